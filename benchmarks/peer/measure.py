@@ -1,0 +1,37 @@
+"""Times one cold compile under FlyDSL itself: `measure.py KERNEL WARM_UP` prints one line of JSON.
+
+Runs in the peer's virtual environment, in compile-only mode, with CPU tensors standing in for device ones.
+Standard library, torch and the installed `flydsl` only.
+"""
+
+import json
+import sys
+import time
+from typing import Any
+
+import torch
+
+import flydsl.compiler as flyc
+import kernels
+
+
+def array(*shape: int, column_major: bool = False) -> Any:
+    return torch.zeros(*reversed(shape)).t() if column_major else torch.zeros(*shape)
+
+
+def compile_ms(case: tuple[Any, tuple[Any, ...]]) -> float:
+    function, arguments = case
+    begin = time.perf_counter()
+    flyc.compile(function, *arguments)
+    return (time.perf_counter() - begin) * 1e3
+
+
+def main() -> None:
+    kernel, warm_up = sys.argv[1:]
+    cases = kernels.cases(array)
+    first = compile_ms(cases[warm_up])
+    print(json.dumps({"kernel": kernel, "first_ms": first, "total_ms": compile_ms(cases[kernel])}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Content hashes of tool files, remembered by (path, size, time, inode) in the process and in the cache root (B-35)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import threading
+from pathlib import Path
+from typing import cast
+
+from flydsl import config
+
+SIDE_FILE = "toolhash.json"
+
+_lock = threading.Lock()
+_known: dict[str, str] = {}
+_read: set[Path] = set()
+
+
+def _stamp(path: Path) -> str:
+    info = path.stat()
+    return f"{os.path.realpath(path)}|{info.st_size}|{info.st_mtime_ns}|{info.st_ino}"
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    stamp = _stamp(path)
+    if (digest := _known.get(stamp)) is not None:
+        return digest
+    with _lock:
+        side = _side_file()
+        if side is not None and side not in _read:
+            _read.add(side)
+            for key, value in _load(side).items():
+                _known.setdefault(key, value)
+        if stamp not in _known:
+            with open(path, "rb") as file:
+                _known[stamp] = hashlib.file_digest(file, "sha256").hexdigest()
+            if side is not None:
+                _save(side)
+        return _known[stamp]
+
+
+def _side_file() -> Path | None:
+    env = config.runtime
+    return env.cache_dir / SIDE_FILE if env.enable_cache else None
+
+
+def _load(side: Path) -> dict[str, str]:
+    try:
+        data = json.loads(side.read_text())
+    except (OSError, ValueError):  # Absent or broken: hashes are computed again.
+        return {}
+    if not isinstance(data, dict):
+        return {}
+    pairs = cast("dict[object, object]", data).items()
+    return {key: value for key, value in pairs if isinstance(key, str) and isinstance(value, str) and len(value) == 64}
+
+
+def _save(side: Path) -> None:
+    if config.runtime.cache_readonly or not side.parent.is_dir():
+        return
+    try:
+        handle, name = tempfile.mkstemp(dir=side.parent, prefix=SIDE_FILE)
+        with os.fdopen(handle, "w") as file:
+            json.dump({**_load(side), **_known}, file)
+        os.replace(name, side)
+    except OSError:  # The memo saves time only; a read-only or full disk is no reason to fail.
+        return

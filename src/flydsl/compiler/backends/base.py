@@ -1,0 +1,327 @@
+"""`BaseBackend`: the whole contract between the compiler driver and a target, and the values that pass between them.
+
+Only the members FlyDSL made abstract are abstract here; everything newer has a default (B-7).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from flydsl.compiler.backends import _hints
+from flydsl.compiler.backends._hints import Options
+from flydsl.target import GPUTarget, TargetCaps, caps_of
+
+PIPELINE_SCHEMA = 1
+"""Raised when the same pipeline text starts to mean something else; part of every built-in's hash."""
+
+Hints = Mapping[str, object]
+
+_find_supporters: list[Callable[[GPUTarget], str]] = []
+
+
+def set_supporter_finder(finder: Callable[[GPUTarget], str]) -> None:
+    """Let error messages name the backends that support a target; the registry knows them."""
+    _find_supporters[:] = [finder]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """An external tool that shapes the binary: identity for the cache key and artifact metadata."""
+
+    name: str
+    version: str
+    digest: str
+    """SHA-256 of its content; where it is installed does not matter."""
+
+
+class DeviceBinary:
+    """What a backend makes of one device module's LLVM IR."""
+
+    def __init__(
+        self,
+        sections: dict[str, bytes],
+        *,
+        chip: str,
+        asm: Callable[[], str],
+        optimized_ir: Callable[[], str],
+        resources: list[dict[str, Any]],
+        times: dict[str, float],
+        notes: dict[str, str] | None = None,
+    ):
+        self.sections = sections
+        """Content by extension, such as `hsaco` and `o`."""
+        self.chip = chip
+        """The processor code was generated for; may carry a suffix the target lacks (sm_90 -> sm_90a)."""
+        self.resources = resources
+        """Per kernel: `name` and what is known of `registers`, `spills`, `shared`, `scratch`, ..."""
+        self.times = times
+        """Seconds per stage: parse, optimize, emit, link, assemble."""
+        self.notes = notes or {}
+        """How it was made, such as the linker used."""
+        self._make_asm = asm
+        self._make_ir = optimized_ir
+
+    @cached_property
+    def _asm_text(self) -> str:
+        return self._make_asm()
+
+    def asm(self) -> str:
+        """Assembly text (for NVIDIA: PTX), made at the first call."""
+        return self._asm_text
+
+    @cached_property
+    def optimized_ir(self) -> str:
+        """LLVM IR text after the middle end, made at the first access."""
+        return self._make_ir()
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One named product after LLVM IR and how to take it from a finished `DeviceBinary`."""
+
+    extension: str
+    producer: Callable[[DeviceBinary], bytes] = field(compare=False)
+
+
+class BaseBackend(ABC):
+    """Compiles traced modules for one target. Subclass it and `register_backend` to add a target.
+
+    ::
+
+        @register_backend("mine")
+        class MyBackend(BaseBackend):
+            ...
+    """
+
+    runtime_kind: ClassVar[str] = ""
+    """Device-runtime kind that runs the code; empty: the name the backend is registered by."""
+
+    experimental: ClassVar[bool] = True
+    """Whether the first use warns."""
+
+    binary_ext: ClassVar[str] = "bin"
+    """The section of a `DeviceBinary` that the runtime loads."""
+
+    VERSION: ClassVar[int] = 1
+    """Raise it when the backend starts to produce other code for the same input."""
+
+    hint_names: ClassVar[frozenset[str]] = frozenset()
+    """Hints beyond the common ones that this backend understands."""
+
+    def __init__(self, target: GPUTarget) -> None:
+        if not isinstance(target, GPUTarget):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{type(self).__name__} needs a GPUTarget, got {target!r}")
+        if not self.supports_target(target):
+            others = _find_supporters[0](target) if _find_supporters else "unknown"
+            raise TypeError(f"{type(self).__name__} does not support target {target.key()}; backends that do: {others}")
+        self.target = target
+        self.name = target.backend
+        """The name the backend is registered by; the registry sets it."""
+
+    # -- target ----------------------------------------------------------------------------------------
+
+    @staticmethod
+    @abstractmethod
+    def supports_target(target: GPUTarget) -> bool:
+        """Whether this backend can compile for a target: a pure predicate, no I/O."""
+        ...
+
+    @staticmethod
+    @abstractmethod
+    def detect_target() -> GPUTarget:
+        """The target of the environment, else of the current device; no driver is touched if the former answers."""
+        ...
+
+    @classmethod
+    def make_target(cls, arch: str) -> GPUTarget:
+        """The target of an explicit architecture. Override it: the default keeps the detected warp size."""
+        return replace(cls.detect_target(), arch=arch, features=())
+
+    @classmethod
+    def target_caps(cls, target: GPUTarget) -> TargetCaps:
+        """Limits that hold without a device."""
+        return caps_of(target.arch, target.warp_size)
+
+    @classmethod
+    def llvm_address_space(cls, space: object) -> int:
+        """LLVM's number of an address space, given by name or as an enum member; unknown ones raise `ValueError`."""
+        raise NotImplementedError(f"{cls.__name__} does not map fly address spaces to LLVM's")
+
+    # -- pipeline --------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def pipeline_fragments(self, *, compile_hints: Hints) -> list[str]:
+        """Pass specs in order, in MLIR's textual form; the last one makes the binary."""
+        ...
+
+    def external_binary_pipeline_fragments(self, *, compile_hints: Hints) -> tuple[list[str], str]:
+        """`pipeline_fragments` split before its last element."""
+        fragments = self.pipeline_fragments(compile_hints=compile_hints)
+        return fragments[:-1], fragments[-1]
+
+    def lower_compile_hints(self, module: Any, *, compile_hints: Hints) -> None:
+        """Put hints as attributes on the kernels of a traced module, before the pipeline runs."""
+        return None
+
+    @abstractmethod
+    def gpu_module_targets(self) -> list[str]:
+        """Target attributes of the device module, as MLIR text."""
+        ...
+
+    def parse_options(self, hints: Hints | None) -> Options:
+        """Validated, hashable options; unknown hints warn, or raise under FLYDSL_COMPILE_STRICT=1."""
+        return _hints.parse_hints(hints, extra=self.hint_names)
+
+    # -- code ------------------------------------------------------------------------------------------
+
+    def device_ir(self, module: Any) -> str:
+        """LLVM IR text of a lowered `gpu.module`: what the pipeline leaves, written for this target."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no device_ir(): it cannot write LLVM IR of a device module"
+        )
+
+    def make_device_code(self, llvm_ir: str, *, options: Options) -> DeviceBinary:
+        """Device code of one module of LLVM IR text: optimise, emit, link.
+
+        The last pass of the pipeline calls this. A backend whose pipeline makes the binary itself does without.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} has no make_device_code(): its pipeline must produce the binary, or it must "
+            "implement that method"
+        )
+
+    def loadable(self, sections: Mapping[str, bytes]) -> bytes:
+        """The section of a `DeviceBinary` to hand to `DeviceRuntime.module_load`."""
+        try:
+            return sections[self.binary_ext]
+        except KeyError:
+            raise ValueError(f"no section {self.binary_ext!r}; there are: {', '.join(sections)}") from None
+
+    def codegen_stages(self) -> list[Stage]:
+        """Products after LLVM IR in order, such as ll, s, o, hsaco."""
+        return []
+
+    def device_libs(self, symbols: Iterable[str]) -> list[Path]:
+        """Bitcode files that define `symbols`, which the module leaves undefined."""
+        wanted = sorted(set(symbols))
+        if wanted:
+            raise NotImplementedError(f"{type(self).__name__} has no device library for {', '.join(wanted)}")
+        return []
+
+    # -- identity --------------------------------------------------------------------------------------
+
+    def hash(self) -> str:
+        """Text that changes with anything here that can change a binary; part of every cache key."""
+        return self.target.key()
+
+    def toolchain(self) -> list[Tool]:
+        """External tools that would be used for this target."""
+        return []
+
+    @abstractmethod
+    def native_lib_patterns(self) -> list[str]:
+        """Globs of native files to hash into the toolchain fingerprint."""
+        ...
+
+    @abstractmethod
+    def jit_runtime_lib_basenames(self) -> list[str]:
+        """Shared libraries the generated host stub needs."""
+        ...
+
+    # -- launch ----------------------------------------------------------------------------------------
+
+    @staticmethod
+    def reserved_launch_param_names() -> frozenset[str]:
+        """Kernel parameter names this backend's launches take for themselves."""
+        return frozenset()
+
+
+class BuiltinBackend(BaseBackend):
+    """What the three built-in backends share."""
+
+    experimental: ClassVar[bool] = False
+    address_spaces: ClassVar[Mapping[str, int]] = {}
+    """LLVM's number by name of the address space."""
+
+    @classmethod
+    def llvm_address_space(cls, space: object) -> int:
+        name = str(getattr(space, "name", space)).lower()
+        try:
+            return cls.address_spaces[name]
+        except KeyError:
+            known = ", ".join(cls.address_spaces)
+            raise ValueError(f"{cls.__name__} has no LLVM address space for {name!r}; known: {known}") from None
+
+    def _pipeline_parts(self, *, compile_hints: Hints | None = None) -> tuple[list[str], list[str], str]:
+        """The stages `pre_binary`, `binary_prep` and `binary` as pass specs."""
+        raise NotImplementedError
+
+    def pipeline_fragments(self, *, compile_hints: Hints) -> list[str]:
+        pre, prep, binary = self._pipeline_parts(compile_hints=compile_hints)
+        return [*pre, *prep, binary]
+
+    def native_lib_patterns(self) -> list[str]:
+        return []
+
+    def jit_runtime_lib_basenames(self) -> list[str]:
+        return []
+
+    def hash(self) -> str:
+        """Digest over backend, target, LLVM and tools; not over paths, devices or processes."""
+        parts = [self.name, f"{type(self).__module__}.{type(self).__qualname__}", str(self.VERSION), self.target.key()]
+        parts += [f"llvmlite {_llvmlite_version()}", f"pipeline {PIPELINE_SCHEMA}"]
+        parts += [f"{tool.name}|{tool.version}|{tool.digest}" for tool in self.toolchain()]
+        parts += self._hash_extras()
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def _hash_extras(self) -> list[str]:
+        return []
+
+
+def common_passes(convert: str) -> list[str]:
+    """The passes of every built-in pipeline before code generation; `convert` takes fly ops to the target's dialect."""
+    return [
+        "fly-rewrite-func-signature",
+        "fly-canonicalize",
+        "fly-layout-lowering",
+        "canonicalize",
+        convert,
+        "canonicalize",
+    ]
+
+
+BINARY_PASS = "gpu-module-to-binary{format=fatbin}"
+
+_versions: dict[str, str] = {}
+
+
+def _llvmlite_version() -> str:
+    """llvmlite's version, which fixes that of its LLVM; told without importing it."""
+    if "llvmlite" not in _versions:
+        from importlib.metadata import version
+
+        _versions["llvmlite"] = version("llvmlite")
+    return _versions["llvmlite"]
+
+
+__all__ = [
+    "BINARY_PASS",
+    "PIPELINE_SCHEMA",
+    "BaseBackend",
+    "BuiltinBackend",
+    "DeviceBinary",
+    "GPUTarget",
+    "Hints",
+    "Options",
+    "Stage",
+    "TargetCaps",
+    "Tool",
+    "common_passes",
+    "set_supporter_finder",
+]

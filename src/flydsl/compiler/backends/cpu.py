@@ -1,0 +1,90 @@
+"""The cpu backend: kernels as host functions over blocks; `native`, or the name of a GPU architecture to emulate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from flydsl.compiler.backends import _device_code
+from flydsl.compiler.backends.base import (
+    BINARY_PASS,
+    BuiltinBackend,
+    DeviceBinary,
+    Hints,
+    Options,
+    Stage,
+    common_passes,
+)
+from flydsl.target import CPU_NATIVE, CUDA_ARCHES, ROCM_ARCHES, GPUTarget, make_builtin_target, warp_size_of
+
+
+class CpuBackend(BuiltinBackend):
+    """Compiles for the CPU of this process."""
+
+    binary_ext: ClassVar[str] = "o"
+    address_spaces: ClassVar[Mapping[str, int]] = dict.fromkeys(
+        ("generic", "global", "shared", "constant", "local", "register"), 0
+    )
+
+    @staticmethod
+    def supports_target(target: GPUTarget) -> bool:
+        if target.backend != "cpu":
+            return False
+        if target.arch == CPU_NATIVE:
+            return target.warp_size <= 64
+        return target.arch in (*ROCM_ARCHES, *CUDA_ARCHES) and target.warp_size == warp_size_of(target.arch)
+
+    @staticmethod
+    def detect_target() -> GPUTarget:
+        from flydsl.runtime import detect
+
+        return detect.cpu_target()
+
+    @classmethod
+    def make_target(cls, arch: str) -> GPUTarget:
+        return make_builtin_target("cpu", arch)
+
+    def _pipeline_parts(self, *, compile_hints: Hints | None = None) -> tuple[list[str], list[str], str]:
+        self.parse_options(compile_hints)
+        return common_passes("convert-fly-to-cpu"), [], BINARY_PASS
+
+    def gpu_module_targets(self) -> list[str]:
+        return []
+
+    def device_ir(self, module: Any) -> str:
+        from flydsl.llvm import abi_cpu, binding
+
+        triple = binding.host_triple()
+        return abi_cpu.device_module(module, triple, binding.data_layout(triple))
+
+    def make_device_code(self, llvm_ir: str, *, options: Options) -> DeviceBinary:
+        """A host object in which every kernel is a function `name(params, geometry, shared, first, last)`."""
+        from flydsl.llvm import codegen
+
+        _device_code.refuse_llvm_options("cpu", options)
+        target = codegen.DeviceTarget.host()
+        code = codegen.compile_device(llvm_ir, target, options.opt_level)
+        return DeviceBinary(
+            {"o": code.object},
+            chip=target.cpu,
+            asm=lambda: code.asm,
+            optimized_ir=lambda: code.optimized_ir,
+            resources=[],
+            times=dict(code.times),
+        )
+
+    def codegen_stages(self) -> list[Stage]:
+        return [
+            Stage("ll", lambda binary: binary.optimized_ir.encode()),
+            Stage("s", lambda binary: binary.asm().encode()),
+            Stage("o", lambda binary: binary.sections["o"]),
+        ]
+
+    def _hash_extras(self) -> list[str]:
+        from flydsl.llvm import binding
+
+        return [binding.host_triple(), binding.host_cpu(), binding.host_features()]
+
+    @staticmethod
+    def reserved_launch_param_names() -> frozenset[str]:
+        return frozenset(("threads",))

@@ -1,0 +1,138 @@
+"""The cuda backend: NVIDIA GPUs, PTX through llvmlite; a cubin as well where FLYDSL_COMPILE_PTXAS names ptxas."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from flydsl import config
+from flydsl.compiler.backends import _device_code
+from flydsl.compiler.backends.base import (
+    BINARY_PASS,
+    BuiltinBackend,
+    DeviceBinary,
+    Hints,
+    Options,
+    Stage,
+    Tool,
+    common_passes,
+)
+from flydsl.target import CUDA_ARCHES, GPUTarget, make_builtin_target
+
+_PTX_VERSIONS = {88: 90, 100: 86, 101: 86, 103: 88, 110: 90, 120: 87, 121: 88}
+_PTX_DEFAULT = 83
+"""PTX version by architecture: old enough for installed drivers, new enough for the instructions used."""
+
+_ARCH_SPECIFIC = re.compile(r"wgmma|tcgen05|setmaxnreg|\bmma\.sync\S*block_scale")
+"""Instructions that exist only on the `a` variant of an architecture."""
+
+
+class CudaBackend(BuiltinBackend):
+    """Compiles for `sm_*`."""
+
+    binary_ext: ClassVar[str] = "ptx"
+    address_spaces: ClassVar[Mapping[str, int]] = {
+        "generic": 0,
+        "global": 1,
+        "shared": 3,
+        "constant": 4,
+        "local": 5,
+        "register": 5,
+    }
+
+    @staticmethod
+    def supports_target(target: GPUTarget) -> bool:
+        return target.backend == "cuda" and target.arch in CUDA_ARCHES and target.warp_size == 32
+
+    @staticmethod
+    def detect_target() -> GPUTarget:
+        from flydsl.runtime import detect
+
+        return detect.detect_target("cuda")
+
+    @classmethod
+    def make_target(cls, arch: str) -> GPUTarget:
+        return make_builtin_target("cuda", arch)
+
+    def _pipeline_parts(self, *, compile_hints: Hints | None = None) -> tuple[list[str], list[str], str]:
+        self.parse_options(compile_hints)
+        return common_passes("convert-fly-to-nvvm"), [], BINARY_PASS
+
+    def gpu_module_targets(self) -> list[str]:
+        return [f'#nvvm.target<chip = "{self.target.arch}", features = "{self._llvm_features()}">']
+
+    def _llvm_features(self) -> str:
+        features = list(self.target.features)
+        if not any(feature.startswith("+ptx") for feature in features):
+            number = int(re.sub(r"\D", "", self.target.arch))
+            features.append(f"+ptx{_PTX_VERSIONS.get(number, _PTX_DEFAULT)}")
+        return ",".join(features)
+
+    def chip_for(self, llvm_ir: str) -> str:
+        """The processor to generate code for: the target, with the suffix `a` if the code needs it."""
+        arch = self.target.arch
+        if f"{arch}a" in CUDA_ARCHES and _ARCH_SPECIFIC.search(llvm_ir):
+            return f"{arch}a"
+        return arch
+
+    def device_ir(self, module: Any) -> str:
+        from flydsl.llvm import abi_nvptx, binding
+
+        return abi_nvptx.device_module(module, binding.data_layout(abi_nvptx.TRIPLE))
+
+    def make_device_code(self, llvm_ir: str, *, options: Options) -> DeviceBinary:
+        from flydsl.llvm import codegen, ptx
+
+        _device_code.refuse_llvm_options("cuda", options)
+        attributes = {} if options.maxnreg is None else {"nvvm.maxnreg": str(options.maxnreg)}
+        text = _device_code.add_kernel_attributes(llvm_ir, "ptx_kernel", attributes)
+        chip = self.chip_for(llvm_ir)
+        code = codegen.compile_device(text, codegen.DeviceTarget.nvptx(chip, self._llvm_features()), options.opt_level)
+        sections = {"ptx": code.asm.encode()}
+        times = dict(code.times)
+        usage: dict[str, ptx.KernelUsage] = {}
+        if config.compile.ptxas is not None:
+            start = time.perf_counter()
+            flags = ("-lineinfo",) if options.debug_info else ()
+            sections["cubin"], log = ptx.assemble(code.asm, chip, opt_level=options.opt_level, options=flags)
+            usage = ptx.parse_log(log)
+            times["assemble"] = time.perf_counter() - start
+        return DeviceBinary(
+            sections,
+            chip=chip,
+            asm=lambda: code.asm,
+            optimized_ir=lambda: code.optimized_ir,
+            resources=[_resource(name, usage.get(name)) for name in ptx.ptx_kernels(code.asm)],
+            times=times,
+        )
+
+    def loadable(self, sections: Mapping[str, bytes]) -> bytes:
+        return sections["cubin"] if "cubin" in sections else super().loadable(sections)
+
+    def codegen_stages(self) -> list[Stage]:
+        return [
+            Stage("ll", lambda binary: binary.optimized_ir.encode()),
+            Stage("ptx", lambda binary: binary.sections["ptx"]),
+            Stage("cubin", lambda binary: binary.sections["cubin"]),
+        ]
+
+    def toolchain(self) -> list[Tool]:
+        tool = _device_code.tool_identity("ptxas") if config.compile.ptxas is not None else None
+        return [] if tool is None else [tool]
+
+    @staticmethod
+    def reserved_launch_param_names() -> frozenset[str]:
+        return frozenset(("maxnreg", "pdl", "cooperative"))
+
+
+def _resource(name: str, usage: Any) -> dict[str, Any]:
+    """A kernel's resources; without ptxas only the driver knows the numbers, after loading."""
+    return {
+        "name": name,
+        "registers": usage.registers if usage else None,
+        "spills": usage.spill_stores + usage.spill_loads if usage else None,
+        "shared": usage.shared if usage else None,
+        "scratch": usage.stack if usage else None,
+    }

@@ -1,0 +1,166 @@
+"""From a traced module to an artifact: the backend's pipeline, device code, host stub.
+
+Each step is timed. The collector is off meanwhile: IR is cyclic and short-lived, and a full collection in the middle
+would cost more than the compilation.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from .. import __version__, config
+from ..dialects import gpu
+from ..errors import DSLCompileError, FlyDSLError
+from ..llvm import binding, host_stub
+from ..passes.base import Pass
+from ..passes.pipeline import parse_pipeline
+from .artifact import CompiledArtifact
+from .tracing import trace_host
+
+if TYPE_CHECKING:
+    from .backends.base import BaseBackend
+
+
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """Keep the garbage collector out of a short, allocation-heavy stretch."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def print_module(module: ModuleOp) -> str:
+    """The module as text."""
+    out = io.StringIO()
+    Printer(out).print_op(module)
+    return out.getvalue() + "\n"
+
+
+def run_passes(module: ModuleOp, passes: list[Pass], times: dict[str, float]) -> ModuleOp:
+    """Run passes in order; a failure names the pass."""
+    verify_each = config.debug.enable_verifier
+    for p in passes:
+        start = time.perf_counter()
+        try:
+            module = p.run(module)
+            if verify_each:
+                module.verify()
+        except FlyDSLError as error:
+            error.add_note(f"while running pass '{p.name}'")
+            raise
+        except VerifyException as error:
+            raise DSLCompileError(f"the IR does not verify after pass '{p.name}': {error}") from error
+        times[p.name] = times.get(p.name, 0.0) + time.perf_counter() - start
+    return module
+
+
+def split(module: ModuleOp) -> tuple[gpu.ModuleOp, func.FuncOp]:
+    """The device module and the host function."""
+    device = host = None
+    for op in module.ops:
+        if isinstance(op, gpu.ModuleOp):
+            device = op
+        elif isinstance(op, func.FuncOp):
+            host = op
+    assert device is not None and host is not None
+    return device, host
+
+
+def compile_traced(
+    name: str,
+    function: Any,
+    arguments: Mapping[str, Any],
+    backend: BaseBackend,
+    *,
+    hints: Mapping[str, Any] | None = None,
+    key: str = "",
+    signature: list[dict[str, Any]] | None = None,
+) -> CompiledArtifact:
+    """Trace a host function and compile it with everything it launches."""
+    hints = dict(hints or {})
+    times: dict[str, Any] = {}
+    start = time.perf_counter()
+    with collector_off():
+        module, kernels = trace_host(name, function, dict(arguments), backend.target)
+        try:
+            module.verify() if config.debug.enable_verifier else None
+        except VerifyException as error:
+            raise DSLCompileError(f"the traced IR does not verify: {error}") from error
+        times["trace"] = time.perf_counter() - start
+        traced = module
+        backend.lower_compile_hints(module, compile_hints=hints)
+        options = backend.parse_options(hints)
+        fragments, _ = backend.external_binary_pipeline_fragments(compile_hints=hints)
+        pass_times: dict[str, float] = {}
+        lowered = run_passes(module, [p for f in fragments for p in parse_pipeline(f)], pass_times)
+        times["passes"] = pass_times
+        start = time.perf_counter()
+        device, host = split(lowered)
+        device_ir = backend.device_ir(device)
+        stub_ir = host_stub.host_module(
+            host, kernels, binding.host_triple(), binding.data_layout(binding.host_triple())
+        )
+        times["translate"] = time.perf_counter() - start
+    binary = backend.make_device_code(device_ir, options=options)
+    stages = dict(binary.times)
+    times["link"] = stages.pop("link", 0.0)
+    times["llvm"] = stages
+    metadata: dict[str, Any] = {
+        "key": key,
+        "name": name,
+        "module": getattr(function, "__module__", ""),
+        "qualname": getattr(function, "__qualname__", name),
+        "product_version": __version__,
+        "backend": backend.name,
+        "target": backend.target.key(),
+        "chip": binary.chip,
+        "binary_ext": backend.binary_ext,
+        "runtime_kind": backend.runtime_kind or backend.name,
+        "hints": hints,
+        "signature": signature or [],
+        "kernels": _kernels(device, kernels, binary.resources),
+        "notes": binary.notes,
+        "times": times,
+    }
+    sections = {**binary.sections, "host": stub_ir.encode(), "llvm": device_ir.encode()}
+    return CompiledArtifact(
+        metadata,
+        sections,
+        lazy={
+            "fly": lambda: print_module(traced),
+            "asm": binary.asm,
+            "llvm_opt": lambda: binary.optimized_ir,
+        },
+    )
+
+
+def _kernels(device: gpu.ModuleOp, names: list[str], resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is known of each kernel, in the order of their handles."""
+    known = {r["name"]: r for r in resources}
+    found: list[dict[str, Any]] = []
+    functions = {op.sym_name.data: op for op in device.body.block.ops if isinstance(op, gpu.FuncOp)}
+    for name in names:
+        size = functions[name].known_block_size
+        found.append(
+            {
+                **known.get(name, {}),
+                "name": name,
+                "block": [int(i) for i in size.get_values()] if size is not None else None,
+                "arguments": len(functions[name].function_type.inputs.data),
+            }
+        )
+    return found

@@ -1,0 +1,230 @@
+"""`@flyc.kernel`: device code. Calling one inside a jit function gives a launcher; `launch` traces and emits it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from types import FunctionType
+from typing import Any, overload
+
+from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError, PortabilityWarning
+from ..expr.trace import maybe_current
+from .ast_rewriter import RewrittenFunction, rewrite_function
+from .signature import Signature
+
+RESERVED = frozenset(("grid", "block", "smem", "stream", "cluster", "unit_attrs", "value_attrs"))
+"""Names the launch call takes for itself, whatever the backend."""
+
+
+def _tracing() -> Any:
+    from . import tracing
+
+    return tracing
+
+
+class KernelFunction:
+    """A device function."""
+
+    def __init__(
+        self, function: FunctionType, *, name: str | None = None, known_block_size: Any = None, owner: Any = None
+    ):
+        self.__wrapped__ = function
+        self.__name__ = function.__name__
+        self.__qualname__ = function.__qualname__
+        self.__doc__ = function.__doc__
+        self.__module__ = function.__module__
+        self.name = name
+        self.known_block_size = check_block_size(known_block_size)
+        self.rewritten = rewrite_function(function)
+        self._owner = owner
+        taken = RESERVED & set(function.__code__.co_varnames[: function.__code__.co_argcount])
+        if taken:
+            raise DSLTypeError(
+                f"{self.__qualname__}: parameter {', '.join(sorted(taken))!r} is reserved for the launch call; rename it"
+            )
+
+    @property
+    def __fly_function__(self) -> RewrittenFunction:
+        """What the kernel was written as; read for the cache key."""
+        return self.rewritten
+
+    @cached_property
+    def signature(self) -> Signature:
+        """Parameters, resolved at the first call, when all annotations can be."""
+        signature = Signature(self.__wrapped__)
+        self._warn_portability(signature)
+        return signature
+
+    def _warn_portability(self, signature: Signature) -> None:
+        from .backends import all_reserved_launch_param_names
+
+        clash = sorted(all_reserved_launch_param_names() & set(signature.parameters))
+        if clash:
+            warnings.warn(
+                f"{self.__qualname__}: parameter {', '.join(clash)!r} is a launch option of some backends",
+                PortabilityWarning,
+                stacklevel=4,
+            )
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        bound = object.__new__(KernelFunction)
+        bound.__dict__.update(self.__dict__)
+        bound._owner = instance
+        return bound
+
+    def __call__(
+        self,
+        *args: Any,
+        unit_attrs: Any = None,
+        value_attrs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> KernelLauncher:
+        tracer = maybe_current()
+        if tracer is None:
+            raise DSLRuntimeError(
+                f"kernel '{self.__qualname__}' was called outside a jit function; call it inside a @flyc.jit function "
+                "and launch it: kernel(...).launch(grid=..., block=...)"
+            )
+        _tracing().host_frame(tracer)
+        if self._owner is not None:
+            args = (self._owner, *args)
+        arguments = self.signature.bind(args, kwargs)
+        return KernelLauncher(self, arguments, unit_attrs, value_attrs)
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.__qualname__}>"
+
+
+class KernelLauncher:
+    """A kernel with its arguments, ready to launch."""
+
+    def __init__(self, kernel: KernelFunction, arguments: dict[str, Any], unit_attrs: Any, value_attrs: Any):
+        self.kernel = kernel
+        self.arguments = arguments
+        self.unit_attrs = unit_attrs
+        self.value_attrs = value_attrs
+
+    def launch(
+        self,
+        *,
+        grid: Any = (1, 1, 1),
+        block: Any = (1, 1, 1),
+        smem: Any = None,
+        stream: Any = None,
+        cluster: Any = None,
+        unit_attrs: Any = None,
+        value_attrs: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Trace the kernel for these arguments and emit its launch."""
+        tracing = _tracing()
+        tracer = maybe_current()
+        frame = tracing.host_frame(tracer)
+        kernel = self.kernel
+        dims, threads = tracing.dimensions("grid", grid), tracing.dimensions("block", block)
+        size = self._block_size(threads)
+        constant = {p.name for p in kernel.signature.parameters.values() if p.kind != "value"}
+        for p in kernel.signature.parameters.values():
+            if p.kind == "constexpr" and hasattr(p.annotation, "check"):
+                p.annotation.check(p.name, self.arguments[p.name])
+        if kernel._owner is not None:  # pyright: ignore[reportPrivateUsage]
+            constant.add(next(iter(kernel.signature.parameters)))
+        flat = tracing.flatten_kernel_arguments(kernel.__qualname__, self.arguments, constant)
+        symbol = tracing.trace_kernel(
+            tracer,
+            frame,
+            kernel.name or kernel.__name__,
+            kernel.name is not None,
+            kernel.rewritten.function,
+            self.arguments,
+            flat,
+            size,
+            _attributes((self.unit_attrs, unit_attrs), (self.value_attrs, value_attrs)),
+            kernel.__wrapped__,
+        )
+        values = [v for vs in flat.values() for v in vs]
+        tracing.emit_launch(
+            tracer,
+            symbol,
+            dims,
+            threads,
+            smem,
+            stream,
+            None if cluster is None else tracing.dimensions("cluster", cluster),
+            values,
+        )
+
+    def _block_size(self, threads: list[Any]) -> tuple[int, int, int] | None:
+        declared = self.kernel.known_block_size
+        if not all(isinstance(t, int) for t in threads):
+            return declared
+        size = (int(threads[0]), int(threads[1]), int(threads[2]))
+        if 0 in size:
+            raise DSLValueError(f"launch of {self.kernel.__qualname__}: block {size} has no threads")
+        if declared is not None and declared != size:
+            raise DSLValueError(
+                f"launch of {self.kernel.__qualname__}: block {size} differs from known_block_size {declared}"
+            )
+        return size
+
+
+def _attributes(unit: tuple[Any, Any], value: tuple[Any, Any]) -> dict[str, Any]:
+    """Attributes for the device function."""
+    from xdsl.dialects.builtin import IntegerAttr, StringAttr, UnitAttr, i32
+    from xdsl.ir import Attribute
+
+    made: dict[str, Attribute] = {}
+    for names in unit:
+        for name in names or ():
+            made[name] = UnitAttr()
+    for table in value:
+        for name, v in (table or {}).items():
+            if isinstance(v, int):
+                v = IntegerAttr(v, i32)
+            made[name] = StringAttr(v) if isinstance(v, str) else v
+    return made
+
+
+def check_block_size(size: Any) -> tuple[int, int, int] | None:
+    """Three positive ints, or None."""
+    if size is None:
+        return None
+    if isinstance(size, (str, bytes)) or not hasattr(size, "__len__") or not hasattr(size, "__iter__"):
+        raise DSLTypeError(f"known_block_size must be a sequence of 3 positive integers, got {size!r}")
+    parts: list[Any] = list(size)
+    if len(parts) != 3:
+        raise DSLValueError(f"known_block_size must have exactly 3 elements, got {len(parts)}")
+    for p in parts:
+        if not isinstance(p, int) or isinstance(p, bool):
+            raise DSLTypeError(f"each element of known_block_size must be an int, got {p!r}")
+        if p <= 0:
+            raise DSLValueError(f"each element of known_block_size must be positive, got {p}")
+    return parts[0], parts[1], parts[2]
+
+
+@overload
+def kernel(function: Callable[..., Any], /) -> KernelFunction: ...
+
+
+@overload
+def kernel(
+    *, name: str | None = None, known_block_size: Any = None
+) -> Callable[[Callable[..., Any]], KernelFunction]: ...
+
+
+def kernel(
+    function: Callable[..., Any] | None = None, /, *, name: str | None = None, known_block_size: Any = None
+) -> Any:
+    """Decorate a function as device code; `name` sets the symbol, `known_block_size` declares the block."""
+
+    def decorate(fn: Callable[..., Any]) -> KernelFunction:
+        if not isinstance(fn, FunctionType):
+            raise DSLTypeError(f"@flyc.kernel decorates a Python function, got {fn!r}")
+        return KernelFunction(fn, name=name, known_block_size=known_block_size)
+
+    return decorate(function) if function is not None else decorate
+
+
+__all__ = ["KernelFunction", "KernelLauncher", "kernel"]

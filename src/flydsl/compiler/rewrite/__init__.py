@@ -1,0 +1,1 @@
+"""The parts of the AST rewriter: finding source, analysing names, rewriting statements. See `compiler.ast_rewriter`."""

@@ -1,0 +1,82 @@
+"""Parameters of decorated functions: what each annotation means, and binding of a call."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from ..errors import DSLTypeError
+from ..expr.constexpr import Constexpr, ConstexprType
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter: its annotation, resolved."""
+
+    name: str
+    annotation: Any
+    kind: str
+    """`constexpr`, `type` or `value`."""
+
+
+class Signature:
+    """The parameters of a function; `bind` gives the arguments of a call by name, defaults filled in."""
+
+    def __init__(self, function: FunctionType):
+        self.function = function
+        self.inspected = inspect.signature(function)
+        hints = _hints(function)
+        self.parameters: dict[str, Parameter] = {}
+        for name, p in self.inspected.parameters.items():
+            if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+                raise DSLTypeError(
+                    f"{function.__qualname__}: *{name} is not supported; write the parameters out, "
+                    "compiled code has a fixed signature"
+                )
+            self.parameters[name] = Parameter(name, hints.get(name), _kind(hints.get(name)))
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by parameter name."""
+        try:
+            bound = self.inspected.bind(*args, **kwargs)
+        except TypeError as error:
+            raise DSLTypeError(f"{self.function.__qualname__}{self.inspected}: {error}") from None
+        bound.apply_defaults()
+        return bound.arguments
+
+
+def _kind(annotation: Any) -> str:
+    if isinstance(annotation, ConstexprType) or annotation is Constexpr:
+        return "constexpr"
+    if annotation is type or typing.get_origin(annotation) is type:
+        return "type"
+    return "value"
+
+
+def _hints(function: FunctionType) -> dict[str, Any]:
+    """Annotations with strings evaluated in the function's own scope."""
+    raw = dict(function.__annotations__)
+    scope: dict[str, Any] = dict(function.__globals__)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            scope[name] = cell.cell_contents
+        except ValueError:
+            continue
+    found: dict[str, Any] = {}
+    for name, annotation in raw.items():
+        if isinstance(annotation, str):
+            try:
+                annotation = eval(annotation, scope)
+            except (NameError, AttributeError, SyntaxError, TypeError) as error:
+                warnings.warn(
+                    f"{function.__qualname__}: cannot resolve the annotation of '{name}' ({annotation!r}): {error}",
+                    stacklevel=4,
+                )
+                annotation = None
+        found[name] = annotation
+    return found

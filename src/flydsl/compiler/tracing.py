@@ -1,0 +1,305 @@
+"""Running decorated functions to build IR: the host function, and each kernel it launches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import (
+    FunctionType,
+    ModuleOp,
+    StringAttr,
+    SymbolRefAttr,
+    UnitAttr,
+    i32,
+)
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from ..dialects import gpu
+from ..dialects.builder import i32_list, index
+from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError
+from ..expr.algebra_values import AlgebraValue, IntTuple
+from ..expr.gpu import Stream
+from ..expr.numeric import Integer, Numeric, as_numeric
+from ..expr.protocol import construct_from_ir_values, extract_to_ir_values
+from ..expr.trace import active
+from ..expr.tracer import BOUNDARIES, Tracer
+from ..target import GPUTarget
+
+KERNELS = "kernels"
+"""Name of the device module."""
+
+
+class KernelFrame:
+    """A kernel being traced."""
+
+    def __init__(self, name: str, block_size: tuple[int, int, int] | None):
+        self.name = name
+        self.block_size = block_size
+
+
+class HostFrame:
+    """A jit function being traced: what it has launched so far."""
+
+    def __init__(self, target: GPUTarget, device: Block):
+        self.target = target
+        self.device = device
+        self.kernels: list[str] = []
+        self.made: dict[Any, str] = {}
+        """Kernels by what distinguishes them, so that launching one twice emits it once."""
+
+    def symbol(self, name: str, explicit: bool) -> str:
+        """A fresh kernel symbol."""
+        if explicit and name not in self.kernels:
+            return name
+        count = 0
+        while f"{name}_{count}" in self.kernels:
+            count += 1
+        return f"{name}_{count}"
+
+
+def trace_host(
+    name: str, function: Any, arguments: dict[str, Any], target: GPUTarget, run: Any = None
+) -> tuple[ModuleOp, list[str]]:
+    """Trace a jit function; `arguments` maps parameters to Python values or argument adapters.
+
+    Gives the module and the kernels it launches in order of their handles.
+    """
+    tracer = Tracer()
+    types: list[Attribute] = []
+    spans: dict[str, tuple[int, int]] = {}
+    has_stream = False
+    for key, argument in arguments.items():
+        if not hasattr(argument, "construct"):
+            continue
+        mine = argument.__get_ir_types__()
+        spans[key] = (len(types), len(types) + len(mine))
+        types.extend(mine)
+        has_stream = isinstance(mine[-1], gpu.AsyncTokenType) if mine else has_stream
+    if not has_stream:
+        types.append(gpu.AsyncTokenType())
+    entry, device = Block(arg_types=types), Block()
+    frame = HostFrame(target, device)
+    tracer.functions.append(frame)
+    token = active.set(tracer)
+    try:
+        with tracer.open_function(entry):
+            values = {
+                key: argument.construct(entry.args[slice(*spans[key])]) if key in spans else argument
+                for key, argument in arguments.items()
+            }
+            _call(function, values)
+            tracer.opn(func.ReturnOp, (), ())
+    finally:
+        active.reset(token)
+    host = func.FuncOp(name, FunctionType.from_lists(types, ()), Region(entry))
+    host.attributes["llvm.emit_c_interface"] = UnitAttr()
+    module = ModuleOp(
+        [gpu.ModuleOp.create(properties={"sym_name": StringAttr(KERNELS)}, regions=[Region(device)]), host]
+    )
+    module.attributes["gpu.container_module"] = UnitAttr()
+    return module, frame.kernels
+
+
+def _call(function: Any, arguments: dict[str, Any]) -> Any:
+    """Run user code; frames above this one are not part of the traced program."""
+    return function(**arguments)
+
+
+BOUNDARIES.add(_call.__code__)
+
+
+def host_frame(tracer: Tracer | None) -> HostFrame:
+    """The jit function being traced, which must be outside any kernel."""
+    if tracer is None or not tracer.functions:
+        raise DSLRuntimeError(
+            "a kernel can only be called while a @flyc.jit function is traced; write a jit function that launches it"
+        )
+    frame = tracer.functions[-1]
+    if not isinstance(frame, HostFrame):
+        raise DSLRuntimeError(f"kernel '{frame.name}' cannot launch another kernel")
+    return frame
+
+
+def _is_static_argument(value: Any) -> bool:
+    """DSL objects without run-time content, and plain Python containers of them."""
+    if isinstance(value, (str, type)) or value is None:
+        return False
+    try:
+        return not extract_to_ir_values(value)
+    except TypeError:
+        return False
+
+
+def flatten_kernel_arguments(name: str, arguments: dict[str, Any], constant: set[str]) -> dict[str, list[SSAValue]]:
+    """IR values of each run-time argument of a kernel call."""
+    flat: dict[str, list[SSAValue]] = {}
+    for key, value in arguments.items():
+        if key in constant:
+            continue
+        if isinstance(value, (bool, int, float, str)) or value is None:
+            raise DSLTypeError(
+                f"kernel '{name}', parameter '{key}': Cannot derive IR types of {value!r}; wrap it, "
+                f"e.g. fx.Int32({value!r}), or annotate the parameter with fx.Constexpr"
+            )
+        try:
+            flat[key] = extract_to_ir_values(value)
+        except TypeError as error:
+            raise DSLTypeError(f"kernel '{name}', parameter '{key}': {error}") from error
+    return flat
+
+
+def trace_kernel(
+    tracer: Tracer,
+    frame: HostFrame,
+    name: str,
+    explicit_name: bool,
+    function: Any,
+    arguments: dict[str, Any],
+    flat: dict[str, list[SSAValue]],
+    block_size: tuple[int, int, int] | None,
+    attributes: dict[str, Attribute],
+    identity: Any,
+) -> str:
+    """Emit the device function for a launch unless an equal one exists; give its symbol."""
+    values = [v for vs in flat.values() for v in vs]
+    key = _identity(identity, arguments, flat, block_size)
+    known = frame.made.get(key) if key is not None else None
+    if known is not None:
+        return known
+    symbol = frame.symbol(name, explicit_name)
+    entry = Block(arg_types=[v.type for v in values])
+    inside: dict[str, Any] = {}
+    at = 0
+    for param, value in arguments.items():
+        mine = flat.get(param)
+        if mine is None or (not mine and _is_static_argument(value)):
+            inside[param] = value
+            continue
+        inside[param] = construct_from_ir_values(value, entry.args[at : at + len(mine)])
+        at += len(mine)
+    tracer.functions.append(KernelFrame(symbol, block_size))
+    try:
+        with tracer.open_function(entry):
+            _call(function, inside)
+            tracer.opn(gpu.ReturnOp, (), ())
+    finally:
+        tracer.functions.pop()
+    props: dict[str, Attribute] = {
+        "sym_name": StringAttr(symbol),
+        "function_type": FunctionType.from_lists([v.type for v in values], ()),
+        "kernel": UnitAttr(),
+    }
+    if block_size is not None:
+        props["known_block_size"] = i32_list(block_size)
+    with tracer.region(frame.device):
+        tracer.with_regions(gpu.FuncOp, (), (), [Region(entry)], props, attributes)
+    frame.kernels.append(symbol)
+    if key is not None:
+        frame.made[key] = symbol
+    return symbol
+
+
+def _identity(identity: Any, arguments: dict[str, Any], flat: dict[str, list[SSAValue]], block: Any) -> Any:
+    """What makes two launches share a device function; None if that cannot be told."""
+    types = tuple((k, tuple(v.type for v in vs)) for k, vs in flat.items())
+    rest = tuple((k, v) for k, v in arguments.items() if not flat.get(k))
+    key = (identity, types, rest, block)
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+# --- launch geometry ----------------------------------------------------------------------------------------------
+
+
+def dimensions(what: str, value: Any) -> list[Any]:
+    """Three extents from an int, a scalar, or a sequence of one to three of them."""
+    if isinstance(value, IntTuple):
+        value = value.unpack()
+    parts: list[Any] = list(cast(Sequence[Any], value)) if isinstance(value, (tuple, list)) else [value]
+    if not 1 <= len(parts) <= 3:
+        raise DSLValueError(f"{what} takes one to three extents, got {len(parts)}")
+    found = [_extent(what, p) for p in parts]
+    return [*found, *[1] * (3 - len(found))]
+
+
+def _extent(what: str, value: Any) -> Any:
+    if isinstance(value, IntTuple):
+        value = value.unpack()
+    if isinstance(value, bool) or isinstance(value, (float, str)) or value is None:
+        raise DSLTypeError(f"{what} takes integers, got {value!r}")
+    if isinstance(value, AlgebraValue):
+        raise DSLTypeError(f"{what} takes integers, got {value}")
+    number = value if isinstance(value, int) else as_numeric(value)
+    if isinstance(number, Numeric):
+        if not isinstance(number, Integer):
+            raise DSLTypeError(f"{what} takes integers, got a {type(number)}")
+        if number.is_static():
+            number = int(number)
+    if isinstance(number, int) and number < 0:
+        raise DSLValueError(f"{what} extents cannot be negative, got {number}")
+    return number
+
+
+def as_index(tracer: Tracer, value: Any) -> SSAValue:
+    """An extent as an index value."""
+    if isinstance(value, int):
+        return tracer.const(value, index)
+    ir = value.ir_value()
+    if not value.signed and value.width < 64:
+        ir = tracer.cast("extui", ir, _i64())
+    return ir if ir.type == index else tracer.cast("index_cast", ir, index)
+
+
+def _i64() -> Attribute:
+    from xdsl.dialects.builtin import i64
+
+    return i64
+
+
+def emit_launch(
+    tracer: Tracer,
+    symbol: str,
+    grid: Sequence[Any],
+    block: Sequence[Any],
+    smem: Any,
+    stream: Any,
+    cluster: Sequence[Any] | None,
+    values: Sequence[SSAValue],
+) -> None:
+    """`gpu.launch_func`."""
+    deps: list[SSAValue] = []
+    if stream is not None:
+        if not isinstance(stream, Stream):
+            raise DSLTypeError(f"launch: stream must be the jit function's fx.Stream parameter, got {stream!r}")
+        if stream.raw is not None or stream._ir is not None:  # pyright: ignore[reportPrivateUsage]
+            deps.append(stream.ir_value())
+    dims = [as_index(tracer, d) for d in (*grid, *block, *(cluster or ()))]
+    shared: list[SSAValue] = []
+    if smem is not None:
+        size = as_numeric(smem)
+        shared.append(tracer.const(int(size), i32) if size.is_static() else size.ir_value())
+    tracer.opn(
+        gpu.LaunchFuncOp,
+        [*deps, *dims, *shared, *values],
+        (),
+        {
+            "kernel": SymbolRefAttr(KERNELS, [symbol]),
+            "operandSegmentSizes": gpu.LaunchFuncOp.segments(len(deps), bool(cluster), bool(shared), len(values)),
+        },
+    )
+
+
+@contextmanager
+def no_trace() -> Iterator[None]:
+    """Run outside any trace, e.g. to compile while another function is traced."""
+    token = active.set(None)
+    try:
+        yield
+    finally:
+        active.reset(token)

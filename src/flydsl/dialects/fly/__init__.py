@@ -1,0 +1,1 @@
+"""The `fly` layout dialect: types, atoms, ops and what they mean."""

@@ -1,0 +1,480 @@
+"""Copy and MMA atoms, and the tiled operations built from them.
+
+An atom op is a type that answers everything about one hardware (or universal) operation: its text, its thread and
+value layouts, the state it carries, how it lowers and what it means. `!fly.copy_atom` and `!fly.mma_atom` wrap such a
+type; `!fly.tiled_copy` and `!fly.tiled_mma` add the layout that spreads an atom over the threads of a block.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+from xdsl.ir import Attribute, Data, TypeAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+from ...layout import Layout, Tile, recast_layout
+from ..enums import AddressSpace, AtomicOp
+from .types import LayoutType, MemRefData, TileType, bit_width, intern
+
+if TYPE_CHECKING:
+    from xdsl.ir import SSAValue
+
+    from ..builder import Builder
+
+ONE_THREAD = Layout(1, 1)
+
+
+class Operand(NamedTuple):
+    """A tensor operand of an atom call after lowering: an address and what is known of it."""
+
+    pointer: SSAValue
+    data: MemRefData
+
+
+class AtomLowering(Protocol):
+    """What a target offers to the atoms that lower themselves on it."""
+
+    b: Builder
+    trust_alignment: bool
+    """Whether an atom's natural alignment may be assumed of memory, as the hardware's wide accesses need."""
+
+    def load(self, at: Operand, type_: Attribute, align: int | None = None) -> SSAValue:
+        """Read a value; the alignment defaults to the operand's."""
+        ...
+
+    def store(self, value: SSAValue, at: Operand, align: int | None = None) -> None:
+        """Write a value."""
+        ...
+
+    def atomic(self, op: AtomicOp, at: Operand, value: SSAValue, scope: str) -> None:
+        """Read-modify-write, old value dropped."""
+        ...
+
+
+class CopyOpType(TypeAttribute):
+    """Base of copy operations: which bits each thread reads and writes."""
+
+    state: ClassVar[tuple[tuple[str, int], ...]] = ()
+    """Run-time state fields with their width in bits; empty for stateless operations."""
+
+    whole_tile: ClassVar[bool] = False
+    """Whether one call moves a whole tile, so that `fly.copy` never splits it."""
+
+    @property
+    @abstractmethod
+    def bits(self) -> int:
+        """Bits one call moves per thread."""
+
+    @property
+    def thr_layout(self) -> Layout:
+        """Threads that take part in one call."""
+        return ONE_THREAD
+
+    @property
+    def src_bits(self) -> Layout:
+        """(thread, bit) of the source to bit of the reference block."""
+        return Layout((1, self.bits), (1, 1))
+
+    @property
+    def dst_bits(self) -> Layout:
+        """(thread, bit) of the destination to bit of the reference block."""
+        return self.src_bits
+
+    @property
+    def ref_bits(self) -> Layout:
+        """The side whose layout is the reference."""
+        return self.src_bits
+
+    def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
+        """Emit one call for the target behind `low`."""
+        raise NotImplementedError(f"{self} has no lowering for this target")
+
+
+class MmaOpType(TypeAttribute):
+    """Base of matrix multiply-accumulate operations: shape, types and thread-value layouts."""
+
+    state: ClassVar[tuple[tuple[str, int], ...]] = ()
+
+    @property
+    @abstractmethod
+    def shape_mnk(self) -> tuple[int, int, int]:
+        """Extent of one call."""
+
+    @property
+    @abstractmethod
+    def elem_types(self) -> tuple[Attribute, Attribute, Attribute]:
+        """Element types of A, B and the accumulator."""
+
+    @property
+    @abstractmethod
+    def thr_layout(self) -> Layout:
+        """Threads that take part in one call."""
+
+    @abstractmethod
+    def tv_layout(self, operand: int) -> Layout:
+        """(thread, value) to position in the column-major tile of operand A 0, B 1, C and D 2, 3."""
+
+    def lower(self, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
+        """Emit one call for the target behind `low`."""
+        raise NotImplementedError(f"{self} has no lowering for this target")
+
+
+@irdl_attr_definition
+class UniversalCopyType(Data[int], CopyOpType):
+    """`!fly.universal_copy<128>`: a per-thread move of this many bits between any two memories."""
+
+    name = "fly.universal_copy"
+
+    @property
+    def bits(self) -> int:
+        return self.data
+
+    def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
+        """One load and one store of the whole width."""
+        from .ops import vector_type
+
+        elem = src.data.elem
+        count = max(self.bits // bit_width(elem), 1)
+        type_ = elem if count == 1 else vector_type(elem, count)
+        aligns = [
+            max(side.data.align, self.bits // 8)
+            if low.trust_alignment and side.data.space is not AddressSpace.Register
+            else None
+            for side in (src, dst)
+        ]
+        low.store(low.load(src, type_, aligns[0]), dst, aligns[1])
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> int:
+        with parser.in_angle_brackets():
+            return parser.parse_integer(allow_negative=False)
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string(f"<{self.data}>")
+
+
+@irdl_attr_definition
+class UniversalAtomicType(Data[tuple[AtomicOp, Attribute, str]], CopyOpType):
+    """`!fly.universal_atomic<max, i32, "agent">`: read-modify-write of memory, monotonic, old value dropped."""
+
+    name = "fly.universal_atomic"
+
+    @property
+    def bits(self) -> int:
+        return bit_width(self.data[1])
+
+    def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
+        """Load the register operand and combine it into memory."""
+        op, elem, scope = self.data
+        low.atomic(op, dst, low.load(src, elem), scope)
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> tuple[AtomicOp, Attribute, str]:
+        with parser.in_angle_brackets():
+            word = parser.parse_identifier()
+            ops = {op.name.lower(): op for op in AtomicOp}
+            if word not in ops:
+                parser.raise_error(f"expected one of {', '.join(ops)}, got '{word}'")
+            parser.parse_punctuation(",")
+            elem = parser.parse_type()
+            scope = ""
+            if parser.parse_optional_punctuation(",") is not None:
+                scope = parser.parse_str_literal()
+        return ops[word], elem, scope
+
+    def print_parameter(self, printer: Printer) -> None:
+        op, elem, scope = self.data
+        printer.print_string(f"<{op.name.lower()}, ")
+        printer.print_attribute(elem)
+        if scope:
+            printer.print_string(", ")
+            printer.print_string_literal(scope)
+        printer.print_string(">")
+
+
+def parse_mnk(parser: AttrParser) -> tuple[int, int, int]:
+    """`16x16x4`."""
+    dims = [parser.parse_integer(allow_negative=False, allow_boolean=False)]
+    while len(dims) < 3:
+        if parser.parse_optional_characters("x") is None:
+            parser.raise_error("expected 3 dimensions in MNK dimension list")
+        dims.append(parser.parse_integer(allow_negative=False, allow_boolean=False))
+    return dims[0], dims[1], dims[2]
+
+
+def parse_mma_types(parser: AttrParser) -> tuple[Attribute, Attribute, Attribute]:
+    """`(f16, f16) -> f32`."""
+    with parser.in_parens():
+        a = parser.parse_type()
+        parser.parse_punctuation(",")
+        b = parser.parse_type()
+    parser.parse_punctuation("->")
+    return a, b, parser.parse_type()
+
+
+def print_mma(printer: Printer, mnk: tuple[int, int, int], types: tuple[Attribute, Attribute, Attribute]) -> None:
+    """`16x16x4, (f32, f32) -> f32`."""
+    printer.print_string("x".join(map(str, mnk)) + ", (")
+    printer.print_attribute(types[0])
+    printer.print_string(", ")
+    printer.print_attribute(types[1])
+    printer.print_string(") -> ")
+    printer.print_attribute(types[2])
+
+
+@irdl_attr_definition
+class UniversalFmaType(Data[Attribute], MmaOpType):
+    """`!fly.universal_fma<1x1x1, (f32, f32) -> f32>`: one multiply-add per thread."""
+
+    name = "fly.universal_fma"
+
+    @property
+    def shape_mnk(self) -> tuple[int, int, int]:
+        return (1, 1, 1)
+
+    @property
+    def elem_types(self) -> tuple[Attribute, Attribute, Attribute]:
+        return (self.data, self.data, self.data)
+
+    @property
+    def thr_layout(self) -> Layout:
+        return ONE_THREAD
+
+    def tv_layout(self, operand: int) -> Layout:
+        return Layout((1, 1), (1, 1))
+
+    def lower(self, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
+        """A product and a sum, each rounded."""
+        product = low.b.float_binary("mulf", low.load(a, self.data), low.load(b, self.data))
+        low.store(low.b.float_binary("addf", product, low.load(c, self.data)), d)
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Attribute:
+        with parser.in_angle_brackets():
+            mnk = parse_mnk(parser)
+            parser.parse_punctuation(",")
+            types = parse_mma_types(parser)
+            if mnk != (1, 1, 1):
+                parser.raise_error(f"universal_fma has shape 1x1x1, got {'x'.join(map(str, mnk))}")
+            if not types[0] == types[1] == types[2]:
+                parser.raise_error("universal_fma needs three equal types")
+        return types[0]
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string("<")
+        print_mma(printer, (1, 1, 1), self.elem_types)
+        printer.print_string(">")
+
+
+@irdl_attr_definition
+class CopyAtomType(Data[tuple[Attribute, int]], TypeAttribute):
+    """`!fly.copy_atom<!fly.universal_copy<128>, 32>`: a copy operation counted in values of so many bits."""
+
+    name = "fly.copy_atom"
+
+    @property
+    def op(self) -> CopyOpType:
+        op = self.data[0]
+        assert isinstance(op, CopyOpType)
+        return op
+
+    @property
+    def val_bits(self) -> int:
+        return self.data[1]
+
+    def is_static_type(self) -> bool:
+        """Stateless atoms have no run-time content."""
+        return not self.op.state
+
+    def tv(self, side: str) -> Layout:
+        """(thread, value) layout of `src`, `dst` or `ref`, counted in values."""
+        return recast_layout(getattr(self.op, f"{side}_bits"), 1, self.val_bits)
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> tuple[Attribute, int]:
+        with parser.in_angle_brackets():
+            op = parser.parse_type()
+            if not isinstance(op, CopyOpType):
+                parser.raise_error(f"failed to parse Fly_CopyAtom parameter 'copyOp': {op} is not a copy operation")
+            parser.parse_punctuation(",")
+            return op, parser.parse_integer(allow_negative=False)
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string("<")
+        printer.print_attribute(self.data[0])
+        printer.print_string(f", {self.data[1]}>")
+
+
+@irdl_attr_definition
+class MmaAtomType(Data[Attribute], TypeAttribute):
+    """`!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>`."""
+
+    name = "fly.mma_atom"
+
+    @property
+    def op(self) -> MmaOpType:
+        assert isinstance(self.data, MmaOpType)
+        return self.data
+
+    def is_static_type(self) -> bool:
+        """Stateless atoms have no run-time content."""
+        return not self.op.state
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Attribute:
+        with parser.in_angle_brackets():
+            op = parser.parse_type()
+            if not isinstance(op, MmaOpType):
+                parser.raise_error(f"failed to parse Fly_MmaAtom parameter 'mmaOp': {op} is not an mma operation")
+            return op
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string("<")
+        printer.print_attribute(self.data)
+        printer.print_string(">")
+
+
+def _parse_layout_param(parser: AttrParser) -> Layout:
+    """A layout type, qualified or stripped to its angle brackets."""
+    found = parser.parse_optional_type()
+    data: Any = LayoutType.parse_parameter(parser) if found is None else getattr(found, "data", None)
+    if not isinstance(data, Layout):
+        parser.raise_error("expected a plain layout")
+    return data
+
+
+def _parse_tile_param(parser: AttrParser) -> Tile:
+    found = parser.parse_optional_type()
+    data: Any = TileType.parse_parameter(parser) if found is None else getattr(found, "data", None)
+    if not isinstance(data, Tile):
+        parser.raise_error("expected a tile")
+    return data
+
+
+class TiledCopyData(NamedTuple):
+    """A copy atom spread over a tile."""
+
+    atom: CopyAtomType
+    layout: Layout
+    tile: Tile
+
+
+class TiledMmaData(NamedTuple):
+    """An MMA atom repeated over (M, N, K), with an optional permutation of the tile."""
+
+    atom: MmaAtomType
+    layout: Layout
+    tile: Tile
+
+
+NO_PERMUTATION = Tile((None, None, None))
+
+
+@irdl_attr_definition
+class TiledCopyType(Data[TiledCopyData], TypeAttribute):
+    """`!fly.tiled_copy<ATOM, !fly.layout<...>, !fly.tile<...>>`: thread-value layout and tile of a copy."""
+
+    name = "fly.tiled_copy"
+
+    def is_static_type(self) -> bool:
+        """As its atom."""
+        return self.data.atom.is_static_type()
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> TiledCopyData:
+        with parser.in_angle_brackets():
+            atom = parser.parse_type()
+            if not isinstance(atom, CopyAtomType):
+                parser.raise_error(f"expected a copy atom, got {atom}")
+            parser.parse_punctuation(",")
+            layout = _parse_layout_param(parser)
+            parser.parse_punctuation(",")
+            return TiledCopyData(atom, layout, _parse_tile_param(parser))
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string("<")
+        printer.print_attribute(self.data.atom)
+        printer.print_string(f", !fly.layout<{self.data.layout}>, !fly.tile<{self.data.tile}>>")
+
+
+@irdl_attr_definition
+class TiledMmaType(Data[TiledMmaData], TypeAttribute):
+    """`!fly.tiled_mma<ATOM, !fly.layout<(2,2,1):(1,2,0)>>`: atoms over (M, N, K); a third parameter permutes."""
+
+    name = "fly.tiled_mma"
+
+    def is_static_type(self) -> bool:
+        """As its atom."""
+        return self.data.atom.is_static_type()
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> TiledMmaData:
+        with parser.in_angle_brackets():
+            atom = parser.parse_type()
+            if not isinstance(atom, MmaAtomType):
+                parser.raise_error(f"expected an mma atom, got {atom}")
+            parser.parse_punctuation(",")
+            layout = _parse_layout_param(parser)
+            tile = NO_PERMUTATION
+            if parser.parse_optional_punctuation(",") is not None:
+                tile = _parse_tile_param(parser)
+            return TiledMmaData(atom, layout, tile)
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string("<")
+        printer.print_attribute(self.data.atom)
+        printer.print_string(f", !fly.layout<{self.data.layout}>")
+        if self.data.tile != NO_PERMUTATION:
+            printer.print_string(f", !fly.tile<{self.data.tile}>")
+        printer.print_string(">")
+
+
+def copy_atom_type(op: CopyOpType, val_bits: int) -> CopyAtomType:
+    """Interned copy atom."""
+    return intern(CopyAtomType, (op, val_bits))
+
+
+def mma_atom_type(op: MmaOpType) -> MmaAtomType:
+    """Interned MMA atom."""
+    return intern(MmaAtomType, op)
+
+
+def tiled_copy_type(atom: CopyAtomType, layout: Layout, tile: Tile) -> TiledCopyType:
+    """Interned tiled copy."""
+    return intern(TiledCopyType, TiledCopyData(atom, layout, tile))
+
+
+def tiled_mma_type(atom: MmaAtomType, layout: Layout, tile: Tile | None = None) -> TiledMmaType:
+    """Interned tiled MMA."""
+    return intern(TiledMmaType, TiledMmaData(atom, layout, NO_PERMUTATION if tile is None else tile))
+
+
+def atom_of(type_: Attribute) -> CopyAtomType | MmaAtomType:
+    """The atom of an atom or a tiled operation."""
+    if isinstance(type_, (TiledCopyType, TiledMmaType)):
+        return type_.data.atom
+    assert isinstance(type_, (CopyAtomType, MmaAtomType))
+    return type_
+
+
+__all__ = [
+    "AtomLowering",
+    "CopyAtomType",
+    "CopyOpType",
+    "MmaAtomType",
+    "MmaOpType",
+    "Operand",
+    "TiledCopyType",
+    "TiledMmaType",
+    "UniversalAtomicType",
+    "UniversalCopyType",
+    "UniversalFmaType",
+    "atom_of",
+    "copy_atom_type",
+    "mma_atom_type",
+    "tiled_copy_type",
+    "tiled_mma_type",
+]

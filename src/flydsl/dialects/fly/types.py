@@ -1,0 +1,486 @@
+"""The types of the `fly` dialect: thin attributes over the immutable objects of `flydsl.layout`.
+
+Each type holds one hashable payload and is interned by the function beside it (`layout_type`, `memref_type`, ...),
+so equal types are usually the same object. Text forms follow FlyDSL's.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, TypeVar, cast
+
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    Float32Type,
+    IndexType,
+    IntegerType,
+    VectorType,
+    f32,
+    i1,
+    i8,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, Data, TypeAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+from ...layout import (
+    Basis,
+    ComposedLayout,
+    CoordSwizzle,
+    Dyn,
+    Layout,
+    Swizzle,
+    Tile,
+)
+from ...layout import text as layout_text
+from ..enums import AddressSpace
+
+TRIVIAL_SWIZZLE = Swizzle(0, 0, 0)
+_SPACES = {space.keyword: space for space in AddressSpace}
+
+T = TypeVar("T", bound=Attribute)
+Space = AddressSpace | Attribute
+
+
+def raw_parameters(parser: AttrParser) -> str:
+    """The text up to the `>` that closes the type whose `<` was just read; leaves the parser in front of that `>`."""
+    start = parser.pos
+    content = parser.lexer.input.content
+    depth, i = 0, start
+    while i < len(content):
+        c = content[i]
+        if c in "<([{":
+            depth += 1
+        elif c in ")]}" or (c == ">" and content[i - 1] != "-"):
+            if depth == 0:
+                break
+            depth -= 1
+        i += 1
+    parser._resume_from(i)  # pyright: ignore[reportPrivateUsage]
+    return content[start:i]
+
+
+def split_top(text: str) -> list[str]:
+    """Split at the commas that are outside all brackets."""
+    parts: list[str] = []
+    depth, last = 0, 0
+    for i, c in enumerate(text):
+        if c in "<([{":
+            depth += 1
+        elif c in ">)]}":
+            depth -= 1
+        elif c == "," and depth == 0:
+            parts.append(text[last:i].strip())
+            last = i + 1
+    parts.append(text[last:].strip())
+    return parts
+
+
+def _parse_text(parser: AttrParser, what: str, parse: Any) -> Any:
+    parser.parse_punctuation("<")
+    pos = parser.pos
+    text = raw_parameters(parser)
+    try:
+        value = parse(text)
+    except ValueError as error:
+        parser.raise_error(f"invalid {what}: {error}", pos)
+    parser.parse_punctuation(">")
+    return value
+
+
+class _TextType(Data[Any]):
+    """A type whose whole parameter is layout text in angle brackets."""
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string(f"<{layout_text.format_any(self.data)}>")
+
+
+@irdl_attr_definition
+class IntTupleType(_TextType, TypeAttribute):
+    """`!fly.int_tuple<(?,(4,?{i64 div=8}))>`: a nested tuple; static leaves live in the type."""
+
+    name = "fly.int_tuple"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Any:
+        return _parse_text(parser, "int tuple", layout_text.parse_int_tuple)
+
+
+@irdl_attr_definition
+class BasisType(_TextType, TypeAttribute):
+    """`!fly.basis<1E0E2>`: a scaled unit vector."""
+
+    name = "fly.basis"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Any:
+        def parse(text: str) -> Basis:
+            leaf = layout_text.parse_int_tuple(text)
+            if not isinstance(leaf, Basis):
+                raise ValueError("expected a basis leaf such as 1E0")
+            return leaf
+
+        return _parse_text(parser, "basis", parse)
+
+
+@irdl_attr_definition
+class LayoutType(_TextType, TypeAttribute):
+    """`!fly.layout<(4,8):(8,1)>`."""
+
+    name = "fly.layout"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Any:
+        return _parse_text(parser, "layout", layout_text.parse_layout)
+
+
+@irdl_attr_definition
+class SwizzleType(_TextType, TypeAttribute):
+    """`!fly.swizzle<S<3,4,3>>`."""
+
+    name = "fly.swizzle"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Any:
+        return _parse_text(parser, "swizzle", layout_text.parse_swizzle)
+
+
+@irdl_attr_definition
+class CoordSwizzleType(_TextType, TypeAttribute):
+    """`!fly.coord_swizzle<CS<2,0,[0],3,[1]>>`."""
+
+    name = "fly.coord_swizzle"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Any:
+        return _parse_text(parser, "coordinate swizzle", layout_text.parse_coord_swizzle)
+
+
+@irdl_attr_definition
+class ComposedLayoutType(_TextType, TypeAttribute):
+    """`!fly.composed_layout<S<3,4,3> o 0 o (8,8):(8,1)>`."""
+
+    name = "fly.composed_layout"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Any:
+        def parse(text: str) -> ComposedLayout:
+            found = layout_text.parse_any_layout(text)
+            if not isinstance(found, ComposedLayout):
+                raise ValueError("expected a composed layout, got a plain one")
+            return found
+
+        return _parse_text(parser, "composed layout", parse)
+
+
+@irdl_attr_definition
+class TileType(_TextType, TypeAttribute):
+    """`!fly.tile<[8|64]>`: a by-mode tiler, always static."""
+
+    name = "fly.tile"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Any:
+        return _parse_text(parser, "tile", layout_text.parse_tile)
+
+
+class PtrData(NamedTuple):
+    """Parameters of a pointer; `align` in bytes."""
+
+    elem: Attribute
+    space: Space
+    align: int
+    swizzle: Swizzle
+
+
+class MemRefData(NamedTuple):
+    """Parameters of a memref: those of its pointer and a layout."""
+
+    elem: Attribute
+    space: Space
+    layout: Layout | ComposedLayout
+    align: int
+    swizzle: Swizzle
+
+
+def bit_width(elem: Attribute) -> int:
+    """Width of a scalar element in bits."""
+    if isinstance(elem, IntegerType):
+        return elem.width.data
+    if isinstance(elem, IndexType):
+        return 64
+    if isinstance(elem, VectorType):
+        return bit_width(cast(Attribute, elem.element_type)) * math.prod(elem.get_shape())
+    bits = getattr(elem, "bitwidth", None)
+    if bits is None:
+        raise TypeError(f"{elem} has no width in bits")
+    return int(bits)
+
+
+def trivial_align(elem: Attribute) -> int:
+    """The alignment in bytes that a pointer has when none is written."""
+    return max((bit_width(elem) + 7) // 8, 1)
+
+
+def _print_space(printer: Printer, space: Space) -> None:
+    if isinstance(space, AddressSpace):
+        printer.print_string(space.keyword)
+    else:
+        printer.print_attribute(space)
+
+
+def _parse_space(parser: AttrParser) -> Space:
+    for word, space in _SPACES.items():
+        if parser.parse_optional_keyword(word) is not None:
+            return space
+    attr = parser.parse_attribute()
+    if isinstance(attr, AddressSpaceAttr):
+        return attr.data
+    return attr
+
+
+def _parse_tail(parser: AttrParser, elem: Attribute, parts: list[str]) -> tuple[int, Swizzle]:
+    """`align<N>` and a pointer swizzle, both optional, in this order."""
+    align, swizzle = trivial_align(elem), TRIVIAL_SWIZZLE
+    for part in parts:
+        if part.startswith("align<"):
+            align = int(part[len("align<") : -1])
+            unit = trivial_align(elem)
+            if align <= 0 or align % unit:
+                parser.raise_error(f"alignment must be a positive multiple of element byte size ({unit}), got {align}")
+        elif part.startswith("S<"):
+            swizzle = layout_text.parse_swizzle(part)
+        else:
+            parser.raise_error(f"expected 'align<N>' or a swizzle, got '{part}'")
+    return align, swizzle
+
+
+def _print_tail(printer: Printer, elem: Attribute, align: int, swizzle: Swizzle) -> None:
+    if align != trivial_align(elem):
+        printer.print_string(f", align<{align}>")
+    if swizzle != TRIVIAL_SWIZZLE:
+        printer.print_string(f", {layout_text.format_any(swizzle)}")
+
+
+@irdl_attr_definition
+class PointerType(Data[PtrData], TypeAttribute):
+    """`!fly.ptr<f16, global, align<16>, S<3,4,3>>`."""
+
+    name = "fly.ptr"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> PtrData:
+        with parser.in_angle_brackets():
+            elem = parser.parse_type()
+            parser.parse_punctuation(",")
+            space = _parse_space(parser)
+            parts = split_top(raw_parameters(parser))[1:] if parser.parse_optional_punctuation(",") is None else None
+            if parts is None:
+                parts = split_top(raw_parameters(parser))
+            align, swizzle = _parse_tail(parser, elem, parts)
+        return PtrData(elem, space, align, swizzle)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_attribute(self.data.elem)
+            printer.print_string(", ")
+            _print_space(printer, self.data.space)
+            _print_tail(printer, self.data.elem, self.data.align, self.data.swizzle)
+
+
+@irdl_attr_definition
+class MemRefType(Data[MemRefData], TypeAttribute):
+    """`!fly.memref<f32, shared, S<2,3,3> o 0 o (8,8):(8,1), align<16>>`: a pointer with a layout."""
+
+    name = "fly.memref"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> MemRefData:
+        with parser.in_angle_brackets():
+            elem = parser.parse_type()
+            parser.parse_punctuation(",")
+            space = _parse_space(parser)
+            parser.parse_punctuation(",")
+            pos = parser.pos
+            parts = split_top(raw_parameters(parser))
+            try:
+                layout = layout_text.parse_any_layout(parts[0])
+            except ValueError as error:
+                parser.raise_error(f"invalid layout: {error}", pos)
+            align, swizzle = _parse_tail(parser, elem, parts[1:])
+        return MemRefData(elem, space, layout, align, swizzle)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_attribute(self.data.elem)
+            printer.print_string(", ")
+            _print_space(printer, self.data.space)
+            printer.print_string(f", {layout_text.format_any(self.data.layout)}")
+            _print_tail(printer, self.data.elem, self.data.align, self.data.swizzle)
+
+
+@irdl_attr_definition
+class CoordTensorType(Data[tuple[Any, Any]], TypeAttribute):
+    """`!fly.coord_tensor<(0,?), (4,8):(1E0,1E1)>`: a base coordinate and a layout over coordinates."""
+
+    name = "fly.coord_tensor"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> tuple[Any, Any]:
+        def parse(text: str) -> tuple[Any, Any]:
+            base, layout = split_top(text)
+            return layout_text.parse_int_tuple(base), layout_text.parse_any_layout(layout)
+
+        return _parse_text(parser, "coordinate tensor", parse)
+
+    def print_parameter(self, printer: Printer) -> None:
+        base, layout = self.data
+        printer.print_string(f"<{layout_text.format_any(base)}, {layout_text.format_any(layout)}>")
+
+
+@irdl_attr_definition
+class AddressSpaceAttr(Data[AddressSpace]):
+    """`#fly<address_space global>`."""
+
+    name = "fly.address_space"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> AddressSpace:
+        word = parser.parse_identifier()
+        if word not in _SPACES:
+            parser.raise_error(f"expected one of {', '.join(_SPACES)}, got '{word}'")
+        return _SPACES[word]
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string(f" {self.data.keyword}")
+
+
+_interned: dict[tuple[type[Attribute], Any], Attribute] = {}
+
+
+def intern(cls: type[T], payload: Any) -> T:
+    """The one object of class `cls` with this payload."""
+    key = (cls, payload)
+    found = _interned.get(key)
+    if found is None:
+        found = _interned[key] = cast(Any, cls).new(payload)
+    return cast(T, found)
+
+
+def int_tuple_type(tree: Any) -> IntTupleType:
+    """Type of a tuple; value leaves count by what is statically known of them."""
+    return intern(IntTupleType, type_level(tree))
+
+
+def layout_type(layout: Layout | ComposedLayout) -> LayoutType | ComposedLayoutType:
+    """Type of a plain or composed layout."""
+    layout = type_level(layout)
+    return intern(LayoutType if type(layout) is Layout else ComposedLayoutType, layout)
+
+
+def ptr_type(
+    elem: Attribute, space: Space, align: int | None = None, swizzle: Swizzle = TRIVIAL_SWIZZLE
+) -> PointerType:
+    """Pointer type; the alignment defaults to the element's own."""
+    return intern(PointerType, PtrData(elem, space, trivial_align(elem) if align is None else align, swizzle))
+
+
+def memref_type(
+    elem: Attribute,
+    space: Space,
+    layout: Layout | ComposedLayout,
+    align: int | None = None,
+    swizzle: Swizzle = TRIVIAL_SWIZZLE,
+) -> MemRefType:
+    """Memref type; the alignment defaults to the element's own."""
+    align = trivial_align(elem) if align is None else align
+    return intern(MemRefType, MemRefData(elem, space, type_level(layout), align, swizzle))
+
+
+def coord_tensor_type(base: Any, layout: Layout | ComposedLayout) -> CoordTensorType:
+    """Coordinate tensor type."""
+    return intern(CoordTensorType, (type_level(base), type_level(layout)))
+
+
+def type_of(data: Any) -> Attribute:
+    """The type that describes a layout-algebra object."""
+    kind = type(data)
+    if kind is Layout or kind is ComposedLayout:
+        return layout_type(data)
+    if kind is Tile:
+        return intern(TileType, data)
+    if kind is Swizzle:
+        return intern(SwizzleType, data)
+    if kind is CoordSwizzle:
+        return intern(CoordSwizzleType, data)
+    return int_tuple_type(data)
+
+
+def type_level(data: Any) -> Any:
+    """`data` with every value leaf replaced by what is statically known of it."""
+    kind = type(data)
+    if kind is int or data is None or kind is Dyn:
+        return data
+    if kind is tuple:
+        return tuple([type_level(x) for x in data])
+    if kind is Layout:
+        return Layout(type_level(data.shape), type_level(data.stride))
+    if kind is ComposedLayout:
+        return ComposedLayout(type_level(data.inner), type_level(data.offset), type_level(data.outer))
+    if kind is Basis:
+        return Basis(type_level(data.value), data.modes)
+    if isinstance(data, Dyn):
+        return Dyn.get(data.width, data.div)
+    return data
+
+
+def is_static(type_: Attribute) -> bool:
+    """Whether a value of this type has no run-time content."""
+    if isinstance(type_, (SwizzleType, CoordSwizzleType, TileType)):
+        return True
+    if isinstance(type_, (IntTupleType, LayoutType, ComposedLayoutType, BasisType)):
+        return static_data(type_.data)
+    if isinstance(type_, CoordTensorType):
+        return static_data(type_.data[0]) and static_data(type_.data[1])
+    answer = getattr(type_, "is_static_type", None)
+    return bool(answer()) if answer is not None else False
+
+
+def static_data(data: Any) -> bool:
+    """Whether no leaf of a layout-algebra object is dynamic."""
+    kind = type(data)
+    if kind is int or data is None or kind is Swizzle or kind is CoordSwizzle or kind is Tile:
+        return True
+    if kind is tuple:
+        return all(map(static_data, data))
+    if kind is Layout:
+        return bool(data.is_static)
+    if kind is ComposedLayout:
+        return static_data(data.inner) and static_data(data.offset) and static_data(data.outer)
+    if kind is Basis:
+        return static_data(data.value)
+    return False
+
+
+def linear_layout(layout: Any) -> Layout:
+    """The innermost plain layout of a plain or composed one."""
+    while type(layout) is ComposedLayout:
+        layout = layout.outer
+    return layout
+
+
+def value_divisibility(data: PtrData | MemRefData) -> int:
+    """How many elements every address of this pointer is known to be a multiple of."""
+    return max(data.align * 8 // bit_width(data.elem), 1)
+
+
+def align_for(elem: Attribute, divisibility: int) -> int:
+    """Byte alignment of an address that is a multiple of `divisibility` elements."""
+    return max((bit_width(elem) * max(divisibility, 1) + 7) // 8, 1)
+
+
+SCALARS: dict[str, Attribute] = {"i1": i1, "i8": i8, "i32": i32, "i64": i64, "f32": f32, "index": IndexType()}
+AnyFloatType = AnyFloat | Float32Type

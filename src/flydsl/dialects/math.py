@@ -1,0 +1,10 @@
+"""xDSL's `math` dialect with the ops it lacks."""
+
+from __future__ import annotations
+
+from xdsl.dialects import math as xmath
+from xdsl.ir import Dialect
+
+from .extra_math import ErfcOp
+
+Math = Dialect("math", [*xmath.Math.operations, ErfcOp], [*xmath.Math.attributes])

@@ -1,0 +1,38 @@
+"""One xDSL context with every dialect the compiler reads and prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+from xdsl.context import Context
+from xdsl.ir import Dialect
+
+DIALECTS: dict[str, str] = {
+    "builtin": "xdsl.dialects.builtin:Builtin",
+    "func": "xdsl.dialects.func:Func",
+    "arith": "flydsl.dialects.arith:Arith",
+    "scf": "xdsl.dialects.scf:Scf",
+    "cf": "xdsl.dialects.cf:Cf",
+    "math": "flydsl.dialects.math:Math",
+    "vector": "flydsl.dialects.vector:Vector",
+    "ub": "xdsl.dialects.ub:UB",
+    "memref": "xdsl.dialects.memref:MemRef",
+    "gpu": "flydsl.dialects.gpu:Gpu",
+    "llvm": "flydsl.dialects.llvm:LLVM",
+    "fly": "flydsl.dialects.fly.ops:Fly",
+}
+"""Dialect name to `module:attribute`; a module is imported when the first op or type of its dialect is met."""
+
+
+def _factory(where: str) -> Callable[[], Dialect]:
+    module, name = where.split(":")
+    return lambda: getattr(import_module(module), name)
+
+
+def make_context(*, allow_unregistered: bool = False) -> Context:
+    """A context that loads dialects on demand."""
+    context = Context(allow_unregistered=allow_unregistered)
+    for name, where in DIALECTS.items():
+        context.register_dialect(name, _factory(where))
+    return context

@@ -1,0 +1,318 @@
+"""Every exception class a user of the product can meet.
+
+A mistake in user code keeps the built-in family it belongs to (`TypeError`, `ValueError`, ...), so that
+`except TypeError` works, and also derives from `FlyDSLError`. Where the mistake was made is a chain of
+`SourceFrame`s, outermost first; the innermost one is shown with a caret.
+"""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFrame:
+    """A span of one line of user source; columns count from 0, `end_col` is exclusive."""
+
+    filename: str
+    line: int
+    col: int = 0
+    end_col: int = 0
+
+    def render(self) -> str:
+        """The frame as Python prints one, with a caret line under the span."""
+        head = f'  File "{self.filename}", line {self.line}'
+        text = linecache.getline(self.filename, self.line).rstrip("\n")
+        stripped = text.lstrip()
+        if not stripped:
+            return head
+        start = max(self.col - (len(text) - len(stripped)), 0)
+        width = max(min(self.end_col, len(text)) - self.col, 1)
+        return f"{head}\n    {stripped}\n    {' ' * start}{'^' * width}"
+
+
+@dataclass(frozen=True, slots=True)
+class DiagRecord:
+    """One message and the call chain of user frames it belongs to."""
+
+    message: str
+    chain: list[SourceFrame] = field(default_factory=list[SourceFrame])
+
+
+class FlyDSLError(Exception):
+    """Base of all exceptions raised on purpose by this package."""
+
+
+class DSLCompileError(FlyDSLError, RuntimeError):
+    """The traced program could not be verified, lowered or code-generated."""
+
+    def __init__(self, message: str, *, diagnostics: list[DiagRecord] | None = None):
+        self.message = message
+        self.diagnostics = [d for d in diagnostics or () if d.message]
+        super().__init__(message, self.diagnostics)
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        for record in self.diagnostics:
+            parts.append("")
+            if record.message != self.message:
+                parts.append(record.message)
+            parts.append("DSL Traceback (most recent operation last):")
+            parts.extend(frame.render() for frame in record.chain)
+        return "\n".join(parts)
+
+
+class DSLTypeError(FlyDSLError, TypeError):
+    """A value of the wrong type in traced code or at the host boundary."""
+
+
+class DSLValueError(FlyDSLError, ValueError):
+    """A value outside what an operation accepts."""
+
+
+class DSLRuntimeError(FlyDSLError, RuntimeError):
+    """An operation used where it cannot work, such as a kernel called outside a jit function."""
+
+
+class DSLOverflowError(FlyDSLError, OverflowError):
+    """A Python number does not fit the type it is passed as."""
+
+
+class DSLSyntaxError(FlyDSLError, SyntaxError):
+    """Python syntax that cannot be traced; raised when the function is decorated."""
+
+
+class LayoutError(FlyDSLError, ValueError):
+    """A precondition of the layout algebra does not hold."""
+
+
+class SourceUnavailableError(FlyDSLError, OSError):
+    """The source text of a decorated function cannot be found, so it cannot be rewritten."""
+
+
+class ConfigError(FlyDSLError, ValueError):
+    """An environment variable holds a value that cannot be used."""
+
+
+class TargetError(FlyDSLError, ValueError):
+    """An architecture or target text is unknown or malformed."""
+
+
+class TargetDetectionError(FlyDSLError, RuntimeError):
+    """No source could tell which architecture to compile for; the sources tried are listed."""
+
+
+class ExternalLLVMError(FlyDSLError, RuntimeError):
+    """An external LLVM or vendor tool could not do its part."""
+
+
+class ToolNotFoundError(ExternalLLVMError):
+    """A tool is not installed where it was looked for; the candidates are listed."""
+
+
+class ToolVersionError(ExternalLLVMError):
+    """A tool was found but its version does not fit."""
+
+
+class LinkError(ExternalLLVMError):
+    """Linking a code object failed."""
+
+
+class FlyRuntimeError(FlyDSLError, RuntimeError):
+    """A device runtime call failed.
+
+    `api` is the entry point, `code` and `name` the vendor's status, the rest says what was being worked on.
+    """
+
+    def __init__(
+        self,
+        description: str,
+        *,
+        api: str = "",
+        code: int | None = None,
+        name: str = "",
+        device: int | None = None,
+        stream: int | None = None,
+        kernel: str | None = None,
+    ):
+        self.description = description
+        self.api = api
+        self.code = code
+        self.name = name
+        self.device = device
+        self.stream = stream
+        self.kernel = kernel
+        super().__init__(description)
+
+    def __str__(self) -> str:
+        status = f"{self.name or 'error'} ({self.code})" if self.code is not None else self.name
+        head = f"{self.api} failed: {status}: " if self.api and status else f"{self.api}: " if self.api else ""
+        context = [
+            text
+            for text, shown in (
+                (f"kernel {self.kernel}", self.kernel is not None),
+                (f"device {self.device}", self.device is not None),
+                (f"stream {self.stream or 0:#x}", self.stream is not None),
+            )
+            if shown
+        ]
+        tail = f" [{', '.join(context)}]" if context else ""
+        return f"{head}{self.description}{tail}"
+
+
+class OutOfMemoryError(FlyRuntimeError):
+    """The device has too little free memory for an allocation."""
+
+    def __init__(
+        self,
+        description: str = "",
+        *,
+        requested: int | None = None,
+        free: int | None = None,
+        total: int | None = None,
+        api: str = "",
+        code: int | None = None,
+        name: str = "",
+        device: int | None = None,
+        stream: int | None = None,
+        kernel: str | None = None,
+    ):
+        self.requested = requested
+        self.free = free
+        self.total = total
+        if not description:
+            description = f"out of memory: {requested} bytes requested, {free} free of {total}"
+        super().__init__(description, api=api, code=code, name=name, device=device, stream=stream, kernel=kernel)
+
+
+class InvalidHandleError(FlyRuntimeError):
+    """A handle was closed, freed, or belongs to a runtime that is gone."""
+
+
+class LaunchError(FlyRuntimeError):
+    """A kernel could not be started, or failed while running on a stream."""
+
+
+class DeviceLostError(FlyRuntimeError):
+    """The device hit a fault that cannot be recovered from in this process; every later call raises it too."""
+
+
+class NotSupportedError(FlyRuntimeError, NotImplementedError):
+    """The runtime of this kind does not offer the operation."""
+
+    def __init__(
+        self,
+        kind: str,
+        operation: str,
+        reason: str = "",
+        *,
+        api: str = "",
+        code: int | None = None,
+        name: str = "",
+        device: int | None = None,
+        stream: int | None = None,
+        kernel: str | None = None,
+    ):
+        self.kind = kind
+        self.operation = operation
+        text = f"the {kind} runtime does not support {operation}"
+        super().__init__(
+            f"{text}: {reason}" if reason else text,
+            api=api,
+            code=code,
+            name=name,
+            device=device,
+            stream=stream,
+            kernel=kernel,
+        )
+
+
+class CaptureError(FlyRuntimeError):
+    """An operation is impossible while its stream records a graph."""
+
+
+class StackMismatchError(FlyRuntimeError):
+    """Objects of two different stacks (rocm, cuda, cpu, ...) meet in one call."""
+
+
+class ArtifactMismatchError(FlyRuntimeError):
+    """A stored artifact does not fit this process; `field` says in what."""
+
+    def __init__(self, field: str, expected: object, found: object):
+        self.field = field
+        self.expected = expected
+        self.found = found
+        super().__init__(f"artifact does not fit: {field} is {found!r}, expected {expected!r}")
+
+
+class LibraryNotFoundError(FlyRuntimeError):
+    """A vendor library could not be opened; every candidate is listed with its reason."""
+
+
+class OutOfResourcesError(FlyRuntimeError):
+    """A launch asks for more of something than the device has."""
+
+    def __init__(
+        self,
+        required: int | None,
+        limit: int | None,
+        name: str,
+        *,
+        description: str = "",
+        api: str = "",
+        code: int | None = None,
+        device: int | None = None,
+        stream: int | None = None,
+        kernel: str | None = None,
+    ):
+        self.required = required
+        self.limit = limit
+        self.resource = name
+        if not description:
+            description = f"out of resource {name}: {required} required, limit is {limit}"
+        super().__init__(description, api=api, code=code, name=name, device=device, stream=stream, kernel=kernel)
+
+
+class RuntimeStateError(FlyRuntimeError):
+    """The process-wide device runtime is in a state that forbids the operation."""
+
+
+class ForkedProcessError(FlyRuntimeError):
+    """A driver initialised before fork() cannot be used in the child."""
+
+
+class FlyDSLWarning(UserWarning):
+    """Base of all warnings of this package."""
+
+
+class ExperimentalBackendWarning(FlyDSLWarning):
+    """A compile backend that declares itself experimental is used."""
+
+
+class PortabilityWarning(FlyDSLWarning):
+    """A kernel uses a name or feature that not every backend can take."""
+
+
+class CaptureWarning(FlyDSLWarning):
+    """Something slow or doubtful happens while a stream records a graph."""
+
+
+class UntrackedGlobalWarning(FlyDSLWarning):
+    """A kernel reads a global whose value the cache key cannot hold."""
+
+
+class UnknownHintWarning(FlyDSLWarning):
+    """A compile hint is not known to the backend and has no effect."""
+
+
+class CacheWarning(FlyDSLWarning):
+    """The disk cache cannot be used as asked; work goes on without it."""
+
+
+class PassFallbackWarning(FlyDSLWarning):
+    """A requested pass was left out because FLYDSL_COMPILE_LLVM_FALLBACK=warn."""
+
+
+class UnknownVariableWarning(FlyDSLWarning):
+    """An environment variable starts with FLYDSL_ but is none of ours."""

@@ -1,0 +1,81 @@
+"""The language, `import flydsl.expr as fx`: everything used inside a kernel.
+
+Names resolve on first use from the table below, so importing this package loads no compiler.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_MODULES: dict[str, str] = {
+    "numeric": (
+        "Numeric NumericMeta Integer Float Boolean Int4 Int8 Int16 Int32 Int64 Int128 Uint8 Uint16 Uint32 Uint64 Uint128 "
+        "Index Float16 BFloat16 Float32 Float64 Float8E5M2 Float8E4M3 Float8E4M3FN Float8E4M3FNUZ Float8E4M3B11FNUZ "
+        "Float8E8M0FNU Float6E2M3FN Float6E3M2FN Float4E2M1FN as_numeric as_ir_value as_dsl_value T"
+    ),
+    "vector": "Vector VectorAlias full full_like zeros_like ones_like empty_like",
+    "fastmath": "FastMathFlags fastmath",
+    "constexpr": "Constexpr",
+    "control_flow": "const_expr range_constexpr",
+    "layout_functions": (
+        "Basis E IntTuple Layout ComposedLayout Swizzle CoordSwizzle Tile make_int_tuple make_shape make_stride "
+        "make_coord make_layout make_layout_like make_ordered_layout make_identity_layout make_composed_layout "
+        "make_fragment_layout_like make_tile get_scalar get_leaves has_none rank depth get_ take select group append "
+        "prepend slice dice size int_tuple_add int_tuple_sub int_tuple_mul int_tuple_div int_tuple_mod "
+        "int_tuple_product int_tuple_product_each int_tuple_product_like ceil_div shape_div elem_less equal get_shape "
+        "get_stride get_layout composed_get_inner composed_get_offset composed_get_outer coprofile coshape cosize "
+        "crd2idx idx2crd get_flat_coord get_1d_coord coalesce composition complement right_inverse left_inverse "
+        "logical_divide zipped_divide tiled_divide flat_divide logical_product zipped_product tiled_product "
+        "flat_product blocked_product raked_product recast_layout tile_to_shape make_layout_tv static"
+    ),
+    "tensor": (
+        "Pointer Tensor AddressSpace CachePolicy make_view get_iter add_offset recast_iter get_dyn_shared ptr_load "
+        "ptr_store memref_load memref_store memref_load_vec memref_store_vec make_rmem_tensor make_fragment_like"
+    ),
+    "tiled": (
+        "CopyAtom MmaAtom UniversalCopy UniversalCopy8b UniversalCopy16b UniversalCopy32b UniversalCopy64b "
+        "UniversalCopy128b UniversalAtomic UniversalAtomicAdd UniversalAtomicMax UniversalAtomicMin UniversalAtomicAnd "
+        "UniversalAtomicOr UniversalAtomicInc UniversalAtomicDec UniversalFMA AtomicOp SyncScope make_copy_atom "
+        "make_mma_atom copy_atom_call mma_atom_call TiledCopy TiledMma ThrCopy ThrMma MmaOperand GemmTraversalOrder "
+        "make_tiled_copy make_tiled_copy_tv make_tiled_copy_A make_tiled_copy_B make_tiled_copy_C make_tiled_mma copy "
+        "gemm tiled_copy_partition_src tiled_copy_partition_dst tiled_copy_retile tiled_mma_partition "
+        "tiled_mma_partition_shape mma_make_fragment"
+    ),
+    "gpu": "thread_idx block_idx block_dim grid_dim barrier lane_id known_block_size num_warp_threads Stream Tuple3D",
+    "math": (
+        "absf ceil floor trunc round roundeven exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt sin cos tan asin acos "
+        "atan sinh cosh tanh asinh acosh atanh erf erfc sincos absi ctlz cttz ctpop powf fpowi ipowi atan2 copysign "
+        "fma clampf isnan isinf isfinite isnormal"
+    ),
+    "arith": "max min ceildiv maximumf minimumf maxnumf minnumf shrui cmpi cmpf index_cast constant_vector",
+    "ir_types": "SwizzleType LayoutType TileType IntTupleType ComposedLayoutType CoordSwizzleType PointerType",
+}
+_ENUMS = "RoundingMode ReductionOp"
+_SUBMODULES = ("arith", "gpu", "math", "utils", "numeric", "vector", "tensor", "tiled")
+
+_WHERE: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    module = _WHERE.get(name)
+    if module is not None:
+        value = getattr(import_module(f"{__name__}.{module}"), name)
+    elif name in _ENUMS.split():
+        value = getattr(import_module("flydsl.dialects.enums"), name)
+    elif name in _SUBMODULES:
+        value = import_module(f"{__name__}.{name}")
+    else:
+        value = getattr(import_module(f"{__name__}.vector"), name, None) if "x" in name else None
+        if value is None:
+            from difflib import get_close_matches
+
+            close = get_close_matches(name, _WHERE, 1)
+            hint = f"; did you mean fx.{close[0]}?" if close else ""
+            raise AttributeError(f"flydsl.expr has no attribute {name!r}{hint}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*_WHERE, *_SUBMODULES, *_ENUMS.split()})

@@ -1,0 +1,481 @@
+"""Arithmetic functions: `fx.max`, `fx.ceildiv`, `fx.cmpi`, and the builders of the IR's `arith` dialect.
+
+The builders take scalars, vectors, Python numbers and IR values, all of one IR type (numbers take the class of the
+others), and give a scalar or Vector of the class of the first. They exist for kernels written against raw IR values;
+new code uses operators.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from types import SimpleNamespace
+from typing import Any
+
+from ..dialects.fold import fold_cmpf, fold_cmpi
+from ..errors import DSLOverflowError, DSLTypeError, DSLValueError
+from .fastmath import fastmath as _fastmath
+from .fastmath import flags_attr
+from .numeric import (
+    Boolean,
+    Index,
+    Int32,
+    Numeric,
+    as_ir_value,
+    as_numeric,
+    binary,
+    dsl_class,
+    is_ir_value,
+    scalar_or_none,
+)
+from .scalar_ops import STATIC, common_type, make
+from .trace import current
+from .vector import Vector, combine, rewrap, uniform
+
+# --- choosing and dividing --------------------------------------------------------------------------------------------
+
+
+def _flatten(xs: Iterable[Any]) -> list[Any]:
+    found: list[Any] = []
+    for x in xs:
+        if isinstance(x, (list, tuple)):
+            found.extend(_flatten(x))  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            found.append(x)
+    return found
+
+
+def _value(name: str, x: Any) -> Any:
+    """An operand as a scalar or Vector."""
+    if isinstance(x, Vector):
+        return x
+    if is_ir_value(x) and scalar_or_none(x) is None:
+        return Vector(x)
+    found = scalar_or_none(x)
+    if found is None:
+        raise DSLTypeError(f"{name} takes numbers, DSL scalars and vectors, got {x!r} of type {type(x).__name__}")
+    return found
+
+
+def _extremum(name: str, xs: tuple[Any, ...], fastmath: Any) -> Any:
+    values = [_value(name, x) for x in _flatten(xs)]
+    if not values:
+        raise DSLValueError(f"{name} needs at least one operand")
+    for v in values:
+        if v.dtype is Index or (v.dtype.is_float and v.dtype.width < 16):
+            raise DSLTypeError(f"{name} does not take {v.dtype}; convert it with .to() first")
+    cls = functools.reduce(common_type, [Int32 if v.dtype is Boolean else v.dtype for v in values])
+    values = [v.to(cls) for v in values]
+    if fastmath is None:
+        return functools.reduce(lambda a, b: _combine(name, a, b), values)
+    with _fastmath(fastmath):
+        return functools.reduce(lambda a, b: _combine(name, a, b), values)
+
+
+def _combine(name: str, a: Any, b: Any) -> Any:
+    return combine(name, a, b) if isinstance(a, Vector) or isinstance(b, Vector) else binary(name, a, b)
+
+
+def max(*xs: Any, fastmath: Any = None) -> Any:
+    """Largest of any number of scalars and vectors, or lists of them, in their common class; NaN if one is NaN.
+
+    >>> max(1, [2.5, 2])
+    Float32(2.5)
+    """
+    return _extremum("max", xs, fastmath)
+
+
+def min(*xs: Any, fastmath: Any = None) -> Any:
+    """Smallest of any number of scalars and vectors, or lists of them, in their common class; NaN if one is NaN.
+
+    >>> min(3, 1, 2)
+    Int32(1)
+    """
+    return _extremum("min", xs, fastmath)
+
+
+def ceildiv(a: Any, b: Any) -> Any:
+    """Integer quotient rounded up.
+
+    >>> ceildiv(7, 2), ceildiv(-7, 2)
+    (Int32(4), Int32(-3))
+    """
+    x, y = _value("ceildiv", a), _value("ceildiv", b)
+    for v in (x, y):
+        if not v.dtype.is_integer or v.dtype is Boolean or v.dtype is Index:
+            raise DSLTypeError(f"ceildiv takes integers other than Boolean and Index, got {v.dtype}")
+    if isinstance(x, Numeric) and isinstance(y, Numeric) and x.is_static() and y.is_static():
+        cls = common_type(type(x), type(y))
+        n, d = int(cls(x)), int(cls(y))
+        if d == 0:
+            raise ZeroDivisionError(f"ceildiv({n}, 0)")
+        if d == -1 and cls.signed and n == -(1 << (cls.width - 1)):
+            raise DSLOverflowError(f"ceildiv({n}, -1) does not fit {cls}")
+    return _combine("ceildiv", x, y)
+
+
+def select(condition: Any, true_value: Any, false_value: Any) -> Any:
+    """`true_value` where `condition` is non-zero, else `false_value`.
+
+    >>> select(Boolean(False), 1, 2)
+    Int32(2)
+    """
+    return _value("select", condition).select(true_value, false_value)
+
+
+def shrui(x: Any, count: Any) -> Any:
+    """Logical right shift that keeps the class of `x`.
+
+    >>> shrui(Int32(-1), 28)
+    Int32(15)
+    """
+    value = _value("shrui", x)
+    if not value.dtype.is_integer:
+        raise DSLTypeError(f"shrui requires an integer, got {value.dtype}")
+    if isinstance(value, Vector):
+        return _builder("shrui", (value, count if isinstance(count, Vector) else value.dtype(count)))
+    count = value.dtype(count)
+    if value.is_static() and count.is_static():
+        width = value.dtype.width
+        return value.dtype((int(value) & ((1 << width) - 1)) >> int(count) if 0 <= int(count) < width else 0)
+    return _builder("shrui", (value, count))
+
+
+# --- comparisons ------------------------------------------------------------------------------------------------------
+
+
+class CmpIPredicate(IntEnum):
+    """Integer comparisons; s and u mean signed and unsigned."""
+
+    eq = 0
+    ne = 1
+    slt = 2
+    sle = 3
+    sgt = 4
+    sge = 5
+    ult = 6
+    ule = 7
+    ugt = 8
+    uge = 9
+
+
+class CmpFPredicate(IntEnum):
+    """Float comparisons; ordered ones (O) are false on NaN, unordered ones (U) true. Lower-case names work too."""
+
+    AlwaysFalse = 0
+    OEQ = 1
+    OGT = 2
+    OGE = 3
+    OLT = 4
+    OLE = 5
+    ONE = 6
+    ORD = 7
+    UEQ = 8
+    UGT = 9
+    UGE = 10
+    ULT = 11
+    ULE = 12
+    UNE = 13
+    UNO = 14
+    AlwaysTrue = 15
+    oeq = 1
+    ogt = 2
+    oge = 3
+    olt = 4
+    ole = 5
+    one = 6
+    ord = 7
+    ueq = 8
+    ugt = 9
+    uge = 10
+    ult = 11
+    ule = 12
+    une = 13
+    uno = 14
+
+
+_CMPI = [p.name for p in CmpIPredicate]
+_CMPF = ["false", *[p.name.lower() for p in CmpFPredicate][1:-1], "true"]
+
+
+def _predicate(predicate: Any, names: list[str], enum: str) -> str:
+    if isinstance(predicate, str) and predicate.lower() in names:
+        return predicate.lower()
+    if isinstance(predicate, int) and 0 <= predicate < len(names):
+        return names[predicate]
+    raise DSLValueError(f"expected an arith.{enum}, got {predicate!r}; the predicates are {', '.join(names)}")
+
+
+def cmpi(predicate: Any, a: Any, b: Any) -> Any:
+    """Compare integers with an explicit predicate.
+
+    >>> cmpi(CmpIPredicate.ult, Int32(1), Int32(-1))
+    Boolean(True)
+    """
+    name = _predicate(predicate, _CMPI, "CmpIPredicate")
+    known = _static_pair("cmpi", a, b)
+    if known is not None:
+        cls, x, y = known
+        return make(Boolean, fold_cmpi(name, int(x), int(y), cls.width))
+    cls, shape, (x, y) = uniform("cmpi", (a, b))
+    if not cls.is_integer:
+        raise DSLTypeError(f"cmpi compares integers, got {cls}; use cmpf")
+    return rewrap(current().cmpi(name, x, y), shape, Boolean)
+
+
+def cmpf(predicate: Any, a: Any, b: Any, *, fastmath: Any = None) -> Any:
+    """Compare floats with an explicit predicate.
+
+    >>> cmpf("ult", 1.0, float("nan"))
+    Boolean(True)
+    """
+    name = _predicate(predicate, _CMPF, "CmpFPredicate")
+    known = _static_pair("cmpf", a, b)
+    if known is not None:
+        return make(Boolean, fold_cmpf(name, float(known[1]), float(known[2])))
+    cls, shape, (x, y) = uniform("cmpf", (a, b))
+    if not cls.is_float:
+        raise DSLTypeError(f"cmpf compares floats, got {cls}; use cmpi")
+    return rewrap(current().cmpf(name, x, y, flags_attr(fastmath)), shape, Boolean)
+
+
+def _static_pair(name: str, a: Any, b: Any) -> tuple[type[Numeric], Any, Any] | None:
+    """Class and payloads when both operands are known at compile time."""
+    x, y = scalar_or_none(a), scalar_or_none(b)
+    if x is None or y is None or type(x.value) not in STATIC or type(y.value) not in STATIC:
+        return None
+    cls: type[Numeric] = (y if type(a) in STATIC and type(b) not in STATIC else x).dtype
+    x, y = (cls(v) if type(raw) in STATIC else v for v, raw in ((x, a), (y, b)))
+    if type(x).ir_name != type(y).ir_name:
+        raise DSLTypeError(f"{name} needs operands of one class, got {type(x)} and {type(y)}; convert one with .to()")
+    return cls, x.value, y.value
+
+
+# --- constants and conversions ----------------------------------------------------------------------------------------
+
+
+def constant(value: Any, *, type: Any = None, index: bool = False) -> Any:
+    """A number of a class or IR type; a vector type gives a Vector with every element `value`.
+
+    >>> constant(3), constant(2, index=True), constant(1, type=Boolean)
+    (Int32(3), Index(2), Boolean(True))
+    """
+    if index:
+        return Index(value)
+    if type is None:
+        return as_numeric(value)
+    if getattr(type, "name", "") == "vector":
+        return constant_vector(value, type)
+    return dsl_class(type)(value)
+
+
+def constant_vector(value: Any, vector_type: Any) -> Vector:
+    """Deprecated: `fx.full(n, value, dtype)`. Every element of an IR vector type set to `value`."""
+    from .scalar_types import vector_parts
+
+    parts = vector_parts(vector_type)
+    if parts is None:
+        raise DSLTypeError(f"expected an IR vector type such as fx.T.f32x4, got {vector_type!r}")
+    return Vector.filled(parts[1], value, parts[0])
+
+
+def index(value: Any) -> Index:
+    """An `Index`.
+
+    >>> index(4)
+    Index(4)
+    """
+    return Index(value)
+
+
+def unwrap(value: Any, *, type: Any = None, index: bool = False) -> Any:
+    """The IR value of a number, scalar or vector, converted first to a class or IR type if one is given."""
+    if index or type is not None:
+        return constant(value, type=type, index=index).ir_value()
+    return as_ir_value(value)
+
+
+def _converted(name: str, dtype: Any, value: Any, want: Callable[[Any, Any], bool]) -> Any:
+    if not _is_type(dtype) and _is_type(value):
+        dtype, value = value, dtype
+    x = _value(name, value)
+    elem = getattr(dtype, "element_type", dtype)
+    target = dsl_class(elem)
+    if not want(x.dtype, target):
+        raise DSLTypeError(f"{name} does not convert {x.dtype} to {target}")
+    return x, target
+
+
+def _is_type(x: Any) -> bool:
+    return isinstance(x, type) or (hasattr(x, "name") and not is_ir_value(x) and not isinstance(x, (Numeric, Vector)))
+
+
+def index_cast(dtype: Any, value: Any) -> Any:
+    """Deprecated: `dtype(value)`. Convert between `Index` and another integer."""
+    x, target = _converted("index_cast", dtype, value, lambda a, b: a.is_integer and b.is_integer)
+    return x.to(target)
+
+
+def _signed(x: Any, signed: bool) -> Any:
+    """The same bits as the signed or unsigned class of their width."""
+    if isinstance(x, Numeric):
+        return x.with_signedness(signed)
+    cls = x.dtype
+    target: type[Numeric] = cls(0).with_signedness(signed).dtype
+    return x if target is cls else x.to(target)
+
+
+def sitofp(dtype: Any, value: Any) -> Any:
+    """A signed integer as a float."""
+    x, target = _converted("sitofp", dtype, value, lambda a, b: a.is_integer and b.is_float)
+    return _signed(x, True).to(target)
+
+
+def uitofp(dtype: Any, value: Any) -> Any:
+    """An unsigned integer as a float."""
+    x, target = _converted("uitofp", dtype, value, lambda a, b: a.is_integer and b.is_float)
+    return _signed(x, False).to(target)
+
+
+def int_to_fp(dtype: Any, value: Any, signed: bool | None = None) -> Any:
+    """An integer as a float, read as its class says or as `signed` does."""
+    x, target = _converted("int_to_fp", dtype, value, lambda a, b: a.is_integer and b.is_float)
+    return (x if signed is None else _signed(x, signed)).to(target)
+
+
+def fptosi(dtype: Any, value: Any) -> Any:
+    """A float as a signed integer, toward zero."""
+    x, target = _converted("fptosi", dtype, value, lambda a, b: a.is_float and b.is_integer)
+    return x.to(type(target(0).with_signedness(True)))
+
+
+def fptoui(dtype: Any, value: Any) -> Any:
+    """A float as an unsigned integer, toward zero."""
+    x, target = _converted("fptoui", dtype, value, lambda a, b: a.is_float and b.is_integer)
+    return x.to(type(target(0).with_signedness(False)))
+
+
+def extf(dtype: Any, value: Any) -> Any:
+    """A float as a wider one."""
+    x, target = _converted("extf", dtype, value, lambda a, b: a.is_float and b.is_float)
+    return x.to(target)
+
+
+def truncf(dtype: Any, value: Any) -> Any:
+    """A float as a narrower one."""
+    x, target = _converted("truncf", dtype, value, lambda a, b: a.is_float and b.is_float)
+    return x.to(target)
+
+
+trunc_f = truncf
+
+
+def extsi(dtype: Any, value: Any) -> Any:
+    """An integer as a wider one, by its sign."""
+    x, target = _converted("extsi", dtype, value, lambda a, b: a.is_integer and b.is_integer)
+    return x.extsi(target) if isinstance(x, Numeric) else _signed(x, True).to(target)
+
+
+def extui(dtype: Any, value: Any) -> Any:
+    """An integer as a wider one, with zeros."""
+    x, target = _converted("extui", dtype, value, lambda a, b: a.is_integer and b.is_integer)
+    return _signed(x, False).to(target)
+
+
+def trunci(dtype: Any, value: Any) -> Any:
+    """The low bits of an integer."""
+    x, target = _converted("trunci", dtype, value, lambda a, b: a.is_integer and b.is_integer)
+    return x.trunci(target) if isinstance(x, Numeric) else x.to(target)
+
+
+def bitcast(dtype: Any, value: Any) -> Any:
+    """The same bits as another class."""
+    x, target = _converted("bitcast", dtype, value, lambda a, b: True)
+    return x.bitcast(target)
+
+
+# --- builders ---------------------------------------------------------------------------------------------------------
+
+_INTEGER = (
+    "addi", "subi", "muli", "divsi", "divui", "remsi", "remui", "floordivsi", "ceildivsi", "ceildivui", "andi", "ori",
+    "xori", "shli", "shrsi", "minsi", "maxsi", "minui", "maxui",
+)  # fmt: skip
+_FLOAT = ("addf", "subf", "mulf", "divf", "remf", "maximumf", "minimumf", "maxnumf", "minnumf")
+
+
+def _builder(name: str, args: tuple[Any, ...], fastmath: Any = None) -> Any:
+    """Emit one op of the dialect on operands of one type."""
+    cls, shape, values = uniform(name, args)
+    t = current()
+    if name in _FLOAT or name == "negf":
+        if not cls.is_float:
+            raise DSLTypeError(f"{name} requires floats, got {cls}")
+        flags = flags_attr(fastmath)
+        if name == "negf":
+            return rewrap(t.negf(values[0], flags), shape, cls)
+        if name == "remf":
+            from .scalar_types import emit_math
+
+            return rewrap(emit_math(t, "remf", values, flags), shape, cls)
+        return rewrap(t.float_binary(name, values[0], values[1], flags), shape, cls)
+    if not cls.is_integer:
+        raise DSLTypeError(f"{name} requires integers, got {cls}")
+    return rewrap(t.int_binary(name, values[0], values[1]), shape, cls)
+
+
+def _integer_builder(name: str) -> Callable[[Any, Any], Any]:
+    def build(a: Any, b: Any, **_: Any) -> Any:
+        return _builder(name, (a, b))
+
+    build.__name__ = build.__qualname__ = name
+    build.__doc__ = f"Emit `arith.{name}`."
+    return build
+
+
+def _float_builder(name: str) -> Callable[..., Any]:
+    def build(a: Any, b: Any, *, fastmath: Any = None, **_: Any) -> Any:
+        return _builder(name, (a, b), fastmath)
+
+    build.__name__ = build.__qualname__ = name
+    build.__doc__ = f"Emit `arith.{name}`."
+    return build
+
+
+addi, subi, muli, divsi, divui, remsi, remui, floordivsi, ceildivsi, ceildivui, andi, ori = map(
+    _integer_builder, _INTEGER[:12]
+)
+xori, shli, shrsi, minsi, maxsi, minui, maxui = map(_integer_builder, _INTEGER[12:])
+addf, subf, mulf, divf, remf, maximumf, minimumf, maxnumf, minnumf = map(_float_builder, _FLOAT)
+
+
+def negf(a: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Emit `arith.negf`."""
+    return _builder("negf", (a,), fastmath)
+
+
+def __getattr__(name: str) -> Any:
+    """`arith.AddFOp(a, b).result` and the like: an object holding what the builder of that name gives."""
+    if name.endswith("Op") and not name.startswith("_"):
+        build = globals().get(name[:-2].lower())
+        if callable(build):
+            return lambda *args, **kwargs: SimpleNamespace(result=build(*args, **kwargs))  # pyright: ignore[reportUnknownLambdaType,reportUnknownVariableType]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = [
+    "CmpFPredicate",
+    "CmpIPredicate",
+    "ceildiv",
+    "cmpf",
+    "cmpi",
+    "constant_vector",
+    "index_cast",
+    "max",
+    "maximumf",
+    "maxnumf",
+    "min",
+    "minimumf",
+    "minnumf",
+    "shrui",
+]

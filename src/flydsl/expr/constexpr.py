@@ -1,0 +1,90 @@
+"""`Constexpr[T]`: a parameter or field whose value is part of the compiled program."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import DSLTypeError
+
+_SCALARS = (int, bool, float, str)
+
+
+class ConstexprType:
+    """What `Constexpr[T]` is: an annotation."""
+
+    def __init__(self, inner: Any):
+        self.inner = inner
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise unless `value` can be a compile-time value of this type."""
+        if not self.accepts(value):
+            raise DSLTypeError(f"parameter '{name}' expects {self}, got {value!r} of type {type(value).__name__}")
+
+    def accepts(self, value: Any) -> bool:
+        """Whether a value is of the declared type."""
+        return _accepts(self.inner, value)
+
+    def __repr__(self) -> str:
+        return f"Constexpr[{getattr(self.inner, '__name__', self.inner)}]"
+
+
+def _accepts(inner: Any, value: Any) -> bool:
+    if inner is Any:
+        return _is_plain(value)
+    if inner is bool:
+        return isinstance(value, bool)
+    if inner is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if inner is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if inner is str:
+        return isinstance(value, str)
+    origin = typing.get_origin(inner)
+    if inner is tuple or origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        args = typing.get_args(inner)
+        if not args:
+            return _is_plain(value)  # pyright: ignore[reportUnknownArgumentType]
+        if len(args) == 2 and args[1] is Ellipsis:
+            return all(_accepts(args[0], v) for v in value)  # pyright: ignore[reportUnknownVariableType]
+        return len(args) == len(value) and all(map(_accepts, args, value))  # pyright: ignore[reportUnknownArgumentType]
+    if inner is Callable or origin is Callable or inner is typing.Callable:
+        return is_capture_free(value)
+    return False
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(_is_plain(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
+    return value is None or isinstance(value, _SCALARS) or is_capture_free(value)
+
+
+def is_capture_free(value: Any) -> bool:
+    """Whether a callable is a lambda or function that reads nothing but its parameters."""
+    if not isinstance(value, types.FunctionType):
+        return False
+    return not value.__code__.co_freevars and not value.__code__.co_names
+
+
+class _ConstexprFactory:
+    """`Constexpr[int]`, `Constexpr[tuple]`, ...; bare `Constexpr` accepts any plain value."""
+
+    def __getitem__(self, inner: Any) -> ConstexprType:
+        ok = inner in (*_SCALARS, tuple, Any, Callable, typing.Callable) or typing.get_origin(inner) in (
+            tuple,
+            Callable,
+        )
+        if not ok and typing.get_origin(inner) is not type(Callable):
+            raise DSLTypeError(f"Constexpr takes int, bool, float, str, tuple or Callable, got {inner!r}")
+        return ConstexprType(inner)
+
+    def __repr__(self) -> str:
+        return "Constexpr"
+
+
+Constexpr = _ConstexprFactory()
+"""Annotation of compile-time parameters: `n: fx.Constexpr[int]`."""

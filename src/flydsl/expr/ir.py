@@ -1,0 +1,348 @@
+"""Between language values and IR: the only module of `expr`, with `tracer` and `scalar_types`, that needs xDSL.
+
+`apply` runs a pure `fly` op on language values, in Python when the result is static. `wrap` gives the language value
+for an IR value, `materialise` the IR value for a language value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from xdsl.dialects.builtin import BoolAttr, DictionaryAttr, IntegerType, VectorType, i1, i32, i64
+from xdsl.ir import Attribute, SSAValue
+
+from .. import layout as L
+from ..dialects.builder import i32_list, int_attr
+from ..dialects.enums import AddressSpace, MmaOperand
+from ..dialects.fly import atoms
+from ..dialects.fly.attrs import GemmTraversalOrderAttr, MmaOperandAttr
+from ..dialects.fly.ops import OPS, vector_type
+from ..dialects.fly.semantics import SEMANTICS, View, object_of, type_of_object
+from ..dialects.fly.types import (
+    CoordTensorType,
+    IntTupleType,
+    MemRefType,
+    PointerType,
+    memref_type,
+    ptr_type,
+    static_data,
+    type_of,
+)
+from ..errors import DSLTypeError, DSLValueError
+from ..layout import Dyn
+from .algebra_values import WRAPPERS, AlgebraValue, IntTuple, Layout, leaf_class
+from .numeric import Boolean, Numeric
+from .tensor import Pointer, Tensor
+from .tiled import CopyAtom, MmaAtom, TiledCopy, TiledMma
+from .trace import current, maybe_current
+from .vector import Vector
+
+_ATOMS: dict[type[Attribute], Any] = {
+    atoms.CopyAtomType: CopyAtom,
+    atoms.MmaAtomType: MmaAtom,
+    atoms.TiledCopyType: TiledCopy,
+    atoms.TiledMmaType: TiledMma,
+}
+_INT_TYPES = (IntegerType,)
+
+
+def object_for(x: Any) -> Any:
+    """The algebra object that describes a language value."""
+    if isinstance(x, (AlgebraValue, Tensor)):
+        return x.data
+    if isinstance(x, (CopyAtom, MmaAtom, TiledCopy, TiledMma, Pointer)):
+        return x.type
+    raise DSLTypeError(f"expected a layout, tuple or tensor, got {x!r}")
+
+
+def is_static_object(obj: Any) -> bool:
+    """Whether an algebra object has no run-time part."""
+    if type(obj) is View:
+        return not isinstance(obj.iter, PointerType) and static_data(obj.iter) and static_data(obj.layout)
+    if isinstance(obj, PointerType):
+        return False
+    if isinstance(obj, tuple(_ATOMS)):
+        return cast(Any, obj).is_static_type()
+    return static_data(obj)
+
+
+def wrap_data(obj: Any, value: SSAValue | None = None, dtype: Any = None) -> Any:
+    """Language value of an algebra object."""
+    kind = type(obj)
+    if kind is View:
+        return Tensor(obj, value, dtype)
+    if isinstance(obj, PointerType):
+        return Pointer(value, dtype)
+    made = WRAPPERS.get(kind)
+    if made is not None:
+        return made(obj, value)
+    made = _ATOMS.get(kind)
+    if made is not None:
+        return made(obj, value)
+    return IntTuple(obj, value)
+
+
+def wrap(value: SSAValue, exemplar: Any = None) -> Any:
+    """Language value of an IR value; `exemplar` tells what the type alone does not (signedness, vector shape)."""
+    return wrap_data(object_of(value.type), value, getattr(exemplar, "declared_dtype", None))
+
+
+def materialise(x: Any) -> SSAValue:
+    """IR value of a language value."""
+    value = getattr(x, "_value", None)
+    if value is not None:
+        return value
+    tracer = current()
+    if isinstance(x, (CopyAtom, MmaAtom, TiledCopy, TiledMma)):
+        return _materialise_atom(x)
+    obj = object_for(x)
+    return tracer.pure(OPS["static"], (), type_of_object(obj), {})
+
+
+def _materialise_atom(x: Any) -> SSAValue:
+    tracer, type_ = current(), x.type
+    if isinstance(type_, atoms.CopyAtomType):
+        return tracer.pure(OPS["make_copy_atom"], (), type_, {"valBits": int_attr(type_.val_bits)})
+    if isinstance(type_, atoms.MmaAtomType):
+        return tracer.pure(OPS["make_mma_atom"], (), type_, {})
+    data = type_.data
+    atom = _materialise_atom(wrap_data(data.atom))
+    parts = [tracer.pure(OPS["static"], (), type_of(p), {}) for p in (data.layout, data.tile)]
+    if isinstance(type_, atoms.TiledMmaType) and data.tile == atoms.NO_PERMUTATION:
+        parts.pop()
+    name = "make_tiled_copy" if isinstance(type_, atoms.TiledCopyType) else "make_tiled_mma"
+    return tracer.pure(OPS[name], (atom, *parts), type_, {})
+
+
+def attribute_of(name: str, value: Any) -> Attribute:
+    """A property value as an attribute."""
+    if isinstance(value, MmaOperand):
+        return MmaOperandAttr(value)
+    if isinstance(value, (tuple, list)):
+        return i32_list(cast(Sequence[int], value))
+    if isinstance(value, bool):
+        return BoolAttr.from_bool(value)
+    if isinstance(value, int):
+        return int_attr(value)
+    return value
+
+
+def apply(name: str, args: Sequence[Any], props: dict[str, Any]) -> Any:
+    """Run a pure `fly` op on language values."""
+    result = SEMANTICS[name](*[object_for(a) for a in args], **props)
+    if is_static_object(result):
+        return wrap_data(result)
+    tracer = current()
+    value = tracer.pure(
+        OPS[name],
+        [materialise(a) for a in args],
+        type_of_object(result),
+        {k: attribute_of(k, v) for k, v in props.items()},
+    )
+    dtype = getattr(args[0], "declared_dtype", None)
+    if dtype is None and len(args) > 1:
+        dtype = getattr(args[1], "declared_dtype", None)
+    return wrap_data(result, value, dtype)
+
+
+def make_int_tuple(op: str, data: Any, values: Sequence[SSAValue]) -> SSAValue:
+    """A tuple with run-time leaves."""
+    return current().pure(OPS[op], values, type_of(data), {})
+
+
+def leaf_of(x: Numeric) -> tuple[Dyn, SSAValue]:
+    """A run-time scalar as a leaf: i32 or i64, narrower ones extended."""
+    from .numeric import Int32, Int64, Integer
+
+    if not isinstance(x, Integer):
+        raise DSLTypeError(f"integer tuples hold integers, got a {type(x).__name__}")
+    wide = x.width > 32
+    if x.width != (64 if wide else 32) or not isinstance(x.ir_value().type, _INT_TYPES):
+        x = cast(Numeric, (Int64 if wide else Int32)(x))
+    return Dyn.get(64 if wide else 32, 1), x.ir_value()
+
+
+def dynamic_leaves(t: IntTuple) -> list[Any]:
+    """The run-time leaves as scalars, depth first."""
+    leaves = list(L.dynamic_leaves(t.data))
+    types = [i64 if leaf.width == 64 else i32 for leaf in leaves]
+    value = materialise(t)
+    owner = value.owner
+    tracer = current()
+    if getattr(owner, "name", "") in ("fly.make_int_tuple", "fly.make_shape", "fly.make_stride", "fly.make_coord"):
+        results: Iterable[SSAValue] = cast(Any, owner).operands
+    elif len(leaves) == 1 and type(L.unwrap(t.data)) is not tuple:
+        results = (tracer.pure(OPS["get_scalar"], (value,), types[0], {}),)
+    else:
+        results = tracer.opn(OPS["get_leaves"], (value,), types, {"dynamicOnly": BoolAttr.from_bool(True)}).results
+    return [leaf_class(leaf)(v) for leaf, v in zip(leaves, results, strict=True)]
+
+
+def compare(name: str, a: IntTuple, b: IntTuple) -> Boolean:
+    """`elem_less` or `equal`."""
+    known = (L.elem_less if name == "elem_less" else L.equal)(a.data, b.data)
+    if type(known) in (int, bool):
+        return Boolean(bool(known))
+    return Boolean(current().pure(OPS[name], (materialise(a), materialise(b)), i1, {}))
+
+
+def static(type_: Any) -> Any:
+    """The value a static type describes."""
+    if not isinstance(type_, Attribute):
+        raise DSLTypeError(f"static expects an IR type such as SwizzleType.get(3, 3, 3), got {type_!r}")
+    obj = object_of(type_)
+    if not is_static_object(obj):
+        raise DSLValueError(f"{type_} is not fully static")
+    return wrap_data(obj)
+
+
+# --- memory -------------------------------------------------------------------------------------------------------
+
+
+def load_element(t: Tensor, coord: IntTuple) -> Any:
+    """Element at a coordinate; a coordinate tensor gives the coordinate."""
+    view = t.data
+    index = L.crd2idx(coord.data, view.layout)
+    if isinstance(view.iter, PointerType):
+        value = current().op1(OPS["memref.load"], (materialise(t), materialise(coord)), view.iter.data.elem, {})
+        return t.dtype(value)
+    result = L.int_tuple_add(view.iter, index)
+    if static_data(result):
+        return IntTuple(result)
+    type_ = type_of(result)
+    return IntTuple(result, current().op1(OPS["memref.load"], (materialise(t), materialise(coord)), type_, {}))
+
+
+def store_element(t: Tensor, coord: IntTuple, value: SSAValue) -> None:
+    """Store one element."""
+    L.crd2idx(coord.data, t.data.layout)
+    current().opn(OPS["memref.store"], (value, materialise(t), materialise(coord)), ())
+
+
+def load_vector(t: Tensor) -> Any:
+    """All elements in colex order."""
+    view = t.data
+    if not isinstance(view.iter, PointerType):
+        raise DSLTypeError("a coordinate tensor has no elements to load; index it instead")
+    count = L.size(view.layout)
+    if type(count) is not int or type(view.layout) is not L.Layout:
+        raise DSLValueError(f"load needs a static shape and a plain layout, got {L.format_any(view.layout)}")
+    type_ = vector_type(view.iter.data.elem, count)
+    value = current().op1(OPS["memref.load_vec"], (materialise(t),), type_, {})
+    shape: Any = view.layout.shape
+    return Vector(value, shape if isinstance(shape, tuple) else (shape,), t.dtype)
+
+
+def store_vector(t: Tensor, value: SSAValue) -> None:
+    """Store all elements in colex order."""
+    count = L.size(t.data.layout)
+    if type(count) is not int or type(t.data.layout) is not L.Layout:
+        raise DSLValueError(f"store needs a static shape and a plain layout, got {L.format_any(t.data.layout)}")
+    type_ = value.type
+    if not isinstance(type_, VectorType) or type_.get_shape()[0] != count:
+        raise DSLValueError(f"the tensor holds {count} elements, the value is {type_}")
+    current().opn(OPS["memref.store_vec"], (value, materialise(t)), ())
+
+
+def register_tensor(layout: Layout, dtype: type[Numeric]) -> Tensor:
+    """Uninitialised register tensor."""
+    type_ = memref_type(dtype.ir_type, AddressSpace.Register, layout.data)
+    value = current().op1(OPS["memref.alloca"], (materialise(layout),), type_, {})
+    return Tensor(object_of(type_), value, dtype)
+
+
+def fragment_like(x: Any, dtype: type[Numeric] | None) -> Tensor:
+    """Register tensor shaped like `x`."""
+    from ..dialects.fly.ops import MakeFragmentLikeOp
+
+    props: dict[str, Attribute] = {} if dtype is None else {"dtype": dtype.ir_type}
+    infer = MakeFragmentLikeOp.INFER
+    assert infer is not None
+    source = materialise(x)
+    (type_,) = infer([source.type], props)
+    value = current().op1(MakeFragmentLikeOp, (source,), type_, props)
+    return Tensor(object_of(type_), value, dtype or getattr(x, "declared_dtype", None))
+
+
+def mma_fragment(operand: MmaOperand, tm: TiledMma, t: Tensor, stages: int | None) -> Tensor:
+    """Register tensor for one thread's part of an operand."""
+    from ..dialects.fly.ops import MmaMakeFragmentOp
+
+    props: dict[str, Attribute] = {"operand_id": MmaOperandAttr(operand)}
+    if stages is not None:
+        props["stages"] = int_attr(stages)
+    infer = MmaMakeFragmentOp.INFER
+    assert infer is not None
+    source, mma = materialise(t), materialise(tm)
+    (type_,) = infer([mma.type, source.type], props)
+    return Tensor(object_of(type_), current().op1(MmaMakeFragmentOp, (mma, source), type_, props))
+
+
+def load_pointer(p: Pointer, type_: Attribute | None = None) -> SSAValue:
+    """Read one value."""
+    return current().op1(OPS["ptr.load"], (p.value,), type_ or p.type.data.elem, {})
+
+
+def store_pointer(p: Pointer, value: SSAValue) -> None:
+    """Write one value."""
+    current().opn(OPS["ptr.store"], (value, p.value), ())
+
+
+def recast_pointer(p: Pointer, dtype: Any) -> Pointer:
+    """The same address with another element type."""
+    data = p.type.data
+    if isinstance(dtype, PointerType):
+        type_, cls = dtype, None
+    elif isinstance(dtype, type) and issubclass(dtype, Numeric):
+        type_, cls = ptr_type(dtype.ir_type, data.space, max(data.align, (dtype.width + 7) // 8), data.swizzle), dtype
+    else:
+        raise DSLTypeError(f"recast_iter expects a scalar class or a pointer type, got {dtype!r}")
+    return Pointer(current().pure(OPS["recast_iter"], (p.value,), type_, {}), cls)
+
+
+def dynamic_shared(dtype: type[Numeric] | None) -> Pointer:
+    """Base of the dynamic shared buffer."""
+    from ..dialects.fly.ops import DYN_SHARED
+
+    base = Pointer(current().pure(OPS["get_dyn_shared"], (), DYN_SHARED, {}))
+    return base if dtype is None else recast_pointer(base, dtype)
+
+
+def shared_pointer(nbytes: int, align: int) -> Pointer:
+    """A static shared allocation of this many bytes."""
+    from xdsl.dialects.builtin import i8
+
+    attrs = DictionaryAttr({"allocBytes": int_attr(nbytes, i64), "allocAlign": int_attr(align, i64)})
+    type_ = ptr_type(i8, AddressSpace.Shared, align)
+    return Pointer(current().op1(OPS["make_ptr"], (), type_, {"dictAttrs": attrs}))
+
+
+# --- data movement ------------------------------------------------------------------------------------------------
+
+
+def emit_copy(name: str, atom: Any, src: Tensor, dst: Tensor, pred: Tensor | None) -> None:
+    """`fly.copy` or `fly.copy_atom_call`."""
+    operands = [materialise(atom), materialise(src), materialise(dst)]
+    if pred is not None:
+        operands.append(materialise(pred))
+    current().opn(OPS[name], operands, ())
+
+
+def emit_mma(name: str, atom: Any, tensors: Sequence[Tensor], order: Any = None, layout: Layout | None = None) -> None:
+    """`fly.gemm` or `fly.mma_atom_call`."""
+    operands = [materialise(atom), *(materialise(t) for t in tensors)]
+    props: dict[str, Attribute] = {}
+    if order is not None:
+        props["traversalOrder"] = GemmTraversalOrderAttr(order)
+    if layout is not None:
+        operands.append(materialise(layout))
+    current().opn(OPS[name], operands, (), props)
+
+
+def in_trace() -> bool:
+    """Whether a trace is going on."""
+    return maybe_current() is not None
+
+
+__all__ = ["CoordTensorType", "IntTupleType", "MemRefType", "apply", "materialise", "wrap", "wrap_data"]

@@ -1,0 +1,315 @@
+"""Math functions on scalars and vectors: `fx.exp(x)`, `fx.fma(a, b, c)`, ...
+
+Each gives a scalar for scalars and a Vector of the same shape for a Vector, of the operand's class. Operands are not
+promoted to each other; Python numbers take the class of the others, or Float32 where there is none. Every float
+function takes `fastmath=`; other keywords are accepted and ignored. Nothing is folded: the machine decides.
+"""
+
+from __future__ import annotations
+
+import math as _math
+from typing import Any
+
+from ..dialects.fold import FORMATS
+from ..errors import DSLTypeError
+from .fastmath import flags_attr
+from .numeric import Boolean
+from .trace import current
+from .vector import rewrap, uniform
+
+
+def _emit(t: Any, name: str, operands: Any, flags: Any = None) -> Any:
+    from .scalar_types import emit_math
+
+    return emit_math(t, name, operands, flags)
+
+
+def _floats(name: str, args: tuple[Any, ...]) -> Any:
+    cls, shape, values = uniform(name, args)
+    if not cls.is_float:
+        raise DSLTypeError(f"{name} requires a float type, got {cls}; convert it with .to(fx.Float32)")
+    return cls, shape, values
+
+
+def _float(name: str, args: tuple[Any, ...], fastmath: Any) -> Any:
+    cls, shape, values = _floats(name, args)
+    return rewrap(_emit(current(), name, values, flags_attr(fastmath)), shape, cls)
+
+
+def _integer(name: str, *args: Any) -> Any:
+    cls, shape, values = uniform(name, args)
+    if not cls.is_integer:
+        raise DSLTypeError(f"{name} requires an integer type, got {cls}")
+    return rewrap(_emit(current(), name, values), shape, cls)
+
+
+def absf(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Absolute value."""
+    return _float("absf", (x,), fastmath)
+
+
+def ceil(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Smallest integer not below `x`, as a float."""
+    return _float("ceil", (x,), fastmath)
+
+
+def floor(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Largest integer not above `x`, as a float."""
+    return _float("floor", (x,), fastmath)
+
+
+def trunc(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """`x` without its fraction."""
+    return _float("trunc", (x,), fastmath)
+
+
+def round(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Nearest integer, halves away from zero."""
+    return _float("round", (x,), fastmath)
+
+
+def roundeven(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Nearest integer, halves to even."""
+    return _float("roundeven", (x,), fastmath)
+
+
+def exp(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """e to the power `x`."""
+    return _float("exp", (x,), fastmath)
+
+
+def exp2(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """2 to the power `x`."""
+    return _float("exp2", (x,), fastmath)
+
+
+def expm1(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """exp(x) - 1, accurate near zero."""
+    return _float("expm1", (x,), fastmath)
+
+
+def log(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Natural logarithm."""
+    return _float("log", (x,), fastmath)
+
+
+def log2(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Logarithm to base 2."""
+    return _float("log2", (x,), fastmath)
+
+
+def log10(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Logarithm to base 10."""
+    return _float("log10", (x,), fastmath)
+
+
+def log1p(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """log(1 + x), accurate near zero."""
+    return _float("log1p", (x,), fastmath)
+
+
+def sqrt(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Square root."""
+    return _float("sqrt", (x,), fastmath)
+
+
+def rsqrt(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Reciprocal square root."""
+    return _float("rsqrt", (x,), fastmath)
+
+
+def cbrt(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Cube root."""
+    return _float("cbrt", (x,), fastmath)
+
+
+def sin(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Sine of an angle in radians."""
+    return _float("sin", (x,), fastmath)
+
+
+def cos(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Cosine of an angle in radians."""
+    return _float("cos", (x,), fastmath)
+
+
+def tan(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Tangent of an angle in radians."""
+    return _float("tan", (x,), fastmath)
+
+
+def asin(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Arc sine."""
+    return _float("asin", (x,), fastmath)
+
+
+def acos(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Arc cosine."""
+    return _float("acos", (x,), fastmath)
+
+
+def atan(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Arc tangent."""
+    return _float("atan", (x,), fastmath)
+
+
+def sinh(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Hyperbolic sine."""
+    return _float("sinh", (x,), fastmath)
+
+
+def cosh(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Hyperbolic cosine."""
+    return _float("cosh", (x,), fastmath)
+
+
+def tanh(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Hyperbolic tangent."""
+    return _float("tanh", (x,), fastmath)
+
+
+def asinh(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Inverse hyperbolic sine."""
+    return _float("asinh", (x,), fastmath)
+
+
+def acosh(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Inverse hyperbolic cosine."""
+    return _float("acosh", (x,), fastmath)
+
+
+def atanh(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Inverse hyperbolic tangent."""
+    return _float("atanh", (x,), fastmath)
+
+
+def erf(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Error function."""
+    return _float("erf", (x,), fastmath)
+
+
+def erfc(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """1 - erf(x), accurate for large `x`."""
+    return _float("erfc", (x,), fastmath)
+
+
+def sincos(x: Any, *, fastmath: Any = None, **_: Any) -> tuple[Any, Any]:
+    """Sine and cosine of one angle."""
+    return sin(x, fastmath=fastmath), cos(x, fastmath=fastmath)
+
+
+def absi(x: Any, **_: Any) -> Any:
+    """Absolute value of a signed integer."""
+    return _integer("absi", x)
+
+
+def ctlz(x: Any, **_: Any) -> Any:
+    """Zero bits above the highest set bit."""
+    return _integer("ctlz", x)
+
+
+def cttz(x: Any, **_: Any) -> Any:
+    """Zero bits below the lowest set bit."""
+    return _integer("cttz", x)
+
+
+def ctpop(x: Any, **_: Any) -> Any:
+    """Number of set bits."""
+    return _integer("ctpop", x)
+
+
+def powf(base: Any, exponent: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """A float to a float power."""
+    return _float("powf", (base, exponent), fastmath)
+
+
+def ipowi(base: Any, exponent: Any, **_: Any) -> Any:
+    """An integer to a power of the same class; a negative power of anything but 1 and -1 is 0."""
+    return _integer("ipowi", base, exponent)
+
+
+def fpowi(base: Any, exponent: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """A float to an integer power."""
+    cls, shape, (value,) = _floats("fpowi", (base,))
+    power_cls, power_shape, (power,) = uniform("fpowi", (exponent,))
+    if not power_cls.is_integer:
+        raise DSLTypeError(f"fpowi requires an integer power, got {power_cls}; use powf")
+    t = current()
+    if shape is not None and power_shape is None:
+        power = t.broadcast(power, _math.prod(_lanes(shape)))
+    elif shape is None and power_shape is not None:
+        value, shape = t.broadcast(value, _math.prod(_lanes(power_shape))), power_shape
+    elif shape is not None and power_shape is not None and _lanes(shape) != _lanes(power_shape):
+        raise DSLTypeError(f"fpowi needs vectors of one shape, got {shape} and {power_shape}")
+    return rewrap(_emit(t, "fpowi", (value, power), flags_attr(fastmath)), shape, cls)
+
+
+def _lanes(shape: Any) -> tuple[int, ...]:
+    return tuple(n for mode in shape for n in _lanes(mode)) if isinstance(shape, tuple) else (shape,)  # pyright: ignore[reportUnknownVariableType]
+
+
+def atan2(y: Any, x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """Angle of the point (x, y), from -pi to pi."""
+    return _float("atan2", (y, x), fastmath)
+
+
+def copysign(magnitude: Any, sign: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """`magnitude` with the sign of `sign`."""
+    return _float("copysign", (magnitude, sign), fastmath)
+
+
+def fma(a: Any, b: Any, c: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """a * b + c, rounded once."""
+    return _float("fma", (a, b, c), fastmath)
+
+
+def clampf(x: Any, low: Any, high: Any, *, fastmath: Any = None, **_: Any) -> Any:
+    """`x` limited to the range from `low` to `high`; NaN stays NaN."""
+    cls, shape, (v, a, b) = _floats("clampf", (x, low, high))
+    t, flags = current(), flags_attr(fastmath)
+    return rewrap(t.float_binary("minimumf", t.float_binary("maximumf", v, a, flags), b, flags), shape, cls)
+
+
+# Predicates carry no flags: `nnan` or `ninf` would let the compiler assume their answer.
+
+
+def isnan(x: Any, **_: Any) -> Any:
+    """Whether `x` is NaN, whatever the fast-math flags say."""
+    _cls, shape, (v,) = _floats("isnan", (x,))
+    return rewrap(current().cmpf("uno", v, v), shape, Boolean)
+
+
+def isinf(x: Any, **_: Any) -> Any:
+    """Whether `x` is positive or negative infinity."""
+    cls, shape, (v,) = _floats("isinf", (x,))
+    t = current()
+    if FORMATS[cls.ir_name].overflow != "inf":
+        return rewrap(t.cmpf("false", v, v), shape, Boolean)
+    return rewrap(t.cmpf("oeq", _emit(t, "absf", (v,)), t.const(_math.inf, v.type)), shape, Boolean)
+
+
+def isfinite(x: Any, **_: Any) -> Any:
+    """Whether `x` is neither infinite nor NaN."""
+    cls, shape, (v,) = _floats("isfinite", (x,))
+    t = current()
+    if FORMATS[cls.ir_name].overflow != "inf":
+        return rewrap(t.cmpf("ord", v, v), shape, Boolean)
+    return rewrap(t.cmpf("olt", _emit(t, "absf", (v,)), t.const(_math.inf, v.type)), shape, Boolean)
+
+
+def isnormal(x: Any, **_: Any) -> Any:
+    """Whether `x` is neither zero, subnormal, infinite nor NaN."""
+    cls, shape, (v,) = _floats("isnormal", (x,))
+    t, fmt = current(), FORMATS[cls.ir_name]
+    size = _emit(t, "absf", (v,))
+    low = t.cmpf("oge", size, t.const(2.0 ** (1 - fmt.bias), v.type))
+    high = t.cmpf("ole", size, t.const(fmt.max, v.type))
+    return rewrap(t.int_binary("andi", low, high), shape, Boolean)
+
+
+__all__ = [
+    "absf", "absi", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "clampf", "copysign",
+    "cos", "cosh", "ctlz", "ctpop", "cttz", "erf", "erfc", "exp", "exp2", "expm1", "floor", "fma", "fpowi", "ipowi",
+    "isfinite", "isinf", "isnan", "isnormal", "log", "log10", "log1p", "log2", "powf", "round", "roundeven", "rsqrt",
+    "sin", "sincos", "sinh", "sqrt", "tan", "tanh", "trunc",
+]  # fmt: skip

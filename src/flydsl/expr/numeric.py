@@ -1,0 +1,954 @@
+"""Scalar types of the language: `Int32`, `Float32`, `Boolean`, ... and their arithmetic.
+
+A `Numeric` holds either a Python number (compile-time) or an IR value (run-time); both are of the same class, and
+operations on compile-time numbers give what the machine would. The IR is signless: the class says which operation an
+operator means. Light: xDSL is touched only through the tracer at work and, lazily, `scalar_types`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import numbers
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final, TypeAlias, cast
+
+from ..dialects.enums import RoundingMode
+from ..dialects.fold import float_bits, float_from_bits
+from ..errors import DSLOverflowError, DSLRuntimeError, DSLTypeError, DSLValueError
+from .fastmath import fastmath as _fastmath
+from .scalar_ops import (
+    CLASSES,
+    COMPARISONS,
+    FLOAT_OPS,
+    INT_OPS,
+    IR_VALUES,
+    STATIC,
+    common_type,
+    convert,
+    is_ir_value,
+    make,
+    make_plan,
+    unary_kernel,
+)
+from .trace import current
+
+ScalarClass: TypeAlias = "type[Numeric]"
+
+
+class NumericMeta(type):
+    """Metaclass of the scalar classes: they print as their names and know their IR and numpy types.
+
+    >>> str(Int32), Int32.width, Int32.log_width, Uint8.signed, Float32.is_float
+    ('Int32', 32, 5, False, True)
+    """
+
+    width: int
+    """Bits of a value."""
+    ir_name: str
+    """The IR type as text."""
+    cached_type: Any
+
+    def __new__(mcs, name: str, bases: tuple[Any, ...], namespace: dict[str, Any], **options: Any) -> Any:
+        namespace.setdefault("__slots__", ())
+        return super().__new__(mcs, name, bases, namespace, **options)
+
+    def __init__(cls, name: str, bases: tuple[Any, ...], namespace: dict[str, Any], **options: Any):
+        super().__init__(name, bases, namespace)
+
+    def __str__(cls) -> str:
+        return cls.__name__
+
+    def __repr__(cls) -> str:
+        return cls.__name__
+
+    @property
+    def log_width(cls) -> int:
+        """Bits needed to index the bits of a value."""
+        return (cls.width - 1).bit_length()
+
+    @property
+    def ir_type(cls) -> Any:
+        """The IR type; loads xDSL."""
+        found = cls.cached_type
+        if found is None:
+            from .scalar_types import ir_type_of
+
+            found = cls.cached_type = ir_type_of(cls.ir_name)
+        return found
+
+    @property
+    def numpy_dtype(cls) -> Any:
+        """The numpy dtype, or None where numpy has none."""
+        name = _NUMPY_NAMES.get(cls.__name__)
+        if name is None:
+            return None
+        return importlib.import_module("numpy").dtype(name)
+
+    @property
+    def zero(cls) -> Any:
+        """Compile-time zero of the class."""
+        return cls(0)
+
+
+class Numeric(metaclass=NumericMeta):
+    """Base of all scalar classes; `T(x)` constructs and casts.
+
+    >>> Int8(200), Uint64(-1), Int32(2.9), Float32(3)
+    (Int8(-56), Uint64(18446744073709551615), Int32(2), Float32(3.0))
+    """
+
+    __slots__ = ("value",)
+
+    width: ClassVar[int] = 0
+    signed: ClassVar[bool | None] = None
+    is_integer: ClassVar[bool] = False
+    is_float: ClassVar[bool] = False
+    ir_name: ClassVar[str] = ""
+    cached_type: ClassVar[Any] = None
+    abi: ClassVar[Any] = None
+
+    value: Any
+    """The payload: a Python number, or an SSA value."""
+
+    def __init_subclass__(cls, *, width: int = 0, signed: bool | None = None, ir: str = ""):
+        cls.width, cls.ir_name, cls.cached_type, cls.abi = width, ir, None, None
+        if width:
+            cls.signed = signed
+            CLASSES[cls.__name__] = cls
+
+    def __init__(self, value: Any):
+        cls = type(self)
+        kind = cast(Any, type(value))
+        if kind in STATIC:
+            self.value = cls.payload(value)
+        elif isinstance(value, Numeric):
+            payload = value.value
+            if type(payload) in STATIC:
+                self.value = cls.payload(payload)
+            else:
+                self.value = convert(current(), payload, kind, cls)
+        elif kind.__name__ in IR_VALUES:
+            self.value = cls._from_ir(value)
+        elif isinstance(value, numbers.Real):
+            self.value = cls.payload(int(value) if isinstance(value, numbers.Integral) else float(value))
+        else:
+            raise DSLValueError(
+                f"{cls} expects a number, a DSL scalar or an IR value, got {value!r} of type {kind.__name__}"
+            )
+
+    @classmethod
+    def payload(cls, value: Any) -> Any:
+        """A Python number as a payload of this class."""
+        raise DSLTypeError(f"{cls} is abstract; use a concrete scalar class such as Int32 or Float32")
+
+    @classmethod
+    def _from_ir(cls, value: Any) -> Any:
+        """An untyped IR value as a payload of this class; this class's signedness decides how it is extended."""
+        if value.type == cls.ir_type:
+            return value
+        source = Numeric.from_ir_type(value.type)
+        if source.is_integer and cls.is_float:
+            raise DSLValueError(
+                f"cannot convert an untyped IR integer to {cls}: its signedness is unknown; wrap it first, as in "
+                f"{cls}({source}(x))"
+            )
+        if source.is_integer and cls.is_integer:
+            source = source if source is Index else _SIGNED_PAIRS[source.width][0 if cls.signed else -1]
+        return convert(current(), value, source, cls)
+
+    # --- knowing about oneself ------------------------------------------------------------------------------------
+
+    @property
+    def dtype(self) -> ScalarClass:
+        """The class of the value."""
+        return type(self)
+
+    @property
+    def type(self) -> Any:
+        """The IR type of the value."""
+        return type(self).ir_type
+
+    def is_static(self) -> bool:
+        """Whether the value is known at compile time.
+
+        >>> Int32(5).is_static()
+        True
+        """
+        return type(self.value) in STATIC
+
+    def ir_value(self) -> Any:
+        """The value as an SSA value; a compile-time one becomes a constant."""
+        value = self.value
+        return current().const(value, type(self).ir_type) if type(value) in STATIC else value
+
+    def __repr__(self) -> str:
+        value = self.value
+        return f"{type(self)}({value!r})" if type(value) in STATIC else f"{type(self)}(?)"
+
+    def __str__(self) -> str:
+        return "?"
+
+    def __format__(self, spec: str) -> str:
+        return format(payload_of(self, "be formatted"), spec) if spec else str(self)
+
+    def __hash__(self) -> int:
+        return hash(self.value) if type(self.value) in STATIC else object.__hash__(self)
+
+    def __bool__(self) -> bool:
+        if type(self.value) in STATIC:
+            return bool(self.value)
+        raise DSLRuntimeError(
+            f"cannot evaluate dynamic {type(self)} as Python bool: the value exists only at run time. Use "
+            "cond.select(a, b), or write the `if`, `and`, `or`, `not` inside a @flyc.jit or @flyc.kernel function, "
+            "whose control flow is traced (helper functions are not)"
+        )
+
+    def __int__(self) -> int:
+        return int(payload_of(self, "has no Python integer representation"))
+
+    def __float__(self) -> float:
+        return float(payload_of(self, "has no Python float representation"))
+
+    def __index__(self) -> int:
+        value = payload_of(self, "has no Python integer representation")
+        if type(value) is float:
+            raise DSLTypeError(f"{self!r} cannot be an index: convert it with int() or .to(fx.Int32) first")
+        return int(value)
+
+    # --- conversions ----------------------------------------------------------------------------------------------
+
+    def to(self, dtype: Any, *, rounding_mode: RoundingMode | None = None) -> Any:
+        """The value as another class; `int`, `float` or `bool` give a compile-time payload.
+
+        >>> Float32(2.5).to(Int32), Float32(2.5).to(float)
+        (Int32(2), 2.5)
+        """
+        cls = type(self)
+        if dtype is int or dtype is float or dtype is bool:
+            if type(self.value) not in STATIC:
+                raise DSLValueError(f"a run-time {cls} has no compile-time payload to give as a {dtype.__name__}")
+            return dtype(self.value)
+        target = dsl_class(dtype)
+        if rounding_mode is not None:
+            check_rounding(cls, target, rounding_mode)
+            if type(self.value) in STATIC:
+                raise DSLValueError(
+                    f"rounding_mode needs a run-time value, got the compile-time {self!r}: leave the mode out"
+                )
+            return make(target, convert(current(), self.value, cls, target, 0, rounding_mode))
+        return self if target is cls else target(self)
+
+    def bitcast(self, dtype: Any) -> Any:
+        """The same bits read as another class of equal width.
+
+        >>> Float32(1.0).bitcast(Int32), Uint16(0x3F80).bitcast(BFloat16)
+        (Int32(1065353216), BFloat16(1.0))
+        """
+        cls, target = type(self), dsl_class(dtype)
+        if target.width != cls.width:
+            raise DSLTypeError(f"cannot bitcast {cls} ({cls.width} bits) to {target} ({target.width} bits)")
+        if target is cls:
+            return self
+        value = self.value
+        if type(value) in STATIC:
+            bits = float_bits(value, cls.ir_name) if cls.is_float else int(value)
+            if target.is_float:
+                return make(target, float_from_bits(bits & ((1 << cls.width) - 1), target.ir_name))
+            return make(target, target.payload(bits))
+        if target is Boolean or cls.ir_type == target.ir_type:
+            return make(target, value)
+        name = "index_cast" if Index in (cls, target) else "bitcast"
+        if name == "index_cast" and (cls.is_float or target.is_float):
+            value = self.bitcast(Int64).value
+        return make(target, current().cast(name, value, target.ir_type))
+
+    def with_signedness(self, signed: bool | None) -> Any:
+        """The same bits as a signed or unsigned class; None means signed. Floats stay as they are.
+
+        >>> Int32(-1).with_signedness(False)
+        Uint32(4294967295)
+        """
+        cls = type(self)
+        if cls.is_float or cls is Boolean or cls is Index:
+            return self
+        return self.to(_SIGNED_PAIRS[cls.width][-1 if signed is False else 0])
+
+    def extf(self, dtype: Any) -> Any:
+        """Widen a float; takes a class or an IR type, like the other conversions of this family."""
+        return _float_cast(self, dtype, "extf")
+
+    def truncf(self, dtype: Any) -> Any:
+        """Narrow a float, rounding to nearest even."""
+        return _float_cast(self, dtype, "truncf")
+
+    def extui(self, dtype: Any) -> Any:
+        """Widen an integer with zeros."""
+        return self.with_signedness(False).to(dtype)
+
+    def extsi(self, dtype: Any) -> Any:
+        """Widen an integer with copies of its sign bit."""
+        if type(self) is Boolean:
+            return -self.to(dtype)
+        return self.with_signedness(True).to(dtype)
+
+    def trunci(self, dtype: Any) -> Any:
+        """Keep the low bits of an integer."""
+        target = dsl_class(dtype)
+        if target is Boolean:
+            return Boolean(self & type(self)(1))
+        return self.to(target)
+
+    def index_cast(self, dtype: Any) -> Any:
+        """Convert between `Index` and another integer."""
+        return self.to(dtype)
+
+    # --- choosing -------------------------------------------------------------------------------------------------
+
+    def select(self, true_value: Any, false_value: Any) -> Any:
+        """`true_value` where this is non-zero, else `false_value`; scalars are promoted to their common class first.
+
+        >>> Boolean(True).select(1, 2.5)
+        Float32(1.0)
+        """
+        cond = self if type(self) is Boolean else Boolean(self)
+        a, b = scalar_or_none(true_value), scalar_or_none(false_value)
+        if a is not None and b is not None:
+            cls = common_type(a.dtype, b.dtype)
+            if type(cond.value) in STATIC:
+                return cls(a if cond.value else b)
+            return make(cls, current().select(cond.value, cls(a).ir_value(), cls(b).ir_value()))
+        return _select_objects(cond, true_value, false_value)
+
+    # --- logic hooks of the control-flow rewriter -----------------------------------------------------------------
+
+    def __dsl_bool__(self) -> Boolean:
+        return Boolean(self)
+
+    def __dsl_not__(self) -> Boolean:
+        return ~Boolean(self)
+
+    def __dsl_and__(self, other: Any) -> Boolean:
+        a, b = Boolean(self), Boolean(as_numeric(other))
+        if type(a.value) in STATIC:
+            return b if a.value else a
+        if type(b.value) in STATIC:
+            return a if b.value else b
+        return a & b
+
+    def __dsl_or__(self, other: Any) -> Boolean:
+        a, b = Boolean(self), Boolean(as_numeric(other))
+        if type(a.value) in STATIC:
+            return a if a.value else b
+        if type(b.value) in STATIC:
+            return b if b.value else a
+        return a | b
+
+    # --- operators ------------------------------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Any:
+        return binary("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return binary("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return binary("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return binary("sub", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return binary("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return binary("mul", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return binary("truediv", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return binary("truediv", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return binary("floordiv", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return binary("floordiv", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return binary("mod", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return binary("mod", other, self)
+
+    def __divmod__(self, other: Any) -> Any:
+        quotient = binary("floordiv", self, other)
+        return NotImplemented if quotient is NotImplemented else (quotient, self % other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        quotient = binary("floordiv", other, self)
+        return NotImplemented if quotient is NotImplemented else (quotient, other % self)
+
+    def __pow__(self, other: Any) -> Any:
+        return binary("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return binary("pow", other, self)
+
+    def __and__(self, other: Any) -> Any:
+        return binary("and", self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return binary("and", other, self)
+
+    def __or__(self, other: Any) -> Any:
+        return binary("or", self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return binary("or", other, self)
+
+    def __xor__(self, other: Any) -> Any:
+        return binary("xor", self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return binary("xor", other, self)
+
+    def __lshift__(self, other: Any) -> Any:
+        return binary("lshift", self, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return binary("lshift", other, self)
+
+    def __rshift__(self, other: Any) -> Any:
+        return binary("rshift", self, other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return binary("rshift", other, self)
+
+    def __eq__(self, other: Any) -> Any:
+        return binary("eq", self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return binary("ne", self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return binary("lt", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return binary("le", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return binary("gt", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return binary("ge", self, other)
+
+    def __neg__(self) -> Any:
+        return _unary("neg", self)
+
+    def __abs__(self) -> Any:
+        return _unary("abs", self)
+
+    def __invert__(self) -> Any:
+        return _unary("invert", self)
+
+    def __pos__(self) -> Any:
+        return self
+
+    # --- deprecated spellings -------------------------------------------------------------------------------------
+
+    def addf(self, other: Any, fastmath: Any = None) -> Any:
+        """Deprecated: `a + b`."""
+        return _flagged(fastmath, "add", self, other)
+
+    def maximumf(self, other: Any, fastmath: Any = None) -> Any:
+        """Deprecated: `fx.max(a, b)`."""
+        return _flagged(fastmath, "max", self, other)
+
+    def minimumf(self, other: Any, fastmath: Any = None) -> Any:
+        """Deprecated: `fx.min(a, b)`."""
+        return _flagged(fastmath, "min", self, other)
+
+    def exp2(self, fastmath: Any = None) -> Any:
+        """Deprecated: `fx.exp2(x)`."""
+        return _sibling("math").exp2(self, fastmath=fastmath)
+
+    def rsqrt(self, fastmath: Any = None) -> Any:
+        """Deprecated: `fx.rsqrt(x)`."""
+        return _sibling("math").rsqrt(self, fastmath=fastmath)
+
+    def shrui(self, count: Any) -> Any:
+        """Deprecated: logical right shift that keeps the class."""
+        return _sibling("arith").shrui(self, count)
+
+    def shuffle_xor(self, offset: Any, width: Any = None) -> Any:
+        """Deprecated: `fx.shuffle_xor(x, offset, width)`."""
+        return _sibling("gpu").shuffle_xor(self, offset, width)
+
+    # --- protocols ------------------------------------------------------------------------------------------------
+
+    def __extract_to_ir_values__(self) -> list[Any]:
+        return [self.ir_value()]
+
+    @classmethod
+    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
+        (value,) = values
+        return make(cls, value)
+
+    def __get_ir_types__(self) -> list[Any]:
+        return [type(self).ir_type]
+
+    def __cache_signature__(self) -> Any:
+        return type(self).__name__
+
+    def __c_abi_spec__(self) -> list[tuple[Any, Callable[[Any, Any], None]]]:
+        from .scalar_abi import c_abi_slot
+
+        return [c_abi_slot(type(self))]
+
+    @classmethod
+    def __dsl_size_of__(cls) -> int:
+        if cls.width == 0 or (cls.width < 8 and cls is not Boolean):
+            raise DSLTypeError(f"{cls} is not Storable: it is a sub-byte type; store an Array of it, or an Int8")
+        return max(cls.width // 8, 1)
+
+    @classmethod
+    def __dsl_align_of__(cls) -> int:
+        return cls.__dsl_size_of__()
+
+    @classmethod
+    def __peek_from_ptr__(cls, ptr: Any) -> Any:
+        return cls(ptr.load())
+
+    @classmethod
+    def __poke_into_ptr__(cls, ptr: Any, value: Any) -> None:
+        ptr.store(cls.__coerce__(value))
+
+    @classmethod
+    def __coerce__(cls, value: Any) -> Any:
+        number = scalar_or_none(value)
+        if number is None:
+            raise DSLTypeError(f"cannot use {value!r} as a {cls}: expected a number or a DSL scalar")
+        return number if type(number) is cls else cls(number)
+
+    # --- looking classes up ---------------------------------------------------------------------------------------
+
+    @staticmethod
+    def from_python_value(value: Any) -> Numeric:
+        """The scalar a Python number stands for; see `as_numeric`."""
+        return as_numeric(value)
+
+    @staticmethod
+    def from_ir_type(ir_type: Any) -> ScalarClass:
+        """The class of an IR scalar type; signless integers give the signed one."""
+        found = _by_ir_type.get(ir_type)
+        if found is None:
+            from .scalar_types import class_name_of
+
+            name = class_name_of(ir_type)
+            if name is None:
+                raise DSLValueError(f"no scalar class for IR type {ir_type}")
+            found = _by_ir_type[ir_type] = CLASSES[name]
+        return found
+
+
+_by_ir_type: dict[Any, type[Numeric]] = {}
+
+
+class Integer(Numeric):
+    """Base of the integer classes."""
+
+    is_integer: ClassVar[bool] = True
+
+    @classmethod
+    def payload(cls, value: Any) -> Any:
+        if type(value) is float:
+            if not math.isfinite(value):
+                error = DSLOverflowError if math.isinf(value) else DSLValueError
+                raise error(f"cannot convert {value} to {cls}: it has no integer value")
+            value = int(value)
+        width = cls.width
+        if width == 0:
+            return super().payload(value)
+        value = int(value) & ((1 << width) - 1)
+        return value - (1 << width) if cls.signed and value >> (width - 1) else value
+
+
+class Float(Numeric):
+    """Base of the float classes."""
+
+    is_float: ClassVar[bool] = True
+
+    @classmethod
+    def payload(cls, value: Any) -> Any:
+        return float(value) if cls.width else super().payload(value)
+
+
+class Boolean(Integer, width=1, signed=True, ir="i1"):
+    """A truth value; every number converts to it by `!= 0`.
+
+    >>> Boolean(5), ~Boolean(True)
+    (Boolean(True), Boolean(False))
+    """
+
+    @classmethod
+    def payload(cls, value: Any) -> Any:
+        return value != 0
+
+
+class Int4(Integer, width=4, signed=True, ir="i4"):
+    """4-bit signed integer, a storage format."""
+
+
+class Int8(Integer, width=8, signed=True, ir="i8"):
+    """8-bit signed integer."""
+
+
+class Int16(Integer, width=16, signed=True, ir="i16"):
+    """16-bit signed integer."""
+
+
+class Int32(Integer, width=32, signed=True, ir="i32"):
+    """32-bit signed integer: what Python ints become where they fit.
+
+    >>> Int32(-7) % 3, Int32(-7) // 3, Int32(7) / 2
+    (Int32(-1), Int32(-3), Float32(3.5))
+    """
+
+
+class Int64(Integer, width=64, signed=True, ir="i64"):
+    """64-bit signed integer."""
+
+
+class Int128(Integer, width=128, signed=True, ir="i128"):
+    """128-bit signed integer; cannot cross the host boundary."""
+
+
+class Uint8(Integer, width=8, signed=False, ir="i8"):
+    """8-bit unsigned integer."""
+
+
+class Uint16(Integer, width=16, signed=False, ir="i16"):
+    """16-bit unsigned integer."""
+
+
+class Uint32(Integer, width=32, signed=False, ir="i32"):
+    """32-bit unsigned integer."""
+
+
+class Uint64(Integer, width=64, signed=False, ir="i64"):
+    """64-bit unsigned integer."""
+
+
+class Uint128(Integer, width=128, signed=False, ir="i128"):
+    """128-bit unsigned integer; cannot cross the host boundary."""
+
+
+class Index(Integer, width=64, signed=False, ir="index"):
+    """IR `index`, an unsigned 64-bit number here. Deprecated for new code: use Int32 or Int64."""
+
+
+class Float16(Float, width=16, ir="f16"):
+    """IEEE half precision."""
+
+
+class BFloat16(Float, width=16, ir="bf16"):
+    """The upper half of a float32."""
+
+
+class Float32(Float, width=32, ir="f32"):
+    """IEEE single precision: what Python floats become.
+
+    >>> Float32(1e8) + 1.0
+    Float32(100000000.0)
+    """
+
+
+class Float64(Float, width=64, ir="f64"):
+    """IEEE double precision."""
+
+
+class Float8E5M2(Float, width=8, ir="f8E5M2"):
+    """8 bits, 5 of them exponent, with infinities."""
+
+
+class Float8E4M3(Float, width=8, ir="f8E4M3"):
+    """8 bits, 4 of them exponent, IEEE-like, largest 240."""
+
+
+class Float8E4M3FN(Float, width=8, ir="f8E4M3FN"):
+    """8 bits, 4 of them exponent, no infinities, largest 448 (OCP)."""
+
+
+class Float8E4M3FNUZ(Float, width=8, ir="f8E4M3FNUZ"):
+    """8 bits, 4 of them exponent, one NaN and no negative zero, largest 240 (gfx942)."""
+
+
+class Float8E4M3B11FNUZ(Float, width=8, ir="f8E4M3B11FNUZ"):
+    """As Float8E4M3FNUZ with exponent bias 11, largest 30."""
+
+
+class Float8E8M0FNU(Float, width=8, ir="f8E8M0FNU"):
+    """8 exponent bits, no sign, no mantissa: the scale of block formats."""
+
+
+class Float6E2M3FN(Float, width=6, ir="f6E2M3FN"):
+    """6 bits, 2 of them exponent, finite only."""
+
+
+class Float6E3M2FN(Float, width=6, ir="f6E3M2FN"):
+    """6 bits, 3 of them exponent, finite only."""
+
+
+class Float4E2M1FN(Float, width=4, ir="f4E2M1FN"):
+    """4 bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives."""
+
+
+_NUMPY_NAMES = {
+    "Boolean": "bool", "Index": "uint64", "Float16": "float16", "Float32": "float32", "Float64": "float64",
+    **{f"{kind}{bits}": f"{kind.lower()}{bits}" for kind in ("Int", "Uint") for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+_SIGNED_PAIRS: dict[int, tuple[type[Numeric], ...]] = {
+    1: (Boolean,), 4: (Int4,), 8: (Int8, Uint8), 16: (Int16, Uint16), 32: (Int32, Uint32), 64: (Int64, Uint64),
+    128: (Int128, Uint128),
+}  # fmt: skip
+"""Signed and unsigned class of each integer width."""
+
+
+def payload_of(x: Numeric, complaint: str) -> Any:
+    if type(x.value) in STATIC:
+        return x.value
+    raise DSLRuntimeError(
+        f"dynamic {type(x)} {complaint}: the value exists only at run time. Make it compile-time (a Python number or "
+        "a Constexpr parameter), or use it only in operations the kernel performs"
+    )
+
+
+def _sibling(name: str) -> Any:
+    return importlib.import_module(f".{name}", __package__)
+
+
+def dsl_class(dtype: Any) -> ScalarClass:
+    """The scalar class that a class or an IR type names; a TypeError for anything else.
+
+    >>> dsl_class(Int32)
+    Int32
+    """
+    if isinstance(dtype, NumericMeta):
+        return cast("type[Numeric]", dtype)
+    if hasattr(dtype, "name") and not isinstance(dtype, type):
+        try:
+            return Numeric.from_ir_type(dtype)
+        except DSLValueError:
+            pass
+    raise DSLTypeError(
+        f"expected a Numeric class such as fx.Int32, or a scalar IR type such as fx.T.i32; got {dtype!r}"
+    )
+
+
+def check_rounding(source: type[Numeric], target: type[Numeric], mode: Any) -> None:
+    """Refuse a rounding mode where it has no meaning."""
+    if not isinstance(mode, RoundingMode):
+        raise DSLTypeError(f"rounding_mode must be an fx.RoundingMode, got {mode!r}")
+    if not (source.is_float and target.is_float):
+        raise DSLTypeError(f"rounding_mode applies to float-to-float conversions only, not {source} to {target}")
+
+
+def _float_cast(x: Numeric, dtype: Any, name: str) -> Any:
+    target = dsl_class(dtype)
+    if not (type(x).is_float and target.is_float):
+        raise DSLTypeError(f"{name} converts a float to a float, got {type(x)} to {target}")
+    return x.to(target)
+
+
+def _select_objects(cond: Boolean, a: Any, b: Any) -> Any:
+    """Ternary on values that are not scalars: IR value by IR value."""
+    xs, ys = _ir_values(a), _ir_values(b)
+    if type(a) is not type(b) or [x.type for x in xs] != [y.type for y in ys]:
+        raise DSLTypeError(
+            f"select needs two scalars or two values of equal type, got {type(a).__name__} and {type(b).__name__}"
+        )
+    if type(cond.value) in STATIC:
+        return a if cond.value else b
+    t = current()
+    made = [t.select(cond.value, x, y) for x, y in zip(xs, ys, strict=True)]
+    cls = cast(Any, type(a))
+    return made[0] if is_ir_value(a) else cls.__construct_from_ir_values__(made, a)
+
+
+def _ir_values(x: Any) -> list[Any]:
+    if is_ir_value(x):
+        return [x]
+    extract = getattr(x, "__extract_to_ir_values__", None)
+    if extract is None:
+        raise DSLTypeError(f"expected a DSL value, got {x!r} of type {type(x).__name__}")
+    return extract()
+
+
+# --- operators --------------------------------------------------------------------------------------------------------
+
+_plans: dict[str, dict[tuple[Any, Any], Callable[[Any, Any], Any]]] = {
+    name: {} for name in (*INT_OPS, *FLOAT_OPS, *COMPARISONS)
+}
+
+
+def binary(name: str, a: Any, b: Any) -> Any:
+    """Apply an operator to two scalars or literals; NotImplemented for anything else."""
+    plans = _plans[name]
+    key: Any = (type(a), type(b))
+    plan = plans.get(key)
+    if plan is None:
+        a, b = scalar_or_none(a), scalar_or_none(b)
+        if a is None or b is None:
+            return NotImplemented
+        key = (type(a), type(b))
+        plan = plans.get(key)
+        if plan is None:
+            plan = plans[key] = make_plan(name, *key)
+    return plan(a.value, b.value)
+
+
+def _flagged(flags: Any, name: str, a: Any, b: Any) -> Any:
+    if flags is None:
+        return binary(name, a, b)
+    with _fastmath(flags):
+        return binary(name, a, b)
+
+
+def _unary(name: str, x: Numeric) -> Any:
+    cls = type(x)
+    emit, fold = unary_kernel(name, cls)
+    return make(cls, fold(x.value) if type(x.value) in STATIC else emit(current(), x.value))
+
+
+# --- from Python and IR, and back -------------------------------------------------------------------------------------
+
+
+def _from_int(value: int) -> Numeric:
+    if -(1 << 31) <= value < 1 << 31:
+        return make(Int32, value)
+    if not -(1 << 63) <= value < 1 << 64:
+        raise DSLOverflowError(f"{value} does not fit in 64 bits; write fx.Int128(...) or fx.Uint128(...)")
+    return Int64(value)
+
+
+_LITERALS: dict[Any, Callable[[Any], Numeric]] = {
+    int: _from_int,
+    float: lambda value: make(Float32, value),
+    bool: lambda value: make(Boolean, value),
+}
+
+
+def scalar_or_none(x: Any) -> Any:
+    """`x` as a Numeric if it is one, a Python or numpy number, or an IR scalar; else None."""
+    kind = cast(Any, type(x))
+    wrap = _LITERALS.get(kind)
+    if wrap is not None:
+        return wrap(x)
+    if isinstance(x, Numeric):
+        return x
+    if kind.__name__ in IR_VALUES:
+        try:
+            return make(Numeric.from_ir_type(x.type), x)
+        except DSLValueError:
+            return None
+    if isinstance(x, numbers.Real):
+        return _from_int(int(x)) if isinstance(x, numbers.Integral) else make(Float32, float(x))
+    return None
+
+
+def as_numeric(value: Any) -> Numeric:
+    """The scalar a Python number stands for; scalars pass through, IR scalars are wrapped.
+
+    >>> as_numeric(5), as_numeric(1 << 40), as_numeric(0.5), as_numeric(True)
+    (Int32(5), Int64(1099511627776), Float32(0.5), Boolean(True))
+    """
+    found = scalar_or_none(value)
+    if found is None:
+        raise DSLValueError(f"expected a number, got {value!r} of type {type(value).__name__}")
+    return found
+
+
+def as_ir_value(value: Any, *, keep_static: bool = False) -> Any:
+    """Any DSL value as IR; tuples and lists element by element, None stays None.
+
+    Numbers known at compile time become constants, or with `keep_static` stay Python numbers.
+
+    >>> as_ir_value((1, None, Int32(2)), keep_static=True)
+    (1, None, 2)
+    """
+    if value is None or is_ir_value(value):
+        return value
+    if isinstance(value, (tuple, list)):
+        items = [as_ir_value(v, keep_static=keep_static) for v in cast("Sequence[Any]", value)]
+        return items if isinstance(value, list) else tuple(items)
+    number = scalar_or_none(value)
+    if number is not None:
+        return number.value if keep_static and type(number.value) in STATIC else number.ir_value()
+    own = getattr(value, "ir_value", None)
+    if own is not None:
+        return own()
+    values = _ir_values(value)
+    return values[0] if len(values) == 1 else values
+
+
+DSL_CLASSES: dict[str, Callable[[Any], Any]] = {}
+"""Name of an xDSL type class -> what makes a DSL value of an IR value of such a type; other modules add theirs."""
+
+
+def as_dsl_value(value: Any, exemplar: Any = None) -> Any:
+    """The DSL value of an IR value, of the class of `exemplar` when there is one; a TypeError if no class fits.
+
+    >>> as_dsl_value(5)
+    Int32(5)
+    """
+    if is_ir_value(value):
+        if exemplar is not None and not isinstance(exemplar, (int, float)):
+            cls: Any = exemplar if isinstance(exemplar, type) else type(exemplar)
+            construct = getattr(cls, "__construct_from_ir_values__", None)
+            if construct is not None:
+                return construct([value], None if isinstance(exemplar, type) else exemplar)
+        known = DSL_CLASSES.get(type(value.type).__name__)
+        if known is not None:
+            return known(value)
+        if value.type.name.startswith("fly."):
+            return _sibling("ir").wrap(value, exemplar)
+    number = scalar_or_none(value)
+    if number is not None:
+        return number
+    if hasattr(value, "__extract_to_ir_values__"):
+        return value
+    raise DSLTypeError(f"no DSL class fits {value!r} of type {type(value).__name__}")
+
+
+# --- IR types ---------------------------------------------------------------------------------------------------------
+
+
+class _TypeNamespace:
+    """IR types by name: `T.i32`, `T.f32x4`, `T.vec(8, T.bf16)`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_"):
+            from .scalar_types import named_type
+
+            found = named_type(name)
+            if found is not None:
+                return found
+        raise AttributeError(f"fx.T has no type '{name}'; it has i8, i32, f32, bf16, index, f32x4, ..., vec(n, elem)")
+
+    def vec(self, count: int, elem: Any) -> Any:
+        """Vector type of `count` elements of an IR type or a scalar class."""
+        from .scalar_types import vector_type
+
+        return vector_type(dsl_class(elem).ir_type, count)
+
+
+T: Final = _TypeNamespace()
+
+__all__ = [
+    "BFloat16", "Boolean", "Float", "Float16", "Float32", "Float4E2M1FN", "Float64", "Float6E2M3FN", "Float6E3M2FN",
+    "Float8E4M3", "Float8E4M3B11FNUZ", "Float8E4M3FN", "Float8E4M3FNUZ", "Float8E5M2", "Float8E8M0FNU", "Index",
+    "Int128", "Int16", "Int32", "Int4", "Int64", "Int8", "Integer", "Numeric", "NumericMeta", "RoundingMode", "T",
+    "Uint128", "Uint16", "Uint32", "Uint64", "Uint8", "as_dsl_value", "as_ir_value", "as_numeric",
+]  # fmt: skip

@@ -1,0 +1,157 @@
+"""How Python objects become lists of IR values and come back: the structural protocols of the language.
+
+`DslType` objects answer `__extract_to_ir_values__` and are rebuilt by the classmethod `__construct_from_ir_values__`;
+`JitArgument` objects describe how a host value crosses into compiled code; `Storable` types can live in memory.
+Containers (`list`, `tuple`, `dict`, `SimpleNamespace`) are walked leaf by leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, Protocol, runtime_checkable
+
+from ..errors import DSLTypeError
+
+
+@runtime_checkable
+class DslType(Protocol):
+    """A value inside traced code."""
+
+    def __extract_to_ir_values__(self) -> list[Any]: ...
+
+    @classmethod
+    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any: ...
+
+
+@runtime_checkable
+class JitArgument(Protocol):
+    """A host value that can be an argument of compiled code."""
+
+    def __get_ir_types__(self) -> list[Any]: ...
+
+    def __cache_signature__(self) -> Any: ...
+
+    def __c_abi_spec__(self) -> list[tuple[Any, Callable[[Any, Any], None]]]: ...
+
+
+@runtime_checkable
+class Storable(Protocol):
+    """A type that can live in memory."""
+
+    @classmethod
+    def __dsl_size_of__(cls) -> int: ...
+
+    @classmethod
+    def __dsl_align_of__(cls) -> int: ...
+
+    @classmethod
+    def __peek_from_ptr__(cls, ptr: Any) -> Any: ...
+
+    @classmethod
+    def __poke_into_ptr__(cls, ptr: Any, value: Any) -> None: ...
+
+
+def _fields(obj: Any) -> list[Any] | None:
+    """Children of a container in their fixed order, or None for a leaf."""
+    if isinstance(obj, (list, tuple)):
+        return list(obj)  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+    if isinstance(obj, dict):
+        return list(obj.values())  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+    if isinstance(obj, SimpleNamespace):
+        return list(vars(obj).values())
+    return None
+
+
+def extract_to_ir_values(obj: Any) -> list[Any]:
+    """The flat IR values of an object or container, in a fixed order."""
+    extract = getattr(obj, "__extract_to_ir_values__", None)
+    if extract is not None and not isinstance(obj, type):
+        return list(extract())
+    children = _fields(obj)
+    if children is None:
+        raise DSLTypeError(f"Cannot extract IR values from {obj!r} of type {type(obj).__name__}: not a DSL value")
+    found: list[Any] = []
+    for child in children:
+        found.extend(extract_to_ir_values(child))
+    return found
+
+
+def construct_from_ir_values(exemplar: Any, values: Sequence[Any]) -> Any:
+    """An object like `exemplar` made of exactly these IR values."""
+    made, used = _construct(exemplar, list(values), 0)
+    if used != len(values):
+        raise DSLTypeError(f"{type(exemplar).__name__} is made of {used} IR values, got {len(values)}")
+    return made
+
+
+def _construct(exemplar: Any, values: list[Any], at: int) -> tuple[Any, int]:
+    construct = getattr(type(exemplar), "__construct_from_ir_values__", None)
+    if construct is not None:
+        count = len(exemplar.__extract_to_ir_values__())
+        return construct(values[at : at + count], exemplar), at + count
+    children = _fields(exemplar)
+    if children is None:
+        raise DSLTypeError(f"Cannot construct {type(exemplar).__name__} from IR values: not a DSL value")
+    made: list[Any] = []
+    for child in children:
+        item, at = _construct(child, values, at)
+        made.append(item)
+    if isinstance(exemplar, dict):
+        return dict(zip(exemplar, made, strict=True)), at  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+    if isinstance(exemplar, SimpleNamespace):
+        return SimpleNamespace(**dict(zip(vars(exemplar), made, strict=True))), at
+    if isinstance(exemplar, tuple) and hasattr(exemplar, "_fields"):  # pyright: ignore[reportUnknownArgumentType]
+        return type(exemplar)(*made), at  # pyright: ignore[reportUnknownVariableType]
+    return type(exemplar)(made), at  # pyright: ignore[reportUnknownVariableType]
+
+
+def get_ir_types(obj: Any) -> list[Any]:
+    """IR types of the values an object is made of."""
+    own = getattr(obj, "__get_ir_types__", None)
+    if own is not None:
+        return list(own())
+    if getattr(obj, "__extract_to_ir_values__", None) is not None:
+        return [v.type for v in obj.__extract_to_ir_values__()]
+    children = _fields(obj)
+    if children is None:
+        raise DSLTypeError(f"Cannot derive IR types of {obj!r} of type {type(obj).__name__}: wrap it in a DSL type")
+    return [t for child in children for t in get_ir_types(child)]
+
+
+def cache_signature(obj: Any) -> Any:
+    """What of an argument enters the cache key."""
+    return obj.__cache_signature__()
+
+
+def c_abi_spec(obj: Any) -> list[tuple[Any, Callable[[Any, Any], None]]]:
+    """The argument slots of a host value: a ctype and the function that fills an instance of it."""
+    return obj.__c_abi_spec__()
+
+
+def _storable(obj: Any, name: str) -> Any:
+    method = getattr(obj, name, None)
+    if method is None:
+        shown = obj.__name__ if isinstance(obj, type) else repr(obj)
+        raise DSLTypeError(f"{shown} is not Storable: it has no {name}")
+    return method
+
+
+def dsl_size_of(type_: Any) -> int:
+    """Bytes a value of this type takes in memory."""
+    return _storable(type_, "__dsl_size_of__")()
+
+
+def dsl_align_of(type_: Any) -> int:
+    """Alignment in bytes of this type in memory."""
+    return _storable(type_, "__dsl_align_of__")()
+
+
+def peek_from_ptr(type_: Any, ptr: Any) -> Any:
+    """Load a value of this type."""
+    return _storable(type_, "__peek_from_ptr__")(ptr)
+
+
+def poke_into_ptr(type_: Any, ptr: Any, value: Any) -> None:
+    """Store a value of this type."""
+    _storable(type_, "__poke_into_ptr__")(ptr, value)

@@ -1,0 +1,352 @@
+"""Pointers and tensors inside traced code. A tensor is a view: a base and a layout; nothing here copies data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from .. import layout as L
+from ..dialects.enums import AddressSpace, CachePolicy
+from ..errors import DSLTypeError, DSLValueError
+from .algebra_values import ComposedLayout, IntTuple, Layout, apply, as_int_tuple, current_ir
+from .numeric import Numeric, as_numeric
+from .vector import Vector
+
+
+class Pointer:
+    """A typed address: element type, address space, known alignment in bytes and optionally a swizzle."""
+
+    __slots__ = ("_value", "declared_dtype")
+
+    def __init__(self, value: Any, dtype: type[Numeric] | None = None):
+        self._value = value
+        self.declared_dtype = dtype
+
+    @property
+    def value(self) -> Any:
+        """The IR value."""
+        return self._value
+
+    def ir_value(self) -> Any:
+        """The IR value."""
+        return self._value
+
+    @property
+    def type(self) -> Any:
+        """The IR type."""
+        return self._value.type
+
+    @property
+    def dtype(self) -> type[Numeric]:
+        """Element class."""
+        return self.declared_dtype or Numeric.from_ir_type(self.type.data.elem)
+
+    element_type = value_type = dtype
+
+    @property
+    def address_space(self) -> AddressSpace:
+        """Where it points."""
+        return self.type.data.space
+
+    memspace = address_space
+
+    @property
+    def alignment(self) -> int:
+        """Known alignment in bytes."""
+        return self.type.data.align
+
+    def __add__(self, offset: Any) -> Pointer:
+        by = as_int_tuple(offset)
+        return apply("add_offset", self, by) if by.data != 0 else self
+
+    __radd__ = __add__
+
+    def __sub__(self, offset: Any) -> Pointer:
+        return self + apply("int_tuple_sub", as_int_tuple(0), as_int_tuple(offset))
+
+    def load(self, dtype: Any = None) -> Any:
+        """Read one value; a vector alias reads that many elements."""
+        ir = current_ir()
+        if dtype is None:
+            return self.dtype(ir.load_pointer(self))
+        if isinstance(dtype, type) and issubclass(dtype, Numeric):
+            return dtype(ir.load_pointer(self, dtype.ir_type))
+        type_ = dtype.ir_type
+        return dtype(ir.load_pointer(self, type_))
+
+    def store(self, value: Any) -> None:
+        """Write one value."""
+        current_ir().store_pointer(self, convert_for_store(value, self.dtype))
+
+    def __getitem__(self, index: Any) -> Any:
+        return (self + index).load()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        (self + index).store(value)
+
+    def view(self, layout: Any) -> Tensor:
+        """This address seen through a layout."""
+        return make_view(self, layout)
+
+    def __extract_to_ir_values__(self) -> list[Any]:
+        return [self._value]
+
+    @classmethod
+    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Pointer:
+        return cls(values[0], getattr(exemplar, "declared_dtype", None))
+
+    def __repr__(self) -> str:
+        return f"Pointer<{self.type}>"
+
+
+def convert_for_store(value: Any, dtype: type[Numeric]) -> Any:
+    """The IR value to store into elements of `dtype`: literals convert, other DSL types are refused."""
+    if isinstance(value, Vector):
+        if value.dtype.ir_type != dtype.ir_type:
+            raise DSLTypeError(f"cannot store a Vector of {value.dtype} into {dtype} elements; convert it with .to()")
+        return value.ir_value()
+    if isinstance(value, (bool, int, float)):
+        return dtype(value).ir_value()
+    number = as_numeric(value)
+    if number.is_static():
+        return dtype(number).ir_value()
+    if type(number).ir_type != dtype.ir_type:
+        raise DSLTypeError(f"cannot store a {type(number)} into {dtype} elements; convert it: {dtype}(value)")
+    return number.ir_value()
+
+
+class Tensor:
+    """A base and a layout. The base is a pointer, or a coordinate for coordinate tensors."""
+
+    __slots__ = ("_value", "data", "declared_dtype")
+
+    is_tensor = True
+
+    def __init__(self, data: Any, value: Any = None, dtype: type[Numeric] | None = None):
+        self.data = data
+        self._value = value
+        self.declared_dtype = dtype
+
+    @property
+    def _pointer_data(self) -> Any:
+        data = getattr(self.data.iter, "data", None)
+        if data is None:
+            raise DSLTypeError("a coordinate tensor doesn't have an element type or an address space")
+        return data
+
+    @property
+    def dtype(self) -> type[Numeric]:
+        """Element class."""
+        elem = self._pointer_data.elem
+        return self.declared_dtype or Numeric.from_ir_type(elem)
+
+    element_type = value_type = dtype
+
+    @property
+    def address_space(self) -> AddressSpace:
+        """Where the data lives."""
+        return self._pointer_data.space
+
+    memspace = address_space
+
+    @property
+    def alignment(self) -> int:
+        """Known alignment of the first element in bytes."""
+        return self._pointer_data.align
+
+    @property
+    def layout(self) -> Any:
+        """How coordinates map to offsets."""
+        return apply("get_layout", self)
+
+    @property
+    def shape(self) -> IntTuple:
+        """Extents."""
+        return apply("get_shape", self)
+
+    @property
+    def stride(self) -> IntTuple:
+        """Steps in elements."""
+        return apply("get_stride", self)
+
+    @property
+    def iter(self) -> Any:
+        """Base pointer, or base coordinate."""
+        return get_iter(self)
+
+    @property
+    def rank(self) -> int:
+        """Number of top-level modes."""
+        return self.data.layout.rank
+
+    @property
+    def depth(self) -> int:
+        """Nesting depth of the shape."""
+        return self.data.layout.depth
+
+    @property
+    def leading_dim(self) -> Any:
+        """First mode with static stride 1: an int, a path for a nested mode, or None."""
+        layout = self.data.layout
+        if not isinstance(layout, L.Layout):
+            return None
+
+        def find(tree: Any, path: tuple[int, ...]) -> tuple[int, ...] | None:
+            if isinstance(tree, tuple):
+                for i, child in enumerate(cast(Any, tree)):
+                    found = find(child, (*path, i))
+                    if found is not None:
+                        return found
+                return None
+            return path if tree == 1 and type(tree) is int else None
+
+        found = find(layout.stride, ())
+        if found is None:
+            return None
+        return list(found) if len(found) > 1 else (found[0] if found else 0)
+
+    def ir_value(self) -> Any:
+        """The IR value."""
+        return current_ir().materialise(self)
+
+    def __getitem__(self, coord: Any) -> Any:
+        c = as_int_tuple(coord, "make_coord")
+        if L.has_none(c.data):
+            return apply("slice", self, c)
+        return current_ir().load_element(self, c)
+
+    def __setitem__(self, coord: Any, value: Any) -> None:
+        c = as_int_tuple(coord, "make_coord")
+        if L.has_none(c.data):
+            apply("slice", self, c).store(value)
+            return
+        current_ir().store_element(self, c, convert_for_store(value, self.dtype))
+
+    def load(self) -> Vector:
+        """All elements as a vector, in colex order of the shape."""
+        return current_ir().load_vector(self)
+
+    def store(self, value: Any) -> None:
+        """Write all elements from a vector; a scalar fills."""
+        if not isinstance(value, Vector):
+            self.fill(value)
+            return
+        current_ir().store_vector(self, convert_for_store(value, self.dtype))
+
+    def fill(self, value: Any) -> None:
+        """Write one value to all elements."""
+        count = L.size(self.data.layout)
+        if type(count) is not int:
+            raise DSLValueError(f"fill needs a static shape, got {L.format_any(self.data.layout)}")
+        current_ir().store_vector(self, Vector.filled(count, self.dtype(value), self.dtype).ir_value())
+
+    def __extract_to_ir_values__(self) -> list[Any]:
+        return [] if self._value is None else [self._value]
+
+    @classmethod
+    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
+        return current_ir().wrap(values[0], exemplar) if values else exemplar
+
+    def __repr__(self) -> str:
+        return f"Tensor<{self.data.iter}, {L.format_any(self.data.layout)}>"
+
+
+def make_view(base: Any, layout: Any) -> Tensor:
+    """A tensor from a pointer, or a coordinate tensor from a base coordinate."""
+    if not isinstance(layout, (Layout, ComposedLayout)):
+        raise DSLTypeError(f"make_view expects a Layout or ComposedLayout, got {layout!r}")
+    return apply("make_view", base if isinstance(base, Pointer) else as_int_tuple(base), layout)
+
+
+def get_iter(t: Tensor) -> Any:
+    """Base pointer of a tensor, or base coordinate of a coordinate tensor."""
+    return apply("get_iter", t)
+
+
+def add_offset(base: Any, offset: Any) -> Any:
+    """A pointer or coordinate moved by an offset."""
+    return apply("add_offset", base if isinstance(base, Pointer) else as_int_tuple(base), as_int_tuple(offset))
+
+
+def recast_iter(dtype: Any, pointer: Pointer) -> Pointer:
+    """The same address with another element type."""
+    return current_ir().recast_pointer(pointer, dtype)
+
+
+def ptr_load(pointer: Pointer, result_type: Any = None) -> Any:
+    """`pointer.load()`."""
+    return pointer.load(result_type)
+
+
+def ptr_store(value: Any, pointer: Pointer) -> None:
+    """`pointer.store(value)`."""
+    pointer.store(value)
+
+
+def memref_load(t: Tensor, coord: Any) -> Any:
+    """`t[coord]`."""
+    return t[coord]
+
+
+def memref_store(value: Any, t: Tensor, coord: Any) -> None:
+    """`t[coord] = value`."""
+    t[coord] = value
+
+
+def memref_load_vec(t: Tensor) -> Vector:
+    """`t.load()`."""
+    return t.load()
+
+
+def memref_store_vec(value: Any, t: Tensor) -> None:
+    """`t.store(value)`."""
+    t.store(value)
+
+
+def get_dyn_shared(dtype: type[Numeric] | None = None) -> Pointer:
+    """Base of the kernel's dynamic shared buffer."""
+    return current_ir().dynamic_shared(dtype)
+
+
+def _check_dtype(dtype: Any) -> None:
+    if not (isinstance(dtype, type) and issubclass(dtype, Numeric)):
+        raise DSLTypeError(f"expected a scalar class such as fx.Float32 as dtype, got {dtype!r}")
+
+
+def make_rmem_tensor(shape_or_layout: Any, dtype: type[Numeric]) -> Tensor:
+    """An uninitialised register tensor; a shape becomes a colex-compact layout."""
+    _check_dtype(dtype)
+    layout = shape_or_layout
+    if not isinstance(layout, Layout):
+        layout = apply("make_ordered_layout", as_int_tuple(shape_or_layout), IntTuple(0))
+    if not layout.is_static:
+        raise DSLValueError(f"register tensors need a static layout, got {layout}")
+    return current_ir().register_tensor(layout, dtype)
+
+
+def make_fragment_like(x: Any, dtype: type[Numeric] | None = None) -> Tensor:
+    """A register tensor with the fragment layout of a tensor or layout."""
+    if dtype is not None:
+        _check_dtype(dtype)
+    return current_ir().fragment_like(x, dtype)
+
+
+__all__ = [
+    "AddressSpace",
+    "CachePolicy",
+    "Pointer",
+    "Tensor",
+    "add_offset",
+    "get_dyn_shared",
+    "get_iter",
+    "make_fragment_like",
+    "make_rmem_tensor",
+    "make_view",
+    "memref_load",
+    "memref_load_vec",
+    "memref_store",
+    "memref_store_vec",
+    "ptr_load",
+    "ptr_store",
+    "recast_iter",
+]

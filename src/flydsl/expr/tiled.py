@@ -1,0 +1,621 @@
+"""Copy and MMA atoms, tiled operations, and the data movement written with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import layout as L
+from ..dialects.enums import AtomicOp, GemmTraversalOrder, MmaOperand, SyncScope
+from ..errors import DSLTypeError, DSLValueError
+from .algebra_values import IntTuple, Layout, Tile, apply, as_int_tuple, current_ir
+from .layout_functions import as_tile, make_layout_tv
+from .numeric import Numeric
+from .tensor import Tensor
+
+
+class _Op:
+    """Describes a copy or MMA operation; its IR type is made when a trace needs it."""
+
+    def __init__(self, make: Callable[[], Any], text: str):
+        self._make = make
+        self._text = text
+
+    @property
+    def type(self) -> Any:
+        """The IR type."""
+        return self._make()
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _atoms() -> Any:
+    from ..dialects.fly import atoms
+
+    return atoms
+
+
+def UniversalCopy(bits: int) -> _Op:
+    """A per-thread move of `bits` bits between any two memories."""
+    if bits not in (8, 16, 32, 64, 128):
+        raise DSLValueError(f"UniversalCopy moves 8, 16, 32, 64 or 128 bits, got {bits}")
+    return _Op(lambda: _atoms().UniversalCopyType(bits), f"UniversalCopy({bits})")
+
+
+def UniversalCopy8b() -> _Op:
+    """`UniversalCopy(8)`."""
+    return UniversalCopy(8)
+
+
+def UniversalCopy16b() -> _Op:
+    """`UniversalCopy(16)`."""
+    return UniversalCopy(16)
+
+
+def UniversalCopy32b() -> _Op:
+    """`UniversalCopy(32)`."""
+    return UniversalCopy(32)
+
+
+def UniversalCopy64b() -> _Op:
+    """`UniversalCopy(64)`."""
+    return UniversalCopy(64)
+
+
+def UniversalCopy128b() -> _Op:
+    """`UniversalCopy(128)`."""
+    return UniversalCopy(128)
+
+
+def UniversalAtomic(op: AtomicOp, val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
+    """Read-modify-write of memory with a register value; the old value is dropped."""
+    if val_type.is_float and op not in (AtomicOp.Add, AtomicOp.Max, AtomicOp.Min):
+        raise DSLTypeError(f"atomic {op.name} is not defined for {val_type}; floats have Add, Max and Min")
+    scope = syncscope.value if isinstance(syncscope, SyncScope) else syncscope
+    return _Op(
+        lambda: _atoms().UniversalAtomicType((op, val_type.ir_type, scope)), f"UniversalAtomic({op.name}, {val_type})"
+    )
+
+
+def UniversalAtomicAdd(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
+    """Atomic sum."""
+    return UniversalAtomic(AtomicOp.Add, val_type, syncscope)
+
+
+def UniversalAtomicMax(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
+    """Atomic maximum."""
+    return UniversalAtomic(AtomicOp.Max, val_type, syncscope)
+
+
+def UniversalAtomicMin(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
+    """Atomic minimum."""
+    return UniversalAtomic(AtomicOp.Min, val_type, syncscope)
+
+
+def UniversalAtomicAnd(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
+    """Atomic bitwise and."""
+    return UniversalAtomic(AtomicOp.And, val_type, syncscope)
+
+
+def UniversalAtomicOr(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
+    """Atomic bitwise or."""
+    return UniversalAtomic(AtomicOp.Or, val_type, syncscope)
+
+
+def UniversalAtomicInc(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
+    """Atomic wrapping increment."""
+    return UniversalAtomic(AtomicOp.Inc, val_type, syncscope)
+
+
+def UniversalAtomicDec(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
+    """Atomic wrapping decrement."""
+    return UniversalAtomic(AtomicOp.Dec, val_type, syncscope)
+
+
+def UniversalFMA(dtype: type[Numeric]) -> _Op:
+    """One multiply-add per thread: `d = a * b + c`."""
+    if not (isinstance(dtype, type) and issubclass(dtype, Numeric) and dtype.is_float):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLTypeError(f"UniversalFMA needs a float class, got {dtype!r}")
+    return _Op(lambda: _atoms().UniversalFmaType(dtype.ir_type), f"UniversalFMA({dtype})")
+
+
+class _TypedValue:
+    """An object described by its IR type; it has an IR value only if it carries run-time state."""
+
+    __slots__ = ("_value", "type")
+
+    def __init__(self, type_: Any, value: Any = None):
+        self.type = type_
+        self._value = value
+
+    def ir_value(self) -> Any:
+        """The IR value."""
+        return current_ir().materialise(self)
+
+    def __extract_to_ir_values__(self) -> list[Any]:
+        return [] if self._value is None else [self._value]
+
+    @classmethod
+    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
+        return type(exemplar)(exemplar.type, values[0]) if values else exemplar
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _TypedValue) and self.type == other.type and self._value is other._value
+
+    def __hash__(self) -> int:
+        return hash(self.type)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}<{self.type}>"
+
+
+class CopyAtom(_TypedValue):
+    """A copy operation counted in values of a given width."""
+
+    __slots__ = ()
+
+    @property
+    def val_bits(self) -> int:
+        """Width of one value."""
+        return self.type.val_bits
+
+    @property
+    def thr_layout(self) -> Layout:
+        """Threads that take part in one call."""
+        return Layout(self.type.op.thr_layout)
+
+    thr_id = thr_layout
+
+    @property
+    def layout_src_tv(self) -> Layout:
+        """(thread, value) of the source."""
+        return Layout(self.type.tv("src"))
+
+    @property
+    def layout_dst_tv(self) -> Layout:
+        """(thread, value) of the destination."""
+        return Layout(self.type.tv("dst"))
+
+    @property
+    def layout_ref_tv(self) -> Layout:
+        """(thread, value) of the reference side."""
+        return Layout(self.type.tv("ref"))
+
+
+class MmaAtom(_TypedValue):
+    """A matrix multiply-accumulate operation."""
+
+    __slots__ = ()
+
+    @property
+    def thr_layout(self) -> Layout:
+        """Threads that take part in one call."""
+        return Layout(self.type.op.thr_layout)
+
+    thr_id = thr_layout
+
+    @property
+    def shape_mnk(self) -> IntTuple:
+        """Extent of one call."""
+        return IntTuple(self.type.op.shape_mnk)
+
+    @property
+    def layout_A_tv(self) -> Layout:
+        """(thread, value) of A."""
+        return Layout(self.type.op.tv_layout(0))
+
+    @property
+    def layout_B_tv(self) -> Layout:
+        """(thread, value) of B."""
+        return Layout(self.type.op.tv_layout(1))
+
+    @property
+    def layout_C_tv(self) -> Layout:
+        """(thread, value) of C and D."""
+        return Layout(self.type.op.tv_layout(2))
+
+
+def make_copy_atom(op: Any, elem: Any) -> CopyAtom:
+    """A copy atom; `elem` is a scalar class or a width in bits."""
+    bits = elem if isinstance(elem, int) else getattr(elem, "width", None)
+    if not isinstance(bits, int) or isinstance(elem, bool):
+        raise DSLTypeError(f"make_copy_atom expects a scalar class or a bit count, got {elem!r}")
+    if not hasattr(op, "type"):
+        raise DSLTypeError(f"make_copy_atom expects a copy operation such as UniversalCopy32b(), got {op!r}")
+    return CopyAtom(_atoms().copy_atom_type(op.type, bits))
+
+
+def make_mma_atom(op: Any) -> MmaAtom:
+    """An MMA atom."""
+    if not hasattr(op, "type"):
+        raise DSLTypeError(f"make_mma_atom expects an MMA operation such as UniversalFMA(fx.Float32), got {op!r}")
+    return MmaAtom(_atoms().mma_atom_type(op.type))
+
+
+class TiledCopy(_TypedValue):
+    """A copy atom spread over the threads of a block and a tile."""
+
+    __slots__ = ()
+
+    @property
+    def tile_mn(self) -> Tile:
+        """Extents of the tile."""
+        return Tile(self.type.data.tile)
+
+    @property
+    def layout_tv_tiled(self) -> Layout:
+        """(thread, value) to position in the tile."""
+        return Layout(self.type.data.layout)
+
+    def _tv(self, side: str) -> Layout:
+        data = self.type.data
+        return Layout(L.tiled_copy_tv(data.layout, data.tile, data.atom.tv("ref"), data.atom.tv(side)))
+
+    @property
+    def layout_src_tv_tiled(self) -> Layout:
+        """(thread, value) of the source in the tile."""
+        return self._tv("src")
+
+    @property
+    def layout_dst_tv_tiled(self) -> Layout:
+        """(thread, value) of the destination in the tile."""
+        return self._tv("dst")
+
+    def get_slice(self, tid: Any) -> ThrCopy:
+        """One thread's share."""
+        return ThrCopy(self.type, self._value, tid)
+
+    thr_slice = get_slice
+
+
+class ThrCopy(TiledCopy):
+    """A tiled copy seen by one thread."""
+
+    __slots__ = ("thr_idx",)
+
+    def __init__(self, type_: Any, value: Any = None, thr_idx: Any = None):
+        super().__init__(type_, value)
+        self.thr_idx = thr_idx
+
+    def partition_S(self, t: Tensor) -> Tensor:
+        """What this thread reads: `((AtomV, RestV), rest...)`."""
+        return tiled_copy_partition_src(self, t, self.thr_idx)
+
+    def partition_D(self, t: Tensor) -> Tensor:
+        """What this thread writes."""
+        return tiled_copy_partition_dst(self, t, self.thr_idx)
+
+    def retile(self, t: Tensor) -> Tensor:
+        """A fragment in this copy's value order."""
+        return tiled_copy_retile(self, t)
+
+    def __extract_to_ir_values__(self) -> list[Any]:
+        from .protocol import extract_to_ir_values
+
+        own = super().__extract_to_ir_values__()
+        return own if isinstance(self.thr_idx, int) else [*own, *extract_to_ir_values(self.thr_idx)]
+
+    @classmethod
+    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
+        return _rebuild_slice(values, exemplar)
+
+
+def _rebuild_slice(values: Sequence[Any], exemplar: Any) -> Any:
+    from .protocol import construct_from_ir_values
+
+    rest = list(values)
+    value = rest.pop(0) if exemplar._value is not None else None
+    tid = exemplar.thr_idx
+    if not isinstance(tid, int):
+        tid = construct_from_ir_values(tid, rest)
+    return type(exemplar)(exemplar.type, value, tid)
+
+
+class TiledMma(_TypedValue):
+    """An MMA atom repeated over (M, N, K)."""
+
+    __slots__ = ()
+
+    @property
+    def mma_atom(self) -> MmaAtom:
+        """The atom."""
+        return MmaAtom(self.type.data.atom)
+
+    @property
+    def atom_layout(self) -> Layout:
+        """How atoms are arranged over (M, N, K)."""
+        return Layout(self.type.data.layout)
+
+    @property
+    def permutation_mnk(self) -> Tile:
+        """Tile extents and element order."""
+        return Tile(self.type.data.tile)
+
+    def _parts(self) -> tuple[Any, ...]:
+        data = self.type.data
+        return data.atom.op.shape_mnk, data.atom.op.thr_layout, data.layout, data.tile
+
+    @property
+    def tile_size_mnk(self) -> IntTuple:
+        """Extent of the whole tile."""
+        shape, _, layout, tile = self._parts()
+        return IntTuple(L.tile_size_mnk(shape, layout, tile))
+
+    @property
+    def thr_layout_vmnk(self) -> Layout:
+        """(V, M, N, K) to thread index."""
+        _, threads, layout, _ = self._parts()
+        return Layout(L.thr_layout_vmnk(threads, layout))
+
+    def _tv(self, operand: MmaOperand) -> Layout:
+        shape, threads, layout, tile = self._parts()
+        tv = self.type.data.atom.op.tv_layout(operand)
+        return Layout(L.mma_tiled_tv(int(operand), shape, tv, layout, tile, threads))
+
+    @property
+    def tv_layout_A_tiled(self) -> Layout:
+        """(thread, value) of A in the tile."""
+        return self._tv(MmaOperand.A)
+
+    @property
+    def tv_layout_B_tiled(self) -> Layout:
+        """(thread, value) of B in the tile."""
+        return self._tv(MmaOperand.B)
+
+    @property
+    def tv_layout_C_tiled(self) -> Layout:
+        """(thread, value) of C in the tile."""
+        return self._tv(MmaOperand.C)
+
+    def get_slice(self, tid: Any) -> ThrMma:
+        """One thread's share."""
+        return ThrMma(self.type, self._value, tid)
+
+    thr_slice = get_slice
+
+    def make_fragment_A(self, t: Tensor, *, stages: int | None = None) -> Tensor:
+        """Register tensor for a thread's part of A."""
+        return mma_make_fragment(MmaOperand.A, self, t, stages=stages)
+
+    def make_fragment_B(self, t: Tensor, *, stages: int | None = None) -> Tensor:
+        """Register tensor for a thread's part of B."""
+        return mma_make_fragment(MmaOperand.B, self, t, stages=stages)
+
+    def make_fragment_C(self, t: Tensor, *, stages: int | None = None) -> Tensor:
+        """Register tensor for a thread's part of C."""
+        return mma_make_fragment(MmaOperand.C, self, t, stages=stages)
+
+
+class ThrMma(TiledMma):
+    """A tiled MMA seen by one thread."""
+
+    __slots__ = ("thr_idx",)
+
+    def __init__(self, type_: Any, value: Any = None, thr_idx: Any = None):
+        super().__init__(type_, value)
+        self.thr_idx = thr_idx
+
+    def partition_A(self, t: Tensor) -> Tensor:
+        """This thread's part of A: `(V, M, K, ...)`."""
+        return tiled_mma_partition(MmaOperand.A, self, t, self.thr_idx)
+
+    def partition_B(self, t: Tensor) -> Tensor:
+        """This thread's part of B: `(V, N, K, ...)`."""
+        return tiled_mma_partition(MmaOperand.B, self, t, self.thr_idx)
+
+    def partition_C(self, t: Tensor) -> Tensor:
+        """This thread's part of C: `(V, M, N, ...)`."""
+        return tiled_mma_partition(MmaOperand.C, self, t, self.thr_idx)
+
+    __extract_to_ir_values__ = ThrCopy.__extract_to_ir_values__  # pyright: ignore[reportAssignmentType]
+
+    @classmethod
+    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
+        return _rebuild_slice(values, exemplar)
+
+
+def make_tiled_copy(atom: CopyAtom, layout_tv: Layout, tile_mn: Any) -> TiledCopy:
+    """A tiled copy from a (thread, value) layout and the tile it covers."""
+    if not layout_tv.is_static:
+        raise DSLValueError(f"make_tiled_copy needs a static layout, got {layout_tv}")
+    return TiledCopy(_atoms().tiled_copy_type(atom.type, layout_tv.data, as_tile(tile_mn).data), atom._value)
+
+
+def make_tiled_copy_tv(atom: CopyAtom, thr_layout: Layout, val_layout: Layout) -> TiledCopy:
+    """A tiled copy from a layout of threads and a layout of the values of each."""
+    tiler, tv = make_layout_tv(thr_layout, val_layout)
+    return make_tiled_copy(atom, tv, tiler)
+
+
+def _tiled_copy_for(atom: CopyAtom, mma: TiledMma, tv: Layout, i: int, j: int) -> TiledCopy:
+    size = mma.tile_size_mnk.data
+    return make_tiled_copy(atom, tv, (size[i], size[j]))
+
+
+def make_tiled_copy_A(atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
+    """A tiled copy matching operand A."""
+    return _tiled_copy_for(atom, tiled_mma, tiled_mma.tv_layout_A_tiled, 0, 2)
+
+
+def make_tiled_copy_B(atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
+    """A tiled copy matching operand B."""
+    return _tiled_copy_for(atom, tiled_mma, tiled_mma.tv_layout_B_tiled, 1, 2)
+
+
+def make_tiled_copy_C(atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
+    """A tiled copy matching operand C."""
+    return _tiled_copy_for(atom, tiled_mma, tiled_mma.tv_layout_C_tiled, 0, 1)
+
+
+def make_tiled_mma(atom: MmaAtom, atom_layout: Layout, permutation: Any = None) -> TiledMma:
+    """A tiled MMA from an arrangement of atoms over (M, N, K)."""
+    if not atom_layout.is_static:
+        raise DSLValueError(f"make_tiled_mma needs a static layout, got {atom_layout}")
+    tile = None if permutation is None else as_tile(permutation).data
+    return TiledMma(_atoms().tiled_mma_type(atom.type, atom_layout.data, tile), atom._value)
+
+
+def tiled_copy_partition_src(tiled_copy: TiledCopy, t: Tensor, tid: Any) -> Tensor:
+    """What thread `tid` reads."""
+    return apply("tiled_copy.partition_src", tiled_copy, t, as_int_tuple(tid))
+
+
+def tiled_copy_partition_dst(tiled_copy: TiledCopy, t: Tensor, tid: Any) -> Tensor:
+    """What thread `tid` writes."""
+    return apply("tiled_copy.partition_dst", tiled_copy, t, as_int_tuple(tid))
+
+
+def tiled_copy_retile(tiled_copy: TiledCopy, t: Tensor) -> Tensor:
+    """A fragment in this copy's value order."""
+    return apply("tiled_copy.retile", tiled_copy, t)
+
+
+def tiled_mma_partition(operand: MmaOperand, tiled_mma: TiledMma, t: Tensor, tid: Any) -> Tensor:
+    """Thread `tid`'s part of an operand."""
+    return apply("tiled_mma.partition", tiled_mma, t, as_int_tuple(tid), operand_id=MmaOperand(operand))
+
+
+def tiled_mma_partition_shape(operand: MmaOperand, tiled_mma: TiledMma, shape: Any) -> IntTuple:
+    """Shape of a part of a tensor of this shape."""
+    return apply("tiled_mma.partition_shape", tiled_mma, as_int_tuple(shape), operand_id=MmaOperand(operand))
+
+
+def mma_make_fragment(operand: MmaOperand, tiled_mma: TiledMma, t: Tensor, *, stages: int | None = None) -> Tensor:
+    """Register tensor for one thread's part of an operand."""
+    return current_ir().mma_fragment(MmaOperand(operand), tiled_mma, t, stages)
+
+
+def _check_copy(name: str, src: Any, dst: Any) -> None:
+    for role, t in (("source", src), ("destination", dst)):
+        if not isinstance(t, Tensor) or not hasattr(t.data.iter, "data"):
+            raise DSLTypeError(f"{name}: the {role} must be a tensor of data, got {t!r}")
+    a, b = src.data.iter.data.elem, dst.data.iter.data.elem
+    if a != b:
+        raise DSLTypeError(f"{name}: source holds {src.dtype}, destination {dst.dtype}")
+
+
+def copy_atom_call(atom: CopyAtom, src: Tensor, dst: Tensor, *, pred: Tensor | None = None) -> None:
+    """One call of a copy atom: from the first element of `src` to the first of `dst`."""
+    _check_copy("copy_atom_call", src, dst)
+    current_ir().emit_copy("copy_atom_call", atom, src, dst, pred)
+
+
+def copy(atom: Any, src: Tensor, dst: Tensor, *, pred: Tensor | None = None, **atom_state: Any) -> None:
+    """Copy a partition, one atom call per group of values; a false predicate leaves the destination alone."""
+    _check_copy("copy", src, dst)
+    if not isinstance(atom, (CopyAtom, TiledCopy)):
+        raise DSLTypeError(f"copy: expected a CopyAtom or TiledCopy, got {atom!r}")
+    if atom_state:
+        fields = [name for name, _ in _atoms().atom_of(atom.type).op.state]
+        raise DSLTypeError(f"copy: unknown atom state {', '.join(atom_state)}; {atom} has {fields or 'none'}")
+    a, b = src.data.layout, dst.data.layout
+    if a.rank != b.rank:
+        raise DSLValueError(f"copy: source {L.format_any(a)} and destination {L.format_any(b)} differ in rank")
+    left, right = L.size(a), L.size(b)
+    if type(left) is not int or type(right) is not int:
+        raise DSLValueError(f"copy: extents must be static, got {L.format_any(a)} and {L.format_any(b)}")
+    if left != right:
+        raise DSLValueError(f"copy: source {L.format_any(a)} has {left} values, destination {L.format_any(b)} {right}")
+    _check_atom_values(atom, src)
+    current_ir().emit_copy("copy", atom, src, dst, pred)
+
+
+def _check_atom_values(atom: Any, src: Tensor) -> None:
+    """The innermost mode must be what one call moves; otherwise values would be left behind in silence."""
+    op = _atoms().atom_of(atom.type).op
+    mode = L.linear_layout(src.data.layout)
+    while not mode.is_leaf:
+        mode = mode[0]
+    values = mode.shape * src.dtype.width
+    if not op.whole_tile and values not in (op.bits, src.dtype.width):
+        raise DSLValueError(
+            f"copy: one call of {atom} moves {op.bits} bits, but the innermost mode of {L.format_any(src.data.layout)} "
+            f"holds {mode.shape} values of {src.dtype.width} bits; partition with a copy of the same width"
+        )
+
+
+def mma_atom_call(atom: MmaAtom, d: Tensor, a: Tensor, b: Tensor, c: Tensor) -> None:
+    """One MMA on value fragments."""
+    current_ir().emit_mma("mma_atom_call", atom, (d, a, b, c))
+
+
+def gemm(
+    atom: Any,
+    d: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    *,
+    traversal_order: GemmTraversalOrder | None = None,
+    traversal_layout: Layout | None = None,
+) -> None:
+    """`d = a * b^T + c` over fragments: D and C `(V, M, N)`, A `(V, M[, K])`, B `(V, N[, K])`."""
+    if not isinstance(atom, (MmaAtom, TiledMma)):
+        raise DSLTypeError(f"gemm: expected an MmaAtom or TiledMma, got {atom!r}")
+    if traversal_order is not None and traversal_layout is not None:
+        raise DSLValueError("gemm: Only one of traversal_order and traversal_layout can be given")
+    _check_gemm(d, a, b, c)
+    current_ir().emit_mma("gemm", atom, (d, a, b, c), traversal_order, traversal_layout)
+
+
+def _check_gemm(d: Tensor, a: Tensor, b: Tensor, c: Tensor) -> None:
+    shapes = [t.data.layout for t in (d, a, b, c)]
+    ranks = [s.rank for s in shapes]
+    if ranks == [1, 1, 1, 1]:
+        return
+    if ranks[0] != 3 or ranks[3] != 3 or ranks[1] != ranks[2] or ranks[1] not in (2, 3):
+        raise DSLValueError(f"gemm: expected D, C of rank 3 and A, B of rank 2 or 3, got ranks {ranks}")
+    m, n = L.size(shapes[0][1]), L.size(shapes[0][2])
+    got = (L.size(shapes[1][1]), L.size(shapes[2][1]), L.size(shapes[3][1]), L.size(shapes[3][2]))
+    if got != (m, n, m, n):
+        raise DSLValueError(f"gemm: D is {m} x {n} atoms, but A has {got[0]}, B {got[1]}, C {got[2]} x {got[3]}")
+    if ranks[1] == 3 and L.size(shapes[1][2]) != L.size(shapes[2][2]):
+        raise DSLValueError("gemm: A and B differ in their number of K steps")
+
+
+__all__ = [
+    "AtomicOp",
+    "CopyAtom",
+    "GemmTraversalOrder",
+    "MmaAtom",
+    "MmaOperand",
+    "SyncScope",
+    "ThrCopy",
+    "ThrMma",
+    "TiledCopy",
+    "TiledMma",
+    "UniversalAtomic",
+    "UniversalAtomicAdd",
+    "UniversalAtomicAnd",
+    "UniversalAtomicDec",
+    "UniversalAtomicInc",
+    "UniversalAtomicMax",
+    "UniversalAtomicMin",
+    "UniversalAtomicOr",
+    "UniversalCopy",
+    "UniversalCopy128b",
+    "UniversalCopy16b",
+    "UniversalCopy32b",
+    "UniversalCopy64b",
+    "UniversalCopy8b",
+    "UniversalFMA",
+    "copy",
+    "copy_atom_call",
+    "gemm",
+    "make_copy_atom",
+    "make_mma_atom",
+    "make_tiled_copy",
+    "make_tiled_copy_A",
+    "make_tiled_copy_B",
+    "make_tiled_copy_C",
+    "make_tiled_copy_tv",
+    "make_tiled_mma",
+    "mma_atom_call",
+    "mma_make_fragment",
+    "tiled_copy_partition_dst",
+    "tiled_copy_partition_src",
+    "tiled_copy_retile",
+    "tiled_mma_partition",
+    "tiled_mma_partition_shape",
+]

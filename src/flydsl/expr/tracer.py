@@ -1,0 +1,81 @@
+"""The tracer: a builder that stamps every op with the user's source line and knows the function being traced."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import CodeType, FrameType
+from typing import Any
+
+from xdsl.dialects.builtin import FileLineColLoc
+from xdsl.ir import Attribute, Operation, Region, SSAValue
+
+from ..dialects.builder import Builder
+from ..dialects.locations import chain_location, frame_location, is_user_code
+
+
+def user_frames(depth: int = 1) -> list[FileLineColLoc]:
+    """Locations of the user's frames, innermost first, up to the first frame that called into this package."""
+    found: list[FileLineColLoc] = []
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None:
+        if is_user_code(frame.f_code):
+            found.append(frame_location(frame))
+        elif found and frame.f_code in BOUNDARIES:
+            break
+        frame = frame.f_back
+    return found
+
+
+BOUNDARIES: set[CodeType] = set()
+"""Code objects that call a user's function to trace it: frames above them are not part of the traced program."""
+
+
+class Tracer(Builder):
+    """A builder whose location is always the user's current line."""
+
+    __slots__ = ("functions",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.functions: list[Any] = []
+        """Functions being traced, innermost last: the jit function, then a kernel (see `compiler.kernel`)."""
+
+    def locate(self) -> Any:
+        """Location of the user's code that is running now."""
+        frames = user_frames(3)
+        return chain_location(frames) if frames else self.loc
+
+    def op1(
+        self, cls: type[Operation], operands: Sequence[SSAValue], type_: Attribute, props: dict[str, Attribute]
+    ) -> SSAValue:
+        self.loc = self.locate()
+        return super().op1(cls, operands, type_, props)
+
+    def opn(
+        self,
+        cls: type[Operation],
+        operands: Sequence[SSAValue],
+        types: Sequence[Attribute],
+        props: dict[str, Attribute] | None = None,
+    ) -> Operation:
+        self.loc = self.locate()
+        return super().opn(cls, operands, types, props)
+
+    def pure(
+        self, cls: type[Operation], operands: Sequence[SSAValue], type_: Attribute, props: dict[str, Attribute]
+    ) -> SSAValue:
+        self.loc = self.locate()
+        return super().pure(cls, operands, type_, props)
+
+    def with_regions(
+        self,
+        cls: type[Operation],
+        operands: Sequence[SSAValue],
+        types: Sequence[Attribute],
+        regions: Sequence[Region],
+        props: dict[str, Attribute] | None = None,
+        attrs: dict[str, Attribute] | None = None,
+    ) -> Operation:
+        self.loc = self.locate()
+        return super().with_regions(cls, operands, types, regions, props, attrs)

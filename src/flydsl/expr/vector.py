@@ -1,0 +1,881 @@
+"""Vectors of scalars, held in registers: a flat 1-D IR vector with a logical shape and an element class.
+
+A `Vector` is a value and always exists at run time. Operators work element by element with the rules of the scalars;
+scalars and smaller shapes stretch. Light: the IR is touched only through the tracer and, lazily, `scalar_types`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, cast
+
+from ..dialects.enums import ReductionOp, RoundingMode
+from ..errors import DSLTypeError, DSLValueError
+from .fastmath import flags_attr
+from .numeric import (
+    DSL_CLASSES,
+    Boolean,
+    Index,
+    Int64,
+    Integer,
+    Numeric,
+    ScalarClass,
+    as_numeric,
+    check_rounding,
+    dsl_class,
+    is_ir_value,
+    scalar_or_none,
+)
+from .scalar_ops import CLASSES, STATIC, common_type, convert, kernel, make, operation_type, unary_kernel
+from .trace import current
+
+_new: Any = object.__new__
+_aliases: dict[tuple[Any, Any], Any] = {}
+
+
+def _shape_of(shape: Any) -> tuple[Any, ...]:
+    """A shape argument as a tuple, possibly nested, of Python ints."""
+
+    def leaf(n: Any) -> Any:
+        if isinstance(n, (tuple, list)):
+            return tuple(leaf(m) for m in cast("Sequence[Any]", n))
+        if type(n) is not int:
+            if isinstance(n, Integer) and n.is_static():
+                return int(n)
+            raise DSLValueError(f"dynamic vector shape: every dimension must be a Python int, got {n!r} in {shape!r}")
+        return n
+
+    found = leaf(shape)
+    return found if isinstance(found, tuple) else (found,)  # pyright: ignore[reportUnknownVariableType]
+
+
+def _flat(shape: Any) -> tuple[int, ...]:
+    if isinstance(shape, tuple):
+        return tuple(n for mode in cast("tuple[Any, ...]", shape) for n in _flat(mode))
+    return (shape,)
+
+
+def broadcast_shapes(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The shape two vectors meet in: right-aligned, 1 stretches, and so does any vector of one element.
+
+    >>> broadcast_shapes((4, 1), (3,)), broadcast_shapes((2, 4), (1,))
+    ((4, 3), (2, 4))
+    """
+    if a == b:
+        return a
+    fa, fb = _flat(a), _flat(b)
+    if math.prod(fb) == 1 and len(fb) <= len(fa):
+        return a
+    if math.prod(fa) == 1 and len(fa) <= len(fb):
+        return b
+    rank = max(len(fa), len(fb))
+    found: list[int] = []
+    for m, n in zip((1,) * (rank - len(fa)) + fa, (1,) * (rank - len(fb)) + fb, strict=True):
+        if m != n and 1 not in (m, n):
+            raise DSLValueError(f"cannot broadcast vectors of shapes {a} and {b}: {m} does not meet {n}")
+        found.append(n if m == 1 else m)
+    return tuple(found)
+
+
+def _stretched(source: tuple[int, ...], target: tuple[int, ...]) -> list[int]:
+    """Row-major source position of every element of a broadcast."""
+    source = (1,) * (len(target) - len(source)) + source
+    positions = [0]
+    for s, n in zip(source, target, strict=True):
+        positions = [p * s + (i if s != 1 else 0) for p in positions for i in range(n)]
+    return positions
+
+
+class VectorMeta(type):
+    """Metaclass of `Vector` and its aliases: an alias prints as its name and knows its IR type."""
+
+    def __str__(cls) -> str:
+        return cls.__name__
+
+    @property
+    def ir_type(cls) -> Any:
+        """IR vector type of an alias; loads xDSL."""
+        alias = cast("type[Vector]", cls)
+        if not alias.fixed:
+            raise DSLTypeError(
+                "Vector has no IR type of its own; use an alias such as Float32x4 or Vector[dtype, shape]"
+            )
+        return Vector.make_type(alias.shape, alias.dtype)
+
+
+class Vector(metaclass=VectorMeta):
+    """A flat IR vector with a shape and an element class.
+
+    >>> from flydsl.expr.numeric import Float32
+    >>> str(Vector[Float32, 4]), str(Vector[Float32, (2, 4)])
+    ('Float32x4', 'Float32x(2,4)')
+    """
+
+    __slots__ = ("dtype", "shape", "value")
+
+    fixed: ClassVar[bool] = False
+    """Whether the class, as an alias, decides dtype and shape."""
+
+    dtype: ScalarClass
+    shape: tuple[Any, ...]
+    value: Any
+
+    def __init__(self, value: Any, shape: Any = None, dtype: Any = None):
+        if isinstance(value, Vector):
+            dtype = value.dtype if dtype is None else dtype
+            shape = value.shape if shape is None else shape
+            value = value.value
+        if not is_ir_value(value):
+            raise DSLValueError(f"Vector wraps an IR vector, got {value!r}; use Vector.from_elements or fx.full")
+        elem, count = _parts(value)
+        cls = Numeric.from_ir_type(elem) if dtype is None else dsl_class(dtype)
+        if cls.ir_type != elem:
+            raise DSLValueError(f"dtype {cls} ({cls.ir_name}) does not match the IR element type {elem}")
+        dims = (count,) if shape is None else _shape_of(shape)
+        if math.prod(_flat(dims)) != count:
+            raise DSLValueError(f"shape {dims} has {math.prod(_flat(dims))} elements, the IR vector has {count}")
+        self.value, self.shape, self.dtype = value, dims, cls
+
+    def __class_getitem__(cls, key: Any) -> Any:
+        """`Vector[dtype, shape]`: the alias with that element class and shape."""
+        if not isinstance(key, tuple) or len(cast("tuple[Any, ...]", key)) != 2:
+            raise DSLTypeError(f"write Vector[dtype, shape], as in Vector[fx.Float32, (2, 4)]; got Vector[{key!r}]")
+        dtype, shape = cast("tuple[Any, Any]", key)
+        return VectorAlias(dtype, shape)
+
+    # --- knowing about oneself ------------------------------------------------------------------------------------
+
+    @property
+    def element_type(self) -> ScalarClass:
+        """The class of the elements; the same as `dtype`."""
+        return self.dtype
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        return math.prod(_flat(self.shape))
+
+    @property
+    def type(self) -> Any:
+        """The IR type."""
+        return self.value.type
+
+    def ir_value(self) -> Any:
+        """The IR vector."""
+        return self.value
+
+    def is_static(self) -> bool:
+        """False: a vector exists at run time."""
+        return False
+
+    def __len__(self) -> int:
+        return self.numel
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(self.numel))
+
+    def __bool__(self) -> bool:
+        raise DSLTypeError(
+            "a Vector has no single truth value; reduce it first, as in v.reduce('max') != 0, or choose lane by lane "
+            "with v.select(a, b)"
+        )
+
+    def __repr__(self) -> str:
+        return f"Vector({self.dtype}, shape={self.shape})"
+
+    def __hash__(self) -> int:
+        return object.__hash__(self)
+
+    # --- elements -------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, tuple):
+            return self._at(cast("tuple[Any, ...]", at))
+        if at is None or isinstance(at, slice):
+            return self._at(cast(Any, (at,)))
+        position = _position(at, self.numel)
+        if type(position) is int:
+            return make(self.dtype, current().extract(self.value, position))
+        from .scalar_types import emit_extract_at
+
+        return make(self.dtype, emit_extract_at(current(), self.value, position.to(Index).ir_value()))
+
+    def _at(self, coord: tuple[Any, ...]) -> Any:
+        """Row-major element, or the sub-vector of the dimensions marked None."""
+        if any(isinstance(c, slice) for c in coord):
+            raise DSLTypeError("a Vector cannot be sliced; use None to keep a whole dimension, as in v[None, j]")
+        dims: tuple[Any, ...] = self.shape if len(coord) == len(self.shape) else _flat(self.shape)
+        if len(coord) != len(dims):
+            raise DSLValueError(f"expected {len(self.shape)} coordinates for shape {self.shape}, got {len(coord)}")
+        sizes = [math.prod(_flat(d)) for d in dims]
+        kept = tuple(d for d, c in zip(dims, coord, strict=True) if c is None)
+        offsets, dynamic, base = [0], None, 0
+        for size, c in zip(sizes, coord, strict=True):
+            base *= size
+            dynamic = None if dynamic is None else dynamic * size
+            offsets = [o * size for o in offsets]
+            if c is None:
+                offsets = [o + i for o in offsets for i in range(size)]
+                continue
+            position = _position(c, size)
+            if type(position) is int:
+                base += position
+            else:
+                dynamic = position if dynamic is None else dynamic + position
+        if dynamic is not None:
+            found = [self[dynamic + (base + o)] for o in offsets]
+        elif not kept:
+            return self[base]
+        else:
+            return self._shuffled([base + o for o in offsets], kept)
+        return Vector.from_elements(found, self.dtype).reshape(kept) if kept else found[0]
+
+    def _shuffled(self, positions: Sequence[int], shape: tuple[Any, ...]) -> Vector:
+        from .scalar_types import emit_shuffle
+
+        return wrap(emit_shuffle(current(), self.value, self.value, positions), shape, self.dtype)
+
+    # --- conversions ----------------------------------------------------------------------------------------------
+
+    def to(self, dtype: Any, *, rounding_mode: RoundingMode | None = None) -> Vector:
+        """Every element as another class."""
+        target = _element_class(dtype)
+        if rounding_mode is not None:
+            check_rounding(self.dtype, target, rounding_mode)
+        if target is self.dtype:
+            return self
+        value = convert(current(), self.value, self.dtype, target, self.numel, rounding_mode)
+        return wrap(value, self.shape, target)
+
+    def bitcast(self, dtype: Any) -> Vector:
+        """All bits together read as elements of another class; the result is one-dimensional."""
+        target = _element_class(dtype)
+        bits = self.numel * self.dtype.width
+        if bits % target.width:
+            raise DSLValueError(f"{bits} bits do not make whole elements of {target} ({target.width} bits)")
+        if Index in (target, self.dtype) and target.width != self.dtype.width:
+            raise DSLTypeError("Index vectors can only be bitcast to 64-bit elements; use .to() first")
+        count = bits // target.width
+        t = current()
+        if Index in (target, self.dtype):
+            same = self.bitcast(Int64) if target is Index and self.dtype.is_float else self
+            return wrap(convert(t, same.value, same.dtype, target, count), (count,), target)
+        from .scalar_types import emit_vector_bitcast
+
+        return wrap(emit_vector_bitcast(t, self.value, target.ir_type, count), (count,), target)
+
+    def reshape(self, shape: Any) -> Vector:
+        """The same elements with another shape."""
+        dims = _shape_of(shape)
+        if math.prod(_flat(dims)) != self.numel:
+            raise DSLValueError(f"cannot reshape {self.numel} elements of shape {self.shape} to {dims}")
+        return wrap(self.value, dims, self.dtype)
+
+    def broadcast_to(self, shape: Any) -> Vector:
+        """Stretched to a shape."""
+        dims = _shape_of(shape)
+        if _flat(broadcast_shapes(self.shape, dims)) != _flat(dims):
+            raise DSLValueError(f"cannot broadcast shape {self.shape} to {dims}")
+        return wrap(_stretch(current(), self.value, self.shape, dims), dims, self.dtype)
+
+    def shuffle(self, other: Any, mask: Sequence[int]) -> Vector:
+        """Elements picked from this vector followed by `other`, by position."""
+        if not isinstance(other, Vector) or other.dtype.ir_type != self.dtype.ir_type:
+            raise DSLTypeError(f"shuffle needs another Vector of {self.dtype}, got {other!r}")
+        picks = [int(m) for m in mask]
+        total = self.numel + other.numel
+        if not picks or not all(0 <= m < total for m in picks):
+            raise DSLValueError(f"shuffle positions must be from 0 to {total - 1} and at least one, got {picks}")
+        from .scalar_types import emit_shuffle
+
+        return wrap(emit_shuffle(current(), self.value, other.value, picks), (len(picks),), self.dtype)
+
+    def select(self, true_value: Any, false_value: Any) -> Vector:
+        """Lane by lane, `true_value` where this is non-zero and `false_value` elsewhere; scalars stretch."""
+        cond = self if self.dtype is Boolean else self.to(Boolean)
+        a, b = _branch(true_value, self), _branch(false_value, self)
+        cls = common_type(a.dtype, b.dtype)
+        t = current()
+        x, y = _operand(t, a, cls, self.shape), _operand(t, b, cls, self.shape)
+        return wrap(t.select(cond.value, x, y), self.shape, cls)
+
+    def reduce(self, op: Any, init_val: Any = None, reduction_profile: Any = None, *, fastmath: Any = None) -> Any:
+        """All elements combined to one scalar, starting from `init_val` if given.
+
+        `op` is a `ReductionOp`, its lower-case name, or a raw combining kind such as "maximumf". The float maximum
+        ignores NaN, the float minimum propagates it.
+        """
+        if reduction_profile not in (None, 0):
+            raise DSLValueError("only full reductions are supported: leave reduction_profile out")
+        from .scalar_types import combining_kind, emit_reduction
+
+        kind = combining_kind(_combining(op, self.dtype))
+        if kind is None:
+            if isinstance(op, str):
+                names = ", ".join(o.value for o in ReductionOp)
+                raise DSLValueError(f"unknown reduction '{op}'; expected one of {names} or a combining kind")
+            raise DSLTypeError(f"a reduction is an fx.ReductionOp or its name, got {op!r}")
+        acc = None
+        if init_val is not None:
+            if not isinstance(init_val, Numeric) and not is_ir_value(init_val):
+                raise DSLTypeError(f"init_val must be a DSL scalar such as {self.dtype}(0), got {init_val!r}")
+            acc = self.dtype(init_val).ir_value()
+        flags = flags_attr(fastmath) if self.dtype.is_float else None
+        return make(self.dtype, emit_reduction(current(), self.value, kind, acc, flags))
+
+    # --- memory ---------------------------------------------------------------------------------------------------
+
+    def store(self, memref: Any, indices: Sequence[Any], *, alignment: int | None = None) -> None:
+        """Write to an IR memref at these indices."""
+        from .scalar_types import emit_vector_store
+
+        emit_vector_store(current(), self.value, _ir(memref), _indices(indices), alignment)
+
+    @staticmethod
+    def load(vector_type: Any, memref: Any, indices: Sequence[Any]) -> Vector:
+        """Read an IR vector type, or a vector alias, from an IR memref at these indices."""
+        from .scalar_types import emit_vector_load
+
+        alias = vector_type if isinstance(vector_type, VectorMeta) else None
+        type_: Any = vector_type if alias is None else alias.ir_type
+        value = emit_vector_load(current(), type_, _ir(memref), _indices(indices))
+        return Vector(value) if alias is None else cast(Any, alias)(value)
+
+    # --- making vectors -------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def from_elements(elements: Sequence[Any], dtype: Any = None) -> Vector:
+        """A vector of scalars; `dtype` defaults to the first one's class."""
+        items = [as_numeric(e) for e in elements]
+        if not items:
+            raise DSLValueError("Vector.from_elements needs at least one element")
+        cls = type(items[0]) if dtype is None else dsl_class(dtype)
+        t = current()
+        from .scalar_types import emit_constant_vector, emit_from_elements
+
+        scalars = [x if type(x) is cls else cls(x) for x in items]
+        if all(type(x.value) in STATIC for x in scalars):
+            value = emit_constant_vector(t, [x.value for x in scalars], cls.ir_type)
+        else:
+            value = emit_from_elements(t, [x.ir_value() for x in scalars])
+        return wrap(value, (len(scalars),), cls)
+
+    @staticmethod
+    def filled(shape: Any, value: Any, dtype: Any) -> Vector:
+        """Every element `value`, converted to `dtype`."""
+        dims, cls = _shape_of(shape), dsl_class(dtype)
+        return wrap(_operand(current(), as_numeric(value), cls, dims), dims, cls)
+
+    @staticmethod
+    def filled_like(v: Vector, value: Any, dtype: Any = None) -> Vector:
+        """A filled vector with the shape and, unless given, the element class of `v`."""
+        return Vector.filled(v.shape, value, v.dtype if dtype is None else dtype)
+
+    @staticmethod
+    def zeros_like(v: Vector, dtype: Any = None) -> Vector:
+        """Zeros with the shape and, unless given, the element class of `v`."""
+        return Vector.filled_like(v, 0, dtype)
+
+    @staticmethod
+    def make_type(shape: Any, dtype: Any) -> Any:
+        """The IR type of vectors of a shape and element class."""
+        from .scalar_types import vector_type
+
+        return vector_type(dsl_class(dtype).ir_type, math.prod(_flat(_shape_of(shape))))
+
+    # --- operators ------------------------------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Any:
+        return _binary("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _binary("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _binary("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _binary("sub", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _binary("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _binary("mul", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _binary("truediv", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _binary("truediv", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _binary("floordiv", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _binary("floordiv", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return _binary("mod", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _binary("mod", other, self)
+
+    def __divmod__(self, other: Any) -> Any:
+        quotient = _binary("floordiv", self, other)
+        return NotImplemented if quotient is NotImplemented else (quotient, self % other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        quotient = _binary("floordiv", other, self)
+        return NotImplemented if quotient is NotImplemented else (quotient, other % self)
+
+    def __pow__(self, other: Any) -> Any:
+        return _binary("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _binary("pow", other, self)
+
+    def __and__(self, other: Any) -> Any:
+        return _binary("and", self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return _binary("and", other, self)
+
+    def __or__(self, other: Any) -> Any:
+        return _binary("or", self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return _binary("or", other, self)
+
+    def __xor__(self, other: Any) -> Any:
+        return _binary("xor", self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return _binary("xor", other, self)
+
+    def __lshift__(self, other: Any) -> Any:
+        return _binary("lshift", self, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return _binary("lshift", other, self)
+
+    def __rshift__(self, other: Any) -> Any:
+        return _binary("rshift", self, other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return _binary("rshift", other, self)
+
+    def __eq__(self, other: Any) -> Any:
+        return _binary("eq", self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return _binary("ne", self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return _binary("lt", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return _binary("le", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _binary("gt", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _binary("ge", self, other)
+
+    def __neg__(self) -> Vector:
+        return self._unary("neg")
+
+    def __abs__(self) -> Vector:
+        return self._unary("abs")
+
+    def __invert__(self) -> Vector:
+        return self._unary("invert")
+
+    def __pos__(self) -> Vector:
+        return self
+
+    def _unary(self, name: str) -> Vector:
+        emit, _ = unary_kernel(name, self.dtype)
+        return wrap(emit(current(), self.value), self.shape, self.dtype)
+
+    # --- spellings of raw IR values -------------------------------------------------------------------------------
+
+    def extf(self, dtype: Any) -> Any:
+        """Deprecated: `v.to(dtype)`. Takes a class or an IR type, scalar or vector, like those below."""
+        return _sibling("arith").extf(dtype, self)
+
+    def truncf(self, dtype: Any) -> Any:
+        """Deprecated: `v.to(dtype)`."""
+        return _sibling("arith").truncf(dtype, self)
+
+    def extui(self, dtype: Any) -> Any:
+        """Deprecated: widen integers with zeros."""
+        return _sibling("arith").extui(dtype, self)
+
+    def extsi(self, dtype: Any) -> Any:
+        """Deprecated: widen integers by their sign."""
+        return _sibling("arith").extsi(dtype, self)
+
+    def trunci(self, dtype: Any) -> Any:
+        """Deprecated: keep the low bits of integers."""
+        return _sibling("arith").trunci(dtype, self)
+
+    def index_cast(self, dtype: Any) -> Any:
+        """Deprecated: convert between `Index` and other integers."""
+        return _sibling("arith").index_cast(dtype, self)
+
+    def addf(self, other: Any, fastmath: Any = None) -> Any:
+        """Deprecated: `v + w`."""
+        return _sibling("arith").addf(self, other, fastmath=fastmath)
+
+    def maximumf(self, other: Any, fastmath: Any = None) -> Any:
+        """Deprecated: `fx.max(v, w)`."""
+        return _sibling("arith").maximumf(self, other, fastmath=fastmath)
+
+    def minimumf(self, other: Any, fastmath: Any = None) -> Any:
+        """Deprecated: `fx.min(v, w)`."""
+        return _sibling("arith").minimumf(self, other, fastmath=fastmath)
+
+    def exp2(self, fastmath: Any = None) -> Any:
+        """Deprecated: `fx.exp2(v)`."""
+        return _sibling("math").exp2(self, fastmath=fastmath)
+
+    def rsqrt(self, fastmath: Any = None) -> Any:
+        """Deprecated: `fx.rsqrt(v)`."""
+        return _sibling("math").rsqrt(self, fastmath=fastmath)
+
+    def shrui(self, count: Any) -> Any:
+        """Deprecated: logical right shift that keeps the class."""
+        return _sibling("arith").shrui(self, count)
+
+    # --- protocols ------------------------------------------------------------------------------------------------
+
+    def __extract_to_ir_values__(self) -> list[Any]:
+        return [self.value]
+
+    @classmethod
+    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
+        (value,) = values
+        if exemplar is not None:
+            return wrap(value, exemplar.shape, exemplar.dtype)
+        return cls(value)
+
+    @classmethod
+    def __dsl_size_of__(cls) -> int:
+        if not cls.fixed or cls.dtype.width == 1:
+            raise DSLTypeError(f"{cls} is not Storable; use an alias of 4-bit or wider elements such as Float32x4")
+        return (math.prod(_flat(cls.shape)) * cls.dtype.width + 7) // 8
+
+    @classmethod
+    def __dsl_align_of__(cls) -> int:
+        size = cls.__dsl_size_of__()
+        return min(size & -size, 16)
+
+    @classmethod
+    def __peek_from_ptr__(cls, ptr: Any) -> Any:
+        return ptr.load(cls)
+
+    @classmethod
+    def __poke_into_ptr__(cls, ptr: Any, value: Any) -> None:
+        ptr.store(cls.__coerce__(value))
+
+    @classmethod
+    def __coerce__(cls, value: Any) -> Any:
+        try:
+            return cls(value)
+        except ValueError as error:
+            raise DSLTypeError(f"cannot use {value!r} as a {cls}: {error}") from error
+
+
+class _Alias(Vector):
+    """Base of the aliases: calling one takes a scalar, a list of elements, or an IR vector of exactly its type."""
+
+    __slots__ = ()
+    fixed: ClassVar[bool] = True
+
+    def __init__(self, value: Any, shape: Any = None, dtype: Any = None):
+        cls = type(self)
+        count = math.prod(_flat(cls.shape))
+        if isinstance(value, Vector) or is_ir_value(value):
+            ir = value.value if isinstance(value, Vector) else value
+            if not (isinstance(value, Vector) and value.dtype is not cls.dtype) and ir.type == cls.ir_type:
+                self.value = ir
+                return
+            scalar = None if isinstance(value, Vector) else scalar_or_none(value)
+            if scalar is None:
+                shown = repr(value) if isinstance(value, Vector) else str(ir.type)
+                raise DSLValueError(f"{cls} expects exactly {cls.ir_type} of {cls.dtype}, got {shown}")
+            value = scalar
+        if isinstance(value, (list, tuple)):
+            items = cast("Sequence[Any]", value)
+            if len(items) != count:
+                raise DSLValueError(f"{cls} takes {count} elements, got {len(items)}")
+            self.value = Vector.from_elements(items, cls.dtype).value
+        else:
+            self.value = Vector.filled(cls.shape, value, cls.dtype).value
+
+
+def VectorAlias(dtype: Any, n: Any) -> Any:
+    """The Vector class with fixed element class and shape, made once for each.
+
+    >>> from flydsl.expr.numeric import Float32
+    >>> VectorAlias(Float32, 4) is Vector[Float32, 4]
+    True
+    """
+    cls, shape = dsl_class(dtype), _shape_of(n)
+    if not all(d > 0 for d in _flat(shape)):
+        raise DSLValueError(f"a vector needs positive dimensions, got {n!r}")
+    found = _aliases.get((cls, shape))
+    if found is None:
+        size = str(shape[0]) if len(shape) == 1 and type(shape[0]) is int else str(shape).replace(" ", "")
+        name = f"{cls}x{size}"
+        doc = f"Vector of {cls}, shape {shape}."
+        body = {"__slots__": (), "__doc__": doc, "__module__": __name__, "dtype": cls, "shape": shape}
+        found = _aliases[cls, shape] = VectorMeta(name, (_Alias,), body)
+    return found
+
+
+def wrap(value: Any, shape: tuple[Any, ...], dtype: type[Numeric]) -> Vector:
+    """A Vector around an IR vector that is known to fit: no check."""
+    made = _new(Vector)
+    made.value, made.shape, made.dtype = value, shape, dtype
+    return made
+
+
+def _parts(value: Any) -> tuple[Any, int]:
+    from .scalar_types import vector_parts
+
+    parts = vector_parts(value.type)
+    if parts is None:
+        raise DSLValueError(f"expected an IR vector, got a value of type {value.type}")
+    return parts
+
+
+def _sibling(name: str) -> Any:
+    return importlib.import_module(f".{name}", __package__)
+
+
+def _element_class(dtype: Any) -> type[Numeric]:
+    """The element class named by a scalar class, a vector alias, or an IR type, scalar or vector."""
+    if isinstance(dtype, VectorMeta):
+        return cast("type[Vector]", dtype).dtype
+    return dsl_class(dtype if isinstance(dtype, type) else getattr(dtype, "element_type", dtype))
+
+
+def _ir(x: Any) -> Any:
+    return x if is_ir_value(x) else x.ir_value()
+
+
+def _indices(indices: Sequence[Any]) -> list[Any]:
+    return [as_numeric(i).to(Index).ir_value() for i in indices]
+
+
+def _position(at: Any, size: int) -> Any:
+    """A position as a checked Python int, or as a run-time integer."""
+    if type(at) is not int:
+        number = scalar_or_none(at)
+        if not isinstance(number, Integer):
+            raise DSLTypeError(f"a Vector is indexed with integers, got {at!r}")
+        if not number.is_static():
+            return number
+        at = int(number)
+    if not -size <= at < size:
+        raise IndexError(f"position {at} is outside a dimension of {size}")
+    return at % size
+
+
+def _combining(op: Any, dtype: type[Numeric]) -> Any:
+    """Name of the combining kind of a reduction on a class."""
+    if isinstance(op, str) and op in _REDUCTIONS:
+        op = ReductionOp(op)
+    if not isinstance(op, ReductionOp):
+        return op
+    if dtype is Boolean:
+        found = {ReductionOp.MAX: "or", ReductionOp.MIN: "and"}.get(op)
+        if found is None:
+            raise DSLTypeError(f"cannot reduce Booleans with '{op.value}'; convert with .to(fx.Int32) first")
+        return found
+    integer, real = _REDUCTIONS[op.value]
+    if dtype.is_float:
+        return real
+    return integer.format("s" if dtype.signed else "u")
+
+
+_REDUCTIONS = {
+    "add": ("add", "add"),
+    "mul": ("mul", "mul"),
+    "max": ("max{}i", "maxnumf"),
+    "min": ("min{}i", "minimumf"),
+}
+"""Combining kinds of a reduction on integers and on floats."""
+
+
+def _branch(x: Any, cond: Vector) -> Any:
+    if isinstance(x, Vector):
+        if x.numel != cond.numel:
+            raise DSLValueError(f"select needs {cond.numel} lanes, as the condition has, got {x.numel}")
+        return x
+    found = scalar_or_none(x)
+    if found is None:
+        raise DSLTypeError(f"select takes vectors and scalars, got {x!r} of type {type(x).__name__}")
+    return found
+
+
+def _operand(t: Any, x: Any, cls: type[Numeric], shape: tuple[Any, ...]) -> Any:
+    """A vector or scalar as an IR vector of a class and shape."""
+    if isinstance(x, Vector):
+        value = x.value
+        if x.dtype is not cls:
+            value = convert(t, value, x.dtype, cls, x.numel)
+        return value if x.shape == shape or x.numel == math.prod(_flat(shape)) else _stretch(t, value, x.shape, shape)
+    count = math.prod(_flat(shape))
+    payload = x.value
+    if type(payload) in STATIC:
+        return t.const(cls.payload(payload), Vector.make_type(count, cls))
+    return t.broadcast(convert(t, payload, x.dtype, cls), count)
+
+
+def _stretch(t: Any, value: Any, source: tuple[Any, ...], target: tuple[Any, ...]) -> Any:
+    before, after = _flat(source), _flat(target)
+    if before == after:
+        return value
+    if math.prod(before) == 1:
+        return t.broadcast(t.extract(value, 0), math.prod(after))
+    from .scalar_types import emit_shuffle
+
+    return emit_shuffle(t, value, value, _stretched(before, after))
+
+
+def _binary(name: str, a: Any, b: Any) -> Any:
+    """An operator where at least one side is a Vector."""
+    if not isinstance(a, Vector):
+        a = scalar_or_none(a)
+    if not isinstance(b, Vector):
+        b = scalar_or_none(b)
+    if a is None or b is None:
+        return NotImplemented
+    cls = operation_type(name, a.dtype, b.dtype)
+    result, emit, _ = kernel(name, cls)
+    if not isinstance(a, Vector):
+        shape = b.shape
+    elif not isinstance(b, Vector):
+        shape = a.shape
+    else:
+        shape = broadcast_shapes(a.shape, b.shape)
+    t = current()
+    value = emit(t, _operand(t, a, cls, shape), _operand(t, b, cls, shape), math.prod(_flat(shape)))
+    return wrap(value, shape, result)
+
+
+combine = _binary
+"""Apply a named operator to operands of which at least one is a Vector."""
+
+
+def uniform(name: str, args: Sequence[Any]) -> tuple[type[Numeric], tuple[Any, ...] | None, list[Any]]:
+    """Operands of a function that does not promote: their class, their shape (None for scalars) and IR values.
+
+    Python numbers take the class of the first scalar or vector, and scalars stretch to the shape of a vector.
+    """
+    values = [a if isinstance(a, (Numeric, Vector)) else _lifted(name, a) for a in args]
+    vectors = [v for v in values if isinstance(v, Vector)]
+    typed = vectors or [v for v in values if isinstance(v, Numeric)]
+    first = typed[0] if typed else as_numeric(args[0])
+    cls, shape = first.dtype, first.shape if isinstance(first, Vector) else None
+    t = current()
+    found: list[Any] = []
+    for v in values:
+        if isinstance(v, (Vector, Numeric)) and v.dtype.ir_type != cls.ir_type:
+            raise DSLTypeError(f"{name} needs operands of one class, got {cls} and {v.dtype}; convert one with .to()")
+        if isinstance(v, Vector):
+            if shape is None or v.numel != math.prod(_flat(shape)):
+                raise DSLValueError(f"{name} needs vectors of one shape, got {shape} and {v.shape}")
+            found.append(v.value)
+        else:
+            scalar = v if isinstance(v, Numeric) else cls(v)
+            found.append(scalar.ir_value() if shape is None else _operand(t, scalar, type(scalar), shape))
+    return cls, shape, found
+
+
+def rewrap(value: Any, shape: tuple[Any, ...] | None, dtype: type[Numeric]) -> Any:
+    """A scalar, or a Vector where there is a shape."""
+    return make(dtype, value) if shape is None else wrap(value, shape, dtype)
+
+
+def _lifted(name: str, x: Any) -> Any:
+    """An IR value as a DSL value; a Python number as it is."""
+    if is_ir_value(x):
+        found = scalar_or_none(x)
+        return Vector(x) if found is None else found
+    if scalar_or_none(x) is None:
+        raise DSLTypeError(f"{name} takes scalars, vectors and numbers, got {x!r} of type {type(x).__name__}")
+    return x
+
+
+def full(shape: Any, value: Any, dtype: Any) -> Vector:
+    """A vector with every element `value`: `fx.full(4, 0.0, fx.Float32)`."""
+    return Vector.filled(shape, value, dtype)
+
+
+def full_like(v: Vector, value: Any, dtype: Any = None) -> Vector:
+    """A filled vector with the shape and, unless given, the element class of `v`."""
+    return Vector.filled_like(v, value, dtype)
+
+
+def zeros_like(v: Vector, dtype: Any = None) -> Vector:
+    """Zeros like `v`."""
+    return Vector.filled_like(v, 0, dtype)
+
+
+def ones_like(v: Vector, dtype: Any = None) -> Vector:
+    """Ones like `v`."""
+    return Vector.filled_like(v, 1, dtype)
+
+
+def empty_like(v: Vector, dtype: Any = None) -> Vector:
+    """A vector like `v` whose content does not matter; it is zero."""
+    return Vector.filled_like(v, 0, dtype)
+
+
+DSL_CLASSES["VectorType"] = Vector
+
+_ALIAS_SIZES: dict[tuple[int, ...], tuple[str, ...]] = {
+    (1, 2, 4, 8, 16): (
+        "Float16", "BFloat16", "Int8", "Int16", "Uint8", "Uint16", "Float8E5M2", "Float8E4M3", "Float8E4M3FN",
+        "Float8E4M3FNUZ", "Float8E4M3B11FNUZ", "Float8E8M0FNU",
+    ),
+    (1, 2, 4, 8): ("Float32", "Int32", "Uint32"),
+    (1, 2, 4): ("Float64", "Int64", "Uint64"),
+    (2, 4, 8, 16, 32): ("Float4E2M1FN", "Int4"),
+    (1,): ("Int128", "Uint128"),
+}  # fmt: skip
+"""The aliases provided: element counts, and the classes that have them."""
+
+ALIASES: dict[str, Any] = {
+    f"{name}x{n}": VectorAlias(CLASSES[name], n)
+    for sizes, names in _ALIAS_SIZES.items()
+    for name in names
+    for n in sizes
+}
+"""Every provided alias by name; each is an attribute of this module too."""
+
+
+def __getattr__(name: str) -> Any:
+    found = ALIASES.get(name)
+    if found is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return found
+
+
+__all__ = [
+    "ReductionOp",
+    "Vector",
+    "VectorAlias",
+    "empty_like",
+    "full",
+    "full_like",
+    "ones_like",
+    "zeros_like",
+]

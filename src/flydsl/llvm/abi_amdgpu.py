@@ -1,0 +1,111 @@
+"""Device modules for AMD GPUs: kernel signature and attributes, ids, barrier."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Attribute
+
+from ..dialects import gpu
+from .kernel_text import functions_of, known_block_size, write_function
+from .translate import SIMPLE_MATH, Abi, FunctionText, ModuleText
+
+TRIPLE = "amdgcn-amd-amdhsa"
+CODE_OBJECT_VERSION = 600
+# Implicit kernel arguments of code object v5 and later: block counts (i32), then group sizes (i16).
+_BLOCK_COUNT, _GROUP_SIZE = 0, 12
+_UNUSED = (
+    "amdgpu-no-completion-action",
+    "amdgpu-no-default-queue",
+    "amdgpu-no-dispatch-id",
+    "amdgpu-no-dispatch-ptr",
+    "amdgpu-no-heap-ptr",
+    "amdgpu-no-hostcall-ptr",
+    "amdgpu-no-lds-kernel-id",
+    "amdgpu-no-multigrid-sync-arg",
+    "amdgpu-no-queue-ptr",
+)
+"""Implicit arguments none of our kernels reads: without these attributes the ABI would pass them."""
+
+
+class AmdgpuAbi(Abi):
+    """Text of one kernel."""
+
+    native_math = SIMPLE_MATH | {"exp2", "log2", "exp", "log", "log10"}
+
+    def __init__(self, block: tuple[int, int, int] | None):
+        self.block = block
+        self.implicit = False
+
+    def index(self, f: FunctionText, kind: str, dim: str) -> str:
+        found = f.ids.get((kind, dim))
+        if found is not None:
+            return found
+        axis = "xyz".index(dim)
+        if kind == "block_dim" and self.block is not None:
+            return str(self.block[axis])
+        if kind in ("thread_id", "block_id"):
+            name = f"llvm.amdgcn.{'workitem' if kind == 'thread_id' else 'workgroup'}.id.{dim}"
+            f.module.declare(name, "i32", [])
+            known = f"range(i32 0, {self.block[axis]}) " if kind == "thread_id" and self.block is not None else ""
+            narrow = f.assign(f"call {known}i32 @{name}()")
+        else:
+            self.implicit = True
+            base = f.intrinsic("llvm.amdgcn.implicitarg.ptr", "ptr addrspace(4)", [], [])
+            at = _BLOCK_COUNT + 4 * axis if kind == "grid_dim" else _GROUP_SIZE + 2 * axis
+            field = f.assign(f"getelementptr i8, ptr addrspace(4) {base}, i32 {at}")
+            if kind == "grid_dim":
+                narrow = f.assign(f"load i32, ptr addrspace(4) {field}, align 4, !invariant.load !1")
+            else:
+                short = f.assign(f"load i16, ptr addrspace(4) {field}, align 2, !invariant.load !1")
+                narrow = f.assign(f"zext i16 {short} to i32")
+        return f.assign(f"zext i32 {narrow} to i64")
+
+    def lane_id(self, f: FunctionText) -> str:
+        low = f.intrinsic("llvm.amdgcn.mbcnt.lo", "i32", ["i32", "i32"], ["-1", "0"])
+        full = f.intrinsic("llvm.amdgcn.mbcnt.hi", "i32", ["i32", "i32"], ["-1", low])
+        return f.assign(f"zext i32 {full} to i64")
+
+    def barrier(self, f: FunctionText) -> None:
+        f.line('fence syncscope("workgroup") release')
+        f.call_void("llvm.amdgcn.s.barrier", [], [])
+        f.line('fence syncscope("workgroup") acquire')
+
+
+def device_module(module: gpu.ModuleOp, data_layout: str) -> str:
+    """LLVM IR text of a device module."""
+    text = ModuleText(TRIPLE, data_layout)
+    attributes: list[str] = []
+    for op in functions_of(module):
+        abi = AmdgpuAbi(known_block_size(op))
+        group = len(attributes)
+        write_function(text, abi, op, f"define protected amdgpu_kernel void @{op.sym_name.data}", f"#{group}", _noundef)
+        attributes.append(_attributes(op, abi, group))
+    text.footer += [
+        *attributes,
+        "!llvm.module.flags = !{!0}",
+        f'!0 = !{{i32 1, !"amdhsa_code_object_version", i32 {CODE_OBJECT_VERSION}}}',
+        "!1 = !{}",
+    ]
+    return text.text()
+
+
+def _noundef(type_: Attribute) -> str:
+    return ""
+
+
+def _attributes(op: gpu.FuncOp, abi: AmdgpuAbi, group: int) -> str:
+    words = ["nounwind", "mustprogress", *(f'"{name}"' for name in _UNUSED)]
+    if abi.block is not None:
+        threads = abi.block[0] * abi.block[1] * abi.block[2]
+        words.append(f'"amdgpu-flat-work-group-size"="{threads},{threads}"')
+    else:
+        words.append('"amdgpu-flat-work-group-size"="1,1024"')
+    if not abi.implicit:
+        words.append('"amdgpu-no-implicitarg-ptr"')
+    words.append('"uniform-work-group-size"="true"')
+    waves = op.attributes.get("rocdl.waves_per_eu")
+    if isinstance(waves, IntegerAttr):
+        words.append(f'"amdgpu-waves-per-eu"="{cast(Any, waves).value.data}"')
+    return f"attributes #{group} = {{ {' '.join(words)} }}"

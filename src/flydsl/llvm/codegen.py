@@ -1,0 +1,239 @@
+"""LLVM IR text to optimised IR, assembly and object code for one target.
+
+Emission changes the module it reads, and a second emission from it aborts the process on AMDGPU. So each emission
+here has a module of its own: the optimised one once, every later one from the bitcode kept in `DeviceCode`.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from flydsl.errors import DSLCompileError
+from flydsl.llvm import binding, tools
+from flydsl.llvm.binding import CodeModel, ModuleRef, Reloc, TargetMachine
+
+AMDGPU_TRIPLE = "amdgcn-amd-amdhsa"
+NVPTX_TRIPLE = "nvptx64-nvidia-cuda"
+
+Output = Literal["object", "assembly"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTarget:
+    """Everything the code generator is told about a target."""
+
+    triple: str
+    cpu: str
+    features: str = ""
+    reloc: Reloc = "default"
+    codemodel: CodeModel = "default"
+    output: Output = "object"
+    """What compiling for this target has to produce; the other form stays available on demand."""
+    loop_vectorize: bool = True
+    slp_vectorize: bool = True
+    unroll: bool = True
+
+    @staticmethod
+    def amdgpu(cpu: str, features: str = "") -> DeviceTarget:
+        return DeviceTarget(AMDGPU_TRIPLE, cpu, features)
+
+    @staticmethod
+    def nvptx(cpu: str, features: str = "+ptx86") -> DeviceTarget:
+        return DeviceTarget(NVPTX_TRIPLE, cpu, features, output="assembly")
+
+    @staticmethod
+    def host() -> DeviceTarget:
+        """The CPU this process runs on, with all its vector extensions."""
+        return DeviceTarget(binding.host_triple(), binding.host_cpu(), binding.host_features(), reloc="pic")
+
+    @property
+    def is_amdgpu(self) -> bool:
+        return self.triple.startswith("amdgcn")
+
+    def machine(self, opt_level: int) -> TargetMachine:
+        return binding.target_machine(
+            self.triple, self.cpu, self.features, opt_level=opt_level, reloc=self.reloc, codemodel=self.codemodel
+        )
+
+    def data_layout(self) -> str:
+        return binding.data_layout(self.triple, self.cpu, self.features)
+
+
+@dataclass(slots=True)
+class DeviceCode:
+    """The result of compiling one module; `asm`, `object` and `optimized_ir` are made when first asked for."""
+
+    target: DeviceTarget
+    opt_level: int
+    bitcode: bytes
+    """The optimised module, as it was before emission."""
+    times: dict[str, float] = field(default_factory=dict[str, float])
+    """Seconds per stage: parse, optimize, emit."""
+    asm_text: str | None = None
+    """First non-empty inline assembly string of the source, if any."""
+    _object: bytes | None = None
+    _asm: str | None = None
+    _optimized_ir: str | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    @property
+    def object(self) -> bytes:
+        """Relocatable object file."""
+        with self._lock:
+            if self._object is None:
+                self._object = _emit_object(binding.parse_bitcode(self.bitcode), self)
+            return self._object
+
+    @property
+    def asm(self) -> str:
+        """Assembly text: GPU or CPU assembly, for NVIDIA the PTX."""
+        with self._lock:
+            if self._asm is None:
+                self._asm = emit_assembly(binding.parse_bitcode(self.bitcode), self.target.machine(self.opt_level))
+            return self._asm
+
+    @property
+    def optimized_ir(self) -> str:
+        """LLVM IR text after the middle end."""
+        with self._lock:
+            if self._optimized_ir is None:
+                self._optimized_ir = str(binding.parse_bitcode(self.bitcode))
+            return self._optimized_ir
+
+
+def check_level(level: int) -> None:
+    if level not in (0, 1, 2, 3):
+        raise DSLCompileError(f"optimisation level must be 0, 1, 2 or 3, got {level!r}")
+
+
+def optimize(
+    module: ModuleRef,
+    machine: TargetMachine,
+    level: int,
+    *,
+    loop_vectorize: bool = True,
+    slp_vectorize: bool = True,
+    unroll: bool = True,
+) -> None:
+    """Run LLVM's default pipeline on the module in place.
+
+    Level 0 still inlines `alwaysinline` functions and splits coroutines: code generation needs both. llvmlite leaves
+    SLP vectorisation off, clang and MLIR turn it on from O2, and so does this.
+    """
+    check_level(level)
+    binding.run_default_pipeline(
+        module,
+        machine,
+        level,
+        loop_vectorize=loop_vectorize and level >= 2,
+        slp_vectorize=slp_vectorize and level >= 2,
+        unroll=unroll,
+    )
+
+
+def emit_object(module: ModuleRef, machine: TargetMachine) -> bytes:
+    """Object code of a module, which cannot be used again afterwards."""
+    try:
+        return machine.emit_object(module)
+    except RuntimeError as error:
+        raise DSLCompileError(f"LLVM cannot emit an object for {machine.triple}: {str(error).strip()}") from error
+
+
+def emit_assembly(module: ModuleRef, machine: TargetMachine) -> str:
+    """Assembly text of a module, which cannot be used again afterwards."""
+    try:
+        return machine.emit_assembly(module)
+    except RuntimeError as error:
+        raise DSLCompileError(f"LLVM cannot emit assembly for {machine.triple}: {str(error).strip()}") from error
+
+
+def load_module(ir_text: str, target: DeviceTarget) -> ModuleRef:
+    """Parse IR for a target: an absent triple or data layout is filled in, a triple of another target is refused."""
+    module = binding.parse(ir_text)
+    if not module.triple:
+        module.triple = target.triple
+    elif module.triple.split("-")[0] != target.triple.split("-")[0]:
+        raise DSLCompileError(f"LLVM IR is for {module.triple!r}, asked to compile it for {target.triple!r}")
+    if not module.data_layout:
+        module.data_layout = target.data_layout()
+    return module
+
+
+def compile_device(
+    ir_text: str, target: DeviceTarget, opt_level: int = 2, *, optimized: bool = False, want_asm: bool = False
+) -> DeviceCode:
+    """Optimise and emit what `target.output` names; `want_asm` makes the assembly now instead of on demand.
+
+    `optimized` says that a middle end has been run already, so only code generation is left (P-10).
+    """
+    check_level(opt_level)
+    start = time.perf_counter()
+    module = load_module(ir_text, target)
+    parsed = time.perf_counter()
+    machine = target.machine(opt_level)
+    if not optimized:
+        optimize(
+            module,
+            machine,
+            opt_level,
+            loop_vectorize=target.loop_vectorize,
+            slp_vectorize=target.slp_vectorize,
+            unroll=target.unroll,
+        )
+    code = DeviceCode(target, opt_level, module.as_bitcode(), asm_text=inline_asm(ir_text))
+    done = time.perf_counter()
+    if target.output == "assembly":
+        code._asm = emit_assembly(module, machine)  # pyright: ignore[reportPrivateUsage]
+    else:
+        code._object = _emit_object(module, code)  # pyright: ignore[reportPrivateUsage]
+    code.times.update(parse=parsed - start, optimize=done - parsed, emit=time.perf_counter() - done)
+    if want_asm:
+        _ = code.asm
+    return code
+
+
+# --- AMDGPU inline assembly ---------------------------------------------------------------------------
+
+# An empty string passes through llvmlite's code generator; any other text needs the parser it does not have.
+_INLINE_ASM = re.compile(r'\basm (?:sideeffect |alignstack |inteldialect |unwind )*"([^"]+)"')
+
+
+def inline_asm(ir_text: str) -> str | None:
+    """The first non-empty inline assembly string in IR text, or None."""
+    if " asm " not in ir_text:
+        return None
+    match = _INLINE_ASM.search(ir_text)
+    return match[1] if match else None
+
+
+def _emit_object(module: ModuleRef, code: DeviceCode) -> bytes:
+    if code.target.triple.startswith("nvptx"):
+        raise DSLCompileError("LLVM has no object format for NVIDIA GPUs: take the PTX text and assemble it (ptxas)")
+    if code.target.is_amdgpu and code.asm_text is not None:
+        return _emit_object_with_llc(code)
+    return emit_object(module, code.target.machine(code.opt_level))
+
+
+def _emit_object_with_llc(code: DeviceCode) -> bytes:
+    """Code generation in an external `llc`: llvmlite would abort the process for want of an assembly parser."""
+    target = code.target
+    llc = tools.try_find_tool("llc")
+    if llc is None:
+        raise DSLCompileError(
+            f"inline assembly {code.asm_text!r} cannot be assembled in process for {target.cpu}: install LLVM "
+            f"{tools.LLVM_MAJOR} (llc) or set FLYDSL_COMPILE_LLC or FLYDSL_COMPILE_LLVM_DIR"
+        )
+    with tempfile.TemporaryDirectory(prefix="flydsl-llc-") as folder:
+        source, out = Path(folder, "in.bc"), Path(folder, "out.o")
+        source.write_bytes(code.bitcode)
+        args = [f"-O{code.opt_level}", "-filetype=obj", f"-mtriple={target.triple}", f"-mcpu={target.cpu}"]
+        if target.features:
+            args.append(f"-mattr={target.features}")
+        tools.run_tool(llc, [*args, str(source), "-o", str(out)], cwd=folder)
+        return out.read_bytes()

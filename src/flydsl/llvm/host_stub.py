@@ -1,0 +1,148 @@
+"""The host function as native code: one pointer in, a status out.
+
+`i32 NAME(ptr slots)`: slot 0 is the table of kernel handles, slot 1 a record filled when a launch fails, then the
+addresses of the arguments' storages. Geometry is computed here, and the driver's launch entry is called directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects import func
+from xdsl.ir import SSAValue
+
+from ..dialects import gpu
+from .translate import INTRINSICS, Abi, FunctionText, ModuleText, type_text
+
+LAUNCH_SYMBOL = "fly_launch_kernel"
+FAILURE_BYTES = 64
+"""The failure record: kernel index, grid x y z, block x y z, shared bytes, 64 bits each."""
+BAD_GEOMETRY = -1
+"""Status of a launch whose grid, block or shared size is negative or beyond 32 bits."""
+
+_CHECKED_LAUNCH = f"""
+declare i32 @{LAUNCH_SYMBOL}(ptr, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, ptr)
+
+; A grid without blocks launches nothing. Failures leave their geometry in the record of slot 1.
+define internal i32 @checked_launch(ptr %slots, i32 %index, i64 %gx, i64 %gy, i64 %gz, i64 %bx, i64 %by, i64 %bz, i64 %smem, ptr %stream, ptr %params) {{
+entry:
+  %gxy.or = or i64 %gx, %gy
+  %g.or = or i64 %gxy.or, %gz
+  %bxy.or = or i64 %bx, %by
+  %b.or = or i64 %bxy.or, %bz
+  %gb.or = or i64 %g.or, %b.or
+  %all.or = or i64 %gb.or, %smem
+  %bad = icmp ugt i64 %all.or, 2147483647
+  br i1 %bad, label %failed, label %checked
+checked:
+  %zx = icmp eq i64 %gx, 0
+  %zy = icmp eq i64 %gy, 0
+  %zz = icmp eq i64 %gz, 0
+  %zxy = or i1 %zx, %zy
+  %empty = or i1 %zxy, %zz
+  br i1 %empty, label %success, label %go
+go:
+  %table = load ptr, ptr %slots
+  %at = getelementptr ptr, ptr %table, i32 %index
+  %fn = load ptr, ptr %at
+  %gx.32 = trunc i64 %gx to i32
+  %gy.32 = trunc i64 %gy to i32
+  %gz.32 = trunc i64 %gz to i32
+  %bx.32 = trunc i64 %bx to i32
+  %by.32 = trunc i64 %by to i32
+  %bz.32 = trunc i64 %bz to i32
+  %smem.32 = trunc i64 %smem to i32
+  %status = call i32 @{LAUNCH_SYMBOL}(ptr %fn, i32 %gx.32, i32 %gy.32, i32 %gz.32, i32 %bx.32, i32 %by.32, i32 %bz.32, i32 %smem.32, ptr %stream, ptr %params, ptr null)
+  %ok = icmp eq i32 %status, 0
+  br i1 %ok, label %success, label %failed
+failed:
+  %code = phi i32 [ {BAD_GEOMETRY}, %entry ], [ %status, %go ]
+  %record.at = getelementptr ptr, ptr %slots, i32 1
+  %record = load ptr, ptr %record.at
+  store i32 %index, ptr %record
+  %r1 = getelementptr i64, ptr %record, i32 1
+  store i64 %gx, ptr %r1
+  %r2 = getelementptr i64, ptr %record, i32 2
+  store i64 %gy, ptr %r2
+  %r3 = getelementptr i64, ptr %record, i32 3
+  store i64 %gz, ptr %r3
+  %r4 = getelementptr i64, ptr %record, i32 4
+  store i64 %bx, ptr %r4
+  %r5 = getelementptr i64, ptr %record, i32 5
+  store i64 %by, ptr %r5
+  %r6 = getelementptr i64, ptr %record, i32 6
+  store i64 %bz, ptr %r6
+  %r7 = getelementptr i64, ptr %record, i32 7
+  store i64 %smem, ptr %r7
+  ret i32 %code
+success:
+  ret i32 0
+}}
+"""
+
+
+class HostAbi(Abi):
+    """Host code: launches call `checked_launch` and leave on failure."""
+
+    native_math = frozenset(INTRINSICS)
+
+    def __init__(self, kernels: Sequence[str], stream: SSAValue | None):
+        self.kernels = list(kernels)
+        self.stream = stream
+
+    def launch(self, f: FunctionText, op: gpu.LaunchFuncOp) -> None:
+        if op.cluster:
+            raise NotImplementedError("launching with clusters is not built yet")
+        name = op.kernel.nested_references.data[-1].data
+        args = list(op.kernelOperands)
+        params = "null"
+        if args:
+            # Taken at the function's head, so a launch in a loop does not grow the stack.
+            f.lines.insert(1, f"  %params{len(f.lines)} = alloca [{len(args)} x ptr], align 8")
+            params = f.lines[1].split(" = ")[0].strip()
+            for i, arg in enumerate(args):
+                cell = f"%arg{len(f.lines)}"
+                f.lines.insert(1, f"  {cell} = alloca {type_text(arg.type)}, align 16")
+                f.line(f"store {f.typed(arg)}, ptr {cell}")
+                at = f.assign(f"getelementptr ptr, ptr {params}, i32 {i}")
+                f.line(f"store ptr {cell}, ptr {at}")
+        dims = [f"{_wide(f, v)}" for v in (*op.grid, *op.block_size)]
+        smem = "0" if op.dynamicSharedMemorySize is None else _wide(f, op.dynamicSharedMemorySize)
+        stream = f.names[op.asyncDependencies[0]] if op.asyncDependencies else "null"
+        if not op.asyncDependencies and self.stream is not None:
+            stream = f.names[self.stream]
+        geometry = ", ".join(f"i64 {d}" for d in (*dims, smem))
+        index = self.kernels.index(name)
+        status = f.assign(f"call i32 @checked_launch(ptr %slots, i32 {index}, {geometry}, ptr {stream}, ptr {params})")
+        failed, after = f.new_label(), f.new_label()
+        bad = f.assign(f"icmp ne i32 {status}, 0")
+        f.line(f"br i1 {bad}, label %{failed}, label %{after}")
+        f.start(failed)
+        f.line(f"ret i32 {status}")
+        f.start(after)
+        for result in op.results:
+            f.names[result] = stream
+
+
+def _wide(f: FunctionText, value: SSAValue) -> str:
+    """A dimension as i64."""
+    t = type_text(value.type)
+    return f.names[value] if t == "i64" else f.assign(f"sext {t} {f.names[value]} to i64")
+
+
+def host_module(op: func.FuncOp, kernels: Sequence[str], triple: str, data_layout: str) -> str:
+    """LLVM IR text of the stub for a host function; its last argument is the stream."""
+    text = ModuleText(triple, data_layout)
+    text.globals.append(_CHECKED_LAUNCH)
+    entry = op.body.block
+    stream = entry.args[-1] if entry.args and isinstance(entry.args[-1].type, gpu.AsyncTokenType) else None
+    f = FunctionText(text, HostAbi(kernels, stream), op)
+    f.lines.append("entry:")
+    for i, arg in enumerate(entry.args):
+        at = f.assign(f"getelementptr ptr, ptr %slots, i32 {i + 2}")
+        where = f.assign(f"load ptr, ptr {at}")
+        f.names[arg] = f.assign(f"load {type_text(arg.type)}, ptr {where}, align 1")
+    f.block(entry)
+    f.line("ret i32 0")
+    text.functions.append(f"define i32 @{op.sym_name.data}(ptr %slots) {{\n" + "\n".join(f.lines) + "\n}\n")
+    return text.text()

@@ -1,0 +1,46 @@
+"""What the targets' device modules share: finding kernels and writing a function around a body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xdsl.ir import Attribute
+
+from ..dialects import gpu
+from .translate import Abi, FunctionText, ModuleText, type_text
+
+
+def functions_of(module: gpu.ModuleOp) -> list[gpu.FuncOp]:
+    """Kernels of a device module in order."""
+    return [op for op in module.body.block.ops if isinstance(op, gpu.FuncOp)]
+
+
+def known_block_size(op: gpu.FuncOp) -> tuple[int, int, int] | None:
+    """Block size if it is a compile-time fact."""
+    if op.known_block_size is None:
+        return None
+    x, y, z = (int(i) for i in op.known_block_size.get_values())
+    return x, y, z
+
+
+def write_function(
+    text: ModuleText,
+    abi: Abi,
+    op: gpu.FuncOp,
+    head: str,
+    tail: str,
+    parameter: Callable[[Attribute], str],
+    extra: Sequence[str] = (),
+) -> None:
+    """Append `head(params) tail { body }` for a kernel; `extra` parameters follow its own."""
+    entry = op.body.block
+    f = FunctionText(text, abi, op)
+    params: list[str] = []
+    for i, arg in enumerate(entry.args):
+        f.names[arg] = f"%a{i}"
+        params.append(f"{type_text(arg.type)}{parameter(arg.type)} %a{i}")
+    f.lines.append("entry:")
+    f.block(entry)
+    f.line("ret void")
+    body = "\n".join(f.lines)
+    text.functions.append(f"{head}({', '.join([*params, *extra])}) {tail} {{\n{body}\n}}\n")

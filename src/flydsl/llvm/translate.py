@@ -1,0 +1,851 @@
+"""From `arith`, `scf`, `vector`, `math`, `gpu` and `llvm` ops straight to LLVM IR text.
+
+One walk, one table from op class to a function that appends lines. Constants have no line of their own: their literal
+is their name. A block argument of a loop is a phi whose incoming values are filled in when the loop is closed.
+What differs between targets (ids, barriers, kernel signature, math) is behind `Abi`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from xdsl.dialects import arith, func, math, scf, ub, vector
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    DenseArrayBase,
+    DenseIntOrFPElementsAttr,
+    Float16Type,
+    Float32Type,
+    Float64Type,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
+    VectorType,
+)
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from ..dialects import gpu, llvm
+from ..dialects import vector as fvector
+from ..dialects.builder import CASTS, CMPF, CMPI, INT_BINARY, elem_of, operands_of
+from ..dialects.extra_math import ErfcOp, RemFOp
+from ..errors import DSLCompileError
+
+_FLOATS: dict[type[Attribute], str] = {
+    Float16Type: "half",
+    BFloat16Type: "bfloat",
+    Float32Type: "float",
+    Float64Type: "double",
+}
+
+
+def type_text(type_: Attribute) -> str:
+    """LLVM spelling of a type."""
+    if isinstance(type_, IntegerType):
+        return f"i{type_.width.data}"
+    if isinstance(type_, IndexType):
+        return "i64"
+    found = _FLOATS.get(type(type_))
+    if found is not None:
+        return found
+    if isinstance(type_, VectorType):
+        return f"<{type_.get_shape()[0]} x {type_text(cast(Attribute, type_.element_type))}>"
+    if isinstance(type_, llvm.LLVMPointerType):
+        space = llvm.address_space(type_)
+        return f"ptr addrspace({space})" if space else "ptr"
+    if isinstance(type_, llvm.StructType):
+        inner = ", ".join(type_text(t) for t in type_.fields)
+        return f"<{{ {inner} }}>" if type_.packed else f"{{ {inner} }}"
+    if isinstance(type_, gpu.AsyncTokenType):
+        return "ptr"
+    bits = getattr(type_, "bitwidth", None)
+    if bits is not None:
+        return f"i{bits}"
+    raise DSLCompileError(f"type {type_} has no LLVM counterpart")
+
+
+def float_text(value: float, type_: Attribute) -> str:
+    """A float literal by its bits."""
+    if isinstance(type_, Float64Type):
+        return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+    if isinstance(type_, Float16Type):
+        return f"0xH{struct.unpack('<H', _half(value))[0]:04X}"
+    bits = struct.unpack("<I", _single(value))[0]
+    if isinstance(type_, BFloat16Type):
+        if value != value:
+            return "0xR7FC0"
+        return f"0xR{((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16) & 0xFFFF:04X}"
+    if isinstance(type_, Float32Type):
+        rounded = struct.unpack("<f", struct.pack("<I", bits))[0]
+        return f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
+    raise DSLCompileError(f"no literals of type {type_}")
+
+
+def _single(value: float) -> bytes:
+    try:
+        return struct.pack("<f", value)
+    except OverflowError:
+        return struct.pack("<f", float("inf") if value > 0 else float("-inf"))
+
+
+def _half(value: float) -> bytes:
+    try:
+        return struct.pack("<e", value)
+    except OverflowError:
+        return struct.pack("<e", float("inf") if value > 0 else float("-inf"))
+
+
+def literal(value: Any, type_: Attribute) -> str:
+    """Text of a scalar constant."""
+    if isinstance(type_, (IntegerType, IndexType)):
+        return str(int(value))
+    return float_text(float(value), type_)
+
+
+class Abi:
+    """What a target decides about a function's text."""
+
+    def index(self, f: FunctionText, kind: str, dim: str) -> str:
+        """An i64 with a thread or block id or dimension."""
+        raise NotImplementedError(f"gpu.{kind} on this target")
+
+    def lane_id(self, f: FunctionText) -> str:
+        """An i64 with the lane."""
+        raise NotImplementedError("gpu.lane_id on this target")
+
+    def barrier(self, f: FunctionText) -> None:
+        """A block barrier."""
+        raise NotImplementedError("gpu.barrier on this target")
+
+    def math(self, f: FunctionText, name: str, type_: Attribute, args: Sequence[str], flags: str) -> str:
+        """A function of the `math` dialect."""
+        intrinsic = INTRINSICS.get(name)
+        if intrinsic is None or (name not in self.native_math):
+            raise NotImplementedError(f"math.{name} on {type_} has no lowering for this target yet")
+        return f.intrinsic(
+            f"llvm.{intrinsic}.{mangle(type_)}", type_text(type_), [type_text(type_)] * len(args), args, flags
+        )
+
+    native_math: frozenset[str] = frozenset()
+
+    def launch(self, f: FunctionText, op: gpu.LaunchFuncOp) -> None:
+        """A kernel launch in host code."""
+        raise DSLCompileError("gpu.launch_func in device code")
+
+
+INTRINSICS = {
+    "absf": "fabs",
+    "ceil": "ceil",
+    "floor": "floor",
+    "trunc": "trunc",
+    "round": "round",
+    "roundeven": "roundeven",
+    "sqrt": "sqrt",
+    "exp": "exp",
+    "exp2": "exp2",
+    "log": "log",
+    "log2": "log2",
+    "log10": "log10",
+    "sin": "sin",
+    "cos": "cos",
+    "tan": "tan",
+    "asin": "asin",
+    "acos": "acos",
+    "atan": "atan",
+    "sinh": "sinh",
+    "cosh": "cosh",
+    "tanh": "tanh",
+    "atan2": "atan2",
+    "powf": "pow",
+    "copysign": "copysign",
+    "fma": "fma",
+}
+"""Functions of `math` that are LLVM intrinsics of the same meaning; a target lists those it can select."""
+
+SIMPLE_MATH = frozenset({"absf", "ceil", "floor", "trunc", "round", "roundeven", "sqrt", "copysign", "fma"})
+
+
+def mangle(type_: Attribute) -> str:
+    """Suffix of an overloaded intrinsic."""
+    if isinstance(type_, VectorType):
+        return f"v{type_.get_shape()[0]}{mangle(cast(Attribute, type_.element_type))}"
+    if isinstance(type_, IndexType):
+        return "i64"
+    if isinstance(type_, IntegerType):
+        return f"i{type_.width.data}"
+    return {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}[type_text(type_)]
+
+
+class ModuleText:
+    """A module being written: declarations are collected as they are needed."""
+
+    def __init__(self, triple: str, data_layout: str):
+        self.header = [f'target datalayout = "{data_layout}"'] if data_layout else []
+        self.header.append(f'target triple = "{triple}"')
+        self.declarations: dict[str, str] = {}
+        self.globals: list[str] = []
+        self.functions: list[str] = []
+        self.footer: list[str] = []
+
+    def declare(self, name: str, result: str, params: Sequence[str]) -> None:
+        """Note an external function."""
+        if name not in self.declarations:
+            self.declarations[name] = f"declare {result} @{name}({', '.join(params)})"
+
+    def text(self) -> str:
+        """The whole module."""
+        parts = [*self.header, "", *self.globals, *self.functions, *self.declarations.values(), "", *self.footer]
+        return "\n".join(parts) + "\n"
+
+
+class FunctionText:
+    """A function body being written."""
+
+    def __init__(self, module: ModuleText, abi: Abi, op: Operation):
+        self.module = module
+        self.abi = abi
+        self.op = op
+        self.lines: list[str] = []
+        self.names: dict[SSAValue, str] = {}
+        self.label = "entry"
+        self._count = 0
+        self._labels = 0
+        self.ids: dict[tuple[str, str], str] = {}
+
+    # --- names and lines ------------------------------------------------------------------------------------------
+
+    def fresh(self) -> str:
+        """A new value name."""
+        self._count += 1
+        return f"%v{self._count}"
+
+    def line(self, text: str) -> None:
+        """Append an instruction."""
+        self.lines.append("  " + text)
+
+    def assign(self, text: str) -> str:
+        """Append an instruction with a result; give its name."""
+        self._count += 1
+        name = f"%v{self._count}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def start(self, label: str) -> None:
+        """Begin a basic block."""
+        self.lines.append(f"{label}:")
+        self.label = label
+
+    def new_label(self) -> str:
+        """A new block label."""
+        self._labels += 1
+        return f"b{self._labels}"
+
+    def typed(self, value: SSAValue) -> str:
+        """`type name`."""
+        return f"{type_text(value.type)} {self.names[value]}"
+
+    def intrinsic(self, name: str, result: str, params: Sequence[str], args: Sequence[str], flags: str = "") -> str:
+        """Call an intrinsic with a result."""
+        self.module.declare(name, result, params)
+        actual = ", ".join(f"{t} {a}" for t, a in zip(params, args, strict=True))
+        return self.assign(f"call {flags}{result} @{name}({actual})")
+
+    def call_void(self, name: str, params: Sequence[str], args: Sequence[str]) -> None:
+        """Call an intrinsic without a result."""
+        self.module.declare(name, "void", params)
+        actual = ", ".join(f"{t} {a}" for t, a in zip(params, args, strict=True))
+        self.line(f"call void @{name}({actual})")
+
+    # --- walking --------------------------------------------------------------------------------------------------
+
+    def block(self, block: Block) -> Operation | None:
+        """Write all ops of a block but its terminator, which is returned."""
+        op: Any = block.first_op
+        last = block.last_op
+        while op is not None:
+            if op is last and isinstance(op, TERMINATORS):
+                return op
+            handler = TABLE.get(type(op))
+            if handler is None:
+                raise DSLCompileError(f"no translation of '{op.name}' to LLVM IR")
+            handler(self, op)
+            op = op._next_op
+        return None
+
+
+Handler = Callable[[FunctionText, Any], None]
+
+
+def flags_of(op: Operation) -> str:
+    """Fast-math flags as LLVM writes them, with a trailing space."""
+    attr: Any = op.properties.get("fastmath")
+    if attr is None or not attr.data:
+        return ""
+    words = sorted(str(getattr(f, "value", f)) for f in attr.data)
+    if len(words) >= 7:
+        return "fast "
+    return " ".join(words) + " "
+
+
+_INT_NAMES = {
+    "addi": "add", "subi": "sub", "muli": "mul", "divsi": "sdiv", "divui": "udiv", "remsi": "srem", "remui": "urem",
+    "andi": "and", "ori": "or", "xori": "xor", "shli": "shl", "shrsi": "ashr", "shrui": "lshr",
+}  # fmt: skip
+_INT_MINMAX = {"minsi": "smin", "maxsi": "smax", "minui": "umin", "maxui": "umax"}
+_FLOAT_NAMES = {arith.AddfOp: "fadd", arith.SubfOp: "fsub", arith.MulfOp: "fmul", arith.DivfOp: "fdiv"}
+_FLOAT_MINMAX = {
+    arith.MaximumfOp: "maximum",
+    arith.MinimumfOp: "minimum",
+    arith.MaxnumfOp: "maxnum",
+    arith.MinnumfOp: "minnum",
+}
+_CAST_NAMES = {
+    "extsi": "sext", "extui": "zext", "trunci": "trunc", "extf": "fpext", "truncf": "fptrunc", "sitofp": "sitofp",
+    "uitofp": "uitofp", "fptosi": "fptosi", "fptoui": "fptoui", "bitcast": "bitcast",
+}  # fmt: skip
+_CMPI_NAMES = {i: p for p, i in CMPI.items()}
+_CMPF_NAMES = {i: p for p, i in CMPF.items()}
+
+
+def _constant(f: FunctionText, op: arith.ConstantOp) -> None:
+    value, result = op.properties["value"], op.results[0]
+    type_ = result.type
+    if isinstance(value, (IntegerAttr, FloatAttr)):
+        f.names[result] = literal(cast(Any, value).value.data, type_)
+    elif isinstance(value, DenseIntOrFPElementsAttr):
+        elem = elem_of(type_)
+        values: Sequence[Any] = cast(Any, value).get_values()
+        if len(set(map(repr, values))) == 1:
+            f.names[result] = f"splat ({type_text(elem)} {literal(values[0], elem)})"
+        else:
+            parts = ", ".join(f"{type_text(elem)} {literal(v, elem)}" for v in values)
+            f.names[result] = f"<{parts}>"
+    else:
+        raise DSLCompileError(f"no translation of constant {value}")
+
+
+def _int_binary(name: str) -> Handler:
+    word = _INT_NAMES.get(name)
+
+    def simple(f: FunctionText, op: Operation) -> None:
+        a, b = operands_of(op)
+        f.names[op.results[0]] = f.assign(f"{word} {type_text(a.type)} {f.names[a]}, {f.names[b]}")
+
+    def minmax(f: FunctionText, op: Operation) -> None:
+        a, b = operands_of(op)
+        t = type_text(a.type)
+        name_ = f"llvm.{_INT_MINMAX[name]}.{mangle(a.type)}"
+        f.names[op.results[0]] = f.intrinsic(name_, t, [t, t], [f.names[a], f.names[b]])
+
+    return simple if word is not None else minmax
+
+
+def _floordiv(f: FunctionText, op: Operation) -> None:
+    """Toward minus infinity: the truncated quotient, less one when signs differ and there is a remainder."""
+    a, b = operands_of(op)
+    t, x, y = type_text(a.type), f.names[a], f.names[b]
+    q = f.assign(f"sdiv {t} {x}, {y}")
+    rest = f.assign(f"srem {t} {x}, {y}")
+    inexact = f.assign(f"icmp ne {t} {rest}, {_zero(a.type)}")
+    sign = f.assign(f"xor {t} {x}, {y}")
+    negative = f.assign(f"icmp slt {t} {sign}, {_zero(a.type)}")
+    down = f.assign(f"and {_bool(a.type)} {inexact}, {negative}")
+    one = f.assign(f"sext {_bool(a.type)} {down} to {t}")
+    f.names[op.results[0]] = f.assign(f"add {t} {q}, {one}")
+
+
+def _ceildiv(f: FunctionText, op: Operation) -> None:
+    """Toward plus infinity."""
+    a, b = operands_of(op)
+    t, x, y = type_text(a.type), f.names[a], f.names[b]
+    unsigned = isinstance(op, arith.CeilDivUIOp)
+    q = f.assign(f"{'udiv' if unsigned else 'sdiv'} {t} {x}, {y}")
+    rest = f.assign(f"{'urem' if unsigned else 'srem'} {t} {x}, {y}")
+    up = f.assign(f"icmp ne {t} {rest}, {_zero(a.type)}")
+    if not unsigned:
+        sign = f.assign(f"xor {t} {x}, {y}")
+        same = f.assign(f"icmp sge {t} {sign}, {_zero(a.type)}")
+        up = f.assign(f"and {_bool(a.type)} {up}, {same}")
+    one = f.assign(f"zext {_bool(a.type)} {up} to {t}")
+    f.names[op.results[0]] = f.assign(f"add {t} {q}, {one}")
+
+
+def _zero(type_: Attribute) -> str:
+    return "zeroinitializer" if isinstance(type_, VectorType) else "0"
+
+
+def _bool(type_: Attribute) -> str:
+    return f"<{type_.get_shape()[0]} x i1>" if isinstance(type_, VectorType) else "i1"
+
+
+def _float_binary(f: FunctionText, op: Operation) -> None:
+    a, b = operands_of(op)
+    word = _FLOAT_NAMES[cast(Any, type(op))]
+    f.names[op.results[0]] = f.assign(f"{word} {flags_of(op)}{type_text(a.type)} {f.names[a]}, {f.names[b]}")
+
+
+def _float_minmax(f: FunctionText, op: Operation) -> None:
+    a, b = operands_of(op)
+    t = type_text(a.type)
+    name = f"llvm.{_FLOAT_MINMAX[cast(Any, type(op))]}.{mangle(a.type)}"
+    f.names[op.results[0]] = f.intrinsic(name, t, [t, t], [f.names[a], f.names[b]], flags_of(op))
+
+
+def _negf(f: FunctionText, op: Operation) -> None:
+    (a,) = operands_of(op)
+    f.names[op.results[0]] = f.assign(f"fneg {flags_of(op)}{f.typed(a)}")
+
+
+def _remf(f: FunctionText, op: Operation) -> None:
+    a, b = operands_of(op)
+    f.names[op.results[0]] = f.assign(f"frem {flags_of(op)}{type_text(a.type)} {f.names[a]}, {f.names[b]}")
+
+
+def _cast(name: str) -> Handler:
+    word = _CAST_NAMES[name]
+
+    def handle(f: FunctionText, op: Operation) -> None:
+        (a,) = operands_of(op)
+        source, target = type_text(a.type), type_text(op.results[0].type)
+        f.names[op.results[0]] = (
+            f.names[a] if source == target else f.assign(f"{word} {source} {f.names[a]} to {target}")
+        )
+
+    return handle
+
+
+def _index_cast(f: FunctionText, op: Operation) -> None:
+    (a,) = operands_of(op)
+    source, target = type_text(a.type), type_text(op.results[0].type)
+    if source == target:
+        f.names[op.results[0]] = f.names[a]
+        return
+    word = "trunc" if int(source[1:]) > int(target[1:]) else "sext"
+    f.names[op.results[0]] = f.assign(f"{word} {source} {f.names[a]} to {target}")
+
+
+def _cmpi(f: FunctionText, op: arith.CmpiOp) -> None:
+    a, b = operands_of(op)
+    word = _CMPI_NAMES[op.predicate.value.data]
+    f.names[op.results[0]] = f.assign(f"icmp {word} {type_text(a.type)} {f.names[a]}, {f.names[b]}")
+
+
+def _cmpf(f: FunctionText, op: arith.CmpfOp) -> None:
+    a, b = operands_of(op)
+    word = _CMPF_NAMES[op.predicate.value.data]
+    f.names[op.results[0]] = f.assign(f"fcmp {flags_of(op)}{word} {type_text(a.type)} {f.names[a]}, {f.names[b]}")
+
+
+def _select(f: FunctionText, op: Operation) -> None:
+    c, a, b = operands_of(op)
+    f.names[op.results[0]] = f.assign(f"select {flags_of(op)}{f.typed(c)}, {f.typed(a)}, {f.typed(b)}")
+
+
+def _poison(f: FunctionText, op: Operation) -> None:
+    f.names[op.results[0]] = "poison"
+
+
+def _undef(f: FunctionText, op: Operation) -> None:
+    f.names[op.results[0]] = "poison"
+
+
+# --- vectors ------------------------------------------------------------------------------------------------------
+
+
+def _position(op: Operation) -> list[int]:
+    return [int(i) for i in cast(DenseArrayBase[Any], op.properties["static_position"]).get_values()]
+
+
+_DYNAMIC = -(2**63)
+
+
+def _index_name(f: FunctionText, static: int, dynamic: Sequence[SSAValue]) -> str:
+    return f"i64 {static}" if static != _DYNAMIC else f.typed(dynamic[0])
+
+
+def _vector_extract(f: FunctionText, op: Operation) -> None:
+    v, *dynamic = operands_of(op)
+    at = _index_name(f, _position(op)[0], dynamic)
+    f.names[op.results[0]] = f.assign(f"extractelement {f.typed(v)}, {at}")
+
+
+def _vector_insert(f: FunctionText, op: Operation) -> None:
+    x, v, *dynamic = operands_of(op)
+    at = _index_name(f, _position(op)[0], dynamic)
+    f.names[op.results[0]] = f.assign(f"insertelement {f.typed(v)}, {f.typed(x)}, {at}")
+
+
+def _shuffle(f: FunctionText, a: str, b: str, type_: str, mask: Sequence[int]) -> str:
+    lanes = ", ".join(f"i32 {m}" if m >= 0 else "i32 poison" for m in mask)
+    return f.assign(f"shufflevector {type_} {a}, {type_} {b}, <{len(mask)} x i32> <{lanes}>")
+
+
+def _vector_broadcast(f: FunctionText, op: Operation) -> None:
+    (x,) = operands_of(op)
+    type_ = cast(VectorType, op.results[0].type)
+    t = type_text(type_)
+    if isinstance(x.type, VectorType):
+        f.names[op.results[0]] = _shuffle(f, f.names[x], "poison", type_text(x.type), [0] * type_.get_shape()[0])
+        return
+    first = f.assign(f"insertelement {t} poison, {f.typed(x)}, i64 0")
+    f.names[op.results[0]] = _shuffle(f, first, "poison", t, [0] * type_.get_shape()[0])
+
+
+def _vector_shuffle(f: FunctionText, op: Operation) -> None:
+    a, b = operands_of(op)
+    mask = [int(i) for i in cast(DenseArrayBase[Any], op.properties["mask"]).get_values()]
+    if a.type == b.type:
+        f.names[op.results[0]] = _shuffle(f, f.names[a], f.names[b], type_text(a.type), mask)
+        return
+    na, nb = (cast(VectorType, v.type).get_shape()[0] for v in (a, b))
+    n = max(na, nb)
+    wide = [
+        _shuffle(f, f.names[v], "poison", type_text(v.type), [*range(k), *[-1] * (n - k)]) if k < n else f.names[v]
+        for v, k in ((a, na), (b, nb))
+    ]
+    elem = type_text(elem_of(a.type))
+    moved = [m if m < na else m - na + n for m in mask]
+    f.names[op.results[0]] = _shuffle(f, wide[0], wide[1], f"<{n} x {elem}>", moved)
+
+
+def _from_elements(f: FunctionText, op: Operation) -> None:
+    t = type_text(op.results[0].type)
+    whole = "poison"
+    for i, x in enumerate(operands_of(op)):
+        whole = f.assign(f"insertelement {t} {whole}, {f.typed(x)}, i64 {i}")
+    f.names[op.results[0]] = whole
+
+
+def _offset(op: Operation) -> int:
+    return cast(Any, op.properties["offsets"]).data[0].value.data
+
+
+def _extract_slice(f: FunctionText, op: Operation) -> None:
+    (v,) = operands_of(op)
+    count = cast(VectorType, op.results[0].type).get_shape()[0]
+    start = _offset(op)
+    f.names[op.results[0]] = _shuffle(f, f.names[v], "poison", type_text(v.type), range(start, start + count))
+
+
+def _insert_slice(f: FunctionText, op: Operation) -> None:
+    """Widen the small vector, then blend."""
+    x, v = operands_of(op)
+    small, whole = (cast(VectorType, t.type).get_shape()[0] for t in (x, v))
+    start = _offset(op)
+    if small == whole:
+        f.names[op.results[0]] = f.names[x]
+        return
+    wide = _shuffle(f, f.names[x], "poison", type_text(x.type), [*range(small), *[-1] * (whole - small)])
+    mask = [whole + i - start if start <= i < start + small else i for i in range(whole)]
+    f.names[op.results[0]] = _shuffle(f, f.names[v], wide, type_text(v.type), mask)
+
+
+_REDUCTIONS = {
+    "add": ("add", "fadd"), "mul": ("mul", "fmul"), "and": ("and", ""), "or": ("or", ""), "xor": ("xor", ""),
+    "minsi": ("smin", ""), "maxsi": ("smax", ""), "minui": ("umin", ""), "maxui": ("umax", ""),
+    "minnumf": ("", "fmin"), "maxnumf": ("", "fmax"), "minimumf": ("", "fminimum"), "maximumf": ("", "fmaximum"),
+}  # fmt: skip
+
+
+def _reduction(f: FunctionText, op: Operation) -> None:
+    v, *init = operands_of(op)
+    kind = str(cast(Any, op.properties["kind"]).data)
+    elem = elem_of(v.type)
+    is_float = type(elem) in _FLOATS
+    name = _REDUCTIONS[kind][is_float]
+    t, vt = type_text(elem), type_text(v.type)
+    intrinsic = f"llvm.vector.reduce.{name}.{mangle(v.type)}"
+    flags = flags_of(op)
+    if name in ("fadd", "fmul"):
+        start = f.names[init[0]] if init else literal(0.0 if name == "fmul" else -0.0, elem)
+        if name == "fmul" and not init:
+            start = literal(1.0, elem)
+        f.names[op.results[0]] = f.intrinsic(intrinsic, t, [t, vt], [start, f.names[v]], flags)
+        return
+    result = f.intrinsic(intrinsic, t, [vt], [f.names[v]], flags)
+    if init:
+        word = {"add": "add", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}.get(name)
+        if word is not None:
+            result = f.assign(f"{word} {t} {result}, {f.names[init[0]]}")
+        else:
+            pair = {"fmin": "minnum", "fmax": "maxnum", "fminimum": "minimum", "fmaximum": "maximum"}.get(name, name)
+            result = f.intrinsic(f"llvm.{pair}.{mangle(elem)}", t, [t, t], [result, f.names[init[0]]], flags)
+    f.names[op.results[0]] = result
+
+
+# --- memory -------------------------------------------------------------------------------------------------------
+
+
+def _align(op: Operation) -> str:
+    attr: Any = op.properties.get("alignment")
+    return f", align {attr.value.data}" if attr is not None else ""
+
+
+def _load(f: FunctionText, op: Operation) -> None:
+    (p,) = operands_of(op)
+    f.names[op.results[0]] = f.assign(f"load {type_text(op.results[0].type)}, {f.typed(p)}{_align(op)}")
+
+
+def _store(f: FunctionText, op: Operation) -> None:
+    v, p = operands_of(op)
+    f.line(f"store {f.typed(v)}, {f.typed(p)}{_align(op)}")
+
+
+def _gep(f: FunctionText, op: Operation) -> None:
+    p, *dynamic = operands_of(op)
+    values = iter(dynamic)
+    indices = [
+        f.typed(next(values)) if i == llvm.GEP_DYNAMIC else f"i32 {i}"
+        for i in (int(x) for x in cast(DenseArrayBase[Any], op.properties["rawConstantIndices"]).get_values())
+    ]
+    elem = type_text(op.properties["elem_type"])
+    f.names[op.results[0]] = f.assign(f"getelementptr {elem}, {f.typed(p)}, {', '.join(indices)}")
+
+
+def _alloca(f: FunctionText, op: Operation) -> None:
+    (n,) = operands_of(op)
+    elem = type_text(op.properties["elem_type"])
+    space = llvm.address_space(op.results[0].type)
+    where = f", addrspace({space})" if space else ""
+    f.names[op.results[0]] = f.assign(f"alloca [{f.names[n]} x {elem}]{_align(op)}{where}")
+
+
+def _ptrtoint(f: FunctionText, op: Operation) -> None:
+    (p,) = operands_of(op)
+    f.names[op.results[0]] = f.assign(f"ptrtoint {f.typed(p)} to {type_text(op.results[0].type)}")
+
+
+def _inttoptr(f: FunctionText, op: Operation) -> None:
+    (p,) = operands_of(op)
+    f.names[op.results[0]] = f.assign(f"inttoptr {f.typed(p)} to {type_text(op.results[0].type)}")
+
+
+def _extract_value(f: FunctionText, op: Operation) -> None:
+    (s,) = operands_of(op)
+    at = ", ".join(str(int(i)) for i in cast(DenseArrayBase[Any], op.properties["position"]).get_values())
+    f.names[op.results[0]] = f.assign(f"extractvalue {f.typed(s)}, {at}")
+
+
+def _insert_value(f: FunctionText, op: Operation) -> None:
+    v, s = operands_of(op)
+    at = ", ".join(str(int(i)) for i in cast(DenseArrayBase[Any], op.properties["position"]).get_values())
+    f.names[op.results[0]] = f.assign(f"insertvalue {f.typed(s)}, {f.typed(v)}, {at}")
+
+
+def _atomicrmw(f: FunctionText, op: llvm.AtomicRMWOp) -> None:
+    p, v = operands_of(op)
+    word = llvm.ATOMIC_BINARY[op.bin_op.value.data].lstrip("_")
+    scope = f' syncscope("{op.syncscope.data}")' if op.syncscope is not None else ""
+    order = {n: k for k, n in llvm.ORDERINGS.items()}[op.ordering.value.data]
+    f.names[op.results[0]] = f.assign(f"atomicrmw {word} {f.typed(p)}, {f.typed(v)}{scope} {order}{_align(op)}")
+
+
+# --- control flow -------------------------------------------------------------------------------------------------
+
+
+def _phi(f: FunctionText, type_: Attribute) -> tuple[str, int]:
+    """Room for a phi; give its name and the line to fill in."""
+    name = f.fresh()
+    f.lines.append("")
+    return name, len(f.lines) - 1
+
+
+def _fill(f: FunctionText, at: int, name: str, type_: Attribute, incoming: Sequence[tuple[str, str]]) -> None:
+    pairs = ", ".join(f"[ {v}, %{label} ]" for v, label in incoming)
+    f.lines[at] = f"  {name} = phi {type_text(type_)} {pairs}"
+
+
+def _for(f: FunctionText, op: scf.ForOp) -> None:
+    lb, ub_, step, *init = operands_of(op)
+    body = op.body.block
+    iv, *carried = body.args
+    head, inside, after = f.new_label(), f.new_label(), f.new_label()
+    before = f.label
+    f.line(f"br label %{head}")
+    f.start(head)
+    phis = [_phi(f, a.type) for a in body.args]
+    for arg, (name, _) in zip(body.args, phis, strict=True):
+        f.names[arg] = name
+    t = type_text(iv.type)
+    more = f.assign(f"icmp slt {t} {f.names[iv]}, {f.names[ub_]}")
+    f.line(f"br i1 {more}, label %{inside}, label %{after}")
+    f.start(inside)
+    end = f.block(body)
+    following = f.assign(f"add {t} {f.names[iv]}, {f.names[step]}")
+    latch = f.label
+    unroll = _loop_metadata(f, op)
+    f.line(f"br label %{head}{unroll}")
+    yielded = [following, *(f.names[v] for v in (operands_of(end) if end is not None else ()))]
+    for (name, at), arg, start, again in zip(phis, body.args, [lb, *init], yielded, strict=True):
+        _fill(f, at, name, arg.type, [(f.names[start], before), (again, latch)])
+    f.start(after)
+    for result, arg in zip(op.results, carried, strict=True):
+        f.names[result] = f.names[arg]
+
+
+def _loop_metadata(f: FunctionText, op: Operation) -> str:
+    """Unroll hints."""
+    full, count = op.attributes.get("fly.unroll_full"), op.attributes.get("fly.unroll")
+    if full is None and count is None:
+        return ""
+    n = len(f.module.footer)
+    hint = (
+        '!{!"llvm.loop.unroll.full"}'
+        if full is not None
+        else f'!{{!"llvm.loop.unroll.count", i32 {cast(Any, count).value.data}}}'
+    )
+    f.module.footer += [f"!{900 + n} = distinct !{{!{900 + n}, !{901 + n}}}", f"!{901 + n} = {hint}"]
+    return f", !llvm.loop !{900 + n}"
+
+
+def _if(f: FunctionText, op: scf.IfOp) -> None:
+    (cond,) = operands_of(op)
+    yes, no, after = f.new_label(), f.new_label(), f.new_label()
+    has_else = bool(op.false_region.blocks)
+    f.line(f"br i1 {f.names[cond]}, label %{yes}, label %{no if has_else else after}")
+    incoming: list[tuple[list[str], str]] = []
+    for label, region in ((yes, op.true_region), (no, op.false_region)):
+        if not region.blocks:
+            continue
+        f.start(label)
+        end = f.block(region.block)
+        incoming.append(([f.names[v] for v in operands_of(end)] if end is not None else [], f.label))
+        f.line(f"br label %{after}")
+    f.start(after)
+    for i, result in enumerate(op.results):
+        pairs = ", ".join(f"[ {values[i]}, %{label} ]" for values, label in incoming)
+        f.names[result] = f.assign(f"phi {type_text(result.type)} {pairs}")
+
+
+def _while(f: FunctionText, op: scf.WhileOp) -> None:
+    before, after = op.before_region.block, op.after_region.block
+    head, inside, out = f.new_label(), f.new_label(), f.new_label()
+    entry = f.label
+    f.line(f"br label %{head}")
+    f.start(head)
+    phis = [_phi(f, a.type) for a in before.args]
+    for arg, (name, _) in zip(before.args, phis, strict=True):
+        f.names[arg] = name
+    condition = f.block(before)
+    assert condition is not None
+    cond, *passed = operands_of(condition)
+    f.line(f"br i1 {f.names[cond]}, label %{inside}, label %{out}")
+    f.start(inside)
+    for arg, value in zip(after.args, passed, strict=True):
+        f.names[arg] = f.names[value]
+    end = f.block(after)
+    again = [f.names[v] for v in operands_of(end)] if end is not None else []
+    latch = f.label
+    f.line(f"br label %{head}")
+    for (name, at), arg, start, value in zip(phis, before.args, operands_of(op), again, strict=True):
+        _fill(f, at, name, arg.type, [(f.names[start], entry), (value, latch)])
+    f.start(out)
+    for result, value in zip(op.results, passed, strict=True):
+        f.names[result] = f.names[value]
+
+
+# --- gpu and math -------------------------------------------------------------------------------------------------
+
+
+def _gpu_index(kind: str) -> Handler:
+    def handle(f: FunctionText, op: Any) -> None:
+        f.names[op.results[0]] = f.abi.index(f, kind, op.dimension.data)
+
+    return handle
+
+
+def _lane_id(f: FunctionText, op: Operation) -> None:
+    f.names[op.results[0]] = f.abi.lane_id(f)
+
+
+def _barrier(f: FunctionText, op: Operation) -> None:
+    f.abi.barrier(f)
+
+
+def _launch(f: FunctionText, op: gpu.LaunchFuncOp) -> None:
+    f.abi.launch(f, op)
+
+
+def _math(f: FunctionText, op: Operation) -> None:
+    args = [f.names[v] for v in operands_of(op)]
+    name = op.name.removeprefix("math.")
+    f.names[op.results[0]] = f.abi.math(f, name, op.results[0].type, args, flags_of(op))
+
+
+def _int_math(f: FunctionText, op: Operation) -> None:
+    (x,) = operands_of(op)
+    t = type_text(x.type)
+    name = {"math.ctpop": "ctpop", "math.ctlz": "ctlz", "math.cttz": "cttz", "math.absi": "abs"}[op.name]
+    extra = [] if name == "ctpop" else ["i1"]
+    f.names[op.results[0]] = f.intrinsic(
+        f"llvm.{name}.{mangle(x.type)}", t, [t, *extra], [f.names[x], *(["false"] if extra else [])]
+    )
+
+
+def _rsqrt(f: FunctionText, op: Operation) -> None:
+    (x,) = operands_of(op)
+    t, flags = type_text(x.type), flags_of(op)
+    root = f.intrinsic(f"llvm.sqrt.{mangle(x.type)}", t, [t], [f.names[x]], flags)
+    one = literal(1.0, elem_of(x.type))
+    if isinstance(x.type, VectorType):
+        one = f"splat ({type_text(elem_of(x.type))} {one})"
+    f.names[op.results[0]] = f.assign(f"fdiv {flags}{t} {one}, {root}")
+
+
+_INT_MATH = ("math.ctpop", "math.ctlz", "math.cttz", "math.absi")
+
+TERMINATORS = (scf.YieldOp, scf.ConditionOp, gpu.ReturnOp, func.ReturnOp)
+
+TABLE: dict[type[Operation], Handler] = {
+    arith.ConstantOp: _constant,
+    **{cls: _int_binary(name) for name, cls in INT_BINARY.items() if name in _INT_NAMES or name in _INT_MINMAX},
+    arith.FloorDivSIOp: _floordiv,
+    arith.CeilDivSIOp: _ceildiv,
+    arith.CeilDivUIOp: _ceildiv,
+    **dict.fromkeys(_FLOAT_NAMES, _float_binary),
+    **dict.fromkeys(_FLOAT_MINMAX, _float_minmax),
+    arith.NegfOp: _negf,
+    RemFOp: _remf,
+    ErfcOp: _math,
+    **{cls: _cast(name) for name, cls in CASTS.items() if name in _CAST_NAMES},
+    arith.IndexCastOp: _index_cast,
+    arith.CmpiOp: _cmpi,
+    arith.CmpfOp: _cmpf,
+    arith.SelectOp: _select,
+    ub.PoisonOp: _poison,
+    vector.ExtractOp: _vector_extract,
+    vector.InsertOp: _vector_insert,
+    vector.BroadcastOp: _vector_broadcast,
+    vector.ShuffleOp: _vector_shuffle,
+    vector.BitcastOp: _cast("bitcast"),
+    vector.ReductionOp: _reduction,
+    fvector.FromElementsOp: _from_elements,
+    fvector.ExtractStridedSliceOp: _extract_slice,
+    fvector.InsertStridedSliceOp: _insert_slice,
+    llvm.LoadOp: _load,
+    llvm.StoreOp: _store,
+    llvm.GEPOp: _gep,
+    llvm.AllocaOp: _alloca,
+    llvm.PtrToIntOp: _ptrtoint,
+    llvm.IntToPtrOp: _inttoptr,
+    llvm.UndefOp: _undef,
+    llvm.ExtractValueOp: _extract_value,
+    llvm.InsertValueOp: _insert_value,
+    llvm.AtomicRMWOp: cast(Handler, _atomicrmw),
+    scf.ForOp: _for,
+    scf.IfOp: _if,
+    scf.WhileOp: _while,
+    gpu.ThreadIdOp: _gpu_index("thread_id"),
+    gpu.BlockIdOp: _gpu_index("block_id"),
+    gpu.BlockDimOp: _gpu_index("block_dim"),
+    gpu.GridDimOp: _gpu_index("grid_dim"),
+    gpu.LaneIdOp: _lane_id,
+    gpu.BarrierOp: _barrier,
+    gpu.LaunchFuncOp: _launch,
+    **{op: _math for op in math.Math.operations if op.name not in (*_INT_MATH, "math.rsqrt")},
+    **{op: _int_math for op in math.Math.operations if op.name in _INT_MATH},
+    math.RsqrtOp: _rsqrt,
+}
+"""Op class to the function that writes it."""

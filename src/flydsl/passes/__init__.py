@@ -1,0 +1,33 @@
+"""The passes: one per file, the file named after the pass. `PASSES` maps a pass name to where it is defined."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .base import Pass
+
+PASSES: dict[str, str] = {
+    "fly-rewrite-func-signature": "fly_rewrite_func_signature:FlyRewriteFuncSignaturePass",
+    "fly-canonicalize": "fly_canonicalize:FlyCanonicalizePass",
+    "fly-layout-lowering": "fly_layout_lowering:FlyLayoutLoweringPass",
+    "convert-fly-to-rocdl": "convert_fly_to_rocdl:ConvertFlyToRocdlPass",
+    "convert-fly-to-nvvm": "convert_fly_to_nvvm:ConvertFlyToNvvmPass",
+    "convert-fly-to-cpu": "convert_fly_to_cpu:ConvertFlyToCpuPass",
+    "canonicalize": "canonicalize:CanonicalizePass",
+}
+"""Pass name to `module:class` in this package; a module is imported when its pass is first asked for."""
+
+
+def pass_class(name: str) -> type[Pass]:
+    """The class of a pass."""
+    where = PASSES.get(name)
+    if where is None:
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, PASSES, 1)
+        hint = f"; did you mean '{close[0]}'?" if close else ""
+        raise ValueError(f"unknown pass '{name}'{hint} Known passes: {', '.join(PASSES)}")
+    module, cls = where.split(":")
+    return getattr(import_module(f"{__name__}.{module}"), cls)

@@ -1,0 +1,247 @@
+"""Lowering of what is left of `fly` to `llvm`, shared by the targets: pointers, memory access, atom calls.
+
+`convert-fly-to-rocdl`, `-nvvm` and `-cpu` are this rebuild with a `Spaces` table each.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, cast
+
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import IntegerType, StringAttr, VectorType, i64
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from ..dialects import gpu, llvm
+from ..dialects.builder import bit_width, i32, i32_list, int_attr, operands_of
+from ..dialects.emitter import insert_after
+from ..dialects.enums import AddressSpace, AtomicOp
+from ..dialects.fly.atoms import CopyAtomType, MmaAtomType, Operand
+from ..dialects.fly.ops import OPS, FlyOp, python_value, vector_type
+from ..dialects.fly.semantics import object_of
+from ..dialects.fly.types import TRIVIAL_SWIZZLE, MemRefData, MemRefType, PointerType, PtrData
+from ..errors import DSLCompileError
+from .rebuild import Handler, Rebuilder
+
+_INT_ATOMICS = {
+    AtomicOp.Add: "add",
+    AtomicOp.Max: "max",
+    AtomicOp.Min: "min",
+    AtomicOp.And: "_and",
+    AtomicOp.Or: "_or",
+    AtomicOp.Inc: "uinc_wrap",
+    AtomicOp.Dec: "udec_wrap",
+}
+_FLOAT_ATOMICS = {AtomicOp.Add: "fadd", AtomicOp.Max: "fmax", AtomicOp.Min: "fmin"}
+
+
+def storage_type(type_: Attribute) -> Attribute:
+    """Type a value has in memory and registers: floats narrower than 16 bits are integers to LLVM."""
+    if isinstance(type_, VectorType):
+        elem = cast(Attribute, type_.element_type)
+        stored = storage_type(elem)
+        return type_ if stored is elem else vector_type(stored, type_.get_shape()[0])
+    if not isinstance(type_, IntegerType) and getattr(type_, "bitwidth", 16) < 16:
+        return IntegerType(cast(Any, type_).bitwidth)
+    return type_
+
+
+class FlyConversion(Rebuilder):
+    """The conversion; subclasses fill in the address spaces."""
+
+    spaces: ClassVar[dict[AddressSpace, int]]
+    trust_alignment: ClassVar[bool] = True
+
+    def convert(self, type_: Attribute) -> Attribute:
+        """Type after the pass."""
+        if isinstance(type_, (PointerType, MemRefType)):
+            space = type_.data.space
+            if not isinstance(space, AddressSpace):
+                raise DSLCompileError(f"address space {space} is not known to this target")
+            return llvm.ptr(self.spaces[space])
+        return storage_type(type_)
+
+    def argument_types(self, block: Block) -> list[Attribute]:
+        return [self.convert(a.type) for a in block.args]
+
+    def copy(self, op: Operation) -> None:
+        if op.name.startswith("fly."):
+            raise DSLCompileError(f"failed to legalize operation '{op.name}' that was explicitly marked illegal")
+        super().copy(op)
+
+    # --- memory ---------------------------------------------------------------------------------------------------
+
+    def address(self, pointer: SSAValue, data: PtrData | MemRefData) -> tuple[SSAValue, int]:
+        """Where an access goes, with the pointer's swizzle applied, and the alignment that is left."""
+        align = data.align
+        if data.swizzle != TRIVIAL_SWIZZLE:
+            b = self.b
+            number = b.swizzle(b.pure(llvm.PtrToIntOp, (pointer,), i64, {}), data.swizzle)
+            pointer = b.pure(llvm.IntToPtrOp, (number,), pointer.type, {})
+            align = min(align, 1 << data.swizzle.base)
+        return pointer, align & -align
+
+    def load(self, at: Operand, type_: Attribute, align: int | None = None) -> SSAValue:
+        """Read a value."""
+        pointer, known = self.address(at.pointer, at.data)
+        return self._load(pointer, type_, align or known)
+
+    def _load(self, pointer: SSAValue, type_: Attribute, align: int) -> SSAValue:
+        props: dict[str, Attribute] = {"alignment": int_attr(align, i64)}
+        return self.b.op1(llvm.LoadOp, (pointer,), storage_type(type_), props)
+
+    def store(self, value: SSAValue, at: Operand, align: int | None = None) -> None:
+        """Write a value."""
+        pointer, known = self.address(at.pointer, at.data)
+        self.b.opn(llvm.StoreOp, (value, pointer), (), {"alignment": int_attr(align or known, i64)})
+
+    def atomic(self, op: AtomicOp, at: Operand, value: SSAValue, scope: str) -> None:
+        """Read-modify-write of memory."""
+        pointer, _ = self.address(at.pointer, at.data)
+        names = _INT_ATOMICS if isinstance(value.type, IntegerType) else _FLOAT_ATOMICS
+        props: dict[str, Attribute] = {
+            "bin_op": int_attr(llvm.ATOMIC_BINARY.index(names[op]), i64),
+            "ordering": int_attr(llvm.ORDERINGS["monotonic"], i64),
+        }
+        if scope:
+            props["syncscope"] = StringAttr(scope)
+        self.b.op1(llvm.AtomicRMWOp, (pointer, value), value.type, props)
+
+    def operand(self, old: SSAValue) -> Operand:
+        """A memref operand of an atom call."""
+        return Operand(self.val(old), cast(MemRefType, old.type).data)
+
+    def guarded(self, pred: SSAValue | None, emit: Any) -> None:
+        """Run `emit` under a one-element predicate tensor."""
+        if pred is None:
+            emit()
+            return
+        at = self.operand(pred)
+        flag = self.load(at, at.data.elem)
+        block = Block()
+        with self.b.region(block):
+            emit()
+            self.b.opn(scf.YieldOp, (), ())
+        self.b.with_regions(scf.IfOp, (flag,), (), [Region(block), Region()])
+
+
+def _forward(r: FlyConversion, op: FlyOp) -> None:
+    r.vm[op.results[0]] = r.val(operands_of(op)[0])
+
+
+def _drop(r: FlyConversion, op: FlyOp) -> None:
+    """Layout values have done their work; what they describe is in the types."""
+    r.vm[op.results[0]] = op
+
+
+def _make_view(r: FlyConversion, op: FlyOp) -> None:
+    if isinstance(op.results[0].type, MemRefType):
+        _forward(r, op)
+    else:
+        r.vm[op.results[0]] = op
+
+
+def _make_int_tuple(r: FlyConversion, op: FlyOp) -> None:
+    r.vm[op.results[0]] = [r.val(v) for v in operands_of(op)]
+
+
+def _add_offset(r: FlyConversion, op: FlyOp) -> None:
+    pointer, offset = operands_of(op)
+    base = r.val(pointer)
+    elem = storage_type(cast(PointerType, pointer.type).data.elem)
+    known = object_of(offset.type)
+    static = known if type(known) is int else None
+    operands = (base,) if static is not None else (base, *r.vm[offset])
+    props: dict[str, Attribute] = {
+        "rawConstantIndices": i32_list((llvm.GEP_DYNAMIC if static is None else static,)),
+        "elem_type": elem,
+        "noWrapFlags": int_attr(0, i32),
+    }
+    r.vm[op.results[0]] = r.b.pure(llvm.GEPOp, operands, base.type, props)
+
+
+def _make_ptr(r: FlyConversion, op: FlyOp) -> None:
+    data = cast(PointerType, op.results[0].type).data
+    attrs = {k: python_value(v) for k, v in cast(Any, op.properties["dictAttrs"]).data.items()}
+    if data.space is AddressSpace.Register:
+        r.vm[op.results[0]] = _alloca(r, storage_type(data.elem), attrs["allocSize"], data.align)
+        return
+    raise NotImplementedError("static shared memory is not lowered yet")
+
+
+def _alloca(r: FlyConversion, elem: Attribute, count: int, align: int) -> SSAValue:
+    """Stack memory, taken once at the head of the function even when the tensor is made in a loop."""
+    b = r.b
+    size = b.const(count, i64)
+    vector_bytes = min(16, (count * bit_width(elem) + 7) // 8)
+    # Wide register accesses must not be split for want of alignment.
+    align = max(align, 1 << (vector_bytes.bit_length() - 1) if vector_bytes else 1)
+    op = llvm.AllocaOp.create(
+        operands=[size],
+        result_types=[llvm.ptr(r.spaces[AddressSpace.Register])],
+        properties={"alignment": int_attr(align, i64), "elem_type": elem},
+        location=b.loc,
+    )
+    insert_after(b.entry, cast(Operation, size.owner), op)
+    return op.results[0]
+
+
+def _load(r: FlyConversion, op: FlyOp) -> None:
+    (pointer,) = operands_of(op)
+    at, align = r.address(r.val(pointer), cast(PointerType, pointer.type).data)
+    r.vm[op.results[0]] = r._load(at, op.results[0].type, align)  # pyright: ignore[reportPrivateUsage]
+
+
+def _store(r: FlyConversion, op: FlyOp) -> None:
+    value, pointer = operands_of(op)
+    at, align = r.address(r.val(pointer), cast(PointerType, pointer.type).data)
+    r.b.opn(llvm.StoreOp, (r.val(value), at), (), {"alignment": int_attr(align, i64)})
+
+
+def _copy_atom_call(r: FlyConversion, op: FlyOp) -> None:
+    atom, src, dst, *pred = operands_of(op)
+    copy = cast(CopyAtomType, atom.type).op
+    r.guarded(pred[0] if pred else None, lambda: copy.lower(r, r.operand(src), r.operand(dst)))
+
+
+def _mma_atom_call(r: FlyConversion, op: FlyOp) -> None:
+    atom, *tensors = operands_of(op)
+    d, a, b, c = (r.operand(t) for t in tensors)
+    cast(MmaAtomType, atom.type).op.lower(r, d, a, b, c)
+
+
+def _launch(r: FlyConversion, op: gpu.LaunchFuncOp) -> None:
+    r.b.opn(gpu.LaunchFuncOp, r.vals(operands_of(op)), [x.type for x in op.results], dict(op.properties))
+
+
+def _structured(r: FlyConversion, op: Operation) -> None:
+    operands = r.vals(operands_of(op))
+    regions = [Region(r.nested(region.block)) if region.blocks else Region() for region in op.regions]
+    types = [r.convert(x.type) for x in op.results]
+    new = r.b.with_regions(type(op), operands, types, regions, {**op.properties}, {**op.attributes})
+    for old, fresh in zip(op.results, new.results, strict=True):
+        r.vm[old] = fresh
+
+
+FlyConversion.handlers = cast(
+    dict[type[Operation], Handler],
+    {
+        OPS["static"]: _drop,
+        OPS["make_layout"]: _drop,
+        OPS["make_composed_layout"]: _drop,
+        OPS["make_int_tuple"]: _make_int_tuple,
+        OPS["make_copy_atom"]: _drop,
+        OPS["make_mma_atom"]: _drop,
+        OPS["make_view"]: _make_view,
+        OPS["recast_iter"]: _forward,
+        OPS["add_offset"]: _add_offset,
+        OPS["make_ptr"]: _make_ptr,
+        OPS["ptr.load"]: _load,
+        OPS["ptr.store"]: _store,
+        OPS["copy_atom_call"]: _copy_atom_call,
+        OPS["mma_atom_call"]: _mma_atom_call,
+        gpu.LaunchFuncOp: _launch,
+        scf.ForOp: _structured,
+        scf.IfOp: _structured,
+        scf.WhileOp: _structured,
+    },
+)

@@ -1,0 +1,26 @@
+"""`convert-fly-to-nvvm`: the rest of `fly` to `llvm` with the address spaces of NVIDIA."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ..dialects.enums import AddressSpace
+from .base import Pass
+from .convert_fly import FlyConversion
+
+
+class _Conversion(FlyConversion):
+    spaces = dict(zip(AddressSpace, (0, 1, 3, 5), strict=True))
+    trust_alignment = True
+
+
+@dataclass(frozen=True)
+class ConvertFlyToNvvmPass(Pass):
+    """Lower pointers, memory access and atom calls for NVIDIA."""
+
+    name = "convert-fly-to-nvvm"
+
+    def run(self, module: ModuleOp) -> ModuleOp:
+        return _Conversion.rebuild(module)

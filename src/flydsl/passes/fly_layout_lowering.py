@@ -1,0 +1,462 @@
+"""`fly-layout-lowering`: all layout algebra becomes `arith`; copies and gemms become atom calls.
+
+The value map holds layout-algebra objects whose leaves are SSA integers, so the very functions that infer types emit
+the arithmetic here. A pointer under way keeps its run-time and its static offset apart (`_Pointer`), so equal run-time
+parts are shared and static parts stay visible as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product as cartesian
+from typing import Any, cast
+
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, VectorType, i1
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from .. import layout as L
+from ..dialects import vector
+from ..dialects.builder import Builder, bit_width, i64, int_attr, operands_of
+from ..dialects.enums import GemmTraversalOrder
+from ..dialects.fly.atoms import CopyAtomType, MmaAtomType, TiledCopyType, TiledMmaType, atom_of
+from ..dialects.fly.ops import OPS, FlyOp, python_value, vector_type
+from ..dialects.fly.semantics import (
+    SEMANTICS,
+    IterValue,
+    View,
+    add_offset,
+    decomposition,
+    object_of,
+    offset_pointer_type,
+    type_of_object,
+)
+from ..dialects.fly.types import PointerType, int_tuple_type, is_static, linear_layout, static_data, type_of
+from ..errors import DSLCompileError, LayoutError
+from ..layout import Basis, ComposedLayout, Dyn, Layout, ValueLeaf
+from .base import Pass
+from .rebuild import Handler, Rebuilder
+
+_ATOMS = (CopyAtomType, MmaAtomType, TiledCopyType, TiledMmaType)
+
+
+class _Pointer(IterValue):
+    """`base + dynamic + static`, in elements; IR is emitted when the sum is needed."""
+
+    __slots__ = ("_b", "_base", "_dynamic", "_static", "type")
+
+    def __init__(self, b: Builder, base: SSAValue, dynamic: Any = None, static: int = 0):
+        self._b = b
+        self._base = base
+        self._dynamic = dynamic
+        self._static = static
+        type_ = cast(PointerType, base.type)
+        if dynamic is not None:
+            type_ = offset_pointer_type(type_, dynamic)
+        self.type = offset_pointer_type(type_, static) if static else type_
+
+    def offset(self, by: Any) -> _Pointer:
+        by = L.unwrap(by)
+        if type(by) is int:
+            return _Pointer(self._b, self._base, self._dynamic, self._static + by) if by else self
+        dynamic = by if self._dynamic is None else L.int_tuple_add(self._dynamic, by)
+        return _Pointer(self._b, self._base, dynamic, self._static)
+
+    def value(self) -> SSAValue:
+        """The pointer as an SSA value."""
+        b, at = self._b, self._base
+        for part in (self._dynamic, self._static or None):
+            if part is None:
+                continue
+            type_ = offset_pointer_type(cast(PointerType, at.type), part)
+            at = b.pure(OPS["add_offset"], (at, materialise(b, part)), type_, {})
+        return at
+
+
+def materialise(b: Builder, obj: Any) -> SSAValue:
+    """IR value of an algebra object in normal form."""
+    if isinstance(obj, SSAValue):
+        return obj
+    if type(obj) is View:
+        base = obj.iter.value() if isinstance(obj.iter, _Pointer) else materialise(b, obj.iter)
+        return b.pure(OPS["make_view"], (base, materialise(b, obj.layout)), type_of_object(obj), {})
+    if isinstance(obj, _Pointer):
+        return obj.value()
+    if type(obj) is Layout:
+        parts = (materialise(b, obj.shape), materialise(b, obj.stride))
+        return b.pure(OPS["make_layout"], parts, type_of(obj), {})
+    if type(obj) is ComposedLayout:
+        parts = tuple(materialise(b, p) for p in (obj.inner, obj.offset, obj.outer))
+        return b.pure(OPS["make_composed_layout"], parts, type_of(obj), {})
+    if isinstance(obj, CopyAtomType):
+        return b.pure(OPS["make_copy_atom"], (), obj, {"valBits": int_attr(obj.val_bits)})
+    if isinstance(obj, MmaAtomType):
+        return b.pure(OPS["make_mma_atom"], (), obj, {})
+    if isinstance(obj, (L.Swizzle, L.CoordSwizzle, L.Tile)):
+        return b.pure(OPS["static"], (), type_of(obj), {})
+    leaves = [b.leaf_value(leaf, leaf.width) for leaf in L.dynamic_leaves(obj)]
+    return b.pure(OPS["make_int_tuple"], leaves, int_tuple_type(obj), {})
+
+
+class _Lowering(Rebuilder):
+    def val(self, old: SSAValue) -> SSAValue:
+        found = self.vm[old]
+        return found if isinstance(found, SSAValue) else materialise(self.b, found)
+
+    def obj(self, old: SSAValue) -> Any:
+        """The algebra object of a value."""
+        found = self.vm[old]
+        if not isinstance(found, SSAValue):
+            return found
+        type_ = found.type
+        if isinstance(type_, PointerType):
+            return _Pointer(self.b, found)
+        if isinstance(type_, _ATOMS) or is_static(type_):
+            return object_of(type_)
+        raise DSLCompileError(
+            f"fly-layout-lowering: {type_} is not in normal form; run fly-rewrite-func-signature first"
+        )
+
+
+def _algebra(name: str) -> Handler:
+    meaning = SEMANTICS[name]
+
+    def handle(r: _Lowering, op: FlyOp) -> None:
+        objects = [r.obj(v) for v in operands_of(op)]
+        props = {k: python_value(v) for k, v in op.properties.items()}
+        r.vm[op.results[0]] = meaning(*objects, **props)
+
+    return cast(Handler, handle)
+
+
+def _make_int_tuple(r: _Lowering, op: FlyOp) -> None:
+    values = iter(operands_of(op))
+
+    def build(tree: Any) -> Any:
+        if type(tree) is tuple:
+            return tuple([build(x) for x in tree])
+        if isinstance(tree, Basis):
+            return Basis(build(tree.value), tree.modes)
+        return r.b.leaf(r.val(next(values)), tree.width, tree.div) if isinstance(tree, Dyn) else tree
+
+    r.vm[op.results[0]] = build(cast(Any, op.results[0].type).data)
+
+
+def _static(r: _Lowering, op: FlyOp) -> None:
+    r.vm[op.results[0]] = object_of(op.results[0].type)
+
+
+def _tiled(r: _Lowering, op: FlyOp) -> None:
+    r.vm[op.results[0]] = op.results[0].type
+
+
+def _get_scalar(r: _Lowering, op: FlyOp) -> None:
+    leaf = L.unwrap(r.obj(operands_of(op)[0]))
+    if isinstance(leaf, Basis):
+        leaf = leaf.value
+    r.vm[op.results[0]] = r.b.leaf_value(leaf, bit_width(op.results[0].type))
+
+
+def _get_leaves(r: _Lowering, op: FlyOp) -> None:
+    leaves: Any = L.flatten(r.obj(operands_of(op)[0]))
+    leaves = list(leaves) if type(leaves) is tuple else [leaves]
+    type_leaves: Any = L.flatten(object_of(operands_of(op)[0].type))
+    type_leaves = list(type_leaves) if type(type_leaves) is tuple else [type_leaves]
+    only = op.properties.get("dynamicOnly")
+    if only is not None and python_value(only):
+        leaves = [x for x, t in zip(leaves, type_leaves, strict=True) if not static_data(t)]
+    for leaf, result in zip(leaves, op.results, strict=True):
+        leaf = leaf.value if isinstance(leaf, Basis) else leaf
+        r.vm[result] = r.b.leaf_value(leaf, bit_width(result.type))
+
+
+def _compare(meaning: Callable[[Any, Any], Any]) -> Handler:
+    def handle(r: _Lowering, op: FlyOp) -> None:
+        a, b = (r.obj(v) for v in operands_of(op))
+        flag = meaning(a, b)
+        if isinstance(flag, ValueLeaf):
+            r.vm[op.results[0]] = r.b.cast("trunci", flag.value, i1)
+        else:
+            r.vm[op.results[0]] = r.b.const(int(flag), i1)
+
+    return cast(Handler, handle)
+
+
+# --- memory -------------------------------------------------------------------------------------------------------
+
+
+def _allocate(r: _Lowering, op: FlyOp) -> None:
+    """Register storage for a static layout."""
+    view = object_of(op.results[0].type)
+    count = L.cosize(linear_layout(view.layout))
+    if type(count) is not int:
+        raise LayoutError(f"a register tensor needs a static layout, got {view.layout}")
+    attrs = DictionaryAttr({"allocSize": int_attr(count, i64)})
+    pointer = r.b.op1(OPS["make_ptr"], (), view.iter, {"dictAttrs": attrs})
+    r.vm[op.results[0]] = View(_Pointer(r.b, pointer), view.layout)
+
+
+def _load(r: _Lowering, op: FlyOp) -> None:
+    tensor, coord = (r.obj(v) for v in operands_of(op))
+    at = add_offset(tensor.iter, L.crd2idx(coord, tensor.layout))
+    if isinstance(at, _Pointer):
+        r.vm[op.results[0]] = r.b.op1(OPS["ptr.load"], (at.value(),), op.results[0].type, {})
+    else:
+        r.vm[op.results[0]] = at
+
+
+def _store(r: _Lowering, op: FlyOp) -> None:
+    value, tensor, coord = operands_of(op)
+    view = r.obj(tensor)
+    at = add_offset(view.iter, L.crd2idx(r.obj(coord), view.layout))
+    r.b.opn(OPS["ptr.store"], (r.val(value), at.value()), ())
+
+
+def _chunks(view: View) -> Iterator[tuple[int, int, Any]]:
+    """Contiguous runs of a tensor in colex order: position of the first element, length, offset."""
+    layout = L.coalesce(view.layout)
+    shape = layout.shape if type(layout.shape) is tuple else (layout.shape,)
+    stride = layout.stride if type(layout.stride) is tuple else (layout.stride,)
+    if type(stride[0]) is int and stride[0] == 1:
+        width, rest = shape[0], Layout(shape[1:], stride[1:])
+    else:
+        width, rest = 1, Layout(shape, stride)
+    position = 0
+    for coord in cartesian(*[range(cast(int, s)) for s in reversed(cast(tuple[int, ...], rest.shape))]):
+        yield position, cast(int, width), L.crd2idx(coord[::-1], rest) if coord else 0
+        position += cast(int, width)
+
+
+def _load_vec(r: _Lowering, op: FlyOp) -> None:
+    view, b = r.obj(operands_of(op)[0]), r.b
+    result = op.results[0]
+    type_ = cast(VectorType, result.type)
+    elem = cast(Attribute, type_.element_type)
+    count = type_.get_shape()[0]
+    runs = list(_chunks(view))
+    if len(runs) == 1 and runs[0][1] == count and count > 1:
+        r.vm[result] = b.op1(OPS["ptr.load"], (add_offset(view.iter, runs[0][2]).value(),), type_, {})
+        return
+    whole = b.poison(type_)
+    for position, width, offset in runs:
+        pointer = add_offset(view.iter, offset).value()
+        if width == 1:
+            part = b.op1(OPS["ptr.load"], (pointer,), elem, {})
+            whole = b.insert(part, whole, position)
+        else:
+            part = b.op1(OPS["ptr.load"], (pointer,), vector_type(elem, width), {})
+            props = vector.InsertStridedSliceOp.properties_for(position)
+            whole = b.pure(vector.InsertStridedSliceOp, (part, whole), type_, props)
+    r.vm[result] = whole
+
+
+def _store_vec(r: _Lowering, op: FlyOp) -> None:
+    source, tensor = operands_of(op)
+    value, view, b = r.val(source), r.obj(tensor), r.b
+    type_ = cast(VectorType, value.type)
+    elem = cast(Attribute, type_.element_type)
+    runs = list(_chunks(view))
+    for position, width, offset in runs:
+        pointer = add_offset(view.iter, offset).value()
+        if len(runs) == 1 and width > 1:
+            part = value
+        elif width == 1:
+            part = b.extract(value, position)
+        else:
+            props = vector.ExtractStridedSliceOp.properties_for(position, width)
+            part = b.pure(vector.ExtractStridedSliceOp, (value,), vector_type(elem, width), props)
+        b.opn(OPS["ptr.store"], (part, pointer), ())
+
+
+# --- copies and gemms ---------------------------------------------------------------------------------------------
+
+
+def _parts(view: View) -> tuple[Any, list[View]]:
+    """A tensor of rank > 1 as its first mode and one view of it per index of the other modes, colex."""
+    layout = view.layout
+    plain = linear_layout(layout)
+    first, rest = plain[0], L.group(plain, 1, plain.rank)[1]
+    count = L.size(rest)
+    if type(count) is not int:
+        raise LayoutError(f"copy: restSize is not static in {layout}")
+    return count, [_at(view, L.crd2idx(i, rest), first) for i in range(count)]
+
+
+def _at(view: View, offset: Any, layout: Layout) -> View:
+    """`view` moved by an offset of its linear layout and seen through another plain layout."""
+    if type(view.layout) is Layout:
+        return View(add_offset(view.iter, offset), layout)
+
+    def move(composed: Any) -> ComposedLayout:
+        if type(composed.outer) is ComposedLayout:
+            return ComposedLayout(composed.inner, composed.offset, move(composed.outer))
+        return ComposedLayout(composed.inner, L.int_tuple_add(composed.offset, offset), layout)
+
+    return View(view.iter, move(view.layout))
+
+
+def _copy(r: _Lowering, op: FlyOp) -> None:
+    atom, *tensors = (r.obj(v) for v in operands_of(op))
+    atom = atom_of(atom)
+    _expand_copy(r, atom, tensors)
+
+
+def _expand_copy(r: _Lowering, atom: Any, tensors: list[View]) -> None:
+    """src, dst and possibly pred: split until each piece is one call."""
+    ranks = [linear_layout(t.layout).rank for t in tensors]
+    if ranks[0] != ranks[1]:
+        raise LayoutError(f"copy: ranks differ, {tensors[0].layout} against {tensors[1].layout}")
+    if len(tensors) == 3 and ranks[2] == ranks[0] - 1:
+        # One predicate per atom call: it has no mode for the atom's values.
+        pred = tensors[2]
+        plain = linear_layout(pred.layout)
+        tensors[2] = _at(
+            pred, 0, cast(Layout, L.prepend(plain if plain.rank > 1 else L.group(plain, 0, 0), Layout(1, 0)))
+        )
+        ranks[2] = ranks[0]
+    if len(tensors) == 3 and ranks[2] != ranks[0]:
+        raise LayoutError(f"copy: pred rank mismatch, {tensors[2].layout} against {tensors[0].layout}")
+    if ranks[0] > 1:
+        pieces = [_parts(t)[1] for t in tensors]
+        if len({len(p) for p in pieces}) != 1:
+            raise LayoutError("copy: extents differ: " + ", ".join(str(t.layout) for t in tensors))
+        for group in zip(*pieces, strict=True):
+            _expand_copy(r, atom, list(group))
+        return
+    plain = linear_layout(tensors[0].layout)
+    if not plain.is_leaf:
+        _expand_copy(
+            r,
+            atom,
+            [_at(t, 0, linear_layout(t.layout)[0]) if not linear_layout(t.layout).is_leaf else t for t in tensors],
+        )
+        return
+    operands = [materialise(r.b, atom), *(materialise(r.b, decomposition(t)) for t in tensors)]
+    r.b.opn(OPS["copy_atom_call"], operands, ())
+
+
+def _copy_atom_call(r: _Lowering, op: FlyOp) -> None:
+    atom, *tensors = (r.obj(v) for v in operands_of(op))
+    operands = [materialise(r.b, atom_of(atom)), *(materialise(r.b, decomposition(t)) for t in tensors)]
+    r.b.opn(type(op), operands, ())
+
+
+def _mma_atom_call(r: _Lowering, op: FlyOp) -> None:
+    atom, *tensors = (r.obj(v) for v in operands_of(op))
+    _emit_mma(r, atom_of(atom), tensors)
+
+
+def _emit_mma(r: _Lowering, atom: Any, tensors: Sequence[View]) -> None:
+    operands = [materialise(r.b, atom), *(materialise(r.b, decomposition(t)) for t in tensors)]
+    r.b.opn(OPS["mma_atom_call"], operands, ())
+
+
+def _traversal(extents: tuple[int, int, int], order: int) -> Iterator[tuple[int, int, int]]:
+    """(m, n, k) in the order of a `GemmTraversalOrder`: its first letter is the innermost loop."""
+    name, _, snake = GemmTraversalOrder(order).name.partition("_")
+    inner, middle, outer = ("MNK".index(c) for c in name)
+    for o in range(extents[outer]):
+        for m in range(extents[middle]):
+            at_m = extents[middle] - 1 - m if snake and o % 2 else m
+            for i in range(extents[inner]):
+                odd = (o * extents[middle] + m) % 2
+                at_i = extents[inner] - 1 - i if snake and odd else i
+                index = [0, 0, 0]
+                index[outer], index[middle], index[inner] = o, at_m, at_i
+                yield index[0], index[1], index[2]
+
+
+def _gemm(r: _Lowering, op: FlyOp) -> None:
+    atom, d, a, b, c, *layout = (r.obj(v) for v in operands_of(op))
+    atom = atom_of(atom)
+    if d.layout.rank == 1:
+        _emit_mma(r, atom, (d, a, b, c))
+        return
+    m, n = (cast(int, L.size(d.layout[i])) for i in (1, 2))
+    k = cast(int, L.size(a.layout[2])) if a.layout.rank == 3 else 1
+    order = op.properties.get("traversalOrder")
+    if layout:
+        total = m * n * k
+        if L.size(layout[0]) != total or L.cosize(layout[0]) != total:
+            raise LayoutError(f"gemm: the traversal layout {layout[0]} must have size and cosize {total}")
+        steps: Iterator[Any] = (L.colex2crd(L.crd2idx(i, layout[0]), (m, n, k)) for i in range(total))
+    else:
+        steps = _traversal((m, n, k), python_value(order).data if order is not None else GemmTraversalOrder.NMK)
+    seen: set[tuple[int, int]] = set()
+    for i, j, s in steps:
+        tail = (s,) if a.layout.rank == 3 else ()
+        # The first visit of (m, n) starts from C, later ones go on from D.
+        source = d if (i, j) in seen and tail else c
+        seen.add((i, j))
+        _emit_mma(
+            r,
+            atom,
+            [
+                _slice(d, (i, j)),
+                _slice(a, (i, *tail)),
+                _slice(b, (j, *tail)),
+                _slice(source, (i, j)),
+            ],
+        )
+
+
+def _slice(view: View, rest: tuple[int, ...]) -> View:
+    """Mode 0 at fixed indices of the other modes."""
+    layout = view.layout
+    offset = 0
+    for mode, index in enumerate(rest, 1):
+        offset = L.int_tuple_add(offset, L.crd2idx(index, layout[mode]))
+    return View(add_offset(view.iter, offset), layout[0])
+
+
+def _pointer_op(r: _Lowering, op: FlyOp) -> None:
+    """Ops that stay and take pointers or plain values."""
+    operands = [r.val(v) for v in operands_of(op)]
+    new = r.b.opn(type(op), operands, [x.type for x in op.results], dict(op.properties))
+    for old, fresh in zip(op.results, new.results, strict=True):
+        r.vm[old] = fresh
+
+
+_Lowering.handlers = cast(
+    dict[type[Operation], Handler],
+    {
+        **{OPS[name]: _algebra(name) for name in SEMANTICS},
+        OPS["make_int_tuple"]: _make_int_tuple,
+        OPS["make_shape"]: _make_int_tuple,
+        OPS["make_stride"]: _make_int_tuple,
+        OPS["make_coord"]: _make_int_tuple,
+        OPS["static"]: _static,
+        OPS["make_tiled_copy"]: _tiled,
+        OPS["make_tiled_mma"]: _tiled,
+        OPS["make_copy_atom"]: _tiled,
+        OPS["make_mma_atom"]: _tiled,
+        OPS["get_scalar"]: _get_scalar,
+        OPS["get_leaves"]: _get_leaves,
+        OPS["elem_less"]: _compare(L.elem_less),
+        OPS["equal"]: _compare(L.equal),
+        OPS["memref.alloca"]: _allocate,
+        OPS["make_fragment_like"]: _allocate,
+        OPS["mma.make_fragment"]: _allocate,
+        OPS["memref.load"]: _load,
+        OPS["memref.store"]: _store,
+        OPS["memref.load_vec"]: _load_vec,
+        OPS["memref.store_vec"]: _store_vec,
+        OPS["copy"]: _copy,
+        OPS["copy_atom_call"]: _copy_atom_call,
+        OPS["mma_atom_call"]: _mma_atom_call,
+        OPS["gemm"]: _gemm,
+        OPS["ptr.load"]: _pointer_op,
+        OPS["ptr.store"]: _pointer_op,
+        OPS["recast_iter"]: _pointer_op,
+    },
+)
+
+
+@dataclass(frozen=True)
+class FlyLayoutLoweringPass(Pass):
+    """Expand layout algebra to arith and copies and gemms to atom calls."""
+
+    name = "fly-layout-lowering"
+
+    def run(self, module: ModuleOp) -> ModuleOp:
+        return _Lowering.rebuild(module)

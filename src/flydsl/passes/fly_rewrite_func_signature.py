@@ -1,0 +1,268 @@
+"""`fly-rewrite-func-signature`: no layout type crosses a function, launch or structured-control-flow boundary.
+
+Static values vanish from signatures; dynamic ones travel as packed structs of their run-time leaves, a memref as its
+pointer plus the struct of its layout. Inside, each value that is still used is rebuilt from its carriers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from xdsl.dialects import func, scf
+from xdsl.dialects.builtin import BoolAttr, ModuleOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from ..dialects import gpu, llvm
+from ..dialects.builder import Builder, i64_list, operands_of
+from ..dialects.fly.ops import OPS, leaf_type
+from ..dialects.fly.types import (
+    ComposedLayoutType,
+    CoordTensorType,
+    IntTupleType,
+    LayoutType,
+    MemRefType,
+    is_static,
+    layout_type,
+    ptr_type,
+    static_data,
+    type_of,
+)
+from ..layout import ComposedLayout, Layout, dynamic_leaves
+from .base import Pass
+from .rebuild import Handler, Rebuilder
+
+_DSL = (IntTupleType, LayoutType, ComposedLayoutType, CoordTensorType, MemRefType)
+
+
+def struct_of(data: Any) -> Attribute | None:
+    """Packed struct of the run-time leaves of an algebra object, or None if it has none."""
+    if static_data(data):
+        return None
+    if type(data) is Layout:
+        parts = [struct_of(data.shape), struct_of(data.stride)]
+    elif type(data) is ComposedLayout:
+        parts = [struct_of(data.outer), struct_of(data.offset), struct_of(data.inner)]
+    else:
+        parts = [leaf_type(leaf) for leaf in dynamic_leaves(data)]
+    return llvm.packed_struct([p for p in parts if p is not None])
+
+
+def carriers_of(type_: Attribute) -> tuple[Attribute, ...] | None:
+    """The types that stand for a value at a boundary; None when it passes unchanged."""
+    if isinstance(type_, MemRefType):
+        d = type_.data
+        pointer = ptr_type(d.elem, d.space, d.align, d.swizzle)
+        layout = struct_of(d.layout)
+        return (pointer,) if layout is None else (pointer, layout)
+    if is_static(type_):
+        return ()
+    if isinstance(type_, CoordTensorType):
+        parts = [p for p in (struct_of(type_.data[0]), struct_of(type_.data[1])) if p is not None]
+        return (llvm.packed_struct(parts),)
+    if isinstance(type_, _DSL):
+        struct = struct_of(type_.data)
+        assert struct is not None
+        return (struct,)
+    return None
+
+
+class _Signatures(Rebuilder):
+    def __init__(self) -> None:
+        super().__init__()
+        self.packed: dict[SSAValue, tuple[SSAValue, ...]] = {}
+        """Carriers a rebuilt value came from, so that passing it on costs nothing."""
+
+    # --- unpacking ------------------------------------------------------------------------------------------------
+
+    def argument_types(self, block: Block) -> list[Attribute]:
+        return [t for a in block.args for t in _boundary(a.type)]
+
+    def enter(self, old: Block, new: Block) -> None:
+        self.bind(old.args, new.args)
+
+    def bind(self, old: Sequence[SSAValue], new: Sequence[SSAValue]) -> None:
+        """Rebuild each old value from its carriers."""
+        fresh = iter(new)
+        for value in old:
+            types = carriers_of(value.type)
+            if types is None:
+                self.vm[value] = next(fresh)
+                continue
+            parts = tuple(next(fresh) for _ in types)
+            if value.first_use is None:
+                continue
+            rebuilt = self.unpack(value.type, parts)
+            self.vm[value] = rebuilt
+            self.packed[rebuilt] = parts
+
+    def unpack(self, type_: Attribute, parts: tuple[SSAValue, ...]) -> SSAValue:
+        """The value of a DSL type from its carriers."""
+        b = self.b
+        if isinstance(type_, MemRefType):
+            layout = type_.data.layout
+            made = self.from_struct(layout, parts[1] if len(parts) > 1 else None)
+            return b.pure(OPS["make_view"], (parts[0], made), type_, {})
+        if not parts:
+            return b.pure(OPS["static"], (), type_, {})
+        if isinstance(type_, CoordTensorType):
+            fields = _fields(b, parts[0])
+            base, layout = (self.from_struct(d, None if static_data(d) else next(fields)) for d in type_.data)
+            return b.pure(OPS["make_view"], (base, layout), type_, {})
+        return self.from_struct(cast(Any, type_).data, parts[0])
+
+    def from_struct(self, data: Any, struct: SSAValue | None) -> SSAValue:
+        """An algebra value from the struct of its leaves."""
+        b = self.b
+        if struct is None:
+            return b.pure(OPS["static"], (), type_of(data), {})
+        fields = _fields(b, struct)
+        if type(data) is Layout:
+            parts = [self.from_struct(d, None if static_data(d) else next(fields)) for d in (data.shape, data.stride)]
+            return b.pure(OPS["make_layout"], parts, layout_type(data), {})
+        if type(data) is ComposedLayout:
+            outer, offset, inner = (
+                self.from_struct(d, None if static_data(d) else next(fields))
+                for d in (data.outer, data.offset, data.inner)
+            )
+            return b.pure(OPS["make_composed_layout"], (inner, offset, outer), layout_type(data), {})
+        return b.pure(OPS["make_int_tuple"], list(fields), type_of(data), {})
+
+    # --- packing --------------------------------------------------------------------------------------------------
+
+    def pack(self, old: SSAValue) -> tuple[SSAValue, ...]:
+        """Carriers of an old value, or the value itself."""
+        types = carriers_of(old.type)
+        if types is None:
+            return (self.val(old),)
+        if not types:
+            return ()
+        value = self.val(old)
+        known = self.packed.get(value)
+        if known is not None:
+            return known
+        b = self.b
+        if isinstance(old.type, MemRefType):
+            pointer = b.pure(OPS["get_iter"], (value,), types[0], {})
+            if len(types) == 1:
+                return (pointer,)
+            layout = b.pure(OPS["get_layout"], (value,), type_of(old.type.data.layout), {})
+            return pointer, self.to_struct(old.type.data.layout, layout, types[1])
+        if isinstance(old.type, CoordTensorType):
+            base, layout = old.type.data
+            parts: list[SSAValue] = []
+            if not static_data(base):
+                got = b.pure(OPS["get_iter"], (value,), type_of(base), {})
+                parts.append(self.to_struct(base, got, cast(Any, struct_of(base))))
+            if not static_data(layout):
+                got = b.pure(OPS["get_layout"], (value,), type_of(layout), {})
+                parts.append(self.to_struct(layout, got, cast(Any, struct_of(layout))))
+            return (_pack(b, types[0], parts),)
+        return (self.to_struct(cast(Any, old.type).data, value, types[0]),)
+
+    def to_struct(self, data: Any, value: SSAValue, struct: Attribute) -> SSAValue:
+        """The struct of the leaves of an algebra value."""
+        b = self.b
+        if type(data) is Layout:
+            parts = [("get_shape", data.shape), ("get_stride", data.stride)]
+        elif type(data) is ComposedLayout:
+            parts = [
+                ("composed_get_outer", data.outer),
+                ("composed_get_offset", data.offset),
+                ("composed_get_inner", data.inner),
+            ]
+        else:
+            types = [leaf_type(leaf) for leaf in dynamic_leaves(data)]
+            leaves = b.opn(OPS["get_leaves"], (value,), types, {"dynamicOnly": BoolAttr.from_bool(True)})
+            return _pack(b, struct, leaves.results)
+        fields: list[SSAValue] = []
+        for op, part in parts:
+            if not static_data(part):
+                got = b.pure(OPS[op], (value,), type_of(part), {})
+                fields.append(self.to_struct(part, got, cast(Any, struct_of(part))))
+        return _pack(b, struct, fields)
+
+    def pack_all(self, old: Sequence[SSAValue]) -> list[SSAValue]:
+        """Carriers of several values in order."""
+        return [c for v in old for c in self.pack(v)]
+
+
+def _fields(b: Builder, struct: SSAValue) -> Iterator[SSAValue]:
+    """Fields of a struct, read one by one."""
+    for i, type_ in enumerate(cast(llvm.StructType, struct.type).fields):
+        yield b.pure(llvm.ExtractValueOp, (struct,), type_, {"position": _position(i)})
+
+
+def _position(i: int) -> Attribute:
+    return i64_list((i,))
+
+
+def _pack(b: Builder, struct: Attribute, fields: Sequence[SSAValue]) -> SSAValue:
+    value = b.pure(llvm.UndefOp, (), struct, {})
+    for i, field in enumerate(fields):
+        value = b.pure(llvm.InsertValueOp, (field, value), struct, {"position": _position(i)})
+    return value
+
+
+def _terminator(r: _Signatures, op: Operation) -> None:
+    r.b.opn(type(op), r.pack_all(operands_of(op)), (), dict(op.properties))
+
+
+def _launch(r: _Signatures, op: gpu.LaunchFuncOp) -> None:
+    args = r.pack_all(op.kernelOperands)
+    fixed = r.vals(operands_of(op)[: len(op.operands) - len(op.kernelOperands)])
+    props = dict(op.properties)
+    props["operandSegmentSizes"] = gpu.LaunchFuncOp.segments(
+        len(op.asyncDependencies), bool(op.cluster), op.dynamicSharedMemorySize is not None, len(args)
+    )
+    new = r.b.opn(gpu.LaunchFuncOp, [*fixed, *args], [x.type for x in op.results], props)
+    new.attributes = dict(op.attributes)
+    r.bind(op.results, new.results)
+
+
+def _structured(r: _Signatures, op: Operation) -> None:
+    """Loops and ifs whose carried values may be DSL values."""
+    fixed = {scf.ForOp: 3, scf.IfOp: 1, scf.WhileOp: 0}[cast(Any, type(op))]
+    operands = operands_of(op)
+    values = [*r.vals(operands[:fixed]), *r.pack_all(operands[fixed:])]
+    regions = [Region(r.nested(region.block)) if region.blocks else Region() for region in op.regions]
+    types = [t for x in op.results for t in _boundary(x.type)]
+    new = r.b.with_regions(type(op), values, types, regions, dict(op.properties), dict(op.attributes))
+    r.bind(op.results, new.results)
+
+
+def _boundary(type_: Attribute) -> tuple[Attribute, ...]:
+    types = carriers_of(type_)
+    return (type_,) if types is None else types
+
+
+_Signatures.handlers = cast(
+    dict[type[Operation], Handler],
+    {
+        scf.ForOp: _structured,
+        scf.IfOp: _structured,
+        scf.WhileOp: _structured,
+        scf.YieldOp: _terminator,
+        func.ReturnOp: _terminator,
+        gpu.LaunchFuncOp: _launch,
+    },
+)
+
+
+def _condition(r: _Signatures, op: scf.ConditionOp) -> None:
+    cond, *rest = operands_of(op)
+    r.b.opn(scf.ConditionOp, [r.val(cond), *r.pack_all(rest)], ())
+
+
+_Signatures.handlers[scf.ConditionOp] = cast(Handler, _condition)
+
+
+@dataclass(frozen=True)
+class FlyRewriteFuncSignaturePass(Pass):
+    """Remove layout types from function, launch and loop boundaries."""
+
+    name = "fly-rewrite-func-signature"
+
+    def run(self, module: ModuleOp) -> ModuleOp:
+        return _Signatures.rebuild(module)

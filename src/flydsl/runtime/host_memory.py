@@ -1,0 +1,61 @@
+"""Addresses of host memory: the buffer protocol read through the C API, so that read-only objects work too."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import ClassVar, NamedTuple
+
+
+class HostSpan(NamedTuple):
+    """A contiguous piece of host memory, valid while the object it came from is exported."""
+
+    address: int
+    nbytes: int
+
+
+class _PyBuffer(ctypes.Structure):
+    """CPython's `Py_buffer`."""
+
+    _fields_: ClassVar = [
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.c_void_p),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    ]
+    buf: int | None
+    len: int
+
+
+_SIMPLE = 0
+_WRITABLE = 1
+
+
+@contextmanager
+def exported(obj: object, *, writable: bool) -> Generator[HostSpan]:
+    """The memory of an object with the buffer protocol, C-contiguous and held for the duration."""
+    view = _PyBuffer()
+    api = ctypes.pythonapi
+    get, release = api.PyObject_GetBuffer, api.PyBuffer_Release
+    get.argtypes = (ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int)
+    get.restype = ctypes.c_int
+    release.argtypes = (ctypes.POINTER(_PyBuffer),)
+    release.restype = None
+    try:
+        get(ctypes.py_object(obj), ctypes.byref(view), _WRITABLE if writable else _SIMPLE)
+    except (TypeError, BufferError, ValueError) as error:
+        need = "writable contiguous" if writable else "contiguous"
+        got = type(obj).__name__
+        raise TypeError(f"expected {need} host memory (the buffer protocol), got {got}: {error}") from None
+    try:
+        yield HostSpan(view.buf or 0, view.len)
+    finally:
+        release(ctypes.byref(view))

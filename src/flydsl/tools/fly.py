@@ -1,0 +1,108 @@
+"""`fly`: what is on this machine, and compiling kernels from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def doctor(_: argparse.Namespace) -> int:
+    """Print versions, stacks, tools and the active target."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    import flydsl
+    from flydsl.compiler.backends import backend_info, compile_backend_name, current_target
+    from flydsl.llvm import tools
+
+    print(f"flydsl    {flydsl.__version__}")
+    print(f"python    {sys.version.split()[0]}")
+    for package in ("xdsl", "llvmlite", "numpy", "torch", "rich"):
+        try:
+            print(f"{package:<9} {version(package)}")
+        except PackageNotFoundError:
+            print(f"{package:<9} not installed")
+    print(f"\nactive stack: {compile_backend_name()}, target {current_target().key()}")
+    for info in backend_info():
+        problem = f"  cannot be imported: {info.import_error}" if info.import_error else ""
+        print(f"  {info.name:<8} {info.origin}{problem}")
+    print("\ntools (all optional)")
+    for name in ("ld.lld", "opt", "llc", "ptxas", "llvm-objdump"):
+        found = tools.try_find_tool(name)
+        print(f"  {name:<13}" + (f"{found.path}  {found.version_text}" if found else "not found"))
+    return 0
+
+
+def env(_: argparse.Namespace) -> int:
+    """Print every environment variable with its value."""
+    from flydsl import config
+
+    for name, value, default, source in config.describe():
+        mark = "" if source == "default" else f"   (set by {source})"
+        print(f"{name} = {value}   [default: {default}]{mark}")
+    for name in config.unknown_variables():
+        print(f"{name}: unknown, has no effect")
+    return 0
+
+
+def compile_file(options: argparse.Namespace) -> int:
+    """Run a file in compile-only mode once per target and write what its jit calls compiled."""
+    from flydsl.compiler import jit_function as jit
+
+    folder = Path(options.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    sys.path.insert(0, str(Path(options.file).resolve().parent))
+    count = 0
+    os.environ["FLYDSL_COMPILE_ONLY"] = "1"
+    for target in options.target:
+        made: list[tuple[Any, Any]] = []
+        compiled = jit.JitFunction.compile
+
+        def record(self: Any, *args: Any, _made: Any = made, _compiled: Any = compiled) -> Any:
+            artifact = _compiled(self, *args)
+            _made.append((self, artifact))
+            return artifact
+
+        os.environ["FLYDSL_COMPILE_BACKEND"], os.environ["FLYDSL_COMPILE_ARCH"] = target.split(":", 1)
+        jit.JitFunction.compile = record  # pyright: ignore[reportAttributeAccessIssue]
+        try:
+            runpy.run_path(options.file, run_name="__main__")
+        except AssertionError as error:
+            # The script checks results that were not computed; what it compiled is what counts here.
+            print(f"fly compile: the script stopped after compiling: {str(error).strip().splitlines()[:1]}")
+        finally:
+            jit.JitFunction.compile = compiled
+        for function, artifact in made:
+            stem = f"{function.__name__}.{target.replace(':', '-')}"
+            for ext in artifact.sections:
+                path = folder / f"{stem}.{ext}"
+                path.write_bytes(artifact.sections[ext])
+            (folder / f"{stem}.s").write_text(artifact.asm)
+            print(f"{folder / stem}.{artifact.metadata['binary_ext']}: {len(artifact.binary())} bytes")
+        count += len(made)
+        if not made:
+            print(f"fly compile: {options.file} compiled nothing for {target}", file=sys.stderr)
+            return 1
+    return 0 if count else 1
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Entry point of `fly`."""
+    parser = argparse.ArgumentParser(prog="fly", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands.add_parser("doctor", help="what this machine has").set_defaults(run=doctor)
+    commands.add_parser("env", help="environment variables and their values").set_defaults(run=env)
+    build = commands.add_parser("compile", help="compile the kernels of a script without running them")
+    build.add_argument("file")
+    build.add_argument("--target", action="append", required=True, help="e.g. rocm:gfx942; may be repeated")
+    build.add_argument("-o", "--output", default=".", help="folder for the results")
+    build.set_defaults(run=compile_file)
+    options = parser.parse_args(argv)
+    return options.run(options)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""Public helpers kept at FlyDSL's import paths."""

@@ -1,0 +1,27 @@
+"""The public name of `flydsl.config`: `env.compile`, `env.debug`, `env.runtime`, `env.autotune`, `env.cpu`."""
+
+from flydsl.config import (
+    GROUPS,
+    autotune,
+    cache_relevant_env,
+    compile,
+    cpu,
+    debug,
+    describe,
+    environment_snapshot,
+    runtime,
+    system,
+)
+
+__all__ = [
+    "GROUPS",
+    "autotune",
+    "cache_relevant_env",
+    "compile",
+    "cpu",
+    "debug",
+    "describe",
+    "environment_snapshot",
+    "runtime",
+    "system",
+]

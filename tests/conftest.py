@@ -1,0 +1,48 @@
+"""What every test shares: a hermetic environment and the rules for skipping device tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# Wall-clock deadlines only measure how busy the machine is.
+settings.register_profile("flydsl", deadline=None, print_blob=True)
+settings.load_profile("flydsl")
+
+DEVICE_NODES = {"rocm": Path("/dev/kfd"), "cuda": Path("/dev/nvidiactl")}
+"""Marker -> the file that the kernel driver of such a GPU provides."""
+
+LEAKS = (
+    "ARCH",
+    "COMPILE_ONLY",
+    "FLYDSL_COMPILE_ARCH",
+    "FLYDSL_COMPILE_BACKEND",
+    "FLYDSL_COMPILE_ONLY",
+    "FLYDSL_CPU_CHECK",
+    "FLYDSL_GPU_ARCH",
+    "FLYDSL_RUNTIME_CACHE_PATH",
+    "FLYDSL_RUNTIME_KIND",
+    "FLYDSL_RUNTIME_RUN_ONLY",
+)
+"""Variables of the caller's shell that would change what a test means."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def hermetic_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Caches and dumps go to a folder of this session (and xdist worker); the IR is verified after every pass."""
+    home = tmp_path_factory.mktemp("flydsl")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in LEAKS:
+            patch.delenv(name, raising=False)
+        patch.setenv("FLYDSL_RUNTIME_CACHE_DIR", str(home / "cache"))
+        patch.setenv("FLYDSL_AUTOTUNE_CACHE_DIR", str(home / "autotune"))
+        patch.setenv("FLYDSL_DUMP_DIR", str(home / "debug"))
+        patch.setenv("FLYDSL_DEBUG_ENABLE_VERIFIER", "1")
+        yield
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker, node in DEVICE_NODES.items():
+        if item.get_closest_marker(marker) and not node.exists():
+            pytest.skip(f"no {marker} device here ({node} does not exist)")
