@@ -345,7 +345,7 @@ class UserArgument:
         return self.adapter.__get_ir_types__()
 
     def __cache_signature__(self) -> Any:
-        cls = type(self.adapter)
+        cls: Any = cast(Any, type(self.adapter))
         return (cls.__module__, cls.__qualname__, self.adapter.__cache_signature__())
 
     def __c_abi_spec__(self) -> list[Slot]:
@@ -356,7 +356,7 @@ class UserArgument:
 
     def construct(self, values: Sequence[Any]) -> Any:
         """The traced value."""
-        cls = self.dsl_type or type(self.adapter)
+        cls: Any = self.dsl_type or cast(Any, type(self.adapter))
         return cls.__construct_from_ir_values__(values, self.adapter)
 
     def check(self) -> None:
@@ -407,7 +407,8 @@ def adapt(name: str, value: Any, annotation: Any) -> Any:
         return ScalarArgument(annotation, _number(name, value, annotation))
     if annotation is Stream or isinstance(value, Stream):
         return StreamArgument(value if isinstance(value, Stream) else Stream(value))
-    registered = JitArgumentRegistry.get(type(value))
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    registered = JitArgumentRegistry.get(kind)
     if registered is not None:
         adapter, dsl_type = registered
         return UserArgument(adapter(value), dsl_type)
@@ -418,7 +419,7 @@ def adapt(name: str, value: Any, annotation: Any) -> Any:
         return default_tensor(info)
     if isinstance(value, Numeric):
         return ScalarArgument(type(value), value)
-    scalar = _PYTHON_NUMBERS.get(type(value))
+    scalar = _PYTHON_NUMBERS.get(kind)
     if scalar is not None:
         if scalar is Int32 and not -(2**31) <= value <= I32_MAX:
             raise DSLOverflowError(
@@ -428,13 +429,14 @@ def adapt(name: str, value: Any, annotation: Any) -> Any:
     if stream_handle(value) is not None:
         return StreamArgument(Stream(value))
     raise DSLTypeError(
-        f"parameter '{name}': cannot pass {value!r} of type {type(value).__name__} to compiled code; expected an array, "
-        "a number, a stream, or a value for a Constexpr parameter"
+        f"parameter '{name}': cannot pass {value!r} of type {type(value).__name__} to compiled code; "
+        "expected an array, a number, a stream, or a value for a Constexpr parameter"
     )
 
 
 def _number(name: str, value: Any, annotation: type[Numeric]) -> Any:
     if isinstance(value, (bool, int, float, Numeric)) or hasattr(value, "__index__") or hasattr(value, "__float__"):
         if array_info(value) is None or getattr(value, "shape", None) == ():
-            return value.item() if hasattr(value, "item") and not isinstance(value, Numeric) else value
+            item = getattr(value, "item", None)
+            return value if item is None or isinstance(value, Numeric) else item()
     raise DSLTypeError(f"parameter '{name}' expects {annotation}, got {value!r} of type {type(value).__name__}")

@@ -16,6 +16,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any, cast
 
 from ..expr import control_flow
+from ..expr.control_flow import REGION_MARK
 from .rewrite.source import FunctionSource, parse_definition, read_source, rewriting
 from .rewrite.transform import ARM, ERROR, RUNTIME, Rewriter, load, runtime
 
@@ -169,9 +170,6 @@ def _build(fn: FunctionType, tree: ast.FunctionDef, filename: str) -> FunctionTy
         made.__annotations__ = fn.__annotations__
     return made
 
-
-REGION_MARK = ".<region>"
-"""End of `co_qualname` of a region's body. Its `co_name` is that of the user's function, as in the user's source."""
 
 _OPTIMIZED = 1  # inspect.CO_OPTIMIZED: set for functions, not for class bodies
 

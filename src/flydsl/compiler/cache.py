@@ -142,6 +142,8 @@ class Defect(NamedTuple):
 class _KeyLock:
     lock: threading.RLock = field(default_factory=threading.RLock)
     users: int = 0
+    held: bool | None = None
+    """Whether the owning thread has the file lock too; None: nobody is inside."""
 
 
 # One guard for all short sections. It is renewed in a forked child, where another thread may have held it.
@@ -150,7 +152,7 @@ _key_locks: dict[tuple[str, str], _KeyLock] = {}
 _held: set[int] = set()
 """Descriptors of the file locks this process holds."""
 _warned: set[str] = set()
-_caches: dict[Settings, DiskCache] = {}
+_caches: dict[tuple[Settings, str | None], DiskCache] = {}
 totals = CacheStats()
 """Sums over all caches of this process."""
 
@@ -187,14 +189,17 @@ def _reason(error: OSError) -> str:
 
 
 def _make_directories(path: Path) -> None:
-    """Create a directory and its parents, each for its owner alone."""
+    """Create a directory and its parents: each for its owner alone, or for the group where the group may write."""
     missing: list[Path] = []
     while not path.exists():
         missing.append(path)
         path = path.parent
     for directory in reversed(missing):
+        shared = directory.parent.stat().st_mode
         try:
             directory.mkdir(0o700)
+            if shared & stat.S_IWGRP and not shared & stat.S_IWOTH:
+                directory.chmod(0o700 | (shared & 0o2070))
         except FileExistsError:  # another process was faster
             continue
 
@@ -532,11 +537,18 @@ class DiskCache:
             entry.users += 1
         try:
             with entry.lock:
+                if entry.held is not None:  # the same thread again
+                    yield entry.held
+                    return
                 if path is None or root is None or not writable:
                     yield False
                     return
                 with self._file_lock(root / f"v{SCHEMA}" / "locks" / key, self.settings.lock_timeout) as held:
-                    yield held
+                    entry.held = held
+                    try:
+                        yield held
+                    finally:
+                        entry.held = None
         finally:
             with _guard:
                 entry.users -= 1
@@ -747,11 +759,11 @@ def current_settings() -> Settings:
 
 def default_cache() -> DiskCache:
     """The cache of the current environment; the same object as long as its settings stay the same."""
-    settings = current_settings()
+    key = (current_settings(), os.environ.get("XDG_CACHE_HOME"))
     with _guard:
-        cache = _caches.get(settings)
+        cache = _caches.get(key)
         if cache is None:
-            cache = _caches[settings] = DiskCache(settings)
+            cache = _caches[key] = DiskCache(key[0])
         return cache
 
 
@@ -775,7 +787,8 @@ def info(cache: DiskCache | None = None) -> CacheInfo:
 def _describe(path: Path, size: int, modified: float) -> EntryInfo:
     header = read_header(path)
     target: Any = header.get("target")
-    fields = cast("dict[str, Any]", target) if isinstance(target, dict) else {}
+    words = [*str(target or "").split(":"), ""]
+    fields = cast("dict[str, Any]", target) if isinstance(target, dict) else {"backend": words[0], "arch": words[1]}
     created: Any = header.get("created")
     return EntryInfo(
         path.stem,

@@ -1,6 +1,6 @@
 """The canonical bytes of a value for cache keys: type-tagged, length-prefixed, the same in every process.
 
-Two values that could make different code never share an encoding: `1`, `1.0` and `True` differ, `0.0` and `-0.0` differ,
+Two values that could make different code never share an encoding: `1`, `1.0` and `True` differ, `0.0` and `-0.0` do,
 a tuple is no list. The order of dicts and sets, addresses, paths and hash seeds do not show. `repr` is never used.
 """
 
@@ -64,7 +64,7 @@ _SCALARS: dict[type, Callable[[Any], bytes]] = {
     bytes: lambda value: _tagged(b"b", value),
     type(Ellipsis): lambda value: b"E",
 }
-_BASES = (int, float, complex, str, bytes, tuple, list, dict, set, frozenset)
+_BASES: tuple[Callable[[Any], object], ...] = (int, float, complex, str, bytes, tuple, list, dict, set, frozenset)
 
 
 class _Encoder:
@@ -74,7 +74,7 @@ class _Encoder:
         """Identities of the containers being encoded, outermost first: a cycle is written as its depth."""
 
     def encode(self, value: Any) -> bytes:
-        kind = type(value)
+        kind = cast("type[Any]", type(value))
         if (scalar := _SCALARS.get(kind)) is not None:
             return scalar(value)
         if id(value) in self.open:
@@ -125,9 +125,10 @@ class _Encoder:
         if isinstance(value, types.MappingProxyType):
             return self.mapping(b"d", dict(cast("types.MappingProxyType[Any, Any]", value)))
         if isinstance(value, slice | range):
-            return self.named(b"r", kind, value.start, value.stop, value.step)
+            bounds = cast(Any, value)
+            return self.named(b"r", kind, bounds.start, bounds.stop, bounds.step)
         for base in _BASES:
-            if isinstance(value, base):
+            if isinstance(value, cast("type[Any]", base)):
                 # What a subclass keeps beside its value (a defaultdict its factory) does not show.
                 return self.named(b"U", kind, base(value))
         if (origin := typing.get_origin(value)) is not None:
@@ -169,8 +170,8 @@ class _Encoder:
             return replaced
         kind = type(value)
         raise TypeError(
-            f"{qualified_name(kind)} cannot be part of a cache key; use numbers, text, bytes, None, enums, dataclasses or "
-            f"containers of them, or give {kind.__name__} a method __fly_cache_key__()"
+            f"{qualified_name(kind)} cannot be part of a cache key; use numbers, text, bytes, None, enums, dataclasses "
+            f"or containers of them, or give {kind.__name__} a method __fly_cache_key__()"
         )
 
 
@@ -178,11 +179,9 @@ def _framework_value(value: Any, kind: type) -> tuple[object, ...] | None:
     """What tells apart dtypes and scalars of numpy and torch, which are not imported for it."""
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.dtype):
-        dtype = cast(Any, value)
-        return str(dtype.name), str(dtype.str), dtype.fields and list(dtype.descr)
+        return str(value.name), str(value.str), value.fields and list(value.descr)
     if numpy is not None and isinstance(value, numpy.generic) and not value.dtype.hasobject:
-        scalar = cast(Any, value)
-        return scalar.dtype, scalar.tobytes()
+        return value.dtype, value.tobytes()
     if kind.__module__.partition(".")[0] == "torch" and kind.__name__ in ("dtype", "layout", "memory_format"):
         return (str(value),)
     return None

@@ -9,9 +9,9 @@ from __future__ import annotations
 import gc
 import io
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
@@ -23,6 +23,7 @@ from ..dialects import gpu
 from ..errors import DSLCompileError, FlyDSLError
 from ..llvm import binding, host_stub
 from ..passes.base import Pass
+from ..passes.fly_to_llvm import fuse
 from ..passes.pipeline import parse_pipeline
 from .artifact import CompiledArtifact
 from .tracing import trace_host
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def collector_off() -> Iterator[None]:
+def collector_off() -> Generator[None]:
     """Keep the garbage collector out of a short, allocation-heavy stretch."""
     was = gc.isenabled()
     gc.disable()
@@ -89,6 +90,7 @@ def compile_traced(
     hints: Mapping[str, Any] | None = None,
     key: str = "",
     signature: list[dict[str, Any]] | None = None,
+    fuse_passes: bool = True,
 ) -> CompiledArtifact:
     """Trace a host function and compile it with everything it launches."""
     hints = dict(hints or {})
@@ -106,7 +108,8 @@ def compile_traced(
         options = backend.parse_options(hints)
         fragments, _ = backend.external_binary_pipeline_fragments(compile_hints=hints)
         pass_times: dict[str, float] = {}
-        lowered = run_passes(module, [p for f in fragments for p in parse_pipeline(f)], pass_times)
+        passes = [p for f in fragments for p in parse_pipeline(f)]
+        lowered = run_passes(module, fuse(passes) if fuse_passes else passes, pass_times)
         times["passes"] = pass_times
         start = time.perf_counter()
         device, host = split(lowered)
@@ -159,7 +162,7 @@ def _kernels(device: gpu.ModuleOp, names: list[str], resources: list[dict[str, A
             {
                 **known.get(name, {}),
                 "name": name,
-                "block": [int(i) for i in size.get_values()] if size is not None else None,
+                "block": [int(i) for i in cast(Any, size).get_values()] if size is not None else None,
                 "arguments": len(functions[name].function_type.inputs.data),
             }
         )

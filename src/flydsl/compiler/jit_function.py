@@ -263,7 +263,8 @@ class CompiledFunction:
         call = self._function.bind(args, {})
         if call.key != self._key:
             raise DSLTypeError(
-                f"{self._function.__qualname__} was compiled for another signature: expected {self._key}, got {call.key}"
+                f"{self._function.__qualname__} was compiled for another signature: "
+                f"expected {self._key}, got {call.key}"
             )
         active = _resolve_backend(None)
         if active.target != self._backend.target:

@@ -41,7 +41,8 @@ class KernelFunction:
         taken = RESERVED & set(function.__code__.co_varnames[: function.__code__.co_argcount])
         if taken:
             raise DSLTypeError(
-                f"{self.__qualname__}: parameter {', '.join(sorted(taken))!r} is reserved for the launch call; rename it"
+                f"{self.__qualname__}: parameter {', '.join(sorted(taken))!r} is reserved for the launch call; "
+                "rename it"
             )
 
     @property
@@ -180,7 +181,8 @@ def _attributes(unit: tuple[Any, Any], value: tuple[Any, Any]) -> dict[str, Any]
         for name in names or ():
             made[name] = UnitAttr()
     for table in value:
-        for name, v in (table or {}).items():
+        entries: dict[str, Any] = table or {}
+        for name, v in entries.items():
             if isinstance(v, int):
                 v = IntegerAttr(v, i32)
             made[name] = StringAttr(v) if isinstance(v, str) else v

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -296,7 +296,7 @@ def emit_launch(
 
 
 @contextmanager
-def no_trace() -> Iterator[None]:
+def no_trace() -> Generator[None]:
     """Run outside any trace, e.g. to compile while another function is traced."""
     token = active.set(None)
     try:

@@ -8,11 +8,11 @@ are forgotten when it closes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-from xdsl.dialects import arith, scf, ub, vector
+from xdsl.dialects import arith, ub, vector
 from xdsl.dialects.builtin import (
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
@@ -20,7 +20,6 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     IntegerType,
-    UnitAttr,
     VectorType,
     bf16,
     f16,
@@ -113,8 +112,6 @@ CMPF = {
     )
 }
 _COMMUTATIVE = {"addi", "muli", "andi", "ori", "xori", "minsi", "maxsi", "minui", "maxui"}
-_CAST_OPS = set(CASTS.values())
-_INT_FLAGS = {"addi", "subi", "muli", "shli", "trunci"}
 _PREDICATES: dict[int, IntegerAttr[Any]] = {i: IntegerAttr(i, i64) for i in range(16)}
 
 _int_attrs: dict[tuple[int, IntegerType | IndexType], IntegerAttr[Any]] = {}
@@ -145,7 +142,16 @@ def i32_list(values: Sequence[int]) -> DenseArrayBase[Any]:
 
 def elem_of(type_: Attribute) -> Attribute:
     """Element type of a vector, or the type itself."""
-    return cast(Attribute, type_.element_type) if isinstance(type_, VectorType) else type_
+    return cast(VectorType, type_).element_type if isinstance(type_, VectorType) else type_
+
+
+def _is_integer(elem: Attribute) -> bool:
+    return isinstance(elem, (IntegerType, IndexType))
+
+
+def _flag_type(type_: Attribute) -> Attribute:
+    """Type of a comparison of two values of this type."""
+    return fly.vector_type(i1, cast(VectorType, type_).get_shape()[0]) if isinstance(type_, VectorType) else i1
 
 
 class Builder:
@@ -166,7 +172,7 @@ class Builder:
     # --- functions and regions ------------------------------------------------------------------------------------
 
     @contextmanager
-    def open_function(self, entry: Block) -> Iterator[None]:
+    def open_function(self, entry: Block) -> Generator[None]:
         """Build into the entry block of a new function; constants of the enclosing one are out of reach."""
         saved = (self.block, self.const_of, self.entry, self._anchor, self._consts, self._known, self.loc)
         self.block, self.entry = entry, entry
@@ -177,7 +183,7 @@ class Builder:
             self.block, self.const_of, self.entry, self._anchor, self._consts, self._known, self.loc = saved
 
     @contextmanager
-    def region(self, block: Block) -> Iterator[None]:
+    def region(self, block: Block) -> Generator[None]:
         """Build into a nested block; values numbered inside do not leak out."""
         saved_block, saved_known = self.block, self._known
         self.block, self._known = block, dict(saved_known)
@@ -237,7 +243,8 @@ class Builder:
     def const(self, value: int | float, type_: Attribute) -> SSAValue:
         """Scalar constant, or a splat of a vector type; one op per function."""
         elem = elem_of(type_)
-        if isinstance(elem, (IntegerType, IndexType)):
+        integer = _is_integer(elem)
+        if integer:
             value = signed(int(value), bit_width(elem))
             key: Any = (type_, value)
         else:
@@ -246,17 +253,17 @@ class Builder:
         found = self._consts.get(key)
         if found is not None:
             return found
-        if isinstance(elem, (IntegerType, IndexType)):
+        if integer:
             attr: Attribute = int_attr(int(value), elem)
         else:
             attr = FloatAttr(value, cast(Any, elem))
-        if isinstance(type_, VectorType):
+        if elem is not type_:
             attr = DenseIntOrFPElementsAttr.from_list(cast(Any, type_), [value])
         op = emit_head(self.entry, self._anchor, arith.ConstantOp, type_, {"value": attr})
         self._anchor = op
         result = op.results[0]
         self._consts[key] = result
-        if not isinstance(type_, VectorType):
+        if elem is type_:
             self.const_of[result] = value
         return result
 
@@ -308,7 +315,7 @@ class Builder:
         ca, cb = self.const_of.get(a), self.const_of.get(b)
         if ca is not None and cb is not None:
             return self.const(int(fold_cmpi(predicate, int(ca), int(cb), bit_width(a.type))), i1)
-        type_ = fly.vector_type(i1, a.type.get_shape()[0]) if isinstance(a.type, VectorType) else i1
+        type_ = _flag_type(a.type)
         return self.pure(arith.CmpiOp, (a, b), type_, {"predicate": _PREDICATES[CMPI[predicate]]})
 
     def select(self, cond: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
@@ -330,7 +337,7 @@ class Builder:
 
     def cmpf(self, predicate: str, a: SSAValue, b: SSAValue, flags: Attribute | None = None) -> SSAValue:
         """Float comparison."""
-        type_ = fly.vector_type(i1, a.type.get_shape()[0]) if isinstance(a.type, VectorType) else i1
+        type_ = _flag_type(a.type)
         props: dict[str, Attribute] = {"predicate": _PREDICATES[CMPF[predicate]]}
         if flags is not None:
             props["fastmath"] = flags
@@ -436,7 +443,6 @@ __all__ = [
     "CMPF",
     "CMPI",
     "Builder",
-    "UnitAttr",
     "bf16",
     "bit_width",
     "elem_of",
@@ -456,6 +462,5 @@ __all__ = [
     "index",
     "int_attr",
     "operands_of",
-    "scf",
     "signed",
 ]

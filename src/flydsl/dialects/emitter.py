@@ -8,7 +8,7 @@ Set `FAST = False` to go through xDSL's public constructors instead.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from xdsl.dialects.builtin import UnknownLoc
 from xdsl.ir import Block, Operation, OpResult, Region, SSAValue, SSAValues, Use
@@ -21,7 +21,7 @@ FAST: bool = True
 UNKNOWN: Final = UnknownLoc()
 
 _new: Any = object.__new__
-_tup: Any = tuple.__new__
+_tup: Any = cast(Any, tuple).__new__
 _defaults: dict[type[Operation], dict[str, Attribute]] = {}
 
 

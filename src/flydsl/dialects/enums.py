@@ -1,8 +1,11 @@
-"""Enumerations shared by the language and the dialects. Standard library only: annotations need them before xDSL loads."""
+"""Enumerations shared by the language and the dialects.
+
+Standard library only: annotations need them before xDSL loads.
+"""
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum
+from enum import Enum, IntEnum, StrEnum
 
 
 class AddressSpace(IntEnum):
@@ -64,7 +67,7 @@ class GemmTraversalOrder(IntEnum):
     NMK_Serpentine = 11
 
 
-class SyncScope(str, Enum):
+class SyncScope(StrEnum):
     """Scope of an atomic access, as LLVM spells it; targets add their own."""
 
     System = ""

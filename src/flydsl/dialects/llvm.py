@@ -121,7 +121,7 @@ class ExtractValueOp(IRDLOperation):
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         printer.print_operand(self.container)
-        printer.print_string(f"[{', '.join(map(str, self.position.get_values()))}]")
+        printer.print_string(f"[{', '.join(map(str, cast(Any, self.position).get_values()))}]")
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
         printer.print_attribute(self.container.type)
@@ -163,7 +163,7 @@ class InsertValueOp(IRDLOperation):
         printer.print_operand(self.value)
         printer.print_string(", ")
         printer.print_operand(self.container)
-        printer.print_string(f"[{', '.join(map(str, self.position.get_values()))}]")
+        printer.print_string(f"[{', '.join(map(str, cast(Any, self.position).get_values()))}]")
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
         printer.print_attribute(self.container.type)

@@ -36,7 +36,9 @@ def _parse_lists(parser: Parser, names: tuple[str, ...]) -> dict[str, Attribute]
 
 @irdl_op_definition
 class ExtractStridedSliceOp(IRDLOperation):
-    """`vector.extract_strided_slice %v {offsets = [2], sizes = [4], strides = [1]} : vector<8xf32> to vector<4xf32>`."""
+    """`vector.extract_strided_slice %v {offsets = [2], sizes = [4], strides = [1]} : vector<8xf32> to
+    vector<4xf32>`.
+    """
 
     name = "vector.extract_strided_slice"
     source = operand_def(VectorType)

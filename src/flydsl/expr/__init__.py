@@ -10,9 +10,9 @@ from typing import Any
 
 _MODULES: dict[str, str] = {
     "numeric": (
-        "Numeric NumericMeta Integer Float Boolean Int4 Int8 Int16 Int32 Int64 Int128 Uint8 Uint16 Uint32 Uint64 Uint128 "
-        "Index Float16 BFloat16 Float32 Float64 Float8E5M2 Float8E4M3 Float8E4M3FN Float8E4M3FNUZ Float8E4M3B11FNUZ "
-        "Float8E8M0FNU Float6E2M3FN Float6E3M2FN Float4E2M1FN as_numeric as_ir_value as_dsl_value T"
+        "Numeric NumericMeta Integer Float Boolean Int4 Int8 Int16 Int32 Int64 Int128 Uint8 Uint16 Uint32 Uint64 "
+        "Uint128 Index Float16 BFloat16 Float32 Float64 Float8E5M2 Float8E4M3 Float8E4M3FN Float8E4M3FNUZ "
+        "Float8E4M3B11FNUZ Float8E8M0FNU Float6E2M3FN Float6E3M2FN Float4E2M1FN as_numeric as_ir_value as_dsl_value T"
     ),
     "vector": "Vector VectorAlias full full_like zeros_like ones_like empty_like",
     "fastmath": "FastMathFlags fastmath",
@@ -44,9 +44,9 @@ _MODULES: dict[str, str] = {
     ),
     "gpu": "thread_idx block_idx block_dim grid_dim barrier lane_id known_block_size num_warp_threads Stream Tuple3D",
     "math": (
-        "absf ceil floor trunc round roundeven exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt sin cos tan asin acos "
-        "atan sinh cosh tanh asinh acosh atanh erf erfc sincos absi ctlz cttz ctpop powf fpowi ipowi atan2 copysign "
-        "fma clampf isnan isinf isfinite isnormal"
+        "absf ceil floor trunc round roundeven exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt sin cos tan asin "
+        "acos atan sinh cosh tanh asinh acosh atanh erf erfc sincos absi ctlz cttz ctpop powf fpowi ipowi atan2 "
+        "copysign fma clampf isnan isinf isfinite isnormal"
     ),
     "arith": "max min ceildiv maximumf minimumf maxnumf minnumf shrui cmpi cmpf index_cast constant_vector",
     "ir_types": "SwizzleType LayoutType TileType IntTupleType ComposedLayoutType CoordSwizzleType PointerType",

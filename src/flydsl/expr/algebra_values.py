@@ -104,10 +104,10 @@ class IntTuple(AlgebraValue):
         return self.data
 
     def __getitem__(self, mode: Any) -> IntTuple:
-        path = tuple(mode) if isinstance(mode, (list, tuple)) else (mode,)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+        path = tuple(cast(Sequence[Any], mode)) if isinstance(mode, (list, tuple)) else (mode,)
         if type(self.data) is not tuple and path != (0,):
             raise IndexError(f"{self} is a leaf: it has no mode {mode}")
-        if type(self.data) is tuple and isinstance(mode, int) and not -len(self.data) <= mode < len(self.data):
+        if isinstance(mode, int) and not -self.rank <= mode < self.rank:
             raise IndexError(f"mode {mode} is out of range for {self}")
         return apply("get", self, mode=tuple(int(m) for m in path))
 
@@ -132,7 +132,7 @@ def unpack(t: IntTuple) -> Any:
 
     def build(tree: Any) -> Any:
         if type(tree) is tuple:
-            return tuple(build(x) for x in tree)
+            return tuple(build(x) for x in cast(tuple[Any, ...], tree))
         if isinstance(tree, Basis) and isinstance(tree.value, Dyn):
             return Basis(leaves.pop(0), tree.modes)
         return leaves.pop(0) if isinstance(tree, Dyn) else tree
@@ -209,7 +209,7 @@ class _LayoutValue(AlgebraValue):
         return apply("get_shape", self)
 
     def __getitem__(self, mode: Any) -> Any:
-        path = tuple(mode) if isinstance(mode, (list, tuple)) else (mode,)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+        path = tuple(cast(Sequence[Any], mode)) if isinstance(mode, (list, tuple)) else (mode,)
         return apply("get", self, mode=path)
 
     def __call__(self, *coord: Any) -> Any:

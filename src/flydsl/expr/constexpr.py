@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import DSLTypeError
 
 _SCALARS = (int, bool, float, str)
+_TYPING_CALLABLE: Any = typing.Callable  # pyright: ignore[reportUnknownMemberType]
 
 
 class ConstexprType:
@@ -52,7 +53,7 @@ def _accepts(inner: Any, value: Any) -> bool:
         if len(args) == 2 and args[1] is Ellipsis:
             return all(_accepts(args[0], v) for v in value)  # pyright: ignore[reportUnknownVariableType]
         return len(args) == len(value) and all(map(_accepts, args, value))  # pyright: ignore[reportUnknownArgumentType]
-    if inner is Callable or origin is Callable or inner is typing.Callable:
+    if inner is Callable or origin is Callable or inner is _TYPING_CALLABLE:
         return is_capture_free(value)
     return False
 
@@ -74,7 +75,7 @@ class _ConstexprFactory:
     """`Constexpr[int]`, `Constexpr[tuple]`, ...; bare `Constexpr` accepts any plain value."""
 
     def __getitem__(self, inner: Any) -> ConstexprType:
-        ok = inner in (*_SCALARS, tuple, Any, Callable, typing.Callable) or typing.get_origin(inner) in (
+        ok = inner in (*_SCALARS, tuple, Any, Callable, _TYPING_CALLABLE) or typing.get_origin(inner) in (
             tuple,
             Callable,
         )

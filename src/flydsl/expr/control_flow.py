@@ -21,6 +21,10 @@ from .scalar_ops import is_ir_value
 
 DEEP, RECEIVED, STORED, ASSIGNED = range(4)
 
+REGION_MARK = ".<region>"
+"""End of `co_qualname` of a region's body; its `co_name` is that of the user's function. Who lists the user's frames
+leaves out the one below such a body: it is the same function, at the head of the statement."""
+
 Names = Sequence[tuple[str, int]]
 Body = Callable[..., Any]
 

@@ -82,7 +82,7 @@ class Stream:
             raw = raw.raw
         if raw is not None and not isinstance(raw, int) and stream_handle(raw) is None:
             raise DSLValueError(f"expected None, an int handle or a stream object, got {raw!r}")
-        self.raw = raw
+        self.raw: Any = raw
         self._ir: Any = None
 
     @property
@@ -114,10 +114,15 @@ class Stream:
     def __c_abi_spec__(self) -> list[Any]:
         import ctypes
 
-        return [(ctypes.c_void_p, lambda arg, slot: setattr(slot, "value", arg.handle or 0))]  # pyright: ignore
+        return [(ctypes.c_void_p, _fill_handle)]
 
     def __repr__(self) -> str:
         return f"Stream({self.raw!r})"
+
+
+def _fill_handle(stream: Any, slot: Any) -> None:
+    """Store a stream's handle in its C slot."""
+    slot.value = stream.handle or 0
 
 
 def stream_handle(raw: Any) -> int | None:

@@ -69,7 +69,7 @@ def is_static_object(obj: Any) -> bool:
 
 def wrap_data(obj: Any, value: SSAValue | None = None, dtype: Any = None) -> Any:
     """Language value of an algebra object."""
-    kind = type(obj)
+    kind: type[Any] = type(obj)  # pyright: ignore[reportUnknownVariableType]
     if kind is View:
         return Tensor(obj, value, dtype)
     if isinstance(obj, PointerType):

@@ -1,4 +1,7 @@
-"""The layout algebra as functions `fx.name(...)`: thin, the meaning is in `flydsl.layout` and `dialects.fly.semantics`."""
+"""The layout algebra as functions `fx.name(...)`.
+
+They are thin: the meaning is in `flydsl.layout` and `dialects.fly.semantics`.
+"""
 
 from __future__ import annotations
 
@@ -219,7 +222,7 @@ def make_layout_tv(thr_layout: Layout, val_layout: Layout) -> tuple[tuple[int, .
     if not (thr_layout.is_static and val_layout.is_static):
         raise DSLValueError("make_layout_tv needs static layouts")
     tiler, tv = L.make_layout_tv(thr_layout.data, val_layout.data)
-    return tiler, Layout(tv)
+    return cast(tuple[int, ...], tiler), Layout(tv)
 
 
 def _tuple_or_layout(x: Any) -> Any:

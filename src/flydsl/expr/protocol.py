@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from ..errors import DSLTypeError
 
@@ -86,24 +86,24 @@ def construct_from_ir_values(exemplar: Any, values: Sequence[Any]) -> Any:
 
 
 def _construct(exemplar: Any, values: list[Any], at: int) -> tuple[Any, int]:
-    construct = getattr(type(exemplar), "__construct_from_ir_values__", None)
+    kind = cast(Any, type(exemplar))
+    construct = getattr(kind, "__construct_from_ir_values__", None)
     if construct is not None:
         count = len(exemplar.__extract_to_ir_values__())
         return construct(values[at : at + count], exemplar), at + count
     children = _fields(exemplar)
     if children is None:
-        raise DSLTypeError(f"Cannot construct {type(exemplar).__name__} from IR values: not a DSL value")
+        raise DSLTypeError(f"Cannot construct {kind.__name__} from IR values: not a DSL value")
     made: list[Any] = []
     for child in children:
         item, at = _construct(child, values, at)
         made.append(item)
     if isinstance(exemplar, dict):
-        return dict(zip(exemplar, made, strict=True)), at  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+        return dict(zip(cast(dict[Any, Any], exemplar), made, strict=True)), at
     if isinstance(exemplar, SimpleNamespace):
         return SimpleNamespace(**dict(zip(vars(exemplar), made, strict=True))), at
-    if isinstance(exemplar, tuple) and hasattr(exemplar, "_fields"):  # pyright: ignore[reportUnknownArgumentType]
-        return type(exemplar)(*made), at  # pyright: ignore[reportUnknownVariableType]
-    return type(exemplar)(made), at  # pyright: ignore[reportUnknownVariableType]
+    named = isinstance(exemplar, tuple) and hasattr(kind, "_fields")
+    return kind(*made) if named else kind(made), at
 
 
 def get_ir_types(obj: Any) -> list[Any]:

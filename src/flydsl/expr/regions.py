@@ -160,7 +160,9 @@ def for_region(
     tracer = current()
     as_index = state is not None
     words = ("start", "stop", "step")
-    limits = [bound(tracer, b, word, as_index) for b, word in zip(bounds, words, strict=True)]
+    limits: list[SSAValue] = []
+    for x, word in zip(bounds, words, strict=True):  # no comprehension: it would be a frame more for the warning
+        limits.append(bound(tracer, x, word, as_index))
     with Variables(names, body) as variables:
         carried_state = None if state is None else variables.add_state("init", state)
         inits = variables.leaves

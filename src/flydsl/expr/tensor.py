@@ -71,8 +71,7 @@ class Pointer:
             return self.dtype(ir.load_pointer(self))
         if isinstance(dtype, type) and issubclass(dtype, Numeric):
             return dtype(ir.load_pointer(self, dtype.ir_type))
-        type_ = dtype.ir_type
-        return dtype(ir.load_pointer(self, type_))
+        return dtype(ir.load_pointer(self, cast(Any, dtype).ir_type))
 
     def store(self, value: Any) -> None:
         """Write one value."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from .. import layout as L
 from ..dialects.enums import AtomicOp, GemmTraversalOrder, MmaOperand, SyncScope
@@ -419,7 +419,8 @@ def make_tiled_copy(atom: CopyAtom, layout_tv: Layout, tile_mn: Any) -> TiledCop
     """A tiled copy from a (thread, value) layout and the tile it covers."""
     if not layout_tv.is_static:
         raise DSLValueError(f"make_tiled_copy needs a static layout, got {layout_tv}")
-    return TiledCopy(_atoms().tiled_copy_type(atom.type, layout_tv.data, as_tile(tile_mn).data), atom._value)
+    type_ = _atoms().tiled_copy_type(atom.type, layout_tv.data, as_tile(tile_mn).data)
+    return TiledCopy(type_, atom._value)  # pyright: ignore[reportPrivateUsage]
 
 
 def make_tiled_copy_tv(atom: CopyAtom, thr_layout: Layout, val_layout: Layout) -> TiledCopy:
@@ -453,7 +454,8 @@ def make_tiled_mma(atom: MmaAtom, atom_layout: Layout, permutation: Any = None) 
     if not atom_layout.is_static:
         raise DSLValueError(f"make_tiled_mma needs a static layout, got {atom_layout}")
     tile = None if permutation is None else as_tile(permutation).data
-    return TiledMma(_atoms().tiled_mma_type(atom.type, atom_layout.data, tile), atom._value)
+    type_ = _atoms().tiled_mma_type(atom.type, atom_layout.data, tile)
+    return TiledMma(type_, atom._value)  # pyright: ignore[reportPrivateUsage]
 
 
 def tiled_copy_partition_src(tiled_copy: TiledCopy, t: Tensor, tid: Any) -> Tensor:
@@ -527,7 +529,7 @@ def _check_atom_values(atom: Any, src: Tensor) -> None:
     mode = L.linear_layout(src.data.layout)
     while not mode.is_leaf:
         mode = mode[0]
-    values = mode.shape * src.dtype.width
+    values = cast(Any, mode.shape) * src.dtype.width
     if not op.whole_tile and values not in (op.bits, src.dtype.width):
         raise DSLValueError(
             f"copy: one call of {atom} moves {op.bits} bits, but the innermost mode of {L.format_any(src.data.layout)} "

@@ -17,7 +17,7 @@ from ..dialects.locations import chain_location, frame_location, is_user_code
 def user_frames(depth: int = 1) -> list[FileLineColLoc]:
     """Locations of the user's frames, innermost first, up to the first frame that called into this package."""
     found: list[FileLineColLoc] = []
-    frame: FrameType | None = sys._getframe(depth)
+    frame: FrameType | None = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         if is_user_code(frame.f_code):
             found.append(frame_location(frame))

@@ -9,9 +9,9 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
+from flydsl.errors import LinkError
 from flydsl.llvm import code_object as elf
 from flydsl.llvm.code_object import ElfFile, Relocation, Section, Symbol
-from flydsl.llvm.tools import LinkError
 
 _PAGE = 0x1000
 _EHDR_SIZE, _PHDR_SIZE, _SHDR_SIZE = 64, 56, 64

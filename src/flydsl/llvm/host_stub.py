@@ -20,11 +20,15 @@ FAILURE_BYTES = 64
 BAD_GEOMETRY = -1
 """Status of a launch whose grid, block or shared size is negative or beyond 32 bits."""
 
+_DIMENSIONS = ("gx", "gy", "gz", "bx", "by", "bz", "smem")
+_WIDE = ", ".join(f"i64 %{d}" for d in _DIMENSIONS)
+_NARROW = ", ".join(f"i32 %{d}.32" for d in _DIMENSIONS)
+
 _CHECKED_LAUNCH = f"""
 declare i32 @{LAUNCH_SYMBOL}(ptr, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, ptr)
 
 ; A grid without blocks launches nothing. Failures leave their geometry in the record of slot 1.
-define internal i32 @checked_launch(ptr %slots, i32 %index, i64 %gx, i64 %gy, i64 %gz, i64 %bx, i64 %by, i64 %bz, i64 %smem, ptr %stream, ptr %params) {{
+define internal i32 @checked_launch(ptr %slots, i32 %index, {_WIDE}, ptr %stream, ptr %params) {{
 entry:
   %gxy.or = or i64 %gx, %gy
   %g.or = or i64 %gxy.or, %gz
@@ -52,7 +56,7 @@ go:
   %by.32 = trunc i64 %by to i32
   %bz.32 = trunc i64 %bz to i32
   %smem.32 = trunc i64 %smem to i32
-  %status = call i32 @{LAUNCH_SYMBOL}(ptr %fn, i32 %gx.32, i32 %gy.32, i32 %gz.32, i32 %bx.32, i32 %by.32, i32 %bz.32, i32 %smem.32, ptr %stream, ptr %params, ptr null)
+  %status = call i32 @{LAUNCH_SYMBOL}(ptr %fn, {_NARROW}, ptr %stream, ptr %params, ptr null)
   %ok = icmp eq i32 %status, 0
   br i1 %ok, label %success, label %failed
 failed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 from xdsl.ir import Attribute
 
@@ -19,7 +20,7 @@ def known_block_size(op: gpu.FuncOp) -> tuple[int, int, int] | None:
     """Block size if it is a compile-time fact."""
     if op.known_block_size is None:
         return None
-    x, y, z = (int(i) for i in op.known_block_size.get_values())
+    x, y, z = (int(i) for i in cast(Any, op.known_block_size).get_values())
     return x, y, z
 
 

@@ -6,9 +6,9 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
+from flydsl.errors import LinkError
 from flydsl.llvm import amdgpu_link, tools
 from flydsl.llvm.amdgpu_link import can_link_internally
-from flydsl.llvm.tools import LinkError
 
 __all__ = ["LinkError", "Linker", "can_link_internally", "link_hsaco", "link_with_lld"]
 

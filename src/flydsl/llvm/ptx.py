@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from flydsl.errors import ExternalLLVMError
 from flydsl.llvm import tools
 
 
-class PtxasError(tools.ExternalLLVMError):
+class PtxasError(ExternalLLVMError):
     """`ptxas` refused the PTX; the message holds its log."""
 
 

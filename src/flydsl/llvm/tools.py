@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flydsl.errors import FlyDSLError
+from flydsl.errors import ExternalLLVMError, ToolNotFoundError, ToolVersionError
+from flydsl.errors import LinkError as LinkError
 
 LLVM_MAJOR = 22
 """Major version of the LLVM in the supported llvmlite; a test holds it against `binding.llvm_version()`."""
@@ -24,24 +25,8 @@ MIN_LLD_MAJOR = 19
 """Older linkers answer "unknown abi version" to a code object v6."""
 
 
-class ExternalLLVMError(FlyDSLError, RuntimeError):
-    """An external tool is missing, unsuitable or failed."""
-
-
-class ToolNotFoundError(ExternalLLVMError):
-    """No usable file for a tool; the message lists the candidates."""
-
-
-class ToolVersionError(ExternalLLVMError):
-    """A tool was found whose version cannot be used."""
-
-
 class ToolRunError(ExternalLLVMError):
     """A tool ended with an error, was killed or ran out of time."""
-
-
-class LinkError(ExternalLLVMError):
-    """A code object could not be linked."""
 
 
 @dataclass(frozen=True, slots=True)

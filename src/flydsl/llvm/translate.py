@@ -30,6 +30,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ..dialects import gpu, llvm
 from ..dialects import vector as fvector
 from ..dialects.builder import CASTS, CMPF, CMPI, INT_BINARY, elem_of, operands_of
+from ..dialects.dead_code import mark_dead
 from ..dialects.extra_math import ErfcOp, RemFOp
 from ..errors import DSLCompileError
 
@@ -44,14 +45,14 @@ _FLOATS: dict[type[Attribute], str] = {
 def type_text(type_: Attribute) -> str:
     """LLVM spelling of a type."""
     if isinstance(type_, IntegerType):
-        return f"i{type_.width.data}"
+        return f"i{type_.width.data}"  # pyright: ignore[reportUnknownMemberType]
     if isinstance(type_, IndexType):
         return "i64"
     found = _FLOATS.get(type(type_))
     if found is not None:
         return found
     if isinstance(type_, VectorType):
-        return f"<{type_.get_shape()[0]} x {type_text(cast(Attribute, type_.element_type))}>"
+        return f"<{type_.get_shape()[0]} x {type_text(cast(VectorType, type_).element_type)}>"
     if isinstance(type_, llvm.LLVMPointerType):
         space = llvm.address_space(type_)
         return f"ptr addrspace({space})" if space else "ptr"
@@ -170,11 +171,11 @@ SIMPLE_MATH = frozenset({"absf", "ceil", "floor", "trunc", "round", "roundeven",
 def mangle(type_: Attribute) -> str:
     """Suffix of an overloaded intrinsic."""
     if isinstance(type_, VectorType):
-        return f"v{type_.get_shape()[0]}{mangle(cast(Attribute, type_.element_type))}"
+        return f"v{type_.get_shape()[0]}{mangle(cast(VectorType, type_).element_type)}"
     if isinstance(type_, IndexType):
         return "i64"
     if isinstance(type_, IntegerType):
-        return f"i{type_.width.data}"
+        return f"i{type_.width.data}"  # pyright: ignore[reportUnknownMemberType]
     return {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}[type_text(type_)]
 
 
@@ -213,6 +214,7 @@ class FunctionText:
         self._count = 0
         self._labels = 0
         self.ids: dict[tuple[str, str], str] = {}
+        self.dead = mark_dead(op)
 
     # --- names and lines ------------------------------------------------------------------------------------------
 
@@ -264,10 +266,14 @@ class FunctionText:
         """Write all ops of a block but its terminator, which is returned."""
         op: Any = block.first_op
         last = block.last_op
+        dead = self.dead
         while op is not None:
+            if id(op) in dead:
+                op = op._next_op
+                continue
             if op is last and isinstance(op, TERMINATORS):
                 return op
-            handler = TABLE.get(type(op))
+            handler = TABLE.get(type(op))  # pyright: ignore[reportUnknownArgumentType]
             if handler is None:
                 raise DSLCompileError(f"no translation of '{op.name}' to LLVM IR")
             handler(self, op)
@@ -486,11 +492,13 @@ def _vector_broadcast(f: FunctionText, op: Operation) -> None:
     (x,) = operands_of(op)
     type_ = cast(VectorType, op.results[0].type)
     t = type_text(type_)
-    if isinstance(x.type, VectorType):
-        f.names[op.results[0]] = _shuffle(f, f.names[x], "poison", type_text(x.type), [0] * type_.get_shape()[0])
+    splat = [0] * type_.get_shape()[0]
+    source = x.type
+    if isinstance(source, VectorType):
+        f.names[op.results[0]] = _shuffle(f, f.names[x], "poison", type_text(cast(Attribute, source)), splat)
         return
     first = f.assign(f"insertelement {t} poison, {f.typed(x)}, i64 0")
-    f.names[op.results[0]] = _shuffle(f, first, "poison", t, [0] * type_.get_shape()[0])
+    f.names[op.results[0]] = _shuffle(f, first, "poison", t, splat)
 
 
 def _vector_shuffle(f: FunctionText, op: Operation) -> None:
@@ -788,9 +796,10 @@ def _rsqrt(f: FunctionText, op: Operation) -> None:
     (x,) = operands_of(op)
     t, flags = type_text(x.type), flags_of(op)
     root = f.intrinsic(f"llvm.sqrt.{mangle(x.type)}", t, [t], [f.names[x]], flags)
-    one = literal(1.0, elem_of(x.type))
+    elem = elem_of(x.type)
+    one = literal(1.0, elem)
     if isinstance(x.type, VectorType):
-        one = f"splat ({type_text(elem_of(x.type))} {one})"
+        one = f"splat ({type_text(elem)} {one})"
     f.names[op.results[0]] = f.assign(f"fdiv {flags}{t} {one}, {root}")
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
 from xdsl.dialects import scf
@@ -37,12 +38,11 @@ _FLOAT_ATOMICS = {AtomicOp.Add: "fadd", AtomicOp.Max: "fmax", AtomicOp.Min: "fmi
 def storage_type(type_: Attribute) -> Attribute:
     """Type a value has in memory and registers: floats narrower than 16 bits are integers to LLVM."""
     if isinstance(type_, VectorType):
-        elem = cast(Attribute, type_.element_type)
-        stored = storage_type(elem)
-        return type_ if stored is elem else vector_type(stored, type_.get_shape()[0])
-    if not isinstance(type_, IntegerType) and getattr(type_, "bitwidth", 16) < 16:
-        return IntegerType(cast(Any, type_).bitwidth)
-    return type_
+        vector = cast(VectorType, type_)
+        stored = storage_type(vector.element_type)
+        return vector if stored is vector.element_type else vector_type(stored, vector.get_shape()[0])
+    bits: int = 16 if isinstance(type_, IntegerType) else getattr(type_, "bitwidth", 16)
+    return cast(Attribute, type_) if bits >= 16 else IntegerType(bits)
 
 
 class FlyConversion(Rebuilder):
@@ -97,7 +97,8 @@ class FlyConversion(Rebuilder):
     def atomic(self, op: AtomicOp, at: Operand, value: SSAValue, scope: str) -> None:
         """Read-modify-write of memory."""
         pointer, _ = self.address(at.pointer, at.data)
-        names = _INT_ATOMICS if isinstance(value.type, IntegerType) else _FLOAT_ATOMICS
+        integer = isinstance(value.type, IntegerType)
+        names = _INT_ATOMICS if integer else _FLOAT_ATOMICS
         props: dict[str, Attribute] = {
             "bin_op": int_attr(llvm.ATOMIC_BINARY.index(names[op]), i64),
             "ordering": int_attr(llvm.ORDERINGS["monotonic"], i64),
@@ -106,11 +107,27 @@ class FlyConversion(Rebuilder):
             props["syncscope"] = StringAttr(scope)
         self.b.op1(llvm.AtomicRMWOp, (pointer, value), value.type, props)
 
-    def operand(self, old: SSAValue) -> Operand:
+    def stack(self, elem: Attribute, count: int, align: int) -> SSAValue:
+        """Stack memory, taken once at the head of the function even when the tensor is made in a loop."""
+        b = self.b
+        size = b.const(count, i64)
+        nbytes = min(16, (count * bit_width(elem) + 7) // 8)
+        # Wide register accesses must not be split for want of alignment.
+        align = max(align, 1 << (nbytes.bit_length() - 1) if nbytes else 1)
+        op = llvm.AllocaOp.create(
+            operands=[size],
+            result_types=[llvm.ptr(self.spaces[AddressSpace.Register])],
+            properties={"alignment": int_attr(align, i64), "elem_type": elem},
+            location=b.loc,
+        )
+        insert_after(b.entry, cast(Operation, size.owner), op)
+        return op.results[0]
+
+    def operand(self, old: Any) -> Operand:
         """A memref operand of an atom call."""
         return Operand(self.val(old), cast(MemRefType, old.type).data)
 
-    def guarded(self, pred: SSAValue | None, emit: Any) -> None:
+    def guarded(self, pred: Any, emit: Callable[[], None]) -> None:
         """Run `emit` under a one-element predicate tensor."""
         if pred is None:
             emit()
@@ -163,26 +180,9 @@ def _make_ptr(r: FlyConversion, op: FlyOp) -> None:
     data = cast(PointerType, op.results[0].type).data
     attrs = {k: python_value(v) for k, v in cast(Any, op.properties["dictAttrs"]).data.items()}
     if data.space is AddressSpace.Register:
-        r.vm[op.results[0]] = _alloca(r, storage_type(data.elem), attrs["allocSize"], data.align)
+        r.vm[op.results[0]] = r.stack(storage_type(data.elem), attrs["allocSize"], data.align)
         return
     raise NotImplementedError("static shared memory is not lowered yet")
-
-
-def _alloca(r: FlyConversion, elem: Attribute, count: int, align: int) -> SSAValue:
-    """Stack memory, taken once at the head of the function even when the tensor is made in a loop."""
-    b = r.b
-    size = b.const(count, i64)
-    vector_bytes = min(16, (count * bit_width(elem) + 7) // 8)
-    # Wide register accesses must not be split for want of alignment.
-    align = max(align, 1 << (vector_bytes.bit_length() - 1) if vector_bytes else 1)
-    op = llvm.AllocaOp.create(
-        operands=[size],
-        result_types=[llvm.ptr(r.spaces[AddressSpace.Register])],
-        properties={"alignment": int_attr(align, i64), "elem_type": elem},
-        location=b.loc,
-    )
-    insert_after(b.entry, cast(Operation, size.owner), op)
-    return op.results[0]
 
 
 def _load(r: FlyConversion, op: FlyOp) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -20,6 +21,7 @@ class _Conversion(FlyConversion):
 class ConvertFlyToNvvmPass(Pass):
     """Lower pointers, memory access and atom calls for NVIDIA."""
 
+    conversion: ClassVar[type[FlyConversion]] = _Conversion
     name = "convert-fly-to-nvvm"
 
     def run(self, module: ModuleOp) -> ModuleOp:

@@ -40,47 +40,60 @@ from .rebuild import Handler, Rebuilder
 _ATOMS = (CopyAtomType, MmaAtomType, TiledCopyType, TiledMmaType)
 
 
-class _Pointer(IterValue):
+class Pointer(IterValue):
     """`base + dynamic + static`, in elements; IR is emitted when the sum is needed."""
 
-    __slots__ = ("_b", "_base", "_dynamic", "_static", "type")
+    __slots__ = ("_base", "_base_type", "_dynamic", "_owner", "_static")
 
-    def __init__(self, b: Builder, base: SSAValue, dynamic: Any = None, static: int = 0):
-        self._b = b
+    def __init__(
+        self, owner: LayoutLowering, base: SSAValue, base_type: PointerType, dynamic: Any = None, static: int = 0
+    ):
+        self._owner = owner
         self._base = base
+        self._base_type = base_type
         self._dynamic = dynamic
         self._static = static
-        type_ = cast(PointerType, base.type)
-        if dynamic is not None:
-            type_ = offset_pointer_type(type_, dynamic)
-        self.type = offset_pointer_type(type_, static) if static else type_
 
-    def offset(self, by: Any) -> _Pointer:
+    @property
+    def type(self) -> PointerType:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What is known of the address."""
+        type_ = self._base_type
+        if self._dynamic is not None:
+            type_ = offset_pointer_type(type_, self._dynamic)
+        return offset_pointer_type(type_, self._static) if self._static else type_
+
+    @property
+    def parts(self) -> tuple[SSAValue, Any, int]:
+        """Base, run-time offset (or None) and static offset."""
+        return self._base, self._dynamic, self._static
+
+    def offset(self, by: Any) -> Pointer:
         by = L.unwrap(by)
         if type(by) is int:
-            return _Pointer(self._b, self._base, self._dynamic, self._static + by) if by else self
+            if not by:
+                return self
+            return Pointer(self._owner, self._base, self._base_type, self._dynamic, self._static + by)
         dynamic = by if self._dynamic is None else L.int_tuple_add(self._dynamic, by)
-        return _Pointer(self._b, self._base, dynamic, self._static)
+        return Pointer(self._owner, self._base, self._base_type, dynamic, self._static)
 
     def value(self) -> SSAValue:
         """The pointer as an SSA value."""
-        b, at = self._b, self._base
+        at, type_ = self._base, self._base_type
         for part in (self._dynamic, self._static or None):
-            if part is None:
-                continue
-            type_ = offset_pointer_type(cast(PointerType, at.type), part)
-            at = b.pure(OPS["add_offset"], (at, materialise(b, part)), type_, {})
+            if part is not None:
+                after = offset_pointer_type(type_, part)
+                at, type_ = self._owner.advance(at, type_, part, after), after
         return at
 
 
 def materialise(b: Builder, obj: Any) -> SSAValue:
     """IR value of an algebra object in normal form."""
     if isinstance(obj, SSAValue):
-        return obj
+        return obj  # pyright: ignore[reportUnknownVariableType]
     if type(obj) is View:
-        base = obj.iter.value() if isinstance(obj.iter, _Pointer) else materialise(b, obj.iter)
+        base = obj.iter.value() if isinstance(obj.iter, Pointer) else materialise(b, obj.iter)
         return b.pure(OPS["make_view"], (base, materialise(b, obj.layout)), type_of_object(obj), {})
-    if isinstance(obj, _Pointer):
+    if isinstance(obj, Pointer):
         return obj.value()
     if type(obj) is Layout:
         parts = (materialise(b, obj.shape), materialise(b, obj.stride))
@@ -98,30 +111,64 @@ def materialise(b: Builder, obj: Any) -> SSAValue:
     return b.pure(OPS["make_int_tuple"], leaves, int_tuple_type(obj), {})
 
 
-class _Lowering(Rebuilder):
+class LayoutLowering(Rebuilder):
+    """The lowering. What it emits for memory and atoms is behind methods, so that a conversion can go on from there."""
+
     def val(self, old: SSAValue) -> SSAValue:
         found = self.vm[old]
-        return found if isinstance(found, SSAValue) else materialise(self.b, found)
+        if isinstance(found, SSAValue):
+            return found  # pyright: ignore[reportUnknownVariableType]
+        return materialise(self.b, found)
 
     def obj(self, old: SSAValue) -> Any:
         """The algebra object of a value."""
         found = self.vm[old]
         if not isinstance(found, SSAValue):
             return found
-        type_ = found.type
+        value = cast(SSAValue, found)
+        type_ = old.type
         if isinstance(type_, PointerType):
-            return _Pointer(self.b, found)
+            return Pointer(self, value, type_)
         if isinstance(type_, _ATOMS) or is_static(type_):
             return object_of(type_)
         raise DSLCompileError(
             f"fly-layout-lowering: {type_} is not in normal form; run fly-rewrite-func-signature first"
         )
 
+    # --- what is emitted ------------------------------------------------------------------------------------------
+
+    def advance(self, at: SSAValue, type_: PointerType, by: Any, after: PointerType) -> SSAValue:
+        """A pointer moved by elements."""
+        return self.b.pure(OPS["add_offset"], (at, materialise(self.b, by)), after, {})
+
+    def read(self, at: Any, type_: Attribute) -> SSAValue:
+        """Load through a pointer."""
+        return self.b.op1(OPS["ptr.load"], (at.value(),), type_, {})
+
+    def write(self, value: SSAValue, at: Any) -> None:
+        """Store through a pointer."""
+        self.b.opn(OPS["ptr.store"], (value, at.value()), ())
+
+    def registers(self, type_: PointerType, count: int) -> SSAValue:
+        """Fresh register storage."""
+        attrs = DictionaryAttr({"allocSize": int_attr(count, i64)})
+        return self.b.op1(OPS["make_ptr"], (), type_, {"dictAttrs": attrs})
+
+    def copy_call(self, atom: CopyAtomType, tensors: Sequence[View]) -> None:
+        """One call of a copy atom: source, destination, perhaps a predicate."""
+        operands = [materialise(self.b, atom), *(materialise(self.b, t) for t in tensors)]
+        self.b.opn(OPS["copy_atom_call"], operands, ())
+
+    def mma_call(self, atom: MmaAtomType, tensors: Sequence[View]) -> None:
+        """One call of an MMA atom: D, A, B, C."""
+        operands = [materialise(self.b, atom), *(materialise(self.b, t) for t in tensors)]
+        self.b.opn(OPS["mma_atom_call"], operands, ())
+
 
 def _algebra(name: str) -> Handler:
     meaning = SEMANTICS[name]
 
-    def handle(r: _Lowering, op: FlyOp) -> None:
+    def handle(r: LayoutLowering, op: FlyOp) -> None:
         objects = [r.obj(v) for v in operands_of(op)]
         props = {k: python_value(v) for k, v in op.properties.items()}
         r.vm[op.results[0]] = meaning(*objects, **props)
@@ -129,12 +176,12 @@ def _algebra(name: str) -> Handler:
     return cast(Handler, handle)
 
 
-def _make_int_tuple(r: _Lowering, op: FlyOp) -> None:
+def _make_int_tuple(r: LayoutLowering, op: FlyOp) -> None:
     values = iter(operands_of(op))
 
     def build(tree: Any) -> Any:
         if type(tree) is tuple:
-            return tuple([build(x) for x in tree])
+            return tuple([build(x) for x in cast(tuple[Any, ...], tree)])
         if isinstance(tree, Basis):
             return Basis(build(tree.value), tree.modes)
         return r.b.leaf(r.val(next(values)), tree.width, tree.div) if isinstance(tree, Dyn) else tree
@@ -142,26 +189,29 @@ def _make_int_tuple(r: _Lowering, op: FlyOp) -> None:
     r.vm[op.results[0]] = build(cast(Any, op.results[0].type).data)
 
 
-def _static(r: _Lowering, op: FlyOp) -> None:
+def _static(r: LayoutLowering, op: FlyOp) -> None:
     r.vm[op.results[0]] = object_of(op.results[0].type)
 
 
-def _tiled(r: _Lowering, op: FlyOp) -> None:
+def _tiled(r: LayoutLowering, op: FlyOp) -> None:
     r.vm[op.results[0]] = op.results[0].type
 
 
-def _get_scalar(r: _Lowering, op: FlyOp) -> None:
+def _get_scalar(r: LayoutLowering, op: FlyOp) -> None:
     leaf = L.unwrap(r.obj(operands_of(op)[0]))
     if isinstance(leaf, Basis):
         leaf = leaf.value
     r.vm[op.results[0]] = r.b.leaf_value(leaf, bit_width(op.results[0].type))
 
 
-def _get_leaves(r: _Lowering, op: FlyOp) -> None:
-    leaves: Any = L.flatten(r.obj(operands_of(op)[0]))
-    leaves = list(leaves) if type(leaves) is tuple else [leaves]
-    type_leaves: Any = L.flatten(object_of(operands_of(op)[0].type))
-    type_leaves = list(type_leaves) if type(type_leaves) is tuple else [type_leaves]
+def _leaves(tree: Any) -> list[Any]:
+    """The leaves of a tuple in order."""
+    return list(_modes(L.flatten(tree)))
+
+
+def _get_leaves(r: LayoutLowering, op: FlyOp) -> None:
+    leaves = _leaves(r.obj(operands_of(op)[0]))
+    type_leaves = _leaves(object_of(operands_of(op)[0].type))
     only = op.properties.get("dynamicOnly")
     if only is not None and python_value(only):
         leaves = [x for x, t in zip(leaves, type_leaves, strict=True) if not static_data(t)]
@@ -171,7 +221,7 @@ def _get_leaves(r: _Lowering, op: FlyOp) -> None:
 
 
 def _compare(meaning: Callable[[Any, Any], Any]) -> Handler:
-    def handle(r: _Lowering, op: FlyOp) -> None:
+    def handle(r: LayoutLowering, op: FlyOp) -> None:
         a, b = (r.obj(v) for v in operands_of(op))
         flag = meaning(a, b)
         if isinstance(flag, ValueLeaf):
@@ -185,79 +235,77 @@ def _compare(meaning: Callable[[Any, Any], Any]) -> Handler:
 # --- memory -------------------------------------------------------------------------------------------------------
 
 
-def _allocate(r: _Lowering, op: FlyOp) -> None:
+def _allocate(r: LayoutLowering, op: FlyOp) -> None:
     """Register storage for a static layout."""
     view = object_of(op.results[0].type)
     count = L.cosize(linear_layout(view.layout))
     if type(count) is not int:
         raise LayoutError(f"a register tensor needs a static layout, got {view.layout}")
-    attrs = DictionaryAttr({"allocSize": int_attr(count, i64)})
-    pointer = r.b.op1(OPS["make_ptr"], (), view.iter, {"dictAttrs": attrs})
-    r.vm[op.results[0]] = View(_Pointer(r.b, pointer), view.layout)
+    r.vm[op.results[0]] = View(Pointer(r, r.registers(view.iter, count), view.iter), view.layout)
 
 
-def _load(r: _Lowering, op: FlyOp) -> None:
+def _load(r: LayoutLowering, op: FlyOp) -> None:
     tensor, coord = (r.obj(v) for v in operands_of(op))
     at = add_offset(tensor.iter, L.crd2idx(coord, tensor.layout))
-    if isinstance(at, _Pointer):
-        r.vm[op.results[0]] = r.b.op1(OPS["ptr.load"], (at.value(),), op.results[0].type, {})
-    else:
-        r.vm[op.results[0]] = at
+    r.vm[op.results[0]] = r.read(at, op.results[0].type) if isinstance(at, IterValue) else at
 
 
-def _store(r: _Lowering, op: FlyOp) -> None:
+def _store(r: LayoutLowering, op: FlyOp) -> None:
     value, tensor, coord = operands_of(op)
     view = r.obj(tensor)
     at = add_offset(view.iter, L.crd2idx(r.obj(coord), view.layout))
-    r.b.opn(OPS["ptr.store"], (r.val(value), at.value()), ())
+    r.write(r.val(value), at)
+
+
+def _modes(tree: Any) -> tuple[Any, ...]:
+    """The children of a tuple; a leaf is its own only child."""
+    return cast(tuple[Any, ...], tree) if type(tree) is tuple else (tree,)
 
 
 def _chunks(view: View) -> Iterator[tuple[int, int, Any]]:
     """Contiguous runs of a tensor in colex order: position of the first element, length, offset."""
-    layout = L.coalesce(view.layout)
-    shape = layout.shape if type(layout.shape) is tuple else (layout.shape,)
-    stride = layout.stride if type(layout.stride) is tuple else (layout.stride,)
+    layout: Any = L.coalesce(view.layout)
+    shape, stride = _modes(layout.shape), _modes(layout.stride)
+    width: int = 1
     if type(stride[0]) is int and stride[0] == 1:
-        width, rest = shape[0], Layout(shape[1:], stride[1:])
-    else:
-        width, rest = 1, Layout(shape, stride)
+        width, shape, stride = shape[0], shape[1:], stride[1:]
+    rest = Layout(shape, stride)
     position = 0
-    for coord in cartesian(*[range(cast(int, s)) for s in reversed(cast(tuple[int, ...], rest.shape))]):
-        yield position, cast(int, width), L.crd2idx(coord[::-1], rest) if coord else 0
-        position += cast(int, width)
+    for coord in cartesian(*[range(s) for s in reversed(shape)]):
+        yield position, width, L.crd2idx(coord[::-1], rest) if coord else 0
+        position += width
 
 
-def _load_vec(r: _Lowering, op: FlyOp) -> None:
+def _load_vec(r: LayoutLowering, op: FlyOp) -> None:
     view, b = r.obj(operands_of(op)[0]), r.b
     result = op.results[0]
     type_ = cast(VectorType, result.type)
-    elem = cast(Attribute, type_.element_type)
+    elem = type_.element_type
     count = type_.get_shape()[0]
     runs = list(_chunks(view))
     if len(runs) == 1 and runs[0][1] == count and count > 1:
-        r.vm[result] = b.op1(OPS["ptr.load"], (add_offset(view.iter, runs[0][2]).value(),), type_, {})
+        r.vm[result] = r.read(add_offset(view.iter, runs[0][2]), type_)
         return
     whole = b.poison(type_)
     for position, width, offset in runs:
-        pointer = add_offset(view.iter, offset).value()
+        pointer = add_offset(view.iter, offset)
         if width == 1:
-            part = b.op1(OPS["ptr.load"], (pointer,), elem, {})
-            whole = b.insert(part, whole, position)
+            whole = b.insert(r.read(pointer, elem), whole, position)
         else:
-            part = b.op1(OPS["ptr.load"], (pointer,), vector_type(elem, width), {})
+            part = r.read(pointer, vector_type(elem, width))
             props = vector.InsertStridedSliceOp.properties_for(position)
             whole = b.pure(vector.InsertStridedSliceOp, (part, whole), type_, props)
     r.vm[result] = whole
 
 
-def _store_vec(r: _Lowering, op: FlyOp) -> None:
+def _store_vec(r: LayoutLowering, op: FlyOp) -> None:
     source, tensor = operands_of(op)
     value, view, b = r.val(source), r.obj(tensor), r.b
     type_ = cast(VectorType, value.type)
-    elem = cast(Attribute, type_.element_type)
+    elem = type_.element_type
     runs = list(_chunks(view))
     for position, width, offset in runs:
-        pointer = add_offset(view.iter, offset).value()
+        pointer = add_offset(view.iter, offset)
         if len(runs) == 1 and width > 1:
             part = value
         elif width == 1:
@@ -265,7 +313,7 @@ def _store_vec(r: _Lowering, op: FlyOp) -> None:
         else:
             props = vector.ExtractStridedSliceOp.properties_for(position, width)
             part = b.pure(vector.ExtractStridedSliceOp, (value,), vector_type(elem, width), props)
-        b.opn(OPS["ptr.store"], (part, pointer), ())
+        r.write(part, pointer)
 
 
 # --- copies and gemms ---------------------------------------------------------------------------------------------
@@ -295,13 +343,13 @@ def _at(view: View, offset: Any, layout: Layout) -> View:
     return View(view.iter, move(view.layout))
 
 
-def _copy(r: _Lowering, op: FlyOp) -> None:
+def _copy(r: LayoutLowering, op: FlyOp) -> None:
     atom, *tensors = (r.obj(v) for v in operands_of(op))
     atom = atom_of(atom)
     _expand_copy(r, atom, tensors)
 
 
-def _expand_copy(r: _Lowering, atom: Any, tensors: list[View]) -> None:
+def _expand_copy(r: LayoutLowering, atom: Any, tensors: list[View]) -> None:
     """src, dst and possibly pred: split until each piece is one call."""
     ranks = [linear_layout(t.layout).rank for t in tensors]
     if ranks[0] != ranks[1]:
@@ -310,9 +358,7 @@ def _expand_copy(r: _Lowering, atom: Any, tensors: list[View]) -> None:
         # One predicate per atom call: it has no mode for the atom's values.
         pred = tensors[2]
         plain = linear_layout(pred.layout)
-        tensors[2] = _at(
-            pred, 0, cast(Layout, L.prepend(plain if plain.rank > 1 else L.group(plain, 0, 0), Layout(1, 0)))
-        )
+        tensors[2] = _at(pred, 0, L.prepend(plain if plain.rank > 1 else L.group(plain, 0, 0), Layout(1, 0)))
         ranks[2] = ranks[0]
     if len(tensors) == 3 and ranks[2] != ranks[0]:
         raise LayoutError(f"copy: pred rank mismatch, {tensors[2].layout} against {tensors[0].layout}")
@@ -331,24 +377,21 @@ def _expand_copy(r: _Lowering, atom: Any, tensors: list[View]) -> None:
             [_at(t, 0, linear_layout(t.layout)[0]) if not linear_layout(t.layout).is_leaf else t for t in tensors],
         )
         return
-    operands = [materialise(r.b, atom), *(materialise(r.b, decomposition(t)) for t in tensors)]
-    r.b.opn(OPS["copy_atom_call"], operands, ())
+    r.copy_call(atom, [decomposition(t) for t in tensors])
 
 
-def _copy_atom_call(r: _Lowering, op: FlyOp) -> None:
+def _copy_atom_call(r: LayoutLowering, op: FlyOp) -> None:
     atom, *tensors = (r.obj(v) for v in operands_of(op))
-    operands = [materialise(r.b, atom_of(atom)), *(materialise(r.b, decomposition(t)) for t in tensors)]
-    r.b.opn(type(op), operands, ())
+    r.copy_call(cast(CopyAtomType, atom_of(atom)), [decomposition(t) for t in tensors])
 
 
-def _mma_atom_call(r: _Lowering, op: FlyOp) -> None:
+def _mma_atom_call(r: LayoutLowering, op: FlyOp) -> None:
     atom, *tensors = (r.obj(v) for v in operands_of(op))
     _emit_mma(r, atom_of(atom), tensors)
 
 
-def _emit_mma(r: _Lowering, atom: Any, tensors: Sequence[View]) -> None:
-    operands = [materialise(r.b, atom), *(materialise(r.b, decomposition(t)) for t in tensors)]
-    r.b.opn(OPS["mma_atom_call"], operands, ())
+def _emit_mma(r: LayoutLowering, atom: Any, tensors: Sequence[View]) -> None:
+    r.mma_call(atom, [decomposition(t) for t in tensors])
 
 
 def _traversal(extents: tuple[int, int, int], order: int) -> Iterator[tuple[int, int, int]]:
@@ -366,7 +409,13 @@ def _traversal(extents: tuple[int, int, int], order: int) -> Iterator[tuple[int,
                 yield index[0], index[1], index[2]
 
 
-def _gemm(r: _Lowering, op: FlyOp) -> None:
+def _coordinate(layout: Any, i: int, extents: tuple[int, int, int]) -> Any:
+    """(m, n, k) of step `i` of a traversal layout."""
+    index: Any = L.crd2idx(i, layout)
+    return L.colex2crd(index, extents)
+
+
+def _gemm(r: LayoutLowering, op: FlyOp) -> None:
     atom, d, a, b, c, *layout = (r.obj(v) for v in operands_of(op))
     atom = atom_of(atom)
     if d.layout.rank == 1:
@@ -379,7 +428,7 @@ def _gemm(r: _Lowering, op: FlyOp) -> None:
         total = m * n * k
         if L.size(layout[0]) != total or L.cosize(layout[0]) != total:
             raise LayoutError(f"gemm: the traversal layout {layout[0]} must have size and cosize {total}")
-        steps: Iterator[Any] = (L.colex2crd(L.crd2idx(i, layout[0]), (m, n, k)) for i in range(total))
+        steps: Iterator[tuple[int, int, int]] = (_coordinate(layout[0], i, (m, n, k)) for i in range(total))
     else:
         steps = _traversal((m, n, k), python_value(order).data if order is not None else GemmTraversalOrder.NMK)
     seen: set[tuple[int, int]] = set()
@@ -409,7 +458,7 @@ def _slice(view: View, rest: tuple[int, ...]) -> View:
     return View(add_offset(view.iter, offset), layout[0])
 
 
-def _pointer_op(r: _Lowering, op: FlyOp) -> None:
+def _pointer_op(r: LayoutLowering, op: FlyOp) -> None:
     """Ops that stay and take pointers or plain values."""
     operands = [r.val(v) for v in operands_of(op)]
     new = r.b.opn(type(op), operands, [x.type for x in op.results], dict(op.properties))
@@ -417,7 +466,7 @@ def _pointer_op(r: _Lowering, op: FlyOp) -> None:
         r.vm[old] = fresh
 
 
-_Lowering.handlers = cast(
+LayoutLowering.handlers = cast(
     dict[type[Operation], Handler],
     {
         **{OPS[name]: _algebra(name) for name in SEMANTICS},
@@ -459,4 +508,4 @@ class FlyLayoutLoweringPass(Pass):
     name = "fly-layout-lowering"
 
     def run(self, module: ModuleOp) -> ModuleOp:
-        return _Lowering.rebuild(module)
+        return LayoutLowering.rebuild(module)

@@ -77,7 +77,7 @@ class _Signatures(Rebuilder):
     # --- unpacking ------------------------------------------------------------------------------------------------
 
     def argument_types(self, block: Block) -> list[Attribute]:
-        return [t for a in block.args for t in _boundary(a.type)]
+        return [t for a in block.args for t in boundary_types(a.type)]
 
     def enter(self, old: Block, new: Block) -> None:
         self.bind(old.args, new.args)
@@ -101,9 +101,9 @@ class _Signatures(Rebuilder):
         """The value of a DSL type from its carriers."""
         b = self.b
         if isinstance(type_, MemRefType):
-            layout = type_.data.layout
-            made = self.from_struct(layout, parts[1] if len(parts) > 1 else None)
-            return b.pure(OPS["make_view"], (parts[0], made), type_, {})
+            pointer, *dynamic = parts
+            made = self.from_struct(type_.data.layout, dynamic[0] if dynamic else None)
+            return b.pure(OPS["make_view"], (pointer, made), type_, {})
         if not parts:
             return b.pure(OPS["static"], (), type_, {})
         if isinstance(type_, CoordTensorType):
@@ -227,12 +227,13 @@ def _structured(r: _Signatures, op: Operation) -> None:
     operands = operands_of(op)
     values = [*r.vals(operands[:fixed]), *r.pack_all(operands[fixed:])]
     regions = [Region(r.nested(region.block)) if region.blocks else Region() for region in op.regions]
-    types = [t for x in op.results for t in _boundary(x.type)]
+    types = [t for x in op.results for t in boundary_types(x.type)]
     new = r.b.with_regions(type(op), values, types, regions, dict(op.properties), dict(op.attributes))
     r.bind(op.results, new.results)
 
 
-def _boundary(type_: Attribute) -> tuple[Attribute, ...]:
+def boundary_types(type_: Attribute) -> tuple[Attribute, ...]:
+    """The types a value has at a boundary."""
     types = carriers_of(type_)
     return (type_,) if types is None else types
 

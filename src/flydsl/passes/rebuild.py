@@ -13,50 +13,14 @@ from typing import Any, ClassVar, cast
 from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import FloatAttr, FunctionType, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.traits import IsTerminator, Pure
 
 from ..dialects import gpu
 from ..dialects.builder import CASTS, CMPI, INT_BINARY, Builder, operands_of
+from ..dialects.dead_code import is_pure, mark_dead
 
 Handler = Callable[[Any, Any], None]
 
-_pure: dict[type[Operation], bool] = {}
 _CMPI_NAMES = {i: p for p, i in CMPI.items()}
-
-
-def is_pure(cls: type[Operation]) -> bool:
-    """Whether ops of a class can be dropped or shared; filled from traits once per class."""
-    known = _pure.get(cls)
-    if known is None:
-        known = _pure[cls] = cls.has_trait(Pure()) and not cls.has_trait(IsTerminator)
-    return known
-
-
-def mark_dead(root: Operation) -> set[int]:
-    """Ids of the pure ops no live op uses."""
-    dead: set[int] = set()
-
-    def visit(block: Block) -> None:
-        op: Any = block.last_op
-        while op is not None:
-            for region in op.regions:
-                for inner in reversed(region.blocks):
-                    visit(inner)
-            if not op.regions and is_pure(type(op)):
-                for result in op.results:
-                    use = result.first_use
-                    while use is not None and id(use._operation) in dead:
-                        use = use._next_use
-                    if use is not None:
-                        break
-                else:
-                    dead.add(id(op))
-            op = op._prev_op
-
-    for region in root.regions:
-        for block in reversed(region.blocks):
-            visit(block)
-    return dead
 
 
 class Rebuilder:
@@ -93,7 +57,7 @@ class Rebuilder:
         while op is not None:
             if id(op) not in dead:
                 b.loc = op.location
-                handler = table.get(type(op))
+                handler = table.get(type(op))  # pyright: ignore[reportUnknownArgumentType]
                 if handler is None:
                     self.copy(op)
                 else:

@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ def _row(name: str, artifact: Any, seconds: float, result: str) -> tuple[str, ..
 
 
 @contextmanager
-def _table(total: int) -> Iterator[Callable[[tuple[str, ...]], None]]:
+def _table(total: int) -> Generator[Callable[[tuple[str, ...]], None]]:
     """Show rows as they come: live with rich on a terminal, else as plain lines."""
     if importlib.util.find_spec("rich") is None or not sys.stdout.isatty():
         widths = (15, 13, 9, 14, 11, 28)
@@ -105,10 +105,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=None, help="seed of the random inputs (default: fresh)")
     options = parser.parse_args(argv)
     seed = time.time_ns() if options.seed is None else options.seed
-    import flydsl
+    from flydsl import __version__
     from flydsl.compiler.backends import current_target
 
-    print(f"flydsl {flydsl.__version__}, active target {current_target().key()}, inputs seeded with {seed}")
+    print(f"flydsl {__version__}, active target {current_target().key()}, inputs seeded with {seed}")
     start = time.perf_counter()
     rows: list[tuple[str, ...]] = []
     with _table(len(CASES) * (1 + len(CROSS_TARGETS))) as show:

@@ -14,11 +14,11 @@ def doctor(_: argparse.Namespace) -> int:
     """Print versions, stacks, tools and the active target."""
     from importlib.metadata import PackageNotFoundError, version
 
-    import flydsl
+    from flydsl import __version__
     from flydsl.compiler.backends import backend_info, compile_backend_name, current_target
     from flydsl.llvm import tools
 
-    print(f"flydsl    {flydsl.__version__}")
+    print(f"flydsl    {__version__}")
     print(f"python    {sys.version.split()[0]}")
     for package in ("xdsl", "llvmlite", "numpy", "torch", "rich"):
         try:

@@ -243,7 +243,6 @@ def test_elif_chain_nests():
 def test_branches_do_not_see_each_other():
     def f(a: Int32):
         data = [1, 2]
-        seen = []
         if a < 3:
             data[0] = a
         else:
@@ -258,8 +257,11 @@ def test_branches_do_not_see_each_other():
     assert run(traced, 9) == [1, 2]
 
 
+ONE = Int32(1)
+
+
 def test_static_conditions_choose_a_branch():
-    def f(a: Int32, flag: Any = Int32(1)):
+    def f(a: Int32, flag: Any = ONE):
         x = 1
         if flag:
             x = "one"
@@ -498,7 +500,7 @@ def test_python_list_that_a_method_changes_is_refused():
 
 def test_static_object_may_be_assigned_what_it_was():
     def f(a: Int32):
-        for word in ("a", "b"):
+        for word in ("a", "b"):  # noqa: B007
             pass
         total = 0
         for _ in range(a):
@@ -561,7 +563,7 @@ def test_receiver_that_is_only_read_stays_the_same_object():
         p = Pair(a, a)
         before = p
         out = 0
-        for i in range(a):
+        for _ in range(a):
             out = out + p.total()
         while out > 100:
             out = out - p.total()
@@ -595,7 +597,7 @@ def test_static_dsl_value_must_stay_equal():
     def f(a: Int32, n: Any):
         shape = Shape(4)
         if a < 3:
-            shape = Shape(n)
+            shape = Shape(n)  # noqa: F841
         return a
 
     good = rewrite_function(f)
@@ -634,6 +636,38 @@ def test_closures_see_the_carried_values():
     assert run(trace_values(f, Int32), 4) == [4 + 6 + 100, 9]
 
 
+def test_region_in_a_nested_function_changes_outer_containers():
+    def f(a: Int32):
+        data = [a, 0]
+
+        def put(k: Any):
+            if k < 3:
+                data[1] = data[1] + k
+            for j in range(k):
+                data[0] = data[0] + j
+
+        put(a)
+        put(2)
+        return data
+
+    def expected(a: int) -> list[int]:
+        return [a + sum(range(a)) + 1, (a if a < 3 else 0) + 2]
+
+    traced = trace_values(f, Int32)
+    for a in range(5):
+        assert run(traced, a) == expected(a)
+
+
+def test_warning_points_at_the_loop():
+    def f(n: Any):
+        for _ in range(n):
+            pass
+
+    with pytest.warns(FlyDSLWarning) as caught:
+        trace_values(f, Index)
+    assert (caught[0].filename, caught[0].lineno) == (__file__, f.__code__.co_firstlineno + 1)
+
+
 # --- for ----------------------------------------------------------------------------------------------------------
 
 
@@ -659,7 +693,7 @@ def test_for_counts_with_int32():
 def test_loop_variable_that_existed_is_carried():
     def f(a: Int32):
         i = 100
-        for i in range(a):
+        for i in range(a):  # noqa: B007
             pass
         return i
 
@@ -670,7 +704,7 @@ def test_loop_variable_that_existed_is_carried():
 
 def test_loop_variable_does_not_exist_after():
     def f(a: Int32):
-        for i in range(a):
+        for i in range(a):  # noqa: B007
             pass
         return i
 
@@ -681,7 +715,7 @@ def test_loop_variable_does_not_exist_after():
 def test_unchanged_values_are_not_carried():
     def f(a: Int32, b: Int32):
         x, y, z = a, b, 5
-        for i in range(a):
+        for _ in range(a):
             for j in range(b):
                 x = x + j
                 y = y  # noqa: PLW0127
@@ -699,7 +733,7 @@ def test_unchanged_values_are_not_carried():
 def test_a_value_replaced_by_an_invariant_one():
     def f(a: Int32, b: Int32):
         x, y = a, b
-        for i in range(a):
+        for _ in range(a):
             x = y
             y = y  # noqa: PLW0127
         return x, y
@@ -753,7 +787,7 @@ def test_static_step_must_be_positive(step: int):
         for _ in range(0, n, stride):
             pass
 
-    for stride in (step, Int32(step)):
+    for stride in (step, Int32(step)):  # noqa: B007
         with pytest.raises(DSLValueError, match=f"step of range must be positive, got {step}"):
             trace_values(f, Int32)
 
@@ -1067,7 +1101,7 @@ def test_raw_ir_values():
     ],
 )
 def test_a_failing_body_leaves_the_tracer_usable(tracer: Tracer, statement: str):
-    source = f"def f(a):\n    x = a\n    try:\n        f2()\n    except KeyError:\n        return x\n\ndef g(a):\n    x = a\n    {statement}"
+    source = f"def f(a):\n    x = a\n    {statement}\n"
     f = define(source, boom=boom_key)
     rewritten = rewrite_function(f).function
     a = runtime(tracer, Int32)

@@ -38,7 +38,7 @@ class AtomLowering(Protocol):
     """What a target offers to the atoms that lower themselves on it."""
 
     b: Builder
-    trust_alignment: bool
+    trust_alignment: ClassVar[bool]
     """Whether an atom's natural alignment may be assumed of memory, as the hardware's wide accesses need."""
 
     def load(self, at: Operand, type_: Attribute, align: int | None = None) -> SSAValue:

@@ -37,6 +37,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ... import layout as L
+from ...errors import LayoutError
 from ...layout import Dyn
 from ..enums import AddressSpace, MmaOperand
 from . import atoms, types
@@ -55,7 +56,7 @@ _OPERANDS = [m.name.lower() for m in MmaOperand]
 def python_value(attr: Attribute) -> Any:
     """A property as the plain Python value the semantics take."""
     if isinstance(attr, IntegerAttr):
-        if attr.type == i1:
+        if attr.type == i1:  # pyright: ignore[reportUnknownMemberType]
             return bool(attr.value.data)
         return attr.value.data
     if isinstance(attr, DenseArrayBase):
@@ -226,7 +227,7 @@ def _infer_fragment(operand_types: Sequence[Attribute], props: dict[str, Attribu
     shape = linear_layout(source.layout if type(source) is View else source).shape
     if not types.static_data(shape):
         layout = linear_layout(source.layout if type(source) is View else source)
-        raise L.LayoutError(f"expected static shape layout, got #fly<layout{layout}>")
+        raise LayoutError(f"expected static shape layout, got #fly<layout{layout}>")
     return (type_of_object(fragment_like(source, props.get("dtype"))),)
 
 
@@ -273,6 +274,11 @@ def _infer_tiled_mma(operand_types: Sequence[Attribute], props: dict[str, Attrib
     return (atoms.tiled_mma_type(atom, object_of(layout), object_of(tile[0]) if tile else None),)
 
 
+def _infer_same(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+    """The type of the first operand."""
+    return (operand_types[0],)
+
+
 MakeTiledCopyOp = _define("make_tiled_copy", "Copy atom over a tile.", infer=_infer_tiled_copy, arity=(3, 3))
 MakeTiledMmaOp = _define("make_tiled_mma", "MMA atom over (M, N, K).", infer=_infer_tiled_mma, arity=(2, 3))
 MakeCopyAtomOp = _define("make_copy_atom", "A copy atom.", props=("valBits",))
@@ -280,8 +286,8 @@ MakeMmaAtomOp = _define("make_mma_atom", "An MMA atom.")
 AtomSetValueOp = _define(
     "atom.set_value",
     "The atom with one state field set.",
-    infer=lambda ts, _: (ts[0],),
-    props=("field",),  # pyright: ignore
+    infer=_infer_same,
+    props=("field",),
 )
 
 # --- extraction -------------------------------------------------------------------------------------------------
@@ -367,11 +373,16 @@ def vector_type(elem: Attribute, count: int) -> VectorType:
     return found
 
 
+def _infer_dyn_shared(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+    """Always the same pointer type."""
+    return (DYN_SHARED,)
+
+
 MakePtrOp = _define("make_ptr", "Fresh memory in a space, or a pointer from parts.", pure=False, props=("dictAttrs",))
 GetDynSharedOp = _define(
     "get_dyn_shared",
     "Base of the dynamic shared buffer.",
-    infer=lambda ts, _: (DYN_SHARED,),  # pyright: ignore
+    infer=_infer_dyn_shared,
 )
 IntToPtrOp = _define("inttoptr", "Address to pointer.", arity=(1, 1))
 PtrToIntOp = _define("ptrtoint", "Pointer to address.", infer=_infer_ptrtoint, arity=(1, 1))
@@ -476,10 +487,10 @@ def _parse_mma(cls: type[FlyOp], parser: Parser) -> FlyOp:
 
 
 def _print_mma(op: FlyOp, printer: Printer) -> None:
-    word = _OPERANDS[python_value(op.properties["operand_id"])]
+    operand: int = python_value(op.properties["operand_id"])
     stages = op.properties.get("stages")
     suffix = f", stages = {python_value(stages)}" if stages is not None else ""
-    _print_operands(op, printer, f"{word}, ", suffix, ("operand_id", "stages"))
+    _print_operands(op, printer, f"{_OPERANDS[operand]}, ", suffix, ("operand_id", "stages"))
 
 
 def _parse_fragment_like(cls: type[FlyOp], parser: Parser) -> FlyOp:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from math import gcd
-from typing import Any
+from typing import Any, cast
 
 from xdsl.ir import Attribute
 
@@ -40,9 +40,10 @@ class View:
 
     __slots__ = ("iter", "layout")
 
-    def __init__(self, iter: Any, layout: Layout | ComposedLayout):
-        self.iter = iter
-        self.layout = layout
+    def __init__(self, iter: Any, layout: Any):
+        self.iter: Any = iter
+        self.layout: Any = layout
+        """A `Layout` or a `ComposedLayout`."""
 
     def __repr__(self) -> str:
         return f"View({self.iter}, {self.layout})"
@@ -58,17 +59,27 @@ class IterValue(ABC):
         """The pointer moved by an element offset."""
 
 
+_moved_pointers: dict[tuple[int, int], tuple[PointerType, PointerType]] = {}
+
+
 def offset_pointer_type(pointer: PointerType, by: Any) -> PointerType:
     """Type of a pointer moved by `by` elements: the alignment shrinks to what is still known."""
-    data = pointer.data
     by = by if type(by) is int or isinstance(by, Dyn) else L.unwrap(by)
     if type(by) is not int and not isinstance(by, Dyn):
         raise LayoutError(f"offset must be a scalar (leaf int) IntTuple, got {L.format_int_tuple(by)}")
     known = abs(by) if type(by) is int else by.div
     if known == 0:
         return pointer
-    divisible = gcd(value_divisibility(data), known)
-    return ptr_type(data.elem, data.space, align_for(data.elem, divisible), data.swizzle)
+    # The pointer is kept in the entry, because ids are reused.
+    found = _moved_pointers.get((id(pointer), known))
+    if found is None:
+        data = pointer.data
+        align = align_for(data.elem, gcd(value_divisibility(data), known))
+        found = _moved_pointers[id(pointer), known] = (
+            pointer,
+            ptr_type(data.elem, data.space, align, data.swizzle),
+        )
+    return found[1]
 
 
 def add_offset(it: Any, by: Any) -> Any:
@@ -162,7 +173,7 @@ def _none_to_zero(coord: Any) -> Any:
     if coord is None:
         return 0
     if type(coord) is tuple:
-        return tuple([_none_to_zero(c) for c in coord])
+        return tuple([_none_to_zero(c) for c in cast(tuple[Any, ...], coord)])
     return coord
 
 
@@ -171,7 +182,7 @@ def get(x: Any, mode: tuple[int, ...]) -> Any:
     if type(x) is View:
         base = x.iter
         if not isinstance(base, (PointerType, IterValue)) and type(base) is tuple:
-            base = L.get_(base, mode)
+            base = L.get_(cast(Any, base), mode)
         return View(base, L.get_(x.layout, mode))
     return L.get_(x, mode)
 
@@ -232,14 +243,15 @@ def copy_retile(tc: TiledCopyType, x: View) -> View:
     return View(x.iter, T.copy_retile(x.layout, tv, tile, ref))
 
 
-def _mma_args(tm: TiledMmaType, operand: int) -> tuple[Any, ...]:
+def _mma_args(tm: TiledMmaType, operand: int) -> tuple[Any, Any, Any, Any, Any]:
     op = tm.data.atom.op
     return operand, op.shape_mnk, op.tv_layout(operand), tm.data.layout, tm.data.tile
 
 
 def mma_partition(tm: TiledMmaType, x: View, thread: Any, operand_id: int) -> View:
     """The part of an operand one thread holds."""
-    offset, layout = T.mma_partition(x.layout, *_mma_args(tm, operand_id), tm.data.atom.op.thr_layout, L.unwrap(thread))
+    index: Any = L.unwrap(thread)
+    offset, layout = T.mma_partition(x.layout, *_mma_args(tm, operand_id), tm.data.atom.op.thr_layout, index)
     return _moved(x, offset, layout)
 
 
@@ -267,12 +279,54 @@ def fragment_like(x: Any, dtype: Attribute | None = None) -> View:
     return View(ptr_type(dtype, AddressSpace.Register), layout)
 
 
-def _identity(x: Any) -> Any:
-    return x
+def make_fragment_layout_like(x: Any) -> Any:
+    """Compact layout of a fragment shaped like `x`."""
+    return L.make_fragment_layout_like(type_level(_linear(x)))
 
 
-def _divide(f: Callable[..., Any]) -> Callable[..., Any]:
-    return _on_layout(f)
+def get_layout(x: Any) -> Any:
+    """Layout of a tensor."""
+    return x.layout
+
+
+def get_iter(x: Any) -> Any:
+    """Pointer or base coordinate of a tensor."""
+    return x.iter
+
+
+def composed_get_inner(x: Any) -> Any:
+    """What a composed layout applies last."""
+    return x.inner
+
+
+def composed_get_offset(x: Any) -> Any:
+    """Offset between the two parts of a composed layout."""
+    return x.offset
+
+
+def composed_get_outer(x: Any) -> Any:
+    """What a composed layout applies first."""
+    return x.outer
+
+
+def coprofile(x: Any) -> Any:
+    """Nesting of the codomain."""
+    return L.coprofile(_linear(x))
+
+
+def coshape(x: Any) -> Any:
+    """Extents of the codomain."""
+    return L.coshape(_linear(x))
+
+
+def cosize(x: Any) -> Any:
+    """Size of the codomain."""
+    return L.cosize(_linear(x))
+
+
+def recast_layout(x: Any, new_type_bits: int, old_type_bits: int) -> Any:
+    """The layout counted in elements of another width."""
+    return L.recast_layout(x, old_type_bits, new_type_bits)
 
 
 SEMANTICS: dict[str, Callable[..., Any]] = {
@@ -282,14 +336,14 @@ SEMANTICS: dict[str, Callable[..., Any]] = {
     "make_composed_layout": ComposedLayout,
     "make_identity_layout": L.make_identity_layout,
     "make_view": make_view,
-    "make_fragment_layout_like": lambda x: L.make_fragment_layout_like(type_level(_linear(x))),  # pyright: ignore
+    "make_fragment_layout_like": make_fragment_layout_like,
     "get_shape": get_shape,
     "get_stride": get_stride,
-    "get_layout": lambda x: x.layout,  # pyright: ignore
-    "get_iter": lambda x: x.iter,  # pyright: ignore
-    "composed_get_inner": lambda x: x.inner,  # pyright: ignore
-    "composed_get_offset": lambda x: x.offset,  # pyright: ignore
-    "composed_get_outer": lambda x: x.outer,  # pyright: ignore
+    "get_layout": get_layout,
+    "get_iter": get_iter,
+    "composed_get_inner": composed_get_inner,
+    "composed_get_offset": composed_get_offset,
+    "composed_get_outer": composed_get_outer,
     "int_tuple_add": L.int_tuple_add,
     "int_tuple_sub": L.int_tuple_sub,
     "int_tuple_mul": L.int_tuple_mul,
@@ -309,25 +363,25 @@ SEMANTICS: dict[str, Callable[..., Any]] = {
     "slice": slice_,
     "dice": L.dice,
     "size": size,
-    "coprofile": lambda x: L.coprofile(_linear(x)),  # pyright: ignore
-    "coshape": lambda x: L.coshape(_linear(x)),  # pyright: ignore
-    "cosize": lambda x: L.cosize(_linear(x)),  # pyright: ignore
+    "coprofile": coprofile,
+    "coshape": coshape,
+    "cosize": cosize,
     "coalesce": _on_layout(L.coalesce),
     "composition": _on_layout(L.composition),
     "complement": L.complement,
     "right_inverse": L.right_inverse,
     "left_inverse": L.left_inverse,
-    "logical_divide": _divide(L.logical_divide),
-    "zipped_divide": _divide(L.zipped_divide),
-    "tiled_divide": _divide(L.tiled_divide),
-    "flat_divide": _divide(L.flat_divide),
+    "logical_divide": _on_layout(L.logical_divide),
+    "zipped_divide": _on_layout(L.zipped_divide),
+    "tiled_divide": _on_layout(L.tiled_divide),
+    "flat_divide": _on_layout(L.flat_divide),
     "logical_product": L.logical_product,
     "zipped_product": L.zipped_product,
     "tiled_product": L.tiled_product,
     "flat_product": L.flat_product,
     "blocked_product": L.blocked_product,
     "raked_product": L.raked_product,
-    "recast_layout": lambda x, new_type_bits, old_type_bits: L.recast_layout(x, old_type_bits, new_type_bits),  # pyright: ignore
+    "recast_layout": recast_layout,
     "tile_to_shape": L.tile_to_shape,
     "crd2idx": L.crd2idx,
     "idx2crd": L.idx2crd,

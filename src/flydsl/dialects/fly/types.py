@@ -10,16 +10,9 @@ import math
 from typing import Any, NamedTuple, TypeVar, cast
 
 from xdsl.dialects.builtin import (
-    AnyFloat,
-    Float32Type,
     IndexType,
     IntegerType,
     VectorType,
-    f32,
-    i1,
-    i8,
-    i32,
-    i64,
 )
 from xdsl.ir import Attribute, Data, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
@@ -209,11 +202,11 @@ class MemRefData(NamedTuple):
 def bit_width(elem: Attribute) -> int:
     """Width of a scalar element in bits."""
     if isinstance(elem, IntegerType):
-        return elem.width.data
+        return elem.width.data  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     if isinstance(elem, IndexType):
         return 64
     if isinstance(elem, VectorType):
-        return bit_width(cast(Attribute, elem.element_type)) * math.prod(elem.get_shape())
+        return bit_width(cast(VectorType, elem).element_type) * math.prod(elem.get_shape())
     bits = getattr(elem, "bitwidth", None)
     if bits is None:
         raise TypeError(f"{elem} has no width in bits")
@@ -407,7 +400,7 @@ def coord_tensor_type(base: Any, layout: Layout | ComposedLayout) -> CoordTensor
 
 def type_of(data: Any) -> Attribute:
     """The type that describes a layout-algebra object."""
-    kind = type(data)
+    kind = type(data)  # pyright: ignore[reportUnknownVariableType]
     if kind is Layout or kind is ComposedLayout:
         return layout_type(data)
     if kind is Tile:
@@ -421,7 +414,7 @@ def type_of(data: Any) -> Attribute:
 
 def type_level(data: Any) -> Any:
     """`data` with every value leaf replaced by what is statically known of it."""
-    kind = type(data)
+    kind = type(data)  # pyright: ignore[reportUnknownVariableType]
     if kind is int or data is None or kind is Dyn:
         return data
     if kind is tuple:
@@ -451,7 +444,7 @@ def is_static(type_: Attribute) -> bool:
 
 def static_data(data: Any) -> bool:
     """Whether no leaf of a layout-algebra object is dynamic."""
-    kind = type(data)
+    kind = type(data)  # pyright: ignore[reportUnknownVariableType]
     if kind is int or data is None or kind is Swizzle or kind is CoordSwizzle or kind is Tile:
         return True
     if kind is tuple:
@@ -480,7 +473,3 @@ def value_divisibility(data: PtrData | MemRefData) -> int:
 def align_for(elem: Attribute, divisibility: int) -> int:
     """Byte alignment of an address that is a multiple of `divisibility` elements."""
     return max((bit_width(elem) * max(divisibility, 1) + 7) // 8, 1)
-
-
-SCALARS: dict[str, Attribute] = {"i1": i1, "i8": i8, "i32": i32, "i64": i64, "f32": f32, "index": IndexType()}
-AnyFloatType = AnyFloat | Float32Type

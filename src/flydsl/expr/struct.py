@@ -1,0 +1,707 @@
+"""Structs and unions: `@fx.struct`, `fx.Struct[...]`, `@fx.union`, `fx.Union[...]`, and `fx.Align`.
+
+A struct is an immutable record of DSL values. It flattens to the IR values of its fields wherever values do: kernel
+parameters, loops, branches, jit arguments. `Constexpr` fields are part of its class instead: `P(1.0, 4)` is an instance
+of `P[n=4]`, made when first needed. A union only describes memory. Light: declaring one loads no compiler.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import sys
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from types import CodeType, FunctionType
+from typing import Any, ClassVar, NamedTuple, cast
+
+from ..errors import DSLTypeError, DSLValueError
+from .constexpr import Constexpr, ConstexprType
+from .numeric import Boolean, Numeric
+from .protocol import dsl_align_of, dsl_size_of, extract_to_ir_values, get_ir_types
+
+RESERVED = frozenset(("replace", "peek", "poke"))
+"""Names a field cannot have: methods of structs and of references to them."""
+
+
+class CompositeKind(Enum):
+    """What a type made of fields is."""
+
+    STRUCT = "struct"
+    UNION = "union"
+
+
+class Field(NamedTuple):
+    """One field of a struct or union."""
+
+    name: str
+    type: Any
+
+    @property
+    def is_constexpr(self) -> bool:
+        """Whether the field is part of the class and takes no room."""
+        return isinstance(self.type, ConstexprType)
+
+
+def type_name(type_: Any) -> str:
+    """How the user writes a field type."""
+    if isinstance(type_, ConstexprType):
+        return repr(type_)
+    return getattr(type_, "__name__", None) or repr(type_)
+
+
+# --- memory layout ------------------------------------------------------------------------------------------------
+
+
+class MemoryLayout(NamedTuple):
+    """Where the fields of a composite lie: byte offsets, size and alignment."""
+
+    offsets: dict[str, int]
+    size: int
+    align: int
+
+
+def round_up(n: int, align: int) -> int:
+    """The next multiple of `align`.
+
+    >>> round_up(5, 4)
+    8
+    """
+    return -(-n // align) * align
+
+
+def memory_layout(cls: Any) -> MemoryLayout:
+    """C layout: each field at the next multiple of its alignment, those of a union at 0; the size is rounded up."""
+    found = cls.__dict__.get("_memory")
+    if found is not None:
+        return found
+    end, widest, offsets = 0, 1, {}
+    for field in cls._fields:
+        if field.is_constexpr:
+            continue
+        size, align = dsl_size_of(field.type), dsl_align_of(field.type)
+        at = 0 if cls._kind is CompositeKind.UNION else round_up(end, align)
+        offsets[field.name] = at
+        end, widest = max(end, at + size), max(widest, align)
+    found = MemoryLayout(offsets, round_up(end, widest), widest)
+    type.__setattr__(cls, "_memory", found)
+    return found
+
+
+# --- the classes --------------------------------------------------------------------------------------------------
+
+
+class CompositeMeta(type):
+    """Metaclass of structs and unions: calling a struct binds and coerces its fields."""
+
+    _fields: tuple[Field, ...]
+    _kind: CompositeKind | None
+    _origin: Any
+    """The class as declared; a specialised one points to what it was made from."""
+    _consts: dict[str, Any]
+    """Values of the Constexpr fields, in a specialised class."""
+    _special: dict[Any, Any]
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls._kind is None:
+            raise DSLTypeError(f"{cls.__name__} is abstract; declare a class with @fx.struct")
+        if cls._kind is CompositeKind.UNION:
+            raise DSLTypeError(
+                f"{cls.__name__} is a union and has no value form: allocate it and use its fields through fx.Storage"
+            )
+        return cls._build(_bind(cls, args, kwargs))
+
+    def _build(cls, given: dict[str, Any]) -> Any:
+        """An instance from one value per field."""
+        values = {f.name: coerce_field(cls, f, given[f.name]) for f in cls._fields}
+        return make_struct(specialize(cls._origin, values), values)
+
+    def __str__(cls) -> str:
+        return cls.__name__
+
+    def __repr__(cls) -> str:
+        return cls.__name__
+
+
+def _bind(cls: CompositeMeta, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    names = [f.name for f in cls._fields]  # pyright: ignore[reportPrivateUsage]
+    wanted = [n for n in names if n not in cls._consts]  # pyright: ignore[reportPrivateUsage]
+    positional = names if len(args) > len(wanted) else wanted
+    text = f"{cls}({', '.join(names)})"
+    if len(args) > len(positional):
+        raise DSLTypeError(f"{text}: expected {len(names)} field(s), got {len(args)} positional values")
+    given = dict(zip(positional, args, strict=False))
+    for name, value in kwargs.items():
+        if name not in names:
+            raise DSLTypeError(f"{text}: unexpected field '{name}'")
+        if name in given:
+            raise DSLTypeError(f"{text}: multiple values for field '{name}'")
+        given[name] = value
+    given = {**cls._consts, **given}  # pyright: ignore[reportPrivateUsage]
+    missing = [n for n in names if n not in given]
+    if missing:
+        raise DSLTypeError(f"{text}: missing required field {', '.join(repr(n) for n in missing)}")
+    return given
+
+
+def coerce_field(cls: Any, field: Field, value: Any) -> Any:
+    """A value as the type of a field; a TypeError that names both if it cannot be."""
+    wanted = field.type
+    if isinstance(wanted, ConstexprType):
+        if not wanted.accepts(value):
+            inner = getattr(wanted.inner, "__name__", wanted.inner)
+            raise DSLTypeError(f"{cls}.{field.name} expects {inner}, got {value!r} of type {type(value).__name__}")
+        return value
+    try:
+        return coerce(wanted, value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DSLTypeError(
+            f"{cls}.{field.name} expects {type_name(wanted)}, got {value!r} of type {type(value).__name__}: {error}"
+        ) from error
+
+
+def coerce(wanted: Any, value: Any) -> Any:
+    """A value as a DSL type: by its `__coerce__`, else it must be an instance."""
+    hook = getattr(wanted, "__coerce__", None)
+    if hook is not None:
+        return hook(value)
+    if isinstance(value, wanted):
+        return value
+    if wanted.__name__ == "IntTuple" and wanted.__module__.endswith("algebra_values"):
+        from .algebra_values import as_int_tuple
+
+        return as_int_tuple(value)
+    raise DSLTypeError("it must be one already; a host array becomes a Tensor as a parameter of the jit function")
+
+
+def constant_key(value: Any) -> Any:
+    """A compile-time value as part of a key: 1, True and 1.0 differ."""
+    if isinstance(value, tuple):
+        return tuple(constant_key(v) for v in cast("tuple[Any, ...]", value))
+    return type(value).__name__, value.hex() if isinstance(value, float) else value
+
+
+def specialize(origin: Any, values: dict[str, Any]) -> Any:
+    """The class of instances with these values: `P[b=32]` where there are Constexpr fields, else `P` itself."""
+    consts = {f.name: values[f.name] for f in origin._fields if f.is_constexpr}
+    if not consts:
+        return origin
+    key = constant_key(tuple(consts.values()))
+    found = origin._special.get(key)
+    if found is None:
+        name = f"{origin.__name__}[{', '.join(f'{k}={v!r}' for k, v in consts.items())}]"
+        body: dict[str, Any] = {
+            "__slots__": (), "__doc__": origin.__doc__, "__module__": origin.__module__, "_consts": consts,
+            "__qualname__": f"{origin.__qualname__}{name[len(origin.__name__) :]}",
+        }  # fmt: skip
+        found = origin._special[key] = CompositeMeta(name, (origin,), body)
+    return found
+
+
+def make_struct(cls: Any, values: dict[str, Any]) -> Any:
+    """An instance of a struct class around values that already fit."""
+    made = object.__new__(cls)
+    made.__dict__.update(values)
+    return made
+
+
+class StructValue(metaclass=CompositeMeta):
+    """Base of all structs."""
+
+    _fields: ClassVar[tuple[Field, ...]] = ()
+    _kind: ClassVar[CompositeKind | None] = None
+    _origin: ClassVar[Any] = None
+    _consts: ClassVar[dict[str, Any]] = {}
+    _special: ClassVar[dict[Any, Any]] = {}
+
+    __dsl_immutable__ = True
+
+    def replace(self, **changes: Any) -> Any:
+        """A copy with some fields changed."""
+        cls = type(self)
+        given = {**self.__dict__, **changes}
+        unknown = sorted(changes.keys() - {f.name for f in cls._fields})
+        if unknown:
+            raise DSLTypeError(f"{cls}.replace: unexpected field {', '.join(repr(n) for n in unknown)}")
+        return cls._origin(**given)
+
+    def _values(self) -> list[tuple[Field, Any]]:
+        """Fields that hold values, in order."""
+        return [(f, self.__dict__[f.name]) for f in self._fields if not f.is_constexpr]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise dataclasses.FrozenInstanceError(
+            f"{type(self)} is immutable: cannot assign '{name}'; use p.replace({name}=...)"
+        )
+
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"{type(self)} is immutable: cannot delete '{name}'")
+
+    def __eq__(self, other: object) -> Any:
+        if not isinstance(other, StructValue) or other._origin is not self._origin:
+            return NotImplemented
+        answer: Any = True
+        for field in self._fields:
+            a, b = self.__dict__[field.name], other.__dict__[field.name]
+            same = a is b or a == b
+            if isinstance(same, Boolean) and not same.is_static():
+                answer = same if answer is True else answer & same
+            elif not same or type(a) is not type(b):
+                return False
+        return answer
+
+    def __hash__(self) -> int:
+        return hash((self._origin, tuple(self.__dict__[f.name] for f in self._fields)))
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{f.name}={self.__dict__[f.name]!r}" for f in self._fields)
+        return f"{self._origin.__name__}({parts})"
+
+    # --- DslType and JitArgument ----------------------------------------------------------------------------------
+
+    def __extract_to_ir_values__(self) -> list[Any]:
+        return [v for _, value in self._values() for v in extract_to_ir_values(value)]
+
+    @classmethod
+    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
+        rest = iter(values)
+        made: dict[str, Any] = dict(cls._consts if exemplar is None else type(exemplar)._consts)
+        for field in cls._fields:
+            if not field.is_constexpr:
+                made[field.name] = _rebuild(field.type, getattr(exemplar, field.name, None), rest)
+        return make_struct(cls if exemplar is None else type(exemplar), made)
+
+    @classmethod
+    def __coerce__(cls, value: Any) -> Any:
+        if isinstance(value, cls):
+            return value
+        raise DSLTypeError(f"expected an instance of {cls}")
+
+    @classmethod
+    def __specialize_for_value__(cls, value: Any) -> Any:
+        return type(cls.__coerce__(value))
+
+    def __get_ir_types__(self) -> list[Any]:
+        return [t for _, value in self._values() for t in get_ir_types(value)]
+
+    def __cache_signature__(self) -> Any:
+        cls = type(self)
+        fields = tuple((f.name, _signature(f, value)) for f, value in self._values())
+        consts = tuple((name, constant_key(value)) for name, value in cls._consts.items())
+        return ("struct", cls._origin.__qualname__, fields, consts, _methods_key(cls._origin))
+
+    def __c_abi_spec__(self) -> list[Any]:
+        return [
+            (ctype, _through(field.name, fill))
+            for field, value in self._values()
+            for ctype, fill in _slots(type(self), field, value)
+        ]
+
+    # --- Storable -------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def __dsl_size_of__(cls) -> int:
+        return memory_layout(cls._origin).size
+
+    @classmethod
+    def __dsl_align_of__(cls) -> int:
+        return memory_layout(cls._origin).align
+
+    @classmethod
+    def __peek_from_ptr__(cls, ptr: Any) -> Any:
+        from .storage import Storage
+
+        return Storage[cls](ptr).peek()
+
+    @classmethod
+    def __poke_into_ptr__(cls, ptr: Any, value: Any) -> None:
+        from .storage import Storage
+
+        Storage[cls](ptr).poke(value)
+
+
+class UnionValue(metaclass=CompositeMeta):
+    """Base of all unions: types that describe overlapping memory and have no values."""
+
+    _fields: ClassVar[tuple[Field, ...]] = ()
+    _kind: ClassVar[CompositeKind | None] = None
+    _origin: ClassVar[Any] = None
+    _consts: ClassVar[dict[str, Any]] = {}
+    _special: ClassVar[dict[Any, Any]] = {}
+
+    @classmethod
+    def __dsl_size_of__(cls) -> int:
+        return memory_layout(cls).size
+
+    @classmethod
+    def __dsl_align_of__(cls) -> int:
+        return memory_layout(cls).align
+
+    @classmethod
+    def __peek_from_ptr__(cls, ptr: Any) -> Any:
+        raise NotImplementedError(f"a union cannot be loaded as a whole: read one of the fields of {cls}")
+
+    @classmethod
+    def __poke_into_ptr__(cls, ptr: Any, value: Any) -> None:
+        raise NotImplementedError(f"a union cannot be stored as a whole: write one of the fields of {cls}")
+
+    @classmethod
+    def __coerce__(cls, value: Any) -> Any:
+        """A reference to such a union: what a struct in memory holds in its place."""
+        from .storage import Storage
+
+        if isinstance(value, Storage) and value.__storage_type__ is cls:
+            return value
+        raise DSLTypeError(f"the union {cls} has no value form")
+
+
+def _rebuild(type_: Any, exemplar: Any, values: Iterator[Any]) -> Any:
+    """A field's value from the IR values that come next."""
+    if exemplar is None:
+        if is_struct_type(type_):
+            count = sum(_count(f.type) for f in type_._fields if not f.is_constexpr)
+            return type_.__construct_from_ir_values__([next(values) for _ in range(count)])
+        return value_type(type_).__construct_from_ir_values__([next(values)])
+    if isinstance(exemplar, Numeric):
+        return type(exemplar).__construct_from_ir_values__([next(values)])
+    count = len(exemplar.__extract_to_ir_values__())
+    return type(exemplar).__construct_from_ir_values__([next(values) for _ in range(count)], exemplar)
+
+
+def _count(type_: Any) -> int:
+    return sum(_count(f.type) for f in type_._fields if not f.is_constexpr) if is_struct_type(type_) else 1
+
+
+def _signature(field: Field, value: Any) -> Any:
+    own = getattr(value, "__cache_signature__", None)
+    if own is not None:
+        return own()
+    if not extract_to_ir_values(value):
+        return type(value).__name__, str(value)
+    raise DSLTypeError(f"field '{field.name}' holds a {type(value).__name__}, which cannot come from the host")
+
+
+def _slots(cls: Any, field: Field, value: Any) -> list[Any]:
+    spec = getattr(value, "__c_abi_spec__", None)
+    if spec is not None:
+        return spec()
+    if not extract_to_ir_values(value):
+        return []
+    raise DSLTypeError(
+        f"{cls}.{field.name} holds a {type(value).__name__}, which cannot be passed from the host inside a struct"
+    )
+
+
+def _through(name: str, fill: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """The slot filler of a field, taking the struct (or the argument that holds it)."""
+
+    def filler(arg: Any, storage: Any) -> None:
+        fill(getattr(arg, name), storage)
+
+    return filler
+
+
+def _methods_key(cls: Any) -> str:
+    """Digest of the code of a struct's methods, which traced code may run."""
+    found = cls.__dict__.get("_code_key")
+    if found is None:
+        digest = hashlib.sha256()
+        for name, member in sorted(cls.__dict__.items()):
+            for function in (member, *(getattr(member, part, None) for part in ("fget", "__func__"))):
+                if isinstance(function, FunctionType):
+                    digest.update(name.encode())
+                    _add_code(digest, function.__code__)
+        found = digest.hexdigest()
+        type.__setattr__(cls, "_code_key", found)
+    return found
+
+
+def _add_code(digest: Any, code: CodeType) -> None:
+    digest.update(code.co_code + repr((code.co_names, code.co_varnames)).encode())
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            _add_code(digest, const)
+        else:
+            digest.update(repr(const).encode())
+
+
+# --- declaring ----------------------------------------------------------------------------------------------------
+
+
+def check_field(name: str, type_: Any, owner: str) -> Field:
+    """A field after the checks of its name and type."""
+    if name.startswith("_"):
+        raise DSLValueError(f"{owner}: field '{name}' must not start with underscore")
+    if name in RESERVED:
+        raise DSLValueError(f"{owner}: field name '{name}' is reserved")
+    if not name.isidentifier():
+        raise DSLValueError(f"{owner}: field name {name!r} is not an identifier")
+    return Field(name, field_type(name, type_, owner))
+
+
+def field_type(name: str, type_: Any, owner: str) -> Any:
+    """A field's type: a DSL type, something storable, or Constexpr."""
+    if type_ is Constexpr:
+        return Constexpr[Any]
+    if isinstance(type_, ConstexprType):
+        return type_
+    if isinstance(type_, type) and any(
+        hasattr(type_, hook) for hook in ("__extract_to_ir_values__", "__dsl_size_of__", "__coerce__")
+    ):
+        if isinstance(type_, CompositeMeta) or not issubclass(type_, Numeric) or type_.width:  # pyright: ignore[reportUnknownMemberType]
+            return type_  # pyright: ignore[reportUnknownVariableType]
+    raise DSLTypeError(
+        f"{owner}: field '{name}' is a {type_!r}; expected a DSL type such as fx.Float32, fx.Tensor, fx.Array[...], "
+        "another struct, or fx.Constexpr[int]"
+    )
+
+
+def _composite(
+    name: str, kind: CompositeKind, fields: Sequence[Field], body: dict[str, Any], bases: tuple[Any, ...]
+) -> Any:
+    base: Any = StructValue if kind is CompositeKind.STRUCT else UnionValue
+    made = CompositeMeta(name, (*bases, base) if base not in bases else bases, body)
+    for key, value in (("_fields", tuple(fields)), ("_kind", kind), ("_origin", made), ("_special", {})):
+        type.__setattr__(made, key, value)
+    return made
+
+
+def _declare(cls: Any, kind: CompositeKind, depth: int) -> Any:
+    if not isinstance(cls, type):
+        raise DSLTypeError(f"@fx.{kind.value} decorates a class, got {cls!r}")
+    fields: list[Field] = []
+    for base in cls.__mro__[1:]:
+        if isinstance(base, CompositeMeta) and base._kind is not None:  # pyright: ignore[reportPrivateUsage]
+            fields = list(base._fields)  # pyright: ignore[reportPrivateUsage]
+            break
+    scope = _scope(cls, depth + 1)
+    annotations = cast("dict[str, Any]", cls.__dict__.get("__annotations__", {}))
+    for name, annotation in annotations.items():
+        resolved = _resolve(cls, name, annotation, scope)
+        if resolved is typing.ClassVar or typing.get_origin(resolved) is typing.ClassVar:
+            continue
+        if any(f.name == name for f in fields):
+            raise DSLValueError(f"{cls.__name__}: duplicate field '{name}'")
+        fields.append(check_field(name, resolved, cls.__name__))
+    if not fields:
+        raise DSLValueError(f"{cls.__name__}: a {kind.value} needs at least one field; fx.Empty has none")
+    if "__init__" in cls.__dict__ or "__new__" in cls.__dict__:
+        raise DSLTypeError(
+            f"{cls.__name__}: a {kind.value} is constructed from its fields; write a classmethod instead of __init__"
+        )
+    names = {f.name for f in fields}
+    body = {k: v for k, v in cls.__dict__.items() if k not in names and k not in ("__dict__", "__weakref__")}
+    made = _composite(cls.__name__, kind, fields, body, tuple(b for b in cls.__bases__ if b is not object))
+    _rebind_class_cells(body, cls, made)
+    return made
+
+
+def _scope(cls: Any, depth: int) -> dict[str, Any]:
+    """Names that string annotations may use: the module's and those of the function that declares the class."""
+    module = sys.modules.get(cls.__module__)
+    frame = sys._getframe(depth + 1)  # pyright: ignore[reportPrivateUsage]
+    return {**(vars(module) if module is not None else {}), **frame.f_globals, **frame.f_locals}
+
+
+def _resolve(cls: Any, name: str, annotation: Any, scope: dict[str, Any]) -> Any:
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return eval(annotation, scope)
+    except (NameError, AttributeError, SyntaxError) as error:
+        raise DSLTypeError(f"{cls.__name__}: cannot resolve the type {annotation!r} of field '{name}': {error}") from error
+
+
+def _rebind_class_cells(body: dict[str, Any], old: Any, new: Any) -> None:
+    """`super()` and `__class__` in methods mean the class that was made, not the one that was decorated."""
+    for member in body.values():
+        for part in (member, *(getattr(member, n, None) for n in ("__func__", "fget", "fset"))):
+            if isinstance(part, FunctionType):
+                for cell in part.__closure__ or ():
+                    try:
+                        if cell.cell_contents is old:
+                            cell.cell_contents = new
+                    except ValueError:
+                        continue
+
+
+def struct(cls: Any) -> Any:
+    """Declare an immutable record.
+
+    >>> from flydsl.expr.numeric import Float32, Int32
+    >>> @struct
+    ... class Affine:
+    ...     scale: Float32
+    ...     bias: Float32
+    ...     unroll: Constexpr[int]
+    >>> p = Affine(2.0, bias=1, unroll=4)
+    >>> p, type(p), p.replace(bias=0.5).bias
+    (Affine(scale=Float32(2.0), bias=Float32(1.0), unroll=4), Affine[unroll=4], Float32(0.5))
+    """
+    return _declare(cls, CompositeKind.STRUCT, 1)
+
+
+def union(cls: Any) -> Any:
+    """Declare overlapping storage: every field starts at offset 0. It has no values, only places in memory."""
+    return _declare(cls, CompositeKind.UNION, 1)
+
+
+_inline: dict[Any, Any] = {}
+
+
+def _from_items(kind: CompositeKind, items: Any) -> Any:
+    parts = cast("tuple[Any, ...]", items) if isinstance(items, tuple) else (items,)
+    owner = kind.value.capitalize()
+    fields: list[Field] = []
+    for i, item in enumerate(parts):
+        if isinstance(item, slice):
+            name, type_ = cast(Any, item).start, cast(Any, item).stop
+            if not isinstance(name, str) or cast(Any, item).step is not None:
+                raise DSLTypeError(f'{owner}[...]: write fields as "name": Type, got {item!r}')
+            field = check_field(name, type_, owner)
+        else:
+            field = Field(f"_{i}", field_type(f"_{i}", item, owner))
+        if any(f.name == field.name for f in fields):
+            raise DSLValueError(f"{owner}[...]: duplicate field '{field.name}'")
+        fields.append(field)
+    if not fields:
+        raise DSLValueError(f"{owner}[...]: a {kind.value} needs at least one field; fx.Empty has none")
+    key = (kind, tuple((f.name, ("constexpr", f.type.inner) if f.is_constexpr else f.type) for f in fields))
+    found = _inline.get(key)
+    if found is None:
+        text = ", ".join(type_name(f.type) if f.name[0] == "_" else f"{f.name}: {type_name(f.type)}" for f in fields)
+        found = _inline[key] = _composite(f"{owner}[{text}]", kind, fields, {"__module__": __name__}, ())
+    return found
+
+
+class Struct:
+    """`fx.Struct["a": T, "b": U]`: a struct without a declaration; unnamed elements are `_0`, `_1`, ...
+
+    >>> from flydsl.expr.numeric import Int32
+    >>> Struct["a": Int32, Int32]
+    Struct[a: Int32, Int32]
+    """
+
+    def __class_getitem__(cls, items: Any) -> Any:
+        return _from_items(CompositeKind.STRUCT, items)
+
+
+class Union:
+    """`fx.Union["a": T, "b": U]`: a union without a declaration."""
+
+    def __class_getitem__(cls, items: Any) -> Any:
+        return _from_items(CompositeKind.UNION, items)
+
+
+Empty: Any = _composite("Empty", CompositeKind.STRUCT, (), {"__module__": __name__, "__doc__": "No fields."}, ())
+"""A struct with no fields."""
+
+
+def is_composite_type(type_: Any) -> bool:
+    """Whether a type is a struct or a union."""
+    return isinstance(type_, CompositeMeta) and type_._kind is not None  # pyright: ignore[reportPrivateUsage]
+
+
+def is_struct_type(type_: Any) -> bool:
+    """Whether a type is a struct."""
+    return isinstance(type_, CompositeMeta) and type_._kind is CompositeKind.STRUCT  # pyright: ignore[reportPrivateUsage]
+
+
+def is_specializable_struct_type(type_: Any) -> bool:
+    """Whether a type is a struct whose Constexpr fields have no values yet."""
+    return is_struct_type(type_) and not type_._consts and any(f.is_constexpr for f in type_._fields)
+
+
+# --- alignment ----------------------------------------------------------------------------------------------------
+
+
+def check_power_of_two(what: str, n: Any) -> int:
+    """An alignment in bytes."""
+    if not isinstance(n, int) or isinstance(n, bool):
+        raise DSLTypeError(f"{what} must be an int, got {n!r}")
+    if n <= 0:
+        raise DSLValueError(f"{what} must be positive, got {n}")
+    if n & (n - 1):
+        raise DSLValueError(f"{what} must be a power of two, got {n}")
+    return n
+
+
+_aligned: dict[tuple[Any, int], Any] = {}
+
+
+class Align:
+    """`fx.Align[T, n]`: `T` at multiples of `n` bytes.
+
+    >>> from flydsl.expr.numeric import Int32
+    >>> dsl_size_of(Struct["a": Int32, "b": Align[Int32, 16]])
+    32
+    """
+
+    inner: ClassVar[Any] = None
+    """The type that is aligned."""
+    align: ClassVar[int] = 0
+
+    def __class_getitem__(cls, key: Any) -> Any:
+        if cls.inner is not None or not isinstance(key, tuple) or len(cast("tuple[Any, ...]", key)) != 2:
+            raise DSLTypeError(f"write Align[Type, N], as in Align[fx.Int32, 16]; got {cls.__name__}[{key!r}]")
+        inner, n = cast("tuple[Any, Any]", key)
+        natural = dsl_align_of(inner)
+        check_power_of_two(f"the alignment in Align[{type_name(inner)}, N]", n)
+        if n < natural:
+            raise DSLValueError(
+                f"Align[{type_name(inner)}, {n}]: {n} is smaller than natural alignment {natural} of {type_name(inner)}"
+            )
+        found = _aligned.get((inner, n))
+        if found is None:
+            body = {"__slots__": (), "__module__": __name__, "inner": inner, "align": n}
+            found = _aligned[inner, n] = type(f"Align[{type_name(inner)}, {n}]", (Align,), body)
+        return found
+
+    @classmethod
+    def __dsl_size_of__(cls) -> int:
+        return dsl_size_of(cls._inner())
+
+    @classmethod
+    def __dsl_align_of__(cls) -> int:
+        cls._inner()
+        return cls.align
+
+    @classmethod
+    def __peek_from_ptr__(cls, ptr: Any) -> Any:
+        return cls._inner().__peek_from_ptr__(ptr)
+
+    @classmethod
+    def __poke_into_ptr__(cls, ptr: Any, value: Any) -> None:
+        cls._inner().__poke_into_ptr__(ptr, value)
+
+    @classmethod
+    def __coerce__(cls, value: Any) -> Any:
+        return coerce(cls._inner(), value)
+
+    @classmethod
+    def _inner(cls) -> Any:
+        if cls.inner is None:
+            raise DSLTypeError("Align is not Storable by itself: write Align[Type, N]")
+        return cls.inner
+
+
+def value_type(type_: Any) -> Any:
+    """The type of the values of a field: an aligned type is what is aligned."""
+    while isinstance(type_, type) and issubclass(type_, Align):
+        type_ = type_.inner
+    return type_
+
+
+__all__ = [
+    "Align",
+    "CompositeKind",
+    "Empty",
+    "Struct",
+    "Union",
+    "is_composite_type",
+    "is_specializable_struct_type",
+    "is_struct_type",
+    "struct",
+    "union",
+]

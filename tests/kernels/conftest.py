@@ -1,0 +1,37 @@
+"""Examples as fixtures."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def load_example(name: str) -> ModuleType:
+    """An example file as a module."""
+    full = f"flydsl_examples.{name}"
+    if full not in sys.modules:
+        spec = importlib.util.spec_from_file_location(full, EXAMPLES / f"{name}.py")
+        assert spec is not None and spec.loader is not None
+        sys.modules[full] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[full])
+    return sys.modules[full]
+
+
+@pytest.fixture
+def example():
+    return load_example
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Fresh random data in every run; the seed is printed with a failure."""
+    seed = np.random.SeedSequence().entropy
+    print(f"seed {seed}")
+    return np.random.default_rng(seed)
