@@ -167,7 +167,7 @@ def test_broken_alignment_promise():
 
 @pytest.mark.parametrize(
     ("target", "match"),
-    [("vulkan:x", "Unknown compile backend 'vulkan'"), ("rocm:gfx943", "gfx942"), ("cuda:sm_91", "sm_90"), ("", "")],
+    [("vulkan:x", "Unknown compile backend 'vulkan'"), ("rocm:gfx943", "gfx942"), ("cuda:sm_91", "sm_90"), ("", "cannot read target")],
 )
 def test_unknown_target(target: str, match: str):
     with pytest.raises(ValueError, match=match):

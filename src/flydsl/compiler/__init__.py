@@ -25,6 +25,7 @@ _WHERE: dict[str, str] = {
     "compile": ".jit_function",
     "CompiledFunction": ".jit_function",
     "CompiledArtifact": ".artifact",
+    "CompilationContext": ".hints",
     "from_dlpack": ".arguments",
     "from_torch_tensor": ".arguments",
     "from_c_void_p": ".arguments",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import struct
 import sys
 import threading
@@ -174,7 +173,7 @@ def atomic_write(path: str | os.PathLike[str], data: bytes) -> None:
     leading dot and the suffix `.tmp` stays.
     """
     target = Path(path)
-    temporary = target.parent / f".{target.name[:40]}.{secrets.token_hex(8)}.tmp"
+    temporary = target.parent / f".{target.name[:40]}.{os.urandom(8).hex()}.tmp"
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
         with open(handle, "wb") as file:

@@ -13,7 +13,6 @@ import logging
 import os
 import re
 import stat
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -259,6 +258,8 @@ def _fallback_roots() -> Iterator[tuple[Path, bool]]:
             yield xdg / "flydsl", False
     except RuntimeError:  # a `~` in it, and no home
         pass
+    import tempfile
+
     yield Path(tempfile.gettempdir()) / f"flydsl-{os.getuid()}", True
 
 

@@ -19,7 +19,6 @@ import marshal
 import os
 import reprlib
 import sys
-import sysconfig
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -83,6 +82,39 @@ class Chain(NamedTuple):
 _ATTRIBUTE = frozenset(("LOAD_ATTR", "LOAD_METHOD"))
 
 
+class _ImportScan:
+    """Follows the import statements of a code object, to know which locals are modules or come from one."""
+
+    def __init__(self) -> None:
+        self.aliases: dict[str, tuple[str, ...]] = {}
+        self._constants: list[Any] = [0, None]
+        self._module: str | None = None
+        self._names = False
+        """Whether the statement is `from ... import`."""
+        self._bound: tuple[str, ...] | None = None
+
+    def see(self, operation: str, value: Any) -> Chain | None:
+        """Take one instruction; the chain of what it imports, if any."""
+        if operation in ("LOAD_CONST", "LOAD_SMALL_INT"):
+            self._constants.append(value)
+        elif operation == "IMPORT_NAME":
+            level, wanted = self._constants[-2:]
+            module = "." * level + value
+            self._module, self._names, self._bound = module, wanted is not None, (module,)
+            return None if self._names else Chain("import", (module,))
+        elif operation == "IMPORT_FROM" and self._names and self._module is not None:
+            self._bound = (self._module, value)
+            return Chain("import", self._bound)
+        elif operation == "STORE_FAST" and self._bound is not None:
+            first = self._bound[0].partition(".")[0]
+            # `import a.b` binds a, `import a.b as c` binds the inner module.
+            self.aliases[value] = (first,) if not self._names and value == first else self._bound
+            self._bound = None
+        elif operation == "POP_TOP" and self._names:
+            self._module = self._bound = None
+        return None
+
+
 @functools.lru_cache(maxsize=4096)
 def used_names(code: CodeType) -> tuple[Chain, ...]:
     """The chains a code object loads, in order and once each; those of code inside it included."""
@@ -90,37 +122,25 @@ def used_names(code: CodeType) -> tuple[Chain, ...]:
 
     found: dict[Chain, None] = {}
     current: tuple[str, list[str]] | None = None
-    imported: tuple[str, int] | None = None
-    aliases: dict[str, str] = {}
-    constants: list[Any] = []
+    imports = _ImportScan()
     for step in dis.get_instructions(code):
-        name = step.opname
+        name, value = step.opname, step.argval
         if name in _ATTRIBUTE and current is not None:
-            current[1].append(step.argval)
+            current[1].append(value)
             continue
         if current is not None:
             found.setdefault(Chain(current[0], tuple(current[1])))
             current = None
         if name in ("LOAD_GLOBAL", "LOAD_NAME"):
-            current = ("global", [step.argval])
+            current = ("global", [value])
         elif name in ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"):
-            current = ("cell" if step.argval in code.co_freevars else "local", [step.argval])
-        elif name.startswith("LOAD_FAST") and isinstance(step.argval, str):
-            alias = aliases.get(step.argval)
-            current = ("import", [alias]) if alias is not None else ("local", [step.argval])
-        elif name == "LOAD_CONST":
-            constants.append(step.argval)
-        elif name == "IMPORT_NAME":
-            level = next((c for c in reversed(constants) if type(c) is int), 0)
-            imported = (step.argval, level)
-            found.setdefault(Chain("import", ("." * level + step.argval,)))
-        elif name == "IMPORT_FROM" and imported is not None:
-            found.setdefault(Chain("import", ("." * imported[1] + imported[0], step.argval)))
-        elif name == "STORE_FAST" and imported is not None and step.argval not in aliases:
-            if step.argval == imported[0].partition(".")[0] and not imported[1]:
-                aliases[step.argval] = step.argval
-        elif name == "POP_TOP":
-            imported = None
+            current = ("cell" if value in code.co_freevars else "local", [value])
+        elif name.startswith("LOAD_FAST"):
+            local = cast(str, value[-1] if type(value) is tuple else value)
+            alias = imports.aliases.get(local)
+            current = ("import", list(alias)) if alias is not None else ("local", [local])
+        elif (chain := imports.see(name, value)) is not None:
+            found.setdefault(chain)
     if current is not None:
         found.setdefault(Chain(current[0], tuple(current[1])))
     own = code.co_varnames + code.co_cellvars
@@ -156,6 +176,8 @@ def code_record(code: CodeType, *, positions: bool) -> object:
 @functools.lru_cache(maxsize=1)
 def _library_dirs() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Directories of installed packages, and of the standard library."""
+    import sysconfig
+
     paths = sysconfig.get_paths()
     installed = {os.path.realpath(paths[name]) for name in ("purelib", "platlib") if name in paths}
     installed |= {
@@ -855,7 +877,7 @@ class _Walk:
 
     def through_owner(self, chain: Chain, fn: FunctionType, owner: type | None) -> int | None:
         """A member used through `self` or `cls`, if the class has it."""
-        if owner is None or chain.names[0] != fn.__code__.co_varnames[:1][0]:
+        if owner is None or chain.names[0] not in fn.__code__.co_varnames[:1]:
             return None
         return self.step(owner, chain.names[0], list(chain.names[1:]), qualified_name(owner), owner.__module__, owner)
 
@@ -864,7 +886,7 @@ class _Walk:
         level = len(name) - len(name.lstrip("."))
         package = fn.__globals__.get("__package__") or ""
         try:
-            full = importlib.util.resolve_name(name, package) if level else name
+            full = importlib.util.resolve_name(name, package).rstrip(".") if level else name
             if full.partition(".")[0] in sys.stdlib_module_names:
                 return None
             module = sys.modules.get(full)
@@ -874,6 +896,10 @@ class _Walk:
             loaded = module if module is not None else importlib.import_module(full)
         except (ImportError, ValueError):
             return self.simple(name, "missing", None)
+        if rest and rest[0] not in vars(loaded) and hasattr(loaded, "__path__"):
+            inner = f"{full}.{rest[0]}"  # `from package import module`
+            if inner in sys.modules or importlib.util.find_spec(inner) is not None:
+                return self.through_import(inner, rest[1:], fn)
         return self.step(loaded, full, rest, full, full, None)
 
     def watch(self, place: tuple[Any, str], value: Any, kind: str, name: str, module: str) -> None:
@@ -927,8 +953,9 @@ class _Walk:
             if attribute in own:
                 return self.follow(own[attribute], (own, attribute), attribute, more, label, module)
         cls: type = holder if isinstance(holder, type) else type(holder)
-        if _is_enum(holder) and attribute in holder.__members__:
-            return self.leaf(holder.__members__[attribute], label)[0]  # they cannot be assigned to: nothing to watch
+        members: Mapping[str, Any] = getattr(cls, "__members__", {}) if _is_enum(holder) else {}
+        if attribute in members:
+            return self.leaf(members[attribute], label)[0]  # they cannot be assigned to: nothing to watch
         for base in cls.__mro__:
             if attribute in vars(base):
                 member = vars(base)[attribute]

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import DSLTypeError, LaunchError
 from ..llvm import host_jit
-from ..llvm.host_stub import BAD_GEOMETRY, FAILURE_BYTES, LAUNCH_SYMBOL
+from ..llvm.stub_abi import BAD_GEOMETRY, FAILURE_BYTES, LAUNCH_SYMBOL
 from .arguments import StreamArgument, TensorArgument
 from .artifact import CompiledArtifact
 

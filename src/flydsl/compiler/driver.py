@@ -20,6 +20,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from .. import __version__, config
 from ..dialects import gpu
+from ..expr import fastmath
 from ..errors import DSLCompileError, FlyDSLError
 from ..llvm import binding, host_stub
 from ..passes.base import Pass
@@ -89,7 +90,8 @@ def compile_traced(
     *,
     hints: Mapping[str, Any] | None = None,
     key: str = "",
-    signature: list[dict[str, Any]] | None = None,
+    components: list[list[str]] | None = None,
+    signature: list[list[str]] | None = None,
     fuse_passes: bool = True,
 ) -> CompiledArtifact:
     """Trace a host function and compile it with everything it launches."""
@@ -97,7 +99,8 @@ def compile_traced(
     times: dict[str, Any] = {}
     start = time.perf_counter()
     with collector_off():
-        module, kernels = trace_host(name, function, dict(arguments), backend.target)
+        with fastmath.set_default(_default_flags(hints)):
+            module, kernels = trace_host(name, function, dict(arguments), backend.target)
         try:
             module.verify() if config.debug.enable_verifier else None
         except VerifyException as error:
@@ -135,6 +138,7 @@ def compile_traced(
         "runtime_kind": backend.runtime_kind or backend.name,
         "hints": hints,
         "signature": signature or [],
+        "components": components or [],
         "kernels": _kernels(device, kernels, binary.resources),
         "notes": binary.notes,
         "times": times,
@@ -149,6 +153,14 @@ def compile_traced(
             "llvm_opt": lambda: binary.optimized_ir,
         },
     )
+
+
+def _default_flags(hints: Mapping[str, Any]) -> Any:
+    """Float flags the hints ask for, or None."""
+    explicit = hints.get("fastmath")
+    if explicit is not None:
+        return explicit
+    return "fast" if hints.get("fast_fp_math") else None
 
 
 def _kernels(device: gpu.ModuleOp, names: list[str], resources: list[dict[str, Any]]) -> list[dict[str, Any]]:

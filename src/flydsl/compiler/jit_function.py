@@ -1,18 +1,23 @@
-"""`@flyc.jit`: host functions that launch kernels, compiled once per signature."""
+"""`@flyc.jit`: host functions that launch kernels, compiled once per signature and kept in memory and on disk."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from .. import config
-from ..errors import DSLTypeError, SourceFrame
+from ..errors import DSLRuntimeError, DSLTypeError
+from ..expr.fastmath import effective as ambient_fastmath
 from ..expr.trace import maybe_current
 from .arguments import adapt
 from .ast_rewriter import RewrittenFunction, rewrite_function
+from .cache import default_cache
+from .cache_key import digest
+from .dependencies import FunctionKey, changed_components, function_key, note_decorated
+from .hints import ambient, merge
 from .signature import Parameter, Signature
 
 if TYPE_CHECKING:
@@ -21,38 +26,62 @@ if TYPE_CHECKING:
     from .dispatch import LoadedFunction
 
 
-class BoundCall:
-    """The arguments of one call, adapted, with what identifies its compiled code."""
+class BoundCall(NamedTuple):
+    """The arguments of one call, adapted, with what they contribute to its key."""
 
-    __slots__ = ("adapted", "arguments", "key")
+    arguments: dict[str, Any]
+    """By parameter: Python values of constexprs, adapters of run-time arguments."""
+    adapted: dict[str, Any]
+    """The adapters alone."""
+    key: tuple[Any, ...]
 
-    def __init__(self, arguments: dict[str, Any], adapted: dict[str, Any], key: tuple[Any, ...]):
-        self.arguments = arguments
-        self.adapted = adapted
-        self.key = key
+
+class CacheInfo(NamedTuple):
+    """Counters of one jit function in this process."""
+
+    hits: int
+    misses: int
+    currsize: int
+    """Compiled signatures in memory."""
+    disk_size: int | None
+    """Bytes of the disk cache, None when it is off."""
 
 
 class JitFunction:
     """A host function: calling it traces, compiles, caches and launches."""
 
-    def __init__(self, function: FunctionType, *, compile_hints: Mapping[str, Any] | None = None, owner: Any = None):
+    def __init__(
+        self,
+        function: FunctionType,
+        *,
+        compile_hints: Mapping[str, Any] | None = None,
+        depends_on: Iterable[object] = (),
+    ):
         self.__wrapped__ = function
         self.__name__ = function.__name__
         self.__qualname__ = function.__qualname__
         self.__doc__ = function.__doc__
         self.__module__ = function.__module__
         self.compile_hints = dict(compile_hints or {})
+        self.depends_on = tuple(depends_on)
         self.rewritten = rewrite_function(function)
-        self._owner = owner
+        note_decorated(function.__module__)
+        self._owner: Any = None
         self._artifacts: dict[Any, CompiledArtifact] = {}
         self._loaded: dict[Any, LoadedFunction] = {}
+        self._keys: dict[type | None, FunctionKey] = {}
         self._lock = threading.RLock()
-        self._hits = self._misses = 0
+        self._counts = [0, 0]
 
     @property
     def __fly_function__(self) -> RewrittenFunction:
         """What the function was written as; read for the cache key."""
         return self.rewritten
+
+    @property
+    def __fly_options__(self) -> Any:
+        """Decorator options, for the cache keys of functions that call this one."""
+        return tuple(sorted((k, repr(v)) for k, v in self.compile_hints.items()))
 
     @cached_property
     def signature(self) -> Signature:
@@ -73,11 +102,11 @@ class JitFunction:
         if maybe_current() is not None:
             return self.rewritten.function(*args, **kwargs)
         call = self.bind(args, kwargs)
-        backend = _resolve_backend(None)
+        backend = resolve_backend(None)
         if config.compile.compile_only:
             self.artifact(call, backend)
             return None
-        self.load(call, backend).call([a for a in call.adapted.values()])
+        self.load(call, backend).call(list(call.adapted.values()))
         return None
 
     # --- steps of a call ------------------------------------------------------------------------------------------
@@ -109,74 +138,149 @@ class JitFunction:
                 key.append((name, argument.__cache_signature__()))
         return BoundCall(arguments, adapted, tuple(key))
 
+    def function_key(self) -> FunctionKey:
+        """What the function and everything it reaches contribute to the key; recomputed when that changed."""
+        owner = None if self._owner is None else type(self._owner)
+        known = self._keys.get(owner)
+        if known is None or not known.check():
+            known = self._keys[owner] = function_key(self, owner=owner, depends_on=self.depends_on)
+        return known
+
     def artifact(
         self, call: BoundCall, backend: BaseBackend, hints: Mapping[str, Any] | None = None
     ) -> CompiledArtifact:
-        """The compiled code for a call: from memory, or compiled now."""
-        merged = {**self.compile_hints, **(hints or {})}
-        key = (call.key, backend.hash(), tuple(sorted((k, repr(v)) for k, v in merged.items())))
+        """The compiled code for a call: from memory, from disk, or compiled now."""
+        merged = merge(self.compile_hints, hints or {}, ambient())
+        function = self.function_key()
+        key = (
+            function.digest,
+            call.key,
+            backend.hash(),
+            tuple(sorted((k, repr(v)) for k, v in merged.items())),
+            str(ambient_fastmath()),
+            config.cache_relevant_env(),
+        )
         found = self._artifacts.get(key)
         if found is not None:
-            self._hits += 1
+            self._counts[0] += 1
             return found
         with self._lock:
             found = self._artifacts.get(key)
             if found is None:
-                self._misses += 1
-                found = self._artifacts[key] = self.compile(call, backend, merged)
+                self._counts[1] += 1
+                found = self._artifacts[key] = self._find_or_compile(digest(key), function, call, backend, merged)
         return found
 
-    def compile(self, call: BoundCall, backend: BaseBackend, hints: Mapping[str, Any]) -> CompiledArtifact:
+    def _find_or_compile(
+        self, key: str, function: FunctionKey, call: BoundCall, backend: BaseBackend, hints: Mapping[str, Any]
+    ) -> CompiledArtifact:
+        cache = default_cache()
+        reads = cache.enabled and not config.compile.always
+        found = cache.get(key) if reads else None
+        if found is not None:
+            return found
+        if config.runtime.run_only:
+            raise self._run_only_miss(key, function)
+        with cache.lock(key):
+            found = cache.get(key) if reads else None
+            if found is None:
+                found = self.compile(key, function, call, backend, hints)
+                cache.put(key, found, overwrite=config.compile.always)
+        return found
+
+    def _run_only_miss(self, key: str, function: FunctionKey) -> DSLRuntimeError:
+        """Why a process that must not compile has nothing to run."""
+        from .cache import entries
+
+        cache = default_cache()
+        nearest = ""
+        for entry in entries(function=self.__name__):
+            theirs = cache.get(entry.key)
+            if theirs is not None:
+                changed = changed_components(function.components, theirs.metadata.get("components", ()))
+                parts = ", ".join(f"{name} ({kind})" for name, kind in changed) or "the arguments, target or settings"
+                nearest = f"; the nearest entry {entry.key[:12]} differs in {parts}"
+                break
+        return DSLRuntimeError(
+            f"{self.__qualname__} is not in the cache, and FLYDSL_RUNTIME_RUN_ONLY forbids compiling it: "
+            f"function key {function.digest[:12]}, key {key[:12]}, cache {cache.root}{nearest}"
+        )
+
+    def compile(
+        self,
+        key: str,
+        function: FunctionKey,
+        call: BoundCall,
+        backend: BaseBackend,
+        hints: Mapping[str, Any],
+    ) -> CompiledArtifact:
         """Trace and compile; a mistake in user code is shown at its line."""
+        from .diagnostics import add_source_note
         from .driver import compile_traced
 
         try:
-            return compile_traced(self.__name__, self.rewritten.function, call.arguments, backend, hints=hints)
+            return compile_traced(
+                self.__name__,
+                self.rewritten.function,
+                call.arguments,
+                backend,
+                hints=hints,
+                key=key,
+                components=[list(c) for c in function.components],
+                signature=[[name, repr(a)] for name, a in call.adapted.items()],
+            )
         except Exception as error:
             add_source_note(error)
             raise
 
-    def load(self, call: BoundCall, backend: BaseBackend) -> LoadedFunction:
+    def load(self, call: BoundCall, backend: BaseBackend, artifact: CompiledArtifact | None = None) -> LoadedFunction:
         """The compiled code for a call, loaded on the active device."""
         from ..runtime.device_runtime import get_device_runtime
         from .dispatch import LoadedFunction, check_devices
 
-        kind = backend.runtime_kind or backend.name
-        check_devices(call.adapted, kind)
-        artifact = self.artifact(call, backend)
-        loaded = self._loaded.get(id(artifact))
+        check_devices(call.adapted, backend.runtime_kind or backend.name)
+        artifact = artifact or self.artifact(call, backend)
+        runtime = get_device_runtime()
+        where = (id(artifact), runtime.current_device_id(), id(runtime))
+        loaded = self._loaded.get(where)
         if loaded is None:
             with self._lock:
-                loaded = self._loaded.get(id(artifact))
+                loaded = self._loaded.get(where)
                 if loaded is None:
-                    runtime = get_device_runtime()
                     loaded = LoadedFunction(artifact, runtime, backend.loadable(artifact.sections))
-                    self._loaded[id(artifact)] = loaded
+                    self._loaded[where] = loaded
         return loaded
 
-    def cache_info(self) -> tuple[int, int, int]:
-        """Hits, misses and number of compiled signatures in this process."""
-        return self._hits, self._misses, len(self._artifacts)
+    def cache_info(self) -> CacheInfo:
+        """Hits, misses and number of compiled signatures in this process, and the size of the disk cache."""
+        from .cache import info
+
+        cache = default_cache()
+        size = info(cache).size if cache.enabled else None
+        return CacheInfo(self._counts[0], self._counts[1], len(self._artifacts), size)
+
+    def invalidate(self) -> None:
+        """Forget what this process has compiled; the disk cache stays."""
+        with self._lock:
+            self._artifacts.clear()
+            self._loaded.clear()
+            self._keys.clear()
 
     def __repr__(self) -> str:
         return f"<jit {self.__qualname__}>"
 
 
-def _resolve_backend(target: str | None) -> BaseBackend:
-    from .backends import get_backend
+def resolve_backend(target: str | None) -> BaseBackend:
+    """The backend of an explicit target, else the active one, checked against the device runtime."""
+    from .backends import backend_for_target, get_backend, parse_target
 
-    if target is None:
-        from ..runtime.device_runtime import ensure_compile_runtime_pairing_from_env
+    if target is not None:
+        return backend_for_target(parse_target(target))
+    from ..runtime.device_runtime import ensure_compile_runtime_pairing_from_env
 
-        backend = get_backend()
-        ensure_compile_runtime_pairing_from_env(backend.name)
-        return backend
-    from ..target import GPUTarget
-
-    parsed = GPUTarget.parse(target)
-    return get_backend(
-        parsed.backend, arch=":".join((parsed.arch, *parsed.features)) if parsed.features else parsed.arch
-    )
+    backend = get_backend()
+    ensure_compile_runtime_pairing_from_env(backend.name)
+    return backend
 
 
 def _check_constexpr(parameter: Parameter, value: Any) -> None:
@@ -186,47 +290,21 @@ def _check_constexpr(parameter: Parameter, value: Any) -> None:
 
 
 def _constexpr_key(value: Any) -> Any:
-    """A compile-time value as part of a key: 1, True and 1.0 are different, lambdas count by their code."""
+    """A compile-time value as part of a key: 1, True and 1.0 are different, functions count by their code."""
     if isinstance(value, tuple):
-        return tuple((type(v).__name__, _constexpr_key(v)) for v in value)  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+        items: tuple[Any, ...] = value
+        return tuple((type(v).__name__, _constexpr_key(v)) for v in items)
     if isinstance(value, FunctionType):
         code = value.__code__
-        return (code.co_code, code.co_consts, code.co_varnames)
-    if isinstance(value, float):
-        return value.hex()
-    return value
+        return (code.co_code, repr(code.co_consts), code.co_varnames)
+    return value.hex() if isinstance(value, float) else value
 
 
 def _attributes_of(owner: Any) -> Any:
-    """Hashable attributes of a method's object, which a traced method may read."""
-    state = getattr(owner, "__dict__", None)
-    if not state:
-        return ()
-    found: list[Any] = []
-    for name, value in sorted(state.items()):
-        try:
-            hash(value)
-        except TypeError:
-            continue
-        found.append((name, type(value).__name__, value))
-    return tuple(found)
-
-
-def add_source_note(error: BaseException) -> None:
-    """Say in the error itself which line of the user's code it comes from."""
-    from ..dialects.locations import is_user_code, traceback_location
-
-    if getattr(error, "__fly_noted__", False):
-        return
-    frame: SourceFrame | None = None
-    tb = error.__traceback__
-    while tb is not None:
-        if is_user_code(tb.tb_frame.f_code):
-            frame = traceback_location(tb)
-        tb = tb.tb_next
-    if frame is not None and "site-packages" not in frame.filename:
-        error.add_note("DSL Traceback (most recent operation last):\n" + frame.render())
-        error.__fly_noted__ = True  # pyright: ignore[reportAttributeAccessIssue]
+    """Plain attributes of a method's object, which a traced method may read."""
+    state: dict[str, Any] = getattr(owner, "__dict__", {})
+    plain = (bool, int, float, str, bytes, type(None))
+    return tuple((k, type(v).__name__, repr(v)) for k, v in sorted(state.items()) if isinstance(v, plain))
 
 
 @overload
@@ -234,16 +312,28 @@ def jit(function: Callable[..., Any], /) -> JitFunction: ...
 
 
 @overload
-def jit(*, compile_hints: Mapping[str, Any] | None = None) -> Callable[[Callable[..., Any]], JitFunction]: ...
+def jit(
+    *, compile_hints: Mapping[str, Any] | None = None, depends_on: Iterable[object] = ()
+) -> Callable[[Callable[..., Any]], JitFunction]: ...
 
 
-def jit(function: Callable[..., Any] | None = None, /, *, compile_hints: Mapping[str, Any] | None = None) -> Any:
-    """Decorate a host function that launches kernels."""
+def jit(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    compile_hints: Mapping[str, Any] | None = None,
+    depends_on: Iterable[object] = (),
+) -> Any:
+    """Decorate a host function that launches kernels.
+
+    `compile_hints` apply to every compilation of it; `depends_on` names functions, classes or modules whose source
+    counts for the cache key though they are not the author's own.
+    """
 
     def decorate(fn: Callable[..., Any]) -> JitFunction:
         if not isinstance(fn, FunctionType):
             raise DSLTypeError(f"@flyc.jit decorates a Python function, got {fn!r}")
-        return JitFunction(fn, compile_hints=compile_hints)
+        return JitFunction(fn, compile_hints=compile_hints, depends_on=depends_on)
 
     return decorate(function) if function is not None else decorate
 
@@ -258,21 +348,22 @@ class CompiledFunction:
         self._backend = backend
 
     def __call__(self, *args: Any) -> None:
-        if self._function._owner is not None:  # pyright: ignore[reportPrivateUsage]
-            args = (self._function._owner, *args)  # pyright: ignore[reportPrivateUsage]
-        call = self._function.bind(args, {})
+        function = self._function
+        owner = function._owner  # pyright: ignore[reportPrivateUsage]
+        call = function.bind(args if owner is None else (owner, *args), {})
         if call.key != self._key:
             raise DSLTypeError(
-                f"{self._function.__qualname__} was compiled for another signature: "
-                f"expected {self._key}, got {call.key}"
+                f"{function.__qualname__} was compiled for another signature: expected {self._key}, got {call.key}"
             )
-        active = _resolve_backend(None)
+        active = resolve_backend(None)
         if active.target != self._backend.target:
             raise DSLTypeError(
-                f"{self._function.__qualname__} was compiled for {self._backend.target.key()}, "
+                f"{function.__qualname__} was compiled for {self._backend.target.key()}, "
                 f"but this process runs {active.target.key()}"
             )
-        self._function.load(call, self._backend).call(list(call.adapted.values()))
+        if config.compile.compile_only:
+            raise DSLRuntimeError("compile-only mode: the compiled function has an artifact but cannot be called")
+        function.load(call, self._backend, self.artifact).call(list(call.adapted.values()))
 
     def __repr__(self) -> str:
         return f"<compiled {self._function.__qualname__} for {self._backend.target.key()}>"
@@ -289,18 +380,20 @@ class _Compile:
             raise DSLTypeError(f"flyc.compile[...] takes a dict of hints, got {hints!r}")
         return _Compile({**self._hints, **hints})
 
-    def __call__(self, fn: Any, /, *args: Any, target: str | None = None) -> Any:
-        """Compile `fn` for arguments like these, without running it."""
+    def __call__(self, fn: Any, /, *args: Any, target: str | None = None, run_first: bool = False) -> Any:
+        """Compile `fn` for arguments like these, without running it (`run_first=True` runs it once)."""
         if not isinstance(fn, JitFunction):
             raise DSLTypeError(f"flyc.compile expects a @flyc.jit function, got {fn!r}")
         if not args and self._hints and target is None:
             fn.compile_hints.update(self._hints)
             return fn
-        if fn._owner is not None:  # pyright: ignore[reportPrivateUsage]
-            args = (fn._owner, *args)  # pyright: ignore[reportPrivateUsage]
-        call = fn.bind(args, {})
-        backend = _resolve_backend(target)
-        return CompiledFunction(fn, call, fn.artifact(call, backend, self._hints), backend)
+        owner = fn._owner  # pyright: ignore[reportPrivateUsage]
+        call = fn.bind(args if owner is None else (owner, *args), {})
+        backend = resolve_backend(target)
+        compiled = CompiledFunction(fn, call, fn.artifact(call, backend, self._hints), backend)
+        if run_first:
+            compiled(*args)
+        return compiled
 
 
 compile = _Compile()

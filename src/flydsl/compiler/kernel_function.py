@@ -11,6 +11,8 @@ from typing import Any, overload
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError, PortabilityWarning
 from ..expr.trace import maybe_current
 from .ast_rewriter import RewrittenFunction, rewrite_function
+from .dependencies import note_decorated
+from .hints import CompilationContext
 from .signature import Signature
 
 RESERVED = frozenset(("grid", "block", "smem", "stream", "cluster", "unit_attrs", "value_attrs"))
@@ -37,6 +39,7 @@ class KernelFunction:
         self.name = name
         self.known_block_size = check_block_size(known_block_size)
         self.rewritten = rewrite_function(function)
+        note_decorated(function.__module__)
         self._owner = owner
         taken = RESERVED & set(function.__code__.co_varnames[: function.__code__.co_argcount])
         if taken:
@@ -49,6 +52,11 @@ class KernelFunction:
     def __fly_function__(self) -> RewrittenFunction:
         """What the kernel was written as; read for the cache key."""
         return self.rewritten
+
+    @property
+    def __fly_options__(self) -> Any:
+        """Decorator options, for the cache keys of functions that call this one."""
+        return (self.name, self.known_block_size)
 
     @cached_property
     def signature(self) -> Signature:
@@ -102,6 +110,8 @@ class KernelFunction:
 class KernelLauncher:
     """A kernel with its arguments, ready to launch."""
 
+    __dsl_captured__ = True
+
     def __init__(self, kernel: KernelFunction, arguments: dict[str, Any], unit_attrs: Any, value_attrs: Any):
         self.kernel = kernel
         self.arguments = arguments
@@ -133,7 +143,7 @@ class KernelLauncher:
         if kernel._owner is not None:  # pyright: ignore[reportPrivateUsage]
             constant.add(next(iter(kernel.signature.parameters)))
         flat = tracing.flatten_kernel_arguments(kernel.__qualname__, self.arguments, constant)
-        symbol = tracing.trace_kernel(
+        made = tracing.trace_kernel(
             tracer,
             frame,
             kernel.name or kernel.__name__,
@@ -148,10 +158,10 @@ class KernelLauncher:
         values = [v for vs in flat.values() for v in vs]
         tracing.emit_launch(
             tracer,
-            symbol,
+            made.symbol,
             dims,
             threads,
-            smem,
+            tracing.shared_bytes(kernel.__qualname__, made.dynamic_shared, smem),
             stream,
             None if cluster is None else tracing.dimensions("cluster", cluster),
             values,
@@ -229,4 +239,4 @@ def kernel(
     return decorate(function) if function is not None else decorate
 
 
-__all__ = ["KernelFunction", "KernelLauncher", "kernel"]
+__all__ = ["CompilationContext", "KernelFunction", "KernelLauncher", "kernel"]

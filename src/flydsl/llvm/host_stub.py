@@ -12,13 +12,8 @@ from xdsl.dialects import func
 from xdsl.ir import SSAValue
 
 from ..dialects import gpu
+from .stub_abi import BAD_GEOMETRY, LAUNCH_SYMBOL
 from .translate import INTRINSICS, Abi, FunctionText, ModuleText, type_text
-
-LAUNCH_SYMBOL = "fly_launch_kernel"
-FAILURE_BYTES = 64
-"""The failure record: kernel index, grid x y z, block x y z, shared bytes, 64 bits each."""
-BAD_GEOMETRY = -1
-"""Status of a launch whose grid, block or shared size is negative or beyond 32 bits."""
 
 _DIMENSIONS = ("gx", "gy", "gz", "bx", "by", "bz", "smem")
 _WIDE = ", ".join(f"i64 %{d}" for d in _DIMENSIONS)

@@ -157,9 +157,7 @@ def test_hooks() -> None:
     assert encode(type("Keyed2", (), {"__fly_cache_key__": lambda self: 1})()) != encode(Keyed(1))
 
 
-@pytest.mark.parametrize(
-    "value", [object(), threading := types.ModuleType("m"), iter([]), open, [object()], {1: iter("")}]
-)
+@pytest.mark.parametrize("value", [object(), types.ModuleType("m"), iter([]), open, [object()], {1: iter("")}])
 def test_anything_else_is_refused(value: object) -> None:
     with pytest.raises(TypeError, match="cannot be part of a cache key"):
         encode(value)
@@ -496,7 +494,7 @@ def test_wrapped_helpers(package: Package) -> None:
 
 def test_used_names() -> None:
     def outer(self: Any, x: Any) -> Any:
-        def inside() -> Any:
+        def inside():  # type: ignore[no-untyped-def]
             return os.path.sep + self.deep.name + captured.real
 
         return [math.floor(v) for v in inside() if x.shape]
@@ -514,18 +512,69 @@ def test_used_names() -> None:
 # -- whose code --------------------------------------------------------------------------------------
 
 
-def test_other_packages_count_by_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("hypothesis")
+def test_other_packages_count_by_version(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code of installed packages is not followed, unless it is asked for."""
+    standard = deps._library_dirs()[1]
+    monkeypatch.setattr(deps, "_library_dirs", lambda: ((str(package.root),), standard))
+    deps._origin.cache_clear()
+    try:
+        helper = package.load().helper
 
+        def kernel(x: Any) -> Any:
+            return helper(x)
+
+        def kind(**options: Any) -> str:
+            record = function_key(kernel, environment=False, **options)
+            return next(c.kind for c in record.components if c.name == f"{package.name}.kernels:helper")
+
+        before = key(kernel)
+        assert kind() == "external"
+        with monkeypatch.context() as patch:
+            patch.setattr(deps, "_package_version", lambda top: "99")
+            assert key(kernel) != before
+        assert kind(depends_on=[package.name]) == kind(depends_on=[sys.modules[package.name]]) == "function"
+        with monkeypatch.context() as patch:
+            patch.setenv("FLYDSL_EXTRA_SOURCE_DIRS", str(package.root))
+            assert kind() == "function"
+        with monkeypatch.context() as patch:
+            patch.setattr(deps, "_decorated_packages", set())
+            deps.note_decorated(helper.__module__)
+            assert kind() == "function"
+        root = sys.modules[f"{package.name}.kernels"].uses_ops  # its own package is followed
+        kinds = {c.name: c.kind for c in function_key(root, environment=False).components}
+        assert kinds[f"{package.name}.ops:remote"] == "function"
+    finally:
+        deps._origin.cache_clear()
+
+
+def test_depends_on_is_followed_without_being_used(package: Package) -> None:
     def kernel(x: Any) -> Any:
-        return given(x)
+        return x
 
-    record = function_key(kernel, environment=False)
-    assert ("hypothesis.core:given", "external") in [(c.name, c.kind) for c in record.components]
-    monkeypatch.setattr(deps, "_package_version", lambda top: "99")
-    assert key(kernel) != record.digest
-    followed = function_key(kernel, environment=False, depends_on=["hypothesis"])
-    assert ("hypothesis.core:given", "function") in [(c.name, c.kind) for c in followed.components]
+    module = package.load()
+    before = key(kernel, depends_on=[module.helper])
+    assert before != key(kernel)
+    edited = package.load(("kernels", "inner(x) * TILE", "inner(x) + TILE"))
+    assert key(kernel, depends_on=[edited.helper]) != before
+
+
+IMPORTS = [
+    "from . import cfg",
+    "from .cfg import WIDTH",
+    "import {pkg}.cfg",
+    "import {pkg}.cfg as c",
+    "from {pkg} import cfg as c",
+]
+
+
+@pytest.mark.parametrize("statement", IMPORTS)
+def test_imports_inside_a_function(package: Package, statement: str) -> None:
+    text = statement.format(pkg=package.name)
+    use = {"c": "c.WIDTH", "WIDTH": "WIDTH", "cfg": "cfg.WIDTH"}.get(text.split()[-1], f"{package.name}.cfg.WIDTH")
+    package.files["kernels"] = f"def kernel(x):\n    {text}\n    return x + {use}\n"
+    before = key(package.load().kernel)
+    assert key(package.load().kernel) == before
+    assert key(package.load(("cfg", "WIDTH = 32", "WIDTH = 64")).kernel) != before
 
 
 def test_product_and_standard_library_are_not_followed() -> None:
@@ -614,7 +663,7 @@ def test_equal_keys_in_every_process(package: Package, tmp_path: Path) -> None:
     shutil.copytree(tmp_path / package.name, copy / "real" / package.name)
     outputs: set[str] = set()
     for seed, cwd, place in (("0", tmp_path, tmp_path), ("1", Path("/"), copy / "real"), ("77", copy, tmp_path)):
-        env = dict(reversed(os.environ.items())) if seed == "1" else dict(os.environ)
+        env = dict(reversed(list(os.environ.items()))) if seed == "1" else dict(os.environ)
         env |= {"PYTHONHASHSEED": seed, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(deps.PRODUCT.parent)}
         command = [sys.executable, "-c", SCRIPT.format(pkg=package.name), str(place)]
         outputs.add(subprocess.run(command, cwd=cwd, env=env, check=True, capture_output=True, text=True).stdout)

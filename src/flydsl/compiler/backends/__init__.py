@@ -344,7 +344,7 @@ def parse_target(text: str) -> GPUTarget:
     try:
         return GPUTarget.parse(text)
     except TargetError:
-        if backend.lower() in ("rocm", "cuda", "cpu") or backend.lower() not in _discover() or not arch:
+        if backend.lower() in ("rocm", "cuda", "cpu") or not arch:
             raise
     return get_backend_class(backend).make_target(arch)
 

@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from flydsl.compiler.backends import _hints
 from flydsl.compiler.backends._hints import Options
 from flydsl.target import GPUTarget, TargetCaps, caps_of
+
+if TYPE_CHECKING:
+    from flydsl.llvm.codegen import Compiler
 
 PIPELINE_SCHEMA = 1
 """Raised when the same pipeline text starts to mean something else; part of every built-in's hash."""
@@ -186,9 +189,10 @@ class BaseBackend(ABC):
             f"{type(self).__name__} has no device_ir(): it cannot write LLVM IR of a device module"
         )
 
-    def make_device_code(self, llvm_ir: str, *, options: Options) -> DeviceBinary:
+    def make_device_code(self, llvm_ir: str, *, options: Options, compiler: Compiler | None = None) -> DeviceBinary:
         """Device code of one module of LLVM IR text: optimise, emit, link.
 
+        `compiler` takes the place of `codegen.compile_device`: that is how passes of the user get in.
         The last pass of the pipeline calls this. A backend whose pipeline makes the binary itself does without.
         """
         raise NotImplementedError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from flydsl.compiler.backends import _device_code
 from flydsl.compiler.backends.base import (
@@ -16,6 +16,9 @@ from flydsl.compiler.backends.base import (
     common_passes,
 )
 from flydsl.target import CPU_NATIVE, CUDA_ARCHES, ROCM_ARCHES, GPUTarget, make_builtin_target, warp_size_of
+
+if TYPE_CHECKING:
+    from flydsl.llvm.codegen import Compiler
 
 
 class CpuBackend(BuiltinBackend):
@@ -57,13 +60,13 @@ class CpuBackend(BuiltinBackend):
         triple = binding.host_triple()
         return abi_cpu.device_module(module, triple, binding.data_layout(triple))
 
-    def make_device_code(self, llvm_ir: str, *, options: Options) -> DeviceBinary:
+    def make_device_code(self, llvm_ir: str, *, options: Options, compiler: Compiler | None = None) -> DeviceBinary:
         """A host object in which every kernel is a function `name(params, geometry, shared, first, last)`."""
         from flydsl.llvm import codegen
 
         _device_code.refuse_llvm_options("cpu", options)
         target = codegen.DeviceTarget.host()
-        code = codegen.compile_device(llvm_ir, target, options.opt_level)
+        code = (compiler or codegen.compile_device)(llvm_ir, target, options.opt_level)
         return DeviceBinary(
             {"o": code.object},
             chip=target.cpu,

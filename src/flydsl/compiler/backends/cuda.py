@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from flydsl import config
 from flydsl.compiler.backends import _device_code
@@ -20,6 +20,9 @@ from flydsl.compiler.backends.base import (
     common_passes,
 )
 from flydsl.target import CUDA_ARCHES, GPUTarget, make_builtin_target
+
+if TYPE_CHECKING:
+    from flydsl.llvm.codegen import Compiler
 
 _PTX_VERSIONS = {88: 90, 100: 86, 101: 86, 103: 88, 110: 90, 120: 87, 121: 88}
 _PTX_DEFAULT = 83
@@ -82,14 +85,16 @@ class CudaBackend(BuiltinBackend):
 
         return abi_nvptx.device_module(module, binding.data_layout(abi_nvptx.TRIPLE))
 
-    def make_device_code(self, llvm_ir: str, *, options: Options) -> DeviceBinary:
+    def make_device_code(self, llvm_ir: str, *, options: Options, compiler: Compiler | None = None) -> DeviceBinary:
         from flydsl.llvm import codegen, ptx
 
         _device_code.refuse_llvm_options("cuda", options)
         attributes = {} if options.maxnreg is None else {"nvvm.maxnreg": str(options.maxnreg)}
         text = _device_code.add_kernel_attributes(llvm_ir, "ptx_kernel", attributes)
         chip = self.chip_for(llvm_ir)
-        code = codegen.compile_device(text, codegen.DeviceTarget.nvptx(chip, self._llvm_features()), options.opt_level)
+        code = (compiler or codegen.compile_device)(
+            text, codegen.DeviceTarget.nvptx(chip, self._llvm_features()), options.opt_level
+        )
         sections = {"ptx": code.asm.encode()}
         times = dict(code.times)
         usage: dict[str, ptx.KernelUsage] = {}

@@ -23,6 +23,7 @@ from flydsl.target import ROCM_ARCHES, GPUTarget, make_builtin_target, warp_size
 
 if TYPE_CHECKING:
     from flydsl.llvm.code_object import KernelInfo
+    from flydsl.llvm.codegen import Compiler
 
 
 class RocmBackend(BuiltinBackend):
@@ -77,13 +78,13 @@ class RocmBackend(BuiltinBackend):
 
         return abi_amdgpu.device_module(module, binding.data_layout(abi_amdgpu.TRIPLE, self.target.arch))
 
-    def make_device_code(self, llvm_ir: str, *, options: Options) -> DeviceBinary:
+    def make_device_code(self, llvm_ir: str, *, options: Options, compiler: Compiler | None = None) -> DeviceBinary:
         from flydsl.llvm import code_object, codegen, link
 
         _device_code.refuse_llvm_options("rocm", options)
         text = _device_code.add_kernel_attributes(llvm_ir, "amdgpu_kernel", self._kernel_attributes(options))
         target = codegen.DeviceTarget.amdgpu(self.target.arch, self._llvm_features())
-        code = codegen.compile_device(text, target, options.opt_level)
+        code = (compiler or codegen.compile_device)(text, target, options.opt_level)
         start = time.perf_counter()
         hsaco, linker = link.link_hsaco(code.object, linker=config.compile.linker)
         linked = time.perf_counter() - start

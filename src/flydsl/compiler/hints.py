@@ -1,0 +1,41 @@
+"""Compile hints and where they come from: decorator, `flyc.compile[...]`, and a context around calls."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from ..errors import DSLTypeError
+
+_ambient: ContextVar[tuple[tuple[str, Any], ...]] = ContextVar("flydsl_hints", default=())
+
+
+def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Layers from weakest to strongest; a value of None says nothing."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        merged.update({k: v for k, v in layer.items() if v is not None})
+    return merged
+
+
+def ambient() -> dict[str, Any]:
+    """Hints of the contexts around this call."""
+    return dict(_ambient.get())
+
+
+class CompilationContext:
+    """Settings for compilations started inside a `with` block."""
+
+    @staticmethod
+    @contextmanager
+    def compile_hints(hints: Mapping[str, Any]) -> Generator[None]:
+        """Add hints; nested contexts merge, the inner one wins."""
+        if not isinstance(hints, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DSLTypeError(f"compile_hints takes a dict of hints, got {hints!r}")
+        token = _ambient.set(tuple(merge(ambient(), hints).items()))
+        try:
+            yield
+        finally:
+            _ambient.reset(token)
