@@ -17,6 +17,7 @@ from ..dialects.enums import AddressSpace
 from ..errors import DSLOverflowError, DSLTypeError, DSLValueError
 from ..expr.gpu import Stream, stream_handle
 from ..expr.numeric import Boolean, Float32, Int32, Numeric
+from ..expr.struct import is_struct_type
 from .host_arrays import ArrayInfo, array_info
 
 C = TypeVar("C", bound=type)
@@ -47,6 +48,9 @@ class TensorArgument:
         self.strides: list[int | None] = list(info.strides)
         self.shape_div = [1] * len(info.shape)
         self.stride_div = [1] * len(info.shape)
+        self.is_default = False
+        """Whether this is how an array passed without an adapter is seen."""
+        self._signature: Any = None
 
     # --- marking --------------------------------------------------------------------------------------------------
 
@@ -115,8 +119,15 @@ class TensorArgument:
         if not _is_power_of_two(d):
             raise DSLValueError(f"divisibility must be a power of two, got {d}")
 
+    def signature(self) -> Any:
+        """`__cache_signature__`, remembered until a mark changes it."""
+        if self._signature is None:
+            self._signature = self.__cache_signature__()
+        return self._signature
+
     def _check_promises(self) -> None:
         """What was promised of the layout must hold for the array at hand."""
+        self._signature = None
         for what, values, codes, divs in (
             ("extent", self.info.shape, self.shape, self.shape_div),
             ("stride", self.info.strides, self.strides, self.stride_div),
@@ -203,7 +214,9 @@ def default_tensor(info: ArrayInfo) -> TensorArgument:
             f"cannot auto-mark layout-dynamic: an array of shape {info.shape} with strides {info.strides} has no "
             "dimension of stride 1; wrap it with flyc.from_dlpack"
         )
-    return made.mark_layout_dynamic()
+    made.mark_layout_dynamic()
+    made.is_default = True
+    return made
 
 
 def from_dlpack(t: Any, *, assumed_align: int | None = None, use_32bit_stride: bool = False) -> TensorArgument:
@@ -405,6 +418,8 @@ def adapt(name: str, value: Any, annotation: Any) -> Any:
         return value
     if isinstance(annotation, type) and issubclass(annotation, Numeric):
         return ScalarArgument(annotation, _number(name, value, annotation))
+    if is_struct_type(annotation) and not isinstance(value, annotation):
+        raise DSLTypeError(f"parameter '{name}' expects {annotation}, got {value!r} of type {type(value).__name__}")
     if annotation is Stream or isinstance(value, Stream):
         return StreamArgument(value if isinstance(value, Stream) else Stream(value))
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]

@@ -20,8 +20,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from .. import __version__, config
 from ..dialects import gpu
-from ..expr import fastmath
 from ..errors import DSLCompileError, FlyDSLError
+from ..expr.fastmath import set_default as set_default_fastmath
 from ..llvm import binding, host_stub
 from ..passes.base import Pass
 from ..passes.fly_to_llvm import fuse
@@ -99,7 +99,7 @@ def compile_traced(
     times: dict[str, Any] = {}
     start = time.perf_counter()
     with collector_off():
-        with fastmath.set_default(_default_flags(hints)):
+        with set_default_fastmath(_default_flags(hints)):
             module, kernels = trace_host(name, function, dict(arguments), backend.target)
         try:
             module.verify() if config.debug.enable_verifier else None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 from .. import config
 from ..errors import DSLRuntimeError, DSLTypeError
 from ..expr.fastmath import effective as ambient_fastmath
+from ..expr.gpu import Stream
 from ..expr.trace import maybe_current
 from .arguments import adapt
 from .ast_rewriter import RewrittenFunction, rewrite_function
@@ -19,6 +20,7 @@ from .cache_key import digest
 from .dependencies import FunctionKey, changed_components, function_key, note_decorated
 from .hints import ambient, merge
 from .signature import Parameter, Signature
+from .warm import CallState, Slow, make_binder
 
 if TYPE_CHECKING:
     from .artifact import CompiledArtifact
@@ -70,6 +72,7 @@ class JitFunction:
         self._artifacts: dict[Any, CompiledArtifact] = {}
         self._loaded: dict[Any, LoadedFunction] = {}
         self._keys: dict[type | None, FunctionKey] = {}
+        self._states: dict[Any, CallState] = {}
         self._lock = threading.RLock()
         self._counts = [0, 0]
 
@@ -101,13 +104,36 @@ class JitFunction:
             args = (self._owner, *args)
         if maybe_current() is not None:
             return self.rewritten.function(*args, **kwargs)
+        try:
+            key, values = self.binder(*args, **kwargs)
+            state = self._states.get(key)
+            if state is not None and state.valid():
+                self._counts[0] += 1
+                return state.run(values)
+        except (Slow, TypeError):
+            # Not for the warm path, or a mistake: the slower path does it or says what is wrong.
+            key = None
+        self._cold_call(key, args, kwargs)
+        return None
+
+    @cached_property
+    def binder(self) -> Any:
+        """Generated function from the arguments of a call to its warm key."""
+        return make_binder(self.signature)
+
+    def _cold_call(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         call = self.bind(args, kwargs)
         backend = resolve_backend(None)
         if config.compile.compile_only:
             self.artifact(call, backend)
-            return None
-        self.load(call, backend).call(list(call.adapted.values()))
-        return None
+            return
+        loaded = self.load(call, backend)
+        loaded.call(list(call.adapted.values()))
+        if key is not None and self._owner is None and not ambient():
+            try:
+                self._states[key] = CallState(call, loaded, self.function_key())
+            except Slow:
+                self._states.pop(key, None)
 
     # --- steps of a call ------------------------------------------------------------------------------------------
 
@@ -140,7 +166,7 @@ class JitFunction:
 
     def function_key(self) -> FunctionKey:
         """What the function and everything it reaches contribute to the key; recomputed when that changed."""
-        owner = None if self._owner is None else type(self._owner)
+        owner: type[Any] | None = None if self._owner is None else type(self._owner)  # pyright: ignore[reportUnknownVariableType]
         known = self._keys.get(owner)
         if known is None or not known.check():
             known = self._keys[owner] = function_key(self, owner=owner, depends_on=self.depends_on)
@@ -215,7 +241,7 @@ class JitFunction:
         hints: Mapping[str, Any],
     ) -> CompiledArtifact:
         """Trace and compile; a mistake in user code is shown at its line."""
-        from .diagnostics import add_source_note
+        from .error_notes import add_source_note
         from .driver import compile_traced
 
         try:
@@ -265,6 +291,7 @@ class JitFunction:
             self._artifacts.clear()
             self._loaded.clear()
             self._keys.clear()
+            self._states.clear()
 
     def __repr__(self) -> str:
         return f"<jit {self.__qualname__}>"
@@ -292,7 +319,7 @@ def _check_constexpr(parameter: Parameter, value: Any) -> None:
 def _constexpr_key(value: Any) -> Any:
     """A compile-time value as part of a key: 1, True and 1.0 are different, functions count by their code."""
     if isinstance(value, tuple):
-        items: tuple[Any, ...] = value
+        items: tuple[Any, ...] = value  # pyright: ignore[reportUnknownVariableType]
         return tuple((type(v).__name__, _constexpr_key(v)) for v in items)
     if isinstance(value, FunctionType):
         code = value.__code__
@@ -346,9 +373,21 @@ class CompiledFunction:
         self._key = call.key
         self.artifact = artifact
         self._backend = backend
+        self._state: CallState | None = None
+        self._warm_key: Any = None
 
     def __call__(self, *args: Any) -> None:
         function = self._function
+        state = self._state
+        key: Any = None
+        if function._owner is None:  # pyright: ignore[reportPrivateUsage]
+            try:
+                key, values = function.binder(*args)
+                if state is not None and key == self._warm_key:
+                    state.run(values)
+                    return
+            except (Slow, TypeError):
+                key = None
         owner = function._owner  # pyright: ignore[reportPrivateUsage]
         call = function.bind(args if owner is None else (owner, *args), {})
         if call.key != self._key:
@@ -363,10 +402,52 @@ class CompiledFunction:
             )
         if config.compile.compile_only:
             raise DSLRuntimeError("compile-only mode: the compiled function has an artifact but cannot be called")
-        function.load(call, self._backend, self.artifact).call(list(call.adapted.values()))
+        loaded = function.load(call, self._backend, self.artifact)
+        loaded.call(list(call.adapted.values()))
+        if key is not None:
+            try:
+                self._state, self._warm_key = CallState(call, loaded, function.function_key()), key
+            except Slow:
+                self._state = None
+
+    def prepare(self, *args: Any, stream: Any = None) -> PreparedLaunch:
+        """Check and marshal these arguments once; `launch()` then repeats the call at next to no cost."""
+        function = self._function
+        owner = function._owner  # pyright: ignore[reportPrivateUsage]
+        call = function.bind(args if owner is None else (owner, *args), {})
+        if call.key != self._key:
+            raise DSLTypeError(f"{function.__qualname__} was compiled for another signature: expected {self._key}")
+        loaded = function.load(call, self._backend, self.artifact)
+        return PreparedLaunch(loaded, list(call.adapted.values()), stream)
 
     def __repr__(self) -> str:
         return f"<compiled {self._function.__qualname__} for {self._backend.target.key()}>"
+
+
+class PreparedLaunch:
+    """A call with its arguments in place: `launch()` replays it."""
+
+    def __init__(self, loaded: LoadedFunction, arguments: list[Any], stream: Any):
+        from .arguments import StreamArgument
+
+        self._loaded = loaded
+        if stream is not None:
+            arguments = [a for a in arguments if not isinstance(a, StreamArgument)]
+            arguments.append(adapt("stream", stream, Stream))
+        self._arguments = arguments
+        self._packed = loaded.pack(arguments)
+        self._address = self._packed.address
+        self._stub = loaded.stub
+        self._queued = loaded.is_queued(self._packed)
+
+    def launch(self) -> None:
+        """Run the prepared call."""
+        if self._queued:
+            self._loaded.run(self._packed)
+            return
+        status = self._stub(self._address)
+        if status:
+            self._loaded.fail(status, list(self._packed.record))
 
 
 class _Compile:

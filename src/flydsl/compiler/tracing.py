@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import (
@@ -21,11 +22,15 @@ from ..dialects import gpu
 from ..dialects.builder import i32_list, index
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError
 from ..expr.algebra_values import AlgebraValue, IntTuple
+from ..expr.arith import max as arith_max
 from ..expr.gpu import Stream
-from ..expr.numeric import Integer, Numeric, as_numeric
+from ..expr.numeric import Int32, Integer, Numeric, as_numeric
 from ..expr.protocol import construct_from_ir_values, extract_to_ir_values
+from ..expr.struct import StructValue
+from ..expr.tiled import ThrCopy, ThrMma
 from ..expr.trace import active
 from ..expr.tracer import BOUNDARIES, Tracer
+from ..expr.vector import Vector
 from ..target import GPUTarget
 
 KERNELS = "kernels"
@@ -35,9 +40,21 @@ KERNELS = "kernels"
 class KernelFrame:
     """A kernel being traced."""
 
+    is_kernel = True
+
     def __init__(self, name: str, block_size: tuple[int, int, int] | None):
         self.name = name
         self.block_size = block_size
+        self.shared: Any = None
+        """Its `SharedAllocator`."""
+
+
+class KernelText(NamedTuple):
+    """A device function that was emitted."""
+
+    symbol: str
+    dynamic_shared: int
+    """Bytes of dynamic shared memory it needs."""
 
 
 class HostFrame:
@@ -47,8 +64,12 @@ class HostFrame:
         self.target = target
         self.device = device
         self.kernels: list[str] = []
-        self.made: dict[Any, str] = {}
+        self.made: dict[Any, KernelText] = {}
         """Kernels by what distinguishes them, so that launching one twice emits it once."""
+        self.link_libs: list[str] = []
+        """Bitcode files of extern functions, in the order of their first use."""
+        self.post_load: list[Any] = []
+        """What to call with the loaded module."""
 
     def symbol(self, name: str, explicit: bool) -> str:
         """A fresh kernel symbol."""
@@ -100,6 +121,11 @@ def trace_host(
         [gpu.ModuleOp.create(properties={"sym_name": StringAttr(KERNELS)}, regions=[Region(device)]), host]
     )
     module.attributes["gpu.container_module"] = UnitAttr()
+    if frame.link_libs or frame.post_load:
+        raise NotImplementedError(
+            f"'{name}' calls extern functions that come with {', '.join(frame.link_libs) or 'a load hook'}: linking "
+            "bitcode and load hooks are not implemented yet"
+        )
     return module, frame.kernels
 
 
@@ -162,8 +188,8 @@ def trace_kernel(
     block_size: tuple[int, int, int] | None,
     attributes: dict[str, Attribute],
     identity: Any,
-) -> str:
-    """Emit the device function for a launch unless an equal one exists; give its symbol."""
+) -> KernelText:
+    """Emit the device function for a launch unless an equal one exists."""
     values = [v for vs in flat.values() for v in vs]
     key = _identity(identity, arguments, flat, block_size)
     known = frame.made.get(key) if key is not None else None
@@ -180,7 +206,8 @@ def trace_kernel(
             continue
         inside[param] = construct_from_ir_values(value, entry.args[at : at + len(mine)])
         at += len(mine)
-    tracer.functions.append(KernelFrame(symbol, block_size))
+    kernel = KernelFrame(symbol, block_size)
+    tracer.functions.append(kernel)
     try:
         with tracer.open_function(entry):
             _call(function, inside)
@@ -197,14 +224,32 @@ def trace_kernel(
     with tracer.region(frame.device):
         tracer.with_regions(gpu.FuncOp, (), (), [Region(entry)], props, attributes)
     frame.kernels.append(symbol)
+    made = KernelText(symbol, kernel.shared.dynamic_bytes if kernel.shared is not None else 0)
     if key is not None:
-        frame.made[key] = symbol
-    return symbol
+        frame.made[key] = made
+    return made
+
+
+def static_part(value: Any) -> Any:
+    """What of an argument is decided while tracing and does not show in its IR types: classes, shapes, constants."""
+    if isinstance(value, (list, tuple)):
+        return (type(value).__name__, *(static_part(v) for v in cast(Sequence[Any], value)))  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, dict):
+        return tuple((k, static_part(v)) for k, v in cast(dict[Any, Any], value).items())
+    if isinstance(value, SimpleNamespace):
+        return static_part(vars(value))
+    if isinstance(value, Vector):
+        return value.dtype, value.shape
+    if isinstance(value, StructValue):
+        return type(value), *(static_part(v) for v in vars(value).values())
+    if isinstance(value, (ThrCopy, ThrMma)):
+        return type(value), value.type, static_part(value.thr_idx)
+    return type(value), getattr(value, "declared_dtype", None) or getattr(value, "type", None)  # pyright: ignore[reportUnknownVariableType]
 
 
 def _identity(identity: Any, arguments: dict[str, Any], flat: dict[str, list[SSAValue]], block: Any) -> Any:
     """What makes two launches share a device function; None if that cannot be told."""
-    types = tuple((k, tuple(v.type for v in vs)) for k, vs in flat.items())
+    types = tuple((k, tuple(v.type for v in vs), static_part(arguments[k])) for k, vs in flat.items() if vs)
     rest = tuple((k, v) for k, v in arguments.items() if not flat.get(k))
     key = (identity, types, rest, block)
     try:
@@ -212,6 +257,25 @@ def _identity(identity: Any, arguments: dict[str, Any], flat: dict[str, list[SSA
     except TypeError:
         return None
     return key
+
+
+def shared_bytes(kernel: str, inferred: int, smem: Any) -> Any:
+    """Dynamic shared memory of a launch: what the kernel allocates, or more if the launch asks for more."""
+    if smem is None:
+        return inferred or None
+    size = as_numeric(smem)
+    if not isinstance(size, Integer):
+        raise DSLTypeError(f"launch of {kernel}: smem is a number of bytes, got {smem!r}")
+    if not inferred:
+        return smem
+    if not size.is_static():
+        return arith_max(Int32(size), inferred)
+    if int(size) < inferred:
+        raise DSLValueError(
+            f"launch of {kernel}: smem={int(size)} is less than the {inferred} bytes its SharedAllocator hands out; "
+            "leave smem out to have it inferred"
+        )
+    return smem
 
 
 # --- launch geometry ----------------------------------------------------------------------------------------------

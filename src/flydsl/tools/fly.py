@@ -89,12 +89,64 @@ def compile_file(options: argparse.Namespace) -> int:
     return 0 if count else 1
 
 
+def _size(count: int) -> str:
+    """Bytes for people."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
+
+
+def cache_command(options: argparse.Namespace) -> int:
+    """Look at the disk cache, or clean it."""
+    from flydsl.compiler import cache
+
+    filters = {"function": options.function, "backend": options.backend, "arch": options.arch}
+    if options.action == "info":
+        found = cache.info()
+        print(f"root     {found.root or 'none'} ({found.mode})")
+        print(f"entries  {found.entries}")
+        print(f"size     {_size(found.size)} of {_size(found.max_bytes) if found.max_bytes else 'unlimited'}")
+    elif options.action == "list":
+        for entry in cache.entries(**filters):
+            print(f"{entry.key[:16]}  {_size(entry.size):>10}  {entry.backend}:{entry.arch}  {entry.name}")
+    elif options.action == "verify":
+        bad = cache.verify(remove=options.remove)
+        for defect in bad:
+            print(f"{defect.path}: {defect.problem}", file=sys.stderr)
+        print(f"{len(bad)} defective" + (", removed" if bad and options.remove else ""))
+        return 1 if bad and not options.remove else 0
+    else:
+        if options.action == "clear":
+            removed = cache.clear(**filters)
+        else:
+            age = None if options.days is None else options.days * 86400.0
+            removed = cache.prune(max_bytes=options.max_bytes, max_age=age)
+        print(f"removed {removed.entries} entries, {_size(removed.size)}")
+    return 0
+
+
+def _add_cache(commands: Any) -> None:
+    parser = commands.add_parser("cache", help="look at or clean the cache of compiled kernels")
+    parser.add_argument("action", choices=("info", "list", "clear", "prune", "verify"))
+    parser.add_argument("--function", help="list, clear: entries of this function only")
+    parser.add_argument("--backend", help="list, clear: entries of this backend only")
+    parser.add_argument("--arch", help="list, clear: entries of this architecture only")
+    parser.add_argument("--days", type=float, help="prune: remove entries not used for so many days")
+    parser.add_argument("--max-bytes", type=int, help="prune: remove the least recently used beyond this size")
+    parser.add_argument("--remove", action="store_true", help="verify: remove what is defective")
+    parser.set_defaults(run=cache_command)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Entry point of `fly`."""
     parser = argparse.ArgumentParser(prog="fly", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("doctor", help="what this machine has").set_defaults(run=doctor)
     commands.add_parser("env", help="environment variables and their values").set_defaults(run=env)
+    _add_cache(commands)
     build = commands.add_parser("compile", help="compile the kernels of a script without running them")
     build.add_argument("file")
     build.add_argument("--target", action="append", required=True, help="e.g. rocm:gfx942; may be repeated")

@@ -1,0 +1,277 @@
+"""The warm path of a call: a generated binder, one dictionary lookup, a generated filler, one native call.
+
+It serves calls whose arguments are plain arrays, numbers, streams and compile-time values, exactly as a slower call
+with the same signature was served before. Whatever it does not recognise it leaves to that slower path, which also
+makes all error messages.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import struct
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .. import config
+from ..expr.fastmath import FastMathFlags, effective
+from ..expr.gpu import Stream
+from ..expr.numeric import Numeric
+from ..llvm.stub_abi import FAILURE_BYTES
+from .arguments import ScalarArgument, StreamArgument, TensorArgument
+from .hints import ambient
+
+if TYPE_CHECKING:
+    from .dependencies import FunctionKey
+    from .dispatch import LoadedFunction
+    from .jit_function import BoundCall
+    from .signature import Signature
+
+_byte = ctypes.c_char
+
+
+class Slow(Exception):
+    """This call needs the slower path."""
+
+
+def _numpy_key(x: Any) -> Any:
+    """What of a numpy array decides the compiled code; only contiguous ones are served here."""
+    flags = x.flags
+    if not (flags.c_contiguous or flags.f_contiguous):
+        raise Slow
+    try:
+        return x.dtype, x.ndim, x.strides.index(x.itemsize)
+    except ValueError:
+        raise Slow from None
+
+
+def _torch_key(x: Any) -> Any:
+    """The same for a torch tensor; its device counts as well."""
+    try:
+        return x.dtype, x.dim(), x.stride().index(1), x.device
+    except ValueError:
+        raise Slow from None
+
+
+def _adapter_key(x: TensorArgument) -> Any:
+    return x.signature()
+
+
+def numpy_address(x: Any) -> int:
+    """Address of the first element; the quick way works for writable arrays in C order."""
+    try:
+        return ctypes.addressof(_byte.from_buffer(x))
+    except (TypeError, ValueError, BufferError):
+        return x.__array_interface__["data"][0]
+
+
+_ARRAY_KEYS: dict[type, Callable[[Any], Any]] = {TensorArgument: _adapter_key}
+
+
+def _array_key(x: Any) -> Any:
+    cls: type = type(x)
+    find = _ARRAY_KEYS.get(cls)
+    return _learn(cls)(x) if find is None else find(x)
+
+
+def _learn(cls: type) -> Callable[[Any], Any]:
+    """Recognise the array classes of frameworks by name, so that none is imported."""
+    name = (cls.__module__, cls.__qualname__)
+    if name == ("numpy", "ndarray"):
+        _ARRAY_KEYS[cls] = _numpy_key
+    elif name in (("torch", "Tensor"), ("torch.nn.parameter", "Parameter")):
+        _ARRAY_KEYS[cls] = _torch_key
+    else:
+        raise Slow
+    return _ARRAY_KEYS[cls]
+
+
+def _value_key(x: Any) -> Any:
+    cls: type = type(x)
+    if cls in (int, float, bool):
+        return cls
+    return _array_key(x)
+
+
+def _constant_key(x: Any) -> Any:
+    if type(x) is float:
+        return x.hex()
+    if type(x) in (int, bool, str):
+        return type(x), x
+    raise Slow
+
+
+def _stream_key(x: Any) -> Any:
+    if x is None or (type(x) is Stream and x.raw is None):
+        return None
+    raise Slow
+
+
+def _scalar_key(x: Any) -> Any:
+    if type(x) in (int, float, bool):
+        return None
+    raise Slow
+
+
+def make_binder(signature: Signature) -> Callable[..., tuple[Any, tuple[Any, ...]]]:
+    """A function with the parameters of the jit function that gives a key and the arguments in order."""
+    names = list(signature.parameters)
+    scope: dict[str, Any] = {}
+    heads: list[str] = []
+    keys: list[str] = []
+    keyword_only = False
+    for name, p in signature.inspected.parameters.items():
+        if p.kind is p.KEYWORD_ONLY and not keyword_only:
+            heads.append("*")
+            keyword_only = True
+        default = ""
+        if p.default is not inspect.Parameter.empty:
+            scope[f"_d_{name}"] = p.default
+            default = f"=_d_{name}"
+        heads.append(name + default)
+        scope[f"_k_{name}"] = _key_of(signature.parameters[name])
+        keys.append(f"_k_{name}({name})")
+    text = (
+        f"def bind({', '.join(heads)}):\n"
+        f"    return ({', '.join(keys)}{',' if keys else ''}), ({', '.join(names)}{',' if names else ''})\n"
+    )
+    exec(text, scope)
+    return scope["bind"]
+
+
+def _key_of(parameter: Any) -> Callable[[Any], Any]:
+    annotation = parameter.annotation
+    if parameter.kind == "constexpr":
+        return _constant_key
+    if parameter.kind == "type":
+        return lambda x: x
+    if annotation is Stream:
+        return _stream_key
+    if isinstance(annotation, type) and issubclass(annotation, Numeric):
+        return _scalar_key
+    return _value_key
+
+
+class _Storage(threading.local):
+    """Argument storage of one call state, one set per thread."""
+
+    ready = False
+    slots: Any
+    address: int
+    cells: list[Any]
+    record: Any
+
+
+class CallState:
+    """A signature's loaded code with everything a repeated call needs."""
+
+    def __init__(self, call: BoundCall, loaded: LoadedFunction, function: FunctionKey):
+        self._loaded = loaded
+        self._function = function
+        self._environment = config.environment_snapshot()
+        self._storage = _Storage()
+        self._kinds = {name: _kind(a) for name, a in call.adapted.items()}
+        self._specs = {name: a.__c_abi_spec__() for name, a in call.adapted.items()}
+        if not any(isinstance(a, StreamArgument) for a in call.adapted.values()):
+            self._specs["<stream>"] = [(ctypes.c_void_p, _leave)]
+        self.fill = self._make_fill(call)
+
+    def valid(self) -> bool:
+        """Whether nothing that shaped the code has changed since."""
+        return (
+            self._environment == config.environment_snapshot()
+            and self._function.check(environment=False)
+            and not ambient()
+            and effective() is FastMathFlags.none
+        )
+
+    def _make_fill(self, call: BoundCall) -> Callable[..., None]:
+        """Generated code: one statement or two per argument, from the arguments to their storage cells."""
+        scope: dict[str, Any] = {"numpy_address": numpy_address}
+        lines: list[str] = []
+        number = 0
+        for name in call.arguments:
+            spec = self._specs.get(name)
+            if spec is None:
+                continue
+            cells = [f"__c[{number + i}]" for i in range(len(spec))]
+            number += len(spec)
+            argument = call.adapted[name]
+            kind = self._kinds[name]
+            if isinstance(argument, TensorArgument):
+                lines += _tensor_lines(name, argument, kind, cells, scope)
+            elif isinstance(argument, ScalarArgument):
+                from ..expr.scalar_abi import c_abi_slot
+
+                scope[f"_f_{name}"] = c_abi_slot(argument.dtype)[1]
+                lines.append(f"    _f_{name}({name}, {cells[0]})")
+            elif not isinstance(argument, StreamArgument):
+                raise Slow
+        names = ", ".join(call.arguments)
+        exec(f"def fill(__c, {names}):\n" + "\n".join([*lines, "    return None"]) + "\n", scope)
+        return scope["fill"]
+
+    def cells(self) -> _Storage:
+        """This thread's storage, made at its first call."""
+        storage = self._storage
+        if not storage.ready:
+            storage.cells = [ctype() for spec in self._specs.values() for ctype, _ in spec]
+            storage.record = (ctypes.c_int64 * (FAILURE_BYTES // 8))()
+            storage.slots = (ctypes.c_void_p * (len(storage.cells) + 2))(
+                ctypes.addressof(self._loaded.table),
+                ctypes.addressof(storage.record),
+                *map(ctypes.addressof, storage.cells),
+            )
+            storage.address = ctypes.addressof(storage.slots)
+            storage.ready = True
+        return storage
+
+    def run(self, values: tuple[Any, ...]) -> None:
+        """Launch with new arguments of the same signature, on the unspecified stream."""
+        storage = self._storage
+        if not storage.ready:
+            storage = self.cells()
+        try:
+            self.fill(storage.cells, *values)
+        except struct.error:
+            raise Slow from None
+        if self._loaded.needs_stream:
+            storage.cells[-1].value = self._loaded.current_stream(values)
+        status = self._loaded.stub(storage.address)
+        if status:
+            self._loaded.fail(status, list(storage.record))
+
+
+def _leave(arg: Any, storage: Any) -> None:
+    """A stream that is not chosen by the caller keeps its storage as it is."""
+
+
+def _kind(argument: Any) -> str:
+    if not isinstance(argument, TensorArgument):
+        return "other"
+    owner: type = type(argument.info.owner)
+    return "numpy" if owner.__module__ == "numpy" else "torch" if owner.__module__.startswith("torch") else "other"
+
+
+def _tensor_lines(name: str, argument: TensorArgument, kind: str, cells: list[str], scope: dict[str, Any]) -> list[str]:
+    extents = [i for i, s in enumerate(argument.shape) if s is None]
+    steps = [i for i, s in enumerate(argument.strides) if s is None]
+    raw = argument.is_default
+    if not raw:
+        lines = [f"    __i = {name}.info", f"    {cells[0]}.value = __i.pointer", "    __n = __i.shape", "    __s = __i.strides"]
+        step = "__s[{}]"
+    elif kind == "numpy":
+        lines = [f"    {cells[0]}.value = numpy_address({name})", f"    __n = {name}.shape", f"    __s = {name}.strides"]
+        step = f"__s[{{}}] // {max(argument.dtype.width // 8, 1)}"
+    elif kind == "torch":
+        lines = [f"    {cells[0]}.value = {name}.data_ptr()", f"    __n = {name}.shape", f"    __s = {name}.stride()"]
+        step = "__s[{}]"
+    else:
+        raise Slow
+    if len(cells) > 1:
+        width = "q" if argument.stride_width == 64 else "i"
+        scope[f"_p_{name}"] = struct.Struct("<" + "i" * len(extents) + width * len(steps)).pack_into
+        values = ", ".join([*(f"__n[{i}]" for i in extents), *(step.format(i) for i in steps)])
+        lines.append(f"    _p_{name}({cells[1]}, 0, {values})")
+    return lines
