@@ -27,6 +27,7 @@ from ..passes.base import Pass
 from ..passes.fly_to_llvm import fuse
 from ..passes.pipeline import parse_pipeline
 from .artifact import CompiledArtifact
+from .dumps import Dumper, wanted
 from .tracing import trace_host
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def print_module(module: ModuleOp) -> str:
     return out.getvalue() + "\n"
 
 
-def run_passes(module: ModuleOp, passes: list[Pass], times: dict[str, float]) -> ModuleOp:
+def run_passes(module: ModuleOp, passes: list[Pass], times: dict[str, float], dumper: Dumper) -> ModuleOp:
     """Run passes in order; a failure names the pass."""
     verify_each = config.debug.enable_verifier
     for p in passes:
@@ -67,6 +68,7 @@ def run_passes(module: ModuleOp, passes: list[Pass], times: dict[str, float]) ->
         except VerifyException as error:
             raise DSLCompileError(f"the IR does not verify after pass '{p.name}': {error}") from error
         times[p.name] = times.get(p.name, 0.0) + time.perf_counter() - start
+        dumper.after(p.name, module)
     return module
 
 
@@ -107,12 +109,16 @@ def compile_traced(
             raise DSLCompileError(f"the traced IR does not verify: {error}") from error
         times["trace"] = time.perf_counter() - start
         traced = module
+        dumper = Dumper(name, kernels, key, print_module)
+        dumper.origin(module)
         backend.lower_compile_hints(module, compile_hints=hints)
         options = backend.parse_options(hints)
         fragments, _ = backend.external_binary_pipeline_fragments(compile_hints=hints)
         pass_times: dict[str, float] = {}
         passes = [p for f in fragments for p in parse_pipeline(f)]
-        lowered = run_passes(module, fuse(passes) if fuse_passes else passes, pass_times)
+        if fuse_passes and not wanted():
+            passes = fuse(passes)
+        lowered = run_passes(module, passes, pass_times, dumper)
         times["passes"] = pass_times
         start = time.perf_counter()
         device, host = split(lowered)
@@ -122,6 +128,7 @@ def compile_traced(
         )
         times["translate"] = time.perf_counter() - start
     binary = backend.make_device_code(device_ir, options=options)
+    dumper.code(device_ir, lambda: binary.optimized_ir, binary.asm)
     stages = dict(binary.times)
     times["link"] = stages.pop("link", 0.0)
     times["llvm"] = stages
@@ -143,6 +150,7 @@ def compile_traced(
         "notes": binary.notes,
         "times": times,
     }
+    dumper.finish(metadata)
     sections = {**binary.sections, "host": stub_ir.encode(), "llvm": device_ir.encode()}
     return CompiledArtifact(
         metadata,

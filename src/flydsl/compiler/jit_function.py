@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from .. import config
-from ..errors import DSLRuntimeError, DSLTypeError
+from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError
 from ..expr.fastmath import effective as ambient_fastmath
 from ..expr.gpu import Stream
 from ..expr.trace import maybe_current
@@ -201,18 +201,35 @@ class JitFunction:
         self, key: str, function: FunctionKey, call: BoundCall, backend: BaseBackend, hints: Mapping[str, Any]
     ) -> CompiledArtifact:
         cache = default_cache()
-        reads = cache.enabled and not config.compile.always
+        dumping = config.debug.dump_ir or config.debug.dump_asm
+        if dumping and config.runtime.run_only:
+            raise DSLValueError("FLYDSL_DUMP_IR and FLYDSL_RUNTIME_RUN_ONLY contradict each other: a dump compiles")
+        reads = cache.enabled and not config.compile.always and not dumping
         found = cache.get(key) if reads else None
         if found is not None:
-            return found
+            return self._with_texts(found, call, backend, hints)
         if config.runtime.run_only:
             raise self._run_only_miss(key, function)
         with cache.lock(key):
             found = cache.get(key) if reads else None
-            if found is None:
-                found = self.compile(key, function, call, backend, hints)
-                cache.put(key, found, overwrite=config.compile.always)
+            if found is not None:
+                return self._with_texts(found, call, backend, hints)
+            found = self.compile(key, function, call, backend, hints)
+            cache.put(key, found, overwrite=config.compile.always)
         return found
+
+    def _with_texts(
+        self, artifact: CompiledArtifact, call: BoundCall, backend: BaseBackend, hints: Mapping[str, Any]
+    ) -> CompiledArtifact:
+        """An artifact from disk holds what is needed to run it; texts for people are made again when asked for."""
+
+        def again(section: str) -> Callable[[], str]:
+            def make() -> str:
+                return self.compile(artifact.key, self.function_key(), call, backend, hints).text(section)
+
+            return make
+
+        return artifact.with_lazy(fly=again("fly"), asm=again("asm"), llvm_opt=again("llvm_opt"))
 
     def _run_only_miss(self, key: str, function: FunctionKey) -> DSLRuntimeError:
         """Why a process that must not compile has nothing to run."""
