@@ -167,7 +167,12 @@ def test_broken_alignment_promise():
 
 @pytest.mark.parametrize(
     ("target", "match"),
-    [("vulkan:x", "Unknown compile backend 'vulkan'"), ("rocm:gfx943", "gfx942"), ("cuda:sm_91", "sm_90"), ("", "cannot read target")],
+    [
+        ("vulkan:x", "Unknown compile backend 'vulkan'"),
+        ("rocm:gfx943", "gfx942"),
+        ("cuda:sm_91", "sm_90"),
+        ("", "cannot read target"),
+    ],
 )
 def test_unknown_target(target: str, match: str):
     with pytest.raises(ValueError, match=match):

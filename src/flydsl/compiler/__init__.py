@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..errors import DSLCompileError
     from ..target import GPUTarget
+    from .aot import export, load
     from .arguments import JitArgumentRegistry, from_c_void_p, from_dlpack, from_torch_tensor
     from .artifact import CompiledArtifact
     from .backends import BaseBackend, compile_backend_name, get_backend, register_backend
-    from .jit_function import CompiledFunction, JitFunction, compile, jit
+    from .jit_function import CompiledFunction, JitFunction, PreparedLaunch, compile, jit
     from .kernel_function import KernelFunction, kernel
+    from .specs import ScalarSpec, TensorSpec
 
 _WHERE: dict[str, str] = {
     "kernel": ".kernel_function",
@@ -25,6 +27,11 @@ _WHERE: dict[str, str] = {
     "compile": ".jit_function",
     "CompiledFunction": ".jit_function",
     "CompiledArtifact": ".artifact",
+    "PreparedLaunch": ".jit_function",
+    "TensorSpec": ".specs",
+    "ScalarSpec": ".specs",
+    "export": ".aot",
+    "load": ".aot",
     "CompilationContext": ".hints",
     "from_dlpack": ".arguments",
     "from_torch_tensor": ".arguments",
@@ -61,13 +68,18 @@ __all__ = [
     "JitArgumentRegistry",
     "JitFunction",
     "KernelFunction",
+    "PreparedLaunch",
+    "ScalarSpec",
+    "TensorSpec",
     "compile",
     "compile_backend_name",
+    "export",
     "from_c_void_p",
     "from_dlpack",
     "from_torch_tensor",
     "get_backend",
     "jit",
     "kernel",
+    "load",
     "register_backend",
 ]

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from .. import config
 
@@ -48,6 +48,10 @@ class Dumper:
             _used.add(folder)
             folder.mkdir(parents=True, exist_ok=True)
             self._folder = folder
+
+    def work_folder(self) -> Path | None:
+        """Where external tools leave their files, if they are to be kept."""
+        return self._folder / "passes" if self._folder is not None and config.debug.dump_ir else None
 
     def origin(self, module: Any) -> None:
         """The traced module."""
@@ -124,5 +128,5 @@ def report(metadata: dict[str, Any]) -> None:
 def _flat(times: dict[str, Any], prefix: str = "") -> list[tuple[str, float]]:
     rows: list[tuple[str, float]] = []
     for name, value in times.items():
-        rows += _flat(value, f"{prefix}{name}/") if isinstance(value, dict) else [(prefix + name, value)]
+        rows += _flat(cast(Any, value), f"{prefix}{name}/") if isinstance(value, dict) else [(prefix + name, value)]
     return rows

@@ -70,7 +70,7 @@ _ARRAY_KEYS: dict[type, Callable[[Any], Any]] = {TensorArgument: _adapter_key}
 
 
 def _array_key(x: Any) -> Any:
-    cls: type = type(x)
+    cls: type[Any] = type(x)  # pyright: ignore[reportUnknownVariableType]
     find = _ARRAY_KEYS.get(cls)
     return _learn(cls)(x) if find is None else find(x)
 
@@ -88,7 +88,7 @@ def _learn(cls: type) -> Callable[[Any], Any]:
 
 
 def _value_key(x: Any) -> Any:
-    cls: type = type(x)
+    cls: type[Any] = type(x)  # pyright: ignore[reportUnknownVariableType]
     if cls in (int, float, bool):
         return cls
     return _array_key(x)
@@ -250,7 +250,7 @@ def _leave(arg: Any, storage: Any) -> None:
 def _kind(argument: Any) -> str:
     if not isinstance(argument, TensorArgument):
         return "other"
-    owner: type = type(argument.info.owner)
+    owner: type[Any] = type(argument.info.owner)  # pyright: ignore[reportUnknownVariableType]
     return "numpy" if owner.__module__ == "numpy" else "torch" if owner.__module__.startswith("torch") else "other"
 
 
@@ -259,13 +259,16 @@ def _tensor_lines(name: str, argument: TensorArgument, kind: str, cells: list[st
     steps = [i for i, s in enumerate(argument.strides) if s is None]
     raw = argument.is_default
     if not raw:
-        lines = [f"    __i = {name}.info", f"    {cells[0]}.value = __i.pointer", "    __n = __i.shape", "    __s = __i.strides"]
+        lines = [f"    __i = {name}.info", f"    {cells[0]}.value = __i.pointer"]
+        lines += ["    __n = __i.shape", "    __s = __i.strides"]
         step = "__s[{}]"
     elif kind == "numpy":
-        lines = [f"    {cells[0]}.value = numpy_address({name})", f"    __n = {name}.shape", f"    __s = {name}.strides"]
+        lines = [f"    {cells[0]}.value = numpy_address({name})"]
+        lines += [f"    __n = {name}.shape", f"    __s = {name}.strides"]
         step = f"__s[{{}}] // {max(argument.dtype.width // 8, 1)}"
     elif kind == "torch":
-        lines = [f"    {cells[0]}.value = {name}.data_ptr()", f"    __n = {name}.shape", f"    __s = {name}.stride()"]
+        lines = [f"    {cells[0]}.value = {name}.data_ptr()"]
+        lines += [f"    __n = {name}.shape", f"    __s = {name}.stride()"]
         step = "__s[{}]"
     else:
         raise Slow

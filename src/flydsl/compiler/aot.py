@@ -1,0 +1,139 @@
+"""Compiling ahead of time: one file with the code of a jit function for several targets, loaded without a compiler."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from .. import __version__, config
+from ..errors import ArtifactMismatchError, DSLTypeError, DSLValueError
+from ..expr.gpu import Stream
+from ..expr.numeric import CLASSES
+from .arguments import ScalarArgument, StreamArgument, TensorArgument, adapt
+from .artifact import ArtifactFormatError, CompiledArtifact, atomic_write, pack, unpack
+from .jit_function import JitFunction, compile, resolve_backend
+
+
+def _describe(name: str, argument: Any) -> dict[str, Any]:
+    """A run-time parameter as plain data."""
+    if isinstance(argument, TensorArgument):
+        return {"name": name, "kind": "tensor", "signature": repr(argument.signature())}
+    if isinstance(argument, ScalarArgument):
+        return {"name": name, "kind": "scalar", "dtype": argument.dtype.__name__}
+    if isinstance(argument, StreamArgument):
+        return {"name": name, "kind": "stream"}
+    raise DSLTypeError(f"parameter '{name}': {argument!r} cannot be exported yet; export tensors, scalars and streams")
+
+
+def export(
+    fn: JitFunction, path: str | os.PathLike[str], *, args: Sequence[Any], targets: Sequence[str] | None = None
+) -> None:
+    """Compile `fn` for arguments like these and write the code for every target to one file."""
+    if not isinstance(fn, JitFunction):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLTypeError(f"flyc.export expects a @flyc.jit function, got {fn!r}")
+    call = fn.bind(tuple(args), {})
+    chosen = list(targets) if targets is not None else [resolve_backend(None).target.key()]
+    if not chosen:
+        raise DSLValueError("flyc.export needs at least one target")
+    groups: list[dict[str, Any]] = []
+    sections: dict[str, bytes] = {}
+    for i, target in enumerate(chosen):
+        artifact: CompiledArtifact = compile(fn, *args, target=target).artifact
+        groups.append({**artifact.metadata, "components": []})
+        for name, data in artifact.sections.items():
+            sections[f"{i}.{name}"] = data
+    header = {
+        "kind": "aot",
+        "name": fn.__name__,
+        "module": fn.__module__,
+        "qualname": fn.__qualname__,
+        "product_version": __version__,
+        "parameters": [_describe(name, a) for name, a in call.adapted.items()],
+        "constants": {n: repr(v) for n, v in call.arguments.items() if n not in call.adapted},
+        "targets": groups,
+    }
+    atomic_write(path, pack(header, sections))
+
+
+class LoadedExport:
+    """An exported function; call it with the run-time arguments it was exported for."""
+
+    def __init__(self, header: dict[str, Any], sections: dict[str, bytes]):
+        self.header = header
+        self._sections = sections
+        self._loaded: Any = None
+
+    @property
+    def targets(self) -> list[str]:
+        """Targets the file holds code for."""
+        return [group["target"] for group in self.header["targets"]]
+
+    def artifact(self, target: str | None = None) -> CompiledArtifact:
+        """The artifact of a target (default: the active one)."""
+        wanted = resolve_backend(target).target.key()
+        for i, group in enumerate(self.header["targets"]):
+            if group["target"] == wanted:
+                prefix = f"{i}."
+                mine = {n.removeprefix(prefix): d for n, d in self._sections.items() if n.startswith(prefix)}
+                return CompiledArtifact(group, mine)
+        raise ArtifactMismatchError("target", wanted, ", ".join(self.targets))
+
+    def __call__(self, *args: Any) -> None:
+        arguments = self._bind(args)
+        if self._loaded is None:
+            from ..runtime.device_runtime import get_device_runtime
+            from .dispatch import LoadedFunction
+
+            backend = resolve_backend(None)
+            artifact = self.artifact()
+            kind = artifact.metadata["runtime_kind"]
+            runtime = get_device_runtime()
+            if runtime.kind != kind:
+                raise ArtifactMismatchError("runtime_kind", runtime.kind, kind)
+            self._loaded = LoadedFunction(artifact, runtime, backend.loadable(artifact.sections))
+        self._loaded.call(arguments)
+
+    def _bind(self, args: tuple[Any, ...]) -> list[Any]:
+        parameters = self.header["parameters"]
+        required = [p for p in parameters if p["kind"] != "stream"]
+        if not len(required) <= len(args) <= len(parameters):
+            raise DSLTypeError(
+                f"{self.header['qualname']} takes {len(required)} to {len(parameters)} run-time arguments "
+                f"({', '.join(p['name'] for p in parameters)}), got {len(args)}"
+            )
+        bound: list[Any] = []
+        for i, parameter in enumerate(parameters):
+            name, kind = parameter["name"], parameter["kind"]
+            value = args[i] if i < len(args) else Stream(None)
+            annotation: Any = Stream if kind == "stream" else CLASSES.get(parameter.get("dtype", ""))
+            argument = adapt(name, value, annotation)
+            argument.check()
+            found = _describe(name, argument)
+            if found != parameter:
+                raise ArtifactMismatchError(f"argument '{name}'", parameter, found)
+            bound.append(argument)
+        return bound
+
+    def __repr__(self) -> str:
+        return f"<exported {self.header['qualname']} for {', '.join(self.targets)}>"
+
+
+def load(path: str | os.PathLike[str], *, strict: bool = True) -> LoadedExport:
+    """Read an exported function. `strict=False` accepts a file of another product version with a warning."""
+    with open(path, "rb") as file:
+        data = file.read()
+    header, sections = unpack(data)
+    if header.get("kind") != "aot":
+        raise ArtifactFormatError(
+            "header", f"{os.fspath(path)} is not an exported function", expected="aot", found=header.get("kind")
+        )
+    ours, theirs = __version__.split(".")[:2], str(header.get("product_version")).split(".")[:2]
+    if ours != theirs:
+        if strict:
+            raise ArtifactMismatchError("product_version", __version__, header.get("product_version"))
+        config.warn(
+            f"{os.fspath(path)} was exported by version {header.get('product_version')}, this is {__version__}",
+            UserWarning,
+        )
+    return LoadedExport(header, sections)
