@@ -139,6 +139,12 @@ class Layout(Frozen):
             frozen_set(self, "_hash", value)
             return value
 
+    def draw(self) -> str:
+        """An SVG picture of the offsets; the shape must be static and of rank 1 or 2."""
+        from flydsl.layout.draw import draw_layout
+
+        return draw_layout(self)
+
     def __str__(self) -> str:
         return f"{format_int_tuple(self.shape)}:{format_int_tuple(self.stride)}"
 
@@ -292,6 +298,12 @@ class ComposedLayout(Frozen):
             value = hash((self.inner, self.offset, self.outer))
             frozen_set(self, "_hash", value)
             return value
+
+    def draw(self) -> str:
+        """An SVG picture of the offsets; the shape must be static and of rank 1 or 2."""
+        from flydsl.layout.draw import draw_layout
+
+        return draw_layout(self)
 
     def __str__(self) -> str:
         outer = f"[{self.outer}]" if type(self.outer) is ComposedLayout else str(self.outer)

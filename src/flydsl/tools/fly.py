@@ -30,7 +30,7 @@ def doctor(_: argparse.Namespace) -> int:
         problem = f"  cannot be imported: {info.import_error}" if info.import_error else ""
         print(f"  {info.name:<8} {info.origin}{problem}")
     print("\ntools (all optional)")
-    for name in ("ld.lld", "opt", "llc", "ptxas", "llvm-objdump"):
+    for name in ("ld.lld", "opt", "llc", "fly-llc", "llvm-mc", "ptxas", "llvm-objdump"):
         found = tools.try_find_tool(name)
         print(f"  {name:<13}" + (f"{found.path}  {found.version_text}" if found else "not found"))
     return 0
@@ -87,6 +87,28 @@ def compile_file(options: argparse.Namespace) -> int:
             print(f"fly compile: {options.file} compiled nothing for {target}", file=sys.stderr)
             return 1
     return 0 if count else 1
+
+
+def draw(options: argparse.Namespace) -> int:
+    """Draw a layout, or a thread-value layout over a tile, as SVG."""
+    from flydsl.errors import LayoutError
+    from flydsl.layout import parse_any_layout, parse_layout
+    from flydsl.layout.draw import draw_layout, draw_tv
+
+    try:
+        if options.tile is not None:
+            rows, columns = (int(n) for n in options.tile.split("x"))
+            picture = draw_tv(parse_layout(options.layout), (rows, columns))
+        else:
+            picture = draw_layout(parse_any_layout(options.layout))
+    except (LayoutError, ValueError) as error:
+        print(f"fly draw: {error}", file=sys.stderr)
+        return 1
+    if options.output == "-":
+        sys.stdout.write(picture)
+    else:
+        Path(options.output).write_text(picture)
+    return 0
 
 
 def _size(count: int) -> str:
@@ -147,11 +169,19 @@ def main(argv: list[str] | None = None) -> int:
     commands.add_parser("doctor", help="what this machine has").set_defaults(run=doctor)
     commands.add_parser("env", help="environment variables and their values").set_defaults(run=env)
     _add_cache(commands)
+    picture = commands.add_parser("draw", help="draw a layout as SVG")
+    picture.add_argument("layout", help="e.g. '(4,8):(8,1)' or 'S<2,0,2> o 0 o (4,4):(4,1)'")
+    picture.add_argument("--tile", help="draw a thread-value layout over a tile of this size, e.g. 8x64")
+    picture.add_argument("-o", "--output", default="-", help="file to write (default: standard output)")
+    picture.set_defaults(run=draw)
     build = commands.add_parser("compile", help="compile the kernels of a script without running them")
     build.add_argument("file")
     build.add_argument("--target", action="append", required=True, help="e.g. rocm:gfx942; may be repeated")
     build.add_argument("-o", "--output", default=".", help="folder for the results")
     build.set_defaults(run=compile_file)
+    from flydsl.tools import build_llc
+
+    build_llc.add_arguments(commands.add_parser("build-llc", help="build fly-llc, which runs machine passes"))
     options = parser.parse_args(argv)
     return options.run(options)
 
