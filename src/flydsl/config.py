@@ -571,6 +571,9 @@ _CONTENT_VARS = _vars_of(KeyRole.CONTENT)
 _WATCHED = (
     *dict.fromkeys(name for _, var in all_variables() if var.key is not KeyRole.NONE for name in var.names),
     *runtime.variables()["kind"].names,
+    *runtime.variables()["launch_blocking"].names,
+    *runtime.variables()["check_args"].names,
+    *runtime.variables()["stream_policy"].names,
     *compile.variables()["compile_only"].names,
     *compile.variables()["always"].names,
 )
@@ -603,14 +606,23 @@ def content_relevant_env() -> tuple[tuple[str, tuple[Path, ...]], ...]:
     return tuple(found)
 
 
+_generation = 0
+
+
+def settings_changed() -> None:
+    """Something outside the environment that shapes code has changed: make every earlier snapshot differ."""
+    global _generation
+    _generation += 1
+
+
 def environment_snapshot() -> tuple[object, ...]:
     """The raw text of every variable a compiled kernel's validity depends on; two equal snapshots mean no change.
 
     Unparsed and in no documented form: compare, do not read. About 2 us.
     """
     if _data is not None:
-        return tuple(map(_data.get, _WATCHED_ENCODED))
-    return tuple(map(os.environ.get, _WATCHED))
+        return (*map(_data.get, _WATCHED_ENCODED), _generation)
+    return (*map(os.environ.get, _WATCHED), _generation)
 
 
 def describe() -> list[tuple[str, str, str, str]]:

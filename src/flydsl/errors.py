@@ -63,6 +63,14 @@ class DSLCompileError(FlyDSLError, RuntimeError):
         return "\n".join(parts)
 
 
+class PassError(DSLCompileError):
+    """Raised by a user's pass: what it does not accept, and the op it is about, whose source line is then shown."""
+
+    def __init__(self, message: str, *, op: object = None, diagnostics: list[DiagRecord] | None = None):
+        super().__init__(message, diagnostics=diagnostics)
+        self.op = op
+
+
 class DSLTypeError(FlyDSLError, TypeError):
     """A value of the wrong type in traced code or at the host boundary."""
 
@@ -106,6 +114,11 @@ class TargetDetectionError(FlyDSLError, RuntimeError):
 class ExternalLLVMError(FlyDSLError, RuntimeError):
     """An external LLVM or vendor tool could not do its part."""
 
+    returncode: int | None = None
+    """What the tool ended with, negative for a signal; None where none ran to its end."""
+    stderr: str = ""
+    """What the tool wrote to its error stream."""
+
 
 class ToolNotFoundError(ExternalLLVMError):
     """A tool is not installed where it was looked for; the candidates are listed."""
@@ -113,6 +126,18 @@ class ToolNotFoundError(ExternalLLVMError):
 
 class ToolVersionError(ExternalLLVMError):
     """A tool was found but its version does not fit."""
+
+
+class PluginLoadError(ExternalLLVMError):
+    """A plugin is missing, cannot be loaded or was built for another LLVM."""
+
+
+class PassPipelineError(ExternalLLVMError):
+    """A pipeline over LLVM IR cannot be read, failed, or left a module that cannot be used."""
+
+
+class CodegenPassError(ExternalLLVMError):
+    """A machine pass is unknown, has no place to run, failed, or left code that cannot be used."""
 
 
 class LinkError(ExternalLLVMError):

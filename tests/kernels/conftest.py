@@ -35,3 +35,14 @@ def rng() -> np.random.Generator:
     seed = np.random.SeedSequence().entropy
     print(f"seed {seed}")
     return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def emulate(monkeypatch: pytest.MonkeyPatch):
+    """Choose what the cpu stack emulates: `emulate("gfx942")`."""
+
+    def choose(arch: str) -> None:
+        monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
+        monkeypatch.setenv("FLYDSL_COMPILE_ARCH", arch)
+
+    return choose

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..errors import DSLCompileError
+    from ..errors import DSLCompileError, PassError
     from ..target import GPUTarget
     from .aot import export, load
     from .arguments import JitArgumentRegistry, from_c_void_p, from_dlpack, from_torch_tensor
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .jit_function import CompiledFunction, JitFunction, PreparedLaunch, compile, jit
     from .kernel_function import KernelFunction, kernel
     from .specs import ScalarSpec, TensorSpec
+    from .user_passes import IRPass, disable_pass, enable_pass, ir_pass
 
 _WHERE: dict[str, str] = {
     "kernel": ".kernel_function",
@@ -43,6 +44,11 @@ _WHERE: dict[str, str] = {
     "register_backend": ".backends",
     "GPUTarget": "..target",
     "DSLCompileError": "..errors",
+    "PassError": "..errors",
+    "ir_pass": ".user_passes",
+    "IRPass": ".user_passes",
+    "enable_pass": ".user_passes",
+    "disable_pass": ".user_passes",
 }
 
 
@@ -65,19 +71,24 @@ __all__ = [
     "CompiledFunction",
     "DSLCompileError",
     "GPUTarget",
+    "IRPass",
     "JitArgumentRegistry",
     "JitFunction",
     "KernelFunction",
+    "PassError",
     "PreparedLaunch",
     "ScalarSpec",
     "TensorSpec",
     "compile",
     "compile_backend_name",
+    "disable_pass",
+    "enable_pass",
     "export",
     "from_c_void_p",
     "from_dlpack",
     "from_torch_tensor",
     "get_backend",
+    "ir_pass",
     "jit",
     "kernel",
     "load",

@@ -416,6 +416,9 @@ def adapt(name: str, value: Any, annotation: Any) -> Any:
     """The argument object for a host value of parameter `name`."""
     if isinstance(value, ARGUMENTS):
         return value
+    if hasattr(value, "argument"):
+        # A spec: what is known of an argument that is not there.
+        return value.argument()
     if isinstance(annotation, type) and issubclass(annotation, Numeric):
         return ScalarArgument(annotation, _number(name, value, annotation))
     if is_struct_type(annotation) and not isinstance(value, annotation):

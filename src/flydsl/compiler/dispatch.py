@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import DSLTypeError, LaunchError
+from .. import config
+from ..errors import FlyRuntimeError, LaunchError
 from ..llvm import host_jit
 from ..llvm.stub_abi import BAD_GEOMETRY, FAILURE_BYTES, LAUNCH_SYMBOL
 from .arguments import StreamArgument, TensorArgument
 from .artifact import CompiledArtifact
+from .placement import order_after_producers, unspecified_stream
+
+TENSOR_MAP_SYMBOL = "fly_tensor_map_encode"
+"""What host code calls to describe a tensor to the copy engine of NVIDIA GPUs."""
 
 STUB = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
@@ -49,11 +53,29 @@ class LoadedFunction:
             artifact.sections["host"].decode(),
             opt_level=1,
             exports=[artifact.metadata["name"]],
-            imports={LAUNCH_SYMBOL: runtime.launch_symbol()},
+            imports=self._imports(artifact.sections["host"]),
         )
         self.stub = STUB(self.library.address(artifact.metadata["name"]))
-        self.needs_stream = runtime.kind != "cpu"
-        """Whether an unspecified stream must be looked up; the cpu stack runs such launches at once."""
+        self.native: Any = self._on_device if hasattr(runtime, "enter") else self.stub
+        """The native call, with the device current that the code was loaded on."""
+        self.needs_stream = not runtime.pageable_host
+        """Whether an unspecified stream must be looked up; on host memory such launches run at once."""
+
+    def _on_device(self, slots: int) -> int:
+        """Call with the device current: a thread may have none yet, or another one."""
+        before = self.runtime.enter(self.module.device.ordinal)
+        try:
+            return self.stub(slots)
+        finally:
+            if before is not None:
+                self.runtime.leave(before)
+
+    def _imports(self, host: bytes) -> dict[str, int]:
+        """What the host function calls, by name."""
+        imports = {LAUNCH_SYMBOL: self.runtime.launch_symbol()}
+        if TENSOR_MAP_SYMBOL.encode() in host:
+            imports[TENSOR_MAP_SYMBOL] = self.runtime.table().address("tensor_map_encode")
+        return imports
 
     def _allow_dynamic_shared(self) -> None:
         """Kernels with dynamic shared memory may ask for all the device has; the driver wants to be told once."""
@@ -86,6 +108,7 @@ class LoadedFunction:
             storages.append(stream_cell)
         handle = self.stream_handle(stream, arguments)
         stream_cell.value = handle
+        order_after_producers(arguments, handle, self.runtime)
         return PackedCall(self.table, storages, handle, tuple(arguments))
 
     def is_queued(self, packed: PackedCall) -> bool:
@@ -96,7 +119,7 @@ class LoadedFunction:
         """Make the native call, or queue it on its stream."""
 
         def go() -> None:
-            status = self.stub(packed.address)
+            status = self.native(packed.address)
             if status:
                 self.fail(status, list(packed.record))
 
@@ -104,23 +127,28 @@ class LoadedFunction:
             self.runtime.enqueue(packed.stream, go)
         else:
             go()
+        if config.runtime.launch_blocking:
+            self._wait(packed)
+
+    def _wait(self, packed: PackedCall) -> None:
+        """Wait for a launch, so that a fault is reported at the launch that caused it (R-22)."""
+        try:
+            self.runtime.stream_synchronize(packed.stream)
+        except FlyRuntimeError as error:
+            names = ", ".join(f"'{k['name']}'" for k in self.artifact.kernels)
+            values = ", ".join(map(repr, packed.keep[1]))
+            error.add_note(f"while waiting for {self.artifact.metadata['name']}, which launches {names}, with {values}")
+            raise
 
     def stream_handle(self, stream: StreamArgument | None, arguments: Sequence[Any]) -> int:
         """The stream to launch on: the one given, else the framework's current one, else the default."""
         if stream is not None and stream.stream.handle is not None:
             return stream.stream.handle
-        if not self.needs_stream:
-            return 0
         return self.current_stream([a.info.owner for a in arguments if isinstance(a, TensorArgument)])
 
     def current_stream(self, values: Sequence[Any]) -> int:
-        """Current stream of the framework that owns the first device array, else the default stream."""
-        torch = sys.modules.get("torch")
-        if torch is not None:
-            for value in values:
-                if isinstance(value, torch.Tensor):
-                    return torch.cuda.current_stream(value.device).cuda_stream
-        return 0
+        """The stream of a launch that names none; `values` are its arrays."""
+        return unspecified_stream(values, self.runtime)
 
     def fail(self, status: int, record: list[int]) -> None:
         """Raise for a launch that did not succeed."""
@@ -134,19 +162,3 @@ class LoadedFunction:
         if check is not None:
             check(status, kernel)
         raise LaunchError(where, code=status, name=self.runtime.error_string(status), kernel=kernel)
-
-
-def check_devices(arguments: dict[str, Any], kind: str) -> None:
-    """Every tensor must live where the stack can reach it."""
-    for name, argument in arguments.items():
-        if isinstance(argument, TensorArgument) and argument.info.device != kind:
-            here, there = argument.info.device, kind
-            hint = (
-                "copy it to the device first"
-                if here == "cpu"
-                else "copy it to host memory, or choose the other stack with FLYDSL_COMPILE_BACKEND"
-            )
-            raise DSLTypeError(
-                f"parameter '{name}': the array is in {'host' if here == 'cpu' else here} memory, "
-                f"but the active stack is '{there}'; {hint}"
-            )

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
@@ -23,15 +23,19 @@ from ..dialects import gpu
 from ..errors import DSLCompileError, FlyDSLError
 from ..expr.fastmath import set_default as set_default_fastmath
 from ..llvm import binding, host_stub
+from ..llvm.shared_memory import SharedLayout, shared_layout
 from ..passes.base import Pass
+from ..passes.device_module import TARGET_ATTRIBUTE
 from ..passes.fly_to_llvm import fuse
 from ..passes.pipeline import parse_pipeline
+from ..target import GPUTarget
 from .artifact import CompiledArtifact
 from .dumps import Dumper, wanted
 from .tracing import trace_host
 
 if TYPE_CHECKING:
     from .backends.base import BaseBackend
+    from .custom_passes import PassConfig, PassHooks
 
 
 @contextmanager
@@ -53,11 +57,15 @@ def print_module(module: ModuleOp) -> str:
     return out.getvalue() + "\n"
 
 
-def run_passes(module: ModuleOp, passes: list[Pass], times: dict[str, float], dumper: Dumper) -> ModuleOp:
-    """Run passes in order; a failure names the pass."""
+def run_passes(
+    module: ModuleOp, passes: list[Pass], times: dict[str, float], dumper: Dumper, hooks: PassHooks | None = None
+) -> ModuleOp:
+    """Run passes in order, those of the user (`hooks`) around them; a failure names the pass."""
     verify_each = config.debug.enable_verifier
-    for p in passes:
+    for index, p in enumerate(passes):
         start = time.perf_counter()
+        if hooks is not None:
+            module = hooks.before(index, module)
         try:
             module = p.run(module)
             if verify_each:
@@ -69,6 +77,8 @@ def run_passes(module: ModuleOp, passes: list[Pass], times: dict[str, float], du
             raise DSLCompileError(f"the IR does not verify after pass '{p.name}': {error}") from error
         times[p.name] = times.get(p.name, 0.0) + time.perf_counter() - start
         dumper.after(p.name, module)
+        if hooks is not None:
+            module = hooks.after(index, module)
     return module
 
 
@@ -95,6 +105,7 @@ def compile_traced(
     components: list[list[str]] | None = None,
     signature: list[list[str]] | None = None,
     fuse_passes: bool = True,
+    custom: PassConfig | None = None,
 ) -> CompiledArtifact:
     """Trace a host function and compile it with everything it launches."""
     hints = dict(hints or {})
@@ -111,23 +122,35 @@ def compile_traced(
         traced = module
         dumper = Dumper(name, kernels, key, print_module)
         dumper.origin(module)
+        split(module)[0].attributes[TARGET_ATTRIBUTE] = StringAttr(backend.target.key())
         backend.lower_compile_hints(module, compile_hints=hints)
         options = backend.parse_options(hints)
         fragments, _ = backend.external_binary_pipeline_fragments(compile_hints=hints)
         pass_times: dict[str, float] = {}
         passes = [p for f in fragments for p in parse_pipeline(f)]
-        if fuse_passes and not wanted():
+        hooks = _hooks(custom, backend, hints, passes, dumper)
+        if fuse_passes and not wanted() and hooks is None:
             passes = fuse(passes)
-        lowered = run_passes(module, passes, pass_times, dumper)
+        if hooks is not None:
+            module = hooks.start(module)
+        lowered = run_passes(module, passes, pass_times, dumper, hooks)
+        if hooks is not None:
+            lowered = hooks.end(lowered)
         times["passes"] = pass_times
         start = time.perf_counter()
         device, host = split(lowered)
+        resources = _check_resources(device, backend.target)
         device_ir = backend.device_ir(device)
         stub_ir = host_stub.host_module(
             host, kernels, binding.host_triple(), binding.data_layout(binding.host_triple())
         )
         times["translate"] = time.perf_counter() - start
-    binary = backend.make_device_code(device_ir, options=options)
+    if custom is None:
+        binary = backend.make_device_code(device_ir, options=options)
+    else:
+        from .custom_passes import run_flow
+
+        binary = run_flow(device_ir, backend, options, custom, hints=hints, folder=dumper.work_folder())
     dumper.code(device_ir, lambda: binary.optimized_ir, binary.asm)
     stages = dict(binary.times)
     times["link"] = stages.pop("link", 0.0)
@@ -146,7 +169,7 @@ def compile_traced(
         "hints": hints,
         "signature": signature or [],
         "components": components or [],
-        "kernels": _kernels(device, kernels, binary.resources),
+        "kernels": _kernels(device, kernels, binary.resources, resources),
         "notes": binary.notes,
         "times": times,
     }
@@ -163,6 +186,18 @@ def compile_traced(
     )
 
 
+def _hooks(
+    custom: PassConfig | None, backend: BaseBackend, hints: Mapping[str, Any], passes: list[Pass], dumper: Dumper
+) -> PassHooks | None:
+    """Passes of the user on the module, if there are any."""
+    if custom is None:
+        return None
+    from .custom_passes import PassHooks
+
+    hooks = PassHooks(custom, backend, hints, [p.name for p in passes], dumper.after)
+    return hooks if hooks.active else None
+
+
 def _default_flags(hints: Mapping[str, Any]) -> Any:
     """Float flags the hints ask for, or None."""
     explicit = hints.get("fastmath")
@@ -171,7 +206,24 @@ def _default_flags(hints: Mapping[str, Any]) -> Any:
     return "fast" if hints.get("fast_fp_math") else None
 
 
-def _kernels(device: gpu.ModuleOp, names: list[str], resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _check_resources(device: gpu.ModuleOp, target: GPUTarget) -> dict[str, SharedLayout]:
+    """Shared memory of each kernel, refused where the target has less."""
+    limit = target.caps.shared_mem_per_block
+    found: dict[str, SharedLayout] = {}
+    for op in device.body.block.ops:
+        if isinstance(op, gpu.FuncOp):
+            layout = found[op.sym_name.data] = shared_layout(op, device)
+            if limit is not None and layout.static > limit:
+                raise DSLCompileError(
+                    f"kernel '{op.sym_name.data}' needs {layout.static} bytes of static shared memory; {target.arch} "
+                    f"gives a block {limit}. Use fewer stages or smaller tiles, or SharedAllocator(static=False)"
+                )
+    return found
+
+
+def _kernels(
+    device: gpu.ModuleOp, names: list[str], resources: list[dict[str, Any]], shared: Mapping[str, SharedLayout]
+) -> list[dict[str, Any]]:
     """What is known of each kernel, in the order of their handles."""
     known = {r["name"]: r for r in resources}
     found: list[dict[str, Any]] = []
@@ -184,6 +236,7 @@ def _kernels(device: gpu.ModuleOp, names: list[str], resources: list[dict[str, A
                 "name": name,
                 "block": [int(i) for i in cast(Any, size).get_values()] if size is not None else None,
                 "arguments": len(functions[name].function_type.inputs.data),
+                "shared_static": shared[name].reserved,
             }
         )
     return found

@@ -19,12 +19,15 @@ from .cache import default_cache
 from .cache_key import digest
 from .dependencies import FunctionKey, changed_components, function_key, note_decorated
 from .hints import ambient, merge
+from .pass_options import NAMES as PASS_NAMES
+from .pass_options import requested as passes_requested
 from .signature import Parameter, Signature
 from .warm import CallState, Slow, make_binder
 
 if TYPE_CHECKING:
     from .artifact import CompiledArtifact
     from .backends.base import BaseBackend
+    from .custom_passes import PassConfig
     from .dispatch import LoadedFunction
 
 
@@ -58,8 +61,10 @@ class JitFunction:
         *,
         compile_hints: Mapping[str, Any] | None = None,
         depends_on: Iterable[object] = (),
+        passes: Mapping[str, Any] | None = None,
     ):
         self.__wrapped__ = function
+        self._pass_options = {name: value for name, value in (passes or {}).items() if value is not None}
         self.__name__ = function.__name__
         self.__qualname__ = function.__qualname__
         self.__doc__ = function.__doc__
@@ -129,11 +134,15 @@ class JitFunction:
             return
         loaded = self.load(call, backend)
         loaded.call(list(call.adapted.values()))
-        if key is not None and self._owner is None and not ambient():
+        # A plugin may be edited at any time, so with passes of the user every call looks at them again (P-14).
+        if key is not None and self._owner is None and not ambient() and not self._has_passes():
             try:
                 self._states[key] = CallState(call, loaded, self.function_key())
             except Slow:
                 self._states.pop(key, None)
+
+    def _has_passes(self) -> bool:
+        return passes_requested(self._pass_options, self.compile_hints)
 
     # --- steps of a call ------------------------------------------------------------------------------------------
 
@@ -177,8 +186,15 @@ class JitFunction:
     ) -> CompiledArtifact:
         """The compiled code for a call: from memory, from disk, or compiled now."""
         merged = merge(self.compile_hints, hints or {}, ambient())
+        passes = None
+        if passes_requested(self._pass_options, merged):
+            from .custom_passes import resolve
+
+            passes = resolve(self._pass_options, merged)
+            merged = {name: value for name, value in merged.items() if name not in PASS_NAMES}
         function = self.function_key()
         key = (
+            None if passes is None else passes.fingerprint(),
             function.digest,
             call.key,
             backend.hash(),
@@ -194,11 +210,19 @@ class JitFunction:
             found = self._artifacts.get(key)
             if found is None:
                 self._counts[1] += 1
-                found = self._artifacts[key] = self._find_or_compile(digest(key), function, call, backend, merged)
+                found = self._find_or_compile(digest(key), function, call, backend, merged, passes)
+                if "fallback" not in found.metadata.get("notes", {}):
+                    self._artifacts[key] = found
         return found
 
     def _find_or_compile(
-        self, key: str, function: FunctionKey, call: BoundCall, backend: BaseBackend, hints: Mapping[str, Any]
+        self,
+        key: str,
+        function: FunctionKey,
+        call: BoundCall,
+        backend: BaseBackend,
+        hints: Mapping[str, Any],
+        passes: PassConfig | None = None,
     ) -> CompiledArtifact:
         cache = default_cache()
         dumping = config.debug.dump_ir or config.debug.dump_asm
@@ -207,25 +231,32 @@ class JitFunction:
         reads = cache.enabled and not config.compile.always and not dumping
         found = cache.get(key) if reads else None
         if found is not None:
-            return self._with_texts(found, call, backend, hints)
+            return self._with_texts(found, call, backend, hints, passes)
         if config.runtime.run_only:
             raise self._run_only_miss(key, function)
         with cache.lock(key):
             found = cache.get(key) if reads else None
             if found is not None:
-                return self._with_texts(found, call, backend, hints)
-            found = self.compile(key, function, call, backend, hints)
-            cache.put(key, found, overwrite=config.compile.always)
+                return self._with_texts(found, call, backend, hints, passes)
+            found = self.compile(key, function, call, backend, hints, passes)
+            # Made without the passes that were asked for, or with one that cannot be told from another: not for others.
+            if "fallback" not in found.metadata.get("notes", {}) and (passes is None or passes.cacheable):
+                cache.put(key, found, overwrite=config.compile.always)
         return found
 
     def _with_texts(
-        self, artifact: CompiledArtifact, call: BoundCall, backend: BaseBackend, hints: Mapping[str, Any]
+        self,
+        artifact: CompiledArtifact,
+        call: BoundCall,
+        backend: BaseBackend,
+        hints: Mapping[str, Any],
+        passes: PassConfig | None = None,
     ) -> CompiledArtifact:
         """An artifact from disk holds what is needed to run it; texts for people are made again when asked for."""
 
         def again(section: str) -> Callable[[], str]:
             def make() -> str:
-                return self.compile(artifact.key, self.function_key(), call, backend, hints).text(section)
+                return self.compile(artifact.key, self.function_key(), call, backend, hints, passes).text(section)
 
             return make
 
@@ -256,6 +287,7 @@ class JitFunction:
         call: BoundCall,
         backend: BaseBackend,
         hints: Mapping[str, Any],
+        passes: PassConfig | None = None,
     ) -> CompiledArtifact:
         """Trace and compile; a mistake in user code is shown at its line."""
         from .error_notes import add_source_note
@@ -271,25 +303,32 @@ class JitFunction:
                 key=key,
                 components=[list(c) for c in function.components],
                 signature=[[name, repr(a)] for name, a in call.adapted.items()],
+                custom=passes,
             )
         except Exception as error:
             add_source_note(error)
             raise
 
     def load(self, call: BoundCall, backend: BaseBackend, artifact: CompiledArtifact | None = None) -> LoadedFunction:
-        """The compiled code for a call, loaded on the active device."""
+        """The compiled code for a call, loaded on the device it is to run on."""
         from ..runtime.device_runtime import get_device_runtime
-        from .dispatch import LoadedFunction, check_devices
+        from .dispatch import LoadedFunction
+        from .placement import check_capture, check_places, launch_device
 
-        check_devices(call.adapted, backend.runtime_kind or backend.name)
-        artifact = artifact or self.artifact(call, backend)
         runtime = get_device_runtime()
+        ordinal = launch_device(call.adapted, runtime)
+        if ordinal != runtime.current_device_id():
+            with runtime.device(ordinal):
+                return self.load(call, resolve_backend(None) if artifact is None else backend, artifact)
+        check_places(call.adapted, runtime)
+        artifact = artifact or self.artifact(call, backend)
         where = (id(artifact), runtime.current_device_id(), id(runtime))
         loaded = self._loaded.get(where)
         if loaded is None:
             with self._lock:
                 loaded = self._loaded.get(where)
                 if loaded is None:
+                    check_capture(call.adapted, runtime, self.__qualname__)
                     loaded = LoadedFunction(artifact, runtime, backend.loadable(artifact.sections))
                     self._loaded[where] = loaded
         return loaded
@@ -357,7 +396,14 @@ def jit(function: Callable[..., Any], /) -> JitFunction: ...
 
 @overload
 def jit(
-    *, compile_hints: Mapping[str, Any] | None = None, depends_on: Iterable[object] = ()
+    *,
+    llvm_pass_pipeline: str | None = None,
+    llvm_pass_plugins: Any = None,
+    llvm_codegen_passes: Any = None,
+    llvm_codegen_plugins: Any = None,
+    ir_passes: Any = None,
+    compile_hints: Mapping[str, Any] | None = None,
+    depends_on: Iterable[object] = (),
 ) -> Callable[[Callable[..., Any]], JitFunction]: ...
 
 
@@ -365,10 +411,17 @@ def jit(
     function: Callable[..., Any] | None = None,
     /,
     *,
+    llvm_pass_pipeline: str | None = None,
+    llvm_pass_plugins: Any = None,
+    llvm_codegen_passes: Any = None,
+    llvm_codegen_plugins: Any = None,
+    ir_passes: Any = None,
     compile_hints: Mapping[str, Any] | None = None,
     depends_on: Iterable[object] = (),
 ) -> Any:
     """Decorate a host function that launches kernels.
+
+    The first five bring passes of your own into its compilation (docs/custom-passes.md).
 
     `compile_hints` apply to every compilation of it; `depends_on` names functions, classes or modules whose source
     counts for the cache key though they are not the author's own.
@@ -377,7 +430,14 @@ def jit(
     def decorate(fn: Callable[..., Any]) -> JitFunction:
         if not isinstance(fn, FunctionType):
             raise DSLTypeError(f"@flyc.jit decorates a Python function, got {fn!r}")
-        return JitFunction(fn, compile_hints=compile_hints, depends_on=depends_on)
+        passes = {
+            "llvm_pass_pipeline": llvm_pass_pipeline,
+            "llvm_pass_plugins": llvm_pass_plugins,
+            "llvm_codegen_passes": llvm_codegen_passes,
+            "llvm_codegen_plugins": llvm_codegen_plugins,
+            "ir_passes": ir_passes,
+        }
+        return JitFunction(fn, compile_hints=compile_hints, depends_on=depends_on, passes=passes)
 
     return decorate(function) if function is not None else decorate
 

@@ -26,5 +26,5 @@ def requested(decorator_options: Mapping[str, Any] | None, hints: Mapping[str, A
         or env.ir_passes
     ):
         return True
-    registry = sys.modules.get("flydsl.compiler.ir_pass")
+    registry = sys.modules.get("flydsl.compiler.user_passes")
     return registry is not None and bool(registry.enabled())

@@ -244,7 +244,10 @@ def static_part(value: Any) -> Any:
         return type(value), *(static_part(v) for v in vars(value).values())
     if isinstance(value, (ThrCopy, ThrMma)):
         return type(value), value.type, static_part(value.thr_idx)
-    return type(value), getattr(value, "declared_dtype", None) or getattr(value, "type", None)  # pyright: ignore[reportUnknownVariableType]
+    kind = cast(Any, type(value))
+    if not kind.__module__.startswith("flydsl."):
+        return value  # a class of the user may hold anything; two objects are equal if they say so
+    return kind, getattr(value, "declared_dtype", None) or getattr(value, "type", None)
 
 
 def _identity(identity: Any, arguments: dict[str, Any], flat: dict[str, list[SSAValue]], block: Any) -> Any:

@@ -20,7 +20,9 @@ from ..expr.gpu import Stream
 from ..expr.numeric import Numeric
 from ..llvm.stub_abi import FAILURE_BYTES
 from .arguments import ScalarArgument, StreamArgument, TensorArgument
+from ..runtime.objects import current_stream
 from .hints import ambient
+from .placement import placed
 
 if TYPE_CHECKING:
     from .dependencies import FunctionKey
@@ -55,7 +57,7 @@ def _torch_key(x: Any) -> Any:
 
 
 def _adapter_key(x: TensorArgument) -> Any:
-    return x.signature()
+    return x.signature(), x.info.device, x.info.ordinal
 
 
 def numpy_address(x: Any) -> int:
@@ -170,12 +172,28 @@ class CallState:
         self._loaded = loaded
         self._function = function
         self._environment = config.environment_snapshot()
+        # Calls that must be waited for, checked, or ordered after a producer's stream do not come this way.
+        if config.runtime.launch_blocking or config.runtime.check_args or _has_producer_streams(call):
+            raise Slow
+        self._several = loaded.runtime.device_count() > 1
+        if self._several and not placed(call.adapted, loaded.runtime):
+            raise Slow  # Only the current device says where to launch.
         self._storage = _Storage()
         self._kinds = {name: _kind(a) for name, a in call.adapted.items()}
         self._specs = {name: a.__c_abi_spec__() for name, a in call.adapted.items()}
         if not any(isinstance(a, StreamArgument) for a in call.adapted.values()):
             self._specs["<stream>"] = [(ctypes.c_void_p, _leave)]
+        self._stream_cell = self._index_of_stream(call)
         self.fill = self._make_fill(call)
+
+    def _index_of_stream(self, call: BoundCall) -> int:
+        """Which storage cell holds the stream: that of the stream parameter, else the last."""
+        index = 0
+        for name, spec in self._specs.items():
+            if isinstance(call.adapted.get(name), StreamArgument):
+                return index
+            index += len(spec)
+        return index - 1
 
     def valid(self) -> bool:
         """Whether nothing that shaped the code has changed since."""
@@ -237,10 +255,18 @@ class CallState:
         except struct.error:
             raise Slow from None
         if self._loaded.needs_stream:
-            storage.cells[-1].value = self._loaded.current_stream(values)
-        status = self._loaded.stub(storage.address)
+            if self._several and current_stream() is not None:
+                raise Slow
+            storage.cells[self._stream_cell].value = self._loaded.current_stream(values)
+        elif current_stream() is not None:
+            raise Slow  # A queued launch needs storage of its own.
+        status = self._loaded.native(storage.address)
         if status:
             self._loaded.fail(status, list(storage.record))
+
+
+def _has_producer_streams(call: BoundCall) -> bool:
+    return any(isinstance(a, TensorArgument) and a.info.stream is not None for a in call.adapted.values())
 
 
 def _leave(arg: Any, storage: Any) -> None:

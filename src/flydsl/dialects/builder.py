@@ -21,13 +21,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     VectorType,
-    bf16,
-    f16,
-    f32,
-    f64,
     i1,
-    i8,
-    i16,
     i32,
     i64,
 )
@@ -185,12 +179,23 @@ class Builder:
     @contextmanager
     def region(self, block: Block) -> Generator[None]:
         """Build into a nested block; values numbered inside do not leak out."""
-        saved_block, saved_known = self.block, self._known
-        self.block, self._known = block, dict(saved_known)
+        saved_block, mark = self.block, self.mark()
+        self.block = block
         try:
             yield
         finally:
-            self.block, self._known = saved_block, saved_known
+            self.block = saved_block
+            self.forget(mark)
+
+    def mark(self) -> int:
+        """How much is numbered now; give it to `forget` when what comes next is out of reach again."""
+        return len(self._known)
+
+    def forget(self, mark: int) -> None:
+        """Forget the values numbered since `mark`: a dict keeps the order in which they came."""
+        known = self._known
+        while len(known) > mark:
+            known.popitem()
 
     # --- emission -------------------------------------------------------------------------------------------------
 
@@ -440,20 +445,15 @@ def i64_list(values: tuple[int, ...]) -> DenseArrayBase[Any]:
 
 
 __all__ = [
+    "CASTS",
     "CMPF",
     "CMPI",
+    "FLOAT_BINARY",
+    "INT_BINARY",
     "Builder",
-    "bf16",
     "bit_width",
     "elem_of",
-    "f16",
-    "f32",
-    "f64",
-    "fold_cmpi",
-    "fold_int",
     "i1",
-    "i8",
-    "i16",
     "i32",
     "i32_list",
     "i64",
@@ -462,5 +462,4 @@ __all__ = [
     "index",
     "int_attr",
     "operands_of",
-    "signed",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from xdsl.dialects import arith, llvm, vector
@@ -22,9 +23,11 @@ def is_pure(cls: type[Operation]) -> bool:
     return known
 
 
-def mark_dead(root: Operation) -> set[int]:
-    """Ids of the pure ops no live op uses."""
+def mark_dead(root: Operation, released: Callable[[Operation], bool] | None = None) -> set[int]:
+    """Ids of the pure ops no live op uses. An op that is `released` does not count as a user of its operands."""
     dead: set[int] = set()
+    gone: set[int] = set()
+    """Released ops: alive, but no user of anything."""
 
     def visit(block: Block) -> None:
         op: Any = block.last_op
@@ -35,12 +38,14 @@ def mark_dead(root: Operation) -> set[int]:
             if not op.regions and is_pure(type(op)):  # pyright: ignore[reportUnknownArgumentType]
                 for result in op.results:
                     use = result.first_use
-                    while use is not None and id(use._operation) in dead:
+                    while use is not None and (id(use._operation) in dead or id(use._operation) in gone):
                         use = use._next_use
                     if use is not None:
                         break
                 else:
                     dead.add(id(op))
+            if released is not None and id(op) not in dead and released(op):
+                gone.add(id(op))
             op = op._prev_op
 
     for region in root.regions:

@@ -66,7 +66,7 @@ def _element(type_: Attribute) -> Any:
 
 
 def _lanes(type_: Attribute) -> Any:
-    return type_.get_shape() if isinstance(type_, VectorType) else None  # pyright: ignore[reportUnknownMemberType]
+    return type_.get_shape() if isinstance(type_, VectorType) else None
 
 
 def _like(constraint: Any) -> Any:

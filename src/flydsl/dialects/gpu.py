@@ -40,6 +40,8 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, SymbolOpInterface, SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
+from .gpu_warp import WARP_OPS
+
 DIMENSIONS = ("x", "y", "z")
 SHUFFLE_MODES = ("xor", "up", "down", "idx")
 _index = IndexType()
@@ -208,18 +210,57 @@ class ShuffleOp(IRDLOperation):
 
 
 @irdl_op_definition
+class PrintfOp(IRDLOperation):
+    """Output of a kernel with a format of C: `gpu.printf "i = %d\\0A", %i : i32`."""
+
+    name = "gpu.printf"
+    format = prop_def(StringAttr)
+    args = var_operand_def()
+
+    @classmethod
+    def parse(cls, parser: Parser) -> PrintfOp:
+        format_ = StringAttr(parser.parse_str_literal())
+        attrs = parser.parse_optional_attr_dict()
+        parser.parse_optional_punctuation(",")
+        pos = parser.pos
+        unresolved = parser.parse_optional_undelimited_comma_separated_list(
+            parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
+        )
+        operands: Sequence[SSAValue] = ()
+        if unresolved:
+            parser.parse_punctuation(":")
+            types = parser.parse_comma_separated_list(Parser.Delimiter.NONE, parser.parse_type)
+            operands = parser.resolve_operands(unresolved, types, pos)
+        return cast(PrintfOp, cls.create(operands=operands, properties={"format": format_}, attributes=attrs))
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_attribute(self.format)
+        printer.print_op_attributes(self.attributes)
+        if self.args:
+            printer.print_string(", ")
+            printer.print_list(self.args, printer.print_operand)
+            printer.print_string(" : ")
+            printer.print_list([a.type for a in self.args], printer.print_attribute)
+
+
+@irdl_op_definition
 class ModuleOp(IRDLOperation):
-    """Device code: `gpu.module @kernels [#rocdl.target] { ... }`."""
+    """Device code: `gpu.module @kernels <#fly.explicit_module> [#rocdl.target] { ... }`."""
 
     name = "gpu.module"
     sym_name = prop_def(SymbolNameConstraint())
     targets = opt_prop_def(ArrayAttr)
+    offloadingHandler = opt_prop_def(Attribute)
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), NoTerminator(), SymbolOpInterface(), SymbolTable())
 
     @classmethod
     def parse(cls, parser: Parser) -> ModuleOp:
         props: dict[str, Attribute] = {"sym_name": parser.parse_symbol_name()}
+        if parser.parse_optional_punctuation("<") is not None:
+            props["offloadingHandler"] = parser.parse_attribute()
+            parser.parse_punctuation(">")
         targets = parser.parse_optional_comma_separated_list(Parser.Delimiter.SQUARE, parser.parse_attribute)
         if targets is not None:
             props["targets"] = ArrayAttr(targets)
@@ -234,6 +275,10 @@ class ModuleOp(IRDLOperation):
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         printer.print_symbol_name(self.sym_name.data)
+        if self.offloadingHandler is not None:
+            printer.print_string(" <")
+            printer.print_attribute(self.offloadingHandler)
+            printer.print_string(">")
         if self.targets is not None:
             printer.print_string(" [")
             printer.print_list(self.targets.data, printer.print_attribute)
@@ -484,10 +529,12 @@ Gpu = Dialect(
         SubgroupSizeOp,
         BarrierOp,
         ShuffleOp,
+        PrintfOp,
         ModuleOp,
         FuncOp,
         ReturnOp,
         LaunchFuncOp,
+        *WARP_OPS,
     ],
     [DimensionAttr, ShuffleModeAttr, AsyncTokenType],
 )

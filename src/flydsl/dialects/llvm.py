@@ -261,14 +261,22 @@ LLVM = Dialect(
 
 AllocaOp, GEPOp, LoadOp, StoreOp = xllvm.AllocaOp, xllvm.GEPOp, xllvm.LoadOp, xllvm.StoreOp
 IntToPtrOp, PtrToIntOp, UndefOp = xllvm.IntToPtrOp, xllvm.PtrToIntOp, xllvm.UndefOp
+CallIntrinsicOp, GlobalOp, AddressOfOp = xllvm.CallIntrinsicOp, xllvm.GlobalOp, xllvm.AddressOfOp
+BitcastOp = xllvm.BitcastOp
+LLVMArrayType = xllvm.LLVMArrayType
 GEP_DYNAMIC = -(2**31)
 
 __all__ = [
     "GEP_DYNAMIC",
     "LLVM",
+    "AddressOfOp",
     "AllocaOp",
+    "BitcastOp",
+    "CallIntrinsicOp",
     "GEPOp",
+    "GlobalOp",
     "IntToPtrOp",
+    "LLVMArrayType",
     "LLVMPointerType",
     "LoadOp",
     "PtrToIntOp",

@@ -20,7 +20,10 @@ DIALECTS: dict[str, str] = {
     "memref": "xdsl.dialects.memref:MemRef",
     "gpu": "flydsl.dialects.gpu:Gpu",
     "llvm": "flydsl.dialects.llvm:LLVM",
-    "fly": "flydsl.dialects.fly.ops:Fly",
+    "fly": "flydsl.dialects.fly.dialect:Fly",
+    "fly_rocdl": "flydsl.dialects.fly_rocdl.ops:FlyRocdl",
+    "fly_nvgpu": "flydsl.dialects.fly_nvgpu.dialect:FlyNvgpu",
+    "fly_cpu": "flydsl.dialects.fly_cpu:FlyCpu",
 }
 """Dialect name to `module:attribute`; a module is imported when the first op or type of its dialect is met."""
 

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 from xdsl.dialects import vector as xvector
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, VectorType, i64
-from xdsl.ir import Attribute, Dialect
-from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, result_def, traits_def, var_operand_def
-from xdsl.parser import Parser
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, StringAttr, VectorType, i64
+from xdsl.ir import Attribute, Data, Dialect
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
 
 
 def _ints(attr: ArrayAttr[Any]) -> list[int]:
@@ -36,8 +50,9 @@ def _parse_lists(parser: Parser, names: tuple[str, ...]) -> dict[str, Attribute]
 
 @irdl_op_definition
 class ExtractStridedSliceOp(IRDLOperation):
-    """`vector.extract_strided_slice %v {offsets = [2], sizes = [4], strides = [1]} : vector<8xf32> to
-    vector<4xf32>`.
+    """Consecutive elements of a vector.
+
+    `vector.extract_strided_slice %v {offsets = [2], sizes = [4], strides = [1]} : vector<8xf32> to vector<4xf32>`
     """
 
     name = "vector.extract_strided_slice"
@@ -145,8 +160,187 @@ class FromElementsOp(IRDLOperation):
         printer.print_attribute(self.result.type)
 
 
+@irdl_op_definition
+class ToElementsOp(IRDLOperation):
+    """`%a, %b = vector.to_elements %v : vector<2xf32>`."""
+
+    name = "vector.to_elements"
+    source = operand_def(VectorType)
+    elements = var_result_def()
+    traits = traits_def(Pure())
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ToElementsOp:
+        unresolved = parser.parse_unresolved_operand()
+        attrs = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type_ = cast(VectorType, parser.parse_type())
+        results = [type_.element_type] * math.prod(type_.get_shape())
+        operand = parser.resolve_operand(unresolved, type_)
+        return cast(ToElementsOp, cls.create(operands=[operand], result_types=results, attributes=attrs))
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.source)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.source.type)
+
+
+class _Reshape(IRDLOperation):
+    """A vector in another shape: one operand, its type, `to`, the result's type."""
+
+    source = operand_def(VectorType)
+    result = result_def(VectorType)
+
+    @classmethod
+    def parse_lists(cls, parser: Parser) -> dict[str, Attribute]:
+        """What stands between the operand and the attributes."""
+        return {}
+
+    def lists(self) -> str:
+        """The text of it."""
+        return ""
+
+    @classmethod
+    def parse(cls, parser: Parser) -> _Reshape:
+        unresolved = parser.parse_unresolved_operand()
+        props = cls.parse_lists(parser)
+        attrs = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        from_type = parser.parse_type()
+        parser.parse_keyword("to")
+        to_type = parser.parse_type()
+        operand = parser.resolve_operand(unresolved, from_type)
+        return cast(_Reshape, cls.create(operands=[operand], result_types=[to_type], properties=props, attributes=attrs))
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.source)
+        printer.print_string(self.lists())
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.source.type)
+        printer.print_string(" to ")
+        printer.print_attribute(self.result.type)
+
+
+@irdl_op_definition
+class ShapeCastOp(_Reshape):
+    """`vector.shape_cast %v : vector<8xf32> to vector<2x4xf32>`: the same elements in row-major order."""
+
+    name = "vector.shape_cast"
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        a, b = (cast(VectorType, t) for t in (self.source.type, self.result.type))
+        if a.element_type != b.element_type or math.prod(a.get_shape()) != math.prod(b.get_shape()):
+            raise VerifyException("source and result do not hold the same elements")
+
+
+@irdl_op_definition
+class TransposeOp(_Reshape):
+    """`vector.transpose %v, [1, 0] : vector<2x4xf32> to vector<4x2xf32>`."""
+
+    name = "vector.transpose"
+    permutation = prop_def(DenseArrayBase)
+    traits = traits_def(Pure())
+
+    @staticmethod
+    def properties_for(permutation: list[int]) -> dict[str, Attribute]:
+        """Properties of a transpose."""
+        return {"permutation": DenseArrayBase.from_list(i64, permutation)}
+
+    @classmethod
+    def parse_lists(cls, parser: Parser) -> dict[str, Attribute]:
+        parser.parse_punctuation(",")
+        dims = parser.parse_comma_separated_list(Parser.Delimiter.SQUARE, parser.parse_integer)
+        return {"permutation": DenseArrayBase.from_list(i64, dims)}
+
+    def lists(self) -> str:
+        return f", {list(cast(Any, self.permutation).get_values())}"
+
+    def verify_(self) -> None:
+        dims = [int(i) for i in cast(Any, self.permutation).get_values()]
+        a, b = (cast(VectorType, t).get_shape() for t in (self.source.type, self.result.type))
+        if sorted(dims) != list(range(len(a))) or [a[i] for i in dims] != list(b):
+            raise VerifyException(f"permutation {dims} does not take shape {list(a)} to {list(b)}")
+
+
+PUNCTUATION = ("no_punctuation", "newline", "comma", "open", "close")
+
+
+@irdl_attr_definition
+class PrintPunctuationAttr(Data[str]):
+    """`#vector.punctuation<newline>`."""
+
+    name = "vector.punctuation"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> str:
+        with parser.in_angle_brackets():
+            word = parser.parse_identifier()
+            if word not in PUNCTUATION:
+                parser.raise_error(f"expected one of {', '.join(PUNCTUATION)}, got '{word}'")
+            return word
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string(f"<{self.data}>")
+
+
+@irdl_op_definition
+class PrintOp(IRDLOperation):
+    """Output on the host: `vector.print %v : f32 punctuation <no_punctuation>`, `vector.print str "x"`."""
+
+    name = "vector.print"
+    source = opt_operand_def()
+    stringLiteral = opt_prop_def(StringAttr)
+    punctuation = prop_def(PrintPunctuationAttr, default_value=PrintPunctuationAttr("newline"))
+
+    @classmethod
+    def parse(cls, parser: Parser) -> PrintOp:
+        unresolved = parser.parse_optional_unresolved_operand()
+        operands: list[Any] = []
+        if unresolved is not None:
+            parser.parse_punctuation(":")
+            operands = [parser.resolve_operand(unresolved, parser.parse_type())]
+        props: dict[str, Attribute] = {}
+        while True:
+            if parser.parse_optional_keyword("str") is not None:
+                props["stringLiteral"] = StringAttr(parser.parse_str_literal())
+            elif parser.parse_optional_keyword("punctuation") is not None:
+                props["punctuation"] = PrintPunctuationAttr(PrintPunctuationAttr.parse_parameter(parser))
+            else:
+                break
+        attrs = parser.parse_optional_attr_dict()
+        return cast(PrintOp, cls.create(operands=operands, properties=props, attributes=attrs))
+
+    def print(self, printer: Printer) -> None:
+        if self.source is not None:
+            printer.print_string(" ")
+            printer.print_operand(self.source)
+            printer.print_string(" : ")
+            printer.print_attribute(self.source.type)
+        if self.stringLiteral is not None:
+            printer.print_string(" str ")
+            printer.print_attribute(self.stringLiteral)
+        if self.punctuation.data != "newline":
+            printer.print_string(" punctuation ")
+            self.punctuation.print_parameter(printer)
+        printer.print_op_attributes(self.attributes)
+
+
 Vector = Dialect(
     "vector",
-    [*xvector.Vector.operations, ExtractStridedSliceOp, InsertStridedSliceOp, FromElementsOp],
-    [*xvector.Vector.attributes],
+    [
+        *(op for op in xvector.Vector.operations if op.name != "vector.print"),
+        ExtractStridedSliceOp,
+        InsertStridedSliceOp,
+        FromElementsOp,
+        ToElementsOp,
+        ShapeCastOp,
+        TransposeOp,
+        PrintOp,
+    ],
+    [*xvector.Vector.attributes, PrintPunctuationAttr],
 )

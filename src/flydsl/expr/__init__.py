@@ -5,7 +5,9 @@ Names resolve on first use from the table below, so importing this package loads
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 _MODULES: dict[str, str] = {
@@ -35,14 +37,32 @@ _MODULES: dict[str, str] = {
     ),
     "tiled": (
         "CopyAtom MmaAtom UniversalCopy UniversalCopy8b UniversalCopy16b UniversalCopy32b UniversalCopy64b "
-        "UniversalCopy128b UniversalAtomic UniversalAtomicAdd UniversalAtomicMax UniversalAtomicMin UniversalAtomicAnd "
-        "UniversalAtomicOr UniversalAtomicInc UniversalAtomicDec UniversalFMA AtomicOp SyncScope make_copy_atom "
-        "make_mma_atom copy_atom_call mma_atom_call TiledCopy TiledMma ThrCopy ThrMma MmaOperand GemmTraversalOrder "
-        "make_tiled_copy make_tiled_copy_tv make_tiled_copy_A make_tiled_copy_B make_tiled_copy_C make_tiled_mma copy "
-        "gemm tiled_copy_partition_src tiled_copy_partition_dst tiled_copy_retile tiled_mma_partition "
-        "tiled_mma_partition_shape mma_make_fragment"
+        "UniversalCopy128b UniversalAtomic UniversalAtomicAdd UniversalAtomicMax UniversalAtomicMin "
+        "UniversalAtomicAnd UniversalAtomicOr UniversalAtomicInc UniversalAtomicDec UniversalFMA AtomicOp SyncScope "
+        "make_copy_atom make_mma_atom atom_set_value copy_atom_call mma_atom_call TiledCopy TiledMma ThrCopy ThrMma "
+        "MmaOperand GemmTraversalOrder make_tiled_copy make_tiled_copy_tv make_tiled_copy_A make_tiled_copy_B "
+        "make_tiled_copy_C make_tiled_mma copy gemm gather scatter tiled_copy_partition_src tiled_copy_partition_dst "
+        "tiled_copy_retile tiled_mma_partition tiled_mma_partition_shape mma_make_fragment"
     ),
-    "gpu": "thread_idx block_idx block_dim grid_dim barrier lane_id known_block_size num_warp_threads Stream Tuple3D",
+    "memory": (
+        "make_ptr inttoptr ptrtoint to_llvm_ptr apply_swizzle memref_alloca is_generic_address_space "
+        "is_target_address_space get assume"
+    ),
+    "atomics": (
+        "AtomicOrdering atomic_add atomic_sub atomic_min atomic_max atomic_and atomic_or atomic_xor atomic_xchg "
+        "atomic_cas atomic_fmin atomic_fmax generic_load generic_store memory_fence"
+    ),
+    "gpu": (
+        "thread_idx block_idx block_dim grid_dim barrier lane_id shuffle_xor shuffle_up shuffle_down shuffle_idx "
+        "known_block_size num_warp_threads Stream Tuple3D"
+    ),
+    "printf": "printf",
+    "struct": (
+        "struct union Struct Union Empty Align CompositeKind is_struct_type is_composite_type "
+        "is_specializable_struct_type"
+    ),
+    "storage": "Array Storage Arena",
+    "shared": "SharedAllocator",
     "math": (
         "absf ceil floor trunc round roundeven exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt sin cos tan asin "
         "acos atan sinh cosh tanh asinh acosh atanh erf erfc sincos absi ctlz cttz ctpop powf fpowi ipowi atan2 "
@@ -50,9 +70,32 @@ _MODULES: dict[str, str] = {
     ),
     "arith": "max min ceildiv maximumf minimumf maxnumf minnumf shrui cmpi cmpf index_cast constant_vector",
     "ir_types": "SwizzleType LayoutType TileType IntTupleType ComposedLayoutType CoordSwizzleType PointerType",
+    "memory_types": (
+        "BasisType MemRefType CoordTensorType CopyAtomType MmaAtomType TiledCopyType TiledMmaType "
+        "CopyOpUniversalCopyType CopyOpUniversalAtomicType MmaOpUniversalFMAType"
+    ),
 }
 _ENUMS = "RoundingMode ReductionOp"
-_SUBMODULES = ("arith", "gpu", "math", "utils", "numeric", "vector", "tensor", "tiled")
+_SUBMODULES = (
+    "arith",
+    "gpu",
+    "math",
+    "utils",
+    "numeric",
+    "vector",
+    "tensor",
+    "tiled",
+    "extern",
+    "rocdl",
+    "buffer_ops",
+    "nvgpu",
+    "typing",
+    "enum",
+    "primitive",
+    "derived",
+)
+_ELSEWHERE = {"coop": "flydsl.extension.coop", "random": "flydsl.extension.random"}
+"""Modules offered here that build on this package."""
 
 _WHERE: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}
 
@@ -65,6 +108,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module("flydsl.dialects.enums"), name)
     elif name in _SUBMODULES:
         value = import_module(f"{__name__}.{name}")
+    elif name in _ELSEWHERE:
+        value = import_module(_ELSEWHERE[name])
     else:
         value = getattr(import_module(f"{__name__}.vector"), name, None) if "x" in name else None
         if value is None:
@@ -78,4 +123,16 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*_WHERE, *_SUBMODULES, *_ENUMS.split()})
+    return sorted({*_WHERE, *_SUBMODULES, *_ELSEWHERE, *_ENUMS.split()})
+
+
+class _Package(ModuleType):
+    """Importing `flydsl.expr.struct` must not hide `fx.struct`, the decorator in it; likewise for its namesakes."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, ModuleType) and _WHERE.get(name) == name:
+            return
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -49,7 +49,7 @@ def _accepts(inner: Any, value: Any) -> bool:
             return False
         args = typing.get_args(inner)
         if not args:
-            return _is_plain(value)  # pyright: ignore[reportUnknownArgumentType]
+            return _is_plain(value)
         if len(args) == 2 and args[1] is Ellipsis:
             return all(_accepts(args[0], v) for v in value)  # pyright: ignore[reportUnknownVariableType]
         return len(args) == len(value) and all(map(_accepts, args, value))  # pyright: ignore[reportUnknownArgumentType]

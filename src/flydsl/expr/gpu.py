@@ -1,13 +1,16 @@
-"""Thread and block indices, barrier, and the stream parameter."""
+"""Thread and block indices, barrier, shuffles, and the stream parameter."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..errors import DSLRuntimeError, DSLValueError
-from .numeric import Int32
+from ..dialects.enums import AddressSpace
+from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError
+from .numeric import Index, Int32, Int64, Numeric, Uint32, scalar_or_none
+from .scalar_ops import CLASSES
 from .trace import current
+from .vector import Vector
 
 
 def _ops() -> Any:
@@ -67,6 +70,116 @@ def num_warp_threads() -> int:
         if target is not None:
             return target.warp_size
     raise DSLRuntimeError("no target: this can only be asked while a kernel is traced")
+
+
+# --- shuffles -----------------------------------------------------------------------------------------------------
+
+_MODES = ("xor", "up", "down", "idx")
+
+
+def shuffle(value: Any, offset: Any, width: Any = None, mode: str = "xor") -> Any:
+    """The `value` of another lane of the warp: `fx.gpu.shuffle(x, 1, 32, "xor")`.
+
+    `mode` says which: lane `xor` offset, `up` (lane - offset), `down` (lane + offset), or `idx`, the lane `offset`
+    itself. Lanes stay within segments of `width`, the warp by default. Any scalar class or Vector, which keeps its
+    class; what is wider than 32 bits travels in pieces.
+    """
+    if mode not in _MODES:
+        raise DSLValueError(f"shuffle mode must be one of {', '.join(_MODES)}, got {mode!r}")
+    lanes = num_warp_threads() if width is None else width
+    by, within = (_lane_number(n, x) for n, x in (("offset", offset), ("width", lanes)))
+    if isinstance(value, Vector):
+        return _shuffle_vector(value, by, within, mode)
+    number = scalar_or_none(value)
+    if number is None:
+        raise DSLTypeError(f"shuffle takes scalars and Vectors, got {value!r} of type {type(value).__name__}")
+    return _shuffle_scalar(number, by, within, mode)
+
+
+def _lane_number(what: str, x: Any) -> Any:
+    number = scalar_or_none(x)
+    if number is None or not number.is_integer:
+        raise DSLTypeError(f"shuffle: the {what} must be an integer, got {x!r}")
+    return Int32(number).ir_value()
+
+
+def _shuffle_scalar(x: Numeric, by: Any, within: Any, mode: str) -> Any:
+    cls = type(x)
+    if cls in (CLASSES["Float32"], Int32, Uint32):
+        return cls(_ops().shuffle(x.ir_value(), by, within, mode))
+    if cls is Index:
+        return Index(_shuffle_scalar(Int64(x), by, within, mode))
+    if cls.width <= 32:
+        if cls.is_float:
+            bits = CLASSES.get(f"Uint{cls.width}")
+            if bits is None:
+                raise DSLTypeError(f"cannot shuffle a {cls}: convert it first, as in x.to(fx.Float16)")
+            return _shuffle_scalar(x.bitcast(bits), by, within, mode).bitcast(cls)
+        return cls(Int32(_ops().shuffle(Int32(x).ir_value(), by, within, mode)))
+    bits = CLASSES[f"Uint{cls.width}"]
+    whole = x.bitcast(bits) if cls.is_float else bits(x)
+    made: Any = bits(0)
+    for at in range(0, cls.width, 32):
+        piece = Uint32(_ops().shuffle(Uint32(whole >> bits(at)).ir_value(), by, within, mode))
+        made = made | (bits(piece) << bits(at))
+    return made.bitcast(cls) if cls.is_float else cls(made)
+
+
+def _shuffle_vector(v: Vector, by: Any, within: Any, mode: str) -> Vector:
+    cls = v.dtype
+    if cls is Index or cls.width == 1 or (v.numel * cls.width) % 32:
+        items = [_shuffle_scalar(v[i], by, within, mode) for i in range(v.numel)]
+        return Vector.from_elements(items, cls).reshape(v.shape)
+    words = v.bitcast(Int32)
+    moved = [Int32(_ops().shuffle(words[i].ir_value(), by, within, mode)) for i in range(words.numel)]
+    return Vector.from_elements(moved, Int32).bitcast(cls).reshape(v.shape)
+
+
+def shuffle_xor(value: Any, offset: Any, width: Any = None) -> Any:
+    """The value of lane `lane ^ offset`."""
+    return shuffle(value, offset, width, "xor")
+
+
+def shuffle_up(value: Any, offset: Any, width: Any = None) -> Any:
+    """The value of lane `lane - offset`; unspecified where that is outside the segment."""
+    return shuffle(value, offset, width, "up")
+
+
+def shuffle_down(value: Any, offset: Any, width: Any = None) -> Any:
+    """The value of lane `lane + offset`; unspecified where that is outside the segment."""
+    return shuffle(value, offset, width, "down")
+
+
+def shuffle_idx(value: Any, lane: Any, width: Any = None) -> Any:
+    """The value of an absolute lane of the warp."""
+    return shuffle(value, lane, width, "idx")
+
+
+# --- raw helpers --------------------------------------------------------------------------------------------------
+
+
+def _raw(op: str, dim: str) -> Index:
+    if dim not in ("x", "y", "z"):
+        raise DSLValueError(f"{op} takes 'x', 'y' or 'z', got {dim!r}")
+    return Index(_ops().raw_index(op, dim))
+
+
+def thread_id(dim: str = "x") -> Index:
+    """Index of the thread in its block, as an `Index`; `fx.thread_idx.x` is an `Int32`."""
+    return _raw("thread_id", dim)
+
+
+def block_id(dim: str = "x") -> Index:
+    """Index of the block in the grid, as an `Index`."""
+    return _raw("block_id", dim)
+
+
+def smem_space(int: bool = False) -> Any:
+    """The address space of shared memory; with `int` the number GPUs have for it."""
+    return 3 if int else AddressSpace.Shared
+
+
+lds_space = smem_space
 
 
 class Stream:
@@ -142,10 +255,19 @@ __all__ = [
     "Tuple3D",
     "barrier",
     "block_dim",
+    "block_id",
     "block_idx",
     "grid_dim",
     "known_block_size",
     "lane_id",
+    "lds_space",
     "num_warp_threads",
+    "shuffle",
+    "shuffle_down",
+    "shuffle_idx",
+    "shuffle_up",
+    "shuffle_xor",
+    "smem_space",
+    "thread_id",
     "thread_idx",
 ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from xdsl.dialects.builtin import i32
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import i1, i32
+from xdsl.ir import Attribute, SSAValue
 
 from ..dialects import gpu
 from ..dialects.builder import index as index_type
@@ -19,11 +19,14 @@ _IDS = {
 }
 
 
+def raw_index(op: str, dim: str) -> SSAValue:
+    """An id or dimension as an index."""
+    return current().pure(_IDS[op], (), index_type, {"dimension": gpu.DIM_ATTRS[dim]})
+
+
 def index(op: str, dim: str) -> SSAValue:
     """An id or dimension as i32."""
-    tracer = current()
-    value = tracer.pure(_IDS[op], (), index_type, {"dimension": gpu.DIM_ATTRS[dim]})
-    return tracer.cast("index_cast", value, i32)
+    return current().cast("index_cast", raw_index(op, dim), i32)
 
 
 def lane_id() -> SSAValue:
@@ -35,6 +38,12 @@ def lane_id() -> SSAValue:
 def barrier() -> None:
     """Block barrier."""
     current().opn(gpu.BarrierOp, (), ())
+
+
+def shuffle(value: SSAValue, offset: SSAValue, width: SSAValue, mode: str) -> SSAValue:
+    """`gpu.shuffle` of a 32-bit value."""
+    props: dict[str, Attribute] = {"mode": gpu.ShuffleModeAttr(mode)}
+    return current().opn(gpu.ShuffleOp, (value, offset, width), (value.type, i1), props).results[0]
 
 
 def token_type() -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-from xdsl.dialects.builtin import BoolAttr, DictionaryAttr, IntegerType, VectorType, i1, i32, i64
+from xdsl.dialects.builtin import BoolAttr, DictionaryAttr, IntegerType, StringAttr, VectorType, i1, i32, i64
 from xdsl.ir import Attribute, SSAValue
 
 from .. import layout as L
@@ -18,7 +18,7 @@ from ..dialects.enums import AddressSpace, MmaOperand
 from ..dialects.fly import atoms
 from ..dialects.fly.attrs import GemmTraversalOrderAttr, MmaOperandAttr
 from ..dialects.fly.ops import OPS, vector_type
-from ..dialects.fly.semantics import SEMANTICS, View, object_of, type_of_object
+from ..dialects.fly.semantics import SEMANTICS, View, apply_swizzle, object_of, type_of_object
 from ..dialects.fly.types import (
     CoordTensorType,
     IntTupleType,
@@ -32,7 +32,7 @@ from ..dialects.fly.types import (
 from ..errors import DSLTypeError, DSLValueError
 from ..layout import Dyn
 from .algebra_values import WRAPPERS, AlgebraValue, IntTuple, Layout, leaf_class
-from .numeric import Boolean, Numeric
+from .numeric import Boolean, Int32, Int64, Numeric, as_ir_value
 from .tensor import Pointer, Tensor
 from .tiled import CopyAtom, MmaAtom, TiledCopy, TiledMma
 from .trace import current, maybe_current
@@ -153,7 +153,7 @@ def make_int_tuple(op: str, data: Any, values: Sequence[SSAValue]) -> SSAValue:
 
 def leaf_of(x: Numeric) -> tuple[Dyn, SSAValue]:
     """A run-time scalar as a leaf: i32 or i64, narrower ones extended."""
-    from .numeric import Int32, Int64, Integer
+    from .numeric import Integer
 
     if not isinstance(x, Integer):
         raise DSLTypeError(f"integer tuples hold integers, got a {type(x).__name__}")
@@ -318,6 +318,67 @@ def shared_pointer(nbytes: int, align: int) -> Pointer:
     return Pointer(current().op1(OPS["make_ptr"], (), type_, {"dictAttrs": attrs}))
 
 
+def _pointer_type(type_: Any) -> PointerType:
+    if not isinstance(type_, PointerType):
+        raise DSLTypeError(f"expected an IR pointer type, as fx.PointerType.get(...) gives it, got {type_!r}")
+    return type_
+
+
+def make_pointer(type_: Any, args: Sequence[Any], attrs: Any) -> Pointer:
+    """`fly.make_ptr` with any operands and attributes."""
+    given: dict[str, Any] = attrs or {}
+    table = {k: int_attr(v, i64) if isinstance(v, int) else v for k, v in given.items()}
+    props: dict[str, Attribute] = {"dictAttrs": DictionaryAttr(table)} if table else {}
+    return Pointer(current().op1(OPS["make_ptr"], [as_ir_value(a) for a in args], _pointer_type(type_), props))
+
+
+def int_to_pointer(type_: Any, address: Numeric) -> Pointer:
+    """`fly.inttoptr`."""
+    wide = _pointer_type(type_).data.space is not AddressSpace.Shared
+    value = (Int64 if wide else Int32)(address).ir_value()
+    return Pointer(current().pure(OPS["inttoptr"], (value,), type_, {}))
+
+
+def pointer_to_int(p: Pointer) -> SSAValue:
+    """`fly.ptrtoint`."""
+    return current().pure(OPS["ptrtoint"], (p.value,), i32 if p.address_space is AddressSpace.Shared else i64, {})
+
+
+_LLVM_SPACES = {AddressSpace.Generic: 0, AddressSpace.Global: 1, AddressSpace.Shared: 3, AddressSpace.Register: 5}
+
+
+def raw_pointer(p: Pointer, space: int | None) -> SSAValue:
+    """`fly.to_llvm_ptr`; on the cpu stack all memory is one space."""
+    from ..dialects import llvm
+
+    if space is None:
+        kinds = [f.target.backend for f in current().functions if hasattr(f, "target")]
+        space = 0 if kinds[:1] == ["cpu"] else _LLVM_SPACES.get(p.address_space, 0)
+        if kinds[:1] == ["cuda"] and p.address_space is AddressSpace.Register:
+            space = 0
+    props: dict[str, Attribute] = {"llvm_address_space": int_attr(space)}
+    return current().pure(OPS["to_llvm_ptr"], (p.value,), llvm.ptr(space), props)
+
+
+def swizzled_pointer(p: Pointer, swizzle: Any) -> Pointer:
+    """`fly.apply_swizzle`."""
+    type_ = apply_swizzle(p.type, swizzle.data)
+    value = current().pure(OPS["apply_swizzle"], (p.value, materialise(swizzle)), type_, {})
+    return Pointer(value, p.declared_dtype)
+
+
+def alloca(type_: Any, layout: Layout) -> Tensor:
+    """`fly.memref.alloca`."""
+    if not isinstance(type_, MemRefType):
+        raise DSLTypeError(f"expected an IR memref type, as fx.MemRefType.get(...) gives it, got {type_!r}")
+    return Tensor(object_of(type_), current().op1(OPS["memref.alloca"], (materialise(layout),), type_, {}))
+
+
+def emit_print(text: str, values: Sequence[SSAValue]) -> None:
+    """`fly.print`."""
+    current().opn(OPS["print"], values, (), {"format": StringAttr(text)})
+
+
 # --- data movement ------------------------------------------------------------------------------------------------
 
 
@@ -327,6 +388,12 @@ def emit_copy(name: str, atom: Any, src: Tensor, dst: Tensor, pred: Tensor | Non
     if pred is not None:
         operands.append(materialise(pred))
     current().opn(OPS[name], operands, ())
+
+
+def set_state(atom: Any, field: str, value: SSAValue) -> Any:
+    """`fly.atom.set_value`: the atom with one state field set."""
+    made = current().pure(OPS["atom.set_value"], (materialise(atom), value), atom.type, {"field": StringAttr(field)})
+    return atom.with_value(made)
 
 
 def emit_mma(name: str, atom: Any, tensors: Sequence[Tensor], order: Any = None, layout: Layout | None = None) -> None:

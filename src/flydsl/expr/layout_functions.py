@@ -113,7 +113,7 @@ def _tile_mode(mode: Any) -> Any:
 def as_tile(x: Any) -> Any:
     """A divisor: a layout or tile as it is, a tuple as a tile."""
     if isinstance(x, (tuple, list)):
-        return make_tile(*x)  # pyright: ignore[reportUnknownArgumentType]
+        return make_tile(*x)
     if isinstance(x, IntTuple):
         return make_tile(*x.unpack()) if type(x.data) is tuple else make_tile(x.data)
     if isinstance(x, (L.Layout, L.Tile)):

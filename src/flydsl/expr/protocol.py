@@ -55,9 +55,9 @@ class Storable(Protocol):
 def _fields(obj: Any) -> list[Any] | None:
     """Children of a container in their fixed order, or None for a leaf."""
     if isinstance(obj, (list, tuple)):
-        return list(obj)  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+        return list(obj)  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(obj, dict):
-        return list(obj.values())  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+        return list(obj.values())  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(obj, SimpleNamespace):
         return list(vars(obj).values())
     return None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import DSLRuntimeError
+from ..errors import DSLCompileError, DSLRuntimeError
 from .algebra_values import current_ir
 from .protocol import dsl_align_of, dsl_size_of
 from .storage import Arena, Storage
 from .struct import is_struct_type, value_type
 from .tensor import Pointer, get_dyn_shared
-from .trace import maybe_current
+from .trace import current, maybe_current
 
 
 class SharedAllocator(Arena):
@@ -49,13 +49,27 @@ class SharedAllocator(Arena):
         return 0 if self.is_static else self.allocated_bytes
 
     def place(self, type_: Any, offset: int, align: int) -> Any:
+        limit = self._limit()
+        if limit is not None and self.allocated_bytes > limit:
+            raise DSLCompileError(
+                f"the kernel needs {self.allocated_bytes} bytes of {'static' if self.is_static else 'dynamic'} shared "
+                f"memory, the target has {limit}"
+            )
         return self._scatter(type_, align) if self.is_static else super().place(type_, offset, align)
+
+    def _limit(self) -> int | None:
+        """Bytes the target gives a block; None where it sets no limit."""
+        for function in current().functions:
+            caps = getattr(getattr(function, "target", None), "caps", None)
+            if caps is not None:
+                return caps.shared_mem_per_block if self.is_static else caps.shared_mem_per_block_optin
+        return None
 
     def _scatter(self, type_: Any, align: int | None = None) -> Any:
         """One static allocation per leaf."""
         inner = value_type(type_)
         if is_struct_type(inner):
-            parts = {f.name: self._scatter(f.type) for f in inner._fields if not f.is_constexpr}
+            parts = {f.name: self._scatter(f.type) for f in inner.__fields__ if not f.is_constexpr}
             return Storage[type_](None, parts)
         return Storage[type_](current_ir().shared_pointer(dsl_size_of(type_), align or dsl_align_of(type_)))
 

@@ -87,7 +87,7 @@ class Array(metaclass=_ArrayMeta):
     """First element."""
 
     def __class_getitem__(cls, key: Any) -> Any:
-        parts = cast("tuple[Any, ...]", key) if isinstance(key, tuple) else (key,)
+        parts: tuple[Any, ...] = cast("tuple[Any, ...]", key) if isinstance(key, tuple) else (key,)
         if cls.dtype is not None or len(parts) not in (2, 3):
             raise DSLTypeError(
                 f"write Array[dtype, size] or Array[dtype, size, align], as in Array[fx.Float32, 64]; got {key!r}"
@@ -243,7 +243,7 @@ class Storage:
         if name.startswith("__"):
             raise AttributeError(name)
         composite = value_type(type(self).__storage_type__)
-        fields = {f.name: f for f in composite._fields} if is_composite_type(composite) else {}
+        fields = {f.name: f for f in composite.__fields__} if is_composite_type(composite) else {}
         field = fields.get(name)
         if field is None:
             known = f"it has {', '.join(fields)}" if fields else "it has none"
@@ -252,7 +252,7 @@ class Storage:
             raise AttributeError(f"field '{name}' of {composite} is compile-time only: it takes no memory")
         if self._parts is not None:
             return self._parts[name]
-        offset = memory_layout(composite._origin).offsets[name]
+        offset = memory_layout(composite.__declared__).offsets[name]
         return Storage[field.type](lambda: byte_pointer(self.__storage_pointer__()) + offset)
 
     def peek(self) -> Any:
@@ -265,8 +265,8 @@ class Storage:
                 f"{type_} has compile-time fields, which memory does not hold: refer to Storage[type(p)], "
                 "where p is an instance with their values"
             )
-        values: dict[str, Any] = dict(type_._consts)
-        for field in type_._fields:
+        values: dict[str, Any] = dict(type_.__consts__)
+        for field in type_.__fields__:
             if not field.is_constexpr:
                 values[field.name] = getattr(self, field.name)._peek_leaf()
         return make_struct(type_, values)
@@ -274,7 +274,7 @@ class Storage:
     def _peek_leaf(self) -> Any:
         """As a field of a loaded struct: a union stays a reference."""
         type_ = value_type(type(self).__storage_type__)
-        if is_composite_type(type_) and type_._kind is CompositeKind.UNION:
+        if is_composite_type(type_) and type_.__kind__ is CompositeKind.UNION:
             return self if type_ is type(self).__storage_type__ else Storage[type_](self._at)
         return self.peek()
 
@@ -285,7 +285,7 @@ class Storage:
             type_.__poke_into_ptr__(self.__storage_pointer__(), value)
             return
         whole = coerce(type_, value)
-        for field in type_._fields:
+        for field in type_.__fields__:
             if not field.is_constexpr:
                 getattr(self, field.name).poke(getattr(whole, field.name))
 
@@ -306,7 +306,7 @@ class Storage:
         parts: dict[str, Storage] = {}
         for name, part in exemplar._parts.items():
             count = len(part.__extract_to_ir_values__())
-            parts[name] = type(part).__construct_from_ir_values__(rest[:count], part)
+            parts[name] = cast(Any, type(part)).__construct_from_ir_values__(rest[:count], part)
             del rest[:count]
         return cls(None, parts)
 

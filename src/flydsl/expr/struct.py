@@ -8,12 +8,11 @@ of `P[n=4]`, made when first needed. A union only describes memory. Light: decla
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import sys
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any, ClassVar, NamedTuple, cast
 
 from ..errors import DSLTypeError, DSLValueError
@@ -73,19 +72,19 @@ def round_up(n: int, align: int) -> int:
 
 def memory_layout(cls: Any) -> MemoryLayout:
     """C layout: each field at the next multiple of its alignment, those of a union at 0; the size is rounded up."""
-    found = cls.__dict__.get("_memory")
+    found = cls.__dict__.get("__memory__")
     if found is not None:
         return found
     end, widest, offsets = 0, 1, {}
-    for field in cls._fields:
+    for field in cls.__fields__:
         if field.is_constexpr:
             continue
         size, align = dsl_size_of(field.type), dsl_align_of(field.type)
-        at = 0 if cls._kind is CompositeKind.UNION else round_up(end, align)
+        at = 0 if cls.__kind__ is CompositeKind.UNION else round_up(end, align)
         offsets[field.name] = at
         end, widest = max(end, at + size), max(widest, align)
     found = MemoryLayout(offsets, round_up(end, widest), widest)
-    type.__setattr__(cls, "_memory", found)
+    type.__setattr__(cls, "__memory__", found)
     return found
 
 
@@ -95,18 +94,18 @@ def memory_layout(cls: Any) -> MemoryLayout:
 class CompositeMeta(type):
     """Metaclass of structs and unions: calling a struct binds and coerces its fields."""
 
-    _fields: tuple[Field, ...]
-    _kind: CompositeKind | None
-    _origin: Any
+    __fields__: tuple[Field, ...]
+    __kind__: CompositeKind | None
+    __declared__: Any
     """The class as declared; a specialised one points to what it was made from."""
-    _consts: dict[str, Any]
+    __consts__: dict[str, Any]
     """Values of the Constexpr fields, in a specialised class."""
-    _special: dict[Any, Any]
+    __special__: dict[Any, Any]
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        if cls._kind is None:
+        if cls.__kind__ is None:
             raise DSLTypeError(f"{cls.__name__} is abstract; declare a class with @fx.struct")
-        if cls._kind is CompositeKind.UNION:
+        if cls.__kind__ is CompositeKind.UNION:
             raise DSLTypeError(
                 f"{cls.__name__} is a union and has no value form: allocate it and use its fields through fx.Storage"
             )
@@ -114,8 +113,8 @@ class CompositeMeta(type):
 
     def _build(cls, given: dict[str, Any]) -> Any:
         """An instance from one value per field."""
-        values = {f.name: coerce_field(cls, f, given[f.name]) for f in cls._fields}
-        return make_struct(specialize(cls._origin, values), values)
+        values = {f.name: coerce_field(cls, f, given[f.name]) for f in cls.__fields__}
+        return make_struct(specialize(cls.__declared__, values), values)
 
     def __str__(cls) -> str:
         return cls.__name__
@@ -125,8 +124,8 @@ class CompositeMeta(type):
 
 
 def _bind(cls: CompositeMeta, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    names = [f.name for f in cls._fields]  # pyright: ignore[reportPrivateUsage]
-    wanted = [n for n in names if n not in cls._consts]  # pyright: ignore[reportPrivateUsage]
+    names = [f.name for f in cls.__fields__]
+    wanted = [n for n in names if n not in cls.__consts__]
     positional = names if len(args) > len(wanted) else wanted
     text = f"{cls}({', '.join(names)})"
     if len(args) > len(positional):
@@ -138,7 +137,7 @@ def _bind(cls: CompositeMeta, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         if name in given:
             raise DSLTypeError(f"{text}: multiple values for field '{name}'")
         given[name] = value
-    given = {**cls._consts, **given}  # pyright: ignore[reportPrivateUsage]
+    given = {**cls.__consts__, **given}
     missing = [n for n in names if n not in given]
     if missing:
         raise DSLTypeError(f"{text}: missing required field {', '.join(repr(n) for n in missing)}")
@@ -184,18 +183,18 @@ def constant_key(value: Any) -> Any:
 
 def specialize(origin: Any, values: dict[str, Any]) -> Any:
     """The class of instances with these values: `P[b=32]` where there are Constexpr fields, else `P` itself."""
-    consts = {f.name: values[f.name] for f in origin._fields if f.is_constexpr}
+    consts = {f.name: values[f.name] for f in origin.__fields__ if f.is_constexpr}
     if not consts:
         return origin
     key = constant_key(tuple(consts.values()))
-    found = origin._special.get(key)
+    found = origin.__special__.get(key)
     if found is None:
         name = f"{origin.__name__}[{', '.join(f'{k}={v!r}' for k, v in consts.items())}]"
         body: dict[str, Any] = {
-            "__slots__": (), "__doc__": origin.__doc__, "__module__": origin.__module__, "_consts": consts,
+            "__slots__": (), "__doc__": origin.__doc__, "__module__": origin.__module__, "__consts__": consts,
             "__qualname__": f"{origin.__qualname__}{name[len(origin.__name__) :]}",
         }  # fmt: skip
-        found = origin._special[key] = CompositeMeta(name, (origin,), body)
+        found = origin.__special__[key] = CompositeMeta(name, (origin,), body)
     return found
 
 
@@ -209,11 +208,11 @@ def make_struct(cls: Any, values: dict[str, Any]) -> Any:
 class StructValue(metaclass=CompositeMeta):
     """Base of all structs."""
 
-    _fields: ClassVar[tuple[Field, ...]] = ()
-    _kind: ClassVar[CompositeKind | None] = None
-    _origin: ClassVar[Any] = None
-    _consts: ClassVar[dict[str, Any]] = {}
-    _special: ClassVar[dict[Any, Any]] = {}
+    __fields__: ClassVar[tuple[Field, ...]] = ()
+    __kind__: ClassVar[CompositeKind | None] = None
+    __declared__: ClassVar[Any] = None
+    __consts__: ClassVar[dict[str, Any]] = {}
+    __special__: ClassVar[dict[Any, Any]] = {}
 
     __dsl_immutable__ = True
 
@@ -221,14 +220,14 @@ class StructValue(metaclass=CompositeMeta):
         """A copy with some fields changed."""
         cls = type(self)
         given = {**self.__dict__, **changes}
-        unknown = sorted(changes.keys() - {f.name for f in cls._fields})
+        unknown = sorted(changes.keys() - {f.name for f in cls.__fields__})
         if unknown:
             raise DSLTypeError(f"{cls}.replace: unexpected field {', '.join(repr(n) for n in unknown)}")
-        return cls._origin(**given)
+        return cls.__declared__(**given)
 
-    def _values(self) -> list[tuple[Field, Any]]:
+    def __values__(self) -> list[tuple[Field, Any]]:
         """Fields that hold values, in order."""
-        return [(f, self.__dict__[f.name]) for f in self._fields if not f.is_constexpr]
+        return [(f, self.__dict__[f.name]) for f in self.__fields__ if not f.is_constexpr]
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise dataclasses.FrozenInstanceError(
@@ -239,10 +238,10 @@ class StructValue(metaclass=CompositeMeta):
         raise dataclasses.FrozenInstanceError(f"{type(self)} is immutable: cannot delete '{name}'")
 
     def __eq__(self, other: object) -> Any:
-        if not isinstance(other, StructValue) or other._origin is not self._origin:
+        if not isinstance(other, StructValue) or other.__declared__ is not self.__declared__:
             return NotImplemented
         answer: Any = True
-        for field in self._fields:
+        for field in self.__fields__:
             a, b = self.__dict__[field.name], other.__dict__[field.name]
             same = a is b or a == b
             if isinstance(same, Boolean) and not same.is_static():
@@ -252,25 +251,26 @@ class StructValue(metaclass=CompositeMeta):
         return answer
 
     def __hash__(self) -> int:
-        return hash((self._origin, tuple(self.__dict__[f.name] for f in self._fields)))
+        return hash((self.__declared__, tuple(self.__dict__[f.name] for f in self.__fields__)))
 
     def __repr__(self) -> str:
-        parts = ", ".join(f"{f.name}={self.__dict__[f.name]!r}" for f in self._fields)
-        return f"{self._origin.__name__}({parts})"
+        parts = ", ".join(f"{f.name}={self.__dict__[f.name]!r}" for f in self.__fields__)
+        return f"{self.__declared__.__name__}({parts})"
 
     # --- DslType and JitArgument ----------------------------------------------------------------------------------
 
     def __extract_to_ir_values__(self) -> list[Any]:
-        return [v for _, value in self._values() for v in extract_to_ir_values(value)]
+        return [v for _, value in self.__values__() for v in extract_to_ir_values(value)]
 
     @classmethod
     def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
         rest = iter(values)
-        made: dict[str, Any] = dict(cls._consts if exemplar is None else type(exemplar)._consts)
-        for field in cls._fields:
+        kind: Any = cls if exemplar is None else cast(Any, type(exemplar))
+        made: dict[str, Any] = dict(kind.__consts__)
+        for field in cls.__fields__:
             if not field.is_constexpr:
                 made[field.name] = _rebuild(field.type, getattr(exemplar, field.name, None), rest)
-        return make_struct(cls if exemplar is None else type(exemplar), made)
+        return make_struct(kind, made)
 
     @classmethod
     def __coerce__(cls, value: Any) -> Any:
@@ -280,21 +280,26 @@ class StructValue(metaclass=CompositeMeta):
 
     @classmethod
     def __specialize_for_value__(cls, value: Any) -> Any:
-        return type(cls.__coerce__(value))
+        return cast(Any, type(cls.__coerce__(value)))
 
     def __get_ir_types__(self) -> list[Any]:
-        return [t for _, value in self._values() for t in get_ir_types(value)]
+        return [t for _, value in self.__values__() for t in get_ir_types(value)]
 
     def __cache_signature__(self) -> Any:
         cls = type(self)
-        fields = tuple((f.name, _signature(f, value)) for f, value in self._values())
-        consts = tuple((name, constant_key(value)) for name, value in cls._consts.items())
-        return ("struct", cls._origin.__qualname__, fields, consts, _methods_key(cls._origin))
+        fields = tuple((f.name, _signature(f, value)) for f, value in self.__values__())
+        consts = tuple((name, constant_key(value)) for name, value in cls.__consts__.items())
+        return ("struct", cls.__declared__.__qualname__, fields, consts, _methods(cls.__declared__))
+
+    @classmethod
+    def __fly_cache_key__(cls, value: Any = None) -> Any:
+        """Part of a cache key: of the class, or of an instance."""
+        return _class_key(cls) if value is None else value.__cache_signature__()
 
     def __c_abi_spec__(self) -> list[Any]:
         return [
             (ctype, _through(field.name, fill))
-            for field, value in self._values()
+            for field, value in self.__values__()
             for ctype, fill in _slots(type(self), field, value)
         ]
 
@@ -302,11 +307,11 @@ class StructValue(metaclass=CompositeMeta):
 
     @classmethod
     def __dsl_size_of__(cls) -> int:
-        return memory_layout(cls._origin).size
+        return memory_layout(cls.__declared__).size
 
     @classmethod
     def __dsl_align_of__(cls) -> int:
-        return memory_layout(cls._origin).align
+        return memory_layout(cls.__declared__).align
 
     @classmethod
     def __peek_from_ptr__(cls, ptr: Any) -> Any:
@@ -324,11 +329,11 @@ class StructValue(metaclass=CompositeMeta):
 class UnionValue(metaclass=CompositeMeta):
     """Base of all unions: types that describe overlapping memory and have no values."""
 
-    _fields: ClassVar[tuple[Field, ...]] = ()
-    _kind: ClassVar[CompositeKind | None] = None
-    _origin: ClassVar[Any] = None
-    _consts: ClassVar[dict[str, Any]] = {}
-    _special: ClassVar[dict[Any, Any]] = {}
+    __fields__: ClassVar[tuple[Field, ...]] = ()
+    __kind__: ClassVar[CompositeKind | None] = None
+    __declared__: ClassVar[Any] = None
+    __consts__: ClassVar[dict[str, Any]] = {}
+    __special__: ClassVar[dict[Any, Any]] = {}
 
     @classmethod
     def __dsl_size_of__(cls) -> int:
@@ -347,6 +352,11 @@ class UnionValue(metaclass=CompositeMeta):
         raise NotImplementedError(f"a union cannot be stored as a whole: write one of the fields of {cls}")
 
     @classmethod
+    def __fly_cache_key__(cls) -> Any:
+        """Part of a cache key."""
+        return _class_key(cls)
+
+    @classmethod
     def __coerce__(cls, value: Any) -> Any:
         """A reference to such a union: what a struct in memory holds in its place."""
         from .storage import Storage
@@ -360,17 +370,18 @@ def _rebuild(type_: Any, exemplar: Any, values: Iterator[Any]) -> Any:
     """A field's value from the IR values that come next."""
     if exemplar is None:
         if is_struct_type(type_):
-            count = sum(_count(f.type) for f in type_._fields if not f.is_constexpr)
+            count = sum(_count(f.type) for f in type_.__fields__ if not f.is_constexpr)
             return type_.__construct_from_ir_values__([next(values) for _ in range(count)])
         return value_type(type_).__construct_from_ir_values__([next(values)])
     if isinstance(exemplar, Numeric):
         return type(exemplar).__construct_from_ir_values__([next(values)])
     count = len(exemplar.__extract_to_ir_values__())
-    return type(exemplar).__construct_from_ir_values__([next(values) for _ in range(count)], exemplar)
+    kind: Any = cast(Any, type(exemplar))
+    return kind.__construct_from_ir_values__([next(values) for _ in range(count)], exemplar)
 
 
 def _count(type_: Any) -> int:
-    return sum(_count(f.type) for f in type_._fields if not f.is_constexpr) if is_struct_type(type_) else 1
+    return sum(_count(f.type) for f in type_.__fields__ if not f.is_constexpr) if is_struct_type(type_) else 1
 
 
 def _signature(field: Field, value: Any) -> Any:
@@ -402,28 +413,27 @@ def _through(name: str, fill: Callable[[Any, Any], None]) -> Callable[[Any, Any]
     return filler
 
 
-def _methods_key(cls: Any) -> str:
-    """Digest of the code of a struct's methods, which traced code may run."""
-    found = cls.__dict__.get("_code_key")
+def _class_key(cls: Any) -> Any:
+    """What a composite type is made of."""
+    fields = tuple((f.name, ("constexpr", repr(f.type)) if f.is_constexpr else f.type) for f in cls.__fields__)
+    return cls.__kind__, fields, tuple((k, constant_key(v)) for k, v in cls.__consts__.items()), _methods(cls)
+
+
+def _methods(cls: Any) -> tuple[tuple[str, FunctionType], ...]:
+    """Functions in the body of a struct, which traced code may run: the cache key follows what they depend on."""
+    found = cls.__dict__.get("__methods__")
     if found is None:
-        digest = hashlib.sha256()
-        for name, member in sorted(cls.__dict__.items()):
-            for function in (member, *(getattr(member, part, None) for part in ("fget", "__func__"))):
-                if isinstance(function, FunctionType):
-                    digest.update(name.encode())
-                    _add_code(digest, function.__code__)
-        found = digest.hexdigest()
-        type.__setattr__(cls, "_code_key", found)
+        parts = [
+            (name, function)
+            for base in cls.__mro__
+            if isinstance(base, CompositeMeta) and base.__kind__ is not None
+            for name, member in sorted(base.__dict__.items())
+            for function in (member, *(getattr(member, part, None) for part in ("fget", "__func__")))
+            if isinstance(function, FunctionType)
+        ]
+        found = tuple(parts)
+        type.__setattr__(cls, "__methods__", found)
     return found
-
-
-def _add_code(digest: Any, code: CodeType) -> None:
-    digest.update(code.co_code + repr((code.co_names, code.co_varnames)).encode())
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            _add_code(digest, const)
-        else:
-            digest.update(repr(const).encode())
 
 
 # --- declaring ----------------------------------------------------------------------------------------------------
@@ -462,7 +472,8 @@ def _composite(
 ) -> Any:
     base: Any = StructValue if kind is CompositeKind.STRUCT else UnionValue
     made = CompositeMeta(name, (*bases, base) if base not in bases else bases, body)
-    for key, value in (("_fields", tuple(fields)), ("_kind", kind), ("_origin", made), ("_special", {})):
+    own: dict[str, Any] = {"__fields__": tuple(fields), "__kind__": kind, "__declared__": made, "__special__": {}}
+    for key, value in own.items():
         type.__setattr__(made, key, value)
     return made
 
@@ -472,8 +483,8 @@ def _declare(cls: Any, kind: CompositeKind, depth: int) -> Any:
         raise DSLTypeError(f"@fx.{kind.value} decorates a class, got {cls!r}")
     fields: list[Field] = []
     for base in cls.__mro__[1:]:
-        if isinstance(base, CompositeMeta) and base._kind is not None:  # pyright: ignore[reportPrivateUsage]
-            fields = list(base._fields)  # pyright: ignore[reportPrivateUsage]
+        if isinstance(base, CompositeMeta) and base.__kind__ is not None:
+            fields = list(base.__fields__)
             break
     scope = _scope(cls, depth + 1)
     annotations = cast("dict[str, Any]", cls.__dict__.get("__annotations__", {}))
@@ -510,7 +521,9 @@ def _resolve(cls: Any, name: str, annotation: Any, scope: dict[str, Any]) -> Any
     try:
         return eval(annotation, scope)
     except (NameError, AttributeError, SyntaxError) as error:
-        raise DSLTypeError(f"{cls.__name__}: cannot resolve the type {annotation!r} of field '{name}': {error}") from error
+        raise DSLTypeError(
+            f"{cls.__name__}: cannot resolve the type {annotation!r} of field '{name}': {error}"
+        ) from error
 
 
 def _rebind_class_cells(body: dict[str, Any], old: Any, new: Any) -> None:
@@ -600,17 +613,17 @@ Empty: Any = _composite("Empty", CompositeKind.STRUCT, (), {"__module__": __name
 
 def is_composite_type(type_: Any) -> bool:
     """Whether a type is a struct or a union."""
-    return isinstance(type_, CompositeMeta) and type_._kind is not None  # pyright: ignore[reportPrivateUsage]
+    return isinstance(type_, CompositeMeta) and type_.__kind__ is not None
 
 
 def is_struct_type(type_: Any) -> bool:
     """Whether a type is a struct."""
-    return isinstance(type_, CompositeMeta) and type_._kind is CompositeKind.STRUCT  # pyright: ignore[reportPrivateUsage]
+    return isinstance(type_, CompositeMeta) and type_.__kind__ is CompositeKind.STRUCT
 
 
 def is_specializable_struct_type(type_: Any) -> bool:
     """Whether a type is a struct whose Constexpr fields have no values yet."""
-    return is_struct_type(type_) and not type_._consts and any(f.is_constexpr for f in type_._fields)
+    return is_struct_type(type_) and not type_.__consts__ and any(f.is_constexpr for f in type_.__fields__)
 
 
 # --- alignment ----------------------------------------------------------------------------------------------------
@@ -688,9 +701,10 @@ class Align:
 
 def value_type(type_: Any) -> Any:
     """The type of the values of a field: an aligned type is what is aligned."""
-    while isinstance(type_, type) and issubclass(type_, Align):
-        type_ = type_.inner
-    return type_
+    found: Any = type_
+    while isinstance(found, type) and issubclass(found, Align):
+        found = found.inner
+    return cast(Any, found)
 
 
 __all__ = [

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from .. import layout as L
 from ..dialects.enums import AddressSpace, CachePolicy
 from ..errors import DSLTypeError, DSLValueError
 from .algebra_values import ComposedLayout, IntTuple, Layout, apply, as_int_tuple, current_ir
-from .numeric import Numeric, as_numeric
+from .numeric import Int32, Int64, Numeric, as_numeric
 from .vector import Vector
 
 
 class Pointer:
-    """A typed address: element type, address space, known alignment in bytes and optionally a swizzle."""
+    """A typed address: element type, address space, known alignment in bytes and optionally a swizzle.
+
+    `Pointer[dtype, space, align]` is the type of pointers like that, for struct fields; such pointers can be stored.
+    """
 
     __slots__ = ("_value", "declared_dtype")
+
+    pointee: ClassVar[tuple[type[Numeric], AddressSpace, int] | None] = None
+    """Element class, address space and alignment, in a typed pointer class."""
+
+    def __class_getitem__(cls, key: Any) -> Any:
+        parts = cast("tuple[Any, ...]", key) if isinstance(key, tuple) else (key,)
+        if cls.pointee is not None or not 1 <= len(parts) <= 3:
+            raise DSLTypeError(f"write Pointer[dtype, space, align], as in Pointer[fx.Float32, ...]; got {key!r}")
+        return _typed_pointer(*parts)
 
     def __init__(self, value: Any, dtype: type[Numeric] | None = None):
         self._value = value
@@ -35,6 +47,11 @@ class Pointer:
     def type(self) -> Any:
         """The IR type."""
         return self._value.type
+
+    @property
+    def llvm_ptr(self) -> Any:
+        """The raw target pointer, an IR value."""
+        return current_ir().raw_pointer(self, None)
 
     @property
     def dtype(self) -> type[Numeric]:
@@ -92,10 +109,77 @@ class Pointer:
 
     @classmethod
     def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Pointer:
-        return cls(values[0], getattr(exemplar, "declared_dtype", None))
+        known = cls.pointee[0] if cls.pointee is not None else None
+        return Pointer(values[0], getattr(exemplar, "declared_dtype", None) or known)
 
     def __repr__(self) -> str:
         return f"Pointer<{self.type}>"
+
+    @classmethod
+    def __coerce__(cls, value: Any) -> Pointer:
+        if not isinstance(value, Pointer):
+            raise DSLTypeError("expected a Pointer")
+        if cls.pointee is not None:
+            dtype, space, align = cls.pointee
+            data = value.type.data
+            if data.elem != dtype.ir_type or data.space != space or data.align % align:
+                raise DSLTypeError(f"{value!r} points to something else")
+        return value
+
+    @classmethod
+    def __dsl_size_of__(cls) -> int:
+        if cls.pointee is None or cls.pointee[1] not in (AddressSpace.Global, AddressSpace.Shared):
+            raise DSLTypeError(
+                f"{cls.__name__} is not Storable: only Pointer[dtype, space, align] to Global or Shared memory is"
+            )
+        return 4 if cls.pointee[1] is AddressSpace.Shared else 8
+
+    @classmethod
+    def __dsl_align_of__(cls) -> int:
+        return cls.__dsl_size_of__()
+
+    @classmethod
+    def __peek_from_ptr__(cls, ptr: Any) -> Pointer:
+        number = _address_class(cls.__dsl_size_of__())
+        made = current_ir().int_to_pointer(_pointer_ir_type(cls), recast_iter(number, ptr).load())
+        return Pointer(made.value, cast(Any, cls.pointee)[0])
+
+    @classmethod
+    def __poke_into_ptr__(cls, ptr: Any, value: Any) -> None:
+        number = _address_class(cls.__dsl_size_of__())
+        recast_iter(number, ptr).store(number(current_ir().pointer_to_int(cls.__coerce__(value))))
+
+
+_pointer_classes: dict[Any, Any] = {}
+
+
+def _typed_pointer(dtype: Any, space: Any = AddressSpace.Global, align: Any = None) -> Any:
+    """The class `Pointer[dtype, space, align]`, made once."""
+    if not (isinstance(dtype, type) and issubclass(dtype, Numeric) and dtype.width):
+        raise DSLTypeError(f"Pointer[dtype, space, align]: dtype must be a scalar class, got {dtype!r}")
+    if not isinstance(space, AddressSpace):
+        raise DSLTypeError(f"Pointer[dtype, space, align]: space must be an fx.AddressSpace, got {space!r}")
+    natural = max(dtype.width // 8, 1)
+    align = natural if align is None else align
+    if not isinstance(align, int) or align <= 0 or align % natural:
+        raise DSLValueError(f"Pointer[{dtype}, ...]: align must be a positive multiple of {natural}, got {align!r}")
+    found = _pointer_classes.get((dtype, space, align))
+    if found is None:
+        body = {"__slots__": (), "__module__": __name__, "pointee": (dtype, space, align)}
+        name = f"Pointer[{dtype}, {space.name}, {align}]"
+        found = _pointer_classes[dtype, space, align] = type(name, (Pointer,), body)
+    return found
+
+
+def _pointer_ir_type(cls: Any) -> Any:
+    from .ir_types import PointerType
+
+    dtype, space, align = cls.pointee
+    return PointerType.get(dtype.ir_type, space, align)
+
+
+def _address_class(size: int) -> type[Numeric]:
+    return Int32 if size == 4 else Int64
 
 
 def convert_for_store(value: Any, dtype: type[Numeric]) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from .. import layout as L
@@ -10,8 +11,9 @@ from ..dialects.enums import AtomicOp, GemmTraversalOrder, MmaOperand, SyncScope
 from ..errors import DSLTypeError, DSLValueError
 from .algebra_values import IntTuple, Layout, Tile, apply, as_int_tuple, current_ir
 from .layout_functions import as_tile, make_layout_tv
-from .numeric import Numeric
-from .tensor import Tensor
+from .numeric import Int32, Int64, Numeric, scalar_or_none
+from .tensor import Tensor, get_iter, make_view
+from .vector import Vector
 
 
 class _Op:
@@ -133,6 +135,22 @@ class _TypedValue:
         """The IR value."""
         return current_ir().materialise(self)
 
+    def with_value(self, value: Any) -> Any:
+        """The same object with other run-time state."""
+        made = object.__new__(type(self))
+        for slot in ("type", "thr_idx"):
+            if hasattr(self, slot):
+                setattr(made, slot, getattr(self, slot))
+        made._value = value
+        return made
+
+    def set_value(self, field: Any, value: Any = None) -> Any:
+        """The same with run-time state: `atom.set_value("soffset", n)` or `atom.set_value({"soffset": n})`."""
+        made = self
+        for name, number in (cast("dict[str, Any]", field) if isinstance(field, dict) else {field: value}).items():
+            made = _set_state(made, name, number)
+        return made
+
     def __extract_to_ir_values__(self) -> list[Any]:
         return [] if self._value is None else [self._value]
 
@@ -148,6 +166,30 @@ class _TypedValue:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}<{self.type}>"
+
+
+def _set_state(atom: Any, field: Any, value: Any) -> Any:
+    """The atom with one state field set to a value of the field's width."""
+    state = dict(_atoms().atom_of(atom.type).op.state)
+    if field not in state:
+        raise DSLValueError(f"unknown atom state {field!r}; {atom} has {', '.join(state) or 'none'}")
+    width = state[field]
+    wanted = Int64 if width == 64 else Int32
+    if isinstance(value, Vector):
+        if value.numel * value.dtype.width != width:
+            raise DSLTypeError(f"atom state {field!r} takes {width} bits, got {value!r}")
+        return current_ir().set_state(atom, field, value.ir_value())
+    number = scalar_or_none(value)
+    if number is None or (number.is_float and number.width != width):
+        raise DSLTypeError(f"atom state {field!r} takes an integer of {width} bits, got {value!r}")
+    if not number.is_float:
+        number = wanted(number)
+    return current_ir().set_state(atom, field, number.ir_value())
+
+
+def atom_set_value(atom: Any, field: Any, value: Any = None) -> Any:
+    """`atom.set_value(field, value)`."""
+    return atom.set_value(field, value)
 
 
 class CopyAtom(_TypedValue):
@@ -408,7 +450,7 @@ class ThrMma(TiledMma):
         """This thread's part of C: `(V, M, N, ...)`."""
         return tiled_mma_partition(MmaOperand.C, self, t, self.thr_idx)
 
-    __extract_to_ir_values__ = ThrCopy.__extract_to_ir_values__  # pyright: ignore[reportAssignmentType]
+    __extract_to_ir_values__ = ThrCopy.__extract_to_ir_values__
 
     @classmethod
     def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
@@ -509,23 +551,33 @@ def copy(atom: Any, src: Tensor, dst: Tensor, *, pred: Tensor | None = None, **a
     if not isinstance(atom, (CopyAtom, TiledCopy)):
         raise DSLTypeError(f"copy: expected a CopyAtom or TiledCopy, got {atom!r}")
     if atom_state:
-        fields = [name for name, _ in _atoms().atom_of(atom.type).op.state]
-        raise DSLTypeError(f"copy: unknown atom state {', '.join(atom_state)}; {atom} has {fields or 'none'}")
+        atom = atom.set_value(atom_state)
     a, b = src.data.layout, dst.data.layout
     if a.rank != b.rank:
         raise DSLValueError(f"copy: source {L.format_any(a)} and destination {L.format_any(b)} differ in rank")
     left, right = L.size(a), L.size(b)
     if type(left) is not int or type(right) is not int:
         raise DSLValueError(f"copy: extents must be static, got {L.format_any(a)} and {L.format_any(b)}")
-    if left != right:
+    per_src, per_dst = _values_per_call(atom)
+    if left * per_dst != right * per_src:
         raise DSLValueError(f"copy: source {L.format_any(a)} has {left} values, destination {L.format_any(b)} {right}")
     _check_atom_values(atom, src)
     current_ir().emit_copy("copy", atom, src, dst, pred)
 
 
+def _values_per_call(atom: Any) -> tuple[int, int]:
+    """Values a thread addresses and receives in one call; they differ only where threads copy together."""
+    one = _atoms().atom_of(atom.type)
+    if one.op.thr_layout.shape == 1:
+        return 1, 1
+    return cast(int, L.size(one.tv("src")[1])), cast(int, L.size(one.tv("dst")[1]))
+
+
 def _check_atom_values(atom: Any, src: Tensor) -> None:
     """The innermost mode must be what one call moves; otherwise values would be left behind in silence."""
     op = _atoms().atom_of(atom.type).op
+    if op.thr_layout.shape != 1:
+        return
     mode = L.linear_layout(src.data.layout)
     while not mode.is_leaf:
         mode = mode[0]
@@ -537,8 +589,59 @@ def _check_atom_values(atom: Any, src: Tensor) -> None:
         )
 
 
-def mma_atom_call(atom: MmaAtom, d: Tensor, a: Tensor, b: Tensor, c: Tensor) -> None:
-    """One MMA on value fragments."""
+# --- gather and scatter -------------------------------------------------------------------------------------------
+
+
+def gather(atom: CopyAtom, base_iter: Any, offset_tensor: Tensor, dst: Tensor, *, pred: Tensor | None = None) -> None:
+    """Copy from `base_iter + offset_tensor[v, rest]` to `dst[(None, v), rest]`, one atom call for each `(v, rest)`.
+
+    Offsets count elements. `dst` is `((AtomV, TV), Rest...)`, offsets and predicates `(TV, Rest...)`; with offsets of
+    rank 1 it may be `(AtomV, TV)`.
+    """
+    for place, mine, flag in _addressed("gather", atom, base_iter, offset_tensor, dst, pred, atom.layout_src_tv):
+        copy(atom, place, mine, pred=flag)
+
+
+def scatter(atom: CopyAtom, src: Tensor, base_iter: Any, offset_tensor: Tensor, *, pred: Tensor | None = None) -> None:
+    """Copy from `src[(None, v), rest]` to `base_iter + offset_tensor[v, rest]`; the inverse of `gather`."""
+    for place, mine, flag in _addressed("scatter", atom, base_iter, offset_tensor, src, pred, atom.layout_dst_tv):
+        copy(atom, mine, place, pred=flag)
+
+
+def _addressed(
+    name: str, atom: CopyAtom, base: Any, offsets: Tensor, data: Tensor, pred: Tensor | None, tv: Layout
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+    """For each offset: the memory it names, the part of the register tensor, and the predicate."""
+    shape = L.linear_layout(offsets.data.layout)
+    sizes = [L.size(shape[i]) for i in range(shape.rank)] if not shape.is_leaf else [L.size(shape)]
+    values = L.linear_layout(data.data.layout)
+    if not all(type(n) is int for n in sizes):
+        raise DSLValueError(f"{name}: the offsets must have a static shape, got {L.format_any(offsets.data.layout)}")
+    flat = len(sizes) == 1 and values.rank == 2 and values[0].is_leaf
+    if not flat and (values.is_leaf or values[0].is_leaf or values[0].rank != 2):
+        raise DSLValueError(
+            f"{name}: the data tensor {L.format_any(values)} has no TV mode; expected ((AtomV, TV), Rest...), or "
+            "(AtomV, TV) with offsets of rank 1"
+        )
+    modes = [L.size(values[1])] if flat else [L.size(values[0][1]), *(L.size(values[i]) for i in range(1, values.rank))]
+    if modes != sizes and not (len(sizes) == 1 and modes == [sizes[0]]):
+        raise DSLValueError(f"{name}: offsets of shape {tuple(sizes)} do not fit (TV, Rest...) = {tuple(modes)}")
+    one = Layout(L.Layout(1, 0))
+    for index in itertools.product(*(range(cast(int, n)) for n in reversed(sizes))):
+        v, *rest = reversed(index)
+        where: Any = (v, *rest) if not shape.is_leaf else v
+        place = make_view(base + offsets[where], tv[1])
+        mine = data[None, v] if flat else data[((None, v), *rest)]
+        flag = None
+        if pred is not None:
+            flag = make_view(get_iter(pred) + apply("crd2idx", as_int_tuple(where), pred.layout), one)
+        yield place, mine, flag
+
+
+def mma_atom_call(atom: MmaAtom, d: Tensor, a: Tensor, b: Tensor, c: Tensor, **atom_state: Any) -> None:
+    """One MMA on value fragments; keywords are atom state."""
+    if atom_state:
+        atom = atom.set_value(atom_state)
     current_ir().emit_mma("mma_atom_call", atom, (d, a, b, c))
 
 
@@ -551,6 +654,7 @@ def gemm(
     *,
     traversal_order: GemmTraversalOrder | None = None,
     traversal_layout: Layout | None = None,
+    **atom_state: Any,
 ) -> None:
     """`d = a * b^T + c` over fragments: D and C `(V, M, N)`, A `(V, M[, K])`, B `(V, N[, K])`."""
     if not isinstance(atom, (MmaAtom, TiledMma)):
@@ -558,6 +662,8 @@ def gemm(
     if traversal_order is not None and traversal_layout is not None:
         raise DSLValueError("gemm: Only one of traversal_order and traversal_layout can be given")
     _check_gemm(d, a, b, c)
+    if atom_state:
+        atom = atom.set_value(atom_state)
     current_ir().emit_mma("gemm", atom, (d, a, b, c), traversal_order, traversal_layout)
 
 
@@ -602,8 +708,10 @@ __all__ = [
     "UniversalCopy64b",
     "UniversalCopy8b",
     "UniversalFMA",
+    "atom_set_value",
     "copy",
     "copy_atom_call",
+    "gather",
     "gemm",
     "make_copy_atom",
     "make_mma_atom",
@@ -615,6 +723,7 @@ __all__ = [
     "make_tiled_mma",
     "mma_atom_call",
     "mma_make_fragment",
+    "scatter",
     "tiled_copy_partition_dst",
     "tiled_copy_partition_src",
     "tiled_copy_retile",

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import Any, cast
 
 from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 
 from ..dialects import gpu
+from ..dialects.gpu_warp import SubgroupBroadcastOp
 from .kernel_text import functions_of, known_block_size, write_function
+from .shared_memory import global_lines
 from .translate import SIMPLE_MATH, Abi, FunctionText, ModuleText
+from .warp_text import by_words, constant_of, source_lane
 
 TRIPLE = "amdgcn-amd-amdhsa"
 CODE_OBJECT_VERSION = 600
+SHARED_SPACE = 3
 # Implicit kernel arguments of code object v5 and later: block counts (i32), then group sizes (i16).
 _BLOCK_COUNT, _GROUP_SIZE = 0, 12
 _UNUSED = (
@@ -67,7 +71,49 @@ class AmdgpuAbi(Abi):
         full = f.intrinsic("llvm.amdgcn.mbcnt.hi", "i32", ["i32", "i32"], ["-1", low])
         return f.assign(f"zext i32 {full} to i64")
 
-    def barrier(self, f: FunctionText) -> None:
+    def subgroup_size(self, f: FunctionText) -> str:
+        narrow = f.intrinsic("llvm.amdgcn.wavefrontsize", "i32", [], [])
+        return f.assign(f"zext i32 {narrow} to i64")
+
+    def shuffle(self, f: FunctionText, op: gpu.ShuffleOp) -> None:
+        """`ds_swizzle` for a known xor within 32 lanes, else `ds_bpermute`, which pulls from any lane."""
+        by, width = constant_of(op.offset), constant_of(op.width)
+        if op.mode.data == "xor" and by is not None and width is not None and 0 <= by < min(width, 32):
+            pattern = str(by << 10 | 31)
+            f.names[op.shuffle_result] = by_words(
+                f,
+                op.value,
+                lambda word: f.intrinsic("llvm.amdgcn.ds.swizzle", "i32", ["i32", "i32"], [word, pattern]),
+            )
+            f.names[op.valid] = "true"
+            return
+        lane = f.assign(f"trunc i64 {self.lane_id(f)} to i32")
+        source, f.names[op.valid] = source_lane(f, op, lane)
+        at = f.assign(f"shl i32 {source}, 2")
+        f.names[op.shuffle_result] = by_words(
+            f, op.value, lambda word: f.intrinsic("llvm.amdgcn.ds.bpermute", "i32", ["i32", "i32"], [at, word])
+        )
+
+    def ballot(self, f: FunctionText, predicate: str) -> str:
+        return f.intrinsic("llvm.amdgcn.ballot.i64", "i64", ["i1"], [predicate])
+
+    def vote(self, f: FunctionText, predicate: str, mode: str) -> str:
+        votes = self.ballot(f, predicate)
+        if mode == "any":
+            return f.assign(f"icmp ne i64 {votes}, 0")
+        return f.assign(f"icmp eq i64 {votes}, {self.ballot(f, 'true')}")
+
+    def broadcast(self, f: FunctionText, op: SubgroupBroadcastOp) -> None:
+        lane = op.lane
+
+        def move(word: str) -> str:
+            if lane is None:
+                return f.intrinsic("llvm.amdgcn.readfirstlane.i32", "i32", ["i32"], [word])
+            return f.intrinsic("llvm.amdgcn.readlane.i32", "i32", ["i32", "i32"], [word, f.names[lane]])
+
+        f.names[op.result] = by_words(f, op.value, move)
+
+    def barrier(self, f: FunctionText, op: Operation) -> None:
         f.line('fence syncscope("workgroup") release')
         f.call_void("llvm.amdgcn.s.barrier", [], [])
         f.line('fence syncscope("workgroup") acquire')
@@ -76,6 +122,7 @@ class AmdgpuAbi(Abi):
 def device_module(module: gpu.ModuleOp, data_layout: str) -> str:
     """LLVM IR text of a device module."""
     text = ModuleText(TRIPLE, data_layout)
+    text.globals += global_lines(module, SHARED_SPACE)
     attributes: list[str] = []
     for op in functions_of(module):
         abi = AmdgpuAbi(known_block_size(op))

@@ -1,17 +1,26 @@
 """Device modules for the CPU: each kernel becomes a function over a range of blocks.
 
-The kernel's body is a function of one thread, always inlined into loops over the block's threads; LLVM vectorises the
-innermost. `NAME(params, geometry, shared, first, last)` runs blocks `first <= i < last`, x fastest; `params` points to
-the arguments' addresses, `geometry` to grid and block dimensions (`runtime.cpu_native`).
+`NAME(params, geometry, shared, first, last)` runs blocks `first <= i < last`, x fastest; `params` points to the
+arguments' addresses, `geometry` to grid and block dimensions, `shared` to the block's memory (`runtime.cpu_native`).
+
+A kernel whose threads never meet is a function of one thread, always inlined into loops over the block's threads; LLVM
+vectorises the innermost. Where threads meet, at barriers and warp collectives, the thread is a coroutine (`CoroutineAbi`)
+that suspends there, and `cpu_block.py` has the scheduler that resumes them.
 """
 
 from __future__ import annotations
 
-from xdsl.ir import Attribute
+from typing import Any, cast
 
-from ..dialects import gpu
-from .kernel_text import functions_of, known_block_size, write_function
+from xdsl.ir import Attribute, Operation
+
+from ..dialects import fly_cpu, gpu, gpu_warp
+from . import cpu_block
+from .cpu_block import BARRIER, DEPOSIT, HANDLES, SHOWN, STATUS, TOOK, YIELD, Meeting
+from .kernel_text import functions_of, known_block_size
+from .shared_memory import SharedLayout, shared_layout
 from .translate import INTRINSICS, Abi, FunctionText, ModuleText, type_text
+from .warp_text import source_lane, total_bits
 
 _IDS = {
     "thread_id": ("%tx", "%ty", "%tz"),
@@ -19,7 +28,10 @@ _IDS = {
     "grid_dim": ("%gx", "%gy", "%gz"),
     "block_dim": ("%nx", "%ny", "%nz"),
 }
-_ID_PARAMS = [f"i64 {name}" for names in _IDS.values() for name in names]
+_PARAMS = [*(f"i64 {name}" for names in _IDS.values() for name in names), "ptr %shared"]
+_WARP_OPS = (gpu.ShuffleOp, *gpu_warp.WARP_OPS)
+_MEETINGS = (gpu.BarrierOp, *_WARP_OPS, fly_cpu.DepositOp, fly_cpu.RendezvousOp, fly_cpu.YieldOp)
+DEFAULT_WARP = 32
 
 
 class CpuAbi(Abi):
@@ -27,106 +39,249 @@ class CpuAbi(Abi):
 
     native_math = frozenset(INTRINSICS)
 
+    def __init__(self, shared: SharedLayout, warp: int):
+        self.shared = shared
+        self.warp = warp
+
     def index(self, f: FunctionText, kind: str, dim: str) -> str:
         return _IDS[kind]["xyz".index(dim)]
 
-    def barrier(self, f: FunctionText) -> None:
-        raise NotImplementedError(
-            "fx.barrier() on the cpu stack: kernels with barriers need a coroutine per thread, which is not built yet"
-        )
+    def thread(self, f: FunctionText) -> str:
+        """Index of the thread in its block, x fastest."""
+        plane = f.assign("mul i64 %ny, %tz")
+        row = f.assign(f"add i64 {plane}, %ty")
+        start = f.assign(f"mul i64 {row}, %nx")
+        return f.assign(f"add i64 {start}, %tx")
 
     def lane_id(self, f: FunctionText) -> str:
-        raise NotImplementedError("fx.lane_id() on the cpu stack is not built yet")
+        return f.assign(f"and i64 {self.thread(f)}, {self.warp - 1}")
+
+    def subgroup_size(self, f: FunctionText) -> str:
+        return str(self.warp)
+
+    def address_of(self, f: FunctionText, name: str) -> str:
+        offset = self.shared.offsets.get(name)
+        return f"@{name}" if offset is None else f.assign(f"getelementptr i8, ptr %shared, i64 {offset}")
+
+    def meeting(self, f: FunctionText, op: Operation) -> None:
+        assert isinstance(op, fly_cpu.LaneOp)
+        group = _number(op.group) or self.warp
+        f.names[op.result] = f.assign(f"and i64 {self.thread(f)}, {group - 1}")
 
 
-def device_module(module: gpu.ModuleOp, triple: str, data_layout: str) -> str:
+class CoroutineAbi(CpuAbi):
+    """Text of one thread that meets others; `%state` is what the scheduler knows of the block, `%tid` the thread."""
+
+    def __init__(self, shared: SharedLayout, warp: int, how: Meeting):
+        super().__init__(shared, warp)
+        self.how = how
+        self.sites = 0
+
+    def thread(self, f: FunctionText) -> str:
+        return "%tid"
+
+    # --- suspending -----------------------------------------------------------------------------------------------
+
+    def suspend(self, f: FunctionText, status: int) -> None:
+        """Note what the thread waits for and let the scheduler go on."""
+        after = f.new_label()
+        f.line(f"store i32 {status}, ptr %status")
+        f.module.declare("llvm.coro.suspend", "i8", ["token", "i1"])
+        way = f.assign("call i8 @llvm.coro.suspend(token none, i1 false)")
+        f.line(f"switch i8 {way}, label %coro.leave [i8 0, label %{after}]")
+        f.start(after)
+
+    def site(self) -> int:
+        """A number for a place where threads meet; they are in program order."""
+        self.sites += 1
+        return self.sites
+
+    def barrier(self, f: FunctionText, op: Operation) -> None:
+        self.suspend(f, BARRIER | self.site())
+
+    # --- exchange -------------------------------------------------------------------------------------------------
+
+    def region(self, f: FunctionText, which: int, group: int) -> str:
+        """Start of the group's part of the unit's buffer: the one to write (`DEPOSIT`) or to read (`SHOWN`)."""
+        unit = self.how.unit
+        number = f.assign(f"lshr i64 %tid, {unit.bit_length() - 1}")
+        table = f.assign(f"getelementptr i8, ptr %state, i64 {which}")
+        at = f.assign(f"getelementptr ptr, ptr {table}, i64 {number}")
+        start = f.assign(f"load ptr, ptr {at}")
+        if group == unit:
+            return start
+        inside = f.assign(f"and i64 %tid, {(unit - 1) & -group}")
+        offset = f.assign(f"mul i64 {inside}, {self.how.slot}")
+        return f.assign(f"getelementptr i8, ptr {start}, i64 {offset}")
+
+    def slot(self, f: FunctionText, start: str, lane: str) -> str:
+        """Slot of a lane (i64) of a region."""
+        offset = f.assign(f"mul i64 {lane}, {self.how.slot}")
+        return f.assign(f"getelementptr i8, ptr {start}, i64 {offset}")
+
+    def exchange(self, f: FunctionText, type_: str, value: str) -> str:
+        """Leave a value for the warp and meet it; give where the warp's values are."""
+        f.line(f"store {type_} {value}, ptr {self.slot(f, self.region(f, DEPOSIT, self.warp), self.lane_id(f))}")
+        self.suspend(f, self.site())
+        return self.region(f, SHOWN, self.warp)
+
+    def meeting(self, f: FunctionText, op: Operation) -> None:
+        if isinstance(op, fly_cpu.DepositOp):
+            f.names[op.at] = self.region(f, DEPOSIT, _number(op.group) or self.warp)
+            f.names[op.stride] = str(self.how.slot)
+        elif isinstance(op, fly_cpu.RendezvousOp):
+            self.suspend(f, self.site())
+            f.names[op.at] = self.region(f, SHOWN, _number(op.group) or self.warp)
+        elif isinstance(op, fly_cpu.YieldOp):
+            self.suspend(f, YIELD)
+        else:
+            super().meeting(f, op)
+
+    def shuffle(self, f: FunctionText, op: gpu.ShuffleOp) -> None:
+        t = type_text(op.value.type)
+        source, valid = source_lane(f, op, f.assign(f"trunc i64 {self.lane_id(f)} to i32"))
+        wide = f.assign(f"zext i32 {source} to i64")
+        shown = self.exchange(f, t, f.names[op.value])
+        f.names[op.shuffle_result] = f.assign(f"load {t}, ptr {self.slot(f, shown, wide)}")
+        f.names[op.valid] = valid
+
+    def took(self, f: FunctionText) -> str:
+        """A byte per lane of the warp: whether it took part in the last meeting."""
+        first = f.assign(f"and i64 %tid, {-self.warp}")
+        table = f.assign(f"getelementptr i8, ptr %state, i64 {TOOK}")
+        return f.assign(f"getelementptr i8, ptr {table}, i64 {first}")
+
+    def ballot(self, f: FunctionText, predicate: str) -> str:
+        shown = self.exchange(f, "i8", f.assign(f"zext i1 {predicate} to i8"))
+        cpu_block.need_ballot(f.module)
+        took = self.took(f)
+        return f.assign(f"call i64 @fly_ballot(ptr {shown}, i64 {self.how.slot}, ptr {took}, i64 {self.warp})")
+
+    def vote(self, f: FunctionText, predicate: str, mode: str) -> str:
+        if mode == "any":
+            return f.assign(f"icmp ne i64 {self.ballot(f, predicate)}, 0")
+        against = f.assign(f"xor i1 {predicate}, true")
+        return f.assign(f"icmp eq i64 {self.ballot(f, against)}, 0")
+
+    def broadcast(self, f: FunctionText, op: gpu_warp.SubgroupBroadcastOp) -> None:
+        t = type_text(op.value.type)
+        shown = self.exchange(f, t, f.names[op.value])
+        if op.lane is not None:
+            wrapped = f.assign(f"and i32 {f.names[op.lane]}, {self.warp - 1}")
+            lane = f.assign(f"zext i32 {wrapped} to i64")
+        else:
+            cpu_block.need_first(f.module)
+            lane = f.assign(f"call i64 @fly_first(ptr {self.took(f)}, i64 {self.warp})")
+        f.names[op.result] = f.assign(f"load {t}, ptr {self.slot(f, shown, lane)}")
+
+
+def _number(attr: Attribute) -> int:
+    return cast(Any, attr).value.data
+
+
+def meeting_of(op: gpu.FuncOp, warp: int) -> Meeting | None:
+    """How the threads of a kernel meet, or None where they never do."""
+    unit, slot, found = warp, 0, False
+    for inner in op.walk():
+        if not isinstance(inner, _MEETINGS):
+            continue
+        found = True
+        if isinstance(inner, fly_cpu.DepositOp):
+            group, nbytes = _number(inner.group) or warp, _number(inner.bytes)
+            unit = max(unit, group)
+            slot = max(slot, -(-nbytes // group) if inner.shared.value.data else nbytes)
+        elif isinstance(inner, gpu_warp.BallotOp | gpu_warp.VoteOp):
+            slot = max(slot, 1)
+        elif isinstance(inner, gpu.ShuffleOp | gpu_warp.SubgroupBroadcastOp):
+            slot = max(slot, -(-total_bits(inner.value.type) // 8))
+    return Meeting(unit, -(-slot // 16) * 16) if found else None
+
+
+def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int = DEFAULT_WARP) -> str:
     """LLVM IR text of a device module."""
     text = ModuleText(triple, data_layout)
     for op in functions_of(module):
         name = op.sym_name.data
-        write_function(
-            text, CpuAbi(), op, f'define internal void @"{name}.thread"', "alwaysinline nounwind", _plain, _ID_PARAMS
-        )
-        text.functions.append(_block_function(name, op))
+        arguments = [type_text(arg.type) for arg in op.body.block.args]
+        block = known_block_size(op)
+        how = meeting_of(op, warp)
+        shared = shared_layout(op, module)
+        if how is None:
+            _plain_thread(text, op, CpuAbi(shared, warp))
+            text.functions.append(cpu_block.plain_function(name, arguments, block))
+        else:
+            _coroutine(text, op, CoroutineAbi(shared, warp, how))
+            text.functions.append(cpu_block.meeting_function(name, arguments, block, how))
+            cpu_block.need_scheduler(text)
     return text.text()
 
 
-def _plain(type_: Attribute) -> str:
-    return ""
-
-
-def _block_function(name: str, op: gpu.FuncOp) -> str:
-    """The loops around one thread's body."""
-    lines: list[str] = []
-    args: list[str] = []
+def _body(text: ModuleText, op: gpu.FuncOp, abi: CpuAbi) -> tuple[FunctionText, list[str]]:
+    """An empty function body and its parameters."""
+    f = FunctionText(text, abi, op)
+    params: list[str] = []
     for i, arg in enumerate(op.body.block.args):
-        t = type_text(arg.type)
-        lines += [
-            f"  %p{i} = getelementptr ptr, ptr %params, i64 {i}",
-            f"  %q{i} = load ptr, ptr %p{i}",
-            f"  %a{i} = load {t}, ptr %q{i}, align 1",
-        ]
-        args.append(f"{t} %a{i}")
-    block = known_block_size(op)
-    for i, dim in enumerate(("gx", "gy", "gz", "nx", "ny", "nz")):
-        lines += [
-            f"  %{dim}.at = getelementptr i32, ptr %geometry, i64 {i}",
-            f"  %{dim}.32 = load i32, ptr %{dim}.at",
-            f"  %{dim}.w = zext i32 %{dim}.32 to i64",
-        ]
-    sizes = [f"%{d}.w" for d in ("gx", "gy", "gz")]
-    threads = [str(n) for n in block] if block is not None else [f"%{d}.w" for d in ("nx", "ny", "nz")]
-    call = ", ".join(
-        [
-            *args,
-            *(f"i64 {v}" for v in ("%tx", "%ty", "%tz", "%bx", "%by", "%bz", *sizes, *threads)),
-        ]
-    )
-    gx, gy, _ = sizes
-    nx, ny, nz = threads
-    return "\n".join(
-        [
-            f'define void @"{name}"(ptr %params, ptr %geometry, ptr %shared, i64 %first, i64 %last) nounwind {{',
-            "entry:",
-            *lines,
-            f"  %gxy = mul i64 {gx}, {gy}",
-            "  br label %blocks",
-            "blocks:",
-            "  %block = phi i64 [ %first, %entry ], [ %block.next, %done ]",
-            "  %more = icmp ult i64 %block, %last",
-            "  br i1 %more, label %start, label %out",
-            "start:",
-            "  %bz = udiv i64 %block, %gxy",
-            "  %in.z = urem i64 %block, %gxy",
-            f"  %by = udiv i64 %in.z, {gx}",
-            f"  %bx = urem i64 %in.z, {gx}",
-            "  br label %loop.z",
-            "loop.z:",
-            "  %tz = phi i64 [ 0, %start ], [ %tz.next, %next.z ]",
-            "  br label %loop.y",
-            "loop.y:",
-            "  %ty = phi i64 [ 0, %loop.z ], [ %ty.next, %next.y ]",
-            "  br label %loop.x",
-            "loop.x:",
-            "  %tx = phi i64 [ 0, %loop.y ], [ %tx.next, %loop.x ]",
-            f'  call void @"{name}.thread"({call})',
-            "  %tx.next = add nuw nsw i64 %tx, 1",
-            f"  %again.x = icmp ult i64 %tx.next, {nx}",
-            "  br i1 %again.x, label %loop.x, label %next.y",
-            "next.y:",
-            "  %ty.next = add nuw nsw i64 %ty, 1",
-            f"  %again.y = icmp ult i64 %ty.next, {ny}",
-            "  br i1 %again.y, label %loop.y, label %next.z",
-            "next.z:",
-            "  %tz.next = add nuw nsw i64 %tz, 1",
-            f"  %again.z = icmp ult i64 %tz.next, {nz}",
-            "  br i1 %again.z, label %loop.z, label %done",
-            "done:",
-            "  %block.next = add nuw i64 %block, 1",
-            "  br label %blocks",
-            "out:",
-            "  ret void",
-            "}",
-            "",
-        ]
-    )
+        f.names[arg] = f"%a{i}"
+        params.append(f"{type_text(arg.type)} %a{i}")
+    return f, [*params, *_PARAMS]
+
+
+def _plain_thread(text: ModuleText, op: gpu.FuncOp, abi: CpuAbi) -> None:
+    f, params = _body(text, op, abi)
+    f.lines.append("entry:")
+    f.block(op.body.block)
+    f.line("ret void")
+    head = f'define internal void @"{op.sym_name.data}.thread"({", ".join(params)}) alwaysinline nounwind'
+    text.functions.append("\n".join([f"{head} {{", *f.lines, "}", ""]))
+
+
+def _coroutine(text: ModuleText, op: gpu.FuncOp, abi: CoroutineAbi) -> None:
+    """The thread as a coroutine. Its frame is a slice of an arena that the block's first thread allocates."""
+    f, params = _body(text, op, abi)
+    for name, result, args in (
+        ("llvm.coro.id", "token", ["i32", "ptr", "ptr", "ptr"]),
+        ("llvm.coro.size.i64", "i64", []),
+        ("llvm.coro.begin", "ptr", ["token", "ptr"]),
+        ("llvm.coro.end", "void", ["ptr", "i1", "token"]),
+        ("aligned_alloc", "ptr", ["i64", "i64"]),
+    ):
+        text.declare(name, result, args)
+    f.lines += [
+        "entry:",
+        f"  %statuses = getelementptr i8, ptr %state, i64 {STATUS}",
+        "  %status = getelementptr i32, ptr %statuses, i64 %tid",
+        "  %coro.id = call token @llvm.coro.id(i32 64, ptr null, ptr null, ptr null)",
+        "  %coro.size = call i64 @llvm.coro.size.i64()",
+        "  %coro.up = add i64 %coro.size, 63",
+        "  %coro.stride = and i64 %coro.up, -64",
+        "  %arena.known = load ptr, ptr %state",
+        "  %arena.none = icmp eq ptr %arena.known, null",
+        "  br i1 %arena.none, label %arena.make, label %arena.have",
+        "arena.make:",
+        "  %threads.xy = mul i64 %nx, %ny",
+        "  %threads = mul i64 %threads.xy, %nz",
+        "  %arena.size = mul i64 %threads, %coro.stride",
+        "  %arena.new = call ptr @aligned_alloc(i64 64, i64 %arena.size)",
+        "  store ptr %arena.new, ptr %state",
+        "  br label %arena.have",
+        "arena.have:",
+        "  %arena = phi ptr [ %arena.known, %entry ], [ %arena.new, %arena.make ]",
+        "  %frame.offset = mul i64 %tid, %coro.stride",
+        "  %frame = getelementptr i8, ptr %arena, i64 %frame.offset",
+        "  %self = call ptr @llvm.coro.begin(token %coro.id, ptr %frame)",
+        f"  %handles = getelementptr i8, ptr %state, i64 {HANDLES}",
+        "  %handle = getelementptr ptr, ptr %handles, i64 %tid",
+        "  store ptr %self, ptr %handle",
+        "  br label %body",
+    ]
+    f.start("body")
+    f.block(op.body.block)
+    f.lines += [
+        "  store i32 0, ptr %status",
+        "  br label %coro.leave",
+        "coro.leave:",
+        "  call void @llvm.coro.end(ptr %self, i1 false, token none)",
+        "  ret void",
+    ]
+    head = f'define internal void @"{op.sym_name.data}.thread"({", ".join([*params, "ptr %state", "i64 %tid"])})'
+    text.functions.append("\n".join([f"{head} presplitcoroutine nounwind {{", *f.lines, "}", ""]))

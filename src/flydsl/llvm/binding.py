@@ -247,6 +247,28 @@ def run_default_pipeline(
         owned.close()
 
 
+def run_named_passes(module: ModuleRef, machine: TargetMachine, methods: Sequence[str]) -> None:
+    """Run passes of LLVM on a module in place, each named by the method of llvmlite's pass manager that adds it."""
+    llvm = _llvm()
+    tuning = llvm.create_pipeline_tuning_options()
+    builder = llvm.create_pass_builder(machine, tuning)
+    manager = llvm.create_new_module_pass_manager()
+    for method in methods:
+        getattr(manager, method)()
+    manager.run(module, builder)
+    for owned in (manager, builder, tuning):
+        owned.close()
+
+
+def defined_functions(module: ModuleRef) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Every function with a body: its linkage and the types of its arguments."""
+    return {
+        function.name: (function.linkage.name, tuple(str(argument.type) for argument in function.arguments))
+        for function in cast(Any, module).functions
+        if not function.is_declaration
+    }
+
+
 # --- host JIT -----------------------------------------------------------------------------------------
 
 

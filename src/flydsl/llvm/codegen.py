@@ -10,6 +10,7 @@ import re
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -105,6 +106,32 @@ class DeviceCode:
             if self._optimized_ir is None:
                 self._optimized_ir = str(binding.parse_bitcode(self.bitcode))
             return self._optimized_ir
+
+
+def finished(
+    target: DeviceTarget,
+    opt_level: int,
+    module: ModuleRef,
+    *,
+    object: bytes | None = None,
+    asm: str | None = None,
+    times: dict[str, float] | None = None,
+) -> DeviceCode:
+    """The result of a code generation done elsewhere, from the optimised module; what is not given is made here."""
+    return DeviceCode(
+        target,
+        opt_level,
+        module.as_bitcode(),
+        times or {},
+        asm_text=inline_asm(str(module)),
+        _object=object,
+        _asm=asm,
+        _optimized_ir=str(module),
+    )
+
+
+Compiler = Callable[[str, DeviceTarget, int], DeviceCode]
+"""IR text, target and level to code: `compile_device`, or a flow with passes of the user."""
 
 
 def check_level(level: int) -> None:

@@ -90,8 +90,8 @@ class HostAbi(Abi):
         self.stream = stream
 
     def launch(self, f: FunctionText, op: gpu.LaunchFuncOp) -> None:
-        if op.cluster:
-            raise NotImplementedError("launching with clusters is not built yet")
+        if op.cluster and not all(f.names[v].isdigit() for v in op.cluster):
+            raise NotImplementedError("a cluster must have constant extents")  # they are an attribute of the kernel
         name = op.kernel.nested_references.data[-1].data
         args = list(op.kernelOperands)
         params = "null"
@@ -100,9 +100,12 @@ class HostAbi(Abi):
             f.lines.insert(1, f"  %params{len(f.lines)} = alloca [{len(args)} x ptr], align 8")
             params = f.lines[1].split(" = ")[0].strip()
             for i, arg in enumerate(args):
-                cell = f"%arg{len(f.lines)}"
-                f.lines.insert(1, f"  {cell} = alloca {type_text(arg.type)}, align 16")
-                f.line(f"store {f.typed(arg)}, ptr {cell}")
+                if getattr(arg.type, "by_value", False):
+                    cell = f.names[arg]  # already the address of what the kernel gets
+                else:
+                    cell = f"%arg{len(f.lines)}"
+                    f.lines.insert(1, f"  {cell} = alloca {type_text(arg.type)}, align 16")
+                    f.line(f"store {f.typed(arg)}, ptr {cell}")
                 at = f.assign(f"getelementptr ptr, ptr {params}, i32 {i}")
                 f.line(f"store ptr {cell}, ptr {at}")
         dims = [f"{_wide(f, v)}" for v in (*op.grid, *op.block_size)]

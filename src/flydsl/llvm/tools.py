@@ -1,4 +1,4 @@
-"""Finding and running external tools: `ld.lld`, `opt`, `llc`, `ptxas`, `llvm-objdump`, `llvm-readelf`.
+"""Finding and running external tools: `ld.lld`, `opt`, `llc`, `fly-llc`, `llvm-mc`, `ptxas`, `llvm-objdump`, ...
 
 The order of search and the version gate are P-5 to P-8 of `spec/compiler.md`. Nothing is looked for at import; a
 version is asked for once per file (path, size, time of change).
@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +56,8 @@ _SPECS = {
     "ld.lld": _Spec("FLYDSL_COMPILE_LLD", r"LLD (\d+(?:\.\d+)*)", min_major=MIN_LLD_MAJOR, any_suffix=True),
     "opt": _Spec("FLYDSL_COMPILE_OPT", _LLVM, exact_major=LLVM_MAJOR),
     "llc": _Spec("FLYDSL_COMPILE_LLC", _LLVM, exact_major=LLVM_MAJOR),
+    "fly-llc": _Spec("FLYDSL_COMPILE_FLY_LLC", _LLVM, exact_major=LLVM_MAJOR),
+    "llvm-mc": _Spec(None, _LLVM, exact_major=LLVM_MAJOR),
     "llvm-objdump": _Spec(None, _LLVM, exact_major=LLVM_MAJOR),
     "llvm-readelf": _Spec(None, _LLVM, exact_major=LLVM_MAJOR),
     "ptxas": _Spec("FLYDSL_COMPILE_PTXAS", r"release (\d+(?:\.\d+)*)"),
@@ -117,8 +119,15 @@ def _suffixed(name: str) -> list[Path]:
     return [path for _, path in sorted(hits, key=lambda hit: -hit[0])]
 
 
+def fly_llc_folders() -> tuple[Path, Path]:
+    """Where fly-llc is kept: inside the package, and where `fly build-llc` puts it."""
+    return Path(__file__).parent / "bin", Path("~/.flydsl/bin").expanduser()
+
+
 def _search(name: str, spec: _Spec) -> Iterator[Path]:
     """Candidates after the tool's own variable and the LLVM prefix, best first."""
+    if name == "fly-llc":
+        yield from (folder / name for folder in fly_llc_folders())
     if name == "ld.lld":
         for prefix in filter(None, (setting("ROCM_PATH"), "/opt/rocm")):
             yield Path(prefix, "llvm", "bin", name)
@@ -301,8 +310,12 @@ def run_tool(
     cwd: str | os.PathLike[str] | None = None,
     error: type[ExternalLLVMError] = ToolRunError,
     hint: str = "",
+    env: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a tool to its end; anything but success raises `error` with command, status and output."""
+    """Run a tool to its end; anything but success raises `error` with command, status and output.
+
+    `hint` is added to the first line of the message, `env` to the environment of the tool.
+    """
     command = [str(tool.path), *args]
 
     def describe(what: str, stdout: str, stderr: str) -> str:
@@ -320,16 +333,21 @@ def run_tool(
             errors="replace",
             timeout=timeout,
             cwd=cwd,
-            env=_environment(tool),
+            env={**_environment(tool), **(env or {})},
             check=False,
         )
     except subprocess.TimeoutExpired as expired:
         raise error(describe(f"did not finish within {timeout:g} s", "", "")) from expired
     except OSError as failure:
         raise error(describe(f"could not be started: {failure}", "", "")) from failure
-    if done.returncode < 0:
-        name = signal.Signals(-done.returncode).name
-        raise error(describe(f"was killed by {name}", done.stdout, done.stderr))
     if done.returncode != 0:
-        raise error(describe(f"failed with status {done.returncode}", done.stdout, done.stderr))
+        killed = done.returncode < 0
+        what = (
+            f"was killed by {signal.Signals(-done.returncode).name}"
+            if killed
+            else f"failed with status {done.returncode}"
+        )
+        failure = error(describe(what, done.stdout, done.stderr))
+        failure.returncode, failure.stderr = done.returncode, done.stderr
+        raise failure
     return done

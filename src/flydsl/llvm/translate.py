@@ -27,7 +27,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from ..dialects import gpu, llvm
+from ..dialects import fly_cpu, gpu, gpu_warp, llvm
 from ..dialects import vector as fvector
 from ..dialects.builder import CASTS, CMPF, CMPI, INT_BINARY, elem_of, operands_of
 from ..dialects.dead_code import mark_dead
@@ -64,6 +64,9 @@ def type_text(type_: Attribute) -> str:
     bits = getattr(type_, "bitwidth", None)
     if bits is not None:
         return f"i{bits}"
+    own = getattr(type_, "llvm_text", None)
+    if own is not None:
+        return own
     raise DSLCompileError(f"type {type_} has no LLVM counterpart")
 
 
@@ -116,9 +119,37 @@ class Abi:
         """An i64 with the lane."""
         raise NotImplementedError("gpu.lane_id on this target")
 
-    def barrier(self, f: FunctionText) -> None:
+    def barrier(self, f: FunctionText, op: Operation) -> None:
         """A block barrier."""
         raise NotImplementedError("gpu.barrier on this target")
+
+    def subgroup_size(self, f: FunctionText) -> str:
+        """An i64 with the lanes of a warp."""
+        raise NotImplementedError("gpu.subgroup_size on this target")
+
+    def shuffle(self, f: FunctionText, op: gpu.ShuffleOp) -> None:
+        """A value of another lane."""
+        raise NotImplementedError("gpu.shuffle on this target")
+
+    def ballot(self, f: FunctionText, predicate: str) -> str:
+        """An i64 with a bit per lane."""
+        raise NotImplementedError("gpu.ballot on this target")
+
+    def vote(self, f: FunctionText, predicate: str, mode: str) -> str:
+        """An i1: `any` or `all` of the lanes."""
+        raise NotImplementedError("gpu.vote on this target")
+
+    def broadcast(self, f: FunctionText, op: gpu_warp.SubgroupBroadcastOp) -> None:
+        """The value of one lane."""
+        raise NotImplementedError("gpu.subgroup_broadcast on this target")
+
+    def address_of(self, f: FunctionText, name: str) -> str:
+        """Address of a global of the device module."""
+        return f"@{name}"
+
+    def meeting(self, f: FunctionText, op: Operation) -> None:
+        """An op of `fly_cpu`."""
+        raise DSLCompileError(f"'{op.name}' exists on the cpu stack alone")
 
     def math(self, f: FunctionText, name: str, type_: Attribute, args: Sequence[str], flags: str) -> str:
         """A function of the `math` dialect."""
@@ -275,7 +306,12 @@ class FunctionText:
                 return op
             handler = TABLE.get(type(op))  # pyright: ignore[reportUnknownArgumentType]
             if handler is None:
-                raise DSLCompileError(f"no translation of '{op.name}' to LLVM IR")
+                write = getattr(op, "write_llvm", None)
+                if write is None:
+                    raise DSLCompileError(f"no translation of '{op.name}' to LLVM IR")
+                write(self)
+                op = op._next_op
+                continue
             handler(self, op)
             op = op._next_op
         return None
@@ -650,6 +686,18 @@ def _atomicrmw(f: FunctionText, op: llvm.AtomicRMWOp) -> None:
     f.names[op.results[0]] = f.assign(f"atomicrmw {word} {f.typed(p)}, {f.typed(v)}{scope} {order}{_align(op)}")
 
 
+def _call_intrinsic(f: FunctionText, op: llvm.CallIntrinsicOp) -> None:
+    """An intrinsic by its full LLVM name; `immarg` operands are constants, which are literals here."""
+    args = list(op.args)
+    params = [type_text(a.type) for a in args]
+    names = [f.names[a] for a in args]
+    if op.results:
+        result = op.results[0]
+        f.names[result] = f.intrinsic(op.intrin.data, type_text(result.type), params, names)
+    else:
+        f.call_void(op.intrin.data, params, names)
+
+
 # --- control flow -------------------------------------------------------------------------------------------------
 
 
@@ -768,8 +816,36 @@ def _lane_id(f: FunctionText, op: Operation) -> None:
     f.names[op.results[0]] = f.abi.lane_id(f)
 
 
+def _subgroup_size(f: FunctionText, op: Operation) -> None:
+    f.names[op.results[0]] = f.abi.subgroup_size(f)
+
+
 def _barrier(f: FunctionText, op: Operation) -> None:
-    f.abi.barrier(f)
+    f.abi.barrier(f, op)
+
+
+def _shuffle_lanes(f: FunctionText, op: gpu.ShuffleOp) -> None:
+    f.abi.shuffle(f, op)
+
+
+def _ballot(f: FunctionText, op: gpu_warp.BallotOp) -> None:
+    f.names[op.results[0]] = f.abi.ballot(f, f.names[op.predicate])
+
+
+def _vote(f: FunctionText, op: gpu_warp.VoteOp) -> None:
+    f.names[op.results[0]] = f.abi.vote(f, f.names[op.predicate], op.mode.data)
+
+
+def _broadcast(f: FunctionText, op: gpu_warp.SubgroupBroadcastOp) -> None:
+    f.abi.broadcast(f, op)
+
+
+def _address_of(f: FunctionText, op: llvm.AddressOfOp) -> None:
+    f.names[op.results[0]] = f.abi.address_of(f, op.global_name.string_value())
+
+
+def _meeting(f: FunctionText, op: Operation) -> None:
+    f.abi.meeting(f, op)
 
 
 def _launch(f: FunctionText, op: gpu.LaunchFuncOp) -> None:
@@ -843,6 +919,8 @@ TABLE: dict[type[Operation], Handler] = {
     llvm.ExtractValueOp: _extract_value,
     llvm.InsertValueOp: _insert_value,
     llvm.AtomicRMWOp: cast(Handler, _atomicrmw),
+    llvm.CallIntrinsicOp: cast(Handler, _call_intrinsic),
+    llvm.BitcastOp: _cast("bitcast"),
     scf.ForOp: _for,
     scf.IfOp: _if,
     scf.WhileOp: _while,
@@ -851,7 +929,14 @@ TABLE: dict[type[Operation], Handler] = {
     gpu.BlockDimOp: _gpu_index("block_dim"),
     gpu.GridDimOp: _gpu_index("grid_dim"),
     gpu.LaneIdOp: _lane_id,
+    gpu.SubgroupSizeOp: _subgroup_size,
     gpu.BarrierOp: _barrier,
+    gpu.ShuffleOp: cast(Handler, _shuffle_lanes),
+    gpu_warp.BallotOp: cast(Handler, _ballot),
+    gpu_warp.VoteOp: cast(Handler, _vote),
+    gpu_warp.SubgroupBroadcastOp: cast(Handler, _broadcast),
+    llvm.AddressOfOp: cast(Handler, _address_of),
+    **dict.fromkeys(fly_cpu.FlyCpu.operations, _meeting),
     gpu.LaunchFuncOp: _launch,
     **{op: _math for op in math.Math.operations if op.name not in (*_INT_MATH, "math.rsqrt")},
     **{op: _int_math for op in math.Math.operations if op.name in _INT_MATH},

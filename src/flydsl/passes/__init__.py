@@ -12,10 +12,14 @@ PASSES: dict[str, str] = {
     "fly-rewrite-func-signature": "fly_rewrite_func_signature:FlyRewriteFuncSignaturePass",
     "fly-canonicalize": "fly_canonicalize:FlyCanonicalizePass",
     "fly-layout-lowering": "fly_layout_lowering:FlyLayoutLoweringPass",
+    "fly-int-swizzle-simplify": "fly_int_swizzle_simplify:FlyIntSwizzleSimplifyPass",
+    "fly-convert-atom-call-to-ssa-form": "fly_convert_atom_call_to_ssa_form:FlyConvertAtomCallToSsaFormPass",
+    "fly-promote-regmem-to-vectorssa": "fly_promote_regmem_to_vectorssa:FlyPromoteRegmemToVectorSsaPass",
     "convert-fly-to-rocdl": "convert_fly_to_rocdl:ConvertFlyToRocdlPass",
     "convert-fly-to-nvvm": "convert_fly_to_nvvm:ConvertFlyToNvvmPass",
     "convert-fly-to-cpu": "convert_fly_to_cpu:ConvertFlyToCpuPass",
     "canonicalize": "canonicalize:CanonicalizePass",
+    "cse": "cse:CsePass",
 }
 """Pass name to `module:class` in this package; a module is imported when its pass is first asked for."""
 

@@ -14,6 +14,8 @@ class Pass(ABC):
     """Base of all passes."""
 
     name: ClassVar[str]
+    needs: ClassVar[str] = ""
+    """What must hold of the module before, for the table of passes in docs/pipeline.md."""
 
     @abstractmethod
     def run(self, module: ModuleOp) -> ModuleOp:

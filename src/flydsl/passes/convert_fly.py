@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import IntegerType, StringAttr, VectorType, i64
+from xdsl.dialects.builtin import IntegerType, StringAttr, VectorType, i8, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..dialects import gpu, llvm
@@ -20,8 +20,17 @@ from ..dialects.fly.atoms import CopyAtomType, MmaAtomType, Operand
 from ..dialects.fly.ops import OPS, FlyOp, python_value, vector_type
 from ..dialects.fly.semantics import object_of
 from ..dialects.fly.types import TRIVIAL_SWIZZLE, MemRefData, MemRefType, PointerType, PtrData
+from ..dialects.fly_rocdl.buffer import is_buffer
 from ..errors import DSLCompileError
-from .rebuild import Handler, Rebuilder
+from .atom_state import set_value, state_of
+from .cpu_emulation import Emulation
+from .device_module import HANDLERS as DEVICE_HANDLERS
+from .device_module import DeviceModule
+from .rebuild import Handler
+from .rocdl_buffers import HANDLERS as BUFFER_HANDLERS
+from .rocdl_buffers import BufferMemory, add_buffer_offset, is_buffer_type, make_buffer_pointer
+from .small_floats import HANDLERS as FLOAT_HANDLERS
+from .small_floats import is_small, stored_type
 
 _INT_ATOMICS = {
     AtomicOp.Add: "add",
@@ -45,16 +54,30 @@ def storage_type(type_: Attribute) -> Attribute:
     return cast(Attribute, type_) if bits >= 16 else IntegerType(bits)
 
 
-class FlyConversion(Rebuilder):
+class FlyConversion(Emulation, DeviceModule, BufferMemory):
     """The conversion; subclasses fill in the address spaces."""
 
+    target: ClassVar[str]
+    """`rocdl`, `nvvm` or `cpu`: what an atom asks to choose its lowering."""
     spaces: ClassVar[dict[AddressSpace, int]]
     trust_alignment: ClassVar[bool] = True
+    extra: ClassVar[dict[type[Operation], Handler]] = {}
+    """Handlers of this target alone, over the common ones."""
+
+    @classmethod
+    def table(cls) -> dict[type[Operation], Handler]:
+        found = cls.__dict__.get("_table")
+        if found is None:
+            found = {**super().table(), **cls.extra}
+            cls._table = found  # pyright: ignore[reportAttributeAccessIssue]
+        return cast(dict[type[Operation], Handler], found)
 
     def convert(self, type_: Attribute) -> Attribute:
         """Type after the pass."""
         if isinstance(type_, (PointerType, MemRefType)):
             space = type_.data.space
+            if is_buffer_type(type_):
+                return self.buffer_pointer_type()
             if not isinstance(space, AddressSpace):
                 raise DSLCompileError(f"address space {space} is not known to this target")
             return llvm.ptr(self.spaces[space])
@@ -66,9 +89,47 @@ class FlyConversion(Rebuilder):
     def copy(self, op: Operation) -> None:
         if op.name.startswith("fly."):
             raise DSLCompileError(f"failed to legalize operation '{op.name}' that was explicitly marked illegal")
+        lower = getattr(op, "lower", None)
+        if lower is not None:
+            self.lower_own(op, lower)
+            return
+        if any(is_small(x.type) for x in op.results):
+            new = self.b.opn(
+                type(op), self.vals(operands_of(op)), [stored_type(x.type) for x in op.results], dict(op.properties)
+            )
+            for old, fresh in zip(op.results, new.results, strict=True):
+                self.vm[old] = fresh
+            return
         super().copy(op)
 
+    def lower_own(self, op: Operation, lower: Any) -> None:
+        """An op of a target's dialect that lowers itself; tensors reach it as they are in its `args`."""
+        operands = [v if isinstance(v.type, MemRefType) else self.val(v) for v in operands_of(op)]
+        for old, fresh in zip(op.results, lower(self, operands), strict=True):
+            self.vm[old] = fresh
+
     # --- memory ---------------------------------------------------------------------------------------------------
+
+    def step(self, at: SSAValue, elem: Attribute, by: int | SSAValue) -> SSAValue:
+        """A pointer moved by elements; those narrower than a byte are packed, but for flags."""
+        b, bits = self.b, bit_width(elem)
+        if 1 < bits < 8:
+            elem = i8
+            if isinstance(by, int):
+                if by * bits % 8:
+                    raise DSLCompileError(f"element {by} of {bits} bits does not start at a byte")
+                by = by * bits // 8
+            else:
+                by = b.int_binary("shrui", b.muli(by, b.const(bits, by.type)), b.const(3, by.type))
+        known = by if isinstance(by, int) else b.const_of.get(by)
+        if known is not None and -(1 << 31) < known < 1 << 31:
+            by = int(known)
+        props: dict[str, Attribute] = {
+            "rawConstantIndices": i32_list((by if isinstance(by, int) else llvm.GEP_DYNAMIC,)),
+            "elem_type": elem,
+            "noWrapFlags": int_attr(0, i32),
+        }
+        return b.pure(llvm.GEPOp, (at,) if isinstance(by, int) else (at, by), at.type, props)
 
     def address(self, pointer: SSAValue, data: PtrData | MemRefData) -> tuple[SSAValue, int]:
         """Where an access goes, with the pointer's swizzle applied, and the alignment that is left."""
@@ -82,6 +143,8 @@ class FlyConversion(Rebuilder):
 
     def load(self, at: Operand, type_: Attribute, align: int | None = None) -> SSAValue:
         """Read a value."""
+        if is_buffer(at.data.space):
+            return self.buffer_load(*self.buffer_place(at), self.b.i32(0), type_, 0)
         pointer, known = self.address(at.pointer, at.data)
         return self._load(pointer, type_, align or known)
 
@@ -91,6 +154,9 @@ class FlyConversion(Rebuilder):
 
     def store(self, value: SSAValue, at: Operand, align: int | None = None) -> None:
         """Write a value."""
+        if is_buffer(at.data.space):
+            self.buffer_store(value, *self.buffer_place(at), self.b.i32(0), 0)
+            return
         pointer, known = self.address(at.pointer, at.data)
         self.b.opn(llvm.StoreOp, (value, pointer), (), {"alignment": int_attr(align or known, i64)})
 
@@ -123,6 +189,15 @@ class FlyConversion(Rebuilder):
         insert_after(b.entry, cast(Operation, size.owner), op)
         return op.results[0]
 
+    def intrinsic(self, name: str, type_: Attribute | None, operands: Sequence[SSAValue]) -> SSAValue | None:
+        """Call an LLVM intrinsic by its full name, e.g. `llvm.amdgcn.mfma.f32.16x16x16f16`."""
+        props: dict[str, Attribute] = {
+            "intrin": StringAttr(name),
+            "operandSegmentSizes": i32_list((len(operands), 0)),
+        }
+        op = self.b.opn(llvm.CallIntrinsicOp, operands, () if type_ is None else (type_,), props)
+        return op.results[0] if op.results else None
+
     def operand(self, old: Any) -> Operand:
         """A memref operand of an atom call."""
         return Operand(self.val(old), cast(MemRefType, old.type).data)
@@ -145,6 +220,15 @@ def _forward(r: FlyConversion, op: FlyOp) -> None:
     r.vm[op.results[0]] = r.val(operands_of(op)[0])
 
 
+def _recast(r: FlyConversion, op: FlyOp) -> None:
+    (old,) = operands_of(op)
+    if not is_buffer_type(old.type):
+        _forward(r, op)
+        return
+    types = [cast(PointerType, t).data.elem for t in (old.type, op.results[0].type)]
+    r.vm[op.results[0]] = r.recast_buffer(r.val(old), *types)
+
+
 def _drop(r: FlyConversion, op: FlyOp) -> None:
     """Layout values have done their work; what they describe is in the types."""
     r.vm[op.results[0]] = op
@@ -163,49 +247,76 @@ def _make_int_tuple(r: FlyConversion, op: FlyOp) -> None:
 
 def _add_offset(r: FlyConversion, op: FlyOp) -> None:
     pointer, offset = operands_of(op)
+    if is_buffer_type(pointer.type):
+        add_buffer_offset(r, op)
+        return
     base = r.val(pointer)
     elem = storage_type(cast(PointerType, pointer.type).data.elem)
     known = object_of(offset.type)
     static = known if type(known) is int else None
-    operands = (base,) if static is not None else (base, *r.vm[offset])
-    props: dict[str, Attribute] = {
-        "rawConstantIndices": i32_list((llvm.GEP_DYNAMIC if static is None else static,)),
-        "elem_type": elem,
-        "noWrapFlags": int_attr(0, i32),
-    }
-    r.vm[op.results[0]] = r.b.pure(llvm.GEPOp, operands, base.type, props)
+    r.vm[op.results[0]] = r.step(base, elem, static if static is not None else r.vm[offset][0])
 
 
 def _make_ptr(r: FlyConversion, op: FlyOp) -> None:
     data = cast(PointerType, op.results[0].type).data
+    if is_buffer(data.space):
+        make_buffer_pointer(r, op)
+        return
     attrs = {k: python_value(v) for k, v in cast(Any, op.properties["dictAttrs"]).data.items()}
     if data.space is AddressSpace.Register:
         r.vm[op.results[0]] = r.stack(storage_type(data.elem), attrs["allocSize"], data.align)
         return
-    raise NotImplementedError("static shared memory is not lowered yet")
+    if data.space is AddressSpace.Shared:
+        align = max(attrs.get("allocAlign", 1), data.align)
+        r.vm[op.results[0]] = r.shared(attrs["allocBytes"], align)
+        return
+    raise DSLCompileError(f"make_ptr cannot make memory in the {data.space} address space")
+
+
+def _get_dyn_shared(r: FlyConversion, op: FlyOp) -> None:
+    r.vm[op.results[0]] = r.dynamic_shared()
+
+
+def _inttoptr(r: FlyConversion, op: FlyOp) -> None:
+    r.vm[op.results[0]] = r.b.pure(llvm.IntToPtrOp, r.vals(operands_of(op)), r.convert(op.results[0].type), {})
+
+
+def _ptrtoint(r: FlyConversion, op: FlyOp) -> None:
+    r.vm[op.results[0]] = r.b.pure(llvm.PtrToIntOp, r.vals(operands_of(op)), op.results[0].type, {})
+
+
+def _to_llvm_ptr(r: FlyConversion, op: FlyOp) -> None:
+    value = r.val(operands_of(op)[0])
+    wanted = op.properties.get("llvm_address_space")
+    space = llvm.address_space(value.type)
+    if wanted is not None and python_value(wanted) != space:
+        raise DSLCompileError(
+            f"requested LLVM address space {python_value(wanted)} but the {r.target} conversion requires {space}"
+        )
+    r.vm[op.results[0]] = value
 
 
 def _load(r: FlyConversion, op: FlyOp) -> None:
     (pointer,) = operands_of(op)
-    at, align = r.address(r.val(pointer), cast(PointerType, pointer.type).data)
-    r.vm[op.results[0]] = r._load(at, op.results[0].type, align)  # pyright: ignore[reportPrivateUsage]
+    r.vm[op.results[0]] = r.load(Operand(r.val(pointer), cast(Any, pointer.type).data), op.results[0].type)
 
 
 def _store(r: FlyConversion, op: FlyOp) -> None:
     value, pointer = operands_of(op)
-    at, align = r.address(r.val(pointer), cast(PointerType, pointer.type).data)
-    r.b.opn(llvm.StoreOp, (r.val(value), at), (), {"alignment": int_attr(align, i64)})
+    r.store(r.val(value), Operand(r.val(pointer), cast(Any, pointer.type).data))
 
 
 def _copy_atom_call(r: FlyConversion, op: FlyOp) -> None:
     atom, src, dst, *pred = operands_of(op)
     copy = cast(CopyAtomType, atom.type).op
+    r.set_state(state_of(r.vm[atom]))
     r.guarded(pred[0] if pred else None, lambda: copy.lower(r, r.operand(src), r.operand(dst)))
 
 
 def _mma_atom_call(r: FlyConversion, op: FlyOp) -> None:
     atom, *tensors = operands_of(op)
     d, a, b, c = (r.operand(t) for t in tensors)
+    r.set_state(state_of(r.vm[atom]))
     cast(MmaAtomType, atom.type).op.lower(r, d, a, b, c)
 
 
@@ -232,9 +343,16 @@ FlyConversion.handlers = cast(
         OPS["make_copy_atom"]: _drop,
         OPS["make_mma_atom"]: _drop,
         OPS["make_view"]: _make_view,
-        OPS["recast_iter"]: _forward,
+        OPS["recast_iter"]: _recast,
+        OPS["atom.set_value"]: set_value,
         OPS["add_offset"]: _add_offset,
         OPS["make_ptr"]: _make_ptr,
+        OPS["get_dyn_shared"]: _get_dyn_shared,
+        OPS["inttoptr"]: _inttoptr,
+        OPS["ptrtoint"]: _ptrtoint,
+        OPS["to_llvm_ptr"]: _to_llvm_ptr,
+        OPS["apply_swizzle"]: _forward,
+        **DEVICE_HANDLERS,
         OPS["ptr.load"]: _load,
         OPS["ptr.store"]: _store,
         OPS["copy_atom_call"]: _copy_atom_call,
@@ -243,5 +361,7 @@ FlyConversion.handlers = cast(
         scf.ForOp: _structured,
         scf.IfOp: _structured,
         scf.WhileOp: _structured,
+        **BUFFER_HANDLERS,
+        **FLOAT_HANDLERS,
     },
 )

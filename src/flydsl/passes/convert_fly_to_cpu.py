@@ -13,6 +13,7 @@ from .convert_fly import FlyConversion
 
 
 class _Conversion(FlyConversion):
+    target = "cpu"
     spaces = dict(zip(AddressSpace, (0, 0, 0, 0), strict=True))
     trust_alignment = False
 

@@ -13,6 +13,7 @@ from .convert_fly import FlyConversion
 
 
 class _Conversion(FlyConversion):
+    target = "rocdl"
     spaces = dict(zip(AddressSpace, (0, 1, 3, 5), strict=True))
     trust_alignment = True
 

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ..dialects.builder import Builder, int_attr, operands_of
+from ..dialects.dead_code import mark_dead
 from ..dialects.fly.atoms import NO_PERMUTATION, CopyAtomType, MmaAtomType, TiledCopyType, TiledMmaType
 from ..dialects.fly.ops import OPS, FlyOp
 from ..dialects.fly.types import (
@@ -21,7 +22,19 @@ from ..dialects.fly.types import (
 )
 from ..layout import ComposedLayout, Layout
 from .base import Pass
-from .rebuild import Handler, Rebuilder, is_pure
+from .rebuild import Handler, Rebuilder
+
+
+_NORMALISED = (
+    IntTupleType,
+    LayoutType,
+    ComposedLayoutType,
+    CoordTensorType,
+    CopyAtomType,
+    MmaAtomType,
+    TiledCopyType,
+    TiledMmaType,
+)
 
 
 def normal_form(b: Builder, type_: Attribute) -> SSAValue | None:
@@ -62,19 +75,37 @@ def _part(b: Builder, data: object) -> SSAValue:
     return made if made is not None else b.pure(OPS["static"], (), type_, {})
 
 
+def _replaced(op: Operation) -> bool:
+    """Whether the op gives way to the normal form of its static result."""
+    if len(op.results) != 1 or op.regions or op.successors:
+        return False
+    type_ = op.results[0].type
+    return isinstance(type_, _NORMALISED) and is_static(type_)
+
+
 class _Normal(Rebuilder):
+    def mark(self, module: ModuleOp) -> set[int]:
+        return mark_dead(module, _replaced)
+
     def copy(self, op: Operation) -> None:
-        if isinstance(op, FlyOp) and len(op.results) == 1 and is_pure(type(op)) and is_static(op.results[0].type):
+        if _replaced(op):
             made = normal_form(self.b, op.results[0].type)
-            if made is not None:
-                self.vm[op.results[0]] = made
-                return
+            assert made is not None
+            self.vm[op.results[0]] = made
+            return
         super().copy(op)
 
 
 def _tuple(r: _Normal, op: FlyOp) -> None:
+    """`make_shape`, `make_stride` and `make_coord` are `make_int_tuple`, with their attributes."""
     result = op.results[0]
-    r.vm[result] = r.b.pure(OPS["make_int_tuple"], r.vals(operands_of(op)), result.type, {})
+    if _replaced(op) and not op.attributes:
+        r.copy(op)
+        return
+    made = r.b.pure(OPS["make_int_tuple"], r.vals(operands_of(op)), result.type, {})
+    if op.attributes:
+        cast(Operation, made.owner).attributes.update(op.attributes)
+    r.vm[result] = made
 
 
 _Normal.handlers = cast(
@@ -88,6 +119,7 @@ class FlyCanonicalizePass(Pass):
     """Bring static layout values into normal form."""
 
     name = "fly-canonicalize"
+    needs = "no static layout values as block arguments (`fly-rewrite-func-signature`)"
 
     def run(self, module: ModuleOp) -> ModuleOp:
         return _Normal.rebuild(module)

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product as cartesian
 from typing import Any, cast
 
-from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, VectorType, i1
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, i1
+from xdsl.dialects.vector import ShuffleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from .. import layout as L
-from ..dialects import vector
-from ..dialects.builder import Builder, bit_width, i64, int_attr, operands_of
+from ..dialects.builder import Builder, bit_width, i32_list, i64, i64_list, int_attr, operands_of
 from ..dialects.enums import GemmTraversalOrder
-from ..dialects.fly.atoms import CopyAtomType, MmaAtomType, TiledCopyType, TiledMmaType, atom_of
-from ..dialects.fly.ops import OPS, FlyOp, python_value, vector_type
+from ..dialects.fly.atoms import CopyAtomType, MmaAtomType, TiledCopyType, TiledMmaType
+from ..dialects.fly.forms import groups_of
+from ..dialects.fly.ops import OPS, FlyOp, python_value
 from ..dialects.fly.semantics import (
     SEMANTICS,
     IterValue,
@@ -31,11 +31,14 @@ from ..dialects.fly.semantics import (
     offset_pointer_type,
     type_of_object,
 )
-from ..dialects.fly.types import PointerType, int_tuple_type, is_static, linear_layout, static_data, type_of
+from ..dialects.fly.types import IntTupleType, PointerType, int_tuple_type, is_static, linear_layout, static_data, type_of
 from ..errors import DSLCompileError, LayoutError
 from ..layout import Basis, ComposedLayout, Dyn, Layout, ValueLeaf
+from .atom_state import AtomWithState, atom_of, set_value
 from .base import Pass
+from .expand_print import expand_print
 from .rebuild import Handler, Rebuilder
+from .vector_access import load_vec, permutation, spelled_permutation, store_vec
 
 _ATOMS = (CopyAtomType, MmaAtomType, TiledCopyType, TiledMmaType)
 
@@ -101,6 +104,8 @@ def materialise(b: Builder, obj: Any) -> SSAValue:
     if type(obj) is ComposedLayout:
         parts = tuple(materialise(b, p) for p in (obj.inner, obj.offset, obj.outer))
         return b.pure(OPS["make_composed_layout"], parts, type_of(obj), {})
+    if isinstance(obj, AtomWithState):
+        return obj.materialise(b, materialise(b, obj.type))
     if isinstance(obj, CopyAtomType):
         return b.pure(OPS["make_copy_atom"], (), obj, {"valBits": int_attr(obj.val_bits)})
     if isinstance(obj, MmaAtomType):
@@ -154,6 +159,15 @@ class LayoutLowering(Rebuilder):
         attrs = DictionaryAttr({"allocSize": int_attr(count, i64)})
         return self.b.op1(OPS["make_ptr"], (), type_, {"dictAttrs": attrs})
 
+    def blank(self, type_: Attribute) -> SSAValue:
+        """What a vector that is filled piece by piece starts as."""
+        return self.b.poison(type_)
+
+    def permute(self, value: SSAValue, shape: list[int], order: list[int]) -> SSAValue:
+        """A vector over modes of these extents (colex) with its modes in another order."""
+        mask: dict[str, Attribute] = {"mask": i64_list(tuple(permutation(shape, order)))}
+        return self.b.pure(ShuffleOp, (value, value), value.type, mask)
+
     def copy_call(self, atom: CopyAtomType, tensors: Sequence[View]) -> None:
         """One call of a copy atom: source, destination, perhaps a predicate."""
         operands = [materialise(self.b, atom), *(materialise(self.b, t) for t in tensors)]
@@ -163,6 +177,12 @@ class LayoutLowering(Rebuilder):
         """One call of an MMA atom: D, A, B, C."""
         operands = [materialise(self.b, atom), *(materialise(self.b, t) for t in tensors)]
         self.b.opn(OPS["mma_atom_call"], operands, ())
+
+    def scaled_mma_call(self, atom: MmaAtomType, groups: Sequence[Sequence[View]]) -> None:
+        """One call whose A and B are lists: a tensor and its scales."""
+        operands = [materialise(self.b, atom), *(materialise(self.b, t) for g in groups for t in g)]
+        sizes = i32_list([1, *(len(g) for g in groups)])
+        self.b.opn(OPS["mma_atom_call"], operands, (), {"operandSegmentSizes": sizes})
 
 
 def _algebra(name: str) -> Handler:
@@ -262,60 +282,6 @@ def _modes(tree: Any) -> tuple[Any, ...]:
     return cast(tuple[Any, ...], tree) if type(tree) is tuple else (tree,)
 
 
-def _chunks(view: View) -> Iterator[tuple[int, int, Any]]:
-    """Contiguous runs of a tensor in colex order: position of the first element, length, offset."""
-    layout: Any = L.coalesce(view.layout)
-    shape, stride = _modes(layout.shape), _modes(layout.stride)
-    width: int = 1
-    if type(stride[0]) is int and stride[0] == 1:
-        width, shape, stride = shape[0], shape[1:], stride[1:]
-    rest = Layout(shape, stride)
-    position = 0
-    for coord in cartesian(*[range(s) for s in reversed(shape)]):
-        yield position, width, L.crd2idx(coord[::-1], rest) if coord else 0
-        position += width
-
-
-def _load_vec(r: LayoutLowering, op: FlyOp) -> None:
-    view, b = r.obj(operands_of(op)[0]), r.b
-    result = op.results[0]
-    type_ = cast(VectorType, result.type)
-    elem = type_.element_type
-    count = type_.get_shape()[0]
-    runs = list(_chunks(view))
-    if len(runs) == 1 and runs[0][1] == count and count > 1:
-        r.vm[result] = r.read(add_offset(view.iter, runs[0][2]), type_)
-        return
-    whole = b.poison(type_)
-    for position, width, offset in runs:
-        pointer = add_offset(view.iter, offset)
-        if width == 1:
-            whole = b.insert(r.read(pointer, elem), whole, position)
-        else:
-            part = r.read(pointer, vector_type(elem, width))
-            props = vector.InsertStridedSliceOp.properties_for(position)
-            whole = b.pure(vector.InsertStridedSliceOp, (part, whole), type_, props)
-    r.vm[result] = whole
-
-
-def _store_vec(r: LayoutLowering, op: FlyOp) -> None:
-    source, tensor = operands_of(op)
-    value, view, b = r.val(source), r.obj(tensor), r.b
-    type_ = cast(VectorType, value.type)
-    elem = type_.element_type
-    runs = list(_chunks(view))
-    for position, width, offset in runs:
-        pointer = add_offset(view.iter, offset)
-        if len(runs) == 1 and width > 1:
-            part = value
-        elif width == 1:
-            part = b.extract(value, position)
-        else:
-            props = vector.ExtractStridedSliceOp.properties_for(position, width)
-            part = b.pure(vector.ExtractStridedSliceOp, (value,), vector_type(elem, width), props)
-        r.write(part, pointer)
-
-
 # --- copies and gemms ---------------------------------------------------------------------------------------------
 
 
@@ -351,7 +317,14 @@ def _copy(r: LayoutLowering, op: FlyOp) -> None:
 
 def _expand_copy(r: LayoutLowering, atom: Any, tensors: list[View]) -> None:
     """src, dst and possibly pred: split until each piece is one call."""
+    if atom.op.whole_tile:
+        r.copy_call(atom, tensors)
+        return
     ranks = [linear_layout(t.layout).rank for t in tensors]
+    if atom.op.thr_layout.shape != 1 and any(linear_layout(t.layout).is_leaf for t in tensors[:2]):
+        # Threads that copy together hold other values than they address: one side is a row, the other is not.
+        r.copy_call(atom, [decomposition(t) for t in tensors])
+        return
     if ranks[0] != ranks[1]:
         raise LayoutError(f"copy: ranks differ, {tensors[0].layout} against {tensors[1].layout}")
     if len(tensors) == 3 and ranks[2] == ranks[0] - 1:
@@ -386,12 +359,17 @@ def _copy_atom_call(r: LayoutLowering, op: FlyOp) -> None:
 
 
 def _mma_atom_call(r: LayoutLowering, op: FlyOp) -> None:
-    atom, *tensors = (r.obj(v) for v in operands_of(op))
-    _emit_mma(r, atom_of(atom), tensors)
+    (atom,), *groups = [[r.obj(v) for v in group] for group in groups_of(op)]
+    _emit_mma(r, atom_of(atom), groups)
 
 
-def _emit_mma(r: LayoutLowering, atom: Any, tensors: Sequence[View]) -> None:
-    r.mma_call(atom, [decomposition(t) for t in tensors])
+def _emit_mma(r: LayoutLowering, atom: Any, groups: Sequence[Sequence[View]]) -> None:
+    """One call with the tensors of D, A, B and C."""
+    plain = [[decomposition(t) for t in group] for group in groups]
+    if all(len(group) == 1 for group in plain):
+        r.mma_call(atom, [t for (t,) in plain])
+    else:
+        r.scaled_mma_call(atom, plain)
 
 
 def _traversal(extents: tuple[int, int, int], order: int) -> Iterator[tuple[int, int, int]]:
@@ -416,13 +394,13 @@ def _coordinate(layout: Any, i: int, extents: tuple[int, int, int]) -> Any:
 
 
 def _gemm(r: LayoutLowering, op: FlyOp) -> None:
-    atom, d, a, b, c, *layout = (r.obj(v) for v in operands_of(op))
+    (atom,), (d,), a, b, (c,), layout = [[r.obj(v) for v in group] for group in groups_of(op)]
     atom = atom_of(atom)
-    if d.layout.rank == 1:
-        _emit_mma(r, atom, (d, a, b, c))
+    ranks = [x.layout.rank for x in (d, a[0], b[0], c)]
+    if ranks == [1, 1, 1, 1]:
+        _emit_mma(r, atom, ((d,), a, b, (c,)))
         return
-    m, n = (cast(int, L.size(d.layout[i])) for i in (1, 2))
-    k = cast(int, L.size(a.layout[2])) if a.layout.rank == 3 else 1
+    m, n, k = _gemm_extents(d.layout, a[0].layout, b[0].layout, c.layout, ranks)
     order = op.properties.get("traversalOrder")
     if layout:
         total = m * n * k
@@ -433,20 +411,34 @@ def _gemm(r: LayoutLowering, op: FlyOp) -> None:
         steps = _traversal((m, n, k), python_value(order).data if order is not None else GemmTraversalOrder.NMK)
     seen: set[tuple[int, int]] = set()
     for i, j, s in steps:
-        tail = (s,) if a.layout.rank == 3 else ()
+        tail = (s,) if ranks[1] == 3 else ()
         # The first visit of (m, n) starts from C, later ones go on from D.
         source = d if (i, j) in seen and tail else c
         seen.add((i, j))
         _emit_mma(
             r,
             atom,
-            [
-                _slice(d, (i, j)),
-                _slice(a, (i, *tail)),
-                _slice(b, (j, *tail)),
-                _slice(source, (i, j)),
-            ],
+            (
+                (_slice(d, (i, j)),),
+                [_slice(x, (i, *tail)) for x in a],
+                [_slice(x, (j, *tail)) for x in b],
+                (_slice(source, (i, j)),),
+            ),
         )
+
+
+def _gemm_extents(d: Layout, a: Layout, b: Layout, c: Layout, ranks: list[int]) -> tuple[int, int, int]:
+    """How often the atom repeats in M, N and K."""
+    if ranks[0] != 3 or ranks[3] != 3 or ranks[1] != ranks[2] or ranks[1] not in (2, 3):
+        raise LayoutError(f"gemm: D and C need rank 3, A and B both rank 2 or 3; got {d}, {a}, {b}, {c}")
+    m, n = L.size(d[1]), L.size(d[2])
+    k = L.size(a[2]) if ranks[1] == 3 else 1
+    pairs = [(m, L.size(a[1])), (n, L.size(b[1])), (m, L.size(c[1])), (n, L.size(c[2]))]
+    if ranks[1] == 3:
+        pairs.append((k, L.size(b[2])))
+    if any(x != y for x, y in pairs) or not all(type(x) is int for x in (m, n, k)):
+        raise LayoutError(f"gemm: extents do not fit together: {d}, {a}, {b}, {c}")
+    return cast(int, m), cast(int, n), cast(int, k)
 
 
 def _slice(view: View, rest: tuple[int, ...]) -> View:
@@ -456,6 +448,15 @@ def _slice(view: View, rest: tuple[int, ...]) -> View:
     for mode, index in enumerate(rest, 1):
         offset = L.int_tuple_add(offset, L.crd2idx(index, layout[mode]))
     return View(add_offset(view.iter, offset), layout[0])
+
+
+def _ptr_load(r: LayoutLowering, op: FlyOp) -> None:
+    """Reading "through" a coordinate gives the coordinate."""
+    (at,) = operands_of(op)
+    if isinstance(at.type, IntTupleType):
+        r.vm[op.results[0]] = r.obj(at)
+    else:
+        _pointer_op(r, op)
 
 
 def _pointer_op(r: LayoutLowering, op: FlyOp) -> None:
@@ -479,6 +480,7 @@ LayoutLowering.handlers = cast(
         OPS["make_tiled_mma"]: _tiled,
         OPS["make_copy_atom"]: _tiled,
         OPS["make_mma_atom"]: _tiled,
+        OPS["atom.set_value"]: set_value,
         OPS["get_scalar"]: _get_scalar,
         OPS["get_leaves"]: _get_leaves,
         OPS["elem_less"]: _compare(L.elem_less),
@@ -488,17 +490,28 @@ LayoutLowering.handlers = cast(
         OPS["mma.make_fragment"]: _allocate,
         OPS["memref.load"]: _load,
         OPS["memref.store"]: _store,
-        OPS["memref.load_vec"]: _load_vec,
-        OPS["memref.store_vec"]: _store_vec,
+        OPS["memref.load_vec"]: load_vec,
+        OPS["memref.store_vec"]: store_vec,
+        OPS["print"]: expand_print,
         OPS["copy"]: _copy,
         OPS["copy_atom_call"]: _copy_atom_call,
         OPS["mma_atom_call"]: _mma_atom_call,
         OPS["gemm"]: _gemm,
-        OPS["ptr.load"]: _pointer_op,
+        OPS["ptr.load"]: _ptr_load,
         OPS["ptr.store"]: _pointer_op,
         OPS["recast_iter"]: _pointer_op,
     },
 )
+
+
+class _Spelled(LayoutLowering):
+    """The lowering as a pass of its own: vectors are put together from a zero and turned by upstream's three ops."""
+
+    def blank(self, type_: Attribute) -> SSAValue:
+        return self.b.const(0, type_)
+
+    def permute(self, value: SSAValue, shape: list[int], order: list[int]) -> SSAValue:
+        return spelled_permutation(self, value, shape, order)
 
 
 @dataclass(frozen=True)
@@ -506,6 +519,7 @@ class FlyLayoutLoweringPass(Pass):
     """Expand layout algebra to arith and copies and gemms to atom calls."""
 
     name = "fly-layout-lowering"
+    needs = "layout values made by `make_*` ops, not block arguments"
 
     def run(self, module: ModuleOp) -> ModuleOp:
-        return LayoutLowering.rebuild(module)
+        return _Spelled.rebuild(module)

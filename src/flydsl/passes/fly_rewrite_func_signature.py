@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from xdsl.dialects import func, scf
-from xdsl.dialects.builtin import BoolAttr, ModuleOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.dialects import cf, func, scf
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ..dialects import gpu, llvm
-from ..dialects.builder import Builder, i64_list, operands_of
+from ..dialects.builder import Builder, i32_list, i64_list, operands_of
+from ..dialects.emitter import append
 from ..dialects.fly.ops import OPS, leaf_type
 from ..dialects.fly.types import (
     ComposedLayoutType,
@@ -72,15 +73,55 @@ class _Signatures(Rebuilder):
     def __init__(self) -> None:
         super().__init__()
         self.packed: dict[SSAValue, tuple[SSAValue, ...]] = {}
-        """Carriers a rebuilt value came from, so that passing it on costs nothing."""
+        """Carriers an old value came in, so that passing it on costs nothing."""
 
     # --- unpacking ------------------------------------------------------------------------------------------------
 
     def argument_types(self, block: Block) -> list[Attribute]:
         return [t for a in block.args for t in boundary_types(a.type)]
 
+    def declared_types(self, types: Sequence[Attribute]) -> list[Attribute]:
+        return [t for type_ in types for t in boundary_types(type_)]
+
+    def result_types(self, types: Sequence[Attribute]) -> list[Attribute]:
+        return self.declared_types(types)
+
+    def function(self, op: Any, cls: type[Operation]) -> None:
+        super().function(op, cls)
+        new = self.b.block.last_op
+        assert new is not None
+        for name, types in (("arg_attrs", op.function_type.inputs.data), ("res_attrs", op.function_type.outputs.data)):
+            given = op.properties.get(name)
+            if given is not None:
+                new.properties[name] = ArrayAttr(_carried(given.data, types))
+
+    def copy(self, op: Operation) -> None:
+        if not op.successors:
+            super().copy(op)
+            return
+        groups = [self.pack(v) for v in operands_of(op)]
+        props = dict(op.properties)
+        if isinstance(op, cf.ConditionalBranchOp):
+            taken = len(op.then_arguments)
+            sizes = [1, *(sum(map(len, g)) for g in (groups[1 : 1 + taken], groups[1 + taken :]))]
+            props["operandSegmentSizes"] = i32_list(sizes)
+        new = type(op).create(
+            operands=[v for g in groups for v in g],
+            properties=props,
+            attributes=dict(op.attributes),
+            successors=[self.blocks[s] for s in op.successors],
+            location=self.b.loc,
+        )
+        append(self.b.block, new)
+
     def enter(self, old: Block, new: Block) -> None:
         self.bind(old.args, new.args)
+        at = 0
+        for a in old.args:
+            count = len(boundary_types(a.type))
+            if a.name_hint is not None and count:
+                new.args[at].name_hint = a.name_hint
+            at += count
 
     def bind(self, old: Sequence[SSAValue], new: Sequence[SSAValue]) -> None:
         """Rebuild each old value from its carriers."""
@@ -91,11 +132,9 @@ class _Signatures(Rebuilder):
                 self.vm[value] = next(fresh)
                 continue
             parts = tuple(next(fresh) for _ in types)
-            if value.first_use is None:
-                continue
-            rebuilt = self.unpack(value.type, parts)
-            self.vm[value] = rebuilt
-            self.packed[rebuilt] = parts
+            self.packed[value] = parts
+            if not _passed_on(value):
+                self.vm[value] = self.unpack(value.type, parts)
 
     def unpack(self, type_: Attribute, parts: tuple[SSAValue, ...]) -> SSAValue:
         """The value of a DSL type from its carriers."""
@@ -138,11 +177,10 @@ class _Signatures(Rebuilder):
             return (self.val(old),)
         if not types:
             return ()
-        value = self.val(old)
-        known = self.packed.get(value)
+        known = self.packed.get(old)
         if known is not None:
             return known
-        b = self.b
+        value, b = self.val(old), self.b
         if isinstance(old.type, MemRefType):
             pointer = b.pure(OPS["get_iter"], (value,), types[0], {})
             if len(types) == 1:
@@ -173,9 +211,7 @@ class _Signatures(Rebuilder):
                 ("composed_get_inner", data.inner),
             ]
         else:
-            types = [leaf_type(leaf) for leaf in dynamic_leaves(data)]
-            leaves = b.opn(OPS["get_leaves"], (value,), types, {"dynamicOnly": BoolAttr.from_bool(True)})
-            return _pack(b, struct, leaves.results)
+            return _pack(b, struct, self.leaves(data, value))
         fields: list[SSAValue] = []
         for op, part in parts:
             if not static_data(part):
@@ -183,9 +219,32 @@ class _Signatures(Rebuilder):
                 fields.append(self.to_struct(part, got, cast(Any, struct_of(part))))
         return _pack(b, struct, fields)
 
+    def leaves(self, data: Any, value: SSAValue) -> list[SSAValue]:
+        """The run-time leaves of a tuple as scalars, depth first."""
+        b = self.b
+        if type(data) is not tuple:
+            return [b.pure(OPS["get_scalar"], (value,), leaf_type(data), {})]
+        found: list[SSAValue] = []
+        for i, part in enumerate(cast(tuple[Any, ...], data)):
+            if not static_data(part):
+                got = b.pure(OPS["get"], (value,), type_of(part), {"mode": i32_list((i,))})
+                found += self.leaves(part, got)
+        return found
+
     def pack_all(self, old: Sequence[SSAValue]) -> list[SSAValue]:
         """Carriers of several values in order."""
         return [c for v in old for c in self.pack(v)]
+
+
+_BOUNDARIES = (scf.YieldOp, scf.ConditionOp, func.ReturnOp, gpu.ReturnOp, func.CallOp, gpu.LaunchFuncOp)
+
+
+def _passed_on(value: SSAValue) -> bool:
+    """Whether nobody here needs the value itself: it is only handed to another boundary, as its carriers."""
+    return all(
+        isinstance(use.operation, (*_BOUNDARIES, scf.ForOp, scf.WhileOp)) or use.operation.successors
+        for use in value.uses
+    )
 
 
 def _fields(b: Builder, struct: SSAValue) -> Iterator[SSAValue]:
@@ -203,6 +262,22 @@ def _pack(b: Builder, struct: Attribute, fields: Sequence[SSAValue]) -> SSAValue
     for i, field in enumerate(fields):
         value = b.pure(llvm.InsertValueOp, (field, value), struct, {"position": _position(i)})
     return value
+
+
+def _carried(attrs: Sequence[Any], types: Sequence[Attribute]) -> list[Any]:
+    """Argument or result attributes for the carriers: those of a value stay with its first one."""
+    found: list[Any] = []
+    for attr, type_ in zip(attrs, types, strict=True):
+        count = len(boundary_types(type_))
+        found += [attr, *[DictionaryAttr({})] * (count - 1)][:count]
+    return found
+
+
+def _call(r: _Signatures, op: func.CallOp) -> None:
+    types = [t for x in op.results for t in boundary_types(x.type)]
+    new = r.b.opn(func.CallOp, r.pack_all(operands_of(op)), types, dict(op.properties))
+    new.attributes = dict(op.attributes)
+    r.bind(op.results, new.results)
 
 
 def _terminator(r: _Signatures, op: Operation) -> None:
@@ -226,7 +301,7 @@ def _structured(r: _Signatures, op: Operation) -> None:
     fixed = {scf.ForOp: 3, scf.IfOp: 1, scf.WhileOp: 0}[cast(Any, type(op))]
     operands = operands_of(op)
     values = [*r.vals(operands[:fixed]), *r.pack_all(operands[fixed:])]
-    regions = [Region(r.nested(region.block)) if region.blocks else Region() for region in op.regions]
+    regions = [r.region(region) for region in op.regions]
     types = [t for x in op.results for t in boundary_types(x.type)]
     new = r.b.with_regions(type(op), values, types, regions, dict(op.properties), dict(op.attributes))
     r.bind(op.results, new.results)
@@ -238,6 +313,11 @@ def boundary_types(type_: Attribute) -> tuple[Attribute, ...]:
     return (type_,) if types is None else types
 
 
+def _condition(r: _Signatures, op: scf.ConditionOp) -> None:
+    cond, *rest = operands_of(op)
+    r.b.opn(scf.ConditionOp, [r.val(cond), *r.pack_all(rest)], ())
+
+
 _Signatures.handlers = cast(
     dict[type[Operation], Handler],
     {
@@ -245,18 +325,13 @@ _Signatures.handlers = cast(
         scf.IfOp: _structured,
         scf.WhileOp: _structured,
         scf.YieldOp: _terminator,
+        scf.ConditionOp: _condition,
         func.ReturnOp: _terminator,
+        gpu.ReturnOp: _terminator,
+        func.CallOp: _call,
         gpu.LaunchFuncOp: _launch,
     },
 )
-
-
-def _condition(r: _Signatures, op: scf.ConditionOp) -> None:
-    cond, *rest = operands_of(op)
-    r.b.opn(scf.ConditionOp, [r.val(cond), *r.pack_all(rest)], ())
-
-
-_Signatures.handlers[scf.ConditionOp] = cast(Handler, _condition)
 
 
 @dataclass(frozen=True)

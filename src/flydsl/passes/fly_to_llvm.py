@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..dialects import gpu, llvm
-from ..dialects.builder import bit_width, i32, i32_list, i64, i64_list, int_attr, operands_of
+from ..dialects.builder import bit_width, i64, i64_list, int_attr, operands_of
 from ..dialects.enums import AtomicOp
 from ..dialects.fly.atoms import CopyAtomType, MmaAtomType, Operand
 from ..dialects.fly.ops import OPS, FlyOp
@@ -31,7 +31,9 @@ from ..dialects.fly.types import (
     ptr_type,
     static_data,
 )
+from ..dialects.fly_rocdl.buffer import is_buffer
 from ..layout import Basis, ComposedLayout, Dyn, Layout, dynamic_leaves
+from .atom_state import state_of
 from .base import Pass
 from .convert_fly import FlyConversion, storage_type
 from .fly_layout_lowering import LayoutLowering, Pointer
@@ -106,10 +108,8 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
             )
             return Layout(shape, stride)
         if type(data) is ComposedLayout:
-            outer, offset, inner = (
-                d if static_data(d) else self.from_struct(d, fields.pop(0))
-                for d in (data.outer, data.offset, data.inner)
-            )
+            parts: tuple[Any, ...] = (data.outer, data.offset, data.inner)
+            outer, offset, inner = (d if static_data(d) else self.from_struct(d, fields.pop(0)) for d in parts)
             return ComposedLayout(inner, offset, outer)
 
         def build(tree: Any) -> Any:
@@ -222,20 +222,15 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
         elem = cast(Any, base.owner).elem_type
         at = base if not offset else self._step(base, elem, offset)
         align = cast(Any, base.owner).alignment.value.data
-        known = gcd(align, offset * max(bit_width(elem) // 8, 1)) or align
+        known = gcd(align, offset * bit_width(elem) // 8) or align
         self.b.opn(llvm.StoreOp, (value, at), (), {"alignment": int_attr(known, i64)})
 
     def _step(self, at: SSAValue, elem: Attribute, by: Any) -> SSAValue:
-        static = by if type(by) is int else None
-        props: dict[str, Attribute] = {
-            "rawConstantIndices": i32_list((llvm.GEP_DYNAMIC if static is None else static,)),
-            "elem_type": elem,
-            "noWrapFlags": int_attr(0, i32),
-        }
-        operands = (at,) if static is not None else (at, self.b.leaf_value(by, by.width))
-        return self.b.pure(llvm.GEPOp, operands, at.type, props)
+        return self.step(at, elem, by if type(by) is int else self.b.leaf_value(by, cast(Dyn, by).width))
 
     def advance(self, at: SSAValue, type_: PointerType, by: Any, after: PointerType) -> SSAValue:
+        if is_buffer(type_.data.space):
+            return self.move_buffer(at, by if type(by) is int else self.b.leaf_value(by, 32))
         return self._step(at, storage_type(type_.data.elem), by)
 
     def read(self, at: Any, type_: Attribute) -> SSAValue:
@@ -291,10 +286,12 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
 
     def copy_call(self, atom: CopyAtomType, tensors: Sequence[View]) -> None:
         src, dst, *pred = tensors
+        self.set_state(state_of(atom))
         self.guarded(pred[0] if pred else None, lambda: atom.op.lower(self, self.operand(src), self.operand(dst)))
 
     def mma_call(self, atom: MmaAtomType, tensors: Sequence[View]) -> None:
         d, a, b, c = (self.operand(t) for t in tensors)
+        self.set_state(state_of(atom))
         atom.op.lower(self, d, a, b, c)
 
 
@@ -317,6 +314,10 @@ def _store(r: FlyToLlvm, op: FlyOp) -> None:
 
 def _recast(r: FlyToLlvm, op: FlyOp) -> None:
     at = cast(Pointer, r.obj(operands_of(op)[0]))
+    type_ = cast(PointerType, op.results[0].type)
+    if is_buffer(type_.data.space):
+        r.vm[op.results[0]] = Pointer(r, r.recast_buffer(at, at.type.data.elem, type_.data.elem), type_)
+        return
     base = at.parts[0]
     if r.cells.tracks(base):
         r.cells.release(base)
@@ -363,6 +364,7 @@ _HANDLERS = cast(
         OPS["ptr.load"]: _load,
         OPS["ptr.store"]: _store,
         OPS["recast_iter"]: _recast,
+        OPS["apply_swizzle"]: _recast,
         scf.ForOp: _structured,
         scf.IfOp: _structured,
         scf.WhileOp: _structured,

@@ -17,10 +17,29 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from ..dialects import gpu
 from ..dialects.builder import CASTS, CMPI, INT_BINARY, Builder, operands_of
 from ..dialects.dead_code import is_pure, mark_dead
+from ..dialects.emitter import append
+from ..errors import FlyDSLError
+from .dominance import DominatorTree
 
 Handler = Callable[[Any, Any], None]
 
 _CMPI_NAMES = {i: p for p, i in CMPI.items()}
+
+
+def location_of(error: BaseException) -> Any:
+    """Location of the op an error of a pass is about, or None."""
+    return getattr(error, "ir_location", None)
+
+
+def remove_dead(module: ModuleOp) -> ModuleOp:
+    """Erase the pure ops nobody uses, in place."""
+    dead = mark_dead(module)
+    if dead:
+        for op in list(module.walk(reverse=True)):
+            if id(op) in dead:
+                op.detach()
+                op.erase()
+    return module
 
 
 class Rebuilder:
@@ -31,13 +50,15 @@ class Rebuilder:
     def __init__(self) -> None:
         self.b = Builder()
         self.vm: dict[SSAValue, Any] = {}
+        self.blocks: dict[Block, Block] = {}
+        """New blocks of regions with more than one."""
         self.dead: set[int] = set()
 
     @classmethod
     def rebuild(cls, module: ModuleOp) -> ModuleOp:
         """The rewritten module; the old one must not be used afterwards."""
         self = cls()
-        self.dead = mark_dead(module)
+        self.dead = self.mark(module)
         body = Block()
         self.b.block = body
         self.walk(module.body.block)
@@ -48,21 +69,30 @@ class Rebuilder:
             location=module.location,
         )
 
+    def mark(self, module: ModuleOp) -> set[int]:
+        """Ids of the ops to leave out."""
+        return mark_dead(module)
+
     # --- walking --------------------------------------------------------------------------------------------------
 
     def walk(self, block: Block) -> None:
         """Rebuild every op of a block into the current one."""
         dead, table, b = self.dead, self.table(), self.b
         op: Any = block.first_op
-        while op is not None:
-            if id(op) not in dead:
-                b.loc = op.location
-                handler = table.get(type(op))  # pyright: ignore[reportUnknownArgumentType]
-                if handler is None:
-                    self.copy(op)
-                else:
-                    handler(self, op)
-            op = op._next_op
+        try:
+            while op is not None:
+                if id(op) not in dead:
+                    b.loc = op.location
+                    handler = table.get(type(op))  # pyright: ignore[reportUnknownArgumentType]
+                    if handler is None:
+                        self.copy(op)
+                    else:
+                        handler(self, op)
+                op = op._next_op
+        except (FlyDSLError, NotImplementedError) as error:
+            if location_of(error) is None:
+                error.ir_location = op.location  # pyright: ignore[reportAttributeAccessIssue]
+            raise
 
     @classmethod
     def table(cls) -> dict[type[Operation], Handler]:
@@ -70,7 +100,7 @@ class Rebuilder:
         found = cls.__dict__.get("_table")
         if found is None:
             found = {**COMMON, **cls.handlers}
-            cls._table = found  # pyright: ignore[reportAttributeAccessIssue]
+            cls._table = found
         return cast(dict[type[Operation], Handler], found)
 
     def val(self, old: SSAValue) -> SSAValue:
@@ -82,17 +112,27 @@ class Rebuilder:
         return [self.val(v) for v in old]
 
     def copy(self, op: Operation) -> None:
-        """Copy an op without regions; pure ones are shared."""
+        """Copy an op; pure ones are shared."""
         operands = [self.val(v) for v in operands_of(op)]
-        if len(op.results) == 1 and is_pure(type(op)) and not op.attributes:
+        if len(op.results) == 1 and is_pure(type(op)) and not op.attributes and not op.regions:
             result = op.results[0]
             self.vm[result] = self.b.pure(type(op), operands, result.type, dict(op.properties))
             return
-        if op.regions:
-            raise NotImplementedError(f"no rule to rebuild '{op.name}', which has regions")
-        new = self.b.opn(type(op), operands, [r.type for r in op.results], dict(op.properties))
-        if op.attributes:
-            new.attributes = dict(op.attributes)
+        if op.regions or op.successors:
+            new = type(op).create(
+                operands=operands,
+                result_types=[r.type for r in op.results],
+                properties=dict(op.properties),
+                attributes=dict(op.attributes),
+                successors=[self.blocks[s] for s in op.successors],
+                regions=[self.region(region) for region in op.regions],
+                location=self.b.loc,
+            )
+            append(self.b.block, new)
+        else:
+            new = self.b.opn(type(op), operands, [r.type for r in op.results], dict(op.properties))
+            if op.attributes:
+                new.attributes = dict(op.attributes)
         for old, fresh in zip(op.results, new.results, strict=True):
             self.vm[old] = fresh
 
@@ -106,20 +146,70 @@ class Rebuilder:
         """Map the arguments of an old block to those of its replacement."""
         for a, b in zip(old.args, new.args, strict=True):
             self.vm[a] = b
+            if a.name_hint is not None:
+                b.name_hint = a.name_hint
+
+    def result_types(self, types: Sequence[Attribute]) -> list[Attribute]:
+        """Result types of a function after the pass."""
+        return list(types)
 
     def function(self, op: Any, cls: type[Operation]) -> None:
-        """Rebuild a function with a body."""
-        old = op.body.blocks.first
-        if old is None:
-            self.b.with_regions(cls, (), (), [Region()], dict(op.properties), dict(op.attributes))
-            return
-        entry = Block(arg_types=self.argument_types(old))
-        with self.b.open_function(entry):
-            self.enter(old, entry)
-            self.walk(old)
+        """Rebuild a function."""
         props = dict(op.properties)
-        props["function_type"] = FunctionType.from_lists(list(entry.arg_types), list(op.function_type.outputs.data))
-        self.b.with_regions(cls, (), (), [Region(entry)], props, dict(op.attributes))
+        old: Region = op.body
+        outputs = self.result_types(op.function_type.outputs.data)
+        if old.blocks.first is None:
+            inputs = self.declared_types(op.function_type.inputs.data)
+            props["function_type"] = FunctionType.from_lists(inputs, outputs)
+            self.b.with_regions(cls, (), (), [Region()], props, dict(op.attributes))
+            return
+        entry = Block(arg_types=self.argument_types(old.blocks.first))
+        with self.b.open_function(entry):
+            region = self.fill(old, entry)
+        props["function_type"] = FunctionType.from_lists(list(entry.arg_types), outputs)
+        self.b.with_regions(cls, (), (), [region], props, dict(op.attributes))
+
+    def declared_types(self, types: Sequence[Attribute]) -> list[Attribute]:
+        """Argument types of a function without a body after the pass."""
+        return list(types)
+
+    def fill(self, old: Region, entry: Block) -> Region:
+        """Rebuild the blocks of a region, the first into `entry`, which is the current block."""
+        first = old.blocks.first
+        assert first is not None
+        if first is old.blocks.last:
+            self.enter(first, entry)
+            self.walk(first)
+            return Region(entry)
+        tree = DominatorTree(old)
+        new = {block: Block(arg_types=self.argument_types(block)) for block in tree.order[1:]}
+        new[first] = entry
+        self.blocks.update(new)
+        b = self.b
+        # A block knows what its dominators number, so they come first; what it numbers itself goes when it is done.
+        stack: list[tuple[Block | None, int]] = [(first, b.mark())]
+        while stack:
+            block, mark = stack.pop()
+            if block is None:
+                b.forget(mark)
+                continue
+            stack.append((None, b.mark()))
+            b.block = new[block]
+            self.enter(block, new[block])
+            self.walk(block)
+            stack += [(child, 0) for child in reversed(tree.children[block])]
+        return Region([new[block] for block in old.blocks if block in new])
+
+    def region(self, old: Region) -> Region:
+        """Rebuild a nested region with any number of blocks."""
+        first = old.blocks.first
+        if first is None:
+            return Region()
+        if first is old.blocks.last:
+            return Region(self.nested(first))
+        entry = Block(arg_types=self.argument_types(first))
+        with self.b.region(entry):
+            return self.fill(old, entry)
 
     def nested(self, old: Block) -> Block:
         """Rebuild a nested single-block region's block."""
@@ -148,7 +238,7 @@ def _func(r: Rebuilder, op: func.FuncOp) -> None:
 def _structured(r: Rebuilder, op: Operation) -> None:
     """`scf.for`, `scf.if`, `scf.while`: operands, then each region."""
     operands = r.vals(operands_of(op))
-    regions = [Region(r.nested(region.block)) if region.blocks else Region() for region in op.regions]
+    regions = [r.region(region) for region in op.regions]
     new = r.b.with_regions(
         type(op), operands, [x.type for x in op.results], regions, {**op.properties}, {**op.attributes}
     )

@@ -54,8 +54,9 @@ class RegisterCells:
         """Remember a store."""
         cells = self._cells[base]
         self._written.add(base)
-        if isinstance(value.type, VectorType):
-            for lane in range(value.type.get_shape()[0]):
+        type_ = value.type
+        if isinstance(type_, VectorType):
+            for lane in range(type_.get_shape()[0]):
                 cells[offset + lane] = Cell(value, lane, True)
         else:
             cells[offset] = Cell(value, -1, True)
@@ -78,7 +79,7 @@ class RegisterCells:
         scalars = [self._scalar(c, elem) for c in known]
         if None in scalars:
             return None
-        return self._b.pure(FromElementsOp, cast(list[SSAValue], scalars), type_, {})
+        return self._b.pure(FromElementsOp, cast(list[SSAValue], scalars), cast(Attribute, type_), {})
 
     def _scalar(self, cell: Cell, type_: Attribute) -> SSAValue | None:
         if cell.lane < 0:

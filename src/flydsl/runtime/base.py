@@ -374,6 +374,10 @@ class DeviceRuntime(ABC):
     def can_access_peer(self, device: int, peer: int) -> bool:
         raise self._unsupported("can_access_peer")
 
+    def peer_access_enabled(self, device: int, peer: int) -> bool:
+        """Whether kernels on `device` may use memory of `peer` now, because `enable_peer_access` was called."""
+        return device == peer
+
     def enable_peer_access(self, device: int, peer: int) -> None:
         raise self._unsupported("enable_peer_access")
 

@@ -51,13 +51,21 @@ class _LoadedModule:
         self.descriptors: dict[tuple[str, int, int], KernelDescriptor] = {}
 
 
+class _Current(threading.local):
+    ordinal = 0
+
+
 class CpuDeviceRuntime(DeviceRuntime):
     """One device, ordinal 0: this process's CPUs and memory."""
 
     kind: ClassVar[str] = "cpu"
     pageable_host: ClassVar[bool] = True
+    devices: ClassVar[int] = 1
+    """How many devices to show. They are all this machine; more than one lets tests see where work goes."""
 
     def __init__(self) -> None:
+        self._current = _Current()
+        self._stream_devices: dict[int, int] = {}
         self._lock = threading.RLock()
         self._ids = itertools.count(16)
         self._queues: dict[int, TaskQueue] = {}
@@ -123,17 +131,22 @@ class CpuDeviceRuntime(DeviceRuntime):
     # -- devices ---------------------------------------------------------------------------------------
 
     def device_count(self) -> int:
-        return 1
+        return self.devices
 
     def current_device_id(self) -> int:
-        return 0
+        return self._current.ordinal
 
     def set_device(self, ordinal: int) -> None:
-        self._check_ordinal(ordinal)
+        self._current.ordinal = self._check_ordinal(ordinal)
 
-    def _check_ordinal(self, ordinal: int | None) -> None:
-        if ordinal not in (None, 0):
-            raise FlyRuntimeError(f"the cpu stack has one device, 0, not {ordinal}", device=ordinal)
+    def _check_ordinal(self, ordinal: int | None) -> int:
+        """The ordinal, or that of the current device."""
+        if ordinal is None:
+            return self._current.ordinal
+        if not 0 <= ordinal < self.devices:
+            known = "one device, 0" if self.devices == 1 else f"devices 0 to {self.devices - 1}"
+            raise FlyRuntimeError(f"the {self.kind} stack has {known}, not {ordinal}", device=ordinal)
+        return ordinal
 
     def device(self, ordinal: int) -> Device:
         self._check_ordinal(ordinal)
@@ -152,7 +165,7 @@ class CpuDeviceRuntime(DeviceRuntime):
             concurrent_kernels=True,
             event_timing=True,
         )
-        return Device(0, self.kind, _cpu_name(), "native", capabilities=caps)
+        return Device(ordinal, self.kind, _cpu_name(), "native", capabilities=caps)
 
     def synchronize(self, device: int | None = None) -> None:
         self._check_ordinal(device)
@@ -168,22 +181,23 @@ class CpuDeviceRuntime(DeviceRuntime):
     def alloc(
         self, nbytes: int, *, device: int | None = None, stream: int | None = None, alignment: int = 256
     ) -> Buffer:
-        self._check_ordinal(device)
+        if stream is not None:
+            of_stream = self.stream_device_of(stream)
+            device = of_stream if device is None else device
+        ordinal = self._check_ordinal(device)
         if nbytes < 0:
             raise ValueError(f"cannot allocate {nbytes} bytes")
         if alignment < 1 or alignment & (alignment - 1):
             raise ValueError(f"alignment must be a power of two, got {alignment}")
-        if stream is not None:
-            self._queue(stream)
         if nbytes == 0:
-            return Buffer(self, 0, 0, 0, stream_ordered=stream is not None)
+            return Buffer(self, 0, 0, ordinal, stream_ordered=stream is not None)
         address = ctypes.c_void_p()
         free, total = _memory()
         status = 12 if nbytes > total else _libc().posix_memalign(ctypes.byref(address), max(alignment, 64), nbytes)
         if status or not address.value:
-            raise OutOfMemoryError(requested=nbytes, free=free, total=total, device=0)
+            raise OutOfMemoryError(requested=nbytes, free=free, total=total, device=ordinal)
         self._allocated[address.value] = nbytes
-        return Buffer(self, address.value, nbytes, 0, stream_ordered=stream is not None)
+        return Buffer(self, address.value, nbytes, ordinal, stream_ordered=stream is not None)
 
     def alloc_pinned(self, nbytes: int) -> Buffer:
         return self.alloc(nbytes)
@@ -274,14 +288,16 @@ class CpuDeviceRuntime(DeviceRuntime):
             raise InvalidHandleError("not a stream of the cpu runtime, or closed", stream=stream) from None
 
     def stream_create(self, device: int, priority: int, non_blocking: bool) -> int:
-        self._check_ordinal(device)
+        ordinal = self._check_ordinal(device)
         with self._lock:
             handle = next(self._ids)
+            self._stream_devices[handle] = ordinal
             self._queues[handle] = TaskQueue(handle, blocking=not non_blocking)
         return handle
 
     def stream_destroy(self, stream: int) -> None:
         queue = self._queues.pop(stream, None)
+        self._stream_devices.pop(stream, None)
         if queue is not None:
             queue.close()
 
@@ -306,7 +322,7 @@ class CpuDeviceRuntime(DeviceRuntime):
 
     def stream_device_of(self, stream: int) -> int:
         self._queue(stream)
-        return 0
+        return self._stream_devices.get(stream, self._current.ordinal)
 
     # -- events ----------------------------------------------------------------------------------------
 
@@ -361,12 +377,12 @@ class CpuDeviceRuntime(DeviceRuntime):
         """Load a host object file; undefined symbols come from this process's C and math libraries."""
         from flydsl.llvm import host_jit
 
-        self._check_ordinal(device)
+        ordinal = self._check_ordinal(device)
         with self._lock:
             loaded = _LoadedModule(host_jit.load_object(binary, name="cpu-module"))
             handle = next(self._ids)
             self._modules[handle] = loaded
-        return Module(self, handle, 0)
+        return Module(self, handle, ordinal)
 
     def module_unload(self, module: Module) -> None:
         handle = module.handle
@@ -484,6 +500,9 @@ class CpuDeviceRuntime(DeviceRuntime):
         self._check_ordinal(device)
         self._check_ordinal(peer)
         return True
+
+    def peer_access_enabled(self, device: int, peer: int) -> bool:
+        return self.can_access_peer(device, peer)
 
     def enable_peer_access(self, device: int, peer: int) -> None:
         self.can_access_peer(device, peer)

@@ -52,6 +52,24 @@ class CudaDeviceRuntime(DriverRuntime):
         self._call("context_device", byref(ordinal))
         return ordinal.value
 
+    def enter(self, ordinal: int) -> int | None:
+        """Make a device's primary context current for a native call; gives the context to `leave` to, or None.
+
+        Generated host code calls the driver directly, on whatever thread runs it, and a fresh thread has no context.
+        """
+        wanted = self._contexts.get(ordinal) or self._context(ordinal)
+        self._check_lost(ordinal)
+        before = c_void_p()
+        self._call("context_get", byref(before))
+        if before.value == wanted:
+            return None
+        self._call("context_set", wanted)
+        return before.value
+
+    def leave(self, context: int) -> None:
+        """Give the thread back the context it had before `enter`."""
+        self._call("context_set", context)
+
     def _stream_device(self, stream: int) -> int:
         if stream in (0, 1, 2):
             return self._current()

@@ -50,6 +50,7 @@ class DriverRuntime(DeviceRuntime):
         self._count: int | None = None
         self._devices: dict[int, Device] = {}
         self._lost: dict[int, DeviceLostError] = {}
+        self._peers: set[tuple[int, int]] = set()
 
     # -- vendor hooks ----------------------------------------------------------------------------------
 
@@ -194,13 +195,13 @@ class DriverRuntime(DeviceRuntime):
 
     def _initialise(self) -> int:
         status = self._raw("init", 0)
-        if status == Status.NO_DEVICE:
+        if status in (Status.NO_DEVICE, Status.INVALID_DEVICE):  # HIP 5 says "invalid device" on a machine without one.
             return 0
         if status:
             raise self.error_of(status, "init")
         count = c_int()
         status = self._raw("device_count", byref(count))
-        if status == Status.NO_DEVICE:
+        if status in (Status.NO_DEVICE, Status.INVALID_DEVICE):
             return 0
         if status:
             raise self.error_of(status, "device_count")
@@ -541,6 +542,9 @@ class DriverRuntime(DeviceRuntime):
             self._call("occupancy", byref(blocks), function.handle, block_threads, smem, kernel=function.name)
         return blocks.value
 
+    def peer_access_enabled(self, device: int, peer: int) -> bool:
+        return device == peer or (device, peer) in self._peers
+
     def can_access_peer(self, device: int, peer: int) -> bool:
         answer = c_int()
         self._call("can_access_peer", byref(answer), self._need(device), self._need(peer))
@@ -551,10 +555,12 @@ class DriverRuntime(DeviceRuntime):
             status = self._raw("enable_peer", self._peer_operand(self._need(peer)), 0)
             if status not in (Status.SUCCESS, Status.PEER_ENABLED):
                 raise self.error_of(status, "enable_peer")
+        self._peers.add((device, peer))
 
     def disable_peer_access(self, device: int, peer: int) -> None:
         with self.on_device(device):
             self._call("disable_peer", self._peer_operand(self._need(peer)))
+        self._peers.discard((device, peer))
 
     # -- graphs ----------------------------------------------------------------------------------------
 

@@ -106,6 +106,7 @@ ENTRIES: dict[str, Entry] = {
     "function_set_attribute": _row("", "cuFuncSetAttribute", _HANDLE, c_int, c_int),
     "launch": _row("hipModuleLaunchKernel", "cuLaunchKernel", _HANDLE, *(c_uint,) * 7, _HANDLE, c_void_p, c_void_p),
     "launch_ex": _row("hipDrvLaunchKernelEx", "cuLaunchKernelEx", c_void_p, _HANDLE, c_void_p, c_void_p),
+    "tensor_map_encode": _row("", "cuTensorMapEncodeTiled", c_void_p),
     "occupancy": _row(
         "hipModuleOccupancyMaxActiveBlocksPerMultiprocessor",
         "cuOccupancyMaxActiveBlocksPerMultiprocessor",

@@ -37,20 +37,19 @@ class _PyBuffer(ctypes.Structure):
 
 _SIMPLE = 0
 _WRITABLE = 1
+_STRIDED = 0x18
+_get = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int)(
+    ("PyObject_GetBuffer", ctypes.pythonapi)
+)
+_release = ctypes.PYFUNCTYPE(None, ctypes.POINTER(_PyBuffer))(("PyBuffer_Release", ctypes.pythonapi))
 
 
 @contextmanager
 def exported(obj: object, *, writable: bool) -> Generator[HostSpan]:
     """The memory of an object with the buffer protocol, C-contiguous and held for the duration."""
     view = _PyBuffer()
-    api = ctypes.pythonapi
-    get, release = api.PyObject_GetBuffer, api.PyBuffer_Release
-    get.argtypes = (ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int)
-    get.restype = ctypes.c_int
-    release.argtypes = (ctypes.POINTER(_PyBuffer),)
-    release.restype = None
     try:
-        get(ctypes.py_object(obj), ctypes.byref(view), _WRITABLE if writable else _SIMPLE)
+        _get(ctypes.py_object(obj), ctypes.byref(view), _WRITABLE if writable else _SIMPLE)
     except (TypeError, BufferError, ValueError) as error:
         need = "writable contiguous" if writable else "contiguous"
         got = type(obj).__name__
@@ -58,4 +57,14 @@ def exported(obj: object, *, writable: bool) -> Generator[HostSpan]:
     try:
         yield HostSpan(view.buf or 0, view.len)
     finally:
-        release(ctypes.byref(view))
+        _release(ctypes.byref(view))
+
+
+def buffer_address(view: memoryview) -> int:
+    """Address of the first element of a memoryview, read-only or not; valid as long as the view is not released."""
+    record = _PyBuffer()
+    _get(view, ctypes.byref(record), _STRIDED)
+    try:
+        return record.buf or 0
+    finally:
+        _release(ctypes.byref(record))

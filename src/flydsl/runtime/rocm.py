@@ -34,6 +34,19 @@ class RocmDeviceRuntime(DriverRuntime):
         self._call("get_device", byref(ordinal))
         return ordinal.value
 
+    def enter(self, ordinal: int) -> int | None:
+        """Make a device current for a native call; gives the one to `leave` to, or None if it was current already."""
+        self._check_lost(ordinal)
+        before = self._current()
+        if before == ordinal:
+            return None
+        self._make_current(ordinal)
+        return before
+
+    def leave(self, ordinal: int) -> None:
+        """Give the thread back the device it had before `enter`."""
+        self._make_current(ordinal)
+
     def _stream_device(self, stream: int) -> int:
         if stream in (0, 1, 2):
             return self._current()

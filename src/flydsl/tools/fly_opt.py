@@ -15,44 +15,45 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import FlyDSLError
 from ..passes import PASSES, pass_class
+from .diagnostics import Diagnostic, Expectations, show
 
 if TYPE_CHECKING:
     from ..passes.base import Pass
 
 USAGE = """usage: fly-opt [options] [FILE | -]
 
-Reads a module (standard input without a file), verifies it, runs the passes in the order given, prints the result.
+Fly Optimizer Driver: reads a module (standard input without a file), verifies it, runs the passes in the order given
+and prints the result. Options may be written with one dash or two.
 
 options:
   -o FILE                       write there instead of standard output
-  --PASS[{key=value ...}]       run a pass; may be repeated
+  --PASS[{key=value ...}]       run a pass; may be repeated (also --PASS='key=value ...')
   --pass-pipeline=TEXT          run a pipeline, e.g. 'builtin.module(a,b{x=1})'
   --split-input-file            treat the parts between '// -----' lines as separate modules
   --verify-diagnostics          check errors against '// expected-error {{...}}' comments
   --mlir-print-op-generic       print in generic form
+  --mlir-print-debuginfo        print locations
   --mlir-print-ir-after-all     print the module to standard error after each pass
-  --mlir-timing                 print the time of each pass to standard error
+  --mlir-timing                 print the time of each step to standard error
   --allow-unregistered-dialect  accept ops of unknown dialects
   --help                        this text
 
 passes:
 """
-_SPLIT = re.compile(r"^\s*// -----.*$", re.MULTILINE)
-_EXPECTED = re.compile(r"//\s*expected-error\s*(?:@([+-]\d+|above|below)\s*)?\{\{(.*?)\}\}")
+FLAGS = {
+    "split-input-file": "split",
+    "verify-diagnostics": "verify_diagnostics",
+    "mlir-print-op-generic": "generic",
+    "mlir-print-debuginfo": "debuginfo",
+    "mlir-print-ir-after-all": "print_after",
+    "mlir-timing": "timing",
+    "allow-unregistered-dialect": "unregistered",
+}
+_SPLIT = re.compile(r"^[ \t]*// -----.*$", re.MULTILINE)
 
 
 class UsageError(Exception):
     """The command line makes no sense."""
-
-
-class Diagnostic(Exception):
-    """An error at a place of the input."""
-
-    def __init__(self, line: int, column: int, message: str):
-        super().__init__(message)
-        self.line = line
-        self.column = column
-        self.message = message
 
 
 class Options:
@@ -61,13 +62,12 @@ class Options:
     def __init__(self, argv: list[str]):
         self.file = "-"
         self.output = "-"
-        self.split = self.verify_diagnostics = self.generic = self.print_after = self.timing = self.unregistered = False
+        self.split = self.verify_diagnostics = self.generic = self.debuginfo = False
+        self.print_after = self.timing = self.unregistered = self.help = False
         self.passes: list[Pass] = []
         rest = iter(argv)
         seen_file = False
         for word in rest:
-            if word in ("--help", "-h"):
-                raise UsageError("")
             if word == "-o":
                 self.output = next(rest, "")
                 if not self.output:
@@ -77,108 +77,125 @@ class Options:
                     raise UsageError(f"more than one input file: {self.file}, {word}")
                 self.file, seen_file = word, True
             else:
-                self._flag(word)
+                self._flag(word.lstrip("-"))
 
-    def _flag(self, word: str) -> None:
+    def _flag(self, name: str) -> None:
         from ..passes.pipeline import parse_pipeline
 
-        flags = {
-            "--split-input-file": "split",
-            "--verify-diagnostics": "verify_diagnostics",
-            "--mlir-print-op-generic": "generic",
-            "--mlir-print-ir-after-all": "print_after",
-            "--mlir-timing": "timing",
-            "--allow-unregistered-dialect": "unregistered",
-        }
-        if word in flags:
-            setattr(self, flags[word], True)
+        if name in ("help", "h"):
+            self.help = True
             return
-        name = word.lstrip("-")
+        if name in FLAGS:
+            setattr(self, FLAGS[name], True)
+            return
         try:
             if name.startswith("pass-pipeline="):
                 self.passes += parse_pipeline(name.removeprefix("pass-pipeline="))
                 return
-            base, sep, body = name.partition("{") if "{" in name else name.partition("=")
+            base = re.split(r"[={]", name, maxsplit=1)[0]
             if base not in PASSES:
-                raise UsageError(f"unknown option {word}; --help lists the passes")
-            text = base if not sep else f"{base}{{{body.rstrip('}')}}}"
-            self.passes += parse_pipeline(text)
+                raise UsageError(_unknown(base))
+            body = name[len(base) :].removeprefix("=")
+            if body and not body.startswith("{"):
+                body = f"{{{body}}}"
+            self.passes += parse_pipeline(base + body)
         except ValueError as error:
             raise UsageError(str(error)) from None
 
 
-def parse_text(text: str, name: str, unregistered: bool) -> Any:
-    """A module from text; errors become diagnostics."""
-    from xdsl.parser import Parser
-    from xdsl.utils.exceptions import ParseError, VerifyException
+def _unknown(name: str) -> str:
+    from difflib import get_close_matches
 
-    from ..dialects.registry import make_context
-
-    context = make_context(allow_unregistered=unregistered)
-    try:
-        module = Parser(context, text, name).parse_module()
-    except ParseError as error:
-        line = text.count("\n", 0, error.span.start) + 1
-        column = error.span.start - (text.rfind("\n", 0, error.span.start) + 1) + 1
-        raise Diagnostic(line, column, error.msg) from error
-    try:
-        module.verify()
-    except VerifyException as error:
-        raise Diagnostic(1, 1, str(error).strip()) from error
-    return module
+    close = get_close_matches(name, [*PASSES, *FLAGS, "pass-pipeline", "help"], 1)
+    hint = f"; did you mean --{close[0]}?" if close else ""
+    return f"unknown option --{name}{hint} --help lists all"
 
 
-def process(text: str, name: str, options: Options) -> str:
-    """Parse, run the passes, print."""
-    from xdsl.utils.exceptions import VerifyException
+class Run:
+    """One module on its way from text to text."""
 
-    module = parse_text(text, name, options.unregistered)
-    for p in options.passes:
+    def __init__(self, text: str, name: str, first_line: int, options: Options):
+        self.text, self.name, self.first_line, self.options = text, name, first_line, options
+        self.errors: list[Diagnostic] = []
+
+    def process(self) -> str | None:
+        """Parse, verify, run the passes, print; None when there were errors."""
+        module = self.timed("parse", self.parse)
+        if module is None or self.errors:
+            return None
+        self.timed("verify", lambda: self.verify(module))
+        for p in self.options.passes:
+            if self.errors:
+                return None
+            module = self.timed(p.name, lambda p=p, module=module: self.apply(p, module))
+            if module is not None:
+                self.timed("verify", lambda module=module: self.verify(module))
+            if module is not None and self.options.print_after:
+                print(f"// -----// IR Dump After {p.name} //----- //\n{self.render(module)}", file=sys.stderr)
+        return None if self.errors else self.timed("print", lambda: self.render(module))
+
+    def timed(self, what: str, step: Any) -> Any:
+        """Run a step; say how long it took if asked to."""
         start = time.perf_counter()
+        result = step()
+        if self.options.timing:
+            print(f"{(time.perf_counter() - start) * 1e3:9.3f} ms  {what}", file=sys.stderr)
+        return result
+
+    def parse(self) -> Any:
+        """The module in the text."""
+        from xdsl.utils.exceptions import ParseError
+
+        from ..dialects.parser import LocatedParser
+        from ..dialects.registry import make_context
+
+        context = make_context(allow_unregistered=self.options.unregistered)
+        parser = LocatedParser(context, self.text, self.name, self.first_line)
         try:
-            module = p.run(module)
-            module.verify()
+            return parser.parse_module()
+        except ParseError as error:
+            self.errors.append(Diagnostic(*parser.position(error.span.start), error.msg.strip()))
+            return None
+
+    def verify(self, module: Any) -> None:
+        """Check the module; what is wrong becomes diagnostics."""
+        from ..passes.verifier import failures
+
+        for failure in failures(module):
+            self.report(failure.op.location, failure.message)
+
+    def apply(self, p: Pass, module: Any) -> Any:
+        """Run a pass; a failure becomes a diagnostic."""
+        from xdsl.utils.exceptions import VerifyException
+
+        from ..passes.rebuild import location_of
+
+        try:
+            return p.run(module)
         except (FlyDSLError, VerifyException, NotImplementedError) as error:
-            raise Diagnostic(1, 1, f"pass '{p.name}': {error}") from error
-        if options.timing:
-            print(f"{(time.perf_counter() - start) * 1e3:9.3f} ms  {p.name}", file=sys.stderr)
-        if options.print_after:
-            print(f"// -----// IR Dump After {p.name} //----- //\n{render(module, options)}", file=sys.stderr)
-    return render(module, options)
+            self.report(location_of(error), str(error).strip() or f"pass '{p.name}' failed")
+            return None
+
+    def report(self, location: Any, message: str) -> None:
+        """Remember an error; each line of the message is one."""
+        line = getattr(location, "line", None)
+        place = (location.line.data, location.column.data) if line is not None else (self.first_line, 1)
+        self.errors += [Diagnostic(*place, text) for text in message.split("\n") if text]
+
+    def render(self, module: Any) -> str:
+        """The module as text."""
+        from xdsl.printer import Printer
+
+        out = io.StringIO()
+        generic, debug = self.options.generic, self.options.debuginfo
+        Printer(out, print_generic_format=generic, print_debuginfo=debug).print_op(module)
+        return out.getvalue() + "\n"
 
 
-def render(module: Any, options: Options) -> str:
-    """The module as text."""
-    from xdsl.printer import Printer
-
-    out = io.StringIO()
-    Printer(out, print_generic_format=options.generic).print_op(module)
-    return out.getvalue() + "\n"
-
-
-def show(text: str, name: str, first_line: int, error: Diagnostic) -> None:
-    """`file:line:col: error: message` with the line and a caret."""
-    print(f"{name}:{first_line + error.line - 1}:{error.column}: error: {error.message}", file=sys.stderr)
-    lines = text.splitlines()
-    if 0 < error.line <= len(lines):
-        print(f"{lines[error.line - 1]}\n{' ' * (error.column - 1)}^", file=sys.stderr)
-
-
-def check_expected(text: str, name: str, first_line: int, error: Diagnostic | None) -> bool:
-    """Compare an error with the comments that announce it."""
-    expected: list[tuple[int, str]] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        for where, message in _EXPECTED.findall(line):
-            offset = {"above": -1, "below": 1, "": 0}.get(where)
-            expected.append((number + (int(where) if offset is None else offset), message))
-    if error is None:
-        for line, message in expected:
-            print(f"{name}:{first_line + line - 1}: error: expected error was not produced: {message}", file=sys.stderr)
-        return not expected
-    if any(message in error.message for _, message in expected):
-        return True
-    show(text, name, first_line, error)
-    return False
+def print_help() -> None:
+    """The options and every pass with one line."""
+    rows = (f"  --{name:<38} {(pass_class(name).__doc__ or '').splitlines()[0]}" for name in sorted(PASSES))
+    print(USAGE + "\n".join(rows))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -186,11 +203,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         options = Options(sys.argv[1:] if argv is None else argv)
     except UsageError as error:
-        if str(error):
-            print(f"fly-opt: {error}", file=sys.stderr)
-            return 2
-        rows = (f"  --{name:<34}{(pass_class(name).__doc__ or '').splitlines()[0]}" for name in PASSES)
-        print(USAGE + "\n".join(rows))
+        print(f"fly-opt: {error}", file=sys.stderr)
+        return 2
+    if options.help:
+        print_help()
         return 0
     try:
         text = sys.stdin.read() if options.file == "-" else Path(options.file).read_text()
@@ -202,16 +218,16 @@ def main(argv: list[str] | None = None) -> int:
     good = True
     first_line = 1
     for chunk in _SPLIT.split(text) if options.split else [text]:
-        failure: Diagnostic | None = None
-        try:
-            results.append(process(chunk, name, options))
-        except Diagnostic as error:
-            failure = error
+        run = Run(chunk, name, first_line, options)
+        result = run.process()
         if options.verify_diagnostics:
-            good &= check_expected(chunk, name, first_line, failure)
-        elif failure is not None:
-            show(chunk, name, first_line, failure)
+            good &= Expectations(chunk, first_line).check(name, run.errors)
+        elif result is None:
+            for error in run.errors:
+                show(text, name, error)
             good = False
+        if result is not None:
+            results.append(result)
         first_line += chunk.count("\n")
     if not options.verify_diagnostics:
         output = "// -----\n".join(results)

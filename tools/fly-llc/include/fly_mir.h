@@ -49,16 +49,17 @@ inline bool writesPhysReg(const llvm::MachineInstr &instruction, llvm::MCRegiste
 }
 
 /// Inserts an instruction that does nothing: S_NOP, NOOP, or where the target has none a comment in the assembly.
+/// x86's NOOP counts as dead code until registers are allocated; until then it is written as inline assembly.
 inline void insertNop(llvm::MachineBasicBlock &block, llvm::MachineBasicBlock::iterator where) {
   llvm::MachineFunction &function = *block.getParent();
   const llvm::TargetInstrInfo &info = instrInfo(function);
   if (std::optional<unsigned> nop = opcodeByName(function, "S_NOP"))
     BuildMI(block, where, llvm::DebugLoc(), info.get(*nop)).addImm(0);
-  else if (std::optional<unsigned> nop = opcodeByName(function, "NOOP"))
+  else if (std::optional<unsigned> nop = opcodeByName(function, "NOOP"); nop && function.getProperties().hasNoVRegs())
     BuildMI(block, where, llvm::DebugLoc(), info.get(*nop));
   else
     BuildMI(block, where, llvm::DebugLoc(), info.get(llvm::TargetOpcode::INLINEASM))
-        .addExternalSymbol("// fly nop")
+        .addExternalSymbol(nop ? "nop" : "// fly nop")
         .addImm(llvm::InlineAsm::Extra_HasSideEffects);
 }
 

@@ -30,7 +30,6 @@
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/TargetSelect.h"
-#include "llvm/Support/ToolOutputFile.h"
 #include "llvm/Target/TargetLoweringObjectFile.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
@@ -215,9 +214,8 @@ struct Session {
   }
 
   void makeMachine(StringRef moduleTriple) {
-    triple = Triple(Triple::normalize(TripleText.empty() ? moduleTriple.str() : TripleText.getValue()));
-    if (triple.getTriple().empty())
-      triple = Triple(sys::getDefaultTargetTriple());
+    std::string text = TripleText.empty() ? moduleTriple.str() : TripleText.getValue();
+    triple = Triple(text.empty() ? sys::getDefaultTargetTriple() : Triple::normalize(text));
     std::string error;
     const Target *target = TargetRegistry::lookupTarget(codegen::getMArch(), triple, error);
     if (!target)
@@ -311,12 +309,7 @@ int main(int argc, char **argv) {
   session.load();
 
   bool discard = Input.empty() || Output.empty() || EmitKind == Emit::Null;
-  std::error_code code;
-  bool text = EmitKind == Emit::Assembly || EmitKind == Emit::MIR;
-  ToolOutputFile out(discard ? "/dev/null" : StringRef(Output), code, text ? sys::fs::OF_Text : sys::fs::OF_None);
-  if (code)
-    fail(ExitIO, "cannot write '" + Output + "': " + code.message());
-  SmallVector<char, 0> buffer;
+  SmallVector<char, 0> buffer; // Written to the file at the very end: a failure leaves none behind.
   raw_svector_ostream stream(buffer);
 
   CodeGenFileType kind = Input.empty()                ? CodeGenFileType::Null
@@ -389,11 +382,16 @@ int main(int argc, char **argv) {
   if (session.failed)
     fail(ExitEmit, "code generation failed");
   if (!discard) {
-    out.os() << StringRef(buffer.data(), buffer.size());
-    out.os().flush();
-    if (out.os().has_error())
-      fail(ExitIO, "cannot write '" + Output + "': " + out.os().error().message());
-    out.keep();
+    std::error_code code;
+    raw_fd_ostream out(Output, code);
+    if (!code) {
+      out << StringRef(buffer.data(), buffer.size());
+      out.flush();
+      code = out.error();
+      out.clear_error();
+    }
+    if (code)
+      fail(ExitIO, "cannot write '" + Output + "': " + code.message());
   }
   if (report)
     reportJson(Output == "-" ? errs() : outs(), order, watches, std::move(functions), session);

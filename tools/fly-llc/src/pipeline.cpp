@@ -64,7 +64,9 @@ std::vector<Edit> parseEdits(Edit::Kind kind, StringRef text) {
     return {edit};
   }
   std::vector<Edit> edits;
-  for (StringRef pass : split(passes, ',')) {
+  SmallVector<StringRef> names;
+  passes.split(names, ',');
+  for (StringRef pass : names) {
     edit.pass = pass.trim().str();
     if (edit.pass.empty())
       fail(ExitUsage, "'" + text + "' must be <" + (kind == Edit::Inject ? "point" : "pass") + ">:<pass>[,<pass>]");

@@ -58,7 +58,7 @@ class CpuBackend(BuiltinBackend):
         from flydsl.llvm import abi_cpu, binding
 
         triple = binding.host_triple()
-        return abi_cpu.device_module(module, triple, binding.data_layout(triple))
+        return abi_cpu.device_module(module, triple, binding.data_layout(triple), self.target.warp_size)
 
     def make_device_code(self, llvm_ir: str, *, options: Options, compiler: Compiler | None = None) -> DeviceBinary:
         """A host object in which every kernel is a function `name(params, geometry, shared, first, last)`."""

@@ -28,6 +28,9 @@ _PTX_VERSIONS = {88: 90, 100: 86, 101: 86, 103: 88, 110: 90, 120: 87, 121: 88}
 _PTX_DEFAULT = 83
 """PTX version by architecture: old enough for installed drivers, new enough for the instructions used."""
 
+_PTX_NEEDS = ((re.compile(r"mma\.m16n8k\d+\.row\.col\.\w+\.e\dm\d"), 84),)
+"""Instructions that need a newer PTX version than their architecture."""
+
 _ARCH_SPECIFIC = re.compile(r"wgmma|tcgen05|setmaxnreg|\bmma\.sync\S*block_scale")
 """Instructions that exist only on the `a` variant of an architecture."""
 
@@ -66,11 +69,12 @@ class CudaBackend(BuiltinBackend):
     def gpu_module_targets(self) -> list[str]:
         return [f'#nvvm.target<chip = "{self.target.arch}", features = "{self._llvm_features()}">']
 
-    def _llvm_features(self) -> str:
+    def _llvm_features(self, llvm_ir: str = "") -> str:
         features = list(self.target.features)
         if not any(feature.startswith("+ptx") for feature in features):
             number = int(re.sub(r"\D", "", self.target.arch))
-            features.append(f"+ptx{_PTX_VERSIONS.get(number, _PTX_DEFAULT)}")
+            version = _PTX_VERSIONS.get(number, _PTX_DEFAULT)
+            features.append(f"+ptx{max([version, *(v for needed, v in _PTX_NEEDS if needed.search(llvm_ir))])}")
         return ",".join(features)
 
     def chip_for(self, llvm_ir: str) -> str:
@@ -93,7 +97,7 @@ class CudaBackend(BuiltinBackend):
         text = _device_code.add_kernel_attributes(llvm_ir, "ptx_kernel", attributes)
         chip = self.chip_for(llvm_ir)
         code = (compiler or codegen.compile_device)(
-            text, codegen.DeviceTarget.nvptx(chip, self._llvm_features()), options.opt_level
+            text, codegen.DeviceTarget.nvptx(chip, self._llvm_features(llvm_ir)), options.opt_level
         )
         sections = {"ptx": code.asm.encode()}
         times = dict(code.times)

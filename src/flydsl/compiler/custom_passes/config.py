@@ -13,7 +13,7 @@ from flydsl import config as env
 from flydsl.compiler import dependencies
 from flydsl.compiler.backends._fingerprint import file_digest
 from flydsl.compiler.cache_key import digest
-from flydsl.compiler.ir_pass import POINTS, Activation, IRPass, activate, enabled, split_activations
+from flydsl.compiler.user_passes import POINTS, Activation, IRPass, activate, enabled, split_activations
 from flydsl.errors import (
     CacheWarning,
     DSLRuntimeError,
@@ -128,7 +128,7 @@ _keys: dict[IRPass, dependencies.FunctionKey] = {}
 
 
 def _python_identity(what: IRPass) -> str | None:
-    """The key of a pass's source, closure and helpers; None if its source cannot be found."""
+    """The key of a pass's code, closure and helpers; None if it reaches something that has no key."""
     key = _keys.get(what)
     try:
         if key is None or not key.check(environment=False):
@@ -137,16 +137,9 @@ def _python_identity(what: IRPass) -> str | None:
         # A global it reads has changed: unlike a kernel, a pass is simply another one then.
         key = _keys[what] = dependencies.function_key(what.function, environment=False)
     except (OSError, TypeError) as error:
-        _warn_uncacheable(what, str(error))
-        return None
-    if key.source_missing:
-        _warn_uncacheable(what, "its source is not to be found")
+        env.warn(f"results of pass '{what.name}' are not kept on disk: {error}", CacheWarning, stacklevel=5)
         return None
     return key.digest
-
-
-def _warn_uncacheable(what: IRPass, why: str) -> None:
-    env.warn(f"results of pass '{what.name}' are not kept on disk: {why}", CacheWarning, stacklevel=5)
 
 
 def _activation_identity(each: Activation) -> tuple[object, ...]:

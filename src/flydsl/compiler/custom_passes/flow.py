@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from flydsl import config as env
 from flydsl.compiler.custom_passes.config import PassConfig
 from flydsl.compiler.custom_passes.python import LLVMModule, run_text_pass, text_diff
-from flydsl.compiler.ir_pass import Activation, PassContext
+from flydsl.compiler.user_passes import Activation, PassContext
 from flydsl.errors import (
     CodegenPassError,
     DSLCompileError,

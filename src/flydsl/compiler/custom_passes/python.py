@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 import io
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from flydsl.compiler.custom_passes.config import PassConfig
-from flydsl.compiler.ir_pass import Activation, PassContext
+from flydsl.compiler.user_passes import Activation, PassContext
 from flydsl.errors import DiagRecord, DSLCompileError, DSLValueError, PassError
 from flydsl.llvm import binding, mir
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from flydsl.compiler.backends.base import BaseBackend
+
+
+Observer = Callable[[str, Any], None]
+"""Told the name of a pass and the module after it, as the dumps are."""
 
 
 class LLVMModule:
@@ -77,9 +81,7 @@ def _own_line(each: Activation, error: BaseException) -> str:
 
 def text_diff(before: str, after: str, what: str) -> str:
     lines = list(
-        difflib.unifiedtext_diff(
-            before.splitlines(), after.splitlines(), f"before {what}", f"after {what}", "", "", 2, ""
-        )
+        difflib.unified_diff(before.splitlines(), after.splitlines(), f"before {what}", f"after {what}", "", "", 2, "")
     )
     more = f"\n... {len(lines) - 60} more lines" if len(lines) > 60 else ""
     return "\n".join(lines[:60]) + more
@@ -102,15 +104,21 @@ def run_text_pass(each: Activation, value: Any, context: PassContext) -> str:
 def _print(module: ModuleOp) -> str:
     from xdsl.printer import Printer
 
+    # The generic form can be written even where an op is broken.
     out = io.StringIO()
-    Printer(out).print_op(module)
+    Printer(out, print_generic_format=True).print_op(module)
     return out.getvalue()
 
 
 def run_stage(
-    config: PassConfig, stage: str, module: ModuleOp, backend: BaseBackend, hints: Mapping[str, Any] | None = None
+    config: PassConfig,
+    stage: str,
+    module: ModuleOp,
+    backend: BaseBackend,
+    hints: Mapping[str, Any] | None = None,
+    observe: Observer | None = None,
 ) -> ModuleOp:
-    """The module after the Python passes of one stage; each result is verified."""
+    """The module after the Python passes of one stage; each result is verified, then shown to `observe`."""
     from xdsl.dialects.builtin import ModuleOp
     from xdsl.utils.exceptions import VerifyException
 
@@ -131,6 +139,8 @@ def run_stage(
                 f"the IR does not verify after Python pass '{each}' at stage {stage}: {error}\n"
                 + text_diff(before, _print(module), each.what.name)
             ) from error
+        if observe is not None:
+            observe(each.what.name, module)
     return module
 
 
@@ -155,8 +165,14 @@ class PassHooks:
     """
 
     def __init__(
-        self, config: PassConfig, backend: BaseBackend, hints: Mapping[str, Any] | None, pipeline: Sequence[str]
+        self,
+        config: PassConfig,
+        backend: BaseBackend,
+        hints: Mapping[str, Any] | None,
+        pipeline: Sequence[str],
+        observe: Observer | None = None,
     ):
+        self._observe = observe
         self.config = config
         self.backend = backend
         self.hints = hints
@@ -178,7 +194,7 @@ class PassHooks:
                 )
 
     def _run(self, stage: str, module: ModuleOp) -> ModuleOp:
-        return run_stage(self.config, stage, module, self.backend, self.hints)
+        return run_stage(self.config, stage, module, self.backend, self.hints, self._observe)
 
     def start(self, module: ModuleOp) -> ModuleOp:
         return self._run("fly:start", module)

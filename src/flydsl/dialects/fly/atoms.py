@@ -8,6 +8,7 @@ type; `!fly.tiled_copy` and `!fly.tiled_mma` add the layout that spreads an atom
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from xdsl.ir import Attribute, Data, TypeAttribute
@@ -51,6 +52,10 @@ class AtomLowering(Protocol):
 
     def atomic(self, op: AtomicOp, at: Operand, value: SSAValue, scope: str) -> None:
         """Read-modify-write, old value dropped."""
+        ...
+
+    def intrinsic(self, name: str, type_: Attribute | None, operands: Sequence[SSAValue]) -> SSAValue | None:
+        """Call an LLVM intrinsic by its full name."""
         ...
 
 
@@ -197,11 +202,9 @@ class UniversalAtomicType(Data[tuple[AtomicOp, Attribute, str]], CopyOpType):
 
 def parse_mnk(parser: AttrParser) -> tuple[int, int, int]:
     """`16x16x4`."""
-    dims = [parser.parse_integer(allow_negative=False, allow_boolean=False)]
-    while len(dims) < 3:
-        if parser.parse_optional_characters("x") is None:
-            parser.raise_error("expected 3 dimensions in MNK dimension list")
-        dims.append(parser.parse_integer(allow_negative=False, allow_boolean=False))
+    dims = parser.parse_dimension_list()
+    if len(dims) != 3:
+        parser.raise_error("expected 3 dimensions in MNK dimension list")
     return dims[0], dims[1], dims[2]
 
 

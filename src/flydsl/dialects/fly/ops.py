@@ -1,8 +1,9 @@
 """The operations of the `fly` dialect.
 
-Most are pure layout algebra: one line in `ALGEBRA`, with their meaning in `semantics.py`. All share one text form,
+Most are pure layout algebra, with their meaning in `semantics.py`. All share one text form,
 `fly.name(%a, %b) {props} : (A, B) -> R`, and one class shape (variadic operands and results), so parsing, printing,
-inference and verification exist once in `FlyOp`. Ops with another text form say so in `FORMS`.
+inference and verification exist once in `FlyOp`; `kinds.py` describes what may stand where. Ops with another text form
+are in `forms.py`.
 """
 
 from __future__ import annotations
@@ -10,62 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast
 
-from xdsl.dialects.builtin import (
-    DenseArrayBase,
-    IntegerAttr,
-    IntegerType,
-    StringAttr,
-    VectorType,
-    i1,
-    i8,
-    i32,
-    i64,
-)
-from xdsl.ir import Attribute, Dialect, SSAValue
-from xdsl.irdl import (
-    AttrSizedOperandSegments,
-    IRDLOperation,
-    irdl_op_definition,
-    opt_prop_def,
-    traits_def,
-    var_operand_def,
-    var_result_def,
-)
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, opt_prop_def, traits_def, var_operand_def, var_result_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ... import layout as L
-from ...errors import LayoutError
-from ...layout import Dyn
-from ..enums import AddressSpace, MmaOperand
-from . import atoms, types
-from .semantics import SEMANTICS, View, fragment_like, mma_fragment, object_of, type_of_object
-from .types import (
-    CoordTensorType,
-    MemRefType,
-    PointerType,
-    linear_layout,
-    ptr_type,
-)
-
-_OPERANDS = [m.name.lower() for m in MmaOperand]
-
-
-def python_value(attr: Attribute) -> Any:
-    """A property as the plain Python value the semantics take."""
-    if isinstance(attr, IntegerAttr):
-        if attr.type == i1:  # pyright: ignore[reportUnknownMemberType]
-            return bool(attr.value.data)
-        return attr.value.data
-    if isinstance(attr, DenseArrayBase):
-        return tuple(attr.get_values())
-    if isinstance(attr, StringAttr):
-        return attr.data
-    if isinstance(attr, MmaOperandAttr):
-        return attr.data
-    return attr
+from . import infer, kinds
+from .attrs import GemmTraversalOrderAttr, MmaOperandAttr
+from .forms import FORMS, LISTS, segments_of
+from .infer import DYN_SHARED, leaf_type, python_value, vector_type
+from .semantics import SEMANTICS
 
 
 class FlyOp(IRDLOperation):
@@ -78,7 +35,16 @@ class FlyOp(IRDLOperation):
     """Result types from operand types and properties; None when types are given explicitly."""
 
     ARITY: ClassVar[tuple[int, int]] = (0, 1 << 30)
-    """Fewest and most operands."""
+    """Fewest and most operands, for ops without a signature."""
+
+    SIGNATURE: ClassVar[str | None] = None
+    """Names and kinds of the operands, in the notation of `kinds.py`."""
+
+    PROPERTIES: ClassVar[str] = ""
+    """Names and kinds of the properties, likewise."""
+
+    RESULTS: ClassVar[int | None] = None
+    """Number of results, where it is fixed."""
 
     @classmethod
     def parse(cls, parser: Parser) -> FlyOp:
@@ -116,15 +82,15 @@ class FlyOp(IRDLOperation):
         printer.print_operation_type(self)
 
     def verify_(self) -> None:
-        low, high = self.ARITY
-        if not low <= len(self.operands) <= high:
-            raise VerifyException(f"expected {low} to {high} operands, got {len(self.operands)}")
-        infer = type(self).INFER
-        if infer is None:
+        error = self._operand_error() or self._result_error() or self._property_error()
+        if error is not None:
+            raise VerifyException(f"'{self.name}' op {error}")
+        infer_types = type(self).INFER
+        if infer_types is None:
             return
         try:
-            wanted = infer([v.type for v in self.operands], self.properties)
-        except (ValueError, TypeError) as error:
+            wanted = infer_types([v.type for v in self.operands], self.properties)
+        except (ValueError, TypeError, IndexError) as error:
             raise VerifyException(f"{error}\n'{self.name}' op failed to infer returned types") from error
         got = tuple(r.type for r in self.results)
         if wanted != got:
@@ -133,464 +99,407 @@ class FlyOp(IRDLOperation):
                 f"return type(s) of operation {_quoted(got)}\n'{self.name}' op failed to infer returned types"
             )
 
+    def _operand_error(self) -> str | None:
+        count = len(self.operands)
+        if self.SIGNATURE is None:
+            low, high = self.ARITY
+            if low <= count <= high:
+                return None
+            return f"expected {low if low == high else f'{low} to {high}'} operands, but found {count}"
+        operand_types = [v.type for v in self.operands]
+        if self.name in LISTS:
+            return self._segment_error(operand_types)
+        specs = kinds.signature(self.SIGNATURE)
+        return kinds.count_error(specs, count) or kinds.constraint_error(specs, operand_types)
+
+    def _segment_error(self, operand_types: Sequence[Attribute]) -> str | None:
+        """Check an op whose operands come in groups."""
+        sizes = segments_of(self)
+        specs = kinds.signature(cast(str, self.SIGNATURE))
+        if len(sizes) != len(specs) or sum(sizes) != len(operand_types) or min(sizes) < 0:
+            return f"operand groups {list(sizes)} do not match {len(operand_types)} operands"
+        at = 0
+        for spec, size in zip(specs, sizes, strict=True):
+            if size == 0 and not spec.optional:
+                return f"expected an operand for {spec.name}"
+            if size > 1 and not spec.variadic:
+                return f"expected one operand for {spec.name}, but found {size}"
+            for i in range(at, at + size):
+                if not spec.accepts(operand_types[i]):
+                    return f"operand #{i} must be {spec.constraint}, but got '{operand_types[i]}'"
+            at += size
+        return None
+
+    def _result_error(self) -> str | None:
+        if self.RESULTS is None or len(self.results) == self.RESULTS:
+            return None
+        return f"expected {self.RESULTS} results, but found {len(self.results)}"
+
+    def _property_error(self) -> str | None:
+        for spec in kinds.properties(self.PROPERTIES):
+            error = spec.error(self.properties.get(spec.name))
+            if error is not None:
+                return error
+        return None
+
 
 def _quoted(types_: Sequence[Attribute]) -> str:
     return ", ".join(f"'{t}'" for t in types_)
 
 
-def infer_algebra(name: str) -> Callable[[Sequence[Attribute], dict[str, Attribute]], tuple[Attribute, ...]]:
-    """Inference by running the op's meaning on what the types say."""
-    meaning = SEMANTICS[name]
-
-    def infer(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
-        objects = [object_of(t) for t in operand_types]
-        result = meaning(*objects, **{k: python_value(v) for k, v in props.items()})
-        return (type_of_object(result),)
-
-    return infer
-
-
 OPS: dict[str, type[FlyOp]] = {}
 """Op classes by name without the `fly.` prefix."""
+
+_SPELLED = {
+    "crd2idx": "Crd2Idx",
+    "idx2crd": "Idx2Crd",
+    "get_1d_coord": "Get1DCoord",
+    "ptrtoint": "PtrToInt",
+    "inttoptr": "IntToPtr",
+    "to_llvm_ptr": "ToLLVMPtr",
+    "copy_atom_call_ssa": "CopyAtomCallSSA",
+    "mma_atom_call_ssa": "MmaAtomCallSSA",
+}
+
+
+def class_name(name: str) -> str:
+    """The C++ class name of an op, which starts its inference errors.
+
+    >>> class_name("make_layout"), class_name("memref.load_vec"), class_name("crd2idx")
+    ('MakeLayoutOp', 'MemRefLoadVecOp', 'Crd2IdxOp')
+    """
+    spelled = _SPELLED.get(name)
+    if spelled is None:
+        spelled = "".join(part.capitalize() for part in name.replace(".", "_").split("_"))
+    return spelled.replace("Memref", "MemRef") + "Op"
+
+
+def _checked(name: str, signature: str, infer_types: infer.Infer) -> infer.Infer:
+    """Inference that first looks at the operands' kinds and starts each error with the op's name."""
+    specs = kinds.signature(signature)
+    title = class_name(name)
+
+    def run(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+        error = kinds.inference_error(specs, operand_types)
+        if error is not None:
+            raise TypeError(f"{title}: {error}")
+        try:
+            return infer_types(operand_types, props)
+        except (ValueError, TypeError, IndexError) as problem:
+            if problem.args and isinstance(problem.args[0], str):
+                problem.args = (f"{title}: {problem.args[0]}", *problem.args[1:])
+            raise
+
+    return run
 
 
 def _define(
     name: str,
+    signature: str,
     doc: str,
     *,
-    infer: Any = None,
+    infer_types: infer.Infer | None = None,
+    results: int | None = 1,
+    props: str = "",
     pure: bool = True,
-    props: Sequence[str] = (),
-    arity: tuple[int, int] = (0, 1 << 30),
-    segments: bool = False,
 ) -> type[FlyOp]:
-    class_name = "".join(part.capitalize() for part in name.replace(".", "_").split("_")) + "Op"
     body: dict[str, Any] = {
         "__doc__": doc,
         "__module__": __name__,
         "name": f"fly.{name}",
         "traits": traits_def(Pure()) if pure else traits_def(),
     }
-    for prop in props:
-        body[prop] = opt_prop_def(Attribute)
-    if segments:
-        body["irdl_options"] = (AttrSizedOperandSegments(as_property=True),)
-    cls = irdl_op_definition(type(class_name, (FlyOp,), body))
-    cls.ARITY = arity
-    if infer is not None:
-        cls.INFER = staticmethod(infer)
+    for spec in kinds.properties(props):
+        body[spec.name] = opt_prop_def(Attribute)
+    if f"fly.{name}" in LISTS:
+        body["operandSegmentSizes"] = opt_prop_def(Attribute)
+    cls = irdl_op_definition(type(class_name(name), (FlyOp,), body))
+    cls.SIGNATURE, cls.PROPERTIES, cls.RESULTS = signature, props, results
+    if infer_types is None and name in SEMANTICS:
+        infer_types = infer.algebra(name)
+    if infer_types is not None:
+        cls.INFER = staticmethod(_checked(name, signature, infer_types))
     OPS[name] = cls
     return cls
 
 
-_PROPS: dict[str, tuple[str, ...]] = {
-    "get": ("mode",),
-    "take": ("begin", "end"),
-    "select": ("indices",),
-    "group": ("begin", "end"),
-    "append": ("n",),
-    "prepend": ("n",),
-    "recast_layout": ("new_type_bits", "old_type_bits"),
-    "tiled_mma.partition": ("operand_id",),
-    "tiled_mma.partition_shape": ("operand_id",),
-}
-
-_ARITY: dict[str, tuple[int, int]] = {
-    "make_layout": (2, 2),
-    "make_composed_layout": (3, 3),
-    "make_view": (2, 2),
-    "coalesce": (1, 2),
-    "complement": (1, 2),
-}
-
-for _name, _meaning in SEMANTICS.items():
-    _define(
-        _name,
-        (_meaning.__doc__ or f"Layout algebra: `{_name}`."),
-        infer=infer_algebra(_name),
-        props=_PROPS.get(_name, ()),
-        arity=_ARITY.get(_name, (1, 4)),
-    )
-
-
 # --- construction -----------------------------------------------------------------------------------------------
 
-StaticOp = _define("static", "A value fully described by its type: `fly.static : !fly.layout<(4,8):(8,1)>`.")
-MakeIntTupleOp = _define("make_int_tuple", "Tuple whose dynamic leaves are the operands, depth first.")
-MakeShapeOp = _define("make_shape", "Synonym of make_int_tuple.")
-MakeStrideOp = _define("make_stride", "Synonym of make_int_tuple.")
-MakeCoordOp = _define("make_coord", "Synonym of make_int_tuple.")
-
-
-def _infer_fragment(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
-    source = object_of(operand_types[0])
-    shape = linear_layout(source.layout if type(source) is View else source).shape
-    if not types.static_data(shape):
-        layout = linear_layout(source.layout if type(source) is View else source)
-        raise LayoutError(f"expected static shape layout, got #fly<layout{layout}>")
-    return (type_of_object(fragment_like(source, props.get("dtype"))),)
-
-
+StaticOp = _define("static", "", "A value fully described by its type: `fly.static : !fly.layout<(4,8):(8,1)>`.")
+MakeIntTupleOp = _define("make_int_tuple", "leaves*: int", "Tuple whose dynamic leaves are the operands, depth first.")
+MakeShapeOp = _define("make_shape", "leaves*: int", "Synonym of make_int_tuple.")
+MakeStrideOp = _define("make_stride", "leaves*: int", "Synonym of make_int_tuple.")
+MakeCoordOp = _define("make_coord", "leaves*: int", "Synonym of make_int_tuple.")
+_define("make_layout", "shape: int_tuple, stride: int_tuple", "Layout of a shape and a stride.")
+_define("make_layout_like", "ref: layout", "Compact layout in the stride order of another.")
+_define("make_ordered_layout", "shape: int_tuple, order: int_tuple", "Compact layout whose modes grow in a given order.")
+_define(
+    "make_composed_layout",
+    "inner: layout|composed|swizzle|coord_swizzle, offset: int_tuple, outer: narrow",
+    "`inner` after `offset +` after `outer`.",
+)
+_define("make_identity_layout", "shape: int_tuple", "Every coordinate to itself.")
+_define("make_view", "iter: iterator, layout: narrow", "A pointer or a base coordinate seen through a layout.")
 MakeFragmentLikeOp = _define(
     "make_fragment_like",
-    "Register tensor shaped like a tensor or layout.",
-    infer=_infer_fragment,
-    props=("dtype",),
+    "src: layout|memref|coord_tensor",
+    "Register tensor shaped like a tensor or layout. Each op is storage of its own, so it is not pure.",
+    infer_types=infer.fragment,
+    props="dtype?: type",
     pure=False,
 )
-
-
-def _infer_mma_fragment(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
-    stages = props.get("stages")
-    tm, x = (object_of(t) for t in operand_types)
-    made = mma_fragment(tm, x, python_value(props["operand_id"]), None if stages is None else python_value(stages))
-    return (type_of_object(made),)
-
-
-MmaMakeFragmentOp = _define(
-    "mma.make_fragment",
-    "Register tensor for one thread's part of an operand.",
-    infer=_infer_mma_fragment,
-    props=("operand_id", "stages"),
-    pure=False,
+_define(
+    "make_fragment_layout_like",
+    "src: layout|memref",
+    "Compact layout of a fragment shaped like a tensor or layout.",
+    infer_types=infer.fragment_layout,
 )
-
-
-def _infer_tiled_copy(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
-    atom, layout, tile = operand_types
-    if not isinstance(atom, atoms.CopyAtomType):
-        raise TypeError(f"MakeTiledCopyOp: expected CopyAtomType for copyAtom, got {atom}")
-    if not types.is_static(layout):
-        raise TypeError("MakeTiledCopyOp: LayoutType is not static")
-    return (atoms.tiled_copy_type(atom, object_of(layout), object_of(tile)),)
-
-
-def _infer_tiled_mma(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
-    atom, layout, *tile = operand_types
-    if not isinstance(atom, atoms.MmaAtomType):
-        raise TypeError(f"MakeTiledMmaOp: expected MmaAtomType for mmaAtom, got {atom}")
-    if not types.is_static(layout):
-        raise TypeError("MakeTiledMmaOp: LayoutType is not static")
-    return (atoms.tiled_mma_type(atom, object_of(layout), object_of(tile[0]) if tile else None),)
-
-
-def _infer_same(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
-    """The type of the first operand."""
-    return (operand_types[0],)
-
-
-MakeTiledCopyOp = _define("make_tiled_copy", "Copy atom over a tile.", infer=_infer_tiled_copy, arity=(3, 3))
-MakeTiledMmaOp = _define("make_tiled_mma", "MMA atom over (M, N, K).", infer=_infer_tiled_mma, arity=(2, 3))
-MakeCopyAtomOp = _define("make_copy_atom", "A copy atom.", props=("valBits",))
-MakeMmaAtomOp = _define("make_mma_atom", "An MMA atom.")
-AtomSetValueOp = _define(
-    "atom.set_value",
-    "The atom with one state field set.",
-    infer=_infer_same,
-    props=("field",),
+MakeTiledCopyOp = _define(
+    "make_tiled_copy",
+    "copyAtom: copy_atom, layoutThrVal: layout, tileMN: tile",
+    "Copy atom over a tile.",
+    infer_types=infer.tiled_copy,
 )
+MakeTiledMmaOp = _define(
+    "make_tiled_mma",
+    "mmaAtom: mma_atom, atomLayout: layout, permutation?: tile",
+    "MMA atom over (M, N, K).",
+    infer_types=infer.tiled_mma,
+)
+MakeCopyAtomOp = _define("make_copy_atom", "state*: any", "A copy atom.", props="valBits: i32")
+MakeMmaAtomOp = _define("make_mma_atom", "state*: any", "An MMA atom.")
+_define("get_copy_atom", "tiled: tiled_copy", "The atom of a tiled copy.")
+_define("get_mma_atom", "tiled: tiled_mma", "The atom of a tiled MMA.")
 
 # --- extraction -------------------------------------------------------------------------------------------------
 
+GetScalarOp = _define(
+    "get_scalar", "intTuple: int_tuple", "The scalar of a single-leaf tuple.", infer_types=infer.get_scalar
+)
+GetLeavesOp = _define(
+    "get_leaves",
+    "intTuple: int_tuple",
+    "The leaves as scalars.",
+    infer_types=infer.get_leaves,
+    props="dynamicOnly?: i1",
+    results=None,
+)
+_define("get_shape", "layout: layout_like", "Shape of the innermost plain layout.")
+_define("get_stride", "layout: layout_like", "Stride of a plain layout.")
+_define("get_layout", "tensor: tensor", "Layout of a tensor.")
+_define("get_iter", "tensor: tensor", "Pointer or base coordinate of a tensor.")
+_define("composed_get_inner", "layout: composed", "What a composed layout applies last.")
+_define("composed_get_offset", "layout: composed", "Offset between the two parts of a composed layout.")
+_define("composed_get_outer", "layout: composed", "What a composed layout applies first.")
 
-def _infer_get_scalar(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
-    leaf = L.unwrap(object_of(operand_types[0]))
-    if type(leaf) is tuple:
-        raise TypeError(f"expected a scalar IntTuple, got {L.format_int_tuple(leaf)}")
-    return (leaf_type(leaf),)
+# --- integer tuples ---------------------------------------------------------------------------------------------
 
+_PAIR = "lhs: int_tuple, rhs: int_tuple"
+for _name, _doc in (
+    ("int_tuple_add", "Sum, leaf by leaf."),
+    ("int_tuple_sub", "Difference, leaf by leaf."),
+    ("int_tuple_mul", "Product, leaf by leaf."),
+    ("int_tuple_div", "Truncated quotient, leaf by leaf."),
+    ("int_tuple_mod", "Remainder, leaf by leaf."),
+    ("int_tuple_product_like", "Products of the sub-trees at the leaves of a guide."),
+    ("shape_div", "Quotient of shapes that divide one another."),
+    ("ceil_div", "Quotient rounded up."),
+):
+    _define(_name, _PAIR, _doc)
+_define("int_tuple_product", "tuple: int_tuple", "Product of all leaves.")
+_define("int_tuple_product_each", "tuple: int_tuple", "Product of each mode.")
+ElemLessOp = _define("elem_less", _PAIR, "All paired leaves less: i1.", infer_types=infer.flag)
+EqualOp = _define("equal", _PAIR, "Same structure and leaves: i1.", infer_types=infer.flag)
 
-def leaf_type(leaf: Any) -> IntegerType:
-    """IR type of one leaf as a scalar."""
-    if isinstance(leaf, L.Basis):
-        leaf = leaf.value
-    return i64 if isinstance(leaf, Dyn) and leaf.width == 64 else i32
+# --- structure --------------------------------------------------------------------------------------------------
 
+_define("get", "tuple: tuple_like", "Sub-tree at a path.", props="mode: i32_array")
+_define("take", "tuple: tuple_like", "Modes from `begin` to `end`.", props="begin: i32, end: i32")
+_define("select", "tuple: tuple_like", "Modes by index.", props="indices: i32_array")
+_define("group", "tuple: tuple_like", "Modes from `begin` to `end` as one.", props="begin: i32, end: i32")
+_define("append", "tuple: int_tuple|narrow, elem: int_tuple|layout", "One more mode at the end.", props="n?: i32")
+_define("prepend", "tuple: int_tuple|narrow, elem: int_tuple|layout", "One more mode in front.", props="n?: i32")
+_define("slice", "src: tuple_like, coord: int_tuple", "Keep what stands under `*`; tensors move by the rest.")
+_define("dice", "src: int_tuple|layout, coord: int_tuple", "Keep what does not stand under `*`.")
 
-def _infer_get_leaves(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
-    only = props.get("dynamicOnly")
-    leaves = L.flatten(object_of(operand_types[0]))
-    leaves = leaves if type(leaves) is tuple else (leaves,)
-    if only is not None and python_value(only):
-        leaves = [x for x in leaves if not types.static_data(x)]
-    return tuple(leaf_type(x) for x in leaves)
+# --- layout algebra ---------------------------------------------------------------------------------------------
 
+_define("size", "tuple: tuple_like", "Product of the shape.")
+_define("coprofile", "layout: layout_like", "Nesting of the codomain.")
+_define("coshape", "layout: layout_like", "Extents of the codomain.")
+_define("cosize", "layout: layout_like", "Size of the codomain.")
+_define("coalesce", "layout: layout_like, profile?: int_tuple", "The same function with as few modes as possible.")
+_define("composition", "outer: layout_like, inner: layout|tile", "`outer` after `inner`, or a tile of it per mode.")
+_define("complement", "layout: narrow, codomainSize?: int_tuple", "What a layout leaves out.")
+_define("right_inverse", "layout: narrow", "`layout(result(i)) == i`.")
+_define("left_inverse", "layout: narrow", "`result(layout(i)) == i`.")
+for _name, _doc in (
+    ("logical_divide", "Each mode as (tile, rest)."),
+    ("zipped_divide", "All tiles, then all rests."),
+    ("tiled_divide", "All tiles, then the rests as modes."),
+    ("flat_divide", "Tiles and rests as modes."),
+):
+    _define(_name, "layout: layout_like, divisor: layout|tile", _doc)
+for _name, _doc in (
+    ("logical_product", "A layout and its repetitions."),
+    ("zipped_product", "As logical_product, zipped."),
+    ("tiled_product", "As logical_product, the repetitions as modes."),
+    ("flat_product", "As logical_product, all as modes."),
+    ("blocked_product", "Repetitions next to each other, mode by mode."),
+    ("raked_product", "Repetitions interleaved, mode by mode."),
+):
+    _define(_name, "layout: narrow, tile: layout", _doc)
+_define(
+    "recast_layout",
+    "src: narrow",
+    "The layout counted in elements of another width.",
+    props="new_type_bits: i32, old_type_bits: i32",
+)
+_define(
+    "tile_to_shape",
+    "block: narrow, trg_shape: int_tuple, ord_shape: int_tuple",
+    "Repeat a block until it fills a shape.",
+)
 
-GetScalarOp = _define("get_scalar", "The scalar of a single-leaf tuple.", infer=_infer_get_scalar, arity=(1, 1))
-GetLeavesOp = _define("get_leaves", "The leaves as scalars.", infer=_infer_get_leaves, props=("dynamicOnly",))
-ElemLessOp = _define("elem_less", "All paired leaves less: i1.", arity=(2, 2))
-EqualOp = _define("equal", "Same structure and leaves: i1.", arity=(2, 2))
+# --- coordinates ------------------------------------------------------------------------------------------------
+
+_define("crd2idx", "coord: int_tuple, layout: narrow|swizzle|coord_swizzle", "Index of a coordinate.")
+_define("idx2crd", "index: int_tuple, layout: layout", "Coordinate of an index.")
+_define("get_flat_coord", "index: int_tuple, layout: layout", "One index per top mode.")
+_define("get_1d_coord", "index: int_tuple, layout: layout", "Colexicographic index.")
 
 # --- pointers and memory ----------------------------------------------------------------------------------------
 
-DYN_SHARED = ptr_type(i8, AddressSpace.Shared, 1024)
-
-
-def _infer_ptrtoint(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
-    (pointer,) = operand_types
-    if not isinstance(pointer, PointerType):
-        raise TypeError(f"PtrToIntOp: expected PointerType, got {pointer}")
-    if pointer.data.space is AddressSpace.Shared:
-        return (i32,)
-    if pointer.data.space is AddressSpace.Global:
-        return (i64,)
-    raise TypeError("PtrToIntOp: expected Shared or Global address space")
-
-
-def _infer_apply_swizzle(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
-    from .semantics import apply_swizzle
-
-    return (apply_swizzle(operand_types[0], object_of(operand_types[1])),)
-
-
-def _infer_load(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
-    tensor, indices = operand_types
-    if isinstance(tensor, MemRefType):
-        L.crd2idx(object_of(indices), tensor.data.layout)
-        return (tensor.data.elem,)
-    base, layout = cast(CoordTensorType, tensor).data
-    return (types.int_tuple_type(L.int_tuple_add(base, L.crd2idx(object_of(indices), layout))),)
-
-
-def _infer_load_vec(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
-    (tensor,) = operand_types
-    if not isinstance(tensor, MemRefType):
-        raise NotImplementedError("loading a coordinate tensor as a vector")
-    count = L.size(tensor.data.layout)
-    if type(count) is not int:
-        raise TypeError("layout size must be static and leaf int")
-    return (vector_type(tensor.data.elem, count),)
-
-
-_vectors: dict[tuple[Attribute, int], VectorType] = {}
-
-
-def vector_type(elem: Attribute, count: int) -> VectorType:
-    """Interned 1-D vector type."""
-    found = _vectors.get((elem, count))
-    if found is None:
-        found = _vectors[elem, count] = VectorType(cast(Any, elem), [count])
-    return found
-
-
-def _infer_dyn_shared(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
-    """Always the same pointer type."""
-    return (DYN_SHARED,)
-
-
-MakePtrOp = _define("make_ptr", "Fresh memory in a space, or a pointer from parts.", pure=False, props=("dictAttrs",))
-GetDynSharedOp = _define(
-    "get_dyn_shared",
-    "Base of the dynamic shared buffer.",
-    infer=_infer_dyn_shared,
+MakePtrOp = _define(
+    "make_ptr", "args*: any", "Fresh memory in a space, or a pointer from parts.", pure=False, props="dictAttrs?: dictionary"
 )
-IntToPtrOp = _define("inttoptr", "Address to pointer.", arity=(1, 1))
-PtrToIntOp = _define("ptrtoint", "Pointer to address.", infer=_infer_ptrtoint, arity=(1, 1))
-ToLlvmPtrOp = _define("to_llvm_ptr", "The raw target pointer.", props=("llvm_address_space",), arity=(1, 1))
-ApplySwizzleOp = _define("apply_swizzle", "Swizzle the byte address at each access.", infer=_infer_apply_swizzle)
-RecastIterOp = _define("recast_iter", "Reinterpret the element type.", arity=(1, 1))
-PtrLoadOp = _define("ptr.load", "Read a scalar or a vector.", pure=False, arity=(1, 1))
-PtrStoreOp = _define("ptr.store", "Write a scalar or a vector.", pure=False, arity=(2, 2))
-MemrefAllocaOp = _define("memref.alloca", "Register tensor with a layout.", pure=False, arity=(1, 1))
-MemrefLoadOp = _define("memref.load", "Element at a coordinate.", infer=_infer_load, pure=False, arity=(2, 2))
-MemrefStoreOp = _define("memref.store", "Store an element at a coordinate.", pure=False, arity=(3, 3))
-MemrefLoadVecOp = _define("memref.load_vec", "All elements, colex.", infer=_infer_load_vec, pure=False, arity=(1, 1))
-MemrefStoreVecOp = _define("memref.store_vec", "Store all elements, colex.", pure=False, arity=(2, 2))
+GetDynSharedOp = _define("get_dyn_shared", "", "Base of the dynamic shared buffer.", infer_types=infer.dyn_shared)
+IntToPtrOp = _define("inttoptr", "src: int", "Address to pointer.")
+PtrToIntOp = _define("ptrtoint", "ptr: ptr", "Pointer to address.", infer_types=infer.ptrtoint)
+ToLlvmPtrOp = _define(
+    "to_llvm_ptr", "ptr: ptr", "The raw target pointer.", infer_types=infer.to_llvm_ptr, props="llvm_address_space: i32"
+)
+_define("add_offset", "ptr: iterator, offset: int_tuple", "An iterator moved.")
+ApplySwizzleOp = _define(
+    "apply_swizzle", "ptr: ptr, swizzle: swizzle", "Swizzle the byte address at each access.", infer_types=infer.swizzled
+)
+RecastIterOp = _define("recast_iter", "src: ptr", "Reinterpret the element type.")
+_define("decomposition", "tensor: tensor", "A composed layout's inner part folded into the base.")
+PtrLoadOp = _define("ptr.load", "ptr: iterator", "Read a scalar or a vector.", pure=False)
+PtrStoreOp = _define("ptr.store", "value: any, ptr: ptr", "Write a scalar or a vector.", pure=False, results=0)
+MemrefAllocaOp = _define("memref.alloca", "layout: layout", "Register tensor with a layout.", pure=False)
+MemrefLoadOp = _define(
+    "memref.load", "memref: tensor, indices: int_tuple", "Element at a coordinate.", infer_types=infer.load, pure=False
+)
+MemrefStoreOp = _define(
+    "memref.store", "value: any, memref: memref, indices: int_tuple", "Store an element.", pure=False, results=0
+)
+MemrefLoadVecOp = _define(
+    "memref.load_vec", "memref: tensor", "All elements, colex.", infer_types=infer.load_vec, pure=False
+)
+MemrefStoreVecOp = _define(
+    "memref.store_vec", "vector: any, memref: memref", "Store all elements, colex.", pure=False, results=0
+)
+_define("extract_aligned_pointer_as_index", "memref: memref", "A tensor's pointer; deprecated.")
+
+# --- tiled operations -------------------------------------------------------------------------------------------
+
+_define(
+    "tiled_copy.partition_src",
+    "tiledCopy: tiled_copy, src: tensor, coord: int_tuple",
+    "The part of a source one thread copies.",
+)
+_define(
+    "tiled_copy.partition_dst",
+    "tiledCopy: tiled_copy, dst: tensor, coord: int_tuple",
+    "The part of a destination one thread copies.",
+)
+_define("tiled_copy.retile", "tiledCopy: tiled_copy, input: memref", "A fragment seen in this copy's value order.")
+_define(
+    "tiled_mma.partition",
+    "tiledMma: tiled_mma, tensor: tensor, coord: int_tuple",
+    "The part of an operand one thread holds.",
+    props="operand_id: mma_operand",
+)
+_define(
+    "tiled_mma.partition_shape",
+    "tiledMma: tiled_mma, shape: int_tuple",
+    "Shape of such a part.",
+    props="operand_id: mma_operand",
+)
+MmaMakeFragmentOp = _define(
+    "mma.make_fragment",
+    "tiledMma: tiled_mma, input: memref",
+    "Register tensor for one thread's part of an operand.",
+    infer_types=infer.mma_make_fragment,
+    props="operand_id: mma_operand, stages?: i32",
+    pure=False,
+)
 
 # --- atoms ------------------------------------------------------------------------------------------------------
 
-CopyAtomCallOp = _define("copy_atom_call", "One call of a copy atom.", pure=False, arity=(3, 4))
-MmaAtomCallOp = _define("mma_atom_call", "One call of an MMA atom: atom, d, a, b, c.", pure=False, arity=(5, 5))
-CopyOp = _define("copy", "A copy split into atom calls.", pure=False, arity=(3, 4))
-GemmOp = _define("gemm", "D = A * B + C split into atom calls.", pure=False, props=("traversalOrder",), arity=(5, 6))
-PrintOp = _define("print", "Print values by a format with `{}`.", pure=False, props=("format",))
-
-# --- attributes and text forms ----------------------------------------------------------------------------------
-
-from .attrs import GemmTraversalOrderAttr, MmaOperandAttr  # noqa: E402
-
-
-def _parse_static(cls: type[FlyOp], parser: Parser) -> FlyOp:
-    attrs = parser.parse_optional_attr_dict()
-    parser.parse_punctuation(":")
-    return cls.build_from((), (parser.parse_type(),), attrs)
-
-
-def _print_static(op: FlyOp, printer: Printer) -> None:
-    printer.print_op_attributes({**op.properties, **op.attributes})
-    printer.print_string(" : ")
-    printer.print_attribute(op.results[0].type)
-
-
-def _parse_nullary(cls: type[FlyOp], parser: Parser) -> FlyOp:
-    parser.parse_punctuation("(")
-    parser.parse_punctuation(")")
-    return _parse_static(cls, parser)
-
-
-def _print_nullary(op: FlyOp, printer: Printer) -> None:
-    printer.print_string("()")
-    _print_static(op, printer)
-
-
-def _finish(
-    cls: type[FlyOp], parser: Parser, pos: int, unresolved: Sequence[Any], attrs: dict[str, Attribute]
-) -> FlyOp:
-    parser.parse_punctuation(":")
-    fn = parser.parse_function_type()
-    return cls.build_from(parser.resolve_operands(unresolved, fn.inputs.data, pos), fn.outputs.data, attrs)
-
-
-def _print_operands(op: FlyOp, printer: Printer, prefix: str = "", suffix: str = "", skip: Sequence[str] = ()) -> None:
-    printer.print_string(f"({prefix}")
-    printer.print_list(op.operands, printer.print_operand)
-    printer.print_string(f"{suffix})")
-    printer.print_op_attributes({k: v for k, v in {**op.properties, **op.attributes}.items() if k not in skip})
-    printer.print_string(" : ")
-    printer.print_operation_type(op)
-
-
-def _parse_padded(cls: type[FlyOp], parser: Parser) -> FlyOp:
-    """`fly.append<4> (%t, %e) : ...`."""
-    attrs: dict[str, Attribute] = {}
-    if parser.parse_optional_punctuation("<") is not None:
-        attrs["n"] = IntegerAttr(parser.parse_integer(), i32)
-        parser.parse_punctuation(">")
-    pos = parser.pos
-    unresolved = parser.parse_comma_separated_list(Parser.Delimiter.PAREN, parser.parse_unresolved_operand)
-    return _finish(cls, parser, pos, unresolved, {**attrs, **parser.parse_optional_attr_dict()})
-
-
-def _print_padded(op: FlyOp, printer: Printer) -> None:
-    n = op.properties.get("n")
-    printer.print_string(f"<{python_value(n)}> " if n is not None else " ")
-    _print_operands(op, printer, skip=("n",))
-
-
-def _parse_mma(cls: type[FlyOp], parser: Parser) -> FlyOp:
-    """`fly.tiled_mma.partition(a, %m, %t, %c)`, `fly.mma.make_fragment(b, %m, %x, stages = 2)`."""
-    pos = parser.pos
-    parser.parse_punctuation("(")
-    word = parser.parse_identifier()
-    if word not in _OPERANDS:
-        parser.raise_error(f"expected one of {', '.join(_OPERANDS)}, got '{word}'", pos)
-    attrs: dict[str, Attribute] = {"operand_id": MmaOperandAttr(MmaOperand(_OPERANDS.index(word)))}
-    unresolved: list[Any] = []
-    while parser.parse_optional_punctuation(",") is not None:
-        if parser.parse_optional_keyword("stages") is not None:
-            parser.parse_punctuation("=")
-            attrs["stages"] = IntegerAttr(parser.parse_integer(), i32)
-        else:
-            unresolved.append(parser.parse_unresolved_operand())
-    parser.parse_punctuation(")")
-    return _finish(cls, parser, pos, unresolved, {**attrs, **parser.parse_optional_attr_dict()})
-
-
-def _print_mma(op: FlyOp, printer: Printer) -> None:
-    operand: int = python_value(op.properties["operand_id"])
-    stages = op.properties.get("stages")
-    suffix = f", stages = {python_value(stages)}" if stages is not None else ""
-    _print_operands(op, printer, f"{_OPERANDS[operand]}, ", suffix, ("operand_id", "stages"))
-
-
-def _parse_fragment_like(cls: type[FlyOp], parser: Parser) -> FlyOp:
-    pos = parser.pos
-    parser.parse_punctuation("(")
-    unresolved = [parser.parse_unresolved_operand()]
-    attrs: dict[str, Attribute] = {}
-    if parser.parse_optional_punctuation(",") is not None:
-        attrs["dtype"] = parser.parse_type()
-    parser.parse_punctuation(")")
-    return _finish(cls, parser, pos, unresolved, {**attrs, **parser.parse_optional_attr_dict()})
-
-
-def _print_fragment_like(op: FlyOp, printer: Printer) -> None:
-    dtype = op.properties.get("dtype")
-    _print_operands(op, printer, suffix=f", {dtype}" if dtype is not None else "", skip=("dtype",))
-
-
-def _parse_set_value(cls: type[FlyOp], parser: Parser) -> FlyOp:
-    pos = parser.pos
-    parser.parse_punctuation("(")
-    atom = parser.parse_unresolved_operand()
-    parser.parse_punctuation(",")
-    field = StringAttr(parser.parse_str_literal())
-    parser.parse_punctuation(",")
-    value = parser.parse_unresolved_operand()
-    parser.parse_punctuation(")")
-    return _finish(cls, parser, pos, [atom, value], {"field": field, **parser.parse_optional_attr_dict()})
-
-
-def _print_set_value(op: FlyOp, printer: Printer) -> None:
-    printer.print_string("(")
-    printer.print_operand(op.operands[0])
-    printer.print_string(", ")
-    printer.print_attribute(op.properties["field"])
-    printer.print_string(", ")
-    printer.print_operand(op.operands[1])
-    printer.print_string(") : ")
-    printer.print_operation_type(op)
-
-
-def _parse_gemm(cls: type[FlyOp], parser: Parser) -> FlyOp:
-    pos = parser.pos
-    unresolved = parser.parse_comma_separated_list(Parser.Delimiter.PAREN, parser.parse_unresolved_operand)
-    if parser.parse_optional_keyword("traversalLayout") is not None:
-        parser.parse_punctuation("=")
-        unresolved.append(parser.parse_unresolved_operand())
-    return _finish(cls, parser, pos, unresolved, parser.parse_optional_attr_dict())
-
-
-def _print_gemm(op: FlyOp, printer: Printer) -> None:
-    printer.print_string("(")
-    printer.print_list(list(op.operands)[:5], printer.print_operand)
-    printer.print_string(")")
-    if len(op.operands) == 6:
-        printer.print_string(" traversalLayout = ")
-        printer.print_operand(op.operands[5])
-    printer.print_op_attributes({**op.properties, **op.attributes})
-    printer.print_string(" : ")
-    printer.print_operation_type(op)
-
-
-FORMS: dict[str, tuple[Callable[[type[FlyOp], Parser], FlyOp], Callable[[FlyOp, Printer], None]]] = {
-    "fly.static": (_parse_static, _print_static),
-    "fly.make_copy_atom": (_parse_static, _print_static),
-    "fly.make_mma_atom": (_parse_static, _print_static),
-    "fly.get_dyn_shared": (_parse_nullary, _print_nullary),
-    "fly.append": (_parse_padded, _print_padded),
-    "fly.prepend": (_parse_padded, _print_padded),
-    "fly.tiled_mma.partition": (_parse_mma, _print_mma),
-    "fly.mma.make_fragment": (_parse_mma, _print_mma),
-    "fly.make_fragment_like": (_parse_fragment_like, _print_fragment_like),
-    "fly.atom.set_value": (_parse_set_value, _print_set_value),
-    "fly.gemm": (_parse_gemm, _print_gemm),
-}
-"""Ops whose text form is not the common one: how to parse and print them."""
-
-Fly = Dialect(
-    "fly",
-    [*OPS.values()],
-    [
-        types.IntTupleType,
-        types.BasisType,
-        types.LayoutType,
-        types.SwizzleType,
-        types.CoordSwizzleType,
-        types.ComposedLayoutType,
-        types.TileType,
-        types.PointerType,
-        types.MemRefType,
-        types.CoordTensorType,
-        types.AddressSpaceAttr,
-        atoms.UniversalCopyType,
-        atoms.UniversalAtomicType,
-        atoms.UniversalFmaType,
-        atoms.CopyAtomType,
-        atoms.MmaAtomType,
-        atoms.TiledCopyType,
-        atoms.TiledMmaType,
-        MmaOperandAttr,
-        GemmTraversalOrderAttr,
-    ],
+AtomSetValueOp = _define(
+    "atom.set_value", "atom: atom, value: any", "The atom with a state field set.", infer_types=infer.same, props="field: string"
 )
+CopyAtomCallOp = _define(
+    "copy_atom_call",
+    "copyAtom: copy_atom, src: memref, dst: memref, pred?: memref",
+    "One call of a copy atom.",
+    pure=False,
+    results=0,
+)
+CopyAtomCallSsaOp = _define(
+    "copy_atom_call_ssa",
+    "copyAtom: copy_atom, src: any, dst?: any, pred?: any",
+    "One call of a copy atom on values.",
+    pure=False,
+    results=None,
+)
+MmaAtomCallOp = _define(
+    "mma_atom_call",
+    "mmaAtom: mma_atom, d: memref, a*: memref, b*: memref, c: memref",
+    "One call of an MMA atom; A and B may carry scales.",
+    pure=False,
+    results=0,
+)
+MmaAtomCallSsaOp = _define(
+    "mma_atom_call_ssa",
+    "mmaAtom: mma_atom, d?: any, a*: any, b*: any, c: any",
+    "One call of an MMA atom on values.",
+    pure=False,
+    results=None,
+)
+CopyOp = _define(
+    "copy",
+    "copyAtom: copy_atom|tiled_copy, src: memref, dst: memref, pred?: memref",
+    "A copy split into atom calls.",
+    pure=False,
+    results=0,
+)
+GemmOp = _define(
+    "gemm",
+    "mmaAtom: mma_atom|tiled_mma, d: memref, a*: memref, b*: memref, c: memref, traversalLayout?: layout",
+    "D = A * B + C split into atom calls.",
+    pure=False,
+    results=0,
+    props="traversalOrder?: traversal",
+)
+
+# --- the rest ---------------------------------------------------------------------------------------------------
+
+PrintOp = _define(
+    "print", "values*: any", "Print values by a format with `{}`.", pure=False, results=0, props="format: string"
+)
+AssumeOp = _define("assume", "dst: any, src: any", "`dst`, known to be as `src`; nothing lowers it.")
+
+__all__ = [
+    "DYN_SHARED",
+    "OPS",
+    "FlyOp",
+    "GemmTraversalOrderAttr",
+    "MmaOperandAttr",
+    "class_name",
+    "leaf_type",
+    "python_value",
+    "vector_type",
+]

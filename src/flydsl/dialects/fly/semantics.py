@@ -65,9 +65,12 @@ _moved_pointers: dict[tuple[int, int], tuple[PointerType, PointerType]] = {}
 def offset_pointer_type(pointer: PointerType, by: Any) -> PointerType:
     """Type of a pointer moved by `by` elements: the alignment shrinks to what is still known."""
     by = by if type(by) is int or isinstance(by, Dyn) else L.unwrap(by)
-    if type(by) is not int and not isinstance(by, Dyn):
+    if type(by) is int:
+        known = abs(by)
+    elif isinstance(by, Dyn):
+        known = by.div
+    else:
         raise LayoutError(f"offset must be a scalar (leaf int) IntTuple, got {L.format_int_tuple(by)}")
-    known = abs(by) if type(by) is int else by.div
     if known == 0:
         return pointer
     # The pointer is kept in the entry, because ids are reused.

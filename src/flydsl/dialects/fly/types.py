@@ -7,6 +7,7 @@ so equal types are usually the same object. Text forms follow FlyDSL's.
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, NamedTuple, TypeVar, cast
 
 from xdsl.dialects.builtin import (
@@ -30,30 +31,15 @@ from ...layout import (
 )
 from ...layout import text as layout_text
 from ..enums import AddressSpace
+from .attrs import AddressSpaceAttr, parse_basis, raw_parameters
 
 TRIVIAL_SWIZZLE = Swizzle(0, 0, 0)
+_QUALIFIED = re.compile(r"#fly<[a-z_]+\s*(.*)>", re.DOTALL)
+"""A parameter written as an attribute: `!fly.int_tuple<#fly<int_tuple (1,2)>>`."""
 _SPACES = {space.keyword: space for space in AddressSpace}
 
 T = TypeVar("T", bound=Attribute)
 Space = AddressSpace | Attribute
-
-
-def raw_parameters(parser: AttrParser) -> str:
-    """The text up to the `>` that closes the type whose `<` was just read; leaves the parser in front of that `>`."""
-    start = parser.pos
-    content = parser.lexer.input.content
-    depth, i = 0, start
-    while i < len(content):
-        c = content[i]
-        if c in "<([{":
-            depth += 1
-        elif c in ")]}" or (c == ">" and content[i - 1] != "-"):
-            if depth == 0:
-                break
-            depth -= 1
-        i += 1
-    parser._resume_from(i)  # pyright: ignore[reportPrivateUsage]
-    return content[start:i]
 
 
 def split_top(text: str) -> list[str]:
@@ -76,8 +62,9 @@ def _parse_text(parser: AttrParser, what: str, parse: Any) -> Any:
     parser.parse_punctuation("<")
     pos = parser.pos
     text = raw_parameters(parser)
+    qualified = _QUALIFIED.fullmatch(text.strip())
     try:
-        value = parse(text)
+        value = parse(qualified.group(1) if qualified is not None else text)
     except ValueError as error:
         parser.raise_error(f"invalid {what}: {error}", pos)
     parser.parse_punctuation(">")
@@ -110,13 +97,7 @@ class BasisType(_TextType, TypeAttribute):
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> Any:
-        def parse(text: str) -> Basis:
-            leaf = layout_text.parse_int_tuple(text)
-            if not isinstance(leaf, Basis):
-                raise ValueError("expected a basis leaf such as 1E0")
-            return leaf
-
-        return _parse_text(parser, "basis", parse)
+        return _parse_text(parser, "basis", parse_basis)
 
 
 @irdl_attr_definition
@@ -332,23 +313,6 @@ class CoordTensorType(Data[tuple[Any, Any]], TypeAttribute):
     def print_parameter(self, printer: Printer) -> None:
         base, layout = self.data
         printer.print_string(f"<{layout_text.format_any(base)}, {layout_text.format_any(layout)}>")
-
-
-@irdl_attr_definition
-class AddressSpaceAttr(Data[AddressSpace]):
-    """`#fly<address_space global>`."""
-
-    name = "fly.address_space"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> AddressSpace:
-        word = parser.parse_identifier()
-        if word not in _SPACES:
-            parser.raise_error(f"expected one of {', '.join(_SPACES)}, got '{word}'")
-        return _SPACES[word]
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string(f" {self.data.keyword}")
 
 
 _interned: dict[tuple[type[Attribute], Any], Attribute] = {}

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from flydsl import config
 from flydsl.errors import DSLTypeError, DSLValueError
 
 POINTS = ("after-isel", "pre-ra", "pre-ra-sched", "post-ra", "pre-sched2", "pre-emit", "pre-emit2")
@@ -143,12 +144,14 @@ def enable_pass(what: str | IRPass | Activation) -> None:
     activation = activate(what)
     with _lock:
         _enabled[activation.what.name] = activation
+    config.settings_changed()
 
 
 def disable_pass(name: str) -> None:
     """Undo `enable_pass`."""
     with _lock:
         _enabled.pop(name, None)
+    config.settings_changed()
 
 
 def enabled() -> tuple[Activation, ...]:

@@ -1,0 +1,211 @@
+"""Result types of the `fly` ops whose meaning is not a function of layout algebra (those are in `semantics.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, StringAttr, VectorType, i1, i8, i32, i64
+from xdsl.ir import Attribute
+
+from ... import layout as L
+from ...errors import LayoutError
+from ...layout import Basis, Dyn, Layout
+from ..enums import AddressSpace
+from . import atoms, types
+from .attrs import MmaOperandAttr
+from .semantics import SEMANTICS, View, apply_swizzle, fragment_like, mma_fragment, object_of, type_of_object
+from .types import CoordTensorType, MemRefType, PointerType, linear_layout, ptr_type
+
+Infer = Callable[[Sequence[Attribute], dict[str, Attribute]], tuple[Attribute, ...]]
+
+DYN_SHARED = ptr_type(i8, AddressSpace.Shared, 1024)
+
+
+def python_value(attr: Attribute) -> Any:
+    """A property as the plain Python value the semantics take."""
+    if isinstance(attr, IntegerAttr):
+        if attr.type == i1:  # pyright: ignore[reportUnknownMemberType]
+            return bool(attr.value.data)
+        return attr.value.data
+    if isinstance(attr, DenseArrayBase):
+        return tuple(attr.get_values())
+    if isinstance(attr, StringAttr):
+        return attr.data
+    if isinstance(attr, MmaOperandAttr):
+        return attr.data
+    return attr
+
+
+_vectors: dict[tuple[Attribute, int], VectorType] = {}
+
+
+def vector_type(elem: Attribute, count: int) -> VectorType:
+    """Interned 1-D vector type."""
+    found = _vectors.get((elem, count))
+    if found is None:
+        found = _vectors[elem, count] = VectorType(cast(Any, elem), [count])
+    return found
+
+
+def leaf_type(leaf: Any) -> IntegerType:
+    """IR type of one leaf as a scalar."""
+    if isinstance(leaf, Basis):
+        leaf = leaf.value
+    return i64 if isinstance(leaf, Dyn) and leaf.width == 64 else i32
+
+
+def algebra(name: str) -> Infer:
+    """Inference by running the op's meaning on what the types say."""
+    meaning = SEMANTICS[name]
+
+    def infer(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+        objects = [object_of(t) for t in operand_types]
+        result = meaning(*objects, **{k: python_value(v) for k, v in props.items()})
+        return (type_of_object(result),)
+
+    return infer
+
+
+def _linear_of(type_: Attribute) -> Layout:
+    source = object_of(type_)
+    return linear_layout(source.layout if type(source) is View else source)
+
+
+def _check_static_shape(layout: Layout) -> None:
+    if not types.static_data(layout.shape):
+        raise LayoutError(f"expected static shape layout, got #fly<layout{layout}>")
+
+
+def fragment(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+    """`fly.make_fragment_like`."""
+    dtype = props.get("dtype")
+    if dtype is None and not isinstance(operand_types[0], MemRefType):
+        raise LayoutError("dtype is required when input is not MemRefType")
+    _check_static_shape(_linear_of(operand_types[0]))
+    return (type_of_object(fragment_like(object_of(operand_types[0]), dtype)),)
+
+
+def fragment_layout(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+    """`fly.make_fragment_layout_like`."""
+    _check_static_shape(_linear_of(operand_types[0]))
+    return algebra("make_fragment_layout_like")(operand_types, props)
+
+
+def mma_make_fragment(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+    """`fly.mma.make_fragment`."""
+    given = props.get("stages")
+    stages = None if given is None else python_value(given)
+    tm, x = (object_of(t) for t in operand_types)
+    if stages is not None:
+        if stages <= 0:
+            raise LayoutError("stages must be positive")
+        if linear_layout(x.layout).rank < 2:
+            raise LayoutError("stages requires an input layout with at least two modes")
+    return (type_of_object(mma_fragment(tm, x, python_value(props["operand_id"]), stages)),)
+
+
+def tiled_copy(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+    """`fly.make_tiled_copy`."""
+    atom, layout, tile = operand_types
+    if not types.is_static(layout):
+        raise TypeError("LayoutType is not static")
+    return (atoms.tiled_copy_type(cast(atoms.CopyAtomType, atom), object_of(layout), object_of(tile)),)
+
+
+def tiled_mma(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+    """`fly.make_tiled_mma`."""
+    atom, layout, *tile = operand_types
+    if not types.is_static(layout):
+        raise TypeError("LayoutType is not static")
+    made = atoms.tiled_mma_type(cast(atoms.MmaAtomType, atom), object_of(layout), object_of(tile[0]) if tile else None)
+    return (made,)
+
+
+def same(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+    """The type of the first operand."""
+    return (operand_types[0],)
+
+
+def get_scalar(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+    """`fly.get_scalar`."""
+    leaf = L.unwrap(object_of(operand_types[0]))
+    if type(leaf) is tuple:
+        raise TypeError(f"expected a scalar IntTuple, got {L.format_int_tuple(leaf)}")
+    return (leaf_type(leaf),)
+
+
+def get_leaves(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+    """`fly.get_leaves`."""
+    only = props.get("dynamicOnly")
+    leaves = L.flatten(object_of(operand_types[0]))
+    leaves = leaves if type(leaves) is tuple else (leaves,)
+    if only is not None and python_value(only):
+        leaves = [x for x in leaves if not types.static_data(x)]
+    return tuple(leaf_type(x) for x in leaves)
+
+
+def ptrtoint(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+    """`fly.ptrtoint`."""
+    space = cast(PointerType, operand_types[0]).data.space
+    if space is AddressSpace.Shared:
+        return (i32,)
+    if space is AddressSpace.Global:
+        return (i64,)
+    raise TypeError("expected Shared or Global address space")
+
+
+def to_llvm_ptr(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+    """`fly.to_llvm_ptr`."""
+    from ..llvm import ptr
+
+    space: int = python_value(props["llvm_address_space"])
+    if space < 0:
+        raise TypeError(f"expected a non-negative LLVM address space, got {space}")
+    return (ptr(space),)
+
+
+def swizzled(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+    """`fly.apply_swizzle`."""
+    return (apply_swizzle(operand_types[0], object_of(operand_types[1])),)
+
+
+def load(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+    """`fly.memref.load`."""
+    tensor, indices = operand_types
+    if isinstance(tensor, MemRefType):
+        L.crd2idx(object_of(indices), tensor.data.layout)
+        return (tensor.data.elem,)
+    base, layout = cast(CoordTensorType, tensor).data
+    return (types.int_tuple_type(L.int_tuple_add(base, L.crd2idx(object_of(indices), layout))),)
+
+
+def load_vec(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+    """`fly.memref.load_vec`."""
+    view = object_of(operand_types[0])
+    if type(view.layout) is not Layout:
+        raise TypeError("expected a plain layout")
+    count = L.size(view.layout)
+    if type(count) is not int:
+        raise TypeError("layout size must be static and leaf int")
+    if isinstance(operand_types[0], MemRefType):
+        return (vector_type(operand_types[0].data.elem, count),)
+    leaves = [view.iter, *_leaves(view.layout.stride)]
+    if any(isinstance(x, (tuple, Basis)) for x in leaves):
+        raise TypeError("expected an integer base and plain strides")
+    return (vector_type(i64 if any(isinstance(x, Dyn) and x.width == 64 for x in leaves) else i32, count),)
+
+
+def _leaves(tree: Any) -> tuple[Any, ...]:
+    flat = L.flatten(tree)
+    return cast(tuple[Any, ...], flat) if type(flat) is tuple else (flat,)
+
+
+def dyn_shared(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+    """`fly.get_dyn_shared`: always the same pointer type."""
+    return (DYN_SHARED,)
+
+
+def flag(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+    """`fly.elem_less` and `fly.equal`."""
+    return (i1,)

@@ -1,0 +1,68 @@
+"""`fly_cpu`: how the threads of a block meet on the CPU.
+
+Threads are coroutines. Those of one group (a warp, or what a matrix atom spans) leave data for each other in a region
+of their own: `deposit` says where to write, `rendezvous` waits until every thread of the group that comes by has
+written, and says where to read. What was deposited is readable until the thread suspends again.
+
+```mlir
+%at, %stride = "fly_cpu.deposit"() <{group = 0 : i32, bytes = 4 : i32, shared = false}> : () -> (!llvm.ptr, i64)
+%lane = "fly_cpu.lane"() <{group = 0 : i32}> : () -> i64
+// store to %at + %lane * %stride
+%from = "fly_cpu.rendezvous"() <{group = 0 : i32}> : () -> !llvm.ptr
+// load from %from + %other * %stride
+```
+
+`group` is a number of threads, a power of two; 0 is the warp of the target. `bytes` is what one thread needs, or, where
+the threads write to places of each other (`shared`), the whole group.
+"""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, i64
+from xdsl.dialects.llvm import LLVMPointerType
+from xdsl.ir import Dialect
+from xdsl.irdl import IRDLOperation, irdl_op_definition, prop_def, result_def, traits_def
+from xdsl.traits import Pure
+
+
+@irdl_op_definition
+class DepositOp(IRDLOperation):
+    """Where the group's data goes, and the bytes from one thread's slot to the next."""
+
+    name = "fly_cpu.deposit"
+    group = prop_def(IntegerAttr)
+    bytes = prop_def(IntegerAttr)
+    shared = prop_def(BoolAttr)
+    at = result_def(LLVMPointerType)
+    stride = result_def(i64)
+
+
+@irdl_op_definition
+class RendezvousOp(IRDLOperation):
+    """Wait for the group; where its data can be read."""
+
+    name = "fly_cpu.rendezvous"
+    group = prop_def(IntegerAttr)
+    at = result_def(LLVMPointerType)
+
+
+@irdl_op_definition
+class LaneOp(IRDLOperation):
+    """Index of the thread in its group."""
+
+    name = "fly_cpu.lane"
+    group = prop_def(IntegerAttr)
+    result = result_def(i64)
+    traits = traits_def(Pure())
+
+
+@irdl_op_definition
+class YieldOp(IRDLOperation):
+    """Let the other threads of the block run: the body of a loop that waits for memory to change."""
+
+    name = "fly_cpu.yield"
+
+
+FlyCpu = Dialect("fly_cpu", [DepositOp, RendezvousOp, LaneOp, YieldOp])
+
+__all__ = ["DepositOp", "FlyCpu", "LaneOp", "RendezvousOp", "YieldOp"]

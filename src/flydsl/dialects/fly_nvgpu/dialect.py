@@ -1,0 +1,29 @@
+"""The dialect object of `fly_nvgpu`."""
+
+from __future__ import annotations
+
+from xdsl.ir import Dialect
+
+from . import ops
+from .cp_async import CpAsyncType
+from .matrix_copy import LdMatrixType, StMatrixType
+from .mma_sync import MmaSyncType
+from .tma import MakeTensorMapOp, TensorMapType
+from .wgmma import WgmmaType
+
+FlyNvgpu = Dialect(
+    "fly_nvgpu",
+    [
+        ops.CallOp,
+        ops.MBarrierWaitOp,
+        ops.MBarrierArriveRemoteOp,
+        ops.AsmOp,
+        ops.ElectOp,
+        ops.UniformOp,
+        ops.WgmmaWaitOp,
+        ops.TmaLoadOp,
+        ops.TmaStoreOp,
+        MakeTensorMapOp,
+    ],
+    [CpAsyncType, LdMatrixType, StMatrixType, MmaSyncType, WgmmaType, TensorMapType],
+)

@@ -1,0 +1,249 @@
+"""`wgmma`: a warpgroup of 128 threads multiplies tiles that lie in shared memory.
+
+The operands are views of shared memory. The 64-bit descriptor an instruction takes is read off the view: its address,
+its swizzle and the strides of its layout.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+from xdsl.dialects.builtin import Float16Type, Float32Type, IntegerType, f32, i32, i64
+from xdsl.ir import Attribute, Data, SSAValue
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+from ... import layout as L
+from ...errors import LayoutError
+from ...layout import Layout
+from .. import llvm
+from ..enums import AddressSpace
+from ..fly.atoms import AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
+from . import registers as reg
+from .mma_sync import element, type_name
+from .ops import asm
+
+WARPGROUP = Layout(128, 1)
+_K_BYTES = 32
+
+
+class WgmmaData(NamedTuple):
+    """Shape, types, where A lies and how both operands are stored."""
+
+    mnk: tuple[int, int, int]
+    a: Attribute
+    b: Attribute
+    acc: Attribute
+    a_from: str
+    major_a: str
+    major_b: str
+
+
+def problem(data: WgmmaData) -> str | None:
+    """Why there is no such instruction; None if there is."""
+    m, n, k = data.mnk
+    a, b = type_name(data.a), type_name(data.b)
+    if a is None or b is None or "f64" in (a, b):
+        return f"wgmma has no operands of type {data.a if a is None or a == 'f64' else data.b}"
+    family = {"s8": "int8", "u8": "int8", "e4m3": "fp8", "e5m2": "fp8"}
+    kind = family.get(a, a)
+    if kind != family.get(b, b):
+        return f"wgmma cannot mix {a} and {b}"
+    bits = {"f16": 16, "bf16": 16, "tf32": 32}.get(a, 8)
+    if m != 64 or k != _K_BYTES * 8 // bits:
+        return f"wgmma of {a} computes 64xNx{_K_BYTES * 8 // bits}, got {m}x{n}x{k}"
+    if n % 8 or not 8 <= n <= 256:
+        return f"wgmma has n in steps of 8 from 8 to 256, got {n}"
+    if kind == "int8" and n > 32 and n % 16:
+        return f"wgmma of integers has n in steps of 16 above 32, got {n}"
+    accs = (i32,) if kind == "int8" else (f32, Float16Type()) if kind in ("f16", "fp8") else (f32,)
+    if data.acc not in accs:
+        return f"wgmma of {a} accumulates in {' or '.join(map(str, accs))}, got {data.acc}"
+    if bits != 16 and (data.major_a, data.major_b) != ("k", "k"):
+        return f"wgmma of {a} reads operands with contiguous k only"
+    if data.a_from == "registers" and data.major_a != "k":
+        return "wgmma with A from registers has no transposed A"
+    return None
+
+
+@irdl_attr_definition
+class WgmmaType(Data[WgmmaData], MmaOpType):
+    """`!fly_nvgpu.sm90.wgmma<64x256x16, (bf16, bf16) -> f32, a = smem, majorA = k, majorB = k>`."""
+
+    name = "fly_nvgpu.sm90.wgmma"
+
+    @property
+    def shape_mnk(self) -> tuple[int, int, int]:
+        return self.data.mnk
+
+    @property
+    def elem_types(self) -> tuple[Attribute, Attribute, Attribute]:
+        return element(self.data.a), element(self.data.b), self.data.acc
+
+    @property
+    def thr_layout(self) -> Layout:
+        return WARPGROUP
+
+    def tv_layout(self, operand: int) -> Layout:
+        _, n, k = self.data.mnk
+        if operand >= 2:
+            if n == 8:
+                return Layout(((4, 8, 4), (2, 2)), ((128, 1, 16), (64, 8)))
+            return Layout(((4, 8, 4), (2, 2, n // 8)), ((128, 1, 16), (64, 8, 512)))
+        if operand == 0 and self.data.a_from == "registers":
+            p = 32 // reg.bit_width(self.elem_types[0])
+            if p == 1:
+                return Layout(((4, 8, 4), (2, 2)), ((64, 1, 16), (8, 32 * k)))
+            return Layout(((4, 8, 4), (p, 2, 2)), ((64 * p, 1, 16), (64, 8, 32 * k)))
+        rows = 64 if operand == 0 else n
+        return Layout((128, (rows, k)), (0, (1, rows)))
+
+    def lower(self, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
+        """One instruction; accumulators go in and out as the same registers."""
+        if reg.nv(low).target == "cpu":
+            reg.nv(low).emulate_mma(self, d, a, b, c)
+            return
+        reg.check_arch(low, self, 90, 90)
+        data = self.data
+        m, n, k = data.mnk
+        half = data.acc == Float16Type()
+        count = m * n // 128
+        if half:
+            acc = reg.words(low, reg.read(low, c, count))
+        else:
+            acc = [low.load(reg.moved(low, c, o), data.acc) for o in reg.all_offsets(c)]
+        regs = len(acc)
+        if data.a_from == "registers":
+            left = reg.words(low, reg.read(low, a, 64 * k // 128))
+            first, letters = ", ".join(f"${2 * regs + i}" for i in range(4)), ["r"] * 4
+            first = "{" + first + "}"
+        else:
+            left = [descriptor(low, a, data.major_a)]
+            first, letters = f"${2 * regs}", ["l"]
+        right = descriptor(low, b, data.major_b)
+        at_b = 2 * regs + len(left)
+        letter = "r" if half or isinstance(data.acc, IntegerType) else "f"
+        outs = ", ".join(f"${i}" for i in range(regs))
+        acc_word = {Float32Type: "f32", Float16Type: "f16"}.get(type(data.acc), "s32")
+        names = type_name(data.a), type_name(data.b)
+        text = (
+            f"wgmma.mma_async.sync.aligned.m{m}n{n}k{k}.{acc_word}.{names[0]}.{names[1]} "
+            f"{{{outs}}}, {first}, ${at_b}, p{self._immediates()};"
+        )
+        # Whether to add to the accumulators is a predicate; a true one comes from a comparison of constants.
+        text = "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n" + text + "\n}"
+        constraints = ",".join([*[f"={letter}"] * regs, *map(str, range(regs)), *letters, "l"])
+        type_ = acc[0].type
+        result = asm(low, text, constraints, [*acc, *left, right], reg.struct_of(type_, regs))
+        parts = reg.fields(low, cast(SSAValue, result), regs)
+        if half:
+            reg.write(low, reg.cast_vector(low, reg.vector_of(low, parts), data.acc), d)
+            return
+        for offset, part in zip(reg.all_offsets(d), parts, strict=True):
+            low.store(part, reg.moved(low, d, offset))
+
+    def _immediates(self) -> str:
+        """Signs of the operands, and which are transposed."""
+        data = self.data
+        if isinstance(data.acc, IntegerType):
+            return ""
+        if reg.bit_width(self.elem_types[0]) != 16:
+            return ", 1, 1"
+        tb = int(data.major_b != "k")
+        return f", 1, 1, {tb}" if data.a_from == "registers" else f", 1, 1, {int(data.major_a != 'k')}, {tb}"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> WgmmaData:
+        with parser.in_angle_brackets():
+            mnk = parse_mnk(parser)
+            parser.parse_punctuation(",")
+            types = parse_mma_types(parser)
+            words: list[str] = []
+            for key in ("a", "majorA", "majorB"):
+                parser.parse_punctuation(",")
+                parser.parse_keyword(key)
+                parser.parse_punctuation("=")
+                words.append(parser.parse_identifier())
+            data = WgmmaData(mnk, *types, *words)
+            found = problem(data)
+            if found is not None:
+                parser.raise_error(found)
+        return data
+
+    def print_parameter(self, printer: Printer) -> None:
+        data = self.data
+        printer.print_string("<")
+        print_mma(printer, data.mnk, (data.a, data.b, data.acc))
+        printer.print_string(f", a = {data.a_from}, majorA = {data.major_a}, majorB = {data.major_b}>")
+
+
+_WIDTHS = {3: 128, 2: 64, 1: 32, 0: 0}
+_CODES = {128: 1, 64: 2, 32: 3, 0: 0}
+
+
+def swizzle_width(swizzle: Any, what: str) -> int:
+    """Bytes of the hardware's swizzle pattern a pointer swizzle stands for; 0 for none."""
+    if swizzle.mask == 0:
+        return 0
+    if (swizzle.base, swizzle.shift) != (4, 3) or swizzle.mask not in _WIDTHS:
+        raise LayoutError(f"{what} needs a swizzle of bytes S<1,4,3>, S<2,4,3> or S<3,4,3>, got {swizzle}")
+    return _WIDTHS[swizzle.mask]
+
+
+def descriptor_fields(layout: Layout, elem_bits: int, width: int, major: str) -> tuple[int, int]:
+    """Leading and stride byte offsets of an operand (rows, k) of one instruction; other layouts are refused."""
+    e = elem_bits // 8
+    rows, depth = (cast(int, L.size(layout[i])) for i in (0, 1))
+
+    def at(r: int, k: int) -> int:
+        return cast(int, L.crd2idx((r, k), layout)) * e
+
+    unit = 16 // e
+    if major == "k":
+        lbo, sbo = (16, at(8, 0) if rows > 8 else 0) if width else (at(0, unit), at(8, 0) if rows > 8 else 0)
+        pitch = width or 16
+
+        def expected(r: int, k: int) -> int:
+            within = k * e if width else (k // unit) * lbo + (k % unit) * e
+            return (r // 8) * sbo + (r % 8) * pitch + within
+
+    elif width:
+        span = width // e
+        lbo, sbo = at(span, 0) if rows > span else 0, at(0, 8)
+
+        def expected(r: int, k: int) -> int:
+            return (r * e // width) * lbo + (k // 8) * sbo + (k % 8) * width + (r * e) % width
+
+    else:
+        sbo, lbo = at(unit, 0) if rows > unit else 0, at(0, 8)
+
+        def expected(r: int, k: int) -> int:
+            return (r // unit) * sbo + (k // 8) * lbo + (k % 8) * 16 + (r % unit) * e
+
+    for r in range(rows):
+        for k in range(depth):
+            if at(r, k) != expected(r, k):
+                pattern = f"a {width}-byte swizzle" if width else "no swizzle"
+                raise LayoutError(
+                    f"wgmma cannot read an operand with layout {layout}: with {pattern} and contiguous {major}, "
+                    f"element ({r}, {k}) must be {expected(r, k)} bytes from the start, not {at(r, k)}"
+                )
+    if lbo >> 18 or sbo >> 18:
+        raise LayoutError(f"wgmma: the steps {lbo} and {sbo} of layout {layout} do not fit a descriptor")
+    return lbo, sbo
+
+
+def descriptor(low: AtomLowering, at: Operand, major: str) -> SSAValue:
+    """The 64-bit description of an operand in shared memory."""
+    if at.data.space is not AddressSpace.Shared:
+        raise LayoutError(f"wgmma reads its operand from shared memory, got a tensor in {at.data.space}")
+    layout = at.data.layout
+    assert isinstance(layout, Layout)
+    width = swizzle_width(at.data.swizzle, "wgmma")
+    lbo, sbo = descriptor_fields(layout, reg.bit_width(at.data.elem), width, major)
+    constant = _CODES[width] << 62 | (sbo >> 4) << 32 | (lbo >> 4) << 16
+    b = low.b
+    address = b.pure(llvm.PtrToIntOp, (reg.pointer_value(low, at, swizzled=False),), i32, {})
+    field = b.int_binary("shrui", b.int_binary("andi", address, b.i32(0x3FFFF)), b.i32(4))
+    return b.int_binary("ori", b.cast("extui", field, i64), b.const(constant, i64))

@@ -1,0 +1,1 @@
+"""The `fly_rocdl` dialect: atoms and memory of AMD GPUs. One file per family of atoms."""

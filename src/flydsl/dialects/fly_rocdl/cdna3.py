@@ -1,0 +1,233 @@
+"""`!fly_rocdl.cdna3.mfma<16x16x16, (f16, f16) -> f32>`: the matrix instructions of CDNA2, CDNA3 and CDNA4.
+
+One wave of 64 lanes multiplies an M x K by an N x K tile, M = N. Lane `l` of group `g = l / M` holds `K / (64 / M)`
+consecutive k of row `l % M`; the accumulator holds four consecutive rows per lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from xdsl.dialects.builtin import (
+    Float8E4M3FNType,
+    Float8E4M3FNUZType,
+    Float8E5M2FNUZType,
+    Float8E5M2Type,
+    bf16,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, Data
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+from ...errors import DSLValueError
+from ...layout import Layout
+from ..fly.atoms import AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
+from ..fly.ops import vector_type
+from ..fly.types import intern
+from .common import ArchAtom, bitcast, check_lowering, emulate, is_signless, load_fragment, mnk_text, refuse
+
+WAVE = Layout(64, 1)
+
+FP8 = (Float8E4M3FNUZType(), Float8E4M3FNType())
+BF8 = (Float8E5M2FNUZType(), Float8E5M2Type())
+_OCP = (Float8E4M3FNType(), Float8E5M2Type())
+_INPUTS = (f16, bf16, f32, f64, *FP8, *BF8)
+
+_ALL, _NEW = ("gfx90a", "gfx942", "gfx950"), ("gfx942", "gfx950")
+
+
+class _Form(NamedTuple):
+    """One instruction: its intrinsic behind `llvm.amdgcn.mfma.`, the type of A and B, where it exists."""
+
+    intrinsic: str
+    operand: Attribute
+    families: tuple[str, ...]
+
+
+def _forms() -> dict[tuple[str, int, int], _Form]:
+    """By kind of input, M and K."""
+    v = vector_type
+    table: dict[tuple[str, int, int], _Form] = {
+        ("f32", 32, 2): _Form("f32.32x32x2f32", f32, _ALL),
+        ("f32", 16, 4): _Form("f32.16x16x4f32", f32, _ALL),
+        ("f32", 32, 4): _Form("f32.32x32x4.xf32", v(f32, 2), ("gfx942",)),
+        ("f32", 16, 8): _Form("f32.16x16x8.xf32", v(f32, 2), ("gfx942",)),
+        ("f16", 32, 8): _Form("f32.32x32x8f16", v(f16, 4), _ALL),
+        ("f16", 16, 16): _Form("f32.16x16x16f16", v(f16, 4), _ALL),
+        ("f16", 32, 16): _Form("f32.32x32x16.f16", v(f16, 8), ("gfx950",)),
+        ("f16", 16, 32): _Form("f32.16x16x32.f16", v(f16, 8), ("gfx950",)),
+        ("bf16", 32, 4): _Form("f32.32x32x4bf16", v(i16, 2), ("gfx90a",)),
+        ("bf16", 16, 8): _Form("f32.16x16x8bf16", v(i16, 2), ("gfx90a",)),
+        ("bf16", 32, 8): _Form("f32.32x32x8bf16.1k", v(i16, 4), _ALL),
+        ("bf16", 16, 16): _Form("f32.16x16x16bf16.1k", v(i16, 4), _ALL),
+        ("bf16", 32, 16): _Form("f32.32x32x16.bf16", v(bf16, 8), ("gfx950",)),
+        ("bf16", 16, 32): _Form("f32.16x16x32.bf16", v(bf16, 8), ("gfx950",)),
+        ("i8", 32, 8): _Form("i32.32x32x8i8", i32, ("gfx90a",)),
+        ("i8", 16, 16): _Form("i32.16x16x16i8", i32, ("gfx90a",)),
+        ("i8", 32, 16): _Form("i32.32x32x16.i8", i64, _NEW),
+        ("i8", 16, 32): _Form("i32.16x16x32.i8", i64, _NEW),
+        ("i8", 32, 32): _Form("i32.32x32x32.i8", v(i32, 4), ("gfx950",)),
+        ("i8", 16, 64): _Form("i32.16x16x64.i8", v(i32, 4), ("gfx950",)),
+        ("f64", 16, 4): _Form("f64.16x16x4f64", f64, _ALL),
+    }
+    for a in ("fp8", "bf8"):
+        for b in ("fp8", "bf8"):
+            table[f"{a}.{b}", 32, 16] = _Form(f"f32.32x32x16.{a}.{b}", i64, _NEW)
+            table[f"{a}.{b}", 16, 32] = _Form(f"f32.16x16x32.{a}.{b}", i64, _NEW)
+    return table
+
+
+FORMS = _forms()
+
+
+def _kind(a: Attribute, b: Attribute) -> str:
+    """Key of the table for a pair of input types."""
+    if is_signless(a, 8):
+        return "i8"
+    names = ["fp8" if t in FP8 else "bf8" if t in BF8 else str(t) for t in (a, b)]
+    return ".".join(names) if "8" in names[0] else names[0]
+
+
+class MfmaData(NamedTuple):
+    """Parameters."""
+
+    mnk: tuple[int, int, int]
+    types: tuple[Attribute, Attribute, Attribute]
+
+
+def _verify(data: MfmaData) -> MfmaData:
+    (m, n, k), (a, b, acc) = data
+    if m != n:
+        raise DSLValueError(f"MFMA requires M == N, got {mnk_text((m, n, k))}")
+    if is_signless(a, 8) or is_signless(b, 8):
+        if not (is_signless(a, 8) and is_signless(b, 8) and is_signless(acc, 32)):
+            raise DSLValueError(f"integer MFMA requires both inputs i8 and an i32 accumulator, got ({a}, {b}) -> {acc}")
+    elif a == f64 and b == f64 and acc == f64:
+        pass
+    elif acc != f32:
+        raise DSLValueError(f"elemTyAcc must be f32, got {acc}")
+    else:
+        for name, t in (("A", a), ("B", b)):
+            if t not in _INPUTS or t == f64:
+                raise DSLValueError(
+                    f"elemTy{name} must be f16, bf16, f32, f8E4M3FNUZ, f8E5M2FNUZ, f8E4M3FN or f8E5M2, got {t}"
+                )
+    return data
+
+
+@irdl_attr_definition
+class MfmaType(Data[MfmaData], MmaOpType, ArchAtom):
+    """Matrix product of one wave: `D = A * B^T + C`."""
+
+    name = "fly_rocdl.cdna3.mfma"
+
+    @classmethod
+    def get(cls, m: int, n: int, k: int, a: Attribute, b: Attribute, acc: Attribute) -> MfmaType:
+        """The checked, interned type."""
+        return intern(cls, _verify(MfmaData((m, n, k), (a, b, acc))))
+
+    @property
+    def shape_mnk(self) -> tuple[int, int, int]:
+        return self.data.mnk
+
+    @property
+    def elem_types(self) -> tuple[Attribute, Attribute, Attribute]:
+        return self.data.types
+
+    @property
+    def thr_layout(self) -> Layout:
+        return WAVE
+
+    @property
+    def form(self) -> _Form | None:
+        """The instruction, or None where there is none that computes one product."""
+        a, b, _ = self.data.types
+        if a != b and not (a in (*FP8, *BF8) and b in (*FP8, *BF8)):
+            return None
+        return FORMS.get((_kind(a, b), self.data.mnk[0], self.data.mnk[2]))
+
+    def tv_layout(self, operand: int) -> Layout:
+        m, n, k = self.data.mnk
+        groups = 64 // m
+        if operand < 2:
+            if k % groups:
+                raise DSLValueError(f"{self} computes several independent products; it has no thread-value layout")
+            each = k // groups
+            return Layout(((m, groups), each), ((1, m * each), m))
+        if self.data.types[2] == f64:
+            return Layout(((n, groups), 4), ((m, 1), 4))
+        across = 64 // n
+        return Layout(((n, across), (4, m // 4 // across)), ((m, 4), (1, 4 * across)))
+
+    def families(self) -> tuple[str, ...]:
+        form = self.form
+        if form is None:
+            return ()
+        if any(t in (*FP8, *BF8) for t in self.data.types[:2]):
+            ocp = [t in _OCP for t in self.data.types[:2]]
+            return ("gfx950",) if all(ocp) else () if any(ocp) else ("gfx942",)
+        return form.families
+
+    def alternatives(self, family: str | None) -> Iterable[str]:
+        """MFMA shapes of the same input type on this architecture, and of what fp8 it reads."""
+        a, b, acc = self.data.types
+        if a in (*FP8, *BF8):
+            if family == "gfx942":
+                yield "f8E4M3FNUZ and f8E5M2FNUZ inputs"
+            elif family == "gfx950":
+                yield "f8E4M3FN and f8E5M2 inputs"
+        for (kind, m, k), form in FORMS.items():
+            if kind == _kind(a, b) and family in form.families:
+                yield f"MFMA {m}x{m}x{k} ({a}, {b}) -> {acc}"
+
+    def lower(self, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
+        """One `v_mfma`, its modifiers zero."""
+        if getattr(low, "target", None) != "rocdl":
+            emulate(self, low, d, a, b, c)
+            return
+        check_lowering(self, low)
+        form = self.form
+        if form is None:
+            raise DSLValueError(f"{self} has no instruction that computes one product")
+        m, n, k = self.data.mnk
+        ta, tb, acc = self.data.types
+        x = bitcast(low, load_fragment(low, a, ta, m * k // 64), form.operand)
+        y = bitcast(low, load_fragment(low, b, tb, n * k // 64), form.operand)
+        count = m * n // 64
+        z = load_fragment(low, c, acc, count)
+        zero = low.b.i32(0)
+        out = low.intrinsic(f"llvm.amdgcn.mfma.{form.intrinsic}", vector_type(acc, count), [x, y, z, zero, zero, zero])
+        assert out is not None
+        low.store(out, d)
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> MfmaData:
+        with parser.in_angle_brackets():
+            mnk = parse_mnk(parser)
+            parser.parse_punctuation(",")
+            types = parse_mma_types(parser)
+            return refuse(parser, "Fly_MmaAtom parameter 'mmaOp'", lambda: _verify(MfmaData(mnk, types)))
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string("<")
+        print_mma(printer, *self.data)
+        printer.print_string(">")
+
+
+SHAPES = {
+    "f32": {32: (1, 2), 16: (1, 4), 4: (1,)},
+    "f16": {32: (4, 8, 16), 16: (4, 16, 32), 4: (4,)},
+    "bf16": {32: (2, 4, 8, 16), 16: (2, 8, 16, 32), 4: (2,)},
+}
+"""All (m, k) the language lists, those of several products per instruction included."""
+
+__all__ = ["BF8", "FORMS", "FP8", "SHAPES", "WAVE", "MfmaData", "MfmaType", "i8"]

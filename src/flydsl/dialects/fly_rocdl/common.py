@@ -1,0 +1,196 @@
+"""What the AMD atoms share: architectures they exist on, text of their fields, operands as the intrinsics take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from xdsl.dialects import llvm as xllvm
+from xdsl.dialects.builtin import IntegerType, VectorType
+from xdsl.ir import Attribute, SSAValue
+from xdsl.parser import AttrParser
+
+from ... import layout as L
+from ...errors import DSLCompileError, DSLValueError
+from ..fly.atoms import AtomLowering, MmaOpType, Operand
+from ..fly.ops import vector_type
+from ..fly.types import bit_width
+
+MATRIX_ARCHES = ("gfx90a", "gfx942", "gfx950", "gfx11", "gfx120", "gfx1250")
+"""Architectures by the prefixes that decide about matrix instructions; gfx1250 shares none with gfx120x."""
+
+
+def family_of(arch: str) -> str | None:
+    """The entry of `MATRIX_ARCHES` an architecture belongs to, or None.
+
+    >>> family_of("gfx1151"), family_of("gfx1201"), family_of("gfx1250"), family_of("gfx942"), family_of("gfx906")
+    ('gfx11', 'gfx120', 'gfx1250', 'gfx942', None)
+    """
+    if arch.startswith("gfx125"):
+        return "gfx1250"
+    for name in MATRIX_ARCHES:
+        if arch.startswith(name):
+            return name
+    return None
+
+
+class ArchAtom:
+    """Mixed into atom operations that only some architectures have."""
+
+    def families(self) -> tuple[str, ...]:
+        """Architectures (entries of `MATRIX_ARCHES`) that have the atom."""
+        raise NotImplementedError
+
+    def alternatives(self, family: str | None) -> Iterable[str]:
+        """What a user of that architecture can write instead; used in the error."""
+        return ()
+
+    def check_arch(self, arch: str) -> None:
+        """Refuse an architecture without the instruction: LLVM would abort the process."""
+        family = family_of(arch)
+        if family in self.families():
+            return
+        have = ", ".join(_spelled(f) for f in self.families()) or "no architecture that LLVM 22 can compile for"
+        text = f"{self} does not exist on {arch}; it exists on {have}."
+        instead = list(self.alternatives(family))
+        if instead:
+            text += f" {arch} has: {', '.join(instead)}"
+        raise DSLValueError(text)
+
+
+def _spelled(family: str) -> str:
+    return family + "xx" if family == "gfx11" else family + "x" if family == "gfx120" else family
+
+
+def check_atom(type_: Any, arch: str) -> None:
+    """Refuse an atom operation, an atom or a tiled operation that `arch` lacks; anything else passes."""
+    data = getattr(type_, "data", None)
+    atom = getattr(data, "atom", None)
+    if atom is not None:
+        type_ = atom
+    op = getattr(type_, "op", type_)
+    if isinstance(op, ArchAtom):
+        op.check_arch(arch)
+
+
+def check_lowering(op: Any, low: AtomLowering) -> None:
+    """The same in a lowering that knows its architecture."""
+    arch = getattr(low, "arch", None)
+    if isinstance(arch, str) and arch.startswith("gfx") and isinstance(op, ArchAtom):
+        op.check_arch(arch)
+
+
+# --- text ---------------------------------------------------------------------------------------------------------
+
+
+def parse_fields(parser: AttrParser, names: Sequence[str]) -> list[Any]:
+    """`, signA = false, opselB = 2`: the named fields in this order, booleans and integers."""
+    found: list[Any] = []
+    for name in names:
+        parser.parse_punctuation(",")
+        parser.parse_keyword(name)
+        parser.parse_punctuation("=")
+        if parser.parse_optional_keyword("true") is not None:
+            found.append(True)
+        elif parser.parse_optional_keyword("false") is not None:
+            found.append(False)
+        else:
+            found.append(parser.parse_integer())
+    return found
+
+
+def fields_text(**fields: bool | int) -> str:
+    """`, signA = false, opselB = 2`."""
+    return "".join(f", {k} = {str(v).lower() if isinstance(v, bool) else v}" for k, v in fields.items())
+
+
+def refuse(parser: AttrParser, what: str, check: Any) -> Any:
+    """Run `check` on parsed parameters; what it refuses is a parse error of the atom around it too."""
+    try:
+        return check()
+    except DSLValueError as error:
+        parser.raise_error(f"{error}\nfailed to parse {what}")
+
+
+def mnk_text(mnk: Sequence[int]) -> str:
+    """`16x16x4`."""
+    return "x".join(map(str, mnk))
+
+
+def is_signless(type_: Attribute, width: int) -> bool:
+    """An integer of this width, whatever its signedness."""
+    return isinstance(type_, IntegerType) and bit_width(type_) == width
+
+
+# --- operands of intrinsics ---------------------------------------------------------------------------------------
+
+
+def _contiguous(at: Operand, count: int) -> bool:
+    layout: Any = at.data.layout
+    if layout is None:
+        return True
+    flat: Any = L.coalesce(layout)
+    if type(flat) is not L.Layout:
+        return False
+    return flat.shape == 1 or (flat.shape == count and flat.stride == 1)
+
+
+def load_fragment(low: AtomLowering, at: Operand, elem: Attribute, count: int) -> SSAValue:
+    """The `count` values of a fragment as one vector, a scalar when it is one."""
+    if not _contiguous(at, count):
+        raise DSLCompileError(
+            f"an MMA operand needs {count} values next to each other in registers, got the layout {at.data.layout}"
+        )
+    return low.load(at, elem if count == 1 else vector_type(elem, count))
+
+
+def bitcast(low: AtomLowering, value: SSAValue, type_: Attribute) -> SSAValue:
+    """The same bits as another type."""
+    if value.type == type_:
+        return value
+    return low.b.pure(xllvm.BitcastOp, (value,), type_, {})
+
+
+def bits_of(low: AtomLowering, value: SSAValue) -> SSAValue:
+    """The value as one integer of its width."""
+    return bitcast(low, value, IntegerType(bit_width(value.type)))
+
+
+def emulate(
+    op: MmaOpType, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand, **options: Any
+) -> None:
+    """The product by the reference model; only the cpu stack has it."""
+    target = getattr(low, "target", None)
+    if target != "cpu":
+        raise DSLCompileError(f"{op} is an AMD instruction; it has no lowering for the target '{target}'")
+    check_lowering(op, low)
+    cast(Any, low).emulate_mma(op, d, a, b, c, **options)
+
+
+def mangled(type_: Attribute) -> str:
+    """Suffix of an overloaded intrinsic."""
+    if isinstance(type_, VectorType):
+        vector = cast(VectorType, type_)
+        return f"v{vector.get_shape()[0]}{mangled(vector.element_type)}"
+    if isinstance(type_, IntegerType):
+        return f"i{bit_width(type_)}"
+    return {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64"}[str(type_)]
+
+
+__all__ = [
+    "MATRIX_ARCHES",
+    "ArchAtom",
+    "bitcast",
+    "bits_of",
+    "check_atom",
+    "check_lowering",
+    "emulate",
+    "family_of",
+    "fields_text",
+    "is_signless",
+    "load_fragment",
+    "mangled",
+    "mnk_text",
+    "parse_fields",
+    "refuse",
+]

@@ -1,0 +1,115 @@
+"""Transposing reads of shared memory: `!fly_rocdl.cdna4.lds_read_trans<trans = 16b, 64>`.
+
+A group of 16 lanes reads 16 runs of 64 (or 96) bits, each lane naming one, and every lane receives one column of the
+matrix the runs form: lane `i` gets element `i % n` of runs `j * 16 / n' + i / n`, as `dst_bits` says.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+from xdsl.dialects.builtin import IntegerType, i16, i32
+from xdsl.ir import Attribute, Data
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+from ...errors import DSLCompileError, DSLValueError
+from ...layout import Layout
+from ..enums import AddressSpace
+from ..fly.atoms import AtomLowering, CopyOpType, Operand
+from ..fly.ops import vector_type
+from ..fly.types import bit_width, intern
+from .common import ArchAtom, bitcast, check_lowering, refuse
+
+_FORMS = {(4, 64), (8, 64), (6, 96), (16, 64)}
+
+
+class LdsReadTransData(NamedTuple):
+    """Width of the elements that change lanes, and bits per lane."""
+
+    granularity: int
+    bits: int
+
+
+def _verify(data: LdsReadTransData) -> LdsReadTransData:
+    if tuple(data) not in _FORMS:
+        raise DSLValueError(
+            f"unsupported (bitSize, transGranularity) = ({data.bits}, {data.granularity}) for LDS read transpose"
+        )
+    return data
+
+
+@irdl_attr_definition
+class LdsReadTransType(Data[LdsReadTransData], CopyOpType, ArchAtom):
+    """Shared memory to registers, transposed among 16 lanes."""
+
+    name = "fly_rocdl.cdna4.lds_read_trans"
+
+    @classmethod
+    def get(cls, granularity: int, bits: int) -> LdsReadTransType:
+        """The checked, interned type."""
+        return intern(cls, _verify(LdsReadTransData(granularity, bits)))
+
+    @property
+    def bits(self) -> int:
+        return self.data.bits
+
+    @property
+    def thr_layout(self) -> Layout:
+        return Layout(16, 1)
+
+    @property
+    def src_bits(self) -> Layout:
+        return Layout((16, self.data.bits), (self.data.bits, 1))
+
+    @property
+    def dst_bits(self) -> Layout:
+        g = self.data.granularity
+        return Layout((16, (g, self.data.bits // g)), (g, (1, 16 * g)))
+
+    @property
+    def ref_bits(self) -> Layout:
+        return self.dst_bits
+
+    def families(self) -> tuple[str, ...]:
+        return ("gfx950",)
+
+    def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
+        """One `ds_read_*_tr_*`."""
+        if src.data.space is not AddressSpace.Shared or dst.data.space is not AddressSpace.Register:
+            raise DSLCompileError(f"{self} reads shared memory into registers, got {src.data.space} -> {dst.data.space}")
+        g, bits = self.data
+        target = getattr(low, "target", None)
+        if target == "rocdl":
+            check_lowering(self, low)
+            type_ = vector_type(i16, 4) if g == 16 else vector_type(i32, bits // 32)
+            suffix = "v4i16" if g == 16 else f"v{bits // 32}i32"
+            value = low.intrinsic(f"llvm.amdgcn.ds.read.tr{g}.b{bits}.{suffix}", type_, [cast(Any, low).raw_pointer(src)])
+            assert value is not None
+        elif target == "cpu":
+            cast(Any, low).emulate_copy(self, src, dst)
+            return
+        else:
+            raise DSLCompileError(f"{self} is an instruction of gfx950; the target '{target}' has none")
+        elem = dst.data.elem
+        stored: Attribute = elem if isinstance(elem, IntegerType) or bit_width(elem) >= 16 else IntegerType(bit_width(elem))
+        count = bits // bit_width(elem)
+        low.store(bitcast(low, value, vector_type(stored, count)), dst)
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> LdsReadTransData:
+        with parser.in_angle_brackets():
+            parser.parse_keyword("trans")
+            parser.parse_punctuation("=")
+            granularity = parser.parse_integer(allow_boolean=False)
+            parser.parse_optional_characters("b")
+            parser.parse_punctuation(",")
+            data = LdsReadTransData(granularity, parser.parse_integer())
+            return refuse(parser, "Fly_CopyAtom parameter 'copyOp'", lambda: _verify(data))
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string(f"<trans = {self.data.granularity}b, {self.data.bits}>")
+
+
+__all__ = ["LdsReadTransType"]

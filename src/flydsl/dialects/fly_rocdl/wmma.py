@@ -1,0 +1,367 @@
+"""The matrix instructions of waves of 32 lanes: gfx11 (RDNA3), gfx120x (RDNA4) and gfx1250.
+
+`!fly_rocdl.gfx11.wmma<16x16x16, (f16, f16) -> f32, signA = false, signB = false, clamp = false>`. The three families
+share names and differ in operands: gfx11 wants A and B twice, once per half of the wave; gfx120x and gfx1250 do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, NamedTuple
+
+from xdsl.dialects import vector as xvector
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    Float8E4M3FNType,
+    Float8E5M2Type,
+    bf16,
+    f16,
+    f32,
+    i1,
+    i16,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, Data, SSAValue
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+from ...errors import DSLValueError
+from ...layout import Layout
+from ..fly.atoms import AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
+from ..fly.ops import vector_type
+from ..fly.types import bit_width, intern
+from .common import (
+    ArchAtom,
+    bitcast,
+    check_lowering,
+    emulate,
+    fields_text,
+    is_signless,
+    load_fragment,
+    mangled,
+    mnk_text,
+    parse_fields,
+    refuse,
+)
+
+WAVE32 = Layout(32, 1)
+OCP = {Float8E4M3FNType(): "fp8", Float8E5M2Type(): "bf8"}
+
+
+class WmmaData(NamedTuple):
+    """Parameters; signs and clamp are for integers."""
+
+    mnk: tuple[int, int, int]
+    types: tuple[Attribute, Attribute, Attribute]
+    sign_a: bool
+    sign_b: bool
+    clamp: bool
+
+
+class Form(NamedTuple):
+    """How one configuration is called: name behind `llvm.amdgcn.wmma.`, types of A and B, order of the operands."""
+
+    name: str
+    operand: Attribute
+    order: str
+    """`plain`: A B C; `half`: A B C op_sel; `int`: signA A signB B C clamp; `v3`: negA A negB B modC C reuse reuse;
+    `f8`: A B modC C reuse reuse; `int3`: as `int` with the reuse flags."""
+
+
+class _Wmma(Data[WmmaData], MmaOpType, ArchAtom):
+    """What the families share."""
+
+    family: ClassVar[str]
+    label: ClassVar[str]
+
+    @classmethod
+    def form_of(cls, data: WmmaData) -> Form | None:
+        """The instruction of a configuration; None when there is none."""
+        raise NotImplementedError
+
+    @classmethod
+    def listed(cls) -> Iterable[str]:
+        """The configurations that exist, for messages."""
+        raise NotImplementedError
+
+    @classmethod
+    def verify_data(cls, data: WmmaData) -> WmmaData:
+        """Refuse what the family lacks."""
+        integer = is_signless(data.types[0], 8) or is_signless(data.types[0], 4)
+        if not integer and (data.sign_a or data.sign_b or data.clamp):
+            raise DSLValueError(
+                f"{cls.label} WMMA fp16/bf16 path does not accept signA/signB/clamp; they are for i4 and i8 inputs"
+            )
+        if cls.form_of(data) is None:
+            a, b, acc = data.types
+            raise DSLValueError(
+                f"unsupported {cls.label} WMMA configuration: {mnk_text(data.mnk)} ({a}, {b}) -> {acc}; "
+                f"it has {', '.join(cls.listed())}"
+            )
+        return data
+
+    @classmethod
+    def get(
+        cls,
+        m: int,
+        n: int,
+        k: int,
+        a: Attribute,
+        b: Attribute,
+        acc: Attribute,
+        sign_a: bool = False,
+        sign_b: bool = False,
+        clamp: bool = False,
+    ) -> Any:
+        """The checked, interned type."""
+        data = WmmaData((m, n, k), (a, b, acc), bool(sign_a), bool(sign_b), bool(clamp))
+        return intern(cls, cls.verify_data(data))
+
+    @property
+    def shape_mnk(self) -> tuple[int, int, int]:
+        return self.data.mnk
+
+    @property
+    def elem_types(self) -> tuple[Attribute, Attribute, Attribute]:
+        return self.data.types
+
+    @property
+    def thr_layout(self) -> Layout:
+        return WAVE32
+
+    def families(self) -> tuple[str, ...]:
+        return (self.family,)
+
+    def tv_layout(self, operand: int) -> Layout:
+        raise NotImplementedError
+
+    def lower(self, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
+        """One `v_wmma`."""
+        if getattr(low, "target", None) != "rocdl":
+            emulate(self, low, d, a, b, c, signed=(self.data.sign_a, self.data.sign_b), clamp=self.data.clamp)
+            return
+        check_lowering(self, low)
+        form = self.form_of(self.data)
+        assert form is not None
+        ta, tb, acc = self.data.types
+        x = bitcast(low, load_fragment(low, a, ta, self._count(0)), form.operand)
+        y = bitcast(low, load_fragment(low, b, tb, self._count(1)), form.operand)
+        out_type = vector_type(acc, 8)
+        z = self._rows(low, load_fragment(low, c, acc, 8), inverse=False)
+        # bf16 accumulators of gfx120x are vectors of i16 to LLVM.
+        raw = vector_type(i16, 8) if acc == bf16 and self.family != "gfx1250" else out_type
+        name = f"llvm.amdgcn.wmma.{form.name}.{mangled(raw)}.{mangled(form.operand)}"
+        operands = self._operands(low, form.order, x, y, bitcast(low, z, raw))
+        out = low.intrinsic(name, raw, operands)
+        assert out is not None
+        low.store(self._rows(low, bitcast(low, out, out_type), inverse=True), d)
+
+    def _count(self, operand: int) -> int:
+        shape: Any = self.tv_layout(operand).shape
+        total = shape[1]
+        return total if isinstance(total, int) else total[0] * total[1]
+
+    def _rows(self, low: AtomLowering, value: SSAValue, *, inverse: bool) -> SSAValue:
+        """Values between the order of the layout and that of the registers; they differ for 16-bit accumulators."""
+        if bit_width(self.data.types[2]) >= 32:
+            return value
+        # The layout counts even rows first, the registers hold rows in order.
+        order = [2 * (v % 4) + v // 4 for v in range(8)]
+        mask = order if inverse else [order.index(m) for m in range(8)]
+        props: dict[str, Attribute] = {"mask": DenseArrayBase.from_list(i64, mask)}
+        return low.b.pure(xvector.ShuffleOp, (value, value), value.type, props)
+
+    def _operands(self, low: AtomLowering, order: str, x: SSAValue, y: SSAValue, z: SSAValue) -> list[SSAValue]:
+        def flag(value: bool) -> SSAValue:
+            return low.b.const(int(value), i1)
+
+        no, none = flag(False), low.b.const(0, i16)
+        sa, sb, clamp = flag(self.data.sign_a), flag(self.data.sign_b), flag(self.data.clamp)
+        return {
+            "plain": [x, y, z],
+            "half": [x, y, z, no],
+            "int": [sa, x, sb, y, z, clamp],
+            "v3": [no, x, no, y, none, z, no, no],
+            "f8": [x, y, none, z, no, no],
+            "int3": [sa, x, sb, y, z, no, no, clamp],
+        }[order]
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> WmmaData:
+        with parser.in_angle_brackets():
+            mnk = parse_mnk(parser)
+            parser.parse_punctuation(",")
+            types = parse_mma_types(parser)
+            flags = parse_fields(parser, ("signA", "signB", "clamp"))
+            data = WmmaData(mnk, types, *map(bool, flags))
+            return refuse(parser, "Fly_MmaAtom parameter 'mmaOp'", lambda: cls.verify_data(data))
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string("<")
+        print_mma(printer, self.data.mnk, self.data.types)
+        printer.print_string(fields_text(signA=self.data.sign_a, signB=self.data.sign_b, clamp=self.data.clamp) + ">")
+
+
+@irdl_attr_definition
+class Gfx11WmmaType(_Wmma):
+    """WMMA of RDNA3: both halves of the wave hold all of A and B."""
+
+    name = "fly_rocdl.gfx11.wmma"
+    family = "gfx11"
+    label = "GFX11"
+
+    @classmethod
+    def form_of(cls, data: WmmaData) -> Form | None:
+        a, b, acc = data.types
+        if data.mnk != (16, 16, 16) or a != b:
+            return None
+        v = vector_type
+        if acc == f32:
+            return {
+                f16: Form("f32.16x16x16.f16", v(f16, 16), "plain"),
+                bf16: Form("f32.16x16x16.bf16", v(i16, 16), "plain"),
+            }.get(a)
+        if is_signless(acc, 32) and is_signless(a, 8):
+            return Form("i32.16x16x16.iu8", v(i32, 4), "int")
+        return Form("i32.16x16x16.iu4", v(i32, 2), "int") if is_signless(acc, 32) and is_signless(a, 4) else None
+
+    @classmethod
+    def listed(cls) -> Iterable[str]:
+        return ("16x16x16 f16 -> f32", "bf16 -> f32", "i8 -> i32", "i4 -> i32")
+
+    def tv_layout(self, operand: int) -> Layout:
+        if operand < 2:
+            return Layout(((16, 2), self.data.mnk[2]), ((1, 0), 16))
+        return Layout(((16, 2), 8), ((16, 1), 2))
+
+
+def _blocked_tv(data: WmmaData, operand: int) -> Layout:
+    """A, B in blocks of eight k per half wave; C eight consecutive rows per half wave."""
+    k = data.mnk[2]
+    if operand >= 2:
+        if bit_width(data.types[2]) >= 32:
+            return Layout(((16, 2), 8), ((16, 8), 1))
+        return Layout(((16, 2), (4, 2)), ((16, 8), (2, 1)))
+    if bit_width(data.types[operand]) >= 32:
+        each = k // 2
+        return Layout(((16, 2), each), ((1, 16 * each), 16))
+    blocks = k // 16
+    if blocks == 1:
+        return Layout(((16, 2), 8), ((1, 128), 16))
+    return Layout(((16, 2), (8, blocks)), ((1, 128), (16, 256)))
+
+
+@irdl_attr_definition
+class Gfx120xWmmaType(_Wmma):
+    """WMMA of RDNA4."""
+
+    name = "fly_rocdl.gfx120x.wmma"
+    family = "gfx120"
+    label = "GFX120X"
+
+    @classmethod
+    def form_of(cls, data: WmmaData) -> Form | None:
+        (m, n, k), (a, b, acc) = data.mnk, data.types
+        v = vector_type
+        if (m, n) != (16, 16):
+            return None
+        if is_signless(acc, 32):
+            if is_signless(a, 8) and is_signless(b, 8) and k == 16:
+                return Form("i32.16x16x16.iu8", v(i32, 2), "int")
+            if is_signless(a, 4) and is_signless(b, 4) and k in (16, 32):
+                return Form(f"i32.16x16x{k}.iu4", i32 if k == 16 else v(i32, 2), "int")
+            return None
+        if k != 16:
+            return None
+        if a in OCP and b in OCP:
+            return Form(f"f32.16x16x16.{OCP[a]}.{OCP[b]}", v(i32, 2), "plain") if acc == f32 else None
+        if a != b:
+            return None
+        forms: dict[Any, Form] = {
+            (f16, f32): Form("f32.16x16x16.f16", v(f16, 8), "plain"),
+            (bf16, f32): Form("f32.16x16x16.bf16", v(i16, 8), "plain"),
+            (f16, f16): Form("f16.16x16x16.f16", v(f16, 8), "half"),
+            (bf16, bf16): Form("bf16.16x16x16.bf16", v(i16, 8), "half"),
+        }
+        return forms.get((a, acc))
+
+    @classmethod
+    def listed(cls) -> Iterable[str]:
+        return (
+            "16x16x16 f16 -> f32 or f16",
+            "bf16 -> f32 or bf16",
+            "f8E4M3FN and f8E5M2 pairs -> f32",
+            "i8 -> i32",
+            "16x16x16 and 16x16x32 i4 -> i32 (GFX120X WMMA floating-point forms require M=N=K=16)",
+        )
+
+    def tv_layout(self, operand: int) -> Layout:
+        return _blocked_tv(self.data, operand)
+
+
+@irdl_attr_definition
+class Gfx1250WmmaType(_Wmma):
+    """WMMA of gfx1250."""
+
+    name = "fly_rocdl.gfx1250.wmma"
+    family = "gfx1250"
+    label = "GFX1250"
+
+    @classmethod
+    def form_of(cls, data: WmmaData) -> Form | None:
+        (m, n, k), (a, b, acc) = data.mnk, data.types
+        v = vector_type
+        if (m, n) != (16, 16):
+            return None
+        if is_signless(acc, 32):
+            if is_signless(a, 8) and is_signless(b, 8) and k == 64:
+                return Form("i32.16x16x64.iu8", v(i32, 8), "int3")
+            return Form("i32.16x16x32.iu4", v(i32, 2), "int") if is_signless(a, 4) and a == b and k == 32 else None
+        if a in OCP and b in OCP and k in (64, 128) and acc in (f32, f16):
+            return Form(f"{acc}.16x16x{k}.{OCP[a]}.{OCP[b]}", v(i32, k // 8), "f8")
+        if a != b:
+            return None
+        forms: dict[Any, Form] = {
+            (4, f32, f32): Form("f32.16x16x4.f32", v(f32, 2), "v3"),
+            (32, f16, f32): Form("f32.16x16x32.f16", v(f16, 16), "v3"),
+            (32, bf16, f32): Form("f32.16x16x32.bf16", v(bf16, 16), "v3"),
+            (32, f16, f16): Form("f16.16x16x32.f16", v(f16, 16), "v3"),
+            (32, bf16, bf16): Form("bf16.16x16x32.bf16", v(bf16, 16), "v3"),
+        }
+        return forms.get((k, a, acc))
+
+    @classmethod
+    def listed(cls) -> Iterable[str]:
+        return (
+            "16x16x4 f32 -> f32",
+            "16x16x32 f16 -> f32 or f16",
+            "16x16x32 bf16 -> f32 or bf16",
+            "16x16x64 and 16x16x128 f8E4M3FN and f8E5M2 pairs -> f32 or f16",
+            "16x16x64 i8 -> i32",
+        )
+
+    def families(self) -> tuple[str, ...]:
+        # LLVM 22 has no selection for the i4 form.
+        return () if is_signless(self.data.types[0], 4) else (self.family,)
+
+    def alternatives(self, family: str | None) -> Iterable[str]:
+        """The configurations of gfx1250."""
+        return self.listed() if family == self.family else ()
+
+    def tv_layout(self, operand: int) -> Layout:
+        return _blocked_tv(self.data, operand)
+
+
+def type_for(arch: str) -> type[_Wmma] | None:
+    """The family's type for an architecture; gfx1250 shares a prefix with gfx120x and nothing else."""
+    if arch.startswith("gfx125"):
+        return Gfx1250WmmaType
+    if arch.startswith("gfx120"):
+        return Gfx120xWmmaType
+    return Gfx11WmmaType if arch.startswith("gfx11") else None
+
+
+
+__all__ = ["Gfx11WmmaType", "Gfx120xWmmaType", "Gfx1250WmmaType", "WmmaData", "type_for"]

@@ -1,0 +1,282 @@
+"""Atomics that give the old value, qualified loads and stores, fences: `fx.atomic_add(ptr, 1)`."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from ..dialects.enums import SyncScope
+from ..errors import DSLTypeError, DSLValueError
+from .numeric import Boolean, Int32, Int64, Numeric, as_numeric, dsl_class
+from .tensor import Pointer, recast_iter
+from .vector import Vector, VectorAlias
+
+
+class AtomicOrdering(IntEnum):
+    """How an access is ordered with those around it, as in C++ and LLVM."""
+
+    NotAtomic = 0
+    Unordered = 1
+    Monotonic = 2
+    Acquire = 4
+    Release = 5
+    AcqRel = 6
+    SeqCst = 7
+
+    @property
+    def keyword(self) -> str:
+        """LLVM's word."""
+        return {"NotAtomic": "not_atomic", "AcqRel": "acq_rel", "SeqCst": "seq_cst"}.get(self.name, self.name.lower())
+
+
+_O = AtomicOrdering
+_RMW = (_O.Monotonic, _O.Acquire, _O.Release, _O.AcqRel, _O.SeqCst)
+_LOAD = (_O.NotAtomic, _O.Unordered, _O.Monotonic, _O.Acquire, _O.SeqCst)
+_STORE = (_O.NotAtomic, _O.Unordered, _O.Monotonic, _O.Release, _O.SeqCst)
+_BITWISE = {"and": "_and", "or": "_or", "xor": "_xor"}
+
+
+def _ir() -> Any:
+    from . import atomic_ir
+
+    return atomic_ir
+
+
+def _ordering(name: str, ordering: Any, allowed: tuple[AtomicOrdering, ...]) -> str:
+    if not isinstance(ordering, AtomicOrdering):
+        raise DSLTypeError(f"{name}: expected an fx.AtomicOrdering, got {ordering!r}")
+    if ordering not in allowed:
+        raise DSLValueError(f"{name} cannot be {ordering.name}; it can be {', '.join(o.name for o in allowed)}")
+    return ordering.keyword
+
+
+def _scope(syncscope: SyncScope | str | None) -> str:
+    return "" if syncscope is None else str(syncscope)
+
+
+def _check_pointer(name: str, ptr: Any) -> type[Numeric]:
+    if not isinstance(ptr, Pointer):
+        raise DSLTypeError(f"{name} expects an fx.Pointer, got {ptr!r}; fx.get_iter(tensor) gives the one of a tensor")
+    return ptr.dtype
+
+
+def _operand(name: str, value: Any, dtype: type[Numeric]) -> Numeric:
+    """A value as an element: literals convert, DSL values must be of the type already."""
+    number = as_numeric(value)
+    if number.is_static() and not isinstance(value, Numeric):
+        return dtype(number)
+    if type(number).ir_type != dtype.ir_type:
+        raise DSLTypeError(f"{name}: the pointer holds {dtype}, the value is a {type(number)}; convert it with .to()")
+    return number
+
+
+def _rmw(op: str, ptr: Any, value: Any, syncscope: Any, ordering: Any) -> Any:
+    name = f"atomic_{op}"
+    dtype = _check_pointer(name, ptr)
+    number = _operand(name, value, dtype)
+    if dtype.is_float:
+        if op in _BITWISE:
+            raise DSLTypeError(f"{name} works on bits: it is not defined for {dtype}")
+        word = op if op == "xchg" else f"f{op}"
+    elif op in ("min", "max"):
+        word = op if dtype.signed else f"u{op}"
+    else:
+        word = _BITWISE.get(op, op)
+    return dtype(_ir().rmw(word, ptr, number.ir_value(), _ordering(name, ordering, _RMW), _scope(syncscope)))
+
+
+def atomic_add(
+    ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
+) -> Any:
+    """`*ptr += value`; gives the old value."""
+    return _rmw("add", ptr, value, syncscope, ordering)
+
+
+def atomic_sub(
+    ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
+) -> Any:
+    """`*ptr -= value`; gives the old value."""
+    return _rmw("sub", ptr, value, syncscope, ordering)
+
+
+def atomic_min(
+    ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
+) -> Any:
+    """`*ptr = min(*ptr, value)`; gives the old value."""
+    return _rmw("min", ptr, value, syncscope, ordering)
+
+
+def atomic_max(
+    ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
+) -> Any:
+    """`*ptr = max(*ptr, value)`; gives the old value."""
+    return _rmw("max", ptr, value, syncscope, ordering)
+
+
+def atomic_and(
+    ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
+) -> Any:
+    """`*ptr &= value`; gives the old value."""
+    return _rmw("and", ptr, value, syncscope, ordering)
+
+
+def atomic_or(
+    ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
+) -> Any:
+    """`*ptr |= value`; gives the old value."""
+    return _rmw("or", ptr, value, syncscope, ordering)
+
+
+def atomic_xor(
+    ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
+) -> Any:
+    """`*ptr ^= value`; gives the old value."""
+    return _rmw("xor", ptr, value, syncscope, ordering)
+
+
+def atomic_xchg(
+    ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
+) -> Any:
+    """`*ptr = value`; gives the old value."""
+    return _rmw("xchg", ptr, value, syncscope, ordering)
+
+
+def atomic_cas(
+    ptr: Pointer,
+    cmp: Any,
+    val: Any,
+    *,
+    syncscope: Any = None,
+    success_ordering: AtomicOrdering = AtomicOrdering.Monotonic,
+    failure_ordering: AtomicOrdering = AtomicOrdering.Monotonic,
+    weak: bool = False,
+) -> tuple[Any, Boolean]:
+    """`if *ptr == cmp: *ptr = val`; gives the old value and whether it was written."""
+    dtype = _check_pointer("atomic_cas", ptr)
+    success = _ordering("atomic_cas", success_ordering, _RMW)
+    failure = _ordering(
+        "a failed atomic_cas", failure_ordering, tuple(o for o in _LOAD if o >= AtomicOrdering.Monotonic)
+    )
+    expected, new = _operand("atomic_cas", cmp, dtype), _operand("atomic_cas", val, dtype)
+    bits, target = dtype, ptr
+    if dtype.is_float:
+        bits = _bits_class("atomic_cas", dtype)
+        expected, new, target = expected.bitcast(bits), new.bitcast(bits), recast_iter(bits, ptr)
+    old, done = _ir().cas(target, expected.ir_value(), new.ir_value(), success, failure, _scope(syncscope), weak)
+    return (bits(old).bitcast(dtype) if dtype.is_float else dtype(old)), Boolean(done)
+
+
+def _bits_class(name: str, dtype: type[Numeric]) -> type[Numeric]:
+    found = {32: Int32, 64: Int64}.get(dtype.width)
+    if found is None:
+        raise DSLTypeError(f"{name} is not defined for {dtype}: 32- and 64-bit floats only")
+    return found
+
+
+def _float_extremum(name: str, ptr: Any, value: Any, is_positive: bool | None, syncscope: Any, ordering: Any) -> Any:
+    dtype = _check_pointer(name, ptr)
+    if not dtype.is_float:
+        raise DSLTypeError(f"{name} works on floats, the pointer holds {dtype}; use atomic_{name[-3:]}")
+    number = _operand(name, value, dtype)
+    word, scope = _ordering(name, ordering, _RMW), _scope(syncscope)
+    if is_positive is None:
+        return dtype(_ir().rmw(name.removeprefix("atomic_"), ptr, number.ir_value(), word, scope))
+    # The bits of floats are ordered as signed integers if positive, and backwards as unsigned ones if negative.
+    bits = _bits_class(name, dtype)
+    largest = name == "atomic_fmax"
+    op = ("max" if largest else "min") if is_positive else ("umin" if largest else "umax")
+    old = _ir().rmw(op, recast_iter(bits, ptr), number.bitcast(bits).ir_value(), word, scope)
+    return bits(old).bitcast(dtype)
+
+
+def atomic_fmin(
+    ptr: Pointer,
+    value: Any,
+    *,
+    is_positive: bool | None = None,
+    syncscope: Any = None,
+    ordering: AtomicOrdering = AtomicOrdering.Monotonic,
+) -> Any:
+    """Float minimum; gives the old value. Knowing the sign of `value` (`is_positive`) makes it an integer operation."""
+    return _float_extremum("atomic_fmin", ptr, value, is_positive, syncscope, ordering)
+
+
+def atomic_fmax(
+    ptr: Pointer,
+    value: Any,
+    *,
+    is_positive: bool | None = None,
+    syncscope: Any = None,
+    ordering: AtomicOrdering = AtomicOrdering.Monotonic,
+) -> Any:
+    """Float maximum; gives the old value. Knowing the sign of `value` (`is_positive`) makes it an integer operation."""
+    return _float_extremum("atomic_fmax", ptr, value, is_positive, syncscope, ordering)
+
+
+def generic_load(
+    ptr: Pointer,
+    *,
+    dtype: Any = None,
+    count: int = 1,
+    memory_order: AtomicOrdering = AtomicOrdering.NotAtomic,
+    syncscope: Any = None,
+    nontemporal: bool = False,
+    volatile: bool = False,
+) -> Any:
+    """Read `count` elements with an ordering, as volatile, or past the caches; more than one give a Vector."""
+    cls = _check_pointer("generic_load", ptr) if dtype is None else dsl_class(dtype)
+    order = _ordering("generic_load", memory_order, _LOAD)
+    if count < 1:
+        raise DSLValueError(f"generic_load: count must be positive, got {count}")
+    if count > 1 and memory_order is not AtomicOrdering.NotAtomic:
+        raise DSLValueError("generic_load: an atomic load reads one element")
+    alias: Any = cls if count == 1 else VectorAlias(cls, count)
+    return alias(_ir().load(ptr, alias.ir_type, order, _scope(syncscope), nontemporal, volatile))
+
+
+def generic_store(
+    ptr: Pointer,
+    value: Any,
+    *,
+    memory_order: AtomicOrdering = AtomicOrdering.NotAtomic,
+    syncscope: Any = None,
+    nontemporal: bool = False,
+    volatile: bool = False,
+) -> None:
+    """Write a scalar or Vector with an ordering, as volatile, or past the caches."""
+    dtype = _check_pointer("generic_store", ptr)
+    order = _ordering("generic_store", memory_order, _STORE)
+    if isinstance(value, Vector):
+        if value.dtype.ir_type != dtype.ir_type:
+            raise DSLTypeError(f"generic_store: the pointer holds {dtype}, the Vector {value.dtype}")
+        if memory_order is not AtomicOrdering.NotAtomic:
+            raise DSLValueError("generic_store: an atomic store writes one element")
+        ir = value.ir_value()
+    else:
+        ir = _operand("generic_store", value, dtype).ir_value()
+    _ir().store(ir, ptr, order, _scope(syncscope), nontemporal, volatile)
+
+
+def memory_fence(*, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.SeqCst) -> None:
+    """Order the memory accesses before and after."""
+    allowed = tuple(o for o in _RMW if o is not AtomicOrdering.Monotonic)
+    _ir().fence(_ordering("memory_fence", ordering, allowed), _scope(syncscope))
+
+
+__all__ = [
+    "AtomicOrdering",
+    "atomic_add",
+    "atomic_and",
+    "atomic_cas",
+    "atomic_fmax",
+    "atomic_fmin",
+    "atomic_max",
+    "atomic_min",
+    "atomic_or",
+    "atomic_sub",
+    "atomic_xchg",
+    "atomic_xor",
+    "generic_load",
+    "generic_store",
+    "memory_fence",
+]

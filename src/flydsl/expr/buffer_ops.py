@@ -1,0 +1,133 @@
+"""The older, lower-level door to buffer memory: resources, and loads and stores at run-time offsets.
+
+`rsrc = create_buffer_resource(t)`, then `buffer_load(rsrc, offset, vec_width=4, dtype=fx.Float32)`. Offsets count
+elements of the type moved. A false `mask` becomes an offset no buffer reaches, so the hardware drops the access. The
+resource is a buffer pointer to bytes, an ordinary DSL value; `fx.rocdl.get_buffer_rsrc` gives the raw descriptor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import DSLTypeError, DSLValueError
+from .memory import inttoptr
+from .numeric import Boolean, Float32, Int8, Int32, Int64, Numeric, as_numeric
+from .rocdl.buffers import BufferDesc, make_buffer_ptr
+from .tensor import Pointer, Tensor, get_iter, recast_iter
+from .vector import Vector
+
+_NOWHERE = 0x7FFFFFFF
+"""A byte offset out of range of every buffer smaller than 2 GiB."""
+
+
+def _emit() -> Any:
+    from .rocdl import emit
+
+    return emit
+
+
+def create_buffer_resource(
+    tensor: Any,
+    stride: int = 0,
+    max_size: bool = True,
+    *,
+    num_records_bytes: Any = None,
+    base_byte_offset: Any = None,
+) -> Pointer:
+    """The resource of a global tensor or pointer.
+
+    Its size is all a descriptor can express, or `num_records_bytes`, or with `max_size=False` what the tensor reaches.
+    """
+    if stride:
+        raise DSLValueError(f"only raw buffers (stride 0) are supported, got stride {stride}")
+    if isinstance(tensor, Tensor):
+        base: Any = get_iter(tensor)
+    elif isinstance(tensor, Pointer):
+        base = tensor
+    else:
+        raise DSLTypeError(f"create_buffer_resource expects a tensor or a pointer, got {tensor!r}")
+    size = num_records_bytes
+    if size is None and not max_size:
+        from .rocdl.buffers import _bytes  # pyright: ignore[reportPrivateUsage]
+
+        if not isinstance(tensor, Tensor):
+            raise DSLValueError("create_buffer_resource: a pointer has no size; give num_records_bytes")
+        size = _bytes(tensor)
+    base = recast_iter(Int8, base)
+    if base_byte_offset is not None:
+        base = base + as_numeric(base_byte_offset)
+    return make_buffer_ptr(base, size)
+
+
+def create_buffer_resource_from_addr(addr: Any, *, num_records_bytes: Any = None) -> Pointer:
+    """The resource of an address in global memory."""
+    from .ir_types import PointerType
+
+    return make_buffer_ptr(inttoptr(PointerType.get(Int8.ir_type, 1), Int64(as_numeric(addr))), num_records_bytes)
+
+
+def _check(rsrc: Any) -> Pointer:
+    if not isinstance(rsrc, Pointer) or rsrc.address_space != BufferDesc:
+        raise DSLTypeError(f"expected a buffer resource, as create_buffer_resource gives it, got {rsrc!r}")
+    return rsrc
+
+
+def _place(rsrc: Pointer, offset: Any, nbytes: int, mask: Any) -> Pointer:
+    """The byte pointer of an access; where `mask` is false, one out of range."""
+    at: Any = Int32(as_numeric(offset)) * nbytes if nbytes != 1 else Int32(as_numeric(offset))
+    if mask is not None:
+        at = Boolean(as_numeric(mask)).select(at, Int32(_NOWHERE))
+    return rsrc + at
+
+
+def _soffset(soffset_bytes: Any) -> Any:
+    return Int32(0 if soffset_bytes is None else as_numeric(soffset_bytes)).ir_value()
+
+
+def buffer_load(
+    rsrc: Any,
+    offset: Any,
+    vec_width: int = 4,
+    dtype: type[Numeric] | None = None,
+    mask: Any = None,
+    cache_modifier: int = 0,
+    soffset_bytes: Any = None,
+    is_scalar: bool = False,
+) -> Any:
+    """`vec_width` values of `dtype` (Float32) from element `offset` on: a Vector, or a scalar when it is one.
+
+    `is_scalar` promises that the address is the same in all lanes; it changes nothing in what is read.
+    """
+    cls: Any = Float32 if dtype is None else dtype
+    if not isinstance(cls, type):
+        cls = Numeric.from_ir_type(cls)
+    if vec_width not in (1, 2, 3, 4, 8, 16):
+        raise DSLValueError(f"buffer_load: vec_width must be 1, 2, 3, 4, 8 or 16, got {vec_width}")
+    pointer = _place(_check(rsrc), offset, cls.width // 8, mask)
+    type_ = cls.ir_type
+    if vec_width > 1:
+        from ..dialects.fly.ops import vector_type
+
+        type_ = vector_type(cls.ir_type, vec_width)
+    value = _emit().buffer_load(pointer, type_, _soffset(soffset_bytes), cache_modifier)
+    return cls(value) if vec_width == 1 else Vector(value, (vec_width,), cls)
+
+
+def buffer_store(
+    data: Any,
+    rsrc: Any,
+    offset: Any,
+    mask: Any = None,
+    cache_modifier: int = 0,
+    *,
+    soffset_bytes: Any = None,
+    offset_is_bytes: bool = False,
+) -> None:
+    """Write a scalar or a Vector at element `offset`, or at a byte offset."""
+    value: Any = data if isinstance(data, Vector) else as_numeric(data)
+    cls = value.dtype if isinstance(value, Vector) else type(value)
+    pointer = _place(_check(rsrc), offset, 1 if offset_is_bytes else cls.width // 8, mask)
+    _emit().buffer_store(value.ir_value(), pointer, _soffset(soffset_bytes), cache_modifier)
+
+
+__all__ = ["buffer_load", "buffer_store", "create_buffer_resource", "create_buffer_resource_from_addr"]

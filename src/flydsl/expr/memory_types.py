@@ -1,0 +1,117 @@
+"""IR type objects of tensors, atoms and tiled operations, each with `.get(...)`; see `ir_types` for layouts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import layout as L
+from ..dialects.enums import AddressSpace, AtomicOp, SyncScope
+from ..dialects.fly import atoms
+from ..dialects.fly import types as fly_types
+from .algebra_values import AlgebraValue
+from .layout_functions import as_tile
+
+
+def _data(x: Any) -> Any:
+    """The algebra object behind a value, an IR type, or itself."""
+    return x.data if isinstance(x, AlgebraValue) else getattr(x, "data", x)
+
+
+def _ir_type(x: Any) -> Any:
+    """The IR type behind a scalar class, a copy or MMA operation, an atom, or itself."""
+    for name in ("ir_type", "type"):
+        found = getattr(x, name, None)
+        if found is not None:
+            return found
+    return x
+
+
+class BasisType:
+    """`BasisType.get(value, modes)`."""
+
+    @staticmethod
+    def get(value: int, modes: Any) -> Any:
+        """The IR type."""
+        return fly_types.intern(fly_types.BasisType, L.Basis(value, tuple(modes)))
+
+
+class MemRefType:
+    """`MemRefType.get(elem, address_space, layout, alignment)`."""
+
+    @staticmethod
+    def get(elem: Any, address_space: AddressSpace, layout: Any, alignment: int | None = None) -> Any:
+        """The IR type."""
+        return fly_types.memref_type(_ir_type(elem), address_space, _data(layout), alignment)
+
+
+class CoordTensorType:
+    """`CoordTensorType.get(base, layout)`."""
+
+    @staticmethod
+    def get(base: Any, layout: Any) -> Any:
+        """The IR type."""
+        return fly_types.coord_tensor_type(_data(base), _data(layout))
+
+
+class CopyAtomType:
+    """`CopyAtomType.get(copy_op_type, val_bits)`."""
+
+    @staticmethod
+    def get(op: Any, val_bits: int) -> Any:
+        """The IR type."""
+        return atoms.copy_atom_type(_ir_type(op), val_bits)
+
+
+class MmaAtomType:
+    """`MmaAtomType.get(mma_op_type)`."""
+
+    @staticmethod
+    def get(op: Any) -> Any:
+        """The IR type."""
+        return atoms.mma_atom_type(_ir_type(op))
+
+
+class TiledCopyType:
+    """`TiledCopyType.get(copy_atom_type, layout_tv, tile_mn)`."""
+
+    @staticmethod
+    def get(atom: Any, layout_tv: Any, tile_mn: Any) -> Any:
+        """The IR type."""
+        return atoms.tiled_copy_type(_ir_type(atom), _data(layout_tv), as_tile(tile_mn).data)
+
+
+class TiledMmaType:
+    """`TiledMmaType.get(mma_atom_type, atom_layout, permutation=None)`."""
+
+    @staticmethod
+    def get(atom: Any, atom_layout: Any, permutation: Any = None) -> Any:
+        """The IR type."""
+        tile = None if permutation is None else as_tile(permutation).data
+        return atoms.tiled_mma_type(_ir_type(atom), _data(atom_layout), tile)
+
+
+class CopyOpUniversalCopyType:
+    """`CopyOpUniversalCopyType.get(bits)`."""
+
+    @staticmethod
+    def get(bits: int) -> Any:
+        """The IR type."""
+        return atoms.UniversalCopyType(bits)
+
+
+class CopyOpUniversalAtomicType:
+    """`CopyOpUniversalAtomicType.get(op, val_type, syncscope)`."""
+
+    @staticmethod
+    def get(op: AtomicOp, val_type: Any, syncscope: SyncScope | str = SyncScope.System) -> Any:
+        """The IR type."""
+        return atoms.UniversalAtomicType((op, _ir_type(val_type), str(syncscope)))
+
+
+class MmaOpUniversalFMAType:
+    """`MmaOpUniversalFMAType.get(elem)`."""
+
+    @staticmethod
+    def get(elem: Any) -> Any:
+        """The IR type."""
+        return atoms.UniversalFmaType(_ir_type(elem))

@@ -1,0 +1,89 @@
+"""Emitting ops of `fly_nvgpu`; needs xDSL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, StringAttr, i1, i32
+from xdsl.ir import Attribute
+
+from ...dialects.builder import int_attr
+from ...dialects.fly_nvgpu import ops, tma
+from ..trace import current
+
+_TRUE = BoolAttr.from_bool(True)
+
+
+def call(kind: str, *operands: Any) -> Any:
+    """An operation of the table `KINDS`; its result, if it has one."""
+    result = ops.KINDS[kind].result
+    made = current().opn(ops.CallOp, operands, () if result is None else (result,), {"kind": StringAttr(kind)})
+    return made.results[0] if made.results else None
+
+
+def wait(barrier: Any, parity: Any) -> None:
+    """Spin until a phase is over."""
+    current().opn(ops.MBarrierWaitOp, (barrier, parity), ())
+
+
+def arrive_remote(barrier: Any, rank: Any) -> None:
+    """Arrive in another block of the cluster."""
+    current().opn(ops.MBarrierArriveRemoteOp, (barrier, rank), ())
+
+
+def elect() -> Any:
+    """One thread of the warp."""
+    return current().opn(ops.ElectOp, (), (i1,)).results[0]
+
+
+def uniform(value: Any) -> Any:
+    """Lane 0's value."""
+    return current().opn(ops.UniformOp, (value,), (i32,)).results[0]
+
+
+def wgmma_wait(pending: int, tensors: Sequence[Any]) -> None:
+    """Wait for groups of matrix products; the tensors pass through."""
+    current().opn(ops.WgmmaWaitOp, tensors, (), {"pending": int_attr(pending)})
+
+
+def tma_load(
+    dst: Any, barrier: Any, tensor_map: Any, coords: Sequence[Any], mask: Any = None, hint: Any = None
+) -> None:
+    """A box into shared memory."""
+    props: dict[str, Attribute] = {"rank": int_attr(len(coords))}
+    operands = [dst, barrier, tensor_map, *coords]
+    for name, value in (("multicast", mask), ("hint", hint)):
+        if value is not None:
+            operands.append(value)
+            props[name] = _TRUE
+    current().opn(ops.TmaLoadOp, operands, (), props)
+
+
+def tma_store(src: Any, tensor_map: Any, coords: Sequence[Any], reduce: str | None = None) -> None:
+    """A box out of shared memory."""
+    props: dict[str, Attribute] = {"rank": int_attr(len(coords))}
+    if reduce is not None:
+        props["reduce"] = StringAttr(reduce)
+    current().opn(ops.TmaStoreOp, [src, tensor_map, *coords], (), props)
+
+
+def tensor_map(
+    pointer: Any,
+    dims: Sequence[Any],
+    strides: Sequence[Any],
+    box: Sequence[int],
+    elem: Attribute,
+    swizzle: int,
+    promotion: int,
+) -> Any:
+    """A map of a tensor, made when the jit function runs."""
+    name = "i" + str(elem.width.data) if hasattr(elem, "width") else str(elem)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue, reportUnknownArgumentType]
+    props: dict[str, Attribute] = {
+        "dtype": int_attr(tma.DATA_TYPES[name]),
+        "box": ArrayAttr([IntegerAttr(b, i32) for b in box]),
+        "swizzle": int_attr(tma.SWIZZLES[swizzle]),
+        "promotion": int_attr(promotion),
+        "fill": int_attr(0),
+    }
+    return current().opn(tma.MakeTensorMapOp, [pointer, *dims, *strides], (tma.TensorMapType(),), props).results[0]

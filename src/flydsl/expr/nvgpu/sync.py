@@ -1,0 +1,222 @@
+"""Barriers in shared memory, groups of asynchronous copies, fences, and what warps need to take roles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dialects.enums import AddressSpace
+from ...errors import DSLTypeError, DSLValueError
+from ..numeric import Boolean, Int32, Int64
+from ..tensor import Pointer, Tensor, recast_iter
+from .target import check_target, need_trace
+
+
+def _emit() -> Any:
+    from . import emit
+
+    return emit
+
+
+def _i32(value: Any) -> Any:
+    return Int32(value).ir_value()
+
+
+class MBarrier:
+    """A barrier of 8 bytes in shared memory that counts arrivals and bytes of asynchronous copies.
+
+    Storable: struct fields and shared allocations may have this type, `peek()` gives the barrier. A phase is over when
+    as many arrivals as `init` said, and all expected bytes, have come; then the next phase starts by itself.
+    """
+
+    __slots__ = ("ptr",)
+
+    def __init__(self, ptr: Pointer):
+        if not isinstance(ptr, Pointer) or ptr.address_space is not AddressSpace.Shared:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DSLTypeError(f"MBarrier lies in shared memory, got {ptr!r}")
+        self.ptr = ptr if ptr.dtype is Int64 else recast_iter(Int64, ptr)
+
+    def __getitem__(self, index: Any) -> MBarrier:
+        """The barrier so many barriers further on, of an array of them."""
+        return MBarrier(self.ptr + index)
+
+    def init(self, count: Any) -> None:
+        """Set up for `count` arrivals per phase; by one thread, then `fence_mbarrier_init()` and a block barrier."""
+        need_trace("MBarrier.init", 80)
+        _emit().call("mbarrier.init", self.ptr.value, _i32(count))
+
+    def arrive(self, count: Any = 1) -> None:
+        """Count arrivals."""
+        need_trace("MBarrier.arrive", 90)
+        _emit().call("mbarrier.arrive", self.ptr.value, _i32(count))
+
+    def arrive_remote(self, rank: Any) -> None:
+        """Arrive on this barrier in block `rank` of the cluster."""
+        need_trace("MBarrier.arrive_remote", 90)
+        _emit().arrive_remote(self.ptr.value, _i32(rank))
+
+    def expect_tx(self, nbytes: Any, *, arrive: bool = True) -> None:
+        """Expect bytes of asynchronous copies in this phase; counts as an arrival too unless told otherwise."""
+        need_trace("MBarrier.expect_tx", 90)
+        kind = "mbarrier.arrive_expect_tx" if arrive else "mbarrier.expect_tx"
+        _emit().call(kind, self.ptr.value, _i32(nbytes))
+
+    def wait(self, parity: Any) -> None:
+        """Wait until the phase with this parity is over: the first phase has parity 0.
+
+        A fresh barrier counts as having just finished a phase of parity 1, so a producer's first wait passes.
+        """
+        need_trace("MBarrier.wait", 90)
+        _emit().wait(self.ptr.value, _i32(parity))
+
+    def test(self, parity: Any) -> Boolean:
+        """Whether that phase is over."""
+        need_trace("MBarrier.test", 90)
+        return Boolean(_emit().call("mbarrier.test", self.ptr.value, _i32(parity)))
+
+    def invalidate(self) -> None:
+        """End the barrier's life, so that its memory can be used for something else."""
+        need_trace("MBarrier.invalidate", 80)
+        _emit().call("mbarrier.inval", self.ptr.value)
+
+    @classmethod
+    def __dsl_size_of__(cls) -> int:
+        return 8
+
+    @classmethod
+    def __dsl_align_of__(cls) -> int:
+        return 8
+
+    @classmethod
+    def __peek_from_ptr__(cls, ptr: Any) -> MBarrier:
+        return cls(ptr)
+
+    @classmethod
+    def __poke_into_ptr__(cls, ptr: Any, value: Any) -> None:
+        raise DSLTypeError("an MBarrier is not assigned: call its methods")
+
+    def __extract_to_ir_values__(self) -> list[Any]:
+        return [self.ptr.value]
+
+    @classmethod
+    def __construct_from_ir_values__(cls, values: Any, exemplar: Any = None) -> MBarrier:
+        return cls(Pointer(values[0], Int64))
+
+    def __repr__(self) -> str:
+        return f"MBarrier({self.ptr!r})"
+
+
+def cp_async_commit() -> None:
+    """End a group of `CpAsync` copies of this thread."""
+    need_trace("cp_async_commit", 80)
+    _emit().call("cp_async.commit")
+
+
+def cp_async_wait(pending: int = 0) -> None:
+    """Wait until at most `pending` of this thread's youngest groups are under way."""
+    if not isinstance(pending, int) or pending < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLValueError(f"cp_async_wait takes a constant number of groups, got {pending!r}")
+    need_trace("cp_async_wait", 80)
+    _emit().call("cp_async.wait", _i32(pending))
+
+
+def cp_async_wait_all() -> None:
+    """Wait for all of this thread's copies, committed or not."""
+    need_trace("cp_async_wait_all", 80)
+    _emit().call("cp_async.wait_all")
+
+
+def fence_proxy_async() -> None:
+    """Make this thread's writes to shared memory visible to `wgmma` and TMA; a barrier must follow."""
+    need_trace("fence_proxy_async", 90)
+    _emit().call("fence.proxy_async")
+
+
+def fence_mbarrier_init() -> None:
+    """Make freshly set up barriers visible to the cluster and to TMA; a block or cluster barrier must follow."""
+    need_trace("fence_mbarrier_init", 90)
+    _emit().call("fence.mbarrier_init")
+
+
+class named_barrier:
+    """One of the 16 barriers of a block, for some of its threads: `named_barrier(1, 128).sync()`.
+
+    Number 0 is the one `fx.barrier()` uses.
+    """
+
+    __slots__ = ("_id", "_threads")
+
+    def __init__(self, id: Any, threads: int):
+        if isinstance(id, int) and not 0 <= id < 16:
+            raise DSLValueError(f"a block has the barriers 0 to 15, got {id}")
+        if not isinstance(threads, int) or threads <= 0 or threads % 32:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DSLValueError(f"named_barrier takes whole warps of threads, got {threads!r}")
+        self._id = id
+        self._threads = threads
+
+    def sync(self) -> None:
+        """Arrive and wait for the others."""
+        need_trace("named_barrier", 80)
+        _emit().call("barrier.sync", _i32(self._id), _i32(self._threads))
+
+    def arrive(self) -> None:
+        """Arrive without waiting."""
+        need_trace("named_barrier", 80)
+        _emit().call("barrier.arrive", _i32(self._id), _i32(self._threads))
+
+
+def elect() -> Boolean:
+    """True in exactly one thread of each warp that is here as a whole."""
+    need_trace("elect", 90)
+    return Boolean(_emit().elect())
+
+
+def setmaxnreg(count: int, *, increase: bool) -> None:
+    """Give registers back or take more, for all four warps of a warpgroup: a multiple of 8 from 24 to 256.
+
+    The kernel needs a register cap at entry, as the value attribute `nvvm.minctasm` gives one.
+    """
+    if not isinstance(count, int) or count % 8 or not 24 <= count <= 256:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLValueError(f"setmaxnreg takes a multiple of 8 from 24 to 256, got {count!r}")
+    need_trace("setmaxnreg", 90)
+    check_target("setmaxnreg", 90)
+    _emit().call(f"setmaxnreg.{'inc' if increase else 'dec'}", _i32(count))
+
+
+def uniform(value: Any) -> Int32:
+    """A number that is the same in all lanes, told so to the compiler."""
+    need_trace("uniform", 80)
+    return Int32(_emit().uniform(_i32(value)))
+
+
+def wgmma_fence() -> None:
+    """Before the first `wgmma` of a batch, and after registers it uses were written."""
+    need_trace("wgmma_fence", 90)
+    _emit().call("wgmma.fence")
+
+
+def wgmma_commit() -> None:
+    """End a group of `wgmma`s."""
+    need_trace("wgmma_commit", 90)
+    _emit().call("wgmma.commit")
+
+
+def wgmma_wait(pending: int = 0, *tensors: Tensor) -> None:
+    """Wait until at most `pending` groups are under way; give the accumulators that are read next."""
+    if not isinstance(pending, int) or pending < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLValueError(f"wgmma_wait takes a constant number of groups, got {pending!r}")
+    need_trace("wgmma_wait", 90)
+    from ..algebra_values import current_ir
+
+    _emit().wgmma_wait(pending, [current_ir().materialise(t) for t in tensors])
+
+
+def griddepcontrol_wait() -> None:
+    """Wait until the kernels this one depends on are done; before the first read of what they wrote."""
+    need_trace("griddepcontrol_wait", 90)
+    _emit().call("griddepcontrol.wait")
+
+
+def griddepcontrol_launch() -> None:
+    """Let the next kernel of the stream start its prologue."""
+    need_trace("griddepcontrol_launch", 90)
+    _emit().call("griddepcontrol.launch")

@@ -1,0 +1,222 @@
+"""The tensor copy engine: whole tiles between global and shared memory, issued by one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+from ... import layout as L
+from ...errors import DSLTypeError, DSLValueError
+from ..algebra_values import ComposedLayout, IntTuple
+from ..numeric import Int32, Int64, Numeric
+from ..tensor import Tensor, get_iter
+from .sync import MBarrier
+from .target import check_target, need_trace
+
+_REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
+_PROMOTION_256B = 3
+CACHE_HINTS = {"normal": 0x1000000000000000, "first": 0x12F0000000000000, "last": 0x14F0000000000000}
+"""What may be evicted first from L2: policies by name."""
+
+
+class TmaOp(NamedTuple):
+    """A kind of tensor copy."""
+
+    kind: str
+    reduce: str | None = None
+    multicast: bool = False
+
+
+def TMALoad(multicast: bool = False) -> TmaOp:
+    """Global to shared memory; with `multicast` to several blocks of the cluster at once."""
+    check_target("TMALoad", 90)
+    return TmaOp("load", None, multicast)
+
+
+def TMAStore() -> TmaOp:
+    """Shared to global memory; elements outside the tensor are left out."""
+    check_target("TMAStore", 90)
+    return TmaOp("store")
+
+
+def TMAReduce(op: str) -> TmaOp:
+    """Combine shared memory into global memory: add, min, max, inc, dec, and, or, xor."""
+    if op not in _REDUCTIONS:
+        raise DSLValueError(f"TMAReduce does {', '.join(_REDUCTIONS)}, got {op!r}")
+    check_target("TMAReduce", 90)
+    return TmaOp("reduce", op)
+
+
+def _emit() -> Any:
+    from . import emit
+
+    return emit
+
+
+def _leaves(t: IntTuple) -> list[Any]:
+    found = t.unpack()
+    leaves: list[Any] = list(cast(Sequence[Any], found)) if isinstance(found, (tuple, list)) else [found]
+    if any(isinstance(x, (tuple, list)) for x in leaves):
+        raise DSLValueError(f"a tensor map takes a flat tensor of up to five modes, got {t}")
+    return leaves
+
+
+def _swizzle_bytes(smem_layout: Any, width: int) -> int:
+    """Bytes of the swizzle pattern of a shared layout whose elements have `width` bits."""
+    if not isinstance(smem_layout, ComposedLayout):
+        return 0
+    inner = smem_layout.data.inner
+    if type(inner) is not L.Swizzle:
+        raise DSLValueError(f"a tensor copy writes plain or swizzled layouts, got {smem_layout}")
+    shift = (width // 8).bit_length() - 1
+    if (inner.base + shift, inner.shift) != (4, 3) or not 1 <= inner.mask <= 3:
+        raise DSLValueError(
+            f"a tensor copy swizzles 16-byte units by 1 to 3 bits; {inner} on elements of {width} bits is not one of "
+            f"S<1,{4 - shift},3>, S<2,{4 - shift},3>, S<3,{4 - shift},3>"
+        )
+    return 16 << inner.mask
+
+
+class TmaAtom:
+    """A tensor copy with the map of its tensor; made in the jit function, used in kernels.
+
+    Coordinates are those of the tensor's modes, in elements, and may lie outside: reads give zero there.
+    """
+
+    __slots__ = ("_map", "op", "order", "tile", "width")
+
+    def __init__(self, op: TmaOp, tile: tuple[int, ...], order: tuple[int, ...], width: int, value: Any):
+        self.op = op
+        self.tile = tile
+        self.order = order
+        """The tensor's modes, the contiguous one first."""
+        self.width = width
+        self._map = value
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one tile: what a barrier must expect."""
+        count = 1
+        for extent in self.tile:
+            count *= extent
+        return count * self.width // 8
+
+    def _coords(self, coord: Any) -> list[Any]:
+        if isinstance(coord, IntTuple):
+            coord = coord.unpack()
+        parts: list[Any] = list(cast(Sequence[Any], coord)) if isinstance(coord, (tuple, list)) else [coord]
+        if len(parts) != len(self.order):
+            raise DSLValueError(f"the tensor has {len(self.order)} modes, got coordinate {coord!r}")
+        return [Int32(parts[i]).ir_value() for i in self.order]
+
+    def _memory(self, smem: Any) -> Any:
+        if isinstance(smem, Tensor):
+            if smem.dtype.width != self.width:
+                raise DSLTypeError(f"the tensor holds {self.width}-bit elements, shared memory {smem.dtype}")
+            smem = get_iter(smem)
+        return smem.value
+
+    def load(
+        self, coord: Any, smem: Any, barrier: MBarrier, *, multicast: Any = None, evict: str | None = None
+    ) -> None:
+        """Copy the tile at `coord` to `smem`, and count its bytes on `barrier`; by one thread.
+
+        `multicast` is the mask of the blocks of the cluster that all get it, each at the same place and with its own
+        barrier. `evict` is what L2 does with the lines: "normal", "first" or "last".
+        """
+        need_trace("TmaAtom.load", 90)
+        if self.op.kind != "load":
+            raise DSLTypeError(f"this atom was made to {self.op.kind}, not to load")
+        from ..numeric import Int16
+
+        mask = None if multicast is None else Int16(multicast).ir_value()
+        hint = None if evict is None else Int64(CACHE_HINTS[evict]).ir_value()
+        _emit().tma_load(self._memory(smem), barrier.ptr.value, self._map, self._coords(coord), mask, hint)
+
+    def store(self, smem: Any, coord: Any) -> None:
+        """Copy (or reduce) `smem` to the tile at `coord`; by one thread, then `tma_commit()`.
+
+        Threads that wrote `smem` must have called `fence_proxy_async()` and met at a barrier before.
+        """
+        need_trace("TmaAtom.store", 90)
+        if self.op.kind == "load":
+            raise DSLTypeError("this atom was made to load")
+        _emit().tma_store(self._memory(smem), self._map, self._coords(coord), self.op.reduce)
+
+    def prefetch(self) -> None:
+        """Fetch the map itself into the cache; by one thread, early."""
+        need_trace("TmaAtom.prefetch", 90)
+        _emit().call("tma.prefetch_map", self._map)
+
+    def __extract_to_ir_values__(self) -> list[Any]:
+        return [self._map]
+
+    @classmethod
+    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> TmaAtom:
+        return cls(exemplar.op, exemplar.tile, exemplar.order, exemplar.width, values[0])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TmaAtom) and self._key() == other._key() and self._map is other._map
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> Any:
+        return (self.op, self.tile, self.order, self.width)
+
+    def __repr__(self) -> str:
+        return f"TmaAtom({self.op.kind}, tile={self.tile})"
+
+
+def make_tma_atom(op: TmaOp, tensor: Tensor, smem_layout: Any, tile: Any, *, swizzle: int | None = None) -> TmaAtom:
+    """Describe `tensor` to the copy engine, in the jit function; pass the atom to kernels.
+
+    `tile` has an extent of at most 256 per mode. The copy's order in shared memory is the tensor's, packed, with the
+    swizzle of `smem_layout` (a composed layout) or of `swizzle` bytes: 32, 64 or 128.
+    """
+    check_target("make_tma_atom", 90)
+    width = tensor.dtype.width
+    shape, strides = _leaves(tensor.shape), _leaves(tensor.stride)
+    extents: Any = tile.unpack() if hasattr(tile, "unpack") else tile
+    box = tuple(int(x) for x in (extents if isinstance(extents, (tuple, list)) else (extents,)))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if len(box) != len(shape) or not 1 <= len(box) <= 5:
+        raise DSLValueError(f"make_tma_atom: tile {box} does not fit a tensor of {len(shape)} modes (1 to 5)")
+    if not all(1 <= x <= 256 for x in box):
+        raise DSLValueError(f"make_tma_atom: a tile has 1 to 256 elements per mode, got {box}")
+    inner = [i for i, s in enumerate(strides) if isinstance(s, int) and s == 1]
+    if not inner:
+        raise DSLValueError(f"make_tma_atom: no mode of {tensor.layout} has the static stride 1")
+    first = next((i for i in inner if shape[i] != 1), inner[0])
+    # Outer modes from the last to the first: a row-major tensor's own order.
+    order = (first, *(i for i in reversed(range(len(shape))) if i != first))
+    pattern = _swizzle_bytes(smem_layout, width) if swizzle is None else swizzle
+    if pattern not in (0, 32, 64, 128):
+        raise DSLValueError(f"make_tma_atom: swizzles are 32, 64 or 128 bytes wide, got {pattern}")
+    row = box[first] * width // 8
+    if row % 16 or (pattern and row > pattern):
+        limit = f" and at most the {pattern} bytes of the swizzle" if pattern else ""
+        raise DSLValueError(f"make_tma_atom: a row of the tile must be a multiple of 16 bytes{limit}, got {row}")
+
+    def wide(x: Any) -> Any:
+        return Int64(x)
+
+    dims = [wide(shape[i]).ir_value() for i in order]
+    steps = [(wide(strides[i]) * wide(width // 8)).ir_value() for i in order[1:]]
+    pointer = get_iter(tensor).value
+    elem = cast(type[Numeric], tensor.dtype).ir_type
+    value = _emit().tensor_map(pointer, dims, steps, [box[i] for i in order], elem, pattern, _PROMOTION_256B)
+    return TmaAtom(op, box, order, width, value)
+
+
+def tma_commit() -> None:
+    """End a group of this thread's tensor stores."""
+    need_trace("tma_commit", 90)
+    _emit().call("tma.commit")
+
+
+def tma_wait(pending: int = 0, *, read: bool = False) -> None:
+    """Wait until at most `pending` of this thread's groups are under way; `read`: until their sources were read."""
+    if not isinstance(pending, int) or pending < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLValueError(f"tma_wait takes a constant number of groups, got {pending!r}")
+    need_trace("tma_wait", 90)
+    _emit().call("tma.wait_read" if read else "tma.wait", Int32(pending).ir_value())

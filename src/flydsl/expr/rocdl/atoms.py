@@ -1,0 +1,208 @@
+"""Constructors of the atom operations that several AMD architectures share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from ...dialects.enums import AtomicOp
+from ...errors import DSLTypeError, DSLValueError
+from ..numeric import Float32, Numeric
+from .target import AtomOp, amd_target, gfx_of, ir_type
+
+
+class SyncScope(StrEnum):
+    """Scopes of atomic accesses on AMD, as LLVM spells them."""
+
+    System = ""
+    SingleThread = "singlethread"
+    Agent = "agent"
+    Workgroup = "workgroup"
+    Wavefront = "wavefront"
+    OneAs = "one-as"
+    AgentOneAs = "agent-one-as"
+    WorkgroupOneAs = "workgroup-one-as"
+    WavefrontOneAs = "wavefront-one-as"
+    SingleThreadOneAs = "singlethread-one-as"
+
+
+def input_types(what: str, ab: Any) -> tuple[Any, Any]:
+    """IR types of A and B from one class or a pair of classes."""
+    pair: Any = ab if isinstance(ab, tuple) else (ab, ab)
+    if len(pair) != 2:
+        raise DSLTypeError(f"{what}: expected one input type or a pair, got {ab!r}")
+    return element_type(what, pair[0]), element_type(what, pair[1])
+
+
+def element_type(what: str, cls: Any) -> Any:
+    """IR type of a scalar class; IR types pass."""
+    if isinstance(cls, type) and not issubclass(cls, Numeric):
+        raise DSLTypeError(f"{what}: expected a scalar class such as fx.Float16, got {cls!r}")
+    if isinstance(cls, (int, str)) or cls is None:
+        raise DSLTypeError(f"{what}: expected a scalar class such as fx.Float16, got {cls!r}")
+    return ir_type(cls)
+
+
+def MFMA(m: int, n: int, k: int, ab: Any, acc: Any = None) -> AtomOp:
+    """The matrix instruction of CDNA: `MFMA(16, 16, 16, fx.Float16)`. The accumulator is f32 unless given.
+
+    `ab` is the type of A and B, or a pair where they differ (fp8 with bf8). Float32 with K = 4 (32x32) or 8 (16x16) is
+    the reduced-precision xf32 form of gfx942.
+    """
+    from ...dialects.fly_rocdl.cdna3 import MfmaType
+
+    a, b = input_types("MFMA", ab)
+    out = element_type("MFMA", Float32 if acc is None else acc)
+    return AtomOp(MfmaType.get(m, n, k, a, b, out), f"MFMA({m}, {n}, {k}, {ab}, {acc or Float32})")
+
+
+def WMMA(
+    m: int,
+    n: int,
+    k: int,
+    ab: Any,
+    acc: Any = None,
+    *,
+    sign_a: bool = False,
+    sign_b: bool = False,
+    clamp: bool = False,
+) -> AtomOp:
+    """The matrix instruction of RDNA and gfx1250, by the architecture being compiled for.
+
+    Integers are unsigned unless `sign_a` or `sign_b`; `clamp` saturates their i32 result.
+    """
+    from ...dialects.fly_rocdl import wmma
+
+    target = amd_target("WMMA")
+    arch = gfx_of(target)
+    cls = None if arch is None else wmma.type_for(arch)
+    if cls is None:
+        raise DSLValueError(f"WMMA exists on gfx11xx, gfx120x and gfx1250, not on {target.backend}:{target.arch}")
+    a, b = input_types("WMMA", ab)
+    out = element_type("WMMA", Float32 if acc is None else acc)
+    return AtomOp(cls.get(m, n, k, a, b, out, sign_a, sign_b, clamp), f"WMMA({m}, {n}, {k}, {ab}, {acc or Float32})")
+
+
+# --- buffer memory ------------------------------------------------------------------------------------------------
+
+
+def BufferCopy(bits: int, cache_modifier: int = 0) -> AtomOp:
+    """A copy of `bits` bits between a buffer tensor and registers; `cache_modifier` 2 is non-temporal.
+
+    State: `soffset`, a uniform offset in elements.
+    """
+    from ...dialects.fly_rocdl.buffer import BufferCopyType
+
+    if bits not in (8, 16, 32, 64, 128):
+        raise DSLValueError(f"BufferCopy moves 8, 16, 32, 64 or 128 bits, got {bits}")
+    return AtomOp(BufferCopyType.get(bits, cache_modifier), f"BufferCopy({bits})")
+
+
+def BufferCopy8b(cache_modifier: int = 0) -> AtomOp:
+    """`BufferCopy(8)`."""
+    return BufferCopy(8, cache_modifier)
+
+
+def BufferCopy16b(cache_modifier: int = 0) -> AtomOp:
+    """`BufferCopy(16)`."""
+    return BufferCopy(16, cache_modifier)
+
+
+def BufferCopy32b(cache_modifier: int = 0) -> AtomOp:
+    """`BufferCopy(32)`."""
+    return BufferCopy(32, cache_modifier)
+
+
+def BufferCopy64b(cache_modifier: int = 0) -> AtomOp:
+    """`BufferCopy(64)`."""
+    return BufferCopy(64, cache_modifier)
+
+
+def BufferCopy128b(cache_modifier: int = 0) -> AtomOp:
+    """`BufferCopy(128)`."""
+    return BufferCopy(128, cache_modifier)
+
+
+def BufferCopyLDS(bits: int) -> AtomOp:
+    """A copy from a buffer tensor straight into shared memory, one lane's bits behind the other's.
+
+    32 bits on gfx90a, gfx942 and gfx950; 128 on gfx950. State: `soffset` (elements), `imm_offset` (constant bytes).
+    """
+    from ...dialects.fly_rocdl.buffer import BufferCopyLdsType
+
+    return AtomOp(BufferCopyLdsType.get(bits), f"BufferCopyLDS({bits})")
+
+
+def BufferCopyLDS32b() -> AtomOp:
+    """`BufferCopyLDS(32)`."""
+    return BufferCopyLDS(32)
+
+
+def BufferCopyLDS64b() -> AtomOp:
+    """Always an error: no AMD GPU has it."""
+    return BufferCopyLDS(64)
+
+
+def BufferCopyLDS128b() -> AtomOp:
+    """`BufferCopyLDS(128)`."""
+    return BufferCopyLDS(128)
+
+
+def _value_type(what: str, val_type: Any) -> Any:
+    return element_type(what, val_type)
+
+
+def BufferAtomic(op: AtomicOp, val_type: Any) -> AtomOp:
+    """Read-modify-write of a buffer tensor with a register value; the old value is dropped. State: `soffset`."""
+    from ...dialects.fly_rocdl.buffer import BufferAtomicType, atomic_intrinsic
+
+    type_ = _value_type("BufferAtomic", val_type)
+    if atomic_intrinsic(op, type_) is None:
+        raise DSLTypeError(f"BufferAtomic {op.name} is not defined for {val_type}")
+    return AtomOp(BufferAtomicType.get(op, type_), f"BufferAtomic({op.name}, {val_type})")
+
+
+def BufferAtomicAdd(val_type: Any) -> AtomOp:
+    """Atomic sum."""
+    return BufferAtomic(AtomicOp.Add, val_type)
+
+
+def BufferAtomicMax(val_type: Any) -> AtomOp:
+    """Atomic maximum of floats or signed integers."""
+    return BufferAtomic(AtomicOp.Max, val_type)
+
+
+def BufferAtomicMin(val_type: Any) -> AtomOp:
+    """Atomic minimum of unsigned integers."""
+    return BufferAtomic(AtomicOp.Min, val_type)
+
+
+def BufferAtomicPkAdd(val_type: Any) -> AtomOp:
+    """Atomic sum of pairs of Float16 or BFloat16."""
+    from ...dialects.fly.ops import vector_type
+    from ...dialects.fly_rocdl.buffer import BufferAtomicType
+
+    elem = _value_type("BufferAtomicPkAdd", val_type)
+    return AtomOp(BufferAtomicType.get(AtomicOp.Add, vector_type(elem, 2)), f"BufferAtomicPkAdd({val_type})")
+
+
+__all__ = [
+    "MFMA",
+    "WMMA",
+    "BufferAtomic",
+    "BufferAtomicAdd",
+    "BufferAtomicMax",
+    "BufferAtomicMin",
+    "BufferAtomicPkAdd",
+    "BufferCopy",
+    "BufferCopy128b",
+    "BufferCopy16b",
+    "BufferCopy32b",
+    "BufferCopy64b",
+    "BufferCopy8b",
+    "BufferCopyLDS",
+    "BufferCopyLDS128b",
+    "BufferCopyLDS32b",
+    "BufferCopyLDS64b",
+    "SyncScope",
+]

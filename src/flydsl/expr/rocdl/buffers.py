@@ -1,0 +1,95 @@
+"""Buffer memory: bounds-checked views of global memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import layout as L
+from ...dialects.enums import AddressSpace
+from ...errors import DSLTypeError, DSLValueError
+from ..layout_functions import cosize
+from ..numeric import Int64, as_numeric
+from ..tensor import Pointer, Tensor, get_iter, make_view
+from .target import amd_target, gfx_of
+
+
+def _emit() -> Any:
+    from . import emit
+
+    return emit
+
+
+class _BufferDesc:
+    """The address space of buffer pointers, as `tensor.memspace` gives it."""
+
+    @property
+    def attr(self) -> Any:
+        """The IR attribute."""
+        from ...dialects.fly_rocdl.buffer import BUFFER
+
+        return BUFFER
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other == self.attr
+
+    def __hash__(self) -> int:
+        return hash("fly_rocdl.buffer_desc")
+
+    def __repr__(self) -> str:
+        return "BufferDesc"
+
+
+BufferDesc = _BufferDesc()
+
+
+def make_buffer_ptr(p: Pointer, num_records_bytes: Any = None) -> Pointer:
+    """A buffer pointer to the place of a global one; accesses `num_records_bytes` or more behind it do nothing."""
+    from ...dialects.fly_rocdl.buffer import UNBOUNDED, descriptor_flags
+
+    if not isinstance(p, Pointer):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLTypeError(f"make_buffer_ptr expects a Pointer, got {p!r}")
+    if p.address_space is not AddressSpace.Global:
+        raise DSLValueError(f"make_buffer_ptr needs a global pointer, got one in {p.address_space!r}")
+    arch = gfx_of(amd_target("make_buffer_ptr")) or "gfx942"
+    bounded = num_records_bytes is not None
+    size = Int64(as_numeric(num_records_bytes)) if bounded else Int64(UNBOUNDED)
+    return _emit().buffer_pointer(p, size, descriptor_flags(arch, bounded=bounded))
+
+
+def make_buffer_tensor(t: Tensor, max_size: bool = True, *, num_records_bytes: Any = None) -> Tensor:
+    """A global tensor seen through a descriptor: same layout; loads out of range give 0, stores there vanish.
+
+    The range is all the descriptor can express, or `num_records_bytes`, or with `max_size=False` what the layout
+    reaches.
+    """
+    if not isinstance(t, Tensor) or not hasattr(t.data.iter, "data"):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLTypeError(f"make_buffer_tensor expects a tensor of data, got {t!r}")
+    if t.address_space is not AddressSpace.Global:
+        raise DSLValueError(f"make_buffer_tensor needs a global tensor, got one in {t.address_space!r}")
+    size = num_records_bytes
+    if size is None and not max_size:
+        size = _bytes(t)
+    return make_view(make_buffer_ptr(get_iter(t), size), t.layout)
+
+
+def _bytes(t: Tensor) -> Any:
+    """Bytes from the first element to the end of the last one a layout reaches."""
+    count: Any = cosize(t.layout)
+    number = count.data if hasattr(count, "data") else count
+    bits = t.dtype.width
+    if type(L.unwrap(number)) is int:
+        return (L.unwrap(number) * bits + 7) // 8
+    wide = Int64(as_numeric(count.unpack()))
+    return wide * (bits // 8) if bits % 8 == 0 else (wide * bits + 7) // 8
+
+
+def get_buffer_rsrc(p: Pointer) -> Any:
+    """The raw descriptor of a buffer pointer, an IR value of type `!llvm.ptr<8>`."""
+    if isinstance(p, Tensor):
+        p = get_iter(p)
+    if not isinstance(p, Pointer) or p.address_space != BufferDesc:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLValueError(f"get_buffer_rsrc needs a buffer pointer, as make_buffer_ptr gives it, got {p!r}")
+    return _emit().descriptor(p)
+
+
+__all__ = ["BufferDesc", "get_buffer_rsrc", "make_buffer_ptr", "make_buffer_tensor"]

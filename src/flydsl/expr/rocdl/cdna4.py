@@ -1,0 +1,113 @@
+"""Atom operations of CDNA4 (gfx950): scaled MFMA, transposing shared-memory reads, copies into shared memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..numeric import Float32
+from .atoms import element_type
+from .target import AtomOp
+
+
+def MFMA_Scale(
+    m: int, n: int, k: int, a: Any, b: Any = None, acc: Any = None, *, opsel_a: int = 0, opsel_b: int = 0
+) -> AtomOp:
+    """The block-scaled matrix instruction, 16x16x128 or 32x32x64 on 8-, 6- and 4-bit floats.
+
+    State: `scale_a` and `scale_b`, four E8M0 bytes each, of which `opsel` picks one. 0x7F7F7F7F is one.
+    """
+    from ...dialects.fly_rocdl.scaled import MfmaScaleType
+
+    what = "MFMA_Scale"
+    types = [element_type(what, t) for t in (a, a if b is None else b, Float32 if acc is None else acc)]
+    made = MfmaScaleType.get(m, n, k, types[0], types[1], types[2], opsel_a, opsel_b)
+    return AtomOp(made, f"MFMA_Scale({m}, {n}, {k}, {a}, {b or a})")
+
+
+def LDSReadTrans(granularity: int, bits: int) -> AtomOp:
+    """A read of shared memory that transposes elements of `granularity` bits among 16 lanes."""
+    from ...dialects.fly_rocdl.lds import LdsReadTransType
+
+    return AtomOp(LdsReadTransType.get(granularity, bits), f"LDSReadTrans({granularity}, {bits})")
+
+
+def LDSReadTrans4_64b() -> AtomOp:
+    """`LDSReadTrans(4, 64)`."""
+    return LDSReadTrans(4, 64)
+
+
+def LDSReadTrans8_64b() -> AtomOp:
+    """`LDSReadTrans(8, 64)`."""
+    return LDSReadTrans(8, 64)
+
+
+def LDSReadTrans6_96b() -> AtomOp:
+    """`LDSReadTrans(6, 96)`."""
+    return LDSReadTrans(6, 96)
+
+
+def LDSReadTrans16_64b() -> AtomOp:
+    """`LDSReadTrans(16, 64)`."""
+    return LDSReadTrans(16, 64)
+
+
+def BufferLoadAsyncLDS(bits: int) -> AtomOp:
+    """A copy from a buffer tensor into shared memory, complete after `wait_asyncmark`."""
+    from ...dialects.fly_rocdl.buffer import BufferLoadAsyncLdsType
+
+    return AtomOp(BufferLoadAsyncLdsType.get(bits), f"BufferLoadAsyncLDS({bits})")
+
+
+def BufferLoadAsyncLDS32b() -> AtomOp:
+    """`BufferLoadAsyncLDS(32)`."""
+    return BufferLoadAsyncLDS(32)
+
+
+def BufferLoadAsyncLDS96b() -> AtomOp:
+    """`BufferLoadAsyncLDS(96)`."""
+    return BufferLoadAsyncLDS(96)
+
+
+def BufferLoadAsyncLDS128b() -> AtomOp:
+    """`BufferLoadAsyncLDS(128)`."""
+    return BufferLoadAsyncLDS(128)
+
+
+def GlobalLoadAsyncLDS(bits: int) -> AtomOp:
+    """A copy from a global tensor into shared memory, complete after `wait_asyncmark`."""
+    from ...dialects.fly_rocdl.buffer import GlobalLoadAsyncLdsType
+
+    return AtomOp(GlobalLoadAsyncLdsType.get(bits), f"GlobalLoadAsyncLDS({bits})")
+
+
+def GlobalLoadAsyncLDS32b() -> AtomOp:
+    """`GlobalLoadAsyncLDS(32)`."""
+    return GlobalLoadAsyncLDS(32)
+
+
+def GlobalLoadAsyncLDS96b() -> AtomOp:
+    """`GlobalLoadAsyncLDS(96)`."""
+    return GlobalLoadAsyncLDS(96)
+
+
+def GlobalLoadAsyncLDS128b() -> AtomOp:
+    """`GlobalLoadAsyncLDS(128)`."""
+    return GlobalLoadAsyncLDS(128)
+
+
+__all__ = [
+    "BufferLoadAsyncLDS",
+    "BufferLoadAsyncLDS128b",
+    "BufferLoadAsyncLDS32b",
+    "BufferLoadAsyncLDS96b",
+    "GlobalLoadAsyncLDS",
+    "GlobalLoadAsyncLDS128b",
+    "GlobalLoadAsyncLDS32b",
+    "GlobalLoadAsyncLDS96b",
+    "LDSReadTrans",
+    "LDSReadTrans16_64b",
+    "LDSReadTrans4_64b",
+    "LDSReadTrans6_96b",
+    "LDSReadTrans8_64b",
+    "MFMA_Scale",
+]

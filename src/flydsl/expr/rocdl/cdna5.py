@@ -1,0 +1,60 @@
+"""Atom operations of gfx1250: scaled WMMA and the tensor data mover."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..numeric import Float32
+from ..tiled import CopyAtom, make_copy_atom
+from .atoms import element_type
+from .target import AtomOp
+
+
+def WMMAScale(
+    m: int,
+    n: int,
+    k: int,
+    a: Any,
+    b: Any = None,
+    acc: Any = None,
+    *,
+    opsel_a: int = 0,
+    opsel_b: int = 0,
+    mod_c: int = 0,
+    reuse_a: bool = False,
+    reuse_b: bool = False,
+    block_size: int = 32,
+) -> AtomOp:
+    """The block-scaled matrix instruction, 16x16x128 or (4-bit floats) 32x16x128; state `scale_a`, `scale_b`."""
+    from ...dialects.fly_rocdl.scaled import WmmaScaleType
+
+    what = "WMMAScale"
+    types = [element_type(what, t) for t in (a, a if b is None else b, Float32 if acc is None else acc)]
+    made = WmmaScaleType.get(
+        m, n, k, types[0], types[1], types[2], opsel_a, opsel_b, mod_c, reuse_a, reuse_b, block_size
+    )
+    return AtomOp(made, f"WMMAScale({m}, {n}, {k}, {a}, {b or a})")
+
+
+def TDM(
+    rank: int,
+    num_warps: int = 1,
+    pad_interval: int = 0,
+    pad_amount: int = 0,
+    cache: int = 0,
+    atomic_barrier: bool = False,
+    early_timeout: bool = False,
+) -> AtomOp:
+    """A whole-tile copy between a global and a shared tensor; padding of the shared image in elements."""
+    from ...dialects.fly_rocdl.tdm import TdmType
+
+    made = TdmType.get(rank, num_warps, pad_interval, pad_amount, cache, atomic_barrier, early_timeout)
+    return AtomOp(made, f"TDM({rank})")
+
+
+def make_tdm_atom(elem: Any, rank: int, **options: Any) -> CopyAtom:
+    """`make_copy_atom(TDM(rank, ...), elem)`."""
+    return make_copy_atom(TDM(rank, **options), elem)
+
+
+__all__ = ["TDM", "WMMAScale", "make_tdm_atom"]

@@ -1,0 +1,238 @@
+"""Waits, priorities and hints to the instruction scheduler. On the cpu stack they have no effect on data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import DSLTypeError, DSLValueError
+from ..gpu import barrier
+from .target import amd_target, gfx_of
+
+_MASKS = {"mfma": 0x8, "vmem": 0x20, "dsrd": 0x100, "dswr": 0x200}
+
+
+def _call(name: str, *operands: tuple[int, str]) -> None:
+    """An instruction without a result whose operands are constants `(value, type)`; nothing on the cpu."""
+    if amd_target(f"fx.rocdl.{name.replace('.', '_')}").backend == "cpu":
+        return
+    from xdsl.dialects.builtin import IntegerType
+
+    from . import emit
+
+    values = [emit.constant(_static(name, v), IntegerType(int(t[1:]))) for v, t in operands]
+    emit.intrinsic(f"llvm.amdgcn.{name}", None, values)
+
+
+def _static(what: str, value: Any) -> int:
+    if isinstance(value, int):
+        return int(value)
+    known = getattr(value, "is_static", None)
+    if known is not None and known():
+        return int(value)
+    raise DSLTypeError(f"{what} takes a compile-time integer, got {value!r}")
+
+
+def _arch() -> str:
+    return gfx_of(amd_target("fx.rocdl")) or "gfx942"
+
+
+def _need(name: str, *prefixes: str) -> None:
+    arch = _arch()
+    if not arch.startswith(prefixes):
+        raise DSLValueError(f"{name} exists on {', '.join(p + 'x' for p in prefixes)}, not on {arch}")
+
+
+_WAIT_LIMITS = {"vmcnt": 63, "expcnt": 7, "lgkmcnt": 15}
+
+
+def encode_waitcnt(arch: str, vmcnt: int | None, lgkmcnt: int | None, expcnt: int | None) -> int:
+    """The operand of `s_waitcnt` on gfx9 to gfx11; a counter that is not given is not waited for.
+
+    >>> hex(encode_waitcnt("gfx942", 0, None, None)), hex(encode_waitcnt("gfx1100", None, 0, None))
+    ('0xf70', '0xfc07')
+    """
+    new = arch.startswith("gfx11")
+    limits = {**_WAIT_LIMITS, "lgkmcnt": 63 if new else 15}
+    given = {"vmcnt": vmcnt, "lgkmcnt": lgkmcnt, "expcnt": expcnt}
+    counts: dict[str, int] = {}
+    for name, limit in limits.items():
+        wanted = given[name]
+        counts[name] = limit if wanted is None else wanted
+        if not 0 <= counts[name] <= limit:
+            raise DSLValueError(f"{name} must be 0 to {limit} on {arch}, got {wanted}")
+    vm, lgkm, exp = counts["vmcnt"], counts["lgkmcnt"], counts["expcnt"]
+    if new:
+        return vm << 10 | lgkm << 4 | exp
+    return (vm & 15) | exp << 4 | lgkm << 8 | (vm >> 4) << 14
+
+
+def s_waitcnt(
+    bitfield: int | None = None, *, vmcnt: int | None = None, lgkmcnt: int | None = None, expcnt: int | None = None
+) -> None:
+    """Wait until at most so many memory operations are outstanding: `s_waitcnt(vmcnt=4)`.
+
+    `bitfield` is the raw operand. Where counters are split (gfx12) `vmcnt` waits for loads and stores, `lgkmcnt` for
+    shared memory and scalar loads.
+    """
+    arch = _arch()
+    if arch.startswith("gfx12"):
+        if bitfield is not None:
+            raise DSLValueError(f"{arch} has no s_waitcnt bit field; give vmcnt, lgkmcnt or expcnt")
+        for value, names in ((vmcnt, ("loadcnt", "storecnt")), (lgkmcnt, ("dscnt", "kmcnt")), (expcnt, ("expcnt",))):
+            for name in names if value is not None else ():
+                _call(f"s.wait.{name}", (_static("s_waitcnt", value), "i16"))
+        return
+    _call("s.waitcnt", (bitfield if bitfield is not None else encode_waitcnt(arch, vmcnt, lgkmcnt, expcnt), "i32"))
+
+
+def s_wait_loadcnt(count: int = 0) -> None:
+    """Wait for vector loads (gfx12)."""
+    _need("s_wait_loadcnt", "gfx12")
+    _call("s.wait.loadcnt", (count, "i16"))
+
+
+def s_wait_storecnt(count: int = 0) -> None:
+    """Wait for vector stores (gfx12)."""
+    _need("s_wait_storecnt", "gfx12")
+    _call("s.wait.storecnt", (count, "i16"))
+
+
+def s_wait_dscnt(count: int = 0) -> None:
+    """Wait for shared memory (gfx12)."""
+    _need("s_wait_dscnt", "gfx12")
+    _call("s.wait.dscnt", (count, "i16"))
+
+
+def s_wait_kmcnt(count: int = 0) -> None:
+    """Wait for scalar loads (gfx12)."""
+    _need("s_wait_kmcnt", "gfx12")
+    _call("s.wait.kmcnt", (count, "i16"))
+
+
+def s_wait_tensorcnt(count: int = 0) -> None:
+    """Wait for the tensor data mover (gfx1250)."""
+    _need("s_wait_tensorcnt", "gfx125")
+    _call("s.wait.tensorcnt", (count, "i16"))
+
+
+def s_wait_asynccnt(count: int = 0) -> None:
+    """Wait for asynchronous copies into shared memory (gfx1250)."""
+    _need("s_wait_asynccnt", "gfx125")
+    _call("s.wait.asynccnt", (count, "i16"))
+
+
+def sched_barrier(mask: int = 0) -> None:
+    """Nothing moves across, but the classes of instructions in `mask`."""
+    _call("sched.barrier", (mask, "i32"))
+
+
+def sched_group_barrier(mask: int, size: int, group: int = 0) -> None:
+    """The next `size` instructions of the classes in `mask` form a group; groups keep their order."""
+    _call("sched.group.barrier", (mask, "i32"), (size, "i32"), (group, "i32"))
+
+
+def sched_mfma(count: int) -> None:
+    """A group of matrix instructions."""
+    sched_group_barrier(_MASKS["mfma"], count)
+
+
+def sched_vmem(count: int) -> None:
+    """A group of loads from global or buffer memory."""
+    sched_group_barrier(_MASKS["vmem"], count)
+
+
+def sched_dsrd(count: int) -> None:
+    """A group of reads of shared memory."""
+    sched_group_barrier(_MASKS["dsrd"], count)
+
+
+def sched_dswr(count: int) -> None:
+    """A group of writes of shared memory."""
+    sched_group_barrier(_MASKS["dswr"], count)
+
+
+def iglp_opt(strategy: int) -> None:
+    """Ask for one of LLVM's ready-made interleavings: 0 small GEMM, 1 one-wave GEMM, 2 attention."""
+    _call("iglp.opt", (strategy, "i32"))
+
+
+def s_setprio(priority: int) -> None:
+    """Priority of the wave, 0 to 3."""
+    if not 0 <= _static("s_setprio", priority) <= 3:
+        raise DSLValueError(f"s_setprio takes 0 to 3, got {priority}")
+    _call("s.setprio", (priority, "i16"))
+
+
+def s_sleep(duration: int) -> None:
+    """Sleep about 64 * `duration` clocks."""
+    _call("s.sleep", (duration, "i32"))
+
+
+def s_nop(count: int = 0) -> None:
+    """Nothing, a few clocks long."""
+    _call("s.nop", (count, "i16"))
+
+
+def s_barrier() -> None:
+    """The bare workgroup barrier: execution only, no memory ordering. `fx.barrier()` has both."""
+    if amd_target("fx.rocdl.s_barrier").backend == "cpu":
+        barrier()
+        return
+    _call("s.barrier")
+
+
+def s_barrier_signal(barrier_id: int = -1) -> None:
+    """First half of a split barrier (gfx12)."""
+    _need("s_barrier_signal", "gfx12")
+    _call("s.barrier.signal", (barrier_id, "i32"))
+
+
+def s_barrier_wait(barrier_id: int = -1) -> None:
+    """Second half of a split barrier (gfx12). On the cpu stack this is the barrier."""
+    _need("s_barrier_wait", "gfx12")
+    if amd_target("fx.rocdl.s_barrier_wait").backend == "cpu":
+        barrier()
+        return
+    _call("s.barrier.wait", (barrier_id, "i16"))
+
+
+def asyncmark() -> None:
+    """Close a group of asynchronous copies into shared memory.
+
+    LLVM 22 has no such instruction: the copies are ordinary ones, which the code generator waits for by itself.
+    """
+    amd_target("fx.rocdl.asyncmark")
+
+
+def wait_asyncmark(n: int = 0) -> None:
+    """Wait until at most `n` groups are outstanding; here it waits for all of them."""
+    _static("wait_asyncmark", n)
+    if amd_target("fx.rocdl.wait_asyncmark").backend != "cpu":
+        s_waitcnt(vmcnt=0)
+
+
+__all__ = [
+    "asyncmark",
+    "encode_waitcnt",
+    "iglp_opt",
+    "s_barrier",
+    "s_barrier_signal",
+    "s_barrier_wait",
+    "s_nop",
+    "s_setprio",
+    "s_sleep",
+    "s_wait_asynccnt",
+    "s_wait_dscnt",
+    "s_wait_kmcnt",
+    "s_wait_loadcnt",
+    "s_wait_storecnt",
+    "s_wait_tensorcnt",
+    "s_waitcnt",
+    "sched_barrier",
+    "sched_dsrd",
+    "sched_dswr",
+    "sched_group_barrier",
+    "sched_mfma",
+    "sched_vmem",
+    "wait_asyncmark",
+]

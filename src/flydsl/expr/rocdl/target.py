@@ -1,0 +1,82 @@
+"""The target of the trace in progress, as the AMD names need it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import DSLRuntimeError, DSLValueError
+from ...target import GPUTarget
+from ..trace import maybe_current
+
+
+def trace_target() -> GPUTarget | None:
+    """What the trace compiles for; None outside a trace."""
+    tracer = maybe_current()
+    if tracer is None:
+        return None
+    for function in tracer.functions:
+        target = getattr(function, "target", None)
+        if target is not None:
+            return target
+    return None
+
+
+def amd_target(what: str) -> GPUTarget:
+    """The target, which must be an AMD GPU or the cpu stack."""
+    target = trace_target()
+    if target is None:
+        raise DSLRuntimeError(f"{what} can only be used while a kernel is traced: what it means depends on the target")
+    if target.backend not in ("rocm", "cpu"):
+        raise DSLValueError(f"{what} belongs to AMD GPUs; this trace compiles for {target.backend}:{target.arch}")
+    return target
+
+
+def gfx_of(target: GPUTarget) -> str | None:
+    """The AMD architecture compiled for or emulated; None on a cpu that emulates none."""
+    return target.arch if target.arch.startswith("gfx") else None
+
+
+def on_cpu(what: str) -> bool:
+    """Whether the trace is for the cpu stack."""
+    return amd_target(what).backend == "cpu"
+
+
+class AtomOp:
+    """A copy or MMA operation of AMD GPUs; `make_copy_atom` and `make_mma_atom` take it."""
+
+    __slots__ = ("_text", "type")
+
+    def __init__(self, type_: Any, text: str):
+        self.type: Any = type_
+        """The IR type."""
+        self._text = text
+        check_available(type_)
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def check_available(op: Any) -> None:
+    """Refuse an atom operation that the target of the trace lacks; outside a trace nothing is known yet."""
+    target = trace_target()
+    if target is None:
+        return
+    check = getattr(op, "check_arch", None)
+    if target.backend == "cuda":
+        raise DSLValueError(f"{op} belongs to AMD GPUs; this trace compiles for cuda:{target.arch}")
+    arch = gfx_of(target)
+    if arch is not None:
+        if check is not None:
+            check(arch)
+        return
+    threads = getattr(getattr(op, "thr_layout", None), "shape", 1)
+    if threads in (32, 64) and threads != target.warp_size:
+        raise DSLValueError(
+            f"{op} is an instruction of {threads} lanes, and warps of this cpu target have {target.warp_size}; set "
+            "FLYDSL_COMPILE_ARCH to the AMD architecture to emulate, such as gfx942"
+        )
+
+
+def ir_type(ty: Any) -> Any:
+    """An IR type, a scalar class or a vector alias as the IR type."""
+    return getattr(ty, "ir_type", ty)

@@ -1,0 +1,15 @@
+"""Types of the language, under the path other FlyDSL code imports them from: `from flydsl.expr.typing import T`.
+
+Names resolve through `flydsl.expr`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return getattr(import_module("flydsl.expr"), name)

@@ -1,0 +1,85 @@
+"""Reductions and scans over the lanes of a warp, or of equal segments of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dialects.enums import ReductionOp
+from ...errors import DSLTypeError, DSLValueError
+from ...expr.gpu import lane_id, num_warp_threads, shuffle_idx, shuffle_up, shuffle_xor
+from ...expr.numeric import Numeric, as_numeric
+from ...expr.vector import Vector
+from .operators import check_op, combine, identity
+
+
+def check_width(width: Any) -> int:
+    """Lanes of a segment: a power of two, at most a warp, which is the default."""
+    warp = num_warp_threads()
+    if width is None:
+        return warp
+    if not isinstance(width, int) or isinstance(width, bool) or width < 1 or width & (width - 1) or width > warp:
+        raise DSLValueError(f"width must be a power of two from 1 to the warp size {warp}, got {width!r}")
+    return width
+
+
+def _scalar(value: Any) -> Numeric:
+    if isinstance(value, Vector):
+        raise DSLTypeError("a warp collective takes one scalar per lane; fold a Vector first, with v.reduce(op)")
+    return as_numeric(value)
+
+
+def warp_reduce(value: Any, op: ReductionOp, *, width: int | None = None) -> Any:
+    """All values of a segment combined, in all its lanes: `fx.coop.warp_reduce(x, fx.ReductionOp.ADD)`."""
+    made, op, lanes = _scalar(value), check_op(op), check_width(width)
+    offset = lanes // 2
+    while offset:
+        made = combine(op, made, shuffle_xor(made, offset, lanes))
+        offset //= 2
+    return made
+
+
+def _inclusive(x: Numeric, op: ReductionOp, lanes: int, position: Any) -> Any:
+    """Each lane's value combined with those of the lanes before it."""
+    made: Any = x
+    offset = 1
+    while offset < lanes:
+        before = shuffle_up(made, offset, lanes)
+        made = (position >= offset).select(combine(op, before, made), made)
+        offset *= 2
+    return made
+
+
+def warp_scan_with_aggregate(
+    value: Any, op: ReductionOp, *, width: int | None = None, init: Any = None
+) -> tuple[Any, Any, Any]:
+    """Inclusive scan, exclusive scan, and all values combined; the last leaves `init` out."""
+    x, op, lanes = _scalar(value), check_op(op), check_width(width)
+    dtype = type(x)
+    lane = lane_id()
+    position = lane % lanes
+    inclusive = _inclusive(x, op, lanes, position)
+    before = shuffle_up(inclusive, 1, lanes) if lanes > 1 else inclusive
+    start = identity(op, dtype) if init is None else dtype(init)
+    if init is None:
+        exclusive = (position == 0).select(start, before)
+    else:
+        exclusive = (position == 0).select(start, combine(op, start, before))
+    aggregate = shuffle_idx(inclusive, lane - position + (lanes - 1), lanes) if lanes > 1 else inclusive
+    return inclusive if init is None else combine(op, start, inclusive), exclusive, aggregate
+
+
+def warp_scan(value: Any, op: ReductionOp, *, width: int | None = None, init: Any = None) -> tuple[Any, Any]:
+    """Inclusive and exclusive scan."""
+    return warp_scan_with_aggregate(value, op, width=width, init=init)[:2]
+
+
+def warp_inclusive_scan(value: Any, op: ReductionOp, *, width: int | None = None, init: Any = None) -> Any:
+    """The values of the lanes up to this one combined, `init` in front."""
+    x, op, lanes = _scalar(value), check_op(op), check_width(width)
+    made = _inclusive(x, op, lanes, lane_id() % lanes)
+    return made if init is None else combine(op, type(x)(init), made)
+
+
+def warp_exclusive_scan(value: Any, op: ReductionOp, *, width: int | None = None, init: Any = None) -> Any:
+    """The values of the lanes before this one combined; the first lane gets `init` or the identity."""
+    return warp_scan(value, op, width=width, init=init)[1]

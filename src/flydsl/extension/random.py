@@ -1,0 +1,117 @@
+"""`fx.random`: random numbers without state, from a seed and an offset (Philox 4x32).
+
+The same seed and offset always give the same numbers, on every target. Arguments are ints, scalars, or Vectors, which
+work lane by lane; with numbers known at compile time the result is too.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+from ..dialects.fold import round_float
+from ..errors import DSLTypeError, DSLValueError
+from ..expr import arith
+from ..expr import math as fmath
+from ..expr.numeric import Float32, Int32, Numeric, Uint32, Uint64, scalar_or_none
+from ..expr.scalar_ops import make
+from ..expr.vector import Vector
+
+_M0, _M1 = 0xD2511F53, 0xCD9E8D57
+_W0, _W1 = 0x9E3779B9, 0xBB67AE85
+_TO_UNIT = 4.6566127342e-10
+_SMALLEST = 1e-7
+
+
+def _integer(name: str, x: Any) -> Any:
+    if isinstance(x, Vector):
+        found: Any = x
+    else:
+        found = scalar_or_none(x)
+    if found is None or not found.dtype.is_integer:
+        raise DSLTypeError(f"{name} must be an integer, a DSL integer or a Vector of them, got {x!r}")
+    return found
+
+
+def _words(x: Any) -> tuple[Any, Any]:
+    """Low and high 32 bits."""
+    wide = x.to(Uint64)
+    return wide.to(Uint32), (wide >> 32).to(Uint32)
+
+
+def _product(m: int, x: Any) -> tuple[Any, Any]:
+    """High and low 32 bits of a product."""
+    wide = x.to(Uint64) * Uint64(m)
+    return (wide >> 32).to(Uint32), wide.to(Uint32)
+
+
+def randint4x(seed: Any, offset: Any, n_rounds: int = 10) -> tuple[Any, Any, Any, Any]:
+    """Four `Uint32`.
+
+    >>> [f"{int(x):08x}" for x in randint4x(0, 0)]
+    ['6627e8d5', 'e169c58d', 'bc57ac4c', '9b00dbd8']
+    """
+    if not isinstance(n_rounds, int) or n_rounds < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLValueError(f"n_rounds must be a positive int, got {n_rounds!r}")
+    k0, k1 = _words(_integer("seed", seed))
+    counter = _integer("offset", offset)
+    c0, c1 = _words(counter) if counter.dtype.width > 32 else (counter.to(Uint32), Uint32(0))
+    c2: Any = Uint32(0)
+    c3: Any = Uint32(0)
+    for _ in range(n_rounds):
+        high0, low0 = _product(_M0, c0)
+        high1, low1 = _product(_M1, c2)
+        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
+        k0, k1 = k0 + Uint32(_W0), k1 + Uint32(_W1)
+    return c0, c1, c2, c3
+
+
+def randint(seed: Any, offset: Any, n_rounds: int = 10) -> Any:
+    """One `Uint32`, the first of `randint4x`."""
+    return randint4x(seed, offset, n_rounds)[0]
+
+
+def _uniform(x: Any) -> Any:
+    """Float32 in [0, 1)."""
+    signed = x.to(Int32)
+    return (signed < 0).select(~signed, signed).to(Float32) * Float32(_TO_UNIT)
+
+
+def rand4x(seed: Any, offset: Any, n_rounds: int = 10) -> tuple[Any, Any, Any, Any]:
+    """Four `Float32`, uniform in [0, 1)."""
+    return cast(Any, tuple(_uniform(x) for x in randint4x(seed, offset, n_rounds)))
+
+
+def rand(seed: Any, offset: Any, n_rounds: int = 10) -> Any:
+    """One `Float32`, uniform in [0, 1).
+
+    >>> round(rand(42, 7).to(float), 6)
+    0.716721
+    """
+    return _uniform(randint(seed, offset, n_rounds))
+
+
+def _normal_pair(u1: Any, u2: Any) -> tuple[Any, Any]:
+    """Two normal numbers from two uniform ones (Box-Muller)."""
+    if isinstance(u1, Numeric) and u1.is_static():
+        radius = math.sqrt(-2.0 * math.log(max(u1.to(float), _SMALLEST)))
+        angle = 2.0 * math.pi * u2.to(float)
+        return tuple(make(Float32, round_float(radius * f(angle), "f32")) for f in (math.cos, math.sin))  # pyright: ignore[reportReturnType]
+    radius = fmath.sqrt(fmath.log(arith.max(u1, Float32(_SMALLEST))) * Float32(-2.0))
+    angle = u2 * Float32(2.0 * math.pi)
+    return radius * fmath.cos(angle), radius * fmath.sin(angle)
+
+
+def randn4x(seed: Any, offset: Any, n_rounds: int = 10) -> tuple[Any, Any, Any, Any]:
+    """Four `Float32`, normal with mean 0 and variance 1."""
+    u1, u2, u3, u4 = rand4x(seed, offset, n_rounds)
+    return (*_normal_pair(u1, u2), *_normal_pair(u3, u4))
+
+
+def randn(seed: Any, offset: Any, n_rounds: int = 10) -> Any:
+    """One `Float32`, normal with mean 0 and variance 1."""
+    u1, u2, _, _ = rand4x(seed, offset, n_rounds)
+    return _normal_pair(u1, u2)[0]
+
+
+__all__ = ["rand", "rand4x", "randint", "randint4x", "randn", "randn4x"]

@@ -1,0 +1,462 @@
+"""Text of the functions around a kernel's thread on the CPU: loops over blocks and threads, and the scheduler.
+
+Threads that meet are coroutines, resumed in order. The scheduler works on *units* of threads: a warp, or more where an
+instruction spans several. A thread that suspends leaves in its status what it waits for:
+
+| status | the thread |
+|---|---|
+| 0 | has finished |
+| site `s` | waits at collective `s` for the threads of its unit |
+| `BARRIER | s` | waits for the block |
+| `YIELD` | waits for memory to change |
+
+In a unit the threads at the lowest site go on together while the others wait, as the lanes of a GPU reconverge; sites are
+numbered in program order. A barrier opens when no thread of the block can go on otherwise. So nothing waits for ever,
+whatever the control flow, except on memory.
+
+Threads of a unit pass data through two buffers. They write one; when a collective is complete the two are swapped, and
+they read what was written. Threads that stay behind have their slots carried over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .translate import ModuleText
+
+MAX_THREADS = 1024
+BARRIER = 0x40000000
+YIELD = 0x7FFFFFFF
+YIELD_LIMIT = 1 << 24
+"""Rounds in which threads only wait for memory before the block is given up."""
+
+STATUS = 64
+HANDLES = STATUS + 4 * MAX_THREADS
+DEPOSIT = HANDLES + 8 * MAX_THREADS
+SHOWN = DEPOSIT + 8 * MAX_THREADS
+TOOK = SHOWN + 8 * MAX_THREADS
+EXCHANGE = TOOK + MAX_THREADS
+"""Where things are in a block's state: address of the frames at 0, then per thread its status and its coroutine, per
+unit the buffers to write and to read, per thread whether it took part in the last meeting; the buffers last."""
+
+
+class Meeting(NamedTuple):
+    """How the threads of a kernel meet."""
+
+    unit: int
+    """Threads that are scheduled together, a power of two."""
+    slot: int
+    """Bytes of exchange buffer per thread."""
+
+
+_DIMENSIONS = ("gx", "gy", "gz", "nx", "ny", "nz")
+
+
+def _prologue(arguments: Sequence[str], block: tuple[int, int, int] | None) -> tuple[list[str], list[str], list[str]]:
+    """Reading arguments and geometry: lines, the arguments' text, names of grid and block dimensions."""
+    lines: list[str] = []
+    args: list[str] = []
+    for i, t in enumerate(arguments):
+        lines += [
+            f"  %p{i} = getelementptr ptr, ptr %params, i64 {i}",
+            f"  %q{i} = load ptr, ptr %p{i}",
+            f"  %a{i} = load {t}, ptr %q{i}, align 1",
+        ]
+        args.append(f"{t} %a{i}")
+    for i, dim in enumerate(_DIMENSIONS):
+        lines += [
+            f"  %{dim}.at = getelementptr i32, ptr %geometry, i64 {i}",
+            f"  %{dim}.32 = load i32, ptr %{dim}.at",
+            f"  %{dim}.w = zext i32 %{dim}.32 to i64",
+        ]
+    dims = [f"%{d}.w" for d in _DIMENSIONS]
+    if block is not None:
+        dims[3:] = map(str, block)
+    return lines, args, dims
+
+
+def _thread_call(name: str, args: Sequence[str], dims: Sequence[str], *more: str) -> str:
+    values = ", ".join(
+        [*args, *(f"i64 {v}" for v in ("%tx", "%ty", "%tz", "%bx", "%by", "%bz", *dims)), "ptr %shared", *more]
+    )
+    return f'  call void @"{name}.thread"({values})'
+
+
+def _head(name: str, lines: Sequence[str], dims: Sequence[str]) -> list[str]:
+    return [
+        f'define void @"{name}"(ptr %params, ptr %geometry, ptr %shared, i64 %first, i64 %last) nounwind {{',
+        "entry:",
+        *lines,
+        f"  %gxy = mul i64 {dims[0]}, {dims[1]}",
+    ]
+
+
+def _block_ids(gx: str) -> list[str]:
+    return [
+        "  %bz = udiv i64 %block, %gxy",
+        "  %in.z = urem i64 %block, %gxy",
+        f"  %by = udiv i64 %in.z, {gx}",
+        f"  %bx = urem i64 %in.z, {gx}",
+    ]
+
+
+def plain_function(name: str, arguments: Sequence[str], block: tuple[int, int, int] | None) -> str:
+    """Loops over blocks and threads."""
+    lines, args, dims = _prologue(arguments, block)
+    nx, ny, nz = dims[3:]
+    return "\n".join(
+        [
+            *_head(name, lines, dims),
+            "  br label %blocks",
+            "blocks:",
+            "  %block = phi i64 [ %first, %entry ], [ %block.next, %done ]",
+            "  %more = icmp ult i64 %block, %last",
+            "  br i1 %more, label %start, label %out",
+            "start:",
+            *_block_ids(dims[0]),
+            "  br label %loop.z",
+            "loop.z:",
+            "  %tz = phi i64 [ 0, %start ], [ %tz.next, %next.z ]",
+            "  br label %loop.y",
+            "loop.y:",
+            "  %ty = phi i64 [ 0, %loop.z ], [ %ty.next, %next.y ]",
+            "  br label %loop.x",
+            "loop.x:",
+            "  %tx = phi i64 [ 0, %loop.y ], [ %tx.next, %loop.x ]",
+            _thread_call(name, args, dims),
+            "  %tx.next = add nuw nsw i64 %tx, 1",
+            f"  %again.x = icmp ult i64 %tx.next, {nx}",
+            "  br i1 %again.x, label %loop.x, label %next.y",
+            "next.y:",
+            "  %ty.next = add nuw nsw i64 %ty, 1",
+            f"  %again.y = icmp ult i64 %ty.next, {ny}",
+            "  br i1 %again.y, label %loop.y, label %next.z",
+            "next.z:",
+            "  %tz.next = add nuw nsw i64 %tz, 1",
+            f"  %again.z = icmp ult i64 %tz.next, {nz}",
+            "  br i1 %again.z, label %loop.z, label %done",
+            "done:",
+            "  %block.next = add nuw i64 %block, 1",
+            "  br label %blocks",
+            "out:",
+            "  ret void",
+            "}",
+            "",
+        ]
+    )
+
+
+def meeting_function(name: str, arguments: Sequence[str], block: tuple[int, int, int] | None, how: Meeting) -> str:
+    """Loops over blocks; in each, threads are started unit by unit and then scheduled until all have finished."""
+    lines, args, dims = _prologue(arguments, block)
+    nx, ny, nz = dims[3:]
+    unit, slot = how
+    return "\n".join(
+        [
+            *_head(name, lines, dims),
+            f"  %nxy = mul i64 {nx}, {ny}",
+            f"  %n = mul i64 %nxy, {nz}",
+            f"  %state = call ptr @fly_make_state(i64 %n, i64 {unit}, i64 {slot})",
+            "  br label %blocks",
+            "blocks:",
+            "  %block = phi i64 [ %first, %entry ], [ %block.next, %done ]",
+            "  %more = icmp ult i64 %block, %last",
+            "  br i1 %more, label %start, label %out",
+            "start:",
+            *_block_ids(dims[0]),
+            "  br label %units",
+            "units:",
+            "  %begin = phi i64 [ 0, %start ], [ %end, %drained ]",
+            f"  %end.0 = add nuw nsw i64 %begin, {unit}",
+            "  %end = call i64 @llvm.umin.i64(i64 %end.0, i64 %n)",
+            "  br label %threads",
+            "threads:",
+            "  %tid = phi i64 [ %begin, %units ], [ %tid.next, %threads ]",
+            f"  %tx = urem i64 %tid, {nx}",
+            f"  %row = udiv i64 %tid, {nx}",
+            f"  %ty = urem i64 %row, {ny}",
+            f"  %tz = udiv i64 %row, {ny}",
+            _thread_call(name, args, dims, "ptr %state", "i64 %tid"),
+            "  %tid.next = add nuw nsw i64 %tid, 1",
+            "  %again = icmp ult i64 %tid.next, %end",
+            "  br i1 %again, label %threads, label %drained",
+            "drained:",
+            f"  call void @fly_drain(ptr %state, i64 %begin, i64 %end, i64 {unit}, i64 {slot})",
+            "  %units.left = icmp ult i64 %end, %n",
+            "  br i1 %units.left, label %units, label %run",
+            "run:",
+            f"  call void @fly_run_block(ptr %state, i64 %n, i64 {unit}, i64 {slot})",
+            "  br label %done",
+            "done:",
+            "  %block.next = add nuw i64 %block, 1",
+            "  br label %blocks",
+            "out:",
+            "  %arena = load ptr, ptr %state",
+            "  call void @free(ptr %arena)",
+            "  call void @free(ptr %state)",
+            "  ret void",
+            "}",
+            "",
+        ]
+    )
+
+
+_SCHEDULER = f"""
+define internal ptr @fly_make_state(i64 %n, i64 %unit, i64 %slot) nounwind {{
+entry:
+  %up = add i64 %n, %unit
+  %up.1 = sub i64 %up, 1
+  %units = udiv i64 %up.1, %unit
+  %unit.bytes = mul i64 %unit, %slot
+  %half = mul i64 %units, %unit.bytes
+  %both = shl i64 %half, 1
+  %bytes.0 = add i64 %both, {EXCHANGE + 63}
+  %bytes = and i64 %bytes.0, -64
+  %state = call ptr @aligned_alloc(i64 64, i64 %bytes)
+  call void @llvm.memset.p0.i64(ptr %state, i8 0, i64 %bytes, i1 false)
+  %deposit = getelementptr i8, ptr %state, i64 {DEPOSIT}
+  %shown = getelementptr i8, ptr %state, i64 {SHOWN}
+  %exchange = getelementptr i8, ptr %state, i64 {EXCHANGE}
+  br label %loop
+loop:
+  %u = phi i64 [ 0, %entry ], [ %u.next, %loop ]
+  %offset = mul i64 %u, %unit.bytes
+  %first = getelementptr i8, ptr %exchange, i64 %offset
+  %second = getelementptr i8, ptr %first, i64 %half
+  %deposit.u = getelementptr ptr, ptr %deposit, i64 %u
+  store ptr %first, ptr %deposit.u
+  %shown.u = getelementptr ptr, ptr %shown, i64 %u
+  store ptr %second, ptr %shown.u
+  %u.next = add i64 %u, 1
+  %more = icmp ult i64 %u.next, %units
+  br i1 %more, label %loop, label %out
+out:
+  ret ptr %state
+}}
+
+; Run the collectives of the threads begin <= t < end, which are one unit, until none of them waits at one.
+define internal void @fly_drain(ptr %state, i64 %begin, i64 %end, i64 %unit, i64 %slot) nounwind {{
+entry:
+  %statuses = getelementptr i8, ptr %state, i64 {STATUS}
+  %handles = getelementptr i8, ptr %state, i64 {HANDLES}
+  %took = getelementptr i8, ptr %state, i64 {TOOK}
+  %u = udiv i64 %begin, %unit
+  %deposits = getelementptr i8, ptr %state, i64 {DEPOSIT}
+  %deposit.at = getelementptr ptr, ptr %deposits, i64 %u
+  %showns = getelementptr i8, ptr %state, i64 {SHOWN}
+  %shown.at = getelementptr ptr, ptr %showns, i64 %u
+  br label %again
+again:
+  br label %lowest
+lowest:
+  %t = phi i64 [ %begin, %again ], [ %t.next, %lowest ]
+  %low = phi i32 [ {BARRIER}, %again ], [ %low.next, %lowest ]
+  %status.at = getelementptr i32, ptr %statuses, i64 %t
+  %status = load i32, ptr %status.at
+  %waits = icmp ne i32 %status, 0
+  %smaller = call i32 @llvm.umin.i32(i32 %low, i32 %status)
+  %low.next = select i1 %waits, i32 %smaller, i32 %low
+  %t.next = add nuw nsw i64 %t, 1
+  %t.more = icmp ult i64 %t.next, %end
+  br i1 %t.more, label %lowest, label %found
+found:
+  %none = icmp eq i32 %low.next, {BARRIER}
+  br i1 %none, label %out, label %swap
+swap:
+  %old = load ptr, ptr %deposit.at
+  %new = load ptr, ptr %shown.at
+  store ptr %new, ptr %deposit.at
+  store ptr %old, ptr %shown.at
+  br label %mark
+mark:
+  %m = phi i64 [ %begin, %swap ], [ %m.next, %mark ]
+  %behind = phi i1 [ false, %swap ], [ %behind.next, %mark ]
+  %m.status.at = getelementptr i32, ptr %statuses, i64 %m
+  %m.status = load i32, ptr %m.status.at
+  %goes = icmp eq i32 %m.status, %low.next
+  %goes.8 = zext i1 %goes to i8
+  %took.at = getelementptr i8, ptr %took, i64 %m
+  store i8 %goes.8, ptr %took.at
+  %m.waits = icmp ne i32 %m.status, 0
+  %m.site = icmp ult i32 %m.status, {BARRIER}
+  %m.stays.0 = and i1 %m.waits, %m.site
+  %m.other = xor i1 %goes, true
+  %m.stays = and i1 %m.stays.0, %m.other
+  %behind.next = or i1 %behind, %m.stays
+  %m.next = add nuw nsw i64 %m, 1
+  %m.more = icmp ult i64 %m.next, %end
+  br i1 %m.more, label %mark, label %marked
+marked:
+  br i1 %behind.next, label %carry, label %resume
+; Threads that wait elsewhere in the unit wrote to the buffer that is being read now.
+carry:
+  %c = phi i64 [ %begin, %marked ], [ %c.next, %carry.next ]
+  %c.took.at = getelementptr i8, ptr %took, i64 %c
+  %c.took = load i8, ptr %c.took.at
+  %c.goes = icmp ne i8 %c.took, 0
+  br i1 %c.goes, label %carry.next, label %carry.one
+carry.one:
+  %c.lane = sub i64 %c, %begin
+  %c.offset = mul i64 %c.lane, %slot
+  %c.from = getelementptr i8, ptr %old, i64 %c.offset
+  %c.to = getelementptr i8, ptr %new, i64 %c.offset
+  call void @llvm.memcpy.p0.p0.i64(ptr %c.to, ptr %c.from, i64 %slot, i1 false)
+  br label %carry.next
+carry.next:
+  %c.next = add nuw nsw i64 %c, 1
+  %c.more = icmp ult i64 %c.next, %end
+  br i1 %c.more, label %carry, label %resume
+resume:
+  br label %go
+go:
+  %g = phi i64 [ %begin, %resume ], [ %g.next, %go.next ]
+  %g.took.at = getelementptr i8, ptr %took, i64 %g
+  %g.took = load i8, ptr %g.took.at
+  %g.goes = icmp ne i8 %g.took, 0
+  br i1 %g.goes, label %go.one, label %go.next
+go.one:
+  %g.handle.at = getelementptr ptr, ptr %handles, i64 %g
+  %g.handle = load ptr, ptr %g.handle.at
+  call void @llvm.coro.resume(ptr %g.handle)
+  br label %go.next
+go.next:
+  %g.next = add nuw nsw i64 %g, 1
+  %g.more = icmp ult i64 %g.next, %end
+  br i1 %g.more, label %go, label %again
+out:
+  ret void
+}}
+
+; Open barriers until every thread has finished. Threads that wait for memory go first: they may come to the barrier.
+define internal void @fly_run_block(ptr %state, i64 %n, i64 %unit, i64 %slot) nounwind {{
+entry:
+  %statuses = getelementptr i8, ptr %state, i64 {STATUS}
+  %handles = getelementptr i8, ptr %state, i64 {HANDLES}
+  br label %round
+round:
+  %idle = phi i64 [ 0, %entry ], [ %idle.next, %next.round ]
+  br label %look
+look:
+  %t = phi i64 [ 0, %round ], [ %t.next, %look ]
+  %most = phi i32 [ 0, %round ], [ %most.next, %look ]
+  %status.at = getelementptr i32, ptr %statuses, i64 %t
+  %status = load i32, ptr %status.at
+  %most.next = call i32 @llvm.umax.i32(i32 %most, i32 %status)
+  %t.next = add nuw nsw i64 %t, 1
+  %t.more = icmp ult i64 %t.next, %n
+  br i1 %t.more, label %look, label %seen
+seen:
+  %finished = icmp eq i32 %most.next, 0
+  br i1 %finished, label %out, label %choose
+choose:
+  %memory = icmp eq i32 %most.next, {YIELD}
+  %least = select i1 %memory, i32 {YIELD}, i32 1
+  %idle.1 = add i64 %idle, 1
+  %idle.next = select i1 %memory, i64 %idle.1, i64 0
+  %stuck = icmp ugt i64 %idle.next, {YIELD_LIMIT}
+  br i1 %stuck, label %out, label %units
+units:
+  %begin = phi i64 [ 0, %choose ], [ %end, %drained ]
+  %end.0 = add nuw nsw i64 %begin, %unit
+  %end = call i64 @llvm.umin.i64(i64 %end.0, i64 %n)
+  br label %threads
+threads:
+  %g = phi i64 [ %begin, %units ], [ %g.next, %threads.next ]
+  %g.status.at = getelementptr i32, ptr %statuses, i64 %g
+  %g.status = load i32, ptr %g.status.at
+  %goes = icmp uge i32 %g.status, %least
+  br i1 %goes, label %resume, label %threads.next
+resume:
+  %handle.at = getelementptr ptr, ptr %handles, i64 %g
+  %handle = load ptr, ptr %handle.at
+  call void @llvm.coro.resume(ptr %handle)
+  br label %threads.next
+threads.next:
+  %g.next = add nuw nsw i64 %g, 1
+  %g.more = icmp ult i64 %g.next, %end
+  br i1 %g.more, label %threads, label %drained
+drained:
+  call void @fly_drain(ptr %state, i64 %begin, i64 %end, i64 %unit, i64 %slot)
+  %units.left = icmp ult i64 %end, %n
+  br i1 %units.left, label %units, label %next.round
+next.round:
+  br label %round
+out:
+  ret void
+}}
+"""
+
+_BALLOT = """
+define internal i64 @fly_ballot(ptr %from, i64 %stride, ptr %took, i64 %lanes) nounwind {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %loop ]
+  %mask = phi i64 [ 0, %entry ], [ %mask.next, %loop ]
+  %offset = mul i64 %i, %stride
+  %at = getelementptr i8, ptr %from, i64 %offset
+  %vote = load i8, ptr %at
+  %took.at = getelementptr i8, ptr %took, i64 %i
+  %there = load i8, ptr %took.at
+  %both = and i8 %vote, %there
+  %bit = zext i8 %both to i64
+  %placed = shl i64 %bit, %i
+  %mask.next = or i64 %mask, %placed
+  %i.next = add nuw nsw i64 %i, 1
+  %more = icmp ult i64 %i.next, %lanes
+  br i1 %more, label %loop, label %out
+out:
+  ret i64 %mask.next
+}
+"""
+
+_FIRST = """
+define internal i64 @fly_first(ptr %took, i64 %lanes) nounwind {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %next ]
+  %at = getelementptr i8, ptr %took, i64 %i
+  %there = load i8, ptr %at
+  %yes = icmp ne i8 %there, 0
+  br i1 %yes, label %out, label %next
+next:
+  %i.next = add nuw nsw i64 %i, 1
+  %more = icmp ult i64 %i.next, %lanes
+  br i1 %more, label %loop, label %out
+out:
+  %lane = phi i64 [ %i, %loop ], [ 0, %next ]
+  ret i64 %lane
+}
+"""
+
+
+def _once(text: ModuleText, code: str) -> bool:
+    if code in text.globals:
+        return False
+    text.globals.append(code)
+    return True
+
+
+def need_scheduler(text: ModuleText) -> None:
+    """The scheduler's functions, once per module."""
+    if _once(text, _SCHEDULER):
+        text.declare("aligned_alloc", "ptr", ["i64", "i64"])
+        text.declare("free", "void", ["ptr"])
+        text.declare("llvm.umin.i64", "i64", ["i64", "i64"])
+        text.declare("llvm.umin.i32", "i32", ["i32", "i32"])
+        text.declare("llvm.umax.i32", "i32", ["i32", "i32"])
+        text.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
+        text.declare("llvm.memcpy.p0.p0.i64", "void", ["ptr", "ptr", "i64", "i1"])
+        text.declare("llvm.coro.resume", "void", ["ptr"])
+
+
+def need_ballot(text: ModuleText) -> None:
+    """Votes of a warp as a mask."""
+    _once(text, _BALLOT)
+
+
+def need_first(text: ModuleText) -> None:
+    """The first lane that took part."""
+    _once(text, _FIRST)

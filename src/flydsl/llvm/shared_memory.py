@@ -1,0 +1,79 @@
+"""Which shared memory each kernel uses, where the cpu stack puts it, and how GPUs are told.
+
+Shared memory is an uninitialised global of the device module (`passes/device_module.py`); size 0 is the dynamic buffer.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+from ..dialects import gpu, llvm
+
+DYNAMIC_ALIGN = 1024
+
+
+class Allocation(NamedTuple):
+    """One global."""
+
+    name: str
+    nbytes: int
+    align: int
+
+
+class SharedLayout(NamedTuple):
+    """Shared memory of one kernel."""
+
+    static: int
+    """Bytes of the static allocations, padding included."""
+    offsets: dict[str, int]
+    """Where each allocation starts in the block's memory."""
+    dynamic: bool
+    """Whether the kernel uses the dynamic buffer."""
+
+    @property
+    def reserved(self) -> int:
+        """Bytes in front of the dynamic buffer; those of the static allocations if there is none."""
+        return -(-self.static // DYNAMIC_ALIGN) * DYNAMIC_ALIGN if self.dynamic else self.static
+
+
+def allocations(module: gpu.ModuleOp) -> list[Allocation]:
+    """Shared memory of a device module in order."""
+    found: list[Allocation] = []
+    for op in module.body.block.ops:
+        if isinstance(op, llvm.GlobalOp) and op.value is None:
+            size = cast(llvm.LLVMArrayType, op.global_type).size.data
+            align = op.alignment.value.data if op.alignment is not None else 1
+            found.append(Allocation(op.sym_name.data, size, align))
+    return found
+
+
+def shared_layout(kernel: gpu.FuncOp, module: gpu.ModuleOp) -> SharedLayout:
+    """What a kernel uses: its allocations one after the other, the dynamic buffer last."""
+    used = {op.global_name.string_value() for op in kernel.walk() if isinstance(op, llvm.AddressOfOp)}
+    offsets: dict[str, int] = {}
+    end = 0
+    dynamic: list[str] = []
+    for name, nbytes, align in allocations(module):
+        if name not in used:
+            continue
+        if nbytes == 0:
+            dynamic.append(name)
+            continue
+        offsets[name] = -(-end // align) * align
+        end = offsets[name] + nbytes
+    layout = SharedLayout(end, offsets, bool(dynamic))
+    for name in dynamic:
+        offsets[name] = layout.reserved
+    return layout
+
+
+def global_lines(module: gpu.ModuleOp, space: int) -> list[str]:
+    """The globals as LLVM IR text for a GPU."""
+    lines: list[str] = []
+    for name, nbytes, align in allocations(module):
+        kind, value = ("internal", " poison") if nbytes else ("external", "")
+        lines.append(f"@{name} = {kind} addrspace({space}) global [{nbytes} x i8]{value}, align {align}")
+    return lines
+
+
+__all__ = ["SharedLayout", "allocations", "global_lines", "shared_layout"]

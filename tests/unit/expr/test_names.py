@@ -1,0 +1,160 @@
+"""Every name of the language reference exists where it says."""
+
+import importlib
+import types
+
+import pytest
+
+import flydsl.expr as fx
+
+APPENDIX_A = {
+    "scalars": """Numeric Integer Float Boolean Int4 Int8 Int16 Int32 Int64 Int128 Uint8 Uint16 Uint32 Uint64 Uint128
+        Index Float16 BFloat16 Float32 Float64 Float8E5M2 Float8E4M3 Float8E4M3FN Float8E4M3FNUZ Float8E4M3B11FNUZ
+        Float8E8M0FNU Float6E2M3FN Float6E3M2FN Float4E2M1FN NumericMeta as_numeric as_ir_value as_dsl_value T
+        RoundingMode FastMathFlags fastmath""",
+    "vector": """Vector VectorAlias ReductionOp full full_like zeros_like ones_like empty_like Float32x4 Int4x8
+        BFloat16x2""",
+    "compile time": "Constexpr const_expr range_constexpr static",
+    "int tuple": """IntTuple Basis E make_int_tuple make_shape make_stride make_coord get_scalar get_leaves has_none
+        rank depth get get_ take select group append prepend slice dice size int_tuple_add int_tuple_sub int_tuple_mul
+        int_tuple_div int_tuple_mod int_tuple_product int_tuple_product_each int_tuple_product_like ceil_div shape_div
+        elem_less equal""",
+    "layout": """Layout ComposedLayout Swizzle CoordSwizzle Tile make_layout make_layout_like make_ordered_layout
+        make_identity_layout make_composed_layout make_fragment_layout_like make_tile get_shape get_stride get_layout
+        composed_get_inner composed_get_offset composed_get_outer""",
+    "algebra": """coprofile coshape cosize crd2idx idx2crd get_flat_coord get_1d_coord coalesce composition complement
+        right_inverse left_inverse logical_divide zipped_divide tiled_divide flat_divide logical_product zipped_product
+        tiled_product flat_product blocked_product raked_product recast_layout tile_to_shape make_layout_tv""",
+    "memory": """Pointer Tensor AddressSpace CachePolicy make_view get_iter make_ptr add_offset recast_iter inttoptr
+        ptrtoint to_llvm_ptr apply_swizzle get_dyn_shared ptr_load ptr_store memref_alloca memref_load memref_store
+        memref_load_vec memref_store_vec make_rmem_tensor make_fragment_like is_generic_address_space
+        is_target_address_space""",
+    "atoms": """CopyAtom MmaAtom UniversalCopy UniversalCopy8b UniversalCopy16b UniversalCopy32b UniversalCopy64b
+        UniversalCopy128b UniversalAtomic UniversalAtomicAdd UniversalAtomicMax UniversalAtomicMin UniversalAtomicAnd
+        UniversalAtomicOr UniversalAtomicInc UniversalAtomicDec UniversalFMA AtomicOp SyncScope make_copy_atom
+        make_mma_atom atom_set_value copy_atom_call mma_atom_call""",
+    "tiled": """TiledCopy TiledMma ThrCopy ThrMma MmaOperand GemmTraversalOrder make_tiled_copy make_tiled_copy_tv
+        make_tiled_copy_A make_tiled_copy_B make_tiled_copy_C make_tiled_mma copy gemm gather scatter
+        tiled_copy_partition_src tiled_copy_partition_dst tiled_copy_retile tiled_mma_partition
+        tiled_mma_partition_shape mma_make_fragment""",
+    "gpu": """thread_idx block_idx block_dim grid_dim lane_id barrier shuffle_xor shuffle_up shuffle_down shuffle_idx
+        known_block_size num_warp_threads Stream SharedAllocator printf Tuple3D""",
+    "structs": """struct union Struct Union Array Align Storage Arena CompositeKind is_struct_type is_composite_type
+        is_specializable_struct_type Empty""",
+    "ir types": """IntTupleType BasisType TileType LayoutType SwizzleType CoordSwizzleType ComposedLayoutType
+        PointerType MemRefType CoordTensorType CopyAtomType MmaAtomType TiledCopyType TiledMmaType
+        CopyOpUniversalCopyType
+        CopyOpUniversalAtomicType MmaOpUniversalFMAType assume""",
+    "0.4": """AtomicOrdering atomic_add atomic_sub atomic_min atomic_max atomic_and atomic_or atomic_xor atomic_xchg
+        atomic_cas atomic_fmin atomic_fmax generic_load generic_store memory_fence minnumf""",
+    "math and arith": """absf ceil floor trunc round roundeven exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt sin
+        cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc sincos absi ctlz cttz ctpop powf fpowi ipowi
+        atan2
+        copysign fma clampf isnan isinf isfinite isnormal max min ceildiv maximumf minimumf maxnumf""",
+    "modules": "arith gpu math utils coop random",
+}
+
+
+@pytest.mark.parametrize("section", APPENDIX_A)
+def test_names_exist(section: str):
+    missing = [name for name in APPENDIX_A[section].split() if not hasattr(fx, name)]
+    assert not missing, f"missing from fx: {' '.join(missing)}"
+
+
+@pytest.mark.parametrize("name", ["struct", "printf", "fastmath", "union", "slice", "copy"])
+def test_functions_are_not_hidden_by_the_modules_they_live_in(name: str):
+    for module in ("struct", "printf", "fastmath", "storage", "shared"):
+        importlib.import_module(f"flydsl.expr.{module}")
+    assert not isinstance(getattr(fx, name), types.ModuleType)
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        (
+            "flydsl.compiler.protocol",
+            "DslType JitArgument Storable get_ir_types cache_signature c_abi_spec extract_to_ir_values "
+            "construct_from_ir_values dsl_size_of dsl_align_of peek_from_ptr poke_into_ptr",
+        ),
+        (
+            "flydsl.compiler.extern_link",
+            "link_extern LinkedExternFunction BoundExternFunction register_extern_resolver",
+        ),
+        ("flydsl.compiler.diagnostics", "DSLCompileError"),
+        ("flydsl.extension.coop", "warp_reduce BlockReduce BlockScan universal"),
+        ("flydsl.extension.random", "rand randn randint randint4x"),
+        ("flydsl.expr.extern", "ffi ExternFunction"),
+        ("flydsl.expr.utils", "print_typst lazy_classattr"),
+        ("flydsl.expr.struct", "struct union Struct Union"),
+        ("flydsl.expr.typing", "T Tensor Float32 Constexpr Stream Int32x4"),
+        ("flydsl.expr.primitive", "make_layout copy gemm make_view"),
+        ("flydsl.expr.derived", "make_tiled_copy_tv gather make_fragment_like"),
+        ("flydsl.expr.enum", "AddressSpace AtomicOp ReductionOp RoundingMode"),
+    ],
+)
+def test_public_import_paths(module: str, names: str):
+    found = importlib.import_module(module)
+    assert not [name for name in names.split() if not hasattr(found, name)]
+
+
+def test_unknown_names():
+    with pytest.raises(AttributeError, match="did you mean fx.Float32"):
+        _ = fx.Float3
+    with pytest.raises(AttributeError):
+        _ = fx.nothing_like_this
+    with pytest.raises(AttributeError):
+        _ = importlib.import_module("flydsl.expr.typing").nothing_like_this
+
+
+def test_coop_and_random_are_the_extensions():
+    assert fx.coop is importlib.import_module("flydsl.extension.coop")
+    assert fx.random is importlib.import_module("flydsl.extension.random")
+
+
+def test_type_objects():
+    op = fx.CopyOpUniversalCopyType.get(64)
+    assert str(fx.CopyAtomType.get(op, 32)) == "!fly.copy_atom<!fly.universal_copy<64>, 32>"
+    atomic = fx.CopyOpUniversalAtomicType.get(fx.AtomicOp.Add, fx.Int32)
+    assert str(atomic) == "!fly.universal_atomic<add, i32>"
+    mma = fx.MmaAtomType.get(fx.MmaOpUniversalFMAType.get(fx.Float32))
+    assert "universal_fma" in str(mma)
+    layout = fx.make_layout((2, 2, 1), (1, 2, 0))
+    assert "tiled_mma" in str(fx.TiledMmaType.get(mma, layout))
+    tv = fx.make_layout((4, 2), (2, 1))
+    assert "tiled_copy" in str(fx.TiledCopyType.get(fx.CopyAtomType.get(op, 32), tv, (8,)))
+    assert str(fx.BasisType.get(2, [0, 1])) == "!fly.basis<2E0E1>"
+    memory = fx.MemRefType.get(fx.T.f32, fx.AddressSpace.Global, tv)
+    assert str(memory) == "!fly.memref<f32, global, (4,2):(2,1)>"
+    assert str(fx.CoordTensorType.get((0, 0), fx.make_identity_layout((4, 8)))).startswith("!fly.coord_tensor<(0,0)")
+
+
+def test_assume_is_unsupported():
+    with pytest.raises(NotImplementedError):
+        fx.assume(3)
+
+
+def test_lazy_class_attributes():
+    calls = []
+
+    class A:
+        @fx.utils.lazy_classattr
+        def value(cls):
+            calls.append(cls)
+            return cls.__name__
+
+    class B(A):
+        pass
+
+    assert A.value == "A" and B.value == "B" and A.value == "A" and A().value == "A"
+    assert calls == [A, B]
+
+
+def test_print_typst(capsys):
+    import io
+
+    out = io.StringIO()
+    text = fx.utils.print_typst(fx.make_layout((2, 3), (3, 1)), file=out)
+    assert "[*1*], [3], [4], [5]" in text and out.getvalue() == text + "\n"
+    assert "[*0*], [0], [2]" in fx.utils.print_typst(fx.make_layout(2, 2))
+    with pytest.raises(TypeError, match="draws a Layout"):
+        fx.utils.print_typst(3)
