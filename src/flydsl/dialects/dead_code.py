@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from xdsl.dialects import arith, llvm, vector
 from xdsl.ir import Block, Operation
 from xdsl.traits import IsTerminator, Pure
 
-# xDSL gives these no trait, though they have no effect.
-_KNOWN_PURE = {arith.ExtSIOp, vector.ReductionOp, vector.BitcastOp, llvm.GEPOp}
+# xDSL gives these no trait, though they have no effect. (A division by zero may be dropped or shared, only not moved.)
+_KNOWN_PURE: set[str] = set(
+    """
+    arith.extsi arith.divui arith.divsi arith.ceildivui arith.remui
+    vector.bitcast vector.create_mask vector.reduction vector.shuffle
+    llvm.add llvm.sub llvm.mul llvm.sdiv llvm.udiv llvm.srem llvm.urem llvm.and llvm.or llvm.xor llvm.shl llvm.lshr
+    llvm.ashr llvm.icmp llvm.trunc llvm.sext llvm.zext llvm.fpext llvm.fptrunc llvm.sitofp llvm.bitcast llvm.ptrtoint
+    llvm.inttoptr llvm.getelementptr llvm.mlir.constant llvm.mlir.undef llvm.mlir.zero llvm.mlir.addressof
+    llvm.insertelement llvm.shufflevector llvm.intr.fabs builtin.unrealized_conversion_cast
+    """.split()
+)
 
 _pure: dict[type[Operation], bool] = {}
 
@@ -19,7 +27,7 @@ def is_pure(cls: type[Operation]) -> bool:
     """Whether ops of a class can be dropped or shared; filled from traits once per class."""
     known = _pure.get(cls)
     if known is None:
-        known = _pure[cls] = cls in _KNOWN_PURE or (cls.has_trait(Pure()) and not cls.has_trait(IsTerminator))
+        known = _pure[cls] = cls.name in _KNOWN_PURE or (cls.has_trait(Pure()) and not cls.has_trait(IsTerminator))
     return known
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, i64
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Dialect
-from xdsl.irdl import IRDLOperation, irdl_op_definition, prop_def, result_def, traits_def
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, result_def, traits_def
 from xdsl.traits import Pure
 
 
@@ -63,6 +63,24 @@ class YieldOp(IRDLOperation):
     name = "fly_cpu.yield"
 
 
-FlyCpu = Dialect("fly_cpu", [DepositOp, RendezvousOp, LaneOp, YieldOp])
+@irdl_op_definition
+class NamedOp(IRDLOperation):
+    """Where the block keeps a 32-bit word for each of sixteen named barriers; zero when the block starts."""
 
-__all__ = ["DepositOp", "FlyCpu", "LaneOp", "RendezvousOp", "YieldOp"]
+    name = "fly_cpu.named"
+    at = result_def(LLVMPointerType)
+
+
+@irdl_op_definition
+class ExtentOp(IRDLOperation):
+    """In checked mode, how many bytes the tensor of a kernel argument spans: `(%pointer, %bytes) <{argument = 0}>`."""
+
+    name = "fly_cpu.extent"
+    pointer = operand_def(LLVMPointerType)
+    nbytes = operand_def(i64)
+    argument = prop_def(IntegerAttr)
+
+
+FlyCpu = Dialect("fly_cpu", [DepositOp, RendezvousOp, LaneOp, YieldOp, NamedOp, ExtentOp])
+
+__all__ = ["DepositOp", "ExtentOp", "FlyCpu", "LaneOp", "NamedOp", "RendezvousOp", "YieldOp"]

@@ -23,6 +23,8 @@ from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
+from .llvm_atomics import LLVM_ATOMIC_OPS
+
 ATOMIC_BINARY = (
     "xchg", "add", "sub", "_and", "nand", "_or", "_xor", "max", "min", "umax", "umin", "fadd", "fsub", "fmax", "fmin",
     "uinc_wrap", "udec_wrap",
@@ -64,7 +66,7 @@ class StructType(Data[tuple[bool, tuple[Attribute, ...]]], TypeAttribute):
     def parse_parameter(cls, parser: AttrParser) -> tuple[bool, tuple[Attribute, ...]]:
         parser.parse_punctuation("<")
         packed = parser.parse_optional_keyword("packed") is not None
-        fields = parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: xllvm.parse_llvm_type(parser))
+        fields = parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: cls._parse_field(parser))
         parser.parse_punctuation(">")
         return packed, tuple(fields)
 
@@ -72,6 +74,12 @@ class StructType(Data[tuple[bool, tuple[Attribute, ...]]], TypeAttribute):
         printer.print_string("<packed (" if self.packed else "<(")
         printer.print_list(self.fields, lambda t: self._print_field(printer, t))
         printer.print_string(")>")
+
+    @classmethod
+    def _parse_field(cls, parser: AttrParser) -> Attribute:
+        if parser.parse_optional_keyword("struct") is not None:
+            return cls(cls.parse_parameter(parser))
+        return xllvm.parse_llvm_type(parser)
 
     @staticmethod
     def _print_field(printer: Printer, type_: Attribute) -> None:
@@ -255,13 +263,16 @@ LLVM = Dialect(
         InsertValueOp,
         MemcpyOp,
         AtomicRMWOp,
+        *LLVM_ATOMIC_OPS,
     ],
     [*(a for a in xllvm.LLVM.attributes if a.name not in _REPLACED), StructType],
 )
 
 AllocaOp, GEPOp, LoadOp, StoreOp = xllvm.AllocaOp, xllvm.GEPOp, xllvm.LoadOp, xllvm.StoreOp
 IntToPtrOp, PtrToIntOp, UndefOp = xllvm.IntToPtrOp, xllvm.PtrToIntOp, xllvm.UndefOp
-CallIntrinsicOp, GlobalOp, AddressOfOp = xllvm.CallIntrinsicOp, xllvm.GlobalOp, xllvm.AddressOfOp
+CallIntrinsicOp = xllvm.CallIntrinsicOp
+GlobalOp = xllvm.GlobalOp
+AddressOfOp = xllvm.AddressOfOp
 BitcastOp = xllvm.BitcastOp
 LLVMArrayType = xllvm.LLVMArrayType
 GEP_DYNAMIC = -(2**31)

@@ -212,7 +212,9 @@ class _Reshape(IRDLOperation):
         parser.parse_keyword("to")
         to_type = parser.parse_type()
         operand = parser.resolve_operand(unresolved, from_type)
-        return cast(_Reshape, cls.create(operands=[operand], result_types=[to_type], properties=props, attributes=attrs))
+        return cast(
+            _Reshape, cls.create(operands=[operand], result_types=[to_type], properties=props, attributes=attrs)
+        )
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

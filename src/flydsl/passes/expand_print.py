@@ -1,7 +1,7 @@
 """`fly.print`: in a kernel one `gpu.printf` with a format of C, on the host a row of `vector.print`.
 
-Scalars print as `%d`, `%ld`, `%.2f`, `%.2lf`, vectors as `[a, b]`, tuples as `(a,b)`, layouts as `shape:stride`; what is
-static is part of the text.
+Scalars print as `%d`, `%ld`, `%.2f`, `%.2lf`, vectors as `[a, b]`, tuples as `(a,b)`, layouts as `shape:stride`; what
+is static is part of the text.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from .. import layout as L
 from ..dialects import gpu, vector
-from ..dialects.builder import i1, i32, i64, operands_of
+from ..dialects.builder import bit_width, i1, i32, i64, operands_of
 from ..dialects.fly.ops import FlyOp, python_value
 from ..dialects.fly.semantics import View
 from ..dialects.fly.types import (
     ComposedLayoutType,
-    CoordTensorType,
     CoordSwizzleType,
+    CoordTensorType,
     IntTupleType,
     LayoutType,
     SwizzleType,
@@ -116,7 +116,7 @@ def _widened(r: LayoutLowering, value: SSAValue) -> SSAValue:
     if isinstance(type_, IndexType):
         return b.cast("index_cast", value, i64)
     if isinstance(type_, IntegerType):
-        if type_.width.data < 32:
+        if bit_width(value.type) < 32:
             return b.cast("extui" if type_ == i1 else "extsi", value, i32)
         return value
     if type_ in (f32, f64):
@@ -129,7 +129,7 @@ def _widened(r: LayoutLowering, value: SSAValue) -> SSAValue:
 def _conversion(type_: Attribute) -> str:
     """How C prints a scalar."""
     if isinstance(type_, IntegerType):
-        return "%d" if type_.width.data == 32 else "%ld"
+        return "%d" if type_ == i32 else "%ld"
     return "%.2f" if type_ == f32 else "%.2lf"
 
 

@@ -24,7 +24,6 @@ from ..layout import ComposedLayout, Layout
 from .base import Pass
 from .rebuild import Handler, Rebuilder
 
-
 _NORMALISED = (
     IntTupleType,
     LayoutType,

@@ -16,12 +16,12 @@ from .. import layout as L
 from ..dialects.builder import i32_list, operands_of
 from ..dialects.enums import AddressSpace
 from ..dialects.fly.forms import groups_of
+from ..dialects.fly.infer import storage_type
 from ..dialects.fly.ops import OPS, FlyOp, vector_type
 from ..dialects.fly.types import MemRefType
 from ..errors import DSLCompileError
 from ..layout import Layout
 from .base import Pass
-from .convert_fly import storage_type
 from .rebuild import Handler, Rebuilder
 
 

@@ -108,7 +108,7 @@ class _Simplify(Rebuilder):
             for use in value.uses:
                 if isinstance(use.operation, _TUPLES):
                     type_: Any = use.operation.results[0].type
-                    leaves = dynamic_leaves(type_.data)
+                    leaves = list(dynamic_leaves(type_.data))
                     if use.index < len(leaves):
                         best = max(best, leaves[use.index].div)
         return best

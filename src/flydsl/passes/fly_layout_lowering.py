@@ -31,13 +31,21 @@ from ..dialects.fly.semantics import (
     offset_pointer_type,
     type_of_object,
 )
-from ..dialects.fly.types import IntTupleType, PointerType, int_tuple_type, is_static, linear_layout, static_data, type_of
+from ..dialects.fly.types import (
+    IntTupleType,
+    PointerType,
+    int_tuple_type,
+    is_static,
+    linear_layout,
+    static_data,
+    type_of,
+)
 from ..errors import DSLCompileError, LayoutError
 from ..layout import Basis, ComposedLayout, Dyn, Layout, ValueLeaf
 from .atom_state import AtomWithState, atom_of, set_value
 from .base import Pass
 from .expand_print import expand_print
-from .rebuild import Handler, Rebuilder
+from .rebuild import Handler, Rebuilder, remove_dead
 from .vector_access import load_vec, permutation, spelled_permutation, store_vec
 
 _ATOMS = (CopyAtomType, MmaAtomType, TiledCopyType, TiledMmaType)
@@ -522,4 +530,4 @@ class FlyLayoutLoweringPass(Pass):
     needs = "layout values made by `make_*` ops, not block arguments"
 
     def run(self, module: ModuleOp) -> ModuleOp:
-        return _Spelled.rebuild(module)
+        return remove_dead(_Spelled.rebuild(module))

@@ -19,12 +19,12 @@ from .. import layout as L
 from ..dialects import gpu, vector
 from ..dialects.builder import Builder, bit_width, elem_of, operands_of
 from ..dialects.enums import AddressSpace
+from ..dialects.fly.infer import storage_type
 from ..dialects.fly.ops import OPS, FlyOp, python_value, vector_type
 from ..dialects.fly.semantics import object_of
 from ..dialects.fly.types import MemRefType, PointerType
 from ..errors import DSLCompileError
 from .base import Pass
-from .convert_fly import storage_type
 from .rebuild import Handler, Rebuilder, remove_dead
 
 _LOAD, _STORE = OPS["ptr.load"], OPS["ptr.store"]
@@ -41,7 +41,8 @@ class Storage:
     def __init__(self, function: gpu.FuncOp, dead: set[int]):
         self._dead = dead
         self.sizes: dict[SSAValue, int] = {}
-        """Number of elements by allocation, in order."""
+        """Number of elements by allocation."""
+        self._order: dict[SSAValue, int] = {}
         self.place: dict[SSAValue, tuple[SSAValue, int]] = {}
         """Allocation and static offset of a pointer."""
         self.kept: set[SSAValue] = set()
@@ -83,6 +84,7 @@ class Storage:
             size = _alloc_size(op)
             if size:
                 root = op.results[0]
+                self._order[root] = len(self.sizes)
                 self.sizes[root], self.place[root] = size, (root, 0)
                 return
         if isinstance(op, OPS["add_offset"]) and operands[0] in self.place:
@@ -113,8 +115,8 @@ class Storage:
 
     def carried(self, op: Operation) -> list[SSAValue]:
         """Promoted allocations from outside that an op touches, in order of allocation."""
-        inside = self.touched.get(op, {})
-        return [root for root in self.sizes if root in inside and root not in self.kept and not _within(root, op)]
+        inside = [root for root in self.touched.get(op, {}) if root not in self.kept and not _within(root, op)]
+        return sorted(inside, key=self._order.__getitem__)
 
 
 def _alloc_size(op: Operation) -> int:
@@ -161,25 +163,25 @@ class _Promote(Rebuilder):
         """Rebuild a block whose last arguments are the values of `roots`."""
         kinds = [self.state[root].type for root in roots]
         new = Block(arg_types=[*(a.type for a in old.args), *kinds])
-        outer = dict(self.state)
+        outer = {root: self.state[root] for root in roots}
         with self.b.region(new):
             for a, b in zip(old.args, new.args, strict=False):
                 self.vm[a] = b
             self.state.update(zip(roots, new.args[len(old.args) :], strict=True))
             self.walk(old)
-        self.state = outer
+        self.state.update(outer)
         return new
 
     def plain_block(self, old: Block | None, roots: Sequence[SSAValue]) -> Block:
         """Rebuild a branch of an if; a missing one hands on what came in."""
         new = Block()
-        outer = dict(self.state)
+        outer = {root: self.state[root] for root in roots}
         with self.b.region(new):
             if old is None:
                 self.b.opn(scf.YieldOp, [self.state[root] for root in roots], ())
             else:
                 self.walk(old)
-        self.state = outer
+        self.state.update(outer)
         return new
 
     def finish(self, op: Operation, new: Operation, roots: Sequence[SSAValue]) -> None:
@@ -205,7 +207,9 @@ def _for(r: _Promote, op: scf.ForOp) -> None:
     r.carry.append(roots)
     body = r.carried_block(op.body.block, roots)
     r.carry.pop()
-    r.finish(op, r.b.with_regions(scf.ForOp, operands, types, [Region(body)], {**op.properties}, {**op.attributes}), roots)
+    r.finish(
+        op, r.b.with_regions(scf.ForOp, operands, types, [Region(body)], {**op.properties}, {**op.attributes}), roots
+    )
 
 
 def _while(r: _Promote, op: scf.WhileOp) -> None:
@@ -285,7 +289,7 @@ def read(b: Builder, state: SSAValue, at: int, type_: Attribute) -> SSAValue:
     if part.type == type_:
         return part
     if isinstance(type_, VectorType):
-        return b.pure(BitcastOp, (part,), type_, {})
+        return b.pure(BitcastOp, (part,), cast(Attribute, type_), {})
     return b.extract(b.pure(BitcastOp, (part,), vector_type(type_, 1), {}), 0)
 
 

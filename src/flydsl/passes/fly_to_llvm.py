@@ -15,7 +15,7 @@ from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from ..dialects import gpu, llvm
+from ..dialects import fly_cpu, gpu, llvm
 from ..dialects.builder import bit_width, i64, i64_list, int_attr, operands_of
 from ..dialects.enums import AtomicOp
 from ..dialects.fly.atoms import CopyAtomType, MmaAtomType, Operand
@@ -28,11 +28,13 @@ from ..dialects.fly.types import (
     MemRefType,
     PointerType,
     is_static,
+    linear_layout,
     ptr_type,
     static_data,
 )
 from ..dialects.fly_rocdl.buffer import is_buffer
-from ..layout import Basis, ComposedLayout, Dyn, Layout, dynamic_leaves
+from ..errors import LayoutError
+from ..layout import Basis, ComposedLayout, Dyn, Layout, cosize, dynamic_leaves
 from .atom_state import state_of
 from .base import Pass
 from .convert_fly import FlyConversion, storage_type
@@ -50,6 +52,8 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
         self.packed: dict[int, tuple[Any, list[SSAValue]]] = {}
         """Carriers an object came from by its id, so that passing it on costs nothing."""
         self.cells = RegisterCells(self.b, self)
+        self._entry: Block | None = None
+        """Entry block of a kernel whose arguments' bounds are wanted."""
 
     # --- boundaries -----------------------------------------------------------------------------------------------
 
@@ -58,6 +62,8 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
 
     def enter(self, old: Block, new: Block) -> None:
         self.bind(old.args, new.args)
+        if self._entry is old:
+            self._note_extents(old.args)
 
     def bind(self, old: Sequence[SSAValue], new: Sequence[SSAValue]) -> None:
         """Give each old value its object, made of its carriers."""
@@ -182,8 +188,24 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
 
     def function(self, op: Any, cls: type[Operation]) -> None:
         outer, self.cells = self.cells, RegisterCells(self.b, self)
+        self._entry = op.body.blocks.first if self.checked and cls is gpu.FuncOp else None
         super().function(op, cls)
         self.cells = outer
+
+    def _note_extents(self, arguments: Sequence[SSAValue]) -> None:
+        """In checked mode: how far the tensor of each argument reaches."""
+        for i, value in enumerate(arguments):
+            type_ = value.type
+            if not isinstance(type_, MemRefType) or value.first_use is None or is_buffer(type_.data.space):
+                continue
+            view = self.obj(value)
+            try:
+                count: Any = cosize(linear_layout(view.layout))
+            except LayoutError:
+                continue
+            bits = self.b.muli(self.b.leaf_value(count, 64), self.b.const(bit_width(type_.data.elem), i64))
+            nbytes = self.b.int_binary("shrui", self.b.addi(bits, self.b.const(7, i64)), self.b.const(3, i64))
+            self.b.opn(fly_cpu.ExtentOp, (view.iter.parts[0], nbytes), (), {"argument": int_attr(i)})
 
     def nested(self, old: Block) -> Block:
         new = Block(arg_types=self.argument_types(old))

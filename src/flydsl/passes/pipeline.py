@@ -56,6 +56,16 @@ def _parse(text: str, at: int, end: int) -> Iterator[Pass]:
         yield make_pass(name, options)
 
 
+def pass_names(text: str) -> list[str]:
+    """Names of the passes of a pipeline in order, known or not.
+
+    >>> pass_names("a,builtin.module(b{x=1 y=2},gpu.module(c))")
+    ['a', 'b', 'c']
+    """
+    plain = re.sub(r"\{[^{}]*\}", "", text)
+    return [name for name in _NAME.findall(plain) if name not in ANCHORS]
+
+
 def _closing(text: str, at: int, end: int) -> int:
     depth = 0
     for i in range(at, end):

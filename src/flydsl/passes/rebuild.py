@@ -23,7 +23,7 @@ from .dominance import DominatorTree
 
 Handler = Callable[[Any, Any], None]
 
-_CMPI_NAMES = {i: p for p, i in CMPI.items()}
+CMPI_NAMES = {i: p for p, i in CMPI.items()}
 
 
 def location_of(error: BaseException) -> Any:
@@ -91,7 +91,7 @@ class Rebuilder:
                 op = op._next_op
         except (FlyDSLError, NotImplementedError) as error:
             if location_of(error) is None:
-                error.ir_location = op.location  # pyright: ignore[reportAttributeAccessIssue]
+                error.ir_location = b.loc  # pyright: ignore[reportAttributeAccessIssue]
             raise
 
     @classmethod
@@ -276,7 +276,7 @@ def _cast(name: str) -> Handler:
 
 def _cmpi(r: Rebuilder, op: arith.CmpiOp) -> None:
     a, b = operands_of(op)
-    r.vm[op.results[0]] = r.b.cmpi(_CMPI_NAMES[op.predicate.value.data], r.val(a), r.val(b))
+    r.vm[op.results[0]] = r.b.cmpi(CMPI_NAMES[op.predicate.value.data], r.val(a), r.val(b))
 
 
 def _select(r: Rebuilder, op: arith.SelectOp) -> None:

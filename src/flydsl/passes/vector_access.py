@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from itertools import product as cartesian
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from xdsl.dialects.builtin import VectorType
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import VectorType, i1
+from xdsl.ir import Attribute, SSAValue
 
 from .. import layout as L
 from ..dialects import vector
@@ -44,17 +44,23 @@ class Plan(NamedTuple):
             yield L.crd2idx(coord[::-1], self.rest) if coord else 0
 
 
-def plan(layout: Layout) -> Plan:
+def plan(layout: Layout, elem: Attribute) -> Plan:
     """The accesses of a plain layout with a static shape."""
     flat: Any = L.coalesce(layout)
-    shape = flat.shape if type(flat.shape) is tuple else (flat.shape,)
-    stride = flat.stride if type(flat.stride) is tuple else (flat.stride,)
+    shape, stride = _modes(flat.shape), _modes(flat.stride)
+    if elem == i1:
+        # A Boolean in memory is a byte, but LLVM packs a vector of them into bits.
+        return Plan(1, shape, (), Layout(shape, stride))
     unit = [i for i, d in enumerate(stride) if type(d) is int and d == 1]
     at = max(unit, key=lambda i: shape[i], default=-1)
     if at < 0:
         return Plan(1, shape, (), Layout(shape, stride))
     others = Layout(shape[:at] + shape[at + 1 :], stride[:at] + stride[at + 1 :])
     return Plan(shape[at], shape[:at], shape[at + 1 :], others)
+
+
+def _modes(tree: Any) -> tuple[Any, ...]:
+    return cast(tuple[Any, ...], tree) if type(tree) is tuple else (tree,)
 
 
 def load_vec(r: LayoutLowering, op: FlyOp) -> None:
@@ -66,7 +72,7 @@ def load_vec(r: LayoutLowering, op: FlyOp) -> None:
         return
     type_ = cast(VectorType, result.type)
     elem, count = type_.element_type, type_.get_shape()[0]
-    p = plan(view.layout)
+    p = plan(view.layout, elem)
     if p.width == count and count > 1:
         r.vm[result] = r.read(view.iter, type_)
         return
@@ -90,7 +96,7 @@ def store_vec(r: LayoutLowering, op: FlyOp) -> None:
     value, view, b = r.val(source), r.obj(tensor), r.b
     type_ = cast(VectorType, value.type)
     elem, count = type_.element_type, type_.get_shape()[0]
-    p = plan(view.layout)
+    p = plan(view.layout, elem)
     if p.width == count and count > 1:
         r.write(value, view.iter)
         return

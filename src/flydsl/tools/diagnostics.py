@@ -1,4 +1,4 @@
-"""Errors at places of an input file: how they are shown, and how they are compared with the comments that expect them."""
+"""Errors at places of an input file: how they are shown, and compared with the comments that expect them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Expectations:
             print(f"{place}: error: unexpected error: {error.message}", file=sys.stderr)
         for e in left:
             good = False
-            print(f"{name}:{e.line}: error: expected error \"{e.text}\" was not produced", file=sys.stderr)
+            print(f'{name}:{e.line}: error: expected error "{e.text}" was not produced', file=sys.stderr)
         return good
 
 

@@ -8,7 +8,7 @@ type; `!fly.tiled_copy` and `!fly.tiled_mma` add the layout that spreads an atom
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from xdsl.ir import Attribute, Data, TypeAttribute
@@ -36,9 +36,23 @@ class Operand(NamedTuple):
 
 
 class AtomLowering(Protocol):
-    """What a target offers to the atoms that lower themselves on it."""
+    """What a target offers to the atoms that lower themselves on it.
+
+    On GPUs an atom becomes an instruction. On the cpu stack (`low.target == "cpu"`) an atom of one thread does the same
+    with loads and stores; one of many threads is emulated, in the simplest case by one call:
+
+    * `low.emulate_mma(self, d, a, b, c)` computes a matrix product from `shape_mnk`, `elem_types`, `thr_layout` and
+      `tv_layout`; operands in shared memory are read there, by the layout of their view.
+    * `low.emulate_copy(self, src, dst)` moves values between lanes from `thr_layout`, `src_bits` and `dst_bits`.
+    * `theirs = low.exchange(value, group)` makes every lane's `value` known to its group: `theirs(lane)` is that of
+      another lane. All lanes of the group must come by, as they must for the instruction.
+    """
 
     b: Builder
+    target: ClassVar[str]
+    """`rocdl`, `nvvm` or `cpu`."""
+    arch: str | None
+    """Architecture compiled for or emulated, such as gfx942; None where the module does not say."""
     trust_alignment: ClassVar[bool]
     """Whether an atom's natural alignment may be assumed of memory, as the hardware's wide accesses need."""
 
@@ -56,6 +70,34 @@ class AtomLowering(Protocol):
 
     def intrinsic(self, name: str, type_: Attribute | None, operands: Sequence[SSAValue]) -> SSAValue | None:
         """Call an LLVM intrinsic by its full name."""
+        ...
+
+    def warp_size(self) -> int:
+        """Lanes per warp of the target."""
+        ...
+
+    def group_lane(self, group: int = 0) -> SSAValue:
+        """On the cpu: index (i64) of the thread in its group of so many threads; 0 is the warp."""
+        ...
+
+    def exchange(self, value: SSAValue, group: int = 0) -> Callable[[SSAValue], SSAValue]:
+        """On the cpu: meet the group; from a lane (i64) of the group to the value it came with."""
+        ...
+
+    def yield_thread(self) -> None:
+        """On the cpu: let the other threads run, in a loop that waits for memory to change."""
+        ...
+
+    def emulate_mma(self, op: MmaOpType, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
+        """On the cpu: `D = A * B^T + C`, summed in f64 (integers: wrapping) and rounded once.
+
+        The implementation takes more by name: `signed` for integer operands, `clamp`, and `scales`
+        (`passes/mma_emulation.py`).
+        """
+        ...
+
+    def emulate_copy(self, op: CopyOpType, src: Operand, dst: Operand) -> None:
+        """On the cpu: a copy in which lanes read what other lanes address."""
         ...
 
 

@@ -10,12 +10,21 @@ from xdsl.ir import Attribute
 
 from ... import layout as L
 from ...errors import LayoutError
-from ...layout import Basis, Dyn, Layout
+from ...layout import Basis, ComposedLayout, Dyn, Layout
 from ..enums import AddressSpace
 from . import atoms, types
 from .attrs import MmaOperandAttr
 from .semantics import SEMANTICS, View, apply_swizzle, fragment_like, mma_fragment, object_of, type_of_object
-from .types import CoordTensorType, MemRefType, PointerType, linear_layout, ptr_type
+from .types import (
+    ComposedLayoutType,
+    CoordTensorType,
+    IntTupleType,
+    LayoutType,
+    MemRefType,
+    PointerType,
+    linear_layout,
+    ptr_type,
+)
 
 Infer = Callable[[Sequence[Attribute], dict[str, Attribute]], tuple[Attribute, ...]]
 
@@ -46,6 +55,16 @@ def vector_type(elem: Attribute, count: int) -> VectorType:
     if found is None:
         found = _vectors[elem, count] = VectorType(cast(Any, elem), [count])
     return found
+
+
+def storage_type(type_: Attribute) -> Attribute:
+    """Type a value has in registers and memory: floats under 16 bits are integers of their width there."""
+    if isinstance(type_, VectorType):
+        vector = cast(VectorType, type_)
+        stored = storage_type(vector.element_type)
+        return vector if stored is vector.element_type else vector_type(stored, vector.get_shape()[0])
+    bits: int = 16 if isinstance(type_, IntegerType) else getattr(type_, "bitwidth", 16)
+    return cast(Attribute, type_) if bits >= 16 else IntegerType(bits)
 
 
 def leaf_type(leaf: Any) -> IntegerType:
@@ -120,6 +139,42 @@ def tiled_mma(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -
         raise TypeError("LayoutType is not static")
     made = atoms.tiled_mma_type(cast(atoms.MmaAtomType, atom), object_of(layout), object_of(tile[0]) if tile else None)
     return (made,)
+
+
+def get_stride(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+    """`fly.get_stride`."""
+    (type_,) = operand_types
+    if isinstance(type_, ComposedLayoutType):
+        raise TypeError("unsupported ComposedLayoutType")
+    if isinstance(type_, (MemRefType, CoordTensorType)) and type(object_of(type_).layout) is not Layout:
+        raise TypeError(f"unsupported {type(type_).__name__} with ComposedLayout")
+    return algebra("get_stride")(operand_types, props)
+
+
+def get(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+    """`fly.get`."""
+    source = object_of(operand_types[0])
+    source = source.layout if type(source) is View else source
+    mode: tuple[int, ...] = python_value(props["mode"])
+    tree = linear_layout(source).shape if isinstance(source, (Layout, ComposedLayout)) else source
+    depth = L.depth(tree)
+    if len(mode) > depth:
+        raise LayoutError(f"mode length {len(mode)} exceeds input depth {depth}")
+    return algebra("get")(operand_types, props)
+
+
+def padded(name: str) -> Infer:
+    """`fly.append` and `fly.prepend`."""
+
+    def infer(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
+        source, elem = operand_types
+        if isinstance(source, ComposedLayoutType) and not isinstance(elem, LayoutType):
+            raise TypeError("elem must be LayoutType when tuple is ComposedLayout")
+        if isinstance(source, IntTupleType) != isinstance(elem, IntTupleType):
+            raise TypeError("tuple and elem must be the same category")
+        return algebra(name)(operand_types, props)
+
+    return infer
 
 
 def same(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:

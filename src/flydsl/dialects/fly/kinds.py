@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from xdsl.dialects.builtin import DenseArrayBase, DictionaryAttr, IntegerAttr, IntegerType, StringAttr, i32, i64
 from xdsl.ir import Attribute, TypeAttribute
@@ -154,13 +154,13 @@ class PropertySpec(NamedTuple):
 
 def _is_int(width: int) -> Callable[[Attribute], bool]:
     def check(value: Attribute) -> bool:
-        return isinstance(value, IntegerAttr) and value.type == IntegerType(width)  # pyright: ignore[reportUnknownMemberType]
+        return isinstance(value, IntegerAttr) and bool(cast(Any, value).type == IntegerType(width))
 
     return check
 
 
 def _is_i32_array(value: Attribute) -> bool:
-    return isinstance(value, DenseArrayBase) and value.elt_type == i32  # pyright: ignore[reportUnknownMemberType]
+    return isinstance(value, DenseArrayBase) and bool(cast(Any, value).elt_type == i32)
 
 
 def _instance(*classes: type[Attribute]) -> Callable[[Attribute], bool]:

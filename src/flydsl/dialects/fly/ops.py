@@ -232,7 +232,9 @@ MakeStrideOp = _define("make_stride", "leaves*: int", "Synonym of make_int_tuple
 MakeCoordOp = _define("make_coord", "leaves*: int", "Synonym of make_int_tuple.")
 _define("make_layout", "shape: int_tuple, stride: int_tuple", "Layout of a shape and a stride.")
 _define("make_layout_like", "ref: layout", "Compact layout in the stride order of another.")
-_define("make_ordered_layout", "shape: int_tuple, order: int_tuple", "Compact layout whose modes grow in a given order.")
+_define(
+    "make_ordered_layout", "shape: int_tuple, order: int_tuple", "Compact layout whose modes grow in a given order."
+)
 _define(
     "make_composed_layout",
     "inner: layout|composed|swizzle|coord_swizzle, offset: int_tuple, outer: narrow",
@@ -285,7 +287,7 @@ GetLeavesOp = _define(
     results=None,
 )
 _define("get_shape", "layout: layout_like", "Shape of the innermost plain layout.")
-_define("get_stride", "layout: layout_like", "Stride of a plain layout.")
+_define("get_stride", "layout: layout_like", "Stride of a plain layout.", infer_types=infer.get_stride)
 _define("get_layout", "tensor: tensor", "Layout of a tensor.")
 _define("get_iter", "tensor: tensor", "Pointer or base coordinate of a tensor.")
 _define("composed_get_inner", "layout: composed", "What a composed layout applies last.")
@@ -313,12 +315,13 @@ EqualOp = _define("equal", _PAIR, "Same structure and leaves: i1.", infer_types=
 
 # --- structure --------------------------------------------------------------------------------------------------
 
-_define("get", "tuple: tuple_like", "Sub-tree at a path.", props="mode: i32_array")
+_PADDED = "tuple: int_tuple|narrow, elem: int_tuple|layout"
+_define("get", "tuple: tuple_like", "Sub-tree at a path.", infer_types=infer.get, props="mode: i32_array")
 _define("take", "tuple: tuple_like", "Modes from `begin` to `end`.", props="begin: i32, end: i32")
 _define("select", "tuple: tuple_like", "Modes by index.", props="indices: i32_array")
 _define("group", "tuple: tuple_like", "Modes from `begin` to `end` as one.", props="begin: i32, end: i32")
-_define("append", "tuple: int_tuple|narrow, elem: int_tuple|layout", "One more mode at the end.", props="n?: i32")
-_define("prepend", "tuple: int_tuple|narrow, elem: int_tuple|layout", "One more mode in front.", props="n?: i32")
+_define("append", _PADDED, "One more mode at the end.", infer_types=infer.padded("append"), props="n?: i32")
+_define("prepend", _PADDED, "One more mode in front.", infer_types=infer.padded("prepend"), props="n?: i32")
 _define("slice", "src: tuple_like, coord: int_tuple", "Keep what stands under `*`; tensors move by the rest.")
 _define("dice", "src: int_tuple|layout, coord: int_tuple", "Keep what does not stand under `*`.")
 
@@ -371,7 +374,11 @@ _define("get_1d_coord", "index: int_tuple, layout: layout", "Colexicographic ind
 # --- pointers and memory ----------------------------------------------------------------------------------------
 
 MakePtrOp = _define(
-    "make_ptr", "args*: any", "Fresh memory in a space, or a pointer from parts.", pure=False, props="dictAttrs?: dictionary"
+    "make_ptr",
+    "args*: any",
+    "Fresh memory in a space, or a pointer from parts.",
+    pure=False,
+    props="dictAttrs?: dictionary",
 )
 GetDynSharedOp = _define("get_dyn_shared", "", "Base of the dynamic shared buffer.", infer_types=infer.dyn_shared)
 IntToPtrOp = _define("inttoptr", "src: int", "Address to pointer.")
@@ -381,7 +388,10 @@ ToLlvmPtrOp = _define(
 )
 _define("add_offset", "ptr: iterator, offset: int_tuple", "An iterator moved.")
 ApplySwizzleOp = _define(
-    "apply_swizzle", "ptr: ptr, swizzle: swizzle", "Swizzle the byte address at each access.", infer_types=infer.swizzled
+    "apply_swizzle",
+    "ptr: ptr, swizzle: swizzle",
+    "Swizzle the byte address at each access.",
+    infer_types=infer.swizzled,
 )
 RecastIterOp = _define("recast_iter", "src: ptr", "Reinterpret the element type.")
 _define("decomposition", "tensor: tensor", "A composed layout's inner part folded into the base.")
@@ -439,7 +449,11 @@ MmaMakeFragmentOp = _define(
 # --- atoms ------------------------------------------------------------------------------------------------------
 
 AtomSetValueOp = _define(
-    "atom.set_value", "atom: atom, value: any", "The atom with a state field set.", infer_types=infer.same, props="field: string"
+    "atom.set_value",
+    "atom: atom, value: any",
+    "The atom with a state field set.",
+    infer_types=infer.same,
+    props="field: string",
 )
 CopyAtomCallOp = _define(
     "copy_atom_call",

@@ -1,0 +1,21 @@
+"""lit configuration: `%fly-opt` and `FileCheck` run under the interpreter lit itself runs under."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import lit.formats
+
+root = Path(__file__).resolve().parents[2]
+
+config.name = "flydsl"
+config.test_format = lit.formats.ShTest(False)
+config.suffixes = [".mlir"]
+config.test_source_root = str(Path(__file__).resolve().parent)
+config.test_exec_root = str(Path(tempfile.gettempdir()) / "flydsl-lit")
+config.environment["PYTHONPATH"] = str(root / "src")
+config.environment["PYTHONDONTWRITEBYTECODE"] = "1"
+config.substitutions += [
+    ("%fly-opt", f"{sys.executable} -m flydsl.tools.fly_opt"),
+    (r"\bFileCheck\b", f"{sys.executable} -m filecheck"),
+]

@@ -1,0 +1,36 @@
+// RUN: %fly-opt --fly-layout-lowering --verify-diagnostics --split-input-file --allow-unregistered-dialect %s
+
+func.func @argument(%t: !fly.int_tuple<(?,2)>) {
+  // expected-error @below {{!fly.int_tuple<(?,2)> is not in normal form; run fly-rewrite-func-signature first}}
+  %s = fly.size(%t) : (!fly.int_tuple<(?,2)>) -> !fly.int_tuple<?{div=2}>
+  "test.use"(%s) : (!fly.int_tuple<?{div=2}>) -> ()
+  func.return
+}
+// -----
+func.func @rest(%p: !fly.ptr<f32, global>, %n: i32) {
+  %s = fly.make_int_tuple(%n) : (i32) -> !fly.int_tuple<(1,?)>
+  %d = fly.make_int_tuple() : () -> !fly.int_tuple<(0,1)>
+  %l = fly.make_layout(%s, %d) : (!fly.int_tuple<(1,?)>, !fly.int_tuple<(0,1)>) -> !fly.layout<(1,?):(0,1)>
+  %v = fly.make_view(%p, %l) : (!fly.ptr<f32, global>, !fly.layout<(1,?):(0,1)>) -> !fly.memref<f32, global, (1,?):(0,1)>
+  %a = fly.make_copy_atom {valBits = 32 : i32} : !fly.copy_atom<!fly.universal_copy<32>, 32>
+  // expected-error @below {{restSize is not static}}
+  fly.copy(%a, %v, %v) : (!fly.copy_atom<!fly.universal_copy<32>, 32>, !fly.memref<f32, global, (1,?):(0,1)>, !fly.memref<f32, global, (1,?):(0,1)>) -> ()
+  func.return
+}
+// -----
+func.func @predicate(%p: !fly.ptr<f32, global>, %q: !fly.ptr<i1, register>) {
+  %l = fly.static : !fly.layout<(1,2,2):(0,1,2)>
+  %pl = fly.static : !fly.layout<2:1>
+  %v = fly.make_view(%p, %l) : (!fly.ptr<f32, global>, !fly.layout<(1,2,2):(0,1,2)>) -> !fly.memref<f32, global, (1,2,2):(0,1,2)>
+  %pv = fly.make_view(%q, %pl) : (!fly.ptr<i1, register>, !fly.layout<2:1>) -> !fly.memref<i1, register, 2:1>
+  %a = fly.make_copy_atom {valBits = 32 : i32} : !fly.copy_atom<!fly.universal_copy<32>, 32>
+  // expected-error @below {{pred rank mismatch}}
+  fly.copy(%a, %v, %v, %pv) : (!fly.copy_atom<!fly.universal_copy<32>, 32>, !fly.memref<f32, global, (1,2,2):(0,1,2)>, !fly.memref<f32, global, (1,2,2):(0,1,2)>, !fly.memref<i1, register, 2:1>) -> ()
+  func.return
+}
+// -----
+func.func @format(%x: i32) {
+  // expected-error @below {{fly.print: the format '{} {}' has 2 placeholders for 1 values}}
+  fly.print(%x) {format = "{} {}"} : (i32) -> ()
+  func.return
+}

@@ -1,0 +1,65 @@
+"""The `fly` dialect as a table: every op has a round trip in tests/filecheck, inference speaks in names."""
+
+from pathlib import Path
+
+import pytest
+from xdsl.dialects.builtin import f32, i32
+
+from flydsl.dialects.fly.dialect import Fly
+from flydsl.dialects.fly.ops import OPS, class_name
+from flydsl.dialects.fly.types import int_tuple_type, layout_type
+from flydsl.layout import Layout, parse_layout
+
+FILECHECK = Path(__file__).resolve().parents[2] / "filecheck" / "dialects" / "fly"
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_every_op_has_a_round_trip(name):
+    text = (FILECHECK / "ops.mlir").read_text()
+    assert any(f"fly.{name}{after}" in text for after in "( <"), f"fly.{name} is not in ops.mlir"
+    assert OPS[name].__doc__
+
+
+def test_every_type_and_attribute_has_a_round_trip():
+    text = (FILECHECK / "types.mlir").read_text() + (FILECHECK / "attribute_quirks.mlir").read_text()
+    for attr in Fly.attributes:
+        name = attr.name.removeprefix("fly.")
+        assert f"!fly.{name}<" in text or f"#fly<{name}" in text or f"#fly.{name}" in text, attr.name
+
+
+@pytest.mark.parametrize(
+    "name, operands, message",
+    [
+        ("make_layout", [i32, int_tuple_type(2)], "MakeLayoutOp: expected IntTupleType for shape, got i32"),
+        ("make_layout", [int_tuple_type(2), f32], "MakeLayoutOp: expected IntTupleType for stride, got f32"),
+        (
+            "crd2idx",
+            [int_tuple_type(2), f32],
+            "Crd2IdxOp: expected LayoutType or ComposedLayoutType or SwizzleType or CoordSwizzleType for layout, "
+            "got f32",
+        ),
+        ("get_iter", [i32], "GetIterOp: expected CoordTensorType or MemRefType for tensor, got i32"),
+        ("ptrtoint", [i32], "PtrToIntOp: expected PointerType for ptr, got i32"),
+    ],
+)
+def test_inference_names_operands(name, operands, message):
+    infer = OPS[name].INFER
+    assert infer is not None
+    with pytest.raises(TypeError) as error:
+        infer(operands, {})
+    assert str(error.value) == message
+
+
+def test_inference_keeps_the_class_of_an_algebra_error():
+    infer = OPS["shape_div"].INFER
+    assert infer is not None
+    with pytest.raises(ValueError, match="ShapeDivOp: shape_div: expected 7 and 3 to divide one another"):
+        infer([int_tuple_type(7), int_tuple_type(3)], {})
+
+
+def test_types_are_interned():
+    assert layout_type(Layout((4, 8), (8, 1))) is layout_type(parse_layout("(4,8):(8,1)"))
+
+
+def test_class_names():
+    assert class_name("memref.load_vec") == "MemRefLoadVecOp" and class_name("get_1d_coord") == "Get1DCoordOp"
