@@ -11,7 +11,6 @@ import pytest
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.dialects.fly_nvgpu.mma_sync import MmaData, MmaSyncType
-from flydsl.dialects.fly_rocdl.cdna3 import MfmaType
 
 DTYPES = {
     "f64": (np.float64, "Float64"),
@@ -47,7 +46,7 @@ def tile_kernel(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, mma: fx.TiledMma, type
 @flyc.jit
 def tile(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, spec: fx.Constexpr, atoms: fx.Constexpr, types: fx.Constexpr):
     kind, args = spec
-    atom = fx.make_mma_atom(SimpleNamespace(type=make_op(kind, args)))
+    atom = fx.make_mma_atom(make_op(kind, args))
     m, n, _ = atoms
     mma = fx.make_tiled_mma(atom, fx.make_layout((m, n, 1), (1, m, 0)))
     names = tuple(getattr(fx, DTYPES[t][1]) for t in types)
@@ -60,16 +59,12 @@ def fx_threads(atom) -> int:
     return L.size(atom.type.op.thr_layout)
 
 
-def ir_type(name: str):
-    return getattr(fx, DTYPES[name][1]).ir_type
-
-
 def make_op(kind: str, args):
-    m, n, k, a, b, acc = args
-    types = [ir_type(t) for t in (a, b, acc)]
+    m, n, k, *names = args
+    a, b, acc = (getattr(fx, DTYPES[t][1]) for t in names)
     if kind == "mfma":
-        return MfmaType.get(m, n, k, *types)
-    return MmaSyncType(MmaData((m, n, k), *types))
+        return fx.rocdl.MFMA(m, n, k, (a, b), acc)
+    return SimpleNamespace(type=MmaSyncType(MmaData((m, n, k), a.ir_type, b.ir_type, acc.ir_type)))
 
 
 def draw(shape, name: str, rng: np.random.Generator) -> np.ndarray:
@@ -112,13 +107,13 @@ def run(kind: str, mnk, types, atoms, rng: np.random.Generator):
 @pytest.mark.parametrize("atoms", [(1, 1, 1), (2, 2, 1), (1, 2, 3)])
 @pytest.mark.parametrize(("a", "b", "acc", "m", "k"), MFMA)
 def test_mfma(a, b, acc, m, k, atoms, rng: np.random.Generator, emulate):
-    emulate("gfx950")
+    emulate("gfx942" if "fnuz" in a else "gfx950")
     got, expected, bound = run("mfma", (m, m, k), (a, b, acc), atoms, rng)
     if acc == "i32":
         np.testing.assert_array_equal(got, expected)
         return
     eps = 2.0**-24 if acc == "f32" else 2.0**-53
-    steps = atoms[2]
+    steps = atoms[2] * (k if acc == "f64" else 1)
     assert np.all(np.abs(got - expected) <= 2 * eps * steps * (bound + np.abs(expected)) + 1e-30)
 
 
@@ -145,4 +140,5 @@ def test_mma_sync(a, b, acc, m, n, k, atoms, rng: np.random.Generator, emulate):
     emulate("sm_90a")
     got, expected, bound = run("sync", (m, n, k), (a, b, acc), atoms, rng)
     eps = {"i32": 0.0, "f32": 2.0**-24, "f16": 2.0**-11, "f64": 2.0**-53}[acc]
-    assert np.all(np.abs(got - expected) <= 2 * eps * atoms[2] * (bound + np.abs(expected)))
+    steps = atoms[2] * (k if acc == "f64" else 1)
+    assert np.all(np.abs(got - expected) <= 2 * eps * steps * (bound + np.abs(expected)))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from ..dialects import gpu
 from ..dialects.gpu_warp import SubgroupBroadcastOp
+from ..errors import NotSupportedError
 from .kernel_text import functions_of, known_block_size, write_function
 from .shared_memory import global_lines
 from .translate import SIMPLE_MATH, Abi, FunctionText, ModuleText
@@ -36,7 +38,7 @@ _UNUSED = (
 class AmdgpuAbi(Abi):
     """Text of one kernel."""
 
-    native_math = SIMPLE_MATH | {"exp2", "log2", "exp", "log", "log10"}
+    native_math = SIMPLE_MATH | {"exp2", "log2", "exp", "log", "log10", "sin", "cos"}
 
     def __init__(self, block: tuple[int, int, int] | None):
         self.block = block
@@ -112,6 +114,14 @@ class AmdgpuAbi(Abi):
             return f.intrinsic("llvm.amdgcn.readlane.i32", "i32", ["i32", "i32"], [word, f.names[lane]])
 
         f.names[op.result] = by_words(f, op.value, move)
+
+    def printf(self, f: FunctionText, text: str, values: Sequence[SSAValue]) -> None:
+        raise NotSupportedError(
+            "rocm",
+            "fx.printf",
+            "it needs ROCm's device library, which this package does without; run the kernel on the cpu stack with "
+            "FLYDSL_COMPILE_BACKEND=cpu to print",
+        )
 
     def barrier(self, f: FunctionText, op: Operation) -> None:
         f.line('fence syncscope("workgroup") release')

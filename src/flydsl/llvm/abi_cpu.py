@@ -4,20 +4,26 @@
 arguments' addresses, `geometry` to grid and block dimensions, `shared` to the block's memory (`runtime.cpu_native`).
 
 A kernel whose threads never meet is a function of one thread, always inlined into loops over the block's threads; LLVM
-vectorises the innermost. Where threads meet, at barriers and warp collectives, the thread is a coroutine (`CoroutineAbi`)
-that suspends there, and `cpu_block.py` has the scheduler that resumes them.
+vectorises the innermost. Where threads meet, at barriers and warp collectives, the thread is a coroutine
+(`CoroutineAbi`) that suspends there, and `cpu_block.py` has the scheduler that resumes them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
-from xdsl.ir import Attribute, Operation
+from xdsl.dialects.builtin import VectorType
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from ..dialects import fly_cpu, gpu, gpu_warp
-from . import cpu_block
-from .cpu_block import BARRIER, DEPOSIT, HANDLES, SHOWN, STATUS, TOOK, YIELD, Meeting
+from ..dialects.builder import elem_of
+from ..dialects.llvm import AddressOfOp
+from . import cpu_block, cpu_check
+from .cpu_block import BARRIER, DEPOSIT, HANDLES, NAMED, SHOWN, STATUS, TOOK, YIELD, Meeting
+from .cpu_frames import kept_values
 from .kernel_text import functions_of, known_block_size
+from .print_text import call_printf, string_constant
 from .shared_memory import SharedLayout, shared_layout
 from .translate import INTRINSICS, Abi, FunctionText, ModuleText, type_text
 from .warp_text import source_lane, total_bits
@@ -28,10 +34,13 @@ _IDS = {
     "grid_dim": ("%gx", "%gy", "%gz"),
     "block_dim": ("%nx", "%ny", "%nz"),
 }
-_PARAMS = [*(f"i64 {name}" for names in _IDS.values() for name in names), "ptr %shared"]
+_PARAMS = [*(f"i64 {name}" for names in _IDS.values() for name in names), "ptr %shared", "i64 %dynamic"]
 _WARP_OPS = (gpu.ShuffleOp, *gpu_warp.WARP_OPS)
-_MEETINGS = (gpu.BarrierOp, *_WARP_OPS, fly_cpu.DepositOp, fly_cpu.RendezvousOp, fly_cpu.YieldOp)
+_MEETINGS = (gpu.BarrierOp, *_WARP_OPS, fly_cpu.DepositOp, fly_cpu.RendezvousOp, fly_cpu.YieldOp, fly_cpu.NamedOp)
 DEFAULT_WARP = 32
+CHECK_ATTRIBUTE = "fly.check"
+"""Attribute of a device module that is compiled for checked mode."""
+_LIBM = {name: name for name in ("expm1", "log1p", "asinh", "acosh", "atanh", "erf", "erfc", "cbrt")}
 
 
 class CpuAbi(Abi):
@@ -39,12 +48,46 @@ class CpuAbi(Abi):
 
     native_math = frozenset(INTRINSICS)
 
-    def __init__(self, shared: SharedLayout, warp: int):
+    shadowed = False
+    """Whether shared accesses are compared with those of other threads."""
+
+    def __init__(self, shared: SharedLayout, warp: int, checked: bool = False):
         self.shared = shared
         self.warp = warp
+        self.checked = checked
+        self.extents: dict[SSAValue, tuple[str, str, str]] = {}
+        """In checked mode: first byte, byte behind the last, and name of what a pointer argument points to."""
+
+    def load(self, f: FunctionText, op: Operation) -> None:
+        cpu_check.checked_load(f, self, op)
+
+    def store(self, f: FunctionText, op: Operation) -> None:
+        cpu_check.checked_store(f, self, op)
+
+    def extent(self, f: FunctionText, op: fly_cpu.ExtentOp) -> None:
+        """Remember the bounds of an argument."""
+        low = f.assign(f"ptrtoint ptr {f.names[op.pointer]} to i64")
+        high = f.assign(f"add i64 {low}, {f.names[op.nbytes]}")
+        self.extents[op.pointer] = (low, high, f"the tensor of argument {_number(op.argument)}")
 
     def index(self, f: FunctionText, kind: str, dim: str) -> str:
         return _IDS[kind]["xyz".index(dim)]
+
+    def math(self, f: FunctionText, name: str, type_: Attribute, args: Sequence[str], flags: str) -> str:
+        """Functions that are no intrinsic are the C library's; what is left of `math` here is f64."""
+        symbol = _LIBM.get(name)
+        if symbol is None or type_text(elem_of(type_)) != "double":
+            return super().math(f, name, type_, args, flags)
+        f.module.declare(symbol, "double", ["double"] * len(args))
+        if not isinstance(type_, VectorType):
+            return f.assign(f"call double @{symbol}({', '.join(f'double {a}' for a in args)})")
+        vector = cast(VectorType, type_)
+        t, whole = type_text(vector), "poison"
+        for i in range(vector.get_shape()[0]):
+            parts = [f.assign(f"extractelement {t} {a}, i64 {i}") for a in args]
+            one = f.assign(f"call double @{symbol}({', '.join(f'double {p}' for p in parts)})")
+            whole = f.assign(f"insertelement {t} {whole}, double {one}, i64 {i}")
+        return whole
 
     def thread(self, f: FunctionText) -> str:
         """Index of the thread in its block, x fastest."""
@@ -63,7 +106,13 @@ class CpuAbi(Abi):
         offset = self.shared.offsets.get(name)
         return f"@{name}" if offset is None else f.assign(f"getelementptr i8, ptr %shared, i64 {offset}")
 
+    def printf(self, f: FunctionText, text: str, values: Sequence[SSAValue]) -> None:
+        call_printf(f, text, values)
+
     def meeting(self, f: FunctionText, op: Operation) -> None:
+        if isinstance(op, fly_cpu.ExtentOp):
+            self.extent(f, op)
+            return
         assert isinstance(op, fly_cpu.LaneOp)
         group = _number(op.group) or self.warp
         f.names[op.result] = f.assign(f"and i64 {self.thread(f)}, {group - 1}")
@@ -72,10 +121,13 @@ class CpuAbi(Abi):
 class CoroutineAbi(CpuAbi):
     """Text of one thread that meets others; `%state` is what the scheduler knows of the block, `%tid` the thread."""
 
-    def __init__(self, shared: SharedLayout, warp: int, how: Meeting):
-        super().__init__(shared, warp)
+    def __init__(self, shared: SharedLayout, warp: int, how: Meeting, checked: bool = False):
+        super().__init__(shared, warp, checked)
         self.how = how
         self.sites = 0
+        self.shadowed = checked and not how.waits
+        self.texts: dict[int, str] = {}
+        """In checked mode, what to say of threads that do not meet at a barrier, by site."""
 
     def thread(self, f: FunctionText) -> str:
         return "%tid"
@@ -97,7 +149,10 @@ class CoroutineAbi(CpuAbi):
         return self.sites
 
     def barrier(self, f: FunctionText, op: Operation) -> None:
-        self.suspend(f, BARRIER | self.site())
+        site = self.site()
+        if self.checked:
+            self.texts[site] = f"{cpu_check.where(op)}: threads of a block do not all come to this barrier"
+        self.suspend(f, BARRIER | site)
 
     # --- exchange -------------------------------------------------------------------------------------------------
 
@@ -134,6 +189,8 @@ class CoroutineAbi(CpuAbi):
             f.names[op.at] = self.region(f, SHOWN, _number(op.group) or self.warp)
         elif isinstance(op, fly_cpu.YieldOp):
             self.suspend(f, YIELD)
+        elif isinstance(op, fly_cpu.NamedOp):
+            f.names[op.at] = f.assign(f"getelementptr i8, ptr %state, i64 {NAMED}")
         else:
             super().meeting(f, op)
 
@@ -179,13 +236,16 @@ def _number(attr: Attribute) -> int:
     return cast(Any, attr).value.data
 
 
-def meeting_of(op: gpu.FuncOp, warp: int) -> Meeting | None:
-    """How the threads of a kernel meet, or None where they never do."""
-    unit, slot, found = warp, 0, False
+def meeting_of(op: gpu.FuncOp, warp: int, checked: bool = False) -> Meeting | None:
+    """How the threads of a kernel meet, or None where they never do; in checked mode also in shared memory."""
+    unit, slot, found, waits = warp, 0, False, False
     for inner in op.walk():
+        if checked and isinstance(inner, AddressOfOp):
+            found = True
         if not isinstance(inner, _MEETINGS):
             continue
         found = True
+        waits = waits or isinstance(inner, fly_cpu.YieldOp)
         if isinstance(inner, fly_cpu.DepositOp):
             group, nbytes = _number(inner.group) or warp, _number(inner.bytes)
             unit = max(unit, group)
@@ -194,26 +254,47 @@ def meeting_of(op: gpu.FuncOp, warp: int) -> Meeting | None:
             slot = max(slot, 1)
         elif isinstance(inner, gpu.ShuffleOp | gpu_warp.SubgroupBroadcastOp):
             slot = max(slot, -(-total_bits(inner.value.type) // 8))
-    return Meeting(unit, -(-slot // 16) * 16) if found else None
+    return Meeting(unit, -(-slot // 16) * 16, waits) if found else None
 
 
 def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int = DEFAULT_WARP) -> str:
     """LLVM IR text of a device module."""
     text = ModuleText(triple, data_layout)
+    checked = CHECK_ATTRIBUTE in module.attributes
     for op in functions_of(module):
         name = op.sym_name.data
         arguments = [type_text(arg.type) for arg in op.body.block.args]
         block = known_block_size(op)
-        how = meeting_of(op, warp)
+        how = meeting_of(op, warp, checked)
         shared = shared_layout(op, module)
         if how is None:
-            _plain_thread(text, op, CpuAbi(shared, warp))
+            _plain_thread(text, op, CpuAbi(shared, warp, checked))
             text.functions.append(cpu_block.plain_function(name, arguments, block))
-        else:
-            _coroutine(text, op, CoroutineAbi(shared, warp, how))
-            text.functions.append(cpu_block.meeting_function(name, arguments, block, how))
-            cpu_block.need_scheduler(text)
+            continue
+        abi = CoroutineAbi(shared, warp, how, checked)
+        _coroutine(text, op, abi)
+        check = None
+        if checked:
+            check = cpu_block.Check(warp, shared.reserved, _site_table(text, name, abi))
+        text.functions.append(cpu_block.meeting_function(name, arguments, block, how, check))
+        cpu_block.need_scheduler(text, checked)
+    if checked:
+        cpu_check.finish(text, cpu_check.barrier_check(STATUS, BARRIER, BARRIER - 1))
     return text.text()
+
+
+def _site_table(text: ModuleText, name: str, abi: CoroutineAbi) -> str:
+    """What the barrier check says of each site: a flag and a text."""
+    pairs: list[str] = []
+    for site in range(abi.sites + 1):
+        said = abi.texts.get(site)
+        if said is None:
+            pairs.append("[2 x ptr] zeroinitializer")
+        else:
+            pairs.append(f"[2 x ptr] [ptr {cpu_check.new_flag(text)}, ptr {string_constant(text, said)}]")
+    table = f'@"{name}.sites"'
+    text.globals.append(f"{table} = internal constant [{len(pairs)} x [2 x ptr]] [{', '.join(pairs)}]")
+    return table
 
 
 def _body(text: ModuleText, op: gpu.FuncOp, abi: CpuAbi) -> tuple[FunctionText, list[str]]:
@@ -238,6 +319,7 @@ def _plain_thread(text: ModuleText, op: gpu.FuncOp, abi: CpuAbi) -> None:
 def _coroutine(text: ModuleText, op: gpu.FuncOp, abi: CoroutineAbi) -> None:
     """The thread as a coroutine. Its frame is a slice of an arena that the block's first thread allocates."""
     f, params = _body(text, op, abi)
+    f.kept = kept_values(op, _MEETINGS)
     for name, result, args in (
         ("llvm.coro.id", "token", ["i32", "ptr", "ptr", "ptr"]),
         ("llvm.coro.size.i64", "i64", []),

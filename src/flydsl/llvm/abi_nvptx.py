@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from xdsl.ir import Attribute, Operation
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from ..dialects import gpu, llvm
 from ..dialects.gpu_warp import SubgroupBroadcastOp
 from .kernel_text import functions_of, known_block_size, write_function
+from .print_text import call_vprintf
 from .shared_memory import global_lines
 from .translate import SIMPLE_MATH, Abi, FunctionText, ModuleText
 from .warp_text import by_words, constant_of, source_lane
@@ -74,6 +77,9 @@ class NvptxAbi(Abi):
             lane = f.intrinsic("llvm.cttz.i32", "i32", ["i32", "i1"], [mask, "true"])
         f.names[op.result] = by_words(f, op.value, lambda v: self._shfl(f, "idx", v, lane, "31"))
 
+    def printf(self, f: FunctionText, text: str, values: Sequence[SSAValue]) -> None:
+        call_vprintf(f, text, values)
+
     def barrier(self, f: FunctionText, op: Operation) -> None:
         f.call_void("llvm.nvvm.barrier.cta.sync.aligned.all", ["i32"], ["0"])
 
@@ -88,8 +94,8 @@ def _own_attributes(op: gpu.FuncOp) -> list[str]:
     found: list[str] = []
     for name, attr in op.attributes.items():
         if name.startswith("nvvm."):
-            value: Any = getattr(attr, "data", None)
-            found.append(f'"{name}"="{attr.value.data if value is None else value}"')
+            value: Any = attr
+            found.append(f'"{name}"="{value.data if isinstance(attr, StringAttr) else value.value.data}"')
     return found
 
 

@@ -117,6 +117,10 @@ class _Fixup:
     symbol: Symbol
 
 
+_LARGEST_FILE = 1 << 32
+"""Far beyond any code object: a larger result means that a section header was misread."""
+
+
 class _Linker:
     def __init__(self, obj: bytes):
         self.elf = ElfFile(obj)
@@ -474,6 +478,8 @@ class _Linker:
             out.offset = end = _align(end, out.align)
             end += out.size
         table_at = _align(end, 8)
+        if table_at > _LARGEST_FILE:
+            raise LinkError(f"the linked code object would take {table_at} bytes; the object file is damaged")
         image = bytearray(table_at)
         ident = self.elf.data[:16]
         image[:_EHDR_SIZE] = struct.pack(

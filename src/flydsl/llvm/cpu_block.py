@@ -10,9 +10,9 @@ instruction spans several. A thread that suspends leaves in its status what it w
 | `BARRIER | s` | waits for the block |
 | `YIELD` | waits for memory to change |
 
-In a unit the threads at the lowest site go on together while the others wait, as the lanes of a GPU reconverge; sites are
-numbered in program order. A barrier opens when no thread of the block can go on otherwise. So nothing waits for ever,
-whatever the control flow, except on memory.
+In a unit the threads at the lowest site go on together while the others wait, as the lanes of a GPU reconverge; sites
+are numbered in program order. A barrier opens when no thread of the block can go on otherwise. So nothing waits for
+ever, whatever the control flow, except on memory.
 
 Threads of a unit pass data through two buffers. They write one; when a collective is complete the two are swapped, and
 they read what was written. Threads that stay behind have their slots carried over.
@@ -36,9 +36,11 @@ HANDLES = STATUS + 4 * MAX_THREADS
 DEPOSIT = HANDLES + 8 * MAX_THREADS
 SHOWN = DEPOSIT + 8 * MAX_THREADS
 TOOK = SHOWN + 8 * MAX_THREADS
-EXCHANGE = TOOK + MAX_THREADS
+NAMED = TOOK + MAX_THREADS
+EXCHANGE = NAMED + 64
 """Where things are in a block's state: address of the frames at 0, then per thread its status and its coroutine, per
-unit the buffers to write and to read, per thread whether it took part in the last meeting; the buffers last."""
+unit the buffers to write and to read, per thread whether it took part in the last meeting, the named barriers; the
+buffers last."""
 
 
 class Meeting(NamedTuple):
@@ -48,6 +50,18 @@ class Meeting(NamedTuple):
     """Threads that are scheduled together, a power of two."""
     slot: int
     """Bytes of exchange buffer per thread."""
+    waits: bool = False
+    """Whether threads wait for memory to change, and so order their accesses without barriers."""
+
+
+class Check(NamedTuple):
+    """What checked mode needs of a kernel."""
+
+    warp: int
+    static: int
+    """Bytes of static shared memory."""
+    sites: str
+    """Name of the table of barriers."""
 
 
 _DIMENSIONS = ("gx", "gy", "gz", "nx", "ny", "nz")
@@ -70,6 +84,11 @@ def _prologue(arguments: Sequence[str], block: tuple[int, int, int] | None) -> t
             f"  %{dim}.32 = load i32, ptr %{dim}.at",
             f"  %{dim}.w = zext i32 %{dim}.32 to i64",
         ]
+    lines += [
+        "  %dyn.at = getelementptr i32, ptr %geometry, i64 9",
+        "  %dyn.32 = load i32, ptr %dyn.at",
+        "  %dyn = zext i32 %dyn.32 to i64",
+    ]
     dims = [f"%{d}.w" for d in _DIMENSIONS]
     if block is not None:
         dims[3:] = map(str, block)
@@ -78,7 +97,13 @@ def _prologue(arguments: Sequence[str], block: tuple[int, int, int] | None) -> t
 
 def _thread_call(name: str, args: Sequence[str], dims: Sequence[str], *more: str) -> str:
     values = ", ".join(
-        [*args, *(f"i64 {v}" for v in ("%tx", "%ty", "%tz", "%bx", "%by", "%bz", *dims)), "ptr %shared", *more]
+        [
+            *args,
+            *(f"i64 {v}" for v in ("%tx", "%ty", "%tz", "%bx", "%by", "%bz", *dims)),
+            "ptr %shared",
+            "i64 %dyn",
+            *more,
+        ]
     )
     return f'  call void @"{name}.thread"({values})'
 
@@ -147,17 +172,21 @@ def plain_function(name: str, arguments: Sequence[str], block: tuple[int, int, i
     )
 
 
-def meeting_function(name: str, arguments: Sequence[str], block: tuple[int, int, int] | None, how: Meeting) -> str:
+def meeting_function(
+    name: str, arguments: Sequence[str], block: tuple[int, int, int] | None, how: Meeting, check: Check | None = None
+) -> str:
     """Loops over blocks; in each, threads are started unit by unit and then scheduled until all have finished."""
     lines, args, dims = _prologue(arguments, block)
     nx, ny, nz = dims[3:]
-    unit, slot = how
+    unit, slot, _ = how
+    make_shadow, clear_shadow, free_shadow, checking = _shadow_lines(check)
     return "\n".join(
         [
             *_head(name, lines, dims),
             f"  %nxy = mul i64 {nx}, {ny}",
             f"  %n = mul i64 %nxy, {nz}",
             f"  %state = call ptr @fly_make_state(i64 %n, i64 {unit}, i64 {slot})",
+            *make_shadow,
             "  br label %blocks",
             "blocks:",
             "  %block = phi i64 [ %first, %entry ], [ %block.next, %done ]",
@@ -165,6 +194,9 @@ def meeting_function(name: str, arguments: Sequence[str], block: tuple[int, int,
             "  br i1 %more, label %start, label %out",
             "start:",
             *_block_ids(dims[0]),
+            f"  %named = getelementptr i8, ptr %state, i64 {NAMED}",
+            "  call void @llvm.memset.p0.i64(ptr %named, i8 0, i64 64, i1 false)",
+            *clear_shadow,
             "  br label %units",
             "units:",
             "  %begin = phi i64 [ 0, %start ], [ %end, %drained ]",
@@ -186,7 +218,7 @@ def meeting_function(name: str, arguments: Sequence[str], block: tuple[int, int,
             "  %units.left = icmp ult i64 %end, %n",
             "  br i1 %units.left, label %units, label %run",
             "run:",
-            f"  call void @fly_run_block(ptr %state, i64 %n, i64 {unit}, i64 {slot})",
+            f"  call void @fly_run_block(ptr %state, i64 %n, i64 {unit}, i64 {slot}{checking})",
             "  br label %done",
             "done:",
             "  %block.next = add nuw i64 %block, 1",
@@ -194,11 +226,38 @@ def meeting_function(name: str, arguments: Sequence[str], block: tuple[int, int,
             "out:",
             "  %arena = load ptr, ptr %state",
             "  call void @free(ptr %arena)",
+            *free_shadow,
             "  call void @free(ptr %state)",
             "  ret void",
             "}",
             "",
         ]
+    )
+
+
+def _shadow_lines(check: Check | None) -> tuple[list[str], list[str], list[str], str]:
+    """Lines that make, clear and free the shadow of shared memory, and what the scheduler takes beside."""
+    if check is None:
+        return [], [], [], ""
+    make = [
+        f"  %shadow.n = add i64 %dyn, {check.static}",
+        "  %shadow.8 = shl i64 %shadow.n, 3",
+        "  %shadow.up = add i64 %shadow.8, 127",
+        "  %shadow.bytes = and i64 %shadow.up, -64",
+        "  %shadow = call ptr @aligned_alloc(i64 64, i64 %shadow.bytes)",
+        "  %shadow.at = getelementptr i8, ptr %state, i64 8",
+        "  store ptr %shadow, ptr %shadow.at",
+        "  %interval.at = getelementptr i8, ptr %state, i64 16",
+    ]
+    clear = [
+        "  call void @llvm.memset.p0.i64(ptr %shadow, i8 0, i64 %shadow.bytes, i1 false)",
+        "  store i64 0, ptr %interval.at",
+    ]
+    return (
+        make,
+        clear,
+        ["  call void @free(ptr %shadow)"],
+        (f", i64 {check.warp}, ptr {check.sites}, i64 %bx, i64 %by, i64 %bz"),
     )
 
 
@@ -329,7 +388,7 @@ out:
 }}
 
 ; Open barriers until every thread has finished. Threads that wait for memory go first: they may come to the barrier.
-define internal void @fly_run_block(ptr %state, i64 %n, i64 %unit, i64 %slot) nounwind {{
+define internal void @fly_run_block(ptr %state, i64 %n, i64 %unit, i64 %slot@CHECK_PARAMS@) nounwind {{
 entry:
   %statuses = getelementptr i8, ptr %state, i64 {STATUS}
   %handles = getelementptr i8, ptr %state, i64 {HANDLES}
@@ -355,9 +414,12 @@ choose:
   %idle.1 = add i64 %idle, 1
   %idle.next = select i1 %memory, i64 %idle.1, i64 0
   %stuck = icmp ugt i64 %idle.next, {YIELD_LIMIT}
-  br i1 %stuck, label %out, label %units
+  br i1 %stuck, label %out, label %open
+open:
+@CHECK@
+  br label %units
 units:
-  %begin = phi i64 [ 0, %choose ], [ %end, %drained ]
+  %begin = phi i64 [ 0, %open ], [ %end, %drained ]
   %end.0 = add nuw nsw i64 %begin, %unit
   %end = call i64 @llvm.umin.i64(i64 %end.0, i64 %n)
   br label %threads
@@ -439,9 +501,25 @@ def _once(text: ModuleText, code: str) -> bool:
     return True
 
 
-def need_scheduler(text: ModuleText) -> None:
+_CHECK_PARAMS = ", i64 %warp, ptr %sites, i64 %bx, i64 %by, i64 %bz"
+_CHECK = """  br i1 %memory, label %opened, label %check
+check:
+  call void @fly_check_barrier(ptr %state, i64 %n, i64 %warp, ptr %sites, i64 %bx, i64 %by, i64 %bz)
+  %interval.at = getelementptr i8, ptr %state, i64 16
+  %interval = load i64, ptr %interval.at
+  %interval.next = add i64 %interval, 1
+  store i64 %interval.next, ptr %interval.at
+  br label %opened
+opened:"""
+
+
+def need_scheduler(text: ModuleText, checked: bool = False) -> None:
     """The scheduler's functions, once per module."""
-    if _once(text, _SCHEDULER):
+    code = _SCHEDULER.replace("@CHECK_PARAMS@", _CHECK_PARAMS if checked else "")
+    code = code.replace("@CHECK@\n", f"{_CHECK}\n" if checked else "")
+    if checked:
+        code = code.replace("phi i64 [ 0, %open ], [ %end, %drained ]", "phi i64 [ 0, %opened ], [ %end, %drained ]")
+    if _once(text, code):
         text.declare("aligned_alloc", "ptr", ["i64", "i64"])
         text.declare("free", "void", ["ptr"])
         text.declare("llvm.umin.i64", "i64", ["i64", "i64"])

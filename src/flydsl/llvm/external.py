@@ -98,12 +98,14 @@ def opt_arguments(pipeline: str, plugins: Sequence[Path], target: DeviceTarget, 
     return [*args, source, "-o", out]
 
 
-def run_opt(ir_text: str, pipeline: str, plugins: Sequence[Path], target: DeviceTarget, folder: Path) -> str:
-    """IR text after a pipeline of `opt`."""
+def run_opt(
+    ir_text: str, pipeline: str, plugins: Sequence[Path], target: DeviceTarget, folder: Path, flags: Sequence[str] = ()
+) -> str:
+    """IR text after a pipeline of `opt`; `flags` are more options of LLVM."""
     check_plugins(plugins)
     source, out = folder / "llvm_in.ll", folder / "llvm_out.ll"
     source.write_text(ir_text, encoding="utf-8")
-    args = opt_arguments(pipeline, plugins, target, str(source), str(out))
+    args = [*flags, *opt_arguments(pipeline, plugins, target, str(source), str(out))]
     try:
         tools.run_tool(tools.find_tool("opt"), args, cwd=folder, hint=f" on the pipeline '{pipeline}'")
     except tools.ToolRunError as error:
@@ -132,9 +134,17 @@ def _crash(error: ExternalLLVMError) -> str | None:
     return f"pass '{passes[-1]}' crashed" if passes else "a pass crashed"
 
 
+def unknown_option(error: ExternalLLVMError) -> ExternalLLVMError | None:
+    """The error for an option LLVM does not have, if that is what went wrong."""
+    match = re.search(r"Unknown command line argument '-*([^'=]+)[^']*'", error.stderr)
+    return None if match is None else _classified(error, CodegenPassError, f"Unknown LLVM option {match[1]!r}")
+
+
 def classify_opt(error: ExternalLLVMError, pipeline: str) -> ExternalLLVMError:
     """What a failure of `opt` means."""
     text = error.stderr
+    if (option := unknown_option(error)) is not None:
+        return option
     if (match := _UNKNOWN_PASS.search(text)) is not None:
         return _classified(
             error,
@@ -207,6 +217,7 @@ def run_fly_llc(
     *,
     emit: Emit,
     report: bool = False,
+    flags: Sequence[str] = (),
 ) -> tuple[bytes, dict[str, Any]]:
     """An object or assembly of an IR file, with machine passes; and, if asked for, fly-llc's report."""
     check_plugins(plugins)
@@ -215,6 +226,7 @@ def run_fly_llc(
         _run_injector(source, passes, plugins, target, level, emit, out)
         return out.read_bytes(), {}
     args = fly_llc_arguments(passes, plugins, target, level, emit, str(source), str(out))
+    args += [f"--llvm-arg={flag}" for flag in flags]
     if report:
         args.append("--report=json")
     shown = ", ".join(map(str, passes))
@@ -230,6 +242,8 @@ def classify_codegen(error: ExternalLLVMError) -> ExternalLLVMError:
     """What a failure of `fly-llc` means."""
     if (crash := _crash(error)) is not None:
         return _classified(error, CodegenPassError, crash)
+    if (option := unknown_option(error)) is not None:
+        return option
     kind, what = _FLY_LLC_EXITS.get(error.returncode or 0, (CodegenPassError, "code generation failed"))
     line = next((line for line in error.stderr.splitlines() if line.startswith("fly-llc: error: ")), "")
     detail = line.removeprefix("fly-llc: error: ")

@@ -12,6 +12,7 @@ from xdsl.dialects import func
 from xdsl.ir import SSAValue
 
 from ..dialects import gpu
+from .print_text import call_printf
 from .stub_abi import BAD_GEOMETRY, LAUNCH_SYMBOL
 from .translate import INTRINSICS, Abi, FunctionText, ModuleText, type_text
 
@@ -88,6 +89,9 @@ class HostAbi(Abi):
     def __init__(self, kernels: Sequence[str], stream: SSAValue | None):
         self.kernels = list(kernels)
         self.stream = stream
+
+    def printf(self, f: FunctionText, text: str, values: Sequence[SSAValue]) -> None:
+        call_printf(f, text, values)
 
     def launch(self, f: FunctionText, op: gpu.LaunchFuncOp) -> None:
         if op.cluster and not all(f.names[v].isdigit() for v in op.cluster):

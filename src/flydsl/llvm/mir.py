@@ -255,14 +255,20 @@ def target_arguments(target: DeviceTarget, level: int) -> list[str]:
 
 
 def split_codegen(
-    source: Path, target: DeviceTarget, level: int, cuts: Sequence[tuple[str, Rewrite]], *, emit: str, out: Path
-) -> None:
+    source: Path,
+    target: DeviceTarget,
+    level: int,
+    cuts: Sequence[tuple[str, Rewrite]],
+    emit: Sequence[str],
+    flags: Sequence[str] = (),
+) -> dict[str, bytes]:
     """Code generation of an IR file with a rewrite of the MIR at each point, in the order the points are reached.
 
-    `emit` is `obj` or `asm`. MIR files stay beside `out`, named after their point.
+    `emit` are `obj`, `asm` or both, made from the same MIR. MIR files stay beside `source`, named after their point.
     """
+    folder = source.parent
     llc = tools.find_tool("llc")
-    base = target_arguments(target, level)
+    base = [*flags, *target_arguments(target, level)]
     # Each point is one cut; a second rewrite at it works on the first one's text.
     ordered = sorted(cuts, key=lambda cut: POINTS.index(cut[0]))
     points = list(dict.fromkeys(point for point, _ in ordered))
@@ -270,16 +276,21 @@ def split_codegen(
     start: list[str] = []
     for point in points:
         place = anchors[point]
-        cut = out.parent / f"mir_{point}.mir"
+        cut = folder / f"mir_{point}.mir"
         stop = [f"-stop-{place.side}={place.name}"]
-        _run(llc, [*base, *start, *stop, str(source), "-o", str(cut)], out.parent)
+        _run(llc, [*base, *start, *stop, str(source), "-o", str(cut)], folder)
         text = cut.read_text(encoding="utf-8")
         for rewrite in (rewrite for at, rewrite in ordered if at == point):
             text = rewrite(text)
-        source = out.parent / f"mir_{point}.edited.mir"
+        source = folder / f"mir_{point}.edited.mir"
         source.write_text(text, encoding="utf-8")
         start = [f"-start-{place.side}={place.name}"]
-    _run(llc, [*base, *start, f"-filetype={emit}", str(source), "-o", str(out)], out.parent)
+    made: dict[str, bytes] = {}
+    for kind in emit:
+        out = folder / f"codegen.{kind}"
+        _run(llc, [*base, *start, f"-filetype={kind}", str(source), "-o", str(out)], folder)
+        made[kind] = out.read_bytes()
+    return made
 
 
 def verify(text: str, target: DeviceTarget, level: int, folder: Path, what: str) -> None:

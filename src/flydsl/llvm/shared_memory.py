@@ -27,6 +27,8 @@ class SharedLayout(NamedTuple):
     """Bytes of the static allocations, padding included."""
     offsets: dict[str, int]
     """Where each allocation starts in the block's memory."""
+    sizes: dict[str, int]
+    """Bytes of each allocation; 0 for the dynamic buffer."""
     dynamic: bool
     """Whether the kernel uses the dynamic buffer."""
 
@@ -61,7 +63,8 @@ def shared_layout(kernel: gpu.FuncOp, module: gpu.ModuleOp) -> SharedLayout:
             continue
         offsets[name] = -(-end // align) * align
         end = offsets[name] + nbytes
-    layout = SharedLayout(end, offsets, bool(dynamic))
+    sizes = {name: nbytes for name, nbytes, _ in allocations(module) if name in used}
+    layout = SharedLayout(end, offsets, sizes, bool(dynamic))
     for name in dynamic:
         offsets[name] = layout.reserved
     return layout

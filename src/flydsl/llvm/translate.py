@@ -32,6 +32,8 @@ from ..dialects import vector as fvector
 from ..dialects.builder import CASTS, CMPF, CMPI, INT_BINARY, elem_of, operands_of
 from ..dialects.dead_code import mark_dead
 from ..dialects.extra_math import ErfcOp, RemFOp
+from ..dialects.fly.types import bit_width
+from ..dialects.llvm_atomics import CmpXchgOp, FenceOp
 from ..errors import DSLCompileError
 
 _FLOATS: dict[type[Attribute], str] = {
@@ -59,6 +61,8 @@ def type_text(type_: Attribute) -> str:
     if isinstance(type_, llvm.StructType):
         inner = ", ".join(type_text(t) for t in type_.fields)
         return f"<{{ {inner} }}>" if type_.packed else f"{{ {inner} }}"
+    if isinstance(type_, llvm.LLVMArrayType):
+        return f"[{type_.size.data} x {type_text(type_.type)}]"
     if isinstance(type_, gpu.AsyncTokenType):
         return "ptr"
     bits = getattr(type_, "bitwidth", None)
@@ -143,6 +147,21 @@ class Abi:
         """The value of one lane."""
         raise NotImplementedError("gpu.subgroup_broadcast on this target")
 
+    checked: bool = False
+    """Whether memory accesses go through `load` and `store` here."""
+
+    def load(self, f: FunctionText, op: Operation) -> None:
+        """A checked load."""
+        raise NotImplementedError
+
+    def store(self, f: FunctionText, op: Operation) -> None:
+        """A checked store."""
+        raise NotImplementedError
+
+    def printf(self, f: FunctionText, text: str, values: Sequence[SSAValue]) -> None:
+        """Print by a format of C."""
+        raise NotImplementedError("printing on this target")
+
     def address_of(self, f: FunctionText, name: str) -> str:
         """Address of a global of the device module."""
         return f"@{name}"
@@ -220,6 +239,8 @@ class ModuleText:
         self.globals: list[str] = []
         self.functions: list[str] = []
         self.footer: list[str] = []
+        self.notes: dict[str, str] = {}
+        """What parts of the translation remember between functions."""
 
     def declare(self, name: str, result: str, params: Sequence[str]) -> None:
         """Note an external function."""
@@ -246,6 +267,8 @@ class FunctionText:
         self._labels = 0
         self.ids: dict[tuple[str, str], str] = {}
         self.dead = mark_dead(op)
+        self.kept: set[SSAValue] = set()
+        """Values of a coroutine that must not be computed again."""
 
     # --- names and lines ------------------------------------------------------------------------------------------
 
@@ -297,7 +320,7 @@ class FunctionText:
         """Write all ops of a block but its terminator, which is returned."""
         op: Any = block.first_op
         last = block.last_op
-        dead = self.dead
+        dead, kept = self.dead, self.kept
         while op is not None:
             if id(op) in dead:
                 op = op._next_op
@@ -313,6 +336,9 @@ class FunctionText:
                 op = op._next_op
                 continue
             handler(self, op)
+            if kept and op.results and op.results[0] in kept:
+                value = op.results[0]
+                self.names[value] = self.assign(f"freeze {self.typed(value)}")
             op = op._next_op
         return None
 
@@ -627,14 +653,67 @@ def _align(op: Operation) -> str:
     return f", align {attr.value.data}" if attr is not None else ""
 
 
+def _qualified(f: FunctionText, op: Operation) -> tuple[str, str, str]:
+    """What an ordering, a scope, `volatile` and `nontemporal` add: after the keyword, after the pointer, at the end."""
+    attrs: Any = op.attributes
+    words = ""
+    tail = ""
+    ordering = attrs.get("fly.ordering")
+    if ordering is not None:
+        scope = attrs.get("fly.syncscope")
+        words += "atomic "
+        tail = (f' syncscope("{scope.data}")' if scope is not None else "") + f" {ordering.data}"
+    if "fly.volatile" in attrs:
+        words += "volatile "
+    end = ""
+    if "fly.nontemporal" in attrs:
+        end = ", !nontemporal !8000"
+        if "!8000 = !{i32 1}" not in f.module.footer:
+            f.module.footer.append("!8000 = !{i32 1}")
+    return words, tail, end
+
+
 def _load(f: FunctionText, op: Operation) -> None:
+    if f.abi.checked and not op.attributes:
+        f.abi.load(f, op)
+        return
     (p,) = operands_of(op)
-    f.names[op.results[0]] = f.assign(f"load {type_text(op.results[0].type)}, {f.typed(p)}{_align(op)}")
+    words, tail, end = _qualified(f, op) if op.attributes else ("", "", "")
+    t = type_text(op.results[0].type)
+    f.names[op.results[0]] = f.assign(f"load {words}{t}, {f.typed(p)}{tail}{_align(op)}{end}")
 
 
 def _store(f: FunctionText, op: Operation) -> None:
+    if f.abi.checked and not op.attributes:
+        f.abi.store(f, op)
+        return
     v, p = operands_of(op)
-    f.line(f"store {f.typed(v)}, {f.typed(p)}{_align(op)}")
+    words, tail, end = _qualified(f, op) if op.attributes else ("", "", "")
+    f.line(f"store {words}{f.typed(v)}, {f.typed(p)}{tail}{_align(op)}{end}")
+
+
+def _cmpxchg(f: FunctionText, op: CmpXchgOp) -> None:
+    t = type_text(op.new.type)
+    weak = "weak " if op.weak is not None else ""
+    scope = f' syncscope("{op.syncscope.data}")' if op.syncscope is not None else ""
+    names = [f.names[v] for v in (op.expected, op.new)]
+    # Only bits can be compared.
+    bits = t
+    if t in _FLOATS.values():
+        bits = f"i{bit_width(op.new.type)}"
+        names = [f.assign(f"bitcast {t} {name} to {bits}") for name in names]
+    pair = f.assign(
+        f"cmpxchg {weak}{f.typed(op.ptr)}, {bits} {names[0]}, {bits} {names[1]}{scope} "
+        f"{op.success.data} {op.failure.data}{_align(op)}"
+    )
+    old = f.assign(f"extractvalue {{ {bits}, i1 }} {pair}, 0")
+    f.names[op.old] = old if bits == t else f.assign(f"bitcast {bits} {old} to {t}")
+    f.names[op.written] = f.assign(f"extractvalue {{ {bits}, i1 }} {pair}, 1")
+
+
+def _fence(f: FunctionText, op: FenceOp) -> None:
+    scope = f' syncscope("{op.syncscope.data}")' if op.syncscope is not None else ""
+    f.line(f"fence{scope} {op.ordering.data}")
 
 
 def _gep(f: FunctionText, op: Operation) -> None:
@@ -844,6 +923,20 @@ def _address_of(f: FunctionText, op: llvm.AddressOfOp) -> None:
     f.names[op.results[0]] = f.abi.address_of(f, op.global_name.string_value())
 
 
+def _printf(f: FunctionText, op: gpu.PrintfOp) -> None:
+    f.abi.printf(f, op.format.data, op.args)
+
+
+def _host_print(f: FunctionText, op: fvector.PrintOp) -> None:
+    text = "" if op.stringLiteral is None else op.stringLiteral.data.replace("%", "%%")
+    values: list[SSAValue] = []
+    if op.source is not None:
+        t = type_text(op.source.type)
+        text += "%g" if t in _FLOATS.values() else "%ld" if t == "i64" else "%d"
+        values.append(op.source)
+    f.abi.printf(f, text + ("\n" if op.punctuation.data == "newline" else ""), values)
+
+
 def _meeting(f: FunctionText, op: Operation) -> None:
     f.abi.meeting(f, op)
 
@@ -919,6 +1012,8 @@ TABLE: dict[type[Operation], Handler] = {
     llvm.ExtractValueOp: _extract_value,
     llvm.InsertValueOp: _insert_value,
     llvm.AtomicRMWOp: cast(Handler, _atomicrmw),
+    CmpXchgOp: cast(Handler, _cmpxchg),
+    FenceOp: cast(Handler, _fence),
     llvm.CallIntrinsicOp: cast(Handler, _call_intrinsic),
     llvm.BitcastOp: _cast("bitcast"),
     scf.ForOp: _for,
@@ -936,6 +1031,8 @@ TABLE: dict[type[Operation], Handler] = {
     gpu_warp.VoteOp: cast(Handler, _vote),
     gpu_warp.SubgroupBroadcastOp: cast(Handler, _broadcast),
     llvm.AddressOfOp: cast(Handler, _address_of),
+    gpu.PrintfOp: cast(Handler, _printf),
+    fvector.PrintOp: cast(Handler, _host_print),
     **dict.fromkeys(fly_cpu.FlyCpu.operations, _meeting),
     gpu.LaunchFuncOp: _launch,
     **{op: _math for op in math.Math.operations if op.name not in (*_INT_MATH, "math.rsqrt")},

@@ -26,8 +26,8 @@ def constant_of(value: SSAValue) -> int | None:
 
 def total_bits(type_: Attribute) -> int:
     """Bits of a scalar or vector."""
-    count = type_.get_shape()[0] if isinstance(type_, VectorType) else 1
-    return bit_width(elem_of(type_)) * count
+    count = cast(VectorType, type_).get_shape()[0] if isinstance(type_, VectorType) else 1
+    return bit_width(elem_of(cast(Attribute, type_))) * count
 
 
 def source_lane(f: FunctionText, op: gpu.ShuffleOp, lane: str) -> tuple[str, str]:

@@ -23,9 +23,11 @@ from ..dialects.fly.types import TRIVIAL_SWIZZLE, MemRefData, MemRefType, Pointe
 from ..dialects.fly_rocdl.buffer import is_buffer
 from ..errors import DSLCompileError
 from .atom_state import set_value, state_of
+from .atomic_lowering import HANDLERS as ATOMIC_HANDLERS
 from .cpu_emulation import Emulation
 from .device_module import HANDLERS as DEVICE_HANDLERS
 from .device_module import DeviceModule
+from .expand_math import HANDLERS as MATH_HANDLERS
 from .rebuild import Handler
 from .rocdl_buffers import HANDLERS as BUFFER_HANDLERS
 from .rocdl_buffers import BufferMemory, add_buffer_offset, is_buffer_type, make_buffer_pointer
@@ -363,5 +365,7 @@ FlyConversion.handlers = cast(
         scf.WhileOp: _structured,
         **BUFFER_HANDLERS,
         **FLOAT_HANDLERS,
+        **ATOMIC_HANDLERS,
+        **MATH_HANDLERS,
     },
 )

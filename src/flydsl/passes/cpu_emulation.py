@@ -22,6 +22,7 @@ from ..dialects.vector import FromElementsOp
 from ..errors import DSLCompileError
 from ..layout import Layout
 from .mma_emulation import MmaScales, emulate_mma
+from .nv_emulation import emulate_call
 from .rebuild import Rebuilder
 from .small_floats import stored_type
 
@@ -129,10 +130,10 @@ class Emulation(Rebuilder):
         elem = src.data.elem
         bits = bit_width(elem)
         group = cast(int, L.size(op.thr_layout))
-        source, target = (cast(Layout, L.recast_layout(x, 1, bits)) for x in (op.src_bits, op.dst_bits))
+        source, target = (L.recast_layout(x, 1, bits) for x in (op.src_bits, op.dst_bits))
         cell = IntegerType(max(bits, 8))
         width = max(bits, 8) // 8
-        tile = cast(int, max(L.cosize(source), L.cosize(target)))
+        tile = max(cast(int, L.cosize(source)), cast(int, L.cosize(target)))
         at, _ = self.deposit(tile * width, group, whole=True)
         lane = self.group_lane(group)
         values = self.fragment(src, elem, cast(int, L.size(source[1])))
@@ -148,6 +149,11 @@ class Emulation(Rebuilder):
             raw = self.take(self.at(start, cast(int, L.crd2idx(v, target[1])) * width), cell)
             taken.append(self.from_cell(raw, stored))
         self.write_fragment(taken, dst)
+
+    def emulate_call(self, name: str, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        """An operation of `fly_nvgpu` by its name in `fly_nvgpu.ops.KINDS`."""
+        self._cpu_only(name)
+        return emulate_call(self, name, operands)
 
     def as_cell(self, value: SSAValue, cell: IntegerType) -> SSAValue:
         """A value as an integer of at least a byte."""
@@ -191,7 +197,7 @@ class Emulation(Rebuilder):
         if hasattr(pointer, "offset"):
             return Operand(pointer.offset(by), at.data)
         low: Any = self
-        step = by if type(by) is int else self.b.leaf_value(by, by.width)
+        step: int | SSAValue = by if type(by) is int else self.b.leaf_value(by, cast(Any, by).width)
         return Operand(low.step(pointer, stored_type(at.data.elem), step), at.data)
 
     def in_shared(self, at: Operand) -> bool:
@@ -213,7 +219,7 @@ def fragment_offsets(at: Operand, count: int) -> list[int]:
 
 def _bytes(type_: Attribute) -> int:
     count = cast(VectorType, type_).get_shape()[0] if isinstance(type_, VectorType) else 1
-    return -(-bit_width(elem_of(type_)) * count // 8)
+    return -(-bit_width(elem_of(cast(Attribute, type_))) * count // 8)
 
 
 __all__ = ["Emulation", "MmaScales"]

@@ -6,7 +6,7 @@ memory of its own behind it, whatever the target makes of that.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 from xdsl.dialects.builtin import StringAttr, SymbolRefAttr, UnitAttr, i8, i64
 from xdsl.dialects.llvm import LinkageAttr
@@ -21,6 +21,8 @@ from .rebuild import Handler, Rebuilder
 
 DYNAMIC_ALIGN = 1024
 """Alignment of the dynamic shared buffer."""
+CHECK_ATTRIBUTE = "fly.check"
+"""Attribute of a device module that is compiled for the cpu stack's checked mode."""
 TARGET_ATTRIBUTE = "fly.target"
 """Attribute of a device module: `GPUTarget.key()` of what it is compiled for."""
 
@@ -36,6 +38,8 @@ class DeviceModule(Rebuilder):
         self.arch: str | None = None
         """Architecture of the device module being converted; None where the module does not say."""
         self._warp_size: int | None = None
+        self.checked = False
+        """Whether the cpu stack's checked mode is wanted."""
         self._device: Block | None = None
         self._allocations = 0
 
@@ -49,6 +53,10 @@ class DeviceModule(Rebuilder):
         if isinstance(target, StringAttr):
             _, self.arch, warp, *_ = target.data.split(":")
             self._warp_size = int(warp[1:])
+        self.checked = self.target == "cpu" and CHECK_ATTRIBUTE in op.attributes
+        if self.checked:
+            # Wide copies are tested for the alignment they need on a GPU.
+            cast(Any, self).trust_alignment = True
         body = Block()
         self._device, self._allocations = body, 0
         with self.b.region(body):

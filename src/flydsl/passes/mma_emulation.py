@@ -1,8 +1,8 @@
 """A matrix instruction on the CPU, from its shape, types and thread-value layouts.
 
-The lanes of the instruction write A and B, decoded, into one tile each. Then every lane computes its own values of D from
-them, in a loop over k: runs of values that are neighbours in m or n are vectors. Floats are summed in f64, where products
-of up to 24 bits are exact, and rounded once; integers wrap.
+The lanes of the instruction write A and B, decoded, into one tile each. Then every lane computes its own values of D
+from them, in a loop over k: runs of values that are neighbours in m or n are vectors. Floats are summed in f64, where
+products of up to 24 bits are exact, and rounded once; integers wrap.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from xdsl.dialects import scf
-from xdsl.dialects.arith import FastMathFlag, FastMathFlagsAttr
-from xdsl.dialects.builtin import IntegerType, f32, f64
+from xdsl.dialects.arith import FastMathFlagsAttr
+from xdsl.dialects.builtin import IntegerType, bf16, f32, f64
+from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from .. import layout as L
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from .cpu_emulation import Emulation
 
 _CONTRACT = FastMathFlagsAttr([FastMathFlag.ALLOW_CONTRACT])
-
 
 
 class ScaleOperand(NamedTuple):
@@ -50,7 +50,7 @@ class Run(NamedTuple):
     """Values of D next to each other along m or n."""
 
     first: int
-    count: int
+    length: int
     along_m: bool
     m: int
     n: int
@@ -71,7 +71,8 @@ def _find_runs(op: MmaOpType) -> list[Run]:
     m_extent = op.shape_mnk[0]
     layout = op.tv_layout(2)
     count = cast(int, L.size(layout[1]))
-    places = [divmod(cast(int, L.crd2idx(v, layout[1])), m_extent)[::-1] for v in range(count)]
+    starts = [cast(int, L.crd2idx(v, layout[1])) for v in range(count)]
+    places = [(start % m_extent, start // m_extent) for start in starts]
     _check_separable(op, layout, places)
     runs: list[Run] = []
     v = 0
@@ -91,7 +92,7 @@ def _find_runs(op: MmaOpType) -> list[Run]:
 
 
 def _check_separable(op: MmaOpType, layout: Layout, places: Sequence[tuple[int, int]]) -> None:
-    """The row and column of a value are those of its lane plus those of its index, or the tile would be addressed wrongly."""
+    """The row and column of a value must be those of its lane plus those of its index, within the tile."""
     m_extent = op.shape_mnk[0]
     for t in range(cast(int, L.size(layout[0]))):
         start = cast(int, L.crd2idx(t, layout[0]))
@@ -188,7 +189,7 @@ class _Product:
         start = self.low.place(self.lane, self.op.tv_layout(2)[0])
         extent = build.const(self.m, i64)
         row, column = build.int_binary("remui", start, extent), build.int_binary("divui", start, extent)
-        sums = [self._widened(self._vector(c[r.first : r.first + r.count])) for r in runs]
+        sums = [self._widened(self._vector(c[r.first : r.first + r.length])) for r in runs]
         at_a, at_b = self._cell(a, row), self._cell(b, column)
 
         def step(k: SSAValue, held: Sequence[SSAValue]) -> list[SSAValue]:
@@ -206,10 +207,10 @@ class _Product:
 
             made: list[SSAValue] = []
             for run, total in zip(runs, held, strict=True):
-                x = side(left, line_a, run.m, run.count if run.along_m else 1)
-                y = side(right, line_b, run.n, 1 if run.along_m else run.count)
-                if run.count > 1:
-                    x, y = (x, build.broadcast(y, run.count)) if run.along_m else (build.broadcast(x, run.count), y)
+                x = side(left, line_a, run.m, run.length if run.along_m else 1)
+                y = side(right, line_b, run.n, 1 if run.along_m else run.length)
+                if run.length > 1:
+                    x, y = (x, build.broadcast(y, run.length)) if run.along_m else (build.broadcast(x, run.length), y)
                 made.append(self._add(total, self._multiply(x, y)))
             return made
 
@@ -225,10 +226,10 @@ class _Product:
             for i, run in enumerate(runs):
                 factors: list[SSAValue] = []
                 for line, at, wide in ((line_a, run.m, run.along_m), (line_b, run.n, not run.along_m)):
-                    n = run.count if wide else 1
+                    n = run.length if wide else 1
                     type_ = self.cell if n == 1 else vector_type(self.cell, n)
                     factor = self._widened(self.low.take(self.low.at(line, at * self.cell_bytes), type_))
-                    factors.append(factor if n == run.count else build.broadcast(factor, run.count))
+                    factors.append(factor if n == run.length else build.broadcast(factor, run.length))
                 scaled = self._multiply(self._multiply(part[i], factors[0]), factors[1])
                 sums[i] = self._add(sums[i], scaled)
         return self._values(runs, sums)
@@ -237,7 +238,7 @@ class _Product:
         values: list[SSAValue] = []
         for run, total in zip(runs, sums, strict=True):
             done = self._narrowed(total)
-            values += [done] if run.count == 1 else [self.b.extract(done, i) for i in range(run.count)]
+            values += [done] if run.length == 1 else [self.b.extract(done, i) for i in range(run.length)]
         return values
 
     def _widened(self, x: SSAValue) -> SSAValue:
@@ -247,6 +248,9 @@ class _Product:
     def _narrowed(self, x: SSAValue) -> SSAValue:
         type_ = like(x.type, self.acc)
         if not self.integer:
+            if self.acc == bf16:
+                # Hosts have no conversion from f64.
+                x = self.b.cast("truncf", x, like(x.type, f32))
             return self.b.cast("truncf", x, type_)
         if self.clamp:
             limits = [self.b.const(v, x.type) for v in (2**31 - 1, -(2**31))]
@@ -291,7 +295,7 @@ class _Product:
 
     def fill_scales(self, scales: ScaleOperand, tile: SSAValue) -> None:
         """Write the scales this lane has."""
-        start = self._cell(tile, self.low.place(self.lane, cast(Layout, scales.layout[0])))
+        start = self._cell(tile, self.low.place(self.lane, scales.layout[0]))
         for v, value in enumerate(scales.values):
             wide = value if value.type == self.cell else self.b.cast("extf", value, self.cell)
             self.low.put(wide, self.low.at(start, cast(int, L.crd2idx(v, scales.layout[1])) * self.cell_bytes))

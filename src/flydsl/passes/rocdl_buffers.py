@@ -1,8 +1,8 @@
 """Buffer memory in the conversions: pointers that are a descriptor and an offset, and access through them.
 
 On AMD a buffer pointer becomes `{ptr addrspace(8), i32}` and its accesses are buffer instructions. The cpu stack has
-`{{ptr, i64}, i32}`: base, size in bytes, offset in elements; it checks every dword as the hardware does, reads 0 outside
-and drops stores there.
+`{{ptr, i64}, i32}`: base, size in bytes, offset in elements; it checks every dword as the hardware does, reads 0
+outside and drops stores there.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class BufferMemory(Rebuilder):
 
     def fat_parts(self, pointer: Any) -> tuple[SSAValue, SSAValue]:
         """Descriptor and offset in elements (i32) of a buffer pointer, materialised or not."""
-        base, dynamic, static = (pointer, None, 0) if isinstance(pointer, SSAValue) else pointer.parts
+        parts: Any = getattr(pointer, "parts", (pointer, None, 0))
+        base, dynamic, static = cast("tuple[SSAValue, Any, int]", parts)
         known = self._fat.get(base)
         if known is None:
             known = self._fat[base] = (self._field(base, 0, self.descriptor_type()), self._field(base, 1, i32))
@@ -228,9 +229,7 @@ class BufferMemory(Rebuilder):
 
     # --- the cpu's bounds check -----------------------------------------------------------------------------------
 
-    def _checked(
-        self, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, nbytes: int
-    ) -> tuple[SSAValue, SSAValue]:
+    def _checked(self, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, nbytes: int) -> tuple[SSAValue, SSAValue]:
         """Where an access goes (a place nobody reads when it is out of range), and whether it is in range."""
         b = self.b
         base, size = self._field(rsrc, 0, llvm.ptr(0)), self._field(rsrc, 1, i64)
@@ -263,7 +262,7 @@ class BufferMemory(Rebuilder):
             return
         scalars = [value]
         if isinstance(value.type, VectorType):
-            scalars = [self.b.extract(value, i) for i in range(value.type.get_shape()[0])]
+            scalars = [self.b.extract(value, i) for i in range(cast(Any, value).type.get_shape()[0])]
         nbytes = bit_width(scalars[0].type) // 8
         for i, scalar in enumerate(scalars):
             place = self.b.addi(offset, self.b.i32(i * nbytes)) if i else offset
@@ -277,7 +276,7 @@ class BufferMemory(Rebuilder):
     def raw_pointer(self, at: Operand) -> SSAValue:
         """The LLVM pointer of an operand, its swizzle applied."""
         pointer: Any = at.pointer
-        value = pointer if isinstance(pointer, SSAValue) else pointer.value()
+        value = cast(SSAValue, pointer if isinstance(pointer, SSAValue) else pointer.value())
         return cast(Any, self).address(value, at.data)[0]
 
     def _lane_slot(self, at: SSAValue, nbytes: int, immediate: int) -> SSAValue:

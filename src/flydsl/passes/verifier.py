@@ -43,7 +43,7 @@ def _check(op: Operation, visible: set[SSAValue], found: list[Failure]) -> None:
     for i, value in enumerate(operands_of(op)):
         if value not in visible:
             raise _Found(op, f"'{op.name}' op operand #{i} does not dominate this use")
-    isolated = op.has_trait(IsolatedFromAbove)
+    isolated = op.has_trait(IsolatedFromAbove, value_if_unregistered=False)
     try:
         for region in op.regions:
             _check_region(region, set() if isolated else visible, found)
@@ -62,7 +62,9 @@ def _check_op(op: Operation) -> None:
         while isinstance(cause.__cause__, VerifyException):
             cause = cause.__cause__
         text = str(cause).strip()
-        raise _Found(op, text if op.name.startswith("fly") or text.startswith("'") else f"'{op.name}' op {text}") from None
+        raise _Found(
+            op, text if op.name.startswith("fly") or text.startswith("'") else f"'{op.name}' op {text}"
+        ) from None
 
 
 def _check_region(region: Region, visible: set[SSAValue], found: list[Failure]) -> None:
