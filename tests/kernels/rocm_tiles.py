@@ -72,3 +72,14 @@ def make_tile(m: int, n: int, k: int, a: str, b: str, acc: str, rng: np.random.G
 def arguments(x: np.ndarray, y: np.ndarray, z: np.ndarray):
     """Static-layout arguments."""
     return [flyc.from_dlpack(raw(t)) for t in (x, y, z)]
+
+
+def close(got: np.ndarray, expected: np.ndarray) -> None:
+    """Equal for integers; for floats within the rounding of the accumulator."""
+    if got.dtype.kind in "iu":
+        np.testing.assert_array_equal(got, expected)
+        return
+    eps = {2: 2e-3, 4: 3e-6, 8: 1e-13}[got.dtype.itemsize]
+    if got.dtype == ml_dtypes.bfloat16:
+        eps = 1.6e-2
+    np.testing.assert_allclose(got.astype(np.float64), expected, rtol=eps, atol=eps * np.abs(expected).max())

@@ -6,11 +6,12 @@ import re
 
 import numpy as np
 import pytest
-import rocm_tiles as T
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.dialects.fly_rocdl.cdna3 import FORMS
+
+from .rocm_tiles import arguments, close, make_tile, tile
 
 ARCHES = ("gfx90a", "gfx942", "gfx950")
 CLASSES = {"f32": "Float32", "f16": "Float16", "bf16": "BFloat16", "f64": "Float64", "i8": "Int8"}
@@ -37,9 +38,9 @@ CASES = [
 def compiled(kind: str, m: int, k: int, arch: str, atoms=(1, 1, 1)):
     a, b, acc = classes_of(kind, arch)
     rng = np.random.default_rng(1)
-    x, y, z, _ = T.make_tile(m * atoms[0], m * atoms[1], k * atoms[2], a, b, acc, rng)
+    x, y, z, _ = make_tile(m * atoms[0], m * atoms[1], k * atoms[2], a, b, acc, rng)
     spec = (m, m, k, (getattr(fx, a), getattr(fx, b)), getattr(fx, acc))
-    return flyc.compile(T.tile, *T.arguments(x, y, z), "MFMA", spec, atoms, target=f"rocm:{arch}").artifact
+    return flyc.compile(tile, *arguments(x, y, z), "MFMA", spec, atoms, target=f"rocm:{arch}").artifact
 
 
 def mnemonic(kind: str, m: int, k: int, arch: str) -> str:
@@ -58,6 +59,19 @@ def test_compiles_to_the_instruction(kind: str, m: int, k: int, arch: str):
     found = re.findall(r"^\s+(v_mfma_\w+)", artifact.asm, re.M)
     assert found == [mnemonic(kind, m, k, arch)]
     assert artifact.kernels[0]["spills"] == 0 and artifact.kernels[0]["scratch"] == 0
+
+
+@pytest.mark.parametrize("atoms", [(1, 1, 1), (2, 1, 1)])
+@pytest.mark.parametrize(("kind", "m", "k", "arch"), CASES)
+def test_matches_numpy(kind: str, m: int, k: int, arch: str, atoms, monkeypatch: pytest.MonkeyPatch):
+    """On the cpu stack emulating the architecture, over a tile of several atoms in every direction."""
+    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
+    monkeypatch.setenv("FLYDSL_COMPILE_ARCH", arch)
+    a, b, acc = classes_of(kind, arch)
+    x, y, z, expected = make_tile(m * atoms[0], m * atoms[1] * 2, k * 2, a, b, acc, np.random.default_rng())
+    spec = (m, m, k, (getattr(fx, a), getattr(fx, b)), getattr(fx, acc))
+    tile(*arguments(x, y, z), "MFMA", spec, atoms)
+    close(z, expected)
 
 
 @pytest.mark.parametrize(("kind", "m", "k"), [("f16", 16, 16), ("bf16", 32, 8), ("i8", 16, 32)])
@@ -79,24 +93,24 @@ def test_tiles_of_atoms(kind: str, m: int, k: int):
 )
 def test_refused_with_the_line_and_what_exists(kind: str, m: int, k: int, arch: str, says: str):
     a, b, acc = classes_of(kind, "gfx942")
-    x, y, z, _ = T.make_tile(m, m, k, a, b, acc, np.random.default_rng(1))
+    x, y, z, _ = make_tile(m, m, k, a, b, acc, np.random.default_rng(1))
     spec = (m, m, k, getattr(fx, a), getattr(fx, acc))
     with pytest.raises(ValueError, match=says) as caught:
-        flyc.compile(T.tile, *T.arguments(x, y, z), "MFMA", spec, (1, 1, 1), target=f"rocm:{arch}")
+        flyc.compile(tile, *arguments(x, y, z), "MFMA", spec, (1, 1, 1), target=f"rocm:{arch}")
     text = "".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
     assert "getattr(fx.rocdl, make)" in text or "rocm_tiles.py" in text
 
 
 def test_fp8_flavour_is_checked():
     """gfx942 reads FNUZ bytes: OCP types there would silently be half the value."""
-    x, y, z, _ = T.make_tile(16, 16, 32, "Float8E4M3FN", "Float8E4M3FN", "Float32", np.random.default_rng(1))
+    x, y, z, _ = make_tile(16, 16, 32, "Float8E4M3FN", "Float8E4M3FN", "Float32", np.random.default_rng(1))
     spec = (16, 16, 32, fx.Float8E4M3FN, fx.Float32)
     with pytest.raises(ValueError, match="gfx942 has: f8E4M3FNUZ"):
-        flyc.compile(T.tile, *T.arguments(x, y, z), "MFMA", spec, (1, 1, 1), target="rocm:gfx942")
+        flyc.compile(tile, *arguments(x, y, z), "MFMA", spec, (1, 1, 1), target="rocm:gfx942")
 
 
 def test_nvidia_is_refused():
-    x, y, z, _ = T.make_tile(16, 16, 16, "Float16", "Float16", "Float32", np.random.default_rng(1))
+    x, y, z, _ = make_tile(16, 16, 16, "Float16", "Float16", "Float32", np.random.default_rng(1))
     spec = (16, 16, 16, fx.Float16, fx.Float32)
     with pytest.raises(ValueError, match="belongs to AMD GPUs"):
-        flyc.compile(T.tile, *T.arguments(x, y, z), "MFMA", spec, (1, 1, 1), target="cuda:sm_90a")
+        flyc.compile(tile, *arguments(x, y, z), "MFMA", spec, (1, 1, 1), target="cuda:sm_90a")

@@ -7,12 +7,13 @@ resource is a buffer pointer to bytes, an ordinary DSL value; `fx.rocdl.get_buff
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+from ..dialects.enums import AddressSpace
 from ..errors import DSLTypeError, DSLValueError
 from .memory import inttoptr
 from .numeric import Boolean, Float32, Int8, Int32, Int64, Numeric, as_numeric
-from .rocdl.buffers import BufferDesc, make_buffer_ptr
+from .rocdl.buffers import BufferDesc, make_buffer_ptr, tensor_bytes
 from .tensor import Pointer, Tensor, get_iter, recast_iter
 from .vector import Vector
 
@@ -48,11 +49,9 @@ def create_buffer_resource(
         raise DSLTypeError(f"create_buffer_resource expects a tensor or a pointer, got {tensor!r}")
     size = num_records_bytes
     if size is None and not max_size:
-        from .rocdl.buffers import _bytes  # pyright: ignore[reportPrivateUsage]
-
         if not isinstance(tensor, Tensor):
             raise DSLValueError("create_buffer_resource: a pointer has no size; give num_records_bytes")
-        size = _bytes(tensor)
+        size = tensor_bytes(tensor)
     base = recast_iter(Int8, base)
     if base_byte_offset is not None:
         base = base + as_numeric(base_byte_offset)
@@ -63,7 +62,9 @@ def create_buffer_resource_from_addr(addr: Any, *, num_records_bytes: Any = None
     """The resource of an address in global memory."""
     from .ir_types import PointerType
 
-    return make_buffer_ptr(inttoptr(PointerType.get(Int8.ir_type, 1), Int64(as_numeric(addr))), num_records_bytes)
+    return make_buffer_ptr(
+        inttoptr(PointerType.get(Int8.ir_type, AddressSpace.Global), Int64(as_numeric(addr))), num_records_bytes
+    )
 
 
 def _check(rsrc: Any) -> Pointer:
@@ -84,6 +85,12 @@ def _soffset(soffset_bytes: Any) -> Any:
     return Int32(0 if soffset_bytes is None else as_numeric(soffset_bytes)).ir_value()
 
 
+def as_class(dtype: Any) -> Any:
+    """A scalar class, also from an IR type."""
+    found: Any = dtype if isinstance(dtype, type) else Numeric.from_ir_type(dtype)
+    return found
+
+
 def buffer_load(
     rsrc: Any,
     offset: Any,
@@ -98,9 +105,7 @@ def buffer_load(
 
     `is_scalar` promises that the address is the same in all lanes; it changes nothing in what is read.
     """
-    cls: Any = Float32 if dtype is None else dtype
-    if not isinstance(cls, type):
-        cls = Numeric.from_ir_type(cls)
+    cls: Any = Float32 if dtype is None else as_class(dtype)
     if vec_width not in (1, 2, 3, 4, 8, 16):
         raise DSLValueError(f"buffer_load: vec_width must be 1, 2, 3, 4, 8 or 16, got {vec_width}")
     pointer = _place(_check(rsrc), offset, cls.width // 8, mask)
@@ -125,7 +130,7 @@ def buffer_store(
 ) -> None:
     """Write a scalar or a Vector at element `offset`, or at a byte offset."""
     value: Any = data if isinstance(data, Vector) else as_numeric(data)
-    cls = value.dtype if isinstance(value, Vector) else type(value)
+    cls = cast(Any, value.dtype if isinstance(value, Vector) else type(value))
     pointer = _place(_check(rsrc), offset, 1 if offset_is_bytes else cls.width // 8, mask)
     _emit().buffer_store(value.ir_value(), pointer, _soffset(soffset_bytes), cache_modifier)
 

@@ -123,7 +123,7 @@ class BufferCopyType(Data[BufferCopyData], CopyOpType):
     state: ClassVar[tuple[tuple[str, int], ...]] = (("soffset", 32),)
 
     @classmethod
-    def get(cls, bits: int, cache: int = 0) -> BufferCopyType:
+    def make(cls, bits: int, cache: int = 0) -> BufferCopyType:
         """The interned type."""
         return intern(cls, BufferCopyData(bits, cache))
 
@@ -184,7 +184,7 @@ class _ToShared(Data[int], CopyOpType, ArchAtom):
     buffer: ClassVar[bool] = True
 
     @classmethod
-    def get(cls, bits: int) -> Any:
+    def make(cls, bits: int) -> Any:
         """The checked, interned type."""
         return intern(cls, _check_lds_bits(bits, cls.label, cls.allowed))
 
@@ -275,8 +275,14 @@ def atomic_intrinsic(op: AtomicOp, type_: Attribute) -> str | None:
     """Name of the buffer intrinsic of an operation on a scalar or a pair, or None."""
     elem = cast(Any, type_).element_type if isinstance(type_, VectorType) else type_
     if isinstance(elem, IntegerType):
-        names = {AtomicOp.Add: "add", AtomicOp.Max: "smax", AtomicOp.Min: "umin", AtomicOp.And: "and", AtomicOp.Or: "or"}
-        return names.get(op) if bit_width(type_) in (32, 64) and elem is type_ else None
+        names = {
+            AtomicOp.Add: "add",
+            AtomicOp.Max: "smax",
+            AtomicOp.Min: "umin",
+            AtomicOp.And: "and",
+            AtomicOp.Or: "or",
+        }
+        return names.get(op) if bit_width(cast(Attribute, type_)) in (32, 64) and elem is type_ else None
     return {AtomicOp.Add: "fadd", AtomicOp.Max: "fmax"}.get(op)
 
 
@@ -288,7 +294,7 @@ class BufferAtomicType(Data[tuple[AtomicOp, Attribute]], CopyOpType, ArchAtom):
     state: ClassVar[tuple[tuple[str, int], ...]] = (("soffset", 32),)
 
     @classmethod
-    def get(cls, op: AtomicOp, type_: Attribute) -> BufferAtomicType:
+    def make(cls, op: AtomicOp, type_: Attribute) -> BufferAtomicType:
         """The interned type."""
         return intern(cls, (op, type_))
 
@@ -315,7 +321,9 @@ class BufferAtomicType(Data[tuple[AtomicOp, Attribute]], CopyOpType, ArchAtom):
         op, type_ = self.data
         name = atomic_intrinsic(op, type_)
         if name is None or not is_buffer(dst.data.space):
-            raise DSLCompileError(f"{self} cannot go from {src.data.space} to {dst.data.space}: it needs a buffer tensor")
+            raise DSLCompileError(
+                f"{self} cannot go from {src.data.space} to {dst.data.space}: it needs a buffer tensor"
+            )
         check_lowering(self, low)
         rsrc, offset = low.buffer_place(dst)
         low.buffer_atomic(name, low.load(src, type_), rsrc, offset, scalar_offset(low, dst.data.elem))

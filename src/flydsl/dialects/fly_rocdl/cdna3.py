@@ -131,7 +131,7 @@ class MfmaType(Data[MfmaData], MmaOpType, ArchAtom):
     name = "fly_rocdl.cdna3.mfma"
 
     @classmethod
-    def get(cls, m: int, n: int, k: int, a: Attribute, b: Attribute, acc: Attribute) -> MfmaType:
+    def make(cls, m: int, n: int, k: int, a: Attribute, b: Attribute, acc: Attribute) -> MfmaType:
         """The checked, interned type."""
         return intern(cls, _verify(MfmaData((m, n, k), (a, b, acc))))
 

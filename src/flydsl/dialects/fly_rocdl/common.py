@@ -119,7 +119,7 @@ def mnk_text(mnk: Sequence[int]) -> str:
 
 def is_signless(type_: Attribute, width: int) -> bool:
     """An integer of this width, whatever its signedness."""
-    return isinstance(type_, IntegerType) and bit_width(type_) == width
+    return isinstance(type_, IntegerType) and bit_width(cast(Attribute, type_)) == width
 
 
 # --- operands of intrinsics ---------------------------------------------------------------------------------------
@@ -156,9 +156,7 @@ def bits_of(low: AtomLowering, value: SSAValue) -> SSAValue:
     return bitcast(low, value, IntegerType(bit_width(value.type)))
 
 
-def emulate(
-    op: MmaOpType, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand, **options: Any
-) -> None:
+def emulate(op: MmaOpType, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand, **options: Any) -> None:
     """The product by the reference model; only the cpu stack has it."""
     target = getattr(low, "target", None)
     if target != "cpu":
@@ -173,7 +171,7 @@ def mangled(type_: Attribute) -> str:
         vector = cast(VectorType, type_)
         return f"v{vector.get_shape()[0]}{mangled(vector.element_type)}"
     if isinstance(type_, IntegerType):
-        return f"i{bit_width(type_)}"
+        return f"i{bit_width(cast(Attribute, type_))}"
     return {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64"}[str(type_)]
 
 

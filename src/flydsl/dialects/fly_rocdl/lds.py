@@ -20,7 +20,7 @@ from ..enums import AddressSpace
 from ..fly.atoms import AtomLowering, CopyOpType, Operand
 from ..fly.ops import vector_type
 from ..fly.types import bit_width, intern
-from .common import ArchAtom, bitcast, check_lowering, refuse
+from .common import ArchAtom, bitcast, check_lowering, is_signless, refuse
 
 _FORMS = {(4, 64), (8, 64), (6, 96), (16, 64)}
 
@@ -47,7 +47,7 @@ class LdsReadTransType(Data[LdsReadTransData], CopyOpType, ArchAtom):
     name = "fly_rocdl.cdna4.lds_read_trans"
 
     @classmethod
-    def get(cls, granularity: int, bits: int) -> LdsReadTransType:
+    def make(cls, granularity: int, bits: int) -> LdsReadTransType:
         """The checked, interned type."""
         return intern(cls, _verify(LdsReadTransData(granularity, bits)))
 
@@ -78,24 +78,28 @@ class LdsReadTransType(Data[LdsReadTransData], CopyOpType, ArchAtom):
     def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
         """One `ds_read_*_tr_*`."""
         if src.data.space is not AddressSpace.Shared or dst.data.space is not AddressSpace.Register:
-            raise DSLCompileError(f"{self} reads shared memory into registers, got {src.data.space} -> {dst.data.space}")
+            raise DSLCompileError(
+                f"{self} reads shared memory into registers, got {src.data.space} -> {dst.data.space}"
+            )
         g, bits = self.data
         target = getattr(low, "target", None)
         if target == "rocdl":
             check_lowering(self, low)
             type_ = vector_type(i16, 4) if g == 16 else vector_type(i32, bits // 32)
             suffix = "v4i16" if g == 16 else f"v{bits // 32}i32"
-            value = low.intrinsic(f"llvm.amdgcn.ds.read.tr{g}.b{bits}.{suffix}", type_, [cast(Any, low).raw_pointer(src)])
+            value = low.intrinsic(
+                f"llvm.amdgcn.ds.read.tr{g}.b{bits}.{suffix}", type_, [cast(Any, low).raw_pointer(src)]
+            )
             assert value is not None
         elif target == "cpu":
             cast(Any, low).emulate_copy(self, src, dst)
             return
         else:
             raise DSLCompileError(f"{self} is an instruction of gfx950; the target '{target}' has none")
-        elem = dst.data.elem
-        stored: Attribute = elem if isinstance(elem, IntegerType) or bit_width(elem) >= 16 else IntegerType(bit_width(elem))
-        count = bits // bit_width(elem)
-        low.store(bitcast(low, value, vector_type(stored, count)), dst)
+        width = bit_width(dst.data.elem)
+        narrow = width < 16 or is_signless(dst.data.elem, width)
+        stored: Attribute = IntegerType(width) if narrow else dst.data.elem
+        low.store(bitcast(low, value, vector_type(stored, bits // width)), dst)
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> LdsReadTransData:

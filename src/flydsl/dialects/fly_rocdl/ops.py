@@ -3,7 +3,7 @@
 | op | operands | meaning |
 |---|---|---|
 | `fly_rocdl.get_buffer_rsrc` | buffer pointer -> `!llvm.ptr<8>` | the raw descriptor |
-| `fly_rocdl.buffer_load` | buffer pointer, soffset (i32 bytes) -> value | a load with a cache policy and a uniform offset |
+| `fly_rocdl.buffer_load` | buffer pointer, soffset (i32 bytes) -> value | a load, uniform offset, cache policy |
 | `fly_rocdl.buffer_store` | value, buffer pointer, soffset | the same for stores |
 """
 

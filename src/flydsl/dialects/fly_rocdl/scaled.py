@@ -79,7 +79,9 @@ def _check_types(what: str, types: tuple[Attribute, Attribute, Attribute]) -> No
 
 def _verify_mfma(data: MfmaScaleData) -> MfmaScaleData:
     if data.mnk not in ((16, 16, 128), (32, 32, 64)):
-        raise DSLValueError(f"unsupported MNK for CDNA4 MFMA_Scale: {mnk_text(data.mnk)}; it has 16x16x128 and 32x32x64")
+        raise DSLValueError(
+            f"unsupported MNK for CDNA4 MFMA_Scale: {mnk_text(data.mnk)}; it has 16x16x128 and 32x32x64"
+        )
     _check_types("CDNA4 MFMA_Scale", data.types)
     for name, value in (("opselA", data.opsel_a), ("opselB", data.opsel_b)):
         if not 0 <= value <= 3:
@@ -132,7 +134,7 @@ class MfmaScaleType(Data[MfmaScaleData], MmaOpType, ArchAtom):
     state: ClassVar[tuple[tuple[str, int], ...]] = (("scale_a", 32), ("scale_b", 32))
 
     @classmethod
-    def get(
+    def make(
         cls, m: int, n: int, k: int, a: Attribute, b: Attribute, acc: Attribute, opsel_a: int = 0, opsel_b: int = 0
     ) -> MfmaScaleType:
         """The checked, interned type."""
@@ -247,7 +249,7 @@ class WmmaScaleType(Data[WmmaScaleData], MmaOpType, ArchAtom):
     name = "fly_rocdl.gfx1250.wmma_scale"
 
     @classmethod
-    def get(
+    def make(
         cls,
         m: int,
         n: int,
@@ -298,7 +300,7 @@ class WmmaScaleType(Data[WmmaScaleData], MmaOpType, ArchAtom):
         return Layout(((16, 2), (16, 4)), ((1, 256), (16, 512)))
 
     def _emulate(self, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
-        """The lanes `opsel` names bring the scales of their row, one byte per block; both halves then write the same."""
+        """The lanes `opsel` names bring the scales of their row, a byte per block; both halves then write the same."""
         data, build = self.data, low.b
         m, _, k = data.mnk
         blocks = k // data.block_size

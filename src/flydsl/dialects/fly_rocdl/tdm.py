@@ -69,7 +69,7 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
     )
 
     @classmethod
-    def get(
+    def make(
         cls,
         rank: int,
         warps: int = 1,
@@ -136,8 +136,7 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
     def _descriptor(self, low: BufferLowering, memory: Operand, shared: Operand) -> list[SSAValue]:
         b = low.b
         layout: Any = linear_layout(memory.data.layout)
-        shape: Any = layout.shape if isinstance(layout.shape, tuple) else (layout.shape,)
-        stride: Any = layout.stride if isinstance(layout.stride, tuple) else (layout.stride,)
+        shape, stride = (_modes(x) for x in (layout.shape, layout.stride))
         rank, bits = self.data.rank, bit_width(memory.data.elem)
         if len(shape) != rank or not all(type(s) is int for s in shape):
             raise DSLCompileError(f"{self} needs a global tensor of {rank} static extents, got {layout}")
@@ -285,6 +284,10 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
         printer.print_string(
             f"<rank = {d.rank}, warps = {d.warps}, pad = {d.pad_interval}, {d.pad_amount}, cache = {d.cache}, {flags}>"
         )
+
+
+def _modes(tree: Any) -> tuple[Any, ...]:
+    return cast("tuple[Any, ...]", tree) if isinstance(tree, tuple) else (tree,)
 
 
 def _vector(b: Builder, words: Sequence[SSAValue]) -> SSAValue:

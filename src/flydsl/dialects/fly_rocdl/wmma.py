@@ -47,7 +47,7 @@ from .common import (
 )
 
 WAVE32 = Layout(32, 1)
-OCP = {Float8E4M3FNType(): "fp8", Float8E5M2Type(): "bf8"}
+OCP: dict[Attribute, str] = {Float8E4M3FNType(): "fp8", Float8E5M2Type(): "bf8"}
 
 
 class WmmaData(NamedTuple):
@@ -103,7 +103,7 @@ class _Wmma(Data[WmmaData], MmaOpType, ArchAtom):
         return data
 
     @classmethod
-    def get(
+    def make(
         cls,
         m: int,
         n: int,
@@ -219,10 +219,11 @@ class Gfx11WmmaType(_Wmma):
             return None
         v = vector_type
         if acc == f32:
-            return {
+            forms: dict[Attribute, Form] = {
                 f16: Form("f32.16x16x16.f16", v(f16, 16), "plain"),
                 bf16: Form("f32.16x16x16.bf16", v(i16, 16), "plain"),
-            }.get(a)
+            }
+            return forms.get(a)
         if is_signless(acc, 32) and is_signless(a, 8):
             return Form("i32.16x16x16.iu8", v(i32, 4), "int")
         return Form("i32.16x16x16.iu4", v(i32, 2), "int") if is_signless(acc, 32) and is_signless(a, 4) else None
@@ -361,7 +362,6 @@ def type_for(arch: str) -> type[_Wmma] | None:
     if arch.startswith("gfx120"):
         return Gfx120xWmmaType
     return Gfx11WmmaType if arch.startswith("gfx11") else None
-
 
 
 __all__ = ["Gfx11WmmaType", "Gfx120xWmmaType", "Gfx1250WmmaType", "WmmaData", "type_for"]

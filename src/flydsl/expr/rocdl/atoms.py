@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 from ...dialects.enums import AtomicOp
 from ...errors import DSLTypeError, DSLValueError
@@ -28,7 +28,7 @@ class SyncScope(StrEnum):
 
 def input_types(what: str, ab: Any) -> tuple[Any, Any]:
     """IR types of A and B from one class or a pair of classes."""
-    pair: Any = ab if isinstance(ab, tuple) else (ab, ab)
+    pair = cast("tuple[Any, ...]", ab) if isinstance(ab, tuple) else (ab, ab)
     if len(pair) != 2:
         raise DSLTypeError(f"{what}: expected one input type or a pair, got {ab!r}")
     return element_type(what, pair[0]), element_type(what, pair[1])
@@ -53,7 +53,7 @@ def MFMA(m: int, n: int, k: int, ab: Any, acc: Any = None) -> AtomOp:
 
     a, b = input_types("MFMA", ab)
     out = element_type("MFMA", Float32 if acc is None else acc)
-    return AtomOp(MfmaType.get(m, n, k, a, b, out), f"MFMA({m}, {n}, {k}, {ab}, {acc or Float32})")
+    return AtomOp(MfmaType.make(m, n, k, a, b, out), f"MFMA({m}, {n}, {k}, {ab}, {acc or Float32})")
 
 
 def WMMA(
@@ -80,7 +80,7 @@ def WMMA(
         raise DSLValueError(f"WMMA exists on gfx11xx, gfx120x and gfx1250, not on {target.backend}:{target.arch}")
     a, b = input_types("WMMA", ab)
     out = element_type("WMMA", Float32 if acc is None else acc)
-    return AtomOp(cls.get(m, n, k, a, b, out, sign_a, sign_b, clamp), f"WMMA({m}, {n}, {k}, {ab}, {acc or Float32})")
+    return AtomOp(cls.make(m, n, k, a, b, out, sign_a, sign_b, clamp), f"WMMA({m}, {n}, {k}, {ab}, {acc or Float32})")
 
 
 # --- buffer memory ------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def BufferCopy(bits: int, cache_modifier: int = 0) -> AtomOp:
 
     if bits not in (8, 16, 32, 64, 128):
         raise DSLValueError(f"BufferCopy moves 8, 16, 32, 64 or 128 bits, got {bits}")
-    return AtomOp(BufferCopyType.get(bits, cache_modifier), f"BufferCopy({bits})")
+    return AtomOp(BufferCopyType.make(bits, cache_modifier), f"BufferCopy({bits})")
 
 
 def BufferCopy8b(cache_modifier: int = 0) -> AtomOp:
@@ -130,7 +130,7 @@ def BufferCopyLDS(bits: int) -> AtomOp:
     """
     from ...dialects.fly_rocdl.buffer import BufferCopyLdsType
 
-    return AtomOp(BufferCopyLdsType.get(bits), f"BufferCopyLDS({bits})")
+    return AtomOp(BufferCopyLdsType.make(bits), f"BufferCopyLDS({bits})")
 
 
 def BufferCopyLDS32b() -> AtomOp:
@@ -159,7 +159,7 @@ def BufferAtomic(op: AtomicOp, val_type: Any) -> AtomOp:
     type_ = _value_type("BufferAtomic", val_type)
     if atomic_intrinsic(op, type_) is None:
         raise DSLTypeError(f"BufferAtomic {op.name} is not defined for {val_type}")
-    return AtomOp(BufferAtomicType.get(op, type_), f"BufferAtomic({op.name}, {val_type})")
+    return AtomOp(BufferAtomicType.make(op, type_), f"BufferAtomic({op.name}, {val_type})")
 
 
 def BufferAtomicAdd(val_type: Any) -> AtomOp:
@@ -183,7 +183,7 @@ def BufferAtomicPkAdd(val_type: Any) -> AtomOp:
     from ...dialects.fly_rocdl.buffer import BufferAtomicType
 
     elem = _value_type("BufferAtomicPkAdd", val_type)
-    return AtomOp(BufferAtomicType.get(AtomicOp.Add, vector_type(elem, 2)), f"BufferAtomicPkAdd({val_type})")
+    return AtomOp(BufferAtomicType.make(AtomicOp.Add, vector_type(elem, 2)), f"BufferAtomicPkAdd({val_type})")
 
 
 __all__ = [

@@ -68,17 +68,17 @@ def make_buffer_tensor(t: Tensor, max_size: bool = True, *, num_records_bytes: A
         raise DSLValueError(f"make_buffer_tensor needs a global tensor, got one in {t.address_space!r}")
     size = num_records_bytes
     if size is None and not max_size:
-        size = _bytes(t)
+        size = tensor_bytes(t)
     return make_view(make_buffer_ptr(get_iter(t), size), t.layout)
 
 
-def _bytes(t: Tensor) -> Any:
+def tensor_bytes(t: Tensor) -> Any:
     """Bytes from the first element to the end of the last one a layout reaches."""
     count: Any = cosize(t.layout)
-    number = count.data if hasattr(count, "data") else count
+    number: Any = L.unwrap(count.data if hasattr(count, "data") else count)
     bits = t.dtype.width
-    if type(L.unwrap(number)) is int:
-        return (L.unwrap(number) * bits + 7) // 8
+    if type(number) is int:
+        return (number * bits + 7) // 8
     wide = Int64(as_numeric(count.unpack()))
     return wide * (bits // 8) if bits % 8 == 0 else (wide * bits + 7) // 8
 

@@ -20,7 +20,7 @@ def MFMA_Scale(
 
     what = "MFMA_Scale"
     types = [element_type(what, t) for t in (a, a if b is None else b, Float32 if acc is None else acc)]
-    made = MfmaScaleType.get(m, n, k, types[0], types[1], types[2], opsel_a, opsel_b)
+    made = MfmaScaleType.make(m, n, k, types[0], types[1], types[2], opsel_a, opsel_b)
     return AtomOp(made, f"MFMA_Scale({m}, {n}, {k}, {a}, {b or a})")
 
 
@@ -28,7 +28,7 @@ def LDSReadTrans(granularity: int, bits: int) -> AtomOp:
     """A read of shared memory that transposes elements of `granularity` bits among 16 lanes."""
     from ...dialects.fly_rocdl.lds import LdsReadTransType
 
-    return AtomOp(LdsReadTransType.get(granularity, bits), f"LDSReadTrans({granularity}, {bits})")
+    return AtomOp(LdsReadTransType.make(granularity, bits), f"LDSReadTrans({granularity}, {bits})")
 
 
 def LDSReadTrans4_64b() -> AtomOp:
@@ -55,7 +55,7 @@ def BufferLoadAsyncLDS(bits: int) -> AtomOp:
     """A copy from a buffer tensor into shared memory, complete after `wait_asyncmark`."""
     from ...dialects.fly_rocdl.buffer import BufferLoadAsyncLdsType
 
-    return AtomOp(BufferLoadAsyncLdsType.get(bits), f"BufferLoadAsyncLDS({bits})")
+    return AtomOp(BufferLoadAsyncLdsType.make(bits), f"BufferLoadAsyncLDS({bits})")
 
 
 def BufferLoadAsyncLDS32b() -> AtomOp:
@@ -77,7 +77,7 @@ def GlobalLoadAsyncLDS(bits: int) -> AtomOp:
     """A copy from a global tensor into shared memory, complete after `wait_asyncmark`."""
     from ...dialects.fly_rocdl.buffer import GlobalLoadAsyncLdsType
 
-    return AtomOp(GlobalLoadAsyncLdsType.get(bits), f"GlobalLoadAsyncLDS({bits})")
+    return AtomOp(GlobalLoadAsyncLdsType.make(bits), f"GlobalLoadAsyncLDS({bits})")
 
 
 def GlobalLoadAsyncLDS32b() -> AtomOp:

@@ -30,7 +30,7 @@ def WMMAScale(
 
     what = "WMMAScale"
     types = [element_type(what, t) for t in (a, a if b is None else b, Float32 if acc is None else acc)]
-    made = WmmaScaleType.get(
+    made = WmmaScaleType.make(
         m, n, k, types[0], types[1], types[2], opsel_a, opsel_b, mod_c, reuse_a, reuse_b, block_size
     )
     return AtomOp(made, f"WMMAScale({m}, {n}, {k}, {a}, {b or a})")
@@ -48,7 +48,7 @@ def TDM(
     """A whole-tile copy between a global and a shared tensor; padding of the shared image in elements."""
     from ...dialects.fly_rocdl.tdm import TdmType
 
-    made = TdmType.get(rank, num_warps, pad_interval, pad_amount, cache, atomic_barrier, early_timeout)
+    made = TdmType.make(rank, num_warps, pad_interval, pad_amount, cache, atomic_barrier, early_timeout)
     return AtomOp(made, f"TDM({rank})")
 
 

@@ -1,0 +1,536 @@
+"""Raw instructions, the result type first as in FlyDSL: `readfirstlane(fx.T.i32, v)`, `rcp(fx.T.f32, x)`.
+
+Types are IR types or scalar classes; results are DSL values. On the cpu stack each does what the hardware does, lanes
+included; where a kernel runs on an architecture without the instruction, the line that asks for it is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from ...errors import DSLValueError
+from .. import gpu
+from ..numeric import Boolean, Float16, Float32, Int32, Int64, Numeric, Uint32, Uint64, as_dsl_value, as_numeric
+from ..vector import Vector
+from .target import amd_target, gfx_of, ir_type, on_cpu
+
+
+def _emit() -> Any:
+    from . import emit
+
+    return emit
+
+
+def _value(x: Any) -> Any:
+    """IR value of a DSL value, a number or an IR value."""
+    return x.ir_value() if isinstance(x, Vector) else as_numeric(x).ir_value()
+
+
+def _class(ty: Any) -> type[Numeric]:
+    """Scalar class of a result type."""
+    return ty if isinstance(ty, type) else Numeric.from_ir_type(ty)
+
+
+def intrinsic(name: str, ty: Any, operands: Sequence[Any]) -> Any:
+    """`llvm.amdgcn.<name>` on any operands; the name carries its type suffix. AMD only: the cpu stack cannot know it.
+
+    Nothing checks that the architecture has it, and LLVM ends the process where it has not.
+    """
+    if on_cpu(f"fx.rocdl.intrinsic({name!r})"):
+        raise DSLValueError(f"the cpu stack does not know llvm.amdgcn.{name}")
+    result = None if ty is None else ir_type(ty)
+    made = _emit().intrinsic(f"llvm.amdgcn.{name}", result, [_value(x) for x in operands])
+    return None if made is None else as_dsl_value(made)
+
+
+def _call(name: str, ty: Any, *operands: Any) -> Any:
+    made = _emit().intrinsic(f"llvm.amdgcn.{name}", ir_type(ty), list(operands))
+    return as_dsl_value(made, ty if isinstance(ty, type) else None)
+
+
+def _const(value: int, width: int = 32) -> Any:
+    from xdsl.dialects.builtin import IntegerType
+
+    return _emit().constant(value, IntegerType(width))
+
+
+def _need(what: str, *prefixes: str) -> None:
+    arch = gfx_of(amd_target(f"fx.rocdl.{what}"))
+    if arch is not None and not arch.startswith(prefixes):
+        raise DSLValueError(f"{what} exists on {', '.join(prefixes)}, not on {arch}")
+
+
+def _wave() -> int:
+    return amd_target("fx.rocdl").warp_size
+
+
+# --- lanes --------------------------------------------------------------------------------------------------------
+
+
+def _suffix(ty: Any) -> str:
+    text = str(ir_type(ty))
+    if text.startswith("!llvm.ptr"):
+        return "p0"
+    return text
+
+
+def readfirstlane(ty: Any, value: Any) -> Any:
+    """The value of the first active lane, in all lanes; it then lives in a scalar register."""
+    if on_cpu("fx.rocdl.readfirstlane"):
+        return gpu.shuffle(as_dsl_value(value), 0, _wave(), "idx")
+    return _call(f"readfirstlane.{_suffix(ty)}", ty, _value(value))
+
+
+def readlane(ty: Any, value: Any, lane: Any) -> Any:
+    """The value of one lane, which must be the same number in all lanes."""
+    if on_cpu("fx.rocdl.readlane"):
+        return gpu.shuffle(as_dsl_value(value), as_numeric(lane), _wave(), "idx")
+    return _call(f"readlane.{_suffix(ty)}", ty, _value(value), Int32(as_numeric(lane)).ir_value())
+
+
+def ballot(ty: Any, pred: Any) -> Any:
+    """One bit per lane: where the predicate holds. i64 everywhere, i32 on waves of 32 lanes."""
+    flag = Boolean(as_numeric(pred))
+    width = _class(ty).width
+    if width == 32 and _wave() == 64:
+        raise DSLValueError("ballot of a wave of 64 lanes needs a 64-bit result")
+    if on_cpu("fx.rocdl.ballot"):
+        bits: Any = Uint64(Int64(flag.select(Int32(1), Int32(0))) & 1) << Uint64(gpu.lane_id())
+        step = 1
+        while step < _wave():
+            bits = bits | gpu.shuffle(bits, step, _wave(), "xor")
+            step *= 2
+        return _class(ty)(bits)
+    return _call(f"ballot.i{width}", ty, flag.ir_value())
+
+
+def ds_bpermute(ty: Any, byte_index: Any, value: Any) -> Any:
+    """The value of lane `byte_index / 4`: each lane says where it reads."""
+    if on_cpu("fx.rocdl.ds_bpermute"):
+        lane = (Int32(as_numeric(byte_index)) >> 2) % _wave()
+        return gpu.shuffle(as_dsl_value(value), lane, _wave(), "idx")
+    word = _as_word(value)
+    moved = _call("ds.bpermute", Int32, Int32(as_numeric(byte_index)).ir_value(), word.ir_value())
+    return _from_word(moved, ty)
+
+
+def ds_permute(ty: Any, byte_index: Any, value: Any) -> Any:
+    """Each lane sends its value to lane `byte_index / 4`; the highest sender wins."""
+    if on_cpu("fx.rocdl.ds_permute"):
+        raise DSLValueError("ds_permute (push) has no emulation on the cpu stack; ds_bpermute (pull) has")
+    moved = _call("ds.permute", Int32, Int32(as_numeric(byte_index)).ir_value(), _as_word(value).ir_value())
+    return _from_word(moved, ty)
+
+
+def ds_swizzle(ty: Any, value: Any, offset: int) -> Any:
+    """Lane `((i & and) | or) ^ xor` of every 32, the masks being the three 5-bit fields of `offset`."""
+    if on_cpu("fx.rocdl.ds_swizzle"):
+        lane: Any = gpu.lane_id()
+        low = ((lane & (offset & 31)) | ((offset >> 5) & 31)) ^ ((offset >> 10) & 31)
+        return gpu.shuffle(as_dsl_value(value), (lane & ~31) | low, _wave(), "idx")
+    return _from_word(_call("ds.swizzle", Int32, _as_word(value).ir_value(), _const(offset)), ty)
+
+
+def _as_word(value: Any) -> Any:
+    """A 32-bit value as an Int32."""
+    number: Any = as_dsl_value(value)
+    if isinstance(number, Vector):
+        return number.bitcast(Int32)[0]
+    cls = cast(Any, type(number))
+    if cls.width != 32:
+        raise DSLValueError(f"this instruction moves 32 bits, got a {cls}")
+    return number.bitcast(Int32) if cls.is_float else Int32(number)
+
+
+def _from_word(word: Any, ty: Any) -> Any:
+    cls = _class(ty)
+    if cls.width != 32:
+        raise DSLValueError(f"this instruction gives 32 bits, not {cls}")
+    return word.bitcast(cls) if cls.is_float else cls(word)
+
+
+def update_dpp(
+    ty: Any, old: Any, src: Any, dpp_ctrl: int, row_mask: int = 0xF, bank_mask: int = 0xF, bound_ctrl: bool = False
+) -> Any:
+    """Data-parallel move within rows of 16 lanes; where masks or bounds forbid, `old` (0 with `bound_ctrl`)."""
+    if on_cpu("fx.rocdl.update_dpp"):
+        return _dpp(old, src, dpp_ctrl, row_mask, bank_mask, bound_ctrl)
+    _check_dpp(dpp_ctrl)
+    operands = [_as_word(old).ir_value(), _as_word(src).ir_value(), _const(dpp_ctrl), _const(row_mask)]
+    return _from_word(_call("update.dpp.i32", Int32, *operands, _const(bank_mask), _const(int(bound_ctrl), 1)), ty)
+
+
+def mov_dpp(
+    ty: Any, src: Any, dpp_ctrl: int, row_mask: int = 0xF, bank_mask: int = 0xF, bound_ctrl: bool = True
+) -> Any:
+    """`update_dpp` that keeps the lane's own value where nothing is moved."""
+    return update_dpp(ty, src, src, dpp_ctrl, row_mask, bank_mask, bound_ctrl)
+
+
+def _check_dpp(ctrl: int) -> None:
+    arch = gfx_of(amd_target("fx.rocdl.update_dpp")) or ""
+    wave_only = 0x130 <= ctrl <= 0x13C or ctrl in (0x142, 0x143)
+    if wave_only and not arch.startswith("gfx9"):
+        raise DSLValueError(f"DPP control {ctrl:#x} exists on gfx9, not on {arch}")
+    if 0x160 <= ctrl <= 0x16F and arch.startswith("gfx9"):
+        raise DSLValueError(f"DPP row_xmask exists on gfx11 and later, not on {arch}")
+
+
+def _dpp(old: Any, src: Any, ctrl: int, row_mask: int, bank_mask: int, bound: bool) -> Any:
+    value, kept = as_dsl_value(src), as_dsl_value(old)
+    lane: Any = gpu.lane_id()
+    i = lane & 15
+    inside: Any = Boolean(True)
+    if ctrl <= 0xFF:
+        at: Any = lane & 3
+        picked: Any = Int32(ctrl) >> (at * 2)
+        source = (lane & ~3) | (picked & 3)
+    else:
+        n = ctrl & 15
+        kinds: dict[int, Callable[[], tuple[Any, Any]]] = {
+            0x100: lambda: (i + n, i + n < 16),
+            0x110: lambda: (i - n, i >= n),
+            0x120: lambda: ((i - n) & 15, Boolean(True)),
+            0x150: lambda: (Int32(n), Boolean(True)),
+            0x160: lambda: (i ^ n, Boolean(True)),
+        }
+        if ctrl == 0x140:
+            place: Any = 15 - i
+        elif ctrl == 0x141:
+            place = (i & 8) | (7 - (i & 7))
+        elif (ctrl & ~15) in kinds:
+            place, inside = kinds[ctrl & ~15]()
+        else:
+            raise DSLValueError(f"DPP control {ctrl:#x} has no emulation on the cpu stack")
+        source = (lane & ~15) | (place & 15)
+    moved = gpu.shuffle(value, source, _wave(), "idx")
+    enabled = (((Int32(row_mask) >> (lane // 16)) & (Int32(bank_mask) >> (i // 4))) & 1) != 0
+    other = type(value)(0) if bound else kept
+    return enabled.select(inside.select(moved, other), kept)
+
+
+def permlane32_swap(ty: Any, vdst: Any, vsrc: Any, fi: bool = False, bc: bool = False) -> tuple[Any, Any]:
+    """Exchange the upper half of `vdst` with the lower half of `vsrc` (gfx950)."""
+    return _swap("permlane32_swap", 32, ty, vdst, vsrc, fi, bc)
+
+
+def permlane16_swap(ty: Any, vdst: Any, vsrc: Any, fi: bool = False, bc: bool = False) -> tuple[Any, Any]:
+    """Exchange the odd rows of 16 lanes of `vdst` with the even rows of `vsrc` (gfx950, gfx1250)."""
+    return _swap("permlane16_swap", 16, ty, vdst, vsrc, fi, bc)
+
+
+def _swap(what: str, rows: int, ty: Any, vdst: Any, vsrc: Any, fi: bool, bc: bool) -> tuple[Any, Any]:
+    _need(what, *(("gfx950",) if rows == 32 else ("gfx950", "gfx125")))
+    if on_cpu(f"fx.rocdl.{what}"):
+        a, b = as_dsl_value(vdst), as_dsl_value(vsrc)
+        lane: Any = gpu.lane_id()
+        odd = (lane & rows) != 0
+        from_src = gpu.shuffle(b, lane ^ rows, _wave(), "idx")
+        from_dst = gpu.shuffle(a, lane ^ rows, _wave(), "idx")
+        return odd.select(from_src, a), odd.select(b, from_dst)
+    return _emit_swap(rows, ty, vdst, vsrc, fi, bc)
+
+
+def _emit_swap(rows: int, ty: Any, vdst: Any, vsrc: Any, fi: bool, bc: bool) -> tuple[Any, Any]:
+    from xdsl.dialects.builtin import i32
+
+    from ...dialects import llvm
+    from ...dialects.builder import i64_list
+    from ..trace import current
+
+    pair = llvm.StructType((False, (i32, i32)))
+    operands = [_as_word(vdst).ir_value(), _as_word(vsrc).ir_value(), _const(int(fi), 1), _const(int(bc), 1)]
+    made = _emit().intrinsic(f"llvm.amdgcn.permlane{rows}.swap", pair, operands)
+    parts = [current().pure(llvm.ExtractValueOp, (made,), i32, {"position": i64_list((i,))}) for i in range(2)]
+    return _from_word(Int32(parts[0]), ty), _from_word(Int32(parts[1]), ty)
+
+
+def wave_id() -> Any:
+    """Index of the wave in its workgroup (gfx12 and later; elsewhere from the thread index)."""
+    arch = gfx_of(amd_target("fx.rocdl.wave_id")) or ""
+    if arch.startswith("gfx12") and not on_cpu("fx.rocdl.wave_id"):
+        return _call("wave.id", Int32)
+    x, y, z = gpu.thread_idx
+    dx, dy, _ = gpu.block_dim
+    return (x + dx * (y + dy * z)) // _wave()
+
+
+# --- arithmetic ---------------------------------------------------------------------------------------------------
+
+
+def _float_unary(name: str, emulate: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    def call(ty: Any, value: Any) -> Any:
+        if on_cpu(f"fx.rocdl.{name}"):
+            return emulate(as_dsl_value(value))
+        return _call(f"{name.replace('log2', 'log')}.{_suffix(ty)}", ty, _value(value))
+
+    return call
+
+
+def _math() -> Any:
+    from .. import math
+
+    return math
+
+
+_rcp = _float_unary("rcp", lambda x: 1.0 / x)
+_rsq = _float_unary("rsq", lambda x: _math().rsqrt(x))
+_exp2 = _float_unary("exp2", lambda x: _math().exp2(x))
+_log2 = _float_unary("log2", lambda x: _math().log2(x))
+
+
+def rcp(ty: Any, value: Any) -> Any:
+    """`1 / value`, about one unit in the last place."""
+    return _rcp(ty, value)
+
+
+def rsq(ty: Any, value: Any) -> Any:
+    """`1 / sqrt(value)`, about one unit in the last place."""
+    return _rsq(ty, value)
+
+
+def exp2(ty: Any, value: Any) -> Any:
+    """`2 ** value` without the guard for denormals."""
+    return _exp2(ty, value)
+
+
+def log2(ty: Any, value: Any) -> Any:
+    """Base-2 logarithm without the guard for denormals."""
+    return _log2(ty, value)
+
+
+def fmed3(ty: Any, a: Any, b: Any, c: Any) -> Any:
+    """The middle one of three."""
+    if on_cpu("fx.rocdl.fmed3"):
+        from .. import arith
+
+        x, y, z = (as_dsl_value(v) for v in (a, b, c))
+        return arith.maxnumf(arith.minnumf(x, y), arith.minnumf(arith.maxnumf(x, y), z))
+    return _call(f"fmed3.{_suffix(ty)}", ty, _value(a), _value(b), _value(c))
+
+
+def perm_b32(hi: Any, lo: Any, sel: Any) -> Any:
+    """Bytes of `{hi, lo}` by the four selectors of `sel`: 0-3 of lo, 4-7 of hi, 12 zero, 13 and up 0xFF."""
+    if on_cpu("fx.rocdl.perm_b32"):
+        words = (Uint64(Uint32(as_numeric(hi))) << 32) | Uint64(Uint32(as_numeric(lo)))
+        chosen = Uint32(as_numeric(sel))
+        made: Any = Uint32(0)
+        for i in range(4):
+            byte: Any = (chosen >> (8 * i)) & 0xFF
+            plain = Uint32((words >> (Uint64(byte & 7) * 8)) & 0xFF)
+            sign_at: Any = Uint64((byte & 3) * 16 + 15)
+            sign = Uint32(((words >> sign_at) & 1) * 0xFF)
+            special = (byte == 12).select(Uint32(0), Uint32(0xFF))
+            value = (byte < 8).select(plain, (byte < 12).select(sign, special))
+            made = made | (value << (8 * i))
+        return Int32(made)
+    return _call(
+        "perm", Int32, _value(Int32(as_numeric(hi))), _value(Int32(as_numeric(lo))), _value(Int32(as_numeric(sel)))
+    )
+
+
+# --- conversions --------------------------------------------------------------------------------------------------
+
+_FP8_ARCHES = ("gfx942", "gfx950", "gfx12")
+
+
+def cvt_pkrtz(ty: Any, a: Any, b: Any) -> Any:
+    """Two Float32 to a pair of Float16, rounded toward zero."""
+    if on_cpu("fx.rocdl.cvt_pkrtz"):
+        parts = [_toward_zero(Float32(as_dsl_value(x))) for x in (a, b)]
+        return Vector.from_elements(parts, Float16)
+    from ...dialects.fly.ops import vector_type
+
+    return _call("cvt.pkrtz", vector_type(Float16.ir_type, 2), _value(a), _value(b))
+
+
+def _toward_zero(x: Any) -> Any:
+    near: Any = Float16(x)
+    bits = near.bitcast(_u16())
+    grew = _math().absf(Float32(near)) > _math().absf(x)
+    return grew.select(bits - _u16()(1), bits).bitcast(Float16)
+
+
+def _u16() -> Any:
+    from ..numeric import Uint16
+
+    return Uint16
+
+
+def _fp8_class(bf8: bool) -> Any:
+    from .. import numeric
+
+    arch = gfx_of(amd_target("fx.rocdl.cvt_pk_fp8_f32")) or "gfx950"
+    if arch.startswith("gfx942"):
+        if bf8:
+            raise DSLValueError("the cpu stack has no f8E5M2FNUZ conversion")
+        return numeric.Float8E4M3FNUZ
+    return numeric.Float8E5M2 if bf8 else numeric.Float8E4M3FN
+
+
+def _pack_fp8(name: str, bf8: bool, ty: Any, a: Any, b: Any, old: Any, word_sel: Any) -> Any:
+    _need(name, *_FP8_ARCHES)
+    high = bool(word_sel)
+    if on_cpu(f"fx.rocdl.{name}"):
+        from ..numeric import Uint8
+
+        cls = _fp8_class(bf8)
+        x, y = (Uint32(cls(Float32(as_dsl_value(v))).bitcast(Uint8)) for v in (a, b))
+        pair: Any = x | (y << 8)
+        before: Any = Uint32(as_numeric(old))
+        made = (before & 0xFFFF) | (pair << 16) if high else (before & 0xFFFF0000) | pair
+        return Int32(made)
+    operands = [_value(a), _value(b), Int32(as_numeric(old)).ir_value(), _const(int(high), 1)]
+    return _call(f"cvt.pk.{'bf8' if bf8 else 'fp8'}.f32", Int32, *operands)
+
+
+def cvt_pk_fp8_f32(ty: Any, a: Any, b: Any, old: Any = 0, word_sel: Any = False) -> Any:
+    """Two Float32 to two fp8 (e4m3) bytes in one half of an i32; the other half is that of `old`."""
+    return _pack_fp8("cvt_pk_fp8_f32", False, ty, a, b, old, word_sel)
+
+
+def cvt_pk_bf8_f32(ty: Any, a: Any, b: Any, old: Any = 0, word_sel: Any = False) -> Any:
+    """Two Float32 to two bf8 (e5m2) bytes in one half of an i32."""
+    return _pack_fp8("cvt_pk_bf8_f32", True, ty, a, b, old, word_sel)
+
+
+def _unpack_fp8(name: str, bf8: bool, value: Any, byte: int) -> Any:
+    from ..numeric import Uint8
+
+    word: Any = Uint32(as_numeric(value))
+    return Float32(Uint8((word >> (8 * byte)) & 0xFF).bitcast(_fp8_class(bf8)))
+
+
+def _pair_fp8(name: str, bf8: bool, value: Any, word_sel: Any) -> Any:
+    _need(name, *_FP8_ARCHES)
+    high = bool(word_sel)
+    if on_cpu(f"fx.rocdl.{name}"):
+        first = 2 if high else 0
+        return Vector.from_elements([_unpack_fp8(name, bf8, value, first + i) for i in range(2)], Float32)
+    from ...dialects.fly.ops import vector_type
+
+    operands = [Int32(as_numeric(value)).ir_value(), _const(int(high), 1)]
+    return _call(f"cvt.pk.f32.{'bf8' if bf8 else 'fp8'}", vector_type(Float32.ir_type, 2), *operands)
+
+
+def cvt_pk_f32_fp8(ty: Any, value: Any, word_sel: Any = False) -> Any:
+    """Two fp8 bytes of one half of an i32 to a pair of Float32."""
+    return _pair_fp8("cvt_pk_f32_fp8", False, value, word_sel)
+
+
+def cvt_pk_f32_bf8(ty: Any, value: Any, word_sel: Any = False) -> Any:
+    """Two bf8 bytes of one half of an i32 to a pair of Float32."""
+    return _pair_fp8("cvt_pk_f32_bf8", True, value, word_sel)
+
+
+def _one_fp8(name: str, bf8: bool, value: Any, byte: int) -> Any:
+    _need(name, *_FP8_ARCHES)
+    if on_cpu(f"fx.rocdl.{name}"):
+        return _unpack_fp8(name, bf8, value, byte)
+    return _call(f"cvt.f32.{'bf8' if bf8 else 'fp8'}", Float32, Int32(as_numeric(value)).ir_value(), _const(byte))
+
+
+def cvt_f32_fp8(ty: Any, value: Any, byte_sel: int = 0) -> Any:
+    """One fp8 byte of an i32 as Float32."""
+    return _one_fp8("cvt_f32_fp8", False, value, byte_sel)
+
+
+def cvt_f32_bf8(ty: Any, value: Any, byte_sel: int = 0) -> Any:
+    """One bf8 byte of an i32 as Float32."""
+    return _one_fp8("cvt_f32_bf8", True, value, byte_sel)
+
+
+# --- matrix instructions by name ----------------------------------------------------------------------------------
+
+_MFMA = re.compile(r"mfma_(f32|i32|f64)_(\d+)x(\d+)x(\d+)_?(\w+)")
+_INPUTS = {
+    "f32": "Float32",
+    "xf32": "Float32",
+    "f16": "Float16",
+    "bf16": "BFloat16",
+    "bf16_1k": "BFloat16",
+    "i8": "Int8",
+    "f64": "Float64",
+    "fp8": "Float8E4M3FN",
+    "bf8": "Float8E5M2",
+}
+
+
+def by_name(name: str) -> Any:
+    """`mfma_f32_16x16x16f16(result_type, [a, b, c, cbsz, abid, blgp])` and its like."""
+    match = _MFMA.fullmatch(name)
+    if match is None:
+        raise AttributeError(f"flydsl.expr.rocdl has no attribute {name!r}")
+    acc, m, n, k, kind = match.groups()
+    words = kind.split("_") if kind.startswith(("fp8_", "bf8_")) else [kind, kind]
+    if any(word not in _INPUTS for word in words):
+        raise AttributeError(f"flydsl.expr.rocdl has no attribute {name!r}")
+
+    def call(result_type: Any, operands: Sequence[Any]) -> Any:
+        return _mfma(acc, int(m), int(n), int(k), words, operands)
+
+    call.__name__ = name
+    call.__doc__ = f"The instruction v_{name} on values: [a, b, c, cbsz, abid, blgp], the last three zero."
+    return call
+
+
+def _mfma(acc: str, m: int, n: int, k: int, words: Sequence[str], operands: Sequence[Any]) -> Any:
+    from .. import numeric
+    from ..tensor import make_rmem_tensor
+    from ..tiled import make_mma_atom, mma_atom_call
+    from .atoms import MFMA
+
+    if any(int(as_numeric(x)) for x in operands[3:]):
+        raise DSLValueError("the modifiers cbsz, abid and blgp are not supported; give 0")
+    fnuz = (gfx_of(amd_target("mfma")) or "").startswith("gfx942")
+    names = [_INPUTS[w] + ("UZ" if fnuz and w == "fp8" else "") for w in words]
+    a, b = (getattr(numeric, x) for x in names)
+    out: Any = {"f32": Float32, "i32": Int32, "f64": numeric.Float64}[acc]
+    atom = make_mma_atom(MFMA(m, n, k, (a, b), out))
+    fragments: list[Any] = []
+    for value, cls, count in zip(operands, (a, b, out), (m * k // 64, n * k // 64, m * n // 64), strict=False):
+        fragment = make_rmem_tensor(count, cls)
+        fragment.store(_bits_as(value, cls, count))
+        fragments.append(fragment)
+    mma_atom_call(atom, fragments[2], fragments[0], fragments[1], fragments[2])
+    return fragments[2].load()
+
+
+def _bits_as(value: Any, cls: Any, count: int) -> Any:
+    """A value of any type as `count` elements of a class."""
+    v: Any = value if isinstance(value, Vector) else as_dsl_value(value)
+    if not isinstance(v, Vector):
+        v = Vector.from_elements([v], type(v))
+    return v if v.dtype is cls else v.bitcast(cls)
+
+
+__all__ = [
+    "ballot",
+    "by_name",
+    "cvt_f32_bf8",
+    "cvt_f32_fp8",
+    "cvt_pk_bf8_f32",
+    "cvt_pk_f32_bf8",
+    "cvt_pk_f32_fp8",
+    "cvt_pk_fp8_f32",
+    "cvt_pkrtz",
+    "ds_bpermute",
+    "ds_permute",
+    "ds_swizzle",
+    "exp2",
+    "fmed3",
+    "intrinsic",
+    "log2",
+    "mov_dpp",
+    "perm_b32",
+    "permlane16_swap",
+    "permlane32_swap",
+    "rcp",
+    "readfirstlane",
+    "readlane",
+    "rsq",
+    "update_dpp",
+    "wave_id",
+]
