@@ -15,7 +15,7 @@ NAMES = ["vector_add", "predicated_add", "tiled_copy", "tiled_mma"]
 def test_rocm(name: str, arch: str, example):
     function, args = example(name).compile_args()
     artifact = flyc.compile(function, *args, target=f"rocm:{arch}").artifact
-    assert f"!fly.memref" in artifact.source_ir and f"func.func @{name}" in artifact.source_ir
+    assert "!fly.memref" in artifact.source_ir and f"func.func @{name}" in artifact.source_ir
     assert "amdgpu_kernel" in artifact.llvm_ir
     assert f"{name}_kernel_0:" in artifact.asm and "s_endpgm" in artifact.asm
     code = code_object.read_code_object(artifact.binary("hsaco"))

@@ -112,10 +112,15 @@ def test_launch_from_a_fresh_thread(example, rng: np.random.Generator):
     np.testing.assert_allclose(result.cpu(), expected, rtol=1e-6, atol=1e-6)
 
 
-def test_torch_graph_capture(example, rng: np.random.Generator):
+@pytest.mark.parametrize("adapted", [False, True])
+def test_torch_graph_capture(adapted: bool, example, rng: np.random.Generator):
+    """Launches join the capture, with plain tensors and with adapters around them."""
     module = example("vector_add")
     args, out, expected = module.make_args(4097, rng)
     moved, result = on_gpu(args, out)
+    if adapted:
+        moved = [flyc.from_torch_tensor(x) if isinstance(x, torch.Tensor) else x for x in moved]
+    module.vector_add(*moved)
     module.vector_add(*moved)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()

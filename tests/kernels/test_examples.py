@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import flydsl.compiler as flyc
+import flydsl.expr as fx
 
 CASES = 20
 
@@ -75,7 +76,6 @@ def test_vector_add_dtypes(dtype: str, example, rng: np.random.Generator):
 
 def test_stream_argument(example, rng: np.random.Generator):
     """A launch on an explicit stream is asynchronous and ordered."""
-    import flydsl.expr as fx
     from flydsl.runtime import Stream
 
     module = example("vector_add")
@@ -109,3 +109,46 @@ def test_many_threads_give_the_same(example, rng: np.random.Generator, monkeypat
     args, out, expected = module.make_args(300_001, rng)
     module.vector_add(*args)
     np.testing.assert_allclose(out, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_booleans_as_a_vector_through_memory(rng: np.random.Generator):
+    """A Boolean takes a byte in memory: a run-time index sends a register tensor there and back."""
+
+    @flyc.kernel
+    def kernel(out: fx.Tensor, n: fx.Int32):
+        flags = fx.make_rmem_tensor(4, fx.Boolean)
+        for i in fx.range_constexpr(4):
+            flags[i] = fx.Int32(i) < n
+        flags[n] = n < 100
+        loaded = flags.load()
+        for i in fx.range_constexpr(4):
+            out[i] = fx.Int32(loaded[i])
+
+    @flyc.jit
+    def run(out: fx.Tensor, n: fx.Int32):
+        kernel(out, n).launch(grid=1, block=1)
+
+    for n in range(4):
+        out = np.full(4, 9, np.int32)
+        run(out, n)
+        np.testing.assert_array_equal(out, [int(i <= n) for i in range(4)])
+
+
+def test_functions_as_constants_count_with_what_they_capture():
+    """Two closures of the same code are different kernels."""
+
+    @flyc.kernel
+    def kernel(x: fx.Tensor, f: fx.Constexpr):
+        x[fx.thread_idx.x] = f(x[fx.thread_idx.x])
+
+    @flyc.jit
+    def run(x: fx.Tensor, f: fx.Constexpr):
+        kernel(x, f).launch(grid=1, block=4)
+
+    def adder(n: int):
+        return lambda v: v + n
+
+    for n in (1, 2, 3):
+        x = np.zeros(4, np.int32)
+        run(x, adder(n))
+        assert (x == n).all()

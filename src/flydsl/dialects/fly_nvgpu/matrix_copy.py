@@ -22,7 +22,7 @@ COUNTS = (1, 2, 4)
 class MatrixData(NamedTuple):
     """How many 8x8 matrices, and whether they are transposed on the way."""
 
-    count: int
+    matrices: int
     trans: bool
 
 
@@ -43,7 +43,7 @@ class _MatrixType(Data[MatrixData], CopyOpType):
     @property
     def shared_bits(self) -> Layout:
         """Lane l gives the address of row l % 8 of matrix l / 8; lanes beyond the last matrix repeat."""
-        rows = 8 * self.data.count
+        rows = 8 * self.data.matrices
         if rows == 32:
             return Layout((32, 128), (128, 1))
         return Layout(((rows, 32 // rows), 128), ((128, 0), 1))
@@ -51,7 +51,7 @@ class _MatrixType(Data[MatrixData], CopyOpType):
     @property
     def register_bits(self) -> Layout:
         """Register q of a lane holds two values of matrix q."""
-        count = self.data.count
+        count = self.data.matrices
         if self.data.trans:
             if count == 1:
                 return Layout(((4, 8), (16, 2)), ((256, 16), (1, 128)))
@@ -67,7 +67,7 @@ class _MatrixType(Data[MatrixData], CopyOpType):
     def intrinsic(self) -> str:
         """LLVM's name for the instruction."""
         trans = ".trans" if self.data.trans else ""
-        return f"llvm.nvvm.{self.instruction}.sync.aligned.m8n8.x{self.data.count}{trans}.b16.p3"
+        return f"llvm.nvvm.{self.instruction}.sync.aligned.m8n8.x{self.data.matrices}{trans}.b16.p3"
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> MatrixData:
@@ -81,7 +81,7 @@ class _MatrixType(Data[MatrixData], CopyOpType):
             return MatrixData(count, parser.parse_boolean())
 
     def print_parameter(self, printer: Printer) -> None:
-        printer.print_string(f"<{self.data.count}, trans = {'true' if self.data.trans else 'false'}>")
+        printer.print_string(f"<{self.data.matrices}, trans = {'true' if self.data.trans else 'false'}>")
 
 
 @irdl_attr_definition
@@ -106,9 +106,9 @@ class LdMatrixType(_MatrixType):
             reg.nv(low).emulate_copy(self, src, dst)
             return
         reg.check_arch(low, self, 75)
-        result = low.intrinsic(self.intrinsic(), reg.struct_of(i32, self.data.count), [reg.pointer_value(low, src)])
+        result = low.intrinsic(self.intrinsic(), reg.struct_of(i32, self.data.matrices), [reg.pointer_value(low, src)])
         assert result is not None
-        packed = reg.vector_of(low, reg.fields(low, result, self.data.count))
+        packed = reg.vector_of(low, reg.fields(low, result, self.data.matrices))
         reg.write(low, reg.cast_vector(low, packed, reg.storage(dst.data.elem)), dst)
 
 
@@ -133,5 +133,5 @@ class StMatrixType(_MatrixType):
             reg.nv(low).emulate_copy(self, src, dst)
             return
         reg.check_arch(low, self, 90)
-        count = self.data.count * 32 // reg.bit_width(src.data.elem)
+        count = self.data.matrices * 32 // reg.bit_width(src.data.elem)
         low.intrinsic(self.intrinsic(), None, [reg.pointer_value(low, dst), *reg.words(low, reg.read(low, src, count))])

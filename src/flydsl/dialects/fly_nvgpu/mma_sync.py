@@ -46,21 +46,24 @@ _K = {
 """Depths of m16n8kK by operand type; f64 has m8n8k4 as well."""
 
 
+_NAMES: dict[type[Attribute], str] = {
+    Float16Type: "f16",
+    BFloat16Type: "bf16",
+    FloatTF32Type: "tf32",
+    Float32Type: "tf32",
+    Float8E4M3FNType: "e4m3",
+    Float8E5M2Type: "e5m2",
+    Float64Type: "f64",
+}
+
+
 def type_name(type_: Attribute) -> str | None:
     """PTX's word for an operand type."""
     if isinstance(type_, IntegerType):
         if type_.width.data != 8:  # pyright: ignore[reportUnknownMemberType]
             return None
         return "u8" if type_ == _UI8 else "s8"
-    return {
-        Float16Type: "f16",
-        BFloat16Type: "bf16",
-        FloatTF32Type: "tf32",
-        Float32Type: "tf32",
-        Float8E4M3FNType: "e4m3",
-        Float8E5M2Type: "e5m2",
-        Float64Type: "f64",
-    }.get(type(type_))
+    return _NAMES.get(type(type_))
 
 
 class MmaData(NamedTuple):

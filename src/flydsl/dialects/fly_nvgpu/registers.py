@@ -22,7 +22,6 @@ from ..vector import ExtractStridedSliceOp, FromElementsOp
 class NvLowering(AtomLowering, Protocol):
     """What a conversion offers beyond the common part: its target, addresses, and on the cpu stack an emulator."""
 
-    target: str
     arch: str | None
 
     def address(self, pointer: SSAValue, data: Any) -> tuple[SSAValue, int]:
@@ -98,7 +97,7 @@ def moved(low: AtomLowering, at: Operand, by: int) -> Operand:
 
 def _offsets(at: Operand, count: int) -> list[int]:
     layout = at.data.layout
-    if layout is None or L.size(layout) != count:
+    if L.size(layout) != count:
         return list(range(count))
     return [cast(int, L.crd2idx(i, layout)) for i in range(count)]
 

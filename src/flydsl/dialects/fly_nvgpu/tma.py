@@ -69,7 +69,7 @@ class MakeTensorMapOp(NvOp):
         box = [cast(Any, a).value.data for a in self.box.data]
         rank = len(box)
         dims, strides = sizes[:rank], sizes[rank:]
-        arrays = {
+        arrays: dict[str, tuple[int, str, int, list[Any]]] = {
             "map": (MAP_BYTES, "i8", 64, []),
             "dims": (rank, "i64", 8, dims),
             "strides": (max(rank - 1, 1), "i64", 8, strides),
@@ -80,7 +80,7 @@ class MakeTensorMapOp(NvOp):
         for name, (count, type_, align, values) in arrays.items():
             at[name] = f"%tm{number}.{name}"
             f.lines.insert(1, f"  {at[name]} = alloca [{count} x {type_}], align {align}")
-            for i, value in enumerate(cast(list[Any], values)):
+            for i, value in enumerate(values):
                 cell = f.assign(f"getelementptr {type_}, ptr {at[name]}, i32 {i}")
                 f.line(f"store {type_} {value}, ptr {cell}")
         numbers = [cast(Any, p).value.data for p in (self.swizzle, self.promotion, self.fill)]

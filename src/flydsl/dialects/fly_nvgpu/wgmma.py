@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
-from xdsl.dialects.builtin import Float16Type, Float32Type, IntegerType, f32, i32, i64
+from xdsl.dialects.builtin import Float16Type, IntegerType, f32, i32, i64
 from xdsl.ir import Attribute, Data, SSAValue
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -107,12 +107,13 @@ class WgmmaType(Data[WgmmaData], MmaOpType):
         reg.check_arch(low, self, 90, 90)
         data = self.data
         m, n, k = data.mnk
-        half = data.acc == Float16Type()
+        out: Attribute = data.acc
+        half = out == Float16Type()
         count = m * n // 128
         if half:
             acc = reg.words(low, reg.read(low, c, count))
         else:
-            acc = [low.load(reg.moved(low, c, o), data.acc) for o in reg.all_offsets(c)]
+            acc = [low.load(reg.moved(low, c, o), out) for o in reg.all_offsets(c)]
         regs = len(acc)
         if data.a_from == "registers":
             left = reg.words(low, reg.read(low, a, 64 * k // 128))
@@ -123,9 +124,9 @@ class WgmmaType(Data[WgmmaData], MmaOpType):
             first, letters = f"${2 * regs}", ["l"]
         right = descriptor(low, b, data.major_b)
         at_b = 2 * regs + len(left)
-        letter = "r" if half or isinstance(data.acc, IntegerType) else "f"
+        letter = "r" if half or isinstance(out, IntegerType) else "f"
         outs = ", ".join(f"${i}" for i in range(regs))
-        acc_word = {Float32Type: "f32", Float16Type: "f16"}.get(type(data.acc), "s32")
+        acc_word = "s32" if letter == "r" and not half else "f16" if half else "f32"
         names = type_name(data.a), type_name(data.b)
         text = (
             f"wgmma.mma_async.sync.aligned.m{m}n{n}k{k}.{acc_word}.{names[0]}.{names[1]} "
@@ -138,7 +139,7 @@ class WgmmaType(Data[WgmmaData], MmaOpType):
         result = asm(low, text, constraints, [*acc, *left, right], reg.struct_of(type_, regs))
         parts = reg.fields(low, cast(SSAValue, result), regs)
         if half:
-            reg.write(low, reg.cast_vector(low, reg.vector_of(low, parts), data.acc), d)
+            reg.write(low, reg.cast_vector(low, reg.vector_of(low, parts), Float16Type()), d)
             return
         for offset, part in zip(reg.all_offsets(d), parts, strict=True):
             low.store(part, reg.moved(low, d, offset))

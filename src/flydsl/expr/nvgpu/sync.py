@@ -153,6 +153,13 @@ class named_barrier:
         self._id = id
         self._threads = threads
 
+    def __extract_to_ir_values__(self) -> list[Any]:
+        return [] if isinstance(self._id, int) else [_i32(self._id)]
+
+    @classmethod
+    def __construct_from_ir_values__(cls, values: Any, exemplar: Any = None) -> named_barrier:
+        return cls(Int32(values[0]), exemplar._threads) if values else exemplar
+
     def sync(self) -> None:
         """Arrive and wait for the others."""
         need_trace("named_barrier", 80)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
 from ..algebra_values import ComposedLayout, IntTuple
-from ..numeric import Int32, Int64, Numeric
+from ..numeric import Int32, Int64
 from ..tensor import Tensor, get_iter
 from .sync import MBarrier
 from .target import check_target, need_trace
@@ -186,7 +186,7 @@ def make_tma_atom(op: TmaOp, tensor: Tensor, smem_layout: Any, tile: Any, *, swi
     inner = [i for i, s in enumerate(strides) if isinstance(s, int) and s == 1]
     if not inner:
         raise DSLValueError(f"make_tma_atom: no mode of {tensor.layout} has the static stride 1")
-    first = next((i for i in inner if shape[i] != 1), inner[0])
+    first = next((i for i in inner if not (isinstance(shape[i], int) and shape[i] == 1)), inner[0])
     # Outer modes from the last to the first: a row-major tensor's own order.
     order = (first, *(i for i in reversed(range(len(shape))) if i != first))
     pattern = _swizzle_bytes(smem_layout, width) if swizzle is None else swizzle
@@ -203,7 +203,7 @@ def make_tma_atom(op: TmaOp, tensor: Tensor, smem_layout: Any, tile: Any, *, swi
     dims = [wide(shape[i]).ir_value() for i in order]
     steps = [(wide(strides[i]) * wide(width // 8)).ir_value() for i in order[1:]]
     pointer = get_iter(tensor).value
-    elem = cast(type[Numeric], tensor.dtype).ir_type
+    elem = tensor.dtype.ir_type
     value = _emit().tensor_map(pointer, dims, steps, [box[i] for i in order], elem, pattern, _PROMOTION_256B)
     return TmaAtom(op, box, order, width, value)
 
