@@ -63,5 +63,5 @@ if __name__ == "__main__":
     x, y = np.random.default_rng().standard_normal((2, 64)).astype(np.float32)
     out = np.empty_like(x)
     axpy(x, y, out)
-    np.testing.assert_allclose(out, 3 * x + y, rtol=1e-6)
+    np.testing.assert_allclose(out, 3 * x + y, rtol=1e-6, atol=1e-6)
     print("axpy:", out[:4])

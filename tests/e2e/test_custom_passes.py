@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -177,6 +178,56 @@ def test_a_plugin_prints_the_thread_ids(opt: tools.Tool, ir_plugin: Path):
         assert sorted(ids) == expected
 
 
+def test_the_example_of_python_passes_runs():
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    script = ROOT / "examples/custom_passes/python_passes.py"
+    done = subprocess.run([sys.executable, str(script)], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "cpu axpy_kernel_0:" in done.stdout and "axpy:" in done.stdout
+
+
+# --- LLVM's programs without any pass (P-8b) --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_external_code_generator_gives_the_same_code(
+    target: str,
+    opt: tools.Tool,
+    llc: tools.Tool,
+    disassemble: Callable[..., list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+):
+    inside = artifact(target)
+    monkeypatch.setenv("FLYDSL_COMPILE_CODEGEN", "external")
+    outside = artifact(target)
+    assert str(opt.path) in outside.metadata["notes"]["middle_end"]
+    if "o" in inside.sections:
+        assert disassemble(inside.sections["o"], tmp_path) == disassemble(outside.sections["o"], tmp_path)
+    else:
+        # llc adds comments.
+        plain, commented = (re.sub(r"\s*//.*", "", a.sections["ptx"].decode()).split() for a in (inside, outside))
+        assert plain == commented
+    if target == "cpu:native":
+        np.testing.assert_array_equal(run(make()), 3 * X + Y)
+
+
+def test_a_prefix_switches_to_its_tools(opt: tools.Tool, llc: tools.Tool, monkeypatch: pytest.MonkeyPatch):
+    prefix = opt.path.resolve().parent.parent
+    monkeypatch.setenv("FLYDSL_COMPILE_LLVM_DIR", str(prefix))
+    assert str(prefix / "bin" / "opt") in artifact("rocm:gfx942").metadata["notes"]["middle_end"]
+    monkeypatch.setenv("FLYDSL_COMPILE_CODEGEN", "internal")
+    assert "middle_end" not in artifact("rocm:gfx942").metadata["notes"]
+
+
+def test_options_of_llvm(opt: tools.Tool, llc: tools.Tool):
+    hints = {"llvm_options": {"amdgpu-waitcnt-forcezero": True}}
+    plain, forced = artifact("rocm:gfx942").text("asm"), artifact("rocm:gfx942", compile_hints=hints).text("asm")
+    assert forced.count("s_waitcnt") > plain.count("s_waitcnt")
+    with pytest.raises(RuntimeError, match="Unknown LLVM option 'no-such-option'"):
+        artifact("rocm:gfx942", compile_hints={"llvm_options": {"no-such-option": 3}})
+
+
 # --- what goes wrong ----------------------------------------------------------------------------------------------
 
 
@@ -272,10 +323,8 @@ def test_products_become_fmas(target: str):
 def test_loads_are_counted(capsys: pytest.CaptureFixture[str]):
     passes = example("python_passes")
     artifact("rocm:gfx942", ir_passes=["count-loads"])
-    assert (
-        capsys.readouterr().out == "rocm axpy_kernel_0: 5 loads\n" or "rocm axpy_kernel_0:" in capsys.readouterr().out
-    )
-    with pytest.raises(flyc.PassError, match="has . loads, allowed are 1") as caught:
+    assert capsys.readouterr().out == "rocm axpy_kernel_0: 2 loads\n"
+    with pytest.raises(flyc.PassError, match="has 2 loads, allowed are 1") as caught:
         artifact("rocm:gfx942", ir_passes=[passes.count_loads.with_parameters(most=1)])
     assert "count-loads{most=1}" in "".join(caught.value.__notes__)
 
@@ -298,10 +347,14 @@ def test_machine_code_can_be_changed(
     target: str, nop: str, llc: tools.Tool, disassemble: Callable[..., list[str]], tmp_path: Path
 ):
     passes = example("python_passes")
-    plain = disassemble(artifact(target).sections["o"], tmp_path)
+
+    def nops(obj: bytes) -> int:
+        code = disassemble(obj, tmp_path)
+        end = code.index("s_endpgm") if "s_endpgm" in code else len(code)  # Padding follows.
+        return sum(line.split()[0] == nop for line in code[:end])
+
     changed = artifact(target, ir_passes=[passes.nop_at_entry])
-    found = disassemble(changed.sections["o"], tmp_path)
-    assert sum(line.split()[0] == nop for line in found) == sum(line.split()[0] == nop for line in plain) + 1
+    assert nops(changed.sections["o"]) == nops(artifact(target).sections["o"]) + 1
     assert nop in changed.text("asm")
 
 

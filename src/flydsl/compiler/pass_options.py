@@ -12,8 +12,15 @@ NAMES = ("llvm_pass_pipeline", "llvm_pass_plugins", "llvm_codegen_passes", "llvm
 """Arguments of `@flyc.jit` and compile hints that name passes."""
 
 
+def external_codegen(env: config.CompileEnv, hints: Mapping[str, Any] | None) -> bool:
+    """Whether LLVM's programs generate the code: a prefix of LLVM is set, or options only they take (P-8b, B-40)."""
+    if hints and hints.get("llvm_options"):
+        return True
+    return env.codegen == "external" or (env.codegen == "auto" and env.llvm_dir is not None)
+
+
 def requested(decorator_options: Mapping[str, Any] | None, hints: Mapping[str, Any] | None) -> bool:
-    """Whether the decorator, the hints, the environment or `flyc.enable_pass` names any pass."""
+    """Whether the decorator, the hints, the environment or `flyc.enable_pass` names any pass, or LLVM's programs."""
     for options in (hints, decorator_options):
         if options and any(options.get(name) is not None for name in NAMES):
             return True
@@ -24,6 +31,7 @@ def requested(decorator_options: Mapping[str, Any] | None, hints: Mapping[str, A
         or env.llvm_codegen_passes
         or env.llvm_codegen_plugins
         or env.ir_passes
+        or external_codegen(env, hints)
     ):
         return True
     registry = sys.modules.get("flydsl.compiler.user_passes")

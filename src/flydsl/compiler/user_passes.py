@@ -18,7 +18,7 @@ from flydsl.errors import DSLTypeError, DSLValueError
 
 POINTS = ("after-isel", "pre-ra", "pre-ra-sched", "post-ra", "pre-sched2", "pre-emit", "pre-emit2")
 _FIXED = ("fly:start", "fly:end", "llvm-dialect", "llvm-pre-opt", "llvm-post-opt", "asm")
-_STAGE = re.compile(r"fly:(?:before|after):[A-Za-z0-9_.-]+|mir:(?:" + "|".join(POINTS) + r")")
+_STAGE = re.compile(r"fly:(?:before|after):[A-Za-z0-9_.-]+(?:#\d+)?|mir:(?:" + "|".join(POINTS) + r")")
 
 Parameter = bool | int | float | str
 

@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -383,3 +384,18 @@ def test_the_subsystem_is_not_imported_when_unused():
     done = subprocess.run([sys.executable, "-c", code], env=env, cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
+
+
+def test_upstream_names(plugin: Path, monkeypatch: pytest.MonkeyPatch):
+    from flydsl.compiler import external_llvm
+
+    monkeypatch.setenv(PREFIX + "LLVM_CODEGEN_PASSES", "post-ra:x")
+    first = external_llvm.llvm_opt_fingerprint("dce", [plugin])
+    assert first == fingerprint(llvm_pass_pipeline="dce", llvm_pass_plugins=[plugin], llvm_codegen_passes=[])
+    assert external_llvm.llvm_opt_fingerprint("") == "" == external_llvm.fly_llc_codegen_fingerprint([])
+    assert external_llvm.fly_llc_codegen_fingerprint(["a"]) != external_llvm.fly_llc_codegen_fingerprint(["b"])
+    backend = flyc.get_backend("cpu", arch="native")
+    ir = "define void @k(ptr %p, ptr %g, ptr %s, i64 %a, i64 %b) {\n  ret void\n}\n"
+    assert external_llvm.run_llvm_opt_then_binary(ir, backend, pipeline="default<O1>").sections["o"]
+    rocm: Any = flyc.get_backend("rocm", arch="gfx942")
+    assert "O=0" in rocm.llvm_recodegen_fragments()[0]

@@ -13,6 +13,7 @@ from flydsl import config as env
 from flydsl.compiler import dependencies
 from flydsl.compiler.backends._fingerprint import file_digest
 from flydsl.compiler.cache_key import digest
+from flydsl.compiler.pass_options import external_codegen
 from flydsl.compiler.user_passes import POINTS, Activation, IRPass, activate, enabled, split_activations
 from flydsl.errors import (
     CacheWarning,
@@ -54,6 +55,8 @@ class PassConfig:
     codegen_passes: tuple[CodegenPass, ...] = ()
     codegen_plugins: tuple[Plugin, ...] = ()
     ir_passes: tuple[Activation, ...] = ()
+    external: bool = False
+    """Whether LLVM's programs do the middle end and code generation even where no pass asks for them (P-8b)."""
 
     @property
     def only_in_opt(self) -> list[str]:
@@ -63,9 +66,9 @@ class PassConfig:
     @property
     def needs_opt(self) -> bool:
         """Whether the pipeline runs in LLVM's `opt` rather than in process."""
-        if self.pipeline is None:
-            return False
-        return bool(self.plugins or _prefers_tools() or self.only_in_opt)
+        if self.pipeline is None or self.external:
+            return self.external
+        return bool(self.plugins or env.compile.opt is not None or self.only_in_opt)
 
     def at(self, stage: str, backend: str) -> list[Activation]:
         """The Python passes of a stage, in the order they run."""
@@ -80,6 +83,8 @@ class PassConfig:
         names = ["opt"] if self.needs_opt else []
         if self.codegen_passes:
             names.append("llc" if external.forced_llc() else "fly-llc")
+        elif self.external:
+            names.append("llc")
         if any(each.what.stage.startswith("mir:") for each in self.ir_passes):
             names.append("llc")
         if any(each.what.stage == "asm" for each in self.ir_passes):
@@ -101,16 +106,9 @@ class PassConfig:
             [plugin.identity() for plugin in self.codegen_plugins],
             [_tool_identity(name) for name in self.tools()],
             [_activation_identity(each) for each in self.ir_passes],
+            self.external,
         )
         return digest(parts)
-
-
-def _prefers_tools() -> bool:
-    """Whether the user named an `opt`, or an LLVM to take all tools from (P-8b)."""
-    compile_env = env.compile
-    if compile_env.opt is not None:
-        return True
-    return compile_env.codegen == "external" or (compile_env.codegen == "auto" and compile_env.llvm_dir is not None)
 
 
 def _tool_identity(name: str) -> list[str]:
@@ -189,7 +187,8 @@ def resolve(
     external.check_plugins([plugin.path for plugin in (*plugins, *codegen_plugins)])
     if pipeline is not None:
         pass_pipeline.parse(pipeline)
-    found = PassConfig(pipeline, plugins, codegen_passes, codegen_plugins, ir_passes)
+    outside = external_codegen(environment or env.compile, hints)
+    found = PassConfig(pipeline, plugins, codegen_passes, codegen_plugins, ir_passes, outside)
     return None if found == PassConfig() else found
 
 

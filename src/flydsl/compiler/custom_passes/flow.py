@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -47,7 +47,7 @@ def run_flow(
     _check_backend(backend)
     try:
         with _working_folder(folder) as place:
-            flow = _Flow(backend, config, hints, place)
+            flow = _Flow(backend, config, hints, place, llvm_flags(options))
             binary = backend.make_device_code(llvm_ir, options=options, compiler=flow.compile)
             flow.check_binary(binary)
             binary.notes.update(flow.notes)
@@ -60,6 +60,12 @@ def run_flow(
         binary = backend.make_device_code(llvm_ir, options=options)
         binary.notes["fallback"] = reason
         return binary
+
+
+def llvm_flags(options: Options) -> list[str]:
+    """The hint `llvm_options` as flags of a program."""
+    shown = {True: "true", False: "false"}
+    return [f"--{name}={shown[value] if isinstance(value, bool) else value}" for name, value in options.llvm_options]
 
 
 def _check_backend(backend: BaseBackend) -> None:
@@ -112,7 +118,16 @@ def check_kernels(before: Mapping[str, tuple[str, ...]], after: Mapping[str, tup
 class _Flow:
     """One compilation: the boxes 3 to 6 of P-9. `compile` has the signature of `codegen.compile_device`."""
 
-    def __init__(self, backend: BaseBackend, config: PassConfig, hints: Mapping[str, Any] | None, folder: Path):
+    def __init__(
+        self,
+        backend: BaseBackend,
+        config: PassConfig,
+        hints: Mapping[str, Any] | None,
+        folder: Path,
+        flags: Sequence[str] = (),
+    ):
+        self.flags = tuple(flags)
+        """Options of LLVM for every program."""
         self.backend = backend
         self.config = config
         self.hints = dict(hints or {})
@@ -162,6 +177,8 @@ class _Flow:
 
     def _middle_end(self, text: str, target: DeviceTarget, level: int) -> binding.ModuleRef:
         pipeline = self.config.pipeline
+        if pipeline is None and self.config.external:
+            pipeline = f"default<O{level}>"
         if pipeline is None:
             module = codegen.load_module(text, target)
             codegen.optimize(
@@ -196,16 +213,17 @@ class _Flow:
             tool = tools.find_tool("opt")
         except ToolNotFoundError as error:
             missing = self.config.only_in_opt
-            why = "plugins were given" if plugins else f"{', '.join(missing)} cannot run in process"
+            why = "plugins were given" if plugins else "an external LLVM was asked for"
+            why = f"{', '.join(missing)} cannot run in process" if missing and not plugins else why
             raise ToolNotFoundError(f"the pipeline '{pipeline}' needs opt, because {why}: {error}") from None
         self.notes["middle_end"] = f"{tool.path} ({tool.version_text})"
-        return external.run_opt(text, pipeline, plugins, target, self.folder)
+        return external.run_opt(text, pipeline, plugins, target, self.folder, self.flags)
 
     # -- boxes 6 and 7
 
     def _generate(self, text: str, target: DeviceTarget, level: int) -> DeviceCode:
         mir_passes = self.config.mir_passes(self.backend.name)
-        if not self.config.codegen_passes and not mir_passes:
+        if not self.config.codegen_passes and not mir_passes and not self.config.external:
             code = codegen.compile_device(text, target, level, optimized=True)
             code.times.update(self.times)
             return code
@@ -216,22 +234,25 @@ class _Flow:
             )
         source = self.folder / "codegen_in.ll"
         source.write_text(text, encoding="utf-8")
-        made: dict[Emit, bytes] = {}
-        for emit in cast("tuple[Emit, ...]", ("asm",) if target.output == "assembly" else ("obj", "asm")):
-            if mir_passes:
-                made[emit] = self._split(source, target, level, mir_passes, emit)
-            else:
-                plugins = [plugin.path for plugin in self.config.codegen_plugins]
-                passes = self.config.codegen_passes
-                made[emit], _ = external.run_fly_llc(source, passes, plugins, target, level, emit=emit)
+        kinds = cast("tuple[Emit, ...]", ("asm",) if target.output == "assembly" else ("obj", "asm"))
+        if not self.config.codegen_passes:
+            made = self._split(source, target, level, mir_passes, kinds)
+        else:
+            plugins = [plugin.path for plugin in self.config.codegen_plugins]
+            passes = self.config.codegen_passes
+            flags = self.flags
+            made = {
+                kind: external.run_fly_llc(source, passes, plugins, target, level, emit=kind, flags=flags)[0]
+                for kind in kinds
+            }
         module = codegen.load_module(text, target)
         return codegen.finished(
             target, level, module, object=made.get("obj"), asm=made["asm"].decode(), times=dict(self.times)
         )
 
     def _split(
-        self, source: Path, target: DeviceTarget, level: int, passes: list[tuple[str, Activation]], emit: Emit
-    ) -> bytes:
+        self, source: Path, target: DeviceTarget, level: int, passes: list[tuple[str, Activation]], emit: Sequence[str]
+    ) -> dict[str, bytes]:
         def rewrite(each: Activation, text: str) -> str:
             stage = each.what.stage
             after = run_text_pass(each, mir.MirModule(text), self._context(stage))
@@ -239,10 +260,8 @@ class _Flow:
                 mir.verify(after, target, level, self.folder, f"MIR after Python pass '{each}' at {stage}")
             return after
 
-        out = self.folder / f"codegen.{emit}"
         cuts: list[tuple[str, Callable[[str], str]]] = [(point, partial(rewrite, each)) for point, each in passes]
-        mir.split_codegen(source, target, level, cuts, emit=emit, out=out)
-        return out.read_bytes()
+        return mir.split_codegen(source, target, level, cuts, emit, self.flags)
 
     def _assembly_passes(self, code: DeviceCode, target: DeviceTarget) -> DeviceCode:
         passes = self.config.at("asm", self.backend.name)
