@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = '''
+SCRIPT = """
 import json, sys
 import numpy as np
 import flydsl.compiler as flyc
@@ -39,7 +39,7 @@ from flydsl.compiler.cache import totals
 heavy = sorted(m for m in sys.modules if m.split(".")[0] in ("xdsl", "torch"))
 heavy += sorted(m for m in sys.modules if m.startswith(("flydsl.passes", "flydsl.compiler.driver")))
 print(json.dumps({{"heavy": heavy, "stats": totals.as_dict()}}))
-'''
+"""
 
 BASE = {"factor": 3, "helper": 2, "add": 1, "dtype": "int32"}
 

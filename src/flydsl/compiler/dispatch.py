@@ -47,7 +47,6 @@ class LoadedFunction:
             runtime.function(self.module, k["name"], shared_bytes=k.get("shared_static", 0)) for k in artifact.kernels
         ]
         self._allow_dynamic_shared()
-        self._enter = getattr(runtime, "enter", None)
         self.table = (ctypes.c_void_p * (len(self.functions) + 1))(*(f.handle for f in self.functions), 0)
         self.library = host_jit.load_ir(
             artifact.sections["host"].decode(),
@@ -117,6 +116,7 @@ class LoadedFunction:
 
     def run(self, packed: PackedCall) -> None:
         """Make the native call, or queue it on its stream."""
+        _ = self.module.handle  # raises if the runtime was reset
 
         def go() -> None:
             status = self.native(packed.address)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..errors import SourceFrame
 
-
 _NOTED = "__fly_noted__"
 
 

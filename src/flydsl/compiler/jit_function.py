@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from types import FunctionType
@@ -52,6 +54,19 @@ class CacheInfo(NamedTuple):
     """Bytes of the disk cache, None when it is off."""
 
 
+_functions: weakref.WeakSet[JitFunction] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    """In a fork()ed child the thread that held a lock does not exist."""
+    for function in list(_functions):
+        function._lock = threading.RLock()  # pyright: ignore[reportPrivateUsage]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
+
+
 class JitFunction:
     """A host function: calling it traces, compiles, caches and launches."""
 
@@ -80,6 +95,7 @@ class JitFunction:
         self._states: dict[Any, CallState] = {}
         self._lock = threading.RLock()
         self._counts = [0, 0]
+        _functions.add(self)
 
     @property
     def __fly_function__(self) -> RewrittenFunction:
@@ -290,8 +306,8 @@ class JitFunction:
         passes: PassConfig | None = None,
     ) -> CompiledArtifact:
         """Trace and compile; a mistake in user code is shown at its line."""
-        from .error_notes import add_source_note
         from .driver import compile_traced
+        from .error_notes import add_source_note
 
         try:
             return compile_traced(
@@ -373,14 +389,19 @@ def _check_constexpr(parameter: Parameter, value: Any) -> None:
 
 
 def _constexpr_key(value: Any) -> Any:
-    """A compile-time value as part of a key: 1, True and 1.0 are different, functions count by their code."""
+    """A compile-time value as part of a key: 1, True and 1.0 are different, a function counts with all it reaches."""
     if isinstance(value, tuple):
         items: tuple[Any, ...] = value  # pyright: ignore[reportUnknownVariableType]
         return tuple((type(v).__name__, _constexpr_key(v)) for v in items)
     if isinstance(value, FunctionType):
-        code = value.__code__
-        return (code.co_code, repr(code.co_consts), code.co_varnames)
-    return value.hex() if isinstance(value, float) else value
+        return function_key(value, environment=False).digest
+    if isinstance(value, float):
+        return value.hex()
+    if value is None or isinstance(value, (bool, int, str, bytes)):
+        return value
+    if isinstance(value, type):
+        return (value.__module__, value.__qualname__)
+    return digest(value)
 
 
 def _attributes_of(owner: Any) -> Any:
@@ -509,20 +530,22 @@ class PreparedLaunch:
 
         self._loaded = loaded
         if stream is not None:
-            arguments = [a for a in arguments if not isinstance(a, StreamArgument)]
-            arguments.append(adapt("stream", stream, Stream))
+            given = adapt("stream", stream, Stream)
+            if not any(isinstance(a, StreamArgument) for a in arguments):
+                arguments = [*arguments, given]
+            arguments = [given if isinstance(a, StreamArgument) else a for a in arguments]
         self._arguments = arguments
         self._packed = loaded.pack(arguments)
         self._address = self._packed.address
-        self._stub = loaded.stub
+        self._native = loaded.native
         self._queued = loaded.is_queued(self._packed)
 
     def launch(self) -> None:
         """Run the prepared call."""
-        if self._queued:
+        if self._queued or not self._loaded.runtime.alive:
             self._loaded.run(self._packed)
             return
-        status = self._stub(self._address)
+        status = self._native(self._address)
         if status:
             self._loaded.fail(status, list(self._packed.record))
 

@@ -143,6 +143,13 @@ class KernelLauncher:
         if kernel._owner is not None:  # pyright: ignore[reportPrivateUsage]
             constant.add(next(iter(kernel.signature.parameters)))
         flat = tracing.flatten_kernel_arguments(kernel.__qualname__, self.arguments, constant)
+        attributes = _attributes((self.unit_attrs, unit_attrs), (self.value_attrs, value_attrs))
+        clusters = None if cluster is None else tracing.dimensions("cluster", cluster)
+        if clusters is not None and frame.target.backend == "cuda":
+            if not all(isinstance(c, int) for c in clusters):
+                raise DSLValueError(f"launch of {kernel.__qualname__}: a cluster has constant extents")
+            # A property of the code: the plain launch entry then starts clusters of that size.
+            attributes.update(_attributes(((), ()), ({"nvvm.cluster_dim": ",".join(map(str, clusters))}, {})))
         made = tracing.trace_kernel(
             tracer,
             frame,
@@ -152,8 +159,8 @@ class KernelLauncher:
             self.arguments,
             flat,
             size,
-            _attributes((self.unit_attrs, unit_attrs), (self.value_attrs, value_attrs)),
-            kernel.__wrapped__,
+            attributes,
+            (kernel.__wrapped__, tuple(sorted(attributes.items()))),
         )
         values = [v for vs in flat.values() for v in vs]
         tracing.emit_launch(
@@ -163,7 +170,7 @@ class KernelLauncher:
             threads,
             tracing.shared_bytes(kernel.__qualname__, made.dynamic_shared, smem),
             stream,
-            None if cluster is None else tracing.dimensions("cluster", cluster),
+            clusters,
             values,
         )
 

@@ -29,6 +29,8 @@ def check_places(arguments: Mapping[str, Any], runtime: Any) -> None:
         if not isinstance(argument, TensorArgument):
             continue
         here = argument.info.device
+        if isinstance(argument.info.owner, Buffer):
+            _ = argument.info.owner.ptr  # raises if it was freed since the argument was made
         if here == kind or (here == "cpu" and runtime.pageable_host):
             continue
         if here == "cpu":
@@ -120,13 +122,15 @@ def explicit_handle(arguments: Mapping[str, Any]) -> int | None:
 
 
 def unspecified_stream(owners: Iterable[Any], runtime: Any) -> int:
-    """The stream of a launch that names none; `owners` are its arrays, in order (R-24)."""
+    """The stream of a launch that names none; `owners` are its arrays or their adapters, in order (R-24)."""
     own = current_stream()
     if own is not None:
         return own.handle
     if runtime.pageable_host or config.runtime.stream_policy == "default":
         return 0
     for owner in owners:
+        if isinstance(owner, TensorArgument):
+            owner = owner.info.owner
         if is_torch_tensor(owner):
             return _torch_stream(owner.device.index or 0)
         if is_cupy_array(owner):

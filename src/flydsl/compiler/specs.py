@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from ..errors import DSLValueError
 from ..expr.numeric import Numeric
@@ -16,7 +16,8 @@ def _dtype(dtype: Any) -> type[Numeric]:
         return dtype
     if isinstance(dtype, str):
         return element_class(dtype)
-    return element_class(str(getattr(dtype, "name", dtype)).removeprefix("torch."))
+    other = cast(Any, dtype)
+    return element_class(str(getattr(other, "name", other)).removeprefix("torch."))
 
 
 class TensorSpec:

@@ -19,8 +19,8 @@ from ..expr.fastmath import FastMathFlags, effective
 from ..expr.gpu import Stream
 from ..expr.numeric import Numeric
 from ..llvm.stub_abi import FAILURE_BYTES
+from ..runtime.objects import Buffer, current_stream
 from .arguments import ScalarArgument, StreamArgument, TensorArgument
-from ..runtime.objects import current_stream
 from .hints import ambient
 from .placement import placed
 
@@ -173,7 +173,7 @@ class CallState:
         self._function = function
         self._environment = config.environment_snapshot()
         # Calls that must be waited for, checked, or ordered after a producer's stream do not come this way.
-        if config.runtime.launch_blocking or config.runtime.check_args or _has_producer_streams(call):
+        if config.runtime.launch_blocking or config.runtime.check_args or _needs_checks(call):
             raise Slow
         self._several = loaded.runtime.device_count() > 1
         if self._several and not placed(call.adapted, loaded.runtime):
@@ -250,6 +250,8 @@ class CallState:
         storage = self._storage
         if not storage.ready:
             storage = self.cells()
+        if not self._loaded.runtime.alive:
+            raise Slow
         try:
             self.fill(storage.cells, *values)
         except struct.error:
@@ -265,8 +267,10 @@ class CallState:
             self._loaded.fail(status, list(storage.record))
 
 
-def _has_producer_streams(call: BoundCall) -> bool:
-    return any(isinstance(a, TensorArgument) and a.info.stream is not None for a in call.adapted.values())
+def _needs_checks(call: BoundCall) -> bool:
+    """Whether an argument has a producer's stream to wait for, or is a buffer, which may have been freed."""
+    infos = (a.info for a in call.adapted.values() if isinstance(a, TensorArgument))
+    return any(info.stream is not None or isinstance(info.owner, Buffer) for info in infos)
 
 
 def _leave(arg: Any, storage: Any) -> None:

@@ -20,12 +20,13 @@ from flydsl import config
 from flydsl.errors import (
     FlyRuntimeError,
     InvalidHandleError,
+    KernelCheckError,
     LaunchError,
     NotSupportedError,
     OutOfMemoryError,
     OutOfResourcesError,
 )
-from flydsl.runtime import cpu_native
+from flydsl.runtime import cpu_native, cpu_reports
 from flydsl.runtime.base import DeviceRuntime, Dim, check_launch, dim3, launch_blocking, launch_stream
 from flydsl.runtime.cpu_native import KernelDescriptor
 from flydsl.runtime.cpu_stream import EventState, Mark, TaskQueue, as_launch_error
@@ -39,6 +40,7 @@ _STATUS = {
     1: "invalid value",
     2: "out of memory",
     400: "invalid handle",
+    719: "mistakes found in checked mode",
     801: "not supported",
 }
 
@@ -405,7 +407,8 @@ class CpuDeviceRuntime(DeviceRuntime):
         key = (name, shared_bytes, flags)
         with self._lock:
             if key not in loaded.descriptors:
-                loaded.descriptors[key] = KernelDescriptor(loaded.library.address(name), shared_bytes, flags)
+                reports = cpu_reports.table(loaded.library)
+                loaded.descriptors[key] = KernelDescriptor(loaded.library.address(name), shared_bytes, flags, reports)
             descriptor = loaded.descriptors[key]
         return Function(
             module,
@@ -485,6 +488,14 @@ class CpuDeviceRuntime(DeviceRuntime):
             raise OutOfMemoryError(f"{text}: no memory for shared data", free=free, total=total, code=2, kernel=kernel)
         if status == 701:
             raise OutOfResourcesError(None, None, "launch", description=text, code=status, kernel=kernel)
+        if status == cpu_native.FAILED_CHECKS:
+            found = [line for m in tuple(self._modules.values()) for line in cpu_reports.take(m.library)]
+            raise KernelCheckError(
+                f"checked mode found {len(found)} mistake(s) in kernel {kernel}:\n" + "\n".join(found),
+                code=status,
+                stream=stream,
+                kernel=kernel,
+            )
         if status == 801:
             raise NotSupportedError(self.kind, "this launch", text, code=status, kernel=kernel)
         raise LaunchError(text, code=status, stream=stream, kernel=kernel)

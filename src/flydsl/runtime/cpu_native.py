@@ -16,6 +16,8 @@ FLAG_COOPERATIVE = 2
 
 GEOMETRY_WORDS = 12
 """Grid x, y, z; block x, y, z; cluster x, y, z; dynamic shared bytes; two reserved words."""
+FAILED_CHECKS = 719
+"""Status of a launch in which checked mode found something wrong; the drivers' code for a kernel that failed."""
 SHARED_ALIGNMENT = 1024
 MAX_BLOCK_THREADS = 1024
 SERIAL_BELOW_THREADS = 8192
@@ -33,6 +35,7 @@ class KernelDescriptor(ctypes.Structure):
         ("block_fn", ctypes.c_void_p),
         ("shared_static_bytes", ctypes.c_uint64),
         ("flags", ctypes.c_uint64),
+        ("reports", ctypes.c_void_p),
     ]
 
 
@@ -52,7 +55,7 @@ LAUNCH_EX_PROTOTYPE = ctypes.CFUNCTYPE(
 """Prototype of the extended launch symbol: config, fn, params, extra."""
 
 LAUNCHER_IR = f"""
-%descriptor = type {{ ptr, i64, i64 }}
+%descriptor = type {{ ptr, i64, i64, ptr }}
 ; block_fn, params, geometry, shared bytes, blocks, chunk, next block
 %job = type {{ ptr, ptr, ptr, i64, i64, i64, i64 }}
 
@@ -263,7 +266,19 @@ join.one:
 finish:
   %reached = load atomic i64, ptr %next monotonic, align 8
   %complete = icmp uge i64 %reached, %total
-  br i1 %complete, label %success, label %out.of.memory
+  br i1 %complete, label %checked, label %out.of.memory
+; In checked mode a kernel counts what it found wrong.
+checked:
+  %reports.at = getelementptr %descriptor, ptr %fn, i32 0, i32 3
+  %reports = load ptr, ptr %reports.at
+  %unchecked = icmp eq ptr %reports, null
+  br i1 %unchecked, label %success, label %count.reports
+count.reports:
+  %found = load atomic i32, ptr %reports monotonic, align 4
+  %clean = icmp eq i32 %found, 0
+  br i1 %clean, label %success, label %failed.checks
+failed.checks:
+  ret i32 {FAILED_CHECKS}
 success:
   ret i32 0
 invalid.value:

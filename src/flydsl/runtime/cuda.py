@@ -58,9 +58,12 @@ class CudaDeviceRuntime(DriverRuntime):
         Generated host code calls the driver directly, on whatever thread runs it, and a fresh thread has no context.
         """
         wanted = self._contexts.get(ordinal) or self._context(ordinal)
-        self._check_lost(ordinal)
+        if self._lost:
+            self._check_lost(ordinal)
         before = c_void_p()
-        self._call("context_get", byref(before))
+        status = self.table().get("context_get")(byref(before))
+        if status:
+            raise self.error_of(status, "context_get")
         if before.value == wanted:
             return None
         self._call("context_set", wanted)

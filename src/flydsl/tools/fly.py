@@ -10,36 +10,22 @@ from pathlib import Path
 from typing import Any
 
 
-def doctor(_: argparse.Namespace) -> int:
-    """Print versions, stacks, tools and the active target."""
-    from importlib.metadata import PackageNotFoundError, version
+def doctor(options: argparse.Namespace) -> int:
+    """Print versions, stacks, devices, tools, the cache and settings, and run one kernel per stack."""
+    from flydsl.tools import doctor
 
-    from flydsl import __version__
-    from flydsl.compiler.backends import backend_info, compile_backend_name, current_target
-    from flydsl.llvm import tools
-
-    print(f"flydsl    {__version__}")
-    print(f"python    {sys.version.split()[0]}")
-    for package in ("xdsl", "llvmlite", "numpy", "torch", "rich"):
-        try:
-            print(f"{package:<9} {version(package)}")
-        except PackageNotFoundError:
-            print(f"{package:<9} not installed")
-    print(f"\nactive stack: {compile_backend_name()}, target {current_target().key()}")
-    for info in backend_info():
-        problem = f"  cannot be imported: {info.import_error}" if info.import_error else ""
-        print(f"  {info.name:<8} {info.origin}{problem}")
-    print("\ntools (all optional)")
-    for name in ("ld.lld", "opt", "llc", "fly-llc", "llvm-mc", "ptxas", "llvm-objdump"):
-        found = tools.try_find_tool(name)
-        print(f"  {name:<13}" + (f"{found.path}  {found.version_text}" if found else "not found"))
-    return 0
+    return doctor.run(options)
 
 
-def env(_: argparse.Namespace) -> int:
-    """Print every environment variable with its value."""
+def env(options: argparse.Namespace) -> int:
+    """Print every environment variable with its value, or the reference page about them."""
     from flydsl import config
 
+    if options.markdown:
+        from flydsl.tools import env_docs
+
+        print(env_docs.page(), end="")
+        return 0
     for name, value, default, source in config.describe():
         mark = "" if source == "default" else f"   (set by {source})"
         print(f"{name} = {value}   [default: {default}]{mark}")
@@ -167,7 +153,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="fly", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("doctor", help="what this machine has").set_defaults(run=doctor)
-    commands.add_parser("env", help="environment variables and their values").set_defaults(run=env)
+    settings = commands.add_parser("env", help="environment variables and their values")
+    settings.add_argument("--markdown", action="store_true", help="print docs/environment.md instead")
+    settings.set_defaults(run=env)
     _add_cache(commands)
     picture = commands.add_parser("draw", help="draw a layout as SVG")
     picture.add_argument("layout", help="e.g. '(4,8):(8,1)' or 'S<2,0,2> o 0 o (4,4):(4,1)'")

@@ -23,7 +23,7 @@ from flydsl.errors import (
     OutOfMemoryError,
     OutOfResourcesError,
 )
-from flydsl.runtime import CudaDeviceRuntime, Event, RocmDeviceRuntime, Stream, register_device_runtime
+from flydsl.runtime import CudaDeviceRuntime, Event, RocmDeviceRuntime, Stream, probe, register_device_runtime
 from flydsl.runtime.device_runtime import get_device_runtime, reset_device_runtime
 from flydsl.runtime.driver import DriverRuntime
 from flydsl.runtime.driver_table import ENTRIES
@@ -347,3 +347,57 @@ def test_missing_entry_points_are_not_supported(tmp_path: Path, monkeypatch: pyt
 def test_table_is_complete():
     for name, entry in ENTRIES.items():
         assert entry.hip or entry.cuda, name
+
+
+def test_r3_handles_are_plain_integers(stack: Stack):
+    runtime, _ = stack
+    stream, event, buffer = Stream(), Event(), runtime.alloc(16)
+    module = runtime.module_load(b"code")
+    function = runtime.function(module, "k")
+    for value in (stream.handle, event.handle, buffer.ptr, module.handle, function.handle):
+        assert type(value) is int
+
+
+def test_r21_the_library_stays_local(stack: Stack):
+    runtime, driver = stack
+    runtime.device_count()
+    symbol = ENTRIES["init"].hip[0] if runtime.kind == "rocm" else ENTRIES["init"].cuda[0]
+    assert not hasattr(ctypes.CDLL(None), symbol), "its symbols are not visible to other libraries"
+    assert driver.path.exists()
+
+
+def test_r34_enter_and_leave_restore_the_device(stack: Stack):
+    runtime, _ = stack
+    assert runtime.current_device_id() == 0
+    before = runtime.enter(1)  # type: ignore[attr-defined]
+    assert runtime.current_device_id() == 1 and before is not None
+    runtime.leave(before)  # type: ignore[attr-defined]
+    assert runtime.current_device_id() == 0 and runtime.enter(0) is None  # type: ignore[attr-defined]
+
+
+def test_r33_peer_access_is_remembered(stack: Stack):
+    runtime, _ = stack
+    assert runtime.peer_access_enabled(0, 0) and not runtime.peer_access_enabled(0, 1)
+    runtime.enable_peer_access(0, 1)
+    assert runtime.peer_access_enabled(0, 1) and not runtime.peer_access_enabled(1, 0)
+    runtime.disable_peer_access(0, 1)
+    assert not runtime.peer_access_enabled(0, 1)
+
+
+def test_r38_probes_initialise_nothing(stack: Stack, monkeypatch: pytest.MonkeyPatch):
+    runtime, driver = stack
+    monkeypatch.delenv("FLYDSL_COMPILE_BACKEND")
+    probe.stack_present(runtime.kind)
+    probe.present_stacks()
+    probe.selected_backend()
+    assert driver.calls() == [] and not runtime.driver_initialised()
+
+
+@pytest.mark.parametrize("code", [100, 101])
+def test_no_device_at_initialisation(stack: Stack, code: int):
+    runtime, driver = stack
+    driver.fail("init", code)
+    assert runtime.device_count() == 0
+    with pytest.raises(FlyRuntimeError, match=f"there is no {runtime.kind} device"):
+        runtime.alloc(4)
+    runtime._count = None  # pyright: ignore[reportPrivateUsage]

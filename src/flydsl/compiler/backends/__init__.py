@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import logging
+import os
 import pkgutil
 import re
 import threading
@@ -17,9 +18,17 @@ from types import ModuleType
 from typing import Any, Literal, TypeVar, cast, overload
 
 from flydsl import config
-from flydsl.compiler.backends.base import BaseBackend, DeviceBinary, Options, Stage, Tool, set_supporter_finder
+from flydsl.compiler.backends.base import (
+    BaseBackend,
+    DeviceBinary,
+    Options,
+    Stage,
+    Tool,
+    set_helper_finder,
+    set_supporter_finder,
+)
 from flydsl.errors import ExperimentalBackendWarning, TargetError
-from flydsl.target import GPUTarget, TargetCaps
+from flydsl.target import GPUTarget, TargetCaps, make_builtin_target
 
 ENTRY_POINT_GROUP = "flydsl.backends"
 
@@ -81,6 +90,14 @@ class _Registry:
 _registry = _Registry()
 
 
+def _renew_lock() -> None:
+    _registry.lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
 # --- discovery ----------------------------------------------------------------------------------------
 
 
@@ -96,6 +113,7 @@ def _discover() -> dict[str, _Entry]:
                 _add_entry_points()
             _connect_runtime()
             _registry.discovered = True
+            config.warn_unknown_variables()
     return _registry.entries
 
 
@@ -364,6 +382,27 @@ def all_reserved_launch_param_names() -> frozenset[str]:
     return frozenset[str]().union(*(cls.reserved_launch_param_names() for _, cls in _loaded_classes()))
 
 
+_CONVERSIONS = {"convert-fly-to-cpu": "cpu", "convert-fly-to-rocdl": "rocm", "convert-fly-to-nvvm": "cuda"}
+
+
+def _helper_of(backend: BaseBackend) -> BaseBackend | None:
+    """The built-in backend whose conversion pass a pipeline names, for the same architecture."""
+    for fragment in backend.pipeline_fragments(compile_hints={}):
+        name = _CONVERSIONS.get(re.split(r"[{(]", fragment.strip())[0])
+        if name is None:
+            continue
+        try:
+            target = make_builtin_target(name, backend.target.arch)
+        except TargetError:
+            if name != "cpu":
+                raise
+            target = make_builtin_target("cpu", "native")
+        helper = backend_for_target(target)
+        return None if type(helper) is type(backend) else helper
+    return None
+
+
+set_helper_finder(_helper_of)
 set_supporter_finder(_supporters)
 
 

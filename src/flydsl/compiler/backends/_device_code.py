@@ -15,7 +15,7 @@ def refuse_llvm_options(kind: str, options: Options) -> None:
     if options.llvm_options:
         names = ", ".join(name for name, _ in options.llvm_options)
         raise NotSupportedError(
-            kind, f"the hint llvm_options ({names})", "it needs an external code generator, which is not wired up yet"
+            kind, f"the hint llvm_options ({names})", "it needs an external code generator (custom_passes.run_flow)"
         )
 
 

@@ -15,6 +15,14 @@ from flydsl import config
 SIDE_FILE = "toolhash.json"
 
 _lock = threading.Lock()
+if hasattr(os, "register_at_fork"):
+
+    def _renew_lock() -> None:
+        global _lock
+        _lock = threading.Lock()
+
+    os.register_at_fork(after_in_child=_renew_lock)
+
 _known: dict[str, str] = {}
 _read: set[Path] = set()
 

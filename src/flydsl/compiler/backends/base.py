@@ -26,11 +26,17 @@ PIPELINE_SCHEMA = 1
 Hints = Mapping[str, object]
 
 _find_supporters: list[Callable[[GPUTarget], str]] = []
+_find_helper: list[Callable[[BaseBackend], BaseBackend | None]] = []
 
 
 def set_supporter_finder(finder: Callable[[GPUTarget], str]) -> None:
     """Let error messages name the backends that support a target; the registry knows them."""
     _find_supporters[:] = [finder]
+
+
+def set_helper_finder(finder: Callable[[BaseBackend], BaseBackend | None]) -> None:
+    """Let a backend that writes no code itself find the built-in one whose dialect its pipeline ends in."""
+    _find_helper[:] = [finder]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,28 +190,38 @@ class BaseBackend(ABC):
     # -- code ------------------------------------------------------------------------------------------
 
     def device_ir(self, module: Any) -> str:
-        """LLVM IR text of a lowered `gpu.module`: what the pipeline leaves, written for this target."""
-        raise NotImplementedError(
-            f"{type(self).__name__} has no device_ir(): it cannot write LLVM IR of a device module"
-        )
+        """LLVM IR text of a lowered `gpu.module`: what the pipeline leaves, written for this target.
+
+        By default as the built-in backend writes it whose dialect the pipeline ends in.
+        """
+        return self._helper("device_ir", "it cannot write LLVM IR of a device module").device_ir(module)
 
     def make_device_code(self, llvm_ir: str, *, options: Options, compiler: Compiler | None = None) -> DeviceBinary:
         """Device code of one module of LLVM IR text: optimise, emit, link.
 
         `compiler` takes the place of `codegen.compile_device`: that is how passes of the user get in.
-        The last pass of the pipeline calls this. A backend whose pipeline makes the binary itself does without.
+        The last pass of the pipeline stands for this. The default is that of `device_ir`.
         """
-        raise NotImplementedError(
-            f"{type(self).__name__} has no make_device_code(): its pipeline must produce the binary, or it must "
-            "implement that method"
-        )
+        helper = self._helper("make_device_code", "it must implement that method")
+        return helper.make_device_code(llvm_ir, options=options, compiler=compiler)
 
     def loadable(self, sections: Mapping[str, bytes]) -> bytes:
         """The section of a `DeviceBinary` to hand to `DeviceRuntime.module_load`."""
-        try:
+        if self.binary_ext in sections:
             return sections[self.binary_ext]
-        except KeyError:
-            raise ValueError(f"no section {self.binary_ext!r}; there are: {', '.join(sections)}") from None
+        helper = _find_helper[0](self) if _find_helper else None
+        if helper is None:
+            raise ValueError(f"no section {self.binary_ext!r}; there are: {', '.join(sections)}")
+        return helper.loadable(sections)
+
+    def _helper(self, member: str, otherwise: str) -> BaseBackend:
+        """The built-in backend that knows the dialect of this one's pipeline."""
+        helper = _find_helper[0](self) if _find_helper else None
+        if helper is None:
+            raise NotImplementedError(
+                f"{type(self).__name__} has no {member}(), and its pipeline ends in no dialect of ours: {otherwise}"
+            )
+        return helper
 
     def codegen_stages(self) -> list[Stage]:
         """Products after LLVM IR in order, such as ll, s, o, hsaco."""
@@ -327,5 +343,6 @@ __all__ = [
     "TargetCaps",
     "Tool",
     "common_passes",
+    "set_helper_finder",
     "set_supporter_finder",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -54,6 +55,15 @@ class CpuBackend(BuiltinBackend):
     def gpu_module_targets(self) -> list[str]:
         return []
 
+    def lower_compile_hints(self, module: Any, *, compile_hints: Hints) -> None:
+        """`cpu_check` becomes `fly.check` on the device module."""
+        if not self.parse_options(compile_hints).cpu_check:
+            return
+        builtin: Any = importlib.import_module("xdsl.dialects.builtin")
+        for op in module.ops:
+            if op.name == "gpu.module":
+                op.attributes["fly.check"] = builtin.UnitAttr()
+
     def device_ir(self, module: Any) -> str:
         from flydsl.llvm import abi_cpu, binding
 
@@ -64,7 +74,8 @@ class CpuBackend(BuiltinBackend):
         """A host object in which every kernel is a function `name(params, geometry, shared, first, last)`."""
         from flydsl.llvm import codegen
 
-        _device_code.refuse_llvm_options("cpu", options)
+        if compiler is None:
+            _device_code.refuse_llvm_options("cpu", options)
         target = codegen.DeviceTarget.host()
         code = (compiler or codegen.compile_device)(llvm_ir, target, options.opt_level)
         return DeviceBinary(

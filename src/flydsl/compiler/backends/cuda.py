@@ -92,7 +92,8 @@ class CudaBackend(BuiltinBackend):
     def make_device_code(self, llvm_ir: str, *, options: Options, compiler: Compiler | None = None) -> DeviceBinary:
         from flydsl.llvm import codegen, ptx
 
-        _device_code.refuse_llvm_options("cuda", options)
+        if compiler is None:
+            _device_code.refuse_llvm_options("cuda", options)
         attributes = {} if options.maxnreg is None else {"nvvm.maxnreg": str(options.maxnreg)}
         text = _device_code.add_kernel_attributes(llvm_ir, "ptx_kernel", attributes)
         chip = self.chip_for(llvm_ir)

@@ -50,6 +50,11 @@ class RocmBackend(BuiltinBackend):
         self.parse_options(compile_hints)
         return common_passes("convert-fly-to-rocdl"), [], BINARY_PASS
 
+    def llvm_recodegen_fragments(self, opt_level: int = 0) -> list[str]:
+        """Passes that make a binary of a device module that is optimised LLVM dialect already."""
+        target = f"rocdl-attach-target{{O={opt_level} abi=600 chip={self.target.arch} triple=amdgcn-amd-amdhsa}}"
+        return [target, BINARY_PASS]
+
     def gpu_module_targets(self) -> list[str]:
         features = f', features = "{",".join(self.target.features)}"' if self.target.features else ""
         return [f'#rocdl.target<chip = "{self.target.arch}"{features}>']
@@ -81,7 +86,8 @@ class RocmBackend(BuiltinBackend):
     def make_device_code(self, llvm_ir: str, *, options: Options, compiler: Compiler | None = None) -> DeviceBinary:
         from flydsl.llvm import code_object, codegen, link
 
-        _device_code.refuse_llvm_options("rocm", options)
+        if compiler is None:
+            _device_code.refuse_llvm_options("rocm", options)
         text = _device_code.add_kernel_attributes(llvm_ir, "amdgpu_kernel", self._kernel_attributes(options))
         target = codegen.DeviceTarget.amdgpu(self.target.arch, self._llvm_features())
         code = (compiler or codegen.compile_device)(text, target, options.opt_level)

@@ -10,7 +10,7 @@ import inspect
 import os
 import threading
 from collections.abc import Callable
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from flydsl import config
 from flydsl.errors import RuntimeStateError, StackMismatchError
@@ -27,6 +27,7 @@ COMPILE_BACKEND_TO_RUNTIME_KIND: dict[str, str] = {"rocm": "rocm", "cuda": "cuda
 """Built-in compile backends and the runtime kind each needs."""
 
 ENTRY_POINT_GROUP = "flydsl.runtimes"
+BACKEND_ENTRY_POINT_GROUP = "flydsl.backends"
 
 
 class _Registry:
@@ -110,12 +111,12 @@ def register_device_runtime(cls: type[DeviceRuntime], *, kind: str | None = None
         _changed()
 
 
-def _entry_points() -> dict[str, object]:
+def _entry_points(group: str = ENTRY_POINT_GROUP) -> dict[str, Any]:
     if config.compile.backends_in_tree:
         return {}
     from importlib.metadata import entry_points
 
-    return {point.name.strip().lower(): point for point in entry_points(group=ENTRY_POINT_GROUP)}
+    return {point.name.strip().lower(): point for point in entry_points(group=group)}
 
 
 def _class_of(kind: str) -> type[DeviceRuntime]:
@@ -127,7 +128,7 @@ def _class_of(kind: str) -> type[DeviceRuntime]:
         if kind in points:
             if kind not in _registry.import_errors:
                 try:
-                    loaded = cast("type[DeviceRuntime]", points[kind].load())  # type: ignore[attr-defined]
+                    loaded = cast("type[DeviceRuntime]", points[kind].load())
                     _registry.kinds[kind] = loaded
                     return loaded
                 except Exception as error:  # noqa: BLE001 - any failure of foreign code is reported on use
@@ -146,13 +147,26 @@ def runtime_kind_of_backend(compile_backend: str) -> str:
     for table in (_registry.mappings, COMPILE_BACKEND_TO_RUNTIME_KIND):
         if name in table:
             return table[name]
-    declared = _registry.backend_kind(name) if _registry.backend_kind is not None else None
+    declared = _declared_kind(name)
     if declared is None:
         raise ValueError(
             f"No device runtime kind is known for compile backend {compile_backend!r}; "
             "tell it with register_compile_runtime_mapping()"
         )
     return declared.lower()
+
+
+def _declared_kind(name: str) -> str | None:
+    """What the class of a backend says; its entry point leads to it while the backend registry is not in use."""
+    if _registry.backend_kind is not None:
+        return _registry.backend_kind(name)
+    point = _entry_points(BACKEND_ENTRY_POINT_GROUP).get(name)
+    if point is None:
+        return None
+    try:
+        return cast(str, point.load().runtime_kind) or name
+    except Exception as error:  # any failure of foreign code is this backend's
+        raise ImportError(f"Compile backend '{name}' failed to import: {error}") from error
 
 
 def _selected_kind(compile_backend: str) -> str:
