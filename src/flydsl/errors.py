@@ -219,6 +219,10 @@ class LaunchError(FlyRuntimeError):
     """A kernel could not be started, or failed while running on a stream."""
 
 
+class KernelCheckError(LaunchError):
+    """The cpu stack's checked mode found mistakes in a kernel; the message has a line for each."""
+
+
 class DeviceLostError(FlyRuntimeError):
     """The device hit a fault that cannot be recovered from in this process; every later call raises it too."""
 

@@ -146,9 +146,9 @@ _SHARED_OPTIN = {70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 2
 
 
 def caps_of(arch: str, warp_size: int | None = None) -> TargetCaps:
-    """The static limits of a normalised architecture name."""
+    """The static limits of a normalised architecture name; those of an architecture that is not ours are unknown."""
     warp = warp_size or warp_size_of(arch)
-    if arch == CPU_NATIVE:
+    if arch == CPU_NATIVE or gpu_backend_of_arch(arch) is None:
         return TargetCaps(warp, None, None)
     if arch.startswith("gfx"):
         limit = _LDS_LIMITS.get(arch, 64 * KIB)
