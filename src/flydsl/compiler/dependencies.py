@@ -475,7 +475,7 @@ class FunctionKey:
         """64 hex digits over all components."""
         self.debug_info = debug_info
         self.source_missing = source_missing
-        """Whether the source text was not to be found, so that compiled code stands for it (C-17)."""
+        """Whether the source text was not to be found, so that compiled code stands for it."""
         self._watches = tuple(watches)
         self._codes = tuple(codes)
         self._index()
@@ -661,7 +661,7 @@ class _Walk:
     # -- whose code --------------------------------------------------------------------------------------
 
     def is_user(self, filename: str, module: str) -> bool:
-        """C-15, and whatever belongs to no installed package: nothing else would notice its changes."""
+        """The author's own code, and what belongs to no installed package: nothing else would notice its changes."""
         origin = _origin(filename)
         if origin in ("product", "standard"):
             return False

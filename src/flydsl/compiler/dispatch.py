@@ -131,7 +131,7 @@ class LoadedFunction:
             self._wait(packed)
 
     def _wait(self, packed: PackedCall) -> None:
-        """Wait for a launch, so that a fault is reported at the launch that caused it (R-22)."""
+        """Wait for a launch, so that a fault is reported at the launch that caused it."""
         try:
             self.runtime.stream_synchronize(packed.stream)
         except FlyRuntimeError as error:

@@ -1,4 +1,4 @@
-"""The functions of FlyDSL's own custom-pass support under their names there, for code that calls them (P-28).
+"""The functions of FlyDSL's own custom-pass support under their names there, for code that calls them.
 
 They are `custom_passes.resolve` and `run_flow` with fewer choices; new code uses those.
 """

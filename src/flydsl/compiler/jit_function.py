@@ -150,7 +150,7 @@ class JitFunction:
             return
         loaded = self.load(call, backend)
         loaded.call(list(call.adapted.values()))
-        # A plugin may be edited at any time, so with passes of the user every call looks at them again (P-14).
+        # A plugin may be edited at any time, so with passes of the user every call looks at them again.
         if key is not None and self._owner is None and not ambient() and not self._has_passes():
             try:
                 self._states[key] = CallState(call, loaded, self.function_key())

@@ -1,4 +1,4 @@
-"""Whether a call asks for passes of the user at all; what they are is found out elsewhere, and only then (P-2)."""
+"""Whether a call asks for passes of the user at all; what they are is found out elsewhere, and only then."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = ("llvm_pass_pipeline", "llvm_pass_plugins", "llvm_codegen_passes", "llvm
 
 
 def external_codegen(env: config.CompileEnv, hints: Mapping[str, Any] | None) -> bool:
-    """Whether LLVM's programs generate the code: a prefix of LLVM is set, or options only they take (P-8b, B-40)."""
+    """Whether LLVM's programs generate the code: a prefix of LLVM is set, or options only they take."""
     if hints and hints.get("llvm_options"):
         return True
     return env.codegen == "external" or (env.codegen == "auto" and env.llvm_dir is not None)

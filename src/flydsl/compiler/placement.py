@@ -92,7 +92,7 @@ def placed(arguments: Mapping[str, Any], runtime: Any) -> dict[str, int]:
 
 
 def launch_device(arguments: Mapping[str, Any], runtime: Any) -> int:
-    """The ordinal to launch on (R-33); arrays on other devices need peer access."""
+    """The ordinal to launch on; arrays on other devices need peer access."""
     if runtime.device_count() <= 1:
         return runtime.current_device_id()
     arrays = placed(arguments, runtime)
@@ -122,7 +122,7 @@ def explicit_handle(arguments: Mapping[str, Any]) -> int | None:
 
 
 def unspecified_stream(owners: Iterable[Any], runtime: Any) -> int:
-    """The stream of a launch that names none; `owners` are its arrays or their adapters, in order (R-24)."""
+    """The stream of a launch that names none; `owners` are its arrays or their adapters, in order."""
     own = current_stream()
     if own is not None:
         return own.handle
@@ -142,7 +142,7 @@ _torch_raw: list[Callable[[int], int]] = []
 
 
 def _torch_stream(ordinal: int) -> int:
-    """torch's current stream: the raw accessor costs 0.1 us, making a stream object 7 us (R-25)."""
+    """torch's current stream: the raw accessor costs 0.1 us, making a stream object 7 us."""
     if not _torch_raw:
         torch = cast(Any, sys.modules["torch"])
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
@@ -165,7 +165,7 @@ def order_after_producers(arguments: Iterable[Any], handle: int, runtime: Any) -
 
 
 def check_capture(arguments: Mapping[str, Any], runtime: Any, function: str) -> None:
-    """Code is about to be loaded: say so, or refuse, where the launch stream records a graph (R-29, R-30)."""
+    """Code is about to be loaded: say so, or refuse, where the launch stream records a graph."""
     if runtime.pageable_host:
         return
     handle = explicit_handle(arguments)

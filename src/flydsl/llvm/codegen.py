@@ -197,7 +197,7 @@ def compile_device(
 ) -> DeviceCode:
     """Optimise and emit what `target.output` names; `want_asm` makes the assembly now instead of on demand.
 
-    `optimized` says that a middle end has been run already, so only code generation is left (P-10).
+    `optimized` says that a middle end has been run already, so only code generation is left.
     """
     check_level(opt_level)
     start = time.perf_counter()

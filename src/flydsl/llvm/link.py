@@ -1,4 +1,4 @@
-"""Linking an AMD object into a loadable code object, with `ld.lld` or with the built-in linker (P-11)."""
+"""Linking an AMD object into a loadable code object, with `ld.lld` or with the built-in linker."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Finding and running external tools: `ld.lld`, `opt`, `llc`, `fly-llc`, `llvm-mc`, `ptxas`, `llvm-objdump`, ...
 
-The order of search and the version gate are P-5 to P-8 of `spec/compiler.md`. Nothing is looked for at import; a
+Nothing is looked for at import; a
 version is asked for once per file (path, size, time of change).
 """
 

@@ -35,7 +35,7 @@ GPU_WORK = frozenset(
         *("stream_create", "event_create", "module_load", "launch", "graph_launch"),
     )
 )
-"""Methods after which the process is bound to its runtime (R-8)."""
+"""Methods after which the process is bound to its runtime."""
 
 Dim = int | Sequence[int]
 T = TypeVar("T", bound=Callable[..., Any])
@@ -137,7 +137,7 @@ class DeviceRuntime(ABC):
         self.drain_releases()
         self.alive = False
 
-    # -- deferred release (R-28) -----------------------------------------------------------------------
+    # -- deferred release -----------------------------------------------------------------------
 
     def defer_release(self, what: str, handle: int, device: int) -> None:
         """Queue a handle whose owner was collected; nothing is called from a finaliser."""
@@ -427,7 +427,7 @@ def check_launch(
     smem: int,
     cluster: tuple[int, int, int] | None,
 ) -> bool:
-    """Refuse launches the device cannot do (R-19); False for an empty grid, which is a success without a launch."""
+    """Refuse launches the device cannot do; False for an empty grid, which is a success without a launch."""
     if min(grid) < 0 or min(block) < 1 or smem < 0:
         raise ValueError(f"kernel {function.name}: bad launch: grid {grid}, block {block}, smem {smem}")
     if 0 in grid:

@@ -79,7 +79,7 @@ class DriverRuntime(DeviceRuntime):
     def _load_module(self, binary: bytes) -> int: ...
 
     def _clear_stale_error(self) -> None:
-        """Report a vendor error left over from an earlier call (R-23)."""
+        """Report a vendor error left over from an earlier call."""
 
     # -- calling ---------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Finding and opening a vendor's driver library (R-20, R-21): explicit, already mapped, wheels, prefixes, loader.
+"""Finding and opening a vendor's driver library: explicit, already mapped, wheels, prefixes, loader.
 
 `resolvable` answers without opening anything, so that a probe can never initialise a driver.
 """

@@ -1,4 +1,4 @@
-"""Which stack this process uses when nobody says (B-26): told from files, without loading or initialising anything."""
+"""Which stack this process uses when nobody says: told from files, without loading or initialising anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Content hashes of tool files, remembered by (path, size, time, inode) in the process and in the cache root (B-35)."""
+"""Content hashes of tool files, remembered by (path, size, time, inode) in the process and in the cache root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compile hints: the names every backend knows, their validation (B-38), and the frozen `Options` they become.
+"""Compile hints: the names every backend knows, their validation, and the frozen `Options` they become.
 
 A hint that means nothing to the active backend (`waves_per_eu` on cuda) is still checked, and has no effect there.
 """

@@ -1,6 +1,6 @@
 """`BaseBackend`: the whole contract between the compiler driver and a target, and the values that pass between them.
 
-Only the members FlyDSL made abstract are abstract here; everything newer has a default (B-7).
+Only the members FlyDSL made abstract are abstract here; everything newer has a default.
 """
 
 from __future__ import annotations

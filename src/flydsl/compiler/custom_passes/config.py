@@ -1,4 +1,4 @@
-"""Which passes of the user are in effect for a call: values, precedence (P-1), checks, identity for the cache key."""
+"""Which passes of the user are in effect for a call: values, precedence, checks, identity for the cache key."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PassConfig:
     codegen_plugins: tuple[Plugin, ...] = ()
     ir_passes: tuple[Activation, ...] = ()
     external: bool = False
-    """Whether LLVM's programs do the middle end and code generation even where no pass asks for them (P-8b)."""
+    """Whether LLVM's programs do the middle end and code generation even where no pass asks for them."""
 
     @property
     def only_in_opt(self) -> list[str]:

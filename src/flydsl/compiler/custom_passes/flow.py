@@ -1,4 +1,4 @@
-"""From LLVM IR to device code with the user's passes in between: the boxes of P-9."""
+"""From LLVM IR to device code with the user's passes in between."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run_flow(
     hints: Mapping[str, Any] | None = None,
     folder: Path | None = None,
 ) -> DeviceBinary:
-    """Device code of one module with the user's passes (P-9); working files go to `folder` and stay there, if given."""
+    """Device code of one module with the user's passes; working files go to `folder` and stay there, if given."""
     _check_backend(backend)
     try:
         with _working_folder(folder) as place:
@@ -116,7 +116,7 @@ def check_kernels(before: Mapping[str, tuple[str, ...]], after: Mapping[str, tup
 
 
 class _Flow:
-    """One compilation: the boxes 3 to 6 of P-9. `compile` has the signature of `codegen.compile_device`."""
+    """One compilation. `compile` has the signature of `codegen.compile_device`."""
 
     def __init__(
         self,
