@@ -63,7 +63,7 @@ def main() -> int:
     compiled(*args)
     prepared = compiled.prepare(*args)
     packed = prepared._packed  # the slots of the call, for the bare native call
-    stub, address = prepared._stub, ctypes.c_void_p(packed.address)
+    stub, address = prepared._native, ctypes.c_void_p(packed.address)
     bare = microseconds(lambda: stub(address), options.repeat)
     print(f"warm call with four tensors and two scalars, {where}; microseconds of host time")
     rows = {

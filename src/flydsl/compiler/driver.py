@@ -6,11 +6,9 @@ would cost more than the compilation.
 
 from __future__ import annotations
 
-import gc
 import io
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import func
@@ -30,24 +28,13 @@ from ..passes.fly_to_llvm import fuse
 from ..passes.pipeline import parse_pipeline
 from ..target import GPUTarget
 from .artifact import CompiledArtifact
+from .collector import collector_off
 from .dumps import Dumper, wanted
 from .tracing import trace_host
 
 if TYPE_CHECKING:
     from .backends.base import BaseBackend
     from .custom_passes import PassConfig, PassHooks
-
-
-@contextmanager
-def collector_off() -> Generator[None]:
-    """Keep the garbage collector out of a short, allocation-heavy stretch."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def print_module(module: ModuleOp) -> str:

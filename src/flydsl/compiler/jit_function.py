@@ -19,6 +19,7 @@ from .arguments import adapt
 from .ast_rewriter import RewrittenFunction, rewrite_function
 from .cache import default_cache
 from .cache_key import digest
+from .collector import collector_off
 from .dependencies import FunctionKey, changed_components, function_key, note_decorated
 from .hints import ambient, merge
 from .pass_options import NAMES as PASS_NAMES
@@ -254,10 +255,13 @@ class JitFunction:
             found = cache.get(key) if reads else None
             if found is not None:
                 return self._with_texts(found, call, backend, hints, passes)
-            found = self.compile(key, function, call, backend, hints, passes)
-            # Made without the passes that were asked for, or with one that cannot be told from another: not for others.
-            if "fallback" not in found.metadata.get("notes", {}) and (passes is None or passes.cacheable):
-                cache.put(key, found, overwrite=config.compile.always)
+            # The collector's turn comes when all is done: IR is cyclic, and what is left of it would be scanned meanwhile.
+            with collector_off():
+                found = self.compile(key, function, call, backend, hints, passes)
+                # Made without the passes that were asked for, or with one that cannot be told from another: not for
+                # others.
+                if "fallback" not in found.metadata.get("notes", {}) and (passes is None or passes.cacheable):
+                    cache.put(key, found, overwrite=config.compile.always)
         return found
 
     def _with_texts(

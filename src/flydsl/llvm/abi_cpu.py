@@ -254,7 +254,10 @@ def meeting_of(op: gpu.FuncOp, warp: int, checked: bool = False) -> Meeting | No
             slot = max(slot, 1)
         elif isinstance(inner, gpu.ShuffleOp | gpu_warp.SubgroupBroadcastOp):
             slot = max(slot, -(-total_bits(inner.value.type) // 8))
-    return Meeting(unit, -(-slot // 16) * 16, waits) if found else None
+    if not found:
+        return None
+    # Without collectives the block is one unit.
+    return Meeting(unit if slot else cpu_block.MAX_THREADS, -(-slot // 16) * 16, waits)
 
 
 def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int = DEFAULT_WARP) -> str:
@@ -323,6 +326,8 @@ def _coroutine(text: ModuleText, op: gpu.FuncOp, abi: CoroutineAbi) -> None:
     for name, result, args in (
         ("llvm.coro.id", "token", ["i32", "ptr", "ptr", "ptr"]),
         ("llvm.coro.size.i64", "i64", []),
+        ("llvm.coro.align.i64", "i64", []),
+        ("llvm.umax.i64", "i64", ["i64", "i64"]),
         ("llvm.coro.begin", "ptr", ["token", "ptr"]),
         ("llvm.coro.end", "void", ["ptr", "i1", "token"]),
         ("aligned_alloc", "ptr", ["i64", "i64"]),
@@ -332,17 +337,23 @@ def _coroutine(text: ModuleText, op: gpu.FuncOp, abi: CoroutineAbi) -> None:
         "entry:",
         f"  %statuses = getelementptr i8, ptr %state, i64 {STATUS}",
         "  %status = getelementptr i32, ptr %statuses, i64 %tid",
-        "  %coro.id = call token @llvm.coro.id(i32 64, ptr null, ptr null, ptr null)",
+        "  %coro.id = call token @llvm.coro.id(i32 16, ptr null, ptr null, ptr null)",
         "  %coro.size = call i64 @llvm.coro.size.i64()",
-        "  %coro.up = add i64 %coro.size, 63",
-        "  %coro.stride = and i64 %coro.up, -64",
+        "  %coro.needs = call i64 @llvm.coro.align.i64()",
+        "  %coro.align = call i64 @llvm.umax.i64(i64 %coro.needs, i64 16)",
+        "  %coro.more = sub i64 %coro.align, 1",
+        "  %coro.up = add i64 %coro.size, %coro.more",
+        "  %coro.mask = sub i64 0, %coro.align",
+        "  %coro.stride = and i64 %coro.up, %coro.mask",
         "  %arena.known = load ptr, ptr %state",
         "  %arena.none = icmp eq ptr %arena.known, null",
         "  br i1 %arena.none, label %arena.make, label %arena.have",
         "arena.make:",
         "  %threads.xy = mul i64 %nx, %ny",
         "  %threads = mul i64 %threads.xy, %nz",
-        "  %arena.size = mul i64 %threads, %coro.stride",
+        "  %arena.used = mul i64 %threads, %coro.stride",
+        "  %arena.up = add i64 %arena.used, 63",
+        "  %arena.size = and i64 %arena.up, -64",
         "  %arena.new = call ptr @aligned_alloc(i64 64, i64 %arena.size)",
         "  store ptr %arena.new, ptr %state",
         "  br label %arena.have",

@@ -305,7 +305,9 @@ entry:
   %deposit.at = getelementptr ptr, ptr %deposits, i64 %u
   %showns = getelementptr i8, ptr %state, i64 {SHOWN}
   %shown.at = getelementptr ptr, ptr %showns, i64 %u
-  br label %again
+  ; A kernel without collectives has no slots.
+  %alone = icmp eq i64 %slot, 0
+  br i1 %alone, label %out, label %again
 again:
   br label %lowest
 lowest:
@@ -399,9 +401,11 @@ round:
 look:
   %t = phi i64 [ 0, %round ], [ %t.next, %look ]
   %most = phi i32 [ 0, %round ], [ %most.next, %look ]
+  %few = phi i32 [ -1, %round ], [ %few.next, %look ]
   %status.at = getelementptr i32, ptr %statuses, i64 %t
   %status = load i32, ptr %status.at
   %most.next = call i32 @llvm.umax.i32(i32 %most, i32 %status)
+  %few.next = call i32 @llvm.umin.i32(i32 %few, i32 %status)
   %t.next = add nuw nsw i64 %t, 1
   %t.more = icmp ult i64 %t.next, %n
   br i1 %t.more, label %look, label %seen
@@ -422,7 +426,17 @@ units:
   %begin = phi i64 [ 0, %open ], [ %end, %drained ]
   %end.0 = add nuw nsw i64 %begin, %unit
   %end = call i64 @llvm.umin.i64(i64 %end.0, i64 %n)
-  br label %threads
+  %everyone = icmp uge i32 %few.next, %least
+  br i1 %everyone, label %all, label %threads
+; The usual case: nobody has left and all wait for the same.
+all:
+  %a = phi i64 [ %begin, %units ], [ %a.next, %all ]
+  %a.handle.at = getelementptr ptr, ptr %handles, i64 %a
+  %a.handle = load ptr, ptr %a.handle.at
+  call void @llvm.coro.resume(ptr %a.handle)
+  %a.next = add nuw nsw i64 %a, 1
+  %a.more = icmp ult i64 %a.next, %end
+  br i1 %a.more, label %all, label %drained
 threads:
   %g = phi i64 [ %begin, %units ], [ %g.next, %threads.next ]
   %g.status.at = getelementptr i32, ptr %statuses, i64 %g

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product as cartesian
 from typing import Any, cast
 
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, i1
@@ -301,7 +302,31 @@ def _parts(view: View) -> tuple[Any, list[View]]:
     count = L.size(rest)
     if type(count) is not int:
         raise LayoutError(f"copy: restSize is not static in {layout}")
-    return count, [_at(view, L.crd2idx(i, rest), first) for i in range(count)]
+    return count, [_at(_at(view, dynamic, first), static, first) for dynamic, static in _offsets(rest, count)]
+
+
+def _offsets(rest: Layout, count: int) -> Iterator[tuple[Any, Any]]:
+    """Offset of each index of a layout, colex, its run-time part apart from the static one.
+
+    Kept apart, neighbours share one run-time address, and loads at static distances can be merged.
+    """
+    shape: list[Any] = list(L.leaves(rest.shape))
+    stride: list[Any] = list(L.leaves(rest.stride))
+    if any(type(d) is not int and not isinstance(d, Dyn) for d in stride):
+        yield from ((0, L.crd2idx(i, rest)) for i in range(count))
+        return
+    fixed = [i for i, d in enumerate(stride) if type(d) is int]
+    moving = [i for i, d in enumerate(stride) if type(d) is not int]
+    known: dict[tuple[int, ...], Any] = {}
+    for backwards in cartesian(*[range(n) for n in reversed(shape)]):
+        coord = backwards[::-1]
+        key = tuple(coord[i] for i in moving)
+        if key not in known:
+            dynamic: Any = 0
+            for i, c in zip(moving, key, strict=True):
+                dynamic = L.int_tuple_add(dynamic, L.int_tuple_mul(c, stride[i]))
+            known[key] = dynamic
+        yield known[key], sum(coord[i] * stride[i] for i in fixed)
 
 
 def _at(view: View, offset: Any, layout: Layout) -> View:

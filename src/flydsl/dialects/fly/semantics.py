@@ -7,7 +7,6 @@ a pointer is its `PointerType`; in a lowering it is an `IterValue` that emits `f
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from math import gcd
 from typing import Any, cast
@@ -49,14 +48,14 @@ class View:
         return f"View({self.iter}, {self.layout})"
 
 
-class IterValue(ABC):
-    """A pointer that exists as an SSA value."""
+class IterValue:
+    """A pointer that exists as an SSA value. No `ABC`: it is asked for at every step, and their checks are slow."""
 
     type: PointerType
 
-    @abstractmethod
     def offset(self, by: Any) -> IterValue:
         """The pointer moved by an element offset."""
+        raise NotImplementedError
 
 
 _moved_pointers: dict[tuple[int, int], tuple[PointerType, PointerType]] = {}
@@ -106,6 +105,10 @@ def object_of(type_: Attribute) -> Any:
     return getattr(type_, "data", type_)
 
 
+# What is certainly no attribute. Asking xDSL's `Attribute` about a new class walks all its subclasses.
+_ALGEBRA = {Layout, ComposedLayout, Swizzle, L.CoordSwizzle, Tile, tuple, int, Dyn, L.Basis, L.ValueLeaf, type(None)}
+
+
 def type_of_object(obj: Any) -> Attribute:
     """The type of an algebra object of either reading."""
     if type(obj) is View:
@@ -116,11 +119,11 @@ def type_of_object(obj: Any) -> Attribute:
             d = it.data
             return memref_type(d.elem, d.space, obj.layout, d.align, d.swizzle)
         return coord_tensor_type(it, obj.layout)
+    if type(obj) in _ALGEBRA:
+        return type_of(obj)
     if isinstance(obj, IterValue):
         return obj.type
-    if isinstance(obj, Attribute):
-        return obj
-    return type_of(obj)
+    return obj if isinstance(obj, Attribute) else type_of(obj)
 
 
 def _on_layout(f: Callable[..., Any]) -> Callable[..., Any]:
