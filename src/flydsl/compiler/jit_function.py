@@ -255,7 +255,7 @@ class JitFunction:
             found = cache.get(key) if reads else None
             if found is not None:
                 return self._with_texts(found, call, backend, hints, passes)
-            # The collector's turn comes when all is done: IR is cyclic, and what is left of it would be scanned meanwhile.
+            # The collector's turn comes when all is done: IR is cyclic, and would be scanned again and again meanwhile.
             with collector_off():
                 found = self.compile(key, function, call, backend, hints, passes)
                 # Made without the passes that were asked for, or with one that cannot be told from another: not for

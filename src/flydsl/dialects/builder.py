@@ -151,7 +151,7 @@ def _flag_type(type_: Attribute) -> Attribute:
 class Builder:
     """Appends ops to `block` at location `loc`."""
 
-    __slots__ = ("_anchor", "_consts", "_known", "block", "const_of", "entry", "loc")
+    __slots__ = ("_canon", "_ids", "_anchor", "_consts", "_known", "block", "const_of", "entry", "loc")
 
     def __init__(self, block: Block | None = None):
         self.block: Block = block if block is not None else Block()
@@ -161,6 +161,8 @@ class Builder:
         self.entry: Block = self.block
         self._anchor: Operation | None = None
         self._consts: dict[Any, SSAValue] = {}
+        self._ids: dict[int, tuple[int, Attribute]] = {}
+        self._canon: dict[Attribute, Attribute] = {}
         self._known: dict[Any, SSAValue] = {}
 
     # --- functions and regions ------------------------------------------------------------------------------------
@@ -223,13 +225,25 @@ class Builder:
         props: dict[str, Attribute],
     ) -> SSAValue:
         """Append a pure op with one result unless an equal one is at hand."""
-        key = (cls, type_, *map(id, operands), *[(k, v) for k, v in props.items()]) if props else (
-            cls, type_, *map(id, operands)
-        )  # fmt: skip
+        ids = self._ids
+        entry = ids.get(id(type_)) or self._identify(type_)
+        if props:
+            parts: list[Any] = [cls, entry[0], *map(id, operands)]
+            for name, attr in props.items():
+                parts += (name, (ids.get(id(attr)) or self._identify(attr))[0])
+            key: Any = tuple(parts)
+        else:
+            key = (cls, entry[0], *map(id, operands))
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = emit1(self.block, cls, operands, type_, props, self.loc)
         return found
+
+    def _identify(self, attr: Attribute) -> tuple[int, Attribute]:
+        """The identity of an attribute's first equal; each object is hashed once, which takes microseconds."""
+        entry = (id(self._canon.setdefault(attr, attr)), attr)
+        self._ids[id(attr)] = entry
+        return entry
 
     def with_regions(
         self,

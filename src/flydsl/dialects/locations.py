@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, cast
@@ -31,6 +32,16 @@ def is_user_code(code: CodeType) -> bool:
     return known
 
 
+@cache
+def _filename(name: str) -> StringAttr:
+    return StringAttr(name)
+
+
+@cache
+def _number(value: int) -> IntAttr:
+    return IntAttr(value)
+
+
 def frame_location(frame: FrameType) -> FileLineColLoc:
     """Location of the instruction a frame is at, memoised by code and offset."""
     code, at = frame.f_code, frame.f_lasti
@@ -43,7 +54,7 @@ def frame_location(frame: FrameType) -> FileLineColLoc:
                 for line, end_line, col, end in code.co_positions()
             ]
         line, col, end = table[at // 2] if at >= 0 else (code.co_firstlineno, 0, 0)
-        found = FileLineColLoc(StringAttr(code.co_filename), IntAttr(line), IntAttr(col))
+        found = FileLineColLoc.new((_filename(code.co_filename), _number(line), _number(col)))
         end_columns[found] = end
         _locations[code, at] = found
     return found
