@@ -314,6 +314,9 @@ def emulate_mma(
     scales: MmaScales | None,
 ) -> None:
     """Emit one product; see `Emulation.emulate_mma`."""
+    if 6 in [bit_width(t) for t in op.elem_types]:
+        # Vectors of 6-bit integers come out of x86 code generation with wrong elements; no result beats a wrong one.
+        raise NotImplementedError(f"{op} on the cpu stack: products of 6-bit floats are not emulated yet")
     product = _Product(low, op, signed, clamp)
     m, n, k = op.shape_mnk
     size = product.cell_bytes
