@@ -8,7 +8,6 @@ from __future__ import annotations
 import __future__
 
 import ast
-import copy
 import difflib
 import functools
 import sys
@@ -114,6 +113,44 @@ def _owner(qualname: str) -> str | None:
     return None
 
 
+def _bare_arguments(arguments: ast.arguments) -> ast.arguments:
+    """The parameters without defaults and annotations."""
+
+    def bare(arg: ast.arg) -> ast.arg:
+        return ast.copy_location(ast.arg(arg.arg), arg)
+
+    return ast.arguments(
+        [bare(a) for a in arguments.posonlyargs],
+        [bare(a) for a in arguments.args],
+        bare(arguments.vararg) if arguments.vararg else None,
+        [bare(a) for a in arguments.kwonlyargs],
+        [None] * len(arguments.kwonlyargs),
+        bare(arguments.kwarg) if arguments.kwarg else None,
+        [],
+    )
+
+
+Place = tuple[int, int, int, int]
+
+
+def _fill_locations(node: ast.AST, place: Place) -> None:
+    """`ast.fix_missing_locations` in a third of its time: a node without a place gets that of its parent."""
+    fields = node.__dict__
+    if "lineno" in fields:
+        line, column = fields["lineno"], fields["col_offset"]
+        end = fields.get("end_lineno"), fields.get("end_col_offset")
+        place = (line, column, line if end[0] is None else end[0], column if end[1] is None else end[1])
+    if "lineno" in node._attributes:
+        fields["lineno"], fields["col_offset"], fields["end_lineno"], fields["end_col_offset"] = place
+    for value in list(fields.values()):
+        if isinstance(value, ast.AST):
+            _fill_locations(value, place)
+        elif type(value) is list:
+            for item in cast(list[Any], value):
+                if isinstance(item, ast.AST):
+                    _fill_locations(item, place)
+
+
 def _build(fn: FunctionType, tree: ast.FunctionDef, filename: str) -> FunctionType:
     """Compile a definition so that its free variables can be the cells of the original function.
 
@@ -122,11 +159,7 @@ def _build(fn: FunctionType, tree: ast.FunctionDef, filename: str) -> FunctionTy
     """
     bare = ast.FunctionDef(**{name: getattr(tree, name) for name in tree._fields if hasattr(tree, name)})
     ast.copy_location(bare, tree)
-    bare.args, bare.returns = copy.deepcopy(tree.args), None
-    bare.args.defaults, bare.args.kw_defaults = [], [None] * len(bare.args.kwonlyargs)
-    for arg in ast.walk(bare.args):
-        if isinstance(arg, ast.arg):
-            arg.annotation = None
+    bare.args, bare.returns = _bare_arguments(tree.args), None
     if sys.version_info >= (3, 12):
         bare.type_params = []
 
@@ -150,7 +183,7 @@ def _build(fn: FunctionType, tree: ast.FunctionDef, filename: str) -> FunctionTy
         for node in ast.walk(module):
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not hasattr(node, "type_params"):
                 node.type_params = []
-    ast.fix_missing_locations(module)
+    _fill_locations(module, (tree.lineno, tree.col_offset, tree.end_lineno or tree.lineno, tree.end_col_offset or 0))
 
     flags = fn.__code__.co_flags & _FUTURE
     code = cast(CodeType, compile(module, filename, "exec", flags, dont_inherit=True))

@@ -40,6 +40,7 @@ from typing import Any, NamedTuple, cast
 
 from flydsl import config
 from flydsl.compiler.artifact import atomic_write
+from flydsl.compiler.bytecode import instructions
 from flydsl.compiler.cache_key import digest, encode, qualified_name
 from flydsl.errors import DSLRuntimeError, UntrackedGlobalWarning
 
@@ -118,13 +119,10 @@ class _ImportScan:
 @functools.lru_cache(maxsize=4096)
 def used_names(code: CodeType) -> tuple[Chain, ...]:
     """The chains a code object loads, in order and once each; those of code inside it included."""
-    import dis
-
     found: dict[Chain, None] = {}
     current: tuple[str, list[str]] | None = None
     imports = _ImportScan()
-    for step in dis.get_instructions(code):
-        name, value = step.opname, step.argval
+    for name, value in instructions(code):
         if name in _ATTRIBUTE and current is not None:
             current[1].append(value)
             continue

@@ -136,16 +136,16 @@ def i32_list(values: Sequence[int]) -> DenseArrayBase[Any]:
 
 def elem_of(type_: Attribute) -> Attribute:
     """Element type of a vector, or the type itself."""
-    return cast(VectorType, type_).element_type if isinstance(type_, VectorType) else type_
+    return type_.element_type if type(type_) is VectorType else type_
 
 
 def _is_integer(elem: Attribute) -> bool:
-    return isinstance(elem, (IntegerType, IndexType))
+    return type(elem) is IntegerType or type(elem) is IndexType
 
 
 def _flag_type(type_: Attribute) -> Attribute:
     """Type of a comparison of two values of this type."""
-    return fly.vector_type(i1, cast(VectorType, type_).get_shape()[0]) if isinstance(type_, VectorType) else i1
+    return fly.vector_type(i1, type_.get_shape()[0]) if type(type_) is VectorType else i1
 
 
 class Builder:

@@ -31,9 +31,46 @@ def is_pure(cls: type[Operation]) -> bool:
     return known
 
 
-def mark_dead(root: Operation, released: Callable[[Operation], bool] | None = None) -> set[int]:
-    """Ids of the pure ops no live op uses. An op that is `released` does not count as a user of its operands."""
-    dead: set[int] = set()
+def unread_stores(function: Operation) -> set[int]:
+    """Ids of the stores to stack memory of a function that nothing reads: its address is only stored through."""
+    found: set[int] = set()
+    body = function.regions[0]
+    op: Any = body.blocks[0].first_op if body.blocks else None
+    while op is not None:
+        if op.name == "llvm.alloca":
+            stores = _only_stores(op.results[0])
+            if stores is not None:
+                found.update(stores)
+        op = op._next_op
+    return found
+
+
+def _only_stores(address: Any) -> list[int] | None:
+    """Ids of the users of an address and of what is computed from it, if all of them store there."""
+    stores: list[int] = []
+    todo = [address]
+    while todo:
+        use = todo.pop().first_use
+        while use is not None:
+            user = use._operation
+            if user.name == "llvm.store" and use._index == 1:
+                stores.append(id(user))
+            elif user.name == "llvm.getelementptr":
+                todo.append(user.results[0])
+            else:
+                return None
+            use = use._next_use
+    return stores
+
+
+def mark_dead(
+    root: Operation, released: Callable[[Operation], bool] | None = None, dead: set[int] | None = None
+) -> set[int]:
+    """Ids of the pure ops no live op uses, added to `dead`, ops that are known to be.
+
+    An op that is `released` does not count as a user of its operands.
+    """
+    dead = set() if dead is None else dead
     gone: set[int] = set()
     """Released ops: alive, but no user of anything."""
 

@@ -94,9 +94,16 @@ class StructType(Data[tuple[bool, tuple[Attribute, ...]]], TypeAttribute):
             printer.print_attribute(type_)
 
 
+_packed: dict[tuple[Attribute, ...], StructType] = {}
+
+
 def packed_struct(fields: Sequence[Attribute]) -> StructType:
-    """`!llvm.struct<packed (...)>`."""
-    return StructType((True, tuple(fields)))
+    """`!llvm.struct<packed (...)>`, interned."""
+    key = tuple(fields)
+    found = _packed.get(key)
+    if found is None:
+        found = _packed[key] = StructType((True, key))
+    return found
 
 
 @irdl_op_definition

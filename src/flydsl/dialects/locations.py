@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, IntAttr, StringAt
 
 from .. import config
 from ..errors import SourceFrame
+from .emitter import make_attribute
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
 _KERNELS = _PACKAGE + "kernels/"
@@ -54,7 +55,8 @@ def frame_location(frame: FrameType) -> FileLineColLoc:
                 for line, end_line, col, end in code.co_positions()
             ]
         line, col, end = table[at // 2] if at >= 0 else (code.co_firstlineno, 0, 0)
-        found = FileLineColLoc.new((_filename(code.co_filename), _number(line), _number(col)))
+        parts = (_filename(code.co_filename), _number(line), _number(col))
+        found = make_attribute(FileLineColLoc, ("filename", "line", "column"), parts)
         end_columns[found] = end
         _locations[code, at] = found
     return found
@@ -89,7 +91,7 @@ def chain_location(frames: Sequence[FileLineColLoc]) -> Any:
             key = (*key[: limit - 1], key[-1])
         found = key[-1]
         for frame in key[-2::-1]:
-            found = CallSiteLoc(frame, found)
+            found = make_attribute(CallSiteLoc, ("callee", "caller"), (frame, found))
         _chains[tuple(frames)] = found
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any, cast
 
 from xdsl.dialects import vector as xvector
@@ -31,7 +32,8 @@ def _ints(attr: ArrayAttr[Any]) -> list[int]:
     return [a.value.data for a in attr.data]
 
 
-def _array(values: list[int]) -> ArrayAttr[Any]:
+@cache
+def _array(values: tuple[int, ...]) -> ArrayAttr[Any]:
     return ArrayAttr([IntegerAttr(v, i64) for v in values])
 
 
@@ -66,7 +68,7 @@ class ExtractStridedSliceOp(IRDLOperation):
     @staticmethod
     def properties_for(offset: int, size: int) -> dict[str, Attribute]:
         """Properties of a contiguous 1-D slice."""
-        return {"offsets": _array([offset]), "sizes": _array([size]), "strides": _array([1])}
+        return {"offsets": _array((offset,)), "sizes": _array((size,)), "strides": _array((1,))}
 
     @classmethod
     def parse(cls, parser: Parser) -> ExtractStridedSliceOp:
@@ -104,7 +106,7 @@ class InsertStridedSliceOp(IRDLOperation):
     @staticmethod
     def properties_for(offset: int) -> dict[str, Attribute]:
         """Properties of a contiguous 1-D slice."""
-        return {"offsets": _array([offset]), "strides": _array([1])}
+        return {"offsets": _array((offset,)), "strides": _array((1,))}
 
     @classmethod
     def parse(cls, parser: Parser) -> InsertStridedSliceOp:

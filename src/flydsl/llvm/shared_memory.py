@@ -51,11 +51,14 @@ def allocations(module: gpu.ModuleOp) -> list[Allocation]:
 
 def shared_layout(kernel: gpu.FuncOp, module: gpu.ModuleOp) -> SharedLayout:
     """What a kernel uses: its allocations one after the other, the dynamic buffer last."""
-    used = {op.global_name.string_value() for op in kernel.walk() if isinstance(op, llvm.AddressOfOp)}
+    known = allocations(module)
+    if not known:
+        return SharedLayout(0, {}, {}, False)
+    used = {op.global_name.string_value() for op in kernel.walk() if type(op) is llvm.AddressOfOp}
     offsets: dict[str, int] = {}
     end = 0
     dynamic: list[str] = []
-    for name, nbytes, align in allocations(module):
+    for name, nbytes, align in known:
         if name not in used:
             continue
         if nbytes == 0:
@@ -63,7 +66,7 @@ def shared_layout(kernel: gpu.FuncOp, module: gpu.ModuleOp) -> SharedLayout:
             continue
         offsets[name] = -(-end // align) * align
         end = offsets[name] + nbytes
-    sizes = {name: nbytes for name, nbytes, _ in allocations(module) if name in used}
+    sizes = {name: nbytes for name, nbytes, _ in known if name in used}
     layout = SharedLayout(end, offsets, sizes, bool(dynamic))
     for name in dynamic:
         offsets[name] = layout.reserved

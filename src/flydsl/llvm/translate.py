@@ -30,7 +30,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ..dialects import fly_cpu, gpu, gpu_warp, llvm
 from ..dialects import vector as fvector
 from ..dialects.builder import CASTS, CMPF, CMPI, INT_BINARY, elem_of, operands_of
-from ..dialects.dead_code import mark_dead
+from ..dialects.dead_code import mark_dead, unread_stores
 from ..dialects.extra_math import ErfcOp, RemFOp
 from ..dialects.fly.types import bit_width
 from ..dialects.llvm_atomics import CmpXchgOp, FenceOp
@@ -44,8 +44,21 @@ _FLOATS: dict[type[Attribute], str] = {
 }
 
 
+_texts: dict[int, tuple[str, Attribute]] = {}
+"""Spellings by the type's id; the type is kept with it, because ids are reused."""
+
+
 def type_text(type_: Attribute) -> str:
     """LLVM spelling of a type."""
+    found = _texts.get(id(type_))
+    if found is None:
+        if len(_texts) > 4096:
+            _texts.clear()
+        found = _texts[id(type_)] = (_spell(type_), type_)
+    return found[0]
+
+
+def _spell(type_: Attribute) -> str:
     if isinstance(type_, IntegerType):
         return f"i{type_.width.data}"  # pyright: ignore[reportUnknownMemberType]
     if isinstance(type_, IndexType):
@@ -266,7 +279,7 @@ class FunctionText:
         self._count = 0
         self._labels = 0
         self.ids: dict[tuple[str, str], str] = {}
-        self.dead = mark_dead(op)
+        self.dead = mark_dead(op, dead=unread_stores(op))
         self.kept: set[SSAValue] = set()
         """Values of a coroutine that must not be computed again."""
 

@@ -48,12 +48,13 @@ _FLOAT_ATOMICS = {AtomicOp.Add: "fadd", AtomicOp.Max: "fmax", AtomicOp.Min: "fmi
 
 def storage_type(type_: Attribute) -> Attribute:
     """Type a value has in memory and registers: floats narrower than 16 bits are integers to LLVM."""
-    if isinstance(type_, VectorType):
+    kind = type(type_)
+    if kind is VectorType:
         vector = cast(VectorType, type_)
         stored = storage_type(vector.element_type)
         return vector if stored is vector.element_type else vector_type(stored, vector.get_shape()[0])
-    bits: int = 16 if isinstance(type_, IntegerType) else getattr(type_, "bitwidth", 16)
-    return cast(Attribute, type_) if bits >= 16 else IntegerType(bits)
+    bits: int = 16 if kind is IntegerType else getattr(type_, "bitwidth", 16)
+    return type_ if bits >= 16 else IntegerType(bits)
 
 
 class FlyConversion(Emulation, DeviceModule, BufferMemory):

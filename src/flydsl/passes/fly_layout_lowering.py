@@ -55,7 +55,7 @@ _ATOMS = (CopyAtomType, MmaAtomType, TiledCopyType, TiledMmaType)
 class Pointer(IterValue):
     """`base + dynamic + static`, in elements; IR is emitted when the sum is needed."""
 
-    __slots__ = ("_base", "_base_type", "_dynamic", "_owner", "_static")
+    __slots__ = ("_base", "_base_type", "_dynamic", "_owner", "_static", "_type")
 
     def __init__(
         self, owner: LayoutLowering, base: SSAValue, base_type: PointerType, dynamic: Any = None, static: int = 0
@@ -65,14 +65,20 @@ class Pointer(IterValue):
         self._base_type = base_type
         self._dynamic = dynamic
         self._static = static
+        self._type: PointerType | None = None
 
     @property
     def type(self) -> PointerType:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What is known of the address."""
-        type_ = self._base_type
-        if self._dynamic is not None:
-            type_ = offset_pointer_type(type_, self._dynamic)
-        return offset_pointer_type(type_, self._static) if self._static else type_
+        type_ = self._type
+        if type_ is None:
+            type_ = self._base_type
+            if self._dynamic is not None:
+                type_ = offset_pointer_type(type_, self._dynamic)
+            if self._static:
+                type_ = offset_pointer_type(type_, self._static)
+            self._type = type_
+        return type_
 
     @property
     def parts(self) -> tuple[SSAValue, Any, int]:
@@ -80,7 +86,8 @@ class Pointer(IterValue):
         return self._base, self._dynamic, self._static
 
     def offset(self, by: Any) -> Pointer:
-        by = L.unwrap(by)
+        if type(by) is not int:
+            by = L.unwrap(by)
         if type(by) is int:
             if not by:
                 return self
@@ -443,21 +450,21 @@ def _gemm(r: LayoutLowering, op: FlyOp) -> None:
     else:
         steps = _traversal((m, n, k), python_value(order).data if order is not None else GemmTraversalOrder.NMK)
     seen: set[tuple[int, int]] = set()
+    slices: dict[tuple[int, tuple[int, ...]], View] = {}
+
+    def at(view: View, rest: tuple[int, ...]) -> View:
+        found = slices.get((id(view), rest))
+        if found is None:
+            found = slices[id(view), rest] = decomposition(_slice(view, rest))
+        return found
+
     for i, j, s in steps:
         tail = (s,) if ranks[1] == 3 else ()
         # The first visit of (m, n) starts from C, later ones go on from D.
         source = d if (i, j) in seen and tail else c
         seen.add((i, j))
-        _emit_mma(
-            r,
-            atom,
-            (
-                (_slice(d, (i, j)),),
-                [_slice(x, (i, *tail)) for x in a],
-                [_slice(x, (j, *tail)) for x in b],
-                (_slice(source, (i, j)),),
-            ),
-        )
+        left, right = [at(x, (i, *tail)) for x in a], [at(x, (j, *tail)) for x in b]
+        _emit_mma(r, atom, ((at(d, (i, j)),), left, right, (at(source, (i, j)),)))
 
 
 def _gemm_extents(d: Layout, a: Layout, b: Layout, c: Layout, ranks: list[int]) -> tuple[int, int, int]:

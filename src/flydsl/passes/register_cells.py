@@ -55,8 +55,8 @@ class RegisterCells:
         cells = self._cells[base]
         self._written.add(base)
         type_ = value.type
-        if isinstance(type_, VectorType):
-            for lane in range(type_.get_shape()[0]):
+        if type(type_) is VectorType:
+            for lane in range(cast(Any, type_).get_shape()[0]):
                 cells[offset + lane] = Cell(value, lane, True)
         else:
             cells[offset] = Cell(value, -1, True)
@@ -64,7 +64,7 @@ class RegisterCells:
     def load(self, base: SSAValue, offset: int, type_: Attribute) -> SSAValue | None:
         """The value a load would give, or None when it is not all known."""
         cells = self._cells[base]
-        if not isinstance(type_, VectorType):
+        if type(type_) is not VectorType:
             cell = cells.get(offset)
             return None if cell is None else self._scalar(cell, type_)
         count = cast(Any, type_).get_shape()[0]

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
 from xdsl.ir import Block, Operation
 from xdsl.transforms.canonicalize import CanonicalizePass
 from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination
@@ -117,3 +117,10 @@ def test_properties_are_not_shared():
     module = build("canonicalize", True)
     ids = [id(op.properties) for op in module.walk()]
     assert len(ids) == len(set(ids))
+
+
+def test_an_attribute_made_fast_is_the_one_xdsl_makes():
+    parts = (StringAttr("kernel.py"), IntAttr(3), IntAttr(7))
+    fast = emitter.make_attribute(FileLineColLoc, ("filename", "line", "column"), parts)
+    assert fast == FileLineColLoc.new(parts) and hash(fast) == hash(FileLineColLoc.new(parts))
+    assert fast.filename.data == "kernel.py" and str(fast) == str(FileLineColLoc.new(parts))

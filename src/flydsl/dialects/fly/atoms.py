@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
 
 from xdsl.ir import Attribute, Data, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
@@ -322,9 +322,7 @@ class CopyAtomType(Data[tuple[Attribute, int]], TypeAttribute):
 
     @property
     def op(self) -> CopyOpType:
-        op = self.data[0]
-        assert isinstance(op, CopyOpType)
-        return op
+        return cast(CopyOpType, self.data[0])
 
     @property
     def val_bits(self) -> int:
@@ -361,8 +359,7 @@ class MmaAtomType(Data[Attribute], TypeAttribute):
 
     @property
     def op(self) -> MmaOpType:
-        assert isinstance(self.data, MmaOpType)
-        return self.data
+        return cast(MmaOpType, self.data)
 
     def is_static_type(self) -> bool:
         """Stateless atoms have no run-time content."""
@@ -499,10 +496,11 @@ def tiled_mma_type(atom: MmaAtomType, layout: Layout, tile: Tile | None = None) 
 
 def atom_of(type_: Attribute) -> CopyAtomType | MmaAtomType:
     """The atom of an atom or a tiled operation."""
-    if isinstance(type_, (TiledCopyType, TiledMmaType)):
-        return type_.data.atom
-    assert isinstance(type_, (CopyAtomType, MmaAtomType))
-    return type_
+    kind = type(type_)
+    if kind is TiledCopyType or kind is TiledMmaType:
+        return cast(Any, type_).data.atom
+    assert kind is CopyAtomType or kind is MmaAtomType
+    return cast(Any, type_)
 
 
 __all__ = [

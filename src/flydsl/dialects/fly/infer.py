@@ -33,16 +33,14 @@ DYN_SHARED = ptr_type(i8, AddressSpace.Shared, 1024)
 
 def python_value(attr: Attribute) -> Any:
     """A property as the plain Python value the semantics take."""
-    if isinstance(attr, IntegerAttr):
-        if attr.type == i1:  # pyright: ignore[reportUnknownMemberType]
-            return bool(attr.value.data)
-        return attr.value.data
-    if isinstance(attr, DenseArrayBase):
-        return tuple(attr.get_values())
-    if isinstance(attr, StringAttr):
-        return attr.data
-    if isinstance(attr, MmaOperandAttr):
-        return attr.data
+    kind = type(attr)
+    if kind is IntegerAttr:
+        number = cast(Any, attr)
+        return bool(number.value.data) if number.type == i1 else number.value.data
+    if kind is DenseArrayBase:
+        return tuple(cast(Any, attr).get_values())
+    if kind is StringAttr or kind is MmaOperandAttr:
+        return cast(Any, attr).data
     return attr
 
 

@@ -86,21 +86,22 @@ def offset_pointer_type(pointer: PointerType, by: Any) -> PointerType:
 
 def add_offset(it: Any, by: Any) -> Any:
     """Move an iterator: a pointer by elements, a coordinate by a tuple."""
-    if isinstance(it, PointerType):
-        return offset_pointer_type(it, by)
     if isinstance(it, IterValue):
         return it.offset(by)
+    if type(it) is PointerType:
+        return offset_pointer_type(it, by)
     return L.int_tuple_add(it, by)
 
 
 def object_of(type_: Attribute) -> Any:
     """The algebra object a type describes."""
-    if isinstance(type_, MemRefType):
-        d = type_.data
+    kind = type(type_)
+    if kind is MemRefType:
+        d = cast(MemRefType, type_).data
         return View(ptr_type(d.elem, d.space, d.align, d.swizzle), d.layout)
-    if isinstance(type_, CoordTensorType):
-        return View(*type_.data)
-    if isinstance(type_, (PointerType, TiledCopyType, TiledMmaType)):
+    if kind is CoordTensorType:
+        return View(*cast(CoordTensorType, type_).data)
+    if kind is PointerType or kind is TiledCopyType or kind is TiledMmaType:
         return type_
     return getattr(type_, "data", type_)
 

@@ -182,12 +182,14 @@ class MemRefData(NamedTuple):
 
 def bit_width(elem: Attribute) -> int:
     """Width of a scalar element in bits."""
-    if isinstance(elem, IntegerType):
-        return elem.width.data  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    if isinstance(elem, IndexType):
+    # Exact classes: `isinstance` of another class asks `ABCMeta`, which takes longer than all the rest.
+    kind = type(elem)
+    if kind is IntegerType:
+        return cast(Any, elem).width.data
+    if kind is IndexType:
         return 64
-    if isinstance(elem, VectorType):
-        return bit_width(cast(VectorType, elem).element_type) * math.prod(elem.get_shape())
+    if kind is VectorType:
+        return bit_width(cast(VectorType, elem).element_type) * math.prod(cast(VectorType, elem).get_shape())
     bits = getattr(elem, "bitwidth", None)
     if bits is None:
         raise TypeError(f"{elem} has no width in bits")
@@ -394,14 +396,20 @@ def type_level(data: Any) -> Any:
     return data
 
 
+_ALWAYS_STATIC = {SwizzleType, CoordSwizzleType, TileType}
+_BY_DATA = {IntTupleType, LayoutType, ComposedLayoutType, BasisType}
+
+
 def is_static(type_: Attribute) -> bool:
     """Whether a value of this type has no run-time content."""
-    if isinstance(type_, (SwizzleType, CoordSwizzleType, TileType)):
+    kind = type(type_)
+    if kind in _ALWAYS_STATIC:
         return True
-    if isinstance(type_, (IntTupleType, LayoutType, ComposedLayoutType, BasisType)):
-        return static_data(type_.data)
-    if isinstance(type_, CoordTensorType):
-        return static_data(type_.data[0]) and static_data(type_.data[1])
+    if kind in _BY_DATA:
+        return static_data(cast(Any, type_).data)
+    if kind is CoordTensorType:
+        base, layout = cast(CoordTensorType, type_).data
+        return static_data(base) and static_data(layout)
     answer = getattr(type_, "is_static_type", None)
     return bool(answer()) if answer is not None else False
 

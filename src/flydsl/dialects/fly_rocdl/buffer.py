@@ -91,7 +91,7 @@ class BufferLowering(AtomLowering, Protocol):
 
 def is_buffer(space: Space) -> bool:
     """Whether an address space is buffer memory."""
-    return isinstance(space, BufferDescAttr)
+    return type(space) is BufferDescAttr
 
 
 def _element_bytes(low: BufferLowering, count: SSAValue, elem: Attribute) -> SSAValue:

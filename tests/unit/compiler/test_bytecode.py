@@ -1,0 +1,36 @@
+"""Our scan of instructions sees what `dis` sees, in all code of a few large modules."""
+
+import argparse
+import ast
+import dis
+import inspect
+import typing
+from pathlib import Path
+from types import CodeType, ModuleType
+
+import pytest
+
+from flydsl.compiler.bytecode import instructions
+
+NAMED = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST",
+         "LOAD_FROM_DICT_OR_DEREF", "IMPORT_NAME", "IMPORT_FROM", "LOAD_CONST", "STORE_FAST"}  # fmt: skip
+
+
+def codes(code: CodeType):
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from codes(const)
+
+
+@pytest.mark.parametrize("module", [argparse, ast, inspect, typing], ids=lambda m: m.__name__)
+def test_the_scan_agrees_with_dis(module: ModuleType) -> None:
+    file = Path(str(module.__file__))
+    seen = 0
+    for code in codes(compile(file.read_text(), str(file), "exec")):
+        ours = [(name, value) for name, value in instructions(code) if name != "EXTENDED_ARG"]
+        theirs = [(s.opname, s.argval) for s in dis.get_instructions(code) if s.opname != "EXTENDED_ARG"]
+        assert [name for name, _ in ours] == [name for name, _ in theirs]
+        assert [x for x in ours if x[0] in NAMED] == [x for x in theirs if x[0] in NAMED]
+        seen += len(ours)
+    assert seen > 1000
