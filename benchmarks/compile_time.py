@@ -1,4 +1,5 @@
-"""Cold compile times of the four example kernels, stage by stage, and the time to import the compiler.
+"""Cold compile times of four example kernels and the pipelined matrix product, stage by stage, and the time to import
+the compiler.
 
     python benchmarks/compile_time.py                     # ours, for rocm:gfx942
     python benchmarks/compile_time.py --passes            # with the time of every pass
@@ -24,7 +25,8 @@ import sys
 import tempfile
 import time
 import venv
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -36,9 +38,12 @@ PEER_REQUIREMENTS = ("flydsl", "torch==2.13.0", "numpy")
 PEER_ARCH = "gfx942"
 OLDEST_LLD = 19
 
-KERNELS = ("vector_add", "predicated_add", "tiled_copy", "tiled_mma")
+EXAMPLES = ("vector_add", "predicated_add", "tiled_copy", "tiled_mma")
+KERNELS = (*EXAMPLES, "preshuffle_gemm")
 WARM_UP = "warm_up"
 STAGES = ("trace", "passes", "llvm", "link")
+TRACE_BUDGET_US = 60
+"""What tracing may cost for each op it emits, on average over the kernels."""
 
 Times = dict[str, float]
 """Stage -> milliseconds; "total" is the wall time of `flyc.compile`, "pass:NAME" that of one pass."""
@@ -61,15 +66,15 @@ def load(file: Path) -> ModuleType:
     return module
 
 
-def host_array(*shape: int, column_major: bool = False) -> Any:
+def host_array(*shape: int, column_major: bool = False, half: bool = False) -> Any:
     import numpy
 
-    return numpy.zeros(shape, numpy.float32, order="F" if column_major else "C")
+    return numpy.zeros(shape, numpy.float16 if half else numpy.float32, order="F" if column_major else "C")
 
 
 def case(kernel: str, source: str) -> tuple[Any, tuple[Any, ...]]:
     """The jit function and its arguments, from `examples/` or from the source the peer compiles."""
-    if source == "peer" or kernel == WARM_UP:
+    if source == "peer" or kernel not in EXAMPLES:
         return load(PEER_SOURCE / "kernels.py").cases(host_array)[kernel]
     return load(ROOT / "examples" / f"{kernel}.py").compile_args()
 
@@ -108,12 +113,45 @@ def measure(kernel: str, warm_up: str, source: str, target: str) -> dict[str, An
     function, arguments = case(warm_up, source)
     flyc.compile(function, *arguments, target=target)
     function, arguments = case(kernel, source)
-    begin = time.perf_counter()
-    compiled = flyc.compile(function, *arguments, target=target)
-    total = (time.perf_counter() - begin) * 1e3
+    with tracing_clock() as clock:
+        begin = time.perf_counter()
+        compiled = flyc.compile(function, *arguments, target=target)
+        total = (time.perf_counter() - begin) * 1e3
     metadata = getattr(getattr(compiled, "artifact", None), "metadata", None)
     reported = metadata.get("times", {}) if isinstance(metadata, Mapping) else {}
-    return {**stage_times(reported), "total": total}
+    times = {**stage_times(reported), "total": total}
+    tracing = clock[0] * 1e6 - times.get("rewrite", 0.0) * 1e3
+    ops = count_ops(compiled.artifact.source_ir)
+    return {**times, "traced_ops": ops, "trace_us_per_op": tracing / ops}
+
+
+@contextmanager
+def tracing_clock() -> Iterator[list[float]]:
+    """Processor time of tracing, in seconds: what it costs, however busy the machine is."""
+    from flydsl.compiler import driver
+
+    trace, spent = driver.trace_host, [0.0]
+
+    def timed(*args: Any, **options: Any) -> Any:
+        begin = time.thread_time()
+        try:
+            return trace(*args, **options)
+        finally:
+            spent[0] += time.thread_time() - begin
+
+    driver.trace_host = timed
+    try:
+        yield spent
+    finally:
+        driver.trace_host = trace
+
+
+_OP = re.compile(r"^\s*(?:%[^=]*= )?\"?[a-z_]+\.\w", re.MULTILINE)
+
+
+def count_ops(ir: str) -> int:
+    """Ops of a module, from its text: one begins a line, after the values it gives."""
+    return len(_OP.findall(ir))
 
 
 # The parent: starts the processes and gathers what they say.
@@ -274,23 +312,29 @@ def number(times: Times, key: str) -> str:
 
 def print_report(report: Mapping[str, Any], with_passes: bool) -> None:
     mine, theirs = report["ours"], report.get("peer")
-    header = ["kernel", *(f"{stage} ms" for stage in STAGES), "total ms"]
+    header = ["kernel", *(f"{stage} ms" for stage in STAGES), "total ms", "trace us/op"]
     if theirs:
         header += [f"{theirs['name']} ms", "ratio"]
     rows: list[list[str]] = []
     for kernel, times in mine["compile"].items():
-        row = [kernel, *(number(times, stage) for stage in STAGES), number(times, "total")]
+        row = [kernel, *(number(times, key) for key in (*STAGES, "total", "trace_us_per_op"))]
         if theirs:
             other = theirs["compile"][kernel]["total"]
             row += [f"{other:.1f}", f"{times['total'] / other:.2f}"]
         rows.append(row)
     print(f"Cold compile for {report['target']}, median of {report['repeat']} processes\n")
     print(table(header, rows))
+    each = [(times["traced_ops"], times["trace_us_per_op"]) for times in mine["compile"].values()]
+    average = sum(ops * cost for ops, cost in each) / sum(ops for ops, _ in each)
+    print(f"\ntracing: {average:.1f} us of processor time per emitted op on average (budget {TRACE_BUDGET_US})")
 
     if with_passes:
         passes = dict.fromkeys(k for times in mine["compile"].values() for k in times if k.startswith("pass:"))
         rest = dict.fromkeys(
-            k for times in mine["compile"].values() for k in times if k not in (*STAGES, "total") and k not in passes
+            k
+            for times in mine["compile"].values()
+            for k in times
+            if k not in (*STAGES, "total", "traced_ops", "trace_us_per_op") and k not in passes
         )
         rows = [[k.removeprefix("pass:"), *(number(t, k) for t in mine["compile"].values())] for k in (*passes, *rest)]
         print("\nBy pass, in ms\n")

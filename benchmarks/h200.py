@@ -1,6 +1,6 @@
 """Speed on an NVIDIA GPU beside cuBLAS (through torch) and Triton, in one run: bandwidth, products, launches, compile.
 
-    python benchmarks/h200.py [--out results.jsonl] [--only gemm,add,launch,compile]
+    python benchmarks/h200.py [--out results.jsonl] [--plot results.svg] [--only add,rows,gemm,launch,compile]
 
 Results are checked before anything is timed. Times are medians of CUDA events on random data. Prints a table, and with
 `--out` one JSON object per measurement.
@@ -16,37 +16,21 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
 
 os.environ.setdefault("FLYDSL_COMPILE_BACKEND", "cuda")
 import flydsl.compiler as flyc
-import flydsl.expr as fx
+from flydsl.kernels.vector_add import vector_add
 
 ROWS: list[dict] = []
-VECTOR, UNROLL, THREADS = 4, 4, 256
 
 
 def note(what: str, who: str, value: float, unit: str, **more) -> None:
     ROWS.append({"what": what, "who": who, "value": value, "unit": unit, **more})
     print(f"{what:34} {who:10} {value:10.2f} {unit}", flush=True)
-
-
-def milliseconds(run, repeat: int = 20, inner: int = 5) -> float:
-    """Median time of one call, by events around `inner` calls."""
-    for _ in range(5):
-        run()
-    times = []
-    for _ in range(repeat):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        for _ in range(inner):
-            run()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end) / inner)
-    return statistics.median(times)
 
 
 def interleaved(calls, rounds: int, inner: int) -> dict[str, float]:
@@ -73,24 +57,8 @@ def interleaved(calls, rounds: int, inner: int) -> dict[str, float]:
     return {who: statistics.median(found) for who, found in times.items()}
 
 
-@flyc.kernel
-def add_kernel(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor):
-    first = fx.block_idx.x * (THREADS * UNROLL) + fx.thread_idx.x
-    va, vb, vc = (fx.flat_divide(t, (VECTOR,)) for t in (a, b, c))
-    left = [va[None, first + i * THREADS].load() for i in fx.range_constexpr(UNROLL)]
-    right = [vb[None, first + i * THREADS].load() for i in fx.range_constexpr(UNROLL)]
-    for i in fx.range_constexpr(UNROLL):
-        vc[None, first + i * THREADS].store(left[i] + right[i])
-
-
-@flyc.jit
-def vector_add(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, stream: fx.Stream = fx.Stream(None)):
-    n = a.shape.unpack()[0]
-    add_kernel(a, b, c).launch(grid=n // (THREADS * UNROLL * VECTOR), block=THREADS, stream=stream)
-
-
 def aligned(t: torch.Tensor):
-    return flyc.from_torch_tensor(t, assumed_align=16).mark_layout_dynamic(divisibility=VECTOR)
+    return flyc.from_torch_tensor(t, assumed_align=16).mark_layout_dynamic(divisibility=4)
 
 
 def triton_add():
@@ -117,14 +85,17 @@ def bench_add() -> None:
     c.fill_(float("nan"))
     run(a, b, c)
     assert torch.equal(c, a + b)
-    for who, call in (
-        ("flydsl", lambda: vector_add(*args)),
-        ("triton", lambda: run(a, b, c)),
-        ("torch", lambda: torch.add(a, b, out=c)),
-        ("copy", lambda: c.copy_(a)),
-    ):
-        traffic = 8 if who == "copy" else 12
-        note("vector add 2^28 f32", who, traffic * n / milliseconds(call) / 1e9, "TB/s")
+    calls = {
+        "flydsl": lambda: vector_add(*args),
+        "triton": lambda: run(a, b, c),
+        "torch": lambda: torch.add(a, b, out=c),
+    }
+    for who, found in interleaved(calls, rounds=15, inner=2).items():
+        note("vector add 2^28 f32", who, 12 * n / found / 1e9, "TB/s")
+
+
+TRITON_CONFIGS = ((128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (128, 128, 64, 8, 4), (128, 128, 64, 4, 4))
+"""Tiles, warps and stages; the one that is fastest at a size counts."""
 
 
 def triton_gemm():
@@ -147,13 +118,13 @@ def triton_gemm():
             acc = tl.dot(x, y.T, acc)
         dc.store([row * bm, column * bn], acc.to(dc.dtype))
 
-    def run(a, b, c):
+    def run(a, b, c, config=TRITON_CONFIGS[0]):
         m, k = a.shape
         n = b.shape[0]
-        bm, bn, bk = 128, 256, 64
+        bm, bn, bk, warps, stages = config
         da, db, dc = (TensorDescriptor.from_tensor(t, s) for t, s in ((a, [bm, bk]), (b, [bn, bk]), (c, [bm, bn])))
         kernel[(triton.cdiv(m, bm) * triton.cdiv(n, bn),)](
-            da, db, dc, m, n, k, bm=bm, bn=bn, bk=bk, num_warps=8, num_stages=3
+            da, db, dc, m, n, k, bm=bm, bn=bn, bk=bk, num_warps=warps, num_stages=stages
         )
 
     return run
@@ -174,9 +145,10 @@ def bench_gemm() -> None:
             "flydsl": lambda: gemm_sm90(a, b, c, blocks),  # noqa: B023
             "no cluster": lambda: gemm_sm90(a, b, c, blocks, 1),  # noqa: B023
             "cublas": lambda: torch.mm(a, b.T, out=c),  # noqa: B023
-            "triton": lambda: other(a, b, c),  # noqa: B023
             "mma.sync": lambda: gemm_sm80(*wide),  # noqa: B023
         }
+        for config in TRITON_CONFIGS:
+            calls[f"triton/{config}"] = lambda config=config: other(a, b, c, config)  # noqa: B023
         worst: dict[str, float] = {}
         for who, call in list(calls.items()):
             c.fill_(float("nan"))
@@ -190,9 +162,20 @@ def bench_gemm() -> None:
             worst[who] = (c.float() - reference.float()).abs().max().item()
             assert worst[who] <= 2**-6 * reference.float().abs().max().item(), (who, worst)
         times = interleaved(calls, rounds=9, inner=max(4, 2**38 // size**3))
+        best = min((who for who in times if who.startswith("triton")), key=times.__getitem__, default=None)
         for who, found in times.items():
+            if who.startswith("triton") and who != best:
+                continue
+            more = {"config": who.partition("/")[2]} if who == best else {}
             speed = 2 * size**3 / found / 1e9
-            note(f"GEMM bf16 {size}^3", who, speed, "TFLOP/s", max_difference=worst[who])
+            label = who.partition("/")[0]
+            note(f"GEMM bf16 {size}^3", label, speed, "TFLOP/s", max_difference=worst[who], **more)
+
+
+def bench_rows() -> None:
+    from h200_rows import bench_rows as run
+
+    run(note, interleaved)
 
 
 def bench_launch() -> None:
@@ -280,18 +263,34 @@ def bench_compile() -> None:
             note(what, who, statistics.median(times), "ms")
 
 
+def driver_version() -> str:
+    """The driver's own name for its version."""
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    done = subprocess.run(query, capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out")
-    parser.add_argument("--only", default="add,gemm,launch,compile")
+    parser.add_argument("--out", help="file for one JSON object per measurement")
+    parser.add_argument("--plot", help="file for a drawing, SVG")
+    parser.add_argument("--only", default="add,rows,gemm,launch,compile")
     options = parser.parse_args()
     properties = torch.cuda.get_device_properties(0)
-    versions = {"device": properties.name, "torch": torch.__version__, "cuda": torch.version.cuda}
+    versions = {
+        "device": properties.name, "date": time.strftime("%Y-%m-%d"), "torch": torch.__version__,
+        "cuda": torch.version.cuda, "triton": version("triton"), "driver": driver_version(),
+    }  # fmt: skip
     print(json.dumps(versions))
     for name in options.only.split(","):
         globals()[f"bench_{name}"]()
     if options.out:
         Path(options.out).write_text("\n".join(json.dumps({**versions, **row}) for row in ROWS) + "\n")
+    if options.plot:
+        from bars import svg
+
+        drawn = [row for row in ROWS if row["unit"] in ("TB/s", "TFLOP/s")]
+        Path(options.plot).write_text(svg(drawn, f"{versions['device']}, {versions['date']}: longer is faster"))
 
 
 if __name__ == "__main__":

@@ -23,8 +23,15 @@ FLY = (
     "canonicalize",
     "fly-convert-atom-call-to-ssa-form",
     "fly-promote-regmem-to-vectorssa",
+    "convert-fly-to-rocdl",
     "canonicalize",
     "cse",
+    "convert-scf-to-cf",
+    "convert-gpu-to-rocdl{chipset=gfx942}",
+    "convert-cf-to-llvm",
+    "convert-vector-to-llvm",
+    "convert-arith-to-llvm",
+    "reconcile-unrealized-casts",
 )
 MEMREF = "!fly.memref<f32, global, (?,64):(?{i64 div=4},1), align<16>>"
 ATOM = "!fly.copy_atom<!fly.universal_copy<128>, 32>"
@@ -119,7 +126,7 @@ def table(repeat: int) -> str:
     for i, name in enumerate(FLY):
         growth = best[SIZES[-1]][i] / best[SIZES[0]][i]
         texts = " | ".join(f"{best[size][i]:.1f} ({found[size][1][i]:,} in)" for size in SIZES)
-        lines.append(f"| `{name}` | {texts} | {growth:.2f} |")
+        lines.append(f"| `{name.split('{')[0]}` | {texts} | {growth:.2f} |")
     return "\n".join(lines)
 
 

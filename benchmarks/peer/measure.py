@@ -15,8 +15,9 @@ import flydsl.compiler as flyc
 import kernels
 
 
-def array(*shape: int, column_major: bool = False) -> Any:
-    return torch.zeros(*reversed(shape)).t() if column_major else torch.zeros(*shape)
+def array(*shape: int, column_major: bool = False, half: bool = False) -> Any:
+    dtype = torch.float16 if half else torch.float32
+    return torch.zeros(*reversed(shape), dtype=dtype).t() if column_major else torch.zeros(*shape, dtype=dtype)
 
 
 def compile_ms(case: tuple[Any, tuple[Any, ...]]) -> float:

@@ -388,7 +388,7 @@ class CompileEnv(EnvGroup):
 
     prefix = "FLYDSL_COMPILE_"
 
-    backend = Name("auto", "Compile backend id, or auto: the first stack present on this machine.", key=KeyRole.VALUE)
+    backend = Name("auto", "Compile backend id, or auto: the first stack present on this machine.", key=KeyRole.TARGET)
     arch = Str("", "Target architecture, such as gfx942, sm_90a or native.", key=KeyRole.TARGET)
     arch_alias = Str(
         "", "Deprecated alias of FLYDSL_COMPILE_ARCH; ignored unless it parses.", name="ARCH", key=KeyRole.TARGET
@@ -407,10 +407,12 @@ class CompileEnv(EnvGroup):
         ("error", "recompile"), "error", "What a changed global variable of a compiled kernel causes."
     )
     isolate: Choice[Literal["auto", "always", "never"]] = Choice(
-        ("auto", "always", "never"), "auto", "Generate code in a worker process."
+        ("auto", "always", "never"),
+        "auto",
+        "Generate code in a worker process, which LLVM may abort; auto: of kernels with unchecked text.",
     )
     jobs = Int(_half_of_cores, "Parallel compile workers.", low=1, default_text="cores/2")
-    override_dir = OptionalPath(_no_path, "Files here replace dumped stages of the same name.", key=KeyRole.VALUE)
+    override_dir = OptionalPath(_no_path, "Files here replace dumped stages of the same name.", key=KeyRole.CONTENT)
     extra_source_dirs = PathList(
         (), "More Python sources the key depends on.", name="FLYDSL_EXTRA_SOURCE_DIRS", key=KeyRole.VALUE
     )
@@ -482,6 +484,7 @@ class CpuEnv(EnvGroup):
     )
     warp_size = Int(32, "Warp width of the target native.", allowed=(1, 2, 4, 8, 16, 32, 64), key=KeyRole.TARGET)
     check = Bool(False, "Checked mode: races, bounds, divergent barriers.", key=KeyRole.VALUE)
+    profile = Bool(False, "Count how often each source line of a kernel runs.", key=KeyRole.VALUE)
 
 
 class DebugEnv(EnvGroup):
@@ -623,6 +626,23 @@ def environment_snapshot() -> tuple[object, ...]:
     if _data is not None:
         return (*map(_data.get, _WATCHED_ENCODED), _generation)
     return (*map(os.environ.get, _WATCHED), _generation)
+
+
+_seen: tuple[dict[Any, Any], int, tuple[object, ...]] = ({}, -1, ())
+_version = 0
+
+
+def environment_version() -> int:
+    """A number that changes whenever `environment_snapshot()` does; 0.3 us while the environment stays as it is."""
+    global _seen, _version
+    if _data is not None and _data == _seen[0] and _generation == _seen[1]:
+        return _version
+    copy, generation = ({} if _data is None else dict(_data)), _generation
+    snapshot = environment_snapshot()
+    if snapshot != _seen[2]:
+        _version += 1
+    _seen = (copy, generation, snapshot)
+    return _version
 
 
 def describe() -> list[tuple[str, str, str, str]]:

@@ -45,7 +45,11 @@ class FlyDSLError(Exception):
 
 
 class DSLCompileError(FlyDSLError, RuntimeError):
-    """The traced program could not be verified, lowered or code-generated."""
+    """The traced program could not be verified, lowered or code-generated.
+
+    >>> str(DSLCompileError("the IR does not verify"))
+    'the IR does not verify'
+    """
 
     def __init__(self, message: str, *, diagnostics: list[DiagRecord] | None = None):
         self.message = message
@@ -63,8 +67,21 @@ class DSLCompileError(FlyDSLError, RuntimeError):
         return "\n".join(parts)
 
 
+class CodegenAbortError(DSLCompileError):
+    """LLVM gave up on a module the hard way: it ended the worker process it ran in."""
+
+    returncode: int | None = None
+    """What the worker ended with, negative for a signal."""
+    stderr: str = ""
+    """What LLVM printed."""
+
+
 class PassError(DSLCompileError):
-    """Raised by a user's pass: what it does not accept, and the op it is about, whose source line is then shown."""
+    """Raised by a user's pass: what it does not accept, and the op it is about, whose source line is then shown.
+
+    >>> PassError("this loop has no bounds").message
+    'this loop has no bounds'
+    """
 
     def __init__(self, message: str, *, op: object = None, diagnostics: list[DiagRecord] | None = None):
         super().__init__(message, diagnostics=diagnostics)
@@ -97,6 +114,10 @@ class LayoutError(FlyDSLError, ValueError):
 
 class SourceUnavailableError(FlyDSLError, OSError):
     """The source text of a decorated function cannot be found, so it cannot be rewritten."""
+
+
+class ManifestError(FlyDSLError, ValueError):
+    """A manifest of ahead-of-time builds is malformed, or names what is not there."""
 
 
 class ConfigError(FlyDSLError, ValueError):
@@ -148,6 +169,9 @@ class FlyRuntimeError(FlyDSLError, RuntimeError):
     """A device runtime call failed.
 
     `api` is the entry point, `code` and `name` the vendor's status, the rest says what was being worked on.
+
+    >>> str(FlyRuntimeError("out of room", api="cuMemAlloc", code=2, name="CUDA_ERROR_OUT_OF_MEMORY", device=0))
+    'cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (2): out of room [device 0]'
     """
 
     def __init__(
@@ -187,7 +211,11 @@ class FlyRuntimeError(FlyDSLError, RuntimeError):
 
 
 class OutOfMemoryError(FlyRuntimeError):
-    """The device has too little free memory for an allocation."""
+    """The device has too little free memory for an allocation.
+
+    >>> str(OutOfMemoryError(requested=2**30, free=2**20, total=2**34))
+    'out of memory: 1073741824 bytes requested, 1048576 free of 17179869184'
+    """
 
     def __init__(
         self,
@@ -212,23 +240,43 @@ class OutOfMemoryError(FlyRuntimeError):
 
 
 class InvalidHandleError(FlyRuntimeError):
-    """A handle was closed, freed, or belongs to a runtime that is gone."""
+    """A handle was closed, freed, or belongs to a runtime that is gone.
+
+    >>> issubclass(InvalidHandleError, FlyRuntimeError)
+    True
+    """
 
 
 class LaunchError(FlyRuntimeError):
-    """A kernel could not be started, or failed while running on a stream."""
+    """A kernel could not be started, or failed while running on a stream.
+
+    >>> str(LaunchError("cannot be started", kernel="scale"))
+    'cannot be started [kernel scale]'
+    """
 
 
 class KernelCheckError(LaunchError):
     """The cpu stack's checked mode found mistakes in a kernel; the message has a line for each."""
 
 
+class KernelDeadlockError(LaunchError):
+    """Threads of a kernel on the cpu stack wait for something that no thread can bring about any more."""
+
+
 class DeviceLostError(FlyRuntimeError):
-    """The device hit a fault that cannot be recovered from in this process; every later call raises it too."""
+    """The device hit a fault that cannot be recovered from in this process; every later call raises it too.
+
+    >>> str(DeviceLostError("illegal address", device=1))
+    'illegal address [device 1]'
+    """
 
 
 class NotSupportedError(FlyRuntimeError, NotImplementedError):
-    """The runtime of this kind does not offer the operation."""
+    """The runtime of this kind does not offer the operation.
+
+    >>> str(NotSupportedError("cpu", "graph capture"))
+    'the cpu runtime does not support graph capture'
+    """
 
     def __init__(
         self,
@@ -258,15 +306,27 @@ class NotSupportedError(FlyRuntimeError, NotImplementedError):
 
 
 class CaptureError(FlyRuntimeError):
-    """An operation is impossible while its stream records a graph."""
+    """An operation is impossible while its stream records a graph.
+
+    >>> str(CaptureError("prepare() it first", stream=16))
+    'prepare() it first [stream 0x10]'
+    """
 
 
 class StackMismatchError(FlyRuntimeError):
-    """Objects of two different stacks (rocm, cuda, cpu, ...) meet in one call."""
+    """Objects of two different stacks (rocm, cuda, cpu, ...) meet in one call.
+
+    >>> issubclass(StackMismatchError, RuntimeError)
+    True
+    """
 
 
 class ArtifactMismatchError(FlyRuntimeError):
-    """A stored artifact does not fit this process; `field` says in what."""
+    """A stored artifact does not fit this process; `field` says in what.
+
+    >>> str(ArtifactMismatchError("target", "rocm:gfx942:w64", "rocm:gfx950:w64"))
+    "artifact does not fit: target is 'rocm:gfx950:w64', expected 'rocm:gfx942:w64'"
+    """
 
     def __init__(self, field: str, expected: object, found: object):
         self.field = field
@@ -276,11 +336,19 @@ class ArtifactMismatchError(FlyRuntimeError):
 
 
 class LibraryNotFoundError(FlyRuntimeError):
-    """A vendor library could not be opened; every candidate is listed with its reason."""
+    """A vendor library could not be opened; every candidate is listed with its reason.
+
+    >>> str(LibraryNotFoundError("libcuda.so.1 was not found"))
+    'libcuda.so.1 was not found'
+    """
 
 
 class OutOfResourcesError(FlyRuntimeError):
-    """A launch asks for more of something than the device has."""
+    """A launch asks for more of something than the device has.
+
+    >>> str(OutOfResourcesError(2048, 1024, "threads per block"))
+    'out of resource threads per block: 2048 required, limit is 1024'
+    """
 
     def __init__(
         self,
@@ -304,11 +372,19 @@ class OutOfResourcesError(FlyRuntimeError):
 
 
 class RuntimeStateError(FlyRuntimeError):
-    """The process-wide device runtime is in a state that forbids the operation."""
+    """The process-wide device runtime is in a state that forbids the operation.
+
+    >>> issubclass(RuntimeStateError, FlyRuntimeError)
+    True
+    """
 
 
 class ForkedProcessError(FlyRuntimeError):
-    """A driver initialised before fork() cannot be used in the child."""
+    """A driver initialised before fork() cannot be used in the child.
+
+    >>> issubclass(ForkedProcessError, FlyRuntimeError)
+    True
+    """
 
 
 class FlyDSLWarning(UserWarning):
@@ -333,6 +409,10 @@ class UntrackedGlobalWarning(FlyDSLWarning):
 
 class UnknownHintWarning(FlyDSLWarning):
     """A compile hint is not known to the backend and has no effect."""
+
+
+class UnmetHintWarning(FlyDSLWarning):
+    """The code generator did not keep to a compile hint."""
 
 
 class CacheWarning(FlyDSLWarning):

@@ -84,13 +84,38 @@ def gfx_of_version(text: str) -> str | None:
     return f"gfx{major}{minor:x}{step:x}" if minor < 16 and step < 16 else None
 
 
+_ROCM_FEATURES: dict[str, tuple[str, ...]] = {
+    "sramecc": ("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx125"),
+    "xnack": ("gfx9", "gfx101", "gfx125"),
+    "tgsplit": ("gfx90a", "gfx942", "gfx950"),
+    "cumode": ("gfx10", "gfx11", "gfx12"),
+}
+"""Feature -> prefixes of the architectures that have it; of any other LLVM only warns."""
+
+
+def _check_rocm_features(arch: str, features: tuple[str, ...], text: str) -> None:
+    for entry in features:
+        name = entry[1:]
+        if name.startswith("wavefrontsize"):
+            lanes = warp_size_of(arch)
+            if entry != f"+wavefrontsize{lanes}":
+                raise TargetError(f"{text!r}: code for {arch} has waves of {lanes} lanes, and no other form is made")
+            continue
+        prefixes = _ROCM_FEATURES.get(name, ())
+        if not arch.startswith(prefixes or "none"):
+            has = ", ".join(known for known, where in _ROCM_FEATURES.items() if arch.startswith(where))
+            raise TargetError(f"{arch} has no feature {name!r}, in {text!r}; it has: {has}")
+
+
 def normalize_rocm_arch(text: str) -> tuple[str, tuple[str, ...]]:
     """Architecture and features of `gfx942`, `GFX942`, `9.4.2` or `gfx942:sramecc+:xnack-`."""
     base, *features = text.strip().split(":")
     arch = gfx_of_version(base) or base.strip().lower()
     if arch not in ROCM_ARCHES:
         _unknown("rocm", base, ROCM_ARCHES)
-    return arch, _parse_features(features, text)
+    found = _parse_features(features, text)
+    _check_rocm_features(arch, found, text)
+    return arch, found
 
 
 def normalize_cuda_arch(text: str | int) -> tuple[str, tuple[str, ...]]:
@@ -163,7 +188,11 @@ def caps_of(arch: str, warp_size: int | None = None) -> TargetCaps:
 
 @dataclass(frozen=True)
 class GPUTarget:
-    """What code is compiled for. Equality, hash and `key()` agree; an `arch` with features in it is split."""
+    """What code is compiled for. Equality, hash and `key()` agree; an `arch` with features in it is split.
+
+    >>> GPUTarget.parse("gfx942:sramecc+"), GPUTarget.parse("cuda:90").key()
+    (GPUTarget(backend='rocm', arch='gfx942', warp_size=64, features=('+sramecc',)), 'cuda:sm_90:w32')
+    """
 
     backend: str
     """Compile backend id, such as rocm."""

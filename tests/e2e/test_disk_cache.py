@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = """
-import json, sys
+import json, sys, time
 import numpy as np
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -33,12 +33,15 @@ def scale(x: fx.Tensor, n: fx.Int32, add: fx.Constexpr[int] = {add}):
 
 x = np.arange(100, dtype=np.{dtype})
 expected = x * {helper} * FACTOR + {add}
+start = time.perf_counter()
 scale(x, 100)
+seconds = time.perf_counter() - start
 assert np.array_equal(x, expected.astype(x.dtype)), (x, expected)
 from flydsl.compiler.cache import totals
 heavy = sorted(m for m in sys.modules if m.split(".")[0] in ("xdsl", "torch"))
 heavy += sorted(m for m in sys.modules if m.startswith(("flydsl.passes", "flydsl.compiler.driver")))
-print(json.dumps({{"heavy": heavy, "stats": totals.as_dict()}}))
+mine = sorted(m for m in sys.modules if m.split(".")[0] in ("flydsl", "llvmlite"))
+print(json.dumps({{"heavy": heavy, "stats": totals.as_dict(), "modules": mine, "seconds": seconds}}))
 """
 
 BASE = {"factor": 3, "helper": 2, "add": 1, "dtype": "int32"}
@@ -76,8 +79,23 @@ def test_second_process_launches_without_the_compiler(run, tmp_path: Path):
     first = run()
     assert any(m.startswith("xdsl") for m in first["heavy"]) and len(files(tmp_path)) == 1
     second = run(env={"PYTHONHASHSEED": "7"})
+    for name, run_of in (("caches empty", first), ("from disk", second)):
+        print(
+            f"{name}: first call {run_of['seconds'] * 1000:.0f} ms, {len(run_of['modules'])} modules of ours and LLVM's"
+        )
+    print("modules of the second process:", *second["modules"])
     assert second["heavy"] == []
     assert second["stats"]["hits"] == 1 and len(files(tmp_path)) == 1
+    # Neither the passes, nor the tracer and what it writes, nor the dialects as xDSL ops.
+    compiler = (
+        "flydsl.passes",
+        "flydsl.compiler.driver",
+        "flydsl.compiler.tracing",
+        "flydsl.expr.tracer",
+        "flydsl.llvm.translate",
+    )
+    assert [m for m in second["modules"] if m.startswith(compiler)] == []
+    assert len(second["modules"]) < len(first["modules"]) - 40
 
 
 def test_the_same_source_elsewhere_is_the_same_key(run, tmp_path: Path):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -222,7 +223,11 @@ def test_r22_launch_blocking_waits(monkeypatch: pytest.MonkeyPatch):
     runtime.enqueue(stream.handle, lambda: 1 // 0)
     with pytest.raises(LaunchError, match="ZeroDivisionError") as caught:
         bump(x, COUNT, 1, stream)
-    assert any("bump_kernel" in note and "TensorArgument" in note for note in caught.value.__notes__)
+    (note,) = (note for note in caught.value.__notes__ if note.startswith("while waiting for"))
+    for part in ("kernel 'bump_kernel_0'", "TensorArgument", "grid (", "block (", f"at {__file__}:"):
+        assert part in note
+    line = int(note.rpartition(":")[2])
+    assert ".launch(" in Path(__file__).read_text().splitlines()[line - 1], "the line of the launch"
 
 
 @pytest.mark.parametrize("method", ["stream_is_capturing", "stream_device_of", "device", "pointer_device", "alloc"])

@@ -15,6 +15,7 @@ NUMPY = {
     "BFloat16": ml_dtypes.bfloat16,
     "Float8E4M3FN": ml_dtypes.float8_e4m3fn,
     "Float8E5M2": ml_dtypes.float8_e5m2,
+    "Float8E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
     "Float8E4M3FNUZ": ml_dtypes.float8_e4m3fnuz,
     "Int8": np.int8,
     "Uint8": np.uint8,

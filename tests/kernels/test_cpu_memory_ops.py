@@ -72,6 +72,7 @@ def test_atomics_on_gpus(target: str, rng: np.random.Generator):
 SMALL = {
     "Float8E4M3FN": ml_dtypes.float8_e4m3fn,
     "Float8E5M2": ml_dtypes.float8_e5m2,
+    "Float8E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
     "Float8E4M3FNUZ": ml_dtypes.float8_e4m3fnuz,
     "Float8E4M3B11FNUZ": ml_dtypes.float8_e4m3b11fnuz,
 }

@@ -8,8 +8,17 @@ import torch
 
 import flydsl.compiler as flyc
 from flydsl.kernels.gemm_sm80 import gemm_sm80
-from flydsl.kernels.gemm_sm90 import gemm_sm90
+from flydsl.kernels.gemm_sm90 import gemm_sm90, gemm_sm90_bias
 from flydsl.llvm import ptx, tools
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where tensors live: on a GPU, or on the cpu stack emulating Hopper, which gets smaller ones."""
+    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", request.param)
+    if request.param == "cpu":
+        monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "sm_90a")
+    return request.param
 
 
 def aligned(t: torch.Tensor):
@@ -31,7 +40,7 @@ def test_sm80_compiles(dtype):
     artifact = flyc.compile(gemm_sm80, *args, target="cuda:sm_80").artifact
     text = artifact.asm
     assert text.count("mma.sync.aligned.m16n8k16") == 64 and text.count("ldmatrix.sync.aligned.m8n8.x4") == 16
-    assert text.count("cp.async.cg.shared.global") == 24
+    assert text.count("cp.async.cg.shared.global") == 48  # whole tiles, and those across an edge
     used = usage(artifact)
     assert used is None or used.spill_stores == 0
 
@@ -45,6 +54,9 @@ def test_sm90_compiles(dtype, cluster: int):
     assert text.count("wgmma.mma_async.sync.aligned.m64n256k16") == 4
     assert ("multicast::cluster" in text) == (".reqnctapercluster 2" in text) == (cluster == 2)
     assert "setmaxnreg.inc" in text and "stmatrix.sync.aligned.m8n8.x4" in text
+    # Placed by the compiler: one batch of products, and the two halves of a tile on their way out.
+    assert text.count("wgmma.fence") == 1 and text.count("wgmma.commit_group") == 1
+    assert text.count("fence.proxy.async") == 2
     used = usage(artifact)
     assert used is None or (used.spill_stores == 0 and used.registers == 168)
 
@@ -56,27 +68,119 @@ def _check(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
     assert error < (1e-3 if a.dtype == torch.float16 else 4e-3), error
 
 
-@pytest.mark.cuda
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_sm80_numbers(dtype, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cuda")
-    for _ in range(5):
-        m, n, k = 128 * int(rng.integers(1, 5)), 128 * int(rng.integers(1, 5)), 32 * int(rng.integers(1, 20))
-        a, b = (torch.from_numpy(rng.standard_normal((x, k))).to(dtype).cuda() for x in (m, n))
-        c = torch.full((m, n), float("nan"), dtype=dtype, device="cuda")
+def test_sm80_numbers(dtype, rng: np.random.Generator, device: str):
+    tiles, runs = (5, 5) if device == "cuda" else (3, 2)
+    for _ in range(runs):
+        m, n, k = 128 * int(rng.integers(1, tiles)), 128 * int(rng.integers(1, tiles)), 32 * int(rng.integers(1, 20))
+        a, b = (torch.from_numpy(rng.standard_normal((x, k))).to(dtype).to(device) for x in (m, n))
+        c = torch.full((m, n), float("nan"), dtype=dtype, device=device)
         gemm_sm80(aligned(a), aligned(b), aligned(c))
         _check(c, a, b)
 
 
-@pytest.mark.cuda
 @pytest.mark.parametrize("cluster", [1, 2])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_sm90_numbers(dtype, cluster: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch):
+def test_sm90_numbers(dtype, cluster: int, rng: np.random.Generator, device: str):
     """Any M and N, K a multiple of 8; few blocks, so that each works on several tiles."""
-    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cuda")
-    for _ in range(10):
-        m, n, k = int(rng.integers(1, 1000)), 8 * int(rng.integers(1, 150)), 8 * int(rng.integers(1, 200))
-        a, b = (torch.from_numpy(rng.standard_normal((x, k))).to(dtype).cuda() for x in (m, n))
-        c = torch.full((m, n), float("nan"), dtype=dtype, device="cuda")
+    rows, columns, depth, runs = (1000, 150, 200, 10) if device == "cuda" else (600, 100, 60, 4)
+    for _ in range(runs):
+        m, n, k = int(rng.integers(1, rows)), 8 * int(rng.integers(1, columns)), 8 * int(rng.integers(1, depth))
+        a, b = (torch.from_numpy(rng.standard_normal((x, k))).to(dtype).to(device) for x in (m, n))
+        c = torch.full((m, n), float("nan"), dtype=dtype, device=device)
         gemm_sm90(a, b, c, cluster * int(rng.integers(1, 12)), cluster)
         _check(c, a, b)
+
+
+def _operands(m: int, n: int, k: int, dtype, out, rng: np.random.Generator, device: str):
+    """A and B, whose rows may lie apart, and a poisoned C in a larger matrix, whose other elements must stay."""
+    apart = k + 8 * int(rng.integers(0, 3))
+    a, b = (torch.from_numpy(rng.standard_normal((x, apart))).to(dtype).to(device)[:, :k] for x in (m, n))
+    whole = torch.full((m + 2, n), float("nan"), dtype=out, device=device)
+    return a, b, whole
+
+
+def _check_border(whole: torch.Tensor) -> None:
+    assert whole[0].isnan().all() and whole[-1].isnan().all(), "rows outside C were written"
+
+
+@pytest.mark.parametrize("promised", [True, False])
+@pytest.mark.parametrize("out", [torch.float32, torch.bfloat16])
+def test_sm80_edges(promised: bool, out, rng: np.random.Generator, device: str):
+    """Any extents: units where they are promised and whole, elements elsewhere."""
+    cases = [(1, 1, 1), (77, 131, 45), (129, 8, 33)] if not promised else [(136, 200, 40), (130, 264, 8), (64, 8, 72)]
+    if device == "cuda":
+        cases += [tuple(int(rng.integers(1, 60)) * (8 if promised else 1) + 8 for _ in range(3)) for _ in range(10)]
+    for m, n, k in cases:
+        a, b, whole = _operands(m, n, k, torch.bfloat16, out, rng, device)
+        c = whole[1:-1]
+        gemm_sm80(*(aligned(t) if promised and t.data_ptr() % 16 == 0 else t for t in (a, b, c)))
+        expected = a.double() @ b.double().T
+        error = ((c.double() - expected).norm() / expected.norm()).item()
+        assert error < (1e-6 if out == torch.float32 else 4e-3), (m, n, k, error)
+        _check_border(whole)
+
+
+@pytest.mark.parametrize("cluster", [1, 2])
+def test_sm90_odd_columns(cluster: int, rng: np.random.Generator, device: str):
+    """Where C's rows are no multiples of 16 bytes, threads store them."""
+    cases = [(65, 123, 72), (130, 257, 16)]
+    if device == "cuda":
+        cases += [
+            (int(rng.integers(1, 600)), int(rng.integers(1, 900)), 8 * int(rng.integers(1, 90))) for _ in range(10)
+        ]
+    for m, n, k in cases:
+        a, b, whole = _operands(m, n, k, torch.bfloat16, torch.bfloat16, rng, device)
+        c = torch.full((m, n), float("nan"), dtype=torch.bfloat16, device=device)
+        gemm_sm90(a, b, c, 2 * cluster, cluster)
+        _check(c, a, b)
+
+
+ACTIVATED = {
+    "none": lambda x: x,
+    "relu": torch.relu,
+    "silu": torch.nn.functional.silu,
+    "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+}
+
+
+ACTIVATED_TYPES = list(zip(ACTIVATED, [torch.float16, torch.bfloat16] * 2, strict=True))
+
+
+@pytest.mark.parametrize(("activation", "dtype"), ACTIVATED_TYPES)
+def test_sm90_bias_and_activation(activation: str, dtype, rng: np.random.Generator, device: str):
+    shapes = [(70, 51, 24, dtype), (100, 264, 64, torch.float32)]
+    for m, n, k, kind in shapes if device == "cuda" else shapes[:1]:
+        a, b, _ = _operands(m, n, k, dtype, dtype, rng, device)
+        bias = torch.from_numpy(rng.standard_normal(n)).to(kind).to(device)
+        expected = a.double() @ b.double().T
+        for add in (True, False) if device == "cuda" else (activation != "relu",):
+            c = torch.full((m, n), float("nan"), dtype=dtype, device=device)
+            if add:
+                gemm_sm90_bias(a, b, bias, c, 4, 2, activation)
+            else:
+                gemm_sm90(a, b, c, 4, 1, activation)
+            want = ACTIVATED[activation](expected + bias.double() if add else expected)
+            error = ((c.double() - want).norm() / want.norm()).item()
+            assert error < (1e-3 if dtype == torch.float16 else 4e-3), (add, error)
+
+
+def test_unknown_activation():
+    a = torch.zeros(64, 64).bfloat16()
+    with pytest.raises(ValueError, match="unknown activation 'tanh'; there are none, relu"):
+        flyc.compile(gemm_sm90, a, a, a, 4, 1, "tanh", target="cuda:sm_90")
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100a", "sm_120"])
+def test_kernels_compile_for_every_target(arch: str):
+    """The kernels that are not Hopper's alone, down to machine code where `ptxas` is."""
+    from flydsl.kernels.rows import layer_norm, rms_norm, softmax
+
+    a = torch.zeros(256, 256).bfloat16()
+    x, w = (flyc.from_torch_tensor(torch.zeros(*s).bfloat16(), assumed_align=16) for s in ((4, 4096), (4096,)))
+    calls = [(gemm_sm80, (a, a, a)), (softmax, (x, x)), (rms_norm, (x, w, x, 1e-5)), (layer_norm, (x, w, w, x, 1e-5))]
+    for function, args in calls:
+        text = flyc.compile(function, *args, target=f"cuda:{arch}").artifact.asm
+        assert f".target {arch}" in text
+        if tools.try_find_tool("ptxas") is not None:
+            ptx.assemble(text)

@@ -142,6 +142,20 @@ def test_fp8_conversions(arch: str, monkeypatch: pytest.MonkeyPatch):
     np.testing.assert_allclose(run(body, arch, monkeypatch, x, np.float32), a + b + b, rtol=1e-6)
 
 
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+def test_bf8_conversions(arch: str, monkeypatch: pytest.MonkeyPatch):
+    def body(x, lane):
+        packed = fx.rocdl.cvt_pk_bf8_f32(fx.Int32, x, x * 3.0)
+        pair = fx.rocdl.cvt_pk_f32_bf8(None, packed)
+        return pair[0] + pair[1] + fx.rocdl.cvt_f32_bf8(fx.Float32, packed, 1)
+
+    x = np.random.default_rng().uniform(-8, 8, 64).astype(np.float32)
+    assert "v_cvt_pk_bf8_f32" in compiled(body, arch, x, np.zeros(64, np.float32))
+    kind = ml_dtypes.float8_e5m2fnuz if arch == "gfx942" else ml_dtypes.float8_e5m2
+    a, b = x.astype(kind).astype(np.float32), (3 * x).astype(kind).astype(np.float32)
+    np.testing.assert_allclose(run(body, arch, monkeypatch, x, np.float32), a + b + b, rtol=1e-6)
+
+
 def test_fast_math(monkeypatch: pytest.MonkeyPatch):
     def body(x, lane):
         f32 = fx.Float32

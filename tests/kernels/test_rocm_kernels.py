@@ -99,23 +99,41 @@ def test_gemm_code(arch: str):
     artifact = flyc.compile(gemm_cdna, *args, target=f"rocm:{arch}").artifact
     info, asm = artifact.kernels[0], artifact.asm
     assert info["spills"] == 0 and info["scratch"] == 0 and info["shared"] == 32768
-    assert len(re.findall(r"v_mfma_f32_16x16x", asm)) == (16 if arch == "gfx950" else 32)
-    assert asm.count("buffer_load_dwordx4") == 8 and "ds_write_b128" in asm
-    assert ("ds_read_b128" if arch == "gfx950" else "ds_read") in asm
+    # Two tiles of K are in the loop; the first tile's loads stand before it.
+    each = 16 if arch == "gfx950" else 32
+    assert len(re.findall(r"v_mfma_f32_16x16x", asm)) == 2 * each
+    assert asm.count("buffer_load_dwordx4") == 3 * 4 and asm.count("ds_write_b128") == 3 * 4
+    assert asm.count("ds_read_b128") == 2 * 8 and "ds_read_b64" not in asm
+    head = asm[: asm.index("v_mfma")].rindex("\n.LBB")
+    loop = asm[head : asm.index("s_cbranch_scc1", head)]
+    # Few instructions besides: lanes do not compute the addresses of shared memory anew.
+    assert len(re.findall(r"^\s+v_(?!mfma)", loop, re.M)) <= 20
 
 
 @pytest.mark.parametrize(
-    ("arch", "m", "n", "k"), [("gfx90a", 128, 128, 64), ("gfx942", 200, 136, 96), ("gfx950", 131, 65, 32)]
+    ("arch", "m", "n", "k"),
+    [("gfx90a", 128, 128, 64), ("gfx942", 200, 136, 96), ("gfx942", 33, 7, 104), ("gfx950", 131, 65, 8)],
 )
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_gemm(arch: str, m: int, n: int, k: int, dtype, emulate):
+@pytest.mark.parametrize(("dtype", "out"), [(torch.float16, torch.float32), (torch.bfloat16, torch.bfloat16)])
+def test_gemm(arch: str, m: int, n: int, k: int, dtype, out, emulate):
     emulate(arch)
-    args, c, expected = gemm_arguments(m, n, k, dtype, torch.float32)
+    args, c, expected = gemm_arguments(m, n, k, dtype, out)
     gemm_cdna(*args)
-    torch.testing.assert_close(c.double(), expected, rtol=1e-4, atol=1e-4)
-    args, c, expected = gemm_arguments(m, n, k, dtype, dtype)
-    gemm_cdna(*args)
-    torch.testing.assert_close(c.double(), expected, **tolerance(dtype))
+    close = {"rtol": 1e-4, "atol": 1e-4} if out is torch.float32 else tolerance(dtype)
+    torch.testing.assert_close(c.double(), expected, **close)
+
+
+def test_gemm_writes_only_its_result(emulate):
+    """C is a window of a larger matrix, of odd sizes; what surrounds it stays."""
+    emulate("gfx942")
+    for m, n, k in ((33, 7, 104), (129, 131, 40)):
+        a, b = torch.randn(m, k).half(), torch.randn(n, k).half()
+        around = torch.full((m + 2, n + 5), float("nan"))
+        c = around[1 : m + 1, 2 : n + 2]
+        rows = [flyc.from_dlpack(t).mark_layout_dynamic(leading_dim=1, divisibility=8) for t in (a, b)]
+        gemm_cdna(*rows, flyc.from_dlpack(c).mark_layout_dynamic(leading_dim=1))
+        torch.testing.assert_close(c.double(), a.double() @ b.double().T, rtol=1e-4, atol=1e-4)
+        assert around.isnan().sum() == around.numel() - m * n
 
 
 @pytest.mark.parametrize("arch", ["gfx1100", "gfx1151", "gfx1200", "gfx1201", "gfx1250"])
@@ -124,8 +142,8 @@ def test_gemm_wmma(arch: str, dtype, emulate):
     args, c, expected = gemm_arguments(150, 130, 64, dtype, torch.float32)
     artifact = flyc.compile(gemm_wmma, *args, target=f"rocm:{arch}").artifact
     assert artifact.kernels[0]["spills"] == 0 and artifact.kernels[0]["scratch"] == 0
-    assert len(re.findall("v_wmma_f32_16x16x", artifact.asm)) == (8 if arch == "gfx1250" else 16)
-    assert artifact.asm.count("buffer_load_b128") == 8
+    assert len(re.findall("v_wmma_f32_16x16x", artifact.asm)) == 2 * (8 if arch == "gfx1250" else 16)
+    assert artifact.asm.count("buffer_load_b128") == 3 * 4
     emulate(arch)
     gemm_wmma(*args)
     torch.testing.assert_close(c.double(), expected, rtol=1e-4, atol=1e-4)

@@ -15,7 +15,10 @@ from .rocm_tiles import arguments, close, make_tile, tile
 
 ARCHES = ("gfx90a", "gfx942", "gfx950")
 CLASSES = {"f32": "Float32", "f16": "Float16", "bf16": "BFloat16", "f64": "Float64", "i8": "Int8"}
-FP8 = {"fp8": {"gfx942": "Float8E4M3FNUZ", "gfx950": "Float8E4M3FN"}, "bf8": {"gfx950": "Float8E5M2"}}
+FP8 = {
+    "fp8": {"gfx942": "Float8E4M3FNUZ", "gfx950": "Float8E4M3FN"},
+    "bf8": {"gfx942": "Float8E5M2FNUZ", "gfx950": "Float8E5M2"},
+}
 
 
 def classes_of(kind: str, arch: str) -> tuple[str, str, str] | None:

@@ -10,17 +10,17 @@ from xdsl.parser import Parser
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.compiler.backends.base import common_passes
 from flydsl.dialects import gpu
 from flydsl.dialects.registry import make_context
 from flydsl.llvm import abi_amdgpu, binding
 from flydsl.passes.pipeline import parse_pipeline
 
 from .rocm_tiles import arguments, make_tile, tile
-from .test_rocm_buffers import access, ops
+from .test_rocm_buffers import access, dma, ops
+from .test_rocm_scaled import tdm, trans
 
-PIPELINE = (
-    "fly-rewrite-func-signature,fly-canonicalize,fly-layout-lowering,canonicalize,convert-fly-to-rocdl,canonicalize"
-)
+PIPELINE = ",".join(common_passes("convert-fly-to-rocdl"))
 
 
 def intrinsics(text: str) -> list[str]:
@@ -34,6 +34,12 @@ def examples():
     s, d = (flyc.from_dlpack(np.zeros(n, np.float32)) for n in (100, 128))
     yield "buffers", access, (s, d, 7), "gfx942"
     yield "buffer_ops", ops, (s, d, 7), "gfx1100"
+    numbers = [flyc.from_dlpack(np.zeros(512, np.int32)) for _ in range(2)]
+    yield "into_shared", dma, (*numbers, "BufferCopyLDS32b", 1), "gfx942"
+    yield "async", dma, (*numbers, "GlobalLoadAsyncLDS128b", 4), "gfx950"
+    yield "transposed", trans, (*numbers, 16, 64, fx.Float16), "gfx950"
+    halves = [flyc.from_dlpack(np.zeros(32 * 64, np.float16)) for _ in range(2)]
+    yield "mover", tdm, (*halves, 3, 1), "gfx1250"
 
 
 @pytest.mark.parametrize(("name", "function", "args", "arch"), list(examples()), ids=lambda x: str(x)[:10])
@@ -42,6 +48,7 @@ def test_pass_by_pass(name: str, function, args, arch: str):
     module = Parser(make_context(), artifact.source_ir).parse_module()
     for p in parse_pipeline(PIPELINE):
         module = p.run(module)
+        module.verify()
     device = next(op for op in module.ops if isinstance(op, gpu.ModuleOp))
     text = abi_amdgpu.device_module(device, binding.data_layout(abi_amdgpu.TRIPLE, arch))
     assert intrinsics(text) == intrinsics(artifact.llvm_ir)

@@ -32,3 +32,40 @@ def test_every_test_named_in_testing_exists():
     sources = {path.stem: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
     known = {match for source in sources.values() for match in re.findall(r"def (test_\w+)", source)} | set(sources)
     assert not sorted(names - known)
+
+
+def test_every_rule_of_diagnostics_has_a_test_or_a_limit():
+    """Each of D-1 to D-21 has a row with a test; what holds only in part has a row in docs/limits.md."""
+    section = (ROOT / "docs" / "testing.md").read_text().split("### Diagnostics\n")[1].split("\n## ")[0]
+    rows = {m[1]: m[2] for m in re.finditer(r"^\| (D-\d+) \| (.*)$", section, re.MULTILINE)}
+    assert sorted(rows, key=lambda r: int(r[2:])) == [f"D-{n}" for n in range(1, 22)]
+    limits = (ROOT / "docs" / "limits.md").read_text().split("## Diagnostics\n")[1].split("\n## ")[0]
+    partly = set(re.findall(r"^\| (D-\d+) \|", limits, re.MULTILINE))
+    for rule, text in rows.items():
+        assert "test_" in text, rule
+        assert "limits.md#diagnostics" not in text or rule in partly, rule
+
+
+def test_every_rule_of_backends_and_runtimes_has_a_row():
+    """Each of B-1 to B-45 and R-1 to R-40 is in the tables of docs/testing.md, with a test or the page that says it."""
+    text = (ROOT / "docs" / "testing.md").read_text()
+    rows = re.findall(r"^\| ((?:[BR]-\d+b?(?:, | to )?)+) \| [^|]* \| (.*) \|$", text, re.MULTILINE)
+    covered = {rule: proof for rules, proof in rows for rule in rules.split(", ")}
+    wanted = [*(f"B-{n}" for n in range(1, 46)), *(f"R-{n}" for n in range(1, 41)), "R-33b"]
+    assert not [rule for rule in wanted if rule not in covered]
+    for rule, proof in covered.items():
+        assert "test_" in proof or ".md)" in proof or "tests/" in proof, f"{rule}: {proof}"
+
+
+def test_every_rule_of_the_driver_has_a_test_or_a_limit():
+    """Each of C-1 to C-72 has a row with a test or a benchmark; what it says of limits is in docs/limits.md."""
+    section = (ROOT / "docs" / "testing.md").read_text().split("### JIT and cache\n")[1].split("\n### ")[0]
+    rows = re.findall(r"^\| (C-[^|]*) \| [^|]* \| (.*) \|$", section, re.MULTILINE)
+    covered = [rule for rules, _ in rows for rule in rules.split(", ")]
+    assert covered == sorted(covered, key=lambda rule: (int(re.sub(r"\D", "", rule)), rule))
+    assert set(covered) == {f"C-{n}" for n in range(1, 73)} | {"C-55b"}
+    limits = (ROOT / "docs" / "limits.md").read_text().split("## JIT and cache\n")[1].split("\n## ")[0]
+    partly = {rule for rules in re.findall(r"^\| (C-[^|]*) \|", limits, re.MULTILINE) for rule in rules.split(", ")}
+    for rules, text in rows:
+        assert "test_" in text or "benchmarks/" in text, rules
+        assert "limits.md#jit-and-cache" not in text or set(rules.split(", ")) <= partly, rules

@@ -10,9 +10,11 @@ from .. import __version__, config
 from ..errors import ArtifactMismatchError, DSLTypeError, DSLValueError
 from ..expr.gpu import Stream
 from ..expr.numeric import CLASSES
+from .aot_checks import check_host, choose
 from .arguments import ScalarArgument, StreamArgument, TensorArgument, adapt
-from .artifact import ArtifactFormatError, CompiledArtifact, atomic_write, pack, unpack
-from .jit_function import JitFunction, compile, resolve_backend
+from .artifact import OPTIONAL_SECTIONS, ArtifactFormatError, CompiledArtifact, atomic_write, pack, unpack
+from .compiled_function import compile
+from .jit_function import JitFunction, resolve_backend
 
 
 def _describe(name: str, argument: Any) -> dict[str, Any]:
@@ -27,22 +29,54 @@ def _describe(name: str, argument: Any) -> dict[str, Any]:
 
 
 def export(
-    fn: JitFunction, path: str | os.PathLike[str], *, args: Sequence[Any], targets: Sequence[str] | None = None
+    fn: JitFunction,
+    path: str | os.PathLike[str],
+    *,
+    args: Sequence[Any],
+    targets: Sequence[str] | None = None,
+    include: Sequence[str] = ("device", "host", "fly"),
 ) -> None:
-    """Compile `fn` for arguments like these and write the code for every target to one file."""
+    """Compile `fn` for arguments like these and write the code for every target to one file.
+
+    `include` says what goes along beside the code: `fly`, `llvm`, `llvm_opt`, `asm` are texts for people.
+
+    >>> @flyc.kernel
+    ... def scale_kernel(x: fx.Tensor, by: fx.Float32):
+    ...     x[fx.thread_idx.x] = x[fx.thread_idx.x] * by
+    >>> @flyc.jit
+    ... def scale(x: fx.Tensor, by: fx.Float32):
+    ...     scale_kernel(x, by).launch(grid=1, block=4)
+    >>> import pathlib, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = pathlib.Path(folder.name, "scale.fly")
+    >>> flyc.export(scale, path, args=(np.zeros(4, "f4"), 2.0), targets=["rocm:gfx942", "cuda:sm_90"])
+    >>> flyc.load(path).targets
+    ['rocm:gfx942:w64', 'cuda:sm_90:w32']
+    >>> folder.cleanup()
+    """
     if not isinstance(fn, JitFunction):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLTypeError(f"flyc.export expects a @flyc.jit function, got {fn!r}")
     call = fn.bind(tuple(args), {})
     chosen = list(targets) if targets is not None else [resolve_backend(None).target.key()]
     if not chosen:
         raise DSLValueError("flyc.export needs at least one target")
+    known = {"device", "host", *OPTIONAL_SECTIONS}
+    if not {"device", "host"} <= set(include) <= known:
+        raise DSLValueError(
+            f"include takes 'device', 'host' and any of {', '.join(sorted(OPTIONAL_SECTIONS))}, got {tuple(include)}"
+        )
     groups: list[dict[str, Any]] = []
     sections: dict[str, bytes] = {}
     for i, target in enumerate(chosen):
         artifact: CompiledArtifact = compile(fn, *args, target=target).artifact
+        if (reason := artifact.metadata.get("notes", {}).get("memory_only")) is not None:
+            raise DSLTypeError(f"{fn.__qualname__} cannot be exported: {reason}")
         groups.append({**artifact.metadata, "components": []})
         for name, data in artifact.sections.items():
-            sections[f"{i}.{name}"] = data
+            if name not in OPTIONAL_SECTIONS:
+                sections[f"{i}.{name}"] = data
+        for name in OPTIONAL_SECTIONS.intersection(include):
+            sections[f"{i}.{name}"] = artifact.text(name).encode()
     header = {
         "kind": "aot",
         "name": fn.__name__,
@@ -71,13 +105,14 @@ class LoadedExport:
 
     def artifact(self, target: str | None = None) -> CompiledArtifact:
         """The artifact of a target (default: the active one)."""
-        wanted = resolve_backend(target).target.key()
-        for i, group in enumerate(self.header["targets"]):
-            if group["target"] == wanted:
-                prefix = f"{i}."
-                mine = {n.removeprefix(prefix): d for n, d in self._sections.items() if n.startswith(prefix)}
-                return CompiledArtifact(group, mine)
-        raise ArtifactMismatchError("target", wanted, ", ".join(self.targets))
+        groups = self.header["targets"]
+        parts = [self._part(i) for i in range(len(groups))]
+        i = choose(groups, resolve_backend(target).target, [frozenset(part) for part in parts])
+        return CompiledArtifact(groups[i], parts[i])
+
+    def _part(self, i: int) -> dict[str, bytes]:
+        prefix = f"{i}."
+        return {n.removeprefix(prefix): d for n, d in self._sections.items() if n.startswith(prefix)}
 
     def __call__(self, *args: Any) -> None:
         arguments = self._bind(args)
@@ -87,6 +122,7 @@ class LoadedExport:
 
             backend = resolve_backend(None)
             artifact = self.artifact()
+            check_host(artifact.metadata)
             kind = artifact.metadata["runtime_kind"]
             runtime = get_device_runtime()
             if runtime.kind != kind:
@@ -120,7 +156,24 @@ class LoadedExport:
 
 
 def load(path: str | os.PathLike[str], *, strict: bool = True) -> LoadedExport:
-    """Read an exported function. `strict=False` accepts a file of another product version with a warning."""
+    """Read an exported function. `strict=False` accepts a file of another product version with a warning.
+
+    >>> @flyc.kernel
+    ... def scale_kernel(x: fx.Tensor, by: fx.Float32):
+    ...     x[fx.thread_idx.x] = x[fx.thread_idx.x] * by
+    >>> @flyc.jit
+    ... def scale(x: fx.Tensor, by: fx.Float32):
+    ...     scale_kernel(x, by).launch(grid=1, block=4)
+    >>> import pathlib, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = pathlib.Path(folder.name, "scale.fly")
+    >>> flyc.export(scale, path, args=(np.zeros(4, "f4"), 2.0))
+    >>> x = np.arange(4, dtype="f4")
+    >>> flyc.load(path)(x, 2.0)
+    >>> x
+    array([0., 2., 4., 6.], dtype=float32)
+    >>> folder.cleanup()
+    """
     with open(path, "rb") as file:
         data = file.read()
     header, sections = unpack(data)

@@ -220,7 +220,11 @@ def default_tensor(info: ArrayInfo) -> TensorArgument:
 
 
 def from_dlpack(t: Any, *, assumed_align: int | None = None, use_32bit_stride: bool = False) -> TensorArgument:
-    """An array with static shape and strides; chain `.mark_layout_dynamic(...)` to make them run-time."""
+    """An array with static shape and strides; chain `.mark_layout_dynamic(...)` to make them run-time.
+
+    >>> flyc.from_dlpack(np.zeros((4, 8), "f4"))
+    TensorArgument(Float32, (4,8):(8,1), align=4)
+    """
     info = array_info(t)
     if info is None:
         raise DSLTypeError(
@@ -232,7 +236,11 @@ def from_dlpack(t: Any, *, assumed_align: int | None = None, use_32bit_stride: b
 
 
 def from_torch_tensor(t: Any, *, assumed_align: int | None = None, use_32bit_stride: bool = False) -> TensorArgument:
-    """`from_dlpack` under FlyDSL's other name."""
+    """`from_dlpack` under FlyDSL's other name.
+
+    >>> flyc.from_torch_tensor(np.zeros((4, 8), "f4"))
+    TensorArgument(Float32, (4,8):(8,1), align=4)
+    """
     return from_dlpack(t, assumed_align=assumed_align, use_32bit_stride=use_32bit_stride)
 
 
@@ -282,7 +290,11 @@ def from_c_void_p(
     address_space: AddressSpace = AddressSpace.Global,
     assumed_align: int | None = None,
 ) -> PointerArgument:
-    """A raw address (int or `ctypes.c_void_p`) as a typed pointer."""
+    """A raw address (int or `ctypes.c_void_p`) as a typed pointer.
+
+    >>> flyc.from_c_void_p(fx.Float32, 4096)
+    PointerArgument(Float32, 0x1000)
+    """
     if not (isinstance(elem, type) and issubclass(elem, Numeric)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLTypeError(f"from_c_void_p expects a scalar class such as fx.Float32, got {elem!r}")
     address = pointer.value if isinstance(pointer, ctypes.c_void_p) else pointer
@@ -377,7 +389,11 @@ class UserArgument:
 
 
 class JitArgumentRegistry:
-    """Host types a jit function accepts beyond the built-in ones."""
+    """Host types a jit function accepts beyond the built-in ones.
+
+    >>> flyc.JitArgumentRegistry.get(int) is None
+    True
+    """
 
     _adapters: dict[type[Any], tuple[Any, Any]] = {}
 

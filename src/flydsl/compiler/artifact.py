@@ -13,7 +13,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn, TextIO, cast
@@ -34,7 +34,7 @@ _DIGEST_SIZE = 32
 _NOT_BINARIES = OPTIONAL_SECTIONS | {"host"}
 _RESOURCES = (
     *("registers", "vgprs", "sgprs", "agprs", "spills", "scratch", "stack", "shared", "static_smem", "dynamic_smem"),
-    *("occupancy", "block_size", "cluster", "code_size"),
+    *("occupancy", "occupancy_limit", "block_size", "cluster", "code_size"),
 )
 
 Lazy = Callable[[], "str | bytes"]
@@ -214,9 +214,19 @@ class CompiledArtifact:
     A binary is a section named by its extension (`hsaco`), or `device`, whose extension the metadata gives as
     `binary_ext`. `host` is the host stub's bitcode; `fly`, `llvm`, `llvm_opt` and `asm` are texts and may be missing;
     `lazy` can make them when they are first asked for.
+
+    >>> @flyc.kernel
+    ... def scale_kernel(x: fx.Tensor, by: fx.Float32):
+    ...     x[fx.thread_idx.x] = x[fx.thread_idx.x] * by
+    >>> @flyc.jit
+    ... def scale(x: fx.Tensor, by: fx.Float32):
+    ...     scale_kernel(x, by).launch(grid=1, block=4)
+    >>> artifact = flyc.compile(scale, np.zeros(4, "f4"), 2.0, target="rocm:gfx942").artifact
+    >>> artifact.name, artifact.kernels[0]["name"], artifact.binary("hsaco")[1:4]
+    ('scale', 'scale_kernel_0', b'ELF')
     """
 
-    __slots__ = ("_lazy", "_lock", "_made", "_metadata", "_sections")
+    __slots__ = ("_lazy", "_lock", "_made", "_metadata", "_sections", "load_hooks")
 
     def __init__(
         self,
@@ -224,7 +234,10 @@ class CompiledArtifact:
         sections: Mapping[str, bytes],
         *,
         lazy: Mapping[str, Lazy] | None = None,
+        load_hooks: Sequence[Callable[[int], Any]] = (),
     ):
+        self.load_hooks = tuple(load_hooks)
+        """What to call with a module loaded from this artifact, in the process that compiled it."""
         header = {key: value for key, value in metadata.items() if key != "sections"}
         header["target"] = _target_fields(header.get("target"))
         header.setdefault("kind", "jit")
@@ -295,6 +308,18 @@ class CompiledArtifact:
         """Assembly: ISA, PTX or that of the host."""
         return self.text("asm")
 
+    def annotated_asm(self) -> str:
+        """Assembly with each stretch under the source line it comes from; needs code with line tables."""
+        from flydsl.llvm.source_lines import annotate_assembly
+
+        made = annotate_assembly(self.asm)
+        if made is None:
+            raise DSLValueError(
+                f"{self.name} was compiled without line tables, so its assembly cannot be annotated: compile it with "
+                'flyc.compile[{"debug_info": True}](...) or under FLYDSL_DEBUG_ENABLE_DEBUG_INFO=1'
+            )
+        return made
+
     @property
     def llvm_ir(self) -> str:
         """LLVM IR of the device code before optimisation."""
@@ -319,7 +344,7 @@ class CompiledArtifact:
 
     def with_lazy(self, **lazy: Lazy) -> CompiledArtifact:
         """The same artifact, able to make more texts when they are asked for."""
-        return CompiledArtifact(self._metadata, self._sections, lazy={**self._lazy, **lazy})
+        return CompiledArtifact(self._metadata, self._sections, lazy={**self._lazy, **lazy}, load_hooks=self.load_hooks)
 
     # -- description -----------------------------------------------------------------------------------
 

@@ -11,17 +11,30 @@ import ast
 import difflib
 import functools
 import sys
+import threading
+import time
 from types import CellType, CodeType, FunctionType
 from typing import Any, cast
 
+from .. import config
+from ..dialects.user_code import REGION_MARK
 from ..expr import control_flow
-from ..expr.control_flow import REGION_MARK
-from .rewrite.source import FunctionSource, parse_definition, read_source, rewriting
+from .logs import tell
+from .rewrite.source import FunctionSource, parse_definition, read_source, reject, rewriting
 from .rewrite.transform import ARM, ERROR, RUNTIME, Rewriter, load, runtime
 
 _FACTORY, _HOLDER, _FUNCTION = "__fly_factory__", "__fly_holder__", "__fly_function__"
 _FUTURE = functools.reduce(int.__or__, (getattr(__future__, n).compiler_flag for n in __future__.all_feature_names))
 """Flags of code objects that tell which `from __future__` imports their file has."""
+
+
+class _Building(threading.local):
+    """How long this thread has spent compiling rewritten functions, which happens in the middle of tracing."""
+
+    seconds = 0.0
+
+
+building = _Building()
 
 
 class RewrittenFunction:
@@ -44,7 +57,9 @@ class RewrittenFunction:
     def function(self) -> FunctionType:
         """The function to call while tracing. Compiled when first asked for: a launch from the cache never asks."""
         if self._built is None:
+            start = time.perf_counter()
             self._built = _build(self.original, self.tree, self.filename)
+            building.seconds += time.perf_counter() - start
         return self._built
 
     @property
@@ -76,6 +91,8 @@ def rewrite_function(fn: FunctionType) -> RewrittenFunction:
     source = read_source(fn)
     node = source.node
     with rewriting(source.filename):
+        if "breakpoint" in source.text and "breakpoint" not in fn.__globals__:
+            _refuse_breakpoints(node)
         rewriter = Rewriter(_owner(fn.__qualname__))
         if isinstance(node, ast.AsyncFunctionDef):
             rewriter.visit(node)
@@ -83,12 +100,26 @@ def rewrite_function(fn: FunctionType) -> RewrittenFunction:
         tree.decorator_list = []
         rewriter.function(tree)
         _explain_names(tree, rewriter.only_inside)
-    return RewrittenFunction(fn, source, tree)
+    made = RewrittenFunction(fn, source, tree)
+    if config.debug.ast_diff:
+        tell(f"{made.diff() or f'{fn.__qualname__}: nothing to rewrite'}\n{made.after}")
+    return made
 
 
 def ast_diff(fn: FunctionType) -> str:
     """Unified diff between a function's source and its rewritten form, both as `ast.unparse` writes them."""
     return rewrite_function(fn).diff()
+
+
+def _refuse_breakpoints(node: ast.AST) -> None:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "breakpoint":
+            reject(
+                inner,
+                "breakpoint() cannot stop a kernel: its Python runs once, while it is traced",
+                "print values with fx.printf, run on the cpu stack (FLYDSL_COMPILE_BACKEND=cpu, FLYDSL_CPU_CHECK=1 "
+                "finds mistakes), or call pdb.set_trace() to look at the tracing itself",
+            )
 
 
 def _explain_names(tree: ast.FunctionDef, only_inside: dict[str, tuple[str, int]]) -> None:
@@ -190,6 +221,7 @@ def _build(fn: FunctionType, tree: ast.FunctionDef, filename: str) -> FunctionTy
     for name in path:
         code = next(c for c in code.co_consts if isinstance(c, CodeType) and c.co_name == name)
     code = _named(code, fn.__code__.co_name, fn.__qualname__, fn.__qualname__ + ".<locals>.")
+    code = _codes.setdefault((filename, fn.__qualname__, code), code)
 
     made = FunctionType(
         code, fn.__globals__, fn.__name__, fn.__defaults__, tuple(cells[name] for name in code.co_freevars)
@@ -203,6 +235,10 @@ def _build(fn: FunctionType, tree: ast.FunctionDef, filename: str) -> FunctionTy
         made.__annotations__ = fn.__annotations__
     return made
 
+
+_codes: dict[tuple[str, str, CodeType], CodeType] = {}
+"""Code that was built before: a function that is defined again and again, in a factory of kernels, has one. What is
+remembered of code by its identity, such as locations, then does not grow."""
 
 _OPTIMIZED = 1  # inspect.CO_OPTIMIZED: set for functions, not for class bodies
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .. import config
 from ..errors import FlyRuntimeError, LaunchError
 from ..llvm import host_jit
-from ..llvm.stub_abi import BAD_GEOMETRY, FAILURE_BYTES, LAUNCH_SYMBOL
+from ..llvm.stub_abi import BAD_GEOMETRY, EXTENDED_LAUNCH_SYMBOL, FAILURE_BYTES, LAUNCH_SYMBOL
+from . import listeners
 from .arguments import StreamArgument, TensorArgument
 from .artifact import CompiledArtifact
+from .extern_link import run_load_hooks
 from .placement import order_after_producers, unspecified_stream
 
 TENSOR_MAP_SYMBOL = "fly_tensor_map_encode"
@@ -43,6 +45,8 @@ class LoadedFunction:
         self.artifact = artifact
         self.runtime = runtime
         self.module = runtime.module_load(binary)
+        if artifact.metadata.get("load_hooks") or artifact.load_hooks:
+            run_load_hooks(artifact, self.module.handle)
         self.functions = [
             runtime.function(self.module, k["name"], shared_bytes=k.get("shared_static", 0)) for k in artifact.kernels
         ]
@@ -57,6 +61,9 @@ class LoadedFunction:
         self.stub = STUB(self.library.address(artifact.metadata["name"]))
         self.native: Any = self._on_device if hasattr(runtime, "enter") else self.stub
         """The native call, with the device current that the code was loaded on."""
+        forgiving = hasattr(runtime, "context_statuses") and runtime.device_count() == 1
+        self.quick: Any = self.stub if forgiving else self.native
+        """The same, trusting that the only device is current where a launch says if it is not (`launch_failed`)."""
         self.needs_stream = not runtime.pageable_host
         """Whether an unspecified stream must be looked up; on host memory such launches run at once."""
 
@@ -69,11 +76,21 @@ class LoadedFunction:
             if before is not None:
                 self.runtime.leave(before)
 
+    def launch_failed(self, status: int, slots: int, record: Any) -> None:
+        """After a native call without a look at the current context: try again where that was the mistake."""
+        if status in getattr(self.runtime, "context_statuses", ()):
+            status = self._on_device(slots)
+        if status:
+            self.fail(status, list(record))
+
     def _imports(self, host: bytes) -> dict[str, int]:
         """What the host function calls, by name."""
         imports = {LAUNCH_SYMBOL: self.runtime.launch_symbol()}
+        if EXTENDED_LAUNCH_SYMBOL.encode() in host:
+            imports[EXTENDED_LAUNCH_SYMBOL] = self.runtime.launch_ex_symbol()
         if TENSOR_MAP_SYMBOL.encode() in host:
-            imports[TENSOR_MAP_SYMBOL] = self.runtime.table().address("tensor_map_encode")
+            own = getattr(self.runtime, "tensor_map_symbol", None)
+            imports[TENSOR_MAP_SYMBOL] = own() if own is not None else self.runtime.table().address("tensor_map_encode")
         return imports
 
     def _allow_dynamic_shared(self) -> None:
@@ -110,6 +127,19 @@ class LoadedFunction:
         order_after_producers(arguments, handle, self.runtime)
         return PackedCall(self.table, storages, handle, tuple(arguments))
 
+    def refill(self, packed: PackedCall, arguments: Sequence[Any], changed: Iterable[Any]) -> None:
+        """Write the arguments that changed into the storage of a call; the stream stays."""
+        storages, wanted = packed.keep[0], {id(argument) for argument in changed}
+        index = 0
+        for argument in arguments:
+            spec = argument.__c_abi_spec__()
+            if id(argument) in wanted:
+                for (_, fill), storage in zip(spec, storages[index : index + len(spec)], strict=True):
+                    fill(argument, storage)
+            index += len(spec)
+        order_after_producers([a for a in arguments if id(a) in wanted], packed.stream, self.runtime)
+        packed.keep = (storages, tuple(arguments))
+
     def is_queued(self, packed: PackedCall) -> bool:
         """Whether the call goes through a stream's queue instead of running here."""
         return bool(packed.stream) and hasattr(self.runtime, "enqueue")
@@ -117,6 +147,14 @@ class LoadedFunction:
     def run(self, packed: PackedCall) -> None:
         """Make the native call, or queue it on its stream."""
         _ = self.module.handle  # raises if the runtime was reset
+        if listeners.launch_hooks_set:
+            listeners.call_hooks("enter", self.artifact)
+            self._run(packed)
+            listeners.call_hooks("exit", self.artifact)
+        else:
+            self._run(packed)
+
+    def _run(self, packed: PackedCall) -> None:
 
         def go() -> None:
             status = self.native(packed.address)
@@ -135,10 +173,22 @@ class LoadedFunction:
         try:
             self.runtime.stream_synchronize(packed.stream)
         except FlyRuntimeError as error:
-            names = ", ".join(f"'{k['name']}'" for k in self.artifact.kernels)
             values = ", ".join(map(repr, packed.keep[1]))
-            error.add_note(f"while waiting for {self.artifact.metadata['name']}, which launches {names}, with {values}")
+            error.add_note(
+                f"while waiting for {self.artifact.metadata['name']}, with {values}; it last launched "
+                f"{self._last_launch(list(packed.record))}"
+            )
             raise
+
+    def _last_launch(self, record: list[int]) -> str:
+        """Kernel, geometry and source line of the launch that a record tells of."""
+        kernel = self.artifact.kernels[record[0] & 0xFFFFFFFF]
+        source = kernel.get("source")
+        where = f", at {source[0]}:{source[1]}" if source else ""
+        return (
+            f"kernel '{kernel['name']}' with grid {tuple(record[1:4])}, block {tuple(record[4:7])}, "
+            f"{record[7]} bytes shared{where}"
+        )
 
     def stream_handle(self, stream: StreamArgument | None, arguments: Sequence[Any]) -> int:
         """The stream to launch on: the one given, else the framework's current one, else the default."""
@@ -153,9 +203,7 @@ class LoadedFunction:
     def fail(self, status: int, record: list[int]) -> None:
         """Raise for a launch that did not succeed."""
         kernel = self.artifact.kernels[record[0] & 0xFFFFFFFF]["name"]
-        where = (
-            f"kernel '{kernel}' with grid {tuple(record[1:4])}, block {tuple(record[4:7])}, {record[7]} bytes shared"
-        )
+        where = self._last_launch(record)
         if status == BAD_GEOMETRY:
             raise LaunchError(f"{where}: extents must be between 0 and 2**31 - 1", kernel=kernel)
         check = getattr(self.runtime, "check_launch_status", None)

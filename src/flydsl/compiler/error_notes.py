@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import difflib
+
 from ..errors import SourceFrame
 
-_NOTED = "__fly_noted__"
+_OURS = __name__.partition(".")[0] + "."
+NOTED = "__fly_noted__"
+"""Attribute of an error that says already where it comes from."""
 
 
 def add_source_note(error: BaseException) -> None:
     """Say in the error itself which line of the user's code it comes from."""
-    from ..dialects.locations import is_user_code, traceback_location
+    from ..dialects.locations import traceback_location
+    from ..dialects.user_code import is_user_code
 
-    if getattr(error, _NOTED, False):
+    if getattr(error, NOTED, False):
         return
+    _add_close_names(error)
     frame: SourceFrame | None = None
     tb = error.__traceback__
     while tb is not None:
@@ -21,4 +27,15 @@ def add_source_note(error: BaseException) -> None:
         tb = tb.tb_next
     if frame is not None and "site-packages" not in frame.filename:
         error.add_note("DSL Traceback (most recent operation last):\n" + frame.render())
-        setattr(error, _NOTED, True)
+        setattr(error, NOTED, True)
+
+
+def _add_close_names(error: BaseException) -> None:
+    """For an attribute that one of our objects does not have, those whose names are close."""
+    if not isinstance(error, AttributeError) or not error.name:
+        return
+    kind: type = type(error.obj)
+    close = difflib.get_close_matches(error.name, dir(kind), 3) if kind.__module__.startswith(_OURS) else []
+    public = [name for name in close if not name.startswith("_")]
+    if public:
+        error.add_note(f"did you mean {' or '.join(f'{kind.__name__}.{name}' for name in public)}?")

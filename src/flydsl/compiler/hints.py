@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import DSLTypeError
 
-_ambient: ContextVar[tuple[tuple[str, Any], ...]] = ContextVar("flydsl_hints", default=())
+ambient_hints: ContextVar[tuple[tuple[str, Any], ...]] = ContextVar("flydsl_hints", default=())
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
@@ -22,11 +22,22 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 def ambient() -> dict[str, Any]:
     """Hints of the contexts around this call."""
-    return dict(_ambient.get())
+    return dict(ambient_hints.get())
+
+
+def has_ambient() -> bool:
+    """Whether there is a context around this call."""
+    return bool(ambient_hints.get())
 
 
 class CompilationContext:
-    """Settings for compilations started inside a `with` block."""
+    """Settings for compilations started inside a `with` block.
+
+    >>> from flydsl.compiler import CompilationContext
+    >>> with CompilationContext.compile_hints({"maxnreg": 64}):
+    ...     ambient()
+    {'maxnreg': 64}
+    """
 
     @staticmethod
     @contextmanager
@@ -34,8 +45,8 @@ class CompilationContext:
         """Add hints; nested contexts merge, the inner one wins."""
         if not isinstance(hints, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DSLTypeError(f"compile_hints takes a dict of hints, got {hints!r}")
-        token = _ambient.set(tuple(merge(ambient(), hints).items()))
+        token = ambient_hints.set(tuple(merge(ambient(), hints).items()))
         try:
             yield
         finally:
-            _ambient.reset(token)
+            ambient_hints.reset(token)

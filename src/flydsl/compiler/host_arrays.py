@@ -29,6 +29,7 @@ _NAMES = {
     "float32": "Float32",
     "float64": "Float64",
     "float8_e5m2": "Float8E5M2",
+    "float8_e5m2fnuz": "Float8E5M2FNUZ",
     "float8_e4m3": "Float8E4M3",
     "float8_e4m3fn": "Float8E4M3FN",
     "float8_e4m3fnuz": "Float8E4M3FNUZ",

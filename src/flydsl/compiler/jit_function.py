@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
@@ -11,20 +12,24 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from .. import config
-from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError
+from ..errors import CacheWarning, DSLRuntimeError, DSLTypeError, DSLValueError
 from ..expr.fastmath import effective as ambient_fastmath
-from ..expr.gpu import Stream
 from ..expr.trace import maybe_current
+from . import overrides
 from .arguments import adapt
 from .ast_rewriter import RewrittenFunction, rewrite_function
 from .cache import default_cache
 from .cache_key import digest
 from .collector import collector_off
 from .dependencies import FunctionKey, changed_components, function_key, note_decorated
+from .diagnostics import leaving, user_frames_only
 from .hints import ambient, merge
+from .listeners import notify
 from .pass_options import NAMES as PASS_NAMES
 from .pass_options import requested as passes_requested
-from .signature import Parameter, Signature
+from .repeat import make_repeat
+from .signature import Parameter, Signature, remember_locals
+from .step_times import timed_step
 from .warm import CallState, Slow, make_binder
 
 if TYPE_CHECKING:
@@ -42,6 +47,19 @@ class BoundCall(NamedTuple):
     adapted: dict[str, Any]
     """The adapters alone."""
     key: tuple[Any, ...]
+
+
+class WantedCode(NamedTuple):
+    """What decides the code of a call beside its arguments."""
+
+    memory_key: tuple[Any, ...]
+    function: FunctionKey
+    hints: dict[str, Any]
+    passes: PassConfig | None
+
+    def key(self) -> str:
+        """The key of the code on disk."""
+        return digest(self.memory_key)
 
 
 class CacheInfo(NamedTuple):
@@ -69,7 +87,17 @@ if hasattr(os, "register_at_fork"):
 
 
 class JitFunction:
-    """A host function: calling it traces, compiles, caches and launches."""
+    """A host function: calling it traces, compiles, caches and launches.
+
+    >>> @flyc.kernel
+    ... def scale_kernel(x: fx.Tensor, by: fx.Float32):
+    ...     x[fx.thread_idx.x] = x[fx.thread_idx.x] * by
+    >>> @flyc.jit
+    ... def scale(x: fx.Tensor, by: fx.Float32):
+    ...     scale_kernel(x, by).launch(grid=1, block=4)
+    >>> scale, scale.cache_info().misses
+    (<jit scale>, 0)
+    """
 
     def __init__(
         self,
@@ -89,11 +117,13 @@ class JitFunction:
         self.depends_on = tuple(depends_on)
         self.rewritten = rewrite_function(function)
         note_decorated(function.__module__)
+        remember_locals(function)
         self._owner: Any = None
         self._artifacts: dict[Any, CompiledArtifact] = {}
         self._loaded: dict[Any, LoadedFunction] = {}
         self._keys: dict[type | None, FunctionKey] = {}
         self._states: dict[Any, CallState] = {}
+        self._repeat: Callable[..., bool] | None = None
         self._lock = threading.RLock()
         self._counts = [0, 0]
         _functions.add(self)
@@ -118,10 +148,25 @@ class JitFunction:
             return self
         bound = object.__new__(JitFunction)
         bound.__dict__.update(self.__dict__)
-        bound._owner = instance
+        bound._owner, bound._repeat = instance, None
         return bound
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        repeat = self._repeat
+        if repeat is not None:
+            try:
+                if repeat(*args, **kwargs):
+                    self._counts[0] += 1
+                    return None
+            except TypeError:  # arguments that do not fit the parameters: said below
+                pass
+        try:
+            return self._call(args, kwargs)
+        except Exception as error:
+            leaving(error)
+            raise
+
+    def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if self._owner is not None:
             args = (self._owner, *args)
         if maybe_current() is not None:
@@ -131,6 +176,7 @@ class JitFunction:
             state = self._states.get(key)
             if state is not None and state.valid():
                 self._counts[0] += 1
+                self._repeat = state.repeat
                 return state.run(values)
         except (Slow, TypeError):
             # Not for the warm path, or a mistake: the slower path does it or says what is wrong.
@@ -154,7 +200,8 @@ class JitFunction:
         # A plugin may be edited at any time, so with passes of the user every call looks at them again.
         if key is not None and self._owner is None and not ambient() and not self._has_passes():
             try:
-                self._states[key] = CallState(call, loaded, self.function_key())
+                state = self._states[key] = CallState(call, loaded, self.function_key())
+                state.repeat = self._repeat = make_repeat(call, loaded, self.signature, self.function_key())
             except Slow:
                 self._states.pop(key, None)
 
@@ -202,6 +249,30 @@ class JitFunction:
         self, call: BoundCall, backend: BaseBackend, hints: Mapping[str, Any] | None = None
     ) -> CompiledArtifact:
         """The compiled code for a call: from memory, from disk, or compiled now."""
+        wanted = self.wanted(call, backend, hints)
+        found = self._artifacts.get(wanted.memory_key)
+        if found is not None:
+            self._counts[0] += 1
+            if config.runtime.mem_cache_entries:
+                self._artifacts[wanted.memory_key] = self._artifacts.pop(wanted.memory_key, found)
+            return found
+        key = wanted.key()
+        # The first thread of a signature compiles it, others wait for it; other signatures go on.
+        with default_cache().thread_lock(key):
+            found = self._artifacts.get(wanted.memory_key)
+            if found is None:
+                self._counts[1] += 1
+                found, from_disk = self._find_or_compile(
+                    key, wanted.function, call, backend, wanted.hints, wanted.passes
+                )
+                if "fallback" not in found.metadata.get("notes", {}):
+                    self._artifacts[wanted.memory_key] = found
+                    self._bound_memory()
+                notify(found, from_disk)
+        return found
+
+    def wanted(self, call: BoundCall, backend: BaseBackend, hints: Mapping[str, Any] | None = None) -> WantedCode:
+        """What decides the code of a call, with the key it is kept under."""
         merged = merge(self.compile_hints, hints or {}, ambient())
         passes = None
         if passes_requested(self._pass_options, merged):
@@ -215,22 +286,12 @@ class JitFunction:
             function.digest,
             call.key,
             backend.hash(),
-            tuple(sorted((k, repr(v)) for k, v in merged.items())),
+            tuple(sorted((k, _constexpr_key(v)) for k, v in merged.items())),
             str(ambient_fastmath()),
             config.cache_relevant_env(),
+            overrides.fingerprint(),
         )
-        found = self._artifacts.get(key)
-        if found is not None:
-            self._counts[0] += 1
-            return found
-        with self._lock:
-            found = self._artifacts.get(key)
-            if found is None:
-                self._counts[1] += 1
-                found = self._find_or_compile(digest(key), function, call, backend, merged, passes)
-                if "fallback" not in found.metadata.get("notes", {}):
-                    self._artifacts[key] = found
-        return found
+        return WantedCode(key, function, merged, passes)
 
     def _find_or_compile(
         self,
@@ -240,7 +301,8 @@ class JitFunction:
         backend: BaseBackend,
         hints: Mapping[str, Any],
         passes: PassConfig | None = None,
-    ) -> CompiledArtifact:
+    ) -> tuple[CompiledArtifact, bool]:
+        """The artifact, and whether it came from disk."""
         cache = default_cache()
         dumping = config.debug.dump_ir or config.debug.dump_asm
         if dumping and config.runtime.run_only:
@@ -248,21 +310,27 @@ class JitFunction:
         reads = cache.enabled and not config.compile.always and not dumping
         found = cache.get(key) if reads else None
         if found is not None:
-            return self._with_texts(found, call, backend, hints, passes)
+            return self._with_texts(found, call, backend, hints, passes), True
         if config.runtime.run_only:
             raise self._run_only_miss(key, function)
         with cache.lock(key):
             found = cache.get(key) if reads else None
             if found is not None:
-                return self._with_texts(found, call, backend, hints, passes)
+                return self._with_texts(found, call, backend, hints, passes), True
             # The collector's turn comes when all is done: IR is cyclic, and would be scanned again and again meanwhile.
             with collector_off():
+                start = time.perf_counter()
                 found = self.compile(key, function, call, backend, hints, passes)
+                cache.count_compilation(time.perf_counter() - start)
                 # Made without the passes that were asked for, or with one that cannot be told from another: not for
                 # others.
-                if "fallback" not in found.metadata.get("notes", {}) and (passes is None or passes.cacheable):
-                    cache.put(key, found, overwrite=config.compile.always)
-        return found
+                notes = found.metadata.get("notes", {})
+                if "memory_only" in notes:
+                    config.warn(f"{self.__qualname__} is not kept on disk: {notes['memory_only']}", CacheWarning)
+                elif "fallback" not in notes and (passes is None or passes.cacheable):
+                    with timed_step(self.__name__, "cache write"):
+                        cache.put(key, found, overwrite=config.compile.always)
+        return found, False
 
     def _with_texts(
         self,
@@ -332,7 +400,6 @@ class JitFunction:
     def load(self, call: BoundCall, backend: BaseBackend, artifact: CompiledArtifact | None = None) -> LoadedFunction:
         """The compiled code for a call, loaded on the device it is to run on."""
         from ..runtime.device_runtime import get_device_runtime
-        from .dispatch import LoadedFunction
         from .placement import check_capture, check_places, launch_device
 
         runtime = get_device_runtime()
@@ -342,14 +409,26 @@ class JitFunction:
                 return self.load(call, resolve_backend(None) if artifact is None else backend, artifact)
         check_places(call.adapted, runtime)
         artifact = artifact or self.artifact(call, backend)
+        return self.load_here(artifact, backend, lambda: check_capture(call.adapted, runtime, self.__qualname__))
+
+    def load_here(
+        self, artifact: CompiledArtifact, backend: BaseBackend, before: Callable[[], None] | None = None
+    ) -> LoadedFunction:
+        """Code loaded on the current device; `before` is called first where it is not loaded yet."""
+        from ..runtime.device_runtime import get_device_runtime
+        from .dispatch import LoadedFunction
+
+        runtime = get_device_runtime()
         where = (id(artifact), runtime.current_device_id(), id(runtime))
         loaded = self._loaded.get(where)
         if loaded is None:
             with self._lock:
                 loaded = self._loaded.get(where)
                 if loaded is None:
-                    check_capture(call.adapted, runtime, self.__qualname__)
-                    loaded = LoadedFunction(artifact, runtime, backend.loadable(artifact.sections))
+                    if before is not None:
+                        before()
+                    with timed_step(self.__name__, "module load"):
+                        loaded = LoadedFunction(artifact, runtime, backend.loadable(artifact.sections))
                     self._loaded[where] = loaded
         return loaded
 
@@ -361,6 +440,30 @@ class JitFunction:
         size = info(cache).size if cache.enabled else None
         return CacheInfo(self._counts[0], self._counts[1], len(self._artifacts), size)
 
+    def _bound_memory(self) -> None:
+        """Forget the code used longest ago beyond FLYDSL_RUNTIME_MEM_CACHE_ENTRIES; it is unloaded once nobody has it.
+
+        A repeated call is no use in this sense: what forgets must not cost it anything.
+        """
+        bound = config.runtime.mem_cache_entries
+        if not bound:
+            return
+        with self._lock:
+            while len(self._artifacts) > bound:
+                old = self._artifacts.pop(next(iter(self._artifacts)))
+                # In place: the function and its bound methods share these.
+                for where in [where for where, loaded in self._loaded.items() if loaded.artifact is old]:
+                    del self._loaded[where]
+                for key in [key for key, state in self._states.items() if state.artifact() is old]:
+                    del self._states[key]
+                self._repeat = None
+
+    def cache_stats(self) -> dict[str, int | float]:
+        """What the disk cache did in this process, all functions together: hits, bytes, waits, seconds of compiling."""
+        from .cache import totals
+
+        return totals.as_dict()
+
     def invalidate(self) -> None:
         """Forget what this process has compiled; the disk cache stays."""
         with self._lock:
@@ -368,9 +471,22 @@ class JitFunction:
             self._loaded.clear()
             self._keys.clear()
             self._states.clear()
+            self._repeat = None
 
     def __repr__(self) -> str:
         return f"<jit {self.__qualname__}>"
+
+
+def invalidate_all() -> None:
+    """Forget what this process has compiled of every jit function; the disk cache stays.
+
+    >>> from flydsl.kernels.vector_add import vector_add
+    >>> invalidate_all()
+    >>> vector_add.cache_info().currsize
+    0
+    """
+    for function in list(_functions):
+        function.invalidate()
 
 
 def resolve_backend(target: str | None) -> BaseBackend:
@@ -450,6 +566,17 @@ def jit(
 
     `compile_hints` apply to every compilation of it; `depends_on` names functions, classes or modules whose source
     counts for the cache key though they are not the author's own.
+
+    >>> @flyc.kernel
+    ... def scale_kernel(x: fx.Tensor, by: fx.Float32):
+    ...     x[fx.thread_idx.x] = x[fx.thread_idx.x] * by
+    >>> @flyc.jit
+    ... def scale(x: fx.Tensor, by: fx.Float32):
+    ...     scale_kernel(x, by).launch(grid=1, block=4)
+    >>> x = np.arange(4, dtype="f4")
+    >>> scale(x, 3.0)
+    >>> x
+    array([0., 3., 6., 9.], dtype=float32)
     """
 
     def decorate(fn: Callable[..., Any]) -> JitFunction:
@@ -462,123 +589,8 @@ def jit(
             "llvm_codegen_plugins": llvm_codegen_plugins,
             "ir_passes": ir_passes,
         }
-        return JitFunction(fn, compile_hints=compile_hints, depends_on=depends_on, passes=passes)
+        with user_frames_only():
+            return JitFunction(fn, compile_hints=compile_hints, depends_on=depends_on, passes=passes)
 
-    return decorate(function) if function is not None else decorate
-
-
-class CompiledFunction:
-    """A jit function compiled for one signature; call it with arguments of that signature."""
-
-    def __init__(self, function: JitFunction, call: BoundCall, artifact: CompiledArtifact, backend: BaseBackend):
-        self._function = function
-        self._key = call.key
-        self.artifact = artifact
-        self._backend = backend
-        self._state: CallState | None = None
-        self._warm_key: Any = None
-
-    def __call__(self, *args: Any) -> None:
-        function = self._function
-        state = self._state
-        key: Any = None
-        if function._owner is None:  # pyright: ignore[reportPrivateUsage]
-            try:
-                key, values = function.binder(*args)
-                if state is not None and key == self._warm_key:
-                    state.run(values)
-                    return
-            except (Slow, TypeError):
-                key = None
-        owner = function._owner  # pyright: ignore[reportPrivateUsage]
-        call = function.bind(args if owner is None else (owner, *args), {})
-        if call.key != self._key:
-            raise DSLTypeError(
-                f"{function.__qualname__} was compiled for another signature: expected {self._key}, got {call.key}"
-            )
-        active = resolve_backend(None)
-        if active.target != self._backend.target:
-            raise DSLTypeError(
-                f"{function.__qualname__} was compiled for {self._backend.target.key()}, "
-                f"but this process runs {active.target.key()}"
-            )
-        if config.compile.compile_only:
-            raise DSLRuntimeError("compile-only mode: the compiled function has an artifact but cannot be called")
-        loaded = function.load(call, self._backend, self.artifact)
-        loaded.call(list(call.adapted.values()))
-        if key is not None:
-            try:
-                self._state, self._warm_key = CallState(call, loaded, function.function_key()), key
-            except Slow:
-                self._state = None
-
-    def prepare(self, *args: Any, stream: Any = None) -> PreparedLaunch:
-        """Check and marshal these arguments once; `launch()` then repeats the call at next to no cost."""
-        function = self._function
-        owner = function._owner  # pyright: ignore[reportPrivateUsage]
-        call = function.bind(args if owner is None else (owner, *args), {})
-        if call.key != self._key:
-            raise DSLTypeError(f"{function.__qualname__} was compiled for another signature: expected {self._key}")
-        loaded = function.load(call, self._backend, self.artifact)
-        return PreparedLaunch(loaded, list(call.adapted.values()), stream)
-
-    def __repr__(self) -> str:
-        return f"<compiled {self._function.__qualname__} for {self._backend.target.key()}>"
-
-
-class PreparedLaunch:
-    """A call with its arguments in place: `launch()` replays it."""
-
-    def __init__(self, loaded: LoadedFunction, arguments: list[Any], stream: Any):
-        from .arguments import StreamArgument
-
-        self._loaded = loaded
-        if stream is not None:
-            given = adapt("stream", stream, Stream)
-            if not any(isinstance(a, StreamArgument) for a in arguments):
-                arguments = [*arguments, given]
-            arguments = [given if isinstance(a, StreamArgument) else a for a in arguments]
-        self._arguments = arguments
-        self._packed = loaded.pack(arguments)
-        self._address = self._packed.address
-        self._native = loaded.native
-        self._queued = loaded.is_queued(self._packed)
-
-    def launch(self) -> None:
-        """Run the prepared call."""
-        if self._queued or not self._loaded.runtime.alive:
-            self._loaded.run(self._packed)
-            return
-        status = self._native(self._address)
-        if status:
-            self._loaded.fail(status, list(self._packed.record))
-
-
-class _Compile:
-    """`flyc.compile(fn, *args, target=None)` and `flyc.compile[hints](fn, *args)`."""
-
-    def __init__(self, hints: Mapping[str, Any] | None = None):
-        self._hints = dict(hints or {})
-
-    def __getitem__(self, hints: Any) -> _Compile:
-        if not isinstance(hints, dict):
-            raise DSLTypeError(f"flyc.compile[...] takes a dict of hints, got {hints!r}")
-        return _Compile({**self._hints, **hints})
-
-    def __call__(self, fn: Any, /, *args: Any, target: str | None = None, run_first: bool = False) -> Any:
-        """Compile `fn` for arguments like these, without running it (`run_first=True` runs it once)."""
-        if not isinstance(fn, JitFunction):
-            raise DSLTypeError(f"flyc.compile expects a @flyc.jit function, got {fn!r}")
-        if not args and self._hints and target is None:
-            fn.compile_hints.update(self._hints)
-            return fn
-        owner = fn._owner  # pyright: ignore[reportPrivateUsage]
-        call = fn.bind(args if owner is None else (owner, *args), {})
-        backend = resolve_backend(target)
-        compiled = CompiledFunction(fn, call, fn.artifact(call, backend, self._hints), backend)
-        if run_first:
-            compiled(*args)
-        return compiled
-
-
-compile = _Compile()
+    with user_frames_only():
+        return decorate(function) if function is not None else decorate

@@ -6,14 +6,18 @@ import warnings
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import FunctionType
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError, PortabilityWarning
 from ..expr.trace import maybe_current
 from .ast_rewriter import RewrittenFunction, rewrite_function
 from .dependencies import note_decorated
+from .diagnostics import user_frames_only
 from .hints import CompilationContext
-from .signature import Signature
+from .signature import Signature, remember_locals
+
+if TYPE_CHECKING:
+    from ..target import GPUTarget
 
 RESERVED = frozenset(("grid", "block", "smem", "stream", "cluster", "unit_attrs", "value_attrs"))
 """Names the launch call takes for itself, whatever the backend."""
@@ -26,7 +30,14 @@ def _tracing() -> Any:
 
 
 class KernelFunction:
-    """A device function."""
+    """A device function.
+
+    >>> @flyc.kernel(known_block_size=(64, 1, 1))
+    ... def nothing(x: fx.Tensor):
+    ...     pass
+    >>> nothing
+    <kernel nothing>
+    """
 
     def __init__(
         self, function: FunctionType, *, name: str | None = None, known_block_size: Any = None, owner: Any = None
@@ -40,6 +51,7 @@ class KernelFunction:
         self.known_block_size = check_block_size(known_block_size)
         self.rewritten = rewrite_function(function)
         note_decorated(function.__module__)
+        remember_locals(function)
         self._owner = owner
         taken = RESERVED & set(function.__code__.co_varnames[: function.__code__.co_argcount])
         if taken:
@@ -126,10 +138,16 @@ class KernelLauncher:
         smem: Any = None,
         stream: Any = None,
         cluster: Any = None,
+        pdl: bool = False,
+        cooperative: bool = False,
         unit_attrs: Any = None,
         value_attrs: Mapping[str, Any] | None = None,
     ) -> None:
-        """Trace the kernel for these arguments and emit its launch."""
+        """Trace the kernel for these arguments and emit its launch.
+
+        With `pdl` it may start before the kernel in front of it in the stream is done (programmatic dependent launch);
+        it waits by `fx.nvgpu.griddepcontrol_wait()`. `cooperative` asks that all blocks run at the same time.
+        """
         tracing = _tracing()
         tracer = maybe_current()
         frame = tracing.host_frame(tracer)
@@ -145,11 +163,9 @@ class KernelLauncher:
         flat = tracing.flatten_kernel_arguments(kernel.__qualname__, self.arguments, constant)
         attributes = _attributes((self.unit_attrs, unit_attrs), (self.value_attrs, value_attrs))
         clusters = None if cluster is None else tracing.dimensions("cluster", cluster)
-        if clusters is not None and frame.target.backend == "cuda":
-            if not all(isinstance(c, int) for c in clusters):
-                raise DSLValueError(f"launch of {kernel.__qualname__}: a cluster has constant extents")
-            # A property of the code: the plain launch entry then starts clusters of that size.
-            attributes.update(_attributes(((), ()), ({"nvvm.cluster_dim": ",".join(map(str, clusters))}, {})))
+        if clusters is not None:
+            attributes.update(_cluster_attribute(kernel.__qualname__, frame.target, clusters))
+        switches = _switches(kernel.__qualname__, frame.target, pdl, cooperative)
         made = tracing.trace_kernel(
             tracer,
             frame,
@@ -172,6 +188,7 @@ class KernelLauncher:
             stream,
             clusters,
             values,
+            switches,
         )
 
     def _block_size(self, threads: list[Any]) -> tuple[int, int, int] | None:
@@ -186,6 +203,38 @@ class KernelLauncher:
                 f"launch of {self.kernel.__qualname__}: block {size} differs from known_block_size {declared}"
             )
         return size
+
+
+def _cluster_attribute(name: str, target: GPUTarget, clusters: list[Any]) -> dict[str, Any]:
+    """The extents of clusters are a property of the code: the plain launch entry then starts clusters of that size."""
+    if target.backend not in ("cuda", "cpu", "rocm"):
+        return {}
+    if not all(isinstance(c, int) for c in clusters):
+        raise DSLValueError(f"launch of {name}: a cluster has constant extents")
+    if target.backend == "rocm" and not target.caps.clusters:
+        if all(c == 1 for c in clusters):
+            return {}
+        raise DSLValueError(f"launch of {name}: {target.arch} has no clusters; gfx1250 has")
+    key = "rocdl.cluster_dims" if target.backend == "rocm" else "nvvm.cluster_dim"
+    return _attributes(((), ()), ({key: ",".join(map(str, clusters))}, {}))
+
+
+def _switches(kernel: str, target: Any, pdl: Any, cooperative: Any) -> list[str]:
+    """Launch attributes that are on, as the IR names them; refuses what the target lacks."""
+    found: list[str] = []
+    for name, on, least in (("pdl", pdl, 90), ("cooperative", cooperative, 60)):
+        if not isinstance(on, bool):
+            raise DSLTypeError(f"launch of {kernel}: {name} is True or False, got {on!r}")
+        if not on:
+            continue
+        if name == "pdl" and target.backend == "cpu":
+            continue  # launches of a stream run one after the other there, which is what the wait asks for
+        if target.backend != "cuda":
+            raise DSLValueError(f"launch of {kernel}: {name}=True needs an NVIDIA GPU, this is {target.backend}")
+        if int("".join(c for c in target.arch if c.isdigit())) < least:
+            raise DSLValueError(f"launch of {kernel}: {name}=True needs sm_{least}, this is {target.arch}")
+        found.append(f"fly.{name}")
+    return found
 
 
 def _attributes(unit: tuple[Any, Any], value: tuple[Any, Any]) -> dict[str, Any]:
@@ -236,14 +285,28 @@ def kernel(
 def kernel(
     function: Callable[..., Any] | None = None, /, *, name: str | None = None, known_block_size: Any = None
 ) -> Any:
-    """Decorate a function as device code; `name` sets the symbol, `known_block_size` declares the block."""
+    """Decorate a function as device code; `name` sets the symbol, `known_block_size` declares the block.
+
+    >>> @flyc.kernel
+    ... def scale_kernel(x: fx.Tensor, by: fx.Float32):
+    ...     x[fx.thread_idx.x] = x[fx.thread_idx.x] * by
+    >>> @flyc.jit
+    ... def scale(x: fx.Tensor, by: fx.Float32):
+    ...     scale_kernel(x, by).launch(grid=1, block=4)
+    >>> x = np.arange(4, dtype="f4")
+    >>> scale(x, 2.0)
+    >>> x
+    array([0., 2., 4., 6.], dtype=float32)
+    """
 
     def decorate(fn: Callable[..., Any]) -> KernelFunction:
         if not isinstance(fn, FunctionType):
             raise DSLTypeError(f"@flyc.kernel decorates a Python function, got {fn!r}")
-        return KernelFunction(fn, name=name, known_block_size=known_block_size)
+        with user_frames_only():
+            return KernelFunction(fn, name=name, known_block_size=known_block_size)
 
-    return decorate(function) if function is not None else decorate
+    with user_frames_only():
+        return decorate(function) if function is not None else decorate
 
 
 __all__ = ["CompilationContext", "KernelFunction", "KernelLauncher", "kernel"]

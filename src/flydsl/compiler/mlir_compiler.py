@@ -6,14 +6,19 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 
-from ..errors import DSLTypeError, NotSupportedError
+from ..dialects import llvm
+from ..errors import DSLTypeError
+from ..expr.extern import Library
+from ..passes.lowering_tail import split_lowering
 from ..passes.pipeline import parse_pipeline
 from .backends import get_backend
 from .backends.base import BaseBackend, DeviceBinary
-from .driver import run_passes, split
+from .driver import calls_externs, run_passes, split
 from .dumps import Dumper
+from .extern_link import Externs, link_externs
+from .isolation import RAW_TEXT, blamed, make_device_code
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -40,6 +45,8 @@ class MlirCompiler:
     ) -> DeviceBinary:
         """Device code of `module` for `arch` (default: the one detected); `func_name` names the dumps.
 
+        `link_libs` are files of bitcode with the functions the module calls and does not define.
+
         `chip` is the old name of `arch` and goes away in the next minor release.
         """
         if chip is not None:
@@ -48,14 +55,22 @@ class MlirCompiler:
             warnings.warn("chip= is deprecated, say arch=", DeprecationWarning, stacklevel=2)
             arch = chip
         backend = get_backend(arch=arch)
-        if link_libs:
-            names = ", ".join(map(str, link_libs))
-            raise NotSupportedError(backend.name, f"linking bitcode ({names}) into a module of IR")
         fragments, _ = backend.external_binary_pipeline_fragments(compile_hints={})
+        fragments, _ = split_lowering(fragments)
         passes = [p for fragment in fragments for p in parse_pipeline(fragment)]
         lowered = run_passes(module, passes, {}, Dumper(func_name or "module", [], "", str))
         device, _ = split(lowered)
-        return backend.make_device_code(backend.device_ir(device), options=backend.parse_options(None))
+        externs = Externs()
+        for path in link_libs or ():
+            externs.use(Library.read(path, func_name or "module"))
+        device_ir = backend.device_ir(device)
+        if externs.libraries or calls_externs(device):
+            device_ir = link_externs(device_ir, externs, backend)
+        unchecked = (llvm.InlineAsmOp, llvm.CallIntrinsicOp)
+        if externs.libraries or any(isinstance(op, unchecked) for op in module.walk()):
+            module.attributes[RAW_TEXT] = UnitAttr()
+        with blamed(module):
+            return make_device_code(backend, module, device_ir, backend.parse_options(None))
 
 
 __all__ = ["MlirCompiler", "pipeline_text"]

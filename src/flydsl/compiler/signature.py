@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import inspect
+import sys
 import typing
 import warnings
 from collections.abc import Mapping
@@ -58,10 +61,47 @@ def _kind(annotation: Any) -> str:
     return "value"
 
 
+_LOCALS = "__fly_annotation_locals__"
+
+
+def remember_locals(function: FunctionType) -> None:
+    """Keep what string annotations name of the functions around this one; called when it is decorated.
+
+    Under `from __future__ import annotations` an annotation is text, and a name it mentions is no closure variable: by
+    the first call, a function that did `import flydsl.expr as fx` for itself has returned and taken `fx` with it.
+    """
+    texts = [a for a in function.__annotations__.values() if isinstance(a, str)]
+    if not texts:
+        return
+    known = {*function.__globals__, *vars(builtins), *function.__code__.co_freevars}
+    missing = {name for text in texts for name in _names(text)} - known
+    if not missing:
+        return
+    kept: dict[str, Any] = {}
+    inner, frame = function.__code__, sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None and missing:
+        if any(constant is inner for constant in frame.f_code.co_consts):
+            here = frame.f_locals
+            kept.update({name: here[name] for name in missing if name in here})
+            missing -= set(kept)
+            inner = frame.f_code
+        frame = frame.f_back
+    if kept:
+        setattr(function, _LOCALS, kept)
+
+
+def _names(text: str) -> set[str]:
+    try:
+        tree = ast.parse(text, mode="eval")
+    except SyntaxError:  # Told when the annotation is resolved.
+        return set()
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
 def _hints(function: FunctionType) -> dict[str, Any]:
     """Annotations with strings evaluated in the function's own scope."""
     raw = dict(function.__annotations__)
-    scope: dict[str, Any] = dict(function.__globals__)
+    scope: dict[str, Any] = {**function.__globals__, **getattr(function, _LOCALS, {})}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             scope[name] = cell.cell_contents

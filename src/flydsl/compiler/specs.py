@@ -10,6 +10,9 @@ from ..expr.numeric import Numeric
 from .arguments import ScalarArgument, TensorArgument, default_tensor
 from .host_arrays import ArrayInfo, element_class
 
+SPEC_DEVICE = "spec"
+"""Where the array of a spec is."""
+
 
 def _dtype(dtype: Any) -> type[Numeric]:
     if isinstance(dtype, type) and issubclass(dtype, Numeric):
@@ -25,6 +28,9 @@ class TensorSpec:
 
     `dynamic=True` stands for an array passed as it is: extents and strides are run-time values. `dynamic=False` stands
     for `flyc.from_dlpack(array)`: they are part of the compiled code. `align` is a promise in bytes.
+
+    >>> flyc.TensorSpec((16, 32), "float16")
+    TensorSpec((16, 32), Float16, strides=(32, 1), dynamic=True)
     """
 
     def __init__(
@@ -53,7 +59,7 @@ class TensorSpec:
 
     def argument(self) -> TensorArgument:
         """The argument adapter an array like this would get."""
-        info = ArrayInfo(0, self.shape, self.strides, self.dtype, "spec", 0, None)
+        info = ArrayInfo(0, self.shape, self.strides, self.dtype, SPEC_DEVICE, 0, None)
         if self.dynamic and self.align is None:
             return default_tensor(info)
         made = TensorArgument(info, assumed_align=self.align)
@@ -64,7 +70,11 @@ class TensorSpec:
 
 
 class ScalarSpec:
-    """A number of a scalar class."""
+    """A number of a scalar class.
+
+    >>> flyc.ScalarSpec("int32")
+    ScalarSpec(Int32)
+    """
 
     def __init__(self, dtype: Any):
         self.dtype = _dtype(dtype)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import (
+    ArrayAttr,
     FunctionType,
     ModuleOp,
     StringAttr,
@@ -18,12 +19,14 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
+from .. import config
 from ..dialects import gpu
 from ..dialects.builder import i32_list, index
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError
 from ..expr.algebra_values import AlgebraValue, IntTuple
 from ..expr.arith import max as arith_max
 from ..expr.gpu import Stream
+from ..expr.line_counts import CountingTracer
 from ..expr.numeric import Int32, Integer, Numeric, as_numeric
 from ..expr.protocol import construct_from_ir_values, extract_to_ir_values
 from ..expr.struct import StructValue
@@ -32,7 +35,10 @@ from ..expr.trace import active
 from ..expr.tracer import BOUNDARIES, Tracer
 from ..expr.vector import Vector
 from ..target import GPUTarget
+from .extern_link import Externs
+from .isolation import RAW_TEXT
 
+_TOKEN = gpu.AsyncTokenType()
 KERNELS = "kernels"
 """Name of the device module."""
 
@@ -60,16 +66,15 @@ class KernelText(NamedTuple):
 class HostFrame:
     """A jit function being traced: what it has launched so far."""
 
-    def __init__(self, target: GPUTarget, device: Block):
+    def __init__(self, target: GPUTarget, device: Block, externs: Externs):
         self.target = target
         self.device = device
         self.kernels: list[str] = []
         self.made: dict[Any, KernelText] = {}
         """Kernels by what distinguishes them, so that launching one twice emits it once."""
-        self.link_libs: list[str] = []
-        """Bitcode files of extern functions, in the order of their first use."""
-        self.post_load: list[Any] = []
-        """What to call with the loaded module."""
+        self.externs = externs
+        self.raw_text = False
+        """Whether a kernel holds assembly or intrinsics by name, which nobody has checked."""
 
     def symbol(self, name: str, explicit: bool) -> str:
         """A fresh kernel symbol."""
@@ -82,13 +87,15 @@ class HostFrame:
 
 
 def trace_host(
-    name: str, function: Any, arguments: dict[str, Any], target: GPUTarget, run: Any = None
+    name: str, function: Any, arguments: dict[str, Any], target: GPUTarget, externs: Externs | None = None
 ) -> tuple[ModuleOp, list[str]]:
     """Trace a jit function; `arguments` maps parameters to Python values or argument adapters.
 
-    Gives the module and the kernels it launches in order of their handles.
+    Gives the module and the kernels it launches in order of their handles; `externs` collects what its extern
+    functions need.
     """
-    tracer = Tracer()
+    counting = config.cpu.profile and target.backend == "cpu"
+    tracer: Tracer = CountingTracer() if counting else Tracer()
     types: list[Attribute] = []
     spans: dict[str, tuple[int, int]] = {}
     has_stream = False
@@ -100,9 +107,9 @@ def trace_host(
         types.extend(mine)
         has_stream = isinstance(mine[-1], gpu.AsyncTokenType) if mine else has_stream
     if not has_stream:
-        types.append(gpu.AsyncTokenType())
+        types.append(_TOKEN)
     entry, device = Block(arg_types=types), Block()
-    frame = HostFrame(target, device)
+    frame = HostFrame(target, device, externs or Externs())
     tracer.functions.append(frame)
     token = active.set(tracer)
     try:
@@ -111,7 +118,8 @@ def trace_host(
                 key: argument.construct(entry.args[slice(*spans[key])]) if key in spans else argument
                 for key, argument in arguments.items()
             }
-            _call(function, values)
+            with tracer.following() if isinstance(tracer, CountingTracer) else nullcontext():
+                _call(function, values)
             tracer.opn(func.ReturnOp, (), ())
     finally:
         active.reset(token)
@@ -121,11 +129,8 @@ def trace_host(
         [gpu.ModuleOp.create(properties={"sym_name": StringAttr(KERNELS)}, regions=[Region(device)]), host]
     )
     module.attributes["gpu.container_module"] = UnitAttr()
-    if frame.link_libs or frame.post_load:
-        raise NotImplementedError(
-            f"'{name}' calls extern functions that come with {', '.join(frame.link_libs) or 'a load hook'}: linking "
-            "bitcode and load hooks are not implemented yet"
-        )
+    if frame.raw_text or frame.externs.libraries:
+        module.attributes[RAW_TEXT] = UnitAttr()
     return module, frame.kernels
 
 
@@ -215,12 +220,15 @@ def trace_kernel(
     finally:
         tracer.functions.pop()
     props: dict[str, Attribute] = {
-        "sym_name": StringAttr(symbol),
         "function_type": FunctionType.from_lists([v.type for v in values], ()),
-        "kernel": UnitAttr(),
     }
+    attributes = {**attributes, "sym_name": StringAttr(symbol), "gpu.kernel": UnitAttr()}
     if block_size is not None:
         props["known_block_size"] = i32_list(block_size)
+    if frame.target.backend == "cpu":
+        # What checked mode calls the arguments.
+        names = [StringAttr(param) for param, mine in flat.items() for _ in mine]
+        attributes = {**attributes, "fly.arg_names": ArrayAttr(names)}
     with tracer.region(frame.device):
         tracer.with_regions(gpu.FuncOp, (), (), [Region(entry)], props, attributes)
     frame.kernels.append(symbol)
@@ -338,8 +346,9 @@ def emit_launch(
     stream: Any,
     cluster: Sequence[Any] | None,
     values: Sequence[SSAValue],
+    attributes: Sequence[str] = (),
 ) -> None:
-    """`gpu.launch_func`."""
+    """`gpu.launch_func`, with these launch attributes switched on."""
     deps: list[SSAValue] = []
     if stream is not None:
         if not isinstance(stream, Stream):
@@ -351,7 +360,7 @@ def emit_launch(
     if smem is not None:
         size = as_numeric(smem)
         shared.append(tracer.const(int(size), i32) if size.is_static() else size.ir_value())
-    tracer.opn(
+    launch = tracer.opn(
         gpu.LaunchFuncOp,
         [*deps, *dims, *shared, *values],
         (),
@@ -360,6 +369,8 @@ def emit_launch(
             "operandSegmentSizes": gpu.LaunchFuncOp.segments(len(deps), bool(cluster), bool(shared), len(values)),
         },
     )
+    for name in attributes:
+        launch.attributes[name] = UnitAttr()
 
 
 @contextmanager

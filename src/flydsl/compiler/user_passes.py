@@ -36,7 +36,14 @@ class PassContext:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IRPass:
-    """A registered pass; calling it calls the function."""
+    """A registered pass; calling it calls the function.
+
+    >>> @flyc.ir_pass(stage="llvm-post-opt")
+    ... def do_nothing(module):
+    ...     return module
+    >>> isinstance(do_nothing, flyc.IRPass), do_nothing.name
+    (True, 'do-nothing')
+    """
 
     name: str
     stage: str
@@ -100,6 +107,12 @@ def ir_pass(
     """Register a function as a pass. It runs where it is activated: `ir_passes=[...]`, a hint, or `enable_pass`.
 
     `backends` limits it to some stacks; at one stage passes run by `order`, then in the order of activation.
+
+    >>> @flyc.ir_pass(stage="llvm-post-opt")
+    ... def look_again(module):
+    ...     return module
+    >>> look_again.name, look_again.stage
+    ('look-again', 'llvm-post-opt')
     """
     if function is not None:
         raise DSLTypeError("@flyc.ir_pass needs a stage: @flyc.ir_pass(stage='llvm-post-opt')")
@@ -140,7 +153,14 @@ def registered() -> dict[str, IRPass]:
 
 
 def enable_pass(what: str | IRPass | Activation) -> None:
-    """Activate a pass for every compilation of this process."""
+    """Activate a pass for every compilation of this process.
+
+    >>> @flyc.ir_pass(stage="llvm-post-opt")
+    ... def on_and_off(module):
+    ...     return module
+    >>> flyc.enable_pass("on-and-off")
+    >>> flyc.disable_pass("on-and-off")
+    """
     activation = activate(what)
     with _lock:
         _enabled[activation.what.name] = activation
@@ -148,7 +168,14 @@ def enable_pass(what: str | IRPass | Activation) -> None:
 
 
 def disable_pass(name: str) -> None:
-    """Undo `enable_pass`."""
+    """Undo `enable_pass`.
+
+    >>> @flyc.ir_pass(stage="llvm-post-opt")
+    ... def off_again(module):
+    ...     return module
+    >>> flyc.enable_pass(off_again)
+    >>> flyc.disable_pass("off-again")
+    """
     with _lock:
         _enabled.pop(name, None)
     config.settings_changed()

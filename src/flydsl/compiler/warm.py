@@ -18,13 +18,17 @@ from .. import config
 from ..expr.fastmath import FastMathFlags, effective
 from ..expr.gpu import Stream
 from ..expr.numeric import Numeric
+from ..expr.struct import StructValue
 from ..llvm.stub_abi import FAILURE_BYTES
 from ..runtime.objects import Buffer, current_stream
+from . import listeners
 from .arguments import ScalarArgument, StreamArgument, TensorArgument
-from .hints import ambient
+from .hints import has_ambient
 from .placement import placed
+from .struct_arguments import leaves_of, struct_leaves
 
 if TYPE_CHECKING:
+    from .artifact import CompiledArtifact
     from .dependencies import FunctionKey
     from .dispatch import LoadedFunction
     from .jit_function import BoundCall
@@ -92,6 +96,10 @@ def _learn(cls: type) -> Callable[[Any], Any]:
 def _value_key(x: Any) -> Any:
     cls: type[Any] = type(x)  # pyright: ignore[reportUnknownVariableType]
     if cls in (int, float, bool):
+        return cls
+    if isinstance(x, StructValue):
+        if leaves_of(x) is None:
+            raise Slow
         return cls
     return _array_key(x)
 
@@ -171,9 +179,12 @@ class CallState:
     def __init__(self, call: BoundCall, loaded: LoadedFunction, function: FunctionKey):
         self._loaded = loaded
         self._function = function
-        self._environment = config.environment_snapshot()
-        # Calls that must be waited for, checked, or ordered after a producer's stream do not come this way.
-        if config.runtime.launch_blocking or config.runtime.check_args or _needs_checks(call):
+        self.repeat: Callable[..., bool] | None = None
+        """The repeated call, where the arguments allow one."""
+        self._environment = config.environment_version()
+        # Calls that must be waited for, checked, told of, or ordered after a producer's stream do not come this way.
+        asked = config.runtime.launch_blocking or config.runtime.check_args or listeners.launch_hooks_set
+        if asked or _needs_checks(call):
             raise Slow
         self._several = loaded.runtime.device_count() > 1
         if self._several and not placed(call.adapted, loaded.runtime):
@@ -195,12 +206,20 @@ class CallState:
             index += len(spec)
         return index - 1
 
+    def artifact(self) -> CompiledArtifact:
+        """The code it calls."""
+        return self._loaded.artifact
+
+    def same_settings(self) -> bool:
+        """Whether the environment and what the process is told by calls is what it was."""
+        return self._environment == config.environment_version()
+
     def valid(self) -> bool:
         """Whether nothing that shaped the code has changed since."""
         return (
-            self._environment == config.environment_snapshot()
+            self.same_settings()
             and self._function.check(environment=False)
-            and not ambient()
+            and not has_ambient()
             and effective() is FastMathFlags.none
         )
 
@@ -224,6 +243,10 @@ class CallState:
 
                 scope[f"_f_{name}"] = c_abi_slot(argument.dtype)[1]
                 lines.append(f"    _f_{name}({name}, {cells[0]})")
+            elif struct_leaves(argument) is not None:
+                for i, (_, fill) in enumerate(argument.adapter.__c_abi_spec__()):
+                    scope[f"_f{i}_{name}"] = fill
+                    lines.append(f"    _f{i}_{name}({name}, {cells[i]})")
             elif not isinstance(argument, StreamArgument):
                 raise Slow
         names = ", ".join(call.arguments)

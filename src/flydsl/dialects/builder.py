@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from xdsl.dialects import arith, ub, vector
 from xdsl.dialects.builtin import (
+    BytesAttr,
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
     FloatAttr,
@@ -28,7 +29,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..layout import Dyn, Swizzle, ValueLeaf
-from .emitter import UNKNOWN, emit1, emit_head, emit_regions, emitn, operands_of
+from .emitter import UNKNOWN, emit1, emit_head, emit_regions, emitn, make_attribute, operands_of
 from .fly import ops as fly
 from .fly.types import bit_width
 from .fold import fold_cmpi, fold_int, signed
@@ -117,12 +118,24 @@ _LEAF_OPS = {
 _LEAF_COMPARE = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}
 
 
+INTERNED = 1 << 16
+"""Attributes of one kind that are kept for the next use, in a process that compiles ever new constants."""
+
+
 def int_attr(value: int, type_: Any = i32) -> IntegerAttr[Any]:
     """Interned integer attribute."""
     found = _int_attrs.get((value, type_))
     if found is None:
+        if len(_int_attrs) > INTERNED:
+            _int_attrs.clear()
         found = _int_attrs[value, type_] = IntegerAttr(value, type_)
     return found
+
+
+def _int_array(elem: IntegerType, letter: str, values: tuple[int, ...]) -> DenseArrayBase[Any]:
+    """`array<elem: ...>` of values that fit."""
+    data = BytesAttr(struct.pack(f"<{len(values)}{letter}", *values))
+    return make_attribute(DenseArrayBase, ("elt_type", "data"), (elem, data))
 
 
 def i32_list(values: Sequence[int]) -> DenseArrayBase[Any]:
@@ -130,7 +143,9 @@ def i32_list(values: Sequence[int]) -> DenseArrayBase[Any]:
     key = tuple(values)
     found = _index_lists.get(key)
     if found is None:
-        found = _index_lists[key] = DenseArrayBase.from_list(i32, key)
+        if len(_index_lists) > INTERNED:
+            _index_lists.clear()
+        found = _index_lists[key] = _int_array(i32, "i", key)
     return found
 
 
@@ -454,7 +469,7 @@ def i64_list(values: tuple[int, ...]) -> DenseArrayBase[Any]:
     """Interned `array<i64: ...>`."""
     found = _i64_lists.get(values)
     if found is None:
-        found = _i64_lists[values] = DenseArrayBase.from_list(i64, values)
+        found = _i64_lists[values] = _int_array(i64, "q", values)
     return found
 
 

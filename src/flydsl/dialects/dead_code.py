@@ -8,6 +8,9 @@ from typing import Any
 from xdsl.ir import Block, Operation
 from xdsl.traits import IsTerminator, Pure
 
+PURE_CALL = "fly.pure"
+"""Attribute of a `func.call` whose result depends on its operands alone."""
+
 # xDSL gives these no trait, though they have no effect. (A division by zero may be dropped or shared, only not moved.)
 _KNOWN_PURE: set[str] = set(
     """

@@ -9,7 +9,11 @@ from enum import Enum, IntEnum, StrEnum
 
 
 class AddressSpace(IntEnum):
-    """Where a pointer points; targets map these to their own numbers late."""
+    """Where a pointer points; targets map these to their own numbers late.
+
+    >>> AddressSpace.Shared.keyword
+    'shared'
+    """
 
     Generic = 0
     Global = 1
@@ -23,14 +27,22 @@ class AddressSpace(IntEnum):
 
 
 class CachePolicy(IntEnum):
-    """Cache hints of global accesses."""
+    """Cache hints of global accesses.
+
+    >>> CachePolicy.CacheAlways.value
+    1
+    """
 
     CacheGlobal = 0
     CacheAlways = 1
 
 
 class MmaOperand(IntEnum):
-    """Operands of a matrix multiply-accumulate `D = A * B + C`."""
+    """Operands of a matrix multiply-accumulate `D = A * B + C`.
+
+    >>> [operand.name for operand in MmaOperand]
+    ['A', 'B', 'C', 'D']
+    """
 
     A = 0
     B = 1
@@ -39,7 +51,11 @@ class MmaOperand(IntEnum):
 
 
 class AtomicOp(IntEnum):
-    """Read-modify-write operations of the atomic copy atoms; `Inc` and `Dec` wrap as unsigned increments."""
+    """Read-modify-write operations of the atomic copy atoms; `Inc` and `Dec` wrap as unsigned increments.
+
+    >>> AtomicOp.Max.value
+    1
+    """
 
     Add = 0
     Max = 1
@@ -51,7 +67,11 @@ class AtomicOp(IntEnum):
 
 
 class GemmTraversalOrder(IntEnum):
-    """Order in which `gemm` visits (m, n, k); the first letter is the innermost loop."""
+    """Order in which `gemm` visits (m, n, k); the first letter is the innermost loop.
+
+    >>> GemmTraversalOrder.MNK.value, GemmTraversalOrder.MNK_Serpentine.value
+    (3, 9)
+    """
 
     KMN = 0
     KNM = 1
@@ -68,14 +88,22 @@ class GemmTraversalOrder(IntEnum):
 
 
 class SyncScope(StrEnum):
-    """Scope of an atomic access, as LLVM spells it; targets add their own."""
+    """Scope of an atomic access, as LLVM spells it; targets add their own.
+
+    >>> SyncScope.SingleThread.value
+    'singlethread'
+    """
 
     System = ""
     SingleThread = "singlethread"
 
 
 class RoundingMode(IntEnum):
-    """How a float conversion to a narrower type rounds."""
+    """How a float conversion to a narrower type rounds.
+
+    >>> flyc.evaluate(lambda x: x.to(fx.Float16, rounding_mode=fx.RoundingMode.upward), 0.1)
+    0.10003...
+    """
 
     to_nearest_even = 0
     downward = 1
@@ -85,7 +113,11 @@ class RoundingMode(IntEnum):
 
 
 class ReductionOp(Enum):
-    """Combining operations of reductions and scans."""
+    """Combining operations of reductions and scans.
+
+    >>> flyc.evaluate(lambda x: fx.Vector.from_elements([x, x + 1]).reduce(fx.ReductionOp.MUL), 5)
+    30
+    """
 
     ADD = "add"
     MUL = "mul"

@@ -18,11 +18,23 @@ the threads write to places of each other (`shared`), the whole group.
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import BoolAttr, IntegerAttr, i64
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, i64
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Dialect
-from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
 from xdsl.traits import Pure
+
+BARE = "fly.bare"
+"""Attribute of a `gpu.barrier` that waits for no asynchronous copies into shared memory."""
 
 
 @irdl_op_definition
@@ -58,29 +70,65 @@ class LaneOp(IRDLOperation):
 
 @irdl_op_definition
 class YieldOp(IRDLOperation):
-    """Let the other threads of the block run: the body of a loop that waits for memory to change."""
+    """Let the other threads run: a thread that looked at memory and may do something else when it looks again."""
 
     name = "fly_cpu.yield"
 
 
 @irdl_op_definition
-class NamedOp(IRDLOperation):
-    """Where the block keeps a 32-bit word for each of sixteen named barriers; zero when the block starts."""
+class WaitOp(IRDLOperation):
+    """Let the other threads run: the body of a loop that does nothing but wait for memory to change."""
 
-    name = "fly_cpu.named"
-    at = result_def(LLVMPointerType)
+    name = "fly_cpu.wait"
+    what = prop_def(StringAttr)
+    """What is waited for, in words."""
+
+
+@irdl_op_definition
+class CallOp(IRDLOperation):
+    """A function of `llvm/cpu_routines.py`: `"fly_cpu.call"(%at, %rank) <{callee = "fly_remote"}>`."""
+
+    name = "fly_cpu.call"
+    callee = prop_def(StringAttr)
+    args = var_operand_def()
+    res = var_result_def()
 
 
 @irdl_op_definition
 class ExtentOp(IRDLOperation):
-    """In checked mode, how many bytes the tensor of a kernel argument spans: `(%pointer, %bytes) <{argument = 0}>`."""
+    """In checked mode, how many bytes the tensor of a kernel argument spans: `(%pointer, %bytes) <{argument = 0}>`.
+
+    `modes` are its extents and then its strides in elements of `bits`, where they are known.
+    """
 
     name = "fly_cpu.extent"
     pointer = operand_def(LLVMPointerType)
     nbytes = operand_def(i64)
+    modes = var_operand_def(i64)
     argument = prop_def(IntegerAttr)
+    bits = prop_def(IntegerAttr)
 
 
-FlyCpu = Dialect("fly_cpu", [DepositOp, RendezvousOp, LaneOp, YieldOp, NamedOp, ExtentOp])
+@irdl_op_definition
+class CountOp(IRDLOperation):
+    """A source line of the kernel runs: `<{file = "k.py", line = 12 : i32}>`."""
 
-__all__ = ["DepositOp", "ExtentOp", "FlyCpu", "LaneOp", "NamedOp", "RendezvousOp", "YieldOp"]
+    name = "fly_cpu.count"
+    file = prop_def(StringAttr)
+    line = prop_def(IntegerAttr)
+
+
+FlyCpu = Dialect("fly_cpu", [CountOp, DepositOp, RendezvousOp, LaneOp, YieldOp, WaitOp, CallOp, ExtentOp])
+
+__all__ = [
+    "BARE",
+    "CallOp",
+    "CountOp",
+    "DepositOp",
+    "ExtentOp",
+    "FlyCpu",
+    "LaneOp",
+    "RendezvousOp",
+    "WaitOp",
+    "YieldOp",
+]

@@ -151,6 +151,7 @@ FORMATS: dict[str, FloatFormat] = {
     "f16": FloatFormat(5, 10, 15, 65504.0),
     "bf16": FloatFormat(8, 7, 127, 3.3895313892515355e38),
     "f8E5M2": FloatFormat(5, 2, 15, 57344.0),
+    "f8E5M2FNUZ": FloatFormat(5, 2, 16, 57344.0, "nan", False),
     "f8E4M3": FloatFormat(4, 3, 7, 240.0),
     "f8E4M3FN": FloatFormat(4, 3, 7, 448.0, "nan"),
     "f8E4M3FNUZ": FloatFormat(4, 3, 8, 240.0, "nan", False),

@@ -1,9 +1,12 @@
-"""The part of the `gpu` dialect we use, with upstream's text form (xDSL's own ops have none)."""
+"""The part of `gpu` that every compilation meets, with upstream's text form (xDSL's own ops have none).
+
+The whole dialect is in `gpu_dialect.py`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -11,21 +14,25 @@ from xdsl.dialects.builtin import (
     DictionaryAttr,
     FunctionType,
     IndexType,
+    IntegerAttr,
     StringAttr,
     SymbolNameConstraint,
     SymbolRefAttr,
     UnitAttr,
     i1,
     i32,
+    i64,
 )
 from xdsl.dialects.gpu import AsyncTokenType
-from xdsl.ir import Attribute, Block, Data, Dialect, SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
+    attr_def,
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
+    opt_attr_def,
     opt_operand_def,
     opt_prop_def,
     opt_result_def,
@@ -35,36 +42,20 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import AttrParser, Parser
+from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, SymbolOpInterface, SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
-from .gpu_warp import WARP_OPS
+from .keyword_attr import KeywordAttr
 
 DIMENSIONS = ("x", "y", "z")
 SHUFFLE_MODES = ("xor", "up", "down", "idx")
 _index = IndexType()
 
 
-class _Keyword(Data[str]):
-    """A keyword out of a fixed list."""
-
-    choices: ClassVar[tuple[str, ...]]
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> str:
-        word = parser.parse_identifier()
-        if word not in cls.choices:
-            parser.raise_error(f"expected one of {', '.join(cls.choices)}, got '{word}'")
-        return word
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string(f" {self.data}")
-
-
 @irdl_attr_definition
-class DimensionAttr(_Keyword):
+class DimensionAttr(KeywordAttr):
     """`#gpu<dim x>`."""
 
     name = "gpu.dim"
@@ -72,7 +63,7 @@ class DimensionAttr(_Keyword):
 
 
 @irdl_attr_definition
-class ShuffleModeAttr(_Keyword):
+class ShuffleModeAttr(KeywordAttr):
     """`#gpu<shuffle_mode xor>`."""
 
     name = "gpu.shuffle_mode"
@@ -82,25 +73,40 @@ class ShuffleModeAttr(_Keyword):
 DIM_ATTRS = {d: DimensionAttr(d) for d in DIMENSIONS}
 
 
-class _IdOp(IRDLOperation):
+def _parse_bound(parser: Parser) -> dict[str, Attribute]:
+    """`upper_bound 64`, if it is there."""
+    if parser.parse_optional_keyword("upper_bound") is None:
+        return {}
+    return {"upper_bound": IntegerAttr(parser.parse_integer(), _index)}
+
+
+def _print_bound(printer: Printer, bound: IntegerAttr[Any] | None) -> None:
+    if bound is not None:
+        printer.print_string(f" upper_bound {bound.value.data}")
+
+
+class IdOp(IRDLOperation):
     """An index per dimension: `gpu.thread_id x`."""
 
     dimension = prop_def(DimensionAttr)
+    upper_bound = opt_prop_def(IntegerAttr)
     result = result_def(IndexType)
 
     @classmethod
-    def parse(cls, parser: Parser) -> _IdOp:
-        dim = DimensionAttr(DimensionAttr.parse_parameter(parser))
+    def parse(cls, parser: Parser) -> IdOp:
+        props: dict[str, Attribute] = {"dimension": DimensionAttr(DimensionAttr.parse_parameter(parser))}
+        props |= _parse_bound(parser)
         attrs = parser.parse_optional_attr_dict()
-        return cast(_IdOp, cls.create(result_types=[_index], properties={"dimension": dim}, attributes=attrs))
+        return cast(IdOp, cls.create(result_types=[_index], properties=props, attributes=attrs))
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.dimension.data}")
+        _print_bound(printer, self.upper_bound)
         printer.print_op_attributes(self.attributes)
 
 
 @irdl_op_definition
-class ThreadIdOp(_IdOp):
+class ThreadIdOp(IdOp):
     """Index of the thread in its block."""
 
     name = "gpu.thread_id"
@@ -108,7 +114,7 @@ class ThreadIdOp(_IdOp):
 
 
 @irdl_op_definition
-class BlockIdOp(_IdOp):
+class BlockIdOp(IdOp):
     """Index of the block in the grid."""
 
     name = "gpu.block_id"
@@ -116,7 +122,7 @@ class BlockIdOp(_IdOp):
 
 
 @irdl_op_definition
-class BlockDimOp(_IdOp):
+class BlockDimOp(IdOp):
     """Threads per block."""
 
     name = "gpu.block_dim"
@@ -124,29 +130,36 @@ class BlockDimOp(_IdOp):
 
 
 @irdl_op_definition
-class GridDimOp(_IdOp):
+class GridDimOp(IdOp):
     """Blocks per grid."""
 
     name = "gpu.grid_dim"
     traits = traits_def(Pure())
 
 
-class _NullaryOp(IRDLOperation):
-    """`gpu.lane_id`: an index without arguments."""
+class NullaryOp(IRDLOperation):
+    """An index without arguments: `gpu.subgroup_size : index`."""
 
+    upper_bound = opt_prop_def(IntegerAttr)
     result = result_def(IndexType)
 
     @classmethod
-    def parse(cls, parser: Parser) -> _NullaryOp:
+    def parse(cls, parser: Parser) -> NullaryOp:
+        props = _parse_bound(parser)
         attrs = parser.parse_optional_attr_dict()
-        return cast(_NullaryOp, cls.create(result_types=[_index], attributes=attrs))
+        if parser.parse_optional_punctuation(":") is not None:
+            parser.parse_type()
+        return cast(NullaryOp, cls.create(result_types=[_index], properties=props, attributes=attrs))
 
     def print(self, printer: Printer) -> None:
+        _print_bound(printer, self.upper_bound)
         printer.print_op_attributes(self.attributes)
+        if self.name != "gpu.lane_id":
+            printer.print_string(" : index")
 
 
 @irdl_op_definition
-class LaneIdOp(_NullaryOp):
+class LaneIdOp(NullaryOp):
     """Index of the thread in its warp or wave."""
 
     name = "gpu.lane_id"
@@ -154,7 +167,7 @@ class LaneIdOp(_NullaryOp):
 
 
 @irdl_op_definition
-class SubgroupSizeOp(_NullaryOp):
+class SubgroupSizeOp(NullaryOp):
     """Threads of a warp or wave."""
 
     name = "gpu.subgroup_size"
@@ -291,65 +304,129 @@ class ModuleOp(IRDLOperation):
 
 @irdl_op_definition
 class FuncOp(IRDLOperation):
-    """A device function: `gpu.func @k(%a: T) kernel attributes {known_block_size = array<i32: 64, 1, 1>} { ... }`."""
+    """A device function: `gpu.func @k(%a: T) kernel attributes {known_block_size = array<i32: 64, 1, 1>} { ... }`.
+
+    Memory of the block or thread it asks for, `workgroup(%w : memref<...>)` and `private(...)`, are further arguments
+    of its entry block.
+    """
 
     name = "gpu.func"
-    sym_name = prop_def(SymbolNameConstraint())
+    sym_name = attr_def(SymbolNameConstraint())
     function_type = prop_def(FunctionType)
-    kernel = opt_prop_def(UnitAttr)
+    kernel = opt_attr_def(UnitAttr, attr_name="gpu.kernel")
+    workgroup_attributions = opt_attr_def(IntegerAttr)
     known_block_size = opt_prop_def(DenseArrayBase)
     known_grid_size = opt_prop_def(DenseArrayBase)
     arg_attrs = opt_prop_def(ArrayAttr[DictionaryAttr])
+    res_attrs = opt_prop_def(ArrayAttr[DictionaryAttr])
+    workgroup_attrib_attrs = opt_prop_def(ArrayAttr)
+    private_attrib_attrs = opt_prop_def(ArrayAttr)
     body = region_def()
     traits = traits_def(IsolatedFromAbove(), SymbolOpInterface())
 
     def verify_(self) -> None:
         block = self.body.blocks.first
-        if block is not None and tuple(block.arg_types) != self.function_type.inputs.data:
+        inputs = self.function_type.inputs.data
+        if block is None:
+            return
+        types = tuple(block.arg_types)
+        if types[: len(inputs)] != inputs or len(types) < len(inputs) + self.workgroup_count:
             raise VerifyException("entry block arguments do not match the function type")
+
+    @property
+    def workgroup_count(self) -> int:
+        """Number of allocations of the block's memory."""
+        return 0 if self.workgroup_attributions is None else self.workgroup_attributions.value.data
+
+    @property
+    def attributions(self) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
+        """Entry block arguments that are memory of the block, and of the thread."""
+        block = self.body.blocks.first
+        first = len(self.function_type.inputs.data)
+        extra = block.args[first:] if block is not None else ()
+        return extra[: self.workgroup_count], extra[self.workgroup_count :]
 
     @classmethod
     def parse(cls, parser: Parser) -> FuncOp:
         name = parser.parse_symbol_name()
-        args = parser.parse_comma_separated_list(Parser.Delimiter.PAREN, parser.parse_argument)
+
+        def listed() -> tuple[list[Any], Attribute | None]:
+            """Arguments in parentheses, and their attributes if any has some."""
+            attrs: list[DictionaryAttr] = []
+
+            def argument() -> Any:
+                made = parser.parse_argument()
+                attrs.append(DictionaryAttr(parser.parse_optional_dictionary_attr_dict() or {}))
+                return made
+
+            made = parser.parse_comma_separated_list(Parser.Delimiter.PAREN, argument)
+            return made, ArrayAttr(attrs) if any(a.data for a in attrs) else None
+
+        args, arg_attrs = listed()
         results: Sequence[Attribute] = ()
         if parser.parse_optional_punctuation("->") is not None:
             results = parser.parse_optional_comma_separated_list(Parser.Delimiter.PAREN, parser.parse_type) or [
                 parser.parse_type()
             ]
-        props: dict[str, Attribute] = {
-            "sym_name": name,
-            "function_type": FunctionType.from_lists([a.type for a in args], results),
-        }
+        props: dict[str, Attribute] = {"function_type": FunctionType.from_lists([a.type for a in args], results)}
+        own: dict[str, Attribute] = {"sym_name": name}
+        if arg_attrs is not None:
+            props["arg_attrs"] = arg_attrs
+        memory: list[Any] = []
+        for word, prop in (("workgroup", "workgroup_attrib_attrs"), ("private", "private_attrib_attrs")):
+            if parser.parse_optional_keyword(word) is not None:
+                made, given = listed()
+                memory += made
+                if given is not None:
+                    props[prop] = given
+                if word == "workgroup":
+                    own["workgroup_attributions"] = IntegerAttr(len(made), i64)
         if parser.parse_optional_keyword("kernel") is not None:
-            props["kernel"] = UnitAttr()
-        given = parser.parse_optional_attr_dict_with_keyword()
-        attrs = dict(given.data) if given is not None else {}
+            own["gpu.kernel"] = UnitAttr()
+        found = parser.parse_optional_attr_dict_with_keyword()
+        attrs = dict(found.data) if found is not None else {}
         for prop in ("known_block_size", "known_grid_size"):
             if prop in attrs:
                 props[prop] = attrs.pop(prop)
-        body = parser.parse_region(args)
-        return cast(FuncOp, cls.create(properties=props, regions=[body], attributes=attrs))
+        body = parser.parse_region([*args, *memory])
+        return cast(FuncOp, cls.create(properties=props, regions=[body], attributes={**attrs, **own}))
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         printer.print_symbol_name(self.sym_name.data)
         block = self.body.blocks.first
-        printer.print_string("(")
-        if block is not None:
-            printer.print_list(block.args, printer.print_block_argument)
-        printer.print_string(")")
+
+        def listed(values: Sequence[Any], attrs: ArrayAttr[Any] | None) -> None:
+            printer.print_string("(")
+            for i, value in enumerate(values):
+                printer.print_string(", " if i else "")
+                printer.print_block_argument(value)
+                if attrs is not None and attrs.data[i].data:
+                    printer.print_op_attributes(attrs.data[i].data)
+            printer.print_string(")")
+
+        count = len(self.function_type.inputs.data)
+        listed(block.args[:count] if block is not None else (), self.arg_attrs)
         if self.function_type.outputs.data:
             printer.print_string(" -> (")
             printer.print_list(self.function_type.outputs.data, printer.print_attribute)
             printer.print_string(")")
+        workgroup, private = self.attributions
+        for word, values, attrs in (
+            ("workgroup", workgroup, self.workgroup_attrib_attrs),
+            ("private", private, self.private_attrib_attrs),
+        ):
+            if values:
+                printer.print_string(f" {word}")
+                listed(values, attrs)
         if self.kernel is not None:
             printer.print_string(" kernel")
-        attrs = dict(self.attributes)
+        hidden = ("sym_name", "gpu.kernel", "workgroup_attributions")
+        shown = {k: v for k, v in self.attributes.items() if k not in hidden}
         for prop in ("known_block_size", "known_grid_size"):
             if prop in self.properties:
-                attrs[prop] = self.properties[prop]
-        printer.print_op_attributes(attrs, print_keyword=True)
+                shown[prop] = self.properties[prop]
+        printer.print_op_attributes(shown, print_keyword=True)
         printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
 
@@ -399,15 +476,16 @@ class LaunchFuncOp(IRDLOperation):
     clusterSizeZ = opt_operand_def()
     dynamicSharedMemorySize = opt_operand_def(i32)
     kernelOperands = var_operand_def()
+    asyncObject = opt_operand_def()
     asyncToken = opt_result_def(AsyncTokenType)
     kernel = prop_def(SymbolRefAttr)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     @staticmethod
-    def segments(deps: int, cluster: bool, shared: bool, args: int) -> DenseArrayBase[Any]:
+    def segments(deps: int, cluster: bool, shared: bool, args: int, stream: bool = False) -> DenseArrayBase[Any]:
         """The `operandSegmentSizes` property."""
         c = int(cluster)
-        return DenseArrayBase.from_list(i32, [deps, 1, 1, 1, 1, 1, 1, c, c, c, int(shared), args])
+        return DenseArrayBase.from_list(i32, [deps, 1, 1, 1, 1, 1, 1, c, c, c, int(shared), args, int(stream)])
 
     @classmethod
     def parse(cls, parser: Parser) -> LaunchFuncOp:
@@ -417,6 +495,13 @@ class LaunchFuncOp(IRDLOperation):
         deps = (
             parser.parse_optional_comma_separated_list(Parser.Delimiter.SQUARE, parser.parse_unresolved_operand) or []
         )
+        stream: list[Any] = []
+        stream_type: Attribute = token
+        if parser.parse_optional_punctuation("<") is not None:
+            stream = [parser.parse_unresolved_operand()]
+            parser.parse_punctuation(":")
+            stream_type = parser.parse_type()
+            parser.parse_punctuation(">")
         kernel = parser.parse_attribute()
 
         def dims(word: str) -> list[Any]:
@@ -445,12 +530,13 @@ class LaunchFuncOp(IRDLOperation):
 
             args = parser.parse_comma_separated_list(Parser.Delimiter.PAREN, argument)
         attrs = parser.parse_optional_attr_dict()
-        values = [*deps, *grid, *block, *cluster, *shared, *(a for a, _ in args)]
+        values = [*deps, *grid, *block, *cluster, *shared, *(a for a, _ in args), *stream]
         types: list[Attribute] = [
             *([token] * len(deps)),
             *([dim_type] * (len(grid) + len(block) + len(cluster))),
             *([cast(Attribute, i32)] * len(shared)),
             *(t for _, t in args),
+            *([stream_type] * len(stream)),
         ]
         return cast(
             LaunchFuncOp,
@@ -459,7 +545,9 @@ class LaunchFuncOp(IRDLOperation):
                 result_types=[token] if has_token else [],
                 properties={
                     "kernel": kernel,
-                    "operandSegmentSizes": cls.segments(len(deps), bool(cluster), bool(shared), len(args)),
+                    "operandSegmentSizes": cls.segments(
+                        len(deps), bool(cluster), bool(shared), len(args), bool(stream)
+                    ),
                 },
                 attributes=attrs,
             ),
@@ -472,6 +560,12 @@ class LaunchFuncOp(IRDLOperation):
             printer.print_string(" [")
             printer.print_list(self.asyncDependencies, printer.print_operand)
             printer.print_string("]")
+        if self.asyncObject is not None:
+            printer.print_string(" <")
+            printer.print_operand(self.asyncObject)
+            printer.print_string(" : ")
+            printer.print_attribute(self.asyncObject.type)
+            printer.print_string(">")
         printer.print_string(" ")
         printer.print_attribute(self.kernel)
         if self.clusterSizeX is not None:
@@ -518,25 +612,21 @@ class LaunchFuncOp(IRDLOperation):
         return tuple(v for v in (self.clusterSizeX, self.clusterSizeY, self.clusterSizeZ) if v is not None)
 
 
-Gpu = Dialect(
-    "gpu",
-    [
-        ThreadIdOp,
-        BlockIdOp,
-        BlockDimOp,
-        GridDimOp,
-        LaneIdOp,
-        SubgroupSizeOp,
-        BarrierOp,
-        ShuffleOp,
-        PrintfOp,
-        ModuleOp,
-        FuncOp,
-        ReturnOp,
-        LaunchFuncOp,
-        *WARP_OPS,
-    ],
-    [DimensionAttr, ShuffleModeAttr, AsyncTokenType],
-)
+GPU_OPS = [
+    ThreadIdOp,
+    BlockIdOp,
+    BlockDimOp,
+    GridDimOp,
+    LaneIdOp,
+    SubgroupSizeOp,
+    BarrierOp,
+    ShuffleOp,
+    PrintfOp,
+    ModuleOp,
+    FuncOp,
+    ReturnOp,
+    LaunchFuncOp,
+]
+"""The ops of this file."""
 
-__all__ = ["AsyncTokenType", "FuncOp", "Gpu", "LaunchFuncOp", "ModuleOp", "StringAttr"]
+__all__ = ["GPU_OPS", "AsyncTokenType", "FuncOp", "LaunchFuncOp", "ModuleOp", "StringAttr"]

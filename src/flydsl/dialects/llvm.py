@@ -1,4 +1,7 @@
-"""What xDSL's `llvm` dialect lacks, with upstream's text form; the rest is re-exported from xDSL."""
+"""The part of `llvm` that every compilation meets: what xDSL's lacks, with upstream's text form, and re-exports.
+
+The whole dialect is in `llvm_dialect.py`.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,9 @@ from typing import Any, cast
 from xdsl.dialects import llvm as xllvm
 from xdsl.dialects.builtin import DenseArrayBase, IntAttr, IntegerAttr, NoneAttr, StringAttr, UnitAttr, i1, i32, i64
 from xdsl.dialects.llvm import LLVMPointerType
-from xdsl.ir import Attribute, Data, Dialect, TypeAttribute
+from xdsl.ir import Attribute
 from xdsl.irdl import (
     IRDLOperation,
-    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_prop_def,
@@ -19,17 +21,18 @@ from xdsl.irdl import (
     result_def,
     traits_def,
 )
-from xdsl.parser import AttrParser, Parser
+from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
-from .llvm_atomics import LLVM_ATOMIC_OPS
+from .llvm_gep import GEP_DYNAMIC, GEPOp
+from .llvm_memory import ORDERINGS, LoadOp, StoreOp
+from .llvm_struct import StructType, packed_struct
 
 ATOMIC_BINARY = (
     "xchg", "add", "sub", "_and", "nand", "_or", "_xor", "max", "min", "umax", "umin", "fadd", "fsub", "fmax", "fmin",
     "uinc_wrap", "udec_wrap",
 )  # fmt: skip
-ORDERINGS = {"monotonic": 2, "acquire": 4, "release": 5, "acq_rel": 6, "seq_cst": 7}
 
 _pointers: dict[int, LLVMPointerType] = {}
 
@@ -46,64 +49,6 @@ def address_space(type_: Attribute) -> int:
     """Number of a pointer type's address space."""
     assert isinstance(type_, LLVMPointerType)
     return type_.addr_space.data if isinstance(type_.addr_space, IntAttr) else 0
-
-
-@irdl_attr_definition
-class StructType(Data[tuple[bool, tuple[Attribute, ...]]], TypeAttribute):
-    """`!llvm.struct<packed (i32, i64)>`: literal structs, packed or not."""
-
-    name = "llvm.struct"
-
-    @property
-    def packed(self) -> bool:
-        return self.data[0]
-
-    @property
-    def fields(self) -> tuple[Attribute, ...]:
-        return self.data[1]
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> tuple[bool, tuple[Attribute, ...]]:
-        parser.parse_punctuation("<")
-        packed = parser.parse_optional_keyword("packed") is not None
-        fields = parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: cls._parse_field(parser))
-        parser.parse_punctuation(">")
-        return packed, tuple(fields)
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string("<packed (" if self.packed else "<(")
-        printer.print_list(self.fields, lambda t: self._print_field(printer, t))
-        printer.print_string(")>")
-
-    @classmethod
-    def _parse_field(cls, parser: AttrParser) -> Attribute:
-        if parser.parse_optional_keyword("struct") is not None:
-            return cls(cls.parse_parameter(parser))
-        return xllvm.parse_llvm_type(parser)
-
-    @staticmethod
-    def _print_field(printer: Printer, type_: Attribute) -> None:
-        """Types of this dialect stand inside a struct without their prefix."""
-        if isinstance(type_, StructType):
-            printer.print_string("struct")
-            type_.print_parameter(printer)
-        elif isinstance(type_, LLVMPointerType):
-            printer.print_string("ptr")
-            type_.print_parameters(printer)
-        else:
-            printer.print_attribute(type_)
-
-
-_packed: dict[tuple[Attribute, ...], StructType] = {}
-
-
-def packed_struct(fields: Sequence[Attribute]) -> StructType:
-    """`!llvm.struct<packed (...)>`, interned."""
-    key = tuple(fields)
-    found = _packed.get(key)
-    if found is None:
-        found = _packed[key] = StructType((True, key))
-    return found
 
 
 @irdl_op_definition
@@ -147,8 +92,8 @@ class InsertValueOp(IRDLOperation):
     """`llvm.insertvalue %x, %s[0] : T`."""
 
     name = "llvm.insertvalue"
-    value = operand_def()
     container = operand_def()
+    value = operand_def()
     position = prop_def(DenseArrayBase)
     res = result_def()
     traits = traits_def(Pure())
@@ -166,7 +111,7 @@ class InsertValueOp(IRDLOperation):
         return cast(
             InsertValueOp,
             cls.create(
-                operands=parser.resolve_operands([value, container], [_field_at(type_, at), type_], pos),
+                operands=parser.resolve_operands([container, value], [type_, _field_at(type_, at)], pos),
                 result_types=[type_],
                 properties={"position": DenseArrayBase.from_list(i64, at)},
                 attributes=attrs,
@@ -260,45 +205,33 @@ class AtomicRMWOp(IRDLOperation):
         printer.print_list([v.type for v in self.operands], printer.print_attribute)
 
 
-_REPLACED = {"llvm.extractvalue", "llvm.insertvalue", "llvm.struct"}
-
-LLVM = Dialect(
-    "llvm",
-    [
-        *(op for op in xllvm.LLVM.operations if op.name not in _REPLACED),
-        ExtractValueOp,
-        InsertValueOp,
-        MemcpyOp,
-        AtomicRMWOp,
-        *LLVM_ATOMIC_OPS,
-    ],
-    [*(a for a in xllvm.LLVM.attributes if a.name not in _REPLACED), StructType],
-)
-
-AllocaOp, GEPOp, LoadOp, StoreOp = xllvm.AllocaOp, xllvm.GEPOp, xllvm.LoadOp, xllvm.StoreOp
+AllocaOp = xllvm.AllocaOp
 IntToPtrOp, PtrToIntOp, UndefOp = xllvm.IntToPtrOp, xllvm.PtrToIntOp, xllvm.UndefOp
 CallIntrinsicOp = xllvm.CallIntrinsicOp
+InlineAsmOp = xllvm.InlineAsmOp
 GlobalOp = xllvm.GlobalOp
 AddressOfOp = xllvm.AddressOfOp
 BitcastOp = xllvm.BitcastOp
 LLVMArrayType = xllvm.LLVMArrayType
-GEP_DYNAMIC = -(2**31)
 
 __all__ = [
+    "ATOMIC_BINARY",
     "GEP_DYNAMIC",
-    "LLVM",
+    "ORDERINGS",
     "AddressOfOp",
     "AllocaOp",
     "BitcastOp",
     "CallIntrinsicOp",
     "GEPOp",
     "GlobalOp",
+    "InlineAsmOp",
     "IntToPtrOp",
     "LLVMArrayType",
     "LLVMPointerType",
     "LoadOp",
     "PtrToIntOp",
     "StoreOp",
+    "StructType",
     "UndefOp",
     "UnitAttr",
     "address_space",

@@ -4,33 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, IntAttr, StringAttr
 
 from .. import config
 from ..errors import SourceFrame
 from .emitter import make_attribute
+from .user_code import REGION_MARK
 
-_PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
-_KERNELS = _PACKAGE + "kernels/"
-
-_user_code: dict[CodeType, bool] = {}
-_positions: dict[CodeType, list[tuple[int, int, int]]] = {}
-_locations: dict[tuple[CodeType, int], FileLineColLoc] = {}
+_positions: dict[int, tuple[list[tuple[int, int, int]], CodeType]] = {}
+"""By the id of a code object, which is kept for it: hashing one hashes all it contains."""
+_locations: dict[tuple[int, int], FileLineColLoc] = {}
 end_columns: dict[FileLineColLoc, int] = {}
 """Where the marked span of a location ends; MLIR locations hold only its start."""
+_owners: dict[FileLineColLoc, SourceFunction] = {}
 
 
-def is_user_code(code: CodeType) -> bool:
-    """Whether a code object belongs to the kernel author: not to this package (its kernel library counts as theirs)."""
-    known = _user_code.get(code)
-    if known is None:
-        name = code.co_filename
-        known = _user_code[code] = not name.startswith(_PACKAGE) or name.startswith(_KERNELS)
-    return known
+class SourceFunction(NamedTuple):
+    """The function a location is in."""
+
+    name: str
+    first_line: int
+
+
+def function_of(location: FileLineColLoc) -> SourceFunction | None:
+    """The Python function a location is in; None for one that was read from a file."""
+    return _owners.get(location)
 
 
 @cache
@@ -46,31 +47,38 @@ def _number(value: int) -> IntAttr:
 def frame_location(frame: FrameType) -> FileLineColLoc:
     """Location of the instruction a frame is at, memoised by code and offset."""
     code, at = frame.f_code, frame.f_lasti
-    found = _locations.get((code, at))
+    found = _locations.get((id(code), at))
     if found is None:
-        table = _positions.get(code)
-        if table is None:
-            table = _positions[code] = [
+        known = _positions.get(id(code))
+        if known is None:
+            table = [
                 (line or code.co_firstlineno, col or 0, (end or 0) if end_line == line else 0)
                 for line, end_line, col, end in code.co_positions()
             ]
-        line, col, end = table[at // 2] if at >= 0 else (code.co_firstlineno, 0, 0)
+            known = _positions[id(code)] = (table, code)
+        line, col, end = known[0][at // 2] if at >= 0 else (code.co_firstlineno, 0, 0)
         parts = (_filename(code.co_filename), _number(line), _number(col))
         found = make_attribute(FileLineColLoc, ("filename", "line", "column"), parts)
         end_columns[found] = end
-        _locations[code, at] = found
+        _owners[found] = SourceFunction(code.co_qualname.partition(REGION_MARK)[0], code.co_firstlineno)
+        _locations[id(code), at] = found
     return found
 
 
-def source_chain(location: Any) -> list[SourceFrame]:
-    """A location as frames, outermost first."""
-    chain: list[SourceFrame] = []
+def frames_of(location: Any) -> list[FileLineColLoc]:
+    """The frames a location is made of, outermost first; none for an unknown location."""
+    found: list[FileLineColLoc] = []
     while isinstance(location, CallSiteLoc):
-        chain.append(_source_frame(cast(FileLineColLoc, location.callee)))
+        found.append(cast(FileLineColLoc, location.callee))
         location = location.caller
     if isinstance(location, FileLineColLoc):
-        chain.append(_source_frame(location))
-    return chain[::-1]
+        found.append(location)
+    return found[::-1]
+
+
+def source_chain(location: Any) -> list[SourceFrame]:
+    """A location as frames that can be shown, outermost first."""
+    return [_source_frame(frame) for frame in frames_of(location)]
 
 
 def _source_frame(location: FileLineColLoc) -> SourceFrame:
@@ -78,22 +86,34 @@ def _source_frame(location: FileLineColLoc) -> SourceFrame:
     return SourceFrame(location.filename.data, location.line.data, col, end_columns.get(location, col + 1))
 
 
-_chains: dict[tuple[FileLineColLoc, ...], Any] = {}
+_chains: dict[tuple[int, ...], tuple[Any, Sequence[FileLineColLoc]]] = {}
+"""By the ids of the frames' locations, which are kept with what they make: hashing them costs more than a walk."""
+
+
+_depth = 0
+
+
+def read_depth() -> None:
+    """Take over how long chains may be; asked once per trace, as asking takes longer than finding a known chain."""
+    global _depth
+    if _depth != config.debug.max_loc_depth:
+        _depth = config.debug.max_loc_depth
+        _chains.clear()
 
 
 def chain_location(frames: Sequence[FileLineColLoc]) -> Any:
     """One location for a chain of frames given innermost first; the middle of a long chain is dropped."""
-    key = tuple(frames)
-    found = _chains.get(key)
-    if found is None:
-        limit = config.debug.max_loc_depth
-        if len(key) > limit:
-            key = (*key[: limit - 1], key[-1])
-        found = key[-1]
-        for frame in key[-2::-1]:
+    key = tuple(map(id, frames))
+    known = _chains.get(key)
+    if known is None:
+        kept = tuple(frames)
+        if len(kept) > _depth:
+            kept = (*kept[: _depth - 1], kept[-1])
+        found: Any = kept[-1]
+        for frame in kept[-2::-1]:
             found = make_attribute(CallSiteLoc, ("callee", "caller"), (frame, found))
-        _chains[tuple(frames)] = found
-    return found
+        known = _chains[key] = (found, frames)
+    return known[0]
 
 
 def traceback_location(tb: Any) -> SourceFrame:

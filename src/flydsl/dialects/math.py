@@ -6,5 +6,6 @@ from xdsl.dialects import math as xmath
 from xdsl.ir import Dialect
 
 from .extra_math import ErfcOp
+from .float_tests import FLOAT_TEST_OPS
 
-Math = Dialect("math", [*xmath.Math.operations, ErfcOp], [*xmath.Math.attributes])
+Math = Dialect("math", [*xmath.Math.operations, ErfcOp, *FLOAT_TEST_OPS], [*xmath.Math.attributes])

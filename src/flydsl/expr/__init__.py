@@ -6,6 +6,7 @@ Names resolve on first use from the table below, so importing this package loads
 from __future__ import annotations
 
 import sys
+import warnings
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -13,8 +14,9 @@ from typing import Any
 _MODULES: dict[str, str] = {
     "numeric": (
         "Numeric NumericMeta Integer Float Boolean Int4 Int8 Int16 Int32 Int64 Int128 Uint8 Uint16 Uint32 Uint64 "
-        "Uint128 Index Float16 BFloat16 Float32 Float64 Float8E5M2 Float8E4M3 Float8E4M3FN Float8E4M3FNUZ "
-        "Float8E4M3B11FNUZ Float8E8M0FNU Float6E2M3FN Float6E3M2FN Float4E2M1FN as_numeric as_ir_value as_dsl_value T"
+        "Uint128 Index Float16 BFloat16 Float32 Float64 Float8E5M2 Float8E5M2FNUZ Float8E4M3 Float8E4M3FN "
+        "Float8E4M3FNUZ Float8E4M3B11FNUZ Float8E8M0FNU Float6E2M3FN Float6E3M2FN Float4E2M1FN "
+        "as_numeric as_ir_value as_dsl_value T"
     ),
     "vector": "Vector VectorAlias full full_like zeros_like ones_like empty_like",
     "fastmath": "FastMathFlags fastmath",
@@ -39,11 +41,12 @@ _MODULES: dict[str, str] = {
         "CopyAtom MmaAtom UniversalCopy UniversalCopy8b UniversalCopy16b UniversalCopy32b UniversalCopy64b "
         "UniversalCopy128b UniversalAtomic UniversalAtomicAdd UniversalAtomicMax UniversalAtomicMin "
         "UniversalAtomicAnd UniversalAtomicOr UniversalAtomicInc UniversalAtomicDec UniversalFMA AtomicOp SyncScope "
-        "make_copy_atom make_mma_atom atom_set_value copy_atom_call mma_atom_call TiledCopy TiledMma ThrCopy ThrMma "
-        "MmaOperand GemmTraversalOrder make_tiled_copy make_tiled_copy_tv make_tiled_copy_A make_tiled_copy_B "
-        "make_tiled_copy_C make_tiled_mma copy gemm gather scatter tiled_copy_partition_src tiled_copy_partition_dst "
+        "make_copy_atom make_mma_atom atom_set_value copy_atom_call TiledCopy TiledMma ThrCopy ThrMma "
+        "MmaOperand make_tiled_copy make_tiled_copy_tv make_tiled_copy_A make_tiled_copy_B "
+        "make_tiled_copy_C make_tiled_mma copy gather scatter tiled_copy_partition_src tiled_copy_partition_dst "
         "tiled_copy_retile tiled_mma_partition tiled_mma_partition_shape mma_make_fragment"
     ),
+    "matrix_product": "GemmTraversalOrder gemm mma_atom_call",
     "memory": (
         "make_ptr inttoptr ptrtoint to_llvm_ptr apply_swizzle memref_alloca is_generic_address_space "
         "is_target_address_space get assume"
@@ -57,6 +60,7 @@ _MODULES: dict[str, str] = {
         "known_block_size num_warp_threads Stream Tuple3D"
     ),
     "printf": "printf",
+    "inline_asm": "inline_asm llvm_intrinsic",
     "struct": (
         "struct union Struct Union Empty Align CompositeKind is_struct_type is_composite_type "
         "is_specializable_struct_type"
@@ -89,6 +93,7 @@ _SUBMODULES = (
     "rocdl",
     "buffer_ops",
     "nvgpu",
+    "llvm",
     "typing",
     "enum",
     "primitive",
@@ -110,6 +115,9 @@ def __getattr__(name: str) -> Any:
         value = import_module(f"{__name__}.{name}")
     elif name in _ELSEWHERE:
         value = import_module(_ELSEWHERE[name])
+    elif name == "tdm_ops":
+        warnings.warn("fx.tdm_ops is deprecated, say fx.rocdl.tdm_ops", DeprecationWarning, stacklevel=2)
+        return import_module(f"{__name__}.rocdl.tdm_ops")
     else:
         value = getattr(import_module(f"{__name__}.vector"), name, None) if "x" in name else None
         if value is None:

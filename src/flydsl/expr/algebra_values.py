@@ -77,7 +77,12 @@ def apply(name: str, *args: Any, **props: Any) -> Any:
 
 
 class IntTuple(AlgebraValue):
-    """A nested tuple of integers, some of which may be known only at run time."""
+    """A nested tuple of integers, some of which may be known only at run time.
+
+    >>> t = fx.make_shape(4, (2, 3))
+    >>> t.rank, t[1], t.unpack()
+    (2, IntTuple<(2,3)>, (4, (2, 3)))
+    """
 
     __slots__ = ()
 
@@ -105,8 +110,10 @@ class IntTuple(AlgebraValue):
 
     def __getitem__(self, mode: Any) -> IntTuple:
         path = tuple(cast(Sequence[Any], mode)) if isinstance(mode, (list, tuple)) else (mode,)
-        if type(self.data) is not tuple and path != (0,):
-            raise IndexError(f"{self} is a leaf: it has no mode {mode}")
+        if type(self.data) is not tuple:
+            if path not in ((0,), (-1,)):
+                raise IndexError(f"{self} is a leaf: it has no mode {mode}")
+            return self
         if isinstance(mode, int) and not -self.rank <= mode < self.rank:
             raise IndexError(f"mode {mode} is out of range for {self}")
         return apply("get", self, mode=tuple(int(m) for m in path))
@@ -220,7 +227,12 @@ class _LayoutValue(AlgebraValue):
 
 
 class Layout(_LayoutValue):
-    """A shape and a stride: maps coordinates to offsets."""
+    """A shape and a stride: maps coordinates to offsets.
+
+    >>> layout = fx.make_layout((4, 8), (8, 1))
+    >>> layout(1, 2), layout[0], layout.shape
+    (IntTuple<10>, Layout<4:8>, IntTuple<(4,8)>)
+    """
 
     __slots__ = ()
 
@@ -253,7 +265,12 @@ class Layout(_LayoutValue):
 
 
 class ComposedLayout(_LayoutValue):
-    """`inner(offset + outer(coord))`."""
+    """`inner(offset + outer(coord))`.
+
+    >>> c = fx.make_composed_layout(fx.static(fx.SwizzleType.get(3, 0, 3)), fx.make_layout((8, 8), (8, 1)))
+    >>> c(2, 3), c.inner, c(2, None)
+    (IntTuple<17>, Swizzle<S<3,0,3>>, ComposedLayout<S<3,0,3> o 16 o 8:1>)
+    """
 
     __slots__ = ()
 
@@ -273,13 +290,33 @@ class ComposedLayout(_LayoutValue):
         return apply("composed_get_outer", self)
 
     @property
+    def is_static_inner(self) -> bool:
+        """Whether what is applied last is known at compile time."""
+        return bool(getattr(self.data.inner, "is_static", True))
+
+    @property
+    def is_static_offset(self) -> bool:
+        """Whether the offset is."""
+        return L.is_static(self.data.offset)
+
+    @property
+    def is_static_outer(self) -> bool:
+        """Whether what is applied first is."""
+        return bool(self.data.outer.is_static)
+
+    @property
     def stride(self) -> IntTuple:
         """A composed layout has none."""
         raise DSLTypeError(f"a composed layout has no stride: {self}")
 
 
 class Swizzle(AlgebraValue):
-    """An XOR of address bits; always static."""
+    """An XOR of address bits; always static.
+
+    >>> s = fx.static(fx.SwizzleType.get(3, 4, 3))
+    >>> s.mask, s.base, s.shift
+    (3, 4, 3)
+    """
 
     __slots__ = ()
 
@@ -300,13 +337,22 @@ class Swizzle(AlgebraValue):
 
 
 class CoordSwizzle(AlgebraValue):
-    """A swizzle of one coordinate by another; always static."""
+    """A swizzle of one coordinate by another; always static.
+
+    >>> fx.static(fx.CoordSwizzleType.get(2, 0, [0], 1, [1]))
+    CoordSwizzle<CS<2,0,[0],1,[1]>>
+    """
 
     __slots__ = ()
 
 
 class Tile(AlgebraValue):
-    """A by-mode tiler; always static."""
+    """A by-mode tiler; always static.
+
+    >>> tile = fx.make_tile(4, fx.make_layout(2, 4))
+    >>> tile.rank, tile.unpack()
+    (2, (4, Layout<2:4>))
+    """
 
     __slots__ = ()
 

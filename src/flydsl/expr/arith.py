@@ -146,7 +146,11 @@ def shrui(x: Any, count: Any) -> Any:
 
 
 class CmpIPredicate(IntEnum):
-    """Integer comparisons; s and u mean signed and unsigned."""
+    """Integer comparisons; s and u mean signed and unsigned.
+
+    >>> flyc.evaluate(lambda x: fx.cmpi(fx.arith.CmpIPredicate.ult, x, 5), -1)
+    False
+    """
 
     eq = 0
     ne = 1
@@ -161,7 +165,11 @@ class CmpIPredicate(IntEnum):
 
 
 class CmpFPredicate(IntEnum):
-    """Float comparisons; ordered ones (O) are false on NaN, unordered ones (U) true. Lower-case names work too."""
+    """Float comparisons; ordered ones (O) are false on NaN, unordered ones (U) true. Lower-case names work too.
+
+    >>> flyc.evaluate(lambda x: fx.cmpf(fx.arith.CmpFPredicate.uno, x, 1.0), float("nan"))
+    True
+    """
 
     AlwaysFalse = 0
     OEQ = 1
@@ -271,7 +279,11 @@ def constant(value: Any, *, type: Any = None, index: bool = False) -> Any:
 
 
 def constant_vector(value: Any, vector_type: Any) -> Vector:
-    """Deprecated: `fx.full(n, value, dtype)`. Every element of an IR vector type set to `value`."""
+    """Deprecated: `fx.full(n, value, dtype)`. Every element of an IR vector type set to `value`.
+
+    >>> flyc.evaluate(lambda: fx.constant_vector(1.5, fx.T.f32x2))
+    [1.5, 1.5]
+    """
     from .scalar_types import vector_parts
 
     parts = vector_parts(vector_type)
@@ -312,7 +324,11 @@ def _is_type(x: Any) -> bool:
 
 
 def index_cast(dtype: Any, value: Any) -> Any:
-    """Deprecated: `dtype(value)`. Convert between `Index` and another integer."""
+    """Deprecated: `dtype(value)`. Convert between `Index` and another integer.
+
+    >>> flyc.evaluate(lambda i: fx.index_cast(fx.Int64, i), 7)
+    7
+    """
     x, target = _converted("index_cast", dtype, value, lambda a, b: a.is_integer and b.is_integer)
     return x.to(target)
 
@@ -424,22 +440,41 @@ def _builder(name: str, args: tuple[Any, ...], fastmath: Any = None) -> Any:
     return rewrap(t.int_binary(name, values[0], values[1]), shape, cls)
 
 
+_OF_7_AND_2 = {
+    "addi": 9, "subi": 5, "muli": 14, "divsi": 3, "divui": 3, "remsi": 1, "remui": 1, "floordivsi": 3, "ceildivsi": 4,
+    "ceildivui": 4, "andi": 2, "ori": 7, "xori": 5, "shli": 28, "shrsi": 1, "minsi": 2, "maxsi": 7, "minui": 2,
+    "maxui": 7, "addf": 9.0, "subf": 5.0, "mulf": 14.0, "divf": 3.5, "remf": 1.0, "maximumf": 7.0, "minimumf": 2.0,
+    "maxnumf": 7.0, "minnumf": 2.0,
+}  # fmt: skip
+_NAN = {
+    "maximumf": " The larger float, NaN if one of them is.",
+    "minimumf": " The smaller float, NaN if one of them is.",
+    "maxnumf": " The larger float, the other one if one is NaN.",
+    "minnumf": " The smaller float, the other one if one is NaN.",
+}
+
+
+def _document(build: Any, name: str) -> Any:
+    result = _OF_7_AND_2[name]
+    a, b = (7.0, 2.0) if isinstance(result, float) else (7, 2)
+    build.__name__ = build.__qualname__ = name
+    example = f">>> flyc.evaluate(fx.arith.{name}, {a}, {b})\n    {result}"
+    build.__doc__ = f"Emit `arith.{name}`.{_NAN.get(name, '')}\n\n    {example}\n    "
+    return build
+
+
 def _integer_builder(name: str) -> Callable[[Any, Any], Any]:
     def build(a: Any, b: Any, **_: Any) -> Any:
         return _builder(name, (a, b))
 
-    build.__name__ = build.__qualname__ = name
-    build.__doc__ = f"Emit `arith.{name}`."
-    return build
+    return _document(build, name)
 
 
 def _float_builder(name: str) -> Callable[..., Any]:
     def build(a: Any, b: Any, *, fastmath: Any = None, **_: Any) -> Any:
         return _builder(name, (a, b), fastmath)
 
-    build.__name__ = build.__qualname__ = name
-    build.__doc__ = f"Emit `arith.{name}`."
-    return build
+    return _document(build, name)
 
 
 addi, subi, muli, divsi, divui, remsi, remui, floordivsi, ceildivsi, ceildivui, andi, ori = map(
@@ -450,7 +485,11 @@ addf, subf, mulf, divf, remf, maximumf, minimumf, maxnumf, minnumf = map(_float_
 
 
 def negf(a: Any, *, fastmath: Any = None, **_: Any) -> Any:
-    """Emit `arith.negf`."""
+    """Emit `arith.negf`.
+
+    >>> flyc.evaluate(fx.arith.negf, 2.0)
+    -2.0
+    """
     return _builder("negf", (a,), fastmath)
 
 

@@ -13,7 +13,11 @@ from .vector import Vector, VectorAlias
 
 
 class AtomicOrdering(IntEnum):
-    """How an access is ordered with those around it, as in C++ and LLVM."""
+    """How an access is ordered with those around it, as in C++ and LLVM.
+
+    >>> fx.AtomicOrdering.AcqRel.keyword
+    'acq_rel'
+    """
 
     NotAtomic = 0
     Unordered = 1
@@ -88,56 +92,112 @@ def _rmw(op: str, ptr: Any, value: Any, syncscope: Any, ordering: Any) -> Any:
 def atomic_add(
     ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
 ) -> Any:
-    """`*ptr += value`; gives the old value."""
+    """`*ptr += value`; gives the old value.
+
+    >>> def bump(x, by):
+    ...     old = fx.atomic_add(fx.get_iter(x), by)
+    ...     return old, x[0]
+    >>> flyc.evaluate(bump, np.array([5], "i4"), 2)
+    (5, 7)
+    """
     return _rmw("add", ptr, value, syncscope, ordering)
 
 
 def atomic_sub(
     ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
 ) -> Any:
-    """`*ptr -= value`; gives the old value."""
+    """`*ptr -= value`; gives the old value.
+
+    >>> def bump(x, by):
+    ...     old = fx.atomic_sub(fx.get_iter(x), by)
+    ...     return old, x[0]
+    >>> flyc.evaluate(bump, np.array([5], "i4"), 2)
+    (5, 3)
+    """
     return _rmw("sub", ptr, value, syncscope, ordering)
 
 
 def atomic_min(
     ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
 ) -> Any:
-    """`*ptr = min(*ptr, value)`; gives the old value."""
+    """`*ptr = min(*ptr, value)`; gives the old value.
+
+    >>> def bump(x, by):
+    ...     old = fx.atomic_min(fx.get_iter(x), by)
+    ...     return old, x[0]
+    >>> flyc.evaluate(bump, np.array([5], "i4"), 2)
+    (5, 2)
+    """
     return _rmw("min", ptr, value, syncscope, ordering)
 
 
 def atomic_max(
     ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
 ) -> Any:
-    """`*ptr = max(*ptr, value)`; gives the old value."""
+    """`*ptr = max(*ptr, value)`; gives the old value.
+
+    >>> def bump(x, by):
+    ...     old = fx.atomic_max(fx.get_iter(x), by)
+    ...     return old, x[0]
+    >>> flyc.evaluate(bump, np.array([5], "i4"), 2)
+    (5, 5)
+    """
     return _rmw("max", ptr, value, syncscope, ordering)
 
 
 def atomic_and(
     ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
 ) -> Any:
-    """`*ptr &= value`; gives the old value."""
+    """`*ptr &= value`; gives the old value.
+
+    >>> def bump(x, by):
+    ...     old = fx.atomic_and(fx.get_iter(x), by)
+    ...     return old, x[0]
+    >>> flyc.evaluate(bump, np.array([6], "i4"), 3)
+    (6, 2)
+    """
     return _rmw("and", ptr, value, syncscope, ordering)
 
 
 def atomic_or(
     ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
 ) -> Any:
-    """`*ptr |= value`; gives the old value."""
+    """`*ptr |= value`; gives the old value.
+
+    >>> def bump(x, by):
+    ...     old = fx.atomic_or(fx.get_iter(x), by)
+    ...     return old, x[0]
+    >>> flyc.evaluate(bump, np.array([6], "i4"), 3)
+    (6, 7)
+    """
     return _rmw("or", ptr, value, syncscope, ordering)
 
 
 def atomic_xor(
     ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
 ) -> Any:
-    """`*ptr ^= value`; gives the old value."""
+    """`*ptr ^= value`; gives the old value.
+
+    >>> def bump(x, by):
+    ...     old = fx.atomic_xor(fx.get_iter(x), by)
+    ...     return old, x[0]
+    >>> flyc.evaluate(bump, np.array([6], "i4"), 3)
+    (6, 5)
+    """
     return _rmw("xor", ptr, value, syncscope, ordering)
 
 
 def atomic_xchg(
     ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
 ) -> Any:
-    """`*ptr = value`; gives the old value."""
+    """`*ptr = value`; gives the old value.
+
+    >>> def bump(x, by):
+    ...     old = fx.atomic_xchg(fx.get_iter(x), by)
+    ...     return old, x[0]
+    >>> flyc.evaluate(bump, np.array([5], "i4"), 2)
+    (5, 2)
+    """
     return _rmw("xchg", ptr, value, syncscope, ordering)
 
 
@@ -151,7 +211,14 @@ def atomic_cas(
     failure_ordering: AtomicOrdering = AtomicOrdering.Monotonic,
     weak: bool = False,
 ) -> tuple[Any, Boolean]:
-    """`if *ptr == cmp: *ptr = val`; gives the old value and whether it was written."""
+    """`if *ptr == cmp: *ptr = val`; gives the old value and whether it was written.
+
+    >>> def swap(x):
+    ...     old, done = fx.atomic_cas(fx.get_iter(x), 5, 9)
+    ...     return old, done, x[0]
+    >>> flyc.evaluate(swap, np.array([5], "i4"))
+    (5, True, 9)
+    """
     dtype = _check_pointer("atomic_cas", ptr)
     success = _ordering("atomic_cas", success_ordering, _RMW)
     failure = _ordering(
@@ -197,7 +264,14 @@ def atomic_fmin(
     syncscope: Any = None,
     ordering: AtomicOrdering = AtomicOrdering.Monotonic,
 ) -> Any:
-    """Float minimum; gives the old value. Knowing the sign of `value` (`is_positive`) makes it an integer operation."""
+    """Float minimum; gives the old value. Knowing the sign of `value` (`is_positive`) makes it an integer operation.
+
+    >>> def bump(x, by):
+    ...     old = fx.atomic_fmin(fx.get_iter(x), by)
+    ...     return old, x[0]
+    >>> flyc.evaluate(bump, np.array([5.0], "f4"), 2.5)
+    (5.0, 2.5)
+    """
     return _float_extremum("atomic_fmin", ptr, value, is_positive, syncscope, ordering)
 
 
@@ -209,7 +283,14 @@ def atomic_fmax(
     syncscope: Any = None,
     ordering: AtomicOrdering = AtomicOrdering.Monotonic,
 ) -> Any:
-    """Float maximum; gives the old value. Knowing the sign of `value` (`is_positive`) makes it an integer operation."""
+    """Float maximum; gives the old value. Knowing the sign of `value` (`is_positive`) makes it an integer operation.
+
+    >>> def bump(x, by):
+    ...     old = fx.atomic_fmax(fx.get_iter(x), by)
+    ...     return old, x[0]
+    >>> flyc.evaluate(bump, np.array([5.0], "f4"), 7.5)
+    (5.0, 7.5)
+    """
     return _float_extremum("atomic_fmax", ptr, value, is_positive, syncscope, ordering)
 
 
@@ -223,7 +304,11 @@ def generic_load(
     nontemporal: bool = False,
     volatile: bool = False,
 ) -> Any:
-    """Read `count` elements with an ordering, as volatile, or past the caches; more than one give a Vector."""
+    """Read `count` elements with an ordering, as volatile, or past the caches; more than one give a Vector.
+
+    >>> flyc.evaluate(lambda x: fx.generic_load(fx.get_iter(x), volatile=True), np.array([5], "i4"))
+    5
+    """
     cls = _check_pointer("generic_load", ptr) if dtype is None else dsl_class(dtype)
     order = _ordering("generic_load", memory_order, _LOAD)
     if count < 1:
@@ -243,7 +328,14 @@ def generic_store(
     nontemporal: bool = False,
     volatile: bool = False,
 ) -> None:
-    """Write a scalar or Vector with an ordering, as volatile, or past the caches."""
+    """Write a scalar or Vector with an ordering, as volatile, or past the caches.
+
+    >>> def put(x):
+    ...     fx.generic_store(fx.get_iter(x), 7, memory_order=fx.AtomicOrdering.Release)
+    ...     return x[0]
+    >>> flyc.evaluate(put, np.array([5], "i4"))
+    7
+    """
     dtype = _check_pointer("generic_store", ptr)
     order = _ordering("generic_store", memory_order, _STORE)
     if isinstance(value, Vector):
@@ -258,7 +350,15 @@ def generic_store(
 
 
 def memory_fence(*, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.SeqCst) -> None:
-    """Order the memory accesses before and after."""
+    """Order the memory accesses before and after.
+
+    >>> def publish(x):
+    ...     x[0] = 1
+    ...     fx.memory_fence(ordering=fx.AtomicOrdering.Release)
+    ...     return x[0]
+    >>> flyc.evaluate(publish, np.array([0], "i4"))
+    1
+    """
     allowed = tuple(o for o in _RMW if o is not AtomicOrdering.Monotonic)
     _ir().fence(_ordering("memory_fence", ordering, allowed), _scope(syncscope))
 

@@ -19,6 +19,7 @@ from .vector import Vector
 
 _NOWHERE = 0x7FFFFFFF
 """A byte offset out of range of every buffer smaller than 2 GiB."""
+_SCALAR_BITS = (32, 64, 96, 128, 256, 512)
 
 
 def _emit() -> Any:
@@ -38,6 +39,12 @@ def create_buffer_resource(
     """The resource of a global tensor or pointer.
 
     Its size is all a descriptor can express, or `num_records_bytes`, or with `max_size=False` what the tensor reaches.
+
+    >>> def second(x):
+    ...     rsrc = fx.buffer_ops.create_buffer_resource(x)
+    ...     return fx.buffer_ops.buffer_load(rsrc, 1, vec_width=2)
+    >>> flyc.evaluate(second, np.arange(4, dtype="f4"), target="cpu:gfx942")
+    [1.0, 2.0]
     """
     if stride:
         raise DSLValueError(f"only raw buffers (stride 0) are supported, got stride {stride}")
@@ -59,7 +66,14 @@ def create_buffer_resource(
 
 
 def create_buffer_resource_from_addr(addr: Any, *, num_records_bytes: Any = None) -> Pointer:
-    """The resource of an address in global memory."""
+    """The resource of an address in global memory.
+
+    >>> def second(x):
+    ...     rsrc = fx.buffer_ops.create_buffer_resource_from_addr(fx.ptrtoint(fx.get_iter(x)))
+    ...     return fx.buffer_ops.buffer_load(rsrc, 1, vec_width=1)
+    >>> flyc.evaluate(second, np.arange(4, dtype="f4"), target="cpu:gfx942")
+    1.0
+    """
     from .ir_types import PointerType
 
     return make_buffer_ptr(
@@ -103,18 +117,28 @@ def buffer_load(
 ) -> Any:
     """`vec_width` values of `dtype` (Float32) from element `offset` on: a Vector, or a scalar when it is one.
 
-    `is_scalar` promises that the address is the same in all lanes; it changes nothing in what is read.
+    `is_scalar` promises that the address is the same in all lanes: a scalar load (`s_buffer_load`) of whole dwords.
+
+    >>> def example(x):
+    ...     return fx.buffer_ops.buffer_load(fx.buffer_ops.create_buffer_resource(x), 2, vec_width=1)
+    >>> flyc.evaluate(example, np.arange(4, dtype="f4"), target="cpu:gfx942")
+    2.0
     """
     cls: Any = Float32 if dtype is None else as_class(dtype)
     if vec_width not in (1, 2, 3, 4, 8, 16):
         raise DSLValueError(f"buffer_load: vec_width must be 1, 2, 3, 4, 8 or 16, got {vec_width}")
+    if is_scalar and cls.width * vec_width not in _SCALAR_BITS:
+        raise DSLValueError(
+            f"buffer_load: a scalar load reads {', '.join(map(str, _SCALAR_BITS))} bits, "
+            f"{vec_width} values of {cls} are {cls.width * vec_width}"
+        )
     pointer = _place(_check(rsrc), offset, cls.width // 8, mask)
     type_ = cls.ir_type
     if vec_width > 1:
         from ..dialects.fly.ops import vector_type
 
         type_ = vector_type(cls.ir_type, vec_width)
-    value = _emit().buffer_load(pointer, type_, _soffset(soffset_bytes), cache_modifier)
+    value = _emit().buffer_load(pointer, type_, _soffset(soffset_bytes), cache_modifier, is_scalar)
     return cls(value) if vec_width == 1 else Vector(value, (vec_width,), cls)
 
 
@@ -128,7 +152,14 @@ def buffer_store(
     soffset_bytes: Any = None,
     offset_is_bytes: bool = False,
 ) -> None:
-    """Write a scalar or a Vector at element `offset`, or at a byte offset."""
+    """Write a scalar or a Vector at element `offset`, or at a byte offset.
+
+    >>> def put(x):
+    ...     fx.buffer_ops.buffer_store(fx.Float32(9.0), fx.buffer_ops.create_buffer_resource(x), 1)
+    ...     return x[1]
+    >>> flyc.evaluate(put, np.arange(4, dtype="f4"), target="cpu:gfx942")
+    9.0
+    """
     value: Any = data if isinstance(data, Vector) else as_numeric(data)
     cls = cast(Any, value.dtype if isinstance(value, Vector) else type(value))
     pointer = _place(_check(rsrc), offset, 1 if offset_is_bytes else cls.width // 8, mask)

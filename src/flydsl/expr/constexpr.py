@@ -72,7 +72,11 @@ def is_capture_free(value: Any) -> bool:
 
 
 class _ConstexprFactory:
-    """`Constexpr[int]`, `Constexpr[tuple]`, ...; bare `Constexpr` accepts any plain value."""
+    """`Constexpr[int]`, `Constexpr[tuple]`, ...; bare `Constexpr` accepts any plain value.
+
+    >>> fx.Constexpr[int], fx.Constexpr[int].accepts(4), fx.Constexpr[int].accepts(4.0)
+    (Constexpr[int], True, False)
+    """
 
     def __getitem__(self, inner: Any) -> ConstexprType:
         ok = inner in (*_SCALARS, tuple, Any, Callable, _TYPING_CALLABLE) or typing.get_origin(inner) in (

@@ -21,21 +21,29 @@ from .scalar_ops import is_ir_value
 
 DEEP, RECEIVED, STORED, ASSIGNED = range(4)
 
-REGION_MARK = ".<region>"
-"""End of `co_qualname` of a region's body; its `co_name` is that of the user's function. Who lists the user's frames
-leaves out the one below such a body: it is the same function, at the head of the statement."""
-
 Names = Sequence[tuple[str, int]]
 Body = Callable[..., Any]
 
 
 def const_expr(x: Any) -> Any:
-    """Mark the test of an `if` or `while` as compile-time: the statement stays plain Python."""
+    """Mark the test of an `if` or `while` as compile-time: the statement stays plain Python.
+
+    >>> def apply(x, how):
+    ...     if fx.const_expr(how == "negate"):
+    ...         x = -x
+    ...     return x
+    >>> flyc.evaluate(apply, 3, "negate")
+    -3
+    """
     return x
 
 
 def range_constexpr(*args: Any) -> range:
-    """Python's `range` over compile-time integers; a loop over it is unrolled while tracing."""
+    """Python's `range` over compile-time integers; a loop over it is unrolled while tracing.
+
+    >>> list(fx.range_constexpr(fx.Int32(4)))
+    [0, 1, 2, 3]
+    """
     return range(*(operator.index(a) for a in args))
 
 
@@ -218,16 +226,16 @@ def _bounds(args: tuple[Any, ...]) -> tuple[Any, Any, Any]:
 
 
 def unroll_hints(unroll: Any, unroll_full: Any) -> dict[str, int]:
-    """The unroll hints of a loop, checked: `{}`, `{"fly.unroll": N}` or `{"fly.unroll_full": 1}`."""
+    """The unroll hints of a loop, checked: `{}`, `{"count": N}` or `{"full": 1}`."""
     full = _constant(unroll_full, "unroll_full")
     if unroll is None:
-        return {"fly.unroll_full": 1} if full else {}
+        return {"full": 1} if full else {}
     factor = _constant(unroll, "unroll")
     if full:
         raise DSLValueError("range(...) takes unroll or unroll_full, not both")
     if factor < 1:
         raise DSLValueError(f"range(unroll=...) must be positive, got {factor}")
-    return {"fly.unroll": factor}
+    return {"count": factor}
 
 
 def _constant(x: Any, what: str) -> int:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError
 from .numeric import Float32, Float64, Int32, Int64, Numeric, Uint32, Uint64, scalar_or_none
@@ -16,10 +19,72 @@ TYPES: dict[str, type[Numeric] | None] = {
 """Type names, and the classes they stand for."""
 
 
+class Library(NamedTuple):
+    """A file of LLVM bitcode (or IR text), as it was when it was first needed."""
+
+    path: str
+    content: bytes
+    digest: str
+
+    @staticmethod
+    def read(path: str | os.PathLike[str], symbol: str) -> Library:
+        """The file at `path`, which is to define `symbol`."""
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            raise DSLValueError(
+                f"the bitcode of extern function '{symbol}' cannot be read: {os.fspath(path)}: {error.strerror}"
+            ) from error
+        return Library(os.fspath(path), content, hashlib.sha256(content).hexdigest())
+
+
+Resolver = Callable[[str], "str | os.PathLike[str] | None"]
+
+_resolvers: list[Resolver] = []
+
+
+def register_extern_resolver(resolver: Resolver) -> Resolver:
+    """Install a hook that finds the bitcode file of a symbol, or None; gives it back, so that it can decorate.
+
+    >>> @register_extern_resolver
+    ... def in_my_folder(symbol):
+    ...     return f"/opt/mine/{symbol}.bc" if symbol.startswith("mine_") else None
+    >>> resolve_bitcode("mine_exp"), resolve_bitcode("other")
+    ('/opt/mine/mine_exp.bc', None)
+    >>> unregister_extern_resolver(in_my_folder)
+    """
+    if not callable(resolver):
+        raise DSLTypeError(f"an extern resolver is a function of a symbol, got {resolver!r}")
+    _resolvers.append(resolver)
+    return resolver
+
+
+def unregister_extern_resolver(resolver: Resolver) -> None:
+    """Take a hook out again; one that is not installed is a `ValueError`.
+
+    >>> unregister_extern_resolver(register_extern_resolver(lambda symbol: None))
+    """
+    if resolver not in _resolvers:
+        raise DSLValueError(f"{resolver!r} is not a registered extern resolver")
+    _resolvers.remove(resolver)
+
+
+def resolve_bitcode(symbol: str) -> str | None:
+    """The bitcode file of a symbol, from the first resolver that knows one."""
+    found = next((path for resolver in _resolvers if (path := resolver(symbol)) is not None), None)
+    return None if found is None else os.fspath(found)
+
+
 class ExternFunction:
-    """A device function known by its symbol."""
+    """A device function known by its symbol.
+
+    >>> f = ExternFunction("my_exp", ["float32"], "float32", is_pure=True)
+    >>> f.symbol, f.arg_types, f.ret_type
+    ('my_exp', ('float32',), 'float32')
+    """
 
     __dsl_captured__ = True
+    __fly_snapshot__ = True
 
     def __init__(self, symbol: str, arg_types: Sequence[str], ret_type: str, is_pure: bool = False):
         for name in (*arg_types, ret_type):
@@ -31,6 +96,14 @@ class ExternFunction:
         self.arg_types = tuple(arg_types)
         self.ret_type = ret_type
         self.is_pure = is_pure
+        self._library: Library | None = None
+
+    @property
+    def library(self) -> Library | None:
+        """The bitcode a resolver found for the symbol, read once; None if there is none."""
+        if self._library is None and (path := resolve_bitcode(self.symbol)) is not None:
+            self._library = Library.read(path, self.symbol)
+        return self._library
 
     def __call__(self, *args: Any) -> Any:
         tracer = maybe_current()
@@ -42,7 +115,8 @@ class ExternFunction:
         from .extern_ir import emit_call
 
         result = TYPES[self.ret_type]
-        value = emit_call(self.symbol, operands, None if result is None else result.ir_type)
+        value = emit_call(self.symbol, operands, None if result is None else result.ir_type, self.is_pure)
+        tracer.functions[0].externs.use(self.library)
         return None if result is None else result(value)
 
     def _argument(self, at: int, x: Any) -> Any:
@@ -56,7 +130,8 @@ class ExternFunction:
         return wanted(number).ir_value()
 
     def __fly_cache_key__(self) -> Any:
-        return self.symbol, self.arg_types, self.ret_type, self.is_pure
+        library = self.library
+        return self.symbol, self.arg_types, self.ret_type, self.is_pure, library and library.digest
 
     def __repr__(self) -> str:
         return f"{self.symbol}({', '.join(self.arg_types)}) -> {self.ret_type}"
@@ -71,4 +146,4 @@ def ffi(symbol: str, arg_types: Sequence[str], ret_type: str, is_pure: bool = Fa
     return ExternFunction(symbol, arg_types, ret_type, is_pure)
 
 
-__all__ = ["ExternFunction", "ffi"]
+__all__ = ["ExternFunction", "ffi", "register_extern_resolver", "unregister_extern_resolver"]

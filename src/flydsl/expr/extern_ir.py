@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import SymbolRefAttr
+from xdsl.dialects.builtin import SymbolRefAttr, UnitAttr
 from xdsl.ir import Attribute, Block, SSAValue
 
+from ..dialects.dead_code import PURE_CALL
 from ..errors import DSLTypeError
 from .trace import current
 
 
-def emit_call(symbol: str, operands: Sequence[SSAValue], result: Attribute | None) -> SSAValue | None:
+def emit_call(
+    symbol: str, operands: Sequence[SSAValue], result: Attribute | None, is_pure: bool = False
+) -> SSAValue | None:
     """`func.call` of a device symbol, with its declaration in the device module."""
     types = () if result is None else (result,)
     tracer = current()
     declare(tracer.functions[0].device, symbol, [v.type for v in operands], types)
     op = tracer.opn(func.CallOp, operands, types, {"callee": SymbolRefAttr(symbol)})
+    if is_pure:
+        op.attributes[PURE_CALL] = UnitAttr()
     return op.results[0] if result is not None else None
 
 

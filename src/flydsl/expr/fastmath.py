@@ -77,8 +77,8 @@ def parse_flags(flags: Any) -> FastMathFlags:
     )
 
 
-_ambient: ContextVar[FastMathFlags | None] = ContextVar("flydsl_fastmath", default=None)
-_default: ContextVar[FastMathFlags | None] = ContextVar("flydsl_fastmath_default", default=None)
+ambient_flags: ContextVar[FastMathFlags | None] = ContextVar("flydsl_fastmath", default=None)
+default_flags: ContextVar[FastMathFlags | None] = ContextVar("flydsl_fastmath_default", default=None)
 
 
 @contextmanager
@@ -91,11 +91,11 @@ def set_default(flags: Any) -> Generator[None]:
     ...     effective().text
     'fast'
     """
-    token = _default.set(None if flags is None else parse_flags(flags))
+    token = default_flags.set(None if flags is None else parse_flags(flags))
     try:
         yield
     finally:
-        _default.reset(token)
+        default_flags.reset(token)
 
 
 class fastmath:
@@ -117,11 +117,11 @@ class fastmath:
         self._tokens: list[Token[FastMathFlags | None]] = []
 
     def __enter__(self) -> FastMathFlags:
-        self._tokens.append(_ambient.set(self.flags))
+        self._tokens.append(ambient_flags.set(self.flags))
         return self.flags
 
     def __exit__(self, *exc: object) -> None:
-        _ambient.reset(self._tokens.pop())
+        ambient_flags.reset(self._tokens.pop())
 
 
 def effective(explicit: Any = None) -> FastMathFlags:
@@ -132,18 +132,18 @@ def effective(explicit: Any = None) -> FastMathFlags:
     """
     if explicit is not None:
         return parse_flags(explicit)
-    found = _ambient.get()
+    found = ambient_flags.get()
     if found is None:
-        found = _default.get()
+        found = default_flags.get()
     return FastMathFlags.none if found is None else found
 
 
 def flags_attr(explicit: Any = None) -> Any:
     """The IR attribute of the flags in force, or None when there are none."""
     if explicit is None:
-        found = _ambient.get()
+        found = ambient_flags.get()
         if found is None:
-            found = _default.get()
+            found = default_flags.get()
             if found is None:
                 return None
     else:

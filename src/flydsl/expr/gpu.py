@@ -20,7 +20,13 @@ def _ops() -> Any:
 
 
 class Tuple3D:
-    """Three indices, `.x .y .z`; iterable."""
+    """Three indices, `.x .y .z`; iterable.
+
+    >>> flyc.evaluate(lambda: fx.thread_idx.x + 10 * fx.block_idx.x, threads=3)
+    [0, 1, 2]
+    >>> flyc.evaluate(lambda: tuple(fx.block_dim), threads=3)
+    [(3, 1, 1), (3, 1, 1), (3, 1, 1)]
+    """
 
     def __init__(self, name: str, op: str):
         self._name = name
@@ -45,17 +51,34 @@ grid_dim = Tuple3D("grid_dim", "grid_dim")
 
 
 def barrier() -> None:
-    """All threads of the block meet here; memory written before is visible after."""
+    """All threads of the block meet here; memory written before is visible after.
+
+    >>> def reversed_order():
+    ...     cells = fx.SharedAllocator().allocate(fx.Array[fx.Int32, 4]).peek()
+    ...     cells[fx.thread_idx.x] = fx.thread_idx.x
+    ...     fx.barrier()
+    ...     return cells[3 - fx.thread_idx.x]
+    >>> flyc.evaluate(reversed_order, threads=4)
+    [3, 2, 1, 0]
+    """
     _ops().barrier()
 
 
 def lane_id() -> Int32:
-    """Index of the thread in its warp or wave."""
+    """Index of the thread in its warp or wave.
+
+    >>> flyc.evaluate(fx.lane_id, threads=4)
+    [0, 1, 2, 3]
+    """
     return Int32(_ops().lane_id())
 
 
 def known_block_size() -> tuple[int, int, int]:
-    """Block size of the kernel being traced."""
+    """Block size of the kernel being traced.
+
+    >>> flyc.evaluate(lambda: fx.known_block_size())
+    (1, 1, 1)
+    """
     for function in reversed(current().functions):
         size = getattr(function, "block_size", None)
         if size is not None:
@@ -64,7 +87,11 @@ def known_block_size() -> tuple[int, int, int]:
 
 
 def num_warp_threads() -> int:
-    """Threads per warp or wave of the target."""
+    """Threads per warp or wave of the target.
+
+    >>> flyc.evaluate(lambda: fx.num_warp_threads() in (32, 64))
+    True
+    """
     for function in current().functions:
         target = getattr(function, "target", None)
         if target is not None:
@@ -83,6 +110,9 @@ def shuffle(value: Any, offset: Any, width: Any = None, mode: str = "xor") -> An
     `mode` says which: lane `xor` offset, `up` (lane - offset), `down` (lane + offset), or `idx`, the lane `offset`
     itself. Lanes stay within segments of `width`, the warp by default. Any scalar class or Vector, which keeps its
     class; what is wider than 32 bits travels in pieces.
+
+    >>> flyc.evaluate(lambda: fx.gpu.shuffle(fx.thread_idx.x, 1, 4, mode="xor"), threads=4)
+    [1, 0, 3, 2]
     """
     if mode not in _MODES:
         raise DSLValueError(f"shuffle mode must be one of {', '.join(_MODES)}, got {mode!r}")
@@ -136,22 +166,38 @@ def _shuffle_vector(v: Vector, by: Any, within: Any, mode: str) -> Vector:
 
 
 def shuffle_xor(value: Any, offset: Any, width: Any = None) -> Any:
-    """The value of lane `lane ^ offset`."""
+    """The value of lane `lane ^ offset`.
+
+    >>> flyc.evaluate(lambda: fx.shuffle_xor(fx.thread_idx.x, 2, 4), threads=4)
+    [2, 3, 0, 1]
+    """
     return shuffle(value, offset, width, "xor")
 
 
 def shuffle_up(value: Any, offset: Any, width: Any = None) -> Any:
-    """The value of lane `lane - offset`; unspecified where that is outside the segment."""
+    """The value of lane `lane - offset`; unspecified where that is outside the segment.
+
+    >>> flyc.evaluate(lambda: fx.shuffle_up(fx.thread_idx.x, 1, 4), threads=4)
+    [0, 0, 1, 2]
+    """
     return shuffle(value, offset, width, "up")
 
 
 def shuffle_down(value: Any, offset: Any, width: Any = None) -> Any:
-    """The value of lane `lane + offset`; unspecified where that is outside the segment."""
+    """The value of lane `lane + offset`; unspecified where that is outside the segment.
+
+    >>> flyc.evaluate(lambda: fx.shuffle_down(fx.thread_idx.x, 1, 4), threads=4)
+    [1, 2, 3, 3]
+    """
     return shuffle(value, offset, width, "down")
 
 
 def shuffle_idx(value: Any, lane: Any, width: Any = None) -> Any:
-    """The value of an absolute lane of the warp."""
+    """The value of an absolute lane of the warp.
+
+    >>> flyc.evaluate(lambda: fx.shuffle_idx(fx.thread_idx.x * 10, 2, 4), threads=4)
+    [20, 20, 20, 20]
+    """
     return shuffle(value, lane, width, "idx")
 
 
@@ -165,17 +211,29 @@ def _raw(op: str, dim: str) -> Index:
 
 
 def thread_id(dim: str = "x") -> Index:
-    """Index of the thread in its block, as an `Index`; `fx.thread_idx.x` is an `Int32`."""
+    """Index of the thread in its block, as an `Index`; `fx.thread_idx.x` is an `Int32`.
+
+    >>> flyc.evaluate(lambda: fx.gpu.thread_id("x"), threads=3)
+    [0, 1, 2]
+    """
     return _raw("thread_id", dim)
 
 
 def block_id(dim: str = "x") -> Index:
-    """Index of the block in the grid, as an `Index`."""
+    """Index of the block in the grid, as an `Index`.
+
+    >>> flyc.evaluate(lambda: fx.gpu.block_id("x"))
+    0
+    """
     return _raw("block_id", dim)
 
 
 def smem_space(int: bool = False) -> Any:
-    """The address space of shared memory; with `int` the number GPUs have for it."""
+    """The address space of shared memory; with `int` the number GPUs have for it.
+
+    >>> fx.gpu.smem_space(int=True)
+    3
+    """
     return 3 if int else AddressSpace.Shared
 
 
@@ -186,6 +244,9 @@ class Stream:
     """The stream a jit function launches on: `None` (unspecified), an int handle or a framework's stream object.
 
     Write it as the last parameter, `stream: fx.Stream = fx.Stream(None)`, and pass it to `launch(stream=stream)`.
+
+    >>> fx.Stream(None), fx.Stream(0).handle
+    (Stream(None), 0)
     """
 
     __slots__ = ("_ir", "raw")

@@ -396,10 +396,15 @@ def set_state(atom: Any, field: str, value: SSAValue) -> Any:
     return atom.with_value(made)
 
 
-def emit_mma(name: str, atom: Any, tensors: Sequence[Tensor], order: Any = None, layout: Layout | None = None) -> None:
-    """`fly.gemm` or `fly.mma_atom_call`."""
-    operands = [materialise(atom), *(materialise(t) for t in tensors)]
+def emit_mma(
+    name: str, atom: Any, groups: Sequence[Sequence[Tensor]], order: Any = None, layout: Layout | None = None
+) -> None:
+    """`fly.gemm` or `fly.mma_atom_call` of the tensors of D, A, B and C."""
+    operands = [materialise(atom), *(materialise(t) for group in groups for t in group)]
     props: dict[str, Attribute] = {}
+    if len(operands) > 5:
+        sizes = [1, *map(len, groups), *([int(layout is not None)] if name == "gemm" else [])]
+        props["operandSegmentSizes"] = i32_list(sizes)
     if order is not None:
         props["traversalOrder"] = GemmTraversalOrderAttr(order)
     if layout is not None:

@@ -17,7 +17,11 @@ def _data(x: Any) -> Any:
 
 
 class SwizzleType:
-    """`SwizzleType.get(mask, base, shift)`."""
+    """`SwizzleType.get(mask, base, shift)`.
+
+    >>> fx.static(fx.SwizzleType.get(3, 0, 3))
+    Swizzle<S<3,0,3>>
+    """
 
     @staticmethod
     def get(mask: int, base: int, shift: int) -> Any:
@@ -26,7 +30,11 @@ class SwizzleType:
 
 
 class CoordSwizzleType:
-    """`CoordSwizzleType.get(mask, base_row, mode_row, base_col, mode_col)`."""
+    """`CoordSwizzleType.get(mask, base_row, mode_row, base_col, mode_col)`.
+
+    >>> fx.static(fx.CoordSwizzleType.get(2, 0, [0], 1, [1]))
+    CoordSwizzle<CS<2,0,[0],1,[1]>>
+    """
 
     @staticmethod
     def get(mask: int, base_row: int, mode_row: Any, base_col: int, mode_col: Any) -> Any:
@@ -35,7 +43,11 @@ class CoordSwizzleType:
 
 
 class IntTupleType:
-    """`IntTupleType.get((4, (8, 2)))`."""
+    """`IntTupleType.get((4, (8, 2)))`.
+
+    >>> fx.static(fx.IntTupleType.get((4, (2, 3))))
+    IntTuple<(4,(2,3))>
+    """
 
     @staticmethod
     def get(tree: Any) -> Any:
@@ -44,7 +56,11 @@ class IntTupleType:
 
 
 class LayoutType:
-    """`LayoutType.get(shape, stride)`."""
+    """`LayoutType.get(shape, stride)`.
+
+    >>> fx.static(fx.LayoutType.get((4, 8), (8, 1)))
+    Layout<(4,8):(8,1)>
+    """
 
     @staticmethod
     def get(shape: Any, stride: Any) -> Any:
@@ -53,7 +69,11 @@ class LayoutType:
 
 
 class TileType:
-    """`TileType.get([8, 64])`."""
+    """`TileType.get([8, 64])`.
+
+    >>> fx.static(fx.TileType.get([4, 8]))
+    Tile<[4|8]>
+    """
 
     @staticmethod
     def get(modes: Any) -> Any:
@@ -62,7 +82,12 @@ class TileType:
 
 
 class ComposedLayoutType:
-    """`ComposedLayoutType.get(inner, offset, outer)`."""
+    """`ComposedLayoutType.get(inner, offset, outer)`.
+
+    >>> inner = fx.SwizzleType.get(3, 0, 3)
+    >>> fx.static(fx.ComposedLayoutType.get(inner, fx.IntTupleType.get(0), fx.LayoutType.get((8, 8), (8, 1))))
+    ComposedLayout<S<3,0,3> o 0 o (8,8):(8,1)>
+    """
 
     @staticmethod
     def get(inner: Any, offset: Any, outer: Any) -> Any:
@@ -71,7 +96,11 @@ class ComposedLayoutType:
 
 
 class PointerType:
-    """`PointerType.get(elem_ir_type, address_space, alignment)`."""
+    """`PointerType.get(elem_ir_type, address_space, alignment)`.
+
+    >>> str(fx.PointerType.get(fx.T.f32, fx.AddressSpace.Shared, 16))
+    '!fly.ptr<f32, shared, align<16>>'
+    """
 
     @staticmethod
     def get(elem: Any, address_space: AddressSpace = AddressSpace.Global, alignment: int | None = None) -> Any:

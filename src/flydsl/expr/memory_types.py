@@ -27,7 +27,11 @@ def _ir_type(x: Any) -> Any:
 
 
 class BasisType:
-    """`BasisType.get(value, modes)`."""
+    """`BasisType.get(value, modes)`.
+
+    >>> fx.BasisType.get(2, [0])
+    BasisType(data=2E0)
+    """
 
     @staticmethod
     def get(value: int, modes: Any) -> Any:
@@ -36,7 +40,11 @@ class BasisType:
 
 
 class MemRefType:
-    """`MemRefType.get(elem, address_space, layout, alignment)`."""
+    """`MemRefType.get(elem, address_space, layout, alignment)`.
+
+    >>> str(fx.MemRefType.get(fx.T.f32, fx.AddressSpace.Global, fx.make_layout((4, 8), (8, 1))))
+    '!fly.memref<f32, global, (4,8):(8,1)>'
+    """
 
     @staticmethod
     def get(elem: Any, address_space: AddressSpace, layout: Any, alignment: int | None = None) -> Any:
@@ -45,7 +53,11 @@ class MemRefType:
 
 
 class CoordTensorType:
-    """`CoordTensorType.get(base, layout)`."""
+    """`CoordTensorType.get(base, layout)`.
+
+    >>> str(fx.CoordTensorType.get((0, 0), fx.make_identity_layout((4, 8))))
+    '!fly.coord_tensor<(0,0), (4,8):(1E0,1E1)>'
+    """
 
     @staticmethod
     def get(base: Any, layout: Any) -> Any:
@@ -54,7 +66,11 @@ class CoordTensorType:
 
 
 class CopyAtomType:
-    """`CopyAtomType.get(copy_op_type, val_bits)`."""
+    """`CopyAtomType.get(copy_op_type, val_bits)`.
+
+    >>> str(fx.CopyAtomType.get(fx.CopyOpUniversalCopyType.get(128), 32))
+    '!fly.copy_atom<!fly.universal_copy<128>, 32>'
+    """
 
     @staticmethod
     def get(op: Any, val_bits: int) -> Any:
@@ -63,7 +79,11 @@ class CopyAtomType:
 
 
 class MmaAtomType:
-    """`MmaAtomType.get(mma_op_type)`."""
+    """`MmaAtomType.get(mma_op_type)`.
+
+    >>> str(fx.MmaAtomType.get(fx.MmaOpUniversalFMAType.get(fx.T.f32)))
+    '!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>'
+    """
 
     @staticmethod
     def get(op: Any) -> Any:
@@ -72,7 +92,12 @@ class MmaAtomType:
 
 
 class TiledCopyType:
-    """`TiledCopyType.get(copy_atom_type, layout_tv, tile_mn)`."""
+    """`TiledCopyType.get(copy_atom_type, layout_tv, tile_mn)`.
+
+    >>> atom = fx.CopyAtomType.get(fx.CopyOpUniversalCopyType.get(32), 32)
+    >>> str(fx.TiledCopyType.get(atom, fx.make_layout((4, 1), (1, 1)), fx.make_tile(4, 1)))
+    '!fly.tiled_copy<!fly.copy_atom<!fly.universal_copy<32>, 32>, !fly.layout<(4,1):(1,1)>, !fly.tile<[4|1]>>'
+    """
 
     @staticmethod
     def get(atom: Any, layout_tv: Any, tile_mn: Any) -> Any:
@@ -81,7 +106,12 @@ class TiledCopyType:
 
 
 class TiledMmaType:
-    """`TiledMmaType.get(mma_atom_type, atom_layout, permutation=None)`."""
+    """`TiledMmaType.get(mma_atom_type, atom_layout, permutation=None)`.
+
+    >>> atom = fx.MmaAtomType.get(fx.MmaOpUniversalFMAType.get(fx.T.f32))
+    >>> str(fx.TiledMmaType.get(atom, fx.make_layout((2, 2, 1), (1, 2, 0))))
+    '!fly.tiled_mma<!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>, !fly.layout<(2,2,1):(1,2,0)>>'
+    """
 
     @staticmethod
     def get(atom: Any, atom_layout: Any, permutation: Any = None) -> Any:
@@ -91,7 +121,11 @@ class TiledMmaType:
 
 
 class CopyOpUniversalCopyType:
-    """`CopyOpUniversalCopyType.get(bits)`."""
+    """`CopyOpUniversalCopyType.get(bits)`.
+
+    >>> str(fx.CopyOpUniversalCopyType.get(64))
+    '!fly.universal_copy<64>'
+    """
 
     @staticmethod
     def get(bits: int) -> Any:
@@ -100,7 +134,11 @@ class CopyOpUniversalCopyType:
 
 
 class CopyOpUniversalAtomicType:
-    """`CopyOpUniversalAtomicType.get(op, val_type, syncscope)`."""
+    """`CopyOpUniversalAtomicType.get(op, val_type, syncscope)`.
+
+    >>> str(fx.CopyOpUniversalAtomicType.get(fx.AtomicOp.Add, fx.T.f32))
+    '!fly.universal_atomic<add, f32>'
+    """
 
     @staticmethod
     def get(op: AtomicOp, val_type: Any, syncscope: SyncScope | str = SyncScope.System) -> Any:
@@ -109,7 +147,11 @@ class CopyOpUniversalAtomicType:
 
 
 class MmaOpUniversalFMAType:
-    """`MmaOpUniversalFMAType.get(elem)`."""
+    """`MmaOpUniversalFMAType.get(elem)`.
+
+    >>> str(fx.MmaOpUniversalFMAType.get(fx.T.f32))
+    '!fly.universal_fma<1x1x1, (f32, f32) -> f32>'
+    """
 
     @staticmethod
     def get(elem: Any) -> Any:

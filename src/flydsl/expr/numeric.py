@@ -17,6 +17,7 @@ from ..dialects.enums import RoundingMode
 from ..dialects.fold import float_bits, float_from_bits
 from ..errors import DSLOverflowError, DSLRuntimeError, DSLTypeError, DSLValueError
 from .fastmath import fastmath as _fastmath
+from .operators import Operators
 from .scalar_ops import (
     CLASSES,
     COMPARISONS,
@@ -91,7 +92,7 @@ class NumericMeta(type):
         return cls(0)
 
 
-class Numeric(metaclass=NumericMeta):
+class Numeric(Operators, metaclass=NumericMeta):
     """Base of all scalar classes; `T(x)` constructs and casts.
 
     >>> Int8(200), Uint64(-1), Int32(2.9), Float32(3)
@@ -346,115 +347,14 @@ class Numeric(metaclass=NumericMeta):
 
     # --- operators ------------------------------------------------------------------------------------------------
 
-    def __add__(self, other: Any) -> Any:
-        return binary("add", self, other)
+    @staticmethod
+    def _operate(name: str, a: Any, b: Any) -> Any:
+        return binary(name, a, b)
 
-    def __radd__(self, other: Any) -> Any:
-        return binary("add", other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return binary("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return binary("sub", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return binary("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return binary("mul", other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return binary("truediv", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return binary("truediv", other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return binary("floordiv", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return binary("floordiv", other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return binary("mod", self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return binary("mod", other, self)
-
-    def __divmod__(self, other: Any) -> Any:
-        quotient = binary("floordiv", self, other)
-        return NotImplemented if quotient is NotImplemented else (quotient, self % other)
-
-    def __rdivmod__(self, other: Any) -> Any:
-        quotient = binary("floordiv", other, self)
-        return NotImplemented if quotient is NotImplemented else (quotient, other % self)
-
-    def __pow__(self, other: Any) -> Any:
-        return binary("pow", self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return binary("pow", other, self)
-
-    def __and__(self, other: Any) -> Any:
-        return binary("and", self, other)
-
-    def __rand__(self, other: Any) -> Any:
-        return binary("and", other, self)
-
-    def __or__(self, other: Any) -> Any:
-        return binary("or", self, other)
-
-    def __ror__(self, other: Any) -> Any:
-        return binary("or", other, self)
-
-    def __xor__(self, other: Any) -> Any:
-        return binary("xor", self, other)
-
-    def __rxor__(self, other: Any) -> Any:
-        return binary("xor", other, self)
-
-    def __lshift__(self, other: Any) -> Any:
-        return binary("lshift", self, other)
-
-    def __rlshift__(self, other: Any) -> Any:
-        return binary("lshift", other, self)
-
-    def __rshift__(self, other: Any) -> Any:
-        return binary("rshift", self, other)
-
-    def __rrshift__(self, other: Any) -> Any:
-        return binary("rshift", other, self)
-
-    def __eq__(self, other: Any) -> Any:
-        return binary("eq", self, other)
-
-    def __ne__(self, other: Any) -> Any:
-        return binary("ne", self, other)
-
-    def __lt__(self, other: Any) -> Any:
-        return binary("lt", self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return binary("le", self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return binary("gt", self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return binary("ge", self, other)
-
-    def __neg__(self) -> Any:
-        return _unary("neg", self)
-
-    def __abs__(self) -> Any:
-        return _unary("abs", self)
-
-    def __invert__(self) -> Any:
-        return _unary("invert", self)
-
-    def __pos__(self) -> Any:
-        return self
+    def _unary(self, name: str) -> Any:
+        cls = type(self)
+        emit, fold = unary_kernel(name, cls)
+        return make(cls, fold(self.value) if type(self.value) in STATIC else emit(current(), self.value))
 
     # --- deprecated spellings -------------------------------------------------------------------------------------
 
@@ -469,18 +369,6 @@ class Numeric(metaclass=NumericMeta):
     def minimumf(self, other: Any, fastmath: Any = None) -> Any:
         """Deprecated: `fx.min(a, b)`."""
         return _flagged(fastmath, "min", self, other)
-
-    def exp2(self, fastmath: Any = None) -> Any:
-        """Deprecated: `fx.exp2(x)`."""
-        return _sibling("math").exp2(self, fastmath=fastmath)
-
-    def rsqrt(self, fastmath: Any = None) -> Any:
-        """Deprecated: `fx.rsqrt(x)`."""
-        return _sibling("math").rsqrt(self, fastmath=fastmath)
-
-    def shrui(self, count: Any) -> Any:
-        """Deprecated: logical right shift that keeps the class."""
-        return _sibling("arith").shrui(self, count)
 
     def shuffle_xor(self, offset: Any, width: Any = None) -> Any:
         """Deprecated: `fx.shuffle_xor(x, offset, width)`."""
@@ -557,7 +445,11 @@ _by_ir_type: dict[Any, type[Numeric]] = {}
 
 
 class Integer(Numeric):
-    """Base of the integer classes."""
+    """Base of the integer classes.
+
+    >>> issubclass(fx.Int32, fx.Integer), issubclass(fx.Float32, fx.Integer)
+    (True, False)
+    """
 
     is_integer: ClassVar[bool] = True
 
@@ -576,7 +468,11 @@ class Integer(Numeric):
 
 
 class Float(Numeric):
-    """Base of the float classes."""
+    """Base of the float classes.
+
+    >>> issubclass(fx.Float16, fx.Float), fx.Float16.is_float
+    (True, True)
+    """
 
     is_float: ClassVar[bool] = True
 
@@ -598,15 +494,27 @@ class Boolean(Integer, width=1, signed=True, ir="i1"):
 
 
 class Int4(Integer, width=4, signed=True, ir="i4"):
-    """4-bit signed integer, a storage format."""
+    """4-bit signed integer, a storage format.
+
+    >>> fx.Int4(20)
+    Int4(4)
+    """
 
 
 class Int8(Integer, width=8, signed=True, ir="i8"):
-    """8-bit signed integer."""
+    """8-bit signed integer.
+
+    >>> fx.Int8(200)
+    Int8(-56)
+    """
 
 
 class Int16(Integer, width=16, signed=True, ir="i16"):
-    """16-bit signed integer."""
+    """16-bit signed integer.
+
+    >>> fx.Int16(40000)
+    Int16(-25536)
+    """
 
 
 class Int32(Integer, width=32, signed=True, ir="i32"):
@@ -618,43 +526,83 @@ class Int32(Integer, width=32, signed=True, ir="i32"):
 
 
 class Int64(Integer, width=64, signed=True, ir="i64"):
-    """64-bit signed integer."""
+    """64-bit signed integer.
+
+    >>> fx.Int64(2**40)
+    Int64(1099511627776)
+    """
 
 
 class Int128(Integer, width=128, signed=True, ir="i128"):
-    """128-bit signed integer; cannot cross the host boundary."""
+    """128-bit signed integer; cannot cross the host boundary.
+
+    >>> fx.Int128(2**100)
+    Int128(1267650600228229401496703205376)
+    """
 
 
 class Uint8(Integer, width=8, signed=False, ir="i8"):
-    """8-bit unsigned integer."""
+    """8-bit unsigned integer.
+
+    >>> fx.Uint8(-1)
+    Uint8(255)
+    """
 
 
 class Uint16(Integer, width=16, signed=False, ir="i16"):
-    """16-bit unsigned integer."""
+    """16-bit unsigned integer.
+
+    >>> fx.Uint16(70000)
+    Uint16(4464)
+    """
 
 
 class Uint32(Integer, width=32, signed=False, ir="i32"):
-    """32-bit unsigned integer."""
+    """32-bit unsigned integer.
+
+    >>> fx.Uint32(-1)
+    Uint32(4294967295)
+    """
 
 
 class Uint64(Integer, width=64, signed=False, ir="i64"):
-    """64-bit unsigned integer."""
+    """64-bit unsigned integer.
+
+    >>> fx.Uint64(-1)
+    Uint64(18446744073709551615)
+    """
 
 
 class Uint128(Integer, width=128, signed=False, ir="i128"):
-    """128-bit unsigned integer; cannot cross the host boundary."""
+    """128-bit unsigned integer; cannot cross the host boundary.
+
+    >>> fx.Uint128(2**127)
+    Uint128(170141183460469231731687303715884105728)
+    """
 
 
 class Index(Integer, width=64, signed=False, ir="index"):
-    """IR `index`, an unsigned 64-bit number here. Deprecated for new code: use Int32 or Int64."""
+    """IR `index`, an unsigned 64-bit number here. Deprecated for new code: use Int32 or Int64.
+
+    >>> fx.Index(7)
+    Index(7)
+    """
 
 
 class Float16(Float, width=16, ir="f16"):
-    """IEEE half precision."""
+    """IEEE half precision.
+
+    >>> flyc.evaluate(lambda x: x.to(fx.Float16), 0.1)
+    0.09997...
+    """
 
 
 class BFloat16(Float, width=16, ir="bf16"):
-    """The upper half of a float32."""
+    """The upper half of a float32.
+
+    >>> flyc.evaluate(lambda x: x.to(fx.BFloat16), 0.1)
+    0.10009...
+    """
 
 
 class Float32(Float, width=32, ir="f32"):
@@ -666,43 +614,91 @@ class Float32(Float, width=32, ir="f32"):
 
 
 class Float64(Float, width=64, ir="f64"):
-    """IEEE double precision."""
+    """IEEE double precision.
+
+    >>> fx.Float64(0.1)
+    Float64(0.1)
+    """
 
 
 class Float8E5M2(Float, width=8, ir="f8E5M2"):
-    """8 bits, 5 of them exponent, with infinities."""
+    """8 bits, 5 of them exponent, with infinities.
+
+    >>> flyc.evaluate(lambda x: x.to(fx.Float8E5M2), 0.1)
+    0.09375
+    """
+
+
+class Float8E5M2FNUZ(Float, width=8, ir="f8E5M2FNUZ"):
+    """8 bits, 5 of them exponent, one NaN and no negative zero, largest 57344 (gfx942).
+
+    >>> flyc.evaluate(lambda x: x.to(fx.Float8E5M2FNUZ), 0.1)
+    0.09375
+    """
 
 
 class Float8E4M3(Float, width=8, ir="f8E4M3"):
-    """8 bits, 4 of them exponent, IEEE-like, largest 240."""
+    """8 bits, 4 of them exponent, IEEE-like, largest 240.
+
+    >>> flyc.evaluate(lambda x: x.to(fx.Float8E4M3), 0.1)
+    0.1015625
+    """
 
 
 class Float8E4M3FN(Float, width=8, ir="f8E4M3FN"):
-    """8 bits, 4 of them exponent, no infinities, largest 448 (OCP)."""
+    """8 bits, 4 of them exponent, no infinities, largest 448 (OCP).
+
+    >>> flyc.evaluate(lambda x: x.to(fx.Float8E4M3FN), 0.1)
+    0.1015625
+    """
 
 
 class Float8E4M3FNUZ(Float, width=8, ir="f8E4M3FNUZ"):
-    """8 bits, 4 of them exponent, one NaN and no negative zero, largest 240 (gfx942)."""
+    """8 bits, 4 of them exponent, one NaN and no negative zero, largest 240 (gfx942).
+
+    >>> flyc.evaluate(lambda x: x.to(fx.Float8E4M3FNUZ), 0.1)
+    0.1015625
+    """
 
 
 class Float8E4M3B11FNUZ(Float, width=8, ir="f8E4M3B11FNUZ"):
-    """As Float8E4M3FNUZ with exponent bias 11, largest 30."""
+    """As Float8E4M3FNUZ with exponent bias 11, largest 30.
+
+    >>> flyc.evaluate(lambda x: x.to(fx.Float8E4M3B11FNUZ), 0.1)
+    0.1015625
+    """
 
 
 class Float8E8M0FNU(Float, width=8, ir="f8E8M0FNU"):
-    """8 exponent bits, no sign, no mantissa: the scale of block formats."""
+    """8 exponent bits, no sign, no mantissa: the scale of block formats.
+
+    >>> flyc.evaluate(lambda x: x.to(fx.Float8E8M0FNU), 5.0)
+    4.0
+    """
 
 
 class Float6E2M3FN(Float, width=6, ir="f6E2M3FN"):
-    """6 bits, 2 of them exponent, finite only."""
+    """6 bits, 2 of them exponent, finite only.
+
+    >>> flyc.evaluate(lambda x: x.to(fx.Float6E2M3FN), 1.1)
+    1.125
+    """
 
 
 class Float6E3M2FN(Float, width=6, ir="f6E3M2FN"):
-    """6 bits, 3 of them exponent, finite only."""
+    """6 bits, 3 of them exponent, finite only.
+
+    >>> flyc.evaluate(lambda x: x.to(fx.Float6E3M2FN), 1.1)
+    1.0
+    """
 
 
 class Float4E2M1FN(Float, width=4, ir="f4E2M1FN"):
-    """4 bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives."""
+    """4 bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.
+
+    >>> flyc.evaluate(lambda x: x.to(fx.Float4E2M1FN), 2.6)
+    3.0
+    """
 
 
 _NUMPY_NAMES = {
@@ -816,12 +812,6 @@ def _flagged(flags: Any, name: str, a: Any, b: Any) -> Any:
         return binary(name, a, b)
 
 
-def _unary(name: str, x: Numeric) -> Any:
-    cls = type(x)
-    emit, fold = unary_kernel(name, cls)
-    return make(cls, fold(x.value) if type(x.value) in STATIC else emit(current(), x.value))
-
-
 # --- from Python and IR, and back -------------------------------------------------------------------------------------
 
 
@@ -926,7 +916,11 @@ def as_dsl_value(value: Any, exemplar: Any = None) -> Any:
 
 
 class _TypeNamespace:
-    """IR types by name: `T.i32`, `T.f32x4`, `T.vec(8, T.bf16)`."""
+    """IR types by name: `T.i32`, `T.f32x4`, `T.vec(8, T.bf16)`.
+
+    >>> str(fx.T.f32x4), str(fx.T.vec(8, fx.T.bf16))
+    ('vector<4xf32>', 'vector<8xbf16>')
+    """
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_"):
@@ -948,7 +942,8 @@ T: Final = _TypeNamespace()
 
 __all__ = [
     "BFloat16", "Boolean", "Float", "Float16", "Float32", "Float4E2M1FN", "Float64", "Float6E2M3FN", "Float6E3M2FN",
-    "Float8E4M3", "Float8E4M3B11FNUZ", "Float8E4M3FN", "Float8E4M3FNUZ", "Float8E5M2", "Float8E8M0FNU", "Index",
-    "Int128", "Int16", "Int32", "Int4", "Int64", "Int8", "Integer", "Numeric", "NumericMeta", "RoundingMode", "T",
+    "Float8E4M3", "Float8E4M3B11FNUZ", "Float8E4M3FN", "Float8E4M3FNUZ", "Float8E5M2", "Float8E5M2FNUZ",
+    "Float8E8M0FNU", "Index", "Int128", "Int16", "Int32", "Int4", "Int64", "Int8", "Integer", "Numeric",
+    "NumericMeta", "RoundingMode", "T",
     "Uint128", "Uint16", "Uint32", "Uint64", "Uint8", "as_dsl_value", "as_ir_value", "as_numeric",
 ]  # fmt: skip

@@ -22,6 +22,10 @@ def printf(fmt: Any, *args: Any) -> None:
 
     `{}` stands for the next argument, `{{` and `}}` for braces. Integers print in decimal, floats with two decimals,
     vectors as `[a, b]`, tuples and layouts by their structure. Without a format the values stand beside each other.
+
+    >>> def tell(n):
+    ...     fx.printf("n is {}, twice that {}", n, n * 2)
+    >>> flyc.evaluate(tell, 4)  # the kernel prints: n is 4, twice that 8
     """
     if not isinstance(fmt, str):
         args, fmt = (fmt, *args), " ".join(["{}"] * (len(args) + 1))

@@ -16,7 +16,11 @@ from ..errors import DSLTypeError
 
 @runtime_checkable
 class DslType(Protocol):
-    """A value inside traced code."""
+    """A value inside traced code.
+
+    >>> isinstance(fx.Int32(3), DslType)
+    True
+    """
 
     def __extract_to_ir_values__(self) -> list[Any]: ...
 
@@ -26,7 +30,11 @@ class DslType(Protocol):
 
 @runtime_checkable
 class JitArgument(Protocol):
-    """A host value that can be an argument of compiled code."""
+    """A host value that can be an argument of compiled code.
+
+    >>> isinstance(fx.Int32(3), JitArgument)
+    True
+    """
 
     def __get_ir_types__(self) -> list[Any]: ...
 
@@ -37,7 +45,11 @@ class JitArgument(Protocol):
 
 @runtime_checkable
 class Storable(Protocol):
-    """A type that can live in memory."""
+    """A type that can live in memory.
+
+    >>> isinstance(fx.Int32, Storable)
+    True
+    """
 
     @classmethod
     def __dsl_size_of__(cls) -> int: ...
@@ -64,7 +76,11 @@ def _fields(obj: Any) -> list[Any] | None:
 
 
 def extract_to_ir_values(obj: Any) -> list[Any]:
-    """The flat IR values of an object or container, in a fixed order."""
+    """The flat IR values of an object or container, in a fixed order.
+
+    >>> flyc.evaluate(lambda x: len(extract_to_ir_values([x, (x, x)])), 3)
+    3
+    """
     extract = getattr(obj, "__extract_to_ir_values__", None)
     if extract is not None and not isinstance(obj, type):
         return list(extract())
@@ -78,7 +94,11 @@ def extract_to_ir_values(obj: Any) -> list[Any]:
 
 
 def construct_from_ir_values(exemplar: Any, values: Sequence[Any]) -> Any:
-    """An object like `exemplar` made of exactly these IR values."""
+    """An object like `exemplar` made of exactly these IR values.
+
+    >>> flyc.evaluate(lambda x: construct_from_ir_values((x, x), extract_to_ir_values((x + 1, x + 2))), 3)
+    (4, 5)
+    """
     made, used = _construct(exemplar, list(values), 0)
     if used != len(values):
         raise DSLTypeError(f"{type(exemplar).__name__} is made of {used} IR values, got {len(values)}")
@@ -107,7 +127,11 @@ def _construct(exemplar: Any, values: list[Any], at: int) -> tuple[Any, int]:
 
 
 def get_ir_types(obj: Any) -> list[Any]:
-    """IR types of the values an object is made of."""
+    """IR types of the values an object is made of.
+
+    >>> [str(t) for t in get_ir_types(fx.Int32(3))]
+    ['i32']
+    """
     own = getattr(obj, "__get_ir_types__", None)
     if own is not None:
         return list(own())
@@ -120,12 +144,20 @@ def get_ir_types(obj: Any) -> list[Any]:
 
 
 def cache_signature(obj: Any) -> Any:
-    """What of an argument enters the cache key."""
+    """What of an argument enters the cache key.
+
+    >>> cache_signature(fx.Int32(3))
+    'Int32'
+    """
     return obj.__cache_signature__()
 
 
 def c_abi_spec(obj: Any) -> list[tuple[Any, Callable[[Any, Any], None]]]:
-    """The argument slots of a host value: a ctype and the function that fills an instance of it."""
+    """The argument slots of a host value: a ctype and the function that fills an instance of it.
+
+    >>> [ctype.__name__ for ctype, _ in c_abi_spec(fx.Int32(3))]
+    ['c_int']
+    """
     return obj.__c_abi_spec__()
 
 
@@ -138,20 +170,39 @@ def _storable(obj: Any, name: str) -> Any:
 
 
 def dsl_size_of(type_: Any) -> int:
-    """Bytes a value of this type takes in memory."""
+    """Bytes a value of this type takes in memory.
+
+    >>> dsl_size_of(fx.Struct["a": fx.Int32, "b": fx.Align[fx.Int32, 16]])
+    32
+    """
     return _storable(type_, "__dsl_size_of__")()
 
 
 def dsl_align_of(type_: Any) -> int:
-    """Alignment in bytes of this type in memory."""
+    """Alignment in bytes of this type in memory.
+
+    >>> dsl_align_of(fx.Array[fx.Float32, 4, 16])
+    16
+    """
     return _storable(type_, "__dsl_align_of__")()
 
 
 def peek_from_ptr(type_: Any, ptr: Any) -> Any:
-    """Load a value of this type."""
+    """Load a value of this type.
+
+    >>> flyc.evaluate(lambda t: peek_from_ptr(fx.Float32, fx.get_iter(t)), np.array([2.5], "f4"))
+    2.5
+    """
     return _storable(type_, "__peek_from_ptr__")(ptr)
 
 
 def poke_into_ptr(type_: Any, ptr: Any, value: Any) -> None:
-    """Store a value of this type."""
+    """Store a value of this type.
+
+    >>> def put(t):
+    ...     poke_into_ptr(fx.Float32, fx.get_iter(t), 1.5)
+    ...     return t[0]
+    >>> flyc.evaluate(put, np.array([2.5], "f4"))
+    1.5
+    """
     _storable(type_, "__poke_into_ptr__")(ptr, value)

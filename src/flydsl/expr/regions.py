@@ -14,10 +14,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from ..dialects.builder import i1, i32, index, int_attr
+from ..dialects.builder import i1, i32, index
 from ..errors import DSLTypeError, DSLValueError, FlyDSLWarning
 from .carried import ARMS, Variables, children_of, describe, is_dsl, tree_of, with_items
 from .control_flow import Body, Names, truth
@@ -177,9 +176,11 @@ def for_region(
             exits = variables.leave("for-body")
         carried = drop_invariant(inits, [(block, 1, exits)])
         yield_(tracer, block, [exits[i] for i in carried])
-        attrs: dict[str, Attribute] = {
-            k: UnitAttr() if k == "fly.unroll_full" else int_attr(v) for k, v in hints.items()
-        }
+        attrs: dict[str, Attribute] = {}
+        if hints:
+            from ..dialects.llvm_attrs import LOOP_ATTRIBUTE, unroll_annotation
+
+            attrs[LOOP_ATTRIBUTE] = unroll_annotation(hints.get("count"))
         op = tracer.with_regions(
             scf.ForOp,
             (*limits, *(inits[i] for i in carried)),

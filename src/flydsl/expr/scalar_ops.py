@@ -70,8 +70,12 @@ def _conversion(a: type[Numeric], b: type[Numeric]) -> tuple[tuple[str, type[Num
             return ()
         return (("trunci" if b.width < a.width else "extsi" if a.signed and a.width > 1 else "extui", b),)
     if a.is_integer:
+        if b.width < 16:  # Whatever is too large for 32 bits to hold exactly is far beyond their range.
+            return (*_conversion(a, CLASSES["Float32"]), ("truncf", b))
         return (("sitofp" if a.signed and a.width > 1 else "uitofp", b),)
     if b.is_integer:
+        if a.width < 16:
+            return (("extf", CLASSES["Float32"]), *_conversion(CLASSES["Float32"], b))
         return (("fptosi" if b.signed else "fptoui", b),)
     if a.width == b.width:
         return (("extf", CLASSES["Float32"]), ("truncf", b))

@@ -28,6 +28,7 @@ from xdsl.dialects.builtin import (
     f8E4M3FN,
     f8E4M3FNUZ,
     f8E5M2,
+    f8E5M2FNUZ,
     f8E8M0FNU,
     f16,
     f32,
@@ -53,7 +54,8 @@ from .fastmath import SINGLE, FastMathFlags
 IR_TYPES: dict[str, Attribute] = {
     "i1": i1, "i4": IntegerType(4), "i8": i8, "i16": i16, "i32": i32, "i64": i64, "i128": i128, "index": index,
     "f16": f16, "bf16": bf16, "f32": f32, "f64": f64, "f8E5M2": f8E5M2, "f8E4M3": f8E4M3, "f8E4M3FN": f8E4M3FN,
-    "f8E4M3FNUZ": f8E4M3FNUZ, "f8E4M3B11FNUZ": f8E4M3B11FNUZ, "f8E8M0FNU": f8E8M0FNU, "f6E2M3FN": Float6E2M3FNType(),
+    "f8E5M2FNUZ": f8E5M2FNUZ, "f8E4M3FNUZ": f8E4M3FNUZ, "f8E4M3B11FNUZ": f8E4M3B11FNUZ, "f8E8M0FNU": f8E8M0FNU,
+    "f6E2M3FN": Float6E2M3FNType(),
     "f6E3M2FN": Float6E3M2FNType(), "f4E2M1FN": Float4E2M1FNType(),
 }  # fmt: skip
 """IR scalar types by the text of the type."""

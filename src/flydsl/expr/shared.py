@@ -18,6 +18,14 @@ class SharedAllocator(Arena):
 
     `tile = fx.SharedAllocator().allocate(Tile).peek()`. Static (the default): every leaf of a struct is an allocation
     of its own. `static=False`: all of it lies in the kernel's dynamic shared buffer, whose size the launch infers.
+
+    >>> def neighbour():
+    ...     cells = fx.SharedAllocator().allocate(fx.Array[fx.Int32, 4]).peek()
+    ...     cells[fx.thread_idx.x] = fx.thread_idx.x * 10
+    ...     fx.barrier()
+    ...     return cells[(fx.thread_idx.x + 1) % 4]
+    >>> flyc.evaluate(neighbour, threads=4)
+    [10, 20, 30, 0]
     """
 
     def __init__(self, base_alignment: int = 16, *, static: bool = True):
@@ -51,9 +59,12 @@ class SharedAllocator(Arena):
     def place(self, type_: Any, offset: int, align: int) -> Any:
         limit = self._limit()
         if limit is not None and self.allocated_bytes > limit:
+            remedy = "use smaller tiles or fewer stages"
+            if self.is_static:
+                remedy += ", or dynamic memory, of which some targets have more: SharedAllocator(static=False)"
             raise DSLCompileError(
                 f"the kernel needs {self.allocated_bytes} bytes of {'static' if self.is_static else 'dynamic'} shared "
-                f"memory, the target has {limit}"
+                f"memory, the target has {limit}; {remedy}"
             )
         return self._scatter(type_, align) if self.is_static else super().place(type_, offset, align)
 

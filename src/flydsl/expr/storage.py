@@ -203,6 +203,14 @@ class Storage:
     """`fx.Storage[T]`: a typed reference to memory, made by an allocator or from a pointer: `Storage[T](ptr)`.
 
     `.field` refers to a field, `.peek()` loads the value, `.poke(v)` stores one.
+
+    >>> def keep():
+    ...     place = fx.SharedAllocator().allocate(fx.Struct["a": fx.Int32, "b": fx.Float32])
+    ...     place.a.poke(3)
+    ...     place.b.poke(0.5)
+    ...     return place.a.peek(), place.b.peek()
+    >>> flyc.evaluate(keep)
+    (3, 0.5)
     """
 
     __slots__ = ("_at", "_parts")

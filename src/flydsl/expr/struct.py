@@ -25,7 +25,11 @@ RESERVED = frozenset(("replace", "peek", "poke"))
 
 
 class CompositeKind(Enum):
-    """What a type made of fields is."""
+    """What a type made of fields is.
+
+    >>> fx.Struct["a": fx.Int32].__kind__
+    <CompositeKind.STRUCT: 'struct'>
+    """
 
     STRUCT = "struct"
     UNION = "union"
@@ -289,7 +293,7 @@ class StructValue(metaclass=CompositeMeta):
         cls = type(self)
         fields = tuple((f.name, _signature(f, value)) for f, value in self.__values__())
         consts = tuple((name, constant_key(value)) for name, value in cls.__consts__.items())
-        return ("struct", cls.__declared__.__qualname__, fields, consts, _methods(cls.__declared__))
+        return ("struct", cls.__declared__.__qualname__, fields, consts, method_functions(cls.__declared__))
 
     @classmethod
     def __fly_cache_key__(cls, value: Any = None) -> Any:
@@ -416,10 +420,10 @@ def _through(name: str, fill: Callable[[Any, Any], None]) -> Callable[[Any, Any]
 def _class_key(cls: Any) -> Any:
     """What a composite type is made of."""
     fields = tuple((f.name, ("constexpr", repr(f.type)) if f.is_constexpr else f.type) for f in cls.__fields__)
-    return cls.__kind__, fields, tuple((k, constant_key(v)) for k, v in cls.__consts__.items()), _methods(cls)
+    return cls.__kind__, fields, tuple((k, constant_key(v)) for k, v in cls.__consts__.items()), method_functions(cls)
 
 
-def _methods(cls: Any) -> tuple[tuple[str, FunctionType], ...]:
+def method_functions(cls: Any) -> tuple[tuple[str, FunctionType], ...]:
     """Functions in the body of a struct, which traced code may run: the cache key follows what they depend on."""
     found = cls.__dict__.get("__methods__")
     if found is None:
@@ -556,7 +560,16 @@ def struct(cls: Any) -> Any:
 
 
 def union(cls: Any) -> Any:
-    """Declare overlapping storage: every field starts at offset 0. It has no values, only places in memory."""
+    """Declare overlapping storage: every field starts at offset 0. It has no values, only places in memory.
+
+    >>> @fx.union
+    ... class Scratch:
+    ...     halves: fx.Array[fx.Float16, 128]
+    ...     words: fx.Array[fx.Float32, 64]
+    >>> from flydsl.compiler.protocol import dsl_size_of
+    >>> dsl_size_of(Scratch)
+    256
+    """
     return _declare(cls, CompositeKind.UNION, 1)
 
 
@@ -601,28 +614,49 @@ class Struct:
 
 
 class Union:
-    """`fx.Union["a": T, "b": U]`: a union without a declaration."""
+    """`fx.Union["a": T, "b": U]`: a union without a declaration.
+
+    >>> fx.Union["halves": fx.Array[fx.Float16, 128], "words": fx.Array[fx.Float32, 64]]
+    Union[halves: Array[Float16, 128], words: Array[Float32, 64]]
+    """
 
     def __class_getitem__(cls, items: Any) -> Any:
         return _from_items(CompositeKind.UNION, items)
 
 
-Empty: Any = _composite("Empty", CompositeKind.STRUCT, (), {"__module__": __name__, "__doc__": "No fields."}, ())
+_EMPTY_DOC = """A struct with no fields.
+
+    >>> fx.Empty()
+    Empty()
+    """
+Empty: Any = _composite("Empty", CompositeKind.STRUCT, (), {"__module__": __name__, "__doc__": _EMPTY_DOC}, ())
 """A struct with no fields."""
 
 
 def is_composite_type(type_: Any) -> bool:
-    """Whether a type is a struct or a union."""
+    """Whether a type is a struct or a union.
+
+    >>> fx.is_composite_type(fx.Union["a": fx.Int32]), fx.is_composite_type(fx.Int32)
+    (True, False)
+    """
     return isinstance(type_, CompositeMeta) and type_.__kind__ is not None
 
 
 def is_struct_type(type_: Any) -> bool:
-    """Whether a type is a struct."""
+    """Whether a type is a struct.
+
+    >>> fx.is_struct_type(fx.Struct["a": fx.Int32]), fx.is_struct_type(fx.Union["a": fx.Int32])
+    (True, False)
+    """
     return isinstance(type_, CompositeMeta) and type_.__kind__ is CompositeKind.STRUCT
 
 
 def is_specializable_struct_type(type_: Any) -> bool:
-    """Whether a type is a struct whose Constexpr fields have no values yet."""
+    """Whether a type is a struct whose Constexpr fields have no values yet.
+
+    >>> fx.is_specializable_struct_type(fx.Struct["n": fx.Constexpr[int]])
+    True
+    """
     return is_struct_type(type_) and not type_.__consts__ and any(f.is_constexpr for f in type_.__fields__)
 
 

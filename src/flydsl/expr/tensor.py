@@ -17,6 +17,9 @@ class Pointer:
     """A typed address: element type, address space, known alignment in bytes and optionally a swizzle.
 
     `Pointer[dtype, space, align]` is the type of pointers like that, for struct fields; such pointers can be stored.
+
+    >>> flyc.evaluate(lambda x: (fx.get_iter(x) + 2).load(), np.arange(4, dtype="f4"))
+    2.0
     """
 
     __slots__ = ("_value", "declared_dtype")
@@ -199,7 +202,13 @@ def convert_for_store(value: Any, dtype: type[Numeric]) -> Any:
 
 
 class Tensor:
-    """A base and a layout. The base is a pointer, or a coordinate for coordinate tensors."""
+    """A base and a layout. The base is a pointer, or a coordinate for coordinate tensors.
+
+    >>> flyc.evaluate(lambda t: t[1, 2], np.arange(12, dtype="f4").reshape(3, 4))
+    6.0
+    >>> flyc.evaluate(lambda t: t[None, 2].layout, np.arange(12, dtype="f4").reshape(3, 4))
+    Layout<?:?{i64}>
+    """
 
     __slots__ = ("_value", "data", "declared_dtype")
 
@@ -335,59 +344,120 @@ class Tensor:
 
 
 def make_view(base: Any, layout: Any) -> Tensor:
-    """A tensor from a pointer, or a coordinate tensor from a base coordinate."""
+    """A tensor from a pointer, or a coordinate tensor from a base coordinate.
+
+    >>> x = np.arange(12, dtype="f4")
+    >>> flyc.evaluate(lambda t: fx.make_view(fx.get_iter(t) + 4, fx.make_layout((2, 2), (1, 2))), x)
+    [4.0, 5.0, 6.0, 7.0]
+    >>> fx.make_view((0, 0), fx.make_identity_layout((4, 8)))[1, 2]
+    IntTuple<(1,2)>
+    """
     if not isinstance(layout, (Layout, ComposedLayout)):
         raise DSLTypeError(f"make_view expects a Layout or ComposedLayout, got {layout!r}")
     return apply("make_view", base if isinstance(base, Pointer) else as_int_tuple(base), layout)
 
 
 def get_iter(t: Tensor) -> Any:
-    """Base pointer of a tensor, or base coordinate of a coordinate tensor."""
+    """Base pointer of a tensor, or base coordinate of a coordinate tensor.
+
+    >>> flyc.evaluate(lambda t: fx.get_iter(t)[5], np.arange(12, dtype="f4").reshape(3, 4))
+    5.0
+    """
     return apply("get_iter", t)
 
 
 def add_offset(base: Any, offset: Any) -> Any:
-    """A pointer or coordinate moved by an offset."""
+    """A pointer or coordinate moved by an offset.
+
+    >>> flyc.evaluate(lambda t: fx.add_offset(fx.get_iter(t), 5).load(), np.arange(12, dtype="f4").reshape(3, 4))
+    5.0
+    """
     return apply("add_offset", base if isinstance(base, Pointer) else as_int_tuple(base), as_int_tuple(offset))
 
 
 def recast_iter(dtype: Any, pointer: Pointer) -> Pointer:
-    """The same address with another element type."""
+    """The same address with another element type.
+
+    >>> flyc.evaluate(lambda t: fx.recast_iter(fx.Int32, fx.get_iter(t)).load(), np.ones(1, "f4")) == 0x3F800000
+    True
+    """
     return current_ir().recast_pointer(pointer, dtype)
 
 
 def ptr_load(pointer: Pointer, result_type: Any = None) -> Any:
-    """`pointer.load()`."""
+    """`pointer.load()`.
+
+    >>> flyc.evaluate(lambda t: fx.ptr_load(fx.get_iter(t) + 3), np.arange(12, dtype="f4").reshape(3, 4))
+    3.0
+    """
     return pointer.load(result_type)
 
 
 def ptr_store(value: Any, pointer: Pointer) -> None:
-    """`pointer.store(value)`."""
+    """`pointer.store(value)`.
+
+    >>> def put(t):
+    ...     fx.ptr_store(9.5, fx.get_iter(t) + 1)
+    ...     return t[1]
+    >>> flyc.evaluate(put, np.zeros(2, "f4"))
+    9.5
+    """
     pointer.store(value)
 
 
 def memref_load(t: Tensor, coord: Any) -> Any:
-    """`t[coord]`."""
+    """`t[coord]`.
+
+    >>> flyc.evaluate(lambda t: fx.memref_load(t, (2, 1)), np.arange(12, dtype="f4").reshape(3, 4))
+    9.0
+    """
     return t[coord]
 
 
 def memref_store(value: Any, t: Tensor, coord: Any) -> None:
-    """`t[coord] = value`."""
+    """`t[coord] = value`.
+
+    >>> def put(t):
+    ...     fx.memref_store(9.5, t, 1)
+    ...     return t[1]
+    >>> flyc.evaluate(put, np.zeros(2, "f4"))
+    9.5
+    """
     t[coord] = value
 
 
 def memref_load_vec(t: Tensor) -> Vector:
-    """`t.load()`."""
+    """`t.load()`.
+
+    >>> x = np.arange(12, dtype="f4")
+    >>> flyc.evaluate(lambda t: fx.memref_load_vec(fx.make_view(fx.get_iter(t), fx.make_layout(4, 1))), x)
+    [0.0, 1.0, 2.0, 3.0]
+    """
     return t.load()
 
 
 def memref_store_vec(value: Any, t: Tensor) -> None:
-    """`t.store(value)`."""
+    """`t.store(value)`.
+
+    >>> def put():
+    ...     t = fx.make_rmem_tensor(2, fx.Float32)
+    ...     fx.memref_store_vec(fx.Vector.from_elements([1.5, 2.5]), t)
+    ...     return t
+    >>> flyc.evaluate(put)
+    [1.5, 2.5]
+    """
     t.store(value)
 
 
 def get_dyn_shared(dtype: type[Numeric] | None = None) -> Pointer:
-    """Base of the kernel's dynamic shared buffer."""
+    """Base of the kernel's dynamic shared buffer.
+
+    >>> def shared(n):
+    ...     p = fx.get_dyn_shared(fx.Float32)
+    ...     return p.address_space.name, p.alignment
+    >>> flyc.evaluate(shared, 1)
+    ('Shared', 1024)
+    """
     return current_ir().dynamic_shared(dtype)
 
 
@@ -397,7 +467,16 @@ def _check_dtype(dtype: Any) -> None:
 
 
 def make_rmem_tensor(shape_or_layout: Any, dtype: type[Numeric]) -> Tensor:
-    """An uninitialised register tensor; a shape becomes a colex-compact layout."""
+    """An uninitialised register tensor; a shape becomes a colex-compact layout.
+
+    >>> def registers():
+    ...     t = fx.make_rmem_tensor((2, 2), fx.Float32)
+    ...     t.fill(0.5)
+    ...     t[1, 0] = 3.0
+    ...     return t
+    >>> flyc.evaluate(registers)
+    [0.5, 3.0, 0.5, 0.5]
+    """
     _check_dtype(dtype)
     layout = shape_or_layout
     if not isinstance(layout, Layout):
@@ -408,7 +487,11 @@ def make_rmem_tensor(shape_or_layout: Any, dtype: type[Numeric]) -> Tensor:
 
 
 def make_fragment_like(x: Any, dtype: type[Numeric] | None = None) -> Tensor:
-    """A register tensor with the fragment layout of a tensor or layout."""
+    """A register tensor with the fragment layout of a tensor or layout.
+
+    >>> flyc.evaluate(lambda: fx.make_fragment_like(fx.make_layout((3, 4), (4, 1)), fx.Float32).layout)
+    Layout<(3,4):(1,3)>
+    """
     if dtype is not None:
         _check_dtype(dtype)
     return current_ir().fragment_like(x, dtype)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from .. import layout as L
-from ..dialects.enums import AtomicOp, GemmTraversalOrder, MmaOperand, SyncScope
+from ..dialects.enums import AtomicOp, MmaOperand, SyncScope
 from ..errors import DSLTypeError, DSLValueError
 from .algebra_values import IntTuple, Layout, Tile, apply, as_int_tuple, current_ir
 from .layout_functions import as_tile, make_layout_tv
@@ -39,39 +39,67 @@ def _atoms() -> Any:
 
 
 def UniversalCopy(bits: int) -> _Op:
-    """A per-thread move of `bits` bits between any two memories."""
+    """A per-thread move of `bits` bits between any two memories.
+
+    >>> fx.make_copy_atom(fx.UniversalCopy(128), fx.Float32).layout_src_tv
+    Layout<(1,4):(1,1)>
+    """
     if bits not in (8, 16, 32, 64, 128):
         raise DSLValueError(f"UniversalCopy moves 8, 16, 32, 64 or 128 bits, got {bits}")
     return _Op(lambda: _atoms().UniversalCopyType(bits), f"UniversalCopy({bits})")
 
 
 def UniversalCopy8b() -> _Op:
-    """`UniversalCopy(8)`."""
+    """`UniversalCopy(8)`.
+
+    >>> fx.UniversalCopy8b()
+    UniversalCopy(8)
+    """
     return UniversalCopy(8)
 
 
 def UniversalCopy16b() -> _Op:
-    """`UniversalCopy(16)`."""
+    """`UniversalCopy(16)`.
+
+    >>> fx.UniversalCopy16b()
+    UniversalCopy(16)
+    """
     return UniversalCopy(16)
 
 
 def UniversalCopy32b() -> _Op:
-    """`UniversalCopy(32)`."""
+    """`UniversalCopy(32)`.
+
+    >>> fx.UniversalCopy32b()
+    UniversalCopy(32)
+    """
     return UniversalCopy(32)
 
 
 def UniversalCopy64b() -> _Op:
-    """`UniversalCopy(64)`."""
+    """`UniversalCopy(64)`.
+
+    >>> fx.UniversalCopy64b()
+    UniversalCopy(64)
+    """
     return UniversalCopy(64)
 
 
 def UniversalCopy128b() -> _Op:
-    """`UniversalCopy(128)`."""
+    """`UniversalCopy(128)`.
+
+    >>> fx.UniversalCopy128b()
+    UniversalCopy(128)
+    """
     return UniversalCopy(128)
 
 
 def UniversalAtomic(op: AtomicOp, val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
-    """Read-modify-write of memory with a register value; the old value is dropped."""
+    """Read-modify-write of memory with a register value; the old value is dropped.
+
+    >>> fx.UniversalAtomic(fx.AtomicOp.Max, fx.Float32)
+    UniversalAtomic(Max, Float32)
+    """
     if val_type.is_float and op not in (AtomicOp.Add, AtomicOp.Max, AtomicOp.Min):
         raise DSLTypeError(f"atomic {op.name} is not defined for {val_type}; floats have Add, Max and Min")
     scope = syncscope.value if isinstance(syncscope, SyncScope) else syncscope
@@ -81,42 +109,116 @@ def UniversalAtomic(op: AtomicOp, val_type: type[Numeric], syncscope: SyncScope 
 
 
 def UniversalAtomicAdd(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
-    """Atomic sum."""
+    """Atomic sum.
+
+    >>> def once(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalAtomicAdd(fx.Int32), fx.Int32)
+    ...     by = fx.make_rmem_tensor(1, fx.Int32)
+    ...     by.fill(6)
+    ...     fx.copy_atom_call(atom, by, fx.make_view(fx.get_iter(x), fx.make_layout(1, 1)))
+    ...     return x[0]
+    >>> flyc.evaluate(once, np.array([3], "i4"))
+    9
+    """
     return UniversalAtomic(AtomicOp.Add, val_type, syncscope)
 
 
 def UniversalAtomicMax(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
-    """Atomic maximum."""
+    """Atomic maximum.
+
+    >>> def once(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalAtomicMax(fx.Int32), fx.Int32)
+    ...     by = fx.make_rmem_tensor(1, fx.Int32)
+    ...     by.fill(6)
+    ...     fx.copy_atom_call(atom, by, fx.make_view(fx.get_iter(x), fx.make_layout(1, 1)))
+    ...     return x[0]
+    >>> flyc.evaluate(once, np.array([3], "i4"))
+    6
+    """
     return UniversalAtomic(AtomicOp.Max, val_type, syncscope)
 
 
 def UniversalAtomicMin(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
-    """Atomic minimum."""
+    """Atomic minimum.
+
+    >>> def once(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalAtomicMin(fx.Int32), fx.Int32)
+    ...     by = fx.make_rmem_tensor(1, fx.Int32)
+    ...     by.fill(6)
+    ...     fx.copy_atom_call(atom, by, fx.make_view(fx.get_iter(x), fx.make_layout(1, 1)))
+    ...     return x[0]
+    >>> flyc.evaluate(once, np.array([3], "i4"))
+    3
+    """
     return UniversalAtomic(AtomicOp.Min, val_type, syncscope)
 
 
 def UniversalAtomicAnd(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
-    """Atomic bitwise and."""
+    """Atomic bitwise and.
+
+    >>> def once(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalAtomicAnd(fx.Int32), fx.Int32)
+    ...     by = fx.make_rmem_tensor(1, fx.Int32)
+    ...     by.fill(6)
+    ...     fx.copy_atom_call(atom, by, fx.make_view(fx.get_iter(x), fx.make_layout(1, 1)))
+    ...     return x[0]
+    >>> flyc.evaluate(once, np.array([3], "i4"))
+    2
+    """
     return UniversalAtomic(AtomicOp.And, val_type, syncscope)
 
 
 def UniversalAtomicOr(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
-    """Atomic bitwise or."""
+    """Atomic bitwise or.
+
+    >>> def once(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalAtomicOr(fx.Int32), fx.Int32)
+    ...     by = fx.make_rmem_tensor(1, fx.Int32)
+    ...     by.fill(6)
+    ...     fx.copy_atom_call(atom, by, fx.make_view(fx.get_iter(x), fx.make_layout(1, 1)))
+    ...     return x[0]
+    >>> flyc.evaluate(once, np.array([3], "i4"))
+    7
+    """
     return UniversalAtomic(AtomicOp.Or, val_type, syncscope)
 
 
 def UniversalAtomicInc(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
-    """Atomic wrapping increment."""
+    """Atomic wrapping increment.
+
+    >>> def once(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalAtomicInc(fx.Int32), fx.Int32)
+    ...     by = fx.make_rmem_tensor(1, fx.Int32)
+    ...     by.fill(6)
+    ...     fx.copy_atom_call(atom, by, fx.make_view(fx.get_iter(x), fx.make_layout(1, 1)))
+    ...     return x[0]
+    >>> flyc.evaluate(once, np.array([3], "i4"))
+    4
+    """
     return UniversalAtomic(AtomicOp.Inc, val_type, syncscope)
 
 
 def UniversalAtomicDec(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
-    """Atomic wrapping decrement."""
+    """Atomic wrapping decrement.
+
+    >>> def once(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalAtomicDec(fx.Int32), fx.Int32)
+    ...     by = fx.make_rmem_tensor(1, fx.Int32)
+    ...     by.fill(6)
+    ...     fx.copy_atom_call(atom, by, fx.make_view(fx.get_iter(x), fx.make_layout(1, 1)))
+    ...     return x[0]
+    >>> flyc.evaluate(once, np.array([3], "i4"))
+    2
+    """
     return UniversalAtomic(AtomicOp.Dec, val_type, syncscope)
 
 
 def UniversalFMA(dtype: type[Numeric]) -> _Op:
-    """One multiply-add per thread: `d = a * b + c`."""
+    """One multiply-add per thread: `d = a * b + c`.
+
+    >>> fx.make_mma_atom(fx.UniversalFMA(fx.Float32)).shape_mnk
+    IntTuple<(1,1,1)>
+    """
     if not (isinstance(dtype, type) and issubclass(dtype, Numeric) and dtype.is_float):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLTypeError(f"UniversalFMA needs a float class, got {dtype!r}")
     return _Op(lambda: _atoms().UniversalFmaType(dtype.ir_type), f"UniversalFMA({dtype})")
@@ -188,12 +290,27 @@ def _set_state(atom: Any, field: Any, value: Any) -> Any:
 
 
 def atom_set_value(atom: Any, field: Any, value: Any = None) -> Any:
-    """`atom.set_value(field, value)`."""
+    """`atom.set_value(field, value)`.
+
+    >>> def loads_from(x, n):
+    ...     atom = fx.make_copy_atom(fx.rocdl.BufferCopy32b(), fx.Float32)
+    ...     got = fx.make_rmem_tensor(1, fx.Float32)
+    ...     first = fx.make_view(fx.get_iter(fx.rocdl.make_buffer_tensor(x)), fx.make_layout(1, 1))
+    ...     fx.copy_atom_call(fx.atom_set_value(atom, "soffset", n), first, got)
+    ...     return got[0]
+    >>> flyc.evaluate(loads_from, np.arange(8, dtype="f4"), 5)
+    5.0
+    """
     return atom.set_value(field, value)
 
 
 class CopyAtom(_TypedValue):
-    """A copy operation counted in values of a given width."""
+    """A copy operation counted in values of a given width.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy128b(), fx.Float32)
+    >>> atom.val_bits, atom.thr_layout, atom.layout_dst_tv
+    (32, Layout<1:1>, Layout<(1,4):(1,1)>)
+    """
 
     __slots__ = ()
 
@@ -226,7 +343,11 @@ class CopyAtom(_TypedValue):
 
 
 class MmaAtom(_TypedValue):
-    """A matrix multiply-accumulate operation."""
+    """A matrix multiply-accumulate operation.
+
+    >>> fx.make_mma_atom(fx.UniversalFMA(fx.Float32)).layout_A_tv
+    Layout<(1,1):(1,1)>
+    """
 
     __slots__ = ()
 
@@ -259,7 +380,11 @@ class MmaAtom(_TypedValue):
 
 
 def make_copy_atom(op: Any, elem: Any) -> CopyAtom:
-    """A copy atom; `elem` is a scalar class or a width in bits."""
+    """A copy atom; `elem` is a scalar class or a width in bits.
+
+    >>> fx.make_copy_atom(fx.UniversalCopy64b(), fx.Float16).layout_src_tv
+    Layout<(1,4):(1,1)>
+    """
     bits = elem if isinstance(elem, int) else getattr(elem, "width", None)
     if not isinstance(bits, int) or isinstance(elem, bool):
         raise DSLTypeError(f"make_copy_atom expects a scalar class or a bit count, got {elem!r}")
@@ -269,14 +394,24 @@ def make_copy_atom(op: Any, elem: Any) -> CopyAtom:
 
 
 def make_mma_atom(op: Any) -> MmaAtom:
-    """An MMA atom."""
+    """An MMA atom.
+
+    >>> fx.make_mma_atom(fx.UniversalFMA(fx.Float32))
+    MmaAtom<!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>>
+    """
     if not hasattr(op, "type"):
         raise DSLTypeError(f"make_mma_atom expects an MMA operation such as UniversalFMA(fx.Float32), got {op!r}")
     return MmaAtom(_atoms().mma_atom_type(op.type))
 
 
 class TiledCopy(_TypedValue):
-    """A copy atom spread over the threads of a block and a tile."""
+    """A copy atom spread over the threads of a block and a tile.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    >>> tiled = fx.make_tiled_copy_tv(atom, fx.make_layout((2, 4), (4, 1)), fx.make_layout((1, 2), (2, 1)))
+    >>> tiled.tile_mn, tiled.layout_tv_tiled
+    (Tile<[2|8]>, Layout<((4,2),2):((4,1),2)>)
+    """
 
     __slots__ = ()
 
@@ -312,7 +447,16 @@ class TiledCopy(_TypedValue):
 
 
 class ThrCopy(TiledCopy):
-    """A tiled copy seen by one thread."""
+    """A tiled copy seen by one thread.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    >>> tiled = fx.make_tiled_copy_tv(atom, fx.make_layout((2, 4), (4, 1)), fx.make_layout((1, 2), (2, 1)))
+    >>> def mine(x):
+    ...     tile = fx.make_view(fx.get_iter(x), fx.make_layout((2, 8), (8, 1)))
+    ...     return tiled.get_slice(fx.thread_idx.x).partition_S(tile)
+    >>> flyc.evaluate(mine, np.arange(16, dtype="f4"), threads=3)
+    [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
+    """
 
     __slots__ = ("thr_idx",)
 
@@ -355,13 +499,20 @@ def _rebuild_slice(values: Sequence[Any], exemplar: Any) -> Any:
 
 
 class TiledMma(_TypedValue):
-    """An MMA atom repeated over (M, N, K)."""
+    """An MMA atom repeated over (M, N, K).
+
+    >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
+    >>> mma.tile_size_mnk, mma.thr_layout_vmnk
+    (IntTuple<(2,2,1)>, Layout<(1,2,2,1):(0,1,2,0)>)
+    """
 
     __slots__ = ()
 
     @property
     def mma_atom(self) -> MmaAtom:
-        """The atom."""
+        """The atom, with the state that was set on the whole."""
+        if self._value is not None:
+            return apply("get_mma_atom", self)
         return MmaAtom(self.type.data.atom)
 
     @property
@@ -430,7 +581,15 @@ class TiledMma(_TypedValue):
 
 
 class ThrMma(TiledMma):
-    """A tiled MMA seen by one thread."""
+    """A tiled MMA seen by one thread.
+
+    >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
+    >>> def mine(x):
+    ...     tile = fx.make_view(fx.get_iter(x), fx.make_layout((2, 2), (2, 1)))
+    ...     return mma.get_slice(fx.thread_idx.x).partition_C(tile)
+    >>> flyc.evaluate(mine, np.arange(4, dtype="f4"), threads=4)
+    [[0.0], [2.0], [1.0], [3.0]]
+    """
 
     __slots__ = ("thr_idx",)
 
@@ -458,7 +617,12 @@ class ThrMma(TiledMma):
 
 
 def make_tiled_copy(atom: CopyAtom, layout_tv: Layout, tile_mn: Any) -> TiledCopy:
-    """A tiled copy from a (thread, value) layout and the tile it covers."""
+    """A tiled copy from a (thread, value) layout and the tile it covers.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    >>> fx.make_tiled_copy(atom, fx.make_layout((4, 2), (2, 1)), (8, 1)).tile_mn
+    Tile<[8|1]>
+    """
     if not layout_tv.is_static:
         raise DSLValueError(f"make_tiled_copy needs a static layout, got {layout_tv}")
     type_ = _atoms().tiled_copy_type(atom.type, layout_tv.data, as_tile(tile_mn).data)
@@ -466,7 +630,12 @@ def make_tiled_copy(atom: CopyAtom, layout_tv: Layout, tile_mn: Any) -> TiledCop
 
 
 def make_tiled_copy_tv(atom: CopyAtom, thr_layout: Layout, val_layout: Layout) -> TiledCopy:
-    """A tiled copy from a layout of threads and a layout of the values of each."""
+    """A tiled copy from a layout of threads and a layout of the values of each.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    >>> fx.make_tiled_copy_tv(atom, fx.make_layout((8, 16), (16, 1)), fx.make_layout((1, 4), (4, 1))).layout_tv_tiled
+    Layout<((16,8),4):((32,1),8)>
+    """
     tiler, tv = make_layout_tv(thr_layout, val_layout)
     return make_tiled_copy(atom, tv, tiler)
 
@@ -477,22 +646,45 @@ def _tiled_copy_for(atom: CopyAtom, mma: TiledMma, tv: Layout, i: int, j: int) -
 
 
 def make_tiled_copy_A(atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
-    """A tiled copy matching operand A."""
+    """A tiled copy matching operand A.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
+    >>> fx.make_tiled_copy_A(atom, mma).tile_mn
+    Tile<[2|1]>
+    """
     return _tiled_copy_for(atom, tiled_mma, tiled_mma.tv_layout_A_tiled, 0, 2)
 
 
 def make_tiled_copy_B(atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
-    """A tiled copy matching operand B."""
+    """A tiled copy matching operand B.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
+    >>> fx.make_tiled_copy_B(atom, mma).tile_mn
+    Tile<[2|1]>
+    """
     return _tiled_copy_for(atom, tiled_mma, tiled_mma.tv_layout_B_tiled, 1, 2)
 
 
 def make_tiled_copy_C(atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
-    """A tiled copy matching operand C."""
+    """A tiled copy matching operand C.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
+    >>> fx.make_tiled_copy_C(atom, mma).tile_mn
+    Tile<[2|2]>
+    """
     return _tiled_copy_for(atom, tiled_mma, tiled_mma.tv_layout_C_tiled, 0, 1)
 
 
 def make_tiled_mma(atom: MmaAtom, atom_layout: Layout, permutation: Any = None) -> TiledMma:
-    """A tiled MMA from an arrangement of atoms over (M, N, K)."""
+    """A tiled MMA from an arrangement of atoms over (M, N, K).
+
+    >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
+    >>> mma.tile_size_mnk
+    IntTuple<(2,2,1)>
+    """
     if not atom_layout.is_static:
         raise DSLValueError(f"make_tiled_mma needs a static layout, got {atom_layout}")
     tile = None if permutation is None else as_tile(permutation).data
@@ -501,32 +693,80 @@ def make_tiled_mma(atom: MmaAtom, atom_layout: Layout, permutation: Any = None) 
 
 
 def tiled_copy_partition_src(tiled_copy: TiledCopy, t: Tensor, tid: Any) -> Tensor:
-    """What thread `tid` reads."""
+    """What thread `tid` reads.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    >>> tiled = fx.make_tiled_copy_tv(atom, fx.make_layout((2, 4), (4, 1)), fx.make_layout((1, 2), (2, 1)))
+    >>> def of_thread(x):
+    ...     tile = fx.make_view(fx.get_iter(x), fx.make_layout((2, 8), (8, 1)))
+    ...     return fx.tiled_copy_partition_src(tiled, tile, 1)
+    >>> flyc.evaluate(of_thread, np.arange(16, dtype="f4"))
+    [2.0, 3.0]
+    """
     return apply("tiled_copy.partition_src", tiled_copy, t, as_int_tuple(tid))
 
 
 def tiled_copy_partition_dst(tiled_copy: TiledCopy, t: Tensor, tid: Any) -> Tensor:
-    """What thread `tid` writes."""
+    """What thread `tid` writes.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    >>> tiled = fx.make_tiled_copy_tv(atom, fx.make_layout((2, 4), (4, 1)), fx.make_layout((1, 2), (2, 1)))
+    >>> def of_thread(x):
+    ...     tile = fx.make_view(fx.get_iter(x), fx.make_layout((2, 8), (8, 1)))
+    ...     return fx.tiled_copy_partition_dst(tiled, tile, 4)
+    >>> flyc.evaluate(of_thread, np.arange(16, dtype="f4"))
+    [8.0, 9.0]
+    """
     return apply("tiled_copy.partition_dst", tiled_copy, t, as_int_tuple(tid))
 
 
 def tiled_copy_retile(tiled_copy: TiledCopy, t: Tensor) -> Tensor:
-    """A fragment in this copy's value order."""
+    """A fragment in this copy's value order.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
+    >>> def again():
+    ...     fragment = fx.make_rmem_tensor((1, 2, 2), fx.Float32)
+    ...     return fx.tiled_copy_retile(fx.make_tiled_copy_C(atom, mma), fragment).layout
+    >>> flyc.evaluate(again)
+    Layout<((1,1),2,2):((0,0),1,2)>
+    """
     return apply("tiled_copy.retile", tiled_copy, t)
 
 
 def tiled_mma_partition(operand: MmaOperand, tiled_mma: TiledMma, t: Tensor, tid: Any) -> Tensor:
-    """Thread `tid`'s part of an operand."""
+    """Thread `tid`'s part of an operand.
+
+    >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
+    >>> def of_thread(x):
+    ...     tile = fx.make_view(fx.get_iter(x), fx.make_layout((2, 2), (2, 1)))
+    ...     return fx.tiled_mma_partition(fx.MmaOperand.C, mma, tile, 1)
+    >>> flyc.evaluate(of_thread, np.arange(4, dtype="f4"))
+    [2.0]
+    """
     return apply("tiled_mma.partition", tiled_mma, t, as_int_tuple(tid), operand_id=MmaOperand(operand))
 
 
 def tiled_mma_partition_shape(operand: MmaOperand, tiled_mma: TiledMma, shape: Any) -> IntTuple:
-    """Shape of a part of a tensor of this shape."""
+    """Shape of a part of a tensor of this shape.
+
+    >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
+    >>> fx.tiled_mma_partition_shape(fx.MmaOperand.C, mma, (8, 4))
+    IntTuple<(1,4,2)>
+    """
     return apply("tiled_mma.partition_shape", tiled_mma, as_int_tuple(shape), operand_id=MmaOperand(operand))
 
 
 def mma_make_fragment(operand: MmaOperand, tiled_mma: TiledMma, t: Tensor, *, stages: int | None = None) -> Tensor:
-    """Register tensor for one thread's part of an operand."""
+    """Register tensor for one thread's part of an operand.
+
+    >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
+    >>> def fragment():
+    ...     tile = fx.make_rmem_tensor((8, 4), fx.Float32)
+    ...     return fx.mma_make_fragment(fx.MmaOperand.C, mma, tile).layout
+    >>> flyc.evaluate(fragment)
+    Layout<(1,4,2):(0,1,4)>
+    """
     return current_ir().mma_fragment(MmaOperand(operand), tiled_mma, t, stages)
 
 
@@ -540,13 +780,37 @@ def _check_copy(name: str, src: Any, dst: Any) -> None:
 
 
 def copy_atom_call(atom: CopyAtom, src: Tensor, dst: Tensor, *, pred: Tensor | None = None) -> None:
-    """One call of a copy atom: from the first element of `src` to the first of `dst`."""
+    """One call of a copy atom: from the first element of `src` to the first of `dst`.
+
+    >>> def move(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalCopy64b(), fx.Float32)
+    ...     got = fx.make_rmem_tensor(2, fx.Float32)
+    ...     fx.copy_atom_call(atom, fx.make_view(fx.get_iter(x) + 2, fx.make_layout(2, 1)), got)
+    ...     return got
+    >>> flyc.evaluate(move, np.arange(4, dtype="f4"))
+    [2.0, 3.0]
+    """
     _check_copy("copy_atom_call", src, dst)
     current_ir().emit_copy("copy_atom_call", atom, src, dst, pred)
 
 
 def copy(atom: Any, src: Tensor, dst: Tensor, *, pred: Tensor | None = None, **atom_state: Any) -> None:
-    """Copy a partition, one atom call per group of values; a false predicate leaves the destination alone."""
+    """Copy a partition, one atom call per group of values; a false predicate leaves the destination alone.
+
+    >>> def move(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    ...     got = fx.make_rmem_tensor((1, 3), fx.Float32)
+    ...     fx.copy(atom, fx.make_view(fx.get_iter(x), fx.make_layout((1, 3), (1, 2))), got)
+    ...     return got
+    >>> flyc.evaluate(move, np.arange(6, dtype="f4"))
+    [0.0, 2.0, 4.0]
+    """
+    whole = getattr(atom, "__copy_tile__", None)
+    if whole is not None:
+        if pred is not None or atom_state:
+            raise DSLValueError(f"copy: {atom!r} copies a whole tile and takes neither a predicate nor state")
+        whole(src, dst)
+        return
     _check_copy("copy", src, dst)
     if not isinstance(atom, (CopyAtom, TiledCopy)):
         raise DSLTypeError(f"copy: expected a CopyAtom or TiledCopy, got {atom!r}")
@@ -597,13 +861,33 @@ def gather(atom: CopyAtom, base_iter: Any, offset_tensor: Tensor, dst: Tensor, *
 
     Offsets count elements. `dst` is `((AtomV, TV), Rest...)`, offsets and predicates `(TV, Rest...)`; with offsets of
     rank 1 it may be `(AtomV, TV)`.
+
+    >>> def pick(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    ...     where, got = fx.make_rmem_tensor(3, fx.Int32), fx.make_rmem_tensor((1, 3), fx.Float32)
+    ...     where.store(fx.Vector.from_elements([5, 0, 2]))
+    ...     fx.gather(atom, fx.get_iter(x), where, got)
+    ...     return got
+    >>> flyc.evaluate(pick, np.arange(6, dtype="f4"))
+    [5.0, 0.0, 2.0]
     """
     for place, mine, flag in _addressed("gather", atom, base_iter, offset_tensor, dst, pred, atom.layout_src_tv):
         copy(atom, place, mine, pred=flag)
 
 
 def scatter(atom: CopyAtom, src: Tensor, base_iter: Any, offset_tensor: Tensor, *, pred: Tensor | None = None) -> None:
-    """Copy from `src[(None, v), rest]` to `base_iter + offset_tensor[v, rest]`; the inverse of `gather`."""
+    """Copy from `src[(None, v), rest]` to `base_iter + offset_tensor[v, rest]`; the inverse of `gather`.
+
+    >>> def spread(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    ...     where, ours = fx.make_rmem_tensor(2, fx.Int32), fx.make_rmem_tensor((1, 2), fx.Float32)
+    ...     where.store(fx.Vector.from_elements([3, 0]))
+    ...     ours.store(fx.Vector.from_elements([7.0, 8.0]))
+    ...     fx.scatter(atom, ours, fx.get_iter(x), where)
+    ...     return [x[i] for i in range(4)]
+    >>> flyc.evaluate(spread, np.zeros(4, "f4"))
+    [8.0, 0.0, 0.0, 7.0]
+    """
     for place, mine, flag in _addressed("scatter", atom, base_iter, offset_tensor, src, pred, atom.layout_dst_tv):
         copy(atom, mine, place, pred=flag)
 
@@ -638,54 +922,9 @@ def _addressed(
         yield place, mine, flag
 
 
-def mma_atom_call(atom: MmaAtom, d: Tensor, a: Tensor, b: Tensor, c: Tensor, **atom_state: Any) -> None:
-    """One MMA on value fragments; keywords are atom state."""
-    if atom_state:
-        atom = atom.set_value(atom_state)
-    current_ir().emit_mma("mma_atom_call", atom, (d, a, b, c))
-
-
-def gemm(
-    atom: Any,
-    d: Tensor,
-    a: Tensor,
-    b: Tensor,
-    c: Tensor,
-    *,
-    traversal_order: GemmTraversalOrder | None = None,
-    traversal_layout: Layout | None = None,
-    **atom_state: Any,
-) -> None:
-    """`d = a * b^T + c` over fragments: D and C `(V, M, N)`, A `(V, M[, K])`, B `(V, N[, K])`."""
-    if not isinstance(atom, (MmaAtom, TiledMma)):
-        raise DSLTypeError(f"gemm: expected an MmaAtom or TiledMma, got {atom!r}")
-    if traversal_order is not None and traversal_layout is not None:
-        raise DSLValueError("gemm: Only one of traversal_order and traversal_layout can be given")
-    _check_gemm(d, a, b, c)
-    if atom_state:
-        atom = atom.set_value(atom_state)
-    current_ir().emit_mma("gemm", atom, (d, a, b, c), traversal_order, traversal_layout)
-
-
-def _check_gemm(d: Tensor, a: Tensor, b: Tensor, c: Tensor) -> None:
-    shapes = [t.data.layout for t in (d, a, b, c)]
-    ranks = [s.rank for s in shapes]
-    if ranks == [1, 1, 1, 1]:
-        return
-    if ranks[0] != 3 or ranks[3] != 3 or ranks[1] != ranks[2] or ranks[1] not in (2, 3):
-        raise DSLValueError(f"gemm: expected D, C of rank 3 and A, B of rank 2 or 3, got ranks {ranks}")
-    m, n = L.size(shapes[0][1]), L.size(shapes[0][2])
-    got = (L.size(shapes[1][1]), L.size(shapes[2][1]), L.size(shapes[3][1]), L.size(shapes[3][2]))
-    if got != (m, n, m, n):
-        raise DSLValueError(f"gemm: D is {m} x {n} atoms, but A has {got[0]}, B {got[1]}, C {got[2]} x {got[3]}")
-    if ranks[1] == 3 and L.size(shapes[1][2]) != L.size(shapes[2][2]):
-        raise DSLValueError("gemm: A and B differ in their number of K steps")
-
-
 __all__ = [
     "AtomicOp",
     "CopyAtom",
-    "GemmTraversalOrder",
     "MmaAtom",
     "MmaOperand",
     "SyncScope",
@@ -712,7 +951,6 @@ __all__ = [
     "copy",
     "copy_atom_call",
     "gather",
-    "gemm",
     "make_copy_atom",
     "make_mma_atom",
     "make_tiled_copy",
@@ -721,7 +959,6 @@ __all__ = [
     "make_tiled_copy_C",
     "make_tiled_copy_tv",
     "make_tiled_mma",
-    "mma_atom_call",
     "mma_make_fragment",
     "scatter",
     "tiled_copy_partition_dst",

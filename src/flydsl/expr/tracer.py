@@ -11,17 +11,23 @@ from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 
 from ..dialects.builder import Builder
-from ..dialects.locations import chain_location, frame_location, is_user_code
+from ..dialects.locations import chain_location, frame_location, read_depth
+from ..dialects.user_code import is_user_code
 
 
 def user_frames(depth: int = 1) -> list[FileLineColLoc]:
     """Locations of the user's frames, innermost first, up to the first frame that called into this package."""
     found: list[FileLineColLoc] = []
     frame: FrameType | None = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
+    kinds = _kinds
     while frame is not None:
-        if is_user_code(frame.f_code):
+        code = frame.f_code
+        kind = kinds.get(id(code))
+        if kind is None:
+            kind = _classify(code)
+        if kind[0] == _USER:
             found.append(frame_location(frame))
-        elif found and frame.f_code in BOUNDARIES:
+        elif kind[0] == _BOUNDARY and found:
             break
         frame = frame.f_back
     return found
@@ -29,6 +35,16 @@ def user_frames(depth: int = 1) -> list[FileLineColLoc]:
 
 BOUNDARIES: set[CodeType] = set()
 """Code objects that call a user's function to trace it: frames above them are not part of the traced program."""
+
+_OURS, _USER, _BOUNDARY = range(3)
+_kinds: dict[int, tuple[int, CodeType]] = {}
+"""What frames of a code object are, by its id; it is kept, so that the id stays its own."""
+
+
+def _classify(code: CodeType) -> tuple[int, CodeType]:
+    kind = _USER if is_user_code(code) else _BOUNDARY if code in BOUNDARIES else _OURS
+    found = _kinds[id(code)] = (kind, code)
+    return found
 
 
 class Tracer(Builder):
@@ -38,6 +54,7 @@ class Tracer(Builder):
 
     def __init__(self) -> None:
         super().__init__()
+        read_depth()
         self.functions: list[Any] = []
         """Functions being traced, innermost last: the jit function, then a kernel (see `compiler.kernel`)."""
 

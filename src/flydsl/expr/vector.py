@@ -28,6 +28,7 @@ from .numeric import (
     is_ir_value,
     scalar_or_none,
 )
+from .operators import Operators
 from .scalar_ops import CLASSES, STATIC, common_type, convert, kernel, make, operation_type, unary_kernel
 from .trace import current
 
@@ -105,7 +106,7 @@ class VectorMeta(type):
         return Vector.make_type(alias.shape, alias.dtype)
 
 
-class Vector(metaclass=VectorMeta):
+class Vector(Operators, metaclass=VectorMeta):
     """A flat IR vector with a shape and an element class.
 
     >>> from flydsl.expr.numeric import Float32
@@ -387,115 +388,9 @@ class Vector(metaclass=VectorMeta):
 
     # --- operators ------------------------------------------------------------------------------------------------
 
-    def __add__(self, other: Any) -> Any:
-        return _binary("add", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return _binary("add", other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return _binary("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return _binary("sub", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return _binary("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return _binary("mul", other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return _binary("truediv", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return _binary("truediv", other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return _binary("floordiv", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return _binary("floordiv", other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return _binary("mod", self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return _binary("mod", other, self)
-
-    def __divmod__(self, other: Any) -> Any:
-        quotient = _binary("floordiv", self, other)
-        return NotImplemented if quotient is NotImplemented else (quotient, self % other)
-
-    def __rdivmod__(self, other: Any) -> Any:
-        quotient = _binary("floordiv", other, self)
-        return NotImplemented if quotient is NotImplemented else (quotient, other % self)
-
-    def __pow__(self, other: Any) -> Any:
-        return _binary("pow", self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return _binary("pow", other, self)
-
-    def __and__(self, other: Any) -> Any:
-        return _binary("and", self, other)
-
-    def __rand__(self, other: Any) -> Any:
-        return _binary("and", other, self)
-
-    def __or__(self, other: Any) -> Any:
-        return _binary("or", self, other)
-
-    def __ror__(self, other: Any) -> Any:
-        return _binary("or", other, self)
-
-    def __xor__(self, other: Any) -> Any:
-        return _binary("xor", self, other)
-
-    def __rxor__(self, other: Any) -> Any:
-        return _binary("xor", other, self)
-
-    def __lshift__(self, other: Any) -> Any:
-        return _binary("lshift", self, other)
-
-    def __rlshift__(self, other: Any) -> Any:
-        return _binary("lshift", other, self)
-
-    def __rshift__(self, other: Any) -> Any:
-        return _binary("rshift", self, other)
-
-    def __rrshift__(self, other: Any) -> Any:
-        return _binary("rshift", other, self)
-
-    def __eq__(self, other: Any) -> Any:
-        return _binary("eq", self, other)
-
-    def __ne__(self, other: Any) -> Any:
-        return _binary("ne", self, other)
-
-    def __lt__(self, other: Any) -> Any:
-        return _binary("lt", self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return _binary("le", self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return _binary("gt", self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return _binary("ge", self, other)
-
-    def __neg__(self) -> Vector:
-        return self._unary("neg")
-
-    def __abs__(self) -> Vector:
-        return self._unary("abs")
-
-    def __invert__(self) -> Vector:
-        return self._unary("invert")
-
-    def __pos__(self) -> Vector:
-        return self
+    @staticmethod
+    def _operate(name: str, a: Any, b: Any) -> Any:
+        return _binary(name, a, b)
 
     def _unary(self, name: str) -> Vector:
         emit, _ = unary_kernel(name, self.dtype)
@@ -538,18 +433,6 @@ class Vector(metaclass=VectorMeta):
     def minimumf(self, other: Any, fastmath: Any = None) -> Any:
         """Deprecated: `fx.min(v, w)`."""
         return _sibling("arith").minimumf(self, other, fastmath=fastmath)
-
-    def exp2(self, fastmath: Any = None) -> Any:
-        """Deprecated: `fx.exp2(v)`."""
-        return _sibling("math").exp2(self, fastmath=fastmath)
-
-    def rsqrt(self, fastmath: Any = None) -> Any:
-        """Deprecated: `fx.rsqrt(v)`."""
-        return _sibling("math").rsqrt(self, fastmath=fastmath)
-
-    def shrui(self, count: Any) -> Any:
-        """Deprecated: logical right shift that keeps the class."""
-        return _sibling("arith").shrui(self, count)
 
     # --- protocols ------------------------------------------------------------------------------------------------
 
@@ -815,27 +698,47 @@ def _lifted(name: str, x: Any) -> Any:
 
 
 def full(shape: Any, value: Any, dtype: Any) -> Vector:
-    """A vector with every element `value`: `fx.full(4, 0.0, fx.Float32)`."""
+    """A vector with every element `value`: `fx.full(4, 0.0, fx.Float32)`.
+
+    >>> flyc.evaluate(lambda: fx.full(3, 0.5, fx.Float32))
+    [0.5, 0.5, 0.5]
+    """
     return Vector.filled(shape, value, dtype)
 
 
 def full_like(v: Vector, value: Any, dtype: Any = None) -> Vector:
-    """A filled vector with the shape and, unless given, the element class of `v`."""
+    """A filled vector with the shape and, unless given, the element class of `v`.
+
+    >>> flyc.evaluate(lambda: fx.full_like(fx.Float32x2([3.0, 4.0]), 7))
+    [7.0, 7.0]
+    """
     return Vector.filled_like(v, value, dtype)
 
 
 def zeros_like(v: Vector, dtype: Any = None) -> Vector:
-    """Zeros like `v`."""
+    """Zeros like `v`.
+
+    >>> flyc.evaluate(lambda: fx.zeros_like(fx.Float32x2([3.0, 4.0])))
+    [0.0, 0.0]
+    """
     return Vector.filled_like(v, 0, dtype)
 
 
 def ones_like(v: Vector, dtype: Any = None) -> Vector:
-    """Ones like `v`."""
+    """Ones like `v`.
+
+    >>> flyc.evaluate(lambda: fx.ones_like(fx.Float32x2([3.0, 4.0])))
+    [1.0, 1.0]
+    """
     return Vector.filled_like(v, 1, dtype)
 
 
 def empty_like(v: Vector, dtype: Any = None) -> Vector:
-    """A vector like `v` whose content does not matter; it is zero."""
+    """A vector like `v` whose content does not matter; it is zero.
+
+    >>> flyc.evaluate(lambda: fx.empty_like(fx.Float32x2([3.0, 4.0])))
+    [0.0, 0.0]
+    """
     return Vector.filled_like(v, 0, dtype)
 
 
@@ -843,8 +746,8 @@ DSL_CLASSES["VectorType"] = Vector
 
 _ALIAS_SIZES: dict[tuple[int, ...], tuple[str, ...]] = {
     (1, 2, 4, 8, 16): (
-        "Float16", "BFloat16", "Int8", "Int16", "Uint8", "Uint16", "Float8E5M2", "Float8E4M3", "Float8E4M3FN",
-        "Float8E4M3FNUZ", "Float8E4M3B11FNUZ", "Float8E8M0FNU",
+        "Float16", "BFloat16", "Int8", "Int16", "Uint8", "Uint16", "Float8E5M2", "Float8E5M2FNUZ",
+        "Float8E4M3", "Float8E4M3FN", "Float8E4M3FNUZ", "Float8E4M3B11FNUZ", "Float8E8M0FNU",
     ),
     (1, 2, 4, 8): ("Float32", "Int32", "Uint32"),
     (1, 2, 4): ("Float64", "Int64", "Uint64"),

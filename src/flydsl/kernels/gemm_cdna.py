@@ -1,10 +1,13 @@
 """C = A B^T with MFMA, for gfx90a, gfx942 and gfx950: double-buffered, swizzled shared memory filled through registers.
 
 A is (M, K), B is (N, K), both with contiguous K, f16 or bf16; C is (M, N), f32 or the type of A. M and N are any size:
-buffer descriptors give zeros for rows that are not there, and stores are predicated. K is a multiple of 32.
+buffer descriptors give zeros for rows that are not there and drop what is stored there. K is a multiple of 8; lanes
+whose 16 bytes lie behind it read out of range, zeros again.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -13,18 +16,27 @@ from flydsl.expr.rocdl.target import trace_target
 BM, BN, BK = 128, 128, 32
 THREADS = 256
 STAGES = 2
+UNIT = 8
+"""Elements of the 16 bytes a thread loads at once."""
+FAR_BYTES = 0x7FFFFFFF
+"""An offset that is out of range of every descriptor, and is no small one with another added to it."""
 
 
 @flyc.kernel
 def gemm_cdna_kernel(
-    a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, m: fx.Int32, n: fx.Int32, mma: fx.TiledMma, fill: fx.TiledCopy
+    a: fx.Tensor,
+    b: fx.Tensor,
+    c: fx.Tensor,
+    m: fx.Int32,
+    n: fx.Int32,
+    mma: fx.TiledMma,
+    fill: fx.TiledCopy,
+    products: fx.Constexpr[int],
 ):
     rocdl = fx.rocdl
     bm, bn, _ = fx.block_idx
     tid = fx.thread_idx.x
     dtype = a.dtype
-    per_lane = fx.get_scalar(fx.size(mma.mma_atom.layout_A_tv.shape[1]))
-    read_bits = min(per_lane * dtype.width, 128)
     pool = fx.SharedAllocator().allocate(fx.Array[dtype, STAGES * (BM + BN) * BK, 128]).peek()
     # Rows of 64 bytes: two bits of the row permute the 16-byte units.
     swizzle = fx.static(fx.SwizzleType.get(2, 4, 3))
@@ -33,10 +45,9 @@ def gemm_cdna_kernel(
     smem_b = fx.make_view(
         fx.apply_swizzle(base + STAGES * BM * BK, swizzle), fx.make_layout((BN, BK, STAGES), (BK, 1, BN * BK))
     )
-    global_a = rocdl.make_buffer_tensor(a, max_size=False)
-    global_b = rocdl.make_buffer_tensor(b, max_size=False)
-    tile_a = fx.flat_divide(global_a, (BM, BK))[None, None, bm, None]
-    tile_b = fx.flat_divide(global_b, (BN, BK))[None, None, bn, None]
+    k = fx.get_scalar(a.shape[1])
+    tile_a = rows_in_buffer(fx.flat_divide(a, (BM, BK))[None, None, bm, None], a, fx.min(m - bm * BM, BM), k)
+    tile_b = rows_in_buffer(fx.flat_divide(b, (BN, BK))[None, None, bn, None], b, fx.min(n - bn * BN, BN), k)
 
     mine = fill.get_slice(tid)
     from_a, from_b = mine.partition_S(tile_a), mine.partition_S(tile_b)
@@ -44,47 +55,80 @@ def gemm_cdna_kernel(
     held_a = fx.make_fragment_like(from_a[None, None, None, 0])
     held_b = fx.make_fragment_like(from_b[None, None, None, 0])
     wide = fx.make_copy_atom(rocdl.BufferCopy128b(), dtype)
-    store = fx.make_copy_atom(fx.UniversalCopy128b(), dtype)
+    move = fx.make_copy_atom(fx.UniversalCopy128b(), dtype)
 
     product = mma.get_slice(tid)
     ra, rb = product.make_fragment_A(smem_a[None, None, 0]), product.make_fragment_B(smem_b[None, None, 0])
     shape = fx.make_layout((BM, BN), (BN, 1))
     acc = product.make_fragment_C(fx.make_view(fx.get_iter(c), shape))
     acc.fill(0.0)
-    read = fx.make_copy_atom(fx.UniversalCopy(read_bits), dtype)
-    read_a = fx.make_tiled_copy_A(read, mma).get_slice(tid)
-    read_b = fx.make_tiled_copy_B(read, mma).get_slice(tid)
+    read_a = fx.make_tiled_copy_A(move, mma).get_slice(tid)
+    read_b = fx.make_tiled_copy_B(move, mma).get_slice(tid)
     shared_a, shared_b = read_a.partition_S(smem_a), read_b.partition_S(smem_b)
     into_a, into_b = read_a.retile(ra), read_b.retile(rb)
+    unit_column = tid % (BK // UNIT) * UNIT
+    loads = (BM + BN) * BK // UNIT // THREADS
 
-    fx.copy(wide, from_a[None, None, None, 0], held_a)
-    fx.copy(wide, from_b[None, None, None, 0], held_b)
-    fx.copy(store, held_a, to_a[None, None, None, 0])
-    fx.copy(store, held_b, to_b[None, None, None, 0])
-    fx.barrier()
-    steps = fx.get_scalar(fx.size(tile_a.shape[2]))
-    for step in range(steps):
-        # Behind the last tile this reads what nobody uses, or zeros.
-        fx.copy(wide, from_a[None, None, None, step + 1], held_a)
-        fx.copy(wide, from_b[None, None, None, step + 1], held_b)
-        stage = step % STAGES
-        fx.copy(read, shared_a[None, None, None, stage], into_a)
-        fx.copy(read, shared_b[None, None, None, stage], into_b)
+    def load(step: Any):
+        """The tile's place along K is a uniform offset; lanes behind K go far away."""
+        shift = (step * BK + unit_column < k).select(fx.Int32(0), fx.Int32(FAR_BYTES // (dtype.width // 8)))
+        for parts, held in ((from_a, held_a), (from_b, held_b)):
+            first = parts[None, None, None, 0]
+            fx.copy(wide, fx.make_view(fx.get_iter(first) + shift, first.layout), held, soffset=step * BK)
+
+    def write(stage: int):
+        fx.copy(move, held_a, to_a[None, None, None, stage])
+        fx.copy(move, held_b, to_b[None, None, None, stage])
+
+    def multiply(stage: int):
+        fx.copy(move, shared_a[None, None, None, stage], into_a)
+        fx.copy(move, shared_b[None, None, None, stage], into_b)
         fx.gemm(mma, acc, ra, rb, acc)
-        fx.copy(store, held_a, to_a[None, None, None, 1 - stage])
-        fx.copy(store, held_b, to_b[None, None, None, 1 - stage])
-        fx.barrier()
 
-    places = fx.make_view((0, 0), fx.make_identity_layout((BM, BN)))
-    where = product.partition_C(places)
+    def advance(step: Any, stage: int):
+        load(step + 1)
+        multiply(stage)
+        write(1 - stage)
+        # Loads first, so that they are under way during the products; writes last.
+        rocdl.sched_vmem(loads)
+        rocdl.sched_mfma(products - loads)
+        for _ in fx.range_constexpr(loads):
+            rocdl.sched_dswr(1)
+            rocdl.sched_mfma(1)
+        rocdl.sched_barrier(0)
+        fx.barrier()
+        rocdl.sched_barrier(0)
+
+    load(fx.Int32(0))
+    write(0)
+    fx.barrier()
+    # Behind the last tile come zeros, so an odd number of tiles is no case of its own.
+    for pair in range((k + 2 * BK - 1) // (2 * BK)):
+        advance(pair * 2, 0)
+        advance(pair * 2 + 1, 1)
+
     row, column = bm * BM, bn * BN
-    for v in fx.range_constexpr(fx.get_scalar(fx.size(where.shape[0]))):
-        for i in fx.range_constexpr(fx.get_scalar(fx.size(where.shape[1]))):
-            for j in fx.range_constexpr(fx.get_scalar(fx.size(where.shape[2]))):
-                at = where[v, i, j]
-                r, k = row + fx.get_scalar(at[0]), column + fx.get_scalar(at[1])
-                if (r < m) & (k < n):
-                    c[r, k] = c.dtype(acc[v, i, j])
+    stride = fx.get_scalar(c.stride[0])
+    here = fx.make_view(fx.get_iter(c) + (fx.Int64(row) * stride + column), fx.make_layout((BM, BN), (stride, 1)))
+    out = rows_in_buffer(here, c, fx.min(m - row, BM), fx.min(n - column, BN))
+    mine_c = product.partition_C(out)
+    where = product.partition_C(fx.make_view((0, 0), fx.make_identity_layout((BM, BN))))
+    values, atoms_m, atoms_n = (fx.get_scalar(fx.size(where.shape[i])) for i in range(3))
+    for j in fx.range_constexpr(atoms_n):
+        # A lane's values of one instruction are in one column. Rows that are not there end behind the descriptor.
+        inside = column + fx.get_scalar(where[0, 0, j][1]) < n
+        shift = inside.select(fx.Int32(0), fx.Int32(FAR_BYTES // (c.dtype.width // 8)))
+        part = mine_c[None, None, j]
+        part = fx.make_view(fx.get_iter(part) + shift, part.layout)
+        for i in fx.range_constexpr(atoms_m):
+            for v in fx.range_constexpr(values):
+                part[v, i] = c.dtype(acc[v, i, j])
+
+
+def rows_in_buffer(tile: fx.Tensor, matrix: fx.Tensor, rows: Any, k: Any) -> fx.Tensor:
+    """A block's rows behind a descriptor of their own: only they must be within 2 GiB."""
+    elements = (rows - 1) * fx.get_scalar(matrix.stride[0]) + k
+    return fx.rocdl.make_buffer_tensor(tile, num_records_bytes=elements * (matrix.dtype.width // 8))
 
 
 @flyc.jit
@@ -93,12 +137,16 @@ def gemm_cdna(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, stream: fx.Stream = fx.S
     target = trace_target()
     step = 32 if target is not None and target.arch == "gfx950" else 16
     atom = fx.make_mma_atom(fx.rocdl.MFMA(16, 16, step, a.dtype))
-    mma = fx.make_tiled_mma(atom, fx.make_layout((2, 2, 1), (1, 2, 0)))
+    # A lane reads 16 bytes of shared memory at once. Where the instruction takes 8, K is permuted alike in A and B, so
+    # that it takes them one half after the other.
+    order = None if step == 32 else fx.make_layout((4, 4, 2), (1, 8, 4))
+    mma = fx.make_tiled_mma(atom, fx.make_layout((2, 2, 1), (1, 2, 0)), (None, None, order))
     chunk = fx.make_copy_atom(fx.rocdl.BufferCopy128b(), a.dtype)
     fill = fx.make_tiled_copy_tv(chunk, fx.make_layout((64, 4), (4, 1)), fx.make_layout((1, 8), (8, 1)))
     m, n = c.shape.unpack()
     grid = ((m + BM - 1) // BM, (n + BN - 1) // BN)
-    gemm_cdna_kernel(a, b, c, m, n, mma, fill).launch(grid=grid, block=THREADS, stream=stream)
+    products = (BM // 16) * (BN // 16) * (BK // step) * 64 // THREADS
+    gemm_cdna_kernel(a, b, c, m, n, mma, fill, products).launch(grid=grid, block=THREADS, stream=stream)
 
 
 __all__ = ["gemm_cdna"]

@@ -1,10 +1,16 @@
 """C = A B^T with `cp.async`, `ldmatrix` and `mma.sync`: for every NVIDIA GPU from sm_80 on.
 
-A is (M, K), B is (N, K), both with contiguous K and 16-byte rows, f16 or bf16. Four warps work on a tile of 128 x 128;
-three stages of shared memory are filled ahead. M and N must be multiples of 128, K of 32.
+A is (M, K), B is (N, K), both with contiguous K, f16 or bf16; C is (M, N) of f16, bf16 or f32. All extents are
+arbitrary. Four warps work on a tile of 128 x 128; three stages of shared memory are filled ahead.
+
+Where the arguments promise rows of 16-byte units (`from_torch_tensor(t, assumed_align=16)` with
+`.mark_layout_dynamic(divisibility=8)`, or a static layout that has them), whole units are copied asynchronously, and
+only those that lie across an edge element by element; without that promise everything is.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -12,11 +18,33 @@ import flydsl.expr as fx
 BM, BN, BK = 128, 128, 32
 STAGES = 3
 THREADS = 128
-SMEM_BYTES = 2 * (BM + BN) * BK * STAGES
+UNIT = 8
+"""Elements of a 16-byte unit."""
+LANES = BK // UNIT
+"""Threads beside each other in a row of a tile."""
+PAD = 8
+"""Elements between rows of the result in shared memory, so that rows start in different banks."""
+
+
+def has_units(t: fx.Tensor, unit: int = UNIT) -> bool:
+    """Whether rows of a matrix are promised to start at multiples of 16 bytes and to be contiguous."""
+    step, inner = t.data.layout.stride
+    return inner == 1 and t.alignment % 16 == 0 and (step if type(step) is int else step.div) % unit == 0
 
 
 @flyc.kernel
-def gemm_sm80_kernel(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, mma: fx.TiledMma, fill: fx.TiledCopy):
+def gemm_sm80_kernel(
+    a: fx.Tensor,
+    b: fx.Tensor,
+    c: fx.Tensor,
+    m: fx.Int32,
+    n: fx.Int32,
+    k: fx.Int32,
+    mma: fx.TiledMma,
+    fill: fx.TiledCopy,
+    units_in: fx.Constexpr[bool],
+    units_out: fx.Constexpr[bool],
+):
     nv = fx.nvgpu
     bm, bn, _ = fx.block_idx
     tid = fx.thread_idx.x
@@ -28,17 +56,14 @@ def gemm_sm80_kernel(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, mma: fx.TiledMma,
     smem_b = fx.make_view(
         fx.apply_swizzle(base + BM * BK * STAGES, swizzle), fx.make_layout((BN, BK, STAGES), (BK, 1, BN * BK))
     )
-    tile_a = fx.flat_divide(a, (BM, BK))[None, None, bm, None]
-    tile_b = fx.flat_divide(b, (BN, BK))[None, None, bn, None]
-    tile_c = fx.flat_divide(c, (BM, BN))[None, None, bm, bn]
-    mine = fill.get_slice(tid)
-    from_a, from_b = mine.partition_S(tile_a), mine.partition_S(tile_b)
-    to_a, to_b = mine.partition_D(smem_a), mine.partition_D(smem_b)
-    async_copy = fx.make_copy_atom(nv.CpAsync128b(), dtype)
+    row, column = bm * BM, bn * BN
+    inside = (row + BM <= m) & (column + BN <= n)
 
     product = mma.get_slice(tid)
     ra, rb = product.make_fragment_A(smem_a[None, None, 0]), product.make_fragment_B(smem_b[None, None, 0])
-    acc = product.make_fragment_C(tile_c)
+    tile = fx.make_layout((BM, BN), (BN + PAD, 1))
+    smem_c = fx.make_view(fx.get_dyn_shared(c.dtype), tile)
+    acc = product.make_fragment_C(fx.make_view(fx.get_dyn_shared(fx.Float32), tile))
     acc.fill(0.0)
     matrices = fx.make_copy_atom(nv.LdMatrix(4), dtype)
     read_a, read_b = (
@@ -47,37 +72,130 @@ def gemm_sm80_kernel(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, mma: fx.TiledMma,
     )
     shared_a, shared_b = read_a.partition_S(smem_a), read_b.partition_S(smem_b)
 
-    steps = fx.get_scalar(fx.size(tile_a.shape[2]))
+    steps = fx.ceildiv(k, BK)
     for stage in fx.range_constexpr(STAGES - 1):
         if stage < steps:
-            fx.copy(async_copy, from_a[None, None, None, stage], to_a[None, None, None, stage])
-            fx.copy(async_copy, from_b[None, None, None, stage], to_b[None, None, None, stage])
+            fetch(a, smem_a, fill, row, m, k, fx.Int32(stage), fx.Int32(stage), inside, units_in)
+            fetch(b, smem_b, fill, column, n, k, fx.Int32(stage), fx.Int32(stage), inside, units_in)
         nv.cp_async_commit()
     for step in range(steps):
         nv.cp_async_wait(STAGES - 2)
         fx.barrier()
         ahead = step + (STAGES - 1)
         if ahead < steps:
-            fx.copy(async_copy, from_a[None, None, None, ahead], to_a[None, None, None, ahead % STAGES])
-            fx.copy(async_copy, from_b[None, None, None, ahead], to_b[None, None, None, ahead % STAGES])
+            fetch(a, smem_a, fill, row, m, k, ahead, ahead % STAGES, inside, units_in)
+            fetch(b, smem_b, fill, column, n, k, ahead, ahead % STAGES, inside, units_in)
         nv.cp_async_commit()
         stage = step % STAGES
         fx.copy(matrices, shared_a[None, None, None, stage], read_a.retile(ra))
         fx.copy(matrices, shared_b[None, None, None, stage], read_b.retile(rb))
         fx.gemm(mma, acc, ra, rb, acc)
+
+    # Through shared memory, so that threads store what lies together.
+    fx.barrier()
     out = fx.make_fragment_like(acc, dtype=c.dtype)
     out.store(acc.load().to(c.dtype))
     pair = fx.make_copy_atom(fx.UniversalCopy(2 * c.dtype.width), c.dtype)
-    fx.copy(pair, out, product.partition_C(tile_c))
+    fx.copy(pair, out, product.partition_C(smem_c))
+    fx.barrier()
+    store(c, smem_c, row, column, m, n, inside, units_out)
+
+
+@flyc.jit
+def fetch(
+    x: fx.Tensor,
+    smem: fx.Tensor,
+    fill: fx.TiledCopy,
+    first: fx.Int32,
+    rows: fx.Int32,
+    k: fx.Int32,
+    step: fx.Int32,
+    stage: fx.Int32,
+    inside: fx.Boolean,
+    units: bool,
+):
+    """A tile of rows from `first` on into a stage; zeros where the matrix has nothing."""
+    if fx.const_expr(units):
+        atom = fx.make_copy_atom(fx.nvgpu.CpAsync128b(), x.dtype)
+        mine = fill.get_slice(fx.thread_idx.x)
+        tile = fx.flat_divide(x, (BM, BK))[None, None, first // BM, step]
+        source, target = mine.partition_S(tile), mine.partition_D(smem[None, None, stage])
+        if inside & (step * BK + BK <= k):
+            fx.copy(atom, source, target)
+        else:
+            r, column = fx.thread_idx.x // LANES, step * BK + fx.thread_idx.x % LANES * UNIT
+            for i in fx.range_constexpr(BM * LANES // THREADS):
+                if (first + r + i * (THREADS // LANES) < rows) & (column + UNIT <= k):
+                    fx.copy_atom_call(atom, source[None, i, 0], target[None, i, 0])
+            # What no unit covers.
+            for i in range(fx.thread_idx.x, BM * BK, THREADS):
+                end = step * BK + i % BK // UNIT * UNIT + UNIT
+                if (first + i // BK >= rows) | (end > k):
+                    fetch_element(x, smem, first, rows, k, step, stage, i // BK, i % BK)
+    else:
+        for i in range(fx.thread_idx.x, BM * BK, THREADS):
+            fetch_element(x, smem, first, rows, k, step, stage, i // BK, i % BK)
+
+
+@flyc.jit
+def fetch_element(
+    x: fx.Tensor, smem: fx.Tensor, first: Any, rows: Any, k: Any, step: Any, stage: Any, at: Any, column: Any
+):
+    """One element of a tile, or zero."""
+    value = x.dtype(0.0)
+    if (first + at < rows) & (step * BK + column < k):
+        value = x[first + at, step * BK + column]
+    smem[at, column, stage] = value
+
+
+@flyc.jit
+def store(
+    c: fx.Tensor, smem: fx.Tensor, row: fx.Int32, column: fx.Int32, m: fx.Int32, n: fx.Int32, inside: Any, units: bool
+):
+    """The tile in shared memory to C, as far as C goes."""
+    tid = fx.thread_idx.x
+    if fx.const_expr(units):
+        unit = 128 // c.dtype.width
+        if inside:
+            to = fx.flat_divide(fx.flat_divide(c, (BM, BN))[None, None, row // BM, column // BN], (1, unit))
+            source = fx.flat_divide(smem, (1, unit))
+            for i in fx.range_constexpr(BM * BN // unit // THREADS):
+                at = tid + i * THREADS
+                r, u = at // (BN // unit), at % (BN // unit)
+                to[0, None, r, u].store(source[0, None, r, u].load())
+        else:
+            store_elements(c, smem, row, column, m, n)
+    else:
+        store_elements(c, smem, row, column, m, n)
+
+
+@flyc.jit
+def store_elements(c: fx.Tensor, smem: fx.Tensor, row: fx.Int32, column: fx.Int32, m: fx.Int32, n: fx.Int32):
+    for i in range(fx.thread_idx.x, BM * BN, THREADS):
+        r, k = i // BN, i % BN
+        if (row + r < m) & (column + k < n):
+            c[row + r, column + k] = smem[r, k]
 
 
 @flyc.jit
 def gemm_sm80(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, stream: fx.Stream = fx.Stream(None)):
-    """C = A B^T for A (M, K), B (N, K) of f16 or bf16 and C (M, N) of f16, bf16 or f32."""
+    """C = A B^T for A (M, K), B (N, K) of f16 or bf16 and C (M, N) of f16, bf16 or f32; any extents."""
     nv = fx.nvgpu
     atom = fx.make_mma_atom(nv.MMA(16, 8, 16, a.dtype))
     mma = fx.make_tiled_mma(atom, fx.make_layout((2, 2, 1), (1, 2, 0)), (32, 32, 16))
     copy = fx.make_copy_atom(nv.CpAsync128b(), a.dtype)
-    fill = fx.make_tiled_copy_tv(copy, fx.make_layout((32, 4), (4, 1)), fx.make_layout((1, 8), (8, 1)))
+    fill = fx.make_tiled_copy_tv(
+        copy, fx.make_layout((THREADS // LANES, LANES), (LANES, 1)), fx.make_layout((1, UNIT), (UNIT, 1))
+    )
     m, n = c.shape.unpack()
-    gemm_sm80_kernel(a, b, c, mma, fill).launch(grid=(m // BM, n // BN), block=THREADS, smem=SMEM_BYTES, stream=stream)
+    k = a.shape.unpack()[1]
+    units_in = has_units(a) and has_units(b)
+    units_out = has_units(c, 128 // c.dtype.width)
+    smem = max(2 * (BM + BN) * BK * STAGES, BM * (BN + PAD) * c.dtype.width // 8)
+    grid = (fx.ceildiv(m, BM), fx.ceildiv(n, BN))
+    gemm_sm80_kernel(
+        a, b, c, fx.Int32(m), fx.Int32(n), fx.Int32(k), mma, fill, units_in, units_out
+    ).launch(grid=grid, block=THREADS, smem=smem, stream=stream)  # fmt: skip
+
+
+__all__ = ["gemm_sm80"]

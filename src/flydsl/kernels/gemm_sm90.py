@@ -1,10 +1,10 @@
-"""C = A B^T on Hopper: tiles come by TMA, warpgroups multiply them with `wgmma`, TMA stores the result.
+"""C = f(A B^T + bias) on Hopper: tiles come by TMA, warpgroups multiply them with `wgmma`, TMA stores the result.
 
 A is (M, K), B is (N, K), both with contiguous K, f16 or bf16; C is (M, N). A block of three warpgroups works on tiles
 of 128 x 256: the first fetches, the other two multiply. Four stages of shared memory lie between them, each with a full
 and an empty barrier. Blocks stay and take tile after tile. Two blocks of a cluster work on tiles above each other and
-share B: each fetches half of it for both. M and N are arbitrary as long as rows are multiples of 16 bytes: the copy
-engine reads zeros and writes nothing outside.
+share B: each fetches half of it for both. M and N are arbitrary, K is a multiple of 8: the copy engine reads zeros and
+writes nothing outside. Where C's rows are no multiples of 16 bytes, threads store it instead of the copy engine.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+
+from .activations import activated
 
 BM, BN, BK = 128, 256, 64
 """The tile of a block and its step along K."""
@@ -25,7 +27,10 @@ BOX = 64
 """Elements of a 128-byte row, the widest the swizzle takes."""
 THREADS = 384
 STAGE_BYTES = 2 * BK * (BM + BN)
-SMEM_BYTES = STAGES * STAGE_BYTES + 2 * (2 * 64 * HALF) + 2 * 8 * STAGES
+BARRIER_BYTES = 2 * 8 * STAGES
+SMEM_BYTES = STAGES * STAGE_BYTES + 2 * (2 * 64 * HALF) + BARRIER_BYTES
+BIAS_BYTES = 2 * 4 * BN
+"""The columns of a tile's bias as f32, for each consumer."""
 ELEMENTS_A, ELEMENTS_B = BM * BK, BN * BK
 
 
@@ -34,15 +39,21 @@ def gemm_sm90_kernel(
     load_a: Any,
     load_b: Any,
     store_c: Any,
-    mma: fx.TiledMma,
-    out_copy: fx.TiledCopy,
+    c: fx.Tensor,
+    bias: fx.Tensor,
     dtype: type,
     cluster_size: fx.Constexpr[int],
+    with_bias: fx.Constexpr[bool],
+    activation: fx.Constexpr[str],
+    by_engine: fx.Boolean,
     m: fx.Int32,
     n: fx.Int32,
     k: fx.Int32,
 ):
     nv = fx.nvgpu
+    mma = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(BN, 16, dtype)), fx.make_layout((2, 1, 1), (1, 0, 0)))
+    half_mma = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(HALF, 16, dtype)), fx.make_layout((1, 1, 1), (0, 0, 0)))
+    out_copy = fx.make_tiled_copy_C(fx.make_copy_atom(nv.StMatrix(4), dtype), half_mma)
     tid = fx.thread_idx.x
     group = nv.uniform(tid // 128)
     swizzle = fx.static(fx.SwizzleType.get(3, 4, 3))
@@ -106,6 +117,7 @@ def gemm_sm90_kernel(
         smem_c = fx.make_view(
             fx.apply_swizzle(staging, swizzle), fx.make_layout((64, (BOX, HALF // BOX)), (BOX, (1, 64 * BOX)))
         )
+        biases = fx.recast_iter(fx.Float32, base + (first_c + 2 * 64 * HALF + BARRIER_BYTES // 2)) + consumer * BN
         out = out_copy.get_slice(member)
         out_atom = fx.make_copy_atom(nv.StMatrix(4), dtype)
         acc = fx.make_rmem_tensor(fx.make_layout(((2, 2, BN // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
@@ -113,13 +125,13 @@ def gemm_sm90_kernel(
         stage, phase = fx.Int32(0), fx.Int32(0)
         for tile in range(first, tiles, stride):
             row, column = tile_position(tile, rows, columns, cluster_size, rank)
+            if fx.const_expr(with_bias):
+                fetch_bias(bias, biases, column * BN, n, member)
             acc.fill(0.0)
             before = fx.Int32(0)
             for step in range(steps):
                 full[stage].wait(phase)
-                nv.wgmma_fence()
                 fx.gemm(mma, acc, parts_a[None, None, None, stage], parts_b[None, None, None, stage], acc)
-                nv.wgmma_commit()
                 nv.wgmma_wait(1)
                 # The products of the step before are done: its stage may be filled again.
                 if step > 0:
@@ -137,18 +149,29 @@ def gemm_sm90_kernel(
                     fx.make_layout(((2, 2, HALF // 8), 1, 1), ((1, 2, 4), 0, 0)),
                 )
                 result = fx.make_rmem_tensor(part.layout, dtype)
-                result.store(part.load().to(dtype))
+                values = part.load()
                 if member == 0:
                     nv.tma_wait(0, read=True)
+                # Also tells that all of the tile's bias is there, and that threads have read what they stored before.
                 turn.sync()
+                if fx.const_expr(with_bias):
+                    # Every row has the same: the step between rows is 0.
+                    added = fx.make_view(biases + half * HALF, fx.make_layout((64, HALF), (0, 1)))
+                    values = values + half_mma.get_slice(member).partition_C(added).load()
+                result.store(activated(activation, values).to(dtype))
                 fx.copy(out_atom, out.retile(result), out.partition_D(smem_c))
-                nv.fence_proxy_async()
                 turn.sync()
-                if member == 0:
-                    for box in fx.range_constexpr(HALF // BOX):
-                        at = (row * BM + consumer * 64, column * BN + (half * HALF + box * BOX))
-                        store_c.store(smem_c[None, (None, box)], at)
-                    nv.tma_commit()
+                top, left = row * BM + consumer * 64, column * BN + half * HALF
+                if by_engine:
+                    if member == 0:
+                        for box in fx.range_constexpr(HALF // BOX):
+                            store_c.store(smem_c[None, (None, box)], (top, left + box * BOX))
+                        nv.tma_commit()
+                else:
+                    for i in range(member, 64 * HALF, 128):
+                        r, k = i // HALF, i % HALF
+                        if (top + r < m) & (left + k < n):
+                            c[top + r, left + k] = smem_c[r, (k % BOX, k // BOX)]
         if member == 0:
             nv.tma_wait(0)
     if fx.const_expr(cluster_size > 1):
@@ -167,6 +190,17 @@ def release(barrier: Any, member: Any, cluster_size: int):
             barrier.arrive_remote(member)
 
 
+@flyc.jit
+def fetch_bias(bias: fx.Tensor, biases: Any, first: Any, n: Any, member: Any):
+    """The bias of a tile's columns to shared memory, by the 128 threads of a warpgroup."""
+    for i in fx.range_constexpr(BN // 128):
+        at = member + i * 128
+        value = fx.Float32(0.0)
+        if first + at < n:
+            value = fx.Float32(bias[first + at])
+        biases[at] = value
+
+
 def tile_position(tile: Any, rows: Any, columns: Any, cluster_size: int, rank: Any) -> tuple[Any, Any]:
     """Row and column of a block's tile: groups of `GROUP` rows of cluster tiles, each walked along the columns."""
     per_group = GROUP * columns
@@ -176,6 +210,26 @@ def tile_position(tile: Any, rows: Any, columns: Any, cluster_size: int, rank: A
     return (which * GROUP + inside % height) * cluster_size + rank, inside // height
 
 
+def _launch(a: Any, b: Any, c: Any, bias: Any, blocks: Any, cluster_size: int, activation: str, stream: Any) -> None:
+    nv, dtype, with_bias = fx.nvgpu, a.dtype, bias is not None
+    m, k = a.shape.unpack()
+    n = b.shape.unpack()[0]
+    load_a = nv.make_tma_atom(nv.TMALoad(), a, None, (BM, BK), swizzle=128)
+    load_b = nv.make_tma_atom(nv.TMALoad(), b, None, (BN // cluster_size, BK), swizzle=128)
+    # The copy engine takes rows that are multiples of 16 bytes. Where C's are not, its map describes longer ones and
+    # goes unused.
+    step = c.stride.unpack()[0]
+    by_engine = fx.Boolean(step % 8 == 0)
+    rows = fx.make_view(fx.get_iter(c), fx.make_layout((m, n), ((step + 7) // 8 * 8, 1)))
+    store_c = nv.make_tma_atom(nv.TMAStore(), rows, None, (64, BOX), swizzle=128)
+    gemm_sm90_kernel(
+        load_a, load_b, store_c, c, bias if with_bias else c, dtype, cluster_size, with_bias, activation, by_engine,
+        fx.Int32(m), fx.Int32(n), fx.Int32(k), value_attrs={"nvvm.minctasm": 1},
+    ).launch(
+        grid=blocks, block=THREADS, smem=SMEM_BYTES + BIAS_BYTES * with_bias, cluster=cluster_size, stream=stream
+    )  # fmt: skip
+
+
 @flyc.jit
 def gemm_sm90(
     a: fx.Tensor,
@@ -183,22 +237,30 @@ def gemm_sm90(
     c: fx.Tensor,
     blocks: fx.Int32,
     cluster_size: fx.Constexpr[int] = 2,
+    activation: fx.Constexpr[str] = "none",
     stream: fx.Stream = fx.Stream(None),
 ):
-    """C = A B^T for A (M, K), B (N, K) and C (M, N) of f16 or bf16.
+    """C = f(A B^T) for A (M, K), B (N, K) and C (M, N) of f16 or bf16.
 
     `blocks` stay on the GPU, as many as it has multiprocessors; a multiple of `cluster_size`, which is 1 or 2.
+    `activation` names f: see `flydsl.kernels.activations`.
     """
-    nv, dtype = fx.nvgpu, a.dtype
-    m, k = a.shape.unpack()
-    n = b.shape.unpack()[0]
-    load_a = nv.make_tma_atom(nv.TMALoad(), a, None, (BM, BK), swizzle=128)
-    load_b = nv.make_tma_atom(nv.TMALoad(), b, None, (BN // cluster_size, BK), swizzle=128)
-    store_c = nv.make_tma_atom(nv.TMAStore(), c, None, (64, BOX), swizzle=128)
-    mma = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(BN, 16, dtype)), fx.make_layout((2, 1, 1), (1, 0, 0)))
-    half = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(HALF, 16, dtype)), fx.make_layout((1, 1, 1), (0, 0, 0)))
-    out_copy = fx.make_tiled_copy_C(fx.make_copy_atom(nv.StMatrix(4), dtype), half)
-    gemm_sm90_kernel(
-        load_a, load_b, store_c, mma, out_copy, dtype, cluster_size, fx.Int32(m), fx.Int32(n), fx.Int32(k),
-        value_attrs={"nvvm.minctasm": 1},
-    ).launch(grid=blocks, block=THREADS, smem=SMEM_BYTES, cluster=cluster_size, stream=stream)  # fmt: skip
+    _launch(a, b, c, None, blocks, cluster_size, activation, stream)
+
+
+@flyc.jit
+def gemm_sm90_bias(
+    a: fx.Tensor,
+    b: fx.Tensor,
+    bias: fx.Tensor,
+    c: fx.Tensor,
+    blocks: fx.Int32,
+    cluster_size: fx.Constexpr[int] = 2,
+    activation: fx.Constexpr[str] = "none",
+    stream: fx.Stream = fx.Stream(None),
+):
+    """C = f(A B^T + bias), with a bias of N values of any float type."""
+    _launch(a, b, c, bias, blocks, cluster_size, activation, stream)
+
+
+__all__ = ["gemm_sm90", "gemm_sm90_bias"]

@@ -1,7 +1,7 @@
 """C = A B^T with WMMA, for gfx11xx, gfx120x and gfx1250: the kernel of `gemm_cdna` with waves of 32 lanes.
 
 A is (M, K), B is (N, K), both with contiguous K, f16 or bf16; C is (M, N), f32 or the type of A. M and N are any size,
-K is a multiple of 32.
+K is a multiple of 8.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.expr.rocdl.target import trace_target
-from flydsl.kernels.gemm_cdna import BM, BN, gemm_cdna_kernel
+from flydsl.kernels.gemm_cdna import BK, BM, BN, gemm_cdna_kernel
 
 THREADS = 256
 
@@ -25,7 +25,8 @@ def gemm_wmma(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, stream: fx.Stream = fx.S
     fill = fx.make_tiled_copy_tv(chunk, fx.make_layout((64, 4), (4, 1)), fx.make_layout((1, 8), (8, 1)))
     m, n = c.shape.unpack()
     grid = ((m + BM - 1) // BM, (n + BN - 1) // BN)
-    gemm_cdna_kernel(a, b, c, m, n, mma, fill).launch(grid=grid, block=THREADS, stream=stream)
+    products = (BM // 16) * (BN // 16) * (BK // step) * 32 // THREADS
+    gemm_cdna_kernel(a, b, c, m, n, mma, fill, products).launch(grid=grid, block=THREADS, stream=stream)
 
 
 __all__ = ["gemm_wmma"]

@@ -1,82 +1,87 @@
-"""Operations on the rows of a matrix: softmax, RMS norm, layer norm. One block per row, any row length, every target.
+"""Operations on the rows of a matrix: softmax, RMS norm, layer norm. Any row length, every target.
 
-f32, f16 or bf16 in and out; sums and statistics are f32.
+f32, f16 or bf16 in and out; sums and statistics are f32. What is known of the arguments decides how rows are read:
+
+* the row length is known, and rows are promised to be 16-byte units (`flyc.from_torch_tensor(t, assumed_align=16)`): a
+  block keeps its row in registers (`rows_wide.py`) or, if it is long, in shared memory (`rows_long.py`, for NVIDIA);
+* otherwise a block reads its row from memory in each pass, in 16-byte units where rows turn out to have them
+  (`rows_any.py`). One kernel then serves all row lengths.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.expr.nvgpu.target import trace_target
 
-THREADS = 256
-LOG2E = 1.4426950408889634
+from .rows_any import THREADS, layer_norm_any_kernel, rms_norm_any_kernel, softmax_any_kernel, unit_of
+from .rows_long import layer_norm_long_kernel, rms_norm_long_kernel, row_bytes, softmax_long_kernel
+from .rows_wide import layer_norm_wide_kernel, plan, rms_norm_wide_kernel, softmax_wide_kernel, units_of
 
-
-@flyc.kernel
-def softmax_kernel(x: fx.Tensor, out: fx.Tensor, n: fx.Int32):
-    reduce = fx.coop.BlockReduce[fx.Float32, THREADS]
-    scratch = fx.SharedAllocator().allocate(reduce.SharedStorage).peek()
-    row, first = fx.block_idx.x, fx.thread_idx.x
-    largest = fx.Float32(float("-inf"))
-    for c in range(first, n, THREADS):
-        largest = fx.maxnumf(largest, fx.Float32(x[row, c]))
-    largest = reduce(largest, fx.ReductionOp.MAX, storage=scratch)
-    fx.barrier()
-    total = fx.Float32(0.0)
-    for c in range(first, n, THREADS):
-        total = total + fx.exp2((fx.Float32(x[row, c]) - largest) * LOG2E)
-    total = reduce(total, fx.ReductionOp.ADD, storage=scratch)
-    for c in range(first, n, THREADS):
-        out[row, c] = out.dtype(fx.exp2((fx.Float32(x[row, c]) - largest) * LOG2E) / total)
+LONG_BYTES = 32768
+"""Rows from which on shared memory is the better place."""
+LONG_THREADS = 512
+SHARED_KB = {80: 160, 90: 224, 100: 224, 103: 224}
+"""Shared memory of a block for rows, by architecture; 96 elsewhere."""
+MULTIPROCESSORS = {80: 108, 86: 84, 89: 142, 90: 132}
+"""Of the largest GPU of an architecture: blocks that stay, one on each."""
 
 
 @flyc.jit
 def softmax(x: fx.Tensor, out: fx.Tensor, stream: fx.Stream = fx.Stream(None)):
     """Softmax of every row."""
+    _softmax(x, out, stream)
+
+
+def _softmax(x: Any, out: Any, stream: Any) -> None:
     m, n = x.shape.unpack()
-    softmax_kernel(x, out, n).launch(grid=m, block=THREADS, stream=stream)
+    how = plan((x, out), (), 16)
+    if _long_team((x, out), (), 1, (LONG_THREADS,)):
+        # Registers for three blocks of a multiprocessor.
+        softmax_long_kernel(x, out, LONG_THREADS, value_attrs={"nvvm.minctasm": 3}).launch(
+            grid=m, block=LONG_THREADS, smem=row_bytes(x, LONG_THREADS), stream=stream
+        )
+    elif how is not None:
+        softmax_wide_kernel(x, out, how.threads).launch(grid=m, block=how.threads, stream=stream)
+    else:
+        softmax_any_kernel(x, out, fx.Int32(n), unit_of(x, out)).launch(grid=m, block=THREADS, stream=stream)
 
 
-@flyc.kernel
-def rms_norm_kernel(x: fx.Tensor, weight: fx.Tensor, out: fx.Tensor, n: fx.Int32, eps: fx.Float32):
-    reduce = fx.coop.BlockReduce[fx.Float32, THREADS]
-    scratch = fx.SharedAllocator().allocate(reduce.SharedStorage).peek()
-    row, first = fx.block_idx.x, fx.thread_idx.x
-    total = fx.Float32(0.0)
-    for c in range(first, n, THREADS):
-        v = fx.Float32(x[row, c])
-        total = total + v * v
-    total = reduce(total, fx.ReductionOp.ADD, storage=scratch)
-    scale = fx.rsqrt(total / fx.Float32(n) + eps)
-    for c in range(first, n, THREADS):
-        out[row, c] = out.dtype(fx.Float32(x[row, c]) * scale * fx.Float32(weight[c]))
+def _number() -> int:
+    """90 of `sm_90a`; 0 for what is no NVIDIA GPU."""
+    target = trace_target()
+    return int(target.arch[3:].rstrip("af")) if target is not None and target.arch.startswith("sm_") else 0
+
+
+def _long_team(matrices: tuple[Any, ...], vectors: tuple[Any, ...], rows: int, teams: tuple[int, ...]) -> int:
+    """Threads for rows in shared memory, `rows` of them at once; 0 where they are not long, or do not fit."""
+    number, found, x = _number(), units_of(matrices, vectors), matrices[0]
+    if number < 80 or found is None or found[0] * x.dtype.width // 8 <= LONG_BYTES:
+        return 0
+    limit = SHARED_KB.get(number, 96) << 10
+    return next((team for team in teams if rows * row_bytes(x, team) <= limit), 0)
 
 
 @flyc.jit
 def rms_norm(x: fx.Tensor, weight: fx.Tensor, out: fx.Tensor, eps: fx.Float32, stream: fx.Stream = fx.Stream(None)):
     """Every row divided by its root mean square, times `weight`."""
+    _rms_norm(x, weight, out, eps, stream)
+
+
+def _rms_norm(x: Any, weight: Any, out: Any, eps: Any, stream: Any) -> None:
     m, n = x.shape.unpack()
-    rms_norm_kernel(x, weight, out, n, eps).launch(grid=m, block=THREADS, stream=stream)
-
-
-@flyc.kernel
-def layer_norm_kernel(x: fx.Tensor, weight: fx.Tensor, bias: fx.Tensor, out: fx.Tensor, n: fx.Int32, eps: fx.Float32):
-    reduce = fx.coop.BlockReduce[fx.Float32, THREADS]
-    scratch = fx.SharedAllocator().allocate(reduce.SharedStorage).peek()
-    row, first = fx.block_idx.x, fx.thread_idx.x
-    total = fx.Float32(0.0)
-    for c in range(first, n, THREADS):
-        total = total + fx.Float32(x[row, c])
-    mean = reduce(total, fx.ReductionOp.ADD, storage=scratch) / fx.Float32(n)
-    fx.barrier()
-    spread = fx.Float32(0.0)
-    for c in range(first, n, THREADS):
-        d = fx.Float32(x[row, c]) - mean
-        spread = spread + d * d
-    scale = fx.rsqrt(reduce(spread, fx.ReductionOp.ADD, storage=scratch) / fx.Float32(n) + eps)
-    for c in range(first, n, THREADS):
-        v = (fx.Float32(x[row, c]) - mean) * scale
-        out[row, c] = out.dtype(v * fx.Float32(weight[c]) + fx.Float32(bias[c]))
+    how = plan((x, out), (weight,), 16, prefer=256)
+    if _long_team((x, out), (weight,), 1, (LONG_THREADS,)):
+        rms_norm_long_kernel(x, weight, out, eps, LONG_THREADS, value_attrs={"nvvm.minctasm": 2}).launch(
+            grid=m, block=LONG_THREADS, smem=row_bytes(x, LONG_THREADS), stream=stream
+        )
+    elif how is not None:
+        rms_norm_wide_kernel(x, weight, out, eps, how.threads).launch(grid=m, block=how.threads, stream=stream)
+    else:
+        unit = unit_of(x, weight, out)
+        rms_norm_any_kernel(x, weight, out, fx.Int32(n), eps, unit).launch(grid=m, block=THREADS, stream=stream)
 
 
 @flyc.jit
@@ -89,8 +94,24 @@ def layer_norm(
     stream: fx.Stream = fx.Stream(None),
 ):
     """Every row less its mean, divided by its standard deviation, times `weight` plus `bias`."""
+    _layer_norm(x, weight, bias, out, eps, stream)
+
+
+def _layer_norm(x: Any, weight: Any, bias: Any, out: Any, eps: Any, stream: Any) -> None:
     m, n = x.shape.unpack()
-    layer_norm_kernel(x, weight, bias, out, n, eps).launch(grid=m, block=THREADS, stream=stream)
+    how = plan((x, out), (weight, bias), 32)
+    # Weight and bias have places of their own.
+    team = _long_team((x, out), (weight, bias), 3, (2 * LONG_THREADS, LONG_THREADS))
+    if team:
+        blocks = fx.min(fx.Int32(m), MULTIPROCESSORS.get(_number(), 148))
+        layer_norm_long_kernel(x, weight, bias, out, fx.Int32(m), eps, team).launch(
+            grid=blocks, block=team, smem=3 * row_bytes(x, team), stream=stream
+        )
+    elif how is not None:
+        layer_norm_wide_kernel(x, weight, bias, out, eps, how.threads).launch(grid=m, block=how.threads, stream=stream)
+    else:
+        unit = unit_of(x, weight, bias, out)
+        layer_norm_any_kernel(x, weight, bias, out, fx.Int32(n), eps, unit).launch(grid=m, block=THREADS, stream=stream)
 
 
 __all__ = ["layer_norm", "rms_norm", "softmax"]

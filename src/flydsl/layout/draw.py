@@ -58,19 +58,21 @@ def _svg(rows: int, columns: int, cells: list[tuple[int, int, str, str]], title:
     return "\n".join([*out, "</svg>", ""])
 
 
-def draw_layout(layout: AnyLayout) -> str:
-    """SVG of the offsets of a layout of rank 1 or 2; equal offsets have equal colours.
+def draw_layout(layout: AnyLayout, banks: int = len(_COLOURS)) -> str:
+    """SVG of the offsets of a layout of rank 1 or 2; those equal modulo `banks`, at most 16, have one colour.
 
     >>> draw_layout(Layout((2, 3), (1, 2))).count("<rect")
     6
     """
+    if not 1 <= banks <= len(_COLOURS):
+        raise LayoutError(f"there are colours for 1 to {len(_COLOURS)} banks, got {banks}")
     rows, columns = _grid(layout)
     cells: list[tuple[int, int, str, str]] = []
     for r in range(rows):
         for c in range(columns):
             at: Any = crd2idx(c if layout.rank == 1 else (r, c), layout)
             text = str(at).replace(" ", "")
-            colour = _COLOURS[at % len(_COLOURS)] if isinstance(at, int) else "#ffffff"
+            colour = _COLOURS[at % banks] if isinstance(at, int) else "#ffffff"
             cells.append((r, c, text, colour))
     return _svg(rows, columns, cells, str(layout))
 

@@ -33,7 +33,11 @@ STATIC, TYPED, VALUED = 0, 1, 2
 
 
 class LayoutIndexError(LayoutError, IndexError):
-    """A mode index past the rank."""
+    """A mode index past the rank.
+
+    >>> issubclass(LayoutIndexError, IndexError)
+    True
+    """
 
 
 # --- Construction, printing and structure ---------------------------------------------------------------------
@@ -87,12 +91,20 @@ def kind_of(t: IntTuple) -> int:
 
 
 def is_static(t: IntTuple) -> bool:
-    """No run-time leaf."""
+    """No run-time leaf.
+
+    >>> is_static((4, (8, 2))), is_static((4, Dyn.get()))
+    (True, False)
+    """
     return kind_of(t) == STATIC
 
 
 def is_leaf(t: IntTuple) -> bool:
-    """Not a tuple."""
+    """Not a tuple.
+
+    >>> is_leaf(4), is_leaf((4,))
+    (True, False)
+    """
     return not isinstance(t, tuple)
 
 
@@ -107,7 +119,11 @@ def depth(t: IntTuple) -> int:
 
 
 def leaves(t: IntTuple) -> Iterator[Leaf]:
-    """All leaves, depth first."""
+    """All leaves, depth first.
+
+    >>> list(leaves((4, (8, 2))))
+    [4, 8, 2]
+    """
     if isinstance(t, tuple):
         for child in t:
             yield from leaves(child)
@@ -128,12 +144,20 @@ def dynamic_leaves(t: IntTuple) -> Iterator[Dyn]:
 
 
 def map_leaves(fn: Callable[[Leaf], IntTuple], t: IntTuple) -> IntTuple:
-    """`t` with every leaf replaced."""
+    """`t` with every leaf replaced.
+
+    >>> map_leaves(lambda x: x * 2, (4, (8, 2)))
+    (8, (16, 4))
+    """
     return tuple([map_leaves(fn, child) for child in t]) if isinstance(t, tuple) else fn(t)
 
 
 def replace_dynamic(t: IntTuple, values: Iterable[Dyn]) -> IntTuple:
-    """`t` with its run-time numbers replaced in depth-first order: how types become values and back."""
+    """`t` with its run-time numbers replaced in depth-first order: how types become values and back.
+
+    >>> replace_dynamic((4, Dyn.get()), [Dyn.get(64, 8)])
+    (4, ?{i64 div=8})
+    """
     supply = iter(values)
 
     def replace(leaf: Leaf) -> IntTuple:
@@ -145,24 +169,40 @@ def replace_dynamic(t: IntTuple, values: Iterable[Dyn]) -> IntTuple:
 
 
 def type_tuple(t: IntTuple) -> IntTuple:
-    """The type reading of a tuple: run-time values forgotten, widths and divisors kept."""
+    """The type reading of a tuple: run-time values forgotten, widths and divisors kept.
+
+    >>> type_tuple((4, Dyn.get(64)))
+    (4, ?{i64})
+    """
     return replace_dynamic(t, (Dyn.get(leaf.width, leaf.div) for leaf in dynamic_leaves(t)))
 
 
 def has_none(t: IntTuple) -> bool:
-    """Some leaf is empty."""
+    """Some leaf is empty.
+
+    >>> has_none((4, (None, 2)))
+    True
+    """
     return any(map(has_none, t)) if isinstance(t, tuple) else t is None
 
 
 def congruent(a: IntTuple, b: IntTuple) -> bool:
-    """Same tree, leaves against leaves."""
+    """Same tree, leaves against leaves.
+
+    >>> congruent((4, (8, 2)), (1, (2, 3))), congruent((4, 8), (1, (2, 3)))
+    (True, False)
+    """
     if isinstance(a, tuple):
         return isinstance(b, tuple) and len(a) == len(b) and all(map(congruent, a, b))
     return not isinstance(b, tuple)
 
 
 def weakly_congruent(coord: IntTuple, target: IntTuple) -> bool:
-    """Wherever `coord` has a tuple, `target` has one of the same rank; a leaf of `coord` matches anything."""
+    """Wherever `coord` has a tuple, `target` has one of the same rank; a leaf of `coord` matches anything.
+
+    >>> weakly_congruent((1, 5), (4, (8, 2))), weakly_congruent((1, (2, 3)), (4, 8))
+    (True, False)
+    """
     if isinstance(coord, tuple):
         return isinstance(target, tuple) and len(coord) == len(target) and all(map(weakly_congruent, coord, target))
     return True
@@ -215,12 +255,20 @@ def profile_mismatch(what: str, a: IntTuple, b: IntTuple) -> LayoutError:
 
 
 def wrap(t: IntTuple) -> tuple[IntTuple, ...]:
-    """A leaf as a one-element tuple; a tuple unchanged."""
+    """A leaf as a one-element tuple; a tuple unchanged.
+
+    >>> wrap(4), wrap((4, 8))
+    ((4,), (4, 8))
+    """
     return t if isinstance(t, tuple) else (t,)
 
 
 def unwrap(t: IntTuple) -> IntTuple:
-    """All one-element levels removed."""
+    """All one-element levels removed.
+
+    >>> unwrap(((4,),))
+    4
+    """
     while isinstance(t, tuple) and len(t) == 1:
         t = t[0]
     return t
@@ -265,7 +313,11 @@ def int_tuple_add(a: IntTuple, b: IntTuple) -> IntTuple:
 
 
 def int_tuple_sub(a: IntTuple, b: IntTuple) -> IntTuple:
-    """Element-wise difference; a basis counts as the tuple it stands for."""
+    """Element-wise difference; a basis counts as the tuple it stands for.
+
+    >>> int_tuple_sub((5, 6), (3, 4))
+    (2, 2)
+    """
     if type(a) is int and type(b) is int:
         return a - b
     if not b:
@@ -281,7 +333,11 @@ def int_tuple_sub(a: IntTuple, b: IntTuple) -> IntTuple:
 
 
 def int_tuple_mul(a: IntTuple, b: IntTuple) -> IntTuple:
-    """Element-wise product; the surplus modes of the longer side are copied."""
+    """Element-wise product; the surplus modes of the longer side are copied.
+
+    >>> int_tuple_mul((2, (3, 4)), (5, (6, 7)))
+    (10, (18, 28))
+    """
     return _elementwise(leaf_mul, int_tuple_mul, "mul", a, b)
 
 
@@ -295,7 +351,11 @@ def int_tuple_div(a: IntTuple, b: IntTuple) -> IntTuple:
 
 
 def int_tuple_mod(a: IntTuple, b: IntTuple) -> IntTuple:
-    """Element-wise remainder with the sign of the dividend."""
+    """Element-wise remainder with the sign of the dividend.
+
+    >>> int_tuple_mod((7, -9), (2, 4))
+    (1, -1)
+    """
     return _elementwise(leaf_mod, int_tuple_mod, "mod", a, b)
 
 
@@ -481,7 +541,11 @@ def basis_like(shape: IntTuple) -> IntTuple:
 
 
 def static_leaf_int(t: IntTuple) -> int:
-    """The value of a static plain leaf, `LayoutError` otherwise."""
+    """The value of a static plain leaf, `LayoutError` otherwise.
+
+    >>> static_leaf_int(4)
+    4
+    """
     x = unwrap(t)
     if type(x) is int:
         return x

@@ -139,11 +139,11 @@ class Layout(Frozen):
             frozen_set(self, "_hash", value)
             return value
 
-    def draw(self) -> str:
-        """An SVG picture of the offsets; the shape must be static and of rank 1 or 2."""
+    def draw(self, banks: int = 16) -> str:
+        """An SVG picture of the offsets, coloured modulo `banks`; the shape must be static and of rank 1 or 2."""
         from flydsl.layout.draw import draw_layout
 
-        return draw_layout(self)
+        return draw_layout(self, banks)
 
     def __str__(self) -> str:
         return f"{format_int_tuple(self.shape)}:{format_int_tuple(self.stride)}"
@@ -299,11 +299,11 @@ class ComposedLayout(Frozen):
             frozen_set(self, "_hash", value)
             return value
 
-    def draw(self) -> str:
-        """An SVG picture of the offsets; the shape must be static and of rank 1 or 2."""
+    def draw(self, banks: int = 16) -> str:
+        """An SVG picture of the offsets, coloured modulo `banks`; the shape must be static and of rank 1 or 2."""
         from flydsl.layout.draw import draw_layout
 
-        return draw_layout(self)
+        return draw_layout(self, banks)
 
     def __str__(self) -> str:
         outer = f"[{self.outer}]" if type(self.outer) is ComposedLayout else str(self.outer)
@@ -330,7 +330,11 @@ def call_coordinate(args: tuple[IntTuple, ...], shape: IntTuple) -> IntTuple:
 
 
 def canon_stride(shape: IntTuple, stride: IntTuple) -> tuple[IntTuple, IntTuple]:
-    """Size-1 leaves get stride 0 and one-element tuples are unwrapped, at every level."""
+    """Size-1 leaves get stride 0 and one-element tuples are unwrapped, at every level.
+
+    >>> canon_stride((4, (1,)), (1, (7,)))
+    ((4, 1), (1, 0))
+    """
     if not isinstance(shape, tuple):
         return (1, 0) if type(shape) is int and shape == 1 else (shape, stride)
     assert isinstance(stride, tuple)
@@ -341,7 +345,11 @@ def canon_stride(shape: IntTuple, stride: IntTuple) -> tuple[IntTuple, IntTuple]
 
 
 def zero_of(layout: AnyLayout | Swizzle | CoordSwizzle) -> IntTuple:
-    """The zero of a layout's codomain: `0`, or a tuple of zeros for basis strides."""
+    """The zero of a layout's codomain: `0`, or a tuple of zeros for basis strides.
+
+    >>> zero_of(Layout((4, 8), (1, 4)))
+    0
+    """
     if type(layout) is ComposedLayout:
         if type(layout.inner) is CoordSwizzle:
             return map_leaves(lambda _: 0, int_tuple_add(layout.offset, zero_of(layout.outer)))
@@ -380,7 +388,11 @@ def _merge(a: IntTuple, b: IntTuple) -> IntTuple:
 
 
 def linear_layout(layout: AnyLayout) -> Layout:
-    """A plain layout itself, or the innermost plain one of a composed layout."""
+    """A plain layout itself, or the innermost plain one of a composed layout.
+
+    >>> linear_layout(ComposedLayout(Swizzle(3, 0, 3), 0, Layout((8, 8), (8, 1))))
+    Layout((8,8):(8,1))
+    """
     if type(layout) is Layout:
         return layout
     if type(layout) is ComposedLayout:
@@ -389,12 +401,21 @@ def linear_layout(layout: AnyLayout) -> Layout:
 
 
 def with_linear(layout: AnyLayout, plain: Layout) -> AnyLayout:
-    """`layout` with its innermost plain layout replaced."""
+    """`layout` with its innermost plain layout replaced.
+
+    >>> with_linear(ComposedLayout(Swizzle(3, 0, 3), 0, Layout(8, 1)), Layout(4, 2))
+    ComposedLayout(S<3,0,3> o 0 o 4:2)
+    """
     return layout.with_linear(plain) if type(layout) is ComposedLayout else plain
 
 
 def erase_values(layout: L) -> L:
-    """The type reading of a layout: run-time values forgotten, widths and divisors kept."""
+    """The type reading of a layout: run-time values forgotten, widths and divisors kept.
+
+    >>> from flydsl.layout import Dyn
+    >>> erase_values(Layout((4, Dyn.get()), (1, 4)))
+    Layout((4,?):(1,4))
+    """
     if layout.kind != VALUED:
         return layout
     return cast("L", _erase(layout))

@@ -14,7 +14,15 @@ from flydsl.errors import DSLTypeError, LayoutError
 
 
 class LeafOps(Protocol):
-    """What turns leaf arithmetic into code: one call per operation that is not static."""
+    """What turns leaf arithmetic into code: one call per operation that is not static.
+
+    >>> class Recorded:
+    ...     def combine(self, op, a, b, width, div):
+    ...         return ValueLeaf(f"{op}({getattr(a, 'value', a)}, {getattr(b, 'value', b)})", self, width, div)
+    >>> from flydsl.layout import Layout, crd2idx
+    >>> crd2idx((ValueLeaf("i", Recorded()), 2), Layout((4, 8), (8, 1))).value
+    'add(mul(i, 8), 2)'
+    """
 
     def combine(self, op: str, a: Any, b: Any, width: int, div: int) -> Dyn:
         """The leaf of `a op b`, `width` bits wide and divisible by `div`.
@@ -94,7 +102,15 @@ def _intern(width: int, div: int) -> Dyn:
 
 
 class ValueLeaf(Dyn):
-    """A run-time integer together with its value and the `ops` that combine it; compared by identity."""
+    """A run-time integer together with its value and the `ops` that combine it; compared by identity.
+
+    >>> class NoArithmetic:
+    ...     def combine(self, op, a, b, width, div):
+    ...         raise NotImplementedError
+    >>> n = ValueLeaf("n", NoArithmetic(), 64, 8)
+    >>> n, n.value, n.type_leaf
+    (?{i64 div=8}, 'n', ?{i64 div=8})
+    """
 
     __slots__ = ("ops", "value")
 

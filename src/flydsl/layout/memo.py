@@ -54,6 +54,9 @@ def memo(fn: Callable[P, R]) -> Callable[P, R]:
 
 
 def clear_memos() -> None:
-    """Forget all remembered results."""
+    """Forget all remembered results.
+
+    >>> clear_memos()
+    """
     for cache in _CACHES:
         cache.clear()

@@ -44,12 +44,21 @@ def format_any(data: Any) -> str:
 
 
 def format_tile(tile: Tile) -> str:
-    """`[4|*|(2,4):(1,8)]`, or the bare mode of a leaf tile."""
+    """`[4|*|(2,4):(1,8)]`, or the bare mode of a leaf tile.
+
+    >>> format_tile(Tile((4, None, Layout(2, 4))))
+    '[4|*|2:4]'
+    """
     return str(tile)
 
 
 class LayoutParser:
-    """A recursive-descent parser over a string, starting anywhere in it."""
+    """A recursive-descent parser over a string, starting anywhere in it.
+
+    >>> parser = LayoutParser("(4,8):(1,4) and more")
+    >>> parser.layout(), parser.accept_word("and")
+    (Layout((4,8):(1,4)), True)
+    """
 
     def __init__(self, text: str, position: int = 0) -> None:
         self.text = text
@@ -269,7 +278,11 @@ def parse_layout(text: str) -> Layout:
 
 
 def parse_any_layout(text: str) -> AnyLayout:
-    """A plain or composed layout."""
+    """A plain or composed layout.
+
+    >>> parse_any_layout("(4,8):(1,4)")
+    Layout((4,8):(1,4))
+    """
     out = _whole(text, LayoutParser.any_layout)
     if not isinstance(out, (Layout, ComposedLayout)):
         raise LayoutError(f"expected a layout, got the bare swizzle {out}")
@@ -289,12 +302,20 @@ def parse_composed(text: str) -> ComposedLayout:
 
 
 def parse_swizzle(text: str) -> Swizzle:
-    """`S<mask,base,shift>`."""
+    """`S<mask,base,shift>`.
+
+    >>> parse_swizzle("S<3,4,3>")
+    S<3,4,3>
+    """
     return _whole(text, LayoutParser.swizzle)
 
 
 def parse_coord_swizzle(text: str) -> CoordSwizzle:
-    """`CS<mask,base_row,[mode_row],base_col,[mode_col]>`."""
+    """`CS<mask,base_row,[mode_row],base_col,[mode_col]>`.
+
+    >>> parse_coord_swizzle("CS<2,0,[0],1,[1]>")
+    CS<2,0,[0],1,[1]>
+    """
     return _whole(text, LayoutParser.coord_swizzle)
 
 

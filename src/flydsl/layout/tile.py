@@ -123,7 +123,11 @@ def make_tile(*modes: Any) -> Tile:
 
 
 def as_tile(x: Any) -> Tile | Layout:
-    """The tiler meant by an argument of a divide: a Layout or Tile as is, a tuple by `make_tile`, an int as leaf."""
+    """The tiler meant by an argument of a divide: a Layout or Tile as is, a tuple by `make_tile`, an int as leaf.
+
+    >>> as_tile((4, 8)), as_tile(4)
+    (Tile([4|8]), Tile(4))
+    """
     if type(x) is Layout or type(x) is Tile:
         return x
     if isinstance(x, (tuple, list)):

@@ -47,7 +47,12 @@ def make_layout_tv(thr_layout: Layout, val_layout: Layout) -> tuple[IntTuple, La
 
 
 def tile_sizes(tile: Tile) -> tuple[int, ...]:
-    """Number of elements a tile takes of each mode."""
+    """Number of elements a tile takes of each mode.
+
+    >>> from flydsl.layout import Layout, Tile
+    >>> tile_sizes(Tile((4, Layout((2, 2), (1, 4)))))
+    (4, 4)
+    """
     return tuple([_mode_size(mode, tile) for mode in tile.modes])
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ..dialects import gpu
 from ..dialects.gpu_warp import SubgroupBroadcastOp
 from ..errors import NotSupportedError
+from . import amdgpu_async, debug_info
 from .kernel_text import functions_of, known_block_size, write_function
 from .shared_memory import global_lines
-from .translate import SIMPLE_MATH, Abi, FunctionText, ModuleText
+from .translate import SIMPLE_MATH, Abi, FunctionText, Handler, ModuleText
 from .warp_text import by_words, constant_of, source_lane
 
 TRIPLE = "amdgcn-amd-amdhsa"
@@ -33,12 +34,23 @@ _UNUSED = (
     "amdgpu-no-queue-ptr",
 )
 """Implicit arguments none of our kernels reads: without these attributes the ABI would pass them."""
+PRINTING = (
+    "it needs ROCm's device library, which this package does without; run the kernel on the cpu stack with "
+    "FLYDSL_COMPILE_BACKEND=cpu to print"
+)
+"""Why kernels cannot print."""
 
 
 class AmdgpuAbi(Abi):
     """Text of one kernel."""
 
     native_math = SIMPLE_MATH | {"exp2", "log2", "exp", "log", "log10", "sin", "cos"}
+
+    def instruction(self, op: Operation) -> Handler | None:
+        # Loads a large table; most modules have no such op.
+        from .translate_instructions import INSTRUCTIONS
+
+        return INSTRUCTIONS.get(type(op))
 
     def __init__(self, block: tuple[int, int, int] | None):
         self.block = block
@@ -116,12 +128,7 @@ class AmdgpuAbi(Abi):
         f.names[op.result] = by_words(f, op.value, move)
 
     def printf(self, f: FunctionText, text: str, values: Sequence[SSAValue]) -> None:
-        raise NotSupportedError(
-            "rocm",
-            "fx.printf",
-            "it needs ROCm's device library, which this package does without; run the kernel on the cpu stack with "
-            "FLYDSL_COMPILE_BACKEND=cpu to print",
-        )
+        raise NotSupportedError("rocm", "fx.printf", PRINTING)
 
     def barrier(self, f: FunctionText, op: Operation) -> None:
         f.line('fence syncscope("workgroup") release')
@@ -132,27 +139,34 @@ class AmdgpuAbi(Abi):
 def device_module(module: gpu.ModuleOp, data_layout: str) -> str:
     """LLVM IR text of a device module."""
     text = ModuleText(TRIPLE, data_layout)
+    debug_info.attach(text, module)
     text.globals += global_lines(module, SHARED_SPACE)
     attributes: list[str] = []
     for op in functions_of(module):
         abi = AmdgpuAbi(known_block_size(op))
         group = len(attributes)
         write_function(text, abi, op, f"define protected amdgpu_kernel void @{op.sym_name.data}", f"#{group}", _noundef)
-        attributes.append(_attributes(op, abi, group))
-    text.footer += [
-        *attributes,
+        amdgpu_async.resolve(text)
+        attributes.append(kernel_attributes(op, abi, group))
+    text.footer += [*attributes, *module_flags(CODE_OBJECT_VERSION)]
+    return text.text()
+
+
+def module_flags(version: int) -> list[str]:
+    """Metadata of every module; `!1` stands for loads that always give the same."""
+    return [
         "!llvm.module.flags = !{!0}",
-        f'!0 = !{{i32 1, !"amdhsa_code_object_version", i32 {CODE_OBJECT_VERSION}}}',
+        f'!0 = !{{i32 1, !"amdhsa_code_object_version", i32 {version}}}',
         "!1 = !{}",
     ]
-    return text.text()
 
 
 def _noundef(type_: Attribute) -> str:
     return ""
 
 
-def _attributes(op: gpu.FuncOp, abi: AmdgpuAbi, group: int) -> str:
+def kernel_attributes(op: Operation, abi: AmdgpuAbi, group: int) -> str:
+    """The attribute group of a kernel whose body is written."""
     words = ["nounwind", "mustprogress", *(f'"{name}"' for name in _UNUSED)]
     if abi.block is not None:
         threads = abi.block[0] * abi.block[1] * abi.block[2]
@@ -165,4 +179,7 @@ def _attributes(op: gpu.FuncOp, abi: AmdgpuAbi, group: int) -> str:
     waves = op.attributes.get("rocdl.waves_per_eu")
     if isinstance(waves, IntegerAttr):
         words.append(f'"amdgpu-waves-per-eu"="{cast(Any, waves).value.data}"')
+    clusters = op.attributes.get("rocdl.cluster_dims")
+    if isinstance(clusters, StringAttr):
+        words.append(f'"amdgpu-cluster-dims"="{clusters.data}"')
     return f"attributes #{group} = {{ {' '.join(words)} }}"

@@ -19,8 +19,18 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from ..dialects import fly_cpu, gpu, gpu_warp
 from ..dialects.builder import elem_of
 from ..dialects.llvm import AddressOfOp
-from . import cpu_block, cpu_check
-from .cpu_block import BARRIER, DEPOSIT, HANDLES, NAMED, SHOWN, STATUS, TOOK, YIELD, Meeting
+from . import (
+    cpu_block,
+    cpu_check,
+    cpu_clusters,
+    cpu_lines,
+    cpu_phases,
+    cpu_report,
+    cpu_routines,
+    cpu_shadow,
+    debug_info,
+)
+from .cpu_block import BARRIER, DEPOSIT, HANDLES, POLL, SHOWN, STATUS, TOOK, WAIT, Meeting
 from .cpu_frames import kept_values
 from .kernel_text import functions_of, known_block_size
 from .print_text import call_printf, string_constant
@@ -36,7 +46,10 @@ _IDS = {
 }
 _PARAMS = [*(f"i64 {name}" for names in _IDS.values() for name in names), "ptr %shared", "i64 %dynamic"]
 _WARP_OPS = (gpu.ShuffleOp, *gpu_warp.WARP_OPS)
-_MEETINGS = (gpu.BarrierOp, *_WARP_OPS, fly_cpu.DepositOp, fly_cpu.RendezvousOp, fly_cpu.YieldOp, fly_cpu.NamedOp)
+_WAITS = (fly_cpu.YieldOp, fly_cpu.WaitOp)
+_MEETINGS = (gpu.BarrierOp, *_WARP_OPS, fly_cpu.DepositOp, fly_cpu.RendezvousOp, *_WAITS, fly_cpu.CallOp)
+CLUSTER_ATTRIBUTE = "nvvm.cluster_dim"
+"""Attribute of a kernel that is launched in clusters: its extents as text."""
 DEFAULT_WARP = 32
 CHECK_ATTRIBUTE = "fly.check"
 """Attribute of a device module that is compiled for checked mode."""
@@ -48,6 +61,9 @@ class CpuAbi(Abi):
 
     native_math = frozenset(INTRINSICS)
 
+    searched = False
+    """Whether accesses to tensors are compared with those of other blocks and threads."""
+    state = "null"
     shadowed = False
     """Whether shared accesses are compared with those of other threads."""
 
@@ -55,8 +71,8 @@ class CpuAbi(Abi):
         self.shared = shared
         self.warp = warp
         self.checked = checked
-        self.extents: dict[SSAValue, tuple[str, str, str]] = {}
-        """In checked mode: first byte, byte behind the last, and name of what a pointer argument points to."""
+        self.extents: dict[SSAValue, cpu_check.Bounds] = {}
+        """In checked mode: what the pointers of tensor arguments point to."""
 
     def load(self, f: FunctionText, op: Operation) -> None:
         cpu_check.checked_load(f, self, op)
@@ -68,7 +84,13 @@ class CpuAbi(Abi):
         """Remember the bounds of an argument."""
         low = f.assign(f"ptrtoint ptr {f.names[op.pointer]} to i64")
         high = f.assign(f"add i64 {low}, {f.names[op.nbytes]}")
-        self.extents[op.pointer] = (low, high, f"the tensor of argument {_number(op.argument)}")
+        number = _number(op.argument)
+        names: Any = f.op.attributes.get("fly.arg_names")
+        name = f"the tensor of argument {number}"
+        if names is not None:
+            name += f" ('{names.data[number].data}')"
+        tensor = cpu_check.tensor_of(f, number, _number(op.bits), [f.names[v] for v in op.modes])
+        self.extents[op.pointer] = cpu_check.Bounds(low, high, name, tensor)
 
     def index(self, f: FunctionText, kind: str, dim: str) -> str:
         return _IDS[kind]["xyz".index(dim)]
@@ -113,9 +135,30 @@ class CpuAbi(Abi):
         if isinstance(op, fly_cpu.ExtentOp):
             self.extent(f, op)
             return
+        if isinstance(op, fly_cpu.CountOp):
+            cpu_lines.count(f, op)
+            return
+        if isinstance(op, fly_cpu.CallOp):
+            # Where threads never meet nothing is under way either.
+            assert op.callee.data.startswith(cpu_routines.CHECKS)
+            return
         assert isinstance(op, fly_cpu.LaneOp)
         group = _number(op.group) or self.warp
         f.names[op.result] = f.assign(f"and i64 {self.thread(f)}, {group - 1}")
+
+
+class PhaseAbi(CpuAbi):
+    """Text of a block's threads in loops; the ids are those of the loop that is open."""
+
+    phases: cpu_phases.Phases
+
+    def index(self, f: FunctionText, kind: str, dim: str) -> str:
+        if kind == "thread_id":
+            return self.phases.ids["xyz".index(dim)]
+        return super().index(f, kind, dim)
+
+    def thread(self, f: FunctionText) -> str:
+        return self.phases.thread
 
 
 class CoroutineAbi(CpuAbi):
@@ -125,9 +168,10 @@ class CoroutineAbi(CpuAbi):
         super().__init__(shared, warp, checked)
         self.how = how
         self.sites = 0
-        self.shadowed = checked and not how.waits
+        self.shadowed = checked
+        self.state = "%state"
         self.texts: dict[int, str] = {}
-        """In checked mode, what to say of threads that do not meet at a barrier, by site."""
+        """What to say of threads that wait in vain at a site, or do not meet there."""
 
     def thread(self, f: FunctionText) -> str:
         return "%tid"
@@ -152,6 +196,8 @@ class CoroutineAbi(CpuAbi):
         site = self.site()
         if self.checked:
             self.texts[site] = f"{cpu_check.where(op)}: threads of a block do not all come to this barrier"
+            if fly_cpu.BARE not in op.attributes:
+                f.line("call void @fly_check_to_shared_wait_all(ptr %state, i64 %tid)")
         self.suspend(f, BARRIER | site)
 
     # --- exchange -------------------------------------------------------------------------------------------------
@@ -188,11 +234,35 @@ class CoroutineAbi(CpuAbi):
             self.suspend(f, self.site())
             f.names[op.at] = self.region(f, SHOWN, _number(op.group) or self.warp)
         elif isinstance(op, fly_cpu.YieldOp):
-            self.suspend(f, YIELD)
-        elif isinstance(op, fly_cpu.NamedOp):
-            f.names[op.at] = f.assign(f"getelementptr i8, ptr %state, i64 {NAMED}")
+            self.wait(f, op, POLL, "memory was looked at again and again")
+        elif isinstance(op, fly_cpu.WaitOp):
+            self.wait(f, op, WAIT, f"a wait for {op.what.data} never ends")
+        elif isinstance(op, fly_cpu.CallOp):
+            self.call(f, op)
         else:
             super().meeting(f, op)
+
+    def wait(self, f: FunctionText, op: Operation, status: int, text: str) -> None:
+        """Suspend until others have run."""
+        site = self.site()
+        self.texts[site] = f"{cpu_check.where(op)}: {text}: all threads wait and none can change what is waited for"
+        self.suspend(f, status | site)
+
+    def call(self, f: FunctionText, op: fly_cpu.CallOp) -> None:
+        """A routine, which gets the block's state and the thread first."""
+        name = op.callee.data
+        if name.startswith(cpu_routines.CHECKS) and not self.checked:
+            return
+        result = cpu_routines.need(f.module, name, self.checked)
+        args = ", ".join(["ptr %state", "i64 %tid", *(f.typed(v) for v in op.args)])
+        if self.checked:
+            site = f.assign(f"getelementptr i8, ptr %state, i64 {cpu_shadow.SITE}")
+            word = "write" if "load" in name or "async" in name else "read"
+            f.line(f"store ptr {cpu_check.access_table(f, op, word)}, ptr {site}")
+        if op.res:
+            f.names[op.res[0]] = f.assign(f"call {result} @{name}({args})")
+        else:
+            f.line(f"call {result} @{name}({args})")
 
     def shuffle(self, f: FunctionText, op: gpu.ShuffleOp) -> None:
         t = type_text(op.value.type)
@@ -236,16 +306,31 @@ def _number(attr: Attribute) -> int:
     return cast(Any, attr).value.data
 
 
+def cluster_of(op: gpu.FuncOp) -> tuple[int, int, int] | None:
+    """Extents of the clusters a kernel is launched in."""
+    attr: Any = op.attributes.get(CLUSTER_ATTRIBUTE)
+    if attr is None:
+        return None
+    x, y, z = (int(part) for part in attr.data.split(","))
+    return x, y, z
+
+
 def meeting_of(op: gpu.FuncOp, warp: int, checked: bool = False) -> Meeting | None:
     """How the threads of a kernel meet, or None where they never do; in checked mode also in shared memory."""
-    unit, slot, found, waits = warp, 0, False, False
+    unit, slot, waits = warp, 0, False
+    cluster = cluster_of(op)
+    found = cluster is not None
     for inner in op.walk():
         if checked and isinstance(inner, AddressOfOp):
             found = True
         if not isinstance(inner, _MEETINGS):
             continue
+        if isinstance(inner, fly_cpu.CallOp) and inner.callee.data.startswith(cpu_routines.CHECKS) and not checked:
+            continue
         found = True
-        waits = waits or isinstance(inner, fly_cpu.YieldOp)
+        waits = waits or isinstance(inner, _WAITS)
+        if cluster is None and isinstance(inner, fly_cpu.CallOp) and inner.callee.data == "fly_cluster_arrive":
+            cluster = (1, 1, 1)
         if isinstance(inner, fly_cpu.DepositOp):
             group, nbytes = _number(inner.group) or warp, _number(inner.bytes)
             unit = max(unit, group)
@@ -257,44 +342,75 @@ def meeting_of(op: gpu.FuncOp, warp: int, checked: bool = False) -> Meeting | No
     if not found:
         return None
     # Without collectives the block is one unit.
-    return Meeting(unit if slot else cpu_block.MAX_THREADS, -(-slot // 16) * 16, waits)
+    return Meeting(unit if slot else cpu_block.MAX_THREADS, -(-slot // 16) * 16, waits or cluster is not None, cluster)
 
 
 def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int = DEFAULT_WARP) -> str:
     """LLVM IR text of a device module."""
     text = ModuleText(triple, data_layout)
+    debug_info.attach(text, module)
     checked = CHECK_ATTRIBUTE in module.attributes
+    reports = False
     for op in functions_of(module):
         name = op.sym_name.data
-        arguments = [type_text(arg.type) for arg in op.body.block.args]
+        arguments = [
+            cpu_block.BY_VALUE if getattr(arg.type, "by_value", False) else type_text(arg.type)
+            for arg in op.body.block.args
+        ]
         block = known_block_size(op)
         how = meeting_of(op, warp, checked)
         shared = shared_layout(op, module)
         if how is None:
-            _plain_thread(text, op, CpuAbi(shared, warp, checked))
-            text.functions.append(cpu_block.plain_function(name, arguments, block))
+            plain = CpuAbi(shared, warp, checked)
+            plain.searched = checked and not cpu_check.synchronises(op)
+            located = _plain_thread(text, op, plain)
+            code = cpu_block.plain_function(name, arguments, block, checked)
+            text.functions.append(debug_info.caller(located, code))
             continue
+        if block is not None and not checked and how.cluster is None and text.debug is None:
+            known = cpu_phases.plan(op, block[0] * block[1] * block[2], warp)
+            if known is not None:
+                _phased(text, op, PhaseAbi(shared, warp), known, block)
+                text.functions.append(cpu_block.phased_function(name, arguments, block))
+                continue
         abi = CoroutineAbi(shared, warp, how, checked)
-        _coroutine(text, op, abi)
-        check = None
-        if checked:
-            check = cpu_block.Check(warp, shared.reserved, _site_table(text, name, abi))
-        text.functions.append(cpu_block.meeting_function(name, arguments, block, how, check))
+        abi.searched = checked and how.cluster is None and not cpu_check.synchronises(op)
+        located = _coroutine(text, op, abi)
+        check = cpu_block.Check(warp, shared.reserved) if checked else None
+        sites = "null"
+        if checked or how.waits:
+            sites = _site_table(text, name, abi)
+            reports = True
+        code = cpu_block.meeting_function(name, arguments, block, how, sites, check)
+        text.functions.append(debug_info.caller(located, code))
+        if how.cluster is not None:
+            text.functions.append(_cluster_text(name, how.cluster))
         cpu_block.need_scheduler(text, checked)
+        if how.waits:
+            cpu_block.once(text, cpu_clusters.scheduler())
     if checked:
-        cpu_check.finish(text, cpu_check.barrier_check(STATUS, BARRIER, BARRIER - 1))
+        cpu_check.finish(text)
+    if reports or checked:
+        cpu_report.finish(text)
+    cpu_lines.finish(text)
     return text.text()
 
 
+def _cluster_text(name: str, cluster: tuple[int, int, int]) -> str:
+    """A function by which the runtime learns the extents of a kernel's clusters, ten bits each."""
+    x, y, z = cluster
+    return f'define i32 @"{name}.cluster"() {{\n  ret i32 {x | y << 10 | z << 20}\n}}\n'
+
+
 def _site_table(text: ModuleText, name: str, abi: CoroutineAbi) -> str:
-    """What the barrier check says of each site: a flag and a text."""
+    """What is said of each site: a flag and a text."""
     pairs: list[str] = []
     for site in range(abi.sites + 1):
         said = abi.texts.get(site)
         if said is None:
             pairs.append("[2 x ptr] zeroinitializer")
         else:
-            pairs.append(f"[2 x ptr] [ptr {cpu_check.new_flag(text)}, ptr {string_constant(text, said)}]")
+            pairs.append(f"[2 x ptr] [ptr {cpu_report.new_flag(text)}, ptr {string_constant(text, said)}]")
     table = f'@"{name}.sites"'
     text.globals.append(f"{table} = internal constant [{len(pairs)} x [2 x ptr]] [{', '.join(pairs)}]")
     return table
@@ -310,16 +426,30 @@ def _body(text: ModuleText, op: gpu.FuncOp, abi: CpuAbi) -> tuple[FunctionText, 
     return f, [*params, *_PARAMS]
 
 
-def _plain_thread(text: ModuleText, op: gpu.FuncOp, abi: CpuAbi) -> None:
+def _plain_thread(text: ModuleText, op: gpu.FuncOp, abi: CpuAbi) -> debug_info.FunctionLocations | None:
     f, params = _body(text, op, abi)
     f.lines.append("entry:")
     f.block(op.body.block)
     f.line("ret void")
     head = f'define internal void @"{op.sym_name.data}.thread"({", ".join(params)}) alwaysinline nounwind'
-    text.functions.append("\n".join([f"{head} {{", *f.lines, "}", ""]))
+    text.functions.append("\n".join([f"{head}{debug_info.suffix(f.locations)} {{", *f.lines, "}", ""]))
+    return f.locations
 
 
-def _coroutine(text: ModuleText, op: gpu.FuncOp, abi: CoroutineAbi) -> None:
+def _phased(
+    text: ModuleText, op: gpu.FuncOp, abi: PhaseAbi, known: cpu_phases.Plan, block: tuple[int, int, int]
+) -> None:
+    """The block as loops over its threads."""
+    f, params = _body(text, op, abi)
+    abi.phases = phases = cpu_phases.Phases(f, known, block, abi.warp)
+    phases.block(op.body.block)
+    f.line("ret void")
+    params = [p for p in params if p not in ("i64 %tx", "i64 %ty", "i64 %tz")]
+    head = f'define internal void @"{op.sym_name.data}.block"({", ".join(params)}) alwaysinline nounwind'
+    text.functions.append("\n".join([f"{head} {{", "entry:", *phases.head, *f.lines, "}", ""]))
+
+
+def _coroutine(text: ModuleText, op: gpu.FuncOp, abi: CoroutineAbi) -> debug_info.FunctionLocations | None:
     """The thread as a coroutine. Its frame is a slice of an arena that the block's first thread allocates."""
     f, params = _body(text, op, abi)
     f.kept = kept_values(op, _MEETINGS)
@@ -369,6 +499,9 @@ def _coroutine(text: ModuleText, op: gpu.FuncOp, abi: CoroutineAbi) -> None:
     ]
     f.start("body")
     f.block(op.body.block)
+    if abi.how.cluster is not None:
+        cpu_routines.need(text, "fly_cluster_leave", abi.checked)
+        f.line("call void @fly_cluster_leave(ptr %state, i64 %tid)")
     f.lines += [
         "  store i32 0, ptr %status",
         "  br label %coro.leave",
@@ -377,4 +510,6 @@ def _coroutine(text: ModuleText, op: gpu.FuncOp, abi: CoroutineAbi) -> None:
         "  ret void",
     ]
     head = f'define internal void @"{op.sym_name.data}.thread"({", ".join([*params, "ptr %state", "i64 %tid"])})'
-    text.functions.append("\n".join([f"{head} presplitcoroutine nounwind {{", *f.lines, "}", ""]))
+    tail = f"presplitcoroutine nounwind{debug_info.suffix(f.locations)}"
+    text.functions.append("\n".join([f"{head} {tail} {{", *f.lines, "}", ""]))
+    return f.locations

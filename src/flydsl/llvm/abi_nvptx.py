@@ -10,6 +10,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from ..dialects import gpu, llvm
 from ..dialects.gpu_warp import SubgroupBroadcastOp
+from . import debug_info
 from .kernel_text import functions_of, known_block_size, write_function
 from .print_text import call_vprintf
 from .shared_memory import global_lines
@@ -24,7 +25,7 @@ _REGISTERS = {"thread_id": "tid", "block_id": "ctaid", "block_dim": "ntid", "gri
 class NvptxAbi(Abi):
     """Text of one kernel."""
 
-    native_math = SIMPLE_MATH - {"round"}
+    native_math = SIMPLE_MATH
 
     def __init__(self, block: tuple[int, int, int] | None):
         self.block = block
@@ -102,6 +103,8 @@ def _own_attributes(op: gpu.FuncOp) -> list[str]:
 def device_module(module: gpu.ModuleOp, data_layout: str) -> str:
     """LLVM IR text of a device module."""
     text = ModuleText(TRIPLE, data_layout)
+    # With tables of LLVM's own, PTX would be marked as unoptimised code for debuggers.
+    debug_info.attach(text, module, "DebugDirectivesOnly")
     text.globals += global_lines(module, SHARED_SPACE)
     for op in functions_of(module):
         abi = NvptxAbi(known_block_size(op))

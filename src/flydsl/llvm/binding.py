@@ -102,6 +102,7 @@ def _own(parsed: Any, context: Any) -> ModuleRef:
         lib.LLVMPY_ContextDispose(context_pointer)
 
     parsed._dispose = dispose
+    parsed._own_context = context_pointer
     return cast(ModuleRef, parsed)
 
 
@@ -126,6 +127,38 @@ def parse_bitcode(bitcode: bytes) -> ModuleRef:
         return _own(llvm.parse_bitcode(bitcode, context), context)
     except RuntimeError as error:
         raise DSLCompileError(f"LLVM bitcode cannot be read: {str(error).strip()}") from error
+
+
+def parse_beside(ir_text: str, other: ModuleRef) -> ModuleRef:
+    """Parse IR text in the context of another module, to be linked into that one; close it if it is not."""
+    llvm = _llvm()
+    context = llvm.ContextRef(cast(Any, other)._own_context)
+    context._owned = True  # by the other module
+    try:
+        return cast(ModuleRef, llvm.parse_assembly(ir_text, context))
+    except RuntimeError as error:
+        raise DSLCompileError(_parse_message(str(error), ir_text)) from error
+
+
+def link_in(module: ModuleRef, library: ModuleRef) -> None:
+    """Move all of a library into a module of the same context; the library is gone. Conflicts: `RuntimeError`."""
+    cast(Any, module).link_in(library)
+
+
+def make_internal(module: ModuleRef, names: Sequence[str], *, variables: bool) -> None:
+    """Make functions, and global variables if `variables`, invisible outside of the module."""
+    known: Any = module
+    wanted = set(names)
+    for value in (*known.functions, *(known.global_variables if variables else ())):
+        if value.name in wanted and not value.is_declaration:
+            value.visibility = "default"
+            value.linkage = "internal"
+
+
+def drop_unused(module: ModuleRef) -> None:
+    """Remove internal functions and variables nobody refers to, and declarations nobody calls."""
+    methods = ("add_global_dead_code_eliminate_pass", "add_strip_dead_prototype_pass")
+    run_named_passes(module, target_machine(module.triple), methods)
 
 
 def verify_module(module: ModuleRef, ir_text: str | None = None) -> None:

@@ -78,6 +78,8 @@ class DeviceCode:
     """Seconds per stage: parse, optimize, emit."""
     asm_text: str | None = None
     """First non-empty inline assembly string of the source, if any."""
+    assemble: Callable[[DeviceCode], str] | None = field(default=None, repr=False, compare=False)
+    """Makes the assembly text; None: here, in this process."""
     _object: bytes | None = None
     _asm: str | None = None
     _optimized_ir: str | None = None
@@ -96,8 +98,19 @@ class DeviceCode:
         """Assembly text: GPU or CPU assembly, for NVIDIA the PTX."""
         with self._lock:
             if self._asm is None:
-                self._asm = emit_assembly(binding.parse_bitcode(self.bitcode), self.target.machine(self.opt_level))
+                if self.assemble is not None:
+                    self._asm = self.assemble(self)
+                else:
+                    machine = self.target.machine(self.opt_level)
+                    self._asm = emit_assembly(binding.parse_bitcode(self.bitcode), machine)
             return self._asm
+
+    def set_emitted(self, made: bytes) -> None:
+        """Take what `target.output` names from a code generator that ran elsewhere."""
+        if self.target.output == "assembly":
+            self._asm = made.decode()
+        else:
+            self._object = made
 
     @property
     def optimized_ir(self) -> str:
@@ -164,6 +177,18 @@ def optimize(
     )
 
 
+def optimize_for(module: ModuleRef, target: DeviceTarget, level: int) -> None:
+    """Run the default pipeline as a target wants it."""
+    optimize(
+        module,
+        target.machine(level),
+        level,
+        loop_vectorize=target.loop_vectorize,
+        slp_vectorize=target.slp_vectorize,
+        unroll=target.unroll,
+    )
+
+
 def emit_object(module: ModuleRef, machine: TargetMachine) -> bytes:
     """Object code of a module, which cannot be used again afterwards."""
     try:
@@ -193,30 +218,31 @@ def load_module(ir_text: str, target: DeviceTarget) -> ModuleRef:
 
 
 def compile_device(
-    ir_text: str, target: DeviceTarget, opt_level: int = 2, *, optimized: bool = False, want_asm: bool = False
+    ir_text: str,
+    target: DeviceTarget,
+    opt_level: int = 2,
+    *,
+    optimized: bool = False,
+    want_asm: bool = False,
+    emit: bool = True,
 ) -> DeviceCode:
     """Optimise and emit what `target.output` names; `want_asm` makes the assembly now instead of on demand.
 
-    `optimized` says that a middle end has been run already, so only code generation is left.
+    `optimized` says that a middle end has been run already, so only code generation is left; without `emit` nothing is
+    emitted before it is asked for.
     """
     check_level(opt_level)
     start = time.perf_counter()
     module = load_module(ir_text, target)
     parsed = time.perf_counter()
-    machine = target.machine(opt_level)
     if not optimized:
-        optimize(
-            module,
-            machine,
-            opt_level,
-            loop_vectorize=target.loop_vectorize,
-            slp_vectorize=target.slp_vectorize,
-            unroll=target.unroll,
-        )
+        optimize_for(module, target, opt_level)
     code = DeviceCode(target, opt_level, module.as_bitcode(), asm_text=inline_asm(ir_text))
     done = time.perf_counter()
-    if target.output == "assembly":
-        code._asm = emit_assembly(module, machine)  # pyright: ignore[reportPrivateUsage]
+    if not emit:
+        module.close()
+    elif target.output == "assembly":
+        code._asm = emit_assembly(module, target.machine(opt_level))  # pyright: ignore[reportPrivateUsage]
     else:
         code._object = _emit_object(module, code)  # pyright: ignore[reportPrivateUsage]
     code.times.update(parse=parsed - start, optimize=done - parsed, emit=time.perf_counter() - done)

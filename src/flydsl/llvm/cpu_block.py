@@ -8,11 +8,15 @@ instruction spans several. A thread that suspends leaves in its status what it w
 | 0 | has finished |
 | site `s` | waits at collective `s` for the threads of its unit |
 | `BARRIER | s` | waits for the block |
-| `YIELD` | waits for memory to change |
+| `WAIT | s` | waits at `s` until memory has changed, and for nothing else |
+| `POLL | s` | looked at memory at `s` and may do something else when it looks again |
 
 In a unit the threads at the lowest site go on together while the others wait, as the lanes of a GPU reconverge; sites
-are numbered in program order. A barrier opens when no thread of the block can go on otherwise. So nothing waits for
-ever, whatever the control flow, except on memory.
+are numbered in program order. While some threads of a unit wait for memory, those at its collectives wait for them too,
+unless nobody could go on otherwise. A barrier opens when no thread of the block can go on otherwise. So nothing waits
+for ever, whatever the control flow, except on memory. Blocks of a cluster take turns: one runs until its threads wait
+for memory alone. When that is so of all of them and a turn has changed nothing, the wait is reported and the cluster is
+given up (`cpu_clusters.py`).
 
 Threads of a unit pass data through two buffers. They write one; when a collective is complete the two are swapped, and
 they read what was written. Threads that stay behind have their slots carried over.
@@ -27,20 +31,25 @@ from .translate import ModuleText
 
 MAX_THREADS = 1024
 BARRIER = 0x40000000
-YIELD = 0x7FFFFFFF
-YIELD_LIMIT = 1 << 24
-"""Rounds in which threads only wait for memory before the block is given up."""
+WAIT = 0x60000000
+POLL = 0x70000000
+SITE_MASK = 0x0FFFFFFF
+POLL_LIMIT = 1 << 22
+"""Rounds in which threads only look at memory before they are given up."""
 
-STATUS = 64
+SHADOW, CLUSTER, RANK, PROGRESS, BLOCK_IDS, SHARED = 8, 24, 32, 40, 48, 72
+STATUS = 128
 HANDLES = STATUS + 4 * MAX_THREADS
 DEPOSIT = HANDLES + 8 * MAX_THREADS
 SHOWN = DEPOSIT + 8 * MAX_THREADS
 TOOK = SHOWN + 8 * MAX_THREADS
 NAMED = TOOK + MAX_THREADS
-EXCHANGE = NAMED + 64
-"""Where things are in a block's state: address of the frames at 0, then per thread its status and its coroutine, per
-unit the buffers to write and to read, per thread whether it took part in the last meeting, the named barriers; the
-buffers last."""
+JOINED = NAMED + 64
+EXCHANGE = JOINED + 4 * MAX_THREADS
+"""Where things are in a block's state: addresses of the frames, of the shadow (checked mode) and of the cluster's
+record, the block's rank in it, a count of what waiting threads achieved, its ids, its shared memory; then per thread
+its status and its coroutine, per unit the buffers to write and to read, per thread whether it took part in the last
+meeting, the named barriers, per thread the phase of the cluster's barrier it arrived in; the buffers last."""
 
 
 class Meeting(NamedTuple):
@@ -51,7 +60,15 @@ class Meeting(NamedTuple):
     slot: int
     """Bytes of exchange buffer per thread."""
     waits: bool = False
-    """Whether threads wait for memory to change, and so order their accesses without barriers."""
+    """Whether threads wait for memory to change."""
+    cluster: tuple[int, int, int] | None = None
+    """Blocks of a cluster per dimension, where the kernel has to do with its cluster."""
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that are scheduled together."""
+        x, y, z = self.cluster or (1, 1, 1)
+        return x * y * z
 
 
 class Check(NamedTuple):
@@ -60,10 +77,10 @@ class Check(NamedTuple):
     warp: int
     static: int
     """Bytes of static shared memory."""
-    sites: str
-    """Name of the table of barriers."""
 
 
+BY_VALUE = "by value"
+"""In place of an argument's type: the kernel gets the address of the bytes that were passed."""
 _DIMENSIONS = ("gx", "gy", "gz", "nx", "ny", "nz")
 
 
@@ -75,8 +92,11 @@ def _prologue(arguments: Sequence[str], block: tuple[int, int, int] | None) -> t
         lines += [
             f"  %p{i} = getelementptr ptr, ptr %params, i64 {i}",
             f"  %q{i} = load ptr, ptr %p{i}",
-            f"  %a{i} = load {t}, ptr %q{i}, align 1",
         ]
+        if t == BY_VALUE:
+            args.append(f"ptr %q{i}")
+            continue
+        lines.append(f"  %a{i} = load {t}, ptr %q{i}, align 1")
         args.append(f"{t} %a{i}")
     for i, dim in enumerate(_DIMENSIONS):
         lines += [
@@ -95,12 +115,12 @@ def _prologue(arguments: Sequence[str], block: tuple[int, int, int] | None) -> t
     return lines, args, dims
 
 
-def _thread_call(name: str, args: Sequence[str], dims: Sequence[str], *more: str) -> str:
+def _thread_call(name: str, args: Sequence[str], dims: Sequence[str], *more: str, shared: str = "%shared") -> str:
     values = ", ".join(
         [
             *args,
             *(f"i64 {v}" for v in ("%tx", "%ty", "%tz", "%bx", "%by", "%bz", *dims)),
-            "ptr %shared",
+            f"ptr {shared}",
             "i64 %dyn",
             *more,
         ]
@@ -126,9 +146,21 @@ def _block_ids(gx: str) -> list[str]:
     ]
 
 
-def plain_function(name: str, arguments: Sequence[str], block: tuple[int, int, int] | None) -> str:
+NUMBER_LAUNCH = [
+    "  %launch.at = getelementptr i32, ptr %geometry, i64 11",
+    "  %launch.32 = load i32, ptr %launch.at",
+    "  %launch = zext i32 %launch.32 to i64",
+    "  store i64 %launch, ptr @fly_launch",
+]
+"""In checked mode: which launch it is."""
+
+
+def plain_function(
+    name: str, arguments: Sequence[str], block: tuple[int, int, int] | None, checked: bool = False
+) -> str:
     """Loops over blocks and threads."""
     lines, args, dims = _prologue(arguments, block)
+    lines += NUMBER_LAUNCH if checked else []
     nx, ny, nz = dims[3:]
     return "\n".join(
         [
@@ -172,34 +204,100 @@ def plain_function(name: str, arguments: Sequence[str], block: tuple[int, int, i
     )
 
 
-def meeting_function(
-    name: str, arguments: Sequence[str], block: tuple[int, int, int] | None, how: Meeting, check: Check | None = None
-) -> str:
-    """Loops over blocks; in each, threads are started unit by unit and then scheduled until all have finished."""
+def phased_function(name: str, arguments: Sequence[str], block: tuple[int, int, int]) -> str:
+    """A loop over blocks around a function of a whole block."""
     lines, args, dims = _prologue(arguments, block)
+    values = ", ".join([*args, *(f"i64 {v}" for v in ("%bx", "%by", "%bz", *dims)), "ptr %shared", "i64 %dyn"])
+    return "\n".join(
+        [
+            *_head(name, lines, dims),
+            "  br label %blocks",
+            "blocks:",
+            "  %block = phi i64 [ %first, %entry ], [ %block.next, %start ]",
+            "  %more = icmp ult i64 %block, %last",
+            "  br i1 %more, label %start, label %out",
+            "start:",
+            *_block_ids(dims[0]),
+            f'  call void @"{name}.block"({values})',
+            "  %block.next = add nuw i64 %block, 1",
+            "  br label %blocks",
+            "out:",
+            "  ret void",
+            "}",
+            "",
+        ]
+    )
+
+
+def meeting_function(
+    name: str,
+    arguments: Sequence[str],
+    block: tuple[int, int, int] | None,
+    how: Meeting,
+    sites: str,
+    check: Check | None = None,
+) -> str:
+    """Loops over blocks; in each, threads are started unit by unit and then scheduled until all have finished.
+
+    Where a kernel has to do with its cluster, blocks come in the order of clusters and those of one run together.
+    `sites` is the table of what to say of places where threads wait.
+    """
+    lines, args, dims = _prologue(arguments, block)
+    lines += NUMBER_LAUNCH if check is not None else []
     nx, ny, nz = dims[3:]
-    unit, slot, _ = how
-    make_shadow, clear_shadow, free_shadow, checking = _shadow_lines(check)
+    unit, slot = how.unit, how.slot
+    make, clear, free = _shadow_lines(check)
+    count = how.blocks
+    warp = check.warp if check else 0
     return "\n".join(
         [
             *_head(name, lines, dims),
             f"  %nxy = mul i64 {nx}, {ny}",
             f"  %n = mul i64 %nxy, {nz}",
-            f"  %state = call ptr @fly_make_state(i64 %n, i64 {unit}, i64 {slot})",
-            *make_shadow,
-            "  br label %blocks",
+            f"  %states = alloca [{count} x ptr], align 8",
+            "  %cluster = alloca [64 x i8], align 64",
+            "  %stride.at = getelementptr i32, ptr %geometry, i64 10",
+            "  %stride.32 = load i32, ptr %stride.at",
+            "  %stride = zext i32 %stride.32 to i64",
+            "  br label %make",
+            "make:",
+            "  %m = phi i64 [ 0, %entry ], [ %m.next, %make ]",
+            f"  %made = call ptr @fly_make_state(i64 %n, i64 {unit}, i64 {slot})",
+            "  %made.at = getelementptr ptr, ptr %states, i64 %m",
+            "  store ptr %made, ptr %made.at",
+            f"  %made.cluster = getelementptr i8, ptr %made, i64 {CLUSTER}",
+            "  store ptr %cluster, ptr %made.cluster",
+            f"  %made.rank = getelementptr i8, ptr %made, i64 {RANK}",
+            "  store i64 %m, ptr %made.rank",
+            "  %made.offset = mul i64 %m, %stride",
+            "  %made.memory = getelementptr i8, ptr %shared, i64 %made.offset",
+            f"  %made.shared = getelementptr i8, ptr %made, i64 {SHARED}",
+            "  store ptr %made.memory, ptr %made.shared",
+            *make,
+            "  %m.next = add nuw nsw i64 %m, 1",
+            f"  %m.more = icmp ult i64 %m.next, {count}",
+            "  br i1 %m.more, label %make, label %blocks",
             "blocks:",
-            "  %block = phi i64 [ %first, %entry ], [ %block.next, %done ]",
+            "  %block = phi i64 [ %first, %make ], [ %block.next, %done ]",
             "  %more = icmp ult i64 %block, %last",
             "  br i1 %more, label %start, label %out",
             "start:",
-            *_block_ids(dims[0]),
+            *_start_cluster(how.cluster or (1, 1, 1)),
+            "  br label %members",
+            "members:",
+            "  %rank = phi i64 [ 0, %start ], [ %rank.next, %member.done ]",
+            "  %state.at = getelementptr ptr, ptr %states, i64 %rank",
+            "  %state = load ptr, ptr %state.at",
+            f"  %memory.at = getelementptr i8, ptr %state, i64 {SHARED}",
+            "  %memory = load ptr, ptr %memory.at",
+            *(_block_ids(dims[0]) if count == 1 else _member_ids(dims, how.cluster or (1, 1, 1))),
+            *_store_ids(),
             f"  %named = getelementptr i8, ptr %state, i64 {NAMED}",
             "  call void @llvm.memset.p0.i64(ptr %named, i8 0, i64 64, i1 false)",
-            *clear_shadow,
+            *clear,
             "  br label %units",
             "units:",
-            "  %begin = phi i64 [ 0, %start ], [ %end, %drained ]",
+            "  %begin = phi i64 [ 0, %members ], [ %end, %drained ]",
             f"  %end.0 = add nuw nsw i64 %begin, {unit}",
             "  %end = call i64 @llvm.umin.i64(i64 %end.0, i64 %n)",
             "  br label %threads",
@@ -209,25 +307,42 @@ def meeting_function(
             f"  %row = udiv i64 %tid, {nx}",
             f"  %ty = urem i64 %row, {ny}",
             f"  %tz = udiv i64 %row, {ny}",
-            _thread_call(name, args, dims, "ptr %state", "i64 %tid"),
+            _thread_call(name, args, dims, "ptr %state", "i64 %tid", shared="%memory"),
             "  %tid.next = add nuw nsw i64 %tid, 1",
             "  %again = icmp ult i64 %tid.next, %end",
             "  br i1 %again, label %threads, label %drained",
             "drained:",
-            f"  call void @fly_drain(ptr %state, i64 %begin, i64 %end, i64 {unit}, i64 {slot})",
+            f"  %collectives = call i64 @fly_drain(ptr %state, i64 %begin, i64 %end, i64 {unit}, i64 {slot}, i1 false)",
             "  %units.left = icmp ult i64 %end, %n",
-            "  br i1 %units.left, label %units, label %run",
+            "  br i1 %units.left, label %units, label %member.done",
+            "member.done:",
+            "  %rank.next = add nuw nsw i64 %rank, 1",
+            f"  %members.left = icmp ult i64 %rank.next, {count}",
+            "  br i1 %members.left, label %members, label %run",
             "run:",
-            f"  call void @fly_run_block(ptr %state, i64 %n, i64 {unit}, i64 {slot}{checking})",
+            (
+                f"  call void @fly_run_cluster(ptr %states, i64 {count}, i64 %n, i64 {unit}, i64 {slot}, i64 {warp}, "
+                f"ptr {sites})"
+                if how.waits
+                else f"  %ran = call i32 @fly_run_block(ptr %state, i64 %n, i64 {unit}, i64 {slot}, i64 {warp}, "
+                f"ptr {sites})"
+            ),
             "  br label %done",
             "done:",
-            "  %block.next = add nuw i64 %block, 1",
+            f"  %block.next = add nuw i64 %block, {count}",
             "  br label %blocks",
             "out:",
-            "  %arena = load ptr, ptr %state",
+            "  %f = phi i64 [ 0, %blocks ], [ %f.next, %out ]",
+            "  %freed.at = getelementptr ptr, ptr %states, i64 %f",
+            "  %freed = load ptr, ptr %freed.at",
+            "  %arena = load ptr, ptr %freed",
             "  call void @free(ptr %arena)",
-            *free_shadow,
-            "  call void @free(ptr %state)",
+            *free,
+            "  call void @free(ptr %freed)",
+            "  %f.next = add nuw nsw i64 %f, 1",
+            f"  %f.more = icmp ult i64 %f.next, {count}",
+            "  br i1 %f.more, label %out, label %left",
+            "left:",
             "  ret void",
             "}",
             "",
@@ -235,30 +350,67 @@ def meeting_function(
     )
 
 
-def _shadow_lines(check: Check | None) -> tuple[list[str], list[str], list[str], str]:
-    """Lines that make, clear and free the shadow of shared memory, and what the scheduler takes beside."""
+def _start_cluster(extents: tuple[int, int, int]) -> list[str]:
+    """The record of a cluster, see `cpu_clusters.py`."""
+    count = extents[0] * extents[1] * extents[2]
+    return [
+        "  call void @llvm.memset.p0.i64(ptr %cluster, i8 0, i64 64, i1 false)",
+        f"  %everyone = mul i64 %n, {count}",
+        "  %everyone.32 = trunc i64 %everyone to i32",
+        "  %expected = getelementptr i8, ptr %cluster, i64 4",
+        "  store i32 %everyone.32, ptr %expected",
+        "  %cluster.stride = getelementptr i8, ptr %cluster, i64 16",
+        "  store i64 %stride, ptr %cluster.stride",
+        "  %cluster.states = getelementptr i8, ptr %cluster, i64 24",
+        "  store ptr %states, ptr %cluster.states",
+        "  %cluster.blocks = getelementptr i8, ptr %cluster, i64 32",
+        f"  store i64 {count}, ptr %cluster.blocks",
+        "  %cluster.extents = getelementptr i8, ptr %cluster, i64 40",
+        f"  store [3 x i32] [i32 {extents[0]}, i32 {extents[1]}, i32 {extents[2]}], ptr %cluster.extents",
+    ]
+
+
+def _member_ids(dims: Sequence[str], cluster: tuple[int, int, int]) -> list[str]:
+    """Ids of the block of this rank in the cluster that starts at `%block`; x runs fastest in both."""
+    cx, cy, cz = cluster
+    lines = [
+        f"  %which = udiv i64 %block, {cx * cy * cz}",
+        f"  %across = udiv i64 {dims[0]}, {cx}",
+        f"  %along = udiv i64 {dims[1]}, {cy}",
+        "  %plane = mul i64 %across, %along",
+        "  %cluster.z = udiv i64 %which, %plane",
+        "  %in.plane = urem i64 %which, %plane",
+        "  %cluster.y = udiv i64 %in.plane, %across",
+        "  %cluster.x = urem i64 %in.plane, %across",
+        f"  %rank.z = udiv i64 %rank, {cx * cy}",
+        f"  %rank.xy = urem i64 %rank, {cx * cy}",
+        f"  %rank.y = udiv i64 %rank.xy, {cx}",
+        f"  %rank.x = urem i64 %rank.xy, {cx}",
+    ]
+    for dim, extent in zip("xyz", cluster, strict=True):
+        lines += [f"  %from.{dim} = mul i64 %cluster.{dim}, {extent}", f"  %b{dim} = add i64 %from.{dim}, %rank.{dim}"]
+    return lines
+
+
+def _store_ids() -> list[str]:
+    lines: list[str] = []
+    for i, dim in enumerate("xyz"):
+        lines += [
+            f"  %id.{dim} = getelementptr i8, ptr %state, i64 {BLOCK_IDS + 8 * i}",
+            f"  store i64 %b{dim}, ptr %id.{dim}",
+        ]
+    return lines
+
+
+def _shadow_lines(check: Check | None) -> tuple[list[str], list[str], list[str]]:
+    """Lines that make, clear and free what checked mode knows of a block."""
     if check is None:
-        return [], [], [], ""
+        return [], [], []
     make = [
-        f"  %shadow.n = add i64 %dyn, {check.static}",
-        "  %shadow.8 = shl i64 %shadow.n, 3",
-        "  %shadow.up = add i64 %shadow.8, 127",
-        "  %shadow.bytes = and i64 %shadow.up, -64",
-        "  %shadow = call ptr @aligned_alloc(i64 64, i64 %shadow.bytes)",
-        "  %shadow.at = getelementptr i8, ptr %state, i64 8",
-        "  store ptr %shadow, ptr %shadow.at",
-        "  %interval.at = getelementptr i8, ptr %state, i64 16",
+        f"  %memory.n = add i64 %dyn, {check.static}",
+        f"  call void @fly_check_make(ptr %made, i64 %memory.n, i64 {check.warp}, i64 %n)",
     ]
-    clear = [
-        "  call void @llvm.memset.p0.i64(ptr %shadow, i8 0, i64 %shadow.bytes, i1 false)",
-        "  store i64 0, ptr %interval.at",
-    ]
-    return (
-        make,
-        clear,
-        ["  call void @free(ptr %shadow)"],
-        (f", i64 {check.warp}, ptr {check.sites}, i64 %bx, i64 %by, i64 %bz"),
-    )
+    return make, ["  call void @fly_check_clear(ptr %state)"], ["  call void @fly_check_free(ptr %freed)"]
 
 
 _SCHEDULER = f"""
@@ -294,8 +446,9 @@ out:
   ret ptr %state
 }}
 
-; Run the collectives of the threads begin <= t < end, which are one unit, until none of them waits at one.
-define internal void @fly_drain(ptr %state, i64 %begin, i64 %end, i64 %unit, i64 %slot) nounwind {{
+; Run the collectives of the threads begin <= t < end, which are one unit, until none of them waits at one, or some
+; wait for memory and `force` is not set. Gives how many were run.
+define internal i64 @fly_drain(ptr %state, i64 %begin, i64 %end, i64 %unit, i64 %slot, i1 %force) nounwind {{
 entry:
   %statuses = getelementptr i8, ptr %state, i64 {STATUS}
   %handles = getelementptr i8, ptr %state, i64 {HANDLES}
@@ -309,21 +462,28 @@ entry:
   %alone = icmp eq i64 %slot, 0
   br i1 %alone, label %out, label %again
 again:
+  %count = phi i64 [ 0, %entry ], [ %count.next, %resumed ]
   br label %lowest
 lowest:
   %t = phi i64 [ %begin, %again ], [ %t.next, %lowest ]
   %low = phi i32 [ {BARRIER}, %again ], [ %low.next, %lowest ]
+  %most = phi i32 [ 0, %again ], [ %most.next, %lowest ]
   %status.at = getelementptr i32, ptr %statuses, i64 %t
   %status = load i32, ptr %status.at
   %waits = icmp ne i32 %status, 0
   %smaller = call i32 @llvm.umin.i32(i32 %low, i32 %status)
   %low.next = select i1 %waits, i32 %smaller, i32 %low
+  %most.next = call i32 @llvm.umax.i32(i32 %most, i32 %status)
   %t.next = add nuw nsw i64 %t, 1
   %t.more = icmp ult i64 %t.next, %end
   br i1 %t.more, label %lowest, label %found
 found:
   %none = icmp eq i32 %low.next, {BARRIER}
-  br i1 %none, label %out, label %swap
+  %calm = icmp ult i32 %most.next, {WAIT}
+  %may = or i1 %calm, %force
+  %may.not = xor i1 %may, true
+  %stop = or i1 %none, %may.not
+  br i1 %stop, label %out, label %swap
 swap:
   %old = load ptr, ptr %deposit.at
   %new = load ptr, ptr %shown.at
@@ -369,6 +529,7 @@ carry.next:
   %c.more = icmp ult i64 %c.next, %end
   br i1 %c.more, label %carry, label %resume
 resume:
+@MEET@
   br label %go
 go:
   %g = phi i64 [ %begin, %resume ], [ %g.next, %go.next ]
@@ -384,19 +545,25 @@ go.one:
 go.next:
   %g.next = add nuw nsw i64 %g, 1
   %g.more = icmp ult i64 %g.next, %end
-  br i1 %g.more, label %go, label %again
+  br i1 %g.more, label %go, label %resumed
+resumed:
+  %count.next = add i64 %count, 1
+  br label %again
 out:
-  ret void
+  %ran = phi i64 [ 0, %entry ], [ %count, %found ]
+  ret i64 %ran
 }}
 
 ; Open barriers until every thread has finished. Threads that wait for memory go first: they may come to the barrier.
-define internal void @fly_run_block(ptr %state, i64 %n, i64 %unit, i64 %slot@CHECK_PARAMS@) nounwind {{
+; Gives 0 at the end, 1 after a round in which threads that wait for memory achieved nothing, 2 if some of them poll.
+define internal i32 @fly_run_block(ptr %state, i64 %n, i64 %unit, i64 %slot, i64 %warp, ptr %sites) nounwind {{
 entry:
+  %progress = getelementptr i8, ptr %state, i64 {PROGRESS}
   %statuses = getelementptr i8, ptr %state, i64 {STATUS}
   %handles = getelementptr i8, ptr %state, i64 {HANDLES}
   br label %round
 round:
-  %idle = phi i64 [ 0, %entry ], [ %idle.next, %next.round ]
+  %before = load i64, ptr %progress
   br label %look
 look:
   %t = phi i64 [ 0, %round ], [ %t.next, %look ]
@@ -413,17 +580,18 @@ seen:
   %finished = icmp eq i32 %most.next, 0
   br i1 %finished, label %out, label %choose
 choose:
-  %memory = icmp eq i32 %most.next, {YIELD}
-  %least = select i1 %memory, i32 {YIELD}, i32 1
-  %idle.1 = add i64 %idle, 1
-  %idle.next = select i1 %memory, i64 %idle.1, i64 0
-  %stuck = icmp ugt i64 %idle.next, {YIELD_LIMIT}
-  br i1 %stuck, label %out, label %open
+  %memory = icmp uge i32 %most.next, {WAIT}
+  %least = select i1 %memory, i32 {WAIT}, i32 1
+  br i1 %memory, label %opened, label %open
 open:
+  %opens = add i64 %before, 1
+  store i64 %opens, ptr %progress
 @CHECK@
+  br label %opened
+opened:
   br label %units
 units:
-  %begin = phi i64 [ 0, %open ], [ %end, %drained ]
+  %begin = phi i64 [ 0, %opened ], [ %end, %drained ]
   %end.0 = add nuw nsw i64 %begin, %unit
   %end = call i64 @llvm.umin.i64(i64 %end.0, i64 %n)
   %everyone = icmp uge i32 %few.next, %least
@@ -453,13 +621,19 @@ threads.next:
   %g.more = icmp ult i64 %g.next, %end
   br i1 %g.more, label %threads, label %drained
 drained:
-  call void @fly_drain(ptr %state, i64 %begin, i64 %end, i64 %unit, i64 %slot)
+  %ran = call i64 @fly_drain(ptr %state, i64 %begin, i64 %end, i64 %unit, i64 %slot, i1 false)
   %units.left = icmp ult i64 %end, %n
   br i1 %units.left, label %units, label %next.round
 next.round:
-  br label %round
+  %now = load i64, ptr %progress
+  %same = icmp eq i64 %now, %before
+  br i1 %same, label %stalled, label %round
+stalled:
+  %polls = icmp uge i32 %most.next, {POLL}
+  %code = select i1 %polls, i32 2, i32 1
+  ret i32 %code
 out:
-  ret void
+  ret i32 0
 }}
 """
 
@@ -508,32 +682,23 @@ out:
 """
 
 
-def _once(text: ModuleText, code: str) -> bool:
+def once(text: ModuleText, code: str) -> bool:
+    """Add a piece of the module's text unless it is there."""
     if code in text.globals:
         return False
     text.globals.append(code)
     return True
 
 
-_CHECK_PARAMS = ", i64 %warp, ptr %sites, i64 %bx, i64 %by, i64 %bz"
-_CHECK = """  br i1 %memory, label %opened, label %check
-check:
-  call void @fly_check_barrier(ptr %state, i64 %n, i64 %warp, ptr %sites, i64 %bx, i64 %by, i64 %bz)
-  %interval.at = getelementptr i8, ptr %state, i64 16
-  %interval = load i64, ptr %interval.at
-  %interval.next = add i64 %interval, 1
-  store i64 %interval.next, ptr %interval.at
-  br label %opened
-opened:"""
+_MEET = "  call void @fly_check_meet(ptr %state, i64 %begin, i64 %end)"
+_CHECK = "  call void @fly_check_barrier(ptr %state, i64 %n, i64 %warp, ptr %sites)"
 
 
 def need_scheduler(text: ModuleText, checked: bool = False) -> None:
     """The scheduler's functions, once per module."""
-    code = _SCHEDULER.replace("@CHECK_PARAMS@", _CHECK_PARAMS if checked else "")
-    code = code.replace("@CHECK@\n", f"{_CHECK}\n" if checked else "")
-    if checked:
-        code = code.replace("phi i64 [ 0, %open ], [ %end, %drained ]", "phi i64 [ 0, %opened ], [ %end, %drained ]")
-    if _once(text, code):
+    code = _SCHEDULER.replace("@CHECK@\n", f"{_CHECK}\n" if checked else "")
+    code = code.replace("@MEET@\n", f"{_MEET}\n" if checked else "")
+    if once(text, code):
         text.declare("aligned_alloc", "ptr", ["i64", "i64"])
         text.declare("free", "void", ["ptr"])
         text.declare("llvm.umin.i64", "i64", ["i64", "i64"])
@@ -546,9 +711,9 @@ def need_scheduler(text: ModuleText, checked: bool = False) -> None:
 
 def need_ballot(text: ModuleText) -> None:
     """Votes of a warp as a mask."""
-    _once(text, _BALLOT)
+    once(text, _BALLOT)
 
 
 def need_first(text: ModuleText) -> None:
     """The first lane that took part."""
-    _once(text, _FIRST)
+    once(text, _FIRST)

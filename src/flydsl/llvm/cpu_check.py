@@ -1,23 +1,25 @@
-"""Checked mode of the cpu stack as text: tests around memory accesses and barriers, and the table of what they found.
+"""Checked mode of the cpu stack as text: tests around memory accesses and offsets.
 
 An access is checked against what its pointer was made from: an argument's tensor (`fly_cpu.extent`), or a shared
-allocation. One that is out of bounds is reported and left out; a load gives zero then. Shared memory has a shadow, two
-words a byte: the barrier interval and the warp of the last write, and of the last read (`_MANY` of several warps).
-Threads of one warp are in step, so only accesses of different warps in one interval race.
-
-Each place reports once. `fly_reports(reset)` gives the table: a count, then `RECORDS` records of text, address, bounds,
-thread and block.
+allocation. One that is out of bounds is reported and left out; a load gives zero then. Accesses to shared memory are
+compared with earlier ones by `cpu_shadow.py`. What was found is in the table of `cpu_report.py`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from xdsl.dialects.builtin import FileLineColLoc
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import FileLineColLoc, IntegerType
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ..dialects import llvm
+from ..dialects.builder import operands_of
+from ..dialects.fly_cpu import CallOp
+from ..dialects.llvm_atomics import CmpXchgOp, FenceOp
 from ..dialects.locations import source_chain
+from . import cpu_global_races, cpu_report, cpu_routines, cpu_shadow
+from .cpu_report import new_flag
 from .print_text import string_constant
 from .translate import FunctionText, ModuleText, type_text
 from .warp_text import total_bits
@@ -25,11 +27,25 @@ from .warp_text import total_bits
 if TYPE_CHECKING:
     from .abi_cpu import CpuAbi
 
-RECORDS = 32
-SHADOW, INTERVAL = 8, 16
-"""Where a block's state has the address of the shadow and the barrier interval."""
-_IDS = "i64 %bx, i64 %by, i64 %bz"
-_MANY = 2047
+MAX_RANK = 8
+"""Modes of a tensor that reports describe."""
+
+
+class Bounds(NamedTuple):
+    """What an address was made from: first byte, byte behind the last, its name, and what describes the tensor."""
+
+    low: str
+    high: str
+    name: str
+    tensor: Tensor | None = None
+
+
+class Tensor(NamedTuple):
+    """Where a description of a tensor goes, and the values to write there when there is something to report."""
+
+    at: str
+    bits: int
+    modes: tuple[str, ...]
 
 
 def where(op: Operation) -> str:
@@ -41,9 +57,12 @@ def where(op: Operation) -> str:
     return f"{location.filename.data}:{location.line.data}" if isinstance(location, FileLineColLoc) else "unknown line"
 
 
-def root_of(value: SSAValue) -> SSAValue | None:
-    """The pointer an address was computed from; None where that cannot be followed."""
-    while True:
+def root_of(value: SSAValue, depth: int = 64) -> SSAValue | None:
+    """The pointer an address was computed from; None where that cannot be followed.
+
+    A pointer that a loop carries is taken for one into what it pointed to at first.
+    """
+    for _ in range(depth):
         owner = value.owner
         if isinstance(owner, llvm.GEPOp):
             value = owner.operands[0]
@@ -52,8 +71,29 @@ def root_of(value: SSAValue) -> SSAValue | None:
             if found is None:
                 return None
             value = found
+        elif isinstance(owner, arith.SelectOp):
+            yes, no = (root_of(v, depth // 2) for v in owner.operands[1:])
+            return yes if yes is no else None
         else:
-            return value
+            before = _carried_from(value)
+            if before is None:
+                return value
+            value = before
+    return None
+
+
+def _carried_from(value: SSAValue) -> SSAValue | None:
+    """What a loop was entered with for a value that it carries."""
+    inside = isinstance(value, BlockArgument)
+    loop: Any = value.owner.parent_op() if inside else value.owner
+    number: int = cast(Any, value).index
+    if isinstance(loop, scf.ForOp):
+        # The counter is the first argument of the body, the bounds are the first operands.
+        at = number - inside
+        return operands_of(loop)[3 + at] if at >= 0 else None
+    if isinstance(loop, scf.WhileOp):
+        return operands_of(loop)[number]
+    return None
 
 
 def _pointer_under(number: SSAValue, depth: int) -> SSAValue | None:
@@ -69,24 +109,44 @@ def _pointer_under(number: SSAValue, depth: int) -> SSAValue | None:
     return None
 
 
-def new_flag(module: ModuleText) -> str:
-    """A byte of its own for a place that reports once."""
-    count = int(module.notes.get("check sites", "0"))
-    module.notes["check sites"] = str(count + 1)
-    return f"getelementptr (i8, ptr @fly_flags, i64 {count})"
-
-
-def report(f: FunctionText, abi: CpuAbi, text: str, address: str, low: str, high: str) -> None:
-    """Note a failure."""
+def report(f: FunctionText, abi: CpuAbi, text: str, address: str, bounds: Bounds | None) -> None:
+    """Note a failure; on a path that is rarely taken."""
     at = string_constant(f.module, text)
+    low, high, tensor = "0", "0", "null"
+    if bounds is not None:
+        low, high = bounds.low, bounds.high
+        if bounds.tensor is not None:
+            tensor = bounds.tensor.at
+            _describe(f, bounds.tensor)
     f.line(
-        f"call void @fly_report(ptr {new_flag(f.module)}, ptr {at}, i64 {address}, i64 {low}, i64 {high}, "
-        f"i64 {abi.thread(f)}, {_IDS})"
+        f"call void @fly_report(ptr {new_flag(f.module)}, ptr {at}, i64 {cpu_report.MISTAKE}, i64 {address}, "
+        f"i64 {low}, i64 {high}, i64 {abi.thread(f)}, i64 %bx, i64 %by, i64 %bz, ptr {tensor}, i64 0, ptr null)"
     )
 
 
-def bounds_of(f: FunctionText, abi: CpuAbi, root: SSAValue) -> tuple[str, str, str] | None:
-    """First byte, byte behind the last, and name of what an address was made from."""
+def _describe(f: FunctionText, tensor: Tensor) -> None:
+    """Bits of an element, rank, extents, strides."""
+    rank = len(tensor.modes) // 2
+    words = [str(tensor.bits), str(rank), *tensor.modes[:rank]]
+    words += ["0"] * (2 + MAX_RANK - len(words)) + list(tensor.modes[rank:])
+    for i, word in enumerate(words):
+        f.line(f"store i64 {word}, ptr getelementptr (i64, ptr {tensor.at}, i64 {i})")
+
+
+def tensor_of(f: FunctionText, number: int, bits: int, modes: list[str]) -> Tensor | None:
+    """A place for the description of an argument's tensor."""
+    if not modes or len(modes) > 2 * MAX_RANK:
+        return None
+    key = f"tensor {id(f)} {number}"
+    name = f"@fly_tensor.{len(f.module.globals)}"
+    if key not in f.module.notes:
+        f.module.notes[key] = name
+        f.module.globals.append(f"{name} = internal global [{2 + 2 * MAX_RANK} x i64] zeroinitializer")
+    return Tensor(f.module.notes[key], bits, tuple(modes))
+
+
+def bounds_of(f: FunctionText, abi: CpuAbi, root: SSAValue) -> Bounds | None:
+    """What is known of the memory an address was made from."""
     extent = abi.extents.get(root)
     if extent is not None:
         return extent
@@ -96,7 +156,14 @@ def bounds_of(f: FunctionText, abi: CpuAbi, root: SSAValue) -> tuple[str, str, s
         base = f.assign("ptrtoint ptr %shared to i64")
         low = f.assign(f"add i64 {base}, {offset}")
         size = str(nbytes) if nbytes else "%dynamic"
-        return low, f.assign(f"add i64 {low}, {size}"), "shared memory"
+        return Bounds(low, f.assign(f"add i64 {low}, {size}"), "shared memory")
+    if isinstance(root.owner, llvm.AllocaOp):
+        count = f.names[root.owner.operands[0]]
+        if count.isdigit():
+            # Elements of an array lie at whole bytes.
+            nbytes = int(count) * -(-total_bits(root.owner.properties["elem_type"]) // 8)
+            low = f.assign(f"ptrtoint {f.typed(root)} to i64")
+            return Bounds(low, f.assign(f"add i64 {low}, {nbytes}"), "a register tensor")
     return None
 
 
@@ -108,21 +175,21 @@ def check_access(f: FunctionText, abi: CpuAbi, op: Operation, pointer: SSAValue,
     bounds = bounds_of(f, abi, root)
     if bounds is None:
         return None
-    low, high, name = bounds
+    check_offsets(f, abi, op, pointer, bounds)
     nbytes = -(-total_bits(type_) // 8)
     first = f.assign(f"ptrtoint ptr {f.names[pointer]} to i64")
     last = f.assign(f"add i64 {first}, {nbytes}")
-    inside = f.assign(f"icmp uge i64 {first}, {low}")
-    before = f.assign(f"icmp ule i64 {last}, {high}")
+    inside = f.assign(f"icmp uge i64 {first}, {bounds.low}")
+    before = f.assign(f"icmp ule i64 {last}, {bounds.high}")
     fine = f.assign(f"and i1 {inside}, {before}")
-    _unless(f, fine, lambda: report(f, abi, f"{where(op)}: {word} out of bounds of {name}", first, low, high))
+    _unless(f, fine, lambda: report(f, abi, f"{where(op)}: {word} out of bounds of {bounds.name}", first, bounds))
     align: Any = op.properties.get("alignment")
     if align is not None and align.value.data > 1:
         need = min(align.value.data, 16)
         rest = f.assign(f"and i64 {first}, {need - 1}")
         straight = f.assign(f"icmp eq i64 {rest}, 0")
-        text = f"{where(op)}: {word} of {name} at an address that is not a multiple of {need}"
-        _unless(f, straight, lambda: report(f, abi, text, first, low, high))
+        text = f"{where(op)}: {word} of {bounds.name} at an address that is not a multiple of {need}"
+        _unless(f, straight, lambda: report(f, abi, text, first, bounds))
     return fine
 
 
@@ -135,29 +202,142 @@ def _unless(f: FunctionText, flag: str, then: Any) -> None:
     f.start(after)
 
 
-def shadow(f: FunctionText, abi: CpuAbi, op: Operation, pointer: SSAValue, type_: Any, differs: str | None) -> None:
-    """Note a shared access and test it against those of other warps; `differs` (i1) makes it a write."""
-    root = root_of(pointer)
-    if root is None or not isinstance(root.owner, llvm.AddressOfOp):
-        return
+# --- offsets of 32 bits -----------------------------------------------------------------------------------------------
+
+_EXACT = {arith.AddiOp: "add", arith.SubiOp: "sub", arith.MuliOp: "mul", arith.ShLIOp: "shl"}
+_DEPTH = 12
+
+
+def _narrow(value: SSAValue) -> SSAValue | None:
+    """The 32-bit number that becomes an offset, if one does."""
+    if value.type == IntegerType(32):
+        return value
+    owner = value.owner
+    if isinstance(owner, arith.ExtSIOp | arith.IndexCastOp) and owner.operands[0].type == IntegerType(32):
+        return owner.operands[0]
+    return None
+
+
+def _wide(f: FunctionText, value: SSAValue, depth: int) -> str:
+    """A 32-bit number computed again in 64 bits from the ones it was computed from."""
+    owner = value.owner
+    word = _EXACT.get(type(owner)) if isinstance(owner, Operation) and depth else None  # pyright: ignore[reportArgumentType]
+    if word is None:
+        name = f.names[value]
+        return name if name.lstrip("-").isdigit() else f.assign(f"sext i32 {name} to i64")
+    a, b = (_wide(f, v, depth - 1) for v in operands_of(owner))  # pyright: ignore[reportArgumentType]
+    return f.assign(f"{word} i64 {a}, {b}")
+
+
+def check_offsets(f: FunctionText, abi: CpuAbi, op: Operation, pointer: SSAValue, bounds: Bounds) -> None:
+    """Test that what the address was computed from in 32 bits did not wrap around."""
+    owner = pointer.owner
+    while isinstance(owner, llvm.GEPOp):
+        for index in owner.operands[1:]:
+            number = _narrow(index)
+            if number is None or type(number.owner) not in _EXACT:
+                continue
+            exact = _wide(f, number, _DEPTH)
+            same = f.assign(f"sext i32 {f.names[number]} to i64")
+            fits = f.assign(f"icmp eq i64 {exact}, {same}")
+            text = f"{where(op)}: a 32-bit offset into {bounds.name} overflows"
+            _unless(f, fits, lambda text=text: report(f, abi, text, "0", None))
+        owner = owner.operands[0].owner
+
+
+# --- shared memory ----------------------------------------------------------------------------------------------------
+
+
+def access_table(f: FunctionText, op: Operation, word: str) -> str:
+    """What is said of an access to shared memory: flags and texts in the order of `cpu_shadow`, and its line."""
     line = where(op)
-    word = "read" if differs is None else "write"
     said = (
-        f"race on shared memory: {word} of what another warp wrote since the last barrier",
-        "race on shared memory: write of what another warp read since the last barrier",
-        "read of shared memory that nobody has written",
+        f"race on shared memory: {word} of what another thread wrote, with nothing that orders them",
+        f"race on shared memory: {word} of what another thread read, with nothing that orders them",
+        f"{word} of shared memory that nobody has written",
+        f"{word} of what an asynchronous copy writes, before the wait for it",
+        f"{word} of shared memory that an asynchronous copy still reads",
     )
-    texts = [string_constant(f.module, f"{line}: {text}") for text in said]
-    first = f.assign(f"ptrtoint ptr {f.names[pointer]} to i64")
-    base = f.assign("ptrtoint ptr %shared to i64")
-    offset = f.assign(f"sub i64 {first}, {base}")
-    warp = f.assign(f"lshr i64 {abi.thread(f)}, {abi.warp.bit_length() - 1}")
-    flags = [new_flag(f.module) for _ in texts]
-    what = ", ".join(f"ptr {x}, ptr {t}" for x, t in zip(flags, texts, strict=True))
+    pairs = ", ".join(f"ptr {new_flag(f.module)}, ptr {string_constant(f.module, f'{line}: {text}')}" for text in said)
+    number = line_number(f.module, line)
+    name = f"@fly_access.{len(f.module.globals)}"
+    count = 2 * cpu_shadow.ACCESS_TEXTS
+    f.module.globals.append(
+        f"{name} = internal constant {{ [{count} x ptr], i64 }} {{ [{count} x ptr] [{pairs}], i64 {number} }}"
+    )
+    return name
+
+
+def line_number(module: ModuleText, line: str) -> int:
+    """Number of a source line in the module's table of them; 0 is none, and that of all beyond the 65535th."""
+    key = f"source line {line}"
+    if key not in module.notes:
+        count = int(module.notes.get("source lines", "0")) + 1
+        if count >= 1 << 16:
+            return 0
+        module.notes["source lines"] = str(count)
+        module.notes[key] = str(count)
+    return int(module.notes[key])
+
+
+def in_shared(pointer: SSAValue) -> bool:
+    """Whether an address was made from shared memory."""
+    root = root_of(pointer)
+    return root is not None and isinstance(root.owner, llvm.AddressOfOp)
+
+
+def shadow(f: FunctionText, op: Operation, pointer: SSAValue, type_: Any, differs: str | None) -> None:
+    """Compare a shared access with earlier ones; `differs` (i1) makes it a write."""
+    table = access_table(f, op, "read" if differs is None else "write")
     f.line(
-        f"call void @fly_shadow(ptr %state, i64 {first}, i64 {offset}, i64 {-(-total_bits(type_) // 8)}, i64 {warp}, "
-        f"i1 {'false' if differs is None else 'true'}, i1 {differs or 'true'}, {what}, i64 {abi.thread(f)}, {_IDS})"
+        f"call void @fly_check_access(ptr %state, i64 %tid, {f.typed(pointer)}, i64 {-(-total_bits(type_) // 8)}, "
+        f"i1 {'false' if differs is None else 'true'}, i1 {differs or 'true'}, ptr {table})"
     )
+
+
+def synchronises(kernel: Operation) -> bool:
+    """Whether a kernel may order its blocks by itself: it has atomics, fences or qualified accesses."""
+    for op in kernel.walk():
+        if isinstance(op, llvm.AtomicRMWOp | CmpXchgOp | FenceOp):
+            return True
+        if isinstance(op, llvm.LoadOp | llvm.StoreOp):
+            ordering: Any = op.properties.get("ordering")
+            if (ordering is not None and ordering.value.data) or "volatile_" in op.properties:
+                return True
+    return False
+
+
+def search(f: FunctionText, abi: CpuAbi, op: Operation, pointer: SSAValue, type_: Any, differs: str | None) -> None:
+    """Compare an access to an argument's tensor with earlier ones; `differs` (i1) makes it a write."""
+    root = root_of(pointer)
+    bounds = None if root is None else abi.extents.get(root)
+    if bounds is None:
+        return
+    word, line = "read" if differs is None else "write", where(op)
+    said = (f"{word} of what another thread {verb}, with nothing that orders them" for verb in ("wrote", "read"))
+    pairs = ", ".join(
+        f"ptr {new_flag(f.module)}, ptr {string_constant(f.module, f'{line}: race on {bounds.name}: {text}')}"
+        for text in said
+    )
+    table = f"@fly_access.{len(f.module.globals)}"
+    f.module.globals.append(
+        f"{table} = internal constant {{ [4 x ptr], i64 }} {{ [4 x ptr] [{pairs}], i64 {line_number(f.module, line)} }}"
+    )
+    tensor = "null"
+    if bounds.tensor is not None:
+        tensor = bounds.tensor.at
+        _describe(f, bounds.tensor)
+    f.line(
+        f"call void @fly_check_global(ptr {abi.state}, i64 {abi.thread(f)}, i64 %bx, i64 %by, i64 %bz, "
+        f"{f.typed(pointer)}, i64 {-(-total_bits(type_) // 8)}, i1 {'false' if differs is None else 'true'}, "
+        f"i1 {differs or 'true'}, ptr {table}, ptr {tensor}, i64 {bounds.low}, i64 {bounds.high})"
+    )
+
+
+def in_peer(pointer: SSAValue) -> bool:
+    """Whether an address was made from another block's shared memory."""
+    root = root_of(pointer)
+    return root is not None and isinstance(root.owner, CallOp) and root.owner.callee.data == "fly_remote"
 
 
 def checked_load(f: FunctionText, abi: CpuAbi, op: Operation) -> None:
@@ -172,8 +352,10 @@ def checked_load(f: FunctionText, abi: CpuAbi, op: Operation) -> None:
     before = f.label
     f.line(f"br i1 {fine}, label %{good}, label %{after}")
     f.start(good)
-    if abi.shadowed:
-        shadow(f, abi, op, pointer, result.type, None)
+    if abi.shadowed and in_shared(pointer):
+        shadow(f, op, pointer, result.type, None)
+    elif abi.searched:
+        search(f, abi, op, pointer, result.type, None)
     value = f.assign(f"load {t}, {f.typed(pointer)}, align 1")
     end = f.label
     f.line(f"br label %{after}")
@@ -186,200 +368,37 @@ def checked_store(f: FunctionText, abi: CpuAbi, op: Operation) -> None:
     value, pointer = op.operands
     fine = check_access(f, abi, op, pointer, value.type, "write")
     if fine is None:
+        if abi.shadowed and in_peer(pointer):
+            size = -(-total_bits(value.type) // 8)
+            f.line(f"call void @fly_check_foreign(ptr %state, i64 %tid, {f.typed(pointer)}, i64 {size})")
         f.line(f"store {f.typed(value)}, {f.typed(pointer)}, align 1")
         return
     good, after = f.new_label(), f.new_label()
     f.line(f"br i1 {fine}, label %{good}, label %{after}")
     f.start(good)
-    root = root_of(pointer)
-    if abi.shadowed and root is not None and isinstance(root.owner, llvm.AddressOfOp):
+    tensor = abi.searched and root_of(pointer) in abi.extents
+    if tensor or (abi.shadowed and in_shared(pointer)):
         bits, t = f"i{total_bits(value.type)}", type_text(value.type)
         old = f.assign(f"load {bits}, {f.typed(pointer)}, align 1")
         new = f.names[value] if t == bits else f.assign(f"bitcast {t} {f.names[value]} to {bits}")
-        shadow(f, abi, op, pointer, value.type, f.assign(f"icmp ne {bits} {old}, {new}"))
+        differs = f.assign(f"icmp ne {bits} {old}, {new}")
+        if tensor:
+            search(f, abi, op, pointer, value.type, differs)
+        else:
+            shadow(f, op, pointer, value.type, differs)
     f.line(f"store {f.typed(value)}, {f.typed(pointer)}, align 1")
     f.line(f"br label %{after}")
     f.start(after)
 
 
-_REPORT = f"""
-@fly_table = internal global {{ i32, [{RECORDS} x [8 x i64]] }} zeroinitializer, align 8
-
-define internal void @fly_report(ptr %flag, ptr %text, i64 %at, i64 %low, i64 %high, i64 %thread, {_IDS})
-    cold noinline {{
-entry:
-  %told = atomicrmw xchg ptr %flag, i8 1 monotonic
-  %again = icmp ne i8 %told, 0
-  br i1 %again, label %out, label %first
-first:
-  %i = atomicrmw add ptr @fly_table, i32 1 monotonic
-  %room = icmp ult i32 %i, {RECORDS}
-  br i1 %room, label %write, label %out
-write:
-  %record = getelementptr {{ i32, [{RECORDS} x [8 x i64]] }}, ptr @fly_table, i32 0, i32 1, i32 %i
-  %text.i = ptrtoint ptr %text to i64
-  store i64 %text.i, ptr %record
-  %r1 = getelementptr i64, ptr %record, i32 1
-  store i64 %at, ptr %r1
-  %r2 = getelementptr i64, ptr %record, i32 2
-  store i64 %low, ptr %r2
-  %r3 = getelementptr i64, ptr %record, i32 3
-  store i64 %high, ptr %r3
-  %r4 = getelementptr i64, ptr %record, i32 4
-  store i64 %thread, ptr %r4
-  %r5 = getelementptr i64, ptr %record, i32 5
-  store i64 %bx, ptr %r5
-  %r6 = getelementptr i64, ptr %record, i32 6
-  store i64 %by, ptr %r6
-  %r7 = getelementptr i64, ptr %record, i32 7
-  store i64 %bz, ptr %r7
-  br label %out
-out:
-  ret void
-}}
-"""
-
-_SHADOW = f"""
-define internal void @fly_shadow(ptr %state, i64 %at, i64 %offset, i64 %size, i64 %warp, i1 %write, i1 %differs,
-    ptr %flag.w, ptr %text.w, ptr %flag.r, ptr %text.r, ptr %flag.u, ptr %text.u, i64 %thread, {_IDS}) {{
-entry:
-  %shadow.at = getelementptr i8, ptr %state, i64 {SHADOW}
-  %shadow = load ptr, ptr %shadow.at
-  %interval.at = getelementptr i8, ptr %state, i64 {INTERVAL}
-  %interval.64 = load i64, ptr %interval.at
-  %interval.0 = trunc i64 %interval.64 to i32
-  %interval = add i32 %interval.0, 1
-  %warp.32 = trunc i64 %warp to i32
-  %me = add i32 %warp.32, 1
-  %now = shl i32 %interval, 11
-  %stamp = or i32 %now, %me
-  %crowd = or i32 %now, {_MANY}
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %next ]
-  %byte = add i64 %offset, %i
-  %double = shl i64 %byte, 1
-  %written.at = getelementptr i32, ptr %shadow, i64 %double
-  %read.at = getelementptr i32, ptr %written.at, i64 1
-  %written = load i32, ptr %written.at
-  %read = load i32, ptr %read.at
-  %written.when = and i32 %written, {-2048}
-  %written.now = icmp eq i32 %written.when, %now
-  %written.mine = icmp eq i32 %written, %stamp
-  %written.not.mine = xor i1 %written.mine, true
-  %written.other = and i1 %written.now, %written.not.mine
-  %race.w = and i1 %written.other, %differs
-  br i1 %race.w, label %tell.w, label %check.r
-tell.w:
-  call void @fly_report(ptr %flag.w, ptr %text.w, i64 %at, i64 0, i64 0, i64 %thread, i64 %bx, i64 %by, i64 %bz)
-  br label %check.r
-check.r:
-  %read.when = and i32 %read, {-2048}
-  %read.now = icmp eq i32 %read.when, %now
-  %read.mine = icmp eq i32 %read, %stamp
-  %read.not.mine = xor i1 %read.mine, true
-  %read.other = and i1 %read.now, %read.not.mine
-  br i1 %write, label %writing, label %reading
-writing:
-  %race.r = and i1 %read.other, %differs
-  br i1 %race.r, label %tell.r, label %note.w
-tell.r:
-  call void @fly_report(ptr %flag.r, ptr %text.r, i64 %at, i64 0, i64 0, i64 %thread, i64 %bx, i64 %by, i64 %bz)
-  br label %note.w
-note.w:
-  store i32 %stamp, ptr %written.at
-  br label %next
-reading:
-  %never = icmp eq i32 %written, 0
-  br i1 %never, label %tell.u, label %note.r
-tell.u:
-  call void @fly_report(ptr %flag.u, ptr %text.u, i64 %at, i64 0, i64 0, i64 %thread, i64 %bx, i64 %by, i64 %bz)
-  br label %note.r
-note.r:
-  %read.new = select i1 %read.other, i32 %crowd, i32 %stamp
-  store i32 %read.new, ptr %read.at
-  br label %next
-next:
-  %i.next = add i64 %i, 1
-  %more = icmp ult i64 %i.next, %size
-  br i1 %more, label %loop, label %out
-out:
-  ret void
-}}
-"""
-
-
-def barrier_check(status: int, barrier: int, mask: int) -> str:
-    """Test, before a barrier opens, that all threads wait at the same one and no warp has left in part."""
-    return f"""
-define internal void @fly_check_barrier(ptr %state, i64 %n, i64 %warp, ptr %sites, {_IDS}) {{
-entry:
-  %statuses = getelementptr i8, ptr %state, i64 {status}
-  br label %loop
-loop:
-  %t = phi i64 [ 0, %entry ], [ %t.next, %next ]
-  %seen = phi i32 [ 0, %entry ], [ %seen.next, %next ]
-  %gone = phi i1 [ false, %entry ], [ %gone.next, %next ]
-  %here = phi i32 [ 0, %entry ], [ %here.next, %next ]
-  %lane = urem i64 %t, %warp
-  %fresh = icmp eq i64 %lane, 0
-  %gone.0 = select i1 %fresh, i1 false, i1 %gone
-  %here.0 = select i1 %fresh, i32 0, i32 %here
-  %status.at = getelementptr i32, ptr %statuses, i64 %t
-  %status = load i32, ptr %status.at
-  %left = icmp eq i32 %status, 0
-  %gone.next = or i1 %gone.0, %left
-  %here.next = select i1 %left, i32 %here.0, i32 %status
-  %none.seen = icmp eq i32 %seen, 0
-  %first = select i1 %none.seen, i32 %status, i32 %seen
-  %seen.next = select i1 %left, i32 %seen, i32 %first
-  %waits = icmp ne i32 %here.next, 0
-  %torn = and i1 %gone.next, %waits
-  %same = icmp eq i32 %seen.next, %status
-  %calm.0 = or i1 %same, %left
-  %not.torn = xor i1 %torn, true
-  %calm = and i1 %calm.0, %not.torn
-  br i1 %calm, label %next, label %tell
-tell:
-  %site = and i32 %here.next, {mask}
-  %is.barrier = icmp uge i32 %here.next, {barrier}
-  br i1 %is.barrier, label %tell.it, label %next
-tell.it:
-  %pair = getelementptr [2 x ptr], ptr %sites, i32 %site
-  %flag = load ptr, ptr %pair
-  %text.at = getelementptr ptr, ptr %pair, i32 1
-  %text = load ptr, ptr %text.at
-  call void @fly_report(ptr %flag, ptr %text, i64 0, i64 0, i64 0, i64 %t, i64 %bx, i64 %by, i64 %bz)
-  br label %next
-next:
-  %t.next = add i64 %t, 1
-  %more = icmp ult i64 %t.next, %n
-  br i1 %more, label %loop, label %out
-out:
-  ret void
-}}
-"""
-
-
-def finish(module: ModuleText, extra: str) -> None:
+def finish(module: ModuleText) -> None:
     """Add the functions and tables of checked mode to a module whose functions are all written."""
-    count = int(module.notes.get("check sites", "0"))
-    module.globals += [
-        f"@fly_flags = internal global [{max(count, 1)} x i8] zeroinitializer",
-        _REPORT,
-        _SHADOW,
-        extra,
-        f"""
-define ptr @fly_reports(i1 %reset) {{
-entry:
-  br i1 %reset, label %clear, label %out
-clear:
-  store i32 0, ptr @fly_table
-  call void @llvm.memset.p0.i64(ptr @fly_flags, i8 0, i64 {max(count, 1)}, i1 false)
-  br label %out
-out:
-  ret ptr @fly_table
-}}
-""",
-    ]
-    module.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
+    cpu_routines.need(module, "fly_owner", True)
+    lines = sorted((int(n), key[12:]) for key, n in module.notes.items() if key.startswith("source line "))
+    texts = ["ptr null", *(f"ptr {string_constant(module, text)}" for _, text in lines)]
+    module.globals.append(f"@fly_source_lines = internal constant [{len(texts)} x ptr] [{', '.join(texts)}]")
+    module.globals.append(cpu_global_races.GLOBALS)
+    for routine in (*cpu_shadow.routines(), cpu_global_races.access()):
+        module.globals.append(routine.text())
+        for name, text in routine.declarations.items():
+            module.declarations.setdefault(name, text)

@@ -1,31 +1,87 @@
 """The host function as native code: one pointer in, a status out.
 
-`i32 NAME(ptr slots)`: slot 0 is the table of kernel handles, slot 1 a record filled when a launch fails, then the
+`i32 NAME(ptr slots)`: slot 0 is the table of kernel handles, slot 1 a record of the last launch, then the
 addresses of the arguments' storages. Geometry is computed here, and the driver's launch entry is called directly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from xdsl.dialects import func
 from xdsl.ir import SSAValue
 
-from ..dialects import gpu
+from ..dialects import gpu, llvm
 from .print_text import call_printf
-from .stub_abi import BAD_GEOMETRY, LAUNCH_SYMBOL
+from .stub_abi import BAD_GEOMETRY, EXTENDED_LAUNCH_SYMBOL, LAUNCH_SYMBOL
 from .translate import INTRINSICS, Abi, FunctionText, ModuleText, type_text
+
+if TYPE_CHECKING:
+    from ..dialects.llvm_function import FuncOp
+    from .translate_llvm_dialect import LlvmFunctionText
 
 _DIMENSIONS = ("gx", "gy", "gz", "bx", "by", "bz", "smem")
 _WIDE = ", ".join(f"i64 %{d}" for d in _DIMENSIONS)
 _NARROW = ", ".join(f"i32 %{d}.32" for d in _DIMENSIONS)
 
-_CHECKED_LAUNCH = f"""
+_PLAIN = f"""
 declare i32 @{LAUNCH_SYMBOL}(ptr, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, ptr)
+"""
+_PLAIN_CALL = f"  %status = call i32 @{LAUNCH_SYMBOL}(ptr %fn, {_NARROW}, ptr %stream, ptr %params, ptr null)"
 
-; A grid without blocks launches nothing. Failures leave their geometry in the record of slot 1.
-define internal i32 @checked_launch(ptr %slots, i32 %index, {_WIDE}, ptr %stream, ptr %params) {{
+_EXTENDED = f"""
+%attribute = type {{ i32, i32, [16 x i32] }}
+%config = type {{ i32, i32, i32, i32, i32, i32, i32, ptr, ptr, i32 }}
+declare i32 @{EXTENDED_LAUNCH_SYMBOL}(ptr, ptr, ptr, ptr)
+"""
+ATTRIBUTES = {"fly.cooperative": 2, "fly.pdl": 6}
+"""Attributes of a launch that are on or off, and their numbers for CUDA's driver."""
+
+
+class _Extended(NamedTuple):
+    """A launch with attributes: its name in the stub, and its text."""
+
+    name: str
+    text: str
+
+
+def _extended(numbers: Sequence[int]) -> _Extended:
+    name = "checked_launch_" + "_".join(map(str, numbers))
+    on = f"[16 x i32] [i32 1{', i32 0' * 15}]"
+    entries = ", ".join(f"%attribute {{ i32 {n}, i32 0, {on} }}" for n in numbers)
+    table = f"@{name}.attributes = private constant [{len(numbers)} x %attribute] [{entries}], align 8\n"
+    values = [*(f"i32 %{d}.32" for d in _DIMENSIONS), "ptr %stream", f"ptr @{name}.attributes", f"i32 {len(numbers)}"]
+    lines = ["  %config = alloca %config, align 8"]
+    for i, value in enumerate(values):
+        lines.append(f"  %field{i} = getelementptr %config, ptr %config, i32 0, i32 {i}")
+        lines.append(f"  store {value}, ptr %field{i}")
+    lines.append(f"  %status = call i32 @{EXTENDED_LAUNCH_SYMBOL}(ptr %config, ptr %fn, ptr %params, ptr null)")
+    return _Extended(name, table + _checked_launch(name, "\n".join(lines)))
+
+
+def _checked_launch(name: str, call: str) -> str:
+    return f"""
+; A grid without blocks launches nothing. The record of slot 1 holds the last launch, for whoever reports a failure.
+define internal i32 @{name}(ptr %slots, i32 %index, {_WIDE}, ptr %stream, ptr %params) {{
 entry:
+  %record.at = getelementptr ptr, ptr %slots, i32 1
+  %record = load ptr, ptr %record.at
+  store i32 %index, ptr %record
+  %r1 = getelementptr i64, ptr %record, i32 1
+  store i64 %gx, ptr %r1
+  %r2 = getelementptr i64, ptr %record, i32 2
+  store i64 %gy, ptr %r2
+  %r3 = getelementptr i64, ptr %record, i32 3
+  store i64 %gz, ptr %r3
+  %r4 = getelementptr i64, ptr %record, i32 4
+  store i64 %bx, ptr %r4
+  %r5 = getelementptr i64, ptr %record, i32 5
+  store i64 %by, ptr %r5
+  %r6 = getelementptr i64, ptr %record, i32 6
+  store i64 %bz, ptr %r6
+  %r7 = getelementptr i64, ptr %record, i32 7
+  store i64 %smem, ptr %r7
   %gxy.or = or i64 %gx, %gy
   %g.or = or i64 %gxy.or, %gz
   %bxy.or = or i64 %bx, %by
@@ -52,28 +108,11 @@ go:
   %by.32 = trunc i64 %by to i32
   %bz.32 = trunc i64 %bz to i32
   %smem.32 = trunc i64 %smem to i32
-  %status = call i32 @{LAUNCH_SYMBOL}(ptr %fn, {_NARROW}, ptr %stream, ptr %params, ptr null)
+{call}
   %ok = icmp eq i32 %status, 0
   br i1 %ok, label %success, label %failed
 failed:
   %code = phi i32 [ {BAD_GEOMETRY}, %entry ], [ %status, %go ]
-  %record.at = getelementptr ptr, ptr %slots, i32 1
-  %record = load ptr, ptr %record.at
-  store i32 %index, ptr %record
-  %r1 = getelementptr i64, ptr %record, i32 1
-  store i64 %gx, ptr %r1
-  %r2 = getelementptr i64, ptr %record, i32 2
-  store i64 %gy, ptr %r2
-  %r3 = getelementptr i64, ptr %record, i32 3
-  store i64 %gz, ptr %r3
-  %r4 = getelementptr i64, ptr %record, i32 4
-  store i64 %bx, ptr %r4
-  %r5 = getelementptr i64, ptr %record, i32 5
-  store i64 %by, ptr %r5
-  %r6 = getelementptr i64, ptr %record, i32 6
-  store i64 %bz, ptr %r6
-  %r7 = getelementptr i64, ptr %record, i32 7
-  store i64 %smem, ptr %r7
   ret i32 %code
 success:
   ret i32 0
@@ -89,6 +128,8 @@ class HostAbi(Abi):
     def __init__(self, kernels: Sequence[str], stream: SSAValue | None):
         self.kernels = list(kernels)
         self.stream = stream
+        self.extended: dict[str, str] = {}
+        """Text of the launch functions with attributes, by name."""
 
     def printf(self, f: FunctionText, text: str, values: Sequence[SSAValue]) -> None:
         call_printf(f, text, values)
@@ -114,12 +155,12 @@ class HostAbi(Abi):
                 f.line(f"store ptr {cell}, ptr {at}")
         dims = [f"{_wide(f, v)}" for v in (*op.grid, *op.block_size)]
         smem = "0" if op.dynamicSharedMemorySize is None else _wide(f, op.dynamicSharedMemorySize)
-        stream = f.names[op.asyncDependencies[0]] if op.asyncDependencies else "null"
-        if not op.asyncDependencies and self.stream is not None:
-            stream = f.names[self.stream]
+        given = op.asyncObject if op.asyncObject is not None else next(iter(op.asyncDependencies), self.stream)
+        stream = f.names[given] if given is not None else "null"
         geometry = ", ".join(f"i64 {d}" for d in (*dims, smem))
         index = self.kernels.index(name)
-        status = f.assign(f"call i32 @checked_launch(ptr %slots, i32 {index}, {geometry}, ptr {stream}, ptr {params})")
+        entry = self._entry(op)
+        status = f.assign(f"call i32 @{entry}(ptr %slots, i32 {index}, {geometry}, ptr {stream}, ptr {params})")
         failed, after = f.new_label(), f.new_label()
         bad = f.assign(f"icmp ne i32 {status}, 0")
         f.line(f"br i1 {bad}, label %{failed}, label %{after}")
@@ -129,6 +170,15 @@ class HostAbi(Abi):
         for result in op.results:
             f.names[result] = stream
 
+    def _entry(self, op: gpu.LaunchFuncOp) -> str:
+        """Name of the function that does this launch."""
+        numbers = [number for name, number in ATTRIBUTES.items() if name in op.attributes]
+        if not numbers:
+            return "checked_launch"
+        made = _extended(numbers)
+        self.extended[made.name] = made.text
+        return made.name
+
 
 def _wide(f: FunctionText, value: SSAValue) -> str:
     """A dimension as i64."""
@@ -136,19 +186,40 @@ def _wide(f: FunctionText, value: SSAValue) -> str:
     return f.names[value] if t == "i64" else f.assign(f"sext {t} {f.names[value]} to i64")
 
 
-def host_module(op: func.FuncOp, kernels: Sequence[str], triple: str, data_layout: str) -> str:
-    """LLVM IR text of the stub for a host function; its last argument is the stream."""
+def host_module(op: func.FuncOp | FuncOp, kernels: Sequence[str], triple: str, data_layout: str) -> str:
+    """LLVM IR text of the stub of a host function, of the upper dialects or `llvm`; its last argument is the stream."""
     text = ModuleText(triple, data_layout)
-    text.globals.append(_CHECKED_LAUNCH)
-    entry = op.body.block
+    text.globals.append(_PLAIN + _checked_launch("checked_launch", _PLAIN_CALL))
+    entry = op.body.blocks[0]
     stream = entry.args[-1] if entry.args and isinstance(entry.args[-1].type, gpu.AsyncTokenType) else None
-    f = FunctionText(text, HostAbi(kernels, stream), op)
+    abi = HostAbi(kernels, stream)
+    f = FunctionText(text, abi, op) if isinstance(op, func.FuncOp) else _lowered_text(text, abi, op)
     f.lines.append("entry:")
     for i, arg in enumerate(entry.args):
         at = f.assign(f"getelementptr ptr, ptr %slots, i32 {i + 2}")
         where = f.assign(f"load ptr, ptr {at}")
         f.names[arg] = f.assign(f"load {type_text(arg.type)}, ptr {where}, align 1")
-    f.block(entry)
-    f.line("ret i32 0")
+    if isinstance(op, func.FuncOp):
+        f.block(entry)
+        f.line("ret i32 0")
+    else:
+        cast("LlvmFunctionText", f).body(op.body)
+    if abi.extended:
+        text.globals += [_EXTENDED, *abi.extended.values()]
     text.functions.append(f"define i32 @{op.sym_name.data}(ptr %slots) {{\n" + "\n".join(f.lines) + "\n}\n")
     return text.text()
+
+
+def _lowered_text(text: ModuleText, abi: HostAbi, op: FuncOp) -> LlvmFunctionText:
+    """A host function of `llvm`, with the globals and declarations that stand beside it."""
+    from ..dialects.llvm_function import FuncOp
+    from .translate_llvm_dialect import LlvmFunctionText, declaration, global_line
+
+    f = LlvmFunctionText(text, abi, op)
+    f.result = "ret i32 0"
+    for other in op.parent.ops if op.parent is not None else ():
+        if isinstance(other, llvm.GlobalOp):
+            text.globals.append(global_line(other))
+        elif isinstance(other, FuncOp) and other.is_declaration:
+            text.declarations[other.sym_name.data] = declaration(other)
+    return f

@@ -8,12 +8,18 @@ from typing import Any, cast
 from xdsl.ir import Attribute
 
 from ..dialects import gpu
+from .debug_info import suffix
 from .translate import Abi, FunctionText, ModuleText, type_text
 
 
 def functions_of(module: gpu.ModuleOp) -> list[gpu.FuncOp]:
     """Kernels of a device module in order."""
     return [op for op in module.body.block.ops if isinstance(op, gpu.FuncOp)]
+
+
+def is_lowered(module: gpu.ModuleOp) -> bool:
+    """Whether the kernels of a device module are functions of `llvm` already."""
+    return any(op.name == "llvm.func" for op in module.body.block.ops)
 
 
 def known_block_size(op: gpu.FuncOp) -> tuple[int, int, int] | None:
@@ -44,4 +50,4 @@ def write_function(
     f.block(entry)
     f.line("ret void")
     body = "\n".join(f.lines)
-    text.functions.append(f"{head}({', '.join([*params, *extra])}) {tail} {{\n{body}\n}}\n")
+    text.functions.append(f"{head}({', '.join([*params, *extra])}) {tail}{suffix(f.locations)} {{\n{body}\n}}\n")

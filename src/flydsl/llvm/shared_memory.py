@@ -8,8 +8,11 @@ from __future__ import annotations
 from typing import NamedTuple, cast
 
 from ..dialects import gpu, llvm
+from ..dialects.fly.types import bit_width
 
 DYNAMIC_ALIGN = 1024
+SHARED_SPACES = (3,)
+"""Address spaces of shared memory on GPUs."""
 
 
 class Allocation(NamedTuple):
@@ -43,10 +46,16 @@ def allocations(module: gpu.ModuleOp) -> list[Allocation]:
     found: list[Allocation] = []
     for op in module.body.block.ops:
         if isinstance(op, llvm.GlobalOp) and op.value is None:
-            size = cast(llvm.LLVMArrayType, op.global_type).size.data
+            size = cast(llvm.LLVMArrayType, op.global_type).size.data * _elem_bytes(op)
             align = op.alignment.value.data if op.alignment is not None else 1
             found.append(Allocation(op.sym_name.data, size, align))
     return found
+
+
+def _elem_bytes(op: llvm.GlobalOp) -> int:
+    """Bytes of an element of a global array; nearly always they are bytes."""
+    elem = cast(llvm.LLVMArrayType, op.global_type).type
+    return bit_width(elem) // 8
 
 
 def shared_layout(kernel: gpu.FuncOp, module: gpu.ModuleOp) -> SharedLayout:

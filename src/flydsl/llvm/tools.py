@@ -11,11 +11,13 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from flydsl import config
 from flydsl.errors import ExternalLLVMError, ToolNotFoundError, ToolVersionError
 from flydsl.errors import LinkError as LinkError
 
@@ -350,4 +352,6 @@ def run_tool(
         failure = error(describe(what, done.stdout, done.stderr))
         failure.returncode, failure.stderr = done.returncode, done.stderr
         raise failure
+    if done.stderr and config.debug.print_after_all:
+        sys.stderr.write(done.stderr)
     return done

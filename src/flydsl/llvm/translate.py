@@ -30,11 +30,13 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ..dialects import fly_cpu, gpu, gpu_warp, llvm
 from ..dialects import vector as fvector
 from ..dialects.builder import CASTS, CMPF, CMPI, INT_BINARY, elem_of, operands_of
-from ..dialects.dead_code import mark_dead, unread_stores
+from ..dialects.dead_code import PURE_CALL, mark_dead, unread_stores
 from ..dialects.extra_math import ErfcOp, RemFOp
-from ..dialects.fly.types import bit_width
 from ..dialects.llvm_atomics import CmpXchgOp, FenceOp
-from ..errors import DSLCompileError
+from ..dialects.llvm_gep import no_wrap_words
+from ..dialects.llvm_memory import ORDERING_WORDS
+from ..errors import DSLCompileError, FlyDSLError
+from .debug_info import DebugInfo, FunctionLocations
 
 _FLOATS: dict[type[Attribute], str] = {
     Float16Type: "half",
@@ -127,6 +129,10 @@ def literal(value: Any, type_: Attribute) -> str:
 
 class Abi:
     """What a target decides about a function's text."""
+
+    def instruction(self, op: Operation) -> Handler | None:
+        """What writes an op of the target's own dialect."""
+        return None
 
     def index(self, f: FunctionText, kind: str, dim: str) -> str:
         """An i64 with a thread or block id or dimension."""
@@ -254,6 +260,8 @@ class ModuleText:
         self.footer: list[str] = []
         self.notes: dict[str, str] = {}
         """What parts of the translation remember between functions."""
+        self.debug: DebugInfo | None = None
+        """Writes line tables, if they are wanted."""
 
     def declare(self, name: str, result: str, params: Sequence[str]) -> None:
         """Note an external function."""
@@ -262,6 +270,8 @@ class ModuleText:
 
     def text(self) -> str:
         """The whole module."""
+        if self.debug is not None:
+            self.debug.finish(self.footer)
         parts = [*self.header, "", *self.globals, *self.functions, *self.declarations.values(), "", *self.footer]
         return "\n".join(parts) + "\n"
 
@@ -282,6 +292,8 @@ class FunctionText:
         self.dead = mark_dead(op, dead=unread_stores(op))
         self.kept: set[SSAValue] = set()
         """Values of a coroutine that must not be computed again."""
+        self.locations = None if module.debug is None else module.debug.function(op)
+        """Gives the source location of an op as metadata, if line tables are wanted."""
 
     # --- names and lines ------------------------------------------------------------------------------------------
 
@@ -333,6 +345,8 @@ class FunctionText:
         """Write all ops of a block but its terminator, which is returned."""
         op: Any = block.first_op
         last = block.last_op
+        if self.locations is not None:
+            return self._located(block, self.locations)
         dead, kept = self.dead, self.kept
         while op is not None:
             if id(op) in dead:
@@ -343,16 +357,50 @@ class FunctionText:
             handler = TABLE.get(type(op))  # pyright: ignore[reportUnknownArgumentType]
             if handler is None:
                 write = getattr(op, "write_llvm", None)
-                if write is None:
+                if write is not None:
+                    write(self)
+                    op = op._next_op
+                    continue
+                handler = self.abi.instruction(op)
+                if handler is None:
                     raise DSLCompileError(f"no translation of '{op.name}' to LLVM IR")
-                write(self)
-                op = op._next_op
-                continue
             handler(self, op)
             if kept and op.results and op.results[0] in kept:
                 value = op.results[0]
                 self.names[value] = self.assign(f"freeze {self.typed(value)}")
             op = op._next_op
+        return None
+
+    def write(self, op: Operation) -> None:
+        """Write one op."""
+        handler = TABLE.get(type(op))
+        write: Any = getattr(op, "write_llvm", None) if handler is None else None
+        if write is not None:
+            write(self)
+            return
+        handler = handler or self.abi.instruction(op)
+        if handler is None:
+            raise DSLCompileError(f"no translation of '{op.name}' to LLVM IR")
+        handler(self, op)
+
+    def _located(self, block: Block, locations: FunctionLocations) -> Operation | None:
+        """The same with a source location on every instruction."""
+        for op in block.ops:
+            if id(op) in self.dead:
+                continue
+            if op is block.last_op and isinstance(op, TERMINATORS):
+                return op
+            start = len(self.lines)
+            try:
+                self.write(op)
+            except (FlyDSLError, NotImplementedError) as error:
+                if not hasattr(error, "ir_location"):
+                    error.ir_location = op.location  # pyright: ignore[reportAttributeAccessIssue]
+                raise
+            if op.results and op.results[0] in self.kept:
+                value = op.results[0]
+                self.names[value] = self.assign(f"freeze {self.typed(value)}")
+            locations.annotate(self.lines, start, op)
         return None
 
 
@@ -666,67 +714,72 @@ def _align(op: Operation) -> str:
     return f", align {attr.value.data}" if attr is not None else ""
 
 
-def _qualified(f: FunctionText, op: Operation) -> tuple[str, str, str]:
+def _qualified(f: FunctionText, op: Operation) -> tuple[str, str, str] | None:
     """What an ordering, a scope, `volatile` and `nontemporal` add: after the keyword, after the pointer, at the end."""
-    attrs: Any = op.attributes
-    words = ""
-    tail = ""
-    ordering = attrs.get("fly.ordering")
-    if ordering is not None:
-        scope = attrs.get("fly.syncscope")
-        words += "atomic "
-        tail = (f' syncscope("{scope.data}")' if scope is not None else "") + f" {ordering.data}"
-    if "fly.volatile" in attrs:
+    props: Any = op.properties
+    ordering = props["ordering"].value.data if "ordering" in props else 0
+    if len(props) <= 2 and not ordering:
+        return None
+    words = tail = end = ""
+    if ordering:
+        words = "atomic "
+        tail = f"{_scope(op)} {ORDERING_WORDS[ordering]}"
+    if "volatile_" in props:
         words += "volatile "
-    end = ""
-    if "fly.nontemporal" in attrs:
+    if "nontemporal" in props:
         end = ", !nontemporal !8000"
         if "!8000 = !{i32 1}" not in f.module.footer:
             f.module.footer.append("!8000 = !{i32 1}")
+    if "invariant" in props:
+        end += ", !invariant.load !8001"
+        if "!8001 = !{}" not in f.module.footer:
+            f.module.footer.append("!8001 = !{}")
     return words, tail, end
 
 
+def _scope(op: Operation) -> str:
+    scope: Any = op.properties.get("syncscope")
+    return "" if scope is None else f' syncscope("{scope.data}")'
+
+
 def _load(f: FunctionText, op: Operation) -> None:
-    if f.abi.checked and not op.attributes:
-        f.abi.load(f, op)
-        return
     (p,) = operands_of(op)
-    words, tail, end = _qualified(f, op) if op.attributes else ("", "", "")
     t = type_text(op.results[0].type)
+    qualified = _qualified(f, op)
+    if qualified is None:
+        if f.abi.checked:
+            f.abi.load(f, op)
+            return
+        f.names[op.results[0]] = f.assign(f"load {t}, {f.typed(p)}{_align(op)}")
+        return
+    words, tail, end = qualified
     f.names[op.results[0]] = f.assign(f"load {words}{t}, {f.typed(p)}{tail}{_align(op)}{end}")
 
 
 def _store(f: FunctionText, op: Operation) -> None:
-    if f.abi.checked and not op.attributes:
-        f.abi.store(f, op)
-        return
     v, p = operands_of(op)
-    words, tail, end = _qualified(f, op) if op.attributes else ("", "", "")
+    qualified = _qualified(f, op)
+    if qualified is None:
+        if f.abi.checked:
+            f.abi.store(f, op)
+            return
+        f.line(f"store {f.typed(v)}, {f.typed(p)}{_align(op)}")
+        return
+    words, tail, end = qualified
     f.line(f"store {words}{f.typed(v)}, {f.typed(p)}{tail}{_align(op)}{end}")
 
 
 def _cmpxchg(f: FunctionText, op: CmpXchgOp) -> None:
-    t = type_text(op.new.type)
-    weak = "weak " if op.weak is not None else ""
-    scope = f' syncscope("{op.syncscope.data}")' if op.syncscope is not None else ""
-    names = [f.names[v] for v in (op.expected, op.new)]
-    # Only bits can be compared.
-    bits = t
-    if t in _FLOATS.values():
-        bits = f"i{bit_width(op.new.type)}"
-        names = [f.assign(f"bitcast {t} {name} to {bits}") for name in names]
-    pair = f.assign(
-        f"cmpxchg {weak}{f.typed(op.ptr)}, {bits} {names[0]}, {bits} {names[1]}{scope} "
-        f"{op.success.data} {op.failure.data}{_align(op)}"
+    words = ("weak " if op.weak is not None else "") + ("volatile " if op.volatile_ is not None else "")
+    success, failure = (ORDERING_WORDS[o.value.data] for o in (op.success_ordering, op.failure_ordering))
+    f.names[op.res] = f.assign(
+        f"cmpxchg {words}{f.typed(op.ptr)}, {f.typed(op.cmp)}, {f.typed(op.val)}{_scope(op)} "
+        f"{success} {failure}{_align(op)}"
     )
-    old = f.assign(f"extractvalue {{ {bits}, i1 }} {pair}, 0")
-    f.names[op.old] = old if bits == t else f.assign(f"bitcast {bits} {old} to {t}")
-    f.names[op.written] = f.assign(f"extractvalue {{ {bits}, i1 }} {pair}, 1")
 
 
 def _fence(f: FunctionText, op: FenceOp) -> None:
-    scope = f' syncscope("{op.syncscope.data}")' if op.syncscope is not None else ""
-    f.line(f"fence{scope} {op.ordering.data}")
+    f.line(f"fence{_scope(op)} {ORDERING_WORDS[op.ordering.value.data]}")
 
 
 def _gep(f: FunctionText, op: Operation) -> None:
@@ -737,7 +790,9 @@ def _gep(f: FunctionText, op: Operation) -> None:
         for i in (int(x) for x in cast(DenseArrayBase[Any], op.properties["rawConstantIndices"]).get_values())
     ]
     elem = type_text(op.properties["elem_type"])
-    f.names[op.results[0]] = f.assign(f"getelementptr {elem}, {f.typed(p)}, {', '.join(indices)}")
+    no_wrap: Any = op.properties["noWrapFlags"]
+    words = "".join(f"{w} " for w in no_wrap_words(no_wrap.value.data)) if no_wrap.value.data else ""
+    f.names[op.results[0]] = f.assign(f"getelementptr {words}{elem}, {f.typed(p)}, {', '.join(indices)}")
 
 
 def _alloca(f: FunctionText, op: Operation) -> None:
@@ -765,7 +820,7 @@ def _extract_value(f: FunctionText, op: Operation) -> None:
 
 
 def _insert_value(f: FunctionText, op: Operation) -> None:
-    v, s = operands_of(op)
+    s, v = operands_of(op)
     at = ", ".join(str(int(i)) for i in cast(DenseArrayBase[Any], op.properties["position"]).get_values())
     f.names[op.results[0]] = f.assign(f"insertvalue {f.typed(s)}, {f.typed(v)}, {at}")
 
@@ -790,18 +845,52 @@ def _call_intrinsic(f: FunctionText, op: llvm.CallIntrinsicOp) -> None:
         f.call_void(op.intrin.data, params, names)
 
 
+def _extern_call(f: FunctionText, op: func.CallOp) -> None:
+    """A function from outside of the module."""
+    name = op.callee.string_value()
+    values = operands_of(op)
+    params = [type_text(v.type) for v in values]
+    result = type_text(op.results[0].type) if op.results else "void"
+    f.module.declare(f'"{name}"', result, params)
+    call = f'call {result} @"{name}"({", ".join(map(f.typed, values))})'
+    if PURE_CALL in op.attributes:
+        call += " nounwind willreturn memory(none)"
+    if op.results:
+        f.names[op.results[0]] = f.assign(call)
+    else:
+        f.line(call)
+
+
+def _inline_asm(f: FunctionText, op: llvm.InlineAsmOp) -> None:
+    """Assembly as it stands; LLVM IR writes what would end its quotes as hexadecimal."""
+
+    def quoted(text: str) -> str:
+        return "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in text.encode())
+
+    flags = "sideeffect " if op.has_side_effects is not None else ""
+    args = ", ".join(f.typed(v) for v in op.operands)
+    what = f'asm {flags}"{quoted(op.asm_string.data)}", "{quoted(op.constraints.data)}"({args})'
+    if op.res is None:
+        f.line(f"call void {what}")
+    else:
+        f.names[op.res] = f.assign(f"call {type_text(op.res.type)} {what}")
+
+
 # --- control flow -------------------------------------------------------------------------------------------------
 
 
 def _phi(f: FunctionText, type_: Attribute) -> tuple[str, int]:
     """Room for a phi; give its name and the line to fill in."""
     name = f.fresh()
-    f.lines.append("")
+    f.lines.append(f"\0{name}")
     return name, len(f.lines) - 1
 
 
 def _fill(f: FunctionText, at: int, name: str, type_: Attribute, incoming: Sequence[tuple[str, str]]) -> None:
     pairs = ", ".join(f"[ {v}, %{label} ]" for v, label in incoming)
+    # Stack memory taken at the head of the function since (`host_stub.py`) has moved the line down.
+    while f.lines[at] != f"\0{name}":
+        at += 1
     f.lines[at] = f"  {name} = phi {type_text(type_)} {pairs}"
 
 
@@ -817,13 +906,14 @@ def _for(f: FunctionText, op: scf.ForOp) -> None:
     for arg, (name, _) in zip(body.args, phis, strict=True):
         f.names[arg] = name
     t = type_text(iv.type)
-    more = f.assign(f"icmp slt {t} {f.names[iv]}, {f.names[ub_]}")
+    predicate = "ult" if "unsignedCmp" in op.properties else "slt"
+    more = f.assign(f"icmp {predicate} {t} {f.names[iv]}, {f.names[ub_]}")
     f.line(f"br i1 {more}, label %{inside}, label %{after}")
     f.start(inside)
     end = f.block(body)
     following = f.assign(f"add {t} {f.names[iv]}, {f.names[step]}")
     latch = f.label
-    unroll = _loop_metadata(f, op)
+    unroll = loop_metadata(f, op.attributes.get("llvm.loop_annotation"))
     f.line(f"br label %{head}{unroll}")
     yielded = [following, *(f.names[v] for v in (operands_of(end) if end is not None else ()))]
     for (name, at), arg, start, again in zip(phis, body.args, [lb, *init], yielded, strict=True):
@@ -833,19 +923,23 @@ def _for(f: FunctionText, op: scf.ForOp) -> None:
         f.names[result] = f.names[arg]
 
 
-def _loop_metadata(f: FunctionText, op: Operation) -> str:
-    """Unroll hints."""
-    full, count = op.attributes.get("fly.unroll_full"), op.attributes.get("fly.unroll")
-    if full is None and count is None:
+def loop_metadata(f: FunctionText, annotation: Any) -> str:
+    """What `#llvm.loop_annotation` asks of a loop, for the branch that closes it."""
+    if annotation is None:
         return ""
-    n = len(f.module.footer)
-    hint = (
-        '!{!"llvm.loop.unroll.full"}'
-        if full is not None
-        else f'!{{!"llvm.loop.unroll.count", i32 {cast(Any, count).value.data}}}'
-    )
-    f.module.footer += [f"!{900 + n} = distinct !{{!{900 + n}, !{901 + n}}}", f"!{901 + n} = {hint}"]
-    return f", !llvm.loop !{900 + n}"
+    hints: list[str] = []
+    for name, value in annotation.data.data:
+        number = value.value.data
+        if name == "count":
+            hints.append(f'!{{!"llvm.loop.unroll.count", i32 {number}}}')
+        elif name in ("full", "disable") and number:
+            hints.append(f'!{{!"llvm.loop.unroll.{name}"}}')
+    footer = f.module.footer
+    first = 900 + len(footer)
+    numbers = [f"!{first + 1 + i}" for i in range(len(hints))]
+    footer.append(f"!{first} = distinct !{{{', '.join([f'!{first}', *numbers])}}}")
+    footer += [f"{n} = {hint}" for n, hint in zip(numbers, hints, strict=True)]
+    return f", !llvm.loop !{first}"
 
 
 def _if(f: FunctionText, op: scf.IfOp) -> None:
@@ -1028,6 +1122,8 @@ TABLE: dict[type[Operation], Handler] = {
     CmpXchgOp: cast(Handler, _cmpxchg),
     FenceOp: cast(Handler, _fence),
     llvm.CallIntrinsicOp: cast(Handler, _call_intrinsic),
+    llvm.InlineAsmOp: cast(Handler, _inline_asm),
+    func.CallOp: cast(Handler, _extern_call),
     llvm.BitcastOp: _cast("bitcast"),
     scf.ForOp: _for,
     scf.IfOp: _if,

@@ -20,6 +20,22 @@ PASSES: dict[str, str] = {
     "convert-fly-to-cpu": "convert_fly_to_cpu:ConvertFlyToCpuPass",
     "canonicalize": "canonicalize:CanonicalizePass",
     "cse": "cse:CsePass",
+    "convert-rocdl-fastmath-ops": "convert_rocdl_fastmath_ops:ConvertRocdlFastmathOpsPass",
+    "convert-scf-to-cf": "convert_scf_to_cf:ConvertScfToCfPass",
+    "convert-gpu-to-rocdl": "convert_gpu_to_rocdl:ConvertGpuToRocdlPass",
+    "convert-gpu-to-nvvm": "convert_gpu_to_nvvm:ConvertGpuToNvvmPass",
+    "fly-rocdl-cluster-attr": "fly_rocdl_cluster_attr:FlyRocdlClusterAttrPass",
+    "rocdl-attach-target": "rocdl_attach_target:RocdlAttachTargetPass",
+    "nvvm-attach-target": "nvvm_attach_target:NvvmAttachTargetPass",
+    "convert-cf-to-llvm": "convert_cf_to_llvm:ConvertCfToLlvmPass",
+    "gpu-to-llvm": "gpu_to_llvm:GpuToLlvmPass",
+    "convert-vector-to-llvm": "convert_vector_to_llvm:ConvertVectorToLlvmPass",
+    "convert-arith-to-llvm": "convert_arith_to_llvm:ConvertArithToLlvmPass",
+    "convert-math-to-llvm": "convert_math_to_llvm:ConvertMathToLlvmPass",
+    "convert-func-to-llvm": "convert_func_to_llvm:ConvertFuncToLlvmPass",
+    "reconcile-unrealized-casts": "reconcile_unrealized_casts:ReconcileUnrealizedCastsPass",
+    "ensure-debug-info-scope-on-llvm-func": ("ensure_debug_info_scope_on_llvm_func:EnsureDebugInfoScopeOnLlvmFuncPass"),
+    "gpu-module-to-binary": "gpu_module_to_binary:GpuModuleToBinaryPass",
 }
 """Pass name to `module:class` in this package; a module is imported when its pass is first asked for."""
 

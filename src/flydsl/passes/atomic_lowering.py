@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from xdsl.dialects.builtin import StringAttr, i64
+from xdsl.dialects.builtin import IntegerType, StringAttr
+from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ..dialects import llvm
-from ..dialects.builder import bit_width, elem_of, int_attr, operands_of
+from ..dialects.builder import bit_width, elem_of, i1, i64, i64_list, int_attr, operands_of
 from ..dialects.fly.atomic_ops import AtomicCASOp, AtomicRMWOp, FenceOp, QualifiedLoadOp, QualifiedStoreOp
 from ..dialects.fly.types import PointerType
-from ..dialects.llvm_atomics import CmpXchgOp
+from ..dialects.llvm_atomics import CmpXchgOp, cmpxchg_type
 from ..dialects.llvm_atomics import FenceOp as LlvmFenceOp
 from .rebuild import Handler
 from .small_floats import stored_type
@@ -54,52 +55,63 @@ def _rmw(r: Any, op: AtomicRMWOp) -> None:
 def _cas(r: Any, op: AtomicCASOp) -> None:
     pointer, expected, new = operands_of(op)
     at, align = _place(r, pointer)
+    values: list[SSAValue] = r.vals((expected, new))
+    type_ = values[1].type
+    # Only bits can be compared.
+    plain = isinstance(type_, IntegerType | LLVMPointerType)
+    bits: Attribute = cast(Attribute, type_) if plain else IntegerType(bit_width(type_))
+    if not plain:
+        values = [r.b.pure(llvm.BitcastOp, (v,), bits, {}) for v in values]
     props: dict[str, Attribute] = {
-        "success": op.properties["success"],
-        "failure": op.properties["failure"],
+        "success_ordering": _ordering(op, "success"),
+        "failure_ordering": _ordering(op, "failure"),
         "alignment": _natural(align, new.type),
         **_scope(op),
     }
     if "weak" in op.properties:
         props["weak"] = op.properties["weak"]
-    values = r.vals((expected, new))
-    made = r.b.opn(CmpXchgOp, (at, *values), (values[1].type, op.results[1].type), props)
-    r.vm[op.results[0]], r.vm[op.results[1]] = made.results
+    made = r.b.op1(CmpXchgOp, (at, *values), cmpxchg_type(bits), props)
+    old, written = (
+        r.b.pure(llvm.ExtractValueOp, (made,), t, {"position": i64_list((i,))}) for i, t in enumerate((bits, i1))
+    )
+    r.vm[op.results[0]] = old if plain else r.b.pure(llvm.BitcastOp, (old,), type_, {})
+    r.vm[op.results[1]] = written
 
 
-def _qualifiers(op: Operation) -> dict[str, Attribute]:
-    found: dict[str, Attribute] = _scope(op)
-    for name in ("nontemporal", "volatile"):
-        if name in op.properties:
-            found[name] = op.properties[name]
-    if "ordering" in op.properties:
-        found["ordering"] = op.properties["ordering"]
-    return {f"fly.{name}": attr for name, attr in found.items()}
+def _ordering(op: Operation, name: str) -> Attribute:
+    return int_attr(llvm.ORDERINGS[_word(op, name)], i64)
 
 
-def _alignment(op: Operation, align: int, type_: Attribute) -> dict[str, Attribute]:
-    return {"alignment": _natural(align, type_) if "ordering" in op.properties else int_attr(align, i64)}
+def _qualifiers(op: Operation, align: int, type_: Attribute) -> dict[str, Attribute]:
+    """Properties of an access: alignment, ordering and scope, `volatile`, `nontemporal`."""
+    given = op.properties
+    found: dict[str, Attribute] = {"alignment": int_attr(align, i64), **_scope(op)}
+    if "ordering" in given:
+        found["alignment"] = _natural(align, type_)
+        found["ordering"] = _ordering(op, "ordering")
+    if "volatile" in given:
+        found["volatile_"] = given["volatile"]
+    if "nontemporal" in given:
+        found["nontemporal"] = given["nontemporal"]
+    return found
 
 
 def _load(r: Any, op: QualifiedLoadOp) -> None:
     (pointer,) = operands_of(op)
     at, align = _place(r, pointer)
     type_ = stored_type(op.results[0].type)
-    made = r.b.opn(llvm.LoadOp, (at,), (type_,), _alignment(op, align, type_))
-    made.attributes = _qualifiers(op)
-    r.vm[op.results[0]] = made.results[0]
+    r.vm[op.results[0]] = r.b.op1(llvm.LoadOp, (at,), type_, _qualifiers(op, align, type_))
 
 
 def _store(r: Any, op: QualifiedStoreOp) -> None:
     value, pointer = operands_of(op)
     at, align = _place(r, pointer)
     stored = r.val(value)
-    made = r.b.opn(llvm.StoreOp, (stored, at), (), _alignment(op, align, stored.type))
-    made.attributes = _qualifiers(op)
+    r.b.opn(llvm.StoreOp, (stored, at), (), _qualifiers(op, align, stored.type))
 
 
 def _fence(r: Any, op: FenceOp) -> None:
-    r.b.opn(LlvmFenceOp, (), (), {"ordering": op.properties["ordering"], **_scope(op)})
+    r.b.opn(LlvmFenceOp, (), (), {"ordering": _ordering(op, "ordering"), **_scope(op)})
 
 
 HANDLERS = cast(

@@ -16,7 +16,8 @@ from xdsl.dialects.builtin import ModuleOp, VectorType
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ..dialects import llvm, vector
-from ..dialects.builder import CASTS, FLOAT_BINARY, INT_BINARY, operands_of
+from ..dialects.builder import CASTS, FLOAT_BINARY, INT_BINARY, bit_width, operands_of
+from ..dialects.extra_math import ROUNDING_MODE
 from . import folds
 from .base import Pass
 from .liveness import Liveness
@@ -136,7 +137,10 @@ def _for(r: Canonicalizer, op: scf.ForOp) -> None:
     low, high, step, *inits = operands_of(op)
     block = op.body.block
     start, *carried = block.args
-    bounds = [r.b.const_of.get(r.val(v)) for v in (low, high, step)]
+    bounds: list[int | float | None] = [r.b.const_of.get(r.val(v)) for v in (low, high, step)]
+    if "unsignedCmp" in op.properties:
+        mask = (1 << bit_width(start.type)) - 1
+        bounds = [None if v is None else int(v) & mask for v in bounds]
     trips = _trips(bounds)
     if trips == 0:
         r.vm.update(zip(r.without(op, op.results), r.vals(r.without(op, inits)), strict=True))
@@ -201,6 +205,9 @@ def _float_binary(name: str) -> Handler:
 
 def _cast(name: str) -> Handler:
     def handle(r: Canonicalizer, op: Operation) -> None:
+        if ROUNDING_MODE in op.properties:
+            r.copy(op)
+            return
         (a,) = operands_of(op)
         r.vm[op.results[0]] = folds.cast_value(r.b, name, r.val(a), op.results[0].type)
 

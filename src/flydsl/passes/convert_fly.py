@@ -9,30 +9,38 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import IntegerType, StringAttr, VectorType, i8, i64
+from xdsl.dialects.builtin import IntegerType, StringAttr, i8, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from .. import layout as L
 from ..dialects import gpu, llvm
 from ..dialects.builder import bit_width, i32, i32_list, int_attr, operands_of
 from ..dialects.emitter import insert_after
 from ..dialects.enums import AddressSpace, AtomicOp
 from ..dialects.fly.atoms import CopyAtomType, MmaAtomType, Operand
+from ..dialects.fly.forms import groups_of
+from ..dialects.fly.infer import storage_type as infer_storage_type
 from ..dialects.fly.ops import OPS, FlyOp, python_value, vector_type
 from ..dialects.fly.semantics import object_of
 from ..dialects.fly.types import TRIVIAL_SWIZZLE, MemRefData, MemRefType, PointerType, PtrData
 from ..dialects.fly_rocdl.buffer import is_buffer
+from ..dialects.llvm_values import AddrSpaceCastOp
 from ..errors import DSLCompileError
-from .atom_state import set_value, state_of
+from . import atom_state, value_operands
+from .atom_state import ATOM_TYPES, fresh_atom, get_atom, make_tiled, set_value, state_of
 from .atomic_lowering import HANDLERS as ATOMIC_HANDLERS
 from .cpu_emulation import Emulation
 from .device_module import HANDLERS as DEVICE_HANDLERS
 from .device_module import DeviceModule
+from .expand_float_tests import HANDLERS as FLOAT_TEST_HANDLERS
 from .expand_math import HANDLERS as MATH_HANDLERS
+from .expand_powers import HANDLERS as POWER_HANDLERS
 from .rebuild import Handler
 from .rocdl_buffers import HANDLERS as BUFFER_HANDLERS
 from .rocdl_buffers import BufferMemory, add_buffer_offset, is_buffer_type, make_buffer_pointer
 from .small_floats import HANDLERS as FLOAT_HANDLERS
 from .small_floats import is_small, stored_type
+from .value_operands import ValuePlace
 
 _INT_ATOMICS = {
     AtomicOp.Add: "add",
@@ -46,15 +54,19 @@ _INT_ATOMICS = {
 _FLOAT_ATOMICS = {AtomicOp.Add: "fadd", AtomicOp.Max: "fmax", AtomicOp.Min: "fmin"}
 
 
+_stored: dict[int, tuple[Attribute, Attribute]] = {}
+"""Types by id, each with the type it is stored as; hashing a vector type costs more than all the rest."""
+
+
 def storage_type(type_: Attribute) -> Attribute:
     """Type a value has in memory and registers: floats narrower than 16 bits are integers to LLVM."""
-    kind = type(type_)
-    if kind is VectorType:
-        vector = cast(VectorType, type_)
-        stored = storage_type(vector.element_type)
-        return vector if stored is vector.element_type else vector_type(stored, vector.get_shape()[0])
-    bits: int = 16 if kind is IntegerType else getattr(type_, "bitwidth", 16)
-    return type_ if bits >= 16 else IntegerType(bits)
+    known = _stored.get(id(type_))
+    if known is None:
+        if len(_stored) > 1 << 12:
+            _stored.clear()
+        # The type is kept in the entry, because ids are reused.
+        known = _stored[id(type_)] = (type_, infer_storage_type(type_))
+    return known[1]
 
 
 class FlyConversion(Emulation, DeviceModule, BufferMemory):
@@ -84,10 +96,31 @@ class FlyConversion(Emulation, DeviceModule, BufferMemory):
             if not isinstance(space, AddressSpace):
                 raise DSLCompileError(f"address space {space} is not known to this target")
             return llvm.ptr(self.spaces[space])
+        if isinstance(type_, ATOM_TYPES):
+            return atom_state.struct_type(type_)
         return storage_type(type_)
 
     def argument_types(self, block: Block) -> list[Attribute]:
         return [self.convert(a.type) for a in block.args]
+
+    def declared_types(self, types: Sequence[Attribute]) -> list[Attribute]:
+        return [self.convert(t) for t in types]
+
+    def result_types(self, types: Sequence[Attribute]) -> list[Attribute]:
+        return [self.convert(t) for t in types]
+
+    def val(self, old: SSAValue) -> SSAValue:
+        found = self.vm[old]
+        if isinstance(old.type, ATOM_TYPES) and not isinstance(found, SSAValue):
+            return atom_state.to_struct(self.b, found, old.type)
+        return cast(SSAValue, found)
+
+    def atom(self, old: SSAValue) -> Any:
+        """An atom or tiled operation, with its state; one that came as a struct is taken apart."""
+        found = self.vm[old]
+        if isinstance(found, SSAValue):
+            found = self.vm[old] = atom_state.from_struct(self.b, cast(SSAValue, found), old.type)
+        return found
 
     def copy(self, op: Operation) -> None:
         if op.name.startswith("fly."):
@@ -146,6 +179,8 @@ class FlyConversion(Emulation, DeviceModule, BufferMemory):
 
     def load(self, at: Operand, type_: Attribute, align: int | None = None) -> SSAValue:
         """Read a value."""
+        if isinstance(at.pointer, ValuePlace):
+            return at.pointer.load(self.b, storage_type(type_))
         if is_buffer(at.data.space):
             return self.buffer_load(*self.buffer_place(at), self.b.i32(0), type_, 0)
         pointer, known = self.address(at.pointer, at.data)
@@ -157,6 +192,9 @@ class FlyConversion(Emulation, DeviceModule, BufferMemory):
 
     def store(self, value: SSAValue, at: Operand, align: int | None = None) -> None:
         """Write a value."""
+        if isinstance(at.pointer, ValuePlace):
+            at.pointer.store(self.b, value)
+            return
         if is_buffer(at.data.space):
             self.buffer_store(value, *self.buffer_place(at), self.b.i32(0), 0)
             return
@@ -205,18 +243,45 @@ class FlyConversion(Emulation, DeviceModule, BufferMemory):
         """A memref operand of an atom call."""
         return Operand(self.val(old), cast(MemRefType, old.type).data)
 
-    def guarded(self, pred: Any, emit: Callable[[], None]) -> None:
-        """Run `emit` under a one-element predicate tensor."""
-        if pred is None:
+    def tensor(self, old: SSAValue) -> Operand:
+        """An operand of a call on values that is memory after all."""
+        return self.operand(old)
+
+    def value_or_tensor(self, old: SSAValue) -> Operand:
+        """An operand of a call on values."""
+        if isinstance(old.type, MemRefType):
+            return self.tensor(old)
+        value = self.val(old)
+        return value_operands.operand(value.type, value)
+
+    def flag(self, pred: Any) -> SSAValue:
+        """The value of a one-element predicate tensor."""
+        at = self.operand(pred)
+        return self.load(at, at.data.elem)
+
+    def guarded(self, flag: SSAValue | None, emit: Callable[[], None]) -> None:
+        """Run `emit`, under a condition if there is one."""
+        if flag is None:
             emit()
             return
-        at = self.operand(pred)
-        flag = self.load(at, at.data.elem)
         block = Block()
         with self.b.region(block):
             emit()
             self.b.opn(scf.YieldOp, (), ())
         self.b.with_regions(scf.IfOp, (flag,), (), [Region(block), Region()])
+
+    def chosen(self, flag: SSAValue | None, emit: Callable[[], SSAValue], otherwise: SSAValue | None) -> SSAValue:
+        """The value `emit` gives, or under a condition that does not hold `otherwise`."""
+        if flag is None:
+            return emit()
+        assert otherwise is not None
+        blocks = Block(), Block()
+        with self.b.region(blocks[0]):
+            self.b.opn(scf.YieldOp, (emit(),), ())
+        with self.b.region(blocks[1]):
+            self.b.opn(scf.YieldOp, (otherwise,), ())
+        types = (otherwise.type,)
+        return self.b.with_regions(scf.IfOp, (flag,), types, [Region(block) for block in blocks]).results[0]
 
 
 def _forward(r: FlyConversion, op: FlyOp) -> None:
@@ -289,7 +354,10 @@ def _ptrtoint(r: FlyConversion, op: FlyOp) -> None:
 
 
 def _to_llvm_ptr(r: FlyConversion, op: FlyOp) -> None:
-    value = r.val(operands_of(op)[0])
+    (old,) = operands_of(op)
+    if is_buffer_type(old.type):
+        raise DSLCompileError(f"pointer address space does not lower to a bare ROCDL LLVM pointer: {old.type}")
+    value = r.val(old)
     wanted = op.properties.get("llvm_address_space")
     space = llvm.address_space(value.type)
     if wanted is not None and python_value(wanted) != space:
@@ -297,6 +365,15 @@ def _to_llvm_ptr(r: FlyConversion, op: FlyOp) -> None:
             f"requested LLVM address space {python_value(wanted)} but the {r.target} conversion requires {space}"
         )
     r.vm[op.results[0]] = value
+
+
+def _aligned_pointer(r: FlyConversion, op: FlyOp) -> None:
+    """`fly.extract_aligned_pointer_as_index`: the pointer of a tensor, in the address space asked for."""
+    (old,) = operands_of(op)
+    if is_buffer_type(old.type):
+        raise DSLCompileError(f"a buffer tensor has no bare pointer: {old.type}")
+    value, wanted = r.val(old), op.results[0].type
+    r.vm[op.results[0]] = value if value.type == wanted else r.b.pure(AddrSpaceCastOp, (value,), wanted, {})
 
 
 def _load(r: FlyConversion, op: FlyOp) -> None:
@@ -312,19 +389,72 @@ def _store(r: FlyConversion, op: FlyOp) -> None:
 def _copy_atom_call(r: FlyConversion, op: FlyOp) -> None:
     atom, src, dst, *pred = operands_of(op)
     copy = cast(CopyAtomType, atom.type).op
-    r.set_state(state_of(r.vm[atom]))
-    r.guarded(pred[0] if pred else None, lambda: copy.lower(r, r.operand(src), r.operand(dst)))
+    r.set_state(state_of(r.atom(atom)))
+    r.guarded(r.flag(pred[0]) if pred else None, lambda: copy.lower(r, r.operand(src), r.operand(dst)))
+
+
+def _copy_atom_call_ssa(r: FlyConversion, op: FlyOp) -> None:
+    (atom,), (src,), dst, pred = groups_of(op)
+    copy = cast(CopyAtomType, atom.type).op
+    r.set_state(state_of(r.atom(atom)))
+    flag = None
+    if pred:
+        at = r.value_or_tensor(pred[0])
+        flag = r.load(at, at.data.elem)
+    source = r.value_or_tensor(src)
+    if not op.results:
+        if not dst:
+            raise DSLCompileError("a copy on values without a result needs a destination in memory")
+        r.guarded(flag, lambda: copy.lower(r, source, r.tensor(dst[0])))
+        return
+    before = r.val(dst[0]) if dst else None
+    if flag is not None and before is None:
+        raise DSLCompileError("a predicated copy on values needs the value that stays where it does not write")
+
+    def emit() -> SSAValue:
+        target = value_operands.operand(r.convert(op.results[0].type), before)
+        copy.lower(r, source, target)
+        return value_operands.value_of(target, r.b)
+
+    r.vm[op.results[0]] = r.chosen(flag, emit, before)
+
+
+def scaled_state(r: FlyConversion, state: dict[str, SSAValue], a: Sequence[Operand], b: Sequence[Operand]) -> None:
+    """State of a call whose A and B carry their scales: a tensor each, of one register."""
+    found = dict(state)
+    for name, group in (("scale_a", a), ("scale_b", b)):
+        if len(group) > 2:
+            raise DSLCompileError(f"an MMA operand is a tensor and its scales, got {len(group)} tensors")
+        if len(group) == 2:
+            at = group[1]
+            count: Any = L.cosize(at.data.layout)
+            elem = storage_type(at.data.elem)
+            found[name] = r.load(at, elem if count == 1 else vector_type(elem, count))
+    r.set_state(found)
 
 
 def _mma_atom_call(r: FlyConversion, op: FlyOp) -> None:
-    atom, *tensors = operands_of(op)
-    d, a, b, c = (r.operand(t) for t in tensors)
-    r.set_state(state_of(r.vm[atom]))
-    cast(MmaAtomType, atom.type).op.lower(r, d, a, b, c)
+    (atom,), *groups = groups_of(op)
+    (d,), a, b, (c,) = ([r.operand(t) for t in group] for group in groups)
+    scaled_state(r, state_of(r.atom(atom)), a, b)
+    cast(MmaAtomType, atom.type).op.lower(r, d, a[0], b[0], c)
+
+
+def _mma_atom_call_ssa(r: FlyConversion, op: FlyOp) -> None:
+    (atom,), *groups = groups_of(op)
+    d, a, b, (c,) = ([r.value_or_tensor(t) for t in group] for group in groups)
+    scaled_state(r, state_of(r.atom(atom)), a, b)
+    if not op.results and not d:
+        raise DSLCompileError("an MMA on values without a result needs a destination in memory")
+    target = d[0] if d else value_operands.operand(r.convert(op.results[0].type), None)
+    cast(MmaAtomType, atom.type).op.lower(r, target, a[0], b[0], c)
+    if op.results:
+        r.vm[op.results[0]] = value_operands.value_of(target, r.b)
 
 
 def _launch(r: FlyConversion, op: gpu.LaunchFuncOp) -> None:
-    r.b.opn(gpu.LaunchFuncOp, r.vals(operands_of(op)), [x.type for x in op.results], dict(op.properties))
+    new = r.b.opn(gpu.LaunchFuncOp, r.vals(operands_of(op)), [x.type for x in op.results], dict(op.properties))
+    new.attributes = dict(op.attributes)
 
 
 def _structured(r: FlyConversion, op: Operation) -> None:
@@ -343,8 +473,12 @@ FlyConversion.handlers = cast(
         OPS["make_layout"]: _drop,
         OPS["make_composed_layout"]: _drop,
         OPS["make_int_tuple"]: _make_int_tuple,
-        OPS["make_copy_atom"]: _drop,
-        OPS["make_mma_atom"]: _drop,
+        OPS["make_copy_atom"]: fresh_atom,
+        OPS["make_mma_atom"]: fresh_atom,
+        OPS["make_tiled_copy"]: make_tiled,
+        OPS["make_tiled_mma"]: make_tiled,
+        OPS["get_copy_atom"]: get_atom,
+        OPS["get_mma_atom"]: get_atom,
         OPS["make_view"]: _make_view,
         OPS["recast_iter"]: _recast,
         OPS["atom.set_value"]: set_value,
@@ -354,12 +488,15 @@ FlyConversion.handlers = cast(
         OPS["inttoptr"]: _inttoptr,
         OPS["ptrtoint"]: _ptrtoint,
         OPS["to_llvm_ptr"]: _to_llvm_ptr,
+        OPS["extract_aligned_pointer_as_index"]: _aligned_pointer,
         OPS["apply_swizzle"]: _forward,
         **DEVICE_HANDLERS,
         OPS["ptr.load"]: _load,
         OPS["ptr.store"]: _store,
         OPS["copy_atom_call"]: _copy_atom_call,
         OPS["mma_atom_call"]: _mma_atom_call,
+        OPS["copy_atom_call_ssa"]: _copy_atom_call_ssa,
+        OPS["mma_atom_call_ssa"]: _mma_atom_call_ssa,
         gpu.LaunchFuncOp: _launch,
         scf.ForOp: _structured,
         scf.IfOp: _structured,
@@ -368,5 +505,7 @@ FlyConversion.handlers = cast(
         **FLOAT_HANDLERS,
         **ATOMIC_HANDLERS,
         **MATH_HANDLERS,
+        **FLOAT_TEST_HANDLERS,
+        **POWER_HANDLERS,
     },
 )

@@ -10,12 +10,19 @@ from xdsl.dialects.builtin import ModuleOp
 from ..dialects.enums import AddressSpace
 from .base import Pass
 from .convert_fly import FlyConversion
+from .nv_fences import place_fences
 
 
 class _Conversion(FlyConversion):
     target = "nvvm"
     spaces = dict(zip(AddressSpace, (0, 1, 3, 5), strict=True))
     trust_alignment = True
+
+    @classmethod
+    def rebuild(cls, module: ModuleOp) -> ModuleOp:
+        made = super().rebuild(module)
+        place_fences(made)
+        return made
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
-"""`convert-fly-to-rocdl`: the rest of `fly` to `llvm` with the address spaces of AMD."""
+"""`convert-fly-to-rocdl`: the rest of `fly` to `llvm` and `rocdl` with the address spaces of AMD."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, SSAValue
 
 from ..dialects.enums import AddressSpace
 from .base import Pass
@@ -18,6 +20,19 @@ class _Conversion(FlyConversion):
     trust_alignment = True
 
 
+class _Spelled(_Conversion):
+    """The conversion as a pass of its own: instructions are ops of `rocdl`."""
+
+    def intrinsic(self, name: str, type_: Attribute | None, operands: Sequence[SSAValue]) -> SSAValue | None:
+        # The whole dialect is loaded here; the one-walk lowering does without.
+        from .rocdl_instructions import spelled
+
+        made = spelled(self.b, name, type_, operands)
+        if made is None:
+            return super().intrinsic(name, type_, operands)
+        return made.results[0] if made.results else None
+
+
 @dataclass(frozen=True)
 class ConvertFlyToRocdlPass(Pass):
     """Lower pointers, memory access and atom calls for AMD."""
@@ -26,4 +41,4 @@ class ConvertFlyToRocdlPass(Pass):
     name = "convert-fly-to-rocdl"
 
     def run(self, module: ModuleOp) -> ModuleOp:
-        return _Conversion.rebuild(module)
+        return _Spelled.rebuild(module)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast
 
-from xdsl.dialects.builtin import BoolAttr, IntegerType, VectorType, i8
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import BoolAttr, IntegerType, StringAttr, VectorType, i1, i8
+from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from .. import layout as L
 from ..dialects import fly_cpu, llvm
@@ -24,7 +25,10 @@ from ..layout import Layout
 from .mma_emulation import MmaScales, emulate_mma
 from .nv_emulation import emulate_call
 from .rebuild import Rebuilder
-from .small_floats import stored_type
+from .small_floats import packed_elements, packed_vector, stored_type
+from .tdm_emulation import TileCopy, emulate_tile_copy
+
+_MOST_THREADS = 1024
 
 
 class Emulation(Rebuilder):
@@ -32,6 +36,7 @@ class Emulation(Rebuilder):
 
     target: ClassVar[str]
     arch: str | None
+    checked: bool
 
     # --- what atoms may use ---------------------------------------------------------------------------------------
 
@@ -71,9 +76,34 @@ class Emulation(Rebuilder):
         return self.b.op1(fly_cpu.RendezvousOp, (), llvm.ptr(), {"group": int_attr(group, i32)})
 
     def yield_thread(self) -> None:
-        """Let the other threads of the block run: for loops that wait for memory to change."""
+        """Let other threads run: for a thread that looks at memory now and then."""
         self._cpu_only("yielding")
         self.b.opn(fly_cpu.YieldOp, (), ())
+
+    def routine(self, name: str, args: Sequence[SSAValue] = (), result: Attribute | None = None) -> SSAValue:
+        """Call a function of `llvm/cpu_routines.py`; without a result type the value is not to be used."""
+        self._cpu_only(name)
+        props: dict[str, Attribute] = {"callee": StringAttr(name)}
+        op = self.b.opn(fly_cpu.CallOp, args, () if result is None else (result,), props)
+        return cast(SSAValue, op.results[0] if op.results else None)
+
+    def note_copy(self, kind: str, at: SSAValue, nbytes: int) -> None:
+        """Tell checked mode of an asynchronous copy to an address in shared memory, which was done at once."""
+        if self.checked:
+            self.routine(f"fly_check_{kind}", (at, self.b.const(nbytes, i64)))
+
+    def wait_until(self, what: str, done: Callable[[], SSAValue]) -> None:
+        """Let other threads run until a condition (i1) on memory holds; `what` says in words what is waited for."""
+        self._cpu_only("waiting for memory")
+        b, before, after = self.b, Block(), Block()
+        with b.region(before):
+            again = b.int_binary("xori", done(), b.const(1, i1))
+            b.opn(scf.ConditionOp, (again,), ())
+        with b.region(after):
+            b.opn(fly_cpu.WaitOp, (), (), {"what": StringAttr(what)})
+            b.opn(scf.YieldOp, (), ())
+        b.with_regions(scf.WhileOp, (), (), [Region(before), Region(after)])
+        self.routine("fly_progress")
 
     # --- memory of the exchange -----------------------------------------------------------------------------------
 
@@ -136,24 +166,45 @@ class Emulation(Rebuilder):
         tile = max(cast(int, L.cosize(source)), cast(int, L.cosize(target)))
         at, _ = self.deposit(tile * width, group, whole=True)
         lane = self.group_lane(group)
-        values = self.fragment(src, elem, cast(int, L.size(source[1])))
+        low: Any = self
+        count = cast(int, L.size(source[1]))
+        stored = stored_type(elem)
+        if bits < 8:
+            # Such elements have no addresses of their own: those of a lane come and go as one.
+            values = packed_elements(self.b, low.load(src, vector_type(elem, count)))
+        else:
+            values = self.fragment(src, elem, count)
         start = self.at(at, self.b.muli(self.place(lane, source[0]), self.b.const(width, i64)))
         for v, value in enumerate(values):
             offset = cast(int, L.crd2idx(v, source[1])) * width
-            self.put(self.as_cell(value, cell), self.at(start, offset))
+            put = self.b.cast("trunci", value, cell) if bits < 8 else self.as_cell(value, cell)
+            self.put(put, self.at(start, offset))
         shown = self.rendezvous(group)
         start = self.at(shown, self.b.muli(self.place(lane, target[0]), self.b.const(width, i64)))
-        stored = stored_type(elem)
         taken: list[SSAValue] = []
         for v in range(cast(int, L.size(target[1]))):
             raw = self.take(self.at(start, cast(int, L.crd2idx(v, target[1])) * width), cell)
-            taken.append(self.from_cell(raw, stored))
-        self.write_fragment(taken, dst)
+            taken.append(self.b.cast("extui", raw, i32) if bits < 8 else self.from_cell(raw, stored))
+        if bits < 8:
+            low.store(packed_vector(self.b, taken, vector_type(stored, len(taken))), dst)
+        else:
+            self.write_fragment(taken, dst)
 
-    def emulate_call(self, name: str, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    def emulate_call(self, name: str, operands: Sequence[SSAValue], **properties: Any) -> Sequence[SSAValue]:
         """An operation of `fly_nvgpu` by its name in `fly_nvgpu.ops.KINDS`."""
         self._cpu_only(name)
-        return emulate_call(self, name, operands)
+        return emulate_call(self, name, operands, **properties)
+
+    def emulate_tile_copy(self, load: bool, *rest: Any) -> None:
+        """A wave's part of a copy by the tensor data mover; the fields of `TileCopy`."""
+        self._cpu_only("a tile copy")
+        emulate_tile_copy(self, TileCopy(load, *rest))
+
+    def wave_number(self) -> SSAValue:
+        """Number of the warp in its block, i32."""
+        thread = self.group_lane(_MOST_THREADS)
+        warp = self.b.int_binary("divui", thread, self.b.const(cast(Any, self).warp_size(), i64))
+        return self.b.cast("trunci", warp, i32)
 
     def as_cell(self, value: SSAValue, cell: IntegerType) -> SSAValue:
         """A value as an integer of at least a byte."""

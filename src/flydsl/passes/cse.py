@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.dialects import llvm, memref, vector
+from xdsl.dialects import memref, vector
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, Region
 from xdsl.traits import IsolatedFromAbove, IsTerminator
 
+from ..dialects import llvm
 from ..dialects.builder import operands_of
 from ..dialects.dead_code import is_pure
 from .base import Pass
@@ -21,6 +22,12 @@ from .dominance import DominatorTree
 from .rebuild import remove_dead
 
 _READS = (llvm.LoadOp, memref.LoadOp, vector.LoadOp)
+
+
+def _plain(op: Operation) -> bool:
+    """Whether a read may be shared: neither volatile nor atomic."""
+    ordering: Any = op.properties.get("ordering")
+    return "volatile_" not in op.properties and (ordering is None or not ordering.value.data)
 
 
 class _Numbering:
@@ -62,7 +69,7 @@ class _Numbering:
                 self.nested(op)
             elif is_pure(type(op)):
                 self.share(op, 0)
-            elif isinstance(op, _READS) and not op.properties.get("volatile_"):
+            elif isinstance(op, _READS) and _plain(op):
                 self.share(op, self.writes)
             elif not op.has_trait(IsTerminator, value_if_unregistered=False):
                 self.writes += 1

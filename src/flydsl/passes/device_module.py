@@ -61,7 +61,9 @@ class DeviceModule(Rebuilder):
         self._device, self._allocations = body, 0
         with self.b.region(body):
             self.walk(op.body.block)
-        self.b.with_regions(gpu.ModuleOp, (), (), [Region(body)], dict(op.properties), dict(op.attributes))
+        # What it is compiled for was needed by the conversion; other tools know no such attribute.
+        attributes = {name: attr for name, attr in op.attributes.items() if name != TARGET_ATTRIBUTE}
+        self.b.with_regions(gpu.ModuleOp, (), (), [Region(body)], dict(op.properties), attributes)
         self._device = None
 
     def add_global(self, made: llvm.GlobalOp) -> None:

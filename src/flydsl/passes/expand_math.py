@@ -4,13 +4,14 @@
 formulas are exact to well below half an f32 ulp, and rounded once; f16 and bf16 go through f32. On GPUs f64 uses the
 same formulas with longer series, to about 1e-14; the cpu stack has the C library for it.
 
-With the fast-math flag `afn` what the hardware approximates stays, as an intrinsic.
+With the fast-math flag `afn` what the hardware approximates stays, as an intrinsic; with `fast`, which has all flags,
+in the form that takes numbers below the normal range for zero.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import factorial, log2, pi
+from math import factorial, log2, pi, prod
 from typing import Any, cast
 
 from xdsl.dialects import math as xmath
@@ -20,14 +21,21 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..dialects.builder import Builder, elem_of, i32, i64, operands_of
 from ..dialects.extra_math import ErfcOp
+from ..dialects.vector import FromElementsOp, ShapeCastOp
 from .rebuild import Handler
 from .small_floats import like
 
 _OR = vector.CombiningKindAttr(vector.CombiningKindFlag.OR)
 _LN2 = 0.6931471805599453
 _LOG2E = 1.4426950408889634
-_TWO_OVER_PI = (0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB)
-"""2 / pi as a binary fraction, 32 bits a word."""
+_TWO_OVER_PI_TEXT = (
+    "a2f9836e4e441529fc2757d1f534ddc0db6295993c439041fe5163abdebbc561b7246e3a424dd2e006492eea09d1921cfe1d"
+    "eb1cb129a73ee88235f52ebb4484e99c7026b45f7e413991d639835339f49c845f8bbdf9283b1ff897ffde05980fef2f118b"
+    "5a0a6d1f6d367ecf27cb09b74f463f669e5fea2d7527bac7ebe5f17b3d0739f78a5292ea6bfb5fb11f8d5d0856033046fc7b"
+    "6bab"
+)
+_TWO_OVER_PI = tuple(int(_TWO_OVER_PI_TEXT[i : i + 8], 16) for i in range(0, len(_TWO_OVER_PI_TEXT), 8))
+"""2 / pi as a binary fraction, 32 bits a word: as many as the largest f64 needs."""
 
 # Minimax polynomials, highest power first.
 _EXP = (0.0013926926614021907, 0.008363773874405574, 0.04166655011030512, 0.16666573381900845, 0.5)
@@ -368,15 +376,13 @@ def _atan2(c: Calculator, y: SSAValue, x: SSAValue, full: bool) -> SSAValue:
     return c.where(nan, c.add(x, y), c.sign_of(angle, y))
 
 
-def _quadrant(c: Calculator, x: SSAValue, large: bool) -> tuple[SSAValue, SSAValue]:
+def _quadrant(c: Calculator, x: SSAValue, full: bool) -> tuple[SSAValue, SSAValue]:
     """x as r + n pi / 2 with |r| <= pi / 4; n as an i64."""
     inside = c.clamp(x, -(2.0**30), 2.0**30)
     n = c.round(c.mul(inside, 2.0 / pi))
     r = c.fma(n, -1.5707963267948966, inside)
     r = c.fma(n, -6.123233995736766e-17, r)
     k = c.to_int(n)
-    if not large:
-        return r, k
     b = c.b
     flag = c.test("ogt", c.abs(x), 2.0**30)
     anywhere = flag
@@ -384,7 +390,7 @@ def _quadrant(c: Calculator, x: SSAValue, large: bool) -> tuple[SSAValue, SSAVal
         anywhere = b.pure(vector.ReductionOp, (flag,), i1, {"kind": _OR})
     yes, no = Block(), Block()
     with b.region(yes):
-        far_r, far_k = _far_quadrant(c, x)
+        far_r, far_k = _farthest_quadrant(c, x) if full else _far_quadrant(c, x)
         b.opn(scf.YieldOp, (c.where(flag, far_r, r), b.select(flag, far_k, k)), ())
     with b.region(no):
         b.opn(scf.YieldOp, (r, k), ())
@@ -422,6 +428,50 @@ def _far_quadrant(c: Calculator, x: SSAValue) -> tuple[SSAValue, SSAValue]:
     return c.where(negative, c.neg(r), r), c.b.select(negative, c.int_op("subi", c.int_const(0), n), n)
 
 
+def _farthest_quadrant(c: Calculator, x: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """The same for any f64: 53 bits times 192 bits of 2 / pi, whole turns left out.
+
+    An f64 may be as close as 2^-61 to a multiple of pi / 2: so many bits are there to be lost.
+    """
+    word = c.as_int(c.abs(x))
+    mantissa = c.int_op("ori", c.int_op("andi", word, (1 << 52) - 1), 1 << 52)
+    # x = mantissa * 2^e; bits of 2 / pi before e - 2 only make multiples of four. Two words of zeros stand in front.
+    skip = c.int_op("subi", c.int_op("shrui", word, 52), 1023 + 52 + 2 - 64)
+    skip = c.int_op("minsi", c.int_op("maxsi", skip, 0), 971 - 2 + 64)
+    index, shift = c.int_op("shrui", skip, 5), c.int_op("andi", skip, 31)
+    words = [c.int_const(w) for w in (0, 0, *_TWO_OVER_PI)]
+    for step in (32, 16, 8, 4, 2, 1):
+        moved = c.b.cmpi("ne", c.int_op("andi", index, step), c.int_const(0))
+        words = [
+            c.b.select(moved, words[min(i + step, len(words) - 1)], words[i]) for i in range(min(len(words), 6 + step))
+        ]
+    window: list[SSAValue] = []
+    for i in range(6):
+        pair = c.int_op("ori", c.int_op("shli", words[i], 32), words[i + 1])
+        window.append(c.int_op("shrui", c.int_op("shli", pair, shift), 32))
+    low, high = c.int_op("andi", mantissa, 0xFFFFFFFF), c.int_op("shrui", mantissa, 32)
+    limbs: list[SSAValue] = []
+    carry = c.int_const(0)
+    for i in range(5, -1, -1):
+        # What falls into this limb: low halves of its own products, high halves of the one behind.
+        total = c.int_op("addi", carry, c.int_op("andi", c.int_op("muli", low, window[i]), 0xFFFFFFFF))
+        if i < 5:
+            total = c.int_op("addi", total, c.int_op("shrui", c.int_op("muli", low, window[i + 1]), 32))
+            total = c.int_op("addi", total, c.int_op("andi", c.int_op("muli", high, window[i + 1]), 0xFFFFFFFF))
+        if i < 4:
+            total = c.int_op("addi", total, c.int_op("shrui", c.int_op("muli", high, window[i + 2]), 32))
+        limbs.insert(0, c.int_op("andi", total, 0xFFFFFFFF))
+        carry = c.int_op("shrui", total, 32)
+    first = c.int_op("ori", c.int_op("shli", limbs[0], 32), limbs[1])
+    n = c.int_op("shrui", c.int_op("addi", first, 1 << 61), 62)
+    rest = c.int_op("subi", first, c.int_op("shli", n, 62))
+    second = c.int_op("ori", c.int_op("shli", limbs[2], 31), c.int_op("shrui", limbs[3], 1))
+    turns = c.fma(c.b.cast("sitofp", second, c.type), 2.0**-125, c.mul(c.b.cast("sitofp", rest, c.type), 2.0**-62))
+    r = c.mul(turns, pi / 2)
+    negative = c.test("olt", x, 0.0)
+    return c.where(negative, c.neg(r), r), c.b.select(negative, c.int_op("subi", c.int_const(0), n), n)
+
+
 def _sin_series(c: Calculator, r: SSAValue, full: bool) -> SSAValue:
     z = c.mul(r, r)
     terms = [(-1.0) ** k / factorial(2 * k + 1) for k in range(8 if full else 5, 0, -1)]
@@ -435,7 +485,7 @@ def _cos_series(c: Calculator, r: SSAValue, full: bool) -> SSAValue:
 
 def _turned(c: Calculator, x: SSAValue, full: bool, ahead: int) -> SSAValue:
     """sin(x + ahead pi / 2)."""
-    r, n = _quadrant(c, x, not full)
+    r, n = _quadrant(c, x, full)
     n = c.int_op("addi", n, ahead)
     odd = c.b.cmpi("ne", c.int_op("andi", n, 1), c.int_const(0))
     value = c.where(odd, _cos_series(c, r, full), _sin_series(c, r, full))
@@ -453,7 +503,7 @@ def _cos(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
 
 
 def _tan(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
-    r, n = _quadrant(c, x, not full)
+    r, n = _quadrant(c, x, full)
     s, k = _sin_series(c, r, full), _cos_series(c, r, full)
     odd = c.b.cmpi("ne", c.int_op("andi", n, 1), c.int_const(0))
     value = c.div(c.where(odd, c.neg(k), s), c.where(odd, s, k))
@@ -575,12 +625,16 @@ _FAST_NVVM: dict[type[Operation], tuple[str, float, float]] = {
     xmath.SinOp: ("llvm.nvvm.sin.approx.f", 1.0, 1.0),
     xmath.CosOp: ("llvm.nvvm.cos.approx.f", 1.0, 1.0),
 }
-"""Hardware approximations of scalars: intrinsic, factor of the argument, factor of the result."""
+"""Hardware approximations: intrinsic, factor of the argument, factor of the result."""
+
+
+def _has_flag(op: Operation, *names: str) -> bool:
+    attr: Any = op.properties.get("fastmath")
+    return attr is not None and any(getattr(f, "value", f) in names for f in attr.data)
 
 
 def _is_fast(op: Operation) -> bool:
-    attr: Any = op.properties.get("fastmath")
-    return attr is not None and any(getattr(f, "value", f) in ("afn", "fast") for f in attr.data)
+    return _has_flag(op, "afn", "fast")
 
 
 def expand(b: Builder, cls: type[Operation], args: Sequence[SSAValue]) -> SSAValue:
@@ -600,6 +654,19 @@ def expand(b: Builder, cls: type[Operation], args: Sequence[SSAValue]) -> SSAVal
     return b.cast("truncf", wide, type_)
 
 
+def _approximation(r: Any, name: str, x: SSAValue) -> SSAValue:
+    """What the hardware computes, of a scalar or of each element of a vector."""
+    type_: Any = x.type
+    if not isinstance(type_, VectorType):
+        return r.intrinsic(name, f32, [x])
+    count = prod(type_.get_shape())
+    flat = VectorType(f32, [count])
+    line = x if type_ == flat else r.b.pure(ShapeCastOp, (x,), flat, {})
+    found = [r.intrinsic(name, f32, [r.b.extract(line, i)]) for i in range(count)]
+    made = r.b.pure(FromElementsOp, found, flat, {})
+    return made if type_ == flat else r.b.pure(ShapeCastOp, (made,), type_, {})
+
+
 def _handle(r: Any, op: Operation) -> None:
     cls = type(op)
     args = r.vals(operands_of(op))
@@ -611,11 +678,13 @@ def _handle(r: Any, op: Operation) -> None:
         r.copy(op)
     elif r.target == "cpu" and isinstance(elem, Float64Type):
         r.copy(op)
-    elif r.target == "nvvm" and fast and single and cls in _FAST_NVVM and not isinstance(result.type, VectorType):
+    elif r.target == "nvvm" and fast and single and cls in _FAST_NVVM:
         name, before, after = _FAST_NVVM[cls]
+        if _has_flag(op, "fast"):
+            name = name.replace(".approx.", ".approx.ftz.")
         c = Calculator(r.b, result.type)
         x = args[0] if before == 1.0 else c.mul(args[0], before)
-        y = r.intrinsic(name, result.type, [x])
+        y = _approximation(r, name, x)
         r.vm[result] = y if after == 1.0 else c.mul(y, after)
     elif not isinstance(elem, (Float16Type, BFloat16Type, Float32Type, Float64Type)):
         r.copy(op)

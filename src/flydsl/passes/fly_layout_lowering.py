@@ -18,8 +18,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from .. import layout as L
 from ..dialects.builder import Builder, bit_width, i32_list, i64, i64_list, int_attr, operands_of
-from ..dialects.enums import GemmTraversalOrder
-from ..dialects.fly.atoms import CopyAtomType, MmaAtomType, TiledCopyType, TiledMmaType
+from ..dialects.fly import traversal
+from ..dialects.fly.atoms import CopyAtomType, MmaAtomType
 from ..dialects.fly.forms import groups_of
 from ..dialects.fly.ops import OPS, FlyOp, python_value
 from ..dialects.fly.semantics import (
@@ -43,13 +43,11 @@ from ..dialects.fly.types import (
 )
 from ..errors import DSLCompileError, LayoutError
 from ..layout import Basis, ComposedLayout, Dyn, Layout, ValueLeaf
-from .atom_state import AtomWithState, atom_of, set_value
+from .atom_state import ATOM_TYPES, AtomWithState, atom_of, fresh_atom, get_atom, make_tiled, set_value
 from .base import Pass
 from .expand_print import expand_print
 from .rebuild import Handler, Rebuilder, remove_dead
 from .vector_access import load_vec, permutation, spelled_permutation, store_vec
-
-_ATOMS = (CopyAtomType, MmaAtomType, TiledCopyType, TiledMmaType)
 
 
 class Pointer(IterValue):
@@ -121,7 +119,7 @@ def materialise(b: Builder, obj: Any) -> SSAValue:
         parts = tuple(materialise(b, p) for p in (obj.inner, obj.offset, obj.outer))
         return b.pure(OPS["make_composed_layout"], parts, type_of(obj), {})
     if isinstance(obj, AtomWithState):
-        return obj.materialise(b, materialise(b, obj.type))
+        return obj.materialise(b, lambda: materialise(b, obj.type))
     if isinstance(obj, CopyAtomType):
         return b.pure(OPS["make_copy_atom"], (), obj, {"valBits": int_attr(obj.val_bits)})
     if isinstance(obj, MmaAtomType):
@@ -150,11 +148,17 @@ class LayoutLowering(Rebuilder):
         type_ = old.type
         if isinstance(type_, PointerType):
             return Pointer(self, value, type_)
-        if isinstance(type_, _ATOMS) or is_static(type_):
+        if is_static(type_):
             return object_of(type_)
+        if isinstance(type_, ATOM_TYPES):
+            return AtomWithState(type_, {}, value)
         raise DSLCompileError(
             f"fly-layout-lowering: {type_} is not in normal form; run fly-rewrite-func-signature first"
         )
+
+    def atom(self, old: SSAValue) -> Any:
+        """An atom or tiled operation, with its state."""
+        return self.obj(old)
 
     # --- what is emitted ------------------------------------------------------------------------------------------
 
@@ -227,10 +231,6 @@ def _make_int_tuple(r: LayoutLowering, op: FlyOp) -> None:
 
 def _static(r: LayoutLowering, op: FlyOp) -> None:
     r.vm[op.results[0]] = object_of(op.results[0].type)
-
-
-def _tiled(r: LayoutLowering, op: FlyOp) -> None:
-    r.vm[op.results[0]] = op.results[0].type
 
 
 def _get_scalar(r: LayoutLowering, op: FlyOp) -> None:
@@ -351,8 +351,7 @@ def _at(view: View, offset: Any, layout: Layout) -> View:
 
 def _copy(r: LayoutLowering, op: FlyOp) -> None:
     atom, *tensors = (r.obj(v) for v in operands_of(op))
-    atom = atom_of(atom)
-    _expand_copy(r, atom, tensors)
+    _expand_copy(r, atom_of(atom, r.b), tensors)
 
 
 def _expand_copy(r: LayoutLowering, atom: Any, tensors: list[View]) -> None:
@@ -395,12 +394,12 @@ def _expand_copy(r: LayoutLowering, atom: Any, tensors: list[View]) -> None:
 
 def _copy_atom_call(r: LayoutLowering, op: FlyOp) -> None:
     atom, *tensors = (r.obj(v) for v in operands_of(op))
-    r.copy_call(cast(CopyAtomType, atom_of(atom)), [decomposition(t) for t in tensors])
+    r.copy_call(cast(CopyAtomType, atom_of(atom, r.b)), [decomposition(t) for t in tensors])
 
 
 def _mma_atom_call(r: LayoutLowering, op: FlyOp) -> None:
     (atom,), *groups = [[r.obj(v) for v in group] for group in groups_of(op)]
-    _emit_mma(r, atom_of(atom), groups)
+    _emit_mma(r, atom_of(atom, r.b), groups)
 
 
 def _emit_mma(r: LayoutLowering, atom: Any, groups: Sequence[Sequence[View]]) -> None:
@@ -412,43 +411,16 @@ def _emit_mma(r: LayoutLowering, atom: Any, groups: Sequence[Sequence[View]]) ->
         r.scaled_mma_call(atom, plain)
 
 
-def _traversal(extents: tuple[int, int, int], order: int) -> Iterator[tuple[int, int, int]]:
-    """(m, n, k) in the order of a `GemmTraversalOrder`: its first letter is the innermost loop."""
-    name, _, snake = GemmTraversalOrder(order).name.partition("_")
-    inner, middle, outer = ("MNK".index(c) for c in name)
-    for o in range(extents[outer]):
-        for m in range(extents[middle]):
-            at_m = extents[middle] - 1 - m if snake and o % 2 else m
-            for i in range(extents[inner]):
-                odd = (o * extents[middle] + m) % 2
-                at_i = extents[inner] - 1 - i if snake and odd else i
-                index = [0, 0, 0]
-                index[outer], index[middle], index[inner] = o, at_m, at_i
-                yield index[0], index[1], index[2]
-
-
-def _coordinate(layout: Any, i: int, extents: tuple[int, int, int]) -> Any:
-    """(m, n, k) of step `i` of a traversal layout."""
-    index: Any = L.crd2idx(i, layout)
-    return L.colex2crd(index, extents)
-
-
 def _gemm(r: LayoutLowering, op: FlyOp) -> None:
     (atom,), (d,), a, b, (c,), layout = [[r.obj(v) for v in group] for group in groups_of(op)]
-    atom = atom_of(atom)
+    atom = atom_of(atom, r.b)
     ranks = [x.layout.rank for x in (d, a[0], b[0], c)]
     if ranks == [1, 1, 1, 1]:
         _emit_mma(r, atom, ((d,), a, b, (c,)))
         return
     m, n, k = _gemm_extents(d.layout, a[0].layout, b[0].layout, c.layout, ranks)
     order = op.properties.get("traversalOrder")
-    if layout:
-        total = m * n * k
-        if L.size(layout[0]) != total or L.cosize(layout[0]) != total:
-            raise LayoutError(f"gemm: the traversal layout {layout[0]} must have size and cosize {total}")
-        steps: Iterator[tuple[int, int, int]] = (_coordinate(layout[0], i, (m, n, k)) for i in range(total))
-    else:
-        steps = _traversal((m, n, k), python_value(order).data if order is not None else GemmTraversalOrder.NMK)
+    chosen = None if order is None else python_value(order).data
     seen: set[tuple[int, int]] = set()
     slices: dict[tuple[int, tuple[int, ...]], View] = {}
 
@@ -458,7 +430,7 @@ def _gemm(r: LayoutLowering, op: FlyOp) -> None:
             found = slices[id(view), rest] = decomposition(_slice(view, rest))
         return found
 
-    for i, j, s in steps:
+    for i, j, s in traversal.steps((m, n, k), chosen, layout[0] if layout else None):
         tail = (s,) if ranks[1] == 3 else ()
         # The first visit of (m, n) starts from C, later ones go on from D.
         source = d if (i, j) in seen and tail else c
@@ -516,10 +488,12 @@ LayoutLowering.handlers = cast(
         OPS["make_stride"]: _make_int_tuple,
         OPS["make_coord"]: _make_int_tuple,
         OPS["static"]: _static,
-        OPS["make_tiled_copy"]: _tiled,
-        OPS["make_tiled_mma"]: _tiled,
-        OPS["make_copy_atom"]: _tiled,
-        OPS["make_mma_atom"]: _tiled,
+        OPS["make_tiled_copy"]: make_tiled,
+        OPS["make_tiled_mma"]: make_tiled,
+        OPS["get_copy_atom"]: get_atom,
+        OPS["get_mma_atom"]: get_atom,
+        OPS["make_copy_atom"]: fresh_atom,
+        OPS["make_mma_atom"]: fresh_atom,
         OPS["atom.set_value"]: set_value,
         OPS["get_scalar"]: _get_scalar,
         OPS["get_leaves"]: _get_leaves,

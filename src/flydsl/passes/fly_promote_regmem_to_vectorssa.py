@@ -1,7 +1,8 @@
 """`fly-promote-regmem-to-vectorssa`: register storage becomes vectors that loops and ifs carry.
 
 Each `fly.make_ptr` in the register space is one vector value that changes with every store. Storage whose address is
-reinterpreted or depends on a run-time offset stays in memory.
+reinterpreted or depends on a run-time offset stays in memory, and so does what an atom call or an op of a target takes
+as a tensor: the elements of those do not lie one behind the other.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import ModuleOp, VectorType
-from xdsl.dialects.vector import BitcastOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from .. import layout as L
-from ..dialects import gpu, vector
-from ..dialects.builder import Builder, bit_width, elem_of, operands_of
+from ..dialects import gpu
+from ..dialects.builder import operands_of
 from ..dialects.enums import AddressSpace
 from ..dialects.fly.infer import storage_type
 from ..dialects.fly.ops import OPS, FlyOp, python_value, vector_type
@@ -26,8 +26,11 @@ from ..dialects.fly.types import MemRefType, PointerType
 from ..errors import DSLCompileError
 from .base import Pass
 from .rebuild import Handler, Rebuilder, remove_dead
+from .value_operands import read, write
 
 _LOAD, _STORE = OPS["ptr.load"], OPS["ptr.store"]
+_CALLS = tuple(OPS[name] for name in ("copy_atom_call", "mma_atom_call", "copy_atom_call_ssa", "mma_atom_call_ssa"))
+_TARGETS = ("fly_rocdl.", "fly_nvgpu.")
 
 
 def is_register(type_: Attribute) -> bool:
@@ -49,6 +52,8 @@ class Storage:
         """Allocations that stay in memory."""
         self.touched: dict[Operation, dict[SSAValue, None]] = {}
         """Allocations loaded or stored somewhere inside an op with regions."""
+        self._views: dict[SSAValue, SSAValue] = {}
+        """Allocation of a tensor."""
         self._left: list[tuple[SSAValue | None, Operation, str]] = []
         for region in function.regions:
             for block in region.blocks:
@@ -100,7 +105,16 @@ class Storage:
                 self.touched[outer][root] = None
             if not (isinstance(op, _STORE) and operands[0] in self.place):
                 return
+        if isinstance(op, OPS["make_view"]) and operands[0] in self.place:
+            self._views[op.results[0]] = self.place[operands[0]][0]
+            return
         for value in operands:
+            if value in self._views:
+                if isinstance(op, _CALLS) or op.name.startswith(_TARGETS):
+                    self.kept.add(self._views[value])
+                else:
+                    message = "register operand/result remain after rmem SSA promotion"
+                    self._left.append((self._views[value], op, message))
             if value in self.place:
                 root = self.place[value][0]
                 if isinstance(op, OPS["recast_iter"]):
@@ -256,13 +270,7 @@ def _store(r: _Promote, op: FlyOp) -> None:
         Rebuilder.copy(r, op)
         return
     root, at = place
-    state, b = r.state[root], r.b
-    new = with_element(b, r.val(value), elem_of(state.type))
-    if isinstance(new.type, VectorType):
-        props = vector.InsertStridedSliceOp.properties_for(at)
-        r.state[root] = b.pure(vector.InsertStridedSliceOp, (new, state), state.type, props)
-    else:
-        r.state[root] = b.insert(new, state, at)
+    r.state[root] = write(r.b, r.val(value), r.state[root], at)
 
 
 def _load(r: _Promote, op: FlyOp) -> None:
@@ -272,40 +280,7 @@ def _load(r: _Promote, op: FlyOp) -> None:
         Rebuilder.copy(r, op)
         return
     root, at = place
-    r.vm[op.results[0]] = read(r.b, r.state[root], at, op.results[0].type)
-
-
-def read(b: Builder, state: SSAValue, at: int, type_: Attribute) -> SSAValue:
-    """A scalar or vector of this type out of a vector, from an element on."""
-    elem = elem_of(state.type)
-    bits = bit_width(elem)
-    if type_ == elem:
-        return b.extract(state, at)
-    count = bit_width(type_) // bits
-    if bit_width(type_) % bits:
-        raise DSLCompileError(f"a load of {type_} does not consist of whole elements of {state.type}")
-    props = vector.ExtractStridedSliceOp.properties_for(at, count)
-    part = b.pure(vector.ExtractStridedSliceOp, (state,), vector_type(elem, count), props)
-    if part.type == type_:
-        return part
-    if isinstance(type_, VectorType):
-        return b.pure(BitcastOp, (part,), cast(Attribute, type_), {})
-    return b.extract(b.pure(BitcastOp, (part,), vector_type(type_, 1), {}), 0)
-
-
-def with_element(b: Builder, value: SSAValue, elem: Attribute) -> SSAValue:
-    """A value bit for bit as elements of another type."""
-    type_ = value.type
-    if elem_of(type_) == elem:
-        return value
-    count, rest = divmod(bit_width(type_), bit_width(elem))
-    if rest:
-        raise DSLCompileError(f"a store of {type_} does not consist of whole elements of {elem}")
-    source = value
-    if not isinstance(type_, VectorType):
-        source = b.pure(vector.FromElementsOp, (value,), vector_type(type_, 1), {})
-    cast_ = b.pure(BitcastOp, (source,), vector_type(elem, count), {})
-    return b.extract(cast_, 0) if count == 1 and not isinstance(type_, VectorType) else cast_
+    r.vm[op.results[0]] = read(r.b, r.state[root], at, op.results[0].type, spelled=True)
 
 
 _Promote.handlers = cast(

@@ -14,8 +14,8 @@ from xdsl.dialects import cf, func, scf
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from ..dialects import gpu, llvm
-from ..dialects.builder import Builder, i32_list, i64_list, operands_of
+from ..dialects import fly_cpu, gpu, llvm
+from ..dialects.builder import Builder, bit_width, i32_list, i64, i64_list, int_attr, operands_of
 from ..dialects.emitter import append
 from ..dialects.fly.ops import OPS, leaf_type
 from ..dialects.fly.types import (
@@ -30,8 +30,11 @@ from ..dialects.fly.types import (
     static_data,
     type_of,
 )
+from ..dialects.fly_rocdl.buffer import is_buffer
+from ..errors import LayoutError
 from ..layout import ComposedLayout, Layout, dynamic_leaves
 from .base import Pass
+from .device_module import CHECK_ATTRIBUTE
 from .rebuild import Handler, Rebuilder
 
 _DSL = (IntTupleType, LayoutType, ComposedLayoutType, CoordTensorType, MemRefType)
@@ -74,6 +77,8 @@ class _Signatures(Rebuilder):
         super().__init__()
         self.packed: dict[SSAValue, tuple[SSAValue, ...]] = {}
         """Carriers an old value came in, so that passing it on costs nothing."""
+        self._checked: Block | None = None
+        """Entry block of a kernel whose arguments' bounds are wanted."""
 
     # --- unpacking ------------------------------------------------------------------------------------------------
 
@@ -87,6 +92,9 @@ class _Signatures(Rebuilder):
         return self.declared_types(types)
 
     def function(self, op: Any, cls: type[Operation]) -> None:
+        around = op.parent_op()
+        if cls is gpu.FuncOp and around is not None and CHECK_ATTRIBUTE in around.attributes:
+            self._checked = op.body.blocks.first
         super().function(op, cls)
         new = self.b.block.last_op
         assert new is not None
@@ -116,6 +124,8 @@ class _Signatures(Rebuilder):
 
     def enter(self, old: Block, new: Block) -> None:
         self.bind(old.args, new.args)
+        if old is self._checked:
+            self._note_extents(old.args)
         at = 0
         for a in old.args:
             count = len(boundary_types(a.type))
@@ -135,6 +145,30 @@ class _Signatures(Rebuilder):
             self.packed[value] = parts
             if not _passed_on(value):
                 self.vm[value] = self.unpack(value.type, parts)
+
+    def _note_extents(self, arguments: Sequence[SSAValue]) -> None:
+        """For the cpu stack's checked mode: how far the tensor of each argument reaches."""
+        b, cosize = self.b, OPS["cosize"]
+        for i, value in enumerate(arguments):
+            type_ = value.type
+            if not isinstance(type_, MemRefType) or value.first_use is None or is_buffer(type_.data.space):
+                continue
+            infer: Any = cosize.INFER
+            try:
+                (size,) = infer((type_,), {})
+                (scalar,) = cast(Any, OPS["get_scalar"].INFER)((size,), {})
+            except (LayoutError, TypeError):
+                continue
+            view = self.vm.get(value)
+            if view is None:
+                view = self.vm[value] = self.unpack(type_, self.packed[value])
+            count = b.pure(OPS["get_scalar"], (b.pure(cosize, (view,), size, {}),), scalar, {})
+            bits = b.muli(b.cast("extsi", count, i64), b.const(bit_width(type_.data.elem), i64))
+            nbytes = b.int_binary("shrui", b.addi(bits, b.const(7, i64)), b.const(3, i64))
+            space: dict[str, Attribute] = {"llvm_address_space": int_attr(0)}
+            pointer = b.pure(OPS["to_llvm_ptr"], (self.packed[value][0],), llvm.ptr(0), space)
+            props: dict[str, Attribute] = {"argument": int_attr(i), "bits": int_attr(bit_width(type_.data.elem))}
+            b.opn(fly_cpu.ExtentOp, (pointer, nbytes), (), props)
 
     def unpack(self, type_: Attribute, parts: tuple[SSAValue, ...]) -> SSAValue:
         """The value of a DSL type from its carriers."""
@@ -260,7 +294,7 @@ def _position(i: int) -> Attribute:
 def _pack(b: Builder, struct: Attribute, fields: Sequence[SSAValue]) -> SSAValue:
     value = b.pure(llvm.UndefOp, (), struct, {})
     for i, field in enumerate(fields):
-        value = b.pure(llvm.InsertValueOp, (field, value), struct, {"position": _position(i)})
+        value = b.pure(llvm.InsertValueOp, (value, field), struct, {"position": _position(i)})
     return value
 
 

@@ -35,13 +35,16 @@ from ..dialects.fly.types import (
 from ..dialects.fly_rocdl.buffer import is_buffer
 from ..errors import LayoutError
 from ..layout import Basis, ComposedLayout, Dyn, Layout, cosize, dynamic_leaves
-from .atom_state import state_of
+from . import PASSES, atom_state, pass_class
+from .atom_state import ATOM_TYPES, state_of
 from .base import Pass
-from .convert_fly import FlyConversion, storage_type
+from .convert_fly import FlyConversion, scaled_state, storage_type
 from .fly_layout_lowering import LayoutLowering, Pointer
 from .fly_rewrite_func_signature import boundary_types, carriers_of, struct_of
+from .pipeline import pass_names
 from .rebuild import Handler
 from .register_cells import RegisterCells
+from .value_operands import ValuePlace
 
 
 class FlyToLlvm(LayoutLowering, FlyConversion):
@@ -71,7 +74,9 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
         for value in old:
             types = carriers_of(value.type)
             if types is None:
-                self.vm[value] = next(fresh)
+                part = next(fresh)
+                atom = isinstance(value.type, ATOM_TYPES)
+                self.vm[value] = atom_state.from_struct(self.b, part, value.type) if atom else part
                 continue
             parts = [next(fresh) for _ in types]
             if value.first_use is not None:
@@ -167,7 +172,7 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
         """A struct value."""
         value = self.b.pure(llvm.UndefOp, (), type_, {})
         for i, field in enumerate(fields):
-            value = self.b.pure(llvm.InsertValueOp, (field, value), type_, {"position": i64_list((i,))})
+            value = self.b.pure(llvm.InsertValueOp, (value, field), type_, {"position": i64_list((i,))})
         return value
 
     def pack_all(self, old: Sequence[SSAValue]) -> list[SSAValue]:
@@ -184,6 +189,8 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
             if self.cells.tracks(found.parts[0]):
                 self.cells.release(found.parts[0])
             return found.value()
+        if isinstance(old.type, ATOM_TYPES):
+            return atom_state.to_struct(self.b, found, old.type)
         return super().val(old)
 
     def function(self, op: Any, cls: type[Operation]) -> None:
@@ -205,7 +212,11 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
                 continue
             bits = self.b.muli(self.b.leaf_value(count, 64), self.b.const(bit_width(type_.data.elem), i64))
             nbytes = self.b.int_binary("shrui", self.b.addi(bits, self.b.const(7, i64)), self.b.const(3, i64))
-            self.b.opn(fly_cpu.ExtentOp, (view.iter.parts[0], nbytes), (), {"argument": int_attr(i)})
+            layout = linear_layout(view.layout)
+            leaves: list[Any] = [*flatten_to_list(layout.shape), *flatten_to_list(layout.stride)]
+            modes = [self.b.leaf_value(leaf, 64) for leaf in leaves] if all(map(_is_number, leaves)) else []
+            props: dict[str, Attribute] = {"argument": int_attr(i), "bits": int_attr(bit_width(type_.data.elem))}
+            self.b.opn(fly_cpu.ExtentOp, (view.iter.parts[0], nbytes, *modes), (), props)
 
     def nested(self, old: Block) -> Block:
         new = Block(arg_types=self.argument_types(old))
@@ -226,11 +237,13 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
             block.add_op(last)
         return block
 
-    def guarded(self, pred: Any, emit: Callable[[], None]) -> None:
-        if pred is None:
+    def tensor(self, old: SSAValue) -> Operand:
+        return self.operand(self.obj(old))
+
+    def guarded(self, flag: SSAValue | None, emit: Callable[[], None]) -> None:
+        if flag is None:
             emit()
             return
-        flag = self.read(pred.iter, self.operand(pred).data.elem)
         block = Block()
         before = self.cells.enter(loop=False)
         with self.b.region(block):
@@ -238,6 +251,12 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
             self.cells.leave(before)
             self.b.opn(scf.YieldOp, (), ())
         self.b.with_regions(scf.IfOp, (flag,), (), [Region(block), Region()])
+
+    def chosen(self, flag: SSAValue | None, emit: Callable[[], SSAValue], otherwise: SSAValue | None) -> SSAValue:
+        if flag is not None:
+            # What the branch reads is read before it, so that it leaves no trace in memory.
+            self.cells.flush()
+        return super().chosen(flag, emit, otherwise)
 
     def store_register(self, base: SSAValue, offset: int, value: SSAValue) -> None:
         """Write back a register: the allocation's element type gives the step."""
@@ -262,6 +281,8 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
         self.store(value, self.operand_at(at))
 
     def load(self, at: Operand, type_: Attribute, align: int | None = None) -> SSAValue:
+        if isinstance(at.pointer, ValuePlace):
+            return super().load(at, type_, align)
         pointer = cast(Pointer, at.pointer)
         place = self.register_place(pointer)
         if place is not None:
@@ -272,6 +293,9 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
         return super().load(Operand(pointer.value(), at.data), type_, align)
 
     def store(self, value: SSAValue, at: Operand, align: int | None = None) -> None:
+        if isinstance(at.pointer, ValuePlace):
+            super().store(value, at, align)
+            return
         pointer = cast(Pointer, at.pointer)
         place = self.register_place(pointer)
         if place is not None:
@@ -309,12 +333,29 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
     def copy_call(self, atom: CopyAtomType, tensors: Sequence[View]) -> None:
         src, dst, *pred = tensors
         self.set_state(state_of(atom))
-        self.guarded(pred[0] if pred else None, lambda: atom.op.lower(self, self.operand(src), self.operand(dst)))
+        flag = self.read(pred[0].iter, self.operand(pred[0]).data.elem) if pred else None
+        self.guarded(flag, lambda: atom.op.lower(self, self.operand(src), self.operand(dst)))
 
     def mma_call(self, atom: MmaAtomType, tensors: Sequence[View]) -> None:
         d, a, b, c = (self.operand(t) for t in tensors)
         self.set_state(state_of(atom))
         atom.op.lower(self, d, a, b, c)
+
+    def scaled_mma_call(self, atom: MmaAtomType, groups: Sequence[Sequence[View]]) -> None:
+        (d,), a, b, (c,) = ([self.operand(t) for t in group] for group in groups)
+        scaled_state(self, state_of(atom), a, b)
+        atom.op.lower(self, d, a[0], b[0], c)
+
+
+def flatten_to_list(tree: Any) -> list[Any]:
+    """The leaves of nested tuples in order."""
+    if type(tree) is not tuple:
+        return [tree]
+    return [x for part in cast("tuple[Any, ...]", tree) for x in flatten_to_list(part)]
+
+
+def _is_number(leaf: Any) -> bool:
+    return type(leaf) is int or isinstance(leaf, Dyn)
 
 
 def _matching(known: Any, obj: Any) -> list[Any]:
@@ -420,17 +461,27 @@ class FlyToLlvmPass(Pass):
         return fused_with(self.conversion).rebuild(module)
 
 
-_BEFORE = ("fly-rewrite-func-signature", "fly-canonicalize", "fly-layout-lowering")
+_NEEDED = ("fly-rewrite-func-signature", "fly-canonicalize", "fly-layout-lowering")
+_IMPLIED = (
+    "fly-int-swizzle-simplify",
+    "canonicalize",
+    "fly-convert-atom-call-to-ssa-form",
+    "fly-promote-regmem-to-vectorssa",
+)
 
 
-def fuse(passes: Sequence[Pass]) -> list[Pass]:
-    """The same pipeline with its fly passes as one walk, if they are there in their usual order.
+def fuse(fragments: Sequence[str]) -> list[Pass] | None:
+    """The fly passes of a pipeline up to the conversion as one walk, if all are there in their usual order.
 
-    `canonicalize` between them and right behind has nothing to add: the walk folds and shares, and what is dead is
-    not written to LLVM IR.
+    The passes between layout lowering and the conversion have nothing to add: the walk follows register storage as
+    values, folds and shares, and what is dead is not written to LLVM IR. Nor has `canonicalize` right behind. Works on
+    the text: the modules of passes that do not run are not imported.
     """
-    names = [p.name for p in passes if p.name != "canonicalize"]
-    conversion = getattr(passes[-1] if passes[-1].name != "canonicalize" else passes[-2], "conversion", None)
-    if tuple(names[:-1]) != _BEFORE or conversion is None:
-        return list(passes)
-    return [FlyToLlvmPass(conversion)]
+    if any(mark in fragment for fragment in fragments for mark in "{("):
+        return None
+    names = [name for fragment in fragments for name in pass_names(fragment)]
+    *before, last = [name for name in names if name not in _IMPLIED] or [""]
+    if tuple(before) != _NEEDED or last not in PASSES or names[-2:] not in ([last, "canonicalize"], [names[-2], last]):
+        return None
+    conversion = getattr(pass_class(last), "conversion", None)
+    return None if conversion is None else [FlyToLlvmPass(conversion)]

@@ -208,7 +208,7 @@ def extract_value(b: Builder, container: SSAValue, at: tuple[int, ...], type_: A
             continue
         if not isinstance(owner, llvm.InsertValueOp):
             break
-        value, before = operands_of(owner)
+        before, value = operands_of(owner)
         put = _positions(owner)
         if at[: len(put)] == put:
             container, at = value, at[len(put) :]

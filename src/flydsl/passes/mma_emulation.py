@@ -140,9 +140,13 @@ class _Product:
             return
         layout = self.op.tv_layout(operand)
         count = cast(int, L.size(layout[1]))
-        values = self.low.fragment(at, self.op.elem_types[operand], count)
-        together = self._vector(values)
-        done = self.decoded(together, operand)
+        elem = self.op.elem_types[operand]
+        if bit_width(elem) == 6:
+            # As words from the start: see `codes_of`.
+            whole = cast(Any, self.low).load(at, vector_type(elem, count))
+            done = decode(self.b, whole, elem)
+        else:
+            done = self.decoded(self._vector(self.low.fragment(at, elem, count)), operand)
         start = self._cell(tile, self.low.place(self.lane, layout[0]))
         for v in range(count):
             part = done if count == 1 else self.b.extract(done, v)
@@ -160,7 +164,8 @@ class _Product:
 
             def copy() -> None:
                 offset: Any = L.crd2idx(b.leaf(v, 64), layout)
-                value = cast(Any, low).load(low.moved(at, offset), self.op.elem_types[operand])
+                # The instruction reads whole rows; single elements need no alignment.
+                value = cast(Any, low).load(low.moved(at, offset), self.op.elem_types[operand], 1)
                 low.put(self.decoded(value, operand), self._cell(tile, v))
 
             if count % self.group:
@@ -314,9 +319,6 @@ def emulate_mma(
     scales: MmaScales | None,
 ) -> None:
     """Emit one product; see `Emulation.emulate_mma`."""
-    if 6 in [bit_width(t) for t in op.elem_types]:
-        # Vectors of 6-bit integers come out of x86 code generation with wrong elements; no result beats a wrong one.
-        raise NotImplementedError(f"{op} on the cpu stack: products of 6-bit floats are not emulated yet")
     product = _Product(low, op, signed, clamp)
     m, n, k = op.shape_mnk
     size = product.cell_bytes

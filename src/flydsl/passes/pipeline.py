@@ -1,7 +1,7 @@
 """Pipelines as text: `a,b{x=1 y="two"},builtin.module(c,gpu.module(d))`, parsed into passes.
 
-An anchor groups passes; `builtin.module` and `gpu.module` are accepted, since every pass here works on the whole
-module and looks for the functions it is about.
+An anchor says what the passes in its parentheses run on: the module itself, or each op of that name right inside what
+surrounds it. `gpu.module(cse)` leaves the host functions alone, `gpu.module(gpu.func(cse))` works on each kernel.
 """
 
 from __future__ import annotations
@@ -11,21 +11,66 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
 from . import pass_class
 from .base import Pass
 
-ANCHORS = ("builtin.module", "gpu.module", "any")
+ANCHORS = ("builtin.module", "gpu.module", "gpu.func", "func.func", "llvm.func", "any")
+"""Ops passes can be nested on; `any` stands for whatever is there."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _OPTION = re.compile(r"""\s*([A-Za-z0-9_-]+)=("[^"]*"|'[^']*'|[^\s{}]*)""")
 
 
 def parse_pipeline(text: str) -> list[Pass]:
     """Passes of a pipeline in order."""
-    passes = list(_parse(text, 0, len(text)))
-    return passes
+    return list(_parse(text, 0, len(text), None))
 
 
-def _parse(text: str, at: int, end: int) -> Iterator[Pass]:
+@dataclasses.dataclass(frozen=True)
+class Nested(Pass):
+    """A pass on the ops an anchor names."""
+
+    inner: Pass
+    path: tuple[str, ...]
+    """Names of the ops to look into, from the module down."""
+
+    @property
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """That of the pass."""
+        return self.inner.name
+
+    def run(self, module: ModuleOp) -> ModuleOp:
+        for op in list(_found(module, self.path)):
+            block = op.parent
+            assert block is not None
+            following = op.next_op
+            op.detach()
+            done = self.inner.run(ModuleOp([op])).body.block
+            for new in list(done.ops):
+                new.detach()
+                if following is None:
+                    block.add_op(new)
+                else:
+                    block.insert_op_before(new, following)
+        return module
+
+
+def _found(op: Operation, path: tuple[str, ...]) -> Iterator[Operation]:
+    """Ops at the end of a path of names."""
+    if not path:
+        yield op
+        return
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in list(block.ops):
+                if inner.name == path[0] or (path[0] == "any" and inner.regions):
+                    yield from _found(inner, path[1:])
+
+
+def _parse(text: str, at: int, end: int, path: tuple[str, ...] | None) -> Iterator[Pass]:
+    """Passes of a part of the text; `path` is None outside of all anchors."""
     while at < end:
         while at < end and text[at] in " ,\n\t":
             at += 1
@@ -39,7 +84,8 @@ def _parse(text: str, at: int, end: int) -> Iterator[Pass]:
             if name not in ANCHORS:
                 raise ValueError(f"unknown anchor '{name}' in pipeline {text!r}; known: {', '.join(ANCHORS)}")
             close = _closing(text, at, end)
-            yield from _parse(text, at + 1, close)
+            top = path is None and name in ("builtin.module", "any")
+            yield from _parse(text, at + 1, close, () if top else (*(path or ()), name))
             at = close + 1
             continue
         options: dict[str, str] = {}
@@ -53,7 +99,8 @@ def _parse(text: str, at: int, end: int) -> Iterator[Pass]:
             if _OPTION.sub("", body).strip():
                 raise ValueError(f"cannot read options {body!r} of pass '{name}'")
             at = close + 1
-        yield make_pass(name, options)
+        made = make_pass(name, options)
+        yield Nested(made, path) if path else made
 
 
 def pass_names(text: str) -> list[str]:

@@ -18,6 +18,7 @@ from ..dialects import gpu
 from ..dialects.builder import CASTS, CMPI, INT_BINARY, Builder, operands_of
 from ..dialects.dead_code import is_pure, mark_dead
 from ..dialects.emitter import append
+from ..dialects.extra_math import ROUNDING_MODE
 from ..errors import FlyDSLError
 from .dominance import DominatorTree
 
@@ -113,6 +114,10 @@ class Rebuilder:
 
     def copy(self, op: Operation) -> None:
         """Copy an op; pure ones are shared."""
+        if op.name == "llvm.func":
+            # By name, since few modules have any: the dialect's functions are not imported for the others.
+            _llvm_func(self, op)
+            return
         operands = [self.val(v) for v in operands_of(op)]
         if len(op.results) == 1 and is_pure(type(op)) and not op.attributes and not op.regions:
             result = op.results[0]
@@ -235,6 +240,17 @@ def _func(r: Rebuilder, op: func.FuncOp) -> None:
     r.function(op, func.FuncOp)
 
 
+def _llvm_func(r: Rebuilder, op: Operation) -> None:
+    """A function of `llvm`: as it is, with constants of its own."""
+    (old,) = op.regions
+    region = Region()
+    if old.blocks.first is not None:
+        entry = Block(arg_types=[a.type for a in old.blocks.first.args])
+        with r.b.open_function(entry):
+            region = r.fill(old, entry)
+    r.b.with_regions(type(op), (), (), [region], dict(op.properties), dict(op.attributes))
+
+
 def _structured(r: Rebuilder, op: Operation) -> None:
     """`scf.for`, `scf.if`, `scf.while`: operands, then each region."""
     operands = r.vals(operands_of(op))
@@ -267,6 +283,9 @@ def _int_binary(name: str) -> Handler:
 
 def _cast(name: str) -> Handler:
     def handle(r: Rebuilder, op: Operation) -> None:
+        if ROUNDING_MODE in op.properties:
+            r.copy(op)
+            return
         (a,) = operands_of(op)
         result = op.results[0]
         r.vm[result] = r.b.cast(name, r.val(a), result.type)

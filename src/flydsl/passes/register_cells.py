@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Attribute, SSAValue
 
-from ..dialects.vector import FromElementsOp
+from ..dialects.vector import ExtractStridedSliceOp, FromElementsOp
 
 if TYPE_CHECKING:
     from ..dialects.builder import Builder
@@ -76,6 +76,12 @@ class RegisterCells:
         if first.type == type_ and all(c.value is first and c.lane == i for i, c in enumerate(known)):
             return first
         elem = cast(Attribute, cast(Any, type_).element_type)
+        lane = known[0].lane
+        if lane >= 0 and all(c.value is first and c.lane == lane + i for i, c in enumerate(known)):
+            if cast(Any, first.type).element_type != elem:
+                return None
+            props = ExtractStridedSliceOp.properties_for(lane, count)
+            return self._b.pure(ExtractStridedSliceOp, (first,), cast(Attribute, type_), props)
         scalars = [self._scalar(c, elem) for c in known]
         if None in scalars:
             return None

@@ -77,7 +77,7 @@ class BufferMemory(Rebuilder):
     def _struct(self, type_: Attribute, *fields: SSAValue) -> SSAValue:
         value = self.b.pure(llvm.UndefOp, (), type_, {})
         for i, field in enumerate(fields):
-            value = self.b.pure(llvm.InsertValueOp, (field, value), type_, {"position": i64_list((i,))})
+            value = self.b.pure(llvm.InsertValueOp, (value, field), type_, {"position": i64_list((i,))})
         return value
 
     def fat_pointer(self, rsrc: SSAValue, offset: SSAValue) -> SSAValue:
@@ -176,6 +176,17 @@ class BufferMemory(Rebuilder):
                 props = vector.InsertStridedSliceOp.properties_for(at // width)
                 whole = self.b.pure(vector.InsertStridedSliceOp, (part, whole), type_, props)
         return whole
+
+    def scalar_buffer_load(self, rsrc: SSAValue, offset: SSAValue, type_: Attribute, cache: int) -> SSAValue:
+        """Read whole dwords at an address that is the same in all lanes. The instruction takes the raw descriptor."""
+        from .convert_fly import storage_type
+
+        type_ = storage_type(type_)
+        word = _word_type(bit_width(type_))
+        number = self.b.pure(llvm.PtrToIntOp, (rsrc,), IntegerType(128), {})
+        name = f"llvm.amdgcn.s.buffer.load.{mangled(word)}"
+        words = [self._as(number, vector_type(i32, 4)), offset, self.b.i32(cache)]
+        return self._as(cast(Any, self).intrinsic(name, word, words), type_)
 
     def buffer_store(self, value: SSAValue, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, cache: int) -> None:
         """Write through a descriptor."""
@@ -300,6 +311,7 @@ class BufferMemory(Rebuilder):
         value = self._load_piece(rsrc, place, soffset, 8 * nbytes, 0)
         slot = self._lane_slot(at, nbytes, immediate)
         b.opn(llvm.StoreOp, (value, slot), (), {"alignment": int_attr(1, i64)})
+        cast(Any, self).note_copy("to_shared", slot, nbytes)
 
     def global_to_shared(self, src: Operand, dst: Operand, nbytes: int) -> None:
         """Copy from global into shared memory, lane after lane."""
@@ -309,7 +321,9 @@ class BufferMemory(Rebuilder):
             cast(Any, self).intrinsic("llvm.amdgcn.global.load.lds", None, operands)
             return
         value = b.op1(llvm.LoadOp, (source,), _word_type(8 * nbytes), {"alignment": int_attr(1, i64)})
-        b.opn(llvm.StoreOp, (value, self._lane_slot(at, nbytes, 0)), (), {"alignment": int_attr(1, i64)})
+        slot = self._lane_slot(at, nbytes, 0)
+        b.opn(llvm.StoreOp, (value, slot), (), {"alignment": int_attr(1, i64)})
+        cast(Any, self).note_copy("to_shared", slot, nbytes)
 
 
 # --- handlers -----------------------------------------------------------------------------------------------------
@@ -351,6 +365,9 @@ def _buffer_load(r: Any, op: FlyOp) -> None:
     result = op.results[0]
     rsrc, offset = _place(r, pointer)
     number = 0 if cache is None else python_value(cache)
+    if r.target == "rocdl" and "scalar" in op.properties:
+        r.vm[result] = r.scalar_buffer_load(rsrc, r.b.addi(offset, r.val(soffset)), result.type, number)
+        return
     r.vm[result] = r.buffer_load(rsrc, offset, r.val(soffset), result.type, number)
 
 

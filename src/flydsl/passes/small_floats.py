@@ -5,16 +5,29 @@ To LLVM they are integers of their width. Everything here works on scalars and v
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, FloatTF32Type, IntegerType, VectorType, f32
+from xdsl.dialects.builtin import (
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    FloatTF32Type,
+    IntegerType,
+    VectorType,
+    bf16,
+    f32,
+)
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ..dialects.builder import Builder, elem_of, i32, operands_of
+from ..dialects.enums import RoundingMode
 from ..dialects.fly.ops import vector_type
 from ..dialects.fly.types import bit_width
 from ..dialects.fold import FORMATS, FloatFormat, float_bits, signed
+from ..dialects.llvm import BitcastOp
+from ..dialects.vector import FromElementsOp
+from .directed_rounding import directed, mode_of, rounded, to_bfloat16
 from .rebuild import COMMON, Handler, Rebuilder
 
 _NAN = 0x7FC00000
@@ -70,9 +83,56 @@ def decode(b: Builder, x: SSAValue, elem: Attribute) -> SSAValue:
         return bits.as_float(bits.op("andi", bits.as_int(x), -(1 << 13)))
     if not is_small(elem):
         return x if elem == f32 else b.cast("extf", x, like(x.type, f32))
+    return decode_codes(b, codes_of(b, x), elem)
+
+
+def codes_of(b: Builder, x: SSAValue) -> SSAValue:
+    """Stored values as i32 words.
+
+    Elements of 6 bits are shifted out of one wide integer: LLVM's x86 code generator takes some elements of such a
+    vector from the wrong bits.
+    """
+    if not _is_odd(x.type):
+        return b.cast("extui", x, like(x.type, i32))
+    words = packed_elements(b, x)
+    return b.pure(FromElementsOp, words, vector_type(i32, len(words)), {})
+
+
+def _is_odd(type_: Attribute) -> bool:
+    return isinstance(type_, VectorType) and bit_width(elem_of(cast(Attribute, type_))) == 6
+
+
+def packed_elements(b: Builder, x: SSAValue) -> list[SSAValue]:
+    """The elements of a vector of integers narrower than a byte, as i32."""
+    count, bits = cast(VectorType, x.type).get_shape()[0], bit_width(elem_of(x.type))
+    wide = IntegerType(bits * count)
+    whole = b.pure(BitcastOp, (x,), wide, {})
+    parts = [b.int_binary("shrui", whole, b.const(bits * i, wide)) if i else whole for i in range(count)]
+    return [b.int_binary("andi", b.cast("trunci", p, i32), b.i32((1 << bits) - 1)) for p in parts]
+
+
+def packed_vector(b: Builder, words: Sequence[SSAValue], stored: Attribute) -> SSAValue:
+    """A vector of integers narrower than a byte from i32 words, of which the low bits count."""
+    bits = bit_width(elem_of(stored))
+    wide = IntegerType(bits * len(words))
+    whole = b.const(0, wide)
+    for i, word in enumerate(words):
+        part = b.cast("extui", b.int_binary("andi", word, b.i32((1 << bits) - 1)), wide)
+        whole = b.int_binary("ori", whole, b.int_binary("shli", part, b.const(bits * i, wide)) if i else part)
+    return b.pure(BitcastOp, (whole,), stored, {})
+
+
+def _pack(b: Builder, code: SSAValue, stored: Attribute) -> SSAValue:
+    """Words to their stored form."""
+    if not _is_odd(stored):
+        return b.cast("trunci", code, stored)
+    return packed_vector(b, [b.extract(code, i) for i in range(cast(VectorType, stored).get_shape()[0])], stored)
+
+
+def decode_codes(b: Builder, code: SSAValue, elem: Attribute) -> SSAValue:
+    """Codes of a small format, in i32 words, to f32."""
     fmt = _format(elem)
-    bits = _Bits(b, x.type)
-    code = b.cast("extui", x, bits.int_type)
+    bits = _Bits(b, code.type)
     if not fmt.signed:
         shifted = bits.pick(bits.test("eq", code, 0), bits.op("shli", code, 23), 0x00400000)
         return bits.as_float(bits.pick(bits.test("eq", code, 255), shifted, _NAN))
@@ -106,7 +166,7 @@ def encode(b: Builder, x: SSAValue, elem: Attribute) -> SSAValue:
         odd = bits.op("andi", bits.op("shrui", magnitude, 23), 1)
         code = bits.op("shrui", bits.op("addi", bits.op("addi", magnitude, 0x3FFFFF), odd), 23)
         code = bits.pick(bits.test("slt", word, 0), code, 255)
-        return b.cast("trunci", bits.pick(is_nan, code, 255), stored)
+        return _pack(b, bits.pick(is_nan, code, 255), stored)
     mantissa = fmt.mantissa_bits
     odd = bits.op("andi", bits.op("shrui", magnitude, 23 - mantissa), 1)
     rounded = bits.op("addi", bits.op("addi", magnitude, (1 << (22 - mantissa)) - 1), odd)
@@ -131,7 +191,7 @@ def encode(b: Builder, x: SSAValue, elem: Attribute) -> SSAValue:
         zero = bits.test("eq", code, 0)
         code = bits.pick(zero, bits.op("ori", code, sign), 0)
         code = bits.pick(over, code, nan)
-    return b.cast("trunci", code, stored)
+    return _pack(b, code, stored)
 
 
 # --- in the conversions -------------------------------------------------------------------------------------------
@@ -162,14 +222,39 @@ def _extf(r: Rebuilder, op: Operation) -> None:
 def _truncf(r: Rebuilder, op: Operation) -> None:
     (x,) = operands_of(op)
     result, value = op.results[0], r.val(x)
+    mode = mode_of(op)
     if not is_small(result.type):
-        r.copy(op)
+        if mode is None and getattr(r, "target", "") == "cpu" and elem_of(result.type) == bf16:
+            r.vm[result] = to_bfloat16(r.b, value, result.type)
+        elif mode is None:
+            r.copy(op)
+        else:
+            r.vm[result] = rounded(r.b, value, mode, result.type)
         return
     if is_small(x.type):
         value = decode(r.b, value, elem_of(x.type))
-    elif elem_of(x.type) != f32:
+    if mode is not None:
+        r.vm[result] = _directed(r.b, value, mode, elem_of(result.type))
+        return
+    if not is_small(x.type) and elem_of(x.type) != f32:
         value = r.b.cast("extf" if bit_width(elem_of(x.type)) < 32 else "truncf", value, like(x.type, f32))
     r.vm[result] = encode(r.b, value, elem_of(result.type))
+
+
+def _directed(b: Builder, value: SSAValue, mode: RoundingMode, elem: Attribute) -> SSAValue:
+    """The value rounded by a mode to a small format; compared in f32, or in f64 where it is one."""
+    wide = elem_of(value.type)
+    if bit_width(wide) < 32:
+        value, wide = b.cast("extf", value, like(value.type, f32)), f32
+
+    def narrow(x: SSAValue) -> SSAValue:
+        return encode(b, x if wide == f32 else b.cast("truncf", x, like(x.type, f32)), elem)
+
+    def widen(bits: SSAValue) -> SSAValue:
+        exact = decode(b, bits, elem)
+        return exact if wide == f32 else b.cast("extf", exact, value.type)
+
+    return directed(b, value, mode, narrow, widen, elem)
 
 
 def _constant(r: Rebuilder, op: arith.ConstantOp) -> None:
@@ -191,4 +276,14 @@ HANDLERS = cast(
     {arith.ExtFOp: _extf, arith.TruncFOp: _truncf, arith.ConstantOp: _constant},
 )
 
-__all__ = ["HANDLERS", "decode", "encode", "is_small", "like", "stored_type"]
+__all__ = [
+    "HANDLERS",
+    "decode",
+    "decode_codes",
+    "encode",
+    "is_small",
+    "like",
+    "packed_elements",
+    "packed_vector",
+    "stored_type",
+]

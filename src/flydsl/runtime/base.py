@@ -63,6 +63,15 @@ class DeviceRuntime(ABC):
     """One stack's devices, memory, streams, code and launches. Exactly one is active per process.
 
     Streams and events are passed as integer handles; `stream=None` means synchronous with the host.
+
+    >>> class Toy(DeviceRuntime):
+    ...     kind = "toy"
+    ...     def device_count(self):
+    ...         return 1
+    ...     def current_device_id(self):
+    ...         return 0
+    >>> Toy().device_count()
+    1
     """
 
     kind: ClassVar[str]

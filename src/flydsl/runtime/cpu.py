@@ -21,12 +21,13 @@ from flydsl.errors import (
     FlyRuntimeError,
     InvalidHandleError,
     KernelCheckError,
+    KernelDeadlockError,
     LaunchError,
     NotSupportedError,
     OutOfMemoryError,
     OutOfResourcesError,
 )
-from flydsl.runtime import cpu_native, cpu_reports
+from flydsl.runtime import cpu_lines, cpu_native, cpu_reports
 from flydsl.runtime.base import DeviceRuntime, Dim, check_launch, dim3, launch_blocking, launch_stream
 from flydsl.runtime.cpu_native import KernelDescriptor
 from flydsl.runtime.cpu_stream import EventState, Mark, TaskQueue, as_launch_error
@@ -40,7 +41,7 @@ _STATUS = {
     1: "invalid value",
     2: "out of memory",
     400: "invalid handle",
-    719: "mistakes found in checked mode",
+    719: "the kernel reported mistakes",
     801: "not supported",
 }
 
@@ -58,7 +59,11 @@ class _Current(threading.local):
 
 
 class CpuDeviceRuntime(DeviceRuntime):
-    """One device, ordinal 0: this process's CPUs and memory."""
+    """One device, ordinal 0: this process's CPUs and memory.
+
+    >>> CpuDeviceRuntime.kind, CpuDeviceRuntime.pageable_host
+    ('cpu', True)
+    """
 
     kind: ClassVar[str] = "cpu"
     pageable_host: ClassVar[bool] = True
@@ -73,6 +78,8 @@ class CpuDeviceRuntime(DeviceRuntime):
         self._queues: dict[int, TaskQueue] = {}
         self._events: dict[int, EventState] = {}
         self._modules: dict[int, _LoadedModule] = {}
+        self._lines: cpu_lines.Lines = cpu_lines.Lines()
+        """How often lines ran, of modules that are gone or were asked."""
         self._allocated: dict[int, int] = {}
 
     # -- life cycle ------------------------------------------------------------------------------------
@@ -396,7 +403,15 @@ class CpuDeviceRuntime(DeviceRuntime):
     def _unload(self, handle: int) -> None:
         loaded = self._modules.pop(handle, None)
         if loaded is not None:
+            cpu_lines.take(loaded.library, self._lines)
             loaded.library.close()
+
+    def line_counts(self) -> dict[tuple[str, int], int]:
+        """How often each line of kernels compiled under FLYDSL_CPU_PROFILE=1 has run, by file and line."""
+        self.synchronize()
+        for loaded in tuple(self._modules.values()):
+            cpu_lines.take(loaded.library, self._lines)
+        return dict(self._lines)
 
     def function(self, module: Module, name: str, *, shared_bytes: int = 0, flags: int = 0) -> Function:
         """A kernel: the symbol `name` is its block function, `shared_bytes` its static shared memory."""
@@ -408,7 +423,11 @@ class CpuDeviceRuntime(DeviceRuntime):
         with self._lock:
             if key not in loaded.descriptors:
                 reports = cpu_reports.table(loaded.library)
-                loaded.descriptors[key] = KernelDescriptor(loaded.library.address(name), shared_bytes, flags, reports)
+                cluster = cpu_native.cluster_of(loaded.library, name)
+                flags |= cpu_native.FLAG_CLUSTERS if any(cluster) else 0
+                loaded.descriptors[key] = KernelDescriptor(
+                    loaded.library.address(name), shared_bytes, flags, reports, cluster
+                )
             descriptor = loaded.descriptors[key]
         return Function(
             module,
@@ -437,6 +456,10 @@ class CpuDeviceRuntime(DeviceRuntime):
     def launch_ex_symbol(self) -> int:
         self.refresh_threads()
         return cpu_native.launcher().launch_ex_address
+
+    def tensor_map_symbol(self) -> int:
+        """Address of the function that describes a tensor to the emulated copy engine."""
+        return cpu_native.launcher().tensor_map_address
 
     def launch(
         self,
@@ -489,13 +512,13 @@ class CpuDeviceRuntime(DeviceRuntime):
         if status == 701:
             raise OutOfResourcesError(None, None, "launch", description=text, code=status, kernel=kernel)
         if status == cpu_native.FAILED_CHECKS:
-            found = [line for m in tuple(self._modules.values()) for line in cpu_reports.take(m.library)]
-            raise KernelCheckError(
-                f"checked mode found {len(found)} mistake(s) in kernel {kernel}:\n" + "\n".join(found),
-                code=status,
-                stream=stream,
-                kernel=kernel,
-            )
+            taken = [cpu_reports.take(m.library) for m in tuple(self._modules.values())]
+            found = [line for lines, _ in taken for line in lines]
+            if all(stuck for _, stuck in taken):
+                text = f"deadlock in kernel {kernel}; its results are incomplete:\n" + "\n".join(found)
+                raise KernelDeadlockError(text, code=status, stream=stream, kernel=kernel)
+            text = f"checked mode found {len(found)} mistake(s) in kernel {kernel}:\n" + "\n".join(found)
+            raise KernelCheckError(text, code=status, stream=stream, kernel=kernel)
         if status == 801:
             raise NotSupportedError(self.kind, "this launch", text, code=status, kernel=kernel)
         raise LaunchError(text, code=status, stream=stream, kernel=kernel)

@@ -13,12 +13,16 @@ from flydsl.runtime.driver_table import Column
 from flydsl.runtime.objects import Device, DeviceCapabilities
 
 _LOG_BYTES = 16384
-_OPTION_INFO_LOG, _OPTION_INFO_SIZE, _OPTION_ERROR_LOG, _OPTION_ERROR_SIZE = 3, 4, 5, 6
+_OPTION_INFO_LOG, _OPTION_INFO_SIZE, _OPTION_ERROR_LOG, _OPTION_ERROR_SIZE, _OPTION_LINES = 3, 4, 5, 6, 13
 _MAJOR, _MINOR = 75, 76
 
 
 class CudaDeviceRuntime(DriverRuntime):
-    """NVIDIA GPUs."""
+    """NVIDIA GPUs.
+
+    >>> CudaDeviceRuntime.kind
+    'cuda'
+    """
 
     kind: ClassVar[str] = "cuda"
     spec: ClassVar[library.LibrarySpec] = library.CUDA
@@ -51,6 +55,10 @@ class CudaDeviceRuntime(DriverRuntime):
         ordinal = c_int()
         self._call("context_device", byref(ordinal))
         return ordinal.value
+
+    context_statuses = frozenset((3, 201, 400, 709))
+    """Launch statuses of a thread without a context or with a foreign one: nothing was launched. In turn: driver not
+    initialised, invalid context, invalid handle, context destroyed."""
 
     def enter(self, ordinal: int) -> int | None:
         """Make a device's primary context current for a native call; gives the context to `leave` to, or None.
@@ -100,10 +108,13 @@ class CudaDeviceRuntime(DriverRuntime):
         """Load a cubin, or PTX, which the driver compiles; its log is part of the error."""
         handle = c_void_p()
         info, error = ctypes.create_string_buffer(_LOG_BYTES), ctypes.create_string_buffer(_LOG_BYTES)
-        options = (c_int * 4)(_OPTION_INFO_LOG, _OPTION_INFO_SIZE, _OPTION_ERROR_LOG, _OPTION_ERROR_SIZE)
-        values = (c_void_p * 4)(ctypes.addressof(info), _LOG_BYTES, ctypes.addressof(error), _LOG_BYTES)
+        names = (_OPTION_INFO_LOG, _OPTION_INFO_SIZE, _OPTION_ERROR_LOG, _OPTION_ERROR_SIZE, _OPTION_LINES)
+        options = (c_int * 5)(*names)
+        values = (c_void_p * 5)(ctypes.addressof(info), _LOG_BYTES, ctypes.addressof(error), _LOG_BYTES, 1)
+        # The driver keeps the line table of PTX only where it is asked to.
+        count = 5 if b"\n\t.loc\t" in binary else 4
         image = ctypes.create_string_buffer(binary, len(binary) + 1)  # PTX must end with a zero byte
-        status = self._raw("module_load_ex", byref(handle), image, 4, options, values)
+        status = self._raw("module_load_ex", byref(handle), image, count, options, values)
         if status:
             failure = self.error_of(status, "module_load_ex")
             log = b"\n".join(part for part in (error.value, info.value) if part).decode(errors="replace").strip()

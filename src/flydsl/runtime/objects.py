@@ -81,12 +81,16 @@ class _PerThread(threading.local):
         self.devices: list[int] = []
 
 
-_per_thread = _PerThread()
+per_thread = _PerThread()
 
 
 def current_stream() -> Stream | None:
-    """The stream of the innermost `with stream:` block of this thread, or None."""
-    return _per_thread.streams[-1] if _per_thread.streams else None
+    """The stream of the innermost `with stream:` block of this thread, or None.
+
+    >>> current_stream() is None
+    True
+    """
+    return per_thread.streams[-1] if per_thread.streams else None
 
 
 # --- devices ------------------------------------------------------------------------------------------
@@ -94,7 +98,11 @@ def current_stream() -> Stream | None:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCapabilities:
-    """What a device can do; None means that it is not known."""
+    """What a device can do; None means that it is not known.
+
+    >>> Device.current().capabilities.warp_size in (32, 64)
+    True
+    """
 
     warp_size: int | None = None
     compute_units: int | None = None
@@ -123,7 +131,11 @@ class DeviceCapabilities:
 
 @dataclass(frozen=True)
 class Device:
-    """One device of the active stack, by its visible ordinal. As a context manager it is the current device."""
+    """One device of the active stack, by its visible ordinal. As a context manager it is the current device.
+
+    >>> Device.current().ordinal, Device.current().kind
+    (0, 'cpu')
+    """
 
     ordinal: int
     kind: str
@@ -193,14 +205,14 @@ class Device:
 
     def __enter__(self) -> Device:
         runtime = self._runtime()
-        _per_thread.devices.append(runtime.current_device_id())
+        per_thread.devices.append(runtime.current_device_id())
         runtime.set_device(self.ordinal)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._runtime().set_device(_per_thread.devices.pop())
+        self._runtime().set_device(per_thread.devices.pop())
 
 
 def _external_device(obj: object, runtime: RuntimePort) -> tuple[str, int | None]:
@@ -296,7 +308,12 @@ class Handle:
 
 
 class Stream(Handle):
-    """An ordered queue of device work."""
+    """An ordered queue of device work.
+
+    >>> with Stream() as stream:
+    ...     stream.query(), current_stream() is stream
+    (True, True)
+    """
 
     _what = "stream"
 
@@ -368,13 +385,13 @@ class Stream(Handle):
 
     def __enter__(self) -> Stream:
         self._check()
-        _per_thread.streams.append(self)
+        per_thread.streams.append(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _per_thread.streams.pop()
+        per_thread.streams.pop()
 
 
 def stream_handle(stream: Stream | int | None) -> int | None:
@@ -383,7 +400,15 @@ def stream_handle(stream: Stream | int | None) -> int | None:
 
 
 class Event(Handle):
-    """A mark in a stream that can be waited for and timed."""
+    """A mark in a stream that can be waited for and timed.
+
+    >>> start, end = Event(), Event()
+    >>> start.record()
+    >>> end.record()
+    >>> end.synchronize()
+    >>> start.elapsed_ms(end) >= 0
+    True
+    """
 
     _what = "event"
 
@@ -434,7 +459,16 @@ class Event(Handle):
 
 
 class Buffer(Handle):
-    """Device memory that is freed with its last reference. `ptr` is 0 for a buffer of no bytes."""
+    """Device memory that is freed with its last reference. `ptr` is 0 for a buffer of no bytes.
+
+    >>> from flydsl.runtime import get_device_runtime
+    >>> room = get_device_runtime().alloc(4)
+    >>> room.fill(7)
+    >>> out = bytearray(4)
+    >>> room.copy_to(out)
+    >>> list(out)
+    [7, 7, 7, 7]
+    """
 
     _what = "buffer"
 
@@ -594,7 +628,18 @@ class Buffer(Handle):
 
 
 class Module(Handle):
-    """A code object loaded for one device."""
+    """A code object loaded for one device.
+
+    >>> from flydsl.kernels.vector_add import vector_add
+    >>> from flydsl.runtime import get_device_runtime
+    >>> x = np.zeros(4, "f4")
+    >>> compiled = flyc.compile(vector_add, x, x, x)
+    >>> runtime = get_device_runtime()
+    >>> module = runtime.module_load(compiled.artifact.binary())
+    >>> module.device.ordinal
+    0
+    >>> module.unload()
+    """
 
     _what = "module"
 
@@ -612,7 +657,18 @@ class Module(Handle):
 
 
 class Function:
-    """One kernel of a loaded module; holds its module alive. Sizes in bytes, None where the driver does not tell."""
+    """One kernel of a loaded module; holds its module alive. Sizes in bytes, None where the driver does not tell.
+
+    >>> from flydsl.kernels.vector_add import vector_add
+    >>> from flydsl.runtime import get_device_runtime
+    >>> x = np.zeros(4, "f4")
+    >>> compiled = flyc.compile(vector_add, x, x, x)
+    >>> runtime = get_device_runtime()
+    >>> module = runtime.module_load(compiled.artifact.binary())
+    >>> runtime.function(module, compiled.artifact.kernels[0]["name"]).name
+    'vector_add_kernel_0'
+    >>> module.unload()
+    """
 
     def __init__(
         self,
@@ -649,7 +705,12 @@ class Function:
 
 
 class Graph:
-    """A captured graph; `executable` is filled by `graph_instantiate`."""
+    """A captured graph; `executable` is filled by `graph_instantiate`.
+
+    >>> from flydsl.runtime import get_device_runtime
+    >>> get_device_runtime().device(0).capabilities.graph_capture
+    False
+    """
 
     def __init__(self, runtime: RuntimePort, handle: int, device: int):
         self.runtime = runtime

@@ -20,7 +20,11 @@ _ATTRIBUTE_POOLS = 88
 
 
 class RocmDeviceRuntime(DriverRuntime):
-    """AMD GPUs."""
+    """AMD GPUs.
+
+    >>> RocmDeviceRuntime.kind
+    'rocm'
+    """
 
     kind: ClassVar[str] = "rocm"
     spec: ClassVar[library.LibrarySpec] = library.HIP

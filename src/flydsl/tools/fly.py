@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
-import runpy
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -36,43 +35,24 @@ def env(options: argparse.Namespace) -> int:
 
 def compile_file(options: argparse.Namespace) -> int:
     """Run a file in compile-only mode once per target and write what its jit calls compiled."""
-    from flydsl.compiler import jit_function as jit
+    from flydsl.tools.script_runs import compiled_by, environment
 
     folder = Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
-    sys.path.insert(0, str(Path(options.file).resolve().parent))
-    count = 0
-    os.environ["FLYDSL_COMPILE_ONLY"] = "1"
     for target in options.target:
-        made: list[tuple[Any, Any]] = []
-        compiled = jit.JitFunction.compile
-
-        def record(self: Any, *args: Any, _made: Any = made, _compiled: Any = compiled) -> Any:
-            artifact = _compiled(self, *args)
-            _made.append((self, artifact))
-            return artifact
-
-        os.environ["FLYDSL_COMPILE_BACKEND"], os.environ["FLYDSL_COMPILE_ARCH"] = target.split(":", 1)
-        jit.JitFunction.compile = record  # pyright: ignore[reportAttributeAccessIssue]
-        try:
-            runpy.run_path(options.file, run_name="__main__")
-        except AssertionError as error:
-            # The script checks results that were not computed; what it compiled is what counts here.
-            print(f"fly compile: the script stopped after compiling: {str(error).strip().splitlines()[:1]}")
-        finally:
-            jit.JitFunction.compile = compiled
-        for function, artifact in made:
-            stem = f"{function.__name__}.{target.replace(':', '-')}"
+        with environment(**({"FLYDSL_DEBUG_ENABLE_DEBUG_INFO": "1"} if options.annotate else {})):
+            made = compiled_by(Path(options.file), target)
+        for artifact, _ in made:
+            stem = f"{artifact.name}.{target.replace(':', '-')}"
             for ext in artifact.sections:
                 path = folder / f"{stem}.{ext}"
                 path.write_bytes(artifact.sections[ext])
-            (folder / f"{stem}.s").write_text(artifact.asm)
+            (folder / f"{stem}.s").write_text(artifact.annotated_asm() if options.annotate else artifact.asm)
             print(f"{folder / stem}.{artifact.metadata['binary_ext']}: {len(artifact.binary())} bytes")
-        count += len(made)
         if not made:
             print(f"fly compile: {options.file} compiled nothing for {target}", file=sys.stderr)
             return 1
-    return 0 if count else 1
+    return 0
 
 
 def draw(options: argparse.Namespace) -> int:
@@ -86,7 +66,7 @@ def draw(options: argparse.Namespace) -> int:
             rows, columns = (int(n) for n in options.tile.split("x"))
             picture = draw_tv(parse_layout(options.layout), (rows, columns))
         else:
-            picture = draw_layout(parse_any_layout(options.layout))
+            picture = draw_layout(parse_any_layout(options.layout), options.banks)
     except (LayoutError, ValueError) as error:
         print(f"fly draw: {error}", file=sys.stderr)
         return 1
@@ -120,6 +100,8 @@ def cache_command(options: argparse.Namespace) -> int:
     elif options.action == "list":
         for entry in cache.entries(**filters):
             print(f"{entry.key[:16]}  {_size(entry.size):>10}  {entry.backend}:{entry.arch}  {entry.name}")
+    elif options.action == "show":
+        return _show_entry(options.key, filters)
     elif options.action == "verify":
         bad = cache.verify(remove=options.remove)
         for defect in bad:
@@ -136,9 +118,29 @@ def cache_command(options: argparse.Namespace) -> int:
     return 0
 
 
+def _show_entry(key: str, filters: dict[str, Any]) -> int:
+    """Print what is known of an entry: the header of its file, and the size of each section."""
+    from flydsl.compiler import cache
+
+    found = [entry for entry in cache.entries(**filters) if entry.key.startswith(key)]
+    if len(found) != 1:
+        which = ", ".join(entry.key[:16] for entry in found[:8]) or "none"
+        print(f"fly cache: {len(found)} entries match {key!r}: {which}", file=sys.stderr)
+        return 1
+    header = dict(found[0].header)
+    sections = header.pop("sections", [])
+    print(f"file      {found[0].path}")
+    for name, value in sorted(header.items()):
+        print(f"{name:<9} {json.dumps(value)}")
+    for section in sections:
+        print(f"section   {section['name']}  {_size(section['size'])}")
+    return 0
+
+
 def _add_cache(commands: Any) -> None:
     parser = commands.add_parser("cache", help="look at or clean the cache of compiled kernels")
-    parser.add_argument("action", choices=("info", "list", "clear", "prune", "verify"))
+    parser.add_argument("action", choices=("info", "list", "show", "clear", "prune", "verify"))
+    parser.add_argument("key", nargs="?", default="", help="show: the first digits of an entry's key")
     parser.add_argument("--function", help="list, clear: entries of this function only")
     parser.add_argument("--backend", help="list, clear: entries of this backend only")
     parser.add_argument("--arch", help="list, clear: entries of this architecture only")
@@ -160,15 +162,23 @@ def main(argv: list[str] | None = None) -> int:
     picture = commands.add_parser("draw", help="draw a layout as SVG")
     picture.add_argument("layout", help="e.g. '(4,8):(8,1)' or 'S<2,0,2> o 0 o (4,4):(4,1)'")
     picture.add_argument("--tile", help="draw a thread-value layout over a tile of this size, e.g. 8x64")
+    picture.add_argument("--banks", type=int, default=16, help="colour offsets modulo this (default: 16)")
     picture.add_argument("-o", "--output", default="-", help="file to write (default: standard output)")
     picture.set_defaults(run=draw)
     build = commands.add_parser("compile", help="compile the kernels of a script without running them")
     build.add_argument("file")
     build.add_argument("--target", action="append", required=True, help="e.g. rocm:gfx942; may be repeated")
     build.add_argument("-o", "--output", default=".", help="folder for the results")
+    build.add_argument(
+        "--annotate", action="store_true", help="with line tables, and the assembly under its source lines"
+    )
     build.set_defaults(run=compile_file)
-    from flydsl.tools import build_llc
+    from flydsl.tools import aot, build_llc, explore, profile, recompile
 
+    explore.add_arguments(commands.add_parser("explore", help="a page with a kernel at every stage of its compilation"))
+    recompile.add_arguments(commands.add_parser("recompile", help="compile the IR of a dump again and compare"))
+    profile.add_arguments(commands.add_parser("profile", help="run a script and count how often its lines run"))
+    aot.add_arguments(commands.add_parser("aot", help="compile ahead of time what a manifest lists"))
     build_llc.add_arguments(commands.add_parser("build-llc", help="build fly-llc, which runs machine passes"))
     options = parser.parse_args(argv)
     return options.run(options)

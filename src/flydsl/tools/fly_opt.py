@@ -154,7 +154,8 @@ class Run:
         try:
             return parser.parse_module()
         except ParseError as error:
-            self.errors.append(Diagnostic(*parser.position(error.span.start), error.msg.strip()))
+            place = parser.position(error.span.start)
+            self.errors += [Diagnostic(*place, line) for line in error.msg.strip().split("\n")]
             return None
 
     def verify(self, module: Any) -> None:

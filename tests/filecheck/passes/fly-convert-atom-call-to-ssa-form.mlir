@@ -61,7 +61,7 @@ gpu.module @m {
     // CHECK-NEXT: %[[V:.*]] = fly.mma_atom_call_ssa(%at, %[[A]], %[[B]], %[[C]]) : ({{.*}}, f32, f32, f32) -> f32
     // CHECK-NEXT: fly.ptr.store(%[[V]], %q)
     fly.mma_atom_call(%at, %d, %a, %a, %d) : (!mma, !r1, !r1, !r1, !r1) -> ()
-    // CHECK: fly.mma_atom_call_ssa(%at, %g, %{{.*}}, %{{.*}}, %{{.*}}) : ({{.*}}, !fly.memref<f32, shared, 1:1>, f32, f32, f32) -> ()
+    // CHECK: fly.mma_atom_call_ssa(%at, %{{.*}}, %{{.*}}, %{{.*}}) dst = %g : ({{.*}}, !fly.memref<f32, shared, 1:1>, f32, f32, f32) -> ()
     fly.mma_atom_call(%at, %g, %a, %a, %d) : (!mma, !fly.memref<f32, shared, 1:1>, !r1, !r1, !r1) -> ()
     // CHECK: fly.mma_atom_call_ssa(%at, [%{{.*}}, %{{.*}}], [%{{.*}}, %{{.*}}], %{{.*}})
     fly.mma_atom_call(%at, %d, [%a, %a], [%a, %a], %d) : (!mma, !r1, !r1, !r1, !r1, !r1, !r1) -> ()

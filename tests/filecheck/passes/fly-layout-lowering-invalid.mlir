@@ -34,3 +34,27 @@ func.func @format(%x: i32) {
   fly.print(%x) {format = "{} {}"} : (i32) -> ()
   func.return
 }
+// -----
+!mma = !fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>
+!r = !fly.memref<f32, register, (1,2,2):(0,1,2)>
+!i = !fly.memref<f32, register, (1,2,1):(0,1,0)>
+func.func @traversal(%p: !fly.ptr<f32, register>) {
+  %a = fly.make_mma_atom : !mma
+  %l = fly.static : !fly.layout<(1,2,2):(0,1,2)>
+  %k = fly.static : !fly.layout<(1,2,1):(0,1,0)>
+  %t = fly.static : !fly.layout<3:1>
+  %d = fly.make_view(%p, %l) : (!fly.ptr<f32, register>, !fly.layout<(1,2,2):(0,1,2)>) -> !r
+  %x = fly.make_view(%p, %k) : (!fly.ptr<f32, register>, !fly.layout<(1,2,1):(0,1,0)>) -> !i
+  // expected-error @below {{gemm: the traversal layout 3:1 must have size and cosize 4}}
+  fly.gemm(%a, %d, %x, %x, %d) traversalLayout = %t : (!mma, !r, !i, !i, !r, !fly.layout<3:1>) -> ()
+  func.return
+}
+// -----
+!atom = !fly.copy_atom<!fly.universal_copy<32>, 32>
+func.func @field(%x: i32) {
+  %a = fly.make_copy_atom {valBits = 32 : i32} : !atom
+  // expected-error @below {{!fly.copy_atom<!fly.universal_copy<32>, 32> has no state field 'soffset'; it has: none}}
+  %b = fly.atom.set_value(%a, "soffset", %x) : (!atom, i32) -> !atom
+  "test.use"(%b) : (!atom) -> ()
+  func.return
+}

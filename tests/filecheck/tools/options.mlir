@@ -1,4 +1,4 @@
-// RUN: %fly-opt --pass-pipeline='builtin.module(fly-canonicalize,gpu.module(fly-layout-lowering),canonicalize,cse)' %s | FileCheck %s
+// RUN: %fly-opt --pass-pipeline='builtin.module(fly-canonicalize,func.func(fly-layout-lowering),canonicalize,cse)' %s | FileCheck %s
 // RUN: %fly-opt --fly-canonicalize --mlir-print-ir-after-all --mlir-timing -o %t %s 2>&1 | FileCheck %s --check-prefix=AFTER
 
 // CHECK-LABEL: @f(%x: i32)

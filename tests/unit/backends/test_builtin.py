@@ -269,7 +269,8 @@ def test_rocm_device_code(monkeypatch: pytest.MonkeyPatch, linker: str):
     assert binary.sections["hsaco"][:4] == b"\x7fELF" and backend.loadable(binary.sections) == binary.sections["hsaco"]
     (kernel,) = binary.resources
     assert kernel["name"] == "store" and kernel["registers"] and kernel["spills"] == 0 and kernel["max_threads"] == 256
-    assert '"amdgpu-waves-per-eu"="2,4"' in binary.optimized_ir and '"amdgpu-num-vgpr"="32"' in binary.optimized_ir
+    # LLVM counts pairs of a vector and an accumulation register here.
+    assert '"amdgpu-waves-per-eu"="2,4"' in binary.optimized_ir and '"amdgpu-num-vgpr"="16"' in binary.optimized_ir
     assert "global_store_dword" in binary.asm()
     assert {"parse", "optimize", "emit", "link"} <= binary.times.keys()
     products = {stage.extension: stage.producer(binary) for stage in backend.codegen_stages()}
@@ -285,17 +286,16 @@ def test_attributes_reach_kernels_only():
 
 def test_rocm_hint_becomes_an_attribute_of_kernels():
     ops = [
-        SimpleNamespace(name="gpu.func", attributes={}, properties={"kernel": object()}),
-        SimpleNamespace(name="gpu.func", attributes={"kernel": object()}, properties={}),
-        SimpleNamespace(name="gpu.func", attributes={}, properties={}),
-        SimpleNamespace(name="func.func", attributes={"kernel": object()}, properties={}),
+        SimpleNamespace(name="gpu.func", attributes={"gpu.kernel": object()}),
+        SimpleNamespace(name="gpu.func", attributes={}),
+        SimpleNamespace(name="func.func", attributes={"gpu.kernel": object()}),
     ]
     backend = get_backend("rocm", arch="gfx942")
     module = SimpleNamespace(walk=lambda: iter(ops))
     backend.lower_compile_hints(module, compile_hints={})
     assert not any("rocdl.waves_per_eu" in op.attributes for op in ops)
     backend.lower_compile_hints(module, compile_hints={"waves_per_eu": 3})
-    assert [str(op.attributes.get("rocdl.waves_per_eu")) for op in ops] == ["3 : i32", "3 : i32", "None", "None"]
+    assert [str(op.attributes.get("rocdl.waves_per_eu")) for op in ops] == ["3 : i32", "None", "None"]
 
 
 def test_cuda_device_code():

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from flydsl.compiler.ast_rewriter import RewrittenFunction, ast_diff, rewrite_function
+from flydsl.dialects.user_code import REGION_MARK
 from flydsl.errors import DSLSyntaxError, FlyDSLError, SourceUnavailableError
 from flydsl.expr import control_flow as fx
-from flydsl.expr.control_flow import REGION_MARK, const_expr, range_constexpr
+from flydsl.expr.control_flow import const_expr, range_constexpr
 
 
 def rewritten(fn: Any) -> Any:

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from flydsl.compiler import cache as module
 from flydsl.compiler.artifact import CompiledArtifact
 from flydsl.compiler.cache import DiskCache, Settings, clear, default_cache, entries, info, prune, verify
+from flydsl.compiler.disk import disk_cache, locks, notes
+from flydsl.compiler.disk import files as disk_files
 from flydsl.errors import CacheWarning
 
 
@@ -38,8 +39,8 @@ def artifact(name: str = "gemm", size: int = 100, arch: str = "gfx942") -> Compi
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_warned", set())
-    monkeypatch.setattr(module, "_caches", {})
+    monkeypatch.setattr(notes, "warned", set())
+    monkeypatch.setattr(disk_cache, "caches", {})
 
 
 @pytest.fixture
@@ -179,7 +180,7 @@ def test_read_errors_are_misses(cache: DiskCache, monkeypatch: pytest.MonkeyPatc
     def fail(*args: object, **kwargs: object) -> Any:
         raise OSError(code, "no")
 
-    monkeypatch.setattr(module, "open", fail, raising=False)
+    monkeypatch.setattr(disk_cache, "open", fail, raising=False)
     assert cache.get(K) is None
 
 
@@ -237,7 +238,7 @@ def test_concurrent_threads_compile_once(cache: DiskCache) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(compiled) == 1 and module._key_locks == {}
+    assert len(compiled) == 1 and locks.key_locks == {}
 
 
 def test_other_keys_are_not_held_up(cache: DiskCache) -> None:
@@ -373,7 +374,7 @@ def test_lock_is_released_on_error(cache: DiskCache) -> None:
         raise KeyError
     with cache.lock(K) as held:
         assert held
-    assert module._key_locks == {} and module._held == set()
+    assert locks.key_locks == {} and locks.held == set()
 
 
 def test_fork_while_locked(cache: DiskCache) -> None:
@@ -392,7 +393,7 @@ def test_fork_while_locked(cache: DiskCache) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         lock = path_of(cache).parents[1] / "locks" / K
         assert lock.exists()
-        probe = module._open_lock(lock)
+        probe = disk_files.open_lock(lock)
         import fcntl
 
         with pytest.raises(BlockingIOError):
@@ -403,7 +404,7 @@ def test_fork_while_locked(cache: DiskCache) -> None:
 def test_fork_leaves_a_usable_cache(cache: DiskCache) -> None:
     """A child forked while another thread is inside the cache does not hang."""
     cache.put(K, artifact())
-    with module._guard, warnings.catch_warnings():
+    with notes.guard, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
         if child == 0:
@@ -498,7 +499,7 @@ def test_world_writable_root_is_refused(tmp_path: Path) -> None:
     assert list(root.iterdir()) == []
     assert DiskCache(Settings(root, explicit=False)).root is None  # no other place is tried either
     with pytest.warns(CacheWarning, match="CACHE_PATH is not used: everyone"):
-        module._warned.clear()
+        notes.warned.clear()
         assert DiskCache(Settings(None, read_roots=(root,))).get(K) is None
 
 
@@ -602,7 +603,7 @@ def test_full_disk_stops_writing(cache: DiskCache, monkeypatch: pytest.MonkeyPat
         calls.append(1)
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(module, "atomic_write", fail)
+    monkeypatch.setattr(disk_cache, "atomic_write", fail)
     with pytest.warns(CacheWarning, match="writes no more"):
         assert not cache.put(K, artifact())
     assert not cache.put(K, artifact()) and len(calls) == 1
@@ -614,7 +615,7 @@ def test_full_disk_evicts_and_retries(tmp_path: Path, monkeypatch: pytest.Monkey
     for i in range(4):
         cache.put(key_of(i), artifact())
         os.utime(path_of(cache, key_of(i)), (1000 + i, 1000 + i))
-    real = module.atomic_write
+    real = disk_cache.atomic_write
     calls: list[int] = []
 
     def once(path: Any, data: bytes) -> None:
@@ -623,7 +624,7 @@ def test_full_disk_evicts_and_retries(tmp_path: Path, monkeypatch: pytest.Monkey
             raise OSError(errno.ENOSPC, "full")
         real(path, data)
 
-    monkeypatch.setattr(module, "atomic_write", once)
+    monkeypatch.setattr(disk_cache, "atomic_write", once)
     assert cache.put(K, artifact())
     assert len(calls) == 2 and not path_of(cache, key_of(0)).exists() and path_of(cache, key_of(3)).exists()
 
@@ -651,7 +652,7 @@ def test_really_full_disk(tmp_path: Path) -> None:
 def test_eviction_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = len(artifact(size=1000).to_bytes(key=K))
     cache = DiskCache(Settings(tmp_path / "c", max_bytes=3 * size))
-    monkeypatch.setattr(module, "EVICTION_INTERVAL", 0.0)
+    monkeypatch.setattr(disk_cache, "EVICTION_INTERVAL", 0.0)
     now = time.time()
     for number, age in enumerate((4000, 8000, 6000)):
         cache.put(key_of(number), artifact(size=1000))
@@ -685,7 +686,7 @@ def test_hit_touches_at_most_hourly(cache: DiskCache) -> None:
 
 def test_no_scan_on_use(cache: DiskCache, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.put(K, artifact())
-    monkeypatch.setattr(module, "_scan", lambda *a: pytest.fail("looked through the cache"))
+    monkeypatch.setattr(disk_files, "scan", lambda *a: pytest.fail("looked through the cache"))
     other = DiskCache(cache.root or "")
     assert other.get(K) is not None and other.get(key_of(1)) is None and other.put(key_of(2), artifact())
 

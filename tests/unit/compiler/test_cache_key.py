@@ -21,9 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flydsl import config
-from flydsl.compiler import dependencies as deps
 from flydsl.compiler.cache_key import digest, encode
 from flydsl.compiler.dependencies import changed_components, function_key, used_names
+from flydsl.compiler.dependency import origin, product, walk
 from flydsl.errors import UntrackedGlobalWarning
 
 # -- encoding ----------------------------------------------------------------------------------------
@@ -514,9 +514,9 @@ def test_used_names() -> None:
 
 def test_other_packages_count_by_version(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
     """Code of installed packages is not followed, unless it is asked for."""
-    standard = deps._library_dirs()[1]
-    monkeypatch.setattr(deps, "_library_dirs", lambda: ((str(package.root),), standard))
-    deps._origin.cache_clear()
+    standard = origin.library_dirs()[1]
+    monkeypatch.setattr(origin, "library_dirs", lambda: ((str(package.root),), standard))
+    origin.origin_of.cache_clear()
     try:
         helper = package.load().helper
 
@@ -530,21 +530,21 @@ def test_other_packages_count_by_version(package: Package, monkeypatch: pytest.M
         before = key(kernel)
         assert kind() == "external"
         with monkeypatch.context() as patch:
-            patch.setattr(deps, "_package_version", lambda top: "99")
+            patch.setattr(walk, "package_version", lambda top: "99")
             assert key(kernel) != before
         assert kind(depends_on=[package.name]) == kind(depends_on=[sys.modules[package.name]]) == "function"
         with monkeypatch.context() as patch:
             patch.setenv("FLYDSL_EXTRA_SOURCE_DIRS", str(package.root))
             assert kind() == "function"
         with monkeypatch.context() as patch:
-            patch.setattr(deps, "_decorated_packages", set())
-            deps.note_decorated(helper.__module__)
+            patch.setattr(origin, "decorated_packages", set())
+            origin.note_decorated(helper.__module__)
             assert kind() == "function"
         root = sys.modules[f"{package.name}.kernels"].uses_ops  # its own package is followed
         kinds = {c.name: c.kind for c in function_key(root, environment=False).components}
         assert kinds[f"{package.name}.ops:remote"] == "function"
     finally:
-        deps._origin.cache_clear()
+        origin.origin_of.cache_clear()
 
 
 def test_depends_on_is_followed_without_being_used(package: Package) -> None:
@@ -586,56 +586,56 @@ def test_product_and_standard_library_are_not_followed() -> None:
 
 
 def test_environment_components(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {component.name: component.digest for component in deps.environment_components()}
+    names = {component.name: component.digest for component in product.environment_components()}
     assert {"flydsl version", "flydsl sources", "xdsl version", "llvmlite version", "llvmlite library"} <= set(names)
-    for attribute, name in (("product_digest", "flydsl sources"), ("_llvm_library_digest", "llvmlite library")):
+    for attribute, name in (("product_digest", "flydsl sources"), ("llvm_library_digest", "llvmlite library")):
         with monkeypatch.context() as patch:
-            patch.setattr(deps, attribute, lambda: "other")
-            changed = deps.environment_components()
-        assert changed_components(changed, deps.environment_components()) == [(name, "environment")]
+            patch.setattr(product, attribute, lambda: "other")
+            changed = product.environment_components()
+        assert changed_components(changed, product.environment_components()) == [(name, "environment")]
     with monkeypatch.context() as patch:
-        patch.setattr(deps, "distribution_version", lambda name: "0")
-        assert len(changed_components(deps.environment_components(), list(names.items()) and [])) == len(names)
+        patch.setattr(product, "distribution_version", lambda name: "0")
+        assert len(changed_components(product.environment_components(), list(names.items()) and [])) == len(names)
     (tmp_path / "a.py").write_text("x = 1")
     monkeypatch.setenv("FLYDSL_EXTRA_SOURCE_DIRS", str(tmp_path))
-    first = {component.name: component.digest for component in deps.environment_components()}
+    first = {component.name: component.digest for component in product.environment_components()}
     assert first["extra sources"] != names["extra sources"]
     (tmp_path / "a.py").write_text("x = 2")
-    assert deps.environment_components()[-1].digest != first["extra sources"]
+    assert product.environment_components()[-1].digest != first["extra sources"]
 
 
 def test_product_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    product = tmp_path / "flydsl"
-    (product / "kernels").mkdir(parents=True)
-    (product / "a.py").write_text("1")
-    (product / "kernels" / "k.py").write_text("1")
+    package = tmp_path / "flydsl"
+    (package / "kernels").mkdir(parents=True)
+    (package / "a.py").write_text("1")
+    (package / "kernels" / "k.py").write_text("1")
     (tmp_path / "cache").mkdir()
-    monkeypatch.setattr(deps, "PRODUCT", product)
+    monkeypatch.setattr(product, "PRODUCT", package)
     monkeypatch.setenv("FLYDSL_RUNTIME_CACHE_DIR", str(tmp_path / "cache"))
 
     def now() -> str:
-        monkeypatch.setattr(deps, "_product", [])
-        return deps.product_digest()
+        monkeypatch.setattr(product, "_product", [])
+        return product.product_digest()
 
     before = now()
     assert (tmp_path / "cache" / "producthash.json").is_file()
     with monkeypatch.context() as patch:
-        patch.setattr(deps, "_content_digest", lambda files: pytest.fail("read the files again"))
-        assert deps.product_digest() == before
-    (product / "kernels" / "k.py").write_text("22")
+        patch.setattr(product, "content_digest", lambda files: pytest.fail("read the files again"))
+        assert product.product_digest() == before
+    (package / "kernels" / "k.py").write_text("22")
     assert now() == before
-    (product / "a.py").write_text("22")
+    (package / "a.py").write_text("22")
     changed = now()
     assert changed != before
-    (product / "b.py").write_text("")
+    (package / "b.py").write_text("")
     assert now() not in (before, changed)
     for rubbish in ("{", "[]", '{"x": 3}', "{}"):
         (tmp_path / "cache" / "producthash.json").write_text(rubbish)
-        (product / "b.py").unlink(missing_ok=True)
+        (package / "b.py").unlink(missing_ok=True)
         assert now() == changed
     moved = tmp_path / "elsewhere"
-    product.rename(moved)
-    monkeypatch.setattr(deps, "PRODUCT", moved)
+    package.rename(moved)
+    monkeypatch.setattr(product, "PRODUCT", moved)
     assert now() == changed
 
 
@@ -664,7 +664,7 @@ def test_equal_keys_in_every_process(package: Package, tmp_path: Path) -> None:
     outputs: set[str] = set()
     for seed, cwd, place in (("0", tmp_path, tmp_path), ("1", Path("/"), copy / "real"), ("77", copy, tmp_path)):
         env = dict(reversed(list(os.environ.items()))) if seed == "1" else dict(os.environ)
-        env |= {"PYTHONHASHSEED": seed, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(deps.PRODUCT.parent)}
+        env |= {"PYTHONHASHSEED": seed, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(product.PRODUCT.parent)}
         command = [sys.executable, "-c", SCRIPT.format(pkg=package.name), str(place)]
         outputs.add(subprocess.run(command, cwd=cwd, env=env, check=True, capture_output=True, text=True).stdout)
     assert len(outputs) == 1 and "\n" in outputs.pop()
@@ -809,7 +809,7 @@ def test_baselines_are_per_owner(package: Package) -> None:
 
 def test_untracked_objects_warn_once(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
     module = package.load()
-    monkeypatch.setattr(deps, "_warned", set())
+    monkeypatch.setattr(walk, "_warned", set())
 
     class Opaque:
         __slots__ = ()

@@ -238,6 +238,7 @@ def capsule(code: int, bits: int, *, lanes: int = 1, device: tuple[int, int] = (
         (10, 8, fx.Float8E4M3FN),
         (11, 8, fx.Float8E4M3FNUZ),
         (12, 8, fx.Float8E5M2),
+        (13, 8, fx.Float8E5M2FNUZ),
         (14, 8, fx.Float8E8M0FNU),
     ],
 )

@@ -148,13 +148,14 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
         is_available=lambda: False,
     )
     monkeypatch.setitem(sys.modules, "torch", fake)
-    monkeypatch.setattr(placement, "_torch_raw", [])
-    return fake
+    placement.torch_stream_accessor.cache_clear()
+    yield fake
+    placement.torch_stream_accessor.cache_clear()
 
 
 def test_r24_r25_the_framework_says_the_stream(gpu: Gpu, torch: Any, monkeypatch: pytest.MonkeyPatch):
     assert placement.unspecified_stream([np.zeros(1), torch.Tensor()], gpu) == 0xABC1, "by the raw accessor"
-    placement._torch_raw.clear()  # pyright: ignore[reportPrivateUsage]
+    placement.torch_stream_accessor.cache_clear()
     del torch._C._cuda_getCurrentRawStream
     assert placement.unspecified_stream([torch.Tensor()], gpu) == 0xDEF1, "by the public one where there is no other"
     with Stream(1) as own:

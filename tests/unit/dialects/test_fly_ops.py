@@ -1,6 +1,4 @@
-"""The `fly` dialect as a table: every op has a round trip in tests/filecheck, inference speaks in names."""
-
-from pathlib import Path
+"""The `fly` dialect as a table: inference speaks in names. What the lit files cover is in test_coverage.py."""
 
 import pytest
 from xdsl.dialects.builtin import f32, i32
@@ -10,21 +8,9 @@ from flydsl.dialects.fly.ops import OPS, class_name
 from flydsl.dialects.fly.types import int_tuple_type, layout_type
 from flydsl.layout import Layout, parse_layout
 
-FILECHECK = Path(__file__).resolve().parents[2] / "filecheck" / "dialects" / "fly"
 
-
-@pytest.mark.parametrize("name", OPS)
-def test_every_op_has_a_round_trip(name):
-    text = (FILECHECK / "ops.mlir").read_text()
-    assert any(f"fly.{name}{after}" in text for after in "( <"), f"fly.{name} is not in ops.mlir"
-    assert OPS[name].__doc__
-
-
-def test_every_type_and_attribute_has_a_round_trip():
-    text = (FILECHECK / "types.mlir").read_text() + (FILECHECK / "attribute_quirks.mlir").read_text()
-    for attr in Fly.attributes:
-        name = attr.name.removeprefix("fly.")
-        assert f"!fly.{name}<" in text or f"#fly<{name}" in text or f"#fly.{name}" in text, attr.name
+def test_every_op_says_what_it_is():
+    assert all(op.__doc__ for op in Fly.operations)
 
 
 @pytest.mark.parametrize(

@@ -286,16 +286,22 @@ def test_extern_calls(in_kernel):
 
 
 def test_linked_extern_functions(in_kernel):
-    from flydsl.compiler.extern_link import BoundExternFunction, link_extern, register_extern_resolver
+    from flydsl.compiler.extern_link import (
+        BoundExternFunction,
+        link_extern,
+        register_extern_resolver,
+        unregister_extern_resolver,
+    )
     from flydsl.expr.extern import ffi
 
-    linked = link_extern(ffi("f", ["float32"], "float32"), bitcode_path="/tmp/lib.bc")
+    linked = link_extern(ffi("f", ["float32"], "float32"), bitcode_path="/nowhere/lib.bc")
     bound = BoundExternFunction(linked, lambda x: (x * 2.0,))
     assert linked.symbol == "f"
-    with pytest.raises(NotImplementedError, match="/tmp/lib.bc"):
+    with pytest.raises(ValueError, match="extern function 'f' cannot be read: /nowhere/lib.bc: No such file"):
         in_kernel(lambda p: bound(p[0]))
     with pytest.raises(ValueError, match="Cannot pass external bitcode path"):
         link_extern(ffi("f", [], "void"), bitcode_path="/tmp/a b.bc")
     with pytest.raises(TypeError, match="ffi"):
         link_extern(3)
     assert register_extern_resolver(str.lower) is str.lower
+    unregister_extern_resolver(str.lower)

@@ -9,9 +9,9 @@ import flydsl.expr as fx
 
 APPENDIX_A = {
     "scalars": """Numeric Integer Float Boolean Int4 Int8 Int16 Int32 Int64 Int128 Uint8 Uint16 Uint32 Uint64 Uint128
-        Index Float16 BFloat16 Float32 Float64 Float8E5M2 Float8E4M3 Float8E4M3FN Float8E4M3FNUZ Float8E4M3B11FNUZ
-        Float8E8M0FNU Float6E2M3FN Float6E3M2FN Float4E2M1FN NumericMeta as_numeric as_ir_value as_dsl_value T
-        RoundingMode FastMathFlags fastmath""",
+        Index Float16 BFloat16 Float32 Float64 Float8E5M2 Float8E5M2FNUZ Float8E4M3 Float8E4M3FN Float8E4M3FNUZ
+        Float8E4M3B11FNUZ Float8E8M0FNU Float6E2M3FN Float6E3M2FN Float4E2M1FN NumericMeta as_numeric as_ir_value
+        as_dsl_value T RoundingMode FastMathFlags fastmath""",
     "vector": """Vector VectorAlias ReductionOp full full_like zeros_like ones_like empty_like Float32x4 Int4x8
         BFloat16x2""",
     "compile time": "Constexpr const_expr range_constexpr static",
@@ -51,7 +51,7 @@ APPENDIX_A = {
         cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc sincos absi ctlz cttz ctpop powf fpowi ipowi
         atan2
         copysign fma clampf isnan isinf isfinite isnormal max min ceildiv maximumf minimumf maxnumf""",
-    "modules": "arith gpu math utils coop random",
+    "modules": "arith gpu math utils coop random llvm",
 }
 
 
@@ -158,3 +158,35 @@ def test_print_typst(capsys):
     assert "[*0*], [0], [2]" in fx.utils.print_typst(fx.make_layout(2, 2))
     with pytest.raises(TypeError, match="draws a Layout"):
         fx.utils.print_typst(3)
+
+
+ROCDL = {
+    "rocdl": """make_buffer_tensor make_buffer_ptr get_buffer_rsrc BufferCopy BufferCopy8b BufferCopy16b BufferCopy32b
+        BufferCopy64b BufferCopy128b BufferCopyLDS BufferCopyLDS32b BufferCopyLDS128b BufferAtomic BufferAtomicAdd
+        BufferAtomicMax BufferAtomicMin BufferAtomicPkAdd MFMA WMMA cdna3 cdna4 cdna5 tdm_ops cluster asyncmark
+        wait_asyncmark s_waitcnt sched_barrier sched_group_barrier sched_mfma sched_vmem sched_dsrd sched_dswr
+        readfirstlane readlane ballot ds_bpermute rcp exp2 perm_b32 cvt_pk_fp8_f32 cvt_pk_f32_fp8
+        mfma_f32_16x16x16f16 SyncScope""",
+    "rocdl.cdna4": """LDSReadTrans LDSReadTrans4_64b LDSReadTrans8_64b LDSReadTrans6_96b LDSReadTrans16_64b
+        BufferLoadAsyncLDS32b BufferLoadAsyncLDS96b BufferLoadAsyncLDS128b GlobalLoadAsyncLDS32b MFMA_Scale""",
+    "rocdl.cdna5": "WMMAScale TDM make_tdm_atom",
+    "rocdl.SyncScope": """Agent Workgroup Wavefront OneAs AgentOneAs WorkgroupOneAs WavefrontOneAs
+        SingleThreadOneAs""",
+    "buffer_ops": "create_buffer_resource create_buffer_resource_from_addr buffer_load buffer_store",
+    "llvm": """AtomicOrdering SyncScope atomic_add atomic_and atomic_cas atomic_fmax atomic_fmin atomic_max atomic_min
+        atomic_or atomic_sub atomic_xchg atomic_xor generic_load generic_store memory_fence""",
+}
+
+
+@pytest.mark.parametrize("place", ROCDL)
+def test_names_of_the_modules(place: str):
+    found: object = fx
+    for part in place.split("."):
+        found = getattr(found, part)
+    missing = [name for name in ROCDL[place].split() if not hasattr(found, name)]
+    assert not missing, f"missing from fx.{place}: {' '.join(missing)}"
+
+
+def test_tdm_ops_has_moved():
+    with pytest.deprecated_call(match=r"fx\.rocdl\.tdm_ops"):
+        assert fx.tdm_ops is fx.rocdl.tdm_ops

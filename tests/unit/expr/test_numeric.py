@@ -137,8 +137,8 @@ def test_class_attributes(cls: Any, width: int, log_width: int, signed: bool | N
     assert str(cls) == cls.__name__
 
 
-def test_there_are_26_classes():
-    assert len(ALL) == 26
+def test_there_are_27_classes():
+    assert len(ALL) == 27
     assert all(issubclass(c, Integer if c.is_integer else Float) for c in ALL)
 
 
@@ -278,6 +278,9 @@ CASTS: list[tuple[Any, Any, list[str]]] = [
     (Float32, BFloat16, ["truncf"]),
     (Float16, BFloat16, ["extf", "truncf"]),
     (Float8E4M3FN, Float8E5M2, ["extf", "truncf"]),
+    (Int8, Float8E4M3FN, ["sitofp", "truncf"]),
+    (Uint32, Float8E5M2, ["uitofp", "truncf"]),
+    (Float8E4M3FN, Int8, ["extf", "fptosi"]),
     (Float32, Float4E2M1FN, ["truncf"]),
     (Int32, Boolean, ["ne"]),
     (Float32, Boolean, ["une"]),

@@ -510,7 +510,7 @@ def test_alias_table():
         "Int128x1",
     } <= set(ALIASES)
     assert not {"Float32x16", "Int64x8", "Int4x1", "Float6E2M3FNx2"} & set(ALIASES)
-    assert len(ALIASES) == 12 * 5 + 3 * 4 + 3 * 3 + 2 * 5 + 2
+    assert len(ALIASES) == 13 * 5 + 3 * 4 + 3 * 3 + 2 * 5 + 2
     with pytest.raises(AttributeError):
         _ = v_.Float32x3
 

@@ -75,8 +75,15 @@ def test_nvptx():
 
 
 @pytest.mark.parametrize("warp", [32, 64])
-def test_cpu(warp: int):
+@pytest.mark.parametrize("known", [True, False])
+def test_cpu(warp: int, known: bool):
+    """A block whose size is known runs in phases, another one as coroutines."""
     triple = binding.host_triple()
-    text = abi_cpu.device_module(device(0, 0), triple, binding.data_layout(triple), warp)
-    assert "presplitcoroutine" in text and text.count("define internal void @fly_drain") == 1
+    module = device(0, 0)
+    if not known:
+        for op in module.walk():
+            op.properties.pop("known_block_size", None)
+    text = abi_cpu.device_module(module, triple, binding.data_layout(triple), warp)
+    assert ("presplitcoroutine" in text) is not known
+    assert text.count("define internal i64 @fly_drain") == (0 if known else 1)
     assert codegen.compile_device(text, codegen.DeviceTarget.host(), 2).object

@@ -181,11 +181,11 @@ def test_failing_pthread_create_leaves_the_work_to_the_caller(kernels: host_jit.
 def test_geometry_and_extended_launch(kernels: host_jit.HostLibrary, launcher: Launcher):
     out = (ctypes.c_uint32 * 12)()
     Call(kernels, "geometry", out)(launcher, (2, 3, 4), (5, 6, 7), smem=8)
-    assert list(out) == [2, 3, 4, 5, 6, 7, 1, 1, 1, 8, 0, 0]
+    assert list(out) == [2, 3, 4, 5, 6, 7, 1, 1, 1, 8, 1024, 0]
     call = Call(kernels, "geometry", out, flags=FLAG_CLUSTERS)
     record = launch_config((4, 6, 2), (1, 2, 3), 16, 0, (2, 3, 1), False)
     assert launcher.launch_ex(record.address, call.fn, call.params, None) == 0
-    assert list(out) == [4, 6, 2, 1, 2, 3, 2, 3, 1, 16, 0, 0]
+    assert list(out) == [4, 6, 2, 1, 2, 3, 2, 3, 1, 16, 1024, 0]
 
 
 @pytest.mark.parametrize(

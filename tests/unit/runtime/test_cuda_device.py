@@ -203,3 +203,17 @@ def test_r22_fault_is_attributed_and_sticky():
 def test_timing_event_flags(runtime: DeviceRuntime):
     with pytest.raises(RuntimeError, match="timing=False"):
         Event(timing=False).elapsed_ms(Event())
+
+
+def test_ptx_with_a_line_table_loads_and_runs(runtime: DeviceRuntime):
+    """The driver is asked to keep the lines; its assembler must take what LLVM writes."""
+    lines = PTX.replace(b"  ld.global.u32", b"\t.loc\t1 12 3\n  ld.global.u32")
+    lines = lines.replace(b"  st.global.u32", b"\t.loc\t1 13 3\n  st.global.u32") + b'\t.file\t1 "/nowhere/kernel.py"\n'
+    assert lines.count(b"\n\t.loc\t") == 2
+    function = runtime.function(runtime.module_load(lines), "add")
+    buffer, back = runtime.alloc(4 * 64), bytearray(4 * 64)
+    buffer.copy_from(array.array("I", range(64)).tobytes())
+    runtime.launch(function, 2, 32, params=[ctypes.c_uint64(buffer.ptr), ctypes.c_uint32(5)])
+    runtime.synchronize()
+    buffer.copy_to(back)
+    assert list(memoryview(back).cast("I")) == [i + 5 for i in range(64)]

@@ -401,3 +401,18 @@ def test_no_device_at_initialisation(stack: Stack, code: int):
     with pytest.raises(FlyRuntimeError, match=f"there is no {runtime.kind} device"):
         runtime.alloc(4)
     runtime._count = None  # pyright: ignore[reportPrivateUsage]
+
+
+def test_line_tables_of_ptx_are_asked_for(stack: Stack):
+    """The driver's own assembler drops `.loc` directives unless an option says otherwise; it is given only then."""
+    runtime, driver = stack
+    if runtime.kind != "cuda":
+        return
+    for text, options in (
+        (b".version 8.3\n\tret;\n", 4),
+        (b'.version 8.3\n\t.loc\t1 12 3\n\tret;\n\t.file\t1 "k.py"\n', 5),
+    ):
+        driver.calls()
+        runtime.module_load(text)
+        (args,) = [args for name, args in driver.calls() if name == "module_load_ex"]
+        assert args[2] == options

@@ -76,7 +76,10 @@ class _Registry:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.entries: dict[str, _Entry] = {}
+        self.listed = False
+        """Whether the built-ins are in `entries`."""
         self.discovered = False
+        """Whether the entry points are."""
         self.generation = 0
         self.instances: dict[tuple[int, str, GPUTarget], BaseBackend] = {}
         self.warned: set[str] = set()
@@ -102,17 +105,28 @@ if hasattr(os, "register_at_fork"):
 
 
 def _discover() -> dict[str, _Entry]:
-    """Fill in the names of built-ins and entry points; explicit registrations made before stay."""
+    """Every backend there is: those known so far, and the names of entry points."""
     if _registry.discovered:
         return _registry.entries
+    _known()
     with _registry.lock:
         if not _registry.discovered:
-            for name, module in _builtin_modules():
-                _registry.entries.setdefault(name, _Entry(name, "builtin", _builtin_loader(module)))
             if not config.compile.backends_in_tree:
                 _add_entry_points()
-            _connect_runtime()
             _registry.discovered = True
+    return _registry.entries
+
+
+def _known() -> dict[str, _Entry]:
+    """Built-ins and explicit registrations. Entry points wait: reading those of an installation takes 30 ms."""
+    if _registry.listed:
+        return _registry.entries
+    with _registry.lock:
+        if not _registry.listed:
+            for name, module in _builtin_modules():
+                _registry.entries.setdefault(name, _Entry(name, "builtin", _builtin_loader(module)))
+            _connect_runtime()
+            _registry.listed = True
             config.warn_unknown_variables()
     return _registry.entries
 
@@ -175,7 +189,7 @@ def _connect_runtime() -> None:
 
 
 def _declared_kind(name: str) -> str | None:
-    return runtime_kind_of(name) if name in _discover() else None
+    return runtime_kind_of(name) if name in _known() or name in _discover() else None
 
 
 # --- registration -------------------------------------------------------------------------------------
@@ -206,6 +220,14 @@ def register_backend(
     """Register a backend class under a name; without the class, a decorator that does so.
 
     A name in use needs `force=True`; the same class again is no error. Never changes which backend is the default.
+
+    >>> from flydsl.compiler.backends.cpu import CpuBackend
+    >>> class Mine(CpuBackend):
+    ...     pass
+    >>> register_backend("mine", Mine)
+    >>> "mine" in list_backends()
+    True
+    >>> unregister_backend("mine")
     """
     key = _valid_name(name)
     if backend_cls is None:
@@ -232,14 +254,21 @@ def register_backend(
 
 
 def unregister_backend(name: str) -> None:
-    """Take a backend out again; a built-in or entry point it had replaced comes back. Meant for tests."""
+    """Take a backend out again; a built-in or entry point it had replaced comes back. Meant for tests.
+
+    >>> from flydsl.compiler.backends.cpu import CpuBackend
+    >>> register_backend("gone", type("Gone", (CpuBackend,), {}))
+    >>> unregister_backend("gone")
+    >>> "gone" in list_backends()
+    False
+    """
     key = _valid_name(name)
     with _registry.lock:
         if key not in _discover():
             raise _unknown(key)
         del _registry.entries[key]
         _registry.drop_instances(key)
-        _registry.discovered = False
+        _registry.listed = _registry.discovered = False
 
 
 def _path(cls: type[BaseBackend] | None) -> str:
@@ -254,9 +283,13 @@ def _unknown(name: str) -> ValueError:
 
 
 def get_backend_class(name: str) -> type[BaseBackend]:
-    """The class of a backend; its module is imported if need be."""
+    """The class of a backend; its module is imported if need be.
+
+    >>> get_backend_class("cuda").__name__
+    'CudaBackend'
+    """
     key = name.strip().lower()
-    entry = _discover().get(key)
+    entry = _known().get(key) or _discover().get(key)
     if entry is None:
         raise _unknown(key)
     if entry.cls is not None:
@@ -273,18 +306,30 @@ def get_backend_class(name: str) -> type[BaseBackend]:
 
 
 def runtime_kind_of(name: str) -> str:
-    """The device-runtime kind a backend needs."""
+    """The device-runtime kind a backend needs.
+
+    >>> runtime_kind_of("cuda")
+    'cuda'
+    """
     key = name.strip().lower()
     return get_backend_class(key).runtime_kind or key
 
 
 def list_backends() -> list[str]:
-    """Names of the backends that are usable or not loaded yet, sorted."""
+    """Names of the backends that are usable or not loaded yet, sorted.
+
+    >>> [name for name in list_backends() if name in ("cpu", "cuda", "rocm")]
+    ['cpu', 'cuda', 'rocm']
+    """
     return sorted(name for name, entry in _discover().items() if entry.error is None)
 
 
 def backend_info() -> list[BackendInfo]:
-    """What is known of every backend, also of those whose import failed."""
+    """What is known of every backend, also of those whose import failed.
+
+    >>> [info.name for info in backend_info() if info.origin == "builtin"]
+    ['cpu', 'cuda', 'rocm']
+    """
     return [
         BackendInfo(
             name,
@@ -300,7 +345,11 @@ def backend_info() -> list[BackendInfo]:
 
 
 def compile_backend_name(arch: str = "") -> str:
-    """The id of the active backend: FLYDSL_COMPILE_BACKEND, else what an architecture decides, else what is present."""
+    """The id of the active backend: FLYDSL_COMPILE_BACKEND, else what an architecture decides, else what is present.
+
+    >>> compile_backend_name() in ("auto", "cpu")
+    True
+    """
     name = config.compile.backend
     if name != "auto":
         return name
@@ -310,7 +359,11 @@ def compile_backend_name(arch: str = "") -> str:
 
 
 def get_backend(name: BackendName | None = None, *, arch: str = "") -> BaseBackend:
-    """The backend of a name (default: the active one) for an architecture (default: detected), one per target."""
+    """The backend of a name (default: the active one) for an architecture (default: detected), one per target.
+
+    >>> get_backend("rocm", arch="gfx942").target
+    GPUTarget(backend='rocm', arch='gfx942', warp_size=64, features=())
+    """
     key = (name or "auto").strip().lower()
     if key == "auto":
         key = compile_backend_name(arch)
@@ -320,7 +373,11 @@ def get_backend(name: BackendName | None = None, *, arch: str = "") -> BaseBacke
 
 
 def backend_for_target(target: GPUTarget, *, name: str | None = None) -> BaseBackend:
-    """The backend instance of a resolved target; instances are kept by (registry generation, name, target)."""
+    """The backend instance of a resolved target; instances are kept by (registry generation, name, target).
+
+    >>> backend_for_target(parse_target("rocm:gfx942")).binary_ext
+    'hsaco'
+    """
     key = (name or target.backend).strip().lower()
     memo = (_registry.generation, key, target)
     instance = _registry.instances.get(memo)
@@ -341,7 +398,7 @@ def backend_for_target(target: GPUTarget, *, name: str | None = None) -> BaseBac
 
 def _loaded_classes() -> Iterator[tuple[str, type[BaseBackend]]]:
     """Every built-in backend and every other one that is loaded; those that cannot be imported are left out."""
-    for name, entry in list(_discover().items()):
+    for name, entry in list(_known().items()):
         if entry.cls is None and entry.origin == "builtin" and entry.error is None:
             try:
                 get_backend_class(name)
@@ -357,7 +414,11 @@ def _supporters(target: GPUTarget) -> str:
 
 
 def parse_target(text: str) -> GPUTarget:
-    """`GPUTarget.parse`, and `backend:arch` of any registered backend, whose class completes the target."""
+    """`GPUTarget.parse`, and `backend:arch` of any registered backend, whose class completes the target.
+
+    >>> parse_target("cuda:sm_90").warp_size
+    32
+    """
     backend, _, arch = text.strip().partition(":")
     try:
         return GPUTarget.parse(text)
@@ -368,17 +429,29 @@ def parse_target(text: str) -> GPUTarget:
 
 
 def current_target() -> GPUTarget:
-    """The target of the active backend."""
+    """The target of the active backend.
+
+    >>> current_target().backend
+    'cpu'
+    """
     return get_backend().target
 
 
 def resolve_llvm_address_space(space: object) -> int:
-    """LLVM's number of an address space on the active backend."""
+    """LLVM's number of an address space on the active backend.
+
+    >>> resolve_llvm_address_space("shared")
+    0
+    """
     return get_backend_class(compile_backend_name()).llvm_address_space(space)
 
 
 def all_reserved_launch_param_names() -> frozenset[str]:
-    """Parameter names some backend's launches take: built-in and registered ones, and entry points once loaded."""
+    """Parameter names some backend's launches take: built-in and registered ones, and entry points once loaded.
+
+    >>> "maxnreg" in all_reserved_launch_param_names()
+    True
+    """
     return frozenset[str]().union(*(cls.reserved_launch_param_names() for _, cls in _loaded_classes()))
 
 

@@ -35,6 +35,16 @@ def add_kernel_attributes(llvm_ir: str, convention: str, attributes: dict[str, s
     return "".join((*pieces, llvm_ir[position:]))
 
 
+def mark_noalias(llvm_ir: str, convention: str) -> str:
+    """Tell LLVM that the pointers a kernel is given lead to different memory."""
+    return re.sub(
+        rf"^define\b[^@\n]*\b{convention}\b.*$",
+        lambda match: re.sub(r"\bptr addrspace\(1\)(?! noalias)", "ptr addrspace(1) noalias", match[0]),
+        llvm_ir,
+        flags=re.MULTILINE,
+    )
+
+
 def _closing_parenthesis(text: str, start: int) -> int:
     """The position after the parenthesis that closes the one before `start`; quoted text does not count."""
     depth, quoted = 1, False

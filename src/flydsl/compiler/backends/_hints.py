@@ -32,6 +32,8 @@ class Options:
     unsafe_fp_math: bool = False
     fastmath: tuple[str, ...] = ()
     """Fast-math flags of the traced arithmetic."""
+    noalias: bool = False
+    """The caller's promise: the memory of one tensor argument of a kernel is not that of another."""
     llvm_options: tuple[tuple[str, LlvmOption], ...] = ()
     """LLVM command-line options, sorted by name; they need an external code generator."""
     cpu_check: bool = False
@@ -102,6 +104,7 @@ PARSERS: dict[str, Callable[[str, object], Any]] = {
     "fast_fp_math": _bool,
     "unsafe_fp_math": _bool,
     "fastmath": _fastmath,
+    "noalias": _bool,
     "llvm_options": _llvm_options,
     "cpu_check": _bool,
     "opt_level": lambda name, value: _opt_level(name, value),

@@ -6,6 +6,7 @@ Only the members FlyDSL made abstract are abstract here; everything newer has a 
 from __future__ import annotations
 
 import hashlib
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -106,6 +107,11 @@ class BaseBackend(ABC):
         @register_backend("mine")
         class MyBackend(BaseBackend):
             ...
+
+    >>> from flydsl.compiler.backends import get_backend
+    >>> backend = get_backend("cuda", arch="sm_90")
+    >>> isinstance(backend, BaseBackend), backend.binary_ext, backend.runtime_kind or backend.name
+    (True, 'ptx', 'cuda')
     """
 
     runtime_kind: ClassVar[str] = ""
@@ -310,9 +316,27 @@ def common_passes(convert: str) -> list[str]:
         "fly-rewrite-func-signature",
         "fly-canonicalize",
         "fly-layout-lowering",
+        "fly-int-swizzle-simplify",
         "canonicalize",
+        "fly-convert-atom-call-to-ssa-form",
+        "fly-promote-regmem-to-vectorssa",
         convert,
         "canonicalize",
+    ]
+
+
+def to_llvm_passes(attach_target: str, debug_info: str) -> list[str]:
+    """The passes from the upper dialects to `llvm`, for host and device; `debug_info` may name one more."""
+    return [
+        attach_target,
+        "convert-scf-to-cf",
+        "convert-cf-to-llvm",
+        "gpu-to-llvm{use-bare-pointers-for-host=true use-bare-pointers-for-kernels=true}",
+        "convert-vector-to-llvm",
+        "convert-arith-to-llvm",
+        "convert-func-to-llvm",
+        "reconcile-unrealized-casts",
+        *([debug_info] if debug_info else []),
     ]
 
 
@@ -322,11 +346,9 @@ _versions: dict[str, str] = {}
 
 
 def _llvmlite_version() -> str:
-    """llvmlite's version, which fixes that of its LLVM; told without importing it."""
+    """llvmlite's version, which fixes that of its LLVM; the package alone loads no native library."""
     if "llvmlite" not in _versions:
-        from importlib.metadata import version
-
-        _versions["llvmlite"] = version("llvmlite")
+        _versions["llvmlite"] = importlib.import_module("llvmlite").__version__
     return _versions["llvmlite"]
 
 
@@ -345,4 +367,5 @@ __all__ = [
     "common_passes",
     "set_helper_finder",
     "set_supporter_finder",
+    "to_llvm_passes",
 ]

@@ -18,6 +18,7 @@ from flydsl.compiler.backends.base import (
     Stage,
     Tool,
     common_passes,
+    to_llvm_passes,
 )
 from flydsl.target import CUDA_ARCHES, GPUTarget, make_builtin_target
 
@@ -63,8 +64,17 @@ class CudaBackend(BuiltinBackend):
         return make_builtin_target("cuda", arch)
 
     def _pipeline_parts(self, *, compile_hints: Hints | None = None) -> tuple[list[str], list[str], str]:
-        self.parse_options(compile_hints)
-        return common_passes("convert-fly-to-nvvm"), [], BINARY_PASS
+        options = self.parse_options(compile_hints)
+        device = (
+            "gpu.module(convert-scf-to-cf,cse,convert-gpu-to-nvvm{index-bitwidth=0 use-bare-ptr-memref-call-conv=true})"
+        )
+        fast = str(options.fast_fp_math).lower()
+        attach = (
+            f"nvvm-attach-target{{O={options.opt_level} chip={self.target.arch} fast={fast} "
+            f"features={self._llvm_features()} ftz=false module= triple=nvptx64-nvidia-cuda}}"
+        )
+        debug = "ensure-debug-info-scope-on-llvm-func{emission-kind=DebugDirectivesOnly}" if options.debug_info else ""
+        return [*common_passes("convert-fly-to-nvvm"), device], to_llvm_passes(attach, debug), BINARY_PASS
 
     def gpu_module_targets(self) -> list[str]:
         return [f'#nvvm.target<chip = "{self.target.arch}", features = "{self._llvm_features()}">']
@@ -85,9 +95,14 @@ class CudaBackend(BuiltinBackend):
         return arch
 
     def device_ir(self, module: Any) -> str:
-        from flydsl.llvm import abi_nvptx, binding
+        from flydsl.llvm import abi_nvptx, binding, kernel_text
 
-        return abi_nvptx.device_module(module, binding.data_layout(abi_nvptx.TRIPLE))
+        layout = binding.data_layout(abi_nvptx.TRIPLE)
+        if kernel_text.is_lowered(module):
+            from flydsl.llvm.llvm_dialect_module import nvptx_module
+
+            return nvptx_module(module, layout)
+        return abi_nvptx.device_module(module, layout)
 
     def make_device_code(self, llvm_ir: str, *, options: Options, compiler: Compiler | None = None) -> DeviceBinary:
         from flydsl.llvm import codegen, ptx
@@ -96,6 +111,8 @@ class CudaBackend(BuiltinBackend):
             _device_code.refuse_llvm_options("cuda", options)
         attributes = {} if options.maxnreg is None else {"nvvm.maxnreg": str(options.maxnreg)}
         text = _device_code.add_kernel_attributes(llvm_ir, "ptx_kernel", attributes)
+        if options.noalias:
+            text = _device_code.mark_noalias(text, "ptx_kernel")
         chip = self.chip_for(llvm_ir)
         code = (compiler or codegen.compile_device)(
             text, codegen.DeviceTarget.nvptx(chip, self._llvm_features(llvm_ir)), options.opt_level

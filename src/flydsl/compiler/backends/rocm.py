@@ -18,7 +18,9 @@ from flydsl.compiler.backends.base import (
     Stage,
     Tool,
     common_passes,
+    to_llvm_passes,
 )
+from flydsl.errors import UnmetHintWarning
 from flydsl.target import ROCM_ARCHES, GPUTarget, make_builtin_target, warp_size_of
 
 if TYPE_CHECKING:
@@ -47,8 +49,25 @@ class RocmBackend(BuiltinBackend):
         return make_builtin_target("rocm", arch)
 
     def _pipeline_parts(self, *, compile_hints: Hints | None = None) -> tuple[list[str], list[str], str]:
-        self.parse_options(compile_hints)
-        return common_passes("convert-fly-to-rocdl"), [], BINARY_PASS
+        options = self.parse_options(compile_hints)
+        arch = self.target.arch
+        device = (
+            "gpu.module(convert-scf-to-cf,cse,"
+            f"convert-gpu-to-rocdl{{chipset={arch} index-bitwidth=0 runtime=HIP use-bare-ptr-memref-call-conv=true}},"
+            "fly-rocdl-cluster-attr)"
+        )
+
+        def flag(value: bool) -> str:
+            return str(value).lower()
+
+        attach = (
+            f"rocdl-attach-target{{O={options.opt_level} abi=600 chip={arch} correct-sqrt=true daz=false "
+            f"fast={flag(options.fast_fp_math)} features={self._llvm_features()} finite-only=false module= "
+            f"triple=amdgcn-amd-amdhsa unsafe-math={flag(options.unsafe_fp_math)} "
+            f"wave64={flag(self.target.warp_size == 64)}}}"
+        )
+        debug = "ensure-debug-info-scope-on-llvm-func{emission-kind=LineTablesOnly}" if options.debug_info else ""
+        return [*common_passes("convert-fly-to-rocdl"), device], to_llvm_passes(attach, debug), BINARY_PASS
 
     def llvm_recodegen_fragments(self, opt_level: int = 0) -> list[str]:
         """Passes that make a binary of a device module that is optimised LLVM dialect already."""
@@ -60,13 +79,16 @@ class RocmBackend(BuiltinBackend):
         return [f'#rocdl.target<chip = "{self.target.arch}"{features}>']
 
     def lower_compile_hints(self, module: Any, *, compile_hints: Hints) -> None:
-        """`waves_per_eu` becomes `rocdl.waves_per_eu` on kernel functions; helpers stay as they are."""
+        """`waves_per_eu` becomes `rocdl.waves_per_eu` on kernel functions; helpers stay as they are.
+
+        That attribute is one number: a pair of least and most goes on the LLVM function, with the code.
+        """
         waves = self.parse_options(compile_hints).waves_per_eu
-        if waves is None:
+        if waves is None or waves[1] is not None:
             return
         builtin: Any = importlib.import_module("xdsl.dialects.builtin")
         for op in module.walk():
-            if op.name == "gpu.func" and ("kernel" in op.attributes or "kernel" in op.properties):
+            if op.name == "gpu.func" and "gpu.kernel" in op.attributes:
                 op.attributes["rocdl.waves_per_eu"] = builtin.IntegerAttr(waves[0], builtin.i32)
 
     def _kernel_attributes(self, options: Options) -> dict[str, str]:
@@ -75,13 +97,23 @@ class RocmBackend(BuiltinBackend):
             low, high = options.waves_per_eu
             found["amdgpu-waves-per-eu"] = str(low) if high is None else f"{low},{high}"
         if options.maxnreg is not None:
-            found["amdgpu-num-vgpr"] = str(options.maxnreg)
+            # Where vector and accumulation registers share a file (gfx90a and later CDNA), LLVM counts pairs.
+            shared_file = self.target.arch in ("gfx90a", "gfx942", "gfx950")
+            found["amdgpu-num-vgpr"] = str(max(options.maxnreg // 2, 1) if shared_file else options.maxnreg)
+        if self.target.caps.clusters:
+            # What launches clusters says so itself; elsewhere the ids of a block need no second look.
+            found["amdgpu-cluster-dims"] = "0,0,0"
         return found
 
     def device_ir(self, module: Any) -> str:
-        from flydsl.llvm import abi_amdgpu, binding
+        from flydsl.llvm import abi_amdgpu, binding, kernel_text
 
-        return abi_amdgpu.device_module(module, binding.data_layout(abi_amdgpu.TRIPLE, self.target.arch))
+        layout = binding.data_layout(abi_amdgpu.TRIPLE, self.target.arch)
+        if kernel_text.is_lowered(module):
+            from flydsl.llvm.llvm_dialect_module import amdgpu_module
+
+            return amdgpu_module(module, layout)
+        return abi_amdgpu.device_module(module, layout)
 
     def make_device_code(self, llvm_ir: str, *, options: Options, compiler: Compiler | None = None) -> DeviceBinary:
         from flydsl.llvm import code_object, codegen, link
@@ -89,17 +121,21 @@ class RocmBackend(BuiltinBackend):
         if compiler is None:
             _device_code.refuse_llvm_options("rocm", options)
         text = _device_code.add_kernel_attributes(llvm_ir, "amdgpu_kernel", self._kernel_attributes(options))
+        if options.noalias:
+            text = _device_code.mark_noalias(text, "amdgpu_kernel")
         target = codegen.DeviceTarget.amdgpu(self.target.arch, self._llvm_features())
         code = (compiler or codegen.compile_device)(text, target, options.opt_level)
         start = time.perf_counter()
         hsaco, linker = link.link_hsaco(code.object, linker=config.compile.linker)
         linked = time.perf_counter() - start
+        resources = _resources(code_object.read_code_object(hsaco).kernels, self.target.arch)
+        _warn_unmet(options, resources)
         return DeviceBinary(
             {"hsaco": hsaco, "o": code.object},
             chip=self.target.arch,
             asm=lambda: code.asm,
             optimized_ir=lambda: code.optimized_ir,
-            resources=_resources(code_object.read_code_object(hsaco).kernels),
+            resources=resources,
             times={**code.times, "link": linked},
             notes={"linker": linker},
         )
@@ -127,19 +163,47 @@ class RocmBackend(BuiltinBackend):
         return frozenset(("waves_per_eu", "maxnreg"))
 
 
-def _resources(kernels: Iterable[KernelInfo]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": kernel.name,
-            "registers": kernel.vgpr,
-            "agprs": kernel.agpr,
-            "sgprs": kernel.sgpr,
-            "spills": kernel.vgpr_spill + kernel.sgpr_spill,
-            "shared": kernel.lds,
-            "scratch": kernel.scratch,
-            "kernarg_size": kernel.kernarg_size,
-            "max_threads": kernel.max_flat_workgroup_size,
-            "code_size": kernel.code_size,
-        }
-        for kernel in kernels
-    ]
+def _warn_unmet(options: Options, resources: Iterable[Mapping[str, Any]]) -> None:
+    """LLVM does not go below what lets as many waves run as fit anyway; a limit it has not kept is worth a word."""
+    if options.maxnreg is None:
+        return
+    for kernel in resources:
+        used = kernel["registers"]
+        if used > options.maxnreg:
+            config.warn(
+                f"kernel '{kernel['name']}' uses {used} registers, more than maxnreg={options.maxnreg}: with fewer, no "
+                "more waves could run",
+                UnmetHintWarning,
+            )
+
+
+def _resources(kernels: Iterable[KernelInfo], arch: str) -> list[dict[str, Any]]:
+    from flydsl.llvm.amdgpu_occupancy import occupancy
+
+    found: list[dict[str, Any]] = []
+    for kernel in kernels:
+        waves, limited_by = occupancy(
+            arch,
+            wave=kernel.wavefront_size,
+            threads=kernel.max_flat_workgroup_size,
+            vgprs=kernel.vgpr,
+            sgprs=kernel.sgpr,
+            shared=kernel.lds,
+        )
+        found.append(
+            {
+                "name": kernel.name,
+                "registers": kernel.vgpr,
+                "agprs": kernel.agpr,
+                "sgprs": kernel.sgpr,
+                "spills": kernel.vgpr_spill + kernel.sgpr_spill,
+                "shared": kernel.lds,
+                "scratch": kernel.scratch,
+                "occupancy": waves,
+                "occupancy_limit": limited_by,
+                "kernarg_size": kernel.kernarg_size,
+                "max_threads": kernel.max_flat_workgroup_size,
+                "code_size": kernel.code_size,
+            }
+        )
+    return found

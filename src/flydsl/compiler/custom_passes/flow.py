@@ -26,7 +26,7 @@ from flydsl.errors import (
     PassPipelineError,
     ToolNotFoundError,
 )
-from flydsl.llvm import binding, codegen, external, mir, pass_pipeline, tools
+from flydsl.llvm import binding, codegen, external, isolated, mir, pass_pipeline, tools
 from flydsl.llvm.codegen import DeviceCode, DeviceTarget
 from flydsl.llvm.external import Emit
 
@@ -126,7 +126,9 @@ class _Flow:
         folder: Path,
         flags: Sequence[str] = (),
     ):
-        self.flags = tuple(flags)
+        self.isolated = env.compile.isolate != "never"
+        """Whether LLVM runs in a worker process: the passes may have left what it gives up on."""
+        self.flags = (*flags, "-print-after-all") if env.debug.print_after_all else tuple(flags)
         """Options of LLVM for every program."""
         self.backend = backend
         self.config = config
@@ -180,19 +182,17 @@ class _Flow:
         if pipeline is None and self.config.external:
             pipeline = f"default<O{level}>"
         if pipeline is None:
+            if self.isolated:
+                return codegen.load_module(isolated.optimize(text, target, level), target)
             module = codegen.load_module(text, target)
-            codegen.optimize(
-                module,
-                target.machine(level),
-                level,
-                loop_vectorize=target.loop_vectorize,
-                slp_vectorize=target.slp_vectorize,
-                unroll=target.unroll,
-            )
+            codegen.optimize_for(module, target, level)
             return module
         if not self.config.needs_opt:
-            module = codegen.load_module(text, target)
-            pass_pipeline.run(module, target.machine(level), pass_pipeline.parse(pipeline))
+            if self.isolated:
+                module = codegen.load_module(isolated.run_pipeline(text, target, level, pipeline), target)
+            else:
+                module = codegen.load_module(text, target)
+                pass_pipeline.run(module, target.machine(level), pass_pipeline.parse(pipeline))
             self.notes["middle_end"] = "in process"
         else:
             result = self._opt(text, pipeline, target)
@@ -224,7 +224,8 @@ class _Flow:
     def _generate(self, text: str, target: DeviceTarget, level: int) -> DeviceCode:
         mir_passes = self.config.mir_passes(self.backend.name)
         if not self.config.codegen_passes and not mir_passes and not self.config.external:
-            code = codegen.compile_device(text, target, level, optimized=True)
+            generate = isolated.compile_device if self.isolated else codegen.compile_device
+            code = generate(text, target, level, optimized=True)
             code.times.update(self.times)
             return code
         if self.config.codegen_passes and mir_passes:

@@ -193,6 +193,11 @@ class PassHooks:
                     f"such pass; it has: {', '.join(pipeline)}"
                 )
 
+    def name_any(self, passes: Sequence[str]) -> bool:
+        """Whether a pass of the user is to run before or after one of these."""
+        stages = (each.what.stage for each in self.config.ir_passes if each.applies(each.what.stage, self.backend.name))
+        return any(s.split(":", 2)[2].split("#")[0] in passes for s in stages if s.count(":") == 2)
+
     def _run(self, stage: str, module: ModuleOp) -> ModuleOp:
         return run_stage(self.config, stage, module, self.backend, self.hints, self._observe)
 

@@ -11,12 +11,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
 
+from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Attribute, Data, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
+from xdsl.utils.exceptions import ParseError
 
-from ...layout import Layout, Tile, recast_layout
+from ...layout import Layout, Tile, crd2idx, recast_layout, size
 from ..enums import AddressSpace, AtomicOp
 from .types import LayoutType, MemRefData, TileType, bit_width, intern
 
@@ -110,6 +112,10 @@ class CopyOpType(TypeAttribute):
     whole_tile: ClassVar[bool] = False
     """Whether one call moves a whole tile, so that `fly.copy` never splits it."""
 
+    def state_default(self, field: str) -> int:
+        """What a state field holds while nobody set it."""
+        return 0
+
     @property
     @abstractmethod
     def bits(self) -> int:
@@ -145,6 +151,10 @@ class MmaOpType(TypeAttribute):
 
     state: ClassVar[tuple[tuple[str, int], ...]] = ()
 
+    def state_default(self, field: str) -> int:
+        """What a state field holds while nobody set it."""
+        return 0
+
     @property
     @abstractmethod
     def shape_mnk(self) -> tuple[int, int, int]:
@@ -167,6 +177,46 @@ class MmaOpType(TypeAttribute):
     def lower(self, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
         """Emit one call for the target behind `low`."""
         raise NotImplementedError(f"{self} has no lowering for this target")
+
+
+def _scattered(at: Operand, count: int) -> list[int] | None:
+    """Offsets of the elements of a register tensor that do not lie one behind the other; else None."""
+    layout: Any = at.data.layout
+    if at.data.space is not AddressSpace.Register or type(layout) is not Layout or layout.stride == 1:
+        return None
+    if size(layout) != count:
+        return None
+    offsets = [cast(int, crd2idx(i, layout)) for i in range(count)]
+    return None if offsets == list(range(count)) else offsets
+
+
+def load_values(low: AtomLowering, at: Operand, type_: Attribute, align: int | None = None) -> SSAValue:
+    """Read all elements of an operand."""
+    offsets = _scattered(at, vector_length(type_))
+    if offsets is None:
+        return low.load(at, type_, align)
+    moved: Any = cast(Any, low).moved
+    values = [low.load(moved(at, offset), at.data.elem) for offset in offsets]
+    from ..vector import FromElementsOp
+    from .ops import vector_type
+
+    return low.b.pure(FromElementsOp, values, vector_type(values[0].type, len(values)), {})
+
+
+def store_values(low: AtomLowering, value: SSAValue, at: Operand, align: int | None = None) -> None:
+    """Write all elements of an operand."""
+    offsets = _scattered(at, vector_length(value.type))
+    if offsets is None:
+        low.store(value, at, align)
+        return
+    moved: Any = cast(Any, low).moved
+    for i, offset in enumerate(offsets):
+        low.store(low.b.extract(value, i), moved(at, offset))
+
+
+def vector_length(type_: Attribute) -> int:
+    """Elements of a vector; a scalar is one."""
+    return cast("VectorType[Attribute]", type_).get_shape()[0] if isinstance(type_, VectorType) else 1
 
 
 @irdl_attr_definition
@@ -192,7 +242,7 @@ class UniversalCopyType(Data[int], CopyOpType):
             else None
             for side in (src, dst)
         ]
-        low.store(low.load(src, type_, aligns[0]), dst, aligns[1])
+        store_values(low, load_values(low, src, type_, aligns[0]), dst, aligns[1])
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> int:
@@ -314,6 +364,14 @@ class UniversalFmaType(Data[Attribute], MmaOpType):
         printer.print_string(">")
 
 
+def _parse_operation(parser: AttrParser, what: str) -> Attribute:
+    """The operation of an atom; an error in it is one of the atom too."""
+    try:
+        return parser.parse_type()
+    except ParseError as error:
+        raise ParseError(error.span, f"{error.msg}\nfailed to parse {what}") from error
+
+
 @irdl_attr_definition
 class CopyAtomType(Data[tuple[Attribute, int]], TypeAttribute):
     """`!fly.copy_atom<!fly.universal_copy<128>, 32>`: a copy operation counted in values of so many bits."""
@@ -339,7 +397,7 @@ class CopyAtomType(Data[tuple[Attribute, int]], TypeAttribute):
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> tuple[Attribute, int]:
         with parser.in_angle_brackets():
-            op = parser.parse_type()
+            op = _parse_operation(parser, "Fly_CopyAtom parameter 'copyOp'")
             if not isinstance(op, CopyOpType):
                 parser.raise_error(f"failed to parse Fly_CopyAtom parameter 'copyOp': {op} is not a copy operation")
             parser.parse_punctuation(",")
@@ -368,7 +426,7 @@ class MmaAtomType(Data[Attribute], TypeAttribute):
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> Attribute:
         with parser.in_angle_brackets():
-            op = parser.parse_type()
+            op = _parse_operation(parser, "Fly_MmaAtom parameter 'mmaOp'")
             if not isinstance(op, MmaOpType):
                 parser.raise_error(f"failed to parse Fly_MmaAtom parameter 'mmaOp': {op} is not an mma operation")
             return op

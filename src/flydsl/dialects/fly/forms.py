@@ -78,22 +78,28 @@ def _print_nullary(op: FlyOp, printer: Printer) -> None:
 
 
 def _parse_atom(cls: type[FlyOp], parser: Parser) -> FlyOp:
-    """`fly.make_copy_atom {valBits = 32 : i32} : T`, or with operands in the common form."""
-    if parser.parse_optional_punctuation("(") is None:
-        return _parse_static(cls, parser)
-    pos = parser.pos
-    unresolved = parser.parse_optional_undelimited_comma_separated_list(
-        parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
-    )
-    parser.parse_punctuation(")")
-    return _finish(cls, parser, pos, unresolved or [], parser.parse_optional_attr_dict())
+    """`fly.make_copy_atom {valBits = 32 : i32} : T`, or with state: `fly.make_copy_atom(%a, %b : i32, i64) ...`."""
+    operands: Sequence[SSAValue] = ()
+    if parser.parse_optional_punctuation("(") is not None:
+        pos = parser.pos
+        unresolved = parser.parse_comma_separated_list(Parser.Delimiter.NONE, parser.parse_unresolved_operand)
+        parser.parse_punctuation(":")
+        types = parser.parse_comma_separated_list(Parser.Delimiter.NONE, parser.parse_type)
+        parser.parse_punctuation(")")
+        operands = parser.resolve_operands(unresolved, types, pos)
+    attrs = parser.parse_optional_attr_dict()
+    parser.parse_punctuation(":")
+    return cls.build_from(operands, (parser.parse_type(),), attrs)
 
 
 def _print_atom(op: FlyOp, printer: Printer) -> None:
     if op.operands:
-        _print_operands(op, printer)
-    else:
-        _print_static(op, printer)
+        printer.print_string("(")
+        printer.print_list(op.operands, printer.print_operand)
+        printer.print_string(" : ")
+        printer.print_list(op.operand_types, printer.print_attribute)
+        printer.print_string(")")
+    _print_static(op, printer)
 
 
 def _finish(
@@ -202,7 +208,11 @@ def _print_set_value(op: FlyOp, printer: Printer) -> None:
 
 
 def _parse_lists(cls: type[FlyOp], parser: Parser) -> FlyOp:
-    """`fly.gemm(%m, %d, [%a, %sa], [%b, %sb], %c) traversalLayout = %t`: groups of several operands in brackets."""
+    """`fly.gemm(%m, %d, [%a, %sa], [%b, %sb], %c) traversalLayout = %t`: groups of several operands in brackets.
+
+    A call on values that writes to memory says so behind: `fly.mma_atom_call_ssa(%m, %a, %b, %c) dst = %d`; that the
+    destination stands second among the operands is read as well.
+    """
     pos = parser.pos
 
     def group() -> list[Any]:
@@ -217,6 +227,9 @@ def _parse_lists(cls: type[FlyOp], parser: Parser) -> FlyOp:
             groups[-1] = [parser.parse_unresolved_operand()]
     elif cls.name == "fly.mma_atom_call_ssa" and len(groups) == 4:
         groups.insert(1, [])
+        if parser.parse_optional_keyword("dst") is not None:
+            parser.parse_punctuation("=")
+            groups[1] = [parser.parse_unresolved_operand()]
     attrs = parser.parse_optional_attr_dict()
     if any(len(g) > 1 for g in groups):
         attrs["operandSegmentSizes"] = DenseArrayBase.from_list(i32, [len(g) for g in groups])
@@ -225,7 +238,12 @@ def _parse_lists(cls: type[FlyOp], parser: Parser) -> FlyOp:
 
 def _print_lists(op: FlyOp, printer: Printer) -> None:
     groups = groups_of(op)
-    last = groups.pop() if op.name == "fly.gemm" else ()
+    last: tuple[SSAValue, ...] = ()
+    word = ""
+    if op.name == "fly.gemm":
+        last, word = groups.pop(), "traversalLayout"
+    elif op.name == "fly.mma_atom_call_ssa":
+        last, word = groups.pop(1), "dst"
 
     def group(values: tuple[SSAValue, ...]) -> None:
         if len(values) > 1:
@@ -238,7 +256,7 @@ def _print_lists(op: FlyOp, printer: Printer) -> None:
     printer.print_list([g for g in groups if g], group)
     printer.print_string(")")
     if last:
-        printer.print_string(" traversalLayout = ")
+        printer.print_string(f" {word} = ")
         printer.print_operand(last[0])
     _print_tail(op, printer, ("operandSegmentSizes",))
 

@@ -220,7 +220,10 @@ def _parse_space(parser: AttrParser) -> Space:
 
 def _parse_tail(parser: AttrParser, elem: Attribute, parts: list[str]) -> tuple[int, Swizzle]:
     """`align<N>` and a pointer swizzle, both optional, in this order."""
-    align, swizzle = trivial_align(elem), TRIVIAL_SWIZZLE
+    try:
+        align, swizzle = trivial_align(elem), TRIVIAL_SWIZZLE
+    except TypeError as error:
+        parser.raise_error(f"invalid element type: {error}")
     for part in parts:
         if part.startswith("align<"):
             align = int(part[len("align<") : -1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from xdsl.ir import Data
 from xdsl.irdl import irdl_attr_definition
@@ -49,6 +49,9 @@ class CpAsyncType(Data[CpAsyncData], CopyOpType):
             count = max(self.bits // reg.bit_width(src.data.elem), 1)
             type_ = reg.vector_type(reg.storage(src.data.elem), count)
             low.store(low.load(src, type_), dst)
+            emulation = cast(Any, low)
+            if emulation.checked:
+                emulation.note_copy("cp_async", reg.pointer_value(low, dst), self.bits // 8)
             return
         reg.check_arch(low, self, 80)
         name = f"llvm.nvvm.cp.async.{self.data.cache}.shared.global.{self.bits // 8}"

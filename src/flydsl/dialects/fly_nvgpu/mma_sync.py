@@ -66,6 +66,11 @@ def type_name(type_: Attribute) -> str | None:
     return _NAMES.get(type(type_))
 
 
+def family(name: str) -> str:
+    """Operand types that go together in one instruction: 8-bit integers of any sign, both 8-bit floats."""
+    return {"s8": "int8", "u8": "int8", "e4m3": "fp8", "e5m2": "fp8"}.get(name, name)
+
+
 class MmaData(NamedTuple):
     """Shape and operand types."""
 
@@ -80,15 +85,14 @@ def problem(data: MmaData) -> str | None:
     a, b = type_name(data.a), type_name(data.b)
     if a is None or b is None:
         return f"mma.sync has no operands of type {data.a if a is None else data.b}"
-    family = {"s8": "int8", "u8": "int8", "e4m3": "fp8", "e5m2": "fp8"}
-    if family.get(a, a) != family.get(b, b):
+    if family(a) != family(b):
         return f"mma.sync cannot mix {a} and {b}"
     m, n, k = data.mnk
     if (m, n) != (16, 8) and not (a == "f64" and data.mnk == (8, 8, 4)):
         return f"mma.sync computes 16x8 tiles, got {m}x{n}"
     if k not in _K[a]:
         return f"mma.sync of {a} has k = {' or '.join(map(str, _K[a]))}, got {k}"
-    wanted = {"int8": (i32,), "f16": (f32, Float16Type()), "f64": (Float64Type(),)}.get(family.get(a, a), (f32,))
+    wanted = {"int8": (i32,), "f16": (f32, Float16Type()), "f64": (Float64Type(),)}.get(family(a), (f32,))
     if data.acc not in wanted:
         return f"mma.sync of {a} accumulates in {' or '.join(map(str, wanted))}, got {data.acc}"
     return None

@@ -71,10 +71,7 @@ KINDS: dict[str, Kind] = {
     "tma.wait_read": Kind("llvm.nvvm.cp.async.bulk.wait.group.read", None, 90),
     "tma.prefetch_map": Kind("llvm.nvvm.prefetch.tensormap.p0", None, 90),
 }
-"""Operations by name. On the cpu stack they have no effect of their own, or are the emulator's business."""
-
-_EAGER = ("cp_async.", "fence.", "setmaxnreg.", "griddepcontrol.", "tma.prefetch")
-"""On the cpu stack copies happen at once and registers are not counted: nothing is left to do."""
+"""Operations by name. What they are on the cpu stack is in `passes/nv_emulation.py`."""
 
 
 class NvOp(IRDLOperation):
@@ -98,8 +95,6 @@ class CallOp(NvOp):
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
         name = self.kind.data
         if reg.nv(low).target == "cpu":
-            if name.startswith(_EAGER):
-                return ()
             return reg.nv(low).emulate_call(name, operands)
         kind = KINDS[name]
         reg.check_arch(low, name, kind.least_arch)
@@ -142,6 +137,22 @@ class MBarrierArriveRemoteOp(NvOp):
         name = "llvm.nvvm.mbarrier.arrive.scope.cta.space.cluster"
         low.intrinsic(name, None, [cast(SSAValue, there), low.b.i32(1)])
         return ()
+
+
+@irdl_op_definition
+class PeerOp(NvOp):
+    """Generic address of a place in shared memory as another block of the cluster has it: place, rank."""
+
+    name = "fly_nvgpu.peer"
+
+    def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        b = low.b
+        if reg.nv(low).target == "cpu":
+            return (b.pure(llvm.PtrToIntOp, reg.nv(low).emulate_call("peer", operands), i64, {}),)
+        reg.check_arch(low, "the shared memory of other blocks", 90)
+        here = b.pure(llvm.PtrToIntOp, (operands[0],), i32, {})
+        text = "{\n.reg .b64 a;\ncvt.u64.u32 a, $1;\ncvta.shared.u64 a, a;\nmapa.u64 $0, a, $2;\n}"
+        return (cast(SSAValue, asm(low, text, "=l,r,r", [here, operands[1]], i64)),)
 
 
 @irdl_op_definition
@@ -258,7 +269,8 @@ class TmaLoadOp(NvOp):
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
         if reg.nv(low).target == "cpu":
-            return reg.nv(low).emulate_call("tma.load", operands)
+            props = {"rank": self.rank.value.data, "multicast": self.multicast is not None}
+            return reg.nv(low).emulate_call("tma.load", operands, **props)
         b, rank = low.b, self.rank.value.data
         dst, barrier, tensor_map, *rest = operands
         coords, rest = rest[:rank], rest[rank:]
@@ -282,7 +294,8 @@ class TmaStoreOp(NvOp):
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
         if reg.nv(low).target == "cpu":
-            return reg.nv(low).emulate_call("tma.store", operands)
+            reduce = None if self.reduce is None else self.reduce.data
+            return reg.nv(low).emulate_call("tma.store", operands, rank=self.rank.value.data, reduce=reduce)
         rank = self.rank.value.data
         name = f"llvm.nvvm.cp.async.bulk.tensor.s2g.tile.{rank}d"
         if self.reduce is not None:

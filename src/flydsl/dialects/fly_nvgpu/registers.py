@@ -28,6 +28,10 @@ class NvLowering(AtomLowering, Protocol):
         """An address with the pointer's swizzle applied, and its alignment."""
         ...
 
+    def state(self, field: str) -> SSAValue | None:
+        """A state field of the atom being lowered; None while it has its default."""
+        ...
+
     def emulate_mma(self, op: Any, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
         """The cpu stack's matrix product."""
         ...
@@ -36,7 +40,7 @@ class NvLowering(AtomLowering, Protocol):
         """The cpu stack's cooperative copy."""
         ...
 
-    def emulate_call(self, name: str, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    def emulate_call(self, name: str, operands: Sequence[SSAValue], **properties: Any) -> Sequence[SSAValue]:
         """The cpu stack's form of a `fly_nvgpu` operation."""
         ...
 

@@ -6,7 +6,7 @@ its swizzle and the strides of its layout.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from xdsl.dialects.builtin import Float16Type, IntegerType, f32, i32, i64
 from xdsl.ir import Attribute, Data, SSAValue
@@ -21,7 +21,7 @@ from .. import llvm
 from ..enums import AddressSpace
 from ..fly.atoms import AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
 from . import registers as reg
-from .mma_sync import element, type_name
+from .mma_sync import element, family, type_name
 from .ops import asm
 
 WARPGROUP = Layout(128, 1)
@@ -46,9 +46,8 @@ def problem(data: WgmmaData) -> str | None:
     a, b = type_name(data.a), type_name(data.b)
     if a is None or b is None or "f64" in (a, b):
         return f"wgmma has no operands of type {data.a if a is None or a == 'f64' else data.b}"
-    family = {"s8": "int8", "u8": "int8", "e4m3": "fp8", "e5m2": "fp8"}
-    kind = family.get(a, a)
-    if kind != family.get(b, b):
+    kind = family(a)
+    if kind != family(b):
         return f"wgmma cannot mix {a} and {b}"
     bits = {"f16": 16, "bf16": 16, "tf32": 32}.get(a, 8)
     if m != 64 or k != _K_BYTES * 8 // bits:
@@ -72,6 +71,11 @@ class WgmmaType(Data[WgmmaData], MmaOpType):
     """`!fly_nvgpu.sm90.wgmma<64x256x16, (bf16, bf16) -> f32, a = smem, majorA = k, majorB = k>`."""
 
     name = "fly_nvgpu.sm90.wgmma"
+    state: ClassVar[tuple[tuple[str, int], ...]] = (("accumulate", 32),)
+    """0: the product replaces the accumulators, whatever they hold."""
+
+    def state_default(self, field: str) -> int:
+        return 1
 
     @property
     def shape_mnk(self) -> tuple[int, int, int]:
@@ -101,8 +105,9 @@ class WgmmaType(Data[WgmmaData], MmaOpType):
 
     def lower(self, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
         """One instruction; accumulators go in and out as the same registers."""
+        accumulate = reg.nv(low).state("accumulate")
         if reg.nv(low).target == "cpu":
-            reg.nv(low).emulate_mma(self, d, a, b, c)
+            reg.nv(low).emulate_mma(self, d, a, b, c if accumulate is None else self._addend(low, accumulate, c, d))
             return
         reg.check_arch(low, self, 90, 90)
         data = self.data
@@ -133,16 +138,28 @@ class WgmmaType(Data[WgmmaData], MmaOpType):
             f"{{{outs}}}, {first}, ${at_b}, p{self._immediates()};"
         )
         # Whether to add to the accumulators is a predicate; a true one comes from a comparison of constants.
-        text = "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n" + text + "\n}"
-        constraints = ",".join([*[f"={letter}"] * regs, *map(str, range(regs)), *letters, "l"])
+        predicate = "setp.eq.u32 p, 0, 0" if accumulate is None else f"setp.ne.b32 p, ${at_b + 1}, 0"
+        text = "{\n.reg .pred p;\n" + predicate + ";\n" + text + "\n}"
+        flags = [] if accumulate is None else [accumulate]
+        constraints = ",".join([*[f"={letter}"] * regs, *map(str, range(regs)), *letters, "l", *["r"] * len(flags)])
         type_ = acc[0].type
-        result = asm(low, text, constraints, [*acc, *left, right], reg.struct_of(type_, regs))
+        result = asm(low, text, constraints, [*acc, *left, right, *flags], reg.struct_of(type_, regs))
         parts = reg.fields(low, cast(SSAValue, result), regs)
         if half:
             reg.write(low, reg.cast_vector(low, reg.vector_of(low, parts), Float16Type()), d)
             return
         for offset, part in zip(reg.all_offsets(d), parts, strict=True):
             low.store(part, reg.moved(low, d, offset))
+
+    def _addend(self, low: AtomLowering, accumulate: SSAValue, c: Operand, d: Operand) -> Operand:
+        """On the cpu stack: C, or zeros in the place of the result."""
+        b, acc = low.b, self.elem_types[2]
+        keep = b.cmpi("ne", accumulate, b.i32(0))
+        zero = b.const(0 if acc == i32 else 0.0, acc)
+        values = [low.load(reg.moved(low, c, o), acc) for o in reg.all_offsets(c)]
+        for value, offset in zip(values, reg.all_offsets(d), strict=True):
+            low.store(b.select(keep, value, zero), reg.moved(low, d, offset))
+        return d
 
     def _immediates(self) -> str:
         """Signs of the operands, and which are transposed."""

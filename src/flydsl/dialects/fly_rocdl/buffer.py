@@ -18,7 +18,7 @@ from xdsl.printer import Printer
 
 from ...errors import DSLCompileError, DSLValueError
 from ..enums import AddressSpace, AtomicOp
-from ..fly.atoms import AtomLowering, CopyOpType, Operand
+from ..fly.atoms import AtomLowering, CopyOpType, Operand, load_values, store_values
 from ..fly.ops import vector_type
 from ..fly.types import Space, bit_width, intern
 from .common import MATRIX_ARCHES, ArchAtom, check_lowering, refuse
@@ -147,9 +147,9 @@ class BufferCopyType(Data[BufferCopyData], CopyOpType):
         rsrc, offset = low.buffer_place(memory)
         soffset = scalar_offset(low, elem)
         if sides[0]:
-            low.store(low.buffer_load(rsrc, offset, soffset, type_, self.data.cache), dst)
+            store_values(low, low.buffer_load(rsrc, offset, soffset, type_, self.data.cache), dst)
         else:
-            low.buffer_store(low.load(src, type_), rsrc, offset, soffset, self.data.cache)
+            low.buffer_store(load_values(low, src, type_), rsrc, offset, soffset, self.data.cache)
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> BufferCopyData:
@@ -225,9 +225,7 @@ class _ToShared(Data[int], CopyOpType, ArchAtom):
     def parse_parameter(cls, parser: AttrParser) -> int:
         with parser.in_angle_brackets():
             bits = parser.parse_integer(allow_negative=False)
-            return refuse(
-                parser, "Fly_CopyAtom parameter 'copyOp'", lambda: _check_lds_bits(bits, cls.label, cls.allowed)
-            )
+            return refuse(parser, lambda: _check_lds_bits(bits, cls.label, cls.allowed))
 
     def print_parameter(self, printer: Printer) -> None:
         printer.print_string(f"<{self.data}>")

@@ -7,6 +7,7 @@ consecutive k of row `l % M`; the accumulator holds four consecutive rows per la
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import (
@@ -23,19 +24,15 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Attribute, Data
+from xdsl.ir import Attribute
 from xdsl.irdl import irdl_attr_definition
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
 
 from ...errors import DSLValueError
 from ...layout import Layout
-from ..fly.atoms import AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
+from ..fly.atoms import AtomLowering, Operand
 from ..fly.ops import vector_type
-from ..fly.types import intern
-from .common import ArchAtom, bitcast, check_lowering, emulate, is_signless, load_fragment, mnk_text, refuse
-
-WAVE = Layout(64, 1)
+from .common import bitcast, check_lowering, emulate, is_signless, load_fragment, mnk_text
+from .matrix import WAVE, MatrixAtom
 
 FP8 = (Float8E4M3FNUZType(), Float8E4M3FNType())
 BF8 = (Float8E5M2FNUZType(), Float8E5M2Type())
@@ -104,56 +101,57 @@ class MfmaData(NamedTuple):
     types: tuple[Attribute, Attribute, Attribute]
 
 
+@cache
+def _form_of(data: MfmaData) -> _Form | None:
+    a, b, _ = data.types
+    if a != b and not (a in (*FP8, *BF8) and b in (*FP8, *BF8)):
+        return None
+    return FORMS.get((_kind(a, b), data.mnk[0], data.mnk[2]))
+
+
 def _verify(data: MfmaData) -> MfmaData:
     (m, n, k), (a, b, acc) = data
     if m != n:
         raise DSLValueError(f"MFMA requires M == N, got {mnk_text((m, n, k))}")
     if is_signless(a, 8) or is_signless(b, 8):
-        if not (is_signless(a, 8) and is_signless(b, 8) and is_signless(acc, 32)):
-            raise DSLValueError(f"integer MFMA requires both inputs i8 and an i32 accumulator, got ({a}, {b}) -> {acc}")
+        if not (is_signless(a, 8) and is_signless(b, 8)):
+            raise DSLValueError(f"integer MFMA requires both inputs i8, got '{a}' and '{b}'")
+        if not is_signless(acc, 32):
+            raise DSLValueError(f"integer MFMA requires i32 accumulator, got '{acc}'")
     elif a == f64 and b == f64 and acc == f64:
         pass
     elif acc != f32:
-        raise DSLValueError(f"elemTyAcc must be f32, got {acc}")
+        raise DSLValueError(f"elemTyAcc must be f32, got '{acc}'")
     else:
         for name, t in (("A", a), ("B", b)):
             if t not in _INPUTS or t == f64:
                 raise DSLValueError(
-                    f"elemTy{name} must be f16, bf16, f32, f8E4M3FNUZ, f8E5M2FNUZ, f8E4M3FN or f8E5M2, got {t}"
+                    f"elemTy{name} must be f16, bf16, f32, f8E4M3FNUZ, f8E5M2FNUZ, f8E4M3FN or f8E5M2, got '{t}'"
                 )
     return data
 
 
 @irdl_attr_definition
-class MfmaType(Data[MfmaData], MmaOpType, ArchAtom):
+class MfmaType(MatrixAtom[MfmaData]):
     """Matrix product of one wave: `D = A * B^T + C`."""
 
     name = "fly_rocdl.cdna3.mfma"
+    wave = WAVE
+    data_class = MfmaData
 
     @classmethod
     def make(cls, m: int, n: int, k: int, a: Attribute, b: Attribute, acc: Attribute) -> MfmaType:
         """The checked, interned type."""
-        return intern(cls, _verify(MfmaData((m, n, k), (a, b, acc))))
+        return cls.checked((m, n, k), (a, b, acc))
 
-    @property
-    def shape_mnk(self) -> tuple[int, int, int]:
-        return self.data.mnk
-
-    @property
-    def elem_types(self) -> tuple[Attribute, Attribute, Attribute]:
-        return self.data.types
-
-    @property
-    def thr_layout(self) -> Layout:
-        return WAVE
+    @classmethod
+    def verify_data(cls, data: MfmaData) -> MfmaData:
+        return _verify(data)
 
     @property
     def form(self) -> _Form | None:
         """The instruction, or None where there is none that computes one product."""
-        a, b, _ = self.data.types
-        if a != b and not (a in (*FP8, *BF8) and b in (*FP8, *BF8)):
-            return None
-        return FORMS.get((_kind(a, b), self.data.mnk[0], self.data.mnk[2]))
+        return _form_of(self.data)
 
     def tv_layout(self, operand: int) -> Layout:
         m, n, k = self.data.mnk
@@ -209,19 +207,6 @@ class MfmaType(Data[MfmaData], MmaOpType, ArchAtom):
         assert out is not None
         low.store(out, d)
 
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> MfmaData:
-        with parser.in_angle_brackets():
-            mnk = parse_mnk(parser)
-            parser.parse_punctuation(",")
-            types = parse_mma_types(parser)
-            return refuse(parser, "Fly_MmaAtom parameter 'mmaOp'", lambda: _verify(MfmaData(mnk, types)))
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string("<")
-        print_mma(printer, *self.data)
-        printer.print_string(">")
-
 
 SHAPES = {
     "f32": {32: (1, 2), 16: (1, 4), 4: (1,)},
@@ -230,4 +215,4 @@ SHAPES = {
 }
 """All (m, k) the language lists, those of several products per instruction included."""
 
-__all__ = ["BF8", "FORMS", "FP8", "SHAPES", "WAVE", "MfmaData", "MfmaType", "i8"]
+__all__ = ["BF8", "FORMS", "FP8", "SHAPES", "MfmaData", "MfmaType", "i8"]

@@ -73,11 +73,16 @@ def check_atom(type_: Any, arch: str) -> None:
         op.check_arch(arch)
 
 
+_checked: set[tuple[ArchAtom, str]] = set()
+"""Atoms and architectures that go together: a kernel asks for each of its calls."""
+
+
 def check_lowering(op: Any, low: AtomLowering) -> None:
     """The same in a lowering that knows its architecture."""
     arch = getattr(low, "arch", None)
-    if isinstance(arch, str) and arch.startswith("gfx") and isinstance(op, ArchAtom):
+    if isinstance(arch, str) and arch.startswith("gfx") and isinstance(op, ArchAtom) and (op, arch) not in _checked:
         op.check_arch(arch)
+        _checked.add((op, arch))
 
 
 # --- text ---------------------------------------------------------------------------------------------------------
@@ -104,12 +109,12 @@ def fields_text(**fields: bool | int) -> str:
     return "".join(f", {k} = {str(v).lower() if isinstance(v, bool) else v}" for k, v in fields.items())
 
 
-def refuse(parser: AttrParser, what: str, check: Any) -> Any:
-    """Run `check` on parsed parameters; what it refuses is a parse error of the atom around it too."""
+def refuse(parser: AttrParser, check: Any) -> Any:
+    """Run `check` on parsed parameters; what it refuses is a parse error."""
     try:
         return check()
     except DSLValueError as error:
-        parser.raise_error(f"{error}\nfailed to parse {what}")
+        parser.raise_error(str(error))
 
 
 def mnk_text(mnk: Sequence[int]) -> str:
@@ -127,7 +132,7 @@ def is_signless(type_: Attribute, width: int) -> bool:
 
 def _contiguous(at: Operand, count: int) -> bool:
     layout: Any = at.data.layout
-    if layout is None:
+    if layout is None or (layout.stride == 1 and layout.shape == count):
         return True
     flat: Any = L.coalesce(layout)
     if type(flat) is not L.Layout:

@@ -110,7 +110,7 @@ class LdsReadTransType(Data[LdsReadTransData], CopyOpType, ArchAtom):
             parser.parse_optional_characters("b")
             parser.parse_punctuation(",")
             data = LdsReadTransData(granularity, parser.parse_integer())
-            return refuse(parser, "Fly_CopyAtom parameter 'copyOp'", lambda: _verify(data))
+            return refuse(parser, lambda: _verify(data))
 
     def print_parameter(self, printer: Printer) -> None:
         printer.print_string(f"<trans = {self.data.granularity}b, {self.data.bits}>")

@@ -43,10 +43,14 @@ class GetBufferRsrcOp(FlyOp):
 
 @irdl_op_definition
 class BufferLoadOp(FlyOp):
-    """A load through a buffer pointer with a uniform byte offset and a cache policy."""
+    """A load through a buffer pointer with a uniform byte offset and a cache policy.
+
+    `scalar`: the address is the same in all lanes, so that one scalar load serves the wave.
+    """
 
     name = "fly_rocdl.buffer_load"
     cache = opt_prop_def(Attribute)
+    scalar = opt_prop_def(Attribute)
     traits = traits_def()
     ARITY: ClassVar[tuple[int, int]] = (2, 2)
 

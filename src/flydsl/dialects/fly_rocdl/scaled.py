@@ -21,31 +21,17 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Attribute, Data, SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_attr_definition
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
 
 from ...errors import DSLValueError
 from ...layout import Layout
-from ..fly.atoms import AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
+from ..fly.atoms import AtomLowering, Operand
 from ..fly.ops import vector_type
-from ..fly.types import bit_width, intern
+from ..fly.types import bit_width
 from .buffer import BufferLowering
-from .cdna3 import WAVE
-from .common import (
-    ArchAtom,
-    bitcast,
-    check_lowering,
-    emulate,
-    fields_text,
-    load_fragment,
-    mangled,
-    mnk_text,
-    parse_fields,
-    refuse,
-)
-from .wmma import WAVE32
+from .common import bitcast, check_lowering, emulate, load_fragment, mangled, mnk_text
+from .matrix import WAVE, WAVE32, MatrixAtom
 
 FORMATS = {
     Float8E4M3FNType(): 0,
@@ -68,24 +54,24 @@ class MfmaScaleData(NamedTuple):
     opsel_b: int
 
 
-def _check_types(what: str, types: tuple[Attribute, Attribute, Attribute]) -> None:
+def _check_types(types: tuple[Attribute, Attribute, Attribute]) -> None:
     a, b, acc = types
     if acc != f32:
-        raise DSLValueError(f"elemTyAcc must be f32 for {what}, got {acc}")
+        raise DSLValueError(f"elemTyAcc must be f32, got '{acc}'")
     for name, t in (("A", a), ("B", b)):
         if t not in FORMATS:
-            raise DSLValueError(f"elemTy{name} of {what} must be one of {', '.join(map(str, FORMATS))}, got {t}")
+            raise DSLValueError(f"elemTy{name} must be one of {', '.join(map(str, FORMATS))}, got '{t}'")
 
 
 def _verify_mfma(data: MfmaScaleData) -> MfmaScaleData:
     if data.mnk not in ((16, 16, 128), (32, 32, 64)):
         raise DSLValueError(
-            f"unsupported MNK for CDNA4 MFMA_Scale: {mnk_text(data.mnk)}; it has 16x16x128 and 32x32x64"
+            f"unsupported MNK for CDNA4 MFMA_Scale: {mnk_text(data.mnk)} (expected 16x16x128 or 32x32x64)"
         )
-    _check_types("CDNA4 MFMA_Scale", data.types)
+    _check_types(data.types)
     for name, value in (("opselA", data.opsel_a), ("opselB", data.opsel_b)):
         if not 0 <= value <= 3:
-            raise DSLValueError(f"{name} must be 0 to 3, got {value}")
+            raise DSLValueError(f"{name} must be in [0, 3], got {value}")
     return data
 
 
@@ -127,10 +113,13 @@ class Scales(NamedTuple):
 
 
 @irdl_attr_definition
-class MfmaScaleType(Data[MfmaScaleData], MmaOpType, ArchAtom):
+class MfmaScaleType(MatrixAtom[MfmaScaleData]):
     """The scaled matrix product of gfx950."""
 
     name = "fly_rocdl.cdna4.mfma_scale"
+    fields = ("opselA", "opselB")
+    wave = WAVE
+    data_class = MfmaScaleData
     state: ClassVar[tuple[tuple[str, int], ...]] = (("scale_a", 32), ("scale_b", 32))
 
     @classmethod
@@ -138,19 +127,11 @@ class MfmaScaleType(Data[MfmaScaleData], MmaOpType, ArchAtom):
         cls, m: int, n: int, k: int, a: Attribute, b: Attribute, acc: Attribute, opsel_a: int = 0, opsel_b: int = 0
     ) -> MfmaScaleType:
         """The checked, interned type."""
-        return intern(cls, _verify_mfma(MfmaScaleData((m, n, k), (a, b, acc), opsel_a, opsel_b)))
+        return cls.checked((m, n, k), (a, b, acc), opsel_a, opsel_b)
 
-    @property
-    def shape_mnk(self) -> tuple[int, int, int]:
-        return self.data.mnk
-
-    @property
-    def elem_types(self) -> tuple[Attribute, Attribute, Attribute]:
-        return self.data.types
-
-    @property
-    def thr_layout(self) -> Layout:
-        return WAVE
+    @classmethod
+    def verify_data(cls, data: MfmaScaleData) -> MfmaScaleData:
+        return _verify_mfma(data)
 
     def families(self) -> tuple[str, ...]:
         return ("gfx950",)
@@ -196,20 +177,6 @@ class MfmaScaleType(Data[MfmaScaleData], MmaOpType, ArchAtom):
         assert out is not None
         low.store(out, d)
 
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> MfmaScaleData:
-        with parser.in_angle_brackets():
-            mnk = parse_mnk(parser)
-            parser.parse_punctuation(",")
-            types = parse_mma_types(parser)
-            data = MfmaScaleData(mnk, types, *parse_fields(parser, ("opselA", "opselB")))
-            return refuse(parser, "Fly_MmaAtom parameter 'mmaOp'", lambda: _verify_mfma(data))
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string("<")
-        print_mma(printer, self.data.mnk, self.data.types)
-        printer.print_string(fields_text(opselA=self.data.opsel_a, opselB=self.data.opsel_b) + ">")
-
 
 class WmmaScaleData(NamedTuple):
     """Parameters."""
@@ -229,24 +196,28 @@ def _verify_wmma(data: WmmaScaleData) -> WmmaScaleData:
         raise DSLValueError(f"blockSize must be 16 or 32, got {data.block_size}")
     if data.mnk not in ((16, 16, 128), (32, 16, 128)):
         raise DSLValueError(
-            f"unsupported MNK for GFX1250 WMMA_Scale: {mnk_text(data.mnk)}; it has 16x16x128 and 32x16x128"
+            f"unsupported MNK for GFX1250 WMMA_Scale: {mnk_text(data.mnk)} (expected 16x16x128 or 32x16x128)"
         )
-    _check_types("GFX1250 WMMA_Scale", data.types)
+    _check_types(data.types)
     if data.mnk[0] == 32 and not data.types[0] == data.types[1] == _FP4:
-        raise DSLValueError(f"32x16x128 needs f4E2M1FN for A and B, got {data.types[0]} and {data.types[1]}")
+        a, b, _ = data.types
+        raise DSLValueError(f"GFX1250 WMMA_Scale 32x16x128 requires f4E2M1FN A and B, got A='{a}', B='{b}'")
     for name, value in (("opselA", data.opsel_a), ("opselB", data.opsel_b)):
         if not 0 <= value <= 1:
-            raise DSLValueError(f"{name} must be 0 or 1, got {value}")
+            raise DSLValueError(f"{name} must be in [0, 1] (row0/row1), got {value}")
     if not 0 <= data.mod_c <= 65535:
-        raise DSLValueError(f"modC must be 0 to 65535, got {data.mod_c}")
+        raise DSLValueError(f"modC must fit the i16 intrinsic field [0, 65535], got {data.mod_c}")
     return data
 
 
 @irdl_attr_definition
-class WmmaScaleType(Data[WmmaScaleData], MmaOpType, ArchAtom):
+class WmmaScaleType(MatrixAtom[WmmaScaleData]):
     """The scaled matrix product of gfx1250."""
 
     name = "fly_rocdl.gfx1250.wmma_scale"
+    fields = ("opselA", "opselB", "modC", "reuseA", "reuseB", "blockSize")
+    wave = WAVE32
+    data_class = WmmaScaleData
 
     @classmethod
     def make(
@@ -265,25 +236,17 @@ class WmmaScaleType(Data[WmmaScaleData], MmaOpType, ArchAtom):
         block_size: int = 32,
     ) -> WmmaScaleType:
         """The checked, interned type."""
-        data = WmmaScaleData((m, n, k), (a, b, acc), opsel_a, opsel_b, mod_c, bool(reuse_a), bool(reuse_b), block_size)
-        return intern(cls, _verify_wmma(data))
+        flags = bool(reuse_a), bool(reuse_b)
+        return cls.checked((m, n, k), (a, b, acc), opsel_a, opsel_b, mod_c, *flags, block_size)
 
     @property
     def state(self) -> tuple[tuple[str, int], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         width = 64 if self.data.block_size == 16 else 32
         return (("scale_a", width), ("scale_b", width))
 
-    @property
-    def shape_mnk(self) -> tuple[int, int, int]:
-        return self.data.mnk
-
-    @property
-    def elem_types(self) -> tuple[Attribute, Attribute, Attribute]:
-        return self.data.types
-
-    @property
-    def thr_layout(self) -> Layout:
-        return WAVE32
+    @classmethod
+    def verify_data(cls, data: WmmaScaleData) -> WmmaScaleData:
+        return _verify_wmma(data)
 
     def families(self) -> tuple[str, ...]:
         return ("gfx1250",)
@@ -350,30 +313,6 @@ class WmmaScaleType(Data[WmmaScaleData], MmaOpType, ArchAtom):
         out = low.intrinsic(name, out_type, operands)
         assert out is not None
         low.store(out, d)
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> WmmaScaleData:
-        names = ("opselA", "opselB", "modC", "reuseA", "reuseB", "blockSize")
-        with parser.in_angle_brackets():
-            mnk = parse_mnk(parser)
-            parser.parse_punctuation(",")
-            types = parse_mma_types(parser)
-            data = WmmaScaleData(mnk, types, *parse_fields(parser, names))
-            return refuse(parser, "Fly_MmaAtom parameter 'mmaOp'", lambda: _verify_wmma(data))
-
-    def print_parameter(self, printer: Printer) -> None:
-        d = self.data
-        printer.print_string("<")
-        print_mma(printer, d.mnk, d.types)
-        text = fields_text(
-            opselA=d.opsel_a,
-            opselB=d.opsel_b,
-            modC=d.mod_c,
-            reuseA=d.reuse_a,
-            reuseB=d.reuse_b,
-            blockSize=d.block_size,
-        )
-        printer.print_string(text + ">")
 
 
 __all__ = ["FORMATS", "MfmaScaleType", "WmmaScaleType"]

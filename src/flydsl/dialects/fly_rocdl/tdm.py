@@ -28,6 +28,9 @@ from .buffer import BufferLowering
 from .common import ArchAtom, check_lowering, refuse
 
 NO_LIMIT = 0x7FFFFFFF
+"""Extent of a dimension nobody gave an extent."""
+UNSET = -(1 << 31)
+"""Stride nobody set: that of the tensor's layout counts."""
 
 
 class TdmData(NamedTuple):
@@ -44,12 +47,14 @@ class TdmData(NamedTuple):
 
 def _verify(data: TdmData) -> TdmData:
     if not 1 <= data.rank <= 5:
-        raise DSLValueError(f"rank must be 1 to 5, got {data.rank}")
+        raise DSLValueError(f"TDM rank must be in [1, 5], got {data.rank}")
     if data.warps < 1 or data.warps & (data.warps - 1):
         raise DSLValueError(f"numWarps must be a positive power of two, got {data.warps}")
     i, a = data.pad_interval, data.pad_amount
-    if i < 0 or a < 0 or bool(i) != bool(a):
-        raise DSLValueError(f"padInterval and padAmount must be both zero or both positive, got {i} and {a}")
+    if i < 0 or a < 0:
+        raise DSLValueError(f"padInterval and padAmount must be non-negative, got {i}, {a}")
+    if bool(i) != bool(a):
+        raise DSLValueError(f"padInterval and padAmount must both be zero or both non-zero, got {i}, {a}")
     if i & (i - 1):
         raise DSLValueError(f"padInterval must be a power of two (in elements), got {i}")
     return data
@@ -67,6 +72,9 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
         *((f"stride_{i}", 64) for i in range(4)),
         ("imm_offset", 64),
     )
+
+    def state_default(self, field: str) -> int:
+        return NO_LIMIT if field.startswith("extent") else UNSET if field.startswith("stride") else 0
 
     @classmethod
     def make(
@@ -124,17 +132,44 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
         else:
             raise DSLCompileError(f"{self} copies between global and shared memory, got {spaces[0]} -> {spaces[1]}")
         target = getattr(low, "target", None)
-        if target != "rocdl":
+        if target not in ("rocdl", "cpu"):
             raise DSLCompileError(f"{self} is an instruction of gfx1250; the target '{target}' cannot run it")
         check_lowering(self, low)
+        if target == "cpu":
+            self._emulate(cast(BufferLowering, low), memory, shared, load)
+            return
         groups = self._descriptor(cast(BufferLowering, low), memory, shared)
         base = "llvm.amdgcn.tensor.load.to.lds" if load else "llvm.amdgcn.tensor.store.from.lds"
         used = groups[:2] if self.data.rank <= 2 else groups
         name = base + (".d2" if self.data.rank <= 2 else "")
         low.intrinsic(name, None, [*used, low.b.i32(self.data.cache)])
 
-    def _descriptor(self, low: BufferLowering, memory: Operand, shared: Operand) -> list[SSAValue]:
-        b = low.b
+    def _emulate(self, low: BufferLowering, memory: Operand, shared: Operand, load: bool) -> None:
+        """The wave's part of the copy on the cpu stack."""
+        b, emulation = low.b, cast(Any, low)
+        shape, stride, nbytes = self._tile(memory)
+        rank = self.data.rank
+        waves = self.waves(shape)
+        block = [-(-s // w) for s, w in zip(shape, waves, strict=True)]
+        strides = [self._stride(low, i, stride[i]) for i in range(rank - 1)]
+        starts = self._starts(low, waves, block)
+        at, place = emulation.raw_pointer(memory), emulation.raw_pointer(shared)
+        immediate = low.state("imm_offset")
+        if immediate is not None:
+            at = emulation.at(at, immediate)
+        for i, (start, pitch) in enumerate(zip(starts, self._pitch(shape), strict=True)):
+            if start is None:
+                continue
+            wide = b.cast("extui", start, i64)
+            step = strides[i] if i < rank - 1 else b.const(1, i64)
+            at = emulation.at(at, b.muli(b.muli(wide, step), b.const(nbytes, i64)))
+            place = emulation.at(place, b.muli(wide, b.const(pitch * nbytes, i64)))
+        left = [self._extent(low, i, starts[i]) for i in range(rank)]
+        pad = (self.data.pad_interval, self.data.pad_amount)
+        emulation.emulate_tile_copy(load, at, place, block, strides, left, nbytes, pad, low.state("workgroup_mask"))
+
+    def _tile(self, memory: Operand) -> tuple[tuple[int, ...], tuple[Any, ...], int]:
+        """Extents, strides and bytes of an element of the tile in global memory."""
         layout: Any = linear_layout(memory.data.layout)
         shape, stride = (_modes(x) for x in (layout.shape, layout.stride))
         rank, bits = self.data.rank, bit_width(memory.data.elem)
@@ -143,6 +178,21 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
         nbytes = bits // 8
         if bits % 8 or nbytes & (nbytes - 1):
             raise DSLCompileError(f"gfx1250 TDM: elements of {bits} bits cannot be moved")
+        return shape, stride, nbytes
+
+    def _pitch(self, shape: Sequence[int]) -> list[int]:
+        """Elements from one index to the next of every dimension in shared memory."""
+        rank = self.data.rank
+        row = shape[-1] + self.data.pad_amount
+        pitch = [1] * rank
+        for i in reversed(range(rank - 1)):
+            pitch[i] = row if i == rank - 2 else pitch[i + 1] * shape[i + 1]
+        return pitch
+
+    def _descriptor(self, low: BufferLowering, memory: Operand, shared: Operand) -> list[SSAValue]:
+        b = low.b
+        shape, stride, nbytes = self._tile(memory)
+        rank, bits = self.data.rank, 8 * nbytes
         waves = self.waves(shape)
         block = [-(-s // w) for s, w in zip(shape, waves, strict=True)]
         strides = [self._stride(low, i, stride[i]) for i in range(rank - 1)]
@@ -152,10 +202,7 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
         if immediate is not None:
             address = b.addi(address, immediate)
         place = b.pure(llvm.PtrToIntOp, (cast(Any, low).raw_pointer(shared),), i32, {})
-        row = shape[-1] + self.data.pad_amount
-        pitch = [1] * rank
-        for i in reversed(range(rank - 1)):
-            pitch[i] = row if i == rank - 2 else pitch[i + 1] * shape[i + 1]
+        pitch = self._pitch(shape)
         for i, start in enumerate(starts):
             if start is None:
                 continue
@@ -168,11 +215,12 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
         return self._groups(b, low, address, place, left, block[::-1], strides[::-1], bits)
 
     def _stride(self, low: BufferLowering, i: int, known: Any) -> SSAValue:
-        given = low.state(f"stride_{i}")
+        given, b = low.state(f"stride_{i}"), low.b
+        if type(known) is int or hasattr(known, "value"):
+            own = b.leaf_value(known, 64)
+            return own if given is None else b.select(b.cmpi("eq", given, b.const(UNSET, i64)), own, given)
         if given is not None:
             return given
-        if type(known) is int or hasattr(known, "value"):
-            return low.b.leaf_value(known, 64)
         raise DSLCompileError(f"gfx1250 TDM: stride {i} is not known here; set the state field stride_{i}")
 
     def _extent(self, low: BufferLowering, i: int, start: SSAValue | None) -> SSAValue:
@@ -188,7 +236,10 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
         b = low.b
         if self.data.warps == 1:
             return [None] * len(waves)
-        rest = low.intrinsic("llvm.amdgcn.wave.id", i32, [])
+        if getattr(low, "target", None) == "cpu":
+            rest = cast(Any, low).wave_number()
+        else:
+            rest = low.intrinsic("llvm.amdgcn.wave.id", i32, [])
         assert rest is not None
         found: list[SSAValue | None] = []
         for count, size in zip(waves, block, strict=True):
@@ -276,7 +327,7 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
                 parser.parse_punctuation(",")
                 rest.append(number(name))
             data = TdmData(rank, warps, interval, amount, *rest)
-            return refuse(parser, "Fly_CopyAtom parameter 'copyOp'", lambda: _verify(data))
+            return refuse(parser, lambda: _verify(data))
 
     def print_parameter(self, printer: Printer) -> None:
         d = self.data

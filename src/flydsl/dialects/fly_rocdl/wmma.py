@@ -7,7 +7,7 @@ share names and differ in operands: gfx11 wants A and B twice, once per half of 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from xdsl.dialects import vector as xvector
 from xdsl.dialects.builtin import (
@@ -22,31 +22,18 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Attribute, Data, SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
-from xdsl.printer import Printer
 
 from ...errors import DSLValueError
 from ...layout import Layout
-from ..fly.atoms import AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
+from ..fly.atoms import AtomLowering, Operand
 from ..fly.ops import vector_type
-from ..fly.types import bit_width, intern
-from .common import (
-    ArchAtom,
-    bitcast,
-    check_lowering,
-    emulate,
-    fields_text,
-    is_signless,
-    load_fragment,
-    mangled,
-    mnk_text,
-    parse_fields,
-    refuse,
-)
+from ..fly.types import bit_width
+from .common import bitcast, check_lowering, emulate, fields_text, is_signless, load_fragment, mangled, mnk_text
+from .matrix import WAVE32, MatrixAtom
 
-WAVE32 = Layout(32, 1)
 OCP: dict[Attribute, str] = {Float8E4M3FNType(): "fp8", Float8E5M2Type(): "bf8"}
 
 
@@ -58,6 +45,8 @@ class WmmaData(NamedTuple):
     sign_a: bool
     sign_b: bool
     clamp: bool
+    mod_c: int = 0
+    """What happens to C before it is added; gfx1250 alone."""
 
 
 class Form(NamedTuple):
@@ -70,11 +59,24 @@ class Form(NamedTuple):
     `f8`: A B modC C reuse reuse; `int3`: as `int` with the reuse flags."""
 
 
-class _Wmma(Data[WmmaData], MmaOpType, ArchAtom):
+class _Wmma(MatrixAtom[WmmaData]):
     """What the families share."""
 
+    fields = ("signA", "signB", "clamp")
+    wave = WAVE32
+    data_class = WmmaData
     family: ClassVar[str]
     label: ClassVar[str]
+    floats: ClassVar[str] = "floating-point"
+    """What messages call its floats."""
+
+    @classmethod
+    def parameters(cls, *values: Any) -> WmmaData:
+        mnk, types, sign_a, sign_b, clamp, *mod_c = values
+        return WmmaData(mnk, types, bool(sign_a), bool(sign_b), bool(clamp), *mod_c)
+
+    def rest_text(self) -> str:
+        return fields_text(signA=self.data.sign_a, signB=self.data.sign_b, clamp=self.data.clamp)
 
     @classmethod
     def form_of(cls, data: WmmaData) -> Form | None:
@@ -87,18 +89,24 @@ class _Wmma(Data[WmmaData], MmaOpType, ArchAtom):
         raise NotImplementedError
 
     @classmethod
+    def check_shape(cls, data: WmmaData, integer: bool) -> None:
+        """Refuse extents the family has for no types, and flags of integers on floats."""
+        if not integer and (data.sign_a or data.sign_b or data.clamp):
+            flags = f"signA={int(data.sign_a)}, signB={int(data.sign_b)}, clamp={int(data.clamp)}"
+            raise DSLValueError(
+                f"{cls.label} WMMA {cls.floats} path does not accept signA/signB/clamp, which are for i4 and i8 "
+                f"inputs; got {flags}"
+            )
+
+    @classmethod
     def verify_data(cls, data: WmmaData) -> WmmaData:
         """Refuse what the family lacks."""
-        integer = is_signless(data.types[0], 8) or is_signless(data.types[0], 4)
-        if not integer and (data.sign_a or data.sign_b or data.clamp):
-            raise DSLValueError(
-                f"{cls.label} WMMA fp16/bf16 path does not accept signA/signB/clamp; they are for i4 and i8 inputs"
-            )
+        cls.check_shape(data, is_signless(data.types[0], 8) or is_signless(data.types[0], 4))
         if cls.form_of(data) is None:
             a, b, acc = data.types
             raise DSLValueError(
-                f"unsupported {cls.label} WMMA configuration: {mnk_text(data.mnk)} ({a}, {b}) -> {acc}; "
-                f"it has {', '.join(cls.listed())}"
+                f"unsupported {cls.label} WMMA configuration: {mnk_text(data.mnk)} with A='{a}', B='{b}', "
+                f"Acc='{acc}'; it has {', '.join(cls.listed())}"
             )
         return data
 
@@ -114,22 +122,10 @@ class _Wmma(Data[WmmaData], MmaOpType, ArchAtom):
         sign_a: bool = False,
         sign_b: bool = False,
         clamp: bool = False,
-    ) -> Any:
+        mod_c: int = 0,
+    ) -> Self:
         """The checked, interned type."""
-        data = WmmaData((m, n, k), (a, b, acc), bool(sign_a), bool(sign_b), bool(clamp))
-        return intern(cls, cls.verify_data(data))
-
-    @property
-    def shape_mnk(self) -> tuple[int, int, int]:
-        return self.data.mnk
-
-    @property
-    def elem_types(self) -> tuple[Attribute, Attribute, Attribute]:
-        return self.data.types
-
-    @property
-    def thr_layout(self) -> Layout:
-        return WAVE32
+        return cls.checked((m, n, k), (a, b, acc), sign_a, sign_b, clamp, mod_c)
 
     def families(self) -> tuple[str, ...]:
         return (self.family,)
@@ -177,7 +173,7 @@ class _Wmma(Data[WmmaData], MmaOpType, ArchAtom):
         def flag(value: bool) -> SSAValue:
             return low.b.const(int(value), i1)
 
-        no, none = flag(False), low.b.const(0, i16)
+        no, none = flag(False), low.b.const(self.data.mod_c, i16)
         sa, sb, clamp = flag(self.data.sign_a), flag(self.data.sign_b), flag(self.data.clamp)
         return {
             "plain": [x, y, z],
@@ -188,21 +184,6 @@ class _Wmma(Data[WmmaData], MmaOpType, ArchAtom):
             "int3": [sa, x, sb, y, z, no, no, clamp],
         }[order]
 
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> WmmaData:
-        with parser.in_angle_brackets():
-            mnk = parse_mnk(parser)
-            parser.parse_punctuation(",")
-            types = parse_mma_types(parser)
-            flags = parse_fields(parser, ("signA", "signB", "clamp"))
-            data = WmmaData(mnk, types, *map(bool, flags))
-            return refuse(parser, "Fly_MmaAtom parameter 'mmaOp'", lambda: cls.verify_data(data))
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string("<")
-        print_mma(printer, self.data.mnk, self.data.types)
-        printer.print_string(fields_text(signA=self.data.sign_a, signB=self.data.sign_b, clamp=self.data.clamp) + ">")
-
 
 @irdl_attr_definition
 class Gfx11WmmaType(_Wmma):
@@ -211,22 +192,32 @@ class Gfx11WmmaType(_Wmma):
     name = "fly_rocdl.gfx11.wmma"
     family = "gfx11"
     label = "GFX11"
+    floats = "fp16/bf16"
+
+    @classmethod
+    def check_shape(cls, data: WmmaData, integer: bool) -> None:
+        if data.mnk != (16, 16, 16):
+            raise DSLValueError(f"GFX11 WMMA requires M=N=K=16, got {mnk_text(data.mnk)}")
+        super().check_shape(data, integer)
 
     @classmethod
     def form_of(cls, data: WmmaData) -> Form | None:
         a, b, acc = data.types
-        if data.mnk != (16, 16, 16) or a != b:
-            return None
         v = vector_type
         if acc == f32:
+            if a != b:
+                return None
             forms: dict[Attribute, Form] = {
                 f16: Form("f32.16x16x16.f16", v(f16, 16), "plain"),
                 bf16: Form("f32.16x16x16.bf16", v(i16, 16), "plain"),
             }
             return forms.get(a)
-        if is_signless(acc, 32) and is_signless(a, 8):
+        if not is_signless(acc, 32):
+            return None
+        # Signs are flags of the instruction, whatever the types say.
+        if is_signless(a, 8) and is_signless(b, 8):
             return Form("i32.16x16x16.iu8", v(i32, 4), "int")
-        return Form("i32.16x16x16.iu4", v(i32, 2), "int") if is_signless(acc, 32) and is_signless(a, 4) else None
+        return Form("i32.16x16x16.iu4", v(i32, 2), "int") if is_signless(a, 4) and is_signless(b, 4) else None
 
     @classmethod
     def listed(cls) -> Iterable[str]:
@@ -263,6 +254,12 @@ class Gfx120xWmmaType(_Wmma):
     label = "GFX120X"
 
     @classmethod
+    def check_shape(cls, data: WmmaData, integer: bool) -> None:
+        if not integer and data.mnk != (16, 16, 16):
+            raise DSLValueError(f"GFX120X WMMA floating-point forms require M=N=K=16, got {mnk_text(data.mnk)}")
+        super().check_shape(data, integer)
+
+    @classmethod
     def form_of(cls, data: WmmaData) -> Form | None:
         (m, n, k), (a, b, acc) = data.mnk, data.types
         v = vector_type
@@ -295,7 +292,7 @@ class Gfx120xWmmaType(_Wmma):
             "bf16 -> f32 or bf16",
             "f8E4M3FN and f8E5M2 pairs -> f32",
             "i8 -> i32",
-            "16x16x16 and 16x16x32 i4 -> i32 (GFX120X WMMA floating-point forms require M=N=K=16)",
+            "16x16x16 and 16x16x32 i4 -> i32",
         )
 
     def tv_layout(self, operand: int) -> Layout:
@@ -309,6 +306,25 @@ class Gfx1250WmmaType(_Wmma):
     name = "fly_rocdl.gfx1250.wmma"
     family = "gfx1250"
     label = "GFX1250"
+
+    @classmethod
+    def check_shape(cls, data: WmmaData, integer: bool) -> None:
+        if not integer and (data.sign_a or data.sign_b or data.clamp):
+            raise DSLValueError(f"signA/signB/clamp are only valid for integer (iu4/iu8) WMMA, got A='{data.types[0]}'")
+        if not 0 <= data.mod_c <= 65535:
+            raise DSLValueError(f"modC must fit the i16 intrinsic field [0, 65535], got {data.mod_c}")
+
+    @classmethod
+    def parse_rest(cls, parser: AttrParser) -> list[Any]:
+        found = super().parse_rest(parser)
+        if parser.parse_optional_punctuation(",") is not None:
+            parser.parse_keyword("modC")
+            parser.parse_punctuation("=")
+            found.append(parser.parse_integer())
+        return found
+
+    def rest_text(self) -> str:
+        return super().rest_text() + (fields_text(modC=self.data.mod_c) if self.data.mod_c else "")
 
     @classmethod
     def form_of(cls, data: WmmaData) -> Form | None:

@@ -38,6 +38,9 @@ def MMA(m: int, n: int, k: int, ab: Any, acc: Any = None, *, b: Any = None) -> N
 
     `ab` is the type of A and B; `b` that of B where they differ (fp8 and int8 mixes). Float32 operands are multiplied
     as tf32.
+
+    >>> flyc.evaluate(lambda: fx.make_mma_atom(fx.nvgpu.MMA(16, 8, 16, fx.Float16)).layout_C_tv, target="cpu:sm_90")
+    Layout<((4,8),(2,2)):((32,1),(16,8))>
     """
     from ...dialects.fly_nvgpu.mma_sync import MmaData, MmaSyncType, least_arch, problem
 
@@ -67,6 +70,9 @@ def WGMMA(
     B comes from shared memory, A from there or (`a_from="registers"`) from registers. Operands in shared memory are
     views whose layout and swizzle must be ones the instruction can read; `major_*` is `"k"` or `"mn"`, the contiguous
     direction. The product is not there before `wgmma_wait`.
+
+    >>> flyc.evaluate(lambda: fx.make_mma_atom(fx.nvgpu.WGMMA(128, 16, fx.Float16)).shape_mnk, target="cpu:sm_90a")
+    IntTuple<(64,128,16)>
     """
     from ...dialects.fly_nvgpu.wgmma import WgmmaData, WgmmaType, problem
 
@@ -89,6 +95,11 @@ def CpAsync(bits: int, cache: str = "ca") -> NvAtomOp:
     """`cp.async`: global to shared memory, past the registers; `cache="cg"` keeps 128-bit copies out of L1.
 
     The data is there for the thread itself after `cp_async_wait`, for others after a barrier behind it.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.nvgpu.CpAsync(128, "cg"), fx.Float16).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:sm_90")
+    Layout<(1,8):(1,1)>
     """
     from ...dialects.fly_nvgpu.cp_async import CpAsyncData, CpAsyncType, problem
 
@@ -100,17 +111,35 @@ def CpAsync(bits: int, cache: str = "ca") -> NvAtomOp:
 
 
 def CpAsync32b() -> NvAtomOp:
-    """`CpAsync(32)`."""
+    """`CpAsync(32)`.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.nvgpu.CpAsync32b(), fx.Float32).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:sm_90")
+    Layout<(1,1):(1,1)>
+    """
     return CpAsync(32)
 
 
 def CpAsync64b() -> NvAtomOp:
-    """`CpAsync(64)`."""
+    """`CpAsync(64)`.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.nvgpu.CpAsync64b(), fx.Float32).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:sm_90")
+    Layout<(1,2):(1,1)>
+    """
     return CpAsync(64)
 
 
 def CpAsync128b() -> NvAtomOp:
-    """`CpAsync(128, "cg")`."""
+    """`CpAsync(128, "cg")`.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.nvgpu.CpAsync128b(), fx.Float32).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:sm_90")
+    Layout<(1,4):(1,1)>
+    """
     return CpAsync(128, "cg")
 
 
@@ -125,12 +154,20 @@ def _matrix(name: str, count: int, trans: bool, least: int) -> NvAtomOp:
 
 
 def LdMatrix(count: int, trans: bool = False) -> NvAtomOp:
-    """`ldmatrix`: a warp reads `count` 8x8 matrices of 16-bit values from shared memory into MMA registers."""
+    """`ldmatrix`: a warp reads `count` 8x8 matrices of 16-bit values from shared memory into MMA registers.
+
+    >>> flyc.evaluate(lambda: fx.make_copy_atom(fx.nvgpu.LdMatrix(4), fx.Float16).layout_dst_tv, target="cpu:sm_90")
+    Layout<(32,(2,4)):(2,(1,64))>
+    """
     return _matrix("LdMatrix", count, trans, 75)
 
 
 def StMatrix(count: int, trans: bool = False) -> NvAtomOp:
-    """`stmatrix`: the way back, from registers to shared memory."""
+    """`stmatrix`: the way back, from registers to shared memory.
+
+    >>> flyc.evaluate(lambda: fx.make_copy_atom(fx.nvgpu.StMatrix(4), fx.Float16).layout_src_tv, target="cpu:sm_90")
+    Layout<(32,(2,4)):(2,(1,64))>
+    """
     return _matrix("StMatrix", count, trans, 90)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
-from ..numeric import Int32
+from ...dialects.enums import AddressSpace
+from ...errors import DSLTypeError
+from ..numeric import Int32, Int64
+from ..tensor import Pointer, Tensor, get_iter, make_view
 from .target import need_trace
 
 
@@ -24,6 +27,31 @@ def size() -> Int32:
     """Blocks in the cluster."""
     need_trace("cluster.size", 90)
     return Int32(_emit().call("cluster.size"))
+
+
+@overload
+def peer(place: Tensor, rank: Any) -> Tensor: ...
+@overload
+def peer(place: Pointer, rank: Any) -> Pointer: ...
+
+
+def peer(place: Any, rank: Any) -> Any:
+    """A tensor or pointer in shared memory as block `rank` of the cluster has it, to be read and written from here.
+
+    All blocks must run while it is used: `sync()` before the first access, and again before any block may leave.
+    """
+    need_trace("cluster.peer", 90)
+    if isinstance(place, Tensor):
+        return make_view(peer(get_iter(place), rank), place.layout)
+    if not isinstance(place, Pointer) or place.address_space is not AddressSpace.Shared:
+        raise DSLTypeError(f"cluster.peer takes a tensor or pointer in shared memory, got {place!r}")
+    from ...dialects.fly.types import ptr_type
+    from ..algebra_values import current_ir
+
+    data = place.type.data
+    type_ = ptr_type(data.elem, AddressSpace.Generic, data.align, data.swizzle)
+    address = _emit().peer(place.value, Int32(rank).ir_value())
+    return current_ir().int_to_pointer(type_, Int64(address))
 
 
 def arrive(*, relaxed: bool = False) -> None:

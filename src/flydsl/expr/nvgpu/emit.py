@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, StringAttr, i1, i32
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, StringAttr, i1, i32, i64
 from xdsl.ir import Attribute
 
 from ...dialects.builder import int_attr
@@ -30,6 +30,11 @@ def wait(barrier: Any, parity: Any) -> None:
 def arrive_remote(barrier: Any, rank: Any) -> None:
     """Arrive in another block of the cluster."""
     current().opn(ops.MBarrierArriveRemoteOp, (barrier, rank), ())
+
+
+def peer(place: Any, rank: Any) -> Any:
+    """A place of shared memory in another block, as a number."""
+    return current().opn(ops.PeerOp, (place, rank), (i64,)).results[0]
 
 
 def elect() -> Any:

@@ -26,6 +26,19 @@ class MBarrier:
 
     Storable: struct fields and shared allocations may have this type, `peek()` gives the barrier. A phase is over when
     as many arrivals as `init` said, and all expected bytes, have come; then the next phase starts by itself.
+
+    >>> @flyc.jit
+    ... def wait_for_all():
+    ...     barrier = fx.SharedAllocator().allocate(fx.nvgpu.MBarrier).peek()
+    ...     if fx.thread_idx.x == 0:
+    ...         barrier.init(4)
+    ...     fx.nvgpu.fence_mbarrier_init()
+    ...     fx.barrier()
+    ...     barrier.arrive()
+    ...     barrier.wait(0)
+    ...     return fx.thread_idx.x
+    >>> flyc.evaluate(wait_for_all, threads=4, target="cpu:sm_90")
+    [0, 1, 2, 3]
     """
 
     __slots__ = ("ptr",)
@@ -106,13 +119,19 @@ class MBarrier:
 
 
 def cp_async_commit() -> None:
-    """End a group of `CpAsync` copies of this thread."""
+    """End a group of `CpAsync` copies of this thread.
+
+    >>> flyc.evaluate(lambda: fx.nvgpu.cp_async_commit(), target="cpu:sm_90a")
+    """
     need_trace("cp_async_commit", 80)
     _emit().call("cp_async.commit")
 
 
 def cp_async_wait(pending: int = 0) -> None:
-    """Wait until at most `pending` of this thread's youngest groups are under way."""
+    """Wait until at most `pending` of this thread's youngest groups are under way.
+
+    >>> flyc.evaluate(lambda: fx.nvgpu.cp_async_wait(0), target="cpu:sm_90a")
+    """
     if not isinstance(pending, int) or pending < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLValueError(f"cp_async_wait takes a constant number of groups, got {pending!r}")
     need_trace("cp_async_wait", 80)
@@ -120,19 +139,28 @@ def cp_async_wait(pending: int = 0) -> None:
 
 
 def cp_async_wait_all() -> None:
-    """Wait for all of this thread's copies, committed or not."""
+    """Wait for all of this thread's copies, committed or not.
+
+    >>> flyc.evaluate(lambda: fx.nvgpu.cp_async_wait_all(), target="cpu:sm_90a")
+    """
     need_trace("cp_async_wait_all", 80)
     _emit().call("cp_async.wait_all")
 
 
 def fence_proxy_async() -> None:
-    """Make this thread's writes to shared memory visible to `wgmma` and TMA; a barrier must follow."""
+    """Make this thread's writes to shared memory visible to `wgmma` and TMA; a barrier must follow.
+
+    >>> flyc.evaluate(lambda: fx.nvgpu.fence_proxy_async(), target="cpu:sm_90a")
+    """
     need_trace("fence_proxy_async", 90)
     _emit().call("fence.proxy_async")
 
 
 def fence_mbarrier_init() -> None:
-    """Make freshly set up barriers visible to the cluster and to TMA; a block or cluster barrier must follow."""
+    """Make freshly set up barriers visible to the cluster and to TMA; a block or cluster barrier must follow.
+
+    >>> flyc.evaluate(lambda: fx.nvgpu.fence_mbarrier_init(), target="cpu:sm_90a")
+    """
     need_trace("fence_mbarrier_init", 90)
     _emit().call("fence.mbarrier_init")
 
@@ -141,6 +169,12 @@ class named_barrier:
     """One of the 16 barriers of a block, for some of its threads: `named_barrier(1, 128).sync()`.
 
     Number 0 is the one `fx.barrier()` uses.
+
+    >>> def meet():
+    ...     fx.nvgpu.named_barrier(1, 32).sync()
+    ...     return fx.thread_idx.x
+    >>> sum(flyc.evaluate(meet, threads=32, target="cpu:sm_90"))
+    496
     """
 
     __slots__ = ("_id", "_threads")
@@ -172,7 +206,11 @@ class named_barrier:
 
 
 def elect() -> Boolean:
-    """True in exactly one thread of each warp that is here as a whole."""
+    """True in exactly one thread of each warp that is here as a whole.
+
+    >>> flyc.evaluate(lambda: fx.nvgpu.elect(), threads=4, target="cpu:sm_90")
+    [True, False, False, False]
+    """
     need_trace("elect", 90)
     return Boolean(_emit().elect())
 
@@ -181,6 +219,8 @@ def setmaxnreg(count: int, *, increase: bool) -> None:
     """Give registers back or take more, for all four warps of a warpgroup: a multiple of 8 from 24 to 256.
 
     The kernel needs a register cap at entry, as the value attribute `nvvm.minctasm` gives one.
+
+    >>> flyc.evaluate(lambda: fx.nvgpu.setmaxnreg(64, increase=False), target="cpu:sm_90a")
     """
     if not isinstance(count, int) or count % 8 or not 24 <= count <= 256:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLValueError(f"setmaxnreg takes a multiple of 8 from 24 to 256, got {count!r}")
@@ -190,25 +230,38 @@ def setmaxnreg(count: int, *, increase: bool) -> None:
 
 
 def uniform(value: Any) -> Int32:
-    """A number that is the same in all lanes, told so to the compiler."""
+    """A number that is the same in all lanes, told so to the compiler.
+
+    >>> flyc.evaluate(lambda: fx.nvgpu.uniform(fx.lane_id() + 5), threads=4, target="cpu:sm_90")
+    [5, 5, 5, 5]
+    """
     need_trace("uniform", 80)
     return Int32(_emit().uniform(_i32(value)))
 
 
 def wgmma_fence() -> None:
-    """Before the first `wgmma` of a batch, and after registers it uses were written."""
+    """Before the first `wgmma` of a batch, and after registers it uses were written.
+
+    >>> flyc.evaluate(lambda: fx.nvgpu.wgmma_fence(), target="cpu:sm_90a")
+    """
     need_trace("wgmma_fence", 90)
     _emit().call("wgmma.fence")
 
 
 def wgmma_commit() -> None:
-    """End a group of `wgmma`s."""
+    """End a group of `wgmma`s.
+
+    >>> flyc.evaluate(lambda: fx.nvgpu.wgmma_commit(), target="cpu:sm_90a")
+    """
     need_trace("wgmma_commit", 90)
     _emit().call("wgmma.commit")
 
 
 def wgmma_wait(pending: int = 0, *tensors: Tensor) -> None:
-    """Wait until at most `pending` groups are under way; give the accumulators that are read next."""
+    """Wait until at most `pending` groups are under way; give the accumulators that are read next.
+
+    >>> flyc.evaluate(lambda: fx.nvgpu.wgmma_wait(0), target="cpu:sm_90a")
+    """
     if not isinstance(pending, int) or pending < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLValueError(f"wgmma_wait takes a constant number of groups, got {pending!r}")
     need_trace("wgmma_wait", 90)
@@ -218,12 +271,18 @@ def wgmma_wait(pending: int = 0, *tensors: Tensor) -> None:
 
 
 def griddepcontrol_wait() -> None:
-    """Wait until the kernels this one depends on are done; before the first read of what they wrote."""
+    """Wait until the kernels this one depends on are done; before the first read of what they wrote.
+
+    >>> flyc.evaluate(lambda: fx.nvgpu.griddepcontrol_wait(), target="cpu:sm_90a")
+    """
     need_trace("griddepcontrol_wait", 90)
     _emit().call("griddepcontrol.wait")
 
 
 def griddepcontrol_launch() -> None:
-    """Let the next kernel of the stream start its prologue."""
+    """Let the next kernel of the stream start its prologue.
+
+    >>> flyc.evaluate(lambda: fx.nvgpu.griddepcontrol_launch(), target="cpu:sm_90a")
+    """
     need_trace("griddepcontrol_launch", 90)
     _emit().call("griddepcontrol.launch")

@@ -9,7 +9,7 @@ from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
 from ..algebra_values import ComposedLayout, IntTuple
 from ..numeric import Int32, Int64
-from ..tensor import Tensor, get_iter
+from ..tensor import Tensor, get_iter, make_view
 from .sync import MBarrier
 from .target import check_target, need_trace
 
@@ -28,19 +28,31 @@ class TmaOp(NamedTuple):
 
 
 def TMALoad(multicast: bool = False) -> TmaOp:
-    """Global to shared memory; with `multicast` to several blocks of the cluster at once."""
+    """Global to shared memory; with `multicast` to several blocks of the cluster at once.
+
+    >>> fx.nvgpu.TMALoad()
+    TmaOp(kind='load', reduce=None, multicast=False)
+    """
     check_target("TMALoad", 90)
     return TmaOp("load", None, multicast)
 
 
 def TMAStore() -> TmaOp:
-    """Shared to global memory; elements outside the tensor are left out."""
+    """Shared to global memory; elements outside the tensor are left out.
+
+    >>> fx.nvgpu.TMAStore()
+    TmaOp(kind='store', reduce=None, multicast=False)
+    """
     check_target("TMAStore", 90)
     return TmaOp("store")
 
 
 def TMAReduce(op: str) -> TmaOp:
-    """Combine shared memory into global memory: add, min, max, inc, dec, and, or, xor."""
+    """Combine shared memory into global memory: add, min, max, inc, dec, and, or, xor.
+
+    >>> fx.nvgpu.TMAReduce("add")
+    TmaOp(kind='reduce', reduce='add', multicast=False)
+    """
     if op not in _REDUCTIONS:
         raise DSLValueError(f"TMAReduce does {', '.join(_REDUCTIONS)}, got {op!r}")
     check_target("TMAReduce", 90)
@@ -81,6 +93,17 @@ class TmaAtom:
     """A tensor copy with the map of its tensor; made in the jit function, used in kernels.
 
     Coordinates are those of the tensor's modes, in elements, and may lie outside: reads give zero there.
+
+    >>> @flyc.kernel
+    ... def nothing(load: fx.nvgpu.TmaAtom):
+    ...     pass
+    >>> @flyc.jit
+    ... def prepare(x: fx.Tensor):
+    ...     load = fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), x, None, (8, 8))
+    ...     nothing(load).launch(grid=1, block=32)
+    >>> compiled = flyc.compile(prepare, np.zeros((16, 16), "f4"), target="cuda:sm_90")
+    >>> b"tensor_map_encode" in compiled.artifact.host  # the host describes the tensor to the copy engine
+    True
     """
 
     __slots__ = ("_map", "op", "order", "tile", "width")
@@ -133,10 +156,28 @@ class TmaAtom:
         hint = None if evict is None else Int64(CACHE_HINTS[evict]).ir_value()
         _emit().tma_load(self._memory(smem), barrier.ptr.value, self._map, self._coords(coord), mask, hint)
 
+    def with_barrier(self, barrier: MBarrier, *, multicast: Any = None, evict: str | None = None) -> BoundLoad:
+        """The load with all it needs, for `fx.copy(load.with_barrier(b), coordinates, smem)`."""
+        return BoundLoad(self, barrier, multicast, evict)
+
+    def coordinates(self, shape: Any) -> Tensor:
+        """A tensor of this shape that holds its own coordinates, to be divided and sliced like the data."""
+        from ..layout_functions import make_identity_layout
+
+        return make_view((0,) * len(self.order), make_identity_layout(shape))
+
+    def __copy_tile__(self, src: Any, dst: Any) -> None:
+        """`fx.copy(atom, smem, coordinates)`."""
+        if self.op.kind == "load":
+            raise DSLTypeError(
+                "a TMA load counts its bytes on a barrier: write fx.copy(load.with_barrier(b), coordinates, smem)"
+            )
+        self.store(src, _first(dst, self))
+
     def store(self, smem: Any, coord: Any) -> None:
         """Copy (or reduce) `smem` to the tile at `coord`; by one thread, then `tma_commit()`.
 
-        Threads that wrote `smem` must have called `fence_proxy_async()` and met at a barrier before.
+        Threads that wrote `smem` must have met at a barrier before.
         """
         need_trace("TmaAtom.store", 90)
         if self.op.kind == "load":
@@ -168,11 +209,46 @@ class TmaAtom:
         return f"TmaAtom({self.op.kind}, tile={self.tile})"
 
 
+class BoundLoad(NamedTuple):
+    """A load and the barrier that counts it; `fx.copy` takes it."""
+
+    atom: TmaAtom
+    barrier: MBarrier
+    multicast: Any
+    evict: str | None
+
+    def __copy_tile__(self, src: Any, dst: Any) -> None:
+        """`fx.copy(load, coordinates, smem)`."""
+        coord = _first(src, self.atom)
+        self.atom.load(coord, dst, self.barrier, multicast=self.multicast, evict=self.evict)
+
+
+def _first(tile: Any, atom: TmaAtom) -> Any:
+    """The first coordinate of a tile of a coordinate tensor that has the atom's shape."""
+    if not isinstance(tile, Tensor) or hasattr(tile.data.iter, "data"):
+        raise DSLTypeError(f"{atom!r} takes a tile of a tensor of coordinates, as `coordinates` makes it, got {tile!r}")
+    shape = tile.data.layout.shape
+    if tuple(shape) != atom.tile:
+        raise DSLValueError(f"{atom!r} copies tiles of {atom.tile}, got one of {L.format_any(shape)}")
+    return get_iter(tile)
+
+
 def make_tma_atom(op: TmaOp, tensor: Tensor, smem_layout: Any, tile: Any, *, swizzle: int | None = None) -> TmaAtom:
     """Describe `tensor` to the copy engine, in the jit function; pass the atom to kernels.
 
     `tile` has an extent of at most 256 per mode. The copy's order in shared memory is the tensor's, packed, with the
     swizzle of `smem_layout` (a composed layout) or of `swizzle` bytes: 32, 64 or 128.
+
+    >>> @flyc.kernel
+    ... def nothing(load: fx.nvgpu.TmaAtom):
+    ...     pass
+    >>> @flyc.jit
+    ... def prepare(x: fx.Tensor):
+    ...     load = fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), x, None, (8, 8))
+    ...     nothing(load).launch(grid=1, block=32)
+    >>> compiled = flyc.compile(prepare, np.zeros((16, 16), "f4"), target="cuda:sm_90")
+    >>> b"tensor_map_encode" in compiled.artifact.host  # the host describes the tensor to the copy engine
+    True
     """
     check_target("make_tma_atom", 90)
     width = tensor.dtype.width
@@ -209,13 +285,19 @@ def make_tma_atom(op: TmaOp, tensor: Tensor, smem_layout: Any, tile: Any, *, swi
 
 
 def tma_commit() -> None:
-    """End a group of this thread's tensor stores."""
+    """End a group of this thread's tensor stores.
+
+    >>> flyc.evaluate(lambda: fx.nvgpu.tma_commit(), target="cpu:sm_90")
+    """
     need_trace("tma_commit", 90)
     _emit().call("tma.commit")
 
 
 def tma_wait(pending: int = 0, *, read: bool = False) -> None:
-    """Wait until at most `pending` of this thread's groups are under way; `read`: until their sources were read."""
+    """Wait until at most `pending` of this thread's groups are under way; `read`: until their sources were read.
+
+    >>> flyc.evaluate(lambda: fx.nvgpu.tma_wait(), target="cpu:sm_90")
+    """
     if not isinstance(pending, int) or pending < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLValueError(f"tma_wait takes a constant number of groups, got {pending!r}")
     need_trace("tma_wait", 90)

@@ -12,7 +12,11 @@ from .target import AtomOp, amd_target, gfx_of, ir_type
 
 
 class SyncScope(StrEnum):
-    """Scopes of atomic accesses on AMD, as LLVM spells them."""
+    """Scopes of atomic accesses on AMD, as LLVM spells them.
+
+    >>> fx.rocdl.SyncScope.Agent.value
+    'agent'
+    """
 
     System = ""
     SingleThread = "singlethread"
@@ -48,6 +52,11 @@ def MFMA(m: int, n: int, k: int, ab: Any, acc: Any = None) -> AtomOp:
 
     `ab` is the type of A and B, or a pair where they differ (fp8 with bf8). Float32 with K = 4 (32x32) or 8 (16x16) is
     the reduced-precision xf32 form of gfx942.
+
+    >>> def example():
+    ...     return fx.make_mma_atom(fx.rocdl.MFMA(16, 16, 4, fx.Float32)).layout_C_tv
+    >>> flyc.evaluate(example, target="cpu:gfx942")
+    Layout<((16,4),(4,1)):((16,4),(1,16))>
     """
     from ...dialects.fly_rocdl.cdna3 import MfmaType
 
@@ -70,6 +79,11 @@ def WMMA(
     """The matrix instruction of RDNA and gfx1250, by the architecture being compiled for.
 
     Integers are unsigned unless `sign_a` or `sign_b`; `clamp` saturates their i32 result.
+
+    >>> def example():
+    ...     return fx.make_mma_atom(fx.rocdl.WMMA(16, 16, 16, fx.Float16)).layout_A_tv
+    >>> flyc.evaluate(example, target="cpu:gfx1100")
+    Layout<((16,2),16):((1,0),16)>
     """
     from ...dialects.fly_rocdl import wmma
 
@@ -90,6 +104,11 @@ def BufferCopy(bits: int, cache_modifier: int = 0) -> AtomOp:
     """A copy of `bits` bits between a buffer tensor and registers; `cache_modifier` 2 is non-temporal.
 
     State: `soffset`, a uniform offset in elements.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.BufferCopy(64), fx.Float16).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx942")
+    Layout<(1,4):(1,1)>
     """
     from ...dialects.fly_rocdl.buffer import BufferCopyType
 
@@ -99,27 +118,47 @@ def BufferCopy(bits: int, cache_modifier: int = 0) -> AtomOp:
 
 
 def BufferCopy8b(cache_modifier: int = 0) -> AtomOp:
-    """`BufferCopy(8)`."""
+    """`BufferCopy(8)`.
+
+    >>> flyc.evaluate(lambda: fx.make_copy_atom(fx.rocdl.BufferCopy8b(), 8).layout_src_tv, target="cpu:gfx942")
+    Layout<(1,1):(1,1)>
+    """
     return BufferCopy(8, cache_modifier)
 
 
 def BufferCopy16b(cache_modifier: int = 0) -> AtomOp:
-    """`BufferCopy(16)`."""
+    """`BufferCopy(16)`.
+
+    >>> flyc.evaluate(lambda: fx.make_copy_atom(fx.rocdl.BufferCopy16b(), 8).layout_src_tv, target="cpu:gfx942")
+    Layout<(1,2):(1,1)>
+    """
     return BufferCopy(16, cache_modifier)
 
 
 def BufferCopy32b(cache_modifier: int = 0) -> AtomOp:
-    """`BufferCopy(32)`."""
+    """`BufferCopy(32)`.
+
+    >>> flyc.evaluate(lambda: fx.make_copy_atom(fx.rocdl.BufferCopy32b(), 8).layout_src_tv, target="cpu:gfx942")
+    Layout<(1,4):(1,1)>
+    """
     return BufferCopy(32, cache_modifier)
 
 
 def BufferCopy64b(cache_modifier: int = 0) -> AtomOp:
-    """`BufferCopy(64)`."""
+    """`BufferCopy(64)`.
+
+    >>> flyc.evaluate(lambda: fx.make_copy_atom(fx.rocdl.BufferCopy64b(), 8).layout_src_tv, target="cpu:gfx942")
+    Layout<(1,8):(1,1)>
+    """
     return BufferCopy(64, cache_modifier)
 
 
 def BufferCopy128b(cache_modifier: int = 0) -> AtomOp:
-    """`BufferCopy(128)`."""
+    """`BufferCopy(128)`.
+
+    >>> flyc.evaluate(lambda: fx.make_copy_atom(fx.rocdl.BufferCopy128b(), 8).layout_src_tv, target="cpu:gfx942")
+    Layout<(1,16):(1,1)>
+    """
     return BufferCopy(128, cache_modifier)
 
 
@@ -127,6 +166,11 @@ def BufferCopyLDS(bits: int) -> AtomOp:
     """A copy from a buffer tensor straight into shared memory, one lane's bits behind the other's.
 
     32 bits on gfx90a, gfx942 and gfx950; 128 on gfx950. State: `soffset` (elements), `imm_offset` (constant bytes).
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.BufferCopyLDS(32), fx.Float32).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx942")
+    Layout<(1,1):(1,1)>
     """
     from ...dialects.fly_rocdl.buffer import BufferCopyLdsType
 
@@ -134,17 +178,36 @@ def BufferCopyLDS(bits: int) -> AtomOp:
 
 
 def BufferCopyLDS32b() -> AtomOp:
-    """`BufferCopyLDS(32)`."""
+    """`BufferCopyLDS(32)`.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.BufferCopyLDS32b(), fx.Float32).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx942")
+    Layout<(1,1):(1,1)>
+    """
     return BufferCopyLDS(32)
 
 
 def BufferCopyLDS64b() -> AtomOp:
-    """Always an error: no AMD GPU has it."""
+    """Always an error: no AMD GPU has it.
+
+    >>> try:
+    ...     fx.rocdl.BufferCopyLDS64b()
+    ... except ValueError as error:
+    ...     print(str(error).partition(";")[0])
+    unsupported bitSize = 64 for BufferCopyLDS
+    """
     return BufferCopyLDS(64)
 
 
 def BufferCopyLDS128b() -> AtomOp:
-    """`BufferCopyLDS(128)`."""
+    """`BufferCopyLDS(128)`.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.BufferCopyLDS128b(), fx.Float32).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx950")
+    Layout<(1,4):(1,1)>
+    """
     return BufferCopyLDS(128)
 
 
@@ -153,7 +216,13 @@ def _value_type(what: str, val_type: Any) -> Any:
 
 
 def BufferAtomic(op: AtomicOp, val_type: Any) -> AtomOp:
-    """Read-modify-write of a buffer tensor with a register value; the old value is dropped. State: `soffset`."""
+    """Read-modify-write of a buffer tensor with a register value; the old value is dropped. State: `soffset`.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.BufferAtomic(fx.AtomicOp.Add, fx.Float32), fx.Float32).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx942")
+    Layout<(1,1):(1,1)>
+    """
     from ...dialects.fly_rocdl.buffer import BufferAtomicType, atomic_intrinsic
 
     type_ = _value_type("BufferAtomic", val_type)
@@ -163,22 +232,46 @@ def BufferAtomic(op: AtomicOp, val_type: Any) -> AtomOp:
 
 
 def BufferAtomicAdd(val_type: Any) -> AtomOp:
-    """Atomic sum."""
+    """Atomic sum.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.BufferAtomicAdd(fx.Int32), fx.Int32).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx942")
+    Layout<(1,1):(1,1)>
+    """
     return BufferAtomic(AtomicOp.Add, val_type)
 
 
 def BufferAtomicMax(val_type: Any) -> AtomOp:
-    """Atomic maximum of floats or signed integers."""
+    """Atomic maximum of floats or signed integers.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.BufferAtomicMax(fx.Int32), fx.Int32).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx942")
+    Layout<(1,1):(1,1)>
+    """
     return BufferAtomic(AtomicOp.Max, val_type)
 
 
 def BufferAtomicMin(val_type: Any) -> AtomOp:
-    """Atomic minimum of unsigned integers."""
+    """Atomic minimum of unsigned integers.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.BufferAtomicMin(fx.Int32), fx.Int32).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx942")
+    Layout<(1,1):(1,1)>
+    """
     return BufferAtomic(AtomicOp.Min, val_type)
 
 
 def BufferAtomicPkAdd(val_type: Any) -> AtomOp:
-    """Atomic sum of pairs of Float16 or BFloat16."""
+    """Atomic sum of pairs of Float16 or BFloat16.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.BufferAtomicPkAdd(fx.Float16), fx.Float16).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx942")
+    Layout<(1,2):(1,1)>
+    """
     from ...dialects.fly.ops import vector_type
     from ...dialects.fly_rocdl.buffer import BufferAtomicType
 

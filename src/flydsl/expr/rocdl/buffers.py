@@ -20,7 +20,13 @@ def _emit() -> Any:
 
 
 class _BufferDesc:
-    """The address space of buffer pointers, as `tensor.memspace` gives it."""
+    """The address space of buffer pointers, as `tensor.memspace` gives it.
+
+    >>> def space(x):
+    ...     return fx.rocdl.make_buffer_tensor(x).memspace == fx.rocdl.BufferDesc
+    >>> flyc.evaluate(space, np.zeros(4, "f4"), target="cpu:gfx942")
+    True
+    """
 
     @property
     def attr(self) -> Any:
@@ -43,7 +49,13 @@ BufferDesc = _BufferDesc()
 
 
 def make_buffer_ptr(p: Pointer, num_records_bytes: Any = None) -> Pointer:
-    """A buffer pointer to the place of a global one; accesses `num_records_bytes` or more behind it do nothing."""
+    """A buffer pointer to the place of a global one; accesses `num_records_bytes` or more behind it do nothing.
+
+    >>> def example(x):
+    ...     return fx.rocdl.make_buffer_ptr(fx.get_iter(x))[2]
+    >>> flyc.evaluate(example, np.arange(4, dtype="f4"), target="cpu:gfx942")
+    2.0
+    """
     from ...dialects.fly_rocdl.buffer import UNBOUNDED, descriptor_flags
 
     if not isinstance(p, Pointer):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -61,6 +73,11 @@ def make_buffer_tensor(t: Tensor, max_size: bool = True, *, num_records_bytes: A
 
     The range is all the descriptor can express, or `num_records_bytes`, or with `max_size=False` what the layout
     reaches.
+
+    >>> def example(x):
+    ...     return fx.rocdl.make_buffer_tensor(x, num_records_bytes=8, max_size=False)[3]
+    >>> flyc.evaluate(example, np.arange(4, dtype="f4"), target="cpu:gfx942")
+    0.0
     """
     if not isinstance(t, Tensor) or not hasattr(t.data.iter, "data"):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLTypeError(f"make_buffer_tensor expects a tensor of data, got {t!r}")
@@ -84,7 +101,13 @@ def tensor_bytes(t: Tensor) -> Any:
 
 
 def get_buffer_rsrc(p: Pointer) -> Any:
-    """The raw descriptor of a buffer pointer, an IR value of type `!llvm.ptr<8>`."""
+    """The raw descriptor of a buffer pointer, an IR value of type `!llvm.ptr<8>`.
+
+    >>> def example(x):
+    ...     return str(fx.rocdl.get_buffer_rsrc(fx.rocdl.make_buffer_ptr(fx.get_iter(x))).type)
+    >>> flyc.evaluate(example, np.arange(4, dtype="f4"), target="cpu:gfx942")
+    '!llvm.ptr<8>'
+    """
     if isinstance(p, Tensor):
         p = get_iter(p)
     if not isinstance(p, Pointer) or p.address_space != BufferDesc:  # pyright: ignore[reportUnnecessaryIsInstance]

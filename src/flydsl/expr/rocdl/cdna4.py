@@ -15,6 +15,11 @@ def MFMA_Scale(
     """The block-scaled matrix instruction, 16x16x128 or 32x32x64 on 8-, 6- and 4-bit floats.
 
     State: `scale_a` and `scale_b`, four E8M0 bytes each, of which `opsel` picks one. 0x7F7F7F7F is one.
+
+    >>> def example():
+    ...     return fx.make_mma_atom(fx.rocdl.cdna4.MFMA_Scale(16, 16, 128, fx.Float8E4M3FN)).shape_mnk
+    >>> flyc.evaluate(example, target="cpu:gfx950")
+    IntTuple<(16,16,128)>
     """
     from ...dialects.fly_rocdl.scaled import MfmaScaleType
 
@@ -25,73 +30,151 @@ def MFMA_Scale(
 
 
 def LDSReadTrans(granularity: int, bits: int) -> AtomOp:
-    """A read of shared memory that transposes elements of `granularity` bits among 16 lanes."""
+    """A read of shared memory that transposes elements of `granularity` bits among 16 lanes.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.cdna4.LDSReadTrans(16, 64), fx.Float16).layout_dst_tv
+    >>> flyc.evaluate(example, target="cpu:gfx950")
+    Layout<(16,(1,4)):(1,(1,16))>
+    """
     from ...dialects.fly_rocdl.lds import LdsReadTransType
 
     return AtomOp(LdsReadTransType.make(granularity, bits), f"LDSReadTrans({granularity}, {bits})")
 
 
 def LDSReadTrans4_64b() -> AtomOp:
-    """`LDSReadTrans(4, 64)`."""
+    """`LDSReadTrans(4, 64)`.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.cdna4.LDSReadTrans4_64b(), 4).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx950")
+    Layout<(16,16):(16,1)>
+    """
     return LDSReadTrans(4, 64)
 
 
 def LDSReadTrans8_64b() -> AtomOp:
-    """`LDSReadTrans(8, 64)`."""
+    """`LDSReadTrans(8, 64)`.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.cdna4.LDSReadTrans8_64b(), 8).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx950")
+    Layout<(16,8):(8,1)>
+    """
     return LDSReadTrans(8, 64)
 
 
 def LDSReadTrans6_96b() -> AtomOp:
-    """`LDSReadTrans(6, 96)`."""
+    """`LDSReadTrans(6, 96)`.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.cdna4.LDSReadTrans6_96b(), 6).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx950")
+    Layout<(16,16):(16,1)>
+    """
     return LDSReadTrans(6, 96)
 
 
 def LDSReadTrans16_64b() -> AtomOp:
-    """`LDSReadTrans(16, 64)`."""
+    """`LDSReadTrans(16, 64)`.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.cdna4.LDSReadTrans16_64b(), 16).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx950")
+    Layout<(16,4):(4,1)>
+    """
     return LDSReadTrans(16, 64)
 
 
 def BufferLoadAsyncLDS(bits: int) -> AtomOp:
-    """A copy from a buffer tensor into shared memory, complete after `wait_asyncmark`."""
+    """A copy from a buffer tensor into shared memory, complete after `wait_asyncmark`.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.cdna4.BufferLoadAsyncLDS(32), fx.Float32).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx950")
+    Layout<(1,1):(1,1)>
+    """
     from ...dialects.fly_rocdl.buffer import BufferLoadAsyncLdsType
 
     return AtomOp(BufferLoadAsyncLdsType.make(bits), f"BufferLoadAsyncLDS({bits})")
 
 
 def BufferLoadAsyncLDS32b() -> AtomOp:
-    """`BufferLoadAsyncLDS(32)`."""
+    """`BufferLoadAsyncLDS(32)`.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.cdna4.BufferLoadAsyncLDS32b(), fx.Float32).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx950")
+    Layout<(1,1):(1,1)>
+    """
     return BufferLoadAsyncLDS(32)
 
 
 def BufferLoadAsyncLDS96b() -> AtomOp:
-    """`BufferLoadAsyncLDS(96)`."""
+    """`BufferLoadAsyncLDS(96)`.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.cdna4.BufferLoadAsyncLDS96b(), fx.Float32).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx950")
+    Layout<(1,3):(1,1)>
+    """
     return BufferLoadAsyncLDS(96)
 
 
 def BufferLoadAsyncLDS128b() -> AtomOp:
-    """`BufferLoadAsyncLDS(128)`."""
+    """`BufferLoadAsyncLDS(128)`.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.cdna4.BufferLoadAsyncLDS128b(), fx.Float32).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx950")
+    Layout<(1,4):(1,1)>
+    """
     return BufferLoadAsyncLDS(128)
 
 
 def GlobalLoadAsyncLDS(bits: int) -> AtomOp:
-    """A copy from a global tensor into shared memory, complete after `wait_asyncmark`."""
+    """A copy from a global tensor into shared memory, complete after `wait_asyncmark`.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.cdna4.GlobalLoadAsyncLDS(32), fx.Float32).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx950")
+    Layout<(1,1):(1,1)>
+    """
     from ...dialects.fly_rocdl.buffer import GlobalLoadAsyncLdsType
 
     return AtomOp(GlobalLoadAsyncLdsType.make(bits), f"GlobalLoadAsyncLDS({bits})")
 
 
 def GlobalLoadAsyncLDS32b() -> AtomOp:
-    """`GlobalLoadAsyncLDS(32)`."""
+    """`GlobalLoadAsyncLDS(32)`.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.cdna4.GlobalLoadAsyncLDS32b(), fx.Float32).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx950")
+    Layout<(1,1):(1,1)>
+    """
     return GlobalLoadAsyncLDS(32)
 
 
 def GlobalLoadAsyncLDS96b() -> AtomOp:
-    """`GlobalLoadAsyncLDS(96)`."""
+    """`GlobalLoadAsyncLDS(96)`.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.cdna4.GlobalLoadAsyncLDS96b(), fx.Float32).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx950")
+    Layout<(1,3):(1,1)>
+    """
     return GlobalLoadAsyncLDS(96)
 
 
 def GlobalLoadAsyncLDS128b() -> AtomOp:
-    """`GlobalLoadAsyncLDS(128)`."""
+    """`GlobalLoadAsyncLDS(128)`.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.cdna4.GlobalLoadAsyncLDS128b(), fx.Float32).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx950")
+    Layout<(1,4):(1,1)>
+    """
     return GlobalLoadAsyncLDS(128)
 
 

@@ -25,7 +25,13 @@ def WMMAScale(
     reuse_b: bool = False,
     block_size: int = 32,
 ) -> AtomOp:
-    """The block-scaled matrix instruction, 16x16x128 or (4-bit floats) 32x16x128; state `scale_a`, `scale_b`."""
+    """The block-scaled matrix instruction, 16x16x128 or (4-bit floats) 32x16x128; state `scale_a`, `scale_b`.
+
+    >>> def example():
+    ...     return fx.make_mma_atom(fx.rocdl.cdna5.WMMAScale(16, 16, 128, fx.Float8E4M3FN)).shape_mnk
+    >>> flyc.evaluate(example, target="cpu:gfx1250")
+    IntTuple<(16,16,128)>
+    """
     from ...dialects.fly_rocdl.scaled import WmmaScaleType
 
     what = "WMMAScale"
@@ -45,7 +51,13 @@ def TDM(
     atomic_barrier: bool = False,
     early_timeout: bool = False,
 ) -> AtomOp:
-    """A whole-tile copy between a global and a shared tensor; padding of the shared image in elements."""
+    """A whole-tile copy between a global and a shared tensor; padding of the shared image in elements.
+
+    >>> def example():
+    ...     return fx.make_copy_atom(fx.rocdl.cdna5.TDM(2), fx.Float16).layout_src_tv
+    >>> flyc.evaluate(example, target="cpu:gfx1250")
+    Layout<(1,1):(1,1)>
+    """
     from ...dialects.fly_rocdl.tdm import TdmType
 
     made = TdmType.make(rank, num_warps, pad_interval, pad_amount, cache, atomic_barrier, early_timeout)
@@ -53,7 +65,11 @@ def TDM(
 
 
 def make_tdm_atom(elem: Any, rank: int, **options: Any) -> CopyAtom:
-    """`make_copy_atom(TDM(rank, ...), elem)`."""
+    """`make_copy_atom(TDM(rank, ...), elem)`.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.cdna5.make_tdm_atom(fx.Float16, 2).layout_src_tv, target="cpu:gfx1250")
+    Layout<(1,1):(1,1)>
+    """
     return make_copy_atom(TDM(rank, **options), elem)
 
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import DSLValueError
+from ..atomics import AtomicOrdering, memory_fence
+from ..gpu import block_idx
 from ..numeric import Int32
 from .target import amd_target, gfx_of
+
+
+def _dim(what: str, dim: str) -> str:
+    if dim not in ("x", "y", "z"):
+        raise DSLValueError(f"fx.rocdl.cluster.{what} takes 'x', 'y' or 'z', got {dim!r}")
+    return dim
 
 
 def _call(name: str, result: bool = True) -> Any:
@@ -15,7 +23,7 @@ def _call(name: str, result: bool = True) -> Any:
     if arch is None or not arch.startswith("gfx125"):
         raise DSLValueError(f"clusters exist on gfx1250, not on {target.backend}:{target.arch}")
     if target.backend == "cpu":
-        raise DSLValueError("the cpu stack does not run clusters of AMD GPUs")
+        return _emulated(name)
     from xdsl.dialects.builtin import i32
 
     from . import emit
@@ -24,24 +32,55 @@ def _call(name: str, result: bool = True) -> Any:
     return Int32(made) if result else None
 
 
+def _emulated(name: str) -> Any:
+    """The same on the cpu stack."""
+    from . import emit
+
+    if name == "s.cluster.barrier":
+        return emit.cluster_barrier()
+    if name == "cluster.workgroup.flat.id":
+        return Int32(emit.cluster_rank())
+    dim = "xyz".index(name[-1])
+    extent, block = Int32(emit.cluster_extent(dim)), Int32(getattr(block_idx, name[-1]))
+    return block // extent if name.startswith("cluster.id") else block % extent
+
+
 def cluster_id(dim: str = "x") -> Int32:
-    """Index of the cluster in the grid."""
-    return _call(f"cluster.id.{dim}")
+    """Index of the cluster in the grid.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.cluster.cluster_id("x"), target="cpu:gfx1250")
+    0
+    """
+    return _call(f"cluster.id.{_dim('cluster_id', dim)}")
 
 
 def workgroup_id(dim: str = "x") -> Int32:
-    """Index of the workgroup in its cluster."""
-    return _call(f"cluster.workgroup.id.{dim}")
+    """Index of the workgroup in its cluster.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.cluster.workgroup_id("x"), target="cpu:gfx1250")
+    0
+    """
+    return _call(f"cluster.workgroup.id.{_dim('workgroup_id', dim)}")
 
 
 def flat_workgroup_id() -> Int32:
-    """Flat index of the workgroup in its cluster: its bit in a multicast mask."""
+    """Flat index of the workgroup in its cluster: its bit in a multicast mask.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.cluster.flat_workgroup_id(), target="cpu:gfx1250")
+    0
+    """
     return _call("cluster.workgroup.flat.id")
 
 
 def barrier() -> None:
-    """All workgroups of the cluster meet here."""
+    """All workgroups of the cluster meet here, and see what the others wrote before.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.cluster.barrier(), target="cpu:gfx1250")
+    """
+    amd_target("fx.rocdl.cluster.barrier")
+    memory_fence(syncscope="cluster", ordering=AtomicOrdering.Release)
     _call("s.cluster.barrier", result=False)
+    memory_fence(syncscope="cluster", ordering=AtomicOrdering.Acquire)
 
 
 __all__ = ["barrier", "cluster_id", "flat_workgroup_id", "workgroup_id"]

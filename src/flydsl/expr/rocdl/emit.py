@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
-from xdsl.dialects.builtin import StringAttr, i16, i32
+from xdsl.dialects.builtin import IntegerType, StringAttr, UnitAttr, i1, i16, i32, i64
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects import llvm
 from ...dialects.builder import i32_list, int_attr
 from ...dialects.fly.ops import OPS
 from ...dialects.fly.types import ptr_type
+from ...dialects.fly_cpu import BARE, CallOp
+from ...dialects.fly_nvgpu.ops import CallOp as NvCallOp
 from ...dialects.fly_rocdl.buffer import BUFFER
 from ...dialects.fly_rocdl.ops import BufferLoadOp, BufferStoreOp, GetBufferRsrcOp
+from ...dialects.gpu import BarrierOp
+from ...dialects.gpu_warp import BallotOp
 from ..numeric import Int64
 from ..tensor import Pointer
 from ..trace import current
@@ -36,9 +41,12 @@ def _cache(cache: int) -> dict[str, Attribute]:
     return {"cache": int_attr(cache)} if cache else {}
 
 
-def buffer_load(p: Pointer, type_: Attribute, soffset: SSAValue, cache: int) -> SSAValue:
+def buffer_load(p: Pointer, type_: Attribute, soffset: SSAValue, cache: int, scalar: bool = False) -> SSAValue:
     """`fly_rocdl.buffer_load`."""
-    return current().op1(BufferLoadOp, (p.value, soffset), type_, _cache(cache))
+    props = _cache(cache)
+    if scalar:
+        props["scalar"] = UnitAttr()
+    return current().op1(BufferLoadOp, (p.value, soffset), type_, props)
 
 
 def buffer_store(value: SSAValue, p: Pointer, soffset: SSAValue, cache: int) -> None:
@@ -46,14 +54,65 @@ def buffer_store(value: SSAValue, p: Pointer, soffset: SSAValue, cache: int) -> 
     current().opn(BufferStoreOp, (value, p.value, soffset), (), _cache(cache))
 
 
+@cache
+def integer_type(name: str) -> IntegerType:
+    """The type `i32` and the like; making one takes xDSL longer than emitting an op."""
+    return IntegerType(int(name[1:]))
+
+
+@cache
+def _intrinsic_properties(name: str, operands: int) -> dict[str, Attribute]:
+    return {"intrin": StringAttr(name), "operandSegmentSizes": i32_list((operands, 0))}
+
+
 def intrinsic(name: str, type_: Attribute | None, operands: Sequence[SSAValue]) -> Any:
     """`llvm.call_intrinsic`: the result, or None."""
-    props: dict[str, Attribute] = {
-        "intrin": StringAttr(name),
-        "operandSegmentSizes": i32_list((len(operands), 0)),
-    }
+    props = dict(_intrinsic_properties(name, len(operands)))
     op = current().opn(llvm.CallIntrinsicOp, operands, () if type_ is None else (type_,), props)
     return op.results[0] if op.results else None
+
+
+def checked_note(name: str, *numbers: int) -> None:
+    """Tell the cpu stack's checked mode of a wait; nothing else takes notice."""
+    tracer = current()
+    operands = [tracer.const(n, i32) for n in numbers]
+    tracer.opn(CallOp, operands, (), {"callee": StringAttr(f"fly_check_{name}")})
+
+
+def bare_barrier() -> None:
+    """A barrier of the cpu stack that waits for no copies."""
+    op = current().opn(BarrierOp, (), ())
+    op.attributes[BARE] = UnitAttr()
+
+
+def ballot(flag: SSAValue) -> SSAValue:
+    """One bit (of i64) per lane that is here: where the flag holds."""
+    return current().op1(BallotOp, (flag,), i64, {})
+
+
+def first_lane() -> SSAValue:
+    """The first lane that is here, i32."""
+    tracer = current()
+    mask = ballot(tracer.const(1, i1))
+    return tracer.cast("trunci", intrinsic("llvm.cttz.i64", i64, (mask, tracer.const(1, i1))), i32)
+
+
+def cluster_barrier() -> None:
+    """All threads of the cluster meet; on the cpu stack."""
+    for kind in ("cluster.arrive", "cluster.wait"):
+        current().opn(NvCallOp, (), (), {"kind": StringAttr(kind)})
+
+
+def cluster_rank() -> SSAValue:
+    """Number of the block in its cluster; on the cpu stack."""
+    return current().opn(CallOp, (), (i32,), {"callee": StringAttr("fly_cluster_rank")}).results[0]
+
+
+def cluster_extent(dim: int) -> SSAValue:
+    """Blocks of the cluster along a dimension; on the cpu stack."""
+    tracer = current()
+    callee = StringAttr("fly_cluster_extent")
+    return tracer.opn(CallOp, (tracer.const(dim, i32),), (i32,), {"callee": callee}).results[0]
 
 
 def constant(value: int, type_: Any) -> SSAValue:

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from ...errors import DSLValueError
-from .. import gpu
-from ..numeric import Boolean, Float16, Float32, Int32, Int64, Numeric, Uint32, Uint64, as_dsl_value, as_numeric
+from .. import control_flow, gpu
+from ..inline_asm import note_raw_text
+from ..numeric import Boolean, Float16, Float32, Int32, Numeric, Uint32, Uint64, as_dsl_value, as_numeric
 from ..vector import Vector
 from .target import amd_target, gfx_of, ir_type, on_cpu
 
@@ -36,11 +37,21 @@ def _class(ty: Any) -> type[Numeric]:
 def intrinsic(name: str, ty: Any, operands: Sequence[Any]) -> Any:
     """`llvm.amdgcn.<name>` on any operands; the name carries its type suffix. AMD only: the cpu stack cannot know it.
 
-    Nothing checks that the architecture has it, and LLVM ends the process where it has not.
+    Nothing checks that the architecture has it; where it has not, compiling fails in a worker process.
+
+    >>> @flyc.kernel
+    ... def sine_kernel(x: fx.Tensor):
+    ...     x[0] = fx.rocdl.intrinsic("sin.f32", fx.Float32, [x[0]])
+    >>> @flyc.jit
+    ... def sine(x: fx.Tensor):
+    ...     sine_kernel(x).launch(grid=1, block=1)
+    >>> "v_sin_f32" in flyc.compile(sine, np.zeros(1, "f4"), target="rocm:gfx942").artifact.asm
+    True
     """
     if on_cpu(f"fx.rocdl.intrinsic({name!r})"):
         raise DSLValueError(f"the cpu stack does not know llvm.amdgcn.{name}")
     result = None if ty is None else ir_type(ty)
+    note_raw_text()
     made = _emit().intrinsic(f"llvm.amdgcn.{name}", result, [_value(x) for x in operands])
     return None if made is None else as_dsl_value(made)
 
@@ -77,37 +88,50 @@ def _suffix(ty: Any) -> str:
 
 
 def readfirstlane(ty: Any, value: Any) -> Any:
-    """The value of the first active lane, in all lanes; it then lives in a scalar register."""
+    """The value of the first active lane, in all lanes; it then lives in a scalar register.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.readfirstlane(fx.Int32, fx.lane_id() + 7), threads=4, target="cpu:gfx942")
+    [7, 7, 7, 7]
+    """
     if on_cpu("fx.rocdl.readfirstlane"):
-        return gpu.shuffle(as_dsl_value(value), 0, _wave(), "idx")
+        return gpu.shuffle(as_dsl_value(value), Int32(_emit().first_lane()), _wave(), "idx")
     return _call(f"readfirstlane.{_suffix(ty)}", ty, _value(value))
 
 
 def readlane(ty: Any, value: Any, lane: Any) -> Any:
-    """The value of one lane, which must be the same number in all lanes."""
+    """The value of one lane, which must be the same number in all lanes.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.readlane(fx.Int32, fx.lane_id() * 10, 2), threads=4, target="cpu:gfx942")
+    [20, 20, 20, 20]
+    """
     if on_cpu("fx.rocdl.readlane"):
         return gpu.shuffle(as_dsl_value(value), as_numeric(lane), _wave(), "idx")
     return _call(f"readlane.{_suffix(ty)}", ty, _value(value), Int32(as_numeric(lane)).ir_value())
 
 
 def ballot(ty: Any, pred: Any) -> Any:
-    """One bit per lane: where the predicate holds. i64 everywhere, i32 on waves of 32 lanes."""
+    """One bit per lane: where the predicate holds. i64 everywhere, i32 on waves of 32 lanes.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.ballot(fx.Int64, fx.lane_id() != 1), threads=4, target="cpu:gfx942")
+    [13, 13, 13, 13]
+    """
     flag = Boolean(as_numeric(pred))
     width = _class(ty).width
     if width == 32 and _wave() == 64:
         raise DSLValueError("ballot of a wave of 64 lanes needs a 64-bit result")
     if on_cpu("fx.rocdl.ballot"):
-        bits: Any = Uint64(Int64(flag.select(Int32(1), Int32(0))) & 1) << Uint64(gpu.lane_id())
-        step = 1
-        while step < _wave():
-            bits = bits | gpu.shuffle(bits, step, _wave(), "xor")
-            step *= 2
-        return _class(ty)(bits)
+        return _class(ty)(Uint64(_emit().ballot(flag.ir_value())))
     return _call(f"ballot.i{width}", ty, flag.ir_value())
 
 
 def ds_bpermute(ty: Any, byte_index: Any, value: Any) -> Any:
-    """The value of lane `byte_index / 4`: each lane says where it reads."""
+    """The value of lane `byte_index / 4`: each lane says where it reads.
+
+    >>> def example():
+    ...     return fx.rocdl.ds_bpermute(fx.Int32, (3 - fx.lane_id()) * 4, fx.lane_id() * 10)
+    >>> flyc.evaluate(example, threads=4, target="cpu:gfx942")
+    [30, 20, 10, 0]
+    """
     if on_cpu("fx.rocdl.ds_bpermute"):
         lane = (Int32(as_numeric(byte_index)) >> 2) % _wave()
         return gpu.shuffle(as_dsl_value(value), lane, _wave(), "idx")
@@ -117,15 +141,41 @@ def ds_bpermute(ty: Any, byte_index: Any, value: Any) -> Any:
 
 
 def ds_permute(ty: Any, byte_index: Any, value: Any) -> Any:
-    """Each lane sends its value to lane `byte_index / 4`; the highest sender wins."""
+    """Each lane sends its value to lane `byte_index / 4`; the highest sender wins.
+
+    >>> def example():
+    ...     return fx.rocdl.ds_permute(fx.Int32, (3 - fx.lane_id()) * 4, fx.lane_id() * 10)
+    >>> flyc.evaluate(example, threads=4, target="cpu:gfx942")
+    [30, 20, 10, 0]
+    """
     if on_cpu("fx.rocdl.ds_permute"):
-        raise DSLValueError("ds_permute (push) has no emulation on the cpu stack; ds_bpermute (pull) has")
+        return _from_word(_push(Int32(as_numeric(byte_index)), _as_word(value)), ty)
     moved = _call("ds.permute", Int32, Int32(as_numeric(byte_index)).ir_value(), _as_word(value).ir_value())
     return _from_word(moved, ty)
 
 
+def _push(byte_index: Any, word: Any) -> Any:
+    """What was sent to this lane: look at what every lane sends, and where to; 0 if nobody did."""
+    me: Any = gpu.lane_id()
+    to = (byte_index >> 2) % _wave()
+    running: Any = ballot(Uint64, True)
+
+    def look(sender: Any, state: list[Any]) -> list[Any]:
+        lane = Int32(sender)
+        there, sent = (gpu.shuffle(x, lane, _wave(), "idx") for x in (to, word))
+        # A block may end in the middle of a wave: lanes that are not there send nothing.
+        sends = ((running >> Uint64(lane)) & 1) != 0
+        return [((there == me) & sends).select(sent, state[0])]
+
+    return control_flow.for_init(look, (), 0, _wave(), 1, init=[Int32(0)])[0]
+
+
 def ds_swizzle(ty: Any, value: Any, offset: int) -> Any:
-    """Lane `((i & and) | or) ^ xor` of every 32, the masks being the three 5-bit fields of `offset`."""
+    """Lane `((i & and) | or) ^ xor` of every 32, the masks being the three 5-bit fields of `offset`.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.ds_swizzle(fx.Int32, fx.lane_id(), 0x041F), threads=4, target="cpu:gfx942")
+    [1, 0, 3, 2]
+    """
     if on_cpu("fx.rocdl.ds_swizzle"):
         lane: Any = gpu.lane_id()
         low = ((lane & (offset & 31)) | ((offset >> 5) & 31)) ^ ((offset >> 10) & 31)
@@ -154,10 +204,16 @@ def _from_word(word: Any, ty: Any) -> Any:
 def update_dpp(
     ty: Any, old: Any, src: Any, dpp_ctrl: int, row_mask: int = 0xF, bank_mask: int = 0xF, bound_ctrl: bool = False
 ) -> Any:
-    """Data-parallel move within rows of 16 lanes; where masks or bounds forbid, `old` (0 with `bound_ctrl`)."""
+    """Data-parallel move within rows of 16 lanes; where masks or bounds forbid, `old` (0 with `bound_ctrl`).
+
+    >>> def example():
+    ...     return fx.rocdl.update_dpp(fx.Int32, -1, fx.lane_id(), 0x1B, 0xF, 0xF, True)
+    >>> flyc.evaluate(example, threads=4, target="cpu:gfx942")
+    [3, 2, 1, 0]
+    """
+    _check_dpp(dpp_ctrl)
     if on_cpu("fx.rocdl.update_dpp"):
         return _dpp(old, src, dpp_ctrl, row_mask, bank_mask, bound_ctrl)
-    _check_dpp(dpp_ctrl)
     operands = [_as_word(old).ir_value(), _as_word(src).ir_value(), _const(dpp_ctrl), _const(row_mask)]
     return _from_word(_call("update.dpp.i32", Int32, *operands, _const(bank_mask), _const(int(bound_ctrl), 1)), ty)
 
@@ -165,7 +221,13 @@ def update_dpp(
 def mov_dpp(
     ty: Any, src: Any, dpp_ctrl: int, row_mask: int = 0xF, bank_mask: int = 0xF, bound_ctrl: bool = True
 ) -> Any:
-    """`update_dpp` that keeps the lane's own value where nothing is moved."""
+    """`update_dpp` that keeps the lane's own value where nothing is moved.
+
+    >>> def example():
+    ...     return fx.rocdl.mov_dpp(fx.Int32, fx.lane_id(), 0x1B, 0xF, 0xF, True)
+    >>> flyc.evaluate(example, threads=4, target="cpu:gfx942")
+    [3, 2, 1, 0]
+    """
     return update_dpp(ty, src, src, dpp_ctrl, row_mask, bank_mask, bound_ctrl)
 
 
@@ -178,6 +240,18 @@ def _check_dpp(ctrl: int) -> None:
         raise DSLValueError(f"DPP row_xmask exists on gfx11 and later, not on {arch}")
 
 
+_WAVE_DPP: dict[int, Callable[[Any, int], tuple[Any, Any]]] = {
+    0x130: lambda i, wave: ((i + 1) % wave, i + 1 < wave),
+    0x134: lambda i, wave: ((i + 1) % wave, Boolean(True)),
+    0x138: lambda i, wave: ((i + wave - 1) % wave, i > 0),
+    0x13C: lambda i, wave: ((i + wave - 1) % wave, Boolean(True)),
+    0x142: lambda i, wave: (((i & ~15) + wave - 1) % wave, i >= 16),
+    0x143: lambda i, wave: (Int32(31), i >= 32),
+}
+"""Moves across the whole wave (gfx9): shifts and rotations by one lane, the last lane of a row to the row behind, lane
+31 to the lanes behind. The lane that is read, and whether there is one."""
+
+
 def _dpp(old: Any, src: Any, ctrl: int, row_mask: int, bank_mask: int, bound: bool) -> Any:
     value, kept = as_dsl_value(src), as_dsl_value(old)
     lane: Any = gpu.lane_id()
@@ -187,6 +261,8 @@ def _dpp(old: Any, src: Any, ctrl: int, row_mask: int, bank_mask: int, bound: bo
         at: Any = lane & 3
         picked: Any = Int32(ctrl) >> (at * 2)
         source = (lane & ~3) | (picked & 3)
+    elif ctrl in _WAVE_DPP:
+        source, inside = _WAVE_DPP[ctrl](lane, _wave())
     else:
         n = ctrl & 15
         kinds: dict[int, Callable[[], tuple[Any, Any]]] = {
@@ -203,7 +279,7 @@ def _dpp(old: Any, src: Any, ctrl: int, row_mask: int, bank_mask: int, bound: bo
         elif (ctrl & ~15) in kinds:
             place, inside = kinds[ctrl & ~15]()
         else:
-            raise DSLValueError(f"DPP control {ctrl:#x} has no emulation on the cpu stack")
+            raise DSLValueError(f"there is no DPP control {ctrl:#x}")
         source = (lane & ~15) | (place & 15)
     moved = gpu.shuffle(value, source, _wave(), "idx")
     enabled = (((Int32(row_mask) >> (lane // 16)) & (Int32(bank_mask) >> (i // 4))) & 1) != 0
@@ -212,12 +288,24 @@ def _dpp(old: Any, src: Any, ctrl: int, row_mask: int, bank_mask: int, bound: bo
 
 
 def permlane32_swap(ty: Any, vdst: Any, vsrc: Any, fi: bool = False, bc: bool = False) -> tuple[Any, Any]:
-    """Exchange the upper half of `vdst` with the lower half of `vsrc` (gfx950)."""
+    """Exchange the upper half of `vdst` with the lower half of `vsrc` (gfx950).
+
+    >>> def example():
+    ...     return fx.rocdl.permlane32_swap(fx.Int32, fx.lane_id(), fx.lane_id() + 100)
+    >>> flyc.evaluate(example, threads=64, target="cpu:gfx950")[:2]
+    [(0, 32), (1, 33)]
+    """
     return _swap("permlane32_swap", 32, ty, vdst, vsrc, fi, bc)
 
 
 def permlane16_swap(ty: Any, vdst: Any, vsrc: Any, fi: bool = False, bc: bool = False) -> tuple[Any, Any]:
-    """Exchange the odd rows of 16 lanes of `vdst` with the even rows of `vsrc` (gfx950, gfx1250)."""
+    """Exchange the odd rows of 16 lanes of `vdst` with the even rows of `vsrc` (gfx950, gfx1250).
+
+    >>> def example():
+    ...     return fx.rocdl.permlane16_swap(fx.Int32, fx.lane_id(), fx.lane_id() + 100)
+    >>> flyc.evaluate(example, threads=64, target="cpu:gfx950")[15:17]
+    [(15, 31), (100, 116)]
+    """
     return _swap("permlane16_swap", 16, ty, vdst, vsrc, fi, bc)
 
 
@@ -248,7 +336,11 @@ def _emit_swap(rows: int, ty: Any, vdst: Any, vsrc: Any, fi: bool, bc: bool) -> 
 
 
 def wave_id() -> Any:
-    """Index of the wave in its workgroup (gfx12 and later; elsewhere from the thread index)."""
+    """Index of the wave in its workgroup (gfx12 and later; elsewhere from the thread index).
+
+    >>> flyc.evaluate(lambda: fx.rocdl.wave_id(), threads=128, target="cpu:gfx942")[62:66]
+    [0, 0, 1, 1]
+    """
     arch = gfx_of(amd_target("fx.rocdl.wave_id")) or ""
     if arch.startswith("gfx12") and not on_cpu("fx.rocdl.wave_id"):
         return _call("wave.id", Int32)
@@ -282,27 +374,47 @@ _log2 = _float_unary("log2", lambda x: _math().log2(x))
 
 
 def rcp(ty: Any, value: Any) -> Any:
-    """`1 / value`, about one unit in the last place."""
+    """`1 / value`, about one unit in the last place.
+
+    >>> flyc.evaluate(lambda x: fx.rocdl.rcp(fx.Float32, x), 4.0, target="cpu:gfx942")
+    0.25
+    """
     return _rcp(ty, value)
 
 
 def rsq(ty: Any, value: Any) -> Any:
-    """`1 / sqrt(value)`, about one unit in the last place."""
+    """`1 / sqrt(value)`, about one unit in the last place.
+
+    >>> flyc.evaluate(lambda x: fx.rocdl.rsq(fx.Float32, x), 4.0, target="cpu:gfx942")
+    0.5
+    """
     return _rsq(ty, value)
 
 
 def exp2(ty: Any, value: Any) -> Any:
-    """`2 ** value` without the guard for denormals."""
+    """`2 ** value` without the guard for denormals.
+
+    >>> flyc.evaluate(lambda x: fx.rocdl.exp2(fx.Float32, x), 3.0, target="cpu:gfx942")
+    8.0
+    """
     return _exp2(ty, value)
 
 
 def log2(ty: Any, value: Any) -> Any:
-    """Base-2 logarithm without the guard for denormals."""
+    """Base-2 logarithm without the guard for denormals.
+
+    >>> flyc.evaluate(lambda x: fx.rocdl.log2(fx.Float32, x), 8.0, target="cpu:gfx942")
+    3.0
+    """
     return _log2(ty, value)
 
 
 def fmed3(ty: Any, a: Any, b: Any, c: Any) -> Any:
-    """The middle one of three."""
+    """The middle one of three.
+
+    >>> flyc.evaluate(lambda x: fx.rocdl.fmed3(fx.Float32, x, 0.0, 1.0), 4.0, target="cpu:gfx942")
+    1.0
+    """
     if on_cpu("fx.rocdl.fmed3"):
         from .. import arith
 
@@ -312,7 +424,13 @@ def fmed3(ty: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 def perm_b32(hi: Any, lo: Any, sel: Any) -> Any:
-    """Bytes of `{hi, lo}` by the four selectors of `sel`: 0-3 of lo, 4-7 of hi, 12 zero, 13 and up 0xFF."""
+    """Bytes of `{hi, lo}` by the four selectors of `sel`: 0-3 of lo, 4-7 of hi, 12 zero, 13 and up 0xFF.
+
+    >>> def example(hi, lo):
+    ...     return fx.rocdl.perm_b32(hi, lo, 0x07060100)
+    >>> hex(flyc.evaluate(example, 0x11223344, 0x55667788, target="cpu:gfx942"))
+    '0x11227788'
+    """
     if on_cpu("fx.rocdl.perm_b32"):
         words = (Uint64(Uint32(as_numeric(hi))) << 32) | Uint64(Uint32(as_numeric(lo)))
         chosen = Uint32(as_numeric(sel))
@@ -337,7 +455,11 @@ _FP8_ARCHES = ("gfx942", "gfx950", "gfx12")
 
 
 def cvt_pkrtz(ty: Any, a: Any, b: Any) -> Any:
-    """Two Float32 to a pair of Float16, rounded toward zero."""
+    """Two Float32 to a pair of Float16, rounded toward zero.
+
+    >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pkrtz(fx.T.f16x2, x, 0.1), 1.5, target="cpu:gfx942")
+    [1.5, 0.09997...]
+    """
     if on_cpu("fx.rocdl.cvt_pkrtz"):
         parts = [_toward_zero(Float32(as_dsl_value(x))) for x in (a, b)]
         return Vector.from_elements(parts, Float16)
@@ -364,9 +486,7 @@ def _fp8_class(bf8: bool) -> Any:
 
     arch = gfx_of(amd_target("fx.rocdl.cvt_pk_fp8_f32")) or "gfx950"
     if arch.startswith("gfx942"):
-        if bf8:
-            raise DSLValueError("the cpu stack has no f8E5M2FNUZ conversion")
-        return numeric.Float8E4M3FNUZ
+        return numeric.Float8E5M2FNUZ if bf8 else numeric.Float8E4M3FNUZ
     return numeric.Float8E5M2 if bf8 else numeric.Float8E4M3FN
 
 
@@ -387,12 +507,20 @@ def _pack_fp8(name: str, bf8: bool, ty: Any, a: Any, b: Any, old: Any, word_sel:
 
 
 def cvt_pk_fp8_f32(ty: Any, a: Any, b: Any, old: Any = 0, word_sel: Any = False) -> Any:
-    """Two Float32 to two fp8 (e4m3) bytes in one half of an i32; the other half is that of `old`."""
+    """Two Float32 to two fp8 (e4m3) bytes in one half of an i32; the other half is that of `old`.
+
+    >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pk_fp8_f32(fx.Int32, x, 2.0), 1.0, target="cpu:gfx942")
+    18496
+    """
     return _pack_fp8("cvt_pk_fp8_f32", False, ty, a, b, old, word_sel)
 
 
 def cvt_pk_bf8_f32(ty: Any, a: Any, b: Any, old: Any = 0, word_sel: Any = False) -> Any:
-    """Two Float32 to two bf8 (e5m2) bytes in one half of an i32."""
+    """Two Float32 to two bf8 (e5m2) bytes in one half of an i32.
+
+    >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pk_bf8_f32(fx.Int32, x, 2.0), 1.0, target="cpu:gfx942")
+    17472
+    """
     return _pack_fp8("cvt_pk_bf8_f32", True, ty, a, b, old, word_sel)
 
 
@@ -416,12 +544,20 @@ def _pair_fp8(name: str, bf8: bool, value: Any, word_sel: Any) -> Any:
 
 
 def cvt_pk_f32_fp8(ty: Any, value: Any, word_sel: Any = False) -> Any:
-    """Two fp8 bytes of one half of an i32 to a pair of Float32."""
+    """Two fp8 bytes of one half of an i32 to a pair of Float32.
+
+    >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pk_f32_fp8(fx.T.f32x2, x), 0x4840, target="cpu:gfx942")
+    [1.0, 2.0]
+    """
     return _pair_fp8("cvt_pk_f32_fp8", False, value, word_sel)
 
 
 def cvt_pk_f32_bf8(ty: Any, value: Any, word_sel: Any = False) -> Any:
-    """Two bf8 bytes of one half of an i32 to a pair of Float32."""
+    """Two bf8 bytes of one half of an i32 to a pair of Float32.
+
+    >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pk_f32_bf8(fx.T.f32x2, x), 0x4440, target="cpu:gfx942")
+    [1.0, 2.0]
+    """
     return _pair_fp8("cvt_pk_f32_bf8", True, value, word_sel)
 
 
@@ -433,12 +569,20 @@ def _one_fp8(name: str, bf8: bool, value: Any, byte: int) -> Any:
 
 
 def cvt_f32_fp8(ty: Any, value: Any, byte_sel: int = 0) -> Any:
-    """One fp8 byte of an i32 as Float32."""
+    """One fp8 byte of an i32 as Float32.
+
+    >>> flyc.evaluate(lambda x: fx.rocdl.cvt_f32_fp8(fx.Float32, x), 0x48, target="cpu:gfx942")
+    2.0
+    """
     return _one_fp8("cvt_f32_fp8", False, value, byte_sel)
 
 
 def cvt_f32_bf8(ty: Any, value: Any, byte_sel: int = 0) -> Any:
-    """One bf8 byte of an i32 as Float32."""
+    """One bf8 byte of an i32 as Float32.
+
+    >>> flyc.evaluate(lambda x: fx.rocdl.cvt_f32_bf8(fx.Float32, x), 0x44, target="cpu:gfx942")
+    2.0
+    """
     return _one_fp8("cvt_f32_bf8", True, value, byte_sel)
 
 
@@ -478,14 +622,15 @@ def by_name(name: str) -> Any:
 
 def _mfma(acc: str, m: int, n: int, k: int, words: Sequence[str], operands: Sequence[Any]) -> Any:
     from .. import numeric
+    from ..matrix_product import mma_atom_call
     from ..tensor import make_rmem_tensor
-    from ..tiled import make_mma_atom, mma_atom_call
+    from ..tiled import make_mma_atom
     from .atoms import MFMA
 
     if any(int(as_numeric(x)) for x in operands[3:]):
         raise DSLValueError("the modifiers cbsz, abid and blgp are not supported; give 0")
     fnuz = (gfx_of(amd_target("mfma")) or "").startswith("gfx942")
-    names = [_INPUTS[w] + ("UZ" if fnuz and w == "fp8" else "") for w in words]
+    names = [_INPUTS[w] + ({"fp8": "UZ", "bf8": "FNUZ"}.get(w, "") if fnuz else "") for w in words]
     a, b = (getattr(numeric, x) for x in names)
     out: Any = {"f32": Float32, "i32": Int32, "f64": numeric.Float64}[acc]
     atom = make_mma_atom(MFMA(m, n, k, (a, b), out))

@@ -5,22 +5,41 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import DSLTypeError, DSLValueError
+from ..atomics import AtomicOrdering, memory_fence
 from ..gpu import barrier
 from .target import amd_target, gfx_of
 
+_ALL_CLASSES = 0x7FF
+"""Every class of instructions LLVM 22 knows; it ends the process at any other bit."""
 _MASKS = {"mfma": 0x8, "vmem": 0x20, "dsrd": 0x100, "dswr": 0x200}
 
 
 def _call(name: str, *operands: tuple[int, str]) -> None:
     """An instruction without a result whose operands are constants `(value, type)`; nothing on the cpu."""
     if amd_target(f"fx.rocdl.{name.replace('.', '_')}").backend == "cpu":
+        if name in _COPY_WAITS:
+            _note(_COPY_WAITS[name], *(_static(name, v) for v, _ in operands if name == "wait.asyncmark"))
         return
-    from xdsl.dialects.builtin import IntegerType
-
     from . import emit
 
-    values = [emit.constant(_static(name, v), IntegerType(int(t[1:]))) for v, t in operands]
+    values = [emit.constant(_static(name, v), emit.integer_type(t)) for v, t in operands]
     emit.intrinsic(f"llvm.amdgcn.{name}", None, values)
+
+
+_COPY_WAITS = {
+    "asyncmark": "to_shared_commit",
+    "wait.asyncmark": "to_shared_wait",
+    "s.wait.loadcnt": "to_shared_wait_all",
+    "s.wait.asynccnt": "to_shared_wait_all",
+}
+"""What copies into shared memory are waited for with. Which of them a count of loads means depends on all other loads,
+so checked mode takes all for done."""
+
+
+def _note(name: str, *numbers: int) -> None:
+    from . import emit
+
+    emit.checked_note(name, *numbers)
 
 
 def _static(what: str, value: Any) -> int:
@@ -73,6 +92,8 @@ def s_waitcnt(
 
     `bitfield` is the raw operand. Where counters are split (gfx12) `vmcnt` waits for loads and stores, `lgkmcnt` for
     shared memory and scalar loads.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.s_waitcnt(vmcnt=0), target="cpu:gfx942")
     """
     arch = _arch()
     if arch.startswith("gfx12"):
@@ -82,113 +103,186 @@ def s_waitcnt(
             for name in names if value is not None else ():
                 _call(f"s.wait.{name}", (_static("s_waitcnt", value), "i16"))
         return
+    if vmcnt is not None and amd_target("fx.rocdl.s_waitcnt").backend == "cpu":
+        _note("to_shared_wait_all")
     _call("s.waitcnt", (bitfield if bitfield is not None else encode_waitcnt(arch, vmcnt, lgkmcnt, expcnt), "i32"))
 
 
 def s_wait_loadcnt(count: int = 0) -> None:
-    """Wait for vector loads (gfx12)."""
+    """Wait for vector loads (gfx12).
+
+    >>> flyc.evaluate(lambda: fx.rocdl.s_wait_loadcnt(0), target="cpu:gfx1201")
+    """
     _need("s_wait_loadcnt", "gfx12")
     _call("s.wait.loadcnt", (count, "i16"))
 
 
 def s_wait_storecnt(count: int = 0) -> None:
-    """Wait for vector stores (gfx12)."""
+    """Wait for vector stores (gfx12).
+
+    >>> flyc.evaluate(lambda: fx.rocdl.s_wait_storecnt(0), target="cpu:gfx1201")
+    """
     _need("s_wait_storecnt", "gfx12")
     _call("s.wait.storecnt", (count, "i16"))
 
 
 def s_wait_dscnt(count: int = 0) -> None:
-    """Wait for shared memory (gfx12)."""
+    """Wait for shared memory (gfx12).
+
+    >>> flyc.evaluate(lambda: fx.rocdl.s_wait_dscnt(0), target="cpu:gfx1201")
+    """
     _need("s_wait_dscnt", "gfx12")
     _call("s.wait.dscnt", (count, "i16"))
 
 
 def s_wait_kmcnt(count: int = 0) -> None:
-    """Wait for scalar loads (gfx12)."""
+    """Wait for scalar loads (gfx12).
+
+    >>> flyc.evaluate(lambda: fx.rocdl.s_wait_kmcnt(0), target="cpu:gfx1201")
+    """
     _need("s_wait_kmcnt", "gfx12")
     _call("s.wait.kmcnt", (count, "i16"))
 
 
 def s_wait_tensorcnt(count: int = 0) -> None:
-    """Wait for the tensor data mover (gfx1250)."""
+    """Wait for the tensor data mover (gfx1250).
+
+    >>> flyc.evaluate(lambda: fx.rocdl.s_wait_tensorcnt(0), target="cpu:gfx1250")
+    """
     _need("s_wait_tensorcnt", "gfx125")
     _call("s.wait.tensorcnt", (count, "i16"))
 
 
 def s_wait_asynccnt(count: int = 0) -> None:
-    """Wait for asynchronous copies into shared memory (gfx1250)."""
+    """Wait for asynchronous copies into shared memory (gfx1250).
+
+    >>> flyc.evaluate(lambda: fx.rocdl.s_wait_asynccnt(0), target="cpu:gfx1250")
+    """
     _need("s_wait_asynccnt", "gfx125")
     _call("s.wait.asynccnt", (count, "i16"))
 
 
 def sched_barrier(mask: int = 0) -> None:
-    """Nothing moves across, but the classes of instructions in `mask`."""
+    """Nothing moves across, but the classes of instructions in `mask`.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.sched_barrier(0), target="cpu:gfx942")
+    """
     _call("sched.barrier", (mask, "i32"))
 
 
 def sched_group_barrier(mask: int, size: int, group: int = 0) -> None:
-    """The next `size` instructions of the classes in `mask` form a group; groups keep their order."""
+    """The next `size` instructions of the classes in `mask` form a group; groups keep their order.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.sched_group_barrier(0x8, 1, 0), target="cpu:gfx942")
+    """
+    if not 0 <= _static("sched_group_barrier", mask) <= _ALL_CLASSES:
+        raise DSLValueError(f"sched_group_barrier takes a mask of at most {_ALL_CLASSES:#x}, got {mask:#x}")
     _call("sched.group.barrier", (mask, "i32"), (size, "i32"), (group, "i32"))
 
 
 def sched_mfma(count: int) -> None:
-    """A group of matrix instructions."""
+    """A group of matrix instructions.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.sched_mfma(2), target="cpu:gfx942")
+    """
     sched_group_barrier(_MASKS["mfma"], count)
 
 
 def sched_vmem(count: int) -> None:
-    """A group of loads from global or buffer memory."""
+    """A group of loads from global or buffer memory.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.sched_vmem(1), target="cpu:gfx942")
+    """
     sched_group_barrier(_MASKS["vmem"], count)
 
 
 def sched_dsrd(count: int) -> None:
-    """A group of reads of shared memory."""
+    """A group of reads of shared memory.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.sched_dsrd(1), target="cpu:gfx942")
+    """
     sched_group_barrier(_MASKS["dsrd"], count)
 
 
 def sched_dswr(count: int) -> None:
-    """A group of writes of shared memory."""
+    """A group of writes of shared memory.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.sched_dswr(1), target="cpu:gfx942")
+    """
     sched_group_barrier(_MASKS["dswr"], count)
 
 
 def iglp_opt(strategy: int) -> None:
-    """Ask for one of LLVM's ready-made interleavings: 0 small GEMM, 1 one-wave GEMM, 2 attention."""
+    """Ask for one of LLVM's ready-made interleavings: 0 small GEMM, 1 one-wave GEMM, 2 attention.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.iglp_opt(0), target="cpu:gfx942")
+    """
     _call("iglp.opt", (strategy, "i32"))
 
 
 def s_setprio(priority: int) -> None:
-    """Priority of the wave, 0 to 3."""
+    """Priority of the wave, 0 to 3.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.s_setprio(1), target="cpu:gfx942")
+    """
     if not 0 <= _static("s_setprio", priority) <= 3:
         raise DSLValueError(f"s_setprio takes 0 to 3, got {priority}")
     _call("s.setprio", (priority, "i16"))
 
 
 def s_sleep(duration: int) -> None:
-    """Sleep about 64 * `duration` clocks."""
+    """Sleep about 64 * `duration` clocks.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.s_sleep(1), target="cpu:gfx942")
+    """
     _call("s.sleep", (duration, "i32"))
 
 
 def s_nop(count: int = 0) -> None:
-    """Nothing, a few clocks long."""
+    """Nothing, a few clocks long.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.s_nop(0), target="cpu:gfx942")
+    """
     _call("s.nop", (count, "i16"))
 
 
 def s_barrier() -> None:
-    """The bare workgroup barrier: execution only, no memory ordering. `fx.barrier()` has both."""
+    """The bare workgroup barrier: it waits for no memory operation. `fx.barrier()` does.
+
+    The compiler moves no access across it; fences for the wave itself say so and cost nothing.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.s_barrier(), target="cpu:gfx942")
+    """
     if amd_target("fx.rocdl.s_barrier").backend == "cpu":
-        barrier()
+        from . import emit
+
+        emit.bare_barrier()
         return
+    memory_fence(syncscope="wavefront", ordering=AtomicOrdering.Release)
     _call("s.barrier")
+    memory_fence(syncscope="wavefront", ordering=AtomicOrdering.Acquire)
 
 
 def s_barrier_signal(barrier_id: int = -1) -> None:
-    """First half of a split barrier (gfx12)."""
+    """First half of a split barrier (gfx12).
+
+    >>> def meet():
+    ...     fx.rocdl.s_barrier_signal()
+    ...     fx.rocdl.s_barrier_wait()
+    >>> flyc.evaluate(meet, target="cpu:gfx1201")
+    """
     _need("s_barrier_signal", "gfx12")
     _call("s.barrier.signal", (barrier_id, "i32"))
 
 
 def s_barrier_wait(barrier_id: int = -1) -> None:
-    """Second half of a split barrier (gfx12). On the cpu stack this is the barrier."""
+    """Second half of a split barrier (gfx12). On the cpu stack this is the barrier.
+
+    >>> def meet():
+    ...     fx.rocdl.s_barrier_signal()
+    ...     fx.rocdl.s_barrier_wait()
+    >>> flyc.evaluate(meet, target="cpu:gfx1201")
+    """
     _need("s_barrier_wait", "gfx12")
     if amd_target("fx.rocdl.s_barrier_wait").backend == "cpu":
         barrier()
@@ -197,17 +291,33 @@ def s_barrier_wait(barrier_id: int = -1) -> None:
 
 
 def asyncmark() -> None:
-    """Close a group of asynchronous copies into shared memory.
+    """Close a group of asynchronous copies into shared memory (`cdna4.BufferLoadAsyncLDS*`, `GlobalLoadAsyncLDS*`).
 
-    LLVM 22 has no such instruction: the copies are ordinary ones, which the code generator waits for by itself.
+    In a kernel that marks groups, reads of shared memory wait for no copy by themselves.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.asyncmark(), target="cpu:gfx950")
     """
-    amd_target("fx.rocdl.asyncmark")
+    if amd_target("fx.rocdl.asyncmark").backend == "cpu":
+        _note("to_shared_commit")
+    elif _arch().startswith("gfx9"):
+        _call("asyncmark")
 
 
 def wait_asyncmark(n: int = 0) -> None:
-    """Wait until at most `n` groups are outstanding; here it waits for all of them."""
-    _static("wait_asyncmark", n)
-    if amd_target("fx.rocdl.wait_asyncmark").backend != "cpu":
+    """Wait until at most `n` groups of this wave are outstanding; `fx.rocdl.s_barrier` then tells the other waves.
+
+    `fx.barrier` waits for all copies. Where groups differ in size, or other loads are under way, the wait may be
+    stricter than asked for.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.wait_asyncmark(0), target="cpu:gfx950")
+    """
+    if _static("wait_asyncmark", n) < 0:
+        raise DSLValueError(f"wait_asyncmark takes a count of groups, got {n}")
+    if amd_target("fx.rocdl.wait_asyncmark").backend == "cpu":
+        _note("to_shared_wait", _static("wait_asyncmark", n))
+    elif _arch().startswith("gfx9"):
+        _call("wait.asyncmark", (n, "i16"))
+    else:
         s_waitcnt(vmcnt=0)
 
 

@@ -22,7 +22,12 @@ from .warp import warp_reduce, warp_scan_with_aggregate
 
 
 class BlockReduceAlgorithm(Enum):
-    """How a block reduces."""
+    """How a block reduces.
+
+    >>> raking = fx.coop.BlockReduceAlgorithm.RAKING
+    >>> flyc.evaluate(lambda: fx.coop.BlockReduce[fx.Int32, 64, raking].SharedStorage, threads=64)[0]
+    Struct[slots: Array[Int32, 64], result: Array[Int32, 1]]
+    """
 
     WARP_REDUCTIONS = "warp_reductions"
     """Each warp by shuffles; one slot of shared memory per warp."""
@@ -32,7 +37,11 @@ class BlockReduceAlgorithm(Enum):
 
 
 class BlockScanAlgorithm(Enum):
-    """How a block scans."""
+    """How a block scans.
+
+    >>> fx.coop.BlockScanAlgorithm.WARP_SCANS.value
+    'warp_scans'
+    """
 
     WARP_SCANS = "warp_scans"
     """Each warp by shuffles; one slot of shared memory per warp."""
@@ -172,6 +181,13 @@ class BlockReduce(metaclass=_BlockMeta):
     `R = fx.coop.BlockReduce[fx.Float32, 256]`, `s = fx.SharedAllocator().allocate(R.SharedStorage).peek()`,
     `total = R(x, fx.ReductionOp.ADD, storage=s)`. Every thread must call; a barrier belongs between two calls that use
     one storage.
+
+    >>> def total():
+    ...     R = fx.coop.BlockReduce[fx.Int32, 64]
+    ...     scratch = fx.SharedAllocator().allocate(R.SharedStorage).peek()
+    ...     return R(fx.thread_idx.x, fx.ReductionOp.ADD, storage=scratch)
+    >>> set(flyc.evaluate(total, threads=64))
+    {2016}
     """
 
     dtype = block_size = algorithm = None
@@ -209,6 +225,13 @@ class BlockScan(metaclass=_BlockMeta):
 
     `S = fx.coop.BlockScan[fx.Int32, 128]`, `y = S.inclusive(x, fx.ReductionOp.ADD, storage=s)`. A Vector of n lanes
     stands for n neighbouring items: thread t holds items t*n up to t*n+n-1.
+
+    >>> def running():
+    ...     S = fx.coop.BlockScan[fx.Int32, 64]
+    ...     scratch = fx.SharedAllocator().allocate(S.SharedStorage).peek()
+    ...     return S.inclusive(fx.thread_idx.x, fx.ReductionOp.ADD, storage=scratch)
+    >>> flyc.evaluate(running, threads=64)[:6]
+    [0, 1, 3, 6, 10, 15]
     """
 
     dtype = block_size = algorithm = None

@@ -29,7 +29,11 @@ def _scalar(value: Any) -> Numeric:
 
 
 def warp_reduce(value: Any, op: ReductionOp, *, width: int | None = None) -> Any:
-    """All values of a segment combined, in all its lanes: `fx.coop.warp_reduce(x, fx.ReductionOp.ADD)`."""
+    """All values of a segment combined, in all its lanes: `fx.coop.warp_reduce(x, fx.ReductionOp.ADD)`.
+
+    >>> flyc.evaluate(lambda: fx.coop.warp_reduce(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4), threads=4)
+    [10, 10, 10, 10]
+    """
     made, op, lanes = _scalar(value), check_op(op), check_width(width)
     offset = lanes // 2
     while offset:
@@ -52,7 +56,13 @@ def _inclusive(x: Numeric, op: ReductionOp, lanes: int, position: Any) -> Any:
 def warp_scan_with_aggregate(
     value: Any, op: ReductionOp, *, width: int | None = None, init: Any = None
 ) -> tuple[Any, Any, Any]:
-    """Inclusive scan, exclusive scan, and all values combined; the last leaves `init` out."""
+    """Inclusive scan, exclusive scan, and all values combined; the last leaves `init` out.
+
+    >>> def sums():
+    ...     return fx.coop.warp_scan_with_aggregate(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4)
+    >>> flyc.evaluate(sums, threads=4)
+    [(1, 0, 10), (3, 1, 10), (6, 3, 10), (10, 6, 10)]
+    """
     x, op, lanes = _scalar(value), check_op(op), check_width(width)
     dtype = type(x)
     lane = lane_id()
@@ -69,17 +79,29 @@ def warp_scan_with_aggregate(
 
 
 def warp_scan(value: Any, op: ReductionOp, *, width: int | None = None, init: Any = None) -> tuple[Any, Any]:
-    """Inclusive and exclusive scan."""
+    """Inclusive and exclusive scan.
+
+    >>> flyc.evaluate(lambda: fx.coop.warp_scan(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4), threads=4)
+    [(1, 0), (3, 1), (6, 3), (10, 6)]
+    """
     return warp_scan_with_aggregate(value, op, width=width, init=init)[:2]
 
 
 def warp_inclusive_scan(value: Any, op: ReductionOp, *, width: int | None = None, init: Any = None) -> Any:
-    """The values of the lanes up to this one combined, `init` in front."""
+    """The values of the lanes up to this one combined, `init` in front.
+
+    >>> flyc.evaluate(lambda: fx.coop.warp_inclusive_scan(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4), threads=4)
+    [1, 3, 6, 10]
+    """
     x, op, lanes = _scalar(value), check_op(op), check_width(width)
     made = _inclusive(x, op, lanes, lane_id() % lanes)
     return made if init is None else combine(op, type(x)(init), made)
 
 
 def warp_exclusive_scan(value: Any, op: ReductionOp, *, width: int | None = None, init: Any = None) -> Any:
-    """The values of the lanes before this one combined; the first lane gets `init` or the identity."""
+    """The values of the lanes before this one combined; the first lane gets `init` or the identity.
+
+    >>> flyc.evaluate(lambda: fx.coop.warp_exclusive_scan(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4), threads=4)
+    [0, 1, 3, 6]
+    """
     return warp_scan(value, op, width=width, init=init)[1]

@@ -68,7 +68,12 @@ def _changed() -> None:
 
 
 def register_compile_runtime_mapping(compile_backend: str, runtime_kind: str) -> None:
-    """Say which runtime kind a compile backend needs; goes before the built-in mapping."""
+    """Say which runtime kind a compile backend needs; goes before the built-in mapping.
+
+    >>> register_compile_runtime_mapping("doc_backend", "cpu")
+    >>> runtime_kind_of_backend("doc_backend")
+    'cpu'
+    """
     with _registry.lock:
         _registry.mappings[compile_backend.strip().lower()] = runtime_kind.strip().lower()
         _changed()
@@ -78,6 +83,12 @@ def register_device_runtime(cls: type[DeviceRuntime], *, kind: str | None = None
     """Choose the runtime class of this process; with `kind` it is also filed under that kind.
 
     `force` replaces an earlier choice, and an instance as long as it has done no GPU work.
+
+    >>> try:
+    ...     register_device_runtime(int)
+    ... except TypeError as error:
+    ...     print(error)
+    a device runtime must be a subclass of DeviceRuntime, got <class 'int'>
     """
     if not (inspect.isclass(cls) and issubclass(cls, DeviceRuntime)):  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison]
         raise TypeError(f"a device runtime must be a subclass of DeviceRuntime, got {cls!r}")
@@ -142,7 +153,11 @@ def _class_of(kind: str) -> type[DeviceRuntime]:
 
 
 def runtime_kind_of_backend(compile_backend: str) -> str:
-    """The runtime kind a compile backend needs: extension mappings, built-ins, then what its class declares."""
+    """The runtime kind a compile backend needs: extension mappings, built-ins, then what its class declares.
+
+    >>> runtime_kind_of_backend("cuda")
+    'cuda'
+    """
     name = compile_backend.strip().lower()
     for table in (_registry.mappings, COMPILE_BACKEND_TO_RUNTIME_KIND):
         if name in table:
@@ -187,7 +202,10 @@ def _mismatch(compile_backend: str, expected: str, actual: str) -> StackMismatch
 
 
 def ensure_compile_runtime_pairing_from_env(compile_backend_id: str) -> None:
-    """Raise unless the backend fits the runtime that is, or would be, used; by name only, no runtime is made."""
+    """Raise unless the backend fits the runtime that is, or would be, used; by name only, no runtime is made.
+
+    >>> ensure_compile_runtime_pairing_from_env("cpu")
+    """
     instance = _registry.instance
     active = instance.kind if instance is not None and instance.active else ""
     memo = (compile_backend_id, active or config.runtime.kind, _registry.generation)
@@ -201,7 +219,10 @@ def ensure_compile_runtime_pairing_from_env(compile_backend_id: str) -> None:
 
 
 def ensure_compile_runtime_compatible(compile_backend_id: str, *, runtime: DeviceRuntime | None = None) -> None:
-    """Raise unless the backend fits `runtime` (default: the process's runtime, made if need be)."""
+    """Raise unless the backend fits `runtime` (default: the process's runtime, made if need be).
+
+    >>> ensure_compile_runtime_compatible("cpu")
+    """
     expected = runtime_kind_of_backend(compile_backend_id)
     actual = (runtime or get_device_runtime()).kind
     if actual != expected:
@@ -212,7 +233,11 @@ def ensure_compile_runtime_compatible(compile_backend_id: str, *, runtime: Devic
 
 
 def get_device_runtime() -> DeviceRuntime:
-    """The process's device runtime; made at the first call, after checking that it fits the compile backend."""
+    """The process's device runtime; made at the first call, after checking that it fits the compile backend.
+
+    >>> get_device_runtime().kind
+    'cpu'
+    """
     instance = _registry.instance
     if instance is not None:
         return instance
@@ -242,7 +267,11 @@ def _after_fork_in_child() -> None:
 
 
 def device_runtime_state() -> State:
-    """Where the process stands: unset, selected, created, active or forked."""
+    """Where the process stands: unset, selected, created, active or forked.
+
+    >>> device_runtime_state() in ("unset", "created", "active")
+    True
+    """
     instance = _registry.instance
     if instance is None:
         return "unset" if _registry.override is None else "selected"
@@ -252,7 +281,12 @@ def device_runtime_state() -> State:
 
 
 def reset_device_runtime() -> None:
-    """Wait for all work, release everything and return to `unset`; older handles become invalid. Meant for tests."""
+    """Wait for all work, release everything and return to `unset`; older handles become invalid. Meant for tests.
+
+    >>> reset_device_runtime()
+    >>> device_runtime_state()
+    'unset'
+    """
     with _registry.lock:
         instance = _registry.instance
         if instance is not None:
@@ -266,7 +300,11 @@ def reset_device_runtime() -> None:
 
 
 def list_device_runtimes() -> list[str]:
-    """The known runtime kinds, loaded or not; those whose import failed are left out."""
+    """The known runtime kinds, loaded or not; those whose import failed are left out.
+
+    >>> [kind for kind in list_device_runtimes() if kind in ("cpu", "cuda", "rocm")]
+    ['cpu', 'cuda', 'rocm']
+    """
     return sorted({*_registry.kinds, *_entry_points()} - set(_registry.import_errors))
 
 

@@ -83,7 +83,7 @@ func.func @flag(%s: !fly.int_tuple<(2,3)>) {
   func.return
 }
 func.func @scalar_of_tuple(%s: !fly.int_tuple<(2,3)>) {
-  // expected-error @+2 {{GetScalarOp: expected a scalar IntTuple}}
+  // expected-error @+2 {{GetScalarOp: expected a scalar IntTuple, got (2,3)}}
   // expected-error @+1 {{'fly.get_scalar' op failed to infer returned types}}
   %l = fly.get_scalar(%s) : (!fly.int_tuple<(2,3)>) -> i32
   func.return
@@ -167,7 +167,7 @@ func.func @llvm_space(%p: !fly.ptr<f32, global>) {
   func.return
 }
 func.func @offset(%p: !fly.ptr<f32, global>, %t: !fly.int_tuple<(1,2)>) {
-  // expected-error @+2 {{AddOffsetOp: offset must be a scalar (leaf int) IntTuple}}
+  // expected-error @+2 {{AddOffsetOp: offset must be a scalar (leaf int) IntTuple, got (1,2)}}
   // expected-error @+1 {{failed to infer returned types}}
   %r = fly.add_offset(%p, %t) : (!fly.ptr<f32, global>, !fly.int_tuple<(1,2)>) -> !fly.ptr<f32, global>
   func.return
@@ -240,5 +240,19 @@ func.func @dominance_blocks(%c: i1) {
 ^end:
   // expected-error @below {{'fly.get_scalar' op operand #0 does not dominate this use}}
   %s = fly.get_scalar(%t) : (!fly.int_tuple<2>) -> i32
+  func.return
+}
+
+// Atomics.
+func.func @rmw(%p: i32, %v: f32) {
+  // expected-error @+2 {{expected a !fly.ptr, got i32}}
+  // expected-error @+1 {{'fly.atomic_rmw' op failed to infer returned types}}
+  %r = fly.atomic_rmw(%p, %v) {bin_op = "fadd", ordering = "monotonic"} : (i32, f32) -> f32
+  func.return
+}
+func.func @cas(%p: !fly.ptr<i32, global>, %a: i32, %b: i64) {
+  // expected-error @+2 {{expected and new value differ in type: i32 and i64}}
+  // expected-error @+1 {{'fly.atomic_cas' op failed to infer returned types}}
+  %r, %f = fly.atomic_cas(%p, %a, %b) {success = "monotonic", failure = "monotonic"} : (!fly.ptr<i32, global>, i32, i64) -> (i32, i1)
   func.return
 }

@@ -49,3 +49,30 @@ func.func @operand(%t: !fly.int_tuple<4>) {
 // -----
 // expected-error @+1 {{Operation fly.unknown is not registered}}
 fly.unknown() : () -> ()
+// -----
+// expected-error @+1 {{failed to parse Fly_CopyAtom parameter 'copyOp': f32 is not a copy operation}}
+func.func private @copy_kind(!fly.copy_atom<f32, 32>) -> ()
+// -----
+// expected-error @+1 {{failed to parse Fly_MmaAtom parameter 'mmaOp': !fly.universal_copy<32> is not an mma operation}}
+func.func private @mma_kind(!fly.mma_atom<!fly.universal_copy<32>>) -> ()
+// -----
+// expected-error @+1 {{expected a copy atom, got f32}}
+func.func private @tiled_copy(!fly.tiled_copy<f32, !fly.layout<4:1>, !fly.tile<[4]>>) -> ()
+// -----
+// expected-error @+1 {{expected a plain layout}}
+func.func private @tiled_copy_layout(!fly.tiled_copy<!fly.copy_atom<!fly.universal_copy<32>, 32>, f32, !fly.tile<[4]>>) -> ()
+// -----
+// expected-error @+1 {{expected a tile}}
+func.func private @tiled_copy_tile(!fly.tiled_copy<!fly.copy_atom<!fly.universal_copy<32>, 32>, !fly.layout<4:1>, f32>) -> ()
+// -----
+// expected-error @+1 {{expected an mma atom, got f32}}
+func.func private @tiled_mma(!fly.tiled_mma<f32, !fly.layout<(2,2,1):(1,2,0)>>) -> ()
+// -----
+// expected-error-re @+1 {{invalid layout: {{.*}}}}
+func.func private @layout(!fly.layout<(4,8):1>) -> ()
+// -----
+// expected-error-re @+1 {{invalid {{.*}}expected one integer leaf such as 4 or ?{{.*}}}}
+module attributes {x = #fly<int (1,2)>} {}
+// -----
+// expected-error @+1 {{invalid element type: none has no width in bits}}
+func.func private @width(!fly.ptr<none, global>) -> ()

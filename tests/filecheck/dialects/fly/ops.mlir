@@ -49,8 +49,8 @@ func.func @construction(%x: i32, %y: i64, %s: !fly.int_tuple<(4,8)>, %d: !fly.in
   %20 = fly.get_copy_atom(%tc) : (!fly.tiled_copy<!fly.copy_atom<!fly.universal_copy<32>, 32>, !fly.layout<(4,1):(1,1)>, !fly.tile<[4]>>) -> !fly.copy_atom<!fly.universal_copy<32>, 32>
   // CHECK: fly.get_mma_atom(%{{.*}}) : (!fly.tiled_mma<!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>, !fly.layout<(2,2,1):(1,2,0)>>) -> !fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>
   %21 = fly.get_mma_atom(%tm) : (!fly.tiled_mma<!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>, !fly.layout<(2,2,1):(1,2,0)>>) -> !fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>
-  // CHECK: fly.make_copy_atom(%{{.*}}) {valBits = 32 : i32} : (i32) -> !fly.copy_atom<!fly_rocdl.cdna3.buffer_copy<32>, 32>
-  %22 = fly.make_copy_atom(%x) {valBits = 32 : i32} : (i32) -> !fly.copy_atom<!fly_rocdl.cdna3.buffer_copy<32>, 32>
+  // CHECK: fly.make_copy_atom(%{{.*}} : i32) {valBits = 32 : i32} : !fly.copy_atom<!fly_rocdl.cdna3.buffer_copy<32>, 32>
+  %22 = fly.make_copy_atom(%x : i32) {valBits = 32 : i32} : !fly.copy_atom<!fly_rocdl.cdna3.buffer_copy<32>, 32>
   func.return
 }
 // CHECK-LABEL: @extraction(
@@ -297,7 +297,10 @@ func.func @calls(%a: !fly.copy_atom<!fly.universal_copy<32>, 32>, %ma: !fly.mma_
   fly.copy_atom_call_ssa(%a, %f, %m) {operandSegmentSizes = array<i32: 1, 1, 1, 0>} : (!fly.copy_atom<!fly.universal_copy<32>, 32>, f32, !fly.memref<f32, register, 1:1>) -> ()
   // CHECK: fly.mma_atom_call_ssa(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>, f32, f32, f32) -> f32
   %3 = fly.mma_atom_call_ssa(%ma, %f, %f, %f) : (!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>, f32, f32, f32) -> f32
-  // CHECK: fly.mma_atom_call_ssa(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>, !fly.memref<f32, register, 1:1>, f32, f32, f32) -> ()
+  // CHECK: fly.mma_atom_call_ssa(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) dst = %{{.*}} : (!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>, !fly.memref<f32, register, 1:1>, f32, f32, f32) -> ()
+  fly.mma_atom_call_ssa(%ma, %f, %f, %f) dst = %m : (!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>, !fly.memref<f32, register, 1:1>, f32, f32, f32) -> ()
+  // The destination among the operands is read as well.
+  // CHECK: fly.mma_atom_call_ssa(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) dst = %{{.*}} : (!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>, !fly.memref<f32, register, 1:1>, f32, f32, f32) -> ()
   fly.mma_atom_call_ssa(%ma, %m, %f, %f, %f) : (!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>, !fly.memref<f32, register, 1:1>, f32, f32, f32) -> ()
   // CHECK: fly.mma_atom_call_ssa(%{{.*}}, [%{{.*}}, %{{.*}}], [%{{.*}}, %{{.*}}], %{{.*}}) : (!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>, f32, i32, f32, i32, f32) -> f32
   %4 = fly.mma_atom_call_ssa(%ma, [%f, %x], [%f, %x], %f) : (!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>, f32, i32, f32, i32, f32) -> f32
@@ -315,5 +318,19 @@ func.func @calls(%a: !fly.copy_atom<!fly.universal_copy<32>, 32>, %ma: !fly.mma_
   fly.print(%f, %x) {format = "f {} x {}"} : (f32, i32) -> ()
   // CHECK: fly.assume(%{{.*}}, %{{.*}}) : (f32, i32) -> f32
   %5 = fly.assume(%f, %x) : (f32, i32) -> f32
+  func.return
+}
+// CHECK-LABEL: @atomics(
+func.func @atomics(%p: !fly.ptr<i32, global>, %v: i32) {
+  // CHECK: fly.atomic_rmw(%p, %v) {bin_op = "add", ordering = "monotonic", syncscope = "agent"} : (!fly.ptr<i32, global>, i32) -> i32
+  %0 = fly.atomic_rmw(%p, %v) {bin_op = "add", ordering = "monotonic", syncscope = "agent"} : (!fly.ptr<i32, global>, i32) -> i32
+  // CHECK: fly.atomic_cas(%p, %v, %v) {success = "acq_rel", failure = "acquire"} : (!fly.ptr<i32, global>, i32, i32) -> (i32, i1)
+  %1, %2 = fly.atomic_cas(%p, %v, %v) {success = "acq_rel", failure = "acquire"} : (!fly.ptr<i32, global>, i32, i32) -> (i32, i1)
+  // CHECK: fly.load(%p) {ordering = "acquire"} : (!fly.ptr<i32, global>) -> i32
+  %3 = fly.load(%p) {ordering = "acquire"} : (!fly.ptr<i32, global>) -> i32
+  // CHECK: fly.store(%v, %p) {nontemporal} : (i32, !fly.ptr<i32, global>) -> ()
+  fly.store(%v, %p) {nontemporal} : (i32, !fly.ptr<i32, global>) -> ()
+  // CHECK: fly.fence() {ordering = "release", syncscope = "workgroup"} : () -> ()
+  fly.fence() {ordering = "release", syncscope = "workgroup"} : () -> ()
   func.return
 }

@@ -1,0 +1,88 @@
+"""Whose code it is: the product's, the standard library's, another package's or the user's."""
+
+from __future__ import annotations
+
+import functools
+import glob
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+PRODUCT = Path(__file__).resolve().parents[2]
+"""The folder of this package."""
+
+
+@functools.lru_cache(maxsize=1)
+def library_dirs() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Directories of installed packages, and of the standard library."""
+    import sysconfig
+
+    paths = sysconfig.get_paths()
+    installed = {os.path.realpath(paths[name]) for name in ("purelib", "platlib") if name in paths}
+    installed |= {
+        os.path.realpath(path) for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")
+    }
+    standard = {os.path.realpath(paths[name]) for name in ("stdlib", "platstdlib") if name in paths}
+    standard.add(os.path.realpath(os.path.dirname(os.__file__)))  # a virtual environment shares it
+    return tuple(sorted(installed)), tuple(sorted(standard))
+
+
+def below(path: str, directories: Iterable[str]) -> bool:
+    return any(path.startswith(directory + os.sep) for directory in directories)
+
+
+@functools.lru_cache(maxsize=4096)
+def origin_of(filename: str) -> str:
+    """`product`, `standard`, `installed` or `user`."""
+    if filename.startswith("<frozen "):
+        return "standard"
+    if filename.startswith("<"):
+        return "user"
+    path = os.path.realpath(filename)
+    product = str(PRODUCT)
+    if below(path, (product,)) and not below(path, (os.path.join(product, "kernels"),)):
+        return "product"
+    installed, standard = library_dirs()
+    if below(path, installed):
+        return "installed"
+    return "standard" if below(path, standard) else "user"
+
+
+decorated_packages: set[str] = set()
+
+
+def note_decorated(module: str) -> None:
+    """Tell that a module holds a decorated function: helpers of its package then count as user code."""
+    decorated_packages.add(module.partition(".")[0])
+
+
+@functools.lru_cache(maxsize=512)
+def package_version(top: str) -> str:
+    """Version of the distribution that offers a top-level package; empty if there is none."""
+    version: Any = getattr(sys.modules.get(top), "__version__", None)
+    if isinstance(version, str):
+        return str(version)
+    return distribution_version(top)
+
+
+@functools.lru_cache(maxsize=64)
+def distribution_version(name: str) -> str:
+    """Version of an installed distribution, which is not imported for it; empty if there is none.
+
+    The folder beside the package is named after it. Asking `importlib.metadata` takes 20 ms of every process.
+    """
+    spec = importlib.util.find_spec(name)
+    for place in (spec.submodule_search_locations or ()) if spec is not None else ():
+        found = glob.glob(os.path.join(glob.escape(os.path.dirname(place)), f"{name}-*.dist-info"))
+        if len(found) == 1:
+            return os.path.basename(found[0])[len(name) + 1 : -len(".dist-info")]
+    from importlib import metadata
+
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""

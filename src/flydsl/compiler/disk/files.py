@@ -1,0 +1,102 @@
+"""Files and folders of the disk cache: nothing here knows what an entry is."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+SCHEMA = 1
+"""Number of the layout below the root."""
+SUFFIX = ".fly"
+STALE_TEMPORARY = 3600.0
+"""Seconds after which a temporary file is taken for the leftover of a killed writer."""
+
+
+def make_directories(path: Path) -> None:
+    """Create a directory and its parents: each for its owner alone, or for the group where the group may write."""
+    missing: list[Path] = []
+    while not path.exists():
+        missing.append(path)
+        path = path.parent
+    for directory in reversed(missing):
+        shared = directory.parent.stat().st_mode
+        try:
+            directory.mkdir(0o700)
+            if shared & stat.S_IWGRP and not shared & stat.S_IWOTH:
+                directory.chmod(0o700 | (shared & 0o2070))
+        except FileExistsError:  # another process was faster
+            continue
+
+
+def unlink(path: Path) -> bool:
+    """Remove a file; whether that worked."""
+    try:
+        path.unlink()
+    except OSError:
+        return False
+    return True
+
+
+def remove_if_same(path: Path, info: os.stat_result) -> None:
+    """Remove a file unless it was replaced since `info` was taken."""
+    try:
+        now = path.stat()
+    except OSError:
+        return
+    if (now.st_ino, now.st_size, now.st_mtime_ns) == (info.st_ino, info.st_size, info.st_mtime_ns):
+        unlink(path)
+
+
+def same_file(path: Path, handle: int) -> bool:
+    """Whether a path still names the file a descriptor is open on."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(handle))
+    except OSError:
+        return False
+
+
+def open_lock(path: Path) -> int:
+    """A descriptor of a lock file, made if need be."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except PermissionError:  # made by another user of a shared root; reading is enough to lock
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def children(directory: Path) -> list[os.DirEntry[str]]:
+    """What a directory holds; nothing if it cannot be read."""
+    try:
+        with os.scandir(directory) as found:
+            return list(found)
+    except OSError:
+        return []
+
+
+def scan(version: Path) -> Iterator[tuple[float, int, Path]]:
+    """Modification time, size and path of every entry."""
+    for folder in children(version):
+        if len(folder.name) != 2:
+            continue
+        for entry in children(Path(folder.path)):
+            if entry.name.endswith(SUFFIX) and not entry.name.startswith("."):
+                try:
+                    info = entry.stat()
+                except OSError:  # removed since it was listed
+                    continue
+                yield info.st_mtime, info.st_size, Path(entry.path)
+
+
+def remove_leftovers(root: Path, age: float = STALE_TEMPORARY) -> None:
+    """Remove temporary files of writers that were killed."""
+    now = time.time()
+    for folder in (*children(root / f"v{SCHEMA}"),):
+        for entry in children(Path(folder.path)) if len(folder.name) == 2 else ():
+            if entry.name.startswith(".") and entry.name.endswith(".tmp"):
+                try:
+                    if now - entry.stat().st_mtime > age:
+                        os.unlink(entry.path)
+                except OSError:  # its writer was faster
+                    continue

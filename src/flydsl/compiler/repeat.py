@@ -1,0 +1,310 @@
+"""The repeated call: arguments of the same kinds as last time, in one generated function.
+
+It looks at each argument once, writes all of them with one `pack_into` and makes the native call. Arguments it was not
+made for it leave to the general warm path (`warm.py`), which serves them and has a function made for them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .. import config
+from ..expr.fastmath import ambient_flags, default_flags
+from ..expr.gpu import Stream
+from ..expr.trace import active
+from ..llvm.stub_abi import FAILURE_BYTES
+from ..runtime.objects import per_thread
+from .arguments import ScalarArgument, StreamArgument, TensorArgument
+from .hints import ambient_hints
+from .host_arrays import is_torch_tensor
+from .placement import torch_stream_accessor
+from .struct_arguments import Leaf, struct_leaves
+
+if TYPE_CHECKING:
+    from .dependencies import FunctionKey
+    from .dispatch import LoadedFunction
+    from .jit_function import BoundCall
+    from .signature import Signature
+
+_SCALARS = {"Boolean": "?", "Int8": "b", "Int16": "h", "Int32": "i", "Int64": "q", "Uint8": "B", "Uint16": "H",
+            "Uint32": "I", "Uint64": "Q", "Float32": "f", "Float64": "d"}  # fmt: skip
+_ALIGN = 16
+_byte = ctypes.c_char
+
+
+class _Other(Exception):
+    """An argument that a repeated call does not serve."""
+
+
+def _numpy_address(x: Any) -> int:
+    """Address of the first element; the quick way works for writable arrays in C order."""
+    try:
+        return ctypes.addressof(_byte.from_buffer(x))
+    except (TypeError, ValueError, BufferError):
+        return x.__array_interface__["data"][0]
+
+
+class _Record:
+    """Where the arguments of a call are written: one block of memory, a slot for each pointing into it."""
+
+    def __init__(self) -> None:
+        self.format = "<"
+        self.size = 0
+        self.values: list[str] = []
+        self.offsets: list[int] = []
+
+    def add(self, format: str, values: list[str]) -> None:
+        """One more slot; its values are written without padding between them."""
+        pad = -self.size % _ALIGN
+        self.offsets.append(self.size + pad)
+        self.format += "x" * pad + format
+        self.size += pad + struct.calcsize("<" + format)
+        self.values += values
+
+
+class _Storage(threading.local):
+    """The block and the slots of one thread."""
+
+    place: tuple[Any, int, Any]
+
+
+def make_repeat(
+    call: BoundCall, loaded: LoadedFunction, signature: Signature, function: FunctionKey | None
+) -> Callable[..., bool] | None:
+    """A function with the parameters of the jit function that launches and says so, or says that it did not.
+
+    None if some argument is of a kind it cannot serve. `function` is what the compiled code depends on; without it
+    only the environment is looked at.
+    """
+    runtime = loaded.runtime
+    if runtime.device_count() > 1:
+        return None
+    try:
+        return _generate(call, loaded, signature, function)
+    except _Other:
+        return None
+
+
+def _generate(
+    call: BoundCall, loaded: LoadedFunction, signature: Signature, function: FunctionKey | None
+) -> Callable[..., bool]:
+    scope: dict[str, Any] = {"numpy_address": _numpy_address}
+    record = _Record()
+    guards: list[str] = []
+    torch_device: int | None = None
+    has_stream = False
+    for name in signature.parameters:
+        argument = call.adapted.get(name)
+        if isinstance(argument, TensorArgument):
+            device = _tensor(name, argument, guards, record, scope)
+            torch_device = device if torch_device is None else torch_device
+        elif isinstance(argument, ScalarArgument):
+            _scalar(name, argument, guards, record, annotated=isinstance(signature.parameters[name].annotation, type))
+        elif isinstance(argument, StreamArgument):
+            guards.append(
+                f"if {name} is not None and ({name}.__class__ is not Stream or {name}.raw is not None): return"
+            )
+            scope["Stream"] = Stream
+            has_stream = True
+            record.add("Q", ["stream"])
+        elif (leaves := struct_leaves(argument)) is not None:
+            _struct(name, call.arguments[name].adapter.__class__, leaves, guards, record, scope)
+        elif name in call.adapted:
+            raise _Other
+        else:
+            _constant(name, call.arguments[name], guards, scope)
+    if not has_stream:
+        record.add("Q", ["stream"])
+    stream = _stream(loaded, torch_device, scope)
+    scope |= _launch_scope(loaded, record)
+    changed = ["version() != now", *(_changed(function, scope) if function is not None else [])]
+    scope |= {"version": config.environment_version, "now": config.environment_version()}
+    lines = [
+        f"def repeat({_parameters(signature, scope)}):",
+        "    if tracing() is not None or own.streams or not runtime.alive: return False",
+        "    try:",
+        f"        if {' or '.join(changed)}: return False",
+        *("        " + (g + " False" if g.endswith("return") else g) for g in guards),
+        f"        stream = {stream}",
+        "        try: block, slots, failure = storage.place",
+        "        except AttributeError: block, slots, failure = make_place()",
+        f"        pack(block, 0, {', '.join(record.values)})",
+        "    except (AttributeError, ValueError, TypeError, OverflowError, StructError): return False",
+        "    status = native(slots)",
+        "    if status: failed(status, slots, failure)",
+        "    return True",
+    ]
+    exec("\n".join(lines) + "\n", scope)
+    return scope["repeat"]
+
+
+def _parameters(signature: Signature, scope: dict[str, Any]) -> str:
+    heads: list[str] = []
+    for name, p in signature.inspected.parameters.items():
+        if p.kind is p.KEYWORD_ONLY and "*" not in heads:
+            heads.append("*")
+        if p.default is not p.empty:
+            scope[f"_default_{name}"] = p.default
+            heads.append(f"{name}=_default_{name}")
+        else:
+            heads.append(name)
+    return ", ".join(heads)
+
+
+def _tensor(
+    name: str, argument: TensorArgument, guards: list[str], record: _Record, scope: dict[str, Any]
+) -> int | None:
+    """Guards and values of an array; the ordinal of the device a torch tensor is on."""
+    owner: Any = argument.info.owner
+    cls: type[Any] = type(owner)  # pyright: ignore[reportUnknownVariableType]
+    if not argument.is_default:
+        return _adapter(name, argument, guards, record, scope)
+    kind = cls.__module__.partition(".")[0]
+    leading = argument.info.strides.index(1)
+    scope[f"_class_{name}"], scope[f"_dtype_{name}"] = cls, owner.dtype
+    guards.append(f"if {name}.__class__ is not _class_{name} or {name}.dtype is not _dtype_{name}: return")
+    device = None
+    if kind == "torch" and cls.__qualname__ in ("Tensor", "Parameter"):
+        device = owner.get_device()
+        guards.append(f"if {name}.get_device() != {device}: return")
+        strides = f"{name}.stride()"
+        one, address, divide = "1", f"{name}.data_ptr()", ""
+    elif (kind, cls.__qualname__) == ("numpy", "ndarray"):
+        guards.append(f"if not {name}.flags.c_contiguous: return")
+        strides = f"{name}.strides"
+        one, address, divide = str(owner.itemsize), f"numpy_address({name})", f" // {owner.itemsize}"
+    else:
+        raise _Other
+    # Unpacking checks the rank; the leading dimension is the first of stride one.
+    steps_of = [f"_s{i}_{name}" for i in range(len(argument.shape))]
+    guards.append(f"{', '.join(steps_of)}, = {strides}")
+    wrong = [f"{s} == {one}" for s in steps_of[:leading]] + [f"{steps_of[leading]} != {one}"]
+    guards.append(f"if {' or '.join(wrong)}: return")
+    record.add("Q", [address])
+    extents = [i for i, s in enumerate(argument.shape) if s is None]
+    steps = [i for i, s in enumerate(argument.strides) if s is None]
+    if extents or steps:
+        if extents:
+            guards.append(f"{', '.join(f'_n{i}_{name}' for i in range(len(argument.shape)))}, = {name}.shape")
+        values = [f"_n{i}_{name}" for i in extents] + [f"{steps_of[i]}{divide}" for i in steps]
+        record.add("i" * len(extents) + ("q" if argument.stride_width == 64 else "i") * len(steps), values)
+    return device
+
+
+def _adapter(
+    name: str, argument: TensorArgument, guards: list[str], record: _Record, scope: dict[str, Any]
+) -> int | None:
+    """The same for an array in an adapter (`from_dlpack`), which has read it and checked its marks already."""
+    info = argument.info
+    scope |= {f"_signature_{name}": argument.signature(), f"_owner_{name}": type(info.owner), "Adapter": TensorArgument}
+    guards.append(f"if {name}.__class__ is not Adapter or {name}.signature() != _signature_{name}: return")
+    guards.append(f"_i_{name} = {name}.info")
+    # A class that needs no look at the memory's state, and no producer to wait for.
+    guards.append(f"if _i_{name}.owner.__class__ is not _owner_{name} or _i_{name}.stream is not None: return")
+    guards.append(f"if _i_{name}.device != {info.device!r} or _i_{name}.ordinal != {info.ordinal}: return")
+    record.add("Q", [f"_i_{name}.pointer"])
+    extents = [f"_i_{name}.shape[{i}]" for i, s in enumerate(argument.shape) if s is None]
+    steps = [f"_i_{name}.strides[{i}]" for i, s in enumerate(argument.strides) if s is None]
+    if extents or steps:
+        letters = "i" * len(extents) + ("q" if argument.stride_width == 64 else "i") * len(steps)
+        record.add(letters, [*extents, *steps])
+    return info.ordinal if is_torch_tensor(info.owner) and info.device != "cpu" else None
+
+
+def _scalar(name: str, argument: ScalarArgument, guards: list[str], record: _Record, *, annotated: bool) -> None:
+    letter = _SCALARS.get(argument.dtype.__name__)
+    if letter is None:
+        raise _Other
+    # Without an annotation the class of the number decides the class of the scalar.
+    accepted = "bool" if letter == "?" else "float" if letter in "fd" else "int"
+    also = f" and {name}.__class__ is not int" if accepted == "float" and annotated else ""
+    guards.append(f"if {name}.__class__ is not {accepted}{also}: return")
+    record.add(letter, [name])
+
+
+def _struct(
+    name: str, cls: type, leaves: Sequence[Leaf], guards: list[str], record: _Record, scope: dict[str, Any]
+) -> None:
+    """A struct of numbers: its class says which, each has a slot."""
+    scope[f"_class_{name}"] = cls
+    guards.append(f"if {name}.__class__ is not _class_{name}: return")
+    for leaf in leaves:
+        letter = _SCALARS.get(leaf.dtype.__name__)
+        if letter is None:
+            raise _Other
+        record.add(letter, [f"{name}.{'.'.join(leaf.path)}.value"])
+
+
+def _constant(name: str, value: Any, guards: list[str], scope: dict[str, Any]) -> None:
+    scope[f"_constant_{name}"] = value
+    if type(value) in (int, bool, str):
+        guards.append(f"if {name}.__class__ is not {type(value).__name__} or {name} != _constant_{name}: return")
+    elif isinstance(value, type):
+        guards.append(f"if {name} is not _constant_{name}: return")
+    else:
+        raise _Other
+
+
+def _stream(loaded: LoadedFunction, torch_device: int | None, scope: dict[str, Any]) -> str:
+    """Expression for the stream of a launch that names none."""
+    if not loaded.needs_stream:
+        return "0"
+    if config.runtime.stream_policy == "default":
+        return "0"
+    if torch_device is None or torch_device < 0:
+        raise _Other
+    scope["torch_stream"] = torch_stream_accessor()
+    return f"torch_stream({torch_device})"
+
+
+def _changed(function: FunctionKey, scope: dict[str, Any]) -> list[str]:
+    """Conditions under which the compiled code no longer stands; `CallState.valid` says the same with calls."""
+    scope |= {"hints": ambient_hints.get, "flags": ambient_flags.get, "default_flags": default_flags.get}
+    conditions = ["hints()", "flags() is not None", "default_flags() is not None"]
+    known = function.identities()
+    if known is None:
+        scope["check"] = function.check
+        return [*conditions, "not check(environment=False)"]
+    names, cells, codes = known
+    for i, (get, name, expected) in enumerate(names):
+        scope |= {f"_get{i}": get, f"_name{i}": name, f"_is{i}": expected}
+        conditions.append(f"_get{i}(_name{i}) is not _is{i}")
+    for i, (cell, expected) in enumerate(cells):
+        scope |= {f"_cell{i}": cell, f"_holds{i}": expected}
+        conditions.append(f"_cell{i}.cell_contents is not _holds{i}")
+    for i, (called, code) in enumerate(codes):
+        scope |= {f"_function{i}": called, f"_code{i}": code}
+        conditions.append(f"_function{i}.__code__ is not _code{i}")
+    return conditions
+
+
+def _launch_scope(loaded: LoadedFunction, record: _Record) -> dict[str, Any]:
+    storage = _Storage()
+
+    def make_place() -> tuple[Any, int, Any]:
+        block = (ctypes.c_char * max(record.size, 1))()
+        failure = (ctypes.c_int64 * (FAILURE_BYTES // 8))()
+        base = ctypes.addressof(block)
+        slots = (ctypes.c_void_p * (len(record.offsets) + 2))(
+            ctypes.addressof(loaded.table), ctypes.addressof(failure), *(base + at for at in record.offsets)
+        )
+        address = ctypes.addressof(slots)
+        storage.keep = slots  # pyright: ignore[reportAttributeAccessIssue]
+        storage.place = (block, address, failure)
+        return storage.place
+
+    return {
+        "tracing": active.get,
+        "own": per_thread,
+        "runtime": loaded.runtime,
+        "storage": storage,
+        "make_place": make_place,
+        "pack": struct.Struct(record.format).pack_into,
+        "StructError": struct.error,
+        "native": loaded.quick,
+        "failed": loaded.launch_failed,
+    }

@@ -1,0 +1,198 @@
+"""Ops of upstream's `math` that xDSL lacks, with upstream's text form: what kind of float a value is, and two more.
+
+%a = math.isnan %x : f32            math.isinf, math.isfinite, math.isnormal
+%b = math.clampf %x to [%low, %high] : f32
+%s, %c = math.sincos %x : f32
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, cast
+
+from xdsl.dialects.arith import FastMathFlagsAttr
+from xdsl.dialects.builtin import VectorType, i1
+from xdsl.dialects.math import floatingPointLike
+from xdsl.ir import Attribute
+from xdsl.irdl import (
+    IRDLOperation,
+    VarConstraint,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import Pure, SameOperandsAndResultType
+from xdsl.utils.exceptions import VerifyException
+
+
+def parse_flags(parser: Parser) -> dict[str, Attribute]:
+    """`fastmath<fast>`, or nothing."""
+    if parser.parse_optional_keyword("fastmath") is None:
+        return {"fastmath": FastMathFlagsAttr("none")}
+    return {"fastmath": FastMathFlagsAttr(cast(Any, FastMathFlagsAttr.parse_parameter(parser)))}
+
+
+def print_flags(printer: Printer, flags: FastMathFlagsAttr) -> None:
+    """The same, left out where it says nothing."""
+    if flags.data:
+        printer.print_string(" fastmath")
+        flags.print_parameter(printer)
+
+
+def flag_type(type_: Attribute) -> Attribute:
+    """i1, or a vector of i1 shaped like a vector."""
+    return VectorType(i1, cast(Any, type_).get_shape()) if isinstance(type_, VectorType) else i1
+
+
+class FloatTestOp(IRDLOperation):
+    """Base of the ops that ask what a float is."""
+
+    operand = operand_def(floatingPointLike)
+    result = result_def()
+    fastmath = prop_def(FastMathFlagsAttr, default_value=FastMathFlagsAttr("none"))
+
+    def verify_(self) -> None:
+        if self.result.type != flag_type(self.operand.type):
+            raise VerifyException(
+                f"'{self.name}' op gives '{flag_type(self.operand.type)}' for '{self.operand.type}', "
+                f"not '{self.result.type}'"
+            )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Any:
+        unresolved = parser.parse_unresolved_operand()
+        props = parse_flags(parser)
+        attrs = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type_ = parser.parse_type()
+        operands = [parser.resolve_operand(unresolved, type_)]
+        return cls.create(operands=operands, result_types=[flag_type(type_)], properties=props, attributes=attrs)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.operand)
+        print_flags(printer, self.fastmath)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.operand.type)
+
+
+@irdl_op_definition
+class IsNaNOp(FloatTestOp):
+    """Whether a float is not a number."""
+
+    name = "math.isnan"
+    traits = traits_def(Pure())
+
+
+@irdl_op_definition
+class IsInfOp(FloatTestOp):
+    """Whether a float is infinite."""
+
+    name = "math.isinf"
+    traits = traits_def(Pure())
+
+
+@irdl_op_definition
+class IsFiniteOp(FloatTestOp):
+    """Whether a float is a number and not infinite."""
+
+    name = "math.isfinite"
+    traits = traits_def(Pure())
+
+
+@irdl_op_definition
+class IsNormalOp(FloatTestOp):
+    """Whether a float is neither zero, subnormal, infinite nor no number."""
+
+    name = "math.isnormal"
+    traits = traits_def(Pure())
+
+
+@irdl_op_definition
+class ClampFOp(IRDLOperation):
+    """A float kept between two others."""
+
+    name = "math.clampf"
+    T: ClassVar = VarConstraint("T", floatingPointLike)
+    value = operand_def(T)
+    min = operand_def(T)
+    max = operand_def(T)
+    result = result_def(T)
+    fastmath = prop_def(FastMathFlagsAttr, default_value=FastMathFlagsAttr("none"))
+    traits = traits_def(Pure(), SameOperandsAndResultType())
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ClampFOp:
+        pos = parser.pos
+        unresolved = [parser.parse_unresolved_operand()]
+        parser.parse_keyword("to")
+        unresolved += parser.parse_comma_separated_list(Parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
+        props = parse_flags(parser)
+        attrs = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type_ = parser.parse_type()
+        operands = parser.resolve_operands(unresolved, [type_] * 3, pos)
+        made = cls.create(operands=operands, result_types=[type_], properties=props, attributes=attrs)
+        return cast(ClampFOp, made)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.value)
+        printer.print_string(" to [")
+        printer.print_list((self.min, self.max), printer.print_operand)
+        printer.print_string("]")
+        print_flags(printer, self.fastmath)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.result.type)
+
+
+@irdl_op_definition
+class SincosOp(IRDLOperation):
+    """Sine and cosine at once."""
+
+    name = "math.sincos"
+    T: ClassVar = VarConstraint("T", floatingPointLike)
+    operand = operand_def(T)
+    sin = result_def(T)
+    cos = result_def(T)
+    fastmath = prop_def(FastMathFlagsAttr, default_value=FastMathFlagsAttr("none"))
+    traits = traits_def(Pure())
+
+    @classmethod
+    def parse(cls, parser: Parser) -> SincosOp:
+        unresolved = parser.parse_unresolved_operand()
+        props = parse_flags(parser)
+        attrs = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type_ = parser.parse_type()
+        operands = [parser.resolve_operand(unresolved, type_)]
+        made = cls.create(operands=operands, result_types=[type_, type_], properties=props, attributes=attrs)
+        return cast(SincosOp, made)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.operand)
+        print_flags(printer, self.fastmath)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.operand.type)
+
+
+FLOAT_TEST_OPS = [IsNaNOp, IsInfOp, IsFiniteOp, IsNormalOp, ClampFOp, SincosOp]
+"""The ops of this file."""
+
+__all__ = [
+    "FLOAT_TEST_OPS",
+    "ClampFOp",
+    "FloatTestOp",
+    "IsFiniteOp",
+    "IsInfOp",
+    "IsNaNOp",
+    "IsNormalOp",
+    "SincosOp",
+]

@@ -1,0 +1,163 @@
+"""Ops of `llvm` on values that xDSL lacks: conversions, `poison`, `freeze`, `extractelement`; upstream's text forms."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from xdsl.dialects.builtin import VectorType
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+
+class _CastOp(IRDLOperation):
+    """`llvm.fptosi %x : f32 to i32`."""
+
+    arg = operand_def()
+    res = result_def()
+    traits = traits_def(Pure())
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Any:
+        arg = parser.parse_unresolved_operand()
+        attrs = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        source = parser.parse_type()
+        parser.parse_keyword("to")
+        result = parser.parse_type()
+        return cls.create(operands=[parser.resolve_operand(arg, source)], result_types=[result], attributes=attrs)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.arg)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.arg.type)
+        printer.print_string(" to ")
+        printer.print_attribute(self.res.type)
+
+
+@irdl_op_definition
+class FPToSIOp(_CastOp):
+    """Float to signed integer, toward zero."""
+
+    name = "llvm.fptosi"
+
+
+@irdl_op_definition
+class FPToUIOp(_CastOp):
+    """Float to unsigned integer, toward zero."""
+
+    name = "llvm.fptoui"
+
+
+@irdl_op_definition
+class UIToFPOp(_CastOp):
+    """Unsigned integer to float."""
+
+    name = "llvm.uitofp"
+
+
+@irdl_op_definition
+class AddrSpaceCastOp(_CastOp):
+    """The same address seen in another address space."""
+
+    name = "llvm.addrspacecast"
+
+
+@irdl_op_definition
+class PoisonOp(IRDLOperation):
+    """`llvm.mlir.poison : f32`: a value nobody may look at."""
+
+    name = "llvm.mlir.poison"
+    res = result_def()
+    traits = traits_def(Pure())
+
+    @classmethod
+    def parse(cls, parser: Parser) -> PoisonOp:
+        attrs = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        return cast(PoisonOp, cls.create(result_types=[parser.parse_type()], attributes=attrs))
+
+    def print(self, printer: Printer) -> None:
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.res.type)
+
+
+@irdl_op_definition
+class FreezeOp(IRDLOperation):
+    """`llvm.freeze %x : i32`: `%x`, or some fixed value if that is poison."""
+
+    name = "llvm.freeze"
+    val = operand_def()
+    res = result_def()
+
+    @classmethod
+    def parse(cls, parser: Parser) -> FreezeOp:
+        value = parser.parse_unresolved_operand()
+        attrs = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type_ = parser.parse_type()
+        operand = parser.resolve_operand(value, type_)
+        return cast(FreezeOp, cls.create(operands=[operand], result_types=[type_], attributes=attrs))
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.val)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.val.type)
+
+
+@irdl_op_definition
+class ExtractElementOp(IRDLOperation):
+    """`llvm.extractelement %v[%i : i32] : vector<4xf32>`."""
+
+    name = "llvm.extractelement"
+    vector = operand_def(VectorType)
+    position = operand_def()
+    res = result_def()
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        if self.res.type != cast(VectorType, self.vector.type).element_type:
+            raise VerifyException("failed to verify that result type matches vector element type")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ExtractElementOp:
+        whole = parser.parse_unresolved_operand()
+        parser.parse_punctuation("[")
+        at = parser.parse_unresolved_operand()
+        parser.parse_punctuation(":")
+        index = parser.resolve_operand(at, parser.parse_type())
+        parser.parse_punctuation("]")
+        attrs = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type_ = parser.parse_type()
+        return cast(
+            ExtractElementOp,
+            cls.create(
+                operands=[parser.resolve_operand(whole, type_), index],
+                result_types=[cast(VectorType, type_).element_type],
+                attributes=attrs,
+            ),
+        )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.vector)
+        printer.print_string("[")
+        printer.print_operand(self.position)
+        printer.print_string(" : ")
+        printer.print_attribute(self.position.type)
+        printer.print_string("]")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.vector.type)
+
+
+LLVM_VALUE_OPS = [FPToSIOp, FPToUIOp, UIToFPOp, AddrSpaceCastOp, PoisonOp, FreezeOp, ExtractElementOp]
+"""The ops of this file."""

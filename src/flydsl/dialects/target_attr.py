@@ -1,0 +1,87 @@
+"""What a device module is compiled for, as an attribute: `#rocdl.target<chip = "gfx942">`; defaults are not written."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+from xdsl.dialects.builtin import DictionaryAttr
+from xdsl.ir import Attribute, Data
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+
+class TargetField(NamedTuple):
+    """A field and its default: a number, a text, or None for attributes (`flags`, `link`)."""
+
+    name: str
+    default: int | str | None
+
+
+class TargetAttr(Data[tuple[tuple[str, Any], ...]]):
+    """Fields that differ from their defaults, in the order of `FIELDS`."""
+
+    FIELDS: ClassVar[tuple[TargetField, ...]]
+
+    @classmethod
+    def of(cls, **values: Any) -> Any:
+        """The attribute with these fields."""
+        known = {f.name: f.default for f in cls.FIELDS}
+        unknown = set(values) - set(known)
+        if unknown:
+            raise TypeError(f"{cls.name} has no field {', '.join(sorted(unknown))}; it has: {', '.join(known)}")
+        return cls(tuple((f.name, values[f.name]) for f in cls.FIELDS if values.get(f.name, f.default) != f.default))
+
+    def field(self, name: str) -> Any:
+        """A field, or its default."""
+        for key, value in self.data:
+            if key == name:
+                return value
+        return next(f.default for f in self.FIELDS if f.name == name)
+
+    @property
+    def flags(self) -> frozenset[str]:
+        """Names of the flags."""
+        found: DictionaryAttr | None = self.field("flags")
+        return frozenset() if found is None else frozenset(found.data)
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> tuple[tuple[str, Any], ...]:
+        defaults = {f.name: f.default for f in cls.FIELDS}
+
+        def one() -> tuple[str, Any]:
+            word = parser.parse_identifier()
+            if word not in defaults:
+                parser.raise_error(f"expected one of {', '.join(defaults)}, got '{word}'")
+            parser.parse_punctuation("=")
+            default = defaults[word]
+            if isinstance(default, int):
+                return word, parser.parse_integer()
+            if isinstance(default, str):
+                return word, parser.parse_str_literal()
+            return word, parser.parse_attribute()
+
+        given = dict(parser.parse_optional_comma_separated_list(parser.Delimiter.ANGLE, one) or [])
+        if given.get("O", 2) not in (0, 1, 2, 3):
+            parser.raise_error(f"the optimization level is 0 to 3, got {given['O']}")
+        return cls.of(**given).data
+
+    def print_parameter(self, printer: Printer) -> None:
+        if not self.data:
+            return
+        printer.print_string("<")
+
+        def one(pair: tuple[str, Any]) -> None:
+            name, value = pair
+            printer.print_string(f"{name} = ")
+            if isinstance(value, Attribute):
+                printer.print_attribute(value)
+            elif isinstance(value, str):
+                printer.print_string_literal(value)
+            else:
+                printer.print_string(str(value))
+
+        printer.print_list(self.data, one)
+        printer.print_string(">")
+
+
+__all__ = ["TargetAttr", "TargetField"]

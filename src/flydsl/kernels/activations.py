@@ -1,0 +1,46 @@
+"""What a kernel does to its f32 results before it stores them, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import flydsl.expr as fx
+from flydsl.errors import DSLValueError
+
+LOG2E = 1.4426950408889634
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1.0 / (1.0 + fx.exp2(x * -LOG2E, fastmath="afn"))
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _relu(x: Any) -> Any:
+    return fx.maxnumf(x, 0.0)
+
+
+def _silu(x: Any) -> Any:
+    return x * _sigmoid(x)
+
+
+def _gelu(x: Any) -> Any:
+    # tanh(y) = 2 sigmoid(2 y) - 1
+    return x * _sigmoid((x + x * x * x * 0.044715) * 1.5957691216057308)
+
+
+ACTIVATIONS: dict[str, Callable[[Any], Any]] = {"none": _same, "relu": _relu, "silu": _silu, "gelu_tanh": _gelu}
+"""`gelu_tanh` is the usual approximation of GELU by tanh."""
+
+
+def activated(name: str, x: Any) -> Any:
+    """`x`, a scalar or vector of f32, through the activation."""
+    if name not in ACTIVATIONS:
+        raise DSLValueError(f"unknown activation {name!r}; there are {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name](x)
+
+
+__all__ = ["ACTIVATIONS", "activated"]

@@ -1,0 +1,133 @@
+"""C = A W^T with weights laid out beforehand for the matrix instruction; MFMA, for gfx942 and gfx950.
+
+A is (M, K) with contiguous K, W is (N, K) in the order of `preshuffle_weights`, C is (M, N) with contiguous N; f16,
+bf16 or the fp8 of the architecture in, f32, f16 or bf16 out. M is any size, N a multiple of 16, K one of 128 bytes.
+The kernel itself is in `gemm_preshuffle_kernel`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+from flydsl.errors import DSLTypeError, DSLValueError
+from flydsl.expr.rocdl.target import amd_target
+from flydsl.kernels.gemm_preshuffle_kernel import GROUP_BYTES, ROW_BYTES, UNIT_BYTES, gemm_preshuffle_tiles
+
+BLOCK_M = (32, 64, 128, 256)
+BLOCK_N = (64, 128, 256)
+
+
+def _instructions(dtype: Any, arch: str) -> tuple[int, bool, bool]:
+    """K of the matrix instruction, whether it is the one with block scales, and whether A is copied by one that goes
+    straight into shared memory.
+
+    fp8 on gfx950 uses block scales, all of them one: that is twice as fast as the plain instruction. gfx942 copies only
+    4 bytes per lane straight into shared memory; 16 bytes by way of registers are better.
+    """
+    if dtype.width not in (8, 16) or not dtype.is_float:
+        raise DSLTypeError(f"gemm_preshuffle multiplies f16, bf16 or fp8, got {dtype}")
+    if arch == "gfx950":
+        return (128, True, True) if dtype.width == 8 else (32, False, True)
+    if arch == "gfx942":
+        return 256 // dtype.width, False, False
+    raise DSLValueError(f"gemm_preshuffle exists for gfx942 and gfx950, not for {arch}")
+
+
+def _check_blocks(block_m: int, block_n: int) -> None:
+    if block_m not in BLOCK_M or block_n not in BLOCK_N:
+        raise DSLValueError(
+            f"gemm_preshuffle takes block_m of {BLOCK_M} and block_n of {BLOCK_N}, got {block_m} and {block_n}"
+        )
+
+
+@flyc.jit
+def gemm_preshuffle(
+    a: fx.Tensor,
+    w: fx.Tensor,
+    c: fx.Tensor,
+    block_m: fx.Constexpr[int] = 128,
+    block_n: fx.Constexpr[int] = 128,
+    stream: fx.Stream = fx.Stream(None),
+):
+    """`c = a @ w.T` for the `w` of `preshuffle_weights`.
+
+    `block_m` is 32, 64, 128 or 256, `block_n` 64, 128 or 256. Extents are the caller's responsibility;
+    `matmul_preshuffled` checks them.
+    """
+    _check_blocks(block_m, block_n)
+    chosen = _instructions(a.dtype, amd_target("gemm_preshuffle").arch)
+    gemm_preshuffle_tiles(a, w, c, (), block_m, block_n, *chosen, stream)
+
+
+@flyc.jit
+def gemm_preshuffle_scaled(
+    a: fx.Tensor,
+    w: fx.Tensor,
+    c: fx.Tensor,
+    row_scales: fx.Tensor,
+    column_scales: fx.Tensor,
+    block_m: fx.Constexpr[int] = 128,
+    block_n: fx.Constexpr[int] = 128,
+    stream: fx.Stream = fx.Stream(None),
+):
+    """`c = (a @ w.T) * row_scales[:, None] * column_scales`, with f32 vectors of M and N scales."""
+    _check_blocks(block_m, block_n)
+    chosen = _instructions(a.dtype, amd_target("gemm_preshuffle_scaled").arch)
+    gemm_preshuffle_tiles(a, w, c, (row_scales, column_scales), block_m, block_n, *chosen, stream)
+
+
+def matmul_preshuffled(a: Any, w: Any, c: Any, scales: Any = (), stream: Any = None) -> None:
+    """`gemm_preshuffle` on numpy or torch matrices of any M: checks them and picks the block by M.
+
+    `scales` is empty, or the row and the column scales of `gemm_preshuffle_scaled`.
+    """
+    shapes = [tuple(int(extent) for extent in x.shape) for x in (a, w, c)]
+    if [len(shape) for shape in shapes] != [2, 2, 2]:
+        raise DSLTypeError(f"matmul_preshuffled expects matrices a, w and c, got shapes {shapes}")
+    (m, k), (n, _), _ = shapes
+    if shapes != [(m, k), (n, k), (m, n)]:
+        raise DSLValueError(f"matmul_preshuffled expects a (M, K), w (N, K) and c (M, N), got {shapes}")
+    if a.dtype != w.dtype:
+        raise DSLTypeError(f"matmul_preshuffled: a is {a.dtype} and w is {w.dtype}")
+    step = ROW_BYTES // a.dtype.itemsize
+    if m == 0 or n % 16 or k % step or k == 0:
+        raise DSLValueError(
+            f"matmul_preshuffled needs N to be a multiple of 16 and K of {step} for {a.dtype}, got M, N, K = {m, n, k}"
+        )
+    if scales and [tuple(x.shape) for x in scales] != [(m,), (n,)]:
+        raise DSLValueError(f"the scales must be vectors of {m} rows and {n} columns")
+    unit = UNIT_BYTES // a.dtype.itemsize
+    matrices = [
+        flyc.from_dlpack(x).mark_layout_dynamic(leading_dim=1, divisibility=by)
+        for x, by in ((a, unit), (w, unit), (c, 4))
+    ]
+    vectors = [flyc.from_dlpack(x).mark_layout_dynamic() for x in scales]
+    block_m = next((size for size in BLOCK_M[:3] if m <= size), 128)
+    launch = gemm_preshuffle_scaled if vectors else gemm_preshuffle
+    launch(*matrices, *vectors, block_m, 128, fx.Stream(stream))
+
+
+def preshuffle_weights(w: Any) -> Any:
+    """The weights (N, K), numpy or torch, in the order `gemm_preshuffle` wants; same shape, type and device.
+
+    Each 16 rows are cut into blocks of 64 bytes of K; in a block, the 16 bytes of the 16 rows that the lanes of a wave
+    load together follow each other: `(N/16, K/64 B, 4, 16, 16 B)`. N is a multiple of 16, K one of 64 bytes.
+    """
+    if len(w.shape) != 2:
+        raise DSLTypeError(f"preshuffle_weights expects a matrix (N, K), got shape {tuple(w.shape)}")
+    n, k = (int(extent) for extent in w.shape)
+    unit = UNIT_BYTES // w.dtype.itemsize
+    group = GROUP_BYTES // w.dtype.itemsize
+    if n % 16 or k % group:
+        raise DSLValueError(
+            f"preshuffle_weights needs N to be a multiple of 16 and K of {group} for {w.dtype}, got ({n}, {k})"
+        )
+    blocks = w.reshape(n // 16, 16, k // group, 4, unit)
+    order = (0, 2, 3, 1, 4)
+    moved = blocks.permute(order).contiguous() if hasattr(blocks, "permute") else blocks.transpose(order).copy()
+    return moved.reshape(n, k)
+
+
+__all__ = ["gemm_preshuffle", "gemm_preshuffle_scaled", "matmul_preshuffled", "preshuffle_weights"]

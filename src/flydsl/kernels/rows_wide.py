@@ -1,0 +1,226 @@
+"""Rows that a block keeps in registers: softmax, RMS norm, layer norm for row lengths known at compile time.
+
+Memory is read once and written once, 16 bytes at a time, and all reads of a row are under way before the first value is
+used. Sums and statistics are f32.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+UNIT_BYTES = 16
+TEAM = 64
+"""Threads come in multiples of the longest warp."""
+MOST_THREADS = 1024
+MOST_VALUES = 64
+"""Values a thread has registers for."""
+LOG2E = 1.4426950408889634
+
+
+class Plan(NamedTuple):
+    """How the threads of a block share a row."""
+
+    columns: int
+    unit: int
+    """Elements of one access."""
+    threads: int
+
+    @property
+    def units(self) -> int:
+        """Accesses a row takes."""
+        return self.columns // self.unit
+
+    @property
+    def turns(self) -> int:
+        """Units of a thread; in the last turn some threads may have none."""
+        return -(-self.units // self.threads)
+
+
+def _modes(tree: Any) -> tuple[Any, ...]:
+    return cast("tuple[Any, ...]", tree) if isinstance(tree, tuple) else (tree,)
+
+
+def units_of(matrices: tuple[fx.Tensor, ...], vectors: tuple[fx.Tensor, ...]) -> tuple[int, int] | None:
+    """Length of the rows, and elements of a 16-byte unit; None unless all rows are known to consist of such units.
+
+    The row length must be known, the row step and the alignment must be promised.
+    """
+    columns, width = matrices[0].data.layout.shape[1], matrices[0].dtype.width
+    unit = UNIT_BYTES * 8 // width
+    if type(columns) is not int or columns % unit:
+        return None
+    for t in (*matrices, *vectors):
+        shape, strides = _modes(t.data.layout.shape), _modes(t.data.layout.stride)
+        steps = [s if type(s) is int else s.div for s in strides[:-1]]
+        if t.dtype.width != width or shape[-1] != columns or strides[-1] != 1 or t.alignment % UNIT_BYTES:
+            return None
+        if any(s % unit for s in steps):
+            return None
+    return columns, unit
+
+
+def plan(
+    matrices: tuple[fx.Tensor, ...], vectors: tuple[fx.Tensor, ...], values: int, *, prefer: int = MOST_THREADS
+) -> Plan | None:
+    """A plan by which a thread keeps about `values` elements, or twice as many rather than take over `prefer` threads.
+
+    None where rows are too long or no 16-byte units.
+    """
+    found = units_of(matrices, vectors)
+    if found is None:
+        return None
+    columns, unit = found
+    wanted = -(-columns // values)
+    if wanted > prefer:
+        wanted = max(prefer, -(-columns // (2 * values)))
+    made = Plan(columns, unit, min(max(-(-wanted // TEAM) * TEAM, TEAM), MOST_THREADS))
+    return made if made.turns * unit <= MOST_VALUES else None
+
+
+def plan_of(x: fx.Tensor, threads: int) -> Plan:
+    """The plan for the rows of `x` with that many threads."""
+    return Plan(x.data.layout.shape[1], UNIT_BYTES * 8 // x.dtype.width, threads)
+
+
+def unit_of(how: Plan, turn: int) -> Any:
+    """Number of the unit a thread has in this turn; past the end of the row it is the last one again."""
+    at = fx.thread_idx.x + turn * how.threads
+    return at if (turn + 1) * how.threads <= how.units else fx.min(at, how.units - 1)
+
+
+def has_unit(how: Plan, turn: int) -> Any:
+    """Whether the thread has a unit in this turn; True where all have."""
+    if (turn + 1) * how.threads <= how.units:
+        return True
+    return fx.thread_idx.x + turn * how.threads < how.units
+
+
+def read_row(how: Plan, row: fx.Tensor) -> list[Any]:
+    """The thread's units of a row in memory, as they are there: `turns` vectors, `threads` units apart."""
+    units = fx.flat_divide(row, (how.unit,))
+    return [units[None, unit_of(how, turn)].load() for turn in range(how.turns)]
+
+
+def write_row(how: Plan, row: fx.Tensor, parts: list[Any]) -> None:
+    """Store the thread's units of a row."""
+    units = fx.flat_divide(row, (how.unit,))
+    for turn, part in enumerate(parts):
+        _store(units, unit_of(how, turn), part.to(row.dtype), has_unit(how, turn))
+
+
+def _fold(how: Plan, parts: list[Any], op: Any, combine: Callable[[Any, Any], Any], nothing: float) -> Any:
+    """The thread's values combined; units it has not count as `nothing`."""
+    found: list[Any] = []
+    for turn, part in enumerate(parts):
+        mine, here = part.reduce(op), has_unit(how, turn)
+        found.append(mine if here is True else here.select(mine, fx.Float32(nothing)))
+    return functools.reduce(combine, found)
+
+
+def largest_of(how: Plan, parts: list[Any]) -> Any:
+    """The largest of the thread's values."""
+    return _fold(how, parts, fx.ReductionOp.MAX, fx.maxnumf, float("-inf"))
+
+
+def sum_of(how: Plan, parts: list[Any]) -> Any:
+    """The sum of the thread's values."""
+    return _fold(how, parts, fx.ReductionOp.ADD, lambda x, y: x + y, 0.0)
+
+
+def powers_of(parts: list[Any], largest: Any, *, narrow: bool) -> list[Any]:
+    """e to the power of the values less `largest`.
+
+    For a `narrow` result one operation per value is saved, at the cost of an error of half an ulp of `largest`.
+    """
+    if narrow:
+        shift = largest * -LOG2E
+        return [_power(fx.fma(p, LOG2E, shift)) for p in parts]
+    return [_power((p - largest) * LOG2E) for p in parts]
+
+
+def _power(x: Any) -> Any:
+    """2^x by the hardware."""
+    return fx.exp2(x, fastmath="fast")
+
+
+def wide(parts: list[Any]) -> list[Any]:
+    """The values as f32."""
+    return [p.to(fx.Float32) for p in parts]
+
+
+@flyc.jit
+def _store(units: fx.Tensor, at: Any, value: Any, inside: Any):
+    if fx.const_expr(inside is True):
+        units[None, at].store(value)
+    else:
+        if inside:
+            units[None, at].store(value)
+
+
+@flyc.kernel
+def softmax_wide_kernel(x: fx.Tensor, out: fx.Tensor, team: fx.Constexpr[int]):
+    """Each warp takes powers relative to its own largest value, so that warps meet once instead of twice."""
+    how, lanes = plan_of(x, team), fx.num_warp_threads()
+    warps = team // lanes
+    slots = fx.SharedAllocator().allocate(fx.Array[fx.Float32, 2 * warps, 16]).peek()
+    row, nothing = fx.block_idx.x, fx.Float32(float("-inf"))
+    parts = wide(read_row(how, x[row, None]))
+    top = fx.coop.warp_reduce(largest_of(how, parts), fx.ReductionOp.MAX)
+    # A warp of nothing but -inf has powers of zero.
+    powers = powers_of(parts, (top == nothing).select(fx.Float32(0.0), top), narrow=out.dtype.width < 32)
+    total = fx.coop.warp_reduce(sum_of(how, powers), fx.ReductionOp.ADD)
+    lane, warp = fx.thread_idx.x % lanes, fx.thread_idx.x // lanes
+    if lane == 0:
+        slots[warp] = top
+        slots[warps + warp] = total
+    fx.barrier()
+    at, real = fx.min(lane, warps - 1), lane < warps
+    tops, totals = slots[at], real.select(slots[warps + at], fx.Float32(0.0))
+    best = fx.coop.warp_reduce(tops, fx.ReductionOp.MAX)
+    everything = fx.coop.warp_reduce(totals * _power((tops - best) * LOG2E), fx.ReductionOp.ADD)
+    scale = _power((top - best) * LOG2E) / everything
+    write_row(how, out[row, None], [p * scale for p in powers])
+
+
+@flyc.kernel
+def rms_norm_wide_kernel(x: fx.Tensor, weight: fx.Tensor, out: fx.Tensor, eps: fx.Float32, team: fx.Constexpr[int]):
+    how, lanes = plan_of(x, team), fx.num_warp_threads()
+    warps = team // lanes
+    slots = fx.SharedAllocator().allocate(fx.Array[fx.Float32, warps, 16]).peek()
+    row = fx.block_idx.x
+    kept, weights = read_row(how, x[row, None]), read_row(how, weight)
+    parts = wide(kept)
+    total = fx.coop.warp_reduce(sum_of(how, [p * p for p in parts]), fx.ReductionOp.ADD)
+    lane, warp = fx.thread_idx.x % lanes, fx.thread_idx.x // lanes
+    if lane == 0:
+        slots[warp] = total
+    fx.barrier()
+    totals = (lane < warps).select(slots[fx.min(lane, warps - 1)], fx.Float32(0.0))
+    total = fx.coop.warp_reduce(totals, fx.ReductionOp.ADD)
+    scale = fx.rsqrt(total * (1.0 / how.columns) + eps)
+    write_row(how, out[row, None], [p * scale * w for p, w in zip(parts, wide(weights), strict=True)])
+
+
+@flyc.kernel
+def layer_norm_wide_kernel(
+    x: fx.Tensor, weight: fx.Tensor, bias: fx.Tensor, out: fx.Tensor, eps: fx.Float32, team: fx.Constexpr[int]
+):
+    how = plan_of(x, team)
+    reduce = fx.coop.BlockReduce[fx.Float32, team]
+    shared = fx.SharedAllocator()
+    sums, squares = (shared.allocate(reduce.SharedStorage).peek() for _ in range(2))
+    row = fx.block_idx.x
+    kept, weights, shifts = read_row(how, x[row, None]), read_row(how, weight), read_row(how, bias)
+    parts = wide(kept)
+    total = sum_of(how, parts)
+    mean = reduce(total, fx.ReductionOp.ADD, storage=sums) * (1.0 / how.columns)
+    parts = [p - mean for p in parts]
+    spread = sum_of(how, [p * p for p in parts])
+    scale = fx.rsqrt(reduce(spread, fx.ReductionOp.ADD, storage=squares) * (1.0 / how.columns) + eps)
+    scaled = zip(parts, wide(weights), wide(shifts), strict=True)
+    write_row(how, out[row, None], [p * scale * w + b for p, w, b in scaled])

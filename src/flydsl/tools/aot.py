@@ -1,0 +1,90 @@
+"""`fly aot build` and `fly aot export`: compiling ahead of time from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flydsl.compiler.aot_build import Built
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `fly aot`."""
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    build = commands.add_parser("build", help="compile everything a manifest lists into a folder")
+    build.add_argument("manifest", type=Path)
+    build.add_argument("--out", type=Path, required=True, help="the folder: a cache for FLYDSL_RUNTIME_CACHE_PATH")
+    build.add_argument("--jobs", type=_positive, help="worker processes (default: FLYDSL_COMPILE_JOBS)")
+    build.add_argument("--check", action="store_true", help="compile nothing; say whether the folder has it all")
+    build.set_defaults(run=run_build)
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
+    return value
+
+
+def run_build(options: argparse.Namespace) -> int:
+    """Build or check; 0 only if every build has its code."""
+    from flydsl.compiler.aot_build import run_builds, write_index
+    from flydsl.compiler.manifest import read_manifest
+    from flydsl.errors import ManifestError
+    from flydsl.tools.progress import Progress
+
+    try:
+        builds = read_manifest(options.manifest)
+    except ManifestError as error:
+        print(f"fly aot: {error}", file=sys.stderr)
+        return 2
+    if options.check and not options.out.is_dir():
+        print(f"fly aot: there is no folder {options.out}", file=sys.stderr)
+        return 1
+    progress = Progress(len(builds), sys.stderr)
+    start = time.monotonic()
+
+    def done(result: Built) -> None:
+        progress.advance(f"{result.build.name} {result.build.target}", failed=bool(result.error))
+
+    progress.start()
+    try:
+        results = run_builds(builds, options.out, jobs=options.jobs, check=options.check, done=done)
+    except KeyboardInterrupt:
+        progress.finish()
+        print("fly aot: interrupted; what was compiled is in the folder", file=sys.stderr)
+        return 130
+    progress.finish()
+    if not options.check:
+        write_index(results, options.out)
+    _report(results, time.monotonic() - start, options.check)
+    return 1 if any(result.error for result in results) else 0
+
+
+def _report(results: Sequence[Built], seconds: float, check: bool) -> None:
+    from flydsl.tools.progress import table
+
+    rows: list[tuple[str, ...]] = [("function", "target", "result", "key", "bytes", "seconds")]
+    for result in results:
+        if result.error:
+            what = "missing" if check and result.key else "FAILED"
+        elif check:
+            what = "there"
+        elif result.same_as is not None:
+            what = f"as {result.same_as.name}" if result.same_as.name != result.build.name else "same code"
+        else:
+            what = "was there" if result.known else "compiled"
+        size = str(result.size) if result.size else ""
+        spent = f"{result.seconds:.2f}" if result.seconds else ""
+        rows.append((result.build.name, result.build.target, what, result.key[:16], size, spent))
+    print(table(rows))
+    failed = [result for result in results if result.error]
+    for result in failed:
+        print(f"\n{result.build.where}: {result.build.name} for {result.build.target}: {result.error}", file=sys.stderr)
+    entries = len({result.key for result in results if not result.error})
+    print(f"\n{len(results) - len(failed)} of {len(results)} builds, {entries} entries, {seconds:.1f} s")

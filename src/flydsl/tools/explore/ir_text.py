@@ -1,0 +1,51 @@
+"""IR as lines of text, each with the source line its op comes from."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, UnknownLoc
+from xdsl.ir import Attribute
+from xdsl.printer import Printer
+
+from flydsl.dialects.locations import frames_of
+from flydsl.llvm.source_lines import SourceLine
+
+Lines = list[tuple[str, SourceLine | None]]
+
+_LOCATIONS = (CallSiteLoc, FileLineColLoc, UnknownLoc)
+_MARK = re.compile(r" ?\x01(\d+)\x02")
+
+
+class _MarkingPrinter(Printer):
+    """Prints a number for each location: written out, file names would be most of the text."""
+
+    def __init__(self, stream: io.StringIO):
+        super().__init__(stream, print_debuginfo=True)
+        self.found: dict[Attribute, int] = {}
+
+    def print_attribute(self, attribute: Attribute) -> None:
+        if isinstance(attribute, _LOCATIONS):
+            self.print_string(f"\x01{self.found.setdefault(attribute, len(self.found))}\x02")
+        else:
+            super().print_attribute(attribute)
+
+
+def ir_lines(module: Any) -> Lines:
+    """A module as printed without locations; the last one on a line is that of its op."""
+    out = io.StringIO()
+    printer = _MarkingPrinter(out)
+    printer.print_op(module)
+    places = [_line(location) for location in printer.found]
+    lines: Lines = []
+    for line in out.getvalue().split("\n"):
+        marks = _MARK.findall(line)
+        lines.append((_MARK.sub("", line), places[int(marks[-1])]) if marks else (line, None))
+    return lines
+
+
+def _line(location: Any) -> SourceLine | None:
+    frames = frames_of(location)
+    return SourceLine(frames[-1].filename.data, frames[-1].line.data) if frames else None

@@ -1,0 +1,29 @@
+"""The page: one HTML file with its style, its program and its data inside. It loads nothing from anywhere."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from pathlib import Path
+from typing import Any
+
+_HERE = Path(__file__).parent
+
+
+def page(data: dict[str, Any]) -> str:
+    """The text of the file."""
+    # "</" would end the script element that holds the data.
+    packed = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
+    parts = {
+        "title": escape(data["title"]),
+        "style": (_HERE / "page.css").read_text(encoding="utf-8"),
+        "program": (_HERE / "page.js").read_text(encoding="utf-8"),
+        "data": packed,
+    }
+    text = (_HERE / "page.html").read_text(encoding="utf-8")
+    pieces = text.split("{{")
+    out = [pieces[0]]
+    for piece in pieces[1:]:
+        name, _, rest = piece.partition("}}")
+        out += (parts[name], rest)
+    return "".join(out)

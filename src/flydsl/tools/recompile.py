@@ -1,0 +1,62 @@
+"""`fly recompile 00_origin.mlir`: compile the traced IR of a dump again, and compare every stage with the dump."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command; `repro.sh` of a dump has them all."""
+    parser.add_argument("file", help="traced IR, such as 00_origin.mlir of a dump")
+    parser.add_argument("--target", required=True, help="e.g. rocm:gfx942")
+    parser.add_argument("--hints", type=json.loads, default={}, help="compile hints as JSON")
+    parser.add_argument("--name", default="module", help="name of the function that launches the kernels")
+    parser.add_argument("-o", "--output", default="again", help="folder for the stages")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compile and compare; 1 if a stage differs."""
+    from flydsl.errors import FlyDSLError
+
+    source = Path(options.file)
+    if not source.is_file():
+        print(f"fly recompile: there is no file {source}", file=sys.stderr)
+        return 2
+    try:
+        folder = compile_again(source, options.target, options.hints, options.name, Path(options.output))
+    except FlyDSLError as error:
+        print(f"fly recompile: {error}", file=sys.stderr)
+        return 1
+    return compare(source.parent, folder)
+
+
+def compile_again(source: Path, target: str, hints: dict[str, Any], name: str, output: Path) -> Path:
+    """Run the compiler on a file; the folder its stages are in."""
+    from flydsl.compiler.backends import backend_for_target, parse_target
+    from flydsl.compiler.driver import compile_module, split
+    from flydsl.compiler.overrides import parse_module
+    from flydsl.dialects import gpu
+    from flydsl.tools.script_runs import environment
+
+    module = parse_module(source.read_text(), str(source))
+    device, _ = split(module)
+    kernels = [op.sym_name.data for op in device.body.block.ops if isinstance(op, gpu.FuncOp)]
+    with environment(FLYDSL_DUMP_IR="1", FLYDSL_DUMP_DIR=str(output)):
+        compile_module(name, module, kernels, backend_for_target(parse_target(target)), hints=hints)
+    return max(output.iterdir(), key=lambda path: path.stat().st_mtime)
+
+
+def compare(before: Path, after: Path) -> int:
+    """Say of each stage whether it is as it was."""
+    different = 0
+    for new in sorted(after.glob("[0-9][0-9]_*")):
+        old = before / new.name
+        word = "new" if not old.is_file() else "same" if old.read_bytes() == new.read_bytes() else "DIFFERS"
+        different += word != "same"
+        print(f"{word:8} {new.name}")
+    return int(different > 0)

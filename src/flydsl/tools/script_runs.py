@@ -1,0 +1,98 @@
+"""Running a user's script for what it compiles: each jit function it calls, without launching anything."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from flydsl.errors import FlyDSLError
+
+
+class Compiled(NamedTuple):
+    """What came of a jit function that a script called."""
+
+    artifact: Any
+    stages: list[tuple[str, Any]]
+    """Name and module of each stage, as far as `watch` keeps them."""
+
+
+@contextmanager
+def environment(**variables: str) -> Generator[None]:
+    """Set variables for a block."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def as_program(script: Path, arguments: Sequence[str]) -> Generator[None]:
+    """`sys.argv` and the import path a script expects."""
+    argv, path = sys.argv, list(sys.path)
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = argv, path
+
+
+def target_variables(target: str | None) -> Mapping[str, str]:
+    """The variables that choose a target written as `backend:arch`; none leave the active one."""
+    if target is None:
+        return {}
+    from flydsl.target import GPUTarget
+
+    parsed = GPUTarget.parse(target)
+    arch = ":".join((parsed.arch, *(f"{f[1:]}{f[0]}" for f in parsed.features)))
+    return {"FLYDSL_COMPILE_BACKEND": parsed.backend, "FLYDSL_COMPILE_ARCH": arch}
+
+
+def compiled_by(script: Path, target: str | None, arguments: Sequence[str] = (), watch: Any = None) -> list[Compiled]:
+    """What a script compiles for a target; `watch(name, module)` may turn each stage into what is kept of it."""
+    from flydsl.compiler.dumps import watching
+    from flydsl.compiler.listeners import compile_listener
+
+    made: list[Compiled] = []
+    stages: list[tuple[str, Any]] = []
+
+    def keep(name: str, module: Any) -> None:
+        if name == "origin":
+            stages.clear()
+        stages.append((name, watch(name, module)))
+
+    def done(name: str, key: str, target: str, times: Any, cache_hit: bool, artifact: Any) -> None:
+        made.append(Compiled(artifact, list(stages)))
+
+    # What is stored would not be compiled, and so not be seen.
+    seen = {"FLYDSL_COMPILE_ONLY": "1", "FLYDSL_COMPILE_ALWAYS": "1"}
+    with (
+        environment(**seen, **target_variables(target)),
+        as_program(script, arguments),
+        compile_listener(done),
+        watching(keep) if watch is not None else nullcontext(),
+    ):
+        try:
+            runpy.run_path(str(script), run_name="__main__")
+        except FlyDSLError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the script works on results that were not computed
+            if not made:
+                raise
+            first = (str(error).strip().splitlines() or [""])[0]
+            print(f"{script}: stopped after compiling: {type(error).__name__}: {first}", file=sys.stderr)
+        except SystemExit as stop:
+            if stop.code and not made:
+                raise
+    return made

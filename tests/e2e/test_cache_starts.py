@@ -1,0 +1,63 @@
+"""Eight processes start fifty times each on one cache directory, and many are killed at random moments."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from flydsl.compiler.cache import DiskCache, Settings, verify
+
+PROCESSES, ROUNDS = 8, 50
+KNOWN = ("README", "CACHEDIR.TAG", "toolhash.json", "producthash.json")
+
+
+def test_c30_c31_c34_many_starts_on_one_cache_with_kills(tmp_path: Path):
+    cache, log = tmp_path / "cache", tmp_path / "log"
+    log.touch()
+    env = {
+        **os.environ,
+        "FLYDSL_RUNTIME_CACHE_DIR": str(cache),
+        "FLYDSL_COMPILE_BACKEND": "cpu",
+        "FLYDSL_CPU_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    script = str(Path(__file__).with_name("cache_starts.py"))
+    drivers = [
+        subprocess.Popen(
+            [sys.executable, script, str(seed + i), str(ROUNDS), str(log)], env=env, stderr=subprocess.PIPE
+        )
+        for i in range(PROCESSES)
+    ]
+    errors = [driver.communicate()[1].decode() for driver in drivers]
+    assert [driver.returncode for driver in drivers] == [0] * PROCESSES, "\n".join(errors)
+
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    count = Counter(event["what"] for event in events)
+    print(dict(count))
+    assert count["WRONG"] == 0 and count["ERROR"] == 0, [e for e in events if e["what"] in ("WRONG", "ERROR")]
+    assert count["killed"] + count["ended"] == PROCESSES * ROUNDS
+    assert all(event["status"] == 0 for event in events if event["what"] == "ended")
+    # A process killed late may have finished its work before.
+    assert count["right"] >= count["ended"] and count["killed"] >= 20
+
+    kills = Counter(event["factor"] for event in events if event["what"] == "killed")
+    keys = {event["key"]: event["factor"] for event in events if event["what"] == "compiling"}
+    started = Counter(event["key"] for event in events if event["what"] == "compiling")
+    published = Counter(event["key"] for event in events if event["what"] == "published")
+    for key, factor in keys.items():
+        # Whoever compiles holds the lock of the key; only a killed compilation is done again.
+        assert started[key] <= 1 + kills[factor], (factor, started[key], kills[factor])
+        assert published[key] <= 2, (factor, published[key])
+    assert verify(cache=DiskCache(Settings(root=cache, explicit=True))) == []
+    entries = {path.stem for path in cache.rglob("*.fly")}
+    assert entries >= set(published) and len(entries) == len(keys)
+    # What a killed writer leaves is never taken for an entry.
+    others = [p.name for p in cache.rglob("*") if p.is_file() and p.suffix != ".fly" and p.parent.name != "locks"]
+    assert all(name in KNOWN or name.endswith(".tmp") for name in others), others

@@ -1,0 +1,111 @@
+// RUN: %fly-opt --convert-fly-to-nvvm %s | FileCheck %s
+
+// Shared memory that threads write and the copy engine reads: a fence in front of the barrier between them, in front of
+// the loop that holds the barrier, and none where one is written already or nothing was written.
+
+gpu.module @kernels {
+  // CHECK-LABEL: gpu.func @straight
+  gpu.func @straight(%p: !llvm.ptr<3>, %map: !llvm.ptr, %c: i32, %v: f32) kernel {
+    %h = arith.constant 0 : i64
+    %f = arith.constant 0 : i1
+    // CHECK:      gpu.barrier
+    // CHECK-NEXT: llvm.store
+    // CHECK-NEXT: llvm.call_intrinsic "llvm.nvvm.fence.proxy.async.shared_cta"
+    // CHECK-NEXT: gpu.barrier
+    // CHECK-NEXT: llvm.call_intrinsic "llvm.nvvm.cp.async.bulk.tensor.s2g.tile.1d"
+    // CHECK-NEXT: gpu.barrier
+    // CHECK-NEXT: gpu.return
+    gpu.barrier
+    llvm.store %v, %p : f32, !llvm.ptr<3>
+    gpu.barrier
+    llvm.call_intrinsic "llvm.nvvm.cp.async.bulk.tensor.s2g.tile.1d"(%p, %map, %c, %h, %f) : (!llvm.ptr<3>, !llvm.ptr, i32, i64, i1) -> ()
+    gpu.barrier
+    gpu.return
+  }
+
+  // CHECK-LABEL: gpu.func @author
+  gpu.func @author(%p: !llvm.ptr<3>, %map: !llvm.ptr, %c: i32, %v: f32) kernel {
+    %h = arith.constant 0 : i64
+    %f = arith.constant 0 : i1
+    // CHECK:      llvm.store
+    // CHECK-NEXT: llvm.call_intrinsic "llvm.nvvm.fence.proxy.async.shared_cta"
+    // CHECK-NEXT: gpu.barrier
+    llvm.store %v, %p : f32, !llvm.ptr<3>
+    llvm.call_intrinsic "llvm.nvvm.fence.proxy.async.shared_cta"() : () -> ()
+    gpu.barrier
+    llvm.call_intrinsic "llvm.nvvm.cp.async.bulk.tensor.s2g.tile.1d"(%p, %map, %c, %h, %f) : (!llvm.ptr<3>, !llvm.ptr, i32, i64, i1) -> ()
+    gpu.return
+  }
+
+  // CHECK-LABEL: gpu.func @loop
+  gpu.func @loop(%p: !llvm.ptr<3>, %map: !llvm.ptr, %c: i32, %v: f32, %n: index) kernel {
+    %h = arith.constant 0 : i64
+    %f = arith.constant 0 : i1
+    %zero = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    // CHECK:      llvm.store
+    // CHECK-NEXT: llvm.call_intrinsic "llvm.nvvm.fence.proxy.async.shared_cta"
+    // CHECK-NEXT: scf.for
+    // CHECK-NEXT:   gpu.barrier
+    // CHECK-NEXT:   llvm.call_intrinsic "llvm.nvvm.cp.async.bulk.tensor.s2g.tile.1d"
+    // CHECK-NEXT: }
+    llvm.store %v, %p : f32, !llvm.ptr<3>
+    scf.for %i = %zero to %n step %one {
+      gpu.barrier
+      llvm.call_intrinsic "llvm.nvvm.cp.async.bulk.tensor.s2g.tile.1d"(%p, %map, %c, %h, %f) : (!llvm.ptr<3>, !llvm.ptr, i32, i64, i1) -> ()
+    }
+    gpu.return
+  }
+
+  // What the last turn wrote, the first barrier of the next one has in front of it.
+  // CHECK-LABEL: gpu.func @around
+  gpu.func @around(%p: !llvm.ptr<3>, %map: !llvm.ptr, %c: i32, %v: f32, %n: index) kernel {
+    %h = arith.constant 0 : i64
+    %f = arith.constant 0 : i1
+    %zero = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    // CHECK:      scf.for
+    // CHECK-NEXT:   llvm.call_intrinsic "llvm.nvvm.fence.proxy.async.shared_cta"
+    // CHECK-NEXT:   gpu.barrier
+    // CHECK-NEXT:   llvm.call_intrinsic "llvm.nvvm.cp.async.bulk.tensor.s2g.tile.1d"
+    // CHECK-NEXT:   llvm.store
+    // CHECK-NEXT: }
+    scf.for %i = %zero to %n step %one {
+      gpu.barrier
+      llvm.call_intrinsic "llvm.nvvm.cp.async.bulk.tensor.s2g.tile.1d"(%p, %map, %c, %h, %f) : (!llvm.ptr<3>, !llvm.ptr, i32, i64, i1) -> ()
+      llvm.store %v, %p : f32, !llvm.ptr<3>
+    }
+    gpu.return
+  }
+
+  // Barriers that the copy engine signals are published by who set them up, once.
+  // CHECK-LABEL: gpu.func @barriers
+  gpu.func @barriers(%p: !llvm.ptr<3>, %q: !llvm.ptr<7>, %map: !llvm.ptr, %c: i32, %flag: i1) kernel {
+    %h = arith.constant 0 : i64
+    %m = arith.constant 0 : i16
+    %f = arith.constant 0 : i1
+    // CHECK:      scf.if
+    // CHECK-NEXT:   llvm.call_intrinsic "llvm.nvvm.mbarrier.init.shared"
+    // CHECK-NEXT:   llvm.call_intrinsic "llvm.nvvm.mbarrier.init.shared"
+    // CHECK-NEXT:   llvm.call_intrinsic "llvm.nvvm.fence.mbarrier_init.release.cluster"
+    // CHECK-NEXT: }
+    // CHECK-NEXT: gpu.barrier
+    scf.if %flag {
+      llvm.call_intrinsic "llvm.nvvm.mbarrier.init.shared"(%p, %c) : (!llvm.ptr<3>, i32) -> ()
+      llvm.call_intrinsic "llvm.nvvm.mbarrier.init.shared"(%p, %c) : (!llvm.ptr<3>, i32) -> ()
+    }
+    gpu.barrier
+    llvm.call_intrinsic "llvm.nvvm.cp.async.bulk.tensor.g2s.tile.1d"(%q, %p, %map, %c, %m, %h, %f, %f, %c) : (!llvm.ptr<7>, !llvm.ptr<3>, !llvm.ptr, i32, i16, i64, i1, i1, i32) -> ()
+    gpu.return
+  }
+
+  // Without the copy engine or the tensor cores there is nothing to order.
+  // CHECK-LABEL: gpu.func @plain
+  gpu.func @plain(%p: !llvm.ptr<3>, %v: f32) kernel {
+    // CHECK:      llvm.store
+    // CHECK-NEXT: gpu.barrier
+    llvm.store %v, %p : f32, !llvm.ptr<3>
+    gpu.barrier
+    gpu.return
+  }
+}

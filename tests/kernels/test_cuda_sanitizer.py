@@ -1,0 +1,25 @@
+"""`compute-sanitizer` has nothing to say about any shipped kernel."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.cuda
+PROGRAM = Path(__file__).with_name("every_cuda_kernel.py")
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
+def test_nothing_is_reported(tool: str):
+    sanitizer = shutil.which("compute-sanitizer")
+    if sanitizer is None:
+        pytest.skip("no compute-sanitizer here")
+    command = [sanitizer, "--tool", tool, "--error-exitcode", "9", sys.executable, str(PROGRAM)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    print(done.stdout[-4000:], done.stderr[-2000:])
+    assert done.returncode == 0 and "done" in done.stdout
+    assert "ERROR SUMMARY: 0 errors" in done.stdout or "RACECHECK SUMMARY: 0 hazards" in done.stdout

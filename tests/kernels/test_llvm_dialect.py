@@ -1,0 +1,245 @@
+"""The example kernels through every pass of their pipeline: upstream's tools read what we print at each stage, LLVM
+reads what we write, and the code is the one the direct translation gives."""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import re
+import shutil
+import subprocess
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.printer import Printer
+
+import flydsl.compiler as flyc
+from flydsl.compiler import driver
+from flydsl.compiler.backends import get_backend
+from flydsl.dialects import gpu
+from flydsl.dialects.gpu_binary import BinaryOp
+from flydsl.dialects.parser import LocatedParser
+from flydsl.dialects.registry import make_context
+from flydsl.llvm import binding, codegen, host_jit, host_stub
+from flydsl.llvm.stub_abi import LAUNCH_SYMBOL
+from flydsl.passes.lowering_tail import split_lowering
+from flydsl.passes.pipeline import parse_pipeline
+
+from .test_rocm_passes import examples as atoms
+
+EXAMPLES = ("vector_add", "tiled_copy", "predicated_add", "tiled_mma")
+TARGETS = {"rocm": "gfx942", "cuda": "sm_90"}
+
+cases = pytest.mark.parametrize("stack", TARGETS)
+kernels = pytest.mark.parametrize("name", EXAMPLES)
+
+
+def tool(name: str) -> str:
+    """A tool of LLVM 22, or a skip."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+def accepted(command: list[str], text: str) -> str:
+    """What a tool makes of a text; it must accept it."""
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, f"{command}: {done.stderr[:2000]}"
+    return done.stdout
+
+
+def generic(module: Any) -> str:
+    out = io.StringIO()
+    Printer(out, print_generic_format=True).print_op(module)
+    return out.getvalue()
+
+
+class Lowering:
+    """A kernel on its way down; each stage is made from the traced text anew."""
+
+    def __init__(self, function: Any, args: Any, stack: str, arch: str):
+        self.backend = get_backend(stack, arch=arch)
+        self.artifact = flyc.compile(function, *args, target=f"{stack}:{arch}").artifact
+        *self.fragments, self.binary = self.backend.pipeline_fragments(compile_hints={})
+        self.head, self.tail = split_lowering(self.fragments)
+        assert self.head and self.tail
+
+    def after(self, fragments: list[str]) -> ModuleOp:
+        """The module after some of the pipeline; every pass leaves one that verifies."""
+        module = LocatedParser(make_context(), self.artifact.source_ir, "traced.mlir").parse_module()
+        for fragment in fragments:
+            for p in parse_pipeline(fragment):
+                module = p.run(module)
+                module.verify()
+        return module
+
+    def upper(self) -> ModuleOp:
+        return self.after(self.head)
+
+    def lowered(self) -> ModuleOp:
+        return self.after(self.fragments)
+
+
+@pytest.fixture
+def lowering(example, name: str, stack: str) -> Lowering:
+    return Lowering(*example(name).compile_args(), stack, TARGETS[stack])
+
+
+def device_of(module: ModuleOp) -> gpu.ModuleOp:
+    return next(op for op in module.ops if isinstance(op, gpu.ModuleOp))
+
+
+@cases
+@kernels
+def test_upstream_reads_the_upper_dialects(lowering: Lowering):
+    text = accepted([tool("mlir-opt-22"), "--verify-each"], generic(lowering.upper()))
+    assert "gpu.func" in text and "llvm.getelementptr" in text
+
+
+@cases
+@kernels
+def test_upstream_translates_the_llvm_dialect(lowering: Lowering):
+    """The device module by itself, then the whole module around the compiled code."""
+    translate = tool("mlir-translate-22")
+    module = lowering.lowered()
+    accepted([tool("mlir-opt-22")], generic(module))
+    device = device_of(module)
+    alone = ModuleOp([], {"llvm.data_layout": device.attributes["llvm.data_layout"]})
+    for op in list(device.body.block.ops):
+        op.detach()
+        alone.body.block.add_op(op)
+    assert {op.name for op in alone.walk()} <= _of_llvm(alone)
+    ir = accepted([translate, "--mlir-to-llvmir"], generic(alone))
+    assert "llvm.amdgcn.workitem.id.x" in ir or "llvm.nvvm.read.ptx.sreg.tid.x" in ir
+
+    whole = lowering.after([*lowering.fragments, lowering.binary])
+    ir = accepted([translate, "--mlir-to-llvmir"], generic(whole))
+    assert "mgpuLaunchKernel" in ir
+
+
+def _of_llvm(module: ModuleOp) -> set[str]:
+    return {op.name for op in module.walk() if op.name.split(".")[0] in ("builtin", "llvm", "rocdl", "nvvm")}
+
+
+@cases
+@kernels
+def test_llvm_verifies_both_texts(lowering: Lowering):
+    opt = tool("opt-22")
+    ours = [lowering.artifact.llvm_ir, lowering.backend.device_ir(device_of(lowering.lowered()))]
+    for ir in ours:
+        accepted([opt, "-passes=verify", "-disable-output"], ir)
+
+
+def code_target(lowering: Lowering) -> codegen.DeviceTarget:
+    arch = lowering.backend.target.arch
+    if lowering.backend.name == "rocm":
+        return codegen.DeviceTarget.amdgpu(arch)
+    return codegen.DeviceTarget.nvptx(arch, "+ptx83")
+
+
+def mnemonics(ir: str, target: codegen.DeviceTarget) -> Counter[str]:
+    asm = codegen.compile_device(ir, target, 2).asm
+    return Counter(re.findall(r"^\t([a-z]\S*)", asm, re.MULTILINE))
+
+
+@cases
+@kernels
+def test_same_code_as_the_direct_translation(lowering: Lowering):
+    """From one module of the upper dialects: written as LLVM IR at once, and taken through the llvm dialect."""
+    target = code_target(lowering)
+    direct = mnemonics(lowering.backend.device_ir(device_of(lowering.upper())), target)
+    lowered = mnemonics(lowering.backend.device_ir(device_of(lowering.lowered())), target)
+    assert sum(direct.values()) > 5
+    assert lowered == direct
+
+
+@cases
+def test_to_a_binary(example, stack: str):
+    """The whole pipeline, as `fly-opt` runs it, ends in code the loader of the target knows."""
+    lowering = Lowering(*example("vector_add").compile_args(), stack, TARGETS[stack])
+    module = lowering.after([*lowering.fragments, lowering.binary])
+    (binary,) = (op for op in module.ops if isinstance(op, BinaryOp))
+    (made,) = binary.objects.data
+    kernel = made.data.kernels.data[0].data
+    assert kernel[0] == lowering.artifact.metadata["kernels"][0]["name"]
+    if stack == "rocm":
+        assert made.data.content.startswith(b"\x7fELF")
+        assert kernel[3].data["max_flat_workgroup_size"].value.data == 256
+    else:
+        assert b".entry " + kernel[0].encode() in made.data.content
+
+
+@cases
+@kernels
+def test_host_function(lowering: Lowering):
+    """The host function of the llvm dialect launches with the geometry and arguments the direct one launches with."""
+    names = [k["name"] for k in lowering.artifact.metadata["kernels"]]
+    launches = [_launches(module, names) for module in (lowering.upper(), lowering.lowered())]
+    assert launches[0] == launches[1] and len(launches[0]) == 1
+    assert launches[0][0][0] == names[0]
+
+
+def _launches(module: ModuleOp, names: list[str]) -> list[Any]:
+    """Calls of the driver's launch entry that the host function makes for arguments of many values."""
+    _, host = driver.split(module)
+    triple = binding.host_triple()
+    entry = host.body.blocks[0]
+    sizes = [_bytes(a.type) for a in entry.args]
+    ir = host_stub.host_module(host, names, triple, binding.data_layout(triple))
+    found: list[Any] = []
+
+    def launch(fn, gx, gy, gz, bx, by, bz, smem, stream, params, extra):
+        addresses = ctypes.cast(params, ctypes.POINTER(ctypes.c_void_p))
+        arguments = [ctypes.string_at(addresses[i], size) for i, size in enumerate(sizes[:-1])]
+        found.append((names[(fn or 1) - 1], (gx, gy, gz, bx, by, bz, smem), stream, arguments))
+        return 0
+
+    signature = ctypes.CFUNCTYPE(
+        ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
+    )
+    callback = signature(launch)
+    address = ctypes.cast(callback, ctypes.c_void_p).value
+    assert address is not None
+    with host_jit.load_ir(ir, imports={LAUNCH_SYMBOL: address}) as library:
+        stub = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(library.address(host.sym_name.data))
+        handles = (ctypes.c_void_p * len(names))(*range(1, len(names) + 1))
+        record = (ctypes.c_int64 * 16)()
+        # Extents of 4,096 in every leaf: no grid is empty, none too large.
+        storage = [np.full(8, 4096, np.int32) for _ in sizes]
+        cells = [ctypes.addressof(handles), ctypes.addressof(record), *(s.ctypes.data for s in storage)]
+        slots = (ctypes.c_void_p * len(cells))(*cells)
+        assert stub(ctypes.addressof(slots)) == 0
+    return found
+
+
+def _bytes(type_: Any) -> int:
+    fields = getattr(type_, "fields", None)
+    if fields is not None:
+        return sum(map(_bytes, fields))
+    width = getattr(type_, "width", None)
+    return width.data // 8 if width is not None else 8
+
+
+@pytest.mark.parametrize(("name", "function", "args", "arch"), list(atoms()), ids=lambda x: str(x)[:10])
+def test_atoms(name: str, function: Any, args: Any, arch: str):
+    """Matrix instructions and buffer memory: the same code. (Their ops are newer than the tools of LLVM 22.)"""
+    lowering = Lowering(function, args, "rocm", arch)
+    target = code_target(lowering)
+    direct = mnemonics(lowering.backend.device_ir(device_of(lowering.upper())), target)
+    ir = lowering.backend.device_ir(device_of(lowering.lowered()))
+    assert mnemonics(ir, target) == direct
+    accepted([tool("opt-22"), "-passes=verify", "-disable-output"], ir)
+
+
+def test_symbols_of_the_whole_module(example):
+    """Every stage keeps the names a launch refers to."""
+    lowering = Lowering(*example("vector_add").compile_args(), "rocm", "gfx942")
+    module = lowering.lowered()
+    functions = {op.sym_name.data for op in device_of(module).body.block.ops}
+    (launch,) = (op for op in module.walk() if isinstance(op, gpu.LaunchFuncOp))
+    assert launch.kernel.root_reference == StringAttr("kernels")
+    assert launch.kernel.nested_references.data[0].data in functions
