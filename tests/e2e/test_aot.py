@@ -13,7 +13,8 @@ import pytest
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.compiler.artifact import ArtifactFormatError
-from flydsl.errors import ArtifactMismatchError
+from flydsl.errors import ArtifactMismatchError, FlyRuntimeError
+from flydsl.runtime import get_device_runtime, reset_device_runtime
 
 
 @flyc.kernel
@@ -26,6 +27,16 @@ def axpy_kernel(x: fx.Tensor, y: fx.Tensor, n: fx.Int32, a: fx.Float32):
 @flyc.jit
 def axpy(x: fx.Tensor, y: fx.Tensor, n: fx.Int32, a: fx.Float32, stream: fx.Stream = fx.Stream(None)):
     axpy_kernel(x, y, n, a).launch(grid=fx.ceildiv(n, 64), block=64, stream=stream)
+
+
+@flyc.kernel
+def clear_kernel(x: fx.Tensor):
+    x[fx.thread_idx.x] = fx.Uint8(0)
+
+
+@flyc.jit
+def clear(x: fx.Tensor):
+    clear_kernel(x).launch(grid=1, block=64)
 
 
 SPECS = (flyc.TensorSpec((7,), "float32"), flyc.TensorSpec((7,), fx.Float32), flyc.ScalarSpec(fx.Int32), 2.0)
@@ -67,6 +78,45 @@ def test_export_and_load(tmp_path: Path):
     expected = a * x.astype(np.float64) + y
     loaded(x, y, n, a)
     np.testing.assert_allclose(y, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_a_loaded_function_goes_where_its_arrays_are(tmp_path: Path):
+    """Memory that is gone is refused, and a new runtime gets the code anew."""
+    path = tmp_path / "axpy.flyaot"
+    flyc.export(axpy, path, args=SPECS)
+    loaded = flyc.load(path)
+    x, y = np.ones((2, 100), np.float32)
+    loaded(x, y, 100, 2.0)
+    reset_device_runtime()
+    loaded(x, y, 100, 2.0)
+    assert (y == 5).all()
+    flyc.export(clear, path, args=(flyc.TensorSpec((64,), "uint8"),))
+    loaded, room = flyc.load(path), get_device_runtime().alloc(64)
+    inside = flyc.from_dlpack(room).mark_layout_dynamic()
+    room.fill(7)
+    loaded(inside)
+    assert bytes(room.memoryview()) == bytes(64)
+    room.free()
+    with pytest.raises(FlyRuntimeError, match="closed"):
+        loaded(inside)
+
+
+class Scaled:
+    def __init__(self, factor: float):
+        self.factors = [factor]
+
+    @flyc.jit
+    def axpy(self, x: fx.Tensor, y: fx.Tensor, n: fx.Int32):
+        axpy_kernel(x, y, n, fx.Float32(self.factors[0])).launch(grid=fx.ceildiv(n, 64), block=64)
+
+
+def test_methods_are_exported_with_what_their_object_holds(tmp_path: Path):
+    for factor in (2.0, 3.0):
+        path = tmp_path / f"{factor}.flyaot"
+        flyc.export(Scaled(factor).axpy, path, args=SPECS[:3])
+        x, y = np.ones((2, 100), np.float32)
+        flyc.load(path)(x, y, 100)
+        assert (y == 1 + factor).all()
 
 
 def test_a_loading_process_needs_no_compiler(tmp_path: Path):

@@ -265,3 +265,42 @@ def test_tables_align():
 
 def test_builds_are_named_by_their_constants():
     assert Build("m:f", {}, {"w": 64, "t": [1, 2]}, {}, "cuda:sm_90").name == "f[w=64, t=[1, 2]]"
+
+
+STORING = """
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+from helper import NUMBER
+
+@flyc.kernel
+def {kernel}(x: fx.Tensor):
+    x[fx.thread_idx.x] = NUMBER
+
+@flyc.jit
+def store(x: fx.Tensor):
+    {kernel}(x).launch(grid=1, block=4)
+"""
+
+
+def test_files_of_one_name_in_different_folders(project: Path, capsys: pytest.CaptureFixture[str]):
+    """Each build gets the function of its own file, with the helpers beside it, in whatever order they come."""
+    for name, number in (("one", 1.0), ("two", 2.0)):
+        (project / name).mkdir()
+        (project / name / "same.py").write_text(STORING.format(kernel=f"{name}_kernel"))
+        (project / name / "helper.py").write_text(f"NUMBER = {number}\n")
+    entries = [
+        {"function": f"{name}/same.py:store", "arguments": {"x": {**VECTOR, "dynamic": dynamic}}}
+        for name, dynamic in (("one", True), ("two", True), ("one", False))
+    ]
+    assert run(project, write(project, *entries, targets=["cuda:sm_90"]), "--jobs", "1") == 0
+    index = json.loads((project / "out/index.json").read_text())
+    assert [e["kernels"] for e in index["entries"]] == [["one_kernel_0"], ["two_kernel_0"], ["one_kernel_0"]]
+    capsys.readouterr()
+    # A file that is called like a module Python has already cannot be imported by its name.
+    taken: list[dict[str, Any]] = []
+    for name in ("json", "sys"):
+        (project / f"{name}.py").write_text(STORING.format(kernel="any_kernel"))
+        taken.append({"function": f"{name}.py:store", "arguments": {"x": VECTOR}})
+    assert run(project, write(project, *taken, targets=["cuda:sm_90"]), "--jobs", "1") == 1
+    shown = capsys.readouterr().err
+    assert "has the name 'json' already" in shown and "has the name 'sys' already" in shown

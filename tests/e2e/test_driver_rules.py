@@ -525,6 +525,36 @@ def test_c64_prepared_launches_take_new_arguments():
         prepared.launch(z, 70, 3, None, 5)
     prepared.launch(z, 70, 3)
     np.testing.assert_array_equal(z, other * 9)
+    with pytest.raises(TypeError, match="needs n as well"):
+        prepared.launch(z)
+    # What was replaced by name in between is not what was given last.
+    first, second = data(70), data(70)
+    expected = first * 9, second * 3
+    prepared.launch(first, 70)
+    prepared.update(x=second)
+    prepared.launch()
+    prepared.launch(first, 70)
+    np.testing.assert_array_equal(first, expected[0])
+    np.testing.assert_array_equal(second, expected[1])
+
+
+class Scaling:
+    def __init__(self, by: int):
+        self.by = by
+
+    @flyc.jit
+    def scale(self, x: fx.Tensor, n: fx.Int32):
+        scale_kernel(x, n, self.by).launch(grid=fx.ceildiv(n, 64), block=64)
+
+
+def test_c64_prepared_methods_take_new_arguments():
+    x, y = data(), data()
+    expected = x * 5, y * 5
+    prepared = flyc.compile(Scaling(5).scale, x, len(x)).prepare(x, len(x))
+    prepared.launch()
+    prepared.launch(y, len(y))
+    np.testing.assert_array_equal(x, expected[0])
+    np.testing.assert_array_equal(y, expected[1])
 
 
 def test_c64_prepared_launches_on_a_stream_keep_what_is_queued():

@@ -300,6 +300,14 @@ class TestD6Override:
             keys.add(flyc.compile(function, np.zeros(4, np.float32)).artifact.key)
         assert len(keys) == 3
 
+    def test_an_edit_between_two_calls_counts(self, function, stages: Path):
+        for value in (5, 6, 7):
+            self.edited(stages, "00_origin.mlir", "1.000000e+00", f"{value}.000000e+00")
+            for _ in range(2):
+                a = np.zeros(4, np.float32)
+                function(a)
+                assert (a == value).all()
+
     def test_mistakes(self, function, stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         name = self.edited(stages, "00_origin.mlir", "gpu.thread_id", "gpu.thread_identity")
         with pytest.raises(flyc.DSLCompileError, match=rf"{name}:\d+:\d+: .*\n.*gpu.thread_identity"):

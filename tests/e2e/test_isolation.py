@@ -185,6 +185,13 @@ CHECKED = {
 }
 
 
+def test_paths_that_are_no_text_do_not_keep_a_worker_from_starting(monkeypatch: pytest.MonkeyPatch):
+    isolated.close_workers()
+    monkeypatch.setattr(sys, "path", [*sys.path, Path(__file__).parent])
+    target = codegen.DeviceTarget.host()
+    assert isolated.optimize("define i32 @one() {\n  ret i32 1\n}\n", target, 1)
+
+
 @pytest.mark.parametrize("name", CHECKED)
 def test_c69_instructions_are_checked_before_code_generation(name: str, monkeypatch: pytest.MonkeyPatch, cache: Path):
     """What the language offers never gets as far as an abort: it compiles, or is refused at the user's line."""

@@ -1,5 +1,6 @@
 """The repeated call serves the arguments it was made for, notices all others, and is never wrong."""
 
+import runpy
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -157,3 +158,31 @@ def test_a_compiled_function_repeats_as_well():
     assert compiled._repeat is not None
     with pytest.raises(DSLTypeError, match="another signature"):
         compiled(np.arange(5.0), np.zeros(5), 5)
+
+
+NAMED = """
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+@flyc.kernel
+def kernel(x: fx.Tensor, n: fx.Int32):
+    x[fx.thread_idx.x] = n
+
+@flyc.jit
+def function(x: fx.Tensor, {name}: fx.Int32 = 5, /, plus: fx.Constexpr[int] = 0):
+    kernel(x, {name} + plus).launch(grid=1, block=4)
+"""
+
+
+@pytest.mark.parametrize("name", ["stream", "own", "runtime", "block", "pack", "int", "_stream", "_native", "flags"])
+def test_parameters_may_have_any_name(name, tmp_path):
+    (tmp_path / "named.py").write_text(NAMED.format(name=name))
+    function = runpy.run_path(str(tmp_path / "named.py"))["function"]
+    x = np.zeros(4, np.int32)
+    for n in (3, 11, 12):
+        function(x, n, plus=1)
+        assert x.tolist() == [n + 1] * 4
+    function(x)
+    assert x.tolist() == [5] * 4
+    with pytest.raises(DSLTypeError, match="positional"):
+        function(x, **{name: 3})

@@ -83,6 +83,45 @@ def test_proxy_fence_stands_before_the_barrier_behind_the_writes():
     assert re.search(r"fence\.proxy\.async.*?bar\.sync.*?cp\.async\.bulk\.tensor\.2d\.global", body, re.DOTALL)
 
 
+@flyc.kernel
+def count_kernel(store, n: fx.Int32):
+    tid = fx.thread_idx.x
+    smem = fx.make_view(fx.get_dyn_shared(fx.Float32), fx.make_layout(64, 1))
+    smem[tid] = fx.Float32(fx.block_idx.x * 64 + tid)
+    fx.barrier()
+    if tid == 0:
+        fx.copy(store, smem, fx.zipped_divide(store.coordinates(n), fx.make_tile(64))[None, fx.block_idx.x])
+        fx.nvgpu.tma_commit()
+        fx.nvgpu.tma_wait(0)
+
+
+@flyc.jit
+def count(dst: fx.Tensor, n: fx.Int32):
+    store = fx.nvgpu.make_tma_atom(fx.nvgpu.TMAStore(), dst, None, 64)
+    count_kernel(store, n).launch(grid=fx.ceildiv(n, 64), block=64, smem=256)
+
+
+def test_copy_takes_tma_atoms_of_one_mode(device: str):
+    for n in (4, 64, 100):
+        dst = torch.full((n,), float("nan"), device=device)
+        count(dst, n)
+        assert torch.equal(dst.cpu(), torch.arange(n).float())
+
+
+def test_tma_coordinates_have_the_modes_of_the_tensor():
+    @flyc.jit
+    def flat(src: fx.Tensor):
+        load = fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), src, None, (16, 32))
+        flat_kernel(load).launch(grid=1, block=32)
+
+    @flyc.kernel
+    def flat_kernel(load):
+        load.coordinates(64)
+
+    with pytest.raises(ValueError, match="the tensor has 2 modes, got the shape 64"):
+        flyc.compile(flat, torch.zeros(64, 64), target="cuda:sm_90")
+
+
 def test_tma_copies_are_checked():
     @flyc.jit
     def wrong_tile(src: fx.Tensor):

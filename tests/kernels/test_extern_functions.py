@@ -20,7 +20,7 @@ from flydsl.compiler.extern_link import (
     register_extern_resolver,
     unregister_extern_resolver,
 )
-from flydsl.errors import CacheWarning, DSLCompileError, LinkError
+from flydsl.errors import CacheWarning, DSLCompileError, LinkError, NotSupportedError
 from flydsl.expr.extern import ffi
 
 CLANG = shutil.which("clang-22")
@@ -375,6 +375,8 @@ def test_a_hook_without_a_name_keeps_the_code_in_memory(tmp_path, monkeypatch):
     with pytest.warns(CacheWarning), pytest.raises(TypeError, match="cannot be exported: module_init_fn"):
         fn.invalidate()
         flyc.export(fn, tmp_path / "out.fly", args=(got, 0, 4))
+    with pytest.raises(NotSupportedError, match="load hooks"):
+        flyc.export_raw(fn, tmp_path / "raw", args=(got, 0, 4))
 
 
 def test_variables_stay_visible_for_a_load_hook(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__, config
 from ..errors import ArtifactMismatchError, DSLTypeError, DSLValueError
@@ -15,6 +15,9 @@ from .arguments import ScalarArgument, StreamArgument, TensorArgument, adapt
 from .artifact import OPTIONAL_SECTIONS, ArtifactFormatError, CompiledArtifact, atomic_write, pack, unpack
 from .compiled_function import compile
 from .jit_function import JitFunction, resolve_backend
+
+if TYPE_CHECKING:
+    from .dispatch import LoadedFunction
 
 
 def _describe(name: str, argument: Any) -> dict[str, Any]:
@@ -56,7 +59,7 @@ def export(
     """
     if not isinstance(fn, JitFunction):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLTypeError(f"flyc.export expects a @flyc.jit function, got {fn!r}")
-    call = fn.bind(tuple(args), {})
+    call = fn.bind_given(args)
     chosen = list(targets) if targets is not None else [resolve_backend(None).target.key()]
     if not chosen:
         raise DSLValueError("flyc.export needs at least one target")
@@ -96,7 +99,8 @@ class LoadedExport:
     def __init__(self, header: dict[str, Any], sections: dict[str, bytes]):
         self.header = header
         self._sections = sections
-        self._loaded: Any = None
+        self._loaded: dict[tuple[int, int], LoadedFunction] = {}
+        """By runtime and device."""
 
     @property
     def targets(self) -> list[str]:
@@ -115,20 +119,31 @@ class LoadedExport:
         return {n.removeprefix(prefix): d for n, d in self._sections.items() if n.startswith(prefix)}
 
     def __call__(self, *args: Any) -> None:
-        arguments = self._bind(args)
-        if self._loaded is None:
-            from ..runtime.device_runtime import get_device_runtime
-            from .dispatch import LoadedFunction
+        from ..runtime.device_runtime import get_device_runtime
+        from .placement import check_places, launch_device
 
-            backend = resolve_backend(None)
-            artifact = self.artifact()
-            check_host(artifact.metadata)
-            kind = artifact.metadata["runtime_kind"]
-            runtime = get_device_runtime()
-            if runtime.kind != kind:
-                raise ArtifactMismatchError("runtime_kind", runtime.kind, kind)
-            self._loaded = LoadedFunction(artifact, runtime, backend.loadable(artifact.sections))
-        self._loaded.call(arguments)
+        arguments = self._bind(args)
+        named = {p["name"]: a for p, a in zip(self.header["parameters"], arguments, strict=True)}
+        runtime = get_device_runtime()
+        ordinal = launch_device(named, runtime)
+        check_places(named, runtime)
+        loaded = self._loaded.get((id(runtime), ordinal))
+        if loaded is None:
+            with runtime.device(ordinal):
+                loaded = self._loaded[id(runtime), ordinal] = self._load(runtime)
+        loaded.call(arguments)
+
+    def _load(self, runtime: Any) -> LoadedFunction:
+        """The code for the current device, loaded there."""
+        from .dispatch import LoadedFunction
+
+        backend = resolve_backend(None)
+        artifact = self.artifact()
+        check_host(artifact.metadata)
+        kind = artifact.metadata["runtime_kind"]
+        if runtime.kind != kind:
+            raise ArtifactMismatchError("runtime_kind", runtime.kind, kind)
+        return LoadedFunction(artifact, runtime, backend.loadable(artifact.sections))
 
     def _bind(self, args: tuple[Any, ...]) -> list[Any]:
         parameters = self.header["parameters"]

@@ -10,6 +10,31 @@ from typing import Any
 
 from ..errors import ManifestError
 from ..llvm.worker_process import Frame, Header, serve
+from .dependency.origin import below, origin_of
+
+_entered: list[str] = []
+"""The folder of the file that was asked for last."""
+_before: set[str] = set()
+"""Modules there were before it."""
+
+
+def _enter(folder: str) -> None:
+    """Put a folder first on the path. What another one's files are called is forgotten: here it may mean others."""
+    if folder in _entered:
+        return
+    if _entered:
+        last = _entered.pop()
+        if last in sys.path:  # unless the files themselves took it away
+            sys.path.remove(last)
+        for name in sys.modules.keys() - _before:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file and below(file, [last]) and origin_of(file) == "user":
+                del sys.modules[name]
+    _entered.append(folder)
+    _before.clear()
+    _before.update(sys.modules)
+    sys.path.insert(0, folder)
+    importlib.invalidate_caches()
 
 
 def find_function(text: str) -> Any:
@@ -17,12 +42,14 @@ def find_function(text: str) -> Any:
     from .jit_function import JitFunction
 
     module, _, name = text.rpartition(":")
-    if module.endswith(".py"):
-        path = Path(module)
-        if str(path.parent) not in sys.path:
-            sys.path.insert(0, str(path.parent))
+    path = Path(module) if module.endswith(".py") else None
+    if path is not None:
+        _enter(str(path.parent))
         module = path.stem
     loaded = importlib.import_module(module)
+    file: str | None = getattr(loaded, "__file__", None)
+    if path is not None and (file is None or not path.samefile(file)):
+        raise ManifestError(f"{path} cannot be imported: {file or 'Python itself'} has the name '{module}' already")
     found = getattr(loaded, name, None)
     if not isinstance(found, JitFunction):
         known = [n for n, value in vars(loaded).items() if isinstance(value, JitFunction)]

@@ -68,8 +68,7 @@ class CompiledFunction:
 
     def _cold_call(self, key: Any, args: tuple[Any, ...]) -> None:
         function = self._function
-        owner = function._owner  # pyright: ignore[reportPrivateUsage]
-        call = function.bind(args if owner is None else (owner, *args), {})
+        call = function.bind_given(args)
         if call.key != self._key:
             raise DSLTypeError(
                 f"{function.__qualname__} was compiled for another signature: expected {self._key}, got {call.key}"
@@ -95,12 +94,12 @@ class CompiledFunction:
     def prepare(self, *args: Any, stream: Any = None) -> PreparedLaunch:
         """Check and marshal these arguments once; `launch()` then repeats the call at next to no cost."""
         function = self._function
-        owner = function._owner  # pyright: ignore[reportPrivateUsage]
-        call = function.bind(args if owner is None else (owner, *args), {})
+        call = function.bind_given(args)
         if call.key != self._key:
             raise DSLTypeError(f"{function.__qualname__} was compiled for another signature: expected {self._key}")
         loaded = function.load(call, self._backend, self.artifact)
-        return PreparedLaunch(loaded, call, function.signature, stream)
+        method = function._owner is not None  # pyright: ignore[reportPrivateUsage]
+        return PreparedLaunch(loaded, call, function.signature, stream, method=method)
 
     def __repr__(self) -> str:
         return f"<compiled {self._function.__qualname__} for {self._backend.target.key()}>"
@@ -139,10 +138,9 @@ class _Compile:
         if not isinstance(fn, JitFunction):
             raise DSLTypeError(f"flyc.compile expects a @flyc.jit function, got {fn!r}")
         if not args and self._hints and target is None:
-            fn.compile_hints.update(self._hints)
+            fn.add_hints(self._hints)
             return fn
-        owner = fn._owner  # pyright: ignore[reportPrivateUsage]
-        call = fn.bind(args if owner is None else (owner, *args), {})
+        call = fn.bind_given(args)
         backend = resolve_backend(target)
         with collector_off():
             compiled = CompiledFunction(fn, call, fn.artifact(call, backend, self._hints), backend)

@@ -20,7 +20,7 @@ from flydsl.compiler.dependency.product import (
     product_digest,
     tree_digest,
 )
-from flydsl.compiler.dependency.walk import function_key
+from flydsl.compiler.dependency.walk import class_digest, function_key
 
 __all__ = [
     "EXTRA_SOURCE_DIRS",
@@ -28,6 +28,7 @@ __all__ = [
     "Component",
     "FunctionKey",
     "changed_components",
+    "class_digest",
     "distribution_version",
     "environment_components",
     "function_key",

@@ -15,6 +15,7 @@ def add_source_note(error: BaseException) -> None:
     """Say in the error itself which line of the user's code it comes from."""
     from ..dialects.locations import traceback_location
     from ..dialects.user_code import is_user_code
+    from .dependency.origin import origin_of
 
     if getattr(error, NOTED, False):
         return
@@ -22,10 +23,12 @@ def add_source_note(error: BaseException) -> None:
     frame: SourceFrame | None = None
     tb = error.__traceback__
     while tb is not None:
-        if is_user_code(tb.tb_frame.f_code):
+        # A function of Python's own, or of another package, is where it shows; whose call it was is what helps.
+        code = tb.tb_frame.f_code
+        if is_user_code(code) and origin_of(code.co_filename) == "user":
             frame = traceback_location(tb)
         tb = tb.tb_next
-    if frame is not None and "site-packages" not in frame.filename:
+    if frame is not None:
         error.add_note("DSL Traceback (most recent operation last):\n" + frame.render())
         setattr(error, NOTED, True)
 

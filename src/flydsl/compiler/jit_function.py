@@ -6,7 +6,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
@@ -21,6 +21,7 @@ from .ast_rewriter import RewrittenFunction, rewrite_function
 from .cache import default_cache
 from .cache_key import digest
 from .collector import collector_off
+from .constant_keys import attributes_key, class_key, constexpr_key
 from .dependencies import FunctionKey, changed_components, function_key, note_decorated
 from .diagnostics import leaving, user_frames_only
 from .hints import ambient, merge
@@ -220,22 +221,39 @@ class JitFunction:
             value = given[name]
             if i == 0 and self._owner is not None:
                 arguments[name] = value
-                key.append((type(value).__module__, type(value).__qualname__, _attributes_of(value)))
+                key.append(
+                    (type(value).__module__, type(value).__qualname__, attributes_key(value, self._names_read()))
+                )
             elif parameter.kind == "constexpr":
                 _check_constexpr(parameter, value)
                 arguments[name] = value
-                key.append((name, type(value).__name__, _constexpr_key(value)))
+                key.append((name, type(value).__name__, constexpr_key(value)))
             elif parameter.kind == "type":
                 if not isinstance(value, type):
                     raise DSLTypeError(f"parameter '{name}' expects a class, got {value!r}")
                 arguments[name] = value
-                key.append((name, value.__module__, value.__qualname__))
+                key.append((name, class_key(value)))
             else:
                 argument = adapt(name, value, parameter.annotation)
                 argument.check()
                 arguments[name] = adapted[name] = argument
                 key.append((name, argument.__cache_signature__()))
         return BoundCall(arguments, adapted, tuple(key))
+
+    def bind_given(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> BoundCall:
+        """`bind` for what a caller gives: the object of a method comes first by itself."""
+        return self.bind(tuple(args) if self._owner is None else (self._owner, *args), kwargs or {})
+
+    def _names_read(self) -> frozenset[str]:
+        """Every name the code of a method mentions; what its object holds under other names it cannot read."""
+        return (self._keys.get(self._owner.__class__) or self.function_key()).names()
+
+    def add_hints(self, hints: Mapping[str, Any]) -> None:
+        """Compile with these hints from now on."""
+        with self._lock:
+            self.compile_hints.update(hints)
+            self._states.clear()
+            self._repeat = None
 
     def function_key(self) -> FunctionKey:
         """What the function and everything it reaches contribute to the key; recomputed when that changed."""
@@ -286,7 +304,7 @@ class JitFunction:
             function.digest,
             call.key,
             backend.hash(),
-            tuple(sorted((k, _constexpr_key(v)) for k, v in merged.items())),
+            tuple(sorted((k, constexpr_key(v)) for k, v in merged.items())),
             str(ambient_fastmath()),
             config.cache_relevant_env(),
             overrides.fingerprint(),
@@ -506,29 +524,6 @@ def _check_constexpr(parameter: Parameter, value: Any) -> None:
     check = getattr(parameter.annotation, "check", None)
     if check is not None:
         check(parameter.name, value)
-
-
-def _constexpr_key(value: Any) -> Any:
-    """A compile-time value as part of a key: 1, True and 1.0 are different, a function counts with all it reaches."""
-    if isinstance(value, tuple):
-        items: tuple[Any, ...] = value  # pyright: ignore[reportUnknownVariableType]
-        return tuple((type(v).__name__, _constexpr_key(v)) for v in items)
-    if isinstance(value, FunctionType):
-        return function_key(value, environment=False).digest
-    if isinstance(value, float):
-        return value.hex()
-    if value is None or isinstance(value, (bool, int, str, bytes)):
-        return value
-    if isinstance(value, type):
-        return (value.__module__, value.__qualname__)
-    return digest(value)
-
-
-def _attributes_of(owner: Any) -> Any:
-    """Plain attributes of a method's object, which a traced method may read."""
-    state: dict[str, Any] = getattr(owner, "__dict__", {})
-    plain = (bool, int, float, str, bytes, type(None))
-    return tuple((k, type(v).__name__, repr(v)) for k, v in sorted(state.items()) if isinstance(v, plain))
 
 
 @overload

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DSLTypeError
@@ -35,9 +36,13 @@ class PreparedLaunch:
     array([ 0., 20., 40., 60.], dtype=float32)
     """
 
-    def __init__(self, loaded: LoadedFunction, call: BoundCall, signature: Signature, stream: Any = None):
+    def __init__(
+        self, loaded: LoadedFunction, call: BoundCall, signature: Signature, stream: Any = None, *, method: bool = False
+    ):
         self._loaded = loaded
         self._signature = signature
+        # The object of a method is compiled in: no caller gives it.
+        self._parameters = list(signature.parameters)[1 if method else 0 :]
         self._constants = {name: value for name, value in call.arguments.items() if name not in call.adapted}
         self._arguments = dict(call.adapted)
         self._given: dict[str, Any] = {}
@@ -65,9 +70,12 @@ class PreparedLaunch:
             self._loaded.launch_failed(status, self._address, self._packed.record)
 
     def _replace(self, args: tuple[Any, ...]) -> None:
-        names = [name for name in self._signature.parameters if name in self._arguments or name in self._constants]
+        names, known = self._parameters, self._signature.inspected.parameters
         if len(args) > len(names):
             raise DSLTypeError(f"the prepared call takes {len(names)} arguments ({', '.join(names)}), got {len(args)}")
+        left = [n for n in names[len(args) :] if n not in self._constants and known[n].default is Parameter.empty]
+        if left:
+            raise DSLTypeError(f"the prepared call needs {', '.join(left)} as well; update() replaces some alone")
         changed = {n: v for n, v in zip(names, args, strict=False) if n not in self._given or self._given[n] is not v}
         self.update(**changed)
         self._given.update(changed)
@@ -83,6 +91,8 @@ class PreparedLaunch:
             made[name] = self._adapted(name, value)
         check_places(made, self._loaded.runtime)
         self._arguments.update(made)
+        for name in made:
+            self._given.pop(name, None)
         if self._queued or any(isinstance(a, StreamArgument) for a in made.values()):
             self._pack()  # a launch that is queued still reads the storage it has
         else:

@@ -53,10 +53,10 @@ def export_raw(
     """
     if not isinstance(fn, JitFunction):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLTypeError(f"flyc.export_raw expects a @flyc.jit function, got {fn!r}")
-    call = fn.bind(tuple(args), {})
+    call = fn.bind_given(args)
     artifact: CompiledArtifact = compile(fn, *args, target=target).artifact
     about = artifact.metadata
-    if about.get("load_hooks"):
+    if about.get("load_hooks") or artifact.load_hooks:
         raise NotSupportedError(
             about["backend"], "raw export of a function with load hooks", "a C program runs no Python"
         )
@@ -239,6 +239,6 @@ def _descriptors(artifact: CompiledArtifact) -> tuple[dict[str, KernelDescriptor
         found: dict[str, KernelDescriptor] = {}
         for kernel in artifact.kernels:
             cluster = cpu_native.cluster_of(library, kernel["name"])
-            flags = cpu_native.FLAG_CLUSTERS if cluster != (1, 1, 1) else 0
+            flags = cpu_native.FLAG_CLUSTERS if any(cluster) else 0
             found[kernel["name"]] = KernelDescriptor(None, kernel.get("shared_static", 0), flags, None, cluster)
         return found, cpu_reports.SYMBOL in library.symbols

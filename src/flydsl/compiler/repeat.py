@@ -23,6 +23,7 @@ from .hints import ambient_hints
 from .host_arrays import is_torch_tensor
 from .placement import torch_stream_accessor
 from .struct_arguments import Leaf, struct_leaves
+from .warm import numpy_address
 
 if TYPE_CHECKING:
     from .dependencies import FunctionKey
@@ -33,19 +34,12 @@ if TYPE_CHECKING:
 _SCALARS = {"Boolean": "?", "Int8": "b", "Int16": "h", "Int32": "i", "Int64": "q", "Uint8": "B", "Uint16": "H",
             "Uint32": "I", "Uint64": "Q", "Float32": "f", "Float64": "d"}  # fmt: skip
 _ALIGN = 16
-_byte = ctypes.c_char
+_LOCALS = ("_stream", "_block", "_slots", "_failure", "_status")
+"""Variables of the generated function. They and the names of its scope start with `_`: parameters are the user's."""
 
 
 class _Other(Exception):
     """An argument that a repeated call does not serve."""
-
-
-def _numpy_address(x: Any) -> int:
-    """Address of the first element; the quick way works for writable arrays in C order."""
-    try:
-        return ctypes.addressof(_byte.from_buffer(x))
-    except (TypeError, ValueError, BufferError):
-        return x.__array_interface__["data"][0]
 
 
 class _Record:
@@ -92,7 +86,7 @@ def make_repeat(
 def _generate(
     call: BoundCall, loaded: LoadedFunction, signature: Signature, function: FunctionKey | None
 ) -> Callable[..., bool]:
-    scope: dict[str, Any] = {"numpy_address": _numpy_address}
+    scope: dict[str, Any] = {"_numpy_address": numpy_address}
     record = _Record()
     guards: list[str] = []
     torch_device: int | None = None
@@ -106,11 +100,11 @@ def _generate(
             _scalar(name, argument, guards, record, annotated=isinstance(signature.parameters[name].annotation, type))
         elif isinstance(argument, StreamArgument):
             guards.append(
-                f"if {name} is not None and ({name}.__class__ is not Stream or {name}.raw is not None): return"
+                f"if {name} is not None and ({name}.__class__ is not _Stream or {name}.raw is not None): return"
             )
-            scope["Stream"] = Stream
+            scope["_Stream"] = Stream
             has_stream = True
-            record.add("Q", ["stream"])
+            record.add("Q", ["_stream"])
         elif (leaves := struct_leaves(argument)) is not None:
             _struct(name, call.arguments[name].adapter.__class__, leaves, guards, record, scope)
         elif name in call.adapted:
@@ -118,41 +112,30 @@ def _generate(
         else:
             _constant(name, call.arguments[name], guards, scope)
     if not has_stream:
-        record.add("Q", ["stream"])
+        record.add("Q", ["_stream"])
     stream = _stream(loaded, torch_device, scope)
     scope |= _launch_scope(loaded, record)
-    changed = ["version() != now", *(_changed(function, scope) if function is not None else [])]
-    scope |= {"version": config.environment_version, "now": config.environment_version()}
+    changed = ["_version() != _now", *(_changed(function, scope) if function is not None else [])]
+    scope |= {"_version": config.environment_version, "_now": config.environment_version()}
     lines = [
-        f"def repeat({_parameters(signature, scope)}):",
-        "    if tracing() is not None or own.streams or not runtime.alive: return False",
+        f"def _repeat({signature.text(scope)}):",
+        "    if _tracing() is not None or _own.streams or not _runtime.alive: return False",
         "    try:",
         f"        if {' or '.join(changed)}: return False",
         *("        " + (g + " False" if g.endswith("return") else g) for g in guards),
-        f"        stream = {stream}",
-        "        try: block, slots, failure = storage.place",
-        "        except AttributeError: block, slots, failure = make_place()",
-        f"        pack(block, 0, {', '.join(record.values)})",
-        "    except (AttributeError, ValueError, TypeError, OverflowError, StructError): return False",
-        "    status = native(slots)",
-        "    if status: failed(status, slots, failure)",
+        f"        _stream = {stream}",
+        "        try: _block, _slots, _failure = _storage.place",
+        "        except _NoPlace: _block, _slots, _failure = _make_place()",
+        f"        _pack(_block, 0, {', '.join(record.values)})",
+        "    except _other: return False",
+        "    _status = _native(_slots)",
+        "    if _status: _failed(_status, _slots, _failure)",
         "    return True",
     ]
+    if not signature.parameters.keys().isdisjoint((*_LOCALS, *scope)):
+        raise _Other  # a parameter hides a name that is needed here
     exec("\n".join(lines) + "\n", scope)
-    return scope["repeat"]
-
-
-def _parameters(signature: Signature, scope: dict[str, Any]) -> str:
-    heads: list[str] = []
-    for name, p in signature.inspected.parameters.items():
-        if p.kind is p.KEYWORD_ONLY and "*" not in heads:
-            heads.append("*")
-        if p.default is not p.empty:
-            scope[f"_default_{name}"] = p.default
-            heads.append(f"{name}=_default_{name}")
-        else:
-            heads.append(name)
-    return ", ".join(heads)
+    return scope["_repeat"]
 
 
 def _tensor(
@@ -176,7 +159,7 @@ def _tensor(
     elif (kind, cls.__qualname__) == ("numpy", "ndarray"):
         guards.append(f"if not {name}.flags.c_contiguous: return")
         strides = f"{name}.strides"
-        one, address, divide = str(owner.itemsize), f"numpy_address({name})", f" // {owner.itemsize}"
+        one, address, divide = str(owner.itemsize), f"_numpy_address({name})", f" // {owner.itemsize}"
     else:
         raise _Other
     # Unpacking checks the rank; the leading dimension is the first of stride one.
@@ -200,8 +183,12 @@ def _adapter(
 ) -> int | None:
     """The same for an array in an adapter (`from_dlpack`), which has read it and checked its marks already."""
     info = argument.info
-    scope |= {f"_signature_{name}": argument.signature(), f"_owner_{name}": type(info.owner), "Adapter": TensorArgument}
-    guards.append(f"if {name}.__class__ is not Adapter or {name}.signature() != _signature_{name}: return")
+    scope |= {
+        f"_signature_{name}": argument.signature(),
+        f"_owner_{name}": type(info.owner),
+        "_Adapter": TensorArgument,
+    }
+    guards.append(f"if {name}.__class__ is not _Adapter or {name}.signature() != _signature_{name}: return")
     guards.append(f"_i_{name} = {name}.info")
     # A class that needs no look at the memory's state, and no producer to wait for.
     guards.append(f"if _i_{name}.owner.__class__ is not _owner_{name} or _i_{name}.stream is not None: return")
@@ -221,8 +208,8 @@ def _scalar(name: str, argument: ScalarArgument, guards: list[str], record: _Rec
         raise _Other
     # Without an annotation the class of the number decides the class of the scalar.
     accepted = "bool" if letter == "?" else "float" if letter in "fd" else "int"
-    also = f" and {name}.__class__ is not int" if accepted == "float" and annotated else ""
-    guards.append(f"if {name}.__class__ is not {accepted}{also}: return")
+    also = f" and {name}.__class__ is not _int" if accepted == "float" and annotated else ""
+    guards.append(f"if {name}.__class__ is not _{accepted}{also}: return")
     record.add(letter, [name])
 
 
@@ -242,7 +229,7 @@ def _struct(
 def _constant(name: str, value: Any, guards: list[str], scope: dict[str, Any]) -> None:
     scope[f"_constant_{name}"] = value
     if type(value) in (int, bool, str):
-        guards.append(f"if {name}.__class__ is not {type(value).__name__} or {name} != _constant_{name}: return")
+        guards.append(f"if {name}.__class__ is not _{type(value).__name__} or {name} != _constant_{name}: return")
     elif isinstance(value, type):
         guards.append(f"if {name} is not _constant_{name}: return")
     else:
@@ -257,18 +244,18 @@ def _stream(loaded: LoadedFunction, torch_device: int | None, scope: dict[str, A
         return "0"
     if torch_device is None or torch_device < 0:
         raise _Other
-    scope["torch_stream"] = torch_stream_accessor()
-    return f"torch_stream({torch_device})"
+    scope["_torch_stream"] = torch_stream_accessor()
+    return f"_torch_stream({torch_device})"
 
 
 def _changed(function: FunctionKey, scope: dict[str, Any]) -> list[str]:
     """Conditions under which the compiled code no longer stands; `CallState.valid` says the same with calls."""
-    scope |= {"hints": ambient_hints.get, "flags": ambient_flags.get, "default_flags": default_flags.get}
-    conditions = ["hints()", "flags() is not None", "default_flags() is not None"]
+    scope |= {"_hints": ambient_hints.get, "_flags": ambient_flags.get, "_flags_set": default_flags.get}
+    conditions = ["_hints()", "_flags() is not None", "_flags_set() is not None"]
     known = function.identities()
     if known is None:
-        scope["check"] = function.check
-        return [*conditions, "not check(environment=False)"]
+        scope["_check"] = function.check
+        return [*conditions, "not _check(environment=False)"]
     names, cells, codes = known
     for i, (get, name, expected) in enumerate(names):
         scope |= {f"_get{i}": get, f"_name{i}": name, f"_is{i}": expected}
@@ -298,13 +285,18 @@ def _launch_scope(loaded: LoadedFunction, record: _Record) -> dict[str, Any]:
         return storage.place
 
     return {
-        "tracing": active.get,
-        "own": per_thread,
-        "runtime": loaded.runtime,
-        "storage": storage,
-        "make_place": make_place,
-        "pack": struct.Struct(record.format).pack_into,
-        "StructError": struct.error,
-        "native": loaded.quick,
-        "failed": loaded.launch_failed,
+        "_tracing": active.get,
+        "_own": per_thread,
+        "_runtime": loaded.runtime,
+        "_storage": storage,
+        "_make_place": make_place,
+        "_pack": struct.Struct(record.format).pack_into,
+        "_NoPlace": AttributeError,
+        "_other": (AttributeError, ValueError, TypeError, OverflowError, struct.error),
+        "_native": loaded.quick,
+        "_failed": loaded.launch_failed,
+        "_bool": bool,
+        "_int": int,
+        "_float": float,
+        "_str": str,
     }

@@ -52,6 +52,21 @@ class Signature:
         bound.apply_defaults()
         return bound.arguments
 
+    def text(self, scope: dict[str, Any]) -> str:
+        """The parameters as a generated function lists them; their defaults go into its scope, under `_default_`."""
+        heads: list[str] = []
+        before: Any = None
+        for name, p in self.inspected.parameters.items():
+            if before is p.POSITIONAL_ONLY and p.kind is not before:
+                heads.append("/")
+            if p.kind is p.KEYWORD_ONLY and p.kind is not before:
+                heads.append("*")
+            before = p.kind
+            if p.default is not p.empty:
+                scope[f"_default_{name}"] = p.default
+            heads.append(name if p.default is p.empty else f"{name}=_default_{name}")
+        return ", ".join([*heads, "/"] if before is inspect.Parameter.POSITIONAL_ONLY else heads)
+
 
 def _kind(annotation: Any) -> str:
     if isinstance(annotation, ConstexprType) or annotation is Constexpr:

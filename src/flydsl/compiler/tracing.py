@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
@@ -136,7 +136,11 @@ def trace_host(
 
 def _call(function: Any, arguments: dict[str, Any]) -> Any:
     """Run user code; frames above this one are not part of the traced program."""
-    return function(**arguments)
+    first = function.__code__.co_varnames[: function.__code__.co_posonlyargcount]
+    if not first:
+        return function(**arguments)
+    rest = {name: value for name, value in arguments.items() if name not in first}
+    return function(*(arguments[name] for name in first), **rest)
 
 
 BOUNDARIES.add(_call.__code__)
@@ -371,13 +375,3 @@ def emit_launch(
     )
     for name in attributes:
         launch.attributes[name] = UnitAttr()
-
-
-@contextmanager
-def no_trace() -> Generator[None]:
-    """Run outside any trace, e.g. to compile while another function is traced."""
-    token = active.set(None)
-    try:
-        yield
-    finally:
-        active.reset(token)

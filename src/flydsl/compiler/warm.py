@@ -8,7 +8,6 @@ makes all error messages.
 from __future__ import annotations
 
 import ctypes
-import inspect
 import struct
 import threading
 from collections.abc import Callable
@@ -112,6 +111,13 @@ def _constant_key(x: Any) -> Any:
     raise Slow
 
 
+def _type_key(x: Any) -> Any:
+    """Classes of the language stay what they are; what others hold may change, and is looked at anew."""
+    if isinstance(x, type) and issubclass(x, Numeric):
+        return x
+    raise Slow
+
+
 def _stream_key(x: Any) -> Any:
     if x is None or (type(x) is Stream and x.raw is None):
         return None
@@ -127,23 +133,10 @@ def _scalar_key(x: Any) -> Any:
 def make_binder(signature: Signature) -> Callable[..., tuple[Any, tuple[Any, ...]]]:
     """A function with the parameters of the jit function that gives a key and the arguments in order."""
     names = list(signature.parameters)
-    scope: dict[str, Any] = {}
-    heads: list[str] = []
-    keys: list[str] = []
-    keyword_only = False
-    for name, p in signature.inspected.parameters.items():
-        if p.kind is p.KEYWORD_ONLY and not keyword_only:
-            heads.append("*")
-            keyword_only = True
-        default = ""
-        if p.default is not inspect.Parameter.empty:
-            scope[f"_d_{name}"] = p.default
-            default = f"=_d_{name}"
-        heads.append(name + default)
-        scope[f"_k_{name}"] = _key_of(signature.parameters[name])
-        keys.append(f"_k_{name}({name})")
+    scope: dict[str, Any] = {f"_k_{name}": _key_of(p) for name, p in signature.parameters.items()}
+    keys = [f"_k_{name}({name})" for name in names]
     text = (
-        f"def bind({', '.join(heads)}):\n"
+        f"def bind({signature.text(scope)}):\n"
         f"    return ({', '.join(keys)}{',' if keys else ''}), ({', '.join(names)}{',' if names else ''})\n"
     )
     exec(text, scope)
@@ -155,7 +148,7 @@ def _key_of(parameter: Any) -> Callable[[Any], Any]:
     if parameter.kind == "constexpr":
         return _constant_key
     if parameter.kind == "type":
-        return lambda x: x
+        return _type_key
     if annotation is Stream:
         return _stream_key
     if isinstance(annotation, type) and issubclass(annotation, Numeric):
@@ -184,6 +177,8 @@ class CallState:
         self._environment = config.environment_version()
         # Calls that must be waited for, checked, told of, or ordered after a producer's stream do not come this way.
         asked = config.runtime.launch_blocking or config.runtime.check_args or listeners.launch_hooks_set
+        # Files that stand for stages may be edited between any two calls.
+        asked = asked or config.compile.override_dir is not None
         if asked or _needs_checks(call):
             raise Slow
         self._several = loaded.runtime.device_count() > 1

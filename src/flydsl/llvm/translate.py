@@ -23,6 +23,7 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     IntegerType,
+    StringAttr,
     VectorType,
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -57,6 +58,20 @@ def type_text(type_: Attribute) -> str:
         if len(_texts) > 4096:
             _texts.clear()
         found = _texts[id(type_)] = (_spell(type_), type_)
+    return found[0]
+
+
+_int_lists: dict[int, tuple[tuple[int, ...], Attribute]] = {}
+"""Numbers of `array<...>` attributes by id, as above: unpacking them takes longer than writing them."""
+
+
+def int_list(attr: Attribute) -> tuple[int, ...]:
+    """The numbers of an `array<i32: ...>` or `array<i64: ...>`."""
+    found = _int_lists.get(id(attr))
+    if found is None:
+        if len(_int_lists) > 4096:
+            _int_lists.clear()
+        found = _int_lists[id(attr)] = (tuple(cast(DenseArrayBase[Any], attr).get_values()), attr)
     return found[0]
 
 
@@ -584,7 +599,7 @@ def _undef(f: FunctionText, op: Operation) -> None:
 
 
 def _position(op: Operation) -> list[int]:
-    return [int(i) for i in cast(DenseArrayBase[Any], op.properties["static_position"]).get_values()]
+    return list(int_list(op.properties["static_position"]))
 
 
 _DYNAMIC = -(2**63)
@@ -626,7 +641,7 @@ def _vector_broadcast(f: FunctionText, op: Operation) -> None:
 
 def _vector_shuffle(f: FunctionText, op: Operation) -> None:
     a, b = operands_of(op)
-    mask = [int(i) for i in cast(DenseArrayBase[Any], op.properties["mask"]).get_values()]
+    mask = int_list(op.properties["mask"])
     if a.type == b.type:
         f.names[op.results[0]] = _shuffle(f, f.names[a], f.names[b], type_text(a.type), mask)
         return
@@ -787,7 +802,7 @@ def _gep(f: FunctionText, op: Operation) -> None:
     values = iter(dynamic)
     indices = [
         f.typed(next(values)) if i == llvm.GEP_DYNAMIC else f"i32 {i}"
-        for i in (int(x) for x in cast(DenseArrayBase[Any], op.properties["rawConstantIndices"]).get_values())
+        for i in int_list(op.properties["rawConstantIndices"])
     ]
     elem = type_text(op.properties["elem_type"])
     no_wrap: Any = op.properties["noWrapFlags"]
@@ -815,13 +830,13 @@ def _inttoptr(f: FunctionText, op: Operation) -> None:
 
 def _extract_value(f: FunctionText, op: Operation) -> None:
     (s,) = operands_of(op)
-    at = ", ".join(str(int(i)) for i in cast(DenseArrayBase[Any], op.properties["position"]).get_values())
+    at = ", ".join(map(str, int_list(op.properties["position"])))
     f.names[op.results[0]] = f.assign(f"extractvalue {f.typed(s)}, {at}")
 
 
 def _insert_value(f: FunctionText, op: Operation) -> None:
     s, v = operands_of(op)
-    at = ", ".join(str(int(i)) for i in cast(DenseArrayBase[Any], op.properties["position"]).get_values())
+    at = ", ".join(map(str, int_list(op.properties["position"])))
     f.names[op.results[0]] = f.assign(f"insertvalue {f.typed(s)}, {f.typed(v)}, {at}")
 
 
@@ -835,14 +850,15 @@ def _atomicrmw(f: FunctionText, op: llvm.AtomicRMWOp) -> None:
 
 def _call_intrinsic(f: FunctionText, op: llvm.CallIntrinsicOp) -> None:
     """An intrinsic by its full LLVM name; `immarg` operands are constants, which are literals here."""
-    args = list(op.args)
+    args = operands_of(op)[: int_list(op.properties["operandSegmentSizes"])[0]]
     params = [type_text(a.type) for a in args]
     names = [f.names[a] for a in args]
+    name = cast(StringAttr, op.properties["intrin"]).data
     if op.results:
         result = op.results[0]
-        f.names[result] = f.intrinsic(op.intrin.data, type_text(result.type), params, names)
+        f.names[result] = f.intrinsic(name, type_text(result.type), params, names)
     else:
-        f.call_void(op.intrin.data, params, names)
+        f.call_void(name, params, names)
 
 
 def _extern_call(f: FunctionText, op: func.CallOp) -> None:

@@ -128,7 +128,9 @@ class WorkerProcess:
     def __init__(self, module: str, env: Mapping[str, str] | None = None):
         # Where the package comes from an import hook, its folder is not on the path yet.
         here = str(Path(__file__).resolve().parents[2])
-        path = [*sys.path, *([] if here in sys.path else [here])]
+        # Programs put paths there that are no text; Python passes over them, and so does a child.
+        path = [p for p in sys.path if isinstance(p, str)]  # pyright: ignore[reportUnnecessaryIsInstance]
+        path += [] if here in path else [here]
         self.errors = tempfile.TemporaryFile()
         try:
             self.process = subprocess.Popen(

@@ -11,11 +11,13 @@ if TYPE_CHECKING:
 PASSES: dict[str, str] = {
     "fly-rewrite-func-signature": "fly_rewrite_func_signature:FlyRewriteFuncSignaturePass",
     "fly-canonicalize": "fly_canonicalize:FlyCanonicalizePass",
+    "fly-rocdl-expand-ops": "fly_rocdl_expand_ops:FlyRocdlExpandOpsPass",
     "fly-layout-lowering": "fly_layout_lowering:FlyLayoutLoweringPass",
     "fly-int-swizzle-simplify": "fly_int_swizzle_simplify:FlyIntSwizzleSimplifyPass",
     "fly-convert-atom-call-to-ssa-form": "fly_convert_atom_call_to_ssa_form:FlyConvertAtomCallToSsaFormPass",
     "fly-promote-regmem-to-vectorssa": "fly_promote_regmem_to_vectorssa:FlyPromoteRegmemToVectorSsaPass",
     "convert-fly-to-rocdl": "convert_fly_to_rocdl:ConvertFlyToRocdlPass",
+    "convert-fly-ktrace-to-rocdl": "convert_fly_ktrace_to_rocdl:ConvertFlyKtraceToRocdlPass",
     "convert-fly-to-nvvm": "convert_fly_to_nvvm:ConvertFlyToNvvmPass",
     "convert-fly-to-cpu": "convert_fly_to_cpu:ConvertFlyToCpuPass",
     "canonicalize": "canonicalize:CanonicalizePass",

@@ -18,6 +18,7 @@ from ..dialects.builder import Builder, bit_width, i64_list, operands_of
 from ..dialects.fly import atoms
 from ..dialects.fly.atoms import CopyAtomType, MmaAtomType, TiledCopyType, TiledMmaType
 from ..dialects.fly.ops import OPS, FlyOp, python_value
+from ..dialects.fly.types import CoordTensorType
 from ..errors import DSLCompileError
 
 ATOM_TYPES = (CopyAtomType, MmaAtomType, TiledCopyType, TiledMmaType)
@@ -83,6 +84,16 @@ def set_value(r: Any, op: FlyOp) -> None:
     r.vm[op.results[0]] = AtomWithState(
         type_, {**state_of(known), field: r.val(value)}, known.base if isinstance(known, AtomWithState) else None
     )
+
+
+def refuse_coordinates(op: FlyOp) -> None:
+    """Memory is copied; coordinates stand for it until `fly-rocdl-expand-ops`."""
+    for value in operands_of(op):
+        if type(value.type) is CoordTensorType:
+            raise DSLCompileError(
+                f"'{op.name}' copies memory, got {value.type}; coordinates of a tensor are copied by the atom made "
+                "with them, which fly-rocdl-expand-ops expands"
+            )
 
 
 def make_tiled(r: Any, op: FlyOp) -> None:
@@ -157,6 +168,7 @@ __all__ = [
     "from_struct",
     "get_atom",
     "make_tiled",
+    "refuse_coordinates",
     "set_value",
     "state_of",
     "struct_type",

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, ClassVar, cast
 
 from xdsl.dialects import scf
@@ -27,7 +28,7 @@ from ..dialects.fly_rocdl.buffer import is_buffer
 from ..dialects.llvm_values import AddrSpaceCastOp
 from ..errors import DSLCompileError
 from . import atom_state, value_operands
-from .atom_state import ATOM_TYPES, fresh_atom, get_atom, make_tiled, set_value, state_of
+from .atom_state import ATOM_TYPES, fresh_atom, get_atom, make_tiled, refuse_coordinates, set_value, state_of
 from .atomic_lowering import HANDLERS as ATOMIC_HANDLERS
 from .cpu_emulation import Emulation
 from .device_module import HANDLERS as DEVICE_HANDLERS
@@ -67,6 +68,11 @@ def storage_type(type_: Attribute) -> Attribute:
         # The type is kept in the entry, because ids are reused.
         known = _stored[id(type_)] = (type_, infer_storage_type(type_))
     return known[1]
+
+
+@cache
+def _name(text: str) -> StringAttr:
+    return StringAttr(text)
 
 
 class FlyConversion(Emulation, DeviceModule, BufferMemory):
@@ -233,7 +239,7 @@ class FlyConversion(Emulation, DeviceModule, BufferMemory):
     def intrinsic(self, name: str, type_: Attribute | None, operands: Sequence[SSAValue]) -> SSAValue | None:
         """Call an LLVM intrinsic by its full name, e.g. `llvm.amdgcn.mfma.f32.16x16x16f16`."""
         props: dict[str, Attribute] = {
-            "intrin": StringAttr(name),
+            "intrin": _name(name),
             "operandSegmentSizes": i32_list((len(operands), 0)),
         }
         op = self.b.opn(llvm.CallIntrinsicOp, operands, () if type_ is None else (type_,), props)
@@ -387,6 +393,7 @@ def _store(r: FlyConversion, op: FlyOp) -> None:
 
 
 def _copy_atom_call(r: FlyConversion, op: FlyOp) -> None:
+    refuse_coordinates(op)
     atom, src, dst, *pred = operands_of(op)
     copy = cast(CopyAtomType, atom.type).op
     r.set_state(state_of(r.atom(atom)))

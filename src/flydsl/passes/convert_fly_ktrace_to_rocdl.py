@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from xdsl.dialects.arith import ConstantOp
-from xdsl.dialects.builtin import IntegerAttr, IntegerType, ModuleOp
+from xdsl.dialects.builtin import IntegerType, ModuleOp
 from xdsl.ir import Block
 
+from ..dialects.builder import int_attr
 from ..dialects.fly_ktrace import FlyKtrace
-from ..errors import DSLCompileError
 from .base import Pass
+from .rebuild import failure_at
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class ConvertFlyKtraceToRocdlPass(Pass):
                     continue
                 type_: Any = token.type
                 if not isinstance(type_, IntegerType):
-                    raise DSLCompileError(f"the token of '{op.name}' is an integer, got '{type_}'")
-                zero = ConstantOp(IntegerAttr(0, type_))
+                    raise failure_at(op, f"the token of '{op.name}' is an integer, got '{type_}'")
+                zero = ConstantOp(int_attr(0, type_))
                 cast(Block, op.parent).insert_op_before(zero, op)
                 token.replace_all_uses_with(zero.result)
             op.detach()

@@ -43,7 +43,16 @@ from ..dialects.fly.types import (
 )
 from ..errors import DSLCompileError, LayoutError
 from ..layout import Basis, ComposedLayout, Dyn, Layout, ValueLeaf
-from .atom_state import ATOM_TYPES, AtomWithState, atom_of, fresh_atom, get_atom, make_tiled, set_value
+from .atom_state import (
+    ATOM_TYPES,
+    AtomWithState,
+    atom_of,
+    fresh_atom,
+    get_atom,
+    make_tiled,
+    refuse_coordinates,
+    set_value,
+)
 from .base import Pass
 from .expand_print import expand_print
 from .rebuild import Handler, Rebuilder, remove_dead
@@ -350,6 +359,7 @@ def _at(view: View, offset: Any, layout: Layout) -> View:
 
 
 def _copy(r: LayoutLowering, op: FlyOp) -> None:
+    refuse_coordinates(op)
     atom, *tensors = (r.obj(v) for v in operands_of(op))
     _expand_copy(r, atom_of(atom, r.b), tensors)
 
@@ -393,6 +403,7 @@ def _expand_copy(r: LayoutLowering, atom: Any, tensors: list[View]) -> None:
 
 
 def _copy_atom_call(r: LayoutLowering, op: FlyOp) -> None:
+    refuse_coordinates(op)
     atom, *tensors = (r.obj(v) for v in operands_of(op))
     r.copy_call(cast(CopyAtomType, atom_of(atom, r.b)), [decomposition(t) for t in tensors])
 

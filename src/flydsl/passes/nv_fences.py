@@ -22,6 +22,7 @@ from xdsl.ir import Block, Operation
 from ..dialects import gpu, llvm
 from ..dialects.builder import i32_list
 from ..dialects.fly_nvgpu.ops import KINDS, AsmOp
+from ..dialects.llvm_atomics import CmpXchgOp
 
 _SHARED = 3
 _PROXY_FENCE = KINDS["fence.proxy_async"].intrinsic
@@ -33,7 +34,13 @@ _INIT_FENCE = KINDS["fence.mbarrier_init"].intrinsic
 _SHARES_BARRIERS = ("llvm.nvvm.cp.async.bulk.tensor.g2s.", "llvm.nvvm.barrier.cluster.", "llvm.nvvm.mapa.")
 _WRITES = ("llvm.nvvm.stmatrix.", "llvm.nvvm.cp.async.ca.", "llvm.nvvm.cp.async.cg.")
 _READS = ("llvm.nvvm.cp.async.bulk.tensor.s2g.", "llvm.nvvm.cp.async.bulk.tensor.reduce.")
-_BARRIERS = ("llvm.nvvm.barrier.", "llvm.nvvm.mbarrier.arrive.", "llvm.nvvm.cp.async.mbarrier.arrive.")
+_BARRIERS = (
+    *("llvm.nvvm.barrier.", "llvm.nvvm.bar.warp.sync"),
+    *("llvm.nvvm.mbarrier.arrive.", "llvm.nvvm.cp.async.mbarrier.arrive."),
+)
+_PEER = "mapa.u64"
+"""Gives a generic pointer to the shared memory of another block."""
+_ANY_PROXY_FENCE = "llvm.nvvm.fence.proxy.async"
 
 
 @dataclass(frozen=True)
@@ -46,9 +53,15 @@ class _State:
     """A batch of `wgmma` may go on."""
     open: bool = False
     """Some `wgmma` belongs to no group yet."""
+    peers: bool = False
+    """The kernel writes shared memory of other blocks, through generic pointers; the same at all its points."""
+
+    @property
+    def fence(self) -> str:
+        return _ANY_PROXY_FENCE if self.peers else _PROXY_FENCE
 
     def meet(self, other: _State) -> _State:
-        return _State(self.dirty or other.dirty, self.fenced and other.fenced, self.open or other.open)
+        return _State(self.dirty or other.dirty, self.fenced and other.fenced, self.open or other.open, self.peers)
 
 
 def place_fences(module: ModuleOp) -> None:
@@ -66,7 +79,7 @@ def _kernel(body: Block) -> None:
     if any(name == _INIT for name in names) and any(name.startswith(_SHARES_BARRIERS) for name in names):
         _fence_inits(body)
     if any(map(_is_asynchronous, names)):
-        _block(body, _State(), insert=True)
+        _block(body, _State(peers=any(_PEER in name for name in names)), insert=True)
 
 
 def _fence_inits(block: Block) -> None:
@@ -104,9 +117,10 @@ def _is_asynchronous(name: str) -> bool:
     return "wgmma.mma_async" in name or name.startswith(_READS)
 
 
-def _writes_shared(op: Operation, name: str) -> bool:
-    if isinstance(op, llvm.StoreOp):
-        return llvm.address_space(op.ptr.type) == _SHARED
+def _writes_shared(op: Operation, name: str, peers: bool) -> bool:
+    if isinstance(op, (llvm.StoreOp, llvm.AtomicRMWOp, CmpXchgOp)):
+        at = op.ptr if isinstance(op, llvm.StoreOp) else op.operands[0]
+        return llvm.address_space(at.type) in ((0, _SHARED) if peers else (_SHARED,))
     return name.startswith(_WRITES)
 
 
@@ -122,9 +136,9 @@ def _block(block: Block, state: _State, *, insert: bool) -> _State:
             state = _structured(op, state, insert)
             continue
         name = _name(op)
-        if _writes_shared(op, name):
+        if _writes_shared(op, name, state.peers):
             state = replace(state, dirty=True)
-        elif name == _PROXY_FENCE:
+        elif name == _ANY_PROXY_FENCE or (name == _PROXY_FENCE and not state.peers):
             state = replace(state, dirty=False)
         elif name == _WGMMA_FENCE:
             state = replace(state, fenced=True)
@@ -132,7 +146,7 @@ def _block(block: Block, state: _State, *, insert: bool) -> _State:
             state = replace(state, fenced=False, open=False)
         elif _needs_proxy_fence(op, name):
             if state.dirty and insert:
-                _call_before(op, _PROXY_FENCE)
+                _call_before(op, state.fence)
             state = replace(state, dirty=False)
         elif "wgmma.mma_async" in name:
             if not state.fenced and insert:
@@ -154,7 +168,7 @@ def _structured(op: Operation, state: _State, insert: bool) -> _State:
     if state.dirty and any(_needs_proxy_fence(inner, _name(inner)) for block in blocks for inner in _all(block)):
         # Once in front of the loop instead of in each of its turns.
         if insert:
-            _call_before(op, _PROXY_FENCE)
+            _call_before(op, state.fence)
         state = replace(state, dirty=False)
     # A loop starts with what its last turn left, too. Two dry turns settle that.
     state = replace(state, fenced=False)

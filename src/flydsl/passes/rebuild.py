@@ -19,7 +19,7 @@ from ..dialects.builder import CASTS, CMPI, INT_BINARY, Builder, operands_of
 from ..dialects.dead_code import is_pure, mark_dead
 from ..dialects.emitter import append
 from ..dialects.extra_math import ROUNDING_MODE
-from ..errors import FlyDSLError
+from ..errors import DSLCompileError, FlyDSLError
 from .dominance import DominatorTree
 
 Handler = Callable[[Any, Any], None]
@@ -30,6 +30,13 @@ CMPI_NAMES = {i: p for p, i in CMPI.items()}
 def location_of(error: BaseException) -> Any:
     """Location of the op an error of a pass is about, or None."""
     return getattr(error, "ir_location", None)
+
+
+def failure_at(op: Operation, message: str) -> DSLCompileError:
+    """An error about an op, for passes that change ops where they are."""
+    error = DSLCompileError(message)
+    error.ir_location = op.location  # pyright: ignore[reportAttributeAccessIssue]
+    return error
 
 
 def remove_dead(module: ModuleOp) -> ModuleOp:

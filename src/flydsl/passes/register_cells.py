@@ -41,6 +41,8 @@ class RegisterCells:
         self._memory = memory
         self._cells: dict[SSAValue, dict[int, Cell]] = {}
         self._written: set[SSAValue] = set()
+        self._dirty: set[SSAValue] = set()
+        """Allocations with cells that memory does not know yet."""
 
     def track(self, base: SSAValue) -> None:
         """Follow a new stack allocation."""
@@ -54,6 +56,7 @@ class RegisterCells:
         """Remember a store."""
         cells = self._cells[base]
         self._written.add(base)
+        self._dirty.add(base)
         type_ = value.type
         if type(type_) is VectorType:
             for lane in range(cast(Any, type_).get_shape()[0]):
@@ -68,6 +71,17 @@ class RegisterCells:
             cell = cells.get(offset)
             return None if cell is None else self._scalar(cell, type_)
         count = cast(Any, type_).get_shape()[0]
+        head = cells.get(offset)
+        if head is None:
+            return None
+        if head[1] == 0 and head[0].type is type_:  # most often the vector that was stored there
+            value = head[0]
+            for i in range(1, count):
+                cell = cells.get(offset + i)
+                if cell is None or cell[0] is not value or cell[1] != i:
+                    break
+            else:
+                return value
         found = [cells.get(offset + i) for i in range(count)]
         if None in found:
             return None
@@ -97,10 +111,13 @@ class RegisterCells:
 
     def flush(self, base: SSAValue | None = None) -> None:
         """Write what is only known here; of one allocation, or of all."""
-        for at in [base] if base is not None else list(self._cells):
+        for at in [base] if base is not None else [at for at in self._cells if at in self._dirty]:
             self._flush_one(at)
 
     def _flush_one(self, base: SSAValue) -> None:
+        if base not in self._dirty:
+            return
+        self._dirty.discard(base)
         cells = self._cells[base]
         offset = None
         dirty = sorted(o for o, c in cells.items() if c.dirty)
@@ -127,6 +144,7 @@ class RegisterCells:
         """Nothing is known any more; of one allocation, or of all."""
         for at in [base] if base is not None else list(self._cells):
             self._cells[at].clear()
+            self._dirty.discard(at)
 
     def release(self, base: SSAValue) -> None:
         """Stop following an allocation whose address is used in a way that cannot be followed."""

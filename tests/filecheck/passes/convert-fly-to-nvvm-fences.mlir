@@ -78,6 +78,43 @@ gpu.module @kernels {
     gpu.return
   }
 
+  // Atomics write, too: sums collected in shared memory before the copy engine takes them.
+  // CHECK-LABEL: gpu.func @atomic
+  gpu.func @atomic(%p: !llvm.ptr<3>, %map: !llvm.ptr, %c: i32) kernel {
+    %h = arith.constant 0 : i64
+    %f = arith.constant 0 : i1
+    // CHECK:      llvm.atomicrmw
+    // CHECK-NEXT: llvm.call_intrinsic "llvm.nvvm.fence.proxy.async.shared_cta"
+    // CHECK-NEXT: gpu.barrier
+    // CHECK:      llvm.cmpxchg
+    // CHECK-NEXT: llvm.call_intrinsic "llvm.nvvm.fence.proxy.async.shared_cta"
+    // CHECK-NEXT: gpu.barrier
+    %old = llvm.atomicrmw add %p, %c monotonic : !llvm.ptr<3>, i32
+    gpu.barrier
+    %pair = llvm.cmpxchg %p, %c, %c monotonic monotonic : !llvm.ptr<3>, i32
+    gpu.barrier
+    llvm.call_intrinsic "llvm.nvvm.cp.async.bulk.tensor.s2g.tile.1d"(%p, %map, %c, %h, %f) : (!llvm.ptr<3>, !llvm.ptr, i32, i64, i1) -> ()
+    gpu.return
+  }
+
+  // What a warp wrote is fenced by all its lanes, not by the one that starts the copy.
+  // CHECK-LABEL: gpu.func @warp
+  gpu.func @warp(%p: !llvm.ptr<3>, %v: f32, %map: !llvm.ptr, %c: i32, %flag: i1) kernel {
+    %h = arith.constant 0 : i64
+    %f = arith.constant 0 : i1
+    // CHECK:      llvm.store
+    // CHECK-NEXT: llvm.call_intrinsic "llvm.nvvm.fence.proxy.async.shared_cta"
+    // CHECK-NEXT: llvm.call_intrinsic "llvm.nvvm.bar.warp.sync"
+    // CHECK-NEXT: scf.if
+    // CHECK-NEXT: llvm.call_intrinsic "llvm.nvvm.cp.async.bulk.tensor.s2g.tile.1d"
+    llvm.store %v, %p : f32, !llvm.ptr<3>
+    llvm.call_intrinsic "llvm.nvvm.bar.warp.sync"(%c) : (i32) -> ()
+    scf.if %flag {
+      llvm.call_intrinsic "llvm.nvvm.cp.async.bulk.tensor.s2g.tile.1d"(%p, %map, %c, %h, %f) : (!llvm.ptr<3>, !llvm.ptr, i32, i64, i1) -> ()
+    }
+    gpu.return
+  }
+
   // Barriers that the copy engine signals are published by who set them up, once.
   // CHECK-LABEL: gpu.func @barriers
   gpu.func @barriers(%p: !llvm.ptr<3>, %q: !llvm.ptr<7>, %map: !llvm.ptr, %c: i32, %flag: i1) kernel {

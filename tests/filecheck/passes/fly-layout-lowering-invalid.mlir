@@ -58,3 +58,19 @@ func.func @field(%x: i32) {
   "test.use"(%b) : (!atom) -> ()
   func.return
 }
+
+// -----
+
+// Coordinates are no memory; the pass that makes them some comes before.
+!t = !fly.memref<f16, global, (256,128):(128,1)>
+!l = !fly.layout<(64,32):(32,1)>
+!k = !fly.tile<[64|32]>
+!a = !fly.copy_atom<!fly_rocdl.cdna5.tensor_load<shape = [64, 32], elem = f16, tensor2tdm = (1E0,1E1)>, 16>
+!c = !fly.coord_tensor<(0,0), (256,128):(1E1,1E0)>
+!s = !fly.memref<f16, shared, (64,32):(32,1)>
+func.func @unexpanded(%t: !t, %l: !l, %k: !k, %s: !s) {
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %l, %k : !t, !l, !k
+  // expected-error @+1 {{'fly.copy_atom_call' copies memory, got !fly.coord_tensor<(0,0), (256,128):(1E1,1E0)>; coordinates of a tensor are copied by the atom made with them, which fly-rocdl-expand-ops expands}}
+  fly.copy_atom_call(%a, %c, %s) : (!a, !c, !s) -> ()
+  func.return
+}

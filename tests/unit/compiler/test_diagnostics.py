@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import statistics
 import subprocess
 import sys
 import traceback
@@ -154,6 +155,16 @@ def misspelled(a: fx.Tensor):
 
 def broken(x):
     return x.bitcst(fx.Int32)  # misspelled
+
+
+@flyc.kernel
+def averaged(a: fx.Tensor):
+    a[0] = statistics.mean([])  # averaged
+
+
+def test_d11_an_error_of_pythons_own_functions_is_shown_at_the_users_call():
+    (note,) = compile_error(averaged, statistics.StatisticsError).__notes__
+    assert f'File "{__file__}", line {line_of("averaged")}' in note
 
 
 def files_in(error: BaseException) -> list[str]:

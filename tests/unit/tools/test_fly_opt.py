@@ -3,7 +3,6 @@
 import io
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -150,17 +149,9 @@ def test_expected_errors_with_patterns():
     assert not Expectations(text, 1).check("f", [Diagnostic(1, 1, "value x is wrong")])
 
 
-def test_starts_quickly():
-    """Well under a second; the best of three, since other things run on this machine too."""
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        subprocess.run(
-            [sys.executable, "-m", "flydsl.tools.fly_opt", "-"],
-            input=GOOD,
-            text=True,
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-        times.append(time.perf_counter() - start)
-    assert min(times) < 1.0
+def test_starts_without_what_it_does_not_need():
+    """Reading and printing a file loads no code generator, no language and no framework: those take the time."""
+    text = "import sys; from flydsl.tools.fly_opt import main; main(['-']); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", text], input=GOOD, text=True, check=True, capture_output=True)
+    heavy = {"llvmlite", "numpy", "torch", "sympy", "flydsl.compiler", "flydsl.expr", "flydsl.runtime"}
+    assert not heavy & set(done.stderr.split())

@@ -18,6 +18,7 @@ from typing import Any, cast
 from flydsl import config
 from flydsl.compiler.cache_key import digest, encode
 from flydsl.compiler.dependency.component import MISSING, Component
+from flydsl.compiler.dependency.names import all_codes
 from flydsl.errors import DSLRuntimeError
 
 
@@ -117,6 +118,7 @@ class FunctionKey:
         "_cells",
         "_codes",
         "_deep",
+        "_mentioned",
         "_names",
         "_watches",
         "components",
@@ -142,6 +144,7 @@ class FunctionKey:
         """Whether the source text was not to be found, so that compiled code stands for it."""
         self._watches = tuple(watches)
         self._codes = tuple(codes)
+        self._mentioned: frozenset[str] | None = None
         self._index()
 
     def _index(self) -> None:
@@ -183,6 +186,13 @@ class FunctionKey:
     def identities(self) -> tuple[list[Any], list[Any], Sequence[Any]] | None:
         """What `check` compares by identity: names, closure cells and code; None if some value must be looked into."""
         return None if self._deep else (self._names, self._cells, self._codes)
+
+    def names(self) -> frozenset[str]:
+        """Every global name and attribute the code mentions."""
+        if self._mentioned is None:
+            codes = [part for _, code in self._codes for part in all_codes(code)]
+            self._mentioned = frozenset(name for code in codes for name in code.co_names)
+        return self._mentioned
 
     def _compare(self) -> bool:
         """The slow way: which value changed, and what follows from it."""

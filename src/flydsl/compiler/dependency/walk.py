@@ -10,7 +10,7 @@ import inspect
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from types import (
     BuiltinFunctionType,
@@ -30,7 +30,7 @@ from flydsl.compiler.cache_key import digest, encode, qualified_name
 from flydsl.compiler.dependency import origin as origins
 from flydsl.compiler.dependency.component import MISSING, Component
 from flydsl.compiler.dependency.function_key import FunctionKey, Watch, contents
-from flydsl.compiler.dependency.names import Chain, code_record, used_names
+from flydsl.compiler.dependency.names import Chain, all_codes, code_record, used_names
 from flydsl.compiler.dependency.origin import below, origin_of, package_version
 from flydsl.compiler.dependency.product import EXTRA_SOURCE_DIRS, environment_components
 from flydsl.compiler.guard import Guard
@@ -53,6 +53,15 @@ def function_key(
     `environment` adds what does not depend on the function.
     """
     return _Walk(function, owner, options, tuple(depends_on), extra or {}, environment).run()
+
+
+def class_digest(cls: type) -> str:
+    """What a class contributes that is an argument: its bases, its members and what they reach."""
+    return function_key(_nothing, depends_on=(cls,), environment=False).digest
+
+
+def _nothing() -> None:
+    """A function that reaches nothing."""
 
 
 def _rewritten(obj: Any) -> Any:
@@ -273,7 +282,7 @@ class _Walk:
 
     def follow_super(self, code: CodeType, owner: type) -> None:
         """`super().name()` can reach any definition of a name used in the code."""
-        for name in sorted({name for c in _all_codes(code) for name in c.co_names}):
+        for name in sorted({name for c in all_codes(code) for name in c.co_names}):
             for base in owner.__mro__:
                 member = vars(base).get(name)
                 if isinstance(member, FunctionType | staticmethod | classmethod | property):
@@ -485,10 +494,3 @@ def _is_namespace(value: Any) -> bool:
 
 def _is_enum(value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, Enum)
-
-
-def _all_codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            yield from _all_codes(const)

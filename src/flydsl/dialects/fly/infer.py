@@ -45,14 +45,21 @@ def python_value(attr: Attribute) -> Any:
 
 
 _vectors: dict[tuple[Attribute, int], VectorType] = {}
+_vectors_by_id: dict[tuple[int, int], tuple[VectorType, Attribute]] = {}
+"""The same by the id of the element type, which is kept with it: hashing a type takes longer than all the rest."""
 
 
 def vector_type(elem: Attribute, count: int) -> VectorType:
     """Interned 1-D vector type."""
-    found = _vectors.get((elem, count))
-    if found is None:
-        found = _vectors[elem, count] = VectorType(cast(Any, elem), [count])
-    return found
+    known = _vectors_by_id.get((id(elem), count))
+    if known is None:
+        found = _vectors.get((elem, count))
+        if found is None:
+            found = _vectors[elem, count] = VectorType(cast(Any, elem), [count])
+        if len(_vectors_by_id) > 4096:
+            _vectors_by_id.clear()
+        known = _vectors_by_id[id(elem), count] = (found, elem)
+    return known[0]
 
 
 def storage_type(type_: Attribute) -> Attribute:

@@ -457,7 +457,7 @@ AtomSetValueOp = _define(
 )
 CopyAtomCallOp = _define(
     "copy_atom_call",
-    "copyAtom: copy_atom, src: memref, dst: memref, pred?: memref",
+    "copyAtom: copy_atom, src: tensor, dst: tensor, pred?: memref",
     "One call of a copy atom.",
     pure=False,
     results=0,
@@ -485,7 +485,7 @@ MmaAtomCallSsaOp = _define(
 )
 CopyOp = _define(
     "copy",
-    "copyAtom: copy_atom|tiled_copy, src: memref, dst: memref, pred?: memref",
+    "copyAtom: copy_atom|tiled_copy, src: tensor, dst: tensor, pred?: memref",
     "A copy split into atom calls.",
     pure=False,
     results=0,

@@ -151,7 +151,7 @@ def load_fragment(low: AtomLowering, at: Operand, elem: Attribute, count: int) -
 
 def bitcast(low: AtomLowering, value: SSAValue, type_: Attribute) -> SSAValue:
     """The same bits as another type."""
-    if value.type == type_:
+    if value.type is type_ or value.type == type_:
         return value
     return low.b.pure(xllvm.BitcastOp, (value,), type_, {})
 

@@ -5,6 +5,8 @@
 | `fly_rocdl.get_buffer_rsrc` | buffer pointer -> `!llvm.ptr<8>` | the raw descriptor |
 | `fly_rocdl.buffer_load` | buffer pointer, soffset (i32 bytes) -> value | a load, uniform offset, cache policy |
 | `fly_rocdl.buffer_store` | value, buffer pointer, soffset | the same for stores |
+| `fly_rocdl.make_tiled_tdm_load_atom` | tensor, layout of a shared tile, tiler -> atom, coordinates | `tiled_tdm.py` |
+| `fly_rocdl.make_tiled_tdm_store_atom` | the same | the same for stores |
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from xdsl.traits import Pure
 from .. import llvm
 from ..fly.ops import FlyOp
 from ..fly.types import PointerType
-from . import buffer, cdna3, lds, scaled, tdm, wmma
+from . import buffer, cdna3, lds, scaled, tdm, tensor_copy, tiled_tdm, wmma
 
 
 def _infer_rsrc(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
@@ -67,7 +69,13 @@ class BufferStoreOp(FlyOp):
 
 FlyRocdl = Dialect(
     "fly_rocdl",
-    [GetBufferRsrcOp, BufferLoadOp, BufferStoreOp],
+    [
+        GetBufferRsrcOp,
+        BufferLoadOp,
+        BufferStoreOp,
+        tiled_tdm.MakeTiledTdmLoadAtomOp,
+        tiled_tdm.MakeTiledTdmStoreAtomOp,
+    ],
     [
         buffer.BufferDescAttr,
         buffer.BufferCopyType,
@@ -83,5 +91,7 @@ FlyRocdl = Dialect(
         wmma.Gfx1250WmmaType,
         lds.LdsReadTransType,
         tdm.TdmType,
+        tensor_copy.TensorLoadType,
+        tensor_copy.TensorStoreType,
     ],
 )

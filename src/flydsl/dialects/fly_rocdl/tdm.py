@@ -147,6 +147,8 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
     def _emulate(self, low: BufferLowering, memory: Operand, shared: Operand, load: bool) -> None:
         """The wave's part of the copy on the cpu stack."""
         b, emulation = low.b, cast(Any, low)
+        if low.state("atomic_barrier_addr") is not None:
+            raise DSLCompileError("the cpu stack does not signal a barrier when the tensor data mover is done")
         shape, stride, nbytes = self._tile(memory)
         rank = self.data.rank
         waves = self.waves(shape)
@@ -287,12 +289,17 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
         interval, amount = self._padding(bits)
         flags = (bits // 8).bit_length() - 1 << 16 | self.data.barrier << 18 | bool(self.data.pad_interval) << 20
         flags |= self.data.timeout << 21 | interval << 22 | amount << 25
-        mask = low.state("workgroup_mask")
-        first = b.i32(flags) if mask is None else both(b.i32(flags), b.int_binary("andi", mask, b.i32(0xFFFF)))
+        first = b.i32(flags)
+        mask, timeout, barrier = (low.state(f) for f in ("workgroup_mask", "early_timeout", "atomic_barrier_addr"))
+        if mask is not None:
+            first = both(first, b.int_binary("andi", mask, b.i32(0xFFFF)))
+        if timeout is not None:
+            flag = b.cast("extui", b.cmpi("ne", timeout, b.const(0, timeout.type)), i32)
+            first = both(first, b.int_binary("shli", flag, b.i32(21)))
         group0 = [b.i32(1), place, word(address, 0), both(word(address, 32), b.i32(1 << 31))]
         group1 = [
             first,
-            up(t[0]),
+            up(t[0]) if barrier is None else both(up(t[0]), b.int_binary("andi", barrier, b.i32(0xFFFF))),
             both(high(t[0]), up(t[1])),
             both(high(t[1]), b.i32(size[0] << 16)),
             b.i32(size[1] | size[2] << 16),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 
 from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
-from ..algebra_values import ComposedLayout, IntTuple
+from ..algebra_values import ComposedLayout, IntTuple, as_int_tuple
 from ..numeric import Int32, Int64
 from ..tensor import Tensor, get_iter, make_view
 from .sync import MBarrier
@@ -164,7 +164,12 @@ class TmaAtom:
         """A tensor of this shape that holds its own coordinates, to be divided and sliced like the data."""
         from ..layout_functions import make_identity_layout
 
-        return make_view((0,) * len(self.order), make_identity_layout(shape))
+        modes = as_int_tuple(shape)
+        if modes.is_leaf:
+            modes = as_int_tuple((shape,))
+        if modes.rank != len(self.order):
+            raise DSLValueError(f"the tensor has {len(self.order)} modes, got the shape {shape!r}")
+        return make_view((0,) * len(self.order), make_identity_layout(modes))
 
     def __copy_tile__(self, src: Any, dst: Any) -> None:
         """`fx.copy(atom, smem, coordinates)`."""
@@ -228,7 +233,7 @@ def _first(tile: Any, atom: TmaAtom) -> Any:
     if not isinstance(tile, Tensor) or hasattr(tile.data.iter, "data"):
         raise DSLTypeError(f"{atom!r} takes a tile of a tensor of coordinates, as `coordinates` makes it, got {tile!r}")
     shape = tile.data.layout.shape
-    if tuple(shape) != atom.tile:
+    if (shape if isinstance(shape, tuple) else (shape,)) != atom.tile:
         raise DSLValueError(f"{atom!r} copies tiles of {atom.tile}, got one of {L.format_any(shape)}")
     return get_iter(tile)
 

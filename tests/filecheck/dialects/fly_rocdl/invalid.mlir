@@ -129,3 +129,204 @@ func.func @count(%p: !fly.ptr<f32, #fly_rocdl.buffer_desc>) {
   %r = fly_rocdl.buffer_load(%p) : (!fly.ptr<f32, #fly_rocdl.buffer_desc>) -> f32
   func.return
 }
+// -----
+// expected-error @+1 {{TDM rank must be in [1, 5], got 6}}
+func.func private @f(!fly_rocdl.cdna5.tensor_load<shape = [2,2,2,2,2,2], elem = f16, tensor2tdm = 1E0>) -> ()
+// -----
+// expected-error @+1 {{TDM tile shape dims must be in [1, 65535], got 70000}}
+func.func private @f(!fly_rocdl.cdna5.tensor_load<shape = [70000], elem = f16, tensor2tdm = 1E0>) -> ()
+// -----
+// expected-error @+1 {{TDM dataType must be an integer or float type, got 'index'}}
+func.func private @f(!fly_rocdl.cdna5.tensor_load<shape = [64], elem = index, tensor2tdm = 1E0>) -> ()
+// -----
+// expected-error @+1 {{TDM element width must be one of 8, 16, 32 or 64 bits, got 'f4E2M1FN'}}
+func.func private @f(!fly_rocdl.cdna5.tensor_load<shape = [64], elem = f4E2M1FN, tensor2tdm = 1E0>) -> ()
+// -----
+// expected-error @+1 {{TDM iterCount must be in [1, 256], got 0}}
+func.func private @f(!fly_rocdl.cdna5.tensor_load<shape = [64], elem = f16, tensor2tdm = 1E0, iterCount = 0>) -> ()
+// -----
+// expected-error @+1 {{TDM tensor2tdm has 1 modes but the descriptor has 2 dims}}
+func.func private @f(!fly_rocdl.cdna5.tensor_load<shape = [64, 32], elem = f16, tensor2tdm = 1E0>) -> ()
+// -----
+// expected-error @+1 {{TDM tensor2tdm mode 0 must be a basis stride or 0, got 5}}
+func.func private @f(!fly_rocdl.cdna5.tensor_load<shape = [64], elem = f16, tensor2tdm = 5>) -> ()
+// -----
+// expected-error @+1 {{TDM tensor2tdm mode 0 must have a static scale, got ?E0}}
+func.func private @f(!fly_rocdl.cdna5.tensor_load<shape = [64], elem = f16, tensor2tdm = ?E0>) -> ()
+// -----
+// expected-error @+1 {{TDM tensor2tdm mode 0 lands on dim 3, which is not a descriptor dim in [0, 1)}}
+func.func private @f(!fly_rocdl.cdna5.tensor_load<shape = [64], elem = f16, tensor2tdm = 1E3>) -> ()
+// -----
+// expected-error @+1 {{padInterval and padAmount must be non-negative, got -1, 1}}
+func.func private @f(!fly_rocdl.cdna5.tensor_load<shape = [64], elem = f16, tensor2tdm = 1E0, padInterval = -1, padAmount = 1>) -> ()
+// -----
+// expected-error @+1 {{padInterval and padAmount must both be zero or both non-zero, got 8, 0}}
+func.func private @f(!fly_rocdl.cdna5.tensor_load<shape = [64], elem = f16, tensor2tdm = 1E0, padInterval = 8>) -> ()
+// -----
+// expected-error @+1 {{padInterval must be a power of two (in elements), got 6}}
+func.func private @f(!fly_rocdl.cdna5.tensor_load<shape = [64], elem = f16, tensor2tdm = 1E0, padInterval = 6, padAmount = 1>) -> ()
+// -----
+// expected-error @+1 {{duplicate or unknown struct parameter name: cache}}
+func.func private @f(!fly_rocdl.cdna5.tensor_load<shape = [64], elem = f16, tensor2tdm = 1E0, cache = 3>) -> ()
+// -----
+// expected-error @+1 {{duplicate or unknown struct parameter name: padInterval}}
+func.func private @f(!fly_rocdl.cdna5.tensor_store<shape = [64], elem = f16, tensor2tdm = 1E0, padInterval = 8, padAmount = 1>) -> ()
+// -----
+// expected-error @+1 {{invalid tensor2tdm:}}
+func.func private @f(!fly_rocdl.cdna5.tensor_load<shape = [64], elem = f16, tensor2tdm = x>) -> ()
+// -----
+// expected-error @+1 {{atomicBarrier is true or false, got '1'}}
+func.func private @f(!fly_rocdl.cdna5.tensor_load<shape = [64], elem = f16, tensor2tdm = 1E0, atomicBarrier = 1>) -> ()
+// -----
+// expected-error @+1 {{expected an integer for cacheModifier, got 'x'}}
+func.func private @f(!fly_rocdl.cdna5.tensor_load<shape = [64], elem = f16, tensor2tdm = 1E0, cacheModifier = x>) -> ()
+// -----
+func.func @f(%t: !fly.coord_tensor<(0,0), (256,128):(1E0,1E1)>, %s: !fly.layout<(64,32):(32,1)>, %k: !fly.tile<[64|32]>) {
+  // expected-error @+1 {{expected a !fly.memref tensor of a plain layout, got '!fly.coord_tensor<(0,0), (256,128):(1E0,1E1)>'}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k : !fly.coord_tensor<(0,0), (256,128):(1E0,1E1)>, !fly.layout<(64,32):(32,1)>, !fly.tile<[64|32]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (256,128):(128,1)>, %s: i32, %k: !fly.tile<[64|32]>) {
+  // expected-error @+1 {{expected !fly.layout for the LDS layout, got 'i32'}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k : !fly.memref<f16, global, (256,128):(128,1)>, i32, !fly.tile<[64|32]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (256,128):(128,1)>, %s: !fly.layout<(64,32):(32,1)>, %k: i32) {
+  // expected-error @+1 {{expected !fly.tile for the tiler, got 'i32'}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k : !fly.memref<f16, global, (256,128):(128,1)>, !fly.layout<(64,32):(32,1)>, i32
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (256,128):(128,1)>, %s: !fly.layout<(64,32):(32,1)>, %k: !fly.tile<[64|32]>) {
+  // expected-error @+1 {{internal_type must be omitted until rational basis strides are supported}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k {internalType = i32} : !fly.memref<f16, global, (256,128):(128,1)>, !fly.layout<(64,32):(32,1)>, !fly.tile<[64|32]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (256,128):(128,1)>, %s: !fly.layout<(64,32):(40,1)>, %k: !fly.tile<[64|32]>) {
+  // expected-error @+1 {{a TDM store cannot drain a padded LDS tile (pad interval 32, amount 8); TENSOR_STORE_FROM_LDS has no de-padding, it walks LDS with the packed tile stride}}
+  %a, %c = fly_rocdl.make_tiled_tdm_store_atom %t, %s, %k : !fly.memref<f16, global, (256,128):(128,1)>, !fly.layout<(64,32):(40,1)>, !fly.tile<[64|32]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (2,2,2,2,2,2):(320,160,80,40,20,1)>, %s: !fly.layout<(2,2,2,2,2,2):(32,16,8,4,2,1)>, %k: !fly.tile<[2|2|2|2|2|2]>) {
+  // expected-error @+1 {{tiled TDM currently supports global tensor flat-rank <= 5, got 6}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k : !fly.memref<f16, global, (2,2,2,2,2,2):(320,160,80,40,20,1)>, !fly.layout<(2,2,2,2,2,2):(32,16,8,4,2,1)>, !fly.tile<[2|2|2|2|2|2]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (256,128):(128,1)>, %s: !fly.layout<(64,32):(32,1)>, %k: !fly.tile<[64|32]>) {
+  // expected-error @+1 {{num_warps must be positive, got 0}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k {numWarps = 0 : i32} : !fly.memref<f16, global, (256,128):(128,1)>, !fly.layout<(64,32):(32,1)>, !fly.tile<[64|32]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (256,128):(128,1)>, %s: !fly.layout<(64,32):(32,1)>, %k: !fly.tile<[64|32]>) {
+  // expected-error @+1 {{num_warps cuts a descriptor axis unevenly}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k {numWarps = 3 : i32} : !fly.memref<f16, global, (256,128):(128,1)>, !fly.layout<(64,32):(32,1)>, !fly.tile<[64|32]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (256,128):(128,1)>, %s: !fly.layout<(64,32):(32,1)>, %k: !fly.tile<[64|32]>) {
+  // expected-error @+1 {{num_warps exceeds the logical descriptor box}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k {numWarps = 4096 : i32} : !fly.memref<f16, global, (256,128):(128,1)>, !fly.layout<(64,32):(32,1)>, !fly.tile<[64|32]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (256,128):(128,1)>, %s: !fly.layout<(64,32):(40,1)>, %k: !fly.tile<[64|32]>) {
+  // expected-error @+1 {{padInterval must divide each warp's physical TDM box}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k {numWarps = 128 : i32} : !fly.memref<f16, global, (256,128):(128,1)>, !fly.layout<(64,32):(40,1)>, !fly.tile<[64|32]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (256,128):(128,1)>, %s: !fly.layout<(32,32):(32,1)>, %k: !fly.tile<[64|32]>) {
+  // expected-error @+1 {{the tiler holds 2048 elements but the LDS tile holds 1024; a tiler reshapes the tile, it does not shrink it}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k : !fly.memref<f16, global, (256,128):(128,1)>, !fly.layout<(32,32):(32,1)>, !fly.tile<[64|32]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (2,65536):(65536,1)>, %s: !fly.layout<(1,65536):(65536,1)>, %k: !fly.tile<[1|65536]>) {
+  // expected-error @+1 {{physical TDM tile dimension exceeds 65535}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k : !fly.memref<f16, global, (2,65536):(65536,1)>, !fly.layout<(1,65536):(65536,1)>, !fly.tile<[1|65536]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (256,(?,2)):(128,(1,64))>, %s: !fly.layout<(64,32):(32,1)>, %k: !fly.tile<[64|32]>) {
+  // expected-error @+1 {{the tiler cuts (?,2), whose sub-modes must be static for that}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k : !fly.memref<f16, global, (256,(?,2)):(128,(1,64))>, !fly.layout<(64,32):(32,1)>, !fly.tile<[64|32]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (256,(64,2)):(128,(1,64))>, %s: !fly.layout<(64,96):(96,1)>, %k: !fly.tile<[64|96]>) {
+  // expected-error @+1 {{the tiler's extent 96 is no multiple of 64, the mode it goes over}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k : !fly.memref<f16, global, (256,(64,2)):(128,(1,64))>, !fly.layout<(64,96):(96,1)>, !fly.tile<[64|96]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (256,128):(128,1)>, %s: !fly.layout<(64,32):(32,1)>, %k: !fly.tile<[64:2|32]>) {
+  // expected-error @+1 {{the tiler's mode at nesting depth 1 must be an extent or a nested tile, got 64:2}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k : !fly.memref<f16, global, (256,128):(128,1)>, !fly.layout<(64,32):(32,1)>, !fly.tile<[64:2|32]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, 256:1>, %s: !fly.layout<64:1>, %k: !fly.tile<[64]>) {
+  // expected-error @+1 {{the tiler is deeper than the tensor at nesting depth 0; the tensor has a single extent there but the tiler has 1 sub-modes}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k : !fly.memref<f16, global, 256:1>, !fly.layout<64:1>, !fly.tile<[64]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (256,128):(128,1)>, %s: !fly.layout<(64,32,2):(32,1,2048)>, %k: !fly.tile<[64|32|2]>) {
+  // expected-error @+1 {{the tiler has 3 modes at nesting depth 0 but the tensor has 2; a tiler selects from a mode's leading sub-modes}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k : !fly.memref<f16, global, (256,128):(128,1)>, !fly.layout<(64,32,2):(32,1,2048)>, !fly.tile<[64|32|2]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (256,128):(128,1)>, %s: !fly.layout<(64,32):(?,1)>, %k: !fly.tile<[64|32]>) {
+  // expected-error @+1 {{the LDS tile must be fully static, mode 0 is not}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k : !fly.memref<f16, global, (256,128):(128,1)>, !fly.layout<(64,32):(?,1)>, !fly.tile<[64|32]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (256,128):(128,1)>, %s: !fly.layout<(64,32):(0,1)>, %k: !fly.tile<[64|32]>) {
+  // expected-error @+1 {{LDS mode 0 has extent 64 and stride 0; TDM walks LDS linearly and cannot broadcast one location over several tile elements}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k : !fly.memref<f16, global, (256,128):(128,1)>, !fly.layout<(64,32):(0,1)>, !fly.tile<[64|32]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (256,128):(128,1)>, %s: !fly.layout<(64,32):(64,2)>, %k: !fly.tile<[64|32]>) {
+  // expected-error @+1 {{the LDS tile must be contiguous along its fastest axis, but its smallest stride is 2 (mode 1)}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k : !fly.memref<f16, global, (256,128):(128,1)>, !fly.layout<(64,32):(64,2)>, !fly.tile<[64|32]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (256,128):(128,1)>, %s: !fly.layout<(64,32):(16,1)>, %k: !fly.tile<[64|32]>) {
+  // expected-error @+1 {{LDS mode 0 has stride 16, smaller than the 32 elements inside it; the tile overlaps itself}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k : !fly.memref<f16, global, (256,128):(128,1)>, !fly.layout<(64,32):(16,1)>, !fly.tile<[64|32]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (8,256,128):(32768,128,1)>, %s: !fly.layout<(2,64,32):(2568,40,1)>, %k: !fly.tile<[2|64|32]>) {
+  // expected-error @+1 {{the LDS tile's stride (modes sorted by stride) is not a single-pad form; TDM can express one constant skip every pad_interval elements, so mode 0 must have stride 2560, got 2568}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k : !fly.memref<f16, global, (8,256,128):(32768,128,1)>, !fly.layout<(2,64,32):(2568,40,1)>, !fly.tile<[2|64|32]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (256,128):(128,1)>, %s: !fly.layout<(32,64):(64,1)>, %k: !fly.tile<[64|32]>) {
+  // expected-error @+1 {{no common tile/global vectorization: the LDS tile and the global tile do not share a contiguous innermost run. Does the tiler select out the major global mode?}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k : !fly.memref<f16, global, (256,128):(128,1)>, !fly.layout<(32,64):(64,1)>, !fly.tile<[64|32]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (256,128):(1,256)>, %s: !fly.layout<(64,32):(32,1)>, %k: !fly.tile<[64|32]>) {
+  // expected-error @+1 {{the innermost descriptor dim must be contiguous in global memory (stride 1), got global mode 1: the LDS tile's majorness does not match the global tensor's}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k : !fly.memref<f16, global, (256,128):(1,256)>, !fly.layout<(64,32):(32,1)>, !fly.tile<[64|32]>
+  func.return
+}
+// -----
+func.func @f(%t: !fly.memref<f16, global, (256,128):(128,1)>, %s: !fly.layout<(64,32):(32,1)>, %k: !fly.tile<[64|32]>) {
+  // expected-error @+1 {{'fly_rocdl.make_tiled_tdm_load_atom' op attribute 'numWarps' failed to satisfy constraint: 32-bit signless integer attribute}}
+  %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k {numWarps = 4 : i64} : !fly.memref<f16, global, (256,128):(128,1)>, !fly.layout<(64,32):(32,1)>, !fly.tile<[64|32]>
+  func.return
+}

@@ -65,3 +65,11 @@ func.func private @plain_wmma(%x: !fly_rocdl.gfx1250.wmma<16x16x4, (f32, f32) ->
 // Atoms of them, and their address space.
 // CHECK: @atoms(%a: !fly.copy_atom<!fly_rocdl.cdna3.buffer_copy<128>, 32>, %b: !fly.mma_atom<!fly_rocdl.cdna3.mfma<16x16x16, (f16, f16) -> f32>>, %p: !fly.ptr<f32, #fly_rocdl.buffer_desc>, %m: !fly.memref<f16, #fly_rocdl.buffer_desc, (4,8):(8,1), align<16>>)
 func.func private @atoms(%a: !fly.copy_atom<!fly_rocdl.cdna3.buffer_copy<128>, 32>, %b: !fly.mma_atom<!fly_rocdl.cdna3.mfma<16x16x16, (f16, f16) -> f32>>, %p: !fly.ptr<f32, #fly_rocdl.buffer_desc>, %m: !fly.memref<f16, #fly_rocdl.buffer_desc, (4,8):(8,1), align<16>>) { func.return }
+
+// Boxes of the tensor data mover: what is at its default is not written.
+// CHECK: @box0(%x: !fly_rocdl.cdna5.tensor_load<shape = [64, 32], elem = f16, tensor2tdm = (1E0,1E1)>)
+func.func private @box0(%x: !fly_rocdl.cdna5.tensor_load<shape = [64,32], elem = f16, tensor2tdm = (1E0,1E1), cacheModifier = 0>) { func.return }
+// CHECK: @box1(%x: !fly_rocdl.cdna5.tensor_load<shape = [1, 32], elem = f8E4M3FN, tensor2tdm = ((1E0,4E1),0,1E1), atomicBarrier = true, cacheModifier = 3, iterCount = 4, padInterval = 32, padAmount = 8>)
+func.func private @box1(%x: !fly_rocdl.cdna5.tensor_load<shape = [1, 32], elem = f8E4M3FN, tensor2tdm = ((1E0,4E1),0,1E1), padAmount = 8, padInterval = 32, iterCount = 4, cacheModifier = 3, atomicBarrier = true>) { func.return }
+// CHECK: @box2(%x: !fly.copy_atom<!fly_rocdl.cdna5.tensor_store<shape = [64], elem = i32, tensor2tdm = 1E0, atomicBarrier = true>, 32>)
+func.func private @box2(%x: !fly.copy_atom<!fly_rocdl.cdna5.tensor_store<shape = [64], elem = i32, tensor2tdm = 1E0, atomicBarrier = true>, 32>) { func.return }
