@@ -29,7 +29,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..layout import Dyn, Swizzle, ValueLeaf
-from .emitter import UNKNOWN, emit1, emit_head, emit_regions, emitn, make_attribute, operands_of
+from .emitter import UNKNOWN, emit1, emit_head, emit_regions, emitn, make_attribute, make_data, operands_of
 from .fly import ops as fly
 from .fly.types import bit_width
 from .fold import fold_cmpi, fold_int, signed
@@ -142,7 +142,7 @@ def int_attr(value: int, type_: Any = i32) -> IntegerAttr[Any]:
 
 def _int_array(elem: IntegerType, letter: str, values: tuple[int, ...]) -> DenseArrayBase[Any]:
     """`array<elem: ...>` of values that fit."""
-    data = BytesAttr(struct.pack(f"<{len(values)}{letter}", *values))
+    data = make_data(BytesAttr, struct.pack(f"<{len(values)}{letter}", *values))
     return make_attribute(DenseArrayBase, ("elt_type", "data"), (elem, data))
 
 

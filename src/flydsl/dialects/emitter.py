@@ -12,13 +12,25 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from xdsl.dialects.builtin import UnknownLoc
-from xdsl.ir import Block, Operation, OpResult, ParametrizedAttribute, Region, SSAValue, SSAValues, Use
+from xdsl.ir import (
+    Block,
+    BlockArgument,
+    Data,
+    Operation,
+    OpResult,
+    ParametrizedAttribute,
+    Region,
+    SSAValue,
+    SSAValues,
+    Use,
+)
 from xdsl.irdl import IRDLOperation, OptPropertyDef
 
 if TYPE_CHECKING:
     from xdsl.ir import Attribute
 
 P = TypeVar("P", bound=ParametrizedAttribute)
+D = TypeVar("D", bound=Data[Any])
 
 FAST: bool = True
 UNKNOWN: Final = UnknownLoc()
@@ -84,6 +96,19 @@ def make_attribute(cls: type[P], fields: tuple[str, ...], values: Sequence[Attri
     for name, value in zip(fields, values, strict=True):
         _set(made, name, value)
     return made
+
+
+def make_data(cls: type[D], value: object) -> D:
+    """A data attribute as `cls(value)` makes it, not verified."""
+    if not FAST:
+        return cast(Any, cls)(value)
+    made = _new(cls)
+    _set(made, "data", value)
+    return made
+
+
+SSA_CLASSES: Final = frozenset((OpResult, BlockArgument))
+"""What values are; `isinstance(x, SSAValue)` asks `ABCMeta`, which takes ten times as long as a look in here."""
 
 
 def append(block: Block, op: Operation) -> None:

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, IntAttr, StringAt
 
 from .. import config
 from ..errors import SourceFrame
-from .emitter import make_attribute
+from .emitter import make_attribute, make_data
 from .user_code import REGION_MARK
 
 _positions: dict[int, tuple[list[tuple[int, int, int]], CodeType]] = {}
@@ -41,7 +41,7 @@ def _filename(name: str) -> StringAttr:
 
 @cache
 def _number(value: int) -> IntAttr:
-    return IntAttr(value)
+    return make_data(IntAttr, value)
 
 
 def frame_location(frame: FrameType) -> FileLineColLoc:

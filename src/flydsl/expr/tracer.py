@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from types import CodeType, FrameType
 from typing import Any
 
 from xdsl.dialects.builtin import FileLineColLoc
-from xdsl.ir import Attribute, Operation, Region, SSAValue
 
 from ..dialects.builder import Builder
+from ..dialects.emitter import UNKNOWN
 from ..dialects.locations import chain_location, frame_location, read_depth
 from ..dialects.user_code import is_user_code
 
@@ -50,49 +49,23 @@ def _classify(code: CodeType) -> tuple[int, CodeType]:
 class Tracer(Builder):
     """A builder whose location is always the user's current line."""
 
-    __slots__ = ("functions",)
+    __slots__ = ("_last", "functions")
 
     def __init__(self) -> None:
+        self._last: Any = UNKNOWN
         super().__init__()
         read_depth()
         self.functions: list[Any] = []
         """Functions being traced, innermost last: the jit function, then a kernel (see `compiler.kernel`)."""
 
-    def locate(self) -> Any:
-        """Location of the user's code that is running now."""
-        frames = user_frames(3)
-        return chain_location(frames) if frames else self.loc
+    @property
+    def loc(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Location of the user's code that is running now; asked for each op that is made, not for those at hand."""
+        frames = user_frames(2)
+        if frames:
+            self._last = chain_location(frames)
+        return self._last
 
-    def op1(
-        self, cls: type[Operation], operands: Sequence[SSAValue], type_: Attribute, props: dict[str, Attribute]
-    ) -> SSAValue:
-        self.loc = self.locate()
-        return super().op1(cls, operands, type_, props)
-
-    def opn(
-        self,
-        cls: type[Operation],
-        operands: Sequence[SSAValue],
-        types: Sequence[Attribute],
-        props: dict[str, Attribute] | None = None,
-    ) -> Operation:
-        self.loc = self.locate()
-        return super().opn(cls, operands, types, props)
-
-    def pure(
-        self, cls: type[Operation], operands: Sequence[SSAValue], type_: Attribute, props: dict[str, Attribute]
-    ) -> SSAValue:
-        self.loc = self.locate()
-        return super().pure(cls, operands, type_, props)
-
-    def with_regions(
-        self,
-        cls: type[Operation],
-        operands: Sequence[SSAValue],
-        types: Sequence[Attribute],
-        regions: Sequence[Region],
-        props: dict[str, Attribute] | None = None,
-        attrs: dict[str, Attribute] | None = None,
-    ) -> Operation:
-        self.loc = self.locate()
-        return super().with_regions(cls, operands, types, regions, props, attrs)
+    @loc.setter
+    def loc(self, location: Any) -> None:
+        self._last = location

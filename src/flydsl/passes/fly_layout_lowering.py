@@ -18,6 +18,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from .. import layout as L
 from ..dialects.builder import Builder, bit_width, i32_list, i64, i64_list, int_attr, operands_of
+from ..dialects.emitter import SSA_CLASSES
 from ..dialects.fly import traversal
 from ..dialects.fly.atoms import CopyAtomType, MmaAtomType
 from ..dialects.fly.forms import groups_of
@@ -144,14 +145,14 @@ class LayoutLowering(Rebuilder):
 
     def val(self, old: SSAValue) -> SSAValue:
         found = self.vm[old]
-        if isinstance(found, SSAValue):
-            return found  # pyright: ignore[reportUnknownVariableType]
+        if type(found) in SSA_CLASSES:
+            return found
         return materialise(self.b, found)
 
     def obj(self, old: SSAValue) -> Any:
         """The algebra object of a value."""
         found = self.vm[old]
-        if not isinstance(found, SSAValue):
+        if type(found) not in SSA_CLASSES:
             return found
         value = cast(SSAValue, found)
         type_ = old.type

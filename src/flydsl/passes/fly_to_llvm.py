@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..dialects import fly_cpu, gpu, llvm
 from ..dialects.builder import bit_width, i64, i64_list, int_attr, operands_of
+from ..dialects.emitter import SSA_CLASSES
 from ..dialects.enums import AtomicOp
 from ..dialects.fly.atoms import CopyAtomType, MmaAtomType, Operand
 from ..dialects.fly.ops import OPS, FlyOp
@@ -183,8 +184,8 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
 
     def val(self, old: SSAValue) -> SSAValue:
         found = self.vm[old]
-        if isinstance(found, SSAValue):
-            return found  # pyright: ignore[reportUnknownVariableType]
+        if type(found) in SSA_CLASSES:
+            return found
         if isinstance(found, Pointer):
             if self.cells.tracks(found.parts[0]):
                 self.cells.release(found.parts[0])
