@@ -186,3 +186,17 @@ def test_parameters_may_have_any_name(name, tmp_path):
     assert x.tolist() == [5] * 4
     with pytest.raises(DSLTypeError, match="positional"):
         function(x, **{name: 3})
+
+
+def test_a_type_error_from_inside_does_not_launch_twice(repeated):
+    def failing(*args, **kwargs):
+        raise TypeError("after the launch")
+
+    def repeat(*args, **kwargs):
+        failing()
+
+    repeated._repeat = repeat
+    y = np.full(3, np.nan, np.float32)
+    with pytest.raises(TypeError, match="after the launch"):
+        repeated(np.ones(3, np.float32), y, 3)
+    assert np.isnan(y).all()

@@ -20,6 +20,10 @@ FORMATS = {
 }
 
 
+WAVES = 2
+"""Waves of the tiled product, next to each other along M."""
+
+
 def draw(rows: int, k: int, name: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Random values of a format: packed as dwords per row, and as float64."""
     bits, dtype = FORMATS[name]
@@ -41,21 +45,21 @@ def runs(bits: int, starts: list, length: int):
 def scaled_kernel(
     a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, sa: fx.Tensor, sb: fx.Tensor, atom: fx.MmaAtom, plan: fx.Constexpr
 ):
-    lane = fx.thread_idx.x
-    rows, words_a, words_b, elems, counts = plan
+    rows, words_a, words_b, elems, counts, (lanes, m) = plan
+    lane, first = fx.thread_idx.x % lanes, fx.thread_idx.x // lanes * m
     row, group = lane % rows, lane // rows
     fragments = []
-    for t, words, elem, count in ((a, words_a, elems[0], counts[0]), (b, words_b, elems[1], counts[1])):
-        picked = [t[row + w[2], group * w[0] + w[1]] for w in words]
+    for t, words, elem, count, at in ((a, words_a, elems[0], counts[0], first), (b, words_b, elems[1], counts[1], 0)):
+        picked = [t[at + row + w[2], group * w[0] + w[1]] for w in words]
         fragment = fx.make_rmem_tensor(count, elem)
         fragment.store(fx.Vector.from_elements(picked, fx.Int32).bitcast(elem))
         fragments.append(fragment)
-    mma = fx.make_tiled_mma(atom, fx.make_layout((1, 1, 1), (1, 1, 0)))
-    part = mma.get_slice(lane).partition_C(c)
+    mma = fx.make_tiled_mma(atom, fx.make_layout((WAVES, 1, 1), (1, 0, 0)))
+    part = mma.get_slice(fx.thread_idx.x).partition_C(c)
     acc = fx.make_fragment_like(part)
     acc.store(part.load())
     flat = fx.make_view(fx.get_iter(acc), fx.make_layout(counts[2], 1))
-    fx.mma_atom_call(atom, flat, fragments[0], fragments[1], flat, scale_a=sa[lane], scale_b=sb[lane])
+    fx.mma_atom_call(atom, flat, fragments[0], fragments[1], flat, scale_a=sa[fx.thread_idx.x], scale_b=sb[lane])
     part.store(acc.load())
 
 
@@ -74,25 +78,28 @@ def scaled(
     module, name = make
     atom = fx.make_mma_atom(getattr(getattr(fx.rocdl, module), name)(*args, **dict(options)))
     threads = 64 if module == "cdna4" else 32
-    scaled_kernel(a, b, c, sa, sb, atom, plan).launch(grid=1, block=threads)
+    scaled_kernel(a, b, c, sa, sb, atom, plan).launch(grid=1, block=WAVES * threads)
 
 
 def check(make, arch, m, n, k, a, b, options, words, scale_of, monkeypatch, block=32):
     rng = np.random.default_rng()
     lanes = 64 if make[0] == "cdna4" else 32
-    x, xv = draw(m, k, a, rng)
+    x, xv = draw(WAVES * m, k, a, rng)
     y, yv = draw(n, k, b, rng)
-    z = rng.standard_normal((m, n)).astype(np.float32)
+    z = rng.standard_normal((WAVES * m, n)).astype(np.float32)
     dtype = np.int64 if block == 16 else np.int32
     count = 8 if block == 16 else 4
-    bytes_a, bytes_b = (rng.integers(120, 134, (lanes, count)).astype(np.uint8) for _ in range(2))
+    bytes_a, bytes_b = (rng.integers(120, 134, (w * lanes, count)).astype(np.uint8) for w in (WAVES, 1))
     sa, sb = (t.view(dtype).reshape(-1) for t in (bytes_a, bytes_b))
-    fa = 2.0 ** (np.array([[scale_of(0, bytes_a, r, kb) for kb in range(k // block)] for r in range(m)]) - 127.0)
+    waves = [bytes_a[w * lanes : (w + 1) * lanes] for w in range(WAVES)]
+    fa = 2.0 ** (
+        np.array([[scale_of(0, w, r, kb) for kb in range(k // block)] for w in waves for r in range(m)]) - 127.0
+    )
     fb = 2.0 ** (np.array([[scale_of(1, bytes_b, r, kb) for kb in range(k // block)] for r in range(n)]) - 127.0)
     expected = (xv * np.repeat(fa, block, 1)) @ (yv * np.repeat(fb, block, 1)).T + z
     counts = (m * k // lanes, n * k // lanes, m * n // lanes)
     rows = min(m, 16) if lanes == 32 else m
-    plan = (rows, words(a, 0), words(b, 1), (getattr(fx, a), getattr(fx, b)), counts)
+    plan = (rows, words(a, 0), words(b, 1), (getattr(fx, a), getattr(fx, b)), counts, (lanes, m))
     args = [flyc.from_dlpack(t) for t in (x, y, z, sa, sb)]
     spec = (make, (m, n, k, getattr(fx, a), getattr(fx, b)), tuple(options.items()), plan)
     asm = flyc.compile(scaled, *args, *spec, target=f"rocm:{arch}").artifact.asm

@@ -64,17 +64,17 @@ def test_matches_numpy(arch: str, k: int, a: str, b: str, acc: str, atoms, monke
 @flyc.kernel
 def words_kernel(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, atom: fx.MmaAtom, words: fx.Constexpr, elem: fx.Constexpr):
     """Operands as packed dwords: `words[i]` is the dword of its row that register i of lane group h holds."""
-    lane = fx.thread_idx.x
+    lane, first = fx.thread_idx.x % 32, fx.thread_idx.x // 32 * 16
     row, half = lane % 16, lane // 16
     count = len(words) * (32 // elem.width)
     fragments = []
-    for t in (a, b):
-        picked = [t[row, words[i](half)] for i in fx.range_constexpr(len(words))]
+    for t, at in ((a, first), (b, 0)):
+        picked = [t[at + row, words[i](half)] for i in fx.range_constexpr(len(words))]
         fragment = fx.make_rmem_tensor(count, elem)
         fragment.store(fx.Vector.from_elements(picked, fx.Int32).bitcast(elem))
         fragments.append(fragment)
-    mma = fx.make_tiled_mma(atom, fx.make_layout((1, 1, 1), (1, 1, 0)))
-    part = mma.get_slice(lane).partition_C(c)
+    mma = fx.make_tiled_mma(atom, fx.make_layout((2, 1, 1), (1, 0, 0)))
+    part = mma.get_slice(fx.thread_idx.x).partition_C(c)
     acc = fx.make_rmem_tensor(8, fx.Int32)
     acc.store(fx.Vector.from_elements([part[i] for i in fx.range_constexpr(8)], fx.Int32))
     fx.mma_atom_call(atom, acc, fragments[0], fragments[1], acc)
@@ -93,7 +93,7 @@ def words_tile(
     words: fx.Constexpr,
 ):
     op = fx.rocdl.WMMA(16, 16, k, elem, fx.Int32, sign_a=flags[0], sign_b=flags[1], clamp=flags[2])
-    words_kernel(a, b, c, fx.make_mma_atom(op), words, elem).launch(grid=1, block=32)
+    words_kernel(a, b, c, fx.make_mma_atom(op), words, elem).launch(grid=1, block=64)
 
 
 def whole(n: int):
@@ -116,8 +116,8 @@ def packed_int4(x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(("arch", "k", "words"), NIBBLES)
 def test_int4(arch: str, k: int, words, flags, monkeypatch: pytest.MonkeyPatch):
     rng = np.random.default_rng()
-    x, y = (rng.integers(-8 if s else 0, 8 if s else 16, (16, k)) for s in flags[:2])
-    z = rng.integers(-(2**31), 2**31, (16, 16)).astype(np.int32)
+    x, y = (rng.integers(-8 if s else 0, 8 if s else 16, (m, k)) for m, s in zip((32, 16), flags, strict=False))
+    z = rng.integers(-(2**31), 2**31, (32, 16)).astype(np.int32)
     args = [flyc.from_dlpack(t) for t in (packed_int4(x), packed_int4(y), z)]
     artifact = flyc.compile(words_tile, *args, k, fx.Int4, flags, words, target=f"rocm:{arch}").artifact
     (line,) = re.findall(rf"v_wmma_i32_16x16x{k}_iu4 .*", artifact.asm)

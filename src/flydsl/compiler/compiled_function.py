@@ -50,8 +50,10 @@ class CompiledFunction:
             try:
                 if repeat(*args):
                     return
-            except TypeError:  # arguments that do not fit the parameters: said below
-                pass
+            except TypeError as error:
+                # Arguments that do not fit the parameters: said below. From inside it would come after a launch.
+                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                    raise
         function = self._function
         state = self._state
         key: Any = None

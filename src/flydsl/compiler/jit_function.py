@@ -159,8 +159,10 @@ class JitFunction:
                 if repeat(*args, **kwargs):
                     self._counts[0] += 1
                     return None
-            except TypeError:  # arguments that do not fit the parameters: said below
-                pass
+            except TypeError as error:
+                # Arguments that do not fit the parameters: said below. From inside it would come after a launch.
+                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                    raise
         try:
             return self._call(args, kwargs)
         except Exception as error:

@@ -35,7 +35,7 @@ from .algebra_values import WRAPPERS, AlgebraValue, IntTuple, Layout, leaf_class
 from .numeric import Boolean, Int32, Int64, Numeric, as_ir_value
 from .tensor import Pointer, Tensor
 from .tiled import CopyAtom, MmaAtom, TiledCopy, TiledMma
-from .trace import current, maybe_current
+from .trace import current
 from .vector import Vector
 
 _ATOMS: dict[type[Attribute], Any] = {
@@ -410,11 +410,6 @@ def emit_mma(
     if layout is not None:
         operands.append(materialise(layout))
     current().opn(OPS[name], operands, (), props)
-
-
-def in_trace() -> bool:
-    """Whether a trace is going on."""
-    return maybe_current() is not None
 
 
 __all__ = ["CoordTensorType", "IntTupleType", "MemRefType", "apply", "materialise", "wrap", "wrap_data"]
