@@ -203,6 +203,7 @@ def test_c56_structs_of_numbers_are_served_by_the_generated_call(monkeypatch: py
         np.testing.assert_allclose(y, x.astype(np.float64) * slope + offset * power, rtol=1e-5, atol=1e-5)
 
     check(2.0, 3, 1)
+    check(-2.0, 1, 1)  # makes the generated call
     with monkeypatch.context() as patch:
         patch.setattr(flyc.JitFunction, "bind", lambda *_: pytest.fail("not served by the generated call"))
         for slope, offset in ((0.5, -7), (3.25, 2**30), (-1.0, 0)):

@@ -40,6 +40,8 @@ def repeated():
     function = flyc.jit(scale.__wrapped__)
     x, y = np.ones(3, np.float32), np.zeros(3, np.float32)
     function(x, y, 3)
+    assert function._repeat is None  # what is called once needs none
+    function(x, y, 3)
     made = function._repeat
     assert made is not None
     served = []
@@ -93,7 +95,7 @@ def test_another_constant_compiles_again_and_is_right(repeated):
 def test_adapters_are_served_and_their_marks_noticed():
     function = flyc.jit(scale.__wrapped__)
     served = []
-    for n, dynamic in ((8, True), (8, True), (24, True), (8, False), (8, False), (8, True)):
+    for n, dynamic in ((8, True), (8, True), (24, True), (8, False), (8, False), (8, False), (8, True)):
         x, y = np.arange(n, dtype=np.float32), np.full(n, np.nan, np.float32)
         adapted = [flyc.from_dlpack(t) for t in (x, y)]
         if dynamic:
@@ -102,7 +104,20 @@ def test_adapters_are_served_and_their_marks_noticed():
         served.append(made is not None and made(*adapted, n))
         function(*adapted, n)
         np.testing.assert_array_equal(y, x * 2 + 1)
-    assert served == [False, True, True, False, True, False]
+    assert served == [False, False, True, False, False, True, False]
+
+
+def test_small_integers_of_torch_are_not_taken_for_bytes():
+    torch = pytest.importorskip("torch")
+    function = flyc.jit(scale.__wrapped__)
+    x, y = torch.arange(5, dtype=torch.uint8), torch.zeros(5, dtype=torch.float32)
+    for _ in range(3):
+        function(x, y, 5)
+    assert function._repeat(x, y, 5) is True
+    assert y.tolist() == [1, 3, 5, 7, 9]
+    assert function._repeat(torch.empty(5, dtype=torch.uint4), y, 5) is False
+    with pytest.raises(FlyDSLError):
+        function(torch.empty(5, dtype=torch.uint4), y, 5)
 
 
 def test_an_explicit_stream_goes_the_general_way(repeated):

@@ -11,7 +11,7 @@ from .collector import collector_off
 from .diagnostics import user_frames_only
 from .jit_function import BoundCall, JitFunction, resolve_backend
 from .prepared import PreparedLaunch
-from .repeat import make_repeat
+from .repeat import repeat_of
 from .warm import CallState, Slow
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class CompiledFunction:
             try:
                 key, values = function.binder(*args)
                 if state is not None and key == self._warm_key and state.same_settings():
+                    self._repeat = repeat_of(state, lambda: function.bind_given(args), function.signature, None)
                     state.run(values)
                     return
             except (Slow, TypeError):
@@ -89,7 +90,6 @@ class CompiledFunction:
             try:
                 state = CallState(call, loaded, function.function_key())
                 self._state, self._warm_key = state, key
-                self._repeat = make_repeat(call, loaded, function.signature, None)
             except Slow:
                 self._state = None
 

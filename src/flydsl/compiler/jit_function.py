@@ -28,7 +28,7 @@ from .hints import ambient, merge
 from .listeners import notify
 from .pass_options import NAMES as PASS_NAMES
 from .pass_options import requested as passes_requested
-from .repeat import make_repeat
+from .repeat import repeat_of
 from .signature import Parameter, Signature, remember_locals
 from .step_times import timed_step
 from .warm import CallState, Slow, make_binder
@@ -179,7 +179,10 @@ class JitFunction:
             state = self._states.get(key)
             if state is not None and state.valid():
                 self._counts[0] += 1
-                self._repeat = state.repeat
+                if self._owner is None:
+                    self._repeat = repeat_of(
+                        state, lambda: self.bind(args, kwargs), self.signature, self.function_key()
+                    )
                 return state.run(values)
         except (Slow, TypeError):
             # Not for the warm path, or a mistake: the slower path does it or says what is wrong.
@@ -203,8 +206,7 @@ class JitFunction:
         # A plugin may be edited at any time, so with passes of the user every call looks at them again.
         if key is not None and self._owner is None and not ambient() and not self._has_passes():
             try:
-                state = self._states[key] = CallState(call, loaded, self.function_key())
-                state.repeat = self._repeat = make_repeat(call, loaded, self.signature, self.function_key())
+                self._states[key] = CallState(call, loaded, self.function_key())
             except Slow:
                 self._states.pop(key, None)
 
@@ -235,6 +237,9 @@ class JitFunction:
                     raise DSLTypeError(f"parameter '{name}' expects a class, got {value!r}")
                 arguments[name] = value
                 key.append((name, class_key(value)))
+            elif value is None and parameter.optional:
+                arguments[name] = None
+                key.append((name, None))
             else:
                 argument = adapt(name, value, parameter.annotation)
                 argument.check()

@@ -1,6 +1,7 @@
 """The repeated call: arguments of the same kinds as last time, in one generated function.
 
-It looks at each argument once, writes all of them with one `pack_into` and makes the native call. Arguments it was not
+It looks at each argument once, writes numbers with one `pack_into` and arrays with one call of the native reader
+(`runtime/array_reader.py`), or in Python where that does not know them, and makes the native call. Arguments it was not
 made for it leave to the general warm path (`warm.py`), which serves them and has a function made for them.
 """
 
@@ -17,6 +18,7 @@ from ..expr.fastmath import ambient_flags, default_flags
 from ..expr.gpu import Stream
 from ..expr.trace import active
 from ..llvm.stub_abi import FAILURE_BYTES
+from ..runtime.array_reader import ArrayPlan, can_read, make_reader
 from ..runtime.objects import per_thread
 from .arguments import ScalarArgument, StreamArgument, TensorArgument
 from .hints import ambient_hints
@@ -30,11 +32,12 @@ if TYPE_CHECKING:
     from .dispatch import LoadedFunction
     from .jit_function import BoundCall
     from .signature import Signature
+    from .warm import CallState
 
 _SCALARS = {"Boolean": "?", "Int8": "b", "Int16": "h", "Int32": "i", "Int64": "q", "Uint8": "B", "Uint16": "H",
             "Uint32": "I", "Uint64": "Q", "Float32": "f", "Float64": "d"}  # fmt: skip
 _ALIGN = 16
-_LOCALS = ("_stream", "_block", "_slots", "_failure", "_status")
+_LOCALS = ("_stream", "_block", "_at", "_slots", "_failure", "_status")
 """Variables of the generated function. They and the names of its scope start with `_`: parameters are the user's."""
 
 
@@ -51,19 +54,35 @@ class _Record:
         self.values: list[str] = []
         self.offsets: list[int] = []
 
-    def add(self, format: str, values: list[str]) -> None:
-        """One more slot; its values are written without padding between them."""
+    def add(self, format: str, values: list[str]) -> int:
+        """One more slot, and where it is; its values are written without padding between them."""
         pad = -self.size % _ALIGN
-        self.offsets.append(self.size + pad)
+        at = self.size + pad
+        self.offsets.append(at)
         self.format += "x" * pad + format
-        self.size += pad + struct.calcsize("<" + format)
+        self.size = at + struct.calcsize("<" + format)
         self.values += values
+        return at
+
+    def leave(self, format: str) -> int:
+        """A slot that others write, after this record's values."""
+        return self.add(f"{struct.calcsize('<' + format)}x", [])
 
 
 class _Storage(threading.local):
     """The block and the slots of one thread."""
 
-    place: tuple[Any, int, Any]
+    place: tuple[Any, int, int, Any]
+
+
+def repeat_of(
+    state: CallState, bind: Callable[[], BoundCall], signature: Signature, function: FunctionKey | None
+) -> Callable[..., bool] | None:
+    """The repeated call of a signature, made at its second call: what is called once is seldom called again."""
+    if not state.repeat_made:
+        state.repeat = make_repeat(bind(), state.loaded, signature, function)
+        state.repeat_made = True
+    return state.repeat
 
 
 def make_repeat(
@@ -89,12 +108,13 @@ def _generate(
     scope: dict[str, Any] = {"_numpy_address": numpy_address}
     record = _Record()
     guards: list[str] = []
+    arrays: dict[str, ArrayPlan] = {}
     torch_device: int | None = None
     has_stream = False
     for name in signature.parameters:
         argument = call.adapted.get(name)
         if isinstance(argument, TensorArgument):
-            device = _tensor(name, argument, guards, record, scope)
+            device = _tensor(name, argument, guards, record, scope, arrays)
             torch_device = device if torch_device is None else torch_device
         elif isinstance(argument, ScalarArgument):
             _scalar(name, argument, guards, record, annotated=isinstance(signature.parameters[name].annotation, type))
@@ -115,6 +135,10 @@ def _generate(
         record.add("Q", ["_stream"])
     stream = _stream(loaded, torch_device, scope)
     scope |= _launch_scope(loaded, record)
+    read: list[str] = []
+    if arrays:
+        scope["_read"], scope["_table"], scope["_kept"] = make_reader(list(arrays.values()))
+        read.append(f"        if not _read(_table, _at, {', '.join(arrays)}): return False")
     changed = ["_version() != _now", *(_changed(function, scope) if function is not None else [])]
     scope |= {"_version": config.environment_version, "_now": config.environment_version()}
     lines = [
@@ -124,9 +148,10 @@ def _generate(
         f"        if {' or '.join(changed)}: return False",
         *("        " + (g + " False" if g.endswith("return") else g) for g in guards),
         f"        _stream = {stream}",
-        "        try: _block, _slots, _failure = _storage.place",
-        "        except _NoPlace: _block, _slots, _failure = _make_place()",
+        "        try: _block, _at, _slots, _failure = _storage.place",
+        "        except _NoPlace: _block, _at, _slots, _failure = _make_place()",
         f"        _pack(_block, 0, {', '.join(record.values)})",
+        *read,
         "    except _other: return False",
         "    _status = _native(_slots)",
         "    if _status: _failed(_status, _slots, _failure)",
@@ -139,7 +164,12 @@ def _generate(
 
 
 def _tensor(
-    name: str, argument: TensorArgument, guards: list[str], record: _Record, scope: dict[str, Any]
+    name: str,
+    argument: TensorArgument,
+    guards: list[str],
+    record: _Record,
+    scope: dict[str, Any],
+    arrays: dict[str, ArrayPlan],
 ) -> int | None:
     """Guards and values of an array; the ordinal of the device a torch tensor is on."""
     owner: Any = argument.info.owner
@@ -148,6 +178,14 @@ def _tensor(
         return _adapter(name, argument, guards, record, scope)
     kind = cls.__module__.partition(".")[0]
     leading = argument.info.strides.index(1)
+    if can_read(owner):
+        arrays[name] = _plan(argument, leading, record)
+        if kind != "torch":
+            return None
+        if owner.itemsize == 1:  # torch describes integers of fewer bits as bytes
+            scope[f"_dtype_{name}"] = owner.dtype
+            guards.append(f"if {name}.dtype is not _dtype_{name}: return")
+        return owner.get_device()
     scope[f"_class_{name}"], scope[f"_dtype_{name}"] = cls, owner.dtype
     guards.append(f"if {name}.__class__ is not _class_{name} or {name}.dtype is not _dtype_{name}: return")
     device = None
@@ -176,6 +214,16 @@ def _tensor(
         values = [f"_n{i}_{name}" for i in extents] + [f"{steps_of[i]}{divide}" for i in steps]
         record.add("i" * len(extents) + ("q" if argument.stride_width == 64 else "i") * len(steps), values)
     return device
+
+
+def _plan(argument: TensorArgument, leading: int, record: _Record) -> ArrayPlan:
+    """An array that is read natively."""
+    extents = [i for i, s in enumerate(argument.shape) if s is None]
+    steps = [i for i, s in enumerate(argument.strides) if s is None]
+    wide = argument.stride_width == 64
+    address_at = record.leave("Q")
+    values_at = record.leave("i" * len(extents) + ("q" if wide else "i") * len(steps)) if extents or steps else 0
+    return ArrayPlan(argument.info.owner, leading, extents, steps, 8 if wide else 4, address_at, values_at)
 
 
 def _adapter(
@@ -272,7 +320,7 @@ def _changed(function: FunctionKey, scope: dict[str, Any]) -> list[str]:
 def _launch_scope(loaded: LoadedFunction, record: _Record) -> dict[str, Any]:
     storage = _Storage()
 
-    def make_place() -> tuple[Any, int, Any]:
+    def make_place() -> tuple[Any, int, int, Any]:
         block = (ctypes.c_char * max(record.size, 1))()
         failure = (ctypes.c_int64 * (FAILURE_BYTES // 8))()
         base = ctypes.addressof(block)
@@ -281,7 +329,7 @@ def _launch_scope(loaded: LoadedFunction, record: _Record) -> dict[str, Any]:
         )
         address = ctypes.addressof(slots)
         storage.keep = slots  # pyright: ignore[reportAttributeAccessIssue]
-        storage.place = (block, address, failure)
+        storage.place = (block, base, address, failure)
         return storage.place
 
     return {

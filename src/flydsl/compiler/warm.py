@@ -11,6 +11,7 @@ import ctypes
 import struct
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .. import config
@@ -144,6 +145,9 @@ def make_binder(signature: Signature) -> Callable[..., tuple[Any, tuple[Any, ...
 
 
 def _key_of(parameter: Any) -> Callable[[Any], Any]:
+    if parameter.optional:
+        find = _key_of(replace(parameter, optional=False))
+        return lambda x: "None" if x is None else find(x)
     annotation = parameter.annotation
     if parameter.kind == "constexpr":
         return _constant_key
@@ -173,7 +177,8 @@ class CallState:
         self._loaded = loaded
         self._function = function
         self.repeat: Callable[..., bool] | None = None
-        """The repeated call, where the arguments allow one."""
+        """The repeated call (`repeat.py`), where the arguments allow one."""
+        self.repeat_made = False
         self._environment = config.environment_version()
         # Calls that must be waited for, checked, told of, or ordered after a producer's stream do not come this way.
         asked = config.runtime.launch_blocking or config.runtime.check_args or listeners.launch_hooks_set
@@ -200,6 +205,11 @@ class CallState:
                 return index
             index += len(spec)
         return index - 1
+
+    @property
+    def loaded(self) -> LoadedFunction:
+        """The code it calls, in this process."""
+        return self._loaded
 
     def artifact(self) -> CompiledArtifact:
         """The code it calls."""

@@ -40,7 +40,9 @@ _MAX_VERSION = (1, 1)
 _READ_ONLY = 1
 
 
-class _Tensor(ctypes.Structure):
+class DLTensor(ctypes.Structure):
+    """An array as the standard describes it."""
+
     _fields_: ClassVar = [
         ("data", ctypes.c_void_p),
         ("device_type", ctypes.c_int32),
@@ -56,7 +58,7 @@ class _Tensor(ctypes.Structure):
 
 
 class _Managed(ctypes.Structure):
-    _fields_: ClassVar = [("tensor", _Tensor), ("manager", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+    _fields_: ClassVar = [("tensor", DLTensor), ("manager", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
 
 
 class _ManagedVersioned(ctypes.Structure):
@@ -66,7 +68,7 @@ class _ManagedVersioned(ctypes.Structure):
         ("manager", ctypes.c_void_p),
         ("deleter", ctypes.c_void_p),
         ("flags", ctypes.c_uint64),
-        ("tensor", _Tensor),
+        ("tensor", DLTensor),
     ]
 
 
@@ -82,7 +84,7 @@ def _python_function(name: str, result: Any, *args: Any) -> Any:
 _raw_is_valid = _python_function("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
 _raw_pointer = _python_function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
 _is_valid = _python_function("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
-_pointer = _python_function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+capsule_pointer = _python_function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 _set_name = _python_function("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
 _new = _python_function("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 
@@ -104,7 +106,7 @@ def bytes_capsule(address: int, nbytes: int, device: tuple[int, int], owner: obj
     """A `dltensor` capsule over `nbytes` bytes at `address`; `owner` lives until the consumer is done."""
     ticket = next(_tickets)
     shape = (ctypes.c_int64 * 1)(nbytes)
-    tensor = _Tensor(address or None, device[0], device[1], 1, 1, 8, 1, shape, None, 0)
+    tensor = DLTensor(address or None, device[0], device[1], 1, 1, 8, 1, shape, None, 0)
     managed = _Managed(tensor, ticket, ctypes.cast(_delete, ctypes.c_void_p))
     _alive[ticket] = (managed, shape, owner)
     return _new(ctypes.addressof(managed), _NAME, ctypes.cast(_drop_capsule, ctypes.c_void_p))
@@ -157,13 +159,13 @@ def borrow(producer: Any) -> Borrowed:
     capsule = _request(producer, int(code) == CPU)
     managed: Any
     if _is_valid(capsule, _VERSIONED_NAME):
-        address = cast(int, _pointer(capsule, _VERSIONED_NAME))
+        address = cast(int, capsule_pointer(capsule, _VERSIONED_NAME))
         managed = ctypes.cast(address, ctypes.POINTER(_ManagedVersioned)).contents
         if managed.major != _MAX_VERSION[0]:
             raise BufferError(f"DLPack {managed.major}.{managed.minor} is not understood, only {_MAX_VERSION[0]}.x")
         used, read_only = _USED_VERSIONED, bool(managed.flags & _READ_ONLY)
     elif _is_valid(capsule, _NAME):
-        address = cast(int, _pointer(capsule, _NAME))
+        address = cast(int, capsule_pointer(capsule, _NAME))
         managed = ctypes.cast(address, ctypes.POINTER(_Managed)).contents
         used, read_only = _USED, False
     else:
