@@ -11,6 +11,7 @@ from typing import Any
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.expr.rocdl.target import trace_target
 
 BM, BN, BK = 128, 128, 32
@@ -131,9 +132,23 @@ def rows_in_buffer(tile: fx.Tensor, matrix: fx.Tensor, rows: Any, k: Any) -> fx.
     return fx.rocdl.make_buffer_tensor(tile, num_records_bytes=elements * (matrix.dtype.width // 8))
 
 
+def check_matrices(kernel: str, a: fx.Tensor, b: fx.Tensor, c: fx.Tensor) -> None:
+    """Refuse what the kernel would read or write wrongly: it moves pieces of rows."""
+    if a.dtype is not b.dtype or a.dtype not in (fx.Float16, fx.BFloat16):
+        raise DSLTypeError(f"{kernel} multiplies two matrices of Float16 or of BFloat16, got {a.dtype} and {b.dtype}")
+    for name, matrix in (("a", a), ("b", b), ("c", c)):
+        if matrix.leading_dim != 1:
+            raise DSLValueError(
+                f"{kernel} expects {name} with contiguous rows, stride 1 along its second dimension, got "
+                f"{matrix.layout}; pass a contiguous copy, or where both strides are 1 "
+                f"flyc.from_dlpack({name}).mark_layout_dynamic(leading_dim=1)"
+            )
+
+
 @flyc.jit
 def gemm_cdna(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, stream: fx.Stream = fx.Stream(None)):
     """`c = a @ b.T`."""
+    check_matrices("gemm_cdna", a, b, c)
     target = trace_target()
     step = 32 if target is not None and target.arch == "gfx950" else 16
     atom = fx.make_mma_atom(fx.rocdl.MFMA(16, 16, step, a.dtype))

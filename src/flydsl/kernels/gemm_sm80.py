@@ -1,19 +1,22 @@
-"""C = A B^T with `cp.async`, `ldmatrix` and `mma.sync`: for every NVIDIA GPU from sm_80 on.
+"""C = f(A B^T + bias) with `cp.async`, `ldmatrix` and `mma.sync`: for every NVIDIA GPU from sm_80 on.
 
 A is (M, K), B is (N, K), both with contiguous K, f16 or bf16; C is (M, N) of f16, bf16 or f32. All extents are
 arbitrary. Four warps work on a tile of 128 x 128; three stages of shared memory are filled ahead.
 
 Where the arguments promise rows of 16-byte units (`from_torch_tensor(t, assumed_align=16)` with
-`.mark_layout_dynamic(divisibility=8)`, or a static layout that has them), whole units are copied asynchronously, and
-only those that lie across an edge element by element; without that promise everything is.
+`.mark_layout_dynamic(divisibility=8)`, or a static layout that has them), units are copied asynchronously, with zeros
+for what lies outside; without that promise elements are.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+
+from .activations import activated
+from .epilogue import biased, fetch_bias
 
 BM, BN, BK = 128, 128, 32
 STAGES = 3
@@ -37,6 +40,7 @@ def gemm_sm80_kernel(
     a: fx.Tensor,
     b: fx.Tensor,
     c: fx.Tensor,
+    bias: fx.Tensor | None,
     m: fx.Int32,
     n: fx.Int32,
     k: fx.Int32,
@@ -44,6 +48,7 @@ def gemm_sm80_kernel(
     fill: fx.TiledCopy,
     units_in: fx.Constexpr[bool],
     units_out: fx.Constexpr[bool],
+    activation: fx.Constexpr[str],
 ):
     nv = fx.nvgpu
     bm, bn, _ = fx.block_idx
@@ -72,19 +77,22 @@ def gemm_sm80_kernel(
     )
     shared_a, shared_b = read_a.partition_S(smem_a), read_b.partition_S(smem_b)
 
+    biases = fx.recast_iter(fx.Float32, fx.get_dyn_shared(fx.Int8) + tile_bytes(c.dtype))
+    if fx.const_expr(bias is not None):
+        fetch_bias(bias, biases, column, n, tid, BN, THREADS)
+
+    operands = Rows(a, smem_a, row, m), Rows(b, smem_b, column, n)
     steps = fx.ceildiv(k, BK)
     for stage in fx.range_constexpr(STAGES - 1):
         if stage < steps:
-            fetch(a, smem_a, fill, row, m, k, fx.Int32(stage), fx.Int32(stage), inside, units_in)
-            fetch(b, smem_b, fill, column, n, k, fx.Int32(stage), fx.Int32(stage), inside, units_in)
+            fetch(*operands, fill, k, fx.Int32(stage), fx.Int32(stage), inside, units_in)
         nv.cp_async_commit()
     for step in range(steps):
         nv.cp_async_wait(STAGES - 2)
         fx.barrier()
         ahead = step + (STAGES - 1)
         if ahead < steps:
-            fetch(a, smem_a, fill, row, m, k, ahead, ahead % STAGES, inside, units_in)
-            fetch(b, smem_b, fill, column, n, k, ahead, ahead % STAGES, inside, units_in)
+            fetch(*operands, fill, k, ahead, ahead % STAGES, inside, units_in)
         nv.cp_async_commit()
         stage = step % STAGES
         fx.copy(matrices, shared_a[None, None, None, stage], read_a.retile(ra))
@@ -94,58 +102,65 @@ def gemm_sm80_kernel(
     # Through shared memory, so that threads store what lies together.
     fx.barrier()
     out = fx.make_fragment_like(acc, dtype=c.dtype)
-    out.store(acc.load().to(c.dtype))
+    values = acc.load()
+    if fx.const_expr(bias is not None):
+        values = biased(values, biases, (BM, BN), product)
+    out.store(activated(activation, values).to(c.dtype))
     pair = fx.make_copy_atom(fx.UniversalCopy(2 * c.dtype.width), c.dtype)
     fx.copy(pair, out, product.partition_C(smem_c))
     fx.barrier()
     store(c, smem_c, row, column, m, n, inside, units_out)
 
 
+class Rows(NamedTuple):
+    """A's or B's part of a tile: rows from `first` on, of as many as there are, and the stages they go to."""
+
+    x: fx.Tensor
+    smem: fx.Tensor
+    first: Any
+    count: Any
+
+
 @flyc.jit
-def fetch(
-    x: fx.Tensor,
-    smem: fx.Tensor,
-    fill: fx.TiledCopy,
-    first: fx.Int32,
-    rows: fx.Int32,
-    k: fx.Int32,
-    step: fx.Int32,
-    stage: fx.Int32,
-    inside: fx.Boolean,
-    units: bool,
-):
-    """A tile of rows from `first` on into a stage; zeros where the matrix has nothing."""
+def fetch(a: Rows, b: Rows, fill: fx.TiledCopy, k: Any, step: Any, stage: Any, inside: Any, units: bool):
+    """A step of both operands into a stage; zeros where a matrix has nothing."""
     if fx.const_expr(units):
-        atom = fx.make_copy_atom(fx.nvgpu.CpAsync128b(), x.dtype)
-        mine = fill.get_slice(fx.thread_idx.x)
-        tile = fx.flat_divide(x, (BM, BK))[None, None, first // BM, step]
-        source, target = mine.partition_S(tile), mine.partition_D(smem[None, None, stage])
         if inside & (step * BK + BK <= k):
-            fx.copy(atom, source, target)
+            fetch_units(a, fill, step, stage)
+            fetch_units(b, fill, step, stage)
         else:
-            r, column = fx.thread_idx.x // LANES, step * BK + fx.thread_idx.x % LANES * UNIT
-            for i in fx.range_constexpr(BM * LANES // THREADS):
-                if (first + r + i * (THREADS // LANES) < rows) & (column + UNIT <= k):
-                    fx.copy_atom_call(atom, source[None, i, 0], target[None, i, 0])
-            # What no unit covers.
-            for i in range(fx.thread_idx.x, BM * BK, THREADS):
-                end = step * BK + i % BK // UNIT * UNIT + UNIT
-                if (first + i // BK >= rows) | (end > k):
-                    fetch_element(x, smem, first, rows, k, step, stage, i // BK, i % BK)
+            fetch_units(a, fill, step, stage, k)
+            fetch_units(b, fill, step, stage, k)
     else:
         for i in range(fx.thread_idx.x, BM * BK, THREADS):
-            fetch_element(x, smem, first, rows, k, step, stage, i // BK, i % BK)
+            fetch_element(a, k, step, stage, i // BK, i % BK)
+            fetch_element(b, k, step, stage, i // BK, i % BK)
 
 
 @flyc.jit
-def fetch_element(
-    x: fx.Tensor, smem: fx.Tensor, first: Any, rows: Any, k: Any, step: Any, stage: Any, at: Any, column: Any
-):
+def fetch_units(rows: Rows, fill: fx.TiledCopy, step: Any, stage: Any, k: Any = None):
+    """The tile in units; with `k` it may lie across an edge of the matrix."""
+    tid = fx.thread_idx.x
+    atom = fx.make_copy_atom(fx.nvgpu.CpAsync(128, "cg", zero_fill=True), rows.x.dtype)
+    tile = fx.flat_divide(rows.x, (BM, BK))[None, None, rows.first // BM, step]
+    source = fill.get_slice(tid).partition_S(tile)
+    target = fill.get_slice(tid).partition_D(rows.smem[None, None, stage])
+    if fx.const_expr(k is None):
+        fx.copy(atom, source, target)
+    else:
+        left = k - step * BK - tid % LANES * UNIT
+        for i in fx.range_constexpr(BM * LANES // THREADS):
+            there = rows.first + tid // LANES + i * (THREADS // LANES) < rows.count
+            fx.copy(atom, source[None, i, 0], target[None, i, 0], valid=there.select(left, 0))
+
+
+@flyc.jit
+def fetch_element(rows: Rows, k: Any, step: Any, stage: Any, at: Any, column: Any):
     """One element of a tile, or zero."""
-    value = x.dtype(0.0)
-    if (first + at < rows) & (step * BK + column < k):
-        value = x[first + at, step * BK + column]
-    smem[at, column, stage] = value
+    value = rows.x.dtype(0.0)
+    if (rows.first + at < rows.count) & (step * BK + column < k):
+        value = rows.x[rows.first + at, step * BK + column]
+    rows.smem[at, column, stage] = value
 
 
 @flyc.jit
@@ -177,9 +192,24 @@ def store_elements(c: fx.Tensor, smem: fx.Tensor, row: fx.Int32, column: fx.Int3
             c[row + r, column + k] = smem[r, k]
 
 
+def tile_bytes(out: Any) -> int:
+    """Bytes of shared memory for the stages, or for the tile on its way out, which comes after them."""
+    return max(2 * (BM + BN) * BK * STAGES, BM * (BN + PAD) * out.width // 8)
+
+
 @flyc.jit
-def gemm_sm80(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, stream: fx.Stream = fx.Stream(None)):
-    """C = A B^T for A (M, K), B (N, K) of f16 or bf16 and C (M, N) of f16, bf16 or f32; any extents."""
+def gemm_sm80(
+    a: fx.Tensor,
+    b: fx.Tensor,
+    c: fx.Tensor,
+    activation: fx.Constexpr[str] = "none",
+    bias: fx.Tensor | None = None,
+    stream: fx.Stream = fx.Stream(None),
+):
+    """C = f(A B^T + bias) for A (M, K), B (N, K) of f16 or bf16 and C (M, N) of f16, bf16 or f32; any extents.
+
+    The bias, if given, is N values of any float type; `activation` names f: see `flydsl.kernels.activations`.
+    """
     nv = fx.nvgpu
     atom = fx.make_mma_atom(nv.MMA(16, 8, 16, a.dtype))
     mma = fx.make_tiled_mma(atom, fx.make_layout((2, 2, 1), (1, 2, 0)), (32, 32, 16))
@@ -191,10 +221,10 @@ def gemm_sm80(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, stream: fx.Stream = fx.S
     k = a.shape.unpack()[1]
     units_in = has_units(a) and has_units(b)
     units_out = has_units(c, 128 // c.dtype.width)
-    smem = max(2 * (BM + BN) * BK * STAGES, BM * (BN + PAD) * c.dtype.width // 8)
+    smem = tile_bytes(c.dtype) + (4 * BN if bias is not None else 0)
     grid = (fx.ceildiv(m, BM), fx.ceildiv(n, BN))
     gemm_sm80_kernel(
-        a, b, c, fx.Int32(m), fx.Int32(n), fx.Int32(k), mma, fill, units_in, units_out
+        a, b, c, bias, fx.Int32(m), fx.Int32(n), fx.Int32(k), mma, fill, units_in, units_out, activation
     ).launch(grid=grid, block=THREADS, smem=smem, stream=stream)  # fmt: skip
 
 

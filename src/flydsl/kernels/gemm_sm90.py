@@ -15,6 +15,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from .activations import activated
+from .epilogue import biased, fetch_bias
 
 BM, BN, BK = 128, 256, 64
 """The tile of a block and its step along K."""
@@ -40,10 +41,9 @@ def gemm_sm90_kernel(
     load_b: Any,
     store_c: Any,
     c: fx.Tensor,
-    bias: fx.Tensor,
+    bias: fx.Tensor | None,
     dtype: type,
     cluster_size: fx.Constexpr[int],
-    with_bias: fx.Constexpr[bool],
     activation: fx.Constexpr[str],
     by_engine: fx.Boolean,
     m: fx.Int32,
@@ -125,8 +125,8 @@ def gemm_sm90_kernel(
         stage, phase = fx.Int32(0), fx.Int32(0)
         for tile in range(first, tiles, stride):
             row, column = tile_position(tile, rows, columns, cluster_size, rank)
-            if fx.const_expr(with_bias):
-                fetch_bias(bias, biases, column * BN, n, member)
+            if fx.const_expr(bias is not None):
+                fetch_bias(bias, biases, column * BN, n, member, BN, 128)
             acc.fill(0.0)
             before = fx.Int32(0)
             for step in range(steps):
@@ -154,10 +154,8 @@ def gemm_sm90_kernel(
                     nv.tma_wait(0, read=True)
                 # Also tells that all of the tile's bias is there, and that threads have read what they stored before.
                 turn.sync()
-                if fx.const_expr(with_bias):
-                    # Every row has the same: the step between rows is 0.
-                    added = fx.make_view(biases + half * HALF, fx.make_layout((64, HALF), (0, 1)))
-                    values = values + half_mma.get_slice(member).partition_C(added).load()
+                if fx.const_expr(bias is not None):
+                    values = biased(values, biases + half * HALF, (64, HALF), half_mma.get_slice(member))
                 result.store(activated(activation, values).to(dtype))
                 fx.copy(out_atom, out.retile(result), out.partition_D(smem_c))
                 turn.sync()
@@ -190,17 +188,6 @@ def release(barrier: Any, member: Any, cluster_size: int):
             barrier.arrive_remote(member)
 
 
-@flyc.jit
-def fetch_bias(bias: fx.Tensor, biases: Any, first: Any, n: Any, member: Any):
-    """The bias of a tile's columns to shared memory, by the 128 threads of a warpgroup."""
-    for i in fx.range_constexpr(BN // 128):
-        at = member + i * 128
-        value = fx.Float32(0.0)
-        if first + at < n:
-            value = fx.Float32(bias[first + at])
-        biases[at] = value
-
-
 def tile_position(tile: Any, rows: Any, columns: Any, cluster_size: int, rank: Any) -> tuple[Any, Any]:
     """Row and column of a block's tile: groups of `GROUP` rows of cluster tiles, each walked along the columns."""
     per_group = GROUP * columns
@@ -208,26 +195,6 @@ def tile_position(tile: Any, rows: Any, columns: Any, cluster_size: int, rank: A
     inside = tile % per_group
     height = fx.min(rows - which * GROUP, GROUP)
     return (which * GROUP + inside % height) * cluster_size + rank, inside // height
-
-
-def _launch(a: Any, b: Any, c: Any, bias: Any, blocks: Any, cluster_size: int, activation: str, stream: Any) -> None:
-    nv, dtype, with_bias = fx.nvgpu, a.dtype, bias is not None
-    m, k = a.shape.unpack()
-    n = b.shape.unpack()[0]
-    load_a = nv.make_tma_atom(nv.TMALoad(), a, None, (BM, BK), swizzle=128)
-    load_b = nv.make_tma_atom(nv.TMALoad(), b, None, (BN // cluster_size, BK), swizzle=128)
-    # The copy engine takes rows that are multiples of 16 bytes. Where C's are not, its map describes longer ones and
-    # goes unused.
-    step = c.stride.unpack()[0]
-    by_engine = fx.Boolean(step % 8 == 0)
-    rows = fx.make_view(fx.get_iter(c), fx.make_layout((m, n), ((step + 7) // 8 * 8, 1)))
-    store_c = nv.make_tma_atom(nv.TMAStore(), rows, None, (64, BOX), swizzle=128)
-    gemm_sm90_kernel(
-        load_a, load_b, store_c, c, bias if with_bias else c, dtype, cluster_size, with_bias, activation, by_engine,
-        fx.Int32(m), fx.Int32(n), fx.Int32(k), value_attrs={"nvvm.minctasm": 1},
-    ).launch(
-        grid=blocks, block=THREADS, smem=SMEM_BYTES + BIAS_BYTES * with_bias, cluster=cluster_size, stream=stream
-    )  # fmt: skip
 
 
 @flyc.jit
@@ -238,29 +205,30 @@ def gemm_sm90(
     blocks: fx.Int32,
     cluster_size: fx.Constexpr[int] = 2,
     activation: fx.Constexpr[str] = "none",
+    bias: fx.Tensor | None = None,
     stream: fx.Stream = fx.Stream(None),
 ):
-    """C = f(A B^T) for A (M, K), B (N, K) and C (M, N) of f16 or bf16.
+    """C = f(A B^T + bias) for A (M, K), B (N, K) and C (M, N) of f16 or bf16, and N values of any float type, if given.
 
     `blocks` stay on the GPU, as many as it has multiprocessors; a multiple of `cluster_size`, which is 1 or 2.
     `activation` names f: see `flydsl.kernels.activations`.
     """
-    _launch(a, b, c, None, blocks, cluster_size, activation, stream)
+    nv, dtype = fx.nvgpu, a.dtype
+    m, k = a.shape.unpack()
+    n = b.shape.unpack()[0]
+    load_a = nv.make_tma_atom(nv.TMALoad(), a, None, (BM, BK), swizzle=128)
+    load_b = nv.make_tma_atom(nv.TMALoad(), b, None, (BN // cluster_size, BK), swizzle=128)
+    # The copy engine takes rows that are multiples of 16 bytes. Where C's are not, its map describes longer ones and
+    # goes unused.
+    step = c.stride.unpack()[0]
+    by_engine = fx.Boolean(step % 8 == 0)
+    rows = fx.make_view(fx.get_iter(c), fx.make_layout((m, n), ((step + 7) // 8 * 8, 1)))
+    store_c = nv.make_tma_atom(nv.TMAStore(), rows, None, (64, BOX), swizzle=128)
+    smem = SMEM_BYTES + BIAS_BYTES * (bias is not None)
+    gemm_sm90_kernel(
+        load_a, load_b, store_c, c, bias, dtype, cluster_size, activation, by_engine,
+        fx.Int32(m), fx.Int32(n), fx.Int32(k), value_attrs={"nvvm.minctasm": 1},
+    ).launch(grid=blocks, block=THREADS, smem=smem, cluster=cluster_size, stream=stream)  # fmt: skip
 
 
-@flyc.jit
-def gemm_sm90_bias(
-    a: fx.Tensor,
-    b: fx.Tensor,
-    bias: fx.Tensor,
-    c: fx.Tensor,
-    blocks: fx.Int32,
-    cluster_size: fx.Constexpr[int] = 2,
-    activation: fx.Constexpr[str] = "none",
-    stream: fx.Stream = fx.Stream(None),
-):
-    """C = f(A B^T + bias), with a bias of N values of any float type."""
-    _launch(a, b, c, bias, blocks, cluster_size, activation, stream)
-
-
-__all__ = ["gemm_sm90", "gemm_sm90_bias"]
+__all__ = ["gemm_sm90"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.expr.rocdl.target import trace_target
-from flydsl.kernels.gemm_cdna import BK, BM, BN, gemm_cdna_kernel
+from flydsl.kernels.gemm_cdna import BK, BM, BN, check_matrices, gemm_cdna_kernel
 
 THREADS = 256
 
@@ -17,6 +17,7 @@ THREADS = 256
 @flyc.jit
 def gemm_wmma(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, stream: fx.Stream = fx.Stream(None)):
     """`c = a @ b.T`."""
+    check_matrices("gemm_wmma", a, b, c)
     target = trace_target()
     step = 32 if target is not None and target.arch.startswith("gfx125") else 16
     atom = fx.make_mma_atom(fx.rocdl.WMMA(16, 16, step, a.dtype))

@@ -18,7 +18,7 @@ from flydsl.expr.nvgpu.target import trace_target
 
 from .rows_any import THREADS, layer_norm_any_kernel, rms_norm_any_kernel, softmax_any_kernel, unit_of
 from .rows_long import layer_norm_long_kernel, rms_norm_long_kernel, row_bytes, softmax_long_kernel
-from .rows_wide import layer_norm_wide_kernel, plan, rms_norm_wide_kernel, softmax_wide_kernel, units_of
+from .rows_wide import Plan, layer_norm_wide_kernel, plan, rms_norm_wide_kernel, softmax_wide_kernel, staged, units_of
 
 LONG_BYTES = 32768
 """Rows from which on shared memory is the better place."""
@@ -37,22 +37,50 @@ def softmax(x: fx.Tensor, out: fx.Tensor, stream: fx.Stream = fx.Stream(None)):
 
 def _softmax(x: Any, out: Any, stream: Any) -> None:
     m, n = x.shape.unpack()
-    how = plan((x, out), (), 16)
+    how = _best(plan((x, out), (), 16), x, 512, 16384)
     if _long_team((x, out), (), 1, (LONG_THREADS,)):
         # Registers for three blocks of a multiprocessor.
         softmax_long_kernel(x, out, LONG_THREADS, value_attrs={"nvvm.minctasm": 3}).launch(
             grid=m, block=LONG_THREADS, smem=row_bytes(x, LONG_THREADS), stream=stream
         )
     elif how is not None:
-        softmax_wide_kernel(x, out, how.threads).launch(grid=m, block=how.threads, stream=stream)
+        softmax_wide_kernel(x, out, how.threads, how.rows, how.staged).launch(
+            grid=fx.ceildiv(m, how.rows), block=how.block, stream=stream
+        )
     else:
-        softmax_any_kernel(x, out, fx.Int32(n), unit_of(x, out)).launch(grid=m, block=THREADS, stream=stream)
+        n, unit = fx.Int32(n), unit_of(x, out)
+        room = _room(x, unit)
+        softmax_any_kernel(x, out, n, unit, room).launch(
+            grid=m, block=_team(n, unit, room), smem=_held_bytes(x, n, room), stream=stream
+        )
 
 
 def _number() -> int:
     """90 of `sm_90a`; 0 for what is no NVIDIA GPU."""
     target = trace_target()
     return int(target.arch[3:].rstrip("af")) if target is not None and target.arch.startswith("sm_") else 0
+
+
+def _room(x: Any, unit: int) -> int:
+    """Elements of a row of unknown length that a block has room for, so that two blocks fit a multiprocessor."""
+    return (SHARED_KB.get(_number(), 96) << 9) * 8 // x.dtype.width if _number() >= 80 and unit > 1 else 0
+
+
+def _team(n: Any, unit: int, room: int) -> Any:
+    """Threads for a row of unknown length: four or eight units each."""
+    if not room:
+        return THREADS
+    return (n <= 512 * unit).select(fx.Int32(128), (n <= 1024 * unit).select(fx.Int32(256), fx.Int32(512)))
+
+
+def _held_bytes(x: Any, n: Any, room: int) -> Any:
+    """Shared memory for such a row; none if it does not fit."""
+    return (n <= room).select(n * (x.dtype.width // 8), 0) if room else 0
+
+
+def _best(how: Plan | None, x: Any, threads: int, nbytes: int) -> Plan | None:
+    """The plan with bulk copies where there are any; threads and bytes of a block were found by trying."""
+    return staged(how, x, threads, nbytes) if how is not None and _number() >= 90 else how
 
 
 def _long_team(matrices: tuple[Any, ...], vectors: tuple[Any, ...], rows: int, teams: tuple[int, ...]) -> int:
@@ -72,16 +100,21 @@ def rms_norm(x: fx.Tensor, weight: fx.Tensor, out: fx.Tensor, eps: fx.Float32, s
 
 def _rms_norm(x: Any, weight: Any, out: Any, eps: Any, stream: Any) -> None:
     m, n = x.shape.unpack()
-    how = plan((x, out), (weight,), 16, prefer=256)
+    how = _best(plan((x, out), (weight,), 16, prefer=256), x, 256, 8192)
     if _long_team((x, out), (weight,), 1, (LONG_THREADS,)):
         rms_norm_long_kernel(x, weight, out, eps, LONG_THREADS, value_attrs={"nvvm.minctasm": 2}).launch(
             grid=m, block=LONG_THREADS, smem=row_bytes(x, LONG_THREADS), stream=stream
         )
     elif how is not None:
-        rms_norm_wide_kernel(x, weight, out, eps, how.threads).launch(grid=m, block=how.threads, stream=stream)
+        rms_norm_wide_kernel(x, weight, out, eps, how.threads, how.rows, how.staged).launch(
+            grid=fx.ceildiv(m, how.rows), block=how.block, stream=stream
+        )
     else:
-        unit = unit_of(x, weight, out)
-        rms_norm_any_kernel(x, weight, out, fx.Int32(n), eps, unit).launch(grid=m, block=THREADS, stream=stream)
+        n, unit = fx.Int32(n), unit_of(x, weight, out)
+        room = _room(x, unit)
+        rms_norm_any_kernel(x, weight, out, n, eps, unit, room).launch(
+            grid=m, block=_team(n, unit, room), smem=_held_bytes(x, n, room), stream=stream
+        )
 
 
 @flyc.jit
@@ -110,8 +143,11 @@ def _layer_norm(x: Any, weight: Any, bias: Any, out: Any, eps: Any, stream: Any)
     elif how is not None:
         layer_norm_wide_kernel(x, weight, bias, out, eps, how.threads).launch(grid=m, block=how.threads, stream=stream)
     else:
-        unit = unit_of(x, weight, bias, out)
-        layer_norm_any_kernel(x, weight, bias, out, fx.Int32(n), eps, unit).launch(grid=m, block=THREADS, stream=stream)
+        n, unit = fx.Int32(n), unit_of(x, weight, bias, out)
+        room = _room(x, unit)
+        layer_norm_any_kernel(x, weight, bias, out, n, eps, unit, room).launch(
+            grid=m, block=_team(n, unit, room), smem=_held_bytes(x, n, room), stream=stream
+        )
 
 
 __all__ = ["layer_norm", "rms_norm", "softmax"]

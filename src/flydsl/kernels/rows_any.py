@@ -1,11 +1,14 @@
 """Rows whose length is known only at run time: softmax, RMS norm, layer norm.
 
-A block reads its row once per pass, in 16-byte units where it finds that the rows at hand consist of them, and element
-by element otherwise. One kernel serves all row lengths. Sums and statistics are f32.
+One kernel serves all row lengths. A block reads its row in 16-byte units if it finds that the rows at hand consist of
+them, and element by element otherwise. Units it keeps in shared memory, on NVIDIA GPUs and where there is room for all
+of them; else every pass reads the row again. There the number of threads goes by the length too. Sums and statistics
+are f32.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import flydsl.compiler as flyc
@@ -13,6 +16,7 @@ import flydsl.expr as fx
 from flydsl.layout import flatten
 
 THREADS = 256
+MOST_WARPS = 16
 LOG2E = 1.4426950408889634
 
 
@@ -49,6 +53,37 @@ def units(t: fx.Tensor, row: Any, n: Any, unit: int) -> fx.Tensor:
     return fx.make_view(start, fx.make_layout((unit, n // unit), (1, unit)))
 
 
+@flyc.jit
+def as_found(whole: Any, n: Any, unit: int, room: int, work: Callable[[int, bool], None]):
+    """`work(unit, keep)` for the rows at hand; `room` is for how many elements there is shared memory."""
+    if fx.const_expr(room == 0):
+        if whole:
+            work(unit, False)
+        else:
+            work(1, False)
+    elif whole & (n <= room):
+        work(unit, True)
+    elif whole:
+        work(unit, False)
+    else:
+        work(1, False)
+
+
+def kept(xs: fx.Tensor, first: Any, count: Any) -> fx.Tensor:
+    """The units of a row, copied into shared memory. A thread reads back only what it has fetched itself."""
+    slots = fx.make_view(fx.get_dyn_shared(xs.dtype), fx.make_layout(xs.shape, xs.stride))
+    _fetch(xs, slots, first, count)
+    fx.nvgpu.cp_async_wait_all()
+    return slots
+
+
+@flyc.jit
+def _fetch(xs: fx.Tensor, slots: fx.Tensor, first: Any, count: Any):
+    atom = fx.make_copy_atom(fx.nvgpu.CpAsync128b(), xs.dtype)
+    for c in range(first, count, fx.block_dim.x):
+        fx.copy_atom_call(atom, xs[None, c], slots[None, c])
+
+
 def take(row: fx.Tensor, at: Any, unit: int) -> Any:
     """A unit as f32, a scalar or a vector."""
     return fx.Float32(row[at]) if unit == 1 else row[None, at].load().to(fx.Float32)
@@ -67,35 +102,58 @@ def filled(unit: int, value: float) -> Any:
     return fx.Float32(value) if unit == 1 else fx.full((unit,), value, fx.Float32)
 
 
+def slots(count: int) -> list[Any]:
+    """Shared memory for so many folds, a place for each warp."""
+    shared = fx.SharedAllocator()
+    return [shared.allocate(fx.Array[fx.Float32, MOST_WARPS, 16]).peek() for _ in range(count)]
+
+
 @flyc.jit
-def softmax_row(x: fx.Tensor, out: fx.Tensor, row: Any, n: Any, unit: int, maxima: Any, sums: Any):
-    reduce = fx.coop.BlockReduce[fx.Float32, THREADS]
+def fold(value: Any, op: Any, places: Any, nothing: float) -> Any:
+    """The values of all threads combined, however many there are; vectors are folded first."""
+    mine = fx.coop.warp_reduce(value if isinstance(value, fx.Numeric) else value.reduce(op), op)
+    lanes = fx.num_warp_threads()
+    lane, warp, warps = fx.thread_idx.x % lanes, fx.thread_idx.x // lanes, fx.block_dim.x // lanes
+    if lane == 0:
+        places[warp] = mine
+    fx.barrier()
+    found = places[fx.min(lane, warps - 1)]
+    return fx.coop.warp_reduce((lane < warps).select(found, fx.Float32(nothing)), op)
+
+
+@flyc.jit
+def softmax_row(x: fx.Tensor, out: fx.Tensor, row: Any, n: Any, unit: int, keep: bool, maxima: Any, sums: Any):
     xs, outs = units(x, row, n, unit), units(out, row, n, unit)
     first, count = fx.thread_idx.x, n // unit
+    if fx.const_expr(keep):
+        xs = kept(xs, first, count)
     largest = filled(unit, float("-inf"))
-    for c in range(first, count, THREADS):
+    for c in range(first, count, fx.block_dim.x):
         largest = fx.maxnumf(largest, take(xs, c, unit))
-    largest = reduce(largest, fx.ReductionOp.MAX, storage=maxima)
+    largest = fold(largest, fx.ReductionOp.MAX, maxima, float("-inf"))
     total = filled(unit, 0.0)
-    for c in range(first, count, THREADS):
+    for c in range(first, count, fx.block_dim.x):
         total = total + fx.exp2((take(xs, c, unit) - largest) * LOG2E, fastmath="afn")
-    scale = 1.0 / reduce(total, fx.ReductionOp.ADD, storage=sums)
-    for c in range(first, count, THREADS):
+    scale = 1.0 / fold(total, fx.ReductionOp.ADD, sums, 0.0)
+    for c in range(first, count, fx.block_dim.x):
         put(outs, c, unit, fx.exp2((take(xs, c, unit) - largest) * LOG2E, fastmath="afn") * scale)
 
 
 @flyc.jit
-def rms_norm_row(x: fx.Tensor, weight: fx.Tensor, out: fx.Tensor, row: Any, n: Any, eps: Any, unit: int, scratch: Any):
-    reduce = fx.coop.BlockReduce[fx.Float32, THREADS]
+def rms_norm_row(
+    x: fx.Tensor, weight: fx.Tensor, out: fx.Tensor, row: Any, n: Any, eps: Any, unit: int, keep: bool, scratch: Any
+):
     xs, outs, ws = units(x, row, n, unit), units(out, row, n, unit), units(weight, row, n, unit)
     first, count = fx.thread_idx.x, n // unit
+    if fx.const_expr(keep):
+        xs = kept(xs, first, count)
     total = filled(unit, 0.0)
-    for c in range(first, count, THREADS):
+    for c in range(first, count, fx.block_dim.x):
         v = take(xs, c, unit)
         total = total + v * v
-    total = reduce(total, fx.ReductionOp.ADD, storage=scratch)
+    total = fold(total, fx.ReductionOp.ADD, scratch, 0.0)
     scale = fx.rsqrt(total / fx.Float32(n) + eps)
-    for c in range(first, count, THREADS):
+    for c in range(first, count, fx.block_dim.x):
         put(outs, c, unit, take(xs, c, unit) * scale * take(ws, c, unit))
 
 
@@ -109,49 +167,58 @@ def layer_norm_row(
     n: Any,
     eps: Any,
     unit: int,
+    keep: bool,
     sums: Any,
     squares: Any,
 ):
-    reduce = fx.coop.BlockReduce[fx.Float32, THREADS]
     xs, outs = units(x, row, n, unit), units(out, row, n, unit)
     ws, bs = units(weight, row, n, unit), units(bias, row, n, unit)
     first, count = fx.thread_idx.x, n // unit
+    if fx.const_expr(keep):
+        xs = kept(xs, first, count)
     total = filled(unit, 0.0)
-    for c in range(first, count, THREADS):
+    for c in range(first, count, fx.block_dim.x):
         total = total + take(xs, c, unit)
-    mean = reduce(total, fx.ReductionOp.ADD, storage=sums) / fx.Float32(n)
+    mean = fold(total, fx.ReductionOp.ADD, sums, 0.0) / fx.Float32(n)
     spread = filled(unit, 0.0)
-    for c in range(first, count, THREADS):
+    for c in range(first, count, fx.block_dim.x):
         d = take(xs, c, unit) - mean
         spread = spread + d * d
-    scale = fx.rsqrt(reduce(spread, fx.ReductionOp.ADD, storage=squares) / fx.Float32(n) + eps)
-    for c in range(first, count, THREADS):
+    scale = fx.rsqrt(fold(spread, fx.ReductionOp.ADD, squares, 0.0) / fx.Float32(n) + eps)
+    for c in range(first, count, fx.block_dim.x):
         put(outs, c, unit, (take(xs, c, unit) - mean) * scale * take(ws, c, unit) + take(bs, c, unit))
 
 
 @flyc.kernel
-def softmax_any_kernel(x: fx.Tensor, out: fx.Tensor, n: fx.Int32, unit: fx.Constexpr[int]):
-    reduce = fx.coop.BlockReduce[fx.Float32, THREADS]
-    shared = fx.SharedAllocator()
-    maxima, sums = (shared.allocate(reduce.SharedStorage).peek() for _ in range(2))
+def softmax_any_kernel(x: fx.Tensor, out: fx.Tensor, n: fx.Int32, unit: fx.Constexpr[int], room: fx.Constexpr[int]):
+    maxima, sums = slots(2)
     row = fx.block_idx.x
-    if are_units((x, out), row, n, unit):
-        softmax_row(x, out, row, n, unit, maxima, sums)
-    else:
-        softmax_row(x, out, row, n, 1, maxima, sums)
+    whole = are_units((x, out), row, n, unit)
+
+    def work(unit: int, keep: bool) -> None:
+        softmax_row(x, out, row, n, unit, keep, maxima, sums)
+
+    as_found(whole, n, unit, room, work)
 
 
 @flyc.kernel
 def rms_norm_any_kernel(
-    x: fx.Tensor, weight: fx.Tensor, out: fx.Tensor, n: fx.Int32, eps: fx.Float32, unit: fx.Constexpr[int]
+    x: fx.Tensor,
+    weight: fx.Tensor,
+    out: fx.Tensor,
+    n: fx.Int32,
+    eps: fx.Float32,
+    unit: fx.Constexpr[int],
+    room: fx.Constexpr[int],
 ):
-    reduce = fx.coop.BlockReduce[fx.Float32, THREADS]
-    scratch = fx.SharedAllocator().allocate(reduce.SharedStorage).peek()
+    (scratch,) = slots(1)
     row = fx.block_idx.x
-    if are_units((x, weight, out), row, n, unit):
-        rms_norm_row(x, weight, out, row, n, eps, unit, scratch)
-    else:
-        rms_norm_row(x, weight, out, row, n, eps, 1, scratch)
+    whole = are_units((x, weight, out), row, n, unit)
+
+    def work(unit: int, keep: bool) -> None:
+        rms_norm_row(x, weight, out, row, n, eps, unit, keep, scratch)
+
+    as_found(whole, n, unit, room, work)
 
 
 @flyc.kernel
@@ -163,12 +230,13 @@ def layer_norm_any_kernel(
     n: fx.Int32,
     eps: fx.Float32,
     unit: fx.Constexpr[int],
+    room: fx.Constexpr[int],
 ):
-    reduce = fx.coop.BlockReduce[fx.Float32, THREADS]
-    shared = fx.SharedAllocator()
-    sums, squares = (shared.allocate(reduce.SharedStorage).peek() for _ in range(2))
+    sums, squares = slots(2)
     row = fx.block_idx.x
-    if are_units((x, weight, bias, out), row, n, unit):
-        layer_norm_row(x, weight, bias, out, row, n, eps, unit, sums, squares)
-    else:
-        layer_norm_row(x, weight, bias, out, row, n, eps, 1, sums, squares)
+    whole = are_units((x, weight, bias, out), row, n, unit)
+
+    def work(unit: int, keep: bool) -> None:
+        layer_norm_row(x, weight, bias, out, row, n, eps, unit, keep, sums, squares)
+
+    as_found(whole, n, unit, room, work)

@@ -1,0 +1,29 @@
+"""What matrix products share on the way out: the bias of a tile's columns, read once into shared memory, and added."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+
+@flyc.jit
+def fetch_bias(bias: fx.Tensor, biases: Any, first: Any, n: Any, member: Any, columns: int, threads: int):
+    """The bias of `columns` columns from `first` on to shared memory as f32, by `threads` threads; zero from `n` on."""
+    for i in fx.range_constexpr(columns // threads):
+        at = member + i * threads
+        value = fx.Float32(0.0)
+        if first + at < n:
+            value = fx.Float32(bias[first + at])
+        biases[at] = value
+
+
+def biased(values: Any, biases: Any, tile: tuple[int, int], product: Any) -> Any:
+    """The f32 values a thread holds of a product's tile, with the bias of their columns."""
+    # Every row has the same: the step between rows is 0.
+    added = fx.make_view(biases, fx.make_layout(tile, (0, 1)))
+    return values + product.partition_C(added).load()
+
+
+__all__ = ["biased", "fetch_bias"]
