@@ -13,7 +13,7 @@ import torch
 
 import flydsl.compiler as flyc
 from flydsl.kernels.gemm_sm80 import gemm_sm80
-from flydsl.kernels.gemm_sm90 import gemm_sm90, gemm_sm90_bias
+from flydsl.kernels.gemm_sm90 import gemm_sm90
 from flydsl.kernels.rows import layer_norm, rms_norm, softmax
 from flydsl.kernels.transpose import transpose
 from flydsl.kernels.vector_add import vector_add
@@ -68,14 +68,17 @@ def products(m: int, n: int, k: int) -> None:
         gemm_sm90(da, db, c, 4, cluster)
         close(f"gemm_sm90 {m} x {n} x {k}, clusters of {cluster}", c, want)
     c = fresh()
-    gemm_sm90_bias(da, db, dbias, c, 4, 2, "silu")
-    close(f"gemm_sm90_bias {m} x {n} x {k}", c, torch.nn.functional.silu(want + bias.double()))
+    gemm_sm90(da, db, c, 4, 2, "silu", dbias)
+    close(f"gemm_sm90 with a bias {m} x {n} x {k}", c, torch.nn.functional.silu(want + bias.double()))
     c = fresh()
     if n % 8 == 0:
         gemm_sm80(*(static(t).mark_layout_dynamic(divisibility=8) for t in (da, db, c)))
     else:
         gemm_sm80(da, db, c)
     close(f"gemm_sm80 {m} x {n} x {k}", c, want)
+    c = fresh()
+    gemm_sm80(da, db, c, "relu", dbias)
+    close(f"gemm_sm80 with a bias {m} x {n} x {k}", c, torch.relu(want + bias.double()))
 
 
 if __name__ == "__main__":

@@ -55,6 +55,17 @@ def test_pull(arch: str, wave: int, rng: np.random.Generator, emulate):
 
 
 @pytest.mark.parametrize(("arch", "wave"), ARCHES)
+def test_lanes_are_counted_around_the_wave(arch: str, wave: int, rng: np.random.Generator, emulate):
+    """Only the low bits of a lane number count, also of a negative one."""
+    emulate(arch)
+    x, to = draw(wave, rng)
+    pulled = run(lambda v, t, lane: fx.rocdl.ds_bpermute(fx.Int32, (t - 200) * 4, v), wave, x, to)
+    np.testing.assert_array_equal(pulled, x[(to - 200) % wave])
+    pushed = run(lambda v, t, lane: fx.rocdl.ds_permute(fx.Int32, (lane - 3) * 4, v), wave, x, to)
+    np.testing.assert_array_equal(pushed, x[(np.arange(wave) + 3) % wave])
+
+
+@pytest.mark.parametrize(("arch", "wave"), ARCHES)
 def test_lanes_that_are_elsewhere(arch: str, wave: int, rng: np.random.Generator, emulate):
     """The first lane that is there counts, and lanes that are not there do not vote."""
     emulate(arch)

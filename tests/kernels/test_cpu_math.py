@@ -179,3 +179,11 @@ def test_compiles_for_gpus(target: str, dtype):
         assert "call" not in asm.replace("callee", "").lower() or "s_swappc" not in asm
     asm = flyc.compile(binary, x, x.copy(), x.copy(), "powf", target=target).artifact.asm
     assert "s_swappc" not in asm and "call.uni" not in asm
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_acosh_is_not_a_number_below_one(dtype):
+    x = np.resize(np.array([-1e10, -1e30, -np.inf, -2.0, -1.0, 0.5, 0.999, -3e5], dtype), 256)
+    y = np.zeros(256, dtype)
+    unary(x, y, "acosh")
+    assert np.isnan(y).all()

@@ -120,3 +120,57 @@ def test_narrow_floats(name: str, rng: np.random.Generator):
     nan = np.isnan(expected.astype(np.float32))
     np.testing.assert_array_equal(np.isnan(got.view(dtype).astype(np.float32)), nan)
     np.testing.assert_array_equal(got[~nan], expected.view(np.uint8)[~nan])
+
+
+def test_unsigned_atomic_atoms_compare_as_unsigned():
+    @flyc.kernel
+    def extremes_kernel(out: fx.Tensor, v: fx.Uint32):
+        mine = fx.make_rmem_tensor(1, fx.Uint32)
+        mine[0] = v
+        for i, op in enumerate((fx.UniversalAtomicMax, fx.UniversalAtomicMin)):
+            atom = fx.make_copy_atom(op(fx.Uint32), fx.Uint32)
+            fx.copy_atom_call(atom, mine, fx.make_view(fx.get_iter(out) + i, fx.make_layout(1, 1)))
+
+    @flyc.jit
+    def extremes(out: fx.Tensor, v: fx.Uint32):
+        extremes_kernel(out, v).launch(grid=1, block=1)
+
+    out = np.array([5, 5], np.uint32)
+    extremes(out, 0xFFFFFFF0)
+    assert out.tolist() == [0xFFFFFFF0, 5]
+    ptx = flyc.compile(extremes, out, 1, target="cuda:sm_90a").artifact.asm
+    assert ".max.u32" in ptx and ".min.u32" in ptx
+    with pytest.raises(TypeError, match="not defined for Uint32"):
+        fx.rocdl.BufferAtomicMax(fx.Uint32)
+
+
+def test_packed_elements_behind_the_pointer():
+    @flyc.kernel
+    def read_kernel(p: fx.Pointer, out: fx.Tensor, by: fx.Int32):
+        pair = (fx.recast_iter(fx.Int4, p) + 8 + by).load(fx.Vector[fx.Int4, 2])
+        for i in fx.range_constexpr(2):
+            out[i] = pair[i].to(fx.Int32)
+
+    @flyc.jit
+    def read(p: fx.Pointer, out: fx.Tensor, by: fx.Int32):
+        read_kernel(p, out, by).launch(grid=1, block=1)
+
+    packed = np.array([0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE], np.uint8)
+    for by in (-8, -2, 0, 6):
+        out = np.full(2, 99, np.int32)
+        read(flyc.from_c_void_p(fx.Uint8, packed.ctypes.data), out, by)
+        assert out.tolist() == [(v + 8) % 16 - 8 for v in (8 + by, 9 + by)]
+
+
+def test_constant_offsets_beyond_32_bits():
+    @flyc.kernel
+    def far_kernel(x: fx.Tensor):
+        x[3_000_000_000] = 1
+
+    @flyc.jit
+    def far(x: fx.Tensor):
+        far_kernel(x).launch(grid=1, block=1)
+
+    for target in ("cpu:native", "rocm:gfx942", "cuda:sm_90a"):
+        ir = flyc.compile(far, np.zeros(4, np.int8), target=target).artifact.llvm_ir
+        assert "i64 3000000000" in str(ir)

@@ -8,7 +8,7 @@ import torch
 
 import flydsl.compiler as flyc
 from flydsl.kernels.gemm_sm80 import gemm_sm80
-from flydsl.kernels.gemm_sm90 import gemm_sm90, gemm_sm90_bias
+from flydsl.kernels.gemm_sm90 import gemm_sm90
 from flydsl.llvm import ptx, tools
 
 
@@ -121,6 +121,28 @@ def test_sm80_edges(promised: bool, out, rng: np.random.Generator, device: str):
         _check_border(whole)
 
 
+def strided(t: torch.Tensor):
+    """Rows of units of which the last need not be whole."""
+    return flyc.from_torch_tensor(t, assumed_align=16).mark_shape_dynamic((0, 1)).mark_stride_dynamic(0, 8)
+
+
+def test_sm80_units_across_the_edge(rng: np.random.Generator, device: str):
+    """Any K: what lies between the rows of A and B must not count, and is not a number here."""
+    cases = [(77, 131, 45), (129, 8, 33), (3, 5, 1)]
+    if device == "cuda":
+        cases += [tuple(int(rng.integers(1, 400)) for _ in range(3)) for _ in range(10)]
+    for m, n, k in cases:
+        apart = -(-k // 8) * 8
+        a, b = (torch.full((x, apart), float("nan")).bfloat16() for x in (m, n))
+        for t in (a, b):
+            t[:, :k] = torch.from_numpy(rng.standard_normal((t.shape[0], k)))
+        a, b = a.to(device)[:, :k], b.to(device)[:, :k]
+        c = torch.full((m, n), float("nan"), dtype=torch.float32, device=device)
+        gemm_sm80(strided(a), strided(b), c)
+        expected = a.double() @ b.double().T
+        assert ((c.double() - expected).norm() / expected.norm()).item() < 1e-6, (m, n, k)
+
+
 @pytest.mark.parametrize("cluster", [1, 2])
 def test_sm90_odd_columns(cluster: int, rng: np.random.Generator, device: str):
     """Where C's rows are no multiples of 16 bytes, threads store them."""
@@ -156,19 +178,58 @@ def test_sm90_bias_and_activation(activation: str, dtype, rng: np.random.Generat
         expected = a.double() @ b.double().T
         for add in (True, False) if device == "cuda" else (activation != "relu",):
             c = torch.full((m, n), float("nan"), dtype=dtype, device=device)
-            if add:
-                gemm_sm90_bias(a, b, bias, c, 4, 2, activation)
-            else:
-                gemm_sm90(a, b, c, 4, 1, activation)
+            gemm_sm90(a, b, c, 4, 1 + add, activation, bias if add else None)
             want = ACTIVATED[activation](expected + bias.double() if add else expected)
             error = ((c.double() - want).norm() / want.norm()).item()
             assert error < (1e-3 if dtype == torch.float16 else 4e-3), (add, error)
 
 
-def test_unknown_activation():
+SM80_FORMS = [("none", True, torch.float32), ("relu", True, torch.bfloat16), ("silu", False, torch.float16),
+              ("gelu_tanh", True, torch.float16)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("activation", "add", "dtype"), SM80_FORMS)
+def test_sm80_bias_and_activation(activation: str, add: bool, dtype, rng: np.random.Generator, device: str):
+    """Odd and whole tiles, with a bias of another type than C, which is what comes first in memory."""
+    ab = torch.float16 if dtype == torch.float32 else dtype
+    shapes = [(70, 51, 24, torch.float32), (136, 200, 40, torch.bfloat16)]
+    if device == "cuda":
+        shapes += [(*(int(rng.integers(1, 500)) for _ in range(3)), torch.float16) for _ in range(6)]
+    for m, n, k, kind in shapes:
+        a, b, whole = _operands(m, n, k, ab, dtype, rng, device)
+        bias = torch.from_numpy(rng.standard_normal(n)).to(kind).to(device) if add else None
+        c = whole[1:-1]
+        if n % 8 == 0 and k % 8 == 0:
+            gemm_sm80(aligned(a), aligned(b), aligned(c), activation, bias)
+        else:
+            gemm_sm80(a, b, c, activation, bias=bias)
+        product = a.double() @ b.double().T
+        want = ACTIVATED[activation](product if bias is None else product + bias.double())
+        error = ((c.double() - want).norm() / want.norm()).item()
+        assert error < {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 4e-3}[dtype], (m, n, k, error)
+        _check_border(whole)
+
+
+def test_sm80_without_a_bias_is_what_it_was():
+    """What is left out costs nothing: no shared memory for it, no code."""
+    args = [aligned(torch.zeros(256, 256).bfloat16()) for _ in range(3)]
+    bias = torch.zeros(256)
+    plain, same, more = (
+        flyc.compile(gemm_sm80, *args, *rest, target="cuda:sm_80").artifact
+        for rest in ((), ("none", None), ("none", bias))
+    )
+    assert plain.asm == same.asm and plain.key == same.key
+    assert more.key != plain.key and more.asm.count("add.rn.f32") > plain.asm.count("add.rn.f32")
+    used = usage(more)
+    assert used is None or used.spill_stores == 0
+
+
+@pytest.mark.parametrize("rest", [(gemm_sm90, 4, 1), (gemm_sm80,)])
+def test_unknown_activation(rest):
+    function, *numbers = rest
     a = torch.zeros(64, 64).bfloat16()
     with pytest.raises(ValueError, match="unknown activation 'tanh'; there are none, relu"):
-        flyc.compile(gemm_sm90, a, a, a, 4, 1, "tanh", target="cuda:sm_90")
+        flyc.compile(function, a, a, a, *numbers, "tanh", target="cuda:sm_90")
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100a", "sm_120"])

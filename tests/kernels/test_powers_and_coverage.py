@@ -133,3 +133,29 @@ def test_powers_known_at_compile_time(n, rng):
     k = int(rng.integers(-30, 30))
     if n >= 0:
         assert flyc.evaluate(lambda v: v**n, k) == (k**n + 2**31) % 2**32 - 2**31
+
+
+@pytest.mark.parametrize("name", ["Uint8", "Uint32", "Int8", "Int64"])
+def test_integer_powers_of_the_language(name):
+    """Run-time powers are those of constants; an unsigned exponent with its top bit set is large, not negative."""
+    cls, dtype = getattr(fx, name), np.dtype(name.lower())
+    top = np.iinfo(dtype).max
+
+    @flyc.kernel
+    def power_kernel(x: fx.Tensor, n: fx.Tensor, y: fx.Tensor, z: fx.Tensor):
+        i = fx.thread_idx.x
+        y[i] = x[i] ** n[i]
+        z[i] = (fx.Vector.from_elements([x[0], x[i]]) ** fx.Vector.from_elements([n[0], n[i]]))[1]
+
+    @flyc.jit
+    def power(x: fx.Tensor, n: fx.Tensor, y: fx.Tensor, z: fx.Tensor):
+        power_kernel(x, n, y, z).launch(grid=1, block=64)
+
+    bases = [1, 2, 3, 7, top, top - 1, top // 2 + 1, 10]
+    exponents = [0, 1, 2, 5, top, top - 1, top // 2 + 2, 200 % (top + 1)]
+    x, n = (np.array(v, dtype) for v in (np.repeat(bases, 8), np.tile(exponents, 8)))
+    y, z = np.full(64, 99, dtype), np.full(64, 99, dtype)
+    power(x, n, y, z)
+    expected = [int(cls(pow(int(b), int(e), 1 << cls.width))) for b, e in zip(x, n, strict=True)]
+    assert y.tolist() == z.tolist() == expected
+    assert [int(cls(int(b)) ** cls(int(e))) for b, e in zip(x, n, strict=True)] == expected

@@ -291,3 +291,30 @@ def test_buffer_ops(arch: str, emulate):
     expected[:256] = (v + src[i + 2][:, None]).reshape(-1)
     expected[256 + 3] = src[5]
     np.testing.assert_array_equal(dst, expected)
+
+
+@flyc.kernel
+def unbounded_kernel(src: fx.Tensor, dst: fx.Tensor, n: fx.Int32):
+    i = fx.thread_idx.x
+    r, w = (buffer_ops.create_buffer_resource(t) for t in (src, dst))
+    pair = buffer_ops.buffer_load(r, i * 2, vec_width=2, mask=i < n)
+    one = buffer_ops.buffer_load(r, i, vec_width=1, mask=i >= n)
+    buffer_ops.buffer_store(pair + one, w, i * 2, mask=i != 7)
+
+
+@flyc.jit
+def unbounded(src: fx.Tensor, dst: fx.Tensor, n: fx.Int32):
+    unbounded_kernel(src, dst, n).launch(grid=1, block=64)
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
+def test_masks_of_unbounded_resources(arch: str, emulate):
+    """Every offset is within the default resource, so a masked access must not happen at all."""
+    src = np.random.default_rng().standard_normal(128).astype(np.float32)
+    dst = np.full(128, -1, np.float32)
+    emulate(arch)
+    unbounded(src, dst, 40)
+    i = np.arange(64)
+    expected = np.where(i[:, None] < 40, src.reshape(64, 2), src[:64, None])
+    expected[7] = -1
+    np.testing.assert_array_equal(dst, expected.reshape(-1))

@@ -136,6 +136,20 @@ def test_gemm_writes_only_its_result(emulate):
         assert around.isnan().sum() == around.numel() - m * n
 
 
+@pytest.mark.parametrize(("arch", "gemm"), [("gfx942", gemm_cdna), ("gfx1201", gemm_wmma)])
+def test_gemm_refuses_what_it_would_read_wrongly(arch: str, gemm, emulate):
+    emulate(arch)
+    m, n, k = 40, 24, 16
+    a, b, c = torch.randn(m, k).half(), torch.randn(n, k).half(), torch.zeros(m, n)
+    for i, name in enumerate("abc"):
+        turned = [a, b, c]
+        turned[i] = turned[i].t().contiguous().t()
+        with pytest.raises(ValueError, match=f"expects {name} with contiguous rows"):
+            gemm(*turned)
+    with pytest.raises(TypeError, match="got Float16 and Float32"):
+        gemm(a, b.float(), c)
+
+
 @pytest.mark.parametrize("arch", ["gfx1100", "gfx1151", "gfx1200", "gfx1201", "gfx1250"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_gemm_wmma(arch: str, dtype, emulate):

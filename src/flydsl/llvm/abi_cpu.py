@@ -254,11 +254,15 @@ class CoroutineAbi(CpuAbi):
         if name.startswith(cpu_routines.CHECKS) and not self.checked:
             return
         result = cpu_routines.need(f.module, name, self.checked)
-        args = ", ".join(["ptr %state", "i64 %tid", *(f.typed(v) for v in op.args)])
+        given = ["ptr %state", "i64 %tid", *(f.typed(v) for v in op.args)]
         if self.checked:
+            moves = None if name.startswith(cpu_routines.CHECKS) else cpu_routines.entry_of(name).moves
+            if moves is not None:
+                given.append(f"i1 {cpu_check.check_bytes(f, self, op, moves)}")
             site = f.assign(f"getelementptr i8, ptr %state, i64 {cpu_shadow.SITE}")
             word = "write" if "load" in name or "async" in name else "read"
             f.line(f"store ptr {cpu_check.access_table(f, op, word)}, ptr {site}")
+        args = ", ".join(given)
         if op.res:
             f.names[op.res[0]] = f.assign(f"call {result} @{name}({args})")
         else:

@@ -69,8 +69,18 @@ def _llvm() -> Any:
             llvm.initialize_all_asmprinters()
             # Host inline assembly needs it; the wheel has no parser for the GPU targets.
             llvm.initialize_native_asmparser()
+            _keep_freed_memory()
             _loaded.append(llvm)
     return _loaded[0]
+
+
+def _keep_freed_memory() -> None:
+    """Let malloc keep what a code generation frees for the next one.
+
+    Each has tables of some hundred kB, which glibc fetches from the kernel anew, page by page: a quarter of the time of
+    a small kernel. Once a block of 16 MB has been freed, as by any process with large arrays, it no longer does.
+    """
+    bytes(16 << 20)
 
 
 def llvm_version() -> tuple[int, int, int]:
@@ -201,6 +211,7 @@ def _verify_message(text: str, ir_text: str) -> str:
 # --- targets ------------------------------------------------------------------------------------------
 
 
+@cache
 def host_triple() -> str:
     return cast(str, _llvm().get_process_triple())
 

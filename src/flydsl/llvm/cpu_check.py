@@ -26,7 +26,10 @@ from .warp_text import total_bits
 
 if TYPE_CHECKING:
     from .abi_cpu import CpuAbi
+    from .cpu_bulk import Moves
 
+_BULK_UNIT = 16
+"""Bytes that addresses and counts of bulk copies are multiples of."""
 MAX_RANK = 8
 """Modes of a tensor that reports describe."""
 
@@ -193,6 +196,57 @@ def check_access(f: FunctionText, abi: CpuAbi, op: Operation, pointer: SSAValue,
     return fine
 
 
+def check_bytes(f: FunctionText, abi: CpuAbi, op: CallOp, moves: Moves) -> str:
+    """Test a copy of bytes, whose number is known at run time; gives the i1 that allows it."""
+    nbytes = f.assign(f"zext {f.typed(op.args[moves.nbytes])} to i64")
+    fine: list[str] = []
+
+    def need_units(number: str, text: str, bounds: Bounds | None) -> None:
+        rest = f.assign(f"and i64 {number}, {_BULK_UNIT - 1}")
+        fine.append(f.assign(f"icmp eq i64 {rest}, 0"))
+        at = "0" if bounds is None else number
+        _unless(f, fine[-1], lambda: report(f, abi, f"{where(op)}: {text}", at, bounds))
+
+    need_units(nbytes, f"a bulk copy of a number of bytes that is not a multiple of {_BULK_UNIT}", None)
+    for place, word in ((moves.reads, "read"), (moves.writes, "write")):
+        pointer = op.args[place]
+        root = root_of(pointer)
+        bounds = None if root is None else bounds_of(f, abi, root)
+        first = f.assign(f"ptrtoint ptr {f.names[pointer]} to i64")
+        name = "memory" if bounds is None else bounds.name
+        need_units(first, f"{word} of {name} at an address that is not a multiple of {_BULK_UNIT}", bounds)
+        if bounds is None:
+            continue
+        check_offsets(f, abi, op, pointer, bounds)
+        last = f.assign(f"add i64 {first}, {nbytes}")
+        after = f.assign(f"icmp uge i64 {first}, {bounds.low}")
+        before = f.assign(f"icmp ule i64 {last}, {bounds.high}")
+        fine.append(f.assign(f"and i1 {after}, {before}"))
+        text = f"{where(op)}: {word} out of bounds of {bounds.name}"
+        # The last byte, or the first where that lies in front.
+        at = f.assign(f"select i1 {after}, i64 {f.assign(f'sub i64 {last}, 1')}, i64 {first}")
+        _unless(f, fine[-1], lambda text=text, at=at, b=bounds: report(f, abi, text, at, b))
+    whole = fine[0]
+    for flag in fine[1:]:
+        whole = f.assign(f"and i1 {whole}, {flag}")
+    if moves.overwrites and abi.searched and root_of(op.args[moves.writes]) in abi.extents:
+        _search_overwritten(f, abi, op, moves, whole, nbytes)
+    return whole
+
+
+def _search_overwritten(f: FunctionText, abi: CpuAbi, op: CallOp, moves: Moves, fine: str, nbytes: str) -> None:
+    """Compare a copy to an argument's tensor with earlier accesses. What comes after it is ordered by its thread."""
+    good, after = f.new_label(), f.new_label()
+    f.line(f"br i1 {fine}, label %{good}, label %{after}")
+    f.start(good)
+    source, to = op.args[moves.reads], op.args[moves.writes]
+    f.module.declare("memcmp", "i32", ["ptr", "ptr", "i64"])
+    order = f.assign(f"call i32 @memcmp({f.typed(source)}, {f.typed(to)}, i64 {nbytes})")
+    search(f, abi, op, to, nbytes, f.assign(f"icmp ne i32 {order}, 0"))
+    f.line(f"br label %{after}")
+    f.start(after)
+
+
 def _unless(f: FunctionText, flag: str, then: Any) -> None:
     bad, after = f.new_label(), f.new_label()
     f.line(f"br i1 {flag}, label %{after}, label %{bad}")
@@ -307,7 +361,9 @@ def synchronises(kernel: Operation) -> bool:
     return False
 
 
-def search(f: FunctionText, abi: CpuAbi, op: Operation, pointer: SSAValue, type_: Any, differs: str | None) -> None:
+def search(
+    f: FunctionText, abi: CpuAbi, op: Operation, pointer: SSAValue, size: int | str, differs: str | None
+) -> None:
     """Compare an access to an argument's tensor with earlier ones; `differs` (i1) makes it a write."""
     root = root_of(pointer)
     bounds = None if root is None else abi.extents.get(root)
@@ -329,7 +385,7 @@ def search(f: FunctionText, abi: CpuAbi, op: Operation, pointer: SSAValue, type_
         _describe(f, bounds.tensor)
     f.line(
         f"call void @fly_check_global(ptr {abi.state}, i64 {abi.thread(f)}, i64 %bx, i64 %by, i64 %bz, "
-        f"{f.typed(pointer)}, i64 {-(-total_bits(type_) // 8)}, i1 {'false' if differs is None else 'true'}, "
+        f"{f.typed(pointer)}, i64 {size}, i1 {'false' if differs is None else 'true'}, "
         f"i1 {differs or 'true'}, ptr {table}, ptr {tensor}, i64 {bounds.low}, i64 {bounds.high})"
     )
 
@@ -355,7 +411,7 @@ def checked_load(f: FunctionText, abi: CpuAbi, op: Operation) -> None:
     if abi.shadowed and in_shared(pointer):
         shadow(f, op, pointer, result.type, None)
     elif abi.searched:
-        search(f, abi, op, pointer, result.type, None)
+        search(f, abi, op, pointer, -(-total_bits(result.type) // 8), None)
     value = f.assign(f"load {t}, {f.typed(pointer)}, align 1")
     end = f.label
     f.line(f"br label %{after}")
@@ -383,7 +439,7 @@ def checked_store(f: FunctionText, abi: CpuAbi, op: Operation) -> None:
         new = f.names[value] if t == bits else f.assign(f"bitcast {t} {f.names[value]} to {bits}")
         differs = f.assign(f"icmp ne {bits} {old}, {new}")
         if tensor:
-            search(f, abi, op, pointer, value.type, differs)
+            search(f, abi, op, pointer, -(-total_bits(value.type) // 8), differs)
         else:
             shadow(f, op, pointer, value.type, differs)
     f.line(f"store {f.typed(value)}, {f.typed(pointer)}, align 1")

@@ -1,4 +1,4 @@
-"""Functions that kernels on the CPU call: barriers in memory, clusters, tensor copies.
+"""Functions that kernels on the CPU call: barriers in memory, clusters, tensor copies, bulk copies.
 
 `fly_cpu.call` names one; it is written into the module once, with those it uses. All take the block's state and the
 thread in front of their operands.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from . import cpu_clusters, cpu_mbarrier, cpu_tma
+from . import cpu_bulk, cpu_clusters, cpu_mbarrier, cpu_tma
 from .routine import Routine
 from .translate import ModuleText
 
@@ -19,6 +19,8 @@ class Entry(NamedTuple):
 
     write: Callable[[bool], Routine]
     uses: tuple[str, ...] = ()
+    moves: cpu_bulk.Moves | None = None
+    """What it copies; in checked mode it is told last whether that may be touched."""
 
 
 CHECKS = "fly_check_"
@@ -42,7 +44,20 @@ ROUTINES: dict[str, Entry] = {
     "fly_tma_load": Entry(cpu_tma.load, ("fly_mbarrier_update", "fly_remote")),
     "fly_tma_store": Entry(cpu_tma.store),
     **{f"fly_tma_reduce_{op}": Entry(cpu_tma.reducing(op)) for op in cpu_tma.REDUCTIONS},
+    "fly_bulk_load": Entry(cpu_bulk.load, ("fly_mbarrier_update",), cpu_bulk.TO_SHARED),
+    "fly_bulk_load_all": Entry(cpu_bulk.multicast, ("fly_mbarrier_update", "fly_remote"), cpu_bulk.TO_SHARED),
+    "fly_bulk_send": Entry(cpu_bulk.send, ("fly_mbarrier_update", "fly_remote"), cpu_bulk.TO_SHARED),
+    "fly_bulk_store": Entry(cpu_bulk.store, (), cpu_bulk.STORES),
 }
+
+
+def entry_of(name: str) -> Entry:
+    """A routine by its name; bulk reductions are named by their operation and type, as in `fly_bulk_add_f32`."""
+    found = ROUTINES.get(name)
+    if found is not None:
+        return found
+    op, element = name.removeprefix(cpu_bulk.PREFIX).split("_")
+    return Entry(cpu_bulk.reducing(op, element), (), cpu_bulk.REDUCES)
 
 
 def need(module: ModuleText, name: str, checked: bool) -> str:
@@ -51,7 +66,7 @@ def need(module: ModuleText, name: str, checked: bool) -> str:
         return "void"
     key = f"routine {name}"
     if key not in module.notes:
-        entry = ROUTINES[name]
+        entry = entry_of(name)
         for used in entry.uses:
             need(module, used, checked)
         routine = entry.write(checked)
@@ -61,4 +76,4 @@ def need(module: ModuleText, name: str, checked: bool) -> str:
     return module.notes[key]
 
 
-__all__ = ["CHECKS", "ROUTINES", "need"]
+__all__ = ["CHECKS", "ROUTINES", "entry_of", "need"]

@@ -12,7 +12,7 @@ the issuing thread for copies that it waits for. Until then the clock is `NEVER`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from . import cpu_report
 from .cpu_block import BARRIER, BLOCK_IDS, SHADOW, SHARED, SITE_MASK, STATUS, TOOK
@@ -46,7 +46,7 @@ CELL = 32
 ENTRY = 40
 """A copy under way: kind, thread or barrier, group, offset, bytes."""
 
-CP_ASYNC, TMA_STORE, TO_SHARED, TMA_LOAD = range(4)
+CP_ASYNC, TMA_STORE, TO_SHARED, TMA_LOAD, COUNTED = range(5)
 """Kinds of asynchronous copies."""
 
 RACE_WITH_WRITE, RACE_WITH_READ, UNWRITTEN, NOT_THERE_YET, STILL_READ = range(5)
@@ -420,7 +420,10 @@ def pend() -> Routine:
 
 
 def settle() -> Routine:
-    """Copies of a kind and thread (or barrier) in groups before `until` are done: their marks become `mark`."""
+    """Copies of a kind and thread (or barrier) in groups before `until` are done: their marks become `mark`.
+
+    Those of threads that a barrier counts bring the mark in place of a group.
+    """
     r = Routine("fly_check_settle", "void", "ptr state, i64 kind, i64 who, i64 until, i64 mark")
     shadow = _shadow(r)
     entries = r.load("ptr", shadow, PENDING)
@@ -440,7 +443,7 @@ def settle() -> Routine:
                     mine = reads if k else ~reads
                     never = (value >> 63).is_not(0) & ((value >> 26) & _MASK).is_(NEVER)
                     with r.when(mine & never):
-                        r.store("i64", r["mark"], cell, 8 * k, 8)
+                        r.store("i64", r.choose(kind.is_(COUNTED), group, r["mark"]), cell, 8 * k, 8)
 
         def keep() -> None:
             at = r.at(entries, kept.get() * ENTRY)
@@ -491,12 +494,49 @@ def group_closed(kind: int) -> Routine:
 
 def _wait_groups(r: Routine, kind: int, until: Value) -> None:
     """The thread has waited: what it copied counts as written now, and it has seen that."""
-    shadow, t = _shadow(r), r["tid"]
+    t = r["tid"]
+    own = _own_mark(r, t)
+    mark = r.number(0) if kind == TMA_STORE else own
+    r.call("fly_check_settle", "void", r["state"], ("i64", kind), t, until, mark)
+
+
+def _readdress(r: Routine, match: Callable[[Value, Value, Value], Value], new: Sequence[Value | int]) -> None:
+    """Give the copies under way that match (by kind, owner and group) another kind, owner and group."""
+    shadow = _shadow(r)
+    entries = r.load("ptr", shadow, PENDING)
+    with r.loop(r.load("i64", shadow, PENDING_COUNT)) as i:
+        entry = r.at(entries, i * ENTRY)
+        kind, who, group = (r.load("i64", entry, 8 * k) for k in range(3))
+        with r.when(match(kind, who, group)):
+            for k, word in enumerate(new):
+                r.store("i64", word, entry, 8 * k)
+
+
+def copies_counted() -> Routine:
+    """From now on a phase of an mbarrier of this block completes the `cp.async` copies of a thread.
+
+    Its arrival, which follows, passes on the clock they will be marked with; their entries hold that mark.
+    """
+    r = Routine("fly_check_cp_async_arrive", "void", "ptr state, i64 tid, ptr at")
+    number, t = r.value_of("fly_check_slot", "i64", r["state"], r["at"]), r["tid"]
+    mark = _own_mark(r, t)
+    _readdress(r, lambda kind, who, _: kind.is_(CP_ASYNC) & who.is_(t), [COUNTED, number, mark])
+    return r
+
+
+def _own_mark(r: Routine, t: Value) -> Value:
+    """The mark of what a thread writes now, at a new time of its warp that it has seen."""
+    shadow = _shadow(r)
     warp = _warp(r, shadow, t)
     now = _tick(r, _clock(r, shadow, warp))
     r.store("i32", now, _thread_at(r, shadow, t), warp * 4, 4)
-    mark = r.number(0) if kind == TMA_STORE else _mark(r, t, now.to("i64"))
-    r.call("fly_check_settle", "void", r["state"], ("i64", kind), t, until, mark)
+    return _mark(r, t, now.to("i64"))
+
+
+def _take_back(r: Routine) -> None:
+    """A thread that waits for its own copies waits for those as well that a barrier counts."""
+    t = r["tid"]
+    _readdress(r, lambda kind, _, mark: kind.is_(COUNTED) & ((mark >> 52) & 0x7FF).is_(t + 1), [CP_ASYNC, t, 0])
 
 
 def groups_waited(kind: int) -> Routine:
@@ -506,6 +546,9 @@ def groups_waited(kind: int) -> Routine:
     closed = r.load("i32", _groups(r, _shadow(r), r["tid"], kind), 0, 4)
     pending = r["pending"]
     until = r.choose(closed > pending, closed - pending, r.number(0, "i32"))
+    if kind == CP_ASYNC:
+        with r.when(pending.is_(0)):
+            _take_back(r)
     _wait_groups(r, kind, until.to("i64"))
     return r
 
@@ -514,6 +557,8 @@ def all_waited(kind: int) -> Routine:
     """A thread waits for all of its copies, closed or not."""
     name = {CP_ASYNC: "cp_async", TO_SHARED: "to_shared"}[kind]
     r = Routine(f"fly_check_{name}_wait_all", "void", "ptr state, i64 tid")
+    if kind == CP_ASYNC:
+        _take_back(r)
     _wait_groups(r, kind, r.number(1 << 40))
     return r
 
@@ -537,7 +582,7 @@ def async_load() -> Routine:
 
 
 def phase() -> Routine:
-    """A phase of an mbarrier of this block is over: the tensor copies counted on it are complete."""
+    """A phase of an mbarrier of this block is over: the copies counted on it are complete."""
     r = Routine("fly_check_phase", "void", "ptr state, ptr at")
     shadow = _shadow(r)
     number = r.value_of("fly_check_slot", "i64", r["state"], r["at"])
@@ -545,6 +590,7 @@ def phase() -> Routine:
     r.store("i32", now, _known_by(r, shadow, number), (number + AGENTS) * 4, 4)
     mark = _mark(r, number + AGENT_THREAD, now.to("i64"))
     r.call("fly_check_settle", "void", r["state"], ("i64", TMA_LOAD), number, ("i64", 1), mark)
+    r.call("fly_check_settle", "void", r["state"], ("i64", COUNTED), number, ("i64", -1), mark)
     return r
 
 
@@ -569,6 +615,7 @@ def routines() -> list[Routine]:
     return [
         make(), clear(), free(), ordered(), access(), foreign(), meet(), barrier(), slot(), init(), release(),
         acquire(), named(), cluster_arrive(), cluster_wait(), pend(), settle(), phase(), async_load(), async_store(),
+        copies_counted(),
         *(write(kind) for write in (copy_started, all_waited) for kind in (CP_ASYNC, TO_SHARED)),
         *(group_closed(kind) for kind in (CP_ASYNC, TMA_STORE, TO_SHARED)),
         *(groups_waited(kind) for kind in (CP_ASYNC, TMA_STORE, TO_SHARED)),

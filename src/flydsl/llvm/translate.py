@@ -475,7 +475,8 @@ def _int_binary(name: str) -> Handler:
 
     def simple(f: FunctionText, op: Operation) -> None:
         a, b = operands_of(op)
-        f.names[op.results[0]] = f.assign(f"{word} {type_text(a.type)} {f.names[a]}, {f.names[b]}")
+        (result,) = op.results
+        f.names[result] = f.assign(f"{word} {type_text(a.type)} {f.names[a]}, {f.names[b]}")
 
     def minmax(f: FunctionText, op: Operation) -> None:
         a, b = operands_of(op)
@@ -552,10 +553,9 @@ def _cast(name: str) -> Handler:
 
     def handle(f: FunctionText, op: Operation) -> None:
         (a,) = operands_of(op)
-        source, target = type_text(a.type), type_text(op.results[0].type)
-        f.names[op.results[0]] = (
-            f.names[a] if source == target else f.assign(f"{word} {source} {f.names[a]} to {target}")
-        )
+        (result,) = op.results
+        source, target = type_text(a.type), type_text(result.type)
+        f.names[result] = f.names[a] if source == target else f.assign(f"{word} {source} {f.names[a]} to {target}")
 
     return handle
 
@@ -759,16 +759,17 @@ def _scope(op: Operation) -> str:
 
 def _load(f: FunctionText, op: Operation) -> None:
     (p,) = operands_of(op)
-    t = type_text(op.results[0].type)
+    (result,) = op.results
+    t = type_text(result.type)
     qualified = _qualified(f, op)
     if qualified is None:
         if f.abi.checked:
             f.abi.load(f, op)
             return
-        f.names[op.results[0]] = f.assign(f"load {t}, {f.typed(p)}{_align(op)}")
+        f.names[result] = f.assign(f"load {t}, {f.typed(p)}{_align(op)}")
         return
     words, tail, end = qualified
-    f.names[op.results[0]] = f.assign(f"load {words}{t}, {f.typed(p)}{tail}{_align(op)}{end}")
+    f.names[result] = f.assign(f"load {words}{t}, {f.typed(p)}{tail}{_align(op)}{end}")
 
 
 def _store(f: FunctionText, op: Operation) -> None:
@@ -807,7 +808,8 @@ def _gep(f: FunctionText, op: Operation) -> None:
     elem = type_text(op.properties["elem_type"])
     no_wrap: Any = op.properties["noWrapFlags"]
     words = "".join(f"{w} " for w in no_wrap_words(no_wrap.value.data)) if no_wrap.value.data else ""
-    f.names[op.results[0]] = f.assign(f"getelementptr {words}{elem}, {f.typed(p)}, {', '.join(indices)}")
+    (result,) = op.results
+    f.names[result] = f.assign(f"getelementptr {words}{elem}, {f.typed(p)}, {', '.join(indices)}")
 
 
 def _alloca(f: FunctionText, op: Operation) -> None:
@@ -850,12 +852,13 @@ def _atomicrmw(f: FunctionText, op: llvm.AtomicRMWOp) -> None:
 
 def _call_intrinsic(f: FunctionText, op: llvm.CallIntrinsicOp) -> None:
     """An intrinsic by its full LLVM name; `immarg` operands are constants, which are literals here."""
-    args = operands_of(op)[: int_list(op.properties["operandSegmentSizes"])[0]]
+    count = int_list(op.properties["operandSegmentSizes"])[0]
+    args = list(operands_of(op))[:count]
     params = [type_text(a.type) for a in args]
     names = [f.names[a] for a in args]
     name = cast(StringAttr, op.properties["intrin"]).data
     if op.results:
-        result = op.results[0]
+        (result,) = op.results
         f.names[result] = f.intrinsic(name, type_text(result.type), params, names)
     else:
         f.call_void(name, params, names)

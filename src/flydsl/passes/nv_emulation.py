@@ -18,7 +18,7 @@ from ..dialects.builder import i32, i64
 if TYPE_CHECKING:
     from .cpu_emulation import Emulation
 
-_NOTHING = ("wgmma.", "mbarrier.inval", "fence.", "setmaxnreg.", "griddepcontrol.", "tma.prefetch")
+_NOTHING = ("wgmma.", "mbarrier.inval", "fence.", "setmaxnreg.", "griddepcontrol.", "tma.prefetch", "bulk.prefetch")
 """Registers are not counted, products are done when they are issued, and memory has one view."""
 _COUNTED = {
     "cp_async.commit": "fly_check_cp_async_commit",
@@ -47,10 +47,16 @@ def _arrive(low: Emulation, operands: Sequence[SSAValue], **_: Any) -> None:
 
 
 def _arrive_after_copies(low: Emulation, operands: Sequence[SSAValue], **_: Any) -> None:
-    """The thread arrives when its copies are there, and its phase was set up to expect that."""
+    """The thread's copies are there at once, so it arrives now; until the phase is over nobody may rely on them."""
     if low.checked:
-        low.routine("fly_check_cp_async_wait_all")
+        low.routine("fly_check_cp_async_arrive", operands)
     _update(low, operands[0], 1, 0)
+
+
+def _arrive_also_after_copies(low: Emulation, operands: Sequence[SSAValue], **_: Any) -> None:
+    """The same for a phase that was not set up to expect it: one more arrival is due, and comes."""
+    _update(low, operands[0], -1, 0)
+    _arrive_after_copies(low, operands)
 
 
 def _arrive_remote(low: Emulation, operands: Sequence[SSAValue], **_: Any) -> None:
@@ -134,12 +140,30 @@ def _tma_store(low: Emulation, operands: Sequence[SSAValue], *, rank: int, reduc
     low.routine(name, [source, tensor_map, *_coords(low, rest, rank)])
 
 
+def _bulk_load(low: Emulation, operands: Sequence[SSAValue], *, multicast: bool, **_: Any) -> None:
+    to, barrier, source, nbytes, *rest = operands
+    if multicast:
+        low.routine("fly_bulk_load_all", [to, barrier, source, nbytes, low.b.cast("extui", rest[0], i32)])
+    else:
+        low.routine("fly_bulk_load", [to, barrier, source, nbytes])
+
+
+def _bulk_send(low: Emulation, operands: Sequence[SSAValue], **_: Any) -> None:
+    low.routine("fly_bulk_send", operands)
+
+
+def _bulk_store(low: Emulation, operands: Sequence[SSAValue], *, reduction: tuple[str, str] | None, **_: Any) -> None:
+    name = "fly_bulk_store" if reduction is None else "fly_bulk_" + "_".join(reduction)
+    low.routine(name, operands[:3])
+
+
 _CALLS: dict[str, Callable[..., Sequence[SSAValue] | None]] = {
     "mbarrier.init": _init,
     "mbarrier.arrive": _arrive,
     "mbarrier.arrive_remote": _arrive_remote,
     "peer": _peer,
-    "cp_async.arrive": _arrive_after_copies,
+    "cp_async.arrive": _arrive_also_after_copies,
+    "cp_async.arrive_noinc": _arrive_after_copies,
     "mbarrier.arrive_expect_tx": _arrive_expect,
     "mbarrier.expect_tx": _expect,
     "mbarrier.complete_tx": _complete,
@@ -157,6 +181,9 @@ _CALLS: dict[str, Callable[..., Sequence[SSAValue] | None]] = {
     "uniform": _uniform,
     "tma.load": _tma_load,
     "tma.store": _tma_store,
+    "bulk.load": _bulk_load,
+    "bulk.send": _bulk_send,
+    "bulk.store": _bulk_store,
 }
 
 

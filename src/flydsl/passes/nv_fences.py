@@ -31,9 +31,15 @@ _WGMMA_COMMIT = KINDS["wgmma.commit"].intrinsic
 _WGMMA_WAIT = "llvm.nvvm.wgmma.wait_group"
 _INIT = KINDS["mbarrier.init"].intrinsic
 _INIT_FENCE = KINDS["fence.mbarrier_init"].intrinsic
-_SHARES_BARRIERS = ("llvm.nvvm.cp.async.bulk.tensor.g2s.", "llvm.nvvm.barrier.cluster.", "llvm.nvvm.mapa.")
+_SHARES_BARRIERS = (
+    *("llvm.nvvm.cp.async.bulk.tensor.g2s.", "llvm.nvvm.cp.async.bulk.global.to.shared."),
+    *("llvm.nvvm.barrier.cluster.", "llvm.nvvm.mapa."),
+)
 _WRITES = ("llvm.nvvm.stmatrix.", "llvm.nvvm.cp.async.ca.", "llvm.nvvm.cp.async.cg.")
-_READS = ("llvm.nvvm.cp.async.bulk.tensor.s2g.", "llvm.nvvm.cp.async.bulk.tensor.reduce.")
+_READS = (
+    *("llvm.nvvm.cp.async.bulk.tensor.s2g.", "llvm.nvvm.cp.async.bulk.tensor.reduce."),
+    *("llvm.nvvm.cp.async.bulk.shared.cta.to.", "cp.reduce.async.bulk."),
+)
 _BARRIERS = (
     *("llvm.nvvm.barrier.", "llvm.nvvm.bar.warp.sync"),
     *("llvm.nvvm.mbarrier.arrive.", "llvm.nvvm.cp.async.mbarrier.arrive."),

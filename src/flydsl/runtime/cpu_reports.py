@@ -63,7 +63,7 @@ def _line(record: Any) -> str:
     if record.tensor:
         text += f", {_place(record)}"
     if record.other:
-        who = f"thread {record.other - 1}" if record.other <= AGENT_THREAD else "a tensor copy"
+        who = f"thread {record.other - 1}" if record.other <= AGENT_THREAD else "an asynchronous copy"
         line = (record.line or b"").decode(errors="replace")
         text += f"; the other access: {who}" + (f" at {line}" if line else "")
     return text

@@ -1,14 +1,21 @@
-"""`cp.async`: a thread copies 4, 8 or 16 bytes from global to shared memory without passing registers."""
+"""`cp.async`: a thread copies 4, 8 or 16 bytes from global to shared memory without passing registers.
+
+In its second form it reads fewer bytes than it writes, or none at all, and zeros take the place of the rest: the edges
+of a matrix need neither branches nor memory behind them.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
-from xdsl.ir import Data
+from xdsl.dialects.builtin import IntegerType
+from xdsl.ir import Data, SSAValue
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from ...errors import DSLCompileError
+from ..enums import AddressSpace
 from ..fly.atoms import AtomLowering, CopyOpType, Operand
 from . import registers as reg
 
@@ -33,29 +40,44 @@ def problem(data: CpAsyncData) -> str | None:
     return None
 
 
-@irdl_attr_definition
-class CpAsyncType(Data[CpAsyncData], CopyOpType):
-    """`!fly_nvgpu.sm80.cp_async<128, cache = cg>`."""
+def _sizes(op: CopyOpType, src: Operand) -> tuple[int, int]:
+    """Elements of a copy, and the bytes of one."""
+    width = reg.bit_width(src.data.elem)
+    if width % 8 or op.bits % width:
+        raise DSLCompileError(f"{op} counts elements of whole bytes, got {src.data.elem}")
+    return op.bits // width, width // 8
 
-    name = "fly_nvgpu.sm80.cp_async"
+
+class _CpAsyncType(Data[CpAsyncData], CopyOpType):
+    """What both forms share."""
 
     @property
     def bits(self) -> int:
         return self.data.bits
 
-    def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
-        """One instruction; on the cpu stack the copy happens at once."""
-        if reg.nv(low).target == "cpu":
-            count = max(self.bits // reg.bit_width(src.data.elem), 1)
-            type_ = reg.vector_type(reg.storage(src.data.elem), count)
-            low.store(low.load(src, type_), dst)
-            emulation = cast(Any, low)
-            if emulation.checked:
-                emulation.note_copy("cp_async", reg.pointer_value(low, dst), self.bits // 8)
-            return
+    def issue(self, low: AtomLowering, src: Operand, dst: Operand, nbytes: SSAValue | None) -> None:
+        """The instruction; with `nbytes` it reads so many and fills up with zeros."""
         reg.check_arch(low, self, 80)
         name = f"llvm.nvvm.cp.async.{self.data.cache}.shared.global.{self.bits // 8}"
-        low.intrinsic(name, None, [reg.pointer_value(low, dst), reg.pointer_value(low, src)])
+        operands = [reg.pointer_value(low, dst), reg.pointer_value(low, src)]
+        if nbytes is None:
+            low.intrinsic(name, None, operands)
+        else:
+            low.intrinsic(f"{name}.s", None, [*operands, nbytes])
+
+    def emulate(self, low: AtomLowering, value: SSAValue, dst: Operand) -> None:
+        """On the cpu stack the copy happens at once; checked mode knows until when it must not be relied on."""
+        low.store(value, dst)
+        emulation = cast(Any, low)
+        if emulation.checked:
+            emulation.note_copy("cp_async", reg.pointer_value(low, dst), self.bits // 8)
+
+    def check_spaces(self, src: Operand, dst: Operand) -> None:
+        """Both ends are where the instruction wants them."""
+        if src.data.space is not AddressSpace.Global or dst.data.space is not AddressSpace.Shared:
+            raise DSLCompileError(
+                f"{self} copies from global to shared memory, got {src.data.space} -> {dst.data.space}"
+            )
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> CpAsyncData:
@@ -72,3 +94,69 @@ class CpAsyncType(Data[CpAsyncData], CopyOpType):
 
     def print_parameter(self, printer: Printer) -> None:
         printer.print_string(f"<{self.data.bits}, cache = {self.data.cache}>")
+
+
+@irdl_attr_definition
+class CpAsyncType(_CpAsyncType):
+    """`!fly_nvgpu.sm80.cp_async<128, cache = cg>`."""
+
+    name = "fly_nvgpu.sm80.cp_async"
+
+    def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
+        """One instruction."""
+        self.check_spaces(src, dst)
+        if reg.nv(low).target == "cpu":
+            count = max(self.bits // reg.bit_width(src.data.elem), 1)
+            self.emulate(low, low.load(src, reg.vector_type(reg.storage(src.data.elem), count)), dst)
+        else:
+            self.issue(low, src, dst, None)
+
+
+@irdl_attr_definition
+class CpAsyncZeroFillType(_CpAsyncType):
+    """`!fly_nvgpu.sm80.cp_async_zero_fill<128, cache = cg>`: zeros instead of what a predicate or `valid` leaves out.
+
+    The state `valid` counts the elements that are there; none of them are at 0 and below, all where it says more than
+    one copy moves.
+    """
+
+    name = "fly_nvgpu.sm80.cp_async_zero_fill"
+    state: ClassVar[tuple[tuple[str, int], ...]] = (("valid", 32),)
+    fills_zeros: ClassVar[bool] = True
+
+    def state_default(self, field: str) -> int:
+        return max(BITS)
+
+    def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
+        """One instruction, with a source size where something may be left out."""
+        self.check_spaces(src, dst)
+        b, (count, nbytes) = low.b, _sizes(self, src)
+        valid, wanted = reg.nv(low).state("valid"), reg.nv(low).state("pred")
+        elements: SSAValue | None = None
+        if valid is not None:
+            elements = b.int_binary("minsi", b.int_binary("maxsi", valid, b.i32(0)), b.i32(count))
+        elif wanted is not None:
+            elements = b.i32(count)
+        if wanted is not None and elements is not None:
+            elements = b.select(wanted, elements, b.i32(0))
+        if reg.nv(low).target != "cpu":
+            self.issue(low, src, dst, None if elements is None else b.muli(elements, b.i32(nbytes)))
+            return
+        word = IntegerType(8 * nbytes)
+        whole = word if count == 1 else reg.vector_type(word, count)
+        if valid is not None:
+            self.emulate(low, _read_some(low, src, count, word, cast(SSAValue, elements)), dst)
+        else:
+            value = cast(Any, low).chosen(wanted, lambda: low.load(src, whole), b.const(0, whole))
+            self.emulate(low, value, dst)
+
+
+def _read_some(low: AtomLowering, src: Operand, count: int, word: IntegerType, valid: SSAValue) -> SSAValue:
+    """The first elements of a copy, each read only if it is there, and zeros behind them."""
+    b = low.b
+    values: list[SSAValue] = []
+    for i in range(count):
+        at = reg.moved(low, src, i)
+        there = b.cmpi("sgt", valid, b.i32(i))
+        values.append(cast(Any, low).chosen(there, lambda at=at: low.load(at, word), b.const(0, word)))
+    return values[0] if count == 1 else reg.vector_of(low, values)

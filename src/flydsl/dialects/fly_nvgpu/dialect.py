@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from xdsl.ir import Dialect
 
-from . import ops
-from .cp_async import CpAsyncType
+from . import bulk, ops
+from .cp_async import CpAsyncType, CpAsyncZeroFillType
+from .global_access import LoadGlobalType, StoreGlobalType
 from .matrix_copy import LdMatrixType, StMatrixType
 from .mma_sync import MmaSyncType
 from .tma import MakeTensorMapOp, TensorMapType
@@ -23,7 +24,18 @@ FlyNvgpu = Dialect(
         ops.WgmmaWaitOp,
         ops.TmaLoadOp,
         ops.TmaStoreOp,
+        *bulk.OPS,
         MakeTensorMapOp,
     ],
-    [CpAsyncType, LdMatrixType, StMatrixType, MmaSyncType, WgmmaType, TensorMapType],
+    [
+        CpAsyncType,
+        CpAsyncZeroFillType,
+        LoadGlobalType,
+        StoreGlobalType,
+        LdMatrixType,
+        StMatrixType,
+        MmaSyncType,
+        WgmmaType,
+        TensorMapType,
+    ],
 )

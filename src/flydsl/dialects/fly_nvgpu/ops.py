@@ -21,6 +21,7 @@ from xdsl.irdl import (
     var_result_def,
 )
 
+from ...errors import DSLCompileError
 from .. import llvm
 from ..fly.atoms import AtomLowering, Operand
 from . import registers as reg
@@ -43,13 +44,14 @@ KINDS: dict[str, Kind] = {
     "cp_async.commit": Kind("llvm.nvvm.cp.async.commit.group"),
     "cp_async.wait": Kind("llvm.nvvm.cp.async.wait.group"),
     "cp_async.wait_all": Kind("llvm.nvvm.cp.async.wait.all"),
-    "cp_async.arrive": Kind("llvm.nvvm.cp.async.mbarrier.arrive.noinc.shared"),
+    "cp_async.arrive": Kind("llvm.nvvm.cp.async.mbarrier.arrive.shared"),
+    "cp_async.arrive_noinc": Kind("llvm.nvvm.cp.async.mbarrier.arrive.noinc.shared"),
     "mbarrier.init": Kind("llvm.nvvm.mbarrier.init.shared"),
     "mbarrier.inval": Kind("llvm.nvvm.mbarrier.inval.shared"),
-    "mbarrier.arrive": Kind("llvm.nvvm.mbarrier.arrive.scope.cta.space.cta", None, 90, _STATE),
+    "mbarrier.arrive": Kind("llvm.nvvm.mbarrier.arrive.scope.cta.space.cta", None, 80, _STATE),
     "mbarrier.arrive_expect_tx": Kind("llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta", None, 90, _STATE),
     "mbarrier.expect_tx": Kind("llvm.nvvm.mbarrier.expect.tx.scope.cta.space.cta", None, 90),
-    "mbarrier.test": Kind("llvm.nvvm.mbarrier.test.wait.parity.scope.cta.space.cta", i1, 90),
+    "mbarrier.test": Kind("llvm.nvvm.mbarrier.test.wait.parity.scope.cta.space.cta", i1, 80),
     "mbarrier.try_wait": Kind("llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta", i1, 90),
     "fence.mbarrier_init": Kind("llvm.nvvm.fence.mbarrier_init.release.cluster", None, 90),
     "fence.proxy_async": Kind("llvm.nvvm.fence.proxy.async.shared_cta", None, 90),
@@ -85,6 +87,20 @@ class NvOp(IRDLOperation):
         raise NotImplementedError(f"{self.name} has no lowering")
 
 
+def _is_old(low: AtomLowering) -> bool:
+    """Whether barriers in shared memory count single arrivals and are polled: before Hopper."""
+    return (reg.arch_number(low.arch) or 90) < 90
+
+
+def _arrive_once(low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    """The arrival of sm_80, which has no count."""
+    barrier, count = operands
+    if low.b.const_of.get(count) != 1:
+        raise DSLCompileError(f"an mbarrier of {low.arch} counts one arrival at a time; several need sm_90")
+    low.intrinsic("llvm.nvvm.mbarrier.arrive.shared", _STATE, [barrier])
+    return ()
+
+
 @irdl_op_definition
 class CallOp(NvOp):
     """`"fly_nvgpu.call"(%barrier, %count) <{kind = "mbarrier.init"}>`."""
@@ -98,13 +114,15 @@ class CallOp(NvOp):
             return reg.nv(low).emulate_call(name, operands)
         kind = KINDS[name]
         reg.check_arch(low, name, kind.least_arch)
+        if name == "mbarrier.arrive" and _is_old(low):
+            return _arrive_once(low, operands)
         result = low.intrinsic(kind.intrinsic, kind.result or kind.dropped, operands)
         return () if kind.result is None else (cast(SSAValue, result),)
 
 
 @irdl_op_definition
 class MBarrierWaitOp(NvOp):
-    """Wait until the phase of a barrier with this parity is over: `try_wait` in a loop."""
+    """Wait until the phase of a barrier with this parity is over: `try_wait` in a loop, before sm_90 `test_wait`."""
 
     name = "fly_nvgpu.mbarrier_wait"
 
@@ -114,7 +132,8 @@ class MBarrierWaitOp(NvOp):
         b = low.b
         before, after = Block(), Block()
         with b.region(before):
-            done = low.intrinsic(KINDS["mbarrier.try_wait"].intrinsic, i1, operands)
+            kind = "mbarrier.test" if _is_old(low) else "mbarrier.try_wait"
+            done = low.intrinsic(KINDS[kind].intrinsic, i1, operands)
             again = b.int_binary("xori", cast(SSAValue, done), b.const(1, i1))
             b.opn(scf.ConditionOp, (again,), ())
         with b.region(after):
@@ -182,13 +201,22 @@ class UniformOp(NvOp):
         return (cast(SSAValue, low.intrinsic("llvm.nvvm.shfl.sync.idx.i32", i32, args)),)
 
 
+_MEMORY = {"none": "memory(none)", "read": "memory(argmem: read)", "write": "memory(argmem: write)"}
+"""What inline assembly does to memory, in the words of LLVM."""
+
+
 @irdl_op_definition
 class AsmOp(NvOp):
-    """Inline PTX with side effects; operands and result as its constraints say."""
+    """Inline PTX; operands and result as its constraints say.
+
+    `memory` tells what it does to memory: nothing that anyone can see (`none`), or a `read` or `write` of what its
+    pointer operands point at. Without it all effects are possible.
+    """
 
     name = "fly_nvgpu.asm"
     text = prop_def(StringAttr)
     constraints = prop_def(StringAttr)
+    memory = opt_prop_def(StringAttr)
 
     def write_llvm(self, f: Any) -> None:
         """The call as LLVM IR text."""
@@ -198,7 +226,10 @@ class AsmOp(NvOp):
         if self.res:
             f.names[self.res[0]] = ""
             result = f.typed(self.res[0]).strip()
-        call = f'call {result} asm sideeffect "{quoted}", "{self.constraints.data}"({args})'
+        effects, known = " sideeffect", ""
+        if self.memory is not None:
+            effects, known = "", f" nounwind willreturn {_MEMORY[self.memory.data]}"
+        call = f'call {result} asm{effects} "{quoted}", "{self.constraints.data}"({args}){known}'
         if self.res:
             f.names[self.res[0]] = f.assign(call)
         else:
@@ -206,10 +237,18 @@ class AsmOp(NvOp):
 
 
 def asm(
-    low: AtomLowering, text: str, constraints: str, operands: Sequence[SSAValue], result: Attribute | None
+    low: AtomLowering,
+    text: str,
+    constraints: str,
+    operands: Sequence[SSAValue],
+    result: Attribute | None,
+    *,
+    memory: str | None = None,
 ) -> SSAValue | None:
-    """Inline assembly with side effects."""
+    """Inline assembly, with side effects unless `memory` says what it does."""
     props: dict[str, Attribute] = {"text": StringAttr(text), "constraints": StringAttr(constraints)}
+    if memory is not None:
+        props["memory"] = StringAttr(memory)
     op = low.b.opn(AsmOp, operands, () if result is None else (result,), props)
     return op.results[0] if op.results else None
 

@@ -11,6 +11,8 @@ from typing import Any
 
 _MODULES: dict[str, str] = {
     "atoms": "MMA WGMMA CpAsync CpAsync32b CpAsync64b CpAsync128b LdMatrix StMatrix",
+    "global_memory": "LoadGlobal StoreGlobal load_global store_global",
+    "bulk": "bulk_load bulk_send bulk_store bulk_reduce bulk_prefetch BulkLoad BulkStore BulkReduce",
     "sync": (
         "MBarrier cp_async_commit cp_async_wait cp_async_wait_all fence_proxy_async fence_mbarrier_init named_barrier "
         "elect setmaxnreg uniform wgmma_fence wgmma_commit wgmma_wait griddepcontrol_wait griddepcontrol_launch"

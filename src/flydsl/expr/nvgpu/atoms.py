@@ -91,23 +91,29 @@ def WGMMA(
     return NvAtomOp(lambda: WgmmaType(data), f"WGMMA({n}, {k}, {left}, {out})", 90, 90)
 
 
-def CpAsync(bits: int, cache: str = "ca") -> NvAtomOp:
+def CpAsync(bits: int, cache: str = "ca", *, zero_fill: bool = False) -> NvAtomOp:
     """`cp.async`: global to shared memory, past the registers; `cache="cg"` keeps 128-bit copies out of L1.
 
     The data is there for the thread itself after `cp_async_wait`, for others after a barrier behind it.
+
+    With `zero_fill` a false predicate writes zeros instead of nothing, and the state `valid` says how many elements of
+    a copy are there: `fx.copy(atom, src, dst, valid=n)` reads no more, and zeros follow them. Any number will do; there
+    are none at 0 and below.
 
     >>> def example():
     ...     return fx.make_copy_atom(fx.nvgpu.CpAsync(128, "cg"), fx.Float16).layout_src_tv
     >>> flyc.evaluate(example, target="cpu:sm_90")
     Layout<(1,8):(1,1)>
     """
-    from ...dialects.fly_nvgpu.cp_async import CpAsyncData, CpAsyncType, problem
+    from ...dialects.fly_nvgpu.cp_async import CpAsyncData, CpAsyncType, CpAsyncZeroFillType, problem
 
     data = CpAsyncData(bits, cache)
     found = problem(data)
     if found is not None:
         raise DSLValueError(found)
-    return NvAtomOp(lambda: CpAsyncType(data), f"CpAsync({bits}, {cache!r})", 80)
+    cls = CpAsyncZeroFillType if zero_fill else CpAsyncType
+    more = ", zero_fill=True" if zero_fill else ""
+    return NvAtomOp(lambda: cls(data), f"CpAsync({bits}, {cache!r}{more})", 80)
 
 
 def CpAsync32b() -> NvAtomOp:

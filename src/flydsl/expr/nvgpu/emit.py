@@ -73,6 +73,47 @@ def tma_store(src: Any, tensor_map: Any, coords: Sequence[Any], reduce: str | No
     current().opn(ops.TmaStoreOp, [src, tensor_map, *coords], (), props)
 
 
+def _bulk() -> Any:
+    """The ops of bulk copies, loaded by those who use them."""
+    from ...dialects.fly_nvgpu import bulk
+
+    return bulk
+
+
+def bulk_load(dst: Any, barrier: Any, src: Any, nbytes: Any, mask: Any = None, hint: Any = None) -> None:
+    """Bytes into shared memory."""
+    props: dict[str, Attribute] = {}
+    operands = [dst, barrier, src, nbytes]
+    for name, value in (("multicast", mask), ("hint", hint)):
+        if value is not None:
+            operands.append(value)
+            props[name] = _TRUE
+    current().opn(_bulk().BulkLoadOp, operands, (), props)
+
+
+def bulk_send(dst: Any, barrier: Any, src: Any, nbytes: Any, rank: Any) -> None:
+    """Bytes into the shared memory of another block."""
+    current().opn(_bulk().BulkSendOp, (dst, barrier, src, nbytes, rank), ())
+
+
+def bulk_store(src: Any, dst: Any, nbytes: Any, hint: Any = None, reduction: tuple[str, str] | None = None) -> None:
+    """Bytes out of shared memory; a reduction is an operation and the elements' type in PTX's words."""
+    props: dict[str, Attribute] = {}
+    if reduction is not None:
+        props["reduce"], props["element"] = (StringAttr(word) for word in reduction)
+    operands = [src, dst, nbytes]
+    if hint is not None:
+        operands.append(hint)
+        props["hint"] = _TRUE
+    current().opn(_bulk().BulkStoreOp, operands, (), props)
+
+
+def bulk_prefetch(src: Any, nbytes: Any, hint: Any = None) -> None:
+    """Bytes into L2."""
+    operands = [src, nbytes] if hint is None else [src, nbytes, hint]
+    current().opn(_bulk().BulkPrefetchOp, operands, (), {} if hint is None else {"hint": _TRUE})
+
+
 def tensor_map(
     pointer: Any,
     dims: Sequence[Any],

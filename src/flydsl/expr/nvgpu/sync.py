@@ -58,9 +58,18 @@ class MBarrier:
         _emit().call("mbarrier.init", self.ptr.value, _i32(count))
 
     def arrive(self, count: Any = 1) -> None:
-        """Count arrivals."""
-        need_trace("MBarrier.arrive", 90)
+        """Count arrivals; before sm_90 one at a time."""
+        need_trace("MBarrier.arrive", 80)
         _emit().call("mbarrier.arrive", self.ptr.value, _i32(count))
+
+    def arrive_after_copies(self, *, noinc: bool = False) -> None:
+        """Arrive when all `CpAsync` copies this thread has issued so far are there: `cp.async.mbarrier.arrive`.
+
+        The phase expects one more arrival for it. With `noinc` it is one of those `init` was told of, so a barrier for
+        `n` threads that each call this alone is over when all their copies are there.
+        """
+        need_trace("MBarrier.arrive_after_copies", 80)
+        _emit().call("cp_async.arrive_noinc" if noinc else "cp_async.arrive", self.ptr.value)
 
     def arrive_remote(self, rank: Any) -> None:
         """Arrive on this barrier in block `rank` of the cluster."""
@@ -78,12 +87,12 @@ class MBarrier:
 
         A fresh barrier counts as having just finished a phase of parity 1, so a producer's first wait passes.
         """
-        need_trace("MBarrier.wait", 90)
+        need_trace("MBarrier.wait", 80)
         _emit().wait(self.ptr.value, _i32(parity))
 
     def test(self, parity: Any) -> Boolean:
         """Whether that phase is over."""
-        need_trace("MBarrier.test", 90)
+        need_trace("MBarrier.test", 80)
         return Boolean(_emit().call("mbarrier.test", self.ptr.value, _i32(parity)))
 
     def invalidate(self) -> None:

@@ -19,6 +19,15 @@ CACHE_HINTS = {"normal": 0x1000000000000000, "first": 0x12F0000000000000, "last"
 """What may be evicted first from L2: policies by name."""
 
 
+def cache_policy(what: str, evict: str | None) -> Any:
+    """A policy by its name, as an IR value."""
+    if evict is None:
+        return None
+    if evict not in CACHE_HINTS:
+        raise DSLValueError(f"{what}: evict is one of {', '.join(CACHE_HINTS)}, got {evict!r}")
+    return Int64(CACHE_HINTS[evict]).ir_value()
+
+
 class TmaOp(NamedTuple):
     """A kind of tensor copy."""
 
@@ -150,10 +159,10 @@ class TmaAtom:
         need_trace("TmaAtom.load", 90)
         if self.op.kind != "load":
             raise DSLTypeError(f"this atom was made to {self.op.kind}, not to load")
-        from ..numeric import Int16
+        from ..numeric import Uint16
 
-        mask = None if multicast is None else Int16(multicast).ir_value()
-        hint = None if evict is None else Int64(CACHE_HINTS[evict]).ir_value()
+        mask = None if multicast is None else Uint16(multicast).ir_value()
+        hint = cache_policy("TmaAtom.load", evict)
         _emit().tma_load(self._memory(smem), barrier.ptr.value, self._map, self._coords(coord), mask, hint)
 
     def with_barrier(self, barrier: MBarrier, *, multicast: Any = None, evict: str | None = None) -> BoundLoad:

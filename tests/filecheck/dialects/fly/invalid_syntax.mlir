@@ -15,6 +15,12 @@ func.func private @align_memref(!fly.memref<f16, global, 4:1, align<0>>) -> ()
 // expected-error @+1 {{expected 'align<N>' or a swizzle, got 'foo'}}
 func.func private @tail(!fly.ptr<f32, global, foo>) -> ()
 // -----
+// expected-error @+1 {{expected 'align<N>' or a swizzle, got 'align<x>'}}
+func.func private @align_word(!fly.ptr<f32, global, align<x>>) -> ()
+// -----
+// expected-error-re @+1 {{invalid swizzle: {{.*}}}}
+func.func private @short_swizzle(!fly.ptr<f32, global, S<1,2>>) -> ()
+// -----
 // expected-error-re @+1 {{invalid int tuple: {{.*}}}}
 func.func private @empty(!fly.int_tuple<()>) -> ()
 // -----
