@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,3 +127,40 @@ def halve_kernel(x: fx.Tensor):
 @flyc.jit
 def halve(x: fx.Tensor):
     halve_kernel(x).launch(grid=1, block=4)
+
+
+SCRIPT = """
+from dataclasses import dataclass
+import numpy as np
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+@dataclass
+class Sum:
+    value: object
+
+    def add(self, x):
+        self.value = self.value + x
+
+@flyc.kernel
+def sum_kernel(x: fx.Tensor):
+    total = Sum(fx.Int32(0))
+    for i in fx.range_constexpr(4):
+        total.add(x[i])
+    x[0] = total.value
+
+@flyc.jit
+def sum_up(x: fx.Tensor):
+    sum_kernel(x).launch(grid=1, block=1)
+
+x = np.arange(1, 5, dtype=np.int32)
+sum_up(x)
+print(x[0])
+"""
+
+
+def test_a_dataclass_of_a_script(tmp_path):
+    """Methods of dataclasses come from the standard library, but name the script as their module."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], text=True, capture_output=True)
+    assert (done.returncode, done.stdout) == (0, "10\n"), done.stderr

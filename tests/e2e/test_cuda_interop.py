@@ -117,6 +117,37 @@ def test_fresh_threads_have_no_context(torch: Any):
     assert all((y == 40).all() for _, y in pairs)
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+def test_repeated_calls_of_torch_tensors(torch: Any, monkeypatch: pytest.MonkeyPatch, devices: int):
+    """Whether there are several devices or one: tensors of all kinds of views, from threads without a context."""
+    monkeypatch.setattr(get_device_runtime(), "device_count", lambda: devices)
+    function = flyc.jit(saxpy.__wrapped__)
+    for _ in range(2):
+        function(*pair(torch), 2.0, COUNT)
+    assert function._repeat is not None
+    served: list[Any] = []
+
+    def call(n: int, first: int) -> None:
+        x, whole = torch.rand(n, device="cuda"), torch.rand(n + 8, device="cuda")
+        y, expected = whole[first : first + n], whole.double()
+        expected[first : first + n] += 3.0 * x.double()
+        served.append(function._repeat(x, y, 3.0, n))
+        torch.cuda.synchronize()
+        torch.testing.assert_close(whole.double(), expected, rtol=1e-6, atol=1e-6)
+
+    for n, first in ((1, 0), (257, 4), (COUNT, 8)):
+        call(n, first)
+        thread = threading.Thread(target=call, args=(n, first))
+        thread.start()
+        thread.join()
+    assert served == [True] * 6
+    x, y = pair(torch)
+    assert function._repeat(x.cpu(), y, 1.0, 1) is False
+    assert function._repeat(x.half(), y, 1.0, 1) is False
+    torch.cuda.synchronize()
+    assert not y.any()
+
+
 def test_dlpack_and_cuda_array_interface(torch: Any):
     x, y = pair(torch)
     torch.cuda.synchronize()

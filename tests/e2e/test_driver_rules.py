@@ -138,6 +138,12 @@ def test_c7_sizes_beyond_31_bits():
     with pytest.raises(OverflowError, match="extent 2147483648 does not fit 32 bits"):
         argument = flyc.TensorSpec((2**31,), "int8").argument()
         argument.check()
+    # Only addresses are needed: 3e9 elements on top of one.
+    far = np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), (50_000, 60_000), (60_000, 1))
+    flyc.from_dlpack(far).mark_layout_dynamic().check()
+    for narrow in (flyc.from_dlpack(far), flyc.from_dlpack(far, use_32bit_stride=True).mark_layout_dynamic()):
+        with pytest.raises(OverflowError, match="reaches element 2999999999, which does not fit 32 bits"):
+            narrow.check()
 
 
 class Filter:

@@ -138,8 +138,8 @@ class TensorArgument:
                         f"the {what} of dimension {i} was promised to be a multiple of {div}, but it is {value}"
                     )
 
-    def check(self) -> None:
-        """Verify every promise made about the array."""
+    def check(self, *, marked: bool = True) -> None:
+        """Verify every promise made about the array; while it is not `marked` as it will be, only those of any mark."""
         self._check_promises()
         if self.info.pointer % self.align:
             raise DSLValueError(
@@ -150,6 +150,20 @@ class TensorArgument:
                 raise DSLOverflowError(f"extent {value} does not fit 32 bits")
         if self.stride_width == 32 and any(s > I32_MAX for s in self.info.strides):
             raise DSLOverflowError(f"strides {self.info.strides} do not fit 32 bits; drop use_32bit_stride")
+        if marked:
+            self._check_reach()
+
+    def _check_reach(self) -> None:
+        """Compiled code must be able to address all of the array."""
+        # Offsets along strides of 64 bits are computed in 64; along the others in 32.
+        narrow = [code is not None or self.stride_width == 32 for code in self.strides]
+        steps = zip(narrow, self.info.shape, self.info.strides, strict=True)
+        last = sum((extent - 1) * abs(stride) for is_narrow, extent, stride in steps if is_narrow)
+        if last > I32_MAX:
+            raise DSLOverflowError(
+                f"a layout {self.info.shape}:{self.info.strides} with static or 32-bit strides reaches element {last}, "
+                "which does not fit 32 bits; make it dynamic with .mark_layout_dynamic(), without use_32bit_stride"
+            )
 
     # --- protocol -------------------------------------------------------------------------------------------------
 
@@ -231,7 +245,7 @@ def from_dlpack(t: Any, *, assumed_align: int | None = None, use_32bit_stride: b
             f"from_dlpack expects a numpy array, a torch tensor or an object with an array interface, got {t!r}"
         )
     made = TensorArgument(info, assumed_align=assumed_align, use_32bit_stride=use_32bit_stride)
-    made.check()
+    made.check(marked=False)
     return made
 
 
@@ -462,6 +476,11 @@ def adapt(name: str, value: Any, annotation: Any) -> Any:
         return ScalarArgument(scalar, value)
     if stream_handle(value) is not None:
         return StreamArgument(Stream(value))
+    if value is None:
+        raise DSLTypeError(
+            f"parameter '{name}': cannot pass None to compiled code; where it may be left out, annotate it so "
+            "(fx.Tensor | None) or let None be its default"
+        )
     raise DSLTypeError(
         f"parameter '{name}': cannot pass {value!r} of type {type(value).__name__} to compiled code; "
         "expected an array, a number, a stream, or a value for a Constexpr parameter"

@@ -98,7 +98,14 @@ def rewrite_function(fn: FunctionType) -> RewrittenFunction:
             rewriter.visit(node)
         tree = cast(ast.FunctionDef, node)
         tree.decorator_list = []
-        rewriter.function(tree)
+        try:
+            rewriter.function(tree)
+        except RecursionError:
+            reject(
+                tree,
+                "the function is nested too deeply to be rewritten",
+                "write expressions of hundreds of operators as several statements",
+            )
         _explain_names(tree, rewriter.only_inside)
     made = RewrittenFunction(fn, source, tree)
     if config.debug.ast_diff:
@@ -161,25 +168,34 @@ def _bare_arguments(arguments: ast.arguments) -> ast.arguments:
     )
 
 
-Place = tuple[int, int, int, int]
+_PLACE = ("lineno", "col_offset", "end_lineno", "end_col_offset")
+_PLAIN = {str, int, type(None), ast.Load, ast.Store}
+"""Most of what the fields of nodes hold: nothing in it has a place."""
 
 
-def _fill_locations(node: ast.AST, place: Place) -> None:
-    """`ast.fix_missing_locations` in a third of its time: a node without a place gets that of its parent."""
+def _fill_locations(node: ast.AST, place: dict[str, Any]) -> None:
+    """`ast.fix_missing_locations` in a fraction of its time: a node without a place gets that of its parent.
+
+    `place` are the fields of the nearest node above that has one.
+    """
     fields = node.__dict__
     if "lineno" in fields:
-        line, column = fields["lineno"], fields["col_offset"]
-        end = fields.get("end_lineno"), fields.get("end_col_offset")
-        place = (line, column, line if end[0] is None else end[0], column if end[1] is None else end[1])
-    if "lineno" in node._attributes:
-        fields["lineno"], fields["col_offset"], fields["end_lineno"], fields["end_col_offset"] = place
-    for value in list(fields.values()):
-        if isinstance(value, ast.AST):
-            _fill_locations(value, place)
-        elif type(value) is list:
-            for item in cast(list[Any], value):
+        place = fields
+        if fields.get("end_lineno") is None:
+            fields["end_lineno"] = fields["lineno"]
+        if fields.get("end_col_offset") is None:
+            fields["end_col_offset"] = fields["col_offset"]
+    elif "lineno" in node._attributes:
+        for name in _PLACE:
+            fields[name] = place[name]
+    for value in fields.values():
+        kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+        if kind is list:
+            for item in value:
                 if isinstance(item, ast.AST):
                     _fill_locations(item, place)
+        elif kind not in _PLAIN and isinstance(value, ast.AST):
+            _fill_locations(value, place)
 
 
 def _build(fn: FunctionType, tree: ast.FunctionDef, filename: str) -> FunctionType:
@@ -214,7 +230,7 @@ def _build(fn: FunctionType, tree: ast.FunctionDef, filename: str) -> FunctionTy
         for node in ast.walk(module):
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not hasattr(node, "type_params"):
                 node.type_params = []
-    _fill_locations(module, (tree.lineno, tree.col_offset, tree.end_lineno or tree.lineno, tree.end_col_offset or 0))
+    _fill_locations(module, tree.__dict__)
 
     flags = fn.__code__.co_flags & _FUTURE
     code = cast(CodeType, compile(module, filename, "exec", flags, dont_inherit=True))

@@ -4,6 +4,7 @@ labels and texts, in a fifth of its time. It is on the way to every cache key.""
 from __future__ import annotations
 
 import opcode
+import re
 import sys
 from collections.abc import Iterator
 from types import CodeType
@@ -15,6 +16,8 @@ _CACHE = opcode.opmap.get("CACHE", 0)
 _SPELLED = sys.version_info < (3, 13)
 """Whether every instruction has one argument of one of the kinds below; later ones name two variables at once."""
 
+_PAIR = re.compile(r"((?:LOAD|STORE)_FAST(?:_BORROW)?)_((?:LOAD|STORE)_FAST(?:_BORROW)?)")
+
 _SHIFT = {opcode.opmap["LOAD_GLOBAL"]: 1}
 """Low bits of an argument that are flags, not part of the index."""
 if sys.version_info >= (3, 12):
@@ -23,12 +26,19 @@ if sys.version_info >= (3, 12):
 
 
 def instructions(code: CodeType) -> Iterator[tuple[str, Any]]:
-    """Name and argument of each instruction: a constant, a name, or else a number or None."""
+    """Name and argument of each instruction: a constant, a name, or else a number or None.
+
+    Instructions on two variables come as two: `STORE_FAST_LOAD_FAST (x, y)` as `STORE_FAST x` and `LOAD_FAST y`.
+    """
     if not _SPELLED:
         import dis
 
         for step in dis.get_instructions(code):
-            yield step.opname, step.argval
+            value: Any = step.argval
+            if parts := _PAIR.fullmatch(step.opname):
+                yield from zip(parts.groups(), value, strict=True)
+            else:
+                yield step.opname, value
         return
     tables = _tables(code)
     data, extended = code.co_code, 0

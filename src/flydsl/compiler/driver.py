@@ -19,7 +19,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from .. import __version__, config
 from ..dialects import gpu
-from ..dialects.locations import source_chain
+from ..dialects.locations import frames_of
 from ..errors import DSLCompileError, FlyDSLError
 from ..expr.fastmath import set_default as set_default_fastmath
 from ..llvm import binding, host_stub
@@ -358,8 +358,8 @@ def _kernels(facts: list[dict[str, Any]], resources: list[dict[str, Any]]) -> li
 
 def _source(kernel: gpu.FuncOp) -> list[Any] | None:
     """File and line of the launch that a kernel was traced for."""
-    frames = source_chain(kernel.location)
-    return [frames[-1].filename, frames[-1].line] if frames else None
+    frames = frames_of(kernel.location)
+    return [frames[-1].filename.data, frames[-1].line.data] if frames else None
 
 
 def _kernel_facts(device: gpu.ModuleOp, names: list[str], shared: Mapping[str, SharedLayout]) -> list[dict[str, Any]]:

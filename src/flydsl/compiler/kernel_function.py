@@ -154,7 +154,11 @@ class KernelLauncher:
         kernel = self.kernel
         dims, threads = tracing.dimensions("grid", grid), tracing.dimensions("block", block)
         size = self._block_size(threads)
-        constant = {p.name for p in kernel.signature.parameters.values() if p.kind != "value"}
+        constant = {
+            p.name
+            for p in kernel.signature.parameters.values()
+            if p.kind != "value" or (p.optional and self.arguments[p.name] is None)
+        }
         for p in kernel.signature.parameters.values():
             if p.kind == "constexpr" and hasattr(p.annotation, "check"):
                 p.annotation.check(p.name, self.arguments[p.name])

@@ -101,7 +101,7 @@ class _Reader:
         return f"{file}:{name}"
 
     def argument(self, value: Any, where: str) -> Any:
-        if isinstance(value, (int, float, bool)):
+        if value is None or isinstance(value, (int, float, bool)):
             return value
         spec = self.mapping(value, where)
         if "scalar" in spec:

@@ -23,7 +23,7 @@ from ..runtime.objects import per_thread
 from .arguments import ScalarArgument, StreamArgument, TensorArgument
 from .hints import ambient_hints
 from .host_arrays import is_torch_tensor
-from .placement import torch_stream_accessor
+from .placement import placed, torch_stream_accessor
 from .struct_arguments import Leaf, struct_leaves
 from .warm import numpy_address
 
@@ -94,8 +94,8 @@ def make_repeat(
     only the environment is looked at.
     """
     runtime = loaded.runtime
-    if runtime.device_count() > 1:
-        return None
+    if runtime.device_count() > 1 and not placed(call.adapted, runtime):
+        return None  # Only the current device says where to launch; arrays are on the same device at every call.
     try:
         return _generate(call, loaded, signature, function)
     except _Other:
@@ -276,7 +276,9 @@ def _struct(
 
 def _constant(name: str, value: Any, guards: list[str], scope: dict[str, Any]) -> None:
     scope[f"_constant_{name}"] = value
-    if type(value) in (int, bool, str):
+    if value is None:  # an optional argument that was not given
+        guards.append(f"if {name} is not None: return")
+    elif type(value) in (int, bool, str):
         guards.append(f"if {name}.__class__ is not _{type(value).__name__} or {name} != _constant_{name}: return")
     elif isinstance(value, type):
         guards.append(f"if {name} is not _constant_{name}: return")

@@ -6,6 +6,7 @@ import ast
 import builtins
 import inspect
 import sys
+import types
 import typing
 import warnings
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from typing import Any
 
 from ..errors import DSLTypeError
 from ..expr.constexpr import Constexpr, ConstexprType
+from ..expr.gpu import Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class Parameter:
     annotation: Any
     kind: str
     """`constexpr`, `type` or `value`."""
+    optional: bool = False
+    """Whether None may be passed for a value: `x: fx.Tensor | None`, or a default of None. It is None in the code."""
 
 
 class Signature:
@@ -41,7 +45,11 @@ class Signature:
                     f"{function.__qualname__}: *{name} is not supported; write the parameters out, "
                     "compiled code has a fixed signature"
                 )
-            self.parameters[name] = Parameter(name, hints.get(name), _kind(hints.get(name)))
+            annotation, optional = without_none(hints.get(name))
+            kind = _kind(annotation)
+            # A stream that is not given is the current one.
+            optional = kind == "value" and annotation is not Stream and (optional or p.default is None)
+            self.parameters[name] = Parameter(name, annotation, kind, optional)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments by parameter name."""
@@ -66,6 +74,16 @@ class Signature:
                 scope[f"_default_{name}"] = p.default
             heads.append(name if p.default is p.empty else f"{name}=_default_{name}")
         return ", ".join([*heads, "/"] if before is inspect.Parameter.POSITIONAL_ONLY else heads)
+
+
+def without_none(annotation: Any) -> tuple[Any, bool]:
+    """An annotation, and whether it was one that also allows None: `fx.Tensor | None`, `Optional[fx.Tensor]`."""
+    if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
+        return annotation, False
+    kept = [x for x in typing.get_args(annotation) if x is not types.NoneType]
+    if len(kept) == len(typing.get_args(annotation)):
+        return annotation, False
+    return (kept[0] if len(kept) == 1 else typing.Union[tuple(kept)]), True  # noqa: UP007
 
 
 def _kind(annotation: Any) -> str:

@@ -174,7 +174,12 @@ def flatten_kernel_arguments(name: str, arguments: dict[str, Any], constant: set
     for key, value in arguments.items():
         if key in constant:
             continue
-        if isinstance(value, (bool, int, float, str)) or value is None:
+        if value is None:
+            raise DSLTypeError(
+                f"kernel '{name}', parameter '{key}' got None; where it may be left out, annotate it so "
+                "(fx.Tensor | None) or let None be its default"
+            )
+        if isinstance(value, (bool, int, float, str)):
             raise DSLTypeError(
                 f"kernel '{name}', parameter '{key}': Cannot derive IR types of {value!r}; wrap it, "
                 f"e.g. fx.Int32({value!r}), or annotate the parameter with fx.Constexpr"

@@ -284,6 +284,9 @@ class Builder:
 
     def const(self, value: int | float, type_: Attribute) -> SSAValue:
         """Scalar constant, or a splat of a vector type; one op per function."""
+        found = self._consts.get((id(type_), value))
+        if found is not None:  # an integer in its normal form, of the type that stands for its equals: the usual case
+            return found
         elem = elem_of(type_)
         integer = _is_integer(elem)
         known = (self._ids.get(id(type_)) or self._identify(type_))[0]

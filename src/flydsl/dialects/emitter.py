@@ -151,7 +151,8 @@ def emit1(
     loc: Any = UNKNOWN,
 ) -> SSAValue:
     """Append an op with one result and no regions; give the result."""
-    return emitn(block, cls, operands, (type_,), props, loc).results[0]
+    (result,) = emitn(block, cls, operands, (type_,), props, loc).results
+    return result
 
 
 def emitn(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import chain
+from threading import Lock
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, cast
 
@@ -14,12 +16,10 @@ from ..errors import SourceFrame
 from .emitter import make_attribute, make_data
 from .user_code import REGION_MARK
 
-_positions: dict[int, tuple[list[tuple[int, int, int]], CodeType]] = {}
-"""By the id of a code object, which is kept for it: hashing one hashes all it contains."""
+_positions: dict[int, tuple[list[Any], CodeType]] = {}
+"""By the id of a code object, which is kept for it: hashing one hashes all it contains. The four numbers of each two
+bytes of code follow each other: as tuples they would be thousands of objects for the garbage collector."""
 _locations: dict[tuple[int, int], FileLineColLoc] = {}
-end_columns: dict[FileLineColLoc, int] = {}
-"""Where the marked span of a location ends; MLIR locations hold only its start."""
-_owners: dict[FileLineColLoc, SourceFunction] = {}
 
 
 class SourceFunction(NamedTuple):
@@ -29,9 +29,34 @@ class SourceFunction(NamedTuple):
     first_line: int
 
 
+class _Origin(NamedTuple):
+    """What an MLIR location does not tell of the Python code it stands for."""
+
+    end_column: int
+    """Where the marked span ends, 0 if on another line."""
+    function: SourceFunction
+
+
+_origins: dict[FileLineColLoc, _Origin] = {}
+_unread: list[tuple[FileLineColLoc, int, CodeType]] = []
+"""What is to go there once someone asks: a location takes longer to hash than to make, and most are never asked for."""
+_reading = Lock()
+
+
+def _origin(location: FileLineColLoc) -> _Origin | None:
+    with _reading:
+        made = _unread[:]
+        for known, end, code in made:
+            function = SourceFunction(code.co_qualname.partition(REGION_MARK)[0], code.co_firstlineno)
+            _origins[known] = _Origin(end, function)
+        del _unread[: len(made)]
+    return _origins.get(location)
+
+
 def function_of(location: FileLineColLoc) -> SourceFunction | None:
     """The Python function a location is in; None for one that was read from a file."""
-    return _owners.get(location)
+    origin = _origin(location)
+    return None if origin is None else origin.function
 
 
 @cache
@@ -51,16 +76,11 @@ def frame_location(frame: FrameType) -> FileLineColLoc:
     if found is None:
         known = _positions.get(id(code))
         if known is None:
-            table = [
-                (line or code.co_firstlineno, col or 0, (end or 0) if end_line == line else 0)
-                for line, end_line, col, end in code.co_positions()
-            ]
-            known = _positions[id(code)] = (table, code)
-        line, col, end = known[0][at // 2] if at >= 0 else (code.co_firstlineno, 0, 0)
-        parts = (_filename(code.co_filename), _number(line), _number(col))
+            known = _positions[id(code)] = (list(chain.from_iterable(code.co_positions())), code)
+        line, end_line, col, end = known[0][2 * at : 2 * at + 4] if at >= 0 else (None, None, None, None)
+        parts = (_filename(code.co_filename), _number(line or code.co_firstlineno), _number(col or 0))
         found = make_attribute(FileLineColLoc, ("filename", "line", "column"), parts)
-        end_columns[found] = end
-        _owners[found] = SourceFunction(code.co_qualname.partition(REGION_MARK)[0], code.co_firstlineno)
+        _unread.append((found, (end or 0) if end_line == line else 0, code))
         _locations[id(code), at] = found
     return found
 
@@ -82,15 +102,14 @@ def source_chain(location: Any) -> list[SourceFrame]:
 
 
 def _source_frame(location: FileLineColLoc) -> SourceFrame:
-    col = location.column.data
-    return SourceFrame(location.filename.data, location.line.data, col, end_columns.get(location, col + 1))
-
-
-_chains: dict[tuple[int, ...], tuple[Any, Sequence[FileLineColLoc]]] = {}
-"""By the ids of the frames' locations, which are kept with what they make: hashing them costs more than a walk."""
+    col, origin = location.column.data, _origin(location)
+    end = col + 1 if origin is None else origin.end_column
+    return SourceFrame(location.filename.data, location.line.data, col, end)
 
 
 _depth = 0
+chains: dict[tuple[int, ...], Any] = {}
+"""Locations of chains of frames, by code (its id; `frame_location` keeps it) and offset of each."""
 
 
 def read_depth() -> None:
@@ -98,22 +117,18 @@ def read_depth() -> None:
     global _depth
     if _depth != config.debug.max_loc_depth:
         _depth = config.debug.max_loc_depth
-        _chains.clear()
+        chains.clear()
 
 
-def chain_location(frames: Sequence[FileLineColLoc]) -> Any:
+def chain_location(frames: Sequence[FrameType]) -> Any:
     """One location for a chain of frames given innermost first; the middle of a long chain is dropped."""
-    key = tuple(map(id, frames))
-    known = _chains.get(key)
-    if known is None:
-        kept = tuple(frames)
-        if len(kept) > _depth:
-            kept = (*kept[: _depth - 1], kept[-1])
-        found: Any = kept[-1]
-        for frame in kept[-2::-1]:
-            found = make_attribute(CallSiteLoc, ("callee", "caller"), (frame, found))
-        known = _chains[key] = (found, frames)
-    return known[0]
+    kept = [frame_location(frame) for frame in frames]
+    if len(kept) > _depth:
+        kept[_depth - 1 : -1] = []
+    found: Any = kept[-1]
+    for location in kept[-2::-1]:
+        found = make_attribute(CallSiteLoc, ("callee", "caller"), (location, found))
+    return found
 
 
 def traceback_location(tb: Any) -> SourceFrame:

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from typing import Any
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr, UnknownLoc
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
 from xdsl.ir import Operation
 from xdsl.parser import Parser
+from xdsl.utils.exceptions import ParseError
+from xdsl.utils.lexer import Input
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
+
+
+class Lexer(MLIRLexer):
+    """xDSL's lexer, whose own pattern takes exponential time to find that a string is not closed."""
+
+    _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
 
 
 class LocatedParser(Parser):
-    """Stamps every op without a written location with `file:line:column` of its name."""
+    """Stamps every op without a written location with `file:line:column` of its name.
+
+    Nothing is read before `parse_module`, so every mistake in the text is a `ParseError` of that.
+    """
 
     def __init__(self, context: Context, text: str, name: str, first_line: int = 1):
-        super().__init__(context, text, name)
+        super().__init__(context, "", name)
+        self._lexer = Lexer(Input(text, name))
         self._file = StringAttr(name)
         self._line_starts = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
         self._first_line = first_line
@@ -25,6 +39,27 @@ class LocatedParser(Parser):
         """Line and column of a character, both from 1."""
         line = bisect_right(self._line_starts, offset)
         return self._first_line + line - 1, offset - self._line_starts[line - 1] + 1
+
+    def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
+        """The ops of the text, none for an empty one."""
+        try:
+            self._parser_state.lexer = self._lexer
+            self._parser_state.current_token = self._lexer.lex()
+            if self._current_token.kind is MLIRTokenKind.EOF:
+                return ModuleOp([])
+            return super().parse_module(allow_implicit_module)
+        except ParseError:
+            raise
+        except Exception as error:
+            # Attributes and types refuse what they are made of without knowing where it was written.
+            raise ParseError(self._current_token.span, str(error).strip() or "this cannot be parsed") from error
+
+    def parse_optional_argument(self, expect_type: bool = True) -> Any:
+        """An argument of a block or function; what `--mlir-print-debuginfo` writes behind it is passed over."""
+        found: Any = super().parse_optional_argument(expect_type)
+        if found is not None and expect_type:
+            self.parse_optional_location()
+        return found
 
     def _parse_op_result_list(self) -> Any:
         found = super()._parse_op_result_list()

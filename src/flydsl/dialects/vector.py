@@ -45,8 +45,9 @@ def _print_lists(printer: Printer, op: IRDLOperation, names: tuple[str, ...]) ->
 def _parse_lists(parser: Parser, names: tuple[str, ...]) -> dict[str, Attribute]:
     attrs = parser.parse_optional_attr_dict()
     for name in names:
-        if name not in attrs:
-            parser.raise_error(f"expected '{name}'")
+        numbers: Any = attrs.get(name)
+        if not isinstance(numbers, ArrayAttr) or not all(isinstance(n, IntegerAttr) for n in cast(Any, numbers).data):
+            parser.raise_error(f"expected '{name}', a list of integers")
     return attrs
 
 

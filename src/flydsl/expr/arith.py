@@ -427,6 +427,8 @@ def _builder(name: str, args: tuple[Any, ...], fastmath: Any = None) -> Any:
     if name in _FLOAT or name == "negf":
         if not cls.is_float:
             raise DSLTypeError(f"{name} requires floats, got {cls}")
+        if cls.width < 16:
+            raise DSLTypeError(f"{name} does not take {cls}, a storage format; convert it with .to(fx.Float32)")
         flags = flags_attr(fastmath)
         if name == "negf":
             return rewrap(t.negf(values[0], flags), shape, cls)

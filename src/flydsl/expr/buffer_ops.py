@@ -1,7 +1,8 @@
 """The older, lower-level door to buffer memory: resources, and loads and stores at run-time offsets.
 
 `rsrc = create_buffer_resource(t)`, then `buffer_load(rsrc, offset, vec_width=4, dtype=fx.Float32)`. Offsets count
-elements of the type moved. A false `mask` becomes an offset no buffer reaches, so the hardware drops the access. The
+elements of the type moved. Where the resource has a size, a false `mask` becomes an offset beyond it, so the hardware
+drops the access; a resource of all a descriptor can express has nothing beyond it, and is accessed in a branch. The
 resource is a buffer pointer to bytes, an ordinary DSL value; `fx.rocdl.get_buffer_rsrc` gives the raw descriptor.
 """
 
@@ -11,6 +12,7 @@ from typing import Any, cast
 
 from ..dialects.enums import AddressSpace
 from ..errors import DSLTypeError, DSLValueError
+from .control_flow import if_, if_expr
 from .memory import inttoptr
 from .numeric import Boolean, Float32, Int8, Int32, Int64, Numeric, as_numeric
 from .rocdl.buffers import BufferDesc, make_buffer_ptr, tensor_bytes
@@ -18,7 +20,7 @@ from .tensor import Pointer, Tensor, get_iter, recast_iter
 from .vector import Vector
 
 _NOWHERE = 0x7FFFFFFF
-"""A byte offset out of range of every buffer smaller than 2 GiB."""
+"""A byte offset out of range of every buffer smaller than 2 GiB, as those given by a size are promised to be."""
 _SCALAR_BITS = (32, 64, 96, 128, 256, 512)
 
 
@@ -132,14 +134,23 @@ def buffer_load(
             f"buffer_load: a scalar load reads {', '.join(map(str, _SCALAR_BITS))} bits, "
             f"{vec_width} values of {cls} are {cls.width * vec_width}"
         )
-    pointer = _place(_check(rsrc), offset, cls.width // 8, mask)
+    rsrc = _check(rsrc)
     type_ = cls.ir_type
     if vec_width > 1:
         from ..dialects.fly.ops import vector_type
 
         type_ = vector_type(cls.ir_type, vec_width)
-    value = _emit().buffer_load(pointer, type_, _soffset(soffset_bytes), cache_modifier, is_scalar)
-    return cls(value) if vec_width == 1 else Vector(value, (vec_width,), cls)
+
+    def load(mask: Any = None) -> Any:
+        pointer = _place(rsrc, offset, cls.width // 8, mask)
+        value = _emit().buffer_load(pointer, type_, _soffset(soffset_bytes), cache_modifier, is_scalar)
+        return cls(value) if vec_width == 1 else Vector(value, (vec_width,), cls)
+
+    if mask is None or _emit().is_bounded(rsrc, _NOWHERE):
+        return load(mask)
+    return if_expr(
+        Boolean(as_numeric(mask)), load, lambda: cls(0) if vec_width == 1 else Vector.filled(vec_width, cls(0), cls)
+    )
 
 
 def buffer_store(
@@ -162,8 +173,16 @@ def buffer_store(
     """
     value: Any = data if isinstance(data, Vector) else as_numeric(data)
     cls = cast(Any, value.dtype if isinstance(value, Vector) else type(value))
-    pointer = _place(_check(rsrc), offset, 1 if offset_is_bytes else cls.width // 8, mask)
-    _emit().buffer_store(value.ir_value(), pointer, _soffset(soffset_bytes), cache_modifier)
+    rsrc = _check(rsrc)
+
+    def store(mask: Any = None) -> None:
+        pointer = _place(rsrc, offset, 1 if offset_is_bytes else cls.width // 8, mask)
+        _emit().buffer_store(value.ir_value(), pointer, _soffset(soffset_bytes), cache_modifier)
+
+    if mask is None or _emit().is_bounded(rsrc, _NOWHERE):
+        store(mask)
+    else:
+        if_(Boolean(as_numeric(mask)), store, None, ())
 
 
 __all__ = ["buffer_load", "buffer_store", "create_buffer_resource", "create_buffer_resource_from_addr"]

@@ -45,6 +45,7 @@ _ATOMS: dict[type[Attribute], Any] = {
     atoms.TiledMmaType: TiledMma,
 }
 _INT_TYPES = (IntegerType,)
+_TRUE = BoolAttr.from_bool(True)
 
 
 def object_for(x: Any) -> Any:
@@ -58,13 +59,12 @@ def object_for(x: Any) -> Any:
 
 def is_static_object(obj: Any) -> bool:
     """Whether an algebra object has no run-time part."""
-    if type(obj) is View:
-        return not isinstance(obj.iter, PointerType) and static_data(obj.iter) and static_data(obj.layout)
-    if isinstance(obj, PointerType):
+    kind: type[Any] = type(obj)  # pyright: ignore[reportUnknownVariableType]
+    if kind is View:
+        return type(obj.iter) is not PointerType and static_data(obj.iter) and static_data(obj.layout)
+    if kind is PointerType:
         return False
-    if isinstance(obj, tuple(_ATOMS)):
-        return cast(Any, obj).is_static_type()
-    return static_data(obj)
+    return obj.is_static_type() if kind in _ATOMS else static_data(obj)
 
 
 def wrap_data(obj: Any, value: SSAValue | None = None, dtype: Any = None) -> Any:
@@ -72,7 +72,7 @@ def wrap_data(obj: Any, value: SSAValue | None = None, dtype: Any = None) -> Any
     kind: type[Any] = type(obj)  # pyright: ignore[reportUnknownVariableType]
     if kind is View:
         return Tensor(obj, value, dtype)
-    if isinstance(obj, PointerType):
+    if kind is PointerType:
         return Pointer(value, dtype)
     made = WRAPPERS.get(kind)
     if made is not None:
@@ -175,7 +175,7 @@ def dynamic_leaves(t: IntTuple) -> list[Any]:
     elif len(leaves) == 1 and type(L.unwrap(t.data)) is not tuple:
         results = (tracer.pure(OPS["get_scalar"], (value,), types[0], {}),)
     else:
-        results = tracer.opn(OPS["get_leaves"], (value,), types, {"dynamicOnly": BoolAttr.from_bool(True)}).results
+        results = tracer.opn(OPS["get_leaves"], (value,), types, {"dynamicOnly": _TRUE}).results
     return [leaf_class(leaf)(v) for leaf, v in zip(leaves, results, strict=True)]
 
 

@@ -13,7 +13,8 @@ from typing import Any
 from ..dialects.fold import FORMATS
 from ..errors import DSLTypeError
 from .fastmath import flags_attr
-from .numeric import Boolean
+from .numeric import Boolean, Float32
+from .scalar_ops import convert
 from .trace import current
 from .vector import rewrap, uniform
 
@@ -24,10 +25,12 @@ def _emit(t: Any, name: str, operands: Any, flags: Any = None) -> Any:
     return emit_math(t, name, operands, flags)
 
 
-def _floats(name: str, args: tuple[Any, ...]) -> Any:
+def _floats(name: str, args: tuple[Any, ...], *, small: bool = False) -> Any:
     cls, shape, values = uniform(name, args)
     if not cls.is_float:
         raise DSLTypeError(f"{name} requires a float type, got {cls}; convert it with .to(fx.Float32)")
+    if cls.width < 16 and not small:
+        raise DSLTypeError(f"{name} does not take {cls}, a storage format; convert it with .to(fx.Float32)")
     return cls, shape, values
 
 
@@ -441,13 +444,21 @@ def clampf(x: Any, low: Any, high: Any, *, fastmath: Any = None, **_: Any) -> An
 # Predicates carry no flags: `nnan` or `ninf` would let the compiler assume their answer.
 
 
+def _tested(name: str, x: Any) -> Any:
+    """Class, shape and IR value of what a predicate looks at; storage formats in 32 bits, which hold all they can."""
+    cls, shape, (value,) = _floats(name, (x,), small=True)
+    if cls.width < 16:
+        value = convert(current(), value, cls, Float32, 0 if shape is None else _math.prod(_lanes(shape)))
+    return cls, shape, value
+
+
 def isnan(x: Any, **_: Any) -> Any:
     """Whether `x` is NaN, whatever the fast-math flags say.
 
     >>> flyc.evaluate(fx.isnan, float("nan"))
     True
     """
-    _cls, shape, (v,) = _floats("isnan", (x,))
+    _cls, shape, v = _tested("isnan", x)
     return rewrap(current().cmpf("uno", v, v), shape, Boolean)
 
 
@@ -457,7 +468,7 @@ def isinf(x: Any, **_: Any) -> Any:
     >>> flyc.evaluate(fx.isinf, float("-inf"))
     True
     """
-    cls, shape, (v,) = _floats("isinf", (x,))
+    cls, shape, v = _tested("isinf", x)
     t = current()
     if FORMATS[cls.ir_name].overflow != "inf":
         return rewrap(t.cmpf("false", v, v), shape, Boolean)
@@ -470,7 +481,7 @@ def isfinite(x: Any, **_: Any) -> Any:
     >>> flyc.evaluate(fx.isfinite, 1.0)
     True
     """
-    cls, shape, (v,) = _floats("isfinite", (x,))
+    cls, shape, v = _tested("isfinite", x)
     t = current()
     if FORMATS[cls.ir_name].overflow != "inf":
         return rewrap(t.cmpf("ord", v, v), shape, Boolean)
@@ -483,7 +494,7 @@ def isnormal(x: Any, **_: Any) -> Any:
     >>> flyc.evaluate(fx.isnormal, 1e-40)
     False
     """
-    cls, shape, (v,) = _floats("isnormal", (x,))
+    cls, shape, v = _tested("isnormal", x)
     t, fmt = current(), FORMATS[cls.ir_name]
     size = _emit(t, "absf", (v,))
     low = t.cmpf("oge", size, t.const(2.0 ** (1 - fmt.bias), v.type))

@@ -191,7 +191,7 @@ class Numeric(Operators, metaclass=NumericMeta):
         return "?"
 
     def __format__(self, spec: str) -> str:
-        return format(payload_of(self, "be formatted"), spec) if spec else str(self)
+        return format(payload_of(self, "cannot be formatted"), spec) if spec else str(self)
 
     def __hash__(self) -> int:
         return hash(self.value) if type(self.value) in STATIC else object.__hash__(self)

@@ -56,6 +56,8 @@ def _conversion(a: type[Numeric], b: type[Numeric]) -> tuple[tuple[str, type[Num
     if a is b:
         return ()
     if b.width == 1:
+        if a.is_float and a.width < 16:
+            return (("extf", CLASSES["Float32"]), ("nonzero", CLASSES["Float32"]))
         return (("nonzero", a),)
     if a.ir_name == "index" and b.is_integer and b.width <= 64:
         return (("index_cast", b),)
@@ -218,9 +220,10 @@ def _comparison(name: str, cls: type[Numeric]) -> tuple[type[Numeric], Emit, Fol
     signed, unsigned, ordered = COMPARISONS[name]
     if cls.is_float:
         fmt = cls.ir_name
+        emit: Emit = lambda t, x, y, lanes: t.cmpf(ordered, x, y, flags_attr())  # noqa: E731
         return (
             CLASSES["Boolean"],
-            lambda t, x, y, lanes: t.cmpf(ordered, x, y, flags_attr()),
+            _widened(emit, cls) if cls.width < 16 else emit,
             lambda x, y: fold_cmpf(ordered, round_float(x, fmt), round_float(y, fmt)),
         )
     predicate, width = signed if cls.signed and cls.width > 1 else unsigned, cls.width
@@ -231,7 +234,34 @@ def _comparison(name: str, cls: type[Numeric]) -> tuple[type[Numeric], Emit, Fol
     )
 
 
+def _widened(emit: Emit, cls: type[Numeric]) -> Emit:
+    """An emission on values of a class of less than 16 bits, whose operands it gets in 32 bits, exactly."""
+    wide = CLASSES["Float32"]
+    return lambda t, x, y, lanes: emit(t, convert(t, x, cls, wide, lanes), convert(t, y, cls, wide, lanes), lanes)
+
+
+def _small_float_kernel(name: str, cls: type[Numeric]) -> tuple[type[Numeric], Emit, Fold]:
+    """No machine computes in less than 16 bits: each step is done in 32, which loses nothing, and rounded once."""
+    wide, op, fmt = CLASSES["Float32"], FLOAT_OPS[name], cls.ir_name
+    step = _widened(kernel("truediv" if name == "floordiv" else name, wide)[1], cls)
+
+    def emit(t: Any, x: Any, y: Any, lanes: int) -> Any:
+        made = convert(t, step(t, x, y, lanes), wide, cls, lanes)
+        if name != "floordiv":
+            return made
+        floor = _emit_math(t, "floor", convert(t, made, cls, wide, lanes), flags_attr())
+        return convert(t, floor, wide, cls, lanes)
+
+    def fold(x: Any, y: Any) -> Any:
+        made = fold_float(op, x, y, fmt)
+        return floor_float(made) if name == "floordiv" else made
+
+    return cls, emit, fold
+
+
 def _float_kernel(name: str, cls: type[Numeric]) -> tuple[type[Numeric], Emit, Fold]:
+    if cls.width < 16:
+        return _small_float_kernel(name, cls)
     op, fmt = FLOAT_OPS[name], cls.ir_name
 
     def fold(x: Any, y: Any) -> Any:
@@ -272,7 +302,13 @@ def _int_power(cls: type[Numeric]) -> tuple[type[Numeric], Emit, Fold]:
     def emit(t: Any, x: Any, y: Any, lanes: int) -> Any:
         from .scalar_types import emit_math
 
-        return emit_math(t, "ipowi", (x, y), None)
+        if cls.signed:
+            return emit_math(t, "ipowi", (x, y), None)
+        # `ipowi` reads exponents as signed. The power by the top bit's worth alone is 1 for odd bases, else 0.
+        zero, one = t.const(0, x.type), t.const(1, x.type)
+        power = emit_math(t, "ipowi", (x, t.int_binary("andi", y, t.const((1 << (cls.width - 1)) - 1, x.type))), None)
+        even = t.cmpi("eq", t.int_binary("andi", x, one), zero)
+        return t.select(t.int_binary("andi", t.cmpi("slt", y, zero), even), zero, power)
 
     def fold(x: Any, y: Any) -> Any:
         value = fold_ipow(int(x), int(y), cls.width)
@@ -341,6 +377,9 @@ def unary_kernel(name: str, cls: type[Numeric]) -> tuple[Callable[[Any, Any], An
     if cls.is_float:
         if name == "invert":
             raise DSLTypeError(f"~ requires an integer operand, got {cls}")
+        if cls.width < 16:
+            emit, fold = unary_kernel(name, CLASSES["Float32"])
+            return lambda t, x: _unary_in_32_bits(t, x, cls, emit), fold
         if name == "neg":
             return lambda t, x: t.negf(x, flags_attr()), lambda x: -x
         return lambda t, x: _emit_math(t, "absf", x, flags_attr()), abs
@@ -353,6 +392,14 @@ def unary_kernel(name: str, cls: type[Numeric]) -> tuple[Callable[[Any, Any], An
     if not cls.signed:
         return lambda t, x: x, lambda x: x
     return lambda t, x: _emit_math(t, "absi", x, None), lambda x: cls.payload(abs(x))
+
+
+def _unary_in_32_bits(t: Any, x: Any, cls: type[Numeric], emit: Callable[[Any, Any], Any]) -> Any:
+    from .scalar_types import vector_parts
+
+    parts = vector_parts(x.type)
+    wide, lanes = CLASSES["Float32"], 0 if parts is None else parts[1]
+    return convert(t, emit(t, convert(t, x, cls, wide, lanes)), wide, cls, lanes)
 
 
 def _emit_math(t: Any, name: str, x: Any, flags: Any) -> Any:

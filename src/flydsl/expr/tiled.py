@@ -104,8 +104,18 @@ def UniversalAtomic(op: AtomicOp, val_type: type[Numeric], syncscope: SyncScope 
         raise DSLTypeError(f"atomic {op.name} is not defined for {val_type}; floats have Add, Max and Min")
     scope = syncscope.value if isinstance(syncscope, SyncScope) else syncscope
     return _Op(
-        lambda: _atoms().UniversalAtomicType((op, val_type.ir_type, scope)), f"UniversalAtomic({op.name}, {val_type})"
+        lambda: _atoms().UniversalAtomicType((op, _atomic_type(op, val_type), scope)),
+        f"UniversalAtomic({op.name}, {val_type})",
     )
+
+
+def _atomic_type(op: AtomicOp, val_type: type[Numeric]) -> Any:
+    """The IR type of an atomic's value; it says how integers are compared, where that matters."""
+    if val_type.signed is not False or val_type.ir_name == "index" or op not in (AtomicOp.Max, AtomicOp.Min):
+        return val_type.ir_type
+    from xdsl.dialects.builtin import IntegerType, Signedness
+
+    return IntegerType(val_type.width, Signedness.UNSIGNED)
 
 
 def UniversalAtomicAdd(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:

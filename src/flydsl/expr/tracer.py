@@ -6,29 +6,34 @@ import sys
 from types import CodeType, FrameType
 from typing import Any
 
-from xdsl.dialects.builtin import FileLineColLoc
-
 from ..dialects.builder import Builder
 from ..dialects.emitter import UNKNOWN
-from ..dialects.locations import chain_location, frame_location, read_depth
+from ..dialects.locations import chain_location, chains, read_depth
 from ..dialects.user_code import is_user_code
 
 
-def user_frames(depth: int = 1) -> list[FileLineColLoc]:
-    """Locations of the user's frames, innermost first, up to the first frame that called into this package."""
-    found: list[FileLineColLoc] = []
+def user_location(depth: int = 1) -> Any:
+    """Location of the user's frames, innermost first, up to the first frame that called into this package, or None."""
+    frames: list[FrameType] = []
+    key: list[int] = []
     frame: FrameType | None = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
-    kinds = _kinds
     while frame is not None:
         code = frame.f_code
-        kind = kinds.get(id(code))
+        kind = _kinds.get(id(code))
         if kind is None:
             kind = _classify(code)
-        if kind[0] == _USER:
-            found.append(frame_location(frame))
-        elif kind[0] == _BOUNDARY and found:
+        if kind is _USER:
+            frames.append(frame)
+            key += id(code), frame.f_lasti
+        elif kind is _BOUNDARY and key:
             break
         frame = frame.f_back
+    if not key:
+        return None
+    chain = tuple(key)
+    found = chains.get(chain)
+    if found is None:
+        found = chains[chain] = chain_location(frames)
     return found
 
 
@@ -36,14 +41,16 @@ BOUNDARIES: set[CodeType] = set()
 """Code objects that call a user's function to trace it: frames above them are not part of the traced program."""
 
 _OURS, _USER, _BOUNDARY = range(3)
-_kinds: dict[int, tuple[int, CodeType]] = {}
-"""What frames of a code object are, by its id; it is kept, so that the id stays its own."""
+_kinds: dict[int, int] = {}
+"""What frames of a code object are, by its id."""
+_kept: list[CodeType] = []
+"""Those code objects, so that their ids stay their own."""
 
 
-def _classify(code: CodeType) -> tuple[int, CodeType]:
-    kind = _USER if is_user_code(code) else _BOUNDARY if code in BOUNDARIES else _OURS
-    found = _kinds[id(code)] = (kind, code)
-    return found
+def _classify(code: CodeType) -> int:
+    _kept.append(code)
+    kind = _kinds[id(code)] = _USER if is_user_code(code) else _BOUNDARY if code in BOUNDARIES else _OURS
+    return kind
 
 
 class Tracer(Builder):
@@ -61,9 +68,9 @@ class Tracer(Builder):
     @property
     def loc(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Location of the user's code that is running now; asked for each op that is made, not for those at hand."""
-        frames = user_frames(2)
-        if frames:
-            self._last = chain_location(frames)
+        found = user_location(2)
+        if found is not None:
+            self._last = found
         return self._last
 
     @loc.setter

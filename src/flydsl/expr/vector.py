@@ -323,6 +323,9 @@ class Vector(Operators, metaclass=VectorMeta):
             if not isinstance(init_val, Numeric) and not is_ir_value(init_val):
                 raise DSLTypeError(f"init_val must be a DSL scalar such as {self.dtype}(0), got {init_val!r}")
             acc = self.dtype(init_val).ir_value()
+        if self.dtype.is_float and self.dtype.width < 16:  # computed in 32 bits, as operators are, and rounded once
+            start = None if acc is None else make(self.dtype, acc).to(CLASSES["Float32"])
+            return self.to(CLASSES["Float32"]).reduce(op, start, fastmath=fastmath).to(self.dtype)
         flags = flags_attr(fastmath) if self.dtype.is_float else None
         return make(self.dtype, emit_reduction(current(), self.value, kind, acc, flags))
 

@@ -80,6 +80,7 @@ class _Plan:
                 continue
             mark = f"(a{len(words)}!)" if key in mutates else ""
             default = defaults[key].default
+            mark += "?" if p.optional else ""
             words.append(f"{word}{mark} {key}{'' if default is inspect.Parameter.empty else _default(default)}")
             self.arguments.append(key)
         for made, like in self.results.items():

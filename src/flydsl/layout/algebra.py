@@ -224,8 +224,7 @@ def check_tile_rank(what: str, a: Layout, tile: Tile) -> None:
 @memo
 def compose(a: Layout, b: Layout) -> Layout:
     """Composition of two plain layouts."""
-    profile = codomain_profile(b.stride, str(b))
-    shape, stride = _coalesce_by(a.shape, a.stride, profile, keep=True)
+    shape, stride = _coalesce_by(a.shape, a.stride, codomain_profile(b), keep=True)
 
     def walk(s: IntTuple, d: IntTuple) -> tuple[IntTuple, IntTuple]:
         if isinstance(s, tuple) and isinstance(d, tuple):

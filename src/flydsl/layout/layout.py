@@ -26,6 +26,7 @@ from flydsl.layout.int_tuple import (
     has_none,
     int_tuple_add,
     kind_of,
+    leaves,
     map_leaves,
     type_tuple,
     weakly_congruent,
@@ -354,28 +355,18 @@ def zero_of(layout: AnyLayout | Swizzle | CoordSwizzle) -> IntTuple:
         if type(layout.inner) is CoordSwizzle:
             return map_leaves(lambda _: 0, int_tuple_add(layout.offset, zero_of(layout.outer)))
         return zero_of(layout.inner)
-    return codomain_profile(layout.stride, str(layout)) if type(layout) is Layout else 0
+    return codomain_profile(layout) if type(layout) is Layout else 0
 
 
-def codomain_profile(stride: IntTuple, text: str) -> IntTuple:
+def codomain_profile(layout: Layout) -> IntTuple:
     """Zeros in the structure of the sum of all stride leaves; needs no arithmetic on run-time leaves."""
-    found: list[IntTuple] = []
-    plain = False
-
-    def visit(leaf: Leaf) -> IntTuple:
-        nonlocal plain
-        if type(leaf) is Basis:
-            found.append(map_leaves(lambda _: 0, basis_to_tuple(leaf)))
-        elif leaf:
-            plain = True
-        return leaf
-
-    map_leaves(visit, stride)
-    if found and plain:
-        raise LayoutError(f"strides are either all integers or all basis leaves (or 0), got {text}")
+    strides = list(leaves(layout.stride))
+    bases = [leaf for leaf in strides if type(leaf) is Basis]
+    if bases and any(leaf for leaf in strides if type(leaf) is not Basis):
+        raise LayoutError(f"strides are either all integers or all basis leaves (or 0), got {layout}")
     out: IntTuple = 0
-    for profile in found:
-        out = _merge(out, profile)
+    for basis in bases:
+        out = _merge(out, map_leaves(lambda _: 0, basis_to_tuple(basis)))
     return out
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from math import gcd
 from typing import Any, ClassVar, cast
 
 from xdsl.dialects import scf
@@ -18,7 +19,7 @@ from ..dialects import gpu, llvm
 from ..dialects.builder import bit_width, i32, i32_list, int_attr, operands_of
 from ..dialects.emitter import insert_after
 from ..dialects.enums import AddressSpace, AtomicOp
-from ..dialects.fly.atoms import CopyAtomType, MmaAtomType, Operand
+from ..dialects.fly.atoms import CopyAtomType, CopyOpType, MmaAtomType, Operand
 from ..dialects.fly.forms import groups_of
 from ..dialects.fly.infer import storage_type as infer_storage_type
 from ..dialects.fly.ops import OPS, FlyOp, python_value, vector_type
@@ -52,6 +53,7 @@ _INT_ATOMICS = {
     AtomicOp.Inc: "uinc_wrap",
     AtomicOp.Dec: "udec_wrap",
 }
+_UNSIGNED_ATOMICS = {**_INT_ATOMICS, AtomicOp.Max: "umax", AtomicOp.Min: "umin"}
 _FLOAT_ATOMICS = {AtomicOp.Add: "fadd", AtomicOp.Max: "fmax", AtomicOp.Min: "fmin"}
 
 
@@ -161,11 +163,15 @@ class FlyConversion(Emulation, DeviceModule, BufferMemory):
                 if by * bits % 8:
                     raise DSLCompileError(f"element {by} of {bits} bits does not start at a byte")
                 by = by * bits // 8
-            else:
-                by = b.int_binary("shrui", b.muli(by, b.const(bits, by.type)), b.const(3, by.type))
+            else:  # In lowest terms, so that the product stays within the type as long as it can.
+                common = gcd(bits, 8)
+                bytes_ = b.muli(by, b.const(bits // common, by.type))
+                by = b.int_binary("shrsi", bytes_, b.const((8 // common).bit_length() - 1, by.type))
         known = by if isinstance(by, int) else b.const_of.get(by)
         if known is not None and -(1 << 31) < known < 1 << 31:
             by = int(known)
+        elif isinstance(by, int):
+            by = b.const(by, i64)
         props: dict[str, Attribute] = {
             "rawConstantIndices": i32_list((by if isinstance(by, int) else llvm.GEP_DYNAMIC,)),
             "elem_type": elem,
@@ -207,11 +213,11 @@ class FlyConversion(Emulation, DeviceModule, BufferMemory):
         pointer, known = self.address(at.pointer, at.data)
         self.b.opn(llvm.StoreOp, (value, pointer), (), {"alignment": int_attr(align or known, i64)})
 
-    def atomic(self, op: AtomicOp, at: Operand, value: SSAValue, scope: str) -> None:
+    def atomic(self, op: AtomicOp, at: Operand, value: SSAValue, scope: str, unsigned: bool = False) -> None:
         """Read-modify-write of memory."""
         pointer, _ = self.address(at.pointer, at.data)
         integer = isinstance(value.type, IntegerType)
-        names = _INT_ATOMICS if integer else _FLOAT_ATOMICS
+        names = _UNSIGNED_ATOMICS if unsigned else _INT_ATOMICS if integer else _FLOAT_ATOMICS
         props: dict[str, Attribute] = {
             "bin_op": int_attr(llvm.ATOMIC_BINARY.index(names[op]), i64),
             "ordering": int_attr(llvm.ORDERINGS["monotonic"], i64),
@@ -264,6 +270,13 @@ class FlyConversion(Emulation, DeviceModule, BufferMemory):
         """The value of a one-element predicate tensor."""
         at = self.operand(pred)
         return self.load(at, at.data.elem)
+
+    def copy_flag(self, copy: CopyOpType, flag: SSAValue | None) -> SSAValue | None:
+        """The condition of a copy; one that fills with zeros where it does not hold takes it as state and is issued."""
+        if flag is None or not copy.fills_zeros:
+            return flag
+        self.set_state({**self._state, "pred": flag})
+        return None
 
     def guarded(self, flag: SSAValue | None, emit: Callable[[], None]) -> None:
         """Run `emit`, under a condition if there is one."""
@@ -331,18 +344,27 @@ def _add_offset(r: FlyConversion, op: FlyOp) -> None:
     r.vm[op.results[0]] = r.step(base, elem, static if static is not None else r.vm[offset][0])
 
 
+def _alloc_number(op: FlyOp, name: str, default: int | None = None) -> int:
+    """A number in the dictionary of a `make_ptr`."""
+    given = op.properties.get("dictAttrs")
+    attr = None if given is None else cast(Any, given).data.get(name)
+    value = default if attr is None else python_value(attr)
+    if type(value) is not int or value < 0:
+        raise DSLCompileError(f"make_ptr needs a size, a non-negative integer '{name}' in dictAttrs, got {attr}")
+    return value
+
+
 def _make_ptr(r: FlyConversion, op: FlyOp) -> None:
     data = cast(PointerType, op.results[0].type).data
     if is_buffer(data.space):
         make_buffer_pointer(r, op)
         return
-    attrs = {k: python_value(v) for k, v in cast(Any, op.properties["dictAttrs"]).data.items()}
     if data.space is AddressSpace.Register:
-        r.vm[op.results[0]] = r.stack(storage_type(data.elem), attrs["allocSize"], data.align)
+        r.vm[op.results[0]] = r.stack(storage_type(data.elem), _alloc_number(op, "allocSize"), data.align)
         return
     if data.space is AddressSpace.Shared:
-        align = max(attrs.get("allocAlign", 1), data.align)
-        r.vm[op.results[0]] = r.shared(attrs["allocBytes"], align)
+        align = max(_alloc_number(op, "allocAlign", 1), data.align)
+        r.vm[op.results[0]] = r.shared(_alloc_number(op, "allocBytes"), align)
         return
     raise DSLCompileError(f"make_ptr cannot make memory in the {data.space} address space")
 
@@ -397,7 +419,8 @@ def _copy_atom_call(r: FlyConversion, op: FlyOp) -> None:
     atom, src, dst, *pred = operands_of(op)
     copy = cast(CopyAtomType, atom.type).op
     r.set_state(state_of(r.atom(atom)))
-    r.guarded(r.flag(pred[0]) if pred else None, lambda: copy.lower(r, r.operand(src), r.operand(dst)))
+    flag = r.copy_flag(copy, r.flag(pred[0]) if pred else None)
+    r.guarded(flag, lambda: copy.lower(r, r.operand(src), r.operand(dst)))
 
 
 def _copy_atom_call_ssa(r: FlyConversion, op: FlyOp) -> None:
@@ -412,7 +435,7 @@ def _copy_atom_call_ssa(r: FlyConversion, op: FlyOp) -> None:
     if not op.results:
         if not dst:
             raise DSLCompileError("a copy on values without a result needs a destination in memory")
-        r.guarded(flag, lambda: copy.lower(r, source, r.tensor(dst[0])))
+        r.guarded(r.copy_flag(copy, flag), lambda: copy.lower(r, source, r.tensor(dst[0])))
         return
     before = r.val(dst[0]) if dst else None
     if flag is not None and before is None:
@@ -462,6 +485,8 @@ def _mma_atom_call_ssa(r: FlyConversion, op: FlyOp) -> None:
 def _launch(r: FlyConversion, op: gpu.LaunchFuncOp) -> None:
     new = r.b.opn(gpu.LaunchFuncOp, r.vals(operands_of(op)), [x.type for x in op.results], dict(op.properties))
     new.attributes = dict(op.attributes)
+    for old, fresh in zip(op.results, new.results, strict=True):
+        r.vm[old] = fresh
 
 
 def _structured(r: FlyConversion, op: Operation) -> None:

@@ -40,9 +40,11 @@ def _asm(r: NvvmConversion, op: AsmOp) -> None:
     props: dict[str, Attribute] = {
         "asm_string": op.text,
         "constraints": op.constraints,
-        "has_side_effects": UnitAttr(),
         "tail_call_kind": xllvm.TailCallKindAttr(xllvm.TailCallKind.NONE),
     }
+    if op.memory is None or op.memory.data != "none":
+        # The dialect has no words for what exactly is read or written.
+        props["has_side_effects"] = UnitAttr()
     made = r.b.opn(xllvm.InlineAsmOp, r.lls(op.args), [llvm_type(x.type) for x in op.res], props)
     for old, new in zip(op.res, made.results, strict=True):
         r.vm[old] = new

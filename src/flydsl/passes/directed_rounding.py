@@ -115,7 +115,7 @@ def to_bfloat16(b: Builder, x: SSAValue, type_: Attribute) -> SSAValue:
     """
     single = _shaped(x.type, f32)
     if bit_width(elem_of(x.type)) > 32:
-        x = _to_odd(b, x, single)
+        x = to_odd(b, x, single)
     words, halves = (_shaped(x.type, IntegerType(n)) for n in (32, 16))
     bits = b.cast("bitcast", x, words)
     upper = b.int_binary("shrui", bits, b.const(16, words))
@@ -126,7 +126,19 @@ def to_bfloat16(b: Builder, x: SSAValue, type_: Attribute) -> SSAValue:
     return b.cast("bitcast", b.cast("trunci", found, halves), type_)
 
 
-def _to_odd(b: Builder, x: SSAValue, type_: Attribute) -> SSAValue:
+def from_bfloat16(b: Builder, x: SSAValue) -> SSAValue:
+    """A bfloat16 as f32: the upper half of its bits.
+
+    For the cpu stack: between operations on bfloat16 LLVM may go back and forth by the instruction that takes
+    subnormals for zero.
+    """
+    words = _shaped(x.type, IntegerType(32))
+    halves = b.cast("bitcast", x, _shaped(x.type, IntegerType(16)))
+    raised = b.int_binary("shli", b.cast("extui", halves, words), b.const(16, words))
+    return b.cast("bitcast", raised, _shaped(x.type, f32))
+
+
+def to_odd(b: Builder, x: SSAValue, type_: Attribute) -> SSAValue:
     """The f32 neighbour whose last bit is set, unless `x` is one exactly: rounding that once more rounds `x` itself."""
     near = rounded(b, x, RoundingMode.toward_zero, type_)
     words = _shaped(type_, IntegerType(32))
@@ -154,4 +166,4 @@ def _upper_half(b: Builder, x: SSAValue, bits_type: Attribute) -> SSAValue:
     return b.select(b.cmpf("uno", x, x), quiet, found)
 
 
-__all__ = ["directed", "mode_of", "rounded", "to_bfloat16"]
+__all__ = ["directed", "from_bfloat16", "mode_of", "rounded", "to_bfloat16", "to_odd"]

@@ -322,7 +322,8 @@ def _acosh(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
     huge = c.test("ogt", x, 1e150)
     d = c.sub(x, 1.0)
     root = c.sqrt(c.mul(d, c.add(x, 1.0)))
-    near = _log1p(c, c.add(d, root), full)
+    # Far below -1 the sum under the logarithm rounds to -1, where it would be -inf.
+    near = c.where(c.test("olt", x, 1.0), float("nan"), _log1p(c, c.add(d, root), full))
     return c.where(huge, c.add(_log(c, x, full), _LN2), near)
 
 

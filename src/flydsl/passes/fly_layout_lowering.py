@@ -44,6 +44,7 @@ from ..dialects.fly.types import (
 )
 from ..errors import DSLCompileError, LayoutError
 from ..layout import Basis, ComposedLayout, Dyn, Layout, ValueLeaf
+from ..layout.memo import memo
 from .atom_state import (
     ATOM_TYPES,
     AtomWithState,
@@ -313,13 +314,19 @@ def _modes(tree: Any) -> tuple[Any, ...]:
 
 def _parts(view: View) -> tuple[Any, list[View]]:
     """A tensor of rank > 1 as its first mode and one view of it per index of the other modes, colex."""
-    layout = view.layout
-    plain = linear_layout(layout)
-    first, rest = plain[0], L.group(plain, 1, plain.rank)[1]
-    count = L.size(rest)
+    first, rest, count, known = _split(linear_layout(view.layout))
     if type(count) is not int:
-        raise LayoutError(f"copy: restSize is not static in {layout}")
-    return count, [_at(_at(view, dynamic, first), static, first) for dynamic, static in _offsets(rest, count)]
+        raise LayoutError(f"copy: restSize is not static in {view.layout}")
+    offsets = _offsets(rest, count) if known is None else known
+    return count, [_at(_at(view, dynamic, first), static, first) for dynamic, static in offsets]
+
+
+@memo
+def _split(plain: Layout) -> tuple[Layout, Layout, Any, list[tuple[Any, Any]] | None]:
+    """First mode and the other modes of a layout, the size of these, and where all is static their offsets."""
+    first, rest = plain[0], L.group(plain, 1, plain.rank)[1]
+    count: Any = L.size(rest)
+    return first, rest, count, list(_offsets(rest, count)) if rest.is_static else None
 
 
 def _offsets(rest: Layout, count: int) -> Iterator[tuple[Any, Any]]:
@@ -416,11 +423,16 @@ def _mma_atom_call(r: LayoutLowering, op: FlyOp) -> None:
 
 def _emit_mma(r: LayoutLowering, atom: Any, groups: Sequence[Sequence[View]]) -> None:
     """One call with the tensors of D, A, B and C."""
-    plain = [[decomposition(t) for t in group] for group in groups]
-    if all(len(group) == 1 for group in plain):
-        r.mma_call(atom, [t for (t,) in plain])
+    d, a, b, c = [[decomposition(t) for t in group] for group in groups]
+    _call_mma(r, atom, d[0], a, b, c[0])
+
+
+def _call_mma(r: LayoutLowering, atom: Any, d: View, a: list[View], b: list[View], c: View) -> None:
+    """The same with tensors that are decomposed already; A and B may have scales with them."""
+    if len(a) == 1 and len(b) == 1:
+        r.mma_call(atom, (d, a[0], b[0], c))
     else:
-        r.scaled_mma_call(atom, plain)
+        r.scaled_mma_call(atom, ((d,), a, b, (c,)))
 
 
 def _gemm(r: LayoutLowering, op: FlyOp) -> None:
@@ -448,7 +460,7 @@ def _gemm(r: LayoutLowering, op: FlyOp) -> None:
         source = d if (i, j) in seen and tail else c
         seen.add((i, j))
         left, right = [at(x, (i, *tail)) for x in a], [at(x, (j, *tail)) for x in b]
-        _emit_mma(r, atom, ((at(d, (i, j)),), left, right, (at(source, (i, j)),)))
+        _call_mma(r, atom, at(d, (i, j)), left, right, at(source, (i, j)))
 
 
 def _gemm_extents(d: Layout, a: Layout, b: Layout, c: Layout, ranks: list[int]) -> tuple[int, int, int]:
@@ -467,11 +479,17 @@ def _gemm_extents(d: Layout, a: Layout, b: Layout, c: Layout, ranks: list[int]) 
 
 def _slice(view: View, rest: tuple[int, ...]) -> View:
     """Mode 0 at fixed indices of the other modes."""
-    layout = view.layout
+    offset, first = _place(view.layout, rest)
+    return View(add_offset(view.iter, offset), first)
+
+
+@memo
+def _place(layout: Layout, rest: tuple[int, ...]) -> tuple[Any, Layout]:
+    """Offset of fixed indices of all modes but the first, and the first mode."""
     offset = 0
     for mode, index in enumerate(rest, 1):
         offset = L.int_tuple_add(offset, L.crd2idx(index, layout[mode]))
-    return View(add_offset(view.iter, offset), layout[0])
+    return offset, layout[0]
 
 
 def _ptr_load(r: LayoutLowering, op: FlyOp) -> None:

@@ -304,9 +304,9 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
             return
         super().store(value, Operand(pointer.value(), at.data), align)
 
-    def atomic(self, op: AtomicOp, at: Operand, value: SSAValue, scope: str) -> None:
+    def atomic(self, op: AtomicOp, at: Operand, value: SSAValue, scope: str, unsigned: bool = False) -> None:
         pointer = cast(Pointer, at.pointer)
-        super().atomic(op, Operand(pointer.value(), at.data), value, scope)
+        super().atomic(op, Operand(pointer.value(), at.data), value, scope, unsigned)
 
     def register_place(self, at: Pointer) -> tuple[SSAValue, int] | None:
         """Allocation and static offset of a register access that can be followed; else memory is made right first."""
@@ -335,10 +335,11 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
         src, dst, *pred = tensors
         self.set_state(state_of(atom))
         flag = self.read(pred[0].iter, self.operand(pred[0]).data.elem) if pred else None
+        flag = self.copy_flag(atom.op, flag)
         self.guarded(flag, lambda: atom.op.lower(self, self.operand(src), self.operand(dst)))
 
     def mma_call(self, atom: MmaAtomType, tensors: Sequence[View]) -> None:
-        d, a, b, c = (self.operand(t) for t in tensors)
+        d, a, b, c = map(self.operand, tensors)
         self.set_state(state_of(atom))
         atom.op.lower(self, d, a, b, c)
 

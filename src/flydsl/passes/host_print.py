@@ -6,13 +6,14 @@ from typing import Any, cast
 
 from xdsl.dialects import llvm as xllvm
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, Float64Type, IntegerType, f64
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, SSAValue
 
 from ..dialects import llvm
 from ..dialects.builder import i32
 from ..dialects.llvm_function import CallOp
 from ..dialects.vector import PrintOp
-from .llvm_conversion import LlvmConversion, refuse
+from ..errors import DSLCompileError
+from .llvm_conversion import LlvmConversion
 from .llvm_declare import address_props, declare, text_global
 
 _FLOATS = (Float16Type, BFloat16Type, Float32Type, Float64Type)
@@ -24,7 +25,7 @@ def promote(r: LlvmConversion, value: SSAValue) -> tuple[SSAValue, str]:
     if isinstance(type_, _FLOATS):
         return (value if isinstance(type_, Float64Type) else r.make(xllvm.FPExtOp, (value,), f64)), "%g"
     if not isinstance(type_, IntegerType):
-        raise refuse(cast(Operation, value.owner), f"with a value of type {type_} to print")
+        raise DSLCompileError(f"a value of type {type_} cannot be printed; print an integer or a float")
     width: int = cast(Any, type_).width.data
     if width < 32:
         value = r.make(xllvm.ZExtOp if width == 1 else xllvm.SExtOp, (value,), i32)

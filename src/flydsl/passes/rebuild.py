@@ -19,7 +19,7 @@ from ..dialects.builder import CASTS, CMPI, INT_BINARY, Builder, operands_of
 from ..dialects.dead_code import is_pure, mark_dead
 from ..dialects.emitter import append
 from ..dialects.extra_math import ROUNDING_MODE
-from ..errors import DSLCompileError, FlyDSLError
+from ..errors import DSLCompileError
 from .dominance import DominatorTree
 
 Handler = Callable[[Any, Any], None]
@@ -97,7 +97,7 @@ class Rebuilder:
                     else:
                         handler(self, op)
                 op = op._next_op
-        except (FlyDSLError, NotImplementedError) as error:
+        except Exception as error:
             if location_of(error) is None:
                 error.ir_location = b.loc  # pyright: ignore[reportAttributeAccessIssue]
             raise

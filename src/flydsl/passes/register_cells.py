@@ -25,6 +25,11 @@ class Cell(NamedTuple):
     dirty: bool
 
 
+def _lanes(type_: Any) -> int:
+    """Length of a vector type; `get_shape` lists all extents, which takes longer than the rest of an access."""
+    return cast(int, type_.shape.data[0].data)
+
+
 class Memory(Protocol):
     """Where cells go when they must."""
 
@@ -59,7 +64,7 @@ class RegisterCells:
         self._dirty.add(base)
         type_ = value.type
         if type(type_) is VectorType:
-            for lane in range(cast(Any, type_).get_shape()[0]):
+            for lane in range(_lanes(type_)):
                 cells[offset + lane] = Cell(value, lane, True)
         else:
             cells[offset] = Cell(value, -1, True)
@@ -70,7 +75,7 @@ class RegisterCells:
         if type(type_) is not VectorType:
             cell = cells.get(offset)
             return None if cell is None else self._scalar(cell, type_)
-        count = cast(Any, type_).get_shape()[0]
+        count = _lanes(type_)
         head = cells.get(offset)
         if head is None:
             return None
@@ -127,7 +132,7 @@ class RegisterCells:
             cell = cells[offset]
             width = 1
             if cell.lane == 0:
-                count = cast(Any, cell.value.type).get_shape()[0]
+                count = _lanes(cell.value.type)
                 whole = [cells.get(offset + k) for k in range(count)]
                 if all(c is not None and c.value is cell.value and c.lane == k for k, c in enumerate(whole)):
                     width = count
@@ -137,7 +142,8 @@ class RegisterCells:
                 elem = cell.value.type if cell.lane < 0 else cast(Any, cell.value.type).element_type
                 self._memory.store_register(base, offset, cast(SSAValue, self._scalar(cell, elem)))
             while i < len(dirty) and dirty[i] < offset + width:
-                cells[dirty[i]] = cells[dirty[i]]._replace(dirty=False)
+                value, lane, _ = cells[dirty[i]]
+                cells[dirty[i]] = Cell(value, lane, False)
                 i += 1
 
     def forget(self, base: SSAValue | None = None) -> None:

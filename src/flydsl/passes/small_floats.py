@@ -27,7 +27,7 @@ from ..dialects.fly.types import bit_width
 from ..dialects.fold import FORMATS, FloatFormat, float_bits, signed
 from ..dialects.llvm import BitcastOp
 from ..dialects.vector import FromElementsOp
-from .directed_rounding import directed, mode_of, rounded, to_bfloat16
+from .directed_rounding import directed, from_bfloat16, mode_of, rounded, to_bfloat16, to_odd
 from .rebuild import COMMON, Handler, Rebuilder
 
 _NAN = 0x7FC00000
@@ -163,9 +163,11 @@ def encode(b: Builder, x: SSAValue, elem: Attribute) -> SSAValue:
     magnitude = bits.op("andi", word, 0x7FFFFFFF)
     is_nan = bits.test("ugt", magnitude, 0x7F800000)
     if not fmt.signed:
-        odd = bits.op("andi", bits.op("shrui", magnitude, 23), 1)
-        code = bits.op("shrui", bits.op("addi", bits.op("addi", magnitude, 0x3FFFFF), odd), 23)
-        code = bits.pick(bits.test("slt", word, 0), code, 255)
+        # The one digit of a power of two is odd, so what lies halfway goes up, to twice the value; the smallest power
+        # is a subnormal of f32, where half a step is a quarter of the next power. Both zeros become the smallest.
+        half = bits.pick(bits.test("ult", magnitude, 0x00800000), bits.const(0x400000), 0x200000)
+        code = bits.op("shrui", bits.op("addi", magnitude, half), 23)
+        code = bits.pick(bits.test("ugt", word, 0x80000000), code, 255)
         return _pack(b, bits.pick(is_nan, code, 255), stored)
     mantissa = fmt.mantissa_bits
     odd = bits.op("andi", bits.op("shrui", magnitude, 23 - mantissa), 1)
@@ -207,13 +209,16 @@ def stored_type(type_: Attribute) -> Attribute:
 def _extf(r: Rebuilder, op: Operation) -> None:
     (x,) = operands_of(op)
     result, value = op.results[0], r.val(x)
-    if not is_small(x.type):
+    on_cpu = getattr(r, "target", "") == "cpu"
+    if not is_small(x.type) and not (on_cpu and elem_of(x.type) == bf16):
         r.vm[result] = r.b.cast("extf", value, result.type)
         return
-    exact = decode(r.b, value, elem_of(x.type))
+    exact = decode(r.b, value, elem_of(x.type)) if is_small(x.type) else from_bfloat16(r.b, value)
     target = elem_of(result.type)
     if target == f32:
         r.vm[result] = exact
+    elif on_cpu and target == bf16:
+        r.vm[result] = to_bfloat16(r.b, exact, result.type)
     else:
         name = "extf" if bit_width(target) > 32 else "truncf"
         r.vm[result] = r.b.cast(name, exact, result.type)
@@ -236,8 +241,10 @@ def _truncf(r: Rebuilder, op: Operation) -> None:
     if mode is not None:
         r.vm[result] = _directed(r.b, value, mode, elem_of(result.type))
         return
-    if not is_small(x.type) and elem_of(x.type) != f32:
-        value = r.b.cast("extf" if bit_width(elem_of(x.type)) < 32 else "truncf", value, like(x.type, f32))
+    if bit_width(elem_of(x.type)) > 32:
+        value = to_odd(r.b, value, like(x.type, f32))
+    elif not is_small(x.type) and elem_of(x.type) != f32:
+        value = r.b.cast("extf", value, like(x.type, f32))
     r.vm[result] = encode(r.b, value, elem_of(result.type))
 
 

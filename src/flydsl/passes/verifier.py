@@ -65,6 +65,8 @@ def _check_op(op: Operation) -> None:
         raise _Found(
             op, text if op.name.startswith("fly") or text.startswith("'") else f"'{op.name}' op {text}"
         ) from None
+    except Exception as error:  # xDSL's own ops raise what they like, also by looking for what is not there
+        raise _Found(op, f"'{op.name}' op is malformed: {str(error).strip() or type(error).__name__}") from error
 
 
 def _check_region(region: Region, visible: set[SSAValue], found: list[Failure]) -> None:

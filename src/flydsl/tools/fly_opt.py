@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import config
 from ..errors import FlyDSLError
 from ..passes import PASSES, pass_class
 from .diagnostics import Diagnostic, Expectations, show
@@ -175,7 +176,14 @@ class Run:
             return p.run(module)
         except (FlyDSLError, VerifyException, NotImplementedError) as error:
             self.report(location_of(error), str(error).strip() or f"pass '{p.name}' failed")
-            return None
+        except Exception as error:
+            # A mistake of the pass, or an op of a form it did not expect: the place is what helps.
+            if config.debug.show_stacktrace:
+                raise
+            what = f"{type(error).__name__}: {error}".replace("\n", " ")
+            hint = "FLYDSL_DEBUG_SHOW_STACKTRACE=1 shows where"
+            self.report(location_of(error), f"pass '{p.name}' failed here with {what}; {hint}")
+        return None
 
     def report(self, location: Any, message: str) -> None:
         """Remember an error; each line of the message is one."""

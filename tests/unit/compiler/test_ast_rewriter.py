@@ -593,6 +593,13 @@ def load_module(path: Path) -> ModuleType:
     return module
 
 
+def test_nesting_has_a_limit(tmp_path: Path):
+    path = tmp_path / "nested.py"
+    path.write_text("def f(a):\n    return a" + " + 1" * 900 + "\n")
+    with pytest.raises(DSLSyntaxError, match="nested too deeply to be rewritten; write expressions of hundreds"):
+        rewrite_function(load_module(path).f)
+
+
 def test_source_is_captured_at_decoration(tmp_path: Path):
     path = tmp_path / "edited_later.py"
     path.write_text("def f(a):\n    if a:\n        a = 5\n    return a\n")

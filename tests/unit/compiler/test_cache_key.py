@@ -509,6 +509,24 @@ def test_used_names() -> None:
     }
 
 
+def test_used_names_of_instructions_on_two_variables() -> None:
+    """Python 3.13 and later store one variable and load the next in one instruction."""
+
+    def method(self: Any, items: Any) -> Any:
+        import os.path as paths
+
+        first, second = [self.factor for _ in items], paths.sep
+        return second, first, self.offset
+
+    chains = {(c.root, ".".join(c.names)) for c in used_names(method.__code__)}
+    assert chains == {
+        ("local", "self.factor"),
+        ("local", "self.offset"),
+        ("import", "os.path"),
+        ("import", "os.path.sep"),
+    }
+
+
 # -- whose code --------------------------------------------------------------------------------------
 
 

@@ -220,7 +220,7 @@ def test_dlpack_without_dimensions_or_elements():
 def capsule(code: int, bits: int, *, lanes: int = 1, device: tuple[int, int] = (2, 1), name: bytes = b"dltensor"):
     """A handmade DLPack object on a foreign device."""
     shape, strides = (ctypes.c_int64 * 2)(4, 8), (ctypes.c_int64 * 2)(8, 1)
-    tensor = dlpack._Tensor(0x4000, *device, 2, code, bits, lanes, shape, strides, 16)  # pyright: ignore[reportPrivateUsage]
+    tensor = dlpack.DLTensor(0x4000, *device, 2, code, bits, lanes, shape, strides, 16)  # pyright: ignore[reportPrivateUsage]
     managed = dlpack._Managed(tensor, None, None)  # pyright: ignore[reportPrivateUsage]
     made = dlpack._new(ctypes.addressof(managed), name, None)  # pyright: ignore[reportPrivateUsage]
     keep = (shape, strides, managed, name)

@@ -438,14 +438,14 @@ def test_result_classes():
 
 # --- operators on run-time values -------------------------------------------------------------------------------------
 
-OPERATORS: list[tuple[str, str | None, str | None, list[str] | None]] = [
+OPERATORS: list[tuple[str, str | None, str | list[str] | None, list[str] | None]] = [
     # operator, signed, unsigned, float
     ("add", "addi", "addi", ["addf"]),
     ("sub", "subi", "subi", ["subf"]),
     ("mul", "muli", "muli", ["mulf"]),
     ("floordiv", "floordivsi", "divui", ["divf", "floor"]),
     ("mod", "remsi", "remui", ["remf"]),
-    ("pow", "ipowi", "ipowi", ["powf"]),
+    ("pow", "ipowi", ["andi", "ipowi", "andi", "eq", "slt", "andi", "select"], ["powf"]),
     ("and_", "andi", "andi", None),
     ("or_", "ori", "ori", None),
     ("xor", "xori", "xori", None),
@@ -462,11 +462,12 @@ OPERATORS: list[tuple[str, str | None, str | None, list[str] | None]] = [
 
 @pytest.mark.parametrize(("name", "signed", "unsigned", "real"), OPERATORS, ids=[o[0] for o in OPERATORS])
 def test_operators_choose_by_signedness(
-    tracing: Tracing, name: str, signed: str, unsigned: str, real: list[str] | None
+    tracing: Tracing, name: str, signed: str, unsigned: str | list[str], real: list[str] | None
 ):
     op: Callable[[Any, Any], Any] = getattr(operator, name)
     compared = name in ("eq", "ne", "lt", "le", "gt", "ge")
-    for cls, expected in ((Int32, [signed]), (Uint32, [unsigned]), (Index, [unsigned]), (Float32, real)):
+    as_unsigned = unsigned if isinstance(unsigned, list) else [unsigned]
+    for cls, expected in ((Int32, [signed]), (Uint32, as_unsigned), (Index, as_unsigned), (Float32, real)):
         x, y = tracing.arg(cls), tracing.arg(cls)
         if expected is None:
             with pytest.raises(TypeError, match="requires integer operands"):

@@ -52,7 +52,10 @@ def test_generic_form_parses_again(run):
 
 def test_locations(run):
     _, out, _ = run(GOOD, "--mlir-print-debuginfo")
-    assert 'in.mlir":2:8)' in out
+    assert out.count('in.mlir":2:8)') == 1
+    kernel = "gpu.module @m {\n  gpu.func @k(%x: i32, %p: !fly.ptr<f32, global>) kernel {\n    gpu.return\n  }\n}\n"
+    for text in (GOOD, kernel):
+        assert run(run(text, "--mlir-print-debuginfo")[1])[:2] == (0, run(text)[1])
 
 
 def test_reads_standard_input(monkeypatch, capsys):
@@ -155,3 +158,84 @@ def test_starts_without_what_it_does_not_need():
     done = subprocess.run([sys.executable, "-c", text], input=GOOD, text=True, check=True, capture_output=True)
     heavy = {"llvmlite", "numpy", "torch", "sympy", "flydsl.compiler", "flydsl.expr", "flydsl.runtime"}
     assert not heavy & set(done.stderr.split())
+
+
+KERNEL = "gpu.module @m {{\n  gpu.func @k() kernel {{\n    {}\n    gpu.return\n  }}\n}}\n"
+LOOP = """func.func @f(%x: i32, %c: i1) {
+  %r = scf.while (%a = %x) : (i32) -> i32 {
+    scf.condition(%c) %a : i32
+  } do {
+  ^bb0(%b: i64):
+    scf.yield %x : i32
+  }
+  func.return
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "text, options, message",
+    [
+        ('"' + "a" * 5000, (), "1:1: error: End of file reached before closing string literal"),
+        ('func.func @f() {\n  "' + "x y " * 2000, (), "2:3: error: End of file reached before closing string"),
+        ("%0 = arith.constant 99999999999999999999 : i32", (), "is out of range for type i32"),
+        ("%0 = fly.static : !fly.ptr<f32, global, align<x>>", (), "expected 'align<N>' or a swizzle"),
+        ("%0 = fly.static : !fly.ptr<f32, global, S<1,2>>", (), "invalid swizzle"),
+        (LOOP, (), "2:8: error: 'scf.while' op is malformed: Block arguments with wrong type"),
+        (
+            "func.func @f(%v: vector<4xf32>) {\n  %s = vector.extract_strided_slice %v {offsets = [0], sizes = [f32], "
+            "strides = [1]} : vector<4xf32> to vector<2xf32>\n  func.return\n}",
+            (),
+            "expected 'sizes', a list of integers",
+        ),
+        (
+            KERNEL.format(
+                "%p = fly.make_ptr() : () -> !fly.ptr<i32, register>\n    %x = fly.ptr.load(%p) : "
+                "(!fly.ptr<i32, register>) -> i32\n    fly.ptr.store(%x, %p) : (i32, !fly.ptr<i32, register>) -> ()"
+            ),
+            ("--convert-fly-to-cpu",),
+            "3:10: error: make_ptr needs a size, a non-negative integer 'allocSize' in dictAttrs, got None",
+        ),
+    ],
+    ids=["string", "long string", "number", "alignment", "swizzle", "while", "slice", "allocation"],
+)
+def test_malformed_text_is_an_error_with_a_place(run, text, options, message):
+    """Also where an attribute, an op of xDSL or a pass finds out; never a traceback, and never for long."""
+    code, out, err = run(text, *options)
+    assert (code, out) == (1, "") and message in err and err.startswith("in.mlir:")
+
+
+def test_a_mistake_of_a_pass_has_a_place(run, monkeypatch):
+    from flydsl.passes.canonicalize import CanonicalizePass
+
+    def fails(self, module):
+        raise KeyError("nothing there")
+
+    monkeypatch.setattr(CanonicalizePass, "run", fails)
+    code, _, err = run(GOOD, "--canonicalize")
+    assert code == 1 and "pass 'canonicalize' failed here with KeyError: 'nothing there'" in err
+    monkeypatch.setenv("FLYDSL_DEBUG_SHOW_STACKTRACE", "1")
+    with pytest.raises(KeyError):
+        run(GOOD, "--canonicalize")
+
+
+def test_an_empty_file_is_an_empty_module(run):
+    assert run("// nothing here\n")[:2] == (0, "builtin.module {\n}\n") == run("")[:2]
+
+
+def test_launches_that_wait_for_each_other(run):
+    text = """module attributes {gpu.container_module} {
+  gpu.module @m {
+    gpu.func @k() kernel {
+      gpu.return
+    }
+  }
+  func.func @host(%n: index, %s: !gpu.async.token) {
+    %t = gpu.launch_func async [%s] @m::@k blocks in (%n, %n, %n) threads in (%n, %n, %n)
+    gpu.launch_func [%t] @m::@k blocks in (%n, %n, %n) threads in (%n, %n, %n)
+    func.return
+  }
+}
+"""
+    code, out, _ = run(text, "--convert-fly-to-rocdl")
+    assert code == 0 and "%0 = gpu.launch_func async [%s]" in out and "gpu.launch_func [%0] @m::@k" in out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import opcode
 from collections.abc import Iterator
 from types import (
     CodeType,
@@ -20,6 +21,13 @@ class Chain(NamedTuple):
 
 
 _ATTRIBUTE = frozenset(("LOAD_ATTR", "LOAD_METHOD"))
+_ROOTS = {
+    **dict.fromkeys(("LOAD_GLOBAL", "LOAD_NAME"), "global"),
+    **dict.fromkeys(("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"), "cell"),
+    **dict.fromkeys((name for name in opcode.opname if name.startswith("LOAD_FAST")), "local"),
+}
+"""Instructions a chain may begin with, and its root."""
+_IMPORT = opcode.opmap["IMPORT_NAME"]
 
 
 class _ImportScan:
@@ -60,23 +68,25 @@ def used_names(code: CodeType) -> tuple[Chain, ...]:
     """The chains a code object loads, in order and once each; those of code inside it included."""
     found: dict[Chain, None] = {}
     current: tuple[str, list[str]] | None = None
-    imports = _ImportScan()
+    # Most code has no import statement, and then nothing to follow; a byte that looks like one is followed in vain.
+    imports = _ImportScan() if _IMPORT in code.co_code else None
     for name, value in instructions(code):
-        if name in _ATTRIBUTE and current is not None:
-            current[1].append(value)
-            continue
         if current is not None:
+            if name in _ATTRIBUTE:
+                current[1].append(value)
+                continue
             found.setdefault(Chain(current[0], tuple(current[1])))
             current = None
-        if name in ("LOAD_GLOBAL", "LOAD_NAME"):
-            current = ("global", [value])
-        elif name in ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"):
-            current = ("cell" if value in code.co_freevars else "local", [value])
-        elif name.startswith("LOAD_FAST"):
-            local = cast(str, value[-1] if type(value) is tuple else value)
-            alias = imports.aliases.get(local)
+        root = _ROOTS.get(name)
+        if root == "local":
+            local = cast(str, value)
+            alias = None if imports is None else imports.aliases.get(local)
             current = ("import", list(alias)) if alias is not None else ("local", [local])
-        elif (chain := imports.see(name, value)) is not None:
+        elif root == "cell":
+            current = ("cell" if value in code.co_freevars else "local", [value])
+        elif root is not None:
+            current = (root, [value])
+        elif imports is not None and (chain := imports.see(name, value)) is not None:
             found.setdefault(chain)
     if current is not None:
         found.setdefault(Chain(current[0], tuple(current[1])))

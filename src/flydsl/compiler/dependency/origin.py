@@ -75,7 +75,10 @@ def distribution_version(name: str) -> str:
 
     The folder beside the package is named after it. Asking `importlib.metadata` takes 20 ms of every process.
     """
-    spec = importlib.util.find_spec(name)
+    try:
+        spec = importlib.util.find_spec(name)
+    except ValueError:  # a script, a notebook or a module made by hand: there is no distribution to ask for
+        return ""
     for place in (spec.submodule_search_locations or ()) if spec is not None else ():
         found = glob.glob(os.path.join(glob.escape(os.path.dirname(place)), f"{name}-*.dist-info"))
         if len(found) == 1:

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
 
-from xdsl.dialects.builtin import VectorType
+from xdsl.dialects.builtin import IntegerType, Signedness, VectorType
 from xdsl.ir import Attribute, Data, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -66,8 +66,8 @@ class AtomLowering(Protocol):
         """Write a value."""
         ...
 
-    def atomic(self, op: AtomicOp, at: Operand, value: SSAValue, scope: str) -> None:
-        """Read-modify-write, old value dropped."""
+    def atomic(self, op: AtomicOp, at: Operand, value: SSAValue, scope: str, unsigned: bool = False) -> None:
+        """Read-modify-write, old value dropped; `unsigned` is how integers are compared."""
         ...
 
     def intrinsic(self, name: str, type_: Attribute | None, operands: Sequence[SSAValue]) -> SSAValue | None:
@@ -111,6 +111,9 @@ class CopyOpType(TypeAttribute):
 
     whole_tile: ClassVar[bool] = False
     """Whether one call moves a whole tile, so that `fly.copy` never splits it."""
+
+    fills_zeros: ClassVar[bool] = False
+    """Whether a false predicate writes zeros instead of nothing: `lower` finds it as the state `pred`."""
 
     def state_default(self, field: str) -> int:
         """What a state field holds while nobody set it."""
@@ -255,7 +258,10 @@ class UniversalCopyType(Data[int], CopyOpType):
 
 @irdl_attr_definition
 class UniversalAtomicType(Data[tuple[AtomicOp, Attribute, str]], CopyOpType):
-    """`!fly.universal_atomic<max, i32, "agent">`: read-modify-write of memory, monotonic, old value dropped."""
+    """`!fly.universal_atomic<max, i32, "agent">`: read-modify-write of memory, monotonic, old value dropped.
+
+    Integers are compared as signed; `ui32` asks for the other comparison.
+    """
 
     name = "fly.universal_atomic"
 
@@ -266,7 +272,9 @@ class UniversalAtomicType(Data[tuple[AtomicOp, Attribute, str]], CopyOpType):
     def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
         """Load the register operand and combine it into memory."""
         op, elem, scope = self.data
-        low.atomic(op, dst, low.load(src, elem), scope)
+        unsigned = type(elem) is IntegerType and cast(Any, elem).signedness.data is Signedness.UNSIGNED
+        stored: Attribute = IntegerType(self.bits) if unsigned else self.data[1]
+        low.atomic(op, dst, low.load(src, stored), scope, unsigned)
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> tuple[AtomicOp, Attribute, str]:

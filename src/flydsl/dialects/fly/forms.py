@@ -113,7 +113,7 @@ def _finish(
 def _print_tail(op: FlyOp, printer: Printer, skip: Sequence[str] = ()) -> None:
     printer.print_op_attributes({k: v for k, v in {**op.properties, **op.attributes}.items() if k not in skip})
     printer.print_string(" : ")
-    printer.print_operation_type(op)
+    printer.print_function_type(op.operand_types, op.result_types)
 
 
 def _print_operands(op: FlyOp, printer: Printer, prefix: str = "", suffix: str = "", skip: Sequence[str] = ()) -> None:

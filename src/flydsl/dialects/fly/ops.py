@@ -79,7 +79,7 @@ class FlyOp(IRDLOperation):
         printer.print_string(")")
         printer.print_op_attributes({**self.properties, **self.attributes})
         printer.print_string(" : ")
-        printer.print_operation_type(self)
+        printer.print_function_type(self.operand_types, self.result_types)
 
     def verify_(self) -> None:
         error = self._operand_error() or self._result_error() or self._property_error()

@@ -30,6 +30,7 @@ from ...layout import (
     Tile,
 )
 from ...layout import text as layout_text
+from ...layout.int_tuple import VALUED, kind_of
 from ..enums import AddressSpace
 from .attrs import AddressSpaceAttr, parse_basis, raw_parameters
 
@@ -225,13 +226,17 @@ def _parse_tail(parser: AttrParser, elem: Attribute, parts: list[str]) -> tuple[
     except TypeError as error:
         parser.raise_error(f"invalid element type: {error}")
     for part in parts:
-        if part.startswith("align<"):
-            align = int(part[len("align<") : -1])
+        number = part.removeprefix("align<").removesuffix(">").strip()
+        if part.startswith("align<") and number.isdecimal():
+            align = int(number)
             unit = trivial_align(elem)
             if align <= 0 or align % unit:
                 parser.raise_error(f"alignment must be a positive multiple of element byte size ({unit}), got {align}")
         elif part.startswith("S<"):
-            swizzle = layout_text.parse_swizzle(part)
+            try:
+                swizzle = layout_text.parse_swizzle(part)
+            except ValueError as error:
+                parser.raise_error(f"invalid swizzle: {error}")
         else:
             parser.raise_error(f"expected 'align<N>' or a swizzle, got '{part}'")
     return align, swizzle
@@ -387,9 +392,9 @@ def type_level(data: Any) -> Any:
     if kind is int or data is None or kind is Dyn:
         return data
     if kind is tuple:
-        return tuple([type_level(x) for x in data])
+        return tuple([type_level(x) for x in data]) if kind_of(data) == VALUED else data
     if kind is Layout:
-        return Layout(type_level(data.shape), type_level(data.stride))
+        return Layout(type_level(data.shape), type_level(data.stride)) if data.kind == VALUED else data
     if kind is ComposedLayout:
         return ComposedLayout(type_level(data.inner), type_level(data.offset), type_level(data.outer))
     if kind is Basis:

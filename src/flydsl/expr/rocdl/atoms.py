@@ -226,7 +226,8 @@ def BufferAtomic(op: AtomicOp, val_type: Any) -> AtomOp:
     from ...dialects.fly_rocdl.buffer import BufferAtomicType, atomic_intrinsic
 
     type_ = _value_type("BufferAtomic", val_type)
-    if atomic_intrinsic(op, type_) is None:
+    unsigned = getattr(val_type, "signed", None) is False
+    if atomic_intrinsic(op, type_) is None or (unsigned and op is AtomicOp.Max):  # the instruction compares as signed
         raise DSLTypeError(f"BufferAtomic {op.name} is not defined for {val_type}")
     return AtomOp(BufferAtomicType.make(op, type_), f"BufferAtomic({op.name}, {val_type})")
 

@@ -14,7 +14,6 @@ from ...dialects.builder import i32_list, int_attr
 from ...dialects.fly.ops import OPS
 from ...dialects.fly.types import ptr_type
 from ...dialects.fly_cpu import BARE, CallOp
-from ...dialects.fly_nvgpu.ops import CallOp as NvCallOp
 from ...dialects.fly_rocdl.buffer import BUFFER
 from ...dialects.fly_rocdl.ops import BufferLoadOp, BufferStoreOp, GetBufferRsrcOp
 from ...dialects.gpu import BarrierOp
@@ -30,6 +29,15 @@ def buffer_pointer(p: Pointer, size: Int64, flags: int) -> Pointer:
     operands = [p.value, tracer.const(0, i16), size.ir_value(), tracer.const(flags, i32)]
     type_ = ptr_type(data.elem, BUFFER, data.align, data.swizzle)
     return Pointer(tracer.op1(OPS["make_ptr"], operands, type_, {}), p.declared_dtype)
+
+
+def is_bounded(p: Pointer, reach: int) -> bool:
+    """Whether a buffer pointer is seen to be a resource whose size was given, at most `reach` if that is a constant."""
+    owner: Any = p.value.owner
+    if not isinstance(owner, OPS["make_ptr"]) or len(owner.operands) != 4:
+        return False
+    size = current().const_of.get(owner.operands[2])
+    return size is None or size <= reach
 
 
 def descriptor(p: Pointer) -> SSAValue:
@@ -99,6 +107,8 @@ def first_lane() -> SSAValue:
 
 def cluster_barrier() -> None:
     """All threads of the cluster meet; on the cpu stack."""
+    from ...dialects.fly_nvgpu.ops import CallOp as NvCallOp
+
     for kind in ("cluster.arrive", "cluster.wait"):
         current().opn(NvCallOp, (), (), {"kind": StringAttr(kind)})
 

@@ -133,7 +133,7 @@ def ds_bpermute(ty: Any, byte_index: Any, value: Any) -> Any:
     [30, 20, 10, 0]
     """
     if on_cpu("fx.rocdl.ds_bpermute"):
-        lane = (Int32(as_numeric(byte_index)) >> 2) % _wave()
+        lane = (Int32(as_numeric(byte_index)) >> 2) & (_wave() - 1)
         return gpu.shuffle(as_dsl_value(value), lane, _wave(), "idx")
     word = _as_word(value)
     moved = _call("ds.bpermute", Int32, Int32(as_numeric(byte_index)).ir_value(), word.ir_value())
@@ -157,7 +157,7 @@ def ds_permute(ty: Any, byte_index: Any, value: Any) -> Any:
 def _push(byte_index: Any, word: Any) -> Any:
     """What was sent to this lane: look at what every lane sends, and where to; 0 if nobody did."""
     me: Any = gpu.lane_id()
-    to = (byte_index >> 2) % _wave()
+    to = (byte_index >> 2) & (_wave() - 1)
     running: Any = ballot(Uint64, True)
 
     def look(sender: Any, state: list[Any]) -> list[Any]:
