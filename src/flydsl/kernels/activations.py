@@ -20,7 +20,7 @@ def _same(x: Any) -> Any:
 
 
 def _relu(x: Any) -> Any:
-    return fx.maxnumf(x, 0.0)
+    return fx.maximumf(x, 0.0)  # not maxnumf, which would hide a NaN
 
 
 def _silu(x: Any) -> Any:

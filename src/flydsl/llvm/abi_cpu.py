@@ -34,6 +34,7 @@ from .cpu_block import BARRIER, DEPOSIT, HANDLES, POLL, SHOWN, STATUS, TOOK, WAI
 from .cpu_frames import kept_values
 from .kernel_text import functions_of, known_block_size
 from .print_text import call_printf, string_constant
+from .safe_division import safe_divisor
 from .shared_memory import SharedLayout, shared_layout
 from .translate import INTRINSICS, Abi, FunctionText, ModuleText, type_text
 from .warp_text import source_lane, total_bits
@@ -79,6 +80,12 @@ class CpuAbi(Abi):
 
     def store(self, f: FunctionText, op: Operation) -> None:
         cpu_check.checked_store(f, self, op)
+
+    def divisor(self, f: FunctionText, op: Operation, signed: bool) -> str:
+        divisor, zero = safe_divisor(f, op, signed)
+        if self.checked and zero is not None:
+            cpu_check.check_divisor(f, self, op, zero)
+        return divisor
 
     def extent(self, f: FunctionText, op: fly_cpu.ExtentOp) -> None:
         """Remember the bounds of an argument."""

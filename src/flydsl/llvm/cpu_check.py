@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import FileLineColLoc, IntegerType
+from xdsl.dialects.builtin import FileLineColLoc, IntegerType, VectorType
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ..dialects import llvm
@@ -21,7 +21,7 @@ from ..dialects.locations import source_chain
 from . import cpu_global_races, cpu_report, cpu_routines, cpu_shadow
 from .cpu_report import new_flag
 from .print_text import string_constant
-from .translate import FunctionText, ModuleText, type_text
+from .translate import FunctionText, ModuleText, bool_text, type_text
 from .warp_text import total_bits
 
 if TYPE_CHECKING:
@@ -194,6 +194,16 @@ def check_access(f: FunctionText, abi: CpuAbi, op: Operation, pointer: SSAValue,
         text = f"{where(op)}: {word} of {bounds.name} at an address that is not a multiple of {need}"
         _unless(f, straight, lambda: report(f, abi, text, first, bounds))
     return fine
+
+
+def check_divisor(f: FunctionText, abi: CpuAbi, op: Operation, zero: str) -> None:
+    """Report a division by zero; `zero` says where the divisor is that."""
+    type_: Any = op.results[0].type
+    if isinstance(type_, VectorType):
+        name = f"llvm.vector.reduce.or.v{cast(Any, type_).get_shape()[0]}i1"
+        zero = f.intrinsic(name, "i1", [bool_text(cast(Any, type_))], [zero])
+    fine = f.assign(f"xor i1 {zero}, true")
+    _unless(f, fine, lambda: report(f, abi, f"{where(op)}: integer division by zero", "0", None))
 
 
 def check_bytes(f: FunctionText, abi: CpuAbi, op: CallOp, moves: Moves) -> str:

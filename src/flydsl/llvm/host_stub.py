@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from xdsl.dialects import func
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ..dialects import gpu, llvm
 from .print_text import call_printf
+from .safe_division import safe_divisor
 from .stub_abi import BAD_GEOMETRY, EXTENDED_LAUNCH_SYMBOL, LAUNCH_SYMBOL
 from .translate import INTRINSICS, Abi, FunctionText, ModuleText, type_text
 
@@ -133,6 +134,9 @@ class HostAbi(Abi):
 
     def printf(self, f: FunctionText, text: str, values: Sequence[SSAValue]) -> None:
         call_printf(f, text, values)
+
+    def divisor(self, f: FunctionText, op: Operation, signed: bool) -> str:
+        return safe_divisor(f, op, signed)[0]
 
     def launch(self, f: FunctionText, op: gpu.LaunchFuncOp) -> None:
         if op.cluster and not all(f.names[v].isdigit() for v in op.cluster):

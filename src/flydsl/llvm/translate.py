@@ -157,6 +157,10 @@ class Abi:
         """An i64 with the lane."""
         raise NotImplementedError("gpu.lane_id on this target")
 
+    def divisor(self, f: FunctionText, op: Operation, signed: bool) -> str:
+        """What an integer division is to divide by."""
+        return f.names[op.operands[1]]
+
     def barrier(self, f: FunctionText, op: Operation) -> None:
         """A block barrier."""
         raise NotImplementedError("gpu.barrier on this target")
@@ -472,6 +476,8 @@ def _constant(f: FunctionText, op: arith.ConstantOp) -> None:
 
 def _int_binary(name: str) -> Handler:
     word = _INT_NAMES.get(name)
+    if word is not None and name.startswith(("div", "rem")):
+        return _division(word)
 
     def simple(f: FunctionText, op: Operation) -> None:
         a, b = operands_of(op)
@@ -487,33 +493,42 @@ def _int_binary(name: str) -> Handler:
     return simple if word is not None else minmax
 
 
+def _division(word: str) -> Handler:
+    def divide(f: FunctionText, op: Operation) -> None:
+        a, _ = operands_of(op)
+        divisor = f.abi.divisor(f, op, word[0] == "s")
+        f.names[op.results[0]] = f.assign(f"{word} {type_text(a.type)} {f.names[a]}, {divisor}")
+
+    return divide
+
+
 def _floordiv(f: FunctionText, op: Operation) -> None:
     """Toward minus infinity: the truncated quotient, less one when signs differ and there is a remainder."""
-    a, b = operands_of(op)
-    t, x, y = type_text(a.type), f.names[a], f.names[b]
+    a, _ = operands_of(op)
+    t, x, y = type_text(a.type), f.names[a], f.abi.divisor(f, op, True)
     q = f.assign(f"sdiv {t} {x}, {y}")
     rest = f.assign(f"srem {t} {x}, {y}")
     inexact = f.assign(f"icmp ne {t} {rest}, {_zero(a.type)}")
     sign = f.assign(f"xor {t} {x}, {y}")
     negative = f.assign(f"icmp slt {t} {sign}, {_zero(a.type)}")
-    down = f.assign(f"and {_bool(a.type)} {inexact}, {negative}")
-    one = f.assign(f"sext {_bool(a.type)} {down} to {t}")
+    down = f.assign(f"and {bool_text(a.type)} {inexact}, {negative}")
+    one = f.assign(f"sext {bool_text(a.type)} {down} to {t}")
     f.names[op.results[0]] = f.assign(f"add {t} {q}, {one}")
 
 
 def _ceildiv(f: FunctionText, op: Operation) -> None:
     """Toward plus infinity."""
-    a, b = operands_of(op)
-    t, x, y = type_text(a.type), f.names[a], f.names[b]
+    a, _ = operands_of(op)
     unsigned = isinstance(op, arith.CeilDivUIOp)
+    t, x, y = type_text(a.type), f.names[a], f.abi.divisor(f, op, not unsigned)
     q = f.assign(f"{'udiv' if unsigned else 'sdiv'} {t} {x}, {y}")
     rest = f.assign(f"{'urem' if unsigned else 'srem'} {t} {x}, {y}")
     up = f.assign(f"icmp ne {t} {rest}, {_zero(a.type)}")
     if not unsigned:
         sign = f.assign(f"xor {t} {x}, {y}")
         same = f.assign(f"icmp sge {t} {sign}, {_zero(a.type)}")
-        up = f.assign(f"and {_bool(a.type)} {up}, {same}")
-    one = f.assign(f"zext {_bool(a.type)} {up} to {t}")
+        up = f.assign(f"and {bool_text(a.type)} {up}, {same}")
+    one = f.assign(f"zext {bool_text(a.type)} {up} to {t}")
     f.names[op.results[0]] = f.assign(f"add {t} {q}, {one}")
 
 
@@ -521,7 +536,8 @@ def _zero(type_: Attribute) -> str:
     return "zeroinitializer" if isinstance(type_, VectorType) else "0"
 
 
-def _bool(type_: Attribute) -> str:
+def bool_text(type_: Attribute) -> str:
+    """The type of a comparison."""
     return f"<{type_.get_shape()[0]} x i1>" if isinstance(type_, VectorType) else "i1"
 
 
