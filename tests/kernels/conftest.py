@@ -29,6 +29,15 @@ def example():
     return load_example
 
 
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where tensors live: on an NVIDIA GPU, or on the cpu stack emulating Hopper."""
+    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", request.param)
+    if request.param == "cpu":
+        monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "sm_90a")
+    return request.param
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     """Fresh random data in every run; the seed is printed with a failure."""

@@ -28,15 +28,6 @@ def _kernels():
 K = _kernels()
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where tensors live: on a GPU, or on the cpu stack emulating Hopper."""
-    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", request.param)
-    if request.param == "cpu":
-        monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "sm_90a")
-    return request.param
-
-
 TORCH = {
     fx.Float16: torch.float16, fx.BFloat16: torch.bfloat16, fx.Float32: torch.float32, fx.Float64: torch.float64,
     fx.Int8: torch.int8, fx.Uint8: torch.uint8, fx.Int32: torch.int32, fx.Float8E4M3FN: torch.float8_e4m3fn,

@@ -12,15 +12,6 @@ from flydsl.kernels.gemm_sm90 import gemm_sm90
 from flydsl.llvm import ptx, tools
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where tensors live: on a GPU, or on the cpu stack emulating Hopper, which gets smaller ones."""
-    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", request.param)
-    if request.param == "cpu":
-        monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "sm_90a")
-    return request.param
-
-
 def aligned(t: torch.Tensor):
     return flyc.from_torch_tensor(t, assumed_align=16).mark_layout_dynamic(divisibility=8)
 

@@ -17,15 +17,6 @@ from flydsl.dialects.fly_nvgpu.global_access import Access, instruction, problem
 from flydsl.errors import DSLCompileError
 from flydsl.llvm import ptx, tools
 
-
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", request.param)
-    if request.param == "cpu":
-        monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "sm_90a")
-    return request.param
-
-
 L1 = [None, "evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate"]
 EVICT = [None, "normal", "unchanged", "first", "last"]
 

@@ -13,15 +13,6 @@ import flydsl.expr as fx
 from flydsl.llvm import ptx, tools
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where tensors live: on a GPU, or on the cpu stack emulating Hopper."""
-    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", request.param)
-    if request.param == "cpu":
-        monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "sm_90a")
-    return request.param
-
-
 def compiled(function, *args) -> str:
     """PTX for Hopper that `ptxas` has taken."""
     text = flyc.compile(function, *args, target="cuda:sm_90").artifact.asm

@@ -14,15 +14,6 @@ EPS = 1e-5
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where tensors live: on a GPU, or on the cpu stack emulating Hopper."""
-    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", request.param)
-    if request.param == "cpu":
-        monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "sm_90a")
-    return request.param
-
-
 def static(t: torch.Tensor):
     """Row length and 16-byte units are known."""
     return flyc.from_torch_tensor(t, assumed_align=16)
