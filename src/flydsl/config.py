@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, MutableMapping
 from enum import Enum
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast, overload
 
@@ -637,25 +638,25 @@ class _Copy:
 
 
 _tag: Any = None
-_seen: tuple[object, int, tuple[object, ...]] = (None, -1, ())
-_version = 0
+_versions = count(1)
+_seen: tuple[object, int, tuple[object, ...], int] = (None, -1, (), 0)
+"""What `environment_version` saw last and called it; replaced as a whole, since threads ask at any time."""
 
 
 def environment_version() -> int:
     """A number that changes whenever `environment_snapshot()` does; 0.1 us while the environment stays as it is."""
-    global _seen, _version, _tag
+    global _seen, _tag
     if _tag is None:
         from flydsl.dict_version import version_of  # ctypes takes a while to import
 
         _tag = (version_of(_data) if isinstance(_data, dict) else None) or _Copy()
-    tag = _tag.value
-    if tag == _seen[0] and tag is not None and _generation == _seen[1]:
-        return _version
+    tag, seen = _tag.value, _seen
+    if tag == seen[0] and tag is not None and _generation == seen[1]:
+        return seen[3]
     generation, snapshot = _generation, environment_snapshot()
-    if snapshot != _seen[2]:
-        _version += 1
-    _seen = (tag, generation, snapshot)
-    return _version
+    version = seen[3] if snapshot == seen[2] else next(_versions)
+    _seen = (tag, generation, snapshot, version)
+    return version
 
 
 def describe() -> list[tuple[str, str, str, str]]:

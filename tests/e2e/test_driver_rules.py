@@ -599,3 +599,15 @@ def test_c72_launch_hooks():
     np.testing.assert_array_equal(y, x * np.int32(2**8))
     with pytest.raises(TypeError, match="takes functions"):
         flyc.launch_hooks(enter=3)  # pyright: ignore[reportArgumentType]
+
+
+def test_c64_an_array_that_is_given_again_is_read_again():
+    torch = pytest.importorskip("torch")
+    x = torch.ones(4, dtype=torch.int32)
+    prepared = flyc.compile(scale, x, 4, 3).prepare(x, 4, 3)
+    prepared.launch(x, 4, 3)
+    before = x.data
+    x.data = torch.full((4,), 5, dtype=torch.int32)
+    prepared.launch(x, 4, 3)
+    assert x.tolist() == [15] * 4
+    assert before.tolist() == [3] * 4

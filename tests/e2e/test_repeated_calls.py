@@ -1,6 +1,8 @@
 """The repeated call serves the arguments it was made for, notices all others, and is never wrong."""
 
+import mmap
 import runpy
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -215,3 +217,220 @@ def test_a_type_error_from_inside_does_not_launch_twice(repeated):
     with pytest.raises(TypeError, match="after the launch"):
         repeated(np.ones(3, np.float32), y, 3)
     assert np.isnan(y).all()
+
+
+# --- what the first call refuses or sees otherwise, later calls do too ----------------------------------------------
+
+
+@flyc.kernel
+def add_one_kernel(x: fx.Tensor, y: fx.Tensor, rows: fx.Int32, columns: fx.Int32):
+    i = fx.thread_idx.x
+    if i < rows:
+        for j in range(columns):
+            y[i, j] = x[i, j] + 1.0
+
+
+def add_one(x: fx.Tensor, y: fx.Tensor, rows: fx.Int32, columns: fx.Int32):
+    add_one_kernel(x, y, rows, columns).launch(grid=1, block=32)
+
+
+def empty_arrays(library):
+    """Arrays without elements, whose strides say nothing."""
+    torch = pytest.importorskip("torch") if library == "torch" else None
+    for shape, kept in (((5, 6), (5, 0)), ((5, 6), (0, 6)), ((4, 0), (4, 0)), ((0, 4), (0, 4))):
+        whole = np.ones(shape, np.float32)
+        part = (torch.from_numpy(whole) if torch else whole)[: kept[0], : kept[1]]
+        yield part
+        yield part.T
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_an_empty_array_does_not_decide_for_others(library):
+    torch = pytest.importorskip("torch") if library == "torch" else None
+    full = [np.ones((4, 5), np.float32), np.ones((5, 4), np.float32).T, np.ones((4, 1), np.float32)]
+    for empty in empty_arrays(library):
+        function = flyc.jit(add_one)
+        for _ in range(3):
+            function(empty, empty, *empty.shape)
+        for x in full:
+            for _ in range(3):
+                y = np.full_like(x, np.nan)
+                given = [torch.from_numpy(t) if torch else t for t in (x, y)]
+                function(*given, *x.shape)
+                np.testing.assert_array_equal(y, x + 1)
+
+
+def misaligned(library, n):
+    memory = np.zeros(4 * n + 4, np.uint8)
+    at = 1 + -memory.ctypes.data % 4
+    if library == "numpy":
+        return memory[at : at + 4 * n].view(np.float32)
+    return pytest.importorskip("torch").frombuffer(
+        memory, dtype=pytest.importorskip("torch").float32, offset=at, count=n
+    )
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_a_misaligned_array_is_refused_at_every_call(library, calls):
+    function = flyc.jit(scale.__wrapped__)
+    torch = pytest.importorskip("torch") if library == "torch" else None
+    x, y = np.arange(3, dtype=np.float32), np.zeros(3, np.float32)
+    given = [torch.from_numpy(t) if torch else t for t in (x, y)]
+    for _ in range(calls):
+        function(*given, 3)
+    with pytest.raises(FlyDSLError, match="aligned to 4 bytes"):
+        function(misaligned(library, 3), given[1], 3)
+    with pytest.raises(FlyDSLError, match="aligned to 4 bytes"):
+        flyc.compile(function, *given, 3)(misaligned(library, 3), given[1], 3)
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_a_lazily_negated_tensor_is_refused_at_every_call(calls):
+    torch = pytest.importorskip("torch")
+    function = flyc.jit(add_one)
+    negated = torch.view_as_complex(torch.ones(4, 2)).conj().imag[:, None]
+    assert negated.is_neg() and negated.stride() == (2, 1)
+    x, y = torch.ones(4, 2)[:, :1], torch.zeros(4, 1).as_strided((4, 1), (1, 1))
+    for _ in range(calls):
+        function(x, y, 4, 1)
+    assert function._repeat is None or function._repeat(x, y, 4, 1) is True
+    with pytest.raises(FlyDSLError, match="negated lazily"):
+        function(negated, y, 4, 1)
+
+
+# --- a call inside a call --------------------------------------------------------------------------------------------
+
+
+def test_a_call_between_the_arguments_and_the_launch_of_another(repeated):
+    """As a signal handler, or a finalizer, may make it in the same thread."""
+    made = repeated._repeat.__closure__
+    scope = next(c.cell_contents for c in made if hasattr(c.cell_contents, "__globals__")).__globals__
+    native = scope["_native"]
+    inner = np.arange(50, dtype=np.float32)
+
+    def interrupted(slots):
+        scope["_native"] = native
+        check(repeated, inner, factor=7.0)
+        return native(slots)
+
+    scope["_native"] = interrupted
+    check(repeated, np.arange(20, dtype=np.float32), factor=3.0)
+    assert repeated.served == [True, True]
+    check(repeated, np.arange(9, dtype=np.float32))
+
+
+def test_a_call_inside_a_call_of_the_general_way():
+    function = flyc.jit(scale.__wrapped__)
+    check(function, np.arange(3, dtype=np.float32))
+    (state,) = function._states.values()
+    native = state.loaded.native
+    inner = np.arange(50, dtype=np.float32)
+
+    def interrupted(slots):
+        state.loaded.native = native
+        state.run((inner, np.zeros_like(inner), 50, 7.0, 1, None))
+        return native(slots)
+
+    state.loaded.native = interrupted
+    x, y = np.arange(20, dtype=np.float32), np.full(20, np.nan, np.float32)
+    state.run((x, y, 20, 3.0, 1, None))
+    np.testing.assert_array_equal(y, x * 3 + 1)
+
+
+def test_a_failed_launch_leaves_the_next_one_alone(repeated):
+    with pytest.raises(FlyDSLError):
+        repeated(np.ones(3, np.float32), np.ones(3, np.float32), -(2**31))
+    check(repeated, np.arange(5, dtype=np.float32))
+
+
+@pytest.mark.parametrize(
+    "names", [("x", "_i_x"), ("x", "_p_x"), ("numpy_address", "_f_n"), ("__c", "__i"), ("x", "_k_x")]
+)
+def test_parameters_may_be_named_like_variables_of_ours(names, tmp_path):
+    text = NAMED.replace("x: fx.Tensor, {name}: fx.Int32 = 5, /", "{0}: fx.Tensor, {1}: fx.Int32")
+    text = text.replace("kernel(x, {name} + plus)", "kernel({0}, {1} + plus)")
+    (tmp_path / "named.py").write_text(text.format(*names))
+    function = runpy.run_path(str(tmp_path / "named.py"))["function"]
+    for adapter in (lambda x: x, flyc.from_dlpack):
+        x = np.zeros(4, np.int32)
+        for n in (3, 11, 12, 13):
+            function(adapter(x), n, 1)
+            assert x.tolist() == [n + 1] * 4
+
+
+@pytest.mark.parametrize("calls", [0, 1, 3])
+def test_an_adapter_beyond_32_bits_is_refused_at_every_call(calls):
+    """A static stride is 32 bits of code: rows that are too far away cannot be addressed."""
+    function = flyc.jit(add_one)
+    step = 1 << 20
+    memory = mmap.mmap(
+        -1, step * 2100, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
+    )
+    whole = np.frombuffer(memory, np.int8).reshape(2100, step)
+    y = np.zeros((2, 1), np.float32)
+
+    def adapted(rows):
+        return flyc.from_dlpack(whole[:rows]).mark_shape_dynamic(0)
+
+    for rows in (2, 3, 4)[:calls]:
+        function(adapted(rows), y, 2, 1)
+        assert y.tolist() == [[1], [1]]
+    for _ in range(2):
+        with pytest.raises(OverflowError, match="does not fit 32 bits"):
+            function(adapted(2100), y, 2, 1)
+
+
+def test_an_overflow_is_told_in_the_same_words_at_every_call():
+    function = flyc.jit(unannotated)
+    x = np.zeros(4, np.int32)
+    for n in (1, 2, 3):
+        with pytest.raises(OverflowError, match="parameter 'n': .* does not fit Int32; annotate"):
+            function(x, 1 << 40)
+        function(x, n)
+        assert x.tolist() == [n] * 4
+
+
+@flyc.kernel
+def set_kernel(x: fx.Tensor, n: fx.Int32):
+    x[fx.thread_idx.x] = n
+
+
+def unannotated(x: fx.Tensor, n):
+    set_kernel(x, n).launch(grid=1, block=4)
+
+
+@pytest.mark.parametrize("calls", [0, 1, 2, 3])
+def test_a_tensor_without_memory_is_refused_at_every_call(calls):
+    torch = pytest.importorskip("torch")
+    function = flyc.jit(scale.__wrapped__)
+    x, y = torch.ones(3), torch.zeros(3)
+    freed = torch.ones(3)
+    freed.untyped_storage().resize_(0)
+    for _ in range(calls):
+        function(x, y, 3)
+    for _ in range(2):
+        with pytest.raises(DSLTypeError, match="parameter 'x': the array has no memory"):
+            function(freed, y, 3)
+    with pytest.raises(DSLTypeError, match="parameter 'y': the array has no memory"):
+        flyc.compile(function, x, y, 3)(x, freed, 3)
+    function(x, y, 3)
+    assert y.tolist() == [3, 3, 3]
+
+
+def test_a_tensor_without_elements_needs_no_memory():
+    torch = pytest.importorskip("torch")
+    function = flyc.jit(scale.__wrapped__)
+    for _ in range(4):
+        assert torch.ones(0).data_ptr() == 0
+        function(torch.ones(0), torch.ones(0), 0)
+
+
+def test_a_fake_tensor_is_refused():
+    fake = pytest.importorskip("torch._subclasses.fake_tensor")
+    with fake.FakeTensorMode():
+        x = pytest.importorskip("torch").ones(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own, about asking for the address
+        with pytest.raises((DSLTypeError, RuntimeError), match="no memory|data pointer"):
+            flyc.jit(scale.__wrapped__)(x, np.ones(3, np.float32), 3)

@@ -313,3 +313,14 @@ def _from_shared(x: fx.Tensor) -> None:
 def test_misuse(body: Any, error: type[Exception], message: str):
     with pytest.raises(error, match=message):
         _use(body)
+
+
+@pytest.mark.skipif(tools.try_find_tool("ptxas") is None, reason="needs ptxas")
+def test_older_gpus_leave_out_what_they_do_not_know():
+    """Policies of L2 and prefetches of 256 bytes came with sm_80."""
+    forms = LOADS[::13]
+    assert any(f["evict"] for f in forms) and any(f["l2_prefetch"] == 256 for f in forms)
+    args = (torch.zeros(8192), torch.zeros(8192))
+    text = flyc.compile(all_forms(128, fx.Float32, forms), *args, target="cuda:sm_75").artifact.asm
+    ptx.assemble(text)
+    assert "createpolicy" not in text and "L2::256B" not in text and "L2::128B" in text and "L1::" in text

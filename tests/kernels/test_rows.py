@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -119,3 +121,14 @@ def test_wide_accesses_and_no_spills(what: str, n: int):
         _, log = ptx.assemble(text)
         (used,) = ptx.parse_log(log).values()
         assert used.spill_stores == 0 and used.registers <= 80, used
+
+
+@pytest.mark.parametrize("what", ["softmax", "rms_norm"])
+@pytest.mark.parametrize(("arch", "n"), [("sm_90", 60000), ("sm_120", 30000)])
+def test_rows_too_long_for_shared_memory_stay_in_registers(what: str, arch: str, n: int):
+    """They fit the registers of a block, but neither the shared memory nor the place to stage them in."""
+    row, x = torch.zeros(n), torch.zeros(2, n)
+    args = (x, x) if what == "softmax" else (x, row, x)
+    function, more = (softmax, ()) if what == "softmax" else (rms_norm, (EPS,))
+    text = flyc.compile(function, *map(static, args), *more, target=f"cuda:{arch}").artifact.text("ptx")
+    assert "cp.async" not in text and re.search(r"st\.global\.(v4\.b32|v2\.b64)", text)

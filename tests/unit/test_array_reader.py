@@ -29,7 +29,7 @@ def plan_of(array, wide=False, extents=None, steps=None, address_at=0, values_at
     modes = range(len(strides))
     extents = list(modes) if extents is None else extents
     steps = [m for m in modes if m != strides.index(1)] if steps is None else steps
-    return ArrayPlan(array, strides.index(1), extents, steps, 8 if wide else 4, address_at, values_at)
+    return ArrayPlan(array, strides.index(1), extents, steps, 8 if wide else 4, array.itemsize, address_at, values_at)
 
 
 class Reader:
@@ -131,7 +131,7 @@ def test_the_leading_mode_is_the_first_of_stride_one():
 
 def test_extents_that_do_not_fit_are_refused():
     one = torch.zeros(1, 1)
-    reader = Reader(ArrayPlan(one.expand(3, 1), 1, [0, 1], [], 4, 0, 16))
+    reader = Reader(ArrayPlan(one.expand(3, 1), 1, [0, 1], [], 4, 4, 0, 16))
     assert reader(one.expand(2**31 - 1, 1)) is True
     assert reader.values("ii", 16) == (2**31 - 1, 1)
     assert reader(one.expand(2**31, 1)) is False

@@ -122,6 +122,8 @@ class TensorArgument:
     def signature(self) -> Any:
         """`__cache_signature__`, remembered until a mark changes it."""
         if self._signature is None:
+            # Warm calls ask for nothing else, so what depends on all marks together is checked here.
+            self._check_reach()
             self._signature = self.__cache_signature__()
         return self._signature
 

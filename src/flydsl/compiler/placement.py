@@ -33,6 +33,11 @@ def check_places(arguments: Mapping[str, Any], runtime: Any) -> None:
         if isinstance(argument.info.owner, Buffer):
             _ = argument.info.owner.ptr  # raises if it was freed since the argument was made
         if here == kind or (here == "cpu" and runtime.pageable_host):
+            if not argument.info.pointer and 0 not in argument.info.shape:
+                raise DSLTypeError(
+                    f"parameter '{name}': the array has no memory, its address is 0: is it a fake tensor, or has its "
+                    "storage been freed?"
+                )
             continue
         if here == "cpu":
             raise DSLTypeError(

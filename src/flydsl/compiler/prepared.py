@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .signature import Signature
 
 _STREAM = "stream"
+_FIXED = (int, float, bool, str, type(None))
+"""Objects that stay what they are. The memory of an array that is given again may be another by now."""
 
 
 class PreparedLaunch:
@@ -76,7 +78,11 @@ class PreparedLaunch:
         left = [n for n in names[len(args) :] if n not in self._constants and known[n].default is Parameter.empty]
         if left:
             raise DSLTypeError(f"the prepared call needs {', '.join(left)} as well; update() replaces some alone")
-        changed = {n: v for n, v in zip(names, args, strict=False) if n not in self._given or self._given[n] is not v}
+        changed = {
+            n: v
+            for n, v in zip(names, args, strict=False)
+            if type(v) not in _FIXED or n not in self._given or self._given[n] is not v
+        }
         self.update(**changed)
         self._given.update(changed)
 

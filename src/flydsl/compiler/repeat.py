@@ -8,8 +8,8 @@ made for it leave to the general warm path (`warm.py`), which serves them and ha
 from __future__ import annotations
 
 import ctypes
+import re
 import struct
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from ..runtime.array_reader import ArrayPlan, can_read, make_reader
 from ..runtime.objects import per_thread
 from .arguments import ScalarArgument, StreamArgument, TensorArgument
 from .hints import ambient_hints
-from .host_arrays import is_torch_tensor
+from .host_arrays import is_cupy_array, is_torch_tensor
 from .placement import placed, torch_stream_accessor
 from .struct_arguments import Leaf, struct_leaves
 from .warm import numpy_address
@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 _SCALARS = {"Boolean": "?", "Int8": "b", "Int16": "h", "Int32": "i", "Int64": "q", "Uint8": "B", "Uint16": "H",
             "Uint32": "I", "Uint64": "Q", "Float32": "f", "Float64": "d"}  # fmt: skip
 _ALIGN = 16
-_LOCALS = ("_stream", "_block", "_at", "_slots", "_failure", "_status")
+_LOCALS = ("_stream", "_place", "_block", "_at", "_slots", "_more", "_status")
 """Variables of the generated function. They and the names of its scope start with `_`: parameters are the user's."""
+_LOCAL = re.compile(r"_[inps]\d*_")
+"""How variables start that hold something of one argument."""
 
 
 class _Other(Exception):
@@ -67,12 +69,6 @@ class _Record:
     def leave(self, format: str) -> int:
         """A slot that others write, after this record's values."""
         return self.add(f"{struct.calcsize('<' + format)}x", [])
-
-
-class _Storage(threading.local):
-    """The block and the slots of one thread."""
-
-    place: tuple[Any, int, int, Any]
 
 
 def repeat_of(
@@ -138,7 +134,7 @@ def _generate(
     read: list[str] = []
     if arrays:
         scope["_read"], scope["_table"], scope["_kept"] = make_reader(list(arrays.values()))
-        read.append(f"        if not _read(_table, _at, {', '.join(arrays)}): return False")
+        read += [f"        if not _read(_table, _at, {', '.join(arrays)}):", "            _give(_place); return False"]
     changed = ["_version() != _now", *(_changed(function, scope) if function is not None else [])]
     scope |= {"_version": config.environment_version, "_now": config.environment_version()}
     lines = [
@@ -148,16 +144,19 @@ def _generate(
         f"        if {' or '.join(changed)}: return False",
         *("        " + (g + " False" if g.endswith("return") else g) for g in guards),
         f"        _stream = {stream}",
-        "        try: _block, _at, _slots, _failure = _storage.place",
-        "        except _NoPlace: _block, _at, _slots, _failure = _make_place()",
+        "        try: _place = _take()",
+        "        except _NoPlace: _place = _make_place()",
+        "        _block, _at, _slots, _more = _place",
         f"        _pack(_block, 0, {', '.join(record.values)})",
         *read,
         "    except _other: return False",
         "    _status = _native(_slots)",
-        "    if _status: _failed(_status, _slots, _failure)",
+        "    if _status: _failed(_status, _slots, _more[0])",
+        "    _give(_place)",
         "    return True",
     ]
-    if not signature.parameters.keys().isdisjoint((*_LOCALS, *scope)):
+    names = signature.parameters.keys()
+    if not names.isdisjoint((*_LOCALS, *scope)) or any(map(_LOCAL.match, names)):
         raise _Other  # a parameter hides a name that is needed here
     exec("\n".join(lines) + "\n", scope)
     return scope["_repeat"]
@@ -191,7 +190,7 @@ def _tensor(
     device = None
     if kind == "torch" and cls.__qualname__ in ("Tensor", "Parameter"):
         device = owner.get_device()
-        guards.append(f"if {name}.get_device() != {device}: return")
+        guards.append(f"if {name}.get_device() != {device} or {name}.is_neg(): return")
         strides = f"{name}.stride()"
         one, address, divide = "1", f"{name}.data_ptr()", ""
     elif (kind, cls.__qualname__) == ("numpy", "ndarray"):
@@ -205,7 +204,8 @@ def _tensor(
     guards.append(f"{', '.join(steps_of)}, = {strides}")
     wrong = [f"{s} == {one}" for s in steps_of[:leading]] + [f"{steps_of[leading]} != {one}"]
     guards.append(f"if {' or '.join(wrong)}: return")
-    record.add("Q", [address])
+    guards += [f"_p_{name} = {address}", f"if _p_{name} & {argument.align - 1} or not _p_{name}: return"]
+    record.add("Q", [f"_p_{name}"])
     extents = [i for i, s in enumerate(argument.shape) if s is None]
     steps = [i for i, s in enumerate(argument.strides) if s is None]
     if extents or steps:
@@ -223,7 +223,8 @@ def _plan(argument: TensorArgument, leading: int, record: _Record) -> ArrayPlan:
     wide = argument.stride_width == 64
     address_at = record.leave("Q")
     values_at = record.leave("i" * len(extents) + ("q" if wide else "i") * len(steps)) if extents or steps else 0
-    return ArrayPlan(argument.info.owner, leading, extents, steps, 8 if wide else 4, address_at, values_at)
+    owner = argument.info.owner
+    return ArrayPlan(owner, leading, extents, steps, 8 if wide else 4, argument.align, address_at, values_at)
 
 
 def _adapter(
@@ -231,6 +232,8 @@ def _adapter(
 ) -> int | None:
     """The same for an array in an adapter (`from_dlpack`), which has read it and checked its marks already."""
     info = argument.info
+    if is_cupy_array(info.owner):
+        raise _Other  # its framework has a current stream as well, which an array of torch behind it would not tell
     scope |= {
         f"_signature_{name}": argument.signature(),
         f"_owner_{name}": type(info.owner),
@@ -320,28 +323,28 @@ def _changed(function: FunctionKey, scope: dict[str, Any]) -> list[str]:
 
 
 def _launch_scope(loaded: LoadedFunction, record: _Record) -> dict[str, Any]:
-    storage = _Storage()
+    # Places that no call uses now: a call of another thread, or one inside a call (by a signal handler, or a finalizer
+    # that happens to run between arguments and launch), has its own. One that fails does not come back.
+    free: list[tuple[Any, int, int, tuple[Any, Any]]] = []
 
-    def make_place() -> tuple[Any, int, int, Any]:
+    def make_place() -> tuple[Any, int, int, tuple[Any, Any]]:
         block = (ctypes.c_char * max(record.size, 1))()
         failure = (ctypes.c_int64 * (FAILURE_BYTES // 8))()
         base = ctypes.addressof(block)
         slots = (ctypes.c_void_p * (len(record.offsets) + 2))(
             ctypes.addressof(loaded.table), ctypes.addressof(failure), *(base + at for at in record.offsets)
         )
-        address = ctypes.addressof(slots)
-        storage.keep = slots  # pyright: ignore[reportAttributeAccessIssue]
-        storage.place = (block, base, address, failure)
-        return storage.place
+        return block, base, ctypes.addressof(slots), (failure, slots)
 
     return {
         "_tracing": active.get,
         "_own": per_thread,
         "_runtime": loaded.runtime,
-        "_storage": storage,
+        "_take": free.pop,
+        "_give": free.append,
         "_make_place": make_place,
         "_pack": struct.Struct(record.format).pack_into,
-        "_NoPlace": AttributeError,
+        "_NoPlace": IndexError,
         "_other": (AttributeError, ValueError, TypeError, OverflowError, struct.error),
         "_native": loaded.quick,
         "_failed": loaded.launch_failed,

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import config
 from ..expr.fastmath import FastMathFlags, effective
@@ -20,6 +19,7 @@ from ..expr.gpu import Stream
 from ..expr.numeric import Numeric
 from ..expr.struct import StructValue
 from ..llvm.stub_abi import FAILURE_BYTES
+from ..runtime.dlpack import row_major
 from ..runtime.objects import Buffer, current_stream
 from . import listeners
 from .arguments import ScalarArgument, StreamArgument, TensorArgument
@@ -46,6 +46,8 @@ def _numpy_key(x: Any) -> Any:
     flags = x.flags
     if not (flags.c_contiguous or flags.f_contiguous):
         raise Slow
+    if not x.size:
+        return x.dtype, x.ndim, _leading_of_empty(x)
     try:
         return x.dtype, x.ndim, x.strides.index(x.itemsize)
     except ValueError:
@@ -54,10 +56,18 @@ def _numpy_key(x: Any) -> Any:
 
 def _torch_key(x: Any) -> Any:
     """The same for a torch tensor; its device counts as well."""
+    if x.is_neg():
+        raise Slow  # its memory holds other values
     try:
-        return x.dtype, x.dim(), x.stride().index(1), x.device
+        leading = x.stride().index(1) if x.numel() else _leading_of_empty(x)
+        return x.dtype, x.dim(), leading, x.device
     except ValueError:
         raise Slow from None
+
+
+def _leading_of_empty(x: Any) -> int:
+    """Without elements an array is compiled for as if it were dense (`array_info`): its strides say nothing."""
+    return row_major(tuple(x.shape)).index(1)
 
 
 def _adapter_key(x: TensorArgument) -> Any:
@@ -160,14 +170,13 @@ def _key_of(parameter: Any) -> Callable[[Any], Any]:
     return _value_key
 
 
-class _Storage(threading.local):
-    """Argument storage of one call state, one set per thread."""
+class _Storage(NamedTuple):
+    """Where the arguments of one call are written."""
 
-    ready = False
-    slots: Any
-    address: int
     cells: list[Any]
     record: Any
+    slots: Any
+    address: int
 
 
 class CallState:
@@ -189,7 +198,8 @@ class CallState:
         self._several = loaded.runtime.device_count() > 1
         if self._several and not placed(call.adapted, loaded.runtime):
             raise Slow  # Only the current device says where to launch.
-        self._storage = _Storage()
+        self._free: list[_Storage] = []
+        """Storage that no call uses now: calls of other threads, or inside a call, have their own."""
         self._kinds = {name: _kind(a) for name, a in call.adapted.items()}
         self._specs = {name: a.__c_abi_spec__() for name, a in call.adapted.items()}
         if not any(isinstance(a, StreamArgument) for a in call.adapted.values()):
@@ -230,17 +240,18 @@ class CallState:
 
     def _make_fill(self, call: BoundCall) -> Callable[..., None]:
         """Generated code: one statement or two per argument, from the arguments to their storage cells."""
-        scope: dict[str, Any] = {"numpy_address": numpy_address}
+        scope: dict[str, Any] = {"numpy_address": numpy_address, "Slow": Slow}
         lines: list[str] = []
         number = 0
-        for name in call.arguments:
-            spec = self._specs.get(name)
+        own = {name: f"a{i}" for i, name in enumerate(call.arguments)}  # the user's names may be those used here
+        for given in call.arguments:
+            spec = self._specs.get(given)
             if spec is None:
                 continue
             cells = [f"__c[{number + i}]" for i in range(len(spec))]
             number += len(spec)
-            argument = call.adapted[name]
-            kind = self._kinds[name]
+            argument = call.adapted[given]
+            kind, name = self._kinds[given], own[given]
             if isinstance(argument, TensorArgument):
                 lines += _tensor_lines(name, argument, kind, cells, scope)
             elif isinstance(argument, ScalarArgument):
@@ -254,35 +265,29 @@ class CallState:
                     lines.append(f"    _f{i}_{name}({name}, {cells[i]})")
             elif not isinstance(argument, StreamArgument):
                 raise Slow
-        names = ", ".join(call.arguments)
+        names = ", ".join(own.values())
         exec(f"def fill(__c, {names}):\n" + "\n".join([*lines, "    return None"]) + "\n", scope)
         return scope["fill"]
 
-    def cells(self) -> _Storage:
-        """This thread's storage, made at its first call."""
-        storage = self._storage
-        if not storage.ready:
-            storage.cells = [ctype() for spec in self._specs.values() for ctype, _ in spec]
-            storage.record = (ctypes.c_int64 * (FAILURE_BYTES // 8))()
-            storage.slots = (ctypes.c_void_p * (len(storage.cells) + 2))(
-                ctypes.addressof(self._loaded.table),
-                ctypes.addressof(storage.record),
-                *map(ctypes.addressof, storage.cells),
-            )
-            storage.address = ctypes.addressof(storage.slots)
-            storage.ready = True
-        return storage
+    def _new_storage(self) -> _Storage:
+        cells = [ctype() for spec in self._specs.values() for ctype, _ in spec]
+        record = (ctypes.c_int64 * (FAILURE_BYTES // 8))()
+        slots = (ctypes.c_void_p * (len(cells) + 2))(
+            ctypes.addressof(self._loaded.table), ctypes.addressof(record), *map(ctypes.addressof, cells)
+        )
+        return _Storage(cells, record, slots, ctypes.addressof(slots))
 
     def run(self, values: tuple[Any, ...]) -> None:
         """Launch with new arguments of the same signature, on the unspecified stream."""
-        storage = self._storage
-        if not storage.ready:
-            storage = self.cells()
         if not self._loaded.runtime.alive:
             raise Slow
         try:
+            storage = self._free.pop()
+        except IndexError:
+            storage = self._new_storage()
+        try:
             self.fill(storage.cells, *values)
-        except struct.error:
+        except (struct.error, OverflowError):
             raise Slow from None
         if self._loaded.needs_stream:
             if self._several and current_stream() is not None:
@@ -293,6 +298,7 @@ class CallState:
         status = self._loaded.native(storage.address)
         if status:
             self._loaded.fail(status, list(storage.record))
+        self._free.append(storage)
 
 
 def _needs_checks(call: BoundCall) -> bool:
@@ -321,11 +327,11 @@ def _tensor_lines(name: str, argument: TensorArgument, kind: str, cells: list[st
         lines += ["    __n = __i.shape", "    __s = __i.strides"]
         step = "__s[{}]"
     elif kind == "numpy":
-        lines = [f"    {cells[0]}.value = numpy_address({name})"]
+        lines = _address_lines(f"numpy_address({name})", f"{name}.size", argument, cells[0])
         lines += [f"    __n = {name}.shape", f"    __s = {name}.strides"]
         step = f"__s[{{}}] // {max(argument.dtype.width // 8, 1)}"
     elif kind == "torch":
-        lines = [f"    {cells[0]}.value = {name}.data_ptr()"]
+        lines = _address_lines(f"{name}.data_ptr()", f"{name}.numel()", argument, cells[0])
         lines += [f"    __n = {name}.shape", f"    __s = {name}.stride()"]
         step = "__s[{}]"
     else:
@@ -336,3 +342,13 @@ def _tensor_lines(name: str, argument: TensorArgument, kind: str, cells: list[st
         values = ", ".join([*(f"__n[{i}]" for i in extents), *(step.format(i) for i in steps)])
         lines.append(f"    _p_{name}({cells[1]}, 0, {values})")
     return lines
+
+
+def _address_lines(address: str, elements: str, argument: TensorArgument, cell: str) -> list[str]:
+    """The slower path tells of an array that is not aligned to its elements, or whose storage has been freed."""
+    odd = f"__p & {argument.align - 1} or " if argument.align > 1 else ""
+    return [
+        f"    __p = {address}",
+        f"    if {odd}not __p and {elements}: raise Slow",
+        f"    {cell}.value = __p",
+    ]

@@ -79,8 +79,13 @@ def _held_bytes(x: Any, n: Any, room: int) -> Any:
 
 
 def _best(how: Plan | None, x: Any, threads: int, nbytes: int) -> Plan | None:
-    """The plan with bulk copies where there are any; threads and bytes of a block were found by trying."""
-    return staged(how, x, threads, nbytes) if how is not None and _number() >= 90 else how
+    """The plan with bulk copies where there are any; threads and bytes of a block were found by trying.
+
+    A row that is long, but too long for the shared memory of its kernel, has no place there to be staged in either.
+    """
+    if how is None or _number() < 90 or how.columns * x.dtype.width // 8 > LONG_BYTES:
+        return how
+    return staged(how, x, threads, nbytes)
 
 
 def _long_team(matrices: tuple[Any, ...], vectors: tuple[Any, ...], rows: int, teams: tuple[int, ...]) -> int:

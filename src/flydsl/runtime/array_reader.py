@@ -9,7 +9,7 @@ kind a call was made for and writes what the call needs.
 from __future__ import annotations
 
 import ctypes
-import threading
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -34,6 +34,8 @@ class ArrayPlan:
     steps: Sequence[int]
     """Modes whose steps are written behind them, in elements."""
     step_bytes: int
+    align: int
+    """What addresses are multiples of, a power of two."""
     address_at: int
     """Where in the block the address goes, and the extents and steps."""
     values_at: int
@@ -53,6 +55,9 @@ class _Entry(ctypes.Structure):
         ("extents", ctypes.c_uint64),
         ("steps", ctypes.c_uint64),
         ("step_bytes", ctypes.c_uint64),
+        ("below_align", ctypes.c_uint64),
+        ("question", ctypes.c_void_p),  # the name of a method; null where it need not be asked
+        ("answer", ctypes.c_void_p),
         ("address_at", ctypes.c_uint64),
         ("values_at", ctypes.c_uint64),
     ]
@@ -131,12 +136,13 @@ def _entry(plan: ArrayPlan) -> _Entry:
     kind = _kind(array)
     assert kind is not None
     return _Entry(
-        cls=id(array.__class__),
+        cls=id(type(array)),  # pyright: ignore[reportUnknownArgumentType]
         **kind,
         leading=plan.leading,
         extents=_bits(plan.extents),
         steps=_bits(plan.steps),
         step_bytes=plan.step_bytes,
+        below_align=plan.align - 1,
         address_at=plan.address_at,
         values_at=plan.values_at,
     )
@@ -144,7 +150,7 @@ def _entry(plan: ArrayPlan) -> _Entry:
 
 def _kind(array: Any) -> dict[str, int] | None:
     """The fields of an entry that say which arrays are like this one; None if it is of no known class."""
-    cls = array.__class__
+    cls: type[Any] = type(array)  # pyright: ignore[reportUnknownVariableType]
     name = (cls.__module__, cls.__qualname__)
     if name == ("numpy", "ndarray"):
         return _numpy_kind(array)
@@ -182,7 +188,11 @@ def _torch_kind(array: Any) -> dict[str, int] | None:
         return None
     if failed or tensor.ndim >= _MANY_MODES or tensor.data != (array.data_ptr() or None):
         return None
+    # Torch negates lazily where it takes the imaginary part of a conjugate. The strides of such a view are even, so a
+    # mode of stride one has been added to it and its extent is one: only then the tensor has to be asked.
+    doubtful = {"question": id(_IS_NEG), "answer": id(False)} if array.dtype.is_floating_point else {}
     return {
+        **doubtful,
         "describe": table.describe,
         "dtype": tensor.code | tensor.bits << 8 | tensor.lanes << 16,
         "device": tensor.device_type | tensor.device_id << 32,
@@ -190,7 +200,8 @@ def _torch_kind(array: Any) -> dict[str, int] | None:
     }
 
 
-_lock = threading.Lock()
+_IS_NEG = sys.intern("is_neg")
+_IMPORTS = ("PyLong_AsVoidPtr", "PyBool_FromLong", "PyErr_Clear", "PyObject_VectorcallMethod", "Py_DecRef")
 _alive: list[Any] = []
 
 
@@ -198,16 +209,15 @@ _alive: list[Any] = []
 def _function() -> Callable[..., bool]:
     from flydsl.llvm import host_jit
 
-    with _lock:
-        imports = {name: _python_address(name) for name in ("PyLong_AsVoidPtr", "PyBool_FromLong", "PyErr_Clear")}
-        # A few branches and loads: optimising them takes longer than they ever will.
-        library = host_jit.load_ir(_READ_IR, opt_level=0, exports=["read_arrays"], imports=imports, name="array-reader")
-        method = _Method(b"read_arrays", library.address("read_arrays"), _METH_FASTCALL, None)
-        _alive.extend((library, method))  # Python keeps a pointer to the method for good
-        new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
-            ("PyCFunction_NewEx", ctypes.pythonapi)
-        )
-        return new(ctypes.addressof(method), None, None)
+    imports = {name: _python_address(name) for name in _IMPORTS}
+    # A few branches and loads: optimising them takes longer than they ever will.
+    library = host_jit.load_ir(_READ_IR, opt_level=0, exports=["read_arrays"], imports=imports, name="array-reader")
+    method = _Method(b"read_arrays", library.address("read_arrays"), _METH_FASTCALL, None)
+    _alive.extend((library, method))  # Python keeps a pointer to the method for good
+    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
+        ("PyCFunction_NewEx", ctypes.pythonapi)
+    )
+    return new(ctypes.addressof(method), None, None)
 
 
 def _python_address(name: str) -> int:
@@ -228,10 +238,13 @@ declare i64 @llvm.cttz.i64(i64, i1)
 declare ptr @PyLong_AsVoidPtr(ptr)
 declare ptr @PyBool_FromLong(i64)
 declare void @PyErr_Clear()
+declare ptr @PyObject_VectorcallMethod(ptr, ptr, i64, ptr)
+declare void @Py_DecRef(ptr)
 
 define ptr @read_arrays(ptr %self, ptr %args, i64 %count) {{
 start:
   %tensor = alloca [{ctypes.sizeof(DLTensor)} x i8], align 8
+  %receiver = alloca ptr
   %table.object = load ptr, ptr %args
   %table = call ptr @PyLong_AsVoidPtr(ptr %table.object)
   %block.at = getelementptr ptr, ptr %args, i64 1
@@ -307,8 +320,15 @@ known:
   %device.same = icmp eq i64 %device, %device.want
   %has.strides = icmp ne ptr %strides, null
   %same.0 = and i1 %rank.same, %dtype.same
+{_field("below.align", "i64", "entry", _Entry.below_align)}
+  %misplaced = and i64 %data, %below.align
+  %is.aligned = icmp eq i64 %misplaced, 0
+  ; Without elements, or freed: Python tells them apart.
+  %has.data = icmp ne i64 %data, 0
+  %is.placed = and i1 %is.aligned, %has.data
   %same.1 = and i1 %device.same, %has.strides
-  %same = and i1 %same.0, %same.1
+  %same.2 = and i1 %same.0, %same.1
+  %same = and i1 %same.2, %is.placed
   br i1 %same, label %write, label %no
 
 write:
@@ -319,6 +339,8 @@ write:
 {_field("extents", "i64", "entry", _Entry.extents)}
 {_field("steps", "i64", "entry", _Entry.steps)}
 {_field("step.bytes", "i64", "entry", _Entry.step_bytes)}
+{_field("question", "ptr", "entry", _Entry.question)}
+  %has.question = icmp ne ptr %question, null
   %address.at = getelementptr i8, ptr %block, i64 %address.offset
   store i64 %data, ptr %address.at
   %values = getelementptr i8, ptr %block, i64 %values.offset
@@ -344,7 +366,27 @@ stride:
   %not.unit = xor i1 %is.unit, true
   %missing = and i1 %not.unit, %is.leading
   %bad.stride = or i1 %early, %missing
-  br i1 %bad.stride, label %no, label %extent
+  br i1 %bad.stride, label %no, label %length
+
+length:
+  %length.at = getelementptr i64, ptr %shape, i64 %m
+  %length.is = load i64, ptr %length.at
+  %is.short = icmp ult i64 %length.is, 2
+  %is.short.leading = and i1 %is.short, %is.leading
+  %is.doubtful = and i1 %is.short.leading, %has.question
+  br i1 %is.doubtful, label %ask, label %extent
+
+ask:
+{_field("answer.want", "ptr", "entry", _Entry.answer)}
+  store ptr %object, ptr %receiver
+  %answer = call ptr @PyObject_VectorcallMethod(ptr %question, ptr %receiver, i64 1, ptr null)
+  %is.answered = icmp ne ptr %answer, null
+  br i1 %is.answered, label %answered, label %error
+
+answered:
+  call void @Py_DecRef(ptr %answer)
+  %is.wanted = icmp eq ptr %answer, %answer.want
+  br i1 %is.wanted, label %extent, label %no
 
 extent:
   %extent.shifted = lshr i64 %extents, %m
@@ -353,13 +395,11 @@ extent:
   br i1 %extent.wanted, label %extent.read, label %mode.done
 
 extent.read:
-  %extent.at = getelementptr i64, ptr %shape, i64 %m
-  %extent.is = load i64, ptr %extent.at
-  %extent.large = icmp ugt i64 %extent.is, 2147483647
+  %extent.large = icmp ugt i64 %length.is, 2147483647
   br i1 %extent.large, label %no, label %extent.write
 
 extent.write:
-  %extent.low = trunc i64 %extent.is to i32
+  %extent.low = trunc i64 %length.is to i32
   store i32 %extent.low, ptr %extent.to, align 1
   %extent.after = getelementptr i8, ptr %extent.to, i64 4
   br label %mode.done

@@ -3,7 +3,7 @@
 `ld.global` and `st.global` with their qualifiers: read-only data, cache operators, eviction priorities of L1, prefetch
 sizes and policies of L2. All of it is advice but for `read_only`, a promise that nobody writes the data while the
 kernel runs. So every other target takes them as well: the cpu stack as a plain access, AMD as one that says `invariant`
-and `nontemporal` where the advice means that.
+and `nontemporal` where the advice means that, NVIDIA GPUs before sm_80 without the words they do not know.
 """
 
 from __future__ import annotations
@@ -126,6 +126,16 @@ def _bitcast(low: AtomLowering, value: SSAValue, type_: Attribute) -> SSAValue:
     return value if value.type == type_ else low.b.pure(xllvm.BitcastOp, (value,), type_, {})
 
 
+def _understood(low: AtomLowering, access: Access) -> Access:
+    """The access without the advice that an older NVIDIA GPU has no words for."""
+    number = reg.arch_number(getattr(low, "arch", None))
+    if number is None or number >= 80:
+        return access
+    if number < 75 or access.l2_prefetch == 256:
+        access = access._replace(l2_prefetch=None)
+    return access._replace(evict=None, l1=access.l1 if number >= 70 else None)
+
+
 def _policy(low: AtomLowering, access: Access) -> list[SSAValue]:
     """The policy of L2 as a register."""
     if access.evict is None:
@@ -206,7 +216,7 @@ class _GlobalAccessType(Data[Access], CopyOpType):
             self._write(low, load_values(low, other, type_, other_align), memory, align)
 
     def _read(self, low: AtomLowering, at: Operand, type_: Attribute, align: int | None) -> SSAValue:
-        access = self.data
+        access = _understood(low, self.data)
         if reg.nv(low).target == "cpu":
             return low.load(at, type_, align)
         pointer = reg.pointer_value(low, at)
@@ -215,7 +225,7 @@ class _GlobalAccessType(Data[Access], CopyOpType):
         return low.b.op1(llvm.LoadOp, (pointer,), type_, _qualifiers(access, cast(int, align)))
 
     def _write(self, low: AtomLowering, value: SSAValue, at: Operand, align: int | None) -> None:
-        access = self.data
+        access = _understood(low, self.data)
         if reg.nv(low).target == "cpu":
             low.store(value, at, align)
             return
