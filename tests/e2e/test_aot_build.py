@@ -58,6 +58,20 @@ def aborting(x: fx.Tensor):
     aborting_kernel(x).launch(grid=1, block=1)
 
 
+@flyc.kernel
+def shift_kernel(x: fx.Tensor, by: fx.Tensor | None):
+    i = fx.block_idx.x
+    if fx.const_expr(by is not None):
+        x[i] = x[i] + by[i]
+    else:
+        x[i] = x[i] + 1.0
+
+
+@flyc.jit
+def shift(x: fx.Tensor, by: fx.Tensor | None = None):
+    shift_kernel(x, by).launch(grid=x.shape.unpack()[0], block=1)
+
+
 def plain():
     pass
 """
@@ -91,6 +105,36 @@ def write(project: Path, *kernels: dict[str, Any], **top: Any) -> str:
 
 def run(project: Path, manifest: str, *options: str) -> int:
     return fly.main(["aot", "build", manifest, "--out", str(project / "out"), *options])
+
+
+OPTIONAL = """
+import numpy as np, kernels
+x, by = np.zeros(7, np.float32), np.full(7, 5, np.float32)
+kernels.shift(x)
+assert (x == 1).all()
+kernels.shift(x, by)
+assert (x == 6).all()
+"""
+
+
+def test_an_optional_tensor_is_null(project: Path, capsys: pytest.CaptureFixture[str]):
+    """Left out or given, each is a build of its own, and a program that must not compile finds both."""
+    shift = {"function": "kernels.py:shift", "targets": ["cpu:native"]}
+    manifest = write(
+        project,
+        {**shift, "arguments": {"x": VECTOR, "by": None}},
+        {**shift, "arguments": {"x": VECTOR, "by": VECTOR}},
+    )
+    assert run(project, manifest, "--jobs", "1") == 0
+    assert "2 of 2 builds, 2 entries" in capsys.readouterr().out
+    env = {
+        **os.environ,
+        "FLYDSL_RUNTIME_RUN_ONLY": "1",
+        "FLYDSL_RUNTIME_CACHE_DIR": str(project / "empty"),
+        "FLYDSL_RUNTIME_CACHE_PATH": str(project / "out"),
+        "FLYDSL_COMPILE_BACKEND": "cpu",
+    }
+    subprocess.run([sys.executable, "-c", OPTIONAL], env=env, cwd=project, check=True)
 
 
 def test_c54_build_serve_and_check(project: Path, capsys: pytest.CaptureFixture[str]):

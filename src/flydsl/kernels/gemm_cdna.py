@@ -14,6 +14,8 @@ import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.expr.rocdl.target import trace_target
 
+from .extents import check_extents
+
 BM, BN, BK = 128, 128, 32
 THREADS = 256
 STAGES = 2
@@ -134,6 +136,7 @@ def rows_in_buffer(tile: fx.Tensor, matrix: fx.Tensor, rows: Any, k: Any) -> fx.
 
 def check_matrices(kernel: str, a: fx.Tensor, b: fx.Tensor, c: fx.Tensor) -> None:
     """Refuse what the kernel would read or write wrongly: it moves pieces of rows."""
+    check_extents(kernel, a=(a, "mk"), b=(b, "nk"), c=(c, "mn"))
     if a.dtype is not b.dtype or a.dtype not in (fx.Float16, fx.BFloat16):
         raise DSLTypeError(f"{kernel} multiplies two matrices of Float16 or of BFloat16, got {a.dtype} and {b.dtype}")
     for name, matrix in (("a", a), ("b", b), ("c", c)):

@@ -17,6 +17,7 @@ import flydsl.expr as fx
 
 from .activations import activated
 from .epilogue import biased, fetch_bias
+from .extents import check_extents
 
 BM, BN, BK = 128, 128, 32
 STAGES = 3
@@ -210,6 +211,7 @@ def gemm_sm80(
 
     The bias, if given, is N values of any float type; `activation` names f: see `flydsl.kernels.activations`.
     """
+    check_extents("gemm_sm80", a=(a, "mk"), b=(b, "nk"), c=(c, "mn"), bias=(bias, "n"))
     nv = fx.nvgpu
     atom = fx.make_mma_atom(nv.MMA(16, 8, 16, a.dtype))
     mma = fx.make_tiled_mma(atom, fx.make_layout((2, 2, 1), (1, 2, 0)), (32, 32, 16))

@@ -16,6 +16,7 @@ import flydsl.expr as fx
 
 from .activations import activated
 from .epilogue import biased, fetch_bias
+from .extents import check_extents
 
 BM, BN, BK = 128, 256, 64
 """The tile of a block and its step along K."""
@@ -213,6 +214,7 @@ def gemm_sm90(
     `blocks` stay on the GPU, as many as it has multiprocessors; a multiple of `cluster_size`, which is 1 or 2.
     `activation` names f: see `flydsl.kernels.activations`.
     """
+    check_extents("gemm_sm90", a=(a, "mk"), b=(b, "nk"), c=(c, "mn"), bias=(bias, "n"))
     nv, dtype = fx.nvgpu, a.dtype
     m, k = a.shape.unpack()
     n = b.shape.unpack()[0]

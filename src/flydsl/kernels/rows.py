@@ -16,6 +16,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.expr.nvgpu.target import trace_target
 
+from .extents import check_extents
 from .rows_any import THREADS, layer_norm_any_kernel, rms_norm_any_kernel, softmax_any_kernel, unit_of
 from .rows_long import layer_norm_long_kernel, rms_norm_long_kernel, row_bytes, softmax_long_kernel
 from .rows_wide import Plan, layer_norm_wide_kernel, plan, rms_norm_wide_kernel, softmax_wide_kernel, staged, units_of
@@ -36,6 +37,7 @@ def softmax(x: fx.Tensor, out: fx.Tensor, stream: fx.Stream = fx.Stream(None)):
 
 
 def _softmax(x: Any, out: Any, stream: Any) -> None:
+    check_extents("softmax", x=(x, "mn"), out=(out, "mn"))
     m, n = x.shape.unpack()
     how = _best(plan((x, out), (), 16), x, 512, 16384)
     if _long_team((x, out), (), 1, (LONG_THREADS,)):
@@ -104,6 +106,7 @@ def rms_norm(x: fx.Tensor, weight: fx.Tensor, out: fx.Tensor, eps: fx.Float32, s
 
 
 def _rms_norm(x: Any, weight: Any, out: Any, eps: Any, stream: Any) -> None:
+    check_extents("rms_norm", x=(x, "mn"), weight=(weight, "n"), out=(out, "mn"))
     m, n = x.shape.unpack()
     how = _best(plan((x, out), (weight,), 16, prefer=256), x, 256, 8192)
     if _long_team((x, out), (weight,), 1, (LONG_THREADS,)):
@@ -136,6 +139,7 @@ def layer_norm(
 
 
 def _layer_norm(x: Any, weight: Any, bias: Any, out: Any, eps: Any, stream: Any) -> None:
+    check_extents("layer_norm", x=(x, "mn"), weight=(weight, "n"), bias=(bias, "n"), out=(out, "mn"))
     m, n = x.shape.unpack()
     how = plan((x, out), (weight, bias), 32)
     # Weight and bias have places of their own.

@@ -9,6 +9,8 @@ from __future__ import annotations
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
+from .extents import check_extents
+
 TILE, ROWS = 32, 8
 
 
@@ -32,6 +34,7 @@ def transpose_kernel(src: fx.Tensor, dst: fx.Tensor, m: fx.Int32, n: fx.Int32):
 @flyc.jit
 def transpose(src: fx.Tensor, dst: fx.Tensor, stream: fx.Stream = fx.Stream(None)):
     """`dst[j, i] = src[i, j]`."""
+    check_extents("transpose", src=(src, "mn"), dst=(dst, "nm"))
     m, n = src.shape.unpack()
     grid = ((n + TILE - 1) // TILE, (m + TILE - 1) // TILE)
     transpose_kernel(src, dst, m, n).launch(grid=grid, block=TILE * ROWS, stream=stream)

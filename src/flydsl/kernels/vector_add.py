@@ -12,6 +12,8 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.layout import flatten
 
+from .extents import check_extents
+
 THREADS = 256
 WIDE_THREADS = 128
 
@@ -51,6 +53,7 @@ def vector_add(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, stream: fx.Stream = fx.
 
 
 def _vector_add(a: Any, b: Any, c: Any, stream: Any) -> None:
+    check_extents("vector_add", a=(a, "n"), b=(b, "n"), c=(c, "n"))
     n, unit = fx.Int32(c.shape.unpack()[0]), _unit((a, b, c))
     if unit == 1:
         vector_add_kernel(a, b, c, n).launch(grid=fx.ceildiv(n, THREADS), block=THREADS, stream=stream)
