@@ -128,7 +128,7 @@ def measure(kernel: str, warm_up: str, source: str, target: str) -> dict[str, An
 @contextmanager
 def tracing_clock() -> Iterator[list[float]]:
     """Processor time of tracing, in seconds: what it costs, however busy the machine is."""
-    from flydsl.compiler import driver
+    from flydsl.compiler.build import driver
 
     trace, spent = driver.trace_host, [0.0]
 

@@ -26,7 +26,7 @@ import numpy as np
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.runtime import cpu_native
+from flydsl.cpu.runtime import native as cpu_native
 
 ROOT = Path(__file__).resolve().parents[1]
 PEER = ROOT / ".bench-peer" / "triton"

@@ -218,7 +218,7 @@ print("COLD", time.perf_counter() - start)
 _OURS = """
 import sys; sys.path.insert(0, {folder!r})
 import h200
-import flydsl.compiler.driver, flydsl.compiler.backends.cuda, flydsl.llvm.codegen, flydsl.llvm.abi_nvptx
+import flydsl.compiler.build.driver, flydsl.compiler.backends.cuda, flydsl.llvm.codegen, flydsl.llvm.text.abi_nvptx
 {args}
 """
 

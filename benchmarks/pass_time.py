@@ -95,8 +95,8 @@ def count(module: Any) -> int:
 
 def measure(ops: int, best: dict[int, float]) -> tuple[int, dict[int, int]]:
     """Run the pipeline once; note the best time of each pass in microseconds of CPU time per op it was given."""
-    from flydsl.dialects.parser import LocatedParser
-    from flydsl.dialects.registry import make_context
+    from flydsl.ir.parser import LocatedParser
+    from flydsl.ir.registry import make_context
     from flydsl.passes.pipeline import parse_pipeline
 
     module = LocatedParser(make_context(), module_text(ops), "generated").parse_module()

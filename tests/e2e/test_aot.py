@@ -12,7 +12,7 @@ import pytest
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.compiler.artifact import ArtifactFormatError
+from flydsl.compiler.build.artifact import ArtifactFormatError
 from flydsl.errors import ArtifactMismatchError, FlyRuntimeError
 from flydsl.runtime import get_device_runtime, reset_device_runtime
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from flydsl.compiler import aot_build
-from flydsl.compiler.manifest import Build, read_manifest
+from flydsl.compiler.ship import aot_build
+from flydsl.compiler.ship.manifest import Build, read_manifest
 from flydsl.errors import ManifestError
 from flydsl.tools import fly
 from flydsl.tools.progress import Progress, table

@@ -18,7 +18,7 @@ from xdsl.dialects import arith
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.compiler import user_passes
+from flydsl.compiler.build import user_passes
 from flydsl.errors import (
     CodegenPassError,
     DSLCompileError,

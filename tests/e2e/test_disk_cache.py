@@ -39,7 +39,7 @@ seconds = time.perf_counter() - start
 assert np.array_equal(x, expected.astype(x.dtype)), (x, expected)
 from flydsl.compiler.cache import totals
 heavy = sorted(m for m in sys.modules if m.split(".")[0] in ("xdsl", "torch"))
-heavy += sorted(m for m in sys.modules if m.startswith(("flydsl.passes", "flydsl.compiler.driver")))
+heavy += sorted(m for m in sys.modules if m.startswith(("flydsl.passes", "flydsl.compiler.build.driver")))
 mine = sorted(m for m in sys.modules if m.split(".")[0] in ("flydsl", "llvmlite"))
 print(json.dumps({{"heavy": heavy, "stats": totals.as_dict(), "modules": mine, "seconds": seconds}}))
 """
@@ -89,10 +89,10 @@ def test_second_process_launches_without_the_compiler(run, tmp_path: Path):
     # Neither the passes, nor the tracer and what it writes, nor the dialects as xDSL ops.
     compiler = (
         "flydsl.passes",
-        "flydsl.compiler.driver",
-        "flydsl.compiler.tracing",
-        "flydsl.expr.tracer",
-        "flydsl.llvm.translate",
+        "flydsl.compiler.build.driver",
+        "flydsl.compiler.frontend.tracing",
+        "flydsl.expr.emit.tracer",
+        "flydsl.llvm.text.translate",
     )
     assert [m for m in second["modules"] if m.startswith(compiler)] == []
     assert len(second["modules"]) < len(first["modules"]) - 40

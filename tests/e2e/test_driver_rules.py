@@ -13,8 +13,8 @@ import pytest
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.compiler.aot_checks import choose
 from flydsl.compiler.backends import parse_target
+from flydsl.compiler.ship.aot_checks import choose
 from flydsl.errors import ArtifactMismatchError
 from flydsl.runtime import Stream
 from flydsl.tools import fly
@@ -434,7 +434,7 @@ def test_c53_cubins_stay_within_their_major_version():
 
 
 def edit_header(path: Path, **changes: Any) -> None:
-    from flydsl.compiler.artifact import pack, unpack
+    from flydsl.compiler.build.artifact import pack, unpack
 
     header, sections = unpack(path.read_bytes())
     for name, value in changes.items():
@@ -464,7 +464,7 @@ def test_c53_strict_checks(change: dict[str, Any], field: str, tmp_path: Path):
 
 
 def test_c53_another_product_version(tmp_path: Path):
-    from flydsl.compiler.artifact import pack, unpack
+    from flydsl.compiler.build.artifact import pack, unpack
 
     path = tmp_path / "scale.flyaot"
     flyc.export(scale, path, args=(SPEC, 10))

@@ -241,8 +241,8 @@ def test_d5_printing_inside_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_d2_a_failed_compilation_leaves_what_is_needed(function, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The stages up to the failure, and the script that gets there again."""
-    from flydsl.dialects import llvm
-    from flydsl.llvm import translate
+    from flydsl.dialects.upstream import llvm
+    from flydsl.llvm.text import translate
 
     def broken(f, op):
         f.line("store nonsense")
@@ -323,7 +323,7 @@ class TestD6Override:
 
 def test_d8_verification(function, monkeypatch: pytest.MonkeyPatch):
     """After each pass if asked for; LLVM IR always."""
-    from flydsl.passes import canonicalize
+    from flydsl.passes.cleanup import canonicalize
 
     broken = []
 

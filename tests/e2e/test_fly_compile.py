@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flydsl.llvm.code_object import ElfFile, read_code_object
+from flydsl.llvm.objects.code_object import ElfFile, read_code_object
 
 SOURCE = """
 import numpy as np

@@ -379,7 +379,7 @@ def test_python_and_plugin_machine_passes_together_are_refused(fly_llc: Path, ll
 
 
 def test_changing_the_tool_changes_the_key(built_fly_llc: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    from flydsl.compiler.custom_passes import resolve
+    from flydsl.compiler.build.custom_passes import resolve
 
     found: set[str] = set()
     other = tmp_path / "fly-llc"

@@ -15,12 +15,7 @@ import pytest
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.errors import (
-    InvalidHandleError,
-    RuntimeStateError,
-    StackMismatchError,
-    TargetError,
-)
+from flydsl.errors import InvalidHandleError, RuntimeStateError, StackMismatchError, TargetError
 from flydsl.runtime import (
     CpuDeviceRuntime,
     Device,

@@ -48,7 +48,7 @@ def test_c65_warm_calls_compile_and_load_nothing(workers: int, monkeypatch: pyte
     assert [type(c) for c in compiled] == [flyc.CompiledFunction] * 3
     assert scale.cache_info().misses == 3
     monkeypatch.setattr(flyc.JitFunction, "compile", lambda *_: pytest.fail("compiled again"))
-    monkeypatch.setattr("flydsl.compiler.dispatch.LoadedFunction.__init__", lambda *_: pytest.fail("loaded again"))
+    monkeypatch.setattr("flydsl.compiler.call.dispatch.LoadedFunction.__init__", lambda *_: pytest.fail("loaded again"))
     for factor in (2, 3, 5):
         x = np.random.default_rng().integers(-99, 99, 137).astype(np.int32)
         y = x.copy()

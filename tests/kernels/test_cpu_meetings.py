@@ -338,7 +338,7 @@ def test_lanes_count_across_rows(arch: str, emulate):
 
 def test_pass_by_pass(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator):
     """The named passes, run one by one, lower shared memory and barriers as the fused walk does."""
-    import flydsl.compiler.driver as driver
+    import flydsl.compiler.build.driver as driver
 
     monkeypatch.setattr(driver, "fuse", lambda fragments: None)
     for static in (True, False):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import flydsl.compiler as flyc
-from flydsl.llvm import code_object, ptx, tools
+from flydsl.llvm import tools
+from flydsl.llvm.objects import code_object, ptx
 
 NAMES = ["vector_add", "predicated_add", "tiled_copy", "tiled_mma"]
 

@@ -11,9 +11,10 @@ import torch
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.compiler import driver
+from flydsl.compiler.build import driver
 from flydsl.errors import DSLCompileError, KernelCheckError
-from flydsl.llvm import ptx, tools
+from flydsl.llvm import tools
+from flydsl.llvm.objects import ptx
 
 THREADS = 64
 ROWS = 2

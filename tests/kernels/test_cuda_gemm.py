@@ -9,7 +9,8 @@ import torch
 import flydsl.compiler as flyc
 from flydsl.kernels.gemm_sm80 import gemm_sm80
 from flydsl.kernels.gemm_sm90 import gemm_sm90
-from flydsl.llvm import ptx, tools
+from flydsl.llvm import tools
+from flydsl.llvm.objects import ptx
 
 
 def aligned(t: torch.Tensor):

@@ -15,7 +15,8 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.dialects.fly_nvgpu.global_access import Access, instruction, problem
 from flydsl.errors import DSLCompileError
-from flydsl.llvm import ptx, tools
+from flydsl.llvm import tools
+from flydsl.llvm.objects import ptx
 
 L1 = [None, "evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate"]
 EVICT = [None, "normal", "unchanged", "first", "last"]

@@ -10,7 +10,8 @@ import torch
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.llvm import ptx, tools
+from flydsl.llvm import tools
+from flydsl.llvm.objects import ptx
 
 
 def compiled(function, *args) -> str:

@@ -17,16 +17,17 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.printer import Printer
 
 import flydsl.compiler as flyc
-from flydsl.compiler import driver
 from flydsl.compiler.backends import get_backend
-from flydsl.dialects import gpu
-from flydsl.dialects.gpu_binary import BinaryOp
-from flydsl.dialects.parser import LocatedParser
-from flydsl.dialects.registry import make_context
-from flydsl.llvm import binding, codegen, host_jit, host_stub
+from flydsl.compiler.build import driver
+from flydsl.dialects.upstream import gpu
+from flydsl.dialects.upstream.gpu.binary import BinaryOp
+from flydsl.ir.parser import LocatedParser
+from flydsl.ir.registry import make_context
+from flydsl.llvm import binding, codegen, host_jit
 from flydsl.llvm.stub_abi import LAUNCH_SYMBOL
-from flydsl.passes.lowering_tail import split_lowering
+from flydsl.llvm.text import host_stub
 from flydsl.passes.pipeline import parse_pipeline
+from flydsl.passes.to_llvm.lowering_tail import split_lowering
 
 from .test_rocm_passes import examples as atoms
 

@@ -11,7 +11,7 @@ import pytest
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.llvm.code_object import ElfFile, read_code_object
+from flydsl.llvm.objects.code_object import ElfFile, read_code_object
 
 ARCHES = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1151", "gfx1200", "gfx1201", "gfx1250")
 A = np.zeros(4096, np.float32)

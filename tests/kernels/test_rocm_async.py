@@ -10,7 +10,7 @@ import pytest
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.expr import buffer_ops
-from flydsl.llvm.code_object import read_code_object
+from flydsl.llvm.objects.code_object import read_code_object
 
 # --- asynchronous copies ------------------------------------------------------------------------------------------
 

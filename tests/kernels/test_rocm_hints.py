@@ -119,7 +119,7 @@ def test_waves_per_eu(hint, text: str):
     ],
 )
 def test_features(arch: str, name: str):
-    from flydsl.llvm.code_object import read_code_object
+    from flydsl.llvm.objects.code_object import read_code_object
 
     artifact = compiled(divide, arch=arch)
     assert f'.amdgcn_target "amdgcn-amd-amdhsa--{name}"' in artifact.asm

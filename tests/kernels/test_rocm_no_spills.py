@@ -12,7 +12,7 @@ from flydsl.kernels.gemm_wmma import gemm_wmma
 from flydsl.kernels.rows import layer_norm, rms_norm, softmax
 from flydsl.kernels.transpose import transpose
 from flydsl.kernels.vector_add import vector_add
-from flydsl.llvm.code_object import read_code_object
+from flydsl.llvm.objects.code_object import read_code_object
 
 EVERY = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1151", "gfx1200", "gfx1201", "gfx1250")
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16

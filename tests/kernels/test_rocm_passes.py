@@ -11,9 +11,10 @@ from xdsl.parser import Parser
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.compiler.backends.base import common_passes
-from flydsl.dialects import gpu
-from flydsl.dialects.registry import make_context
-from flydsl.llvm import abi_amdgpu, binding
+from flydsl.dialects.upstream import gpu
+from flydsl.ir.registry import make_context
+from flydsl.llvm import binding
+from flydsl.llvm.text import abi_amdgpu
 from flydsl.passes.pipeline import parse_pipeline
 
 from .rocm_tiles import arguments, make_tile, tile

@@ -10,7 +10,8 @@ import torch
 
 import flydsl.compiler as flyc
 from flydsl.kernels.rows import layer_norm, rms_norm, softmax
-from flydsl.llvm import ptx, tools
+from flydsl.llvm import tools
+from flydsl.llvm.objects import ptx
 
 EPS = 1e-5
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)

@@ -10,7 +10,7 @@ import pytest
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.dialects.fold import FORMATS, float_bits, float_from_bits, round_float
+from flydsl.ir.fold import FORMATS, float_bits, float_from_bits, round_float
 
 SMALL = {
     fx.Float8E4M3FN: ml_dtypes.float8_e4m3fn,

@@ -5,28 +5,26 @@ Names resolve on first use, so importing this package loads neither xDSL nor LLV
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..errors import DSLCompileError, PassError
     from ..target import GPUTarget
-    from .aot import export, load
-    from .arguments import JitArgumentRegistry, from_c_void_p, from_dlpack, from_torch_tensor
-    from .artifact import CompiledArtifact
     from .backends import BaseBackend, compile_backend_name, get_backend, register_backend
+    from .build.artifact import CompiledArtifact
+    from .build.user_passes import IRPass, disable_pass, enable_pass, ir_pass
+    from .call.arguments import JitArgumentRegistry, from_c_void_p, from_dlpack, from_torch_tensor
+    from .call.prepared import PreparedLaunch
+    from .call.specs import ScalarSpec, TensorSpec
+    from .call.warmup import warmup
     from .compiled_function import CompiledFunction, compile
     from .evaluation import evaluate
     from .jit_function import JitFunction, invalidate_all, jit
     from .kernel_function import KernelFunction, kernel
     from .listeners import compile_listener, launch_hooks
-    from .prepared import PreparedLaunch
-    from .raw_export import export_raw
-    from .specs import ScalarSpec, TensorSpec
-    from .user_passes import IRPass, disable_pass, enable_pass, ir_pass
-    from .warmup import warmup
+    from .ship.aot import export, load
+    from .ship.raw_export import export_raw
 
 _WHERE: dict[str, str] = {
     "kernel": ".kernel_function",
@@ -36,22 +34,22 @@ _WHERE: dict[str, str] = {
     "compile": ".compiled_function",
     "invalidate_all": ".jit_function",
     "CompiledFunction": ".compiled_function",
-    "CompiledArtifact": ".artifact",
-    "PreparedLaunch": ".prepared",
-    "TensorSpec": ".specs",
-    "ScalarSpec": ".specs",
+    "CompiledArtifact": ".build.artifact",
+    "PreparedLaunch": ".call.prepared",
+    "TensorSpec": ".call.specs",
+    "ScalarSpec": ".call.specs",
     "compile_listener": ".listeners",
     "launch_hooks": ".listeners",
-    "warmup": ".warmup",
-    "export": ".aot",
-    "export_raw": ".raw_export",
-    "load": ".aot",
+    "warmup": ".call.warmup",
+    "export": ".ship.aot",
+    "export_raw": ".ship.raw_export",
+    "load": ".ship.aot",
     "CompilationContext": ".hints",
-    "from_dlpack": ".arguments",
-    "from_torch_tensor": ".arguments",
+    "from_dlpack": ".call.arguments",
+    "from_torch_tensor": ".call.arguments",
     "evaluate": ".evaluation",
-    "from_c_void_p": ".arguments",
-    "JitArgumentRegistry": ".arguments",
+    "from_c_void_p": ".call.arguments",
+    "JitArgumentRegistry": ".call.arguments",
     "BaseBackend": ".backends",
     "compile_backend_name": ".backends",
     "get_backend": ".backends",
@@ -59,10 +57,10 @@ _WHERE: dict[str, str] = {
     "GPUTarget": "..target",
     "DSLCompileError": "..errors",
     "PassError": "..errors",
-    "ir_pass": ".user_passes",
-    "IRPass": ".user_passes",
-    "enable_pass": ".user_passes",
-    "disable_pass": ".user_passes",
+    "ir_pass": ".build.user_passes",
+    "IRPass": ".build.user_passes",
+    "enable_pass": ".build.user_passes",
+    "disable_pass": ".build.user_passes",
 }
 
 
@@ -77,18 +75,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(_WHERE)
-
-
-class _Package(ModuleType):
-    """Importing `flydsl.compiler.warmup` must not hide `flyc.warmup`, the function in it; likewise for namesakes."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, ModuleType) and _WHERE.get(name) == f".{name}":
-            return
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 __all__ = [

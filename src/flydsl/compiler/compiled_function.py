@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from .. import config
 from ..errors import DSLRuntimeError, DSLTypeError
-from .collector import collector_off
+from .build.collector import collector_off
+from .call.prepared import PreparedLaunch
+from .call.repeat import repeat_of
+from .call.warm import CallState, Slow
 from .diagnostics import user_frames_only
 from .jit_function import BoundCall, JitFunction, resolve_backend
-from .prepared import PreparedLaunch
-from .repeat import repeat_of
-from .warm import CallState, Slow
 
 if TYPE_CHECKING:
-    from .artifact import CompiledArtifact
     from .backends.base import BaseBackend
+    from .build.artifact import CompiledArtifact
 
 
 class CompiledFunction:

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any
 
 from .. import config
-from ..dialects.user_code import is_user_code
 from ..errors import DiagRecord, DSLCompileError, FlyDSLError, SourceFrame
+from ..ir.user_code import is_user_code
 
 RULE = "-" * 40
 _PASSED_THROUGH = (contextlib.__file__, functools.__file__)

@@ -7,13 +7,13 @@ from types import FunctionType
 from typing import Any, NamedTuple, cast
 
 from ..errors import DSLTypeError, DSLValueError
-from ..expr.algebra_values import IntTuple
 from ..expr.gpu import thread_idx
 from ..expr.numeric import Boolean, Float32, Numeric, Uint8, scalar_or_none
 from ..expr.struct import StructValue
 from ..expr.tensor import Pointer, Tensor, recast_iter
+from ..expr.tensors.algebra_values import IntTuple
 from ..expr.vector import Vector
-from .arguments import from_c_void_p
+from .call.arguments import from_c_void_p
 from .jit_function import JitFunction, jit, resolve_backend
 from .kernel_function import kernel
 
@@ -161,7 +161,7 @@ def _function(source: str, scope: dict[str, Any]) -> FunctionType:
 def _run(launcher: JitFunction, args: Sequence[Any], target: str | None) -> bytes:
     """Compile, run once and give what was written."""
     from ..runtime import get_device_runtime
-    from .driver import compile_traced
+    from .build.driver import compile_traced
 
     runtime = get_device_runtime()
     room = runtime.alloc(ROOM)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import DSLTypeError, DSLValueError, RuntimeStateError
+from ..expr.emit.trace import current
 from ..expr.extern import (
     ExternFunction,
     Library,
@@ -19,7 +20,6 @@ from ..expr.extern import (
     resolve_bitcode,
     unregister_extern_resolver,
 )
-from ..expr.trace import current
 
 if TYPE_CHECKING:
     from .backends.base import BaseBackend

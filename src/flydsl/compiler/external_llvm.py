@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from flydsl.compiler.custom_passes import PassConfig, resolve, run_flow
+from flydsl.compiler.build.custom_passes import PassConfig, resolve, run_flow
 from flydsl.errors import DSLValueError
 
 if TYPE_CHECKING:

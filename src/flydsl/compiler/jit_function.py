@@ -13,31 +13,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from .. import config
 from ..errors import CacheWarning, DSLRuntimeError, DSLTypeError, DSLValueError
-from ..expr.fastmath import effective as ambient_fastmath
-from ..expr.trace import maybe_current
-from . import overrides
-from .arguments import adapt
-from .ast_rewriter import RewrittenFunction, rewrite_function
+from ..expr.emit.trace import maybe_current
+from ..expr.scalars.fastmath import effective as ambient_fastmath
+from .build import overrides
+from .build.collector import collector_off
+from .build.pass_options import NAMES as PASS_NAMES
+from .build.pass_options import requested as passes_requested
+from .build.step_times import timed_step
 from .cache import default_cache
-from .cache_key import digest
-from .collector import collector_off
-from .constant_keys import attributes_key, class_key, constexpr_key
-from .dependencies import FunctionKey, changed_components, function_key, note_decorated
+from .call.arguments import adapt
+from .call.repeat import repeat_of
+from .call.warm import CallState, Slow, make_binder
 from .diagnostics import leaving, user_frames_only
+from .frontend.ast_rewriter import RewrittenFunction, rewrite_function
+from .frontend.signature import Parameter, Signature, remember_locals
 from .hints import ambient, merge
+from .key.cache_key import digest
+from .key.constant_keys import attributes_key, class_key, constexpr_key
+from .key.dependencies import FunctionKey, changed_components, function_key, note_decorated
 from .listeners import notify
-from .pass_options import NAMES as PASS_NAMES
-from .pass_options import requested as passes_requested
-from .repeat import repeat_of
-from .signature import Parameter, Signature, remember_locals
-from .step_times import timed_step
-from .warm import CallState, Slow, make_binder
 
 if TYPE_CHECKING:
-    from .artifact import CompiledArtifact
     from .backends.base import BaseBackend
-    from .custom_passes import PassConfig
-    from .dispatch import LoadedFunction
+    from .build.artifact import CompiledArtifact
+    from .build.custom_passes import PassConfig
+    from .call.dispatch import LoadedFunction
 
 
 class BoundCall(NamedTuple):
@@ -301,7 +301,7 @@ class JitFunction:
         merged = merge(self.compile_hints, hints or {}, ambient())
         passes = None
         if passes_requested(self._pass_options, merged):
-            from .custom_passes import resolve
+            from .build.custom_passes import resolve
 
             passes = resolve(self._pass_options, merged)
             merged = {name: value for name, value in merged.items() if name not in PASS_NAMES}
@@ -403,8 +403,8 @@ class JitFunction:
         passes: PassConfig | None = None,
     ) -> CompiledArtifact:
         """Trace and compile; a mistake in user code is shown at its line."""
-        from .driver import compile_traced
-        from .error_notes import add_source_note
+        from .build.driver import compile_traced
+        from .frontend.error_notes import add_source_note
 
         try:
             return compile_traced(
@@ -425,7 +425,7 @@ class JitFunction:
     def load(self, call: BoundCall, backend: BaseBackend, artifact: CompiledArtifact | None = None) -> LoadedFunction:
         """The compiled code for a call, loaded on the device it is to run on."""
         from ..runtime.device_runtime import get_device_runtime
-        from .placement import check_capture, check_places, launch_device
+        from .call.placement import check_capture, check_places, launch_device
 
         runtime = get_device_runtime()
         ordinal = launch_device(call.adapted, runtime)
@@ -441,7 +441,7 @@ class JitFunction:
     ) -> LoadedFunction:
         """Code loaded on the current device; `before` is called first where it is not loaded yet."""
         from ..runtime.device_runtime import get_device_runtime
-        from .dispatch import LoadedFunction
+        from .call.dispatch import LoadedFunction
 
         runtime = get_device_runtime()
         where = (id(artifact), runtime.current_device_id(), id(runtime))

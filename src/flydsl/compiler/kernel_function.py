@@ -9,12 +9,12 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, overload
 
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError, PortabilityWarning
-from ..expr.trace import maybe_current
-from .ast_rewriter import RewrittenFunction, rewrite_function
-from .dependencies import note_decorated
+from ..expr.emit.trace import maybe_current
 from .diagnostics import user_frames_only
+from .frontend.ast_rewriter import RewrittenFunction, rewrite_function
+from .frontend.signature import Signature, remember_locals
 from .hints import CompilationContext
-from .signature import Signature, remember_locals
+from .key.dependencies import note_decorated
 
 if TYPE_CHECKING:
     from ..target import GPUTarget
@@ -24,7 +24,7 @@ RESERVED = frozenset(("grid", "block", "smem", "stream", "cluster", "unit_attrs"
 
 
 def _tracing() -> Any:
-    from . import tracing
+    from .frontend import tracing
 
     return tracing
 

@@ -10,7 +10,7 @@ from .. import config
 from ..errors import DSLTypeError
 
 if TYPE_CHECKING:
-    from .artifact import CompiledArtifact
+    from .build.artifact import CompiledArtifact
 
 Callback = Callable[[str, str, str, Mapping[str, Any], bool, "CompiledArtifact"], object]
 

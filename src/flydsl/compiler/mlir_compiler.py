@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 
-from ..dialects import llvm
+from ..dialects.upstream import llvm
 from ..errors import DSLTypeError
 from ..expr.extern import Library
-from ..passes.lowering_tail import split_lowering
 from ..passes.pipeline import parse_pipeline
+from ..passes.to_llvm.lowering_tail import split_lowering
 from .backends import get_backend
 from .backends.base import BaseBackend, DeviceBinary
-from .driver import calls_externs, run_passes, split
-from .dumps import Dumper
+from .build.driver import calls_externs, run_passes, split
+from .build.dumps import Dumper
+from .build.isolation import RAW_TEXT, blamed, make_device_code
 from .extern_link import Externs, link_externs
-from .isolation import RAW_TEXT, blamed, make_device_code
 
 if TYPE_CHECKING:
     from os import PathLike

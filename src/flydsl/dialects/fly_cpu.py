@@ -86,7 +86,7 @@ class WaitOp(IRDLOperation):
 
 @irdl_op_definition
 class CallOp(IRDLOperation):
-    """A function of `llvm/cpu_routines.py`: `"fly_cpu.call"(%at, %rank) <{callee = "fly_remote"}>`."""
+    """A function of `cpu/code/routines.py`: `"fly_cpu.call"(%at, %rank) <{callee = "fly_remote"}>`."""
 
     name = "fly_cpu.call"
     callee = prop_def(StringAttr)

@@ -19,10 +19,10 @@ _MODULES: dict[str, str] = {
         "as_numeric as_ir_value as_dsl_value T"
     ),
     "vector": "Vector VectorAlias full full_like zeros_like ones_like empty_like",
-    "fastmath": "FastMathFlags fastmath",
+    "scalars.fastmath": "FastMathFlags fastmath",
     "constexpr": "Constexpr",
-    "control_flow": "const_expr range_constexpr",
-    "layout_functions": (
+    "control.control_flow": "const_expr range_constexpr",
+    "tensors.layout_functions": (
         "Basis E IntTuple Layout ComposedLayout Swizzle CoordSwizzle Tile make_int_tuple make_shape make_stride "
         "make_coord make_layout make_layout_like make_ordered_layout make_identity_layout make_composed_layout "
         "make_fragment_layout_like make_tile get_scalar get_leaves has_none rank depth get_ take select group append "
@@ -37,7 +37,7 @@ _MODULES: dict[str, str] = {
         "Pointer Tensor AddressSpace CachePolicy make_view get_iter add_offset recast_iter get_dyn_shared ptr_load "
         "ptr_store memref_load memref_store memref_load_vec memref_store_vec make_rmem_tensor make_fragment_like"
     ),
-    "tiled": (
+    "tensors.tiled": (
         "CopyAtom MmaAtom UniversalCopy UniversalCopy8b UniversalCopy16b UniversalCopy32b UniversalCopy64b "
         "UniversalCopy128b UniversalAtomic UniversalAtomicAdd UniversalAtomicMax UniversalAtomicMin "
         "UniversalAtomicAnd UniversalAtomicOr UniversalAtomicInc UniversalAtomicDec UniversalFMA AtomicOp SyncScope "
@@ -46,8 +46,8 @@ _MODULES: dict[str, str] = {
         "make_tiled_copy_C make_tiled_mma copy gather scatter tiled_copy_partition_src tiled_copy_partition_dst "
         "tiled_copy_retile tiled_mma_partition tiled_mma_partition_shape mma_make_fragment"
     ),
-    "matrix_product": "GemmTraversalOrder gemm mma_atom_call",
-    "memory": (
+    "tensors.matrix_product": "GemmTraversalOrder gemm mma_atom_call",
+    "tensors.memory": (
         "make_ptr inttoptr ptrtoint to_llvm_ptr apply_swizzle memref_alloca is_generic_address_space "
         "is_target_address_space get assume"
     ),
@@ -65,16 +65,16 @@ _MODULES: dict[str, str] = {
         "struct union Struct Union Empty Align CompositeKind is_struct_type is_composite_type "
         "is_specializable_struct_type"
     ),
-    "storage": "Array Storage Arena",
-    "shared": "SharedAllocator",
+    "tensors.storage": "Array Storage Arena",
+    "tensors.shared": "SharedAllocator",
     "math": (
         "absf ceil floor trunc round roundeven exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt sin cos tan asin "
         "acos atan sinh cosh tanh asinh acosh atanh erf erfc sincos absi ctlz cttz ctpop powf fpowi ipowi atan2 "
         "copysign fma clampf isnan isinf isfinite isnormal"
     ),
     "arith": "max min ceildiv maximumf minimumf maxnumf minnumf shrui cmpi cmpf index_cast constant_vector",
-    "ir_types": "SwizzleType LayoutType TileType IntTupleType ComposedLayoutType CoordSwizzleType PointerType",
-    "memory_types": (
+    "emit.ir_types": "SwizzleType LayoutType TileType IntTupleType ComposedLayoutType CoordSwizzleType PointerType",
+    "emit.memory_types": (
         "BasisType MemRefType CoordTensorType CopyAtomType MmaAtomType TiledCopyType TiledMmaType "
         "CopyOpUniversalCopyType CopyOpUniversalAtomicType MmaOpUniversalFMAType"
     ),
@@ -88,7 +88,6 @@ _SUBMODULES = (
     "numeric",
     "vector",
     "tensor",
-    "tiled",
     "extern",
     "rocdl",
     "buffer_ops",
@@ -100,8 +99,12 @@ _SUBMODULES = (
     "primitive",
     "derived",
 )
-_ELSEWHERE = {"coop": "flydsl.extension.coop", "random": "flydsl.extension.random"}
-"""Modules offered here that build on this package."""
+_ELSEWHERE = {
+    "coop": "flydsl.extension.coop",
+    "random": "flydsl.extension.random",
+    "tiled": "flydsl.expr.tensors.tiled",
+}
+"""Modules offered here that build on this package or lie deeper in it."""
 
 _WHERE: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}
 
@@ -111,7 +114,7 @@ def __getattr__(name: str) -> Any:
     if module is not None:
         value = getattr(import_module(f"{__name__}.{module}"), name)
     elif name in _ENUMS.split():
-        value = getattr(import_module("flydsl.dialects.enums"), name)
+        value = getattr(import_module("flydsl.ir.enums"), name)
     elif name in _SUBMODULES:
         value = import_module(f"{__name__}.{name}")
     elif name in _ELSEWHERE:
@@ -139,7 +142,7 @@ class _Package(ModuleType):
     """Importing `flydsl.expr.struct` must not hide `fx.struct`, the decorator in it; likewise for its namesakes."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, ModuleType) and _WHERE.get(name) == name:
+        if isinstance(value, ModuleType) and _WHERE.get(name, "").rpartition(".")[2] == name:
             return
         super().__setattr__(name, value)
 

@@ -13,10 +13,9 @@ from enum import IntEnum
 from types import SimpleNamespace
 from typing import Any
 
-from ..dialects.fold import fold_cmpf, fold_cmpi
 from ..errors import DSLOverflowError, DSLTypeError, DSLValueError
-from .fastmath import fastmath as _fastmath
-from .fastmath import flags_attr
+from ..ir.fold import fold_cmpf, fold_cmpi
+from .emit.trace import current
 from .numeric import (
     Boolean,
     Index,
@@ -29,8 +28,9 @@ from .numeric import (
     is_ir_value,
     scalar_or_none,
 )
-from .scalar_ops import STATIC, common_type, make
-from .trace import current
+from .scalars.fastmath import fastmath as _fastmath
+from .scalars.fastmath import flags_attr
+from .scalars.scalar_ops import STATIC, common_type, make
 from .vector import Vector, combine, rewrap, uniform
 
 # --- choosing and dividing --------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ def constant_vector(value: Any, vector_type: Any) -> Vector:
     >>> flyc.evaluate(lambda: fx.constant_vector(1.5, fx.T.f32x2))
     [1.5, 1.5]
     """
-    from .scalar_types import vector_parts
+    from .emit.scalar_types import vector_parts
 
     parts = vector_parts(vector_type)
     if parts is None:
@@ -433,7 +433,7 @@ def _builder(name: str, args: tuple[Any, ...], fastmath: Any = None) -> Any:
         if name == "negf":
             return rewrap(t.negf(values[0], flags), shape, cls)
         if name == "remf":
-            from .scalar_types import emit_math
+            from .emit.scalar_types import emit_math
 
             return rewrap(emit_math(t, "remf", values, flags), shape, cls)
         return rewrap(t.float_binary(name, values[0], values[1], flags), shape, cls)

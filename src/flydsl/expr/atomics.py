@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
-from ..dialects.enums import SyncScope
 from ..errors import DSLTypeError, DSLValueError
+from ..ir.enums import SyncScope
 from .numeric import Boolean, Int32, Int64, Numeric, as_numeric, dsl_class
 from .tensor import Pointer, recast_iter
 from .vector import Vector, VectorAlias
@@ -41,7 +41,7 @@ _BITWISE = {"and": "_and", "or": "_or", "xor": "_xor"}
 
 
 def _ir() -> Any:
-    from . import atomic_ir
+    from .emit import atomic_ir
 
     return atomic_ir
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from ..dialects.enums import AddressSpace
 from ..errors import DSLTypeError, DSLValueError
-from .control_flow import if_, if_expr
-from .memory import inttoptr
+from ..ir.enums import AddressSpace
+from .control.control_flow import if_, if_expr
 from .numeric import Boolean, Float32, Int8, Int32, Int64, Numeric, as_numeric
 from .rocdl.buffers import BufferDesc, make_buffer_ptr, tensor_bytes
 from .tensor import Pointer, Tensor, get_iter, recast_iter
+from .tensors.memory import inttoptr
 from .vector import Vector
 
 _NOWHERE = 0x7FFFFFFF
@@ -76,7 +76,7 @@ def create_buffer_resource_from_addr(addr: Any, *, num_records_bytes: Any = None
     >>> flyc.evaluate(second, np.arange(4, dtype="f4"), target="cpu:gfx942")
     1.0
     """
-    from .ir_types import PointerType
+    from .emit.ir_types import PointerType
 
     return make_buffer_ptr(
         inttoptr(PointerType.get(Int8.ir_type, AddressSpace.Global), Int64(as_numeric(addr))), num_records_bytes
@@ -137,7 +137,7 @@ def buffer_load(
     rsrc = _check(rsrc)
     type_ = cls.ir_type
     if vec_width > 1:
-        from ..dialects.fly.ops import vector_type
+        from ..ir.types import vector_type
 
         type_ = vector_type(cls.ir_type, vec_width)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError
+from .emit.trace import maybe_current
 from .numeric import Float32, Float64, Int32, Int64, Numeric, Uint32, Uint64, scalar_or_none
-from .trace import maybe_current
 
 TYPES: dict[str, type[Numeric] | None] = {
     "int32": Int32, "uint32": Uint32, "int64": Int64, "uint64": Uint64, "float32": Float32, "float64": Float64,
@@ -112,7 +112,7 @@ class ExternFunction:
         if len(args) != len(self.arg_types):
             raise DSLTypeError(f"extern function '{self}' takes {len(self.arg_types)} arguments, got {len(args)}")
         operands = [self._argument(i, x) for i, x in enumerate(args)]
-        from .extern_ir import emit_call
+        from .emit.extern_ir import emit_call
 
         result = TYPES[self.ret_type]
         value = emit_call(self.symbol, operands, None if result is None else result.ir_type, self.is_pure)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..dialects.enums import AddressSpace
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError
+from ..ir.enums import AddressSpace
+from .emit.trace import current
 from .numeric import Index, Int32, Int64, Numeric, Uint32, scalar_or_none
-from .scalar_ops import CLASSES
-from .trace import current
+from .scalars.scalar_ops import CLASSES
 from .vector import Vector
 
 
 def _ops() -> Any:
-    from . import gpu_ir
+    from .emit import gpu_ir
 
     return gpu_ir
 

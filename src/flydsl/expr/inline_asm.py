@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import DSLTypeError, DSLValueError
+from .emit.trace import current
 from .numeric import as_dsl_value, as_numeric
-from .trace import current
 from .vector import Vector
 
 
@@ -32,7 +32,7 @@ def inline_asm(
     classes: list[Any] = list(result) if several else [] if result is None else [result]  # pyright: ignore[reportUnknownArgumentType]
     types = [_type(t) for t in classes]
     _check(text, constraints, len(values), len(types))
-    from . import inline_asm_ir
+    from .emit import inline_asm_ir
 
     note_raw_text()
     made = inline_asm_ir.emit(text, constraints, values, types, has_side_effects)
@@ -49,7 +49,7 @@ def llvm_intrinsic(result: Any, name: str, operands: Sequence[Any]) -> Any:
     if not name.startswith("llvm."):
         raise DSLValueError(f"an intrinsic has a name that starts with 'llvm.', got {name!r}")
     values = [_value(x) for x in operands]
-    from . import inline_asm_ir
+    from .emit import inline_asm_ir
 
     note_raw_text()
     made = inline_asm_ir.emit_intrinsic(name, values, None if result is None else _type(result))

@@ -17,7 +17,7 @@ from .atomics import (
     generic_store,
     memory_fence,
 )
-from .tiled import SyncScope
+from .tensors.tiled import SyncScope
 
 __all__ = [
     "AtomicOrdering",

@@ -10,17 +10,17 @@ from __future__ import annotations
 import math as _math
 from typing import Any
 
-from ..dialects.fold import FORMATS
 from ..errors import DSLTypeError
-from .fastmath import flags_attr
+from ..ir.fold import FORMATS
+from .emit.trace import current
 from .numeric import Boolean, Float32
-from .scalar_ops import convert
-from .trace import current
+from .scalars.fastmath import flags_attr
+from .scalars.scalar_ops import convert
 from .vector import rewrap, uniform
 
 
 def _emit(t: Any, name: str, operands: Any, flags: Any = None) -> Any:
-    from .scalar_types import emit_math
+    from .emit.scalar_types import emit_math
 
     return emit_math(t, name, operands, flags)
 

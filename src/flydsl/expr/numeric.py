@@ -13,12 +13,13 @@ import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
-from ..dialects.enums import RoundingMode
-from ..dialects.fold import float_bits, float_from_bits
 from ..errors import DSLOverflowError, DSLRuntimeError, DSLTypeError, DSLValueError
-from .fastmath import fastmath as _fastmath
-from .operators import Operators
-from .scalar_ops import (
+from ..ir.enums import RoundingMode
+from ..ir.fold import float_bits, float_from_bits
+from .emit.trace import current
+from .scalars.fastmath import fastmath as _fastmath
+from .scalars.operators import Operators
+from .scalars.scalar_ops import (
     CLASSES,
     COMPARISONS,
     FLOAT_OPS,
@@ -32,7 +33,6 @@ from .scalar_ops import (
     make_plan,
     unary_kernel,
 )
-from .trace import current
 
 ScalarClass: TypeAlias = "type[Numeric]"
 
@@ -73,7 +73,7 @@ class NumericMeta(type):
         """The IR type; loads xDSL."""
         found = cls.cached_type
         if found is None:
-            from .scalar_types import ir_type_of
+            from .emit.scalar_types import ir_type_of
 
             found = cls.cached_type = ir_type_of(cls.ir_name)
         return found
@@ -391,7 +391,7 @@ class Numeric(Operators, metaclass=NumericMeta):
         return type(self).__name__
 
     def __c_abi_spec__(self) -> list[tuple[Any, Callable[[Any, Any], None]]]:
-        from .scalar_abi import c_abi_slot
+        from .scalars.scalar_abi import c_abi_slot
 
         return [c_abi_slot(type(self))]
 
@@ -432,7 +432,7 @@ class Numeric(Operators, metaclass=NumericMeta):
         """The class of an IR scalar type; signless integers give the signed one."""
         found = _by_ir_type.get(ir_type)
         if found is None:
-            from .scalar_types import class_name_of
+            from .emit.scalar_types import class_name_of
 
             name = class_name_of(ir_type)
             if name is None:
@@ -903,7 +903,7 @@ def as_dsl_value(value: Any, exemplar: Any = None) -> Any:
         if known is not None:
             return known(value)
         if value.type.name.startswith("fly."):
-            return _sibling("ir").wrap(value, exemplar)
+            return _sibling("emit.ir").wrap(value, exemplar)
     number = scalar_or_none(value)
     if number is not None:
         return number
@@ -924,7 +924,7 @@ class _TypeNamespace:
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_"):
-            from .scalar_types import named_type
+            from .emit.scalar_types import named_type
 
             found = named_type(name)
             if found is not None:
@@ -933,7 +933,7 @@ class _TypeNamespace:
 
     def vec(self, count: int, elem: Any) -> Any:
         """Vector type of `count` elements of an IR type or a scalar class."""
-        from .scalar_types import vector_type
+        from .emit.scalar_types import vector_type
 
         return vector_type(dsl_class(elem).ir_type, count)
 

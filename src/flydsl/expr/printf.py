@@ -9,11 +9,11 @@ from typing import Any, cast
 from .. import layout as L
 from ..errors import DSLValueError
 from ..layout import Basis, ComposedLayout, Dyn
-from .algebra_values import AlgebraValue, current_ir
 from .numeric import Boolean, Float32, Int32, Int64, Numeric, scalar_or_none
 from .protocol import extract_to_ir_values
 from .struct import StructValue
 from .tensor import Pointer
+from .tensors.algebra_values import AlgebraValue, current_ir
 from .vector import Vector
 
 
@@ -81,7 +81,7 @@ def render(x: Any, values: list[Any]) -> str:
         values.append(printable(number))
         return "{}"
     if isinstance(x, Pointer):
-        from .memory import ptrtoint
+        from .tensors.memory import ptrtoint
 
         return render(ptrtoint(x), values)
     if isinstance(x, StructValue):

@@ -172,7 +172,7 @@ def coerce(wanted: Any, value: Any) -> Any:
     if isinstance(value, wanted):
         return value
     if wanted.__name__ == "IntTuple" and wanted.__module__.endswith("algebra_values"):
-        from .algebra_values import as_int_tuple
+        from .tensors.algebra_values import as_int_tuple
 
         return as_int_tuple(value)
     raise DSLTypeError("it must be one already; a host array becomes a Tensor as a parameter of the jit function")
@@ -319,13 +319,13 @@ class StructValue(metaclass=CompositeMeta):
 
     @classmethod
     def __peek_from_ptr__(cls, ptr: Any) -> Any:
-        from .storage import Storage
+        from .tensors.storage import Storage
 
         return Storage[cls](ptr).peek()
 
     @classmethod
     def __poke_into_ptr__(cls, ptr: Any, value: Any) -> None:
-        from .storage import Storage
+        from .tensors.storage import Storage
 
         Storage[cls](ptr).poke(value)
 
@@ -363,7 +363,7 @@ class UnionValue(metaclass=CompositeMeta):
     @classmethod
     def __coerce__(cls, value: Any) -> Any:
         """A reference to such a union: what a struct in memory holds in its place."""
-        from .storage import Storage
+        from .tensors.storage import Storage
 
         if isinstance(value, Storage) and value.__storage_type__ is cls:
             return value

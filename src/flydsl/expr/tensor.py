@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
 from .. import layout as L
-from ..dialects.enums import AddressSpace, CachePolicy
 from ..errors import DSLTypeError, DSLValueError
-from .algebra_values import ComposedLayout, IntTuple, Layout, apply, as_int_tuple, current_ir
+from ..ir.enums import AddressSpace, CachePolicy
 from .numeric import Int32, Int64, Numeric, as_numeric
+from .tensors.algebra_values import ComposedLayout, IntTuple, Layout, apply, as_int_tuple, current_ir
 from .vector import Vector
 
 
@@ -175,7 +175,7 @@ def _typed_pointer(dtype: Any, space: Any = AddressSpace.Global, align: Any = No
 
 
 def _pointer_ir_type(cls: Any) -> Any:
-    from .ir_types import PointerType
+    from .emit.ir_types import PointerType
 
     dtype, space, align = cls.pointee
     return PointerType.get(dtype.ir_type, space, align)

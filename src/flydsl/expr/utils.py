@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from .. import layout as L
 from ..errors import DSLTypeError, DSLValueError
-from .algebra_values import AlgebraValue
+from .tensors.algebra_values import AlgebraValue
 
 T = TypeVar("T")
 

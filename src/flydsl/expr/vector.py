@@ -11,9 +11,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, cast
 
-from ..dialects.enums import ReductionOp, RoundingMode
 from ..errors import DSLTypeError, DSLValueError
-from .fastmath import flags_attr
+from ..ir.enums import ReductionOp, RoundingMode
+from .emit.trace import current
 from .numeric import (
     DSL_CLASSES,
     Boolean,
@@ -28,9 +28,9 @@ from .numeric import (
     is_ir_value,
     scalar_or_none,
 )
-from .operators import Operators
-from .scalar_ops import CLASSES, STATIC, common_type, convert, kernel, make, operation_type, unary_kernel
-from .trace import current
+from .scalars.fastmath import flags_attr
+from .scalars.operators import Operators
+from .scalars.scalar_ops import CLASSES, STATIC, common_type, convert, kernel, make, operation_type, unary_kernel
 
 _new: Any = object.__new__
 _aliases: dict[tuple[Any, Any], Any] = {}
@@ -199,7 +199,7 @@ class Vector(Operators, metaclass=VectorMeta):
         position = _position(at, self.numel)
         if type(position) is int:
             return make(self.dtype, current().extract(self.value, position))
-        from .scalar_types import emit_extract_at
+        from .emit.scalar_types import emit_extract_at
 
         return make(self.dtype, emit_extract_at(current(), self.value, position.to(Index).ir_value()))
 
@@ -234,7 +234,7 @@ class Vector(Operators, metaclass=VectorMeta):
         return Vector.from_elements(found, self.dtype).reshape(kept) if kept else found[0]
 
     def _shuffled(self, positions: Sequence[int], shape: tuple[Any, ...]) -> Vector:
-        from .scalar_types import emit_shuffle
+        from .emit.scalar_types import emit_shuffle
 
         return wrap(emit_shuffle(current(), self.value, self.value, positions), shape, self.dtype)
 
@@ -263,7 +263,7 @@ class Vector(Operators, metaclass=VectorMeta):
         if Index in (target, self.dtype):
             same = self.bitcast(Int64) if target is Index and self.dtype.is_float else self
             return wrap(convert(t, same.value, same.dtype, target, count), (count,), target)
-        from .scalar_types import emit_vector_bitcast
+        from .emit.scalar_types import emit_vector_bitcast
 
         return wrap(emit_vector_bitcast(t, self.value, target.ir_type, count), (count,), target)
 
@@ -289,7 +289,7 @@ class Vector(Operators, metaclass=VectorMeta):
         total = self.numel + other.numel
         if not picks or not all(0 <= m < total for m in picks):
             raise DSLValueError(f"shuffle positions must be from 0 to {total - 1} and at least one, got {picks}")
-        from .scalar_types import emit_shuffle
+        from .emit.scalar_types import emit_shuffle
 
         return wrap(emit_shuffle(current(), self.value, other.value, picks), (len(picks),), self.dtype)
 
@@ -310,7 +310,7 @@ class Vector(Operators, metaclass=VectorMeta):
         """
         if reduction_profile not in (None, 0):
             raise DSLValueError("only full reductions are supported: leave reduction_profile out")
-        from .scalar_types import combining_kind, emit_reduction
+        from .emit.scalar_types import combining_kind, emit_reduction
 
         kind = combining_kind(_combining(op, self.dtype))
         if kind is None:
@@ -333,14 +333,14 @@ class Vector(Operators, metaclass=VectorMeta):
 
     def store(self, memref: Any, indices: Sequence[Any], *, alignment: int | None = None) -> None:
         """Write to an IR memref at these indices."""
-        from .scalar_types import emit_vector_store
+        from .emit.scalar_types import emit_vector_store
 
         emit_vector_store(current(), self.value, _ir(memref), _indices(indices), alignment)
 
     @staticmethod
     def load(vector_type: Any, memref: Any, indices: Sequence[Any]) -> Vector:
         """Read an IR vector type, or a vector alias, from an IR memref at these indices."""
-        from .scalar_types import emit_vector_load
+        from .emit.scalar_types import emit_vector_load
 
         alias = vector_type if isinstance(vector_type, VectorMeta) else None
         type_: Any = vector_type if alias is None else alias.ir_type
@@ -357,7 +357,7 @@ class Vector(Operators, metaclass=VectorMeta):
             raise DSLValueError("Vector.from_elements needs at least one element")
         cls = type(items[0]) if dtype is None else dsl_class(dtype)
         t = current()
-        from .scalar_types import emit_constant_vector, emit_from_elements
+        from .emit.scalar_types import emit_constant_vector, emit_from_elements
 
         scalars = [x if type(x) is cls else cls(x) for x in items]
         if all(type(x.value) in STATIC for x in scalars):
@@ -385,7 +385,7 @@ class Vector(Operators, metaclass=VectorMeta):
     @staticmethod
     def make_type(shape: Any, dtype: Any) -> Any:
         """The IR type of vectors of a shape and element class."""
-        from .scalar_types import vector_type
+        from .emit.scalar_types import vector_type
 
         return vector_type(dsl_class(dtype).ir_type, math.prod(_flat(_shape_of(shape))))
 
@@ -532,7 +532,7 @@ def wrap(value: Any, shape: tuple[Any, ...], dtype: type[Numeric]) -> Vector:
 
 
 def _parts(value: Any) -> tuple[Any, int]:
-    from .scalar_types import vector_parts
+    from .emit.scalar_types import vector_parts
 
     parts = vector_parts(value.type)
     if parts is None:
@@ -630,7 +630,7 @@ def _stretch(t: Any, value: Any, source: tuple[Any, ...], target: tuple[Any, ...
         return value
     if math.prod(before) == 1:
         return t.broadcast(t.extract(value, 0), math.prod(after))
-    from .scalar_types import emit_shuffle
+    from .emit.scalar_types import emit_shuffle
 
     return emit_shuffle(t, value, value, _stretched(before, after))
 

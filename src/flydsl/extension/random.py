@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from typing import Any, cast
 
-from ..dialects.fold import round_float
 from ..errors import DSLTypeError, DSLValueError
 from ..expr import arith
 from ..expr import math as fmath
 from ..expr.numeric import Float32, Int32, Numeric, Uint32, Uint64, scalar_or_none
-from ..expr.scalar_ops import make
+from ..expr.scalars.scalar_ops import make
 from ..expr.vector import Vector
+from ..ir.fold import round_float
 
 _M0, _M1 = 0xD2511F53, 0xCD9E8D57
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85

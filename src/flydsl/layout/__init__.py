@@ -16,15 +16,7 @@ from flydsl.layout.algebra import (
     right_inverse,
     size,
 )
-from flydsl.layout.coordinates import (
-    colex2crd,
-    crd2colex,
-    crd2crd,
-    crd2idx,
-    get_1d_coord,
-    get_flat_coord,
-    idx2crd,
-)
+from flydsl.layout.coordinates import colex2crd, crd2colex, crd2crd, crd2idx, get_1d_coord, get_flat_coord, idx2crd
 from flydsl.layout.divide import flat_divide, logical_divide, tiled_divide, zipped_divide
 from flydsl.layout.int_tuple import (
     LayoutIndexError,

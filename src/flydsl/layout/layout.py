@@ -9,14 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeAlias, TypeVar, cast, final
 
 from flydsl.errors import DSLTypeError, LayoutError
-from flydsl.layout.coordinates import (
-    check_profile,
-    crd2idx_in,
-    get_1d_coord,
-    get_flat_coord,
-    idx2crd_in,
-    none_as_zero,
-)
+from flydsl.layout.coordinates import check_profile, crd2idx_in, get_1d_coord, get_flat_coord, idx2crd_in, none_as_zero
 from flydsl.layout.int_tuple import (
     STATIC,
     VALUED,

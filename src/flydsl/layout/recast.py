@@ -9,15 +9,7 @@ from typing import cast
 from flydsl.errors import LayoutError
 from flydsl.layout.int_tuple import map_leaves
 from flydsl.layout.layout import AnyLayout, ComposedLayout, CoordSwizzle, L, Layout, Swizzle
-from flydsl.layout.leaf import (
-    Basis,
-    Dyn,
-    IntTuple,
-    Leaf,
-    leaf_ceil_div,
-    leaf_mul,
-    leaf_safe_div,
-)
+from flydsl.layout.leaf import Basis, Dyn, IntTuple, Leaf, leaf_ceil_div, leaf_mul, leaf_safe_div
 from flydsl.layout.memo import memo
 
 

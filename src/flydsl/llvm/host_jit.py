@@ -16,7 +16,7 @@ from types import TracebackType
 from flydsl.errors import DSLCompileError
 from flydsl.llvm import binding, codegen
 from flydsl.llvm.binding import JitEngine, JitTracker
-from flydsl.llvm.code_object import SHN_UNDEF, STB_LOCAL, STT_FUNC, ElfFile
+from flydsl.llvm.objects.code_object import SHN_UNDEF, STB_LOCAL, STT_FUNC, ElfFile
 
 _lock = threading.Lock()
 _engines: list[JitEngine] = []

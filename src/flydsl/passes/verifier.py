@@ -12,8 +12,8 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.traits import IsolatedFromAbove, NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from ..dialects.builder import operands_of
-from .dominance import DominatorTree
+from ..ir.builder import operands_of
+from ..lowering.dominance import DominatorTree
 
 
 class Failure(NamedTuple):

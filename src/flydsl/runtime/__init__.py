@@ -3,6 +3,8 @@
 This package imports none of the IR layers and no framework, and loads no vendor library before it is needed.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from flydsl.errors import (
     ArtifactMismatchError,
     CaptureError,
@@ -21,7 +23,6 @@ from flydsl.errors import (
 from flydsl.runtime.base import DeviceRuntime
 from flydsl.runtime.device_runtime import (
     COMPILE_BACKEND_TO_RUNTIME_KIND,
-    CpuDeviceRuntime,
     CudaDeviceRuntime,
     RocmDeviceRuntime,
     device_runtime_state,
@@ -44,6 +45,18 @@ from flydsl.runtime.objects import (
     Stream,
     current_stream,
 )
+
+if TYPE_CHECKING:
+    from flydsl.cpu.runtime import CpuDeviceRuntime
+
+
+def __getattr__(name: str) -> Any:
+    if name == "CpuDeviceRuntime":  # of a layer above: found when it is asked for
+        from flydsl.runtime import device_runtime
+
+        return device_runtime.CpuDeviceRuntime
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "COMPILE_BACKEND_TO_RUNTIME_KIND",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from flydsl.compiler.aot_build import Built
+    from flydsl.compiler.ship.aot_build import Built
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,8 +33,8 @@ def _positive(text: str) -> int:
 
 def run_build(options: argparse.Namespace) -> int:
     """Build or check; 0 only if every build has its code."""
-    from flydsl.compiler.aot_build import run_builds, write_index
-    from flydsl.compiler.manifest import read_manifest
+    from flydsl.compiler.ship.aot_build import run_builds, write_index
+    from flydsl.compiler.ship.manifest import read_manifest
     from flydsl.errors import ManifestError
     from flydsl.tools.progress import Progress
 

@@ -147,8 +147,8 @@ class Run:
         """The module in the text."""
         from xdsl.utils.exceptions import ParseError
 
-        from ..dialects.parser import LocatedParser
-        from ..dialects.registry import make_context
+        from ..ir.parser import LocatedParser
+        from ..ir.registry import make_context
 
         context = make_context(allow_unregistered=self.options.unregistered)
         parser = LocatedParser(context, self.text, self.name, self.first_line)
@@ -170,7 +170,7 @@ class Run:
         """Run a pass; a failure becomes a diagnostic."""
         from xdsl.utils.exceptions import VerifyException
 
-        from ..passes.rebuild import location_of
+        from ..lowering.rebuild import location_of
 
         try:
             return p.run(module)

@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _counts() -> Mapping[tuple[str, int], int]:
-    from flydsl.runtime.cpu import CpuDeviceRuntime
+    from flydsl.cpu.runtime import CpuDeviceRuntime
     from flydsl.runtime.device_runtime import get_device_runtime
 
     runtime = get_device_runtime()

@@ -38,9 +38,9 @@ def run(options: argparse.Namespace) -> int:
 def compile_again(source: Path, target: str, hints: dict[str, Any], name: str, output: Path) -> Path:
     """Run the compiler on a file; the folder its stages are in."""
     from flydsl.compiler.backends import backend_for_target, parse_target
-    from flydsl.compiler.driver import compile_module, split
-    from flydsl.compiler.overrides import parse_module
-    from flydsl.dialects import gpu
+    from flydsl.compiler.build.driver import compile_module, split
+    from flydsl.compiler.build.overrides import parse_module
+    from flydsl.dialects.upstream import gpu
     from flydsl.tools.script_runs import environment
 
     module = parse_module(source.read_text(), str(source))

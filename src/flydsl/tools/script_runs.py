@@ -61,7 +61,7 @@ def target_variables(target: str | None) -> Mapping[str, str]:
 
 def compiled_by(script: Path, target: str | None, arguments: Sequence[str] = (), watch: Any = None) -> list[Compiled]:
     """What a script compiles for a target; `watch(name, module)` may turn each stage into what is kept of it."""
-    from flydsl.compiler.dumps import watching
+    from flydsl.compiler.build.dumps import watching
     from flydsl.compiler.listeners import compile_listener
 
     made: list[Compiled] = []

@@ -139,7 +139,7 @@ def test_b4_the_warp_size_reaches_the_kernel(monkeypatch: pytest.MonkeyPatch):
 
 
 def traced() -> Any:
-    from flydsl.compiler.tracing import trace_host
+    from flydsl.compiler.frontend.tracing import trace_host
 
     call = triple.bind((np.arange(4, dtype=np.int32), 4), {})
     module, _ = trace_host("triple", triple.rewritten.function, dict(call.arguments), get_backend("cpu").target)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flydsl.compiler.artifact import (
+from flydsl.compiler.build.artifact import (
     ALIGNMENT,
     MAGIC,
     ArtifactFormatError,
@@ -289,8 +289,8 @@ def test_atomic_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.
 
 def test_light_import() -> None:
     code = (
-        "import sys, flydsl.compiler.artifact, flydsl.compiler.cache, flydsl.compiler.cache_key, "
-        "flydsl.compiler.dependencies as d\nd.function_key(d.function_key)\n"
+        "import sys, flydsl.compiler.build.artifact, flydsl.compiler.cache, flydsl.compiler.key.cache_key, "
+        "flydsl.compiler.key.dependencies as d\nd.function_key(d.function_key)\n"
         "bad = {'xdsl', 'llvmlite', 'numpy', 'torch', 'pickle'} & set(sys.modules)\nassert not bad, bad"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

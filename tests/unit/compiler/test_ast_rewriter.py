@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from flydsl.compiler.ast_rewriter import RewrittenFunction, ast_diff, rewrite_function
-from flydsl.dialects.user_code import REGION_MARK
+from flydsl.compiler.frontend.ast_rewriter import RewrittenFunction, ast_diff, rewrite_function
 from flydsl.errors import DSLSyntaxError, FlyDSLError, SourceUnavailableError
-from flydsl.expr import control_flow as fx
-from flydsl.expr.control_flow import const_expr, range_constexpr
+from flydsl.expr.control import control_flow as fx
+from flydsl.expr.control.control_flow import const_expr, range_constexpr
+from flydsl.ir.user_code import REGION_MARK
 
 
 def rewritten(fn: Any) -> Any:

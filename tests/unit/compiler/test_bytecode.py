@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flydsl.compiler.bytecode import instructions
+from flydsl.compiler.key.bytecode import instructions
 
 NAMED = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST",
          "LOAD_FROM_DICT_OR_DEREF", "IMPORT_NAME", "IMPORT_FROM", "LOAD_CONST", "STORE_FAST"}  # fmt: skip

@@ -17,10 +17,21 @@ from typing import Any
 
 import pytest
 
-from flydsl.compiler.artifact import CompiledArtifact
-from flydsl.compiler.cache import DiskCache, Settings, clear, default_cache, entries, info, prune, verify
-from flydsl.compiler.disk import disk_cache, locks, notes
-from flydsl.compiler.disk import files as disk_files
+from flydsl.compiler.build.artifact import CompiledArtifact
+from flydsl.compiler.cache import (
+    DiskCache,
+    Settings,
+    clear,
+    default_cache,
+    disk_cache,
+    entries,
+    info,
+    locks,
+    notes,
+    prune,
+    verify,
+)
+from flydsl.compiler.cache import files as disk_files
 from flydsl.errors import CacheWarning
 
 
@@ -250,7 +261,7 @@ ONCE = """
 import sys, time
 from pathlib import Path
 from flydsl.compiler.cache import DiskCache
-from flydsl.compiler.artifact import CompiledArtifact
+from flydsl.compiler.build.artifact import CompiledArtifact
 cache, key = DiskCache(sys.argv[1]), "ab" * 32
 if cache.get(key) is None:
     with cache.lock(key) as held:
@@ -291,7 +302,8 @@ def test_processes_compile_once(tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from flydsl.compiler import artifact, cache
+from flydsl.compiler import cache
+from flydsl.compiler.build import artifact
 store = cache.DiskCache(sys.argv[1])
 store.put("cd" * 32, artifact.CompiledArtifact({}, {"o": b"1"}))
 replace = os.replace
@@ -448,7 +460,7 @@ def public_dir() -> Iterator[Path]:
 UNPRIVILEGED = """
 import os, sys, warnings
 from flydsl.compiler.cache import DiskCache
-from flydsl.compiler.artifact import CompiledArtifact
+from flydsl.compiler.build.artifact import CompiledArtifact
 # Only now: the interpreter's own files may be out of reach afterwards.
 if os.getuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)

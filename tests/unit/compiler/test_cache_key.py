@@ -21,9 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flydsl import config
-from flydsl.compiler.cache_key import digest, encode
-from flydsl.compiler.dependencies import changed_components, function_key, used_names
-from flydsl.compiler.dependency import origin, product, walk
+from flydsl.compiler.key import origin, product, walk
+from flydsl.compiler.key.cache_key import digest, encode
+from flydsl.compiler.key.dependencies import changed_components, function_key, used_names
 from flydsl.errors import UntrackedGlobalWarning
 
 # -- encoding ----------------------------------------------------------------------------------------
@@ -661,8 +661,8 @@ SCRIPT = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import {pkg}.kernels as k
-from flydsl.compiler.dependencies import function_key
-from flydsl.compiler.cache_key import digest
+from flydsl.compiler.key.dependencies import function_key
+from flydsl.compiler.key.cache_key import digest
 fns = [k.simple, k.uses_value, k.uses_container, k.uses_chain, k.uses_enum, k.uses_helper, k.uses_ops, k.uses_lambda,
        k.uses_import, k.uses_class, k.factory({{"a", "b", "c"}}, k.Mode.B, k.helper), k.Method.run]
 print([function_key(f, owner=k.Method if f is k.Method.run else None).digest for f in fns])

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import flydsl.compiler as flyc
-from flydsl.compiler import custom_passes, pass_options, user_passes
-from flydsl.compiler.custom_passes import PassConfig, PassHooks, resolve
+from flydsl.compiler.build import custom_passes, pass_options, user_passes
+from flydsl.compiler.build.custom_passes import PassConfig, PassHooks, resolve
 from flydsl.errors import (
     CodegenPassError,
     DSLTypeError,
@@ -234,7 +234,7 @@ def test_version_stage_and_order_of_a_python_pass_are_in_the_fingerprint():
 def test_fingerprints_agree_between_processes(tmp_path: Path, plugin: Path):
     code = textwrap.dedent(f"""
         import flydsl.compiler as flyc
-        from flydsl.compiler.custom_passes import resolve
+        from flydsl.compiler.build.custom_passes import resolve
         found = resolve({{"llvm_pass_pipeline": "dce", "llvm_pass_plugins": [{str(plugin)!r}]}}, None)
         print(found.fingerprint())
     """)

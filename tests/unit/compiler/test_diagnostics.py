@@ -21,12 +21,12 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl import config, errors
 from flydsl.compiler import diagnostics, logs
-from flydsl.compiler.driver import run_passes
-from flydsl.compiler.dumps import Dumper, report, watching
-from flydsl.dialects.locations import source_chain
+from flydsl.compiler.build.driver import run_passes
+from flydsl.compiler.build.dumps import Dumper, report, watching
 from flydsl.errors import DiagRecord, DSLCompileError, DSLRuntimeError, DSLSyntaxError, DSLTypeError, SourceFrame
-from flydsl.llvm import translate
-from flydsl.passes.rebuild import Rebuilder
+from flydsl.ir.locations import source_chain
+from flydsl.llvm.text import translate
+from flydsl.lowering.rebuild import Rebuilder
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = __file__
@@ -181,7 +181,7 @@ def test_d11_tracebacks_have_no_frames_of_ours():
 def test_d11_all_frames_are_there_when_asked_for(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FLYDSL_DEBUG_SHOW_STACKTRACE", "1")
     error = compile_error(misspelled, AttributeError)
-    assert any(name.endswith("compiler/driver.py") for name in files_in(error))
+    assert any(name.endswith("compiler/build/driver.py") for name in files_in(error))
 
 
 def test_d11_mistakes_of_calls_and_decorators_too():
@@ -209,7 +209,7 @@ def test_d11_our_own_mistakes_keep_their_frames(monkeypatch: pytest.MonkeyPatch)
     """An error nobody raised on purpose, out of our code: the frames are what is needed to mend it."""
     monkeypatch.setitem(translate.TABLE, arith.MulfOp, translate.TABLE[arith.CmpiOp])
     error = compile_error(chained, AttributeError)
-    assert any(name.endswith("llvm/translate.py") for name in files_in(error))
+    assert any(name.endswith("llvm/text/translate.py") for name in files_in(error))
 
 
 PROGRAM = """
@@ -255,7 +255,7 @@ def test_d11_excepthook(tmp_path: Path):
     assert text.startswith("flydsl.errors.DSLCompileError: the kernel needs 400000 bytes of static shared memory")
     assert "65536" in text and "smaller tiles" in text and "DSL Traceback" in text and "^^^" in text
     whole = uncaught(tmp_path, "main()", FLYDSL_DEBUG_SHOW_STACKTRACE="1")
-    assert "-" * 40 not in whole and "compiler/driver.py" in whole
+    assert "-" * 40 not in whole and "compiler/build/driver.py" in whole
     other = uncaught(tmp_path, "try:\n    main()\nexcept DSLCompileError:\n    raise KeyError('mine') from None")
     assert "-" * 40 not in other and other.rstrip().endswith("KeyError: 'mine'")
 

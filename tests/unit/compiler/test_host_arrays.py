@@ -16,7 +16,7 @@ import pytest
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.compiler.host_arrays import UNKNOWN_ORDINAL, ArrayInfo, array_info
+from flydsl.compiler.call.host_arrays import UNKNOWN_ORDINAL, ArrayInfo, array_info
 from flydsl.errors import InvalidHandleError
 from flydsl.runtime import dlpack, get_device_runtime
 

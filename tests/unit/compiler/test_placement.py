@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import flydsl.expr as fx
-from flydsl.compiler import placement
-from flydsl.compiler.arguments import StreamArgument, TensorArgument, adapt
-from flydsl.compiler.host_arrays import UNKNOWN_ORDINAL, ArrayInfo
+from flydsl.compiler.call import placement
+from flydsl.compiler.call.arguments import StreamArgument, TensorArgument, adapt
+from flydsl.compiler.call.host_arrays import UNKNOWN_ORDINAL, ArrayInfo
 from flydsl.errors import CaptureError, CaptureWarning, DSLTypeError, StackMismatchError
 from flydsl.runtime import DeviceRuntime, Stream, register_device_runtime, reset_device_runtime
 

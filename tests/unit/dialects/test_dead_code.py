@@ -2,9 +2,9 @@
 
 import pytest
 
-from flydsl.dialects.dead_code import mark_dead, unread_stores
-from flydsl.dialects.parser import LocatedParser
-from flydsl.dialects.registry import make_context
+from flydsl.ir.dead_code import mark_dead, unread_stores
+from flydsl.ir.parser import LocatedParser
+from flydsl.ir.registry import make_context
 
 TEXT = """
 func.func @f(%x: f32, %n: i32) -> f32 {{

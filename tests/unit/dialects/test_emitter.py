@@ -10,9 +10,9 @@ from xdsl.transforms.canonicalize import CanonicalizePass
 from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination
 from xdsl.utils.exceptions import VerifyException
 
-from flydsl.dialects import emitter
-from flydsl.dialects.parser import LocatedParser
-from flydsl.dialects.registry import make_context
+from flydsl.ir import emitter
+from flydsl.ir.parser import LocatedParser
+from flydsl.ir.registry import make_context
 from flydsl.passes.pipeline import parse_pipeline
 
 CASES = Path(__file__).resolve().parents[2] / "filecheck" / "passes"

@@ -10,7 +10,7 @@ from xdsl.ir import Dialect
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError, VerifyException
 
-from flydsl.dialects import extra_math
+from flydsl.dialects.upstream import extra_math
 
 PROGRAM = """builtin.module {
   func.func @f(%i: vector<4xi32>, %x: vector<4xf32>, %s: f32, %n: index, %c: i1) {

@@ -11,7 +11,7 @@ def trace_text(function: Any, *args: Any, target: str = "rocm:gfx942") -> str:
     """The verified IR of a jit function for these arguments, as text."""
     from xdsl.printer import Printer
 
-    from flydsl.compiler.tracing import trace_host
+    from flydsl.compiler.frontend.tracing import trace_host
     from flydsl.target import GPUTarget
 
     call = function.bind(args, {})
@@ -53,8 +53,8 @@ def host_trace() -> Iterator[Any]:
     """A trace in progress outside any kernel."""
     from xdsl.ir import Block
 
-    from flydsl.expr import trace
-    from flydsl.expr.tracer import Tracer
+    from flydsl.expr.emit import trace
+    from flydsl.expr.emit.tracer import Tracer
 
     tracer, block = Tracer(), Block()
     with tracer.open_function(block):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flydsl.expr import arith as a
-from flydsl.expr import trace
+from flydsl.expr.emit import trace
 from flydsl.expr.numeric import (
     Boolean,
     Float8E4M3FN,
@@ -56,7 +56,7 @@ class Tracing:
 def tracing() -> Iterator[Tracing]:
     from xdsl.ir import Block
 
-    from flydsl.expr.tracer import Tracer
+    from flydsl.expr.emit.tracer import Tracer
 
     tracer, block = Tracer(), Block()
     with tracer.open_function(block):

@@ -18,13 +18,13 @@ from xdsl.dialects import test as xdsl_test
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Region, SSAValue
 
-from flydsl.compiler.ast_rewriter import rewrite_function
+from flydsl.compiler.frontend.ast_rewriter import rewrite_function
 from flydsl.errors import DSLRuntimeError, DSLTypeError, DSLValueError, FlyDSLWarning
-from flydsl.expr import control_flow as fx
-from flydsl.expr import trace
+from flydsl.expr.control import control_flow as fx
+from flydsl.expr.emit import trace
+from flydsl.expr.emit.tracer import Tracer
 from flydsl.expr.numeric import Boolean, Float32, Index, Int32, Int64, Numeric, Uint32
 from flydsl.expr.protocol import extract_to_ir_values
-from flydsl.expr.tracer import Tracer
 
 # --- tracing one function -----------------------------------------------------------------------------------------
 
@@ -1134,7 +1134,8 @@ def test_variables_are_put_back_after_an_error():
 
 
 def test_importing_control_flow_does_not_load_the_compiler():
-    code = "import sys, flydsl.expr.control_flow; print(sorted(m for m in sys.modules if m.split('.')[0] == 'xdsl'))"
+    loaded = "sorted(m for m in sys.modules if m.split('.')[0] == 'xdsl')"
+    code = f"import sys, flydsl.expr.control.control_flow; print({loaded})"
     path = [p for p in sys.path if p.endswith("src")]
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{code}"], capture_output=True, text=True

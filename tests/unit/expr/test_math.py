@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from flydsl.expr import math as m
-from flydsl.expr import trace
-from flydsl.expr.fastmath import fastmath
+from flydsl.expr.emit import trace
 from flydsl.expr.numeric import (
     BFloat16,
     Boolean,
@@ -23,6 +22,7 @@ from flydsl.expr.numeric import (
     Uint8,
     Uint32,
 )
+from flydsl.expr.scalars.fastmath import fastmath
 from flydsl.expr.vector import Vector
 
 
@@ -56,7 +56,7 @@ class Tracing:
 def tracing() -> Iterator[Tracing]:
     from xdsl.ir import Block
 
-    from flydsl.expr.tracer import Tracer
+    from flydsl.expr.emit.tracer import Tracer
 
     tracer, block = Tracer(), Block()
     with tracer.open_function(block):

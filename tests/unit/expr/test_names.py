@@ -63,7 +63,7 @@ def test_names_exist(section: str):
 
 @pytest.mark.parametrize("name", ["struct", "printf", "fastmath", "union", "slice", "copy"])
 def test_functions_are_not_hidden_by_the_modules_they_live_in(name: str):
-    for module in ("struct", "printf", "fastmath", "storage", "shared"):
+    for module in ("struct", "printf", "scalars.fastmath", "tensors.storage", "tensors.shared"):
         importlib.import_module(f"flydsl.expr.{module}")
     assert not isinstance(getattr(fx, name), types.ModuleType)
 

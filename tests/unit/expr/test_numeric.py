@@ -18,10 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flydsl.dialects import fold
 from flydsl.expr import numeric as n
-from flydsl.expr import trace
-from flydsl.expr.fastmath import FastMathFlags, effective, fastmath, parse_flags, set_default
+from flydsl.expr.emit import trace
 from flydsl.expr.numeric import (
     BFloat16,
     Boolean,
@@ -54,7 +52,9 @@ from flydsl.expr.numeric import (
     as_numeric,
 )
 from flydsl.expr.protocol import DslType, JitArgument, construct_from_ir_values, dsl_align_of, dsl_size_of
-from flydsl.expr.scalar_ops import CLASSES, common_type
+from flydsl.expr.scalars.fastmath import FastMathFlags, effective, fastmath, parse_flags, set_default
+from flydsl.expr.scalars.scalar_ops import CLASSES, common_type
+from flydsl.ir import fold
 
 ALL = sorted(CLASSES.values(), key=str)
 STORAGE = [c for c in ALL if c.is_float and c.width < 16]
@@ -84,7 +84,7 @@ class Tracing:
 
 
 def describe(op: Any) -> str:
-    from flydsl.dialects.builder import CMPF, CMPI
+    from flydsl.ir.builder import CMPF, CMPI
 
     predicate = op.properties.get("predicate")
     if predicate is None:
@@ -97,7 +97,7 @@ def describe(op: Any) -> str:
 def tracing() -> Iterator[Tracing]:
     from xdsl.ir import Block
 
-    from flydsl.expr.tracer import Tracer
+    from flydsl.expr.emit.tracer import Tracer
 
     tracer, block = Tracer(), Block()
     with tracer.open_function(block):

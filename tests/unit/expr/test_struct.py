@@ -300,7 +300,7 @@ def declare(size=4, text="a", call=factor):
 
 
 def test_cache_keys_follow_the_declaration():
-    from flydsl.compiler.cache_key import digest
+    from flydsl.compiler.key.cache_key import digest
 
     assert digest(declare()) == digest(declare())
     different = {digest(declare()), digest(declare(8)), digest(declare(text="b")), digest(declare(call=len))}

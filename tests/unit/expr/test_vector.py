@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flydsl.dialects.enums import ReductionOp, RoundingMode
-from flydsl.expr import trace
 from flydsl.expr import vector as v_
+from flydsl.expr.emit import trace
 from flydsl.expr.numeric import (
     BFloat16,
     Boolean,
@@ -41,6 +40,7 @@ from flydsl.expr.vector import (
     ones_like,
     zeros_like,
 )
+from flydsl.ir.enums import ReductionOp, RoundingMode
 
 
 class Tracing:
@@ -73,7 +73,7 @@ class Tracing:
 def tracing() -> Iterator[Tracing]:
     from xdsl.ir import Block
 
-    from flydsl.expr.tracer import Tracer
+    from flydsl.expr.emit.tracer import Tracer
 
     tracer, block = Tracer(), Block()
     with tracer.open_function(block):

@@ -20,7 +20,7 @@ def trace(body, *, block=64, target="rocm:gfx942"):
 
     from xdsl.printer import Printer
 
-    from flydsl.compiler.tracing import trace_host
+    from flydsl.compiler.frontend.tracing import trace_host
     from flydsl.target import GPUTarget
 
     @flyc.kernel

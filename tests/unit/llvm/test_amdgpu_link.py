@@ -8,8 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flydsl.llvm import amdgpu_link, codegen, link, tools
-from flydsl.llvm.code_object import ET_DYN, SHT_DYNSYM, SHT_NOBITS, CodeObjectError, ElfFile, Symbol, read_code_object
+from flydsl.llvm import codegen, tools
+from flydsl.llvm.objects import amdgpu_link, link
+from flydsl.llvm.objects.code_object import (
+    ET_DYN,
+    SHT_DYNSYM,
+    SHT_NOBITS,
+    CodeObjectError,
+    ElfFile,
+    Symbol,
+    read_code_object,
+)
 
 DAMAGED = codegen.compile_device(
     """target triple = "amdgcn-amd-amdhsa"

@@ -11,7 +11,7 @@ import pytest
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.llvm import tools
-from flydsl.llvm.amdgpu_occupancy import occupancy
+from flydsl.llvm.objects.amdgpu_occupancy import occupancy
 
 
 def waves(arch: str, **used: int) -> int:

@@ -15,8 +15,9 @@ from flydsl.llvm import binding, tools
 
 def test_import_loads_nothing_heavy():
     code = (
-        "import sys, flydsl.llvm.binding, flydsl.llvm.codegen, flydsl.llvm.host_jit, flydsl.llvm.link\n"
-        "import flydsl.llvm.code_object, flydsl.llvm.amdgpu_link, flydsl.llvm.tools, flydsl.llvm.ptx\n"
+        "import sys, flydsl.llvm.binding, flydsl.llvm.codegen, flydsl.llvm.host_jit, flydsl.llvm.objects.link\n"
+        "import flydsl.llvm.objects.code_object, flydsl.llvm.objects.amdgpu_link, flydsl.llvm.objects.ptx\n"
+        "import flydsl.llvm.tools\n"
         "assert 'llvmlite' not in sys.modules\n"
     )
     env = {"PYTHONPATH": ":".join(p for p in sys.path if p)}

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flydsl.llvm import amdgpu_link, codegen
-from flydsl.llvm.code_object import ArgInfo, CodeObjectError, ElfFile, decode_msgpack, read_code_object
+from flydsl.llvm import codegen
+from flydsl.llvm.objects import amdgpu_link
+from flydsl.llvm.objects.code_object import ArgInfo, CodeObjectError, ElfFile, decode_msgpack, read_code_object
 
 
 def compile_object(ir: str, arch: str = "gfx942") -> bytes:

@@ -15,7 +15,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 from flydsl.llvm import binding
-from flydsl.llvm.source_lines import SourceLine, annotate_assembly, assembly_lines, ir_chain, ir_lines
+from flydsl.llvm.text.source_lines import SourceLine, annotate_assembly, assembly_lines, ir_chain, ir_lines
 
 TARGETS = ("cpu:native", "rocm:gfx942", "rocm:gfx1100", "cuda:sm_90a")
 HERE = str(Path(__file__).resolve())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flydsl.llvm import codegen, link, tools
+from flydsl.llvm import codegen, tools
+from flydsl.llvm.objects import link
 
 
 @pytest.fixture

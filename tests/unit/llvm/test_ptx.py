@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flydsl.llvm import ptx
 from flydsl.llvm.codegen import DeviceTarget, compile_device
+from flydsl.llvm.objects import ptx
 
 KERNELS = """
 @tile = internal addrspace(3) global [256 x float] poison, align 16

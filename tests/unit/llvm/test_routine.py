@@ -7,9 +7,10 @@ import ctypes
 import numpy as np
 import pytest
 
-from flydsl.llvm import binding, cpu_tma, host_jit
-from flydsl.llvm.routine import Routine
-from flydsl.runtime import cpu_native
+from flydsl.cpu.code import tma as cpu_tma
+from flydsl.cpu.runtime import native as cpu_native
+from flydsl.llvm import binding, host_jit
+from flydsl.llvm.text.routine import Routine
 
 
 def load(*routines: Routine) -> host_jit.HostLibrary:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from flydsl.dialects import gpu
-from flydsl.dialects.parser import LocatedParser
-from flydsl.dialects.registry import make_context
+from flydsl.dialects.upstream import gpu
 from flydsl.errors import DSLCompileError
-from flydsl.llvm import abi_amdgpu, abi_nvptx, binding, translate
-from flydsl.llvm.llvm_dialect_module import amdgpu_module, nvptx_module
+from flydsl.ir.parser import LocatedParser
+from flydsl.ir.registry import make_context
+from flydsl.llvm import binding
+from flydsl.llvm.text import abi_amdgpu, abi_nvptx, translate
+from flydsl.llvm.text.llvm_dialect_module import amdgpu_module, nvptx_module
 from flydsl.passes.pipeline import parse_pipeline
 
 DIALECTS = Path(__file__).resolve().parents[2] / "filecheck" / "dialects"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from xdsl.parser import Parser
 
-from flydsl.dialects.gpu import ModuleOp
-from flydsl.dialects.registry import make_context
-from flydsl.llvm import abi_amdgpu, abi_cpu, abi_nvptx, binding, codegen
+from flydsl.cpu.code import abi as abi_cpu
+from flydsl.dialects.upstream.gpu import ModuleOp
+from flydsl.ir.registry import make_context
+from flydsl.llvm import binding, codegen
+from flydsl.llvm.text import abi_amdgpu, abi_nvptx
 
 BODY = """
     %t = gpu.thread_id x

@@ -6,9 +6,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from flydsl.dialects.parser import LocatedParser
-from flydsl.dialects.registry import make_context
-from flydsl.llvm import abi_cpu, binding, host_jit
+from flydsl.cpu.code import abi as abi_cpu
+from flydsl.ir.parser import LocatedParser
+from flydsl.ir.registry import make_context
+from flydsl.llvm import binding, host_jit
 from flydsl.passes.pipeline import parse_pipeline
 
 

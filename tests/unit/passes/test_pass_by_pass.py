@@ -8,7 +8,7 @@ import pytest
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.compiler import driver
+from flydsl.compiler.build import driver
 from flydsl.passes.pipeline import make_pass, parse_pipeline
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"

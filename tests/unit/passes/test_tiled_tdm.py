@@ -5,7 +5,7 @@ import re
 import pytest
 from xdsl.parser import Parser
 
-from flydsl.dialects.registry import make_context
+from flydsl.ir.registry import make_context
 from flydsl.passes.pipeline import parse_pipeline
 
 PIPELINE = (

@@ -7,13 +7,13 @@ import ctypes
 import numpy as np
 import pytest
 
-from flydsl.dialects.llvm_function import FuncOp
-from flydsl.dialects.parser import LocatedParser
-from flydsl.dialects.registry import make_context
+from flydsl.dialects.upstream.llvm.function import FuncOp
+from flydsl.ir.parser import LocatedParser
+from flydsl.ir.registry import make_context
 from flydsl.llvm import binding, host_jit
-from flydsl.llvm.host_stub import HostAbi
-from flydsl.llvm.translate import ModuleText
-from flydsl.llvm.translate_llvm_dialect import declaration, global_line, write_function
+from flydsl.llvm.text.host_stub import HostAbi
+from flydsl.llvm.text.translate import ModuleText
+from flydsl.llvm.text.translate_llvm_dialect import declaration, global_line, write_function
 from flydsl.passes.pipeline import parse_pipeline
 
 PASSES = (

@@ -387,7 +387,7 @@ def test_descriptor_lives_as_long_as_the_module(runtime: CpuDeviceRuntime, add_o
 
 
 def test_launch_symbol_uses_the_configured_threads(runtime: CpuDeviceRuntime, monkeypatch: pytest.MonkeyPatch):
-    from flydsl.runtime import cpu_native
+    from flydsl.cpu.runtime import native as cpu_native
 
     monkeypatch.setenv("FLYDSL_CPU_THREADS", "3")
     assert runtime.launch_symbol() == cpu_native.launcher().launch_address

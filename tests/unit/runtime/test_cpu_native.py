@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from flydsl.cpu.runtime import native as cpu_native
+from flydsl.cpu.runtime.native import FLAG_CLUSTERS, FLAG_COOPERATIVE, KernelDescriptor, Launcher
 from flydsl.llvm import host_jit
-from flydsl.runtime import cpu_native
-from flydsl.runtime.cpu_native import FLAG_CLUSTERS, FLAG_COOPERATIVE, KernelDescriptor, Launcher
 from flydsl.runtime.launch_args import launch_config
 
 # count(out): out[block] += 1. note(out): out[atomic cursor in out[0]] = first, last, shared address, geometry word 9.

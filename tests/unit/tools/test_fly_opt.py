@@ -206,7 +206,7 @@ def test_malformed_text_is_an_error_with_a_place(run, text, options, message):
 
 
 def test_a_mistake_of_a_pass_has_a_place(run, monkeypatch):
-    from flydsl.passes.canonicalize import CanonicalizePass
+    from flydsl.passes.cleanup.canonicalize import CanonicalizePass
 
     def fails(self, module):
         raise KeyError("nothing there")

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 from flydsl.compiler.backends import BaseBackend, DeviceBinary, GPUTarget, Options
 from flydsl.compiler.backends.base import BINARY_PASS, Hints, common_passes
-from flydsl.llvm import abi_cpu, binding, codegen
+from flydsl.cpu.code import abi as abi_cpu
+from flydsl.llvm import binding, codegen
 
 ARCHES = {"toy1": 16, "toy2": 32}
 """Every architecture and the width of its warps."""

@@ -65,7 +65,8 @@ class CpuBackend(BuiltinBackend):
                 op.attributes["fly.check"] = builtin.UnitAttr()
 
     def device_ir(self, module: Any) -> str:
-        from flydsl.llvm import abi_cpu, binding
+        from flydsl.cpu.code import abi as abi_cpu
+        from flydsl.llvm import binding
 
         triple = binding.host_triple()
         return abi_cpu.device_module(module, triple, binding.data_layout(triple), self.target.warp_size)

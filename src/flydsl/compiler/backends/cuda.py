@@ -95,17 +95,19 @@ class CudaBackend(BuiltinBackend):
         return arch
 
     def device_ir(self, module: Any) -> str:
-        from flydsl.llvm import abi_nvptx, binding, kernel_text
+        from flydsl.llvm import binding
+        from flydsl.llvm.text import abi_nvptx, kernel_text
 
         layout = binding.data_layout(abi_nvptx.TRIPLE)
         if kernel_text.is_lowered(module):
-            from flydsl.llvm.llvm_dialect_module import nvptx_module
+            from flydsl.llvm.text.llvm_dialect_module import nvptx_module
 
             return nvptx_module(module, layout)
         return abi_nvptx.device_module(module, layout)
 
     def make_device_code(self, llvm_ir: str, *, options: Options, compiler: Compiler | None = None) -> DeviceBinary:
-        from flydsl.llvm import codegen, ptx
+        from flydsl.llvm import codegen
+        from flydsl.llvm.objects import ptx
 
         if compiler is None:
             _device_code.refuse_llvm_options("cuda", options)

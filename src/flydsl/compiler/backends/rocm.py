@@ -24,8 +24,8 @@ from flydsl.errors import UnmetHintWarning
 from flydsl.target import ROCM_ARCHES, GPUTarget, make_builtin_target, warp_size_of
 
 if TYPE_CHECKING:
-    from flydsl.llvm.code_object import KernelInfo
     from flydsl.llvm.codegen import Compiler
+    from flydsl.llvm.objects.code_object import KernelInfo
 
 
 class RocmBackend(BuiltinBackend):
@@ -106,17 +106,19 @@ class RocmBackend(BuiltinBackend):
         return found
 
     def device_ir(self, module: Any) -> str:
-        from flydsl.llvm import abi_amdgpu, binding, kernel_text
+        from flydsl.llvm import binding
+        from flydsl.llvm.text import abi_amdgpu, kernel_text
 
         layout = binding.data_layout(abi_amdgpu.TRIPLE, self.target.arch)
         if kernel_text.is_lowered(module):
-            from flydsl.llvm.llvm_dialect_module import amdgpu_module
+            from flydsl.llvm.text.llvm_dialect_module import amdgpu_module
 
             return amdgpu_module(module, layout)
         return abi_amdgpu.device_module(module, layout)
 
     def make_device_code(self, llvm_ir: str, *, options: Options, compiler: Compiler | None = None) -> DeviceBinary:
-        from flydsl.llvm import code_object, codegen, link
+        from flydsl.llvm import codegen
+        from flydsl.llvm.objects import code_object, link
 
         if compiler is None:
             _device_code.refuse_llvm_options("rocm", options)
@@ -178,7 +180,7 @@ def _warn_unmet(options: Options, resources: Iterable[Mapping[str, Any]]) -> Non
 
 
 def _resources(kernels: Iterable[KernelInfo], arch: str) -> list[dict[str, Any]]:
-    from flydsl.llvm.amdgpu_occupancy import occupancy
+    from flydsl.llvm.objects.amdgpu_occupancy import occupancy
 
     found: list[dict[str, Any]] = []
     for kernel in kernels:

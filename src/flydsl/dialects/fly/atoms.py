@@ -18,14 +18,15 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError
 
+from ...ir.enums import AddressSpace, AtomicOp
+from ...ir.types import bit_width
 from ...layout import Layout, Tile, crd2idx, recast_layout, size
-from ..enums import AddressSpace, AtomicOp
-from .types import LayoutType, MemRefData, TileType, bit_width, intern
+from .types import LayoutType, MemRefData, TileType, intern
 
 if TYPE_CHECKING:
     from xdsl.ir import SSAValue
 
-    from ..builder import Builder
+    from ...ir.builder import Builder
 
 ONE_THREAD = Layout(1, 1)
 
@@ -94,7 +95,7 @@ class AtomLowering(Protocol):
         """On the cpu: `D = A * B^T + C`, summed in f64 (integers: wrapping) and rounded once.
 
         The implementation takes more by name: `signed` for integer operands, `clamp`, and `scales`
-        (`passes/mma_emulation.py`).
+        (`cpu/emulation/mma.py`).
         """
         ...
 
@@ -200,8 +201,8 @@ def load_values(low: AtomLowering, at: Operand, type_: Attribute, align: int | N
         return low.load(at, type_, align)
     moved: Any = cast(Any, low).moved
     values = [low.load(moved(at, offset), at.data.elem) for offset in offsets]
-    from ..vector import FromElementsOp
-    from .ops import vector_type
+    from ...ir.types import vector_type
+    from ..upstream.vector import FromElementsOp
 
     return low.b.pure(FromElementsOp, values, vector_type(values[0].type, len(values)), {})
 
@@ -234,7 +235,7 @@ class UniversalCopyType(Data[int], CopyOpType):
 
     def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
         """One load and one store of the whole width."""
-        from .ops import vector_type
+        from ...ir.types import vector_type
 
         elem = src.data.elem
         count = max(self.bits // bit_width(elem), 1)

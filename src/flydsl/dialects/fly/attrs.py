@@ -14,9 +14,9 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from ...ir.enums import AddressSpace, AtomicOp, CachePolicy, GemmTraversalOrder, MmaOperand
 from ...layout import Basis
 from ...layout import text as layout_text
-from ..enums import AddressSpace, AtomicOp, CachePolicy, GemmTraversalOrder, MmaOperand
 
 
 def keyword(member: IntEnum) -> str:

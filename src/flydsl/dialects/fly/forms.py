@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
-from ..enums import MmaOperand
+from ...ir.enums import MmaOperand
 from .attrs import MmaOperandAttr
 from .types import MemRefType
 

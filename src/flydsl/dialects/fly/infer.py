@@ -10,8 +10,9 @@ from xdsl.ir import Attribute
 
 from ... import layout as L
 from ...errors import LayoutError
+from ...ir.enums import AddressSpace
+from ...ir.types import vector_type
 from ...layout import Basis, ComposedLayout, Dyn, Layout
-from ..enums import AddressSpace
 from . import atoms, types
 from .attrs import MmaOperandAttr
 from .semantics import SEMANTICS, View, apply_swizzle, fragment_like, mma_fragment, object_of, type_of_object
@@ -42,24 +43,6 @@ def python_value(attr: Attribute) -> Any:
     if kind is StringAttr or kind is MmaOperandAttr:
         return cast(Any, attr).data
     return attr
-
-
-_vectors: dict[tuple[Attribute, int], VectorType] = {}
-_vectors_by_id: dict[tuple[int, int], tuple[VectorType, Attribute]] = {}
-"""The same by the id of the element type, which is kept with it: hashing a type takes longer than all the rest."""
-
-
-def vector_type(elem: Attribute, count: int) -> VectorType:
-    """Interned 1-D vector type."""
-    known = _vectors_by_id.get((id(elem), count))
-    if known is None:
-        found = _vectors.get((elem, count))
-        if found is None:
-            found = _vectors[elem, count] = VectorType(cast(Any, elem), [count])
-        if len(_vectors_by_id) > 4096:
-            _vectors_by_id.clear()
-        known = _vectors_by_id[id(elem), count] = (found, elem)
-    return known[0]
 
 
 def storage_type(type_: Attribute) -> Attribute:
@@ -217,7 +200,7 @@ def ptrtoint(operand_types: Sequence[Attribute], props: dict[str, Attribute]) ->
 
 def to_llvm_ptr(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
     """`fly.to_llvm_ptr`."""
-    from ..llvm import ptr
+    from ..upstream.llvm import ptr
 
     space: int = python_value(props["llvm_address_space"])
     if space < 0:

@@ -21,7 +21,7 @@ from xdsl.utils.exceptions import VerifyException
 from . import infer, kinds
 from .attrs import GemmTraversalOrderAttr, MmaOperandAttr
 from .forms import FORMS, LISTS, segments_of
-from .infer import DYN_SHARED, leaf_type, python_value, vector_type
+from .infer import DYN_SHARED, leaf_type, python_value
 from .semantics import SEMANTICS
 
 
@@ -515,5 +515,4 @@ __all__ = [
     "class_name",
     "leaf_type",
     "python_value",
-    "vector_type",
 ]

@@ -15,9 +15,9 @@ from xdsl.ir import Attribute
 
 from ... import layout as L
 from ...errors import LayoutError
+from ...ir.enums import AddressSpace, MmaOperand
 from ...layout import ComposedLayout, Dyn, Layout, Swizzle, Tile
 from ...layout import tiled as T
-from ..enums import AddressSpace, MmaOperand
 from .atoms import TiledCopyType, TiledMmaType, atom_of
 from .types import (
     CoordTensorType,

@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import layout as L
 from ...errors import LayoutError
-from ..enums import GemmTraversalOrder
+from ...ir.enums import GemmTraversalOrder
 
 Extents = tuple[int, int, int]
 """How often the atom repeats in M, N and K."""

@@ -6,32 +6,19 @@ so equal types are usually the same object. Text forms follow FlyDSL's.
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Any, NamedTuple, TypeVar, cast
 
-from xdsl.dialects.builtin import (
-    IndexType,
-    IntegerType,
-    VectorType,
-)
 from xdsl.ir import Attribute, Data, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from ...layout import (
-    Basis,
-    ComposedLayout,
-    CoordSwizzle,
-    Dyn,
-    Layout,
-    Swizzle,
-    Tile,
-)
+from ...ir.enums import AddressSpace
+from ...ir.types import bit_width
+from ...layout import Basis, ComposedLayout, CoordSwizzle, Dyn, Layout, Swizzle, Tile
 from ...layout import text as layout_text
 from ...layout.int_tuple import VALUED, kind_of
-from ..enums import AddressSpace
 from .attrs import AddressSpaceAttr, parse_basis, raw_parameters
 
 TRIVIAL_SWIZZLE = Swizzle(0, 0, 0)
@@ -179,22 +166,6 @@ class MemRefData(NamedTuple):
     layout: Layout | ComposedLayout
     align: int
     swizzle: Swizzle
-
-
-def bit_width(elem: Attribute) -> int:
-    """Width of a scalar element in bits."""
-    # Exact classes: `isinstance` of another class asks `ABCMeta`, which takes longer than all the rest.
-    kind = type(elem)
-    if kind is IntegerType:
-        return cast(Any, elem).width.data
-    if kind is IndexType:
-        return 64
-    if kind is VectorType:
-        return bit_width(cast(VectorType, elem).element_type) * math.prod(cast(VectorType, elem).get_shape())
-    bits = getattr(elem, "bitwidth", None)
-    if bits is None:
-        raise TypeError(f"{elem} has no width in bits")
-    return int(bits)
 
 
 def trivial_align(elem: Attribute) -> int:

@@ -19,10 +19,10 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, opt_prop_def
 from xdsl.utils.exceptions import VerifyException
 
-from .. import llvm
-from ..enums import AddressSpace
+from ...ir.enums import AddressSpace
 from ..fly.atoms import AtomLowering
 from ..fly.types import PointerType
+from ..upstream import llvm
 from . import registers as reg
 from .ops import NvOp, asm
 

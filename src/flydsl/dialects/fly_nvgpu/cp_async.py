@@ -15,7 +15,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 from ...errors import DSLCompileError
-from ..enums import AddressSpace
+from ...ir.enums import AddressSpace
 from ..fly.atoms import AtomLowering, CopyOpType, Operand
 from . import registers as reg
 

@@ -18,13 +18,12 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 from ...errors import DSLCompileError
-from .. import llvm
-from ..builder import int_attr
-from ..enums import AddressSpace
+from ...ir.builder import int_attr
+from ...ir.enums import AddressSpace
+from ...ir.types import bit_width, vector_type
 from ..fly.atoms import AtomLowering, CopyOpType, Operand, load_values, store_values
 from ..fly.infer import storage_type
-from ..fly.ops import vector_type
-from ..fly.types import bit_width
+from ..upstream import llvm
 from . import registers as reg
 from .ops import asm
 

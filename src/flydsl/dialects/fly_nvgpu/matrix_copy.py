@@ -10,8 +10,8 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from ...ir.enums import AddressSpace
 from ...layout import Layout
-from ..enums import AddressSpace
 from ..fly.atoms import AtomLowering, CopyOpType, Operand
 from . import registers as reg
 from .mma_sync import WARP

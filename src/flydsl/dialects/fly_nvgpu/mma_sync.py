@@ -24,9 +24,9 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 from ... import layout as L
+from ...ir.types import vector_type
 from ...layout import Layout
 from ..fly.atoms import AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
-from ..fly.ops import vector_type
 from . import registers as reg
 
 WARP = Layout(32, 1)

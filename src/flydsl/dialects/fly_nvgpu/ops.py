@@ -22,8 +22,8 @@ from xdsl.irdl import (
 )
 
 from ...errors import DSLCompileError
-from .. import llvm
 from ..fly.atoms import AtomLowering, Operand
+from ..upstream import llvm
 from . import registers as reg
 
 
@@ -73,7 +73,7 @@ KINDS: dict[str, Kind] = {
     "tma.wait_read": Kind("llvm.nvvm.cp.async.bulk.wait.group.read", None, 90),
     "tma.prefetch_map": Kind("llvm.nvvm.prefetch.tensormap.p0", None, 90),
 }
-"""Operations by name. What they are on the cpu stack is in `passes/nv_emulation.py`."""
+"""Operations by name. What they are on the cpu stack is in `cpu/emulation/nv.py`."""
 
 
 class NvOp(IRDLOperation):

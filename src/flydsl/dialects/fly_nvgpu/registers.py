@@ -11,12 +11,11 @@ from xdsl.ir import Attribute, SSAValue
 
 from ... import layout as L
 from ...errors import DSLCompileError
-from .. import llvm
-from ..builder import i32_list, i64_list, int_attr
+from ...ir.builder import i32_list, i64_list, int_attr
+from ...ir.types import bit_width, vector_type
 from ..fly.atoms import AtomLowering, Operand
-from ..fly.ops import vector_type
-from ..fly.types import bit_width
-from ..vector import ExtractStridedSliceOp, FromElementsOp
+from ..upstream import llvm
+from ..upstream.vector import ExtractStridedSliceOp, FromElementsOp
 
 
 class NvLowering(AtomLowering, Protocol):

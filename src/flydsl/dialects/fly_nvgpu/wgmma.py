@@ -16,10 +16,10 @@ from xdsl.printer import Printer
 
 from ... import layout as L
 from ...errors import LayoutError
+from ...ir.enums import AddressSpace
 from ...layout import Layout
-from .. import llvm
-from ..enums import AddressSpace
 from ..fly.atoms import AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
+from ..upstream import llvm
 from . import registers as reg
 from .mma_sync import element, family, type_name
 from .ops import asm

@@ -17,10 +17,10 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 from ...errors import DSLCompileError, DSLValueError
-from ..enums import AddressSpace, AtomicOp
+from ...ir.enums import AddressSpace, AtomicOp
+from ...ir.types import bit_width, vector_type
 from ..fly.atoms import AtomLowering, CopyOpType, Operand, load_values, store_values
-from ..fly.ops import vector_type
-from ..fly.types import Space, bit_width, intern
+from ..fly.types import Space, intern
 from .common import MATRIX_ARCHES, ArchAtom, check_lowering, refuse
 
 

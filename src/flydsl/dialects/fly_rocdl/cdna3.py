@@ -28,9 +28,9 @@ from xdsl.ir import Attribute
 from xdsl.irdl import irdl_attr_definition
 
 from ...errors import DSLValueError
+from ...ir.types import vector_type
 from ...layout import Layout
 from ..fly.atoms import AtomLowering, Operand
-from ..fly.ops import vector_type
 from .common import bitcast, check_lowering, emulate, is_signless, load_fragment, mnk_text
 from .matrix import WAVE, MatrixAtom
 

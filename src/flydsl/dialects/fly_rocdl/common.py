@@ -12,9 +12,8 @@ from xdsl.parser import AttrParser
 
 from ... import layout as L
 from ...errors import DSLCompileError, DSLValueError
+from ...ir.types import bit_width, vector_type
 from ..fly.atoms import AtomLowering, MmaOpType, Operand
-from ..fly.ops import vector_type
-from ..fly.types import bit_width
 
 MATRIX_ARCHES = ("gfx90a", "gfx942", "gfx950", "gfx11", "gfx120", "gfx1250")
 """Architectures by the prefixes that decide about matrix instructions; gfx1250 shares none with gfx120x."""

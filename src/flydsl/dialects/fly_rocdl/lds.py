@@ -15,11 +15,11 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 from ...errors import DSLCompileError, DSLValueError
+from ...ir.enums import AddressSpace
+from ...ir.types import bit_width, vector_type
 from ...layout import Layout
-from ..enums import AddressSpace
 from ..fly.atoms import AtomLowering, CopyOpType, Operand
-from ..fly.ops import vector_type
-from ..fly.types import bit_width, intern
+from ..fly.types import intern
 from .common import ArchAtom, bitcast, check_lowering, is_signless, refuse
 
 _FORMS = {(4, 64), (8, 64), (6, 96), (16, 64)}

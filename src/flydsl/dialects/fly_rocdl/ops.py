@@ -18,9 +18,9 @@ from xdsl.ir import Attribute, Dialect
 from xdsl.irdl import irdl_op_definition, opt_prop_def, traits_def
 from xdsl.traits import Pure
 
-from .. import llvm
 from ..fly.ops import FlyOp
 from ..fly.types import PointerType
+from ..upstream import llvm
 from . import buffer, cdna3, lds, scaled, tdm, tensor_copy, tiled_tdm, wmma
 
 

@@ -25,10 +25,9 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_attr_definition
 
 from ...errors import DSLValueError
+from ...ir.types import bit_width, vector_type
 from ...layout import Layout
 from ..fly.atoms import AtomLowering, Operand
-from ..fly.ops import vector_type
-from ..fly.types import bit_width
 from .buffer import BufferLowering
 from .common import bitcast, check_lowering, emulate, load_fragment, mangled, mnk_text
 from .matrix import WAVE, WAVE32, MatrixAtom

@@ -17,13 +17,13 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 from ...errors import DSLCompileError, DSLValueError
-from .. import llvm
-from ..builder import Builder
-from ..enums import AddressSpace
+from ...ir.builder import Builder
+from ...ir.enums import AddressSpace
+from ...ir.types import bit_width, vector_type
 from ..fly.atoms import AtomLowering, CopyOpType, Operand
-from ..fly.ops import vector_type
-from ..fly.types import bit_width, intern, linear_layout
-from ..vector import FromElementsOp
+from ..fly.types import intern, linear_layout
+from ..upstream import llvm
+from ..upstream.vector import FromElementsOp
 from .buffer import BufferLowering
 from .common import ArchAtom, check_lowering, refuse
 

@@ -18,12 +18,13 @@ from xdsl.printer import Printer
 
 from ... import layout as L
 from ...errors import DSLCompileError, DSLValueError
+from ...ir.enums import AddressSpace
+from ...ir.types import bit_width
 from ...layout import Basis
 from ...layout import text as layout_text
-from ..enums import AddressSpace
 from ..fly.atoms import AtomLowering, CopyOpType, Operand
 from ..fly.attrs import raw_parameters
-from ..fly.types import bit_width, intern, split_top
+from ..fly.types import intern, split_top
 from .common import ArchAtom, refuse
 from .tdm import NO_LIMIT, UNSET, TdmType
 

@@ -23,10 +23,11 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ...errors import DSLCompileError, DSLValueError
+from ...ir.types import bit_width
 from ...layout import Layout
 from ..fly.atoms import CopyAtomType
 from ..fly.ops import FlyOp
-from ..fly.types import LayoutType, MemRefType, TileType, bit_width, coord_tensor_type, intern
+from ..fly.types import LayoutType, MemRefType, TileType, coord_tensor_type, intern
 from .tdm_box import Box, box_of
 from .tensor_copy import TensorLoadType, TensorStoreType, check_element
 

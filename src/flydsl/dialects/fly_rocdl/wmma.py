@@ -27,10 +27,9 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 
 from ...errors import DSLValueError
+from ...ir.types import bit_width, vector_type
 from ...layout import Layout
 from ..fly.atoms import AtomLowering, Operand
-from ..fly.ops import vector_type
-from ..fly.types import bit_width
 from .common import bitcast, check_lowering, emulate, fields_text, is_signless, load_fragment, mangled, mnk_text
 from .matrix import WAVE32, MatrixAtom
 

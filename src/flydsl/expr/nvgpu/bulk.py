@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple, cast
 
 from ... import layout as L
-from ...dialects.enums import AddressSpace
 from ...errors import DSLTypeError, DSLValueError
+from ...ir.enums import AddressSpace
 from ..numeric import Int32, Numeric, Uint16
-from ..storage import Array
 from ..tensor import Pointer, Tensor, get_iter
+from ..tensors.storage import Array
 from .sync import MBarrier
 from .target import need_trace
 from .tma import cache_policy
@@ -58,7 +58,7 @@ def _place(what: str, name: str, operand: Any, space: AddressSpace) -> _Place:
 
 def _tensor_and_pointer(operand: Any) -> tuple[Tensor | None, Pointer | None]:
     if isinstance(operand, Array) and isinstance(operand.dtype, type) and issubclass(operand.dtype, Numeric):
-        from ..layout_functions import make_layout
+        from ..tensors.layout_functions import make_layout
 
         operand = operand.view(make_layout(len(operand), 1))
     if isinstance(operand, Tensor) and hasattr(operand.data.iter, "data"):

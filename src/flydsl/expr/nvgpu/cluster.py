@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, overload
 
-from ...dialects.enums import AddressSpace
 from ...errors import DSLTypeError
+from ...ir.enums import AddressSpace
 from ..numeric import Int32, Int64
 from ..tensor import Pointer, Tensor, get_iter, make_view
 from .target import need_trace
@@ -46,7 +46,7 @@ def peer(place: Any, rank: Any) -> Any:
     if not isinstance(place, Pointer) or place.address_space is not AddressSpace.Shared:
         raise DSLTypeError(f"cluster.peer takes a tensor or pointer in shared memory, got {place!r}")
     from ...dialects.fly.types import ptr_type
-    from ..algebra_values import current_ir
+    from ..tensors.algebra_values import current_ir
 
     data = place.type.data
     type_ = ptr_type(data.elem, AddressSpace.Generic, data.align, data.swizzle)

@@ -8,9 +8,9 @@ from typing import Any
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, StringAttr, i1, i32, i64
 from xdsl.ir import Attribute
 
-from ...dialects.builder import int_attr
 from ...dialects.fly_nvgpu import ops, tma
-from ..trace import current
+from ...ir.builder import int_attr
+from ..emit.trace import current
 
 _TRUE = BoolAttr.from_bool(True)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from ... import layout as L
-from ...dialects.enums import AddressSpace
 from ...errors import DSLTypeError, DSLValueError
-from ..layout_functions import make_layout
+from ...ir.enums import AddressSpace
 from ..tensor import Pointer, Tensor, get_iter, make_rmem_tensor, make_view
-from ..tiled import copy, make_copy_atom
+from ..tensors.layout_functions import make_layout
+from ..tensors.tiled import copy, make_copy_atom
 from ..vector import Vector
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dialects.enums import AddressSpace
 from ...errors import DSLTypeError, DSLValueError
+from ...ir.enums import AddressSpace
 from ..numeric import Boolean, Int32, Int64
 from ..tensor import Pointer, Tensor, recast_iter
 from .target import check_target, need_trace
@@ -274,7 +274,7 @@ def wgmma_wait(pending: int = 0, *tensors: Tensor) -> None:
     if not isinstance(pending, int) or pending < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLValueError(f"wgmma_wait takes a constant number of groups, got {pending!r}")
     need_trace("wgmma_wait", 90)
-    from ..algebra_values import current_ir
+    from ..tensors.algebra_values import current_ir
 
     _emit().wgmma_wait(pending, [current_ir().materialise(t) for t in tensors])
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, cast
 
 from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
-from ..algebra_values import ComposedLayout, IntTuple, as_int_tuple
 from ..numeric import Int32, Int64
 from ..tensor import Tensor, get_iter, make_view
+from ..tensors.algebra_values import ComposedLayout, IntTuple, as_int_tuple
 from .sync import MBarrier
 from .target import check_target, need_trace
 
@@ -171,7 +171,7 @@ class TmaAtom:
 
     def coordinates(self, shape: Any) -> Tensor:
         """A tensor of this shape that holds its own coordinates, to be divided and sliced like the data."""
-        from ..layout_functions import make_identity_layout
+        from ..tensors.layout_functions import make_identity_layout
 
         modes = as_int_tuple(shape)
         if modes.is_leaf:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, cast
 
-from ...dialects.enums import AtomicOp
 from ...errors import DSLTypeError, DSLValueError
+from ...ir.enums import AtomicOp
 from ..numeric import Float32, Numeric
 from .target import AtomOp, amd_target, gfx_of, ir_type
 
@@ -273,8 +273,8 @@ def BufferAtomicPkAdd(val_type: Any) -> AtomOp:
     >>> flyc.evaluate(example, target="cpu:gfx942")
     Layout<(1,2):(1,1)>
     """
-    from ...dialects.fly.ops import vector_type
     from ...dialects.fly_rocdl.buffer import BufferAtomicType
+    from ...ir.types import vector_type
 
     elem = _value_type("BufferAtomicPkAdd", val_type)
     return AtomOp(BufferAtomicType.make(AtomicOp.Add, vector_type(elem, 2)), f"BufferAtomicPkAdd({val_type})")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ... import layout as L
-from ...dialects.enums import AddressSpace
 from ...errors import DSLTypeError, DSLValueError
-from ..layout_functions import cosize
+from ...ir.enums import AddressSpace
 from ..numeric import Int64, as_numeric
 from ..tensor import Pointer, Tensor, get_iter, make_view
+from ..tensors.layout_functions import cosize
 from .target import amd_target, gfx_of
 
 

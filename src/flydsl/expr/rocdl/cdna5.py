@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..numeric import Float32
-from ..tiled import CopyAtom, make_copy_atom
+from ..tensors.tiled import CopyAtom, make_copy_atom
 from .atoms import element_type
 from .target import AtomOp
 

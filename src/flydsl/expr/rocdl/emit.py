@@ -9,18 +9,18 @@ from typing import Any
 from xdsl.dialects.builtin import IntegerType, StringAttr, UnitAttr, i1, i16, i32, i64
 from xdsl.ir import Attribute, SSAValue
 
-from ...dialects import llvm
-from ...dialects.builder import i32_list, int_attr
 from ...dialects.fly.ops import OPS
 from ...dialects.fly.types import ptr_type
 from ...dialects.fly_cpu import BARE, CallOp
 from ...dialects.fly_rocdl.buffer import BUFFER
 from ...dialects.fly_rocdl.ops import BufferLoadOp, BufferStoreOp, GetBufferRsrcOp
-from ...dialects.gpu import BarrierOp
-from ...dialects.gpu_warp import BallotOp
+from ...dialects.upstream import llvm
+from ...dialects.upstream.gpu import BarrierOp
+from ...dialects.upstream.gpu.warp import BallotOp
+from ...ir.builder import i32_list, int_attr
+from ..emit.trace import current
 from ..numeric import Int64
 from ..tensor import Pointer
-from ..trace import current
 
 
 def buffer_pointer(p: Pointer, size: Int64, flags: int) -> Pointer:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from ...errors import DSLValueError
-from .. import control_flow, gpu
+from .. import gpu
+from ..control import control_flow
 from ..inline_asm import note_raw_text
 from ..numeric import Boolean, Float16, Float32, Int32, Numeric, Uint32, Uint64, as_dsl_value, as_numeric
 from ..vector import Vector
@@ -324,9 +325,9 @@ def _swap(what: str, rows: int, ty: Any, vdst: Any, vsrc: Any, fi: bool, bc: boo
 def _emit_swap(rows: int, ty: Any, vdst: Any, vsrc: Any, fi: bool, bc: bool) -> tuple[Any, Any]:
     from xdsl.dialects.builtin import i32
 
-    from ...dialects import llvm
-    from ...dialects.builder import i64_list
-    from ..trace import current
+    from ...dialects.upstream import llvm
+    from ...ir.builder import i64_list
+    from ..emit.trace import current
 
     pair = llvm.StructType((False, (i32, i32)))
     operands = [_as_word(vdst).ir_value(), _as_word(vsrc).ir_value(), _const(int(fi), 1), _const(int(bc), 1)]
@@ -463,7 +464,7 @@ def cvt_pkrtz(ty: Any, a: Any, b: Any) -> Any:
     if on_cpu("fx.rocdl.cvt_pkrtz"):
         parts = [_toward_zero(Float32(as_dsl_value(x))) for x in (a, b)]
         return Vector.from_elements(parts, Float16)
-    from ...dialects.fly.ops import vector_type
+    from ...ir.types import vector_type
 
     return _call("cvt.pkrtz", vector_type(Float16.ir_type, 2), _value(a), _value(b))
 
@@ -537,7 +538,7 @@ def _pair_fp8(name: str, bf8: bool, value: Any, word_sel: Any) -> Any:
     if on_cpu(f"fx.rocdl.{name}"):
         first = 2 if high else 0
         return Vector.from_elements([_unpack_fp8(name, bf8, value, first + i) for i in range(2)], Float32)
-    from ...dialects.fly.ops import vector_type
+    from ...ir.types import vector_type
 
     operands = [Int32(as_numeric(value)).ir_value(), _const(int(high), 1)]
     return _call(f"cvt.pk.f32.{'bf8' if bf8 else 'fp8'}", vector_type(Float32.ir_type, 2), *operands)
@@ -622,9 +623,9 @@ def by_name(name: str) -> Any:
 
 def _mfma(acc: str, m: int, n: int, k: int, words: Sequence[str], operands: Sequence[Any]) -> Any:
     from .. import numeric
-    from ..matrix_product import mma_atom_call
     from ..tensor import make_rmem_tensor
-    from ..tiled import make_mma_atom
+    from ..tensors.matrix_product import mma_atom_call
+    from ..tensors.tiled import make_mma_atom
     from .atoms import MFMA
 
     if any(int(as_numeric(x)) for x in operands[3:]):

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...errors import DSLRuntimeError, DSLValueError
 from ...target import GPUTarget
-from ..trace import maybe_current
+from ..emit.trace import maybe_current
 
 
 def trace_target() -> GPUTarget | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..tensor import Tensor
-from ..tiled import copy_atom_call
+from ..tensors.tiled import copy_atom_call
 from .cdna5 import make_tdm_atom
 from .schedule import s_wait_tensorcnt
 

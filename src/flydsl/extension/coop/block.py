@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any, cast
 
-from ...dialects.enums import ReductionOp
 from ...errors import DSLTypeError, DSLValueError
-from ...expr.control_flow import if_
+from ...expr.control.control_flow import if_
+from ...expr.emit.trace import maybe_current
 from ...expr.gpu import barrier, num_warp_threads, thread_idx
 from ...expr.numeric import Numeric, as_numeric
-from ...expr.storage import Array, Storage
 from ...expr.struct import Struct
-from ...expr.trace import maybe_current
+from ...expr.tensors.storage import Array, Storage
 from ...expr.vector import Vector
+from ...ir.enums import ReductionOp
 from .operators import check_op, combine, identity
 from .warp import warp_reduce, warp_scan_with_aggregate
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dialects.enums import ReductionOp
-from ...dialects.fold import FORMATS
 from ...errors import DSLTypeError
 from ...expr import arith
 from ...expr.numeric import Boolean, Numeric
-from ...expr.scalar_ops import make
+from ...expr.scalars.scalar_ops import make
+from ...ir.enums import ReductionOp
+from ...ir.fold import FORMATS
 
 
 def check_op(op: Any) -> ReductionOp:

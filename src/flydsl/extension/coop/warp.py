@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dialects.enums import ReductionOp
 from ...errors import DSLTypeError, DSLValueError
 from ...expr.gpu import lane_id, num_warp_threads, shuffle_idx, shuffle_up, shuffle_xor
 from ...expr.numeric import Numeric, as_numeric
 from ...expr.vector import Vector
+from ...ir.enums import ReductionOp
 from .operators import check_op, combine, identity
 
 

@@ -10,13 +10,13 @@ import inspect
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, Literal, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from flydsl import config
 from flydsl.errors import RuntimeStateError, StackMismatchError
 from flydsl.runtime import objects, probe
 from flydsl.runtime.base import DeviceRuntime
-from flydsl.runtime.cpu import CpuDeviceRuntime
 from flydsl.runtime.cuda import CudaDeviceRuntime
 from flydsl.runtime.objects import Device
 from flydsl.runtime.rocm import RocmDeviceRuntime
@@ -25,6 +25,13 @@ State = Literal["unset", "selected", "created", "active", "forked"]
 
 COMPILE_BACKEND_TO_RUNTIME_KIND: dict[str, str] = {"rocm": "rocm", "cuda": "cuda", "cpu": "cpu"}
 """Built-in compile backends and the runtime kind each needs."""
+
+BUILT_IN: dict[str, type[DeviceRuntime] | str] = {
+    "rocm": RocmDeviceRuntime,
+    "cuda": CudaDeviceRuntime,
+    "cpu": "flydsl.cpu.runtime:CpuDeviceRuntime",
+}
+"""Built-in runtimes by kind; that of the CPU stands in a layer above and is imported when it is asked for."""
 
 ENTRY_POINT_GROUP = "flydsl.runtimes"
 BACKEND_ENTRY_POINT_GROUP = "flydsl.backends"
@@ -35,11 +42,7 @@ class _Registry:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.kinds: dict[str, type[DeviceRuntime]] = {
-            "rocm": RocmDeviceRuntime,
-            "cuda": CudaDeviceRuntime,
-            "cpu": CpuDeviceRuntime,
-        }
+        self.kinds: dict[str, type[DeviceRuntime] | str] = dict(BUILT_IN)
         self.mappings: dict[str, str] = {}
         self.import_errors: dict[str, Exception] = {}
         self.override: type[DeviceRuntime] | None = None
@@ -132,6 +135,9 @@ def _entry_points(group: str = ENTRY_POINT_GROUP) -> dict[str, Any]:
 
 def _class_of(kind: str) -> type[DeviceRuntime]:
     known = _registry.kinds.get(kind)
+    if isinstance(known, str):
+        module, name = known.split(":")
+        known = _registry.kinds[kind] = cast("type[DeviceRuntime]", getattr(import_module(module), name))
     if known is not None:
         return known
     with _registry.lock:
@@ -309,6 +315,16 @@ def list_device_runtimes() -> list[str]:
 
 
 objects.set_runtime_provider(get_device_runtime)
+
+if TYPE_CHECKING:
+    from flydsl.cpu.runtime import CpuDeviceRuntime
+
+
+def __getattr__(name: str) -> Any:
+    if name == "CpuDeviceRuntime":
+        return _class_of("cpu")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "COMPILE_BACKEND_TO_RUNTIME_KIND",

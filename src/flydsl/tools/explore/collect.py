@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from flydsl import __version__
-from flydsl.llvm.source_lines import AsmLine, SourceLine, assembly_lines
-from flydsl.llvm.source_lines import ir_lines as llvm_lines
+from flydsl.llvm.text.source_lines import AsmLine, SourceLine, assembly_lines
+from flydsl.llvm.text.source_lines import ir_lines as llvm_lines
 from flydsl.tools.explore.drawings import drawings
 from flydsl.tools.explore.ir_text import Lines, ir_lines
 from flydsl.tools.script_runs import Compiled, compiled_by, environment

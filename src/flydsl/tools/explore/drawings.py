@@ -6,10 +6,10 @@ from collections.abc import Generator
 from typing import Any, cast
 
 from flydsl import layout as L
-from flydsl.dialects.enums import MmaOperand
 from flydsl.dialects.fly.atoms import TiledCopyType, TiledMmaType
 from flydsl.dialects.fly.types import ComposedLayoutType, LayoutType, MemRefType
-from flydsl.dialects.locations import frames_of
+from flydsl.ir.enums import MmaOperand
+from flydsl.ir.locations import frames_of
 from flydsl.layout.draw import draw_layout, draw_tv
 
 MAX_CELLS = 2048

@@ -10,8 +10,8 @@ from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, UnknownLoc
 from xdsl.ir import Attribute
 from xdsl.printer import Printer
 
-from flydsl.dialects.locations import frames_of
-from flydsl.llvm.source_lines import SourceLine
+from flydsl.ir.locations import frames_of
+from flydsl.llvm.text.source_lines import SourceLine
 
 Lines = list[tuple[str, SourceLine | None]]
 

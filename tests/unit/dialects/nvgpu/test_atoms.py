@@ -12,8 +12,8 @@ from xdsl.utils.exceptions import ParseError
 from flydsl import layout as L
 from flydsl.dialects.fly_nvgpu.mma_sync import MmaData, MmaSyncType, least_arch, problem
 from flydsl.dialects.fly_nvgpu.wgmma import WgmmaType, descriptor_fields
-from flydsl.dialects.registry import make_context
 from flydsl.errors import LayoutError
+from flydsl.ir.registry import make_context
 from flydsl.layout import Layout
 
 TYPES = [

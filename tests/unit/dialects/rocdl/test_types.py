@@ -9,7 +9,7 @@ from xdsl.utils.exceptions import ParseError
 
 from flydsl import layout as L
 from flydsl.dialects.fly_rocdl import cdna3, lds, scaled, tdm, wmma
-from flydsl.dialects.registry import make_context
+from flydsl.ir.registry import make_context
 
 TEXTS = """
 !fly_rocdl.cdna3.mfma<16x16x4, (f32, f32) -> f32>

@@ -1,0 +1,1 @@
+"""From traced IR to an artifact."""

@@ -1,0 +1,382 @@
+"""From a traced module to an artifact: the backend's pipeline, device code, host stub.
+
+Each step is timed. The collector is off meanwhile: IR is cyclic and short-lived, and a full collection in the middle
+would cost more than the compilation.
+"""
+
+from __future__ import annotations
+
+import io
+import platform
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from ... import __version__, config
+from ...dialects.upstream import gpu
+from ...errors import DSLCompileError, FlyDSLError
+from ...expr.scalars.fastmath import set_default as set_default_fastmath
+from ...ir.locations import frames_of
+from ...llvm import binding
+from ...llvm.text import host_stub
+from ...llvm.text.debug_info import ATTRIBUTE as DEBUG_ATTRIBUTE
+from ...llvm.text.shared_memory import SharedLayout, shared_layout
+from ...llvm.text.translate import type_text
+from ...llvm.text.type_layout import sequence
+from ...lowering.rebuild import location_of
+from ...passes.base import Pass
+from ...passes.fly.device_module import TARGET_ATTRIBUTE
+from ...passes.fly.fly_to_llvm import fuse
+from ...passes.pipeline import parse_pipeline, pass_names
+from ...passes.to_llvm.lowering_tail import split_lowering
+from ...target import GPUTarget
+from ..extern_link import Externs, describe_hooks, link_externs
+from ..frontend.ast_rewriter import building
+from ..frontend.tracing import trace_host
+from . import repro
+from .artifact import CompiledArtifact
+from .collector import collector_off
+from .dumps import Dumper, wanted
+from .ir_errors import device_ir as translated
+from .ir_errors import place, unverified
+from .isolation import RAW_TEXT, blamed, make_device_code
+from .llvm_errors import mapped
+
+if TYPE_CHECKING:
+    from ...dialects.upstream.llvm.function import FuncOp as LlvmFuncOp
+    from ..backends.base import BaseBackend
+    from .custom_passes import PassConfig, PassHooks
+
+
+def print_module(module: ModuleOp) -> str:
+    """The module as text."""
+    out = io.StringIO()
+    Printer(out).print_op(module)
+    return out.getvalue() + "\n"
+
+
+def run_passes(
+    module: ModuleOp,
+    passes: list[Pass],
+    times: dict[str, float],
+    dumper: Dumper,
+    hooks: PassHooks | None = None,
+    first: int = 0,
+) -> ModuleOp:
+    """Run passes in order, those of the user (`hooks`) around them; a failure names the pass.
+
+    `first` is the place of the first of them in the whole pipeline.
+    """
+    verify_each = config.debug.enable_verifier
+    for index, p in enumerate(passes, first):
+        start = time.perf_counter()
+        if hooks is not None:
+            module = hooks.before(index, module)
+        try:
+            module = p.run(module)
+            if verify_each:
+                module.verify()
+        except (FlyDSLError, NotImplementedError) as error:
+            place(error, location_of(error))
+            error.add_note(f"while running pass '{p.name}'")
+            raise
+        except VerifyException as error:
+            raise unverified(module, f"the IR does not verify after pass '{p.name}'", error) from error
+        times[p.name] = times.get(p.name, 0.0) + time.perf_counter() - start
+        module = dumper.after(p.name, module)
+        if hooks is not None:
+            module = hooks.after(index, module)
+    return module
+
+
+def split(module: ModuleOp) -> tuple[gpu.ModuleOp, func.FuncOp | LlvmFuncOp]:
+    """The device module and the host function."""
+    device = host = None
+    for op in module.ops:
+        if isinstance(op, gpu.ModuleOp):
+            device = op
+        elif isinstance(op, func.FuncOp) or (op.name == "llvm.func" and host is None and op.regions[0].blocks):
+            host = cast(Any, op)
+    assert device is not None and host is not None
+    return device, host
+
+
+_OWN = ("vprintf",)
+"""Functions every driver has."""
+
+
+def calls_externs(device: gpu.ModuleOp) -> bool:
+    """Whether a device module declares functions it does not define."""
+    return any(
+        isinstance(op, func.FuncOp)
+        or (op.name == "llvm.func" and not op.regions[0].blocks and cast(Any, op).sym_name.data not in _OWN)
+        for op in device.body.block.ops
+    )
+
+
+def compile_traced(
+    name: str,
+    function: Any,
+    arguments: Mapping[str, Any],
+    backend: BaseBackend,
+    *,
+    hints: Mapping[str, Any] | None = None,
+    key: str = "",
+    components: list[list[str]] | None = None,
+    signature: list[list[str]] | None = None,
+    fuse_passes: bool = True,
+    custom: PassConfig | None = None,
+) -> CompiledArtifact:
+    """Trace a host function and compile it with everything it launches."""
+    hints = dict(hints or {})
+    times: dict[str, Any] = {}
+    externs = Externs()
+    built = building.seconds
+    start = time.perf_counter()
+    with collector_off():
+        with set_default_fastmath(_default_flags(hints)):
+            module, kernels = trace_host(name, function, dict(arguments), backend.target, externs)
+        try:
+            module.verify() if config.debug.enable_verifier else None
+        except VerifyException as error:
+            raise unverified(module, "the traced IR does not verify", error) from error
+        times["rewrite"] = building.seconds - built
+        times["trace"] = time.perf_counter() - start - times["rewrite"]
+        known = {"module": getattr(function, "__module__", ""), "qualname": getattr(function, "__qualname__", name)}
+        known |= {"signature": signature or [], "components": components or []}
+    return compile_module(
+        name,
+        module,
+        kernels,
+        backend,
+        hints=hints,
+        key=key,
+        known=known,
+        times=times,
+        externs=externs,
+        fuse_passes=fuse_passes,
+        custom=custom,
+    )
+
+
+def compile_module(
+    name: str,
+    module: ModuleOp,
+    kernels: list[str],
+    backend: BaseBackend,
+    *,
+    hints: Mapping[str, Any] | None = None,
+    key: str = "",
+    known: Mapping[str, Any] | None = None,
+    times: dict[str, Any] | None = None,
+    externs: Externs | None = None,
+    fuse_passes: bool = True,
+    custom: PassConfig | None = None,
+) -> CompiledArtifact:
+    """Compile a traced module; `kernels` are those it launches, in order of their handles.
+
+    `known` is what the metadata says of the function it was traced from, `times` what was spent before.
+    """
+    hints = dict(hints or {})
+    times = {} if times is None else times
+    externs = externs or Externs()
+    with collector_off():
+        dumper = Dumper(name, kernels, key, print_module)
+        target = backend.target.key()
+        traced = module = dumper.origin(module, lambda: repro.script(name, target, hints, custom is not None))
+        split(module)[0].attributes[TARGET_ATTRIBUTE] = StringAttr(backend.target.key())
+        backend.lower_compile_hints(module, compile_hints=hints)
+        options = backend.parse_options(hints)
+        if getattr(options, "debug_info", False):
+            split(module)[0].attributes[DEBUG_ATTRIBUTE] = UnitAttr()
+        fragments, _ = backend.external_binary_pipeline_fragments(compile_hints=hints)
+        pass_times: dict[str, float] = {}
+        hooks = _hooks(custom, backend, hints, _names(fragments), dumper)
+        fragments, tail = split_lowering(fragments)
+        seen = wanted() or (hooks is not None and hooks.name_any(_names(tail)))
+        fused = fuse(fragments) if fuse_passes and not wanted() and hooks is None else None
+        passes = fused or _parsed(fragments)
+        if hooks is not None:
+            module = hooks.start(module)
+        lowered = run_passes(module, passes, pass_times, dumper, hooks)
+        if hooks is not None:
+            lowered = hooks.end(lowered)
+        times["passes"] = pass_times
+        start = time.perf_counter()
+        device, host = split(lowered)
+        facts = _kernel_facts(device, kernels, _check_resources(device, backend.target))
+        if tail and seen:
+            lowered = run_passes(lowered, _parsed(tail), pass_times, dumper, hooks, len(passes))
+            device, host = split(lowered)
+        device_ir = translated(backend, device)
+        times["translate"] = time.perf_counter() - start
+        if calls_externs(device):
+            start = time.perf_counter()
+            device_ir = link_externs(device_ir, externs, backend)
+            if externs.libraries:
+                traced.attributes[RAW_TEXT] = UnitAttr()  # nobody has checked the code of the user's libraries
+            times["link libs"] = time.perf_counter() - start
+        start = time.perf_counter()
+        stub_ir = host_stub.host_module(
+            host, kernels, binding.host_triple(), binding.data_layout(binding.host_triple())
+        )
+        times["host stub"] = time.perf_counter() - start
+    device_ir = dumper.llvm_ir(device_ir)
+    optimized = dumper.optimized_ir()
+    with blamed(traced), mapped(device, device_ir, backend):
+        if optimized is not None:
+            binary = backend.make_device_code(optimized, options=options, compiler=_generate_only)
+        elif custom is None:
+            binary = make_device_code(backend, traced, device_ir, options)
+        else:
+            from .custom_passes import run_flow
+
+            binary = run_flow(device_ir, backend, options, custom, hints=hints, folder=dumper.work_folder())
+    dumper.code(
+        lambda: binary.optimized_ir, binary.asm, backend.binary_ext, binary.sections.get(backend.binary_ext, b"")
+    )
+    stages = dict(binary.times)
+    times["link"] = stages.pop("link", 0.0)
+    times["llvm"] = stages
+    hook_names, memory_only = describe_hooks(externs.load_hooks)
+    metadata: dict[str, Any] = {
+        "key": key,
+        "name": name,
+        "module": "",
+        "qualname": name,
+        "signature": [],
+        "components": [],
+        **(known or {}),
+        "product_version": __version__,
+        "llvmlite_version": binding.llvmlite_version(),
+        "llvm_version": ".".join(map(str, binding.llvm_version())),
+        "python": platform.python_version(),
+        "host": {"triple": binding.host_triple(), "cpu": binding.host_cpu()},
+        "backend_hash": backend.hash(),
+        "backend": backend.name,
+        "target": backend.target.key(),
+        "chip": binary.chip,
+        "binary_ext": backend.binary_ext,
+        "runtime_kind": backend.runtime_kind or backend.name,
+        "hints": hints,
+        "kernels": _kernels(facts, binary.resources),
+        "notes": {**binary.notes, **({} if memory_only is None else {"memory_only": memory_only})},
+        "load_hooks": hook_names,
+        "times": times,
+    }
+    dumper.finish(metadata, len(binary.sections.get(backend.binary_ext, b"")))
+    sections = {**binary.sections, "host": stub_ir.encode(), "llvm": device_ir.encode()}
+    return CompiledArtifact(
+        metadata,
+        sections,
+        lazy={
+            "fly": lambda: print_module(traced),
+            "asm": binary.asm,
+            "llvm_opt": lambda: binary.optimized_ir,
+        },
+        load_hooks=externs.load_hooks,
+    )
+
+
+def _parsed(fragments: list[str]) -> list[Pass]:
+    return [p for fragment in fragments for p in parse_pipeline(fragment)]
+
+
+def _names(fragments: list[str]) -> list[str]:
+    return [name for fragment in fragments for name in pass_names(fragment)]
+
+
+def _generate_only(text: str, target: Any, level: int) -> Any:
+    """Code of IR whose middle end has run."""
+    from ...llvm.codegen import compile_device
+
+    return compile_device(text, target, level, optimized=True)
+
+
+def _hooks(
+    custom: PassConfig | None, backend: BaseBackend, hints: Mapping[str, Any], names: list[str], dumper: Dumper
+) -> PassHooks | None:
+    """Passes of the user on the module, if there are any."""
+    if custom is None:
+        return None
+    from .custom_passes import PassHooks
+
+    hooks = PassHooks(custom, backend, hints, names, dumper.after)
+    return hooks if hooks.active else None
+
+
+_UNSAFE = "reassoc,nsz,arcp,contract,afn"
+"""What `unsafe_fp_math` allows: other results than written, but NaN and infinity keep their meaning."""
+
+
+def _default_flags(hints: Mapping[str, Any]) -> Any:
+    """Float flags the hints ask for, or None."""
+    explicit = hints.get("fastmath")
+    if explicit is not None:
+        return explicit
+    if hints.get("fast_fp_math"):
+        return "fast"
+    return _UNSAFE if hints.get("unsafe_fp_math") else None
+
+
+def _check_resources(device: gpu.ModuleOp, target: GPUTarget) -> dict[str, SharedLayout]:
+    """Shared memory of each kernel, refused where the target has less."""
+    limit = target.caps.shared_mem_per_block
+    found: dict[str, SharedLayout] = {}
+    for op in device.body.block.ops:
+        if isinstance(op, gpu.FuncOp):
+            layout = found[op.sym_name.data] = shared_layout(op, device)
+            if limit is not None and layout.static > limit:
+                raise DSLCompileError(
+                    f"kernel '{op.sym_name.data}' needs {layout.static} bytes of static shared memory; {target.arch} "
+                    f"gives a block {limit}. Use fewer stages or smaller tiles, or SharedAllocator(static=False)"
+                )
+    return found
+
+
+def _parameters(kernel: gpu.FuncOp) -> list[dict[str, Any]]:
+    """Where each parameter of a kernel lies in its argument memory."""
+    # What is passed by value (a tensor map of the copy engine) has no text of its own here: it is 128 bytes at 64.
+    types = tuple(
+        "[2 x <16 x i32>]" if getattr(t, "by_value", False) else type_text(t) for t in kernel.function_type.inputs.data
+    )
+    return [
+        {"offset": at.offset, "size": at.size, "align": at.align, "type": text}
+        for text, at in zip(types, sequence(types), strict=True)
+    ]
+
+
+def _kernels(facts: list[dict[str, Any]], resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is known of each kernel, what the code generator found out included."""
+    known = {r["name"]: r for r in resources}
+    return [{**known.get(each["name"], {}), **each} for each in facts]
+
+
+def _source(kernel: gpu.FuncOp) -> list[Any] | None:
+    """File and line of the launch that a kernel was traced for."""
+    frames = frames_of(kernel.location)
+    return [frames[-1].filename.data, frames[-1].line.data] if frames else None
+
+
+def _kernel_facts(device: gpu.ModuleOp, names: list[str], shared: Mapping[str, SharedLayout]) -> list[dict[str, Any]]:
+    """What the module says of each kernel, in the order of their handles."""
+    found: list[dict[str, Any]] = []
+    functions = {op.sym_name.data: op for op in device.body.block.ops if isinstance(op, gpu.FuncOp)}
+    for name in names:
+        size = functions[name].known_block_size
+        found.append(
+            {
+                "name": name,
+                "block": [int(i) for i in cast(Any, size).get_values()] if size is not None else None,
+                "arguments": len(functions[name].function_type.inputs.data),
+                "parameters": _parameters(functions[name]),
+                "shared_static": shared[name].reserved,
+                "source": _source(functions[name]),
+            }
+        )
+    return found

@@ -1,0 +1,111 @@
+"""Locks of the disk cache: of a key among threads, of a file among processes.
+
+The system frees the lock of a file when its holder dies. A forked child closes what its parent holds, and unlocks
+nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flydsl.compiler.cache.files import make_directories, open_lock, same_file, unlink
+from flydsl.compiler.cache.notes import guard
+
+
+@dataclass(slots=True)
+class KeyLock:
+    """The lock of one key, and who uses it."""
+
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    users: int = 0
+    held: bool | None = None
+    """Whether the owning thread has the file lock too; None: nobody is inside."""
+
+
+key_locks: dict[tuple[str, str], KeyLock] = {}
+held: set[int] = set()
+"""Descriptors of the file locks this process holds."""
+
+
+def _after_fork() -> None:
+    key_locks.clear()
+    for handle in held:
+        # The lock belongs to the parent as well: closing leaves it alone, unlocking would not.
+        try:
+            os.close(handle)
+        except OSError:
+            continue
+    held.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+@contextmanager
+def thread_lock(name: tuple[str, str]) -> Generator[KeyLock]:
+    """Hold the lock of this name; locks nobody holds or waits for are not kept."""
+    with guard:
+        entry = key_locks.setdefault(name, KeyLock())
+        entry.users += 1
+    try:
+        with entry.lock:
+            yield entry
+    finally:
+        with guard:
+            entry.users -= 1
+            if not entry.users and key_locks.get(name) is entry:
+                del key_locks[name]
+
+
+def acquire(path: Path, timeout: float, waiting: Callable[[], None]) -> int | None:
+    """A descriptor that holds the lock of a file, None when the time is over; `waiting` is called if it is not free."""
+    make_directories(path.parent)
+    started = time.monotonic()
+    pause = 0.001
+    while True:
+        handle = open_lock(path)
+        done = False
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES, errno.EINTR):
+                    raise
+            else:
+                # The holder before us removes the file: then our lock is on a file nobody else will find.
+                done = same_file(path, handle)
+                if done:
+                    with guard:
+                        held.add(handle)
+                    return handle
+                continue
+        finally:
+            if not done:
+                os.close(handle)
+        waited = time.monotonic() - started
+        if waited >= timeout:
+            return None
+        if pause == 0.001:
+            waiting()
+        time.sleep(min(pause, max(timeout - waited, 0.001)))
+        pause = min(pause * 1.5, 0.05)
+
+
+def release(handle: int, path: Path, *, remove: bool) -> None:
+    """Free a lock; with `remove` its file goes first, so that nobody takes it for a lock in use."""
+    with guard:
+        held.discard(handle)
+    if remove:
+        unlink(path)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_UN)
+    finally:
+        os.close(handle)

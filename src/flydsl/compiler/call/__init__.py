@@ -1,0 +1,1 @@
+"""Calling an artifact: arguments, placement, launch."""

@@ -1,0 +1,212 @@
+"""Loading an artifact on a device and calling it: fill the argument slots, one native call."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ... import config
+from ...errors import FlyRuntimeError, LaunchError
+from ...llvm import host_jit
+from ...llvm.stub_abi import BAD_GEOMETRY, EXTENDED_LAUNCH_SYMBOL, FAILURE_BYTES, LAUNCH_SYMBOL
+from .. import listeners
+from ..build.artifact import CompiledArtifact
+from ..extern_link import run_load_hooks
+from .arguments import StreamArgument, TensorArgument
+from .placement import order_after_producers, unspecified_stream
+
+TENSOR_MAP_SYMBOL = "fly_tensor_map_encode"
+"""What host code calls to describe a tensor to the copy engine of NVIDIA GPUs."""
+
+STUB = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+
+
+class PackedCall:
+    """The slots of one call and what they point to."""
+
+    __slots__ = ("address", "keep", "record", "slots", "stream")
+
+    def __init__(self, table: Any, storages: list[Any], stream: int, arguments: tuple[Any, ...]):
+        self.record = (ctypes.c_int64 * (FAILURE_BYTES // 8))()
+        self.slots = (ctypes.c_void_p * (len(storages) + 2))(
+            ctypes.addressof(table), ctypes.addressof(self.record), *map(ctypes.addressof, storages)
+        )
+        self.address = ctypes.addressof(self.slots)
+        self.stream = stream
+        self.keep = (storages, arguments)
+        """What the call reads must outlive it, also when it is queued."""
+
+
+class LoadedFunction:
+    """An artifact loaded on one device."""
+
+    def __init__(self, artifact: CompiledArtifact, runtime: Any, binary: bytes):
+        self.artifact = artifact
+        self.runtime = runtime
+        self.module = runtime.module_load(binary)
+        if artifact.metadata.get("load_hooks") or artifact.load_hooks:
+            run_load_hooks(artifact, self.module.handle)
+        self.functions = [
+            runtime.function(self.module, k["name"], shared_bytes=k.get("shared_static", 0)) for k in artifact.kernels
+        ]
+        self._allow_dynamic_shared()
+        self.table = (ctypes.c_void_p * (len(self.functions) + 1))(*(f.handle for f in self.functions), 0)
+        self.library = host_jit.load_ir(
+            artifact.sections["host"].decode(),
+            opt_level=1,
+            exports=[artifact.metadata["name"]],
+            imports=self._imports(artifact.sections["host"]),
+        )
+        self.stub = STUB(self.library.address(artifact.metadata["name"]))
+        self.native: Any = self._on_device if hasattr(runtime, "enter") else self.stub
+        """The native call, with the device current that the code was loaded on."""
+        forgiving = hasattr(runtime, "context_statuses") and runtime.device_count() == 1
+        self.quick: Any = self.stub if forgiving else self.native
+        """The same, trusting that the only device is current where a launch says if it is not (`launch_failed`)."""
+        self.needs_stream = not runtime.pageable_host
+        """Whether an unspecified stream must be looked up; on host memory such launches run at once."""
+
+    def _on_device(self, slots: int) -> int:
+        """Call with the device current: a thread may have none yet, or another one."""
+        before = self.runtime.enter(self.module.device.ordinal)
+        try:
+            return self.stub(slots)
+        finally:
+            if before is not None:
+                self.runtime.leave(before)
+
+    def launch_failed(self, status: int, slots: int, record: Any) -> None:
+        """After a native call without a look at the current context: try again where that was the mistake."""
+        if status in getattr(self.runtime, "context_statuses", ()):
+            status = self._on_device(slots)
+        if status:
+            self.fail(status, list(record))
+
+    def _imports(self, host: bytes) -> dict[str, int]:
+        """What the host function calls, by name."""
+        imports = {LAUNCH_SYMBOL: self.runtime.launch_symbol()}
+        if EXTENDED_LAUNCH_SYMBOL.encode() in host:
+            imports[EXTENDED_LAUNCH_SYMBOL] = self.runtime.launch_ex_symbol()
+        if TENSOR_MAP_SYMBOL.encode() in host:
+            own = getattr(self.runtime, "tensor_map_symbol", None)
+            imports[TENSOR_MAP_SYMBOL] = own() if own is not None else self.runtime.table().address("tensor_map_encode")
+        return imports
+
+    def _allow_dynamic_shared(self) -> None:
+        """Kernels with dynamic shared memory may ask for all the device has; the driver wants to be told once."""
+        if b".extern .shared" not in self.artifact.sections.get("ptx", b""):
+            return
+        for function in self.functions:
+            limit = function.device.capabilities.shared_mem_per_block_optin
+            if limit is not None:
+                self.runtime.set_dynamic_smem_limit(function, limit - (function.shared_static or 0))
+
+    def call(self, arguments: Sequence[Any]) -> None:
+        """Launch with these argument adapters, in parameter order."""
+        self.run(self.pack(arguments))
+
+    def pack(self, arguments: Sequence[Any]) -> PackedCall:
+        """Storage for the arguments of one call, filled."""
+        storages: list[Any] = []
+        stream: StreamArgument | None = None
+        stream_cell = ctypes.c_void_p(0)
+        for argument in arguments:
+            if isinstance(argument, StreamArgument):
+                stream = argument
+                storages.append(stream_cell)
+                continue
+            for ctype, fill in argument.__c_abi_spec__():
+                storage = ctype()
+                fill(argument, storage)
+                storages.append(storage)
+        if stream is None:
+            storages.append(stream_cell)
+        handle = self.stream_handle(stream, arguments)
+        stream_cell.value = handle
+        order_after_producers(arguments, handle, self.runtime)
+        return PackedCall(self.table, storages, handle, tuple(arguments))
+
+    def refill(self, packed: PackedCall, arguments: Sequence[Any], changed: Iterable[Any]) -> None:
+        """Write the arguments that changed into the storage of a call; the stream stays."""
+        storages, wanted = packed.keep[0], {id(argument) for argument in changed}
+        index = 0
+        for argument in arguments:
+            spec = argument.__c_abi_spec__()
+            if id(argument) in wanted:
+                for (_, fill), storage in zip(spec, storages[index : index + len(spec)], strict=True):
+                    fill(argument, storage)
+            index += len(spec)
+        order_after_producers([a for a in arguments if id(a) in wanted], packed.stream, self.runtime)
+        packed.keep = (storages, tuple(arguments))
+
+    def is_queued(self, packed: PackedCall) -> bool:
+        """Whether the call goes through a stream's queue instead of running here."""
+        return bool(packed.stream) and hasattr(self.runtime, "enqueue")
+
+    def run(self, packed: PackedCall) -> None:
+        """Make the native call, or queue it on its stream."""
+        _ = self.module.handle  # raises if the runtime was reset
+        if listeners.launch_hooks_set:
+            listeners.call_hooks("enter", self.artifact)
+            self._run(packed)
+            listeners.call_hooks("exit", self.artifact)
+        else:
+            self._run(packed)
+
+    def _run(self, packed: PackedCall) -> None:
+
+        def go() -> None:
+            status = self.native(packed.address)
+            if status:
+                self.fail(status, list(packed.record))
+
+        if self.is_queued(packed):
+            self.runtime.enqueue(packed.stream, go)
+        else:
+            go()
+        if config.runtime.launch_blocking:
+            self._wait(packed)
+
+    def _wait(self, packed: PackedCall) -> None:
+        """Wait for a launch, so that a fault is reported at the launch that caused it."""
+        try:
+            self.runtime.stream_synchronize(packed.stream)
+        except FlyRuntimeError as error:
+            values = ", ".join(map(repr, packed.keep[1]))
+            error.add_note(
+                f"while waiting for {self.artifact.metadata['name']}, with {values}; it last launched "
+                f"{self._last_launch(list(packed.record))}"
+            )
+            raise
+
+    def _last_launch(self, record: list[int]) -> str:
+        """Kernel, geometry and source line of the launch that a record tells of."""
+        kernel = self.artifact.kernels[record[0] & 0xFFFFFFFF]
+        source = kernel.get("source")
+        where = f", at {source[0]}:{source[1]}" if source else ""
+        return (
+            f"kernel '{kernel['name']}' with grid {tuple(record[1:4])}, block {tuple(record[4:7])}, "
+            f"{record[7]} bytes shared{where}"
+        )
+
+    def stream_handle(self, stream: StreamArgument | None, arguments: Sequence[Any]) -> int:
+        """The stream to launch on: the one given, else the framework's current one, else the default."""
+        if stream is not None and stream.stream.handle is not None:
+            return stream.stream.handle
+        return self.current_stream([a.info.owner for a in arguments if isinstance(a, TensorArgument)])
+
+    def current_stream(self, values: Sequence[Any]) -> int:
+        """The stream of a launch that names none; `values` are its arrays."""
+        return unspecified_stream(values, self.runtime)
+
+    def fail(self, status: int, record: list[int]) -> None:
+        """Raise for a launch that did not succeed."""
+        kernel = self.artifact.kernels[record[0] & 0xFFFFFFFF]["name"]
+        where = self._last_launch(record)
+        if status == BAD_GEOMETRY:
+            raise LaunchError(f"{where}: extents must be between 0 and 2**31 - 1", kernel=kernel)
+        check = getattr(self.runtime, "check_launch_status", None)
+        if check is not None:
+            check(status, kernel)
+        raise LaunchError(where, code=status, name=self.runtime.error_string(status), kernel=kernel)

@@ -1,0 +1,260 @@
+"""Arrays of any framework as pointer, shape, strides and element class. No framework is imported here.
+
+Adapters are asked in a fixed order and the first that knows the object answers: our own buffers, torch, CuPy, numpy,
+`__cuda_array_interface__`, DLPack, `__array_interface__`, the buffer protocol. Frameworks' own accessors come before
+the portable protocols because they are ten times cheaper.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ...errors import DSLTypeError, DSLValueError
+from ...expr.numeric import CLASSES, Numeric
+
+_NAMES = {
+    "bool": "Boolean",
+    "int8": "Int8",
+    "int16": "Int16",
+    "int32": "Int32",
+    "int64": "Int64",
+    "uint8": "Uint8",
+    "uint16": "Uint16",
+    "uint32": "Uint32",
+    "uint64": "Uint64",
+    "float16": "Float16",
+    "bfloat16": "BFloat16",
+    "float32": "Float32",
+    "float64": "Float64",
+    "float8_e5m2": "Float8E5M2",
+    "float8_e5m2fnuz": "Float8E5M2FNUZ",
+    "float8_e4m3": "Float8E4M3",
+    "float8_e4m3fn": "Float8E4M3FN",
+    "float8_e4m3fnuz": "Float8E4M3FNUZ",
+    "float8_e4m3b11fnuz": "Float8E4M3B11FNUZ",
+    "float8_e8m0fnu": "Float8E8M0FNU",
+}
+_TYPESTR = {"b1": "bool", "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64", "u1": "uint8", "u2": "uint16",
+            "u4": "uint32", "u8": "uint64", "f2": "float16", "f4": "float32", "f8": "float64"}  # fmt: skip
+_FORMATS = {"?": "bool", "b": "i", "B": "u", "c": "u", "h": "i", "H": "u", "i": "i", "I": "u", "l": "i", "L": "u",
+            "q": "i", "Q": "u", "n": "i", "N": "u", "e": "f", "f": "f", "d": "f"}  # fmt: skip
+"""Format letters of the buffer protocol; the size comes from the item size."""
+
+UNKNOWN_ORDINAL = -1
+"""The producer does not say on which device of its stack the memory is; the pointer does."""
+
+
+class ArrayInfo(NamedTuple):
+    """What compiled code needs to know of an array; strides count elements."""
+
+    pointer: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: type[Numeric]
+    device: str
+    """The stack the memory belongs to: `cpu` for host memory, `cuda`, `rocm`, ..."""
+    ordinal: int
+    owner: Any
+    """What keeps the memory alive."""
+    stream: int | None = None
+    """The stream on which the producer made the data, where it says so: a launch has to come after it."""
+
+
+def element_class(name: str) -> type[Numeric]:
+    """Scalar class of a dtype given by name."""
+    found = _NAMES.get(name)
+    if found is None:
+        raise DSLTypeError(f"unsupported dtype {name}; supported: {', '.join(_NAMES)}")
+    return CLASSES[found]
+
+
+def array_info(x: Any) -> ArrayInfo | None:
+    """Description of an array, or None if `x` is not one."""
+    for known, describe in _ADAPTERS:
+        if known(x):
+            found = describe(x)
+            # No element is ever addressed, so any strides do; producers disagree on them.
+            return found._replace(strides=_row_major(found.shape)) if 0 in found.shape else found
+    return None
+
+
+def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    from ...runtime.dlpack import row_major
+
+    return row_major(shape)
+
+
+# --- our buffers --------------------------------------------------------------------------------------------------
+
+
+def _is_buffer(x: Any) -> bool:
+    objects = sys.modules.get("flydsl.runtime.objects")
+    return objects is not None and isinstance(x, objects.Buffer)
+
+
+def _buffer(x: Any) -> ArrayInfo:
+    """The bytes of a buffer; a freed one raises `InvalidHandleError`."""
+    return ArrayInfo(x.ptr, (x.nbytes,), (1,), CLASSES["Uint8"], x.runtime.kind, x.device.ordinal, x)
+
+
+# --- frameworks ---------------------------------------------------------------------------------------------------
+
+
+def is_torch_tensor(x: Any) -> bool:
+    """Whether `x` is a torch tensor, without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def _torch(t: Any) -> ArrayInfo:
+    device = t.device
+    kind = device.type
+    if kind == "cuda" and getattr(sys.modules["torch"].version, "hip", None):
+        kind = "rocm"
+    dtype = element_class(str(t.dtype).removeprefix("torch."))
+    if getattr(t, "is_neg", bool)():
+        raise DSLTypeError("the tensor is negated lazily, its memory holds other values; pass t.resolve_neg()")
+    return ArrayInfo(t.data_ptr(), tuple(t.shape), t.stride(), dtype, kind, device.index or 0, t)
+
+
+def is_cupy_array(x: Any) -> bool:
+    """Whether `x` is a CuPy array, told by its class."""
+    return any(c.__module__.partition(".")[0] == "cupy" and c.__name__ == "ndarray" for c in type(x).__mro__)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+
+
+def _cupy(x: Any) -> ArrayInfo:
+    runtime = getattr(getattr(sys.modules.get("cupy"), "cuda", None), "runtime", None)
+    kind = "rocm" if getattr(runtime, "is_hip", False) else "cuda"
+    strides = _in_elements(x.strides, x.itemsize)
+    return ArrayInfo(x.data.ptr, tuple(x.shape), strides, element_class(x.dtype.name), kind, x.device.id, x)
+
+
+def _is_numpy(x: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(x, (numpy.ndarray, numpy.generic))
+
+
+def _numpy(x: Any) -> ArrayInfo:
+    # Through its own attributes: DLPack has no numpy arrays that are not native floats, such as those of ml_dtypes.
+    return _interface(x, x.__array_interface__, "cpu", x.dtype.name)
+
+
+# --- protocols ----------------------------------------------------------------------------------------------------
+
+
+def _cuda_interface(x: Any) -> ArrayInfo:
+    interface: dict[str, Any] = x.__cuda_array_interface__
+    version = interface.get("version", 0)
+    if version < 2:
+        raise DSLTypeError(f"__cuda_array_interface__ version {version} is too old, at least 2 is needed")
+    if interface.get("mask") is not None:
+        raise DSLTypeError("masked arrays are not supported; pass the data and the mask as two arrays")
+    stream = interface.get("stream")
+    if stream == 0:
+        raise DSLValueError("__cuda_array_interface__ must not name stream 0; 1 is the legacy default stream")
+    found = _interface(x, interface, "cuda")
+    return found._replace(device=_stack_of(found.pointer), ordinal=UNKNOWN_ORDINAL, stream=stream)
+
+
+def _stack_of(pointer: int) -> str:
+    """The protocol says "cuda" on AMD GPUs as well; where a rocm runtime is in use, it knows its own memory."""
+    from ...runtime.device_runtime import device_runtime_state, get_device_runtime
+
+    if device_runtime_state() not in ("created", "active"):
+        return "cuda"
+    runtime = get_device_runtime()
+    return "rocm" if runtime.kind == "rocm" and runtime.pointer_device(pointer) is not None else "cuda"
+
+
+def _is_dlpack(x: Any) -> bool:
+    return hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")
+
+
+def _dlpack(x: Any) -> ArrayInfo:
+    from ...runtime import dlpack
+
+    try:
+        lent = dlpack.borrow(x)
+    except BufferError as error:
+        if hasattr(x, "__array_interface__"):
+            return _interface(x, x.__array_interface__, "cpu")
+        raise DSLTypeError(f"{type(x).__name__} does not lend its memory by DLPack: {error}") from error
+    code, ordinal = lent.device
+    kind = dlpack.STACK_OF_DEVICE.get(code, f"DLPack device {code}")
+    return ArrayInfo(lent.pointer, lent.shape, lent.strides, element_class(lent.dtype), kind, ordinal, lent)
+
+
+def _array_interface(x: Any) -> ArrayInfo:
+    return _interface(x, x.__array_interface__, "cpu")
+
+
+def _interface(x: Any, interface: dict[str, Any], device: str, name: str | None = None) -> ArrayInfo:
+    typestr = interface["typestr"]
+    if typestr[0] == ">":
+        raise DSLTypeError(f"big-endian arrays are not supported, got {typestr}; convert with .astype('{typestr[1:]}')")
+    if name is None:
+        name = _TYPESTR.get(typestr[1:])
+        if name is None:
+            raise DSLTypeError(f"unsupported array type {typestr}")
+    dtype = element_class(name)
+    shape = tuple(interface["shape"])
+    strides = interface.get("strides")
+    elements = _row_major(shape) if strides is None else _in_elements(strides, int(typestr[2:]))
+    data = interface.get("data")
+    if data is None:
+        # The protocol's other way to say where: the object's own buffer, which may be read-only.
+        return _buffer_protocol(x)._replace(shape=shape, strides=elements, dtype=dtype)
+    return ArrayInfo(data[0], shape, elements, dtype, device, 0, x)
+
+
+def _in_elements(strides: Any, size: int) -> tuple[int, ...]:
+    if any(s % size for s in strides):
+        raise DSLValueError(f"strides {tuple(strides)} bytes are not multiples of the {size}-byte element")
+    return tuple(s // size for s in strides)
+
+
+def _has_buffer(x: Any) -> bool:
+    try:
+        memoryview(x).release()
+    except TypeError:
+        return False
+    except BufferError:
+        pass
+    return True
+
+
+def _buffer_protocol(x: Any) -> ArrayInfo:
+    """Memory of bytes, bytearray, memoryview, array.array, ctypes arrays and the like, read-only or not."""
+    from ...runtime.host_memory import buffer_address
+
+    try:
+        view = memoryview(x)
+    except BufferError as error:
+        raise DSLTypeError(f"{type(x).__name__} does not lend its memory: {error}") from error
+    letter = (view.format or "B").lstrip("@=<")
+    kind = _FORMATS.get(letter)
+    if kind is None:
+        raise DSLTypeError(f"unsupported buffer format {view.format!r} of {type(x).__name__}")
+    name = "bool" if kind == "bool" else _TYPESTR[f"{kind}{view.itemsize}"]
+    shape = tuple(view.shape or ())
+    strides = _row_major(shape) if view.strides is None else _in_elements(view.strides, view.itemsize)  # pyright: ignore[reportUnnecessaryComparison]
+    return ArrayInfo(buffer_address(view), shape, strides, element_class(name), "cpu", 0, view)
+
+
+def _has(attribute: str) -> Callable[[Any], bool]:
+    return lambda x: getattr(x, attribute, None) is not None
+
+
+_ADAPTERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], ArrayInfo]], ...] = (
+    (_is_buffer, _buffer),
+    (is_torch_tensor, _torch),
+    (is_cupy_array, _cupy),
+    (_is_numpy, _numpy),
+    (_has("__cuda_array_interface__"), _cuda_interface),
+    (_is_dlpack, _dlpack),
+    (_has("__array_interface__"), _array_interface),
+    (_has_buffer, _buffer_protocol),
+)
+"""What recognises an object and what describes it, in the order in which they are asked."""

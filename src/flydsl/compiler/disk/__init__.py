@@ -1,1 +1,0 @@
-"""The parts of the disk cache; `flydsl.compiler.cache` is its public face."""

@@ -1,0 +1,44 @@
+"""Showing a mistake at the line where the author made it."""
+
+from __future__ import annotations
+
+import difflib
+
+from ...errors import SourceFrame
+
+_OURS = __name__.partition(".")[0] + "."
+NOTED = "__fly_noted__"
+"""Attribute of an error that says already where it comes from."""
+
+
+def add_source_note(error: BaseException) -> None:
+    """Say in the error itself which line of the user's code it comes from."""
+    from ...ir.locations import traceback_location
+    from ...ir.user_code import is_user_code
+    from ..key.origin import origin_of
+
+    if getattr(error, NOTED, False):
+        return
+    _add_close_names(error)
+    frame: SourceFrame | None = None
+    tb = error.__traceback__
+    while tb is not None:
+        # A function of Python's own, or of another package, is where it shows; whose call it was is what helps.
+        code = tb.tb_frame.f_code
+        if is_user_code(code) and origin_of(code.co_filename) == "user":
+            frame = traceback_location(tb)
+        tb = tb.tb_next
+    if frame is not None:
+        error.add_note("DSL Traceback (most recent operation last):\n" + frame.render())
+        setattr(error, NOTED, True)
+
+
+def _add_close_names(error: BaseException) -> None:
+    """For an attribute that one of our objects does not have, those whose names are close."""
+    if not isinstance(error, AttributeError) or not error.name:
+        return
+    kind: type = type(error.obj)
+    close = difflib.get_close_matches(error.name, dir(kind), 3) if kind.__module__.startswith(_OURS) else []
+    public = [name for name in close if not name.startswith("_")]
+    if public:
+        error.add_note(f"did you mean {' or '.join(f'{kind.__name__}.{name}' for name in public)}?")

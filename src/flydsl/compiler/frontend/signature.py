@@ -1,0 +1,155 @@
+"""Parameters of decorated functions: what each annotation means, and binding of a call."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import sys
+import types
+import typing
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from ...errors import DSLTypeError
+from ...expr.constexpr import Constexpr, ConstexprType
+from ...expr.gpu import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter: its annotation, resolved."""
+
+    name: str
+    annotation: Any
+    kind: str
+    """`constexpr`, `type` or `value`."""
+    optional: bool = False
+    """Whether None may be passed for a value: `x: fx.Tensor | None`, or a default of None. It is None in the code."""
+
+
+class Signature:
+    """The parameters of a function; `bind` gives the arguments of a call by name, defaults filled in."""
+
+    def __init__(self, function: FunctionType):
+        self.function = function
+        self.inspected = inspect.signature(function)
+        hints = _hints(function)
+        self.parameters: dict[str, Parameter] = {}
+        for name, p in self.inspected.parameters.items():
+            if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+                raise DSLTypeError(
+                    f"{function.__qualname__}: *{name} is not supported; write the parameters out, "
+                    "compiled code has a fixed signature"
+                )
+            annotation, optional = without_none(hints.get(name))
+            kind = _kind(annotation)
+            # A stream that is not given is the current one.
+            optional = kind == "value" and annotation is not Stream and (optional or p.default is None)
+            self.parameters[name] = Parameter(name, annotation, kind, optional)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by parameter name."""
+        try:
+            bound = self.inspected.bind(*args, **kwargs)
+        except TypeError as error:
+            raise DSLTypeError(f"{self.function.__qualname__}{self.inspected}: {error}") from None
+        bound.apply_defaults()
+        return bound.arguments
+
+    def text(self, scope: dict[str, Any]) -> str:
+        """The parameters as a generated function lists them; their defaults go into its scope, under `_default_`."""
+        heads: list[str] = []
+        before: Any = None
+        for name, p in self.inspected.parameters.items():
+            if before is p.POSITIONAL_ONLY and p.kind is not before:
+                heads.append("/")
+            if p.kind is p.KEYWORD_ONLY and p.kind is not before:
+                heads.append("*")
+            before = p.kind
+            if p.default is not p.empty:
+                scope[f"_default_{name}"] = p.default
+            heads.append(name if p.default is p.empty else f"{name}=_default_{name}")
+        return ", ".join([*heads, "/"] if before is inspect.Parameter.POSITIONAL_ONLY else heads)
+
+
+def without_none(annotation: Any) -> tuple[Any, bool]:
+    """An annotation, and whether it was one that also allows None: `fx.Tensor | None`, `Optional[fx.Tensor]`."""
+    if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
+        return annotation, False
+    kept = [x for x in typing.get_args(annotation) if x is not types.NoneType]
+    if len(kept) == len(typing.get_args(annotation)):
+        return annotation, False
+    return (kept[0] if len(kept) == 1 else typing.Union[tuple(kept)]), True  # noqa: UP007
+
+
+def _kind(annotation: Any) -> str:
+    if isinstance(annotation, ConstexprType) or annotation is Constexpr:
+        return "constexpr"
+    if annotation is type or typing.get_origin(annotation) is type:
+        return "type"
+    return "value"
+
+
+_LOCALS = "__fly_annotation_locals__"
+
+
+def remember_locals(function: FunctionType) -> None:
+    """Keep what string annotations name of the functions around this one; called when it is decorated.
+
+    Under `from __future__ import annotations` an annotation is text, and a name it mentions is no closure variable: by
+    the first call, a function that did `import flydsl.expr as fx` for itself has returned and taken `fx` with it.
+    """
+    texts = [a for a in function.__annotations__.values() if isinstance(a, str)]
+    if not texts:
+        return
+    known = {*function.__globals__, *vars(builtins), *function.__code__.co_freevars}
+    missing = {name for text in texts for name in _names(text)} - known
+    if not missing:
+        return
+    kept: dict[str, Any] = {}
+    inner, frame = function.__code__, sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None and missing:
+        if any(constant is inner for constant in frame.f_code.co_consts):
+            here = frame.f_locals
+            kept.update({name: here[name] for name in missing if name in here})
+            missing -= set(kept)
+            inner = frame.f_code
+        frame = frame.f_back
+    if kept:
+        setattr(function, _LOCALS, kept)
+
+
+def _names(text: str) -> set[str]:
+    try:
+        tree = ast.parse(text, mode="eval")
+    except SyntaxError:  # Told when the annotation is resolved.
+        return set()
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def _hints(function: FunctionType) -> dict[str, Any]:
+    """Annotations with strings evaluated in the function's own scope."""
+    raw = dict(function.__annotations__)
+    scope: dict[str, Any] = {**function.__globals__, **getattr(function, _LOCALS, {})}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            scope[name] = cell.cell_contents
+        except ValueError:
+            continue
+    found: dict[str, Any] = {}
+    for name, annotation in raw.items():
+        if isinstance(annotation, str):
+            try:
+                annotation = eval(annotation, scope)
+            except (NameError, AttributeError, SyntaxError, TypeError) as error:
+                warnings.warn(
+                    f"{function.__qualname__}: cannot resolve the annotation of '{name}' ({annotation!r}): {error}",
+                    stacklevel=4,
+                )
+                annotation = None
+        found[name] = annotation
+    return found

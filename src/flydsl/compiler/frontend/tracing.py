@@ -1,0 +1,382 @@
+"""Running decorated functions to build IR: the host function, and each kernel it launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    FunctionType,
+    ModuleOp,
+    StringAttr,
+    SymbolRefAttr,
+    UnitAttr,
+    i32,
+)
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from ... import config
+from ...dialects.upstream import gpu
+from ...errors import DSLRuntimeError, DSLTypeError, DSLValueError
+from ...expr.arith import max as arith_max
+from ...expr.emit.line_counts import CountingTracer
+from ...expr.emit.trace import active
+from ...expr.emit.tracer import BOUNDARIES, Tracer
+from ...expr.gpu import Stream
+from ...expr.numeric import Int32, Integer, Numeric, as_numeric
+from ...expr.protocol import construct_from_ir_values, extract_to_ir_values
+from ...expr.struct import StructValue
+from ...expr.tensors.algebra_values import AlgebraValue, IntTuple
+from ...expr.tensors.tiled import ThrCopy, ThrMma
+from ...expr.vector import Vector
+from ...ir.builder import i32_list, index
+from ...target import GPUTarget
+from ..build.isolation import RAW_TEXT
+from ..extern_link import Externs
+
+_TOKEN = gpu.AsyncTokenType()
+KERNELS = "kernels"
+"""Name of the device module."""
+
+
+class KernelFrame:
+    """A kernel being traced."""
+
+    is_kernel = True
+
+    def __init__(self, name: str, block_size: tuple[int, int, int] | None):
+        self.name = name
+        self.block_size = block_size
+        self.shared: Any = None
+        """Its `SharedAllocator`."""
+
+
+class KernelText(NamedTuple):
+    """A device function that was emitted."""
+
+    symbol: str
+    dynamic_shared: int
+    """Bytes of dynamic shared memory it needs."""
+
+
+class HostFrame:
+    """A jit function being traced: what it has launched so far."""
+
+    def __init__(self, target: GPUTarget, device: Block, externs: Externs):
+        self.target = target
+        self.device = device
+        self.kernels: list[str] = []
+        self.made: dict[Any, KernelText] = {}
+        """Kernels by what distinguishes them, so that launching one twice emits it once."""
+        self.externs = externs
+        self.raw_text = False
+        """Whether a kernel holds assembly or intrinsics by name, which nobody has checked."""
+
+    def symbol(self, name: str, explicit: bool) -> str:
+        """A fresh kernel symbol."""
+        if explicit and name not in self.kernels:
+            return name
+        count = 0
+        while f"{name}_{count}" in self.kernels:
+            count += 1
+        return f"{name}_{count}"
+
+
+def trace_host(
+    name: str, function: Any, arguments: dict[str, Any], target: GPUTarget, externs: Externs | None = None
+) -> tuple[ModuleOp, list[str]]:
+    """Trace a jit function; `arguments` maps parameters to Python values or argument adapters.
+
+    Gives the module and the kernels it launches in order of their handles; `externs` collects what its extern
+    functions need.
+    """
+    counting = config.cpu.profile and target.backend == "cpu"
+    tracer: Tracer = CountingTracer() if counting else Tracer()
+    types: list[Attribute] = []
+    spans: dict[str, tuple[int, int]] = {}
+    has_stream = False
+    for key, argument in arguments.items():
+        if not hasattr(argument, "construct"):
+            continue
+        mine = argument.__get_ir_types__()
+        spans[key] = (len(types), len(types) + len(mine))
+        types.extend(mine)
+        has_stream = isinstance(mine[-1], gpu.AsyncTokenType) if mine else has_stream
+    if not has_stream:
+        types.append(_TOKEN)
+    entry, device = Block(arg_types=types), Block()
+    frame = HostFrame(target, device, externs or Externs())
+    tracer.functions.append(frame)
+    token = active.set(tracer)
+    try:
+        with tracer.open_function(entry):
+            values = {
+                key: argument.construct(entry.args[slice(*spans[key])]) if key in spans else argument
+                for key, argument in arguments.items()
+            }
+            with tracer.following() if isinstance(tracer, CountingTracer) else nullcontext():
+                _call(function, values)
+            tracer.opn(func.ReturnOp, (), ())
+    finally:
+        active.reset(token)
+    host = func.FuncOp(name, FunctionType.from_lists(types, ()), Region(entry))
+    host.attributes["llvm.emit_c_interface"] = UnitAttr()
+    module = ModuleOp(
+        [gpu.ModuleOp.create(properties={"sym_name": StringAttr(KERNELS)}, regions=[Region(device)]), host]
+    )
+    module.attributes["gpu.container_module"] = UnitAttr()
+    if frame.raw_text or frame.externs.libraries:
+        module.attributes[RAW_TEXT] = UnitAttr()
+    return module, frame.kernels
+
+
+def _call(function: Any, arguments: dict[str, Any]) -> Any:
+    """Run user code; frames above this one are not part of the traced program."""
+    first = function.__code__.co_varnames[: function.__code__.co_posonlyargcount]
+    if not first:
+        return function(**arguments)
+    rest = {name: value for name, value in arguments.items() if name not in first}
+    return function(*(arguments[name] for name in first), **rest)
+
+
+BOUNDARIES.add(_call.__code__)
+
+
+def host_frame(tracer: Tracer | None) -> HostFrame:
+    """The jit function being traced, which must be outside any kernel."""
+    if tracer is None or not tracer.functions:
+        raise DSLRuntimeError(
+            "a kernel can only be called while a @flyc.jit function is traced; write a jit function that launches it"
+        )
+    frame = tracer.functions[-1]
+    if not isinstance(frame, HostFrame):
+        raise DSLRuntimeError(f"kernel '{frame.name}' cannot launch another kernel")
+    return frame
+
+
+def _is_static_argument(value: Any) -> bool:
+    """DSL objects without run-time content, and plain Python containers of them."""
+    if isinstance(value, (str, type)) or value is None:
+        return False
+    try:
+        return not extract_to_ir_values(value)
+    except TypeError:
+        return False
+
+
+def flatten_kernel_arguments(name: str, arguments: dict[str, Any], constant: set[str]) -> dict[str, list[SSAValue]]:
+    """IR values of each run-time argument of a kernel call."""
+    flat: dict[str, list[SSAValue]] = {}
+    for key, value in arguments.items():
+        if key in constant:
+            continue
+        if value is None:
+            raise DSLTypeError(
+                f"kernel '{name}', parameter '{key}' got None; where it may be left out, annotate it so "
+                "(fx.Tensor | None) or let None be its default"
+            )
+        if isinstance(value, (bool, int, float, str)):
+            raise DSLTypeError(
+                f"kernel '{name}', parameter '{key}': Cannot derive IR types of {value!r}; wrap it, "
+                f"e.g. fx.Int32({value!r}), or annotate the parameter with fx.Constexpr"
+            )
+        try:
+            flat[key] = extract_to_ir_values(value)
+        except TypeError as error:
+            raise DSLTypeError(f"kernel '{name}', parameter '{key}': {error}") from error
+    return flat
+
+
+def trace_kernel(
+    tracer: Tracer,
+    frame: HostFrame,
+    name: str,
+    explicit_name: bool,
+    function: Any,
+    arguments: dict[str, Any],
+    flat: dict[str, list[SSAValue]],
+    block_size: tuple[int, int, int] | None,
+    attributes: dict[str, Attribute],
+    identity: Any,
+) -> KernelText:
+    """Emit the device function for a launch unless an equal one exists."""
+    values = [v for vs in flat.values() for v in vs]
+    key = _identity(identity, arguments, flat, block_size)
+    known = frame.made.get(key) if key is not None else None
+    if known is not None:
+        return known
+    symbol = frame.symbol(name, explicit_name)
+    entry = Block(arg_types=[v.type for v in values])
+    inside: dict[str, Any] = {}
+    at = 0
+    for param, value in arguments.items():
+        mine = flat.get(param)
+        if mine is None or (not mine and _is_static_argument(value)):
+            inside[param] = value
+            continue
+        inside[param] = construct_from_ir_values(value, entry.args[at : at + len(mine)])
+        at += len(mine)
+    kernel = KernelFrame(symbol, block_size)
+    tracer.functions.append(kernel)
+    try:
+        with tracer.open_function(entry):
+            _call(function, inside)
+            tracer.opn(gpu.ReturnOp, (), ())
+    finally:
+        tracer.functions.pop()
+    props: dict[str, Attribute] = {
+        "function_type": FunctionType.from_lists([v.type for v in values], ()),
+    }
+    attributes = {**attributes, "sym_name": StringAttr(symbol), "gpu.kernel": UnitAttr()}
+    if block_size is not None:
+        props["known_block_size"] = i32_list(block_size)
+    if frame.target.backend == "cpu":
+        # What checked mode calls the arguments.
+        names = [StringAttr(param) for param, mine in flat.items() for _ in mine]
+        attributes = {**attributes, "fly.arg_names": ArrayAttr(names)}
+    with tracer.region(frame.device):
+        tracer.with_regions(gpu.FuncOp, (), (), [Region(entry)], props, attributes)
+    frame.kernels.append(symbol)
+    made = KernelText(symbol, kernel.shared.dynamic_bytes if kernel.shared is not None else 0)
+    if key is not None:
+        frame.made[key] = made
+    return made
+
+
+def static_part(value: Any) -> Any:
+    """What of an argument is decided while tracing and does not show in its IR types: classes, shapes, constants."""
+    if isinstance(value, (list, tuple)):
+        return (type(value).__name__, *(static_part(v) for v in cast(Sequence[Any], value)))  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, dict):
+        return tuple((k, static_part(v)) for k, v in cast(dict[Any, Any], value).items())
+    if isinstance(value, SimpleNamespace):
+        return static_part(vars(value))
+    if isinstance(value, Vector):
+        return value.dtype, value.shape
+    if isinstance(value, StructValue):
+        return type(value), *(static_part(v) for v in vars(value).values())
+    if isinstance(value, (ThrCopy, ThrMma)):
+        return type(value), value.type, static_part(value.thr_idx)
+    kind = cast(Any, type(value))
+    if not kind.__module__.startswith("flydsl."):
+        return value  # a class of the user may hold anything; two objects are equal if they say so
+    return kind, getattr(value, "declared_dtype", None) or getattr(value, "type", None)
+
+
+def _identity(identity: Any, arguments: dict[str, Any], flat: dict[str, list[SSAValue]], block: Any) -> Any:
+    """What makes two launches share a device function; None if that cannot be told."""
+    types = tuple((k, tuple(v.type for v in vs), static_part(arguments[k])) for k, vs in flat.items() if vs)
+    rest = tuple((k, v) for k, v in arguments.items() if not flat.get(k))
+    key = (identity, types, rest, block)
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def shared_bytes(kernel: str, inferred: int, smem: Any) -> Any:
+    """Dynamic shared memory of a launch: what the kernel allocates, or more if the launch asks for more."""
+    if smem is None:
+        return inferred or None
+    size = as_numeric(smem)
+    if not isinstance(size, Integer):
+        raise DSLTypeError(f"launch of {kernel}: smem is a number of bytes, got {smem!r}")
+    if not inferred:
+        return smem
+    if not size.is_static():
+        return arith_max(Int32(size), inferred)
+    if int(size) < inferred:
+        raise DSLValueError(
+            f"launch of {kernel}: smem={int(size)} is less than the {inferred} bytes its SharedAllocator hands out; "
+            "leave smem out to have it inferred"
+        )
+    return smem
+
+
+# --- launch geometry ----------------------------------------------------------------------------------------------
+
+
+def dimensions(what: str, value: Any) -> list[Any]:
+    """Three extents from an int, a scalar, or a sequence of one to three of them."""
+    if isinstance(value, IntTuple):
+        value = value.unpack()
+    parts: list[Any] = list(cast(Sequence[Any], value)) if isinstance(value, (tuple, list)) else [value]
+    if not 1 <= len(parts) <= 3:
+        raise DSLValueError(f"{what} takes one to three extents, got {len(parts)}")
+    found = [_extent(what, p) for p in parts]
+    return [*found, *[1] * (3 - len(found))]
+
+
+def _extent(what: str, value: Any) -> Any:
+    if isinstance(value, IntTuple):
+        value = value.unpack()
+    if isinstance(value, bool) or isinstance(value, (float, str)) or value is None:
+        raise DSLTypeError(f"{what} takes integers, got {value!r}")
+    if isinstance(value, AlgebraValue):
+        raise DSLTypeError(f"{what} takes integers, got {value}")
+    number = value if isinstance(value, int) else as_numeric(value)
+    if isinstance(number, Numeric):
+        if not isinstance(number, Integer):
+            raise DSLTypeError(f"{what} takes integers, got a {type(number)}")
+        if number.is_static():
+            number = int(number)
+    if isinstance(number, int) and number < 0:
+        raise DSLValueError(f"{what} extents cannot be negative, got {number}")
+    return number
+
+
+def as_index(tracer: Tracer, value: Any) -> SSAValue:
+    """An extent as an index value."""
+    if isinstance(value, int):
+        return tracer.const(value, index)
+    ir = value.ir_value()
+    if not value.signed and value.width < 64:
+        ir = tracer.cast("extui", ir, _i64())
+    return ir if ir.type == index else tracer.cast("index_cast", ir, index)
+
+
+def _i64() -> Attribute:
+    from xdsl.dialects.builtin import i64
+
+    return i64
+
+
+def emit_launch(
+    tracer: Tracer,
+    symbol: str,
+    grid: Sequence[Any],
+    block: Sequence[Any],
+    smem: Any,
+    stream: Any,
+    cluster: Sequence[Any] | None,
+    values: Sequence[SSAValue],
+    attributes: Sequence[str] = (),
+) -> None:
+    """`gpu.launch_func`, with these launch attributes switched on."""
+    deps: list[SSAValue] = []
+    if stream is not None:
+        if not isinstance(stream, Stream):
+            raise DSLTypeError(f"launch: stream must be the jit function's fx.Stream parameter, got {stream!r}")
+        if stream.raw is not None or stream._ir is not None:  # pyright: ignore[reportPrivateUsage]
+            deps.append(stream.ir_value())
+    dims = [as_index(tracer, d) for d in (*grid, *block, *(cluster or ()))]
+    shared: list[SSAValue] = []
+    if smem is not None:
+        size = as_numeric(smem)
+        shared.append(tracer.const(int(size), i32) if size.is_static() else size.ir_value())
+    launch = tracer.opn(
+        gpu.LaunchFuncOp,
+        [*deps, *dims, *shared, *values],
+        (),
+        {
+            "kernel": SymbolRefAttr(KERNELS, [symbol]),
+            "operandSegmentSizes": gpu.LaunchFuncOp.segments(len(deps), bool(cluster), bool(shared), len(values)),
+        },
+    )
+    for name in attributes:
+        launch.attributes[name] = UnitAttr()

@@ -1,0 +1,1 @@
+"""What a compiled function depends on, as a key."""

@@ -1,0 +1,130 @@
+"""Races on global memory in checked mode: what each word was last written and read by in this launch.
+
+Blocks are in no order, threads of one block in that of `cpu_shadow.py`. Kernels that synchronise blocks themselves,
+with atomics or fences, are not looked at. The table has a place per word (4 bytes, with a mask of those concerned),
+found by a hash; what has no room any more is forgotten, so a race may be missed but none is made up.
+
+An entry: word, launch, then of the last write and of a read: block and cell (`cpu_shadow.py`), then the two masks and
+the places in the source.
+"""
+
+from __future__ import annotations
+
+from ...llvm.text.routine import Routine, Value
+from . import report as cpu_report
+from .block import SHADOW
+from .shadow import CLOCKS, MEETINGS, WARP_BITS
+
+BITS = 19
+ENTRY = 64
+_PROBES = 8
+_GOLDEN = -7046029254386353131  # 2**64 / golden ratio, odd
+WORD, LAUNCH, WRITE, READ, MASKS, LINES = 0, 8, 16, 32, 48, 52
+RACE_WITH_WRITE, RACE_WITH_READ = 0, 1
+TABLE_LINE = 32
+"""In the table of an access: behind the two flags and texts, the number of its place in the source."""
+
+GLOBALS = """
+@fly_global_words = internal global ptr null, align 8
+@fly_global_lock = internal global i32 0, align 4
+@fly_launch = internal global i64 0, align 8
+"""
+
+
+def _cell(r: Routine) -> Value:
+    """Thread, clock and meetings; of a kernel whose threads never meet the thread alone."""
+    made = r.variable("i64", (r["t"] + 1) << 52)
+    with r.when(r.address(r["state"]).is_not(0)):
+        shadow = r.load("ptr", r["state"], SHADOW)
+        warp = r["t"] >> r.load("i64", shadow, WARP_BITS)
+        clock, met = (r.load("i32", shadow, warp * 4 + place, 4).to("i64") for place in (CLOCKS, MEETINGS))
+        made.set(made.get() | (clock << 26) | met)
+    return made.get()
+
+
+def _unordered(r: Routine, block: Value, place: Value) -> Value:
+    """Whether the access noted at a place and this one may come in any order."""
+    other, cell = r.load("i64", place, 0, 8), r.load("i64", place, 8, 8)
+    found = r.variable("i1", 0)
+    with r.when(cell.is_not(0)):
+        found.set(other.is_not(block) | ((cell >> 52) - 1).is_not(r["t"]))
+        with r.when(other.is_(block) & r.address(r["state"]).is_not(0)):
+            shadow = r.load("ptr", r["state"], SHADOW)
+            found.set(~r.value_of("fly_check_ordered", "i1", shadow, r["t"], cell))
+    return found.get()
+
+
+def access() -> Routine:
+    """Note an access to an argument's tensor and test it against earlier ones."""
+    r = Routine(
+        "fly_check_global", "void",
+        "ptr state, i64 t, i64 bx, i64 by, i64 bz, ptr at, i64 size, i1 write, i1 differs, ptr table, ptr tensor, "
+        "i64 low, i64 high",
+    )  # fmt: skip
+    with r.again(lambda: r.assign("i32", "atomicrmw xchg ptr @fly_global_lock, i32 1 acquire").is_not(0)):
+        pass
+    words = r.variable("ptr", r.load("ptr", Value(r, "ptr", "@fly_global_words"), 0, 8))
+    with r.when(r.address(words.get()).is_(0)):
+        words.set(r.value_of("calloc", "ptr", ("i64", 1 << BITS), ("i64", ENTRY), external=True))
+        r.store("ptr", words.get(), Value(r, "ptr", "@fly_global_words"), 0, 8)
+    launch = r.load("i64", Value(r, "ptr", "@fly_launch"), 0, 8)
+    block = (r["bz"] << 42) | (r["by"] << 21) | r["bx"]
+    me = _cell(r)
+    first = r.address(r["at"])
+    last = first + r["size"]
+    line = r.load("i64", r["table"], TABLE_LINE).to("i16")
+    with r.loop((last + 3) >> 2, first >> 2) as word:
+        start, end = r.most(first, word << 2), r.least(last, (word + 1) << 2)
+        ones = (r.number(1) << (end - start)) - 1
+        mask = (ones << (start & 3)).to("i8")
+        entry = r.variable("ptr", words.get())
+        found = r.variable("i64", 0)
+        with r.loop(_PROBES) as probe:
+            with r.when(found.get().is_(0)):
+                slot = (((word * _GOLDEN) >> (64 - BITS)) + probe) & ((1 << BITS) - 1)
+                entry.set(r.at(words.get(), slot * ENTRY))
+                mine = r.load("i64", entry.get(), WORD, 8).is_(word) & r.load("i64", entry.get(), LAUNCH, 8).is_(launch)
+                stale = r.load("i64", entry.get(), LAUNCH, 8).is_not(launch)
+                found.set((mine | stale).to("i64"))
+        at = entry.get()
+        fresh = r.load("i64", at, WORD, 8).is_not(word) | r.load("i64", at, LAUNCH, 8).is_not(launch)
+        with r.when(fresh):
+            r.call("llvm.memset.p0.i64", "void", at, ("i8", 0), ("i64", ENTRY), ("i1", 0), external=True)
+            r.store("i64", word, at, WORD, 8)
+            r.store("i64", launch, at, LAUNCH, 8)
+        masks = [r.load("i8", at, MASKS + k) for k in range(2)]
+
+        def tell(which: int, place: int, k: int, start: Value = start, at: Value = at) -> None:
+            flag, text = r.load("ptr", r["table"], 16 * which), r.load("ptr", r["table"], 16 * which + 8)
+            other = (r.load("i64", at, place + 8, 8) >> 52) & 0x7FF
+            number = r.load("i16", at, LINES + 2 * k).to("i64")
+            there = r.load("ptr", Value(r, "ptr", "@fly_source_lines"), number * 8, 8)
+            r.call(
+                "fly_report", "void", flag, text, ("i64", cpu_report.MISTAKE), start, r["low"], r["high"], r["t"],
+                r["bx"], r["by"], r["bz"], r["tensor"], other, there,
+            )  # fmt: skip
+
+        hits = [(mask & m).is_not(0) for m in masks]
+        with r.when(hits[0] & r["differs"] & _unordered(r, block, r.at(at, WRITE))):
+            tell(RACE_WITH_WRITE, WRITE, 0)
+        with r.when(r["write"] & hits[1] & r["differs"] & _unordered(r, block, r.at(at, READ))):
+            tell(RACE_WITH_READ, READ, 1)
+
+        def note(k: int, place: int, mask: Value = mask, at: Value = at) -> None:
+            r.store("i64", block, at, place, 8)
+            r.store("i64", me, at, place + 8, 8)
+            r.store("i8", mask, at, MASKS + k)
+            r.store("i16", line, at, LINES + 2 * k)
+
+        def reading(at: Value = at, masks: list[Value] = masks) -> None:
+            # A reader that nothing orders before this one is worth more than this one.
+            keeps = masks[1].is_not(0) & _unordered(r, block, r.at(at, READ))
+            with r.when(~keeps):
+                note(1, READ)
+
+        r.either(r["write"], lambda: note(0, WRITE), reading)
+    r.line("store atomic i32 0, ptr @fly_global_lock release, align 4")
+    return r
+
+
+__all__ = ["GLOBALS", "TABLE_LINE", "access"]

@@ -1,0 +1,1 @@
+"""What GPU instructions mean, for the CPU."""

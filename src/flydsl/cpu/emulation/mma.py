@@ -1,0 +1,343 @@
+"""A matrix instruction on the CPU, from its shape, types and thread-value layouts.
+
+The lanes of the instruction write A and B, decoded, into one tile each. Then every lane computes its own values of D
+from them, in a loop over k: runs of values that are neighbours in m or n are vectors. Floats are summed in f64, where
+products of up to 24 bits are exact, and rounded once; integers wrap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from xdsl.dialects import scf
+from xdsl.dialects.arith import FastMathFlagsAttr
+from xdsl.dialects.builtin import IntegerType, bf16, f32, f64
+from xdsl.dialects.utils import FastMathFlag
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from ... import layout as L
+from ...dialects.fly.atoms import MmaOpType, Operand
+from ...dialects.upstream.vector import FromElementsOp
+from ...errors import DSLCompileError
+from ...ir.builder import i32, i64, index
+from ...ir.types import bit_width, vector_type
+from ...layout import Layout
+from ...lowering.small_floats import decode, like
+
+if TYPE_CHECKING:
+    from .lanes import Emulation
+
+_CONTRACT = FastMathFlagsAttr([FastMathFlag.ALLOW_CONTRACT])
+
+
+class ScaleOperand(NamedTuple):
+    """Scales of A or B: the f32 values a lane holds, and (lane, value) to `row + rows * block` of k."""
+
+    values: Sequence[SSAValue]
+    layout: Layout
+
+
+class MmaScales(NamedTuple):
+    """Scales of a scaled product: one per row and `block` consecutive k."""
+
+    block: int
+    a: ScaleOperand
+    b: ScaleOperand
+
+
+class Run(NamedTuple):
+    """Values of D next to each other along m or n."""
+
+    first: int
+    length: int
+    along_m: bool
+    m: int
+    n: int
+
+
+_runs: dict[MmaOpType, list[Run]] = {}
+
+
+def result_runs(op: MmaOpType) -> list[Run]:
+    """The values a lane has of D, in runs; positions are those of lane 0."""
+    found = _runs.get(op)
+    if found is None:
+        found = _runs[op] = _find_runs(op)
+    return found
+
+
+def _find_runs(op: MmaOpType) -> list[Run]:
+    m_extent = op.shape_mnk[0]
+    layout = op.tv_layout(2)
+    count = cast(int, L.size(layout[1]))
+    starts = [cast(int, L.crd2idx(v, layout[1])) for v in range(count)]
+    places = [(start % m_extent, start // m_extent) for start in starts]
+    _check_separable(op, layout, places)
+    runs: list[Run] = []
+    v = 0
+    while v < count:
+        m, n = places[v]
+        lengths: list[int] = []
+        for dm, dn in ((1, 0), (0, 1)):
+            k = 1
+            while v + k < count and k < 8 and places[v + k] == (m + k * dm, n + k * dn):
+                k += 1
+            lengths.append(k)
+        along_m = lengths[0] >= lengths[1]
+        length = 1 << (max(lengths).bit_length() - 1)
+        runs.append(Run(v, length, along_m, m, n))
+        v += length
+    return runs
+
+
+def _check_separable(op: MmaOpType, layout: Layout, places: Sequence[tuple[int, int]]) -> None:
+    """The row and column of a value must be those of its lane plus those of its index, within the tile."""
+    m_extent = op.shape_mnk[0]
+    for t in range(cast(int, L.size(layout[0]))):
+        start = cast(int, L.crd2idx(t, layout[0]))
+        m, n = start % m_extent, start // m_extent
+        for dm, dn in {places[0], places[-1]}:
+            if m + dm >= m_extent or n + dn >= op.shape_mnk[1]:
+                raise DSLCompileError(f"{op}: lane {t} reaches outside the tile of D")
+
+
+class _Product:
+    """One emulated instruction."""
+
+    def __init__(self, low: Emulation, op: MmaOpType, signed: tuple[bool, bool], clamp: bool):
+        self.low, self.op, self.b = low, op, low.b
+        self.signed, self.clamp = signed, clamp
+        self.m, self.n, self.k = op.shape_mnk
+        self.acc = op.elem_types[2]
+        self.integer = isinstance(self.acc, IntegerType)
+        inputs = op.elem_types[:2]
+        self.sum_type: Attribute = (i64 if clamp else i32) if self.integer else f64
+        """What is added up."""
+        wide = not self.integer and any(t == f64 for t in inputs)
+        self.cell: Attribute = i32 if self.integer else f64 if wide else f32
+        """What the tiles hold."""
+        self.cell_bytes = bit_width(self.cell) // 8
+        self.group = cast(int, L.size(op.thr_layout))
+        self.lane = low.group_lane(self.group)
+
+    # --- filling the tiles ----------------------------------------------------------------------------------------
+
+    def decoded(self, value: SSAValue, operand: int) -> SSAValue:
+        """A stored value, or a vector of them, as the tile holds it."""
+        elem = self.op.elem_types[operand]
+        if self.integer:
+            return self.b.cast("extsi" if self.signed[operand] else "extui", value, like(value.type, self.cell))
+        if self.cell == f64:
+            return value
+        return decode(self.b, value, elem)
+
+    def fill(self, at: Operand, operand: int, tile: SSAValue) -> None:
+        """Write what this lane has of A or B into the tile."""
+        rows = (self.m, self.n)[operand]
+        if self.low.in_shared(at):
+            self._fill_from_memory(at, operand, tile, rows * self.k)
+            return
+        layout = self.op.tv_layout(operand)
+        count = cast(int, L.size(layout[1]))
+        elem = self.op.elem_types[operand]
+        if bit_width(elem) == 6:
+            # As words from the start: see `codes_of`.
+            whole = cast(Any, self.low).load(at, vector_type(elem, count))
+            done = decode(self.b, whole, elem)
+        else:
+            done = self.decoded(self._vector(self.low.fragment(at, elem, count)), operand)
+        start = self._cell(tile, self.low.place(self.lane, layout[0]))
+        for v in range(count):
+            part = done if count == 1 else self.b.extract(done, v)
+            self.low.put(part, self.low.at(start, cast(int, L.crd2idx(v, layout[1])) * self.cell_bytes))
+
+    def _fill_from_memory(self, at: Operand, operand: int, tile: SSAValue, count: int) -> None:
+        """An operand all lanes see: each decodes its share of it."""
+        b, low = self.b, self.low
+        layout: Any = at.data.layout
+        if L.size(layout) != count:
+            raise DSLCompileError(f"{self.op}: operand of {count} values expected, its layout is {layout}")
+
+        def body(step: SSAValue) -> None:
+            v = b.addi(b.muli(step, b.const(self.group, i64)), self.lane)
+
+            def copy() -> None:
+                offset: Any = L.crd2idx(b.leaf(v, 64), layout)
+                # The instruction reads whole rows; single elements need no alignment.
+                value = cast(Any, low).load(low.moved(at, offset), self.op.elem_types[operand], 1)
+                low.put(self.decoded(value, operand), self._cell(tile, v))
+
+            if count % self.group:
+                self._when(b.cmpi("slt", v, b.const(count, i64)), copy)
+            else:
+                copy()
+
+        self._loop(-(-count // self.group), (), lambda step, _: (body(step), ())[1])
+
+    def _vector(self, values: Sequence[SSAValue]) -> SSAValue:
+        if len(values) == 1:
+            return values[0]
+        return self.b.pure(FromElementsOp, list(values), vector_type(values[0].type, len(values)), {})
+
+    def _cell(self, tile: SSAValue, position: SSAValue) -> SSAValue:
+        return self.low.at(tile, self.b.muli(position, self.b.const(self.cell_bytes, i64)))
+
+    # --- the product ----------------------------------------------------------------------------------------------
+
+    def compute(
+        self, a: SSAValue, b: SSAValue, c: Sequence[SSAValue], scales: tuple[int, SSAValue, SSAValue] | None
+    ) -> list[SSAValue]:
+        """This lane's values of D from the tiles."""
+        runs = result_runs(self.op)
+        build = self.b
+        start = self.low.place(self.lane, self.op.tv_layout(2)[0])
+        extent = build.const(self.m, i64)
+        row, column = build.int_binary("remui", start, extent), build.int_binary("divui", start, extent)
+        sums = [self._widened(self._vector(c[r.first : r.first + r.length])) for r in runs]
+        at_a, at_b = self._cell(a, row), self._cell(b, column)
+
+        def step(k: SSAValue, held: Sequence[SSAValue]) -> list[SSAValue]:
+            line_a = self._cell(at_a, build.muli(k, build.const(self.m, i64)))
+            line_b = self._cell(at_b, build.muli(k, build.const(self.n, i64)))
+            left: dict[tuple[int, int], SSAValue] = {}
+            right: dict[tuple[int, int], SSAValue] = {}
+
+            def side(known: dict[tuple[int, int], SSAValue], line: SSAValue, at: int, count: int) -> SSAValue:
+                if (at, count) not in known:
+                    type_ = self.cell if count == 1 else vector_type(self.cell, count)
+                    raw = self.low.take(self.low.at(line, at * self.cell_bytes), type_)
+                    known[at, count] = self._widened(raw)
+                return known[at, count]
+
+            made: list[SSAValue] = []
+            for run, total in zip(runs, held, strict=True):
+                x = side(left, line_a, run.m, run.length if run.along_m else 1)
+                y = side(right, line_b, run.n, 1 if run.along_m else run.length)
+                if run.length > 1:
+                    x, y = (x, build.broadcast(y, run.length)) if run.along_m else (build.broadcast(x, run.length), y)
+                made.append(self._add(total, self._multiply(x, y)))
+            return made
+
+        if scales is None:
+            return self._values(runs, self._loop(self.k, sums, step))
+        block, scale_a, scale_b = scales
+        for kb in range(self.k // block):
+            first = build.const(kb * block, i64)
+            zeros = [build.const(0.0, s.type) for s in sums]
+            part = self._loop(block, zeros, lambda k, held, first=first: step(build.addi(k, first), held))
+            line_a = self.low.at(self._cell(scale_a, row), kb * self.m * self.cell_bytes)
+            line_b = self.low.at(self._cell(scale_b, column), kb * self.n * self.cell_bytes)
+            for i, run in enumerate(runs):
+                factors: list[SSAValue] = []
+                for line, at, wide in ((line_a, run.m, run.along_m), (line_b, run.n, not run.along_m)):
+                    n = run.length if wide else 1
+                    type_ = self.cell if n == 1 else vector_type(self.cell, n)
+                    factor = self._widened(self.low.take(self.low.at(line, at * self.cell_bytes), type_))
+                    factors.append(factor if n == run.length else build.broadcast(factor, run.length))
+                scaled = self._multiply(self._multiply(part[i], factors[0]), factors[1])
+                sums[i] = self._add(sums[i], scaled)
+        return self._values(runs, sums)
+
+    def _values(self, runs: Sequence[Run], sums: Sequence[SSAValue]) -> list[SSAValue]:
+        values: list[SSAValue] = []
+        for run, total in zip(runs, sums, strict=True):
+            done = self._narrowed(total)
+            values += [done] if run.length == 1 else [self.b.extract(done, i) for i in range(run.length)]
+        return values
+
+    def _widened(self, x: SSAValue) -> SSAValue:
+        type_ = like(x.type, self.sum_type)
+        return self.b.cast("extsi" if self.integer else "extf", x, type_)
+
+    def _narrowed(self, x: SSAValue) -> SSAValue:
+        type_ = like(x.type, self.acc)
+        if not self.integer:
+            if self.acc == bf16:
+                # Hosts have no conversion from f64.
+                x = self.b.cast("truncf", x, like(x.type, f32))
+            return self.b.cast("truncf", x, type_)
+        if self.clamp:
+            limits = [self.b.const(v, x.type) for v in (2**31 - 1, -(2**31))]
+            x = self.b.int_binary("maxsi", self.b.int_binary("minsi", x, limits[0]), limits[1])
+        return self.b.cast("trunci", x, type_)
+
+    def _multiply(self, x: SSAValue, y: SSAValue) -> SSAValue:
+        return self.b.muli(x, y) if self.integer else self.b.float_binary("mulf", x, y, _CONTRACT)
+
+    def _add(self, x: SSAValue, y: SSAValue) -> SSAValue:
+        return self.b.addi(x, y) if self.integer else self.b.float_binary("addf", x, y, _CONTRACT)
+
+    # --- structure ------------------------------------------------------------------------------------------------
+
+    def _loop(
+        self,
+        count: int,
+        init: Sequence[SSAValue],
+        body: Callable[[SSAValue, Sequence[SSAValue]], Sequence[SSAValue]],
+    ) -> list[SSAValue]:
+        """`for i in range(count)` with carried values; `i` is i64."""
+        b = self.b
+        if count == 1:
+            return list(body(b.const(0, i64), list(init)))
+        block = Block(arg_types=[index, *(v.type for v in init)])
+        bounds = [b.const(v, index) for v in (0, count, 1)]
+        with b.region(block):
+            at, *held = block.args
+            results = body(b.cast("index_cast", at, i64), held)
+            b.opn(scf.YieldOp, list(results), ())
+        op = b.with_regions(scf.ForOp, [*bounds, *init], [v.type for v in init], [Region(block)])
+        return list(op.results)
+
+    def _when(self, flag: SSAValue, then: Callable[[], None]) -> None:
+        block = Block()
+        with self.b.region(block):
+            then()
+            self.b.opn(scf.YieldOp, (), ())
+        self.b.with_regions(scf.IfOp, (flag,), (), [Region(block), Region()])
+
+    # --- scales ---------------------------------------------------------------------------------------------------
+
+    def fill_scales(self, scales: ScaleOperand, tile: SSAValue) -> None:
+        """Write the scales this lane has."""
+        start = self._cell(tile, self.low.place(self.lane, scales.layout[0]))
+        for v, value in enumerate(scales.values):
+            wide = value if value.type == self.cell else self.b.cast("extf", value, self.cell)
+            self.low.put(wide, self.low.at(start, cast(int, L.crd2idx(v, scales.layout[1])) * self.cell_bytes))
+
+
+def emulate_mma(
+    low: Emulation,
+    op: MmaOpType,
+    d: Operand,
+    a: Operand,
+    b: Operand,
+    c: Operand,
+    *,
+    signed: tuple[bool, bool],
+    clamp: bool,
+    scales: MmaScales | None,
+) -> None:
+    """Emit one product; see `Emulation.emulate_mma`."""
+    product = _Product(low, op, signed, clamp)
+    m, n, k = op.shape_mnk
+    size = product.cell_bytes
+    parts = [m * k * size, n * k * size]
+    if scales is not None:
+        parts += [m * (k // scales.block) * size, n * (k // scales.block) * size]
+    starts = [sum(parts[:i]) for i in range(len(parts))]
+    at, _ = low.deposit(sum(parts), product.group, whole=True)
+    product.fill(a, 0, at)
+    product.fill(b, 1, low.at(at, starts[1]))
+    if scales is not None:
+        product.fill_scales(scales.a, low.at(at, starts[2]))
+        product.fill_scales(scales.b, low.at(at, starts[3]))
+    count = cast(int, L.size(op.tv_layout(2)[1]))
+    held = low.fragment(c, op.elem_types[2], count)
+    shown = low.rendezvous(product.group)
+    tiles = [low.at(shown, start) for start in starts]
+    scaled = None if scales is None else (scales.block, tiles[2], tiles[3])
+    low.write_fragment(product.compute(tiles[0], tiles[1], held, scaled), d)
+
+
+__all__ = ["MmaScales", "ScaleOperand", "emulate_mma", "result_runs"]

@@ -1,0 +1,1 @@
+"""What xDSL lacks of MLIR's own dialects, with upstream's text forms."""

@@ -1,0 +1,241 @@
+"""The part of `llvm` that every compilation meets: what xDSL's lacks, with upstream's text form, and re-exports.
+
+The whole dialect is in `llvm_dialect.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from xdsl.dialects import llvm as xllvm
+from xdsl.dialects.builtin import DenseArrayBase, IntAttr, IntegerAttr, NoneAttr, StringAttr, UnitAttr, i1, i32, i64
+from xdsl.dialects.llvm import LLVMPointerType
+from xdsl.ir import Attribute
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+
+from .gep import GEP_DYNAMIC, GEPOp
+from .memory import ORDERINGS, LoadOp, StoreOp
+from .struct import StructType, packed_struct
+
+ATOMIC_BINARY = (
+    "xchg", "add", "sub", "_and", "nand", "_or", "_xor", "max", "min", "umax", "umin", "fadd", "fsub", "fmax", "fmin",
+    "uinc_wrap", "udec_wrap",
+)  # fmt: skip
+
+_pointers: dict[int, LLVMPointerType] = {}
+
+
+def ptr(space: int = 0) -> LLVMPointerType:
+    """Interned `!llvm.ptr<space>`."""
+    found = _pointers.get(space)
+    if found is None:
+        found = _pointers[space] = LLVMPointerType(IntAttr(space) if space else NoneAttr())
+    return found
+
+
+def address_space(type_: Attribute) -> int:
+    """Number of a pointer type's address space."""
+    assert isinstance(type_, LLVMPointerType)
+    return type_.addr_space.data if isinstance(type_.addr_space, IntAttr) else 0
+
+
+@irdl_op_definition
+class ExtractValueOp(IRDLOperation):
+    """`llvm.extractvalue %s[0] : T`."""
+
+    name = "llvm.extractvalue"
+    container = operand_def()
+    position = prop_def(DenseArrayBase)
+    res = result_def()
+    traits = traits_def(Pure())
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ExtractValueOp:
+        unresolved = parser.parse_unresolved_operand()
+        at = parser.parse_comma_separated_list(Parser.Delimiter.SQUARE, parser.parse_integer)
+        attrs = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type_ = parser.parse_type()
+        return cast(
+            ExtractValueOp,
+            cls.create(
+                operands=[parser.resolve_operand(unresolved, type_)],
+                result_types=[_field_at(type_, at)],
+                properties={"position": DenseArrayBase.from_list(i64, at)},
+                attributes=attrs,
+            ),
+        )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.container)
+        printer.print_string(f"[{', '.join(map(str, cast(Any, self.position).get_values()))}]")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.container.type)
+
+
+@irdl_op_definition
+class InsertValueOp(IRDLOperation):
+    """`llvm.insertvalue %x, %s[0] : T`."""
+
+    name = "llvm.insertvalue"
+    container = operand_def()
+    value = operand_def()
+    position = prop_def(DenseArrayBase)
+    res = result_def()
+    traits = traits_def(Pure())
+
+    @classmethod
+    def parse(cls, parser: Parser) -> InsertValueOp:
+        pos = parser.pos
+        value = parser.parse_unresolved_operand()
+        parser.parse_punctuation(",")
+        container = parser.parse_unresolved_operand()
+        at = parser.parse_comma_separated_list(Parser.Delimiter.SQUARE, parser.parse_integer)
+        attrs = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type_ = parser.parse_type()
+        return cast(
+            InsertValueOp,
+            cls.create(
+                operands=parser.resolve_operands([container, value], [type_, _field_at(type_, at)], pos),
+                result_types=[type_],
+                properties={"position": DenseArrayBase.from_list(i64, at)},
+                attributes=attrs,
+            ),
+        )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.value)
+        printer.print_string(", ")
+        printer.print_operand(self.container)
+        printer.print_string(f"[{', '.join(map(str, cast(Any, self.position).get_values()))}]")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.container.type)
+
+
+def _field_at(type_: Attribute, at: Sequence[int]) -> Attribute:
+    for i in at:
+        type_ = type_.fields[i] if isinstance(type_, StructType) else cast(Any, type_).type
+    return type_
+
+
+@irdl_op_definition
+class MemcpyOp(IRDLOperation):
+    """`"llvm.intr.memcpy"(%dst, %src, %len) <{isVolatile = false}> : (...) -> ()`."""
+
+    name = "llvm.intr.memcpy"
+    dst = operand_def(LLVMPointerType)
+    src = operand_def(LLVMPointerType)
+    len = operand_def()
+    isVolatile = prop_def(IntegerAttr, default_value=IntegerAttr(0, i1))
+
+
+@irdl_op_definition
+class AtomicRMWOp(IRDLOperation):
+    """`llvm.atomicrmw add %p, %v syncscope("agent") monotonic : !llvm.ptr<1>, i32`."""
+
+    name = "llvm.atomicrmw"
+    ptr = operand_def(LLVMPointerType)
+    val = operand_def()
+    bin_op = prop_def(IntegerAttr)
+    ordering = prop_def(IntegerAttr)
+    syncscope = opt_prop_def(StringAttr)
+    alignment = opt_prop_def(IntegerAttr)
+    res = result_def()
+
+    @classmethod
+    def parse(cls, parser: Parser) -> AtomicRMWOp:
+        word = parser.parse_identifier()
+        if word not in ATOMIC_BINARY:
+            parser.raise_error(f"expected one of {', '.join(ATOMIC_BINARY)}, got '{word}'")
+        pos = parser.pos
+        operands = parser.parse_comma_separated_list(Parser.Delimiter.NONE, parser.parse_unresolved_operand)
+        props: dict[str, Attribute] = {"bin_op": IntegerAttr(ATOMIC_BINARY.index(word), i64)}
+        if parser.parse_optional_keyword("syncscope") is not None:
+            parser.parse_punctuation("(")
+            props["syncscope"] = StringAttr(parser.parse_str_literal())
+            parser.parse_punctuation(")")
+        ordering = parser.parse_identifier()
+        if ordering not in ORDERINGS:
+            parser.raise_error(f"expected one of {', '.join(ORDERINGS)}, got '{ordering}'")
+        props["ordering"] = IntegerAttr(ORDERINGS[ordering], i64)
+        attrs = parser.parse_optional_attr_dict()
+        if "alignment" in attrs:
+            props["alignment"] = attrs.pop("alignment")
+        parser.parse_punctuation(":")
+        types = parser.parse_comma_separated_list(Parser.Delimiter.NONE, parser.parse_type)
+        return cast(
+            AtomicRMWOp,
+            cls.create(
+                operands=parser.resolve_operands(operands, types, pos),
+                result_types=[types[1]],
+                properties=props,
+                attributes=attrs,
+            ),
+        )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {ATOMIC_BINARY[self.bin_op.value.data]} ")
+        printer.print_list(self.operands, printer.print_operand)
+        if self.syncscope is not None:
+            printer.print_string(f' syncscope("{self.syncscope.data}")')
+        names = {v: k for k, v in ORDERINGS.items()}
+        printer.print_string(f" {names[self.ordering.value.data]}")
+        attrs = dict(self.attributes)
+        if self.alignment is not None:
+            attrs["alignment"] = self.alignment
+        printer.print_op_attributes(attrs)
+        printer.print_string(" : ")
+        printer.print_list([v.type for v in self.operands], printer.print_attribute)
+
+
+AllocaOp = xllvm.AllocaOp
+IntToPtrOp, PtrToIntOp, UndefOp = xllvm.IntToPtrOp, xllvm.PtrToIntOp, xllvm.UndefOp
+CallIntrinsicOp = xllvm.CallIntrinsicOp
+InlineAsmOp = xllvm.InlineAsmOp
+GlobalOp = xllvm.GlobalOp
+AddressOfOp = xllvm.AddressOfOp
+BitcastOp = xllvm.BitcastOp
+LLVMArrayType = xllvm.LLVMArrayType
+
+__all__ = [
+    "ATOMIC_BINARY",
+    "GEP_DYNAMIC",
+    "ORDERINGS",
+    "AddressOfOp",
+    "AllocaOp",
+    "BitcastOp",
+    "CallIntrinsicOp",
+    "GEPOp",
+    "GlobalOp",
+    "InlineAsmOp",
+    "IntToPtrOp",
+    "LLVMArrayType",
+    "LLVMPointerType",
+    "LoadOp",
+    "PtrToIntOp",
+    "StoreOp",
+    "StructType",
+    "UndefOp",
+    "UnitAttr",
+    "address_space",
+    "i32",
+    "packed_struct",
+    "ptr",
+]

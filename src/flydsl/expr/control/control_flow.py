@@ -1,0 +1,269 @@
+"""What rewritten control flow calls: `if`, `for ... in range`, `while`, conditional expressions, `and`, `or`, `not`.
+
+A condition known at trace time is decided here, in plain Python; everything else goes to `regions`, which emits `scf`
+and needs the compiler. Bodies arrive as functions that share the user's variables as closure cells. `names` lists the
+variables a statement may change, with how: `ASSIGNED`, `STORED` (`x[i] = v`, `x.f = v`), `RECEIVED` (`x.m()`) or
+`DEEP` (`x.f.m()`). A variable that is unbound before a statement is unbound after it.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from types import CellType, FunctionType
+from typing import Any, cast
+
+from ...errors import DSLTypeError, DSLValueError
+from ..emit import trace
+from ..scalars.scalar_ops import is_ir_value
+
+DEEP, RECEIVED, STORED, ASSIGNED = range(4)
+
+Names = Sequence[tuple[str, int]]
+Body = Callable[..., Any]
+
+
+def const_expr(x: Any) -> Any:
+    """Mark the test of an `if` or `while` as compile-time: the statement stays plain Python.
+
+    >>> def apply(x, how):
+    ...     if fx.const_expr(how == "negate"):
+    ...         x = -x
+    ...     return x
+    >>> flyc.evaluate(apply, 3, "negate")
+    -3
+    """
+    return x
+
+
+def range_constexpr(*args: Any) -> range:
+    """Python's `range` over compile-time integers; a loop over it is unrolled while tracing.
+
+    >>> list(fx.range_constexpr(fx.Int32(4)))
+    [0, 1, 2, 3]
+    """
+    return range(*(operator.index(a) for a in args))
+
+
+# --- conditions ---------------------------------------------------------------------------------------------------
+
+
+def is_runtime(x: Any) -> bool:
+    """Whether the truth of `x` is only known at run time: it has a logical hook and is not a compile-time number."""
+    if getattr(cast(Any, type(x)), "__dsl_bool__", None) is None:
+        return is_ir_value(x)
+    static = getattr(x, "is_static", None)
+    return static is None or not static()
+
+
+def truth(x: Any) -> Any:
+    """`bool` of a compile-time value, a run-time `Boolean` otherwise."""
+    if not is_runtime(x):
+        return bool(x)
+    made = typed(x).__dsl_bool__()
+    return made if is_runtime(made) else bool(made)
+
+
+def typed(x: Any) -> Any:
+    """A bare IR value as a number of its class; anything else as it is."""
+    if not is_ir_value(x):
+        return x
+    from ..numeric import Numeric
+
+    return cast(Any, Numeric).from_ir_type(x.type)(x)
+
+
+def more_and(left: Any) -> bool:
+    """Whether `left and right` needs its right operand."""
+    return is_runtime(left) or bool(left)
+
+
+def more_or(left: Any) -> bool:
+    """Whether `left or right` needs its right operand."""
+    return is_runtime(left) or not left
+
+
+def and_(left: Any, right: Any) -> Any:
+    """`left and right`, where `more_and(left)`; of a compile-time left operand only the right one is left."""
+    return _logical(left, right, "and", "__dsl_and__") if is_runtime(left) else right
+
+
+def or_(left: Any, right: Any) -> Any:
+    """`left or right`, where `more_or(left)`."""
+    if is_runtime(left):
+        return _logical(left, right, "or", "__dsl_or__")
+    if left is None and is_runtime(right):
+        raise DSLValueError(
+            "'or' got None on its left and a run-time value on its right; a default is chosen with "
+            "'value if value is not None else default'"
+        )
+    return right
+
+
+def _logical(left: Any, right: Any, word: str, hook: str) -> Any:
+    if right is None:
+        raise DSLValueError(f"'{word}' got None on its right and a run-time value on its left")
+    return getattr(typed(left), hook)(typed(right))
+
+
+def not_(x: Any) -> Any:
+    """`not x`."""
+    return typed(x).__dsl_not__() if is_runtime(x) else not x
+
+
+# --- statements ---------------------------------------------------------------------------------------------------
+
+
+def cells_of(names: Names, *bodies: Body | None) -> dict[str, CellType]:
+    """The cells of variables that bodies share with the function around them."""
+    found: dict[str, CellType] = {}
+    for body in bodies:
+        if body is not None:
+            fn = cast(FunctionType, body)
+            found.update(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
+    return {name: found[name] for name, _ in names if name in found}
+
+
+def is_bound(cell: CellType) -> bool:
+    """Whether a variable has a value."""
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True
+
+
+def unbind(cell: CellType) -> None:
+    """Take a variable's value away."""
+    if is_bound(cell):
+        del cell.cell_contents
+
+
+@contextmanager
+def scope(cells: dict[str, CellType]) -> Generator[None]:
+    """A nested scope: variables that are unbound before are unbound after."""
+    fresh = [cell for cell in cells.values() if not is_bound(cell)]
+    try:
+        yield
+    finally:
+        for cell in fresh:
+            unbind(cell)
+
+
+def _regions() -> Any:
+    """`regions`, which needs the compiler: loaded at the first run-time condition."""
+    from . import regions
+
+    return regions
+
+
+def if_(cond: Any, then: Body, orelse: Body | None, names: Names) -> None:
+    """An `if` statement."""
+    known = truth(cond)
+    if isinstance(known, bool):
+        chosen = then if known else orelse
+        if chosen is not None:
+            with scope(cells_of(names, chosen)):
+                chosen()
+        return
+    _regions().if_region(known, then, orelse, names)
+
+
+def if_expr(cond: Any, then: Body, orelse: Body) -> Any:
+    """`then if cond else orelse`."""
+    known = truth(cond)
+    if isinstance(known, bool):
+        return then() if known else orelse()
+    return _regions().if_value(known, then, orelse)
+
+
+def while_(cond: Body, body: Body, names: Names) -> None:
+    """A `while` statement."""
+    if trace.maybe_current() is not None:
+        _regions().while_region(cond, body, names)
+        return
+    with scope(cells_of(names, cond, body)):
+        while cond():
+            body()
+
+
+def for_range(body: Body, names: Names, *bounds: Any, unroll: Any = None, unroll_full: Any = False) -> None:
+    """`for i in range(*bounds)`; the body gets the value of `i`."""
+    hints = unroll_hints(unroll, unroll_full)
+    start, stop, step = _bounds(bounds)
+    if trace.maybe_current() is not None:
+        _regions().for_region(body, names, (start, stop, step), hints)
+        return
+    # Nothing to emit into: this is how a rewritten function runs as plain Python.
+    with scope(cells_of(names, body)):
+        for i in range_constexpr(start, stop, step):
+            body(i)
+
+
+def for_init(body: Body, names: Names, *bounds: Any, init: Any, unroll: Any = None, unroll_full: Any = False) -> Any:
+    """`for i, state in range(*bounds, init=...)`; the body returns the next state, the result is the last one."""
+    hints = unroll_hints(unroll, unroll_full)
+    start, stop, step = _bounds(bounds)
+    if not isinstance(init, (list, tuple)):
+        raise DSLTypeError(f"range(init=...) expects a list of values, got {type(init).__name__}")
+    state: list[Any] = list(cast("Sequence[Any]", init))
+    if trace.maybe_current() is not None:
+        return _regions().for_region(body, names, (start, stop, step), hints, state)
+    with scope(cells_of(names, body)):
+        for i in range_constexpr(start, stop, step):
+            state = list(body(i, state))
+    return state
+
+
+def _bounds(args: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+    if not 1 <= len(args) <= 3:
+        raise DSLTypeError(f"range expects 1 to 3 arguments, got {len(args)}")
+    if len(args) == 1:
+        return 0, args[0], 1
+    return args[0], args[1], args[2] if len(args) == 3 else 1
+
+
+def unroll_hints(unroll: Any, unroll_full: Any) -> dict[str, int]:
+    """The unroll hints of a loop, checked: `{}`, `{"count": N}` or `{"full": 1}`."""
+    full = _constant(unroll_full, "unroll_full")
+    if unroll is None:
+        return {"full": 1} if full else {}
+    factor = _constant(unroll, "unroll")
+    if full:
+        raise DSLValueError("range(...) takes unroll or unroll_full, not both")
+    if factor < 1:
+        raise DSLValueError(f"range(unroll=...) must be positive, got {factor}")
+    return {"count": factor}
+
+
+def _constant(x: Any, what: str) -> int:
+    if is_runtime(x):
+        raise DSLTypeError(f"range({what}=...) must be a compile-time constant, got a run-time {type(x).__name__}")
+    try:
+        return operator.index(x)
+    except TypeError:
+        raise DSLTypeError(f"range({what}=...) must be an integer constant, got {type(x).__name__}") from None
+
+
+# --- names --------------------------------------------------------------------------------------------------------
+
+
+def explain_name(error: NameError, table: Sequence[tuple[str, str, int]]) -> None:
+    """Say in a `NameError` that the variable lives in a region, if that is why it is unbound."""
+    found = re.search(r"'(\w+)'", str(error))
+    where = next((w for w in table if found and w[0] == found[1]), None)
+    here = at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    if where is None or here is None or at is None:
+        return
+    if at.tb_frame.f_code.co_filename != here.tb_frame.f_code.co_filename:
+        return  # raised in a helper from elsewhere
+    name, what, line = where
+    hint = ", or write const_expr(...) around a compile-time condition" if what != "for" else ""
+    error.args = (
+        f"'{name}' is defined only inside the '{what}' at line {line}; what a run-time region defines does not exist "
+        f"after it. Define '{name}' before the '{what}'{hint}",
+    )

@@ -1,0 +1,1 @@
+"""Where the language meets the IR: the trace in progress, and the modules that need xDSL."""

@@ -1,0 +1,108 @@
+"""IR type objects with `.get(...)`, for `fx.static` and low-level calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import layout as L
+from ...dialects.fly import types as fly_types
+from ...ir.enums import AddressSpace
+from ..tensors.algebra_values import AlgebraValue
+
+
+def _data(x: Any) -> Any:
+    if isinstance(x, AlgebraValue):
+        return x.data
+    return getattr(x, "data", x)
+
+
+class SwizzleType:
+    """`SwizzleType.get(mask, base, shift)`.
+
+    >>> fx.static(fx.SwizzleType.get(3, 0, 3))
+    Swizzle<S<3,0,3>>
+    """
+
+    @staticmethod
+    def get(mask: int, base: int, shift: int) -> Any:
+        """The IR type."""
+        return fly_types.type_of(L.Swizzle(mask, base, shift))
+
+
+class CoordSwizzleType:
+    """`CoordSwizzleType.get(mask, base_row, mode_row, base_col, mode_col)`.
+
+    >>> fx.static(fx.CoordSwizzleType.get(2, 0, [0], 1, [1]))
+    CoordSwizzle<CS<2,0,[0],1,[1]>>
+    """
+
+    @staticmethod
+    def get(mask: int, base_row: int, mode_row: Any, base_col: int, mode_col: Any) -> Any:
+        """The IR type."""
+        return fly_types.type_of(L.CoordSwizzle(mask, base_row, tuple(mode_row), base_col, tuple(mode_col)))
+
+
+class IntTupleType:
+    """`IntTupleType.get((4, (8, 2)))`.
+
+    >>> fx.static(fx.IntTupleType.get((4, (2, 3))))
+    IntTuple<(4,(2,3))>
+    """
+
+    @staticmethod
+    def get(tree: Any) -> Any:
+        """The IR type."""
+        return fly_types.int_tuple_type(_data(tree))
+
+
+class LayoutType:
+    """`LayoutType.get(shape, stride)`.
+
+    >>> fx.static(fx.LayoutType.get((4, 8), (8, 1)))
+    Layout<(4,8):(8,1)>
+    """
+
+    @staticmethod
+    def get(shape: Any, stride: Any) -> Any:
+        """The IR type."""
+        return fly_types.layout_type(L.Layout(_data(shape), _data(stride)))
+
+
+class TileType:
+    """`TileType.get([8, 64])`.
+
+    >>> fx.static(fx.TileType.get([4, 8]))
+    Tile<[4|8]>
+    """
+
+    @staticmethod
+    def get(modes: Any) -> Any:
+        """The IR type."""
+        return fly_types.type_of(L.Tile(tuple(_data(m) for m in modes)))
+
+
+class ComposedLayoutType:
+    """`ComposedLayoutType.get(inner, offset, outer)`.
+
+    >>> inner = fx.SwizzleType.get(3, 0, 3)
+    >>> fx.static(fx.ComposedLayoutType.get(inner, fx.IntTupleType.get(0), fx.LayoutType.get((8, 8), (8, 1))))
+    ComposedLayout<S<3,0,3> o 0 o (8,8):(8,1)>
+    """
+
+    @staticmethod
+    def get(inner: Any, offset: Any, outer: Any) -> Any:
+        """The IR type."""
+        return fly_types.layout_type(L.ComposedLayout(_data(inner), _data(offset), _data(outer)))
+
+
+class PointerType:
+    """`PointerType.get(elem_ir_type, address_space, alignment)`.
+
+    >>> str(fx.PointerType.get(fx.T.f32, fx.AddressSpace.Shared, 16))
+    '!fly.ptr<f32, shared, align<16>>'
+    """
+
+    @staticmethod
+    def get(elem: Any, address_space: AddressSpace = AddressSpace.Global, alignment: int | None = None) -> Any:
+        """The IR type."""
+        return fly_types.ptr_type(elem, address_space, alignment)

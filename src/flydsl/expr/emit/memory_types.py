@@ -1,0 +1,159 @@
+"""IR type objects of tensors, atoms and tiled operations, each with `.get(...)`; see `ir_types` for layouts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import layout as L
+from ...dialects.fly import atoms
+from ...dialects.fly import types as fly_types
+from ...ir.enums import AddressSpace, AtomicOp, SyncScope
+from ..tensors.algebra_values import AlgebraValue
+from ..tensors.layout_functions import as_tile
+
+
+def _data(x: Any) -> Any:
+    """The algebra object behind a value, an IR type, or itself."""
+    return x.data if isinstance(x, AlgebraValue) else getattr(x, "data", x)
+
+
+def _ir_type(x: Any) -> Any:
+    """The IR type behind a scalar class, a copy or MMA operation, an atom, or itself."""
+    for name in ("ir_type", "type"):
+        found = getattr(x, name, None)
+        if found is not None:
+            return found
+    return x
+
+
+class BasisType:
+    """`BasisType.get(value, modes)`.
+
+    >>> fx.BasisType.get(2, [0])
+    BasisType(data=2E0)
+    """
+
+    @staticmethod
+    def get(value: int, modes: Any) -> Any:
+        """The IR type."""
+        return fly_types.intern(fly_types.BasisType, L.Basis(value, tuple(modes)))
+
+
+class MemRefType:
+    """`MemRefType.get(elem, address_space, layout, alignment)`.
+
+    >>> str(fx.MemRefType.get(fx.T.f32, fx.AddressSpace.Global, fx.make_layout((4, 8), (8, 1))))
+    '!fly.memref<f32, global, (4,8):(8,1)>'
+    """
+
+    @staticmethod
+    def get(elem: Any, address_space: AddressSpace, layout: Any, alignment: int | None = None) -> Any:
+        """The IR type."""
+        return fly_types.memref_type(_ir_type(elem), address_space, _data(layout), alignment)
+
+
+class CoordTensorType:
+    """`CoordTensorType.get(base, layout)`.
+
+    >>> str(fx.CoordTensorType.get((0, 0), fx.make_identity_layout((4, 8))))
+    '!fly.coord_tensor<(0,0), (4,8):(1E0,1E1)>'
+    """
+
+    @staticmethod
+    def get(base: Any, layout: Any) -> Any:
+        """The IR type."""
+        return fly_types.coord_tensor_type(_data(base), _data(layout))
+
+
+class CopyAtomType:
+    """`CopyAtomType.get(copy_op_type, val_bits)`.
+
+    >>> str(fx.CopyAtomType.get(fx.CopyOpUniversalCopyType.get(128), 32))
+    '!fly.copy_atom<!fly.universal_copy<128>, 32>'
+    """
+
+    @staticmethod
+    def get(op: Any, val_bits: int) -> Any:
+        """The IR type."""
+        return atoms.copy_atom_type(_ir_type(op), val_bits)
+
+
+class MmaAtomType:
+    """`MmaAtomType.get(mma_op_type)`.
+
+    >>> str(fx.MmaAtomType.get(fx.MmaOpUniversalFMAType.get(fx.T.f32)))
+    '!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>'
+    """
+
+    @staticmethod
+    def get(op: Any) -> Any:
+        """The IR type."""
+        return atoms.mma_atom_type(_ir_type(op))
+
+
+class TiledCopyType:
+    """`TiledCopyType.get(copy_atom_type, layout_tv, tile_mn)`.
+
+    >>> atom = fx.CopyAtomType.get(fx.CopyOpUniversalCopyType.get(32), 32)
+    >>> str(fx.TiledCopyType.get(atom, fx.make_layout((4, 1), (1, 1)), fx.make_tile(4, 1)))
+    '!fly.tiled_copy<!fly.copy_atom<!fly.universal_copy<32>, 32>, !fly.layout<(4,1):(1,1)>, !fly.tile<[4|1]>>'
+    """
+
+    @staticmethod
+    def get(atom: Any, layout_tv: Any, tile_mn: Any) -> Any:
+        """The IR type."""
+        return atoms.tiled_copy_type(_ir_type(atom), _data(layout_tv), as_tile(tile_mn).data)
+
+
+class TiledMmaType:
+    """`TiledMmaType.get(mma_atom_type, atom_layout, permutation=None)`.
+
+    >>> atom = fx.MmaAtomType.get(fx.MmaOpUniversalFMAType.get(fx.T.f32))
+    >>> str(fx.TiledMmaType.get(atom, fx.make_layout((2, 2, 1), (1, 2, 0))))
+    '!fly.tiled_mma<!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>, !fly.layout<(2,2,1):(1,2,0)>>'
+    """
+
+    @staticmethod
+    def get(atom: Any, atom_layout: Any, permutation: Any = None) -> Any:
+        """The IR type."""
+        tile = None if permutation is None else as_tile(permutation).data
+        return atoms.tiled_mma_type(_ir_type(atom), _data(atom_layout), tile)
+
+
+class CopyOpUniversalCopyType:
+    """`CopyOpUniversalCopyType.get(bits)`.
+
+    >>> str(fx.CopyOpUniversalCopyType.get(64))
+    '!fly.universal_copy<64>'
+    """
+
+    @staticmethod
+    def get(bits: int) -> Any:
+        """The IR type."""
+        return atoms.UniversalCopyType(bits)
+
+
+class CopyOpUniversalAtomicType:
+    """`CopyOpUniversalAtomicType.get(op, val_type, syncscope)`.
+
+    >>> str(fx.CopyOpUniversalAtomicType.get(fx.AtomicOp.Add, fx.T.f32))
+    '!fly.universal_atomic<add, f32>'
+    """
+
+    @staticmethod
+    def get(op: AtomicOp, val_type: Any, syncscope: SyncScope | str = SyncScope.System) -> Any:
+        """The IR type."""
+        return atoms.UniversalAtomicType((op, _ir_type(val_type), str(syncscope)))
+
+
+class MmaOpUniversalFMAType:
+    """`MmaOpUniversalFMAType.get(elem)`.
+
+    >>> str(fx.MmaOpUniversalFMAType.get(fx.T.f32))
+    '!fly.universal_fma<1x1x1, (f32, f32) -> f32>'
+    """
+
+    @staticmethod
+    def get(elem: Any) -> Any:
+        """The IR type."""
+        return atoms.UniversalFmaType(_ir_type(elem))

@@ -1,0 +1,78 @@
+"""The tracer: a builder that stamps every op with the user's source line and knows the function being traced."""
+
+from __future__ import annotations
+
+import sys
+from types import CodeType, FrameType
+from typing import Any
+
+from ...ir.builder import Builder
+from ...ir.emitter import UNKNOWN
+from ...ir.locations import chain_location, chains, read_depth
+from ...ir.user_code import is_user_code
+
+
+def user_location(depth: int = 1) -> Any:
+    """Location of the user's frames, innermost first, up to the first frame that called into this package, or None."""
+    frames: list[FrameType] = []
+    key: list[int] = []
+    frame: FrameType | None = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        code = frame.f_code
+        kind = _kinds.get(id(code))
+        if kind is None:
+            kind = _classify(code)
+        if kind is _USER:
+            frames.append(frame)
+            key += id(code), frame.f_lasti
+        elif kind is _BOUNDARY and key:
+            break
+        frame = frame.f_back
+    if not key:
+        return None
+    chain = tuple(key)
+    found = chains.get(chain)
+    if found is None:
+        found = chains[chain] = chain_location(frames)
+    return found
+
+
+BOUNDARIES: set[CodeType] = set()
+"""Code objects that call a user's function to trace it: frames above them are not part of the traced program."""
+
+_OURS, _USER, _BOUNDARY = range(3)
+_kinds: dict[int, int] = {}
+"""What frames of a code object are, by its id."""
+_kept: list[CodeType] = []
+"""Those code objects, so that their ids stay their own."""
+
+
+def _classify(code: CodeType) -> int:
+    _kept.append(code)
+    kind = _kinds[id(code)] = _USER if is_user_code(code) else _BOUNDARY if code in BOUNDARIES else _OURS
+    return kind
+
+
+class Tracer(Builder):
+    """A builder whose location is always the user's current line."""
+
+    __slots__ = ("_last", "functions")
+
+    def __init__(self) -> None:
+        self._last: Any = UNKNOWN
+        super().__init__()
+        read_depth()
+        self.functions: list[Any] = []
+        """Functions being traced, innermost last: the jit function, then a kernel (see `compiler.kernel`)."""
+
+    @property
+    def loc(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Location of the user's code that is running now; asked for each op that is made, not for those at hand."""
+        found = user_location(2)
+        if found is not None:
+            self._last = found
+        return self._last
+
+    @loc.setter
+    def loc(self, location: Any) -> None:
+        self._last = location

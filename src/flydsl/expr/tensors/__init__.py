@@ -1,0 +1,1 @@
+"""Layouts, tensors in memory, tiled copies and products."""

@@ -1,0 +1,818 @@
+"""The layout algebra as functions `fx.name(...)`.
+
+They are thin: the meaning is in `flydsl.layout` and `dialects.fly.semantics`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from ... import layout as L
+from ...errors import DSLTypeError, DSLValueError
+from ...layout import Basis, E
+from ..numeric import Boolean
+from .algebra_values import (
+    AlgebraValue,
+    ComposedLayout,
+    CoordSwizzle,
+    IntTuple,
+    Layout,
+    Swizzle,
+    Tile,
+    apply,
+    as_int_tuple,
+    current_ir,
+)
+
+
+def make_int_tuple(x: Any) -> IntTuple:
+    """An IntTuple from an int, a scalar, `None`, a `Basis` or a nested tuple of those.
+
+    >>> fx.make_int_tuple((4, (2, 3)))
+    IntTuple<(4,(2,3))>
+    """
+    return as_int_tuple(x)
+
+
+def _make(op: str, xs: tuple[Any, ...]) -> IntTuple:
+    if len(xs) == 1 and isinstance(xs[0], IntTuple):
+        return xs[0]
+    return as_int_tuple(xs, op)
+
+
+def make_shape(*xs: Any) -> IntTuple:
+    """A tuple of extents.
+
+    >>> fx.make_shape(4, (2, 3))
+    IntTuple<(4,(2,3))>
+    """
+    return _make("make_shape", xs)
+
+
+def make_stride(*xs: Any) -> IntTuple:
+    """A tuple of strides.
+
+    >>> fx.make_stride(1, (4, 8))
+    IntTuple<(1,(4,8))>
+    """
+    return _make("make_stride", xs)
+
+
+def make_coord(*xs: Any) -> IntTuple:
+    """A coordinate; `None` means all of that mode.
+
+    >>> fx.make_coord(None, 3)
+    IntTuple<(*,3)>
+    """
+    return _make("make_coord", xs)
+
+
+def make_layout(shape: Any, stride: Any = None) -> Layout:
+    """A layout from a shape and a congruent stride.
+
+    >>> fx.make_layout((4, 8), (8, 1))
+    Layout<(4,8):(8,1)>
+    """
+    if stride is None:
+        raise DSLTypeError("make_layout needs a stride; write make_ordered_layout(shape, order) for a compact layout")
+    s, d = as_int_tuple(shape, "make_shape"), as_int_tuple(stride, "make_stride")
+    if not L.congruent(s.data, d.data):
+        raise DSLValueError(f"shape {L.format_any(s.data)} and stride {L.format_any(d.data)} differ in structure")
+    return apply("make_layout", s, d)
+
+
+def make_ordered_layout(shape: Any, order: Any) -> Layout:
+    """A compact layout whose modes are ranked by `order`, smallest fastest.
+
+    >>> fx.make_ordered_layout((4, 8, 2), (1, 0, 2))
+    Layout<(4,8,2):(8,1,32)>
+    """
+    return apply("make_ordered_layout", as_int_tuple(shape), as_int_tuple(order))
+
+
+def make_identity_layout(shape: Any) -> Layout:
+    """The layout that maps a coordinate to itself.
+
+    >>> fx.make_identity_layout((4, 8))
+    Layout<(4,8):(1E0,1E1)>
+    """
+    return apply("make_identity_layout", as_int_tuple(shape))
+
+
+def make_layout_like(x: Any) -> Layout:
+    """Same shape, compact, modes in the order of the strides of `x`.
+
+    >>> fx.make_layout_like(fx.make_layout((2, 2, 2), (4, 1, 100)))
+    Layout<(2,2,2):(2,1,4)>
+    """
+    return apply("make_layout_like", x)
+
+
+def make_fragment_layout_like(x: Any) -> Layout:
+    """Register layout for a layout or tensor.
+
+    >>> fx.make_fragment_layout_like(fx.make_layout((4, 8), (8, 1)))
+    Layout<(4,8):(1,4)>
+    """
+    return apply("make_fragment_layout_like", x)
+
+
+def make_composed_layout(inner: Any, offset_or_outer: Any, outer: Any = None) -> ComposedLayout:
+    """`inner(offset + outer(coord))`; the offset defaults to zero.
+
+    >>> swizzle = fx.static(fx.SwizzleType.get(3, 0, 3))
+    >>> fx.make_composed_layout(swizzle, fx.make_layout((8, 8), (8, 1)))
+    ComposedLayout<S<3,0,3> o 0 o (8,8):(8,1)>
+    """
+    if outer is None:
+        outer = offset_or_outer
+        offset: Any = apply("coprofile", outer)
+    else:
+        offset = as_int_tuple(offset_or_outer)
+    return apply("make_composed_layout", inner, offset, outer)
+
+
+def make_tile(*modes: Any) -> Tile:
+    """A by-mode tiler of ints, `None`, static layouts and nested tuples.
+
+    >>> fx.make_tile(4, fx.make_layout(2, 4))
+    Tile<[4|2:4]>
+    """
+    return Tile(L.Tile(tuple(_tile_mode(m) for m in modes)))
+
+
+def _tile_mode(mode: Any) -> Any:
+    if isinstance(mode, AlgebraValue):
+        if not mode.is_static:
+            raise DSLValueError(f"tile modes are compile-time values, got {mode}")
+        mode = mode.data
+    if isinstance(mode, (tuple, list)):
+        return L.Tile(tuple(_tile_mode(m) for m in cast(Any, mode)))
+    if mode is None or isinstance(mode, (L.Layout, L.Tile)):
+        return mode
+    if hasattr(mode, "is_static") and not mode.is_static():
+        raise DSLValueError(f"tile modes are compile-time values, got {mode!r}")
+    return int(mode)
+
+
+def as_tile(x: Any) -> Any:
+    """A divisor: a layout or tile as it is, a tuple as a tile."""
+    if isinstance(x, (tuple, list)):
+        return make_tile(*x)
+    if isinstance(x, IntTuple):
+        return make_tile(*x.unpack()) if type(x.data) is tuple else make_tile(x.data)
+    if isinstance(x, (L.Layout, L.Tile)):
+        return current_ir().wrap_data(x)
+    if isinstance(x, (Layout, Tile)):
+        return x
+    raise DSLTypeError(f"expected Tile, Layout or a tuple, got {x!r}")
+
+
+def logical_divide(x: Any, by: Any) -> Any:
+    """Split each mode into (tile, rest).
+
+    >>> fx.logical_divide(fx.make_layout((8, 16), (16, 1)), (4, 8))
+    Layout<((4,2),(8,2)):((16,64),(1,8))>
+    """
+    return apply("logical_divide", x, as_tile(by))
+
+
+def zipped_divide(x: Any, by: Any) -> Any:
+    """`((tiles), (rests))`.
+
+    >>> fx.zipped_divide(fx.make_layout((8, 16), (16, 1)), (4, 8))
+    Layout<((4,8),(2,2)):((16,1),(64,8))>
+    """
+    return apply("zipped_divide", x, as_tile(by))
+
+
+def tiled_divide(x: Any, by: Any) -> Any:
+    """`((tiles), rest0, rest1, ...)`.
+
+    >>> fx.tiled_divide(fx.make_layout((8, 16), (16, 1)), (4, 8))
+    Layout<((4,8),2,2):((16,1),64,8)>
+    """
+    return apply("tiled_divide", x, as_tile(by))
+
+
+def flat_divide(x: Any, by: Any) -> Any:
+    """`(tile0, tile1, ..., rest0, rest1, ...)`.
+
+    >>> fx.flat_divide(fx.make_layout((8, 16), (16, 1)), (4, 8))
+    Layout<(4,8,2,2):(16,1,64,8)>
+    """
+    return apply("flat_divide", x, as_tile(by))
+
+
+def _layout_arg(name: str, x: Any) -> Any:
+    if not isinstance(x, Layout):
+        raise DSLTypeError(f"{name}: expected Layout, got {x!r}")
+    return x
+
+
+def logical_product(a: Any, b: Any) -> Any:
+    """`a` repeated as `b` says.
+
+    >>> fx.logical_product(fx.make_layout((2, 2), (4, 1)), fx.make_layout(6, 1))
+    Layout<((2,2),(2,3)):((4,1),(2,8))>
+    """
+    return apply("logical_product", a, _layout_arg("logical_product", b))
+
+
+def zipped_product(a: Any, b: Any) -> Any:
+    """Logical product as two modes.
+
+    >>> fx.zipped_product(fx.make_layout((2, 2), (4, 1)), fx.make_layout(6, 1))
+    Layout<((2,2),(2,3)):((4,1),(2,8))>
+    """
+    return apply("zipped_product", a, _layout_arg("zipped_product", b))
+
+
+def tiled_product(a: Any, b: Any) -> Any:
+    """Zipped product with the second mode expanded.
+
+    >>> fx.tiled_product(fx.make_layout((2, 2), (4, 1)), fx.make_layout(6, 1))
+    Layout<((2,2),2,3):((4,1),2,8)>
+    """
+    return apply("tiled_product", a, _layout_arg("tiled_product", b))
+
+
+def flat_product(a: Any, b: Any) -> Any:
+    """Zipped product with both modes expanded.
+
+    >>> fx.flat_product(fx.make_layout((2, 2), (4, 1)), fx.make_layout(6, 1))
+    Layout<(2,2,2,3):(4,1,2,8)>
+    """
+    return apply("flat_product", a, _layout_arg("flat_product", b))
+
+
+def blocked_product(a: Any, b: Any) -> Any:
+    """Product by mode, blocks of `a` next to each other.
+
+    >>> fx.blocked_product(fx.make_layout((2, 5), (5, 1)), fx.make_layout((3, 4), (1, 3)))
+    Layout<((2,3),(5,4)):((5,10),(1,30))>
+    """
+    return apply("blocked_product", a, _layout_arg("blocked_product", b))
+
+
+def raked_product(a: Any, b: Any) -> Any:
+    """Product by mode, elements of `a` interleaved.
+
+    >>> fx.raked_product(fx.make_layout((2, 5), (5, 1)), fx.make_layout((3, 4), (1, 3)))
+    Layout<((3,2),(4,5)):((10,5),(30,1))>
+    """
+    return apply("raked_product", a, _layout_arg("raked_product", b))
+
+
+def coalesce(x: Any, pattern: Any = None) -> Any:
+    """The same function with as few modes as possible.
+
+    >>> fx.coalesce(fx.make_layout((2, (1, 6)), (1, (6, 2))))
+    Layout<12:1>
+    """
+    return apply("coalesce", x) if pattern is None else apply("coalesce", x, as_int_tuple(pattern))
+
+
+def composition(a: Any, b: Any) -> Any:
+    """`a(b(c))`; `b` is a layout or a tile.
+
+    >>> fx.composition(fx.make_layout((6, 2), (8, 2)), fx.make_layout((4, 3), (3, 1)))
+    Layout<((2,2),3):((24,2),8)>
+    """
+    if not isinstance(b, (Layout, Tile)):
+        raise DSLTypeError(f"composition: expected Tile or Layout, got {b!r}")
+    return apply("composition", a, b)
+
+
+def complement(x: Any, codomain_size: Any = None) -> Any:
+    """What a layout skips.
+
+    >>> fx.complement(fx.make_layout(4, 2), 24)
+    Layout<(2,3):(1,8)>
+    """
+    return apply("complement", x) if codomain_size is None else apply("complement", x, as_int_tuple(codomain_size))
+
+
+def right_inverse(x: Any) -> Any:
+    """`R` with `x(R(i)) == i`.
+
+    >>> fx.right_inverse(fx.make_layout((4, 8), (8, 1)))
+    Layout<(8,4):(4,1)>
+    """
+    return apply("right_inverse", x)
+
+
+def left_inverse(x: Any) -> Any:
+    """`R` with `R(x(i)) == i`.
+
+    >>> fx.left_inverse(fx.make_layout((4, 8), (1, 5)))
+    Layout<(5,8):(1,4)>
+    """
+    return apply("left_inverse", x)
+
+
+def recast_layout(x: Any, old_type_bits: Any, new_type_bits: Any) -> Any:
+    """The layout counted in elements of another width.
+
+    >>> fx.recast_layout(fx.make_layout((8, 4), (1, 8)), fx.Float16.width, fx.Float32.width)
+    Layout<(4,4):(1,4)>
+    """
+    old, new = (getattr(b, "width", b) for b in (old_type_bits, new_type_bits))
+    return apply("recast_layout", x, new_type_bits=int(new), old_type_bits=int(old))
+
+
+def tile_to_shape(block: Any, trg_shape: Any, ord_shape: Any) -> Any:
+    """Repeat a block until it covers a shape.
+
+    >>> fx.tile_to_shape(fx.make_layout((2, 2), (2, 1)), (8, 4), (0, 1))
+    Layout<((2,4),(2,2)):((2,4),(1,16))>
+    """
+    return apply("tile_to_shape", block, as_int_tuple(trg_shape), as_int_tuple(ord_shape))
+
+
+def make_layout_tv(thr_layout: Layout, val_layout: Layout) -> tuple[tuple[int, ...], Layout]:
+    """Tile extents and the (thread, value) layout of threads and values raked together.
+
+    >>> fx.make_layout_tv(fx.make_layout((8, 16), (16, 1)), fx.make_layout((1, 4), (4, 1)))
+    ((8, 64), Layout<((16,8),4):((32,1),8)>)
+    """
+    if not (thr_layout.is_static and val_layout.is_static):
+        raise DSLValueError("make_layout_tv needs static layouts")
+    tiler, tv = L.make_layout_tv(thr_layout.data, val_layout.data)
+    return cast(tuple[int, ...], tiler), Layout(tv)
+
+
+def _tuple_or_layout(x: Any) -> Any:
+    return x if isinstance(x, AlgebraValue) or hasattr(x, "is_tensor") else as_int_tuple(x)
+
+
+def size(x: Any) -> IntTuple:
+    """Product of the shape, as a tuple leaf.
+
+    >>> fx.size(fx.make_layout((4, 8), (1, 5)))
+    IntTuple<32>
+    """
+    return apply("size", _tuple_or_layout(x))
+
+
+def cosize(x: Any) -> IntTuple:
+    """One more than the largest offset.
+
+    >>> fx.cosize(fx.make_layout((4, 8), (1, 5)))
+    IntTuple<39>
+    """
+    return apply("cosize", x)
+
+
+def coshape(x: Any) -> IntTuple:
+    """Extent of the codomain per component.
+
+    >>> fx.coshape(fx.make_identity_layout((4, 8)))
+    IntTuple<(4,8)>
+    """
+    return apply("coshape", x)
+
+
+def coprofile(x: Any) -> IntTuple:
+    """The zero of the codomain.
+
+    >>> fx.coprofile(fx.make_identity_layout((4, 8)))
+    IntTuple<(0,0)>
+    """
+    return apply("coprofile", x)
+
+
+def rank(x: Any) -> int:
+    """Number of top-level modes.
+
+    >>> fx.rank((4, (8, 2)))
+    2
+    """
+    own = getattr(x, "rank", None)
+    return own if own is not None else L.rank(as_int_tuple(x).data)
+
+
+def depth(x: Any) -> int:
+    """Nesting depth.
+
+    >>> fx.depth((4, (8, 2)))
+    2
+    """
+    own = getattr(x, "depth", None)
+    return own if own is not None else L.depth(as_int_tuple(x).data)
+
+
+def crd2idx(coord: Any, layout: Any) -> IntTuple:
+    """Offset of a coordinate.
+
+    >>> fx.crd2idx((1, 2), fx.make_layout((4, 8), (8, 1)))
+    IntTuple<10>
+    >>> fx.crd2idx(5, fx.make_layout((4, 8), (8, 1)))
+    IntTuple<9>
+    """
+    if isinstance(layout, Swizzle):
+        raise DSLValueError("crd2idx: a plain swizzle is not a layout; wrap it with make_composed_layout")
+    return apply("crd2idx", as_int_tuple(coord), layout)
+
+
+def idx2crd(index: Any, layout: Any) -> IntTuple:
+    """Coordinate of an offset, leaf by leaf.
+
+    >>> fx.idx2crd(13, fx.make_layout((4, 8), (8, 1)))
+    IntTuple<(1,5)>
+    """
+    return apply("idx2crd", as_int_tuple(index), layout)
+
+
+def get_flat_coord(index: Any, layout: Any) -> IntTuple:
+    """One integer per top-level mode.
+
+    >>> fx.get_flat_coord(3, fx.make_layout(((2, 2), 4), ((1, 2), 4)))
+    IntTuple<(3,0)>
+    """
+    return apply("get_flat_coord", as_int_tuple(index), layout)
+
+
+def get_1d_coord(index: Any, layout: Any) -> IntTuple:
+    """One colex integer over the shape.
+
+    >>> fx.get_1d_coord(5, fx.make_layout((4, 8), (8, 1)))
+    IntTuple<20>
+    """
+    return apply("get_1d_coord", as_int_tuple(index), layout)
+
+
+def int_tuple_add(a: Any, b: Any) -> IntTuple:
+    """Element-wise sum.
+
+    >>> fx.int_tuple_add((1, 2, 9), (3, 4))
+    IntTuple<(4,6,9)>
+    """
+    return apply("int_tuple_add", as_int_tuple(a), as_int_tuple(b))
+
+
+def int_tuple_sub(a: Any, b: Any) -> IntTuple:
+    """Element-wise difference.
+
+    >>> fx.int_tuple_sub((5, 6), (3, 4))
+    IntTuple<(2,2)>
+    """
+    return apply("int_tuple_sub", as_int_tuple(a), as_int_tuple(b))
+
+
+def int_tuple_mul(a: Any, b: Any) -> IntTuple:
+    """Element-wise product.
+
+    >>> fx.int_tuple_mul((2, (3, 4)), (5, (6, 7)))
+    IntTuple<(10,(18,28))>
+    """
+    return apply("int_tuple_mul", as_int_tuple(a), as_int_tuple(b))
+
+
+def int_tuple_div(a: Any, b: Any) -> IntTuple:
+    """Element-wise quotient, toward zero.
+
+    >>> fx.int_tuple_div((7, 9), (2, 3))
+    IntTuple<(3,3)>
+    """
+    return apply("int_tuple_div", as_int_tuple(a), as_int_tuple(b))
+
+
+def int_tuple_mod(a: Any, b: Any) -> IntTuple:
+    """Element-wise remainder.
+
+    >>> fx.int_tuple_mod((7, 9), (2, 4))
+    IntTuple<(1,1)>
+    """
+    return apply("int_tuple_mod", as_int_tuple(a), as_int_tuple(b))
+
+
+def int_tuple_product(t: Any) -> IntTuple:
+    """Product of all leaves.
+
+    >>> fx.int_tuple_product((2, (3, 4)))
+    IntTuple<24>
+    """
+    return apply("int_tuple_product", as_int_tuple(t))
+
+
+def int_tuple_product_each(t: Any) -> IntTuple:
+    """Product per top-level mode.
+
+    >>> fx.int_tuple_product_each((2, (3, 4)))
+    IntTuple<(2,12)>
+    """
+    return apply("int_tuple_product_each", as_int_tuple(t))
+
+
+def int_tuple_product_like(t: Any, guide: Any) -> IntTuple:
+    """Product down to the guide's structure.
+
+    >>> fx.int_tuple_product_like((2, (3, 4)), (1, 1))
+    IntTuple<(2,12)>
+    """
+    return apply("int_tuple_product_like", as_int_tuple(t), as_int_tuple(guide))
+
+
+def ceil_div(a: Any, b: Any) -> IntTuple:
+    """Tuple division rounding up.
+
+    >>> fx.ceil_div((5, 9), (2, 4))
+    IntTuple<(3,3)>
+    """
+    return apply("ceil_div", as_int_tuple(a), as_int_tuple(b))
+
+
+def shape_div(a: Any, b: Any) -> IntTuple:
+    """Tuple division where one side must divide the other.
+
+    >>> fx.shape_div((4, 8), 8)
+    IntTuple<(1,4)>
+    """
+    return apply("shape_div", as_int_tuple(a), as_int_tuple(b))
+
+
+def elem_less(a: Any, b: Any) -> Boolean:
+    """Whether all paired leaves of `a` are less.
+
+    >>> flyc.evaluate(lambda m: fx.elem_less((m, 2), (8, 4)), 7)
+    True
+    """
+    return current_ir().compare("elem_less", as_int_tuple(a), as_int_tuple(b))
+
+
+def equal(a: Any, b: Any) -> Boolean:
+    """Whether structure and leaves agree.
+
+    >>> flyc.evaluate(lambda m: fx.equal((m, 2), (8, 2)), 7)
+    False
+    """
+    return current_ir().compare("equal", as_int_tuple(a), as_int_tuple(b))
+
+
+def take(x: Any, begin: int, end: int) -> Any:
+    """Modes `[begin, end)`; `end=-1` means all the rest.
+
+    >>> fx.take((4, (8, 2), 3), 1, 3)
+    IntTuple<((8,2),3)>
+    """
+    return apply("take", _tuple_or_layout(x), begin=begin, end=end)
+
+
+def select(x: Any, indices: Any) -> Any:
+    """Chosen modes in order.
+
+    >>> fx.select((4, (8, 2), 3), [2, 0])
+    IntTuple<(3,4)>
+    """
+    chosen = (indices,) if isinstance(indices, int) else tuple(int(i) for i in indices)
+    return apply("select", _tuple_or_layout(x), indices=chosen)
+
+
+def group(x: Any, begin: int, end: int) -> Any:
+    """Wrap modes `[begin, end)` in one mode.
+
+    >>> fx.group((4, (8, 2), 3), 0, 2)
+    IntTuple<((4,(8,2)),3)>
+    """
+    return apply("group", _tuple_or_layout(x), begin=begin, end=end)
+
+
+def get_(x: Any, mode: Any) -> Any:
+    """Sub-tree at an int or a path.
+
+    >>> fx.get_((4, (8, 2), 3), [1, 0])
+    IntTuple<8>
+    """
+    path = (mode,) if isinstance(mode, int) else tuple(mode)
+    return apply("get", _tuple_or_layout(x), mode=path)
+
+
+def append(x: Any, elem: Any, *, n: int | None = None) -> Any:
+    """Add a mode at the end, or pad to rank `n`.
+
+    >>> fx.append((4,), 1, n=3)
+    IntTuple<(4,1,1)>
+    """
+    return _pad("append", x, elem, n)
+
+
+def prepend(x: Any, elem: Any, *, n: int | None = None) -> Any:
+    """Add a mode at the front, or pad to rank `n`.
+
+    >>> fx.prepend((4, 8), 3)
+    IntTuple<(3,4,8)>
+    """
+    return _pad("prepend", x, elem, n)
+
+
+def _pad(name: str, x: Any, elem: Any, n: int | None) -> Any:
+    x, elem = _tuple_or_layout(x), _tuple_or_layout(elem)
+    return apply(name, x, elem) if n is None else apply(name, x, elem, n=n)
+
+
+def slice(x: Any, coord: Any) -> Any:
+    """Keep what stands under `None`.
+
+    >>> fx.slice(fx.make_layout((4, 8, 16), (1, 4, 32)), (None, 3, None))
+    Layout<(4,16):(1,32)>
+    """
+    return apply("slice", _tuple_or_layout(x), as_int_tuple(coord, "make_coord"))
+
+
+def dice(x: Any, coord: Any) -> Any:
+    """Keep what does not stand under `None`.
+
+    >>> fx.dice((4, 8, 16), (None, 3, None))
+    IntTuple<8>
+    """
+    return apply("dice", _tuple_or_layout(x), as_int_tuple(coord, "make_coord"))
+
+
+def get_shape(x: Any) -> IntTuple:
+    """Shape of a layout or tensor.
+
+    >>> fx.get_shape(fx.make_layout((4, 8), (8, 1)))
+    IntTuple<(4,8)>
+    """
+    return apply("get_shape", x)
+
+
+def get_stride(x: Any) -> IntTuple:
+    """Stride of a layout or tensor.
+
+    >>> fx.get_stride(fx.make_layout((4, 8), (8, 1)))
+    IntTuple<(8,1)>
+    """
+    return apply("get_stride", x)
+
+
+def get_layout(x: Any) -> Any:
+    """Layout of a tensor.
+
+    >>> flyc.evaluate(lambda: fx.get_layout(fx.make_rmem_tensor((4, 2), fx.Float32)))
+    Layout<(4,2):(1,4)>
+    """
+    return apply("get_layout", x)
+
+
+def composed_get_inner(x: ComposedLayout) -> Any:
+    """`x.inner`.
+
+    >>> swizzled = fx.make_composed_layout(fx.static(fx.SwizzleType.get(3, 0, 3)), 16, fx.make_layout(8, 1))
+    >>> fx.composed_get_inner(swizzled)
+    Swizzle<S<3,0,3>>
+    """
+    return x.inner
+
+
+def composed_get_offset(x: ComposedLayout) -> IntTuple:
+    """`x.offset`.
+
+    >>> swizzled = fx.make_composed_layout(fx.static(fx.SwizzleType.get(3, 0, 3)), 16, fx.make_layout(8, 1))
+    >>> fx.composed_get_offset(swizzled)
+    IntTuple<16>
+    """
+    return x.offset
+
+
+def composed_get_outer(x: ComposedLayout) -> Any:
+    """`x.outer`.
+
+    >>> swizzled = fx.make_composed_layout(fx.static(fx.SwizzleType.get(3, 0, 3)), 16, fx.make_layout(8, 1))
+    >>> fx.composed_get_outer(swizzled)
+    Layout<8:1>
+    """
+    return x.outer
+
+
+def get_scalar(t: Any) -> Any:
+    """The scalar of a single-leaf tuple; anything else passes through.
+
+    >>> fx.get_scalar(fx.size((2, 3)))
+    6
+    """
+    if not isinstance(t, IntTuple):
+        return t
+    leaf: Any = t.unpack()
+    while isinstance(leaf, tuple) and len(cast(Any, leaf)) == 1:
+        leaf = cast(Any, leaf)[0]
+    if isinstance(leaf, tuple):
+        raise DSLValueError(f"expected a scalar IntTuple, got {t}")
+    return leaf
+
+
+def get_leaves(t: Any, dynamic_only: bool = False) -> tuple[Any, ...]:
+    """Leaves in depth-first order.
+
+    >>> fx.get_leaves((4, (8, 2)))
+    (4, 8, 2)
+    """
+    tup = as_int_tuple(t)
+    if dynamic_only:
+        return tuple(current_ir().dynamic_leaves(tup))
+
+    def walk(x: Any) -> list[Any]:
+        return [y for e in cast(Any, x) for y in walk(e)] if isinstance(x, tuple) else [x]
+
+    return tuple(walk(tup.unpack()))
+
+
+def has_none(t: Any) -> bool:
+    """Whether any leaf is empty.
+
+    >>> fx.has_none((None, 3))
+    True
+    """
+    return L.has_none(as_int_tuple(t).data)
+
+
+def static(type_: Any) -> Any:
+    """The value a type fully describes.
+
+    >>> fx.static(fx.LayoutType.get((4, 8), (8, 1)))
+    Layout<(4,8):(8,1)>
+    """
+    return current_ir().static(type_)
+
+
+__all__ = [
+    "Basis",
+    "ComposedLayout",
+    "CoordSwizzle",
+    "E",
+    "IntTuple",
+    "Layout",
+    "Swizzle",
+    "Tile",
+    "append",
+    "as_tile",
+    "blocked_product",
+    "ceil_div",
+    "coalesce",
+    "complement",
+    "composed_get_inner",
+    "composed_get_offset",
+    "composed_get_outer",
+    "composition",
+    "coprofile",
+    "coshape",
+    "cosize",
+    "crd2idx",
+    "depth",
+    "dice",
+    "elem_less",
+    "equal",
+    "flat_divide",
+    "flat_product",
+    "get_",
+    "get_1d_coord",
+    "get_flat_coord",
+    "get_layout",
+    "get_leaves",
+    "get_scalar",
+    "get_shape",
+    "get_stride",
+    "group",
+    "has_none",
+    "idx2crd",
+    "int_tuple_add",
+    "int_tuple_div",
+    "int_tuple_mod",
+    "int_tuple_mul",
+    "int_tuple_product",
+    "int_tuple_product_each",
+    "int_tuple_product_like",
+    "int_tuple_sub",
+    "left_inverse",
+    "logical_divide",
+    "logical_product",
+    "make_composed_layout",
+    "make_coord",
+    "make_fragment_layout_like",
+    "make_identity_layout",
+    "make_int_tuple",
+    "make_layout",
+    "make_layout_like",
+    "make_layout_tv",
+    "make_ordered_layout",
+    "make_shape",
+    "make_stride",
+    "make_tile",
+    "prepend",
+    "raked_product",
+    "rank",
+    "recast_layout",
+    "right_inverse",
+    "select",
+    "shape_div",
+    "size",
+    "slice",
+    "static",
+    "take",
+    "tile_to_shape",
+    "tiled_divide",
+    "tiled_product",
+    "zipped_divide",
+    "zipped_product",
+]

@@ -1,0 +1,979 @@
+"""Copy and MMA atoms, tiled operations, and the data movement written with them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+from ... import layout as L
+from ...errors import DSLTypeError, DSLValueError
+from ...ir.enums import AtomicOp, MmaOperand, SyncScope
+from ..numeric import Int32, Int64, Numeric, scalar_or_none
+from ..tensor import Tensor, get_iter, make_view
+from ..vector import Vector
+from .algebra_values import IntTuple, Layout, Tile, apply, as_int_tuple, current_ir
+from .layout_functions import as_tile, make_layout_tv
+
+
+class _Op:
+    """Describes a copy or MMA operation; its IR type is made when a trace needs it."""
+
+    def __init__(self, make: Callable[[], Any], text: str):
+        self._make = make
+        self._text = text
+
+    @property
+    def type(self) -> Any:
+        """The IR type."""
+        return self._make()
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _atoms() -> Any:
+    from ...dialects.fly import atoms
+
+    return atoms
+
+
+def UniversalCopy(bits: int) -> _Op:
+    """A per-thread move of `bits` bits between any two memories.
+
+    >>> fx.make_copy_atom(fx.UniversalCopy(128), fx.Float32).layout_src_tv
+    Layout<(1,4):(1,1)>
+    """
+    if bits not in (8, 16, 32, 64, 128):
+        raise DSLValueError(f"UniversalCopy moves 8, 16, 32, 64 or 128 bits, got {bits}")
+    return _Op(lambda: _atoms().UniversalCopyType(bits), f"UniversalCopy({bits})")
+
+
+def UniversalCopy8b() -> _Op:
+    """`UniversalCopy(8)`.
+
+    >>> fx.UniversalCopy8b()
+    UniversalCopy(8)
+    """
+    return UniversalCopy(8)
+
+
+def UniversalCopy16b() -> _Op:
+    """`UniversalCopy(16)`.
+
+    >>> fx.UniversalCopy16b()
+    UniversalCopy(16)
+    """
+    return UniversalCopy(16)
+
+
+def UniversalCopy32b() -> _Op:
+    """`UniversalCopy(32)`.
+
+    >>> fx.UniversalCopy32b()
+    UniversalCopy(32)
+    """
+    return UniversalCopy(32)
+
+
+def UniversalCopy64b() -> _Op:
+    """`UniversalCopy(64)`.
+
+    >>> fx.UniversalCopy64b()
+    UniversalCopy(64)
+    """
+    return UniversalCopy(64)
+
+
+def UniversalCopy128b() -> _Op:
+    """`UniversalCopy(128)`.
+
+    >>> fx.UniversalCopy128b()
+    UniversalCopy(128)
+    """
+    return UniversalCopy(128)
+
+
+def UniversalAtomic(op: AtomicOp, val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
+    """Read-modify-write of memory with a register value; the old value is dropped.
+
+    >>> fx.UniversalAtomic(fx.AtomicOp.Max, fx.Float32)
+    UniversalAtomic(Max, Float32)
+    """
+    if val_type.is_float and op not in (AtomicOp.Add, AtomicOp.Max, AtomicOp.Min):
+        raise DSLTypeError(f"atomic {op.name} is not defined for {val_type}; floats have Add, Max and Min")
+    scope = syncscope.value if isinstance(syncscope, SyncScope) else syncscope
+    return _Op(
+        lambda: _atoms().UniversalAtomicType((op, _atomic_type(op, val_type), scope)),
+        f"UniversalAtomic({op.name}, {val_type})",
+    )
+
+
+def _atomic_type(op: AtomicOp, val_type: type[Numeric]) -> Any:
+    """The IR type of an atomic's value; it says how integers are compared, where that matters."""
+    if val_type.signed is not False or val_type.ir_name == "index" or op not in (AtomicOp.Max, AtomicOp.Min):
+        return val_type.ir_type
+    from xdsl.dialects.builtin import IntegerType, Signedness
+
+    return IntegerType(val_type.width, Signedness.UNSIGNED)
+
+
+def UniversalAtomicAdd(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
+    """Atomic sum.
+
+    >>> def once(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalAtomicAdd(fx.Int32), fx.Int32)
+    ...     by = fx.make_rmem_tensor(1, fx.Int32)
+    ...     by.fill(6)
+    ...     fx.copy_atom_call(atom, by, fx.make_view(fx.get_iter(x), fx.make_layout(1, 1)))
+    ...     return x[0]
+    >>> flyc.evaluate(once, np.array([3], "i4"))
+    9
+    """
+    return UniversalAtomic(AtomicOp.Add, val_type, syncscope)
+
+
+def UniversalAtomicMax(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
+    """Atomic maximum.
+
+    >>> def once(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalAtomicMax(fx.Int32), fx.Int32)
+    ...     by = fx.make_rmem_tensor(1, fx.Int32)
+    ...     by.fill(6)
+    ...     fx.copy_atom_call(atom, by, fx.make_view(fx.get_iter(x), fx.make_layout(1, 1)))
+    ...     return x[0]
+    >>> flyc.evaluate(once, np.array([3], "i4"))
+    6
+    """
+    return UniversalAtomic(AtomicOp.Max, val_type, syncscope)
+
+
+def UniversalAtomicMin(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
+    """Atomic minimum.
+
+    >>> def once(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalAtomicMin(fx.Int32), fx.Int32)
+    ...     by = fx.make_rmem_tensor(1, fx.Int32)
+    ...     by.fill(6)
+    ...     fx.copy_atom_call(atom, by, fx.make_view(fx.get_iter(x), fx.make_layout(1, 1)))
+    ...     return x[0]
+    >>> flyc.evaluate(once, np.array([3], "i4"))
+    3
+    """
+    return UniversalAtomic(AtomicOp.Min, val_type, syncscope)
+
+
+def UniversalAtomicAnd(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
+    """Atomic bitwise and.
+
+    >>> def once(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalAtomicAnd(fx.Int32), fx.Int32)
+    ...     by = fx.make_rmem_tensor(1, fx.Int32)
+    ...     by.fill(6)
+    ...     fx.copy_atom_call(atom, by, fx.make_view(fx.get_iter(x), fx.make_layout(1, 1)))
+    ...     return x[0]
+    >>> flyc.evaluate(once, np.array([3], "i4"))
+    2
+    """
+    return UniversalAtomic(AtomicOp.And, val_type, syncscope)
+
+
+def UniversalAtomicOr(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
+    """Atomic bitwise or.
+
+    >>> def once(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalAtomicOr(fx.Int32), fx.Int32)
+    ...     by = fx.make_rmem_tensor(1, fx.Int32)
+    ...     by.fill(6)
+    ...     fx.copy_atom_call(atom, by, fx.make_view(fx.get_iter(x), fx.make_layout(1, 1)))
+    ...     return x[0]
+    >>> flyc.evaluate(once, np.array([3], "i4"))
+    7
+    """
+    return UniversalAtomic(AtomicOp.Or, val_type, syncscope)
+
+
+def UniversalAtomicInc(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
+    """Atomic wrapping increment.
+
+    >>> def once(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalAtomicInc(fx.Int32), fx.Int32)
+    ...     by = fx.make_rmem_tensor(1, fx.Int32)
+    ...     by.fill(6)
+    ...     fx.copy_atom_call(atom, by, fx.make_view(fx.get_iter(x), fx.make_layout(1, 1)))
+    ...     return x[0]
+    >>> flyc.evaluate(once, np.array([3], "i4"))
+    4
+    """
+    return UniversalAtomic(AtomicOp.Inc, val_type, syncscope)
+
+
+def UniversalAtomicDec(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
+    """Atomic wrapping decrement.
+
+    >>> def once(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalAtomicDec(fx.Int32), fx.Int32)
+    ...     by = fx.make_rmem_tensor(1, fx.Int32)
+    ...     by.fill(6)
+    ...     fx.copy_atom_call(atom, by, fx.make_view(fx.get_iter(x), fx.make_layout(1, 1)))
+    ...     return x[0]
+    >>> flyc.evaluate(once, np.array([3], "i4"))
+    2
+    """
+    return UniversalAtomic(AtomicOp.Dec, val_type, syncscope)
+
+
+def UniversalFMA(dtype: type[Numeric]) -> _Op:
+    """One multiply-add per thread: `d = a * b + c`.
+
+    >>> fx.make_mma_atom(fx.UniversalFMA(fx.Float32)).shape_mnk
+    IntTuple<(1,1,1)>
+    """
+    if not (isinstance(dtype, type) and issubclass(dtype, Numeric) and dtype.is_float):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLTypeError(f"UniversalFMA needs a float class, got {dtype!r}")
+    return _Op(lambda: _atoms().UniversalFmaType(dtype.ir_type), f"UniversalFMA({dtype})")
+
+
+class _TypedValue:
+    """An object described by its IR type; it has an IR value only if it carries run-time state."""
+
+    __slots__ = ("_value", "type")
+
+    def __init__(self, type_: Any, value: Any = None):
+        self.type = type_
+        self._value = value
+
+    def ir_value(self) -> Any:
+        """The IR value."""
+        return current_ir().materialise(self)
+
+    def with_value(self, value: Any) -> Any:
+        """The same object with other run-time state."""
+        made = object.__new__(type(self))
+        for slot in ("type", "thr_idx"):
+            if hasattr(self, slot):
+                setattr(made, slot, getattr(self, slot))
+        made._value = value
+        return made
+
+    def set_value(self, field: Any, value: Any = None) -> Any:
+        """The same with run-time state: `atom.set_value("soffset", n)` or `atom.set_value({"soffset": n})`."""
+        made = self
+        for name, number in (cast("dict[str, Any]", field) if isinstance(field, dict) else {field: value}).items():
+            made = _set_state(made, name, number)
+        return made
+
+    def __extract_to_ir_values__(self) -> list[Any]:
+        return [] if self._value is None else [self._value]
+
+    @classmethod
+    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
+        return type(exemplar)(exemplar.type, values[0]) if values else exemplar
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _TypedValue) and self.type == other.type and self._value is other._value
+
+    def __hash__(self) -> int:
+        return hash(self.type)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}<{self.type}>"
+
+
+def _set_state(atom: Any, field: Any, value: Any) -> Any:
+    """The atom with one state field set to a value of the field's width."""
+    state = dict(_atoms().atom_of(atom.type).op.state)
+    if field not in state:
+        raise DSLValueError(f"unknown atom state {field!r}; {atom} has {', '.join(state) or 'none'}")
+    width = state[field]
+    wanted = Int64 if width == 64 else Int32
+    if isinstance(value, Vector):
+        if value.numel * value.dtype.width != width:
+            raise DSLTypeError(f"atom state {field!r} takes {width} bits, got {value!r}")
+        return current_ir().set_state(atom, field, value.ir_value())
+    number = scalar_or_none(value)
+    if number is None or (number.is_float and number.width != width):
+        raise DSLTypeError(f"atom state {field!r} takes an integer of {width} bits, got {value!r}")
+    if not number.is_float:
+        number = wanted(number)
+    return current_ir().set_state(atom, field, number.ir_value())
+
+
+def atom_set_value(atom: Any, field: Any, value: Any = None) -> Any:
+    """`atom.set_value(field, value)`.
+
+    >>> def loads_from(x, n):
+    ...     atom = fx.make_copy_atom(fx.rocdl.BufferCopy32b(), fx.Float32)
+    ...     got = fx.make_rmem_tensor(1, fx.Float32)
+    ...     first = fx.make_view(fx.get_iter(fx.rocdl.make_buffer_tensor(x)), fx.make_layout(1, 1))
+    ...     fx.copy_atom_call(fx.atom_set_value(atom, "soffset", n), first, got)
+    ...     return got[0]
+    >>> flyc.evaluate(loads_from, np.arange(8, dtype="f4"), 5)
+    5.0
+    """
+    return atom.set_value(field, value)
+
+
+class CopyAtom(_TypedValue):
+    """A copy operation counted in values of a given width.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy128b(), fx.Float32)
+    >>> atom.val_bits, atom.thr_layout, atom.layout_dst_tv
+    (32, Layout<1:1>, Layout<(1,4):(1,1)>)
+    """
+
+    __slots__ = ()
+
+    @property
+    def val_bits(self) -> int:
+        """Width of one value."""
+        return self.type.val_bits
+
+    @property
+    def thr_layout(self) -> Layout:
+        """Threads that take part in one call."""
+        return Layout(self.type.op.thr_layout)
+
+    thr_id = thr_layout
+
+    @property
+    def layout_src_tv(self) -> Layout:
+        """(thread, value) of the source."""
+        return Layout(self.type.tv("src"))
+
+    @property
+    def layout_dst_tv(self) -> Layout:
+        """(thread, value) of the destination."""
+        return Layout(self.type.tv("dst"))
+
+    @property
+    def layout_ref_tv(self) -> Layout:
+        """(thread, value) of the reference side."""
+        return Layout(self.type.tv("ref"))
+
+
+class MmaAtom(_TypedValue):
+    """A matrix multiply-accumulate operation.
+
+    >>> fx.make_mma_atom(fx.UniversalFMA(fx.Float32)).layout_A_tv
+    Layout<(1,1):(1,1)>
+    """
+
+    __slots__ = ()
+
+    @property
+    def thr_layout(self) -> Layout:
+        """Threads that take part in one call."""
+        return Layout(self.type.op.thr_layout)
+
+    thr_id = thr_layout
+
+    @property
+    def shape_mnk(self) -> IntTuple:
+        """Extent of one call."""
+        return IntTuple(self.type.op.shape_mnk)
+
+    @property
+    def layout_A_tv(self) -> Layout:
+        """(thread, value) of A."""
+        return Layout(self.type.op.tv_layout(0))
+
+    @property
+    def layout_B_tv(self) -> Layout:
+        """(thread, value) of B."""
+        return Layout(self.type.op.tv_layout(1))
+
+    @property
+    def layout_C_tv(self) -> Layout:
+        """(thread, value) of C and D."""
+        return Layout(self.type.op.tv_layout(2))
+
+
+def make_copy_atom(op: Any, elem: Any) -> CopyAtom:
+    """A copy atom; `elem` is a scalar class or a width in bits.
+
+    >>> fx.make_copy_atom(fx.UniversalCopy64b(), fx.Float16).layout_src_tv
+    Layout<(1,4):(1,1)>
+    """
+    bits = elem if isinstance(elem, int) else getattr(elem, "width", None)
+    if not isinstance(bits, int) or isinstance(elem, bool):
+        raise DSLTypeError(f"make_copy_atom expects a scalar class or a bit count, got {elem!r}")
+    if not hasattr(op, "type"):
+        raise DSLTypeError(f"make_copy_atom expects a copy operation such as UniversalCopy32b(), got {op!r}")
+    return CopyAtom(_atoms().copy_atom_type(op.type, bits))
+
+
+def make_mma_atom(op: Any) -> MmaAtom:
+    """An MMA atom.
+
+    >>> fx.make_mma_atom(fx.UniversalFMA(fx.Float32))
+    MmaAtom<!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>>
+    """
+    if not hasattr(op, "type"):
+        raise DSLTypeError(f"make_mma_atom expects an MMA operation such as UniversalFMA(fx.Float32), got {op!r}")
+    return MmaAtom(_atoms().mma_atom_type(op.type))
+
+
+class TiledCopy(_TypedValue):
+    """A copy atom spread over the threads of a block and a tile.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    >>> tiled = fx.make_tiled_copy_tv(atom, fx.make_layout((2, 4), (4, 1)), fx.make_layout((1, 2), (2, 1)))
+    >>> tiled.tile_mn, tiled.layout_tv_tiled
+    (Tile<[2|8]>, Layout<((4,2),2):((4,1),2)>)
+    """
+
+    __slots__ = ()
+
+    @property
+    def tile_mn(self) -> Tile:
+        """Extents of the tile."""
+        return Tile(self.type.data.tile)
+
+    @property
+    def layout_tv_tiled(self) -> Layout:
+        """(thread, value) to position in the tile."""
+        return Layout(self.type.data.layout)
+
+    def _tv(self, side: str) -> Layout:
+        data = self.type.data
+        return Layout(L.tiled_copy_tv(data.layout, data.tile, data.atom.tv("ref"), data.atom.tv(side)))
+
+    @property
+    def layout_src_tv_tiled(self) -> Layout:
+        """(thread, value) of the source in the tile."""
+        return self._tv("src")
+
+    @property
+    def layout_dst_tv_tiled(self) -> Layout:
+        """(thread, value) of the destination in the tile."""
+        return self._tv("dst")
+
+    def get_slice(self, tid: Any) -> ThrCopy:
+        """One thread's share."""
+        return ThrCopy(self.type, self._value, tid)
+
+    thr_slice = get_slice
+
+
+class ThrCopy(TiledCopy):
+    """A tiled copy seen by one thread.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    >>> tiled = fx.make_tiled_copy_tv(atom, fx.make_layout((2, 4), (4, 1)), fx.make_layout((1, 2), (2, 1)))
+    >>> def mine(x):
+    ...     tile = fx.make_view(fx.get_iter(x), fx.make_layout((2, 8), (8, 1)))
+    ...     return tiled.get_slice(fx.thread_idx.x).partition_S(tile)
+    >>> flyc.evaluate(mine, np.arange(16, dtype="f4"), threads=3)
+    [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
+    """
+
+    __slots__ = ("thr_idx",)
+
+    def __init__(self, type_: Any, value: Any = None, thr_idx: Any = None):
+        super().__init__(type_, value)
+        self.thr_idx = thr_idx
+
+    def partition_S(self, t: Tensor) -> Tensor:
+        """What this thread reads: `((AtomV, RestV), rest...)`."""
+        return tiled_copy_partition_src(self, t, self.thr_idx)
+
+    def partition_D(self, t: Tensor) -> Tensor:
+        """What this thread writes."""
+        return tiled_copy_partition_dst(self, t, self.thr_idx)
+
+    def retile(self, t: Tensor) -> Tensor:
+        """A fragment in this copy's value order."""
+        return tiled_copy_retile(self, t)
+
+    def __extract_to_ir_values__(self) -> list[Any]:
+        from ..protocol import extract_to_ir_values
+
+        own = super().__extract_to_ir_values__()
+        return own if isinstance(self.thr_idx, int) else [*own, *extract_to_ir_values(self.thr_idx)]
+
+    @classmethod
+    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
+        return _rebuild_slice(values, exemplar)
+
+
+def _rebuild_slice(values: Sequence[Any], exemplar: Any) -> Any:
+    from ..protocol import construct_from_ir_values
+
+    rest = list(values)
+    value = rest.pop(0) if exemplar._value is not None else None
+    tid = exemplar.thr_idx
+    if not isinstance(tid, int):
+        tid = construct_from_ir_values(tid, rest)
+    return type(exemplar)(exemplar.type, value, tid)
+
+
+class TiledMma(_TypedValue):
+    """An MMA atom repeated over (M, N, K).
+
+    >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
+    >>> mma.tile_size_mnk, mma.thr_layout_vmnk
+    (IntTuple<(2,2,1)>, Layout<(1,2,2,1):(0,1,2,0)>)
+    """
+
+    __slots__ = ()
+
+    @property
+    def mma_atom(self) -> MmaAtom:
+        """The atom, with the state that was set on the whole."""
+        if self._value is not None:
+            return apply("get_mma_atom", self)
+        return MmaAtom(self.type.data.atom)
+
+    @property
+    def atom_layout(self) -> Layout:
+        """How atoms are arranged over (M, N, K)."""
+        return Layout(self.type.data.layout)
+
+    @property
+    def permutation_mnk(self) -> Tile:
+        """Tile extents and element order."""
+        return Tile(self.type.data.tile)
+
+    def _parts(self) -> tuple[Any, ...]:
+        data = self.type.data
+        return data.atom.op.shape_mnk, data.atom.op.thr_layout, data.layout, data.tile
+
+    @property
+    def tile_size_mnk(self) -> IntTuple:
+        """Extent of the whole tile."""
+        shape, _, layout, tile = self._parts()
+        return IntTuple(L.tile_size_mnk(shape, layout, tile))
+
+    @property
+    def thr_layout_vmnk(self) -> Layout:
+        """(V, M, N, K) to thread index."""
+        _, threads, layout, _ = self._parts()
+        return Layout(L.thr_layout_vmnk(threads, layout))
+
+    def _tv(self, operand: MmaOperand) -> Layout:
+        shape, threads, layout, tile = self._parts()
+        tv = self.type.data.atom.op.tv_layout(operand)
+        return Layout(L.mma_tiled_tv(int(operand), shape, tv, layout, tile, threads))
+
+    @property
+    def tv_layout_A_tiled(self) -> Layout:
+        """(thread, value) of A in the tile."""
+        return self._tv(MmaOperand.A)
+
+    @property
+    def tv_layout_B_tiled(self) -> Layout:
+        """(thread, value) of B in the tile."""
+        return self._tv(MmaOperand.B)
+
+    @property
+    def tv_layout_C_tiled(self) -> Layout:
+        """(thread, value) of C in the tile."""
+        return self._tv(MmaOperand.C)
+
+    def get_slice(self, tid: Any) -> ThrMma:
+        """One thread's share."""
+        return ThrMma(self.type, self._value, tid)
+
+    thr_slice = get_slice
+
+    def make_fragment_A(self, t: Tensor, *, stages: int | None = None) -> Tensor:
+        """Register tensor for a thread's part of A."""
+        return mma_make_fragment(MmaOperand.A, self, t, stages=stages)
+
+    def make_fragment_B(self, t: Tensor, *, stages: int | None = None) -> Tensor:
+        """Register tensor for a thread's part of B."""
+        return mma_make_fragment(MmaOperand.B, self, t, stages=stages)
+
+    def make_fragment_C(self, t: Tensor, *, stages: int | None = None) -> Tensor:
+        """Register tensor for a thread's part of C."""
+        return mma_make_fragment(MmaOperand.C, self, t, stages=stages)
+
+
+class ThrMma(TiledMma):
+    """A tiled MMA seen by one thread.
+
+    >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
+    >>> def mine(x):
+    ...     tile = fx.make_view(fx.get_iter(x), fx.make_layout((2, 2), (2, 1)))
+    ...     return mma.get_slice(fx.thread_idx.x).partition_C(tile)
+    >>> flyc.evaluate(mine, np.arange(4, dtype="f4"), threads=4)
+    [[0.0], [2.0], [1.0], [3.0]]
+    """
+
+    __slots__ = ("thr_idx",)
+
+    def __init__(self, type_: Any, value: Any = None, thr_idx: Any = None):
+        super().__init__(type_, value)
+        self.thr_idx = thr_idx
+
+    def partition_A(self, t: Tensor) -> Tensor:
+        """This thread's part of A: `(V, M, K, ...)`."""
+        return tiled_mma_partition(MmaOperand.A, self, t, self.thr_idx)
+
+    def partition_B(self, t: Tensor) -> Tensor:
+        """This thread's part of B: `(V, N, K, ...)`."""
+        return tiled_mma_partition(MmaOperand.B, self, t, self.thr_idx)
+
+    def partition_C(self, t: Tensor) -> Tensor:
+        """This thread's part of C: `(V, M, N, ...)`."""
+        return tiled_mma_partition(MmaOperand.C, self, t, self.thr_idx)
+
+    __extract_to_ir_values__ = ThrCopy.__extract_to_ir_values__
+
+    @classmethod
+    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
+        return _rebuild_slice(values, exemplar)
+
+
+def make_tiled_copy(atom: CopyAtom, layout_tv: Layout, tile_mn: Any) -> TiledCopy:
+    """A tiled copy from a (thread, value) layout and the tile it covers.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    >>> fx.make_tiled_copy(atom, fx.make_layout((4, 2), (2, 1)), (8, 1)).tile_mn
+    Tile<[8|1]>
+    """
+    if not layout_tv.is_static:
+        raise DSLValueError(f"make_tiled_copy needs a static layout, got {layout_tv}")
+    type_ = _atoms().tiled_copy_type(atom.type, layout_tv.data, as_tile(tile_mn).data)
+    return TiledCopy(type_, atom._value)  # pyright: ignore[reportPrivateUsage]
+
+
+def make_tiled_copy_tv(atom: CopyAtom, thr_layout: Layout, val_layout: Layout) -> TiledCopy:
+    """A tiled copy from a layout of threads and a layout of the values of each.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    >>> fx.make_tiled_copy_tv(atom, fx.make_layout((8, 16), (16, 1)), fx.make_layout((1, 4), (4, 1))).layout_tv_tiled
+    Layout<((16,8),4):((32,1),8)>
+    """
+    tiler, tv = make_layout_tv(thr_layout, val_layout)
+    return make_tiled_copy(atom, tv, tiler)
+
+
+def _tiled_copy_for(atom: CopyAtom, mma: TiledMma, tv: Layout, i: int, j: int) -> TiledCopy:
+    size = mma.tile_size_mnk.data
+    return make_tiled_copy(atom, tv, (size[i], size[j]))
+
+
+def make_tiled_copy_A(atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
+    """A tiled copy matching operand A.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
+    >>> fx.make_tiled_copy_A(atom, mma).tile_mn
+    Tile<[2|1]>
+    """
+    return _tiled_copy_for(atom, tiled_mma, tiled_mma.tv_layout_A_tiled, 0, 2)
+
+
+def make_tiled_copy_B(atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
+    """A tiled copy matching operand B.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
+    >>> fx.make_tiled_copy_B(atom, mma).tile_mn
+    Tile<[2|1]>
+    """
+    return _tiled_copy_for(atom, tiled_mma, tiled_mma.tv_layout_B_tiled, 1, 2)
+
+
+def make_tiled_copy_C(atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
+    """A tiled copy matching operand C.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
+    >>> fx.make_tiled_copy_C(atom, mma).tile_mn
+    Tile<[2|2]>
+    """
+    return _tiled_copy_for(atom, tiled_mma, tiled_mma.tv_layout_C_tiled, 0, 1)
+
+
+def make_tiled_mma(atom: MmaAtom, atom_layout: Layout, permutation: Any = None) -> TiledMma:
+    """A tiled MMA from an arrangement of atoms over (M, N, K).
+
+    >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
+    >>> mma.tile_size_mnk
+    IntTuple<(2,2,1)>
+    """
+    if not atom_layout.is_static:
+        raise DSLValueError(f"make_tiled_mma needs a static layout, got {atom_layout}")
+    tile = None if permutation is None else as_tile(permutation).data
+    type_ = _atoms().tiled_mma_type(atom.type, atom_layout.data, tile)
+    return TiledMma(type_, atom._value)  # pyright: ignore[reportPrivateUsage]
+
+
+def tiled_copy_partition_src(tiled_copy: TiledCopy, t: Tensor, tid: Any) -> Tensor:
+    """What thread `tid` reads.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    >>> tiled = fx.make_tiled_copy_tv(atom, fx.make_layout((2, 4), (4, 1)), fx.make_layout((1, 2), (2, 1)))
+    >>> def of_thread(x):
+    ...     tile = fx.make_view(fx.get_iter(x), fx.make_layout((2, 8), (8, 1)))
+    ...     return fx.tiled_copy_partition_src(tiled, tile, 1)
+    >>> flyc.evaluate(of_thread, np.arange(16, dtype="f4"))
+    [2.0, 3.0]
+    """
+    return apply("tiled_copy.partition_src", tiled_copy, t, as_int_tuple(tid))
+
+
+def tiled_copy_partition_dst(tiled_copy: TiledCopy, t: Tensor, tid: Any) -> Tensor:
+    """What thread `tid` writes.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    >>> tiled = fx.make_tiled_copy_tv(atom, fx.make_layout((2, 4), (4, 1)), fx.make_layout((1, 2), (2, 1)))
+    >>> def of_thread(x):
+    ...     tile = fx.make_view(fx.get_iter(x), fx.make_layout((2, 8), (8, 1)))
+    ...     return fx.tiled_copy_partition_dst(tiled, tile, 4)
+    >>> flyc.evaluate(of_thread, np.arange(16, dtype="f4"))
+    [8.0, 9.0]
+    """
+    return apply("tiled_copy.partition_dst", tiled_copy, t, as_int_tuple(tid))
+
+
+def tiled_copy_retile(tiled_copy: TiledCopy, t: Tensor) -> Tensor:
+    """A fragment in this copy's value order.
+
+    >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
+    >>> def again():
+    ...     fragment = fx.make_rmem_tensor((1, 2, 2), fx.Float32)
+    ...     return fx.tiled_copy_retile(fx.make_tiled_copy_C(atom, mma), fragment).layout
+    >>> flyc.evaluate(again)
+    Layout<((1,1),2,2):((0,0),1,2)>
+    """
+    return apply("tiled_copy.retile", tiled_copy, t)
+
+
+def tiled_mma_partition(operand: MmaOperand, tiled_mma: TiledMma, t: Tensor, tid: Any) -> Tensor:
+    """Thread `tid`'s part of an operand.
+
+    >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
+    >>> def of_thread(x):
+    ...     tile = fx.make_view(fx.get_iter(x), fx.make_layout((2, 2), (2, 1)))
+    ...     return fx.tiled_mma_partition(fx.MmaOperand.C, mma, tile, 1)
+    >>> flyc.evaluate(of_thread, np.arange(4, dtype="f4"))
+    [2.0]
+    """
+    return apply("tiled_mma.partition", tiled_mma, t, as_int_tuple(tid), operand_id=MmaOperand(operand))
+
+
+def tiled_mma_partition_shape(operand: MmaOperand, tiled_mma: TiledMma, shape: Any) -> IntTuple:
+    """Shape of a part of a tensor of this shape.
+
+    >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
+    >>> fx.tiled_mma_partition_shape(fx.MmaOperand.C, mma, (8, 4))
+    IntTuple<(1,4,2)>
+    """
+    return apply("tiled_mma.partition_shape", tiled_mma, as_int_tuple(shape), operand_id=MmaOperand(operand))
+
+
+def mma_make_fragment(operand: MmaOperand, tiled_mma: TiledMma, t: Tensor, *, stages: int | None = None) -> Tensor:
+    """Register tensor for one thread's part of an operand.
+
+    >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
+    >>> def fragment():
+    ...     tile = fx.make_rmem_tensor((8, 4), fx.Float32)
+    ...     return fx.mma_make_fragment(fx.MmaOperand.C, mma, tile).layout
+    >>> flyc.evaluate(fragment)
+    Layout<(1,4,2):(0,1,4)>
+    """
+    return current_ir().mma_fragment(MmaOperand(operand), tiled_mma, t, stages)
+
+
+def _check_copy(name: str, src: Any, dst: Any) -> None:
+    for role, t in (("source", src), ("destination", dst)):
+        if not isinstance(t, Tensor) or not hasattr(t.data.iter, "data"):
+            raise DSLTypeError(f"{name}: the {role} must be a tensor of data, got {t!r}")
+    a, b = src.data.iter.data.elem, dst.data.iter.data.elem
+    if a != b:
+        raise DSLTypeError(f"{name}: source holds {src.dtype}, destination {dst.dtype}")
+
+
+def copy_atom_call(atom: CopyAtom, src: Tensor, dst: Tensor, *, pred: Tensor | None = None) -> None:
+    """One call of a copy atom: from the first element of `src` to the first of `dst`.
+
+    >>> def move(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalCopy64b(), fx.Float32)
+    ...     got = fx.make_rmem_tensor(2, fx.Float32)
+    ...     fx.copy_atom_call(atom, fx.make_view(fx.get_iter(x) + 2, fx.make_layout(2, 1)), got)
+    ...     return got
+    >>> flyc.evaluate(move, np.arange(4, dtype="f4"))
+    [2.0, 3.0]
+    """
+    _check_copy("copy_atom_call", src, dst)
+    current_ir().emit_copy("copy_atom_call", atom, src, dst, pred)
+
+
+def copy(atom: Any, src: Tensor, dst: Tensor, *, pred: Tensor | None = None, **atom_state: Any) -> None:
+    """Copy a partition, one atom call per group of values; a false predicate leaves the destination alone.
+
+    >>> def move(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    ...     got = fx.make_rmem_tensor((1, 3), fx.Float32)
+    ...     fx.copy(atom, fx.make_view(fx.get_iter(x), fx.make_layout((1, 3), (1, 2))), got)
+    ...     return got
+    >>> flyc.evaluate(move, np.arange(6, dtype="f4"))
+    [0.0, 2.0, 4.0]
+    """
+    whole = getattr(atom, "__copy_tile__", None)
+    if whole is not None:
+        if pred is not None or atom_state:
+            raise DSLValueError(f"copy: {atom!r} copies a whole tile and takes neither a predicate nor state")
+        whole(src, dst)
+        return
+    _check_copy("copy", src, dst)
+    if not isinstance(atom, (CopyAtom, TiledCopy)):
+        raise DSLTypeError(f"copy: expected a CopyAtom or TiledCopy, got {atom!r}")
+    if atom_state:
+        atom = atom.set_value(atom_state)
+    a, b = src.data.layout, dst.data.layout
+    if a.rank != b.rank:
+        raise DSLValueError(f"copy: source {L.format_any(a)} and destination {L.format_any(b)} differ in rank")
+    left, right = L.size(a), L.size(b)
+    if type(left) is not int or type(right) is not int:
+        raise DSLValueError(f"copy: extents must be static, got {L.format_any(a)} and {L.format_any(b)}")
+    per_src, per_dst = _values_per_call(atom)
+    if left * per_dst != right * per_src:
+        raise DSLValueError(f"copy: source {L.format_any(a)} has {left} values, destination {L.format_any(b)} {right}")
+    _check_atom_values(atom, src)
+    current_ir().emit_copy("copy", atom, src, dst, pred)
+
+
+def _values_per_call(atom: Any) -> tuple[int, int]:
+    """Values a thread addresses and receives in one call; they differ only where threads copy together."""
+    one = _atoms().atom_of(atom.type)
+    if one.op.thr_layout.shape == 1:
+        return 1, 1
+    return cast(int, L.size(one.tv("src")[1])), cast(int, L.size(one.tv("dst")[1]))
+
+
+def _check_atom_values(atom: Any, src: Tensor) -> None:
+    """The innermost mode must be what one call moves; otherwise values would be left behind in silence."""
+    op = _atoms().atom_of(atom.type).op
+    if op.thr_layout.shape != 1:
+        return
+    mode = L.linear_layout(src.data.layout)
+    while not mode.is_leaf:
+        mode = mode[0]
+    values = cast(Any, mode.shape) * src.dtype.width
+    if not op.whole_tile and values not in (op.bits, src.dtype.width):
+        raise DSLValueError(
+            f"copy: one call of {atom} moves {op.bits} bits, but the innermost mode of {L.format_any(src.data.layout)} "
+            f"holds {mode.shape} values of {src.dtype.width} bits; partition with a copy of the same width"
+        )
+
+
+# --- gather and scatter -------------------------------------------------------------------------------------------
+
+
+def gather(atom: CopyAtom, base_iter: Any, offset_tensor: Tensor, dst: Tensor, *, pred: Tensor | None = None) -> None:
+    """Copy from `base_iter + offset_tensor[v, rest]` to `dst[(None, v), rest]`, one atom call for each `(v, rest)`.
+
+    Offsets count elements. `dst` is `((AtomV, TV), Rest...)`, offsets and predicates `(TV, Rest...)`; with offsets of
+    rank 1 it may be `(AtomV, TV)`.
+
+    >>> def pick(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    ...     where, got = fx.make_rmem_tensor(3, fx.Int32), fx.make_rmem_tensor((1, 3), fx.Float32)
+    ...     where.store(fx.Vector.from_elements([5, 0, 2]))
+    ...     fx.gather(atom, fx.get_iter(x), where, got)
+    ...     return got
+    >>> flyc.evaluate(pick, np.arange(6, dtype="f4"))
+    [5.0, 0.0, 2.0]
+    """
+    for place, mine, flag in _addressed("gather", atom, base_iter, offset_tensor, dst, pred, atom.layout_src_tv):
+        copy(atom, place, mine, pred=flag)
+
+
+def scatter(atom: CopyAtom, src: Tensor, base_iter: Any, offset_tensor: Tensor, *, pred: Tensor | None = None) -> None:
+    """Copy from `src[(None, v), rest]` to `base_iter + offset_tensor[v, rest]`; the inverse of `gather`.
+
+    >>> def spread(x):
+    ...     atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    ...     where, ours = fx.make_rmem_tensor(2, fx.Int32), fx.make_rmem_tensor((1, 2), fx.Float32)
+    ...     where.store(fx.Vector.from_elements([3, 0]))
+    ...     ours.store(fx.Vector.from_elements([7.0, 8.0]))
+    ...     fx.scatter(atom, ours, fx.get_iter(x), where)
+    ...     return [x[i] for i in range(4)]
+    >>> flyc.evaluate(spread, np.zeros(4, "f4"))
+    [8.0, 0.0, 0.0, 7.0]
+    """
+    for place, mine, flag in _addressed("scatter", atom, base_iter, offset_tensor, src, pred, atom.layout_dst_tv):
+        copy(atom, mine, place, pred=flag)
+
+
+def _addressed(
+    name: str, atom: CopyAtom, base: Any, offsets: Tensor, data: Tensor, pred: Tensor | None, tv: Layout
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+    """For each offset: the memory it names, the part of the register tensor, and the predicate."""
+    shape = L.linear_layout(offsets.data.layout)
+    sizes = [L.size(shape[i]) for i in range(shape.rank)] if not shape.is_leaf else [L.size(shape)]
+    values = L.linear_layout(data.data.layout)
+    if not all(type(n) is int for n in sizes):
+        raise DSLValueError(f"{name}: the offsets must have a static shape, got {L.format_any(offsets.data.layout)}")
+    flat = len(sizes) == 1 and values.rank == 2 and values[0].is_leaf
+    if not flat and (values.is_leaf or values[0].is_leaf or values[0].rank != 2):
+        raise DSLValueError(
+            f"{name}: the data tensor {L.format_any(values)} has no TV mode; expected ((AtomV, TV), Rest...), or "
+            "(AtomV, TV) with offsets of rank 1"
+        )
+    modes = [L.size(values[1])] if flat else [L.size(values[0][1]), *(L.size(values[i]) for i in range(1, values.rank))]
+    if modes != sizes and not (len(sizes) == 1 and modes == [sizes[0]]):
+        raise DSLValueError(f"{name}: offsets of shape {tuple(sizes)} do not fit (TV, Rest...) = {tuple(modes)}")
+    one = Layout(L.Layout(1, 0))
+    for index in itertools.product(*(range(cast(int, n)) for n in reversed(sizes))):
+        v, *rest = reversed(index)
+        where: Any = (v, *rest) if not shape.is_leaf else v
+        place = make_view(base + offsets[where], tv[1])
+        mine = data[None, v] if flat else data[((None, v), *rest)]
+        flag = None
+        if pred is not None:
+            flag = make_view(get_iter(pred) + apply("crd2idx", as_int_tuple(where), pred.layout), one)
+        yield place, mine, flag
+
+
+__all__ = [
+    "AtomicOp",
+    "CopyAtom",
+    "MmaAtom",
+    "MmaOperand",
+    "SyncScope",
+    "ThrCopy",
+    "ThrMma",
+    "TiledCopy",
+    "TiledMma",
+    "UniversalAtomic",
+    "UniversalAtomicAdd",
+    "UniversalAtomicAnd",
+    "UniversalAtomicDec",
+    "UniversalAtomicInc",
+    "UniversalAtomicMax",
+    "UniversalAtomicMin",
+    "UniversalAtomicOr",
+    "UniversalCopy",
+    "UniversalCopy128b",
+    "UniversalCopy16b",
+    "UniversalCopy32b",
+    "UniversalCopy64b",
+    "UniversalCopy8b",
+    "UniversalFMA",
+    "atom_set_value",
+    "copy",
+    "copy_atom_call",
+    "gather",
+    "make_copy_atom",
+    "make_mma_atom",
+    "make_tiled_copy",
+    "make_tiled_copy_A",
+    "make_tiled_copy_B",
+    "make_tiled_copy_C",
+    "make_tiled_copy_tv",
+    "make_tiled_mma",
+    "mma_make_fragment",
+    "scatter",
+    "tiled_copy_partition_dst",
+    "tiled_copy_partition_src",
+    "tiled_copy_retile",
+    "tiled_mma_partition",
+    "tiled_mma_partition_shape",
+]

@@ -1,0 +1,1 @@
+"""What every dialect needs and none is: builder and emitter of ops, folding, dead code, locations, parser, registry."""

@@ -1,0 +1,1 @@
+"""Object files: reading, linking, archives, PTX."""

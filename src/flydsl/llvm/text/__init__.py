@@ -1,0 +1,1 @@
+"""LLVM IR as text: from ops, and functions written by hand."""

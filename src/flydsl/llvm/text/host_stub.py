@@ -1,0 +1,229 @@
+"""The host function as native code: one pointer in, a status out.
+
+`i32 NAME(ptr slots)`: slot 0 is the table of kernel handles, slot 1 a record of the last launch, then the
+addresses of the arguments' storages. Geometry is computed here, and the driver's launch entry is called directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from xdsl.dialects import func
+from xdsl.ir import Operation, SSAValue
+
+from ...dialects.upstream import gpu, llvm
+from ..stub_abi import BAD_GEOMETRY, EXTENDED_LAUNCH_SYMBOL, LAUNCH_SYMBOL
+from .print_text import call_printf
+from .safe_division import safe_divisor
+from .translate import INTRINSICS, Abi, FunctionText, ModuleText, type_text
+
+if TYPE_CHECKING:
+    from ...dialects.upstream.llvm.function import FuncOp
+    from .translate_llvm_dialect import LlvmFunctionText
+
+_DIMENSIONS = ("gx", "gy", "gz", "bx", "by", "bz", "smem")
+_WIDE = ", ".join(f"i64 %{d}" for d in _DIMENSIONS)
+_NARROW = ", ".join(f"i32 %{d}.32" for d in _DIMENSIONS)
+
+_PLAIN = f"""
+declare i32 @{LAUNCH_SYMBOL}(ptr, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, ptr)
+"""
+_PLAIN_CALL = f"  %status = call i32 @{LAUNCH_SYMBOL}(ptr %fn, {_NARROW}, ptr %stream, ptr %params, ptr null)"
+
+_EXTENDED = f"""
+%attribute = type {{ i32, i32, [16 x i32] }}
+%config = type {{ i32, i32, i32, i32, i32, i32, i32, ptr, ptr, i32 }}
+declare i32 @{EXTENDED_LAUNCH_SYMBOL}(ptr, ptr, ptr, ptr)
+"""
+ATTRIBUTES = {"fly.cooperative": 2, "fly.pdl": 6}
+"""Attributes of a launch that are on or off, and their numbers for CUDA's driver."""
+
+
+class _Extended(NamedTuple):
+    """A launch with attributes: its name in the stub, and its text."""
+
+    name: str
+    text: str
+
+
+def _extended(numbers: Sequence[int]) -> _Extended:
+    name = "checked_launch_" + "_".join(map(str, numbers))
+    on = f"[16 x i32] [i32 1{', i32 0' * 15}]"
+    entries = ", ".join(f"%attribute {{ i32 {n}, i32 0, {on} }}" for n in numbers)
+    table = f"@{name}.attributes = private constant [{len(numbers)} x %attribute] [{entries}], align 8\n"
+    values = [*(f"i32 %{d}.32" for d in _DIMENSIONS), "ptr %stream", f"ptr @{name}.attributes", f"i32 {len(numbers)}"]
+    lines = ["  %config = alloca %config, align 8"]
+    for i, value in enumerate(values):
+        lines.append(f"  %field{i} = getelementptr %config, ptr %config, i32 0, i32 {i}")
+        lines.append(f"  store {value}, ptr %field{i}")
+    lines.append(f"  %status = call i32 @{EXTENDED_LAUNCH_SYMBOL}(ptr %config, ptr %fn, ptr %params, ptr null)")
+    return _Extended(name, table + _checked_launch(name, "\n".join(lines)))
+
+
+def _checked_launch(name: str, call: str) -> str:
+    return f"""
+; A grid without blocks launches nothing. The record of slot 1 holds the last launch, for whoever reports a failure.
+define internal i32 @{name}(ptr %slots, i32 %index, {_WIDE}, ptr %stream, ptr %params) {{
+entry:
+  %record.at = getelementptr ptr, ptr %slots, i32 1
+  %record = load ptr, ptr %record.at
+  store i32 %index, ptr %record
+  %r1 = getelementptr i64, ptr %record, i32 1
+  store i64 %gx, ptr %r1
+  %r2 = getelementptr i64, ptr %record, i32 2
+  store i64 %gy, ptr %r2
+  %r3 = getelementptr i64, ptr %record, i32 3
+  store i64 %gz, ptr %r3
+  %r4 = getelementptr i64, ptr %record, i32 4
+  store i64 %bx, ptr %r4
+  %r5 = getelementptr i64, ptr %record, i32 5
+  store i64 %by, ptr %r5
+  %r6 = getelementptr i64, ptr %record, i32 6
+  store i64 %bz, ptr %r6
+  %r7 = getelementptr i64, ptr %record, i32 7
+  store i64 %smem, ptr %r7
+  %gxy.or = or i64 %gx, %gy
+  %g.or = or i64 %gxy.or, %gz
+  %bxy.or = or i64 %bx, %by
+  %b.or = or i64 %bxy.or, %bz
+  %gb.or = or i64 %g.or, %b.or
+  %all.or = or i64 %gb.or, %smem
+  %bad = icmp ugt i64 %all.or, 2147483647
+  br i1 %bad, label %failed, label %checked
+checked:
+  %zx = icmp eq i64 %gx, 0
+  %zy = icmp eq i64 %gy, 0
+  %zz = icmp eq i64 %gz, 0
+  %zxy = or i1 %zx, %zy
+  %empty = or i1 %zxy, %zz
+  br i1 %empty, label %success, label %go
+go:
+  %table = load ptr, ptr %slots
+  %at = getelementptr ptr, ptr %table, i32 %index
+  %fn = load ptr, ptr %at
+  %gx.32 = trunc i64 %gx to i32
+  %gy.32 = trunc i64 %gy to i32
+  %gz.32 = trunc i64 %gz to i32
+  %bx.32 = trunc i64 %bx to i32
+  %by.32 = trunc i64 %by to i32
+  %bz.32 = trunc i64 %bz to i32
+  %smem.32 = trunc i64 %smem to i32
+{call}
+  %ok = icmp eq i32 %status, 0
+  br i1 %ok, label %success, label %failed
+failed:
+  %code = phi i32 [ {BAD_GEOMETRY}, %entry ], [ %status, %go ]
+  ret i32 %code
+success:
+  ret i32 0
+}}
+"""
+
+
+class HostAbi(Abi):
+    """Host code: launches call `checked_launch` and leave on failure."""
+
+    native_math = frozenset(INTRINSICS)
+
+    def __init__(self, kernels: Sequence[str], stream: SSAValue | None):
+        self.kernels = list(kernels)
+        self.stream = stream
+        self.extended: dict[str, str] = {}
+        """Text of the launch functions with attributes, by name."""
+
+    def printf(self, f: FunctionText, text: str, values: Sequence[SSAValue]) -> None:
+        call_printf(f, text, values)
+
+    def divisor(self, f: FunctionText, op: Operation, signed: bool) -> str:
+        return safe_divisor(f, op, signed)[0]
+
+    def launch(self, f: FunctionText, op: gpu.LaunchFuncOp) -> None:
+        if op.cluster and not all(f.names[v].isdigit() for v in op.cluster):
+            raise NotImplementedError("a cluster must have constant extents")  # they are an attribute of the kernel
+        name = op.kernel.nested_references.data[-1].data
+        args = list(op.kernelOperands)
+        params = "null"
+        if args:
+            # Taken at the function's head, so a launch in a loop does not grow the stack.
+            f.lines.insert(1, f"  %params{len(f.lines)} = alloca [{len(args)} x ptr], align 8")
+            params = f.lines[1].split(" = ")[0].strip()
+            for i, arg in enumerate(args):
+                if getattr(arg.type, "by_value", False):
+                    cell = f.names[arg]  # already the address of what the kernel gets
+                else:
+                    cell = f"%arg{len(f.lines)}"
+                    f.lines.insert(1, f"  {cell} = alloca {type_text(arg.type)}, align 16")
+                    f.line(f"store {f.typed(arg)}, ptr {cell}")
+                at = f.assign(f"getelementptr ptr, ptr {params}, i32 {i}")
+                f.line(f"store ptr {cell}, ptr {at}")
+        dims = [f"{_wide(f, v)}" for v in (*op.grid, *op.block_size)]
+        smem = "0" if op.dynamicSharedMemorySize is None else _wide(f, op.dynamicSharedMemorySize)
+        given = op.asyncObject if op.asyncObject is not None else next(iter(op.asyncDependencies), self.stream)
+        stream = f.names[given] if given is not None else "null"
+        geometry = ", ".join(f"i64 {d}" for d in (*dims, smem))
+        index = self.kernels.index(name)
+        entry = self._entry(op)
+        status = f.assign(f"call i32 @{entry}(ptr %slots, i32 {index}, {geometry}, ptr {stream}, ptr {params})")
+        failed, after = f.new_label(), f.new_label()
+        bad = f.assign(f"icmp ne i32 {status}, 0")
+        f.line(f"br i1 {bad}, label %{failed}, label %{after}")
+        f.start(failed)
+        f.line(f"ret i32 {status}")
+        f.start(after)
+        for result in op.results:
+            f.names[result] = stream
+
+    def _entry(self, op: gpu.LaunchFuncOp) -> str:
+        """Name of the function that does this launch."""
+        numbers = [number for name, number in ATTRIBUTES.items() if name in op.attributes]
+        if not numbers:
+            return "checked_launch"
+        made = _extended(numbers)
+        self.extended[made.name] = made.text
+        return made.name
+
+
+def _wide(f: FunctionText, value: SSAValue) -> str:
+    """A dimension as i64."""
+    t = type_text(value.type)
+    return f.names[value] if t == "i64" else f.assign(f"sext {t} {f.names[value]} to i64")
+
+
+def host_module(op: func.FuncOp | FuncOp, kernels: Sequence[str], triple: str, data_layout: str) -> str:
+    """LLVM IR text of the stub of a host function, of the upper dialects or `llvm`; its last argument is the stream."""
+    text = ModuleText(triple, data_layout)
+    text.globals.append(_PLAIN + _checked_launch("checked_launch", _PLAIN_CALL))
+    entry = op.body.blocks[0]
+    stream = entry.args[-1] if entry.args and isinstance(entry.args[-1].type, gpu.AsyncTokenType) else None
+    abi = HostAbi(kernels, stream)
+    f = FunctionText(text, abi, op) if isinstance(op, func.FuncOp) else _lowered_text(text, abi, op)
+    f.lines.append("entry:")
+    for i, arg in enumerate(entry.args):
+        at = f.assign(f"getelementptr ptr, ptr %slots, i32 {i + 2}")
+        where = f.assign(f"load ptr, ptr {at}")
+        f.names[arg] = f.assign(f"load {type_text(arg.type)}, ptr {where}, align 1")
+    if isinstance(op, func.FuncOp):
+        f.block(entry)
+        f.line("ret i32 0")
+    else:
+        cast("LlvmFunctionText", f).body(op.body)
+    if abi.extended:
+        text.globals += [_EXTENDED, *abi.extended.values()]
+    text.functions.append(f"define i32 @{op.sym_name.data}(ptr %slots) {{\n" + "\n".join(f.lines) + "\n}\n")
+    return text.text()
+
+
+def _lowered_text(text: ModuleText, abi: HostAbi, op: FuncOp) -> LlvmFunctionText:
+    """A host function of `llvm`, with the globals and declarations that stand beside it."""
+    from ...dialects.upstream.llvm.function import FuncOp
+    from .translate_llvm_dialect import LlvmFunctionText, declaration, global_line
+
+    f = LlvmFunctionText(text, abi, op)
+    f.result = "ret i32 0"
+    for other in op.parent.ops if op.parent is not None else ():
+        if isinstance(other, llvm.GlobalOp):
+            text.globals.append(global_line(other))
+        elif isinstance(other, FuncOp) and other.is_declaration:
+            text.declarations[other.sym_name.data] = declaration(other)
+    return f

@@ -1,0 +1,1 @@
+"""`canonicalize` and `cse`."""

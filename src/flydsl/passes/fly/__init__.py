@@ -1,0 +1,1 @@
+"""Passes on the `fly` dialects, one a file, and what they share."""

@@ -1,0 +1,544 @@
+"""Lowering of what is left of `fly` to `llvm`, shared by the targets: pointers, memory access, atom calls.
+
+`convert-fly-to-rocdl`, `-nvvm` and `-cpu` are this rebuild with a `Spaces` table each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from math import gcd
+from typing import Any, ClassVar, cast
+
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import IntegerType, StringAttr, i8, i64
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from ... import layout as L
+from ...cpu.emulation.lanes import Emulation
+from ...dialects.fly.atoms import CopyAtomType, CopyOpType, MmaAtomType, Operand
+from ...dialects.fly.forms import groups_of
+from ...dialects.fly.infer import storage_type as infer_storage_type
+from ...dialects.fly.ops import OPS, FlyOp, python_value
+from ...dialects.fly.semantics import object_of
+from ...dialects.fly.types import TRIVIAL_SWIZZLE, MemRefData, MemRefType, PointerType, PtrData
+from ...dialects.fly_rocdl.buffer import is_buffer
+from ...dialects.upstream import gpu, llvm
+from ...dialects.upstream.llvm.values import AddrSpaceCastOp
+from ...errors import DSLCompileError
+from ...ir.builder import i32, i32_list, int_attr, operands_of
+from ...ir.emitter import insert_after
+from ...ir.enums import AddressSpace, AtomicOp
+from ...ir.types import bit_width, vector_type
+from ...lowering import atom_state, value_operands
+from ...lowering.atom_state import ATOM_TYPES, fresh_atom, get_atom, make_tiled, refuse_coordinates, set_value, state_of
+from ...lowering.atomic_lowering import HANDLERS as ATOMIC_HANDLERS
+from ...lowering.expand_float_tests import HANDLERS as FLOAT_TEST_HANDLERS
+from ...lowering.expand_math import HANDLERS as MATH_HANDLERS
+from ...lowering.expand_powers import HANDLERS as POWER_HANDLERS
+from ...lowering.rebuild import Handler
+from ...lowering.small_floats import HANDLERS as FLOAT_HANDLERS
+from ...lowering.small_floats import is_small, stored_type
+from ...lowering.value_operands import ValuePlace
+from .device_module import HANDLERS as DEVICE_HANDLERS
+from .device_module import DeviceModule
+from .rocdl_buffers import HANDLERS as BUFFER_HANDLERS
+from .rocdl_buffers import BufferMemory, add_buffer_offset, is_buffer_type, make_buffer_pointer
+
+_INT_ATOMICS = {
+    AtomicOp.Add: "add",
+    AtomicOp.Max: "max",
+    AtomicOp.Min: "min",
+    AtomicOp.And: "_and",
+    AtomicOp.Or: "_or",
+    AtomicOp.Inc: "uinc_wrap",
+    AtomicOp.Dec: "udec_wrap",
+}
+_UNSIGNED_ATOMICS = {**_INT_ATOMICS, AtomicOp.Max: "umax", AtomicOp.Min: "umin"}
+_FLOAT_ATOMICS = {AtomicOp.Add: "fadd", AtomicOp.Max: "fmax", AtomicOp.Min: "fmin"}
+
+
+_stored: dict[int, tuple[Attribute, Attribute]] = {}
+"""Types by id, each with the type it is stored as; hashing a vector type costs more than all the rest."""
+
+
+def storage_type(type_: Attribute) -> Attribute:
+    """Type a value has in memory and registers: floats narrower than 16 bits are integers to LLVM."""
+    known = _stored.get(id(type_))
+    if known is None:
+        if len(_stored) > 1 << 12:
+            _stored.clear()
+        # The type is kept in the entry, because ids are reused.
+        known = _stored[id(type_)] = (type_, infer_storage_type(type_))
+    return known[1]
+
+
+@cache
+def _name(text: str) -> StringAttr:
+    return StringAttr(text)
+
+
+class FlyConversion(Emulation, DeviceModule, BufferMemory):
+    """The conversion; subclasses fill in the address spaces."""
+
+    target: ClassVar[str]
+    """`rocdl`, `nvvm` or `cpu`: what an atom asks to choose its lowering."""
+    spaces: ClassVar[dict[AddressSpace, int]]
+    trust_alignment: ClassVar[bool] = True
+    extra: ClassVar[dict[type[Operation], Handler]] = {}
+    """Handlers of this target alone, over the common ones."""
+
+    @classmethod
+    def table(cls) -> dict[type[Operation], Handler]:
+        found = cls.__dict__.get("_table")
+        if found is None:
+            found = {**super().table(), **cls.extra}
+            cls._table = found  # pyright: ignore[reportAttributeAccessIssue]
+        return cast(dict[type[Operation], Handler], found)
+
+    def convert(self, type_: Attribute) -> Attribute:
+        """Type after the pass."""
+        if isinstance(type_, (PointerType, MemRefType)):
+            space = type_.data.space
+            if is_buffer_type(type_):
+                return self.buffer_pointer_type()
+            if not isinstance(space, AddressSpace):
+                raise DSLCompileError(f"address space {space} is not known to this target")
+            return llvm.ptr(self.spaces[space])
+        if isinstance(type_, ATOM_TYPES):
+            return atom_state.struct_type(type_)
+        return storage_type(type_)
+
+    def argument_types(self, block: Block) -> list[Attribute]:
+        return [self.convert(a.type) for a in block.args]
+
+    def declared_types(self, types: Sequence[Attribute]) -> list[Attribute]:
+        return [self.convert(t) for t in types]
+
+    def result_types(self, types: Sequence[Attribute]) -> list[Attribute]:
+        return [self.convert(t) for t in types]
+
+    def val(self, old: SSAValue) -> SSAValue:
+        found = self.vm[old]
+        if isinstance(old.type, ATOM_TYPES) and not isinstance(found, SSAValue):
+            return atom_state.to_struct(self.b, found, old.type)
+        return cast(SSAValue, found)
+
+    def atom(self, old: SSAValue) -> Any:
+        """An atom or tiled operation, with its state; one that came as a struct is taken apart."""
+        found = self.vm[old]
+        if isinstance(found, SSAValue):
+            found = self.vm[old] = atom_state.from_struct(self.b, cast(SSAValue, found), old.type)
+        return found
+
+    def copy(self, op: Operation) -> None:
+        if op.name.startswith("fly."):
+            raise DSLCompileError(f"failed to legalize operation '{op.name}' that was explicitly marked illegal")
+        lower = getattr(op, "lower", None)
+        if lower is not None:
+            self.lower_own(op, lower)
+            return
+        if any(is_small(x.type) for x in op.results):
+            new = self.b.opn(
+                type(op), self.vals(operands_of(op)), [stored_type(x.type) for x in op.results], dict(op.properties)
+            )
+            for old, fresh in zip(op.results, new.results, strict=True):
+                self.vm[old] = fresh
+            return
+        super().copy(op)
+
+    def lower_own(self, op: Operation, lower: Any) -> None:
+        """An op of a target's dialect that lowers itself; tensors reach it as they are in its `args`."""
+        operands = [v if isinstance(v.type, MemRefType) else self.val(v) for v in operands_of(op)]
+        for old, fresh in zip(op.results, lower(self, operands), strict=True):
+            self.vm[old] = fresh
+
+    # --- memory ---------------------------------------------------------------------------------------------------
+
+    def step(self, at: SSAValue, elem: Attribute, by: int | SSAValue) -> SSAValue:
+        """A pointer moved by elements; those narrower than a byte are packed, but for flags."""
+        b, bits = self.b, bit_width(elem)
+        if 1 < bits < 8:
+            elem = i8
+            if isinstance(by, int):
+                if by * bits % 8:
+                    raise DSLCompileError(f"element {by} of {bits} bits does not start at a byte")
+                by = by * bits // 8
+            else:  # In lowest terms, so that the product stays within the type as long as it can.
+                common = gcd(bits, 8)
+                bytes_ = b.muli(by, b.const(bits // common, by.type))
+                by = b.int_binary("shrsi", bytes_, b.const((8 // common).bit_length() - 1, by.type))
+        known = by if isinstance(by, int) else b.const_of.get(by)
+        if known is not None and -(1 << 31) < known < 1 << 31:
+            by = int(known)
+        elif isinstance(by, int):
+            by = b.const(by, i64)
+        props: dict[str, Attribute] = {
+            "rawConstantIndices": i32_list((by if isinstance(by, int) else llvm.GEP_DYNAMIC,)),
+            "elem_type": elem,
+            "noWrapFlags": int_attr(0, i32),
+        }
+        return b.pure(llvm.GEPOp, (at,) if isinstance(by, int) else (at, by), at.type, props)
+
+    def address(self, pointer: SSAValue, data: PtrData | MemRefData) -> tuple[SSAValue, int]:
+        """Where an access goes, with the pointer's swizzle applied, and the alignment that is left."""
+        align = data.align
+        if data.swizzle != TRIVIAL_SWIZZLE:
+            b = self.b
+            number = b.swizzle(b.pure(llvm.PtrToIntOp, (pointer,), i64, {}), data.swizzle)
+            pointer = b.pure(llvm.IntToPtrOp, (number,), pointer.type, {})
+            align = min(align, 1 << data.swizzle.base)
+        return pointer, align & -align
+
+    def load(self, at: Operand, type_: Attribute, align: int | None = None) -> SSAValue:
+        """Read a value."""
+        if isinstance(at.pointer, ValuePlace):
+            return at.pointer.load(self.b, storage_type(type_))
+        if is_buffer(at.data.space):
+            return self.buffer_load(*self.buffer_place(at), self.b.i32(0), type_, 0)
+        pointer, known = self.address(at.pointer, at.data)
+        return self._load(pointer, type_, align or known)
+
+    def _load(self, pointer: SSAValue, type_: Attribute, align: int) -> SSAValue:
+        props: dict[str, Attribute] = {"alignment": int_attr(align, i64)}
+        return self.b.op1(llvm.LoadOp, (pointer,), storage_type(type_), props)
+
+    def store(self, value: SSAValue, at: Operand, align: int | None = None) -> None:
+        """Write a value."""
+        if isinstance(at.pointer, ValuePlace):
+            at.pointer.store(self.b, value)
+            return
+        if is_buffer(at.data.space):
+            self.buffer_store(value, *self.buffer_place(at), self.b.i32(0), 0)
+            return
+        pointer, known = self.address(at.pointer, at.data)
+        self.b.opn(llvm.StoreOp, (value, pointer), (), {"alignment": int_attr(align or known, i64)})
+
+    def atomic(self, op: AtomicOp, at: Operand, value: SSAValue, scope: str, unsigned: bool = False) -> None:
+        """Read-modify-write of memory."""
+        pointer, _ = self.address(at.pointer, at.data)
+        integer = isinstance(value.type, IntegerType)
+        names = _UNSIGNED_ATOMICS if unsigned else _INT_ATOMICS if integer else _FLOAT_ATOMICS
+        props: dict[str, Attribute] = {
+            "bin_op": int_attr(llvm.ATOMIC_BINARY.index(names[op]), i64),
+            "ordering": int_attr(llvm.ORDERINGS["monotonic"], i64),
+        }
+        if scope:
+            props["syncscope"] = StringAttr(scope)
+        self.b.op1(llvm.AtomicRMWOp, (pointer, value), value.type, props)
+
+    def stack(self, elem: Attribute, count: int, align: int) -> SSAValue:
+        """Stack memory, taken once at the head of the function even when the tensor is made in a loop."""
+        b = self.b
+        size = b.const(count, i64)
+        nbytes = min(16, (count * bit_width(elem) + 7) // 8)
+        # Wide register accesses must not be split for want of alignment.
+        align = max(align, 1 << (nbytes.bit_length() - 1) if nbytes else 1)
+        op = llvm.AllocaOp.create(
+            operands=[size],
+            result_types=[llvm.ptr(self.spaces[AddressSpace.Register])],
+            properties={"alignment": int_attr(align, i64), "elem_type": elem},
+            location=b.loc,
+        )
+        insert_after(b.entry, cast(Operation, size.owner), op)
+        return op.results[0]
+
+    def intrinsic(self, name: str, type_: Attribute | None, operands: Sequence[SSAValue]) -> SSAValue | None:
+        """Call an LLVM intrinsic by its full name, e.g. `llvm.amdgcn.mfma.f32.16x16x16f16`."""
+        props: dict[str, Attribute] = {
+            "intrin": _name(name),
+            "operandSegmentSizes": i32_list((len(operands), 0)),
+        }
+        op = self.b.opn(llvm.CallIntrinsicOp, operands, () if type_ is None else (type_,), props)
+        return op.results[0] if op.results else None
+
+    def operand(self, old: Any) -> Operand:
+        """A memref operand of an atom call."""
+        return Operand(self.val(old), cast(MemRefType, old.type).data)
+
+    def tensor(self, old: SSAValue) -> Operand:
+        """An operand of a call on values that is memory after all."""
+        return self.operand(old)
+
+    def value_or_tensor(self, old: SSAValue) -> Operand:
+        """An operand of a call on values."""
+        if isinstance(old.type, MemRefType):
+            return self.tensor(old)
+        value = self.val(old)
+        return value_operands.operand(value.type, value)
+
+    def flag(self, pred: Any) -> SSAValue:
+        """The value of a one-element predicate tensor."""
+        at = self.operand(pred)
+        return self.load(at, at.data.elem)
+
+    def copy_flag(self, copy: CopyOpType, flag: SSAValue | None) -> SSAValue | None:
+        """The condition of a copy; one that fills with zeros where it does not hold takes it as state and is issued."""
+        if flag is None or not copy.fills_zeros:
+            return flag
+        self.set_state({**self._state, "pred": flag})
+        return None
+
+    def guarded(self, flag: SSAValue | None, emit: Callable[[], None]) -> None:
+        """Run `emit`, under a condition if there is one."""
+        if flag is None:
+            emit()
+            return
+        block = Block()
+        with self.b.region(block):
+            emit()
+            self.b.opn(scf.YieldOp, (), ())
+        self.b.with_regions(scf.IfOp, (flag,), (), [Region(block), Region()])
+
+    def chosen(self, flag: SSAValue | None, emit: Callable[[], SSAValue], otherwise: SSAValue | None) -> SSAValue:
+        """The value `emit` gives, or under a condition that does not hold `otherwise`."""
+        if flag is None:
+            return emit()
+        assert otherwise is not None
+        blocks = Block(), Block()
+        with self.b.region(blocks[0]):
+            self.b.opn(scf.YieldOp, (emit(),), ())
+        with self.b.region(blocks[1]):
+            self.b.opn(scf.YieldOp, (otherwise,), ())
+        types = (otherwise.type,)
+        return self.b.with_regions(scf.IfOp, (flag,), types, [Region(block) for block in blocks]).results[0]
+
+
+def _forward(r: FlyConversion, op: FlyOp) -> None:
+    r.vm[op.results[0]] = r.val(operands_of(op)[0])
+
+
+def _recast(r: FlyConversion, op: FlyOp) -> None:
+    (old,) = operands_of(op)
+    if not is_buffer_type(old.type):
+        _forward(r, op)
+        return
+    types = [cast(PointerType, t).data.elem for t in (old.type, op.results[0].type)]
+    r.vm[op.results[0]] = r.recast_buffer(r.val(old), *types)
+
+
+def _drop(r: FlyConversion, op: FlyOp) -> None:
+    """Layout values have done their work; what they describe is in the types."""
+    r.vm[op.results[0]] = op
+
+
+def _make_view(r: FlyConversion, op: FlyOp) -> None:
+    if isinstance(op.results[0].type, MemRefType):
+        _forward(r, op)
+    else:
+        r.vm[op.results[0]] = op
+
+
+def _make_int_tuple(r: FlyConversion, op: FlyOp) -> None:
+    r.vm[op.results[0]] = [r.val(v) for v in operands_of(op)]
+
+
+def _add_offset(r: FlyConversion, op: FlyOp) -> None:
+    pointer, offset = operands_of(op)
+    if is_buffer_type(pointer.type):
+        add_buffer_offset(r, op)
+        return
+    base = r.val(pointer)
+    elem = storage_type(cast(PointerType, pointer.type).data.elem)
+    known = object_of(offset.type)
+    static = known if type(known) is int else None
+    r.vm[op.results[0]] = r.step(base, elem, static if static is not None else r.vm[offset][0])
+
+
+def _alloc_number(op: FlyOp, name: str, default: int | None = None) -> int:
+    """A number in the dictionary of a `make_ptr`."""
+    given = op.properties.get("dictAttrs")
+    attr = None if given is None else cast(Any, given).data.get(name)
+    value = default if attr is None else python_value(attr)
+    if type(value) is not int or value < 0:
+        raise DSLCompileError(f"make_ptr needs a size, a non-negative integer '{name}' in dictAttrs, got {attr}")
+    return value
+
+
+def _make_ptr(r: FlyConversion, op: FlyOp) -> None:
+    data = cast(PointerType, op.results[0].type).data
+    if is_buffer(data.space):
+        make_buffer_pointer(r, op)
+        return
+    if data.space is AddressSpace.Register:
+        r.vm[op.results[0]] = r.stack(storage_type(data.elem), _alloc_number(op, "allocSize"), data.align)
+        return
+    if data.space is AddressSpace.Shared:
+        align = max(_alloc_number(op, "allocAlign", 1), data.align)
+        r.vm[op.results[0]] = r.shared(_alloc_number(op, "allocBytes"), align)
+        return
+    raise DSLCompileError(f"make_ptr cannot make memory in the {data.space} address space")
+
+
+def _get_dyn_shared(r: FlyConversion, op: FlyOp) -> None:
+    r.vm[op.results[0]] = r.dynamic_shared()
+
+
+def _inttoptr(r: FlyConversion, op: FlyOp) -> None:
+    r.vm[op.results[0]] = r.b.pure(llvm.IntToPtrOp, r.vals(operands_of(op)), r.convert(op.results[0].type), {})
+
+
+def _ptrtoint(r: FlyConversion, op: FlyOp) -> None:
+    r.vm[op.results[0]] = r.b.pure(llvm.PtrToIntOp, r.vals(operands_of(op)), op.results[0].type, {})
+
+
+def _to_llvm_ptr(r: FlyConversion, op: FlyOp) -> None:
+    (old,) = operands_of(op)
+    if is_buffer_type(old.type):
+        raise DSLCompileError(f"pointer address space does not lower to a bare ROCDL LLVM pointer: {old.type}")
+    value = r.val(old)
+    wanted = op.properties.get("llvm_address_space")
+    space = llvm.address_space(value.type)
+    if wanted is not None and python_value(wanted) != space:
+        raise DSLCompileError(
+            f"requested LLVM address space {python_value(wanted)} but the {r.target} conversion requires {space}"
+        )
+    r.vm[op.results[0]] = value
+
+
+def _aligned_pointer(r: FlyConversion, op: FlyOp) -> None:
+    """`fly.extract_aligned_pointer_as_index`: the pointer of a tensor, in the address space asked for."""
+    (old,) = operands_of(op)
+    if is_buffer_type(old.type):
+        raise DSLCompileError(f"a buffer tensor has no bare pointer: {old.type}")
+    value, wanted = r.val(old), op.results[0].type
+    r.vm[op.results[0]] = value if value.type == wanted else r.b.pure(AddrSpaceCastOp, (value,), wanted, {})
+
+
+def _load(r: FlyConversion, op: FlyOp) -> None:
+    (pointer,) = operands_of(op)
+    r.vm[op.results[0]] = r.load(Operand(r.val(pointer), cast(Any, pointer.type).data), op.results[0].type)
+
+
+def _store(r: FlyConversion, op: FlyOp) -> None:
+    value, pointer = operands_of(op)
+    r.store(r.val(value), Operand(r.val(pointer), cast(Any, pointer.type).data))
+
+
+def _copy_atom_call(r: FlyConversion, op: FlyOp) -> None:
+    refuse_coordinates(op)
+    atom, src, dst, *pred = operands_of(op)
+    copy = cast(CopyAtomType, atom.type).op
+    r.set_state(state_of(r.atom(atom)))
+    flag = r.copy_flag(copy, r.flag(pred[0]) if pred else None)
+    r.guarded(flag, lambda: copy.lower(r, r.operand(src), r.operand(dst)))
+
+
+def _copy_atom_call_ssa(r: FlyConversion, op: FlyOp) -> None:
+    (atom,), (src,), dst, pred = groups_of(op)
+    copy = cast(CopyAtomType, atom.type).op
+    r.set_state(state_of(r.atom(atom)))
+    flag = None
+    if pred:
+        at = r.value_or_tensor(pred[0])
+        flag = r.load(at, at.data.elem)
+    source = r.value_or_tensor(src)
+    if not op.results:
+        if not dst:
+            raise DSLCompileError("a copy on values without a result needs a destination in memory")
+        r.guarded(r.copy_flag(copy, flag), lambda: copy.lower(r, source, r.tensor(dst[0])))
+        return
+    before = r.val(dst[0]) if dst else None
+    if flag is not None and before is None:
+        raise DSLCompileError("a predicated copy on values needs the value that stays where it does not write")
+
+    def emit() -> SSAValue:
+        target = value_operands.operand(r.convert(op.results[0].type), before)
+        copy.lower(r, source, target)
+        return value_operands.value_of(target, r.b)
+
+    r.vm[op.results[0]] = r.chosen(flag, emit, before)
+
+
+def scaled_state(r: FlyConversion, state: dict[str, SSAValue], a: Sequence[Operand], b: Sequence[Operand]) -> None:
+    """State of a call whose A and B carry their scales: a tensor each, of one register."""
+    found = dict(state)
+    for name, group in (("scale_a", a), ("scale_b", b)):
+        if len(group) > 2:
+            raise DSLCompileError(f"an MMA operand is a tensor and its scales, got {len(group)} tensors")
+        if len(group) == 2:
+            at = group[1]
+            count: Any = L.cosize(at.data.layout)
+            elem = storage_type(at.data.elem)
+            found[name] = r.load(at, elem if count == 1 else vector_type(elem, count))
+    r.set_state(found)
+
+
+def _mma_atom_call(r: FlyConversion, op: FlyOp) -> None:
+    (atom,), *groups = groups_of(op)
+    (d,), a, b, (c,) = ([r.operand(t) for t in group] for group in groups)
+    scaled_state(r, state_of(r.atom(atom)), a, b)
+    cast(MmaAtomType, atom.type).op.lower(r, d, a[0], b[0], c)
+
+
+def _mma_atom_call_ssa(r: FlyConversion, op: FlyOp) -> None:
+    (atom,), *groups = groups_of(op)
+    d, a, b, (c,) = ([r.value_or_tensor(t) for t in group] for group in groups)
+    scaled_state(r, state_of(r.atom(atom)), a, b)
+    if not op.results and not d:
+        raise DSLCompileError("an MMA on values without a result needs a destination in memory")
+    target = d[0] if d else value_operands.operand(r.convert(op.results[0].type), None)
+    cast(MmaAtomType, atom.type).op.lower(r, target, a[0], b[0], c)
+    if op.results:
+        r.vm[op.results[0]] = value_operands.value_of(target, r.b)
+
+
+def _launch(r: FlyConversion, op: gpu.LaunchFuncOp) -> None:
+    new = r.b.opn(gpu.LaunchFuncOp, r.vals(operands_of(op)), [x.type for x in op.results], dict(op.properties))
+    new.attributes = dict(op.attributes)
+    for old, fresh in zip(op.results, new.results, strict=True):
+        r.vm[old] = fresh
+
+
+def _structured(r: FlyConversion, op: Operation) -> None:
+    operands = r.vals(operands_of(op))
+    regions = [Region(r.nested(region.block)) if region.blocks else Region() for region in op.regions]
+    types = [r.convert(x.type) for x in op.results]
+    new = r.b.with_regions(type(op), operands, types, regions, {**op.properties}, {**op.attributes})
+    for old, fresh in zip(op.results, new.results, strict=True):
+        r.vm[old] = fresh
+
+
+FlyConversion.handlers = cast(
+    dict[type[Operation], Handler],
+    {
+        OPS["static"]: _drop,
+        OPS["make_layout"]: _drop,
+        OPS["make_composed_layout"]: _drop,
+        OPS["make_int_tuple"]: _make_int_tuple,
+        OPS["make_copy_atom"]: fresh_atom,
+        OPS["make_mma_atom"]: fresh_atom,
+        OPS["make_tiled_copy"]: make_tiled,
+        OPS["make_tiled_mma"]: make_tiled,
+        OPS["get_copy_atom"]: get_atom,
+        OPS["get_mma_atom"]: get_atom,
+        OPS["make_view"]: _make_view,
+        OPS["recast_iter"]: _recast,
+        OPS["atom.set_value"]: set_value,
+        OPS["add_offset"]: _add_offset,
+        OPS["make_ptr"]: _make_ptr,
+        OPS["get_dyn_shared"]: _get_dyn_shared,
+        OPS["inttoptr"]: _inttoptr,
+        OPS["ptrtoint"]: _ptrtoint,
+        OPS["to_llvm_ptr"]: _to_llvm_ptr,
+        OPS["extract_aligned_pointer_as_index"]: _aligned_pointer,
+        OPS["apply_swizzle"]: _forward,
+        **DEVICE_HANDLERS,
+        OPS["ptr.load"]: _load,
+        OPS["ptr.store"]: _store,
+        OPS["copy_atom_call"]: _copy_atom_call,
+        OPS["mma_atom_call"]: _mma_atom_call,
+        OPS["copy_atom_call_ssa"]: _copy_atom_call_ssa,
+        OPS["mma_atom_call_ssa"]: _mma_atom_call_ssa,
+        gpu.LaunchFuncOp: _launch,
+        scf.ForOp: _structured,
+        scf.IfOp: _structured,
+        scf.WhileOp: _structured,
+        **BUFFER_HANDLERS,
+        **FLOAT_HANDLERS,
+        **ATOMIC_HANDLERS,
+        **MATH_HANDLERS,
+        **FLOAT_TEST_HANDLERS,
+        **POWER_HANDLERS,
+    },
+)

@@ -1,0 +1,29 @@
+"""`convert-fly-to-cpu`: the rest of `fly` to `llvm` with the address spaces of the CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ...ir.enums import AddressSpace
+from ..base import Pass
+from .convert_fly import FlyConversion
+
+
+class _Conversion(FlyConversion):
+    target = "cpu"
+    spaces = dict(zip(AddressSpace, (0, 0, 0, 0), strict=True))
+    trust_alignment = False
+
+
+@dataclass(frozen=True)
+class ConvertFlyToCpuPass(Pass):
+    """Lower pointers, memory access and atom calls for the CPU."""
+
+    conversion: ClassVar[type[FlyConversion]] = _Conversion
+    name = "convert-fly-to-cpu"
+
+    def run(self, module: ModuleOp) -> ModuleOp:
+        return _Conversion.rebuild(module)

@@ -1,0 +1,120 @@
+"""The device module in the conversions: what it is compiled for, and the shared memory its kernels name.
+
+Shared memory is an uninitialised global of the module, one per allocation; a kernel takes its address. Every block has
+memory of its own behind it, whatever the target makes of that.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, cast
+
+from xdsl.dialects.builtin import StringAttr, SymbolRefAttr, UnitAttr, i8, i64
+from xdsl.dialects.llvm import LinkageAttr
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from ...dialects.upstream import gpu, llvm
+from ...errors import DSLCompileError
+from ...ir.builder import i32, int_attr
+from ...ir.emitter import insert_after
+from ...ir.enums import AddressSpace
+from ...lowering.rebuild import Handler, Rebuilder
+
+DYNAMIC_ALIGN = 1024
+"""Alignment of the dynamic shared buffer."""
+CHECK_ATTRIBUTE = "fly.check"
+"""Attribute of a device module that is compiled for the cpu stack's checked mode."""
+TARGET_ATTRIBUTE = "fly.target"
+"""Attribute of a device module: `GPUTarget.key()` of what it is compiled for."""
+
+
+class DeviceModule(Rebuilder):
+    """Mixed into the conversions."""
+
+    target: ClassVar[str]
+    spaces: ClassVar[dict[AddressSpace, int]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arch: str | None = None
+        """Architecture of the device module being converted; None where the module does not say."""
+        self._warp_size: int | None = None
+        self.checked = False
+        """Whether the cpu stack's checked mode is wanted."""
+        self._device: Block | None = None
+        self._allocations = 0
+
+    def warp_size(self) -> int:
+        """Lanes per warp of the target; without `fly.target` on the module that of the target's usual chips."""
+        return self._warp_size or (64 if self.target == "rocdl" else 32)
+
+    def open_module(self, op: gpu.ModuleOp) -> None:
+        """Convert a device module."""
+        target = op.attributes.get(TARGET_ATTRIBUTE)
+        if isinstance(target, StringAttr):
+            _, self.arch, warp, *_ = target.data.split(":")
+            self._warp_size = int(warp[1:])
+        self.checked = self.target == "cpu" and CHECK_ATTRIBUTE in op.attributes
+        if self.checked:
+            # Wide copies are tested for the alignment they need on a GPU.
+            cast(Any, self).trust_alignment = True
+        body = Block()
+        self._device, self._allocations = body, 0
+        with self.b.region(body):
+            self.walk(op.body.block)
+        # What it is compiled for was needed by the conversion; other tools know no such attribute.
+        attributes = {name: attr for name, attr in op.attributes.items() if name != TARGET_ATTRIBUTE}
+        self.b.with_regions(gpu.ModuleOp, (), (), [Region(body)], dict(op.properties), attributes)
+        self._device = None
+
+    def add_global(self, made: llvm.GlobalOp) -> None:
+        """Put a global behind those the device module has; one of that name may be there already."""
+        device = self._device
+        if device is None:
+            raise DSLCompileError("shared make_ptr must be inside a gpu.module")
+        last: Operation | None = None
+        for op in device.ops:
+            if not isinstance(op, llvm.GlobalOp):
+                break
+            if op.sym_name.data == made.sym_name.data:
+                return
+            last = op
+        insert_after(device, last, made)
+
+    def address_of(self, name: str, space: int) -> SSAValue:
+        """Address of a global."""
+        return self.b.pure(llvm.AddressOfOp, (), llvm.ptr(space), {"global_name": SymbolRefAttr(name)})
+
+    def _shared_global(self, name: str, nbytes: int, align: int) -> SSAValue:
+        space = self.spaces[AddressSpace.Shared]
+        made = llvm.GlobalOp.create(
+            properties={
+                "global_type": llvm.LLVMArrayType(nbytes, i8),
+                "sym_name": StringAttr(name),
+                "linkage": LinkageAttr("external"),
+                "addr_space": int_attr(space, i32),
+                "alignment": int_attr(align, i64),
+                "dso_local": UnitAttr(),
+            },
+            regions=[Region()],
+            location=self.b.loc,
+        )
+        self.add_global(made)
+        return self.address_of(name, space)
+
+    def shared(self, nbytes: int, align: int) -> SSAValue:
+        """Address of a new static shared allocation."""
+        self._allocations += 1
+        return self._shared_global(f"__shared_alloc_{self._allocations - 1}", nbytes, align)
+
+    def dynamic_shared(self) -> SSAValue:
+        """Base of the buffer whose size the launch gives."""
+        return self._shared_global("__dynamic_shared_0", 0, DYNAMIC_ALIGN)
+
+
+def _gpu_module(r: DeviceModule, op: gpu.ModuleOp) -> None:
+    r.open_module(op)
+
+
+HANDLERS: dict[type[Operation], Handler] = {gpu.ModuleOp: _gpu_module}
+
+__all__ = ["HANDLERS", "TARGET_ATTRIBUTE", "DeviceModule"]

@@ -1,0 +1,164 @@
+"""`fly-int-swizzle-simplify`: `swizzle(a + d) = swizzle(a) + d` when `d` is a multiple of the swizzle's period.
+
+A swizzle is `x ^ ((x & mask) >> shift)` with a mask of M ones from bit K; adding a multiple of `2^(M+K)` changes
+neither the masked bits nor those they are xored into. Offsets that are the same in every iteration of a loop thus stay
+out of the swizzle and can be shared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+from typing import Any, NamedTuple, cast
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from ...dialects.fly.ops import OPS
+from ...dialects.upstream import gpu
+from ...ir.builder import operands_of
+from ...layout import dynamic_leaves
+from ...lowering.rebuild import COMMON, Handler, Rebuilder
+from ..base import Pass
+
+_TUPLES = tuple(OPS[name] for name in ("make_int_tuple", "make_shape", "make_stride", "make_coord"))
+
+
+def _constant(value: SSAValue) -> int | None:
+    owner = value.owner
+    if isinstance(owner, arith.ConstantOp):
+        attr = owner.properties["value"]
+        if isinstance(attr, IntegerAttr):
+            return cast(Any, attr).value.data
+    return None
+
+
+class Swizzle(NamedTuple):
+    """A matched swizzle."""
+
+    x: SSAValue
+    mask: SSAValue
+    shift: SSAValue
+    period: int
+
+
+def match(op: Operation) -> Swizzle | None:
+    """`xori %x, (shrui (andi %x, mask), shift)` with a contiguous mask."""
+    x, high = operands_of(op)
+    shifted = high.owner
+    if not isinstance(shifted, arith.ShRUIOp):
+        return None
+    bits, shift = operands_of(shifted)
+    masked = bits.owner
+    if not isinstance(masked, arith.AndIOp):
+        return None
+    source, mask = operands_of(masked)
+    ones, by = _constant(mask), _constant(shift)
+    if source is not x or ones is None or by is None or ones <= 0:
+        return None
+    low = (ones & -ones).bit_length() - 1
+    run = ones >> low
+    if run & (run + 1) or not 0 <= by <= low:
+        return None
+    return Swizzle(x, mask, shift, run + 1 << low)
+
+
+class _Simplify(Rebuilder):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel = False
+        self.known: dict[SSAValue, int] = {}
+
+    def function(self, op: Any, cls: type[Operation]) -> None:
+        outer, self.kernel, self.known = self.kernel, cls is gpu.FuncOp, {}
+        super().function(op, cls)
+        self.kernel = outer
+
+    def divisor(self, value: SSAValue) -> int:
+        """A number the value is a multiple of; 0 for zero itself."""
+        found = self.known.get(value)
+        if found is None:
+            self.known[value] = 1  # a loop-carried value does not get here twice, but a cycle must end
+            found = self.known[value] = self._said(value, self._computed(value))
+        return found
+
+    def _computed(self, value: SSAValue) -> int:
+        owner = value.owner
+        known = _constant(value)
+        if known is not None:
+            return abs(known)
+        if isinstance(owner, (arith.AddiOp, arith.MuliOp)):
+            a, b = (self.divisor(v) for v in operands_of(owner))
+            return gcd(a, b) if isinstance(owner, arith.AddiOp) else a * b
+        if isinstance(owner, arith.ShLIOp):
+            a, by = operands_of(owner)
+            count = _constant(by)
+            return self.divisor(a) << count if count is not None and 0 <= count < 31 else 1
+        if isinstance(owner, arith.SelectOp):
+            _, a, b = operands_of(owner)
+            return gcd(self.divisor(a), self.divisor(b))
+        return 1
+
+    @staticmethod
+    def _said(value: SSAValue, computed: int) -> int:
+        """What the tuples a value is a leaf of say about it, if that is more."""
+        best = computed
+        if best:
+            for use in value.uses:
+                if isinstance(use.operation, _TUPLES):
+                    type_: Any = use.operation.results[0].type
+                    leaves = list(dynamic_leaves(type_.data))
+                    if use.index < len(leaves):
+                        best = max(best, leaves[use.index].div)
+        return best
+
+    def peel(self, value: SSAValue, period: int) -> tuple[SSAValue | None, list[SSAValue]]:
+        """What is left of a sum without its multiples of `period`, and those multiples, innermost first."""
+        peeled: list[SSAValue] = []
+        while True:
+            owner = value.owner
+            if isinstance(owner, arith.AddiOp):
+                a, b = operands_of(owner)
+                if self.divisor(b) % period == 0:
+                    value = a
+                    peeled.append(b)
+                    continue
+                if self.divisor(a) % period == 0:
+                    value = b
+                    peeled.append(a)
+                    continue
+                return value, peeled[::-1]
+            if self.divisor(value) % period == 0:
+                return None, [value, *peeled[::-1]]
+            return value, peeled[::-1]
+
+
+def _xori(r: _Simplify, op: arith.XOrIOp) -> None:
+    found = match(op) if r.kernel else None
+    if found is not None:
+        base, peeled = r.peel(found.x, found.period)
+        if peeled:
+            b = r.b
+            x = b.const(0, found.x.type) if base is None else r.val(base)
+            bits = b.int_binary("andi", x, r.val(found.mask))
+            result = b.int_binary("xori", x, b.int_binary("shrui", bits, r.val(found.shift)))
+            for part in peeled:
+                result = b.addi(result, r.val(part))
+            r.vm[op.results[0]] = result
+            return
+    COMMON[arith.XOrIOp](r, op)
+
+
+_Simplify.handlers = cast(dict[type[Operation], Handler], {arith.XOrIOp: _xori})
+
+
+@dataclass(frozen=True)
+class FlyIntSwizzleSimplifyPass(Pass):
+    """Keep multiples of its period out of an integer swizzle."""
+
+    name = "fly-int-swizzle-simplify"
+    needs = "swizzles as `arith` (`fly-layout-lowering`)"
+
+    def run(self, module: ModuleOp) -> ModuleOp:
+        return _Simplify.rebuild(module)

@@ -1,0 +1,69 @@
+"""`gpu-to-llvm`: host code to `llvm`. Tokens are streams; launches keep their op, on operands of `llvm`.
+
+What a launch becomes is decided at the translation: `llvm/text/host_stub.py` calls the driver directly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from ...dialects.upstream import gpu
+from ...lowering.rebuild import Handler
+from ..base import Pass
+from .convert_arith_to_llvm import HANDLERS as ARITH
+from .convert_cf_to_llvm import HANDLERS as CF
+from .convert_func_to_llvm import HANDLERS as FUNC
+from .convert_math_to_llvm import HANDLERS as MATH
+from .convert_vector_to_llvm import HANDLERS as VECTOR
+from .llvm_conversion import LlvmConversion, refuse
+
+
+def _launch(r: LlvmConversion, op: gpu.LaunchFuncOp) -> None:
+    if len(op.asyncDependencies) > 1:
+        raise refuse(op, "with more than one async dependency")
+    streams = r.lls(op.asyncDependencies)
+    if op.asyncObject is not None:
+        streams = [r.ll(op.asyncObject)]
+    sizes = r.lls((*op.grid, *op.block_size, *op.cluster))
+    shared = [] if op.dynamicSharedMemorySize is None else [r.ll(op.dynamicSharedMemorySize)]
+    # What a tensor map is made of is not known to `llvm`: it stays what it is.
+    args = [_argument(r, v) for v in op.kernelOperands]
+    segments = gpu.LaunchFuncOp.segments(0, bool(op.cluster), bool(shared), len(args), bool(streams))
+    made = r.b.opn(
+        gpu.LaunchFuncOp,
+        [*sizes, *shared, *args, *streams],
+        (),
+        {"kernel": op.kernel, "operandSegmentSizes": segments},
+    )
+    made.attributes = dict(op.attributes)
+    if op.asyncToken is not None:
+        if not streams:
+            raise refuse(op, "that gives a token without taking one")
+        r.vm[op.asyncToken] = streams[0]
+
+
+def _argument(r: LlvmConversion, value: SSAValue) -> SSAValue:
+    return r.val(value) if getattr(value.type, "by_value", False) else r.ll(value)
+
+
+class _Conversion(LlvmConversion):
+    handlers = {**ARITH, **MATH, **VECTOR, **CF, **FUNC, gpu.LaunchFuncOp: cast(Handler, _launch)}
+    converts_blocks = True
+    skips_device = True
+
+
+@dataclass(frozen=True)
+class GpuToLlvmPass(Pass):
+    """Convert host code, its launches included, to the llvm dialect."""
+
+    name = "gpu-to-llvm"
+    needs = "no `scf` in host code (`convert-scf-to-cf`)"
+    use_bare_pointers_for_host: bool = False
+    use_bare_pointers_for_kernels: bool = False
+
+    def run(self, module: ModuleOp) -> ModuleOp:
+        return _Conversion.rebuild(module)
