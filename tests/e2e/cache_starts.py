@@ -97,7 +97,13 @@ def main() -> None:
         call(int(sys.argv[2]), Log(sys.argv[3]))
         return
     seed, rounds, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    for module in ("compiler.driver", "compiler.dispatch", "compiler.backends.cpu", "runtime.cpu", "llvm.host_jit"):
+    for module in (
+        "compiler.build.driver",
+        "compiler.call.dispatch",
+        "compiler.backends.cpu",
+        "cpu.runtime",
+        "llvm.host_jit",
+    ):
         importlib.import_module(f"flydsl.{module}")  # so that starts need not, each for itself
     importlib.import_module("llvmlite.binding")
     choose = random.Random(seed)

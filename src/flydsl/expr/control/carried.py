@@ -25,7 +25,9 @@ from ..numeric import Numeric, as_numeric
 from ..scalars.scalar_ops import is_ir_value
 from .control_flow import ASSIGNED, DEEP, RECEIVED, STORED, Body, Names, cells_of, is_bound, unbind
 
-_HANDLES = {f"flydsl.expr.{name}" for name in ("numeric", "tensor", "algebra_values", "tiled", "vector")}
+_HANDLES = {
+    f"flydsl.expr.{name}" for name in ("numeric", "tensor", "vector", "tensors.algebra_values", "tensors.tiled")
+}
 _CONSTANTS = (
     str, bytes, range, slice, frozenset, enum.Enum, type, ModuleType, FunctionType, MethodType, BuiltinFunctionType,
     numbers.Number, type(None), type(Ellipsis),
