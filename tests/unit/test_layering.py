@@ -15,6 +15,7 @@ SRC = Path(__file__).resolve().parents[2] / "src"
 
 ORDER = (
     "errors",
+    "testing",
     "dict_version",
     "config",
     "target",
