@@ -104,8 +104,8 @@ class _Namer:
     def __init__(self, hints: bool, suggest: bool):
         self.names, self.hints, self.suggest = Names(), hints, suggest
 
-    def region(self, region: Region, outer: _Scope) -> None:
-        scope = _Scope(outer.value, outer.argument, outer.clash, frozenset(outer.taken))
+    def region(self, region: Region, scope: _Scope) -> list[Region]:
+        """Names all that is in the blocks; gives the regions inside."""
         names = self.names
         inner: list[Region] = []
         for index, block in enumerate(region.blocks):
@@ -120,8 +120,19 @@ class _Namer:
                 if op.results:
                     self.op(op, scope)
                 inner += op.regions
-        for each in inner:
-            self.region(each, scope)
+        return inner
+
+    def scoped(self, regions: Sequence[Region], outer: _Scope) -> None:
+        """Each region goes on where the one around it ended."""
+        for region in regions:
+            scope = _Scope(outer.value, outer.argument, outer.clash, frozenset(outer.taken))
+            self.scoped(self.region(region, scope), scope)
+
+    def unscoped(self, regions: Sequence[Region], scope: _Scope) -> None:
+        """No name twice: the last region first, as MLIR does it in the generic form."""
+        waiting = list(regions)
+        while waiting:
+            waiting += self.region(waiting.pop(), scope)
 
     def op(self, op: Operation, scope: _Scope) -> None:
         results, values = op.results, self.names.values
@@ -158,14 +169,16 @@ class _Namer:
         return list(found) if len(found) == len(op.results) else None
 
 
-def name_all(op: Operation, *, hints: bool = False, suggest: bool = True) -> Names:
-    """Names for the op and what is inside it; with `hints`, those that values had in Python or in a text come first."""
-    namer = _Namer(hints, suggest)
+def name_all(op: Operation, *, hints: bool = False, generic: bool = False) -> Names:
+    """Names for the op and what is inside it; with `hints`, those that values had in Python or in a text come first.
+
+    In the generic form ops suggest nothing, and no name occurs twice.
+    """
+    namer = _Namer(hints, not generic)
     scope = _Scope(0, 0, 0, frozenset())
     if op.results:
         namer.op(op, scope)
-    for region in op.regions:
-        namer.region(region, scope)
+    (namer.unscoped if generic else namer.scoped)(op.regions, scope)
     return namer.names
 
 
