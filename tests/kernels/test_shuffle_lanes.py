@@ -99,3 +99,20 @@ def test_segments_of_a_warp(arch: str, watched: bool, emulate, monkeypatch: pyte
                     source = {"xor": lane ^ by, "up": lane - by, "down": lane + by, "idx": by}[mode]
                     same = source // width == lane // width
                     assert y[row, lane] == 3 * (source if same else lane), (mode, width, by, lane)
+
+
+@pytest.mark.parametrize("watched", [False, True], ids=["plain", "dumped"])
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
+def test_amd_lanes_are_addressed_in_bytes(arch: str, watched: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """`ds_bpermute` takes four times the lane it reads from, and gives a lane its own value outside the segment."""
+    monkeypatch.setenv("FLYDSL_RUNTIME_ENABLE_CACHE", "0")
+    if watched:
+        monkeypatch.setenv("FLYDSL_DUMP_IR", "1")
+        monkeypatch.setenv("FLYDSL_DUMP_DIR", str(tmp_path))
+    x = np.zeros(WARP, np.int32)
+    text = flyc.compile(shuffle, x, x, 1, "up", -1, target=f"rocm:{arch}").artifact.llvm_ir
+    ((address,),) = [(name,) for name in re.findall(r"ds\.bpermute\(i32 (%[\w.]+), i32 %", text)]
+    ((source, shift),) = re.findall(rf"{re.escape(address)} = shl (?:nuw |nsw )*i32 (%[\w.]+), (\d+)", text)
+    assert shift == "2"
+    ((wanted, own),) = re.findall(rf"{re.escape(source)} = select i1 %[\w.]+, i32 (%[\w.]+), i32 (%[\w.]+)", text)
+    assert re.search(rf"{re.escape(wanted)} = sub (?:nuw |nsw )*i32 {re.escape(own)}, %", text)
