@@ -41,15 +41,19 @@ def meant(mode: str, lane: int, by: int) -> int:
     return source if 0 <= source < WARP else lane
 
 
-@flyc.kernel
-def shuffle_kernel(x: fx.Tensor, y: fx.Tensor, by: fx.Int32, mode: fx.Constexpr[str], known: fx.Constexpr[int]):
-    lane = fx.thread_idx.x
-    y[lane] = fx.gpu.shuffle(x[lane], by if known < 0 else known, WARP, mode)
+def fresh_shuffle():
+    """A jit function that has compiled nothing yet: a watched compile must not find what an unwatched one left."""
 
+    @flyc.kernel
+    def shuffle_kernel(x: fx.Tensor, y: fx.Tensor, by: fx.Int32, mode: fx.Constexpr[str], known: fx.Constexpr[int]):
+        lane = fx.thread_idx.x
+        y[lane] = fx.gpu.shuffle(x[lane], by if known < 0 else known, WARP, mode)
 
-@flyc.jit
-def shuffle(x: fx.Tensor, y: fx.Tensor, by: fx.Int32, mode: fx.Constexpr[str], known: fx.Constexpr[int]):
-    shuffle_kernel(x, y, by, mode, known).launch(grid=1, block=WARP)
+    @flyc.jit
+    def shuffle(x: fx.Tensor, y: fx.Tensor, by: fx.Int32, mode: fx.Constexpr[str], known: fx.Constexpr[int]):
+        shuffle_kernel(x, y, by, mode, known).launch(grid=1, block=WARP)
+
+    return shuffle
 
 
 @pytest.mark.parametrize("watched", [False, True], ids=["plain", "dumped"])
@@ -61,12 +65,13 @@ def test_lanes_of_a_warp(mode: str, watched: bool, monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv("FLYDSL_DUMP_DIR", str(tmp_path))
     x = np.zeros(WARP, np.int32)
     for known in (5, 31, 0) if mode == "idx" else (-1, 5):
-        text = flyc.compile(shuffle, x, x, 1, mode, known, target="cuda:sm_90").artifact.asm
+        text = flyc.compile(fresh_shuffle(), x, x, 1, mode, known, target="cuda:sm_90").artifact.asm
         ((word, at, clamp, members),) = SHFL.findall(text)
         assert members == "-1" and (at == str(known) or known < 0)
         for by in range(WARP) if known < 0 else (known,):
             for lane in range(WARP):
                 assert played(word, lane, by, int(clamp)) == meant(mode, lane, by), (lane, by)
+    assert any(tmp_path.iterdir()) is watched
 
 
 @pytest.mark.parametrize("watched", [False, True], ids=["plain", "dumped"])
@@ -110,9 +115,9 @@ def test_amd_lanes_are_addressed_in_bytes(arch: str, watched: bool, monkeypatch:
         monkeypatch.setenv("FLYDSL_DUMP_IR", "1")
         monkeypatch.setenv("FLYDSL_DUMP_DIR", str(tmp_path))
     x = np.zeros(WARP, np.int32)
-    text = flyc.compile(shuffle, x, x, 1, "up", -1, target=f"rocm:{arch}").artifact.llvm_ir
+    text = flyc.compile(fresh_shuffle(), x, x, 1, "up", -1, target=f"rocm:{arch}").artifact.llvm_ir
     ((address,),) = [(name,) for name in re.findall(r"ds\.bpermute\(i32 (%[\w.]+), i32 %", text)]
     ((source, shift),) = re.findall(rf"{re.escape(address)} = shl (?:nuw |nsw )*i32 (%[\w.]+), (\d+)", text)
-    assert shift == "2"
+    assert shift == "2" and any(tmp_path.iterdir()) is watched
     ((wanted, own),) = re.findall(rf"{re.escape(source)} = select i1 %[\w.]+, i32 (%[\w.]+), i32 (%[\w.]+)", text)
     assert re.search(rf"{re.escape(wanted)} = sub (?:nuw |nsw )*i32 {re.escape(own)}, %", text)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, NoneAttr, i64
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, MemRefType, NoneAttr, i64
 from xdsl.ir import Attribute, Operation
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -57,8 +57,11 @@ def _print_execute_region(op: Operation, printer: Printer) -> None:
 
 def print_memref(type_: MemRefType[Attribute], printer: Printer) -> bool:
     """`memref<64xi8, 3>`, whose memory space xDSL would write `3 : i64`; whether the type is of that kind."""
-    space = type_.memory_space
-    if not isinstance(space, IntegerAttr) or not isinstance(type_.layout, NoneAttr) or space.type != i64:
+    found = type_.memory_space
+    if not isinstance(found, IntegerAttr) or not isinstance(type_.layout, NoneAttr):
+        return False
+    space = cast("IntegerAttr[IntegerType]", found)
+    if space.type != i64:
         return False
     printer.print_string("memref<")
     printer.print_dimension_list(type_.get_shape())
@@ -68,9 +71,17 @@ def print_memref(type_: MemRefType[Attribute], printer: Printer) -> bool:
     return True
 
 
+def _has_one_result(op: Operation) -> bool:
+    return len(op.results) == 1
+
+
+def _has_no_operands(op: Operation) -> bool:
+    return not op.operands
+
+
 FORMS: dict[str, Form] = {
-    "scf.execute_region": Form(lambda op: len(op.results) == 1, _print_execute_region),
-    "scf.while": Form(lambda op: not op.operands, _print_while, MLIRTokenKind.COLON, _parse_while),
+    "scf.execute_region": Form(_has_one_result, _print_execute_region),
+    "scf.while": Form(_has_no_operands, _print_while, MLIRTokenKind.COLON, _parse_while),
 }
 """By op name."""
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
-from xdsl.dialects.builtin import IntegerAttr, IntegerType
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.dialects.builtin import IndexType, IntegerAttr, IntegerType
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 Suggestion = Sequence[str]
 """Names for the results of an op, each for one of them."""
@@ -21,12 +22,12 @@ def _constant(op: Operation) -> Suggestion:
     value = op.properties.get("value", op.attributes.get("value"))
     if not isinstance(value, IntegerAttr):
         return ("cst",)
-    kind: Attribute = value.type
-    if not isinstance(kind, IntegerType):
-        return (f"c{value.value.data}",)
-    if kind.width.data == 1:
-        return ("true" if value.value.data else "false",)
-    return (f"c{value.value.data}_{kind}",)
+    number = cast("IntegerAttr[IntegerType | IndexType]", value)
+    if isinstance(number.type, IndexType):
+        return (f"c{number.value.data}",)
+    if number.type.width.data == 1:
+        return ("true" if number.value.data else "false",)
+    return (f"c{number.value.data}_{number.type}",)
 
 
 def _indexed(op: Operation) -> Suggestion:

@@ -60,7 +60,7 @@ class IRPrinter(Printer):
 
     def _text_of(self, attribute: Attribute) -> str:
         outer, self._parts = self._parts, []
-        if not isinstance(attribute, MemRefType) or not print_memref(attribute, self):
+        if type(attribute) is not MemRefType or not print_memref(attribute, self):
             super().print_attribute(attribute)
         text = "".join(self._parts)
         self._parts = outer
