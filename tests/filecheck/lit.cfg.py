@@ -16,6 +16,7 @@ config.test_exec_root = str(Path(tempfile.gettempdir()) / "flydsl-lit")
 config.environment["PYTHONPATH"] = str(root / "src")
 config.environment["PYTHONDONTWRITEBYTECODE"] = "1"
 config.substitutions += [
-    ("%fly-opt", f"{sys.executable} -m flydsl.tools.fly_opt"),
+    # Values keep the names of the file, so that checks can use them.
+    ("%fly-opt", f"{sys.executable} -m flydsl.tools.fly_opt --print-names"),
     (r"\bFileCheck\b", f"{sys.executable} -m filecheck"),
 ]

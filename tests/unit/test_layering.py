@@ -2,6 +2,11 @@
 
 Every import counts, also those inside functions; only `if TYPE_CHECKING:` blocks do not run, so they are free.
 Names resolved lazily from strings are not imports: that is how `flydsl.expr` offers `fx.coop` without depending on it.
+
+The order is the one in which a kernel goes through the folders, with three exceptions. `llvm` and `runtime` stand
+before `passes`, as `gpu-module-to-binary` is a pass and compiles. `cpu` stands after `runtime`, whose interface it
+implements, and before `passes`, whose conversions for the cpu mix in its emulation. `testing` needs nothing but
+`errors`, so that every layer's tests may use it.
 """
 
 import ast
@@ -15,6 +20,7 @@ SRC = Path(__file__).resolve().parents[2] / "src"
 
 ORDER = (
     "errors",
+    "testing",
     "dict_version",
     "config",
     "target",
@@ -272,3 +278,29 @@ def test_cycle_check(tmp_path: Path):
     assert cycles(make_tree(tmp_path, files)) == [
         ["flydsl.layout.tuples", "flydsl.layout.tiling", "flydsl.layout.tuples"]
     ]
+
+
+MOST_FILES = 25
+"""More beside each other are a folder that does not say what it holds."""
+
+
+def crowded(src: Path) -> list[str]:
+    """Folders of the package with more files than that; those of data count, too."""
+    return [
+        f"{folder.relative_to(src)}: {len(files)} files"
+        for folder in [src / "flydsl", *sorted((src / "flydsl").rglob("*/"))]
+        if folder.name != "__pycache__"
+        and len(files := [f for f in folder.iterdir() if f.is_file() and f.suffix != ".pyc"]) > MOST_FILES
+    ]
+
+
+def test_no_folder_is_crowded():
+    found = crowded(SRC)
+    assert not found, f"more than {MOST_FILES} files beside each other:\n  " + "\n  ".join(found)
+
+
+def test_crowd_check(tmp_path: Path):
+    make_tree(tmp_path, {f"passes/p{i}.py": "" for i in range(25)})
+    assert crowded(tmp_path) == []
+    make_tree(tmp_path, {"passes/one_more.json": "", "layout/core.py": ""})
+    assert crowded(tmp_path) == ["flydsl/passes: 26 files"]

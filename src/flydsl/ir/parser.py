@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
@@ -14,11 +15,20 @@ from xdsl.utils.exceptions import ParseError
 from xdsl.utils.lexer import Input
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
+from .forms import FORMS
+
 
 class Lexer(MLIRLexer):
     """xDSL's lexer, whose own pattern takes exponential time to find that a string is not closed."""
 
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
+
+
+class _Written:
+    """What the parser asks of a class of ops, by a form of ours."""
+
+    def __init__(self, parse: Callable[[Parser], Operation], dialect_name: Callable[[], str]):
+        self.parse, self.dialect_name = parse, dialect_name
 
 
 class LocatedParser(Parser):
@@ -60,6 +70,14 @@ class LocatedParser(Parser):
         if found is not None and expect_type:
             self.parse_optional_location()
         return found
+
+    def _get_op_by_name(self, name: str) -> type[Operation]:
+        """The class of an op, or the form it is written in where xDSL does not know that."""
+        found = super()._get_op_by_name(name)
+        form = FORMS.get(found.name)
+        if form is None or form.parse is None or self._current_token.kind is not form.parsed:
+            return found
+        return cast("type[Operation]", _Written(form.parse, found.dialect_name))
 
     def _parse_op_result_list(self) -> Any:
         found = super()._parse_op_result_list()

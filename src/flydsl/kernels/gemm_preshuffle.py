@@ -13,6 +13,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.expr.rocdl.target import amd_target
+from flydsl.kernels.extents import check_extents
 from flydsl.kernels.gemm_preshuffle_kernel import GROUP_BYTES, ROW_BYTES, UNIT_BYTES, gemm_preshuffle_tiles
 
 BLOCK_M = (32, 64, 128, 256)
@@ -53,9 +54,10 @@ def gemm_preshuffle(
 ):
     """`c = a @ w.T` for the `w` of `preshuffle_weights`.
 
-    `block_m` is 32, 64, 128 or 256, `block_n` 64, 128 or 256. Extents are the caller's responsibility;
+    `block_m` is 32, 64, 128 or 256, `block_n` 64, 128 or 256. Extents of run time are the caller's responsibility;
     `matmul_preshuffled` checks them.
     """
+    check_extents("gemm_preshuffle", a=(a, "mk"), w=(w, "nk"), c=(c, "mn"))
     _check_blocks(block_m, block_n)
     chosen = _instructions(a.dtype, amd_target("gemm_preshuffle").arch)
     gemm_preshuffle_tiles(a, w, c, (), block_m, block_n, *chosen, stream)
@@ -73,6 +75,10 @@ def gemm_preshuffle_scaled(
     stream: fx.Stream = fx.Stream(None),
 ):
     """`c = (a @ w.T) * row_scales[:, None] * column_scales`, with f32 vectors of M and N scales."""
+    matrices = {"a": (a, "mk"), "w": (w, "nk"), "c": (c, "mn")}
+    check_extents(
+        "gemm_preshuffle_scaled", **matrices, row_scales=(row_scales, "m"), column_scales=(column_scales, "n")
+    )
     _check_blocks(block_m, block_n)
     chosen = _instructions(a.dtype, amd_target("gemm_preshuffle_scaled").arch)
     gemm_preshuffle_tiles(a, w, c, (row_scales, column_scales), block_m, block_n, *chosen, stream)

@@ -6,7 +6,6 @@ fly-opt --pass-pipeline='builtin.module(fly-canonicalize,fly-layout-lowering)' -
 
 from __future__ import annotations
 
-import io
 import re
 import sys
 import time
@@ -34,6 +33,7 @@ options:
   --verify-diagnostics          check errors against '// expected-error {{...}}' comments
   --mlir-print-op-generic       print in generic form
   --mlir-print-debuginfo        print locations
+  --print-names                 call values as in the input instead of %0, %1, ...
   --mlir-print-ir-after-all     print the module to standard error after each pass
   --mlir-timing                 print the time of each step to standard error
   --allow-unregistered-dialect  accept ops of unknown dialects
@@ -46,6 +46,7 @@ FLAGS = {
     "verify-diagnostics": "verify_diagnostics",
     "mlir-print-op-generic": "generic",
     "mlir-print-debuginfo": "debuginfo",
+    "print-names": "names",
     "mlir-print-ir-after-all": "print_after",
     "mlir-timing": "timing",
     "allow-unregistered-dialect": "unregistered",
@@ -63,7 +64,7 @@ class Options:
     def __init__(self, argv: list[str]):
         self.file = "-"
         self.output = "-"
-        self.split = self.verify_diagnostics = self.generic = self.debuginfo = False
+        self.split = self.verify_diagnostics = self.generic = self.debuginfo = self.names = False
         self.print_after = self.timing = self.unregistered = self.help = False
         self.passes: list[Pass] = []
         rest = iter(argv)
@@ -193,12 +194,10 @@ class Run:
 
     def render(self, module: Any) -> str:
         """The module as text."""
-        from xdsl.printer import Printer
+        from ..ir.printer import print_ir
 
-        out = io.StringIO()
-        generic, debug = self.options.generic, self.options.debuginfo
-        Printer(out, print_generic_format=generic, print_debuginfo=debug).print_op(module)
-        return out.getvalue() + "\n"
+        options = self.options
+        return print_ir(module, generic=options.generic, debuginfo=options.debuginfo, hints=options.names)
 
 
 def print_help() -> None:

@@ -238,7 +238,7 @@ func.func @ifs(%c: i1, %x: i32, %y: i32) -> i32 {
   } else {
     scf.yield %y : i32
   }
-  // CHECK-NEXT: func.return %[[R]]
+  // CHECK-NEXT: return %[[R]]
   func.return %b : i32
 }
 // CHECK-LABEL: func.func @loops(%n: index, %x: i32)
@@ -266,7 +266,7 @@ func.func @loops(%n: index, %x: i32) -> (i32, i32, i32) {
     %m = arith.muli %q, %q : i32
     scf.yield %q, %b, %m : i32, i32, i32
   }
-  // CHECK: func.return %[[O]], %[[L]], %x
+  // CHECK: return %[[O]], %[[L]], %x
   func.return %o, %l, %same : i32, i32, i32
 }
 // Constants stand at the head of the function, once; fly leftovers vanish.

@@ -26,7 +26,7 @@ func.func @index(%i: index) -> i32 {
   // CHECK: %[[I:.*]] = builtin.unrealized_conversion_cast %i : index to i64
   // CHECK-NEXT: %[[P:.*]] = llvm.mul %[[I]], %[[C]] : i64
   // CHECK-NEXT: %[[R:.*]] = llvm.trunc %[[P]] : i64 to i32
-  // CHECK-NEXT: func.return %[[R]] : i32
+  // CHECK-NEXT: return %[[R]] : i32
   %c = arith.constant 4 : index
   %0 = arith.muli %i, %c : index
   %1 = arith.index_cast %0 : index to i32

@@ -34,7 +34,7 @@ func.func @switch(%k: i32, %a: i32) {
 func.func @assert(%c: i1) {
   // CHECK-NEXT: llvm.cond_br %c, ^[[ON:bb[0-9]+]], ^[[BAD:bb[0-9]+]]
   // CHECK: ^[[ON]]:
-  // CHECK-NEXT: func.return
+  // CHECK-NEXT: return
   // CHECK: ^[[BAD]]:
   // CHECK-NEXT: llvm.call @abort() : () -> ()
   // CHECK-NEXT: llvm.unreachable

@@ -62,10 +62,10 @@ gpu.module @m {
     // CHECK-NEXT: gpu.barrier
     fly.ptr.store(%v, %from) : (f32, !s) -> ()
     gpu.barrier
-    // CHECK: "fly_nvgpu.asm"(%to, %{{.*}}, %n) <{text = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [$0], [$1], $2;", constraints = "l,r,r,~{memory}"}>
+    // CHECK: "fly_nvgpu.asm"(%to, %{{.*}}, %n) <{constraints = "l,r,r,~{memory}", text = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [$0], [$1], $2;"}>
     // CPU: "fly_cpu.call"(%from, %to, %n) <{callee = "fly_bulk_add_f32"}>
     "fly_nvgpu.bulk_store"(%from, %to, %n) <{reduce = "add", element = "f32"}> : (!s, !g, i32) -> ()
-    // CHECK: "fly_nvgpu.asm"(%to, %{{.*}}, %n, %policy) <{text = "cp.reduce.async.bulk.global.shared::cta.bulk_group.L2::cache_hint.add.noftz.bf16 [$0], [$1], $2, $3;", constraints = "l,r,r,l,~{memory}"}>
+    // CHECK: "fly_nvgpu.asm"(%to, %{{.*}}, %n, %policy) <{constraints = "l,r,r,l,~{memory}", text = "cp.reduce.async.bulk.global.shared::cta.bulk_group.L2::cache_hint.add.noftz.bf16 [$0], [$1], $2, $3;"}>
     // CPU: "fly_cpu.call"(%from, %to, %n) <{callee = "fly_bulk_add_bf16"}>
     "fly_nvgpu.bulk_store"(%from, %to, %n, %policy) <{reduce = "add", element = "bf16", hint = true}> : (!s, !g, i32, i64) -> ()
     gpu.return

@@ -161,7 +161,7 @@ gpu.module @m {
 func.func @made(%s: i32) -> !buffer {
   // CHECK: %[[U:.*]] = llvm.mlir.undef : !llvm.struct<(i32)>
   // CHECK: %[[V:.*]] = llvm.insertvalue %s, %[[U]][0] : !llvm.struct<(i32)>
-  // CHECK: func.return %[[V]] : !llvm.struct<(i32)>
+  // CHECK: return %[[V]] : !llvm.struct<(i32)>
   %a = fly.make_copy_atom {valBits = 32 : i32} : !buffer
   %b = fly.atom.set_value(%a, "soffset", %s) : (!buffer, i32) -> !buffer
   func.return %b : !buffer

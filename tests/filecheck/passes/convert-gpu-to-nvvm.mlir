@@ -4,10 +4,8 @@
 gpu.module @kernels {
   // A struct is read in words, so its place is aligned.
   // CHECK-LABEL: llvm.func @ids(%p: !llvm.ptr<1>, %s: !llvm.struct<packed (i32, i64)> {llvm.alignstack = 8 : i64})
-  // CHECK-SAME: nvvm.minctasm = 2 : i32
-  // CHECK-SAME: gpu.kernel
-  // CHECK-SAME: nvvm.kernel
-  // CHECK-SAME: nvvm.reqntid = array<i32: 64, 2, 1>
+  // CHECK-SAME: {gpu.kernel
+  // CHECK-SAME: nvvm.kernel, nvvm.minctasm = 2 : i32, nvvm.reqntid = array<i32: 64, 2, 1>}
   gpu.func @ids(%p: !llvm.ptr<1>, %s: !llvm.struct<packed (i32, i64)>) kernel attributes {known_block_size = array<i32: 64, 2, 1>, nvvm.minctasm = 2 : i32} {
     // CHECK: %[[T:.*]] = nvvm.read.ptx.sreg.tid.x range <i32, 0, 64> : i32
     // CHECK-NEXT: llvm.sext %[[T]] : i32 to i64

@@ -7,12 +7,10 @@ gpu.module @kernels {
   llvm.mlir.global external @shared() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<64 x i8>
 
   // CHECK-LABEL: llvm.func @ids(%p: !llvm.ptr<1>, %n: i64)
-  // CHECK-SAME: rocdl.waves_per_eu = 2 : i32
-  // CHECK-SAME: gpu.kernel
-  // CHECK-SAME: rocdl.kernel
-  // CHECK-SAME: rocdl.flat_work_group_size = "128,128"
+  // CHECK-SAME: {gpu.kernel, gpu.known_block_size = array<i32: 64, 2, 1>
+  // CHECK-SAME: rocdl.flat_work_group_size = "128,128", rocdl.kernel
   // CHECK-SAME: rocdl.reqd_work_group_size = array<i32: 64, 2, 1>
-  // CHECK-SAME: gpu.known_block_size = array<i32: 64, 2, 1>
+  // CHECK-SAME: rocdl.waves_per_eu = 2 : i32}
   gpu.func @ids(%p: !llvm.ptr<1>, %n: index) kernel attributes {known_block_size = array<i32: 64, 2, 1>, rocdl.waves_per_eu = 2 : i32} {
     // CHECK: %[[T:.*]] = rocdl.workitem.id.x range <i32, 0, 64> : i32
     // CHECK-NEXT: %[[TW:.*]] = llvm.sext %[[T]] : i32 to i64

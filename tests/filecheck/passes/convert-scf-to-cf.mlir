@@ -15,7 +15,7 @@ func.func @loop(%n: index, %init: f32) -> f32 {
   // CHECK-NEXT: %[[NEXT:.*]] = arith.addi %i, %c1 : index
   // CHECK-NEXT: cf.br ^[[HEAD]](%[[NEXT]], %[[Y]] : index, f32)
   // CHECK: ^[[END]]:
-  // CHECK-NEXT: func.return %x : f32
+  // CHECK-NEXT: return %x : f32
   %r = scf.for %i = %c0 to %n step %c1 iter_args(%x = %init) -> (f32) {
     %y = arith.addf %x, %x : f32
     scf.yield %y : f32
@@ -42,7 +42,7 @@ func.func @both(%c: i1, %a: i32, %b: i32) -> i32 {
   // CHECK: ^[[E]]:
   // CHECK-NEXT: cf.br ^[[J]](%b : i32)
   // CHECK: ^[[J]](%[[R:.*]]: i32):
-  // CHECK-NEXT: func.return %[[R]] : i32
+  // CHECK-NEXT: return %[[R]] : i32
   %r = scf.if %c -> (i32) {
     scf.yield %a : i32
   } else {
@@ -60,7 +60,7 @@ func.func @nested(%c: i1, %n: i32) {
   // CHECK: ^[[BODY]]:
   // CHECK-NEXT: cf.cond_br %c, ^[[T:bb[0-9]+]], ^[[ON:bb[0-9]+]]
   // CHECK: ^[[T]]:
-  // CHECK-NEXT: func.call @use
+  // CHECK-NEXT: call @use
   // CHECK-NEXT: cf.br ^[[ON]]
   // CHECK: ^[[ON]]:
   // CHECK-NEXT: arith.addi
@@ -84,7 +84,7 @@ func.func @while(%start: i32, %n: i32) -> i32 {
   // CHECK-NEXT: %[[Z:.*]] = arith.addi %y, %y : i32
   // CHECK-NEXT: cf.br ^[[BEFORE]](%[[Z]] : i32)
   // CHECK: ^[[END]]:
-  // CHECK-NEXT: func.return %x : i32
+  // CHECK-NEXT: return %x : i32
   %r = scf.while (%x = %start) : (i32) -> i32 {
     %c = arith.cmpi slt, %x, %n : i32
     scf.condition(%c) %x : i32
@@ -122,7 +122,7 @@ func.func @region(%a: i32) -> i32 {
   // CHECK: ^[[IN]]:
   // CHECK-NEXT: cf.br ^[[OUT:bb[0-9]+]](%a : i32)
   // CHECK: ^[[OUT]](%[[R:.*]]: i32):
-  // CHECK-NEXT: func.return %[[R]] : i32
+  // CHECK-NEXT: return %[[R]] : i32
   %r = scf.execute_region -> (i32) {
     scf.yield %a : i32
   }

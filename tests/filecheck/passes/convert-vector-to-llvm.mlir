@@ -32,7 +32,7 @@ func.func @slices(%v: vector<4xf32>, %w: vector<2xf32>) -> (vector<2xf32>, vecto
 func.func @transpose(%v: vector<6xf32>) -> vector<6xf32> {
   // CHECK-NOT: vector.
   // CHECK: %[[T:.*]] = llvm.shufflevector %v, %{{.*}} [0, 3, 1, 4, 2, 5] : vector<6xf32>
-  // CHECK-NEXT: func.return %[[T]] : vector<6xf32>
+  // CHECK-NEXT: return %[[T]] : vector<6xf32>
   %0 = vector.shape_cast %v : vector<6xf32> to vector<2x3xf32>
   %1 = vector.transpose %0, [1, 0] : vector<2x3xf32> to vector<3x2xf32>
   %2 = vector.shape_cast %1 : vector<3x2xf32> to vector<6xf32>

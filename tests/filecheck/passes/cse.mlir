@@ -3,7 +3,7 @@
 // CHECK-LABEL: func.func @straight(%x: i32, %y: i32)
 func.func @straight(%x: i32, %y: i32) -> (i32, i32) {
   // CHECK-NEXT: %[[A:.*]] = arith.addi %x, %y : i32
-  // CHECK-NEXT: func.return %[[A]], %[[A]]
+  // CHECK-NEXT: return %[[A]], %[[A]]
   %a = arith.addi %x, %y : i32
   %b = arith.addi %x, %y : i32
   %dead = arith.muli %x, %y : i32
@@ -59,7 +59,7 @@ func.func @reads(%p: !llvm.ptr) -> (i32, i32, i32) {
   // CHECK-NEXT: %[[A:.*]] = llvm.load %p
   // CHECK-NEXT: "test.write"
   // CHECK-NEXT: %[[C:.*]] = llvm.load %p
-  // CHECK-NEXT: func.return %[[A]], %[[A]], %[[C]]
+  // CHECK-NEXT: return %[[A]], %[[A]], %[[C]]
   %a = llvm.load %p : !llvm.ptr -> i32
   %b = llvm.load %p : !llvm.ptr -> i32
   "test.write"() : () -> ()

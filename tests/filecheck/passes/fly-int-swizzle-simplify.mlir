@@ -103,6 +103,6 @@ func.func @host(%x: i32, %k: i32) -> i32 {
   %r = arith.xori %sum, %h : i32
   // CHECK: %[[S:.*]] = arith.addi %x,
   // CHECK: %[[R:.*]] = arith.xori %[[S]],
-  // CHECK-NEXT: func.return %[[R]]
+  // CHECK-NEXT: return %[[R]]
   func.return %r : i32
 }

@@ -220,7 +220,7 @@ func.func @host(%f: f32, %x: i32) {
   // CHECK-NEXT: vector.print %f : f32 punctuation <no_punctuation>
   // CHECK-NEXT: vector.print str " x=" punctuation <no_punctuation>
   // CHECK-NEXT: vector.print %x : i32
-  // CHECK-NEXT: func.return
+  // CHECK-NEXT: return
   fly.print(%f, %x) {format = "f={} x={}"} : (f32, i32) -> ()
   func.return
 }

@@ -36,7 +36,7 @@ gpu.module @m {
     // CHECK: %[[P1:.*]] = ub.poison : vector<1xf32>
     // CHECK: %[[U:.*]] = vector.insert %f, %[[P1]] [0]
     fly.ptr.store(%f, %u) : (f32, !reg) -> ()
-    // CHECK: %[[A:.*]], %[[B:.*]] = scf.if %c -> (vector<4xf32>, vector<2xf32>) {
+    // CHECK: %[[AB:.*]]:2 = scf.if %c -> (vector<4xf32>, vector<2xf32>) {
     // CHECK: %[[A0:.*]] = vector.insert %f, %[[P4]] [3]
     // CHECK: %[[B0:.*]] = vector.insert %f, %[[P2]] [0]
     // CHECK: scf.yield %[[A0]], %[[B0]]
@@ -46,9 +46,9 @@ gpu.module @m {
       fly.ptr.store(%f, %r3) : (f32, !reg) -> ()
       fly.ptr.store(%f, %s) : (f32, !reg) -> ()
     }
-    // CHECK: %[[X:.*]] = vector.extract %[[A]][3]
+    // CHECK: %[[X:.*]] = vector.extract %[[AB]]#0[3]
     %x = fly.ptr.load(%r3) : (!reg) -> f32
-    // CHECK: %[[Y:.*]] = vector.extract %[[B]][0]
+    // CHECK: %[[Y:.*]] = vector.extract %[[AB]]#1[0]
     %y = fly.ptr.load(%s) : (!reg) -> f32
     // CHECK: %[[Z:.*]] = vector.extract %[[U]][0]
     %z = fly.ptr.load(%u) : (!reg) -> f32

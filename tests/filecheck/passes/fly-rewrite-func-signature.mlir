@@ -44,10 +44,10 @@ func.func private @decl(!fly.layout<(?,8):(?{i64 div=4},1)>, !fly.tile<[8|64]>) 
 
 // Values that are only handed on stay in their carriers.
 // CHECK-LABEL: func.func @calls(%l: !llvm.struct<packed (struct<packed (i32)>, struct<packed (i64)>)>) -> !llvm.struct<packed (i32)>
-// CHECK-NEXT: %[[R:.*]] = func.call @decl(%l)
-// CHECK-NEXT: func.return %[[R]] : !llvm.struct<packed (i32)>
+// CHECK-NEXT: %[[R:.*]] = call @decl(%l)
+// CHECK-NEXT: return %[[R]] : !llvm.struct<packed (i32)>
 func.func @calls(%l: !fly.layout<(?,8):(?{i64 div=4},1)>, %t: !fly.tile<[8|64]>) -> !fly.int_tuple<(?,2)> {
-  %r = func.call @decl(%l, %t) : (!fly.layout<(?,8):(?{i64 div=4},1)>, !fly.tile<[8|64]>) -> !fly.int_tuple<(?,2)>
+  %r = call @decl(%l, %t) : (!fly.layout<(?,8):(?{i64 div=4},1)>, !fly.tile<[8|64]>) -> !fly.int_tuple<(?,2)>
   func.return %r : !fly.int_tuple<(?,2)>
 }
 // CHECK-LABEL: func.func @packs(%x: i32, %y: i64, %p: !fly.ptr<f32, global>)
@@ -68,7 +68,7 @@ func.func @packs(%x: i32, %y: i64, %p: !fly.ptr<f32, global>) -> !fly.memref<f32
   // CHECK: %[[D1:.*]] = fly.get(%[[D]]) {mode = array<i32: 1>}
   // CHECK: %[[D10:.*]] = fly.get(%[[D1]]) {mode = array<i32: 0>}
   // CHECK: fly.get_scalar(%[[D10]]) : (!fly.int_tuple<?{i64}>) -> i64
-  // CHECK: func.return %[[IT]], %{{.*}}
+  // CHECK: return %[[IT]], %{{.*}}
   func.return %m : !fly.memref<f32, global, (?,(8,2)):(1,(?{i64},4))>
 }
 // CHECK-LABEL: func.func @control(
@@ -101,7 +101,7 @@ func.func @control(%c: i1, %n: index, %t: !fly.int_tuple<?>, %s: !fly.layout<4:1
   ^bb0(%d: !fly.int_tuple<?>):
     scf.yield %d : !fly.int_tuple<?>
   }
-  // CHECK: func.return %[[W]]
+  // CHECK: return %[[W]]
   func.return %w : !fly.int_tuple<?>
 }
 // CHECK-LABEL: func.func @blocks(%c: i1, %t: !llvm.struct<packed (i32)>)

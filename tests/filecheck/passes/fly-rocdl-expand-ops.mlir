@@ -12,7 +12,7 @@ gpu.module @m {
   gpu.func @load(%t: !tensor, %s: !fly.layout<(64,32):(40,1)>, %k: !fly.tile<[64|32]>, %d: !shared, %x: i32, %mask: i32) kernel {
     // CHECK: %[[L:.*]] = fly.get_layout(%t)
     // CHECK: %[[SHAPE:.*]] = fly.get_shape(%[[L]])
-    // CHECK: %[[N0:.*]], %[[N1:.*]] = fly.get_leaves(%[[SHAPE]]) {dynamicOnly = true} : (!fly.int_tuple<(?,?)>) -> (i32, i32)
+    // CHECK: %[[N:.*]]:2 = fly.get_leaves(%[[SHAPE]]) {dynamicOnly = true} : (!fly.int_tuple<(?,?)>) -> (i32, i32)
     // CHECK: %[[PITCH:.*]] = fly.get_leaves(%{{.*}}) {dynamicOnly = true} : (!fly.int_tuple<(?,1)>) -> i32
     // CHECK: %[[P:.*]] = fly.get_iter(%t)
     // CHECK: %[[FRESH:.*]] = fly.make_copy_atom {valBits = 16 : i32} : !fly.copy_atom<!fly_rocdl.cdna5.tensor_load<
@@ -28,7 +28,7 @@ gpu.module @m {
     // CHECK: %[[MASKED:.*]] = fly.atom.set_value(%[[ATOM]], "workgroup_mask", %mask)
     %b = fly.atom.set_value(%a, "workgroup_mask", %mask) : (!load, i32) -> !load
     // CHECK: %[[C32:.*]] = arith.constant 32 : i32
-    // CHECK: %[[LEFT:.*]] = arith.subi %[[N1]], %[[C32]] : i32
+    // CHECK: %[[LEFT:.*]] = arith.subi %[[N]]#1, %[[C32]] : i32
     // CHECK: fly.atom.set_value(%[[MASKED]], "extent_1", %[[LEFT]])
     // CHECK: fly.atom.set_value(%{{.*}}, "extent_0", %{{.*}})
     // CHECK: fly.crd2idx(%{{.*}}, %{{.*}}) : (!fly.int_tuple<(32,?)>, !fly.layout<(32,64):(1,?)>)

@@ -9,7 +9,7 @@
 // CHECK-NEXT: %[[C:.*]] = fly.make_int_tuple(%[[B]]) : (i32) -> !fly.int_tuple<?{div=4}>
 // CHECK-NEXT: %[[D:.*]] = fly.add_offset(%p, %[[C]]) : (!fly.ptr<f32, global, align<16>>, !fly.int_tuple<?{div=4}>) -> !fly.ptr<f32, global, align<16>>
 // CHECK-NEXT: %[[E:.*]] = fly.ptr.load(%[[D]]) : (!fly.ptr<f32, global, align<16>>) -> f32
-// CHECK-NEXT: func.return %[[E]] : f32
+// CHECK-NEXT: return %[[E]] : f32
 func.func @load(%p: !fly.ptr<f32, global, align<16>>, %r: i32, %c: i32) -> f32 {
   %s = fly.make_int_tuple() : () -> !fly.int_tuple<(16,32)>
   %d = fly.make_int_tuple() : () -> !fly.int_tuple<(32,1)>

@@ -4,7 +4,7 @@
 // CHECK-LABEL: @f(%x: i32)
 // CHECK-NEXT: %[[C:.*]] = arith.constant 8 : i32
 // CHECK-NEXT: %[[S:.*]] = arith.muli %x, %[[C]] : i32
-// CHECK-NEXT: func.return %[[S]] : i32
+// CHECK-NEXT: return %[[S]] : i32
 
 // AFTER: ms  parse
 // AFTER: ms  verify

@@ -1,6 +1,5 @@
 """Fixtures: traces without a device."""
 
-import io
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,17 +8,14 @@ import pytest
 
 def trace_text(function: Any, *args: Any, target: str = "rocm:gfx942") -> str:
     """The verified IR of a jit function for these arguments, as text."""
-    from xdsl.printer import Printer
-
     from flydsl.compiler.frontend.tracing import trace_host
+    from flydsl.ir.printer import print_ir
     from flydsl.target import GPUTarget
 
     call = function.bind(args, {})
     module, _ = trace_host(function.__name__, function.rewritten.function, call.arguments, GPUTarget.parse(target))
     module.verify()
-    out = io.StringIO()
-    Printer(out).print_op(module)
-    return out.getvalue()
+    return print_ir(module, hints=True)
 
 
 @pytest.fixture

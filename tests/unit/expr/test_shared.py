@@ -50,9 +50,9 @@ def test_static_allocations_are_scattered(traced):
             _ = shared.base_ptr
 
     text = traced(launcher(body), X)
-    assert "{allocBytes = 4096 : i64, allocAlign = 16 : i64}" in text
-    assert "{allocBytes = 4 : i64, allocAlign = 4 : i64}" in text
-    assert "{allocBytes = 64 : i64, allocAlign = 4 : i64}" in text
+    assert "{allocAlign = 16 : i64, allocBytes = 4096 : i64}" in text
+    assert "{allocAlign = 4 : i64, allocBytes = 4 : i64}" in text
+    assert "{allocAlign = 4 : i64, allocBytes = 64 : i64}" in text
     assert text.count("fly.make_ptr") == 3
     assert "dynamic_shared_memory_size" not in text
 
@@ -63,7 +63,7 @@ def test_static_bytes(traced):
         assert type(place) is fx.Storage[fx.Array[fx.Uint8, 100]]
         assert place.peek().ptr.address_space is fx.AddressSpace.Shared
 
-    assert "{allocBytes = 100 : i64, allocAlign = 32 : i64}" in traced(launcher(body), X)
+    assert "{allocAlign = 32 : i64, allocBytes = 100 : i64}" in traced(launcher(body), X)
 
 
 def dynamic(x):

@@ -360,7 +360,7 @@ def test_kernel_parameters_loops_and_branches(traced):
         kernel(out, p, n).launch(block=1)
 
     text = traced(launch, np.zeros(4, np.float32), Affine(2.0, 1.0, 4), 3)
-    assert "func.func @launch(%0: !fly.memref<f32, global, (?):(1)>, %1: f32, %2: f32, %3: i32" in text
+    assert "func.func @launch(%arg0: !fly.memref<f32, global, (?):(1)>, %arg1: f32, %arg2: f32, %arg3: i32" in text
     assert "scf.if" in text and "-> (i32, i64) : i32" in text
 
 

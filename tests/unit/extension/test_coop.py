@@ -16,11 +16,8 @@ PYTHON = {ADD: operator.add, MUL: operator.mul, MAX: max, MIN: min}
 
 def trace(body, *, block=64, target="rocm:gfx942"):
     """The device IR of a kernel with this body."""
-    import io
-
-    from xdsl.printer import Printer
-
     from flydsl.compiler.frontend.tracing import trace_host
+    from flydsl.ir.printer import print_ir
     from flydsl.target import GPUTarget
 
     @flyc.kernel
@@ -34,9 +31,7 @@ def trace(body, *, block=64, target="rocm:gfx942"):
     call = launch.bind((1,), {})
     module, _ = trace_host("launch", launch.rewritten.function, call.arguments, GPUTarget.parse(target))
     module.verify()
-    out = io.StringIO()
-    Printer(out).print_op(module)
-    return out.getvalue()
+    return print_ir(module, hints=True)
 
 
 # --- operations ---------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from xdsl.parser import Parser
 
@@ -67,6 +69,15 @@ def test_amdgpu(arch: str):
     asm = codegen.compile_device(text, codegen.DeviceTarget.amdgpu(arch), 2).asm
     for word in ("ds_swizzle_b32", "ds_bpermute_b32", "v_readfirstlane_b32", "v_readlane_b32"):
         assert word in asm
+    ballots = dict(re.findall(r"(%\w+) = call i64 @llvm.amdgcn.ballot.i64\(i1 ([%\w]+)\)", text))
+    # A wave need not be whole: what all lanes are is a ballot, too.
+    ((all_,),) = [(name,) for name, of in ballots.items() if of == "true"]
+    compared = re.findall(r"icmp (eq|ne) i64 (%\w+), ([%\w]+)", text)
+    assert sorted((how, against if against == "0" else "all") for how, _, against in compared) == [
+        ("eq", "all"),
+        ("ne", "0"),
+    ]
+    assert {against for _, _, against in compared} == {"0", all_} and {at for _, at, _ in compared} <= set(ballots)
 
 
 def test_nvptx():
@@ -74,6 +85,8 @@ def test_nvptx():
     asm = codegen.compile_device(text, codegen.DeviceTarget.nvptx("sm_90"), 2).asm
     for word in ("shfl.sync.bfly.b32", "vote.sync.ballot.b32", "vote.sync.any", "vote.sync.all", ".shared .align 16"):
         assert word in asm
+    ((votes,),) = [(name,) for name in re.findall(r"(%\w+) = call i32 @llvm.nvvm.vote.ballot.sync\(", text)]
+    assert f"zext i32 {votes} to i64" in text  # lane 31 is no sign
 
 
 @pytest.mark.parametrize("warp", [32, 64])

@@ -6,7 +6,6 @@ would cost more than the compilation.
 
 from __future__ import annotations
 
-import io
 import platform
 import time
 from collections.abc import Mapping
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
-from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from ... import __version__, config
@@ -22,6 +20,7 @@ from ...dialects.upstream import gpu
 from ...errors import DSLCompileError, FlyDSLError
 from ...expr.scalars.fastmath import set_default as set_default_fastmath
 from ...ir.locations import frames_of
+from ...ir.printer import print_ir
 from ...llvm import binding
 from ...llvm.text import host_stub
 from ...llvm.text.debug_info import ATTRIBUTE as DEBUG_ATTRIBUTE
@@ -55,9 +54,7 @@ if TYPE_CHECKING:
 
 def print_module(module: ModuleOp) -> str:
     """The module as text."""
-    out = io.StringIO()
-    Printer(out).print_op(module)
-    return out.getvalue() + "\n"
+    return print_ir(module)
 
 
 def run_passes(

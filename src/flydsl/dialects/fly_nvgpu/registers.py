@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 from typing import Any, Protocol, cast
 
 from xdsl.dialects import vector as xvector
@@ -84,18 +85,20 @@ def storage(elem: Attribute) -> Attribute:
 
 
 def moved(low: AtomLowering, at: Operand, by: int) -> Operand:
-    """An operand some elements further on."""
+    """An operand some elements further on, aligned as far as the distance is."""
     if not by:
         return at
+    bits = by * bit_width(at.data.elem)
+    data = at.data._replace(align=gcd(at.data.align, bits // 8) if bits % 8 == 0 else 1)
     pointer: Any = at.pointer
     if hasattr(pointer, "offset"):
-        return Operand(pointer.offset(by), at.data)
+        return Operand(pointer.offset(by), data)
     props: dict[str, Attribute] = {
         "rawConstantIndices": i32_list((by,)),
         "elem_type": storage(at.data.elem),
         "noWrapFlags": int_attr(0, i32),
     }
-    return Operand(low.b.pure(llvm.GEPOp, (pointer,), pointer.type, props), at.data)
+    return Operand(low.b.pure(llvm.GEPOp, (pointer,), pointer.type, props), data)
 
 
 def _offsets(at: Operand, count: int) -> list[int]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import re
 from typing import Any
 
 from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, UnknownLoc
 from xdsl.ir import Attribute
-from xdsl.printer import Printer
 
 from flydsl.ir.locations import frames_of
+from flydsl.ir.printer import IRPrinter
 from flydsl.llvm.text.source_lines import SourceLine
 
 Lines = list[tuple[str, SourceLine | None]]
@@ -19,11 +18,11 @@ _LOCATIONS = (CallSiteLoc, FileLineColLoc, UnknownLoc)
 _MARK = re.compile(r" ?\x01(\d+)\x02")
 
 
-class _MarkingPrinter(Printer):
+class _MarkingPrinter(IRPrinter):
     """Prints a number for each location: written out, file names would be most of the text."""
 
-    def __init__(self, stream: io.StringIO):
-        super().__init__(stream, print_debuginfo=True)
+    def __init__(self) -> None:
+        super().__init__(debuginfo=True)
         self.found: dict[Attribute, int] = {}
 
     def print_attribute(self, attribute: Attribute) -> None:
@@ -35,12 +34,11 @@ class _MarkingPrinter(Printer):
 
 def ir_lines(module: Any) -> Lines:
     """A module as printed without locations; the last one on a line is that of its op."""
-    out = io.StringIO()
-    printer = _MarkingPrinter(out)
+    printer = _MarkingPrinter()
     printer.print_op(module)
     places = [_line(location) for location in printer.found]
     lines: Lines = []
-    for line in out.getvalue().split("\n"):
+    for line in printer.text().split("\n"):
         marks = _MARK.findall(line)
         lines.append((_MARK.sub("", line), places[int(marks[-1])]) if marks else (line, None))
     return lines

@@ -213,7 +213,7 @@ func.func @coordinates(%i: !fly.int_tuple<?>, %k: !fly.int_tuple<(?,3)>, %l: !fl
 func.func @memory(%lp: !llvm.ptr<1>, %st: i16, %n: i64, %fl: i32, %p: !fly.ptr<f32, global>, %o: !fly.int_tuple<?{div=4}>, %sw: !fly.swizzle<S<2,3,4>>, %m: !fly.memref<f32, global, (4,8):(8,1)>, %ct: !fly.coord_tensor<(0,0), (4,8):(1E0,1E1)>, %k: !fly.int_tuple<(?,3)>, %v: vector<4xf32>, %f: f32, %l: !fly.layout<(4,8):(8,1)>, %w: vector<32xf32>, %it: !fly.int_tuple<(0,?)>, %cm: !fly.memref<f32, shared, S<2,3,3> o 8 o (8,8):(8,1), align<32>>, %c1: !fly.coord_tensor<?, 8:2>) {
   // CHECK: fly.make_ptr() {dictAttrs = {allocSize = 4 : i64}} : () -> !fly.ptr<f32, register>
   %0 = fly.make_ptr() {dictAttrs = {allocSize = 4 : i64}} : () -> !fly.ptr<f32, register>
-  // CHECK: fly.make_ptr() {dictAttrs = {allocBytes = 64 : i64, allocAlign = 16 : i64}} : () -> !fly.ptr<f32, shared, align<16>>
+  // CHECK: fly.make_ptr() {dictAttrs = {allocAlign = 16 : i64, allocBytes = 64 : i64}} : () -> !fly.ptr<f32, shared, align<16>>
   %1 = fly.make_ptr() {dictAttrs = {allocBytes = 64 : i64, allocAlign = 16 : i64}} : () -> !fly.ptr<f32, shared, align<16>>
   // CHECK: fly.make_ptr(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (!llvm.ptr<1>, i16, i64, i32) -> !fly.ptr<f16, #fly_rocdl.buffer_desc>
   %2 = fly.make_ptr(%lp, %st, %n, %fl) : (!llvm.ptr<1>, i16, i64, i32) -> !fly.ptr<f16, #fly_rocdl.buffer_desc>
@@ -324,7 +324,7 @@ func.func @calls(%a: !fly.copy_atom<!fly.universal_copy<32>, 32>, %ma: !fly.mma_
 func.func @atomics(%p: !fly.ptr<i32, global>, %v: i32) {
   // CHECK: fly.atomic_rmw(%p, %v) {bin_op = "add", ordering = "monotonic", syncscope = "agent"} : (!fly.ptr<i32, global>, i32) -> i32
   %0 = fly.atomic_rmw(%p, %v) {bin_op = "add", ordering = "monotonic", syncscope = "agent"} : (!fly.ptr<i32, global>, i32) -> i32
-  // CHECK: fly.atomic_cas(%p, %v, %v) {success = "acq_rel", failure = "acquire"} : (!fly.ptr<i32, global>, i32, i32) -> (i32, i1)
+  // CHECK: fly.atomic_cas(%p, %v, %v) {failure = "acquire", success = "acq_rel"} : (!fly.ptr<i32, global>, i32, i32) -> (i32, i1)
   %1, %2 = fly.atomic_cas(%p, %v, %v) {success = "acq_rel", failure = "acquire"} : (!fly.ptr<i32, global>, i32, i32) -> (i32, i1)
   // CHECK: fly.load(%p) {ordering = "acquire"} : (!fly.ptr<i32, global>) -> i32
   %3 = fly.load(%p) {ordering = "acquire"} : (!fly.ptr<i32, global>) -> i32

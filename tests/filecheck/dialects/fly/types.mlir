@@ -47,7 +47,7 @@ func.func @attributes() {
   "test.a"() {policies = [#fly<cache_policy cache_global>, #fly<cache_policy cache_always>]} : () -> ()
   // CHECK: orders = [#fly<gemm_traversal_order kmn>, #fly<gemm_traversal_order knm>, #fly<gemm_traversal_order mkn>, #fly<gemm_traversal_order mnk>, #fly<gemm_traversal_order nkm>, #fly<gemm_traversal_order nmk>, #fly<gemm_traversal_order kmn_serpentine>, #fly<gemm_traversal_order knm_serpentine>, #fly<gemm_traversal_order mkn_serpentine>, #fly<gemm_traversal_order mnk_serpentine>, #fly<gemm_traversal_order nkm_serpentine>, #fly<gemm_traversal_order nmk_serpentine>]
   "test.a"() {orders = [#fly<gemm_traversal_order kmn>, #fly<gemm_traversal_order knm>, #fly<gemm_traversal_order mkn>, #fly<gemm_traversal_order mnk>, #fly<gemm_traversal_order nkm>, #fly<gemm_traversal_order nmk>, #fly<gemm_traversal_order kmn_serpentine>, #fly<gemm_traversal_order knm_serpentine>, #fly<gemm_traversal_order mkn_serpentine>, #fly<gemm_traversal_order mnk_serpentine>, #fly<gemm_traversal_order nkm_serpentine>, #fly<gemm_traversal_order nmk_serpentine>]} : () -> ()
-  // CHECK: align = #fly<align align<8>>, tuple = #fly<int_tuple(1,2)>, layout = #fly<layout(1,2):(3,4)>, tile = #fly<tile[4|8]>
+  // CHECK: align = #fly<align align<8>>, layout = #fly<layout(1,2):(3,4)>, tile = #fly<tile[4|8]>, tuple = #fly<int_tuple(1,2)>
   "test.a"() {align = #fly<align align<8>>, tuple = #fly<int_tuple (1,2)>, layout = #fly<layout(1,2):(3,4)>, tile = #fly<tile [4|8]>} : () -> ()
   // CHECK: handler = #fly.explicit_module
   "test.a"() {handler = #fly.explicit_module} : () -> ()

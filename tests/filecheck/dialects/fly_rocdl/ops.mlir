@@ -20,7 +20,7 @@ func.func @tiled_tdm(%t: !fly.memref<f16, global, (?,128):(128,1)>, %s: !fly.lay
   %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k {numWarps = 1 : i32} : !fly.memref<f16, global, (?,128):(128,1)>, !fly.layout<(64,32):(40,1)>, !fly.tile<[64|32]>
   // CHECK: fly.copy_atom_call(%[[A]], %[[C]], %d) : (!fly.copy_atom<!fly_rocdl.cdna5.tensor_load<shape = [64, 32], elem = f16, tensor2tdm = (1E0,1E1), padInterval = 32, padAmount = 8>, 16>, !fly.coord_tensor<(0,0), (?,128):(1E1,1E0)>, !fly.memref<f16, shared, (64,32):(40,1)>) -> ()
   fly.copy_atom_call(%a, %c, %d) : (!fly.copy_atom<!fly_rocdl.cdna5.tensor_load<shape = [64, 32], elem = f16, tensor2tdm = (1E0,1E1), padInterval = 32, padAmount = 8>, 16>, !fly.coord_tensor<(0,0), (?,128):(1E1,1E0)>, !fly.memref<f16, shared, (64,32):(40,1)>) -> ()
-  // CHECK: fly_rocdl.make_tiled_tdm_store_atom %t, %p, %k {numWarps = 4 : i32, initBoundaryCheck = false, cacheModifier = 3 : i32, atomicBarrier = true} : !fly.memref<f16, global, (?,128):(128,1)>, !fly.layout<(64,32):(32,1)>, !fly.tile<[64|32]>
+  // CHECK: fly_rocdl.make_tiled_tdm_store_atom %t, %p, %k {atomicBarrier = true, cacheModifier = 3 : i32, initBoundaryCheck = false, numWarps = 4 : i32} : !fly.memref<f16, global, (?,128):(128,1)>, !fly.layout<(64,32):(32,1)>, !fly.tile<[64|32]>
   %b, %e = "fly_rocdl.make_tiled_tdm_store_atom"(%t, %p, %k) <{numWarps = 4 : i32, initBoundaryCheck = false, cacheModifier = 3 : i32, atomicBarrier = true}> : (!fly.memref<f16, global, (?,128):(128,1)>, !fly.layout<(64,32):(32,1)>, !fly.tile<[64|32]>) -> (!fly.copy_atom<!fly_rocdl.cdna5.tensor_store<shape = [16, 32], elem = f16, tensor2tdm = (1E0,1E1), atomicBarrier = true, cacheModifier = 3>, 16>, !fly.coord_tensor<(0,0), (?,128):(1E1,1E0)>)
   func.return
 }

@@ -6,7 +6,7 @@
 module attributes {gpu.container_module} {
   // CHECK: gpu.module @kernels [#rocdl.target<O = 3, chip = "gfx942", abi = "500", flags = {fast, no_wave64}>, #nvvm.target<chip = "sm_90", features = "+ptx83">] {
   gpu.module @kernels [#rocdl.target<O = 3, chip = "gfx942", abi = "500", flags = {fast, no_wave64}>, #nvvm.target<chip = "sm_90", features = "+ptx83">] {
-    // CHECK: gpu.func @k(%{{.*}}: i32 {llvm.noundef}, %{{.*}}: f32) workgroup(%{{.*}}: memref<4xf32, #gpu.address_space<workgroup>> {llvm.align = 16 : i64}) private(%{{.*}}: memref<4xf32, #gpu.address_space<private>>) kernel attributes {rocdl.waves_per_eu = 2 : i32, known_block_size = array<i32: 64, 1, 1>} {
+    // CHECK: gpu.func @k(%{{.*}}: i32 {llvm.noundef}, %{{.*}}: f32) workgroup(%{{.*}}: memref<4xf32, #gpu.address_space<workgroup>> {llvm.align = 16 : i64}) private(%{{.*}}: memref<4xf32, #gpu.address_space<private>>) kernel attributes {known_block_size = array<i32: 64, 1, 1>, rocdl.waves_per_eu = 2 : i32} {
     gpu.func @k(%i: i32 {llvm.noundef}, %f: f32) workgroup(%w : memref<4xf32, #gpu.address_space<workgroup>> {llvm.align = 16 : i64}) private(%p : memref<4xf32, #gpu.address_space<private>>) kernel attributes {known_block_size = array<i32: 64, 1, 1>, rocdl.waves_per_eu = 2 : i32} {
       // CHECK: %{{.*}} = gpu.thread_id x
       %0 = gpu.thread_id x
@@ -47,7 +47,7 @@ module attributes {gpu.container_module} {
       // CHECK: gpu.return
       gpu.return
     }
-    // CHECK: gpu.func @h(%{{.*}}: i32) -> (i32) {
+    // CHECK: gpu.func @h(%{{.*}}: i32) -> i32 {
     gpu.func @h(%i: i32) -> (i32) {
       // CHECK: gpu.return %{{.*}} : i32
       gpu.return %i : i32
@@ -61,14 +61,14 @@ module attributes {gpu.container_module} {
   func.func @host(%s: !gpu.async.token, %n: index, %i: i32, %f: f32) {
     // CHECK: %{{.*}} = gpu.launch_func async [%{{.*}}] @kernels::@k blocks in (%{{.*}}, %{{.*}}, %{{.*}}) threads in (%{{.*}}, %{{.*}}, %{{.*}}) dynamic_shared_memory_size %{{.*}} args(%{{.*}} : i32, %{{.*}} : f32)
     %0 = gpu.launch_func async [%s] @kernels::@k blocks in (%n, %n, %n) threads in (%n, %n, %n) dynamic_shared_memory_size %i args(%i : i32, %f : f32)
-    // CHECK: func.return
+    // CHECK: return
     func.return
   }
   // CHECK: func.func @lowered(%{{.*}}: !llvm.ptr, %{{.*}}: i64, %{{.*}}: i32, %{{.*}}: f32) {
   func.func @lowered(%s: !llvm.ptr, %n: i64, %i: i32, %f: f32) {
     // CHECK: gpu.launch_func <%{{.*}} : !llvm.ptr> @kernels::@k clusters in (%{{.*}}, %{{.*}}, %{{.*}}) blocks in (%{{.*}}, %{{.*}}, %{{.*}}) threads in (%{{.*}}, %{{.*}}, %{{.*}}) : i64 args(%{{.*}} : i32, %{{.*}} : f32)
     gpu.launch_func <%s : !llvm.ptr> @kernels::@k clusters in (%n, %n, %n) blocks in (%n, %n, %n) threads in (%n, %n, %n) : i64 args(%i : i32, %f : f32)
-    // CHECK: func.return
+    // CHECK: return
     func.return
   }
 }

@@ -26,7 +26,7 @@ func.func @scf(%a: index, %b: i32, %c: i1) -> i32 {
   ^bb0(%y: i32):
     scf.yield %y : i32
   }
-  // CHECK: %{{.*}} = scf.execute_region -> (i32) {
+  // CHECK: %{{.*}} = scf.execute_region -> i32 {
   %4 = scf.execute_region -> i32 {
     scf.yield %b : i32
   }

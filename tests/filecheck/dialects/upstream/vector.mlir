@@ -30,7 +30,7 @@ func.func @vector(%f: f32, %v: vector<4xf32>, %w: vector<8xf32>, %m: memref<16xf
   %10 = vector.insert_strided_slice %v, %w {offsets = [4], strides = [1]} : vector<4xf32> into vector<8xf32>
   // CHECK: %{{.*}} = vector.from_elements %{{.*}}, %{{.*}} : vector<2xf32>
   %11 = vector.from_elements %f, %f : vector<2xf32>
-  // CHECK: %{{.*}}, %{{.*}} = vector.to_elements %{{.*}} : vector<2xf32>
+  // CHECK: %{{.*}}:2 = vector.to_elements %{{.*}} : vector<2xf32>
   %12, %13 = vector.to_elements %11 : vector<2xf32>
   // CHECK: %{{.*}} = vector.shape_cast %{{.*}} : vector<8xf32> to vector<2x4xf32>
   %14 = vector.shape_cast %w : vector<8xf32> to vector<2x4xf32>

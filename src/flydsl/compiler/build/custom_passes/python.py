@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import io
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -102,12 +101,10 @@ def run_text_pass(each: Activation, value: Any, context: PassContext) -> str:
 
 
 def _print(module: ModuleOp) -> str:
-    from xdsl.printer import Printer
+    from ....ir.printer import print_ir
 
     # The generic form can be written even where an op is broken.
-    out = io.StringIO()
-    Printer(out, print_generic_format=True).print_op(module)
-    return out.getvalue()
+    return print_ir(module, generic=True)
 
 
 def run_stage(

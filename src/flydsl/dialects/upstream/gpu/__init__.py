@@ -407,10 +407,10 @@ class FuncOp(IRDLOperation):
 
         count = len(self.function_type.inputs.data)
         listed(block.args[:count] if block is not None else (), self.arg_attrs)
-        if self.function_type.outputs.data:
-            printer.print_string(" -> (")
-            printer.print_list(self.function_type.outputs.data, printer.print_attribute)
-            printer.print_string(")")
+        if results := self.function_type.outputs.data:
+            printer.print_string(" -> " if len(results) == 1 else " -> (")
+            printer.print_list(results, printer.print_attribute)
+            printer.print_string("" if len(results) == 1 else ")")
         workgroup, private = self.attributions
         for word, values, attrs in (
             ("workgroup", workgroup, self.workgroup_attrib_attrs),
