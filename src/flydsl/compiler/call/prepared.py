@@ -12,7 +12,7 @@ from .placement import check_places
 
 if TYPE_CHECKING:
     from ..frontend.signature import Signature
-    from ..jit_function import BoundCall
+    from .bind import BoundCall
     from .dispatch import LoadedFunction
 
 _STREAM = "stream"

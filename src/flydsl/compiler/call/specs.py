@@ -7,8 +7,9 @@ from typing import Any, cast
 
 from ...errors import DSLValueError
 from ...expr.numeric import Numeric
-from .arguments import ScalarArgument, TensorArgument, default_tensor
+from .arguments import ScalarArgument
 from .host_arrays import ArrayInfo, element_class
+from .tensor_argument import TensorArgument, default_tensor
 
 SPEC_DEVICE = "spec"
 """Where the array of a spec is."""

@@ -12,6 +12,7 @@ from ...errors import DSLTypeError, DSLValueError
 from ..compiled_function import CompiledFunction
 from ..jit_function import JitFunction, resolve_backend
 from .arguments import TensorArgument
+from .load import launch_place
 from .specs import SPEC_DEVICE
 
 
@@ -70,7 +71,8 @@ def _one(fn: JitFunction, args: tuple[Any, ...], load: bool, parallel: bool) -> 
         tensors = [a for a in call.adapted.values() if isinstance(a, TensorArgument)]
         # Arrays say where they are; what stands for one does not.
         if any(tensor.info.device == SPEC_DEVICE for tensor in tensors):
-            fn.load_here(artifact, backend)
+            fn.load(artifact, backend)
         else:
-            fn.load(call, backend, artifact)
+            with launch_place(call.adapted):
+                fn.load(artifact, backend)
     return compiled

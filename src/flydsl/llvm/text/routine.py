@@ -115,8 +115,9 @@ class Variable:
 class Routine:
     """A function being written; `give` or the end of `text` closes it."""
 
-    def __init__(self, name: str, result: str, params: str, attributes: str = "nounwind"):
+    def __init__(self, name: str, result: str, params: str, attributes: str = "nounwind", internal: bool = True):
         self.name, self.result, self.params, self.attributes = name, result, params, attributes
+        self.linkage = "internal " if internal else ""
         self.lines: list[str] = []
         self.slots: list[str] = []
         self.declarations: dict[str, str] = {}
@@ -167,6 +168,12 @@ class Routine:
         made = Variable(self, type_, at)
         made.set(init)
         return made
+
+    def room(self, nbytes: int) -> Value:
+        """Memory on the stack."""
+        name = f"%{self._fresh('room')}"
+        self.slots.append(f"  {name} = alloca [{nbytes} x i8], align 8")
+        return Value(self, "ptr", name)
 
     def at(self, base: Value, nbytes: Value | int) -> Value:
         return self.assign("ptr", f"getelementptr i8, ptr {base.name}, i64 {_name(nbytes)}")
@@ -258,7 +265,7 @@ class Routine:
         if self._open:
             self.jump("ret void" if self.result == "void" else "unreachable")
         params = ", ".join(f"{v.type} {v.name}" for v in self._known.values())
-        head = f"define internal {self.result} @{self.name}({params}) {self.attributes} {{"
+        head = f"define {self.linkage}{self.result} @{self.name}({params}) {self.attributes} {{"
         return "\n".join([head, "entry:", *self.slots, *self.lines, "}", ""])
 
 
