@@ -161,7 +161,8 @@ def _is_numpy(x: Any) -> bool:
 
 def _numpy(x: Any) -> ArrayInfo:
     # Through its own attributes: DLPack has no numpy arrays that are not native floats, such as those of ml_dtypes.
-    return _interface(x, x.__array_interface__, "cpu", x.dtype.name)
+    # The interface leaves the strides of dense arrays out, also where those of extent one are others.
+    return _interface(x, {**x.__array_interface__, "strides": x.strides}, "cpu", x.dtype.name)
 
 
 # --- protocols ----------------------------------------------------------------------------------------------------

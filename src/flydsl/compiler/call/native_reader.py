@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ... import config
-from ...llvm import binding, host_jit
+from ...llvm import binding, codegen, host_jit
 from ...llvm.text.routine import Routine, Value, Variable
 from ...runtime.dlpack import DLTensor, capsule_pointer
 from .array_structs import METH_FASTCALL, ExchangeTable, MethodDef, NumpyArray, header_is_known
@@ -158,12 +158,19 @@ def _describer(array: object) -> tuple[int, ...] | None:
 
 _IMPORTS = ("PyLong_AsVoidPtr", "PyBool_FromLong", "PyErr_Clear", "PyObject_VectorcallMethod", "Py_DecRef")
 _alive: list[object] = []
+_REFUSED, _FAILED = "refused", "failed"
+"""Where the function ends without having read all arrays; in the second case Python has an error set."""
 
 
 @cache
 def _function() -> Reader:
     imports = {name: _python_address(name) for name in _IMPORTS}
-    library = host_jit.load_ir(_ir(), opt_level=1, exports=["read_arrays"], imports=imports, name="array-reader")
+    target = codegen.DeviceTarget.host()
+    module, machine = codegen.load_module(_ir(), target), target.machine(1)
+    # Of all that LLVM could do, registers for the variables are what counts, and they take 11 ms instead of 50.
+    binding.run_named_passes(module, machine, ("add_sroa_pass", "add_simplify_cfg_pass"))
+    code = codegen.emit_object(module, machine)
+    library = host_jit.load_object(code, exports=["read_arrays"], imports=imports, name="array-reader")
     method = MethodDef(b"read_arrays", library.address("read_arrays"), METH_FASTCALL, None)
     _alive.extend((library, method))  # Python keeps a pointer to the method for good
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
@@ -191,6 +198,10 @@ def _ir() -> str:
         body.gather()
         entry.set(body.check_and_write(block))
     r.give(_bool(r, 1))
+    r.label(_FAILED)
+    r.call("PyErr_Clear", "void", external=True)
+    r.label(_REFUSED)
+    r.give(_bool(r, 0))
     head = "\n".join(r.declarations.values())
     triple = binding.host_triple()
     return f'target triple = "{triple}"\ntarget datalayout = "{binding.data_layout(triple)}"\n{head}\n{r.text()}'
@@ -211,9 +222,8 @@ class _Array:
         self.shape, self.strides = r.variable("ptr", array), r.variable("ptr", array)
 
     def refuse(self, flag: Value) -> None:
-        """Give False where the flag is set."""
-        with self.r.when(flag):
-            self.r.give(_bool(self.r, 0))
+        """The function says no where the flag is set."""
+        self.r.leave(flag, _REFUSED)
 
     def store(self, field: str, value: Value | int, mode: Value | None = None) -> None:
         """Keep a field."""
@@ -252,9 +262,7 @@ class _Array:
         r, tensor = self.r, self.tensor
         describe = r.load("ptr", self.entry, _WORD, 8)
         failed = r.assign("i32", f"call i32 {describe.name}(ptr {self.array.name}, ptr {tensor.name})")
-        with r.when(failed.is_not(0)):
-            r.call("PyErr_Clear", "void", external=True)
-            r.give(_bool(r, 0))
+        r.leave(failed.is_not(0), _FAILED)
         self.data.set(
             r.load("i64", tensor, DLTensor.data.offset, 8) + r.load("i64", tensor, DLTensor.byte_offset.offset, 8)
         )
@@ -311,9 +319,7 @@ class _Array:
         call = f"call ptr @PyObject_VectorcallMethod(ptr {name.name}, ptr {receiver.at}, i64 1, ptr null)"
         r.declarations["PyObject_VectorcallMethod"] = "declare ptr @PyObject_VectorcallMethod(ptr, ptr, i64, ptr)"
         answer = r.assign("ptr", call)
-        with r.when(r.address(answer).is_(0)):
-            r.call("PyErr_Clear", "void", external=True)
-            r.give(_bool(r, 0))
+        r.leave(r.address(answer).is_(0), _FAILED)
         r.call("Py_DecRef", "void", answer, external=True)
         self.store("negated", r.address(answer).is_not(wanted).to("i64"))
 

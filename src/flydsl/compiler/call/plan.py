@@ -64,7 +64,7 @@ class Check:
 
 def _packs(letter: str, value: object) -> bool:
     try:
-        struct.pack(letter, value)
+        struct.pack("<" + letter, value)
     except (struct.error, OverflowError, TypeError):
         return False
     return True

@@ -217,6 +217,12 @@ class Routine:
 
     # --- control flow ---------------------------------------------------------------------------------------------
 
+    def leave(self, flag: Value, label: str) -> None:
+        """Go to a label that is placed elsewhere where the flag is set."""
+        after = self._fresh("on")
+        self.jump(f"br i1 {flag.name}, label %{label}, label %{after}")
+        self.label(after)
+
     @contextmanager
     def when(self, flag: Value) -> Generator[None]:
         yes, after = self._fresh("yes"), self._fresh("end")
