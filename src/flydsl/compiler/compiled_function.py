@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, overload
 
 from .. import config
 from ..errors import DSLRuntimeError, DSLTypeError
+from .backends.active import resolve_backend
 from .build.collector import collector_off
 from .call.bind import BoundCall
 from .call.load import launch_place
@@ -16,7 +17,7 @@ from .call.prepared import PreparedLaunch
 from .call.warm import Served
 from .call.warm_calls import WarmCalls
 from .diagnostics import user_frames_only
-from .jit_function import JitFunction, resolve_backend
+from .jit_function import JitFunction
 
 if TYPE_CHECKING:
     from .backends.base import BaseBackend

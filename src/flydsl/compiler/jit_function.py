@@ -7,17 +7,17 @@ stored, load (`call/load.py`), call (`call/dispatch.py`). Repeated calls take a 
 
 from __future__ import annotations
 
-import os
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import FunctionType
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from .. import config
 from ..errors import DSLTypeError
 from ..expr.emit.trace import maybe_current
+from .backends.active import resolve_backend
 from .build.collector import collector_off
 from .cache import default_cache, lookup
 from .call.bind import BoundCall, bind
@@ -25,6 +25,7 @@ from .call.load import LoadedCode, launch_place
 from .call.placement import check_capture
 from .call.warm import Served
 from .call.warm_calls import WarmCalls
+from .compile_call import compile_call
 from .diagnostics import leaving, user_frames_only
 from .frontend.ast_rewriter import RewrittenFunction, rewrite_function
 from .frontend.signature import Signature, remember_locals
@@ -51,16 +52,6 @@ class CacheInfo(NamedTuple):
 
 
 _functions: weakref.WeakSet[JitFunction] = weakref.WeakSet()
-
-
-def _renew_locks() -> None:
-    """In a fork()ed child the thread that held a lock does not exist."""
-    for function in list(_functions):
-        function.code.renew_lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)
 
 
 class JitFunction:
@@ -132,7 +123,7 @@ class JitFunction:
         bound.owner, bound._repeat = instance, None
         return bound
 
-    def __call__(self, *args: object, **kwargs: object) -> object:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         repeat = self._repeat
         if repeat is not None:
             try:
@@ -237,14 +228,15 @@ class JitFunction:
     ) -> tuple[CompiledArtifact, bool]:
         """The artifact, and whether it came from disk."""
         found = lookup.find(key)
+        if found is None and config.runtime.run_only:
+            raise lookup.run_only_miss(key, self.__name__, self.__qualname__, wanted.function)
         if found is None:
-            if config.runtime.run_only:
-                raise lookup.run_only_miss(key, self.__name__, self.__qualname__, wanted.function)
             with default_cache().lock(key):
                 found = lookup.find(key)  # another process may have made it meanwhile
                 if found is None:
                     return self._compile_and_store(key, wanted, call, backend), False
-        return self._with_texts(found, wanted, call, backend), True
+        again = lambda: self.compile(key, wanted._replace(function=self.function_key()), call, backend)  # noqa: E731
+        return lookup.with_texts(found, again), True
 
     def _compile_and_store(
         self, key: str, wanted: WantedCode, call: BoundCall, backend: BaseBackend
@@ -258,48 +250,8 @@ class JitFunction:
         return made
 
     def compile(self, key: str, wanted: WantedCode, call: BoundCall, backend: BaseBackend) -> CompiledArtifact:
-        """Trace and build; a mistake in user code is shown at its line."""
-        from .build.driver import compile_module
-        from .frontend.error_notes import add_source_note
-        from .frontend.trace_call import trace_call
-
-        known = {
-            "signature": [[name, repr(argument)] for name, argument in call.adapted.items()],
-            "components": [list(c) for c in wanted.function.components],
-        }
-        try:
-            traced = trace_call(
-                self.__name__, self.rewritten.function, call.arguments, backend, hints=wanted.hints, known=known
-            )
-            return compile_module(
-                traced.name,
-                traced.module,
-                traced.kernels,
-                backend,
-                hints=wanted.hints,
-                key=key,
-                known=traced.known,
-                times=traced.times,
-                externs=traced.externs,
-                custom=wanted.passes,
-            )
-        except Exception as error:
-            add_source_note(error)
-            raise
-
-    def _with_texts(
-        self, artifact: CompiledArtifact, wanted: WantedCode, call: BoundCall, backend: BaseBackend
-    ) -> CompiledArtifact:
-        """An artifact from disk holds what is needed to run it; texts for people are made again when asked for."""
-
-        def again(section: str) -> Callable[[], str]:
-            def make() -> str:
-                now = wanted._replace(function=self.function_key())
-                return self.compile(artifact.key, now, call, backend).text(section)
-
-            return make
-
-        return artifact.with_lazy(fly=again("fly"), asm=again("asm"), llvm_opt=again("llvm_opt"))
+        """Trace and build."""
+        return compile_call(self.__name__, self.rewritten.function, call, backend, wanted, key)
 
     def load(
         self, artifact: CompiledArtifact, backend: BaseBackend, before: Callable[[], None] | None = None
@@ -370,19 +322,6 @@ def invalidate_all() -> None:
     """
     for function in list(_functions):
         function.invalidate()
-
-
-def resolve_backend(target: str | None) -> BaseBackend:
-    """The backend of an explicit target, else the active one, checked against the device runtime."""
-    from .backends import backend_for_target, get_backend, parse_target
-
-    if target is not None:
-        return backend_for_target(parse_target(target))
-    from ..runtime.device_runtime import ensure_compile_runtime_pairing_from_env
-
-    backend = get_backend()
-    ensure_compile_runtime_pairing_from_env(backend.name)
-    return backend
 
 
 @overload

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ... import config
@@ -22,6 +24,15 @@ def find(key: str) -> CompiledArtifact | None:
         raise DSLValueError("FLYDSL_DUMP_IR and FLYDSL_RUNTIME_RUN_ONLY contradict each other: a dump compiles")
     cache = default_cache()
     return cache.get(key) if cache.enabled and not config.compile.always and not dumping else None
+
+
+def with_texts(artifact: CompiledArtifact, compile_again: Callable[[], CompiledArtifact]) -> CompiledArtifact:
+    """An artifact from disk holds what is needed to run it; texts for people are made again when asked for."""
+
+    def make(section: str) -> str:
+        return compile_again().text(section)
+
+    return artifact.with_lazy(**{name: partial(make, name) for name in ("fly", "asm", "llvm_opt")})
 
 
 def store(key: str, name: str, qualname: str, artifact: CompiledArtifact, passes: PassConfig | None) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -34,16 +36,24 @@ def launch_place(arguments: Arguments) -> Generator[DeviceRuntime]:
         yield runtime
 
 
+def _renew_locks() -> None:
+    """In a fork()ed child the thread that held a lock does not exist."""
+    for code in list(_all):
+        code.lock = threading.RLock()
+
+
+_all: weakref.WeakSet[LoadedCode] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
+
+
 class LoadedCode:
     """What one function has loaded, by artifact, device and runtime."""
 
     def __init__(self) -> None:
         self._loaded: dict[tuple[int, int, int], LoadedFunction] = {}
         self.lock = threading.RLock()
-
-    def renew_lock(self) -> None:
-        """After a fork."""
-        self.lock = threading.RLock()
+        _all.add(self)
 
     def load(
         self, artifact: CompiledArtifact, backend: BaseBackend, name: str, before: Callable[[], None] | None = None

@@ -9,8 +9,9 @@ from typing import Any
 
 from ... import config
 from ...errors import DSLTypeError, DSLValueError
+from ..backends.active import resolve_backend
 from ..compiled_function import CompiledFunction
-from ..jit_function import JitFunction, resolve_backend
+from ..jit_function import JitFunction
 from .arguments import TensorArgument
 from .load import launch_place
 from .specs import SPEC_DEVICE
