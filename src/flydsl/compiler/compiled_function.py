@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, overload
 
 from .. import config
 from ..errors import DSLRuntimeError, DSLTypeError
-from .backends.active import resolve_backend
+from .active_backend import resolve_backend
 from .build.collector import collector_off
 from .call.bind import BoundCall
 from .call.load import launch_place

@@ -13,7 +13,7 @@ from ..expr.struct import StructValue
 from ..expr.tensor import Pointer, Tensor, recast_iter
 from ..expr.tensors.algebra_values import IntTuple
 from ..expr.vector import Vector
-from .backends.active import resolve_backend
+from .active_backend import resolve_backend
 from .call.arguments import from_c_void_p
 from .call.load import launch_place
 from .jit_function import JitFunction, jit

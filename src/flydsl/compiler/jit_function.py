@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 from .. import config
 from ..errors import DSLTypeError
 from ..expr.emit.trace import maybe_current
-from .backends.active import resolve_backend
+from .active_backend import resolve_backend
 from .build.collector import collector_off
 from .cache import default_cache, lookup
 from .call.bind import BoundCall, bind

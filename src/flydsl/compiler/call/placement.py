@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from ... import config
 from ...errors import CaptureError, CaptureWarning, DSLTypeError, DSLValueError, StackMismatchError
@@ -20,11 +20,14 @@ from .arguments import Arguments, StreamArgument, TensorArgument
 from .host_arrays import UNKNOWN_ORDINAL, is_cupy_array, is_torch_tensor
 from .plan import PRESENT
 
+if TYPE_CHECKING:
+    from ...runtime.base import DeviceRuntime
+
 _DEFAULT_STREAMS = (0, 1, 2)
 """Null, legacy and per-thread default: they belong to whatever device is current."""
 
 
-def check_places(arguments: Arguments, runtime: Any) -> None:
+def check_places(arguments: Arguments, runtime: DeviceRuntime) -> None:
     """Every array must be in memory that kernels of the stack can reach."""
     kind = runtime.kind
     for name, argument in arguments.items():
@@ -56,7 +59,7 @@ def _how_to_copy() -> str:
 # --- device -------------------------------------------------------------------------------------------------------
 
 
-def _stream_of(arguments: Arguments) -> Any:
+def _stream_of(arguments: Arguments) -> object:
     """What the caller says of the stream: a runtime stream, a foreign object, a handle, or None."""
     for argument in arguments.values():
         if isinstance(argument, StreamArgument) and argument.stream.raw is not None:
@@ -64,7 +67,7 @@ def _stream_of(arguments: Arguments) -> Any:
     return current_stream()
 
 
-def _device_of_stream(arguments: Arguments, runtime: Any) -> int | None:
+def _device_of_stream(arguments: Arguments, runtime: DeviceRuntime) -> int | None:
     raw = _stream_of(arguments)
     if raw is None:
         return None
@@ -78,7 +81,7 @@ def _device_of_stream(arguments: Arguments, runtime: Any) -> int | None:
     return None if handle is None or handle in _DEFAULT_STREAMS else runtime.stream_device_of(handle)
 
 
-def placed(arguments: Arguments, runtime: Any) -> dict[str, int]:
+def placed(arguments: Arguments, runtime: DeviceRuntime) -> dict[str, int]:
     """Ordinals of the arrays that are on a device; ordinary host memory is on none."""
     found: dict[str, int] = {}
     for name, argument in arguments.items():
@@ -94,7 +97,7 @@ def placed(arguments: Arguments, runtime: Any) -> dict[str, int]:
     return found
 
 
-def launch_device(arguments: Arguments, runtime: Any) -> int:
+def launch_device(arguments: Arguments, runtime: DeviceRuntime) -> int:
     """The ordinal to launch on; arrays on other devices need peer access."""
     if runtime.device_count() <= 1:
         return runtime.current_device_id()
@@ -124,7 +127,7 @@ def explicit_handle(arguments: Arguments) -> int | None:
     return None
 
 
-def unspecified_stream(owners: Iterable[Any], runtime: Any) -> int:
+def unspecified_stream(owners: Iterable[object], runtime: DeviceRuntime) -> int:
     """The stream of a launch that names none; `owners` are its arrays or their adapters, in order."""
     own = current_stream()
     if own is not None:
@@ -146,20 +149,40 @@ def first_owner(values: Iterable[object]) -> object:
     return None
 
 
+class _TorchStream(Protocol):
+    cuda_stream: int
+
+
+class _TorchCuda(Protocol):
+    def current_stream(self, device: int) -> _TorchStream: ...
+
+
+class _Torch(Protocol):
+    cuda: _TorchCuda
+
+
+class _CupyStream(Protocol):
+    ptr: int
+
+
+class _CupyCuda(Protocol):
+    def get_current_stream(self) -> _CupyStream: ...
+
+
 @cache
 def torch_stream_accessor() -> Callable[[int], int]:
     """From an ordinal to torch's current stream: the raw accessor costs 0.1 us, making a stream object 7 us."""
-    torch = cast(Any, sys.modules["torch"])
-    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    torch = cast(_Torch, sys.modules["torch"])
+    raw: Callable[[int], int] | None = getattr(getattr(torch, "_C"), "_cuda_getCurrentRawStream", None)  # noqa: B009
     return raw or (lambda index: torch.cuda.current_stream(index).cuda_stream)
 
 
 def _cupy_stream() -> int:
-    cupy = cast(Any, sys.modules["cupy"])
-    return int(cupy.cuda.get_current_stream().ptr)
+    cuda = cast(_CupyCuda, getattr(sys.modules["cupy"], "cuda"))  # noqa: B009
+    return int(cuda.get_current_stream().ptr)
 
 
-def order_after_producers(arguments: Iterable[Any], handle: int, runtime: Any) -> None:
+def order_after_producers(arguments: Iterable[object], handle: int, runtime: DeviceRuntime) -> None:
     """Let the launch stream wait for the streams on which producers say they made their data."""
     streams = {a.info.stream for a in arguments if isinstance(a, TensorArgument) and a.info.stream is not None}
     for stream in sorted(streams - {handle, 1 if handle == 0 else handle}):
@@ -168,7 +191,7 @@ def order_after_producers(arguments: Iterable[Any], handle: int, runtime: Any) -
         runtime.stream_wait_event(handle, event.handle)
 
 
-def check_capture(arguments: Arguments, runtime: Any, function: str) -> None:
+def check_capture(arguments: Arguments, runtime: DeviceRuntime, function: str) -> None:
     """Code is about to be loaded: say so, or refuse, where the launch stream records a graph."""
     if runtime.pageable_host:
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
 
 from ...errors import DSLValueError
 from ...expr.numeric import Numeric
@@ -15,13 +14,12 @@ SPEC_DEVICE = "spec"
 """Where the array of a spec is."""
 
 
-def _dtype(dtype: Any) -> type[Numeric]:
-    if isinstance(dtype, type) and issubclass(dtype, Numeric):
-        return dtype
+def _dtype(dtype: object) -> type[Numeric]:
+    if isinstance(dtype, type):
+        return dtype if issubclass(dtype, Numeric) else element_class(dtype.__name__)
     if isinstance(dtype, str):
         return element_class(dtype)
-    other = cast(Any, dtype)
-    return element_class(str(getattr(other, "name", other)).removeprefix("torch."))
+    return element_class(str(getattr(dtype, "name", dtype)).removeprefix("torch."))
 
 
 class TensorSpec:
@@ -37,7 +35,7 @@ class TensorSpec:
     def __init__(
         self,
         shape: Sequence[int],
-        dtype: Any,
+        dtype: object,
         strides: Sequence[int] | None = None,
         *,
         align: int | None = None,
@@ -77,7 +75,7 @@ class ScalarSpec:
     ScalarSpec(Int32)
     """
 
-    def __init__(self, dtype: Any):
+    def __init__(self, dtype: object):
         self.dtype = _dtype(dtype)
 
     def argument(self) -> ScalarArgument:

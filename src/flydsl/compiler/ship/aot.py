@@ -10,7 +10,7 @@ from ... import __version__, config
 from ...errors import ArtifactMismatchError, DSLTypeError, DSLValueError
 from ...expr.gpu import Stream
 from ...expr.numeric import CLASSES
-from ..backends.active import resolve_backend
+from ..active_backend import resolve_backend
 from ..build.artifact import OPTIONAL_SECTIONS, ArtifactFormatError, CompiledArtifact, atomic_write, pack, unpack
 from ..call.arguments import ScalarArgument, StreamArgument, TensorArgument, adapt
 from ..compiled_function import compile

@@ -60,7 +60,7 @@ def find_function(text: str) -> Any:
 
 def answer(request: Header, _: list[bytes]) -> Frame:
     """Compile, or (`check`) only say under which key the code would be."""
-    from ..backends.active import resolve_backend
+    from ..active_backend import resolve_backend
     from ..cache import default_cache
     from ..listeners import compile_listener
     from .manifest import arguments_of

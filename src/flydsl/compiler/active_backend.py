@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .base import BaseBackend
+    from .backends.base import BaseBackend
 
 
 def resolve_backend(target: str | None) -> BaseBackend:
     """The backend of an explicit target, else the active one, checked against the device runtime."""
-    from . import backend_for_target, get_backend, parse_target
+    from .backends import backend_for_target, get_backend, parse_target
 
     if target is not None:
         return backend_for_target(parse_target(target))
-    from ...runtime.device_runtime import ensure_compile_runtime_pairing_from_env
+    from ..runtime.device_runtime import ensure_compile_runtime_pairing_from_env
 
     backend = get_backend()
     ensure_compile_runtime_pairing_from_env(backend.name)
