@@ -59,10 +59,12 @@ class CompiledFunction:
                 # Arguments that do not fit the parameters: said below. From inside it would come after a launch.
                 if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                     raise
-        self._repeat = self._warm.serve(args, {}) if self._function.owner is None else None
-        if self._repeat is None:
-            with user_frames_only():
-                self._cold_call(args)
+        served = self._warm.serve(args, {}) if self._function.owner is None else None
+        if served is not None:
+            self._repeat = served
+            return
+        with user_frames_only():
+            self._cold_call(args)
 
     def _cold_call(self, args: tuple[object, ...]) -> None:
         function = self._function
@@ -78,7 +80,7 @@ class CompiledFunction:
         loaded = self._load(call)
         loaded.call(list(call.adapted.values()))
         if function.owner is None:
-            self._repeat = self._warm.learn(call.key, args, {}, call, loaded, None)
+            self._repeat = self._warm.learn(call.key, args, {}, call, loaded, None) or self._repeat
 
     def _bind(self, args: tuple[object, ...]) -> BoundCall:
         call = self._function.bind_given(args)

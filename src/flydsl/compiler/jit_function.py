@@ -156,18 +156,21 @@ class JitFunction:
     def _cold_call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         """All the steps of a call."""
         call = self.bind(args, kwargs)
+        backend = resolve_backend(None)
         if config.compile.compile_only:
-            self.artifact(call, resolve_backend(None))
+            self.artifact(call, backend)
             return
         with launch_place(call.adapted) as runtime:
-            backend = resolve_backend(None)
+            if runtime.device_count() > 1:
+                backend = resolve_backend(None)  # that of the device the call goes to
             wanted = self.wanted(call, backend)
             artifact = self.code_of(wanted, call, backend)
             loaded = self.load(artifact, backend, lambda: check_capture(call.adapted, runtime, self.__qualname__))
         loaded.call(list(call.adapted.values()))
         # A plugin may be edited at any time, so with passes of the user every call looks at them again.
         if self.owner is None and not ambient() and wanted.passes is None:
-            self._repeat = self.warm.learn(wanted.memory_key, args, kwargs, call, loaded, wanted.function)
+            learned = self.warm.learn(wanted.memory_key, args, kwargs, call, loaded, wanted.function)
+            self._repeat = learned or self._repeat
 
     # --- steps of a call ------------------------------------------------------------------------------------------
 

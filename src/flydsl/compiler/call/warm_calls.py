@@ -48,23 +48,28 @@ class WarmCalls:
     def __init__(self, signature: Signature):
         self._signature = signature
         self._kind = _kind_function(signature)
-        self._by_kind: dict[Hashable, list[_Warm]] = {}
+        self._by_kind: dict[Hashable, tuple[_Warm, ...]] = {}
+        """The one that served last first. Replaced, never changed: threads call at any time."""
         self._by_key: dict[Hashable, _Warm] = {}
         self._met: set[Hashable] = set()
 
     def serve(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Served | None:
         """Launch by the warm call that takes these arguments, which is told; None if there is none."""
         try:
-            found = self._by_kind.get(self._kind(*args, **kwargs))
+            kind = self._kind(*args, **kwargs)
+            found = self._by_kind.get(kind, ())
         except TypeError:
             return None  # arguments that do not fit the parameters, or a constant that cannot be looked up
-        for warm in found or ():
+        for warm in found:
             if warm.quick(*args, **kwargs) or (warm.plain is not None and warm.plain(*args, **kwargs)):
-                if found is not None and found[0] is not warm:
-                    found.remove(warm)
-                    found.insert(0, warm)
+                self._put_first(kind, warm)
                 return warm.quick
         return None
+
+    def _put_first(self, kind: Hashable, warm: _Warm, instead: _Warm | None = None) -> None:
+        found = self._by_kind.get(kind, ())
+        if not found or found[0] is not warm:
+            self._by_kind[kind] = (warm, *(each for each in found if each is not warm and each is not instead))
 
     def learn(
         self,
@@ -87,25 +92,22 @@ class WarmCalls:
         known = self._by_key.get(whole)
         if known is not None and known.is_current(function):
             known.widen()
+            self._put_first(kind, known)
             return known.quick
         plan = plan_of(call, self._signature.parameters) if is_served_warm(call, loaded) else None
-        bucket = self._by_kind.setdefault(kind, [])
-        if known is not None:
-            bucket.remove(known)
         if plan is None:
-            self._by_key.pop(whole, None)
             return None
         made = self._by_key[whole] = _Warm(plan, loaded, self._signature, function)
-        bucket.insert(0, made)
+        self._put_first(kind, made, instead=known)
         return made.quick
 
     def forget(self, loaded: LoadedFunction | None = None) -> None:
         """Drop those of one loaded function, or all."""
         for whole, warm in list(self._by_key.items()):
             if loaded is None or warm.loaded is loaded:
-                del self._by_key[whole]
-        for bucket in self._by_kind.values():
-            bucket[:] = [warm for warm in bucket if loaded is not None and warm.loaded is not loaded]
+                self._by_key.pop(whole, None)
+        for kind, found in list(self._by_kind.items()):
+            self._by_kind[kind] = tuple(warm for warm in found if loaded is not None and warm.loaded is not loaded)
         self._met.clear()
 
 
