@@ -323,9 +323,7 @@ def test_a_call_between_the_arguments_and_the_launch_of_another(repeated):
 
 def test_calls_of_many_kinds_are_all_served_warm(monkeypatch):
     function = flyc.jit(scale.__wrapped__)
-    kinds = [
-        lambda n, t=t, plus=plus: (np.arange(n, dtype=t), plus) for t in ("f4", "f8") for plus in (1, 2, 0, -1)
-    ]
+    kinds = [lambda n, t=t, plus=plus: (np.arange(n, dtype=t), plus) for t in ("f4", "f8") for plus in (1, 2, 0, -1)]
     for n in (3, 8):
         for kind in kinds:
             x, plus = kind(n)
