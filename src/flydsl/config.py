@@ -473,6 +473,9 @@ class RuntimeEnv(EnvGroup):
     )
     launch_blocking = Bool(False, "Wait for each launch and report its errors there.")
     check_args = Bool(False, "Check arguments on the warm path too.")
+    read_in_place = Bool(
+        True, "Repeated calls look into objects of Python, numpy and torch; 0 asks their Python interfaces instead."
+    )
 
 
 class CpuEnv(EnvGroup):
@@ -577,6 +580,7 @@ _WATCHED = (
     *runtime.variables()["kind"].names,
     *runtime.variables()["launch_blocking"].names,
     *runtime.variables()["check_args"].names,
+    *runtime.variables()["read_in_place"].names,
     *runtime.variables()["stream_policy"].names,
     *compile.variables()["compile_only"].names,
     *compile.variables()["always"].names,
@@ -643,18 +647,27 @@ _seen: tuple[object, int, tuple[object, ...], int] = (None, -1, (), 0)
 """What `environment_version` saw last and called it; replaced as a whole, since threads ask at any time."""
 
 
+def _make_tag() -> Any:
+    """What tells whether the environment is as it was."""
+    if _data is None or not runtime.read_in_place:
+        return _Copy()
+    from flydsl.dict_version import version_of  # ctypes takes a while to import
+
+    return version_of(cast("dict[Any, Any]", _data)) or _Copy()
+
+
 def environment_version() -> int:
     """A number that changes whenever `environment_snapshot()` does; 0.1 us while the environment stays as it is."""
     global _seen, _tag
     if _tag is None:
-        from flydsl.dict_version import version_of  # ctypes takes a while to import
-
-        _tag = (version_of(_data) if isinstance(_data, dict) else None) or _Copy()
+        _tag = _make_tag()
     tag, seen = _tag.value, _seen
     if tag == seen[0] and tag is not None and _generation == seen[1]:
         return seen[3]
     generation, snapshot = _generation, environment_snapshot()
-    version = seen[3] if snapshot == seen[2] else next(_versions)
+    version = seen[3]
+    if snapshot != seen[2]:
+        version, _tag = next(_versions), None  # how changes are noticed may have been changed as well
     _seen = (tag, generation, snapshot, version)
     return version
 

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from .backends import BaseBackend, compile_backend_name, get_backend, register_backend
     from .build.artifact import CompiledArtifact
     from .build.user_passes import IRPass, disable_pass, enable_pass, ir_pass
-    from .call.arguments import JitArgumentRegistry, from_c_void_p, from_dlpack, from_torch_tensor
+    from .call.arguments import JitArgumentRegistry, from_c_void_p
     from .call.prepared import PreparedLaunch
     from .call.specs import ScalarSpec, TensorSpec
+    from .call.tensor_argument import from_dlpack, from_torch_tensor
     from .call.warmup import warmup
     from .compiled_function import CompiledFunction, compile
     from .evaluation import evaluate
@@ -45,8 +46,8 @@ _WHERE: dict[str, str] = {
     "export_raw": ".ship.raw_export",
     "load": ".ship.aot",
     "CompilationContext": ".hints",
-    "from_dlpack": ".call.arguments",
-    "from_torch_tensor": ".call.arguments",
+    "from_dlpack": ".call.tensor_argument",
+    "from_torch_tensor": ".call.tensor_argument",
     "evaluate": ".evaluation",
     "from_c_void_p": ".call.arguments",
     "JitArgumentRegistry": ".call.arguments",

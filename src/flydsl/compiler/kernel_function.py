@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from types import FunctionType
-from typing import TYPE_CHECKING, Any, overload
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, cast, overload
 
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError, PortabilityWarning
 from ..expr.emit.trace import maybe_current
@@ -17,13 +17,15 @@ from .hints import CompilationContext
 from .key.dependencies import note_decorated
 
 if TYPE_CHECKING:
+    from xdsl.ir import Attribute
+
     from ..target import GPUTarget
 
 RESERVED = frozenset(("grid", "block", "smem", "stream", "cluster", "unit_attrs", "value_attrs"))
 """Names the launch call takes for itself, whatever the backend."""
 
 
-def _tracing() -> Any:
+def _tracing() -> ModuleType:
     from .frontend import tracing
 
     return tracing
@@ -40,7 +42,7 @@ class KernelFunction:
     """
 
     def __init__(
-        self, function: FunctionType, *, name: str | None = None, known_block_size: Any = None, owner: Any = None
+        self, function: FunctionType, *, name: str | None = None, known_block_size: object = None, owner: object = None
     ):
         self.__wrapped__ = function
         self.__name__ = function.__name__
@@ -66,7 +68,7 @@ class KernelFunction:
         return self.rewritten
 
     @property
-    def __fly_options__(self) -> Any:
+    def __fly_options__(self) -> tuple[str | None, tuple[int, int, int] | None]:
         """Decorator options, for the cache keys of functions that call this one."""
         return (self.name, self.known_block_size)
 
@@ -88,7 +90,7 @@ class KernelFunction:
                 stacklevel=4,
             )
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> KernelFunction:
         if instance is None:
             return self
         bound = object.__new__(KernelFunction)
@@ -98,10 +100,10 @@ class KernelFunction:
 
     def __call__(
         self,
-        *args: Any,
-        unit_attrs: Any = None,
-        value_attrs: Mapping[str, Any] | None = None,
-        **kwargs: Any,
+        *args: object,
+        unit_attrs: Iterable[str] | None = None,
+        value_attrs: Mapping[str, object] | None = None,
+        **kwargs: object,
     ) -> KernelLauncher:
         tracer = maybe_current()
         if tracer is None:
@@ -124,7 +126,13 @@ class KernelLauncher:
 
     __dsl_captured__ = True
 
-    def __init__(self, kernel: KernelFunction, arguments: dict[str, Any], unit_attrs: Any, value_attrs: Any):
+    def __init__(
+        self,
+        kernel: KernelFunction,
+        arguments: dict[str, object],
+        unit_attrs: Iterable[str] | None,
+        value_attrs: Mapping[str, object] | None,
+    ):
         self.kernel = kernel
         self.arguments = arguments
         self.unit_attrs = unit_attrs
@@ -133,15 +141,15 @@ class KernelLauncher:
     def launch(
         self,
         *,
-        grid: Any = (1, 1, 1),
-        block: Any = (1, 1, 1),
-        smem: Any = None,
-        stream: Any = None,
-        cluster: Any = None,
+        grid: object = (1, 1, 1),
+        block: object = (1, 1, 1),
+        smem: object = None,
+        stream: object = None,
+        cluster: object = None,
         pdl: bool = False,
         cooperative: bool = False,
-        unit_attrs: Any = None,
-        value_attrs: Mapping[str, Any] | None = None,
+        unit_attrs: Iterable[str] | None = None,
+        value_attrs: Mapping[str, object] | None = None,
     ) -> None:
         """Trace the kernel for these arguments and emit its launch.
 
@@ -195,11 +203,12 @@ class KernelLauncher:
             switches,
         )
 
-    def _block_size(self, threads: list[Any]) -> tuple[int, int, int] | None:
+    def _block_size(self, threads: list[object]) -> tuple[int, int, int] | None:
         declared = self.kernel.known_block_size
-        if not all(isinstance(t, int) for t in threads):
+        known = [t for t in threads if isinstance(t, int)]
+        if len(known) != len(threads):
             return declared
-        size = (int(threads[0]), int(threads[1]), int(threads[2]))
+        size = (known[0], known[1], known[2])
         if 0 in size:
             raise DSLValueError(f"launch of {self.kernel.__qualname__}: block {size} has no threads")
         if declared is not None and declared != size:
@@ -209,7 +218,7 @@ class KernelLauncher:
         return size
 
 
-def _cluster_attribute(name: str, target: GPUTarget, clusters: list[Any]) -> dict[str, Any]:
+def _cluster_attribute(name: str, target: GPUTarget, clusters: list[object]) -> dict[str, Attribute]:
     """The extents of clusters are a property of the code: the plain launch entry then starts clusters of that size."""
     if target.backend not in ("cuda", "cpu", "rocm"):
         return {}
@@ -223,7 +232,7 @@ def _cluster_attribute(name: str, target: GPUTarget, clusters: list[Any]) -> dic
     return _attributes(((), ()), ({key: ",".join(map(str, clusters))}, {}))
 
 
-def _switches(kernel: str, target: Any, pdl: Any, cooperative: Any) -> list[str]:
+def _switches(kernel: str, target: GPUTarget, pdl: object, cooperative: object) -> list[str]:
     """Launch attributes that are on, as the IR names them; refuses what the target lacks."""
     found: list[str] = []
     for name, on, least in (("pdl", pdl, 90), ("cooperative", cooperative, 60)):
@@ -241,54 +250,56 @@ def _switches(kernel: str, target: Any, pdl: Any, cooperative: Any) -> list[str]
     return found
 
 
-def _attributes(unit: tuple[Any, Any], value: tuple[Any, Any]) -> dict[str, Any]:
+def _attributes(
+    unit: Iterable[Iterable[str] | None], value: Iterable[Mapping[str, object] | None]
+) -> dict[str, Attribute]:
     """Attributes for the device function."""
     from xdsl.dialects.builtin import IntegerAttr, StringAttr, UnitAttr, i32
-    from xdsl.ir import Attribute
 
     made: dict[str, Attribute] = {}
     for names in unit:
         for name in names or ():
             made[name] = UnitAttr()
     for table in value:
-        entries: dict[str, Any] = table or {}
-        for name, v in entries.items():
+        for name, v in (table or {}).items():
             if isinstance(v, int):
                 v = IntegerAttr(v, i32)
-            made[name] = StringAttr(v) if isinstance(v, str) else v
+            made[name] = StringAttr(v) if isinstance(v, str) else cast("Attribute", v)
     return made
 
 
-def check_block_size(size: Any) -> tuple[int, int, int] | None:
+def check_block_size(size: object) -> tuple[int, int, int] | None:
     """Three positive ints, or None."""
     if size is None:
         return None
     if isinstance(size, (str, bytes)) or not hasattr(size, "__len__") or not hasattr(size, "__iter__"):
         raise DSLTypeError(f"known_block_size must be a sequence of 3 positive integers, got {size!r}")
-    parts: list[Any] = list(size)
+    parts = list(cast("Iterable[object]", size))
     if len(parts) != 3:
         raise DSLValueError(f"known_block_size must have exactly 3 elements, got {len(parts)}")
+    found: list[int] = []
     for p in parts:
         if not isinstance(p, int) or isinstance(p, bool):
             raise DSLTypeError(f"each element of known_block_size must be an int, got {p!r}")
         if p <= 0:
             raise DSLValueError(f"each element of known_block_size must be positive, got {p}")
-    return parts[0], parts[1], parts[2]
+        found.append(p)
+    return found[0], found[1], found[2]
 
 
 @overload
-def kernel(function: Callable[..., Any], /) -> KernelFunction: ...
+def kernel(function: Callable[..., object], /) -> KernelFunction: ...
 
 
 @overload
 def kernel(
-    *, name: str | None = None, known_block_size: Any = None
-) -> Callable[[Callable[..., Any]], KernelFunction]: ...
+    *, name: str | None = None, known_block_size: object = None
+) -> Callable[[Callable[..., object]], KernelFunction]: ...
 
 
 def kernel(
-    function: Callable[..., Any] | None = None, /, *, name: str | None = None, known_block_size: Any = None
-) -> Any:
+    function: Callable[..., object] | None = None, /, *, name: str | None = None, known_block_size: object = None
+) -> KernelFunction | Callable[[Callable[..., object]], KernelFunction]:
     """Decorate a function as device code; `name` sets the symbol, `known_block_size` declares the block.
 
     >>> @flyc.kernel
@@ -303,7 +314,7 @@ def kernel(
     array([0., 2., 4., 6.], dtype=float32)
     """
 
-    def decorate(fn: Callable[..., Any]) -> KernelFunction:
+    def decorate(fn: Callable[..., object]) -> KernelFunction:
         if not isinstance(fn, FunctionType):
             raise DSLTypeError(f"@flyc.kernel decorates a Python function, got {fn!r}")
         with user_frames_only():

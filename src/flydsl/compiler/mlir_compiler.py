@@ -17,7 +17,7 @@ from .backends import get_backend
 from .backends.base import BaseBackend, DeviceBinary
 from .build.driver import calls_externs, run_passes, split
 from .build.dumps import Dumper
-from .build.isolation import RAW_TEXT, blamed, make_device_code
+from .build.isolation import RAW_TEXT, blamed, where_to_generate
 from .extern_link import Externs, link_externs
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ class MlirCompiler:
         if externs.libraries or any(isinstance(op, unchecked) for op in module.walk()):
             module.attributes[RAW_TEXT] = UnitAttr()
         with blamed(module):
-            return make_device_code(backend, module, device_ir, backend.parse_options(None))
+            options = backend.parse_options(None)
+            return backend.make_device_code(device_ir, options=options, **where_to_generate(backend, module))
 
 
 __all__ = ["MlirCompiler", "pipeline_text"]

@@ -18,7 +18,6 @@ from xdsl.utils.exceptions import VerifyException
 from ... import __version__, config
 from ...dialects.upstream import gpu
 from ...errors import DSLCompileError, FlyDSLError
-from ...expr.scalars.fastmath import set_default as set_default_fastmath
 from ...ir.locations import frames_of
 from ...ir.printer import print_ir
 from ...llvm import binding
@@ -35,15 +34,12 @@ from ...passes.pipeline import parse_pipeline, pass_names
 from ...passes.to_llvm.lowering_tail import split_lowering
 from ...target import GPUTarget
 from ..extern_link import Externs, describe_hooks, link_externs
-from ..frontend.ast_rewriter import building
-from ..frontend.tracing import trace_host
 from . import repro
 from .artifact import CompiledArtifact
 from .collector import collector_off
 from .dumps import Dumper, wanted
-from .ir_errors import device_ir as translated
-from .ir_errors import place, unverified
-from .isolation import RAW_TEXT, blamed, make_device_code
+from .ir_errors import place, shown_at_its_line, unverified
+from .isolation import RAW_TEXT, blamed, where_to_generate
 from .llvm_errors import mapped
 
 if TYPE_CHECKING:
@@ -116,51 +112,6 @@ def calls_externs(device: gpu.ModuleOp) -> bool:
     )
 
 
-def compile_traced(
-    name: str,
-    function: Any,
-    arguments: Mapping[str, Any],
-    backend: BaseBackend,
-    *,
-    hints: Mapping[str, Any] | None = None,
-    key: str = "",
-    components: list[list[str]] | None = None,
-    signature: list[list[str]] | None = None,
-    fuse_passes: bool = True,
-    custom: PassConfig | None = None,
-) -> CompiledArtifact:
-    """Trace a host function and compile it with everything it launches."""
-    hints = dict(hints or {})
-    times: dict[str, Any] = {}
-    externs = Externs()
-    built = building.seconds
-    start = time.perf_counter()
-    with collector_off():
-        with set_default_fastmath(_default_flags(hints)):
-            module, kernels = trace_host(name, function, dict(arguments), backend.target, externs)
-        try:
-            module.verify() if config.debug.enable_verifier else None
-        except VerifyException as error:
-            raise unverified(module, "the traced IR does not verify", error) from error
-        times["rewrite"] = building.seconds - built
-        times["trace"] = time.perf_counter() - start - times["rewrite"]
-        known = {"module": getattr(function, "__module__", ""), "qualname": getattr(function, "__qualname__", name)}
-        known |= {"signature": signature or [], "components": components or []}
-    return compile_module(
-        name,
-        module,
-        kernels,
-        backend,
-        hints=hints,
-        key=key,
-        known=known,
-        times=times,
-        externs=externs,
-        fuse_passes=fuse_passes,
-        custom=custom,
-    )
-
-
 def compile_module(
     name: str,
     module: ModuleOp,
@@ -210,7 +161,8 @@ def compile_module(
         if tail and seen:
             lowered = run_passes(lowered, _parsed(tail), pass_times, dumper, hooks, len(passes))
             device, host = split(lowered)
-        device_ir = translated(backend, device)
+        with shown_at_its_line(backend, device):
+            device_ir = backend.device_ir(device)
         times["translate"] = time.perf_counter() - start
         if calls_externs(device):
             start = time.perf_counter()
@@ -229,7 +181,7 @@ def compile_module(
         if optimized is not None:
             binary = backend.make_device_code(optimized, options=options, compiler=_generate_only)
         elif custom is None:
-            binary = make_device_code(backend, traced, device_ir, options)
+            binary = backend.make_device_code(device_ir, options=options, **where_to_generate(backend, traced))
         else:
             from .custom_passes import run_flow
 
@@ -305,20 +257,6 @@ def _hooks(
 
     hooks = PassHooks(custom, backend, hints, names, dumper.after)
     return hooks if hooks.active else None
-
-
-_UNSAFE = "reassoc,nsz,arcp,contract,afn"
-"""What `unsafe_fp_math` allows: other results than written, but NaN and infinity keep their meaning."""
-
-
-def _default_flags(hints: Mapping[str, Any]) -> Any:
-    """Float flags the hints ask for, or None."""
-    explicit = hints.get("fastmath")
-    if explicit is not None:
-        return explicit
-    if hints.get("fast_fp_math"):
-        return "fast"
-    return _UNSAFE if hints.get("unsafe_fp_math") else None
 
 
 def _check_resources(device: gpu.ModuleOp, target: GPUTarget) -> dict[str, SharedLayout]:

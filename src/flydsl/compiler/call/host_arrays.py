@@ -8,8 +8,8 @@ the portable protocols because they are ten times cheaper.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 from ...errors import DSLTypeError, DSLValueError
 from ...expr.numeric import CLASSES, Numeric
@@ -70,7 +70,7 @@ def element_class(name: str) -> type[Numeric]:
     return CLASSES[found]
 
 
-def array_info(x: Any) -> ArrayInfo | None:
+def array_info(x: object) -> ArrayInfo | None:
     """Description of an array, or None if `x` is not one."""
     for known, describe in _ADAPTERS:
         if known(x):
@@ -102,13 +102,36 @@ def _buffer(x: Any) -> ArrayInfo:
 # --- frameworks ---------------------------------------------------------------------------------------------------
 
 
-def is_torch_tensor(x: Any) -> bool:
+class TorchTensor(Protocol):
+    """What is asked of torch tensors."""
+
+    @property
+    def device(self) -> TorchDevice: ...
+    @property
+    def dtype(self) -> object: ...
+    @property
+    def shape(self) -> Sequence[int]: ...
+    def data_ptr(self) -> int: ...
+    def get_device(self) -> int: ...
+    def stride(self) -> tuple[int, ...]: ...
+
+
+class TorchDevice(Protocol):
+    """Where a tensor is."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def index(self) -> int | None: ...
+
+
+def is_torch_tensor(x: object) -> TypeGuard[TorchTensor]:
     """Whether `x` is a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
 
 
-def _torch(t: Any) -> ArrayInfo:
+def _torch(t: TorchTensor) -> ArrayInfo:
     device = t.device
     kind = device.type
     if kind == "cuda" and getattr(sys.modules["torch"].version, "hip", None):
@@ -119,7 +142,7 @@ def _torch(t: Any) -> ArrayInfo:
     return ArrayInfo(t.data_ptr(), tuple(t.shape), t.stride(), dtype, kind, device.index or 0, t)
 
 
-def is_cupy_array(x: Any) -> bool:
+def is_cupy_array(x: object) -> bool:
     """Whether `x` is a CuPy array, told by its class."""
     return any(c.__module__.partition(".")[0] == "cupy" and c.__name__ == "ndarray" for c in type(x).__mro__)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
@@ -138,7 +161,8 @@ def _is_numpy(x: Any) -> bool:
 
 def _numpy(x: Any) -> ArrayInfo:
     # Through its own attributes: DLPack has no numpy arrays that are not native floats, such as those of ml_dtypes.
-    return _interface(x, x.__array_interface__, "cpu", x.dtype.name)
+    # The interface leaves the strides of dense arrays out, also where those of extent one are others.
+    return _interface(x, {**x.__array_interface__, "strides": x.strides}, "cpu", x.dtype.name)
 
 
 # --- protocols ----------------------------------------------------------------------------------------------------

@@ -10,10 +10,11 @@ from ... import __version__, config
 from ...errors import ArtifactMismatchError, DSLTypeError, DSLValueError
 from ...expr.gpu import Stream
 from ...expr.numeric import CLASSES
+from ..active_backend import resolve_backend
 from ..build.artifact import OPTIONAL_SECTIONS, ArtifactFormatError, CompiledArtifact, atomic_write, pack, unpack
 from ..call.arguments import ScalarArgument, StreamArgument, TensorArgument, adapt
 from ..compiled_function import compile
-from ..jit_function import JitFunction, resolve_backend
+from ..jit_function import JitFunction
 from .aot_checks import check_host, choose
 
 if TYPE_CHECKING:

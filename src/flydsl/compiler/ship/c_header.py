@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import DSLTypeError
+from ...expr.scalars.scalar_abi import c_abi_slot
 from ..call.arguments import ScalarArgument, StreamArgument, TensorArgument
 
 _C_TYPES: dict[Any, str] = {
@@ -24,7 +25,7 @@ def describe_argument(name: str, argument: Any) -> dict[str, Any]:
     if isinstance(argument, StreamArgument):
         return {"name": name, "kind": "stream", "storages": [{"kind": "pointer", "size": 8}]}
     if isinstance(argument, ScalarArgument):
-        ctype = argument.__c_abi_spec__()[0][0]
+        ctype = c_abi_slot(argument.dtype)[0]
         storage = {"kind": "value", "size": ctypes.sizeof(ctype), "c_type": _C_TYPES[ctype]}
         return {"name": name, "kind": "scalar", "dtype": argument.dtype.__name__, "storages": [storage]}
     if isinstance(argument, TensorArgument):

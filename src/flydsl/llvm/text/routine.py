@@ -115,8 +115,9 @@ class Variable:
 class Routine:
     """A function being written; `give` or the end of `text` closes it."""
 
-    def __init__(self, name: str, result: str, params: str, attributes: str = "nounwind"):
+    def __init__(self, name: str, result: str, params: str, attributes: str = "nounwind", internal: bool = True):
         self.name, self.result, self.params, self.attributes = name, result, params, attributes
+        self.linkage = "internal " if internal else ""
         self.lines: list[str] = []
         self.slots: list[str] = []
         self.declarations: dict[str, str] = {}
@@ -168,6 +169,12 @@ class Routine:
         made.set(init)
         return made
 
+    def room(self, nbytes: int) -> Value:
+        """Memory on the stack."""
+        name = f"%{self._fresh('room')}"
+        self.slots.append(f"  {name} = alloca [{nbytes} x i8], align 8")
+        return Value(self, "ptr", name)
+
     def at(self, base: Value, nbytes: Value | int) -> Value:
         return self.assign("ptr", f"getelementptr i8, ptr {base.name}, i64 {_name(nbytes)}")
 
@@ -209,6 +216,12 @@ class Routine:
         return made
 
     # --- control flow ---------------------------------------------------------------------------------------------
+
+    def leave(self, flag: Value, label: str) -> None:
+        """Go to a label that is placed elsewhere where the flag is set."""
+        after = self._fresh("on")
+        self.jump(f"br i1 {flag.name}, label %{label}, label %{after}")
+        self.label(after)
 
     @contextmanager
     def when(self, flag: Value) -> Generator[None]:
@@ -258,7 +271,7 @@ class Routine:
         if self._open:
             self.jump("ret void" if self.result == "void" else "unreachable")
         params = ", ".join(f"{v.type} {v.name}" for v in self._known.values())
-        head = f"define internal {self.result} @{self.name}({params}) {self.attributes} {{"
+        head = f"define {self.linkage}{self.result} @{self.name}({params}) {self.attributes} {{"
         return "\n".join([head, "entry:", *self.slots, *self.lines, "}", ""])
 
 
