@@ -1,4 +1,4 @@
-"""Every environment variable of the product, in typed groups (`compile`, `debug`, `runtime`, `autotune`, `cpu`, ...).
+"""Every environment variable of the product, in typed groups (`compile`, `debug`, `runtime`, `cpu`, ...).
 
 Values are read at access, never at import, and a value that cannot be used raises an error naming the variable, its
 text and what is accepted. Whether a variable takes part in the cache key is data of its declaration.
@@ -516,19 +516,6 @@ class DebugEnv(EnvGroup):
     ignore_warnings = StrList((), "Warning categories to silence.", name="FLYDSL_IGNORE_WARNINGS")
 
 
-class AutotuneEnv(EnvGroup):
-    """The autotuner."""
-
-    prefix = "FLYDSL_AUTOTUNE_"
-
-    force = Bool(False, "Search even where a winner is known.", name="FLYDSL_AUTOTUNE")
-    cache_dir = FilePath(_home("autotune"), "Where winners are kept.", default_text="~/.flydsl/autotune")
-    config_dir = OptionalPath(_no_path, "Where offline configurations are kept.")
-    jobs = Int(_half_of_cores, "Parallel compilations.", low=1, default_text="cores/2")
-    budget_s = Int(0, "Seconds a search may take; 0 is no bound.", low=0)
-    print = Bool(False, "Print what the search does.")
-
-
 class SystemEnv(EnvGroup):
     """Variables of other products that say where their files are."""
 
@@ -543,7 +530,6 @@ class SystemEnv(EnvGroup):
 compile = CompileEnv()
 debug = DebugEnv()
 runtime = RuntimeEnv()
-autotune = AutotuneEnv()
 cpu = CpuEnv()
 system = SystemEnv()
 
@@ -551,7 +537,6 @@ GROUPS: dict[str, EnvGroup] = {
     "compile": compile,
     "debug": debug,
     "runtime": runtime,
-    "autotune": autotune,
     "cpu": cpu,
     "system": system,
 }

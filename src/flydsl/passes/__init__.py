@@ -17,7 +17,6 @@ PASSES: dict[str, str] = {
     "fly-convert-atom-call-to-ssa-form": "fly.fly_convert_atom_call_to_ssa_form:FlyConvertAtomCallToSsaFormPass",
     "fly-promote-regmem-to-vectorssa": "fly.fly_promote_regmem_to_vectorssa:FlyPromoteRegmemToVectorSsaPass",
     "convert-fly-to-rocdl": "fly.convert_fly_to_rocdl:ConvertFlyToRocdlPass",
-    "convert-fly-ktrace-to-rocdl": "fly.convert_fly_ktrace_to_rocdl:ConvertFlyKtraceToRocdlPass",
     "convert-fly-to-nvvm": "fly.convert_fly_to_nvvm:ConvertFlyToNvvmPass",
     "convert-fly-to-cpu": "fly.convert_fly_to_cpu:ConvertFlyToCpuPass",
     "canonicalize": "cleanup.canonicalize:CanonicalizePass",
