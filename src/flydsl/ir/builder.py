@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-from xdsl.dialects import arith, ub, vector
+from xdsl.dialects import ub, vector
 from xdsl.dialects.builtin import (
     BytesAttr,
     DenseArrayBase,
@@ -29,6 +29,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..layout import Dyn, Swizzle, ValueLeaf
+from . import arith
 from .emitter import UNKNOWN, emit1, emit_head, emit_regions, emitn, make_attribute, make_data, operands_of
 from .fold import fold_cmpi, fold_int, signed
 from .types import bit_width, vector_type

@@ -9,11 +9,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Any
 
-from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IndexType, IntegerType
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...dialects.upstream import llvm
+from ...dialects.upstream import llvm, scf
+from ...ir import arith
 from ...ir.builder import elem_of
 
 

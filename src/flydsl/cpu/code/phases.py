@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from xdsl.dialects import scf
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from ...dialects import fly_cpu
-from ...dialects.upstream import gpu, llvm
+from ...dialects.upstream import gpu, llvm, scf
 from ...dialects.upstream.gpu import warp as gpu_warp
 from ...ir.builder import operands_of
 from ...ir.dead_code import is_pure

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-from xdsl.dialects import scf
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, i1, i16, i32, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
@@ -23,7 +22,7 @@ from xdsl.irdl import (
 
 from ...errors import DSLCompileError
 from ..fly.atoms import AtomLowering, Operand
-from ..upstream import llvm
+from ..upstream import llvm, scf
 from . import registers as reg
 
 

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from xdsl.dialects import arith, func, math, scf, ub, vector
+from xdsl.dialects import func, math, ub, vector
 from xdsl.dialects.builtin import (
     BFloat16Type,
     DenseArrayBase,
@@ -29,7 +29,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialects import fly_cpu
-from ...dialects.upstream import gpu, llvm
+from ...dialects.upstream import gpu, llvm, scf
 from ...dialects.upstream import vector as fvector
 from ...dialects.upstream.extra_math import ErfcOp, RemFOp
 from ...dialects.upstream.gpu import warp as gpu_warp
@@ -37,6 +37,7 @@ from ...dialects.upstream.llvm.atomics import CmpXchgOp, FenceOp
 from ...dialects.upstream.llvm.gep import no_wrap_words
 from ...dialects.upstream.llvm.memory import ORDERING_WORDS
 from ...errors import DSLCompileError, FlyDSLError
+from ...ir import arith
 from ...ir.builder import CASTS, CMPF, CMPI, INT_BINARY, elem_of, operands_of
 from ...ir.dead_code import PURE_CALL, mark_dead, unread_stores
 from .debug_info import DebugInfo, FunctionLocations

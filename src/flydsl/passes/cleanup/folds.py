@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from xdsl.dialects import arith, ub
+from xdsl.dialects import ub
 from xdsl.dialects import vector as xvector
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IndexType, VectorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.upstream import llvm, vector
+from ...ir import arith
 from ...ir.builder import FLOAT_BINARY, INT_BINARY, Builder, elem_of, i1, i32_list, i64_list, operands_of
 from ...ir.fold import fold_float
 from ...ir.types import bit_width, vector_type

@@ -10,7 +10,6 @@ from functools import cache
 from math import gcd
 from typing import Any, ClassVar, cast
 
-from xdsl.dialects import scf
 from xdsl.dialects.builtin import IntegerType, StringAttr, i8, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
@@ -23,7 +22,7 @@ from ...dialects.fly.ops import OPS, FlyOp, python_value
 from ...dialects.fly.semantics import object_of
 from ...dialects.fly.types import TRIVIAL_SWIZZLE, MemRefData, MemRefType, PointerType, PtrData
 from ...dialects.fly_rocdl.buffer import is_buffer
-from ...dialects.upstream import gpu, llvm
+from ...dialects.upstream import gpu, llvm, scf
 from ...dialects.upstream.llvm.values import AddrSpaceCastOp
 from ...errors import DSLCompileError
 from ...ir.builder import i32, i32_list, int_attr, operands_of

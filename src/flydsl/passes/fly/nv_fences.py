@@ -15,12 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import cast
 
-from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation
 
 from ...dialects.fly_nvgpu.ops import KINDS, AsmOp
-from ...dialects.upstream import gpu, llvm
+from ...dialects.upstream import gpu, llvm, scf
 from ...dialects.upstream.llvm.atomics import CmpXchgOp
 from ...ir.builder import i32_list
 
