@@ -18,6 +18,7 @@ PASSES: dict[str, str] = {
     "fly-promote-regmem-to-vectorssa": "fly.fly_promote_regmem_to_vectorssa:FlyPromoteRegmemToVectorSsaPass",
     "convert-fly-to-rocdl": "fly.convert_fly_to_rocdl:ConvertFlyToRocdlPass",
     "convert-fly-to-nvvm": "fly.convert_fly_to_nvvm:ConvertFlyToNvvmPass",
+    "fly-nvgpu-insert-fences": "fly.fly_nvgpu_insert_fences:FlyNvgpuInsertFencesPass",
     "convert-fly-to-cpu": "fly.convert_fly_to_cpu:ConvertFlyToCpuPass",
     "canonicalize": "cleanup.canonicalize:CanonicalizePass",
     "cse": "cleanup.cse:CsePass",
