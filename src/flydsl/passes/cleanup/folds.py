@@ -22,6 +22,7 @@ from ...lowering.rebuild import CMPI_NAMES
 
 _COMMUTATIVE = {"addi", "muli", "andi", "ori", "xori", "minsi", "maxsi", "minui", "maxui"}
 _IDEMPOTENT = {"andi", "ori", "minsi", "maxsi", "minui", "maxui"}
+_ABSORBS: dict[str, type[Operation]] = {"andi": arith.OrIOp, "ori": arith.AndIOp}
 _SWAPPED = {
     "eq": "eq", "ne": "ne", "slt": "sgt", "sle": "sge", "sgt": "slt", "sge": "sle",
     "ult": "ugt", "ule": "uge", "ugt": "ult", "uge": "ule",
@@ -50,6 +51,10 @@ def int_binary(b: Builder, name: str, x: SSAValue, y: SSAValue) -> SSAValue:
             return b.const(0, x.type)
         if name in _IDEMPOTENT:
             return x
+    if name in _ABSORBS:
+        found = _absorbed(name, x, y)
+        if found is not None:
+            return found
     if cy is not None and cx is None and not isinstance(x.type, VectorType):
         if name in ("andi", "ori") and (cy == -1 or (cy == 1 and x.type == i1)):
             return x if name == "andi" else y
@@ -57,6 +62,14 @@ def int_binary(b: Builder, name: str, x: SSAValue, y: SSAValue) -> SSAValue:
         if found is not None:
             return found
     return b.int_binary(name, x, y)
+
+
+def _absorbed(name: str, x: SSAValue, y: SSAValue) -> SSAValue | None:
+    """`x & (x | y)` and `x | (x & y)` are `x`, whichever way round they are written."""
+    for whole, part in ((x, y), (y, x)):
+        if _is(part, _ABSORBS[name]) and any(operand is whole for operand in _args(part)):
+            return whole
+    return None
 
 
 def _reassociated(b: Builder, name: str, x: SSAValue, c: int) -> SSAValue | None:
