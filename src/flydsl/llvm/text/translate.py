@@ -207,7 +207,7 @@ class Abi:
         """Address of a global of the device module."""
         return f"@{name}"
 
-    def meeting(self, f: FunctionText, op: Operation) -> None:
+    def synchronize(self, f: FunctionText, op: Operation) -> None:
         """An op of `fly_cpu`."""
         raise DSLCompileError(f"'{op.name}' exists on the cpu stack alone")
 
@@ -1082,8 +1082,8 @@ def _host_print(f: FunctionText, op: fvector.PrintOp) -> None:
     f.abi.printf(f, text + ("\n" if op.punctuation.data == "newline" else ""), values)
 
 
-def _meeting(f: FunctionText, op: Operation) -> None:
-    f.abi.meeting(f, op)
+def _synchronize(f: FunctionText, op: Operation) -> None:
+    f.abi.synchronize(f, op)
 
 
 def _launch(f: FunctionText, op: gpu.LaunchFuncOp) -> None:
@@ -1180,7 +1180,7 @@ TABLE: dict[type[Operation], Handler] = {
     llvm.AddressOfOp: cast(Handler, _address_of),
     gpu.PrintfOp: cast(Handler, _printf),
     fvector.PrintOp: cast(Handler, _host_print),
-    **dict.fromkeys(fly_cpu.FlyCpu.operations, _meeting),
+    **dict.fromkeys(fly_cpu.FlyCpu.operations, _synchronize),
     gpu.LaunchFuncOp: _launch,
     **{op: _math for op in math.Math.operations if op.name not in (*_INT_MATH, "math.rsqrt")},
     **{op: _int_math for op in math.Math.operations if op.name in _INT_MATH},
