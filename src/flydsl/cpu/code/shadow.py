@@ -1,10 +1,11 @@
 """Which accesses to shared memory are ordered: checked mode's view of a block, as functions of its code.
 
 Warps have clocks, and threads know of each clock how far they have seen it (a vector of `ENTRIES` numbers).
-Synchronizing (collectives, barriers) and waiting (mbarriers, named barriers, the cluster's barrier) pass that knowledge on. A byte of
-shared memory remembers who wrote it last and two who read it: thread, clock of its warp, how often the warp had met.
-Two accesses are ordered if one thread did both, if they are of one warp that met in between, or if the second thread
-has seen the first one's clock. Accesses of one warp are not ordered by the program: its lanes run one by one here.
+Synchronizing (collectives, barriers) and waiting (mbarriers, named barriers, the cluster's barrier) pass that
+knowledge on. A byte of shared memory remembers who wrote it last and two who read it: thread, clock of its warp, how
+often the warp had met. Two accesses are ordered if one thread did both, if they are of one warp that met in between,
+or if the second thread has seen the first one's clock. Accesses of one warp are not ordered by the program: its lanes
+run one by one here.
 
 Asynchronous copies write under the number of what completes them: the mbarrier (`AGENTS` + its place in a table), or
 the issuing thread for copies that it waits for. Until then the clock is `NEVER`, which nobody has seen.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from functools import cache
+from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -63,7 +64,9 @@ def _attribute(effects: tuple[Effect, ...]) -> ArrayAttr[StringAttr]:
 @cache
 def _effects(attribute: Attribute) -> frozenset[Effect] | None:
     """What an attribute says, None if it says something else."""
-    words = attribute.data if isinstance(attribute, ArrayAttr) else (attribute,)
+    words: Sequence[Attribute] = (attribute,)
+    if isinstance(attribute, ArrayAttr):
+        words = cast(ArrayAttr[Attribute], attribute).data
     found = {_WORDS.get(word.data) if isinstance(word, StringAttr) else None for word in words}
     return None if None in found else frozenset(e for e in found if e is not None)
 
