@@ -48,8 +48,8 @@ def usable_cores() -> int:
 
 
 # `os.environ.get` decodes and raises internally (2 us); its backing dict is ten times faster but private.
-_data = cast("MutableMapping[Any, Any] | None", getattr(os.environ, "_data", None))
-_encode = cast("Callable[[str], Any]", getattr(os.environ, "encodekey", str))
+_data = cast("MutableMapping[object, object] | None", getattr(os.environ, "_data", None))
+_encode = cast("Callable[[str], object]", getattr(os.environ, "encodekey", str))
 if not isinstance(_data, dict):
     _data = None
 
@@ -352,11 +352,11 @@ class EnvGroup:
     prefix: ClassVar[str] = "FLYDSL_"
 
     @classmethod
-    def variables(cls) -> dict[str, Var[Any]]:
+    def variables(cls) -> dict[str, Var[object]]:
         """The group's variables by attribute name, in order of declaration."""
         return {name: var for name, var in vars(cls).items() if isinstance(var, Var)}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The current value of every variable by attribute name."""
         return {name: var.read() for name, var in self.variables().items()}
 
@@ -542,14 +542,14 @@ GROUPS: dict[str, EnvGroup] = {
 }
 
 
-def all_variables() -> Iterator[tuple[str, Var[Any]]]:
+def all_variables() -> Iterator[tuple[str, Var[object]]]:
     """Every (group name, variable), in order."""
     for group_name, group in GROUPS.items():
         for var in group.variables().values():
             yield group_name, var
 
 
-def _vars_of(role: KeyRole) -> tuple[Var[Any], ...]:
+def _vars_of(role: KeyRole) -> tuple[Var[object], ...]:
     return tuple(var for _, var in all_variables() if var.key is role)
 
 
@@ -589,7 +589,7 @@ def content_relevant_env() -> tuple[tuple[str, tuple[Path, ...]], ...]:
     found: list[tuple[str, tuple[Path, ...]]] = []
     for var in _CONTENT_VARS:
         value = var.read()
-        paths = cast("tuple[Path, ...]", value) if isinstance(value, tuple) else (value,) if value else ()
+        paths = cast("tuple[Path, ...]", value if isinstance(value, tuple) else (value,) if value else ())
         if paths:
             found.append((var.name, paths))
     return tuple(found)
@@ -618,7 +618,7 @@ class _Copy:
     """Stands for a dict's version where Python counts none: equal as long as the content is."""
 
     @property
-    def value(self) -> dict[Any, Any] | None:
+    def value(self) -> dict[object, object] | None:
         return None if _data is None else dict(_data)
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ... import __version__
 from ...cpu.runtime import native as cpu_native
@@ -28,6 +27,7 @@ from ..call.dispatch import TENSOR_MAP_SYMBOL
 from ..compiled_function import compile
 from ..jit_function import JitFunction
 from . import c_header
+from .records import NewRecord, Record
 
 SCHEMA = 1
 
@@ -36,7 +36,7 @@ def export_raw(
     fn: JitFunction,
     folder: str | os.PathLike[str],
     *,
-    args: Sequence[Any],
+    args: Sequence[object],
     target: str | None = None,
     name: str | None = None,
 ) -> dict[str, Path]:
@@ -98,7 +98,7 @@ def export_raw(
     return {kind: out / file for kind, file in files.items()}
 
 
-def _kernel(about: Mapping[str, Any]) -> dict[str, Any]:
+def _kernel(about: Record) -> NewRecord:
     """What a launch that goes past the host function needs."""
     known = ("name", "block", "shared_static", "parameters", "registers", "spills", "kernarg_size", "max_threads")
     return {key: about[key] for key in known if key in about}

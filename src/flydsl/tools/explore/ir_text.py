@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from typing import Any
 
-from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, UnknownLoc
+from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, ModuleOp, UnknownLoc
 from xdsl.ir import Attribute
 from xdsl.printer import Printer
 
@@ -33,7 +32,7 @@ class _MarkingPrinter(Printer):
             super().print_attribute(attribute)
 
 
-def ir_lines(module: Any) -> Lines:
+def ir_lines(module: ModuleOp) -> Lines:
     """A module as printed without locations; the last one on a line is that of its op."""
     out = io.StringIO()
     printer = _MarkingPrinter(out)
@@ -46,6 +45,6 @@ def ir_lines(module: Any) -> Lines:
     return lines
 
 
-def _line(location: Any) -> SourceLine | None:
+def _line(location: Attribute) -> SourceLine | None:
     frames = frames_of(location)
     return SourceLine(frames[-1].filename.data, frames[-1].line.data) if frames else None
