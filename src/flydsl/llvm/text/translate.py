@@ -40,6 +40,7 @@ from ...errors import DSLCompileError, FlyDSLError
 from ...ir import arith
 from ...ir.builder import CASTS, CMPF, CMPI, INT_BINARY, elem_of, operands_of
 from ...ir.dead_code import PURE_CALL, mark_dead, unread_stores
+from ...ir.identity import by_identity
 from .debug_info import DebugInfo, FunctionLocations
 
 _FLOATS: dict[type[Attribute], str] = {
@@ -50,32 +51,16 @@ _FLOATS: dict[type[Attribute], str] = {
 }
 
 
-_texts: dict[int, tuple[str, Attribute]] = {}
-"""Spellings by the type's id; the type is kept with it, because ids are reused."""
-
-
+@by_identity
 def type_text(type_: Attribute) -> str:
     """LLVM spelling of a type."""
-    found = _texts.get(id(type_))
-    if found is None:
-        if len(_texts) > 4096:
-            _texts.clear()
-        found = _texts[id(type_)] = (_spell(type_), type_)
-    return found[0]
+    return _spell(type_)
 
 
-_int_lists: dict[int, tuple[tuple[int, ...], Attribute]] = {}
-"""Numbers of `array<...>` attributes by id, as above: unpacking them takes longer than writing them."""
-
-
+@by_identity
 def int_list(attr: Attribute) -> tuple[int, ...]:
-    """The numbers of an `array<i32: ...>` or `array<i64: ...>`."""
-    found = _int_lists.get(id(attr))
-    if found is None:
-        if len(_int_lists) > 4096:
-            _int_lists.clear()
-        found = _int_lists[id(attr)] = (tuple(cast(DenseArrayBase[Any], attr).get_values()), attr)
-    return found[0]
+    """The numbers of an `array<i32: ...>` or `array<i64: ...>`, whose unpacking takes longer than writing them."""
+    return tuple(cast(DenseArrayBase[Any], attr).get_values())
 
 
 def _spell(type_: Attribute) -> str:
