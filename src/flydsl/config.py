@@ -1,4 +1,4 @@
-"""Every environment variable of the product, in typed groups (`compile`, `debug`, `runtime`, `autotune`, `cpu`, ...).
+"""Every environment variable of the product, in typed groups (`compile`, `debug`, `runtime`, `cpu`, ...).
 
 Values are read at access, never at import, and a value that cannot be used raises an error naming the variable, its
 text and what is accepted. Whether a variable takes part in the cache key is data of its declaration.
@@ -48,8 +48,8 @@ def usable_cores() -> int:
 
 
 # `os.environ.get` decodes and raises internally (2 us); its backing dict is ten times faster but private.
-_data = cast("MutableMapping[Any, Any] | None", getattr(os.environ, "_data", None))
-_encode = cast("Callable[[str], Any]", getattr(os.environ, "encodekey", str))
+_data = cast("MutableMapping[object, object] | None", getattr(os.environ, "_data", None))
+_encode = cast("Callable[[str], object]", getattr(os.environ, "encodekey", str))
 if not isinstance(_data, dict):
     _data = None
 
@@ -352,11 +352,11 @@ class EnvGroup:
     prefix: ClassVar[str] = "FLYDSL_"
 
     @classmethod
-    def variables(cls) -> dict[str, Var[Any]]:
+    def variables(cls) -> dict[str, Var[object]]:
         """The group's variables by attribute name, in order of declaration."""
         return {name: var for name, var in vars(cls).items() if isinstance(var, Var)}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The current value of every variable by attribute name."""
         return {name: var.read() for name, var in self.variables().items()}
 
@@ -519,19 +519,6 @@ class DebugEnv(EnvGroup):
     ignore_warnings = StrList((), "Warning categories to silence.", name="FLYDSL_IGNORE_WARNINGS")
 
 
-class AutotuneEnv(EnvGroup):
-    """The autotuner."""
-
-    prefix = "FLYDSL_AUTOTUNE_"
-
-    force = Bool(False, "Search even where a winner is known.", name="FLYDSL_AUTOTUNE")
-    cache_dir = FilePath(_home("autotune"), "Where winners are kept.", default_text="~/.flydsl/autotune")
-    config_dir = OptionalPath(_no_path, "Where offline configurations are kept.")
-    jobs = Int(_half_of_cores, "Parallel compilations.", low=1, default_text="cores/2")
-    budget_s = Int(0, "Seconds a search may take; 0 is no bound.", low=0)
-    print = Bool(False, "Print what the search does.")
-
-
 class SystemEnv(EnvGroup):
     """Variables of other products that say where their files are."""
 
@@ -546,7 +533,6 @@ class SystemEnv(EnvGroup):
 compile = CompileEnv()
 debug = DebugEnv()
 runtime = RuntimeEnv()
-autotune = AutotuneEnv()
 cpu = CpuEnv()
 system = SystemEnv()
 
@@ -554,20 +540,19 @@ GROUPS: dict[str, EnvGroup] = {
     "compile": compile,
     "debug": debug,
     "runtime": runtime,
-    "autotune": autotune,
     "cpu": cpu,
     "system": system,
 }
 
 
-def all_variables() -> Iterator[tuple[str, Var[Any]]]:
+def all_variables() -> Iterator[tuple[str, Var[object]]]:
     """Every (group name, variable), in order."""
     for group_name, group in GROUPS.items():
         for var in group.variables().values():
             yield group_name, var
 
 
-def _vars_of(role: KeyRole) -> tuple[Var[Any], ...]:
+def _vars_of(role: KeyRole) -> tuple[Var[object], ...]:
     return tuple(var for _, var in all_variables() if var.key is role)
 
 
@@ -608,7 +593,7 @@ def content_relevant_env() -> tuple[tuple[str, tuple[Path, ...]], ...]:
     found: list[tuple[str, tuple[Path, ...]]] = []
     for var in _CONTENT_VARS:
         value = var.read()
-        paths = cast("tuple[Path, ...]", value) if isinstance(value, tuple) else (value,) if value else ()
+        paths = cast("tuple[Path, ...]", value if isinstance(value, tuple) else (value,) if value else ())
         if paths:
             found.append((var.name, paths))
     return tuple(found)
@@ -637,7 +622,7 @@ class _Copy:
     """Stands for a dict's version where Python counts none: equal as long as the content is."""
 
     @property
-    def value(self) -> dict[Any, Any] | None:
+    def value(self) -> dict[object, object] | None:
         return None if _data is None else dict(_data)
 
 

@@ -93,7 +93,6 @@ _SUBMODULES = (
     "buffer_ops",
     "nvgpu",
     "llvm",
-    "ktrace",
     "typing",
     "enum",
     "primitive",

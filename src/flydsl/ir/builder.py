@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-from xdsl.dialects import arith, ub, vector
+from xdsl.dialects import ub, vector
 from xdsl.dialects.builtin import (
     BytesAttr,
     DenseArrayBase,
@@ -29,8 +29,10 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..layout import Dyn, Swizzle, ValueLeaf
+from . import arith
 from .emitter import UNKNOWN, emit1, emit_head, emit_regions, emitn, make_attribute, make_data, operands_of
 from .fold import fold_cmpi, fold_int, signed
+from .identity import IdentityCache
 from .types import bit_width, vector_type
 
 i128 = IntegerType(128)
@@ -109,8 +111,6 @@ _COMMUTATIVE = {"addi", "muli", "andi", "ori", "xori", "minsi", "maxsi", "minui"
 _PREDICATES: dict[int, IntegerAttr[Any]] = {i: IntegerAttr(i, i64) for i in range(16)}
 
 _int_attrs: dict[Attribute, dict[int, IntegerAttr[Any]]] = {}
-_int_attrs_by_id: dict[int, tuple[dict[int, IntegerAttr[Any]], Attribute]] = {}
-"""The same by the id of the type, which is kept with it: hashing a type takes longer than all the rest."""
 _index_lists: dict[tuple[int, ...], DenseArrayBase[Any]] = {}
 _LEAF_OPS = {
     "add": "addi", "sub": "subi", "mul": "muli", "div": "divsi", "mod": "remsi", "min": "minsi", "max": "maxsi",
@@ -123,14 +123,17 @@ INTERNED = 1 << 16
 """Attributes of one kind that are kept for the next use, in a process that compiles ever new constants."""
 
 
+def _int_attrs_of(type_: Attribute) -> dict[int, IntegerAttr[Any]]:
+    return _int_attrs.setdefault(type_, {})
+
+
+_int_tables = IdentityCache(_int_attrs_of)
+_int_table = _int_tables.entries.get
+
+
 def int_attr(value: int, type_: Any = i32) -> IntegerAttr[Any]:
     """Interned integer attribute."""
-    entry = _int_attrs_by_id.get(id(type_))
-    if entry is None:
-        if len(_int_attrs_by_id) > INTERNED:
-            _int_attrs_by_id.clear()
-        entry = _int_attrs_by_id[id(type_)] = (_int_attrs.setdefault(type_, {}), type_)
-    table = entry[0]
+    table = (_int_table(id(type_)) or _int_tables.add(type_))[0]
     found = table.get(value)
     if found is None:
         if len(table) > INTERNED:

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import BFloat16Type, IntegerType, f32
 from xdsl.dialects.math import AbsFOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ..dialects.upstream.extra_math import ROUNDING_MODE
+from ..ir.arith import ROUNDING_MODE
 from ..ir.builder import Builder, elem_of
 from ..ir.enums import RoundingMode
 from ..ir.types import bit_width, vector_type

@@ -9,12 +9,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, cast
 
-from xdsl.dialects import arith, scf
 from xdsl.dialects import math as xmath
 from xdsl.dialects.builtin import Float64Type, IntegerAttr, VectorType, f64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from ..dialects.upstream import scf
 from ..dialects.upstream.vector import FromElementsOp
+from ..ir import arith
 from ..ir.builder import Builder, elem_of, operands_of
 from .expand_math import IN_F64, Calculator
 from .rebuild import Handler

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast
 
-from xdsl.dialects import arith, func, scf
+from xdsl.dialects import func
 from xdsl.dialects.builtin import FloatAttr, FunctionType, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from ..dialects.upstream import gpu
-from ..dialects.upstream.extra_math import ROUNDING_MODE
+from ..dialects.upstream import gpu, scf
 from ..errors import DSLCompileError
+from ..ir import arith
+from ..ir.arith import ROUNDING_MODE
 from ..ir.builder import CASTS, CMPI, INT_BINARY, Builder, operands_of
 from ..ir.dead_code import is_pure, mark_dead
 from ..ir.emitter import append

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
     FloatAttr,
@@ -22,6 +21,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from ..dialects.upstream.llvm import BitcastOp
 from ..dialects.upstream.vector import FromElementsOp
+from ..ir import arith
 from ..ir.builder import Builder, elem_of, i32, operands_of
 from ..ir.enums import RoundingMode
 from ..ir.fold import FORMATS, FloatFormat, float_bits, signed

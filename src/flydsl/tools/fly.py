@@ -35,13 +35,13 @@ def env(options: argparse.Namespace) -> int:
 
 def compile_file(options: argparse.Namespace) -> int:
     """Run a file in compile-only mode once per target and write what its jit calls compiled."""
-    from flydsl.tools.script_runs import compiled_by, environment
+    from flydsl.tools.script_runs import Compiled, compiled_by, environment
 
     folder = Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
     for target in options.target:
         with environment(**({"FLYDSL_DEBUG_ENABLE_DEBUG_INFO": "1"} if options.annotate else {})):
-            made = compiled_by(Path(options.file), target)
+            made: list[Compiled[None]] = compiled_by(Path(options.file), target)
         for artifact, _ in made:
             stem = f"{artifact.name}.{target.replace(':', '-')}"
             for ext in artifact.sections:

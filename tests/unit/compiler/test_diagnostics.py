@@ -15,7 +15,6 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from xdsl.dialects import arith
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -24,6 +23,7 @@ from flydsl.compiler import diagnostics, logs
 from flydsl.compiler.build.driver import run_passes
 from flydsl.compiler.build.dumps import Dumper, report, watching
 from flydsl.errors import DiagRecord, DSLCompileError, DSLRuntimeError, DSLSyntaxError, DSLTypeError, SourceFrame
+from flydsl.ir import arith
 from flydsl.ir.locations import source_chain
 from flydsl.llvm.text import translate
 from flydsl.lowering.rebuild import Rebuilder

@@ -51,7 +51,7 @@ APPENDIX_A = {
         cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc sincos absi ctlz cttz ctpop powf fpowi ipowi
         atan2
         copysign fma clampf isnan isinf isfinite isnormal max min ceildiv maximumf minimumf maxnumf""",
-    "modules": "arith gpu math utils coop random llvm ktrace",
+    "modules": "arith gpu math utils coop random llvm",
 }
 
 

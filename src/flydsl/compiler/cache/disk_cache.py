@@ -17,8 +17,8 @@ from flydsl import config
 from flydsl.compiler.build.artifact import ArtifactFormatError, CompiledArtifact, atomic_write
 from flydsl.compiler.cache import files, locks
 from flydsl.compiler.cache.files import SCHEMA, SUFFIX, make_directories, remove_if_same, remove_leftovers, unlink
-from flydsl.compiler.cache.notes import CacheStats, guard, totals, warn_once, why
 from flydsl.compiler.cache.roots import UnusableError, check_private, check_root, fallback_roots
+from flydsl.compiler.cache.stats import CacheStats, guard, totals, warn_once, why
 from flydsl.compiler.cache.store import RemoteStore
 
 EVICTION_INTERVAL = 60.0

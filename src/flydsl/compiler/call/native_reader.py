@@ -187,7 +187,7 @@ def _python_address(name: str) -> int:
 
 def _ir() -> str:
     """`PyObject *read_arrays(PyObject *self, PyObject *const *args, Py_ssize_t count)`: table, block, arrays."""
-    r = Routine("read_arrays", "ptr", "ptr self, ptr args, i64 count", internal=False)
+    r = Routine("read_arrays", "ptr", "ptr self, ptr args, i64 count", linkage="")
     table = r.value_of("PyLong_AsVoidPtr", "ptr", r.load("ptr", r["args"]), external=True)
     block = r.value_of("PyLong_AsVoidPtr", "ptr", r.load("ptr", r["args"], _WORD), external=True)
     entry = r.variable("ptr", table)

@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from flydsl import config
 from flydsl.compiler.build.artifact import atomic_write
@@ -99,7 +99,7 @@ def _read_side(side: Path) -> dict[str, tuple[str, str]]:
     try:
         if side.parent.stat().st_mode & 0o002:  # everyone may write here
             return {}
-        data: Any = json.loads(side.read_text())
+        data = cast("dict[str, tuple[str, str]]", json.loads(side.read_text()))
         return {str(key): (str(stamp), str(value)) for key, (stamp, value) in data.items() if len(value) == 64}
     except (OSError, ValueError, TypeError, AttributeError):  # absent or broken: computed again
         return {}

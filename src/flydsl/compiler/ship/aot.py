@@ -16,12 +16,14 @@ from ..call.arguments import ScalarArgument, StreamArgument, TensorArgument, ada
 from ..compiled_function import compile
 from ..jit_function import JitFunction
 from .aot_checks import check_host, choose
+from .records import NewRecord
 
 if TYPE_CHECKING:
+    from ...runtime.base import DeviceRuntime
     from ..call.dispatch import LoadedFunction
 
 
-def _describe(name: str, argument: Any) -> dict[str, Any]:
+def _describe(name: str, argument: object) -> NewRecord:
     """A run-time parameter as plain data."""
     if isinstance(argument, TensorArgument):
         return {"name": name, "kind": "tensor", "signature": repr(argument.signature())}
@@ -36,7 +38,7 @@ def export(
     fn: JitFunction,
     path: str | os.PathLike[str],
     *,
-    args: Sequence[Any],
+    args: Sequence[object],
     targets: Sequence[str] | None = None,
     include: Sequence[str] = ("device", "host", "fly"),
 ) -> None:
@@ -69,7 +71,7 @@ def export(
         raise DSLValueError(
             f"include takes 'device', 'host' and any of {', '.join(sorted(OPTIONAL_SECTIONS))}, got {tuple(include)}"
         )
-    groups: list[dict[str, Any]] = []
+    groups: list[NewRecord] = []
     sections: dict[str, bytes] = {}
     for i, target in enumerate(chosen):
         artifact: CompiledArtifact = compile(fn, *args, target=target).artifact
@@ -97,7 +99,7 @@ def export(
 class LoadedExport:
     """An exported function; call it with the run-time arguments it was exported for."""
 
-    def __init__(self, header: dict[str, Any], sections: dict[str, bytes]):
+    def __init__(self, header: NewRecord, sections: dict[str, bytes]):
         self.header = header
         self._sections = sections
         self._loaded: dict[tuple[int, int], LoadedFunction] = {}
@@ -119,7 +121,7 @@ class LoadedExport:
         prefix = f"{i}."
         return {n.removeprefix(prefix): d for n, d in self._sections.items() if n.startswith(prefix)}
 
-    def __call__(self, *args: Any) -> None:
+    def __call__(self, *args: object) -> None:
         from ...runtime.device_runtime import get_device_runtime
         from ..call.placement import check_places, launch_device
 
@@ -134,7 +136,7 @@ class LoadedExport:
                 loaded = self._loaded[id(runtime), ordinal] = self._load(runtime)
         loaded.call(arguments)
 
-    def _load(self, runtime: Any) -> LoadedFunction:
+    def _load(self, runtime: DeviceRuntime) -> LoadedFunction:
         """The code for the current device, loaded there."""
         from ..call.dispatch import LoadedFunction
 
@@ -146,7 +148,7 @@ class LoadedExport:
             raise ArtifactMismatchError("runtime_kind", runtime.kind, kind)
         return LoadedFunction(artifact, runtime, backend.loadable(artifact.sections))
 
-    def _bind(self, args: tuple[Any, ...]) -> list[Any]:
+    def _bind(self, args: tuple[object, ...]) -> list[object]:
         parameters = self.header["parameters"]
         required = [p for p in parameters if p["kind"] != "stream"]
         if not len(required) <= len(args) <= len(parameters):
@@ -154,7 +156,7 @@ class LoadedExport:
                 f"{self.header['qualname']} takes {len(required)} to {len(parameters)} run-time arguments "
                 f"({', '.join(p['name'] for p in parameters)}), got {len(args)}"
             )
-        bound: list[Any] = []
+        bound: list[object] = []
         for i, parameter in enumerate(parameters):
             name, kind = parameter["name"], parameter["kind"]
             value = args[i] if i < len(args) else Stream(None)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ...errors import ArtifactMismatchError
 from ...target import GPUTarget
+from .records import Record
 
 _CUDA = re.compile(r"sm_(\d+)([af]?)")
 
 
-def choose(groups: Sequence[Mapping[str, Any]], target: GPUTarget, sections: Sequence[frozenset[str]]) -> int:
+def choose(groups: Sequence[Record], target: GPUTarget, sections: Sequence[frozenset[str]]) -> int:
     """The group of an exported file to use for a target: its own, else one whose code runs there as well.
 
     For AMD GPUs and the cpu stack targets must be equal. PTX runs on its architecture and later ones; with a suffix,
@@ -58,11 +58,11 @@ def _cuda_fits(made_for: str, arch: str, cubin: bool) -> bool:
     return True
 
 
-def check_host(group: Mapping[str, Any]) -> None:
+def check_host(group: Record) -> None:
     """The host function, and on the cpu stack the kernels, were compiled for a machine like this one."""
     from ...llvm import binding
 
-    host: Mapping[str, Any] = group.get("host", {})
+    host: Record = group.get("host", {})
     if host.get("triple") != binding.host_triple():
         raise ArtifactMismatchError("host triple", binding.host_triple(), host.get("triple"))
     if group["backend"] == "cpu" and host.get("cpu") != binding.host_cpu():

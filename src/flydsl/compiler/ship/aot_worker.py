@@ -77,7 +77,7 @@ def answer(request: Header, _: list[bytes]) -> Frame:
         return {"key": key, "there": found is not None}, []
     hits: list[bool] = []
 
-    def note(name: str, key: str, target: str, times: Any, cache_hit: bool, artifact: Any) -> None:
+    def note(name: str, key: str, target: str, times: object, cache_hit: bool, artifact: object) -> None:
         hits.append(cache_hit)
 
     with compile_listener(note):

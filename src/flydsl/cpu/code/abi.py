@@ -36,7 +36,7 @@ from . import phases as cpu_phases
 from . import report as cpu_report
 from . import routines as cpu_routines
 from . import shadow as cpu_shadow
-from .block import BARRIER, DEPOSIT, HANDLES, POLL, SHOWN, STATUS, TOOK, WAIT, Meeting
+from .block import BARRIER, DEPOSIT, HANDLES, POLL, SHOWN, STATUS, TOOK, WAIT, Synchronization
 from .frames import kept_values
 
 _IDS = {
@@ -48,7 +48,7 @@ _IDS = {
 _PARAMS = [*(f"i64 {name}" for names in _IDS.values() for name in names), "ptr %shared", "i64 %dynamic"]
 _WARP_OPS = (gpu.ShuffleOp, *gpu_warp.WARP_OPS)
 _WAITS = (fly_cpu.YieldOp, fly_cpu.WaitOp)
-_MEETINGS = (gpu.BarrierOp, *_WARP_OPS, fly_cpu.DepositOp, fly_cpu.RendezvousOp, *_WAITS, fly_cpu.CallOp)
+_SYNC_OPS = (gpu.BarrierOp, *_WARP_OPS, fly_cpu.DepositOp, fly_cpu.RendezvousOp, *_WAITS, fly_cpu.CallOp)
 CLUSTER_ATTRIBUTE = "nvvm.cluster_dim"
 """Attribute of a kernel that is launched in clusters: its extents as text."""
 DEFAULT_WARP = 32
@@ -138,7 +138,7 @@ class CpuAbi(Abi):
     def printf(self, f: FunctionText, text: str, values: Sequence[SSAValue]) -> None:
         call_printf(f, text, values)
 
-    def meeting(self, f: FunctionText, op: Operation) -> None:
+    def synchronize(self, f: FunctionText, op: Operation) -> None:
         if isinstance(op, fly_cpu.ExtentOp):
             self.extent(f, op)
             return
@@ -171,7 +171,7 @@ class PhaseAbi(CpuAbi):
 class CoroutineAbi(CpuAbi):
     """Text of one thread that meets others; `%state` is what the scheduler knows of the block, `%tid` the thread."""
 
-    def __init__(self, shared: SharedLayout, warp: int, how: Meeting, checked: bool = False):
+    def __init__(self, shared: SharedLayout, warp: int, how: Synchronization, checked: bool = False):
         super().__init__(shared, warp, checked)
         self.how = how
         self.sites = 0
@@ -233,7 +233,7 @@ class CoroutineAbi(CpuAbi):
         self.suspend(f, self.site())
         return self.region(f, SHOWN, self.warp)
 
-    def meeting(self, f: FunctionText, op: Operation) -> None:
+    def synchronize(self, f: FunctionText, op: Operation) -> None:
         if isinstance(op, fly_cpu.DepositOp):
             f.names[op.at] = self.region(f, DEPOSIT, _number(op.group) or self.warp)
             f.names[op.stride] = str(self.how.slot)
@@ -247,7 +247,7 @@ class CoroutineAbi(CpuAbi):
         elif isinstance(op, fly_cpu.CallOp):
             self.call(f, op)
         else:
-            super().meeting(f, op)
+            super().synchronize(f, op)
 
     def wait(self, f: FunctionText, op: Operation, status: int, text: str) -> None:
         """Suspend until others have run."""
@@ -284,7 +284,7 @@ class CoroutineAbi(CpuAbi):
         f.names[op.valid] = valid
 
     def took(self, f: FunctionText) -> str:
-        """A byte per lane of the warp: whether it took part in the last meeting."""
+        """A byte per lane of the warp: whether it took part in the last exchange."""
         first = f.assign(f"and i64 %tid, {-self.warp}")
         table = f.assign(f"getelementptr i8, ptr %state, i64 {TOOK}")
         return f.assign(f"getelementptr i8, ptr {table}, i64 {first}")
@@ -326,7 +326,7 @@ def cluster_of(op: gpu.FuncOp) -> tuple[int, int, int] | None:
     return x, y, z
 
 
-def meeting_of(op: gpu.FuncOp, warp: int, checked: bool = False) -> Meeting | None:
+def synchronization_of(op: gpu.FuncOp, warp: int, checked: bool = False) -> Synchronization | None:
     """How the threads of a kernel meet, or None where they never do; in checked mode also in shared memory."""
     unit, slot, waits = warp, 0, False
     cluster = cluster_of(op)
@@ -334,7 +334,7 @@ def meeting_of(op: gpu.FuncOp, warp: int, checked: bool = False) -> Meeting | No
     for inner in op.walk():
         if checked and isinstance(inner, AddressOfOp):
             found = True
-        if not isinstance(inner, _MEETINGS):
+        if not isinstance(inner, _SYNC_OPS):
             continue
         if isinstance(inner, fly_cpu.CallOp) and inner.callee.data.startswith(cpu_routines.CHECKS) and not checked:
             continue
@@ -353,7 +353,9 @@ def meeting_of(op: gpu.FuncOp, warp: int, checked: bool = False) -> Meeting | No
     if not found:
         return None
     # Without collectives the block is one unit.
-    return Meeting(unit if slot else cpu_block.MAX_THREADS, -(-slot // 16) * 16, waits or cluster is not None, cluster)
+    return Synchronization(
+        unit if slot else cpu_block.MAX_THREADS, -(-slot // 16) * 16, waits or cluster is not None, cluster
+    )
 
 
 def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int = DEFAULT_WARP) -> str:
@@ -369,7 +371,7 @@ def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int
             for arg in op.body.block.args
         ]
         block = known_block_size(op)
-        how = meeting_of(op, warp, checked)
+        how = synchronization_of(op, warp, checked)
         shared = shared_layout(op, module)
         if how is None:
             plain = CpuAbi(shared, warp, checked)
@@ -392,7 +394,7 @@ def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int
         if checked or how.waits:
             sites = _site_table(text, name, abi)
             reports = True
-        code = cpu_block.meeting_function(name, arguments, block, how, sites, check)
+        code = cpu_block.synchronizing_function(name, arguments, block, how, sites, check)
         text.functions.append(debug_info.caller(located, code))
         if how.cluster is not None:
             text.functions.append(_cluster_text(name, how.cluster))
@@ -463,7 +465,7 @@ def _phased(
 def _coroutine(text: ModuleText, op: gpu.FuncOp, abi: CoroutineAbi) -> debug_info.FunctionLocations | None:
     """The thread as a coroutine. Its frame is a slice of an arena that the block's first thread allocates."""
     f, params = _body(text, op, abi)
-    f.kept = kept_values(op, _MEETINGS)
+    f.kept = kept_values(op, _SYNC_OPS)
     for name, result, args in (
         ("llvm.coro.id", "token", ["i32", "ptr", "ptr", "ptr"]),
         ("llvm.coro.size.i64", "i64", []),

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import FileLineColLoc, IntegerType, VectorType
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ...dialects.fly_cpu import CallOp
-from ...dialects.upstream import llvm
+from ...dialects.upstream import llvm, scf
 from ...dialects.upstream.llvm.atomics import CmpXchgOp, FenceOp
+from ...ir import arith
 from ...ir.builder import operands_of
 from ...ir.locations import source_chain
 from ...llvm.text.print_text import string_constant

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast
 
-from xdsl.dialects import scf
 from xdsl.dialects.builtin import BoolAttr, IntegerType, StringAttr, VectorType, i1, i8
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ... import layout as L
 from ...dialects import fly_cpu
 from ...dialects.fly.atoms import CopyOpType, MmaOpType, Operand
-from ...dialects.upstream import llvm
+from ...dialects.upstream import llvm, scf
 from ...dialects.upstream.vector import FromElementsOp
 from ...errors import DSLCompileError
 from ...ir.builder import elem_of, i32, i32_list, i64, int_attr

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from xdsl.dialects import scf
 from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import IntegerType, bf16, f32, f64
 from xdsl.dialects.utils import FastMathFlag
@@ -18,6 +17,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ... import layout as L
 from ...dialects.fly.atoms import MmaOpType, Operand
+from ...dialects.upstream import scf
 from ...dialects.upstream.vector import FromElementsOp
 from ...errors import DSLCompileError
 from ...ir.builder import i32, i64, index

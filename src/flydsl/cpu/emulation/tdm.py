@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from xdsl.dialects import scf
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Block, Region, SSAValue
 
-from ...dialects.upstream import llvm
+from ...dialects.upstream import llvm, scf
 from ...ir.builder import Builder, i32, i64, index
 
 if TYPE_CHECKING:

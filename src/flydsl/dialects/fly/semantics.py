@@ -16,6 +16,7 @@ from xdsl.ir import Attribute
 from ... import layout as L
 from ...errors import LayoutError
 from ...ir.enums import AddressSpace, MmaOperand
+from ...ir.identity import by_identity_and_value
 from ...layout import ComposedLayout, Dyn, Layout, Swizzle, Tile
 from ...layout import tiled as T
 from .atoms import TiledCopyType, TiledMmaType, atom_of
@@ -58,7 +59,10 @@ class IterValue:
         raise NotImplementedError
 
 
-_moved_pointers: dict[tuple[int, int], tuple[PointerType, PointerType]] = {}
+@by_identity_and_value
+def _moved_pointer(pointer: PointerType, known: int) -> PointerType:
+    data = pointer.data
+    return ptr_type(data.elem, data.space, align_for(data.elem, gcd(value_divisibility(data), known)), data.swizzle)
 
 
 def offset_pointer_type(pointer: PointerType, by: Any) -> PointerType:
@@ -70,18 +74,7 @@ def offset_pointer_type(pointer: PointerType, by: Any) -> PointerType:
         known = by.div
     else:
         raise LayoutError(f"offset must be a scalar (leaf int) IntTuple, got {L.format_int_tuple(by)}")
-    if known == 0:
-        return pointer
-    # The pointer is kept in the entry, because ids are reused.
-    found = _moved_pointers.get((id(pointer), known))
-    if found is None:
-        data = pointer.data
-        align = align_for(data.elem, gcd(value_divisibility(data), known))
-        found = _moved_pointers[id(pointer), known] = (
-            pointer,
-            ptr_type(data.elem, data.space, align, data.swizzle),
-        )
-    return found[1]
+    return pointer if known == 0 else _moved_pointer(pointer, known)
 
 
 def add_offset(it: Any, by: Any) -> Any:

@@ -24,6 +24,7 @@ from ..fly.atoms import AtomLowering
 from ..fly.types import PointerType
 from ..upstream import llvm
 from . import registers as reg
+from .effects import Effect, call_intrinsic
 from .ops import NvOp, asm
 
 UNIT = 16
@@ -107,7 +108,7 @@ class BulkLoadOp(BulkOp):
         mask = rest.pop() if self.multicast is not None else b.const(0, i16)
         several = b.const(int(self.multicast is not None), i1)
         args = [_in_space(low, to, 7), barrier, source, nbytes, mask, policy, several, hinted]
-        low.intrinsic("llvm.nvvm.cp.async.bulk.global.to.shared.cluster", None, args)
+        call_intrinsic(low, "llvm.nvvm.cp.async.bulk.global.to.shared.cluster", None, args, Effect.SHARES_MBARRIER)
         return ()
 
 
@@ -126,13 +127,14 @@ class BulkSendOp(BulkOp):
             return reg.nv(low).emulate_call("bulk.send", operands)
         reg.check_arch(low, "a bulk copy to another block", 90)
         to, barrier, source, nbytes, rank = operands
+        mapa = "llvm.nvvm.mapa.shared.cluster"
         there, remote = (
-            cast(SSAValue, low.intrinsic("llvm.nvvm.mapa.shared.cluster", llvm.ptr(7), [place, rank]))
+            cast(SSAValue, call_intrinsic(low, mapa, llvm.ptr(7), [place, rank], Effect.SHARES_MBARRIER))
             for place in (to, barrier)
         )
         # The intrinsic wants the barrier as a place in shared memory; the instruction takes the cluster's address.
         args = [there, _in_space(low, remote, 3), source, nbytes]
-        low.intrinsic("llvm.nvvm.cp.async.bulk.shared.cta.to.cluster", None, args)
+        call_intrinsic(low, "llvm.nvvm.cp.async.bulk.shared.cta.to.cluster", None, args, Effect.READS_SHARED_ASYNC)
         return ()
 
 
@@ -170,7 +172,8 @@ class BulkStoreOp(BulkOp):
             _reduce(low, *reduction, [to, source, nbytes, *rest])
             return ()
         policy = _hint(low, self, rest)
-        low.intrinsic("llvm.nvvm.cp.async.bulk.shared.cta.to.global", None, [to, source, nbytes, *policy])
+        args = [to, source, nbytes, *policy]
+        call_intrinsic(low, "llvm.nvvm.cp.async.bulk.shared.cta.to.global", None, args, Effect.READS_SHARED_ASYNC)
         return ()
 
 
@@ -183,7 +186,8 @@ def _reduce(low: AtomLowering, op: str, element: str, operands: Sequence[SSAValu
     here = low.b.pure(llvm.PtrToIntOp, (source,), i32, {})
     last = ", $3" if policy else ""
     constraints = f"l,r,r{',l' if policy else ''},~{{memory}}"
-    asm(low, f"{name} [$0], [$1], $2{last};", constraints, [to, here, nbytes, *policy], None)
+    args = [to, here, nbytes, *policy]
+    asm(low, f"{name} [$0], [$1], $2{last};", constraints, args, None, effects=(Effect.READS_SHARED_ASYNC,))
 
 
 @irdl_op_definition

@@ -18,6 +18,7 @@ from ...errors import DSLCompileError
 from ...ir.enums import AddressSpace
 from ..fly.atoms import AtomLowering, CopyOpType, Operand
 from . import registers as reg
+from .effects import Effect, call_intrinsic
 
 BITS = (32, 64, 128)
 
@@ -61,9 +62,9 @@ class _CpAsyncType(Data[CpAsyncData], CopyOpType):
         name = f"llvm.nvvm.cp.async.{self.data.cache}.shared.global.{self.bits // 8}"
         operands = [reg.pointer_value(low, dst), reg.pointer_value(low, src)]
         if nbytes is None:
-            low.intrinsic(name, None, operands)
+            call_intrinsic(low, name, None, operands, Effect.WRITES_SHARED)
         else:
-            low.intrinsic(f"{name}.s", None, [*operands, nbytes])
+            call_intrinsic(low, f"{name}.s", None, [*operands, nbytes], Effect.WRITES_SHARED)
 
     def emulate(self, low: AtomLowering, value: SSAValue, dst: Operand) -> None:
         """On the cpu stack the copy happens at once; checked mode knows until when it must not be relied on."""

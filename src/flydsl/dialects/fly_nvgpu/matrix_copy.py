@@ -14,6 +14,7 @@ from ...ir.enums import AddressSpace
 from ...layout import Layout
 from ..fly.atoms import AtomLowering, CopyOpType, Operand
 from . import registers as reg
+from .effects import Effect, call_intrinsic
 from .mma_sync import WARP
 
 COUNTS = (1, 2, 4)
@@ -134,4 +135,5 @@ class StMatrixType(_MatrixType):
             return
         reg.check_arch(low, self, 90)
         count = self.data.matrices * 32 // reg.bit_width(src.data.elem)
-        low.intrinsic(self.intrinsic(), None, [reg.pointer_value(low, dst), *reg.words(low, reg.read(low, src, count))])
+        operands = [reg.pointer_value(low, dst), *reg.words(low, reg.read(low, src, count))]
+        call_intrinsic(low, self.intrinsic(), None, operands, Effect.WRITES_SHARED)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-from xdsl.dialects import scf
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, i1, i16, i32, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
@@ -23,8 +22,9 @@ from xdsl.irdl import (
 
 from ...errors import DSLCompileError
 from ..fly.atoms import AtomLowering, Operand
-from ..upstream import llvm
+from ..upstream import llvm, scf
 from . import registers as reg
+from .effects import Effect, call_intrinsic, declare
 
 
 class Kind(NamedTuple):
@@ -35,39 +35,46 @@ class Kind(NamedTuple):
     least_arch: int = 80
     dropped: Attribute | None = None
     """Type of a result nobody asks for."""
+    effects: tuple[Effect, ...] = ()
 
 
 _STATE = i64
+_ARRIVES = (Effect.SYNCHRONIZES,)
+_CLUSTER = (Effect.SYNCHRONIZES, Effect.SHARES_MBARRIER)
 _ELECT = llvm.StructType((False, (i32, i1)))
 
 KINDS: dict[str, Kind] = {
     "cp_async.commit": Kind("llvm.nvvm.cp.async.commit.group"),
     "cp_async.wait": Kind("llvm.nvvm.cp.async.wait.group"),
     "cp_async.wait_all": Kind("llvm.nvvm.cp.async.wait.all"),
-    "cp_async.arrive": Kind("llvm.nvvm.cp.async.mbarrier.arrive.shared"),
-    "cp_async.arrive_noinc": Kind("llvm.nvvm.cp.async.mbarrier.arrive.noinc.shared"),
-    "mbarrier.init": Kind("llvm.nvvm.mbarrier.init.shared"),
+    "cp_async.arrive": Kind("llvm.nvvm.cp.async.mbarrier.arrive.shared", effects=_ARRIVES),
+    "cp_async.arrive_noinc": Kind("llvm.nvvm.cp.async.mbarrier.arrive.noinc.shared", effects=_ARRIVES),
+    "mbarrier.init": Kind("llvm.nvvm.mbarrier.init.shared", effects=(Effect.MBARRIER_INIT,)),
     "mbarrier.inval": Kind("llvm.nvvm.mbarrier.inval.shared"),
-    "mbarrier.arrive": Kind("llvm.nvvm.mbarrier.arrive.scope.cta.space.cta", None, 80, _STATE),
-    "mbarrier.arrive_expect_tx": Kind("llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta", None, 90, _STATE),
+    "mbarrier.arrive": Kind("llvm.nvvm.mbarrier.arrive.scope.cta.space.cta", None, 80, _STATE, _ARRIVES),
+    "mbarrier.arrive_expect_tx": Kind(
+        "llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta", None, 90, _STATE, _ARRIVES
+    ),
     "mbarrier.expect_tx": Kind("llvm.nvvm.mbarrier.expect.tx.scope.cta.space.cta", None, 90),
     "mbarrier.test": Kind("llvm.nvvm.mbarrier.test.wait.parity.scope.cta.space.cta", i1, 80),
     "mbarrier.try_wait": Kind("llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta", i1, 90),
-    "fence.mbarrier_init": Kind("llvm.nvvm.fence.mbarrier_init.release.cluster", None, 90),
-    "fence.proxy_async": Kind("llvm.nvvm.fence.proxy.async.shared_cta", None, 90),
-    "barrier.sync": Kind("llvm.nvvm.barrier.cta.sync.aligned.count"),
-    "barrier.arrive": Kind("llvm.nvvm.barrier.cta.arrive.aligned.count"),
-    "cluster.arrive": Kind("llvm.nvvm.barrier.cluster.arrive", None, 90),
-    "cluster.arrive_relaxed": Kind("llvm.nvvm.barrier.cluster.arrive.relaxed", None, 90),
-    "cluster.wait": Kind("llvm.nvvm.barrier.cluster.wait", None, 90),
+    "fence.mbarrier_init": Kind(
+        "llvm.nvvm.fence.mbarrier_init.release.cluster", None, 90, None, (Effect.MBARRIER_INIT_FENCE,)
+    ),
+    "fence.proxy_async": Kind("llvm.nvvm.fence.proxy.async.shared_cta", None, 90, None, (Effect.PROXY_FENCE,)),
+    "barrier.sync": Kind("llvm.nvvm.barrier.cta.sync.aligned.count", effects=_ARRIVES),
+    "barrier.arrive": Kind("llvm.nvvm.barrier.cta.arrive.aligned.count", effects=_ARRIVES),
+    "cluster.arrive": Kind("llvm.nvvm.barrier.cluster.arrive", None, 90, None, _CLUSTER),
+    "cluster.arrive_relaxed": Kind("llvm.nvvm.barrier.cluster.arrive.relaxed", None, 90, None, _CLUSTER),
+    "cluster.wait": Kind("llvm.nvvm.barrier.cluster.wait", None, 90, None, _CLUSTER),
     "cluster.rank": Kind("llvm.nvvm.read.ptx.sreg.cluster.ctarank", i32, 90),
     "cluster.size": Kind("llvm.nvvm.read.ptx.sreg.cluster.nctarank", i32, 90),
     "setmaxnreg.inc": Kind("llvm.nvvm.setmaxnreg.inc.sync.aligned.u32", None, 90),
     "setmaxnreg.dec": Kind("llvm.nvvm.setmaxnreg.dec.sync.aligned.u32", None, 90),
     "griddepcontrol.wait": Kind("llvm.nvvm.griddepcontrol.wait", None, 90),
     "griddepcontrol.launch": Kind("llvm.nvvm.griddepcontrol.launch.dependents", None, 90),
-    "wgmma.fence": Kind("llvm.nvvm.wgmma.fence.sync.aligned", None, 90),
-    "wgmma.commit": Kind("llvm.nvvm.wgmma.commit_group.sync.aligned", None, 90),
+    "wgmma.fence": Kind("llvm.nvvm.wgmma.fence.sync.aligned", None, 90, None, (Effect.WGMMA_FENCE,)),
+    "wgmma.commit": Kind("llvm.nvvm.wgmma.commit_group.sync.aligned", None, 90, None, (Effect.WGMMA_COMMIT,)),
     "tma.commit": Kind("llvm.nvvm.cp.async.bulk.commit.group", None, 90),
     "tma.wait": Kind("llvm.nvvm.cp.async.bulk.wait.group", None, 90),
     "tma.wait_read": Kind("llvm.nvvm.cp.async.bulk.wait.group.read", None, 90),
@@ -97,7 +104,7 @@ def _arrive_once(low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SS
     barrier, count = operands
     if low.b.const_of.get(count) != 1:
         raise DSLCompileError(f"an mbarrier of {low.arch} counts one arrival at a time; several need sm_90")
-    low.intrinsic("llvm.nvvm.mbarrier.arrive.shared", _STATE, [barrier])
+    call_intrinsic(low, "llvm.nvvm.mbarrier.arrive.shared", _STATE, [barrier], *_ARRIVES)
     return ()
 
 
@@ -116,7 +123,7 @@ class CallOp(NvOp):
         reg.check_arch(low, name, kind.least_arch)
         if name == "mbarrier.arrive" and _is_old(low):
             return _arrive_once(low, operands)
-        result = low.intrinsic(kind.intrinsic, kind.result or kind.dropped, operands)
+        result = call_intrinsic(low, kind.intrinsic, kind.result or kind.dropped, operands, *kind.effects)
         return () if kind.result is None else (cast(SSAValue, result),)
 
 
@@ -151,10 +158,11 @@ class MBarrierArriveRemoteOp(NvOp):
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
         if reg.nv(low).target == "cpu":
             return reg.nv(low).emulate_call("mbarrier.arrive_remote", operands)
-        there = low.intrinsic("llvm.nvvm.mapa.shared.cluster", llvm.ptr(7), operands)
+        mapa = "llvm.nvvm.mapa.shared.cluster"
+        there = call_intrinsic(low, mapa, llvm.ptr(7), operands, Effect.SHARES_MBARRIER)
         # The cluster scope would flush all memory first and cost a fifth of a pipeline's speed.
         name = "llvm.nvvm.mbarrier.arrive.scope.cta.space.cluster"
-        low.intrinsic(name, None, [cast(SSAValue, there), low.b.i32(1)])
+        call_intrinsic(low, name, None, [cast(SSAValue, there), low.b.i32(1)], *_ARRIVES)
         return ()
 
 
@@ -171,7 +179,7 @@ class PeerOp(NvOp):
         reg.check_arch(low, "the shared memory of other blocks", 90)
         here = b.pure(llvm.PtrToIntOp, (operands[0],), i32, {})
         text = "{\n.reg .b64 a;\ncvt.u64.u32 a, $1;\ncvta.shared.u64 a, a;\nmapa.u64 $0, a, $2;\n}"
-        return (cast(SSAValue, asm(low, text, "=l,r,r", [here, operands[1]], i64)),)
+        return (cast(SSAValue, asm(low, text, "=l,r,r", [here, operands[1]], i64, effects=(Effect.ADDRESSES_PEER,))),)
 
 
 @irdl_op_definition
@@ -244,12 +252,14 @@ def asm(
     result: Attribute | None,
     *,
     memory: str | None = None,
+    effects: Sequence[Effect] = (),
 ) -> SSAValue | None:
     """Inline assembly, with side effects unless `memory` says what it does."""
     props: dict[str, Attribute] = {"text": StringAttr(text), "constraints": StringAttr(constraints)}
     if memory is not None:
         props["memory"] = StringAttr(memory)
     op = low.b.opn(AsmOp, operands, () if result is None else (result,), props)
+    declare(op, *effects)
     return op.results[0] if op.results else None
 
 
@@ -275,7 +285,8 @@ class WgmmaWaitOp(NvOp):
         if reg.nv(low).target == "cpu":
             return ()
         if not self.args:
-            low.intrinsic("llvm.nvvm.wgmma.wait_group.sync.aligned", None, [low.b.const(pending, i64)])
+            wait = "llvm.nvvm.wgmma.wait_group.sync.aligned"
+            call_intrinsic(low, wait, None, [low.b.const(pending, i64)], Effect.WGMMA_WAIT)
             return ()
         places: list[Operand] = []
         for tensor in self.args:
@@ -286,7 +297,8 @@ class WgmmaWaitOp(NvOp):
         letters = [_letter(v.type) for v in values]
         constraints = ",".join([*(f"={x}" for x in letters), *map(str, range(count)), "~{memory}"])
         type_ = values[0].type if count == 1 else llvm.StructType((False, tuple(v.type for v in values)))
-        result = asm(low, f"wgmma.wait_group.sync.aligned {pending};", constraints, values, type_)
+        text = f"wgmma.wait_group.sync.aligned {pending};"
+        result = asm(low, text, constraints, values, type_, effects=(Effect.WGMMA_WAIT,))
         for at, value in zip(places, reg.fields(low, cast(SSAValue, result), count), strict=True):
             low.store(value, at)
         return ()
@@ -319,7 +331,8 @@ class TmaLoadOp(NvOp):
         here = b.pure(llvm.IntToPtrOp, (b.pure(llvm.PtrToIntOp, (dst,), i32, {}),), llvm.ptr(7), {})
         flags = [b.const(int(x is not None), i1) for x in (self.multicast, self.hint)]
         name = f"llvm.nvvm.cp.async.bulk.tensor.g2s.tile.{rank}d"
-        low.intrinsic(name, None, [here, barrier, tensor_map, *coords, mask, hint, *flags, b.i32(0)])
+        args = [here, barrier, tensor_map, *coords, mask, hint, *flags, b.i32(0)]
+        call_intrinsic(low, name, None, args, Effect.SHARES_MBARRIER)
         return ()
 
 
@@ -339,5 +352,6 @@ class TmaStoreOp(NvOp):
         name = f"llvm.nvvm.cp.async.bulk.tensor.s2g.tile.{rank}d"
         if self.reduce is not None:
             name = f"llvm.nvvm.cp.async.bulk.tensor.reduce.{self.reduce.data}.tile.{rank}d"
-        low.intrinsic(name, None, [*operands, low.b.const(0, i64), low.b.const(0, i1)])
+        args = [*operands, low.b.const(0, i64), low.b.const(0, i1)]
+        call_intrinsic(low, name, None, args, Effect.READS_SHARED_ASYNC)
         return ()

@@ -21,6 +21,7 @@ from ...layout import Layout
 from ..fly.atoms import AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
 from ..upstream import llvm
 from . import registers as reg
+from .effects import Effect
 from .mma_sync import element, family, type_name
 from .ops import asm
 
@@ -143,7 +144,9 @@ class WgmmaType(Data[WgmmaData], MmaOpType):
         flags = [] if accumulate is None else [accumulate]
         constraints = ",".join([*[f"={letter}"] * regs, *map(str, range(regs)), *letters, "l", *["r"] * len(flags)])
         type_ = acc[0].type
-        result = asm(low, text, constraints, [*acc, *left, right, *flags], reg.struct_of(type_, regs))
+        effects = (Effect.WGMMA, Effect.WGMMA_REGISTERS) if data.a_from == "registers" else (Effect.WGMMA,)
+        args = [*acc, *left, right, *flags]
+        result = asm(low, text, constraints, args, reg.struct_of(type_, regs), effects=effects)
         parts = reg.fields(low, cast(SSAValue, result), regs)
         if half:
             reg.write(low, reg.cast_vector(low, reg.vector_of(low, parts), Float16Type()), d)

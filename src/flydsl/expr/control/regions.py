@@ -13,9 +13,9 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from xdsl.dialects import scf
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
+from ...dialects.upstream import scf
 from ...errors import DSLTypeError, DSLValueError, FlyDSLWarning
 from ...ir.builder import i1, i32, index
 from ..emit.trace import current

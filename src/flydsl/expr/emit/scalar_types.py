@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, cast
 
-from xdsl.dialects import arith, math, vector
+from xdsl.dialects import math, vector
 from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -43,9 +43,11 @@ from xdsl.dialects.utils.fast_math import FastMathFlag
 from xdsl.dialects.vector import CombiningKindAttr, CombiningKindFlag
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ...dialects.upstream.extra_math import ROUNDING_MODE, ErfcOp, RemFOp
+from ...dialects.upstream.extra_math import ErfcOp, RemFOp
 from ...dialects.upstream.vector import FromElementsOp
 from ...errors import DSLTypeError
+from ...ir import arith
+from ...ir.arith import ROUNDING_MODE
 from ...ir.builder import Builder, i128, index, int_attr
 from ...ir.enums import RoundingMode
 from ...ir.types import vector_type

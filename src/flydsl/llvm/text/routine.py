@@ -115,9 +115,9 @@ class Variable:
 class Routine:
     """A function being written; `give` or the end of `text` closes it."""
 
-    def __init__(self, name: str, result: str, params: str, attributes: str = "nounwind", internal: bool = True):
+    def __init__(self, name: str, result: str, params: str, attributes: str = "nounwind", *, linkage: str = "internal"):
+        self.linkage = f"{linkage} " if linkage else ""
         self.name, self.result, self.params, self.attributes = name, result, params, attributes
-        self.linkage = "internal " if internal else ""
         self.lines: list[str] = []
         self.slots: list[str] = []
         self.declarations: dict[str, str] = {}
@@ -185,6 +185,23 @@ class Routine:
     def store(self, type_: str, value: Value | int, at: Value, offset: Value | int = 0, align: int = 1) -> None:
         place = at if type(offset) is int and not offset else self.at(at, offset)
         self.line(f"store {type_} {_name(value)}, ptr {place.name}, align {align}")
+
+    def alloca(self, nbytes: int, align: int = 8) -> Value:
+        """Address of so many bytes in the frame of the function."""
+        at = f"%{self._fresh('frame')}"
+        self.slots.append(f"  {at} = alloca [{nbytes} x i8], align {align}")
+        return Value(self, "ptr", at)
+
+    def atomic_load(self, type_: str, at: Value, ordering: str = "monotonic") -> Value:
+        return self.assign(type_, f"load atomic {type_}, ptr {at.name} {ordering}, align {int(type_[1:]) // 8}")
+
+    def atomic(self, word: str, at: Value, value: Value, ordering: str = "monotonic") -> Value:
+        """`atomicrmw`: what was there before."""
+        return self.assign(value.type, f"atomicrmw {word} ptr {at.name}, {value.type} {value.name} {ordering}")
+
+    def invoke(self, function: Value, *args: Value) -> None:
+        """Call a pointer to a function without a result."""
+        self.line(f"call void {function.name}({', '.join(f'{a.type} {a.name}' for a in args)})")
 
     def choose(self, flag: Value, yes: Value, no: Value) -> Value:
         return self.assign(yes.type, f"select i1 {flag.name}, {yes.type} {yes.name}, {no.type} {no.name}")

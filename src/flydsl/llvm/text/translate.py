@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from xdsl.dialects import arith, func, math, scf, ub, vector
+from xdsl.dialects import func, math, ub, vector
 from xdsl.dialects.builtin import (
     BFloat16Type,
     DenseArrayBase,
@@ -29,7 +29,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialects import fly_cpu
-from ...dialects.upstream import gpu, llvm
+from ...dialects.upstream import gpu, llvm, scf
 from ...dialects.upstream import vector as fvector
 from ...dialects.upstream.extra_math import ErfcOp, RemFOp
 from ...dialects.upstream.gpu import warp as gpu_warp
@@ -37,8 +37,10 @@ from ...dialects.upstream.llvm.atomics import CmpXchgOp, FenceOp
 from ...dialects.upstream.llvm.gep import no_wrap_words
 from ...dialects.upstream.llvm.memory import ORDERING_WORDS
 from ...errors import DSLCompileError, FlyDSLError
+from ...ir import arith
 from ...ir.builder import CASTS, CMPF, CMPI, INT_BINARY, elem_of, operands_of
 from ...ir.dead_code import PURE_CALL, mark_dead, unread_stores
+from ...ir.identity import by_identity
 from .debug_info import DebugInfo, FunctionLocations
 
 _FLOATS: dict[type[Attribute], str] = {
@@ -49,32 +51,16 @@ _FLOATS: dict[type[Attribute], str] = {
 }
 
 
-_texts: dict[int, tuple[str, Attribute]] = {}
-"""Spellings by the type's id; the type is kept with it, because ids are reused."""
-
-
+@by_identity
 def type_text(type_: Attribute) -> str:
     """LLVM spelling of a type."""
-    found = _texts.get(id(type_))
-    if found is None:
-        if len(_texts) > 4096:
-            _texts.clear()
-        found = _texts[id(type_)] = (_spell(type_), type_)
-    return found[0]
+    return _spell(type_)
 
 
-_int_lists: dict[int, tuple[tuple[int, ...], Attribute]] = {}
-"""Numbers of `array<...>` attributes by id, as above: unpacking them takes longer than writing them."""
-
-
+@by_identity
 def int_list(attr: Attribute) -> tuple[int, ...]:
-    """The numbers of an `array<i32: ...>` or `array<i64: ...>`."""
-    found = _int_lists.get(id(attr))
-    if found is None:
-        if len(_int_lists) > 4096:
-            _int_lists.clear()
-        found = _int_lists[id(attr)] = (tuple(cast(DenseArrayBase[Any], attr).get_values()), attr)
-    return found[0]
+    """The numbers of an `array<i32: ...>` or `array<i64: ...>`, whose unpacking takes longer than writing them."""
+    return tuple(cast(DenseArrayBase[Any], attr).get_values())
 
 
 def _spell(type_: Attribute) -> str:
@@ -206,7 +192,7 @@ class Abi:
         """Address of a global of the device module."""
         return f"@{name}"
 
-    def meeting(self, f: FunctionText, op: Operation) -> None:
+    def synchronize(self, f: FunctionText, op: Operation) -> None:
         """An op of `fly_cpu`."""
         raise DSLCompileError(f"'{op.name}' exists on the cpu stack alone")
 
@@ -1081,8 +1067,8 @@ def _host_print(f: FunctionText, op: fvector.PrintOp) -> None:
     f.abi.printf(f, text + ("\n" if op.punctuation.data == "newline" else ""), values)
 
 
-def _meeting(f: FunctionText, op: Operation) -> None:
-    f.abi.meeting(f, op)
+def _synchronize(f: FunctionText, op: Operation) -> None:
+    f.abi.synchronize(f, op)
 
 
 def _launch(f: FunctionText, op: gpu.LaunchFuncOp) -> None:
@@ -1179,7 +1165,7 @@ TABLE: dict[type[Operation], Handler] = {
     llvm.AddressOfOp: cast(Handler, _address_of),
     gpu.PrintfOp: cast(Handler, _printf),
     fvector.PrintOp: cast(Handler, _host_print),
-    **dict.fromkeys(fly_cpu.FlyCpu.operations, _meeting),
+    **dict.fromkeys(fly_cpu.FlyCpu.operations, _synchronize),
     gpu.LaunchFuncOp: _launch,
     **{op: _math for op in math.Math.operations if op.name not in (*_INT_MATH, "math.rsqrt")},
     **{op: _int_math for op in math.Math.operations if op.name in _INT_MATH},

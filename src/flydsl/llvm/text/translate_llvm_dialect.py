@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from xdsl.dialects import arith
 from xdsl.dialects import llvm as xllvm
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -21,6 +20,7 @@ from ...dialects.upstream.llvm.function import CallOp, FuncOp
 from ...dialects.upstream.llvm.intrinsics import IMMEDIATE, INTRINSIC_OPS, IntrinsicOp
 from ...dialects.upstream.llvm.values import LLVM_VALUE_OPS, ExtractElementOp, FreezeOp, PoisonOp
 from ...errors import DSLCompileError
+from ...ir import arith
 from ...ir.builder import CMPF, CMPI, elem_of, operands_of
 from .debug_info import suffix
 from .translate import TABLE, Abi, FunctionText, Handler, ModuleText, literal, loop_metadata, mangle, type_text

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr, VectorType
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.upstream import gpu
+from ...ir import arith
 from ...ir.builder import elem_of
 from ...ir.types import bit_width
 from .translate import FunctionText, type_text

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from xdsl.dialects import arith, scf
 from xdsl.dialects import vector as xvector
 from xdsl.dialects.builtin import ModuleOp, VectorType
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from ...dialects.upstream import llvm, vector
-from ...dialects.upstream.extra_math import ROUNDING_MODE
+from ...dialects.upstream import llvm, scf, vector
+from ...ir import arith
+from ...ir.arith import ROUNDING_MODE
 from ...ir.builder import CASTS, FLOAT_BINARY, INT_BINARY, operands_of
 from ...ir.types import bit_width
 from ...lowering.rebuild import CMPI_NAMES, Handler, Rebuilder, remove_dead

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from xdsl.dialects import arith, ub
+from xdsl.dialects import ub
 from xdsl.dialects import vector as xvector
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IndexType, VectorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.upstream import llvm, vector
+from ...ir import arith
 from ...ir.builder import FLOAT_BINARY, INT_BINARY, Builder, elem_of, i1, i32_list, i64_list, operands_of
 from ...ir.fold import fold_float
 from ...ir.types import bit_width, vector_type
@@ -21,6 +22,7 @@ from ...lowering.rebuild import CMPI_NAMES
 
 _COMMUTATIVE = {"addi", "muli", "andi", "ori", "xori", "minsi", "maxsi", "minui", "maxui"}
 _IDEMPOTENT = {"andi", "ori", "minsi", "maxsi", "minui", "maxui"}
+_ABSORBS: dict[str, type[Operation]] = {"andi": arith.OrIOp, "ori": arith.AndIOp}
 _SWAPPED = {
     "eq": "eq", "ne": "ne", "slt": "sgt", "sle": "sge", "sgt": "slt", "sge": "sle",
     "ult": "ugt", "ule": "uge", "ugt": "ult", "uge": "ule",
@@ -49,6 +51,10 @@ def int_binary(b: Builder, name: str, x: SSAValue, y: SSAValue) -> SSAValue:
             return b.const(0, x.type)
         if name in _IDEMPOTENT:
             return x
+    if name in _ABSORBS:
+        found = _absorbed(name, x, y)
+        if found is not None:
+            return found
     if cy is not None and cx is None and not isinstance(x.type, VectorType):
         if name in ("andi", "ori") and (cy == -1 or (cy == 1 and x.type == i1)):
             return x if name == "andi" else y
@@ -56,6 +62,14 @@ def int_binary(b: Builder, name: str, x: SSAValue, y: SSAValue) -> SSAValue:
         if found is not None:
             return found
     return b.int_binary(name, x, y)
+
+
+def _absorbed(name: str, x: SSAValue, y: SSAValue) -> SSAValue | None:
+    """`x & (x | y)` and `x | (x & y)` are `x`, whichever way round they are written."""
+    for whole, part in ((x, y), (y, x)):
+        if _is(part, _ABSORBS[name]) and any(operand is whole for operand in _args(part)):
+            return whole
+    return None
 
 
 def _reassociated(b: Builder, name: str, x: SSAValue, c: int) -> SSAValue | None:

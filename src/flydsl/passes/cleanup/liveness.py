@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from xdsl.dialects import scf
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import IsTerminator
 
+from ...dialects.upstream import scf
 from ...ir.dead_code import is_pure
 
 

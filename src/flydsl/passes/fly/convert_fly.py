@@ -10,7 +10,6 @@ from functools import cache
 from math import gcd
 from typing import Any, ClassVar, cast
 
-from xdsl.dialects import scf
 from xdsl.dialects.builtin import IntegerType, StringAttr, i8, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
@@ -23,12 +22,13 @@ from ...dialects.fly.ops import OPS, FlyOp, python_value
 from ...dialects.fly.semantics import object_of
 from ...dialects.fly.types import TRIVIAL_SWIZZLE, MemRefData, MemRefType, PointerType, PtrData
 from ...dialects.fly_rocdl.buffer import is_buffer
-from ...dialects.upstream import gpu, llvm
+from ...dialects.upstream import gpu, llvm, scf
 from ...dialects.upstream.llvm.values import AddrSpaceCastOp
 from ...errors import DSLCompileError
 from ...ir.builder import i32, i32_list, int_attr, operands_of
 from ...ir.emitter import insert_after
 from ...ir.enums import AddressSpace, AtomicOp
+from ...ir.identity import by_identity
 from ...ir.types import bit_width, vector_type
 from ...lowering import atom_state, value_operands
 from ...lowering.atom_state import ATOM_TYPES, fresh_atom, get_atom, make_tiled, refuse_coordinates, set_value, state_of
@@ -58,19 +58,10 @@ _UNSIGNED_ATOMICS = {**_INT_ATOMICS, AtomicOp.Max: "umax", AtomicOp.Min: "umin"}
 _FLOAT_ATOMICS = {AtomicOp.Add: "fadd", AtomicOp.Max: "fmax", AtomicOp.Min: "fmin"}
 
 
-_stored: dict[int, tuple[Attribute, Attribute]] = {}
-"""Types by id, each with the type it is stored as; hashing a vector type costs more than all the rest."""
-
-
+@by_identity
 def storage_type(type_: Attribute) -> Attribute:
     """Type a value has in memory and registers: floats narrower than 16 bits are integers to LLVM."""
-    known = _stored.get(id(type_))
-    if known is None:
-        if len(_stored) > 1 << 12:
-            _stored.clear()
-        # The type is kept in the entry, because ids are reused.
-        known = _stored[id(type_)] = (type_, infer_storage_type(type_))
-    return known[1]
+    return infer_storage_type(type_)
 
 
 @cache

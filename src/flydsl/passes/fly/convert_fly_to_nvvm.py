@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ...ir.enums import AddressSpace
 from ..base import Pass
 from .convert_fly import FlyConversion
-from .nv_fences import place_fences
+from .fly_nvgpu_insert_fences import insert_fences
 
 
 class _Conversion(FlyConversion):
@@ -21,7 +21,7 @@ class _Conversion(FlyConversion):
     @classmethod
     def rebuild(cls, module: ModuleOp) -> ModuleOp:
         made = super().rebuild(module)
-        place_fences(made)
+        insert_fences(made)
         return made
 
 

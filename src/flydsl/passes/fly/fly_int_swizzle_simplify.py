@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any, NamedTuple, cast
 
-from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects.fly.ops import OPS
 from ...dialects.upstream import gpu
+from ...ir import arith
 from ...ir.builder import operands_of
 from ...layout import dynamic_leaves
 from ...lowering.rebuild import COMMON, Handler, Rebuilder

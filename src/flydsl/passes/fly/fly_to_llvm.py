@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any, cast
 
-from xdsl.dialects import func, scf
+from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
@@ -31,7 +31,7 @@ from ...dialects.fly.types import (
     static_data,
 )
 from ...dialects.fly_rocdl.buffer import is_buffer
-from ...dialects.upstream import gpu, llvm
+from ...dialects.upstream import gpu, llvm, scf
 from ...errors import LayoutError
 from ...ir.builder import i64, i64_list, int_attr, operands_of
 from ...ir.emitter import SSA_CLASSES

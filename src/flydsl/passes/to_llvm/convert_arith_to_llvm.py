@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
-from xdsl.dialects import arith
 from xdsl.dialects import llvm as xllvm
 from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
@@ -20,9 +19,11 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.upstream.arith import Arith
-from ...dialects.upstream.extra_math import ROUNDING_MODE, RemFOp
+from ...dialects.upstream.extra_math import RemFOp
 from ...dialects.upstream.llvm.intrinsics import INTRINSIC_OPS
 from ...dialects.upstream.llvm.values import FPToSIOp, FPToUIOp, UIToFPOp
+from ...ir import arith
+from ...ir.arith import ROUNDING_MODE
 from ...ir.builder import CASTS, INT_BINARY, elem_of, int_attr, operands_of
 from ...ir.enums import RoundingMode
 from ...ir.types import bit_width, vector_type

@@ -10,12 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from xdsl.dialects import arith, cf, scf
+from xdsl.dialects import cf
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, VectorType, i32
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from ...dialects.upstream import scf
 from ...dialects.upstream.llvm.attrs import LOOP_ATTRIBUTE
 from ...errors import DSLCompileError
+from ...ir import arith
 from ..base import Pass
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
-from xdsl.dialects import arith
 from xdsl.dialects import llvm as xllvm
 from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
@@ -24,6 +23,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects.upstream import gpu, llvm
 from ...errors import DSLCompileError
+from ...ir import arith
 from ...ir.builder import Builder, elem_of, i32, int_attr, operands_of
 from ...ir.emitter import append, emit_head, insert_after
 from ...lowering.llvm_types import llvm_type

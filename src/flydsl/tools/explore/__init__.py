@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"fly explore: there is no file {script}", file=sys.stderr)
         return 2
     try:
-        data: dict[str, Any] = collect(script, options.target)
+        data = collect(script, options.target)
     except FlyDSLError as error:
         print("\n".join([f"fly explore: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
         return 1

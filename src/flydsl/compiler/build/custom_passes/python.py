@@ -119,6 +119,8 @@ def run_stage(
     from xdsl.dialects.builtin import ModuleOp
     from xdsl.utils.exceptions import VerifyException
 
+    from flydsl.dialects.upstream.adopt import adopt
+
     for each in config.at(stage, backend.name):
         before = _print(module)
         context = PassContext(backend.target, backend.name, stage, dict(hints or {}))
@@ -129,6 +131,7 @@ def run_stage(
                 f"Python pass '{each}' at stage {stage} must return a module or None, got {type(result).__name__}"
             )
         module = result if result is not None else module
+        adopt(module)
         try:
             module.verify()
         except VerifyException as error:

@@ -1,4 +1,4 @@
-"""Fences that Hopper's asynchronous units need, put where they belong, so that no author can forget one.
+"""`fly-nvgpu-insert-fences`: the fences Hopper's asynchronous units need, so that no author can forget one.
 
 * The copy engine and the tensor cores read shared memory on another path (proxy) than threads write it. In a kernel
   that uses either, `fence.proxy.async` goes in front of every barrier that threads reach after writing shared memory.
@@ -6,47 +6,34 @@
 * Barriers in shared memory that the copy engine or other blocks use are made visible to them by `fence.mbarrier_init`
   right behind their `init`.
 
-A fence the author wrote is found and not repeated.
+What an op does is declared on it (`dialects/fly_nvgpu/effects.py`); the declarations are gone afterwards, so a second
+run changes nothing. A fence the author wrote is found and not repeated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import cast
 
-from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation
 
-from ...dialects.fly_nvgpu.ops import KINDS, AsmOp
-from ...dialects.upstream import gpu, llvm
+from ...dialects.fly_nvgpu.effects import EFFECTS, Effect, effects_of
+from ...dialects.fly_nvgpu.ops import KINDS
+from ...dialects.upstream import gpu, llvm, scf
 from ...dialects.upstream.llvm.atomics import CmpXchgOp
 from ...ir.builder import i32_list
+from ..base import Pass
 
 _SHARED = 3
 _PROXY_FENCE = KINDS["fence.proxy_async"].intrinsic
+_PROXY_FENCE_ALL = "llvm.nvvm.fence.proxy.async"
 _WGMMA_FENCE = KINDS["wgmma.fence"].intrinsic
 _WGMMA_COMMIT = KINDS["wgmma.commit"].intrinsic
-_WGMMA_WAIT = "llvm.nvvm.wgmma.wait_group"
-_INIT = KINDS["mbarrier.init"].intrinsic
-_INIT_FENCE = KINDS["fence.mbarrier_init"].intrinsic
-_SHARES_BARRIERS = (
-    *("llvm.nvvm.cp.async.bulk.tensor.g2s.", "llvm.nvvm.cp.async.bulk.global.to.shared."),
-    *("llvm.nvvm.barrier.cluster.", "llvm.nvvm.mapa."),
-)
-_WRITES = ("llvm.nvvm.stmatrix.", "llvm.nvvm.cp.async.ca.", "llvm.nvvm.cp.async.cg.")
-_READS = (
-    *("llvm.nvvm.cp.async.bulk.tensor.s2g.", "llvm.nvvm.cp.async.bulk.tensor.reduce."),
-    *("llvm.nvvm.cp.async.bulk.shared.cta.to.", "cp.reduce.async.bulk."),
-)
-_BARRIERS = (
-    *("llvm.nvvm.barrier.", "llvm.nvvm.bar.warp.sync"),
-    *("llvm.nvvm.mbarrier.arrive.", "llvm.nvvm.cp.async.mbarrier.arrive."),
-)
-_PEER = "mapa.u64"
-"""Gives a generic pointer to the shared memory of another block."""
-_ANY_PROXY_FENCE = "llvm.nvvm.fence.proxy.async"
+_MBARRIER_INIT_FENCE = KINDS["fence.mbarrier_init"].intrinsic
+_ASYNCHRONOUS = frozenset((Effect.WGMMA, Effect.READS_SHARED_ASYNC))
+_NEEDS_PROXY_FENCE = frozenset((Effect.SYNCHRONIZES, Effect.READS_SHARED_ASYNC))
+"""What was written must be visible to the asynchronous units from here on."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +51,26 @@ class _State:
 
     @property
     def fence(self) -> str:
-        return _ANY_PROXY_FENCE if self.peers else _PROXY_FENCE
+        return _PROXY_FENCE_ALL if self.peers else _PROXY_FENCE
 
     def meet(self, other: _State) -> _State:
         return _State(self.dirty or other.dirty, self.fenced and other.fenced, self.open or other.open, self.peers)
 
 
-def place_fences(module: ModuleOp) -> None:
-    """Complete the kernels of a lowered module."""
+@dataclass(frozen=True)
+class FlyNvgpuInsertFencesPass(Pass):
+    """Insert the fences between threads, the copy engine and the tensor cores."""
+
+    name = "fly-nvgpu-insert-fences"
+    needs = "no `fly` ops in kernels (`convert-fly-to-nvvm`)"
+
+    def run(self, module: ModuleOp) -> ModuleOp:
+        insert_fences(module)
+        return module
+
+
+def insert_fences(module: ModuleOp) -> None:
+    """Complete the kernels of a lowered module, in place."""
     for inner in module.body.block.ops:
         if not isinstance(inner, gpu.ModuleOp):
             continue
@@ -81,27 +80,32 @@ def place_fences(module: ModuleOp) -> None:
 
 
 def _kernel(body: Block) -> None:
-    names = [name for name in map(_name, _all(body)) if name]
-    if any(name == _INIT for name in names) and any(name.startswith(_SHARES_BARRIERS) for name in names):
+    declared = [op for op in _all(body) if EFFECTS in op.attributes]
+    if not declared:
+        return
+    effects = frozenset[Effect]().union(*map(effects_of, declared))
+    if {Effect.MBARRIER_INIT, Effect.SHARES_MBARRIER} <= effects:
         _fence_inits(body)
-    if any(map(_is_asynchronous, names)):
-        _block(body, _State(peers=any(_PEER in name for name in names)), insert=True)
+    if effects & _ASYNCHRONOUS:
+        _block(body, _State(peers=Effect.ADDRESSES_PEER in effects), insert=True)
+    for op in declared:
+        del op.attributes[EFFECTS]
 
 
 def _fence_inits(block: Block) -> None:
     """A fence behind the last `init` of each block that has some."""
     last: Operation | None = None
     for op in block.ops:
-        name = _name(op)
-        if name == _INIT:
+        effects = effects_of(op)
+        if Effect.MBARRIER_INIT in effects:
             last = op
-        elif name == _INIT_FENCE:
+        elif Effect.MBARRIER_INIT_FENCE in effects:
             last = None
         for region in op.regions:
             for inner in region.blocks:
                 _fence_inits(inner)
     if last is not None and last.next_op is not None:
-        _call_before(last.next_op, _INIT_FENCE)
+        _call_before(last.next_op, _MBARRIER_INIT_FENCE)
 
 
 def _all(block: Block) -> Iterator[Operation]:
@@ -112,27 +116,11 @@ def _all(block: Block) -> Iterator[Operation]:
                 yield from _all(inner)
 
 
-def _name(op: Operation) -> str:
-    """Name of the intrinsic that is called, or the assembly that is issued."""
-    if isinstance(op, llvm.CallIntrinsicOp):
-        return cast(StringAttr, op.properties["intrin"]).data
-    return op.text.data if isinstance(op, AsmOp) else ""
-
-
-def _is_asynchronous(name: str) -> bool:
-    return "wgmma.mma_async" in name or name.startswith(_READS)
-
-
-def _writes_shared(op: Operation, name: str, peers: bool) -> bool:
+def _writes_shared(op: Operation, effects: frozenset[Effect], peers: bool) -> bool:
     if isinstance(op, (llvm.StoreOp, llvm.AtomicRMWOp, CmpXchgOp)):
         at = op.ptr if isinstance(op, llvm.StoreOp) else op.operands[0]
         return llvm.address_space(at.type) in ((0, _SHARED) if peers else (_SHARED,))
-    return name.startswith(_WRITES)
-
-
-def _needs_proxy_fence(op: Operation, name: str) -> bool:
-    """Whether what was written must be visible to the asynchronous units from here on."""
-    return isinstance(op, gpu.BarrierOp) or name.startswith((*_BARRIERS, *_READS))
+    return Effect.WRITES_SHARED in effects
 
 
 def _block(block: Block, state: _State, *, insert: bool) -> _State:
@@ -141,25 +129,26 @@ def _block(block: Block, state: _State, *, insert: bool) -> _State:
         if op.regions:
             state = _structured(op, state, insert)
             continue
-        name = _name(op)
-        if _writes_shared(op, name, state.peers):
+        effects = effects_of(op)
+        if _writes_shared(op, effects, state.peers):
             state = replace(state, dirty=True)
-        elif name == _ANY_PROXY_FENCE or (name == _PROXY_FENCE and not state.peers):
+        elif not effects:
+            continue
+        elif Effect.PROXY_FENCE_ALL in effects or (Effect.PROXY_FENCE in effects and not state.peers):
             state = replace(state, dirty=False)
-        elif name == _WGMMA_FENCE:
+        elif Effect.WGMMA_FENCE in effects:
             state = replace(state, fenced=True)
-        elif name == _WGMMA_COMMIT:
+        elif Effect.WGMMA_COMMIT in effects:
             state = replace(state, fenced=False, open=False)
-        elif _needs_proxy_fence(op, name):
+        elif effects & _NEEDS_PROXY_FENCE:
             if state.dirty and insert:
                 _call_before(op, state.fence)
             state = replace(state, dirty=False)
-        elif "wgmma.mma_async" in name:
+        elif Effect.WGMMA in effects:
             if not state.fenced and insert:
                 _call_before(op, _WGMMA_FENCE)
-            # Operands in registers may be written again before the next one.
-            state = replace(state, fenced="}, {" not in name, open=True)
-        elif name.startswith((_WGMMA_WAIT, "wgmma.wait_group")):
+            state = replace(state, fenced=Effect.WGMMA_REGISTERS not in effects, open=True)
+        elif Effect.WGMMA_WAIT in effects:
             if state.open and insert:
                 _call_before(op, _WGMMA_COMMIT)
             state = replace(state, fenced=False, open=False)
@@ -171,12 +160,12 @@ def _structured(op: Operation, state: _State, insert: bool) -> _State:
     if isinstance(op, scf.IfOp):
         ends = [_block(block, state, insert=insert) for block in blocks]
         return ends[0].meet(ends[1] if len(ends) > 1 else state)
-    if state.dirty and any(_needs_proxy_fence(inner, _name(inner)) for block in blocks for inner in _all(block)):
-        # Once in front of the loop instead of in each of its turns.
+    if state.dirty and any(effects_of(inner) & _NEEDS_PROXY_FENCE for block in blocks for inner in _all(block)):
+        # Once in front of the loop instead of in each of its iterations.
         if insert:
             _call_before(op, state.fence)
         state = replace(state, dirty=False)
-    # A loop starts with what its last turn left, too. Two dry turns settle that.
+    # A loop starts with what its last iteration left, too. Two dry ones settle that.
     state = replace(state, fenced=False)
     for _ in range(2):
         end = state
@@ -198,4 +187,4 @@ def _call_before(op: Operation, intrinsic: str) -> None:
     block.insert_op_before(made, op)
 
 
-__all__ = ["place_fences"]
+__all__ = ["FlyNvgpuInsertFencesPass", "insert_fences"]
