@@ -85,6 +85,7 @@ def test_nobody_takes_these_dialects_from_xdsl():
         "dialects/upstream/arith.py",
         "dialects/upstream/scf.py",
         "dialects/upstream/extra_math.py",
+        "ir/forms.py",  # below the dialects; takes `scf.while`, which is xDSL's own
     }
     wrong: list[str] = []
     for path in ROOT.rglob("*.py"):
