@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol, cast
 from flydsl.errors import FlyRuntimeError, InvalidHandleError, StackMismatchError
 from flydsl.runtime import dlpack
 from flydsl.runtime.host_memory import exported
-from flydsl.target import GPUTarget, make_builtin_target
+from flydsl.target import BUILTIN_STACKS, GPUTarget, make_builtin_target
 
 
 class RuntimePort(Protocol):
@@ -197,7 +197,7 @@ class Device:
 
     def target(self) -> GPUTarget:
         """The compile target of this device's own stack."""
-        if self.kind in ("rocm", "cuda", "cpu"):
+        if self.kind in BUILTIN_STACKS:
             return make_builtin_target(self.kind, self.arch)
         if self.capabilities.warp_size is None:
             raise FlyRuntimeError(f"the {self.kind} runtime does not tell the warp size", device=self.ordinal)

@@ -12,7 +12,7 @@ reductions belong to groups, which `tma.commit` ends and `tma.wait` waits for li
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import BoolAttr, StringAttr, i1, i16, i32, i64
 from xdsl.ir import Attribute, SSAValue
@@ -20,7 +20,7 @@ from xdsl.irdl import irdl_op_definition, opt_prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.enums import AddressSpace
-from ..fly.atoms import AtomLowering
+from ..fly.atoms import AtomEmulation, AtomLowering
 from ..fly.types import PointerType
 from ..upstream import llvm
 from . import registers as reg
@@ -98,9 +98,7 @@ class BulkLoadOp(BulkOp):
         return (i32, *mask, *super().expected()[1:])
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        if reg.nv(low).target == "cpu":
-            return reg.nv(low).emulate_call("bulk.load", operands, multicast=self.multicast is not None)
-        reg.check_arch(low, "a bulk copy", 90)
+        reg.require(low, "a bulk copy", "bulk_copy")
         b = low.b
         to, barrier, source, nbytes, *rest = operands
         policy, hinted = _hint(low, self, rest)
@@ -109,6 +107,9 @@ class BulkLoadOp(BulkOp):
         args = [_in_space(low, to, 7), barrier, source, nbytes, mask, policy, several, hinted]
         low.intrinsic("llvm.nvvm.cp.async.bulk.global.to.shared.cluster", None, args)
         return ()
+
+    def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        return low.emulate_call("bulk.load", operands, multicast=self.multicast is not None)
 
 
 @irdl_op_definition
@@ -122,9 +123,7 @@ class BulkSendOp(BulkOp):
     OTHERS: ClassVar[tuple[Attribute, ...]] = (i32, i32)
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        if reg.nv(low).target == "cpu":
-            return reg.nv(low).emulate_call("bulk.send", operands)
-        reg.check_arch(low, "a bulk copy to another block", 90)
+        reg.require(low, "a bulk copy to another block", "bulk_copy")
         to, barrier, source, nbytes, rank = operands
         there, remote = (
             cast(SSAValue, low.intrinsic("llvm.nvvm.mapa.shared.cluster", llvm.ptr(7), [place, rank]))
@@ -134,6 +133,9 @@ class BulkSendOp(BulkOp):
         args = [there, _in_space(low, remote, 3), source, nbytes]
         low.intrinsic("llvm.nvvm.cp.async.bulk.shared.cta.to.cluster", None, args)
         return ()
+
+    def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        return low.emulate_call("bulk.send", operands)
 
 
 @irdl_op_definition
@@ -159,12 +161,8 @@ class BulkStoreOp(BulkOp):
             raise VerifyException(f"{self.name} does {self.reduce.data} on {', '.join(known)}, got {self.element.data}")
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        reduction: tuple[str, str] | None = None
-        if self.reduce is not None and self.element is not None:
-            reduction = self.reduce.data, self.element.data
-        if reg.nv(low).target == "cpu":
-            return reg.nv(low).emulate_call("bulk.store", operands, reduction=reduction)
-        reg.check_arch(low, "a bulk copy", 90)
+        reduction = self._reduction()
+        reg.require(low, "a bulk copy", "bulk_copy")
         source, to, nbytes, *rest = operands
         if reduction is not None:
             _reduce(low, *reduction, [to, source, nbytes, *rest])
@@ -172,6 +170,12 @@ class BulkStoreOp(BulkOp):
         policy = _hint(low, self, rest)
         low.intrinsic("llvm.nvvm.cp.async.bulk.shared.cta.to.global", None, [to, source, nbytes, *policy])
         return ()
+
+    def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        return low.emulate_call("bulk.store", operands, reduction=self._reduction())
+
+    def _reduction(self) -> tuple[str, str] | None:
+        return None if self.reduce is None or self.element is None else (self.reduce.data, self.element.data)
 
 
 def _reduce(low: AtomLowering, op: str, element: str, operands: Sequence[SSAValue]) -> None:
@@ -194,14 +198,15 @@ class BulkPrefetchOp(BulkOp):
     SPACES: ClassVar[tuple[AddressSpace, ...]] = (AddressSpace.Global,)
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        if reg.nv(low).target == "cpu":
-            return reg.nv(low).emulate_call("bulk.prefetch", operands)
-        reg.check_arch(low, "a bulk prefetch", 90)
+        reg.require(low, "a bulk prefetch", "bulk_copy")
         source, nbytes, *rest = operands
         low.intrinsic("llvm.nvvm.cp.async.bulk.prefetch.L2", None, [source, nbytes, *_hint(low, self, rest)])
         return ()
 
+    def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        return low.emulate_call("bulk.prefetch", operands)
 
-OPS: list[Any] = [BulkLoadOp, BulkSendOp, BulkStoreOp, BulkPrefetchOp]
+
+OPS: list[type[BulkOp]] = [BulkLoadOp, BulkSendOp, BulkStoreOp, BulkPrefetchOp]
 
 __all__ = ["OPS", "REDUCTIONS", "UNIT", "BulkLoadOp", "BulkPrefetchOp", "BulkSendOp", "BulkStoreOp"]

@@ -59,6 +59,8 @@ class MakeTensorMapOp(NvOp):
         """Stays as it is, on lowered operands: host code writes itself in `write_llvm`."""
         return low.b.opn(MakeTensorMapOp, operands, [r.type for r in self.res], dict(self.properties)).results
 
+    emulate = lower
+
     def write_llvm(self, f: Any) -> None:
         """Fill the arrays and call the driver; a refusal leaves the host function with its status."""
         number = len(f.lines)

@@ -18,7 +18,7 @@ from ... import layout as L
 from ...errors import LayoutError
 from ...ir.enums import AddressSpace
 from ...layout import Layout
-from ..fly.atoms import AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
+from ..fly.atoms import AtomEmulation, AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
 from ..upstream import llvm
 from . import registers as reg
 from .mma_sync import element, family, type_name
@@ -105,11 +105,8 @@ class WgmmaType(Data[WgmmaData], MmaOpType):
 
     def lower(self, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
         """One instruction; accumulators go in and out as the same registers."""
-        accumulate = reg.nv(low).state("accumulate")
-        if reg.nv(low).target == "cpu":
-            reg.nv(low).emulate_mma(self, d, a, b, c if accumulate is None else self._addend(low, accumulate, c, d))
-            return
-        reg.check_arch(low, self, 90, 90)
+        accumulate = low.state("accumulate")
+        reg.require(low, self, "wgmma")
         data = self.data
         m, n, k = data.mnk
         out: Attribute = data.acc
@@ -118,7 +115,7 @@ class WgmmaType(Data[WgmmaData], MmaOpType):
         if half:
             acc = reg.words(low, reg.read(low, c, count))
         else:
-            acc = [low.load(reg.moved(low, c, o), out) for o in reg.all_offsets(c)]
+            acc = [low.load(low.moved(c, o), out) for o in reg.all_offsets(c)]
         regs = len(acc)
         if data.a_from == "registers":
             left = reg.words(low, reg.read(low, a, 64 * k // 128))
@@ -149,16 +146,21 @@ class WgmmaType(Data[WgmmaData], MmaOpType):
             reg.write(low, reg.cast_vector(low, reg.vector_of(low, parts), Float16Type()), d)
             return
         for offset, part in zip(reg.all_offsets(d), parts, strict=True):
-            low.store(part, reg.moved(low, d, offset))
+            low.store(part, low.moved(d, offset))
+
+    def emulate(self, low: AtomEmulation, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
+        """The product by the reference model, done at once."""
+        accumulate = low.state("accumulate")
+        low.emulate_mma(self, d, a, b, c if accumulate is None else self._addend(low, accumulate, c, d))
 
     def _addend(self, low: AtomLowering, accumulate: SSAValue, c: Operand, d: Operand) -> Operand:
         """On the cpu stack: C, or zeros in the place of the result."""
         b, acc = low.b, self.elem_types[2]
         keep = b.cmpi("ne", accumulate, b.i32(0))
         zero = b.const(0 if acc == i32 else 0.0, acc)
-        values = [low.load(reg.moved(low, c, o), acc) for o in reg.all_offsets(c)]
+        values = [low.load(low.moved(c, o), acc) for o in reg.all_offsets(c)]
         for value, offset in zip(values, reg.all_offsets(d), strict=True):
-            low.store(b.select(keep, value, zero), reg.moved(low, d, offset))
+            low.store(b.select(keep, value, zero), low.moved(d, offset))
         return d
 
     def _immediates(self) -> str:

@@ -22,7 +22,7 @@ from ...ir.enums import AddressSpace
 from ...ir.types import bit_width
 from ...layout import Basis
 from ...layout import text as layout_text
-from ..fly.atoms import AtomLowering, CopyOpType, Operand
+from ..fly.atoms import AtomEmulation, AtomLowering, CopyOpType, Operand
 from ..fly.attrs import raw_parameters
 from ..fly.types import intern, split_top
 from .common import ArchAtom, refuse
@@ -127,19 +127,25 @@ class _TensorCopy(Data[TensorCopyData], CopyOpType, ArchAtom):
     def bits(self) -> int:
         return 1
 
-    def families(self) -> tuple[str, ...]:
-        return ("gfx1250",)
+    def feature(self) -> str:
+        return "tdm"
 
     def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
         """One instruction for the box the global operand shows."""
+        self._mover(src, dst).lower(low, src, dst)
+
+    def emulate(self, low: AtomEmulation, src: Operand, dst: Operand) -> None:
+        """What that instruction does."""
+        self._mover(src, dst).emulate(low, src, dst)
+
+    def _mover(self, src: Operand, dst: Operand) -> TdmType:
         d = self.data
         if (src.data.space, dst.data.space) != self.spaces:
             wanted = " -> ".join(str(s) for s in self.spaces)
             raise DSLCompileError(f"{self} copies {wanted}, got {src.data.space} -> {dst.data.space}")
         if d.iterations != 1:
             raise DSLCompileError(f"{self} repeats the copy {d.iterations} times; only one copy a call can be made")
-        mover = TdmType.make(len(d.shape), 1, d.pad_interval, d.pad_amount, d.cache, d.barrier)
-        mover.lower(low, src, dst)
+        return TdmType.make(len(d.shape), 1, d.pad_interval, d.pad_amount, d.cache, d.barrier)
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> TensorCopyData:

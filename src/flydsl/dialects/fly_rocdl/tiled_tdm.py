@@ -141,6 +141,8 @@ class _MakeTiledTdmAtomOp(FlyOp):
         """Nothing a target knows: the pass that expands it comes before."""
         raise DSLCompileError(f"'{self.name}' is left; run fly-rocdl-expand-ops after fly-canonicalize")
 
+    emulate = lower
+
 
 @irdl_op_definition
 class MakeTiledTdmLoadAtomOp(_MakeTiledTdmAtomOp):

@@ -7,15 +7,19 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ...cpu.emulation.buffers import EmulatedBuffers
 from ...ir.enums import AddressSpace
+from ...target import features_of
 from ..base import Pass
 from .convert_fly import FlyConversion
 
 
-class _Conversion(FlyConversion):
+class _Conversion(EmulatedBuffers, FlyConversion):
     target = "cpu"
     spaces = dict(zip(AddressSpace, (0, 0, 0, 0), strict=True))
+    features = features_of()
     trust_alignment = False
+    can_check = True
 
 
 @dataclass(frozen=True)

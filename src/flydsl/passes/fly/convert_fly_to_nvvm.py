@@ -8,6 +8,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 
 from ...ir.enums import AddressSpace
+from ...target import features_of
 from ..base import Pass
 from .convert_fly import FlyConversion
 from .nv_fences import place_fences
@@ -16,6 +17,7 @@ from .nv_fences import place_fences
 class _Conversion(FlyConversion):
     target = "nvvm"
     spaces = dict(zip(AddressSpace, (0, 1, 3, 5), strict=True))
+    features = features_of("cuda")
     trust_alignment = True
 
     @classmethod
