@@ -78,6 +78,10 @@ class DeviceRuntime(ABC):
     """The stack's id; one namespace with the compile backends."""
 
     pageable_host: ClassVar[bool] = False
+    poses_as_cuda: ClassVar[bool] = False
+    """Whether its arrays are announced by `__cuda_array_interface__` although they are not cuda's."""
+    loads_in_capture: ClassVar[bool] = True
+    """Whether code can be loaded while a stream records a graph."""
     """Whether buffers are ordinary host memory."""
 
     alive: bool = True

@@ -229,14 +229,14 @@ def _external_device(obj: object, runtime: RuntimePort) -> tuple[str, int | None
     if module == "cupy" and hasattr(obj, "id"):
         return "cuda", int(foreign.id)
     if module == "torch" and hasattr(obj, "type") and hasattr(obj, "index"):
-        return _torch_stack(str(foreign.type)), cast("int | None", foreign.index)
+        return torch_stack(str(foreign.type)), cast("int | None", foreign.index)
     raise TypeError(
         f"cannot tell a device from {type(obj).__name__}: expected an int, a torch device or tensor, a CuPy device, "
         f"or an object with __dlpack_device__"
     )
 
 
-def _torch_stack(device_type: str) -> str:
+def torch_stack(device_type: str) -> str:
     """torch says "cuda" for AMD GPUs as well."""
     torch = cast(Any, sys.modules.get("torch"))
     if device_type == "cuda" and torch is not None and getattr(torch.version, "hip", None):

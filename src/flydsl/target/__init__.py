@@ -16,6 +16,7 @@ from flydsl import config
 from flydsl.errors import TargetError
 from flydsl.target.architectures import (
     ARCHITECTURES,
+    EXAMPLE,
     FEATURES,
     KIB,
     MLIR_DEFAULTS,
@@ -298,6 +299,7 @@ __all__ = [
     "BUILTIN_STACKS",
     "CPU_NATIVE",
     "CUDA_ARCHES",
+    "EXAMPLE",
     "FEATURES",
     "KIB",
     "MLIR_DEFAULTS",

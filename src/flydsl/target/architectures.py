@@ -278,6 +278,8 @@ ARCHITECTURES: dict[str, Architecture] = {entry.name: entry for entry in (*_AMD_
 
 USUAL = {"rocm": "gfx942", "cuda": "sm_90a"}
 """The architecture of each GPU stack that help texts name and that stands in where any will do."""
+EXAMPLE = f"rocm:{USUAL['rocm']}"
+"""A target for help texts."""
 MLIR_DEFAULTS = {"rocdl": "gfx900", "nvvm": "sm_75"}
 """The processor of `#rocdl.target` and `#nvvm.target` where the text names none."""
 

@@ -16,6 +16,7 @@ from ... import config
 from ...errors import CaptureError, CaptureWarning, DSLTypeError, DSLValueError, StackMismatchError
 from ...runtime.objects import Buffer, Event, current_stream
 from ...runtime.objects import Stream as RuntimeStream
+from ...target import on_host
 from .arguments import StreamArgument, TensorArgument
 from .host_arrays import UNKNOWN_ORDINAL, is_cupy_array, is_torch_tensor
 
@@ -32,14 +33,14 @@ def check_places(arguments: Mapping[str, Any], runtime: Any) -> None:
         here = argument.info.device
         if isinstance(argument.info.owner, Buffer):
             _ = argument.info.owner.ptr  # raises if it was freed since the argument was made
-        if here == kind or (here == "cpu" and runtime.pageable_host):
+        if here == kind or (on_host(here) and runtime.pageable_host):
             if not argument.info.pointer and 0 not in argument.info.shape:
                 raise DSLTypeError(
                     f"parameter '{name}': the array has no memory, its address is 0: is it a fake tensor, or has its "
                     "storage been freed?"
                 )
             continue
-        if here == "cpu":
+        if on_host(here):
             raise DSLTypeError(
                 f"parameter '{name}': the array is in host memory, but the active stack is '{kind}'; {_how_to_copy()}"
             )
@@ -177,8 +178,7 @@ def check_capture(arguments: Mapping[str, Any], runtime: Any, function: str) -> 
     if handle in (0, 1) or not runtime.stream_is_capturing(handle):
         return
     policy: Literal["", "warn", "error"] = config.runtime.capture_compile
-    # Whether HIP allows loading code during a capture has not been seen.
-    if (policy or ("error" if runtime.kind == "rocm" else "warn")) == "error":
+    if (policy or ("warn" if runtime.loads_in_capture else "error")) == "error":
         raise CaptureError(
             f"{function} is not compiled and loaded yet, and its stream is being captured; call it once, or "
             "flyc.compile(...).prepare(...), before the capture starts",

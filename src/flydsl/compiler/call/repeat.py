@@ -20,6 +20,7 @@ from ...expr.scalars.fastmath import ambient_flags, default_flags
 from ...llvm.stub_abi import FAILURE_BYTES
 from ...runtime.array_reader import ArrayPlan, can_read, make_reader
 from ...runtime.objects import per_thread
+from ...target import on_host
 from ..hints import ambient_hints
 from .arguments import ScalarArgument, StreamArgument, TensorArgument
 from .host_arrays import is_cupy_array, is_torch_tensor
@@ -250,7 +251,7 @@ def _adapter(
     if extents or steps:
         letters = "i" * len(extents) + ("q" if argument.stride_width == 64 else "i") * len(steps)
         record.add(letters, [*extents, *steps])
-    return info.ordinal if is_torch_tensor(info.owner) and info.device != "cpu" else None
+    return info.ordinal if is_torch_tensor(info.owner) and not on_host(info.device) else None
 
 
 def _scalar(name: str, argument: ScalarArgument, guards: list[str], record: _Record, *, annotated: bool) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import DSLTypeError
+from ...target import on_host
 from ..call.arguments import ScalarArgument, StreamArgument, TensorArgument
 
 _C_TYPES: dict[Any, str] = {
@@ -139,7 +140,7 @@ def _call(prefix: str, arguments: Sequence[Mapping[str, Any]], has_stream: bool,
 
 def header(prefix: str, about: Mapping[str, Any]) -> str:
     """The header of an export whose metadata is `about`."""
-    own_handles = about["backend"] == "cpu"
+    own_handles = on_host(about["backend"])
     arguments = about["arguments"]
     has_stream = any(a["kind"] == "stream" for a in arguments)
     names = ", ".join(json.dumps(k["name"]) for k in about["kernels"])

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ...errors import ManifestError
+from ...target import EXAMPLE
 
 VERSION = 1
 _TOP = ("version", "targets", "kernels")
@@ -82,7 +83,7 @@ class _Reader:
         found: list[str] = []
         for i, text in enumerate(self.items(value, where)):
             if not isinstance(text, str):
-                raise self.fail(f"{where}[{i}]", "a target such as 'rocm:gfx942'", text)
+                raise self.fail(f"{where}[{i}]", f"a target such as '{EXAMPLE}'", text)
             try:
                 found.append(parse_target(text).key())
             except ValueError as error:

@@ -21,9 +21,8 @@ def _dim(what: str, dim: str) -> str:
 def _call(name: str, result: bool = True) -> Any:
     target = amd_target(f"fx.rocdl.cluster.{name}")
     if not target.has("amd") or not target.has("clusters"):
-        raise DSLValueError(
-            f"clusters of AMD GPUs exist on {families('amd', 'clusters')[0]}, not on {target.backend}:{target.arch}"
-        )
+        have = ", ".join(families("amd", "clusters"))
+        raise DSLValueError(f"clusters exist on {have}, not on {target.backend}:{target.arch}")
     if target.on_host:
         return _emulated(name)
     from xdsl.dialects.builtin import i32

@@ -34,6 +34,7 @@ from ...lowering.atom_state import ATOM_TYPES, fresh_atom, get_atom, make_tiled,
 from ...lowering.atomic_lowering import HANDLERS as ATOMIC_HANDLERS
 from ...lowering.expand_float_tests import HANDLERS as FLOAT_TEST_HANDLERS
 from ...lowering.expand_math import HANDLERS as MATH_HANDLERS
+from ...lowering.expand_math import NativeMath
 from ...lowering.expand_powers import HANDLERS as POWER_HANDLERS
 from ...lowering.rebuild import Handler
 from ...lowering.small_floats import HANDLERS as FLOAT_HANDLERS
@@ -83,6 +84,7 @@ class FlyConversion(DeviceModule, BufferMemory):
     target: ClassVar[str]
     """What messages call it."""
     spaces: ClassVar[dict[AddressSpace, int]]
+    native_math: ClassVar[NativeMath] = NativeMath()
     trust_alignment: ClassVar[bool] = True
     extra: ClassVar[dict[type[Operation], Handler]] = {}
     """Handlers of this target alone, over the common ones."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 
 from ...ir.enums import AddressSpace
+from ...lowering.expand_math import NVIDIA_MATH
 from ...target import features_of
 from ..base import Pass
 from .convert_fly import FlyConversion
@@ -18,6 +19,7 @@ class _Conversion(FlyConversion):
     target = "nvvm"
     spaces = dict(zip(AddressSpace, (0, 1, 3, 5), strict=True))
     features = features_of("cuda")
+    native_math = NVIDIA_MATH
     trust_alignment = True
 
     @classmethod
