@@ -1,10 +1,10 @@
 """Nobody but the table knows architectures, and nobody but a stack's own modules knows its name.
 
 Both tests read the syntax trees. Docstrings are not looked at (they may show examples), comments are not in the tree;
-every other string counts, also the pieces of f-strings. A string names an architecture if `gfx` or `sm_` and a digit
-stand in it, not as the end of a longer name (`gemm_sm80`). The `name` of an op, a type or an attribute is exempt: `fly_rocdl.gfx1250.tdm` is what the language calls
-it. A comparison is `==`, `!=`, `in`, `not in` or a `match` with the id of a built-in stack, or of the dialect it
-compiles to, on either side.
+every other string counts, also the pieces of f-strings. A string names an architecture if `gfx` or `sm` and a digit
+stand in it, unless they end a longer name (`gemm_sm80`). The `name` of an op, a type or an attribute is exempt:
+`fly_rocdl.gfx1250.tdm` is what the language calls it. A comparison is `==`, `!=`, `in`, `not in` or a `match` with the
+id of a built-in stack, or of the dialect it compiles to, on either side.
 """
 
 from __future__ import annotations

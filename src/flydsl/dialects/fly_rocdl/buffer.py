@@ -269,7 +269,7 @@ class GlobalLoadAsyncLdsType(_ToShared):
     buffer = False
 
 
-_FLOAT_ATOMICS = ("fadd_f32", "fadd_f16", "fadd_bf16", "fmax_f32")
+_FLOAT_ATOMICS = ("buffer_fadd_f32", "buffer_fadd_f16", "buffer_fadd_bf16", "buffer_fmax_f32")
 
 
 def atomic_intrinsic(op: AtomicOp, type_: Attribute) -> str | None:
@@ -314,7 +314,8 @@ class BufferAtomicType(Data[tuple[AtomicOp, Attribute]], CopyOpType, ArchAtom):
         pair = isinstance(type_, VectorType)
         if pair != (elem in (f16, bf16)) or (not pair and elem != f32):
             return None
-        return f"buffer_{name}_{elem}" if f"{name}_{elem}" in _FLOAT_ATOMICS else None
+        feature = f"buffer_{name}_{elem}"
+        return feature if feature in _FLOAT_ATOMICS else None
 
     def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
         """One `buffer_atomic`; the old value is dropped."""
