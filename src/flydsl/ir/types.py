@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, cast
 
-from xdsl.dialects.builtin import IndexType, IntegerType, VectorType
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerType, VectorType
 from xdsl.ir import Attribute
 
 
@@ -41,3 +41,8 @@ def vector_type(elem: Attribute, count: int) -> VectorType:
             _vectors_by_id.clear()
         known = _vectors_by_id[id(elem), count] = (found, elem)
     return known[0]
+
+
+def dense_ints(attr: Attribute | None) -> list[int]:
+    """The integers of a dense array attribute."""
+    return list(cast("DenseArrayBase[IntegerType]", attr).get_values())

@@ -207,7 +207,7 @@ class UniversalAtomicType(Data[tuple[AtomicOp, Attribute, str]], CopyOpType):
     def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
         """Load the register operand and combine it into memory."""
         op, elem, scope = self.data
-        unsigned = type(elem) is IntegerType and cast(Any, elem).signedness.data is Signedness.UNSIGNED
+        unsigned = type(elem) is IntegerType and elem.signedness.data is Signedness.UNSIGNED
         stored: Attribute = IntegerType(self.bits) if unsigned else self.data[1]
         low.atomic(op, dst, low.load(src, stored), scope, unsigned)
 
@@ -503,9 +503,9 @@ def atom_of(type_: Attribute) -> CopyAtomType | MmaAtomType:
     """The atom of an atom or a tiled operation."""
     kind = type(type_)
     if kind is TiledCopyType or kind is TiledMmaType:
-        return cast(Any, type_).data.atom
+        return cast("TiledCopyType | TiledMmaType", type_).data.atom
     assert kind is CopyAtomType or kind is MmaAtomType
-    return cast(Any, type_)
+    return cast("CopyAtomType | MmaAtomType", type_)
 
 
 __all__ = [

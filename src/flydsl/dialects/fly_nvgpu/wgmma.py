@@ -6,7 +6,7 @@ its swizzle and the strides of its layout.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 from xdsl.dialects.builtin import Float16Type, IntegerType, f32, i32, i64
 from xdsl.ir import Attribute, Data, SSAValue
@@ -17,7 +17,7 @@ from xdsl.printer import Printer
 from ... import layout as L
 from ...errors import LayoutError
 from ...ir.enums import AddressSpace
-from ...layout import Layout
+from ...layout import Layout, Swizzle
 from ..fly.atoms import AtomEmulation, AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
 from ..upstream import llvm
 from . import registers as reg
@@ -202,7 +202,7 @@ _WIDTHS = {3: 128, 2: 64, 1: 32, 0: 0}
 _CODES = {128: 1, 64: 2, 32: 3, 0: 0}
 
 
-def swizzle_width(swizzle: Any, what: str) -> int:
+def swizzle_width(swizzle: Swizzle, what: str) -> int:
     """Bytes of the hardware's swizzle pattern a pointer swizzle stands for; 0 for none."""
     if swizzle.mask == 0:
         return 0

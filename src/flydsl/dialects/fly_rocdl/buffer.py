@@ -8,7 +8,7 @@ into shared memory.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, NamedTuple, Protocol, cast
+from typing import ClassVar, NamedTuple, Protocol, Self, cast
 
 from xdsl.dialects.builtin import IntegerType, VectorType, bf16, f16, f32
 from xdsl.ir import Attribute, Data, ParametrizedAttribute, SSAValue
@@ -185,7 +185,7 @@ class _ToShared(Data[int], CopyOpType, ArchAtom):
     buffer: ClassVar[bool] = True
 
     @classmethod
-    def make(cls, bits: int) -> Any:
+    def make(cls, bits: int) -> Self:
         """The checked, interned type."""
         return intern(cls, _check_lds_bits(bits, cls.label, cls.allowed))
 
@@ -274,7 +274,7 @@ _FLOAT_ATOMICS = ("buffer_fadd_f32", "buffer_fadd_f16", "buffer_fadd_bf16", "buf
 
 def atomic_intrinsic(op: AtomicOp, type_: Attribute) -> str | None:
     """Name of the buffer intrinsic of an operation on a scalar or a pair, or None."""
-    elem = cast(Any, type_).element_type if isinstance(type_, VectorType) else type_
+    elem = cast("VectorType[Attribute]", type_).element_type if isinstance(type_, VectorType) else type_
     if isinstance(elem, IntegerType):
         names = {
             AtomicOp.Add: "add",
@@ -310,7 +310,7 @@ class BufferAtomicType(Data[tuple[AtomicOp, Attribute]], CopyOpType, ArchAtom):
         type_ = self.data[1]
         if not name.startswith("f"):
             return "buffer_atomic"
-        elem = cast(Any, type_).element_type if isinstance(type_, VectorType) else type_
+        elem = cast("VectorType[Attribute]", type_).element_type if isinstance(type_, VectorType) else type_
         pair = isinstance(type_, VectorType)
         if pair != (elem in (f16, bf16)) or (not pair and elem != f32):
             return None

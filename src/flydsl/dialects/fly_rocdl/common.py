@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, cast
 
 from xdsl.dialects import llvm as xllvm
 from xdsl.dialects.builtin import IntegerType, VectorType
@@ -15,6 +15,8 @@ from ...errors import DSLCompileError, DSLValueError
 from ...ir.types import bit_width, vector_type
 from ...target import families, has
 from ..fly.atoms import AtomLowering, Operand
+
+_Checked = TypeVar("_Checked")
 
 
 class ArchAtom:
@@ -63,9 +65,9 @@ def check_emulated(op: ArchAtom, low: AtomLowering) -> None:
 # --- text ---------------------------------------------------------------------------------------------------------
 
 
-def parse_fields(parser: AttrParser, names: Sequence[str]) -> list[Any]:
+def parse_fields(parser: AttrParser, names: Sequence[str]) -> list[bool | int]:
     """`, signA = false, opselB = 2`: the named fields in this order, booleans and integers."""
-    found: list[Any] = []
+    found: list[bool | int] = []
     for name in names:
         parser.parse_punctuation(",")
         parser.parse_keyword(name)
@@ -84,7 +86,7 @@ def fields_text(**fields: bool | int) -> str:
     return "".join(f", {k} = {str(v).lower() if isinstance(v, bool) else v}" for k, v in fields.items())
 
 
-def refuse(parser: AttrParser, check: Any) -> Any:
+def refuse(parser: AttrParser, check: Callable[[], _Checked]) -> _Checked:
     """Run `check` on parsed parameters; what it refuses is a parse error."""
     try:
         return check()

@@ -20,6 +20,7 @@ from ...errors import DSLCompileError, DSLValueError
 from ...ir.builder import Builder
 from ...ir.enums import AddressSpace
 from ...ir.types import bit_width, vector_type
+from ...layout import Leaf
 from ...target import families
 from ..fly.atoms import AtomEmulation, AtomLowering, CopyOpType, Operand, TileCopy
 from ..fly.types import intern, linear_layout
@@ -172,7 +173,7 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
         mask = low.state("workgroup_mask")
         low.emulate_tile_copy(TileCopy(load, at, place, block, strides, left, nbytes, pad, mask))
 
-    def _tile(self, memory: Operand) -> tuple[tuple[int, ...], tuple[Any, ...], int]:
+    def _tile(self, memory: Operand) -> tuple[tuple[int, ...], tuple[Leaf, ...], int]:
         """Extents, strides and bytes of an element of the tile in global memory."""
         layout: Any = linear_layout(memory.data.layout)
         shape, stride = (_modes(x) for x in (layout.shape, layout.stride))
@@ -218,7 +219,7 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
         left = [self._extent(low, i, starts[i]) for i in range(rank)][::-1]
         return self._groups(b, low, address, place, left, block[::-1], strides[::-1], bits)
 
-    def _stride(self, low: AtomLowering, i: int, known: Any) -> SSAValue:
+    def _stride(self, low: AtomLowering, i: int, known: Leaf) -> SSAValue:
         given, b = low.state(f"stride_{i}"), low.b
         if type(known) is int or hasattr(known, "value"):
             own = b.leaf_value(known, 64)
@@ -313,7 +314,7 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> TdmData:
-        def number(name: str) -> Any:
+        def number(name: str) -> int:
             parser.parse_keyword(name)
             parser.parse_punctuation("=")
             for word, value in (("true", True), ("false", False)):
@@ -329,11 +330,12 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
             interval = number("pad")
             parser.parse_punctuation(",")
             amount = parser.parse_integer()
-            rest: list[Any] = []
+            rest: list[int] = []
             for name in ("cache", "barrier", "timeout"):
                 parser.parse_punctuation(",")
                 rest.append(number(name))
-            data = TdmData(rank, warps, interval, amount, *rest)
+            cache, barrier, timeout = rest
+            data = TdmData(rank, warps, interval, amount, cache, bool(barrier), bool(timeout))
             return refuse(parser, lambda: _verify(data))
 
     def print_parameter(self, printer: Printer) -> None:

@@ -8,7 +8,7 @@ tensor which dimension of the box it moves along, and by how much. `fly-rocdl-ex
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 from xdsl.dialects.builtin import AnyFloat, IntegerType
 from xdsl.ir import Attribute, Data
@@ -38,7 +38,7 @@ class TensorCopyData(NamedTuple):
 
     shape: tuple[int, ...]
     elem: Attribute
-    tensor2tdm: Any
+    tensor2tdm: L.IntTuple
     barrier: bool = False
     cache: int = 0
     iterations: int = 1
@@ -119,9 +119,11 @@ class _TensorCopy(Data[TensorCopyData], CopyOpType, ArchAtom):
         return NO_LIMIT if field.startswith("extent") else UNSET if field.startswith("stride") else 0
 
     @classmethod
-    def make(cls, shape: Sequence[int], elem: Attribute, tensor2tdm: Any, **options: Any) -> Any:
+    def make(
+        cls, shape: Sequence[int], elem: Attribute, tensor2tdm: L.IntTuple, barrier: bool = False, **options: int
+    ) -> Self:
         """The checked, interned type."""
-        return intern(cls, _verify(TensorCopyData(tuple(shape), elem, tensor2tdm, **options)))
+        return intern(cls, _verify(TensorCopyData(tuple(shape), elem, tensor2tdm, barrier, **options)))
 
     @property
     def bits(self) -> int:
@@ -159,7 +161,7 @@ class _TensorCopy(Data[TensorCopyData], CopyOpType, ArchAtom):
             _keyword(parser, "tensor2tdm")
             pos = parser.pos
             first, *rest = split_top(raw_parameters(parser))
-            found: dict[str, Any] = {}
+            found: dict[str, int] = {}
             for piece in rest:
                 name, _, text = (part.strip() for part in piece.partition("="))
                 if name not in cls.options or OPTIONS[name] in found:
@@ -169,7 +171,8 @@ class _TensorCopy(Data[TensorCopyData], CopyOpType, ArchAtom):
                 modes = layout_text.parse_int_tuple(first.strip())
             except ValueError as error:
                 parser.raise_error(f"invalid tensor2tdm: {error}", pos)
-            return refuse(parser, lambda: _verify(TensorCopyData(tuple(shape), elem, modes, **found)))
+            barrier = bool(found.pop("barrier", False))
+            return refuse(parser, lambda: _verify(TensorCopyData(tuple(shape), elem, modes, barrier, **found)))
 
     def print_parameter(self, printer: Printer) -> None:
         d = self.data
@@ -189,7 +192,7 @@ def _keyword(parser: AttrParser, name: str) -> None:
     parser.parse_punctuation("=")
 
 
-def _option(parser: AttrParser, name: str, text: str, pos: int) -> Any:
+def _option(parser: AttrParser, name: str, text: str, pos: int) -> int:
     if name == "atomicBarrier":
         if text not in ("true", "false"):
             parser.raise_error(f"atomicBarrier is true or false, got '{text}'", pos)

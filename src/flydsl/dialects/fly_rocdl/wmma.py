@@ -281,7 +281,7 @@ class Gfx120xWmmaType(_Wmma):
             return Form(f"f32.16x16x16.{OCP[a]}.{OCP[b]}", v(i32, 2), "plain") if acc == f32 else None
         if a != b:
             return None
-        forms: dict[Any, Form] = {
+        forms: dict[tuple[object, ...], Form] = {
             (f16, f32): Form("f32.16x16x16.f16", v(f16, 8), "plain"),
             (bf16, f32): Form("f32.16x16x16.bf16", v(i16, 8), "plain"),
             (f16, f16): Form("f16.16x16x16.f16", v(f16, 8), "half"),
@@ -320,7 +320,7 @@ class Gfx1250WmmaType(_Wmma):
             raise DSLValueError(f"modC must fit the i16 intrinsic field [0, 65535], got {data.mod_c}")
 
     @classmethod
-    def parse_rest(cls, parser: AttrParser) -> list[Any]:
+    def parse_rest(cls, parser: AttrParser) -> list[bool | int]:
         found = super().parse_rest(parser)
         if parser.parse_optional_punctuation(",") is not None:
             parser.parse_keyword("modC")
@@ -345,7 +345,7 @@ class Gfx1250WmmaType(_Wmma):
             return Form(f"{acc}.16x16x{k}.{OCP[a]}.{OCP[b]}", v(i32, k // 8), "f8")
         if a != b:
             return None
-        forms: dict[Any, Form] = {
+        forms: dict[tuple[object, ...], Form] = {
             (4, f32, f32): Form("f32.16x16x4.f32", v(f32, 2), "v3"),
             (32, f16, f32): Form("f32.16x16x32.f16", v(f16, 16), "v3"),
             (32, bf16, f32): Form("f32.16x16x32.bf16", v(bf16, 16), "v3"),
