@@ -182,11 +182,12 @@ class BufferMemory(Rebuilder):
         """Read whole dwords at an address that is the same in all lanes. The instruction takes the raw descriptor."""
         from .convert_fly import storage_type
 
+        place = self.b.addi(offset, soffset)
         type_ = storage_type(type_)
         word = _word_type(bit_width(type_))
         number = self.b.pure(llvm.PtrToIntOp, (rsrc,), IntegerType(128), {})
         name = f"llvm.amdgcn.s.buffer.load.{mangled(word)}"
-        words = [self._as(number, vector_type(i32, 4)), self.b.addi(offset, soffset), self.b.i32(cache)]
+        words = [self._as(number, vector_type(i32, 4)), place, self.b.i32(cache)]
         return self._as(cast(SSAValue, self.intrinsic(name, word, words)), type_)
 
     def buffer_store(self, value: SSAValue, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, cache: int) -> None:
