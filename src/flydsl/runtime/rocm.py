@@ -30,9 +30,6 @@ class RocmDeviceRuntime(DriverRuntime):
     kind: ClassVar[str] = "rocm"
     spec: ClassVar[library.LibrarySpec] = library.HIP
     column: ClassVar[Column] = "hip"
-    poses_as_cuda: ClassVar[bool] = True
-    # Whether HIP allows it has not been seen.
-    loads_in_capture: ClassVar[bool] = False
 
     def _make_current(self, ordinal: int) -> None:
         self._call("set_device", ordinal)
