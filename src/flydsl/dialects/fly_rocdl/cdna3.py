@@ -30,7 +30,7 @@ from xdsl.irdl import irdl_attr_definition
 from ...errors import DSLValueError
 from ...ir.types import vector_type
 from ...layout import Layout
-from ...target import has
+from ...target import families, has
 from ..fly.atoms import AtomEmulation, AtomLowering, Operand
 from .common import bitcast, check_emulated, check_lowering, is_signless, load_fragment, mnk_text
 from .matrix import WAVE, MatrixAtom
@@ -47,6 +47,11 @@ class _Form(NamedTuple):
     intrinsic: str
     operand: Attribute
     feature: str = "mfma"
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Families of architectures with the instruction."""
+        return families(self.feature)
 
 
 def _forms() -> dict[tuple[str, int, int], _Form]:
