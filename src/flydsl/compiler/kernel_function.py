@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast, overload
 
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError, PortabilityWarning
 from ..expr.emit.trace import maybe_current
+from ..target import families, since
 from .diagnostics import user_frames_only
 from .frontend.ast_rewriter import RewrittenFunction, rewrite_function
 from .frontend.signature import Signature, remember_locals
@@ -220,32 +221,35 @@ class KernelLauncher:
 
 def _cluster_attribute(name: str, target: GPUTarget, clusters: list[object]) -> dict[str, Attribute]:
     """The extents of clusters are a property of the code: the plain launch entry then starts clusters of that size."""
-    if target.backend not in ("cuda", "cpu", "rocm"):
+    amd = target.has("amd") and not target.on_host
+    if not amd and not target.on_host and not target.has("nvidia"):
         return {}
     if not all(isinstance(c, int) for c in clusters):
         raise DSLValueError(f"launch of {name}: a cluster has constant extents")
-    if target.backend == "rocm" and not target.caps.clusters:
+    if amd and not target.has("clusters"):
         if all(c == 1 for c in clusters):
             return {}
-        raise DSLValueError(f"launch of {name}: {target.arch} has no clusters; gfx1250 has")
-    key = "rocdl.cluster_dims" if target.backend == "rocm" else "nvvm.cluster_dim"
+        have = ", ".join(families("amd", "clusters"))
+        raise DSLValueError(f"launch of {name}: {target.arch} has no clusters; {have} has")
+    key = "rocdl.cluster_dims" if amd else "nvvm.cluster_dim"
     return _attributes(((), ()), ({key: ",".join(map(str, clusters))}, {}))
 
 
 def _switches(kernel: str, target: GPUTarget, pdl: object, cooperative: object) -> list[str]:
     """Launch attributes that are on, as the IR names them; refuses what the target lacks."""
     found: list[str] = []
-    for name, on, least in (("pdl", pdl, 90), ("cooperative", cooperative, 60)):
+    wanted = (("pdl", pdl, "dependent_launch"), ("cooperative", cooperative, "cooperative_launch"))
+    for name, on, feature in wanted:
         if not isinstance(on, bool):
             raise DSLTypeError(f"launch of {kernel}: {name} is True or False, got {on!r}")
         if not on:
             continue
-        if name == "pdl" and target.backend == "cpu":
+        if name == "pdl" and target.on_host:
             continue  # launches of a stream run one after the other there, which is what the wait asks for
-        if target.backend != "cuda":
+        if target.on_host or not target.has("nvidia"):
             raise DSLValueError(f"launch of {kernel}: {name}=True needs an NVIDIA GPU, this is {target.backend}")
-        if int("".join(c for c in target.arch if c.isdigit())) < least:
-            raise DSLValueError(f"launch of {kernel}: {name}=True needs sm_{least}, this is {target.arch}")
+        if not target.has(feature):
+            raise DSLValueError(f"launch of {kernel}: {name}=True needs {since(feature)}, this is {target.arch}")
         found.append(f"fly.{name}")
     return found
 

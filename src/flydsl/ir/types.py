@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, cast
 
-from xdsl.dialects.builtin import IndexType, IntegerType, VectorType
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerType, VectorType
 from xdsl.ir import Attribute
 
 from .identity import by_identity_and_value
@@ -37,3 +37,8 @@ def vector_type(elem: Attribute, count: int) -> VectorType:
     if found is None:
         found = _vectors[elem, count] = VectorType(cast(Any, elem), [count])
     return found
+
+
+def dense_ints(attr: Attribute | None) -> list[int]:
+    """The integers of a dense array attribute."""
+    return list(cast("DenseArrayBase[IntegerType]", attr).get_values())

@@ -10,9 +10,9 @@ in the form that takes numbers below the normal range for zero.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import factorial, log2, pi, prod
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from xdsl.dialects import math as xmath
 from xdsl.dialects import vector
@@ -616,9 +616,25 @@ IN_F64: dict[type[Operation], Callable[..., SSAValue]] = {
     ErfcOp: _erfc,
     xmath.CbrtOp: _cbrt,
 }
-_NATIVE_ROCDL = (xmath.ExpOp, xmath.Exp2Op, xmath.LogOp, xmath.Log2Op, xmath.Log10Op)
-_FAST_ROCDL = (*_NATIVE_ROCDL, xmath.SinOp, xmath.CosOp)
-_FAST_NVVM: dict[type[Operation], tuple[str, float, float]] = {
+
+
+class NativeMath(NamedTuple):
+    """What a target does itself of the functions that are expanded elsewhere."""
+
+    single: frozenset[type[Operation]] = frozenset()
+    """Functions LLVM has good code for, in f32 and narrower."""
+    fast_single: frozenset[type[Operation]] = frozenset()
+    """The same where `fast` allows more."""
+    double: bool = False
+    """Whether functions of f64 are left to a library."""
+    approximations: Mapping[type[Operation], tuple[str, float, float]] = {}
+    """Instructions for `fast` f32: intrinsic, factor of the argument, factor of the result."""
+
+
+_EXPONENTIALS: frozenset[type[Operation]] = frozenset(
+    (xmath.ExpOp, xmath.Exp2Op, xmath.LogOp, xmath.Log2Op, xmath.Log10Op)
+)
+_APPROXIMATIONS: dict[type[Operation], tuple[str, float, float]] = {
     xmath.ExpOp: ("llvm.nvvm.ex2.approx.f", _LOG2E, 1.0),
     xmath.Exp2Op: ("llvm.nvvm.ex2.approx.f", 1.0, 1.0),
     xmath.LogOp: ("llvm.nvvm.lg2.approx.f", 1.0, _LN2),
@@ -627,7 +643,9 @@ _FAST_NVVM: dict[type[Operation], tuple[str, float, float]] = {
     xmath.SinOp: ("llvm.nvvm.sin.approx.f", 1.0, 1.0),
     xmath.CosOp: ("llvm.nvvm.cos.approx.f", 1.0, 1.0),
 }
-"""Hardware approximations: intrinsic, factor of the argument, factor of the result."""
+AMD_MATH = NativeMath(_EXPONENTIALS, _EXPONENTIALS | {xmath.SinOp, xmath.CosOp})
+NVIDIA_MATH = NativeMath(approximations=_APPROXIMATIONS)
+HOST_MATH = NativeMath(double=True)
 
 
 def _has_flag(op: Operation, *names: str) -> bool:
@@ -676,12 +694,12 @@ def _handle(r: Any, op: Operation) -> None:
     elem = elem_of(result.type)
     single = isinstance(elem, Float32Type)
     fast = _is_fast(op) and not isinstance(elem, Float64Type)
-    if r.target == "rocdl" and not isinstance(elem, Float64Type) and cls in (_FAST_ROCDL if fast else _NATIVE_ROCDL):
+    native: NativeMath = r.native_math
+    wide = isinstance(elem, Float64Type)
+    if native.double if wide else cls in (native.fast_single if fast else native.single):
         r.copy(op)
-    elif r.target == "cpu" and isinstance(elem, Float64Type):
-        r.copy(op)
-    elif r.target == "nvvm" and fast and single and cls in _FAST_NVVM:
-        name, before, after = _FAST_NVVM[cls]
+    elif fast and single and cls in native.approximations:
+        name, before, after = native.approximations[cls]
         if _has_flag(op, "fast"):
             name = name.replace(".approx.", ".approx.ftz.")
         c = Calculator(r.b, result.type)
@@ -696,4 +714,4 @@ def _handle(r: Any, op: Operation) -> None:
 
 HANDLERS = cast(dict[type[Operation], Handler], dict.fromkeys(IN_F64, _handle))
 
-__all__ = ["HANDLERS", "expand"]
+__all__ = ["AMD_MATH", "HANDLERS", "HOST_MATH", "NVIDIA_MATH", "NativeMath", "expand"]

@@ -120,7 +120,7 @@ def _fpowi(r: Any, op: Operation) -> None:
     power = b.cast("sitofp", exponent, double)
     wide = isinstance(elem_of(type_), Float64Type)
     x = base if wide else b.cast("extf", base, double)
-    if wide and r.target == "cpu":
+    if wide and r.native_math.double:
         found = b.pure(xmath.PowFOp, (x, power), double, {})
     else:
         found = IN_F64[xmath.PowFOp](Calculator(b, double), x, power, wide)

@@ -55,6 +55,8 @@ class Rebuilder:
     """Base of one-walk passes."""
 
     handlers: ClassVar[dict[type[Operation], Handler]] = {}
+    converts_bf16: ClassVar[bool] = True
+    """Whether LLVM's conversions of bf16 are instructions; a host calls functions for them."""
 
     def __init__(self) -> None:
         self.b = Builder()

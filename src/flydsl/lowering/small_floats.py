@@ -208,15 +208,15 @@ def stored_type(type_: Attribute) -> Attribute:
 def _extf(r: Rebuilder, op: Operation) -> None:
     (x,) = operands_of(op)
     result, value = op.results[0], r.val(x)
-    on_cpu = getattr(r, "target", "") == "cpu"
-    if not is_small(x.type) and not (on_cpu and elem_of(x.type) == bf16):
+    by_hand = not r.converts_bf16
+    if not is_small(x.type) and not (by_hand and elem_of(x.type) == bf16):
         r.vm[result] = r.b.cast("extf", value, result.type)
         return
     exact = decode(r.b, value, elem_of(x.type)) if is_small(x.type) else from_bfloat16(r.b, value)
     target = elem_of(result.type)
     if target == f32:
         r.vm[result] = exact
-    elif on_cpu and target == bf16:
+    elif by_hand and target == bf16:
         r.vm[result] = to_bfloat16(r.b, exact, result.type)
     else:
         name = "extf" if bit_width(target) > 32 else "truncf"
@@ -228,7 +228,7 @@ def _truncf(r: Rebuilder, op: Operation) -> None:
     result, value = op.results[0], r.val(x)
     mode = mode_of(op)
     if not is_small(result.type):
-        if mode is None and getattr(r, "target", "") == "cpu" and elem_of(result.type) == bf16:
+        if mode is None and not r.converts_bf16 and elem_of(result.type) == bf16:
             r.vm[result] = to_bfloat16(r.b, value, result.type)
         elif mode is None:
             r.copy(op)

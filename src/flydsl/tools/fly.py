@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from flydsl.target import EXAMPLE
+
 
 def doctor(options: argparse.Namespace) -> int:
     """Print versions, stacks, devices, tools, the cache and settings, and run one kernel per stack."""
@@ -167,7 +169,7 @@ def main(argv: list[str] | None = None) -> int:
     picture.set_defaults(run=draw)
     build = commands.add_parser("compile", help="compile the kernels of a script without running them")
     build.add_argument("file")
-    build.add_argument("--target", action="append", required=True, help="e.g. rocm:gfx942; may be repeated")
+    build.add_argument("--target", action="append", required=True, help=f"e.g. {EXAMPLE}; may be repeated")
     build.add_argument("-o", "--output", default=".", help="folder for the results")
     build.add_argument(
         "--annotate", action="store_true", help="with line tables, and the assembly under its source lines"

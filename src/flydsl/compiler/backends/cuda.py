@@ -20,14 +20,10 @@ from flydsl.compiler.backends.base import (
     common_passes,
     to_llvm_passes,
 )
-from flydsl.target import CUDA_ARCHES, GPUTarget, make_builtin_target
+from flydsl.target import ARCHITECTURES, GPUTarget, make_builtin_target, names_of
 
 if TYPE_CHECKING:
     from flydsl.llvm.codegen import Compiler
-
-_PTX_VERSIONS = {88: 90, 100: 86, 101: 86, 103: 88, 110: 90, 120: 87, 121: 88}
-_PTX_DEFAULT = 83
-"""PTX version by architecture: old enough for installed drivers, new enough for the instructions used."""
 
 _PTX_NEEDS = ((re.compile(r"mma\.m16n8k\d+\.row\.col\.\w+\.e\dm\d"), 84),)
 """Instructions that need a newer PTX version than their architecture."""
@@ -51,7 +47,7 @@ class CudaBackend(BuiltinBackend):
 
     @staticmethod
     def supports_target(target: GPUTarget) -> bool:
-        return target.backend == "cuda" and target.arch in CUDA_ARCHES and target.warp_size == 32
+        return target.backend == "cuda" and target.arch in names_of("cuda") and target.warp_size == 32
 
     @staticmethod
     def detect_target() -> GPUTarget:
@@ -82,15 +78,14 @@ class CudaBackend(BuiltinBackend):
     def _llvm_features(self, llvm_ir: str = "") -> str:
         features = list(self.target.features)
         if not any(feature.startswith("+ptx") for feature in features):
-            number = int(re.sub(r"\D", "", self.target.arch))
-            version = _PTX_VERSIONS.get(number, _PTX_DEFAULT)
+            version = ARCHITECTURES[self.target.arch].ptx or 0
             features.append(f"+ptx{max([version, *(v for needed, v in _PTX_NEEDS if needed.search(llvm_ir))])}")
         return ",".join(features)
 
     def chip_for(self, llvm_ir: str) -> str:
         """The processor to generate code for: the target, with the suffix `a` if the code needs it."""
         arch = self.target.arch
-        if f"{arch}a" in CUDA_ARCHES and _ARCH_SPECIFIC.search(llvm_ir):
+        if f"{arch}a" in ARCHITECTURES and _ARCH_SPECIFIC.search(llvm_ir):
             return f"{arch}a"
         return arch
 

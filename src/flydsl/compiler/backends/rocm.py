@@ -21,7 +21,7 @@ from flydsl.compiler.backends.base import (
     to_llvm_passes,
 )
 from flydsl.errors import UnmetHintWarning
-from flydsl.target import ROCM_ARCHES, GPUTarget, make_builtin_target, warp_size_of
+from flydsl.target import GPUTarget, make_builtin_target, names_of, warp_size_of
 
 if TYPE_CHECKING:
     from flydsl.llvm.codegen import Compiler
@@ -36,7 +36,8 @@ class RocmBackend(BuiltinBackend):
 
     @staticmethod
     def supports_target(target: GPUTarget) -> bool:
-        return target.backend == "rocm" and target.arch in ROCM_ARCHES and target.warp_size == warp_size_of(target.arch)
+        known = target.backend == "rocm" and target.arch in names_of("rocm")
+        return known and target.warp_size == warp_size_of(target.arch)
 
     @staticmethod
     def detect_target() -> GPUTarget:
@@ -97,10 +98,10 @@ class RocmBackend(BuiltinBackend):
             low, high = options.waves_per_eu
             found["amdgpu-waves-per-eu"] = str(low) if high is None else f"{low},{high}"
         if options.maxnreg is not None:
-            # Where vector and accumulation registers share a file (gfx90a and later CDNA), LLVM counts pairs.
-            shared_file = self.target.arch in ("gfx90a", "gfx942", "gfx950")
-            found["amdgpu-num-vgpr"] = str(max(options.maxnreg // 2, 1) if shared_file else options.maxnreg)
-        if self.target.caps.clusters:
+            # Where vector and accumulation registers share a file, LLVM counts pairs.
+            pairs = self.target.has("unified_registers")
+            found["amdgpu-num-vgpr"] = str(max(options.maxnreg // 2, 1) if pairs else options.maxnreg)
+        if self.target.has("clusters"):
             # What launches clusters says so itself; elsewhere the ids of a block need no second look.
             found["amdgpu-cluster-dims"] = "0,0,0"
         return found

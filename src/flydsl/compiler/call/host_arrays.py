@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeGuard
 
 from ...errors import DSLTypeError, DSLValueError
 from ...expr.numeric import CLASSES, Numeric
+from ...runtime.objects import torch_stack
 
 _NAMES = {
     "bool": "Boolean",
@@ -133,9 +134,7 @@ def is_torch_tensor(x: object) -> TypeGuard[TorchTensor]:
 
 def _torch(t: TorchTensor) -> ArrayInfo:
     device = t.device
-    kind = device.type
-    if kind == "cuda" and getattr(sys.modules["torch"].version, "hip", None):
-        kind = "rocm"
+    kind = torch_stack(device.type)
     dtype = element_class(str(t.dtype).removeprefix("torch."))
     if getattr(t, "is_neg", bool)():
         raise DSLTypeError("the tensor is negated lazily, its memory holds other values; pass t.resolve_neg()")
@@ -183,13 +182,13 @@ def _cuda_interface(x: Any) -> ArrayInfo:
 
 
 def _stack_of(pointer: int) -> str:
-    """The protocol says "cuda" on AMD GPUs as well; where a rocm runtime is in use, it knows its own memory."""
+    """The protocol says "cuda" on AMD GPUs as well; where their runtime is in use, it knows its own memory."""
     from ...runtime.device_runtime import device_runtime_state, get_device_runtime
 
     if device_runtime_state() not in ("created", "active"):
         return "cuda"
     runtime = get_device_runtime()
-    return "rocm" if runtime.kind == "rocm" and runtime.pointer_device(pointer) is not None else "cuda"
+    return runtime.kind if runtime.poses_as_cuda and runtime.pointer_device(pointer) is not None else "cuda"
 
 
 def _is_dlpack(x: Any) -> bool:

@@ -16,6 +16,7 @@ from ... import config
 from ...errors import CaptureError, CaptureWarning, DSLTypeError, DSLValueError, StackMismatchError
 from ...runtime.objects import Buffer, Event, current_stream
 from ...runtime.objects import Stream as RuntimeStream
+from ...target import on_host
 from .arguments import Arguments, StreamArgument, TensorArgument
 from .host_arrays import UNKNOWN_ORDINAL, is_cupy_array, is_torch_tensor
 from .plan import PRESENT
@@ -36,10 +37,10 @@ def check_places(arguments: Arguments, runtime: DeviceRuntime) -> None:
         here = argument.info.device
         if isinstance(argument.info.owner, Buffer):
             _ = argument.info.owner.ptr  # raises if it was freed since the argument was made
-        if here == kind or (here == "cpu" and runtime.pageable_host):
+        if here == kind or (on_host(here) and runtime.pageable_host):
             PRESENT.demand(argument.info.owner, argument, f"parameter '{name}': ")
             continue
-        if here == "cpu":
+        if on_host(here):
             raise DSLTypeError(
                 f"parameter '{name}': the array is in host memory, but the active stack is '{kind}'; {_how_to_copy()}"
             )
@@ -202,8 +203,7 @@ def check_capture(arguments: Arguments, runtime: DeviceRuntime, function: str) -
     if handle in (0, 1) or not runtime.stream_is_capturing(handle):
         return
     policy: Literal["", "warn", "error"] = config.runtime.capture_compile
-    # Whether HIP allows loading code during a capture has not been seen.
-    if (policy or ("error" if runtime.kind == "rocm" else "warn")) == "error":
+    if (policy or ("warn" if runtime.loads_in_capture else "error")) == "error":
         raise CaptureError(
             f"{function} is not compiled and loaded yet, and its stream is being captured; call it once, or "
             "flyc.compile(...).prepare(...), before the capture starts",

@@ -12,7 +12,7 @@ from ...expr.gpu import Stream
 from ...expr.numeric import CLASSES
 from ..active_backend import resolve_backend
 from ..build.artifact import OPTIONAL_SECTIONS, ArtifactFormatError, CompiledArtifact, atomic_write, pack, unpack
-from ..call.arguments import ScalarArgument, StreamArgument, TensorArgument, adapt
+from ..call.arguments import Argument, ScalarArgument, StreamArgument, TensorArgument, adapt
 from ..compiled_function import compile
 from ..jit_function import JitFunction
 from .aot_checks import check_host, choose
@@ -148,7 +148,7 @@ class LoadedExport:
             raise ArtifactMismatchError("runtime_kind", runtime.kind, kind)
         return LoadedFunction(artifact, runtime, backend.loadable(artifact.sections))
 
-    def _bind(self, args: tuple[object, ...]) -> list[object]:
+    def _bind(self, args: tuple[object, ...]) -> list[Argument]:
         parameters = self.header["parameters"]
         required = [p for p in parameters if p["kind"] != "stream"]
         if not len(required) <= len(args) <= len(parameters):
@@ -156,7 +156,7 @@ class LoadedExport:
                 f"{self.header['qualname']} takes {len(required)} to {len(parameters)} run-time arguments "
                 f"({', '.join(p['name'] for p in parameters)}), got {len(args)}"
             )
-        bound: list[object] = []
+        bound: list[Argument] = []
         for i, parameter in enumerate(parameters):
             name, kind = parameter["name"], parameter["kind"]
             value = args[i] if i < len(args) else Stream(None)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ...errors import ArtifactMismatchError
-from ...target import GPUTarget
+from ...target import GPUTarget, on_host
 from .records import Record
 
 _CUDA = re.compile(r"sm_(\d+)([af]?)")
@@ -24,7 +24,7 @@ def choose(groups: Sequence[Record], target: GPUTarget, sections: Sequence[froze
     same = [i for i, group in enumerate(groups) if group["backend"] == target.backend]
     if not same:
         raise ArtifactMismatchError("backend", target.backend, ", ".join(sorted({g["backend"] for g in groups})))
-    if target.backend == "cuda":
+    if target.has("nvidia") and not target.on_host:
         fitting = [i for i in same if _cuda_fits(groups[i]["target"], target.arch, "cubin" in sections[i])]
         if fitting:
             return max(fitting, key=lambda i: _number(groups[i]["target"]))
@@ -65,5 +65,5 @@ def check_host(group: Record) -> None:
     host: Record = group.get("host", {})
     if host.get("triple") != binding.host_triple():
         raise ArtifactMismatchError("host triple", binding.host_triple(), host.get("triple"))
-    if group["backend"] == "cpu" and host.get("cpu") != binding.host_cpu():
+    if on_host(group["backend"]) and host.get("cpu") != binding.host_cpu():
         raise ArtifactMismatchError("host cpu", binding.host_cpu(), host.get("cpu"))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from ...errors import DSLTypeError
 from ...expr.scalars.scalar_abi import c_abi_slot
+from ...target import on_host
 from ..call.arguments import ScalarArgument, StreamArgument, TensorArgument
 from .records import NewRecord, Record
 
@@ -140,7 +141,7 @@ def _call(prefix: str, arguments: Sequence[Record], has_stream: bool, own_handle
 
 def header(prefix: str, about: Record) -> str:
     """The header of an export whose metadata is `about`."""
-    own_handles = about["backend"] == "cpu"
+    own_handles = on_host(about["backend"])
     arguments = about["arguments"]
     has_stream = any(a["kind"] == "stream" for a in arguments)
     names = ", ".join(json.dumps(k["name"]) for k in about["kernels"])

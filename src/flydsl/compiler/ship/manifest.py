@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ...errors import ManifestError
+from ...target import EXAMPLE
 from .records import NewRecord, Record
 
 VERSION = 1
@@ -82,7 +83,7 @@ class _Reader:
         found: list[str] = []
         for i, text in enumerate(self.items(value, where)):
             if not isinstance(text, str):
-                raise self.fail(f"{where}[{i}]", "a target such as 'rocm:gfx942'", text)
+                raise self.fail(f"{where}[{i}]", f"a target such as '{EXAMPLE}'", text)
             try:
                 found.append(parse_target(text).key())
             except ValueError as error:

@@ -22,6 +22,7 @@ from ...errors import DSLTypeError, NotSupportedError
 from ...llvm import binding, codegen, host_jit
 from ...llvm.objects.archive import write_archive
 from ...llvm.stub_abi import EXTENDED_LAUNCH_SYMBOL, FAILURE_BYTES, LAUNCH_SYMBOL
+from ...target import on_host
 from ..build.artifact import CompiledArtifact, atomic_write
 from ..call.dispatch import TENSOR_MAP_SYMBOL
 from ..compiled_function import compile
@@ -69,7 +70,7 @@ def export_raw(
     files = {"header": f"{prefix}.h", "metadata": f"{prefix}.json"}
     content: dict[str, bytes] = {}
     storages = sum(len(a["storages"]) for a in arguments) + all(a["kind"] != "stream" for a in arguments)
-    if about["backend"] == "cpu":
+    if on_host(about["backend"]):
         files["library"] = f"lib{prefix}.a"
         content["library"] = _cpu_library(prefix, artifact, storages)
     else:

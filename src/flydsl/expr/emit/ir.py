@@ -353,10 +353,11 @@ def raw_pointer(p: Pointer, space: int | None) -> SSAValue:
     from ...dialects.upstream import llvm
 
     if space is None:
-        kinds = [f.target.backend for f in current().functions if hasattr(f, "target")]
-        space = 0 if kinds[:1] == ["cpu"] else _LLVM_SPACES.get(p.address_space, 0)
-        if kinds[:1] == ["cuda"] and p.address_space is AddressSpace.Register:
-            space = 0
+        target = next((f.target for f in current().functions if hasattr(f, "target")), None)
+        flat = target is not None and (
+            target.on_host or (target.has("nvidia") and p.address_space is AddressSpace.Register)
+        )
+        space = 0 if flat else _LLVM_SPACES.get(p.address_space, 0)
     props: dict[str, Attribute] = {"llvm_address_space": int_attr(space)}
     return current().pure(OPS["to_llvm_ptr"], (p.value,), llvm.ptr(space), props)
 

@@ -42,7 +42,7 @@ def MMA(m: int, n: int, k: int, ab: Any, acc: Any = None, *, b: Any = None) -> N
     >>> flyc.evaluate(lambda: fx.make_mma_atom(fx.nvgpu.MMA(16, 8, 16, fx.Float16)).layout_C_tv, target="cpu:sm_90")
     Layout<((4,8),(2,2)):((32,1),(16,8))>
     """
-    from ...dialects.fly_nvgpu.mma_sync import MmaData, MmaSyncType, least_arch, problem
+    from ...dialects.fly_nvgpu.mma_sync import MmaData, MmaSyncType, feature_of, problem
 
     left = _class("MMA", ab)
     right = left if b is None else _class("MMA", b)
@@ -51,7 +51,7 @@ def MMA(m: int, n: int, k: int, ab: Any, acc: Any = None, *, b: Any = None) -> N
     found = problem(data)
     if found is not None:
         raise DSLValueError(f"MMA({m}, {n}, {k}, {left}, {out}): {found}")
-    return NvAtomOp(lambda: MmaSyncType(data), f"MMA({m}, {n}, {k}, {left}, {out})", least_arch(data))
+    return NvAtomOp(lambda: MmaSyncType(data), f"MMA({m}, {n}, {k}, {left}, {out})", feature_of(data))
 
 
 def WGMMA(
@@ -88,7 +88,7 @@ def WGMMA(
     found = problem(data)
     if found is not None:
         raise DSLValueError(f"WGMMA({n}, {k}, {left}, {out}): {found}")
-    return NvAtomOp(lambda: WgmmaType(data), f"WGMMA({n}, {k}, {left}, {out})", 90, 90)
+    return NvAtomOp(lambda: WgmmaType(data), f"WGMMA({n}, {k}, {left}, {out})", "wgmma")
 
 
 def CpAsync(bits: int, cache: str = "ca", *, zero_fill: bool = False) -> NvAtomOp:
@@ -113,7 +113,7 @@ def CpAsync(bits: int, cache: str = "ca", *, zero_fill: bool = False) -> NvAtomO
         raise DSLValueError(found)
     cls = CpAsyncZeroFillType if zero_fill else CpAsyncType
     more = ", zero_fill=True" if zero_fill else ""
-    return NvAtomOp(lambda: cls(data), f"CpAsync({bits}, {cache!r}{more})", 80)
+    return NvAtomOp(lambda: cls(data), f"CpAsync({bits}, {cache!r}{more})", "cp_async")
 
 
 def CpAsync32b() -> NvAtomOp:
@@ -149,14 +149,14 @@ def CpAsync128b() -> NvAtomOp:
     return CpAsync(128, "cg")
 
 
-def _matrix(name: str, count: int, trans: bool, least: int) -> NvAtomOp:
+def _matrix(name: str, count: int, trans: bool) -> NvAtomOp:
     from ...dialects.fly_nvgpu import matrix_copy
 
     if count not in matrix_copy.COUNTS:
         raise DSLValueError(f"{name} moves 1, 2 or 4 matrices, got {count!r}")
     data = matrix_copy.MatrixData(count, bool(trans))
     cls = matrix_copy.LdMatrixType if name == "LdMatrix" else matrix_copy.StMatrixType
-    return NvAtomOp(lambda: cls(data), f"{name}({count}, trans={bool(trans)})", least)
+    return NvAtomOp(lambda: cls(data), f"{name}({count}, trans={bool(trans)})", name.lower())
 
 
 def LdMatrix(count: int, trans: bool = False) -> NvAtomOp:
@@ -165,7 +165,7 @@ def LdMatrix(count: int, trans: bool = False) -> NvAtomOp:
     >>> flyc.evaluate(lambda: fx.make_copy_atom(fx.nvgpu.LdMatrix(4), fx.Float16).layout_dst_tv, target="cpu:sm_90")
     Layout<(32,(2,4)):(2,(1,64))>
     """
-    return _matrix("LdMatrix", count, trans, 75)
+    return _matrix("LdMatrix", count, trans)
 
 
 def StMatrix(count: int, trans: bool = False) -> NvAtomOp:
@@ -174,7 +174,7 @@ def StMatrix(count: int, trans: bool = False) -> NvAtomOp:
     >>> flyc.evaluate(lambda: fx.make_copy_atom(fx.nvgpu.StMatrix(4), fx.Float16).layout_src_tv, target="cpu:sm_90")
     Layout<(32,(2,4)):(2,(1,64))>
     """
-    return _matrix("StMatrix", count, trans, 90)
+    return _matrix("StMatrix", count, trans)
 
 
 __all__ = ["MMA", "WGMMA", "CpAsync", "CpAsync32b", "CpAsync64b", "CpAsync128b", "LdMatrix", "StMatrix"]

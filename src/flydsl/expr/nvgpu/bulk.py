@@ -199,7 +199,7 @@ def bulk_load(
     6.0
     """
     what = "bulk_load"
-    need_trace(what, 90)
+    need_trace(what, "bulk_copy")
     source, to = _place(what, "src", src, AddressSpace.Global), _place(what, "dst", dst, AddressSpace.Shared)
     signal = _barrier(what, barrier)
     count = _count(what, nbytes, source, to)
@@ -236,7 +236,7 @@ def bulk_send(src: Any, dst: Any, barrier: MBarrier, rank: Any, *, nbytes: Any =
     True
     """
     what = "bulk_send"
-    need_trace(what, 90)
+    need_trace(what, "bulk_copy")
     source, to = _place(what, "src", src, AddressSpace.Shared), _place(what, "dst", dst, AddressSpace.Shared)
     signal = _barrier(what, barrier)
     count = _count(what, nbytes, source, to)
@@ -260,7 +260,7 @@ def bulk_store(src: Any, dst: Any, *, nbytes: Any = None, evict: str | None = No
     3.5
     """
     what = "bulk_store"
-    need_trace(what, 90)
+    need_trace(what, "bulk_copy")
     source, to = _place(what, "src", src, AddressSpace.Shared), _place(what, "dst", dst, AddressSpace.Global)
     count = _count(what, nbytes, source, to)
     _emit().bulk_store(source.pointer.value, to.pointer.value, count, cache_policy(what, evict))
@@ -283,7 +283,7 @@ def bulk_reduce(src: Any, dst: Any, op: str, *, nbytes: Any = None, evict: str |
     (7, 9)
     """
     what = "bulk_reduce"
-    need_trace(what, 90)
+    need_trace(what, "bulk_copy")
     _check_reduction(what, op)
     source, to = _place(what, "src", src, AddressSpace.Shared), _place(what, "dst", dst, AddressSpace.Global)
     reduction = op, _element(what, op, source.pointer.dtype, to.pointer.dtype)
@@ -323,7 +323,7 @@ def bulk_prefetch(src: Any, *, nbytes: Any = None, evict: str | None = None) -> 
     >>> flyc.evaluate(lambda x: fx.nvgpu.bulk_prefetch(x, nbytes=32), np.zeros(8, "f4"), target="cpu:sm_90")
     """
     what = "bulk_prefetch"
-    need_trace(what, 90)
+    need_trace(what, "bulk_copy")
     source = _place(what, "src", src, AddressSpace.Global)
     _emit().bulk_prefetch(source.pointer.value, _count(what, nbytes, source), cache_policy(what, evict))
 

@@ -19,13 +19,13 @@ def _emit() -> Any:
 
 def rank() -> Int32:
     """Number of this block in its cluster; x runs fastest."""
-    need_trace("cluster.rank", 90)
+    need_trace("cluster.rank", "clusters")
     return Int32(_emit().call("cluster.rank"))
 
 
 def size() -> Int32:
     """Blocks in the cluster."""
-    need_trace("cluster.size", 90)
+    need_trace("cluster.size", "clusters")
     return Int32(_emit().call("cluster.size"))
 
 
@@ -40,7 +40,7 @@ def peer(place: Any, rank: Any) -> Any:
 
     All blocks must run while it is used: `sync()` before the first access, and again before any block may leave.
     """
-    need_trace("cluster.peer", 90)
+    need_trace("cluster.peer", "clusters")
     if isinstance(place, Tensor):
         return make_view(peer(get_iter(place), rank), place.layout)
     if not isinstance(place, Pointer) or place.address_space is not AddressSpace.Shared:
@@ -56,13 +56,13 @@ def peer(place: Any, rank: Any) -> Any:
 
 def arrive(*, relaxed: bool = False) -> None:
     """Arrive at the cluster's barrier; `relaxed` orders no memory."""
-    need_trace("cluster.arrive", 90)
+    need_trace("cluster.arrive", "clusters")
     _emit().call("cluster.arrive_relaxed" if relaxed else "cluster.arrive")
 
 
 def wait() -> None:
     """Wait for all threads of the cluster."""
-    need_trace("cluster.wait", 90)
+    need_trace("cluster.wait", "clusters")
     _emit().call("cluster.wait")
 
 

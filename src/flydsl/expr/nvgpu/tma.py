@@ -42,7 +42,7 @@ def TMALoad(multicast: bool = False) -> TmaOp:
     >>> fx.nvgpu.TMALoad()
     TmaOp(kind='load', reduce=None, multicast=False)
     """
-    check_target("TMALoad", 90)
+    check_target("TMALoad", "bulk_copy")
     return TmaOp("load", None, multicast)
 
 
@@ -52,7 +52,7 @@ def TMAStore() -> TmaOp:
     >>> fx.nvgpu.TMAStore()
     TmaOp(kind='store', reduce=None, multicast=False)
     """
-    check_target("TMAStore", 90)
+    check_target("TMAStore", "bulk_copy")
     return TmaOp("store")
 
 
@@ -64,7 +64,7 @@ def TMAReduce(op: str) -> TmaOp:
     """
     if op not in _REDUCTIONS:
         raise DSLValueError(f"TMAReduce does {', '.join(_REDUCTIONS)}, got {op!r}")
-    check_target("TMAReduce", 90)
+    check_target("TMAReduce", "bulk_copy")
     return TmaOp("reduce", op)
 
 
@@ -156,7 +156,7 @@ class TmaAtom:
         `multicast` is the mask of the blocks of the cluster that all get it, each at the same place and with its own
         barrier. `evict` is what L2 does with the lines: "normal", "first" or "last".
         """
-        need_trace("TmaAtom.load", 90)
+        need_trace("TmaAtom.load", "bulk_copy")
         if self.op.kind != "load":
             raise DSLTypeError(f"this atom was made to {self.op.kind}, not to load")
         from ..numeric import Uint16
@@ -193,14 +193,14 @@ class TmaAtom:
 
         Threads that wrote `smem` must have met at a barrier before.
         """
-        need_trace("TmaAtom.store", 90)
+        need_trace("TmaAtom.store", "bulk_copy")
         if self.op.kind == "load":
             raise DSLTypeError("this atom was made to load")
         _emit().tma_store(self._memory(smem), self._map, self._coords(coord), self.op.reduce)
 
     def prefetch(self) -> None:
         """Fetch the map itself into the cache; by one thread, early."""
-        need_trace("TmaAtom.prefetch", 90)
+        need_trace("TmaAtom.prefetch", "bulk_copy")
         _emit().call("tma.prefetch_map", self._map)
 
     def __extract_to_ir_values__(self) -> list[Any]:
@@ -264,7 +264,7 @@ def make_tma_atom(op: TmaOp, tensor: Tensor, smem_layout: Any, tile: Any, *, swi
     >>> b"tensor_map_encode" in compiled.artifact.host  # the host describes the tensor to the copy engine
     True
     """
-    check_target("make_tma_atom", 90)
+    check_target("make_tma_atom", "bulk_copy")
     width = tensor.dtype.width
     shape, strides = _leaves(tensor.shape), _leaves(tensor.stride)
     extents: Any = tile.unpack() if hasattr(tile, "unpack") else tile
@@ -303,7 +303,7 @@ def tma_commit() -> None:
 
     >>> flyc.evaluate(lambda: fx.nvgpu.tma_commit(), target="cpu:sm_90")
     """
-    need_trace("tma_commit", 90)
+    need_trace("tma_commit", "bulk_copy")
     _emit().call("tma.commit")
 
 
@@ -314,5 +314,5 @@ def tma_wait(pending: int = 0, *, read: bool = False) -> None:
     """
     if not isinstance(pending, int) or pending < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLValueError(f"tma_wait takes a constant number of groups, got {pending!r}")
-    need_trace("tma_wait", 90)
+    need_trace("tma_wait", "bulk_copy")
     _emit().call("tma.wait_read" if read else "tma.wait", Int32(pending).ir_value())

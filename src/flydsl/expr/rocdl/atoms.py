@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from ...errors import DSLTypeError, DSLValueError
 from ...ir.enums import AtomicOp
+from ...target import where
 from ..numeric import Float32, Numeric
 from .target import AtomOp, amd_target, gfx_of, ir_type
 
@@ -91,7 +92,8 @@ def WMMA(
     arch = gfx_of(target)
     cls = None if arch is None else wmma.type_for(arch)
     if cls is None:
-        raise DSLValueError(f"WMMA exists on gfx11xx, gfx120x and gfx1250, not on {target.backend}:{target.arch}")
+        have = where("wmma_v1", "wmma_v2", "wmma_v3")
+        raise DSLValueError(f"WMMA exists on {have}, not on {target.backend}:{target.arch}")
     a, b = input_types("WMMA", ab)
     out = element_type("WMMA", Float32 if acc is None else acc)
     return AtomOp(cls.make(m, n, k, a, b, out, sign_a, sign_b, clamp), f"WMMA({m}, {n}, {k}, {ab}, {acc or Float32})")

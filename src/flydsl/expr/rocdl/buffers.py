@@ -10,7 +10,7 @@ from ...ir.enums import AddressSpace
 from ..numeric import Int64, as_numeric
 from ..tensor import Pointer, Tensor, get_iter, make_view
 from ..tensors.layout_functions import cosize
-from .target import amd_target, gfx_of
+from .target import usual_gfx
 
 
 def _emit() -> Any:
@@ -62,7 +62,7 @@ def make_buffer_ptr(p: Pointer, num_records_bytes: Any = None) -> Pointer:
         raise DSLTypeError(f"make_buffer_ptr expects a Pointer, got {p!r}")
     if p.address_space is not AddressSpace.Global:
         raise DSLValueError(f"make_buffer_ptr needs a global pointer, got one in {p.address_space!r}")
-    arch = gfx_of(amd_target("make_buffer_ptr")) or "gfx942"
+    arch = usual_gfx("make_buffer_ptr")
     bounded = num_records_bytes is not None
     size = Int64(as_numeric(num_records_bytes)) if bounded else Int64(UNBOUNDED)
     return _emit().buffer_pointer(p, size, descriptor_flags(arch, bounded=bounded))

@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from ...errors import DSLValueError
+from ...target import where
 from .. import gpu
 from ..control import control_flow
 from ..inline_asm import note_raw_text
 from ..numeric import Boolean, Float16, Float32, Int32, Numeric, Uint32, Uint64, as_dsl_value, as_numeric
 from ..vector import Vector
-from .target import amd_target, gfx_of, ir_type, on_cpu
+from .target import amd_target, ir_type, need, on_cpu
 
 
 def _emit() -> Any:
@@ -66,12 +67,6 @@ def _const(value: int, width: int = 32) -> Any:
     from xdsl.dialects.builtin import IntegerType
 
     return _emit().constant(value, IntegerType(width))
-
-
-def _need(what: str, *prefixes: str) -> None:
-    arch = gfx_of(amd_target(f"fx.rocdl.{what}"))
-    if arch is not None and not arch.startswith(prefixes):
-        raise DSLValueError(f"{what} exists on {', '.join(prefixes)}, not on {arch}")
 
 
 def _wave() -> int:
@@ -233,12 +228,12 @@ def mov_dpp(
 
 
 def _check_dpp(ctrl: int) -> None:
-    arch = gfx_of(amd_target("fx.rocdl.update_dpp")) or ""
+    target = amd_target("fx.rocdl.update_dpp")
     wave_only = 0x130 <= ctrl <= 0x13C or ctrl in (0x142, 0x143)
-    if wave_only and not arch.startswith("gfx9"):
-        raise DSLValueError(f"DPP control {ctrl:#x} exists on gfx9, not on {arch}")
-    if 0x160 <= ctrl <= 0x16F and arch.startswith("gfx9"):
-        raise DSLValueError(f"DPP row_xmask exists on gfx11 and later, not on {arch}")
+    if wave_only and not target.has("dpp_wave"):
+        raise DSLValueError(f"DPP control {ctrl:#x} exists on {where('dpp_wave')}, not on {target.arch}")
+    if 0x160 <= ctrl <= 0x16F and target.has("amd") and not target.has("dpp_xmask"):
+        raise DSLValueError(f"DPP row_xmask exists on {where('dpp_xmask')}, not on {target.arch}")
 
 
 _WAVE_DPP: dict[int, Callable[[Any, int], tuple[Any, Any]]] = {
@@ -311,7 +306,7 @@ def permlane16_swap(ty: Any, vdst: Any, vsrc: Any, fi: bool = False, bc: bool = 
 
 
 def _swap(what: str, rows: int, ty: Any, vdst: Any, vsrc: Any, fi: bool, bc: bool) -> tuple[Any, Any]:
-    _need(what, *(("gfx950",) if rows == 32 else ("gfx950", "gfx125")))
+    need(what, what)
     if on_cpu(f"fx.rocdl.{what}"):
         a, b = as_dsl_value(vdst), as_dsl_value(vsrc)
         lane: Any = gpu.lane_id()
@@ -342,8 +337,8 @@ def wave_id() -> Any:
     >>> flyc.evaluate(lambda: fx.rocdl.wave_id(), threads=128, target="cpu:gfx942")[62:66]
     [0, 0, 1, 1]
     """
-    arch = gfx_of(amd_target("fx.rocdl.wave_id")) or ""
-    if arch.startswith("gfx12") and not on_cpu("fx.rocdl.wave_id"):
+    target = amd_target("fx.rocdl.wave_id")
+    if target.has("wave_id") and not target.on_host:
         return _call("wave.id", Int32)
     x, y, z = gpu.thread_idx
     dx, dy, _ = gpu.block_dim
@@ -452,8 +447,6 @@ def perm_b32(hi: Any, lo: Any, sel: Any) -> Any:
 
 # --- conversions --------------------------------------------------------------------------------------------------
 
-_FP8_ARCHES = ("gfx942", "gfx950", "gfx12")
-
 
 def cvt_pkrtz(ty: Any, a: Any, b: Any) -> Any:
     """Two Float32 to a pair of Float16, rounded toward zero.
@@ -485,14 +478,13 @@ def _u16() -> Any:
 def _fp8_class(bf8: bool) -> Any:
     from .. import numeric
 
-    arch = gfx_of(amd_target("fx.rocdl.cvt_pk_fp8_f32")) or "gfx950"
-    if arch.startswith("gfx942"):
+    if amd_target("fx.rocdl.cvt_pk_fp8_f32").has("fp8_fnuz"):
         return numeric.Float8E5M2FNUZ if bf8 else numeric.Float8E4M3FNUZ
     return numeric.Float8E5M2 if bf8 else numeric.Float8E4M3FN
 
 
 def _pack_fp8(name: str, bf8: bool, ty: Any, a: Any, b: Any, old: Any, word_sel: Any) -> Any:
-    _need(name, *_FP8_ARCHES)
+    need(name, "cvt_fp8")
     high = bool(word_sel)
     if on_cpu(f"fx.rocdl.{name}"):
         from ..numeric import Uint8
@@ -533,7 +525,7 @@ def _unpack_fp8(name: str, bf8: bool, value: Any, byte: int) -> Any:
 
 
 def _pair_fp8(name: str, bf8: bool, value: Any, word_sel: Any) -> Any:
-    _need(name, *_FP8_ARCHES)
+    need(name, "cvt_fp8")
     high = bool(word_sel)
     if on_cpu(f"fx.rocdl.{name}"):
         first = 2 if high else 0
@@ -563,7 +555,7 @@ def cvt_pk_f32_bf8(ty: Any, value: Any, word_sel: Any = False) -> Any:
 
 
 def _one_fp8(name: str, bf8: bool, value: Any, byte: int) -> Any:
-    _need(name, *_FP8_ARCHES)
+    need(name, "cvt_fp8")
     if on_cpu(f"fx.rocdl.{name}"):
         return _unpack_fp8(name, bf8, value, byte)
     return _call(f"cvt.f32.{'bf8' if bf8 else 'fp8'}", Float32, Int32(as_numeric(value)).ir_value(), _const(byte))
@@ -630,7 +622,7 @@ def _mfma(acc: str, m: int, n: int, k: int, words: Sequence[str], operands: Sequ
 
     if any(int(as_numeric(x)) for x in operands[3:]):
         raise DSLValueError("the modifiers cbsz, abid and blgp are not supported; give 0")
-    fnuz = (gfx_of(amd_target("mfma")) or "").startswith("gfx942")
+    fnuz = amd_target("mfma").has("fp8_fnuz")
     names = [_INPUTS[w] + ({"fp8": "UZ", "bf8": "FNUZ"}.get(w, "") if fnuz else "") for w in words]
     a, b = (getattr(numeric, x) for x in names)
     out: Any = {"f32": Float32, "i32": Int32, "f64": numeric.Float64}[acc]

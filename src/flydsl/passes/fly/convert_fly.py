@@ -14,8 +14,7 @@ from xdsl.dialects.builtin import IntegerType, StringAttr, i8, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ... import layout as L
-from ...cpu.emulation.lanes import Emulation
-from ...dialects.fly.atoms import CopyAtomType, CopyOpType, MmaAtomType, Operand
+from ...dialects.fly.atoms import CopyAtomType, CopyOpType, MmaAtomType, MmaOpType, Operand
 from ...dialects.fly.forms import groups_of
 from ...dialects.fly.infer import storage_type as infer_storage_type
 from ...dialects.fly.ops import OPS, FlyOp, python_value
@@ -35,6 +34,7 @@ from ...lowering.atom_state import ATOM_TYPES, fresh_atom, get_atom, make_tiled,
 from ...lowering.atomic_lowering import HANDLERS as ATOMIC_HANDLERS
 from ...lowering.expand_float_tests import HANDLERS as FLOAT_TEST_HANDLERS
 from ...lowering.expand_math import HANDLERS as MATH_HANDLERS
+from ...lowering.expand_math import NativeMath
 from ...lowering.expand_powers import HANDLERS as POWER_HANDLERS
 from ...lowering.rebuild import Handler
 from ...lowering.small_floats import HANDLERS as FLOAT_HANDLERS
@@ -69,12 +69,13 @@ def _name(text: str) -> StringAttr:
     return StringAttr(text)
 
 
-class FlyConversion(Emulation, DeviceModule, BufferMemory):
+class FlyConversion(DeviceModule, BufferMemory):
     """The conversion; subclasses fill in the address spaces."""
 
     target: ClassVar[str]
-    """`rocdl`, `nvvm` or `cpu`: what an atom asks to choose its lowering."""
+    """What messages call it."""
     spaces: ClassVar[dict[AddressSpace, int]]
+    native_math: ClassVar[NativeMath] = NativeMath()
     trust_alignment: ClassVar[bool] = True
     extra: ClassVar[dict[type[Operation], Handler]] = {}
     """Handlers of this target alone, over the common ones."""
@@ -125,9 +126,9 @@ class FlyConversion(Emulation, DeviceModule, BufferMemory):
     def copy(self, op: Operation) -> None:
         if op.name.startswith("fly."):
             raise DSLCompileError(f"failed to legalize operation '{op.name}' that was explicitly marked illegal")
-        lower = getattr(op, "lower", None)
-        if lower is not None:
-            self.lower_own(op, lower)
+        rule = self.own_rule(op)
+        if rule is not None:
+            self.lower_own(op, rule)
             return
         if any(is_small(x.type) for x in op.results):
             new = self.b.opn(
@@ -138,11 +139,23 @@ class FlyConversion(Emulation, DeviceModule, BufferMemory):
             return
         super().copy(op)
 
-    def lower_own(self, op: Operation, lower: Any) -> None:
-        """An op of a target's dialect that lowers itself; tensors reach it as they are in its `args`."""
+    def own_rule(self, op: Operation) -> Callable[[Any, Sequence[SSAValue]], Sequence[SSAValue]] | None:
+        """How an op of a target's dialect lowers itself; None for all others."""
+        return getattr(op, "lower", None)
+
+    def lower_own(self, op: Operation, rule: Callable[[Any, Sequence[SSAValue]], Sequence[SSAValue]]) -> None:
+        """An op of a target's dialect that has a rule of its own; tensors reach it as they are in its `args`."""
         operands = [v if isinstance(v.type, MemRefType) else self.val(v) for v in operands_of(op)]
-        for old, fresh in zip(op.results, lower(self, operands), strict=True):
+        for old, fresh in zip(op.results, rule(self, operands), strict=True):
             self.vm[old] = fresh
+
+    def call_copy(self, op: CopyOpType, src: Operand, dst: Operand) -> None:
+        """A copy atom on lowered operands."""
+        op.lower(self, src, dst)
+
+    def call_mma(self, op: MmaOpType, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
+        """An MMA atom on lowered operands."""
+        op.lower(self, d, a, b, c)
 
     # --- memory ---------------------------------------------------------------------------------------------------
 
@@ -170,6 +183,18 @@ class FlyConversion(Emulation, DeviceModule, BufferMemory):
             "noWrapFlags": int_attr(0, i32),
         }
         return b.pure(llvm.GEPOp, (at,) if isinstance(by, int) else (at, by), at.type, props)
+
+    def moved(self, at: Operand, by: L.Leaf) -> Operand:
+        """An operand some elements further on, aligned as far as the distance is; `by` is a number or a leaf."""
+        if type(by) is int and not by:
+            return at
+        bits = (by if type(by) is int else cast(L.Dyn, by).div) * bit_width(at.data.elem)
+        data = at.data._replace(align=gcd(at.data.align, bits // 8) if bits % 8 == 0 else 1)
+        pointer: Any = at.pointer
+        if hasattr(pointer, "offset"):
+            return Operand(pointer.offset(by), data)
+        step: int | SSAValue = by if type(by) is int else self.b.leaf_value(by, cast(Any, by).width)
+        return Operand(self.step(pointer, stored_type(at.data.elem), step), data)
 
     def address(self, pointer: SSAValue, data: PtrData | MemRefData) -> tuple[SSAValue, int]:
         """Where an access goes, with the pointer's swizzle applied, and the alignment that is left."""
@@ -412,7 +437,7 @@ def _copy_atom_call(r: FlyConversion, op: FlyOp) -> None:
     copy = cast(CopyAtomType, atom.type).op
     r.set_state(state_of(r.atom(atom)))
     flag = r.copy_flag(copy, r.flag(pred[0]) if pred else None)
-    r.guarded(flag, lambda: copy.lower(r, r.operand(src), r.operand(dst)))
+    r.guarded(flag, lambda: r.call_copy(copy, r.operand(src), r.operand(dst)))
 
 
 def _copy_atom_call_ssa(r: FlyConversion, op: FlyOp) -> None:
@@ -427,7 +452,7 @@ def _copy_atom_call_ssa(r: FlyConversion, op: FlyOp) -> None:
     if not op.results:
         if not dst:
             raise DSLCompileError("a copy on values without a result needs a destination in memory")
-        r.guarded(r.copy_flag(copy, flag), lambda: copy.lower(r, source, r.tensor(dst[0])))
+        r.guarded(r.copy_flag(copy, flag), lambda: r.call_copy(copy, source, r.tensor(dst[0])))
         return
     before = r.val(dst[0]) if dst else None
     if flag is not None and before is None:
@@ -435,7 +460,7 @@ def _copy_atom_call_ssa(r: FlyConversion, op: FlyOp) -> None:
 
     def emit() -> SSAValue:
         target = value_operands.operand(r.convert(op.results[0].type), before)
-        copy.lower(r, source, target)
+        r.call_copy(copy, source, target)
         return value_operands.value_of(target, r.b)
 
     r.vm[op.results[0]] = r.chosen(flag, emit, before)
@@ -459,7 +484,7 @@ def _mma_atom_call(r: FlyConversion, op: FlyOp) -> None:
     (atom,), *groups = groups_of(op)
     (d,), a, b, (c,) = ([r.operand(t) for t in group] for group in groups)
     scaled_state(r, state_of(r.atom(atom)), a, b)
-    cast(MmaAtomType, atom.type).op.lower(r, d, a[0], b[0], c)
+    r.call_mma(cast(MmaAtomType, atom.type).op, d, a[0], b[0], c)
 
 
 def _mma_atom_call_ssa(r: FlyConversion, op: FlyOp) -> None:
@@ -469,7 +494,7 @@ def _mma_atom_call_ssa(r: FlyConversion, op: FlyOp) -> None:
     if not op.results and not d:
         raise DSLCompileError("an MMA on values without a result needs a destination in memory")
     target = d[0] if d else value_operands.operand(r.convert(op.results[0].type), None)
-    cast(MmaAtomType, atom.type).op.lower(r, target, a[0], b[0], c)
+    r.call_mma(cast(MmaAtomType, atom.type).op, target, a[0], b[0], c)
     if op.results:
         r.vm[op.results[0]] = value_operands.value_of(target, r.b)
 

@@ -339,17 +339,17 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
         self.set_state(state_of(atom))
         flag = self.read(pred[0].iter, self.operand(pred[0]).data.elem) if pred else None
         flag = self.copy_flag(atom.op, flag)
-        self.guarded(flag, lambda: atom.op.lower(self, self.operand(src), self.operand(dst)))
+        self.guarded(flag, lambda: self.call_copy(atom.op, self.operand(src), self.operand(dst)))
 
     def mma_call(self, atom: MmaAtomType, tensors: Sequence[View]) -> None:
         d, a, b, c = map(self.operand, tensors)
         self.set_state(state_of(atom))
-        atom.op.lower(self, d, a, b, c)
+        self.call_mma(atom.op, d, a, b, c)
 
     def scaled_mma_call(self, atom: MmaAtomType, groups: Sequence[Sequence[View]]) -> None:
         (d,), a, b, (c,) = ([self.operand(t) for t in group] for group in groups)
         scaled_state(self, state_of(atom), a, b)
-        atom.op.lower(self, d, a[0], b[0], c)
+        self.call_mma(atom.op, d, a[0], b[0], c)
 
 
 def flatten_to_list(tree: Any) -> list[Any]:

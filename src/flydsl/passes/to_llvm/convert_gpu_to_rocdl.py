@@ -19,6 +19,7 @@ from ...errors import NotSupportedError
 from ...ir.builder import i1, i32, i64, int_attr, operands_of
 from ...llvm.text.abi_amdgpu import PRINTING, TRIPLE, AmdgpuAbi
 from ...lowering.rebuild import Handler
+from ...target import MLIR_DEFAULTS
 from ..base import Pass
 from .convert_arith_to_llvm import icmp
 from .convert_func_to_llvm import check_index_width
@@ -135,7 +136,7 @@ class ConvertGpuToRocdlPass(Pass):
 
     name = "convert-gpu-to-rocdl"
     needs = "no `scf` in device code (`convert-scf-to-cf`)"
-    chipset: str = "gfx900"
+    chipset: str = MLIR_DEFAULTS["rocdl"]
     index_bitwidth: int = 0
     runtime: str = "unknown"
     use_bare_ptr_memref_call_conv: bool = False

@@ -6,11 +6,13 @@ import argparse
 import sys
 from pathlib import Path
 
+from flydsl.target import EXAMPLE
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("file", help="a script that calls jit functions; what it calls is compiled, nothing runs")
-    parser.add_argument("--target", action="append", help="e.g. rocm:gfx942; may be repeated (default: the active one)")
+    parser.add_argument("--target", action="append", help=f"e.g. {EXAMPLE}; may be repeated (default: the active one)")
     parser.add_argument("-o", "--output", help="the page to write (default: the script's name with .html, here)")
     parser.add_argument("--open", action="store_true", help="show it in the browser")
     parser.set_defaults(run=run)

@@ -1,39 +1,40 @@
-"""Compile targets: the frozen `GPUTarget`, the known architectures, their spellings and their static limits.
+"""Compile targets: the frozen `GPUTarget`, the spellings of architectures and their static limits.
 
-Pure data and text; nothing here asks a device or a backend. An unknown architecture is refused here, because LLVM
-only prints a warning and goes on.
+What the architectures are and have is the table in `architectures.py`. Pure data and text; nothing here asks a device
+or a backend. An unknown architecture is refused here, because LLVM only prints a warning and goes on.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from flydsl import config
 from flydsl.errors import TargetError
-
-KIB = 1024
-
-ROCM_ARCHES: tuple[str, ...] = tuple(
-    f"gfx{suffix}"
-    for suffix in (
-        *("900", "902", "904", "906", "908", "909", "90a", "90c", "942", "950"),
-        *("1010", "1011", "1012", "1013", "1030", "1031", "1032", "1033", "1034", "1035", "1036"),
-        *("1100", "1101", "1102", "1103", "1150", "1151", "1152", "1153"),
-        *("1200", "1201", "1250", "1251"),
-    )
+from flydsl.target.architectures import (
+    ARCHITECTURES,
+    EXAMPLE,
+    FEATURES,
+    KIB,
+    MLIR_DEFAULTS,
+    USUAL,
+    Architecture,
+    architecture,
+    families,
+    features_of,
+    has,
+    names_of,
+    since,
+    where,
 )
-"""AMD processors that LLVM 22 can emit HSA code objects for, from gfx9 on."""
 
-_CUDA_NUMBERS = (70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110, 120, 121)
-CUDA_ARCHES: tuple[str, ...] = tuple(
-    f"sm_{number}{suffix}"
-    for number in _CUDA_NUMBERS
-    for suffix in ("", *(("a",) if number >= 90 else ()), *(("f",) if number >= 100 else ()))
-)
-"""NVIDIA processors that LLVM 22 can emit PTX for, from Volta on."""
+ROCM_ARCHES: tuple[str, ...] = names_of("rocm")
+"""The AMD architectures that come with the package."""
+CUDA_ARCHES: tuple[str, ...] = names_of("cuda")
+"""The NVIDIA architectures that come with the package."""
 
 CPU_NATIVE = "native"
 
@@ -54,10 +55,17 @@ class TargetCaps:
     """Whether blocks can be launched in clusters."""
 
 
-def _unknown(what: str, text: str, known: tuple[str, ...], extra: str = "") -> NoReturn:
+def _unknown(what: str, text: str, known: tuple[str, ...]) -> NoReturn:
     close = difflib.get_close_matches(text.lower(), known, 1, 0.5)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    raise TargetError(f"Unknown {what} architecture {text!r}.{hint} Known: {', '.join(known)}{extra}")
+    raise TargetError(f"Unknown {what} architecture {text!r}.{hint} Known: {', '.join(known)}")
+
+
+def _entry(backend: str, arch: str, text: str) -> Architecture:
+    found = architecture(arch)
+    if found is None or found.backend != backend:
+        _unknown(backend, text, names_of(backend))
+    return found
 
 
 _FEATURE = re.compile(r"([+-])([a-z0-9][a-z0-9_.-]*)|([a-z0-9][a-z0-9_.-]*)([+-])")
@@ -84,37 +92,26 @@ def gfx_of_version(text: str) -> str | None:
     return f"gfx{major}{minor:x}{step:x}" if minor < 16 and step < 16 else None
 
 
-_ROCM_FEATURES: dict[str, tuple[str, ...]] = {
-    "sramecc": ("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx125"),
-    "xnack": ("gfx9", "gfx101", "gfx125"),
-    "tgsplit": ("gfx90a", "gfx942", "gfx950"),
-    "cumode": ("gfx10", "gfx11", "gfx12"),
-}
-"""Feature -> prefixes of the architectures that have it; of any other LLVM only warns."""
-
-
-def _check_rocm_features(arch: str, features: tuple[str, ...], text: str) -> None:
-    for entry in features:
-        name = entry[1:]
+def _check_switches(entry: Architecture, features: tuple[str, ...], text: str) -> None:
+    """Refuse a feature of LLVM that the architecture lacks; LLVM only warns."""
+    for signed in features:
+        name = signed[1:]
         if name.startswith("wavefrontsize"):
-            lanes = warp_size_of(arch)
-            if entry != f"+wavefrontsize{lanes}":
-                raise TargetError(f"{text!r}: code for {arch} has waves of {lanes} lanes, and no other form is made")
-            continue
-        prefixes = _ROCM_FEATURES.get(name, ())
-        if not arch.startswith(prefixes or "none"):
-            has = ", ".join(known for known, where in _ROCM_FEATURES.items() if arch.startswith(where))
-            raise TargetError(f"{arch} has no feature {name!r}, in {text!r}; it has: {has}")
+            if signed != f"+wavefrontsize{entry.warp_size}":
+                raise TargetError(
+                    f"{text!r}: code for {entry.name} has waves of {entry.warp_size} lanes, and no other form is made"
+                )
+        elif name not in entry.switches:
+            raise TargetError(f"{entry.name} has no feature {name!r}, in {text!r}; it has: {', '.join(entry.switches)}")
 
 
 def normalize_rocm_arch(text: str) -> tuple[str, tuple[str, ...]]:
     """Architecture and features of `gfx942`, `GFX942`, `9.4.2` or `gfx942:sramecc+:xnack-`."""
     base, *features = text.strip().split(":")
     arch = gfx_of_version(base) or base.strip().lower()
-    if arch not in ROCM_ARCHES:
-        _unknown("rocm", base, ROCM_ARCHES)
+    entry = _entry("rocm", arch, base)
     found = _parse_features(features, text)
-    _check_rocm_features(arch, found, text)
+    _check_switches(entry, found, text)
     return arch, found
 
 
@@ -128,8 +125,7 @@ def normalize_cuda_arch(text: str | int) -> tuple[str, tuple[str, ...]]:
         arch = f"sm_{match[1]}"
     else:
         arch = word
-    if arch not in CUDA_ARCHES:
-        _unknown("cuda", base, CUDA_ARCHES)
+    _entry("cuda", arch, base)
     return arch, _parse_features(features, str(text))
 
 
@@ -140,8 +136,8 @@ def normalize_cpu_arch(text: str) -> tuple[str, tuple[str, ...]]:
         return CPU_NATIVE, ()
     backend = gpu_backend_of_arch(base)
     if backend is None:
-        _unknown("cpu", base, (CPU_NATIVE, *ROCM_ARCHES, *CUDA_ARCHES))
-    return normalize_rocm_arch(text) if backend == "rocm" else normalize_cuda_arch(text)
+        _unknown("cpu", base, (CPU_NATIVE, *ARCHITECTURES))
+    return _STACKS[backend].normalize(text)
 
 
 def gpu_backend_of_arch(arch: str) -> str | None:
@@ -153,37 +149,41 @@ def gpu_backend_of_arch(arch: str) -> str | None:
 
 
 def is_rdna_arch(arch: str) -> bool:
-    """Whether `arch` is an RDNA chip: gfx10*, gfx11*, gfx120* (gfx125* has 32-wide waves but is not RDNA)."""
-    return arch.lower().startswith(("gfx10", "gfx11", "gfx120"))
+    """Whether `arch` is a chip of AMD's RDNA line.
+
+    >>> is_rdna_arch("gfx1100"), is_rdna_arch("gfx942")
+    (True, False)
+    """
+    return has(arch.lower(), "rdna")
 
 
 def warp_size_of(arch: str) -> int:
     """Lanes per warp (wave) of a normalised architecture name."""
-    if arch == CPU_NATIVE:
-        return config.cpu.warp_size
-    if arch.startswith("gfx"):
-        return 32 if arch.startswith(("gfx10", "gfx11", "gfx12")) else 64
-    return 32
-
-
-_LDS_LIMITS = {"gfx950": 160 * KIB, "gfx1250": 320 * KIB, "gfx1251": 320 * KIB}
-_SHARED_OPTIN = {70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 110: 227}
+    entry = architecture(arch)
+    if entry is not None:
+        return entry.warp_size
+    return config.cpu.warp_size if arch == CPU_NATIVE else 32
 
 
 def caps_of(arch: str, warp_size: int | None = None) -> TargetCaps:
     """The static limits of a normalised architecture name; those of an architecture that is not ours are unknown."""
     warp = warp_size or warp_size_of(arch)
-    if arch == CPU_NATIVE or gpu_backend_of_arch(arch) is None:
+    entry = architecture(arch)
+    if entry is None:
         return TargetCaps(warp, None, None)
-    if arch.startswith("gfx"):
-        limit = _LDS_LIMITS.get(arch, 64 * KIB)
-        return TargetCaps(warp, limit, limit, clusters=arch.startswith("gfx125"))
-    number = int(re.sub(r"\D", "", arch))
-    if number in _SHARED_OPTIN:
-        optin: int | None = _SHARED_OPTIN[number] * KIB
-    else:
-        optin = 227 * KIB if 100 <= number < 110 else 99 * KIB if 120 <= number < 130 else None
-    return TargetCaps(warp, 48 * KIB, optin, max_block_dim=(1024, 1024, 64), clusters=number >= 90)
+    return TargetCaps(
+        warp,
+        entry.shared_mem,
+        entry.shared_mem_optin,
+        max_block_dim=entry.max_block_dim,
+        clusters="clusters" in entry.features,
+    )
+
+
+def on_host(backend: str) -> bool:
+    """Whether kernels of a built-in stack are host functions, run by the process itself."""
+    stack = _STACKS.get(backend)
+    return stack is not None and stack.on_host
 
 
 @dataclass(frozen=True)
@@ -227,6 +227,19 @@ class GPUTarget:
         """Static limits of a built-in architecture."""
         return caps_of(self.arch, self.warp_size)
 
+    @property
+    def on_host(self) -> bool:
+        """Whether kernels are host functions, which emulate the architecture where it is a GPU's."""
+        return on_host(self.backend)
+
+    def has(self, feature: str) -> bool:
+        """Whether the architecture, compiled for or emulated, has a feature of `FEATURES`.
+
+        >>> GPUTarget.parse("cpu:gfx942").has("mfma"), GPUTarget.parse("sm_80").has("clusters")
+        (True, False)
+        """
+        return has(self.arch, feature)
+
     @staticmethod
     def parse(text: str) -> GPUTarget:
         """The target of `backend:arch[:wN][:features]` or of a bare architecture that decides its backend.
@@ -248,20 +261,68 @@ class GPUTarget:
                 width = int(match[1])
             elif part.strip():
                 features.append(part)
-        if backend in _NORMALIZERS:
+        if backend in _STACKS:
             return make_builtin_target(backend, ":".join((parts[1], *features)), width)
         if width is None:
             raise TargetError(f"target {text!r} needs the warp width of backend {backend!r}, as in {text.strip()}:w32")
         return GPUTarget(backend, parts[1].strip(), width, _parse_features(features, text))
 
 
-_NORMALIZERS = {"rocm": normalize_rocm_arch, "cuda": normalize_cuda_arch, "cpu": normalize_cpu_arch}
+class _Stack(NamedTuple):
+    """A built-in stack: how its architectures are spelled, and where its kernels run."""
+
+    normalize: Callable[[str], tuple[str, tuple[str, ...]]]
+    on_host: bool = False
+
+
+_STACKS = {
+    "rocm": _Stack(normalize_rocm_arch),
+    "cuda": _Stack(normalize_cuda_arch),
+    "cpu": _Stack(normalize_cpu_arch, on_host=True),
+}
+
+BUILTIN_STACKS = tuple(_STACKS)
+"""The stacks whose targets this module can make."""
 
 
 def make_builtin_target(backend: str, arch: str, warp_size: int | None = None) -> GPUTarget:
     """The target of one of the built-in stacks for any accepted spelling of `arch`."""
-    name, features = _NORMALIZERS[backend](arch)
+    name, features = _STACKS[backend].normalize(arch)
     natural = warp_size_of(name)
-    if warp_size not in (None, natural) and not (backend == "cpu" and name == CPU_NATIVE):
+    if warp_size not in (None, natural) and name != CPU_NATIVE:
         raise TargetError(f"{backend}:{name} has warps of {natural} lanes, not {warp_size}")
     return GPUTarget(backend, name, warp_size or natural, features)
+
+
+__all__ = [
+    "ARCHITECTURES",
+    "BUILTIN_STACKS",
+    "CPU_NATIVE",
+    "CUDA_ARCHES",
+    "EXAMPLE",
+    "FEATURES",
+    "KIB",
+    "MLIR_DEFAULTS",
+    "ROCM_ARCHES",
+    "USUAL",
+    "Architecture",
+    "GPUTarget",
+    "TargetCaps",
+    "architecture",
+    "caps_of",
+    "families",
+    "features_of",
+    "gfx_of_version",
+    "gpu_backend_of_arch",
+    "has",
+    "is_rdna_arch",
+    "make_builtin_target",
+    "names_of",
+    "normalize_cpu_arch",
+    "normalize_cuda_arch",
+    "normalize_rocm_arch",
+    "on_host",
+    "since",
+    "warp_size_of",
+    "where",
+]
