@@ -126,17 +126,19 @@ class _Compile:
     def __init__(self, hints: Mapping[str, Any] | None = None):
         self._hints = dict(hints or {})
 
-    def __getitem__(self, hints: Any) -> _Compile:
+    def __getitem__(self, hints: Mapping[str, Any]) -> _Compile:
         if not isinstance(hints, dict):
             raise DSLTypeError(f"flyc.compile[...] takes a dict of hints, got {hints!r}")
         return _Compile({**self._hints, **hints})
 
-    def __call__(self, fn: Any, /, *args: Any, target: str | None = None, run_first: bool = False) -> Any:
+    def __call__(
+        self, fn: JitFunction, /, *args: object, target: str | None = None, run_first: bool = False
+    ) -> CompiledFunction:
         """Compile `fn` for arguments like these, without running it (`run_first=True` runs it once)."""
         with user_frames_only():
             return self._compile(fn, args, target, run_first)
 
-    def _compile(self, fn: Any, args: tuple[Any, ...], target: str | None, run_first: bool) -> Any:
+    def _compile(self, fn: object, args: tuple[Any, ...], target: str | None, run_first: bool) -> Any:
         if not isinstance(fn, JitFunction):
             raise DSLTypeError(f"flyc.compile expects a @flyc.jit function, got {fn!r}")
         if not args and self._hints and target is None:

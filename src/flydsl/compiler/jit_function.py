@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 from .. import config
 from ..errors import CacheWarning, DSLRuntimeError, DSLTypeError, DSLValueError
@@ -74,6 +74,15 @@ class CacheInfo(NamedTuple):
     """Bytes of the disk cache, None when it is off."""
 
 
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec
+
+    P = ParamSpec("P", default=...)
+else:
+    P = ParamSpec("P")
+Q = ParamSpec("Q")
+Owner = TypeVar("Owner")
+
 _functions: weakref.WeakSet[JitFunction] = weakref.WeakSet()
 
 
@@ -87,7 +96,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_locks)
 
 
-class JitFunction:
+class JitFunction(Generic[P]):
     """A host function: calling it traces, compiles, caches and launches.
 
     >>> @flyc.kernel
@@ -144,7 +153,13 @@ class JitFunction:
         """Parameters, resolved at the first call, when all annotations can be."""
         return Signature(self.__wrapped__)
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: JitFunction[Concatenate[Owner, Q]], instance: Owner, owner: type | None = None
+    ) -> JitFunction[Q]: ...
+    def __get__(self, instance: object, owner: type | None = None) -> object:
         if instance is None:
             return self
         bound = object.__new__(JitFunction)
@@ -152,7 +167,7 @@ class JitFunction:
         bound._owner, bound._repeat = instance, None
         return bound
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         repeat = self._repeat
         if repeat is not None:
             try:
@@ -534,7 +549,7 @@ def _check_constexpr(parameter: Parameter, value: Any) -> None:
 
 
 @overload
-def jit(function: Callable[..., Any], /) -> JitFunction: ...
+def jit(function: Callable[P, object], /) -> JitFunction[P]: ...
 
 
 @overload
@@ -547,7 +562,7 @@ def jit(
     ir_passes: Any = None,
     compile_hints: Mapping[str, Any] | None = None,
     depends_on: Iterable[object] = (),
-) -> Callable[[Callable[..., Any]], JitFunction]: ...
+) -> Callable[[Callable[P, object]], JitFunction[P]]: ...
 
 
 def jit(
@@ -581,7 +596,7 @@ def jit(
     array([0., 3., 6., 9.], dtype=float32)
     """
 
-    def decorate(fn: Callable[..., Any]) -> JitFunction:
+    def decorate(fn: Callable[..., object]) -> JitFunction:
         if not isinstance(fn, FunctionType):
             raise DSLTypeError(f"@flyc.jit decorates a Python function, got {fn!r}")
         passes = {

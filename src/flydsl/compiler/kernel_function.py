@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, overload
 
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError, PortabilityWarning
 from ..expr.emit.trace import maybe_current
@@ -17,19 +17,26 @@ from .hints import CompilationContext
 from .key.dependencies import note_decorated
 
 if TYPE_CHECKING:
+    from ..expr.annotations import IntLike
     from ..target import GPUTarget
+
+    Dimensions: TypeAlias = IntLike | Sequence[IntLike]
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+Owner = TypeVar("Owner")
 
 RESERVED = frozenset(("grid", "block", "smem", "stream", "cluster", "unit_attrs", "value_attrs"))
 """Names the launch call takes for itself, whatever the backend."""
 
 
-def _tracing() -> Any:
+def _tracing():
     from .frontend import tracing
 
     return tracing
 
 
-class KernelFunction:
+class KernelFunction(Generic[P]):
     """A device function.
 
     >>> @flyc.kernel(known_block_size=(64, 1, 1))
@@ -88,7 +95,13 @@ class KernelFunction:
                 stacklevel=4,
             )
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: KernelFunction[Concatenate[Owner, Q]], instance: Owner, owner: type | None = None
+    ) -> KernelFunction[Q]: ...
+    def __get__(self, instance: object, owner: type | None = None) -> object:
         if instance is None:
             return self
         bound = object.__new__(KernelFunction)
@@ -96,12 +109,31 @@ class KernelFunction:
         bound._owner = instance
         return bound
 
-    def __call__(
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> KernelLauncher: ...
+        @overload
+        def __call__(
+            self, *args: Any, value_attrs: Mapping[str, Any], unit_attrs: Iterable[str] | None = None, **kwargs: Any
+        ) -> KernelLauncher: ...
+        @overload
+        def __call__(self, *args: Any, unit_attrs: Iterable[str], **kwargs: Any) -> KernelLauncher: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> KernelLauncher:
+            """The kernel with its arguments, to be launched."""
+            ...
+
+    else:
+
+        def __call__(self, *args, unit_attrs=None, value_attrs=None, **kwargs):
+            return self._bind(args, kwargs, unit_attrs, value_attrs)
+
+    def _bind(
         self,
-        *args: Any,
-        unit_attrs: Any = None,
-        value_attrs: Mapping[str, Any] | None = None,
-        **kwargs: Any,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        unit_attrs: Iterable[str] | None,
+        value_attrs: Mapping[str, Any] | None,
     ) -> KernelLauncher:
         tracer = maybe_current()
         if tracer is None:
@@ -124,7 +156,13 @@ class KernelLauncher:
 
     __dsl_captured__ = True
 
-    def __init__(self, kernel: KernelFunction, arguments: dict[str, Any], unit_attrs: Any, value_attrs: Any):
+    def __init__(
+        self,
+        kernel: KernelFunction[...],
+        arguments: dict[str, Any],
+        unit_attrs: Iterable[str] | None,
+        value_attrs: Mapping[str, Any] | None,
+    ):
         self.kernel = kernel
         self.arguments = arguments
         self.unit_attrs = unit_attrs
@@ -133,14 +171,14 @@ class KernelLauncher:
     def launch(
         self,
         *,
-        grid: Any = (1, 1, 1),
-        block: Any = (1, 1, 1),
-        smem: Any = None,
-        stream: Any = None,
-        cluster: Any = None,
+        grid: Dimensions = (1, 1, 1),
+        block: Dimensions = (1, 1, 1),
+        smem: IntLike | None = None,
+        stream: object = None,
+        cluster: Dimensions | None = None,
         pdl: bool = False,
         cooperative: bool = False,
-        unit_attrs: Any = None,
+        unit_attrs: Iterable[str] | None = None,
         value_attrs: Mapping[str, Any] | None = None,
     ) -> None:
         """Trace the kernel for these arguments and emit its launch.
@@ -151,6 +189,7 @@ class KernelLauncher:
         tracing = _tracing()
         tracer = maybe_current()
         frame = tracing.host_frame(tracer)
+        assert tracer is not None
         kernel = self.kernel
         dims, threads = tracing.dimensions("grid", grid), tracing.dimensions("block", block)
         size = self._block_size(threads)
@@ -277,13 +316,13 @@ def check_block_size(size: Any) -> tuple[int, int, int] | None:
 
 
 @overload
-def kernel(function: Callable[..., Any], /) -> KernelFunction: ...
+def kernel(function: Callable[P, object], /) -> KernelFunction[P]: ...
 
 
 @overload
 def kernel(
     *, name: str | None = None, known_block_size: Any = None
-) -> Callable[[Callable[..., Any]], KernelFunction]: ...
+) -> Callable[[Callable[P, object]], KernelFunction[P]]: ...
 
 
 def kernel(
@@ -303,7 +342,7 @@ def kernel(
     array([0., 2., 4., 6.], dtype=float32)
     """
 
-    def decorate(fn: Callable[..., Any]) -> KernelFunction:
+    def decorate(fn: Callable[..., object]) -> KernelFunction[...]:
         if not isinstance(fn, FunctionType):
             raise DSLTypeError(f"@flyc.kernel decorates a Python function, got {fn!r}")
         with user_frames_only():

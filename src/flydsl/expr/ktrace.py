@@ -10,10 +10,15 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from os import PathLike
+from typing import TYPE_CHECKING
 
 from ..errors import DSLTypeError
 from .numeric import scalar_or_none
+
+if TYPE_CHECKING:
+    from .annotations import IntLike
+
 
 KIND_MARK, KIND_RANGE_PUSH, KIND_RANGE_POP, KIND_RANGE_START, KIND_RANGE_STOP = 0, 1, 2, 3, 4
 """Kinds of events."""
@@ -39,7 +44,7 @@ def tracing_enabled() -> bool:
     return False
 
 
-def mark(event_name: str, payload: Any = None) -> None:
+def mark(event_name: str, payload: IntLike | None = None) -> None:
     """A point in time; the payload is a number that goes with it.
 
     >>> def example(n):
@@ -51,7 +56,7 @@ def mark(event_name: str, payload: Any = None) -> None:
     _check("mark", event_name, payload)
 
 
-def range_push(event_name: str, payload: Any = None) -> None:
+def range_push(event_name: str, payload: IntLike | None = None) -> None:
     """Begin a range inside the ranges that are open.
 
     >>> fx.ktrace.range_push("copy")
@@ -68,7 +73,7 @@ def range_pop() -> None:
     """
 
 
-def range_start(event_name: str, payload: Any = None) -> RangeToken:
+def range_start(event_name: str, payload: IntLike | None = None) -> RangeToken:
     """Begin a range that may end anywhere, by its token.
 
     >>> token = fx.ktrace.range_start("load")
@@ -78,7 +83,7 @@ def range_start(event_name: str, payload: Any = None) -> RangeToken:
     return RangeToken(event_name)
 
 
-def range_stop(token: RangeToken, payload: Any = None) -> None:
+def range_stop(token: RangeToken, payload: IntLike | None = None) -> None:
     """End the range of a token.
 
     >>> fx.ktrace.range_stop(fx.ktrace.range_start("load"), 3)
@@ -98,7 +103,7 @@ def inactive_token(event_name: str) -> RangeToken:
 
 
 @contextmanager
-def range(event_name: str, payload: Any = None) -> Generator[None]:
+def range(event_name: str, payload: IntLike | None = None) -> Generator[None]:
     """A range around a block of statements.
 
     >>> def example(n):
@@ -112,7 +117,7 @@ def range(event_name: str, payload: Any = None) -> Generator[None]:
     range_pop()
 
 
-def collect(kernel: str = "kernel", out_dir: Any = None) -> str | None:
+def collect(kernel: str = "kernel", out_dir: str | PathLike[str] | None = None) -> str | None:
     """Where the trace of a kernel was written: None, for there is none.
 
     >>> fx.ktrace.collect() is None
@@ -121,7 +126,7 @@ def collect(kernel: str = "kernel", out_dir: Any = None) -> str | None:
     return None
 
 
-def summary() -> dict[str, Any] | None:
+def summary() -> dict[str, object] | None:
     """Times by event: None, for nothing was recorded.
 
     >>> fx.ktrace.summary() is None
@@ -130,7 +135,7 @@ def summary() -> dict[str, Any] | None:
     return None
 
 
-def _check(what: str, event_name: Any, payload: Any) -> None:
+def _check(what: str, event_name: object, payload: object) -> None:
     if not isinstance(event_name, str):
         raise DSLTypeError(f"the event of {what} is a string, got {event_name!r}")
     if payload is not None and scalar_or_none(payload) is None:

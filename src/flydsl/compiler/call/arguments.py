@@ -16,7 +16,7 @@ from ... import layout as L
 from ...errors import DSLOverflowError, DSLTypeError, DSLValueError
 from ...expr.gpu import Stream, stream_handle
 from ...expr.numeric import Boolean, Float32, Int32, Numeric
-from ...expr.struct import is_struct_type
+from ...expr.structs import is_struct_type
 from ...ir.enums import AddressSpace
 from .host_arrays import ArrayInfo, array_info
 

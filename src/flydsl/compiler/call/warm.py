@@ -17,7 +17,7 @@ from ... import config
 from ...expr.gpu import Stream
 from ...expr.numeric import Numeric
 from ...expr.scalars.fastmath import FastMathFlags, effective
-from ...expr.struct import StructValue
+from ...expr.structs import StructValue
 from ...llvm.stub_abi import FAILURE_BYTES
 from ...runtime.dlpack import row_major
 from ...runtime.objects import Buffer, current_stream

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...errors import DSLRuntimeError, DSLValueError
 from ...target import GPUTarget
 from ..emit.trace import maybe_current
+
+if TYPE_CHECKING:
+    from ..annotations import Attribute
 
 
 def trace_target() -> GPUTarget | None:
@@ -47,7 +50,7 @@ class NvAtomOp:
 
     __slots__ = ("_least", "_make", "_most", "_text")
 
-    def __init__(self, make: Callable[[], Any], text: str, least: int, most: int | None = None):
+    def __init__(self, make: Callable[[], Attribute], text: str, least: int, most: int | None = None):
         self._make = make
         self._text = text
         self._least = least
@@ -55,7 +58,7 @@ class NvAtomOp:
         check_target(text, least, most)
 
     @property
-    def type(self) -> Any:
+    def type(self) -> Attribute:
         """The IR type; the target must have the instruction."""
         check_target(self._text, self._least, self._most)
         return self._make()

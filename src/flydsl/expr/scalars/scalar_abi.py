@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import numbers
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import DSLOverflowError, DSLTypeError
 from ...ir.fold import float_bits
 from ..numeric import Boolean, Numeric, payload_of, scalar_or_none
 from .scalar_ops import STATIC
 
+if TYPE_CHECKING:
+    from ..annotations import Filler, Number, Slot
 
-def c_abi_slot(cls: type[Numeric]) -> tuple[Any, Callable[[Any, Any], None]]:
+
+def c_abi_slot(cls: type[Numeric]) -> Slot:
     """How a host number of this class enters compiled code: a ctype, and the function that fills one.
 
     The filler takes a Python number or a compile-time scalar and checks that it fits.
@@ -31,7 +33,7 @@ def c_abi_slot(cls: type[Numeric]) -> tuple[Any, Callable[[Any, Any], None]]:
     return found
 
 
-def _make_slot(cls: type[Numeric]) -> tuple[Any, Callable[[Any, Any], None]]:
+def _make_slot(cls: type[Numeric]) -> Slot:
     width = cls.width
     if width not in (1, 8, 16, 32, 64):
         raise DSLTypeError(f"{cls} cannot be a host argument: only 8- to 64-bit scalars and Boolean cross the boundary")
@@ -51,7 +53,7 @@ def _make_slot(cls: type[Numeric]) -> tuple[Any, Callable[[Any, Any], None]]:
     return ctypes.c_uint8 if width == 8 else ctypes.c_uint16, fill_bits
 
 
-def _host_number(arg: Any) -> Any:
+def _host_number(arg: object) -> Number:
     number = scalar_or_none(arg)
     if number is None:
         raise DSLTypeError(f"expected a number, got {arg!r} of type {type(arg).__name__}")
@@ -73,7 +75,7 @@ def _fill_bool(arg: Any, storage: Any) -> None:
     storage.value = bool(value)
 
 
-def _int_filler(cls: type[Numeric], low: int, high: int) -> Callable[[Any, Any], None]:
+def _int_filler(cls: type[Numeric], low: int, high: int) -> Filler:
     def fill(arg: Any, storage: Any) -> None:
         value = arg if type(arg) is int else int(arg) if isinstance(arg, numbers.Integral) else _host_number(arg)
         if type(value) is float:

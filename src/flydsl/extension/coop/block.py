@@ -6,19 +6,22 @@ import functools
 import math
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ...errors import DSLTypeError, DSLValueError
 from ...expr.control.control_flow import if_
 from ...expr.emit.trace import maybe_current
 from ...expr.gpu import barrier, num_warp_threads, thread_idx
 from ...expr.numeric import Numeric, as_numeric
-from ...expr.struct import Struct
+from ...expr.structs import Struct
 from ...expr.tensors.storage import Array, Storage
 from ...expr.vector import Vector
 from ...ir.enums import ReductionOp
 from .operators import check_op, combine, identity
 from .warp import warp_reduce, warp_scan_with_aggregate
+
+if TYPE_CHECKING:
+    pass
 
 
 class BlockReduceAlgorithm(Enum):
