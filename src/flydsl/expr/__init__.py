@@ -59,9 +59,9 @@ _MODULES: dict[str, str] = {
     ),
     "printing": "printf",
     "assembly": "inline_asm llvm_intrinsic",
+    "struct": "struct",
     "structs": (
-        "struct union Struct Union Empty Align CompositeKind is_struct_type is_composite_type "
-        "is_specializable_struct_type"
+        "union Struct Union Empty Align CompositeKind is_struct_type is_composite_type is_specializable_struct_type"
     ),
     "tensors.storage": "Array Storage Arena",
     "tensors.shared": "SharedAllocator",

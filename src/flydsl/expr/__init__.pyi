@@ -250,6 +250,9 @@ from .assembly import (
     inline_asm as inline_asm,
     llvm_intrinsic as llvm_intrinsic,
 )
+from .struct import (
+    struct as struct,
+)
 from .structs import (
     Align as Align,
     CompositeKind as CompositeKind,
@@ -259,7 +262,6 @@ from .structs import (
     is_composite_type as is_composite_type,
     is_specializable_struct_type as is_specializable_struct_type,
     is_struct_type as is_struct_type,
-    struct as struct,
     union as union,
 )
 from .tensors.storage import (

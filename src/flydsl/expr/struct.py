@@ -1,4 +1,4 @@
-"""The path `flydsl.expr.struct`: what stands here is `fx.struct`, which carries the names of `structs`.
+"""The path `flydsl.expr.struct`: what stands here is the decorator `fx.struct`, which carries the names below.
 
 Importing a module binds its name in its package, so a module of this name would hide the decorator.
 """
@@ -34,4 +34,5 @@ __all__ = [
     "struct",
     "union",
 ]
+vars(struct).update({name: globals()[name] for name in __all__})
 sys.modules[__name__] = struct  # pyright: ignore[reportArgumentType]

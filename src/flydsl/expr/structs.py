@@ -549,8 +549,12 @@ def _rebind_class_cells(body: dict[str, Any], old: object, new: object) -> None:
                         continue
 
 
-class StructDecorator:
-    """Declare an immutable record: `@fx.struct`. It carries the names beside it, as in `fx.struct.Array`.
+C = TypeVar("C")
+
+
+@dataclass_transform(frozen_default=True)
+def struct(cls: type[C]) -> type[C]:
+    """Declare an immutable record. It carries the names of the path `flydsl.expr.struct`, as in `fx.struct.Array`.
 
     >>> from flydsl.expr.numeric import Float32, Int32
     >>> @struct
@@ -562,27 +566,7 @@ class StructDecorator:
     >>> p, type(p), p.replace(bias=0.5).bias
     (Affine(scale=Float32(2.0), bias=Float32(1.0), unroll=4), Affine[unroll=4], Float32(0.5))
     """
-
-    def __call__(self, cls: type) -> CompositeMeta:
-        return _declare(cls, CompositeKind.STRUCT, 1)
-
-    def __getattr__(self, name: str) -> object:
-        if name == "Array":
-            from .tensors.storage import Array
-
-            return Array
-        if name in __all__ or name == "memory_layout":
-            return globals()[name]
-        raise AttributeError(f"fx.struct has no attribute {name!r}; it has Array, {', '.join(__all__)}")
-
-
-if TYPE_CHECKING:
-    C = TypeVar("C")
-
-    @dataclass_transform(frozen_default=True)
-    def struct(cls: type[C]) -> type[C]: ...
-else:
-    struct = StructDecorator()
+    return cast("type[C]", _declare(cls, CompositeKind.STRUCT, 1))
 
 
 def union(cls: type) -> CompositeMeta:

@@ -9,13 +9,12 @@ from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
 from ..numeric import Int32, Int64
 from ..tensor import Tensor, get_iter, make_view
-from ..tensors.algebra_values import ComposedLayout, IntTuple, as_int_tuple
+from ..tensors.algebra_values import ComposedLayout, IntTuple, Tile, as_int_tuple
 from .sync import MBarrier
 from .target import check_target, need_trace
 
 if TYPE_CHECKING:
     from ..annotations import AnyLayout, IntLike, Place, SSAValue, TreeLike
-    from ..tensors.algebra_values import Tile
 
 
 _REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
