@@ -54,11 +54,12 @@ def expr_stub() -> str:
         if names:
             lines += imported(f".{module}", names)
     lines += imported("flydsl.ir.enums", fx._ENUMS.split())  # pyright: ignore[reportPrivateUsage]
+    lines.append("from typing import Any as _Any")
     lines.append("from .annotations import Given as _Given")
     for module, name in given:
         lines.append(f"from .{module} import {name} as _{name}")
     lines.append("")
-    lines += [f"{name} = _Given[_{name}]" for _, name in given]
+    lines += [f"{name} = _Given[_{name}, _Any]" for _, name in given]
     lines.append("")
     lines += [f"class {name}(Vector): ..." for name in ALIASES]
     return "\n".join(lines) + "\n"

@@ -359,6 +359,7 @@ from flydsl.ir.enums import (
     ReductionOp as ReductionOp,
     RoundingMode as RoundingMode,
 )
+from typing import Any as _Any
 from .annotations import Given as _Given
 from .numeric import Boolean as _Boolean
 from .numeric import Int4 as _Int4
@@ -391,36 +392,36 @@ from .tensor import Pointer as _Pointer
 from .tensor import Tensor as _Tensor
 from .gpu import Stream as _Stream
 
-Boolean = _Given[_Boolean]
-Int4 = _Given[_Int4]
-Int8 = _Given[_Int8]
-Int16 = _Given[_Int16]
-Int32 = _Given[_Int32]
-Int64 = _Given[_Int64]
-Int128 = _Given[_Int128]
-Uint8 = _Given[_Uint8]
-Uint16 = _Given[_Uint16]
-Uint32 = _Given[_Uint32]
-Uint64 = _Given[_Uint64]
-Uint128 = _Given[_Uint128]
-Index = _Given[_Index]
-Float16 = _Given[_Float16]
-BFloat16 = _Given[_BFloat16]
-Float32 = _Given[_Float32]
-Float64 = _Given[_Float64]
-Float8E5M2 = _Given[_Float8E5M2]
-Float8E5M2FNUZ = _Given[_Float8E5M2FNUZ]
-Float8E4M3 = _Given[_Float8E4M3]
-Float8E4M3FN = _Given[_Float8E4M3FN]
-Float8E4M3FNUZ = _Given[_Float8E4M3FNUZ]
-Float8E4M3B11FNUZ = _Given[_Float8E4M3B11FNUZ]
-Float8E8M0FNU = _Given[_Float8E8M0FNU]
-Float6E2M3FN = _Given[_Float6E2M3FN]
-Float6E3M2FN = _Given[_Float6E3M2FN]
-Float4E2M1FN = _Given[_Float4E2M1FN]
-Pointer = _Given[_Pointer]
-Tensor = _Given[_Tensor]
-Stream = _Given[_Stream]
+Boolean = _Given[_Boolean, _Any]
+Int4 = _Given[_Int4, _Any]
+Int8 = _Given[_Int8, _Any]
+Int16 = _Given[_Int16, _Any]
+Int32 = _Given[_Int32, _Any]
+Int64 = _Given[_Int64, _Any]
+Int128 = _Given[_Int128, _Any]
+Uint8 = _Given[_Uint8, _Any]
+Uint16 = _Given[_Uint16, _Any]
+Uint32 = _Given[_Uint32, _Any]
+Uint64 = _Given[_Uint64, _Any]
+Uint128 = _Given[_Uint128, _Any]
+Index = _Given[_Index, _Any]
+Float16 = _Given[_Float16, _Any]
+BFloat16 = _Given[_BFloat16, _Any]
+Float32 = _Given[_Float32, _Any]
+Float64 = _Given[_Float64, _Any]
+Float8E5M2 = _Given[_Float8E5M2, _Any]
+Float8E5M2FNUZ = _Given[_Float8E5M2FNUZ, _Any]
+Float8E4M3 = _Given[_Float8E4M3, _Any]
+Float8E4M3FN = _Given[_Float8E4M3FN, _Any]
+Float8E4M3FNUZ = _Given[_Float8E4M3FNUZ, _Any]
+Float8E4M3B11FNUZ = _Given[_Float8E4M3B11FNUZ, _Any]
+Float8E8M0FNU = _Given[_Float8E8M0FNU, _Any]
+Float6E2M3FN = _Given[_Float6E2M3FN, _Any]
+Float6E3M2FN = _Given[_Float6E3M2FN, _Any]
+Float4E2M1FN = _Given[_Float4E2M1FN, _Any]
+Pointer = _Given[_Pointer, _Any]
+Tensor = _Given[_Tensor, _Any]
+Stream = _Given[_Stream, _Any]
 
 class Float16x1(Vector): ...
 class Float16x2(Vector): ...

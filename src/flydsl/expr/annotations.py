@@ -102,7 +102,8 @@ class HasType(Protocol):
 # --- parameters of jit functions and kernels --------------------------------------------------------------------------
 
 T = TypeVar("T")
-Given = Union[T, Any]  # noqa: UP007 - an alias that can be called
+Host = TypeVar("Host")
+Given = Union[T, Host]  # noqa: UP007 - as an alias of a `Union` it can be called
 """How `fx` declares the classes of parameters: in a kernel a value of the class, in a call what the host has for it.
 
 An array for a `Tensor`, a number for an `Int32`, a framework's stream for a `Stream`: one annotation says both, and the
