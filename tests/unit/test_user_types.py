@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PROGRAM = '''
+PROGRAM = """
 import numpy as np
 
 import flydsl.compiler as flyc
@@ -140,7 +140,7 @@ reveal_type(make_layout((4, 8), (8, 1)))  #: Layout
 reveal_type(flydsl.runtime.get_device_runtime())  #: DeviceRuntime
 reveal_type(softmax(a, a))  #: Any
 softmax(a)  #! reportCallIssue
-'''
+"""
 REVEALED = re.compile(r'^Type of ".*" is "(.*)"$', re.S)
 
 

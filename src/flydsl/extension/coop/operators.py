@@ -22,7 +22,7 @@ def check_op(op: object) -> ReductionOp:
     return op
 
 
-def combine(op: ReductionOp, a: Any, b: Any) -> Any:
+def combine(op: ReductionOp, a: Numeric, b: Numeric) -> Any:
     """`a` and `b` combined, of their class."""
     if a.dtype is Boolean:
         if op is ReductionOp.MAX:

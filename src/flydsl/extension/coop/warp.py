@@ -58,7 +58,7 @@ def _inclusive(x: Numeric, op: ReductionOp, lanes: int, position: Numeric) -> An
 
 
 def warp_scan_with_aggregate(
-    value: object, op: ReductionOp, *, width: int | None = None, init: object = None
+    value: object, op: ReductionOp, *, width: int | None = None, init: Any = None
 ) -> tuple[Any, Any, Any]:
     """Inclusive scan, exclusive scan, and all values combined; the last leaves `init` out.
 
