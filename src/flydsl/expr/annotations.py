@@ -18,6 +18,7 @@ from .numeric import Float32, Integer, Numeric
 from .scalars.fastmath import FastMathFlags
 from .tensor import Pointer, Tensor
 from .tensors.algebra_values import AlgebraValue, ComposedLayout, IntTuple, Layout, Tile
+from .tensors.storage import Array
 from .vector import Vector
 
 # --- scalars and vectors ----------------------------------------------------------------------------------------------
@@ -34,7 +35,9 @@ Value: TypeAlias = Numeric | Vector
 ValueT = TypeVar("ValueT", bound=Numeric | Vector, default=Numeric)
 """The class a function keeps: that of its operands which are no Python numbers."""
 Operand: TypeAlias = ValueT | float | SSAValue
-ResultType: TypeAlias = type[ValueT] | Attribute
+MadeT = TypeVar("MadeT", bound=Numeric | Vector, default=Any)
+"""What an instruction gives: of a class that is named first, or of an IR type, which says nothing here."""
+ResultType: TypeAlias = type[MadeT] | Attribute
 """The class of a result, or its IR type."""
 ScalarT = TypeVar("ScalarT", bound=Numeric)
 DTypeLike: TypeAlias = type[Numeric] | Attribute
@@ -59,7 +62,7 @@ Modes: TypeAlias = "ModesT | int | Numeric | Basis | None | Sequence[TreeLike]"
 TileMode: TypeAlias = "int | Numeric | None | Layout | Tile | IntTuple | Sequence[TileMode]"
 TensorT = TypeVar("TensorT", bound=Tensor)
 
-Place: TypeAlias = Tensor | Pointer
+Place: TypeAlias = Tensor | Pointer | Array
 Scope: TypeAlias = "SyncScope | str | None"
 InputTypes: TypeAlias = "ElementLike | tuple[ElementLike, ElementLike]"
 
@@ -121,7 +124,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AlgebraValue", "AnyLayout", "AtomState", "Attribute", "Block", "Coord", "CoordTensor", "DTypeLike",
     "ElementLike", "FastMathLike", "Filler", "Float32", "Given", "HasIRValue", "HasType", "InputTypes", "IntLike",
-    "LayoutT", "Modes", "ModesT", "Number", "Operand", "Operation", "Place", "Pointer", "ResultType", "SSAValue",
-    "ScalarLike", "ScalarT", "Scope", "Slot", "Stored", "TensorT", "TileLike", "TileMode", "Tracer", "TreeLike",
-    "Value", "ValueLike", "ValueT",
+    "LayoutT", "MadeT", "Modes", "ModesT", "Number", "Operand", "Operation", "Place", "Pointer", "ResultType",
+    "SSAValue", "ScalarLike", "ScalarT", "Scope", "Slot", "Stored", "TensorT", "TileLike", "TileMode", "Tracer",
+    "TreeLike", "Value", "ValueLike", "ValueT",
 ]  # fmt: skip

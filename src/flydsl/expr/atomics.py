@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ..errors import DSLTypeError, DSLValueError
 from ..ir.enums import SyncScope
@@ -12,7 +12,7 @@ from .tensor import Pointer, recast_iter
 from .vector import Vector, VectorAlias
 
 if TYPE_CHECKING:
-    from .annotations import DTypeLike, ScalarLike, Scope
+    from .annotations import DTypeLike, ScalarLike, Scope, Value, ValueLike
 
 
 class AtomicOrdering(IntEnum):
@@ -299,6 +299,28 @@ def atomic_fmax(
     return _float_extremum("atomic_fmax", ptr, value, is_positive, syncscope, ordering)
 
 
+@overload
+def generic_load(
+    ptr: Pointer,
+    *,
+    dtype: DTypeLike | None = None,
+    count: Literal[1] = 1,
+    memory_order: AtomicOrdering = AtomicOrdering.NotAtomic,
+    syncscope: Scope = None,
+    nontemporal: bool = False,
+    volatile: bool = False,
+) -> Numeric: ...
+@overload
+def generic_load(
+    ptr: Pointer,
+    *,
+    dtype: DTypeLike | None = None,
+    count: int,
+    memory_order: AtomicOrdering = AtomicOrdering.NotAtomic,
+    syncscope: Scope = None,
+    nontemporal: bool = False,
+    volatile: bool = False,
+) -> Vector | Any: ...
 def generic_load(
     ptr: Pointer,
     *,
@@ -308,7 +330,7 @@ def generic_load(
     syncscope: Scope = None,
     nontemporal: bool = False,
     volatile: bool = False,
-) -> Numeric:
+) -> Value:
     """Read `count` elements with an ordering, as volatile, or past the caches; more than one give a Vector.
 
     >>> flyc.evaluate(lambda x: fx.generic_load(fx.get_iter(x), volatile=True), np.array([5], "i4"))
@@ -326,7 +348,7 @@ def generic_load(
 
 def generic_store(
     ptr: Pointer,
-    value: ScalarLike,
+    value: ValueLike,
     *,
     memory_order: AtomicOrdering = AtomicOrdering.NotAtomic,
     syncscope: Scope = None,

@@ -8,7 +8,7 @@ resource is a buffer pointer to bytes, an ordinary DSL value; `fx.rocdl.get_buff
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DSLTypeError, DSLValueError
 from ..ir.enums import AddressSpace
@@ -120,7 +120,7 @@ def buffer_load(
     cache_modifier: int = 0,
     soffset_bytes: IntLike | None = None,
     is_scalar: bool = False,
-) -> Value:
+) -> Any:
     """`vec_width` values of `dtype` (Float32) from element `offset` on: a Vector, or a scalar when it is one.
 
     `is_scalar` promises that the address is the same in all lanes: a scalar load (`s_buffer_load`) of whole dwords.

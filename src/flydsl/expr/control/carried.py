@@ -171,7 +171,7 @@ class Tree:
         """The value made of other IR values."""
         raise NotImplementedError
 
-    def leave(self, now: Any, path: str, end: str) -> list[SSAValue]:
+    def leave(self, now: object, path: str, end: str) -> list[SSAValue]:
         """IR values of what the variable is at the end of the region."""
         raise NotImplementedError
 
@@ -238,13 +238,13 @@ class Static(Tree):
 
     __slots__ = ()
 
-    def __init__(self, entry: Any):
+    def __init__(self, entry: object):
         super().__init__(entry, [])
 
     def rebuild(self, values: Iterator[SSAValue]) -> object:
         return self.entry
 
-    def leave(self, now: Any, path: str, end: str) -> list[SSAValue]:
+    def leave(self, now: object, path: str, end: str) -> list[SSAValue]:
         if same(now, self.entry):
             return []
         if self.entry is None:
@@ -261,7 +261,7 @@ class Node(Tree):
 
     __slots__ = ("children", "promoted")
 
-    def __init__(self, entry: Any, children: list[tuple[object, Tree]]):
+    def __init__(self, entry: object, children: list[tuple[object, Tree]]):
         super().__init__(entry, [leaf for _, child in children for leaf in child.leaves])
         self.children = children
         self.promoted = any(child.promoted for _, child in children)
@@ -272,7 +272,7 @@ class Node(Tree):
     def rebuild(self, values: Iterator[SSAValue]) -> object:
         return with_items(self.entry, [child.rebuild(values) for _, child in self.children])
 
-    def leave(self, now: Any, path: str, end: str) -> list[SSAValue]:
+    def leave(self, now: object, path: str, end: str) -> list[SSAValue]:
         items = dict(children_of(now) or ()) if type(now) is type(self.entry) else None
         if items is None or items.keys() != {key for key, _ in self.children}:
             mismatch(path, end, self.entry, now)

@@ -14,7 +14,8 @@ from .sync import MBarrier
 from .target import check_target, need_trace
 
 if TYPE_CHECKING:
-    from ..annotations import AnyLayout, IntLike, Place, SSAValue, TreeLike
+    from ..annotations import AnyLayout, IntLike, SSAValue, TreeLike
+    from ..tensor import Pointer
 
 
 _REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
@@ -145,7 +146,7 @@ class TmaAtom:
             raise DSLValueError(f"the tensor has {len(self.order)} modes, got coordinate {coord!r}")
         return [Int32(parts[i]).ir_value() for i in self.order]
 
-    def _memory(self, smem: Place) -> SSAValue:
+    def _memory(self, smem: Tensor | Pointer) -> SSAValue:
         if isinstance(smem, Tensor):
             if smem.dtype.width != self.width:
                 raise DSLTypeError(f"the tensor holds {self.width}-bit elements, shared memory {smem.dtype}")
@@ -155,7 +156,7 @@ class TmaAtom:
     def load(
         self,
         coord: TreeLike,
-        smem: Place,
+        smem: Tensor | Pointer,
         barrier: MBarrier,
         *,
         multicast: IntLike | None = None,
@@ -200,7 +201,7 @@ class TmaAtom:
             )
         self.store(src, _first(dst, self))
 
-    def store(self, smem: Place, coord: TreeLike) -> None:
+    def store(self, smem: Tensor | Pointer, coord: TreeLike) -> None:
         """Copy (or reduce) `smem` to the tile at `coord`; by one thread, then `tma_commit()`.
 
         Threads that wrote `smem` must have met at a barrier before.

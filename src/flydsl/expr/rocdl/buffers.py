@@ -103,7 +103,7 @@ def tensor_bytes(t: Tensor) -> IntLike:
     return wide * (bits // 8) if bits % 8 == 0 else (wide * bits + 7) // 8
 
 
-def get_buffer_rsrc(p: Pointer) -> SSAValue:
+def get_buffer_rsrc(p: Pointer | Tensor) -> SSAValue:
     """The raw descriptor of a buffer pointer, an IR value of type `!llvm.ptr<8>`.
 
     >>> def example(x):

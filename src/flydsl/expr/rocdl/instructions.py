@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from ..annotations import (
         ElementLike,
         IntLike,
+        MadeT,
         ResultType,
         ScalarLike,
         SSAValue,
         Value,
         ValueLike,
-        ValueT,
     )
     from ..tensor import Tensor
 
@@ -101,7 +101,7 @@ def _suffix(ty: ElementLike) -> str:
     return text
 
 
-def readfirstlane(ty: ResultType[ValueT], value: ValueLike) -> ValueT:
+def readfirstlane(ty: ResultType[MadeT], value: ValueLike) -> MadeT:
     """The value of the first active lane, in all lanes; it then lives in a scalar register.
 
     >>> flyc.evaluate(lambda: fx.rocdl.readfirstlane(fx.Int32, fx.lane_id() + 7), threads=4, target="cpu:gfx942")
@@ -112,7 +112,7 @@ def readfirstlane(ty: ResultType[ValueT], value: ValueLike) -> ValueT:
     return _call(f"readfirstlane.{_suffix(ty)}", ty, _value(value))
 
 
-def readlane(ty: ResultType[ValueT], value: ValueLike, lane: IntLike) -> ValueT:
+def readlane(ty: ResultType[MadeT], value: ValueLike, lane: IntLike) -> MadeT:
     """The value of one lane, which must be the same number in all lanes.
 
     >>> flyc.evaluate(lambda: fx.rocdl.readlane(fx.Int32, fx.lane_id() * 10, 2), threads=4, target="cpu:gfx942")
@@ -123,7 +123,7 @@ def readlane(ty: ResultType[ValueT], value: ValueLike, lane: IntLike) -> ValueT:
     return _call(f"readlane.{_suffix(ty)}", ty, _value(value), Int32(as_numeric(lane)).ir_value())
 
 
-def ballot(ty: ResultType[ValueT], pred: ScalarLike) -> ValueT:
+def ballot(ty: ResultType[MadeT], pred: ScalarLike) -> MadeT:
     """One bit per lane: where the predicate holds. i64 everywhere, i32 on waves of 32 lanes.
 
     >>> flyc.evaluate(lambda: fx.rocdl.ballot(fx.Int64, fx.lane_id() != 1), threads=4, target="cpu:gfx942")
@@ -134,11 +134,11 @@ def ballot(ty: ResultType[ValueT], pred: ScalarLike) -> ValueT:
     if width == 32 and _wave() == 64:
         raise DSLValueError("ballot of a wave of 64 lanes needs a 64-bit result")
     if on_cpu("fx.rocdl.ballot"):
-        return cast("ValueT", _class(ty)(Uint64(_emit().ballot(flag.ir_value()))))
+        return cast("MadeT", _class(ty)(Uint64(_emit().ballot(flag.ir_value()))))
     return _call(f"ballot.i{width}", ty, flag.ir_value())
 
 
-def ds_bpermute(ty: ResultType[ValueT], byte_index: IntLike, value: ScalarLike) -> ValueT:
+def ds_bpermute(ty: ResultType[MadeT], byte_index: IntLike, value: ScalarLike) -> MadeT:
     """The value of lane `byte_index / 4`: each lane says where it reads.
 
     >>> def example():
@@ -154,7 +154,7 @@ def ds_bpermute(ty: ResultType[ValueT], byte_index: IntLike, value: ScalarLike) 
     return _from_word(moved, ty)
 
 
-def ds_permute(ty: ResultType[ValueT], byte_index: IntLike, value: ScalarLike) -> ValueT:
+def ds_permute(ty: ResultType[MadeT], byte_index: IntLike, value: ScalarLike) -> MadeT:
     """Each lane sends its value to lane `byte_index / 4`; the highest sender wins.
 
     >>> def example():
@@ -184,7 +184,7 @@ def _push(byte_index: Int32, word: Int32) -> Int32:
     return control_flow.for_init(look, (), 0, _wave(), 1, init=[Int32(0)])[0]
 
 
-def ds_swizzle(ty: ResultType[ValueT], value: ScalarLike, offset: int) -> ValueT:
+def ds_swizzle(ty: ResultType[MadeT], value: ScalarLike, offset: int) -> MadeT:
     """Lane `((i & and) | or) ^ xor` of every 32, the masks being the three 5-bit fields of `offset`.
 
     >>> flyc.evaluate(lambda: fx.rocdl.ds_swizzle(fx.Int32, fx.lane_id(), 0x041F), threads=4, target="cpu:gfx942")
@@ -216,14 +216,14 @@ def _from_word(word: Int32, ty: ElementLike) -> Any:
 
 
 def update_dpp(
-    ty: ResultType[ValueT],
+    ty: ResultType[MadeT],
     old: ScalarLike,
     src: ScalarLike,
     dpp_ctrl: int,
     row_mask: int = 0xF,
     bank_mask: int = 0xF,
     bound_ctrl: bool = False,
-) -> ValueT:
+) -> MadeT:
     """Data-parallel move within rows of 16 lanes; where masks or bounds forbid, `old` (0 with `bound_ctrl`).
 
     >>> def example():
@@ -239,13 +239,13 @@ def update_dpp(
 
 
 def mov_dpp(
-    ty: ResultType[ValueT],
+    ty: ResultType[MadeT],
     src: ScalarLike,
     dpp_ctrl: int,
     row_mask: int = 0xF,
     bank_mask: int = 0xF,
     bound_ctrl: bool = True,
-) -> ValueT:
+) -> MadeT:
     """`update_dpp` that keeps the lane's own value where nothing is moved.
 
     >>> def example():
@@ -313,8 +313,8 @@ def _dpp(old: ScalarLike, src: ScalarLike, ctrl: int, row_mask: int, bank_mask: 
 
 
 def permlane32_swap(
-    ty: ResultType[ValueT], vdst: ScalarLike, vsrc: ScalarLike, fi: bool = False, bc: bool = False
-) -> tuple[ValueT, ValueT]:
+    ty: ResultType[MadeT], vdst: ScalarLike, vsrc: ScalarLike, fi: bool = False, bc: bool = False
+) -> tuple[MadeT, MadeT]:
     """Exchange the upper half of `vdst` with the lower half of `vsrc` (gfx950).
 
     >>> def example():
@@ -326,8 +326,8 @@ def permlane32_swap(
 
 
 def permlane16_swap(
-    ty: ResultType[ValueT], vdst: ScalarLike, vsrc: ScalarLike, fi: bool = False, bc: bool = False
-) -> tuple[ValueT, ValueT]:
+    ty: ResultType[MadeT], vdst: ScalarLike, vsrc: ScalarLike, fi: bool = False, bc: bool = False
+) -> tuple[MadeT, MadeT]:
     """Exchange the odd rows of 16 lanes of `vdst` with the even rows of `vsrc` (gfx950, gfx1250).
 
     >>> def example():
@@ -384,9 +384,9 @@ def wave_id() -> Int32:
 
 
 def _float_unary(name: str, emulate: Callable[[Any], Value]):
-    def call(ty: ResultType[ValueT], value: ScalarLike) -> ValueT:
+    def call(ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
         if on_cpu(f"fx.rocdl.{name}"):
-            return cast("ValueT", emulate(as_dsl_value(value)))
+            return cast("MadeT", emulate(as_dsl_value(value)))
         return _call(f"{name.replace('log2', 'log')}.{_suffix(ty)}", ty, _value(value))
 
     return call
@@ -404,7 +404,7 @@ _exp2 = _float_unary("exp2", lambda x: _math().exp2(x))
 _log2 = _float_unary("log2", lambda x: _math().log2(x))
 
 
-def rcp(ty: ResultType[ValueT], value: ScalarLike) -> ValueT:
+def rcp(ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
     """`1 / value`, about one unit in the last place.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.rcp(fx.Float32, x), 4.0, target="cpu:gfx942")
@@ -413,7 +413,7 @@ def rcp(ty: ResultType[ValueT], value: ScalarLike) -> ValueT:
     return _rcp(ty, value)
 
 
-def rsq(ty: ResultType[ValueT], value: ScalarLike) -> ValueT:
+def rsq(ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
     """`1 / sqrt(value)`, about one unit in the last place.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.rsq(fx.Float32, x), 4.0, target="cpu:gfx942")
@@ -422,7 +422,7 @@ def rsq(ty: ResultType[ValueT], value: ScalarLike) -> ValueT:
     return _rsq(ty, value)
 
 
-def exp2(ty: ResultType[ValueT], value: ScalarLike) -> ValueT:
+def exp2(ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
     """`2 ** value` without the guard for denormals.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.exp2(fx.Float32, x), 3.0, target="cpu:gfx942")
@@ -431,7 +431,7 @@ def exp2(ty: ResultType[ValueT], value: ScalarLike) -> ValueT:
     return _exp2(ty, value)
 
 
-def log2(ty: ResultType[ValueT], value: ScalarLike) -> ValueT:
+def log2(ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
     """Base-2 logarithm without the guard for denormals.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.log2(fx.Float32, x), 8.0, target="cpu:gfx942")
@@ -440,7 +440,7 @@ def log2(ty: ResultType[ValueT], value: ScalarLike) -> ValueT:
     return _log2(ty, value)
 
 
-def fmed3(ty: ResultType[ValueT], a: ScalarLike, b: ScalarLike, c: ScalarLike) -> ValueT:
+def fmed3(ty: ResultType[MadeT], a: ScalarLike, b: ScalarLike, c: ScalarLike) -> MadeT:
     """The middle one of three.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.fmed3(fx.Float32, x, 0.0, 1.0), 4.0, target="cpu:gfx942")
@@ -485,7 +485,7 @@ def perm_b32(hi: ScalarLike, lo: ScalarLike, sel: ScalarLike) -> Int32:
 _FP8_ARCHES = ("gfx942", "gfx950", "gfx12")
 
 
-def cvt_pkrtz(ty: ResultType[ValueT], a: ScalarLike, b: ScalarLike) -> ValueT:
+def cvt_pkrtz(ty: ElementLike, a: ScalarLike, b: ScalarLike) -> Vector:
     """Two Float32 to a pair of Float16, rounded toward zero.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pkrtz(fx.T.f16x2, x, 0.1), 1.5, target="cpu:gfx942")
@@ -493,7 +493,7 @@ def cvt_pkrtz(ty: ResultType[ValueT], a: ScalarLike, b: ScalarLike) -> ValueT:
     """
     if on_cpu("fx.rocdl.cvt_pkrtz"):
         parts = [_toward_zero(Float32(as_dsl_value(x))) for x in (a, b)]
-        return cast("ValueT", Vector.from_elements(parts, Float16))
+        return Vector.from_elements(parts, Float16)
     from ...ir.types import vector_type
 
     return _call("cvt.pkrtz", vector_type(Float16.ir_type, 2), _value(a), _value(b))
@@ -540,8 +540,8 @@ def _pack_fp8(
 
 
 def cvt_pk_fp8_f32(
-    ty: ResultType[ValueT], a: ScalarLike, b: ScalarLike, old: ScalarLike = 0, word_sel: bool = False
-) -> ValueT:
+    ty: ResultType[MadeT], a: ScalarLike, b: ScalarLike, old: ScalarLike = 0, word_sel: bool = False
+) -> MadeT:
     """Two Float32 to two fp8 (e4m3) bytes in one half of an i32; the other half is that of `old`.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pk_fp8_f32(fx.Int32, x, 2.0), 1.0, target="cpu:gfx942")
@@ -551,8 +551,8 @@ def cvt_pk_fp8_f32(
 
 
 def cvt_pk_bf8_f32(
-    ty: ResultType[ValueT], a: ScalarLike, b: ScalarLike, old: ScalarLike = 0, word_sel: bool = False
-) -> ValueT:
+    ty: ResultType[MadeT], a: ScalarLike, b: ScalarLike, old: ScalarLike = 0, word_sel: bool = False
+) -> MadeT:
     """Two Float32 to two bf8 (e5m2) bytes in one half of an i32.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pk_bf8_f32(fx.Int32, x, 2.0), 1.0, target="cpu:gfx942")
@@ -580,7 +580,7 @@ def _pair_fp8(name: str, bf8: bool, value: ScalarLike, word_sel: bool) -> Any:
     return _call(f"cvt.pk.f32.{'bf8' if bf8 else 'fp8'}", vector_type(Float32.ir_type, 2), *operands)
 
 
-def cvt_pk_f32_fp8(ty: ResultType[ValueT], value: ScalarLike, word_sel: bool = False) -> ValueT:
+def cvt_pk_f32_fp8(ty: ElementLike | None, value: ScalarLike, word_sel: bool = False) -> Vector:
     """Two fp8 bytes of one half of an i32 to a pair of Float32.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pk_f32_fp8(fx.T.f32x2, x), 0x4840, target="cpu:gfx942")
@@ -589,7 +589,7 @@ def cvt_pk_f32_fp8(ty: ResultType[ValueT], value: ScalarLike, word_sel: bool = F
     return _pair_fp8("cvt_pk_f32_fp8", False, value, word_sel)
 
 
-def cvt_pk_f32_bf8(ty: ResultType[ValueT], value: ScalarLike, word_sel: bool = False) -> ValueT:
+def cvt_pk_f32_bf8(ty: ElementLike | None, value: ScalarLike, word_sel: bool = False) -> Vector:
     """Two bf8 bytes of one half of an i32 to a pair of Float32.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pk_f32_bf8(fx.T.f32x2, x), 0x4440, target="cpu:gfx942")
@@ -605,7 +605,7 @@ def _one_fp8(name: str, bf8: bool, value: ScalarLike, byte: int) -> Any:
     return _call(f"cvt.f32.{'bf8' if bf8 else 'fp8'}", Float32, Int32(as_numeric(value)).ir_value(), _const(byte))
 
 
-def cvt_f32_fp8(ty: ResultType[ValueT], value: ScalarLike, byte_sel: int = 0) -> ValueT:
+def cvt_f32_fp8(ty: ResultType[MadeT], value: ScalarLike, byte_sel: int = 0) -> MadeT:
     """One fp8 byte of an i32 as Float32.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_f32_fp8(fx.Float32, x), 0x48, target="cpu:gfx942")
@@ -614,7 +614,7 @@ def cvt_f32_fp8(ty: ResultType[ValueT], value: ScalarLike, byte_sel: int = 0) ->
     return _one_fp8("cvt_f32_fp8", False, value, byte_sel)
 
 
-def cvt_f32_bf8(ty: ResultType[ValueT], value: ScalarLike, byte_sel: int = 0) -> ValueT:
+def cvt_f32_bf8(ty: ResultType[MadeT], value: ScalarLike, byte_sel: int = 0) -> MadeT:
     """One bf8 byte of an i32 as Float32.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_f32_bf8(fx.Float32, x), 0x44, target="cpu:gfx942")

@@ -67,8 +67,8 @@ def _divmod(a: Any, b: Any) -> object:
     return a // b, a % b
 
 
-def _rdivmod(b: Any, a: Any) -> object:
-    return a // b, a % b
+def _rdivmod(b: object, a: object) -> object:
+    return _divmod(a, b)
 
 
 def _define() -> None:

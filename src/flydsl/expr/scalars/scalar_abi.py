@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import numbers
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import DSLOverflowError, DSLTypeError
 from ...ir.fold import float_bits
@@ -13,6 +13,12 @@ from .scalar_ops import STATIC
 
 if TYPE_CHECKING:
     from ..annotations import Filler, Number, Slot
+
+
+class Cell(Protocol):
+    """An instance of a C type."""
+
+    value: Any
 
 
 def c_abi_slot(cls: type[Numeric]) -> Slot:
@@ -47,7 +53,7 @@ def _make_slot(cls: type[Numeric]) -> Slot:
         return ctypes.c_float if width == 32 else ctypes.c_double, _fill_float
     name = cls.ir_name
 
-    def fill_bits(arg: Any, storage: Any) -> None:
+    def fill_bits(arg: Any, storage: Cell) -> None:
         storage.value = float_bits(_host_float(arg), name)
 
     return ctypes.c_uint8 if width == 8 else ctypes.c_uint16, fill_bits
@@ -64,11 +70,11 @@ def _host_float(arg: Any) -> float:
     return float(arg) if type(arg) in STATIC else float(_host_number(arg))
 
 
-def _fill_float(arg: Any, storage: Any) -> None:
+def _fill_float(arg: Any, storage: Cell) -> None:
     storage.value = arg if type(arg) is float else _host_float(arg)
 
 
-def _fill_bool(arg: Any, storage: Any) -> None:
+def _fill_bool(arg: Any, storage: Cell) -> None:
     value = arg if type(arg) is bool else _host_number(arg)
     if value not in (0, 1):
         raise DSLTypeError(f"a Boolean argument is True or False, got {arg!r}")
@@ -76,7 +82,7 @@ def _fill_bool(arg: Any, storage: Any) -> None:
 
 
 def _int_filler(cls: type[Numeric], low: int, high: int) -> Filler:
-    def fill(arg: Any, storage: Any) -> None:
+    def fill(arg: Any, storage: Cell) -> None:
         value = arg if type(arg) is int else int(arg) if isinstance(arg, numbers.Integral) else _host_number(arg)
         if type(value) is float:
             raise DSLTypeError(f"an {cls} argument takes an integer, got {arg!r}")

@@ -17,7 +17,18 @@ from .layout_functions import as_tile, make_layout_tv
 
 if TYPE_CHECKING:
     from ...dialects.fly.atoms import CopyAtomType, CopyOpType, MmaOpType
-    from ..annotations import AtomState, Attribute, DTypeLike, HasType, IntLike, SSAValue, TensorT, TileLike, TreeLike
+    from ..annotations import (
+        AtomState,
+        Attribute,
+        DTypeLike,
+        HasType,
+        IntLike,
+        Place,
+        SSAValue,
+        TensorT,
+        TileLike,
+        TreeLike,
+    )
     from ..tensor import Pointer
 
 
@@ -242,7 +253,7 @@ def UniversalFMA(dtype: type[Numeric]) -> _Op:
 class CopiesTiles(Protocol):
     """What `fx.copy` takes in place of an atom: it copies a whole tile by itself."""
 
-    def __copy_tile__(self, src: Tensor, dst: Tensor) -> None: ...
+    def __copy_tile__(self, src: Any, dst: Any) -> None: ...
 
 
 class _TypedValue:
@@ -823,8 +834,8 @@ def copy_atom_call(atom: CopyAtom, src: Tensor, dst: Tensor, *, pred: Tensor | N
 
 def copy(
     atom: CopyAtom | TiledCopy | CopiesTiles,
-    src: Tensor,
-    dst: Tensor,
+    src: Place,
+    dst: Place,
     *,
     pred: Tensor | None = None,
     **atom_state: AtomState,
@@ -848,6 +859,7 @@ def copy(
     _check_copy("copy", src, dst)
     if not isinstance(atom, (CopyAtom, TiledCopy)):
         raise DSLTypeError(f"copy: expected a CopyAtom or TiledCopy, got {atom!r}")
+    src, dst = cast(Tensor, src), cast(Tensor, dst)
     if atom_state:
         atom = atom.set_value(atom_state)
     a, b = src.data.layout, dst.data.layout
