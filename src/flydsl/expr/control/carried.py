@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from ..annotations import SSAValue
 
 
-_HANDLES = {f"flydsl.expr.{name}" for name in ("numeric", "tensor", "algebra_values", "tiled", "vector")}
+_HANDLES = {
+    f"flydsl.expr.{name}" for name in ("numeric", "tensor", "vector", "tensors.algebra_values", "tensors.tiled")
+}
 _CONSTANTS = (
     str, bytes, range, slice, frozenset, enum.Enum, type, ModuleType, FunctionType, MethodType, BuiltinFunctionType,
     numbers.Number, type(None), type(Ellipsis),

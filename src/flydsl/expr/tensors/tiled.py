@@ -517,7 +517,7 @@ class ThrCopy(TiledCopy):
     def __extract_to_ir_values__(self) -> list[SSAValue]:
         from ..protocol import extract_to_ir_values
 
-        own = super().__extract_to_ir_values__()
+        own = _TypedValue.__extract_to_ir_values__(self)  # `ThrMma` has this method too
         return own if isinstance(self.thr_idx, int) else [*own, *extract_to_ir_values(self.thr_idx)]
 
     @classmethod
