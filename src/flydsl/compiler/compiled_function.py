@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any
 
 from .. import config
 from ..errors import DSLRuntimeError, DSLTypeError
@@ -127,30 +127,20 @@ class _Compile:
     def __init__(self, hints: Mapping[str, object] | None = None):
         self._hints = dict(hints or {})
 
-    def __getitem__(self, hints: dict[str, object]) -> _Compile:
-        if not isinstance(hints, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
+    def __getitem__(self, hints: Mapping[str, object]) -> _Compile:
+        if not isinstance(hints, dict):
             raise DSLTypeError(f"flyc.compile[...] takes a dict of hints, got {hints!r}")
         return _Compile({**self._hints, **hints})
 
-    @overload
-    def __call__(
-        self, fn: JitFunction, first: object, /, *args: object, target: str | None = None, run_first: bool = False
-    ) -> CompiledFunction: ...
-
-    @overload
-    def __call__(self, fn: JitFunction, /, *, target: None = None) -> JitFunction | CompiledFunction: ...
-
     def __call__(
         self, fn: JitFunction, /, *args: object, target: str | None = None, run_first: bool = False
-    ) -> JitFunction | CompiledFunction:
+    ) -> CompiledFunction:
         """Compile `fn` for arguments like these, without running it (`run_first=True` runs it once)."""
         with user_frames_only():
             return self._compile(fn, args, target, run_first)
 
-    def _compile(
-        self, fn: JitFunction, args: tuple[object, ...], target: str | None, run_first: bool
-    ) -> JitFunction | CompiledFunction:
-        if not isinstance(fn, JitFunction):  # pyright: ignore[reportUnnecessaryIsInstance]
+    def _compile(self, fn: object, args: tuple[object, ...], target: str | None, run_first: bool) -> Any:
+        if not isinstance(fn, JitFunction):
             raise DSLTypeError(f"flyc.compile expects a @flyc.jit function, got {fn!r}")
         if not args and self._hints and target is None:
             fn.add_hints(self._hints)

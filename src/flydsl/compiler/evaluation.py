@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 from ..errors import DSLTypeError, DSLValueError
 from ..expr.gpu import thread_idx
 from ..expr.numeric import Boolean, Float32, Numeric, Uint8, scalar_or_none
-from ..expr.struct import StructValue
+from ..expr.structs import StructValue
 from ..expr.tensor import Pointer, Tensor, recast_iter
 from ..expr.tensors.algebra_values import IntTuple
 from ..expr.vector import Vector

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 from .. import config
 from ..errors import DSLTypeError
@@ -51,10 +51,19 @@ class CacheInfo(NamedTuple):
     """Bytes of the disk cache, None when it is off."""
 
 
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec
+
+    P = ParamSpec("P", default=...)
+else:
+    P = ParamSpec("P")
+Q = ParamSpec("Q")
+Owner = TypeVar("Owner")
+
 _functions: weakref.WeakSet[JitFunction] = weakref.WeakSet()
 
 
-class JitFunction:
+class JitFunction(Generic[P]):
     """A host function: calling it traces, compiles, caches and launches.
 
     >>> @flyc.kernel
@@ -115,7 +124,13 @@ class JitFunction:
         """Calls of signatures that have come before."""
         return WarmCalls(self.signature)
 
-    def __get__(self, instance: object, owner: type | None = None) -> JitFunction:
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: JitFunction[Concatenate[Owner, Q]], instance: Owner, owner: type | None = None
+    ) -> JitFunction[Q]: ...
+    def __get__(self, instance: object, owner: type | None = None) -> object:
         if instance is None:
             return self
         bound = object.__new__(JitFunction)
@@ -123,7 +138,7 @@ class JitFunction:
         bound.owner, bound._repeat = instance, None
         return bound
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         repeat = self._repeat
         if repeat is not None:
             try:
@@ -328,7 +343,7 @@ def invalidate_all() -> None:
 
 
 @overload
-def jit(function: Callable[..., object], /) -> JitFunction: ...
+def jit(function: Callable[P, object], /) -> JitFunction[P]: ...
 
 
 @overload
@@ -341,7 +356,7 @@ def jit(
     ir_passes: object = None,
     compile_hints: Mapping[str, object] | None = None,
     depends_on: Iterable[object] = (),
-) -> Callable[[Callable[..., object]], JitFunction]: ...
+) -> Callable[[Callable[P, object]], JitFunction[P]]: ...
 
 
 def jit(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
 
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError, PortabilityWarning
 from ..expr.emit.trace import maybe_current
@@ -20,7 +20,14 @@ from .key.dependencies import note_decorated
 if TYPE_CHECKING:
     from xdsl.ir import Attribute
 
+    from ..expr.annotations import IntLike
     from ..target import GPUTarget
+
+    Dimensions: TypeAlias = IntLike | Sequence[IntLike]
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+Owner = TypeVar("Owner")
 
 RESERVED = frozenset(("grid", "block", "smem", "stream", "cluster", "unit_attrs", "value_attrs"))
 """Names the launch call takes for itself, whatever the backend."""
@@ -32,7 +39,7 @@ def _tracing() -> ModuleType:
     return tracing
 
 
-class KernelFunction:
+class KernelFunction(Generic[P]):
     """A device function.
 
     >>> @flyc.kernel(known_block_size=(64, 1, 1))
@@ -91,7 +98,13 @@ class KernelFunction:
                 stacklevel=4,
             )
 
-    def __get__(self, instance: object, owner: type | None = None) -> KernelFunction:
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: KernelFunction[Concatenate[Owner, Q]], instance: Owner, owner: type | None = None
+    ) -> KernelFunction[Q]: ...
+    def __get__(self, instance: object, owner: type | None = None) -> object:
         if instance is None:
             return self
         bound = object.__new__(KernelFunction)
@@ -99,12 +112,31 @@ class KernelFunction:
         bound._owner = instance
         return bound
 
-    def __call__(
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> KernelLauncher: ...
+        @overload
+        def __call__(
+            self, *args: Any, value_attrs: Mapping[str, Any], unit_attrs: Iterable[str] | None = None, **kwargs: Any
+        ) -> KernelLauncher: ...
+        @overload
+        def __call__(self, *args: Any, unit_attrs: Iterable[str], **kwargs: Any) -> KernelLauncher: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> KernelLauncher:
+            """The kernel with its arguments, to be launched."""
+            ...
+
+    else:
+
+        def __call__(self, *args, unit_attrs=None, value_attrs=None, **kwargs):
+            return self._bind(args, kwargs, unit_attrs, value_attrs)
+
+    def _bind(
         self,
-        *args: object,
-        unit_attrs: Iterable[str] | None = None,
-        value_attrs: Mapping[str, object] | None = None,
-        **kwargs: object,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        unit_attrs: Iterable[str] | None,
+        value_attrs: Mapping[str, object] | None,
     ) -> KernelLauncher:
         tracer = maybe_current()
         if tracer is None:
@@ -129,7 +161,7 @@ class KernelLauncher:
 
     def __init__(
         self,
-        kernel: KernelFunction,
+        kernel: KernelFunction[...],
         arguments: dict[str, object],
         unit_attrs: Iterable[str] | None,
         value_attrs: Mapping[str, object] | None,
@@ -142,11 +174,11 @@ class KernelLauncher:
     def launch(
         self,
         *,
-        grid: object = (1, 1, 1),
-        block: object = (1, 1, 1),
-        smem: object = None,
+        grid: Dimensions = (1, 1, 1),
+        block: Dimensions = (1, 1, 1),
+        smem: IntLike | None = None,
         stream: object = None,
-        cluster: object = None,
+        cluster: Dimensions | None = None,
         pdl: bool = False,
         cooperative: bool = False,
         unit_attrs: Iterable[str] | None = None,
@@ -160,6 +192,7 @@ class KernelLauncher:
         tracing = _tracing()
         tracer = maybe_current()
         frame = tracing.host_frame(tracer)
+        assert tracer is not None
         kernel = self.kernel
         dims, threads = tracing.dimensions("grid", grid), tracing.dimensions("block", block)
         size = self._block_size(threads)
@@ -292,18 +325,18 @@ def check_block_size(size: object) -> tuple[int, int, int] | None:
 
 
 @overload
-def kernel(function: Callable[..., object], /) -> KernelFunction: ...
+def kernel(function: Callable[P, object], /) -> KernelFunction[P]: ...
 
 
 @overload
 def kernel(
-    *, name: str | None = None, known_block_size: object = None
-) -> Callable[[Callable[..., object]], KernelFunction]: ...
+    *, name: str | None = None, known_block_size: Any = None
+) -> Callable[[Callable[P, object]], KernelFunction[P]]: ...
 
 
 def kernel(
     function: Callable[..., object] | None = None, /, *, name: str | None = None, known_block_size: object = None
-) -> KernelFunction | Callable[[Callable[..., object]], KernelFunction]:
+) -> KernelFunction[...] | Callable[[Callable[..., object]], KernelFunction[...]]:
     """Decorate a function as device code; `name` sets the symbol, `known_block_size` declares the block.
 
     >>> @flyc.kernel
@@ -318,7 +351,7 @@ def kernel(
     array([0., 2., 4., 6.], dtype=float32)
     """
 
-    def decorate(fn: Callable[..., object]) -> KernelFunction:
+    def decorate(fn: Callable[..., object]) -> KernelFunction[...]:
         if not isinstance(fn, FunctionType):
             raise DSLTypeError(f"@flyc.kernel decorates a Python function, got {fn!r}")
         with user_frames_only():

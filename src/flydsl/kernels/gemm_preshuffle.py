@@ -112,7 +112,7 @@ def matmul_preshuffled(a: Any, w: Any, c: Any, scales: Any = (), stream: Any = N
     ]
     vectors = [flyc.from_dlpack(x).mark_layout_dynamic() for x in scales]
     block_m = next((size for size in BLOCK_M[:3] if m <= size), 128)
-    launch = gemm_preshuffle_scaled if vectors else gemm_preshuffle
+    launch: Any = gemm_preshuffle_scaled if vectors else gemm_preshuffle
     launch(*matrices, *vectors, block_m, 128, fx.Stream(stream))
 
 

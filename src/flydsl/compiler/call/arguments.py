@@ -14,7 +14,7 @@ from ...errors import DSLOverflowError, DSLTypeError, DSLValueError
 from ...expr.gpu import Stream, stream_handle
 from ...expr.numeric import Boolean, Float32, Int32, Numeric
 from ...expr.scalars.scalar_abi import CSlot, c_abi_slot
-from ...expr.struct import is_struct_type
+from ...expr.structs import is_struct_type
 from ...ir.enums import AddressSpace
 from .host_arrays import array_info
 from .plan import I32_MAX

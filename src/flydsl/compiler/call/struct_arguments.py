@@ -6,7 +6,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from ...expr.numeric import Numeric
-from ...expr.struct import StructValue, method_functions
+from ...expr.structs import StructValue, method_functions
 from .arguments import UserArgument
 
 

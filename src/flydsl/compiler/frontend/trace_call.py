@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
@@ -18,6 +18,7 @@ from .ast_rewriter import building
 from .tracing import trace_host
 
 if TYPE_CHECKING:
+    from ...expr.annotations import FastMathLike
     from ..backends.base import BaseBackend
 
 
@@ -64,11 +65,11 @@ _UNSAFE = "reassoc,nsz,arcp,contract,afn"
 """What `unsafe_fp_math` allows: other results than written, but NaN and infinity keep their meaning."""
 
 
-def _default_flags(hints: Mapping[str, object]) -> object:
+def _default_flags(hints: Mapping[str, object]) -> FastMathLike:
     """Float flags the hints ask for, or None."""
     explicit = hints.get("fastmath")
     if explicit is not None:
-        return explicit
+        return cast("FastMathLike", explicit)
     if hints.get("fast_fp_math"):
         return "fast"
     return _UNSAFE if hints.get("unsafe_fp_math") else None

@@ -29,7 +29,7 @@ from ...expr.emit.tracer import BOUNDARIES, Tracer
 from ...expr.gpu import Stream
 from ...expr.numeric import Int32, Integer, Numeric, as_numeric
 from ...expr.protocol import construct_from_ir_values, extract_to_ir_values
-from ...expr.struct import StructValue
+from ...expr.structs import StructValue
 from ...expr.tensors.algebra_values import AlgebraValue, IntTuple
 from ...expr.tensors.tiled import ThrCopy, ThrMma
 from ...expr.vector import Vector

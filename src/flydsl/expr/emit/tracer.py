@@ -6,6 +6,8 @@ import sys
 from types import CodeType, FrameType
 from typing import Any
 
+from xdsl.ir import Attribute
+
 from ...ir.builder import Builder
 from ...ir.emitter import UNKNOWN
 from ...ir.identity import IdentityCache
@@ -13,7 +15,7 @@ from ...ir.locations import chain_location, chains, read_depth
 from ...ir.user_code import is_user_code
 
 
-def user_location(depth: int = 1) -> Any:
+def user_location(depth: int = 1) -> Attribute | None:
     """Location of the user's frames, innermost first, up to the first frame that called into this package, or None."""
     frames: list[FrameType] = []
     key: list[int] = []
@@ -61,14 +63,14 @@ class Tracer(Builder):
     __slots__ = ("_last", "functions")
 
     def __init__(self) -> None:
-        self._last: Any = UNKNOWN
+        self._last: Attribute = UNKNOWN
         super().__init__()
         read_depth()
         self.functions: list[Any] = []
         """Functions being traced, innermost last: the jit function, then a kernel (see `compiler.kernel`)."""
 
     @property
-    def loc(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def loc(self) -> Attribute:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Location of the user's code that is running now; asked for each op that is made, not for those at hand."""
         found = user_location(2)
         if found is not None:
@@ -76,5 +78,5 @@ class Tracer(Builder):
         return self._last
 
     @loc.setter
-    def loc(self, location: Any) -> None:
+    def loc(self, location: Attribute) -> None:
         self._last = location

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...errors import DSLTypeError, DSLValueError
 from ..numeric import Float32, Float64, Int8, Int32, Numeric, Uint8
 from .target import NvAtomOp
 
+if TYPE_CHECKING:
+    from ..annotations import Attribute
 
-def _class(what: str, cls: Any) -> type[Numeric]:
+
+def _class(what: str, cls: object) -> type[Numeric]:
     if not (isinstance(cls, type) and issubclass(cls, Numeric)):
         raise DSLTypeError(f"{what}: expected a scalar class such as fx.Float16, got {cls!r}")
     return cls
 
 
-def _accumulator(what: str, ab: type[Numeric], acc: Any) -> type[Numeric]:
+def _accumulator(what: str, ab: type[Numeric], acc: object) -> type[Numeric]:
     """The accumulator's class: f32 for floats, i32 for integers, unless given."""
     if acc is not None:
         return _class(what, acc)
@@ -24,7 +27,7 @@ def _accumulator(what: str, ab: type[Numeric], acc: Any) -> type[Numeric]:
     return Float64 if ab is Float64 else Float32
 
 
-def _operand_type(cls: type[Numeric]) -> Any:
+def _operand_type(cls: type[Numeric]) -> Attribute:
     """IR type of an operand: Float32 is multiplied as tf32, and bytes keep their sign."""
     from xdsl.dialects.builtin import FloatTF32Type, IntegerType, Signedness
 
@@ -33,7 +36,9 @@ def _operand_type(cls: type[Numeric]) -> Any:
     return IntegerType(8, Signedness.UNSIGNED) if cls is Uint8 else cls.ir_type
 
 
-def MMA(m: int, n: int, k: int, ab: Any, acc: Any = None, *, b: Any = None) -> NvAtomOp:
+def MMA(
+    m: int, n: int, k: int, ab: type[Numeric], acc: type[Numeric] | None = None, *, b: type[Numeric] | None = None
+) -> NvAtomOp:
     """`mma.sync`, a matrix product of one warp on registers: `MMA(16, 8, 16, fx.BFloat16)`.
 
     `ab` is the type of A and B; `b` that of B where they differ (fp8 and int8 mixes). Float32 operands are multiplied
@@ -57,10 +62,10 @@ def MMA(m: int, n: int, k: int, ab: Any, acc: Any = None, *, b: Any = None) -> N
 def WGMMA(
     n: int,
     k: int,
-    ab: Any,
-    acc: Any = None,
+    ab: type[Numeric],
+    acc: type[Numeric] | None = None,
     *,
-    b: Any = None,
+    b: type[Numeric] | None = None,
     a_from: str = "smem",
     major_a: str = "k",
     major_b: str = "k",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import TYPE_CHECKING, overload
 
 from ...errors import DSLTypeError
 from ...ir.enums import AddressSpace
@@ -10,8 +10,11 @@ from ..numeric import Int32, Int64
 from ..tensor import Pointer, Tensor, get_iter, make_view
 from .target import need_trace
 
+if TYPE_CHECKING:
+    from ..annotations import IntLike
 
-def _emit() -> Any:
+
+def _emit():
     from . import emit
 
     return emit
@@ -30,12 +33,12 @@ def size() -> Int32:
 
 
 @overload
-def peer(place: Tensor, rank: Any) -> Tensor: ...
+def peer(place: Tensor, rank: IntLike) -> Tensor: ...
 @overload
-def peer(place: Pointer, rank: Any) -> Pointer: ...
+def peer(place: Pointer, rank: IntLike) -> Pointer: ...
 
 
-def peer(place: Any, rank: Any) -> Any:
+def peer(place: object, rank: IntLike) -> Tensor | Pointer:
     """A tensor or pointer in shared memory as block `rank` of the cluster has it, to be read and written from here.
 
     All blocks must run while it is used: `sync()` before the first access, and again before any block may leave.

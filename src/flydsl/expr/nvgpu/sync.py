@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...errors import DSLTypeError, DSLValueError
 from ...ir.enums import AddressSpace
@@ -10,14 +11,17 @@ from ..numeric import Boolean, Int32, Int64
 from ..tensor import Pointer, Tensor, recast_iter
 from .target import need_trace
 
+if TYPE_CHECKING:
+    from ..annotations import IntLike, SSAValue
 
-def _emit() -> Any:
+
+def _emit():
     from . import emit
 
     return emit
 
 
-def _i32(value: Any) -> Any:
+def _i32(value: IntLike) -> SSAValue:
     return Int32(value).ir_value()
 
 
@@ -48,16 +52,16 @@ class MBarrier:
             raise DSLTypeError(f"MBarrier lies in shared memory, got {ptr!r}")
         self.ptr = ptr if ptr.dtype is Int64 else recast_iter(Int64, ptr)
 
-    def __getitem__(self, index: Any) -> MBarrier:
+    def __getitem__(self, index: IntLike) -> MBarrier:
         """The barrier so many barriers further on, of an array of them."""
         return MBarrier(self.ptr + index)
 
-    def init(self, count: Any) -> None:
+    def init(self, count: IntLike) -> None:
         """Set up for `count` arrivals per phase; by one thread, then `fence_mbarrier_init()` and a block barrier."""
         need_trace("MBarrier.init", "mbarrier")
         _emit().call("mbarrier.init", self.ptr.value, _i32(count))
 
-    def arrive(self, count: Any = 1) -> None:
+    def arrive(self, count: IntLike = 1) -> None:
         """Count arrivals; before sm_90 one at a time."""
         need_trace("MBarrier.arrive", "mbarrier")
         _emit().call("mbarrier.arrive", self.ptr.value, _i32(count))
@@ -71,18 +75,18 @@ class MBarrier:
         need_trace("MBarrier.arrive_after_copies", "mbarrier")
         _emit().call("cp_async.arrive_noinc" if noinc else "cp_async.arrive", self.ptr.value)
 
-    def arrive_remote(self, rank: Any) -> None:
+    def arrive_remote(self, rank: IntLike) -> None:
         """Arrive on this barrier in block `rank` of the cluster."""
         need_trace("MBarrier.arrive_remote", "clusters")
         _emit().arrive_remote(self.ptr.value, _i32(rank))
 
-    def expect_tx(self, nbytes: Any, *, arrive: bool = True) -> None:
+    def expect_tx(self, nbytes: IntLike, *, arrive: bool = True) -> None:
         """Expect bytes of asynchronous copies in this phase; counts as an arrival too unless told otherwise."""
         need_trace("MBarrier.expect_tx", "mbarrier_tx")
         kind = "mbarrier.arrive_expect_tx" if arrive else "mbarrier.expect_tx"
         _emit().call(kind, self.ptr.value, _i32(nbytes))
 
-    def wait(self, parity: Any) -> None:
+    def wait(self, parity: IntLike) -> None:
         """Wait until the phase with this parity is over: the first phase has parity 0.
 
         A fresh barrier counts as having just finished a phase of parity 1, so a producer's first wait passes.
@@ -90,7 +94,7 @@ class MBarrier:
         need_trace("MBarrier.wait", "mbarrier")
         _emit().wait(self.ptr.value, _i32(parity))
 
-    def test(self, parity: Any) -> Boolean:
+    def test(self, parity: IntLike) -> Boolean:
         """Whether that phase is over."""
         need_trace("MBarrier.test", "mbarrier")
         return Boolean(_emit().call("mbarrier.test", self.ptr.value, _i32(parity)))
@@ -109,18 +113,18 @@ class MBarrier:
         return 8
 
     @classmethod
-    def __peek_from_ptr__(cls, ptr: Any) -> MBarrier:
+    def __peek_from_ptr__(cls, ptr: Pointer) -> MBarrier:
         return cls(ptr)
 
     @classmethod
-    def __poke_into_ptr__(cls, ptr: Any, value: Any) -> None:
+    def __poke_into_ptr__(cls, ptr: Pointer, value: object) -> None:
         raise DSLTypeError("an MBarrier is not assigned: call its methods")
 
-    def __extract_to_ir_values__(self) -> list[Any]:
+    def __extract_to_ir_values__(self) -> list[SSAValue]:
         return [self.ptr.value]
 
     @classmethod
-    def __construct_from_ir_values__(cls, values: Any, exemplar: Any = None) -> MBarrier:
+    def __construct_from_ir_values__(cls, values: Sequence[SSAValue], exemplar: object = None) -> MBarrier:
         return cls(Pointer(values[0], Int64))
 
     def __repr__(self) -> str:
@@ -188,7 +192,7 @@ class named_barrier:
 
     __slots__ = ("_id", "_threads")
 
-    def __init__(self, id: Any, threads: int):
+    def __init__(self, id: IntLike, threads: int):
         if isinstance(id, int) and not 0 <= id < 16:
             raise DSLValueError(f"a block has the barriers 0 to 15, got {id}")
         if not isinstance(threads, int) or threads <= 0 or threads % 32:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -196,11 +200,11 @@ class named_barrier:
         self._id = id
         self._threads = threads
 
-    def __extract_to_ir_values__(self) -> list[Any]:
+    def __extract_to_ir_values__(self) -> list[SSAValue]:
         return [] if isinstance(self._id, int) else [_i32(self._id)]
 
     @classmethod
-    def __construct_from_ir_values__(cls, values: Any, exemplar: Any = None) -> named_barrier:
+    def __construct_from_ir_values__(cls, values: Sequence[SSAValue], exemplar: Any = None) -> named_barrier:
         return cls(Int32(values[0]), exemplar._threads) if values else exemplar
 
     def sync(self) -> None:
@@ -237,7 +241,7 @@ def setmaxnreg(count: int, *, increase: bool) -> None:
     _emit().call(f"setmaxnreg.{'inc' if increase else 'dec'}", _i32(count))
 
 
-def uniform(value: Any) -> Int32:
+def uniform(value: IntLike) -> Int32:
     """A number that is the same in all lanes, told so to the compiler.
 
     >>> flyc.evaluate(lambda: fx.nvgpu.uniform(fx.lane_id() + 5), threads=4, target="cpu:sm_90")

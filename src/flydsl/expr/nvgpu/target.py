@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...errors import DSLRuntimeError, DSLValueError
 from ...target import CPU_NATIVE, GPUTarget, since
 from ..emit.trace import maybe_current
+
+if TYPE_CHECKING:
+    from ..annotations import Attribute
 
 
 def trace_target() -> GPUTarget | None:
@@ -45,14 +48,14 @@ class NvAtomOp:
 
     __slots__ = ("_feature", "_make", "_text")
 
-    def __init__(self, make: Callable[[], Any], text: str, feature: str):
+    def __init__(self, make: Callable[[], Attribute], text: str, feature: str):
         self._make = make
         self._text = text
         self._feature = feature
         check_target(text, feature)
 
     @property
-    def type(self) -> Any:
+    def type(self) -> Attribute:
         """The IR type; the target must have the instruction."""
         check_target(self._text, self._feature)
         return self._make()

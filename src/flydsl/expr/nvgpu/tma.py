@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
 from ..numeric import Int32, Int64
 from ..tensor import Tensor, get_iter, make_view
-from ..tensors.algebra_values import ComposedLayout, IntTuple, as_int_tuple
+from ..tensors.algebra_values import ComposedLayout, IntTuple, Tile, as_int_tuple
 from .sync import MBarrier
 from .target import check_target, need_trace
+
+if TYPE_CHECKING:
+    from ..annotations import AnyLayout, IntLike, SSAValue, TreeLike
+    from ..tensor import Pointer
+
 
 _REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 _PROMOTION_256B = 3
@@ -19,7 +24,7 @@ CACHE_HINTS = {"normal": 0x1000000000000000, "first": 0x12F0000000000000, "last"
 """What may be evicted first from L2: policies by name."""
 
 
-def cache_policy(what: str, evict: str | None) -> Any:
+def cache_policy(what: str, evict: str | None) -> SSAValue | None:
     """A policy by its name, as an IR value."""
     if evict is None:
         return None
@@ -68,21 +73,21 @@ def TMAReduce(op: str) -> TmaOp:
     return TmaOp("reduce", op)
 
 
-def _emit() -> Any:
+def _emit():
     from . import emit
 
     return emit
 
 
-def _leaves(t: IntTuple) -> list[Any]:
+def _leaves(t: IntTuple) -> list[IntLike]:
     found = t.unpack()
-    leaves: list[Any] = list(cast(Sequence[Any], found)) if isinstance(found, (tuple, list)) else [found]
+    leaves = list(cast("Sequence[IntLike]", found)) if isinstance(found, (tuple, list)) else [found]
     if any(isinstance(x, (tuple, list)) for x in leaves):
         raise DSLValueError(f"a tensor map takes a flat tensor of up to five modes, got {t}")
     return leaves
 
 
-def _swizzle_bytes(smem_layout: Any, width: int) -> int:
+def _swizzle_bytes(smem_layout: object, width: int) -> int:
     """Bytes of the swizzle pattern of a shared layout whose elements have `width` bits."""
     if not isinstance(smem_layout, ComposedLayout):
         return 0
@@ -117,7 +122,7 @@ class TmaAtom:
 
     __slots__ = ("_map", "op", "order", "tile", "width")
 
-    def __init__(self, op: TmaOp, tile: tuple[int, ...], order: tuple[int, ...], width: int, value: Any):
+    def __init__(self, op: TmaOp, tile: tuple[int, ...], order: tuple[int, ...], width: int, value: SSAValue):
         self.op = op
         self.tile = tile
         self.order = order
@@ -133,23 +138,29 @@ class TmaAtom:
             count *= extent
         return count * self.width // 8
 
-    def _coords(self, coord: Any) -> list[Any]:
+    def _coords(self, coord: TreeLike) -> list[SSAValue]:
         if isinstance(coord, IntTuple):
             coord = coord.unpack()
-        parts: list[Any] = list(cast(Sequence[Any], coord)) if isinstance(coord, (tuple, list)) else [coord]
+        parts = list(cast("Sequence[IntLike]", coord)) if isinstance(coord, (tuple, list)) else [coord]
         if len(parts) != len(self.order):
             raise DSLValueError(f"the tensor has {len(self.order)} modes, got coordinate {coord!r}")
         return [Int32(parts[i]).ir_value() for i in self.order]
 
-    def _memory(self, smem: Any) -> Any:
+    def _memory(self, smem: Tensor | Pointer) -> SSAValue:
         if isinstance(smem, Tensor):
             if smem.dtype.width != self.width:
                 raise DSLTypeError(f"the tensor holds {self.width}-bit elements, shared memory {smem.dtype}")
-            smem = get_iter(smem)
+            return get_iter(smem).value
         return smem.value
 
     def load(
-        self, coord: Any, smem: Any, barrier: MBarrier, *, multicast: Any = None, evict: str | None = None
+        self,
+        coord: TreeLike,
+        smem: Tensor | Pointer,
+        barrier: MBarrier,
+        *,
+        multicast: IntLike | None = None,
+        evict: str | None = None,
     ) -> None:
         """Copy the tile at `coord` to `smem`, and count its bytes on `barrier`; by one thread.
 
@@ -165,11 +176,13 @@ class TmaAtom:
         hint = cache_policy("TmaAtom.load", evict)
         _emit().tma_load(self._memory(smem), barrier.ptr.value, self._map, self._coords(coord), mask, hint)
 
-    def with_barrier(self, barrier: MBarrier, *, multicast: Any = None, evict: str | None = None) -> BoundLoad:
+    def with_barrier(
+        self, barrier: MBarrier, *, multicast: IntLike | None = None, evict: str | None = None
+    ) -> BoundLoad:
         """The load with all it needs, for `fx.copy(load.with_barrier(b), coordinates, smem)`."""
         return BoundLoad(self, barrier, multicast, evict)
 
-    def coordinates(self, shape: Any) -> Tensor:
+    def coordinates(self, shape: TreeLike) -> Tensor:
         """A tensor of this shape that holds its own coordinates, to be divided and sliced like the data."""
         from ..tensors.layout_functions import make_identity_layout
 
@@ -188,7 +201,7 @@ class TmaAtom:
             )
         self.store(src, _first(dst, self))
 
-    def store(self, smem: Any, coord: Any) -> None:
+    def store(self, smem: Tensor | Pointer, coord: TreeLike) -> None:
         """Copy (or reduce) `smem` to the tile at `coord`; by one thread, then `tma_commit()`.
 
         Threads that wrote `smem` must have met at a barrier before.
@@ -203,11 +216,11 @@ class TmaAtom:
         need_trace("TmaAtom.prefetch", "bulk_copy")
         _emit().call("tma.prefetch_map", self._map)
 
-    def __extract_to_ir_values__(self) -> list[Any]:
+    def __extract_to_ir_values__(self) -> list[SSAValue]:
         return [self._map]
 
     @classmethod
-    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> TmaAtom:
+    def __construct_from_ir_values__(cls, values: Sequence[SSAValue], exemplar: Any = None) -> TmaAtom:
         return cls(exemplar.op, exemplar.tile, exemplar.order, exemplar.width, values[0])
 
     def __eq__(self, other: object) -> bool:
@@ -216,7 +229,7 @@ class TmaAtom:
     def __hash__(self) -> int:
         return hash(self._key())
 
-    def _key(self) -> Any:
+    def _key(self) -> object:
         return (self.op, self.tile, self.order, self.width)
 
     def __repr__(self) -> str:
@@ -228,7 +241,7 @@ class BoundLoad(NamedTuple):
 
     atom: TmaAtom
     barrier: MBarrier
-    multicast: Any
+    multicast: IntLike | None
     evict: str | None
 
     def __copy_tile__(self, src: Any, dst: Any) -> None:
@@ -237,7 +250,7 @@ class BoundLoad(NamedTuple):
         self.atom.load(coord, dst, self.barrier, multicast=self.multicast, evict=self.evict)
 
 
-def _first(tile: Any, atom: TmaAtom) -> Any:
+def _first(tile: object, atom: TmaAtom) -> Any:
     """The first coordinate of a tile of a coordinate tensor that has the atom's shape."""
     if not isinstance(tile, Tensor) or hasattr(tile.data.iter, "data"):
         raise DSLTypeError(f"{atom!r} takes a tile of a tensor of coordinates, as `coordinates` makes it, got {tile!r}")
@@ -247,7 +260,9 @@ def _first(tile: Any, atom: TmaAtom) -> Any:
     return get_iter(tile)
 
 
-def make_tma_atom(op: TmaOp, tensor: Tensor, smem_layout: Any, tile: Any, *, swizzle: int | None = None) -> TmaAtom:
+def make_tma_atom(
+    op: TmaOp, tensor: Tensor, smem_layout: AnyLayout | TreeLike, tile: TreeLike | Tile, *, swizzle: int | None = None
+) -> TmaAtom:
     """Describe `tensor` to the copy engine, in the jit function; pass the atom to kernels.
 
     `tile` has an extent of at most 256 per mode. The copy's order in shared memory is the tensor's, packed, with the
@@ -267,7 +282,7 @@ def make_tma_atom(op: TmaOp, tensor: Tensor, smem_layout: Any, tile: Any, *, swi
     check_target("make_tma_atom", "bulk_copy")
     width = tensor.dtype.width
     shape, strides = _leaves(tensor.shape), _leaves(tensor.stride)
-    extents: Any = tile.unpack() if hasattr(tile, "unpack") else tile
+    extents: Any = tile.unpack() if isinstance(tile, (Tile, IntTuple)) else tile
     box = tuple(int(x) for x in (extents if isinstance(extents, (tuple, list)) else (extents,)))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     if len(box) != len(shape) or not 1 <= len(box) <= 5:
         raise DSLValueError(f"make_tma_atom: tile {box} does not fit a tensor of {len(shape)} modes (1 to 5)")
@@ -287,7 +302,7 @@ def make_tma_atom(op: TmaOp, tensor: Tensor, smem_layout: Any, tile: Any, *, swi
         limit = f" and at most the {pattern} bytes of the swizzle" if pattern else ""
         raise DSLValueError(f"make_tma_atom: a row of the tile must be a multiple of 16 bytes{limit}, got {row}")
 
-    def wide(x: Any) -> Any:
+    def wide(x: object) -> Int64:
         return Int64(x)
 
     dims = [wide(shape[i]).ir_value() for i in order]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...errors import DSLRuntimeError, DSLValueError
 from ...target import USUAL, GPUTarget, has, where
 from ..emit.trace import maybe_current
+
+if TYPE_CHECKING:
+    from ..annotations import Attribute, ElementLike
 
 
 def trace_target() -> GPUTarget | None:
@@ -58,8 +61,8 @@ class AtomOp:
 
     __slots__ = ("_text", "type")
 
-    def __init__(self, type_: Any, text: str):
-        self.type: Any = type_
+    def __init__(self, type_: Attribute, text: str):
+        self.type = type_
         """The IR type."""
         self._text = text
         check_available(type_)
@@ -68,7 +71,7 @@ class AtomOp:
         return self._text
 
 
-def check_available(op: Any) -> None:
+def check_available(op: object) -> None:
     """Refuse an atom operation that the target of the trace lacks; outside a trace nothing is known yet."""
     target = trace_target()
     if target is None:
@@ -89,6 +92,6 @@ def check_available(op: Any) -> None:
         )
 
 
-def ir_type(ty: Any) -> Any:
+def ir_type(ty: ElementLike) -> Attribute:
     """An IR type, a scalar class or a vector alias as the IR type."""
-    return getattr(ty, "ir_type", ty)
+    return ty.ir_type if isinstance(ty, type) else ty

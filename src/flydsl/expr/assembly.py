@@ -7,16 +7,24 @@ process and a mistake comes back as an exception.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DSLTypeError, DSLValueError
 from .emit.trace import current
 from .numeric import as_dsl_value, as_numeric
 from .vector import Vector
 
+if TYPE_CHECKING:
+    from .annotations import Attribute, ElementLike, SSAValue, ValueLike
+
 
 def inline_asm(
-    result: Any, operands: Sequence[Any], text: str, constraints: str, *, has_side_effects: bool = True
+    result: ElementLike | Sequence[ElementLike] | None,
+    operands: Sequence[ValueLike],
+    text: str,
+    constraints: str,
+    *,
+    has_side_effects: bool = True,
 ) -> Any:
     """Run one or more instructions of the target; the arguments are those of MLIR's `llvm.inline_asm`.
 
@@ -29,7 +37,7 @@ def inline_asm(
     """
     values = [_value(x) for x in operands]
     several = isinstance(result, (tuple, list))
-    classes: list[Any] = list(result) if several else [] if result is None else [result]  # pyright: ignore[reportUnknownArgumentType]
+    classes = list(result) if isinstance(result, (tuple, list)) else [] if result is None else [result]
     types = [_type(t) for t in classes]
     _check(text, constraints, len(values), len(types))
     from .emit import inline_asm_ir
@@ -40,7 +48,7 @@ def inline_asm(
     return found if several else found[0] if found else None
 
 
-def llvm_intrinsic(result: Any, name: str, operands: Sequence[Any]) -> Any:
+def llvm_intrinsic(result: ElementLike | None, name: str, operands: Sequence[ValueLike]) -> Any:
     """Call an LLVM intrinsic by its full name: `llvm_intrinsic(fx.Int32, "llvm.ctpop.i32", [x])`.
 
     >>> flyc.evaluate(lambda x: fx.llvm_intrinsic(fx.Int32, "llvm.ctpop.i32", [x]), 255)
@@ -63,11 +71,11 @@ def note_raw_text() -> None:
             function.raw_text = True
 
 
-def _value(x: Any) -> Any:
+def _value(x: ValueLike) -> SSAValue:
     return x.ir_value() if isinstance(x, Vector) else as_numeric(x).ir_value()
 
 
-def _type(ty: Any) -> Any:
+def _type(ty: Any) -> Attribute:
     found = getattr(ty, "ir_type", ty)
     if found is None or isinstance(found, (str, int, float)):
         raise DSLTypeError(f"the result of inline assembly is a scalar class, a vector alias or an IR type, got {ty!r}")
