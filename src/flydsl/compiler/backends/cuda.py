@@ -96,14 +96,9 @@ class CudaBackend(BuiltinBackend):
 
     def device_ir(self, module: Any) -> str:
         from flydsl.llvm import binding
-        from flydsl.llvm.text import abi_nvptx, kernel_text
+        from flydsl.llvm.text import abi_nvptx
 
-        layout = binding.data_layout(abi_nvptx.TRIPLE)
-        if kernel_text.is_lowered(module):
-            from flydsl.llvm.text.llvm_dialect_module import nvptx_module
-
-            return nvptx_module(module, layout)
-        return abi_nvptx.device_module(module, layout)
+        return abi_nvptx.device_module(module, binding.data_layout(abi_nvptx.TRIPLE))
 
     def make_device_code(self, llvm_ir: str, *, options: Options, compiler: Compiler | None = None) -> DeviceBinary:
         from flydsl.llvm import codegen

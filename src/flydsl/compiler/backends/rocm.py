@@ -107,14 +107,9 @@ class RocmBackend(BuiltinBackend):
 
     def device_ir(self, module: Any) -> str:
         from flydsl.llvm import binding
-        from flydsl.llvm.text import abi_amdgpu, kernel_text
+        from flydsl.llvm.text import abi_amdgpu
 
-        layout = binding.data_layout(abi_amdgpu.TRIPLE, self.target.arch)
-        if kernel_text.is_lowered(module):
-            from flydsl.llvm.text.llvm_dialect_module import amdgpu_module
-
-            return amdgpu_module(module, layout)
-        return abi_amdgpu.device_module(module, layout)
+        return abi_amdgpu.device_module(module, binding.data_layout(abi_amdgpu.TRIPLE, self.target.arch))
 
     def make_device_code(self, llvm_ir: str, *, options: Options, compiler: Compiler | None = None) -> DeviceBinary:
         from flydsl.llvm import codegen

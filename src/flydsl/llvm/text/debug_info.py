@@ -20,7 +20,7 @@ from xdsl.ir import Operation
 from ...ir.locations import frames_of, function_of
 
 if TYPE_CHECKING:
-    from .translate import ModuleText
+    from .module_text import ModuleText
 
 ATTRIBUTE = "fly.debug_info"
 """Attribute of a device module that is compiled with line tables."""

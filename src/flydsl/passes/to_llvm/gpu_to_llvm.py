@@ -12,14 +12,16 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from ...dialects.upstream import gpu
+from ...lowering.arith_rules import ARITH
+from ...lowering.func_rules import PRINTS
+from ...lowering.math_rules import MATH
 from ...lowering.rebuild import Handler
+from ...lowering.sink import refuse
+from ...lowering.vector_rules import VECTOR
 from ..base import Pass
-from .convert_arith_to_llvm import HANDLERS as ARITH
 from .convert_cf_to_llvm import HANDLERS as CF
 from .convert_func_to_llvm import HANDLERS as FUNC
-from .convert_math_to_llvm import HANDLERS as MATH
-from .convert_vector_to_llvm import HANDLERS as VECTOR
-from .llvm_conversion import LlvmConversion, refuse
+from .llvm_conversion import LlvmConversion
 
 
 def _launch(r: LlvmConversion, op: gpu.LaunchFuncOp) -> None:
@@ -51,7 +53,7 @@ def _argument(r: LlvmConversion, value: SSAValue) -> SSAValue:
 
 
 class _Conversion(LlvmConversion):
-    handlers = {**ARITH, **MATH, **VECTOR, **CF, **FUNC, gpu.LaunchFuncOp: cast(Handler, _launch)}
+    handlers = {**ARITH, **MATH, **VECTOR, **PRINTS, **CF, **FUNC, gpu.LaunchFuncOp: cast(Handler, _launch)}
     converts_blocks = True
     skips_device = True
 
