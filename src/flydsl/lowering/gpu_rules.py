@@ -42,8 +42,8 @@ def sizes_of(attr: Any) -> Sizes | None:
     """The numbers of `array<i32: x, y, z>`."""
     if attr is None:
         return None
-    x, y, z = (int(i) for i in attr.get_values())
-    return x, y, z
+    x, y, z = attr.get_values()
+    return int(x), int(y), int(z)
 
 
 def widen(s: Sink[T], narrow: T) -> T:

@@ -90,9 +90,7 @@ class Sink(ABC, Generic[V]):
         """Compare floats of a type."""
 
     @abstractmethod
-    def select(
-        self, cond_type: Attribute, type_: Attribute, cond: V, a: V, b: V, flags: Attribute | None = None
-    ) -> V:
+    def select(self, cond_type: Attribute, type_: Attribute, cond: V, a: V, b: V, flags: Attribute | None = None) -> V:
         """`a` where `cond` holds, else `b`."""
 
     @abstractmethod

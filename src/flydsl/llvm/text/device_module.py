@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import FusedLoc
-from xdsl.ir import Attribute, Block, Operation
+from xdsl.ir import Attribute, Operation
 
 from ...dialects.upstream import gpu, llvm
 from ...errors import DSLCompileError
@@ -20,7 +20,7 @@ from ...lowering.kernel_rules import FunctionFacts, kernel_facts
 from . import debug_info
 from .debug_info import Emission, suffix
 from .function_text import Abi, FunctionText
-from .functions import argument_attrs, declaration, global_line, head_words, passed_through, signature
+from .functions import argument_attrs, declaration, global_line, passed_through, signature
 from .module_text import ModuleText
 
 
@@ -78,28 +78,23 @@ class DeviceText:
         f.lines.append("entry:")
         f.block(entry)
         f.line("ret void")
-        self._add(text, f, op.sym_name.data, [a.type for a in entry.args], None, facts, names, "")
+        self._add(text, f, op.sym_name.data, [a.type for a in entry.args], None, facts, names)
 
     def _lowered(self, text: ModuleText, op: Any) -> None:
-        from .llvm_ops import LlvmFunctionText
+        from .llvm_ops import function_body, write_function
 
         name = op.sym_name.data
-        if op.is_declaration:
-            text.declarations[name] = declaration(op)
-            return
         attributes: Mapping[str, Any] = op.attributes
         abi = self.abi(sizes_of(attributes.get(self.block_attribute)), sizes_of(attributes.get("gpu.known_grid_size")))
-        f = LlvmFunctionText(text, abi, op)
-        entry = cast(Block, op.body.blocks.first)
-        names = [f"%a{i}" for i in range(len(entry.args))]
-        f.names.update(zip(entry.args, names, strict=True))
-        f.lines.append("entry:")
-        f.body(op.body)
-        output, inputs, _ = op.function_type.data
-        facts = FunctionFacts(
-            self.kernel_attribute in attributes, attributes, op.properties, argument_attrs(op, len(inputs))
-        )
-        self._add(text, f, name, inputs, output, facts, names, head_words(op))
+        if op.is_declaration:
+            text.declarations[name] = declaration(op)
+        elif self.kernel_attribute not in attributes:
+            write_function(text, abi, op)
+        else:
+            f, names = function_body(text, abi, op)
+            output, inputs, _ = op.function_type.data
+            facts = FunctionFacts(True, attributes, op.properties, argument_attrs(op, len(inputs)))
+            self._add(text, f, name, inputs, output, facts, names)
 
     def _add(
         self,
@@ -110,14 +105,13 @@ class DeviceText:
         output: Attribute | None,
         facts: FunctionFacts,
         names: list[str],
-        words: str,
     ) -> None:
         """Append a function whose body is written."""
         head = signature(name, inputs, output, facts.arguments, names)
         if facts.kernel:
-            head = f"define {words}{self.convention} {head} {self.tail(facts.attributes, facts.properties, f)}"
+            head = f"define {self.convention} {head} {self.tail(facts.attributes, facts.properties, f)}"
         else:
-            head = " ".join([f"define {words}{head}", *passed_through(facts.properties)])
+            head = " ".join([f"define {head}", *passed_through(facts.properties)])
         body = "\n".join(f.lines)
         text.defined.add(name)
         text.functions.append(f"{head}{suffix(f.locations)} {{\n{body}\n}}\n")

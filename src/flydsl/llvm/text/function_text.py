@@ -164,7 +164,12 @@ class FunctionText(Sink[str]):
 
     def typed(self, value: SSAValue) -> str:
         """`type name`."""
-        return f"{type_text(value.type)} {self.names[value]}"
+        return f"{type_text(value._type)} {self.names[value]}"  # pyright: ignore[reportPrivateUsage]
+
+    def typed_list(self, values: Sequence[SSAValue]) -> str:
+        """The same of several, with commas."""
+        names = self.names
+        return ", ".join([f"{type_text(v._type)} {names[v]}" for v in values])  # pyright: ignore[reportPrivateUsage]
 
     def intrinsic(self, name: str, result: str, params: Sequence[str], args: Sequence[str], flags: str = "") -> str:
         """Call an intrinsic with a result."""

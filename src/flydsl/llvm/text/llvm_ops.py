@@ -15,7 +15,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialects.upstream import gpu, llvm
 from ...dialects.upstream.llvm.branches import BrOp, CondBrOp, SwitchOp
-from ...dialects.upstream.llvm.function import CallOp
+from ...dialects.upstream.llvm.function import CallOp, FuncOp
 from ...dialects.upstream.llvm.intrinsics import IMMEDIATE, INTRINSIC_OPS, IntrinsicOp
 from ...dialects.upstream.llvm.values import LLVM_VALUE_OPS, ExtractElementOp, FreezeOp, PoisonOp
 from ...errors import DSLCompileError
@@ -23,7 +23,9 @@ from ...ir.builder import operands_of
 from ...lowering.arith_rules import CMPF_WORDS, CMPI_WORDS
 from ...lowering.dominance import DominatorTree
 from .control import loop_metadata
+from .debug_info import suffix
 from .function_text import Abi, FunctionText, Handler
+from .functions import head_words, llvm_signature, passed_through
 from .instructions import INSTRUCTIONS
 from .memory_ops import MEMORY_OPS, cast_op, memory_of
 from .module_text import ModuleText
@@ -136,6 +138,26 @@ class LlvmFunctionText(FunctionText):
         self._incoming: dict[Block, list[tuple[str, Sequence[SSAValue]]]] = {}
         self._phis: dict[str, tuple[SSAValue, Block, int]] = {}
         self._single: set[Block] = set()
+
+
+def function_body(text: ModuleText, abi: Abi, op: FuncOp) -> tuple[LlvmFunctionText, list[str]]:
+    """The body of a function, and the names of its arguments."""
+    f = LlvmFunctionText(text, abi, op)
+    entry = cast(Block, op.body.blocks.first)
+    names = [f"%a{i}" for i in range(len(entry.args))]
+    f.names.update(zip(entry.args, names, strict=True))
+    f.lines.append("entry:")
+    f.body(op.body)
+    return f, names
+
+
+def write_function(text: ModuleText, abi: Abi, op: FuncOp) -> None:
+    """Append a function that is no kernel."""
+    f, names = function_body(text, abi, op)
+    head = " ".join([f"define {head_words(op)}{llvm_signature(op, names)}", *passed_through(op.properties)])
+    body = "\n".join(f.lines)
+    text.defined.add(op.sym_name.data)
+    text.functions.append(f"{head}{suffix(f.locations)} {{\n{body}\n}}\n")
 
 
 def _reverse_postorder(region: Region) -> list[Block]:
@@ -348,4 +370,4 @@ LLVM_TABLE: dict[type[Operation], Handler] = {
 }
 """Op class to the function that writes it."""
 
-__all__ = ["CAST_OPS", "FLOAT_OPS", "INT_OPS", "LLVM_TABLE", "LlvmFunctionText"]
+__all__ = ["CAST_OPS", "FLOAT_OPS", "INT_OPS", "LLVM_TABLE", "LlvmFunctionText", "function_body", "write_function"]

@@ -22,7 +22,7 @@ MEMORY = "llvm.memory"
 def align_of(op: Operation) -> str:
     """`, align N`, where an op says it."""
     attr: Any = op.properties.get("alignment")
-    return f", align {attr.value.data}" if attr is not None else ""
+    return "" if attr is None else f", align {attr.value.data}"
 
 
 def _scope(op: Operation) -> str:
@@ -33,8 +33,9 @@ def _scope(op: Operation) -> str:
 def _qualified(f: FunctionText, op: Operation) -> tuple[str, str, str] | None:
     """What an ordering, a scope, `volatile` and `nontemporal` add: after the keyword, after the pointer, at the end."""
     props: Any = op.properties
-    ordering = props["ordering"].value.data if "ordering" in props else 0
-    if len(props) <= 2 and not ordering:
+    given = props.get("ordering")
+    ordering = 0 if given is None else given.value.data
+    if not ordering and len(props) <= 2:
         return None
     words = tail = end = ""
     if ordering:
@@ -58,8 +59,8 @@ def _load(f: FunctionText, op: Operation) -> None:
     if qualified is None:
         if f.abi.checked:
             f.abi.load(f, op)
-            return
-        f.names[result] = f.read(f"load {type_text(result.type)}, {f.typed(p)}{align_of(op)}")
+        else:
+            f.names[result] = f.read(f"load {type_text(result.type)}, {f.typed(p)}{align_of(op)}")
         return
     words, tail, end = qualified
     text = f"load {words}{type_text(result.type)}, {f.typed(p)}{tail}{align_of(op)}{end}"
@@ -100,17 +101,18 @@ def _fence(f: FunctionText, op: FenceOp) -> None:
 
 
 def _gep(f: FunctionText, op: Operation) -> None:
-    p, *dynamic = operands_of(op)
+    operands = operands_of(op)
     props: Any = op.properties
     raw = int_list(props["rawConstantIndices"])
-    if dynamic:
-        values = iter(dynamic)
-        at = ", ".join([f.typed(next(values)) if i == llvm.GEP_DYNAMIC else f"i32 {i}" for i in raw])
+    if len(raw) == 1:
+        at = f"i32 {raw[0]}" if len(operands) == 1 else f.typed(operands[1])
     else:
-        at = ", ".join([f"i32 {i}" for i in raw])
+        values = iter(operands[1:])
+        at = ", ".join([f.typed(next(values)) if i == llvm.GEP_DYNAMIC else f"i32 {i}" for i in raw])
     flags = props["noWrapFlags"].value.data
     words = "".join(f"{w} " for w in no_wrap_words(flags)) if flags else ""
-    f.names[op.results[0]] = f.pure(f"getelementptr {words}{type_text(props['elem_type'])}, {f.typed(p)}, {at}")
+    elem = type_text(props["elem_type"])
+    f.names[op.results[0]] = f.pure(f"getelementptr {words}{elem}, {f.typed(operands[0])}, {at}")
 
 
 def _alloca(f: FunctionText, op: Operation) -> None:
@@ -152,16 +154,21 @@ def _insert_value(f: FunctionText, op: Operation) -> None:
 
 def _call_intrinsic(f: FunctionText, op: llvm.CallIntrinsicOp) -> None:
     """An intrinsic by its full LLVM name; `immarg` operands are constants, which are literals here."""
-    count = int_list(op.properties["operandSegmentSizes"])[0]
-    args = operands_of(op)[:count]
-    params = [type_text(a.type) for a in args]
-    names = [f.names[a] for a in args]
-    name = cast(StringAttr, op.properties["intrin"]).data
-    if op.results:
-        (result,) = op.results
-        f.names[result] = f.intrinsic(name, type_text(result.type), params, names)
+    props: Any = op.properties
+    args = operands_of(op)
+    count = int_list(props["operandSegmentSizes"])[0]
+    if count != len(args):
+        args = args[:count]
+    name = props["intrin"].data
+    results = op.results
+    t = type_text(results[0].type) if results else "void"
+    if name not in f.module.declarations:
+        f.module.declare(name, t, [type_text(a.type) for a in args])
+    text = f"call {t} @{name}({f.typed_list(args)})"
+    if results:
+        f.names[results[0]] = f.assign(text)
     else:
-        f.call_void(name, params, names)
+        f.line(text)
 
 
 def memory_of(op: Operation) -> str | None:

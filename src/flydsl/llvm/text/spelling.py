@@ -35,18 +35,23 @@ _MANGLED = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
 _KEPT = 4096
 """Spellings kept by the id of an attribute, in a process that compiles ever new ones."""
 
-_texts: dict[int, tuple[str, Attribute]] = {}
-"""Spellings by the type's id; the type is kept with it, because ids are reused."""
+_texts: dict[int, str] = {}
+"""Spellings by the type's id."""
+_kept: list[Attribute] = []
+"""The types spelt, because ids are reused."""
 
 
 def type_text(type_: Attribute) -> str:
     """LLVM spelling of a type."""
-    found = _texts.get(id(type_))
-    if found is None:
-        if len(_texts) > _KEPT:
+    try:
+        return _texts[id(type_)]
+    except KeyError:
+        if len(_kept) > _KEPT:
             _texts.clear()
-        found = _texts[id(type_)] = (_spell(type_), type_)
-    return found[0]
+            _kept.clear()
+        _kept.append(type_)
+        found = _texts[id(type_)] = _spell(type_)
+        return found
 
 
 def _spell(type_: Attribute) -> str:

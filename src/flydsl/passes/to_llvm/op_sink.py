@@ -130,9 +130,7 @@ class OpSink(Sink[SSAValue]):
 
     # --- arithmetic -----------------------------------------------------------------------------------------------
 
-    def binary(
-        self, word: str, type_: Attribute, a: SSAValue, b: SSAValue, flags: Attribute | None = None
-    ) -> SSAValue:
+    def binary(self, word: str, type_: Attribute, a: SSAValue, b: SSAValue, flags: Attribute | None = None) -> SSAValue:
         return self.make(_BINARY[word], (a, b), type_, _flag_props(flags))
 
     def divisor(self, op: Operation, signed: bool) -> SSAValue:

@@ -26,6 +26,11 @@ def serialize(module: gpu.ModuleOp, target: Attribute, format_: str) -> ObjectDa
         raise DSLCompileError(f"cannot compile for {target}: expected #rocdl.target or #nvvm.target")
     if target.field("link") is not None:
         raise DSLCompileError(f"linking bitcode into a device module is not supported: {target}")
+    kernel = next((op for op in module.body.block.ops if isinstance(op, gpu.FuncOp)), None)
+    if kernel is not None:
+        error = DSLCompileError(f"cannot be converted to LLVM IR: '{kernel.name}' is not of the llvm dialect")
+        error.ir_location = kernel.location  # pyright: ignore[reportAttributeAccessIssue]
+        raise error
     level: int = target.field("O")
     if isinstance(target, RocdlTargetAttr):
         device = codegen.DeviceTarget.amdgpu(target.field("chip"), target.field("features"))
