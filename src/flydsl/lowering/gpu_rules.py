@@ -24,7 +24,7 @@ from .arith_rules import ARITH
 from .func_rules import CALLS
 from .math_rules import math_rules
 from .sink import Rule, Sink, Sizes, refused
-from .vector_rules import VECTOR
+from .vector_rules import ELEMENTS
 
 T = TypeVar("T")
 
@@ -91,6 +91,8 @@ def by_words(s: Sink[T], value: SSAValue, move: Callable[[T], T]) -> T:
 class GpuTarget(ABC):
     """The instructions of a GPU."""
 
+    kernel_attribute: ClassVar[str]
+    """What marks an `llvm.func` as a kernel."""
     native_math: ClassVar[frozenset[str]]
     """Functions of `math` there is code for."""
 
@@ -187,7 +189,7 @@ def gpu_rules(target: GpuTarget) -> dict[type[Operation], Rule]:
     return {
         **ARITH,
         **math_rules(target.native_math),
-        **VECTOR,
+        **ELEMENTS,
         **CALLS,
         gpu.ThreadIdOp: id_rule("thread_id"),
         gpu.BlockIdOp: id_rule("block_id"),

@@ -41,6 +41,7 @@ def kernel_facts(op: gpu.FuncOp, target: GpuTarget) -> FunctionFacts:
             found["llvm.noalias"] = UnitAttr()
         arguments.append(found)
     if op.kernel is not None:
+        attributes["gpu.kernel"] = attributes[target.kernel_attribute] = UnitAttr()
         attributes |= target.kernel_attributes(op)
     for name, size in (("known_block_size", op.known_block_size), ("known_grid_size", op.known_grid_size)):
         if size is not None:

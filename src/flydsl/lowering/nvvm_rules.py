@@ -29,6 +29,7 @@ _ALL = -1
 class NvvmTarget(GpuTarget):
     """NVIDIA's instructions."""
 
+    kernel_attribute = KERNEL
     native_math = SIMPLE_MATH
 
     def id(self, s: Sink[T], kind: str, dim: str) -> T:

@@ -47,6 +47,7 @@ IMPLICIT = "implicit arguments"
 class RocdlTarget(GpuTarget):
     """AMD's instructions."""
 
+    kernel_attribute = KERNEL
     native_math = SIMPLE_MATH | {"exp2", "log2", "exp", "log", "log10", "sin", "cos"}
 
     def id(self, s: Sink[T], kind: str, dim: str) -> T:

@@ -231,7 +231,7 @@ def _transpose(s: Sink[T], op: Operation) -> None:
     s.give(op.results[0], s.shuffle(flat(v.type), s.value(v), None, mask))
 
 
-VECTOR: dict[type[Operation], Rule] = {
+ELEMENTS: dict[type[Operation], Rule] = {
     vector.ExtractOp: _extract,
     vector.InsertOp: _insert,
     vector.BroadcastOp: _broadcast,
@@ -241,6 +241,10 @@ VECTOR: dict[type[Operation], Rule] = {
     vector.FMAOp: _fma,
     fvector.FromElementsOp: _from_elements,
     fvector.ToElementsOp: _to_elements,
+}
+"""The rule of each op of `vector` that conversions of device code take along."""
+VECTOR: dict[type[Operation], Rule] = {
+    **ELEMENTS,
     fvector.ExtractStridedSliceOp: _extract_slice,
     fvector.InsertStridedSliceOp: _insert_slice,
     fvector.ShapeCastOp: _shape_cast,
@@ -248,4 +252,4 @@ VECTOR: dict[type[Operation], Rule] = {
 }
 """The rule of each op of `vector` on values."""
 
-__all__ = ["VECTOR", "flat", "shape_of"]
+__all__ = ["ELEMENTS", "VECTOR", "flat", "shape_of"]

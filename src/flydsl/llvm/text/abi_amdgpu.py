@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute
 
 from ...dialects.upstream import gpu
-from ...lowering.rocdl_rules import IMPLICIT, KERNEL, RULES, TARGET
+from ...lowering.rocdl_rules import IMPLICIT, RULES, TARGET
 from . import amdgpu_async
 from .device_module import DeviceText
 from .function_text import Abi, FunctionText
@@ -44,7 +44,6 @@ class AmdgpuText(DeviceText):
 
     triple = TRIPLE
     convention = "protected amdgpu_kernel"
-    kernel_attribute = KERNEL
     block_attribute = "rocdl.reqd_work_group_size"
     target = TARGET
     abi = AmdgpuAbi

@@ -31,7 +31,6 @@ class NvptxText(DeviceText):
 
     triple = TRIPLE
     convention = "ptx_kernel"
-    kernel_attribute = KERNEL
     block_attribute = "nvvm.reqntid"
     target = TARGET
     abi = NvptxAbi

@@ -30,8 +30,6 @@ class DeviceText:
     triple: ClassVar[str]
     convention: ClassVar[str]
     """Words in front of a kernel's result."""
-    kernel_attribute: ClassVar[str]
-    """What marks an `llvm.func` as a kernel."""
     block_attribute: ClassVar[str]
     """Where an `llvm.func` says the size of a block."""
     target: ClassVar[GpuTarget]
@@ -88,7 +86,7 @@ class DeviceText:
         abi = self.abi(sizes_of(attributes.get(self.block_attribute)), sizes_of(attributes.get("gpu.known_grid_size")))
         if op.is_declaration:
             text.declarations[name] = declaration(op)
-        elif self.kernel_attribute not in attributes:
+        elif self.target.kernel_attribute not in attributes:
             write_function(text, abi, op)
         else:
             f, names = function_body(text, abi, op)

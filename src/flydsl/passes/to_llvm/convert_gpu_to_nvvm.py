@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ...dialects.fly_nvgpu.ops import AsmOp
 from ...dialects.upstream.nvvm import NVVM_OPS
 from ...llvm.text.abi_nvptx import TRIPLE
-from ...lowering.nvvm_rules import KERNEL, RULES, TARGET, inline_asm
+from ...lowering.nvvm_rules import RULES, TARGET, inline_asm
 from ..base import Pass
 from .convert_func_to_llvm import check_index_width
 from .gpu_conversion import GpuConversion, device_handlers
@@ -25,7 +25,6 @@ class NvvmConversion(GpuConversion):
     """The conversion for NVIDIA."""
 
     handlers = {**device_handlers(RULES), AsmOp: inline_asm}
-    kernel_attribute = KERNEL
     data_layout = staticmethod(_data_layout)
     target = TARGET
     instructions = NVVM_OPS

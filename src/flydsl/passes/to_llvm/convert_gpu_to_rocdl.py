@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ...dialects.upstream.rocdl import ROCDL_OPS
 from ...llvm.text.abi_amdgpu import TRIPLE
-from ...lowering.rocdl_rules import KERNEL, RULES, TARGET
+from ...lowering.rocdl_rules import RULES, TARGET
 from ..base import Pass
 from .convert_func_to_llvm import check_index_width
 from .gpu_conversion import GpuConversion, device_handlers
@@ -24,7 +24,6 @@ class RocdlConversion(GpuConversion):
     """The conversion for AMD."""
 
     handlers = device_handlers(RULES)
-    kernel_attribute = KERNEL
     data_layout = staticmethod(_data_layout)
     target = TARGET
     instructions = ROCDL_OPS

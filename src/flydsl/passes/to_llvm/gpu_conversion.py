@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, cast
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, Region
 
@@ -34,7 +34,6 @@ class GpuConversion(LlvmConversion):
     """Base of the two conversions."""
 
     converts_blocks = True
-    kernel_attribute: ClassVar[str]
     data_layout: ClassVar[Callable[[str], str]]
     target: ClassVar[GpuTarget]
 
@@ -57,14 +56,14 @@ class GpuConversion(LlvmConversion):
         inputs = [llvm_type(t) for t in op.function_type.inputs.data]
         type_ = FunctionType.of(inputs, packed(op.function_type.outputs.data))
         facts = kernel_facts(op, self.target)
-        attributes, properties = dict(facts.attributes), dict(facts.properties)
-        if facts.kernel:
-            attributes["gpu.kernel"] = attributes[self.kernel_attribute] = UnitAttr()
+        properties = dict(facts.properties)
         if any(facts.arguments):
             properties["arg_attrs"] = ArrayAttr([DictionaryAttr(a) for a in facts.arguments])
         self._function = op
         body = self.body_of(op.body)
-        append(self.b.block, make_function(op.sym_name.data, type_, body, attributes, properties, op.location))
+        append(
+            self.b.block, make_function(op.sym_name.data, type_, body, dict(facts.attributes), properties, op.location)
+        )
 
     def argument_types(self, block: Block) -> list[Attribute]:
         # What a kernel asks for as memory is no argument of the function.
