@@ -154,7 +154,15 @@ def _long_product(s: Sink[T], op: Operation) -> None:
     if s.used(low):
         s.give(low, s.cast("trunc", product, wide, t))
     if s.used(high):
-        s.give(high, s.cast("trunc", s.binary("lshr", wide, product, s.number(bits, wide)), wide, t))
+        s.give(high, s.cast("trunc", s.binary("lshr", wide, product, _wide_number(s, bits, wide)), wide, t))
+
+
+def _wide_number(s: Sink[T], value: int, type_: Attribute) -> T:
+    """A number of any width: attributes hold vectors of up to 64 bits an element."""
+    if not isinstance(type_, VectorType) or bit_width(elem_of(type_)) <= 64:
+        return s.number(value, type_)
+    first = s.with_element(type_, s.poison(type_), s.number(value, elem_of(type_)), 0)
+    return s.shuffle(type_, first, None, [0] * element_count(type_))
 
 
 def _sum_with_carry(s: Sink[T], op: Operation) -> None:

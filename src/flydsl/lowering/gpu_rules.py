@@ -53,6 +53,12 @@ def widen(s: Sink[T], narrow: T) -> T:
 
 def source_lane(s: Sink[T], op: gpu.ShuffleOp, lane: T) -> tuple[T, T]:
     """The lane a shuffle reads, and whether it is in the reader's segment; out of it a lane reads itself."""
+    wanted, valid = in_segment(s, op, lane)
+    return s.select(i1, i32, valid, wanted, lane), valid
+
+
+def in_segment(s: Sink[T], op: gpu.ShuffleOp, lane: T) -> tuple[T, T]:
+    """The lane a shuffle names, and whether it is in the reader's segment."""
     by, width = s.value(op.offset), s.value(op.width)
     mask = s.binary("sub", i32, s.number(0, i32), width)
     segment = s.binary("and", i32, lane, mask)
@@ -61,8 +67,7 @@ def source_lane(s: Sink[T], op: gpu.ShuffleOp, lane: T) -> tuple[T, T]:
     if mode != "idx":
         wanted = s.binary({"xor": "xor", "up": "sub", "down": "add"}[mode], i32, lane, by)
     theirs = s.binary("and", i32, wanted, mask)
-    valid = s.icmp("eq", i32, theirs, segment)
-    return s.select(i1, i32, valid, wanted, lane), valid
+    return wanted, s.icmp("eq", i32, theirs, segment)
 
 
 def by_words(s: Sink[T], value: SSAValue, move: Callable[[T], T]) -> T:
@@ -169,6 +174,12 @@ def gpu_rules(target: GpuTarget) -> dict[type[Operation], Rule]:
     def subgroup_size(s: Sink[T], op: Operation) -> None:
         s.give(op.results[0], target.warp_size(s))
 
+    def shuffle(s: Sink[T], op: gpu.ShuffleOp) -> None:
+        if s.used(op.shuffle_result):
+            target.shuffle(s, op)
+        else:
+            s.give(op.valid, in_segment(s, op, target.lane_id(s))[1])
+
     def ballot(s: Sink[T], op: gpu_warp.BallotOp) -> None:
         s.give(op.results[0], target.ballot(s, s.value(op.predicate)))
 
@@ -198,7 +209,7 @@ def gpu_rules(target: GpuTarget) -> dict[type[Operation], Rule]:
         gpu.LaneIdOp: lane_id,
         gpu.SubgroupSizeOp: subgroup_size,
         gpu.BarrierOp: target.barrier,
-        gpu.ShuffleOp: target.shuffle,
+        gpu.ShuffleOp: shuffle,
         gpu_warp.BallotOp: ballot,
         gpu_warp.VoteOp: vote,
         gpu_warp.SubgroupBroadcastOp: broadcast,

@@ -18,7 +18,7 @@ from ...dialects.upstream import gpu
 from ...dialects.upstream.llvm.gep import no_wrap_words
 from ...errors import DSLCompileError, FlyDSLError
 from ...ir.builder import i64
-from ...ir.dead_code import mark_dead, unread_stores
+from ...ir.dead_code import is_used, mark_dead, unread_stores
 from ...lowering.sink import Sink, Sizes
 from .debug_info import FunctionLocations
 from .module_text import ModuleText
@@ -201,10 +201,7 @@ class FunctionText(Sink[str]):
         self.names[old] = new
 
     def used(self, result: SSAValue) -> bool:
-        use: Any = result.first_use
-        while use is not None and id(use._operation) in self.dead:
-            use = use._next_use
-        return use is not None
+        return is_used(result, self.dead)
 
     def note(self, what: str) -> None:
         self.notes.add(what)

@@ -15,6 +15,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialects.upstream import gpu, llvm
 from ...dialects.upstream.llvm.branches import BrOp, CondBrOp, SwitchOp
+from ...dialects.upstream.llvm.choices import FCmpOp, SelectOp
 from ...dialects.upstream.llvm.function import CallOp, FuncOp
 from ...dialects.upstream.llvm.intrinsics import IMMEDIATE, INTRINSIC_OPS, IntrinsicOp
 from ...dialects.upstream.llvm.values import LLVM_VALUE_OPS, ExtractElementOp, FreezeOp, PoisonOp
@@ -222,7 +223,7 @@ def _icmp(f: FunctionText, op: xllvm.ICmpOp) -> None:
     f.names[op.results[0]] = f.icmp(CMPI_WORDS[op.predicate.value.data], a.type, f.names[a], f.names[b])
 
 
-def _fcmp(f: FunctionText, op: xllvm.FCmpOp) -> None:
+def _fcmp(f: FunctionText, op: FCmpOp) -> None:
     a, b = operands_of(op)
     word = CMPF_WORDS[op.predicate.value.data]
     f.names[op.results[0]] = f.fcmp(word, a.type, f.names[a], f.names[b], op.properties.get("fastmathFlags"))
@@ -351,8 +352,8 @@ LLVM_TABLE: dict[type[Operation], Handler] = {
     **MEMORY_OPS,
     xllvm.FNegOp: _fneg,
     xllvm.ICmpOp: cast(Handler, _icmp),
-    xllvm.FCmpOp: cast(Handler, _fcmp),
-    xllvm.SelectOp: _select,
+    FCmpOp: cast(Handler, _fcmp),
+    SelectOp: _select,
     FreezeOp: _freeze,
     PoisonOp: _poison,
     xllvm.ZeroOp: _zero,

@@ -15,11 +15,12 @@ from xdsl.ir import Attribute, Block, Operation, Region
 from ...dialects.upstream import gpu
 from ...dialects.upstream.llvm.function import FunctionType
 from ...ir.builder import operands_of
+from ...ir.dead_code import mark_dead, unread_stores
 from ...ir.emitter import append
 from ...lowering.gpu_rules import GpuTarget, sizes_of
 from ...lowering.kernel_rules import kernel_facts
 from ...lowering.llvm_types import llvm_type
-from ...lowering.rebuild import Handler, remove_dead
+from ...lowering.rebuild import Handler
 from ...lowering.sink import Rule, refuse
 from .bare_memref import HANDLERS as MEMREF
 from .bare_memref import attribution
@@ -46,9 +47,18 @@ class GpuConversion(LlvmConversion):
 
     @classmethod
     def convert_module(cls, module: ModuleOp, chip: str) -> ModuleOp:
-        """Convert the device code of a module; dead ops go first, as they need not be convertible."""
+        """Convert the device code of a module."""
         made = type(cls.__name__, (cls,), {"chip": chip})
-        return cast(type[GpuConversion], made).rebuild(remove_dead(module))
+        return cast(type[GpuConversion], made).rebuild(module)
+
+    def mark(self, module: ModuleOp) -> set[int]:
+        """Dead ops and stores nobody reads stay behind: they need not be convertible."""
+        found: set[int] = set()
+        for device in (op for op in module.ops if isinstance(op, gpu.ModuleOp)):
+            for op in device.body.block.ops:
+                if isinstance(op, gpu.FuncOp):
+                    found |= mark_dead(op, dead=unread_stores(op))
+        return found
 
     def kernel(self, op: gpu.FuncOp) -> None:
         """Convert a device function."""

@@ -25,6 +25,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ...dialects.upstream import llvm
 from ...dialects.upstream.llvm.atomics import FenceOp
 from ...dialects.upstream.llvm.attrs import ConstantRangeAttr
+from ...dialects.upstream.llvm.choices import FCmpOp, SelectOp
 from ...dialects.upstream.llvm.function import CallOp
 from ...dialects.upstream.llvm.intrinsics import IMMEDIATE, INTRINSIC_OPS
 from ...dialects.upstream.llvm.memory import ORDERINGS
@@ -32,6 +33,7 @@ from ...dialects.upstream.llvm.values import ExtractElementOp, PoisonOp
 from ...dialects.upstream.table_ops import ROWS, TableOp
 from ...errors import DSLCompileError
 from ...ir.builder import CMPF, CMPI, elem_of, i32, i32_list, i64, int_attr
+from ...ir.dead_code import is_used
 from ...ir.types import vector_type
 from ...llvm.text.llvm_ops import CAST_OPS, FLOAT_OPS, INT_OPS
 from ...llvm.text.memory_ops import MEMORY
@@ -71,6 +73,7 @@ class OpSink(Sink[SSAValue]):
     b: LlvmBuilder
     vm: dict[SSAValue, SSAValue]
     module_block: Block
+    dead: set[int]
     instructions: ClassVar[Mapping[str, type[TableOp]]] = {}
     """Ops of the target's dialect by name."""
 
@@ -93,7 +96,7 @@ class OpSink(Sink[SSAValue]):
         self.vm[old] = new
 
     def used(self, result: SSAValue) -> bool:
-        return result.first_use is not None
+        return is_used(result, self.dead)
 
     def constant(self, attr: Attribute, type_: Attribute) -> SSAValue:
         converted = llvm_type(type_)
@@ -149,7 +152,7 @@ class OpSink(Sink[SSAValue]):
         self, predicate: str, type_: Attribute, a: SSAValue, b: SSAValue, flags: Attribute | None = None
     ) -> SSAValue:
         props = {"predicate": _PREDICATES[CMPF[predicate]], **_flag_props(flags)}
-        return self.make(xllvm.FCmpOp, (a, b), flag_type(type_), props)
+        return self.make(FCmpOp, (a, b), flag_type(type_), props)
 
     def select(
         self,
@@ -160,7 +163,7 @@ class OpSink(Sink[SSAValue]):
         b: SSAValue,
         flags: Attribute | None = None,
     ) -> SSAValue:
-        return self.make(xllvm.SelectOp, (cond, a, b), type_, _flag_props(flags))
+        return self.make(SelectOp, (cond, a, b), type_, _flag_props(flags))
 
     def intr(
         self,
