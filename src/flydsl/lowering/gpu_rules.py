@@ -53,12 +53,6 @@ def widen(s: Sink[T], narrow: T) -> T:
 
 def source_lane(s: Sink[T], op: gpu.ShuffleOp, lane: T) -> tuple[T, T]:
     """The lane a shuffle reads, and whether it is in the reader's segment; out of it a lane reads itself."""
-    wanted, valid = in_segment(s, op, lane)
-    return s.select(i1, i32, valid, wanted, lane), valid
-
-
-def in_segment(s: Sink[T], op: gpu.ShuffleOp, lane: T) -> tuple[T, T]:
-    """The lane a shuffle names, and whether it is in the reader's segment."""
     by, width = s.value(op.offset), s.value(op.width)
     mask = s.binary("sub", i32, s.number(0, i32), width)
     segment = s.binary("and", i32, lane, mask)
@@ -67,11 +61,13 @@ def in_segment(s: Sink[T], op: gpu.ShuffleOp, lane: T) -> tuple[T, T]:
     if mode != "idx":
         wanted = s.binary({"xor": "xor", "up": "sub", "down": "add"}[mode], i32, lane, by)
     theirs = s.binary("and", i32, wanted, mask)
-    return wanted, s.icmp("eq", i32, theirs, segment)
+    valid = s.icmp("eq", i32, theirs, segment)
+    return s.select(i1, i32, valid, wanted, lane), valid
 
 
-def by_words(s: Sink[T], value: SSAValue, move: Callable[[T], T]) -> T:
-    """Apply `move`, which takes and gives an i32, to every 32 bits of a value."""
+def by_words(s: Sink[T], value: SSAValue, move: Callable[[T], T], result: SSAValue) -> None:
+    """Apply `move`, which takes and gives an i32, to every 32 bits of a value; the result may be unread."""
+    read = s.used(result)
     type_ = value.type
     bits = bit_width(type_)
     padded = -(-bits // 32) * 32
@@ -86,11 +82,14 @@ def by_words(s: Sink[T], value: SSAValue, move: Callable[[T], T]) -> T:
         split = s.cast("bitcast", number, rounded, words)
         made = s.poison(words)
         for i in range(padded // 32):
-            made = s.with_element(words, made, move(s.element(words, split, i)), i)
-        moved = s.cast("bitcast", made, words, rounded)
+            word = move(s.element(words, split, i))
+            made = s.with_element(words, made, word, i) if read else made
+        moved = s.cast("bitcast", made, words, rounded) if read else made
+    if not read:
+        return
     if padded != bits:
         moved = s.cast("trunc", moved, rounded, whole)
-    return s.cast("bitcast", moved, whole, type_)
+    s.give(result, s.cast("bitcast", moved, whole, type_))
 
 
 class GpuTarget(ABC):
@@ -174,12 +173,6 @@ def gpu_rules(target: GpuTarget) -> dict[type[Operation], Rule]:
     def subgroup_size(s: Sink[T], op: Operation) -> None:
         s.give(op.results[0], target.warp_size(s))
 
-    def shuffle(s: Sink[T], op: gpu.ShuffleOp) -> None:
-        if s.used(op.shuffle_result):
-            target.shuffle(s, op)
-        else:
-            s.give(op.valid, in_segment(s, op, target.lane_id(s))[1])
-
     def ballot(s: Sink[T], op: gpu_warp.BallotOp) -> None:
         s.give(op.results[0], target.ballot(s, s.value(op.predicate)))
 
@@ -188,7 +181,7 @@ def gpu_rules(target: GpuTarget) -> dict[type[Operation], Rule]:
 
     def broadcast(s: Sink[T], op: gpu_warp.SubgroupBroadcastOp) -> None:
         lane = None if op.lane is None else s.value(op.lane)
-        s.give(op.result, by_words(s, op.value, lambda word: target.broadcast(s, word, lane)))
+        by_words(s, op.value, lambda word: target.broadcast(s, word, lane), op.result)
 
     def printf(s: Sink[T], op: gpu.PrintfOp) -> None:
         target.printf(s, op.format.data, op.args)
@@ -209,7 +202,7 @@ def gpu_rules(target: GpuTarget) -> dict[type[Operation], Rule]:
         gpu.LaneIdOp: lane_id,
         gpu.SubgroupSizeOp: subgroup_size,
         gpu.BarrierOp: target.barrier,
-        gpu.ShuffleOp: shuffle,
+        gpu.ShuffleOp: target.shuffle,
         gpu_warp.BallotOp: ballot,
         gpu_warp.VoteOp: vote,
         gpu_warp.SubgroupBroadcastOp: broadcast,

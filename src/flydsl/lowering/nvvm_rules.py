@@ -66,7 +66,7 @@ class NvvmTarget(GpuTarget):
             at, valid = source_lane(s, op, self.lane_id(s))
             s.give(op.valid, valid)
             kind, clamp = "idx", 31
-        s.give(op.shuffle_result, by_words(s, op.value, lambda word: self._shfl(s, kind, word, at, clamp)))
+        by_words(s, op.value, lambda word: self._shfl(s, kind, word, at, clamp), op.shuffle_result)
 
     def _shfl(self, s: Sink[T], kind: str, word: T, at: T, clamp: int) -> T:
         args = (s.number(_ALL, i32), word, at, s.number(clamp, i32))

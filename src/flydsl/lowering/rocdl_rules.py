@@ -93,7 +93,7 @@ class RocdlTarget(GpuTarget):
             def swizzle(word: T) -> T:
                 return s.instruction("ds_swizzle", "llvm.amdgcn.ds.swizzle", i32, (word, pattern), (i32, i32))
 
-            s.give(op.shuffle_result, by_words(s, op.value, swizzle))
+            by_words(s, op.value, swizzle, op.shuffle_result)
             return
         source, valid = source_lane(s, op, self.lane_id(s))
         s.give(op.valid, valid)
@@ -102,7 +102,7 @@ class RocdlTarget(GpuTarget):
         def pull(word: T) -> T:
             return s.instruction("ds_bpermute", "llvm.amdgcn.ds.bpermute", i32, (at, word), (i32, i32))
 
-        s.give(op.shuffle_result, by_words(s, op.value, pull))
+        by_words(s, op.value, pull, op.shuffle_result)
 
     def ballot(self, s: Sink[T], predicate: T) -> T:
         return s.instruction("ballot", "llvm.amdgcn.ballot.i64", i64, (predicate,), (i1,))

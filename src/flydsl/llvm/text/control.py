@@ -46,13 +46,14 @@ def _for(f: FunctionText, op: scf.ForOp) -> None:
     body = op.body.block
     iv, *carried = body.args
     head, inside, after = f.new_label(), f.new_label(), f.new_label()
-    before = f.label
+    before, first = f.label, len(f.lines)
     f.line(f"br label %{head}")
     f.start(head)
     phis = _phis(f, body.args)
     unsigned = "unsignedCmp" in op.properties or "unsignedCmp" in op.attributes
     more = f.icmp("ult" if unsigned else "slt", iv.type, f.names[iv], f.names[ub])
     f.line(f"br i1 {more}, label %{inside}, label %{after}")
+    f.place(op, first)
     f.start(inside)
     mark = len(f.known)
     end = f.block(body)
@@ -90,7 +91,9 @@ def _if(f: FunctionText, op: scf.IfOp) -> None:
     (cond,) = operands_of(op)
     yes, no, after = f.new_label(), f.new_label(), f.new_label()
     has_else = bool(op.false_region.blocks)
+    first = len(f.lines)
     f.line(f"br i1 {f.names[cond]}, label %{yes}, label %{no if has_else else after}")
+    f.place(op, first)
     incoming: list[tuple[list[str], str]] = []
     for label, region in ((yes, op.true_region), (no, op.false_region)):
         if not region.blocks:
@@ -108,14 +111,17 @@ def _if(f: FunctionText, op: scf.IfOp) -> None:
 def _while(f: FunctionText, op: scf.WhileOp) -> None:
     before, after = op.before_region.block, op.after_region.block
     head, inside, out = f.new_label(), f.new_label(), f.new_label()
-    entry = f.label
+    entry, first = f.label, len(f.lines)
     f.line(f"br label %{head}")
+    f.place(op, first)
     f.start(head)
     phis = _phis(f, before.args)
     condition = f.block(before)
     assert condition is not None
     cond, *passed = operands_of(condition)
+    first = len(f.lines)
     f.line(f"br i1 {f.names[cond]}, label %{inside}, label %{out}")
+    f.place(op, first)
     f.start(inside)
     for arg, value in zip(after.args, passed, strict=True):
         f.names[arg] = f.names[value]

@@ -74,8 +74,10 @@ class DeviceText:
         names = [f"%a{i}" for i in range(len(entry.args))]
         f.names.update(zip(entry.args, names, strict=True))
         f.lines.append("entry:")
-        f.block(entry)
+        end = f.block(entry)
         f.line("ret void")
+        if end is not None:
+            f.place(end, len(f.lines) - 1)
         self._add(text, f, op.sym_name.data, [a.type for a in entry.args], None, facts, names)
 
     def _lowered(self, text: ModuleText, op: Any) -> None:

@@ -413,6 +413,11 @@ class FunctionText(Sink[str]):
             op = op._next_op
         return None
 
+    def place(self, op: Operation, start: int) -> None:
+        """Give the instructions from `start` on the location of an op, before others follow."""
+        if self.locations is not None:
+            self.locations.annotate(self.lines, start, op)
+
     def late(self, op: Operation) -> Handler:
         """What writes an op that the table does not know."""
         handler = self.abi.instruction(op)
