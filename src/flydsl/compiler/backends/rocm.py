@@ -79,28 +79,30 @@ class RocmBackend(BuiltinBackend):
         return [f'#rocdl.target<chip = "{self.target.arch}"{features}>']
 
     def lower_compile_hints(self, module: Any, *, compile_hints: Hints) -> None:
-        """`waves_per_eu` becomes `rocdl.waves_per_eu` on kernel functions; helpers stay as they are.
+        """Hints become attributes of kernels; helpers stay as they are.
 
-        That attribute is one number: a pair of least and most goes on the LLVM function, with the code.
+        `rocdl.waves_per_eu` is one number: a pair of least and most is passed on to the LLVM function.
         """
-        waves = self.parse_options(compile_hints).waves_per_eu
-        if waves is None or waves[1] is not None:
-            return
+        options = self.parse_options(compile_hints)
+        waves = options.waves_per_eu
         builtin: Any = importlib.import_module("xdsl.dialects.builtin")
-        for op in module.walk():
-            if op.name == "gpu.func" and "gpu.kernel" in op.attributes:
+        for op in _device_code.kernels_of(module):
+            if waves is not None and waves[1] is None:
                 op.attributes["rocdl.waves_per_eu"] = builtin.IntegerAttr(waves[0], builtin.i32)
+            if options.noalias:
+                _device_code.promise_noalias(op)
+            _device_code.pass_through(op, self._kernel_attributes(options, "rocdl.cluster_dims" in op.attributes))
 
-    def _kernel_attributes(self, options: Options) -> dict[str, str]:
+    def _kernel_attributes(self, options: Options, in_clusters: bool) -> dict[str, str]:
         found: dict[str, str] = {}
-        if options.waves_per_eu is not None:
+        if options.waves_per_eu is not None and options.waves_per_eu[1] is not None:
             low, high = options.waves_per_eu
-            found["amdgpu-waves-per-eu"] = str(low) if high is None else f"{low},{high}"
+            found["amdgpu-waves-per-eu"] = f"{low},{high}"
         if options.maxnreg is not None:
             # Where vector and accumulation registers share a file (gfx90a and later CDNA), LLVM counts pairs.
             shared_file = self.target.arch in ("gfx90a", "gfx942", "gfx950")
             found["amdgpu-num-vgpr"] = str(max(options.maxnreg // 2, 1) if shared_file else options.maxnreg)
-        if self.target.caps.clusters:
+        if self.target.caps.clusters and not in_clusters:
             # What launches clusters says so itself; elsewhere the ids of a block need no second look.
             found["amdgpu-cluster-dims"] = "0,0,0"
         return found
@@ -117,11 +119,8 @@ class RocmBackend(BuiltinBackend):
 
         if compiler is None:
             _device_code.refuse_llvm_options("rocm", options)
-        text = _device_code.add_kernel_attributes(llvm_ir, "amdgpu_kernel", self._kernel_attributes(options))
-        if options.noalias:
-            text = _device_code.mark_noalias(text, "amdgpu_kernel")
         target = codegen.DeviceTarget.amdgpu(self.target.arch, self._llvm_features())
-        code = (compiler or codegen.compile_device)(text, target, options.opt_level)
+        code = (compiler or codegen.compile_device)(llvm_ir, target, options.opt_level)
         start = time.perf_counter()
         hsaco, linker = link.link_hsaco(code.object, linker=config.compile.linker)
         linked = time.perf_counter() - start
