@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
+from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ...dialects.upstream import gpu
 from ...lowering.arith_rules import ARITH
@@ -30,6 +31,9 @@ def _launch(r: LlvmConversion, op: gpu.LaunchFuncOp) -> None:
     streams = r.lls(op.asyncDependencies)
     if op.asyncObject is not None:
         streams = [r.ll(op.asyncObject)]
+    stream = None if streams or op.asyncToken is not None else _own_stream(op)
+    if stream is not None:
+        streams = [r.ll(stream)]
     sizes = r.lls((*op.grid, *op.block_size, *op.cluster))
     shared = [] if op.dynamicSharedMemorySize is None else [r.ll(op.dynamicSharedMemorySize)]
     # What a tensor map is made of is not known to `llvm`: it stays what it is.
@@ -46,6 +50,16 @@ def _launch(r: LlvmConversion, op: gpu.LaunchFuncOp) -> None:
         if not streams:
             raise refuse(op, "that gives a token without taking one")
         r.vm[op.asyncToken] = streams[0]
+
+
+def _own_stream(op: Operation) -> SSAValue | None:
+    """The stream a host function was called with: its last argument, if that is a token."""
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, func.FuncOp):
+        parent = parent.parent_op()
+    entry = None if parent is None else parent.body.blocks.first
+    found = entry.args[-1] if entry is not None and entry.args else None
+    return found if found is not None and isinstance(found.type, gpu.AsyncTokenType) else None
 
 
 def _argument(r: LlvmConversion, value: SSAValue) -> SSAValue:
