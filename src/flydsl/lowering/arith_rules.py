@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, TypeVar, cast
 
 from xdsl.dialects import arith, ub
@@ -97,15 +98,12 @@ def _rounded_division(s: Sink[T], op: Operation) -> None:
 
 def flag_type(type_: Attribute) -> Attribute:
     """Type of a comparison of values of a type."""
-    return vector_type(i1, element_count(type_)) if isinstance(type_, VectorType) else i1
+    return i1 if elem_of(type_) is type_ else vector_type(i1, element_count(type_))
 
 
-def element_count(type_: VectorType) -> int:
+def element_count(type_: Attribute) -> int:
     """Elements of a vector of any shape."""
-    count = 1
-    for n in type_.get_shape():
-        count *= n
-    return count
+    return prod(cast(VectorType, type_).get_shape())
 
 
 def _negf(s: Sink[T], op: Operation) -> None:
@@ -146,7 +144,7 @@ def _long_product(s: Sink[T], op: Operation) -> None:
     narrow = a.type
     wide: Attribute = IntegerType(2 * bits)
     if isinstance(narrow, VectorType):
-        wide = vector_type(wide, element_count(cast(VectorType, narrow)))
+        wide = vector_type(wide, element_count(cast(Attribute, narrow)))
     extend = "sext" if op.name == "arith.mulsi_extended" else "zext"
     t = cast(Attribute, narrow)
     product = s.binary("mul", wide, s.cast(extend, s.value(a), t, wide), s.cast(extend, s.value(b), t, wide))
@@ -159,7 +157,7 @@ def _long_product(s: Sink[T], op: Operation) -> None:
 
 def _wide_number(s: Sink[T], value: int, type_: Attribute) -> T:
     """A number of any width: attributes hold vectors of up to 64 bits an element."""
-    if not isinstance(type_, VectorType) or bit_width(elem_of(type_)) <= 64:
+    if elem_of(type_) is type_ or bit_width(elem_of(type_)) <= 64:
         return s.number(value, type_)
     first = s.with_element(type_, s.poison(type_), s.number(value, elem_of(type_)), 0)
     return s.shuffle(type_, first, None, [0] * element_count(type_))

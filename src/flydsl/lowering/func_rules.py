@@ -37,9 +37,10 @@ def promote(s: Sink[T], value: SSAValue) -> tuple[T, Attribute]:
     type_, x = value.type, s.value(value)
     if isinstance(type_, _NARROW):
         return s.cast("fpext", x, type_, f64), f64
-    if isinstance(type_, IntegerType) and bit_width(type_) < 32:
-        return s.cast("zext" if bit_width(type_) == 1 else "sext", x, type_, i32), i32
-    return x, type_
+    width = bit_width(value.type) if type(type_) is IntegerType else 64
+    if width < 32:
+        return s.cast("zext" if width == 1 else "sext", x, value.type, i32), i32
+    return x, value.type
 
 
 def _format(type_: Attribute) -> str:

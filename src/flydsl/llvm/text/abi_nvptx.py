@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, StringAttr
 from xdsl.ir import Attribute
@@ -35,7 +35,7 @@ class NvptxText(DeviceText):
     target = TARGET
     abi = NvptxAbi
     # With tables of LLVM's own, PTX would be marked as unoptimised code for debuggers.
-    emission: Emission = "DebugDirectivesOnly"
+    emission: ClassVar[Emission] = "DebugDirectivesOnly"
 
     def tail(self, attributes: Mapping[str, Attribute], properties: Mapping[str, Attribute], f: FunctionText) -> str:
         """Attributes of the kernel that LLVM reads itself, such as `nvvm.minctasm` or `nvvm.cluster_dim`."""

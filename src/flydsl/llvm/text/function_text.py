@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ...dialects.upstream import gpu
 from ...dialects.upstream.llvm.gep import no_wrap_words
 from ...errors import DSLCompileError, FlyDSLError
-from ...ir.builder import i64
+from ...ir.builder import elem_of, i64
 from ...ir.dead_code import is_used, mark_dead, unread_stores
 from ...lowering.sink import Sink, Sizes
 from .debug_info import FunctionLocations
@@ -273,7 +273,7 @@ class FunctionText(Sink[str]):
         return self.pure(f"extractelement {type_text(type_)} {v}, {type_text(index)} {at}")
 
     def with_element(self, type_: Attribute, v: str, x: str, at: int | str, index: Attribute = i64) -> str:
-        elem = type_text(type_.element_type)  # pyright: ignore[reportAttributeAccessIssue]
+        elem = type_text(elem_of(type_))
         return self.pure(f"insertelement {type_text(type_)} {v}, {elem} {x}, {type_text(index)} {at}")
 
     def shuffle(self, type_: Attribute, a: str, b: str | None, mask: Sequence[int]) -> str:

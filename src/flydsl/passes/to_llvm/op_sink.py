@@ -58,11 +58,13 @@ def _flag_props(flags: Attribute | None) -> dict[str, Attribute]:
         return {}
     found = _flags.get(flags)
     if found is None:
+        found = dict[str, Attribute]()
         if isinstance(flags, arith.IntegerOverflowAttr):
             number = sum(_OVERFLOW[str(getattr(f, "value", f))] for f in cast(Any, flags).data)
-            found = {"overflowFlags": int_attr(number, i32)} if number else {}
+            if number:
+                found["overflowFlags"] = int_attr(number, i32)
         else:
-            found = {"fastmathFlags": FastMathAttr(tuple(cast(Any, flags).data))}
+            found["fastmathFlags"] = FastMathAttr(tuple(cast(Any, flags).data))
         _flags[flags] = found
     return found
 
