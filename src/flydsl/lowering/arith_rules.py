@@ -53,11 +53,13 @@ def _poison(s: Sink[T], op: Operation) -> None:
 def _binary(word: str, flags: str = "") -> Rule:
     def flagged(s: Sink[T], op: Operation) -> None:
         a, b = operands_of(op)
-        s.give(op.results[0], s.binary(word, a.type, s.value(a), s.value(b), op.properties.get(flags)))
+        (result,) = op.results
+        s.give(result, s.binary(word, a.type, s.value(a), s.value(b), op.properties.get(flags)))
 
     def plain(s: Sink[T], op: Operation) -> None:
         a, b = operands_of(op)
-        s.give(op.results[0], s.binary(word, a.type, s.value(a), s.value(b)))
+        (result,) = op.results
+        s.give(result, s.binary(word, a.type, s.value(a), s.value(b)))
 
     return flagged if flags else plain
 
@@ -66,7 +68,8 @@ def _minmax(key: str) -> Rule:
     def rule(s: Sink[T], op: Operation) -> None:
         a, b = operands_of(op)
         t = a.type
-        s.give(op.results[0], s.intr(key, t, (s.value(a), s.value(b)), (t, t), op.properties.get("fastmath")))
+        (result,) = op.results
+        s.give(result, s.intr(key, t, (s.value(a), s.value(b)), (t, t), op.properties.get("fastmath")))
 
     return rule
 
@@ -74,7 +77,8 @@ def _minmax(key: str) -> Rule:
 def _division(word: str) -> Rule:
     def rule(s: Sink[T], op: Operation) -> None:
         a, _ = operands_of(op)
-        s.give(op.results[0], s.binary(word, a.type, s.value(a), s.divisor(op, word[0] == "s")))
+        (result,) = op.results
+        s.give(result, s.binary(word, a.type, s.value(a), s.divisor(op, word[0] == "s")))
 
     return rule
 
@@ -93,7 +97,8 @@ def _rounded_division(s: Sink[T], op: Operation) -> None:
         sign = s.binary("xor", t, x, s.value(other))
         step = s.binary("and", flag, step, s.icmp("sge" if up else "slt", t, sign, zero))
     one = s.cast("zext" if up else "sext", step, flag, t)
-    s.give(op.results[0], s.binary("add", t, quotient, one))
+    (result,) = op.results
+    s.give(result, s.binary("add", t, quotient, one))
 
 
 def flag_type(type_: Attribute) -> Attribute:
@@ -108,7 +113,8 @@ def element_count(type_: Attribute) -> int:
 
 def _negf(s: Sink[T], op: Operation) -> None:
     (a,) = operands_of(op)
-    s.give(op.results[0], s.fneg(a.type, s.value(a), op.properties.get("fastmath")))
+    (result,) = op.results
+    s.give(result, s.fneg(a.type, s.value(a), op.properties.get("fastmath")))
 
 
 def _cast(name: str) -> Rule:
@@ -166,26 +172,30 @@ def _wide_number(s: Sink[T], value: int, type_: Attribute) -> T:
 def _sum_with_carry(s: Sink[T], op: Operation) -> None:
     a, b = operands_of(op)
     total = s.binary("add", a.type, s.value(a), s.value(b))
-    s.give(op.results[0], total)
-    if s.used(op.results[1]):
-        s.give(op.results[1], s.icmp("ult", a.type, total, s.value(a)))
+    result, carry = op.results
+    s.give(result, total)
+    if s.used(carry):
+        s.give(carry, s.icmp("ult", a.type, total, s.value(a)))
 
 
 def _cmpi(s: Sink[T], op: arith.CmpiOp) -> None:
     a, b = operands_of(op)
-    s.give(op.results[0], s.icmp(CMPI_WORDS[op.predicate.value.data], a.type, s.value(a), s.value(b)))
+    (result,) = op.results
+    s.give(result, s.icmp(CMPI_WORDS[op.predicate.value.data], a.type, s.value(a), s.value(b)))
 
 
 def _cmpf(s: Sink[T], op: arith.CmpfOp) -> None:
     a, b = operands_of(op)
     word = CMPF_WORDS[op.predicate.value.data]
-    s.give(op.results[0], s.fcmp(word, a.type, s.value(a), s.value(b), op.properties.get("fastmath")))
+    (result,) = op.results
+    s.give(result, s.fcmp(word, a.type, s.value(a), s.value(b), op.properties.get("fastmath")))
 
 
 def _select(s: Sink[T], op: Operation) -> None:
     c, a, b = operands_of(op)
     flags = op.properties.get("fastmath")
-    s.give(op.results[0], s.select(c.type, a.type, s.value(c), s.value(a), s.value(b), flags))
+    (result,) = op.results
+    s.give(result, s.select(c.type, a.type, s.value(c), s.value(a), s.value(b), flags))
 
 
 ARITH: dict[type[Operation], Rule] = {

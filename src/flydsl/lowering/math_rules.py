@@ -38,7 +38,8 @@ def _intrinsic(key: str) -> Rule:
         args = operands_of(op)
         t = args[0].type
         types = [a.type for a in args]
-        s.give(op.results[0], s.intr(key, t, [s.value(a) for a in args], types, op.properties.get("fastmath")))
+        (result,) = op.results
+        s.give(result, s.intr(key, t, [s.value(a) for a in args], types, op.properties.get("fastmath")))
 
     return rule
 
@@ -46,7 +47,8 @@ def _intrinsic(key: str) -> Rule:
 def _integer(key: str, immediate: int | None) -> Rule:
     def rule(s: Sink[T], op: Operation) -> None:
         (x,) = operands_of(op)
-        s.give(op.results[0], s.intr(key, x.type, (s.value(x),), (x.type,), None, immediate))
+        (result,) = op.results
+        s.give(result, s.intr(key, x.type, (s.value(x),), (x.type,), None, immediate))
 
     return rule
 
@@ -64,21 +66,24 @@ def _rsqrt(s: Sink[T], op: Operation) -> None:
     (x,) = operands_of(op)
     t, flags = x.type, op.properties.get("fastmath")
     root = s.intr("sqrt", t, (s.value(x),), (t,), flags)
-    s.give(op.results[0], s.binary("fdiv", t, s.number(1.0, t), root, flags))
+    (result,) = op.results
+    s.give(result, s.binary("fdiv", t, s.number(1.0, t), root, flags))
 
 
 def _expm1(s: Sink[T], op: Operation) -> None:
     (x,) = operands_of(op)
     t, flags = x.type, op.properties.get("fastmath")
     power = s.intr("exp", t, (s.value(x),), (t,), flags)
-    s.give(op.results[0], s.binary("fsub", t, power, s.number(1.0, t), flags))
+    (result,) = op.results
+    s.give(result, s.binary("fsub", t, power, s.number(1.0, t), flags))
 
 
 def _log1p(s: Sink[T], op: Operation) -> None:
     (x,) = operands_of(op)
     t, flags = x.type, op.properties.get("fastmath")
     more = s.binary("fadd", t, s.number(1.0, t), s.value(x), flags)
-    s.give(op.results[0], s.intr("log", t, (more,), (t,), flags))
+    (result,) = op.results
+    s.give(result, s.intr("log", t, (more,), (t,), flags))
 
 
 _EVERYWHERE: dict[str, Rule] = {

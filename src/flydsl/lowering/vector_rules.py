@@ -127,7 +127,8 @@ def _shuffle(s: Sink[T], op: Operation) -> None:
     if nb < n:
         y = s.shuffle(b.type, y, None, [*range(nb), *[-1] * (n - nb)])
     moved = [m if m < na else m - na + n for m in mask]
-    s.give(op.results[0], s.shuffle(vector_type(elem_of(a.type), n), x, y, moved))
+    (result,) = op.results
+    s.give(result, s.shuffle(vector_type(elem_of(a.type), n), x, y, moved))
 
 
 def _bitcast(s: Sink[T], op: Operation) -> None:
@@ -178,7 +179,8 @@ def _reduction(s: Sink[T], op: Operation) -> None:
 def _fma(s: Sink[T], op: Operation) -> None:
     args = operands_of(op)
     t = args[0].type
-    s.give(op.results[0], s.intr("fma", t, [s.value(a) for a in args], [t] * 3))
+    (result,) = op.results
+    s.give(result, s.intr("fma", t, [s.value(a) for a in args], [t] * 3))
 
 
 def _numbers(op: Operation, name: str) -> list[int]:
@@ -206,19 +208,22 @@ def _window(op: Operation, shape: tuple[int, ...], sizes: Sequence[int]) -> Sequ
 def _extract_slice(s: Sink[T], op: Operation) -> None:
     (v,) = operands_of(op)
     mask = _window(op, shape_of(v), _numbers(op, "sizes"))
-    s.give(op.results[0], s.shuffle(flat(v.type), s.value(v), None, mask))
+    (result,) = op.results
+    s.give(result, s.shuffle(flat(v.type), s.value(v), None, mask))
 
 
 def _insert_slice(s: Sink[T], op: Operation) -> None:
     x, v = operands_of(op)
     shape = shape_of(v)
     sizes = (1,) * (len(shape) - len(shape_of(x))) + shape_of(x)
-    s.give(op.results[0], _blend(s, x, v, _window(op, shape, sizes)))
+    (result,) = op.results
+    s.give(result, _blend(s, x, v, _window(op, shape, sizes)))
 
 
 def _shape_cast(s: Sink[T], op: Operation) -> None:
     (v,) = operands_of(op)
-    s.give(op.results[0], s.value(v))
+    (result,) = op.results
+    s.give(result, s.value(v))
 
 
 def _transpose(s: Sink[T], op: Operation) -> None:
@@ -228,7 +233,8 @@ def _transpose(s: Sink[T], op: Operation) -> None:
     steps = [prod(shape[i + 1 :]) for i in range(len(shape))]
     lanes = product(*(range(shape[i]) for i in order))
     mask = [sum(i * steps[k] for i, k in zip(at, order, strict=True)) for at in lanes]
-    s.give(op.results[0], s.shuffle(flat(v.type), s.value(v), None, mask))
+    (result,) = op.results
+    s.give(result, s.shuffle(flat(v.type), s.value(v), None, mask))
 
 
 ELEMENTS: dict[type[Operation], Rule] = {

@@ -86,8 +86,6 @@ class FunctionText(Sink[str]):
         self.block_size, self.grid_size = abi.block, abi.grid
         self.lines: list[str] = []
         self.names: dict[SSAValue, str] = {}
-        self.value = self.names.__getitem__
-        self.give = self.names.__setitem__
         self.label = "entry"
         self._count = 0
         self._labels = 0

@@ -198,41 +198,48 @@ def _int_binary(f: FunctionText, op: Operation) -> None:
         word += " exact"
     if "isDisjoint" in op.properties:
         word += " disjoint"
-    f.names[op.results[0]] = f.binary(word, a.type, f.names[a], y, op.properties.get("overflowFlags"))
+    (result,) = op.results
+    f.names[result] = f.binary(word, a.type, f.names[a], y, op.properties.get("overflowFlags"))
 
 
 def _float_binary(f: FunctionText, op: Operation) -> None:
     a, b = operands_of(op)
     flags = op.properties.get("fastmathFlags")
-    f.names[op.results[0]] = f.binary(FLOAT_OPS[type(op)], a.type, f.names[a], f.names[b], flags)
+    (result,) = op.results
+    f.names[result] = f.binary(FLOAT_OPS[type(op)], a.type, f.names[a], f.names[b], flags)
 
 
 def _fneg(f: FunctionText, op: Operation) -> None:
     (a,) = operands_of(op)
-    f.names[op.results[0]] = f.fneg(a.type, f.names[a], op.properties.get("fastmathFlags"))
+    (result,) = op.results
+    f.names[result] = f.fneg(a.type, f.names[a], op.properties.get("fastmathFlags"))
 
 
 def _extension(f: FunctionText, op: Operation) -> None:
     (a,) = operands_of(op)
     word = "zext nneg" if "nonNeg" in op.properties else "zext"
-    f.names[op.results[0]] = f.cast(word, f.names[a], a.type, op.results[0].type)
+    (result,) = op.results
+    f.names[result] = f.cast(word, f.names[a], a.type, op.results[0].type)
 
 
 def _icmp(f: FunctionText, op: xllvm.ICmpOp) -> None:
     a, b = operands_of(op)
-    f.names[op.results[0]] = f.icmp(CMPI_WORDS[op.predicate.value.data], a.type, f.names[a], f.names[b])
+    (result,) = op.results
+    f.names[result] = f.icmp(CMPI_WORDS[op.predicate.value.data], a.type, f.names[a], f.names[b])
 
 
 def _fcmp(f: FunctionText, op: FCmpOp) -> None:
     a, b = operands_of(op)
     word = CMPF_WORDS[op.predicate.value.data]
-    f.names[op.results[0]] = f.fcmp(word, a.type, f.names[a], f.names[b], op.properties.get("fastmathFlags"))
+    (result,) = op.results
+    f.names[result] = f.fcmp(word, a.type, f.names[a], f.names[b], op.properties.get("fastmathFlags"))
 
 
 def _select(f: FunctionText, op: Operation) -> None:
     c, a, b = operands_of(op)
     flags = op.properties.get("fastmathFlags")
-    f.names[op.results[0]] = f.select(c.type, a.type, f.names[c], f.names[a], f.names[b], flags)
+    (result,) = op.results
+    f.names[result] = f.select(c.type, a.type, f.names[c], f.names[a], f.names[b], flags)
 
 
 def _constant(f: FunctionText, op: Operation) -> None:
@@ -242,11 +249,13 @@ def _constant(f: FunctionText, op: Operation) -> None:
 
 def _freeze(f: FunctionText, op: Operation) -> None:
     (a,) = operands_of(op)
-    f.names[op.results[0]] = f.pure(f"freeze {f.typed(a)}")
+    (result,) = op.results
+    f.names[result] = f.pure(f"freeze {f.typed(a)}")
 
 
 def _poison(f: FunctionText, op: Operation) -> None:
-    f.names[op.results[0]] = "poison"
+    (result,) = op.results
+    f.names[result] = "poison"
 
 
 def _zero(f: FunctionText, op: Operation) -> None:
@@ -256,17 +265,20 @@ def _zero(f: FunctionText, op: Operation) -> None:
 
 def _extract_element(f: FunctionText, op: Operation) -> None:
     v, at = operands_of(op)
-    f.names[op.results[0]] = f.element(v.type, f.names[v], f.names[at], at.type)
+    (result,) = op.results
+    f.names[result] = f.element(v.type, f.names[v], f.names[at], at.type)
 
 
 def _insert_element(f: FunctionText, op: Operation) -> None:
     v, x, at = operands_of(op)
-    f.names[op.results[0]] = f.with_element(v.type, f.names[v], f.names[x], f.names[at], at.type)
+    (result,) = op.results
+    f.names[result] = f.with_element(v.type, f.names[v], f.names[x], f.names[at], at.type)
 
 
 def _shuffle(f: FunctionText, op: xllvm.ShuffleVectorOp) -> None:
     a, b = operands_of(op)
-    f.names[op.results[0]] = f.shuffle(a.type, f.names[a], f.names[b], int_list(op.properties["mask"]))
+    (result,) = op.results
+    f.names[result] = f.shuffle(a.type, f.names[a], f.names[b], int_list(op.properties["mask"]))
 
 
 def _intrinsic(f: FunctionText, op: IntrinsicOp) -> None:

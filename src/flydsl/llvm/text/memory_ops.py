@@ -93,7 +93,8 @@ def _atomicrmw(f: FunctionText, op: llvm.AtomicRMWOp) -> None:
     p, v = operands_of(op)
     word = llvm.ATOMIC_BINARY[op.bin_op.value.data].lstrip("_")
     order = ORDERING_WORDS[op.ordering.value.data]
-    f.names[op.results[0]] = f.assign(f"atomicrmw {word} {f.typed(p)}, {f.typed(v)}{_scope(op)} {order}{align_of(op)}")
+    (result,) = op.results
+    f.names[result] = f.assign(f"atomicrmw {word} {f.typed(p)}, {f.typed(v)}{_scope(op)} {order}{align_of(op)}")
 
 
 def _fence(f: FunctionText, op: FenceOp) -> None:
@@ -101,18 +102,19 @@ def _fence(f: FunctionText, op: FenceOp) -> None:
 
 
 def _gep(f: FunctionText, op: Operation) -> None:
-    operands = operands_of(op)
+    p, *dynamic = operands_of(op)  # indexing the tuple runs Python code of xDSL, taking it apart does not
     props: Any = op.properties
     raw = int_list(props["rawConstantIndices"])
     if len(raw) == 1:
-        at = f"i32 {raw[0]}" if len(operands) == 1 else f.typed(operands[1])
+        at = f.typed(dynamic[0]) if dynamic else f"i32 {raw[0]}"
     else:
-        values = iter(operands[1:])
+        values = iter(dynamic)
         at = ", ".join([f.typed(next(values)) if i == llvm.GEP_DYNAMIC else f"i32 {i}" for i in raw])
     flags = props["noWrapFlags"].value.data
     words = "".join(f"{w} " for w in no_wrap_words(flags)) if flags else ""
     elem = type_text(props["elem_type"])
-    f.names[op.results[0]] = f.pure(f"getelementptr {words}{elem}, {f.typed(operands[0])}, {at}")
+    (result,) = op.results
+    f.names[result] = f.pure(f"getelementptr {words}{elem}, {f.typed(p)}, {at}")
 
 
 def _alloca(f: FunctionText, op: Operation) -> None:
@@ -122,7 +124,8 @@ def _alloca(f: FunctionText, op: Operation) -> None:
     where = f", addrspace({space})" if space else ""
     # A known number of elements is an array, which LLVM splits into registers.
     what = elem if count == "1" else f"[{count} x {elem}]" if count.isdigit() else f"{elem}, {f.typed(n)}"
-    f.names[op.results[0]] = f.assign(f"alloca {what}{align_of(op)}{where}")
+    (result,) = op.results
+    f.names[result] = f.assign(f"alloca {what}{align_of(op)}{where}")
 
 
 def cast_op(word: str) -> Handler:
@@ -137,19 +140,22 @@ def cast_op(word: str) -> Handler:
 
 
 def _undef(f: FunctionText, op: Operation) -> None:
-    f.names[op.results[0]] = "poison"
+    (result,) = op.results
+    f.names[result] = "poison"
 
 
 def _extract_value(f: FunctionText, op: Operation) -> None:
     (s,) = operands_of(op)
     at = ", ".join(map(str, int_list(op.properties["position"])))
-    f.names[op.results[0]] = f.pure(f"extractvalue {f.typed(s)}, {at}")
+    (result,) = op.results
+    f.names[result] = f.pure(f"extractvalue {f.typed(s)}, {at}")
 
 
 def _insert_value(f: FunctionText, op: Operation) -> None:
     s, v = operands_of(op)
     at = ", ".join(map(str, int_list(op.properties["position"])))
-    f.names[op.results[0]] = f.pure(f"insertvalue {f.typed(s)}, {f.typed(v)}, {at}")
+    (result,) = op.results
+    f.names[result] = f.pure(f"insertvalue {f.typed(s)}, {f.typed(v)}, {at}")
 
 
 def _call_intrinsic(f: FunctionText, op: llvm.CallIntrinsicOp) -> None:
@@ -160,13 +166,13 @@ def _call_intrinsic(f: FunctionText, op: llvm.CallIntrinsicOp) -> None:
     if count != len(args):
         args = args[:count]
     name = props["intrin"].data
-    results = op.results
-    t = type_text(results[0].type) if results else "void"
+    result = next(iter(op.results), None)
+    t = "void" if result is None else type_text(result.type)
     if name not in f.module.declarations:
         f.module.declare(name, t, [type_text(a.type) for a in args])
     text = f"call {t} @{name}({f.typed_list(args)})"
-    if results:
-        f.names[results[0]] = f.assign(text)
+    if result is not None:
+        f.names[result] = f.assign(text)
     else:
         f.line(text)
 
@@ -194,7 +200,8 @@ def _inline_asm(f: FunctionText, op: llvm.InlineAsmOp) -> None:
 
 
 def _address_of(f: FunctionText, op: llvm.AddressOfOp) -> None:
-    f.names[op.results[0]] = f.abi.address_of(f, op.global_name.string_value())
+    (result,) = op.results
+    f.names[result] = f.abi.address_of(f, op.global_name.string_value())
 
 
 MEMORY_OPS: dict[type[Operation], Handler] = {
