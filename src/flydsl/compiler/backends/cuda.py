@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import time
 from collections.abc import Mapping
@@ -89,16 +90,21 @@ class CudaBackend(BuiltinBackend):
             return f"{arch}a"
         return arch
 
+    def lower_compile_hints(self, module: Any, *, compile_hints: Hints) -> None:
+        """Hints become attributes of kernels."""
+        options = self.parse_options(compile_hints)
+        builtin: Any = importlib.import_module("xdsl.dialects.builtin")
+        for op in _device_code.kernels_of(module):
+            if options.maxnreg is not None:
+                op.attributes["nvvm.maxnreg"] = builtin.IntegerAttr(options.maxnreg, builtin.i32)
+            if options.noalias:
+                _device_code.promise_noalias(op)
+
     def device_ir(self, module: Any) -> str:
         from flydsl.llvm import binding
-        from flydsl.llvm.text import abi_nvptx, kernel_text
+        from flydsl.llvm.text import abi_nvptx
 
-        layout = binding.data_layout(abi_nvptx.TRIPLE)
-        if kernel_text.is_lowered(module):
-            from flydsl.llvm.text.llvm_dialect_module import nvptx_module
-
-            return nvptx_module(module, layout)
-        return abi_nvptx.device_module(module, layout)
+        return abi_nvptx.device_module(module, binding.data_layout(abi_nvptx.TRIPLE))
 
     def make_device_code(self, llvm_ir: str, *, options: Options, compiler: Compiler | None = None) -> DeviceBinary:
         from flydsl.llvm import codegen
@@ -106,13 +112,9 @@ class CudaBackend(BuiltinBackend):
 
         if compiler is None:
             _device_code.refuse_llvm_options("cuda", options)
-        attributes = {} if options.maxnreg is None else {"nvvm.maxnreg": str(options.maxnreg)}
-        text = _device_code.add_kernel_attributes(llvm_ir, "ptx_kernel", attributes)
-        if options.noalias:
-            text = _device_code.mark_noalias(text, "ptx_kernel")
         chip = self.chip_for(llvm_ir)
         code = (compiler or codegen.compile_device)(
-            text, codegen.DeviceTarget.nvptx(chip, self._llvm_features(llvm_ir)), options.opt_level
+            llvm_ir, codegen.DeviceTarget.nvptx(chip, self._llvm_features(llvm_ir)), options.opt_level
         )
         sections = {"ptx": code.asm.encode()}
         times = dict(code.times)

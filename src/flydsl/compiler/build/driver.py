@@ -24,7 +24,7 @@ from ...llvm import binding
 from ...llvm.text import host_stub
 from ...llvm.text.debug_info import ATTRIBUTE as DEBUG_ATTRIBUTE
 from ...llvm.text.shared_memory import SharedLayout, shared_layout
-from ...llvm.text.translate import type_text
+from ...llvm.text.spelling import type_text
 from ...llvm.text.type_layout import sequence
 from ...lowering.rebuild import location_of
 from ...passes.base import Pass

@@ -10,24 +10,23 @@ vectorises the innermost. Where threads meet, at barriers and warp collectives, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, cast
 
-from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects import fly_cpu
 from ...dialects.upstream import gpu
 from ...dialects.upstream.gpu import warp as gpu_warp
 from ...dialects.upstream.llvm import AddressOfOp
-from ...ir.builder import elem_of
+from ...ir.types import bit_width
 from ...llvm.text import debug_info
-from ...llvm.text.kernel_text import functions_of, known_block_size
-from ...llvm.text.print_text import call_printf, string_constant
+from ...llvm.text.function_text import Abi, FunctionText
+from ...llvm.text.module_text import ModuleText
+from ...llvm.text.print_text import string_constant
 from ...llvm.text.safe_division import safe_divisor
 from ...llvm.text.shared_memory import SharedLayout, shared_layout
-from ...llvm.text.translate import INTRINSICS, Abi, FunctionText, ModuleText, type_text
-from ...llvm.text.warp_text import source_lane, total_bits
+from ...llvm.text.spelling import symbol, type_text
+from ...lowering.gpu_rules import sizes_of, source_lane
 from . import block as cpu_block
 from . import check as cpu_check
 from . import clusters as cpu_clusters
@@ -38,6 +37,7 @@ from . import routines as cpu_routines
 from . import shadow as cpu_shadow
 from .block import BARRIER, DEPOSIT, HANDLES, POLL, SHOWN, STATUS, TOOK, WAIT, Synchronization
 from .frames import kept_values
+from .rules import RULES
 
 _IDS = {
     "thread_id": ("%tx", "%ty", "%tz"),
@@ -54,13 +54,13 @@ CLUSTER_ATTRIBUTE = "nvvm.cluster_dim"
 DEFAULT_WARP = 32
 CHECK_ATTRIBUTE = "fly.check"
 """Attribute of a device module that is compiled for checked mode."""
-_LIBM = {name: name for name in ("expm1", "log1p", "asinh", "acosh", "atanh", "erf", "erfc", "cbrt")}
 
 
 class CpuAbi(Abi):
     """Text of one thread of a kernel; ids are parameters."""
 
-    native_math = frozenset(INTRINSICS)
+    rules = RULES
+    shares = False  # a coroutine keeps what it shares in its frame, and phases write values to memory
 
     searched = False
     """Whether accesses to tensors are compared with those of other blocks and threads."""
@@ -69,6 +69,7 @@ class CpuAbi(Abi):
     """Whether shared accesses are compared with those of other threads."""
 
     def __init__(self, shared: SharedLayout, warp: int, checked: bool = False):
+        super().__init__()
         self.shared = shared
         self.warp = warp
         self.checked = checked
@@ -102,22 +103,6 @@ class CpuAbi(Abi):
     def index(self, f: FunctionText, kind: str, dim: str) -> str:
         return _IDS[kind]["xyz".index(dim)]
 
-    def math(self, f: FunctionText, name: str, type_: Attribute, args: Sequence[str], flags: str) -> str:
-        """Functions that are no intrinsic are the C library's; what is left of `math` here is f64."""
-        symbol = _LIBM.get(name)
-        if symbol is None or type_text(elem_of(type_)) != "double":
-            return super().math(f, name, type_, args, flags)
-        f.module.declare(symbol, "double", ["double"] * len(args))
-        if not isinstance(type_, VectorType):
-            return f.assign(f"call double @{symbol}({', '.join(f'double {a}' for a in args)})")
-        vector = cast(VectorType, type_)
-        t, whole = type_text(vector), "poison"
-        for i in range(vector.get_shape()[0]):
-            parts = [f.assign(f"extractelement {t} {a}, i64 {i}") for a in args]
-            one = f.assign(f"call double @{symbol}({', '.join(f'double {p}' for p in parts)})")
-            whole = f.assign(f"insertelement {t} {whole}, double {one}, i64 {i}")
-        return whole
-
     def thread(self, f: FunctionText) -> str:
         """Index of the thread in its block, x fastest."""
         plane = f.assign("mul i64 %ny, %tz")
@@ -133,10 +118,7 @@ class CpuAbi(Abi):
 
     def address_of(self, f: FunctionText, name: str) -> str:
         offset = self.shared.offsets.get(name)
-        return f"@{name}" if offset is None else f.assign(f"getelementptr i8, ptr %shared, i64 {offset}")
-
-    def printf(self, f: FunctionText, text: str, values: Sequence[SSAValue]) -> None:
-        call_printf(f, text, values)
+        return f"@{symbol(name)}" if offset is None else f.assign(f"getelementptr i8, ptr %shared, i64 {offset}")
 
     def synchronize(self, f: FunctionText, op: Operation) -> None:
         if isinstance(op, fly_cpu.ExtentOp):
@@ -349,13 +331,18 @@ def synchronization_of(op: gpu.FuncOp, warp: int, checked: bool = False) -> Sync
         elif isinstance(inner, gpu_warp.BallotOp | gpu_warp.VoteOp):
             slot = max(slot, 1)
         elif isinstance(inner, gpu.ShuffleOp | gpu_warp.SubgroupBroadcastOp):
-            slot = max(slot, -(-total_bits(inner.value.type) // 8))
+            slot = max(slot, -(-bit_width(inner.value.type) // 8))
     if not found:
         return None
     # Without collectives the block is one unit.
     return Synchronization(
         unit if slot else cpu_block.MAX_THREADS, -(-slot // 16) * 16, waits or cluster is not None, cluster
     )
+
+
+def functions_of(module: gpu.ModuleOp) -> list[gpu.FuncOp]:
+    """Kernels of a device module in order."""
+    return [op for op in module.body.block.ops if isinstance(op, gpu.FuncOp)]
 
 
 def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int = DEFAULT_WARP) -> str:
@@ -370,7 +357,7 @@ def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int
             cpu_block.BY_VALUE if getattr(arg.type, "by_value", False) else type_text(arg.type)
             for arg in op.body.block.args
         ]
-        block = known_block_size(op)
+        block = sizes_of(op.known_block_size)
         how = synchronization_of(op, warp, checked)
         shared = shared_layout(op, module)
         if how is None:

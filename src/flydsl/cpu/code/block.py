@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...llvm.text.translate import ModuleText
+from ...llvm.text.module_text import ModuleText
 
 MAX_THREADS = 1024
 BARRIER = 0x40000000

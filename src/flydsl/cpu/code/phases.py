@@ -22,8 +22,10 @@ from ...dialects.upstream import gpu, llvm, scf
 from ...dialects.upstream.gpu import warp as gpu_warp
 from ...ir.builder import operands_of
 from ...ir.dead_code import is_pure
-from ...llvm.text.translate import TERMINATORS, FunctionText, type_text
-from ...llvm.text.warp_text import source_lane, total_bits
+from ...ir.types import bit_width
+from ...llvm.text.function_text import TERMINATORS, FunctionText
+from ...llvm.text.spelling import type_text
+from ...lowering.gpu_rules import source_lane
 from .block import once
 from .routines import CHECKS
 
@@ -234,7 +236,7 @@ def written_again(value: SSAValue, varying: set[SSAValue]) -> bool:
 
 
 def _bytes(value: SSAValue) -> int:
-    return 8 if isinstance(value.type, llvm.LLVMPointerType) else -(-total_bits(value.type) // 8)
+    return 8 if isinstance(value.type, llvm.LLVMPointerType) else -(-bit_width(value.type) // 8)
 
 
 def _alloca_bytes(op: llvm.AllocaOp) -> int:
@@ -243,7 +245,7 @@ def _alloca_bytes(op: llvm.AllocaOp) -> int:
     if value is None:
         return MOST_BYTES
     # Room for alignment.
-    return value.value.data * -(-total_bits(op.properties["elem_type"]) // 8) + 64
+    return value.value.data * -(-bit_width(op.properties["elem_type"]) // 8) + 64
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

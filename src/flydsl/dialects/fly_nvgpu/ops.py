@@ -7,7 +7,7 @@ is more than an intrinsic has a class of its own below. All of them lower and em
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, i1, i16, i32, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
@@ -221,10 +221,6 @@ class UniformOp(NvOp):
         return low.emulate_call("uniform", operands)
 
 
-_MEMORY = {"none": "memory(none)", "read": "memory(argmem: read)", "write": "memory(argmem: write)"}
-"""What inline assembly does to memory, in the words of LLVM."""
-
-
 @irdl_op_definition
 class AsmOp(NvOp):
     """Inline PTX; operands and result as its constraints say.
@@ -237,23 +233,6 @@ class AsmOp(NvOp):
     text = prop_def(StringAttr)
     constraints = prop_def(StringAttr)
     memory = opt_prop_def(StringAttr)
-
-    def write_llvm(self, f: Any) -> None:
-        """The call as LLVM IR text."""
-        quoted = self.text.data.replace("\n", "\\0A")
-        args = ", ".join(f.typed(v) for v in self.args)
-        result = "void"
-        if self.res:
-            f.names[self.res[0]] = ""
-            result = f.typed(self.res[0]).strip()
-        effects, known = " sideeffect", ""
-        if self.memory is not None:
-            effects, known = "", f" nounwind willreturn {_MEMORY[self.memory.data]}"
-        call = f'call {result} asm{effects} "{quoted}", "{self.constraints.data}"({args}){known}'
-        if self.res:
-            f.names[self.res[0]] = f.assign(call)
-        else:
-            f.line(call)
 
 
 def asm(

@@ -34,11 +34,6 @@ class TensorMapType(ParametrizedAttribute, TypeAttribute):
         return "ptr"
 
     @property
-    def parameter_text(self) -> str:
-        """What makes a kernel's parameter the map itself, readable by the copy engine where the driver put it."""
-        return f' byval([{MAP_BYTES} x i8]) align 64 "nvvm.grid_constant"'
-
-    @property
     def by_value(self) -> bool:
         """A launch passes the bytes, not their address."""
         return True
@@ -63,7 +58,6 @@ class MakeTensorMapOp(NvOp):
 
     def write_llvm(self, f: Any) -> None:
         """Fill the arrays and call the driver; a refusal leaves the host function with its status."""
-        number = len(f.lines)
         first, *sizes = (f.names[v] for v in self.args)
         pointer = first
         if f.typed(self.args[0]).startswith("ptr addrspace"):
@@ -80,8 +74,7 @@ class MakeTensorMapOp(NvOp):
         }
         at: dict[str, str] = {}
         for name, (count, type_, align, values) in arrays.items():
-            at[name] = f"%tm{number}.{name}"
-            f.lines.insert(1, f"  {at[name]} = alloca [{count} x {type_}], align {align}")
+            at[name] = f.take(f"[{count} x {type_}], align {align}")
             for i, value in enumerate(values):
                 cell = f.assign(f"getelementptr {type_}, ptr {at[name]}, i32 {i}")
                 f.line(f"store {type_} {value}, ptr {cell}")

@@ -1,8 +1,8 @@
 """The end of a pipeline that takes a module from `arith`, `scf`, `vector`, `gpu` to `llvm`.
 
-A compilation writes LLVM IR straight from the upper dialects (`llvm/text/translate.py`), which is what the passes here
-come to and several times faster. They run when somebody wants to see the IR between them, hooks a pass of theirs to one
-of them, or asks for them with `fly-opt`.
+A compilation applies the rules of these passes to a sink that writes LLVM IR (`llvm/text/structured.py`): the text is
+the same and made several times faster. They run when somebody wants to see the IR between them, hooks a pass of theirs
+to one of them, or asks for them with `fly-opt`.
 """
 
 from __future__ import annotations

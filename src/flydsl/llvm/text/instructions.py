@@ -10,13 +10,11 @@ from xdsl.ir import Attribute, Operation
 from ...dialects.upstream import llvm, nvvm, rocdl
 from ...dialects.upstream.keyword_attr import KeywordAttr
 from ...dialects.upstream.table_ops import TableOp
-from .translate import FunctionText, Handler, mangle, type_text
-
-
-def _mangled(type_: Attribute) -> str:
-    if isinstance(type_, llvm.LLVMPointerType):
-        return f"p{llvm.address_space(type_)}"
-    return mangle(type_)
+from ...ir.builder import i64
+from ...ir.dead_code import is_pure
+from ...lowering.rocdl_rules import launch_size
+from .function_text import FunctionText, Handler
+from .spelling import mangle, type_text
 
 
 def intrinsic_name(op: TableOp) -> str:
@@ -25,8 +23,8 @@ def intrinsic_name(op: TableOp) -> str:
     if "{" not in op.row.intrinsic:
         return op.row.intrinsic
     return op.row.intrinsic.format(
-        *(_mangled(a.type) if "{" in op.row.intrinsic and _simple(a.type) else "" for a in op.args),
-        r=_mangled(op.res[0].type) if op.res and _simple(op.res[0].type) else "",
+        *(mangle(a.type) if "{" in op.row.intrinsic and _simple(a.type) else "" for a in op.args),
+        r=mangle(op.res[0].type) if op.res and _simple(op.res[0].type) else "",
         **words,
     )
 
@@ -72,11 +70,11 @@ def _facts(op: TableOp) -> str:
 def emit(f: FunctionText, op: TableOp, name: str, arguments: list[tuple[str, str]]) -> None:
     """A call of an intrinsic with the op's result."""
     params, values = [t for t, _ in arguments], [v for _, v in arguments]
-    if op.res:
-        result = type_text(op.res[0].type)
-        f.names[op.res[0]] = f.intrinsic(name, result, params, values, _facts(op))
-    else:
+    if not op.res:
         f.call_void(name, params, values)
+        return
+    text = f.call_text(name, type_text(op.res[0].type), params, values, _facts(op))
+    f.names[op.res[0]] = f.pure(text) if is_pure(type(op)) else f.assign(text)
 
 
 def _plain(f: FunctionText, op: TableOp) -> None:
@@ -86,9 +84,8 @@ def _plain(f: FunctionText, op: TableOp) -> None:
 def _dimension(f: FunctionText, op: TableOp) -> None:
     """Sizes of blocks and grids are read from the kernel's implicit arguments."""
     what, _, dim = op.name.removeprefix("rocdl.").partition(".dim.")
-    name = f.abi.index(f, "block_dim" if what == "workgroup" else "grid_dim", dim)
-    t = type_text(op.res[0].type)
-    f.names[op.res[0]] = name if t == "i64" else f.assign(f"trunc i64 {name} to {t}")
+    size = launch_size(f, what, dim)
+    f.names[op.res[0]] = f.cast("trunc", size, i64, op.res[0].type)
 
 
 def _integer_wmma(f: FunctionText, op: TableOp) -> None:
