@@ -20,6 +20,8 @@ from ..ir.builder import Builder, elem_of
 from ..ir.enums import AddressSpace
 from ..ir.types import bit_width, vector_type
 from ..layout import Layout
+from .folding import FoldingBuilder
+from .lanes import Lanes
 
 
 class Cell:
@@ -117,6 +119,22 @@ def read(b: Builder, state: SSAValue, at: int, type_: Attribute, *, spelled: boo
     return b.extract(b.pure(BitcastOp, (part,), vector_type(type_, 1), {}), 0)
 
 
+def read_lanes(b: FoldingBuilder, lanes: Lanes, at: int, type_: Attribute) -> SSAValue:
+    """The same out of a vector under way."""
+    elem = lanes.elem
+    if type_ == elem:
+        return lanes.element(b, at)
+    count, rest = divmod(bit_width(type_), bit_width(elem))
+    if rest:
+        raise DSLCompileError(f"a load of {type_} does not consist of whole elements of {lanes.type}")
+    part = lanes.slice(b, at, count)
+    if part.type == type_:
+        return part
+    if isinstance(type_, VectorType):
+        return b.pure(BitcastOp, (part,), cast(Attribute, type_), {})
+    return b.extract(b.pure(BitcastOp, (part,), vector_type(type_, 1), {}), 0)
+
+
 def write(b: Builder, value: SSAValue, state: SSAValue, at: int) -> SSAValue:
     """A vector with the elements from one on replaced."""
     new = with_element(b, value, elem_of(state.type))
@@ -138,4 +156,4 @@ def with_element(b: Builder, value: SSAValue, elem: Attribute) -> SSAValue:
     return b.extract(cast_, 0) if count == 1 and not isinstance(type_, VectorType) else cast_
 
 
-__all__ = ["ValuePlace", "operand", "read", "value_of", "write"]
+__all__ = ["ValuePlace", "operand", "read", "read_lanes", "value_of", "with_element", "write"]

@@ -1,0 +1,214 @@
+"""A builder that folds everything it is asked to build.
+
+`canonicalize` is a copy of a module through this builder. A pass that runs together with a `canonicalize` behind it
+builds with it from the start, and leaves what the two would leave one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from xdsl.dialects import arith
+from xdsl.dialects import vector as xvector
+from xdsl.dialects.builtin import VectorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from ..dialects.upstream import llvm, vector
+from ..dialects.upstream.extra_math import ROUNDING_MODE
+from ..ir.builder import CASTS, FLOAT_BINARY, INT_BINARY, Builder, operands_of
+from ..ir.types import vector_type
+from . import folds
+from .lanes import lanes_in
+
+Props = dict[str, Attribute]
+Fold = Callable[["FoldingBuilder", Sequence[SSAValue], Attribute, Props], SSAValue | None]
+
+
+class FoldingBuilder(Builder):
+    """Folds and numbers while building."""
+
+    __slots__ = ()
+
+    def pure(self, cls: type[Operation], operands: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue:
+        fold = FOLDS.get(cls)
+        if fold is not None:
+            found = fold(self, operands, type_, props)
+            if found is not None:
+                return found
+        return self.share(cls, operands, type_, props)
+
+    def int_binary(self, name: str, a: SSAValue, b: SSAValue) -> SSAValue:
+        return folds.int_binary(self, name, a, b)
+
+    def cmpi(self, predicate: str, a: SSAValue, b: SSAValue) -> SSAValue:
+        return folds.cmpi(self, predicate, a, b)
+
+    def select(self, cond: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
+        return folds.select(self, cond, a, b)
+
+    def cast(self, name: str, a: SSAValue, type_: Attribute) -> SSAValue:
+        return folds.cast_value(self, name, a, type_)
+
+    def extract(self, v: SSAValue, at: int) -> SSAValue:
+        return folds.extract(self, v, at)
+
+    def insert(self, x: SSAValue, v: SSAValue, at: int) -> SSAValue:
+        return folds.insert(self, x, v, at)
+
+    def slice(self, v: SSAValue, at: int, count: int) -> SSAValue:
+        """Consecutive elements of a 1-D vector."""
+        return folds.extract_slice(self, v, at, count)
+
+    def broadcast(self, x: SSAValue, count: int) -> SSAValue:
+        return _splat(self, x, vector_type(x.type, count))
+
+
+def _splat(b: FoldingBuilder, x: SSAValue, type_: Attribute) -> SSAValue:
+    if x.type == type_:
+        return x
+    known = b.const_of.get(x)
+    return b.share(xvector.BroadcastOp, (x,), type_, {}) if known is None else b.const(known, type_)
+
+
+def _flat(*types: Any) -> bool:
+    """Whether vectors have one dimension."""
+    return all(len(t.shape.data) == 1 for t in types if type(t) is VectorType)
+
+
+def _int_binary(name: str) -> Fold:
+    return lambda b, xs, type_, props: folds.int_binary(b, name, xs[0], xs[1])
+
+
+def _float_binary(name: str) -> Fold:
+    return lambda b, xs, type_, props: folds.float_binary(b, name, xs[0], xs[1], props)
+
+
+def _cast(name: str) -> Fold:
+    def fold(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue | None:
+        return None if ROUNDING_MODE in props else folds.cast_value(b, name, xs[0], type_)
+
+    return fold
+
+
+def _bitcast(cls: type[Operation]) -> Fold:
+    return lambda b, xs, type_, props: folds.bitcast(b, cls, xs[0], type_)
+
+
+def _cmpi(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue:
+    return folds.cmpi(b, folds.CMPI_NAMES[cast(Any, props["predicate"]).value.data], xs[0], xs[1])
+
+
+def _select(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue:
+    return folds.select(b, *xs)
+
+
+def _negf(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue | None:
+    owner = xs[0].owner
+    return operands_of(owner)[0] if isinstance(owner, arith.NegfOp) else None
+
+
+def _extract_value(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue:
+    return folds.extract_value(b, xs[0], tuple(cast(Any, props["position"]).get_values()), type_)
+
+
+def _gep(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue:
+    return folds.element_pointer(b, props, xs, type_)
+
+
+def _position(b: FoldingBuilder, index: Sequence[SSAValue], count: int, props: Props) -> int | None:
+    """Where a 1-D extract or insert goes, if that is known and in range."""
+    (at,) = cast(Any, props["static_position"]).get_values()
+    if index:
+        known = b.const_of.get(index[0])
+        at = -1 if known is None else int(known)
+    return at if 0 <= at < count else None
+
+
+def _extract(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue | None:
+    v, *index = xs
+    if not _flat(v.type) or type(type_) is VectorType:
+        return None
+    at = _position(b, index, lanes_in(v.type), props)
+    return None if at is None else folds.extract(b, v, at)
+
+
+def _insert(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue | None:
+    x, v, *index = xs
+    if not _flat(v.type) or type(x.type) is VectorType:
+        return None
+    at = _position(b, index, lanes_in(v.type), props)
+    return None if at is None else folds.insert(b, x, v, at)
+
+
+def slice_start(props: Props) -> int | None:
+    """Where a contiguous 1-D slice starts."""
+    offsets, strides = cast(Any, props["offsets"]).data, cast(Any, props["strides"]).data
+    return offsets[0].value.data if len(offsets) == 1 and strides[0].value.data == 1 else None
+
+
+def _extract_slice(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue | None:
+    at = slice_start(props) if _flat(xs[0].type, type_) else None
+    return None if at is None else folds.extract_slice(b, xs[0], at, lanes_in(type_))
+
+
+def _insert_slice(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue | None:
+    at = slice_start(props) if _flat(xs[0].type, type_) else None
+    return None if at is None else folds.insert(b, xs[0], xs[1], at)
+
+
+def _from_elements(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue | None:
+    return folds.from_elements(b, xs, type_) if _flat(type_) and xs else None
+
+
+def _shape_cast(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue:
+    return folds.shape_cast(b, xs[0], type_)
+
+
+def _transpose(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue | None:
+    order = list(cast(Any, props["permutation"]).get_values())
+    return xs[0] if order == list(range(len(order))) else None
+
+
+def _broadcast(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue:
+    return _splat(b, xs[0], type_)
+
+
+def _shuffle(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue | None:
+    x, y = xs
+    if not _flat(x.type, type_):
+        return None
+    mask = list(cast(Any, props["mask"]).get_values())
+    count = lanes_in(x.type)
+    if x.type == type_ and mask == list(range(count)):
+        return x
+    if y.type == type_ and mask == list(range(count, count + len(mask))):
+        return y
+    splat = folds.splat_of(b, x) if x is y else None
+    return None if splat is None else _splat(b, splat, type_)
+
+
+FOLDS: dict[type[Operation], Fold] = {
+    arith.CmpiOp: _cmpi,
+    arith.SelectOp: _select,
+    arith.NegfOp: _negf,
+    arith.BitcastOp: _bitcast(arith.BitcastOp),
+    xvector.BitcastOp: _bitcast(xvector.BitcastOp),
+    llvm.ExtractValueOp: _extract_value,
+    llvm.GEPOp: _gep,
+    xvector.ExtractOp: _extract,
+    xvector.InsertOp: _insert,
+    xvector.BroadcastOp: _broadcast,
+    xvector.ShuffleOp: _shuffle,
+    vector.ExtractStridedSliceOp: _extract_slice,
+    vector.InsertStridedSliceOp: _insert_slice,
+    vector.FromElementsOp: _from_elements,
+    vector.ShapeCastOp: _shape_cast,
+    vector.TransposeOp: _transpose,
+    **{cls: _int_binary(name) for name, cls in INT_BINARY.items()},
+    **{cls: _float_binary(name) for name, cls in FLOAT_BINARY.items()},
+    **{cls: _cast(name) for name, cls in CASTS.items() if name != "bitcast"},
+}
+"""Folds by class of op; each gives the value that stands for the op, or None."""
+
+__all__ = ["FoldingBuilder", "slice_start"]

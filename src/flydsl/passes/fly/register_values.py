@@ -1,0 +1,288 @@
+"""Register storage as values within one walk: what `fly-promote-regmem-to-vectorssa` makes of it, as it is met.
+
+Each allocation is a `Root`; its vector under way (`Lanes`) changes with every store. A loop carries the roots it
+stores to, an if gives them as results. Which those are is asked of the ops inside before they are walked; whether
+somebody needs what a loop carries is known at the end of the function (`Carried`). A root whose address is used in a
+way that cannot be followed stays in memory: the walk of the function starts again with that known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+from xdsl.dialects import scf
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
+
+from ...dialects.fly.forms import groups_of
+from ...dialects.fly.ops import OPS
+from ...dialects.fly.types import MemRefType, PointerType
+from ...ir.builder import operands_of
+from ...ir.dead_code import is_pure
+from ...ir.enums import AddressSpace
+from ...lowering.folding import FoldingBuilder
+from ...lowering.lanes import Lanes
+
+
+def is_register(type_: Attribute) -> bool:
+    """Whether a type is a pointer or a tensor in the register space."""
+    return isinstance(type_, (PointerType, MemRefType)) and type_.data.space is AddressSpace.Register
+
+
+class Root:
+    """One allocation that is a value; stands where a pointer has its base."""
+
+    __slots__ = ("old", "order", "type")
+
+    def __init__(self, old: SSAValue, order: int, type_: Attribute):
+        self.old = old
+        self.order = order
+        self.type = type_
+
+
+class KeepInMemory(Exception):
+    """A root turned out to need an address."""
+
+    def __init__(self, root: Root):
+        super().__init__()
+        self.root = root
+
+
+_ALLOCATIONS = tuple(OPS[name] for name in ("memref.alloca", "make_fragment_like", "mma.make_fragment", "make_ptr"))
+
+
+def _copied(op: Operation) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
+    _, src, dst, *pred = operands_of(op)
+    return (dst,), (src, *pred)
+
+
+def _multiplied(op: Operation) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
+    _, d, *rest = groups_of(cast(Any, op))
+    return d, [v for group in rest for v in group]
+
+
+def _stored(at: int) -> Callable[[Operation], tuple[Sequence[SSAValue], Sequence[SSAValue]]]:
+    return lambda op: ((operands_of(op)[at],), ())
+
+
+def _loaded(op: Operation) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
+    return (), operands_of(op)[:1]
+
+
+_ACCESSES: dict[type[Operation], Callable[[Operation], tuple[Sequence[SSAValue], Sequence[SSAValue]]]] = {
+    OPS["copy"]: _copied,
+    OPS["copy_atom_call"]: _copied,
+    OPS["gemm"]: _multiplied,
+    OPS["mma_atom_call"]: _multiplied,
+    OPS["memref.store"]: _stored(1),
+    OPS["memref.store_vec"]: _stored(1),
+    OPS["ptr.store"]: _stored(1),
+    OPS["memref.load"]: _loaded,
+    OPS["memref.load_vec"]: _loaded,
+    OPS["ptr.load"]: _loaded,
+    OPS["print"]: lambda op: ((), operands_of(op)),
+}
+"""By class of op: tensors it stores to, and tensors it reads."""
+
+
+class Carried(NamedTuple):
+    """Roots a loop carries, before it is known which of them anybody needs."""
+
+    loop: Operation
+    block: Block
+    roots: Sequence[Root]
+    inits: Sequence[Lanes]
+    ends: Sequence[Lanes]
+    before: dict[Any, SSAValue]
+    """What is numbered in front of the loop."""
+    inside: dict[Any, SSAValue]
+    """What is numbered at the end of its body."""
+
+
+class RegisterValues:
+    """The roots of one function and what they hold."""
+
+    def __init__(self, b: FoldingBuilder, kept: set[SSAValue], dead: set[int]):
+        self._b = b
+        self._kept = kept
+        self._dead = dead
+        self._roots: dict[SSAValue, Root] = {}
+        self._sources: dict[SSAValue, SSAValue | None] = {}
+        self.now: dict[Root, Lanes] = {}
+        """What each root holds."""
+        self._carried: list[Carried] = []
+        self._moved: dict[SSAValue, SSAValue] = {}
+        """Results of loops that were made anew."""
+        self.unsettled = False
+        """Whether something was built that `canonicalize` would see through and this walk does not."""
+
+    def allocate(self, old: SSAValue, type_: Attribute) -> Root | None:
+        """A new root, blank; None for one that stays in memory."""
+        if old in self._kept:
+            return None
+        root = self._roots[old] = Root(old, len(self._roots), type_)
+        self.now[root] = Lanes.blank(type_, self._b.block)
+        return root
+
+    # --- what is accessed -----------------------------------------------------------------------------------------
+
+    def source(self, value: SSAValue) -> SSAValue | None:
+        """The allocation behind a tensor or pointer of the module before; None where it is not to be seen."""
+        if value in self._sources:
+            return self._sources[value]
+        found: SSAValue | None = None
+        if isinstance(value, OpResult):
+            if isinstance(value.op, _ALLOCATIONS):
+                found = value
+            elif not value.op.regions:
+                inner = next((v for v in operands_of(value.op) if is_register(v.type)), None)
+                found = None if inner is None else self.source(inner)
+        self._sources[value] = found
+        return found
+
+    def accessed(self, op: Operation) -> tuple[list[Root], list[Root]]:
+        """Roots from outside that an op with regions stores to, and those it reads or stores to, as allocated."""
+        stored: set[Root] = set()
+        read: set[Root] = set()
+        self._scan(op, stored, read)
+        both = sorted(stored | read, key=lambda root: root.order)
+        return [root for root in both if root in stored], both
+
+    def _scan(self, op: Operation, stored: set[Root], read: set[Root]) -> None:
+        dead = self._dead
+        for region in op.regions:
+            for block in region.blocks:
+                inner: Any = block.first_op
+                while inner is not None:
+                    if inner.regions:
+                        self._scan(inner, stored, read)
+                    else:
+                        access = _ACCESSES.get(type(inner))  # pyright: ignore[reportUnknownArgumentType]
+                        if access is not None and id(inner) not in dead:
+                            for values, into in zip(access(inner), (stored, read), strict=True):
+                                for value in values:
+                                    root = self._root(value)
+                                    if root is not None:
+                                        into.add(root)
+                    inner = inner._next_op
+
+    def _root(self, value: SSAValue) -> Root | None:
+        if not is_register(value.type):
+            return None
+        source = self.source(value)
+        return None if source is None else self._roots.get(source)
+
+    # --- loops ----------------------------------------------------------------------------------------------------
+
+    def carry(self, carried: Carried) -> None:
+        """Note a loop; its new operands are filled in by `settle`."""
+        self._carried.append(carried)
+        for root, end, value in zip(carried.roots, carried.ends, _arguments(carried), strict=True):
+            if end.base is value and not end.parts:
+                self.unsettled = True
+            self.now[root] = Lanes.of(_results(carried)[carried.roots.index(root)], self._b.block)
+
+    def settle(self) -> None:
+        """At the end of a function: loops carry the roots somebody needs."""
+        needed = self._needed()
+        for carried in self._carried:
+            self._finish(carried, needed)
+
+    def _needed(self) -> set[SSAValue]:
+        """Arguments of loop bodies for roots that are needed."""
+        pairs: dict[SSAValue, tuple[Carried, int]] = {}
+        for carried in self._carried:
+            for i in range(len(carried.roots)):
+                pairs[_arguments(carried)[i]] = pairs[_results(carried)[i]] = (carried, i)
+        todo = [value for value in pairs if _is_used(value)]
+        found: set[SSAValue] = set()
+        while todo:
+            carried, i = pairs[todo.pop()]
+            argument = _arguments(carried)[i]
+            if argument in found:
+                continue
+            found.add(argument)
+            for lanes in (carried.inits[i], carried.ends[i]):
+                values = [*([] if lanes.base is None else [lanes.base]), *(part.value for part in lanes.parts)]
+                todo += [value for value in values if value in pairs]
+        return found
+
+    def _current(self, lanes: Lanes, home: Block) -> Lanes:
+        """The same with the results of loops as they are now."""
+        moved = self._moved
+        base = None if lanes.base is None else moved.get(lanes.base, lanes.base)
+        parts = tuple(part._replace(value=moved.get(part.value, part.value)) for part in lanes.parts)
+        return Lanes(lanes.type, base, parts, home)
+
+    def _finish(self, carried: Carried, needed: set[SSAValue]) -> None:
+        loop, block, b = carried.loop, carried.block, self._b
+        arguments = _arguments(carried)
+        live = [i for i, argument in enumerate(arguments) if argument in needed]
+        inits: list[SSAValue] = []
+        for i in live:
+            lanes = carried.inits[i]
+            anchor = loop
+            while anchor.parent is not lanes.home and anchor.parent_op() is not None:
+                anchor = cast(Operation, anchor.parent_op())
+            emitted = Block()
+            with b.resumed(emitted, carried.before):
+                inits.append(self._current(lanes, emitted).value(b))
+            for op in list(emitted.ops):
+                op.detach()
+                assert anchor.parent is not None
+                anchor.parent.insert_op_before(op, anchor)
+        last = cast(Operation, block.last_op)
+        last.detach()
+        with b.resumed(block, carried.inside):
+            ends = [self._current(carried.ends[i], block).value(b) for i in live]
+        block.add_op(last)
+        last.operands = [*last.operands, *ends]
+        gone = [i for i in range(len(carried.roots)) if i not in live]
+        if not gone:
+            loop.operands = [*loop.operands, *inits]
+            return
+        count = len(loop.results) - len(carried.roots)
+        keep = [*range(count), *(count + i for i in live)]
+        for i in reversed(gone):
+            for use in list(arguments[i].uses):
+                use.operation.detach()
+                use.operation.erase()
+            block.erase_arg(cast(BlockArgument, arguments[i]))
+        region = loop.detach_region(0)
+        made = scf.ForOp.create(
+            operands=[*loop.operands, *inits],
+            result_types=[loop.results[i].type for i in keep],
+            properties=dict(loop.properties),
+            attributes=dict(loop.attributes),
+            regions=[region],
+            location=loop.location,
+        )
+        assert loop.parent is not None
+        loop.parent.insert_op_before(made, loop)
+        for i, value in zip(keep, made.results, strict=True):
+            self._moved[loop.results[i]] = value
+            loop.results[i].replace_all_uses_with(value)
+        loop.detach()
+        loop.erase(safe_erase=False)
+
+
+def _arguments(carried: Carried) -> Sequence[SSAValue]:
+    return carried.block.args[-len(carried.roots) :] if carried.roots else ()
+
+
+def _results(carried: Carried) -> Sequence[SSAValue]:
+    return carried.loop.results[-len(carried.roots) :] if carried.roots else ()
+
+
+def _is_used(value: SSAValue) -> bool:
+    """Whether an op that is not dead itself uses a value."""
+    use: Any = value.first_use
+    while use is not None:
+        user = use._operation
+        if not is_pure(type(user)) or any(result.first_use is not None for result in user.results):
+            return True
+        use = use._next_use
+    return False
+
+
+__all__ = ["Carried", "KeepInMemory", "RegisterValues", "Root", "is_register"]
