@@ -6,13 +6,14 @@ builds with it from the start, and leaves what the two would leave one after the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 from xdsl.dialects import arith
 from xdsl.dialects import vector as xvector
 from xdsl.dialects.builtin import VectorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ..dialects.upstream import llvm, vector
 from ..dialects.upstream.extra_math import ROUNDING_MODE
@@ -26,9 +27,71 @@ Fold = Callable[["FoldingBuilder", Sequence[SSAValue], Attribute, Props], SSAVal
 
 
 class FoldingBuilder(Builder):
-    """Folds and numbers while building."""
+    """Folds and numbers while building.
 
-    __slots__ = ()
+    Integers and addresses are computed in the outermost block that has their operands: where they are does then not
+    depend on which of several users came first.
+    """
+
+    __slots__ = ("_depths", "_open")
+
+    def __init__(self, block: Block | None = None):
+        super().__init__(block)
+        self._open: list[Block] = []
+        """The blocks around the current one, from the entry of the function on."""
+        self._depths: dict[Block, int] = {}
+
+    @contextmanager
+    def open_function(self, entry: Block) -> Generator[None]:
+        """Build into the entry block of a new function."""
+        saved = self._open, self._depths
+        self._open, self._depths = [entry], {entry: 0}
+        try:
+            with super().open_function(entry):
+                yield
+        finally:
+            self._open, self._depths = saved
+
+    @contextmanager
+    def region(self, block: Block) -> Generator[None]:
+        """Build into a nested block; values numbered inside do not leak out, but those computed further out do."""
+        saved_block, mark, known = self.block, self.mark(), self._known
+        nested = bool(self._open) and self._open[-1] is saved_block
+        if nested:
+            self._depths[block] = len(self._open)
+            self._open.append(block)
+        self.block = block
+        try:
+            yield
+        finally:
+            self.block = saved_block
+            if nested:
+                self._open.pop()
+                del self._depths[block]
+            further_out: list[tuple[Any, SSAValue]] = []
+            while len(known) > mark:
+                key, value = known.popitem()
+                owner: Any = value.owner
+                if nested and owner.parent is not block:
+                    further_out.append((key, value))
+            known.update(reversed(further_out))
+
+    def share(self, cls: type[Operation], operands: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue:
+        if cls in _ANYWHERE and len(self._open) > 1 and self._open[-1] is self.block:
+            here = len(self._open) - 1
+            depth = 0
+            for value in operands:
+                owner: Any = value.owner
+                known = self._depths.get(owner if type(owner) is Block else owner.parent, here)
+                if known > depth:
+                    depth = known
+            if depth < here and (cls not in _DIVISIONS or self.const_of.get(operands[1])):
+                inner, self.block = self.block, self._open[depth]
+                try:
+                    return Builder.share(self, cls, operands, type_, props)
+                finally:
+                    self.block = inner
+        return Builder.share(self, cls, operands, type_, props)
 
     def pure(self, cls: type[Operation], operands: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue:
         fold = FOLDS.get(cls)
@@ -186,6 +249,21 @@ def _shuffle(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props:
         return y
     splat = folds.splat_of(b, x) if x is y else None
     return None if splat is None else _splat(b, splat, type_)
+
+
+_DIVISIONS = frozenset(cls for name, cls in INT_BINARY.items() if "div" in name or "rem" in name)
+_ANYWHERE: frozenset[type[Operation]] = frozenset(
+    {
+        *INT_BINARY.values(),
+        *(CASTS[name] for name in ("extsi", "extui", "trunci", "index_cast")),
+        arith.CmpiOp,
+        llvm.ExtractValueOp,
+        llvm.GEPOp,
+        llvm.PtrToIntOp,
+        llvm.IntToPtrOp,
+    }
+)
+"""What costs little and harms nobody where it is not needed; a division must know that it divides."""
 
 
 FOLDS: dict[type[Operation], Fold] = {

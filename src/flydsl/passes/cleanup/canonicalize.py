@@ -23,7 +23,8 @@ from ...ir.emitter import SSA_CLASSES
 from ...ir.types import bit_width
 from ...lowering.folding import FoldingBuilder, slice_start
 from ...lowering.lanes import Lanes, lanes_in
-from ...lowering.rebuild import Handler, Rebuilder, remove_dead
+from ...lowering.rebuild import Handler, Rebuilder
+from ...lowering.schedule import schedule
 from ..base import Pass
 from .liveness import Liveness
 
@@ -268,4 +269,5 @@ class CanonicalizePass(Pass):
         while unused_results(module):
             # What was folded took the last user of something a loop carries.
             module = Canonicalizer.rebuild(module)
-        return remove_dead(module)
+        schedule(module)
+        return module

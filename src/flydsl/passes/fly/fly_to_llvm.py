@@ -41,6 +41,7 @@ from ...layout import Basis, ComposedLayout, Dyn, Layout, cosize, dynamic_leaves
 from ...lowering import atom_state, value_operands
 from ...lowering.atom_state import ATOM_TYPES
 from ...lowering.rebuild import Handler
+from ...lowering.schedule import schedule
 from ...lowering.lanes import Lanes
 from ...lowering.folding import FoldingBuilder
 from .. import PASSES, pass_class
@@ -608,7 +609,10 @@ class FlyToLlvmPass(Pass):
     def run(self, module: ModuleOp) -> ModuleOp:
         walk = fused_with(self.conversion)()
         made = walk.run(module)
-        return CanonicalizePass().run(made) if walk.unsettled or unused_results(made) else made
+        if walk.unsettled or unused_results(made):
+            return CanonicalizePass().run(made)
+        schedule(made)
+        return made
 
 
 _NEEDED = ("fly-rewrite-func-signature", "fly-canonicalize", "fly-layout-lowering")
