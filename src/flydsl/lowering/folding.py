@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, ub
 from xdsl.dialects import vector as xvector
 from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -33,13 +33,17 @@ class FoldingBuilder(Builder):
     depend on which of several users came first.
     """
 
-    __slots__ = ("_depths", "_open")
+    __slots__ = ("_depths", "_open", "divisors", "in_kernel")
 
     def __init__(self, block: Block | None = None):
         super().__init__(block)
         self._open: list[Block] = []
         """The blocks around the current one, from the entry of the function on."""
         self._depths: dict[Block, int] = {}
+        self.divisors: dict[SSAValue, int] = {}
+        """Numbers that integers are known to be multiples of."""
+        self.in_kernel = False
+        """Whether a kernel is built; elsewhere swizzles stay as they are."""
 
     @contextmanager
     def open_function(self, entry: Block) -> Generator[None]:
@@ -122,6 +126,14 @@ class FoldingBuilder(Builder):
     def slice(self, v: SSAValue, at: int, count: int) -> SSAValue:
         """Consecutive elements of a 1-D vector."""
         return folds.extract_slice(self, v, at, count)
+
+    def poison(self, type_: Attribute) -> SSAValue:
+        """A value nobody has written yet: one in each block, since there is nothing to be carried into another."""
+        key = ("poison", self.block, (self._ids.get(id(type_)) or self._identify(type_))[0])
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self.op1(ub.PoisonOp, (), type_, {})
+        return found
 
     def broadcast(self, x: SSAValue, count: int) -> SSAValue:
         return _splat(self, x, vector_type(x.type, count))
@@ -266,7 +278,12 @@ _ANYWHERE: frozenset[type[Operation]] = frozenset(
 """What costs little and harms nobody where it is not needed; a division must know that it divides."""
 
 
+def _poison(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue:
+    return b.poison(type_)
+
+
 FOLDS: dict[type[Operation], Fold] = {
+    ub.PoisonOp: _poison,
     arith.CmpiOp: _cmpi,
     arith.SelectOp: _select,
     arith.NegfOp: _negf,

@@ -30,6 +30,7 @@ from ..ir.builder import (
 from ..ir.fold import fold_float
 from ..ir.types import bit_width, vector_type
 from .lanes import Lanes, Part, lanes_in, put_in
+from .swizzles import simplified
 
 if TYPE_CHECKING:
     from .folding import FoldingBuilder
@@ -65,6 +66,10 @@ def int_binary(b: FoldingBuilder, name: str, x: SSAValue, y: SSAValue) -> SSAVal
             return b.const(0, x.type)
         if name in _IDEMPOTENT:
             return x
+    if name == "xori" and b.in_kernel:
+        found = simplified(b, x, y)
+        if found is not None:
+            return found
     if cy is not None and cx is None and not isinstance(x.type, VectorType):
         if name in ("andi", "ori") and (cy == -1 or (cy == 1 and x.type == i1)):
             return x if name == "andi" else y

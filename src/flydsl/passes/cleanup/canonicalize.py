@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp, VectorType
 from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 from xdsl.traits import IsTerminator
 
-from ...dialects.upstream import vector
+from ...dialects.upstream import gpu, vector
 from ...ir.builder import operands_of
 from ...ir.dead_code import is_pure
 from ...ir.emitter import SSA_CLASSES
@@ -53,6 +53,11 @@ class Canonicalizer(Rebuilder):
     def new(self, given: Any) -> SSAValue:
         """What the map holds for a value, as an IR value."""
         return given if type(given) in SSA_CLASSES else given.value(self.b)
+
+    def function(self, op: Any, cls: type[Operation]) -> None:
+        self.b.in_kernel = cls is gpu.FuncOp
+        super().function(op, cls)
+        self.b.in_kernel = False
 
     def mark(self, module: ModuleOp) -> set[int]:
         live = Liveness(module)

@@ -203,6 +203,7 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
     # --- functions ------------------------------------------------------------------------------------------------
 
     def function(self, op: Any, cls: type[Operation]) -> None:
+        self.b.in_kernel = cls is gpu.FuncOp
         self._entry = op.body.blocks.first if self.checked and cls is gpu.FuncOp else None
         single = cls is gpu.FuncOp and op.body.blocks.first is op.body.blocks.last
         kept = _without_values(op, self.dead) if single else set[SSAValue]()
@@ -217,6 +218,7 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
                 continue
             break
         self.registers_now = None
+        self.b.in_kernel = False
 
     def fill(self, old: Region, entry: Block) -> Region:
         region = super().fill(old, entry)
@@ -281,7 +283,7 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
                 return root
         return self.stack(elem, count, type_.data.align)
 
-    def place(self, at: Pointer) -> tuple[Root, int] | None:
+    def register_place(self, at: Pointer) -> tuple[Root, int] | None:
         """Root and element of a pointer to a register that is a value."""
         base, dynamic, static = cast(Any, at.parts)
         if type(base) is not Root:
@@ -291,14 +293,14 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
         return base, static
 
     def read(self, at: Any, type_: Attribute) -> SSAValue:
-        place = self.place(at)
+        place = self.register_place(at)
         if place is None:
             return self.load(Operand(at.value(), cast(Any, at.type.data)), type_)
         root, offset = place
         return value_operands.read_lanes(self.b, self.values[root], offset, storage_type(type_))
 
     def write(self, value: SSAValue, at: Any) -> None:
-        place = self.place(at)
+        place = self.register_place(at)
         if place is None:
             self.store(value, Operand(at.value(), cast(Any, at.type.data)))
             return
