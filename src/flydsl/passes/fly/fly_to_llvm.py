@@ -1,7 +1,9 @@
 """Fly to `llvm` in one walk: what `fly-rewrite-func-signature`, `fly-canonicalize`, `fly-layout-lowering` and
 `convert-fly-to-*` do one after the other, without the IR in between.
 
-The driver takes it when nobody asks to see that IR. The result is the same; a test compares both ways.
+`canonicalize` is part of it: everything is built with a builder that folds, and what takes a look ahead (a condition
+that turns out to be known, a result nobody uses) is left to that pass itself. What comes out is what the passes leave
+one after the other; a test compares both ways.
 """
 
 from __future__ import annotations
@@ -44,9 +46,8 @@ from ...lowering.rebuild import Handler
 from ...lowering.schedule import schedule
 from ...lowering.lanes import Lanes
 from ...lowering.folding import FoldingBuilder
-from .. import PASSES, pass_class
+from .. import pass_class
 from ..base import Pass
-from ..pipeline import pass_names
 from ..cleanup.canonicalize import CanonicalizePass, trip_count, unused_results
 from .convert_fly import FlyConversion, alloc_number, copy_memory, copy_values, mma_call, storage_type
 from .fly_convert_atom_call_to_ssa_form import run_length
@@ -603,41 +604,20 @@ def fused_with(conversion: type[FlyConversion]) -> type[FlyToLlvm]:
 
 @dataclass(frozen=True)
 class FlyToLlvmPass(Pass):
-    """All fly passes of a pipeline in one walk."""
+    """The passes from `fly-rewrite-func-signature` to the conversion and its `canonicalize` in one walk."""
 
     name = "fly-to-llvm"
-    conversion: type[FlyConversion]
+    needs = "a traced module"
+    convert: str = "convert-fly-to-rocdl"
+    """The conversion that is part of it."""
 
     def run(self, module: ModuleOp) -> ModuleOp:
-        walk = fused_with(self.conversion)()
+        conversion = getattr(pass_class(self.convert), "conversion", None)
+        if conversion is None:
+            raise ValueError(f"option 'convert' of pass 'fly-to-llvm' names a conversion, got '{self.convert}'")
+        walk = fused_with(conversion)()
         made = walk.run(module)
         if walk.unsettled or unused_results(made):
             return CanonicalizePass().run(made)
         schedule(made)
         return made
-
-
-_NEEDED = ("fly-rewrite-func-signature", "fly-canonicalize", "fly-layout-lowering")
-_IMPLIED = (
-    "fly-int-swizzle-simplify",
-    "canonicalize",
-    "fly-convert-atom-call-to-ssa-form",
-    "fly-promote-regmem-to-vectorssa",
-)
-
-
-def fuse(fragments: Sequence[str]) -> list[Pass] | None:
-    """The fly passes of a pipeline up to the conversion as one walk, if all are there in their usual order.
-
-    The passes between layout lowering and the conversion have nothing to add: the walk follows register storage as
-    values, folds and shares, and what is dead is not written to LLVM IR. Nor has `canonicalize` right behind. Works on
-    the text: the modules of passes that do not run are not imported.
-    """
-    if any(mark in fragment for fragment in fragments for mark in "{("):
-        return None
-    names = [name for fragment in fragments for name in pass_names(fragment)]
-    *before, last = [name for name in names if name not in _IMPLIED] or [""]
-    if tuple(before) != _NEEDED or last not in PASSES or names[-2:] not in ([last, "canonicalize"], [names[-2], last]):
-        return None
-    conversion = getattr(pass_class(last), "conversion", None)
-    return None if conversion is None else [FlyToLlvmPass(conversion)]
