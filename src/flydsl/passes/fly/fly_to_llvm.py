@@ -51,7 +51,7 @@ from ..base import Pass
 from ..cleanup.canonicalize import CanonicalizePass, trip_count, unused_results
 from .convert_fly import FlyConversion, alloc_number, copy_memory, copy_values, mma_call, storage_type
 from .fly_convert_atom_call_to_ssa_form import run_length
-from .register_values import Carried, KeepInMemory, RegisterValues, Root, is_register
+from .register_values import Carried, Exit, KeepInMemory, RegisterValues, Root, is_idle, is_register
 from .fly_layout_lowering import LayoutLowering, Pointer
 from .fly_rewrite_func_signature import boundary_types, carriers_of, struct_of
 
@@ -494,7 +494,7 @@ def _for(r: FlyToLlvm, op: scf.ForOp) -> None:
     loop = b.with_regions(scf.ForOp, [*bounds, *inits], types, [Region(new)], dict(op.properties), dict(op.attributes))
     r.bind(op.results, loop.results[: len(types) - len(roots)])
     if roots and registers is not None:
-        registers.carry(Carried(loop, new, roots, started, ended, before, inside))
+        registers.carry(Carried(loop, roots, [Exit(new, ended, inside)], started, before))
 
 
 def _if(r: FlyToLlvm, op: scf.IfOp) -> None:
@@ -504,7 +504,8 @@ def _if(r: FlyToLlvm, op: scf.IfOp) -> None:
     roots = [] if registers is None else registers.accessed(op)[0]
     started = {root: r.values[root] for root in roots}
     regions: list[Region] = []
-    r.carry.append(roots)
+    exits: list[Exit] = []
+    r.carry.append(())
     for region in op.regions:
         if not region.blocks and not roots:
             regions.append(Region())
@@ -514,15 +515,20 @@ def _if(r: FlyToLlvm, op: scf.IfOp) -> None:
             if region.blocks:
                 r.walk(region.block)
             else:
-                b.opn(scf.YieldOp, r.handed_on(), ())
-        regions.append(Region(new))
-        r.unsettled |= any(r.values[root] is started[root] for root in roots) and region is op.regions[0]
+                b.opn(scf.YieldOp, (), ())
+            if roots:
+                exits.append(Exit(new, [r.values[root] for root in roots], b.numbered()))
         for root, lanes in started.items():
             r.values[root] = lanes
+        made = Region(new)
+        regions.append(Region() if not roots and not op.results and is_idle(made) else made)
     r.carry.pop()
-    types = [*_types(r, op), *(root.type for root in roots)]
-    made = b.with_regions(scf.IfOp, (cond,), types, regions, dict(op.properties), dict(op.attributes))
-    _finish(r, op, made, roots)
+    own = _types(r, op)
+    types = [*own, *(root.type for root in roots)]
+    new_if = b.with_regions(scf.IfOp, (cond,), types, regions, dict(op.properties), dict(op.attributes))
+    r.bind(op.results, new_if.results[: len(own)])
+    if roots and registers is not None:
+        registers.carry(Carried(new_if, roots, exits))
 
 
 def _while(r: FlyToLlvm, op: scf.WhileOp) -> None:

@@ -2,7 +2,7 @@
 
 Each allocation is a `Root`; its vector under way (`Lanes`) changes with every store. A loop carries the roots it
 stores to, an if gives them as results. Which those are is asked of the ops inside before they are walked; whether
-somebody needs what a loop carries is known at the end of the function (`Carried`). A root whose address is used in a
+somebody needs what they give is known at the end of the function (`Carried`). A root whose address is used in a
 way that cannot be followed stays in memory: the walk of the function starts again with that known.
 """
 
@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
-from xdsl.dialects import scf
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
 from ...dialects.fly.forms import groups_of
 from ...dialects.fly.ops import OPS
@@ -85,18 +84,25 @@ _ACCESSES: dict[type[Operation], Callable[[Operation], tuple[Sequence[SSAValue],
 """By class of op: tensors it stores to, and tensors it reads."""
 
 
-class Carried(NamedTuple):
-    """Roots a loop carries, before it is known which of them anybody needs."""
+class Exit(NamedTuple):
+    """The end of a region: what roots hold there."""
 
-    loop: Operation
     block: Block
+    holds: Sequence[Lanes]
+    numbered: dict[Any, SSAValue]
+    """What is numbered at the end of the block."""
+
+
+class Carried(NamedTuple):
+    """Roots that a loop carries or an if gives, before it is known which of them anybody needs."""
+
+    op: Operation
     roots: Sequence[Root]
-    inits: Sequence[Lanes]
-    ends: Sequence[Lanes]
-    before: dict[Any, SSAValue]
+    exits: Sequence[Exit]
+    inits: Sequence[Lanes] = ()
+    """What a loop starts from."""
+    numbered: dict[Any, SSAValue] = {}
     """What is numbered in front of the loop."""
-    inside: dict[Any, SSAValue]
-    """What is numbered at the end of its body."""
 
 
 class RegisterValues:
@@ -175,34 +181,40 @@ class RegisterValues:
     # --- loops ----------------------------------------------------------------------------------------------------
 
     def carry(self, carried: Carried) -> None:
-        """Note a loop; its new operands are filled in by `settle`."""
+        """Note a loop or an if; its new operands are filled in by `settle`."""
         self._carried.append(carried)
-        for root, end, value in zip(carried.roots, carried.ends, _arguments(carried), strict=True):
-            if end.base is value and not end.parts:
-                self.unsettled = True
-            self.now[root] = Lanes.of(_results(carried)[carried.roots.index(root)], self._b.block)
+        exits = carried.exits
+        unchanged = [{(lanes.base, lanes.parts) for lanes in column} for column in zip(*(e.holds for e in exits), strict=True)]
+        for i, (root, result) in enumerate(zip(carried.roots, _results(carried), strict=True)):
+            if carried.inits:
+                self.unsettled |= (_arguments(carried)[i], ()) in unchanged[i]
+            else:
+                self.unsettled |= len(unchanged[i]) == 1
+            self.now[root] = Lanes.of(result, self._b.block)
 
     def settle(self) -> None:
-        """At the end of a function: loops carry the roots somebody needs."""
+        """At the end of a function: loops carry and ifs give the roots somebody needs."""
         needed = self._needed()
         for carried in self._carried:
             self._finish(carried, needed)
 
     def _needed(self) -> set[SSAValue]:
-        """Arguments of loop bodies for roots that are needed."""
+        """Results for roots that are needed."""
         pairs: dict[SSAValue, tuple[Carried, int]] = {}
         for carried in self._carried:
-            for i in range(len(carried.roots)):
-                pairs[_arguments(carried)[i]] = pairs[_results(carried)[i]] = (carried, i)
+            for i, result in enumerate(_results(carried)):
+                pairs[result] = (carried, i)
+            for i, argument in enumerate(_arguments(carried)):
+                pairs[argument] = (carried, i)
         todo = [value for value in pairs if _is_used(value)]
         found: set[SSAValue] = set()
         while todo:
             carried, i = pairs[todo.pop()]
-            argument = _arguments(carried)[i]
-            if argument in found:
+            result = _results(carried)[i]
+            if result in found:
                 continue
-            found.add(argument)
-            for lanes in (carried.inits[i], carried.ends[i]):
+            found.add(result)
+            for lanes in (*carried.inits[i : i + 1], *(end.holds[i] for end in carried.exits)):
                 values = [*([] if lanes.base is None else [lanes.base]), *(part.value for part in lanes.parts)]
                 todo += [value for value in values if value in pairs]
         return found
@@ -214,64 +226,69 @@ class RegisterValues:
         parts = tuple(part._replace(value=moved.get(part.value, part.value)) for part in lanes.parts)
         return Lanes(lanes.type, base, parts, home)
 
+    def _emitted(self, lanes: Lanes, anchor: Operation, numbered: dict[Any, SSAValue]) -> SSAValue:
+        """What a root holds as an IR value, in the block that knows its parts, in front of an op in there."""
+        b = self._b
+        while anchor.parent is not lanes.home:
+            around = anchor.parent_op()
+            if around is None:
+                break
+            anchor = around
+        emitted = Block()
+        with b.resumed(emitted, numbered):
+            value = self._current(lanes, emitted).value(b)
+        for op in list(emitted.ops):
+            op.detach()
+            assert anchor.parent is not None
+            anchor.parent.insert_op_before(op, anchor)
+        return value
+
     def _finish(self, carried: Carried, needed: set[SSAValue]) -> None:
-        loop, block, b = carried.loop, carried.block, self._b
-        arguments = _arguments(carried)
-        live = [i for i, argument in enumerate(arguments) if argument in needed]
-        inits: list[SSAValue] = []
-        for i in live:
-            lanes = carried.inits[i]
-            anchor = loop
-            while anchor.parent is not lanes.home and anchor.parent_op() is not None:
-                anchor = cast(Operation, anchor.parent_op())
-            emitted = Block()
-            with b.resumed(emitted, carried.before):
-                inits.append(self._current(lanes, emitted).value(b))
-            for op in list(emitted.ops):
-                op.detach()
-                assert anchor.parent is not None
-                anchor.parent.insert_op_before(op, anchor)
-        last = cast(Operation, block.last_op)
-        last.detach()
-        with b.resumed(block, carried.inside):
-            ends = [self._current(carried.ends[i], block).value(b) for i in live]
-        block.add_op(last)
-        last.operands = [*last.operands, *ends]
-        gone = [i for i in range(len(carried.roots)) if i not in live]
-        if not gone:
-            loop.operands = [*loop.operands, *inits]
+        op, results, arguments = carried.op, _results(carried), _arguments(carried)
+        live = [i for i, result in enumerate(results) if result in needed]
+        inits = [self._emitted(carried.inits[i], op, carried.numbered) for i in live] if carried.inits else []
+        for end in carried.exits:
+            last = cast(Operation, end.block.last_op)
+            last.operands = [*last.operands, *(self._emitted(end.holds[i], last, end.numbered) for i in live)]
+        count = len(op.results) - len(results)
+        if len(live) == len(results):
+            op.operands = [*op.operands, *inits]
             return
-        count = len(loop.results) - len(carried.roots)
-        keep = [*range(count), *(count + i for i in live)]
-        for i in reversed(gone):
+        for i in reversed([i for i in range(len(arguments)) if i not in live]):
             for use in list(arguments[i].uses):
                 use.operation.detach()
                 use.operation.erase()
-            block.erase_arg(cast(BlockArgument, arguments[i]))
-        region = loop.detach_region(0)
-        made = scf.ForOp.create(
-            operands=[*loop.operands, *inits],
-            result_types=[loop.results[i].type for i in keep],
-            properties=dict(loop.properties),
-            attributes=dict(loop.attributes),
-            regions=[region],
-            location=loop.location,
+            carried.exits[0].block.erase_arg(cast(BlockArgument, arguments[i]))
+        keep = [*range(count), *(count + i for i in live)]
+        regions = [op.detach_region(0) for _ in list(op.regions)]
+        made = type(op).create(
+            operands=[*op.operands, *inits],
+            result_types=[op.results[i].type for i in keep],
+            properties=dict(op.properties),
+            attributes=dict(op.attributes),
+            regions=[region if keep or not is_idle(region) else Region() for region in regions],
+            location=op.location,
         )
-        assert loop.parent is not None
-        loop.parent.insert_op_before(made, loop)
+        assert op.parent is not None
+        op.parent.insert_op_before(made, op)
         for i, value in zip(keep, made.results, strict=True):
-            self._moved[loop.results[i]] = value
-            loop.results[i].replace_all_uses_with(value)
-        loop.detach()
-        loop.erase(safe_erase=False)
+            self._moved[op.results[i]] = value
+            op.results[i].replace_all_uses_with(value)
+        op.detach()
+        op.erase(safe_erase=False)
+
+
+def is_idle(region: Region) -> bool:
+    """Whether a branch does nothing."""
+    return not region.blocks or region.block.first_op is region.block.last_op
 
 
 def _arguments(carried: Carried) -> Sequence[SSAValue]:
-    return carried.block.args[-len(carried.roots) :] if carried.roots else ()
+    return carried.exits[0].block.args[-len(carried.roots) :] if carried.inits else ()
 
 
 def _results(carried: Carried) -> Sequence[SSAValue]:
-    return carried.loop.results[-len(carried.roots) :] if carried.roots else ()
+    return carried.op.results[-len(carried.roots) :]
 
 
 def _is_used(value: SSAValue) -> bool:
@@ -285,4 +302,4 @@ def _is_used(value: SSAValue) -> bool:
     return False
 
 
-__all__ = ["Carried", "KeepInMemory", "RegisterValues", "Root", "is_register"]
+__all__ = ["Carried", "Exit", "KeepInMemory", "RegisterValues", "Root", "is_idle", "is_register"]
