@@ -174,9 +174,9 @@ def relink(block: Block, order: Sequence[Operation]) -> None:
         previous._next_op = None
     blk._last_op = previous
     if len(everything) != len(order):
-        left = set(order)
+        left = set(map(id, order))
         for gone in everything:
-            if gone not in left:
+            if id(gone) not in left:
                 gone.parent = gone._prev_op = gone._next_op = None
                 gone.drop_all_references()
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 from xdsl.dialects import arith, ub
 from xdsl.dialects import vector as xvector
 from xdsl.dialects.builtin import VectorType
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
 
 from ..dialects.upstream import llvm, vector
 from ..dialects.upstream.extra_math import ROUNDING_MODE
@@ -84,9 +84,10 @@ class FoldingBuilder(Builder):
         if cls in _ANYWHERE and len(self._open) > 1 and self._open[-1] is self.block:
             here = len(self._open) - 1
             depth = 0
+            depths = self._depths
             for value in operands:
-                owner: Any = value.owner
-                known = self._depths.get(owner if type(owner) is Block else owner.parent, here)
+                home: Any = value.op.parent if type(value) is OpResult else cast(BlockArgument, value).block
+                known = depths.get(home, here)
                 if known > depth:
                     depth = known
             if depth < here and (cls not in _DIVISIONS or self.const_of.get(operands[1])):

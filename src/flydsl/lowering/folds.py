@@ -398,8 +398,8 @@ def chain(v: SSAValue) -> Lanes | None:
     if not parts:
         return None
     found = Lanes.of(at, cast(Block, block))
-    found.parts = tuple(reversed(parts))
-    if sum(part.count for part in found.parts) == found.count:
+    found.parts = {part.at: part for part in reversed(parts)}
+    if sum(part.count for part in parts) == found.count:
         found.base = None
     return found
 
@@ -411,7 +411,7 @@ def insert(b: FoldingBuilder, x: SSAValue, v: SSAValue, at: int) -> SSAValue:
     if before is None:
         before = Lanes.of(v, b.block)
     after = before.put(b, x, at)
-    if after.base is before.base and after.parts[:-1] == before.parts:
+    if after.base is before.base and len(after.parts) == len(before.parts) + 1:
         return put_in(b, x, v, at)
     return after.value(b)
 

@@ -41,11 +41,12 @@ class Lanes:
 
     __slots__ = ("base", "count", "home", "parts", "type")
 
-    def __init__(self, type_: Attribute, base: SSAValue | None, parts: tuple[Part, ...], home: Block):
+    def __init__(self, type_: Attribute, base: SSAValue | None, parts: dict[int, Part], home: Block):
         self.type = type_
         self.base = base
         """What is under the parts; None where nobody has written."""
         self.parts = parts
+        """Disjoint parts by their first element, in the order in which they were written."""
         self.count = lanes_in(type_)
         self.home = home
         """The block that knows the parts; a block inside it starts from the whole value."""
@@ -53,68 +54,85 @@ class Lanes:
     @staticmethod
     def of(value: SSAValue, home: Block) -> Lanes:
         """A value as it is."""
-        return Lanes(value.type, None if type(value.owner) is ub.PoisonOp else value, (), home)
+        return Lanes(value.type, None if type(value.owner) is ub.PoisonOp else value, {}, home)
 
     @staticmethod
     def blank(type_: Attribute, home: Block) -> Lanes:
         """A vector nobody has written."""
-        return Lanes(type_, None, (), home)
+        return Lanes(type_, None, {}, home)
 
     @property
     def elem(self) -> Attribute:
         """Type of an element."""
         return cast(Attribute, cast(Any, self.type).element_type)
 
+    def values(self) -> list[SSAValue]:
+        """What the vector is made of."""
+        return [*([] if self.base is None else [self.base]), *(part.value for part in self.parts.values())]
+
     def put(self, b: FoldingBuilder, value: SSAValue, at: int) -> Lanes:
         """The vector with the elements from one on replaced by a scalar or vector of its element type."""
         type_ = value.type
         count = lanes_in(type_) if type(type_) is VectorType else 1
         if count == self.count and type(type_) is VectorType:
-            return Lanes(self.type, value, (), b.block)
-        here = self if self.home is b.block else Lanes(self.type, self.value(b), (), b.block)
+            return Lanes(self.type, value, {}, b.block)
+        here = self if self.home is b.block else Lanes(self.type, self.value(b), {}, b.block)
+        before = here.parts.get(at)
+        if before is not None and before.count == count:  # most often what was there is replaced
+            parts = here.parts.copy()
+            del parts[at]
+            parts[at] = Part(at, count, value, 0)
+            return Lanes(self.type, here.base, parts, b.block)
         end = at + count
-        parts: list[Part] = []
+        parts = {}
         covered = count
-        for part in here.parts:
+        for part in here.parts.values():
             first, last = part.at, part.at + part.count
             if last <= at or end <= first:
-                parts.append(part)
+                parts[first] = part
                 covered += part.count
                 continue
             if first < at:
-                parts.append(Part(first, at - first, part.value, part.start))
+                parts[first] = Part(first, at - first, part.value, part.start)
                 covered += at - first
             if end < last:
-                parts.append(Part(end, last - end, part.value, part.start + end - first))
+                parts[end] = Part(end, last - end, part.value, part.start + end - first)
                 covered += last - end
-        parts.append(Part(at, count, value, 0))
-        return Lanes(self.type, None if covered == self.count else here.base, tuple(parts), b.block)
+        parts[at] = Part(at, count, value, 0)
+        return Lanes(self.type, None if covered == self.count else here.base, parts, b.block)
 
     def element(self, b: FoldingBuilder, at: int) -> SSAValue:
         """One element as a scalar."""
-        for part in self.parts:
-            if part.at <= at < part.at + part.count:
-                if type(part.value.type) is not VectorType:
-                    return part.value
-                return b.extract(part.value, part.start + at - part.at)
+        part = self.parts.get(at)
+        if part is None:
+            part = next((p for p in self.parts.values() if p.at <= at < p.at + p.count), None)
+        if part is not None:
+            if type(part.value.type) is not VectorType:
+                return part.value
+            return b.extract(part.value, part.start + at - part.at)
         return b.poison(self.elem) if self.base is None else b.extract(self.base, at)
 
     def slice(self, b: FoldingBuilder, at: int, count: int) -> SSAValue:
         """Consecutive elements as a vector."""
         if not at and count == self.count:
             return self.value(b)
+        part = self.parts.get(at)
+        if part is not None and part.count == count and type(part.value.type) is VectorType:
+            return b.slice(part.value, part.start, count)
         end = at + count
-        inside: list[Part] = []
-        for part in self.parts:
+        inside: dict[int, Part] = {}
+        for part in self.parts.values():
             first, last = max(part.at, at), min(part.at + part.count, end)
             if first < last:
-                inside.append(Part(first - at, last - first, part.value, part.start + first - part.at))
+                inside[first - at] = Part(first - at, last - first, part.value, part.start + first - part.at)
         type_ = vector_type(self.elem, count)
-        if len(inside) == 1 and inside[0].count == count and type(inside[0].value.type) is VectorType:
-            return b.slice(inside[0].value, inside[0].start, count)
-        covered = sum(part.count for part in inside) == count
+        if len(inside) == 1:
+            (part,) = inside.values()
+            if part.count == count and type(part.value.type) is VectorType:
+                return b.slice(part.value, part.start, count)
+        covered = sum(part.count for part in inside.values()) == count
         base = None if covered or self.base is None else b.slice(self.base, at, count)
-        return Lanes(type_, base, tuple(inside), b.block).value(b)
+        return Lanes(type_, base, inside, b.block).value(b)
 
     def value(self, b: FoldingBuilder) -> SSAValue:
         """The vector as an IR value, in the block that knows its parts."""
@@ -128,7 +146,7 @@ class Lanes:
 
     def _emit(self, b: FoldingBuilder) -> SSAValue:
         made = b.poison(self.type) if self.base is None else self.base
-        for part in self.parts:
+        for part in self.parts.values():
             made = put_in(b, _window(b, part), made, part.at)
         return made
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from xdsl.dialects.arith import ConstantOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from ..ir.dead_code import is_pure
 from ..ir.emitter import relink
@@ -26,29 +26,33 @@ def _order(block: Block, single: bool) -> list[SSAValue]:
     """Order a block; give the values from outside it that it needs, in that order."""
     outside: list[SSAValue] = []
     order: list[Any] = []
-    placed: set[Any] = set()
+    placed: set[int] = set()
     pure = is_pure
 
     def demand(values: Any) -> None:
         for value in values:
-            owner: Any = value.owner
-            if owner in placed:
-                continue
-            if type(owner) is Block or owner.parent is not block:
-                if owner is not block:
+            if type(value) is not OpResult:
+                if value.block is not block:
                     outside.append(value)
                 continue
-            if owner.regions or not pure(type(owner)):
+            op: Any = value.op
+            if id(op) in placed:
                 continue
-            placed.add(owner)
-            demand(owner._operands)
-            order.append(owner)
+            if op.parent is not block:
+                outside.append(value)
+                continue
+            if op.regions or not pure(type(op)):
+                continue
+            placed.add(id(op))
+            if op._operands:
+                demand(op._operands)
+            order.append(op)
 
     op: Any = block.first_op
     while op is not None:
         kind: Any = type(op)
         if kind is ConstantOp:
-            placed.add(op)
+            placed.add(id(op))
             order.append(op)
         elif op.regions:
             demand(op._operands)
@@ -56,11 +60,10 @@ def _order(block: Block, single: bool) -> list[SSAValue]:
                 for inner in region.blocks:
                     demand(_order(inner, len(region.blocks) == 1))
             order.append(op)
-        elif not pure(kind) or not single:
-            if op not in placed:
-                placed.add(op)
-                demand(op._operands)
-                order.append(op)
+        elif (not single or not pure(kind)) and id(op) not in placed:
+            placed.add(id(op))
+            demand(op._operands)
+            order.append(op)
         op = op._next_op
     relink(block, order)
     return outside

@@ -69,13 +69,22 @@ class ValuePlace:
         cell.value = as_type(b, write(b, value, as_vector(b, state), self.at), cell.type)
 
 
+_data: dict[int, tuple[Attribute, MemRefData]] = {}
+"""By the id of a type, which is kept in the entry: what is known of a value of the type."""
+
+
 def operand(type_: Attribute, value: SSAValue | None) -> Operand:
     """An operand that is a value of this type, with its elements one behind the other."""
-    elem = elem_of(type_)
-    count = cast(VectorType, type_).get_shape()[0] if isinstance(type_, VectorType) else 1
-    align = max(bit_width(elem) // 8, 1)
-    data = MemRefData(elem, AddressSpace.Register, Layout(count, 1), align, TRIVIAL_SWIZZLE)
-    return Operand(cast(Any, ValuePlace(Cell(cast(Attribute, type_), value))), data)
+    known = _data.get(id(type_))
+    if known is None:
+        if len(_data) > 1 << 12:
+            _data.clear()
+        elem = elem_of(type_)
+        count = cast(VectorType, type_).get_shape()[0] if isinstance(type_, VectorType) else 1
+        align = max(bit_width(elem) // 8, 1)
+        data = MemRefData(elem, AddressSpace.Register, Layout(count, 1), align, TRIVIAL_SWIZZLE)
+        known = _data[id(type_)] = (cast(Attribute, type_), data)
+    return Operand(cast(Any, ValuePlace(Cell(known[0], value))), known[1])
 
 
 def value_of(at: Operand, b: Builder) -> SSAValue:

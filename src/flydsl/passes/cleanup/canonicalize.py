@@ -192,13 +192,46 @@ def trip_count(b: FoldingBuilder, bounds: Sequence[SSAValue], op: scf.ForOp) -> 
 
 def unused_results(module: ModuleOp) -> bool:
     """Whether an if or loop gives something nobody takes, or does nothing at all."""
-    found = [op for op in module.walk() if type(op) is scf.ForOp or type(op) is scf.IfOp]
-    if all(op.results and all(x.first_use is not None for x in op.results) or _acts(op) for op in found) and not any(
-        x.first_use is None for op in found for x in op.results
-    ):
-        return False
-    live = Liveness(module)
-    return bool(live.unused) or any(id(op) in live.dead for op in found)
+    for op in module.walk():
+        kind = type(op)
+        if kind is not scf.ForOp and kind is not scf.IfOp:
+            continue
+        gone = [i for i, x in enumerate(op.results) if x.first_use is None]
+        if kind is scf.IfOp and gone:
+            return True
+        if any(not _reaches(op.regions[0].block.args[1 + i]) for i in gone):
+            return True
+        if len(gone) == len(op.results) and not _acts(op):
+            return True
+    return False
+
+
+def _reaches(value: SSAValue) -> bool:
+    """Whether something that acts depends on a value."""
+    seen = {value}
+    todo = [value]
+    while todo:
+        for use in todo.pop().uses:
+            user = use.operation
+            if user.regions and not isinstance(user, (scf.ForOp, scf.IfOp)):
+                return True
+            found: list[SSAValue] = []
+            if isinstance(user, scf.ForOp) and use.index >= 3:
+                found = [user.results[use.index - 3], user.body.block.args[use.index - 2]]
+            elif isinstance(user, scf.YieldOp):
+                around = user.parent_op()
+                if not isinstance(around, (scf.ForOp, scf.IfOp)):
+                    return True
+                found = [around.results[use.index]]
+                if isinstance(around, scf.ForOp):
+                    found.append(around.body.block.args[use.index + 1])
+            elif user.regions or not is_pure(type(user)):
+                return True
+            else:
+                found = list(user.results)
+            todo += [x for x in found if x not in seen]
+            seen.update(found)
+    return False
 
 
 def _acts(op: Operation) -> bool:

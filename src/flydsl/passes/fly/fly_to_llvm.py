@@ -351,8 +351,19 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
             self.write(made, places[1])
 
     def mma_call(self, atom: MmaAtomType, tensors: Sequence[View]) -> None:
-        d, a, b, c = tensors
-        self.scaled_mma_call(atom, ((d,), (a,), (b,), (c,)))
+        types = [register_type(t) for t in tensors]
+        if None in types:
+            d, a, b, c = tensors
+            self.scaled_mma_call(atom, ((d,), (a,), (b,), (c,)))
+            return
+        kinds = cast("list[Attribute]", types)
+        d, a, b, c = (self.settled(t.iter) for t in tensors)
+        left, right, start = (
+            value_operands.operand(type_, self.read(at, type_)) for at, type_ in zip((a, b, c), kinds[1:], strict=True)
+        )
+        target = value_operands.operand(kinds[0], None)
+        mma_call(self, atom, target, (left,), (right,), start)
+        self.write(value_operands.value_of(target, self.b), d)
 
     def scaled_mma_call(self, atom: MmaAtomType, groups: Sequence[Sequence[View]]) -> None:
         types = [[register_type(t) for t in group] for group in groups]

@@ -183,13 +183,12 @@ class RegisterValues:
     def carry(self, carried: Carried) -> None:
         """Note a loop or an if; its new operands are filled in by `settle`."""
         self._carried.append(carried)
-        exits = carried.exits
-        unchanged = [{(lanes.base, lanes.parts) for lanes in column} for column in zip(*(e.holds for e in exits), strict=True)]
         for i, (root, result) in enumerate(zip(carried.roots, _results(carried), strict=True)):
+            one, *others = (end.holds[i] for end in carried.exits)
             if carried.inits:
-                self.unsettled |= (_arguments(carried)[i], ()) in unchanged[i]
+                self.unsettled |= one.base is _arguments(carried)[i] and not one.parts
             else:
-                self.unsettled |= len(unchanged[i]) == 1
+                self.unsettled |= one is others[0] or (not one.parts and not others[0].parts and one.base is others[0].base)
             self.now[root] = Lanes.of(result, self._b.block)
 
     def settle(self) -> None:
@@ -215,15 +214,14 @@ class RegisterValues:
                 continue
             found.add(result)
             for lanes in (*carried.inits[i : i + 1], *(end.holds[i] for end in carried.exits)):
-                values = [*([] if lanes.base is None else [lanes.base]), *(part.value for part in lanes.parts)]
-                todo += [value for value in values if value in pairs]
+                todo += [value for value in lanes.values() if value in pairs]
         return found
 
     def _current(self, lanes: Lanes, home: Block) -> Lanes:
         """The same with the results of loops as they are now."""
         moved = self._moved
         base = None if lanes.base is None else moved.get(lanes.base, lanes.base)
-        parts = tuple(part._replace(value=moved.get(part.value, part.value)) for part in lanes.parts)
+        parts = {at: part._replace(value=moved.get(part.value, part.value)) for at, part in lanes.parts.items()}
         return Lanes(lanes.type, base, parts, home)
 
     def _emitted(self, lanes: Lanes, anchor: Operation, numbered: dict[Any, SSAValue]) -> SSAValue:
