@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from xdsl.dialects import scf
+from xdsl.dialects import arith, scf
 from xdsl.dialects import vector as xvector
-from xdsl.dialects.builtin import ModuleOp, VectorType
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, VectorType
 from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 from xdsl.traits import IsTerminator
 
@@ -190,20 +190,42 @@ def trip_count(b: FoldingBuilder, bounds: Sequence[SSAValue], op: scf.ForOp) -> 
     return -(-(int(high) - int(low)) // int(step))
 
 
-def unused_results(module: ModuleOp) -> bool:
-    """Whether an if or loop gives something nobody takes, or does nothing at all."""
-    for op in module.walk():
-        kind = type(op)
-        if kind is not scf.ForOp and kind is not scf.IfOp:
-            continue
-        gone = [i for i, x in enumerate(op.results) if x.first_use is None]
-        if kind is scf.IfOp and gone:
-            return True
-        if any(not _reaches(op.regions[0].block.args[1 + i]) for i in gone):
-            return True
-        if len(gone) == len(op.results) and not _acts(op):
-            return True
-    return False
+def is_unsettled(module: ModuleOp) -> bool:
+    """Whether an if or loop is left that goes, or gives something that nobody takes or that is known otherwise."""
+    return any(
+        (type(op) is scf.ForOp and _loop_unsettled(op)) or (type(op) is scf.IfOp and _if_unsettled(op))
+        for op in module.walk()
+    )
+
+
+def _loop_unsettled(op: Operation) -> bool:
+    (block,) = op.regions[0].blocks
+    given = operands_of(cast(Operation, block.last_op))
+    if any(value is argument for value, argument in zip(given, block.args[1:], strict=True)):
+        return True
+    gone = [i for i, x in enumerate(op.results) if x.first_use is None]
+    if any(not _reaches(block.args[1 + i]) for i in gone):
+        return True
+    low, high, step = (_constant(v) for v in operands_of(op)[:3])
+    if low is not None and high is not None and (low >= high or (step is not None and step > 0 and high - low <= step)):
+        return True
+    return len(gone) == len(op.results) and not _acts(op)
+
+
+def _if_unsettled(op: Operation) -> bool:
+    if any(x.first_use is None for x in op.results) or _constant(operands_of(op)[0]) is not None:
+        return True
+    if not op.results:
+        return not _acts(op)
+    given = [operands_of(cast(Operation, region.block.last_op)) for region in op.regions]
+    return any(a is b for a, b in zip(*given, strict=True))
+
+
+def _constant(value: SSAValue) -> int | None:
+    """The number an integer constant stands for."""
+    owner = value.owner
+    attr: Any = owner.properties["value"] if isinstance(owner, arith.ConstantOp) else None
+    return attr.value.data if isinstance(attr, IntegerAttr) else None
 
 
 def _reaches(value: SSAValue) -> bool:
@@ -304,8 +326,8 @@ class CanonicalizePass(Pass):
 
     def run(self, module: ModuleOp) -> ModuleOp:
         module = Canonicalizer.rebuild(module)
-        while unused_results(module):
-            # What was folded took the last user of something a loop carries.
+        while is_unsettled(module):
+            # What was folded settled a condition, or took the last user of something a loop carries.
             module = Canonicalizer.rebuild(module)
         schedule(module)
         return module

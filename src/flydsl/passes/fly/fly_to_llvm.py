@@ -48,7 +48,7 @@ from ...lowering.lanes import Lanes
 from ...lowering.folding import FoldingBuilder
 from .. import pass_class
 from ..base import Pass
-from ..cleanup.canonicalize import CanonicalizePass, trip_count, unused_results
+from ..cleanup.canonicalize import CanonicalizePass, is_unsettled, trip_count
 from .convert_fly import FlyConversion, alloc_number, copy_memory, copy_values, mma_call, storage_type
 from .fly_convert_atom_call_to_ssa_form import run_length
 from .register_values import Carried, Exit, KeepInMemory, RegisterValues, Root, is_idle, is_register
@@ -71,8 +71,8 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
         """Carriers an object came from by its id, so that passing it on costs nothing."""
         self.registers_now: RegisterValues | None = None
         """The registers of the function under way that are values."""
-        self.unsettled = False
-        """Whether `canonicalize` has something to add."""
+        self.captured: dict[int, list[SSAValue]] = {}
+        """What the terminators of blocks that are built into another hand on."""
         self.carry: list[Sequence[Root]] = []
         """Registers that the terminators of the enclosing regions hand on."""
         self._entry: Block | None = None
@@ -225,7 +225,6 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
         region = super().fill(old, entry)
         if self.registers_now is not None and self.b.entry is entry:
             self.registers_now.settle()
-            self.unsettled |= self.registers_now.unsettled
         return region
 
     def _note_extents(self, arguments: Sequence[SSAValue]) -> None:
@@ -463,6 +462,9 @@ def _recast(r: FlyToLlvm, op: FlyOp) -> None:
 
 def _terminator(r: FlyToLlvm, op: Operation) -> None:
     given = r.pack_all(operands_of(op))
+    if id(op) in r.captured:
+        r.captured[id(op)] = given
+        return
     r.b.opn(type(op), [*given, *r.handed_on()], (), dict(op.properties))
 
 
@@ -476,6 +478,14 @@ def _condition(r: FlyToLlvm, op: Operation) -> None:
     r.b.opn(scf.ConditionOp, [*given, *r.handed_on()], ())
 
 
+def _inline(r: FlyToLlvm, block: Block) -> list[SSAValue]:
+    """Build the ops of a block into the current one; give the carriers of what its terminator hands on."""
+    last = cast(Operation, block.last_op)
+    r.captured[id(last)] = []
+    r.walk(block)
+    return r.captured.pop(id(last))
+
+
 def _types(r: FlyToLlvm, op: Operation) -> list[Attribute]:
     return [r.convert(t) for x in op.results for t in boundary_types(x.type)]
 
@@ -483,8 +493,15 @@ def _types(r: FlyToLlvm, op: Operation) -> list[Attribute]:
 def _for(r: FlyToLlvm, op: scf.ForOp) -> None:
     b, registers, operands = r.b, r.registers_now, operands_of(op)
     bounds, inits = r.vals(operands[:3]), r.pack_all(operands[3:])
-    r.unsettled |= trip_count(b, bounds, op) in (0, 1)
     old = op.body.block
+    trips = trip_count(b, bounds, op)
+    if trips == 0:
+        r.bind(op.results, inits)
+        return
+    if trips == 1:
+        r.bind(old.args, [bounds[0], *inits])
+        r.bind(op.results, _inline(r, old))
+        return
     roots = [] if registers is None else registers.accessed(op)[0]
     new = Block(arg_types=[*r.argument_types(old), *(root.type for root in roots)])
     count = len(new.args) - len(roots)
@@ -511,7 +528,12 @@ def _for(r: FlyToLlvm, op: scf.ForOp) -> None:
 def _if(r: FlyToLlvm, op: scf.IfOp) -> None:
     b, registers = r.b, r.registers_now
     cond = r.val(operands_of(op)[0])
-    r.unsettled |= cond in b.const_of
+    known = b.const_of.get(cond)
+    if known is not None:
+        region = op.regions[0 if known else 1]
+        if region.blocks:
+            r.bind(op.results, _inline(r, region.block))
+        return
     roots = [] if registers is None else registers.accessed(op)[0]
     started = {root: r.values[root] for root in roots}
     regions: list[Region] = []
@@ -634,7 +656,7 @@ class FlyToLlvmPass(Pass):
             raise ValueError(f"option 'convert' of pass 'fly-to-llvm' names a conversion, got '{self.convert}'")
         walk = fused_with(conversion)()
         made = walk.run(module)
-        if walk.unsettled or unused_results(made):
+        if is_unsettled(made):
             return CanonicalizePass().run(made)
         schedule(made)
         return made

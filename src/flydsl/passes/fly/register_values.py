@@ -119,8 +119,6 @@ class RegisterValues:
         self._carried: list[Carried] = []
         self._moved: dict[SSAValue, SSAValue] = {}
         """Results of loops that were made anew."""
-        self.unsettled = False
-        """Whether something was built that `canonicalize` would see through and this walk does not."""
 
     def allocate(self, old: SSAValue, type_: Attribute) -> Root | None:
         """A new root, blank; None for one that stays in memory."""
@@ -183,12 +181,7 @@ class RegisterValues:
     def carry(self, carried: Carried) -> None:
         """Note a loop or an if; its new operands are filled in by `settle`."""
         self._carried.append(carried)
-        for i, (root, result) in enumerate(zip(carried.roots, _results(carried), strict=True)):
-            one, *others = (end.holds[i] for end in carried.exits)
-            if carried.inits:
-                self.unsettled |= one.base is _arguments(carried)[i] and not one.parts
-            else:
-                self.unsettled |= one is others[0] or (not one.parts and not others[0].parts and one.base is others[0].base)
+        for root, result in zip(carried.roots, _results(carried), strict=True):
             self.now[root] = Lanes.of(result, self._b.block)
 
     def settle(self) -> None:
@@ -205,7 +198,13 @@ class RegisterValues:
                 pairs[result] = (carried, i)
             for i, argument in enumerate(_arguments(carried)):
                 pairs[argument] = (carried, i)
-        todo = [value for value in pairs if _is_used(value)]
+        held = {
+            value
+            for carried in self._carried
+            for lanes in (*carried.inits, *(each for end in carried.exits for each in end.holds))
+            for value in lanes.values()
+        }
+        todo = [value for value in pairs if _is_used(value, held)]
         found: set[SSAValue] = set()
         while todo:
             carried, i = pairs[todo.pop()]
@@ -232,13 +231,16 @@ class RegisterValues:
             if around is None:
                 break
             anchor = around
-        emitted = Block()
-        with b.resumed(emitted, numbered):
-            value = self._current(lanes, emitted).value(b)
-        for op in list(emitted.ops):
+        home = lanes.home
+        last = home.last_op
+        with b.resumed(home, numbered):
+            value = self._current(lanes, home).value(b)
+        op = home.first_op if last is None else last.next_op
+        while op is not None:
+            following = op.next_op
             op.detach()
-            assert anchor.parent is not None
-            anchor.parent.insert_op_before(op, anchor)
+            home.insert_op_before(op, anchor)
+            op = following
         return value
 
     def _finish(self, carried: Carried, needed: set[SSAValue]) -> None:
@@ -252,10 +254,11 @@ class RegisterValues:
         if len(live) == len(results):
             op.operands = [*op.operands, *inits]
             return
+        for i in range(len(results)):
+            if i not in live:
+                _drop_users(results[i])
         for i in reversed([i for i in range(len(arguments)) if i not in live]):
-            for use in list(arguments[i].uses):
-                use.operation.detach()
-                use.operation.erase()
+            _drop_users(arguments[i])
             carried.exits[0].block.erase_arg(cast(BlockArgument, arguments[i]))
         keep = [*range(count), *(count + i for i in live)]
         regions = [op.detach_region(0) for _ in list(op.regions)]
@@ -273,7 +276,14 @@ class RegisterValues:
             self._moved[op.results[i]] = value
             op.results[i].replace_all_uses_with(value)
         op.detach()
-        op.erase(safe_erase=False)
+        op.erase()
+
+
+def _drop_users(value: SSAValue) -> None:
+    """Erase the dead ops that take a value nobody needs."""
+    for use in list(value.uses):
+        use.operation.detach()
+        use.operation.erase()
 
 
 def is_idle(region: Region) -> bool:
@@ -289,12 +299,12 @@ def _results(carried: Carried) -> Sequence[SSAValue]:
     return carried.op.results[-len(carried.roots) :]
 
 
-def _is_used(value: SSAValue) -> bool:
-    """Whether an op that is not dead itself uses a value."""
+def _is_used(value: SSAValue, held: set[SSAValue]) -> bool:
+    """Whether an op that is not dead itself uses a value; what registers hold may yet be used."""
     use: Any = value.first_use
     while use is not None:
         user = use._operation
-        if not is_pure(type(user)) or any(result.first_use is not None for result in user.results):
+        if not is_pure(type(user)) or any(x.first_use is not None or x in held for x in user.results):
             return True
         use = use._next_use
     return False
