@@ -21,7 +21,7 @@ from ...dialects.fly.forms import groups_of
 from ...dialects.fly.infer import storage_type as infer_storage_type
 from ...dialects.fly.ops import OPS, FlyOp, python_value
 from ...dialects.fly.semantics import object_of
-from ...dialects.fly.types import TRIVIAL_SWIZZLE, MemRefData, MemRefType, PointerType, PtrData
+from ...dialects.fly.types import TRIVIAL_SWIZZLE, MemRefData, MemRefType, PointerType, PtrData, static_data
 from ...dialects.fly_rocdl.buffer import is_buffer
 from ...dialects.upstream import gpu, llvm
 from ...dialects.upstream.llvm.values import AddrSpaceCastOp
@@ -253,8 +253,33 @@ class FlyConversion(Emulation, DeviceModule, BufferMemory):
         return op.results[0] if op.results else None
 
     def operand(self, old: Any) -> Operand:
-        """A memref operand of an atom call."""
-        return Operand(self.val(old), cast(MemRefType, old.type).data)
+        """A memref operand of an atom call; its layout has the values of what is known at run time only."""
+        data = cast(MemRefType, old.type).data
+        owner = old.owner
+        if not static_data(data.layout) and isinstance(owner, OPS["make_view"]):
+            data = data._replace(layout=self.layout_of(operands_of(owner)[1], data.layout))
+        return Operand(self.val(old), data)
+
+    def layout_of(self, value: SSAValue, known: Any) -> Any:
+        """A layout or tuple with its run-time leaves, as far as the ops that make it are there."""
+        owner = value.owner
+        if isinstance(owner, OPS["make_layout"]):
+            return L.Layout(*(self.layout_of(v, k) for v, k in zip(operands_of(owner), (known.shape, known.stride), strict=True)))
+        if isinstance(owner, OPS["make_composed_layout"]):
+            parts = (known.inner, known.offset, known.outer)
+            return L.ComposedLayout(*(self.layout_of(v, k) for v, k in zip(operands_of(owner), parts, strict=True)))
+        if not isinstance(owner, OPS["make_int_tuple"]):
+            return known
+        values = iter(operands_of(owner))
+
+        def build(tree: Any) -> Any:
+            if type(tree) is tuple:
+                return tuple([build(x) for x in cast("tuple[Any, ...]", tree)])
+            if isinstance(tree, L.Basis):
+                return L.Basis(build(tree.value), tree.modes)
+            return self.b.leaf(self.val(next(values)), tree.width, tree.div) if isinstance(tree, L.Dyn) else tree
+
+        return build(known)
 
     def tensor(self, old: SSAValue) -> Operand:
         """An operand of a call on values that is memory after all."""

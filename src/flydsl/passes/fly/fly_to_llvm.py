@@ -53,7 +53,7 @@ from .convert_fly import FlyConversion, alloc_number, copy_memory, copy_values, 
 from .fly_convert_atom_call_to_ssa_form import run_length
 from .register_values import Carried, Exit, KeepInMemory, RegisterValues, Root, is_idle, is_register
 from .fly_layout_lowering import LayoutLowering, Pointer
-from .fly_rewrite_func_signature import boundary_types, carriers_of, struct_of
+from .fly_rewrite_func_signature import boundary_types, carriers_of, is_number, leaves_of, struct_of
 
 
 class FlyToLlvm(LayoutLowering, FlyConversion):
@@ -241,8 +241,8 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
             bits = self.b.muli(self.b.leaf_value(count, 64), self.b.const(bit_width(type_.data.elem), i64))
             nbytes = self.b.int_binary("shrui", self.b.addi(bits, self.b.const(7, i64)), self.b.const(3, i64))
             layout = linear_layout(view.layout)
-            leaves: list[Any] = [*flatten_to_list(layout.shape), *flatten_to_list(layout.stride)]
-            modes = [self.b.leaf_value(leaf, 64) for leaf in leaves] if all(map(_is_number, leaves)) else []
+            leaves: list[Any] = [*leaves_of(layout.shape), *leaves_of(layout.stride)]
+            modes = [self.b.leaf_value(leaf, 64) for leaf in leaves] if all(map(is_number, leaves)) else []
             props: dict[str, Attribute] = {"argument": int_attr(i), "bits": int_attr(bit_width(type_.data.elem))}
             self.b.opn(fly_cpu.ExtentOp, (view.iter.parts[0], nbytes, *modes), (), props)
 
@@ -282,6 +282,9 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
             if root is not None:
                 return root
         return self.stack(elem, count, type_.data.align)
+
+    def blank(self, type_: Attribute) -> SSAValue:
+        return self.b.poison(storage_type(type_))
 
     def register_place(self, at: Pointer) -> tuple[Root, int] | None:
         """Root and element of a pointer to a register that is a value."""
@@ -412,17 +415,6 @@ def _without_values(function: Operation, dead: set[int]) -> set[SSAValue]:
 @cache
 def _needs_memory(cls: type[Operation]) -> bool:
     return cls is OPS["recast_iter"] or cls.name.startswith(("fly_rocdl.", "fly_nvgpu."))
-
-
-def flatten_to_list(tree: Any) -> list[Any]:
-    """The leaves of nested tuples in order."""
-    if type(tree) is not tuple:
-        return [tree]
-    return [x for part in cast("tuple[Any, ...]", tree) for x in flatten_to_list(part)]
-
-
-def _is_number(leaf: Any) -> bool:
-    return type(leaf) is int or isinstance(leaf, Dyn)
 
 
 def _matching(known: Any, obj: Any) -> list[Any]:
