@@ -228,6 +228,11 @@ def _constant(value: SSAValue) -> int | None:
     return attr.value.data if isinstance(attr, IntegerAttr) else None
 
 
+def _size(module: ModuleOp) -> int:
+    """How much there is that can still go."""
+    return sum(1 + len(op.results) for op in module.walk())
+
+
 def _reaches(value: SSAValue) -> bool:
     """Whether something that acts depends on a value."""
     seen = {value}
@@ -325,9 +330,10 @@ class CanonicalizePass(Pass):
     name = "canonicalize"
 
     def run(self, module: ModuleOp) -> ModuleOp:
-        module = Canonicalizer.rebuild(module)
-        while is_unsettled(module):
-            # What was folded settled a condition, or took the last user of something a loop carries.
+        before, size = 0, 1
+        while size != before:
+            # What is folded settles conditions, and takes the last user of something a loop carries.
             module = Canonicalizer.rebuild(module)
+            before, size = size, _size(module) if is_unsettled(module) else size
         schedule(module)
         return module

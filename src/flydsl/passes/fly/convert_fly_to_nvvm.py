@@ -18,9 +18,8 @@ class _Conversion(FlyConversion):
     spaces = dict(zip(AddressSpace, (0, 1, 3, 5), strict=True))
     trust_alignment = True
 
-    @classmethod
-    def rebuild(cls, module: ModuleOp) -> ModuleOp:
-        made = super().rebuild(module)
+    def run(self, module: ModuleOp) -> ModuleOp:
+        made = super().run(module)
         place_fences(made)
         return made
 
