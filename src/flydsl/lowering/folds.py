@@ -255,7 +255,8 @@ def element_pointer(
                 indices.append(llvm.GEP_DYNAMIC)
                 kept.append(value)
         if len(kept) + 1 != len(operands):
-            props, operands, raw = {**props, "rawConstantIndices": i32_list(indices)}, [operands[0], *kept], tuple(indices)
+            props, raw = {**props, "rawConstantIndices": i32_list(indices)}, tuple(indices)
+            operands = [operands[0], *kept]
     return b.share(llvm.GEPOp, operands, type_, props) if any(raw) else operands[0]
 
 

@@ -1,4 +1,4 @@
-"""Integer swizzles in one form: `swizzle(a + d)` is `swizzle(a) + d` for every part `d` that is a multiple of its period.
+"""Integer swizzles in one form: `swizzle(a + d)` is `swizzle(a) + d` for every `d` that is a multiple of its period.
 
 What `fly-int-swizzle-simplify` does to the sums it sees, done to a sum as folding leaves it, so that it does not matter
 whether constants were put together before or after.

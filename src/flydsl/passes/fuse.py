@@ -99,7 +99,7 @@ def _fly_group(specs: Sequence[PassSpec], at: int) -> int | None:
 
 
 def upper_part(specs: Sequence[PassSpec]) -> int:
-    """How many passes lead to the upper dialects, from where LLVM IR can be written; all, if the rest is not just that."""
+    """How many passes lead to the upper dialects, from where LLVM IR can be written; all, if the rest is more."""
     at = next((i for i, spec in enumerate(specs) if spec.name in _CONVERSIONS), None)
     if at is None:
         return len(specs)

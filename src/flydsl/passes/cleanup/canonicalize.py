@@ -1,7 +1,7 @@
 """`canonicalize`: fold constants, share equal pure ops, drop dead ones, simplify structured control flow, in one walk.
 
 Folds of single ops are those of `FoldingBuilder`, what is not needed is found by `liveness.py` beforehand. Here are ifs
-and loops: known conditions and trip counts, values that are handed on unchanged, results and carried values nobody uses.
+and loops: known conditions and trip counts, values handed on unchanged, results and carried values nobody uses.
 """
 
 from __future__ import annotations

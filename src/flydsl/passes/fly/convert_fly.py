@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ... import layout as L
 from ...cpu.emulation.lanes import Emulation
-from ...dialects.fly.atoms import CopyAtomType, CopyOpType, MmaAtomType, Operand
+from ...dialects.fly.atoms import CopyOpType, Operand
 from ...dialects.fly.forms import groups_of
 from ...dialects.fly.infer import storage_type as infer_storage_type
 from ...dialects.fly.ops import OPS, FlyOp, python_value
@@ -264,7 +264,8 @@ class FlyConversion(Emulation, DeviceModule, BufferMemory):
         """A layout or tuple with its run-time leaves, as far as the ops that make it are there."""
         owner = value.owner
         if isinstance(owner, OPS["make_layout"]):
-            return L.Layout(*(self.layout_of(v, k) for v, k in zip(operands_of(owner), (known.shape, known.stride), strict=True)))
+            pairs = zip(operands_of(owner), (known.shape, known.stride), strict=True)
+            return L.Layout(*(self.layout_of(v, k) for v, k in pairs))
         if isinstance(owner, OPS["make_composed_layout"]):
             parts = (known.inner, known.offset, known.outer)
             return L.ComposedLayout(*(self.layout_of(v, k) for v, k in zip(operands_of(owner), parts, strict=True)))

@@ -42,18 +42,18 @@ from ...ir.types import bit_width, vector_type
 from ...layout import Basis, ComposedLayout, Dyn, Layout, cosize, dynamic_leaves
 from ...lowering import atom_state, value_operands
 from ...lowering.atom_state import ATOM_TYPES
+from ...lowering.folding import FoldingBuilder
+from ...lowering.lanes import Lanes
 from ...lowering.rebuild import Handler
 from ...lowering.schedule import schedule
-from ...lowering.lanes import Lanes
-from ...lowering.folding import FoldingBuilder
 from .. import pass_class
 from ..base import Pass
 from ..cleanup.canonicalize import CanonicalizePass, is_unsettled, trip_count
 from .convert_fly import FlyConversion, alloc_number, copy_memory, copy_values, mma_call, storage_type
 from .fly_convert_atom_call_to_ssa_form import run_length
-from .register_values import Carried, Exit, KeepInMemory, RegisterValues, Root, is_idle, is_register
 from .fly_layout_lowering import LayoutLowering, Pointer
 from .fly_rewrite_func_signature import boundary_types, carriers_of, is_number, leaves_of, struct_of
+from .register_values import Carried, Exit, KeepInMemory, RegisterValues, Root, is_idle, is_register
 
 
 class FlyToLlvm(LayoutLowering, FlyConversion):
