@@ -400,7 +400,7 @@ def chain(v: SSAValue) -> Lanes | None:
         return None
     found = Lanes.of(at, cast(Block, block))
     found.parts = {part.at: part for part in reversed(parts)}
-    if sum(part.count for part in parts) == found.count:
+    if sum(part.width for part in parts) == found.count:
         found.base = None
     return found
 

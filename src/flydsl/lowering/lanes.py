@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class Part(NamedTuple):
-    """Elements `[at, at + count)` hold those of `value` from `start` on; a scalar is one element."""
+    """Elements `[at, at + width)` hold those of `value` from `start` on; a scalar is one element."""
 
     at: int
-    count: int
+    width: int
     value: SSAValue
     start: int
 
@@ -78,19 +78,19 @@ class Lanes:
             return Lanes(self.type, value, {}, b.block)
         here = self if self.home is b.block else Lanes(self.type, self.value(b), {}, b.block)
         before = here.parts.get(at)
-        if before is not None and before.count == count:  # most often what was there is replaced
+        if before is not None and before.width == count:  # most often what was there is replaced
             parts = here.parts.copy()
             del parts[at]
             parts[at] = Part(at, count, value, 0)
             return Lanes(self.type, here.base, parts, b.block)
         end = at + count
-        parts = {}
+        parts = dict[int, Part]()
         covered = count
         for part in here.parts.values():
-            first, last = part.at, part.at + part.count
+            first, last = part.at, part.at + part.width
             if last <= at or end <= first:
                 parts[first] = part
-                covered += part.count
+                covered += part.width
                 continue
             if first < at:
                 parts[first] = Part(first, at - first, part.value, part.start)
@@ -105,7 +105,7 @@ class Lanes:
         """One element as a scalar."""
         part = self.parts.get(at)
         if part is None:
-            part = next((p for p in self.parts.values() if p.at <= at < p.at + p.count), None)
+            part = next((p for p in self.parts.values() if p.at <= at < p.at + p.width), None)
         if part is not None:
             if type(part.value.type) is not VectorType:
                 return part.value
@@ -117,20 +117,20 @@ class Lanes:
         if not at and count == self.count:
             return self.value(b)
         part = self.parts.get(at)
-        if part is not None and part.count == count and type(part.value.type) is VectorType:
+        if part is not None and part.width == count and type(part.value.type) is VectorType:
             return b.slice(part.value, part.start, count)
         end = at + count
         inside: dict[int, Part] = {}
         for part in self.parts.values():
-            first, last = max(part.at, at), min(part.at + part.count, end)
+            first, last = max(part.at, at), min(part.at + part.width, end)
             if first < last:
                 inside[first - at] = Part(first - at, last - first, part.value, part.start + first - part.at)
         type_ = vector_type(self.elem, count)
         if len(inside) == 1:
             (part,) = inside.values()
-            if part.count == count and type(part.value.type) is VectorType:
+            if part.width == count and type(part.value.type) is VectorType:
                 return b.slice(part.value, part.start, count)
-        covered = sum(part.count for part in inside.values()) == count
+        covered = sum(part.width for part in inside.values()) == count
         base = None if covered or self.base is None else b.slice(self.base, at, count)
         return Lanes(type_, base, inside, b.block).value(b)
 
@@ -154,11 +154,11 @@ class Lanes:
 def _window(b: FoldingBuilder, part: Part) -> SSAValue:
     """The elements of a part: a scalar where it is one of many."""
     type_ = part.value.type
-    if type(type_) is not VectorType or part.count == lanes_in(type_):
+    if type(type_) is not VectorType or part.width == lanes_in(type_):
         return part.value
-    if part.count == 1:
+    if part.width == 1:
         return b.extract(part.value, part.start)
-    return b.slice(part.value, part.start, part.count)
+    return b.slice(part.value, part.start, part.width)
 
 
 def put_in(b: FoldingBuilder, value: SSAValue, into: SSAValue, at: int) -> SSAValue:

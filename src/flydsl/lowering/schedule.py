@@ -6,7 +6,7 @@ taken from what acts, two ways to build the same module leave the same text.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from xdsl.dialects.arith import ConstantOp
 from xdsl.ir import Block, Operation, OpResult, SSAValue
@@ -41,7 +41,7 @@ def _order(block: Block, single: bool) -> list[SSAValue]:
             if op.parent is not block:
                 outside.append(value)
                 continue
-            if op.regions or not pure(type(op)):
+            if op.regions or not pure(type(op)):  # pyright: ignore[reportUnknownArgumentType]
                 continue
             placed.add(id(op))
             if op._operands:
@@ -50,7 +50,7 @@ def _order(block: Block, single: bool) -> list[SSAValue]:
 
     op: Any = block.first_op
     while op is not None:
-        kind: Any = type(op)
+        kind = cast(type[Operation], type(op))  # pyright: ignore[reportUnknownArgumentType]
         if kind is ConstantOp:
             placed.add(id(op))
             order.append(op)

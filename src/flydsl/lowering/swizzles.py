@@ -7,7 +7,7 @@ whether constants were put together before or after.
 from __future__ import annotations
 
 from math import gcd
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from xdsl.dialects import arith
 from xdsl.ir import Operation, SSAValue
@@ -75,7 +75,7 @@ def divisor(b: FoldingBuilder, value: SSAValue) -> int:
 
 
 def _computed(b: FoldingBuilder, value: SSAValue) -> int:
-    owner: Any = value.owner
+    owner = cast(Operation, value.owner)
     kind = type(owner)
     if kind is arith.AddiOp or kind is arith.MuliOp:
         x, y = (divisor(b, v) for v in operands_of(owner))

@@ -83,7 +83,8 @@ def operand(type_: Attribute, value: SSAValue | None) -> Operand:
         count = cast(VectorType, type_).get_shape()[0] if isinstance(type_, VectorType) else 1
         align = max(bit_width(elem) // 8, 1)
         data = MemRefData(elem, AddressSpace.Register, Layout(count, 1), align, TRIVIAL_SWIZZLE)
-        known = _data[id(type_)] = (cast(Attribute, type_), data)
+        known = (cast(Attribute, type_), data)
+        _data[id(known[0])] = known
     return Operand(cast(Any, ValuePlace(Cell(known[0], value))), known[1])
 
 

@@ -298,14 +298,14 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
     def read(self, at: Any, type_: Attribute) -> SSAValue:
         place = self.register_place(at)
         if place is None:
-            return self.load(Operand(at.value(), cast(Any, at.type.data)), type_)
+            return self.load(Operand(at.value(), at.type.data), type_)
         root, offset = place
         return value_operands.read_lanes(self.b, self.values[root], offset, storage_type(type_))
 
     def write(self, value: SSAValue, at: Any) -> None:
         place = self.register_place(at)
         if place is None:
-            self.store(value, Operand(at.value(), cast(Any, at.type.data)))
+            self.store(value, Operand(at.value(), at.type.data))
             return
         root, offset = place
         lanes = self.values[root]
@@ -438,7 +438,7 @@ def _make_ptr(r: FlyToLlvm, op: FlyOp) -> None:
     type_ = cast(PointerType, op.results[0].type)
     if type_.data.space is AddressSpace.Register:
         made = r.registers(op.results[0], type_, alloc_number(op, "allocSize"))
-        r.vm[op.results[0]] = Pointer(r, made, type_) if type(made) is Root else made
+        r.vm[op.results[0]] = Pointer(r, cast(Any, made), type_) if type(made) is Root else made
     else:
         FlyConversion.handlers[OPS["make_ptr"]](r, op)
 

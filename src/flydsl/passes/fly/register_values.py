@@ -303,7 +303,7 @@ def _is_used(value: SSAValue, held: set[SSAValue]) -> bool:
     """Whether an op that is not dead itself uses a value; what registers hold may yet be used."""
     use: Any = value.first_use
     while use is not None:
-        user = use._operation
+        user = cast(Operation, use._operation)
         if not is_pure(type(user)) or any(x.first_use is not None or x in held for x in user.results):
             return True
         use = use._next_use
