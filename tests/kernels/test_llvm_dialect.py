@@ -34,8 +34,8 @@ from flydsl.kernels.vector_add import vector_add
 from flydsl.llvm import binding, codegen, host_jit
 from flydsl.llvm.stub_abi import LAUNCH_SYMBOL
 from flydsl.llvm.text import host_stub
+from flydsl.passes.fuse import upper_part
 from flydsl.passes.pipeline import parse_pipeline
-from flydsl.passes.to_llvm.lowering_tail import split_lowering
 
 from .llvm_text import normalised
 from .test_rocm_passes import examples as atoms
@@ -75,7 +75,8 @@ class Lowering:
         self.backend = get_backend(stack, arch=arch)
         self.artifact = flyc.compile(function, *args, target=f"{stack}:{arch}").artifact
         *self.fragments, self.binary = self.backend.pipeline_fragments(compile_hints={})
-        self.head, self.tail = split_lowering(self.fragments)
+        upper = upper_part(driver.specs_of(self.fragments))
+        self.head, self.tail = self.fragments[:upper], self.fragments[upper:]
         assert self.head and self.tail
 
     def after(self, fragments: list[str]) -> ModuleOp:

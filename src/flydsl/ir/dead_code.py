@@ -34,7 +34,12 @@ def is_pure(cls: type[Operation]) -> bool:
     """Whether ops of a class can be dropped or shared; filled from traits once per class."""
     known = _pure.get(cls)
     if known is None:
-        known = _pure[cls] = cls.name in _KNOWN_PURE or (cls.has_trait(Pure()) and not cls.has_trait(IsTerminator))
+        known = _pure[cls] = cls.name in _KNOWN_PURE or (
+            cls.has_trait(Pure())
+            and not cls.has_trait(IsTerminator)
+            # Instructions are where they were put, whether they are ops of the dialect or calls of intrinsics.
+            and not cls.name.startswith("rocdl.")
+        )
     return known
 
 

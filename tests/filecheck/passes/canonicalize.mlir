@@ -224,13 +224,18 @@ func.func @ifs(%c: i1, %x: i32, %y: i32) -> i32 {
     "test.never"() : () -> ()
     scf.yield %y : i32
   }
-  // Adjacent ifs on one condition are one; the unused result goes, and what was computed for it.
-  // CHECK-NEXT: %[[R:.*]] = scf.if %c -> (i32) {
+  // The unused result goes, and what was computed for it.
+  // CHECK-NEXT: %[[A:.*]] = scf.if %c -> (i32) {
   // CHECK-NEXT: "test.a"
-  // CHECK-NEXT: "test.b"(%y)
   // CHECK-NEXT: scf.yield %y : i32
   // CHECK-NEXT: } else {
-  // CHECK-NEXT: "test.b"(%x)
+  // CHECK-NEXT: scf.yield %x : i32
+  // CHECK-NEXT: }
+  // CHECK-NEXT: %[[R:.*]] = scf.if %c -> (i32) {
+  // CHECK-NEXT: "test.b"(%[[A]])
+  // CHECK-NEXT: scf.yield %[[A]] : i32
+  // CHECK-NEXT: } else {
+  // CHECK-NEXT: "test.b"(%[[A]])
   // CHECK-NEXT: scf.yield %x : i32
   // CHECK-NEXT: }
   %a, %u = scf.if %c -> (i32, i32) {

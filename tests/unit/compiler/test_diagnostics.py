@@ -27,6 +27,7 @@ from flydsl.ir import arith
 from flydsl.ir.locations import source_chain
 from flydsl.llvm.text.abi_amdgpu import AmdgpuAbi
 from flydsl.lowering.rebuild import Rebuilder
+from flydsl.passes.fuse import Step
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = __file__
@@ -416,7 +417,8 @@ def test_d14_errors_of_passes_and_of_verification_are_shown_at_their_lines():
             for cls in (Refusing, Spoiling):
                 each = SimpleNamespace(name=cls.__name__.lower(), run=cls.rebuild)
                 with pytest.raises(DSLCompileError) as caught:
-                    run_passes(module, [each], {}, Dumper("k", [], "", str))
+                    step = Step(0, 0, SimpleNamespace(make=lambda each=each: each))
+                    run_passes(module, [step], {}, Dumper("k", [], "", str))
                 found.append(caught.value)
 
     with watching(watch):

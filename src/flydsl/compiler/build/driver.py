@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import func
@@ -27,11 +27,9 @@ from ...llvm.text.shared_memory import SharedLayout, shared_layout
 from ...llvm.text.spelling import type_text
 from ...llvm.text.type_layout import sequence
 from ...lowering.rebuild import location_of
-from ...passes.base import Pass
 from ...passes.fly.device_module import TARGET_ATTRIBUTE
-from ...passes.fly.fly_to_llvm import fuse
-from ...passes.pipeline import parse_pipeline, pass_names
-from ...passes.to_llvm.lowering_tail import split_lowering
+from ...passes.fuse import Step, check_order, plan, upper_part
+from ...passes.pipeline import PassSpec, parse_specs
 from ...target import GPUTarget
 from ..extern_link import Externs, describe_hooks, link_externs
 from . import repro
@@ -55,21 +53,18 @@ def print_module(module: ModuleOp) -> str:
 
 def run_passes(
     module: ModuleOp,
-    passes: list[Pass],
+    steps: Sequence[Step],
     times: dict[str, float],
     dumper: Dumper,
     hooks: PassHooks | None = None,
-    first: int = 0,
 ) -> ModuleOp:
-    """Run passes in order, those of the user (`hooks`) around them; a failure names the pass.
-
-    `first` is the place of the first of them in the whole pipeline.
-    """
+    """Run the steps of a pipeline in order, the passes of the user (`hooks`) around them; a failure names the pass."""
     verify_each = config.debug.enable_verifier
-    for index, p in enumerate(passes, first):
+    for first, last, spec in steps:
         start = time.perf_counter()
         if hooks is not None:
-            module = hooks.before(index, module)
+            module = hooks.before(first, module)
+        p = spec.make()
         try:
             module = p.run(module)
             if verify_each:
@@ -83,7 +78,7 @@ def run_passes(
         times[p.name] = times.get(p.name, 0.0) + time.perf_counter() - start
         module = dumper.after(p.name, module)
         if hooks is not None:
-            module = hooks.after(index, module)
+            module = hooks.after(last, module)
     return module
 
 
@@ -123,7 +118,6 @@ def compile_module(
     known: Mapping[str, Any] | None = None,
     times: dict[str, Any] | None = None,
     externs: Externs | None = None,
-    fuse_passes: bool = True,
     custom: PassConfig | None = None,
 ) -> CompiledArtifact:
     """Compile a traced module; `kernels` are those it launches, in order of their handles.
@@ -144,22 +138,25 @@ def compile_module(
             split(module)[0].attributes[DEBUG_ATTRIBUTE] = UnitAttr()
         fragments, _ = backend.external_binary_pipeline_fragments(compile_hints=hints)
         pass_times: dict[str, float] = {}
-        hooks = _hooks(custom, backend, hints, _names(fragments), dumper)
-        fragments, tail = split_lowering(fragments)
-        seen = wanted() or (hooks is not None and hooks.name_any(_names(tail)))
-        fused = fuse(fragments) if fuse_passes and not wanted() and hooks is None else None
-        passes = fused or _parsed(fragments)
+        specs = specs_of(fragments)
+        check_order(specs)
+        hooks = _hooks(custom, backend, hints, [spec.name for spec in specs], dumper)
+        upper = upper_part(specs)
+        places = set[int]() if hooks is None else hooks.places()
+        looked_at = wanted()
+        steps = plan(specs[:upper], lambda i: looked_at or i in places)
         if hooks is not None:
             module = hooks.start(module)
-        lowered = run_passes(module, passes, pass_times, dumper, hooks)
+        lowered = run_passes(module, steps, pass_times, dumper, hooks)
         if hooks is not None:
             lowered = hooks.end(lowered)
         times["passes"] = pass_times
         start = time.perf_counter()
         device, host = split(lowered)
         facts = _kernel_facts(device, kernels, _check_resources(device, backend.target))
-        if tail and seen:
-            lowered = run_passes(lowered, _parsed(tail), pass_times, dumper, hooks, len(passes))
+        if wanted() or any(place >= upper for place in places):
+            rest = plan(specs, lambda _: True, upper)
+            lowered = run_passes(lowered, rest, pass_times, dumper, hooks)
             device, host = split(lowered)
         with shown_at_its_line(backend, device):
             device_ir = backend.device_ir(device)
@@ -232,12 +229,9 @@ def compile_module(
     )
 
 
-def _parsed(fragments: list[str]) -> list[Pass]:
-    return [p for fragment in fragments for p in parse_pipeline(fragment)]
-
-
-def _names(fragments: list[str]) -> list[str]:
-    return [name for fragment in fragments for name in pass_names(fragment)]
+def specs_of(fragments: Sequence[str]) -> list[PassSpec]:
+    """The passes of a backend's pipeline."""
+    return [spec for fragment in fragments for spec in parse_specs(fragment)]
 
 
 def _generate_only(text: str, target: Any, level: int) -> Any:

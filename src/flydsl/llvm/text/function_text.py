@@ -27,6 +27,10 @@ from .spelling import bool_text, constant, flag_words, mangle, quoted, splat, sy
 TERMINATORS = (scf.YieldOp, scf.ConditionOp, gpu.ReturnOp, func.ReturnOp)
 
 
+_INSTRUCTION_DIALECTS = ("rocdl", "nvvm")
+"""Dialects whose ops are instructions of a target."""
+
+
 class Abi:
     """What host code and the cpu stack do in their own way; a GPU needs nothing but its rules."""
 
@@ -47,7 +51,7 @@ class Abi:
     def instruction(self, op: Operation) -> Handler | None:
         """What writes an op of the target's own dialect."""
         handler = self.late.get(op.name)
-        if handler is None and op.dialect_name() in ("rocdl", "nvvm"):
+        if handler is None and op.dialect_name() in _INSTRUCTION_DIALECTS:
             # Loads a large table; most modules have no such op.
             from .instructions import INSTRUCTIONS
 

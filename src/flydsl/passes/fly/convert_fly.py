@@ -14,12 +14,12 @@ from xdsl.dialects.builtin import IntegerType, StringAttr, i8, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ... import layout as L
-from ...dialects.fly.atoms import CopyAtomType, CopyOpType, MmaAtomType, MmaOpType, Operand
+from ...dialects.fly.atoms import CopyOpType, MmaOpType, Operand
 from ...dialects.fly.forms import groups_of
 from ...dialects.fly.infer import storage_type as infer_storage_type
 from ...dialects.fly.ops import OPS, FlyOp, python_value
 from ...dialects.fly.semantics import object_of
-from ...dialects.fly.types import TRIVIAL_SWIZZLE, MemRefData, MemRefType, PointerType, PtrData
+from ...dialects.fly.types import TRIVIAL_SWIZZLE, MemRefData, MemRefType, PointerType, PtrData, static_data
 from ...dialects.fly_rocdl.buffer import is_buffer
 from ...dialects.upstream import gpu, llvm, scf
 from ...dialects.upstream.llvm.values import AddrSpaceCastOp
@@ -269,8 +269,34 @@ class FlyConversion(DeviceModule, BufferMemory):
         return op.results[0] if op.results else None
 
     def operand(self, old: Any) -> Operand:
-        """A memref operand of an atom call."""
-        return Operand(self.val(old), cast(MemRefType, old.type).data)
+        """A memref operand of an atom call; its layout has the values of what is known at run time only."""
+        data = cast(MemRefType, old.type).data
+        owner = old.owner
+        if not static_data(data.layout) and isinstance(owner, OPS["make_view"]):
+            data = data._replace(layout=self.layout_of(operands_of(owner)[1], data.layout))
+        return Operand(self.val(old), data)
+
+    def layout_of(self, value: SSAValue, known: Any) -> Any:
+        """A layout or tuple with its run-time leaves, as far as the ops that make it are there."""
+        owner = value.owner
+        if isinstance(owner, OPS["make_layout"]):
+            pairs = zip(operands_of(owner), (known.shape, known.stride), strict=True)
+            return L.Layout(*(self.layout_of(v, k) for v, k in pairs))
+        if isinstance(owner, OPS["make_composed_layout"]):
+            parts = (known.inner, known.offset, known.outer)
+            return L.ComposedLayout(*(self.layout_of(v, k) for v, k in zip(operands_of(owner), parts, strict=True)))
+        if not isinstance(owner, OPS["make_int_tuple"]):
+            return known
+        values = iter(operands_of(owner))
+
+        def build(tree: Any) -> Any:
+            if type(tree) is tuple:
+                return tuple([build(x) for x in cast("tuple[Any, ...]", tree)])
+            if isinstance(tree, L.Basis):
+                return L.Basis(build(tree.value), tree.modes)
+            return self.b.leaf(self.val(next(values)), tree.width, tree.div) if isinstance(tree, L.Dyn) else tree
+
+        return build(known)
 
     def tensor(self, old: SSAValue) -> Operand:
         """An operand of a call on values that is memory after all."""
@@ -282,11 +308,6 @@ class FlyConversion(DeviceModule, BufferMemory):
             return self.tensor(old)
         value = self.val(old)
         return value_operands.operand(value.type, value)
-
-    def flag(self, pred: Any) -> SSAValue:
-        """The value of a one-element predicate tensor."""
-        at = self.operand(pred)
-        return self.load(at, at.data.elem)
 
     def copy_flag(self, copy: CopyOpType, flag: SSAValue | None) -> SSAValue | None:
         """The condition of a copy; one that fills with zeros where it does not hold takes it as state and is issued."""
@@ -361,7 +382,7 @@ def _add_offset(r: FlyConversion, op: FlyOp) -> None:
     r.vm[op.results[0]] = r.step(base, elem, static if static is not None else r.vm[offset][0])
 
 
-def _alloc_number(op: FlyOp, name: str, default: int | None = None) -> int:
+def alloc_number(op: FlyOp, name: str, default: int | None = None) -> int:
     """A number in the dictionary of a `make_ptr`."""
     given = op.properties.get("dictAttrs")
     attr = None if given is None else cast(Any, given).data.get(name)
@@ -377,11 +398,11 @@ def _make_ptr(r: FlyConversion, op: FlyOp) -> None:
         make_buffer_pointer(r, op)
         return
     if data.space is AddressSpace.Register:
-        r.vm[op.results[0]] = r.stack(storage_type(data.elem), _alloc_number(op, "allocSize"), data.align)
+        r.vm[op.results[0]] = r.stack(storage_type(data.elem), alloc_number(op, "allocSize"), data.align)
         return
     if data.space is AddressSpace.Shared:
-        align = max(_alloc_number(op, "allocAlign", 1), data.align)
-        r.vm[op.results[0]] = r.shared(_alloc_number(op, "allocBytes"), align)
+        align = max(alloc_number(op, "allocAlign", 1), data.align)
+        r.vm[op.results[0]] = r.shared(alloc_number(op, "allocBytes"), align)
         return
     raise DSLCompileError(f"make_ptr cannot make memory in the {data.space} address space")
 
@@ -434,36 +455,58 @@ def _store(r: FlyConversion, op: FlyOp) -> None:
 def _copy_atom_call(r: FlyConversion, op: FlyOp) -> None:
     refuse_coordinates(op)
     atom, src, dst, *pred = operands_of(op)
-    copy = cast(CopyAtomType, atom.type).op
-    r.set_state(state_of(r.atom(atom)))
-    flag = r.copy_flag(copy, r.flag(pred[0]) if pred else None)
-    r.guarded(flag, lambda: r.call_copy(copy, r.operand(src), r.operand(dst)))
+    copy_memory(r, r.atom(atom), r.operand(src), r.operand(dst), r.operand(pred[0]) if pred else None)
+
+
+def copy_memory(r: FlyConversion, atom: Any, src: Operand, dst: Operand, pred: Operand | None) -> None:
+    """A call of a copy atom on memory."""
+    r.set_state(state_of(atom))
+    flag = r.copy_flag(atom.op, None if pred is None else r.load(pred, pred.data.elem))
+    r.guarded(flag, lambda: r.call_copy(atom.op, src, dst))
 
 
 def _copy_atom_call_ssa(r: FlyConversion, op: FlyOp) -> None:
     (atom,), (src,), dst, pred = groups_of(op)
-    copy = cast(CopyAtomType, atom.type).op
-    r.set_state(state_of(r.atom(atom)))
-    flag = None
-    if pred:
-        at = r.value_or_tensor(pred[0])
-        flag = r.load(at, at.data.elem)
-    source = r.value_or_tensor(src)
-    if not op.results:
-        if not dst:
-            raise DSLCompileError("a copy on values without a result needs a destination in memory")
-        r.guarded(r.copy_flag(copy, flag), lambda: r.call_copy(copy, source, r.tensor(dst[0])))
-        return
-    before = r.val(dst[0]) if dst else None
+    result = r.convert(op.results[0].type) if op.results else None
+    if result is None and not dst:
+        raise DSLCompileError("a copy on values without a result needs a destination in memory")
+    flag = r.value_or_tensor(pred[0]) if pred else None
+    before = r.val(dst[0]) if dst and result is not None else None
+    memory = r.tensor(dst[0]) if result is None else None
+    made = copy_values(r, r.atom(atom), r.value_or_tensor(src), memory, flag, result, before)
+    if made is not None:
+        r.vm[op.results[0]] = made
+
+
+def copy_values(
+    r: FlyConversion,
+    atom: Any,
+    source: Operand,
+    memory: Operand | None,
+    pred: Operand | None,
+    result: Attribute | None,
+    before: SSAValue | None,
+) -> SSAValue | None:
+    """A call of a copy atom with operands that are values: to `memory`, or giving a `result`.
+
+    `before` is what the result is where a predicate does not hold.
+    """
+    copy = cast(CopyOpType, atom.op)
+    r.set_state(state_of(atom))
+    flag = None if pred is None else r.load(pred, pred.data.elem)
+    if memory is not None:
+        r.guarded(r.copy_flag(copy, flag), lambda: r.call_copy(copy, source, memory))
+        return None
+    assert result is not None
     if flag is not None and before is None:
         raise DSLCompileError("a predicated copy on values needs the value that stays where it does not write")
 
     def emit() -> SSAValue:
-        target = value_operands.operand(r.convert(op.results[0].type), before)
+        target = value_operands.operand(result, before)
         r.call_copy(copy, source, target)
         return value_operands.value_of(target, r.b)
 
-    r.vm[op.results[0]] = r.chosen(flag, emit, before)
+    return r.chosen(flag, emit, before)
 
 
 def scaled_state(r: FlyConversion, state: dict[str, SSAValue], a: Sequence[Operand], b: Sequence[Operand]) -> None:
@@ -483,18 +526,22 @@ def scaled_state(r: FlyConversion, state: dict[str, SSAValue], a: Sequence[Opera
 def _mma_atom_call(r: FlyConversion, op: FlyOp) -> None:
     (atom,), *groups = groups_of(op)
     (d,), a, b, (c,) = ([r.operand(t) for t in group] for group in groups)
-    scaled_state(r, state_of(r.atom(atom)), a, b)
-    r.call_mma(cast(MmaAtomType, atom.type).op, d, a[0], b[0], c)
+    mma_call(r, r.atom(atom), d, a, b, c)
+
+
+def mma_call(r: FlyConversion, atom: Any, d: Operand, a: Sequence[Operand], b: Sequence[Operand], c: Operand) -> None:
+    """A call of an MMA atom."""
+    scaled_state(r, state_of(atom), a, b)
+    r.call_mma(atom.op, d, a[0], b[0], c)
 
 
 def _mma_atom_call_ssa(r: FlyConversion, op: FlyOp) -> None:
     (atom,), *groups = groups_of(op)
     d, a, b, (c,) = ([r.value_or_tensor(t) for t in group] for group in groups)
-    scaled_state(r, state_of(r.atom(atom)), a, b)
     if not op.results and not d:
         raise DSLCompileError("an MMA on values without a result needs a destination in memory")
     target = d[0] if d else value_operands.operand(r.convert(op.results[0].type), None)
-    r.call_mma(cast(MmaAtomType, atom.type).op, target, a[0], b[0], c)
+    mma_call(r, r.atom(atom), target, a, b, c)
     if op.results:
         r.vm[op.results[0]] = value_operands.value_of(target, r.b)
 

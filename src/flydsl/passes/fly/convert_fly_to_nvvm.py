@@ -22,9 +22,8 @@ class _Conversion(FlyConversion):
     native_math = NVIDIA_MATH
     trust_alignment = True
 
-    @classmethod
-    def rebuild(cls, module: ModuleOp) -> ModuleOp:
-        made = super().rebuild(module)
+    def run(self, module: ModuleOp) -> ModuleOp:
+        made = super().run(module)
         insert_fences(made)
         return made
 

@@ -193,10 +193,17 @@ class PassHooks:
                     f"such pass; it has: {', '.join(pipeline)}"
                 )
 
-    def name_any(self, passes: Sequence[str]) -> bool:
-        """Whether a pass of the user is to run before or after one of these."""
-        stages = (each.what.stage for each in self.config.ir_passes if each.applies(each.what.stage, self.backend.name))
-        return any(s.split(":", 2)[2].split("#")[0] in passes for s in stages if s.count(":") == 2)
+    def places(self) -> set[int]:
+        """Passes of the pipeline right behind which a pass of the user is to run."""
+        stages = {each.what.stage for each in self.config.ir_passes if each.applies(each.what.stage, self.backend.name)}
+        found: set[int] = set()
+        for i, names in enumerate(self._names):
+            if any(f"fly:before:{name}" in stages for name in names):
+                found.add(i - 1)
+            converts = names[0].startswith("convert-fly-to-") and "llvm-dialect" in stages
+            if converts or any(f"fly:after:{name}" in stages for name in names):
+                found.add(i)
+        return found
 
     def _run(self, stage: str, module: ModuleOp) -> ModuleOp:
         return run_stage(self.config, stage, module, self.backend, self.hints, self._observe)

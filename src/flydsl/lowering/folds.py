@@ -1,25 +1,42 @@
-"""Folds of `canonicalize` on single ops: integer identities, chains of casts, structs, addresses, vectors.
+"""Folds on single ops: integer identities, chains of casts, structs, addresses, vectors.
 
 Every function takes operands of the module under construction and gives a value of it: an operand, a constant, or a new
-op. Operands are as simple as they get when a fold sees them, so no fold is tried twice.
+op. Operands are as simple as they get when a fold sees them, so no fold is tried twice, and what comes out depends on
+the operands alone: to fold while building and to fold what was built comes to the same.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import ub
 from xdsl.dialects import vector as xvector
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IndexType, VectorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from ...dialects.upstream import llvm, vector
-from ...ir import arith
-from ...ir.builder import FLOAT_BINARY, INT_BINARY, Builder, elem_of, i1, i32_list, i64_list, operands_of
-from ...ir.fold import fold_float
-from ...ir.types import bit_width, vector_type
-from ...lowering.rebuild import CMPI_NAMES
+from ..dialects.upstream import llvm, vector
+from ..ir import arith
+from ..ir.builder import (
+    CMPI,
+    FLOAT_BINARY,
+    INT_BINARY,
+    Builder,
+    elem_of,
+    i1,
+    i32_list,
+    i64_list,
+    operands_of,
+)
+from ..ir.fold import fold_float
+from ..ir.types import bit_width, vector_type
+from .lanes import Lanes, Part, lanes_in, put_in
+from .swizzles import simplified
 
+if TYPE_CHECKING:
+    from .folding import FoldingBuilder
+
+CMPI_NAMES = {i: p for p, i in CMPI.items()}
 _COMMUTATIVE = {"addi", "muli", "andi", "ori", "xori", "minsi", "maxsi", "minui", "maxui"}
 _IDEMPOTENT = {"andi", "ori", "minsi", "maxsi", "minui", "maxui"}
 _ABSORBS: dict[str, type[Operation]] = {"andi": arith.OrIOp, "ori": arith.AndIOp}
@@ -40,7 +57,7 @@ def _args(value: SSAValue) -> tuple[SSAValue, ...]:
 # --- integers ---------------------------------------------------------------------------------------------------------
 
 
-def int_binary(b: Builder, name: str, x: SSAValue, y: SSAValue) -> SSAValue:
+def int_binary(b: FoldingBuilder, name: str, x: SSAValue, y: SSAValue) -> SSAValue:
     """An integer op: constants go right and are put together, equal operands cancel."""
     known = b.const_of
     cx, cy = known.get(x), known.get(y)
@@ -55,13 +72,17 @@ def int_binary(b: Builder, name: str, x: SSAValue, y: SSAValue) -> SSAValue:
         found = _absorbed(name, x, y)
         if found is not None:
             return found
+    if name == "xori" and b.in_kernel:
+        found = simplified(b, x, y)
+        if found is not None:
+            return found
     if cy is not None and cx is None and not isinstance(x.type, VectorType):
         if name in ("andi", "ori") and (cy == -1 or (cy == 1 and x.type == i1)):
             return x if name == "andi" else y
         found = _reassociated(b, name, x, int(cy))
         if found is not None:
             return found
-    return b.int_binary(name, x, y)
+    return Builder.int_binary(b, name, x, y)
 
 
 def _absorbed(name: str, x: SSAValue, y: SSAValue) -> SSAValue | None:
@@ -72,7 +93,7 @@ def _absorbed(name: str, x: SSAValue, y: SSAValue) -> SSAValue | None:
     return None
 
 
-def _reassociated(b: Builder, name: str, x: SSAValue, c: int) -> SSAValue | None:
+def _reassociated(b: FoldingBuilder, name: str, x: SSAValue, c: int) -> SSAValue | None:
     """`(u + c1) - c2` and the like as one op on `u`."""
     if name not in ("addi", "subi", "muli", "andi", "ori", "xori"):
         return None
@@ -96,7 +117,7 @@ def _reassociated(b: Builder, name: str, x: SSAValue, c: int) -> SSAValue | None
     return None
 
 
-def cmpi(b: Builder, predicate: str, x: SSAValue, y: SSAValue) -> SSAValue:
+def cmpi(b: FoldingBuilder, predicate: str, x: SSAValue, y: SSAValue) -> SSAValue:
     """A comparison: constants go right, flags that were widened are compared as flags."""
     cx, cy = b.const_of.get(x), b.const_of.get(y)
     is_flag = x.type == i1
@@ -110,10 +131,10 @@ def cmpi(b: Builder, predicate: str, x: SSAValue, y: SSAValue) -> SSAValue:
             return flag if (cy == 0) == (predicate == "ne") else negated(b, flag)
         if is_flag and cy in (0, 1, -1):
             return x if (cy == 0) == (predicate == "ne") else negated(b, x)
-    return b.cmpi(predicate, x, y)
+    return Builder.cmpi(b, predicate, x, y)
 
 
-def negated(b: Builder, flag: SSAValue) -> SSAValue:
+def negated(b: FoldingBuilder, flag: SSAValue) -> SSAValue:
     """`not flag`; a comparison is turned around instead."""
     if _is(flag, arith.CmpiOp):
         owner = cast(arith.CmpiOp, flag.owner)
@@ -125,20 +146,20 @@ def negated(b: Builder, flag: SSAValue) -> SSAValue:
     return b.int_binary("xori", flag, b.const(1, i1))
 
 
-def select(b: Builder, cond: SSAValue, x: SSAValue, y: SSAValue) -> SSAValue:
+def select(b: FoldingBuilder, cond: SSAValue, x: SSAValue, y: SSAValue) -> SSAValue:
     """A choice; between two flags it is the condition or its opposite."""
     cx, cy = b.const_of.get(x), b.const_of.get(y)
     if x.type == i1 and cond.type == i1 and cx is not None and cy is not None and bool(cx) != bool(cy):
         return cond if cx else negated(b, cond)
     if _is(cond, arith.XOrIOp) and b.const_of.get(_args(cond)[1]) in (1, -1) and cond.type == i1:
         return b.select(_args(cond)[0], y, x)
-    return b.select(cond, x, y)
+    return Builder.select(b, cond, x, y)
 
 
 # --- casts ------------------------------------------------------------------------------------------------------------
 
 
-def cast_value(b: Builder, name: str, x: SSAValue, type_: Attribute) -> SSAValue:
+def cast_value(b: FoldingBuilder, name: str, x: SSAValue, type_: Attribute) -> SSAValue:
     """A conversion, put together with the one before it."""
     if x.type == type_:
         return x
@@ -148,10 +169,10 @@ def cast_value(b: Builder, name: str, x: SSAValue, type_: Attribute) -> SSAValue
         found = _chained(b, name, owner, source, type_)
         if found is not None:
             return found
-    return b.cast(name, x, type_)
+    return Builder.cast(b, name, x, type_)
 
 
-def _chained(b: Builder, name: str, inner: Operation, source: SSAValue, type_: Attribute) -> SSAValue | None:
+def _chained(b: FoldingBuilder, name: str, inner: Operation, source: SSAValue, type_: Attribute) -> SSAValue | None:
     kind = type(inner)
     if name == "extsi" and kind is arith.ExtUIOp or name == "extui" and kind is arith.ExtUIOp:
         return cast_value(b, "extui", source, type_)
@@ -178,7 +199,7 @@ def _chained(b: Builder, name: str, inner: Operation, source: SSAValue, type_: A
 # --- floats -----------------------------------------------------------------------------------------------------------
 
 
-def float_binary(b: Builder, name: str, x: SSAValue, y: SSAValue, props: dict[str, Attribute]) -> SSAValue:
+def float_binary(b: FoldingBuilder, name: str, x: SSAValue, y: SSAValue, props: dict[str, Attribute]) -> SSAValue:
     """A float op: constants fold in their own format; only identities that hold for every value are used."""
     cx, cy = b.const_of.get(x), b.const_of.get(y)
     if cx is not None and cy is not None and name in ("addf", "subf", "mulf", "divf"):
@@ -189,7 +210,7 @@ def float_binary(b: Builder, name: str, x: SSAValue, y: SSAValue, props: dict[st
         return y
     if cy == 0.0 and cy is not None and ((name == "subf") != _negative_zero(cy)) and name in ("addf", "subf"):
         return x
-    return b.pure(FLOAT_BINARY[name], (x, y), x.type, props)
+    return b.share(FLOAT_BINARY[name], (x, y), x.type, props)
 
 
 def _negative_zero(value: float) -> bool:
@@ -203,7 +224,7 @@ def _positions(op: Operation) -> tuple[int, ...]:
     return tuple(int(i) for i in cast(Any, op.properties["position"]).get_values())
 
 
-def extract_value(b: Builder, container: SSAValue, at: tuple[int, ...], type_: Attribute) -> SSAValue:
+def extract_value(b: FoldingBuilder, container: SSAValue, at: tuple[int, ...], type_: Attribute) -> SSAValue:
     """A field of a struct: found where it was inserted, or read with one path."""
     while at:
         owner = container.owner
@@ -223,38 +244,41 @@ def extract_value(b: Builder, container: SSAValue, at: tuple[int, ...], type_: A
     if not at:
         return container
     if _is(container, llvm.UndefOp):
-        return b.pure(llvm.UndefOp, (), type_, {})
-    return b.pure(llvm.ExtractValueOp, (container,), type_, {"position": i64_list(at)})
+        return b.share(llvm.UndefOp, (), type_, {})
+    return b.share(llvm.ExtractValueOp, (container,), type_, {"position": i64_list(at)})
 
 
-def element_pointer(b: Builder, op: Operation, operands: list[SSAValue]) -> SSAValue:
+def element_pointer(
+    b: FoldingBuilder, props: dict[str, Attribute], operands: Sequence[SSAValue], type_: Attribute
+) -> SSAValue:
     """An address: constant indices are part of the op."""
-    raw = [int(i) for i in cast(Any, op.properties["rawConstantIndices"]).get_values()]
-    rest = iter(operands[1:])
-    kept: list[SSAValue] = []
-    indices: list[int] = []
-    for index in raw:
-        if index != llvm.GEP_DYNAMIC:
-            indices.append(index)
-            continue
-        value = next(rest)
-        known = b.const_of.get(value)
-        if known is not None and llvm.GEP_DYNAMIC < known < -llvm.GEP_DYNAMIC:
-            indices.append(int(known))
-        else:
-            indices.append(llvm.GEP_DYNAMIC)
-            kept.append(value)
-    props: dict[str, Attribute] = {**op.properties, "rawConstantIndices": i32_list(indices)}
-    if not any(indices):
-        return operands[0]
-    return b.pure(llvm.GEPOp, [operands[0], *kept], op.results[0].type, props)
+    raw: tuple[int, ...] = cast(Any, props["rawConstantIndices"]).get_values()
+    if len(operands) > 1:
+        rest = iter(operands[1:])
+        kept: list[SSAValue] = []
+        indices: list[int] = []
+        for index in raw:
+            if index != llvm.GEP_DYNAMIC:
+                indices.append(index)
+                continue
+            value = next(rest)
+            known = b.const_of.get(value)
+            if known is not None and llvm.GEP_DYNAMIC < known < -llvm.GEP_DYNAMIC:
+                indices.append(int(known))
+            else:
+                indices.append(llvm.GEP_DYNAMIC)
+                kept.append(value)
+        if len(kept) + 1 != len(operands):
+            props, raw = {**props, "rawConstantIndices": i32_list(indices)}, tuple(indices)
+            operands = [operands[0], *kept]
+    return b.share(llvm.GEPOp, operands, type_, props) if any(raw) else operands[0]
 
 
 # --- vectors ----------------------------------------------------------------------------------------------------------
 
 
 def _count(value: SSAValue) -> int:
-    return cast(VectorType, value.type).get_shape()[0]
+    return lanes_in(value.type)
 
 
 def _one_dimensional(value: SSAValue) -> bool:
@@ -277,7 +301,7 @@ def _static_index(op: Operation) -> int | None:
     return positions[0] if len(positions) == 1 and positions[0] >= 0 else None
 
 
-def splat_of(b: Builder, value: SSAValue) -> SSAValue | None:
+def splat_of(b: FoldingBuilder, value: SSAValue) -> SSAValue | None:
     """The scalar a vector holds in every place, if that is visible."""
     owner = value.owner
     if isinstance(owner, xvector.BroadcastOp):
@@ -290,74 +314,67 @@ def splat_of(b: Builder, value: SSAValue) -> SSAValue | None:
     return None
 
 
-def extract(b: Builder, v: SSAValue, at: int) -> SSAValue:
+def extract(b: FoldingBuilder, v: SSAValue, at: int) -> SSAValue:
     """An element of a 1-D vector, found where it was put."""
     while True:
         owner = v.owner
-        if isinstance(owner, xvector.InsertOp) and len(operands_of(owner)) == 2:
-            put = _static_index(owner)
+        kind = type(owner)
+        if kind is xvector.InsertOp and len(operands_of(cast(Operation, owner))) == 2:
+            put = _static_index(cast(Operation, owner))
             if put is None:
                 break
-            value, before = operands_of(owner)
+            value, before = _args(v)
             if put == at:
                 return value
             v = before
-        elif isinstance(owner, vector.InsertStridedSliceOp):
-            put = _offset(owner)
-            part, before = operands_of(owner)
+        elif kind is vector.InsertStridedSliceOp:
+            put = _offset(cast(Operation, owner))
+            part, before = _args(v)
             if put is None or not _one_dimensional(part):
                 break
             inside = put <= at < put + _count(part)
             v, at = (part, at - put) if inside else (before, at)
-        elif isinstance(owner, vector.ExtractStridedSliceOp):
-            start = _offset(owner)
+        elif kind is vector.ExtractStridedSliceOp:
+            start = _offset(cast(Operation, owner))
             if start is None:
                 break
-            v, at = operands_of(owner)[0], at + start
-        elif isinstance(owner, vector.FromElementsOp):
-            return operands_of(owner)[at]
-        elif isinstance(owner, xvector.ShuffleOp):
-            x, y = operands_of(owner)
-            source = [int(i) for i in cast(Any, owner.properties["mask"]).get_values()][at]
+            v, at = _args(v)[0], at + start
+        elif kind is vector.FromElementsOp:
+            return _args(v)[at]
+        elif kind is xvector.ShuffleOp:
+            x, y = _args(v)
+            source = [int(i) for i in cast(Any, owner).properties["mask"].get_values()][at]
             if source < 0:
                 break
             v, at = (x, source) if source < _count(x) else (y, source - _count(x))
+        elif kind is ub.PoisonOp:
+            return b.poison(elem_of(v.type))
         else:
             break
     splat = splat_of(b, v)
-    return b.extract(v, at) if splat is None else splat
+    return Builder.extract(b, v, at) if splat is None else splat
 
 
-def extract_slice(b: Builder, v: SSAValue, at: int, count: int) -> SSAValue:
+def extract_slice(b: FoldingBuilder, v: SSAValue, at: int, count: int) -> SSAValue:
     """Consecutive elements of a 1-D vector, found where they were put."""
     while True:
         if at == 0 and count == _count(v):
             return v
         owner = v.owner
-        if isinstance(owner, vector.ExtractStridedSliceOp):
-            start = _offset(owner)
+        kind = type(owner)
+        if kind is vector.ExtractStridedSliceOp:
+            start = _offset(cast(Operation, owner))
             if start is None:
                 break
-            v, at = operands_of(owner)[0], at + start
-        elif isinstance(owner, vector.InsertStridedSliceOp):
-            put = _offset(owner)
-            part, before = operands_of(owner)
-            if put is None or not _one_dimensional(part):
+            v, at = _args(v)[0], at + start
+        elif kind is vector.InsertStridedSliceOp or kind is xvector.InsertOp:
+            lanes = chain(v)
+            if lanes is None:
                 break
-            end = put + _count(part)
-            if put <= at and at + count <= end:
-                v, at = part, at - put
-            elif at + count <= put or end <= at:
-                v = before
-            else:
-                break
-        elif isinstance(owner, xvector.InsertOp) and len(operands_of(owner)) == 2:
-            put = _static_index(owner)
-            if put is None or at <= put < at + count:
-                break
-            v = operands_of(owner)[1]
-        elif isinstance(owner, vector.FromElementsOp):
-            parts = operands_of(owner)[at : at + count]
+            lanes.home = b.block
+            return lanes.slice(b, at, count)
+        elif kind is vector.FromElementsOp:
+            parts = _args(v)[at : at + count]
             return b.pure(vector.FromElementsOp, parts, vector_type(elem_of(v.type), count), {})
         else:
             break
@@ -369,23 +386,55 @@ def extract_slice(b: Builder, v: SSAValue, at: int, count: int) -> SSAValue:
         known = b.const_of.get(splat)
         return b.broadcast(splat, count) if known is None else b.const(known, type_)
     props = vector.ExtractStridedSliceOp.properties_for(at, count)
-    return b.pure(vector.ExtractStridedSliceOp, (v,), type_, props)
+    return b.share(vector.ExtractStridedSliceOp, (v,), type_, props)
 
 
-def insert_slice(b: Builder, part: SSAValue, v: SSAValue, at: int) -> SSAValue:
-    """A 1-D vector with consecutive elements replaced; what is overwritten is forgotten."""
-    while isinstance(v.owner, vector.InsertStridedSliceOp):
-        put = _offset(v.owner)
-        old, before = operands_of(v.owner)
-        if put is None or not _one_dimensional(old) or not (at <= put and put + _count(old) <= at + _count(part)):
+def chain(v: SSAValue) -> Lanes | None:
+    """The inserts of one block that a vector ends with; None where it ends with none that can be followed."""
+    top = cast(Operation, v.owner)
+    block = top.parent
+    parts: list[Part] = []
+    at: SSAValue = v
+    while isinstance(at.owner, Operation) and at.owner.parent is block:
+        kind = type(at.owner)
+        if kind is xvector.InsertOp and len(_args(at)) == 2:
+            put = _static_index(at.owner)
+            count = 1
+        elif kind is vector.InsertStridedSliceOp and _one_dimensional(_args(at)[0]):
+            put = _offset(at.owner)
+            count = _count(_args(at)[0])
+        else:
             break
-        v = before
-    if _count(part) == _count(v):
-        return part
-    return b.pure(vector.InsertStridedSliceOp, (part, v), v.type, vector.InsertStridedSliceOp.properties_for(at))
+        if put is None:
+            break
+        value, before = _args(at)
+        parts.append(Part(put, count, value, 0))
+        at = before
+    if not parts:
+        return None
+    found = Lanes.of(at, cast(Block, block))
+    found.parts = {part.at: part for part in reversed(parts)}
+    if sum(part.width for part in parts) == found.count:
+        found.base = None
+    return found
 
 
-def from_elements(b: Builder, parts: list[SSAValue], type_: Attribute) -> SSAValue:
+def insert(b: FoldingBuilder, x: SSAValue, v: SSAValue, at: int) -> SSAValue:
+    """A 1-D vector with an element, or consecutive ones, replaced; what is overwritten is forgotten."""
+    owner = v.owner
+    before = chain(v) if isinstance(owner, Operation) and owner.parent is b.block and type(owner) in _INSERTS else None
+    if before is None:
+        before = Lanes.of(v, b.block)
+    after = before.put(b, x, at)
+    if after.base is before.base and len(after.parts) == len(before.parts) + 1:
+        return put_in(b, x, v, at)
+    return after.value(b)
+
+
+_INSERTS = (xvector.InsertOp, vector.InsertStridedSliceOp)
+
+
+def from_elements(b: FoldingBuilder, parts: Sequence[SSAValue], type_: Attribute) -> SSAValue:
     """A vector of scalars; all elements of one vector in order are that vector."""
     first = parts[0]
     owner = first.owner
@@ -396,10 +445,10 @@ def from_elements(b: Builder, parts: list[SSAValue], type_: Attribute) -> SSAVal
             for i, p in enumerate(parts)
         ):
             return source
-    return b.pure(vector.FromElementsOp, parts, type_, {})
+    return b.share(vector.FromElementsOp, parts, type_, {})
 
 
-def shape_cast(b: Builder, x: SSAValue, type_: Attribute) -> SSAValue:
+def shape_cast(b: FoldingBuilder, x: SSAValue, type_: Attribute) -> SSAValue:
     """A vector in another shape; a turned vector that is flat before and after is one shuffle."""
     if isinstance(x.owner, vector.ShapeCastOp):
         x = operands_of(x.owner)[0]
@@ -414,7 +463,7 @@ def shape_cast(b: Builder, x: SSAValue, type_: Attribute) -> SSAValue:
                 order = [int(i) for i in cast(Any, x.owner.properties["permutation"]).get_values()]
                 mask = i64_list(tuple(row_major_permutation(shape, order)))
                 return b.pure(xvector.ShuffleOp, (flat, flat), type_, {"mask": mask})
-    return b.pure(vector.ShapeCastOp, (x,), type_, {})
+    return b.share(vector.ShapeCastOp, (x,), type_, {})
 
 
 def row_major_permutation(shape: list[int], order: list[int]) -> list[int]:
@@ -432,11 +481,11 @@ def row_major_permutation(shape: list[int], order: list[int]) -> list[int]:
     return found
 
 
-def bitcast(b: Builder, cls: type[Operation], x: SSAValue, type_: Attribute) -> SSAValue:
+def bitcast(b: FoldingBuilder, cls: type[Operation], x: SSAValue, type_: Attribute) -> SSAValue:
     """A value seen as another type; twice is once, and back is nothing."""
     if isinstance(x.owner, cls):
         x = operands_of(x.owner)[0]
-    return x if x.type == type_ else b.pure(cls, (x,), type_, {})
+    return x if x.type == type_ else b.share(cls, (x,), type_, {})
 
 
 __all__ = [
@@ -449,7 +498,7 @@ __all__ = [
     "extract_value",
     "float_binary",
     "from_elements",
-    "insert_slice",
+    "insert",
     "int_binary",
     "select",
     "shape_cast",
