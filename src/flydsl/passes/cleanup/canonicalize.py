@@ -113,7 +113,9 @@ def _if(r: Canonicalizer, op: scf.IfOp) -> None:
             r.vm[result] = r.vm[source]
             r.dropped.setdefault(id(op), set()).add(i)
     results = r.without(op, op.results)
-    regions = [_branch(r, region, bool(results)) for region in op.regions]
+    then, otherwise = op.regions
+    # The first branch is there however little it does; without results the second need not be.
+    regions = [_branch(r, then, True), _branch(r, otherwise, bool(results))]
     new = r.b.with_regions(scf.IfOp, (cond,), [x.type for x in results], regions, {**op.properties}, {**op.attributes})
     r.vm.update(zip(results, new.results, strict=True))
 
