@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from flydsl.passes.to_llvm.lowering_tail import split_lowering
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.printer import Printer
 
@@ -24,9 +25,8 @@ from flydsl.llvm.text.abi_amdgpu import AmdgpuAbi
 from flydsl.llvm.text.abi_nvptx import NvptxAbi
 from flydsl.llvm.text.debug_info import ATTRIBUTE
 from flydsl.llvm.text.memory_ops import MEMORY_OPS
-from flydsl.lowering.sink import refused
+from flydsl.lowering.rules.sink import refused
 from flydsl.passes.pipeline import parse_pipeline
-from flydsl.passes.to_llvm.lowering_tail import split_lowering
 
 from .llvm_text import normalised
 

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import DSLTypeError, DSLValueError, RuntimeStateError
 from ..expr.emit.trace import current
-from ..expr.extern import (
-    ExternFunction,
-    Library,
-    register_extern_resolver,
-    resolve_bitcode,
-    unregister_extern_resolver,
-)
+from ..expr.extern import ExternFunction, Library, register_extern_resolver, resolve_bitcode, unregister_extern_resolver
 
 if TYPE_CHECKING:
     from .backends.base import BaseBackend

@@ -17,17 +17,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ..dialects.upstream import llvm, vector
 from ..ir import arith
-from ..ir.builder import (
-    CMPI,
-    FLOAT_BINARY,
-    INT_BINARY,
-    Builder,
-    elem_of,
-    i1,
-    i32_list,
-    i64_list,
-    operands_of,
-)
+from ..ir.builder import CMPI, FLOAT_BINARY, INT_BINARY, Builder, elem_of, i1, i32_list, i64_list, operands_of
 from ..ir.fold import fold_float
 from ..ir.types import bit_width, vector_type
 from .lanes import Lanes, Part, lanes_in, put_in

@@ -11,12 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from flydsl.compiler.backends import (
-    _fingerprint,
-    backend_for_target,
-    get_backend,
-    resolve_llvm_address_space,
-)
+from flydsl.compiler.backends import _fingerprint, backend_for_target, get_backend, resolve_llvm_address_space
 from flydsl.compiler.backends.base import BuiltinBackend, Options
 from flydsl.errors import NotSupportedError, UnknownHintWarning
 from flydsl.llvm import tools

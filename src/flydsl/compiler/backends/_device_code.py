@@ -12,7 +12,7 @@ from flydsl.compiler.backends.base import Tool
 from flydsl.errors import NotSupportedError
 
 PASSTHROUGH, NOALIAS = "passthrough", "fly.noalias"
-"""Attributes of kernels that `lowering/kernel_rules.py` reads."""
+"""Attributes of kernels that `lowering/rules/kernel_rules.py` reads."""
 
 
 def refuse_llvm_options(kind: str, options: Options) -> None:

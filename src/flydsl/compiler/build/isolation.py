@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ... import config
 from ...dialects.upstream import llvm
-from ...errors import (
-    DiagRecord,
-    DSLCompileError,
-    ExternalLLVMError,
-    NotSupportedError,
-    SourceFrame,
-    ToolNotFoundError,
-)
+from ...errors import DiagRecord, DSLCompileError, ExternalLLVMError, NotSupportedError, SourceFrame, ToolNotFoundError
 from ...ir.locations import source_chain
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from ...llvm.text.print_text import string_constant
 from ...llvm.text.safe_division import safe_divisor
 from ...llvm.text.shared_memory import SharedLayout, shared_layout
 from ...llvm.text.spelling import symbol, type_text
-from ...lowering.gpu_rules import sizes_of, source_lane
+from ...lowering.rules.gpu_rules import sizes_of, source_lane
 from . import block as cpu_block
 from . import check as cpu_check
 from . import clusters as cpu_clusters

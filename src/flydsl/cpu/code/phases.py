@@ -25,7 +25,7 @@ from ...ir.dead_code import is_pure
 from ...ir.types import bit_width
 from ...llvm.text.function_text import TERMINATORS, FunctionText
 from ...llvm.text.spelling import type_text
-from ...lowering.gpu_rules import source_lane
+from ...lowering.rules.gpu_rules import source_lane
 from .block import once
 from .routines import CHECKS
 

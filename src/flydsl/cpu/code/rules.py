@@ -19,9 +19,9 @@ from ...ir.builder import elem_of, operands_of
 from ...llvm.text.function_text import FunctionText, Handler
 from ...llvm.text.spelling import type_text
 from ...llvm.text.structured import table
-from ...lowering.func_rules import print_text
-from ...lowering.math_rules import INTRINSICS, math_rules
-from ...lowering.sink import Rule
+from ...lowering.rules.func_rules import print_text
+from ...lowering.rules.math_rules import INTRINSICS, math_rules
+from ...lowering.rules.sink import Rule
 
 _LIBM = ("expm1", "log1p", "asinh", "acosh", "atanh", "erf", "erfc", "cbrt")
 

@@ -21,8 +21,8 @@ from ...ir.builder import elem_of, i32, i32_list, i64, int_attr
 from ...ir.enums import AddressSpace
 from ...ir.types import bit_width, vector_type
 from ...layout import Layout
+from ...lowering.expand.small_floats import packed_elements, packed_vector, stored_type
 from ...lowering.rebuild import Rebuilder
-from ...lowering.small_floats import packed_elements, packed_vector, stored_type
 from .mma import emulate_mma
 from .nv import emulate_call
 from .tdm import emulate_tile_copy

@@ -23,7 +23,7 @@ from ...errors import DSLCompileError
 from ...ir.builder import i32, i64, index
 from ...ir.types import bit_width, vector_type
 from ...layout import Layout
-from ...lowering.small_floats import decode, like
+from ...lowering.expand.small_floats import decode, like
 
 if TYPE_CHECKING:
     from .lanes import Emulation

@@ -20,16 +20,7 @@ from ..vector import Vector
 from .target import amd_target, ir_type, need, on_cpu
 
 if TYPE_CHECKING:
-    from ..annotations import (
-        ElementLike,
-        IntLike,
-        MadeT,
-        ResultType,
-        ScalarLike,
-        SSAValue,
-        Value,
-        ValueLike,
-    )
+    from ..annotations import ElementLike, IntLike, MadeT, ResultType, ScalarLike, SSAValue, Value, ValueLike
     from ..tensor import Tensor
 
 

@@ -14,7 +14,7 @@ from .algebra_values import Layout, Swizzle, current_ir
 
 if TYPE_CHECKING:
     from ..annotations import Attribute, ScalarLike, SSAValue
-    from ..tensors.algebra_values import IntTuple
+    from .algebra_values import IntTuple
 
 
 def make_ptr(

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute
 
 from ...dialects.upstream import gpu
-from ...lowering.rocdl_rules import IMPLICIT, RULES, TARGET
+from ...lowering.rules.rocdl_rules import IMPLICIT, RULES, TARGET
 from . import amdgpu_async
 from .device_module import DeviceText
 from .function_text import Abi, FunctionText

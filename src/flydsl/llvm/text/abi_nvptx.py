@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import DenseArrayBase, StringAttr
 from xdsl.ir import Attribute
 
 from ...dialects.upstream import gpu
-from ...lowering.nvvm_rules import KERNEL, LATE, RULES, TARGET
+from ...lowering.rules.nvvm_rules import KERNEL, LATE, RULES, TARGET
 from .debug_info import Emission
 from .device_module import DeviceText
 from .function_text import Abi, FunctionText

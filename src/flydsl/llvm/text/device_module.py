@@ -15,8 +15,8 @@ from xdsl.ir import Attribute, Operation
 
 from ...dialects.upstream import gpu, llvm
 from ...errors import DSLCompileError
-from ...lowering.gpu_rules import GpuTarget, sizes_of
-from ...lowering.kernel_rules import FunctionFacts, kernel_facts
+from ...lowering.rules.gpu_rules import GpuTarget, sizes_of
+from ...lowering.rules.kernel_rules import FunctionFacts, kernel_facts
 from . import debug_info
 from .debug_info import Emission, suffix
 from .function_text import Abi, FunctionText

@@ -19,7 +19,7 @@ from ...dialects.upstream.llvm.gep import no_wrap_words
 from ...errors import DSLCompileError, FlyDSLError
 from ...ir.builder import elem_of, i64
 from ...ir.dead_code import is_used, mark_dead, unread_stores
-from ...lowering.sink import Sink, Sizes
+from ...lowering.rules.sink import Sink, Sizes
 from .debug_info import FunctionLocations
 from .module_text import ModuleText
 from .spelling import bool_text, constant, flag_words, mangle, quoted, splat, symbol, type_text

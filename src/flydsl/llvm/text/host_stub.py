@@ -13,8 +13,8 @@ from xdsl.dialects import func
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects.upstream import gpu, llvm
-from ...lowering.func_rules import PRINTS
-from ...lowering.math_rules import INTRINSICS, math_rules
+from ...lowering.rules.func_rules import PRINTS
+from ...lowering.rules.math_rules import INTRINSICS, math_rules
 from ..stub_abi import BAD_GEOMETRY, EXTENDED_LAUNCH_SYMBOL, LAUNCH_SYMBOL
 from .function_text import Abi, FunctionText, Handler
 from .functions import declaration, global_line

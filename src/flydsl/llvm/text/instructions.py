@@ -12,7 +12,7 @@ from ...dialects.upstream.keyword_attr import KeywordAttr
 from ...dialects.upstream.table_ops import TableOp
 from ...ir.builder import i64
 from ...ir.dead_code import is_pure
-from ...lowering.rocdl_rules import launch_size
+from ...lowering.rules.rocdl_rules import launch_size
 from .function_text import FunctionText, Handler
 from .spelling import mangle, type_text
 

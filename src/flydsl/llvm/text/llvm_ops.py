@@ -21,8 +21,8 @@ from ...dialects.upstream.llvm.intrinsics import IMMEDIATE, INTRINSIC_OPS, Intri
 from ...dialects.upstream.llvm.values import LLVM_VALUE_OPS, ExtractElementOp, FreezeOp, PoisonOp
 from ...errors import DSLCompileError
 from ...ir.builder import operands_of
-from ...lowering.arith_rules import CMPF_WORDS, CMPI_WORDS
 from ...lowering.dominance import DominatorTree
+from ...lowering.rules.arith_rules import CMPF_WORDS, CMPI_WORDS
 from .control import loop_metadata
 from .debug_info import suffix
 from .function_text import Abi, FunctionText, Handler

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from xdsl.ir import Operation
 
-from ...lowering.arith_rules import ARITH
-from ...lowering.func_rules import CALLS
-from ...lowering.sink import Rule
-from ...lowering.vector_rules import VECTOR
+from ...lowering.rules.arith_rules import ARITH
+from ...lowering.rules.func_rules import CALLS
+from ...lowering.rules.sink import Rule
+from ...lowering.rules.vector_rules import VECTOR
 from .control import CONTROL
 from .function_text import Handler
 from .memory_ops import MEMORY_OPS

@@ -32,13 +32,13 @@ from ...ir.types import bit_width, vector_type
 from ...lowering import atom_state, value_operands
 from ...lowering.atom_state import ATOM_TYPES, fresh_atom, get_atom, make_tiled, refuse_coordinates, set_value, state_of
 from ...lowering.atomic_lowering import HANDLERS as ATOMIC_HANDLERS
-from ...lowering.expand_float_tests import HANDLERS as FLOAT_TEST_HANDLERS
-from ...lowering.expand_math import HANDLERS as MATH_HANDLERS
-from ...lowering.expand_math import NativeMath
-from ...lowering.expand_powers import HANDLERS as POWER_HANDLERS
+from ...lowering.expand.expand_float_tests import HANDLERS as FLOAT_TEST_HANDLERS
+from ...lowering.expand.expand_math import HANDLERS as MATH_HANDLERS
+from ...lowering.expand.expand_math import NativeMath
+from ...lowering.expand.expand_powers import HANDLERS as POWER_HANDLERS
+from ...lowering.expand.small_floats import HANDLERS as FLOAT_HANDLERS
+from ...lowering.expand.small_floats import is_small, stored_type
 from ...lowering.rebuild import Handler
-from ...lowering.small_floats import HANDLERS as FLOAT_HANDLERS
-from ...lowering.small_floats import is_small, stored_type
 from ...lowering.value_operands import ValuePlace
 from .device_module import HANDLERS as DEVICE_HANDLERS
 from .device_module import DeviceModule

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ...cpu.emulation.buffers import EmulatedBuffers
 from ...ir.enums import AddressSpace
-from ...lowering.expand_math import HOST_MATH
+from ...lowering.expand.expand_math import HOST_MATH
 from ...target import features_of
 from ..base import Pass
 from .convert_fly import FlyConversion

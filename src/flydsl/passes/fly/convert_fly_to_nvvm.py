@@ -8,7 +8,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 
 from ...ir.enums import AddressSpace
-from ...lowering.expand_math import NVIDIA_MATH
+from ...lowering.expand.expand_math import NVIDIA_MATH
 from ...target import features_of
 from ..base import Pass
 from .convert_fly import FlyConversion

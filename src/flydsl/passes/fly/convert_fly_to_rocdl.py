@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, SSAValue
 
 from ...ir.enums import AddressSpace
-from ...lowering.expand_math import AMD_MATH
+from ...lowering.expand.expand_math import AMD_MATH
 from ...target import USUAL, features_of, warp_size_of
 from ..base import Pass
 from .convert_fly import FlyConversion

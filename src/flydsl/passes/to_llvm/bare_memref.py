@@ -17,7 +17,7 @@ from ...ir.emitter import append, insert_after
 from ...ir.types import bit_width
 from ...lowering.llvm_types import llvm_type, space_of
 from ...lowering.rebuild import Handler
-from ...lowering.sink import refuse
+from ...lowering.rules.sink import refuse
 from .llvm_conversion import LlvmConversion
 from .llvm_declare import address_props
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from xdsl.dialects import ub
 from xdsl.dialects.builtin import ModuleOp
 
-from ...lowering.arith_rules import ARITH
+from ...lowering.rules.arith_rules import ARITH
 from ..base import Pass
 from .llvm_conversion import LlvmConversion
 

@@ -16,7 +16,7 @@ from ...dialects.upstream.llvm.branches import BrOp, CondBrOp, SwitchOp
 from ...dialects.upstream.llvm.function import CallOp
 from ...ir.emitter import append
 from ...lowering.rebuild import Handler
-from ...lowering.sink import refuse
+from ...lowering.rules.sink import refuse
 from ..base import Pass
 from .llvm_conversion import LlvmConversion
 from .llvm_declare import declare

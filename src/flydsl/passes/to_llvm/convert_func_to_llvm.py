@@ -15,9 +15,9 @@ from ...dialects.upstream import llvm
 from ...dialects.upstream.llvm.function import CallOp, FuncOp, FunctionType
 from ...ir.builder import i64_list, operands_of
 from ...ir.emitter import append
-from ...lowering.func_rules import CALLS
 from ...lowering.llvm_types import llvm_type
 from ...lowering.rebuild import Handler
+from ...lowering.rules.func_rules import CALLS
 from ..base import Pass
 from .llvm_conversion import LlvmConversion
 from .llvm_declare import make_function

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ...dialects.fly_nvgpu.ops import AsmOp
 from ...dialects.upstream.nvvm import NVVM_OPS
 from ...llvm.text.abi_nvptx import TRIPLE
-from ...lowering.nvvm_rules import RULES, TARGET, inline_asm
+from ...lowering.rules.nvvm_rules import RULES, TARGET, inline_asm
 from ..base import Pass
 from .convert_func_to_llvm import check_index_width
 from .gpu_conversion import GpuConversion, device_handlers

@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ...dialects.upstream.rocdl import ROCDL_OPS
 from ...llvm.text.abi_amdgpu import TRIPLE
-from ...lowering.rocdl_rules import RULES, TARGET
+from ...lowering.rules.rocdl_rules import RULES, TARGET
 from ...target import MLIR_DEFAULTS
 from ..base import Pass
 from .convert_func_to_llvm import check_index_width

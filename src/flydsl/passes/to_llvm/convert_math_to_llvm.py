@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ...lowering.math_rules import MATH
+from ...lowering.rules.math_rules import MATH
 from ..base import Pass
 from .llvm_conversion import LlvmConversion
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from xdsl.dialects import ub
 from xdsl.dialects.builtin import ModuleOp
 
-from ...lowering.arith_rules import ARITH
-from ...lowering.func_rules import PRINTS
-from ...lowering.vector_rules import VECTOR
+from ...lowering.rules.arith_rules import ARITH
+from ...lowering.rules.func_rules import PRINTS
+from ...lowering.rules.vector_rules import VECTOR
 from ..base import Pass
 from .llvm_conversion import LlvmConversion
 

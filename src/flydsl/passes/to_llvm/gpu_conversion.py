@@ -17,11 +17,11 @@ from ...dialects.upstream.llvm.function import FunctionType
 from ...ir.builder import operands_of
 from ...ir.dead_code import mark_dead, unread_stores
 from ...ir.emitter import append
-from ...lowering.gpu_rules import GpuTarget, sizes_of
-from ...lowering.kernel_rules import kernel_facts
 from ...lowering.llvm_types import llvm_type
 from ...lowering.rebuild import Handler
-from ...lowering.sink import Rule, refuse
+from ...lowering.rules.gpu_rules import GpuTarget, sizes_of
+from ...lowering.rules.kernel_rules import kernel_facts
+from ...lowering.rules.sink import Rule, refuse
 from .bare_memref import HANDLERS as MEMREF
 from .bare_memref import attribution
 from .convert_cf_to_llvm import HANDLERS as CF

@@ -13,12 +13,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects.upstream import gpu
-from ...lowering.arith_rules import ARITH
-from ...lowering.func_rules import PRINTS
-from ...lowering.math_rules import MATH
 from ...lowering.rebuild import Handler
-from ...lowering.sink import refuse
-from ...lowering.vector_rules import VECTOR
+from ...lowering.rules.arith_rules import ARITH
+from ...lowering.rules.func_rules import PRINTS
+from ...lowering.rules.math_rules import MATH
+from ...lowering.rules.sink import refuse
+from ...lowering.rules.vector_rules import VECTOR
 from ..base import Pass
 from .convert_cf_to_llvm import HANDLERS as CF
 from .convert_func_to_llvm import HANDLERS as FUNC

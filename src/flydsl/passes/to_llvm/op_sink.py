@@ -37,9 +37,9 @@ from ...ir.dead_code import is_used
 from ...ir.types import vector_type
 from ...llvm.text.llvm_ops import CAST_OPS, FLOAT_OPS, INT_OPS
 from ...llvm.text.memory_ops import MEMORY
-from ...lowering.arith_rules import flag_type
 from ...lowering.llvm_types import llvm_type
-from ...lowering.sink import Sink
+from ...lowering.rules.arith_rules import flag_type
+from ...lowering.rules.sink import Sink
 from .llvm_declare import address_props, declare, text_global
 
 if TYPE_CHECKING:

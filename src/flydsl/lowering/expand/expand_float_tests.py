@@ -10,13 +10,13 @@ from xdsl.dialects import math as xmath
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, Float64Type, IndexType
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ..dialects.upstream.arith import IndexCastUIOp
-from ..dialects.upstream.float_tests import ClampFOp, IsFiniteOp, IsInfOp, IsNaNOp, IsNormalOp, SincosOp
-from ..errors import DSLCompileError
-from ..ir import arith
-from ..ir.builder import Builder, elem_of, i64, operands_of
-from ..ir.types import bit_width
-from .rebuild import Handler, Rebuilder
+from ...dialects.upstream.arith import IndexCastUIOp
+from ...dialects.upstream.float_tests import ClampFOp, IsFiniteOp, IsInfOp, IsNaNOp, IsNormalOp, SincosOp
+from ...errors import DSLCompileError
+from ...ir import arith
+from ...ir.builder import Builder, elem_of, i64, operands_of
+from ...ir.types import bit_width
+from ..rebuild import Handler, Rebuilder
 from .small_floats import like
 
 _SMALLEST_NORMAL = {

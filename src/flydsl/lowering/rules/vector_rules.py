@@ -14,9 +14,9 @@ from xdsl.dialects import vector
 from xdsl.dialects.builtin import DenseArrayBase, VectorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ..dialects.upstream import vector as fvector
-from ..ir.builder import elem_of, operands_of
-from ..ir.types import vector_type
+from ...dialects.upstream import vector as fvector
+from ...ir.builder import elem_of, operands_of
+from ...ir.types import vector_type
 from .sink import Rule, Sink, refuse
 
 T = TypeVar("T")

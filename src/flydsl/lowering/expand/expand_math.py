@@ -19,11 +19,11 @@ from xdsl.dialects import vector
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, Float64Type, VectorType, f32, f64, i1
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from ..dialects.upstream import scf
-from ..dialects.upstream.extra_math import ErfcOp
-from ..dialects.upstream.vector import FromElementsOp, ShapeCastOp
-from ..ir.builder import Builder, elem_of, i32, i64, operands_of
-from .rebuild import Handler
+from ...dialects.upstream import scf
+from ...dialects.upstream.extra_math import ErfcOp
+from ...dialects.upstream.vector import FromElementsOp, ShapeCastOp
+from ...ir.builder import Builder, elem_of, i32, i64, operands_of
+from ..rebuild import Handler
 from .small_floats import like
 
 _OR = vector.CombiningKindAttr(vector.CombiningKindFlag.OR)

@@ -9,12 +9,12 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, Float64Type, IntegerType, f64
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ..dialects.upstream import llvm
-from ..dialects.upstream.vector import PrintOp
-from ..errors import DSLCompileError
-from ..ir.builder import i32, operands_of
-from ..ir.dead_code import PURE_CALL
-from ..ir.types import bit_width
+from ...dialects.upstream import llvm
+from ...dialects.upstream.vector import PrintOp
+from ...errors import DSLCompileError
+from ...ir.builder import i32, operands_of
+from ...ir.dead_code import PURE_CALL
+from ...ir.types import bit_width
 from .sink import Rule, Sink, refuse
 
 T = TypeVar("T")

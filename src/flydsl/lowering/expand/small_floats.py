@@ -19,15 +19,15 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ..dialects.upstream.llvm import BitcastOp
-from ..dialects.upstream.vector import FromElementsOp
-from ..ir import arith
-from ..ir.builder import Builder, elem_of, i32, operands_of
-from ..ir.enums import RoundingMode
-from ..ir.fold import FORMATS, FloatFormat, float_bits, signed
-from ..ir.types import bit_width, vector_type
+from ...dialects.upstream.llvm import BitcastOp
+from ...dialects.upstream.vector import FromElementsOp
+from ...ir import arith
+from ...ir.builder import Builder, elem_of, i32, operands_of
+from ...ir.enums import RoundingMode
+from ...ir.fold import FORMATS, FloatFormat, float_bits, signed
+from ...ir.types import bit_width, vector_type
+from ..rebuild import COMMON, Handler, Rebuilder
 from .directed_rounding import directed, from_bfloat16, mode_of, rounded, to_bfloat16, to_odd
-from .rebuild import COMMON, Handler, Rebuilder
 
 _NAN = 0x7FC00000
 

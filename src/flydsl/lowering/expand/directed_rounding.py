@@ -13,10 +13,10 @@ from xdsl.dialects.builtin import BFloat16Type, IntegerType, f32
 from xdsl.dialects.math import AbsFOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ..ir.arith import ROUNDING_MODE
-from ..ir.builder import Builder, elem_of
-from ..ir.enums import RoundingMode
-from ..ir.types import bit_width, vector_type
+from ...ir.arith import ROUNDING_MODE
+from ...ir.builder import Builder, elem_of
+from ...ir.enums import RoundingMode
+from ...ir.types import bit_width, vector_type
 
 Convert = Callable[[SSAValue], SSAValue]
 

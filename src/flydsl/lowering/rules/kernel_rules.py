@@ -8,7 +8,7 @@ from typing import NamedTuple
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute
 
-from ..dialects.upstream import gpu, llvm
+from ...dialects.upstream import gpu, llvm
 from .gpu_rules import GpuTarget
 
 NOALIAS = "fly.noalias"

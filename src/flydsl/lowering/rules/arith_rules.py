@@ -9,13 +9,13 @@ from xdsl.dialects import ub
 from xdsl.dialects.builtin import IntegerType, VectorType, i1
 from xdsl.ir import Attribute, Operation
 
-from ..dialects.upstream.arith import Arith
-from ..dialects.upstream.extra_math import RemFOp
-from ..ir import arith
-from ..ir.arith import ROUNDING_MODE
-from ..ir.builder import CASTS, CMPF, CMPI, INT_BINARY, elem_of, operands_of
-from ..ir.enums import RoundingMode
-from ..ir.types import bit_width, vector_type
+from ...dialects.upstream.arith import Arith
+from ...dialects.upstream.extra_math import RemFOp
+from ...ir import arith
+from ...ir.arith import ROUNDING_MODE
+from ...ir.builder import CASTS, CMPF, CMPI, INT_BINARY, elem_of, operands_of
+from ...ir.enums import RoundingMode
+from ...ir.types import bit_width, vector_type
 from .sink import Rule, Sink, refuse
 
 T = TypeVar("T")

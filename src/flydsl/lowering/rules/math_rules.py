@@ -11,9 +11,9 @@ from typing import TypeVar
 from xdsl.dialects import math
 from xdsl.ir import Operation
 
-from ..dialects.upstream.extra_math import ErfcOp
-from ..dialects.upstream.math import Math
-from ..ir.builder import operands_of
+from ...dialects.upstream.extra_math import ErfcOp
+from ...dialects.upstream.math import Math
+from ...ir.builder import operands_of
 from .sink import Rule, Sink, refused
 
 T = TypeVar("T")

@@ -14,12 +14,12 @@ from xdsl.dialects import llvm as xllvm
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, i1
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ..dialects.upstream import gpu
-from ..dialects.upstream.gpu import ids as gpu_ids
-from ..dialects.upstream.gpu import warp as gpu_warp
-from ..ir import arith
-from ..ir.builder import i32, i64
-from ..ir.types import bit_width, vector_type
+from ...dialects.upstream import gpu
+from ...dialects.upstream.gpu import ids as gpu_ids
+from ...dialects.upstream.gpu import warp as gpu_warp
+from ...ir import arith
+from ...ir.builder import i32, i64
+from ...ir.types import bit_width, vector_type
 from .arith_rules import ARITH
 from .func_rules import CALLS
 from .math_rules import math_rules

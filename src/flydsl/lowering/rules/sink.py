@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ..errors import DSLCompileError
-from ..ir.builder import i64
+from ...errors import DSLCompileError
+from ...ir.builder import i64
 
 V = TypeVar("V")
 Sizes = tuple[int, int, int]

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 from xdsl.dialects.builtin import Float16Type, Float32Type, StringAttr, i1, i8, i16
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ..dialects.upstream import gpu, llvm
-from ..dialects.upstream.math import Math
-from ..errors import NotSupportedError
-from ..ir.builder import i32, i64, operands_of
+from ...dialects.upstream import gpu, llvm
+from ...dialects.upstream.math import Math
+from ...errors import NotSupportedError
+from ...ir.builder import i32, i64, operands_of
 from .gpu_rules import GpuTarget, by_words, constant_of, gpu_rules, sizes_of, source_lane, widen
 from .math_rules import SIMPLE_MATH
 from .sink import Rule, Sink, refuse

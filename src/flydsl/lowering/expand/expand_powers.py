@@ -13,12 +13,12 @@ from xdsl.dialects import math as xmath
 from xdsl.dialects.builtin import Float64Type, IntegerAttr, VectorType, f64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from ..dialects.upstream import scf
-from ..dialects.upstream.vector import FromElementsOp
-from ..ir import arith
-from ..ir.builder import Builder, elem_of, operands_of
+from ...dialects.upstream import scf
+from ...dialects.upstream.vector import FromElementsOp
+from ...ir import arith
+from ...ir.builder import Builder, elem_of, operands_of
+from ..rebuild import Handler
 from .expand_math import IN_F64, Calculator
-from .rebuild import Handler
 from .small_floats import like
 
 EXACT_CHAIN = 4

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, TypeVar
 from xdsl.dialects.builtin import UnitAttr, i8
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ..dialects.upstream import gpu, llvm
-from ..ir.builder import i1, i32, i64, int_attr
+from ...dialects.upstream import gpu, llvm
+from ...ir.builder import i1, i32, i64, int_attr
 from .func_rules import promote
 from .gpu_rules import GpuTarget, by_words, constant_of, gpu_rules, source_lane, widen
 from .math_rules import SIMPLE_MATH
 from .sink import Rule, Sink
 
 if TYPE_CHECKING:
-    from ..dialects.fly_nvgpu.ops import AsmOp
+    from ...dialects.fly_nvgpu.ops import AsmOp
 
 T = TypeVar("T")
 _INBOUNDS = 3
@@ -112,7 +112,7 @@ class NvvmTarget(GpuTarget):
             # Fields of a packed record are read in words, so the record must not be placed at an odd byte.
             return {"llvm.alignstack": int_attr(8, i64)}
         if getattr(type_, "by_value", False):
-            from ..dialects.fly_nvgpu.tma import MAP_BYTES
+            from ...dialects.fly_nvgpu.tma import MAP_BYTES
 
             return {
                 "llvm.byval": llvm.LLVMArrayType(MAP_BYTES, i8),
