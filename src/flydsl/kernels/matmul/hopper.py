@@ -1,0 +1,497 @@
+"""C = f(A B + bias) on Hopper: tiles come by TMA, warpgroups multiply them with `wgmma`, in every shape of tile.
+
+The kernel computes D = X Y^T. X is A and Y is B, or (`Tile.swap`) X is B and Y is A: then D is C's transpose, and a C
+of few rows has tiles of few columns. A warpgroup fetches, the others multiply; stages of shared memory lie between
+them, each with a full and an empty barrier. Blocks stay and take tile after tile.
+
+* Consumers work on one tile together, or take turns (`pingpong`): one stores while another multiplies.
+* Blocks of a cluster share the rows of one operand: each fetches a part of them for all.
+* Parts of K (`splits`) are summed by different blocks of a cluster, which then read each other's sums, each for its
+  share of the columns, and add them in the order of K: the same bits in every run.
+
+Outside the matrices the copy engine reads zeros and writes nothing. It takes rows of 16-byte units; where C has none,
+where C is f32 and where K was split, threads store their values themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+from ..activations import activated
+from .tile import BARRIER_BYTES, LINE, Staging, Tile, fixed_bytes, registers, span, stage_bytes, stages, staging
+
+
+class Form(NamedTuple):
+    """What is compiled in besides the tile."""
+
+    x_major: str
+    """Which direction is contiguous: "k" or "mn"."""
+    y_major: str
+    store: str
+    """Who stores C: "engine", or threads in "pairs" or single "elements"."""
+    activation: str
+    bias: bool
+
+
+@flyc.kernel
+def hopper_kernel(
+    load_x: fx.nvgpu.TmaAtom,
+    load_y: fx.nvgpu.TmaAtom,
+    store_c: fx.nvgpu.TmaAtom | None,
+    c: fx.Pointer,
+    bias: fx.Tensor | None,
+    dtype: type,
+    tile: fx.Constexpr[tuple],
+    form: fx.Constexpr[tuple],
+    rows: fx.Int32,
+    columns: fx.Int32,
+    k: fx.Int32,
+    batches: fx.Int32,
+    group: fx.Int32,
+    step_c: fx.Int64,
+    step_batch: fx.Int64,
+):
+    nv = fx.nvgpu
+    bk = LINE * 8 // dtype.width
+    count = stages(tile)
+    tid = fx.thread_idx.x
+    role = nv.uniform(tid // 128)
+    base = fx.get_dyn_shared(dtype)
+    elements_x, elements_y = tile.m * bk, tile.n * bk
+    base_y = base + count * elements_x
+    after = fx.recast_iter(fx.Int8, base) + count * stage_bytes(tile)
+    full = nv.MBarrier(fx.recast_iter(fx.Int64, after))
+    empty = full[count]
+    teams = 1 if tile.pingpong else tile.consumers
+    if tid == 0:
+        load_x.prefetch()
+        load_y.prefetch()
+        if fx.const_expr(form.store == "engine"):
+            store_c.prefetch()
+        for s in fx.range_constexpr(count):
+            full[s].init(1)
+            empty[s].init(teams * tile.cluster)
+        nv.fence_mbarrier_init()
+    rank = fx.Int32(0)
+    if fx.const_expr(tile.blocks > 1):
+        rank = nv.uniform(nv.cluster.rank())
+        nv.cluster.sync()
+    else:
+        fx.barrier()
+    place, part = rank % tile.cluster, rank // tile.cluster
+
+    # Tiles are dealt to clusters; a cluster's are beside or above each other.
+    high = tile.cluster if tile.shares == "y" else 1
+    wide = tile.cluster // high
+    grid = Grid(fx.ceildiv(rows, tile.m * high), fx.ceildiv(columns, tile.n * wide), group, high, wide)
+    first, stride = fx.block_idx.x // tile.blocks, fx.grid_dim.x // tile.blocks
+    tiles = grid.rows * grid.columns * batches
+    steps = fx.ceildiv(k, bk)
+    begin = fx.Int32(0)
+    if fx.const_expr(tile.splits > 1):
+        per = fx.ceildiv(steps, tile.splits)
+        begin = per * part
+        steps = fx.max(fx.min(steps - begin, per), 0)
+    few, many = registers(tile)
+    if role == 0:
+        nv.setmaxnreg(few, increase=False)
+        if tid == 0:
+            stage, phase = fx.Int32(0), fx.Int32(1)
+            for at in range(first, tiles, stride):
+                row, column, batch = tile_position(at, grid, place)
+                for step in range(steps):
+                    empty[stage].wait(phase)
+                    full[stage].expect_tx(stage_bytes(tile))
+                    depth = (begin + step) * bk
+                    fetch(
+                        load_x, base + stage * elements_x, full[stage], row * tile.m, depth, batch, tile.m,
+                        form.x_major, tile.cluster if tile.shares == "x" else 1, place, part,
+                    )  # fmt: skip
+                    fetch(
+                        load_y, base_y + stage * elements_y, full[stage], column * tile.n, depth, batch, tile.n,
+                        form.y_major, tile.cluster if tile.shares == "y" else 1, place, part,
+                    )  # fmt: skip
+                    stage = stage + 1
+                    if stage == count:
+                        stage = fx.Int32(0)
+                        phase = phase ^ 1
+        if fx.const_expr(tile.splits > 1):
+            nv.cluster.sync()
+    else:
+        nv.setmaxnreg(many, increase=True)
+        consumer = role - 1
+        member = tid % 128
+        team = fx.make_layout((teams, 1, 1), (1, 0, 0))
+        atom = nv.WGMMA(tile.n, 256 // dtype.width, dtype, major_a=form.x_major, major_b=form.y_major)
+        mma = fx.make_tiled_mma(fx.make_mma_atom(atom), team)
+        smem_x = operand(base, tile.m, bk, count, form.x_major)
+        smem_y = operand(base_y, tile.n, bk, count, form.y_major)
+        mine = mma.get_slice((consumer if teams > 1 else fx.Int32(0)) * 128)
+        parts_x, parts_y = mine.partition_A(smem_x), mine.partition_B(smem_y)
+        repeats, values = tile.rows // 64, tile.n // 2
+        acc = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.n // 8), repeats, 1), ((1, 2, 4), values, 0)), fx.Float32)
+        out = Out(
+            c, bias, store_c, after + BARRIER_BYTES, tile, form, rows, columns, step_c, step_batch, consumer, member,
+            nv.named_barrier(consumer + 1, 128),
+        )  # fmt: skip
+        start, hop = (first + consumer * stride, stride * 2) if tile.pingpong else (first, stride)
+        done = consumer * steps if tile.pingpong else fx.Int32(0)
+        for at in range(start, tiles, hop):
+            row, column, batch = tile_position(at, grid, place)
+            stage, phase = done % count, done // count % 2
+            acc.fill(0.0)
+            before = fx.Int32(0)
+            for step in range(steps):
+                full[stage].wait(phase)
+                fx.gemm(mma, acc, parts_x[None, None, None, stage], parts_y[None, None, None, stage], acc)
+                nv.wgmma_wait(1)
+                # The products of the step before are done: its stage may be filled again.
+                if step > 0:
+                    release(empty[before], member, tile.cluster, part)
+                before = stage
+                stage = stage + 1
+                if stage == count:
+                    stage = fx.Int32(0)
+                    phase = phase ^ 1
+            nv.wgmma_wait(0, acc)
+            if steps > 0:
+                release(empty[before], member, tile.cluster, part)
+            done = done + (2 * steps if tile.pingpong else steps)
+            if fx.const_expr(tile.splits > 1):
+                # Nobody reads the stages any more: they take the sums.
+                nv.named_barrier(8, 128 * tile.consumers).sync()
+                sums = fx.recast_iter(fx.Float32, base) + consumer * (64 * values * 2 * repeats)
+                put_sums(acc, sums, member, repeats * values)
+                nv.cluster.sync()
+                share = tile.n // tile.splits
+                for r in fx.range_constexpr(repeats):
+                    total = add_sums(sums, member, r * values, part, share // 2, tile.cluster, tile.splits, place)
+                    store_by_threads(out, total, row, column, batch, r, part * share, share)
+            elif fx.const_expr(form.store == "engine"):
+                store_by_engine(out, acc, row, column, batch)
+            else:
+                for r in fx.range_constexpr(repeats):
+                    piece = fx.make_view(fx.get_iter(acc) + r * values, chunk_layout(tile.n))
+                    store_by_threads(out, piece, row, column, batch, r, fx.Int32(0), tile.n)
+        if fx.const_expr(form.store == "engine"):
+            if member == 0:
+                nv.tma_wait(0)
+    if fx.const_expr(tile.blocks > 1):
+        # Nobody leaves while another block may still write here, read here or count on a barrier here.
+        nv.cluster.sync()
+
+
+class Grid(NamedTuple):
+    """Tiles of clusters: how many below and beside each other, and how many rows of them are walked together."""
+
+    rows: Any
+    columns: Any
+    group: Any
+    high: int
+    wide: int
+
+
+def tile_position(at: Any, grid: Grid, place: Any) -> tuple[Any, Any, Any]:
+    """Row, column and batch of a block's tile: groups of rows, each walked along the columns, stay in L2."""
+    per_batch = grid.rows * grid.columns
+    batch, at = at // per_batch, at % per_batch
+    per_group = grid.group * grid.columns
+    which, inside = at // per_group, at % per_group
+    height = fx.min(grid.rows - which * grid.group, grid.group)
+    row, column = which * grid.group + inside % height, inside // height
+    if grid.high > 1:
+        return row * grid.high + place, column, batch
+    if grid.wide > 1:
+        return row, column * grid.wide + place, batch
+    return row, column, batch
+
+
+def operand(base: Any, rows: int, bk: int, count: int, major: str) -> Any:
+    """All stages of an operand as (rows, k, stage), swizzled."""
+    if major == "k":
+        width, layout = LINE, fx.make_layout((rows, bk, count), (bk, 1, rows * bk))
+    else:
+        line = span(rows)
+        width = 2 * line
+        layout = fx.make_layout(((line, rows // line), bk, count), ((1, line * bk), line, rows * bk))
+    return fx.make_view(fx.apply_swizzle(base, swizzle(width)), layout)
+
+
+def swizzle(width: int) -> Any:
+    return fx.static(fx.SwizzleType.get({32: 1, 64: 2, 128: 3}[width], 4, 3))
+
+
+def fetch(
+    load: Any, smem: Any, barrier: Any, row: Any, depth: Any, batch: Any, rows: int, major: str, cluster: int,
+    place: Any, part: Any,
+) -> None:  # fmt: skip
+    """Rows of an operand to a stage; where a cluster shares them, this block's part of them to all."""
+    line = rows // cluster if major == "k" else span(rows)
+    elements = load.nbytes * 8 // load.width
+    mask = None
+    first = fx.Int32(0)
+    if cluster > 1:
+        mask = fx.Int32((1 << cluster) - 1) << (part * cluster)
+        first = place * (rows // cluster // line)
+    for i in range(rows // cluster // line):
+        at = first + i
+        load.load((row + at * line, depth, batch), smem + at * elements, barrier, multicast=mask)
+
+
+@flyc.jit
+def release(barrier: Any, member: Any, cluster: int, part: Any):
+    """A warpgroup has read a stage: tell the producers of all blocks that write to it."""
+    if fx.const_expr(cluster == 1):
+        if member == 0:
+            barrier.arrive()
+    else:
+        if member < cluster:
+            barrier.arrive_remote(part * cluster + member)
+
+
+def chunk_layout(columns: int) -> Any:
+    """A thread's values of 64 rows and so many columns."""
+    return fx.make_layout(((2, 2, columns // 8), 1, 1), ((1, 2, 4), 0, 0))
+
+
+def put_sums(acc: Any, sums: Any, member: Any, count: int) -> None:
+    """A thread's sums to shared memory, in units of 16 bytes: the units of neighbours lie beside each other."""
+    unit = fx.make_copy_atom(fx.UniversalCopy128b(), fx.Float32)
+    four = fx.make_layout(4, 1)
+    for i in range(count // 4):
+        source = fx.make_view(fx.get_iter(acc) + i * 4, four)
+        fx.copy_atom_call(unit, source, fx.make_view(sums + (i * 512 + member * 4), four))
+
+
+def add_sums(sums: Any, member: Any, first: int, part: Any, count: int, cluster: int, splits: int, place: Any) -> Any:
+    """This block's share of the columns, of all parts of K in order."""
+    unit = fx.make_copy_atom(fx.UniversalCopy128b(), fx.Float32)
+    four = fx.make_layout(4, 1)
+    total = fx.make_rmem_tensor(chunk_layout(count * 2), fx.Float32)
+    held = fx.make_rmem_tensor(chunk_layout(count * 2), fx.Float32)
+    for p in range(splits):
+        there = fx.nvgpu.cluster.peer(sums, p * cluster + place)
+        target = total if p == 0 else held
+        for i in range(count // 4):
+            at = (part * (count // 4) + (first // 4 + i)) * 512 + member * 4
+            fx.copy_atom_call(unit, fx.make_view(there + at, four), fx.make_view(fx.get_iter(target) + i * 4, four))
+        if p:
+            total.store(total.load() + held.load())
+    return total
+
+
+class Out(NamedTuple):
+    """A consumer's way out."""
+
+    c: Any
+    bias: Any
+    store_c: Any
+    smem: Any
+    tile: Tile
+    form: Form
+    rows: Any
+    columns: Any
+    step_c: Any
+    step_batch: Any
+    consumer: Any
+    member: Any
+    turn: Any
+
+
+def corner(out: Out, row: Any, column: Any, repeat: int) -> tuple[Any, Any]:
+    """The first row and column of D that a repeat's 64 rows have."""
+    teams = 1 if out.tile.pingpong else out.tile.consumers
+    block = repeat if teams == 1 else repeat * teams + out.consumer
+    return row * out.tile.m + block * 64, column * out.tile.n
+
+
+def finished(out: Out, values: Any, top: Any, left: Any, columns: int) -> Any:
+    """Values of 64 rows and `columns` columns with bias and activation."""
+    if out.form.bias:
+        values = values + added(out, top, left, columns)
+    return activated(out.form.activation, values)
+
+
+def added(out: Out, top: Any, left: Any, columns: int) -> Any:
+    """The bias of a thread's values: a row of C has the same for all its rows."""
+    lane = out.member % 32
+    count = out.rows if out.tile.swap else out.columns
+    found = fx.make_rmem_tensor(chunk_layout(columns), fx.Float32)
+    if out.tile.swap:
+        for v in range(2):
+            value = bias_at(out.bias, top + out.member // 32 * 16 + lane // 4 + 8 * v, count)
+            for j in range(columns // 8):
+                for e in range(2):
+                    found[(e, v, j), 0, 0] = value
+    else:
+        for j in range(columns // 8):
+            for e in range(2):
+                value = bias_at(out.bias, left + lane % 4 * 2 + 8 * j + e, count)
+                for v in range(2):
+                    found[(e, v, j), 0, 0] = value
+    return found.load()
+
+
+def store_by_engine(out: Out, acc: Any, row: Any, column: Any, batch: Any) -> None:
+    """16-bit values through shared memory to the copy engine, which leaves out what lies outside C."""
+    nv, tile, dtype = fx.nvgpu, out.tile, out.c.dtype
+    columns, box = staging(tile)
+    place = fx.recast_iter(dtype, out.smem) + out.consumer * (64 * columns)
+    product = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(columns, 16, dtype)), fx.make_layout((1, 1, 1), (0, 0, 0)))
+    move = fx.make_copy_atom(nv.StMatrix(4, trans=tile.swap), dtype)
+    copy = fx.make_tiled_copy_C(move, product).get_slice(out.member)
+    if tile.swap:
+        layout, width = fx.make_layout((64, columns), (1, 64)), LINE
+    else:
+        layout, width = fx.make_layout((64, (box, columns // box)), (box, (1, 64 * box))), 2 * box
+    smem = fx.make_view(fx.apply_swizzle(place, swizzle(width)), layout)
+    for r in range(tile.rows // 64):
+        top, left = corner(out, row, column, r)
+        for i in range(tile.n // columns):
+            values = fx.make_view(
+                fx.get_iter(acc) + (r * (tile.n // 2) + i * (columns // 2)), chunk_layout(columns)
+            ).load()
+            result = fx.make_rmem_tensor(chunk_layout(columns), dtype)
+            result.store(finished(out, values, top, left + i * columns, columns).to(dtype))
+            wait_for_stores(out)
+            fx.copy(move, copy.retile(result), copy.partition_D(smem))
+            out.turn.sync()
+            issue(out, place, top, left + i * columns, batch, Staging(columns, box))
+
+
+def wait_for_stores(out: Out) -> None:
+    wait_for_reads(out.member)
+    out.turn.sync()
+
+
+def issue(out: Out, place: Any, top: Any, left: Any, batch: Any, how: Staging) -> None:
+    issue_stores(out.store_c, place, top, left, batch, out.member, out.tile.swap, how.columns, how.box)
+
+
+def store_by_threads(
+    out: Out, values: Any, row: Any, column: Any, batch: Any, repeat: int, shift: Any, columns: int
+) -> None:
+    """Each thread its own values, as far as C goes."""
+    dtype = out.c.dtype
+    top, left = corner(out, row, column, repeat)
+    left = left + shift
+    result = fx.make_rmem_tensor(chunk_layout(columns), dtype)
+    result.store(finished(out, values.load(), top, left, columns).to(dtype))
+    lane, warp = out.member % 32, out.member // 32
+    top, left = top + warp * 16 + lane // 4, left + lane % 4 * 2
+    origin = out.c + fx.Int64(batch) * out.step_batch
+    for v in range(2):
+        r = top + 8 * v
+        for j in range(columns // 8):
+            k = left + 8 * j
+            if out.tile.swap:
+                for e in range(2):
+                    store_element(
+                        origin + (fx.Int64(k + e) * out.step_c + r), result[(e, v, j), 0, 0], r, out.rows, k + e,
+                        out.columns,
+                    )  # fmt: skip
+            elif out.form.store == "pairs":
+                pair = fx.Vector.from_elements([result[(e, v, j), 0, 0] for e in range(2)], dtype)
+                store_element(origin + (fx.Int64(r) * out.step_c + k), pair, r, out.rows, k, out.columns)
+            else:
+                for e in range(2):
+                    store_element(
+                        origin + (fx.Int64(r) * out.step_c + (k + e)), result[(e, v, j), 0, 0], r, out.rows,
+                        k + e, out.columns,
+                    )  # fmt: skip
+
+
+@flyc.jit
+def bias_at(bias: fx.Tensor, at: Any, count: Any):
+    value = fx.Float32(0.0)
+    if at < count:
+        value = fx.Float32(bias[at])
+    return value
+
+
+@flyc.jit
+def wait_for_reads(member: Any):
+    if member == 0:
+        fx.nvgpu.tma_wait(0, read=True)
+
+
+@flyc.jit
+def issue_stores(
+    store: Any, place: Any, top: Any, left: Any, batch: Any, member: Any, swap: bool, columns: int, box: int
+):
+    if member == 0:
+        if fx.const_expr(swap):
+            store.store(place, (left, top, batch))
+        else:
+            for i in fx.range_constexpr(columns // box):
+                store.store(place + i * (64 * box), (top, left + i * box, batch))
+        fx.nvgpu.tma_commit()
+
+
+@flyc.jit
+def store_element(place: Any, value: Any, row: Any, rows: Any, column: Any, columns: Any):
+    if (row < rows) & (column < columns):
+        fx.nvgpu.store_global(place, value)
+
+
+@flyc.jit
+def hopper(
+    x: fx.Tensor,
+    y: fx.Tensor,
+    c: fx.Tensor,
+    bias: fx.Tensor | None,
+    rows: fx.Int32,
+    columns: fx.Int32,
+    k: fx.Int32,
+    batches: fx.Int32,
+    step_x: fx.Int64,
+    batch_x: fx.Int64,
+    step_y: fx.Int64,
+    batch_y: fx.Int64,
+    step_c: fx.Int64,
+    batch_c: fx.Int64,
+    blocks: fx.Int32,
+    group: fx.Int32,
+    tile: fx.Constexpr[tuple],
+    form: fx.Constexpr[tuple],
+    stream: fx.Stream = fx.Stream(None),
+):
+    """D = f(X Y^T + bias). `step_*` and `batch_*` are strides in elements: of rows, or of k if rows are contiguous."""
+    nv, dtype = fx.nvgpu, x.dtype
+    bk = LINE * 8 // dtype.width
+    high = tile.cluster if tile.shares == "y" else 1
+    extents = k, batches
+    load_x = load_map(x, (rows, *extents), step_x, batch_x, tile.m, tile.cluster // high, form.x_major, bk)
+    load_y = load_map(y, (columns, *extents), step_y, batch_y, tile.n, high, form.y_major, bk)
+    store_c = None
+    if fx.const_expr(form.store == "engine"):
+        width, box = staging(tile)
+        if fx.const_expr(tile.swap):
+            view = fx.make_view(fx.get_iter(c), fx.make_layout((columns, rows, batches), (step_c, 1, batch_c)))
+            store_c = nv.make_tma_atom(nv.TMAStore(), view, None, (width, 64, 1), swizzle=LINE)
+        else:
+            view = fx.make_view(fx.get_iter(c), fx.make_layout((rows, columns, batches), (step_c, 1, batch_c)))
+            store_c = nv.make_tma_atom(nv.TMAStore(), view, None, (64, box, 1), swizzle=2 * box)
+    hopper_kernel(
+        load_x, load_y, store_c, fx.get_iter(c), bias, dtype, tile, form, rows, columns, k, batches, group, step_c,
+        batch_c, value_attrs={"nvvm.minctasm": 1},
+    ).launch(
+        grid=blocks, block=tile.threads, cluster=tile.blocks, stream=stream,
+        smem=stages(tile) * stage_bytes(tile) + fixed_bytes(tile),
+    )  # fmt: skip
+
+
+def load_map(
+    x: Any, extents: tuple[Any, Any, Any], step: Any, batch: Any, rows: int, cluster: int, major: str, bk: int
+) -> Any:
+    """The operand as (rows, k, batch) for the copy engine, in boxes of what one copy fetches."""
+    box, strides = (rows // cluster, (step, 1, batch)) if major == "k" else (span(rows), (1, step, batch))
+    width = LINE if major == "k" else 2 * box
+    view = fx.make_view(fx.get_iter(x), fx.make_layout(extents, strides))
+    return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, bk, 1), swizzle=width)
+
+
+__all__ = ["Form", "hopper"]
