@@ -97,7 +97,8 @@ def hopper_kernel(
         steps = fx.max(fx.min(steps - begin, per), 0)
     few, many = registers(tile)
     if role == 0:
-        nv.setmaxnreg(few, increase=False)
+        if fx.const_expr(tile.consumers > 1):
+            nv.setmaxnreg(few, increase=False)
         if tid == 0:
             stage, phase = fx.Int32(0), fx.Int32(1)
             for at in range(first, tiles, stride):
@@ -121,7 +122,8 @@ def hopper_kernel(
         if fx.const_expr(tile.splits > 1):
             nv.cluster.sync()
     else:
-        nv.setmaxnreg(many, increase=True)
+        if fx.const_expr(tile.consumers > 1):
+            nv.setmaxnreg(many, increase=True)
         consumer = role - 1
         member = tid % 128
         team = fx.make_layout((teams, 1, 1), (1, 0, 0))

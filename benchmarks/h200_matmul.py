@@ -1,0 +1,281 @@
+"""Matrix products on an NVIDIA GPU beside cuBLAS (through torch): every tile the model likes, at many shapes.
+
+    python benchmarks/h200_matmul.py [--tune] [--out FOLDER] [--shapes 4096x4096x4096,...] [--budget SECONDS]
+
+Without `--tune` the entry point alone runs, as callers get it. Every result is compared element by element with
+float64 first, on fresh random data and a poisoned output. Times are medians of CUDA events around graph replays;
+contenders take turns, and rotate among as many sets of matrices as L2 does not hold. One JSON object per measurement
+goes to FOLDER/matmul.jsonl; a table comes last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+os.environ.setdefault("FLYDSL_COMPILE_BACKEND", "cuda")
+import torch
+
+from flydsl.kernels.matmul.hopper import Form, hopper
+from flydsl.kernels.matmul.plan import CLOCK, Plan, Problem, candidates, operands
+
+SHAPES = [
+    (512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (3072, 3072, 3072), (4096, 4096, 4096),
+    (5120, 5120, 5120), (6144, 6144, 6144), (8192, 8192, 8192), (1536, 12288, 2048), (1000, 1000, 1000),
+    (3000, 2000, 1000), (4096, 4096, 512), (8192, 1024, 1024), (512, 512, 16384), (1024, 1024, 8192), (256, 256, 28672),
+    (1, 8192, 8192), (8, 4096, 4096), (16, 8192, 8192), (16, 28672, 8192), (32, 8192, 28672), (64, 8192, 8192),
+    (64, 4096, 4096), (128, 4096, 4096), (128, 8192, 8192), (128, 28672, 4096), (192, 6144, 4096), (256, 4096, 14336),
+    (256, 28672, 8192), (512, 4096, 4096), (512, 6144, 4096), (1024, 28672, 4096), (1024, 4096, 14336),
+    (2048, 6144, 4096), (2048, 28672, 8192), (4096, 4096, 14336), (4096, 7168, 16384), (8192, 8192, 1024),
+    (16384, 4096, 4096), (16384, 512, 7168), (777, 1296, 2056),
+]  # fmt: skip
+L2 = 50 << 20
+
+
+class Case(NamedTuple):
+    m: int
+    n: int
+    k: int
+    a_major: str = "k"
+    b_major: str = "k"
+
+    def __str__(self) -> str:
+        majors = "" if (self.a_major, self.b_major) == ("k", "k") else f" {self.a_major}/{self.b_major}"
+        return f"{self.m}x{self.n}x{self.k}{majors}"
+
+
+def problem_of(case: Case, processors: int) -> Problem:
+    direct = case.n % 8 != 0
+    return Problem(case.m, case.n, case.k, 1, 16, 2, case.a_major, case.b_major, direct, processors)
+
+
+def chosen(case: Case, processors: int, most: int) -> list[Plan]:
+    """The model's favourite, and others that differ from each other."""
+    found, seen = [], set()
+    ranked = candidates(problem_of(case, processors))
+    for plan in ranked:
+        tile = plan.tile
+        shape = (tile.m, tile.n, tile.consumers, tile.pingpong, tile.splits, tile.cluster)
+        if shape not in seen and plan.clocks < 2.0 * ranked[0].clocks and len(found) < most:
+            seen.add(shape)
+            found.append(plan)
+    return found
+
+
+def form_of(case: Case, plan: Plan) -> Form:
+    _, _, x_major, y_major = operands(problem_of(case, 132), plan.tile.swap)
+    store = ("pairs" if plan.tile.splits > 1 else "engine") if case.n % 8 == 0 else "elements"
+    return Form(x_major, y_major, store, "none", False)
+
+
+def call(case: Case, plan: Plan, a, b, c) -> None:
+    """`a` and `b` as they lie in memory: (m, k) or (k, m), (n, k) or (k, n)."""
+    x, y = (b, a) if plan.tile.swap else (a, b)
+    rows, columns = (case.n, case.m) if plan.tile.swap else (case.m, case.n)
+    hopper(
+        x, y, c, None, rows, columns, case.k, 1, x.stride(0), 0, y.stride(0), 0, c.stride(0), 0, plan.blocks,
+        plan.group, plan.tile, form_of(case, plan),
+    )  # fmt: skip
+
+
+def matrices(case: Case):
+    a = torch.randn((case.m, case.k) if case.a_major == "k" else (case.k, case.m), device="cuda").bfloat16()
+    b = torch.randn((case.n, case.k) if case.b_major == "k" else (case.k, case.n), device="cuda").bfloat16()
+    return a, b, torch.full((case.m, case.n), float("nan"), device="cuda", dtype=torch.bfloat16)
+
+
+class Checker:
+    """Every element against float64: half a unit of bf16 and what sums of k products in f32 may lose."""
+
+    def __init__(self, case: Case, a, b):
+        left = a if case.a_major == "k" else a.T
+        right = b.T if case.b_major == "k" else b
+        self.reference = left.double() @ right.double()
+        most = left.float().abs() @ right.float().abs()
+        self.bound = (self.reference.abs() * 2**-8.99 + most.double() * (case.k * 2**-25)).float()
+        self.size = self.reference.norm()
+
+    def __call__(self, c) -> float:
+        error = (c.double() - self.reference).abs()
+        if not bool((error.float() <= self.bound).all()):
+            worst = (error.float() - self.bound).nan_to_num(math.inf).argmax().item()
+            at = divmod(worst, c.shape[1])
+            raise AssertionError(f"{at}: {c[at].item()} instead of {self.reference[at].item()}")
+        found = (error.norm() / self.size).item()
+        assert found < 2.5e-3, found
+        return found
+
+
+def timed(calls, rounds: int, sets: int) -> dict[str, float]:
+    """Median microseconds of each call, which gets the number of the set; they take turns."""
+    graphs, counts, times = {}, {}, {who: [] for who in calls}
+    for who, one in calls.items():
+        one(0)
+        torch.cuda.synchronize()
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for i in range(2):
+            one(i % sets)
+        end.record()
+        end.synchronize()
+        one_ms = max(start.elapsed_time(end) / 2, 0.002)
+        counts[who] = max(sets, min(64, math.ceil(0.8 / one_ms)))
+        graphs[who] = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graphs[who]):
+            for i in range(counts[who]):
+                one(i % sets)
+    for turn in range(rounds + 1):
+        for who, graph in graphs.items():
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            if turn:
+                times[who].append(start.elapsed_time(end) / counts[who] * 1e3)
+    return {who: statistics.median(found) for who, found in times.items()}
+
+
+def name(plan: Plan) -> str:
+    t = plan.tile
+    words = [f"{t.m}x{t.n}", f"w{t.consumers}"]
+    words += ["pp"] if t.pingpong else []
+    words += [f"c{t.cluster}{t.shares}"] if t.cluster > 1 else []
+    words += [f"k{t.splits}"] if t.splits > 1 else []
+    return " ".join([*words, *(["swap"] if t.swap else [])])
+
+
+def compile_share(cases: list[Case], processors: int, most: int, share: int, of: int) -> None:
+    """This process' part of all kernels, launched once: both caches have them then."""
+    kernels = {}
+    for case in cases:
+        for plan in chosen(case, processors, most):
+            kernels.setdefault((plan.tile, form_of(case, plan)), (case, plan))
+    for i, (case, plan) in enumerate(kernels.values()):
+        if i % of == share:
+            small = Case(64, 64 + case.n % 8, 64, case.a_major, case.b_major)
+            a, b, c = matrices(small)
+            call(small, plan._replace(blocks=plan.tile.blocks, group=1), a, b, c)
+    torch.cuda.synchronize()
+
+
+def compile_all(arguments: list[str], of: int) -> None:
+    workers = [subprocess.Popen([sys.executable, __file__, *arguments, "--compile", f"{i}/{of}"]) for i in range(of)]
+    for worker in workers:
+        if worker.wait() != 0:
+            raise SystemExit("a kernel was not compiled")
+
+
+def entry_calls(case: Case, data):
+    """The entry point, as a caller has it."""
+    from flydsl.kernels.matmul import matmul
+
+    def one(i: int) -> None:
+        a, b, c = data[i]
+        matmul(a if case.a_major == "k" else a.T, b.T if case.b_major == "k" else b, out=c)
+
+    return {"matmul": one}
+
+
+def library_calls(case: Case, data):
+    def one(i: int) -> None:
+        a, b, c = data[i]
+        torch.mm(a if case.a_major == "k" else a.T, b.T if case.b_major == "k" else b, out=c)
+
+    return {"cublas": one}
+
+
+def run(case: Case, processors: int, options, rows: list[dict]):
+    """A line of the table and the ratios of one case; appends to `rows`."""
+    nbytes = 2 * (case.m * case.k + case.n * case.k + case.m * case.n)
+    sets = max(2, min(24, math.ceil(3 * L2 / nbytes)))
+    data = [matrices(case) for _ in range(sets)]
+    check = Checker(case, *data[0][:2])
+    calls = library_calls(case, data)
+    plans: dict[str, Plan] = {}
+    if options.tune:
+        plans = {name(plan): plan for plan in chosen(case, processors, options.most)}
+        for who, plan in plans.items():
+            calls[who] = lambda i, plan=plan: call(case, plan, *data[i])
+    else:
+        calls |= entry_calls(case, data)
+    for who in list(calls):
+        data[0][2].fill_(float("nan"))
+        try:
+            calls[who](0)
+            torch.cuda.synchronize()
+            check(data[0][2])
+        except AssertionError as error:
+            print(f"WRONG {case} {who}: {error}", flush=True)
+            del calls[who]
+    times = timed(calls, options.rounds, sets)
+    peer = times.pop("cublas")
+    flops = 2 * case.m * case.n * case.k
+    for who, found in {"cublas": peer, **times}.items():
+        more = {}
+        if who in plans:
+            plan = plans[who]
+            more = {"tile": plan.tile._asdict(), "group": plan.group, "blocks": plan.blocks}
+            more["model"] = plan.clocks / CLOCK * 1e6
+        rows.append({"case": case._asdict(), "who": who, "us": found, "tflops": flops / found / 1e6, **more})
+    if not times:
+        return f"{case}: nothing right", []
+    first = next(iter(times))
+    order = sorted(times, key=times.__getitem__)
+    line = (
+        f"{case!s:20} {peer:7.1f} {flops / peer / 1e6:4.0f} | {times[first]:7.1f} {peer / times[first]:4.2f} "
+        f"{first:18} | {peer / times[order[0]]:4.2f} {', '.join(f'{w} {times[w]:.1f}' for w in order[:3])}"
+    )
+    return line, [(peer / times[first], peer / times[order[0]])]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--out", default=os.environ.get("OUT", "."))
+    parser.add_argument("--shapes", default="")
+    parser.add_argument("--majors", default="k/k")
+    parser.add_argument("--most", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--budget", type=float, default=1000.0)
+    parser.add_argument("--workers", type=int, default=12)
+    parser.add_argument("--compile", default="")
+    options = parser.parse_args()
+    shapes = [tuple(map(int, s.split("x"))) for s in options.shapes.split(",") if s] or SHAPES
+    cases = [Case(*shape, *majors.split("/")) for majors in options.majors.split(",") for shape in shapes]
+    processors = torch.cuda.get_device_properties(0).multi_processor_count
+    if options.compile:
+        share, of = map(int, options.compile.split("/"))
+        compile_share(cases, processors, options.most, share, of)
+        return
+    begin = time.time()
+    if options.tune:
+        compile_all(sys.argv[1:], options.workers)
+        print(f"compiled in {time.time() - begin:.1f} s", flush=True)
+    lines, ratios, rows = [], [], []
+    for case in cases:
+        if time.time() - begin > options.budget:
+            lines.append(f"{case}: out of time")
+            continue
+        line, ratio = run(case, processors, options, rows)
+        lines.append(line)
+        ratios += ratio
+        Path(options.out, "matmul.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    print(f"{time.time() - begin:.0f} s; us, TFLOP/s of cuBLAS | first choice: us, ratio | best: ratio, the fastest")
+    print("\n".join(lines))
+    for i, what in enumerate(("first choice", "best")):
+        values = [r[i] for r in ratios]
+        mean = math.exp(sum(map(math.log, values)) / len(values))
+        print(f"{what}: geometric mean {mean:.3f}, worst {min(values):.2f}")
+
+
+if __name__ == "__main__":
+    main()
