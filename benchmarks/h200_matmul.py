@@ -73,7 +73,7 @@ def chosen(case: Case, processors: int, most: int) -> list[Plan]:
 def form_of(case: Case, plan: Plan) -> Form:
     _, _, x_major, y_major = operands(problem_of(case, 132), plan.tile.swap)
     store = ("pairs" if plan.tile.splits > 1 else "engine") if case.n % 8 == 0 else "elements"
-    return Form(x_major, y_major, store, "none", False)
+    return Form(x_major, y_major, store)
 
 
 def call(case: Case, plan: Plan, a, b, c) -> None:
@@ -81,7 +81,7 @@ def call(case: Case, plan: Plan, a, b, c) -> None:
     x, y = (b, a) if plan.tile.swap else (a, b)
     rows, columns = (case.n, case.m) if plan.tile.swap else (case.m, case.n)
     hopper(
-        x, y, c, None, rows, columns, case.k, 1, x.stride(0), 0, y.stride(0), 0, c.stride(0), 0, plan.blocks,
+        x, y, c, None, None, None, rows, columns, case.k, 1, x.stride(0), 0, y.stride(0), 0, c.stride(0), 0, plan.blocks,
         plan.group, plan.tile, form_of(case, plan),
     )  # fmt: skip
 

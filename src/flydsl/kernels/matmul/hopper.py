@@ -32,8 +32,12 @@ class Form(NamedTuple):
     y_major: str
     store: str
     """Who stores C: "engine", or threads in "pairs" or single "elements"."""
-    activation: str
-    bias: bool
+    activation: str = "none"
+    bias: str = ""
+    """Along which direction of D it goes: "rows", "columns", or "" where there is none."""
+    scale_x: str = ""
+    """"one" factor for all of X, one for each of its "rows", or ""."""
+    scale_y: str = ""
 
 
 @flyc.kernel
@@ -43,6 +47,8 @@ def hopper_kernel(
     store_c: fx.nvgpu.TmaAtom | None,
     c: fx.Pointer,
     bias: fx.Tensor | None,
+    scale_x: fx.Tensor | None,
+    scale_y: fx.Tensor | None,
     dtype: type,
     tile: fx.Constexpr[tuple],
     form: fx.Constexpr[tuple],
@@ -134,17 +140,18 @@ def hopper_kernel(
         mine = mma.get_slice((consumer if teams > 1 else fx.Int32(0)) * 128)
         parts_x, parts_y = mine.partition_A(smem_x), mine.partition_B(smem_y)
         repeats, values = tile.rows // 64, tile.n // 2
-        acc = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.n // 8), repeats, 1), ((1, 2, 4), values, 0)), fx.Float32)
+        total = sum_class(dtype)
+        acc = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.n // 8), repeats, 1), ((1, 2, 4), values, 0)), total)
         out = Out(
-            c, bias, store_c, after + BARRIER_BYTES, tile, form, rows, columns, step_c, step_batch, consumer, member,
-            nv.named_barrier(consumer + 1, 128),
+            c, bias, scale_x, scale_y, store_c, after + BARRIER_BYTES, tile, form, rows, columns, step_c, step_batch,
+            consumer, member, nv.named_barrier(consumer + 1, 128),
         )  # fmt: skip
         start, hop = (first + consumer * stride, stride * 2) if tile.pingpong else (first, stride)
         done = consumer * steps if tile.pingpong else fx.Int32(0)
         for at in range(start, tiles, hop):
             row, column, batch = tile_position(at, grid, place)
             stage, phase = done % count, done // count % 2
-            acc.fill(0.0)
+            acc.fill(0)
             before = fx.Int32(0)
             for step in range(steps):
                 full[stage].wait(phase)
@@ -165,13 +172,13 @@ def hopper_kernel(
             if fx.const_expr(tile.splits > 1):
                 # Nobody reads the stages any more: they take the sums.
                 nv.named_barrier(8, 128 * tile.consumers).sync()
-                sums = fx.recast_iter(fx.Float32, base) + consumer * (64 * values * 2 * repeats)
+                sums = fx.recast_iter(total, base) + consumer * (64 * values * 2 * repeats)
                 put_sums(acc, sums, member, repeats * values)
                 nv.cluster.sync()
                 share = tile.n // tile.splits
                 for r in fx.range_constexpr(repeats):
-                    total = add_sums(sums, member, r * values, part, share // 2, tile.cluster, tile.splits, place)
-                    store_by_threads(out, total, row, column, batch, r, part * share, share)
+                    added = add_sums(sums, member, r * values, part, share // 2, tile.cluster, tile.splits, place)
+                    store_by_threads(out, added, row, column, batch, r, part * share, share)
             elif fx.const_expr(form.store == "engine"):
                 store_by_engine(out, acc, row, column, batch)
             else:
@@ -254,6 +261,11 @@ def release(barrier: Any, member: Any, cluster: int, part: Any):
             barrier.arrive_remote(part * cluster + member)
 
 
+def sum_class(dtype: Any) -> Any:
+    """What products of a type are summed in."""
+    return fx.Int32 if dtype in (fx.Int8, fx.Uint8) else fx.Float32
+
+
 def chunk_layout(columns: int) -> Any:
     """A thread's values of 64 rows and so many columns."""
     return fx.make_layout(((2, 2, columns // 8), 1, 1), ((1, 2, 4), 0, 0))
@@ -261,7 +273,7 @@ def chunk_layout(columns: int) -> Any:
 
 def put_sums(acc: Any, sums: Any, member: Any, count: int) -> None:
     """A thread's sums to shared memory, in units of 16 bytes: the units of neighbours lie beside each other."""
-    unit = fx.make_copy_atom(fx.UniversalCopy128b(), fx.Float32)
+    unit = fx.make_copy_atom(fx.UniversalCopy128b(), sums.dtype)
     four = fx.make_layout(4, 1)
     for i in range(count // 4):
         source = fx.make_view(fx.get_iter(acc) + i * 4, four)
@@ -270,10 +282,10 @@ def put_sums(acc: Any, sums: Any, member: Any, count: int) -> None:
 
 def add_sums(sums: Any, member: Any, first: int, part: Any, count: int, cluster: int, splits: int, place: Any) -> Any:
     """This block's share of the columns, of all parts of K in order."""
-    unit = fx.make_copy_atom(fx.UniversalCopy128b(), fx.Float32)
+    unit = fx.make_copy_atom(fx.UniversalCopy128b(), sums.dtype)
     four = fx.make_layout(4, 1)
-    total = fx.make_rmem_tensor(chunk_layout(count * 2), fx.Float32)
-    held = fx.make_rmem_tensor(chunk_layout(count * 2), fx.Float32)
+    total = fx.make_rmem_tensor(chunk_layout(count * 2), sums.dtype)
+    held = fx.make_rmem_tensor(chunk_layout(count * 2), sums.dtype)
     for p in range(splits):
         there = fx.nvgpu.cluster.peer(sums, p * cluster + place)
         target = total if p == 0 else held
@@ -290,6 +302,8 @@ class Out(NamedTuple):
 
     c: Any
     bias: Any
+    scale_x: Any
+    scale_y: Any
     store_c: Any
     smem: Any
     tile: Tile
@@ -311,27 +325,35 @@ def corner(out: Out, row: Any, column: Any, repeat: int) -> tuple[Any, Any]:
 
 
 def finished(out: Out, values: Any, top: Any, left: Any, columns: int) -> Any:
-    """Values of 64 rows and `columns` columns with bias and activation."""
-    if out.form.bias:
-        values = values + added(out, top, left, columns)
-    return activated(out.form.activation, values)
+    """Sums of 64 rows and `columns` columns with scales, bias and activation."""
+    form = out.form
+    if out.c.dtype is fx.Int32:
+        return values
+    values = values.to(fx.Float32)
+    for scale, how, direction in ((out.scale_x, form.scale_x, "rows"), (out.scale_y, form.scale_y, "columns")):
+        if how == "one":
+            values = values * fx.Float32(scale[0])
+        elif how:
+            values = values * along(out, scale, direction, top, left, columns)
+    if form.bias:
+        values = values + along(out, out.bias, form.bias, top, left, columns)
+    return activated(form.activation, values)
 
 
-def added(out: Out, top: Any, left: Any, columns: int) -> Any:
-    """The bias of a thread's values: a row of C has the same for all its rows."""
+def along(out: Out, vector: Any, direction: str, top: Any, left: Any, columns: int) -> Any:
+    """A vector's values for a thread's part of 64 rows and `columns` columns: one for each row or each column."""
     lane = out.member % 32
-    count = out.rows if out.tile.swap else out.columns
     found = fx.make_rmem_tensor(chunk_layout(columns), fx.Float32)
-    if out.tile.swap:
+    if direction == "rows":
         for v in range(2):
-            value = bias_at(out.bias, top + out.member // 32 * 16 + lane // 4 + 8 * v, count)
+            value = element_at(vector, top + out.member // 32 * 16 + lane // 4 + 8 * v, out.rows)
             for j in range(columns // 8):
                 for e in range(2):
                     found[(e, v, j), 0, 0] = value
     else:
         for j in range(columns // 8):
             for e in range(2):
-                value = bias_at(out.bias, left + lane % 4 * 2 + 8 * j + e, count)
+                value = element_at(vector, left + lane % 4 * 2 + 8 * j + e, out.columns)
                 for v in range(2):
                     found[(e, v, j), 0, 0] = value
     return found.load()
@@ -407,10 +429,10 @@ def store_by_threads(
 
 
 @flyc.jit
-def bias_at(bias: fx.Tensor, at: Any, count: Any):
+def element_at(vector: fx.Tensor, at: Any, count: Any):
     value = fx.Float32(0.0)
     if at < count:
-        value = fx.Float32(bias[at])
+        value = fx.Float32(vector[at])
     return value
 
 
@@ -445,6 +467,8 @@ def hopper(
     y: fx.Tensor,
     c: fx.Tensor,
     bias: fx.Tensor | None,
+    scale_x: fx.Tensor | None,
+    scale_y: fx.Tensor | None,
     rows: fx.Int32,
     columns: fx.Int32,
     k: fx.Int32,
@@ -478,8 +502,8 @@ def hopper(
             view = fx.make_view(fx.get_iter(c), fx.make_layout((rows, columns, batches), (step_c, 1, batch_c)))
             store_c = nv.make_tma_atom(nv.TMAStore(), view, None, (64, box, 1), swizzle=2 * box)
     hopper_kernel(
-        load_x, load_y, store_c, fx.get_iter(c), bias, dtype, tile, form, rows, columns, k, batches, group, step_c,
-        batch_c, value_attrs={"nvvm.minctasm": 1},
+        load_x, load_y, store_c, fx.get_iter(c), bias, scale_x, scale_y, dtype, tile, form, rows, columns, k, batches,
+        group, step_c, batch_c, value_attrs={"nvvm.minctasm": 1},
     ).launch(
         grid=blocks, block=tile.threads, cluster=tile.blocks, stream=stream,
         smem=stages(tile) * stage_bytes(tile) + fixed_bytes(tile),
