@@ -24,6 +24,7 @@ def plain_kernel(
     scale_a: fx.Tensor | None,
     scale_b: fx.Tensor | None,
     activation: fx.Constexpr[str],
+    single: fx.Constexpr[tuple],
     m: fx.Int32,
     n: fx.Int32,
     k: fx.Int32,
@@ -71,9 +72,9 @@ def plain_kernel(
                 if fx.const_expr(c.dtype is not fx.Int32):
                     value = fx.Float32(value)
                     if fx.const_expr(scale_a is not None):
-                        value = value * scale_a[r]
+                        value = value * scale_a[0 if single[0] else r]
                     if fx.const_expr(scale_b is not None):
-                        value = value * scale_b[q]
+                        value = value * scale_b[0 if single[1] else q]
                     if fx.const_expr(bias is not None):
                         value = value + fx.Float32(bias[q])
                     value = activated(activation, value)
@@ -136,13 +137,17 @@ def plain(
     column_c: fx.Int64,
     batch_c: fx.Int64,
     activation: fx.Constexpr[str],
+    single: fx.Constexpr[tuple] = (False, False),
     stream: fx.Stream = fx.Stream(None),
 ):
-    """Strides are in elements: of rows, of k and of the batch for A; of k, of columns and of the batch for B."""
+    """Strides are in elements: of rows, of k and of the batch for A; of k, of columns and of the batch for B.
+
+    A scale has a value for each row of A or column of B, or (`single`) one for all.
+    """
     blocks = fx.ceildiv(m, TILE) * fx.ceildiv(n, TILE) * batches
     plain_kernel(
-        fx.get_iter(a), fx.get_iter(b), fx.get_iter(c), bias, scale_a, scale_b, activation, m, n, k, step_a, depth_a,
-        batch_a, depth_b, step_b, batch_b, step_c, column_c, batch_c,
+        fx.get_iter(a), fx.get_iter(b), fx.get_iter(c), bias, scale_a, scale_b, activation, single, m, n, k, step_a,
+        depth_a, batch_a, depth_b, step_b, batch_b, step_c, column_c, batch_c,
     ).launch(grid=blocks, block=THREADS, stream=stream)  # fmt: skip
 
 

@@ -1,0 +1,265 @@
+"""How a request runs: which kernel, with what numbers. Decided once for extents, strides, types and target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from flydsl.target import GPUTarget
+
+from .arrays import Array
+from .plan import Problem, best
+from .request import FP8, Request
+
+UNIT = 16
+"""Bytes the copy engine counts in: rows start at multiples of it."""
+
+Run = Callable[[Any, Any, Any, Any, Any, Any, Any], None]
+"""A call with a, b, out, bias, scale_a, scale_b and the stream."""
+
+
+class Matrix(NamedTuple):
+    """An operand as (rows, k): its rows are those of A, or columns of B; strides in elements."""
+
+    rows: int
+    step: int
+    depth: int
+    batch: int
+
+
+def left(request: Request) -> Matrix:
+    a = request.a
+    return Matrix(request.m, a.strides[-2], a.strides[-1], a.strides[0] if len(a.shape) == 3 else 0)
+
+
+def right(request: Request) -> Matrix:
+    b = request.b
+    return Matrix(request.n, b.strides[-1], b.strides[-2], b.strides[0] if len(b.shape) == 3 else 0)
+
+
+def engine_form(x: Matrix, k: int, batches: int, array: Array) -> tuple[str, int, int] | None:
+    """The contiguous direction, the other one's stride and the batch's, as the copy engine takes them; None if not."""
+    unit = UNIT // array.itemsize
+    batch = 0 if batches == 1 else x.batch
+    if array.address % UNIT or batch % unit or batch < 0:
+        return None
+    long = -(-max(x.rows, k) // unit) * unit
+    # The stride of a direction with one element says nothing: any will do.
+    step, depth = long if x.rows == 1 else x.step, long if k == 1 else x.depth
+    if (x.depth == 1 or k == 1) and step % unit == 0 and step > 0:
+        return "k", step, batch
+    if array.itemsize == 2 and (x.step == 1 or x.rows == 1) and depth % unit == 0 and depth > 0:
+        return "mn", depth, batch
+    return None
+
+
+class Target(NamedTuple):
+    """Where a request runs."""
+
+    target: GPUTarget
+    processors: int
+
+    @property
+    def hopper(self) -> bool:
+        return self.target.arch.startswith("sm_90")
+
+    @property
+    def ampere(self) -> bool:
+        arch = self.target.arch
+        return arch.startswith("sm_") and int(arch[3:].rstrip("af")) >= 80
+
+
+def decide(request: Request, out: Array, where: Target) -> Run:
+    """The fastest kernel that can do it."""
+    for choose in (on_hopper, on_ampere, on_amd):
+        found = choose(request, out, where)
+        if found is not None:
+            return found
+    return anywhere(request, out)
+
+
+def scale_form(scale: Array | None) -> str:
+    return "" if scale is None else "one" if all(x == 1 for x in scale.shape) else "rows"
+
+
+def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
+    """`hopper`, for 16-bit and 8-bit types whose rows are 16-byte units."""
+    if not where.hopper or request.a.itemsize > 2 or request.k == 0:
+        return None
+    if request.a.dtype in FP8 and request.accumulate == "f32":
+        # The tensor cores' own sums of fp8 keep 14 bits.
+        return None
+    if request.a.dtype != request.b.dtype:
+        return None
+    k, batches = request.k, request.batches
+    x, y = left(request), right(request)
+    found = engine_form(x, k, batches, request.a), engine_form(y, k, batches, request.b)
+    placed = result_form(request, out)
+    if found[0] is None or found[1] is None or placed is None:
+        return None
+    form_a, form_b = found
+    flip, step_c, batch_c, by_engine, pairs = placed
+    m, n = request.m, request.n
+    if flip:
+        m, n, form_a, form_b = n, m, form_b, form_a
+    given = Problem(
+        m, n, k, batches, 8 * request.a.itemsize, out.itemsize, form_a[0], form_b[0], not by_engine, where.processors
+    )
+    plan = best(given)
+    tile = plan.tile
+    swapped = tile.swap != flip
+    form_x, form_y = (form_b, form_a) if tile.swap else (form_a, form_b)
+    rows, columns = (n, m) if tile.swap else (m, n)
+    scale_x, scale_y = scale_form(request.scale_a), scale_form(request.scale_b)
+    if swapped:
+        scale_x, scale_y = scale_y, scale_x
+    from .hopper import Form, hopper
+
+    form = Form(
+        form_x[0],
+        form_y[0],
+        "engine" if by_engine and tile.splits == 1 else "pairs" if pairs and not tile.swap else "elements",
+        request.activation,
+        "" if request.bias is None else "rows" if swapped else "columns",
+        scale_x,
+        scale_y,
+    )
+    numbers = (
+        rows, columns, k, batches, form_x[1], form_x[2], form_y[1], form_y[2], step_c, batch_c, plan.blocks,
+        plan.group, tile, form,
+    )  # fmt: skip
+
+    def run(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:
+        if swapped:
+            a, b, scale_a, scale_b = b, a, scale_b, scale_a
+        if stream is None:
+            hopper(a, b, c, bias, scale_a, scale_b, *numbers)
+        else:
+            hopper(a, b, c, bias, scale_a, scale_b, *numbers, stream)
+
+    return run
+
+
+def result_form(request: Request, out: Array) -> tuple[bool, int, int, bool, bool] | None:
+    """Whether C's columns are what lies in one piece; its strides; whether the engine, or pairs, can store it."""
+    step, column = out.strides[-2:]
+    batch = out.strides[0] if len(out.shape) == 3 and request.batches > 1 else 0
+    rows, columns = request.m, request.n
+    if column == 1 or columns == 1:
+        flip = False
+    elif step == 1 or rows == 1:
+        flip, step, rows, columns = True, column, columns, rows
+    else:
+        return None
+    unit = UNIT // out.itemsize
+    if rows == 1:
+        step = -(-columns // unit) * unit
+    if step <= 0 or batch < 0:
+        return None
+    engine = out.itemsize == 2 and out.address % UNIT == 0 and step % unit == 0 and batch % unit == 0
+    pairs = out.address % (2 * out.itemsize) == 0 and step % 2 == 0 and batch % 2 == 0 and columns % 2 == 0
+    return flip, step, batch, engine, pairs
+
+
+def rowwise(request: Request, out: Array) -> bool:
+    """Whether a kernel of two dimensions takes it: 16-bit types with contiguous k, and rows of C in one piece."""
+    x, y = left(request), right(request)
+    return (
+        not request.batched
+        and request.a.dtype in ("float16", "bfloat16")
+        and request.scale_a is None
+        and request.scale_b is None
+        and request.k > 0
+        and (x.depth, y.depth, out.strides[-1]) == (1, 1, 1)
+        and min(x.step, y.step, out.strides[-2]) > 0
+    )
+
+
+def on_ampere(request: Request, out: Array, where: Target) -> Run | None:
+    """`gemm_sm80`, which reads single elements where rows are no 16-byte units."""
+    if not where.ampere or not rowwise(request, out):
+        return None
+    from ..gemm_sm80 import gemm_sm80
+
+    aligned = all(
+        x.address % 16 == 0 and x.strides[-2 if x is not request.b else -1] * x.itemsize % 16 == 0
+        for x in (request.a, request.b, out)
+    )
+    activation = request.activation
+
+    def run(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:
+        tensors = [units(t) if aligned else rows_of(t) for t in (a, b.T, c)]
+        more = {} if stream is None else {"stream": stream}
+        gemm_sm80(*tensors, activation, bias, **more)
+
+    return run
+
+
+def rows_of(t: Any) -> Any:
+    """A matrix whose second direction is the contiguous one, whatever its extents."""
+    import flydsl.compiler as flyc
+
+    return flyc.from_dlpack(t).mark_layout_dynamic(leading_dim=1)
+
+
+def units(t: Any) -> Any:
+    """The same, with rows of 16-byte units."""
+    import flydsl.compiler as flyc
+
+    unit = 16 // (t.element_size() if hasattr(t, "element_size") else t.dtype.itemsize)
+    return flyc.from_dlpack(t, assumed_align=16).mark_layout_dynamic(leading_dim=1, divisibility=unit)
+
+
+def on_amd(request: Request, out: Array, where: Target) -> Run | None:
+    """`gemm_cdna` and `gemm_wmma`: products alone, k a multiple of 8."""
+    arch = where.target.arch
+    if not arch.startswith("gfx") or not rowwise(request, out) or request.k % 8:
+        return None
+    if (
+        request.bias is not None
+        or request.activation != "none"
+        or request.out_dtype not in ("float32", request.a.dtype)
+    ):
+        return None
+    aligned = all(
+        x.address % 16 == 0 and step % 8 == 0
+        for x, step in ((request.a, request.a.strides[-2]), (request.b, request.b.strides[-1]))
+    )
+    if not aligned:
+        return None
+    if arch in ("gfx90a", "gfx942", "gfx950"):
+        from ..gemm_cdna import gemm_cdna as gemm
+    elif arch.startswith(("gfx11", "gfx12")):
+        from ..gemm_wmma import gemm_wmma as gemm
+    else:
+        return None
+
+    def run(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:
+        more = {} if stream is None else {"stream": stream}
+        gemm(units(a), units(b.T), rows_of(c), **more)
+
+    return run
+
+
+def anywhere(request: Request, out: Array) -> Run:
+    """`plain`, which takes everything."""
+    from .plain import plain
+
+    x, y = left(request), right(request)
+    batch_c = out.strides[0] if len(out.shape) == 3 else 0
+    single = scale_form(request.scale_a) == "one", scale_form(request.scale_b) == "one"
+    numbers = (
+        request.m, request.n, request.k, request.batches, x.step, x.depth, x.batch, y.depth, y.step, y.batch,
+        out.strides[-2], out.strides[-1], batch_c, request.activation, single,
+    )  # fmt: skip
+
+    def run(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:
+        if stream is None:
+            plain(a, b, c, bias, scale_a, scale_b, *numbers)
+        else:
+            plain(a, b, c, bias, scale_a, scale_b, *numbers, stream)
+
+    return run
+
+
+__all__ = ["Run", "Target", "decide"]
