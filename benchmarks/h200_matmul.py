@@ -100,7 +100,7 @@ class Checker:
         right = b.T if case.b_major == "k" else b
         self.reference = left.double() @ right.double()
         most = left.float().abs() @ right.float().abs()
-        self.bound = (self.reference.abs() * 2**-8.99 + most.double() * (case.k * 2**-25)).float()
+        self.bound = (self.reference.abs() * 2**-7.99 + most.double() * (case.k * 2**-25)).float()
         self.size = self.reference.norm()
 
     def __call__(self, c) -> float:
