@@ -86,10 +86,9 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     """`hopper`, for 16-bit and 8-bit types whose rows are 16-byte units."""
     if not where.hopper or request.a.itemsize > 2 or request.k == 0:
         return None
-    if request.a.dtype in FP8 and request.accumulate == "f32":
-        # The tensor cores' own sums of fp8 keep 14 bits.
-        return None
-    if request.a.dtype != request.b.dtype:
+    # The tensor cores' own sums of fp8 keep 14 bits.
+    promote = request.a.dtype in FP8 and (request.blocked or request.accumulate == "f32")
+    if request.blocked and not promote:
         return None
     k, batches = request.k, request.batches
     x, y = left(request), right(request)
@@ -99,11 +98,24 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         return None
     form_a, form_b = found
     flip, step_c, batch_c, by_engine, pairs = placed
+    if flip and request.blocked:
+        return None
     m, n = request.m, request.n
     if flip:
         m, n, form_a, form_b = n, m, form_b, form_a
     given = Problem(
-        m, n, k, batches, 8 * request.a.itemsize, out.itemsize, form_a[0], form_b[0], not by_engine, where.processors
+        m,
+        n,
+        k,
+        batches,
+        8 * request.a.itemsize,
+        out.itemsize,
+        form_a[0],
+        form_b[0],
+        not by_engine,
+        where.processors,
+        promote,
+        request.blocked,
     )
     plan = best(given)
     tile = plan.tile
@@ -111,6 +123,8 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     form_x, form_y = (form_b, form_a) if tile.swap else (form_a, form_b)
     rows, columns = (n, m) if tile.swap else (m, n)
     scale_x, scale_y = scale_form(request.scale_a), scale_form(request.scale_b)
+    if request.blocked:
+        scale_x, scale_y = "line", "square"
     if swapped:
         scale_x, scale_y = scale_y, scale_x
     from .hopper import Form, hopper
@@ -123,13 +137,17 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         "" if request.bias is None else "rows" if swapped else "columns",
         scale_x,
         scale_y,
+        promote,
     )
+    turned = request.blocked
     numbers = (
         rows, columns, k, batches, form_x[1], form_x[2], form_y[1], form_y[2], step_c, batch_c, plan.blocks,
         plan.group, tile, form,
     )  # fmt: skip
 
     def run(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:
+        if turned:
+            scale_b = scale_b.T
         if swapped:
             a, b, scale_a, scale_b = b, a, scale_b, scale_a
         if stream is None:
@@ -250,7 +268,7 @@ def anywhere(request: Request, out: Array) -> Run:
     single = scale_form(request.scale_a) == "one", scale_form(request.scale_b) == "one"
     numbers = (
         request.m, request.n, request.k, request.batches, x.step, x.depth, x.batch, y.depth, y.step, y.batch,
-        out.strides[-2], out.strides[-1], batch_c, request.activation, single,
+        out.strides[-2], out.strides[-1], batch_c, request.activation, single, request.blocked,
     )  # fmt: skip
 
     def run(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:

@@ -33,9 +33,9 @@ def matmul(
 
     `a` is (M, K) and `b` (K, N), or either has a batch in front; any strides. Types are float16, bfloat16, float32,
     fp8 (e4m3fn, e5m2) and int8; the result is float32, float16 or bfloat16 (`out_dtype`; by default the type of `a`,
-    bfloat16 for fp8, int32 for int8). `bias` has N values; a scale is float32, one value, or one for each row of `a`
-    and column of `b`. `activation` is one of `flydsl.kernels.activations`. `accumulate="fast"` leaves sums of fp8 to
-    the tensor cores, which keep 14 bits of them.
+    bfloat16 for fp8, int32 for int8). `bias` has N values. A scale is float32: one value, one for each row of `a` and
+    column of `b`, or one for 128 elements of a row of `a` and for 128 x 128 of `b`. `activation` is one of
+    `flydsl.kernels.activations`. `accumulate="fast"` leaves sums of fp8 to the tensor cores, which keep 14 bits.
 
     >>> a, b = np.arange(6, dtype="f4").reshape(2, 3), np.ones((3, 2), "f4")
     >>> matmul(a, b, bias=np.array([0.0, 0.5], "f4"))
@@ -68,7 +68,9 @@ def matmul(
         check_apart(describe("out", out), **{name: _describe(name, x) for name, x in others.items()})
     run = known[1]
     if run is not None:
-        run(a, b, out, bias, _flat(scale_a), _flat(scale_b), stream)
+        if not request.blocked:
+            scale_a, scale_b = _flat(scale_a), _flat(scale_b)
+        run(a, b, out, bias, scale_a, scale_b, stream)
     return out
 
 

@@ -36,8 +36,14 @@ class Form(NamedTuple):
     bias: str = ""
     """Along which direction of D it goes: "rows", "columns", or "" where there is none."""
     scale_x: str = ""
-    """"one" factor for all of X, one for each of its "rows", or ""."""
+    """A factor for "one" and all, each of X's "rows", 128 elements of a "line", or 128 x 128 of a "square"."""
     scale_y: str = ""
+    promote: bool = False
+    """The tensor cores sum 128 products at a time, and threads add these sums up in f32."""
+
+    @property
+    def blocked(self) -> bool:
+        return self.scale_x in ("line", "square")
 
 
 @flyc.kernel
@@ -50,6 +56,7 @@ def hopper_kernel(
     scale_x: fx.Tensor | None,
     scale_y: fx.Tensor | None,
     dtype: type,
+    dtype_y: type,
     tile: fx.Constexpr[tuple],
     form: fx.Constexpr[tuple],
     rows: fx.Int32,
@@ -133,7 +140,7 @@ def hopper_kernel(
         consumer = role - 1
         member = tid % 128
         team = fx.make_layout((teams, 1, 1), (1, 0, 0))
-        atom = nv.WGMMA(tile.n, 256 // dtype.width, dtype, major_a=form.x_major, major_b=form.y_major)
+        atom = nv.WGMMA(tile.n, 256 // dtype.width, dtype, b=dtype_y, major_a=form.x_major, major_b=form.y_major)
         mma = fx.make_tiled_mma(fx.make_mma_atom(atom), team)
         smem_x = operand(base, tile.m, bk, count, form.x_major)
         smem_y = operand(base_y, tile.n, bk, count, form.y_major)
@@ -142,6 +149,9 @@ def hopper_kernel(
         repeats, values = tile.rows // 64, tile.n // 2
         total = sum_class(dtype)
         acc = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.n // 8), repeats, 1), ((1, 2, 4), values, 0)), total)
+        grand = acc
+        if fx.const_expr(form.promote):
+            grand = fx.make_rmem_tensor(acc.layout, total)
         out = Out(
             c, bias, scale_x, scale_y, store_c, after + BARRIER_BYTES, tile, form, rows, columns, step_c, step_batch,
             consumer, member, nv.named_barrier(consumer + 1, 128),
@@ -151,39 +161,55 @@ def hopper_kernel(
         for at in range(start, tiles, hop):
             row, column, batch = tile_position(at, grid, place)
             stage, phase = done % count, done // count % 2
-            acc.fill(0)
-            before = fx.Int32(0)
-            for step in range(steps):
-                full[stage].wait(phase)
-                fx.gemm(mma, acc, parts_x[None, None, None, stage], parts_y[None, None, None, stage], acc)
-                nv.wgmma_wait(1)
-                # The products of the step before are done: its stage may be filled again.
-                if step > 0:
+            if fx.const_expr(form.promote):
+                grand.fill(0)
+                for step in range(steps):
+                    scales = step_scales(out, row, column, begin + step)
+                    full[stage].wait(phase)
+                    for i in fx.range_constexpr(4):
+                        now = mma.set_value("accumulate", fx.Int32(0)) if i == 0 else mma
+                        fx.gemm(now, acc, parts_x[None, None, i, stage], parts_y[None, None, i, stage], acc)
+                    nv.wgmma_wait(0, acc)
+                    release(empty[stage], member, tile.cluster, part)
+                    add_step(tile, form, grand, acc, scales)
+                    stage = stage + 1
+                    if stage == count:
+                        stage = fx.Int32(0)
+                        phase = phase ^ 1
+            else:
+                acc.fill(0)
+                before = fx.Int32(0)
+                for step in range(steps):
+                    full[stage].wait(phase)
+                    fx.gemm(mma, acc, parts_x[None, None, None, stage], parts_y[None, None, None, stage], acc)
+                    nv.wgmma_wait(1)
+                    # The products of the step before are done: its stage may be filled again.
+                    if step > 0:
+                        release(empty[before], member, tile.cluster, part)
+                    before = stage
+                    stage = stage + 1
+                    if stage == count:
+                        stage = fx.Int32(0)
+                        phase = phase ^ 1
+                nv.wgmma_wait(0, acc)
+                if steps > 0:
                     release(empty[before], member, tile.cluster, part)
-                before = stage
-                stage = stage + 1
-                if stage == count:
-                    stage = fx.Int32(0)
-                    phase = phase ^ 1
-            nv.wgmma_wait(0, acc)
-            if steps > 0:
-                release(empty[before], member, tile.cluster, part)
             done = done + (2 * steps if tile.pingpong else steps)
             if fx.const_expr(tile.splits > 1):
                 # Nobody reads the stages any more: they take the sums.
                 nv.named_barrier(8, 128 * tile.consumers).sync()
                 sums = fx.recast_iter(total, base) + consumer * (64 * values * 2 * repeats)
-                put_sums(acc, sums, member, repeats * values)
+                put_sums(grand, sums, member, repeats * values)
                 nv.cluster.sync()
                 share = tile.n // tile.splits
                 for r in fx.range_constexpr(repeats):
                     added = add_sums(sums, member, r * values, part, share // 2, tile.cluster, tile.splits, place)
                     store_by_threads(out, added, row, column, batch, r, part * share, share)
             elif fx.const_expr(form.store == "engine"):
-                store_by_engine(out, acc, row, column, batch)
+                store_by_engine(out, grand, row, column, batch)
             else:
                 for r in fx.range_constexpr(repeats):
-                    piece = fx.make_view(fx.get_iter(acc) + r * values, chunk_layout(tile.n))
+                    piece = fx.make_view(fx.get_iter(grand) + r * values, chunk_layout(tile.n))
                     store_by_threads(out, piece, row, column, batch, r, fx.Int32(0), tile.n)
         if fx.const_expr(form.store == "engine"):
             if member == 0:
@@ -331,6 +357,8 @@ def finished(out: Out, values: Any, top: Any, left: Any, columns: int) -> Any:
         return values
     values = values.to(fx.Float32)
     for scale, how, direction in ((out.scale_x, form.scale_x, "rows"), (out.scale_y, form.scale_y, "columns")):
+        if form.blocked:
+            continue
         if how == "one":
             values = values * fx.Float32(scale[0])
         elif how:
@@ -357,6 +385,42 @@ def along(out: Out, vector: Any, direction: str, top: Any, left: Any, columns: i
                 for v in range(2):
                     found[(e, v, j), 0, 0] = value
     return found.load()
+
+
+def step_scales(out: Out, row: Any, column: Any, step: Any) -> list[tuple[Any, Any]]:
+    """The factors of 128 products, for each 64 rows of a consumer: a thread's two rows', and its columns'."""
+    form, found = out.form, []
+    if not form.blocked:
+        return found
+    lane = out.member % 32
+    for r in range(out.tile.rows // 64):
+        top, left = corner(out, row, column, r)
+        if form.scale_x == "line":
+            places = [top + out.member // 32 * 16 + lane // 4 + 8 * v for v in range(2)]
+            of_rows = [line_scale(out.scale_x, p, out.rows, step) for p in places]
+        else:
+            of_rows = [line_scale(out.scale_x, top // 128, (out.rows + 127) // 128, step)] * 2
+        if form.scale_y == "line":
+            places = [left + lane % 4 * 2 + 8 * j + e for j in range(out.tile.n // 8) for e in range(2)]
+            of_columns = [line_scale(out.scale_y, p, out.columns, step) for p in places]
+        else:
+            of_columns = [line_scale(out.scale_y, left // 128, (out.columns + 127) // 128, step)] * (out.tile.n // 4)
+        found.append((of_rows, of_columns))
+    return found
+
+
+def add_step(tile: Tile, form: Form, grand: Any, acc: Any, scales: list[tuple[Any, Any]]) -> None:
+    """The sums of 128 products, with their factors, to those of all."""
+    if not form.blocked:
+        grand.store(grand.load() + acc.load())
+        return
+    for r, (of_rows, of_columns) in enumerate(scales):
+        for j in range(tile.n // 8):
+            for v in range(2):
+                for e in range(2):
+                    at = r * (tile.n // 2) + j * 4 + v * 2 + e
+                    factor = of_rows[v] * of_columns[2 * j + e]
+                    grand[at] = grand[at] + acc[at] * factor
 
 
 def store_by_engine(out: Out, acc: Any, row: Any, column: Any, batch: Any) -> None:
@@ -437,6 +501,14 @@ def element_at(vector: fx.Tensor, at: Any, count: Any):
 
 
 @flyc.jit
+def line_scale(scales: fx.Tensor, row: Any, rows: Any, step: Any):
+    value = fx.Float32(0.0)
+    if row < rows:
+        value = scales[row, step]
+    return value
+
+
+@flyc.jit
 def wait_for_reads(member: Any):
     if member == 0:
         fx.nvgpu.tma_wait(0, read=True)
@@ -502,8 +574,8 @@ def hopper(
             view = fx.make_view(fx.get_iter(c), fx.make_layout((rows, columns, batches), (step_c, 1, batch_c)))
             store_c = nv.make_tma_atom(nv.TMAStore(), view, None, (64, box, 1), swizzle=2 * box)
     hopper_kernel(
-        load_x, load_y, store_c, fx.get_iter(c), bias, scale_x, scale_y, dtype, tile, form, rows, columns, k, batches,
-        group, step_c, batch_c, value_attrs={"nvvm.minctasm": 1},
+        load_x, load_y, store_c, fx.get_iter(c), bias, scale_x, scale_y, dtype, y.dtype, tile, form, rows, columns, k,
+        batches, group, step_c, batch_c, value_attrs={"nvvm.minctasm": 1},
     ).launch(
         grid=blocks, block=tile.threads, cluster=tile.blocks, stream=stream,
         smem=stages(tile) * stage_bytes(tile) + fixed_bytes(tile),

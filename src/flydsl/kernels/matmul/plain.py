@@ -13,6 +13,8 @@ import flydsl.expr as fx
 from ..activations import activated
 
 TILE, DEPTH, THREADS, EACH = 64, 16, 256, 4
+BLOCK = 128
+"""Elements that share a scale, where blocks have one; a multiple of the depth."""
 
 
 @flyc.kernel
@@ -25,6 +27,7 @@ def plain_kernel(
     scale_b: fx.Tensor | None,
     activation: fx.Constexpr[str],
     single: fx.Constexpr[tuple],
+    blocked: fx.Constexpr[bool],
     m: fx.Int32,
     n: fx.Int32,
     k: fx.Int32,
@@ -53,10 +56,13 @@ def plain_kernel(
     acc.fill(0)
     top, left = tid // 16, tid % 16
     for step in range(fx.ceildiv(k, DEPTH)):
+        of_a = of_b = None
+        if fx.const_expr(blocked):
+            of_a, of_b = scale_a[None, step * DEPTH // BLOCK], scale_b[step * DEPTH // BLOCK, None]
         for i in fx.range_constexpr(TILE * DEPTH // THREADS):
             r, d = (i * THREADS + tid) // DEPTH, tid % DEPTH
-            fetch(rows_a, total, r, d, step, k)
-            fetch(rows_b, total, r, d, step, k)
+            fetch(rows_a, total, r, d, step, k, of_a, 1)
+            fetch(rows_b, total, r, d, step, k, of_b, BLOCK)
         fx.barrier()
         for d in fx.range_constexpr(DEPTH):
             for i in fx.range_constexpr(EACH):
@@ -71,9 +77,9 @@ def plain_kernel(
                 value = acc[i, j]
                 if fx.const_expr(c.dtype is not fx.Int32):
                     value = fx.Float32(value)
-                    if fx.const_expr(scale_a is not None):
+                    if fx.const_expr(scale_a is not None and not blocked):
                         value = value * scale_a[0 if single[0] else r]
-                    if fx.const_expr(scale_b is not None):
+                    if fx.const_expr(scale_b is not None and not blocked):
                         value = value * scale_b[0 if single[1] else q]
                     if fx.const_expr(bias is not None):
                         value = value + fx.Float32(bias[q])
@@ -89,29 +95,23 @@ class Side:
         self.step, self.depth = step, depth
 
 
-def fetch(side: Side, total: Any, r: Any, d: Any, step: Any, k: Any) -> None:
-    """One element of a tile, or zero."""
-    fetch_element(side.place, side.tile, side.first + r, side.count, side.step, side.depth, total, r, d, step, k)
+def fetch(side: Side, total: Any, r: Any, d: Any, step: Any, k: Any, scales: Any, block: int) -> None:
+    """One element of a tile, or zero; times the scale of its block, where blocks have one."""
+    row = side.first + r
+    fetch_element(side.place, side.tile, row, side.count, side.step, side.depth, total, r, d, step, k, scales, block)
 
 
 @flyc.jit
 def fetch_element(
-    place: Any,
-    tile: Any,
-    row: Any,
-    rows: Any,
-    step_row: Any,
-    step_k: Any,
-    total: Any,
-    r: Any,
-    d: Any,
-    step: Any,
-    k: Any,
-):
+    place: Any, tile: Any, row: Any, rows: Any, step_row: Any, step_k: Any, total: Any, r: Any, d: Any, step: Any,
+    k: Any, scales: Any, block: int,
+):  # fmt: skip
     value = total(0)
     at = step * DEPTH + d
     if (row < rows) & (at < k):
         value = total(place[fx.Int64(row) * step_row + fx.Int64(at) * step_k])
+        if fx.const_expr(scales is not None):
+            value = value * scales[row // block]
     tile[r, d] = value
 
 
@@ -138,16 +138,18 @@ def plain(
     batch_c: fx.Int64,
     activation: fx.Constexpr[str],
     single: fx.Constexpr[tuple] = (False, False),
+    blocked: fx.Constexpr[bool] = False,
     stream: fx.Stream = fx.Stream(None),
 ):
     """Strides are in elements: of rows, of k and of the batch for A; of k, of columns and of the batch for B.
 
-    A scale has a value for each row of A or column of B, or (`single`) one for all.
+    A scale has a value for each row of A or column of B, or (`single`) one for all, or (`blocked`) one for 128 elements
+    of a row of A and one for 128 x 128 of B.
     """
     blocks = fx.ceildiv(m, TILE) * fx.ceildiv(n, TILE) * batches
     plain_kernel(
-        fx.get_iter(a), fx.get_iter(b), fx.get_iter(c), bias, scale_a, scale_b, activation, single, m, n, k, step_a,
-        depth_a, batch_a, depth_b, step_b, batch_b, step_c, column_c, batch_c,
+        fx.get_iter(a), fx.get_iter(b), fx.get_iter(c), bias, scale_a, scale_b, activation, single, blocked, m, n, k,
+        step_a, depth_a, batch_a, depth_b, step_b, batch_b, step_c, column_c, batch_c,
     ).launch(grid=blocks, block=THREADS, stream=stream)  # fmt: skip
 
 

@@ -45,6 +45,10 @@ class Problem(NamedTuple):
     direct: bool
     """Threads store C: it is f32, or its rows have no 16-byte units."""
     processors: int
+    promote: bool = False
+    """Threads add up the sums of 128 products, in as many registers again."""
+    blocked: bool = False
+    """With factors for 128 elements of a row of A, and for 128 x 128 of B."""
 
 
 class Plan(NamedTuple):
@@ -98,6 +102,10 @@ def plan(given: Problem, tile: Tile) -> Plan | None:
     rows, columns, x_major, y_major = operands(given, tile.swap)
     if tile.cluster > 1 and problem(tile, x_major, y_major) is not None:
         return None
+    if given.promote and tile.accumulators > (48 if tile.consumers == 3 else 96):
+        return None
+    if given.blocked and (tile.n > 64 if tile.swap else 128 % tile.n):
+        return None
     bk = LINE * 8 // given.bits
     high = tile.cluster if tile.shares == "y" else 1
     wide = tile.cluster // high
@@ -112,9 +120,11 @@ def plan(given: Problem, tile: Tile) -> Plan | None:
     mine = ceildiv(steps, tile.splits)
     active = min(clusters, room) * tile.blocks
 
-    rate = 16 // (given.bits // 8) // 8 if given.bits > 8 else 1
-    width = max(tile.n / 2, 16 + tile.n / 4) / (2 if given.bits == 8 else 1) * (256 / given.bits / 16) ** 0 * rate
-    products = tile.m // 64 * width * (bk * given.bits // 256)
+    # m64nNk32B: N / 2 clocks of the tensor cores for 16-bit types; 8-bit types have twice the depth in the same time.
+    width = max(tile.n / 2, 16 + tile.n / 4)
+    products = tile.m // 64 * width * (LINE // 32)
+    if given.promote:
+        products = products * 1.15 + 3 * tile.accumulators
     fetched = LINE * (tile.m / wide + tile.n / high)
     # Few blocks have L2 to themselves, up to what a multiprocessor can take.
     feed = fetched / min(64.0, L2_BYTES * given.processors / active)

@@ -17,6 +17,8 @@ RESULTS = {
 }  # fmt: skip
 """What a product of a type may be given as; the first is the default of fp8 and int8."""
 SUMS = ("f32", "fast")
+BLOCK = 128
+"""Elements along each direction that share a scale."""
 
 
 class Request(NamedTuple):
@@ -35,6 +37,8 @@ class Request(NamedTuple):
     k: int
     batches: int
     batched: bool
+    blocked: bool
+    """The scales are for 128 elements of a row of a, and for 128 x 128 of b."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -76,19 +80,20 @@ def check(
             raise DSLValueError(f"matmul: bias has a value for each of the {n} columns, got {bias}")
         if bias.dtype not in FLOATS:
             raise DSLTypeError(f"matmul: bias is {', '.join(FLOATS)}, got {bias.dtype}")
-    for what, scale, count, of in (("scale_a", scale_a, m, "rows of a"), ("scale_b", scale_b, n, "columns of b")):
-        if scale is not None:
-            _check_scale(what, scale, count, of)
+    batches = counts.pop() if counts else 1
+    batched = len(a.shape) == 3 or len(b.shape) == 3
+    blocked = _are_blocks(scale_a, scale_b, m, n, a.shape[-1], batched)
+    if not blocked:
+        _check_scale("scale_a", scale_a, m, "rows of a")
+        _check_scale("scale_b", scale_b, n, "columns of b")
     if result == "int32" and (bias, scale_a, scale_b, name) != (None, None, None, "none"):
         raise DSLTypeError("matmul: a result of int32 has no scale, bias or activation; give out_dtype")
     everything = {"a": a, "b": b, "bias": bias, "scale_a": scale_a, "scale_b": scale_b}
     for what, x in everything.items():
         if x is not None and x.device != a.device:
             raise DSLValueError(f"matmul: a is on {a.device} and {what} on {x.device}")
-    batches = counts.pop() if counts else 1
-    batched = len(a.shape) == 3 or len(b.shape) == 3
     return Request(
-        a, b, bias, scale_a, scale_b, name, result, accumulate, m, n, a.shape[-1], batches, batched
+        a, b, bias, scale_a, scale_b, name, result, accumulate, m, n, a.shape[-1], batches, batched, blocked
     )  # fmt: skip
 
 
@@ -102,7 +107,30 @@ def _result(dtype: str, out_dtype: object) -> str:
     return found
 
 
-def _check_scale(what: str, scale: Array, count: int, of: str) -> None:
+def _are_blocks(scale_a: Array | None, scale_b: Array | None, m: int, n: int, k: int, batched: bool) -> bool:
+    """Whether scales are those of blocks, which come in pairs."""
+    many = [x is not None and len(x.shape) == 2 and 1 not in x.shape for x in (scale_a, scale_b)]
+    if not any(many) or scale_a is None or scale_b is None:
+        return False
+    if k % BLOCK:
+        raise DSLValueError(f"matmul: scales of blocks need a K that is a multiple of {BLOCK}, got {k}")
+    expected = {"scale_a": (scale_a, (m, k // BLOCK)), "scale_b": (scale_b, (k // BLOCK, -(-n // BLOCK)))}
+    for what, (scale, shape) in expected.items():
+        if scale.shape != shape:
+            raise DSLValueError(
+                f"matmul: {what} of blocks of {BLOCK} has the shape {list(shape)}, got {scale}; otherwise a scale has "
+                "one value, or one for each row of a or column of b"
+            )
+        if scale.dtype != "float32":
+            raise DSLTypeError(f"matmul: {what} is float32, got {scale.dtype}")
+    if batched:
+        raise DSLValueError("matmul: scales of blocks go with two dimensions, not with a batch")
+    return True
+
+
+def _check_scale(what: str, scale: Array | None, count: int, of: str) -> None:
+    if scale is None:
+        return
     if scale.dtype != "float32":
         raise DSLTypeError(f"matmul: {what} is float32, got {scale.dtype}")
     extents = [x for x in scale.shape if x != 1]
