@@ -26,6 +26,7 @@ import torch
 
 from flydsl.kernels.matmul.hopper import Form, hopper
 from flydsl.kernels.matmul.plan import CLOCK, Plan, Problem, candidates, operands
+from flydsl.kernels.matmul.tile import Tile
 
 SHAPES = [
     (512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (3072, 3072, 3072), (4096, 4096, 4096),
@@ -76,13 +77,13 @@ def form_of(case: Case, plan: Plan) -> Form:
     return Form(x_major, y_major, store)
 
 
-def call(case: Case, plan: Plan, a, b, c) -> None:
+def call(case: Case, plan: Plan, a, b, c, overlap: bool = True) -> None:
     """`a` and `b` as they lie in memory: (m, k) or (k, m), (n, k) or (k, n)."""
     x, y = (b, a) if plan.tile.swap else (a, b)
     rows, columns = (case.n, case.m) if plan.tile.swap else (case.m, case.n)
     hopper(
-        x, y, c, None, None, None, rows, columns, case.k, 1, x.stride(0), 0, y.stride(0), 0, c.stride(0), 0, plan.blocks,
-        plan.group, plan.tile, form_of(case, plan),
+        x, y, c, None, None, None, rows, columns, case.k, 1, x.stride(0), 0, y.stride(0), 0, c.stride(0), 0,
+        plan.blocks, plan.group, plan.tile, form_of(case, plan)._replace(overlap=overlap),
     )  # fmt: skip
 
 
@@ -93,7 +94,7 @@ def matrices(case: Case):
 
 
 class Checker:
-    """Every element against float64: half a unit of bf16 and what sums of k products in f32 may lose."""
+    """Every element against float64: half a unit of bf16's last place and what sums of k products in f32 may lose."""
 
     def __init__(self, case: Case, a, b):
         left = a if case.a_major == "k" else a.T
@@ -153,25 +154,87 @@ def name(plan: Plan) -> str:
     return " ".join([*words, *(["swap"] if t.swap else [])])
 
 
-def compile_share(cases: list[Case], processors: int, most: int, share: int, of: int) -> None:
-    """This process' part of all kernels, launched once: both caches have them then."""
-    kernels = {}
-    for case in cases:
-        for plan in chosen(case, processors, most):
-            kernels.setdefault((plan.tile, form_of(case, plan)), (case, plan))
-    for i, (case, plan) in enumerate(kernels.values()):
-        if i % of == share:
-            small = Case(64, 64 + case.n % 8, 64, case.a_major, case.b_major)
-            a, b, c = matrices(small)
-            call(small, plan._replace(blocks=plan.tile.blocks, group=1), a, b, c)
-    torch.cuda.synchronize()
+def check_share(cases: list[Case], processors: int, options, share: int, of: int) -> None:
+    """This process' part of the cases: every tile once, compared. A log tells what was tried, should it not return."""
+    log = Path(options.out, f"checked-{share}.txt")
+    tried = set(log.read_text().splitlines()) if log.exists() else set()
+    for case in cases[share::of]:
+        check = None
+        for plan in chosen(case, processors, options.most):
+            what = f"{case} {name(plan)}"
+            if f"try {what}" in tried:
+                continue
+            with log.open("a") as file:
+                file.write(f"try {what}\n")
+            if check is None:
+                a, b, c = matrices(case)
+                check = Checker(case, a, b)
+            c.fill_(float("nan"))
+            call(case, plan, a, b, c)
+            torch.cuda.synchronize()
+            try:
+                check(c)
+                word = "good"
+            except AssertionError as error:
+                word = f"wrong ({error})"
+            with log.open("a") as file:
+                file.write(f"{word} {what}\n")
 
 
-def compile_all(arguments: list[str], of: int) -> None:
-    workers = [subprocess.Popen([sys.executable, __file__, *arguments, "--compile", f"{i}/{of}"]) for i in range(of)]
-    for worker in workers:
-        if worker.wait() != 0:
-            raise SystemExit("a kernel was not compiled")
+def check_all(arguments: list[str], options, of: int) -> set[str]:
+    """Cases and tiles that gave the right numbers; workers that die or hang are started again behind that tile."""
+    folder = Path(options.out)
+    for old in folder.glob("checked-*.txt"):
+        old.unlink()
+    workers = {i: spawn(arguments, i, of) for i in range(of)}
+    begin = time.time()
+    seen = {i: (time.time(), -1) for i in range(of)}
+    while workers and time.time() - begin < options.check_budget:
+        time.sleep(0.2)
+        for i, worker in list(workers.items()):
+            log = folder / f"checked-{i}.txt"
+            size = log.stat().st_size if log.exists() else 0
+            if size != seen[i][1]:
+                seen[i] = time.time(), size
+            code = worker.poll()
+            if code is None and time.time() - seen[i][0] > 30:
+                print(f"worker {i} hangs", flush=True)
+                worker.kill()
+                code = worker.wait()
+            if code == 0:
+                del workers[i]
+            elif code is not None:
+                workers[i] = spawn(arguments, i, of)
+                seen[i] = time.time(), size
+    for worker in workers.values():
+        worker.kill()
+    lines = [line for log in folder.glob("checked-*.txt") for line in log.read_text().splitlines()]
+    good = {line.removeprefix("good ") for line in lines if line.startswith("good ")}
+    for line in lines:
+        if line.startswith("wrong"):
+            print(line, flush=True)
+        elif line.startswith("try ") and line.removeprefix("try ") not in good:
+            if not any(x.startswith("wrong") and x.endswith(line.removeprefix("try ")) for x in lines):
+                print("DIED", line.removeprefix("try "), flush=True)
+    return good
+
+
+def spawn(arguments: list[str], share: int, of: int) -> subprocess.Popen:
+    quiet = open(os.devnull, "w")  # noqa: SIM115 - it lives as long as the process
+    return subprocess.Popen([sys.executable, __file__, *arguments, "--check", f"{share}/{of}"], stderr=quiet)
+
+
+def probe() -> None:
+    """How many clusters run at once: time of so many tiles of a product whose parts of K are clusters."""
+    for splits, counts in ((2, range(60, 68, 2)), (4, range(26, 34)), (8, range(11, 17))):
+        times = []
+        for count in counts:
+            case = Case(64, 128 * count, 64 * splits * 64)
+            plan = Plan(Tile(64, 128, 1, splits=splits), count * splits, 1, 0.0)
+            a, b, c = matrices(case)
+            found = timed({"x": lambda i: call(case, plan, a, b, c)}, 5, 1)  # noqa: B023
+            times.append(f"{count}: {found['x']:.1f}")
+        print(f"clusters of {splits}, us by number: {', '.join(times)}", flush=True)
 
 
 def entry_calls(case: Case, data):
@@ -198,24 +261,21 @@ def run(case: Case, processors: int, options, rows: list[dict]):
     nbytes = 2 * (case.m * case.k + case.n * case.k + case.m * case.n)
     sets = max(2, min(24, math.ceil(3 * L2 / nbytes)))
     data = [matrices(case) for _ in range(sets)]
-    check = Checker(case, *data[0][:2])
     calls = library_calls(case, data)
     plans: dict[str, Plan] = {}
     if options.tune:
         plans = {name(plan): plan for plan in chosen(case, processors, options.most)}
+        plans = {who: plan for who, plan in plans.items() if f"{case} {who}" in options.good}
         for who, plan in plans.items():
             calls[who] = lambda i, plan=plan: call(case, plan, *data[i])
+        if plans:
+            alone = next(iter(plans.values()))
+            calls["alone"] = lambda i: call(case, alone, *data[i], overlap=False)
     else:
         calls |= entry_calls(case, data)
-    for who in list(calls):
-        data[0][2].fill_(float("nan"))
-        try:
-            calls[who](0)
-            torch.cuda.synchronize()
-            check(data[0][2])
-        except AssertionError as error:
-            print(f"WRONG {case} {who}: {error}", flush=True)
-            del calls[who]
+        check = Checker(case, *data[0][:2])
+        calls["matmul"](0)
+        check(data[0][2])
     times = timed(calls, options.rounds, sets)
     peer = times.pop("cublas")
     flops = 2 * case.m * case.n * case.k
@@ -228,11 +288,12 @@ def run(case: Case, processors: int, options, rows: list[dict]):
         rows.append({"case": case._asdict(), "who": who, "us": found, "tflops": flops / found / 1e6, **more})
     if not times:
         return f"{case}: nothing right", []
+    alone = times.pop("alone", math.nan)
     first = next(iter(times))
     order = sorted(times, key=times.__getitem__)
     line = (
         f"{case!s:20} {peer:7.1f} {flops / peer / 1e6:4.0f} | {times[first]:7.1f} {peer / times[first]:4.2f} "
-        f"{first:18} | {peer / times[order[0]]:4.2f} {', '.join(f'{w} {times[w]:.1f}' for w in order[:3])}"
+        f"{first:18} {alone:6.1f} | {peer / times[order[0]]:4.2f} {', '.join(f'{w} {times[w]:.1f}' for w in order[:3])}"
     )
     return line, [(peer / times[first], peer / times[order[0]])]
 
@@ -247,19 +308,23 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--budget", type=float, default=1000.0)
     parser.add_argument("--workers", type=int, default=12)
-    parser.add_argument("--compile", default="")
+    parser.add_argument("--check-budget", type=float, default=90.0)
+    parser.add_argument("--probe", action="store_true")
+    parser.add_argument("--check", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     shapes = [tuple(map(int, s.split("x"))) for s in options.shapes.split(",") if s] or SHAPES
     cases = [Case(*shape, *majors.split("/")) for majors in options.majors.split(",") for shape in shapes]
     processors = torch.cuda.get_device_properties(0).multi_processor_count
-    if options.compile:
-        share, of = map(int, options.compile.split("/"))
-        compile_share(cases, processors, options.most, share, of)
+    if options.check:
+        share, of = map(int, options.check.split("/"))
+        check_share(cases, processors, options, share, of)
         return
     begin = time.time()
+    if options.probe:
+        probe()
+    options.good = check_all(sys.argv[1:], options, options.workers) if options.tune else set()
     if options.tune:
-        compile_all(sys.argv[1:], options.workers)
-        print(f"compiled in {time.time() - begin:.1f} s", flush=True)
+        print(f"checked {len(options.good)} in {time.time() - begin:.1f} s", flush=True)
     lines, ratios, rows = [], [], []
     for case in cases:
         if time.time() - begin > options.budget:
@@ -269,7 +334,7 @@ def main() -> None:
         lines.append(line)
         ratios += ratio
         Path(options.out, "matmul.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
-    print(f"{time.time() - begin:.0f} s; us, TFLOP/s of cuBLAS | first choice: us, ratio | best: ratio, the fastest")
+    print(f"{time.time() - begin:.0f} s; us, TFLOP/s of cuBLAS | model's choice: us, ratio, without overlap | best")
     print("\n".join(lines))
     for i, what in enumerate(("first choice", "best")):
         values = [r[i] for r in ratios]

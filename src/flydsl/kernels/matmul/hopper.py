@@ -41,6 +41,9 @@ class Form(NamedTuple):
     promote: bool = False
     """The tensor cores sum 128 products at a time, and threads add these sums up in f32."""
 
+    overlap: bool = True
+    """Set up while the kernel in front in the stream still runs: nothing is read or written before it is done."""
+
     @property
     def blocked(self) -> bool:
         return self.scale_x in ("line", "square")
@@ -94,6 +97,9 @@ def hopper_kernel(
         nv.cluster.sync()
     else:
         fx.barrier()
+    if fx.const_expr(form.overlap):
+        nv.griddepcontrol_wait()
+        nv.griddepcontrol_launch()
     place, part = rank % tile.cluster, rank // tile.cluster
 
     # Tiles are dealt to clusters; a cluster's are beside or above each other.
@@ -156,11 +162,18 @@ def hopper_kernel(
             c, bias, scale_x, scale_y, store_c, after + BARRIER_BYTES, tile, form, rows, columns, step_c, step_batch,
             consumer, member, nv.named_barrier(consumer + 1, 128),
         )  # fmt: skip
+        # Consumers that take turns multiply one after the other: waits tell the phases of a stage apart by parity only.
+        mine_next, other_next = (nv.named_barrier(x, 256) for x in (4 + consumer, 5 - consumer))
+        if fx.const_expr(tile.pingpong):
+            if consumer == 1:
+                other_next.arrive()
         start, hop = (first + consumer * stride, stride * 2) if tile.pingpong else (first, stride)
         done = consumer * steps if tile.pingpong else fx.Int32(0)
         for at in range(start, tiles, hop):
             row, column, batch = tile_position(at, grid, place)
             stage, phase = done % count, done // count % 2
+            if fx.const_expr(tile.pingpong):
+                mine_next.sync()
             if fx.const_expr(form.promote):
                 grand.fill(0)
                 for step in range(steps):
@@ -194,6 +207,9 @@ def hopper_kernel(
                 nv.wgmma_wait(0, acc)
                 if steps > 0:
                     release(empty[before], member, tile.cluster, part)
+            if fx.const_expr(tile.pingpong):
+                if at + stride < tiles:
+                    other_next.arrive()
             done = done + (2 * steps if tile.pingpong else steps)
             if fx.const_expr(tile.splits > 1):
                 # Nobody reads the stages any more: they take the sums.
@@ -577,7 +593,7 @@ def hopper(
         load_x, load_y, store_c, fx.get_iter(c), bias, scale_x, scale_y, dtype, y.dtype, tile, form, rows, columns, k,
         batches, group, step_c, batch_c, value_attrs={"nvvm.minctasm": 1},
     ).launch(
-        grid=blocks, block=tile.threads, cluster=tile.blocks, stream=stream,
+        grid=blocks, block=tile.threads, cluster=tile.blocks, stream=stream, pdl=form.overlap,
         smem=stages(tile) * stage_bytes(tile) + fixed_bytes(tile),
     )  # fmt: skip
 
