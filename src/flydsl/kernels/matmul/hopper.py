@@ -7,7 +7,8 @@ them, each with a full and an empty barrier. Blocks stay and take tile after til
 * Consumers work on one tile together, or take turns (`pingpong`): one stores while another multiplies.
 * Blocks of a cluster share the rows of one operand: each fetches a part of them for all.
 * Parts of K (`splits`) are summed by different blocks of a cluster, which then read each other's sums, each for its
-  share of the columns, and add them in the order of K: the same bits in every run.
+  share of the columns, and add them in the order of K: the same bits in every run. Or (`slices`) any blocks leave
+  their sums in memory, and the one that finds all others there adds them, again in the order of K.
 
 Outside the matrices the copy engine reads zeros and writes nothing. It takes rows of 16-byte units; where C has none,
 where C is f32 and where K was split, threads store their values themselves.
@@ -58,6 +59,8 @@ def hopper_kernel(
     bias: fx.Tensor | None,
     scale_x: fx.Tensor | None,
     scale_y: fx.Tensor | None,
+    work: fx.Pointer | None,
+    counters: fx.Pointer | None,
     dtype: type,
     dtype_y: type,
     tile: fx.Constexpr[tuple],
@@ -67,6 +70,7 @@ def hopper_kernel(
     k: fx.Int32,
     batches: fx.Int32,
     group: fx.Int32,
+    stagger: fx.Int32,
     step_c: fx.Int64,
     step_batch: fx.Int64,
 ):
@@ -107,7 +111,7 @@ def hopper_kernel(
     wide = tile.cluster // high
     grid = Grid(fx.ceildiv(rows, tile.m * high), fx.ceildiv(columns, tile.n * wide), group, high, wide)
     first, stride = fx.block_idx.x // tile.blocks, fx.grid_dim.x // tile.blocks
-    tiles = grid.rows * grid.columns * batches
+    tiles = grid.rows * grid.columns * batches * tile.slices
     steps = fx.ceildiv(k, bk)
     begin = fx.Int32(0)
     if fx.const_expr(tile.splits > 1):
@@ -121,11 +125,16 @@ def hopper_kernel(
         if tid == 0:
             stage, phase = fx.Int32(0), fx.Int32(1)
             for at in range(first, tiles, stride):
-                row, column, batch = tile_position(at, grid, place)
-                for step in range(steps):
+                row, column, batch = tile_position(at // tile.slices, grid, place)
+                origin, count_k = slice_of(at, steps, tile.slices)
+                # Blocks that all read the same columns of long rows would meet at the same memory channels.
+                ahead = at * stagger % fx.max(count_k, 1)
+                for step in range(count_k):
                     empty[stage].wait(phase)
                     full[stage].expect_tx(stage_bytes(tile))
-                    depth = (begin + step) * bk
+                    turned = step + ahead
+                    turned = (turned < count_k).select(turned, turned - count_k)
+                    depth = (begin + origin + turned) * bk
                     fetch(
                         load_x, base + stage * elements_x, full[stage], row * tile.m, depth, batch, tile.m,
                         form.x_major, tile.cluster if tile.shares == "x" else 1, place, part,
@@ -158,9 +167,10 @@ def hopper_kernel(
         grand = acc
         if fx.const_expr(form.promote):
             grand = fx.make_rmem_tensor(acc.layout, total)
+        turn = nv.named_barrier(consumer + 1, 128)
         out = Out(
             c, bias, scale_x, scale_y, store_c, after + BARRIER_BYTES, tile, form, rows, columns, step_c, step_batch,
-            consumer, member, nv.named_barrier(consumer + 1, 128),
+            consumer, member, turn,
         )  # fmt: skip
         # Consumers that take turns multiply one after the other: waits tell the phases of a stage apart by parity only.
         mine_next, other_next = (nv.named_barrier(x, 256) for x in (4 + consumer, 5 - consumer))
@@ -170,13 +180,14 @@ def hopper_kernel(
         start, hop = (first + consumer * stride, stride * 2) if tile.pingpong else (first, stride)
         done = consumer * steps if tile.pingpong else fx.Int32(0)
         for at in range(start, tiles, hop):
-            row, column, batch = tile_position(at, grid, place)
+            row, column, batch = tile_position(at // tile.slices, grid, place)
+            _, count_k = slice_of(at, steps, tile.slices)
             stage, phase = done % count, done // count % 2
             if fx.const_expr(tile.pingpong):
                 mine_next.sync()
             if fx.const_expr(form.promote):
                 grand.fill(0)
-                for step in range(steps):
+                for step in range(count_k):
                     scales = step_scales(out, row, column, begin + step)
                     full[stage].wait(phase)
                     for i in fx.range_constexpr(4):
@@ -192,7 +203,7 @@ def hopper_kernel(
             else:
                 acc.fill(0)
                 before = fx.Int32(0)
-                for step in range(steps):
+                for step in range(count_k):
                     full[stage].wait(phase)
                     fx.gemm(mma, acc, parts_x[None, None, None, stage], parts_y[None, None, None, stage], acc)
                     nv.wgmma_wait(1)
@@ -205,12 +216,12 @@ def hopper_kernel(
                         stage = fx.Int32(0)
                         phase = phase ^ 1
                 nv.wgmma_wait(0, acc)
-                if steps > 0:
+                if count_k > 0:
                     release(empty[before], member, tile.cluster, part)
             if fx.const_expr(tile.pingpong):
                 if at + stride < tiles:
                     other_next.arrive()
-            done = done + (2 * steps if tile.pingpong else steps)
+            done = done + (2 * steps if tile.pingpong else count_k)
             if fx.const_expr(tile.splits > 1):
                 # Nobody reads the stages any more: they take the sums.
                 nv.named_barrier(8, 128 * tile.consumers).sync()
@@ -221,6 +232,28 @@ def hopper_kernel(
                 for r in fx.range_constexpr(repeats):
                     added = add_sums(sums, member, r * values, part, share // 2, tile.cluster, tile.splits, place)
                     store_by_threads(out, added, row, column, batch, r, part * share, share)
+            elif fx.const_expr(tile.slices > 1):
+                word = fx.recast_iter(fx.Int32, after + 256) + consumer
+                unit = at // tile.slices * tile.cluster + place
+                size = repeats * values * 128
+                mine_at = ((unit * tile.slices + at % tile.slices) * tile.consumers + consumer) * size
+                leave_sums(grand, work + (mine_at + member * 4), repeats * values)
+                counter = counters + (unit * tile.consumers + consumer)
+                arrive_last(counter, word, member, turn)
+                if word[0] == tile.slices - 1:
+                    first_at = (unit * tile.slices * tile.consumers + consumer) * size
+                    fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Acquire)
+                    collect_sums(grand, work + (first_at + member * 4), repeats * values, tile.slices, tile.consumers)
+                    if member == 0:
+                        counter[0] = 0
+                    if fx.const_expr(form.store == "engine"):
+                        store_by_engine(out, grand, row, column, batch)
+                    else:
+                        for r in fx.range_constexpr(repeats):
+                            piece = fx.make_view(fx.get_iter(grand) + r * values, chunk_layout(tile.n))
+                            store_by_threads(out, piece, row, column, batch, r, fx.Int32(0), tile.n)
+                # The word is written again only when all have read it.
+                turn.sync()
             elif fx.const_expr(form.store == "engine"):
                 store_by_engine(out, grand, row, column, batch)
             else:
@@ -258,6 +291,15 @@ def tile_position(at: Any, grid: Grid, place: Any) -> tuple[Any, Any, Any]:
     if grid.wide > 1:
         return row, column * grid.wide + place, batch
     return row, column, batch
+
+
+def slice_of(unit: Any, steps: Any, slices: int) -> tuple[Any, Any]:
+    """The first step of a unit's slice of K, and their number."""
+    if slices == 1:
+        return fx.Int32(0), steps
+    per = fx.ceildiv(steps, slices)
+    first = unit % slices * per
+    return first, fx.max(fx.min(steps - first, per), 0)
 
 
 def operand(base: Any, rows: int, bk: int, count: int, major: str) -> Any:
@@ -337,6 +379,41 @@ def add_sums(sums: Any, member: Any, first: int, part: Any, count: int, cluster:
         if p:
             total.store(total.load() + held.load())
     return total
+
+
+def leave_sums(acc: Any, place: Any, count: int) -> None:
+    """A thread's sums to memory, in units of 16 bytes; neighbours' lie beside each other."""
+    unit = fx.make_copy_atom(fx.nvgpu.StoreGlobal(128, cache="cg"), place.dtype)
+    four = fx.make_layout(4, 1)
+    for i in range(count // 4):
+        fx.copy_atom_call(unit, fx.make_view(fx.get_iter(acc) + i * 4, four), fx.make_view(place + i * 512, four))
+    fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Release)
+
+
+@flyc.jit
+def arrive_last(counter: Any, word: Any, member: Any, turn: Any):
+    """Count a warpgroup's arrival; the word tells how many have come before."""
+    turn.sync()
+    if member == 0:
+        word[0] = fx.atomic_add(counter, 1, syncscope="device", ordering=fx.AtomicOrdering.AcqRel)
+    turn.sync()
+
+
+def collect_sums(acc: Any, place: Any, count: int, slices: int, consumers: int) -> None:
+    """The sums of all slices, in their order. So many loads are under way as there are registers left for."""
+    unit = fx.make_copy_atom(fx.nvgpu.LoadGlobal(128, cache="cg"), place.dtype)
+    four = fx.make_layout(4, 1)
+    some = min(count, 64)
+    held = fx.make_rmem_tensor(fx.make_layout(some, 1), place.dtype)
+    for first in range(0, count, some):
+        total = fx.make_view(fx.get_iter(acc) + first, fx.make_layout(some, 1))
+        for p in range(slices):
+            target = total if p == 0 else held
+            for i in range(some // 4):
+                at = p * consumers * count * 128 + (first // 4 + i) * 512
+                fx.copy_atom_call(unit, fx.make_view(place + at, four), fx.make_view(fx.get_iter(target) + i * 4, four))
+            if p:
+                total.store(total.load() + held.load())
 
 
 class Out(NamedTuple):
@@ -557,6 +634,8 @@ def hopper(
     bias: fx.Tensor | None,
     scale_x: fx.Tensor | None,
     scale_y: fx.Tensor | None,
+    work: fx.Tensor | None,
+    counters: fx.Tensor | None,
     rows: fx.Int32,
     columns: fx.Int32,
     k: fx.Int32,
@@ -569,11 +648,15 @@ def hopper(
     batch_c: fx.Int64,
     blocks: fx.Int32,
     group: fx.Int32,
+    stagger: fx.Int32,
     tile: fx.Constexpr[tuple],
     form: fx.Constexpr[tuple],
     stream: fx.Stream = fx.Stream(None),
 ):
-    """D = f(X Y^T + bias). `step_*` and `batch_*` are strides in elements: of rows, or of k if rows are contiguous."""
+    """D = f(X Y^T + bias). `step_*` and `batch_*` are strides in elements: of rows, or of k if rows are contiguous.
+
+    `work` has room for the f32 sums of all slices of all tiles, and `counters` a zero for each consumer of a tile.
+    """
     nv, dtype = fx.nvgpu, x.dtype
     bk = LINE * 8 // dtype.width
     high = tile.cluster if tile.shares == "y" else 1
@@ -589,9 +672,10 @@ def hopper(
         else:
             view = fx.make_view(fx.get_iter(c), fx.make_layout((rows, columns, batches), (step_c, 1, batch_c)))
             store_c = nv.make_tma_atom(nv.TMAStore(), view, None, (64, box, 1), swizzle=2 * box)
+    shared = [t if t is None else fx.get_iter(t) for t in (work, counters)]
     hopper_kernel(
-        load_x, load_y, store_c, fx.get_iter(c), bias, scale_x, scale_y, dtype, y.dtype, tile, form, rows, columns, k,
-        batches, group, step_c, batch_c, value_attrs={"nvvm.minctasm": 1},
+        load_x, load_y, store_c, fx.get_iter(c), bias, scale_x, scale_y, *shared, dtype, y.dtype, tile, form, rows,
+        columns, k, batches, group, stagger, step_c, batch_c, value_attrs={"nvvm.minctasm": 1},
     ).launch(
         grid=blocks, block=tile.threads, cluster=tile.blocks, stream=stream, pdl=form.overlap,
         smem=stages(tile) * stage_bytes(tile) + fixed_bytes(tile),

@@ -10,8 +10,8 @@ LINE = 128
 """Bytes of a tile's row along K, the widest the swizzle takes."""
 
 
-BARRIER_BYTES = 256
-"""Of the barriers of up to sixteen stages."""
+BARRIER_BYTES = 384
+"""Of the barriers of up to sixteen stages, and of a word for each consumer."""
 
 
 class Tile(NamedTuple):
@@ -33,6 +33,8 @@ class Tile(NamedTuple):
     """Parts of K, each summed by a block of its own; the cluster adds them up."""
     swap: bool = False
     """X is B: D is the transpose of C."""
+    slices: int = 1
+    """Parts of K whose sums meet in memory: who comes last adds them up in order."""
 
     @property
     def rows(self) -> int:
@@ -112,6 +114,8 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
     shared, major = (tile.n, y_major) if tile.shares == "y" else (tile.m, x_major)
     if shared // (8 if major == "k" else span(shared)) % tile.cluster:
         return f"{tile.cluster} blocks cannot share {shared} rows of {tile.shares}"
+    if tile.slices > 1 and (tile.splits > 1 or tile.pingpong or tile.slices > 16):
+        return f"K has up to 16 slices, no other parts, and consumers that work together, got {tile.slices}"
     if stages(tile) < 2:
         return f"{tile.m} x {tile.n} has no room for two stages"
     if tile.splits > 1 and stages(tile) * stage_bytes(tile) < 4 * tile.m * tile.n:
