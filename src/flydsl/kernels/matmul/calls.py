@@ -10,6 +10,7 @@ from flydsl.target import GPUTarget
 from .arrays import Array
 from .plan import Problem, best
 from .request import FP8, Request
+from .workspace import workspace
 
 UNIT = 16
 """Bytes the copy engine counts in: rows start at multiples of it."""
@@ -101,8 +102,9 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     if flip and request.blocked:
         return None
     m, n = request.m, request.n
+    array_a, array_b = request.a, request.b
     if flip:
-        m, n, form_a, form_b = n, m, form_b, form_a
+        m, n, form_a, form_b, array_a, array_b = n, m, form_b, form_a, array_b, array_a
     given = Problem(
         m,
         n,
@@ -142,20 +144,27 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     turned = request.blocked
     numbers = (
         rows, columns, k, batches, form_x[1], form_x[2], form_y[1], form_y[2], step_c, batch_c, plan.blocks,
-        plan.group, tile, form,
+        plan.group, plan.stagger, tile, form,
     )  # fmt: skip
+    floats, counts = plan.sums(given)
 
     def run(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:
         if turned:
             scale_b = scale_b.T
         if swapped:
             a, b, scale_a, scale_b = b, a, scale_b, scale_a
+        work, counters = workspace(c, floats, counts, stream) if counts else (None, None)
         if stream is None:
-            hopper(a, b, c, bias, scale_a, scale_b, *numbers)
+            hopper(a, b, c, bias, scale_a, scale_b, work, counters, *numbers)
         else:
-            hopper(a, b, c, bias, scale_a, scale_b, *numbers, stream)
+            hopper(a, b, c, bias, scale_a, scale_b, work, counters, *numbers, stream)
 
     return run
+
+
+def ragged(form: tuple[str, int, int], array: Array) -> bool:
+    """Whether an operand's lines start anywhere in those of the cache."""
+    return form[1] * array.itemsize % 128 != 0
 
 
 def result_form(request: Request, out: Array) -> tuple[bool, int, int, bool, bool] | None:

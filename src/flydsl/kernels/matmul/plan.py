@@ -2,7 +2,8 @@
 
 Times are in clocks of a multiprocessor. A step along K takes what is slowest of the tensor cores, shared memory's
 bandwidth (operands are read anew for each instruction) and the way from L2. Tiles come in waves over the
-multiprocessors, the last one as long as a full one. What must come from memory is a floor under all of it.
+multiprocessors, the last one as long as a full one. What must come from memory is a floor under all of it. The
+constants were fitted to times on an H200 (`benchmarks/h200_matmul.py --tune`).
 """
 
 from __future__ import annotations
@@ -14,21 +15,46 @@ from typing import NamedTuple
 
 from .tile import LINE, Tile, problem, span, stages
 
-CLOCK = 1.7e9
-L2_BYTES = 44.0
-"""What a multiprocessor gets from L2 in a clock, when all ask."""
-MEMORY = 4.1e12
-"""Bytes a second, of reads."""
-START = 2600.0
-"""Clocks until the first product: launch, maps, barriers, the first stage's way from memory."""
-STEP_LATENCY = 1500.0
-"""From the request of a stage to its arrival: a pipeline of few bytes waits for it."""
-STORE_BYTES = 24.0
-"""Of results, a clock, while consumers store and do nothing else."""
-MEET = 1800.0
-"""Clocks for the blocks of a cluster to meet twice around adding up parts of K."""
-PEER_BYTES = 24.0
-"""Of another block's shared memory, a clock."""
+
+class Rates(NamedTuple):
+    """What the hardware does, by measurement."""
+
+    clock: float = 1.67e9
+    l2: float = 56.0
+    """Bytes a multiprocessor gets from L2 in a clock, when all ask."""
+    l2_alone: float = 65.0
+    """The most it can take."""
+    ragged: float = 2.0
+    """How much more it asks for where rows do not start at cache lines."""
+    memory: float = 4.09e12
+    """Bytes a second, of reads."""
+    products: float = 1.126
+    """Clocks for a clock's products."""
+    step: float = 55.0
+    """Clocks of a step for barriers, not hidden by another consumer."""
+    latency: float = 3100.0
+    """From the request of a stage to its arrival: a pipeline of few stages waits for it."""
+    start: float = 3600.0
+    """Until the first product: launch, maps, barriers, the first stage's way from memory; and behind the last one."""
+    cluster: float = 790.0
+    """More of it where blocks are clusters."""
+    store: float = 60.0
+    """Bytes of results a clock, while consumers store and do nothing else."""
+    stored: float = 500.0
+    """Clocks a tile's results take at least."""
+    turns: float = 1.0
+    """What taking turns costs the products."""
+    meet: float = 3000.0
+    """Clocks for the blocks of a cluster to meet around adding up parts of K."""
+    peer: float = 60.0
+    """Bytes of another block's shared memory, a clock."""
+    gather: float = 70.0
+    """Bytes of slices' sums a clock that who adds them up reads."""
+    slices: float = 2300.0
+    """Clocks to tell who comes last."""
+
+
+RATES = Rates()
 
 
 class Problem(NamedTuple):
@@ -49,6 +75,8 @@ class Problem(NamedTuple):
     """Threads add up the sums of 128 products, in as many registers again."""
     blocked: bool = False
     """With factors for 128 elements of a row of A, and for 128 x 128 of B."""
+    ragged: tuple[bool, bool] = (False, False)
+    """Whether rows of A, and of B, start anywhere in cache lines."""
 
 
 class Plan(NamedTuple):
@@ -58,10 +86,26 @@ class Plan(NamedTuple):
     blocks: int
     group: int
     clocks: float
+    stagger: int = 0
+    """How far apart along K blocks start."""
+
+    def sums(self, given: Problem) -> tuple[int, int]:
+        """Elements of f32 the slices' sums take in memory, and counters."""
+        tile = self.tile
+        if tile.slices == 1:
+            return 0, 0
+        rows, columns, _, _ = operands(given, tile.swap)
+        high = tile.cluster if tile.shares == "y" else 1
+        units = ceildiv(rows, tile.m * high) * ceildiv(columns, tile.n * tile.cluster // high) * given.batches
+        return units * tile.cluster * tile.slices * tile.m * tile.n, units * tile.cluster * tile.consumers
 
 
 def ceildiv(a: int, b: int) -> int:
     return -(-a // b)
+
+
+PARTS = (*((splits, 1) for splits in (1, 2, 4, 8)), *((1, slices) for slices in (2, 3, 4, 6, 8, 12, 16)))
+"""How K is cut: by clusters, or into slices that meet in memory."""
 
 
 @lru_cache(1)
@@ -69,10 +113,10 @@ def tiles() -> tuple[Tile, ...]:
     """Every tile that is worth a look, not swapped."""
     found: list[Tile] = []
     for m, n, consumers, pingpong in _shapes():
-        for splits in (1, 2, 4, 8):
+        for splits, slices in PARTS:
             for cluster, shares in ((1, "y"), (2, "y"), (2, "x")):
-                tile = Tile(m, n, consumers, pingpong, cluster, shares, splits)
-                if problem(tile) is None:
+                tile = Tile(m, n, consumers, pingpong, cluster, shares, splits, False, slices)
+                if problem(tile) is None and (slices == 1 or n >= 64):
                     found.append(tile)
     return tuple(found)
 
@@ -97,7 +141,7 @@ def operands(given: Problem, swap: bool) -> tuple[int, int, str, str]:
     return given.m, given.n, given.a_major, given.b_major
 
 
-def plan(given: Problem, tile: Tile) -> Plan | None:
+def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
     """What the model says of a tile; None where it cannot be used."""
     rows, columns, x_major, y_major = operands(given, tile.swap)
     if tile.cluster > 1 and problem(tile, x_major, y_major) is not None:
@@ -110,50 +154,60 @@ def plan(given: Problem, tile: Tile) -> Plan | None:
     high = tile.cluster if tile.shares == "y" else 1
     wide = tile.cluster // high
     across = ceildiv(rows, tile.m * high)
-    clusters = across * ceildiv(columns, tile.n * wide) * given.batches
+    clusters = across * ceildiv(columns, tile.n * wide) * given.batches * tile.slices
     steps = ceildiv(given.k, bk)
-    if tile.splits > 1 and steps < 2 * tile.splits:
+    parts = tile.splits * tile.slices
+    if parts > 1 and steps < 4 * parts:
         return None
     # Clusters of more than two blocks do not fit all groups of multiprocessors.
-    room = given.processors // tile.blocks if tile.blocks <= 2 else given.processors // 8 * 8 // tile.blocks
+    room = (given.processors if tile.blocks <= 2 else given.processors * 10 // 11) // tile.blocks
+    if (tile.splits > 1 or tile.slices > 1) and clusters > room:
+        return None
     waves = ceildiv(clusters, room)
-    mine = ceildiv(steps, tile.splits)
+    mine = ceildiv(steps, parts)
     active = min(clusters, room) * tile.blocks
 
     # m64nNk32B: N / 2 clocks of the tensor cores for 16-bit types; 8-bit types have twice the depth in the same time.
-    width = max(tile.n / 2, 16 + tile.n / 4)
-    products = tile.m // 64 * width * (LINE // 32)
+    products = tile.m // 64 * max(tile.n / 2, 16 + tile.n / 4) * (LINE // 32) * rates.products
     if given.promote:
         products = products * 1.15 + 3 * tile.accumulators
-    fetched = LINE * (tile.m / wide + tile.n / high)
+    ragged_x, ragged_y = given.ragged[::-1] if tile.swap else given.ragged
+    fetched = LINE * (
+        tile.m / wide * (rates.ragged if ragged_x else 1) + tile.n / high * (rates.ragged if ragged_y else 1)
+    )
     # Few blocks have L2 to themselves, up to what a multiprocessor can take.
-    feed = fetched / min(64.0, L2_BYTES * given.processors / active)
-    latency = STEP_LATENCY / stages(tile)
+    feed = fetched / min(rates.l2_alone, rates.l2 * given.processors / active)
     # Copies of few rows cost the engine as much as longer ones.
     copies = (1 if x_major == "k" else tile.m // wide // span(tile.m)) + (
         1 if y_major == "k" else tile.n // high // span(tile.n)
     )
-    step = max(products * 1.04, feed, latency, 60.0 * copies) + (0 if tile.pingpong or tile.consumers > 1 else 24)
-
-    stored = tile.m * tile.n * given.out / STORE_BYTES * (1.6 if given.direct else 1.0) + 500
-    if tile.splits > 1:
-        sums = 4 * tile.m * tile.n
-        stored = stored / tile.splits * 1.3 + MEET + sums / 64 + sums / PEER_BYTES
+    step = max(products, feed, rates.latency / stages(tile), 60.0 * copies) + rates.step / tile.consumers
     body = mine * step
+
+    stored = tile.m * tile.n * given.out / rates.store * (1.6 if given.direct else 1.0) + rates.stored
+    sums = 4 * tile.m * tile.n
+    if tile.splits > 1:
+        stored = stored / tile.splits * 1.3 + rates.meet + sums / 64 + sums / rates.peer
+    if tile.slices > 1:
+        stored += rates.slices + sums / 64 + tile.slices * sums / rates.gather
     if tile.pingpong:
         # Turns: one's results leave during the other's products, and only the last ones are waited for.
-        clocks = waves * max(body, (body + stored) / 2) + stored
+        clocks = waves * max(body * rates.turns, (body + stored) / 2) + stored
     else:
-        clocks = waves * body + waves * stored
-    clocks += START
+        clocks = waves * (body + stored)
 
     size = given.bits // 8
     unique = (rows + columns) * given.k * size * given.batches + rows * columns * given.out * given.batches
-    memory = unique / MEMORY * CLOCK / min(1.0, 0.35 + active / given.processors)
-    clocks = max(clocks, memory + START + stored)
-    group = max(1, round(sqrt(given.processors / tile.splits * tile.n / tile.m) / high))
-    blocks = (clusters if tile.splits > 1 else min(clusters, room)) * tile.blocks
-    return Plan(tile, blocks, min(group, across), clocks)
+    memory = unique / rates.memory * rates.clock / min(1.0, 0.2 + active / given.processors)
+    # They overlap, but not perfectly.
+    clocks = max(clocks, memory) + 0.1 * min(clocks, memory) + rates.start + (rates.cluster if tile.blocks > 1 else 0)
+    if tile.swap:
+        clocks *= 1.01
+    group = max(1, round(sqrt(given.processors / parts * tile.n / tile.m) / high))
+    blocks = min(clusters, room) * tile.blocks
+    # Where memory is what counts, blocks better not all read the same columns of long rows at once.
+    stagger = 5 if waves * body < 1.2 * memory and not given.blocked else 0
+    return Plan(tile, blocks, min(group, across), clocks, stagger)
 
 
 def candidates(given: Problem) -> list[Plan]:
@@ -173,4 +227,4 @@ def best(given: Problem) -> Plan:
     return candidates(given)[0]
 
 
-__all__ = ["Plan", "Problem", "best", "candidates", "plan"]
+__all__ = ["RATES", "Plan", "Problem", "Rates", "best", "candidates", "operands", "plan"]
