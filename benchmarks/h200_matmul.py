@@ -24,9 +24,9 @@ from typing import NamedTuple
 os.environ.setdefault("FLYDSL_COMPILE_BACKEND", "cuda")
 import torch
 
-from flydsl.kernels.matmul.hopper import Form, hopper
+from flydsl.kernels.matmul.hopper import hopper
 from flydsl.kernels.matmul.plan import RATES, Plan, Problem, candidates, operands
-from flydsl.kernels.matmul.tile import Tile
+from flydsl.kernels.matmul.tile import Form, Tile
 from flydsl.kernels.matmul.workspace import workspace
 
 SHAPES = [

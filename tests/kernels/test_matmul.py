@@ -63,7 +63,11 @@ def test_batches(rng: np.random.Generator, emulate):
 def test_numpy(rng: np.random.Generator, emulate):
     emulate("native")
     a, b = rng.standard_normal((7, 5)).astype("f4"), rng.standard_normal((5, 3)).astype("f4")
-    np.testing.assert_allclose(matmul(a[::-1], b), a[::-1] @ b, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(matmul(a, b), a @ b, rtol=1e-5, atol=1e-5)
+    bias = rng.standard_normal(6).astype("f4")[::2]
+    np.testing.assert_allclose(matmul(a[::2], b, bias=bias), a[::2] @ b + bias, rtol=1e-5, atol=1e-5)
+    with pytest.raises(DSLValueError, match="a has a negative stride"):
+        matmul(a[::-1], b)
     half = matmul(a.astype("f2"), b.astype("f2"), out_dtype=np.float32)
     np.testing.assert_allclose(half, a.astype("f2").astype("f8") @ b.astype("f2").astype("f8"), rtol=1e-3, atol=1e-3)
 

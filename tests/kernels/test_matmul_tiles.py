@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from flydsl.kernels.matmul.hopper import Form, hopper
-from flydsl.kernels.matmul.tile import Tile, problem
+from flydsl.kernels.matmul.hopper import hopper
+from flydsl.kernels.matmul.tile import Form, Tile, problem
 
 from .matmul_checks import bound, matrix, poisoned
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from flydsl.errors import DSLTypeError
+from flydsl.errors import DSLTypeError, DSLValueError
 
 TYPES = {
     "float16": 2, "bfloat16": 2, "float32": 4, "float8_e4m3fn": 1, "float8_e5m2": 1, "int8": 1, "int32": 4,
@@ -71,9 +71,31 @@ def describe(name: str, x: Any) -> Array:
         )  # fmt: skip
     else:
         raise DSLTypeError(f"matmul: {name} is a numpy array or a torch tensor, got {type(x).__name__}")
+    if min(found.strides, default=0) < 0:
+        raise DSLValueError(f"matmul: {name} has a negative stride, {found.strides}; pass a contiguous copy")
     if found.dtype not in TYPES:
         raise DSLTypeError(f"matmul: {name} has elements of {', '.join(TYPES)}, got {found.dtype}")
     return found
+
+
+def in_line(x: Any) -> Any:
+    """All memory from an array's first to its last element, in one line: the kernel has its strides."""
+    if is_torch(x):
+        reach = 1 + sum((e - 1) * s for e, s in zip(x.shape, x.stride(), strict=True))
+        return x.as_strided((reach,), (1,))
+    import numpy as np
+
+    reach = 1 + sum((e - 1) * s for e, s in zip(x.shape, x.strides, strict=True)) // x.itemsize
+    return np.lib.stride_tricks.as_strided(x, (reach,), (x.itemsize,))
+
+
+def packed(x: Any) -> Any:
+    """A small array in one piece."""
+    if is_torch(x):
+        return x.contiguous()
+    import numpy as np
+
+    return np.ascontiguousarray(x)
 
 
 def empty(like: Any, shape: Sequence[int], dtype: str) -> Any:
@@ -88,4 +110,4 @@ def empty(like: Any, shape: Sequence[int], dtype: str) -> Any:
     return np.empty(tuple(shape), dtype)
 
 
-__all__ = ["TYPES", "Array", "describe", "empty", "is_torch", "type_name"]
+__all__ = ["TYPES", "Array", "describe", "empty", "in_line", "is_torch", "packed", "type_name"]

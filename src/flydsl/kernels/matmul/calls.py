@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from flydsl.target import GPUTarget
 
-from .arrays import Array
+from .arrays import Array, in_line, packed
 from .plan import Problem, best
 from .request import FP8, Request
+from .tile import Form
 from .workspace import workspace
 
 UNIT = 16
@@ -75,8 +76,25 @@ def decide(request: Request, out: Array, where: Target) -> Run:
     for choose in (on_hopper, on_ampere, on_amd):
         found = choose(request, out, where)
         if found is not None:
-            return found
-    return anywhere(request, out)
+            return arranged(request, out, found)
+    return arranged(request, out, anywhere(request, out))
+
+
+def arranged(request: Request, out: Array, run: Run) -> Run:
+    """A call whose arguments a jit function takes: arrays with a direction of stride 1."""
+    lines = [1 not in x.strides for x in (request.a, request.b, out)]
+    small = [
+        x is not None and 1 not in x.strides and x.shape != () for x in (request.bias, request.scale_a, request.scale_b)
+    ]
+    if not any(lines) and not any(small):
+        return run
+
+    def run_arranged(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:
+        big = [in_line(x) if line else x for x, line in zip((a, b, c), lines, strict=True)]
+        rest = [packed(x) if pack else x for x, pack in zip((bias, scale_a, scale_b), small, strict=True)]
+        run(*big, *rest, stream)
+
+    return run_arranged
 
 
 def scale_form(scale: Array | None) -> str:
@@ -129,7 +147,7 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         scale_x, scale_y = "line", "square"
     if swapped:
         scale_x, scale_y = scale_y, scale_x
-    from .hopper import Form, hopper
+    from .hopper import hopper
 
     form = Form(
         form_x[0],

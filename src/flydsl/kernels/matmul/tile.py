@@ -56,6 +56,31 @@ class Tile(NamedTuple):
         return self.rows // 64 * self.n // 2
 
 
+class Form(NamedTuple):
+    """What is compiled in besides the tile."""
+
+    x_major: str
+    """Which direction is contiguous: "k" or "mn"."""
+    y_major: str
+    store: str
+    """Who stores C: "engine", or threads in "pairs" or single "elements"."""
+    activation: str = "none"
+    bias: str = ""
+    """Along which direction of D it goes: "rows", "columns", or "" where there is none."""
+    scale_x: str = ""
+    """A factor for "one" and all, each of X's "rows", 128 elements of a "line", or 128 x 128 of a "square"."""
+    scale_y: str = ""
+    promote: bool = False
+    """The tensor cores sum 128 products at a time, and threads add these sums up in f32."""
+
+    overlap: bool = True
+    """Set up while the kernel in front in the stream still runs: nothing is read or written before it is done."""
+
+    @property
+    def blocked(self) -> bool:
+        return self.scale_x in ("line", "square")
+
+
 class Staging(NamedTuple):
     """How results leave by the copy engine: `columns` at a time of a warpgroup's 64 rows, in boxes of `box`."""
 

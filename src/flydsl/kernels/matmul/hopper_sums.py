@@ -1,0 +1,119 @@
+"""Sums on their way together: parts of K of a cluster's blocks, slices of K in memory, and 128 products at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+from .hopper_out import Out, chunk_layout, corner
+from .tile import Form, Tile
+
+
+def put_sums(acc: Any, sums: Any, member: Any, count: int) -> None:
+    """A thread's sums to shared memory, in units of 16 bytes: the units of neighbours lie beside each other."""
+    unit = fx.make_copy_atom(fx.UniversalCopy128b(), sums.dtype)
+    four = fx.make_layout(4, 1)
+    for i in range(count // 4):
+        source = fx.make_view(fx.get_iter(acc) + i * 4, four)
+        fx.copy_atom_call(unit, source, fx.make_view(sums + (i * 512 + member * 4), four))
+
+
+def add_sums(sums: Any, member: Any, first: int, part: Any, count: int, cluster: int, splits: int, place: Any) -> Any:
+    """This block's share of the columns, of all parts of K in order."""
+    unit = fx.make_copy_atom(fx.UniversalCopy128b(), sums.dtype)
+    four = fx.make_layout(4, 1)
+    total = fx.make_rmem_tensor(chunk_layout(count * 2), sums.dtype)
+    held = fx.make_rmem_tensor(chunk_layout(count * 2), sums.dtype)
+    for p in range(splits):
+        there = fx.nvgpu.cluster.peer(sums, p * cluster + place)
+        target = total if p == 0 else held
+        for i in range(count // 4):
+            at = (part * (count // 4) + (first // 4 + i)) * 512 + member * 4
+            fx.copy_atom_call(unit, fx.make_view(there + at, four), fx.make_view(fx.get_iter(target) + i * 4, four))
+        if p:
+            total.store(total.load() + held.load())
+    return total
+
+
+def leave_sums(acc: Any, place: Any, count: int) -> None:
+    """A thread's sums to memory, in units of 16 bytes; neighbours' lie beside each other."""
+    unit = fx.make_copy_atom(fx.nvgpu.StoreGlobal(128, cache="cg"), place.dtype)
+    four = fx.make_layout(4, 1)
+    for i in range(count // 4):
+        fx.copy_atom_call(unit, fx.make_view(fx.get_iter(acc) + i * 4, four), fx.make_view(place + i * 512, four))
+    fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Release)
+
+
+@flyc.jit
+def arrive_last(counter: Any, word: Any, member: Any, turn: Any):
+    """Count a warpgroup's arrival; the word tells how many have come before."""
+    turn.sync()
+    if member == 0:
+        word[0] = fx.atomic_add(counter, 1, syncscope="device", ordering=fx.AtomicOrdering.AcqRel)
+    turn.sync()
+
+
+def collect_sums(acc: Any, place: Any, count: int, slices: int, consumers: int) -> None:
+    """The sums of all slices, in their order. So many loads are under way as there are registers left for."""
+    unit = fx.make_copy_atom(fx.nvgpu.LoadGlobal(128, cache="cg"), place.dtype)
+    four = fx.make_layout(4, 1)
+    some = min(count, 64)
+    held = fx.make_rmem_tensor(fx.make_layout(some, 1), place.dtype)
+    for first in range(0, count, some):
+        total = fx.make_view(fx.get_iter(acc) + first, fx.make_layout(some, 1))
+        for p in range(slices):
+            target = total if p == 0 else held
+            for i in range(some // 4):
+                at = p * consumers * count * 128 + (first // 4 + i) * 512
+                fx.copy_atom_call(unit, fx.make_view(place + at, four), fx.make_view(fx.get_iter(target) + i * 4, four))
+            if p:
+                total.store(total.load() + held.load())
+
+
+@flyc.jit
+def line_scale(scales: fx.Tensor, row: Any, rows: Any, step: Any):
+    value = fx.Float32(0.0)
+    if row < rows:
+        value = scales[row, step]
+    return value
+
+
+def step_scales(out: Out, row: Any, column: Any, step: Any) -> list[tuple[Any, Any]]:
+    """The factors of 128 products, for each 64 rows of a consumer: a thread's two rows', and its columns'."""
+    form, found = out.form, []
+    if not form.blocked:
+        return found
+    lane = out.member % 32
+    for r in range(out.tile.rows // 64):
+        top, left = corner(out, row, column, r)
+        if form.scale_x == "line":
+            places = [top + out.member // 32 * 16 + lane // 4 + 8 * v for v in range(2)]
+            of_rows = [line_scale(out.scale_x, p, out.rows, step) for p in places]
+        else:
+            of_rows = [line_scale(out.scale_x, top // 128, (out.rows + 127) // 128, step)] * 2
+        if form.scale_y == "line":
+            places = [left + lane % 4 * 2 + 8 * j + e for j in range(out.tile.n // 8) for e in range(2)]
+            of_columns = [line_scale(out.scale_y, p, out.columns, step) for p in places]
+        else:
+            of_columns = [line_scale(out.scale_y, left // 128, (out.columns + 127) // 128, step)] * (out.tile.n // 4)
+        found.append((of_rows, of_columns))
+    return found
+
+
+def add_step(tile: Tile, form: Form, grand: Any, acc: Any, scales: list[tuple[Any, Any]]) -> None:
+    """The sums of 128 products, with their factors, to those of all."""
+    if not form.blocked:
+        grand.store(grand.load() + acc.load())
+        return
+    for r, (of_rows, of_columns) in enumerate(scales):
+        for j in range(tile.n // 8):
+            for v in range(2):
+                for e in range(2):
+                    at = r * (tile.n // 2) + j * 4 + v * 2 + e
+                    factor = of_rows[v] * of_columns[2 * j + e]
+                    grand[at] = grand[at] + acc[at] * factor
+
+
+__all__ = ["add_step", "add_sums", "arrive_last", "collect_sums", "leave_sums", "put_sums", "step_scales"]
