@@ -1,11 +1,11 @@
 """Matrix products on an NVIDIA GPU beside cuBLAS (through torch): every tile the model likes, at many shapes.
 
-    python benchmarks/h200_matmul.py [--tune] [--out FOLDER] [--shapes 4096x4096x4096,...] [--budget SECONDS]
+    python benchmarks/h200_matmul.py [--tune] [--precisions] [--out FOLDER] [--shapes 4096x4096x4096,...]
 
-Without `--tune` the entry point alone runs, as callers get it. Every result is compared element by element with
-float64 first, on fresh random data and a poisoned output. Times are medians of CUDA events around graph replays;
-contenders take turns, and rotate among as many sets of matrices as L2 does not hold. One JSON object per measurement
-goes to FOLDER/matmul.jsonl; a table comes last.
+Without `--tune` the entry point alone runs, as callers get it; `--precisions` is fp8 and int8 beside cuBLASLt. Every
+result is compared with float64 first, element by element, on fresh random data and a poisoned output. Times are medians
+of CUDA events around graph replays; contenders take turns, and rotate among as many sets of matrices as L2 does not
+hold. One JSON object per measurement goes to FOLDER/matmul.jsonl; a table comes last.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ def chosen(case: Case, processors: int, most: int) -> list[Plan]:
 def form_of(case: Case, plan: Plan) -> Form:
     _, _, x_major, y_major = operands(problem_of(case, 132), plan.tile.swap)
     store = ("pairs" if plan.tile.splits > 1 else "engine") if case.n % 8 == 0 else "elements"
-    return Form(x_major, y_major, store)
+    return Form(x_major, y_major, store, burst=plan.burst)
 
 
-def call(case: Case, plan: Plan, a, b, c, overlap: bool = True) -> None:
+def call(case: Case, plan: Plan, a, b, c) -> None:
     """`a` and `b` as they lie in memory: (m, k) or (k, m), (n, k) or (k, n)."""
     x, y = (b, a) if plan.tile.swap else (a, b)
     rows, columns = (case.n, case.m) if plan.tile.swap else (case.m, case.n)
@@ -89,7 +89,7 @@ def call(case: Case, plan: Plan, a, b, c, overlap: bool = True) -> None:
     work, counters = workspace(c, floats, counts, None) if counts else (None, None)
     hopper(
         x, y, c, None, None, None, work, counters, rows, columns, case.k, 1, x.stride(0), 0, y.stride(0), 0,
-        c.stride(0), 0, plan.blocks, plan.group, plan.stagger, plan.tile, form_of(case, plan)._replace(overlap=overlap),
+        c.stride(0), 0, plan.blocks, plan.group, plan.tile, form_of(case, plan),
     )  # fmt: skip
 
 
@@ -278,7 +278,7 @@ def run(case: Case, processors: int, options, rows: list[dict]):
             calls[who] = lambda i, plan=plan: call(case, plan, *data[i])
         if plans:
             alone = next(iter(plans.values()))
-            other = alone._replace(stagger=0 if alone.stagger else 5)
+            other = alone._replace(burst=1 if alone.burst > 1 else 4)
             calls["other"] = lambda i: call(case, other, *data[i])
     else:
         calls |= entry_calls(case, data)
@@ -307,6 +307,63 @@ def run(case: Case, processors: int, options, rows: list[dict]):
     return line, [(peer / times[first], peer / times[order[0]])]
 
 
+FP8_SHAPES = [(2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (4096, 7168, 16384), (16, 8192, 8192)]
+
+
+def precision_calls(case: Case):
+    """Products of fp8 and int8 by what they are of: ours, the library's, and what both should give."""
+    from flydsl.kernels.matmul import matmul
+
+    m, n, k = case.m, case.n, case.k
+    a, b = (torch.randn(x, k, device="cuda").to(torch.float8_e4m3fn) for x in (m, n))
+    one, rows, columns = (torch.rand(*s, device="cuda") + 0.5 for s in ((1,), (m, 1), (1, n)))
+    lines, squares = (torch.rand(*s, device="cuda") + 0.5 for s in ((m, k // 128), (k // 128, -(-n // 128))))
+    product = a.float() @ b.float().T
+    wide = squares.repeat_interleave(128, 0).repeat_interleave(128, 1)[:, :n]
+    blocked = (a.float() * lines.repeat_interleave(128, 1)) @ (b.float().T * wide)
+    x, y = (torch.randint(-128, 128, (q, k), device="cuda", dtype=torch.int8) for q in (max(m, 32), n))
+
+    def scaled(first, second, fast):
+        return lambda: torch._scaled_mm(
+            a, b.T, scale_a=first, scale_b=second, out_dtype=torch.bfloat16, use_fast_accum=fast
+        )
+
+    def ours(first, second, sums="f32"):
+        return lambda: matmul(a, b.T, scale_a=first, scale_b=second, accumulate=sums)
+
+    single = one.reshape(())
+    found = {
+        "fp8 one fast": (ours(one, one, "fast"), scaled(single, single, True), product * one * one),
+        "fp8 one": (ours(one, one), scaled(single, single, False), product * one * one),
+        "fp8 rows fast": (ours(rows, columns, "fast"), scaled(rows, columns, True), product * rows * columns),
+        "fp8 rows": (ours(rows, columns), scaled(rows, columns, False), product * rows * columns),
+        "fp8 blocks": (ours(lines, squares), None, blocked),
+        "int8": (lambda: matmul(x, y.T), lambda: torch._int_mm(x, y.T), x.float() @ y.float().T),
+    }
+    return found
+
+
+def run_precisions(rows: list[dict]) -> None:
+    for shape in FP8_SHAPES:
+        case = Case(*shape)
+        for what, (ours, library, want) in precision_calls(case).items():
+            try:
+                error = ((ours().float() - want).norm() / want.norm()).item()
+                calls = {"flydsl": lambda i, call=ours: call()}
+                if library is not None:
+                    library()
+                    calls["library"] = lambda i, call=library: call()
+                times = timed(calls, 5, 1)
+            except Exception as problem:  # noqa: BLE001 - what a library does not have is told, not fatal
+                print(f"{case!s:18} {what:14} {str(problem)[:150]}", flush=True)
+                continue
+            speed = {who: 2 * case.m * case.n * case.k / us / 1e6 for who, us in times.items()}
+            rows.append({"case": case._asdict(), "what": what, "error": error, "us": times, "tflops": speed})
+            words = ", ".join(f"{who} {times[who]:.1f} us {speed[who]:.0f}" for who in times)
+            ratio = times.get("library", math.nan) / times["flydsl"]
+            print(f"{case!s:18} {what:14} error {error:.1e} {words}, ratio {ratio:.2f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tune", action="store_true")
@@ -318,7 +375,9 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=1000.0)
     parser.add_argument("--workers", type=int, default=12)
     parser.add_argument("--check-budget", type=float, default=90.0)
+    parser.add_argument("--name", default="matmul.jsonl")
     parser.add_argument("--logs", default="/tmp/matmul-checks")
+    parser.add_argument("--precisions", action="store_true")
     parser.add_argument("--probe", action="store_true")
     parser.add_argument("--check", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -332,6 +391,11 @@ def main() -> None:
     begin = time.time()
     if options.probe:
         probe()
+    if options.precisions:
+        found: list[dict] = []
+        run_precisions(found)
+        Path(options.out, "precisions.jsonl").write_text("\n".join(map(json.dumps, found)) + "\n")
+        return
     options.good = check_all(sys.argv[1:], options, options.workers) if options.tune else set()
     if options.tune:
         print(f"checked {len(options.good)} in {time.time() - begin:.1f} s", flush=True)
@@ -343,9 +407,9 @@ def main() -> None:
         line, ratio = run(case, processors, options, rows)
         lines.append(line)
         ratios += ratio
-        Path(options.out, "matmul.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+        Path(options.out, options.name).write_text("\n".join(map(json.dumps, rows)) + "\n")
     print(
-        f"{time.time() - begin:.0f} s; us, TFLOP/s of cuBLAS | model's choice: us, ratio, with the other stagger | best"
+        f"{time.time() - begin:.0f} s; us, TFLOP/s of cuBLAS | model's choice: us, ratio, with or without bursts | best"
     )
     print("\n".join(lines))
     for i, what in enumerate(("first choice", "best")):

@@ -158,11 +158,12 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         scale_x,
         scale_y,
         promote,
+        burst=plan.burst,
     )
     turned = request.blocked
     numbers = (
         rows, columns, k, batches, form_x[1], form_x[2], form_y[1], form_y[2], step_c, batch_c, plan.blocks,
-        plan.group, plan.stagger, tile, form,
+        plan.group, tile, form,
     )  # fmt: skip
     floats, counts = plan.sums(given)
 

@@ -7,8 +7,9 @@ them, each with a full and an empty barrier. Blocks stay and take tile after til
 * Consumers work on one tile together, or take turns (`pingpong`): one stores while another multiplies.
 * Blocks of a cluster share the rows of one operand: each fetches a part of them for all.
 * Parts of K (`splits`) are summed by different blocks of a cluster, which then read each other's sums, each for its
-  share of the columns, and add them in the order of K: the same bits in every run. Or (`slices`) any blocks leave
-  their sums in memory, and the one that finds all others there adds them, again in the order of K.
+  share of the columns, and add them in the order of K: the same bits in every run. Or (`slices`) blocks leave
+  their sums in memory, and the block of the last slice waits for them and adds them, again in the order of K. It has
+  the highest number of them, so those it waits for run or have run: they wait for nobody.
 
 Outside the matrices the copy engine reads zeros and writes nothing. It takes rows of 16-byte units; where C has none,
 where C is f32 and where K was split, threads store their values themselves.
@@ -22,7 +23,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from .hopper_out import Out, chunk_layout, store_by_engine, store_by_threads, swizzle
-from .hopper_sums import add_step, add_sums, arrive_last, collect_sums, leave_sums, put_sums, step_scales
+from .hopper_sums import add_step, add_sums, collect_sums, leave_sums, put_sums, step_scales, wait_for_slices
 from .tile import BARRIER_BYTES, LINE, fixed_bytes, registers, span, stage_bytes, stages, staging
 
 
@@ -46,7 +47,6 @@ def hopper_kernel(
     k: fx.Int32,
     batches: fx.Int32,
     group: fx.Int32,
-    stagger: fx.Int32,
     step_c: fx.Int64,
     step_batch: fx.Int64,
 ):
@@ -87,7 +87,8 @@ def hopper_kernel(
     wide = tile.cluster // high
     grid = Grid(fx.ceildiv(rows, tile.m * high), fx.ceildiv(columns, tile.n * wide), group, high, wide)
     first, stride = fx.block_idx.x // tile.blocks, fx.grid_dim.x // tile.blocks
-    tiles = grid.rows * grid.columns * batches * tile.slices
+    once = grid.rows * grid.columns * batches
+    tiles = once * tile.slices
     steps = fx.ceildiv(k, bk)
     begin = fx.Int32(0)
     if fx.const_expr(tile.splits > 1):
@@ -101,16 +102,20 @@ def hopper_kernel(
         if tid == 0:
             stage, phase = fx.Int32(0), fx.Int32(1)
             for at in range(first, tiles, stride):
-                row, column, batch = tile_position(at // tile.slices, grid, place)
-                origin, count_k = slice_of(at, steps, tile.slices)
-                # Blocks that all read the same columns of long rows would meet at the same memory channels.
-                ahead = at * stagger % fx.max(count_k, 1)
+                row, column, batch = tile_position(at % once, grid, place)
+                origin, count_k = slice_of(at // once, steps, tile.slices)
                 for step in range(count_k):
+                    if fx.const_expr(form.burst > 1):
+                        # Stages become free in order: when the last of a burst is, all are, and their lines are asked
+                        # for together.
+                        if step % form.burst == 0:
+                            more = fx.min(form.burst - 1, count_k - 1 - step)
+                            wrapped = stage + more >= count
+                            last = wrapped.select(stage + more - count, stage + more)
+                            empty[last].wait(wrapped.select(phase ^ 1, phase))
                     empty[stage].wait(phase)
                     full[stage].expect_tx(stage_bytes(tile))
-                    turned = step + ahead
-                    turned = (turned < count_k).select(turned, turned - count_k)
-                    depth = (begin + origin + turned) * bk
+                    depth = (begin + origin + step) * bk
                     fetch(
                         load_x, base + stage * elements_x, full[stage], row * tile.m, depth, batch, tile.m,
                         form.x_major, tile.cluster if tile.shares == "x" else 1, place, part,
@@ -156,8 +161,8 @@ def hopper_kernel(
         start, hop = (first + consumer * stride, stride * 2) if tile.pingpong else (first, stride)
         done = consumer * steps if tile.pingpong else fx.Int32(0)
         for at in range(start, tiles, hop):
-            row, column, batch = tile_position(at // tile.slices, grid, place)
-            _, count_k = slice_of(at, steps, tile.slices)
+            row, column, batch = tile_position(at % once, grid, place)
+            _, count_k = slice_of(at // once, steps, tile.slices)
             stage, phase = done % count, done // count % 2
             if fx.const_expr(tile.pingpong):
                 mine_next.sync()
@@ -209,27 +214,26 @@ def hopper_kernel(
                     added = add_sums(sums, member, r * values, part, share // 2, tile.cluster, tile.splits, place)
                     store_by_threads(out, added, row, column, batch, r, part * share, share)
             elif fx.const_expr(tile.slices > 1):
-                word = fx.recast_iter(fx.Int32, after + 256) + consumer
-                unit = at // tile.slices * tile.cluster + place
+                unit = (at % once * tile.cluster + place) * tile.consumers + consumer
+                counter = counters + unit
                 size = repeats * values * 128
-                mine_at = ((unit * tile.slices + at % tile.slices) * tile.consumers + consumer) * size
-                leave_sums(grand, work + (mine_at + member * 4), repeats * values)
-                counter = counters + (unit * tile.consumers + consumer)
-                arrive_last(counter, word, member, turn)
-                if word[0] == tile.slices - 1:
-                    first_at = (unit * tile.slices * tile.consumers + consumer) * size
-                    fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Acquire)
-                    collect_sums(grand, work + (first_at + member * 4), repeats * values, tile.slices, tile.consumers)
+                sums = work + (unit * ((tile.slices - 1) * size) + member * 4)
+                if at < tiles - once:
+                    leave_sums(grand, sums + at // once * size, repeats * values)
+                    turn.sync()
                     if member == 0:
-                        counter[0] = 0
+                        fx.atomic_add(counter, 1, syncscope="device", ordering=fx.AtomicOrdering.Release)
+                else:
+                    wait_for_slices(counter, member, tile.slices - 1)
+                    turn.sync()
+                    fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Acquire)
+                    collect_sums(grand, sums, repeats * values, tile.slices - 1)
                     if fx.const_expr(form.store == "engine"):
                         store_by_engine(out, grand, row, column, batch)
                     else:
                         for r in fx.range_constexpr(repeats):
                             piece = fx.make_view(fx.get_iter(grand) + r * values, chunk_layout(tile.n))
                             store_by_threads(out, piece, row, column, batch, r, fx.Int32(0), tile.n)
-                # The word is written again only when all have read it.
-                turn.sync()
             elif fx.const_expr(form.store == "engine"):
                 store_by_engine(out, grand, row, column, batch)
             else:
@@ -269,12 +273,12 @@ def tile_position(at: Any, grid: Grid, place: Any) -> tuple[Any, Any, Any]:
     return row, column, batch
 
 
-def slice_of(unit: Any, steps: Any, slices: int) -> tuple[Any, Any]:
-    """The first step of a unit's slice of K, and their number."""
+def slice_of(which: Any, steps: Any, slices: int) -> tuple[Any, Any]:
+    """The first step of a slice of K, and their number."""
     if slices == 1:
         return fx.Int32(0), steps
     per = fx.ceildiv(steps, slices)
-    first = unit % slices * per
+    first = which * per
     return first, fx.max(fx.min(steps - first, per), 0)
 
 
@@ -344,14 +348,14 @@ def hopper(
     batch_c: fx.Int64,
     blocks: fx.Int32,
     group: fx.Int32,
-    stagger: fx.Int32,
     tile: fx.Constexpr[tuple],
     form: fx.Constexpr[tuple],
     stream: fx.Stream = fx.Stream(None),
 ):
     """D = f(X Y^T + bias). `step_*` and `batch_*` are strides in elements: of rows, or of k if rows are contiguous.
 
-    `work` has room for the f32 sums of all slices of all tiles, and `counters` a zero for each consumer of a tile.
+    `work` has room for the sums of all slices but one of all tiles, and `counters` a zero for each consumer of a tile.
+    With slices there is a block for each.
     """
     nv, dtype = fx.nvgpu, x.dtype
     bk = LINE * 8 // dtype.width
@@ -371,7 +375,7 @@ def hopper(
     shared = [t if t is None else fx.get_iter(t) for t in (work, counters)]
     hopper_kernel(
         load_x, load_y, store_c, fx.get_iter(c), bias, scale_x, scale_y, *shared, dtype, y.dtype, tile, form, rows,
-        columns, k, batches, group, stagger, step_c, batch_c, value_attrs={"nvvm.minctasm": 1},
+        columns, k, batches, group, step_c, batch_c, value_attrs={"nvvm.minctasm": 1},
     ).launch(
         grid=blocks, block=tile.threads, cluster=tile.blocks, stream=stream, pdl=form.overlap,
         smem=stages(tile) * stage_bytes(tile) + fixed_bytes(tile),

@@ -47,29 +47,32 @@ def leave_sums(acc: Any, place: Any, count: int) -> None:
 
 
 @flyc.jit
-def arrive_last(counter: Any, word: Any, member: Any, turn: Any):
-    """Count a warpgroup's arrival; the word tells how many have come before."""
-    turn.sync()
+def wait_for_slices(counter: Any, member: Any, others: int):
+    """Until the other slices' sums are in memory; the counter is zero again for the next launch."""
     if member == 0:
-        word[0] = fx.atomic_add(counter, 1, syncscope="device", ordering=fx.AtomicOrdering.AcqRel)
-    turn.sync()
+        found = fx.generic_load(counter, memory_order=fx.AtomicOrdering.Acquire, syncscope="device")
+        while found < others:
+            found = fx.generic_load(counter, memory_order=fx.AtomicOrdering.Acquire, syncscope="device")
+        counter[0] = 0
 
 
-def collect_sums(acc: Any, place: Any, count: int, slices: int, consumers: int) -> None:
-    """The sums of all slices, in their order. So many loads are under way as there are registers left for."""
+def collect_sums(acc: Any, place: Any, count: int, others: int) -> None:
+    """The sums of all slices, in their order; the last one's are here. Loads go ahead as far as registers reach."""
     unit = fx.make_copy_atom(fx.nvgpu.LoadGlobal(128, cache="cg"), place.dtype)
     four = fx.make_layout(4, 1)
-    some = min(count, 64)
+    some = count if count <= 64 else 32
     held = fx.make_rmem_tensor(fx.make_layout(some, 1), place.dtype)
+    total = fx.make_rmem_tensor(fx.make_layout(some, 1), place.dtype)
     for first in range(0, count, some):
-        total = fx.make_view(fx.get_iter(acc) + first, fx.make_layout(some, 1))
-        for p in range(slices):
+        mine = fx.make_view(fx.get_iter(acc) + first, fx.make_layout(some, 1))
+        for p in range(others):
             target = total if p == 0 else held
             for i in range(some // 4):
-                at = p * consumers * count * 128 + (first // 4 + i) * 512
+                at = p * count * 128 + (first // 4 + i) * 512
                 fx.copy_atom_call(unit, fx.make_view(place + at, four), fx.make_view(fx.get_iter(target) + i * 4, four))
             if p:
                 total.store(total.load() + held.load())
+        mine.store(total.load() + mine.load())
 
 
 @flyc.jit
@@ -116,4 +119,4 @@ def add_step(tile: Tile, form: Form, grand: Any, acc: Any, scales: list[tuple[An
                     grand[at] = grand[at] + acc[at] * factor
 
 
-__all__ = ["add_step", "add_sums", "arrive_last", "collect_sums", "leave_sums", "put_sums", "step_scales"]
+__all__ = ["add_step", "add_sums", "collect_sums", "leave_sums", "put_sums", "step_scales", "wait_for_slices"]

@@ -19,39 +19,45 @@ from .tile import LINE, Tile, problem, span, stages
 class Rates(NamedTuple):
     """What the hardware does, by measurement."""
 
-    clock: float = 1.67e9
-    l2: float = 56.0
+    clock: float = 1.52e9
+    l2: float = 53.6
     """Bytes a multiprocessor gets from L2 in a clock, when all ask."""
-    l2_alone: float = 65.0
+    l2_alone: float = 54.6
     """The most it can take."""
-    ragged: float = 2.0
+    ragged: float = 1.9
     """How much more it asks for where rows do not start at cache lines."""
-    memory: float = 4.09e12
+    memory: float = 4.5e12
     """Bytes a second, of reads."""
-    products: float = 1.126
+    products: float = 1.02
     """Clocks for a clock's products."""
+    shared: float = 0.14
+    """How much of the time for reading operands from shared memory comes on top."""
     step: float = 55.0
     """Clocks of a step for barriers, not hidden by another consumer."""
     latency: float = 3100.0
     """From the request of a stage to its arrival: a pipeline of few stages waits for it."""
-    start: float = 3600.0
+    start: float = 2250.0
     """Until the first product: launch, maps, barriers, the first stage's way from memory; and behind the last one."""
-    cluster: float = 790.0
+    cluster: float = 1360.0
     """More of it where blocks are clusters."""
-    store: float = 60.0
+    store: float = 85.0
     """Bytes of results a clock, while consumers store and do nothing else."""
-    stored: float = 500.0
+    stored: float = 280.0
     """Clocks a tile's results take at least."""
     turns: float = 1.0
     """What taking turns costs the products."""
-    meet: float = 3000.0
+    meet: float = 1500.0
     """Clocks for the blocks of a cluster to meet around adding up parts of K."""
-    peer: float = 60.0
+    peer: float = 20.0
     """Bytes of another block's shared memory, a clock."""
-    gather: float = 70.0
+    gather: float = 45.0
     """Bytes of slices' sums a clock that who adds them up reads."""
-    slices: float = 2300.0
-    """Clocks to tell who comes last."""
+    outside: float = 9.0
+    """Clocks the copy engine needs for a row of a tile that the matrix does not have."""
+    flight: float = 9700.0
+    """Bytes on their way to a multiprocessor at which memory is at half its rate."""
+    slices: float = 3500.0
+    """Clocks from the last slice's sums to the news of them."""
 
 
 RATES = Rates()
@@ -86,8 +92,8 @@ class Plan(NamedTuple):
     blocks: int
     group: int
     clocks: float
-    stagger: int = 0
-    """How far apart along K blocks start."""
+    burst: int = 1
+    """Stages that are filled together."""
 
     def sums(self, given: Problem) -> tuple[int, int]:
         """Elements of f32 the slices' sums take in memory, and counters."""
@@ -97,7 +103,7 @@ class Plan(NamedTuple):
         rows, columns, _, _ = operands(given, tile.swap)
         high = tile.cluster if tile.shares == "y" else 1
         units = ceildiv(rows, tile.m * high) * ceildiv(columns, tile.n * tile.cluster // high) * given.batches
-        return units * tile.cluster * tile.slices * tile.m * tile.n, units * tile.cluster * tile.consumers
+        return units * tile.cluster * (tile.slices - 1) * tile.m * tile.n, units * tile.cluster * tile.consumers
 
 
 def ceildiv(a: int, b: int) -> int:
@@ -168,7 +174,8 @@ def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
     active = min(clusters, room) * tile.blocks
 
     # m64nNk32B: N / 2 clocks of the tensor cores for 16-bit types; 8-bit types have twice the depth in the same time.
-    products = tile.m // 64 * max(tile.n / 2, 16 + tile.n / 4) * (LINE // 32) * rates.products
+    reads, multiplies = 16 + tile.n / 4, tile.n / 2
+    products = tile.m // 64 * (max(multiplies, reads) + rates.shared * reads) * (LINE // 32) * rates.products
     if given.promote:
         products = products * 1.15 + 3 * tile.accumulators
     ragged_x, ragged_y = given.ragged[::-1] if tile.swap else given.ragged
@@ -181,7 +188,10 @@ def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
     copies = (1 if x_major == "k" else tile.m // wide // span(tile.m)) + (
         1 if y_major == "k" else tile.n // high // span(tile.n)
     )
-    step = max(products, feed, rates.latency / stages(tile), 60.0 * copies) + rates.step / tile.consumers
+    inside = min(rows, tile.m) + min(columns, tile.n)
+    outside = rates.outside * (tile.m + tile.n - inside)
+    depth = stages(tile)
+    step = max(products, feed, rates.latency / depth, 60.0 * copies, outside) + rates.step / tile.consumers
     body = mine * step
 
     stored = tile.m * tile.n * given.out / rates.store * (1.6 if given.direct else 1.0) + rates.stored
@@ -189,25 +199,27 @@ def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
     if tile.splits > 1:
         stored = stored / tile.splits * 1.3 + rates.meet + sums / 64 + sums / rates.peer
     if tile.slices > 1:
-        stored += rates.slices + sums / 64 + tile.slices * sums / rates.gather
+        stored += rates.slices + sums / 64 + (tile.slices - 1) * sums / rates.gather
     if tile.pingpong:
         # Turns: one's results leave during the other's products, and only the last ones are waited for.
-        clocks = waves * max(body * rates.turns, (body + stored) / 2) + stored
+        busy = waves * max(body * rates.turns, (body + stored) / 2)
     else:
-        clocks = waves * (body + stored)
+        busy = waves * body + (waves - 1) * stored
 
     size = given.bits // 8
     unique = (rows + columns) * given.k * size * given.batches + rows * columns * given.out * given.batches
-    memory = unique / rates.memory * rates.clock / min(1.0, 0.2 + active / given.processors)
-    # They overlap, but not perfectly.
-    clocks = max(clocks, memory) + 0.1 * min(clocks, memory) + rates.start + (rates.cluster if tile.blocks > 1 else 0)
+    flying = depth * LINE * inside * active / given.processors
+    memory = unique / rates.memory * rates.clock * (1 + rates.flight / flying)
+    # They overlap, but not perfectly. Behind the last products and the last bytes come results.
+    clocks = max(busy, memory) + 0.1 * min(busy, memory) + stored + rates.start
+    if tile.blocks > 1:
+        clocks += rates.cluster
     if tile.swap:
         clocks *= 1.01
     group = max(1, round(sqrt(given.processors / parts * tile.n / tile.m) / high))
     blocks = min(clusters, room) * tile.blocks
-    # Where memory is what counts, blocks better not all read the same columns of long rows at once.
-    stagger = 5 if waves * body < 1.2 * memory and not given.blocked else 0
-    return Plan(tile, blocks, min(group, across), clocks, stagger)
+    burst = 4 if waves * body < 1.2 * memory and depth >= 8 else 1
+    return Plan(tile, blocks, min(group, across), clocks, burst)
 
 
 def candidates(given: Problem) -> list[Plan]:

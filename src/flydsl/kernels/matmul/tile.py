@@ -10,8 +10,9 @@ LINE = 128
 """Bytes of a tile's row along K, the widest the swizzle takes."""
 
 
-BARRIER_BYTES = 384
-"""Of the barriers of up to sixteen stages, and of a word for each consumer."""
+MOST_STAGES = 24
+BARRIER_BYTES = 16 * MOST_STAGES
+"""Of a full and an empty barrier for each stage."""
 
 
 class Tile(NamedTuple):
@@ -34,7 +35,7 @@ class Tile(NamedTuple):
     swap: bool = False
     """X is B: D is the transpose of C."""
     slices: int = 1
-    """Parts of K whose sums meet in memory: who comes last adds them up in order."""
+    """Parts of K whose sums meet in memory, where the block of the last part adds them up in order."""
 
     @property
     def rows(self) -> int:
@@ -76,6 +77,9 @@ class Form(NamedTuple):
     overlap: bool = True
     """Set up while the kernel in front in the stream still runs: nothing is read or written before it is done."""
 
+    burst: int = 1
+    """Stages that are filled together, so that memory is asked for longer pieces of rows."""
+
     @property
     def blocked(self) -> bool:
         return self.scale_x in ("line", "square")
@@ -111,8 +115,8 @@ def fixed_bytes(tile: Tile) -> int:
 
 
 def stages(tile: Tile) -> int:
-    """As many as there is room for, up to sixteen."""
-    return min(16, (SHARED_BYTES - fixed_bytes(tile)) // stage_bytes(tile))
+    """As many as there is room for, up to a limit."""
+    return min(MOST_STAGES, (SHARED_BYTES - fixed_bytes(tile)) // stage_bytes(tile))
 
 
 def registers(tile: Tile) -> tuple[int, int]:
