@@ -23,6 +23,8 @@ TILES = [
     Tile(64, 32, 1, splits=2, swap=True),
     Tile(128, 64, cluster=2, shares="x", splits=2),
     Tile(64, 64, 1, cluster=2, splits=4),
+    Tile(128, 64, slices=3),
+    Tile(64, 64, 1, cluster=2, slices=2, swap=True),
 ]
 
 
@@ -32,13 +34,19 @@ def product(m: int, n: int, k: int, tile: Tile, form: Form, dtype, out, rng, dev
     x = matrix(rng, (batches, rows, k), form.x_major, dtype, device)
     y = matrix(rng, (batches, columns, k), form.y_major, dtype, device)
     c, whole = poisoned((batches, m, n), out, device)
-    clusters = -(-rows // tile.m) * -(-columns // tile.n) * batches
-    blocks = tile.blocks * (clusters if tile.splits > 1 else min(2, clusters))
+    high = tile.cluster if tile.shares == "y" else 1
+    clusters = -(-rows // (tile.m * high)) * -(-columns // (tile.n * tile.cluster // high)) * batches * tile.slices
+    blocks = tile.blocks * (clusters if tile.splits * tile.slices > 1 else min(2, clusters))
+    work = counters = None
+    if tile.slices > 1:
+        work = torch.full((clusters * tile.cluster * tile.m * tile.n,), float("nan"), device=device)
+        counters = torch.zeros(clusters * tile.cluster * tile.consumers, dtype=torch.int32, device=device)
     steps = [t.stride(1) if major == "k" else t.stride(2) for t, major in ((x, form.x_major), (y, form.y_major))]
     hopper(
-        x, y, c, bias, None, None, rows, columns, k, batches, steps[0], x.stride(0), steps[1], y.stride(0),
-        c.stride(1), c.stride(0), blocks, 2, tile, form,
+        x, y, c, bias, None, None, work, counters, rows, columns, k, batches, steps[0], x.stride(0), steps[1],
+        y.stride(0), c.stride(1), c.stride(0), blocks, 2, tile, form,
     )  # fmt: skip
+    assert counters is None or not counters.any()
     a, b = (y, x) if tile.swap else (x, y)
     return c, whole, a, b.transpose(1, 2)
 
@@ -48,7 +56,8 @@ def test_tiles(tile: Tile, rng: np.random.Generator, device: str):
     assert problem(tile) is None
     m, n = (tile.n + 9, tile.m + 8) if tile.swap else (tile.m + 9, tile.n + 8)
     store = "engine" if tile.splits == 1 else "elements" if tile.swap else "pairs"
-    c, whole, a, b = product(m, n, 200, tile, Form("k", "k", store), torch.bfloat16, torch.bfloat16, rng, device)
+    form = Form("k", "k", store, burst=4 if tile.swap else 1)
+    c, whole, a, b = product(m, n, 200, tile, form, torch.bfloat16, torch.bfloat16, rng, device)
     bound(c, a, b)
     assert torch.isnan(whole[..., n:]).all()
 
@@ -83,14 +92,13 @@ def test_bias_and_activation(tile: Tile, rng: np.random.Generator, device: str):
 
 def test_the_same_bits_in_every_run(device: str):
     """Parts of K are added in their order, whoever comes first."""
-    found = []
-    for _ in range(3):
-        rng = np.random.default_rng(7)
-        c, *_ = product(
-            40, 72, 520, Tile(64, 64, 1, splits=8), Form("k", "k", "pairs"), torch.bfloat16, torch.float32, rng, device
-        )
-        found.append(c.clone())
-    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+    for tile in (Tile(64, 64, 1, splits=8), Tile(64, 64, 1, slices=4)):
+        found = []
+        for _ in range(3):
+            rng = np.random.default_rng(7)
+            c, *_ = product(40, 72, 520, tile, Form("k", "k", "pairs"), torch.bfloat16, torch.float32, rng, device)
+            found.append(c.clone())
+        assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
 
 
 @pytest.mark.parametrize(

@@ -31,14 +31,12 @@ class Array(NamedTuple):
     def itemsize(self) -> int:
         return TYPES[self.dtype]
 
-    def span(self) -> tuple[int, int]:
-        """The first and the last address it touches, and one more."""
-        low = high = 0
-        for extent, stride in zip(self.shape, self.strides, strict=True):
-            if extent == 0:
-                return self.address, self.address
-            low, high = low + min(0, stride * (extent - 1)), high + max(0, stride * (extent - 1))
-        return self.address + low * self.itemsize, self.address + (high + 1) * self.itemsize
+    @property
+    def reach(self) -> int:
+        """Bytes from the first element to the end of the last one."""
+        if 0 in self.shape:
+            return 0
+        return (1 + sum((e - 1) * s for e, s in zip(self.shape, self.strides, strict=True))) * self.itemsize
 
     def __str__(self) -> str:
         return f"{self.dtype}{list(self.shape)}"
@@ -47,6 +45,11 @@ class Array(NamedTuple):
 def is_torch(x: object) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
+
+
+def address(x: Any) -> int:
+    """Where an array's first element is."""
+    return x.data_ptr() if is_torch(x) else x.__array_interface__["data"][0]
 
 
 def type_name(x: object) -> str:
@@ -67,7 +70,7 @@ def describe(name: str, x: Any) -> Array:
             raise DSLTypeError(f"matmul: {name} has a stride of {bad[0]} bytes, which is no multiple of its elements'")
         found = Array(
             tuple(x.shape), tuple(s // size for s in x.strides), type_name(x.dtype), "cpu",
-            x.__array_interface__["data"][0],
+            address(x),
         )  # fmt: skip
     else:
         raise DSLTypeError(f"matmul: {name} is a numpy array or a torch tensor, got {type(x).__name__}")
@@ -110,4 +113,4 @@ def empty(like: Any, shape: Sequence[int], dtype: str) -> Any:
     return np.empty(tuple(shape), dtype)
 
 
-__all__ = ["TYPES", "Array", "describe", "empty", "in_line", "is_torch", "packed", "type_name"]
+__all__ = ["TYPES", "Array", "address", "describe", "empty", "in_line", "is_torch", "packed", "type_name"]

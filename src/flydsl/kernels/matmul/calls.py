@@ -90,9 +90,10 @@ def arranged(request: Request, out: Array, run: Run) -> Run:
         return run
 
     def run_arranged(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:
-        big = [in_line(x) if line else x for x, line in zip((a, b, c), lines, strict=True)]
-        rest = [packed(x) if pack else x for x, pack in zip((bias, scale_a, scale_b), small, strict=True)]
-        run(*big, *rest, stream)
+        a, b, c = (in_line(x) if line else x for x, line in zip((a, b, c), lines, strict=True))
+        vectors = (packed(x) if pack else x for x, pack in zip((bias, scale_a, scale_b), small, strict=True))
+        bias, scale_a, scale_b = vectors
+        run(a, b, c, bias, scale_a, scale_b, stream)
 
     return run_arranged
 
@@ -111,11 +112,10 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         return None
     k, batches = request.k, request.batches
     x, y = left(request), right(request)
-    found = engine_form(x, k, batches, request.a), engine_form(y, k, batches, request.b)
+    form_a, form_b = engine_form(x, k, batches, request.a), engine_form(y, k, batches, request.b)
     placed = result_form(request, out)
-    if found[0] is None or found[1] is None or placed is None:
+    if form_a is None or form_b is None or placed is None:
         return None
-    form_a, form_b = found
     flip, step_c, batch_c, by_engine, pairs = placed
     if flip and request.blocked:
         return None

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
-from .arrays import Array, describe, empty, is_torch
+from .arrays import Array, address, describe, empty, is_torch
 from .calls import Run, Target, decide
 from .request import Request, check, check_apart, check_out
 
 HOPPER_PROCESSORS = 132
 """Of the GPU that is emulated where there is none."""
 
-_decided: dict[object, tuple[Request, Run | None]] = {}
+_decided: dict[object, Decision] = {}
 _MOST = 4096
 
 
@@ -47,31 +47,43 @@ def matmul(
         os.environ.get("FLYDSL_COMPILE_BACKEND"), os.environ.get("FLYDSL_COMPILE_ARCH"),
     )  # fmt: skip
     known = _decided.get(key)
-    if known is None:
-        request = _request(a, b, bias, scale_a, scale_b, activation, out_dtype, accumulate)
-    else:
-        request = known[0]
+    request = known.request if known else _request(a, b, bias, scale_a, scale_b, activation, out_dtype, accumulate)
     given = out is not None
     if not given:
         out = empty(a, request.shape, request.out_dtype)
     if known is None:
-        place = describe("out", out)
-        if given:
-            check_out(request, place)
-        known = request, None if 0 in request.shape else decide(request, place, _target(request.a))
+        known = _decide(request, describe("out", out), given)
         if len(_decided) >= _MOST:
             _decided.clear()
         _decided[key] = known
     if given:
         # Addresses are not part of what was decided.
-        others = {"a": a, "b": b, "bias": bias, "scale_a": scale_a, "scale_b": scale_b}
-        check_apart(describe("out", out), **{name: _describe(name, x) for name, x in others.items()})
-    run = known[1]
-    if run is not None:
+        check_apart(address(out), known.reach, zip(_NAMES, (a, b, bias, scale_a, scale_b), known.reaches, strict=True))
+    if known.run is not None:
         if not request.blocked:
             scale_a, scale_b = _flat(scale_a), _flat(scale_b)
-        run(a, b, out, bias, scale_a, scale_b, stream)
+        known.run(a, b, out, bias, scale_a, scale_b, stream)
     return out
+
+
+_NAMES = ("a", "b", "bias", "scale_a", "scale_b")
+
+
+class Decision(NamedTuple):
+    """A checked request, how it runs (None if there is nothing to do), and the bytes its arrays reach over."""
+
+    request: Request
+    run: Run | None
+    reach: int
+    reaches: tuple[int, ...]
+
+
+def _decide(request: Request, out: Array, given: bool) -> Decision:
+    if given:
+        check_out(request, out)
+    arrays = (request.a, request.b, request.bias, request.scale_a, request.scale_b)
+    run = None if 0 in request.shape else decide(request, out, _target(request.a))
+    return Decision(request, run, out.reach, tuple(0 if x is None else x.reach for x in arrays))
 
 
 def _key(x: Any) -> object:
@@ -80,8 +92,10 @@ def _key(x: Any) -> object:
         return None
     if is_torch(x):
         return x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16
-    interface = getattr(x, "__array_interface__", None)
-    return id(type(x)) if interface is None else (x.shape, x.strides, x.dtype.str, interface["data"][0] % 16)
+    if hasattr(x, "__array_interface__"):
+        return x.shape, x.strides, x.dtype.str, address(x) % 16
+    # No array: refused when it is described.
+    return x.__class__.__qualname__
 
 
 def _describe(name: str, x: Any) -> Array | None:
@@ -91,8 +105,9 @@ def _describe(name: str, x: Any) -> Array | None:
 def _request(
     a: Any, b: Any, bias: Any, scale_a: Any, scale_b: Any, activation: Any, out_dtype: Any, accumulate: Any
 ) -> Request:
-    arrays = [_describe(n, x) for n, x in (("bias", bias), ("scale_a", scale_a), ("scale_b", scale_b))]
-    return check(describe("a", a), describe("b", b), *arrays, activation, out_dtype, accumulate)
+    first, second = describe("a", a), describe("b", b)
+    scales = _describe("scale_a", scale_a), _describe("scale_b", scale_b)
+    return check(first, second, _describe("bias", bias), *scales, activation, out_dtype, accumulate)
 
 
 def _flat(scale: Any) -> Any:

@@ -40,8 +40,8 @@ def hopper_kernel(
     counters: fx.Pointer | None,
     dtype: type,
     dtype_y: type,
-    tile: fx.Constexpr[tuple],
-    form: fx.Constexpr[tuple],
+    tile: fx.Constexpr[tuple[Any, ...]],
+    form: fx.Constexpr[tuple[Any, ...]],
     rows: fx.Int32,
     columns: fx.Int32,
     k: fx.Int32,
@@ -51,7 +51,7 @@ def hopper_kernel(
     step_batch: fx.Int64,
 ):
     nv = fx.nvgpu
-    bk = LINE * 8 // dtype.width
+    bk = depth_of(dtype)
     count = stages(tile)
     tid = fx.thread_idx.x
     role = nv.uniform(tid // 128)
@@ -63,10 +63,7 @@ def hopper_kernel(
     empty = full[count]
     teams = 1 if tile.pingpong else tile.consumers
     if tid == 0:
-        load_x.prefetch()
-        load_y.prefetch()
-        if fx.const_expr(form.store == "engine"):
-            store_c.prefetch()
+        prefetch(load_x, load_y, store_c)
         for s in fx.range_constexpr(count):
             full[s].init(1)
             empty[s].init(teams * tile.cluster)
@@ -136,7 +133,7 @@ def hopper_kernel(
         consumer = role - 1
         member = tid % 128
         team = fx.make_layout((teams, 1, 1), (1, 0, 0))
-        atom = nv.WGMMA(tile.n, 256 // dtype.width, dtype, b=dtype_y, major_a=form.x_major, major_b=form.y_major)
+        atom = nv.WGMMA(tile.n, bk // 4, dtype, b=dtype_y, major_a=form.x_major, major_b=form.y_major)
         mma = fx.make_tiled_mma(fx.make_mma_atom(atom), team)
         smem_x = operand(base, tile.m, bk, count, form.x_major)
         smem_y = operand(base_y, tile.n, bk, count, form.y_major)
@@ -248,6 +245,13 @@ def hopper_kernel(
         nv.cluster.sync()
 
 
+def prefetch(*maps: fx.nvgpu.TmaAtom | None) -> None:
+    """The descriptions of the matrices into the cache."""
+    for one in maps:
+        if one is not None:
+            one.prefetch()
+
+
 class Grid(NamedTuple):
     """Tiles of clusters: how many below and beside each other, and how many rows of them are walked together."""
 
@@ -321,6 +325,11 @@ def release(barrier: Any, member: Any, cluster: int, part: Any):
             barrier.arrive_remote(part * cluster + member)
 
 
+def depth_of(dtype: Any) -> int:
+    """Elements of a step along K."""
+    return LINE * 8 // dtype.width
+
+
 def sum_class(dtype: Any) -> Any:
     """What products of a type are summed in."""
     return fx.Int32 if dtype in (fx.Int8, fx.Uint8) else fx.Float32
@@ -348,8 +357,8 @@ def hopper(
     batch_c: fx.Int64,
     blocks: fx.Int32,
     group: fx.Int32,
-    tile: fx.Constexpr[tuple],
-    form: fx.Constexpr[tuple],
+    tile: fx.Constexpr[tuple[Any, ...]],
+    form: fx.Constexpr[tuple[Any, ...]],
     stream: fx.Stream = fx.Stream(None),
 ):
     """D = f(X Y^T + bias). `step_*` and `batch_*` are strides in elements: of rows, or of k if rows are contiguous.
@@ -358,7 +367,7 @@ def hopper(
     With slices there is a block for each.
     """
     nv, dtype = fx.nvgpu, x.dtype
-    bk = LINE * 8 // dtype.width
+    bk = depth_of(dtype)
     high = tile.cluster if tile.shares == "y" else 1
     extents = k, batches
     load_x = load_map(x, (rows, *extents), step_x, batch_x, tile.m, tile.cluster // high, form.x_major, bk)

@@ -85,7 +85,8 @@ def line_scale(scales: fx.Tensor, row: Any, rows: Any, step: Any):
 
 def step_scales(out: Out, row: Any, column: Any, step: Any) -> list[tuple[Any, Any]]:
     """The factors of 128 products, for each 64 rows of a consumer: a thread's two rows', and its columns'."""
-    form, found = out.form, []
+    form = out.form
+    found: list[tuple[Any, Any]] = []
     if not form.blocked:
         return found
     lane = out.member % 32

@@ -26,7 +26,7 @@ def plain_kernel(
     scale_a: fx.Tensor | None,
     scale_b: fx.Tensor | None,
     activation: fx.Constexpr[str],
-    single: fx.Constexpr[tuple],
+    single: fx.Constexpr[tuple[Any, ...]],
     blocked: fx.Constexpr[bool],
     m: fx.Int32,
     n: fx.Int32,
@@ -56,9 +56,7 @@ def plain_kernel(
     acc.fill(0)
     top, left = tid // 16, tid % 16
     for step in range(fx.ceildiv(k, DEPTH)):
-        of_a = of_b = None
-        if fx.const_expr(blocked):
-            of_a, of_b = scale_a[None, step * DEPTH // BLOCK], scale_b[step * DEPTH // BLOCK, None]
+        of_a, of_b = block_scales(scale_a, scale_b, step) if blocked else (None, None)
         for i in fx.range_constexpr(TILE * DEPTH // THREADS):
             r, d = (i * THREADS + tid) // DEPTH, tid % DEPTH
             fetch(rows_a, total, r, d, step, k, of_a, 1)
@@ -77,14 +75,25 @@ def plain_kernel(
                 value = acc[i, j]
                 if fx.const_expr(c.dtype is not fx.Int32):
                     value = fx.Float32(value)
-                    if fx.const_expr(scale_a is not None and not blocked):
-                        value = value * scale_a[0 if single[0] else r]
-                    if fx.const_expr(scale_b is not None and not blocked):
-                        value = value * scale_b[0 if single[1] else q]
+                    if fx.const_expr(not blocked):
+                        value = scaled(scaled(value, scale_a, 0 if single[0] else r), scale_b, 0 if single[1] else q)
                     if fx.const_expr(bias is not None):
-                        value = value + fx.Float32(bias[q])
+                        value = value + element(bias, q)
                     value = activated(activation, value)
                 here[fx.Int64(r) * step_c + fx.Int64(q) * column_c] = c.dtype(value)
+
+
+def block_scales(scale_a: Any, scale_b: Any, step: Any) -> tuple[Any, Any]:
+    """The scales of a step along K: of A's rows, and of blocks of B's columns."""
+    return scale_a[None, step * DEPTH // BLOCK], scale_b[step * DEPTH // BLOCK, None]
+
+
+def scaled(value: Any, scale: Any, at: Any) -> Any:
+    return value if scale is None else value * scale[at]
+
+
+def element(vector: Any, at: Any) -> Any:
+    return fx.Float32(vector[at])
 
 
 class Side:
@@ -137,7 +146,7 @@ def plain(
     column_c: fx.Int64,
     batch_c: fx.Int64,
     activation: fx.Constexpr[str],
-    single: fx.Constexpr[tuple] = (False, False),
+    single: fx.Constexpr[tuple[Any, ...]] = (False, False),
     blocked: fx.Constexpr[bool] = False,
     stream: fx.Stream = fx.Stream(None),
 ):

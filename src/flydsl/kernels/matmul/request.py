@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
 from ..activations import ACTIVATIONS
-from .arrays import Array, type_name
+from .arrays import Array, address, type_name
 
 FLOATS = ("float16", "bfloat16", "float32")
 FP8 = ("float8_e4m3fn", "float8_e5m2")
@@ -154,13 +155,12 @@ def check_out(request: Request, out: Array) -> None:
         reach = stride * (extent - 1) + reach
 
 
-def check_apart(out: Array, **others: Array | None) -> None:
-    """Nothing that is read may lie in what is written."""
-    low, high = out.span()
-    for name, x in others.items():
+def check_apart(place: int, reach: int, others: Iterable[tuple[str, Any, int]]) -> None:
+    """Nothing that is read may lie in what is written: others by name, with the bytes they reach over."""
+    for name, x, length in others:
         if x is not None:
-            first, last = x.span()
-            if first < high and low < last:
+            first = address(x)
+            if first < place + reach and place < first + length:
                 raise DSLValueError(f"matmul: out overlaps {name}; give it memory of its own")
 
 
