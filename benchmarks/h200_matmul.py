@@ -27,7 +27,7 @@ import torch
 from flydsl.kernels.matmul.hopper import hopper
 from flydsl.kernels.matmul.plan import RATES, Plan, Problem, candidates, operands
 from flydsl.kernels.matmul.tile import Form, Tile
-from flydsl.kernels.matmul.workspace import workspace
+from flydsl.kernels.matmul.workspace import scratch
 
 SHAPES = [
     (512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (3072, 3072, 3072), (4096, 4096, 4096),
@@ -86,7 +86,10 @@ def call(case: Case, plan: Plan, a, b, c) -> None:
     x, y = (b, a) if plan.tile.swap else (a, b)
     rows, columns = (case.n, case.m) if plan.tile.swap else (case.m, case.n)
     floats, counts = plan.sums(problem_of(case, 132))
-    work, counters = workspace(c, floats, counts, None) if counts else (None, None)
+    work = counters = None
+    if counts:
+        work = scratch(c, "sums", floats, "float32", None)
+        counters = scratch(c, "counters", counts, "int32", None, zero=True)
     hopper(
         x, y, c, None, None, None, work, counters, rows, columns, case.k, 1, x.stride(0), 0, y.stride(0), 0,
         c.stride(0), 0, plan.blocks, plan.group, plan.tile, form_of(case, plan),

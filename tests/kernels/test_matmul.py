@@ -122,6 +122,15 @@ def test_fp8(scales: str, arch: str, rng: np.random.Generator, emulate):
         bound(matmul(a, b, scale_a=scale_a, scale_b=scale_b, out_dtype="float32"), left, right)
 
 
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.int8], ids=str)
+def test_bytes_in_columns(dtype, rng: np.random.Generator, emulate):
+    """Tensor cores read bytes along k alone: others are packed first."""
+    emulate("sm_90a")
+    a, b = (torch.from_numpy(rng.integers(-9, 10, s).astype(np.float32)).to(dtype) for s in ((20, 70), (70, 24)))
+    for left, right in ((a, b), (a.mT.contiguous().mT, b), (a[::2], b[:, ::2])):
+        assert torch.equal(matmul(left, right, out_dtype="float32").double(), left.double() @ right.double())
+
+
 @pytest.mark.parametrize("arch", ["sm_90a", "native"])
 def test_int8_is_exact(arch: str, rng: np.random.Generator, emulate):
     emulate(arch)

@@ -83,6 +83,8 @@ def describe(name: str, x: Any) -> Array:
 
 def in_line(x: Any) -> Any:
     """All memory from an array's first to its last element, in one line: the kernel has its strides."""
+    if 0 in x.shape:
+        return x.reshape(-1)
     if is_torch(x):
         reach = 1 + sum((e - 1) * s for e, s in zip(x.shape, x.stride(), strict=True))
         return x.as_strided((reach,), (1,))

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 from flydsl.target import GPUTarget
 
 from .arrays import Array, in_line, packed
+from .pack import Packing
 from .plan import Problem, best
 from .request import FP8, Request
-from .tile import Form
-from .workspace import workspace
+from .tile import LINE, Form
+from .workspace import scratch
 
 UNIT = 16
 """Bytes the copy engine counts in: rows start at multiples of it."""
@@ -53,6 +54,53 @@ def engine_form(x: Matrix, k: int, batches: int, array: Array) -> tuple[str, int
     if array.itemsize == 2 and (x.step == 1 or x.rows == 1) and depth % unit == 0 and depth > 0:
         return "mn", depth, batch
     return None
+
+
+class Operand(NamedTuple):
+    """An operand for the copy engine: its contiguous direction, the other one's stride, the batch's; and if it must be
+    packed for that, how."""
+
+    major: str
+    step: int
+    batch: int
+    ragged: bool
+    packing: Packing | None = None
+
+
+def operand(x: Matrix, k: int, batches: int, array: Array) -> Operand:
+    """As it is, or packed: along the direction that is contiguous, or along k."""
+    found = engine_form(x, k, batches, array)
+    if found is not None:
+        return Operand(*found, found[1] * array.itemsize % LINE != 0)
+    batch = 0 if batches == 1 or x.batch == 0 else x.batch
+    count = batches if batch else 1
+    if array.itemsize == 2 and x.step == 1 and x.depth != 1:
+        packing, major = Packing(k, x.rows, count, x.depth, x.step, batch), "mn"
+    else:
+        packing, major = Packing(x.rows, k, count, x.step, x.depth, batch), "k"
+    pitch = packing.pitch(array.itemsize)
+    return Operand(major, pitch, packing.lines * pitch if batch else 0, False, packing)
+
+
+def packer(form: Operand, array: Array) -> Callable[[Any, str, Any], Any]:
+    """A function from an operand to what the copy engine takes."""
+    packing = form.packing
+    if packing is None:
+        return lambda x, what, stream: x
+    elements, pitch = packing.elements(array.itemsize), packing.pitch(array.itemsize)
+    across = packing.step == 1 and packing.inner != 1
+    from .pack import pack
+
+    def run(x: Any, what: str, stream: Any) -> Any:
+        target = scratch(x, what, elements, array.dtype, stream)
+        numbers = (packing.lines, packing.length, packing.batches, packing.step, packing.inner, packing.batch, pitch)
+        if stream is None:
+            pack(x, target, *numbers, across)
+        else:
+            pack(x, target, *numbers, across, stream)
+        return target
+
+    return run
 
 
 class Target(NamedTuple):
@@ -103,7 +151,7 @@ def scale_form(scale: Array | None) -> str:
 
 
 def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
-    """`hopper`, for 16-bit and 8-bit types whose rows are 16-byte units."""
+    """`hopper`, for 16-bit and 8-bit types; operands whose rows are no 16-byte units are packed first."""
     if not where.hopper or request.a.itemsize > 2 or request.k == 0:
         return None
     # The tensor cores' own sums of fp8 keep 14 bits.
@@ -112,31 +160,21 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         return None
     k, batches = request.k, request.batches
     x, y = left(request), right(request)
-    form_a, form_b = engine_form(x, k, batches, request.a), engine_form(y, k, batches, request.b)
     placed = result_form(request, out)
-    if form_a is None or form_b is None or placed is None:
+    if placed is None:
         return None
+    form_a, form_b = operand(x, k, batches, request.a), operand(y, k, batches, request.b)
+    pack_a, pack_b = packer(form_a, request.a), packer(form_b, request.b)
     flip, step_c, batch_c, by_engine, pairs = placed
     if flip and request.blocked:
         return None
     m, n = request.m, request.n
-    array_a, array_b = request.a, request.b
     if flip:
-        m, n, form_a, form_b, array_a, array_b = n, m, form_b, form_a, array_b, array_a
+        m, n, form_a, form_b = n, m, form_b, form_a
     given = Problem(
-        m,
-        n,
-        k,
-        batches,
-        8 * request.a.itemsize,
-        out.itemsize,
-        form_a[0],
-        form_b[0],
-        not by_engine,
-        where.processors,
-        promote,
-        request.blocked,
-    )
+        m, n, k, batches, 8 * request.a.itemsize, out.itemsize, form_a.major, form_b.major, not by_engine,
+        where.processors, promote, request.blocked, (form_a.ragged, form_b.ragged),
+    )  # fmt: skip
     plan = best(given)
     tile = plan.tile
     swapped = tile.swap != flip
@@ -150,8 +188,8 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     from .hopper import hopper
 
     form = Form(
-        form_x[0],
-        form_y[0],
+        form_x.major,
+        form_y.major,
         "engine" if by_engine and tile.splits == 1 else "pairs" if pairs and not tile.swap else "elements",
         request.activation,
         "" if request.bias is None else "rows" if swapped else "columns",
@@ -162,7 +200,7 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     )
     turned = request.blocked
     numbers = (
-        rows, columns, k, batches, form_x[1], form_x[2], form_y[1], form_y[2], step_c, batch_c, plan.blocks,
+        rows, columns, k, batches, form_x.step, form_x.batch, form_y.step, form_y.batch, step_c, batch_c, plan.blocks,
         plan.group, tile, form,
     )  # fmt: skip
     floats, counts = plan.sums(given)
@@ -170,20 +208,19 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     def run(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:
         if turned:
             scale_b = scale_b.T
+        a, b = pack_a(a, "a", stream), pack_b(b, "b", stream)
         if swapped:
             a, b, scale_a, scale_b = b, a, scale_b, scale_a
-        work, counters = workspace(c, floats, counts, stream) if counts else (None, None)
+        work = counters = None
+        if counts:
+            work = scratch(c, "sums", floats, "float32", stream)
+            counters = scratch(c, "counters", counts, "int32", stream, zero=True)
         if stream is None:
             hopper(a, b, c, bias, scale_a, scale_b, work, counters, *numbers)
         else:
             hopper(a, b, c, bias, scale_a, scale_b, work, counters, *numbers, stream)
 
     return run
-
-
-def ragged(form: tuple[str, int, int], array: Array) -> bool:
-    """Whether an operand's lines start anywhere in those of the cache."""
-    return form[1] * array.itemsize % 128 != 0
 
 
 def result_form(request: Request, out: Array) -> tuple[bool, int, int, bool, bool] | None:

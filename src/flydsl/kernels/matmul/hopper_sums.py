@@ -60,7 +60,7 @@ def collect_sums(acc: Any, place: Any, count: int, others: int) -> None:
     """The sums of all slices, in their order; the last one's are here. Loads go ahead as far as registers reach."""
     unit = fx.make_copy_atom(fx.nvgpu.LoadGlobal(128, cache="cg"), place.dtype)
     four = fx.make_layout(4, 1)
-    some = count if count <= 64 else 32
+    some = count if count <= 64 else next(x for x in (48, 40, 32, 16, 8) if count % x == 0)
     held = fx.make_rmem_tensor(fx.make_layout(some, 1), place.dtype)
     total = fx.make_rmem_tensor(fx.make_layout(some, 1), place.dtype)
     for first in range(0, count, some):
