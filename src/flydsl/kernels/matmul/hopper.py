@@ -23,8 +23,17 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from .hopper_out import Out, chunk_layout, store_by_engine, store_by_threads, swizzle
-from .hopper_sums import add_step, add_sums, collect_sums, leave_sums, put_sums, step_scales, wait_for_slices
-from .tile import BARRIER_BYTES, LINE, fixed_bytes, registers, span, stage_bytes, stages, staging
+from .hopper_sums import (
+    add_step,
+    add_sums,
+    collect_sums,
+    fetch_scales,
+    leave_sums,
+    put_sums,
+    scale_counts,
+    wait_for_slices,
+)
+from .tile import BARRIER_BYTES, LINE, PROMOTED, fixed_bytes, registers, span, stage_bytes, stages, staging
 
 
 @flyc.kernel
@@ -145,6 +154,8 @@ def hopper_kernel(
         grand = acc
         if fx.const_expr(form.promote):
             grand = fx.make_rmem_tensor(acc.layout, total)
+        factors = fx.make_layout(repeats * sum(scale_counts(tile, form)), 1)
+        scales, coming = fx.make_rmem_tensor(factors, fx.Float32), fx.make_rmem_tensor(factors, fx.Float32)
         turn = nv.named_barrier(consumer + 1, 128)
         out = Out(
             c, bias, scale_x, scale_y, store_c, after + BARRIER_BYTES, tile, form, rows, columns, step_c, step_batch,
@@ -165,19 +176,35 @@ def hopper_kernel(
                 mine_next.sync()
             if fx.const_expr(form.promote):
                 grand.fill(0)
-                for step in range(count_k):
-                    scales = step_scales(out, row, column, begin + step)
-                    full[stage].wait(phase)
-                    for i in fx.range_constexpr(4):
-                        now = mma.set_value("accumulate", fx.Int32(0)) if i == 0 else mma
-                        fx.gemm(now, acc, parts_x[None, None, i, stage], parts_y[None, None, i, stage], acc)
+                some = 1 if form.blocked else PROMOTED
+                if fx.const_expr(form.blocked):
+                    fetch_scales(out, coming, row, column, begin)
+                for first_step in range(0, count_k, some):
+                    if fx.const_expr(form.blocked):
+                        # Those of the next step come while this one is multiplied.
+                        scales.store(coming.load())
+                        coming_step = begin + fx.min(first_step + 1, count_k - 1)
+                        fetch_scales(out, coming, row, column, coming_step)
+                    before = fx.Int32(0)
+                    for i in range(fx.min(count_k - first_step, some)):
+                        full[stage].wait(phase)
+                        for part_k in fx.range_constexpr(4):
+                            # The first products of a group replace what the one before has left.
+                            now = mma.set_value("accumulate", fx.Int32(i > 0)) if part_k == 0 else mma
+                            fx.gemm(
+                                now, acc, parts_x[None, None, part_k, stage], parts_y[None, None, part_k, stage], acc
+                            )
+                        nv.wgmma_wait(1)
+                        if i > 0:
+                            release(empty[before], member, tile.cluster, part)
+                        before = stage
+                        stage = stage + 1
+                        if stage == count:
+                            stage = fx.Int32(0)
+                            phase = phase ^ 1
                     nv.wgmma_wait(0, acc)
-                    release(empty[stage], member, tile.cluster, part)
+                    release(empty[before], member, tile.cluster, part)
                     add_step(tile, form, grand, acc, scales)
-                    stage = stage + 1
-                    if stage == count:
-                        stage = fx.Int32(0)
-                        phase = phase ^ 1
             else:
                 acc.fill(0)
                 before = fx.Int32(0)

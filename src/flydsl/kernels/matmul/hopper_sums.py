@@ -83,41 +83,50 @@ def line_scale(scales: fx.Tensor, row: Any, rows: Any, step: Any):
     return value
 
 
-def step_scales(out: Out, row: Any, column: Any, step: Any) -> list[tuple[Any, Any]]:
-    """The factors of 128 products, for each 64 rows of a consumer: a thread's two rows', and its columns'."""
-    form = out.form
-    found: list[tuple[Any, Any]] = []
-    if not form.blocked:
-        return found
+def scale_counts(tile: Tile, form: Form) -> tuple[int, int]:
+    """Factors a thread has of 128 products of 64 rows: of its rows, and of its columns."""
+    return (2 if form.scale_x == "line" else 1), (tile.n // 4 if form.scale_y == "line" else 1)
+
+
+def fetch_scales(out: Out, held: Any, row: Any, column: Any, step: Any) -> None:
+    """The factors of a step's 128 products, for each 64 rows of a consumer."""
+    tile, form = out.tile, out.form
     lane = out.member % 32
-    for r in range(out.tile.rows // 64):
+    of_rows, of_columns = scale_counts(tile, form)
+    for r in range(tile.rows // 64):
         top, left = corner(out, row, column, r)
+        first = r * (of_rows + of_columns)
         if form.scale_x == "line":
-            places = [top + out.member // 32 * 16 + lane // 4 + 8 * v for v in range(2)]
-            of_rows = [line_scale(out.scale_x, p, out.rows, step) for p in places]
+            for v in range(2):
+                at = top + out.member // 32 * 16 + lane // 4 + 8 * v
+                held[first + v] = line_scale(out.scale_x, at, out.rows, step)
         else:
-            of_rows = [line_scale(out.scale_x, top // 128, (out.rows + 127) // 128, step)] * 2
+            held[first] = line_scale(out.scale_x, top // 128, (out.rows + 127) // 128, step)
+        first = first + of_rows
         if form.scale_y == "line":
-            places = [left + lane % 4 * 2 + 8 * j + e for j in range(out.tile.n // 8) for e in range(2)]
-            of_columns = [line_scale(out.scale_y, p, out.columns, step) for p in places]
+            for i in range(tile.n // 4):
+                at = left + lane % 4 * 2 + 8 * (i // 2) + i % 2
+                held[first + i] = line_scale(out.scale_y, at, out.columns, step)
         else:
-            of_columns = [line_scale(out.scale_y, left // 128, (out.columns + 127) // 128, step)] * (out.tile.n // 4)
-        found.append((of_rows, of_columns))
-    return found
+            held[first] = line_scale(out.scale_y, left // 128, (out.columns + 127) // 128, step)
 
 
-def add_step(tile: Tile, form: Form, grand: Any, acc: Any, scales: list[tuple[Any, Any]]) -> None:
-    """The sums of 128 products, with their factors, to those of all."""
+def add_step(tile: Tile, form: Form, grand: Any, acc: Any, held: Any) -> None:
+    """The sums of some products, with their factors, to those of all."""
     if not form.blocked:
         grand.store(grand.load() + acc.load())
         return
-    for r, (of_rows, of_columns) in enumerate(scales):
-        for j in range(tile.n // 8):
-            for v in range(2):
-                for e in range(2):
-                    at = r * (tile.n // 2) + j * 4 + v * 2 + e
-                    factor = of_rows[v] * of_columns[2 * j + e]
-                    grand[at] = grand[at] + acc[at] * factor
+    of_rows, of_columns = scale_counts(tile, form)
+    for r in range(tile.rows // 64):
+        first = r * (of_rows + of_columns)
+        for i in range(tile.n // 2):
+            j, v, e = i // 4, i // 2 % 2, i % 2
+            factor = held[first + min(v, of_rows - 1)] * held[first + of_rows + min(2 * j + e, of_columns - 1)]
+            at = r * (tile.n // 2) + i
+            grand[at] = grand[at] + acc[at] * factor
 
 
-__all__ = ["add_step", "add_sums", "collect_sums", "leave_sums", "put_sums", "step_scales", "wait_for_slices"]
+__all__ = [
+    "add_step", "add_sums", "collect_sums", "fetch_scales", "leave_sums", "put_sums", "scale_counts",
+    "wait_for_slices",
+]  # fmt: skip

@@ -13,7 +13,7 @@ from functools import lru_cache
 from math import sqrt
 from typing import NamedTuple
 
-from .tile import LINE, Tile, problem, span, stages
+from .tile import LINE, PROMOTED, Tile, problem, span, stages
 
 
 class Rates(NamedTuple):
@@ -38,7 +38,7 @@ class Rates(NamedTuple):
     """From the request of a stage to its arrival: a pipeline of few stages waits for it."""
     start: float = 2250.0
     """Until the first product: launch, maps, barriers, the first stage's way from memory; and behind the last one."""
-    cluster: float = 1360.0
+    cluster: float = 1270.0
     """More of it where blocks are clusters."""
     store: float = 85.0
     """Bytes of results a clock, while consumers store and do nothing else."""
@@ -46,17 +46,17 @@ class Rates(NamedTuple):
     """Clocks a tile's results take at least."""
     turns: float = 1.0
     """What taking turns costs the products."""
-    meet: float = 1500.0
+    meet: float = 1420.0
     """Clocks for the blocks of a cluster to meet around adding up parts of K."""
-    peer: float = 20.0
+    peer: float = 21.6
     """Bytes of another block's shared memory, a clock."""
-    gather: float = 45.0
+    gather: float = 33.0
     """Bytes of slices' sums a clock that who adds them up reads."""
-    outside: float = 9.0
+    outside: float = 9.3
     """Clocks the copy engine needs for a row of a tile that the matrix does not have."""
-    flight: float = 9700.0
+    flight: float = 8500.0
     """Bytes on their way to a multiprocessor at which memory is at half its rate."""
-    slices: float = 3500.0
+    slices: float = 4000.0
     """Clocks from the last slice's sums to the news of them."""
 
 
@@ -133,7 +133,9 @@ def _shapes() -> Iterator[tuple[int, int, int, bool]]:
         yield 128, n, 2, False
         if n <= 128:
             yield 256, n, 2, False
-            yield 192, n, 3, False
+            if n % 64 == 0:
+                # Narrower boxes of results cost three consumers more than their products gain.
+                yield 192, n, 3, False
         if n >= 64:
             yield 64, n, 2, True
         if 64 <= n <= 128:
@@ -177,7 +179,7 @@ def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
     reads, multiplies = 16 + tile.n / 4, tile.n / 2
     products = tile.m // 64 * (max(multiplies, reads) + rates.shared * reads) * (LINE // 32) * rates.products
     if given.promote:
-        products = products * 1.15 + 3 * tile.accumulators
+        products = products * 1.1 + 3 * tile.accumulators / (1 if given.blocked else PROMOTED)
     ragged_x, ragged_y = given.ragged[::-1] if tile.swap else given.ragged
     fetched = LINE * (
         tile.m / wide * (rates.ragged if ragged_x else 1) + tile.n / high * (rates.ragged if ragged_y else 1)

@@ -10,6 +10,8 @@ LINE = 128
 """Bytes of a tile's row along K, the widest the swizzle takes."""
 
 
+PROMOTED = 4
+"""Steps along K whose products of fp8 the tensor cores sum before threads add them up."""
 MOST_STAGES = 24
 BARRIER_BYTES = 16 * MOST_STAGES
 """Of a full and an empty barrier for each stage."""
@@ -72,7 +74,7 @@ class Form(NamedTuple):
     """A factor for "one" and all, each of X's "rows", 128 elements of a "line", or 128 x 128 of a "square"."""
     scale_y: str = ""
     promote: bool = False
-    """The tensor cores sum 128 products at a time, and threads add these sums up in f32."""
+    """The tensor cores sum some hundred products at a time, and threads add these sums up in f32."""
 
     overlap: bool = True
     """Set up while the kernel in front in the stream still runs: nothing is read or written before it is done."""
@@ -153,14 +155,6 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
 
 
 __all__ = [
-    "BARRIER_BYTES",
-    "LINE",
-    "SHARED_BYTES",
-    "Staging",
-    "Tile",
-    "problem",
-    "registers",
-    "span",
-    "stages",
-    "staging",
-]
+    "BARRIER_BYTES", "LINE", "PROMOTED", "SHARED_BYTES", "Form", "Staging", "Tile", "fixed_bytes", "problem",
+    "registers", "span", "stage_bytes", "stages", "staging",
+]  # fmt: skip
