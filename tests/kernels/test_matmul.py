@@ -217,3 +217,60 @@ def test_decisions_name_no_shape():
     assert decide(request, out, Target(target, 132)) is not decide(request, out, Target(target, 16))
     few, many = (best(Problem(3000, 3000, 64, 1, 16, 2, "k", "k", False, p)) for p in (16, 132))
     assert few.blocks <= 16 < many.blocks
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_any_product_on_a_gpu(dtype, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch):
+    """Extents, layouts, batches and epilogues at random, whatever tile the rule finds; twice, with the same bits."""
+    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cuda")
+    for _ in range(30):
+        m, n, k = (int(2 ** rng.uniform(0, 11)) for _ in range(3))
+        batches = int(rng.integers(1, 4))
+        a, b = random(rng, batches, m, k, dtype=dtype).cuda() / 8, random(rng, batches, k, n, dtype=dtype).cuda()
+        if rng.integers(2):
+            a = a.mT.contiguous().mT
+        if rng.integers(2):
+            b = b.mT.contiguous().mT
+        bias = random(rng, n, dtype=torch.float32).cuda()
+        out = [dtype, torch.float32][int(rng.integers(2))]
+        first, second = (matmul(a, b, bias=bias, out_dtype=out) for _ in range(2))
+        bound(first, a, b, after=lambda x: x + bias.double())  # noqa: B023
+        assert torch.equal(first, second)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(
+    "shape", [(512, 512, 16384), (1024, 1024, 8192), (16, 8192, 8192), (900, 900, 900), (48, 5120, 5120)]
+)
+def test_products_with_parts_of_k_on_a_gpu(shape, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cuda")
+    m, n, k = shape
+    a, b = torch.randn(m, k, device="cuda").bfloat16(), torch.randn(n, k, device="cuda").bfloat16().T
+    results = [matmul(a, b) for _ in range(3)]
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results.append(matmul(a, b))
+    graph.replay()
+    bound(results[0], a, b)
+    assert all(torch.equal(results[0], x) for x in results[1:])
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("scales", ["rows", "blocks"])
+def test_fp8_on_a_gpu(scales: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cuda")
+    for m, n, k in ((300, 520, 1024), (7, 1024, 4096)):
+        a, b = (torch.randn(x, k, device="cuda").to(torch.float8_e4m3fn) for x in (m, n))
+        shapes = ((m, 1), (1, n)) if scales == "rows" else ((m, k // 128), (k // 128, -(-n // 128)))
+        scale_a, scale_b = (torch.rand(*s, device="cuda") + 0.5 for s in shapes)
+        left, right = a.double(), b.double().T
+        if scales == "blocks":
+            left = left * scale_a.double().repeat_interleave(128, 1)
+            right = right * scale_b.double().repeat_interleave(128, 0).repeat_interleave(128, 1)[:, :n]
+        else:
+            left, right = left * scale_a.double(), right * scale_b.double()
+        want = left @ right
+        # The tensor cores keep 14 bits of the sums of up to 512 products.
+        found = matmul(a, b.T, scale_a=scale_a, scale_b=scale_b, out_dtype="float32").double()
+        assert ((found - want).abs() <= 2.0**-13 * (left.abs() @ right.abs())).all()

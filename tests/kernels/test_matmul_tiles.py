@@ -115,3 +115,34 @@ def test_the_same_bits_in_every_run(device: str):
 )
 def test_tiles_there_are_none_of(tile: Tile, message: str):
     assert message in (problem(tile) or "")
+
+
+CHECKED = [
+    (Tile(64, 224, pingpong=True), 520),  # more steps than stages: consumers must not run ahead of each other
+    (Tile(128, 160, slices=2), 520),  # sums that are no power of two
+    (Tile(64, 48, 1, cluster=2, shares="x", splits=2), 300),
+    (Tile(64, 32, 1, swap=True), 1000),
+]
+
+
+@pytest.mark.parametrize(("tile", "k"), CHECKED, ids=str)
+def test_checked_mode_has_nothing_to_say(tile: Tile, k: int, rng: np.random.Generator, emulate, monkeypatch):
+    emulate("sm_90a")
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    store = "pairs" if tile.splits > 1 else "engine"
+    form = Form("k", "k", store, burst=4 if tile.swap else 1)
+    c, whole, a, b = product(70, 232, k, tile, form, torch.bfloat16, torch.bfloat16, rng, "cpu")
+    bound(c, a, b)
+    assert torch.isnan(whole[..., 232:]).all()
+
+
+def test_fp8_scales_of_blocks_in_checked_mode(rng: np.random.Generator, emulate, monkeypatch):
+    from flydsl.kernels import matmul
+
+    emulate("sm_90a")
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    a, b = (torch.from_numpy(rng.standard_normal((x, 640))).to(torch.float8_e4m3fn) for x in (70, 136))
+    scale_a, scale_b = (torch.from_numpy(rng.random(s) + 0.5).float() for s in ((70, 5), (5, 2)))
+    left = a.double() * scale_a.double().repeat_interleave(128, 1)
+    right = b.double().T * scale_b.double().repeat_interleave(128, 0).repeat_interleave(128, 1)[:, :136]
+    bound(matmul(a, b.T, scale_a=scale_a, scale_b=scale_b, out_dtype="float32"), left, right)

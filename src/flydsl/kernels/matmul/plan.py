@@ -19,44 +19,44 @@ from .tile import LINE, PROMOTED, Tile, problem, span, stages
 class Rates(NamedTuple):
     """What the hardware does, by measurement."""
 
-    clock: float = 1.52e9
-    l2: float = 53.6
+    clock: float = 1.53e9
+    l2: float = 50.0
     """Bytes a multiprocessor gets from L2 in a clock, when all ask."""
-    l2_alone: float = 54.6
+    l2_alone: float = 53.0
     """The most it can take."""
-    ragged: float = 1.9
+    ragged: float = 2.2
     """How much more it asks for where rows do not start at cache lines."""
-    memory: float = 4.5e12
+    memory: float = 4.45e12
     """Bytes a second, of reads."""
-    products: float = 1.02
+    products: float = 1.1
     """Clocks for a clock's products."""
-    shared: float = 0.14
+    shared: float = 0.128
     """How much of the time for reading operands from shared memory comes on top."""
-    step: float = 55.0
+    step: float = 53.0
     """Clocks of a step for barriers, not hidden by another consumer."""
-    latency: float = 3100.0
+    latency: float = 3300.0
     """From the request of a stage to its arrival: a pipeline of few stages waits for it."""
-    start: float = 2250.0
+    start: float = 2230.0
     """Until the first product: launch, maps, barriers, the first stage's way from memory; and behind the last one."""
-    cluster: float = 1270.0
+    cluster: float = 1090.0
     """More of it where blocks are clusters."""
-    store: float = 85.0
+    store: float = 66.0
     """Bytes of results a clock, while consumers store and do nothing else."""
-    stored: float = 280.0
+    stored: float = 60.0
     """Clocks a tile's results take at least."""
     turns: float = 1.0
     """What taking turns costs the products."""
-    meet: float = 1420.0
+    meet: float = 820.0
     """Clocks for the blocks of a cluster to meet around adding up parts of K."""
-    peer: float = 21.6
+    peer: float = 17.4
     """Bytes of another block's shared memory, a clock."""
-    gather: float = 33.0
+    gather: float = 29.7
     """Bytes of slices' sums a clock that who adds them up reads."""
-    outside: float = 9.3
+    outside: float = 9.6
     """Clocks the copy engine needs for a row of a tile that the matrix does not have."""
-    flight: float = 8500.0
+    flight: float = 10000.0
     """Bytes on their way to a multiprocessor at which memory is at half its rate."""
-    slices: float = 4000.0
+    slices: float = 3450.0
     """Clocks from the last slice's sums to the news of them."""
 
 
