@@ -152,12 +152,6 @@ def operands(given: Problem, swap: bool) -> tuple[int, int, str, str]:
 def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
     """What the model says of a tile; None where it cannot be used."""
     rows, columns, x_major, y_major = operands(given, tile.swap)
-    if tile.cluster > 1 and problem(tile, x_major, y_major) is not None:
-        return None
-    if given.promote and tile.accumulators > (48 if tile.consumers == 3 else 96):
-        return None
-    if given.blocked and (tile.n > 64 if tile.swap else 128 % tile.n):
-        return None
     bk = LINE * 8 // given.bits
     high = tile.cluster if tile.shares == "y" else 1
     wide = tile.cluster // high
@@ -165,11 +159,15 @@ def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
     clusters = across * ceildiv(columns, tile.n * wide) * given.batches * tile.slices
     steps = ceildiv(given.k, bk)
     parts = tile.splits * tile.slices
-    if parts > 1 and steps < 4 * parts:
-        return None
     # Clusters of more than two blocks do not fit all groups of multiprocessors.
     room = (given.processors if tile.blocks <= 2 else given.processors * 10 // 11) // tile.blocks
-    if (tile.splits > 1 or tile.slices > 1) and clusters > room:
+    if parts > 1 and (clusters > room or steps < 4 * parts):
+        return None
+    if tile.cluster > 1 and "mn" in (x_major, y_major) and problem(tile, x_major, y_major) is not None:
+        return None
+    if given.promote and tile.accumulators > (48 if tile.consumers == 3 else 96):
+        return None
+    if given.blocked and (tile.n > 64 if tile.swap else 128 % tile.n):
         return None
     waves = ceildiv(clusters, room)
     mine = ceildiv(steps, parts)
