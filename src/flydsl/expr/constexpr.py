@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeGuard, TypeVar, cast
 
 from ..errors import DSLTypeError
 
@@ -56,7 +56,12 @@ def _accepts(inner: Any, value: object) -> bool:
         return len(args) == len(items) and all(map(_accepts, args, items))
     if inner is Callable or origin is Callable or inner is _TYPING_CALLABLE:
         return is_capture_free(value)
-    return False
+    return _is_tuple_class(inner) and isinstance(value, inner) and _is_plain(value)
+
+
+def _is_tuple_class(inner: object) -> TypeGuard[type]:
+    """Whether an annotation is a class of tuples: a NamedTuple is plain if its fields are."""
+    return isinstance(inner, type) and issubclass(inner, tuple)
 
 
 def _is_plain(value: object) -> bool:
@@ -73,10 +78,14 @@ def is_capture_free(value: object) -> bool:
 
 
 class _ConstexprFactory:
-    """`Constexpr[int]`, `Constexpr[tuple]`, ...; bare `Constexpr` accepts any plain value.
+    """`Constexpr[int]`, `Constexpr[tuple]`, a NamedTuple, ...; bare `Constexpr` accepts any plain value.
 
     >>> fx.Constexpr[int], fx.Constexpr[int].accepts(4), fx.Constexpr[int].accepts(4.0)
     (Constexpr[int], True, False)
+    >>> from typing import NamedTuple
+    >>> Tile = NamedTuple("Tile", [("m", int), ("n", int)])
+    >>> fx.Constexpr[Tile].accepts(Tile(64, 128)), fx.Constexpr[Tile].accepts((64, 128))
+    (True, False)
     """
 
     def __getitem__(self, inner: object) -> ConstexprType:
@@ -84,8 +93,8 @@ class _ConstexprFactory:
             tuple,
             Callable,
         )
-        if not ok and typing.get_origin(inner) is not type(Callable):
-            raise DSLTypeError(f"Constexpr takes int, bool, float, str, tuple or Callable, got {inner!r}")
+        if not ok and not _is_tuple_class(inner) and typing.get_origin(inner) is not type(Callable):
+            raise DSLTypeError(f"Constexpr takes int, bool, float, str, tuple, a NamedTuple or Callable, got {inner!r}")
         return ConstexprType(inner)
 
     def __repr__(self) -> str:

@@ -271,9 +271,9 @@ def on_ampere(request: Request, out: Array, where: Target) -> Run | None:
     activation = request.activation
 
     def run(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:
-        tensors = [units(t) if aligned else rows_of(t) for t in (a, b.T, c)]
+        x, y, out = (units(t) if aligned else rows_of(t) for t in (a, b.T, c))
         more = {} if stream is None else {"stream": stream}
-        gemm_sm80(*tensors, activation, bias, **more)
+        gemm_sm80(x, y, out, activation, bias, **more)
 
     return run
 

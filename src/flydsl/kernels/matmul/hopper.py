@@ -33,7 +33,7 @@ from .hopper_sums import (
     scale_counts,
     wait_for_slices,
 )
-from .tile import BARRIER_BYTES, LINE, PROMOTED, fixed_bytes, registers, span, stage_bytes, stages, staging
+from .tile import BARRIER_BYTES, LINE, PROMOTED, Form, Tile, fixed_bytes, registers, span, stage_bytes, stages, staging
 
 
 @flyc.kernel
@@ -49,8 +49,8 @@ def hopper_kernel(
     counters: fx.Pointer | None,
     dtype: type,
     dtype_y: type,
-    tile: fx.Constexpr[tuple[Any, ...]],
-    form: fx.Constexpr[tuple[Any, ...]],
+    tile: fx.Constexpr[Tile],
+    form: fx.Constexpr[Form],
     rows: fx.Int32,
     columns: fx.Int32,
     k: fx.Int32,
@@ -384,8 +384,8 @@ def hopper(
     batch_c: fx.Int64,
     blocks: fx.Int32,
     group: fx.Int32,
-    tile: fx.Constexpr[tuple[Any, ...]],
-    form: fx.Constexpr[tuple[Any, ...]],
+    tile: fx.Constexpr[Tile],
+    form: fx.Constexpr[Form],
     stream: fx.Stream = fx.Stream(None),
 ):
     """D = f(X Y^T + bias). `step_*` and `batch_*` are strides in elements: of rows, or of k if rows are contiguous.

@@ -11,7 +11,7 @@ from .hopper_out import Out, chunk_layout, corner
 from .tile import Form, Tile
 
 
-def put_sums(acc: Any, sums: Any, member: Any, count: int) -> None:
+def put_sums(acc: Any, sums: fx.Pointer, member: Any, count: int) -> None:
     """A thread's sums to shared memory, in units of 16 bytes: the units of neighbours lie beside each other."""
     unit = fx.make_copy_atom(fx.UniversalCopy128b(), sums.dtype)
     four = fx.make_layout(4, 1)
@@ -20,7 +20,9 @@ def put_sums(acc: Any, sums: Any, member: Any, count: int) -> None:
         fx.copy_atom_call(unit, source, fx.make_view(sums + (i * 512 + member * 4), four))
 
 
-def add_sums(sums: Any, member: Any, first: int, part: Any, count: int, cluster: int, splits: int, place: Any) -> Any:
+def add_sums(
+    sums: fx.Pointer, member: Any, first: int, part: Any, count: int, cluster: int, splits: int, place: Any
+) -> Any:
     """This block's share of the columns, of all parts of K in order."""
     unit = fx.make_copy_atom(fx.UniversalCopy128b(), sums.dtype)
     four = fx.make_layout(4, 1)
