@@ -36,7 +36,9 @@ def bound(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, after=lambda x: x) 
     a, b, got = a.double(), b.double(), c.double()
     expected = after(a @ b)
     terms = a.abs() @ b.abs()
-    allowed = EPSILON[c.dtype] * expected.abs() * 1.01 + (a.shape[-1] + 8) * 2.0**-23 * terms * 2 + 1e-30
+    # Numbers below the smallest normal one are that far apart at least.
+    finest = torch.finfo(c.dtype).smallest_normal * EPSILON[c.dtype] * 2 if c.dtype.is_floating_point else 0.0
+    allowed = EPSILON[c.dtype] * expected.abs() * 1.01 + (a.shape[-1] + 8) * 2.0**-23 * terms * 2 + finest + 1e-30
     assert not torch.isnan(got).any()
     worst = ((got - expected).abs() / allowed).max().item() if got.numel() else 0.0
     assert worst <= 1, worst
