@@ -454,6 +454,8 @@ class RuntimeEnv(EnvGroup):
     )
     cache_dir = FilePath(_home("cache"), "Root of the disk cache.", default_text="~/.flydsl/cache")
     cache_path = PathList((), "More roots, only read.")
+    cache_trusted_owners = StrList((), "Users, and groups as `@group`, whose cache files are used beside yours and root's.")
+    cache_max_entry_bytes = Int(1 << 30, "Size above which an entry or artifact is not read.", low=0)
     enable_cache = Bool(True, "Use the disk cache.")
     cache_readonly = Bool(False, "Never write to the disk cache.")
     cache_max_bytes = Int(8 << 30, "Size above which old entries go.", low=0)
@@ -529,6 +531,15 @@ class AutotuneEnv(EnvGroup):
     print = Bool(False, "Print what the search does.")
 
 
+class AotEnv(EnvGroup):
+    """Code compiled ahead of time."""
+
+    prefix = "FLYDSL_AOT_"
+
+    trusted_keys = PathList((), "Public keys, or folders of `.pub` files; code made elsewhere must then be signed.")
+    hook_modules = StrList((), "Modules that load hooks of artifacts may be imported from.")
+
+
 class SystemEnv(EnvGroup):
     """Variables of other products that say where their files are."""
 
@@ -545,6 +556,7 @@ debug = DebugEnv()
 runtime = RuntimeEnv()
 autotune = AutotuneEnv()
 cpu = CpuEnv()
+aot = AotEnv()
 system = SystemEnv()
 
 GROUPS: dict[str, EnvGroup] = {
@@ -553,6 +565,7 @@ GROUPS: dict[str, EnvGroup] = {
     "runtime": runtime,
     "autotune": autotune,
     "cpu": cpu,
+    "aot": aot,
     "system": system,
 }
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import __version__, config
-from ...errors import DSLCompileError
+from ...errors import DSLCompileError, DSLValueError
 from ...llvm.worker_process import WorkerDied, WorkerProcess, WorkerTimeout
 from ..build.artifact import atomic_write
 from .manifest import Build
@@ -128,7 +128,23 @@ def _share(folder: Path) -> None:
     os.umask(umask)
     for path in folder.glob("v*"):
         for each in (path, *(p for p in path.iterdir() if p.is_dir())):
-            each.chmod(0o777 & ~umask)
+            each.chmod(0o755 & ~umask)  # never writable for others: nobody would use what lies there
+
+
+def sign_entries(results: Sequence[Built], out: str | os.PathLike[str], key: str | os.PathLike[str]) -> int:
+    """Sign the entries of these builds with a private key; how many there are."""
+    from ..build import signing
+    from ..cache import DiskCache
+
+    private = signing.read_private_key(key)
+    cache = DiskCache(Path(out).resolve())
+    names = {result.key for result in results if not result.error}
+    for name in sorted(names):
+        path = cache.path_of(name)
+        if path is None:
+            raise DSLValueError(f"{out} cannot be written to, so its entries are not signed")
+        atomic_write(path, signing.sign(cache.read_bytes(path)[0], private))
+    return len(names)
 
 
 def _ask(worker: WorkerProcess, build: Build, check: bool) -> tuple[Built, bool]:
