@@ -31,6 +31,7 @@ from flydsl.compiler.cache import (
     prune,
     verify,
 )
+from flydsl.compiler.cache import files as disk_files
 from flydsl.errors import CacheWarning
 
 

@@ -49,7 +49,7 @@ def check_plain(header: object) -> None:
                 _check_text(value, field)
         elif isinstance(value, int):
             if not -MAX_INT <= value <= MAX_INT:
-                raise ArtifactFormatError(field, f"{field} is a number of more than 64 bits")
+                raise ArtifactFormatError(field or "header", f"{field or 'the header'} is a number of more than 64 bits")
         elif isinstance(value, dict):
             for key, item in cast("dict[str, object]", value).items():
                 inner = f"{field}.{key}" if field else key
@@ -65,7 +65,8 @@ def _check_text(value: str, field: str) -> None:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
-        raise ArtifactFormatError(field, f"{field} is no text: it has half of a surrogate pair") from None
+        name = field or "header"
+        raise ArtifactFormatError(name, f"{name} is no text: it has half of a surrogate pair") from None
 
 
 # -- forms of values ---------------------------------------------------------------------------------
@@ -174,6 +175,11 @@ def _target(value: object, field: str) -> None:
     return optional(_target_text)(value, field)
 
 
+def _argument(value: object, field: str) -> None:
+    sequence(anything, least=2, most=2)(value, field)
+    text(cast("list[object]", value)[0], f"{field}[0]")
+
+
 # -- headers -----------------------------------------------------------------------------------------
 
 _VERSION = pattern(r"\d+(\.\w+)+([-+.]\w+)*", "a version")
@@ -203,7 +209,7 @@ _FIELDS: dict[str, Check] = {
     "host": record({"triple": text, "cpu": text}),
     "hints": mapping(anything),
     "notes": mapping(anything),
-    "signature": sequence(sequence(anything, least=1)),
+    "signature": sequence(_argument),
     "components": sequence(sequence(text, least=3, most=3)),
     "kernels": optional(sequence(_KERNEL)),
     "resources": optional(sequence(record({"name": text}, frozenset(("name",))))),
@@ -213,7 +219,7 @@ _FIELDS: dict[str, Check] = {
 _ARTIFACT = record(_FIELDS)
 _GROUP = record(
     {**_FIELDS, "target": _target_text, "name": _NAME, "kernels": sequence(record({"name": _NAME}, frozenset(("name",))))},
-    frozenset(("backend", "binary_ext", "host", "kernels", "name", "runtime_kind", "target")),
+    frozenset(("backend", "binary_ext", "host", "kernels", "name", "runtime_kind", "signature", "target")),
 )
 
 
@@ -253,14 +259,19 @@ def check_export(header: Mapping[str, object], sections: Mapping[str, bytes]) ->
     """The header of an exported function, and that each target has its sections."""
     _EXPORT(header, "header")
     groups = cast("list[dict[str, object]]", header["targets"])
-    for i, group in enumerate(groups):
-        _ARTIFACT(group, f"targets[{i}]")
-        own = {name.removeprefix(f"{i}."): data for name, data in sections.items() if name.startswith(f"{i}.")}
-        check_runnable(group, own, f"targets[{i}].")
     for name in sections:
         index, dot, rest = name.partition(".")
         if not dot or not rest or not index.isdecimal() or str(int(index)) != index or int(index) >= len(groups):
             raise ArtifactFormatError("sections", f"section {name!r} belongs to none of the {len(groups)} targets")
+    names = [each["name"] for each in cast("list[dict[str, object]]", header["parameters"])]
+    constants = cast("dict[str, str]", header.get("constants", {}))
+    for i, group in enumerate(groups):
+        _ARTIFACT(group, f"targets[{i}]")
+        signature = [each[0] for each in cast("list[list[object]]", group["signature"])]
+        if [name for name in signature if name not in constants] != names:
+            _bad("parameters", f"those that targets[{i}] was compiled for ({signature})", names)
+        own = {name.removeprefix(f"{i}."): data for name, data in sections.items() if name.startswith(f"{i}.")}
+        check_runnable(group, own, f"targets[{i}].")
 
 
 _LAUNCH = re.compile(rb"call i32 @[\w.]*launch[\w.]*\(ptr %slots, i32 (\d{1,9}),")

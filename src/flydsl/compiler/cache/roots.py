@@ -48,9 +48,8 @@ def check_root(root: Path, trust: Trust, *, readonly: bool) -> bool:
             raise UnusableError(f"{version}: {error.reason}; {error.remedy}", untrusted=True) from None
         except OSError as error:
             reason = why(error)
-    if version.is_dir() and os.access(version, os.R_OK | os.X_OK):
-        return False
-    if readonly and os.access(root, os.R_OK | os.X_OK):
+    # What cannot be entered is no folder to read from either; a missing one may appear later.
+    if os.access(version, os.R_OK | os.X_OK) or (readonly and os.access(root, os.R_OK | os.X_OK)):
         return False
     raise UnusableError(reason)
 
