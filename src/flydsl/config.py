@@ -454,7 +454,9 @@ class RuntimeEnv(EnvGroup):
     )
     cache_dir = FilePath(_home("cache"), "Root of the disk cache.", default_text="~/.flydsl/cache")
     cache_path = PathList((), "More roots, only read.")
-    cache_trusted_owners = StrList((), "Users, and groups as `@group`, whose cache files are used beside yours and root's.")
+    cache_trusted_owners = StrList(
+        (), "Users, and groups as `@group`, whose cache files are used beside yours and root's."
+    )
     cache_max_entry_bytes = Int(1 << 30, "Size above which an entry or artifact is not read.", low=0)
     enable_cache = Bool(True, "Use the disk cache.")
     cache_readonly = Bool(False, "Never write to the disk cache.")

@@ -267,9 +267,7 @@ def write_all(handle: int, data: bytes) -> None:
         view = view[taken:]
 
 
-def atomic_write(
-    path: str | os.PathLike[str], data: bytes, *, folder: int | None = None, mode: int = 0o644
-) -> None:
+def atomic_write(path: str | os.PathLike[str], data: bytes, *, folder: int | None = None, mode: int = 0o644) -> None:
     """Write a file so that a reader finds the old content or all of the new one; below a folder's descriptor, if given.
 
     Permissions follow the umask and let nobody else write. Nothing is left behind if it fails, unless the process is

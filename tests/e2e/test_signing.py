@@ -199,13 +199,16 @@ def add_kernel(x: fx.Tensor, n: fx.Int32):
 def add(x: fx.Tensor, n: fx.Int32):
     add_kernel(x, n).launch(grid=fx.ceildiv(n, 32), block=32)
 """
-MANIFEST = """
-version = 1
-[[build]]
-function = "mod.py:add"
-targets = ["cpu:native"]
-args = { x = { shape = [37], dtype = "int32" }, n = 37 }
-"""
+MANIFEST = {
+    "version": 1,
+    "targets": ["cpu:native"],
+    "kernels": [
+        {
+            "function": "mod.py:add",
+            "arguments": {"x": {"tensor": [37], "dtype": "int32"}, "n": {"scalar": "Int32"}},
+        }
+    ],
+}
 
 
 def test_built_and_signed_from_the_command_line(tmp_path: Path, keys: tuple[Path, Path], capsys: Any) -> None:
@@ -214,8 +217,8 @@ def test_built_and_signed_from_the_command_line(tmp_path: Path, keys: tuple[Path
     assert f"FLYDSL_AOT_TRUSTED_KEYS={public}" in capsys.readouterr().out
     assert fly(["aot", "keygen", str(private)]) == 2
     (tmp_path / "mod.py").write_text(MODULE)
-    manifest = tmp_path / "m.toml"
-    manifest.write_text(MANIFEST)
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(json.dumps(MANIFEST))
     out = tmp_path / "out"
     assert fly(["aot", "build", str(manifest), "--out", str(out), "--sign", str(tmp_path / "nokey")]) == 2
     assert not out.exists()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `fly aot`."""
+    parser.description = "What is built is code: whoever can change the folder can change what programs run. Sign it."
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     build = commands.add_parser("build", help="compile everything a manifest lists into a folder")
     build.add_argument("manifest", type=Path)
@@ -39,7 +40,9 @@ def run_keygen(options: argparse.Namespace) -> int:
         print(f"fly aot: {error}", file=sys.stderr)
         return 2
     print(f"{private}: the private key; keep it secret, and give it to `fly aot build --sign`")
-    print(f"{public}: the public key; {KEYS_VARIABLE}={public} accepts what was signed with the other, and nothing else")
+    print(
+        f"{public}: the public key; {KEYS_VARIABLE}={public} accepts what was signed with the other, and nothing else"
+    )
     return 0
 
 

@@ -1,7 +1,7 @@
 """What the header of an artifact must look like before any of it is used.
 
-A header that passes has no value of a type, range or encoding that later code does not expect. What it says can still be
-a lie: an artifact is code, and running one trusts whoever made it.
+A header that passes has no value of a type, range or encoding that later code does not expect. What it says can still
+be a lie: an artifact is code, and running one trusts whoever made it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Check = Callable[[object, str], None]
 
 
 class ArtifactFormatError(FlyDSLError, ValueError):
-    """A container is damaged, or is none. `field` says which part of it, as `magic`, `checksum` or `kernels[0].name`."""
+    """A container is damaged, or is none. `field` says which part of it, as `checksum` or `kernels[0].name`."""
 
     def __init__(self, field: str, message: str, *, expected: object = None, found: object = None):
         self.field = field
@@ -49,7 +49,9 @@ def check_plain(header: object) -> None:
                 _check_text(value, field)
         elif isinstance(value, int):
             if not -MAX_INT <= value <= MAX_INT:
-                raise ArtifactFormatError(field or "header", f"{field or 'the header'} is a number of more than 64 bits")
+                raise ArtifactFormatError(
+                    field or "header", f"{field or 'the header'} is a number of more than 64 bits"
+                )
         elif isinstance(value, dict):
             for key, item in cast("dict[str, object]", value).items():
                 inner = f"{field}.{key}" if field else key
@@ -218,7 +220,12 @@ _FIELDS: dict[str, Check] = {
 }
 _ARTIFACT = record(_FIELDS)
 _GROUP = record(
-    {**_FIELDS, "target": _target_text, "name": _NAME, "kernels": sequence(record({"name": _NAME}, frozenset(("name",))))},
+    {
+        **_FIELDS,
+        "target": _target_text,
+        "name": _NAME,
+        "kernels": sequence(record({"name": _NAME}, frozenset(("name",)))),
+    },
     frozenset(("backend", "binary_ext", "host", "kernels", "name", "runtime_kind", "signature", "target")),
 )
 
@@ -267,6 +274,9 @@ def check_export(header: Mapping[str, object], sections: Mapping[str, bytes]) ->
     constants = cast("dict[str, str]", header.get("constants", {}))
     for i, group in enumerate(groups):
         _ARTIFACT(group, f"targets[{i}]")
+        backend = GPUTarget.parse(cast(str, group["target"])).backend
+        if group["backend"] != backend:
+            _bad(f"targets[{i}].backend", f"that of its target, {backend}", group["backend"])
         signature = [each[0] for each in cast("list[list[object]]", group["signature"])]
         if [name for name in signature if name not in constants] != names:
             _bad("parameters", f"those that targets[{i}] was compiled for ({signature})", names)

@@ -10,20 +10,35 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import Protocol, cast
 
 from flydsl.errors import ArtifactSignatureError, ConfigError, DSLValueError, MissingPackageError
 from flydsl.trusted_files import atomic_write, read_file
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 MAGIC = b"FLYSIG01"
 SIZE = len(MAGIC) + 32 + 64
 KEYS_VARIABLE = "FLYDSL_AOT_TRUSTED_KEYS"
 _DOMAIN = b"FlyDSL artifact, version 1\0"
 _KEY_LIMIT = 1 << 16
+
+
+class PublicKey(Protocol):
+    """What is used of an Ed25519 public key of the package."""
+
+    def verify(self, signature: bytes, data: bytes) -> None: ...
+
+    def public_bytes_raw(self) -> bytes: ...
+
+
+class PrivateKey(Protocol):
+    """What is used of an Ed25519 private key of the package."""
+
+    def sign(self, data: bytes) -> bytes: ...
+
+    def public_key(self) -> PublicKey: ...
 
 
 def split(data: bytes) -> tuple[bytes, bytes]:
@@ -35,42 +50,35 @@ def _message(container: bytes) -> bytes:
     return _DOMAIN + hashlib.sha256(container).digest()
 
 
-def _need_package() -> None:
+def _package(name: str) -> ModuleType:
+    """A module of the package, which need not be installed."""
     try:
-        import cryptography.hazmat.primitives.asymmetric.ed25519  # noqa: F401 # pyright: ignore[reportUnusedImport]
+        return import_module(f"cryptography.{name}")
     except ImportError:
         raise MissingPackageError("signatures of artifacts", "cryptography", "sign") from None
 
 
-def _raw(key: Ed25519PublicKey) -> bytes:
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-    return key.public_bytes(Encoding.Raw, PublicFormat.Raw)
+_ED25519 = "hazmat.primitives.asymmetric.ed25519"
+_FORMS = "hazmat.primitives.serialization"
 
 
 def generate(path: str | os.PathLike[str]) -> tuple[Path, Path]:
     """Make a key pair: the private key in a file for its owner alone, the public one beside it as `.pub`."""
-    _need_package()
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-
+    made, forms = _package(_ED25519), _package(_FORMS)
     private, public = Path(path), Path(f"{os.fspath(path)}.pub")
     for file in (private, public):
         if file.exists():
             raise DSLValueError(f"{file} is there already; what it signed could not be checked without it")
-    key = Ed25519PrivateKey.generate()
-    atomic_write(private, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), mode=0o600)
-    atomic_write(public, key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    key = made.Ed25519PrivateKey.generate()
+    pem = forms.Encoding.PEM
+    atomic_write(private, key.private_bytes(pem, forms.PrivateFormat.PKCS8, forms.NoEncryption()), mode=0o600)
+    atomic_write(public, key.public_key().public_bytes(pem, forms.PublicFormat.SubjectPublicKeyInfo))
     return private, public
 
 
-def read_private_key(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
+def read_private_key(path: str | os.PathLike[str]) -> PrivateKey:
     """The private key of a file that nobody else can read."""
-    _need_package()
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
+    kinds, forms, problems = _package(_ED25519), _package(_FORMS), _package("exceptions")
     name = os.fspath(path)
     try:
         data, info = read_file(path, _KEY_LIMIT)
@@ -79,39 +87,37 @@ def read_private_key(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
     if info.st_mode & 0o077:
         raise DSLValueError(f"others have access to the signing key {name}; run `chmod 600 {name}`")
     try:
-        key = load_pem_private_key(data, None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        key = forms.load_pem_private_key(data, None)
+    except (ValueError, TypeError, problems.UnsupportedAlgorithm) as error:
         raise DSLValueError(f"{name} is no private key in PEM form without a password ({error})") from None
-    if not isinstance(key, Ed25519PrivateKey):
+    if not isinstance(key, kinds.Ed25519PrivateKey):
         raise DSLValueError(f"{name} is not an Ed25519 key; `fly aot keygen` makes one")
-    return key
+    return cast(PrivateKey, key)
 
 
-def sign(data: bytes, key: Ed25519PrivateKey) -> bytes:
+def sign(data: bytes, key: PrivateKey) -> bytes:
     """The artifact, signed; a signature it had is replaced."""
     container, _ = split(data)
-    return container + MAGIC + hashlib.sha256(_raw(key.public_key())).digest() + key.sign(_message(container))
+    known = hashlib.sha256(key.public_key().public_bytes_raw()).digest()
+    return container + MAGIC + known + key.sign(_message(container))
 
 
-def read_public_keys(places: Sequence[Path]) -> dict[bytes, Ed25519PublicKey]:
+def read_public_keys(places: Sequence[Path]) -> dict[bytes, PublicKey]:
     """The keys of some files, and of the `.pub` files of some folders, by their SHA-256."""
-    _need_package()
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
-    found: dict[bytes, Ed25519PublicKey] = {}
+    kinds, forms, problems = _package(_ED25519), _package(_FORMS), _package("exceptions")
+    found: dict[bytes, PublicKey] = {}
     for place in places:
         for path in sorted(place.glob("*.pub")) if place.is_dir() else (place,):
             try:
-                key = load_pem_public_key(read_file(path, _KEY_LIMIT)[0])
+                key = forms.load_pem_public_key(read_file(path, _KEY_LIMIT)[0])
             except OSError as error:
                 raise ConfigError(f"{KEYS_VARIABLE}: {path} cannot be read: {error.strerror or error}") from None
-            except (ValueError, UnsupportedAlgorithm) as error:
+            except (ValueError, problems.UnsupportedAlgorithm) as error:
                 raise ConfigError(f"{KEYS_VARIABLE}: {path} is no public key in PEM form ({error})") from None
-            if not isinstance(key, Ed25519PublicKey):
+            if not isinstance(key, kinds.Ed25519PublicKey):
                 raise ConfigError(f"{KEYS_VARIABLE}: {path} is not an Ed25519 key")
-            found[hashlib.sha256(_raw(key)).digest()] = key
+            trusted = cast(PublicKey, key)
+            found[hashlib.sha256(trusted.public_bytes_raw()).digest()] = trusted
     return found
 
 
@@ -120,7 +126,7 @@ class SignatureCheck:
 
     def __init__(self, places: Sequence[Path]):
         self._places = tuple(places)
-        self._keys: dict[bytes, Ed25519PublicKey] | None = None
+        self._keys: dict[bytes, PublicKey] | None = None
 
     def check(self, data: bytes, path: str | os.PathLike[str]) -> None:
         """Raise `ArtifactSignatureError` for an artifact that is not signed by a trusted key."""
@@ -136,9 +142,7 @@ class SignatureCheck:
         if key is None:
             there = f"one of the {len(self._keys)} keys" if self._keys else "any key: there are none"
             raise ArtifactSignatureError(name, f"it is not signed with {there} of {KEYS_VARIABLE}")
-        from cryptography.exceptions import InvalidSignature
-
         try:
             key.verify(block[-64:], _message(container))
-        except InvalidSignature:
+        except _package("exceptions").InvalidSignature:
             raise ArtifactSignatureError(name, "its signature does not hold: it was changed after signing") from None
