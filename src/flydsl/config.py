@@ -272,6 +272,19 @@ class OptionalPath(Var["Path | None"]):
         return Path(text).expanduser()
 
 
+class OptionalFolder(OptionalPath):
+    """A folder that must be there, or None."""
+
+    def accepts(self) -> str:
+        return "a folder that exists"
+
+    def parse(self, text: str) -> Path | None:
+        path = Path(text).expanduser()
+        if not path.is_dir():
+            raise ValueError("there is no such folder")
+        return path
+
+
 def _split(text: str) -> tuple[str, ...]:
     pattern = "," if os.pathsep == "," else rf"[,{re.escape(os.pathsep)}]"
     return tuple(part.strip() for part in re.split(pattern, text) if part.strip())
@@ -417,7 +430,7 @@ class CompileEnv(EnvGroup):
     extra_source_dirs = PathList(
         (), "More Python sources the key depends on.", name="FLYDSL_EXTRA_SOURCE_DIRS", key=KeyRole.VALUE
     )
-    llvm_dir = OptionalPath(_no_path, "Prefix of an external LLVM.", key=KeyRole.VALUE)
+    llvm_dir = OptionalFolder(_no_path, "Prefix of an external LLVM.", key=KeyRole.VALUE)
     codegen: Choice[Literal["auto", "internal", "external"]] = Choice(
         ("auto", "internal", "external"), "auto", "Which code generator emits device code.", key=KeyRole.VALUE
     )

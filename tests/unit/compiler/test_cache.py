@@ -517,7 +517,7 @@ def test_world_writable_root_is_refused(tmp_path: Path) -> None:
         assert DiskCache(Settings(None, read_roots=(root,))).get(K) is None
 
 
-def test_group_writable_root_is_shared_on_request(tmp_path: Path) -> None:
+def test_group_writable_root_is_shared(tmp_path: Path) -> None:
     root = tmp_path / "team"
     root.mkdir()
     root.chmod(0o2770)
