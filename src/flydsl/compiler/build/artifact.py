@@ -411,7 +411,10 @@ class CompiledArtifact:
         """The artifact of a container; raises `ArtifactFormatError` for anything that is not exactly one."""
         header, sections = unpack(data)
         check_artifact(header)
-        return cls(header, sections)
+        made = cls({}, sections)
+        # It was just read from canonical JSON, so nothing is left to make plain; the rest is what `cls` would add.
+        made._metadata = {"kind": "jit", "created": int(time.time()), "target": None, **header}
+        return made
 
     def check_runnable(self) -> None:
         """Raise `ArtifactFormatError` if something that loading relies on is not there."""

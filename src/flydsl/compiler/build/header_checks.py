@@ -45,8 +45,7 @@ def check_plain(header: object) -> None:
         if depth > MAX_DEPTH:
             raise ArtifactFormatError("header", f"the header is nested deeper than {MAX_DEPTH} levels")
         if isinstance(value, str):
-            if not value.isascii():
-                _check_text(value, field)
+            _check_text(value, field)
         elif isinstance(value, int):
             if not -MAX_INT <= value <= MAX_INT:
                 raise ArtifactFormatError(
@@ -54,13 +53,15 @@ def check_plain(header: object) -> None:
                 )
         elif isinstance(value, dict):
             for key, item in cast("dict[str, object]", value).items():
-                inner = f"{field}.{key}" if field else key
                 if not key.isascii():
                     _check_text(key, "header")
-                pending.append((item, inner, depth + 1))
+                # Most are plain; only what needs a look, and so a name, is put off.
+                if not (item.isascii() if isinstance(item, str) else item is None or type(item) is float):
+                    pending.append((item, f"{field}.{key}" if field else key, depth + 1))
         elif isinstance(value, list):
             for i, item in enumerate(cast("list[object]", value)):
-                pending.append((item, f"{field}[{i}]", depth + 1))
+                if not (item.isascii() if isinstance(item, str) else item is None or type(item) is float):
+                    pending.append((item, f"{field}[{i}]", depth + 1))
 
 
 def _check_text(value: str, field: str) -> None:
