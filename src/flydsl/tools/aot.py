@@ -91,6 +91,10 @@ def run_build(options: argparse.Namespace) -> int:
         progress.finish()
         print("fly aot: interrupted; what was compiled is in the folder", file=sys.stderr)
         return 130
+    except FlyDSLError as error:
+        progress.finish()
+        print(f"fly aot: {error}", file=sys.stderr)
+        return 2
     progress.finish()
     if not options.check:
         if options.sign is not None:

@@ -15,8 +15,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import flydsl.compiler as flyc
+import flydsl.expr as fx
 from flydsl import trusted_files
 from flydsl.compiler.backends import _fingerprint
 from flydsl.compiler.build.artifact import CompiledArtifact
@@ -235,6 +238,46 @@ def test_side_files(place: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> 
     assert not load(side)  # the cache says why
     trusted_files.write_side_file(root / "more", b"{}")
     assert not (root / "more").exists()
+
+
+# -- whole programs ----------------------------------------------------------------------------------
+
+
+@flyc.kernel
+def marked_kernel(x: fx.Tensor, mark: fx.Constexpr[int]):
+    x[fx.thread_idx.x] = mark
+
+
+@flyc.jit
+def marked(x: fx.Tensor, mark: fx.Constexpr[int]):
+    marked_kernel(x, mark).launch(grid=1, block=8)
+
+
+def test_a_planted_kernel_does_not_run(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code of one kernel under the key of another, as someone who may write there would put it."""
+    root = place / "cache"
+    monkeypatch.setenv("FLYDSL_RUNTIME_CACHE_DIR", str(root))
+    x = np.zeros(8, np.int32)
+    for mark in (1, 666):
+        marked(x, mark)
+    right, evil = sorted(root.rglob("*.fly"), key=lambda p: p.stat().st_mtime_ns)
+    planted = CompiledArtifact.load(evil).to_bytes(key=right.stem)
+    # Put there by ourselves it is believed: this is what the checks are for.
+    right.write_bytes(planted)
+    marked.invalidate()
+    marked(x, 1)
+    assert (x == 666).all()
+    right.chmod(0o666)
+    if os.geteuid() == 0:
+        right.chmod(0o644)
+        os.chown(right, OTHER, OTHER)
+    marked.invalidate()
+    with pytest.warns(CacheWarning, match="is ignored: .*(belongs to|may write)"):
+        marked(x, 1)
+    assert (x == 1).all()
+    marked.invalidate()
+    marked(x, 1)  # replaced by the right one
+    assert (x == 1).all() and right.stat().st_uid == os.geteuid()
 
 
 # -- two users ---------------------------------------------------------------------------------------
