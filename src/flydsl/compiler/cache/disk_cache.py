@@ -9,7 +9,6 @@ import re
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -21,6 +20,7 @@ from flydsl.compiler.cache import files, locks
 from flydsl.compiler.cache.files import SCHEMA, SUFFIX, make_directories, remove_if_same, remove_leftovers, unlink
 from flydsl.compiler.cache.notes import CacheStats, guard, totals, warn_once, why
 from flydsl.compiler.cache.roots import UnusableError, check_private, check_root, fallback_roots
+from flydsl.compiler.cache.settings import Settings, current_settings
 from flydsl.compiler.cache.store import RemoteStore
 from flydsl.errors import ArtifactSignatureError
 from flydsl.trusted_files import Trust, UntrustedError, atomic_write, open_file, open_folder, read_file, warn_untrusted
@@ -38,27 +38,6 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 _logger = logging.getLogger("flydsl.cache")
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Everything that decides what a `DiskCache` does."""
-
-    root: Path | None = None
-    """The root to use; None: no disk."""
-    explicit: bool = True
-    """Whether the user chose the root. If not, other places are tried when it cannot be used."""
-    read_roots: tuple[Path, ...] = ()
-    readonly: bool = False
-    max_bytes: int = 0
-    binary_only: bool = False
-    lock_timeout: float = 600
-    store: str = ""
-    trusted_owners: tuple[str, ...] = ()
-    """Users and `@groups` whose files are used beside this user's and root's."""
-    trusted_keys: tuple[Path, ...] = ()
-    """Public keys; with some, what this process does not write itself must be signed with one of them."""
-    max_entry_bytes: int = 1 << 30
 
 
 class Removed(NamedTuple):
@@ -469,32 +448,6 @@ def _there(path: Path) -> bool:
 
 
 caches: dict[tuple[Settings, str | None], DiskCache] = {}
-
-
-def current_settings() -> Settings:
-    """The settings of the environment as it is now."""
-    env = config.runtime
-    reading = env.enable_cache or env.run_only
-    if not reading:
-        return Settings(lock_timeout=env.lock_timeout)
-    explicit = config.RuntimeEnv.cache_dir.raw() is not None
-    try:
-        root = env.cache_dir.absolute()
-    except RuntimeError:  # "~" and nobody knows the home directory
-        root = Path("~") if explicit else None
-    return Settings(
-        root=root,
-        explicit=explicit,
-        read_roots=tuple(path.absolute() for path in env.cache_path),
-        readonly=env.cache_readonly or not env.enable_cache,
-        max_bytes=env.cache_max_bytes,
-        binary_only=env.cache_binary_only,
-        lock_timeout=env.lock_timeout,
-        store=env.cache_store,
-        trusted_owners=env.cache_trusted_owners,
-        trusted_keys=tuple(path.absolute() for path in config.aot.trusted_keys),
-        max_entry_bytes=env.cache_max_entry_bytes,
-    )
 
 
 def default_cache() -> DiskCache:
