@@ -37,7 +37,6 @@ def hermetic_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         for name in LEAKS:
             patch.delenv(name, raising=False)
         patch.setenv("FLYDSL_RUNTIME_CACHE_DIR", str(home / "cache"))
-        patch.setenv("FLYDSL_AUTOTUNE_CACHE_DIR", str(home / "autotune"))
         patch.setenv("FLYDSL_DUMP_DIR", str(home / "debug"))
         patch.setenv("FLYDSL_DEBUG_ENABLE_VERIFIER", "1")
         yield

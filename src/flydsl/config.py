@@ -1,4 +1,4 @@
-"""Every environment variable of the product, in typed groups (`compile`, `debug`, `runtime`, `autotune`, `cpu`, ...).
+"""Every environment variable of the product, in typed groups (`compile`, `debug`, `runtime`, `cpu`, ...).
 
 Values are read at access, never at import, and a value that cannot be used raises an error naming the variable, its
 text and what is accepted. Whether a variable takes part in the cache key is data of its declaration.
@@ -48,8 +48,8 @@ def usable_cores() -> int:
 
 
 # `os.environ.get` decodes and raises internally (2 us); its backing dict is ten times faster but private.
-_data = cast("MutableMapping[Any, Any] | None", getattr(os.environ, "_data", None))
-_encode = cast("Callable[[str], Any]", getattr(os.environ, "encodekey", str))
+_data = cast("MutableMapping[object, object] | None", getattr(os.environ, "_data", None))
+_encode = cast("Callable[[str], object]", getattr(os.environ, "encodekey", str))
 if not isinstance(_data, dict):
     _data = None
 
@@ -365,11 +365,11 @@ class EnvGroup:
     prefix: ClassVar[str] = "FLYDSL_"
 
     @classmethod
-    def variables(cls) -> dict[str, Var[Any]]:
+    def variables(cls) -> dict[str, Var[object]]:
         """The group's variables by attribute name, in order of declaration."""
         return {name: var for name, var in vars(cls).items() if isinstance(var, Var)}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The current value of every variable by attribute name."""
         return {name: var.read() for name, var in self.variables().items()}
 
@@ -490,6 +490,9 @@ class RuntimeEnv(EnvGroup):
     )
     launch_blocking = Bool(False, "Wait for each launch and report its errors there.")
     check_args = Bool(False, "Check arguments on the warm path too.")
+    read_in_place = Bool(
+        True, "Repeated calls look into objects of Python, numpy and torch; 0 asks their Python interfaces instead."
+    )
 
 
 class CpuEnv(EnvGroup):
@@ -533,19 +536,6 @@ class DebugEnv(EnvGroup):
     ignore_warnings = StrList((), "Warning categories to silence.", name="FLYDSL_IGNORE_WARNINGS")
 
 
-class AutotuneEnv(EnvGroup):
-    """The autotuner."""
-
-    prefix = "FLYDSL_AUTOTUNE_"
-
-    force = Bool(False, "Search even where a winner is known.", name="FLYDSL_AUTOTUNE")
-    cache_dir = FilePath(_home("autotune"), "Where winners are kept.", default_text="~/.flydsl/autotune")
-    config_dir = OptionalPath(_no_path, "Where offline configurations are kept.")
-    jobs = Int(_half_of_cores, "Parallel compilations.", low=1, default_text="cores/2")
-    budget_s = Int(0, "Seconds a search may take; 0 is no bound.", low=0)
-    print = Bool(False, "Print what the search does.")
-
-
 class AotEnv(EnvGroup):
     """Code compiled ahead of time."""
 
@@ -569,7 +559,6 @@ class SystemEnv(EnvGroup):
 compile = CompileEnv()
 debug = DebugEnv()
 runtime = RuntimeEnv()
-autotune = AutotuneEnv()
 cpu = CpuEnv()
 aot = AotEnv()
 system = SystemEnv()
@@ -578,21 +567,20 @@ GROUPS: dict[str, EnvGroup] = {
     "compile": compile,
     "debug": debug,
     "runtime": runtime,
-    "autotune": autotune,
     "cpu": cpu,
     "aot": aot,
     "system": system,
 }
 
 
-def all_variables() -> Iterator[tuple[str, Var[Any]]]:
+def all_variables() -> Iterator[tuple[str, Var[object]]]:
     """Every (group name, variable), in order."""
     for group_name, group in GROUPS.items():
         for var in group.variables().values():
             yield group_name, var
 
 
-def _vars_of(role: KeyRole) -> tuple[Var[Any], ...]:
+def _vars_of(role: KeyRole) -> tuple[Var[object], ...]:
     return tuple(var for _, var in all_variables() if var.key is role)
 
 
@@ -605,6 +593,7 @@ _WATCHED = (
     *runtime.variables()["kind"].names,
     *runtime.variables()["launch_blocking"].names,
     *runtime.variables()["check_args"].names,
+    *runtime.variables()["read_in_place"].names,
     *runtime.variables()["stream_policy"].names,
     *compile.variables()["compile_only"].names,
     *compile.variables()["always"].names,
@@ -632,7 +621,7 @@ def content_relevant_env() -> tuple[tuple[str, tuple[Path, ...]], ...]:
     found: list[tuple[str, tuple[Path, ...]]] = []
     for var in _CONTENT_VARS:
         value = var.read()
-        paths = cast("tuple[Path, ...]", value) if isinstance(value, tuple) else (value,) if value else ()
+        paths = cast("tuple[Path, ...]", value if isinstance(value, tuple) else (value,) if value else ())
         if paths:
             found.append((var.name, paths))
     return tuple(found)
@@ -661,7 +650,7 @@ class _Copy:
     """Stands for a dict's version where Python counts none: equal as long as the content is."""
 
     @property
-    def value(self) -> dict[Any, Any] | None:
+    def value(self) -> dict[object, object] | None:
         return None if _data is None else dict(_data)
 
 
@@ -671,18 +660,27 @@ _seen: tuple[object, int, tuple[object, ...], int] = (None, -1, (), 0)
 """What `environment_version` saw last and called it; replaced as a whole, since threads ask at any time."""
 
 
+def _make_tag() -> Any:
+    """What tells whether the environment is as it was."""
+    if _data is None or not runtime.read_in_place:
+        return _Copy()
+    from flydsl.dict_version import version_of  # ctypes takes a while to import
+
+    return version_of(cast("dict[Any, Any]", _data)) or _Copy()
+
+
 def environment_version() -> int:
     """A number that changes whenever `environment_snapshot()` does; 0.1 us while the environment stays as it is."""
     global _seen, _tag
     if _tag is None:
-        from flydsl.dict_version import version_of  # ctypes takes a while to import
-
-        _tag = (version_of(_data) if isinstance(_data, dict) else None) or _Copy()
+        _tag = _make_tag()
     tag, seen = _tag.value, _seen
     if tag == seen[0] and tag is not None and _generation == seen[1]:
         return seen[3]
     generation, snapshot = _generation, environment_snapshot()
-    version = seen[3] if snapshot == seen[2] else next(_versions)
+    version = seen[3]
+    if snapshot != seen[2]:
+        version, _tag = next(_versions), None  # how changes are noticed may have been changed as well
     _seen = (tag, generation, snapshot, version)
     return version
 

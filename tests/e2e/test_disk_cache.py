@@ -92,7 +92,7 @@ def test_second_process_launches_without_the_compiler(run, tmp_path: Path):
         "flydsl.compiler.build.driver",
         "flydsl.compiler.frontend.tracing",
         "flydsl.expr.emit.tracer",
-        "flydsl.llvm.text.translate",
+        "flydsl.llvm.text.function_text",
     )
     assert [m for m in second["modules"] if m.startswith(compiler)] == []
     assert len(second["modules"]) < len(first["modules"]) - 40

@@ -241,14 +241,14 @@ def test_d5_printing_inside_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_d2_a_failed_compilation_leaves_what_is_needed(function, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The stages up to the failure, and the script that gets there again."""
+    from flydsl.cpu.code.rules import RULES
     from flydsl.dialects.upstream import llvm
-    from flydsl.llvm.text import translate
 
     def broken(f, op):
         f.line("store nonsense")
 
     dump_to(tmp_path, monkeypatch)
-    monkeypatch.setitem(translate.TABLE, llvm.StoreOp, broken)
+    monkeypatch.setitem(RULES, llvm.StoreOp, broken)
     with pytest.raises(flyc.DSLCompileError, match="cannot be parsed"):
         flyc.compile(function, np.zeros(4, np.float32))
     names = sorted(p.name for p in (tmp_path / "dumped").iterdir())

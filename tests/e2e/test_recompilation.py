@@ -131,13 +131,14 @@ def test_c30_an_interrupt_leaves_the_cache_clean(tmp_path: Path, monkeypatch: py
     """Control-C at every stage of a compilation: nothing is left, the lock is free, the next call compiles."""
     monkeypatch.setenv("FLYDSL_RUNTIME_CACHE_DIR", str(tmp_path / "cache"))
     stages = [
-        "flydsl.compiler.build.driver.trace_host",
+        "flydsl.compiler.frontend.trace_call.trace_host",
         "flydsl.compiler.build.driver.run_passes",
-        "flydsl.compiler.build.driver.make_device_code",
+        "flydsl.compiler.build.driver.where_to_generate",
         "flydsl.compiler.build.artifact.CompiledArtifact.to_bytes",
         "flydsl.compiler.build.artifact.os.replace",
     ]
-    import flydsl.compiler.build.driver  # noqa: F401 - its names are replaced below
+    import flydsl.compiler.build.driver
+    import flydsl.compiler.frontend.trace_call  # noqa: F401 - their names are replaced below
 
     scale = fresh(77)
     for stage in stages:

@@ -1,6 +1,7 @@
 """The repeated call serves the arguments it was made for, notices all others, and is never wrong."""
 
 import mmap
+import pickle
 import runpy
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -306,36 +307,47 @@ def test_a_call_between_the_arguments_and_the_launch_of_another(repeated):
     """As a signal handler, or a finalizer, may make it in the same thread."""
     made = repeated._repeat.__closure__
     scope = next(c.cell_contents for c in made if hasattr(c.cell_contents, "__globals__")).__globals__
-    native = scope["_native"]
+    native = scope["__fly_native"]
     inner = np.arange(50, dtype=np.float32)
 
     def interrupted(slots):
-        scope["_native"] = native
+        scope["__fly_native"] = native
         check(repeated, inner, factor=7.0)
         return native(slots)
 
-    scope["_native"] = interrupted
+    scope["__fly_native"] = interrupted
     check(repeated, np.arange(20, dtype=np.float32), factor=3.0)
     assert repeated.served == [True, True]
     check(repeated, np.arange(9, dtype=np.float32))
 
 
-def test_a_call_inside_a_call_of_the_general_way():
+def test_calls_of_many_kinds_are_all_served_warm(monkeypatch):
     function = flyc.jit(scale.__wrapped__)
-    check(function, np.arange(3, dtype=np.float32))
-    (state,) = function._states.values()
-    native = state.loaded.native
-    inner = np.arange(50, dtype=np.float32)
+    kinds = [lambda n, t=t, plus=plus: (np.arange(n, dtype=t), plus) for t in ("f4", "f8") for plus in (1, 2, 0, -1)]
+    for n in (3, 8):
+        for kind in kinds:
+            x, plus = kind(n)
+            check(function, x, plus=plus)
+    with monkeypatch.context() as patch:
+        patch.setattr(flyc.JitFunction, "bind", lambda *_: pytest.fail("not served warm"))
+        for kind in [*kinds, *reversed(kinds)]:
+            x, plus = kind(5)
+            check(function, x, plus=plus)
 
-    def interrupted(slots):
-        state.loaded.native = native
-        state.run((inner, np.zeros_like(inner), 50, 7.0, 1, None))
-        return native(slots)
 
-    state.loaded.native = interrupted
-    x, y = np.arange(20, dtype=np.float32), np.full(20, np.nan, np.float32)
-    state.run((x, y, 20, 3.0, 1, None))
-    np.testing.assert_array_equal(y, x * 3 + 1)
+def test_a_dtype_that_is_equal_but_another_object_is_served_warm(monkeypatch):
+    """As in arrays that came from another process."""
+    function = flyc.jit(scale.__wrapped__)
+    x = pickle.loads(pickle.dumps(np.arange(5, dtype=np.float32)))
+    if x.dtype is np.dtype(np.float32):
+        x = x.view(np.dtype(np.float32, metadata={"a": 1}))
+    for _ in range(2):
+        check(function, np.arange(3, dtype=np.float32))
+    check(function, x)
+    with monkeypatch.context() as patch:
+        patch.setattr(flyc.JitFunction, "bind", lambda *_: pytest.fail("not served warm"))
+        check(function, np.arange(3, dtype=np.float32))
+        check(function, x)
 
 
 def test_a_failed_launch_leaves_the_next_one_alone(repeated):

@@ -19,7 +19,7 @@ import flydsl.expr as fx
 from flydsl import trusted_files
 from flydsl.compiler.build import signing
 from flydsl.compiler.build.artifact import ArtifactFormatError, CompiledArtifact
-from flydsl.compiler.cache import DiskCache, Settings, notes
+from flydsl.compiler.cache import DiskCache, Settings, stats
 from flydsl.errors import (
     ArtifactHookError,
     ArtifactSignatureError,
@@ -63,7 +63,7 @@ def keys(tmp_path: Path) -> tuple[Path, Path]:
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notes, "warned", set())
+    monkeypatch.setattr(stats, "warned", set())
     monkeypatch.setattr(trusted_files, "_warned", set())
 
 

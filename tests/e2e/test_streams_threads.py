@@ -414,7 +414,7 @@ assert (x == 3).all()
 # A lock some other thread holds at the moment of the fork must not stop the child.
 held, go_on = threading.Event(), threading.Event()
 def hold():
-    with second._lock, first._lock:
+    with second.code.lock, first.code.lock:
         held.set(); go_on.wait()
 holder = threading.Thread(target=hold); holder.start(); held.wait()
 

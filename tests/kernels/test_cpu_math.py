@@ -1,4 +1,4 @@
-"""Functions of `math` against mpmath: the expansion of `lowering/expand_math.py`, as the cpu stack runs it."""
+"""Functions of `math` against mpmath: the expansion of `lowering/expand/expand_math.py`, as the cpu stack runs it."""
 
 from __future__ import annotations
 

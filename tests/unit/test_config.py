@@ -29,8 +29,7 @@ FLYDSL_DUMP_IR FLYDSL_DUMP_DIR FLYDSL_DEBUG_DUMP_ASM FLYDSL_DEBUG_AST_DIFF FLYDS
 FLYDSL_DEBUG_PRINT_AFTER_ALL FLYDSL_DEBUG_PRINT_AFTER FLYDSL_DEBUG_PRINT_KERNEL FLYDSL_DEBUG_PRINT_CHANGED
 FLYDSL_DEBUG_ENABLE_DEBUG_INFO FLYDSL_DEBUG_ENABLE_VERIFIER FLYDSL_DEBUG_SHOW_STACKTRACE FLYDSL_DEBUG_MAX_LOC_DEPTH
 FLYDSL_DEBUG_LOG_LEVEL FLYDSL_DEBUG_LOG_TO_FILE FLYDSL_DEBUG_LOG_TO_CONSOLE FLYDSL_DEBUG_TIMING FLYDSL_DEBUG_RESOURCES
-FLYDSL_IGNORE_WARNINGS FLYDSL_AUTOTUNE FLYDSL_AUTOTUNE_CACHE_DIR FLYDSL_AUTOTUNE_CONFIG_DIR FLYDSL_AUTOTUNE_JOBS
-FLYDSL_AUTOTUNE_BUDGET_S FLYDSL_AUTOTUNE_PRINT
+FLYDSL_IGNORE_WARNINGS
 """.split()
 OWN_NAMES = {
     "FLYDSL_AOT_HOOK_MODULES",
@@ -38,6 +37,7 @@ OWN_NAMES = {
     "FLYDSL_CPU_PROFILE",
     "FLYDSL_RUNTIME_CACHE_MAX_ENTRY_BYTES",
     "FLYDSL_RUNTIME_CACHE_TRUSTED_OWNERS",
+    "FLYDSL_RUNTIME_READ_IN_PLACE",
 }
 """Those the specification does not have."""
 
@@ -47,6 +47,26 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> None:
     for _, var in all_variables():
         for name in var.names:
             monkeypatch.delenv(name, raising=False)
+
+
+def test_every_variable_is_read_somewhere():
+    package = Path(config.__file__).parent
+    text = "".join(path.read_text() for path in package.rglob("*.py") if path.name != "config.py")
+    text += (package / "config.py").read_text().partition("GROUPS: dict")[2]
+    text += (package / "compiler" / "build" / "custom_passes" / "config.py").read_text()
+
+    def is_read(group: str, attribute: str, names: tuple[str, ...]) -> bool:
+        # By attribute (of the group's object, of a local name for it, or of its class), or by the variable's name.
+        by_attribute = rf"\b({group}|environment|env|{group.capitalize()}Env)\.{attribute}\b"
+        return re.search(by_attribute, text) is not None or any(f'"{name}"' in text for name in names)
+
+    unread = [
+        var.name
+        for name, group in config.GROUPS.items()
+        for attribute, var in group.variables().items()
+        if not is_read(name, attribute, var.names)
+    ]
+    assert unread == []
 
 
 def test_every_variable_of_the_spec_exists_once():

@@ -70,3 +70,57 @@ def test_every_rule_of_the_driver_has_a_test_or_a_limit():
     for rules, text in rows:
         assert "test_" in text or "benchmarks/" in text, rules
         assert "limits.md#jit-and-cache" not in text or set(rules.split(", ")) <= partly, rules
+
+
+_RULE = re.compile(r"\b[BCDPR]-\d+b?\b")
+
+
+def _cited() -> dict[str, str]:
+    """Rules that anything but the page itself cites, each with a file that does."""
+    found: dict[str, str] = {}
+    files = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    for folder in ("src", "tests", "examples", "benchmarks"):
+        files += [*(ROOT / folder).rglob("*.py"), *(ROOT / folder).rglob("*.mlir")]
+    for file in files:
+        if file.name == "rules.md" or "results" in file.parts:
+            continue
+        text = file.read_text()
+        for rule in _RULE.findall(text):
+            found.setdefault(rule, str(file.relative_to(ROOT)))
+        for letter, number in re.findall(r"\bdef test_([bcdpr])(\d+b?)_", text):
+            found.setdefault(f"{letter.upper()}-{number}", str(file.relative_to(ROOT)))
+    return found
+
+
+def test_every_cited_rule_is_stated():
+    rows = re.findall(r"^\| ([BCDPR]-\d+b?) \| (.+) \|$", (ROOT / "docs" / "rules.md").read_text(), re.MULTILINE)
+    stated = dict(rows)
+    assert len(stated) == len(rows), "a rule is stated once"
+    assert not [rule for rule, text in rows if len(text.split()) < 4]
+    assert not {rule: where for rule, where in _cited().items() if rule not in stated}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_quoted_code_is_in_the_tree(page: Path):
+    """A block whose first line is the comment `path` quotes that file."""
+    for path, text in re.findall(r"^```\w+\n(?:#|//) (\S+/\S+\.\w+)\n(.*?)^```", page.read_text(), re.M | re.S):
+        assert text.strip("\n") in (ROOT / path).read_text(), f"{page.name} quotes {path} as it is not"
+
+
+def test_the_walk_is_what_the_compiler_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    from flydsl.tools.kernel_walk import with_walk
+
+    monkeypatch.setenv("FLYDSL_RUNTIME_CACHE_DIR", str(tmp_path))
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    command = "python -m flydsl.tools.kernel_walk examples/vector_add.py rocm:gfx942 docs/architecture.md"
+    assert with_walk(page, ROOT / "examples" / "vector_add.py", "rocm:gfx942") == page, f"run: {command}"
+    assert command in page
+
+
+def test_the_tree_of_the_architecture_page_is_the_tree():
+    """The page's table names every folder below `src/flydsl`, and no other."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    named = {name for row in re.findall(r"^\| `(.*?)` \|", text, re.M) for name in re.findall(r"\w+(?=/)", row)}
+    source = ROOT / "src" / "flydsl"
+    folders = {path.name for path in source.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
+    assert named == folders - {"utils"}

@@ -286,12 +286,12 @@ MOST_FILES = 25
 
 
 def crowded(src: Path) -> list[str]:
-    """Folders of the package with more files than that; those of data count, too."""
+    """Folders of the package with more files than that; those of data count, too, stubs do not."""
     return [
         f"{folder.relative_to(src)}: {len(files)} files"
         for folder in [src / "flydsl", *sorted((src / "flydsl").rglob("*/"))]
         if folder.name != "__pycache__"
-        and len(files := [f for f in folder.iterdir() if f.is_file() and f.suffix != ".pyc"]) > MOST_FILES
+        and len(files := [f for f in folder.iterdir() if f.is_file() and f.suffix not in (".pyc", ".pyi")]) > MOST_FILES
     ]
 
 

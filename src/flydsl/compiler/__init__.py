@@ -1,30 +1,12 @@
 """The compiler, `import flydsl.compiler as flyc`: decorators, `compile`, adapters for host arguments, backends.
 
-Names resolve on first use, so importing this package loads neither xDSL nor LLVM.
+Names resolve on first use from the table below, so importing this package loads neither xDSL nor LLVM; `__init__.pyi`,
+which scripts/type_stubs.py makes of it, tells type checkers the same.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from ..errors import DSLCompileError, PassError
-    from ..target import GPUTarget
-    from .backends import BaseBackend, compile_backend_name, get_backend, register_backend
-    from .build.artifact import CompiledArtifact
-    from .build.user_passes import IRPass, disable_pass, enable_pass, ir_pass
-    from .call.arguments import JitArgumentRegistry, from_c_void_p, from_dlpack, from_torch_tensor
-    from .call.prepared import PreparedLaunch
-    from .call.specs import ScalarSpec, TensorSpec
-    from .call.warmup import warmup
-    from .compiled_function import CompiledFunction, compile
-    from .evaluation import evaluate
-    from .jit_function import JitFunction, invalidate_all, jit
-    from .kernel_function import KernelFunction, kernel
-    from .listeners import compile_listener, launch_hooks
-    from .ship.aot import export, load
-    from .ship.raw_export import export_raw
 
 _WHERE: dict[str, str] = {
     "kernel": ".kernel_function",
@@ -45,8 +27,8 @@ _WHERE: dict[str, str] = {
     "export_raw": ".ship.raw_export",
     "load": ".ship.aot",
     "CompilationContext": ".hints",
-    "from_dlpack": ".call.arguments",
-    "from_torch_tensor": ".call.arguments",
+    "from_dlpack": ".call.tensor_argument",
+    "from_torch_tensor": ".call.tensor_argument",
     "evaluate": ".evaluation",
     "from_c_void_p": ".call.arguments",
     "JitArgumentRegistry": ".call.arguments",
@@ -64,7 +46,7 @@ _WHERE: dict[str, str] = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     where = _WHERE.get(name)
     if where is None:
         raise AttributeError(f"flydsl.compiler has no attribute {name!r}")
@@ -75,40 +57,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(_WHERE)
-
-
-__all__ = [
-    "BaseBackend",
-    "CompiledArtifact",
-    "CompiledFunction",
-    "DSLCompileError",
-    "GPUTarget",
-    "IRPass",
-    "JitArgumentRegistry",
-    "JitFunction",
-    "KernelFunction",
-    "PassError",
-    "PreparedLaunch",
-    "ScalarSpec",
-    "TensorSpec",
-    "compile",
-    "compile_backend_name",
-    "compile_listener",
-    "disable_pass",
-    "enable_pass",
-    "evaluate",
-    "export",
-    "export_raw",
-    "from_c_void_p",
-    "from_dlpack",
-    "from_torch_tensor",
-    "get_backend",
-    "invalidate_all",
-    "ir_pass",
-    "jit",
-    "kernel",
-    "launch_hooks",
-    "load",
-    "register_backend",
-    "warmup",
-]

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import config
 from ..errors import DSLRuntimeError, DSLTypeError
+from .active_backend import resolve_backend
 from .build.collector import collector_off
+from .call.bind import BoundCall
+from .call.load import launch_place
+from .call.placement import check_capture
 from .call.prepared import PreparedLaunch
-from .call.repeat import repeat_of
-from .call.warm import CallState, Slow
+from .call.warm import Served
+from .call.warm_calls import WarmCalls
 from .diagnostics import user_frames_only
-from .jit_function import BoundCall, JitFunction, resolve_backend
+from .jit_function import JitFunction
 
 if TYPE_CHECKING:
     from .backends.base import BaseBackend
     from .build.artifact import CompiledArtifact
+    from .call.dispatch import LoadedFunction
 
 
 class CompiledFunction:
@@ -40,11 +46,10 @@ class CompiledFunction:
         self._key = call.key
         self.artifact = artifact
         self._backend = backend
-        self._state: CallState | None = None
-        self._warm_key: Any = None
-        self._repeat: Callable[..., bool] | None = None
+        self._warm = WarmCalls(function.signature)
+        self._repeat: Served | None = None
 
-    def __call__(self, *args: Any) -> None:
+    def __call__(self, *args: object) -> None:
         repeat = self._repeat
         if repeat is not None:
             try:
@@ -54,28 +59,16 @@ class CompiledFunction:
                 # Arguments that do not fit the parameters: said below. From inside it would come after a launch.
                 if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                     raise
-        function = self._function
-        state = self._state
-        key: Any = None
-        if function._owner is None:  # pyright: ignore[reportPrivateUsage]
-            try:
-                key, values = function.binder(*args)
-                if state is not None and key == self._warm_key and state.same_settings():
-                    self._repeat = repeat_of(state, lambda: function.bind_given(args), function.signature, None)
-                    state.run(values)
-                    return
-            except (Slow, TypeError):
-                key = None
+        served = self._warm.serve(args, {}) if self._function.owner is None else None
+        if served is not None:
+            self._repeat = served
+            return
         with user_frames_only():
-            self._cold_call(key, args)
+            self._cold_call(args)
 
-    def _cold_call(self, key: Any, args: tuple[Any, ...]) -> None:
+    def _cold_call(self, args: tuple[object, ...]) -> None:
         function = self._function
-        call = function.bind_given(args)
-        if call.key != self._key:
-            raise DSLTypeError(
-                f"{function.__qualname__} was compiled for another signature: expected {self._key}, got {call.key}"
-            )
+        call = self._bind(args)
         active = resolve_backend(None)
         if active.target != self._backend.target:
             raise DSLTypeError(
@@ -84,24 +77,32 @@ class CompiledFunction:
             )
         if config.compile.compile_only:
             raise DSLRuntimeError("compile-only mode: the compiled function has an artifact but cannot be called")
-        loaded = function.load(call, self._backend, self.artifact)
+        loaded = self._load(call)
         loaded.call(list(call.adapted.values()))
-        if key is not None:
-            try:
-                state = CallState(call, loaded, function.function_key())
-                self._state, self._warm_key = state, key
-            except Slow:
-                self._state = None
+        if function.owner is None:
+            self._repeat = self._warm.learn(call.key, args, {}, call, loaded, None) or self._repeat
 
-    def prepare(self, *args: Any, stream: Any = None) -> PreparedLaunch:
+    def _bind(self, args: tuple[object, ...]) -> BoundCall:
+        call = self._function.bind_given(args)
+        if call.key != self._key:
+            raise DSLTypeError(
+                f"{self._function.__qualname__} was compiled for another signature: expected {self._key}, "
+                f"got {call.key}"
+            )
+        return call
+
+    def _load(self, call: BoundCall) -> LoadedFunction:
+        function = self._function
+        with launch_place(call.adapted) as runtime:
+            before = partial(check_capture, call.adapted, runtime, function.__qualname__)
+            return function.load(self.artifact, self._backend, before)
+
+    def prepare(self, *args: object, stream: object = None) -> PreparedLaunch:
         """Check and marshal these arguments once; `launch()` then repeats the call at next to no cost."""
         function = self._function
-        call = function.bind_given(args)
-        if call.key != self._key:
-            raise DSLTypeError(f"{function.__qualname__} was compiled for another signature: expected {self._key}")
-        loaded = function.load(call, self._backend, self.artifact)
-        method = function._owner is not None  # pyright: ignore[reportPrivateUsage]
-        return PreparedLaunch(loaded, call, function.signature, stream, method=method)
+        call = self._bind(args)
+        method = function.owner is not None
+        return PreparedLaunch(self._load(call), call, function.signature, stream, method=method)
 
     def __repr__(self) -> str:
         return f"<compiled {self._function.__qualname__} for {self._backend.target.key()}>"
@@ -123,20 +124,22 @@ class _Compile:
     {'maxnreg': 64}
     """
 
-    def __init__(self, hints: Mapping[str, Any] | None = None):
+    def __init__(self, hints: Mapping[str, object] | None = None):
         self._hints = dict(hints or {})
 
-    def __getitem__(self, hints: Any) -> _Compile:
+    def __getitem__(self, hints: Mapping[str, object]) -> _Compile:
         if not isinstance(hints, dict):
             raise DSLTypeError(f"flyc.compile[...] takes a dict of hints, got {hints!r}")
         return _Compile({**self._hints, **hints})
 
-    def __call__(self, fn: Any, /, *args: Any, target: str | None = None, run_first: bool = False) -> Any:
+    def __call__(
+        self, fn: JitFunction, /, *args: object, target: str | None = None, run_first: bool = False
+    ) -> CompiledFunction:
         """Compile `fn` for arguments like these, without running it (`run_first=True` runs it once)."""
         with user_frames_only():
             return self._compile(fn, args, target, run_first)
 
-    def _compile(self, fn: Any, args: tuple[Any, ...], target: str | None, run_first: bool) -> Any:
+    def _compile(self, fn: object, args: tuple[object, ...], target: str | None, run_first: bool) -> Any:
         if not isinstance(fn, JitFunction):
             raise DSLTypeError(f"flyc.compile expects a @flyc.jit function, got {fn!r}")
         if not args and self._hints and target is None:

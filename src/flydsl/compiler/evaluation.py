@@ -9,12 +9,14 @@ from typing import Any, NamedTuple, cast
 from ..errors import DSLTypeError, DSLValueError
 from ..expr.gpu import thread_idx
 from ..expr.numeric import Boolean, Float32, Numeric, Uint8, scalar_or_none
-from ..expr.struct import StructValue
+from ..expr.structs import StructValue
 from ..expr.tensor import Pointer, Tensor, recast_iter
 from ..expr.tensors.algebra_values import IntTuple
 from ..expr.vector import Vector
+from .active_backend import resolve_backend
 from .call.arguments import from_c_void_p
-from .jit_function import JitFunction, jit, resolve_backend
+from .call.load import launch_place
+from .jit_function import JitFunction, jit
 from .kernel_function import kernel
 
 SLOT = 16
@@ -161,7 +163,8 @@ def _function(source: str, scope: dict[str, Any]) -> FunctionType:
 def _run(launcher: JitFunction, args: Sequence[Any], target: str | None) -> bytes:
     """Compile, run once and give what was written."""
     from ..runtime import get_device_runtime
-    from .build.driver import compile_traced
+    from .build.driver import compile_module
+    from .frontend.trace_call import trace_call
 
     runtime = get_device_runtime()
     room = runtime.alloc(ROOM)
@@ -173,8 +176,11 @@ def _run(launcher: JitFunction, args: Sequence[Any], target: str | None) -> byte
                 f"{target} needs the {backend.runtime_kind or backend.name} runtime, this is {runtime.kind}"
             )
         # Nothing of it is kept: the result's structure is known from tracing, which a cache would skip.
-        artifact = compile_traced(launcher.__name__, launcher.rewritten.function, call.arguments, backend)
-        launcher.load(call, backend, artifact).call(list(call.adapted.values()))
+        traced = trace_call(launcher.__name__, launcher.rewritten.function, call.arguments, backend)
+        artifact = compile_module(traced.name, traced.module, traced.kernels, backend, externs=traced.externs)
+        with launch_place(call.adapted):
+            loaded = launcher.load(artifact, backend)
+        loaded.call(list(call.adapted.values()))
         runtime.synchronize()
         content = bytearray(ROOM)
         room.copy_to(content)

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import ArtifactHookError, DSLTypeError, DSLValueError, RuntimeStateError
 from ..expr.emit.trace import current
-from ..expr.extern import (
-    ExternFunction,
-    Library,
-    register_extern_resolver,
-    resolve_bitcode,
-    unregister_extern_resolver,
-)
+from ..expr.extern import ExternFunction, Library, register_extern_resolver, resolve_bitcode, unregister_extern_resolver
 from .build.load_hooks import check_hooks
 
 if TYPE_CHECKING:

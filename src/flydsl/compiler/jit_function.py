@@ -1,66 +1,43 @@
-"""`@flyc.jit`: host functions that launch kernels, compiled once per signature and kept in memory and on disk."""
+"""`@flyc.jit`: host functions that launch kernels, compiled once per signature and kept in memory and on disk.
+
+A call is a line of steps, each in a folder of its own: bind (`call/bind.py`), key (`key/code_key.py`), the code of
+that key from memory, from disk (`cache/lookup.py`) or traced (`frontend/trace_call.py`), built (`build/driver.py`) and
+stored, load (`call/load.py`), call (`call/dispatch.py`). Repeated calls take a shorter way (`call/warm_calls.py`).
+"""
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 from .. import config
-from ..errors import CacheWarning, DSLRuntimeError, DSLTypeError, DSLValueError
+from ..errors import DSLTypeError
 from ..expr.emit.trace import maybe_current
-from ..expr.scalars.fastmath import effective as ambient_fastmath
-from .build import overrides
+from .active_backend import resolve_backend
 from .build.collector import collector_off
-from .build.pass_options import NAMES as PASS_NAMES
-from .build.pass_options import requested as passes_requested
-from .build.step_times import timed_step
-from .cache import default_cache
-from .call.arguments import adapt
-from .call.repeat import repeat_of
-from .call.warm import CallState, Slow, make_binder
+from .cache import default_cache, lookup
+from .call.bind import BoundCall, bind
+from .call.load import LoadedCode, launch_place
+from .call.placement import check_capture
+from .call.warm import Served
+from .call.warm_calls import WarmCalls
+from .compile_call import compile_call
 from .diagnostics import leaving, user_frames_only
 from .frontend.ast_rewriter import RewrittenFunction, rewrite_function
-from .frontend.signature import Parameter, Signature, remember_locals
-from .hints import ambient, merge
-from .key.cache_key import digest
-from .key.constant_keys import attributes_key, class_key, constexpr_key
-from .key.dependencies import FunctionKey, changed_components, function_key, note_decorated
+from .frontend.signature import Signature, remember_locals
+from .hints import ambient
+from .key.code_key import WantedCode, wanted_code
+from .key.dependencies import FunctionKey, function_key, note_decorated
 from .listeners import notify
 
 if TYPE_CHECKING:
     from .backends.base import BaseBackend
     from .build.artifact import CompiledArtifact
-    from .build.custom_passes import PassConfig
     from .call.dispatch import LoadedFunction
-
-
-class BoundCall(NamedTuple):
-    """The arguments of one call, adapted, with what they contribute to its key."""
-
-    arguments: dict[str, Any]
-    """By parameter: Python values of constexprs, adapters of run-time arguments."""
-    adapted: dict[str, Any]
-    """The adapters alone."""
-    key: tuple[Any, ...]
-
-
-class WantedCode(NamedTuple):
-    """What decides the code of a call beside its arguments."""
-
-    memory_key: tuple[Any, ...]
-    function: FunctionKey
-    hints: dict[str, Any]
-    passes: PassConfig | None
-
-    def key(self) -> str:
-        """The key of the code on disk."""
-        return digest(self.memory_key)
 
 
 class CacheInfo(NamedTuple):
@@ -74,20 +51,19 @@ class CacheInfo(NamedTuple):
     """Bytes of the disk cache, None when it is off."""
 
 
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec
+
+    P = ParamSpec("P", default=...)
+else:
+    P = ParamSpec("P")
+Q = ParamSpec("Q")
+Owner = TypeVar("Owner")
+
 _functions: weakref.WeakSet[JitFunction] = weakref.WeakSet()
 
 
-def _renew_locks() -> None:
-    """In a fork()ed child the thread that held a lock does not exist."""
-    for function in list(_functions):
-        function._lock = threading.RLock()  # pyright: ignore[reportPrivateUsage]
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)
-
-
-class JitFunction:
+class JitFunction(Generic[P]):
     """A host function: calling it traces, compiles, caches and launches.
 
     >>> @flyc.kernel
@@ -104,9 +80,9 @@ class JitFunction:
         self,
         function: FunctionType,
         *,
-        compile_hints: Mapping[str, Any] | None = None,
+        compile_hints: Mapping[str, object] | None = None,
         depends_on: Iterable[object] = (),
-        passes: Mapping[str, Any] | None = None,
+        passes: Mapping[str, object] | None = None,
     ):
         self.__wrapped__ = function
         self._pass_options = {name: value for name, value in (passes or {}).items() if value is not None}
@@ -119,13 +95,12 @@ class JitFunction:
         self.rewritten = rewrite_function(function)
         note_decorated(function.__module__)
         remember_locals(function)
-        self._owner: Any = None
-        self._artifacts: dict[Any, CompiledArtifact] = {}
-        self._loaded: dict[Any, LoadedFunction] = {}
+        self.owner: object | None = None
+        """The object of a bound method, which is compiled in."""
+        self._artifacts: dict[tuple[object, ...], CompiledArtifact] = {}
+        self.code = LoadedCode()
         self._keys: dict[type | None, FunctionKey] = {}
-        self._states: dict[Any, CallState] = {}
-        self._repeat: Callable[..., bool] | None = None
-        self._lock = threading.RLock()
+        self._repeat: Served | None = None
         self._counts = [0, 0]
         _functions.add(self)
 
@@ -135,7 +110,7 @@ class JitFunction:
         return self.rewritten
 
     @property
-    def __fly_options__(self) -> Any:
+    def __fly_options__(self) -> tuple[tuple[str, str], ...]:
         """Decorator options, for the cache keys of functions that call this one."""
         return tuple(sorted((k, repr(v)) for k, v in self.compile_hints.items()))
 
@@ -144,15 +119,26 @@ class JitFunction:
         """Parameters, resolved at the first call, when all annotations can be."""
         return Signature(self.__wrapped__)
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    @cached_property
+    def warm(self) -> WarmCalls:
+        """Calls of signatures that have come before."""
+        return WarmCalls(self.signature)
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: JitFunction[Concatenate[Owner, Q]], instance: Owner, owner: type | None = None
+    ) -> JitFunction[Q]: ...
+    def __get__(self, instance: object, owner: type | None = None) -> object:
         if instance is None:
             return self
         bound = object.__new__(JitFunction)
         bound.__dict__.update(self.__dict__)
-        bound._owner, bound._repeat = instance, None
+        bound.owner, bound._repeat = instance, None
         return bound
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         repeat = self._repeat
         if repeat is not None:
             try:
@@ -169,112 +155,72 @@ class JitFunction:
             leaving(error)
             raise
 
-    def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        if self._owner is not None:
-            args = (self._owner, *args)
+    def _call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
+        if self.owner is not None:
+            args = (self.owner, *args)
         if maybe_current() is not None:
             return self.rewritten.function(*args, **kwargs)
-        try:
-            key, values = self.binder(*args, **kwargs)
-            state = self._states.get(key)
-            if state is not None and state.valid():
-                self._counts[0] += 1
-                if self._owner is None:
-                    self._repeat = repeat_of(
-                        state, lambda: self.bind(args, kwargs), self.signature, self.function_key()
-                    )
-                return state.run(values)
-        except (Slow, TypeError):
-            # Not for the warm path, or a mistake: the slower path does it or says what is wrong.
-            key = None
-        self._cold_call(key, args, kwargs)
+        served = self.warm.serve(args, kwargs) if self.owner is None else None
+        if served is None:
+            self._cold_call(args, kwargs)
+            return None
+        self._counts[0] += 1
+        self._repeat = served
         return None
 
-    @cached_property
-    def binder(self) -> Any:
-        """Generated function from the arguments of a call to its warm key."""
-        return make_binder(self.signature)
-
-    def _cold_call(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def _cold_call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+        """All the steps of a call."""
         call = self.bind(args, kwargs)
         backend = resolve_backend(None)
         if config.compile.compile_only:
             self.artifact(call, backend)
             return
-        loaded = self.load(call, backend)
+        with launch_place(call.adapted) as runtime:
+            if runtime.device_count() > 1:
+                backend = resolve_backend(None)  # that of the device the call goes to
+            wanted = self.wanted(call, backend)
+            artifact = self.code_of(wanted, call, backend)
+            loaded = self.load(artifact, backend, lambda: check_capture(call.adapted, runtime, self.__qualname__))
         loaded.call(list(call.adapted.values()))
         # A plugin may be edited at any time, so with passes of the user every call looks at them again.
-        if key is not None and self._owner is None and not ambient() and not self._has_passes():
-            try:
-                self._states[key] = CallState(call, loaded, self.function_key())
-            except Slow:
-                self._states.pop(key, None)
-
-    def _has_passes(self) -> bool:
-        return passes_requested(self._pass_options, self.compile_hints)
+        if self.owner is None and not ambient() and wanted.passes is None:
+            learned = self.warm.learn(wanted.memory_key, args, kwargs, call, loaded, wanted.function)
+            self._repeat = learned or self._repeat
 
     # --- steps of a call ------------------------------------------------------------------------------------------
 
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> BoundCall:
+    def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> BoundCall:
         """Adapt the arguments of a call."""
-        given = self.signature.bind(args, kwargs)
-        arguments: dict[str, Any] = {}
-        adapted: dict[str, Any] = {}
-        key: list[Any] = []
-        for i, (name, parameter) in enumerate(self.signature.parameters.items()):
-            value = given[name]
-            if i == 0 and self._owner is not None:
-                arguments[name] = value
-                key.append(
-                    (type(value).__module__, type(value).__qualname__, attributes_key(value, self._names_read()))
-                )
-            elif parameter.kind == "constexpr":
-                _check_constexpr(parameter, value)
-                arguments[name] = value
-                key.append((name, type(value).__name__, constexpr_key(value)))
-            elif parameter.kind == "type":
-                if not isinstance(value, type):
-                    raise DSLTypeError(f"parameter '{name}' expects a class, got {value!r}")
-                arguments[name] = value
-                key.append((name, class_key(value)))
-            elif value is None and parameter.optional:
-                arguments[name] = None
-                key.append((name, None))
-            else:
-                argument = adapt(name, value, parameter.annotation)
-                argument.check()
-                arguments[name] = adapted[name] = argument
-                key.append((name, argument.__cache_signature__()))
-        return BoundCall(arguments, adapted, tuple(key))
+        return bind(self.signature, args, kwargs, None if self.owner is None else self._names_read)
 
-    def bind_given(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> BoundCall:
+    def bind_given(self, args: Sequence[object], kwargs: Mapping[str, object] | None = None) -> BoundCall:
         """`bind` for what a caller gives: the object of a method comes first by itself."""
-        return self.bind(tuple(args) if self._owner is None else (self._owner, *args), kwargs or {})
+        return self.bind(tuple(args) if self.owner is None else (self.owner, *args), kwargs or {})
 
     def _names_read(self) -> frozenset[str]:
-        """Every name the code of a method mentions; what its object holds under other names it cannot read."""
-        return (self._keys.get(self._owner.__class__) or self.function_key()).names()
-
-    def add_hints(self, hints: Mapping[str, Any]) -> None:
-        """Compile with these hints from now on."""
-        with self._lock:
-            self.compile_hints.update(hints)
-            self._states.clear()
-            self._repeat = None
+        """Every name the code of a method mentions."""
+        return (self._keys.get(self.owner.__class__) or self.function_key()).names()
 
     def function_key(self) -> FunctionKey:
         """What the function and everything it reaches contribute to the key; recomputed when that changed."""
-        owner: type[Any] | None = None if self._owner is None else type(self._owner)  # pyright: ignore[reportUnknownVariableType]
+        owner: type[object] | None = None if self.owner is None else type(self.owner)
         known = self._keys.get(owner)
         if known is None or not known.check():
             known = self._keys[owner] = function_key(self, owner=owner, depends_on=self.depends_on)
         return known
 
+    def wanted(self, call: BoundCall, backend: BaseBackend, hints: Mapping[str, object] | None = None) -> WantedCode:
+        """What decides the code of a call, with the key it is kept under."""
+        return wanted_code(self.function_key(), call.key, backend, self.compile_hints, hints or {}, self._pass_options)
+
     def artifact(
-        self, call: BoundCall, backend: BaseBackend, hints: Mapping[str, Any] | None = None
+        self, call: BoundCall, backend: BaseBackend, hints: Mapping[str, object] | None = None
     ) -> CompiledArtifact:
         """The compiled code for a call: from memory, from disk, or compiled now."""
-        wanted = self.wanted(call, backend, hints)
+        return self.code_of(self.wanted(call, backend, hints), call, backend)
+
+    def code_of(self, wanted: WantedCode, call: BoundCall, backend: BaseBackend) -> CompiledArtifact:
+        """The same for a key."""
         found = self._artifacts.get(wanted.memory_key)
         if found is not None:
             self._counts[0] += 1
@@ -285,177 +231,64 @@ class JitFunction:
         # The first thread of a signature compiles it, others wait for it; other signatures go on.
         with default_cache().thread_lock(key):
             found = self._artifacts.get(wanted.memory_key)
-            if found is None:
-                self._counts[1] += 1
-                found, from_disk = self._find_or_compile(
-                    key, wanted.function, call, backend, wanted.hints, wanted.passes
-                )
-                if "fallback" not in found.metadata.get("notes", {}):
-                    self._artifacts[wanted.memory_key] = found
-                    self._bound_memory()
-                notify(found, from_disk)
+            if found is not None:
+                return found
+            self._counts[1] += 1
+            found, from_disk = self._find_or_compile(key, wanted, call, backend)
+            if "fallback" not in found.metadata.get("notes", {}):
+                self._artifacts[wanted.memory_key] = found
+                self._bound_memory()
+            notify(found, from_disk)
         return found
 
-    def wanted(self, call: BoundCall, backend: BaseBackend, hints: Mapping[str, Any] | None = None) -> WantedCode:
-        """What decides the code of a call, with the key it is kept under."""
-        merged = merge(self.compile_hints, hints or {}, ambient())
-        passes = None
-        if passes_requested(self._pass_options, merged):
-            from .build.custom_passes import resolve
-
-            passes = resolve(self._pass_options, merged)
-            merged = {name: value for name, value in merged.items() if name not in PASS_NAMES}
-        function = self.function_key()
-        key = (
-            None if passes is None else passes.fingerprint(),
-            function.digest,
-            call.key,
-            backend.hash(),
-            tuple(sorted((k, constexpr_key(v)) for k, v in merged.items())),
-            str(ambient_fastmath()),
-            config.cache_relevant_env(),
-            overrides.fingerprint(),
-        )
-        return WantedCode(key, function, merged, passes)
-
     def _find_or_compile(
-        self,
-        key: str,
-        function: FunctionKey,
-        call: BoundCall,
-        backend: BaseBackend,
-        hints: Mapping[str, Any],
-        passes: PassConfig | None = None,
+        self, key: str, wanted: WantedCode, call: BoundCall, backend: BaseBackend
     ) -> tuple[CompiledArtifact, bool]:
         """The artifact, and whether it came from disk."""
-        cache = default_cache()
-        dumping = config.debug.dump_ir or config.debug.dump_asm
-        if dumping and config.runtime.run_only:
-            raise DSLValueError("FLYDSL_DUMP_IR and FLYDSL_RUNTIME_RUN_ONLY contradict each other: a dump compiles")
-        reads = cache.enabled and not config.compile.always and not dumping
-        found = cache.get(key) if reads else None
-        if found is not None:
-            return self._with_texts(found, call, backend, hints, passes), True
-        if config.runtime.run_only:
-            raise self._run_only_miss(key, function)
-        with cache.lock(key):
-            found = cache.get(key) if reads else None
-            if found is not None:
-                return self._with_texts(found, call, backend, hints, passes), True
-            # The collector's turn comes when all is done: IR is cyclic, and would be scanned again and again meanwhile.
-            with collector_off():
-                start = time.perf_counter()
-                found = self.compile(key, function, call, backend, hints, passes)
-                cache.count_compilation(time.perf_counter() - start)
-                # Made without the passes that were asked for, or with one that cannot be told from another: not for
-                # others.
-                notes = found.metadata.get("notes", {})
-                if "memory_only" in notes:
-                    config.warn(f"{self.__qualname__} is not kept on disk: {notes['memory_only']}", CacheWarning)
-                elif "fallback" not in notes and (passes is None or passes.cacheable):
-                    with timed_step(self.__name__, "cache write"):
-                        cache.put(key, found, overwrite=config.compile.always)
-        return found, False
+        found = lookup.find(key)
+        if found is None and config.runtime.run_only:
+            raise lookup.run_only_miss(key, self.__name__, self.__qualname__, wanted.function)
+        if found is None:
+            with default_cache().lock(key):
+                found = lookup.find(key)  # another process may have made it meanwhile
+                if found is None:
+                    return self._compile_and_store(key, wanted, call, backend), False
+        again = lambda: self.compile(key, wanted._replace(function=self.function_key()), call, backend)  # noqa: E731
+        return lookup.with_texts(found, again), True
 
-    def _with_texts(
-        self,
-        artifact: CompiledArtifact,
-        call: BoundCall,
-        backend: BaseBackend,
-        hints: Mapping[str, Any],
-        passes: PassConfig | None = None,
+    def _compile_and_store(
+        self, key: str, wanted: WantedCode, call: BoundCall, backend: BaseBackend
     ) -> CompiledArtifact:
-        """An artifact from disk holds what is needed to run it; texts for people are made again when asked for."""
+        # The collector's turn comes when all is done: IR is cyclic, and would be scanned again and again meanwhile.
+        with collector_off():
+            start = time.perf_counter()
+            made = self.compile(key, wanted, call, backend)
+            default_cache().count_compilation(time.perf_counter() - start)
+            lookup.store(key, self.__name__, self.__qualname__, made, wanted.passes)
+        return made
 
-        def again(section: str) -> Callable[[], str]:
-            def make() -> str:
-                return self.compile(artifact.key, self.function_key(), call, backend, hints, passes).text(section)
+    def compile(self, key: str, wanted: WantedCode, call: BoundCall, backend: BaseBackend) -> CompiledArtifact:
+        """Trace and build."""
+        return compile_call(self.__name__, self.rewritten.function, call, backend, wanted, key)
 
-            return make
-
-        return artifact.with_lazy(fly=again("fly"), asm=again("asm"), llvm_opt=again("llvm_opt"))
-
-    def _run_only_miss(self, key: str, function: FunctionKey) -> DSLRuntimeError:
-        """Why a process that must not compile has nothing to run."""
-        from .cache import entries
-
-        cache = default_cache()
-        nearest = ""
-        for entry in entries(function=self.__name__):
-            theirs = cache.get(entry.key)
-            if theirs is not None:
-                changed = changed_components(function.components, theirs.metadata.get("components", ()))
-                parts = ", ".join(f"{name} ({kind})" for name, kind in changed) or "the arguments, target or settings"
-                nearest = f"; the nearest entry {entry.key[:12]} differs in {parts}"
-                break
-        return DSLRuntimeError(
-            f"{self.__qualname__} is not in the cache, and FLYDSL_RUNTIME_RUN_ONLY forbids compiling it: "
-            f"function key {function.digest[:12]}, key {key[:12]}, cache {cache.root}{nearest}"
-        )
-
-    def compile(
-        self,
-        key: str,
-        function: FunctionKey,
-        call: BoundCall,
-        backend: BaseBackend,
-        hints: Mapping[str, Any],
-        passes: PassConfig | None = None,
-    ) -> CompiledArtifact:
-        """Trace and compile; a mistake in user code is shown at its line."""
-        from .build.driver import compile_traced
-        from .frontend.error_notes import add_source_note
-
-        try:
-            return compile_traced(
-                self.__name__,
-                self.rewritten.function,
-                call.arguments,
-                backend,
-                hints=hints,
-                key=key,
-                components=[list(c) for c in function.components],
-                signature=[[name, repr(a)] for name, a in call.adapted.items()],
-                custom=passes,
-            )
-        except Exception as error:
-            add_source_note(error)
-            raise
-
-    def load(self, call: BoundCall, backend: BaseBackend, artifact: CompiledArtifact | None = None) -> LoadedFunction:
-        """The compiled code for a call, loaded on the device it is to run on."""
-        from ..runtime.device_runtime import get_device_runtime
-        from .call.placement import check_capture, check_places, launch_device
-
-        runtime = get_device_runtime()
-        ordinal = launch_device(call.adapted, runtime)
-        if ordinal != runtime.current_device_id():
-            with runtime.device(ordinal):
-                return self.load(call, resolve_backend(None) if artifact is None else backend, artifact)
-        check_places(call.adapted, runtime)
-        artifact = artifact or self.artifact(call, backend)
-        return self.load_here(artifact, backend, lambda: check_capture(call.adapted, runtime, self.__qualname__))
-
-    def load_here(
+    def load(
         self, artifact: CompiledArtifact, backend: BaseBackend, before: Callable[[], None] | None = None
     ) -> LoadedFunction:
         """Code loaded on the current device; `before` is called first where it is not loaded yet."""
-        from ..runtime.device_runtime import get_device_runtime
-        from .call.dispatch import LoadedFunction
+        return self.code.load(artifact, backend, self.__name__, before)
 
-        runtime = get_device_runtime()
-        where = (id(artifact), runtime.current_device_id(), id(runtime))
-        loaded = self._loaded.get(where)
-        if loaded is None:
-            with self._lock:
-                loaded = self._loaded.get(where)
-                if loaded is None:
-                    if before is not None:
-                        before()
-                    with timed_step(self.__name__, "module load"):
-                        loaded = LoadedFunction(artifact, runtime, backend.loadable(artifact.sections))
-                    self._loaded[where] = loaded
-        return loaded
+    # --- what is kept ---------------------------------------------------------------------------------------------
+
+    def add_hints(self, hints: Mapping[str, object]) -> None:
+        """Compile with these hints from now on."""
+        with self.code.lock:
+            self.compile_hints.update(hints)
+            self._forget_warm()
+
+    def _forget_warm(self, loaded: LoadedFunction | None = None) -> None:
+        self._repeat = None
+        if "warm" in self.__dict__:
+            self.warm.forget(loaded)
 
     def cache_info(self) -> CacheInfo:
         """Hits, misses and number of compiled signatures in this process, and the size of the disk cache."""
@@ -473,15 +306,11 @@ class JitFunction:
         bound = config.runtime.mem_cache_entries
         if not bound:
             return
-        with self._lock:
+        with self.code.lock:
             while len(self._artifacts) > bound:
                 old = self._artifacts.pop(next(iter(self._artifacts)))
-                # In place: the function and its bound methods share these.
-                for where in [where for where, loaded in self._loaded.items() if loaded.artifact is old]:
-                    del self._loaded[where]
-                for key in [key for key, state in self._states.items() if state.artifact() is old]:
-                    del self._states[key]
-                self._repeat = None
+                for loaded in self.code.forget(old):
+                    self._forget_warm(loaded)
 
     def cache_stats(self) -> dict[str, int | float]:
         """What the disk cache did in this process, all functions together: hits, bytes, waits, seconds of compiling."""
@@ -491,12 +320,11 @@ class JitFunction:
 
     def invalidate(self) -> None:
         """Forget what this process has compiled; the disk cache stays."""
-        with self._lock:
+        with self.code.lock:
             self._artifacts.clear()
-            self._loaded.clear()
+            self.code.clear()
             self._keys.clear()
-            self._states.clear()
-            self._repeat = None
+            self._forget_warm()
 
     def __repr__(self) -> str:
         return f"<jit {self.__qualname__}>"
@@ -514,54 +342,35 @@ def invalidate_all() -> None:
         function.invalidate()
 
 
-def resolve_backend(target: str | None) -> BaseBackend:
-    """The backend of an explicit target, else the active one, checked against the device runtime."""
-    from .backends import backend_for_target, get_backend, parse_target
-
-    if target is not None:
-        return backend_for_target(parse_target(target))
-    from ..runtime.device_runtime import ensure_compile_runtime_pairing_from_env
-
-    backend = get_backend()
-    ensure_compile_runtime_pairing_from_env(backend.name)
-    return backend
-
-
-def _check_constexpr(parameter: Parameter, value: Any) -> None:
-    check = getattr(parameter.annotation, "check", None)
-    if check is not None:
-        check(parameter.name, value)
-
-
 @overload
-def jit(function: Callable[..., Any], /) -> JitFunction: ...
+def jit(function: Callable[P, object], /) -> JitFunction[P]: ...
 
 
 @overload
 def jit(
     *,
     llvm_pass_pipeline: str | None = None,
-    llvm_pass_plugins: Any = None,
-    llvm_codegen_passes: Any = None,
-    llvm_codegen_plugins: Any = None,
-    ir_passes: Any = None,
-    compile_hints: Mapping[str, Any] | None = None,
+    llvm_pass_plugins: object = None,
+    llvm_codegen_passes: object = None,
+    llvm_codegen_plugins: object = None,
+    ir_passes: object = None,
+    compile_hints: Mapping[str, object] | None = None,
     depends_on: Iterable[object] = (),
-) -> Callable[[Callable[..., Any]], JitFunction]: ...
+) -> Callable[[Callable[P, object]], JitFunction[P]]: ...
 
 
 def jit(
-    function: Callable[..., Any] | None = None,
+    function: Callable[..., object] | None = None,
     /,
     *,
     llvm_pass_pipeline: str | None = None,
-    llvm_pass_plugins: Any = None,
-    llvm_codegen_passes: Any = None,
-    llvm_codegen_plugins: Any = None,
-    ir_passes: Any = None,
-    compile_hints: Mapping[str, Any] | None = None,
+    llvm_pass_plugins: object = None,
+    llvm_codegen_passes: object = None,
+    llvm_codegen_plugins: object = None,
+    ir_passes: object = None,
+    compile_hints: Mapping[str, object] | None = None,
     depends_on: Iterable[object] = (),
-) -> Any:
+) -> JitFunction | Callable[[Callable[..., object]], JitFunction]:
     """Decorate a host function that launches kernels.
 
     The first five bring passes of your own into its compilation (docs/custom-passes.md).
@@ -581,7 +390,7 @@ def jit(
     array([0., 3., 6., 9.], dtype=float32)
     """
 
-    def decorate(fn: Callable[..., Any]) -> JitFunction:
+    def decorate(fn: Callable[..., object]) -> JitFunction:
         if not isinstance(fn, FunctionType):
             raise DSLTypeError(f"@flyc.jit decorates a Python function, got {fn!r}")
         passes = {

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from types import FunctionType
-from typing import TYPE_CHECKING, Any, overload
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
 
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError, PortabilityWarning
 from ..expr.emit.trace import maybe_current
+from ..target import families, since
 from .diagnostics import user_frames_only
 from .frontend.ast_rewriter import RewrittenFunction, rewrite_function
 from .frontend.signature import Signature, remember_locals
@@ -17,19 +18,28 @@ from .hints import CompilationContext
 from .key.dependencies import note_decorated
 
 if TYPE_CHECKING:
+    from xdsl.ir import Attribute
+
+    from ..expr.annotations import IntLike
     from ..target import GPUTarget
+
+    Dimensions: TypeAlias = IntLike | Sequence[IntLike]
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+Owner = TypeVar("Owner")
 
 RESERVED = frozenset(("grid", "block", "smem", "stream", "cluster", "unit_attrs", "value_attrs"))
 """Names the launch call takes for itself, whatever the backend."""
 
 
-def _tracing() -> Any:
+def _tracing() -> ModuleType:
     from .frontend import tracing
 
     return tracing
 
 
-class KernelFunction:
+class KernelFunction(Generic[P]):
     """A device function.
 
     >>> @flyc.kernel(known_block_size=(64, 1, 1))
@@ -40,7 +50,7 @@ class KernelFunction:
     """
 
     def __init__(
-        self, function: FunctionType, *, name: str | None = None, known_block_size: Any = None, owner: Any = None
+        self, function: FunctionType, *, name: str | None = None, known_block_size: object = None, owner: object = None
     ):
         self.__wrapped__ = function
         self.__name__ = function.__name__
@@ -66,7 +76,7 @@ class KernelFunction:
         return self.rewritten
 
     @property
-    def __fly_options__(self) -> Any:
+    def __fly_options__(self) -> tuple[str | None, tuple[int, int, int] | None]:
         """Decorator options, for the cache keys of functions that call this one."""
         return (self.name, self.known_block_size)
 
@@ -88,7 +98,13 @@ class KernelFunction:
                 stacklevel=4,
             )
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: KernelFunction[Concatenate[Owner, Q]], instance: Owner, owner: type | None = None
+    ) -> KernelFunction[Q]: ...
+    def __get__(self, instance: object, owner: type | None = None) -> object:
         if instance is None:
             return self
         bound = object.__new__(KernelFunction)
@@ -96,12 +112,31 @@ class KernelFunction:
         bound._owner = instance
         return bound
 
-    def __call__(
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> KernelLauncher: ...
+        @overload
+        def __call__(
+            self, *args: Any, value_attrs: Mapping[str, Any], unit_attrs: Iterable[str] | None = None, **kwargs: Any
+        ) -> KernelLauncher: ...
+        @overload
+        def __call__(self, *args: Any, unit_attrs: Iterable[str], **kwargs: Any) -> KernelLauncher: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> KernelLauncher:
+            """The kernel with its arguments, to be launched."""
+            ...
+
+    else:
+
+        def __call__(self, *args, unit_attrs=None, value_attrs=None, **kwargs):
+            return self._bind(args, kwargs, unit_attrs, value_attrs)
+
+    def _bind(
         self,
-        *args: Any,
-        unit_attrs: Any = None,
-        value_attrs: Mapping[str, Any] | None = None,
-        **kwargs: Any,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        unit_attrs: Iterable[str] | None,
+        value_attrs: Mapping[str, object] | None,
     ) -> KernelLauncher:
         tracer = maybe_current()
         if tracer is None:
@@ -124,7 +159,13 @@ class KernelLauncher:
 
     __dsl_captured__ = True
 
-    def __init__(self, kernel: KernelFunction, arguments: dict[str, Any], unit_attrs: Any, value_attrs: Any):
+    def __init__(
+        self,
+        kernel: KernelFunction[...],
+        arguments: dict[str, object],
+        unit_attrs: Iterable[str] | None,
+        value_attrs: Mapping[str, object] | None,
+    ):
         self.kernel = kernel
         self.arguments = arguments
         self.unit_attrs = unit_attrs
@@ -133,15 +174,15 @@ class KernelLauncher:
     def launch(
         self,
         *,
-        grid: Any = (1, 1, 1),
-        block: Any = (1, 1, 1),
-        smem: Any = None,
-        stream: Any = None,
-        cluster: Any = None,
+        grid: Dimensions = (1, 1, 1),
+        block: Dimensions = (1, 1, 1),
+        smem: IntLike | None = None,
+        stream: object = None,
+        cluster: Dimensions | None = None,
         pdl: bool = False,
         cooperative: bool = False,
-        unit_attrs: Any = None,
-        value_attrs: Mapping[str, Any] | None = None,
+        unit_attrs: Iterable[str] | None = None,
+        value_attrs: Mapping[str, object] | None = None,
     ) -> None:
         """Trace the kernel for these arguments and emit its launch.
 
@@ -151,6 +192,7 @@ class KernelLauncher:
         tracing = _tracing()
         tracer = maybe_current()
         frame = tracing.host_frame(tracer)
+        assert tracer is not None
         kernel = self.kernel
         dims, threads = tracing.dimensions("grid", grid), tracing.dimensions("block", block)
         size = self._block_size(threads)
@@ -195,11 +237,12 @@ class KernelLauncher:
             switches,
         )
 
-    def _block_size(self, threads: list[Any]) -> tuple[int, int, int] | None:
+    def _block_size(self, threads: list[object]) -> tuple[int, int, int] | None:
         declared = self.kernel.known_block_size
-        if not all(isinstance(t, int) for t in threads):
+        known = [t for t in threads if isinstance(t, int)]
+        if len(known) != len(threads):
             return declared
-        size = (int(threads[0]), int(threads[1]), int(threads[2]))
+        size = (known[0], known[1], known[2])
         if 0 in size:
             raise DSLValueError(f"launch of {self.kernel.__qualname__}: block {size} has no threads")
         if declared is not None and declared != size:
@@ -209,86 +252,91 @@ class KernelLauncher:
         return size
 
 
-def _cluster_attribute(name: str, target: GPUTarget, clusters: list[Any]) -> dict[str, Any]:
+def _cluster_attribute(name: str, target: GPUTarget, clusters: list[object]) -> dict[str, Attribute]:
     """The extents of clusters are a property of the code: the plain launch entry then starts clusters of that size."""
-    if target.backend not in ("cuda", "cpu", "rocm"):
+    amd = target.has("amd") and not target.on_host
+    if not amd and not target.on_host and not target.has("nvidia"):
         return {}
     if not all(isinstance(c, int) for c in clusters):
         raise DSLValueError(f"launch of {name}: a cluster has constant extents")
-    if target.backend == "rocm" and not target.caps.clusters:
+    if amd and not target.has("clusters"):
         if all(c == 1 for c in clusters):
             return {}
-        raise DSLValueError(f"launch of {name}: {target.arch} has no clusters; gfx1250 has")
-    key = "rocdl.cluster_dims" if target.backend == "rocm" else "nvvm.cluster_dim"
+        have = ", ".join(families("amd", "clusters"))
+        raise DSLValueError(f"launch of {name}: {target.arch} has no clusters; {have} has")
+    key = "rocdl.cluster_dims" if amd else "nvvm.cluster_dim"
     return _attributes(((), ()), ({key: ",".join(map(str, clusters))}, {}))
 
 
-def _switches(kernel: str, target: Any, pdl: Any, cooperative: Any) -> list[str]:
+def _switches(kernel: str, target: GPUTarget, pdl: object, cooperative: object) -> list[str]:
     """Launch attributes that are on, as the IR names them; refuses what the target lacks."""
     found: list[str] = []
-    for name, on, least in (("pdl", pdl, 90), ("cooperative", cooperative, 60)):
+    wanted = (("pdl", pdl, "dependent_launch"), ("cooperative", cooperative, "cooperative_launch"))
+    for name, on, feature in wanted:
         if not isinstance(on, bool):
             raise DSLTypeError(f"launch of {kernel}: {name} is True or False, got {on!r}")
         if not on:
             continue
-        if name == "pdl" and target.backend == "cpu":
+        if name == "pdl" and target.on_host:
             continue  # launches of a stream run one after the other there, which is what the wait asks for
-        if target.backend != "cuda":
+        if target.on_host or not target.has("nvidia"):
             raise DSLValueError(f"launch of {kernel}: {name}=True needs an NVIDIA GPU, this is {target.backend}")
-        if int("".join(c for c in target.arch if c.isdigit())) < least:
-            raise DSLValueError(f"launch of {kernel}: {name}=True needs sm_{least}, this is {target.arch}")
+        if not target.has(feature):
+            raise DSLValueError(f"launch of {kernel}: {name}=True needs {since(feature)}, this is {target.arch}")
         found.append(f"fly.{name}")
     return found
 
 
-def _attributes(unit: tuple[Any, Any], value: tuple[Any, Any]) -> dict[str, Any]:
+def _attributes(
+    unit: Iterable[Iterable[str] | None], value: Iterable[Mapping[str, object] | None]
+) -> dict[str, Attribute]:
     """Attributes for the device function."""
     from xdsl.dialects.builtin import IntegerAttr, StringAttr, UnitAttr, i32
-    from xdsl.ir import Attribute
 
     made: dict[str, Attribute] = {}
     for names in unit:
         for name in names or ():
             made[name] = UnitAttr()
     for table in value:
-        entries: dict[str, Any] = table or {}
-        for name, v in entries.items():
+        for name, v in (table or {}).items():
             if isinstance(v, int):
                 v = IntegerAttr(v, i32)
-            made[name] = StringAttr(v) if isinstance(v, str) else v
+            made[name] = StringAttr(v) if isinstance(v, str) else cast("Attribute", v)
     return made
 
 
-def check_block_size(size: Any) -> tuple[int, int, int] | None:
+def check_block_size(size: object) -> tuple[int, int, int] | None:
     """Three positive ints, or None."""
     if size is None:
         return None
     if isinstance(size, (str, bytes)) or not hasattr(size, "__len__") or not hasattr(size, "__iter__"):
         raise DSLTypeError(f"known_block_size must be a sequence of 3 positive integers, got {size!r}")
-    parts: list[Any] = list(size)
+    parts = list(cast("Iterable[object]", size))
     if len(parts) != 3:
         raise DSLValueError(f"known_block_size must have exactly 3 elements, got {len(parts)}")
+    found: list[int] = []
     for p in parts:
         if not isinstance(p, int) or isinstance(p, bool):
             raise DSLTypeError(f"each element of known_block_size must be an int, got {p!r}")
         if p <= 0:
             raise DSLValueError(f"each element of known_block_size must be positive, got {p}")
-    return parts[0], parts[1], parts[2]
+        found.append(p)
+    return found[0], found[1], found[2]
 
 
 @overload
-def kernel(function: Callable[..., Any], /) -> KernelFunction: ...
+def kernel(function: Callable[P, object], /) -> KernelFunction[P]: ...
 
 
 @overload
 def kernel(
     *, name: str | None = None, known_block_size: Any = None
-) -> Callable[[Callable[..., Any]], KernelFunction]: ...
+) -> Callable[[Callable[P, object]], KernelFunction[P]]: ...
 
 
 def kernel(
-    function: Callable[..., Any] | None = None, /, *, name: str | None = None, known_block_size: Any = None
-) -> Any:
+    function: Callable[..., object] | None = None, /, *, name: str | None = None, known_block_size: object = None
+) -> KernelFunction[...] | Callable[[Callable[..., object]], KernelFunction[...]]:
     """Decorate a function as device code; `name` sets the symbol, `known_block_size` declares the block.
 
     >>> @flyc.kernel
@@ -303,7 +351,7 @@ def kernel(
     array([0., 2., 4., 6.], dtype=float32)
     """
 
-    def decorate(fn: Callable[..., Any]) -> KernelFunction:
+    def decorate(fn: Callable[..., object]) -> KernelFunction[...]:
         if not isinstance(fn, FunctionType):
             raise DSLTypeError(f"@flyc.kernel decorates a Python function, got {fn!r}")
         with user_frames_only():

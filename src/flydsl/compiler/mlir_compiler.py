@@ -11,13 +11,12 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from ..dialects.upstream import llvm
 from ..errors import DSLTypeError
 from ..expr.extern import Library
-from ..passes.pipeline import parse_pipeline
-from ..passes.to_llvm.lowering_tail import split_lowering
+from ..passes.fuse import check_order, plan, upper_part
 from .backends import get_backend
 from .backends.base import BaseBackend, DeviceBinary
-from .build.driver import calls_externs, run_passes, split
-from .build.dumps import Dumper
-from .build.isolation import RAW_TEXT, blamed, make_device_code
+from .build.driver import calls_externs, run_passes, specs_of, split
+from .build.dumps import Dumper, wanted
+from .build.isolation import RAW_TEXT, blamed, where_to_generate
 from .extern_link import Externs, link_externs
 
 if TYPE_CHECKING:
@@ -56,9 +55,11 @@ class MlirCompiler:
             arch = chip
         backend = get_backend(arch=arch)
         fragments, _ = backend.external_binary_pipeline_fragments(compile_hints={})
-        fragments, _ = split_lowering(fragments)
-        passes = [p for fragment in fragments for p in parse_pipeline(fragment)]
-        lowered = run_passes(module, passes, {}, Dumper(func_name or "module", [], "", str))
+        specs = specs_of(fragments)
+        check_order(specs)
+        looked_at = wanted()
+        steps = plan(specs[: upper_part(specs)], lambda _: looked_at)
+        lowered = run_passes(module, steps, {}, Dumper(func_name or "module", [], "", str))
         device, _ = split(lowered)
         externs = Externs()
         for path in link_libs or ():
@@ -70,7 +71,8 @@ class MlirCompiler:
         if externs.libraries or any(isinstance(op, unchecked) for op in module.walk()):
             module.attributes[RAW_TEXT] = UnitAttr()
         with blamed(module):
-            return make_device_code(backend, module, device_ir, backend.parse_options(None))
+            options = backend.parse_options(None)
+            return backend.make_device_code(device_ir, options=options, **where_to_generate(backend, module))
 
 
 __all__ = ["MlirCompiler", "pipeline_text"]

@@ -1,15 +1,13 @@
 """The language, `import flydsl.expr as fx`: everything used inside a kernel.
 
-Names resolve on first use from the table below, so importing this package loads no compiler.
+Names resolve on first use from the table below, so importing this package loads no compiler; `__init__.pyi`, which
+scripts/type_stubs.py makes of it, tells type checkers the same.
 """
 
 from __future__ import annotations
 
-import sys
 import warnings
 from importlib import import_module
-from types import ModuleType
-from typing import Any
 
 _MODULES: dict[str, str] = {
     "numeric": (
@@ -59,11 +57,11 @@ _MODULES: dict[str, str] = {
         "thread_idx block_idx block_dim grid_dim barrier lane_id shuffle_xor shuffle_up shuffle_down shuffle_idx "
         "known_block_size num_warp_threads Stream Tuple3D"
     ),
-    "printf": "printf",
-    "inline_asm": "inline_asm llvm_intrinsic",
-    "struct": (
-        "struct union Struct Union Empty Align CompositeKind is_struct_type is_composite_type "
-        "is_specializable_struct_type"
+    "printing": "printf",
+    "assembly": "inline_asm llvm_intrinsic",
+    "struct": "struct",
+    "structs": (
+        "union Struct Union Empty Align CompositeKind is_struct_type is_composite_type is_specializable_struct_type"
     ),
     "tensors.storage": "Array Storage Arena",
     "tensors.shared": "SharedAllocator",
@@ -93,7 +91,6 @@ _SUBMODULES = (
     "buffer_ops",
     "nvgpu",
     "llvm",
-    "ktrace",
     "typing",
     "enum",
     "primitive",
@@ -109,7 +106,7 @@ _ELSEWHERE = {
 _WHERE: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     module = _WHERE.get(name)
     if module is not None:
         value = getattr(import_module(f"{__name__}.{module}"), name)
@@ -136,15 +133,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*_WHERE, *_SUBMODULES, *_ELSEWHERE, *_ENUMS.split()})
-
-
-class _Package(ModuleType):
-    """Importing `flydsl.expr.struct` must not hide `fx.struct`, the decorator in it; likewise for its namesakes."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, ModuleType) and _WHERE.get(name, "").rpartition(".")[2] == name:
-            return
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

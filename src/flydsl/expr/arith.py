@@ -8,10 +8,10 @@ new code uses operators.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..errors import DSLOverflowError, DSLTypeError, DSLValueError
 from ..ir.fold import fold_cmpf, fold_cmpi
@@ -33,20 +33,39 @@ from .scalars.fastmath import flags_attr
 from .scalars.scalar_ops import STATIC, common_type, make
 from .vector import Vector, combine, rewrap, uniform
 
+if TYPE_CHECKING:
+    from .annotations import (
+        Attribute,
+        DTypeLike,
+        ElementLike,
+        FastMathLike,
+        Number,
+        Operand,
+        ScalarLike,
+        SSAValue,
+        Value,
+        ValueLike,
+        ValueT,
+    )
+    from .numeric import ScalarClass
+
+
+B = TypeVar("B", bound=Callable[..., object])
+
 # --- choosing and dividing --------------------------------------------------------------------------------------------
 
 
-def _flatten(xs: Iterable[Any]) -> list[Any]:
-    found: list[Any] = []
+def _flatten(xs: Iterable[object]) -> list[object]:
+    found: list[object] = []
     for x in xs:
         if isinstance(x, (list, tuple)):
-            found.extend(_flatten(x))  # pyright: ignore[reportUnknownArgumentType]
+            found.extend(_flatten(cast("Iterable[object]", x)))
         else:
             found.append(x)
     return found
 
 
-def _value(name: str, x: Any) -> Any:
+def _value(name: str, x: object) -> Value:
     """An operand as a scalar or Vector."""
     if isinstance(x, Vector):
         return x
@@ -58,7 +77,7 @@ def _value(name: str, x: Any) -> Any:
     return found
 
 
-def _extremum(name: str, xs: tuple[Any, ...], fastmath: Any) -> Any:
+def _extremum(name: str, xs: tuple[object, ...], fastmath: FastMathLike) -> Any:
     values = [_value(name, x) for x in _flatten(xs)]
     if not values:
         raise DSLValueError(f"{name} needs at least one operand")
@@ -73,11 +92,11 @@ def _extremum(name: str, xs: tuple[Any, ...], fastmath: Any) -> Any:
         return functools.reduce(lambda a, b: _combine(name, a, b), values)
 
 
-def _combine(name: str, a: Any, b: Any) -> Any:
+def _combine(name: str, a: Value, b: Value) -> Value:
     return combine(name, a, b) if isinstance(a, Vector) or isinstance(b, Vector) else binary(name, a, b)
 
 
-def max(*xs: Any, fastmath: Any = None) -> Any:
+def max(*xs: Operand[ValueT] | Sequence[Operand[ValueT]], fastmath: FastMathLike = None) -> ValueT:
     """Largest of any number of scalars and vectors, or lists of them, in their common class; NaN if one is NaN.
 
     >>> max(1, [2.5, 2])
@@ -86,7 +105,7 @@ def max(*xs: Any, fastmath: Any = None) -> Any:
     return _extremum("max", xs, fastmath)
 
 
-def min(*xs: Any, fastmath: Any = None) -> Any:
+def min(*xs: Operand[ValueT] | Sequence[Operand[ValueT]], fastmath: FastMathLike = None) -> ValueT:
     """Smallest of any number of scalars and vectors, or lists of them, in their common class; NaN if one is NaN.
 
     >>> min(3, 1, 2)
@@ -95,7 +114,7 @@ def min(*xs: Any, fastmath: Any = None) -> Any:
     return _extremum("min", xs, fastmath)
 
 
-def ceildiv(a: Any, b: Any) -> Any:
+def ceildiv(a: Operand[ValueT], b: Operand[ValueT]) -> ValueT:
     """Integer quotient rounded up.
 
     >>> ceildiv(7, 2), ceildiv(-7, 2)
@@ -112,19 +131,20 @@ def ceildiv(a: Any, b: Any) -> Any:
             raise ZeroDivisionError(f"ceildiv({n}, 0)")
         if d == -1 and cls.signed and n == -(1 << (cls.width - 1)):
             raise DSLOverflowError(f"ceildiv({n}, -1) does not fit {cls}")
-    return _combine("ceildiv", x, y)
+    return cast("ValueT", _combine("ceildiv", x, y))
 
 
-def select(condition: Any, true_value: Any, false_value: Any) -> Any:
+def select(condition: ValueLike, true_value: object, false_value: object) -> Any:
     """`true_value` where `condition` is non-zero, else `false_value`.
 
     >>> select(Boolean(False), 1, 2)
     Int32(2)
     """
-    return _value("select", condition).select(true_value, false_value)
+    chosen: Any = _value("select", condition)
+    return chosen.select(true_value, false_value)
 
 
-def shrui(x: Any, count: Any) -> Any:
+def shrui(x: Operand[ValueT], count: Any) -> ValueT:
     """Logical right shift that keeps the class of `x`.
 
     >>> shrui(Int32(-1), 28)
@@ -138,7 +158,7 @@ def shrui(x: Any, count: Any) -> Any:
     count = value.dtype(count)
     if value.is_static() and count.is_static():
         width = value.dtype.width
-        return value.dtype((int(value) & ((1 << width) - 1)) >> int(count) if 0 <= int(count) < width else 0)
+        return cast(Any, value.dtype)((int(value) & ((1 << width) - 1)) >> int(count) if 0 <= int(count) < width else 0)
     return _builder("shrui", (value, count))
 
 
@@ -207,7 +227,7 @@ _CMPI = [p.name for p in CmpIPredicate]
 _CMPF = ["false", *[p.name.lower() for p in CmpFPredicate][1:-1], "true"]
 
 
-def _predicate(predicate: Any, names: list[str], enum: str) -> str:
+def _predicate(predicate: object, names: list[str], enum: str) -> str:
     if isinstance(predicate, str) and predicate.lower() in names:
         return predicate.lower()
     if isinstance(predicate, int) and 0 <= predicate < len(names):
@@ -215,7 +235,7 @@ def _predicate(predicate: Any, names: list[str], enum: str) -> str:
     raise DSLValueError(f"expected an arith.{enum}, got {predicate!r}; the predicates are {', '.join(names)}")
 
 
-def cmpi(predicate: Any, a: Any, b: Any) -> Any:
+def cmpi(predicate: CmpIPredicate | CmpFPredicate | int | str, a: ValueLike, b: ValueLike) -> Value:
     """Compare integers with an explicit predicate.
 
     >>> cmpi(CmpIPredicate.ult, Int32(1), Int32(-1))
@@ -232,7 +252,9 @@ def cmpi(predicate: Any, a: Any, b: Any) -> Any:
     return rewrap(current().cmpi(name, x, y), shape, Boolean)
 
 
-def cmpf(predicate: Any, a: Any, b: Any, *, fastmath: Any = None) -> Any:
+def cmpf(
+    predicate: CmpIPredicate | CmpFPredicate | int | str, a: ValueLike, b: ValueLike, *, fastmath: FastMathLike = None
+) -> Value:
     """Compare floats with an explicit predicate.
 
     >>> cmpf("ult", 1.0, float("nan"))
@@ -248,7 +270,7 @@ def cmpf(predicate: Any, a: Any, b: Any, *, fastmath: Any = None) -> Any:
     return rewrap(current().cmpf(name, x, y, flags_attr(fastmath)), shape, Boolean)
 
 
-def _static_pair(name: str, a: Any, b: Any) -> tuple[type[Numeric], Any, Any] | None:
+def _static_pair(name: str, a: object, b: object) -> tuple[type[Numeric], Number, Number] | None:
     """Class and payloads when both operands are known at compile time."""
     x, y = scalar_or_none(a), scalar_or_none(b)
     if x is None or y is None or type(x.value) not in STATIC or type(y.value) not in STATIC:
@@ -263,7 +285,7 @@ def _static_pair(name: str, a: Any, b: Any) -> tuple[type[Numeric], Any, Any] | 
 # --- constants and conversions ----------------------------------------------------------------------------------------
 
 
-def constant(value: Any, *, type: Any = None, index: bool = False) -> Any:
+def constant(value: Number, *, type: DTypeLike | None = None, index: bool = False) -> Value:
     """A number of a class or IR type; a vector type gives a Vector with every element `value`.
 
     >>> constant(3), constant(2, index=True), constant(1, type=Boolean)
@@ -274,11 +296,11 @@ def constant(value: Any, *, type: Any = None, index: bool = False) -> Any:
     if type is None:
         return as_numeric(value)
     if getattr(type, "name", "") == "vector":
-        return constant_vector(value, type)
+        return constant_vector(value, cast("Attribute", type))
     return dsl_class(type)(value)
 
 
-def constant_vector(value: Any, vector_type: Any) -> Vector:
+def constant_vector(value: ScalarLike, vector_type: Attribute) -> Vector:
     """Deprecated: `fx.full(n, value, dtype)`. Every element of an IR vector type set to `value`.
 
     >>> flyc.evaluate(lambda: fx.constant_vector(1.5, fx.T.f32x2))
@@ -292,7 +314,7 @@ def constant_vector(value: Any, vector_type: Any) -> Vector:
     return Vector.filled(parts[1], value, parts[0])
 
 
-def index(value: Any) -> Index:
+def index(value: ScalarLike) -> Index:
     """An `Index`.
 
     >>> index(4)
@@ -301,14 +323,16 @@ def index(value: Any) -> Index:
     return Index(value)
 
 
-def unwrap(value: Any, *, type: Any = None, index: bool = False) -> Any:
+def unwrap(value: Any, *, type: DTypeLike | None = None, index: bool = False) -> SSAValue:
     """The IR value of a number, scalar or vector, converted first to a class or IR type if one is given."""
     if index or type is not None:
         return constant(value, type=type, index=index).ir_value()
     return as_ir_value(value)
 
 
-def _converted(name: str, dtype: Any, value: Any, want: Callable[[Any, Any], bool]) -> Any:
+def _converted(
+    name: str, dtype: object, value: object, want: Callable[[ScalarClass, ScalarClass], bool]
+) -> tuple[Value, ScalarClass]:
     if not _is_type(dtype) and _is_type(value):
         dtype, value = value, dtype
     x = _value(name, value)
@@ -319,11 +343,11 @@ def _converted(name: str, dtype: Any, value: Any, want: Callable[[Any, Any], boo
     return x, target
 
 
-def _is_type(x: Any) -> bool:
+def _is_type(x: object) -> bool:
     return isinstance(x, type) or (hasattr(x, "name") and not is_ir_value(x) and not isinstance(x, (Numeric, Vector)))
 
 
-def index_cast(dtype: Any, value: Any) -> Any:
+def index_cast(dtype: ElementLike, value: ValueLike) -> Value:
     """Deprecated: `dtype(value)`. Convert between `Index` and another integer.
 
     >>> flyc.evaluate(lambda i: fx.index_cast(fx.Int64, i), 7)
@@ -333,52 +357,52 @@ def index_cast(dtype: Any, value: Any) -> Any:
     return x.to(target)
 
 
-def _signed(x: Any, signed: bool) -> Any:
+def _signed(x: Value, signed: bool) -> Value:
     """The same bits as the signed or unsigned class of their width."""
     if isinstance(x, Numeric):
         return x.with_signedness(signed)
     cls = x.dtype
-    target: type[Numeric] = cls(0).with_signedness(signed).dtype
+    target = cls(0).with_signedness(signed).dtype
     return x if target is cls else x.to(target)
 
 
-def sitofp(dtype: Any, value: Any) -> Any:
+def sitofp(dtype: ElementLike, value: ValueLike) -> Value:
     """A signed integer as a float."""
     x, target = _converted("sitofp", dtype, value, lambda a, b: a.is_integer and b.is_float)
     return _signed(x, True).to(target)
 
 
-def uitofp(dtype: Any, value: Any) -> Any:
+def uitofp(dtype: ElementLike, value: ValueLike) -> Value:
     """An unsigned integer as a float."""
     x, target = _converted("uitofp", dtype, value, lambda a, b: a.is_integer and b.is_float)
     return _signed(x, False).to(target)
 
 
-def int_to_fp(dtype: Any, value: Any, signed: bool | None = None) -> Any:
+def int_to_fp(dtype: ElementLike, value: ValueLike, signed: bool | None = None) -> Value:
     """An integer as a float, read as its class says or as `signed` does."""
     x, target = _converted("int_to_fp", dtype, value, lambda a, b: a.is_integer and b.is_float)
     return (x if signed is None else _signed(x, signed)).to(target)
 
 
-def fptosi(dtype: Any, value: Any) -> Any:
+def fptosi(dtype: ElementLike, value: ValueLike) -> Value:
     """A float as a signed integer, toward zero."""
     x, target = _converted("fptosi", dtype, value, lambda a, b: a.is_float and b.is_integer)
     return x.to(type(target(0).with_signedness(True)))
 
 
-def fptoui(dtype: Any, value: Any) -> Any:
+def fptoui(dtype: ElementLike, value: ValueLike) -> Value:
     """A float as an unsigned integer, toward zero."""
     x, target = _converted("fptoui", dtype, value, lambda a, b: a.is_float and b.is_integer)
     return x.to(type(target(0).with_signedness(False)))
 
 
-def extf(dtype: Any, value: Any) -> Any:
+def extf(dtype: ElementLike, value: ValueLike) -> Value:
     """A float as a wider one."""
     x, target = _converted("extf", dtype, value, lambda a, b: a.is_float and b.is_float)
     return x.to(target)
 
 
-def truncf(dtype: Any, value: Any) -> Any:
+def truncf(dtype: ElementLike, value: ValueLike) -> Value:
     """A float as a narrower one."""
     x, target = _converted("truncf", dtype, value, lambda a, b: a.is_float and b.is_float)
     return x.to(target)
@@ -387,25 +411,25 @@ def truncf(dtype: Any, value: Any) -> Any:
 trunc_f = truncf
 
 
-def extsi(dtype: Any, value: Any) -> Any:
+def extsi(dtype: ElementLike, value: ValueLike) -> Value:
     """An integer as a wider one, by its sign."""
     x, target = _converted("extsi", dtype, value, lambda a, b: a.is_integer and b.is_integer)
     return x.extsi(target) if isinstance(x, Numeric) else _signed(x, True).to(target)
 
 
-def extui(dtype: Any, value: Any) -> Any:
+def extui(dtype: ElementLike, value: ValueLike) -> Value:
     """An integer as a wider one, with zeros."""
     x, target = _converted("extui", dtype, value, lambda a, b: a.is_integer and b.is_integer)
     return _signed(x, False).to(target)
 
 
-def trunci(dtype: Any, value: Any) -> Any:
+def trunci(dtype: ElementLike, value: ValueLike) -> Value:
     """The low bits of an integer."""
     x, target = _converted("trunci", dtype, value, lambda a, b: a.is_integer and b.is_integer)
     return x.trunci(target) if isinstance(x, Numeric) else x.to(target)
 
 
-def bitcast(dtype: Any, value: Any) -> Any:
+def bitcast(dtype: ElementLike, value: ValueLike) -> Value:
     """The same bits as another class."""
     x, target = _converted("bitcast", dtype, value, lambda a, b: True)
     return x.bitcast(target)
@@ -420,7 +444,7 @@ _INTEGER = (
 _FLOAT = ("addf", "subf", "mulf", "divf", "remf", "maximumf", "minimumf", "maxnumf", "minnumf")
 
 
-def _builder(name: str, args: tuple[Any, ...], fastmath: Any = None) -> Any:
+def _builder(name: str, args: tuple[ValueLike, ...], fastmath: FastMathLike = None) -> Any:
     """Emit one op of the dialect on operands of one type."""
     cls, shape, values = uniform(name, args)
     t = current()
@@ -456,7 +480,7 @@ _NAN = {
 }
 
 
-def _document(build: Any, name: str) -> Any:
+def _document(build: B, name: str) -> B:
     result = _OF_7_AND_2[name]
     a, b = (7.0, 2.0) if isinstance(result, float) else (7, 2)
     build.__name__ = build.__qualname__ = name
@@ -465,15 +489,15 @@ def _document(build: Any, name: str) -> Any:
     return build
 
 
-def _integer_builder(name: str) -> Callable[[Any, Any], Any]:
-    def build(a: Any, b: Any, **_: Any) -> Any:
+def _integer_builder(name: str):
+    def build(a: Operand[ValueT], b: Operand[ValueT], **_: object) -> ValueT:
         return _builder(name, (a, b))
 
     return _document(build, name)
 
 
-def _float_builder(name: str) -> Callable[..., Any]:
-    def build(a: Any, b: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def _float_builder(name: str):
+    def build(a: Operand[ValueT], b: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
         return _builder(name, (a, b), fastmath)
 
     return _document(build, name)
@@ -486,7 +510,7 @@ xori, shli, shrsi, minsi, maxsi, minui, maxui = map(_integer_builder, _INTEGER[1
 addf, subf, mulf, divf, remf, maximumf, minimumf, maxnumf, minnumf = map(_float_builder, _FLOAT)
 
 
-def negf(a: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def negf(a: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Emit `arith.negf`.
 
     >>> flyc.evaluate(fx.arith.negf, 2.0)
@@ -495,7 +519,7 @@ def negf(a: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _builder("negf", (a,), fastmath)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """`arith.AddFOp(a, b).result` and the like: an object holding what the builder of that name gives."""
     if name.endswith("Op") and not name.startswith("_"):
         build = globals().get(name[:-2].lower())

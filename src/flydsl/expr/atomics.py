@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ..errors import DSLTypeError, DSLValueError
 from ..ir.enums import SyncScope
 from .numeric import Boolean, Int32, Int64, Numeric, as_numeric, dsl_class
 from .tensor import Pointer, recast_iter
 from .vector import Vector, VectorAlias
+
+if TYPE_CHECKING:
+    from .annotations import DTypeLike, ScalarLike, Scope, Value, ValueLike
 
 
 class AtomicOrdering(IntEnum):
@@ -40,13 +43,13 @@ _STORE = (_O.NotAtomic, _O.Unordered, _O.Monotonic, _O.Release, _O.SeqCst)
 _BITWISE = {"and": "_and", "or": "_or", "xor": "_xor"}
 
 
-def _ir() -> Any:
+def _ir():
     from .emit import atomic_ir
 
     return atomic_ir
 
 
-def _ordering(name: str, ordering: Any, allowed: tuple[AtomicOrdering, ...]) -> str:
+def _ordering(name: str, ordering: object, allowed: tuple[AtomicOrdering, ...]) -> str:
     if not isinstance(ordering, AtomicOrdering):
         raise DSLTypeError(f"{name}: expected an fx.AtomicOrdering, got {ordering!r}")
     if ordering not in allowed:
@@ -58,13 +61,13 @@ def _scope(syncscope: SyncScope | str | None) -> str:
     return "" if syncscope is None else str(syncscope)
 
 
-def _check_pointer(name: str, ptr: Any) -> type[Numeric]:
+def _check_pointer(name: str, ptr: object) -> type[Numeric]:
     if not isinstance(ptr, Pointer):
         raise DSLTypeError(f"{name} expects an fx.Pointer, got {ptr!r}; fx.get_iter(tensor) gives the one of a tensor")
     return ptr.dtype
 
 
-def _operand(name: str, value: Any, dtype: type[Numeric]) -> Numeric:
+def _operand(name: str, value: object, dtype: type[Numeric]) -> Numeric:
     """A value as an element: literals convert, DSL values must be of the type already."""
     number = as_numeric(value)
     if number.is_static() and not isinstance(value, Numeric):
@@ -74,7 +77,7 @@ def _operand(name: str, value: Any, dtype: type[Numeric]) -> Numeric:
     return number
 
 
-def _rmw(op: str, ptr: Any, value: Any, syncscope: Any, ordering: Any) -> Any:
+def _rmw(op: str, ptr: Pointer, value: ScalarLike, syncscope: Scope, ordering: AtomicOrdering) -> Numeric:
     name = f"atomic_{op}"
     dtype = _check_pointer(name, ptr)
     number = _operand(name, value, dtype)
@@ -90,8 +93,8 @@ def _rmw(op: str, ptr: Any, value: Any, syncscope: Any, ordering: Any) -> Any:
 
 
 def atomic_add(
-    ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
-) -> Any:
+    ptr: Pointer, value: ScalarLike, *, syncscope: Scope = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
+) -> Numeric:
     """`*ptr += value`; gives the old value.
 
     >>> def bump(x, by):
@@ -104,8 +107,8 @@ def atomic_add(
 
 
 def atomic_sub(
-    ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
-) -> Any:
+    ptr: Pointer, value: ScalarLike, *, syncscope: Scope = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
+) -> Numeric:
     """`*ptr -= value`; gives the old value.
 
     >>> def bump(x, by):
@@ -118,8 +121,8 @@ def atomic_sub(
 
 
 def atomic_min(
-    ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
-) -> Any:
+    ptr: Pointer, value: ScalarLike, *, syncscope: Scope = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
+) -> Numeric:
     """`*ptr = min(*ptr, value)`; gives the old value.
 
     >>> def bump(x, by):
@@ -132,8 +135,8 @@ def atomic_min(
 
 
 def atomic_max(
-    ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
-) -> Any:
+    ptr: Pointer, value: ScalarLike, *, syncscope: Scope = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
+) -> Numeric:
     """`*ptr = max(*ptr, value)`; gives the old value.
 
     >>> def bump(x, by):
@@ -146,8 +149,8 @@ def atomic_max(
 
 
 def atomic_and(
-    ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
-) -> Any:
+    ptr: Pointer, value: ScalarLike, *, syncscope: Scope = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
+) -> Numeric:
     """`*ptr &= value`; gives the old value.
 
     >>> def bump(x, by):
@@ -160,8 +163,8 @@ def atomic_and(
 
 
 def atomic_or(
-    ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
-) -> Any:
+    ptr: Pointer, value: ScalarLike, *, syncscope: Scope = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
+) -> Numeric:
     """`*ptr |= value`; gives the old value.
 
     >>> def bump(x, by):
@@ -174,8 +177,8 @@ def atomic_or(
 
 
 def atomic_xor(
-    ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
-) -> Any:
+    ptr: Pointer, value: ScalarLike, *, syncscope: Scope = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
+) -> Numeric:
     """`*ptr ^= value`; gives the old value.
 
     >>> def bump(x, by):
@@ -188,8 +191,8 @@ def atomic_xor(
 
 
 def atomic_xchg(
-    ptr: Pointer, value: Any, *, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
-) -> Any:
+    ptr: Pointer, value: ScalarLike, *, syncscope: Scope = None, ordering: AtomicOrdering = AtomicOrdering.Monotonic
+) -> Numeric:
     """`*ptr = value`; gives the old value.
 
     >>> def bump(x, by):
@@ -203,14 +206,14 @@ def atomic_xchg(
 
 def atomic_cas(
     ptr: Pointer,
-    cmp: Any,
-    val: Any,
+    cmp: ScalarLike,
+    val: ScalarLike,
     *,
-    syncscope: Any = None,
+    syncscope: Scope = None,
     success_ordering: AtomicOrdering = AtomicOrdering.Monotonic,
     failure_ordering: AtomicOrdering = AtomicOrdering.Monotonic,
     weak: bool = False,
-) -> tuple[Any, Boolean]:
+) -> tuple[Numeric, Boolean]:
     """`if *ptr == cmp: *ptr = val`; gives the old value and whether it was written.
 
     >>> def swap(x):
@@ -240,7 +243,9 @@ def _bits_class(name: str, dtype: type[Numeric]) -> type[Numeric]:
     return found
 
 
-def _float_extremum(name: str, ptr: Any, value: Any, is_positive: bool | None, syncscope: Any, ordering: Any) -> Any:
+def _float_extremum(
+    name: str, ptr: Pointer, value: ScalarLike, is_positive: bool | None, syncscope: Scope, ordering: AtomicOrdering
+) -> Numeric:
     dtype = _check_pointer(name, ptr)
     if not dtype.is_float:
         raise DSLTypeError(f"{name} works on floats, the pointer holds {dtype}; use atomic_{name[-3:]}")
@@ -258,12 +263,12 @@ def _float_extremum(name: str, ptr: Any, value: Any, is_positive: bool | None, s
 
 def atomic_fmin(
     ptr: Pointer,
-    value: Any,
+    value: ScalarLike,
     *,
     is_positive: bool | None = None,
-    syncscope: Any = None,
+    syncscope: Scope = None,
     ordering: AtomicOrdering = AtomicOrdering.Monotonic,
-) -> Any:
+) -> Numeric:
     """Float minimum; gives the old value. Knowing the sign of `value` (`is_positive`) makes it an integer operation.
 
     >>> def bump(x, by):
@@ -277,12 +282,12 @@ def atomic_fmin(
 
 def atomic_fmax(
     ptr: Pointer,
-    value: Any,
+    value: ScalarLike,
     *,
     is_positive: bool | None = None,
-    syncscope: Any = None,
+    syncscope: Scope = None,
     ordering: AtomicOrdering = AtomicOrdering.Monotonic,
-) -> Any:
+) -> Numeric:
     """Float maximum; gives the old value. Knowing the sign of `value` (`is_positive`) makes it an integer operation.
 
     >>> def bump(x, by):
@@ -294,16 +299,38 @@ def atomic_fmax(
     return _float_extremum("atomic_fmax", ptr, value, is_positive, syncscope, ordering)
 
 
+@overload
 def generic_load(
     ptr: Pointer,
     *,
-    dtype: Any = None,
-    count: int = 1,
+    dtype: DTypeLike | None = None,
+    count: Literal[1] = 1,
     memory_order: AtomicOrdering = AtomicOrdering.NotAtomic,
-    syncscope: Any = None,
+    syncscope: Scope = None,
     nontemporal: bool = False,
     volatile: bool = False,
-) -> Any:
+) -> Numeric: ...
+@overload
+def generic_load(
+    ptr: Pointer,
+    *,
+    dtype: DTypeLike | None = None,
+    count: int,
+    memory_order: AtomicOrdering = AtomicOrdering.NotAtomic,
+    syncscope: Scope = None,
+    nontemporal: bool = False,
+    volatile: bool = False,
+) -> Vector | Any: ...
+def generic_load(
+    ptr: Pointer,
+    *,
+    dtype: DTypeLike | None = None,
+    count: int = 1,
+    memory_order: AtomicOrdering = AtomicOrdering.NotAtomic,
+    syncscope: Scope = None,
+    nontemporal: bool = False,
+    volatile: bool = False,
+) -> Value:
     """Read `count` elements with an ordering, as volatile, or past the caches; more than one give a Vector.
 
     >>> flyc.evaluate(lambda x: fx.generic_load(fx.get_iter(x), volatile=True), np.array([5], "i4"))
@@ -321,10 +348,10 @@ def generic_load(
 
 def generic_store(
     ptr: Pointer,
-    value: Any,
+    value: ValueLike,
     *,
     memory_order: AtomicOrdering = AtomicOrdering.NotAtomic,
-    syncscope: Any = None,
+    syncscope: Scope = None,
     nontemporal: bool = False,
     volatile: bool = False,
 ) -> None:
@@ -349,7 +376,7 @@ def generic_store(
     _ir().store(ir, ptr, order, _scope(syncscope), nontemporal, volatile)
 
 
-def memory_fence(*, syncscope: Any = None, ordering: AtomicOrdering = AtomicOrdering.SeqCst) -> None:
+def memory_fence(*, syncscope: Scope = None, ordering: AtomicOrdering = AtomicOrdering.SeqCst) -> None:
     """Order the memory accesses before and after.
 
     >>> def publish(x):

@@ -8,7 +8,7 @@ resource is a buffer pointer to bytes, an ordinary DSL value; `fx.rocdl.get_buff
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DSLTypeError, DSLValueError
 from ..ir.enums import AddressSpace
@@ -19,24 +19,28 @@ from .tensor import Pointer, Tensor, get_iter, recast_iter
 from .tensors.memory import inttoptr
 from .vector import Vector
 
+if TYPE_CHECKING:
+    from .annotations import DTypeLike, IntLike, ScalarLike, SSAValue, Value, ValueLike
+
+
 _NOWHERE = 0x7FFFFFFF
 """A byte offset out of range of every buffer smaller than 2 GiB, as those given by a size are promised to be."""
 _SCALAR_BITS = (32, 64, 96, 128, 256, 512)
 
 
-def _emit() -> Any:
+def _emit():
     from .rocdl import emit
 
     return emit
 
 
 def create_buffer_resource(
-    tensor: Any,
+    tensor: object,
     stride: int = 0,
     max_size: bool = True,
     *,
-    num_records_bytes: Any = None,
-    base_byte_offset: Any = None,
+    num_records_bytes: IntLike | None = None,
+    base_byte_offset: IntLike | None = None,
 ) -> Pointer:
     """The resource of a global tensor or pointer.
 
@@ -51,7 +55,7 @@ def create_buffer_resource(
     if stride:
         raise DSLValueError(f"only raw buffers (stride 0) are supported, got stride {stride}")
     if isinstance(tensor, Tensor):
-        base: Any = get_iter(tensor)
+        base = get_iter(tensor)
     elif isinstance(tensor, Pointer):
         base = tensor
     else:
@@ -67,7 +71,7 @@ def create_buffer_resource(
     return make_buffer_ptr(base, size)
 
 
-def create_buffer_resource_from_addr(addr: Any, *, num_records_bytes: Any = None) -> Pointer:
+def create_buffer_resource_from_addr(addr: ScalarLike, *, num_records_bytes: IntLike | None = None) -> Pointer:
     """The resource of an address in global memory.
 
     >>> def second(x):
@@ -83,38 +87,38 @@ def create_buffer_resource_from_addr(addr: Any, *, num_records_bytes: Any = None
     )
 
 
-def _check(rsrc: Any) -> Pointer:
+def _check(rsrc: object) -> Pointer:
     if not isinstance(rsrc, Pointer) or rsrc.address_space != BufferDesc:
         raise DSLTypeError(f"expected a buffer resource, as create_buffer_resource gives it, got {rsrc!r}")
     return rsrc
 
 
-def _place(rsrc: Pointer, offset: Any, nbytes: int, mask: Any) -> Pointer:
+def _place(rsrc: Pointer, offset: ScalarLike, nbytes: int, mask: ScalarLike | None) -> Pointer:
     """The byte pointer of an access; where `mask` is false, one out of range."""
-    at: Any = Int32(as_numeric(offset)) * nbytes if nbytes != 1 else Int32(as_numeric(offset))
+    at = Int32(as_numeric(offset)) * nbytes if nbytes != 1 else Int32(as_numeric(offset))
     if mask is not None:
         at = Boolean(as_numeric(mask)).select(at, Int32(_NOWHERE))
     return rsrc + at
 
 
-def _soffset(soffset_bytes: Any) -> Any:
+def _soffset(soffset_bytes: IntLike | None) -> SSAValue:
     return Int32(0 if soffset_bytes is None else as_numeric(soffset_bytes)).ir_value()
 
 
-def as_class(dtype: Any) -> Any:
+def as_class(dtype: DTypeLike) -> type[Numeric]:
     """A scalar class, also from an IR type."""
-    found: Any = dtype if isinstance(dtype, type) else Numeric.from_ir_type(dtype)
+    found = dtype if isinstance(dtype, type) else Numeric.from_ir_type(dtype)
     return found
 
 
 def buffer_load(
-    rsrc: Any,
-    offset: Any,
+    rsrc: Pointer,
+    offset: ScalarLike,
     vec_width: int = 4,
     dtype: type[Numeric] | None = None,
-    mask: Any = None,
+    mask: ScalarLike | None = None,
     cache_modifier: int = 0,
-    soffset_bytes: Any = None,
+    soffset_bytes: IntLike | None = None,
     is_scalar: bool = False,
 ) -> Any:
     """`vec_width` values of `dtype` (Float32) from element `offset` on: a Vector, or a scalar when it is one.
@@ -126,7 +130,7 @@ def buffer_load(
     >>> flyc.evaluate(example, np.arange(4, dtype="f4"), target="cpu:gfx942")
     2.0
     """
-    cls: Any = Float32 if dtype is None else as_class(dtype)
+    cls = Float32 if dtype is None else as_class(dtype)
     if vec_width not in (1, 2, 3, 4, 8, 16):
         raise DSLValueError(f"buffer_load: vec_width must be 1, 2, 3, 4, 8 or 16, got {vec_width}")
     if is_scalar and cls.width * vec_width not in _SCALAR_BITS:
@@ -141,7 +145,7 @@ def buffer_load(
 
         type_ = vector_type(cls.ir_type, vec_width)
 
-    def load(mask: Any = None) -> Any:
+    def load(mask: ScalarLike | None = None) -> Value:
         pointer = _place(rsrc, offset, cls.width // 8, mask)
         value = _emit().buffer_load(pointer, type_, _soffset(soffset_bytes), cache_modifier, is_scalar)
         return cls(value) if vec_width == 1 else Vector(value, (vec_width,), cls)
@@ -154,13 +158,13 @@ def buffer_load(
 
 
 def buffer_store(
-    data: Any,
-    rsrc: Any,
-    offset: Any,
-    mask: Any = None,
+    data: ValueLike,
+    rsrc: Pointer,
+    offset: ScalarLike,
+    mask: ScalarLike | None = None,
     cache_modifier: int = 0,
     *,
-    soffset_bytes: Any = None,
+    soffset_bytes: IntLike | None = None,
     offset_is_bytes: bool = False,
 ) -> None:
     """Write a scalar or a Vector at element `offset`, or at a byte offset.
@@ -171,11 +175,11 @@ def buffer_store(
     >>> flyc.evaluate(put, np.arange(4, dtype="f4"), target="cpu:gfx942")
     9.0
     """
-    value: Any = data if isinstance(data, Vector) else as_numeric(data)
-    cls = cast(Any, value.dtype if isinstance(value, Vector) else type(value))
+    value = data if isinstance(data, Vector) else as_numeric(data)
+    cls = value.dtype
     rsrc = _check(rsrc)
 
-    def store(mask: Any = None) -> None:
+    def store(mask: ScalarLike | None = None) -> None:
         pointer = _place(rsrc, offset, 1 if offset_is_bytes else cls.width // 8, mask)
         _emit().buffer_store(value.ir_value(), pointer, _soffset(soffset_bytes), cache_modifier)
 

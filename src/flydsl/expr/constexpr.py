@@ -5,12 +5,12 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 from ..errors import DSLTypeError
 
 _SCALARS = (int, bool, float, str)
-_TYPING_CALLABLE: Any = typing.Callable  # pyright: ignore[reportUnknownMemberType]
+_TYPING_CALLABLE: object = typing.Callable  # pyright: ignore[reportUnknownMemberType]
 
 
 class ConstexprType:
@@ -19,12 +19,12 @@ class ConstexprType:
     def __init__(self, inner: Any):
         self.inner = inner
 
-    def check(self, name: str, value: Any) -> None:
+    def check(self, name: str, value: object) -> None:
         """Raise unless `value` can be a compile-time value of this type."""
         if not self.accepts(value):
             raise DSLTypeError(f"parameter '{name}' expects {self}, got {value!r} of type {type(value).__name__}")
 
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: object) -> bool:
         """Whether a value is of the declared type."""
         return _accepts(self.inner, value)
 
@@ -32,7 +32,7 @@ class ConstexprType:
         return f"Constexpr[{getattr(self.inner, '__name__', self.inner)}]"
 
 
-def _accepts(inner: Any, value: Any) -> bool:
+def _accepts(inner: Any, value: object) -> bool:
     if inner is Any:
         return _is_plain(value)
     if inner is bool:
@@ -47,24 +47,25 @@ def _accepts(inner: Any, value: Any) -> bool:
     if inner is tuple or origin is tuple:
         if not isinstance(value, tuple):
             return False
+        items = cast("tuple[object, ...]", value)
         args = typing.get_args(inner)
         if not args:
-            return _is_plain(value)
+            return _is_plain(items)
         if len(args) == 2 and args[1] is Ellipsis:
-            return all(_accepts(args[0], v) for v in value)  # pyright: ignore[reportUnknownVariableType]
-        return len(args) == len(value) and all(map(_accepts, args, value))  # pyright: ignore[reportUnknownArgumentType]
+            return all(_accepts(args[0], v) for v in items)
+        return len(args) == len(items) and all(map(_accepts, args, items))
     if inner is Callable or origin is Callable or inner is _TYPING_CALLABLE:
         return is_capture_free(value)
     return False
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     if isinstance(value, tuple):
-        return all(_is_plain(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
+        return all(_is_plain(v) for v in cast("tuple[object, ...]", value))
     return value is None or isinstance(value, _SCALARS) or is_capture_free(value)
 
 
-def is_capture_free(value: Any) -> bool:
+def is_capture_free(value: object) -> bool:
     """Whether a callable is a lambda or function that reads nothing but its parameters."""
     if not isinstance(value, types.FunctionType):
         return False
@@ -78,7 +79,7 @@ class _ConstexprFactory:
     (Constexpr[int], True, False)
     """
 
-    def __getitem__(self, inner: Any) -> ConstexprType:
+    def __getitem__(self, inner: object) -> ConstexprType:
         ok = inner in (*_SCALARS, tuple, Any, Callable, _TYPING_CALLABLE) or typing.get_origin(inner) in (
             tuple,
             Callable,
@@ -91,5 +92,9 @@ class _ConstexprFactory:
         return "Constexpr"
 
 
-Constexpr = _ConstexprFactory()
+if TYPE_CHECKING:
+    C = TypeVar("C")
+    Constexpr = Annotated[C, "a compile-time value"]
+else:
+    Constexpr = _ConstexprFactory()
 """Annotation of compile-time parameters: `n: fx.Constexpr[int]`."""

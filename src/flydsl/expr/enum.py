@@ -6,10 +6,9 @@ Names resolve through `flydsl.expr`.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name.startswith("__"):
         raise AttributeError(name)
     return getattr(import_module("flydsl.expr"), name)

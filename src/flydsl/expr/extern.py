@@ -6,11 +6,15 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError
 from .emit.trace import maybe_current
 from .numeric import Float32, Float64, Int32, Int64, Numeric, Uint32, Uint64, scalar_or_none
+
+if TYPE_CHECKING:
+    from .annotations import SSAValue, ValueLike
+
 
 TYPES: dict[str, type[Numeric] | None] = {
     "int32": Int32, "uint32": Uint32, "int64": Int64, "uint64": Uint64, "float32": Float32, "float64": Float64,
@@ -105,7 +109,7 @@ class ExternFunction:
             self._library = Library.read(path, self.symbol)
         return self._library
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: ValueLike) -> Any:
         tracer = maybe_current()
         if tracer is None or not getattr(tracer.functions[-1] if tracer.functions else None, "is_kernel", False):
             raise DSLRuntimeError(f"extern function '{self.symbol}' can only be called inside a @flyc.kernel function")
@@ -119,7 +123,7 @@ class ExternFunction:
         tracer.functions[0].externs.use(self.library)
         return None if result is None else result(value)
 
-    def _argument(self, at: int, x: Any) -> Any:
+    def _argument(self, at: int, x: object) -> SSAValue:
         wanted = TYPES[self.arg_types[at]]
         number = scalar_or_none(x)
         if number is None or wanted is None or (number.is_float and not wanted.is_float):
@@ -129,7 +133,7 @@ class ExternFunction:
             number = number.with_signedness(bool(wanted.signed))
         return wanted(number).ir_value()
 
-    def __fly_cache_key__(self) -> Any:
+    def __fly_cache_key__(self) -> object:
         library = self.library
         return self.symbol, self.arg_types, self.ret_type, self.is_pure, library and library.digest
 

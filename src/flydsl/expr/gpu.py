@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError
 from ..ir.enums import AddressSpace
@@ -12,8 +12,15 @@ from .numeric import Index, Int32, Int64, Numeric, Uint32, scalar_or_none
 from .scalars.scalar_ops import CLASSES
 from .vector import Vector
 
+if TYPE_CHECKING:
+    import ctypes
 
-def _ops() -> Any:
+    from .annotations import Attribute, IntLike, Slot, SSAValue, Value
+
+V = TypeVar("V", bound="Numeric | Vector")
+
+
+def _ops():
     from .emit import gpu_ir
 
     return gpu_ir
@@ -104,7 +111,7 @@ def num_warp_threads() -> int:
 _MODES = ("xor", "up", "down", "idx")
 
 
-def shuffle(value: Any, offset: Any, width: Any = None, mode: str = "xor") -> Any:
+def shuffle(value: V, offset: IntLike, width: IntLike | None = None, mode: str = "xor") -> V:
     """The `value` of another lane of the warp: `fx.gpu.shuffle(x, 1, 32, "xor")`.
 
     `mode` says which: lane `xor` offset, `up` (lane - offset), `down` (lane + offset), or `idx`, the lane `offset`
@@ -118,6 +125,10 @@ def shuffle(value: Any, offset: Any, width: Any = None, mode: str = "xor") -> An
         raise DSLValueError(f"shuffle mode must be one of {', '.join(_MODES)}, got {mode!r}")
     lanes = num_warp_threads() if width is None else width
     by, within = (_lane_number(n, x) for n, x in (("offset", offset), ("width", lanes)))
+    return cast("V", _shuffled(value, by, within, mode))
+
+
+def _shuffled(value: object, by: SSAValue, within: SSAValue, mode: str) -> Value:
     if isinstance(value, Vector):
         return _shuffle_vector(value, by, within, mode)
     number = scalar_or_none(value)
@@ -126,14 +137,14 @@ def shuffle(value: Any, offset: Any, width: Any = None, mode: str = "xor") -> An
     return _shuffle_scalar(number, by, within, mode)
 
 
-def _lane_number(what: str, x: Any) -> Any:
+def _lane_number(what: str, x: object) -> SSAValue:
     number = scalar_or_none(x)
     if number is None or not number.is_integer:
         raise DSLTypeError(f"shuffle: the {what} must be an integer, got {x!r}")
     return Int32(number).ir_value()
 
 
-def _shuffle_scalar(x: Numeric, by: Any, within: Any, mode: str) -> Any:
+def _shuffle_scalar(x: Numeric, by: SSAValue, within: SSAValue, mode: str) -> Numeric:
     cls = type(x)
     if cls in (CLASSES["Float32"], Int32, Uint32):
         return cls(_ops().shuffle(x.ir_value(), by, within, mode))
@@ -148,14 +159,14 @@ def _shuffle_scalar(x: Numeric, by: Any, within: Any, mode: str) -> Any:
         return cls(Int32(_ops().shuffle(Int32(x).ir_value(), by, within, mode)))
     bits = CLASSES[f"Uint{cls.width}"]
     whole = x.bitcast(bits) if cls.is_float else bits(x)
-    made: Any = bits(0)
+    made = bits(0)
     for at in range(0, cls.width, 32):
         piece = Uint32(_ops().shuffle(Uint32(whole >> bits(at)).ir_value(), by, within, mode))
         made = made | (bits(piece) << bits(at))
     return made.bitcast(cls) if cls.is_float else cls(made)
 
 
-def _shuffle_vector(v: Vector, by: Any, within: Any, mode: str) -> Vector:
+def _shuffle_vector(v: Vector, by: SSAValue, within: SSAValue, mode: str) -> Vector:
     cls = v.dtype
     if cls is Index or cls.width == 1 or (v.numel * cls.width) % 32:
         items = [_shuffle_scalar(v[i], by, within, mode) for i in range(v.numel)]
@@ -165,7 +176,7 @@ def _shuffle_vector(v: Vector, by: Any, within: Any, mode: str) -> Vector:
     return Vector.from_elements(moved, Int32).bitcast(cls).reshape(v.shape)
 
 
-def shuffle_xor(value: Any, offset: Any, width: Any = None) -> Any:
+def shuffle_xor(value: V, offset: IntLike, width: IntLike | None = None) -> V:
     """The value of lane `lane ^ offset`.
 
     >>> flyc.evaluate(lambda: fx.shuffle_xor(fx.thread_idx.x, 2, 4), threads=4)
@@ -174,7 +185,7 @@ def shuffle_xor(value: Any, offset: Any, width: Any = None) -> Any:
     return shuffle(value, offset, width, "xor")
 
 
-def shuffle_up(value: Any, offset: Any, width: Any = None) -> Any:
+def shuffle_up(value: V, offset: IntLike, width: IntLike | None = None) -> V:
     """The value of lane `lane - offset`; unspecified where that is outside the segment.
 
     >>> flyc.evaluate(lambda: fx.shuffle_up(fx.thread_idx.x, 1, 4), threads=4)
@@ -183,7 +194,7 @@ def shuffle_up(value: Any, offset: Any, width: Any = None) -> Any:
     return shuffle(value, offset, width, "up")
 
 
-def shuffle_down(value: Any, offset: Any, width: Any = None) -> Any:
+def shuffle_down(value: V, offset: IntLike, width: IntLike | None = None) -> V:
     """The value of lane `lane + offset`; unspecified where that is outside the segment.
 
     >>> flyc.evaluate(lambda: fx.shuffle_down(fx.thread_idx.x, 1, 4), threads=4)
@@ -192,7 +203,7 @@ def shuffle_down(value: Any, offset: Any, width: Any = None) -> Any:
     return shuffle(value, offset, width, "down")
 
 
-def shuffle_idx(value: Any, lane: Any, width: Any = None) -> Any:
+def shuffle_idx(value: V, lane: IntLike, width: IntLike | None = None) -> V:
     """The value of an absolute lane of the warp.
 
     >>> flyc.evaluate(lambda: fx.shuffle_idx(fx.thread_idx.x * 10, 2, 4), threads=4)
@@ -228,7 +239,11 @@ def block_id(dim: str = "x") -> Index:
     return _raw("block_id", dim)
 
 
-def smem_space(int: bool = False) -> Any:
+@overload
+def smem_space(int: Literal[False] = False) -> AddressSpace: ...
+@overload
+def smem_space(int: Literal[True]) -> Literal[3]: ...
+def smem_space(int: bool = False) -> AddressSpace | Literal[3]:
     """The address space of shared memory; with `int` the number GPUs have for it.
 
     >>> fx.gpu.smem_space(int=True)
@@ -257,35 +272,35 @@ class Stream:
         if raw is not None and not isinstance(raw, int) and stream_handle(raw) is None:
             raise DSLValueError(f"expected None, an int handle or a stream object, got {raw!r}")
         self.raw: Any = raw
-        self._ir: Any = None
+        self._ir: SSAValue | None = None
 
     @property
     def handle(self) -> int | None:
         """Raw handle; None when unspecified."""
         return None if self.raw is None else stream_handle(self.raw)
 
-    def ir_value(self) -> Any:
+    def ir_value(self) -> SSAValue:
         """The IR token while tracing."""
         if self._ir is None:
             raise DSLRuntimeError("this stream is a host value, not a parameter of the traced function")
         return self._ir
 
-    def __extract_to_ir_values__(self) -> list[Any]:
+    def __extract_to_ir_values__(self) -> list[SSAValue]:
         return [self.ir_value()]
 
     @classmethod
-    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Stream:
+    def __construct_from_ir_values__(cls, values: Sequence[SSAValue], exemplar: object = None) -> Stream:
         made = cls(None)
         made._ir = values[0]
         return made
 
-    def __get_ir_types__(self) -> list[Any]:
+    def __get_ir_types__(self) -> list[Attribute]:
         return [_ops().token_type()]
 
-    def __cache_signature__(self) -> Any:
+    def __cache_signature__(self) -> object:
         return "stream"
 
-    def __c_abi_spec__(self) -> list[Any]:
+    def __c_abi_spec__(self) -> list[Slot]:
         import ctypes
 
         return [(ctypes.c_void_p, _fill_handle)]
@@ -294,12 +309,12 @@ class Stream:
         return f"Stream({self.raw!r})"
 
 
-def _fill_handle(stream: Any, slot: Any) -> None:
+def _fill_handle(stream: Stream, slot: ctypes.c_void_p) -> None:
     """Store a stream's handle in its C slot."""
     slot.value = stream.handle or 0
 
 
-def stream_handle(raw: Any) -> int | None:
+def stream_handle(raw: object) -> int | None:
     """Integer handle of a stream object of any framework, or None."""
     if isinstance(raw, int):
         return raw

@@ -8,7 +8,8 @@ function takes `fastmath=`; other keywords are accepted and ignored. Nothing is 
 from __future__ import annotations
 
 import math as _math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from ..errors import DSLTypeError
 from ..ir.fold import FORMATS
@@ -18,14 +19,19 @@ from .scalars.fastmath import flags_attr
 from .scalars.scalar_ops import convert
 from .vector import rewrap, uniform
 
+if TYPE_CHECKING:
+    from .annotations import Attribute, FastMathLike, Operand, ScalarLike, SSAValue, Tracer, Value, ValueLike, ValueT
+    from .numeric import ScalarClass
+    from .vector import Shape, Uniform, Vector
 
-def _emit(t: Any, name: str, operands: Any, flags: Any = None) -> Any:
+
+def _emit(t: Tracer, name: str, operands: Sequence[SSAValue], flags: Attribute | None = None) -> SSAValue:
     from .emit.scalar_types import emit_math
 
     return emit_math(t, name, operands, flags)
 
 
-def _floats(name: str, args: tuple[Any, ...], *, small: bool = False) -> Any:
+def _floats(name: str, args: tuple[ValueLike, ...], *, small: bool = False) -> Uniform:
     cls, shape, values = uniform(name, args)
     if not cls.is_float:
         raise DSLTypeError(f"{name} requires a float type, got {cls}; convert it with .to(fx.Float32)")
@@ -34,19 +40,19 @@ def _floats(name: str, args: tuple[Any, ...], *, small: bool = False) -> Any:
     return cls, shape, values
 
 
-def _float(name: str, args: tuple[Any, ...], fastmath: Any) -> Any:
+def _float(name: str, args: tuple[ValueLike, ...], fastmath: FastMathLike) -> Any:
     cls, shape, values = _floats(name, args)
     return rewrap(_emit(current(), name, values, flags_attr(fastmath)), shape, cls)
 
 
-def _integer(name: str, *args: Any) -> Any:
+def _integer(name: str, *args: ValueLike) -> Any:
     cls, shape, values = uniform(name, args)
     if not cls.is_integer:
         raise DSLTypeError(f"{name} requires an integer type, got {cls}")
     return rewrap(_emit(current(), name, values), shape, cls)
 
 
-def absf(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def absf(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Absolute value.
 
     >>> flyc.evaluate(fx.absf, -2.5)
@@ -55,7 +61,7 @@ def absf(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("absf", (x,), fastmath)
 
 
-def ceil(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def ceil(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Smallest integer not below `x`, as a float.
 
     >>> flyc.evaluate(fx.ceil, 1.2)
@@ -64,7 +70,7 @@ def ceil(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("ceil", (x,), fastmath)
 
 
-def floor(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def floor(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Largest integer not above `x`, as a float.
 
     >>> flyc.evaluate(fx.floor, -1.2)
@@ -73,7 +79,7 @@ def floor(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("floor", (x,), fastmath)
 
 
-def trunc(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def trunc(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """`x` without its fraction.
 
     >>> flyc.evaluate(fx.trunc, -1.7)
@@ -82,7 +88,7 @@ def trunc(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("trunc", (x,), fastmath)
 
 
-def round(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def round(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Nearest integer, halves away from zero.
 
     >>> flyc.evaluate(fx.round, 2.5)
@@ -91,7 +97,7 @@ def round(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("round", (x,), fastmath)
 
 
-def roundeven(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def roundeven(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Nearest integer, halves to even.
 
     >>> flyc.evaluate(fx.roundeven, 2.5)
@@ -100,7 +106,7 @@ def roundeven(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("roundeven", (x,), fastmath)
 
 
-def exp(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def exp(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """e to the power `x`.
 
     >>> flyc.evaluate(fx.exp, 1.0)
@@ -109,7 +115,7 @@ def exp(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("exp", (x,), fastmath)
 
 
-def exp2(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def exp2(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """2 to the power `x`.
 
     >>> flyc.evaluate(fx.exp2, 3.0)
@@ -118,7 +124,7 @@ def exp2(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("exp2", (x,), fastmath)
 
 
-def expm1(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def expm1(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """exp(x) - 1, accurate near zero.
 
     >>> flyc.evaluate(fx.expm1, 1e-5)
@@ -127,7 +133,7 @@ def expm1(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("expm1", (x,), fastmath)
 
 
-def log(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def log(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Natural logarithm.
 
     >>> flyc.evaluate(fx.log, 2.0)
@@ -136,7 +142,7 @@ def log(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("log", (x,), fastmath)
 
 
-def log2(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def log2(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Logarithm to base 2.
 
     >>> flyc.evaluate(fx.log2, 8.0)
@@ -145,7 +151,7 @@ def log2(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("log2", (x,), fastmath)
 
 
-def log10(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def log10(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Logarithm to base 10.
 
     >>> flyc.evaluate(fx.log10, 100.0)
@@ -154,7 +160,7 @@ def log10(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("log10", (x,), fastmath)
 
 
-def log1p(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def log1p(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """log(1 + x), accurate near zero.
 
     >>> flyc.evaluate(fx.log1p, 1e-5)
@@ -163,7 +169,7 @@ def log1p(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("log1p", (x,), fastmath)
 
 
-def sqrt(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def sqrt(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Square root.
 
     >>> flyc.evaluate(fx.sqrt, 2.25)
@@ -172,7 +178,7 @@ def sqrt(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("sqrt", (x,), fastmath)
 
 
-def rsqrt(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def rsqrt(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Reciprocal square root.
 
     >>> flyc.evaluate(fx.rsqrt, 4.0)
@@ -181,7 +187,7 @@ def rsqrt(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("rsqrt", (x,), fastmath)
 
 
-def cbrt(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def cbrt(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Cube root.
 
     >>> flyc.evaluate(fx.cbrt, 27.0)
@@ -190,7 +196,7 @@ def cbrt(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("cbrt", (x,), fastmath)
 
 
-def sin(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def sin(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Sine of an angle in radians.
 
     >>> flyc.evaluate(fx.sin, 1.0)
@@ -199,7 +205,7 @@ def sin(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("sin", (x,), fastmath)
 
 
-def cos(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def cos(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Cosine of an angle in radians.
 
     >>> flyc.evaluate(fx.cos, 1.0)
@@ -208,7 +214,7 @@ def cos(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("cos", (x,), fastmath)
 
 
-def tan(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def tan(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Tangent of an angle in radians.
 
     >>> flyc.evaluate(fx.tan, 1.0)
@@ -217,7 +223,7 @@ def tan(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("tan", (x,), fastmath)
 
 
-def asin(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def asin(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Arc sine.
 
     >>> flyc.evaluate(fx.asin, 0.5)
@@ -226,7 +232,7 @@ def asin(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("asin", (x,), fastmath)
 
 
-def acos(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def acos(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Arc cosine.
 
     >>> flyc.evaluate(fx.acos, 0.5)
@@ -235,7 +241,7 @@ def acos(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("acos", (x,), fastmath)
 
 
-def atan(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def atan(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Arc tangent.
 
     >>> flyc.evaluate(fx.atan, 1.0)
@@ -244,7 +250,7 @@ def atan(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("atan", (x,), fastmath)
 
 
-def sinh(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def sinh(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Hyperbolic sine.
 
     >>> flyc.evaluate(fx.sinh, 1.0)
@@ -253,7 +259,7 @@ def sinh(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("sinh", (x,), fastmath)
 
 
-def cosh(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def cosh(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Hyperbolic cosine.
 
     >>> flyc.evaluate(fx.cosh, 1.0)
@@ -262,7 +268,7 @@ def cosh(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("cosh", (x,), fastmath)
 
 
-def tanh(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def tanh(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Hyperbolic tangent.
 
     >>> flyc.evaluate(fx.tanh, 1.0)
@@ -271,7 +277,7 @@ def tanh(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("tanh", (x,), fastmath)
 
 
-def asinh(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def asinh(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Inverse hyperbolic sine.
 
     >>> flyc.evaluate(fx.asinh, 1.0)
@@ -280,7 +286,7 @@ def asinh(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("asinh", (x,), fastmath)
 
 
-def acosh(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def acosh(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Inverse hyperbolic cosine.
 
     >>> flyc.evaluate(fx.acosh, 2.0)
@@ -289,7 +295,7 @@ def acosh(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("acosh", (x,), fastmath)
 
 
-def atanh(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def atanh(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Inverse hyperbolic tangent.
 
     >>> flyc.evaluate(fx.atanh, 0.5)
@@ -298,7 +304,7 @@ def atanh(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("atanh", (x,), fastmath)
 
 
-def erf(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def erf(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Error function.
 
     >>> flyc.evaluate(fx.erf, 0.5)
@@ -307,7 +313,7 @@ def erf(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("erf", (x,), fastmath)
 
 
-def erfc(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def erfc(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """1 - erf(x), accurate for large `x`.
 
     >>> flyc.evaluate(fx.erfc, 0.5)
@@ -316,7 +322,7 @@ def erfc(x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("erfc", (x,), fastmath)
 
 
-def sincos(x: Any, *, fastmath: Any = None, **_: Any) -> tuple[Any, Any]:
+def sincos(x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> tuple[ValueT, ValueT]:
     """Sine and cosine of one angle.
 
     >>> flyc.evaluate(fx.sincos, 0.5)
@@ -325,7 +331,7 @@ def sincos(x: Any, *, fastmath: Any = None, **_: Any) -> tuple[Any, Any]:
     return sin(x, fastmath=fastmath), cos(x, fastmath=fastmath)
 
 
-def absi(x: Any, **_: Any) -> Any:
+def absi(x: Operand[ValueT], **_: object) -> ValueT:
     """Absolute value of a signed integer.
 
     >>> flyc.evaluate(fx.absi, -3)
@@ -334,7 +340,7 @@ def absi(x: Any, **_: Any) -> Any:
     return _integer("absi", x)
 
 
-def ctlz(x: Any, **_: Any) -> Any:
+def ctlz(x: Operand[ValueT], **_: object) -> ValueT:
     """Zero bits above the highest set bit.
 
     >>> flyc.evaluate(fx.ctlz, 1)
@@ -343,7 +349,7 @@ def ctlz(x: Any, **_: Any) -> Any:
     return _integer("ctlz", x)
 
 
-def cttz(x: Any, **_: Any) -> Any:
+def cttz(x: Operand[ValueT], **_: object) -> ValueT:
     """Zero bits below the lowest set bit.
 
     >>> flyc.evaluate(fx.cttz, 8)
@@ -352,7 +358,7 @@ def cttz(x: Any, **_: Any) -> Any:
     return _integer("cttz", x)
 
 
-def ctpop(x: Any, **_: Any) -> Any:
+def ctpop(x: Operand[ValueT], **_: object) -> ValueT:
     """Number of set bits.
 
     >>> flyc.evaluate(fx.ctpop, 255)
@@ -361,7 +367,7 @@ def ctpop(x: Any, **_: Any) -> Any:
     return _integer("ctpop", x)
 
 
-def powf(base: Any, exponent: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def powf(base: Operand[ValueT], exponent: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """A float to a float power.
 
     >>> flyc.evaluate(fx.powf, 2.0, 0.5)
@@ -370,7 +376,7 @@ def powf(base: Any, exponent: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("powf", (base, exponent), fastmath)
 
 
-def ipowi(base: Any, exponent: Any, **_: Any) -> Any:
+def ipowi(base: Operand[ValueT], exponent: Operand[ValueT], **_: object) -> ValueT:
     """An integer to a power of the same class; a negative power of anything but 1 and -1 is 0.
 
     >>> flyc.evaluate(fx.ipowi, 3, 4)
@@ -379,7 +385,7 @@ def ipowi(base: Any, exponent: Any, **_: Any) -> Any:
     return _integer("ipowi", base, exponent)
 
 
-def fpowi(base: Any, exponent: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def fpowi(base: Operand[ValueT], exponent: ValueLike, *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """A float to an integer power.
 
     >>> flyc.evaluate(fx.fpowi, 1.5, 3)
@@ -396,14 +402,14 @@ def fpowi(base: Any, exponent: Any, *, fastmath: Any = None, **_: Any) -> Any:
         value, shape = t.broadcast(value, _math.prod(_lanes(power_shape))), power_shape
     elif shape is not None and power_shape is not None and _lanes(shape) != _lanes(power_shape):
         raise DSLTypeError(f"fpowi needs vectors of one shape, got {shape} and {power_shape}")
-    return rewrap(_emit(t, "fpowi", (value, power), flags_attr(fastmath)), shape, cls)
+    return cast("ValueT", rewrap(_emit(t, "fpowi", (value, power), flags_attr(fastmath)), shape, cls))
 
 
-def _lanes(shape: Any) -> tuple[int, ...]:
-    return tuple(n for mode in shape for n in _lanes(mode)) if isinstance(shape, tuple) else (shape,)  # pyright: ignore[reportUnknownVariableType]
+def _lanes(shape: Shape | int) -> tuple[int, ...]:
+    return tuple(n for mode in shape for n in _lanes(mode)) if isinstance(shape, tuple) else (shape,)
 
 
-def atan2(y: Any, x: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def atan2(y: Operand[ValueT], x: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """Angle of the point (x, y), from -pi to pi.
 
     >>> flyc.evaluate(fx.atan2, 1.0, -1.0)
@@ -412,7 +418,9 @@ def atan2(y: Any, x: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("atan2", (y, x), fastmath)
 
 
-def copysign(magnitude: Any, sign: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def copysign(
+    magnitude: Operand[ValueT], sign: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object
+) -> ValueT:
     """`magnitude` with the sign of `sign`.
 
     >>> flyc.evaluate(fx.copysign, 3.0, -0.0)
@@ -421,7 +429,9 @@ def copysign(magnitude: Any, sign: Any, *, fastmath: Any = None, **_: Any) -> An
     return _float("copysign", (magnitude, sign), fastmath)
 
 
-def fma(a: Any, b: Any, c: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def fma(
+    a: Operand[ValueT], b: Operand[ValueT], c: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object
+) -> ValueT:
     """a * b + c, rounded once.
 
     >>> flyc.evaluate(fx.fma, 2.0, 3.0, 1.0)
@@ -430,7 +440,9 @@ def fma(a: Any, b: Any, c: Any, *, fastmath: Any = None, **_: Any) -> Any:
     return _float("fma", (a, b, c), fastmath)
 
 
-def clampf(x: Any, low: Any, high: Any, *, fastmath: Any = None, **_: Any) -> Any:
+def clampf(
+    x: Operand[ValueT], low: Operand[ValueT], high: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object
+) -> ValueT:
     """`x` limited to the range from `low` to `high`; NaN stays NaN.
 
     >>> flyc.evaluate(fx.clampf, 5.0, 0.0, 1.0)
@@ -438,13 +450,14 @@ def clampf(x: Any, low: Any, high: Any, *, fastmath: Any = None, **_: Any) -> An
     """
     cls, shape, (v, a, b) = _floats("clampf", (x, low, high))
     t, flags = current(), flags_attr(fastmath)
-    return rewrap(t.float_binary("minimumf", t.float_binary("maximumf", v, a, flags), b, flags), shape, cls)
+    made = t.float_binary("minimumf", t.float_binary("maximumf", v, a, flags), b, flags)
+    return cast("ValueT", rewrap(made, shape, cls))
 
 
 # Predicates carry no flags: `nnan` or `ninf` would let the compiler assume their answer.
 
 
-def _tested(name: str, x: Any) -> Any:
+def _tested(name: str, x: ValueLike) -> tuple[ScalarClass, Shape | None, SSAValue]:
     """Class, shape and IR value of what a predicate looks at; storage formats in 32 bits, which hold all they can."""
     cls, shape, (value,) = _floats(name, (x,), small=True)
     if cls.width < 16:
@@ -452,7 +465,11 @@ def _tested(name: str, x: Any) -> Any:
     return cls, shape, value
 
 
-def isnan(x: Any, **_: Any) -> Any:
+@overload
+def isnan(x: Vector, **_: object) -> Vector: ...
+@overload
+def isnan(x: ScalarLike, **_: object) -> Boolean: ...
+def isnan(x: ValueLike, **_: object) -> Value:
     """Whether `x` is NaN, whatever the fast-math flags say.
 
     >>> flyc.evaluate(fx.isnan, float("nan"))
@@ -462,7 +479,11 @@ def isnan(x: Any, **_: Any) -> Any:
     return rewrap(current().cmpf("uno", v, v), shape, Boolean)
 
 
-def isinf(x: Any, **_: Any) -> Any:
+@overload
+def isinf(x: Vector, **_: object) -> Vector: ...
+@overload
+def isinf(x: ScalarLike, **_: object) -> Boolean: ...
+def isinf(x: ValueLike, **_: object) -> Value:
     """Whether `x` is positive or negative infinity.
 
     >>> flyc.evaluate(fx.isinf, float("-inf"))
@@ -475,7 +496,11 @@ def isinf(x: Any, **_: Any) -> Any:
     return rewrap(t.cmpf("oeq", _emit(t, "absf", (v,)), t.const(_math.inf, v.type)), shape, Boolean)
 
 
-def isfinite(x: Any, **_: Any) -> Any:
+@overload
+def isfinite(x: Vector, **_: object) -> Vector: ...
+@overload
+def isfinite(x: ScalarLike, **_: object) -> Boolean: ...
+def isfinite(x: ValueLike, **_: object) -> Value:
     """Whether `x` is neither infinite nor NaN.
 
     >>> flyc.evaluate(fx.isfinite, 1.0)
@@ -488,7 +513,11 @@ def isfinite(x: Any, **_: Any) -> Any:
     return rewrap(t.cmpf("olt", _emit(t, "absf", (v,)), t.const(_math.inf, v.type)), shape, Boolean)
 
 
-def isnormal(x: Any, **_: Any) -> Any:
+@overload
+def isnormal(x: Vector, **_: object) -> Vector: ...
+@overload
+def isnormal(x: ScalarLike, **_: object) -> Boolean: ...
+def isnormal(x: ValueLike, **_: object) -> Value:
     """Whether `x` is neither zero, subnormal, infinite nor NaN.
 
     >>> flyc.evaluate(fx.isnormal, 1e-40)

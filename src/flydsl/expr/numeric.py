@@ -11,14 +11,15 @@ import importlib
 import math
 import numbers
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final, TypeAlias, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias, TypeVar, cast, overload
 
 from ..errors import DSLOverflowError, DSLRuntimeError, DSLTypeError, DSLValueError
 from ..ir.enums import RoundingMode
 from ..ir.fold import float_bits, float_from_bits
 from .emit.trace import current
 from .scalars.fastmath import fastmath as _fastmath
-from .scalars.operators import Operators
+from .scalars.operators import ScalarOperators
 from .scalars.scalar_ops import (
     CLASSES,
     COMPARISONS,
@@ -34,7 +35,19 @@ from .scalars.scalar_ops import (
     unary_kernel,
 )
 
+if TYPE_CHECKING:
+    import numpy
+
+    from .annotations import Attribute, DTypeLike, FastMathLike, IntLike, Number, ScalarLike, Slot, SSAValue
+    from .scalars.scalar_ops import Plan
+    from .tensor import Pointer
+
 ScalarClass: TypeAlias = "type[Numeric]"
+
+
+N = TypeVar("N", bound="Numeric")
+S = TypeVar("S", bound="Numeric")
+P = TypeVar("P", int, float, bool)
 
 
 class NumericMeta(type):
@@ -48,13 +61,15 @@ class NumericMeta(type):
     """Bits of a value."""
     ir_name: str
     """The IR type as text."""
-    cached_type: Any
+    cached_type: Attribute | None
 
-    def __new__(mcs, name: str, bases: tuple[Any, ...], namespace: dict[str, Any], **options: Any) -> Any:
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, object], **options: object
+    ) -> NumericMeta:
         namespace.setdefault("__slots__", ())
         return super().__new__(mcs, name, bases, namespace, **options)
 
-    def __init__(cls, name: str, bases: tuple[Any, ...], namespace: dict[str, Any], **options: Any):
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, object], **options: object):
         super().__init__(name, bases, namespace)
 
     def __str__(cls) -> str:
@@ -69,7 +84,7 @@ class NumericMeta(type):
         return (cls.width - 1).bit_length()
 
     @property
-    def ir_type(cls) -> Any:
+    def ir_type(cls) -> Attribute:
         """The IR type; loads xDSL."""
         found = cls.cached_type
         if found is None:
@@ -79,7 +94,7 @@ class NumericMeta(type):
         return found
 
     @property
-    def numpy_dtype(cls) -> Any:
+    def numpy_dtype(cls) -> numpy.dtype[numpy.generic] | None:
         """The numpy dtype, or None where numpy has none."""
         name = _NUMPY_NAMES.get(cls.__name__)
         if name is None:
@@ -92,7 +107,7 @@ class NumericMeta(type):
         return cls(0)
 
 
-class Numeric(Operators, metaclass=NumericMeta):
+class Numeric(ScalarOperators, metaclass=NumericMeta):
     """Base of all scalar classes; `T(x)` constructs and casts.
 
     >>> Int8(200), Uint64(-1), Int32(2.9), Float32(3)
@@ -106,8 +121,8 @@ class Numeric(Operators, metaclass=NumericMeta):
     is_integer: ClassVar[bool] = False
     is_float: ClassVar[bool] = False
     ir_name: ClassVar[str] = ""
-    cached_type: ClassVar[Any] = None
-    abi: ClassVar[Any] = None
+    cached_type: ClassVar[Attribute | None] = None
+    abi: ClassVar[Slot | None] = None
 
     value: Any
     """The payload: a Python number, or an SSA value."""
@@ -120,7 +135,7 @@ class Numeric(Operators, metaclass=NumericMeta):
 
     def __init__(self, value: Any):
         cls = type(self)
-        kind = cast(Any, type(value))
+        kind: type = type(value)  # pyright: ignore[reportUnknownVariableType]
         if kind in STATIC:
             self.value = cls.payload(value)
         elif isinstance(value, Numeric):
@@ -139,12 +154,12 @@ class Numeric(Operators, metaclass=NumericMeta):
             )
 
     @classmethod
-    def payload(cls, value: Any) -> Any:
+    def payload(cls, value: Number) -> Number:
         """A Python number as a payload of this class."""
         raise DSLTypeError(f"{cls} is abstract; use a concrete scalar class such as Int32 or Float32")
 
     @classmethod
-    def _from_ir(cls, value: Any) -> Any:
+    def _from_ir(cls, value: SSAValue) -> SSAValue:
         """An untyped IR value as a payload of this class; this class's signedness decides how it is extended."""
         if value.type == cls.ir_type:
             return value
@@ -166,7 +181,7 @@ class Numeric(Operators, metaclass=NumericMeta):
         return type(self)
 
     @property
-    def type(self) -> Any:
+    def type(self) -> Attribute:
         """The IR type of the value."""
         return type(self).ir_type
 
@@ -178,7 +193,7 @@ class Numeric(Operators, metaclass=NumericMeta):
         """
         return type(self.value) in STATIC
 
-    def ir_value(self) -> Any:
+    def ir_value(self) -> SSAValue:
         """The value as an SSA value; a compile-time one becomes a constant."""
         value = self.value
         return current().const(value, type(self).ir_type) if type(value) in STATIC else value
@@ -219,7 +234,13 @@ class Numeric(Operators, metaclass=NumericMeta):
 
     # --- conversions ----------------------------------------------------------------------------------------------
 
-    def to(self, dtype: Any, *, rounding_mode: RoundingMode | None = None) -> Any:
+    @overload
+    def to(self, dtype: type[N], *, rounding_mode: RoundingMode | None = None) -> N: ...
+    @overload
+    def to(self, dtype: type[P], *, rounding_mode: RoundingMode | None = None) -> P: ...
+    @overload
+    def to(self, dtype: Attribute, *, rounding_mode: RoundingMode | None = None) -> Numeric: ...
+    def to(self, dtype: DTypeLike | type[Number], *, rounding_mode: RoundingMode | None = None) -> Numeric | Number:
         """The value as another class; `int`, `float` or `bool` give a compile-time payload.
 
         >>> Float32(2.5).to(Int32), Float32(2.5).to(float)
@@ -240,7 +261,11 @@ class Numeric(Operators, metaclass=NumericMeta):
             return make(target, convert(current(), self.value, cls, target, 0, rounding_mode))
         return self if target is cls else target(self)
 
-    def bitcast(self, dtype: Any) -> Any:
+    @overload
+    def bitcast(self, dtype: type[N]) -> N: ...
+    @overload
+    def bitcast(self, dtype: Attribute) -> Numeric: ...
+    def bitcast(self, dtype: DTypeLike) -> Numeric:
         """The same bits read as another class of equal width.
 
         >>> Float32(1.0).bitcast(Int32), Uint16(0x3F80).bitcast(BFloat16)
@@ -264,7 +289,7 @@ class Numeric(Operators, metaclass=NumericMeta):
             value = self.bitcast(Int64).value
         return make(target, current().cast(name, value, target.ir_type))
 
-    def with_signedness(self, signed: bool | None) -> Any:
+    def with_signedness(self, signed: bool | None) -> Numeric:
         """The same bits as a signed or unsigned class; None means signed. Floats stay as they are.
 
         >>> Int32(-1).with_signedness(False)
@@ -275,38 +300,44 @@ class Numeric(Operators, metaclass=NumericMeta):
             return self
         return self.to(_SIGNED_PAIRS[cls.width][-1 if signed is False else 0])
 
-    def extf(self, dtype: Any) -> Any:
+    def extf(self, dtype: DTypeLike) -> Numeric:
         """Widen a float; takes a class or an IR type, like the other conversions of this family."""
         return _float_cast(self, dtype, "extf")
 
-    def truncf(self, dtype: Any) -> Any:
+    def truncf(self, dtype: DTypeLike) -> Numeric:
         """Narrow a float, rounding to nearest even."""
         return _float_cast(self, dtype, "truncf")
 
-    def extui(self, dtype: Any) -> Any:
+    def extui(self, dtype: DTypeLike) -> Numeric:
         """Widen an integer with zeros."""
         return self.with_signedness(False).to(dtype)
 
-    def extsi(self, dtype: Any) -> Any:
+    def extsi(self, dtype: DTypeLike) -> Numeric:
         """Widen an integer with copies of its sign bit."""
         if type(self) is Boolean:
             return -self.to(dtype)
         return self.with_signedness(True).to(dtype)
 
-    def trunci(self, dtype: Any) -> Any:
+    def trunci(self, dtype: DTypeLike) -> Numeric:
         """Keep the low bits of an integer."""
         target = dsl_class(dtype)
         if target is Boolean:
             return Boolean(self & type(self)(1))
         return self.to(target)
 
-    def index_cast(self, dtype: Any) -> Any:
+    def index_cast(self, dtype: DTypeLike) -> Numeric:
         """Convert between `Index` and another integer."""
         return self.to(dtype)
 
     # --- choosing -------------------------------------------------------------------------------------------------
 
-    def select(self, true_value: Any, false_value: Any) -> Any:
+    @overload
+    def select(self, true_value: S, false_value: S) -> S: ...
+    @overload
+    def select(self, true_value: ScalarLike, false_value: ScalarLike) -> Numeric: ...
+    @overload
+    def select(self, true_value: object, false_value: object) -> object: ...
+    def select(self, true_value: object, false_value: object) -> object:
         """`true_value` where this is non-zero, else `false_value`; scalars are promoted to their common class first.
 
         >>> Boolean(True).select(1, 2.5)
@@ -329,7 +360,7 @@ class Numeric(Operators, metaclass=NumericMeta):
     def __dsl_not__(self) -> Boolean:
         return ~Boolean(self)
 
-    def __dsl_and__(self, other: Any) -> Boolean:
+    def __dsl_and__(self, other: object) -> Boolean:
         a, b = Boolean(self), Boolean(as_numeric(other))
         if type(a.value) in STATIC:
             return b if a.value else a
@@ -337,7 +368,7 @@ class Numeric(Operators, metaclass=NumericMeta):
             return a if b.value else b
         return a & b
 
-    def __dsl_or__(self, other: Any) -> Boolean:
+    def __dsl_or__(self, other: object) -> Boolean:
         a, b = Boolean(self), Boolean(as_numeric(other))
         if type(a.value) in STATIC:
             return a if a.value else b
@@ -348,49 +379,49 @@ class Numeric(Operators, metaclass=NumericMeta):
     # --- operators ------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def _operate(name: str, a: Any, b: Any) -> Any:
+    def _operate(name: str, a: object, b: object) -> object:
         return binary(name, a, b)
 
-    def _unary(self, name: str) -> Any:
+    def _unary(self, name: str) -> Self:
         cls = type(self)
         emit, fold = unary_kernel(name, cls)
         return make(cls, fold(self.value) if type(self.value) in STATIC else emit(current(), self.value))
 
     # --- deprecated spellings -------------------------------------------------------------------------------------
 
-    def addf(self, other: Any, fastmath: Any = None) -> Any:
+    def addf(self, other: ScalarLike, fastmath: FastMathLike = None) -> Numeric:
         """Deprecated: `a + b`."""
         return _flagged(fastmath, "add", self, other)
 
-    def maximumf(self, other: Any, fastmath: Any = None) -> Any:
+    def maximumf(self, other: ScalarLike, fastmath: FastMathLike = None) -> Numeric:
         """Deprecated: `fx.max(a, b)`."""
         return _flagged(fastmath, "max", self, other)
 
-    def minimumf(self, other: Any, fastmath: Any = None) -> Any:
+    def minimumf(self, other: ScalarLike, fastmath: FastMathLike = None) -> Numeric:
         """Deprecated: `fx.min(a, b)`."""
         return _flagged(fastmath, "min", self, other)
 
-    def shuffle_xor(self, offset: Any, width: Any = None) -> Any:
+    def shuffle_xor(self, offset: IntLike, width: IntLike | None = None) -> Self:
         """Deprecated: `fx.shuffle_xor(x, offset, width)`."""
         return _sibling("gpu").shuffle_xor(self, offset, width)
 
     # --- protocols ------------------------------------------------------------------------------------------------
 
-    def __extract_to_ir_values__(self) -> list[Any]:
+    def __extract_to_ir_values__(self) -> list[SSAValue]:
         return [self.ir_value()]
 
     @classmethod
-    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
+    def __construct_from_ir_values__(cls, values: Sequence[SSAValue], exemplar: object = None) -> Self:
         (value,) = values
         return make(cls, value)
 
-    def __get_ir_types__(self) -> list[Any]:
+    def __get_ir_types__(self) -> list[Attribute]:
         return [type(self).ir_type]
 
-    def __cache_signature__(self) -> Any:
+    def __cache_signature__(self) -> object:
         return type(self).__name__
 
-    def __c_abi_spec__(self) -> list[tuple[Any, Callable[[Any, Any], None]]]:
+    def __c_abi_spec__(self) -> list[Slot]:
         from .scalars.scalar_abi import c_abi_slot
 
         return [c_abi_slot(type(self))]
@@ -406,15 +437,15 @@ class Numeric(Operators, metaclass=NumericMeta):
         return cls.__dsl_size_of__()
 
     @classmethod
-    def __peek_from_ptr__(cls, ptr: Any) -> Any:
+    def __peek_from_ptr__(cls, ptr: Pointer) -> Self:
         return cls(ptr.load())
 
     @classmethod
-    def __poke_into_ptr__(cls, ptr: Any, value: Any) -> None:
+    def __poke_into_ptr__(cls, ptr: Pointer, value: object) -> None:
         ptr.store(cls.__coerce__(value))
 
     @classmethod
-    def __coerce__(cls, value: Any) -> Any:
+    def __coerce__(cls, value: object) -> Self:
         number = scalar_or_none(value)
         if number is None:
             raise DSLTypeError(f"cannot use {value!r} as a {cls}: expected a number or a DSL scalar")
@@ -423,12 +454,12 @@ class Numeric(Operators, metaclass=NumericMeta):
     # --- looking classes up ---------------------------------------------------------------------------------------
 
     @staticmethod
-    def from_python_value(value: Any) -> Numeric:
+    def from_python_value(value: object) -> Numeric:
         """The scalar a Python number stands for; see `as_numeric`."""
         return as_numeric(value)
 
     @staticmethod
-    def from_ir_type(ir_type: Any) -> ScalarClass:
+    def from_ir_type(ir_type: Attribute) -> ScalarClass:
         """The class of an IR scalar type; signless integers give the signed one."""
         found = _by_ir_type.get(ir_type)
         if found is None:
@@ -441,7 +472,7 @@ class Numeric(Operators, metaclass=NumericMeta):
         return found
 
 
-_by_ir_type: dict[Any, type[Numeric]] = {}
+_by_ir_type: dict[Attribute, type[Numeric]] = {}
 
 
 class Integer(Numeric):
@@ -454,7 +485,7 @@ class Integer(Numeric):
     is_integer: ClassVar[bool] = True
 
     @classmethod
-    def payload(cls, value: Any) -> Any:
+    def payload(cls, value: Number) -> Number:
         if type(value) is float:
             if not math.isfinite(value):
                 error = DSLOverflowError if math.isinf(value) else DSLValueError
@@ -477,7 +508,7 @@ class Float(Numeric):
     is_float: ClassVar[bool] = True
 
     @classmethod
-    def payload(cls, value: Any) -> Any:
+    def payload(cls, value: Number) -> Number:
         return float(value) if cls.width else super().payload(value)
 
 
@@ -489,7 +520,7 @@ class Boolean(Integer, width=1, signed=True, ir="i1"):
     """
 
     @classmethod
-    def payload(cls, value: Any) -> Any:
+    def payload(cls, value: Number) -> Number:
         return value != 0
 
 
@@ -712,7 +743,7 @@ _SIGNED_PAIRS: dict[int, tuple[type[Numeric], ...]] = {
 """Signed and unsigned class of each integer width."""
 
 
-def payload_of(x: Numeric, complaint: str) -> Any:
+def payload_of(x: Numeric, complaint: str) -> Number:
     if type(x.value) in STATIC:
         return x.value
     raise DSLRuntimeError(
@@ -721,11 +752,11 @@ def payload_of(x: Numeric, complaint: str) -> Any:
     )
 
 
-def _sibling(name: str) -> Any:
+def _sibling(name: str) -> ModuleType:
     return importlib.import_module(f".{name}", __package__)
 
 
-def dsl_class(dtype: Any) -> ScalarClass:
+def dsl_class(dtype: object) -> ScalarClass:
     """The scalar class that a class or an IR type names; a TypeError for anything else.
 
     >>> dsl_class(Int32)
@@ -735,7 +766,7 @@ def dsl_class(dtype: Any) -> ScalarClass:
         return cast("type[Numeric]", dtype)
     if hasattr(dtype, "name") and not isinstance(dtype, type):
         try:
-            return Numeric.from_ir_type(dtype)
+            return Numeric.from_ir_type(cast("Attribute", dtype))
         except DSLValueError:
             pass
     raise DSLTypeError(
@@ -743,7 +774,7 @@ def dsl_class(dtype: Any) -> ScalarClass:
     )
 
 
-def check_rounding(source: type[Numeric], target: type[Numeric], mode: Any) -> None:
+def check_rounding(source: type[Numeric], target: type[Numeric], mode: object) -> None:
     """Refuse a rounding mode where it has no meaning."""
     if not isinstance(mode, RoundingMode):
         raise DSLTypeError(f"rounding_mode must be an fx.RoundingMode, got {mode!r}")
@@ -751,14 +782,14 @@ def check_rounding(source: type[Numeric], target: type[Numeric], mode: Any) -> N
         raise DSLTypeError(f"rounding_mode applies to float-to-float conversions only, not {source} to {target}")
 
 
-def _float_cast(x: Numeric, dtype: Any, name: str) -> Any:
+def _float_cast(x: Numeric, dtype: DTypeLike, name: str) -> Numeric:
     target = dsl_class(dtype)
     if not (type(x).is_float and target.is_float):
         raise DSLTypeError(f"{name} converts a float to a float, got {type(x)} to {target}")
     return x.to(target)
 
 
-def _select_objects(cond: Boolean, a: Any, b: Any) -> Any:
+def _select_objects(cond: Boolean, a: object, b: object) -> object:
     """Ternary on values that are not scalars: IR value by IR value."""
     xs, ys = _ir_values(a), _ir_values(b)
     if type(a) is not type(b) or [x.type for x in xs] != [y.type for y in ys]:
@@ -773,7 +804,7 @@ def _select_objects(cond: Boolean, a: Any, b: Any) -> Any:
     return made[0] if is_ir_value(a) else cls.__construct_from_ir_values__(made, a)
 
 
-def _ir_values(x: Any) -> list[Any]:
+def _ir_values(x: object) -> list[SSAValue]:
     if is_ir_value(x):
         return [x]
     extract = getattr(x, "__extract_to_ir_values__", None)
@@ -784,28 +815,26 @@ def _ir_values(x: Any) -> list[Any]:
 
 # --- operators --------------------------------------------------------------------------------------------------------
 
-_plans: dict[str, dict[tuple[Any, Any], Callable[[Any, Any], Any]]] = {
-    name: {} for name in (*INT_OPS, *FLOAT_OPS, *COMPARISONS)
-}
+_plans: dict[str, dict[tuple[type, type], Plan]] = {name: {} for name in (*INT_OPS, *FLOAT_OPS, *COMPARISONS)}
 
 
-def binary(name: str, a: Any, b: Any) -> Any:
+def binary(name: str, a: Any, b: Any) -> Numeric:
     """Apply an operator to two scalars or literals; NotImplemented for anything else."""
     plans = _plans[name]
-    key: Any = (type(a), type(b))
+    key: tuple[type, type] = (type(a), type(b))  # pyright: ignore[reportUnknownVariableType]
     plan = plans.get(key)
     if plan is None:
         a, b = scalar_or_none(a), scalar_or_none(b)
         if a is None or b is None:
             return NotImplemented
-        key = (type(a), type(b))
+        key = (type(a), type(b))  # pyright: ignore[reportUnknownVariableType]
         plan = plans.get(key)
         if plan is None:
             plan = plans[key] = make_plan(name, *key)
     return plan(a.value, b.value)
 
 
-def _flagged(flags: Any, name: str, a: Any, b: Any) -> Any:
+def _flagged(flags: FastMathLike, name: str, a: object, b: object) -> Numeric:
     if flags is None:
         return binary(name, a, b)
     with _fastmath(flags):
@@ -823,16 +852,16 @@ def _from_int(value: int) -> Numeric:
     return Int64(value)
 
 
-_LITERALS: dict[Any, Callable[[Any], Numeric]] = {
+_LITERALS: dict[type, Callable[[Any], Numeric]] = {
     int: _from_int,
     float: lambda value: make(Float32, value),
     bool: lambda value: make(Boolean, value),
 }
 
 
-def scalar_or_none(x: Any) -> Any:
+def scalar_or_none(x: Any) -> Numeric | None:
     """`x` as a Numeric if it is one, a Python or numpy number, or an IR scalar; else None."""
-    kind = cast(Any, type(x))
+    kind: type = type(x)  # pyright: ignore[reportUnknownVariableType]
     wrap = _LITERALS.get(kind)
     if wrap is not None:
         return wrap(x)
@@ -848,7 +877,7 @@ def scalar_or_none(x: Any) -> Any:
     return None
 
 
-def as_numeric(value: Any) -> Numeric:
+def as_numeric(value: object) -> Numeric:
     """The scalar a Python number stands for; scalars pass through, IR scalars are wrapped.
 
     >>> as_numeric(5), as_numeric(1 << 40), as_numeric(0.5), as_numeric(True)
@@ -860,7 +889,7 @@ def as_numeric(value: Any) -> Numeric:
     return found
 
 
-def as_ir_value(value: Any, *, keep_static: bool = False) -> Any:
+def as_ir_value(value: object, *, keep_static: bool = False) -> Any:
     """Any DSL value as IR; tuples and lists element by element, None stays None.
 
     Numbers known at compile time become constants, or with `keep_static` stay Python numbers.
@@ -883,11 +912,11 @@ def as_ir_value(value: Any, *, keep_static: bool = False) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-DSL_CLASSES: dict[str, Callable[[Any], Any]] = {}
+DSL_CLASSES: dict[str, Callable[[SSAValue], object]] = {}
 """Name of an xDSL type class -> what makes a DSL value of an IR value of such a type; other modules add theirs."""
 
 
-def as_dsl_value(value: Any, exemplar: Any = None) -> Any:
+def as_dsl_value(value: object, exemplar: object = None) -> Any:
     """The DSL value of an IR value, of the class of `exemplar` when there is one; a TypeError if no class fits.
 
     >>> as_dsl_value(5)
@@ -922,7 +951,7 @@ class _TypeNamespace:
     ('vector<4xf32>', 'vector<8xbf16>')
     """
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Attribute:
         if not name.startswith("_"):
             from .emit.scalar_types import named_type
 
@@ -931,7 +960,7 @@ class _TypeNamespace:
                 return found
         raise AttributeError(f"fx.T has no type '{name}'; it has i8, i32, f32, bf16, index, f32x4, ..., vec(n, elem)")
 
-    def vec(self, count: int, elem: Any) -> Any:
+    def vec(self, count: int, elem: DTypeLike) -> Attribute:
         """Vector type of `count` elements of an IR type or a scalar class."""
         from .emit.scalar_types import vector_type
 

@@ -7,11 +7,18 @@ Containers (`list`, `tuple`, `dict`, `SimpleNamespace`) are walked leaf by leaf.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
 from ..errors import DSLTypeError
+
+if TYPE_CHECKING:
+    from .annotations import Attribute, Slot, SSAValue
+    from .tensor import Pointer
+
+
+X = TypeVar("X")
 
 
 @runtime_checkable
@@ -22,10 +29,10 @@ class DslType(Protocol):
     True
     """
 
-    def __extract_to_ir_values__(self) -> list[Any]: ...
+    def __extract_to_ir_values__(self) -> list[SSAValue]: ...
 
     @classmethod
-    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any: ...
+    def __construct_from_ir_values__(cls, values: Sequence[SSAValue], exemplar: object = None) -> Self: ...
 
 
 @runtime_checkable
@@ -36,11 +43,11 @@ class JitArgument(Protocol):
     True
     """
 
-    def __get_ir_types__(self) -> list[Any]: ...
+    def __get_ir_types__(self) -> list[Attribute]: ...
 
-    def __cache_signature__(self) -> Any: ...
+    def __cache_signature__(self) -> object: ...
 
-    def __c_abi_spec__(self) -> list[tuple[Any, Callable[[Any, Any], None]]]: ...
+    def __c_abi_spec__(self) -> list[Slot]: ...
 
 
 @runtime_checkable
@@ -58,24 +65,24 @@ class Storable(Protocol):
     def __dsl_align_of__(cls) -> int: ...
 
     @classmethod
-    def __peek_from_ptr__(cls, ptr: Any) -> Any: ...
+    def __peek_from_ptr__(cls, ptr: Pointer) -> object: ...
 
     @classmethod
-    def __poke_into_ptr__(cls, ptr: Any, value: Any) -> None: ...
+    def __poke_into_ptr__(cls, ptr: Pointer, value: object) -> None: ...
 
 
-def _fields(obj: Any) -> list[Any] | None:
+def _fields(obj: object) -> list[object] | None:
     """Children of a container in their fixed order, or None for a leaf."""
     if isinstance(obj, (list, tuple)):
-        return list(obj)  # pyright: ignore[reportUnknownArgumentType]
+        return list(cast("Sequence[object]", obj))
     if isinstance(obj, dict):
-        return list(obj.values())  # pyright: ignore[reportUnknownArgumentType]
+        return list(cast("dict[object, object]", obj).values())
     if isinstance(obj, SimpleNamespace):
         return list(vars(obj).values())
     return None
 
 
-def extract_to_ir_values(obj: Any) -> list[Any]:
+def extract_to_ir_values(obj: object) -> list[SSAValue]:
     """The flat IR values of an object or container, in a fixed order.
 
     >>> flyc.evaluate(lambda x: len(extract_to_ir_values([x, (x, x)])), 3)
@@ -87,13 +94,13 @@ def extract_to_ir_values(obj: Any) -> list[Any]:
     children = _fields(obj)
     if children is None:
         raise DSLTypeError(f"Cannot extract IR values from {obj!r} of type {type(obj).__name__}: not a DSL value")
-    found: list[Any] = []
+    found: list[SSAValue] = []
     for child in children:
         found.extend(extract_to_ir_values(child))
     return found
 
 
-def construct_from_ir_values(exemplar: Any, values: Sequence[Any]) -> Any:
+def construct_from_ir_values(exemplar: X, values: Sequence[SSAValue]) -> X:
     """An object like `exemplar` made of exactly these IR values.
 
     >>> flyc.evaluate(lambda x: construct_from_ir_values((x, x), extract_to_ir_values((x + 1, x + 2))), 3)
@@ -105,7 +112,7 @@ def construct_from_ir_values(exemplar: Any, values: Sequence[Any]) -> Any:
     return made
 
 
-def _construct(exemplar: Any, values: list[Any], at: int) -> tuple[Any, int]:
+def _construct(exemplar: Any, values: list[SSAValue], at: int) -> tuple[Any, int]:
     kind = cast(Any, type(exemplar))
     construct = getattr(kind, "__construct_from_ir_values__", None)
     if construct is not None:
@@ -114,19 +121,19 @@ def _construct(exemplar: Any, values: list[Any], at: int) -> tuple[Any, int]:
     children = _fields(exemplar)
     if children is None:
         raise DSLTypeError(f"Cannot construct {kind.__name__} from IR values: not a DSL value")
-    made: list[Any] = []
+    made: list[object] = []
     for child in children:
         item, at = _construct(child, values, at)
         made.append(item)
     if isinstance(exemplar, dict):
-        return dict(zip(cast(dict[Any, Any], exemplar), made, strict=True)), at
+        return dict(zip(cast("dict[object, object]", exemplar), made, strict=True)), at
     if isinstance(exemplar, SimpleNamespace):
         return SimpleNamespace(**dict(zip(vars(exemplar), made, strict=True))), at
     named = isinstance(exemplar, tuple) and hasattr(kind, "_fields")
     return kind(*made) if named else kind(made), at
 
 
-def get_ir_types(obj: Any) -> list[Any]:
+def get_ir_types(obj: object) -> list[Attribute]:
     """IR types of the values an object is made of.
 
     >>> [str(t) for t in get_ir_types(fx.Int32(3))]
@@ -136,14 +143,14 @@ def get_ir_types(obj: Any) -> list[Any]:
     if own is not None:
         return list(own())
     if getattr(obj, "__extract_to_ir_values__", None) is not None:
-        return [v.type for v in obj.__extract_to_ir_values__()]
+        return [v.type for v in extract_to_ir_values(obj)]
     children = _fields(obj)
     if children is None:
         raise DSLTypeError(f"Cannot derive IR types of {obj!r} of type {type(obj).__name__}: wrap it in a DSL type")
     return [t for child in children for t in get_ir_types(child)]
 
 
-def cache_signature(obj: Any) -> Any:
+def cache_signature(obj: JitArgument) -> object:
     """What of an argument enters the cache key.
 
     >>> cache_signature(fx.Int32(3))
@@ -152,7 +159,7 @@ def cache_signature(obj: Any) -> Any:
     return obj.__cache_signature__()
 
 
-def c_abi_spec(obj: Any) -> list[tuple[Any, Callable[[Any, Any], None]]]:
+def c_abi_spec(obj: JitArgument) -> list[Slot]:
     """The argument slots of a host value: a ctype and the function that fills an instance of it.
 
     >>> [ctype.__name__ for ctype, _ in c_abi_spec(fx.Int32(3))]
@@ -161,7 +168,7 @@ def c_abi_spec(obj: Any) -> list[tuple[Any, Callable[[Any, Any], None]]]:
     return obj.__c_abi_spec__()
 
 
-def _storable(obj: Any, name: str) -> Any:
+def _storable(obj: object, name: str) -> Any:
     method = getattr(obj, name, None)
     if method is None:
         shown = obj.__name__ if isinstance(obj, type) else repr(obj)
@@ -187,7 +194,7 @@ def dsl_align_of(type_: Any) -> int:
     return _storable(type_, "__dsl_align_of__")()
 
 
-def peek_from_ptr(type_: Any, ptr: Any) -> Any:
+def peek_from_ptr(type_: object, ptr: Pointer) -> Any:
     """Load a value of this type.
 
     >>> flyc.evaluate(lambda t: peek_from_ptr(fx.Float32, fx.get_iter(t)), np.array([2.5], "f4"))
@@ -196,7 +203,7 @@ def peek_from_ptr(type_: Any, ptr: Any) -> Any:
     return _storable(type_, "__peek_from_ptr__")(ptr)
 
 
-def poke_into_ptr(type_: Any, ptr: Any, value: Any) -> None:
+def poke_into_ptr(type_: object, ptr: Pointer, value: object) -> None:
     """Store a value of this type.
 
     >>> def put(t):

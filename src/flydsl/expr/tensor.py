@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, overload
 
 from .. import layout as L
 from ..errors import DSLTypeError, DSLValueError
@@ -11,6 +11,25 @@ from ..ir.enums import AddressSpace, CachePolicy
 from .numeric import Int32, Int64, Numeric, as_numeric
 from .tensors.algebra_values import ComposedLayout, IntTuple, Layout, apply, as_int_tuple, current_ir
 from .vector import Vector
+
+if TYPE_CHECKING:
+    from ..dialects.fly.semantics import View
+    from ..dialects.fly.types import PointerType, PtrData, Space
+    from .annotations import (
+        AnyLayout,
+        Attribute,
+        Coord,
+        CoordTensor,
+        DTypeLike,
+        IntLike,
+        ScalarLike,
+        SSAValue,
+        TreeLike,
+        Value,
+        ValueLike,
+    )
+
+V = TypeVar("V", bound="Numeric | Vector")
 
 
 class Pointer:
@@ -27,32 +46,32 @@ class Pointer:
     pointee: ClassVar[tuple[type[Numeric], AddressSpace, int] | None] = None
     """Element class, address space and alignment, in a typed pointer class."""
 
-    def __class_getitem__(cls, key: Any) -> Any:
-        parts = cast("tuple[Any, ...]", key) if isinstance(key, tuple) else (key,)
+    def __class_getitem__(cls, key: object) -> type[Pointer]:
+        parts = cast("tuple[object, ...]", key) if isinstance(key, tuple) else (key,)
         if cls.pointee is not None or not 1 <= len(parts) <= 3:
             raise DSLTypeError(f"write Pointer[dtype, space, align], as in Pointer[fx.Float32, ...]; got {key!r}")
         return _typed_pointer(*parts)
 
-    def __init__(self, value: Any, dtype: type[Numeric] | None = None):
-        self._value = value
+    def __init__(self, value: SSAValue, dtype: type[Numeric] | None = None):
+        self._value = cast("SSAValue[PointerType]", value) if TYPE_CHECKING else value
         self.declared_dtype = dtype
 
     @property
-    def value(self) -> Any:
+    def value(self) -> SSAValue:
         """The IR value."""
         return self._value
 
-    def ir_value(self) -> Any:
+    def ir_value(self) -> SSAValue:
         """The IR value."""
         return self._value
 
     @property
-    def type(self) -> Any:
+    def type(self) -> PointerType:
         """The IR type."""
         return self._value.type
 
     @property
-    def llvm_ptr(self) -> Any:
+    def llvm_ptr(self) -> SSAValue:
         """The raw target pointer, an IR value."""
         return current_ir().raw_pointer(self, None)
 
@@ -64,7 +83,7 @@ class Pointer:
     element_type = value_type = dtype
 
     @property
-    def address_space(self) -> AddressSpace:
+    def address_space(self) -> Space:
         """Where it points."""
         return self.type.data.space
 
@@ -75,43 +94,45 @@ class Pointer:
         """Known alignment in bytes."""
         return self.type.data.align
 
-    def __add__(self, offset: Any) -> Pointer:
+    def __add__(self, offset: TreeLike) -> Pointer:
         by = as_int_tuple(offset)
         return apply("add_offset", self, by) if by.data != 0 else self
 
     __radd__ = __add__
 
-    def __sub__(self, offset: Any) -> Pointer:
+    def __sub__(self, offset: TreeLike) -> Pointer:
         return self + apply("int_tuple_sub", as_int_tuple(0), as_int_tuple(offset))
 
-    def load(self, dtype: Any = None) -> Any:
+    @overload
+    def load(self, dtype: None = None) -> Numeric: ...
+    @overload
+    def load(self, dtype: type[V]) -> V: ...
+    def load(self, dtype: type[Numeric] | type[Vector] | None = None) -> Value:
         """Read one value; a vector alias reads that many elements."""
         ir = current_ir()
         if dtype is None:
             return self.dtype(ir.load_pointer(self))
-        if isinstance(dtype, type) and issubclass(dtype, Numeric):
-            return dtype(ir.load_pointer(self, dtype.ir_type))
-        return dtype(ir.load_pointer(self, cast(Any, dtype).ir_type))
+        return dtype(ir.load_pointer(self, dtype.ir_type))
 
-    def store(self, value: Any) -> None:
+    def store(self, value: ValueLike) -> None:
         """Write one value."""
         current_ir().store_pointer(self, convert_for_store(value, self.dtype))
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: IntLike) -> Numeric:
         return (self + index).load()
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: IntLike, value: ValueLike) -> None:
         (self + index).store(value)
 
-    def view(self, layout: Any) -> Tensor:
+    def view(self, layout: AnyLayout) -> Tensor:
         """This address seen through a layout."""
         return make_view(self, layout)
 
-    def __extract_to_ir_values__(self) -> list[Any]:
+    def __extract_to_ir_values__(self) -> list[SSAValue]:
         return [self._value]
 
     @classmethod
-    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Pointer:
+    def __construct_from_ir_values__(cls, values: Sequence[SSAValue], exemplar: object = None) -> Pointer:
         known = cls.pointee[0] if cls.pointee is not None else None
         return Pointer(values[0], getattr(exemplar, "declared_dtype", None) or known)
 
@@ -119,7 +140,7 @@ class Pointer:
         return f"Pointer<{self.type}>"
 
     @classmethod
-    def __coerce__(cls, value: Any) -> Pointer:
+    def __coerce__(cls, value: object) -> Pointer:
         if not isinstance(value, Pointer):
             raise DSLTypeError("expected a Pointer")
         if cls.pointee is not None:
@@ -142,21 +163,21 @@ class Pointer:
         return cls.__dsl_size_of__()
 
     @classmethod
-    def __peek_from_ptr__(cls, ptr: Any) -> Pointer:
+    def __peek_from_ptr__(cls, ptr: Pointer) -> Pointer:
         number = _address_class(cls.__dsl_size_of__())
         made = current_ir().int_to_pointer(_pointer_ir_type(cls), recast_iter(number, ptr).load())
-        return Pointer(made.value, cast(Any, cls.pointee)[0])
+        return Pointer(made.value, cls.pointee[0] if cls.pointee else None)
 
     @classmethod
-    def __poke_into_ptr__(cls, ptr: Any, value: Any) -> None:
+    def __poke_into_ptr__(cls, ptr: Pointer, value: object) -> None:
         number = _address_class(cls.__dsl_size_of__())
         recast_iter(number, ptr).store(number(current_ir().pointer_to_int(cls.__coerce__(value))))
 
 
-_pointer_classes: dict[Any, Any] = {}
+_pointer_classes: dict[tuple[type[Numeric], AddressSpace, int], type[Pointer]] = {}
 
 
-def _typed_pointer(dtype: Any, space: Any = AddressSpace.Global, align: Any = None) -> Any:
+def _typed_pointer(dtype: object, space: object = AddressSpace.Global, align: object = None) -> type[Pointer]:
     """The class `Pointer[dtype, space, align]`, made once."""
     if not (isinstance(dtype, type) and issubclass(dtype, Numeric) and dtype.width):
         raise DSLTypeError(f"Pointer[dtype, space, align]: dtype must be a scalar class, got {dtype!r}")
@@ -174,9 +195,10 @@ def _typed_pointer(dtype: Any, space: Any = AddressSpace.Global, align: Any = No
     return found
 
 
-def _pointer_ir_type(cls: Any) -> Any:
+def _pointer_ir_type(cls: type[Pointer]) -> Attribute:
     from .emit.ir_types import PointerType
 
+    assert cls.pointee is not None
     dtype, space, align = cls.pointee
     return PointerType.get(dtype.ir_type, space, align)
 
@@ -185,7 +207,7 @@ def _address_class(size: int) -> type[Numeric]:
     return Int32 if size == 4 else Int64
 
 
-def convert_for_store(value: Any, dtype: type[Numeric]) -> Any:
+def convert_for_store(value: object, dtype: type[Numeric]) -> SSAValue:
     """The IR value to store into elements of `dtype`: literals convert, other DSL types are refused."""
     if isinstance(value, Vector):
         if value.dtype.ir_type != dtype.ir_type:
@@ -214,13 +236,13 @@ class Tensor:
 
     is_tensor = True
 
-    def __init__(self, data: Any, value: Any = None, dtype: type[Numeric] | None = None):
+    def __init__(self, data: View, value: SSAValue | None = None, dtype: type[Numeric] | None = None):
         self.data = data
         self._value = value
         self.declared_dtype = dtype
 
     @property
-    def _pointer_data(self) -> Any:
+    def _pointer_data(self) -> PtrData:
         data = getattr(self.data.iter, "data", None)
         if data is None:
             raise DSLTypeError("a coordinate tensor doesn't have an element type or an address space")
@@ -235,7 +257,7 @@ class Tensor:
     element_type = value_type = dtype
 
     @property
-    def address_space(self) -> AddressSpace:
+    def address_space(self) -> Space:
         """Where the data lives."""
         return self._pointer_data.space
 
@@ -247,8 +269,8 @@ class Tensor:
         return self._pointer_data.align
 
     @property
-    def layout(self) -> Any:
-        """How coordinates map to offsets."""
+    def layout(self) -> Layout | Any:
+        """How coordinates map to offsets; a `ComposedLayout` where they are swizzled."""
         return apply("get_layout", self)
 
     @property
@@ -262,7 +284,7 @@ class Tensor:
         return apply("get_stride", self)
 
     @property
-    def iter(self) -> Any:
+    def iter(self) -> Pointer | Any:
         """Base pointer, or base coordinate."""
         return get_iter(self)
 
@@ -277,15 +299,15 @@ class Tensor:
         return self.data.layout.depth
 
     @property
-    def leading_dim(self) -> Any:
+    def leading_dim(self) -> int | list[int] | None:
         """First mode with static stride 1: an int, a path for a nested mode, or None."""
         layout = self.data.layout
         if not isinstance(layout, L.Layout):
             return None
 
-        def find(tree: Any, path: tuple[int, ...]) -> tuple[int, ...] | None:
+        def find(tree: L.IntTuple, path: tuple[int, ...]) -> tuple[int, ...] | None:
             if isinstance(tree, tuple):
-                for i, child in enumerate(cast(Any, tree)):
+                for i, child in enumerate(tree):
                     found = find(child, (*path, i))
                     if found is not None:
                         return found
@@ -297,17 +319,21 @@ class Tensor:
             return None
         return list(found) if len(found) > 1 else (found[0] if found else 0)
 
-    def ir_value(self) -> Any:
+    def ir_value(self) -> SSAValue:
         """The IR value."""
         return current_ir().materialise(self)
 
-    def __getitem__(self, coord: Any) -> Any:
+    @overload
+    def __getitem__(self, coord: Coord) -> Numeric: ...  # pyright: ignore[reportOverlappingOverload]
+    @overload
+    def __getitem__(self, coord: TreeLike) -> Self: ...
+    def __getitem__(self, coord: TreeLike) -> Numeric | IntTuple | Self:
         c = as_int_tuple(coord, "make_coord")
         if L.has_none(c.data):
             return apply("slice", self, c)
         return current_ir().load_element(self, c)
 
-    def __setitem__(self, coord: Any, value: Any) -> None:
+    def __setitem__(self, coord: TreeLike, value: ValueLike) -> None:
         c = as_int_tuple(coord, "make_coord")
         if L.has_none(c.data):
             apply("slice", self, c).store(value)
@@ -318,32 +344,36 @@ class Tensor:
         """All elements as a vector, in colex order of the shape."""
         return current_ir().load_vector(self)
 
-    def store(self, value: Any) -> None:
+    def store(self, value: ValueLike) -> None:
         """Write all elements from a vector; a scalar fills."""
         if not isinstance(value, Vector):
             self.fill(value)
             return
         current_ir().store_vector(self, convert_for_store(value, self.dtype))
 
-    def fill(self, value: Any) -> None:
+    def fill(self, value: ScalarLike) -> None:
         """Write one value to all elements."""
         count = L.size(self.data.layout)
         if type(count) is not int:
             raise DSLValueError(f"fill needs a static shape, got {L.format_any(self.data.layout)}")
         current_ir().store_vector(self, Vector.filled(count, self.dtype(value), self.dtype).ir_value())
 
-    def __extract_to_ir_values__(self) -> list[Any]:
+    def __extract_to_ir_values__(self) -> list[SSAValue]:
         return [] if self._value is None else [self._value]
 
     @classmethod
-    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
+    def __construct_from_ir_values__(cls, values: Sequence[SSAValue], exemplar: Any = None) -> Any:
         return current_ir().wrap(values[0], exemplar) if values else exemplar
 
     def __repr__(self) -> str:
         return f"Tensor<{self.data.iter}, {L.format_any(self.data.layout)}>"
 
 
-def make_view(base: Any, layout: Any) -> Tensor:
+@overload
+def make_view(base: Pointer, layout: AnyLayout) -> Tensor: ...
+@overload
+def make_view(base: TreeLike, layout: AnyLayout) -> CoordTensor: ...
+def make_view(base: Pointer | TreeLike, layout: object) -> Tensor:
     """A tensor from a pointer, or a coordinate tensor from a base coordinate.
 
     >>> x = np.arange(12, dtype="f4")
@@ -357,7 +387,7 @@ def make_view(base: Any, layout: Any) -> Tensor:
     return apply("make_view", base if isinstance(base, Pointer) else as_int_tuple(base), layout)
 
 
-def get_iter(t: Tensor) -> Any:
+def get_iter(t: Tensor) -> Pointer | Any:
     """Base pointer of a tensor, or base coordinate of a coordinate tensor.
 
     >>> flyc.evaluate(lambda t: fx.get_iter(t)[5], np.arange(12, dtype="f4").reshape(3, 4))
@@ -366,7 +396,11 @@ def get_iter(t: Tensor) -> Any:
     return apply("get_iter", t)
 
 
-def add_offset(base: Any, offset: Any) -> Any:
+@overload
+def add_offset(base: Pointer, offset: TreeLike) -> Pointer: ...
+@overload
+def add_offset(base: TreeLike, offset: TreeLike) -> IntTuple: ...
+def add_offset(base: Pointer | TreeLike, offset: TreeLike) -> Pointer | IntTuple:
     """A pointer or coordinate moved by an offset.
 
     >>> flyc.evaluate(lambda t: fx.add_offset(fx.get_iter(t), 5).load(), np.arange(12, dtype="f4").reshape(3, 4))
@@ -375,7 +409,7 @@ def add_offset(base: Any, offset: Any) -> Any:
     return apply("add_offset", base if isinstance(base, Pointer) else as_int_tuple(base), as_int_tuple(offset))
 
 
-def recast_iter(dtype: Any, pointer: Pointer) -> Pointer:
+def recast_iter(dtype: DTypeLike, pointer: Pointer) -> Pointer:
     """The same address with another element type.
 
     >>> flyc.evaluate(lambda t: fx.recast_iter(fx.Int32, fx.get_iter(t)).load(), np.ones(1, "f4")) == 0x3F800000
@@ -384,7 +418,11 @@ def recast_iter(dtype: Any, pointer: Pointer) -> Pointer:
     return current_ir().recast_pointer(pointer, dtype)
 
 
-def ptr_load(pointer: Pointer, result_type: Any = None) -> Any:
+@overload
+def ptr_load(pointer: Pointer, result_type: None = None) -> Numeric: ...
+@overload
+def ptr_load(pointer: Pointer, result_type: type[V]) -> V: ...
+def ptr_load(pointer: Pointer, result_type: type[Numeric] | type[Vector] | None = None) -> Value:
     """`pointer.load()`.
 
     >>> flyc.evaluate(lambda t: fx.ptr_load(fx.get_iter(t) + 3), np.arange(12, dtype="f4").reshape(3, 4))
@@ -393,7 +431,7 @@ def ptr_load(pointer: Pointer, result_type: Any = None) -> Any:
     return pointer.load(result_type)
 
 
-def ptr_store(value: Any, pointer: Pointer) -> None:
+def ptr_store(value: ValueLike, pointer: Pointer) -> None:
     """`pointer.store(value)`.
 
     >>> def put(t):
@@ -405,7 +443,7 @@ def ptr_store(value: Any, pointer: Pointer) -> None:
     pointer.store(value)
 
 
-def memref_load(t: Tensor, coord: Any) -> Any:
+def memref_load(t: Tensor, coord: Coord) -> Numeric:
     """`t[coord]`.
 
     >>> flyc.evaluate(lambda t: fx.memref_load(t, (2, 1)), np.arange(12, dtype="f4").reshape(3, 4))
@@ -414,7 +452,7 @@ def memref_load(t: Tensor, coord: Any) -> Any:
     return t[coord]
 
 
-def memref_store(value: Any, t: Tensor, coord: Any) -> None:
+def memref_store(value: ValueLike, t: Tensor, coord: Coord) -> None:
     """`t[coord] = value`.
 
     >>> def put(t):
@@ -436,7 +474,7 @@ def memref_load_vec(t: Tensor) -> Vector:
     return t.load()
 
 
-def memref_store_vec(value: Any, t: Tensor) -> None:
+def memref_store_vec(value: ValueLike, t: Tensor) -> None:
     """`t.store(value)`.
 
     >>> def put():
@@ -461,12 +499,12 @@ def get_dyn_shared(dtype: type[Numeric] | None = None) -> Pointer:
     return current_ir().dynamic_shared(dtype)
 
 
-def _check_dtype(dtype: Any) -> None:
+def _check_dtype(dtype: object) -> None:
     if not (isinstance(dtype, type) and issubclass(dtype, Numeric)):
         raise DSLTypeError(f"expected a scalar class such as fx.Float32 as dtype, got {dtype!r}")
 
 
-def make_rmem_tensor(shape_or_layout: Any, dtype: type[Numeric]) -> Tensor:
+def make_rmem_tensor(shape_or_layout: TreeLike | Layout, dtype: type[Numeric]) -> Tensor:
     """An uninitialised register tensor; a shape becomes a colex-compact layout.
 
     >>> def registers():
@@ -486,7 +524,7 @@ def make_rmem_tensor(shape_or_layout: Any, dtype: type[Numeric]) -> Tensor:
     return current_ir().register_tensor(layout, dtype)
 
 
-def make_fragment_like(x: Any, dtype: type[Numeric] | None = None) -> Tensor:
+def make_fragment_like(x: Tensor | AnyLayout, dtype: type[Numeric] | None = None) -> Tensor:
     """A register tensor with the fragment layout of a tensor or layout.
 
     >>> flyc.evaluate(lambda: fx.make_fragment_like(fx.make_layout((3, 4), (4, 1)), fx.Float32).layout)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast
+from typing import IO, Any, Generic, TypeVar, cast
 
 from .. import layout as L
 from ..errors import DSLTypeError, DSLValueError
@@ -28,18 +28,18 @@ class lazy_classattr(Generic[T]):
         self._name = function.__name__
         self.__doc__ = function.__doc__
 
-    def __set_name__(self, owner: Any, name: str) -> None:
+    def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, instance: Any, owner: Any = None) -> T:
-        cls: Any = cast(Any, type(instance)) if owner is None else owner
+    def __get__(self, instance: object, owner: type | None = None) -> T:
+        cls = type(instance) if owner is None else owner
         key = f"_lazy_{self._name}"
         if key not in cls.__dict__:
             setattr(cls, key, self._function(cls))
         return cls.__dict__[key]
 
 
-def print_typst(layout: Any, file: Any = None) -> str:
+def print_typst(layout: object, file: IO[str] | None = None) -> str:
     """A static layout of rank 1 or 2 drawn as a table of offsets, in Typst; printed to `file` if given.
 
     >>> print(print_typst(L.Layout((2, 2), (1, 2))))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar, cast, overload
 
 from ..errors import DSLTypeError, DSLValueError
 from ..ir.enums import ReductionOp, RoundingMode
@@ -29,19 +30,38 @@ from .numeric import (
     scalar_or_none,
 )
 from .scalars.fastmath import flags_attr
-from .scalars.operators import Operators
+from .scalars.operators import VectorOperators
 from .scalars.scalar_ops import CLASSES, STATIC, common_type, convert, kernel, make, operation_type, unary_kernel
 
-_new: Any = object.__new__
-_aliases: dict[tuple[Any, Any], Any] = {}
+if TYPE_CHECKING:
+    from .annotations import (
+        Attribute,
+        DTypeLike,
+        ElementLike,
+        FastMathLike,
+        HasIRValue,
+        IntLike,
+        Number,
+        ScalarLike,
+        SSAValue,
+        Tracer,
+        Value,
+        ValueLike,
+    )
+    from .tensor import Pointer
+
+N = TypeVar("N", bound=Numeric)
+Shape: TypeAlias = "tuple[int | Shape, ...]"
+Uniform: TypeAlias = "tuple[ScalarClass, Shape | None, list[SSAValue]]"
+_aliases: dict[tuple[ScalarClass, Shape], type[Vector]] = {}
 
 
-def _shape_of(shape: Any) -> tuple[Any, ...]:
+def _shape_of(shape: object) -> Shape:
     """A shape argument as a tuple, possibly nested, of Python ints."""
 
-    def leaf(n: Any) -> Any:
+    def leaf(n: object) -> int | Shape:
         if isinstance(n, (tuple, list)):
-            return tuple(leaf(m) for m in cast("Sequence[Any]", n))
+            return tuple(leaf(m) for m in cast("Sequence[object]", n))
         if type(n) is not int:
             if isinstance(n, Integer) and n.is_static():
                 return int(n)
@@ -49,16 +69,16 @@ def _shape_of(shape: Any) -> tuple[Any, ...]:
         return n
 
     found = leaf(shape)
-    return found if isinstance(found, tuple) else (found,)  # pyright: ignore[reportUnknownVariableType]
+    return found if isinstance(found, tuple) else (found,)
 
 
-def _flat(shape: Any) -> tuple[int, ...]:
+def _flat(shape: int | Shape) -> tuple[int, ...]:
     if isinstance(shape, tuple):
-        return tuple(n for mode in cast("tuple[Any, ...]", shape) for n in _flat(mode))
+        return tuple(n for mode in shape for n in _flat(mode))
     return (shape,)
 
 
-def broadcast_shapes(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+def broadcast_shapes(a: Shape, b: Shape) -> Shape:
     """The shape two vectors meet in: right-aligned, 1 stretches, and so does any vector of one element.
 
     >>> broadcast_shapes((4, 1), (3,)), broadcast_shapes((2, 4), (1,))
@@ -96,7 +116,7 @@ class VectorMeta(type):
         return cls.__name__
 
     @property
-    def ir_type(cls) -> Any:
+    def ir_type(cls) -> Attribute:
         """IR vector type of an alias; loads xDSL."""
         alias = cast("type[Vector]", cls)
         if not alias.fixed:
@@ -106,7 +126,7 @@ class VectorMeta(type):
         return Vector.make_type(alias.shape, alias.dtype)
 
 
-class Vector(Operators, metaclass=VectorMeta):
+class Vector(VectorOperators, metaclass=VectorMeta):
     """A flat IR vector with a shape and an element class.
 
     >>> from flydsl.expr.numeric import Float32
@@ -120,10 +140,10 @@ class Vector(Operators, metaclass=VectorMeta):
     """Whether the class, as an alias, decides dtype and shape."""
 
     dtype: ScalarClass
-    shape: tuple[Any, ...]
-    value: Any
+    shape: Shape
+    value: SSAValue
 
-    def __init__(self, value: Any, shape: Any = None, dtype: Any = None):
+    def __init__(self, value: object, shape: object = None, dtype: DTypeLike | None = None):
         if isinstance(value, Vector):
             dtype = value.dtype if dtype is None else dtype
             shape = value.shape if shape is None else shape
@@ -139,11 +159,11 @@ class Vector(Operators, metaclass=VectorMeta):
             raise DSLValueError(f"shape {dims} has {math.prod(_flat(dims))} elements, the IR vector has {count}")
         self.value, self.shape, self.dtype = value, dims, cls
 
-    def __class_getitem__(cls, key: Any) -> Any:
+    def __class_getitem__(cls, key: object) -> type[Vector]:
         """`Vector[dtype, shape]`: the alias with that element class and shape."""
-        if not isinstance(key, tuple) or len(cast("tuple[Any, ...]", key)) != 2:
+        if not isinstance(key, tuple) or len(cast("tuple[object, ...]", key)) != 2:
             raise DSLTypeError(f"write Vector[dtype, shape], as in Vector[fx.Float32, (2, 4)]; got Vector[{key!r}]")
-        dtype, shape = cast("tuple[Any, Any]", key)
+        dtype, shape = cast("tuple[DTypeLike, int | Shape]", key)
         return VectorAlias(dtype, shape)
 
     # --- knowing about oneself ------------------------------------------------------------------------------------
@@ -159,11 +179,11 @@ class Vector(Operators, metaclass=VectorMeta):
         return math.prod(_flat(self.shape))
 
     @property
-    def type(self) -> Any:
+    def type(self) -> Attribute:
         """The IR type."""
         return self.value.type
 
-    def ir_value(self) -> Any:
+    def ir_value(self) -> SSAValue:
         """The IR vector."""
         return self.value
 
@@ -174,7 +194,7 @@ class Vector(Operators, metaclass=VectorMeta):
     def __len__(self) -> int:
         return self.numel
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Numeric]:
         return (self[i] for i in range(self.numel))
 
     def __bool__(self) -> bool:
@@ -191,28 +211,33 @@ class Vector(Operators, metaclass=VectorMeta):
 
     # --- elements -------------------------------------------------------------------------------------------------
 
-    def __getitem__(self, at: Any) -> Any:
+    @overload
+    def __getitem__(self, at: IntLike | tuple[IntLike, ...]) -> Numeric: ...  # pyright: ignore[reportOverlappingOverload]
+    @overload
+    def __getitem__(self, at: tuple[IntLike | None, ...] | None) -> Vector: ...
+    def __getitem__(self, at: IntLike | tuple[IntLike | None, ...] | None) -> Value:
         if isinstance(at, tuple):
-            return self._at(cast("tuple[Any, ...]", at))
-        if at is None or isinstance(at, slice):
-            return self._at(cast(Any, (at,)))
+            return self._at(at)
+        if at is None or isinstance(at, slice):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return self._at((at,))
         position = _position(at, self.numel)
-        if type(position) is int:
+        if isinstance(position, int):
             return make(self.dtype, current().extract(self.value, position))
         from .emit.scalar_types import emit_extract_at
 
         return make(self.dtype, emit_extract_at(current(), self.value, position.to(Index).ir_value()))
 
-    def _at(self, coord: tuple[Any, ...]) -> Any:
+    def _at(self, coord: tuple[object, ...]) -> Value:
         """Row-major element, or the sub-vector of the dimensions marked None."""
         if any(isinstance(c, slice) for c in coord):
             raise DSLTypeError("a Vector cannot be sliced; use None to keep a whole dimension, as in v[None, j]")
-        dims: tuple[Any, ...] = self.shape if len(coord) == len(self.shape) else _flat(self.shape)
+        dims: Shape = self.shape if len(coord) == len(self.shape) else _flat(self.shape)
         if len(coord) != len(dims):
             raise DSLValueError(f"expected {len(self.shape)} coordinates for shape {self.shape}, got {len(coord)}")
         sizes = [math.prod(_flat(d)) for d in dims]
         kept = tuple(d for d, c in zip(dims, coord, strict=True) if c is None)
-        offsets, dynamic, base = [0], None, 0
+        offsets, base = [0], 0
+        dynamic: Numeric | None = None
         for size, c in zip(sizes, coord, strict=True):
             base *= size
             dynamic = None if dynamic is None else dynamic * size
@@ -221,7 +246,7 @@ class Vector(Operators, metaclass=VectorMeta):
                 offsets = [o + i for o in offsets for i in range(size)]
                 continue
             position = _position(c, size)
-            if type(position) is int:
+            if isinstance(position, int):
                 base += position
             else:
                 dynamic = position if dynamic is None else dynamic + position
@@ -233,14 +258,14 @@ class Vector(Operators, metaclass=VectorMeta):
             return self._shuffled([base + o for o in offsets], kept)
         return Vector.from_elements(found, self.dtype).reshape(kept) if kept else found[0]
 
-    def _shuffled(self, positions: Sequence[int], shape: tuple[Any, ...]) -> Vector:
+    def _shuffled(self, positions: Sequence[int], shape: Shape) -> Vector:
         from .emit.scalar_types import emit_shuffle
 
         return wrap(emit_shuffle(current(), self.value, self.value, positions), shape, self.dtype)
 
     # --- conversions ----------------------------------------------------------------------------------------------
 
-    def to(self, dtype: Any, *, rounding_mode: RoundingMode | None = None) -> Vector:
+    def to(self, dtype: ElementLike, *, rounding_mode: RoundingMode | None = None) -> Vector:
         """Every element as another class."""
         target = _element_class(dtype)
         if rounding_mode is not None:
@@ -250,7 +275,7 @@ class Vector(Operators, metaclass=VectorMeta):
         value = convert(current(), self.value, self.dtype, target, self.numel, rounding_mode)
         return wrap(value, self.shape, target)
 
-    def bitcast(self, dtype: Any) -> Vector:
+    def bitcast(self, dtype: ElementLike) -> Vector:
         """All bits together read as elements of another class; the result is one-dimensional."""
         target = _element_class(dtype)
         bits = self.numel * self.dtype.width
@@ -267,21 +292,21 @@ class Vector(Operators, metaclass=VectorMeta):
 
         return wrap(emit_vector_bitcast(t, self.value, target.ir_type, count), (count,), target)
 
-    def reshape(self, shape: Any) -> Vector:
+    def reshape(self, shape: int | Shape) -> Vector:
         """The same elements with another shape."""
         dims = _shape_of(shape)
         if math.prod(_flat(dims)) != self.numel:
             raise DSLValueError(f"cannot reshape {self.numel} elements of shape {self.shape} to {dims}")
         return wrap(self.value, dims, self.dtype)
 
-    def broadcast_to(self, shape: Any) -> Vector:
+    def broadcast_to(self, shape: int | Shape) -> Vector:
         """Stretched to a shape."""
         dims = _shape_of(shape)
         if _flat(broadcast_shapes(self.shape, dims)) != _flat(dims):
             raise DSLValueError(f"cannot broadcast shape {self.shape} to {dims}")
         return wrap(_stretch(current(), self.value, self.shape, dims), dims, self.dtype)
 
-    def shuffle(self, other: Any, mask: Sequence[int]) -> Vector:
+    def shuffle(self, other: object, mask: Sequence[int]) -> Vector:
         """Elements picked from this vector followed by `other`, by position."""
         if not isinstance(other, Vector) or other.dtype.ir_type != self.dtype.ir_type:
             raise DSLTypeError(f"shuffle needs another Vector of {self.dtype}, got {other!r}")
@@ -293,7 +318,7 @@ class Vector(Operators, metaclass=VectorMeta):
 
         return wrap(emit_shuffle(current(), self.value, other.value, picks), (len(picks),), self.dtype)
 
-    def select(self, true_value: Any, false_value: Any) -> Vector:
+    def select(self, true_value: ValueLike, false_value: ValueLike) -> Vector:
         """Lane by lane, `true_value` where this is non-zero and `false_value` elsewhere; scalars stretch."""
         cond = self if self.dtype is Boolean else self.to(Boolean)
         a, b = _branch(true_value, self), _branch(false_value, self)
@@ -302,7 +327,14 @@ class Vector(Operators, metaclass=VectorMeta):
         x, y = _operand(t, a, cls, self.shape), _operand(t, b, cls, self.shape)
         return wrap(t.select(cond.value, x, y), self.shape, cls)
 
-    def reduce(self, op: Any, init_val: Any = None, reduction_profile: Any = None, *, fastmath: Any = None) -> Any:
+    def reduce(
+        self,
+        op: ReductionOp | str | Attribute,
+        init_val: Numeric | SSAValue | None = None,
+        reduction_profile: int | None = None,
+        *,
+        fastmath: FastMathLike = None,
+    ) -> Numeric:
         """All elements combined to one scalar, starting from `init_val` if given.
 
         `op` is a `ReductionOp`, its lower-case name, or a raw combining kind such as "maximumf". The float maximum
@@ -331,26 +363,28 @@ class Vector(Operators, metaclass=VectorMeta):
 
     # --- memory ---------------------------------------------------------------------------------------------------
 
-    def store(self, memref: Any, indices: Sequence[Any], *, alignment: int | None = None) -> None:
+    def store(self, memref: SSAValue | HasIRValue, indices: Sequence[IntLike], *, alignment: int | None = None) -> None:
         """Write to an IR memref at these indices."""
         from .emit.scalar_types import emit_vector_store
 
         emit_vector_store(current(), self.value, _ir(memref), _indices(indices), alignment)
 
     @staticmethod
-    def load(vector_type: Any, memref: Any, indices: Sequence[Any]) -> Vector:
+    def load(
+        vector_type: Attribute | type[Vector], memref: SSAValue | HasIRValue, indices: Sequence[IntLike]
+    ) -> Vector:
         """Read an IR vector type, or a vector alias, from an IR memref at these indices."""
         from .emit.scalar_types import emit_vector_load
 
         alias = vector_type if isinstance(vector_type, VectorMeta) else None
-        type_: Any = vector_type if alias is None else alias.ir_type
+        type_ = vector_type.ir_type if isinstance(vector_type, type) else vector_type
         value = emit_vector_load(current(), type_, _ir(memref), _indices(indices))
-        return Vector(value) if alias is None else cast(Any, alias)(value)
+        return Vector(value) if alias is None else alias(value)
 
     # --- making vectors -------------------------------------------------------------------------------------------
 
     @staticmethod
-    def from_elements(elements: Sequence[Any], dtype: Any = None) -> Vector:
+    def from_elements(elements: Sequence[ScalarLike], dtype: DTypeLike | None = None) -> Vector:
         """A vector of scalars; `dtype` defaults to the first one's class."""
         items = [as_numeric(e) for e in elements]
         if not items:
@@ -367,23 +401,23 @@ class Vector(Operators, metaclass=VectorMeta):
         return wrap(value, (len(scalars),), cls)
 
     @staticmethod
-    def filled(shape: Any, value: Any, dtype: Any) -> Vector:
+    def filled(shape: int | Shape, value: ScalarLike, dtype: DTypeLike) -> Vector:
         """Every element `value`, converted to `dtype`."""
         dims, cls = _shape_of(shape), dsl_class(dtype)
         return wrap(_operand(current(), as_numeric(value), cls, dims), dims, cls)
 
     @staticmethod
-    def filled_like(v: Vector, value: Any, dtype: Any = None) -> Vector:
+    def filled_like(v: Vector, value: ScalarLike, dtype: DTypeLike | None = None) -> Vector:
         """A filled vector with the shape and, unless given, the element class of `v`."""
         return Vector.filled(v.shape, value, v.dtype if dtype is None else dtype)
 
     @staticmethod
-    def zeros_like(v: Vector, dtype: Any = None) -> Vector:
+    def zeros_like(v: Vector, dtype: DTypeLike | None = None) -> Vector:
         """Zeros with the shape and, unless given, the element class of `v`."""
         return Vector.filled_like(v, 0, dtype)
 
     @staticmethod
-    def make_type(shape: Any, dtype: Any) -> Any:
+    def make_type(shape: int | Shape, dtype: DTypeLike) -> Attribute:
         """The IR type of vectors of a shape and element class."""
         from .emit.scalar_types import vector_type
 
@@ -392,7 +426,7 @@ class Vector(Operators, metaclass=VectorMeta):
     # --- operators ------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def _operate(name: str, a: Any, b: Any) -> Any:
+    def _operate(name: str, a: object, b: object) -> object:
         return _binary(name, a, b)
 
     def _unary(self, name: str) -> Vector:
@@ -401,49 +435,49 @@ class Vector(Operators, metaclass=VectorMeta):
 
     # --- spellings of raw IR values -------------------------------------------------------------------------------
 
-    def extf(self, dtype: Any) -> Any:
+    def extf(self, dtype: ElementLike) -> Vector:
         """Deprecated: `v.to(dtype)`. Takes a class or an IR type, scalar or vector, like those below."""
         return _sibling("arith").extf(dtype, self)
 
-    def truncf(self, dtype: Any) -> Any:
+    def truncf(self, dtype: ElementLike) -> Vector:
         """Deprecated: `v.to(dtype)`."""
         return _sibling("arith").truncf(dtype, self)
 
-    def extui(self, dtype: Any) -> Any:
+    def extui(self, dtype: ElementLike) -> Vector:
         """Deprecated: widen integers with zeros."""
         return _sibling("arith").extui(dtype, self)
 
-    def extsi(self, dtype: Any) -> Any:
+    def extsi(self, dtype: ElementLike) -> Vector:
         """Deprecated: widen integers by their sign."""
         return _sibling("arith").extsi(dtype, self)
 
-    def trunci(self, dtype: Any) -> Any:
+    def trunci(self, dtype: ElementLike) -> Vector:
         """Deprecated: keep the low bits of integers."""
         return _sibling("arith").trunci(dtype, self)
 
-    def index_cast(self, dtype: Any) -> Any:
+    def index_cast(self, dtype: ElementLike) -> Vector:
         """Deprecated: convert between `Index` and other integers."""
         return _sibling("arith").index_cast(dtype, self)
 
-    def addf(self, other: Any, fastmath: Any = None) -> Any:
+    def addf(self, other: ValueLike, fastmath: FastMathLike = None) -> Vector:
         """Deprecated: `v + w`."""
         return _sibling("arith").addf(self, other, fastmath=fastmath)
 
-    def maximumf(self, other: Any, fastmath: Any = None) -> Any:
+    def maximumf(self, other: ValueLike, fastmath: FastMathLike = None) -> Vector:
         """Deprecated: `fx.max(v, w)`."""
         return _sibling("arith").maximumf(self, other, fastmath=fastmath)
 
-    def minimumf(self, other: Any, fastmath: Any = None) -> Any:
+    def minimumf(self, other: ValueLike, fastmath: FastMathLike = None) -> Vector:
         """Deprecated: `fx.min(v, w)`."""
         return _sibling("arith").minimumf(self, other, fastmath=fastmath)
 
     # --- protocols ------------------------------------------------------------------------------------------------
 
-    def __extract_to_ir_values__(self) -> list[Any]:
+    def __extract_to_ir_values__(self) -> list[SSAValue]:
         return [self.value]
 
     @classmethod
-    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
+    def __construct_from_ir_values__(cls, values: Sequence[SSAValue], exemplar: Vector | None = None) -> Vector:
         (value,) = values
         if exemplar is not None:
             return wrap(value, exemplar.shape, exemplar.dtype)
@@ -461,15 +495,15 @@ class Vector(Operators, metaclass=VectorMeta):
         return min(size & -size, 16)
 
     @classmethod
-    def __peek_from_ptr__(cls, ptr: Any) -> Any:
+    def __peek_from_ptr__(cls, ptr: Pointer) -> Self:
         return ptr.load(cls)
 
     @classmethod
-    def __poke_into_ptr__(cls, ptr: Any, value: Any) -> None:
+    def __poke_into_ptr__(cls, ptr: Pointer, value: object) -> None:
         ptr.store(cls.__coerce__(value))
 
     @classmethod
-    def __coerce__(cls, value: Any) -> Any:
+    def __coerce__(cls, value: object) -> Self:
         try:
             return cls(value)
         except ValueError as error:
@@ -482,7 +516,7 @@ class _Alias(Vector):
     __slots__ = ()
     fixed: ClassVar[bool] = True
 
-    def __init__(self, value: Any, shape: Any = None, dtype: Any = None):
+    def __init__(self, value: object, shape: object = None, dtype: DTypeLike | None = None):
         cls = type(self)
         count = math.prod(_flat(cls.shape))
         if isinstance(value, Vector) or is_ir_value(value):
@@ -496,15 +530,15 @@ class _Alias(Vector):
                 raise DSLValueError(f"{cls} expects exactly {cls.ir_type} of {cls.dtype}, got {shown}")
             value = scalar
         if isinstance(value, (list, tuple)):
-            items = cast("Sequence[Any]", value)
+            items = cast("Sequence[ScalarLike]", value)
             if len(items) != count:
                 raise DSLValueError(f"{cls} takes {count} elements, got {len(items)}")
             self.value = Vector.from_elements(items, cls.dtype).value
         else:
-            self.value = Vector.filled(cls.shape, value, cls.dtype).value
+            self.value = Vector.filled(cls.shape, cast("ScalarLike", value), cls.dtype).value
 
 
-def VectorAlias(dtype: Any, n: Any) -> Any:
+def VectorAlias(dtype: DTypeLike, n: int | Shape) -> type[Vector]:
     """The Vector class with fixed element class and shape, made once for each.
 
     >>> from flydsl.expr.numeric import Float32
@@ -524,14 +558,14 @@ def VectorAlias(dtype: Any, n: Any) -> Any:
     return found
 
 
-def wrap(value: Any, shape: tuple[Any, ...], dtype: type[Numeric]) -> Vector:
+def wrap(value: SSAValue, shape: Shape, dtype: type[Numeric]) -> Vector:
     """A Vector around an IR vector that is known to fit: no check."""
-    made = _new(Vector)
+    made = object.__new__(Vector)
     made.value, made.shape, made.dtype = value, shape, dtype
     return made
 
 
-def _parts(value: Any) -> tuple[Any, int]:
+def _parts(value: SSAValue) -> tuple[Attribute, int]:
     from .emit.scalar_types import vector_parts
 
     parts = vector_parts(value.type)
@@ -540,26 +574,26 @@ def _parts(value: Any) -> tuple[Any, int]:
     return parts
 
 
-def _sibling(name: str) -> Any:
+def _sibling(name: str) -> ModuleType:
     return importlib.import_module(f".{name}", __package__)
 
 
-def _element_class(dtype: Any) -> type[Numeric]:
+def _element_class(dtype: object) -> type[Numeric]:
     """The element class named by a scalar class, a vector alias, or an IR type, scalar or vector."""
     if isinstance(dtype, VectorMeta):
         return cast("type[Vector]", dtype).dtype
     return dsl_class(dtype if isinstance(dtype, type) else getattr(dtype, "element_type", dtype))
 
 
-def _ir(x: Any) -> Any:
+def _ir(x: SSAValue | HasIRValue) -> SSAValue:
     return x if is_ir_value(x) else x.ir_value()
 
 
-def _indices(indices: Sequence[Any]) -> list[Any]:
+def _indices(indices: Sequence[IntLike]) -> list[SSAValue]:
     return [as_numeric(i).to(Index).ir_value() for i in indices]
 
 
-def _position(at: Any, size: int) -> Any:
+def _position(at: object, size: int) -> int | Integer:
     """A position as a checked Python int, or as a run-time integer."""
     if type(at) is not int:
         number = scalar_or_none(at)
@@ -573,7 +607,7 @@ def _position(at: Any, size: int) -> Any:
     return at % size
 
 
-def _combining(op: Any, dtype: type[Numeric]) -> Any:
+def _combining(op: object, dtype: type[Numeric]) -> object:
     """Name of the combining kind of a reduction on a class."""
     if isinstance(op, str) and op in _REDUCTIONS:
         op = ReductionOp(op)
@@ -599,7 +633,7 @@ _REDUCTIONS = {
 """Combining kinds of a reduction on integers and on floats."""
 
 
-def _branch(x: Any, cond: Vector) -> Any:
+def _branch(x: ValueLike, cond: Vector) -> Value:
     if isinstance(x, Vector):
         if x.numel != cond.numel:
             raise DSLValueError(f"select needs {cond.numel} lanes, as the condition has, got {x.numel}")
@@ -610,7 +644,7 @@ def _branch(x: Any, cond: Vector) -> Any:
     return found
 
 
-def _operand(t: Any, x: Any, cls: type[Numeric], shape: tuple[Any, ...]) -> Any:
+def _operand(t: Tracer, x: Value, cls: type[Numeric], shape: Shape) -> SSAValue:
     """A vector or scalar as an IR vector of a class and shape."""
     if isinstance(x, Vector):
         value = x.value
@@ -624,7 +658,7 @@ def _operand(t: Any, x: Any, cls: type[Numeric], shape: tuple[Any, ...]) -> Any:
     return t.broadcast(convert(t, payload, x.dtype, cls), count)
 
 
-def _stretch(t: Any, value: Any, source: tuple[Any, ...], target: tuple[Any, ...]) -> Any:
+def _stretch(t: Tracer, value: SSAValue, source: Shape, target: Shape) -> SSAValue:
     before, after = _flat(source), _flat(target)
     if before == after:
         return value
@@ -635,7 +669,7 @@ def _stretch(t: Any, value: Any, source: tuple[Any, ...], target: tuple[Any, ...
     return emit_shuffle(t, value, value, _stretched(before, after))
 
 
-def _binary(name: str, a: Any, b: Any) -> Any:
+def _binary(name: str, a: Any, b: Any) -> Vector:
     """An operator where at least one side is a Vector."""
     if not isinstance(a, Vector):
         a = scalar_or_none(a)
@@ -660,7 +694,7 @@ combine = _binary
 """Apply a named operator to operands of which at least one is a Vector."""
 
 
-def uniform(name: str, args: Sequence[Any]) -> tuple[type[Numeric], tuple[Any, ...] | None, list[Any]]:
+def uniform(name: str, args: Sequence[ValueLike]) -> Uniform:
     """Operands of a function that does not promote: their class, their shape (None for scalars) and IR values.
 
     Python numbers take the class of the first scalar or vector, and scalars stretch to the shape of a vector.
@@ -671,7 +705,7 @@ def uniform(name: str, args: Sequence[Any]) -> tuple[type[Numeric], tuple[Any, .
     first = typed[0] if typed else as_numeric(args[0])
     cls, shape = first.dtype, first.shape if isinstance(first, Vector) else None
     t = current()
-    found: list[Any] = []
+    found: list[SSAValue] = []
     for v in values:
         if isinstance(v, (Vector, Numeric)) and v.dtype.ir_type != cls.ir_type:
             raise DSLTypeError(f"{name} needs operands of one class, got {cls} and {v.dtype}; convert one with .to()")
@@ -685,12 +719,12 @@ def uniform(name: str, args: Sequence[Any]) -> tuple[type[Numeric], tuple[Any, .
     return cls, shape, found
 
 
-def rewrap(value: Any, shape: tuple[Any, ...] | None, dtype: type[Numeric]) -> Any:
+def rewrap(value: SSAValue, shape: Shape | None, dtype: type[N]) -> N | Vector:
     """A scalar, or a Vector where there is a shape."""
     return make(dtype, value) if shape is None else wrap(value, shape, dtype)
 
 
-def _lifted(name: str, x: Any) -> Any:
+def _lifted(name: str, x: Number | SSAValue) -> Value | Number:
     """An IR value as a DSL value; a Python number as it is."""
     if is_ir_value(x):
         found = scalar_or_none(x)
@@ -700,7 +734,7 @@ def _lifted(name: str, x: Any) -> Any:
     return x
 
 
-def full(shape: Any, value: Any, dtype: Any) -> Vector:
+def full(shape: int | Shape, value: ScalarLike, dtype: DTypeLike) -> Vector:
     """A vector with every element `value`: `fx.full(4, 0.0, fx.Float32)`.
 
     >>> flyc.evaluate(lambda: fx.full(3, 0.5, fx.Float32))
@@ -709,7 +743,7 @@ def full(shape: Any, value: Any, dtype: Any) -> Vector:
     return Vector.filled(shape, value, dtype)
 
 
-def full_like(v: Vector, value: Any, dtype: Any = None) -> Vector:
+def full_like(v: Vector, value: ScalarLike, dtype: DTypeLike | None = None) -> Vector:
     """A filled vector with the shape and, unless given, the element class of `v`.
 
     >>> flyc.evaluate(lambda: fx.full_like(fx.Float32x2([3.0, 4.0]), 7))
@@ -718,7 +752,7 @@ def full_like(v: Vector, value: Any, dtype: Any = None) -> Vector:
     return Vector.filled_like(v, value, dtype)
 
 
-def zeros_like(v: Vector, dtype: Any = None) -> Vector:
+def zeros_like(v: Vector, dtype: DTypeLike | None = None) -> Vector:
     """Zeros like `v`.
 
     >>> flyc.evaluate(lambda: fx.zeros_like(fx.Float32x2([3.0, 4.0])))
@@ -727,7 +761,7 @@ def zeros_like(v: Vector, dtype: Any = None) -> Vector:
     return Vector.filled_like(v, 0, dtype)
 
 
-def ones_like(v: Vector, dtype: Any = None) -> Vector:
+def ones_like(v: Vector, dtype: DTypeLike | None = None) -> Vector:
     """Ones like `v`.
 
     >>> flyc.evaluate(lambda: fx.ones_like(fx.Float32x2([3.0, 4.0])))
@@ -736,7 +770,7 @@ def ones_like(v: Vector, dtype: Any = None) -> Vector:
     return Vector.filled_like(v, 1, dtype)
 
 
-def empty_like(v: Vector, dtype: Any = None) -> Vector:
+def empty_like(v: Vector, dtype: DTypeLike | None = None) -> Vector:
     """A vector like `v` whose content does not matter; it is zero.
 
     >>> flyc.evaluate(lambda: fx.empty_like(fx.Float32x2([3.0, 4.0])))
@@ -759,7 +793,7 @@ _ALIAS_SIZES: dict[tuple[int, ...], tuple[str, ...]] = {
 }  # fmt: skip
 """The aliases provided: element counts, and the classes that have them."""
 
-ALIASES: dict[str, Any] = {
+ALIASES: dict[str, type[Vector]] = {
     f"{name}x{n}": VectorAlias(CLASSES[name], n)
     for sizes, names in _ALIAS_SIZES.items()
     for name in names
@@ -768,7 +802,7 @@ ALIASES: dict[str, Any] = {
 """Every provided alias by name; each is an attribute of this module too."""
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> type[Vector]:
     found = ALIASES.get(name)
     if found is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

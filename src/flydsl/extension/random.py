@@ -7,7 +7,7 @@ work lane by lane; with numbers known at compile time the result is too.
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import DSLTypeError, DSLValueError
 from ..expr import arith
@@ -17,15 +17,19 @@ from ..expr.scalars.scalar_ops import make
 from ..expr.vector import Vector
 from ..ir.fold import round_float
 
+if TYPE_CHECKING:
+    from ..expr.annotations import ScalarLike
+
+
 _M0, _M1 = 0xD2511F53, 0xCD9E8D57
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85
 _TO_UNIT = 4.6566127342e-10
 _SMALLEST = 1e-7
 
 
-def _integer(name: str, x: Any) -> Any:
+def _integer(name: str, x: object) -> Any:
     if isinstance(x, Vector):
-        found: Any = x
+        found = x
     else:
         found = scalar_or_none(x)
     if found is None or not found.dtype.is_integer:
@@ -33,19 +37,19 @@ def _integer(name: str, x: Any) -> Any:
     return found
 
 
-def _words(x: Any) -> tuple[Any, Any]:
+def _words(x: Numeric) -> tuple[Uint32, Uint32]:
     """Low and high 32 bits."""
     wide = x.to(Uint64)
     return wide.to(Uint32), (wide >> 32).to(Uint32)
 
 
-def _product(m: int, x: Any) -> tuple[Any, Any]:
+def _product(m: int, x: Uint32) -> tuple[Uint32, Uint32]:
     """High and low 32 bits of a product."""
     wide = x.to(Uint64) * Uint64(m)
     return (wide >> 32).to(Uint32), wide.to(Uint32)
 
 
-def randint4x(seed: Any, offset: Any, n_rounds: int = 10) -> tuple[Any, Any, Any, Any]:
+def randint4x(seed: ScalarLike, offset: ScalarLike, n_rounds: int = 10) -> tuple[Uint32, Uint32, Uint32, Uint32]:
     """Four `Uint32`.
 
     >>> [f"{int(x):08x}" for x in randint4x(0, 0)]
@@ -56,8 +60,8 @@ def randint4x(seed: Any, offset: Any, n_rounds: int = 10) -> tuple[Any, Any, Any
     k0, k1 = _words(_integer("seed", seed))
     counter = _integer("offset", offset)
     c0, c1 = _words(counter) if counter.dtype.width > 32 else (counter.to(Uint32), Uint32(0))
-    c2: Any = Uint32(0)
-    c3: Any = Uint32(0)
+    c2 = Uint32(0)
+    c3 = Uint32(0)
     for _ in range(n_rounds):
         high0, low0 = _product(_M0, c0)
         high1, low1 = _product(_M1, c2)
@@ -66,7 +70,7 @@ def randint4x(seed: Any, offset: Any, n_rounds: int = 10) -> tuple[Any, Any, Any
     return c0, c1, c2, c3
 
 
-def randint(seed: Any, offset: Any, n_rounds: int = 10) -> Any:
+def randint(seed: ScalarLike, offset: ScalarLike, n_rounds: int = 10) -> Uint32:
     """One `Uint32`, the first of `randint4x`.
 
     >>> int(randint(42, 7))
@@ -75,13 +79,13 @@ def randint(seed: Any, offset: Any, n_rounds: int = 10) -> Any:
     return randint4x(seed, offset, n_rounds)[0]
 
 
-def _uniform(x: Any) -> Any:
+def _uniform(x: Uint32) -> Float32:
     """Float32 in [0, 1)."""
     signed = x.to(Int32)
     return (signed < 0).select(~signed, signed).to(Float32) * Float32(_TO_UNIT)
 
 
-def rand4x(seed: Any, offset: Any, n_rounds: int = 10) -> tuple[Any, Any, Any, Any]:
+def rand4x(seed: ScalarLike, offset: ScalarLike, n_rounds: int = 10) -> tuple[Float32, Float32, Float32, Float32]:
     """Four `Float32`, uniform in [0, 1).
 
     >>> [float(x) for x in rand4x(42, 7)]
@@ -90,7 +94,7 @@ def rand4x(seed: Any, offset: Any, n_rounds: int = 10) -> tuple[Any, Any, Any, A
     return cast(Any, tuple(_uniform(x) for x in randint4x(seed, offset, n_rounds)))
 
 
-def rand(seed: Any, offset: Any, n_rounds: int = 10) -> Any:
+def rand(seed: ScalarLike, offset: ScalarLike, n_rounds: int = 10) -> Float32:
     """One `Float32`, uniform in [0, 1).
 
     >>> round(rand(42, 7).to(float), 6)
@@ -99,7 +103,7 @@ def rand(seed: Any, offset: Any, n_rounds: int = 10) -> Any:
     return _uniform(randint(seed, offset, n_rounds))
 
 
-def _normal_pair(u1: Any, u2: Any) -> tuple[Any, Any]:
+def _normal_pair(u1: Any, u2: Any) -> tuple[Float32, Float32]:
     """Two normal numbers from two uniform ones (Box-Muller)."""
     if isinstance(u1, Numeric) and u1.is_static():
         radius = math.sqrt(-2.0 * math.log(max(u1.to(float), _SMALLEST)))
@@ -110,7 +114,7 @@ def _normal_pair(u1: Any, u2: Any) -> tuple[Any, Any]:
     return radius * fmath.cos(angle), radius * fmath.sin(angle)
 
 
-def randn4x(seed: Any, offset: Any, n_rounds: int = 10) -> tuple[Any, Any, Any, Any]:
+def randn4x(seed: ScalarLike, offset: ScalarLike, n_rounds: int = 10) -> tuple[Float32, Float32, Float32, Float32]:
     """Four `Float32`, normal with mean 0 and variance 1.
 
     >>> [float(x) for x in randn4x(42, 7)]
@@ -120,7 +124,7 @@ def randn4x(seed: Any, offset: Any, n_rounds: int = 10) -> tuple[Any, Any, Any, 
     return (*_normal_pair(u1, u2), *_normal_pair(u3, u4))
 
 
-def randn(seed: Any, offset: Any, n_rounds: int = 10) -> Any:
+def randn(seed: ScalarLike, offset: ScalarLike, n_rounds: int = 10) -> Float32:
     """One `Float32`, normal with mean 0 and variance 1.
 
     >>> float(randn(42, 7))

@@ -18,7 +18,7 @@ from ..expr.gpu import Stream
 from ..expr.numeric import Boolean, Float, Integer
 from ..expr.tensor import Tensor
 
-Make = Callable[..., Any]
+Make = Callable[..., object]
 """Makes a result: called with the arguments by name."""
 
 _WORDS = {bool: "bool", int: "SymInt", float: "float", str: "str"}
@@ -46,7 +46,7 @@ def _word(op: str, name: str, annotation: Any) -> str | None:
     )
 
 
-def _default(value: Any) -> str:
+def _default(value: object) -> str:
     if isinstance(value, str):
         return '="' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return f"={value}"
@@ -91,7 +91,7 @@ class _Plan:
         count = len(self.results)
         self.schema = f"({', '.join(words)}) -> {'Tensor' if count == 1 else '(' + ', '.join(['Tensor'] * count) + ')'}"
 
-    def make(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def make(self, given: Mapping[str, Any]) -> dict[str, object]:
         """Fresh tensors for the results."""
         import torch
 
@@ -100,11 +100,11 @@ class _Plan:
             for name, like in self.results.items()
         }
 
-    def given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def given(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
         """Arguments by name; torch has filled in the defaults."""
         return {**dict(zip(self.arguments, args, strict=False)), **kwargs}
 
-    def answer(self, made: Mapping[str, Any]) -> Any:
+    def answer(self, made: Mapping[str, object]) -> object:
         values = tuple(made.values())
         return None if not values else values[0] if len(values) == 1 else values
 
@@ -115,7 +115,7 @@ def torch_op(
     *,
     results: Mapping[str, str | Make] | None = None,
     mutates: Sequence[str] = (),
-    adapt: Callable[[Any], Any] | None = None,
+    adapt: Callable[[Any], object] | None = None,
 ) -> Any:
     """Register jit function `function` as torch's operator `name` ("library::operator") and give the operator.
 
@@ -135,7 +135,7 @@ def torch_op(
         raise DSLTypeError(f"torch_op {name}: expected a function decorated with @flyc.jit, got {function!r}")
     plan = _Plan(name, function, results or {}, mutates)
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: object, **kwargs: object) -> object:
         given = plan.given(args, kwargs)
         made = plan.make(given)
         values = {**given, **made}
@@ -144,7 +144,7 @@ def torch_op(
         function(**values)
         return plan.answer(made)
 
-    def fake(*args: Any, **kwargs: Any) -> Any:
+    def fake(*args: object, **kwargs: object) -> object:
         return plan.answer(plan.make(plan.given(args, kwargs)))
 
     made: Any = torch.library.custom_op(name, run, mutates_args=tuple(mutates), schema=plan.schema)

@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-from xdsl.dialects import arith, ub, vector
+from xdsl.dialects import ub, vector
 from xdsl.dialects.builtin import (
     BytesAttr,
     DenseArrayBase,
@@ -29,8 +29,10 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..layout import Dyn, Swizzle, ValueLeaf
+from . import arith
 from .emitter import UNKNOWN, emit1, emit_head, emit_regions, emitn, make_attribute, make_data, operands_of
 from .fold import fold_cmpi, fold_int, signed
+from .identity import IdentityCache
 from .types import bit_width, vector_type
 
 i128 = IntegerType(128)
@@ -109,8 +111,6 @@ _COMMUTATIVE = {"addi", "muli", "andi", "ori", "xori", "minsi", "maxsi", "minui"
 _PREDICATES: dict[int, IntegerAttr[Any]] = {i: IntegerAttr(i, i64) for i in range(16)}
 
 _int_attrs: dict[Attribute, dict[int, IntegerAttr[Any]]] = {}
-_int_attrs_by_id: dict[int, tuple[dict[int, IntegerAttr[Any]], Attribute]] = {}
-"""The same by the id of the type, which is kept with it: hashing a type takes longer than all the rest."""
 _index_lists: dict[tuple[int, ...], DenseArrayBase[Any]] = {}
 _LEAF_OPS = {
     "add": "addi", "sub": "subi", "mul": "muli", "div": "divsi", "mod": "remsi", "min": "minsi", "max": "maxsi",
@@ -123,14 +123,17 @@ INTERNED = 1 << 16
 """Attributes of one kind that are kept for the next use, in a process that compiles ever new constants."""
 
 
+def _int_attrs_of(type_: Attribute) -> dict[int, IntegerAttr[Any]]:
+    return _int_attrs.setdefault(type_, {})
+
+
+_int_tables = IdentityCache(_int_attrs_of)
+_int_table = _int_tables.entries.get
+
+
 def int_attr(value: int, type_: Any = i32) -> IntegerAttr[Any]:
     """Interned integer attribute."""
-    entry = _int_attrs_by_id.get(id(type_))
-    if entry is None:
-        if len(_int_attrs_by_id) > INTERNED:
-            _int_attrs_by_id.clear()
-        entry = _int_attrs_by_id[id(type_)] = (_int_attrs.setdefault(type_, {}), type_)
-    table = entry[0]
+    table = (_int_table(id(type_)) or _int_tables.add(type_))[0]
     found = table.get(value)
     if found is None:
         if len(table) > INTERNED:
@@ -211,6 +214,20 @@ class Builder:
             self.block = saved_block
             self.forget(mark)
 
+    def numbered(self) -> dict[Any, SSAValue]:
+        """All that is numbered now, for `resumed`."""
+        return dict(self._known)
+
+    @contextmanager
+    def resumed(self, block: Block, numbered: dict[Any, SSAValue]) -> Generator[None]:
+        """Build into a block again, with what was numbered there."""
+        saved = self.block, self._known
+        self.block, self._known = block, numbered
+        try:
+            yield
+        finally:
+            self.block, self._known = saved
+
     def mark(self) -> int:
         """How much is numbered now; give it to `forget` when what comes next is out of reach again."""
         return len(self._known)
@@ -239,7 +256,7 @@ class Builder:
         """Append an op with any number of results."""
         return emitn(self.block, cls, operands, types, {} if props is None else props, self.loc)
 
-    def pure(
+    def share(
         self,
         cls: type[Operation],
         operands: Sequence[SSAValue],
@@ -260,6 +277,9 @@ class Builder:
         if found is None:
             found = self._known[key] = emit1(self.block, cls, operands, type_, props, self.loc)
         return found
+
+    pure = share
+    """The same; a builder that folds looks at the op first."""
 
     def _identify(self, attr: Attribute) -> tuple[int, Attribute]:
         """The identity of an attribute's first equal; each object is hashed once, which takes microseconds."""
@@ -325,7 +345,7 @@ class Builder:
             folded = self._fold_int(name, a, b, cast(Any, ca), cast(Any, cb))
             if folded is not None:
                 return folded
-        return self.pure(INT_BINARY[name], (a, b), a.type, {})
+        return self.share(INT_BINARY[name], (a, b), a.type, {})
 
     def _fold_int(self, name: str, a: SSAValue, b: SSAValue, ca: int | None, cb: int | None) -> SSAValue | None:
         if ca is not None and cb is not None:
@@ -361,14 +381,14 @@ class Builder:
         if ca is not None and cb is not None:
             return self.const(int(fold_cmpi(predicate, int(ca), int(cb), bit_width(a.type))), i1)
         type_ = _flag_type(a.type)
-        return self.pure(arith.CmpiOp, (a, b), type_, {"predicate": _PREDICATES[CMPI[predicate]]})
+        return self.share(arith.CmpiOp, (a, b), type_, {"predicate": _PREDICATES[CMPI[predicate]]})
 
     def select(self, cond: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
         """`a` where `cond` holds, else `b`."""
         known = self.const_of.get(cond)
         if known is not None:
             return a if known else b
-        return a if a is b else self.pure(arith.SelectOp, (cond, a, b), a.type, {})
+        return a if a is b else self.share(arith.SelectOp, (cond, a, b), a.type, {})
 
     # --- floats and casts -----------------------------------------------------------------------------------------
 
@@ -401,7 +421,7 @@ class Builder:
             return self.const(known, type_)
         if known is not None and name == "extui":
             return self.const(int(known) & ((1 << bit_width(a.type)) - 1), type_)
-        return self.pure(CASTS[name], (a,), type_, {})
+        return self.share(CASTS[name], (a,), type_, {})
 
     def poison(self, type_: Attribute) -> SSAValue:
         """A value nobody has written yet."""
@@ -412,11 +432,11 @@ class Builder:
     def extract(self, v: SSAValue, at: int) -> SSAValue:
         """Element of a 1-D vector at a static position."""
         props: dict[str, Attribute] = {"static_position": i64_list((at,))}
-        return self.pure(vector.ExtractOp, (v,), elem_of(v.type), props)
+        return self.share(vector.ExtractOp, (v,), elem_of(v.type), props)
 
     def insert(self, x: SSAValue, v: SSAValue, at: int) -> SSAValue:
         """1-D vector with one element replaced."""
-        return self.pure(vector.InsertOp, (x, v), v.type, {"static_position": i64_list((at,))})
+        return self.share(vector.InsertOp, (x, v), v.type, {"static_position": i64_list((at,))})
 
     def broadcast(self, x: SSAValue, count: int) -> SSAValue:
         """Splat."""
@@ -444,26 +464,31 @@ class Builder:
     def combine(self, op: str, a: Any, b: Any, width: int, div: int) -> Any:
         """Emit one step of leaf arithmetic; called by `flydsl.layout` when an operand exists at run time."""
         if op == "swizzle":
-            return self.leaf(self.swizzle(self.leaf_value(a, width), b), width, div)
+            return ValueLeaf(self.swizzle(self.leaf_value(a, width), b), self, width, div)
         if op == "coord_swizzle":
             row, cs = b
             x = self.leaf_value(row, width)
             t = self.int_binary("shrui", x, self.const(cs.base_row, x.type))
             t = self.int_binary("andi", t, self.const((1 << cs.mask) - 1, x.type))
             t = self.int_binary("shli", t, self.const(cs.base_col, x.type))
-            return self.leaf(self.int_binary("xori", self.leaf_value(a, width), t), width, div)
+            return ValueLeaf(self.int_binary("xori", self.leaf_value(a, width), t), self, width, div)
         wide = max(width, *(x.width for x in (a, b) if isinstance(x, Dyn)))
         if op == "not":
             zero = self.const(0, i64 if wide == 64 else i32)
-            return self.leaf(self.cast("extui", self.cmpi("eq", self.leaf_value(a, wide), zero), i32), 32, 1)
+            return ValueLeaf(self.cast("extui", self.cmpi("eq", self.leaf_value(a, wide), zero), i32), self, 32, 1)
         x, y = self.leaf_value(a, wide), self.leaf_value(b, wide)
         if op in _LEAF_COMPARE:
-            return self.leaf(self.cast("extui", self.cmpi(_LEAF_COMPARE[op], x, y), i32), 32, 1)
+            return ValueLeaf(self.cast("extui", self.cmpi(_LEAF_COMPARE[op], x, y), i32), self, 32, 1)
         if op in ("and", "or"):
             zero = self.const(0, x.type)
             both = self.int_binary("andi" if op == "and" else "ori", self.cmpi("ne", x, zero), self.cmpi("ne", y, zero))
-            return self.leaf(self.cast("extui", both, i32), 32, 1)
-        return self.leaf(self.int_binary(_LEAF_OPS[op], x, y), wide, div)
+            return ValueLeaf(self.cast("extui", both, i32), self, 32, 1)
+        name = _LEAF_OPS[op]
+        # Static is what the leaves say it is: what folding finds out about run-time operands must not change a layout.
+        known = self._fold_int(name, x, y, a if type(a) is int else None, b if type(b) is int else None)
+        if known is not None and known in self.const_of and not (known is x and type(a) is not int):
+            return int(self.const_of[known])
+        return ValueLeaf(self.int_binary(name, x, y), self, wide, div)
 
     def swizzle(self, x: SSAValue, s: Swizzle) -> SSAValue:
         """`x ^ ((x & mask) >> shift)`."""

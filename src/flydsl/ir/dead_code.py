@@ -23,14 +23,31 @@ _KNOWN_PURE: set[str] = set(
     """.split()
 )
 
+_UNREAD = ("gpu.shuffle", "gpu.ballot", "gpu.vote", "gpu.subgroup_broadcast")
+"""Ops that must not be shared or moved, since lanes meet there, but that nobody misses whose results are unread."""
+
 _pure: dict[type[Operation], bool] = {}
+_dropped: dict[type[Operation], bool] = {}
 
 
 def is_pure(cls: type[Operation]) -> bool:
     """Whether ops of a class can be dropped or shared; filled from traits once per class."""
     known = _pure.get(cls)
     if known is None:
-        known = _pure[cls] = cls.name in _KNOWN_PURE or (cls.has_trait(Pure()) and not cls.has_trait(IsTerminator))
+        known = _pure[cls] = cls.name in _KNOWN_PURE or (
+            cls.has_trait(Pure())
+            and not cls.has_trait(IsTerminator)
+            # Instructions are where they were put, whether they are ops of the dialect or calls of intrinsics.
+            and not cls.name.startswith("rocdl.")
+        )
+    return known
+
+
+def _can_drop(cls: type[Operation]) -> bool:
+    """Whether ops of a class can be left out where nothing reads their results."""
+    known = _dropped.get(cls)
+    if known is None:
+        known = _dropped[cls] = is_pure(cls) or cls.name in _UNREAD
     return known
 
 
@@ -66,6 +83,14 @@ def _only_stores(address: Any) -> list[int] | None:
     return stores
 
 
+def is_used(result: Any, dead: set[int]) -> bool:
+    """Whether an op that is not dead reads a value."""
+    use = result.first_use
+    while use is not None and id(use._operation) in dead:
+        use = use._next_use
+    return use is not None
+
+
 def mark_dead(
     root: Operation, released: Callable[[Operation], bool] | None = None, dead: set[int] | None = None
 ) -> set[int]:
@@ -83,7 +108,7 @@ def mark_dead(
             for region in op.regions:
                 for inner in reversed(region.blocks):
                     visit(inner)
-            if not op.regions and is_pure(type(op)):  # pyright: ignore[reportUnknownArgumentType]
+            if not op.regions and _can_drop(type(op)):  # pyright: ignore[reportUnknownArgumentType]
                 for result in op.results:
                     use = result.first_use
                     while use is not None and (id(use._operation) in dead or id(use._operation) in gone):

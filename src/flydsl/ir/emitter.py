@@ -142,6 +142,45 @@ def insert_after(block: Block, anchor: Operation | None, op: Operation) -> None:
         following._prev_op = op
 
 
+def relink(block: Block, order: Sequence[Operation]) -> None:
+    """Put the ops of a block into another order; those that are left out are dropped."""
+    blk: Any = block
+    kept = 0
+    op: Any = blk._first_op
+    for wanted in order:
+        if op is not wanted:
+            break
+        op = op._next_op
+        kept += 1
+    if op is None and kept == len(order):
+        return
+    everything: list[Any] = []
+    op = blk._first_op
+    while op is not None:
+        everything.append(op)
+        op = op._next_op
+    previous: Any = None
+    for made in order:
+        link: Any = made
+        link._prev_op = previous
+        if previous is None:
+            blk._first_op = link
+        else:
+            previous._next_op = link
+        previous = link
+    if previous is None:
+        blk._first_op = None
+    else:
+        previous._next_op = None
+    blk._last_op = previous
+    if len(everything) != len(order):
+        left = set(map(id, order))
+        for gone in everything:
+            if id(gone) not in left:
+                gone.parent = gone._prev_op = gone._next_op = None
+                gone.drop_all_references()
+
+
 def emit1(
     block: Block,
     cls: type[Operation],

@@ -14,12 +14,24 @@ from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, IntAttr, StringAt
 from .. import config
 from ..errors import SourceFrame
 from .emitter import make_attribute, make_data
+from .identity import by_identity
 from .user_code import REGION_MARK
 
-_positions: dict[int, tuple[list[Any], CodeType]] = {}
-"""By the id of a code object, which is kept for it: hashing one hashes all it contains. The four numbers of each two
-bytes of code follow each other: as tuples they would be thousands of objects for the garbage collector."""
-_locations: dict[tuple[int, int], FileLineColLoc] = {}
+
+class _Code:
+    """What is known of a code object."""
+
+    __slots__ = ("locations", "positions")
+
+    def __init__(self, code: CodeType):
+        self.positions = list(chain.from_iterable(code.co_positions()))
+        """The four numbers of each two bytes of code follow each other: as tuples they would be thousands of objects
+        for the garbage collector."""
+        self.locations: dict[int, FileLineColLoc] = {}
+        """Those that were asked for, by the offset of an instruction."""
+
+
+_code = by_identity(_Code)
 
 
 class SourceFunction(NamedTuple):
@@ -72,16 +84,14 @@ def _number(value: int) -> IntAttr:
 def frame_location(frame: FrameType) -> FileLineColLoc:
     """Location of the instruction a frame is at, memoised by code and offset."""
     code, at = frame.f_code, frame.f_lasti
-    found = _locations.get((id(code), at))
+    known = _code(code)
+    found = known.locations.get(at)
     if found is None:
-        known = _positions.get(id(code))
-        if known is None:
-            known = _positions[id(code)] = (list(chain.from_iterable(code.co_positions())), code)
-        line, end_line, col, end = known[0][2 * at : 2 * at + 4] if at >= 0 else (None, None, None, None)
+        line, end_line, col, end = known.positions[2 * at : 2 * at + 4] if at >= 0 else (None, None, None, None)
         parts = (_filename(code.co_filename), _number(line or code.co_firstlineno), _number(col or 0))
         found = make_attribute(FileLineColLoc, ("filename", "line", "column"), parts)
         _unread.append((found, (end or 0) if end_line == line else 0, code))
-        _locations[id(code), at] = found
+        known.locations[at] = found
     return found
 
 
@@ -108,8 +118,8 @@ def _source_frame(location: FileLineColLoc) -> SourceFrame:
 
 
 _depth = 0
-chains: dict[tuple[int, ...], Any] = {}
-"""Locations of chains of frames, by code (its id; `frame_location` keeps it) and offset of each."""
+chains: dict[tuple[int, ...], tuple[Any, list[CodeType]]] = {}
+"""Locations of chains of frames, by the id of the code and the offset of each; the code is kept beside them."""
 
 
 def read_depth() -> None:

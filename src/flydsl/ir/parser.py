@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
+from xdsl.dialects.builtin import AnyFloat, FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
 from xdsl.ir import Operation
-from xdsl.parser import Parser
+from xdsl.parser import AttrParser, Parser
 from xdsl.utils.exceptions import ParseError
 from xdsl.utils.lexer import Input
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
@@ -29,6 +29,16 @@ class _Written:
 
     def __init__(self, parse: Callable[[Parser], Operation], dialect_name: Callable[[], str]):
         self.parse, self.dialect_name = parse, dialect_name
+
+
+class _Element(AttrParser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]
+    """An element of a dense attribute. xDSL reads the bits of an infinity, written as MLIR writes them, as a number."""
+
+    def to_type(self, parser: AttrParser, type: Any) -> Any:
+        if isinstance(type, AnyFloat) and isinstance(self.value, int) and self.span.text[:2] in ("0x", "0X"):
+            (value,) = type.unpack(self.value.to_bytes(type.size, "little"), 1)
+            return value
+        return super().to_type(parser, type)
 
 
 class LocatedParser(Parser):
@@ -63,6 +73,10 @@ class LocatedParser(Parser):
         except Exception as error:
             # Attributes and types refuse what they are made of without knowing where it was written.
             raise ParseError(self._current_token.span, str(error).strip() or "this cannot be parsed") from error
+
+    def _parse_tensor_literal_element(self) -> _Element:
+        found = super()._parse_tensor_literal_element()
+        return _Element(found.is_negative, found.value, found.span)
 
     def parse_optional_argument(self, expect_type: bool = True) -> Any:
         """An argument of a block or function; what `--mlir-print-debuginfo` writes behind it is passed over."""

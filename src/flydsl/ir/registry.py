@@ -26,7 +26,6 @@ DIALECTS: dict[str, str] = {
     "fly_rocdl": "flydsl.dialects.fly_rocdl.ops:FlyRocdl",
     "fly_nvgpu": "flydsl.dialects.fly_nvgpu.dialect:FlyNvgpu",
     "fly_cpu": "flydsl.dialects.fly_cpu:FlyCpu",
-    "fly_ktrace": "flydsl.dialects.fly_ktrace:FlyKtrace",
 }
 """Dialect name to `module:attribute`; a module is imported when the first op or type of its dialect is met."""
 

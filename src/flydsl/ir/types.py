@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, cast
 
-from xdsl.dialects.builtin import IndexType, IntegerType, VectorType
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerType, VectorType
 from xdsl.ir import Attribute
+
+from .identity import by_identity_and_value
 
 
 def bit_width(elem: Attribute) -> int:
@@ -26,18 +28,17 @@ def bit_width(elem: Attribute) -> int:
 
 
 _vectors: dict[tuple[Attribute, int], VectorType] = {}
-_vectors_by_id: dict[tuple[int, int], tuple[VectorType, Attribute]] = {}
-"""The same by the id of the element type, which is kept with it: hashing a type takes longer than all the rest."""
 
 
+@by_identity_and_value
 def vector_type(elem: Attribute, count: int) -> VectorType:
     """Interned 1-D vector type."""
-    known = _vectors_by_id.get((id(elem), count))
-    if known is None:
-        found = _vectors.get((elem, count))
-        if found is None:
-            found = _vectors[elem, count] = VectorType(cast(Any, elem), [count])
-        if len(_vectors_by_id) > 4096:
-            _vectors_by_id.clear()
-        known = _vectors_by_id[id(elem), count] = (found, elem)
-    return known[0]
+    found = _vectors.get((elem, count))
+    if found is None:
+        found = _vectors[elem, count] = VectorType(cast(Any, elem), [count])
+    return found
+
+
+def dense_ints(attr: Attribute | None) -> list[int]:
+    """The integers of a dense array attribute."""
+    return list(cast("DenseArrayBase[IntegerType]", attr).get_values())

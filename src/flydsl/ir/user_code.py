@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from types import CodeType
 
+from .identity import by_identity
+
 REGION_MARK = ".<region>"
 """End of `co_qualname` of a region's body; its `co_name` is that of the user's function. Who lists the user's frames
 leaves out the one below such a body: it is the same function, at the head of the statement."""
@@ -12,14 +14,9 @@ leaves out the one below such a body: it is the same function, at the head of th
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
 _KERNELS = _PACKAGE + "kernels/"
 
-_known: dict[int, tuple[bool, CodeType]] = {}
-"""By id: hashing a code object hashes all it contains, each time. It is kept, so that the id stays its own."""
 
-
+@by_identity
 def is_user_code(code: CodeType) -> bool:
     """Whether a code object belongs to the kernel author: not to this package (its kernel library counts as theirs)."""
-    known = _known.get(id(code))
-    if known is None:
-        name = code.co_filename
-        known = _known[id(code)] = (not name.startswith(_PACKAGE) or name.startswith(_KERNELS), code)
-    return known[0]
+    name = code.co_filename
+    return not name.startswith(_PACKAGE) or name.startswith(_KERNELS)

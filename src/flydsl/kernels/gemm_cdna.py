@@ -153,7 +153,7 @@ def gemm_cdna(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, stream: fx.Stream = fx.S
     """`c = a @ b.T`."""
     check_matrices("gemm_cdna", a, b, c)
     target = trace_target()
-    step = 32 if target is not None and target.arch == "gfx950" else 16
+    step = 32 if target is not None and target.has("mfma_long_k") else 16
     atom = fx.make_mma_atom(fx.rocdl.MFMA(16, 16, step, a.dtype))
     # A lane reads 16 bytes of shared memory at once. Where the instruction takes 8, K is permuted alike in A and B, so
     # that it takes them one half after the other.

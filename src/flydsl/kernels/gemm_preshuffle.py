@@ -15,25 +15,26 @@ from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.expr.rocdl.target import amd_target
 from flydsl.kernels.extents import check_extents
 from flydsl.kernels.gemm_preshuffle_kernel import GROUP_BYTES, ROW_BYTES, UNIT_BYTES, gemm_preshuffle_tiles
+from flydsl.target import GPUTarget, where
 
 BLOCK_M = (32, 64, 128, 256)
 BLOCK_N = (64, 128, 256)
 
 
-def _instructions(dtype: Any, arch: str) -> tuple[int, bool, bool]:
+def _instructions(dtype: Any, target: GPUTarget) -> tuple[int, bool, bool]:
     """K of the matrix instruction, whether it is the one with block scales, and whether A is copied by one that goes
     straight into shared memory.
 
-    fp8 on gfx950 uses block scales, all of them one: that is twice as fast as the plain instruction. gfx942 copies only
-    4 bytes per lane straight into shared memory; 16 bytes by way of registers are better.
+    Where there are block scales, fp8 uses them, all of them one: that is twice as fast as the plain instruction. Where
+    only 4 bytes per lane can be copied straight into shared memory, 16 bytes by way of registers are better.
     """
     if dtype.width not in (8, 16) or not dtype.is_float:
         raise DSLTypeError(f"gemm_preshuffle multiplies f16, bf16 or fp8, got {dtype}")
-    if arch == "gfx950":
+    if target.has("mfma_scale"):
         return (128, True, True) if dtype.width == 8 else (32, False, True)
-    if arch == "gfx942":
+    if target.has("mfma_i8_k32"):
         return 256 // dtype.width, False, False
-    raise DSLValueError(f"gemm_preshuffle exists for gfx942 and gfx950, not for {arch}")
+    raise DSLValueError(f"gemm_preshuffle exists for {where('mfma_i8_k32')}, not for {target.arch}")
 
 
 def _check_blocks(block_m: int, block_n: int) -> None:
@@ -59,7 +60,7 @@ def gemm_preshuffle(
     """
     check_extents("gemm_preshuffle", a=(a, "mk"), w=(w, "nk"), c=(c, "mn"))
     _check_blocks(block_m, block_n)
-    chosen = _instructions(a.dtype, amd_target("gemm_preshuffle").arch)
+    chosen = _instructions(a.dtype, amd_target("gemm_preshuffle"))
     gemm_preshuffle_tiles(a, w, c, (), block_m, block_n, *chosen, stream)
 
 
@@ -80,7 +81,7 @@ def gemm_preshuffle_scaled(
         "gemm_preshuffle_scaled", **matrices, row_scales=(row_scales, "m"), column_scales=(column_scales, "n")
     )
     _check_blocks(block_m, block_n)
-    chosen = _instructions(a.dtype, amd_target("gemm_preshuffle_scaled").arch)
+    chosen = _instructions(a.dtype, amd_target("gemm_preshuffle_scaled"))
     gemm_preshuffle_tiles(a, w, c, (row_scales, column_scales), block_m, block_n, *chosen, stream)
 
 
@@ -111,7 +112,7 @@ def matmul_preshuffled(a: Any, w: Any, c: Any, scales: Any = (), stream: Any = N
     ]
     vectors = [flyc.from_dlpack(x).mark_layout_dynamic() for x in scales]
     block_m = next((size for size in BLOCK_M[:3] if m <= size), 128)
-    launch = gemm_preshuffle_scaled if vectors else gemm_preshuffle
+    launch: Any = gemm_preshuffle_scaled if vectors else gemm_preshuffle
     launch(*matrices, *vectors, block_m, 128, fx.Stream(stream))
 
 

@@ -127,7 +127,7 @@ def gemm_preshuffle_kernel(
         fx.copy(move, from_stage[None, None, None, half, stage], read_a.retile(inputs[half]))
 
     def multiply(half: int, stage: int):
-        state = {"scale_a": UNIT_SCALE, "scale_b": UNIT_SCALE} if block_scaled else {}
+        state: dict[str, Any] = {"scale_a": UNIT_SCALE, "scale_b": UNIT_SCALE} if block_scaled else {}
         fx.gemm(mma, sums[half], weights[stage], inputs[half], sums[half], **state)
 
     products = half_m // 16 * (block_n // 16 // WAVES) * (block_k // atom_k)

@@ -19,7 +19,7 @@ def gemm_wmma(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, stream: fx.Stream = fx.S
     """`c = a @ b.T`."""
     check_matrices("gemm_wmma", a, b, c)
     target = trace_target()
-    step = 32 if target is not None and target.arch.startswith("gfx125") else 16
+    step = 32 if target is not None and target.has("wmma_v3") else 16
     atom = fx.make_mma_atom(fx.rocdl.WMMA(16, 16, step, a.dtype))
     mma = fx.make_tiled_mma(atom, fx.make_layout((4, 2, 1), (1, 4, 0)))
     chunk = fx.make_copy_atom(fx.rocdl.BufferCopy128b(), a.dtype)

@@ -15,6 +15,7 @@ from typing import Any
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.expr.nvgpu.target import trace_target
+from flydsl.target import KIB, architecture
 
 from .extents import check_extents
 from .rows_any import THREADS, layer_norm_any_kernel, rms_norm_any_kernel, softmax_any_kernel, unit_of
@@ -24,10 +25,6 @@ from .rows_wide import Plan, layer_norm_wide_kernel, plan, rms_norm_wide_kernel,
 LONG_BYTES = 32768
 """Rows from which on shared memory is the better place."""
 LONG_THREADS = 512
-SHARED_KB = {80: 160, 90: 224, 100: 224, 103: 224}
-"""Shared memory of a block for rows, by architecture; 96 elsewhere."""
-MULTIPROCESSORS = {80: 108, 86: 84, 89: 142, 90: 132}
-"""Of the largest GPU of an architecture: blocks that stay, one on each."""
 
 
 @flyc.jit
@@ -57,15 +54,29 @@ def _softmax(x: Any, out: Any, stream: Any) -> None:
         )
 
 
-def _number() -> int:
-    """90 of `sm_90a`; 0 for what is no NVIDIA GPU."""
+def _has(feature: str) -> bool:
     target = trace_target()
-    return int(target.arch[3:].rstrip("af")) if target is not None and target.arch.startswith("sm_") else 0
+    return target is not None and target.has(feature)
+
+
+def _shared_bytes() -> int:
+    """Shared memory of a block for rows, a multiple of 32 KiB; 0 where rows are not kept there."""
+    target = trace_target()
+    if target is None or not target.has("cp_async"):
+        return 0
+    return (target.caps.shared_mem_per_block_optin or 96 * KIB) // (32 * KIB) * 32 * KIB
+
+
+def _multiprocessors() -> int:
+    """Blocks that stay, one on each multiprocessor of the largest GPU."""
+    target = trace_target()
+    entry = None if target is None else architecture(target.arch)
+    return (entry.multiprocessors if entry is not None else None) or 148
 
 
 def _room(x: Any, unit: int) -> int:
     """Elements of a row of unknown length that a block has room for, so that two blocks fit a multiprocessor."""
-    return (SHARED_KB.get(_number(), 96) << 9) * 8 // x.dtype.width if _number() >= 80 and unit > 1 else 0
+    return _shared_bytes() // 2 * 8 // x.dtype.width if unit > 1 else 0
 
 
 def _team(n: Any, unit: int, room: int) -> Any:
@@ -85,17 +96,16 @@ def _best(how: Plan | None, x: Any, threads: int, nbytes: int) -> Plan | None:
 
     A row that is long, but too long for the shared memory of its kernel, has no place there to be staged in either.
     """
-    if how is None or _number() < 90 or how.columns * x.dtype.width // 8 > LONG_BYTES:
+    if how is None or not _has("bulk_copy") or how.columns * x.dtype.width // 8 > LONG_BYTES:
         return how
     return staged(how, x, threads, nbytes)
 
 
 def _long_team(matrices: tuple[Any, ...], vectors: tuple[Any, ...], rows: int, teams: tuple[int, ...]) -> int:
     """Threads for rows in shared memory, `rows` of them at once; 0 where they are not long, or do not fit."""
-    number, found, x = _number(), units_of(matrices, vectors), matrices[0]
-    if number < 80 or found is None or found[0] * x.dtype.width // 8 <= LONG_BYTES:
+    limit, found, x = _shared_bytes(), units_of(matrices, vectors), matrices[0]
+    if not limit or found is None or found[0] * x.dtype.width // 8 <= LONG_BYTES:
         return 0
-    limit = SHARED_KB.get(number, 96) << 10
     return next((team for team in teams if rows * row_bytes(x, team) <= limit), 0)
 
 
@@ -145,7 +155,7 @@ def _layer_norm(x: Any, weight: Any, bias: Any, out: Any, eps: Any, stream: Any)
     # Weight and bias have places of their own.
     team = _long_team((x, out), (weight, bias), 3, (2 * LONG_THREADS, LONG_THREADS))
     if team:
-        blocks = fx.min(fx.Int32(m), MULTIPROCESSORS.get(_number(), 148))
+        blocks = fx.min(fx.Int32(m), _multiprocessors())
         layer_norm_long_kernel(x, weight, bias, out, fx.Int32(m), eps, team).launch(
             grid=blocks, block=team, smem=3 * row_bytes(x, team), stream=stream
         )

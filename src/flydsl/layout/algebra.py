@@ -6,7 +6,7 @@ Every function takes a Layout or a ComposedLayout and then works on its innermos
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 from flydsl.errors import DSLTypeError, LayoutError
 from flydsl.layout.int_tuple import (
@@ -300,7 +300,7 @@ def _compose_error(a: Layout, b: Layout, why: str) -> LayoutError:
 # --- Complement and inverses ----------------------------------------------------------------------------------
 
 
-def complement(layout: L, codomain_size: Any = None) -> L:
+def complement(layout: L, codomain_size: object = None) -> L:
     """A layout of increasing indices, from 0 up to `codomain_size`, that together with `layout` reaches everything.
     `layout` must be injective apart from stride-0 modes, which count as size 1.
 

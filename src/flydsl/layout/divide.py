@@ -5,8 +5,6 @@ The divisor is a Layout (over the whole layout), a Tile (mode by mode) or a tupl
 
 from __future__ import annotations
 
-from typing import Any
-
 from flydsl.errors import LayoutError
 from flydsl.layout.algebra import check_tile_rank, coalesce_flat, complement_in, compose, rebuild
 from flydsl.layout.int_tuple import flatten, product
@@ -17,7 +15,7 @@ from flydsl.layout.tile import Tile, TileMode, as_tile
 from flydsl.layout.tuple_modes import expand, zip2_by
 
 
-def logical_divide(layout: L, tiler: Any) -> L:
+def logical_divide(layout: L, tiler: object) -> L:
     """`composition(A, (B, complement(B, size(A))))` = (tile, rest), per mode for a Tile; None leaves a mode alone.
 
     >>> logical_divide(Layout((4, 2, 3), (2, 1, 8)), Layout(4, 2))
@@ -28,7 +26,7 @@ def logical_divide(layout: L, tiler: Any) -> L:
     return rebuild(layout, divide(linear_layout(layout), as_tile(tiler)))
 
 
-def zipped_divide(layout: L, tiler: Any) -> L:
+def zipped_divide(layout: L, tiler: object) -> L:
     """`logical_divide` regrouped as `((tile, ...), (rest, ..., untouched modes ...))`.
 
     >>> zipped_divide(Layout((8, 16), (16, 1)), (4, 8))
@@ -37,7 +35,7 @@ def zipped_divide(layout: L, tiler: Any) -> L:
     return rebuild(layout, divide_zipped(linear_layout(layout), as_tile(tiler)))
 
 
-def tiled_divide(layout: L, tiler: Any) -> L:
+def tiled_divide(layout: L, tiler: object) -> L:
     """`zipped_divide` with the rest modes spliced: `((tile, ...), rest, ...)`.
 
     >>> tiled_divide(Layout((8, 16), (16, 1)), (4, 8))
@@ -47,7 +45,7 @@ def tiled_divide(layout: L, tiler: Any) -> L:
     return rebuild(layout, plain.map_modes(lambda t: expand(t, (1,))))
 
 
-def flat_divide(layout: L, tiler: Any) -> L:
+def flat_divide(layout: L, tiler: object) -> L:
     """`zipped_divide` with both sides spliced: `(tile, ..., rest, ...)`.
 
     >>> flat_divide(Layout((8, 16), (16, 1)), (4, 8))

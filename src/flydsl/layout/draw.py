@@ -7,7 +7,7 @@ layout is drawn on the tile it covers: colour and `T.V` say which value of which
 from __future__ import annotations
 
 from html import escape
-from typing import Any, cast
+from typing import cast
 
 from flydsl.errors import LayoutError
 from flydsl.layout.algebra import size
@@ -70,7 +70,7 @@ def draw_layout(layout: AnyLayout, banks: int = len(_COLOURS)) -> str:
     cells: list[tuple[int, int, str, str]] = []
     for r in range(rows):
         for c in range(columns):
-            at: Any = crd2idx(c if layout.rank == 1 else (r, c), layout)
+            at = crd2idx(c if layout.rank == 1 else (r, c), layout)
             text = str(at).replace(" ", "")
             colour = _COLOURS[at % banks] if isinstance(at, int) else "#ffffff"
             cells.append((r, c, text, colour))

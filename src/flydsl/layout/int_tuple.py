@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, SupportsIndex, cast
+from typing import SupportsIndex, cast
 
 from flydsl.errors import DSLTypeError, LayoutError
 from flydsl.layout.leaf import (
@@ -43,7 +43,7 @@ class LayoutIndexError(LayoutError, IndexError):
 # --- Construction, printing and structure ---------------------------------------------------------------------
 
 
-def as_int_tuple(x: Any) -> IntTuple:
+def as_int_tuple(x: object) -> IntTuple:
     """`x` checked and with lists turned into tuples, integer-like leaves into ints.
 
     >>> as_int_tuple([4, (2, None)])
@@ -52,7 +52,7 @@ def as_int_tuple(x: Any) -> IntTuple:
     if type(x) is int or x is None or isinstance(x, (Dyn, Basis)):
         return x
     if isinstance(x, (tuple, list)):
-        children = cast("Sequence[Any]", x)
+        children = cast("Sequence[object]", x)
         if not children:
             raise LayoutError("an integer tuple needs at least one element, got ()")
         return tuple([as_int_tuple(child) for child in children])

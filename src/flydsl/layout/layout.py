@@ -6,7 +6,7 @@ All are immutable values. Classes trust their arguments, the `make_*` functions 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, TypeAlias, TypeVar, cast, final
+from typing import NoReturn, TypeAlias, TypeVar, cast, final
 
 from flydsl.errors import DSLTypeError, LayoutError
 from flydsl.layout.coordinates import check_profile, crd2idx_in, get_1d_coord, get_flat_coord, idx2crd_in, none_as_zero
@@ -145,7 +145,7 @@ class Layout(Frozen):
     def __repr__(self) -> str:
         return f"Layout({self})"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return Layout, (self.shape, self.stride)
 
 
@@ -306,7 +306,7 @@ class ComposedLayout(Frozen):
     def __repr__(self) -> str:
         return f"ComposedLayout({self})"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return ComposedLayout, (self.inner, self.offset, self.outer)
 
 

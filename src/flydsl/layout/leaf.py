@@ -24,7 +24,7 @@ class LeafOps(Protocol):
     'add(mul(i, 8), 2)'
     """
 
-    def combine(self, op: str, a: Any, b: Any, width: int, div: int) -> Dyn:
+    def combine(self, op: str, a: int | Dyn, b: Any, width: int, div: int) -> Dyn:
         """The leaf of `a op b`, `width` bits wide and divisible by `div`.
 
         `op` is one of add sub mul div mod min max safediv ceildiv lt le gt ge eq ne and or not (`b` is None),
@@ -83,7 +83,7 @@ class Dyn:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable, cannot set {name!r}")
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return Dyn.get, (self.width, self.div)
 
 
@@ -117,7 +117,7 @@ class ValueLeaf(Dyn):
     value: Any
     ops: LeafOps | None
 
-    def __new__(cls, value: Any, ops: LeafOps, width: int = 32, div: int = 1) -> ValueLeaf:
+    def __new__(cls, value: object, ops: LeafOps, width: int = 32, div: int = 1) -> ValueLeaf:
         leaf = object.__new__(cls)
         put = object.__setattr__
         put(leaf, "width", width)
@@ -131,7 +131,7 @@ class ValueLeaf(Dyn):
         """The same leaf without its value."""
         return Dyn.get(self.width, self.div)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         raise DSLTypeError("a leaf holding a run-time value cannot be pickled or copied")
 
 
@@ -184,7 +184,7 @@ class Basis:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Basis is immutable, cannot set {name!r}")
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return Basis, (self.value, self.modes)
 
 

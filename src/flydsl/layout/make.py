@@ -22,7 +22,7 @@ from flydsl.layout.leaf import Basis, Dyn, IntTuple, Leaf, leaf_mul
 from flydsl.layout.swizzle import CoordSwizzle, Swizzle
 
 
-def make_layout(shape: Any, stride: Any = None) -> Layout:
+def make_layout(shape: object, stride: object = None) -> Layout:
     """A layout from a shape and a congruent stride; without a stride the compact one, first mode fastest.
 
     >>> make_layout((4, 8), (8, 1)), make_layout((4, (2, 3)))
@@ -40,7 +40,7 @@ def make_layout(shape: Any, stride: Any = None) -> Layout:
     return Layout(s, d)
 
 
-def make_ordered_layout(shape: Any, order: Any) -> Layout:
+def make_ordered_layout(shape: object, order: object) -> Layout:
     """A compact layout whose modes are ranked by `order`, smallest fastest. A leaf of `order` over a nested mode makes
     that mode compact with its first leaf fastest; equal orders share a start stride.
 
@@ -97,7 +97,7 @@ def ordered_stride(shape: IntTuple, order: IntTuple) -> IntTuple:
     return build(order)
 
 
-def make_identity_layout(shape: Any) -> Layout:
+def make_identity_layout(shape: object) -> Layout:
     """The layout that maps a coordinate to itself; a leaf shape `n` gives `n:1`.
 
     >>> make_identity_layout((4, (2, 8)))

@@ -32,7 +32,7 @@ def carries_values(x: object) -> bool:
 
 def memo(fn: Callable[P, R]) -> Callable[P, R]:
     """`fn` remembering its results by positional arguments, unless those carry run-time values."""
-    cache: dict[Any, R] = {}
+    cache: dict[object, R] = {}
     _CACHES.append(cache)
 
     @wraps(fn)

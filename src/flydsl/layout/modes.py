@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from typing import TypeAlias, overload
 
 from flydsl.errors import DSLTypeError
 from flydsl.layout import int_tuple as it
@@ -12,8 +12,10 @@ from flydsl.layout.layout import ComposedLayout, L, Layout, linear_layout
 from flydsl.layout.leaf import IntTuple
 from flydsl.layout.tile import Tile
 
+Modes: TypeAlias = IntTuple | Layout | ComposedLayout
 
-def _apply(t: Any, fn: Callable[[IntTuple], IntTuple]) -> Any:
+
+def _apply(t: Modes, fn: Callable[[IntTuple], IntTuple]) -> Modes:
     if type(t) is Layout or type(t) is ComposedLayout:
         return t.map_modes(fn)
     return fn(it.as_int_tuple(t))
@@ -41,7 +43,7 @@ def depth(x: IntTuple | Layout | ComposedLayout) -> int:
 def get_(t: L, mode: int | Sequence[int]) -> L: ...
 @overload
 def get_(t: IntTuple, mode: int | Sequence[int]) -> IntTuple: ...
-def get_(t: Any, mode: int | Sequence[int]) -> Any:
+def get_(t: Modes, mode: int | Sequence[int]) -> Modes:
     """The sub-tree or sub-layout at an index or a path.
 
     >>> get_(Layout(((2, 3), 4), ((1, 2), 6)), [0, 1])
@@ -54,7 +56,7 @@ def get_(t: Any, mode: int | Sequence[int]) -> Any:
 def take(t: L, begin: int, end: int = -1) -> L: ...
 @overload
 def take(t: IntTuple, begin: int, end: int = -1) -> IntTuple: ...
-def take(t: Any, begin: int, end: int = -1) -> Any:
+def take(t: Modes, begin: int, end: int = -1) -> Modes:
     """Modes `[begin, end)`, a single one unwrapped; `end=-1` means the rank.
 
     >>> take(Layout(((2, 3), 4, 5), ((1, 2), 6, 24)), 1, 3)
@@ -67,7 +69,7 @@ def take(t: Any, begin: int, end: int = -1) -> Any:
 def select(t: L, indices: int | Sequence[int]) -> L: ...
 @overload
 def select(t: IntTuple, indices: int | Sequence[int]) -> IntTuple: ...
-def select(t: Any, indices: int | Sequence[int]) -> Any:
+def select(t: Modes, indices: int | Sequence[int]) -> Modes:
     """Chosen modes in order; a single index is unwrapped.
 
     >>> select(Layout(((2, 3), 4, 5), ((1, 2), 6, 24)), [2, 0])
@@ -80,7 +82,7 @@ def select(t: Any, indices: int | Sequence[int]) -> Any:
 def group(t: L, begin: int, end: int = -1) -> L: ...
 @overload
 def group(t: IntTuple, begin: int, end: int = -1) -> IntTuple: ...
-def group(t: Any, begin: int, end: int = -1) -> Any:
+def group(t: Modes, begin: int, end: int = -1) -> Modes:
     """Modes `[begin, end)` wrapped in one.
 
     >>> group(Layout(((2, 3), 4, 5), ((1, 2), 6, 24)), 1, 3)
@@ -93,7 +95,7 @@ def group(t: Any, begin: int, end: int = -1) -> Any:
 def expand(t: L, modes: Sequence[int]) -> L: ...
 @overload
 def expand(t: IntTuple, modes: Sequence[int]) -> IntTuple: ...
-def expand(t: Any, modes: Sequence[int]) -> Any:
+def expand(t: Modes, modes: Sequence[int]) -> Modes:
     """The given modes, where tuples, spliced in place.
 
     >>> expand(Layout((4, (8, 2)), (1, (4, 32))), [1])
@@ -102,7 +104,7 @@ def expand(t: Any, modes: Sequence[int]) -> Any:
     return _apply(t, lambda x: tm.expand(x, modes))
 
 
-def _extend(t: Any, element: Any, n: int | None, what: str, fn: Callable[..., IntTuple]) -> Any:
+def _extend(t: Modes, element: Modes, n: int | None, what: str, fn: Callable[..., IntTuple]) -> Modes:
     if type(t) is Layout or type(t) is ComposedLayout:
         if type(element) is not Layout:
             raise DSLTypeError(f"{what}: expected a Layout as element of a layout, got {element!r}")
@@ -118,7 +120,7 @@ def _extend(t: Any, element: Any, n: int | None, what: str, fn: Callable[..., In
 def append(t: L, element: Layout, *, n: int | None = None) -> L: ...
 @overload
 def append(t: IntTuple, element: IntTuple, *, n: int | None = None) -> IntTuple: ...
-def append(t: Any, element: Any, *, n: int | None = None) -> Any:
+def append(t: Modes, element: Modes, *, n: int | None = None) -> Modes:
     """`element` added once at the end, or until the rank is `n`.
 
     >>> append(Layout(4, 1), Layout(2, 8)), append((4,), 1, n=3)
@@ -131,7 +133,7 @@ def append(t: Any, element: Any, *, n: int | None = None) -> Any:
 def prepend(t: L, element: Layout, *, n: int | None = None) -> L: ...
 @overload
 def prepend(t: IntTuple, element: IntTuple, *, n: int | None = None) -> IntTuple: ...
-def prepend(t: Any, element: Any, *, n: int | None = None) -> Any:
+def prepend(t: Modes, element: Modes, *, n: int | None = None) -> Modes:
     """`element` added once at the front, or until the rank is `n`.
 
     >>> prepend(Layout(4, 1), Layout(2, 8)), prepend((4, 8), 3)
@@ -144,7 +146,7 @@ def prepend(t: Any, element: Any, *, n: int | None = None) -> Any:
 def slice_(t: L, coord: IntTuple) -> L: ...
 @overload
 def slice_(t: IntTuple, coord: IntTuple) -> IntTuple: ...
-def slice_(t: Any, coord: IntTuple) -> Any:
+def slice_(t: Modes, coord: IntTuple) -> Modes:
     """What stands under empty leaves of `coord`. A composed layout adds the index of the rest to its offset, a plain
     one drops it.
 
@@ -159,7 +161,7 @@ def slice_(t: Any, coord: IntTuple) -> Any:
 def dice(t: L, coord: IntTuple) -> L: ...
 @overload
 def dice(t: IntTuple, coord: IntTuple) -> IntTuple: ...
-def dice(t: Any, coord: IntTuple) -> Any:
+def dice(t: Modes, coord: IntTuple) -> Modes:
     """What stands under non-empty leaves of `coord`.
 
     >>> dice(Layout((4, 8), (1, 4)), (None, 3)), dice((4, 8, 16), (None, 3, None))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from flydsl.errors import DSLTypeError, LayoutError
 from flydsl.layout.algebra import complement_in, compose, cosize, rebuild
 from flydsl.layout.int_tuple import as_int_tuple, ceil_div, format_int_tuple, product, product_each, rank, wrap
@@ -14,7 +12,7 @@ from flydsl.layout.memo import memo
 from flydsl.layout.tuple_modes import append, expand, zip_
 
 
-def _expect_layout(what: str, b: Any) -> Layout:
+def _expect_layout(what: str, b: object) -> Layout:
     if type(b) is not Layout:
         raise DSLTypeError(f"{what}: expected a Layout as second argument, got {b!r}; wrap it with make_layout")
     return b
@@ -105,7 +103,7 @@ def pad(layout: Layout, n: int) -> Layout:
     return Layout(append(layout.shape, 1, n=n), append(layout.stride, 0, n=n))
 
 
-def tile_to_shape(block: L, trg_shape: Any, ord_shape: Any) -> L:
+def tile_to_shape(block: L, trg_shape: object, ord_shape: object) -> L:
     """Copies of `block` that fill `trg_shape`, arranged in the given order of modes.
 
     >>> tile_to_shape(Layout((2, 2), (2, 1)), (8, 4), (1, 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, final
+from typing import NoReturn, final
 
 from flydsl.errors import DSLTypeError, LayoutError
 from flydsl.layout.leaf import Basis, IntTuple, Leaf, basis_to_tuple, leaf_coord_swizzle, leaf_swizzle
@@ -78,7 +78,7 @@ class Swizzle(Frozen):
 
     __repr__ = __str__
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return Swizzle, (self.mask, self.base, self.shift)
 
 
@@ -159,7 +159,7 @@ class CoordSwizzle(Frozen):
 
     __repr__ = __str__
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return CoordSwizzle, self._key()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias, cast, final
+from typing import TypeAlias, cast, final
 
 from flydsl.errors import DSLTypeError, LayoutError
 from flydsl.layout.int_tuple import as_int_tuple, leaves
@@ -27,7 +27,7 @@ class Tile(Frozen):
     is_leaf: bool
     _hash: int
 
-    def __init__(self, modes: Sequence[Any]) -> None:
+    def __init__(self, modes: Sequence[object]) -> None:
         if not modes:
             raise LayoutError("a tile needs at least one mode, got none")
         frozen_set(self, "modes", tuple([_tile_mode(mode) for mode in modes]))
@@ -35,7 +35,7 @@ class Tile(Frozen):
         frozen_set(self, "_hash", hash((False, self.modes)))
 
     @staticmethod
-    def leaf(mode: Any) -> Tile:
+    def leaf(mode: object) -> Tile:
         """The tile that is one bare mode."""
         value = _tile_mode(mode)
         if type(value) is Tile:
@@ -60,7 +60,7 @@ class Tile(Frozen):
     def __getitem__(self, i: int) -> TileMode:
         return self.modes[i]
 
-    def unpack(self) -> Any:
+    def unpack(self) -> TileMode | tuple[object, ...]:
         """Python form: ints, None, Layouts, nested tuples; a leaf tile gives its bare mode."""
         if self.is_leaf:
             return self.modes[0]
@@ -81,14 +81,14 @@ class Tile(Frozen):
     def __repr__(self) -> str:
         return f"Tile({self})"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return (Tile.leaf, (self.modes[0],)) if self.is_leaf else (Tile, (self.modes,))
 
 
 TileMode: TypeAlias = int | None | Layout | Tile
 
 
-def _tile_mode(mode: Any) -> TileMode:
+def _tile_mode(mode: object) -> TileMode:
     if mode is None:
         return None
     if type(mode) is int:
@@ -98,7 +98,7 @@ def _tile_mode(mode: Any) -> TileMode:
     if type(mode) is Tile:
         return mode.modes[0] if mode.is_leaf else mode
     if isinstance(mode, (tuple, list)):
-        return Tile(cast("Sequence[Any]", mode))
+        return Tile(cast("Sequence[object]", mode))
     if type(mode) is Layout:
         if not mode.is_static:
             raise LayoutError(f"a tile must be static, got the run-time layout {mode}; tile sizes are compile-time")
@@ -113,7 +113,7 @@ def _tile_mode(mode: Any) -> TileMode:
     raise DSLTypeError(f"a tile mode is an int, None, a Layout or a tuple of those, got {mode!r}")
 
 
-def make_tile(*modes: Any) -> Tile:
+def make_tile(*modes: object) -> Tile:
     """A tile with one entry per argument: int, None, static Layout, or a nested tuple of those.
 
     >>> make_tile(4, None, (2, 8)), make_tile(4)
@@ -122,7 +122,7 @@ def make_tile(*modes: Any) -> Tile:
     return Tile(modes)
 
 
-def as_tile(x: Any) -> Tile | Layout:
+def as_tile(x: object) -> Tile | Layout:
     """The tiler meant by an argument of a divide: a Layout or Tile as is, a tuple by `make_tile`, an int as leaf.
 
     >>> as_tile((4, 8)), as_tile(4)
@@ -131,7 +131,7 @@ def as_tile(x: Any) -> Tile | Layout:
     if type(x) is Layout or type(x) is Tile:
         return x
     if isinstance(x, (tuple, list)):
-        return Tile(cast("Sequence[Any]", x))
+        return Tile(cast("Sequence[object]", x))
     if type(x) is ComposedLayout:
         raise DSLTypeError(f"expected a Layout, a Tile or a tuple as tiler, got the composed layout {x}")
     return Tile.leaf(x)

@@ -8,7 +8,7 @@ returned by the partitions are indices of that plain layout, still to be applied
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from flydsl.errors import LayoutError
 from flydsl.layout.algebra import coalesce, complement, compose, composition, rebuild, right_inverse, size
@@ -69,7 +69,7 @@ def _col_major(shape: IntTuple) -> Layout:
     return Layout(shape, compact_col_major(shape))
 
 
-def _tiler(tile: Any) -> Tile:
+def _tiler(tile: object) -> Tile:
     found = as_tile(tile)
     return found if type(found) is Tile else Tile.leaf(found)
 
@@ -100,7 +100,7 @@ def _copy_view(layout: Layout, tv: Layout, tile: Tile, ref: Layout, side: Layout
     return _pair(view, split[1]).map_modes(lambda t: expand(t, (0,)))
 
 
-def copy_view(layout: L, tv: Layout, tile: Any, ref: Layout, side: Layout) -> L:
+def copy_view(layout: L, tv: Layout, tile: object, ref: Layout, side: Layout) -> L:
     """`(thread, (AtomV, RestV), rest)`: a layout as one side of a tiled copy sees it. `ref` is the atom's reference TV
     layout, `side` its source or destination one.
 
@@ -111,7 +111,7 @@ def copy_view(layout: L, tv: Layout, tile: Any, ref: Layout, side: Layout) -> L:
     return rebuild(layout, _copy_view(linear_layout(layout), tv, _tiler(tile), ref, side))
 
 
-def copy_partition(layout: L, tv: Layout, tile: Any, ref: Layout, side: Layout, thr: IntTuple) -> tuple[IntTuple, L]:
+def copy_partition(layout: L, tv: Layout, tile: object, ref: Layout, side: Layout, thr: IntTuple) -> tuple[IntTuple, L]:
     """`(offset, ((AtomV, RestV), rest_0, ...))`: the part of one thread, an index over the thread mode.
 
     >>> one = Layout((1, 4), (1, 1))
@@ -123,7 +123,7 @@ def copy_partition(layout: L, tv: Layout, tile: Any, ref: Layout, side: Layout, 
     return view[0].crd2idx(thr), rebuild(layout, part)
 
 
-def tiled_copy_tv(tv: Layout, tile: Any, ref: Layout, side: Layout) -> Layout:
+def tiled_copy_tv(tv: Layout, tile: object, ref: Layout, side: Layout) -> Layout:
     """`(thread, (AtomV, RestV))` to the index in the tile, for one side of a tiled copy.
 
     >>> one = Layout((1, 4), (1, 1))
@@ -133,7 +133,7 @@ def tiled_copy_tv(tv: Layout, tile: Any, ref: Layout, side: Layout) -> Layout:
     return compose(_col_major(tile_sizes(_tiler(tile))), _thrval2mn(tv, ref, side))
 
 
-def copy_retile(layout: Layout, tv: Layout, tile: Any, ref: Layout) -> Layout:
+def copy_retile(layout: Layout, tv: Layout, tile: object, ref: Layout) -> Layout:
     """A fragment `(V, rest...)` of some other partition as this copy's `((AtomV, RestV), rest...)`.
 
     >>> one = Layout((1, 4), (1, 1))
@@ -174,7 +174,7 @@ def _dims(operand: Operand) -> tuple[int, int]:
 
 
 def _permutation(
-    permutation: Any, atom_shape_mnk: Sequence[int], atom_layout: Layout
+    permutation: object, atom_shape_mnk: Sequence[int], atom_layout: Layout
 ) -> tuple[TileMode, TileMode, TileMode]:
     """Extent or layout taken of each of M, N, K by the whole tiled MMA."""
     if atom_layout.rank != 3 or not atom_layout.is_static:
@@ -190,7 +190,9 @@ def _permutation(
     return out[0], out[1], out[2]
 
 
-def tile_size_mnk(atom_shape_mnk: Sequence[int], atom_layout: Layout, permutation: Any = None) -> tuple[int, int, int]:
+def tile_size_mnk(
+    atom_shape_mnk: Sequence[int], atom_layout: Layout, permutation: object = None
+) -> tuple[int, int, int]:
     """Elements of M, N and K that one step of a tiled MMA covers.
 
     >>> tile_size_mnk((16, 16, 4), Layout((2, 2, 1), (1, 2, 0)))
@@ -221,7 +223,7 @@ def mma_view(
     atom_shape_mnk: Sequence[int],
     atom_tv: Layout,
     atom_layout: Layout,
-    permutation: Any = None,
+    permutation: object = None,
 ) -> L:
     """`((ThrV, (thr_i, thr_j)), (FrgV, (rest_i, rest_j, ...)))`: a matrix as a tiled MMA sees it.
 
@@ -266,7 +268,7 @@ def mma_partition(
     atom_shape_mnk: Sequence[int],
     atom_tv: Layout,
     atom_layout: Layout,
-    permutation: Any,
+    permutation: object,
     atom_thr: Layout,
     thr: Leaf,
 ) -> tuple[IntTuple, L]:
@@ -291,7 +293,7 @@ def mma_partition_shape(
     atom_shape_mnk: Sequence[int],
     atom_tv: Layout,
     atom_layout: Layout,
-    permutation: Any = None,
+    permutation: object = None,
 ) -> IntTuple:
     """The shape `(FrgV, rest_i, rest_j, ...)` a partition of a matrix of this shape has.
 
@@ -309,7 +311,7 @@ def mma_tiled_tv(
     atom_shape_mnk: Sequence[int],
     atom_tv: Layout,
     atom_layout: Layout,
-    permutation: Any,
+    permutation: object,
     atom_thr: Layout,
 ) -> Layout:
     """`(thread, (FrgV, (rest_i, rest_j)))` to the index in the operand's tile; threads that share data have stride 0.
@@ -340,7 +342,7 @@ def mma_fragment_layout(
     atom_shape_mnk: Sequence[int],
     atom_tv: Layout,
     atom_layout: Layout,
-    permutation: Any = None,
+    permutation: object = None,
     stages: int | None = None,
 ) -> Layout:
     """The register layout for one thread's part of an operand; `stages` replaces a third mode by that many slowest

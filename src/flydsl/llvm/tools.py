@@ -91,13 +91,6 @@ def tool_timeout() -> float:
         raise ExternalLLVMError(f"FLYDSL_COMPILE_LLVM_TIMEOUT must be a number of seconds, got {text!r}") from error
 
 
-def _mismatch_allowed() -> bool:
-    text = (setting("FLYDSL_COMPILE_LLVM_ALLOW_MISMATCH") or "0").lower()
-    if text not in ("0", "1", "false", "true", "no", "yes", "off", "on"):
-        raise ExternalLLVMError(f"FLYDSL_COMPILE_LLVM_ALLOW_MISMATCH must be 0 or 1, got {text!r}")
-    return text in ("1", "true", "yes", "on")
-
-
 # --- candidates ---------------------------------------------------------------------------------------
 
 
@@ -181,7 +174,7 @@ def _refusal(name: str, version: tuple[int, ...], text: str, spec: _Spec) -> str
     """Why a version cannot be used, or None."""
     if not version:
         return f"does not answer --version as {name} does: {text!r}"
-    if _mismatch_allowed():
+    if config.compile.llvm_allow_mismatch:
         return None
     shown = ".".join(map(str, version))
     if spec.exact_major is not None and version[0] != spec.exact_major:

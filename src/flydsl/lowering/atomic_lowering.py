@@ -15,8 +15,8 @@ from ..dialects.upstream.llvm.atomics import CmpXchgOp, cmpxchg_type
 from ..dialects.upstream.llvm.atomics import FenceOp as LlvmFenceOp
 from ..ir.builder import elem_of, i1, i64, i64_list, int_attr, operands_of
 from ..ir.types import bit_width
+from .expand.small_floats import stored_type
 from .rebuild import Handler
-from .small_floats import stored_type
 
 
 def _word(op: Operation, name: str) -> str:

@@ -1,7 +1,8 @@
 """The shape of most passes: build the module anew in one walk.
 
 A `Rebuilder` visits ops in order with a map from old values to new ones. A handler per op class builds what replaces
-the op; ops without a handler are copied, folding and numbering on the way. Dead pure ops are marked first and skipped.
+the op; ops without a handler are copied as they are, or folded where the pass builds with a `FoldingBuilder`. Dead pure
+ops are marked first and skipped.
 The map may hold anything a pass likes in place of an IR value (see `layout_lowering.py`).
 """
 
@@ -10,21 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast
 
-from xdsl.dialects import arith, func, scf
+from xdsl.dialects import func
 from xdsl.dialects.builtin import FloatAttr, FunctionType, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from ..dialects.upstream import gpu
-from ..dialects.upstream.extra_math import ROUNDING_MODE
+from ..dialects.upstream import gpu, scf
 from ..errors import DSLCompileError
-from ..ir.builder import CASTS, CMPI, INT_BINARY, Builder, operands_of
+from ..ir import arith
+from ..ir.builder import Builder, operands_of
 from ..ir.dead_code import is_pure, mark_dead
 from ..ir.emitter import append
 from .dominance import DominatorTree
 
 Handler = Callable[[Any, Any], None]
-
-CMPI_NAMES = {i: p for p, i in CMPI.items()}
 
 
 def location_of(error: BaseException) -> Any:
@@ -54,18 +53,29 @@ class Rebuilder:
     """Base of one-walk passes."""
 
     handlers: ClassVar[dict[type[Operation], Handler]] = {}
+    converts_bf16: ClassVar[bool] = True
+    """Whether LLVM's conversions of bf16 are instructions; a host calls functions for them."""
+    folds: ClassVar[bool] = False
+    """Whether what is copied is folded and shared: the work of `canonicalize`, done by no other pass alone."""
 
     def __init__(self) -> None:
-        self.b = Builder()
+        self.b = self.make_builder()
         self.vm: dict[SSAValue, Any] = {}
         self.blocks: dict[Block, Block] = {}
         """New blocks of regions with more than one."""
         self.dead: set[int] = set()
 
+    def make_builder(self) -> Builder:
+        """What the pass builds with."""
+        return Builder()
+
     @classmethod
     def rebuild(cls, module: ModuleOp) -> ModuleOp:
         """The rewritten module; the old one must not be used afterwards."""
-        self = cls()
+        return cls().run(module)
+
+    def run(self, module: ModuleOp) -> ModuleOp:
+        """Rebuild a module."""
         self.dead = self.mark(module)
         body = Block()
         self.b.block = body
@@ -120,13 +130,13 @@ class Rebuilder:
         return [self.val(v) for v in old]
 
     def copy(self, op: Operation) -> None:
-        """Copy an op; pure ones are shared."""
+        """Copy an op; one that folds is folded."""
         if op.name == "llvm.func":
             # By name, since few modules have any: the dialect's functions are not imported for the others.
             _llvm_func(self, op)
             return
         operands = [self.val(v) for v in operands_of(op)]
-        if len(op.results) == 1 and is_pure(type(op)) and not op.attributes and not op.regions:
+        if self.folds and len(op.results) == 1 and is_pure(type(op)) and not op.attributes and not op.regions:
             result = op.results[0]
             self.vm[result] = self.b.pure(type(op), operands, result.type, dict(op.properties))
             return
@@ -280,36 +290,6 @@ def _constant(r: Rebuilder, op: arith.ConstantOp) -> None:
         r.copy(op)
 
 
-def _int_binary(name: str) -> Handler:
-    def handle(r: Rebuilder, op: Operation) -> None:
-        a, b = operands_of(op)
-        r.vm[op.results[0]] = r.b.int_binary(name, r.val(a), r.val(b))
-
-    return handle
-
-
-def _cast(name: str) -> Handler:
-    def handle(r: Rebuilder, op: Operation) -> None:
-        if ROUNDING_MODE in op.properties:
-            r.copy(op)
-            return
-        (a,) = operands_of(op)
-        result = op.results[0]
-        r.vm[result] = r.b.cast(name, r.val(a), result.type)
-
-    return handle
-
-
-def _cmpi(r: Rebuilder, op: arith.CmpiOp) -> None:
-    a, b = operands_of(op)
-    r.vm[op.results[0]] = r.b.cmpi(CMPI_NAMES[op.predicate.value.data], r.val(a), r.val(b))
-
-
-def _select(r: Rebuilder, op: arith.SelectOp) -> None:
-    c, a, b = operands_of(op)
-    r.vm[op.results[0]] = r.b.select(r.val(c), r.val(a), r.val(b))
-
-
 COMMON: dict[type[Operation], Handler] = {
     gpu.ModuleOp: _gpu_module,
     gpu.FuncOp: _gpu_func,
@@ -318,8 +298,4 @@ COMMON: dict[type[Operation], Handler] = {
     scf.IfOp: _structured,
     scf.WhileOp: _structured,
     arith.ConstantOp: _constant,
-    arith.CmpiOp: _cmpi,
-    arith.SelectOp: _select,
-    **{cls: _int_binary(name) for name, cls in INT_BINARY.items()},
-    **{cls: _cast(name) for name, cls in CASTS.items() if name != "bitcast"},
 }

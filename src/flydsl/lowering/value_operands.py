@@ -20,6 +20,8 @@ from ..ir.builder import Builder, elem_of
 from ..ir.enums import AddressSpace
 from ..ir.types import bit_width, vector_type
 from ..layout import Layout
+from .folding import FoldingBuilder
+from .lanes import Lanes
 
 
 class Cell:
@@ -67,13 +69,23 @@ class ValuePlace:
         cell.value = as_type(b, write(b, value, as_vector(b, state), self.at), cell.type)
 
 
+_data: dict[int, tuple[Attribute, MemRefData]] = {}
+"""By the id of a type, which is kept in the entry: what is known of a value of the type."""
+
+
 def operand(type_: Attribute, value: SSAValue | None) -> Operand:
     """An operand that is a value of this type, with its elements one behind the other."""
-    elem = elem_of(type_)
-    count = cast(VectorType, type_).get_shape()[0] if isinstance(type_, VectorType) else 1
-    align = max(bit_width(elem) // 8, 1)
-    data = MemRefData(elem, AddressSpace.Register, Layout(count, 1), align, TRIVIAL_SWIZZLE)
-    return Operand(cast(Any, ValuePlace(Cell(cast(Attribute, type_), value))), data)
+    known = _data.get(id(type_))
+    if known is None:
+        if len(_data) > 1 << 12:
+            _data.clear()
+        elem = elem_of(type_)
+        count = cast(VectorType, type_).get_shape()[0] if isinstance(type_, VectorType) else 1
+        align = max(bit_width(elem) // 8, 1)
+        data = MemRefData(elem, AddressSpace.Register, Layout(count, 1), align, TRIVIAL_SWIZZLE)
+        known = (cast(Attribute, type_), data)
+        _data[id(known[0])] = known
+    return Operand(cast(Any, ValuePlace(Cell(known[0], value))), known[1])
 
 
 def value_of(at: Operand, b: Builder) -> SSAValue:
@@ -117,6 +129,22 @@ def read(b: Builder, state: SSAValue, at: int, type_: Attribute, *, spelled: boo
     return b.extract(b.pure(BitcastOp, (part,), vector_type(type_, 1), {}), 0)
 
 
+def read_lanes(b: FoldingBuilder, lanes: Lanes, at: int, type_: Attribute) -> SSAValue:
+    """The same out of a vector under way."""
+    elem = lanes.elem
+    if type_ == elem:
+        return lanes.element(b, at)
+    count, rest = divmod(bit_width(type_), bit_width(elem))
+    if rest:
+        raise DSLCompileError(f"a load of {type_} does not consist of whole elements of {lanes.type}")
+    part = lanes.slice(b, at, count)
+    if part.type == type_:
+        return part
+    if isinstance(type_, VectorType):
+        return b.pure(BitcastOp, (part,), cast(Attribute, type_), {})
+    return b.extract(b.pure(BitcastOp, (part,), vector_type(type_, 1), {}), 0)
+
+
 def write(b: Builder, value: SSAValue, state: SSAValue, at: int) -> SSAValue:
     """A vector with the elements from one on replaced."""
     new = with_element(b, value, elem_of(state.type))
@@ -138,4 +166,4 @@ def with_element(b: Builder, value: SSAValue, elem: Attribute) -> SSAValue:
     return b.extract(cast_, 0) if count == 1 and not isinstance(type_, VectorType) else cast_
 
 
-__all__ = ["ValuePlace", "operand", "read", "value_of", "write"]
+__all__ = ["ValuePlace", "operand", "read", "read_lanes", "value_of", "with_element", "write"]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -23,9 +23,28 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _OPTION = re.compile(r"""\s*([A-Za-z0-9_-]+)=("[^"]*"|'[^']*'|[^\s{}]*)""")
 
 
+class PassSpec(NamedTuple):
+    """A pass as a pipeline names it. Its module is imported when it is made, so one that does not run costs nothing."""
+
+    name: str
+    options: Mapping[str, str] = {}
+    path: tuple[str, ...] = ()
+    """Names of the ops it runs on, from the module down."""
+
+    def make(self) -> Pass:
+        """The pass itself."""
+        made = make_pass(self.name, self.options)
+        return Nested(made, self.path) if self.path else made
+
+
+def parse_specs(text: str) -> list[PassSpec]:
+    """What a pipeline names, in order."""
+    return list(_parse(text, 0, len(text), None))
+
+
 def parse_pipeline(text: str) -> list[Pass]:
     """Passes of a pipeline in order."""
-    return list(_parse(text, 0, len(text), None))
+    return [spec.make() for spec in parse_specs(text)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +88,7 @@ def _found(op: Operation, path: tuple[str, ...]) -> Iterator[Operation]:
                     yield from _found(inner, path[1:])
 
 
-def _parse(text: str, at: int, end: int, path: tuple[str, ...] | None) -> Iterator[Pass]:
+def _parse(text: str, at: int, end: int, path: tuple[str, ...] | None) -> Iterator[PassSpec]:
     """Passes of a part of the text; `path` is None outside of all anchors."""
     while at < end:
         while at < end and text[at] in " ,\n\t":
@@ -99,8 +118,7 @@ def _parse(text: str, at: int, end: int, path: tuple[str, ...] | None) -> Iterat
             if _OPTION.sub("", body).strip():
                 raise ValueError(f"cannot read options {body!r} of pass '{name}'")
             at = close + 1
-        made = make_pass(name, options)
-        yield Nested(made, path) if path else made
+        yield PassSpec(name, options, path or ())
 
 
 def pass_names(text: str) -> list[str]:
@@ -125,7 +143,7 @@ def _closing(text: str, at: int, end: int) -> int:
     raise ValueError(f"unbalanced parentheses in pipeline {text!r}")
 
 
-def make_pass(name: str, options: dict[str, str] | None = None) -> Pass:
+def make_pass(name: str, options: Mapping[str, str] | None = None) -> Pass:
     """A pass by name; options set its fields and are converted to their types."""
     cls = pass_class(name)
     fields = {f.name.replace("_", "-"): f for f in dataclasses.fields(cls)}

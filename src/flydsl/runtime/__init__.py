@@ -3,7 +3,7 @@
 This package imports none of the IR layers and no framework, and loads no vendor library before it is needed.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flydsl.errors import (
     ArtifactMismatchError,
@@ -48,14 +48,14 @@ from flydsl.runtime.objects import (
 
 if TYPE_CHECKING:
     from flydsl.cpu.runtime import CpuDeviceRuntime
+else:
 
+    def __getattr__(name: str) -> object:
+        if name == "CpuDeviceRuntime":  # of a layer above: found when it is asked for
+            from flydsl.runtime import device_runtime
 
-def __getattr__(name: str) -> Any:
-    if name == "CpuDeviceRuntime":  # of a layer above: found when it is asked for
-        from flydsl.runtime import device_runtime
-
-        return device_runtime.CpuDeviceRuntime
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return device_runtime.CpuDeviceRuntime
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [

@@ -59,6 +59,10 @@ def dim3(value: Dim, name: str) -> tuple[int, int, int]:
     return x, y, z
 
 
+HIP_KINDS = frozenset({"rocm"})
+"""Stacks whose driver is HIP."""
+
+
 class DeviceRuntime(ABC):
     """One stack's devices, memory, streams, code and launches. Exactly one is active per process.
 
@@ -87,6 +91,16 @@ class DeviceRuntime(ABC):
     _forked: bool = False
     _pid: int
     _deferred: deque[tuple[str, int, int]]
+
+    @property
+    def poses_as_cuda(self) -> bool:
+        """Whether its arrays are announced by `__cuda_array_interface__` although they are not cuda's: HIP's are."""
+        return self.kind in HIP_KINDS
+
+    @property
+    def loads_in_capture(self) -> bool:
+        """Whether code can be loaded while a stream records a graph; whether HIP allows it has not been seen."""
+        return self.kind not in HIP_KINDS
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

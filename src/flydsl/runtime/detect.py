@@ -106,7 +106,8 @@ def agent_enumerator(tried: list[str]) -> GPUTarget | None:
                 check=False,
             )
             names = (line.strip() for line in done.stdout.splitlines())
-            _agents[tool] = next((n for n in names if n.startswith("gfx") and n != "gfx000"), None)
+            # The CPU is listed too, as number zero.
+            _agents[tool] = next((n for n in names if n.startswith("gfx") and n.removeprefix("gfx").strip("0")), None)
         except (OSError, subprocess.TimeoutExpired) as error:
             tried.append(f"rocm_agent_enumerator: {error}")
             return None

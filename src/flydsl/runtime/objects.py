@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol, cast
 from flydsl.errors import FlyRuntimeError, InvalidHandleError, StackMismatchError
 from flydsl.runtime import dlpack
 from flydsl.runtime.host_memory import exported
-from flydsl.target import GPUTarget, make_builtin_target
+from flydsl.target import BUILTIN_STACKS, GPUTarget, make_builtin_target
 
 
 class RuntimePort(Protocol):
@@ -197,7 +197,7 @@ class Device:
 
     def target(self) -> GPUTarget:
         """The compile target of this device's own stack."""
-        if self.kind in ("rocm", "cuda", "cpu"):
+        if self.kind in BUILTIN_STACKS:
             return make_builtin_target(self.kind, self.arch)
         if self.capabilities.warp_size is None:
             raise FlyRuntimeError(f"the {self.kind} runtime does not tell the warp size", device=self.ordinal)
@@ -229,14 +229,14 @@ def _external_device(obj: object, runtime: RuntimePort) -> tuple[str, int | None
     if module == "cupy" and hasattr(obj, "id"):
         return "cuda", int(foreign.id)
     if module == "torch" and hasattr(obj, "type") and hasattr(obj, "index"):
-        return _torch_stack(str(foreign.type)), cast("int | None", foreign.index)
+        return torch_stack(str(foreign.type)), cast("int | None", foreign.index)
     raise TypeError(
         f"cannot tell a device from {type(obj).__name__}: expected an int, a torch device or tensor, a CuPy device, "
         f"or an object with __dlpack_device__"
     )
 
 
-def _torch_stack(device_type: str) -> str:
+def torch_stack(device_type: str) -> str:
     """torch says "cuda" for AMD GPUs as well."""
     torch = cast(Any, sys.modules.get("torch"))
     if device_type == "cuda" and torch is not None and getattr(torch.version, "hip", None):

@@ -12,6 +12,7 @@ from flydsl.runtime import library
 from flydsl.runtime.driver import DriverRuntime
 from flydsl.runtime.driver_table import Column
 from flydsl.runtime.objects import Device, DeviceCapabilities
+from flydsl.target import has
 
 _PROPERTIES_BYTES = 1472
 """Size of `hipDeviceProp_tR0600`; allocated with room to spare."""
@@ -111,7 +112,7 @@ class RocmDeviceRuntime(DriverRuntime):
             memory_clock_khz=i32(608),
             memory_bus_bits=i32(612),
             cooperative_launch=bool(i32(688)),
-            cluster_launch=text(1160).startswith("gfx125") and self.table().has("launch_ex"),
+            cluster_launch=has(text(1160).split(":")[0], "clusters") and self.table().has("launch_ex"),
             managed_memory=bool(i32(652)),
             unified_addressing=bool(i32(604)),
             async_alloc=has_pools,

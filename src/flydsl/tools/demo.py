@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-CROSS_TARGETS = ("rocm:gfx942", "cuda:sm_90a")
+from flydsl.target import USUAL
+
+CROSS_TARGETS = tuple(f"{stack}:{arch}" for stack, arch in USUAL.items())
 CASES: dict[str, tuple[int, ...]] = {
     "vector_add": (100_003,),
     "predicated_add": (129, 67),

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from flydsl.target import EXAMPLE
+
 
 def doctor(options: argparse.Namespace) -> int:
     """Print versions, stacks, devices, tools, the cache and settings, and run one kernel per stack."""
@@ -35,13 +37,13 @@ def env(options: argparse.Namespace) -> int:
 
 def compile_file(options: argparse.Namespace) -> int:
     """Run a file in compile-only mode once per target and write what its jit calls compiled."""
-    from flydsl.tools.script_runs import compiled_by, environment
+    from flydsl.tools.script_runs import Compiled, compiled_by, environment
 
     folder = Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
     for target in options.target:
         with environment(**({"FLYDSL_DEBUG_ENABLE_DEBUG_INFO": "1"} if options.annotate else {})):
-            made = compiled_by(Path(options.file), target)
+            made: list[Compiled[None]] = compiled_by(Path(options.file), target)
         for artifact, _ in made:
             stem = f"{artifact.name}.{target.replace(':', '-')}"
             for ext in artifact.sections:
@@ -167,7 +169,7 @@ def main(argv: list[str] | None = None) -> int:
     picture.set_defaults(run=draw)
     build = commands.add_parser("compile", help="compile the kernels of a script without running them")
     build.add_argument("file")
-    build.add_argument("--target", action="append", required=True, help="e.g. rocm:gfx942; may be repeated")
+    build.add_argument("--target", action="append", required=True, help=f"e.g. {EXAMPLE}; may be repeated")
     build.add_argument("-o", "--output", default=".", help="folder for the results")
     build.add_argument(
         "--annotate", action="store_true", help="with line tables, and the assembly under its source lines"

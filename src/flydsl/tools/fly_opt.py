@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from .. import config
 from ..errors import FlyDSLError
@@ -19,7 +21,11 @@ from .console import run_command
 from .diagnostics import Diagnostic, Expectations, show
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
     from ..passes.base import Pass
+
+R = TypeVar("R")
 
 USAGE = """usage: fly-opt [options] [FILE | -]
 
@@ -126,18 +132,19 @@ class Run:
         module = self.timed("parse", self.parse)
         if module is None or self.errors:
             return None
-        self.timed("verify", lambda: self.verify(module))
+        self.timed("verify", partial(self.verify, module))
         for p in self.options.passes:
             if self.errors:
                 return None
-            module = self.timed(p.name, lambda p=p, module=module: self.apply(p, module))
-            if module is not None:
-                self.timed("verify", lambda module=module: self.verify(module))
-            if module is not None and self.options.print_after:
+            module = self.timed(p.name, partial(self.apply, p, module))
+            if module is None:
+                return None
+            self.timed("verify", partial(self.verify, module))
+            if self.options.print_after:
                 print(f"// -----// IR Dump After {p.name} //----- //\n{self.render(module)}", file=sys.stderr)
-        return None if self.errors else self.timed("print", lambda: self.render(module))
+        return None if self.errors else self.timed("print", partial(self.render, module))
 
-    def timed(self, what: str, step: Any) -> Any:
+    def timed(self, what: str, step: Callable[[], R]) -> R:
         """Run a step; say how long it took if asked to."""
         start = time.perf_counter()
         result = step()
@@ -145,7 +152,7 @@ class Run:
             print(f"{(time.perf_counter() - start) * 1e3:9.3f} ms  {what}", file=sys.stderr)
         return result
 
-    def parse(self) -> Any:
+    def parse(self) -> ModuleOp | None:
         """The module in the text."""
         from xdsl.utils.exceptions import ParseError
 
@@ -161,14 +168,14 @@ class Run:
             self.errors += [Diagnostic(*place, line) for line in error.msg.strip().split("\n")]
             return None
 
-    def verify(self, module: Any) -> None:
+    def verify(self, module: ModuleOp) -> None:
         """Check the module; what is wrong becomes diagnostics."""
         from ..passes.verifier import failures
 
         for failure in failures(module):
             self.report(failure.op.location, failure.message)
 
-    def apply(self, p: Pass, module: Any) -> Any:
+    def apply(self, p: Pass, module: ModuleOp) -> ModuleOp | None:
         """Run a pass; a failure becomes a diagnostic."""
         from xdsl.utils.exceptions import VerifyException
 
@@ -187,13 +194,16 @@ class Run:
             self.report(location_of(error), f"pass '{p.name}' failed here with {what}; {hint}")
         return None
 
-    def report(self, location: Any, message: str) -> None:
+    def report(self, location: object, message: str) -> None:
         """Remember an error; each line of the message is one."""
-        line = getattr(location, "line", None)
-        place = (location.line.data, location.column.data) if line is not None else (self.first_line, 1)
+        from xdsl.dialects.builtin import FileLineColLoc
+
+        place = (self.first_line, 1)
+        if isinstance(location, FileLineColLoc):
+            place = (location.line.data, location.column.data)
         self.errors += [Diagnostic(*place, text) for text in message.split("\n") if text]
 
-    def render(self, module: Any) -> str:
+    def render(self, module: ModuleOp) -> str:
         """The module as text."""
         from ..ir.printer import print_ir
 

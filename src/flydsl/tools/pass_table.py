@@ -12,8 +12,9 @@ from ..compiler.backends import get_backend
 from ..passes import PASSES, pass_class
 from ..passes.base import Pass
 from ..passes.pipeline import pass_names
+from ..target import CPU_NATIVE, USUAL
 
-STACKS = {"rocm": "gfx942", "cuda": "sm_90", "cpu": "native"}
+STACKS = {**USUAL, "cpu": CPU_NATIVE}
 BEGIN, END = "<!-- passes: begin -->", "<!-- passes: end -->"
 
 

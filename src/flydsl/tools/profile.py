@@ -10,6 +10,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from flydsl.target import USUAL
+
 CONTEXT = 1
 """Lines without a count that are shown around those with one."""
 
@@ -17,7 +19,7 @@ CONTEXT = 1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("--lines", action="store_true", required=True, help="count how often each source line runs")
-    parser.add_argument("--arch", help="architecture to emulate, e.g. gfx942 or sm_90a (default: native)")
+    parser.add_argument("--arch", help=f"architecture to emulate, e.g. {' or '.join(USUAL.values())} (default: native)")
     parser.add_argument("file", help="the script to run")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     parser.set_defaults(run=run)

@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from flydsl.target import EXAMPLE
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command; `repro.sh` of a dump has them all."""
     parser.add_argument("file", help="traced IR, such as 00_origin.mlir of a dump")
-    parser.add_argument("--target", required=True, help="e.g. rocm:gfx942")
+    parser.add_argument("--target", required=True, help=f"e.g. {EXAMPLE}")
     parser.add_argument("--hints", type=json.loads, default={}, help="compile hints as JSON")
     parser.add_argument("--name", default="module", help="name of the function that launches the kernels")
     parser.add_argument("-o", "--output", default="again", help="folder for the stages")

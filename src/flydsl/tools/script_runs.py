@@ -5,19 +5,27 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from flydsl.errors import FlyDSLError
 
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
 
-class Compiled(NamedTuple):
+    from flydsl.compiler.build.artifact import CompiledArtifact
+
+
+S = TypeVar("S")
+
+
+class Compiled(NamedTuple, Generic[S]):
     """What came of a jit function that a script called."""
 
-    artifact: Any
-    stages: list[tuple[str, Any]]
+    artifact: CompiledArtifact
+    stages: list[tuple[str, S]]
     """Name and module of each stage, as far as `watch` keeps them."""
 
 
@@ -59,20 +67,26 @@ def target_variables(target: str | None) -> Mapping[str, str]:
     return {"FLYDSL_COMPILE_BACKEND": parsed.backend, "FLYDSL_COMPILE_ARCH": arch}
 
 
-def compiled_by(script: Path, target: str | None, arguments: Sequence[str] = (), watch: Any = None) -> list[Compiled]:
+def compiled_by(
+    script: Path,
+    target: str | None,
+    arguments: Sequence[str] = (),
+    watch: Callable[[str, ModuleOp], S] | None = None,
+) -> list[Compiled[S]]:
     """What a script compiles for a target; `watch(name, module)` may turn each stage into what is kept of it."""
     from flydsl.compiler.build.dumps import watching
     from flydsl.compiler.listeners import compile_listener
 
-    made: list[Compiled] = []
-    stages: list[tuple[str, Any]] = []
+    made: list[Compiled[S]] = []
+    stages: list[tuple[str, S]] = []
 
-    def keep(name: str, module: Any) -> None:
+    def keep(name: str, module: ModuleOp) -> None:
         if name == "origin":
             stages.clear()
-        stages.append((name, watch(name, module)))
+        if watch is not None:
+            stages.append((name, watch(name, module)))
 
-    def done(name: str, key: str, target: str, times: Any, cache_hit: bool, artifact: Any) -> None:
+    def done(name: str, key: str, target: str, times: object, cache_hit: bool, artifact: CompiledArtifact) -> None:
         made.append(Compiled(artifact, list(stages)))
 
     # What is stored would not be compiled, and so not be seen.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.runtime.base import DeviceRuntime
 
 _BLOCK = 64
 _COUNT = 1000
@@ -23,7 +22,7 @@ def add_one(out: fx.Tensor, n: fx.Int32):
     add_one_kernel(out, n).launch(grid=fx.ceildiv(n, _BLOCK), block=_BLOCK)
 
 
-def run(runtime: Any) -> None:
+def run(runtime: DeviceRuntime) -> None:
     """Add one to every byte of a device buffer; raises if the bytes that come back are not those."""
     buffer = runtime.alloc(_COUNT)
     try:

@@ -1,8 +1,7 @@
-"""The public name of `flydsl.config`: `env.compile`, `env.debug`, `env.runtime`, `env.autotune`, `env.cpu`."""
+"""The public name of `flydsl.config`: `env.compile`, `env.debug`, `env.runtime`, `env.cpu`."""
 
 from flydsl.config import (
     GROUPS,
-    autotune,
     cache_relevant_env,
     compile,
     cpu,
@@ -15,7 +14,6 @@ from flydsl.config import (
 
 __all__ = [
     "GROUPS",
-    "autotune",
     "cache_relevant_env",
     "compile",
     "cpu",

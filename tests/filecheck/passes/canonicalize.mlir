@@ -41,6 +41,22 @@ func.func @identities(%x: i32, %b: i1) {
   "test.const"(%k0, %k1, %k2, %k3, %k4) : (i32, i32, i1, i1, i32) -> ()
   func.return
 }
+// CHECK-LABEL: func.func @absorption(%x: i32, %y: i32, %v: vector<4xi32>, %w: vector<4xi32>)
+func.func @absorption(%x: i32, %y: i32, %v: vector<4xi32>, %w: vector<4xi32>) {
+  // CHECK-NEXT: %[[OR:.*]] = arith.ori %x, %y : i32
+  // CHECK-NEXT: %[[KEPT:.*]] = arith.ori %[[OR]], %y : i32
+  %or = arith.ori %x, %y : i32
+  %and = arith.andi %x, %y : i32
+  %0 = arith.andi %x, %or : i32
+  %1 = arith.andi %or, %x : i32
+  %2 = arith.ori %y, %and : i32
+  %kept = arith.ori %or, %y : i32
+  %vor = arith.ori %v, %w : vector<4xi32>
+  %3 = arith.andi %w, %vor : vector<4xi32>
+  // CHECK-NEXT: "test.use"(%x, %x, %y, %[[KEPT]], %w)
+  "test.use"(%0, %1, %2, %kept, %3) : (i32, i32, i32, i32, vector<4xi32>) -> ()
+  func.return
+}
 // CHECK-LABEL: func.func @reassociation(%x: i32)
 func.func @reassociation(%x: i32) {
   %c3 = arith.constant 3 : i32
@@ -208,13 +224,18 @@ func.func @ifs(%c: i1, %x: i32, %y: i32) -> i32 {
     "test.never"() : () -> ()
     scf.yield %y : i32
   }
-  // Adjacent ifs on one condition are one; the unused result goes, and what was computed for it.
-  // CHECK-NEXT: %[[R:.*]] = scf.if %c -> (i32) {
+  // The unused result goes, and what was computed for it.
+  // CHECK-NEXT: %[[A:.*]] = scf.if %c -> (i32) {
   // CHECK-NEXT: "test.a"
-  // CHECK-NEXT: "test.b"(%y)
   // CHECK-NEXT: scf.yield %y : i32
   // CHECK-NEXT: } else {
-  // CHECK-NEXT: "test.b"(%x)
+  // CHECK-NEXT: scf.yield %x : i32
+  // CHECK-NEXT: }
+  // CHECK-NEXT: %[[R:.*]] = scf.if %c -> (i32) {
+  // CHECK-NEXT: "test.b"(%[[A]])
+  // CHECK-NEXT: scf.yield %[[A]] : i32
+  // CHECK-NEXT: } else {
+  // CHECK-NEXT: "test.b"(%[[A]])
   // CHECK-NEXT: scf.yield %x : i32
   // CHECK-NEXT: }
   %a, %u = scf.if %c -> (i32, i32) {

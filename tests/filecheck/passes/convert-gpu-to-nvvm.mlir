@@ -8,7 +8,7 @@ gpu.module @kernels {
   // CHECK-SAME: nvvm.kernel, nvvm.minctasm = 2 : i32, nvvm.reqntid = array<i32: 64, 2, 1>}
   gpu.func @ids(%p: !llvm.ptr<1>, %s: !llvm.struct<packed (i32, i64)>) kernel attributes {known_block_size = array<i32: 64, 2, 1>, nvvm.minctasm = 2 : i32} {
     // CHECK: %[[T:.*]] = nvvm.read.ptx.sreg.tid.x range <i32, 0, 64> : i32
-    // CHECK-NEXT: llvm.sext %[[T]] : i32 to i64
+    // CHECK-NEXT: llvm.zext %[[T]] : i32 to i64
     %t = gpu.thread_id x
     // CHECK: nvvm.read.ptx.sreg.ctaid.y : i32
     %b = gpu.block_id y
@@ -51,7 +51,7 @@ gpu.module @kernels {
 
   // CHECK-LABEL: llvm.func @print(%i: i32)
   gpu.func @print(%i: i32) kernel {
-    // CHECK: %[[ROOM:.*]] = llvm.alloca %{{.*}} x !llvm.struct<(i32)> : (i32) -> !llvm.ptr
+    // CHECK: %[[ROOM:.*]] = llvm.alloca %{{.*}} x !llvm.struct<(i32)> {alignment = 8 : i64} : (i32) -> !llvm.ptr
     // CHECK: %[[F:.*]] = llvm.mlir.addressof @printfFormat_0 : !llvm.ptr<1>
     // CHECK-NEXT: %[[G:.*]] = llvm.addrspacecast %[[F]] : !llvm.ptr<1> to !llvm.ptr
     // CHECK: llvm.store %i

@@ -13,10 +13,10 @@ gpu.module @kernels {
   // CHECK-SAME: rocdl.waves_per_eu = 2 : i32}
   gpu.func @ids(%p: !llvm.ptr<1>, %n: index) kernel attributes {known_block_size = array<i32: 64, 2, 1>, rocdl.waves_per_eu = 2 : i32} {
     // CHECK: %[[T:.*]] = rocdl.workitem.id.x range <i32, 0, 64> : i32
-    // CHECK-NEXT: %[[TW:.*]] = llvm.sext %[[T]] : i32 to i64
+    // CHECK-NEXT: %[[TW:.*]] = llvm.zext %[[T]] : i32 to i64
     %t = gpu.thread_id x
     // CHECK: %[[B:.*]] = rocdl.workgroup.id.y : i32
-    // CHECK-NEXT: %[[BW:.*]] = llvm.sext %[[B]] : i32 to i64
+    // CHECK-NEXT: %[[BW:.*]] = llvm.zext %[[B]] : i32 to i64
     %b = gpu.block_id y
     // A size that is known is a constant.
     %d = gpu.block_dim y

@@ -11,13 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from flydsl.compiler.backends import (
-    _device_code,
-    _fingerprint,
-    backend_for_target,
-    get_backend,
-    resolve_llvm_address_space,
-)
+from flydsl.compiler.backends import _fingerprint, backend_for_target, get_backend, resolve_llvm_address_space
 from flydsl.compiler.backends.base import BuiltinBackend, Options
 from flydsl.errors import NotSupportedError, UnknownHintWarning
 from flydsl.llvm import tools
@@ -265,23 +259,27 @@ def test_b35_file_digest_is_remembered(tmp_path: Path, monkeypatch: pytest.Monke
 def test_rocm_device_code(monkeypatch: pytest.MonkeyPatch, linker: str):
     monkeypatch.setenv("FLYDSL_COMPILE_LINKER", linker)
     backend = get_backend("rocm", arch="gfx942")
-    binary = backend.make_device_code(ROCM_IR, options=backend.parse_options({"waves_per_eu": (2, 4), "maxnreg": 32}))
+    binary = backend.make_device_code(ROCM_IR, options=backend.parse_options({}))
     assert binary.sections["hsaco"][:4] == b"\x7fELF" and backend.loadable(binary.sections) == binary.sections["hsaco"]
     (kernel,) = binary.resources
     assert kernel["name"] == "store" and kernel["registers"] and kernel["spills"] == 0 and kernel["max_threads"] == 256
-    # LLVM counts pairs of a vector and an accumulation register here.
-    assert '"amdgpu-waves-per-eu"="2,4"' in binary.optimized_ir and '"amdgpu-num-vgpr"="16"' in binary.optimized_ir
     assert "global_store_dword" in binary.asm()
     assert {"parse", "optimize", "emit", "link"} <= binary.times.keys()
     products = {stage.extension: stage.producer(binary) for stage in backend.codegen_stages()}
     assert list(products) == ["ll", "s", "o", "hsaco"] and all(products.values())
 
 
-def test_attributes_reach_kernels_only():
-    text = _device_code.add_kernel_attributes(ROCM_IR, "amdgpu_kernel", {"amdgpu-waves-per-eu": "2"})
-    (changed,) = [line for line in text.splitlines() if "waves-per-eu" in line]
-    assert "@store(" in changed and changed.endswith('float %x) "amdgpu-waves-per-eu"="2" #0 {')
-    assert _device_code.add_kernel_attributes(text, "amdgpu_kernel", {"amdgpu-waves-per-eu": "9"}) == text
+def test_hints_reach_kernels_only():
+    ops = [
+        SimpleNamespace(name="gpu.func", attributes={"gpu.kernel": object()}),
+        SimpleNamespace(name="gpu.func", attributes={}),
+    ]
+    backend = get_backend("rocm", arch="gfx942")
+    hints = {"waves_per_eu": (2, 4), "maxnreg": 32, "noalias": True}
+    backend.lower_compile_hints(SimpleNamespace(walk=lambda: iter(ops)), compile_hints=hints)
+    # LLVM counts pairs of a vector and an accumulation register here.
+    assert str(ops[0].attributes["passthrough"]) == '[["amdgpu-waves-per-eu", "2,4"], ["amdgpu-num-vgpr", "16"]]'
+    assert "fly.noalias" in ops[0].attributes and not ops[1].attributes
 
 
 def test_rocm_hint_becomes_an_attribute_of_kernels():
@@ -300,8 +298,8 @@ def test_rocm_hint_becomes_an_attribute_of_kernels():
 
 def test_cuda_device_code():
     backend = get_backend("cuda", arch="sm_90")
-    binary = backend.make_device_code(CUDA_IR, options=backend.parse_options({"maxnreg": 40}))
-    assert ".entry store" in binary.asm() and ".maxnreg 40" in binary.asm() and ".target sm_90\n" in binary.asm()
+    binary = backend.make_device_code(CUDA_IR, options=backend.parse_options({}))
+    assert ".entry store" in binary.asm() and ".target sm_90\n" in binary.asm()
     assert backend.loadable(binary.sections) == binary.sections["ptx"]
     assert binary.resources == [{"name": "store", "registers": None, "spills": None, "shared": None, "scratch": None}]
 

@@ -27,8 +27,8 @@ from flydsl.compiler.cache import (
     entries,
     info,
     locks,
-    notes,
     prune,
+    stats,
     verify,
 )
 from flydsl.compiler.cache import files as disk_files
@@ -50,7 +50,7 @@ def artifact(name: str = "gemm", size: int = 100, arch: str = "gfx942") -> Compi
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notes, "warned", set())
+    monkeypatch.setattr(stats, "warned", set())
     monkeypatch.setattr(disk_cache, "caches", {})
 
 
@@ -418,7 +418,7 @@ def test_fork_while_locked(cache: DiskCache) -> None:
 def test_fork_leaves_a_usable_cache(cache: DiskCache) -> None:
     """A child forked while another thread is inside the cache does not hang."""
     cache.put(K, artifact())
-    with notes.guard, warnings.catch_warnings():
+    with stats.guard, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
         if child == 0:
@@ -513,7 +513,7 @@ def test_world_writable_root_is_refused(tmp_path: Path) -> None:
     assert list(root.iterdir()) == []
     assert DiskCache(Settings(root, explicit=False)).root is None  # no other place is tried either
     with pytest.warns(CacheWarning, match="CACHE_PATH is not used: everyone"):
-        notes.warned.clear()
+        stats.warned.clear()
         assert DiskCache(Settings(None, read_roots=(root,))).get(K) is None
 
 

@@ -23,7 +23,7 @@ import flydsl.expr as fx
 from flydsl import trusted_files
 from flydsl.compiler.backends import _fingerprint
 from flydsl.compiler.build.artifact import CompiledArtifact
-from flydsl.compiler.cache import DiskCache, Settings, clear, disk_cache, entries, info, locks, notes, prune, verify
+from flydsl.compiler.cache import DiskCache, Settings, clear, disk_cache, entries, info, locks, prune, stats, verify
 from flydsl.errors import CacheWarning
 
 CALLS = (
@@ -174,7 +174,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(scenario: Callable[[], None]) -> list[str]:
     """The warnings of a run."""
-    notes.warned.clear()
+    stats.warned.clear()
     trusted_files._warned.clear()
     disk_cache.caches.clear()
     with warnings.catch_warnings(record=True) as caught:

@@ -23,7 +23,7 @@ import flydsl.expr as fx
 from flydsl import trusted_files
 from flydsl.compiler.backends import _fingerprint
 from flydsl.compiler.build.artifact import CompiledArtifact
-from flydsl.compiler.cache import DiskCache, Settings, default_cache, disk_cache, entries, notes, verify
+from flydsl.compiler.cache import DiskCache, Settings, default_cache, disk_cache, entries, stats, verify
 from flydsl.compiler.key import product
 from flydsl.errors import CacheWarning, ConfigError
 
@@ -38,7 +38,7 @@ def artifact(name: str = "gemm") -> CompiledArtifact:
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notes, "warned", set())
+    monkeypatch.setattr(stats, "warned", set())
     monkeypatch.setattr(trusted_files, "_warned", set())
     monkeypatch.setattr(disk_cache, "caches", {})
 
@@ -84,7 +84,7 @@ def test_folders_that_others_may_write_to(place: Path, part: str, mode: int) -> 
     (root / part).chmod(mode)
     who = "everyone may write to it" if mode & 0o002 else "the group .* may write to it"
     ignored(DiskCache(root), rf"{who}.*chmod")
-    notes.warned.clear()
+    stats.warned.clear()
     trusted_files._warned.clear()
     ignored(DiskCache(Settings(None, read_roots=(root,))), rf"{who}.*chmod")
     (root / part).chmod(0o755)
@@ -358,7 +358,7 @@ def test_entries_and_folders_of_someone_else(place: Path) -> None:
         root = filled(place / "cache")
         os.chown(root / part, OTHER, OTHER)
         trusted_files._warned.clear()
-        notes.warned.clear()
+        stats.warned.clear()
         ignored(DiskCache(root), "it belongs to .*, not to you")
         shutil.rmtree(root)
 

@@ -15,7 +15,6 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from xdsl.dialects import arith
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -24,9 +23,11 @@ from flydsl.compiler import diagnostics, logs
 from flydsl.compiler.build.driver import run_passes
 from flydsl.compiler.build.dumps import Dumper, report, watching
 from flydsl.errors import DiagRecord, DSLCompileError, DSLRuntimeError, DSLSyntaxError, DSLTypeError, SourceFrame
+from flydsl.ir import arith
 from flydsl.ir.locations import source_chain
-from flydsl.llvm.text import translate
+from flydsl.llvm.text.abi_amdgpu import AmdgpuAbi
 from flydsl.lowering.rebuild import Rebuilder
+from flydsl.passes.fuse import Step
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = __file__
@@ -207,9 +208,9 @@ def test_d11_mistakes_of_calls_and_decorators_too():
 
 def test_d11_our_own_mistakes_keep_their_frames(monkeypatch: pytest.MonkeyPatch):
     """An error nobody raised on purpose, out of our code: the frames are what is needed to mend it."""
-    monkeypatch.setitem(translate.TABLE, arith.MulfOp, translate.TABLE[arith.CmpiOp])
+    monkeypatch.setitem(AmdgpuAbi.rules, arith.MulfOp, AmdgpuAbi.rules[arith.CmpiOp])
     error = compile_error(chained, AttributeError)
-    assert any(name.endswith("llvm/text/translate.py") for name in files_in(error))
+    assert any(name.endswith("lowering/rules/arith_rules.py") for name in files_in(error))
 
 
 PROGRAM = """
@@ -360,7 +361,7 @@ def refused_by_llvm(monkeypatch: pytest.MonkeyPatch, line: str) -> DSLCompileErr
     def handler(f, op):
         f.names[op.results[0]] = f.assign(line)
 
-    monkeypatch.setitem(translate.TABLE, arith.MulfOp, handler)
+    monkeypatch.setitem(AmdgpuAbi.rules, arith.MulfOp, handler)
     error = compile_error(chained, DSLCompileError)
     assert isinstance(error, DSLCompileError)
     return error
@@ -379,7 +380,7 @@ def test_d14_llvm_errors_are_shown_at_the_users_line(debug_info: str, monkeypatc
 
 
 def test_d14_an_op_without_translation_is_shown_at_its_line(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delitem(translate.TABLE, arith.MulfOp)
+    monkeypatch.delitem(AmdgpuAbi.rules, arith.MulfOp)
     error = compile_error(chained, DSLCompileError)
     assert isinstance(error, DSLCompileError)
     assert [frame.line for frame in error.diagnostics[0].chain][-2:] == [line_of("call"), line_of("deep")]
@@ -416,7 +417,8 @@ def test_d14_errors_of_passes_and_of_verification_are_shown_at_their_lines():
             for cls in (Refusing, Spoiling):
                 each = SimpleNamespace(name=cls.__name__.lower(), run=cls.rebuild)
                 with pytest.raises(DSLCompileError) as caught:
-                    run_passes(module, [each], {}, Dumper("k", [], "", str))
+                    step = Step(0, 0, SimpleNamespace(make=lambda each=each: each))
+                    run_passes(module, [step], {}, Dumper("k", [], "", str))
                 found.append(caught.value)
 
     with watching(watch):

@@ -1,4 +1,4 @@
-"""What the lit files of `fly`, `fly_rocdl` and `fly_ktrace` cover: ops, types, attributes, enum words, errors."""
+"""What the lit files of `fly` and `fly_rocdl` cover: ops, types, attributes, enum words, errors."""
 
 import ast
 import re
@@ -8,13 +8,12 @@ import pytest
 
 from flydsl.dialects.fly.attrs import keyword
 from flydsl.dialects.fly.dialect import Fly
-from flydsl.dialects.fly_ktrace import FlyKtrace
 from flydsl.dialects.fly_rocdl.ops import FlyRocdl
 
 ROOT = Path(__file__).resolve().parents[3]
 LIT = ROOT / "tests" / "filecheck" / "dialects"
 SOURCE = ROOT / "src" / "flydsl" / "dialects"
-DIALECTS = {"fly": Fly, "fly_rocdl": FlyRocdl, "fly_ktrace": FlyKtrace}
+DIALECTS = {"fly": Fly, "fly_rocdl": FlyRocdl}
 
 
 def files(dialect, *, good):

@@ -5,12 +5,13 @@ import subprocess
 
 import pytest
 from xdsl.context import Context
-from xdsl.dialects import arith, builtin, func, math, test
+from xdsl.dialects import builtin, func, math, test
 from xdsl.ir import Dialect
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError, VerifyException
 
 from flydsl.dialects.upstream import extra_math
+from flydsl.dialects.upstream.arith import Arith
 
 PROGRAM = """builtin.module {
   func.func @f(%i: vector<4xi32>, %x: vector<4xf32>, %s: f32, %n: index, %c: i1) {
@@ -45,7 +46,7 @@ def context() -> Context:
     made = Context()
     for dialect in (builtin.Builtin, func.Func, test.Test):
         made.load_dialect(dialect)
-    made.load_dialect(Dialect("arith", [*arith.Arith.operations, extra_math.RemFOp], [*arith.Arith.attributes]))
+    made.load_dialect(Arith)
     made.load_dialect(Dialect("math", [*math.Math.operations, extra_math.ErfcOp], []))
     return made
 

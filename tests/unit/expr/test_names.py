@@ -1,6 +1,7 @@
 """Every name of the language reference exists where it says."""
 
 import importlib
+import sys
 import types
 
 import pytest
@@ -51,7 +52,7 @@ APPENDIX_A = {
         cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc sincos absi ctlz cttz ctpop powf fpowi ipowi
         atan2
         copysign fma clampf isnan isinf isfinite isnormal max min ceildiv maximumf minimumf maxnumf""",
-    "modules": "arith gpu math utils coop random llvm ktrace",
+    "modules": "arith gpu math utils coop random llvm",
 }
 
 
@@ -66,6 +67,21 @@ def test_functions_are_not_hidden_by_the_modules_they_live_in(name: str):
     for module in ("struct", "printf", "scalars.fastmath", "tensors.storage", "tensors.shared"):
         importlib.import_module(f"flydsl.expr.{module}")
     assert not isinstance(getattr(fx, name), types.ModuleType)
+
+
+def test_the_struct_decorator_carries_its_path():
+    from flydsl.expr.struct import Array, Struct, memory_layout
+
+    assert fx.struct.Array is fx.Array is Array and fx.struct.Struct is fx.Struct is Struct
+    assert fx.struct is importlib.import_module("flydsl.expr.struct").struct
+    assert memory_layout(Struct["a" : fx.Int32]).size == 4
+
+
+def test_modules_are_plain():
+    """No module is callable or of a class of its own, whatever a name in it is."""
+    for name in list(sys.modules):
+        if name.startswith("flydsl") and isinstance(sys.modules[name], types.ModuleType):
+            assert type(sys.modules[name]) is types.ModuleType, name
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from flydsl.errors import DSLCompileError
 from flydsl.ir.parser import LocatedParser
 from flydsl.ir.registry import make_context
 from flydsl.llvm import binding
-from flydsl.llvm.text import abi_amdgpu, abi_nvptx, translate
-from flydsl.llvm.text.llvm_dialect_module import amdgpu_module, nvptx_module
+from flydsl.llvm.text import abi_amdgpu, abi_nvptx, function_text
 from flydsl.passes.pipeline import parse_pipeline
 
 DIALECTS = Path(__file__).resolve().parents[2] / "filecheck" / "dialects"
@@ -45,17 +44,17 @@ def kept(text: str, words: tuple[str, ...]) -> str:
 
 
 def amd(module: gpu.ModuleOp) -> str:
-    return amdgpu_module(module, binding.data_layout(abi_amdgpu.TRIPLE, "gfx942"))
+    return abi_amdgpu.device_module(module, binding.data_layout(abi_amdgpu.TRIPLE, "gfx942"))
 
 
 def nvidia(module: gpu.ModuleOp) -> str:
-    return nvptx_module(module, binding.data_layout(abi_nvptx.TRIPLE))
+    return abi_nvptx.device_module(module, binding.data_layout(abi_nvptx.TRIPLE))
 
 
 @pytest.fixture
 def everything(monkeypatch):
     """Ops whose results nobody uses are written too."""
-    monkeypatch.setattr(translate, "mark_dead", lambda op, **options: set())
+    monkeypatch.setattr(function_text, "mark_dead", lambda op, **options: set())
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -148,7 +147,7 @@ def test_debug_locations_when_asked():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("gpu.func @k() kernel {\ngpu.return\n}", "'gpu.func' is not of the llvm dialect"),
+        ("func.func @k() {\nfunc.return\n}", "'func.func' is not of the llvm dialect"),
         (
             "llvm.func @f(%i: i32, %p: !llvm.ptr) {\n%0 = arith.addi %i, %i : i32\n"
             "llvm.store %0, %p : i32, !llvm.ptr\nllvm.return\n}",

@@ -9,7 +9,8 @@ import pytest
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.compiler.build import driver
-from flydsl.passes.pipeline import make_pass, parse_pipeline
+from flydsl.passes.fuse import plan
+from flydsl.passes.pipeline import PassSpec
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 SIZES = {"vector_add": (1001,), "predicated_add": (37, 129), "tiled_copy": (96, 64), "tiled_mma": (64, 32, 24)}
@@ -22,12 +23,11 @@ def one_by_one(monkeypatch):
     """Run the backend's passes as they are listed; gives the names of those that ran."""
     ran: list[str] = []
 
-    def listed(fragments):
-        passes = [p for fragment in fragments for p in parse_pipeline(fragment)]
-        ran.extend(p.name for p in passes)
-        return passes
+    def listed(specs, watched, start=0):
+        ran.extend(spec.name for spec in specs[start:])
+        return plan(specs, lambda _: True, start)
 
-    monkeypatch.setattr(driver, "fuse", listed)
+    monkeypatch.setattr(driver, "plan", listed)
     monkeypatch.setenv("FLYDSL_RUNTIME_ENABLE_CACHE", "0")
     flyc.invalidate_all()
     return ran
@@ -44,16 +44,16 @@ def load_example(name, tag):
 @pytest.mark.parametrize("extra", EXTRA)
 @pytest.mark.parametrize("name", SIZES)
 def test_examples(name, extra, one_by_one, monkeypatch):
-    def more(fragments):
+    def more(specs, watched, start=0):
         found = []
-        for p in (p for fragment in fragments for p in parse_pipeline(fragment)):
-            found.append(p)
-            if p.name in ("fly-layout-lowering", *ON_VALUES):
-                found += [make_pass(name) for name in EXTRA[extra]]
-        one_by_one.extend(p.name for p in found)
-        return found
+        for spec in specs[start:]:
+            found.append(spec)
+            if spec.name in ("fly-layout-lowering", *ON_VALUES):
+                found += [PassSpec(name) for name in EXTRA[extra]]
+        one_by_one.extend(spec.name for spec in found)
+        return plan(found, lambda _: True)
 
-    monkeypatch.setattr(driver, "fuse", more)
+    monkeypatch.setattr(driver, "plan", more)
     module = load_example(name, extra)
     args, out, expected = module.make_args(*SIZES[name], np.random.default_rng(3))
     getattr(module, name)(*args)
@@ -148,7 +148,7 @@ def test_same_memory_instructions(name, monkeypatch):
     found = []
     for fused in (True, False):
         if not fused:
-            monkeypatch.setattr(driver, "fuse", lambda fragments: None)
+            monkeypatch.setattr(driver, "wanted", lambda: True)
         module = load_example(name, f"amd-{fused}")
         args, _, _ = module.make_args(*SIZES[name], np.random.default_rng(3))
         artifact = flyc.compile(getattr(module, name), *args, target="rocm:gfx942").artifact

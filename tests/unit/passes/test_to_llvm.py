@@ -11,9 +11,10 @@ from flydsl.dialects.upstream.llvm.function import FuncOp
 from flydsl.ir.parser import LocatedParser
 from flydsl.ir.registry import make_context
 from flydsl.llvm import binding, host_jit
+from flydsl.llvm.text.functions import declaration, global_line
 from flydsl.llvm.text.host_stub import HostAbi
-from flydsl.llvm.text.translate import ModuleText
-from flydsl.llvm.text.translate_llvm_dialect import declaration, global_line, write_function
+from flydsl.llvm.text.llvm_ops import write_function
+from flydsl.llvm.text.module_text import ModuleText
 from flydsl.passes.pipeline import parse_pipeline
 
 PASSES = (

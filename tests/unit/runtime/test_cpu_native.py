@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from flydsl.cpu.runtime import native as cpu_native
-from flydsl.cpu.runtime.native import FLAG_CLUSTERS, FLAG_COOPERATIVE, KernelDescriptor, Launcher
+from flydsl.cpu.runtime.launcher_ir import FLAG_CLUSTERS, FLAG_COOPERATIVE, launcher_ir
+from flydsl.cpu.runtime.native import KernelDescriptor, Launcher
 from flydsl.llvm import host_jit
 from flydsl.runtime.launch_args import launch_config
 
@@ -168,7 +169,7 @@ def test_failing_pthread_create_leaves_the_work_to_the_caller(kernels: host_jit.
     refuse = "define i32 @refuse(ptr %a, ptr %b, ptr %c, ptr %d) {\n  ret i32 11\n}\n"
     stub = host_jit.load_ir(refuse)
     library = host_jit.load_ir(
-        cpu_native.LAUNCHER_IR, exports=Launcher.EXPORTS, imports={"pthread_create": stub.address("refuse")}
+        launcher_ir(), exports=Launcher.EXPORTS, imports={"pthread_create": stub.address("refuse")}
     )
     ctypes.c_int32.from_address(library.address("flydsl_cpu_threads")).value = 8
     launch = cpu_native.LAUNCH_PROTOTYPE(library.address("flydsl_cpu_launch"))

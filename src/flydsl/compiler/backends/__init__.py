@@ -28,7 +28,7 @@ from flydsl.compiler.backends.base import (
     set_supporter_finder,
 )
 from flydsl.errors import ExperimentalBackendWarning, TargetError
-from flydsl.target import GPUTarget, TargetCaps, make_builtin_target
+from flydsl.target import BUILTIN_STACKS, CPU_NATIVE, GPUTarget, TargetCaps, make_builtin_target, on_host
 
 ENTRY_POINT_GROUP = "flydsl.backends"
 
@@ -423,7 +423,7 @@ def parse_target(text: str) -> GPUTarget:
     try:
         return GPUTarget.parse(text)
     except TargetError:
-        if backend.lower() in ("rocm", "cuda", "cpu") or not arch:
+        if backend.lower() in BUILTIN_STACKS or not arch:
             raise
     return get_backend_class(backend).make_target(arch)
 
@@ -467,9 +467,9 @@ def _helper_of(backend: BaseBackend) -> BaseBackend | None:
         try:
             target = make_builtin_target(name, backend.target.arch)
         except TargetError:
-            if name != "cpu":
+            if not on_host(name):
                 raise
-            target = make_builtin_target("cpu", "native")
+            target = make_builtin_target(name, CPU_NATIVE)
         helper = backend_for_target(target)
         return None if type(helper) is type(backend) else helper
     return None

@@ -1,13 +1,18 @@
-"""Steps of code generation the built-in backends share: attributes on kernels in IR text, refusals, host tools."""
+"""Steps of code generation the built-in backends share: facts of kernels as attributes, refusals, host tools."""
 
 from __future__ import annotations
 
-import re
+import importlib
+from collections.abc import Mapping
+from typing import Any
 
 from flydsl.compiler.backends._fingerprint import file_digest
 from flydsl.compiler.backends._hints import Options
 from flydsl.compiler.backends.base import Tool
 from flydsl.errors import NotSupportedError
+
+PASSTHROUGH, NOALIAS = "passthrough", "fly.noalias"
+"""Attributes of kernels that `lowering/rules/kernel_rules.py` reads."""
 
 
 def refuse_llvm_options(kind: str, options: Options) -> None:
@@ -19,44 +24,25 @@ def refuse_llvm_options(kind: str, options: Options) -> None:
         )
 
 
-def add_kernel_attributes(llvm_ir: str, convention: str, attributes: dict[str, str]) -> str:
-    """Put string attributes on every kernel definition; one the text already mentions is left alone."""
-    wanted = {name: value for name, value in attributes.items() if f'"{name}"' not in llvm_ir}
-    if not wanted:
-        return llvm_ir
-    text = " ".join(f'"{name}"="{value}"' for name, value in wanted.items())
-    pieces: list[str] = []
-    position = 0
-    kernel = re.compile(rf"^define\b[^@\n]*\b{convention}\b[^@\n]*@(?:\"[^\"]*\"|[\w.$-]+)\(", re.MULTILINE)
-    for match in kernel.finditer(llvm_ir):
-        end = _closing_parenthesis(llvm_ir, match.end())
-        pieces += (llvm_ir[position:end], f" {text}")
-        position = end
-    return "".join((*pieces, llvm_ir[position:]))
+def kernels_of(module: Any) -> list[Any]:
+    """The kernels of a traced module."""
+    return [op for op in module.walk() if op.name == "gpu.func" and "gpu.kernel" in op.attributes]
 
 
-def mark_noalias(llvm_ir: str, convention: str) -> str:
-    """Tell LLVM that the pointers a kernel is given lead to different memory."""
-    return re.sub(
-        rf"^define\b[^@\n]*\b{convention}\b.*$",
-        lambda match: re.sub(r"\bptr addrspace\(1\)(?! noalias)", "ptr addrspace(1) noalias", match[0]),
-        llvm_ir,
-        flags=re.MULTILINE,
-    )
+def pass_through(kernel: Any, attributes: Mapping[str, str]) -> None:
+    """Give a kernel attributes of the LLVM function it becomes, by name."""
+    if not attributes:
+        return
+    builtin: Any = importlib.import_module("xdsl.dialects.builtin")
+    pairs = [builtin.ArrayAttr([builtin.StringAttr(name), builtin.StringAttr(v)]) for name, v in attributes.items()]
+    known = kernel.attributes.get(PASSTHROUGH)
+    kernel.attributes[PASSTHROUGH] = builtin.ArrayAttr([*(known.data if known is not None else ()), *pairs])
 
 
-def _closing_parenthesis(text: str, start: int) -> int:
-    """The position after the parenthesis that closes the one before `start`; quoted text does not count."""
-    depth, quoted = 1, False
-    for index in range(start, len(text)):
-        char = text[index]
-        if char == '"':
-            quoted = not quoted
-        elif not quoted and char in "()":
-            depth += 1 if char == "(" else -1
-            if not depth:
-                return index + 1
-    raise ValueError("unbalanced parentheses in LLVM IR text")
+def promise_noalias(kernel: Any) -> None:
+    """Note the caller's promise that the pointers a kernel is given lead to different memory."""
+    builtin: Any = importlib.import_module("xdsl.dialects.builtin")
+    kernel.attributes[NOALIAS] = builtin.UnitAttr()
 
 
 def tool_identity(name: str) -> Tool | None:

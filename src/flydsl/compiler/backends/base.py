@@ -181,8 +181,13 @@ class BaseBackend(ABC):
         return fragments[:-1], fragments[-1]
 
     def lower_compile_hints(self, module: Any, *, compile_hints: Hints) -> None:
-        """Put hints as attributes on the kernels of a traced module, before the pipeline runs."""
-        return None
+        """Put hints as attributes on the kernels of a traced module, before the pipeline runs.
+
+        By default as the built-in backend does whose dialect the pipeline ends in.
+        """
+        helper = _find_helper[0](self) if _find_helper else None
+        if helper is not None:
+            helper.lower_compile_hints(module, compile_hints=compile_hints)
 
     @abstractmethod
     def gpu_module_targets(self) -> list[str]:

@@ -16,7 +16,7 @@ from flydsl.compiler.backends.base import (
     Stage,
     common_passes,
 )
-from flydsl.target import CPU_NATIVE, CUDA_ARCHES, ROCM_ARCHES, GPUTarget, make_builtin_target, warp_size_of
+from flydsl.target import ARCHITECTURES, CPU_NATIVE, GPUTarget, make_builtin_target, warp_size_of
 
 if TYPE_CHECKING:
     from flydsl.llvm.codegen import Compiler
@@ -36,7 +36,7 @@ class CpuBackend(BuiltinBackend):
             return False
         if target.arch == CPU_NATIVE:
             return target.warp_size <= 64
-        return target.arch in (*ROCM_ARCHES, *CUDA_ARCHES) and target.warp_size == warp_size_of(target.arch)
+        return target.arch in ARCHITECTURES and target.warp_size == warp_size_of(target.arch)
 
     @staticmethod
     def detect_target() -> GPUTarget:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import time
 from collections.abc import Mapping
@@ -20,14 +21,10 @@ from flydsl.compiler.backends.base import (
     common_passes,
     to_llvm_passes,
 )
-from flydsl.target import CUDA_ARCHES, GPUTarget, make_builtin_target
+from flydsl.target import ARCHITECTURES, GPUTarget, make_builtin_target, names_of
 
 if TYPE_CHECKING:
     from flydsl.llvm.codegen import Compiler
-
-_PTX_VERSIONS = {88: 90, 100: 86, 101: 86, 103: 88, 110: 90, 120: 87, 121: 88}
-_PTX_DEFAULT = 83
-"""PTX version by architecture: old enough for installed drivers, new enough for the instructions used."""
 
 _PTX_NEEDS = ((re.compile(r"mma\.m16n8k\d+\.row\.col\.\w+\.e\dm\d"), 84),)
 """Instructions that need a newer PTX version than their architecture."""
@@ -51,7 +48,7 @@ class CudaBackend(BuiltinBackend):
 
     @staticmethod
     def supports_target(target: GPUTarget) -> bool:
-        return target.backend == "cuda" and target.arch in CUDA_ARCHES and target.warp_size == 32
+        return target.backend == "cuda" and target.arch in names_of("cuda") and target.warp_size == 32
 
     @staticmethod
     def detect_target() -> GPUTarget:
@@ -82,28 +79,32 @@ class CudaBackend(BuiltinBackend):
     def _llvm_features(self, llvm_ir: str = "") -> str:
         features = list(self.target.features)
         if not any(feature.startswith("+ptx") for feature in features):
-            number = int(re.sub(r"\D", "", self.target.arch))
-            version = _PTX_VERSIONS.get(number, _PTX_DEFAULT)
+            version = ARCHITECTURES[self.target.arch].ptx or 0
             features.append(f"+ptx{max([version, *(v for needed, v in _PTX_NEEDS if needed.search(llvm_ir))])}")
         return ",".join(features)
 
     def chip_for(self, llvm_ir: str) -> str:
         """The processor to generate code for: the target, with the suffix `a` if the code needs it."""
         arch = self.target.arch
-        if f"{arch}a" in CUDA_ARCHES and _ARCH_SPECIFIC.search(llvm_ir):
+        if f"{arch}a" in ARCHITECTURES and _ARCH_SPECIFIC.search(llvm_ir):
             return f"{arch}a"
         return arch
 
+    def lower_compile_hints(self, module: Any, *, compile_hints: Hints) -> None:
+        """Hints become attributes of kernels."""
+        options = self.parse_options(compile_hints)
+        builtin: Any = importlib.import_module("xdsl.dialects.builtin")
+        for op in _device_code.kernels_of(module):
+            if options.maxnreg is not None:
+                op.attributes["nvvm.maxnreg"] = builtin.IntegerAttr(options.maxnreg, builtin.i32)
+            if options.noalias:
+                _device_code.promise_noalias(op)
+
     def device_ir(self, module: Any) -> str:
         from flydsl.llvm import binding
-        from flydsl.llvm.text import abi_nvptx, kernel_text
+        from flydsl.llvm.text import abi_nvptx
 
-        layout = binding.data_layout(abi_nvptx.TRIPLE)
-        if kernel_text.is_lowered(module):
-            from flydsl.llvm.text.llvm_dialect_module import nvptx_module
-
-            return nvptx_module(module, layout)
-        return abi_nvptx.device_module(module, layout)
+        return abi_nvptx.device_module(module, binding.data_layout(abi_nvptx.TRIPLE))
 
     def make_device_code(self, llvm_ir: str, *, options: Options, compiler: Compiler | None = None) -> DeviceBinary:
         from flydsl.llvm import codegen
@@ -111,13 +112,9 @@ class CudaBackend(BuiltinBackend):
 
         if compiler is None:
             _device_code.refuse_llvm_options("cuda", options)
-        attributes = {} if options.maxnreg is None else {"nvvm.maxnreg": str(options.maxnreg)}
-        text = _device_code.add_kernel_attributes(llvm_ir, "ptx_kernel", attributes)
-        if options.noalias:
-            text = _device_code.mark_noalias(text, "ptx_kernel")
         chip = self.chip_for(llvm_ir)
         code = (compiler or codegen.compile_device)(
-            text, codegen.DeviceTarget.nvptx(chip, self._llvm_features(llvm_ir)), options.opt_level
+            llvm_ir, codegen.DeviceTarget.nvptx(chip, self._llvm_features(llvm_ir)), options.opt_level
         )
         sections = {"ptx": code.asm.encode()}
         times = dict(code.times)

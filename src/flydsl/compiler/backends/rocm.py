@@ -21,7 +21,7 @@ from flydsl.compiler.backends.base import (
     to_llvm_passes,
 )
 from flydsl.errors import UnmetHintWarning
-from flydsl.target import ROCM_ARCHES, GPUTarget, make_builtin_target, warp_size_of
+from flydsl.target import GPUTarget, make_builtin_target, names_of, warp_size_of
 
 if TYPE_CHECKING:
     from flydsl.llvm.codegen import Compiler
@@ -36,7 +36,8 @@ class RocmBackend(BuiltinBackend):
 
     @staticmethod
     def supports_target(target: GPUTarget) -> bool:
-        return target.backend == "rocm" and target.arch in ROCM_ARCHES and target.warp_size == warp_size_of(target.arch)
+        known = target.backend == "rocm" and target.arch in names_of("rocm")
+        return known and target.warp_size == warp_size_of(target.arch)
 
     @staticmethod
     def detect_target() -> GPUTarget:
@@ -79,42 +80,39 @@ class RocmBackend(BuiltinBackend):
         return [f'#rocdl.target<chip = "{self.target.arch}"{features}>']
 
     def lower_compile_hints(self, module: Any, *, compile_hints: Hints) -> None:
-        """`waves_per_eu` becomes `rocdl.waves_per_eu` on kernel functions; helpers stay as they are.
+        """Hints become attributes of kernels; helpers stay as they are.
 
-        That attribute is one number: a pair of least and most goes on the LLVM function, with the code.
+        `rocdl.waves_per_eu` is one number: a pair of least and most is passed on to the LLVM function.
         """
-        waves = self.parse_options(compile_hints).waves_per_eu
-        if waves is None or waves[1] is not None:
-            return
+        options = self.parse_options(compile_hints)
+        waves = options.waves_per_eu
         builtin: Any = importlib.import_module("xdsl.dialects.builtin")
-        for op in module.walk():
-            if op.name == "gpu.func" and "gpu.kernel" in op.attributes:
+        for op in _device_code.kernels_of(module):
+            if waves is not None and waves[1] is None:
                 op.attributes["rocdl.waves_per_eu"] = builtin.IntegerAttr(waves[0], builtin.i32)
+            if options.noalias:
+                _device_code.promise_noalias(op)
+            _device_code.pass_through(op, self._kernel_attributes(options, "rocdl.cluster_dims" in op.attributes))
 
-    def _kernel_attributes(self, options: Options) -> dict[str, str]:
+    def _kernel_attributes(self, options: Options, in_clusters: bool) -> dict[str, str]:
         found: dict[str, str] = {}
-        if options.waves_per_eu is not None:
+        if options.waves_per_eu is not None and options.waves_per_eu[1] is not None:
             low, high = options.waves_per_eu
-            found["amdgpu-waves-per-eu"] = str(low) if high is None else f"{low},{high}"
+            found["amdgpu-waves-per-eu"] = f"{low},{high}"
         if options.maxnreg is not None:
-            # Where vector and accumulation registers share a file (gfx90a and later CDNA), LLVM counts pairs.
-            shared_file = self.target.arch in ("gfx90a", "gfx942", "gfx950")
-            found["amdgpu-num-vgpr"] = str(max(options.maxnreg // 2, 1) if shared_file else options.maxnreg)
-        if self.target.caps.clusters:
+            # Where vector and accumulation registers share a file, LLVM counts pairs.
+            pairs = self.target.has("unified_registers")
+            found["amdgpu-num-vgpr"] = str(max(options.maxnreg // 2, 1) if pairs else options.maxnreg)
+        if self.target.has("clusters") and not in_clusters:
             # What launches clusters says so itself; elsewhere the ids of a block need no second look.
             found["amdgpu-cluster-dims"] = "0,0,0"
         return found
 
     def device_ir(self, module: Any) -> str:
         from flydsl.llvm import binding
-        from flydsl.llvm.text import abi_amdgpu, kernel_text
+        from flydsl.llvm.text import abi_amdgpu
 
-        layout = binding.data_layout(abi_amdgpu.TRIPLE, self.target.arch)
-        if kernel_text.is_lowered(module):
-            from flydsl.llvm.text.llvm_dialect_module import amdgpu_module
-
-            return amdgpu_module(module, layout)
-        return abi_amdgpu.device_module(module, layout)
+        return abi_amdgpu.device_module(module, binding.data_layout(abi_amdgpu.TRIPLE, self.target.arch))
 
     def make_device_code(self, llvm_ir: str, *, options: Options, compiler: Compiler | None = None) -> DeviceBinary:
         from flydsl.llvm import codegen
@@ -122,11 +120,8 @@ class RocmBackend(BuiltinBackend):
 
         if compiler is None:
             _device_code.refuse_llvm_options("rocm", options)
-        text = _device_code.add_kernel_attributes(llvm_ir, "amdgpu_kernel", self._kernel_attributes(options))
-        if options.noalias:
-            text = _device_code.mark_noalias(text, "amdgpu_kernel")
         target = codegen.DeviceTarget.amdgpu(self.target.arch, self._llvm_features())
-        code = (compiler or codegen.compile_device)(text, target, options.opt_level)
+        code = (compiler or codegen.compile_device)(llvm_ir, target, options.opt_level)
         start = time.perf_counter()
         hsaco, linker = link.link_hsaco(code.object, linker=config.compile.linker)
         linked = time.perf_counter() - start

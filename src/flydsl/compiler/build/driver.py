@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import func
@@ -18,32 +18,26 @@ from xdsl.utils.exceptions import VerifyException
 from ... import __version__, config
 from ...dialects.upstream import gpu
 from ...errors import DSLCompileError, FlyDSLError
-from ...expr.scalars.fastmath import set_default as set_default_fastmath
 from ...ir.locations import frames_of
 from ...ir.printer import print_ir
 from ...llvm import binding
 from ...llvm.text import host_stub
 from ...llvm.text.debug_info import ATTRIBUTE as DEBUG_ATTRIBUTE
 from ...llvm.text.shared_memory import SharedLayout, shared_layout
-from ...llvm.text.translate import type_text
+from ...llvm.text.spelling import type_text
 from ...llvm.text.type_layout import sequence
 from ...lowering.rebuild import location_of
-from ...passes.base import Pass
 from ...passes.fly.device_module import TARGET_ATTRIBUTE
-from ...passes.fly.fly_to_llvm import fuse
-from ...passes.pipeline import parse_pipeline, pass_names
-from ...passes.to_llvm.lowering_tail import split_lowering
+from ...passes.fuse import Step, check_order, plan, upper_part
+from ...passes.pipeline import PassSpec, parse_specs
 from ...target import GPUTarget
 from ..extern_link import Externs, describe_hooks, link_externs
-from ..frontend.ast_rewriter import building
-from ..frontend.tracing import trace_host
 from . import repro
 from .artifact import CompiledArtifact
 from .collector import collector_off
 from .dumps import Dumper, wanted
-from .ir_errors import device_ir as translated
-from .ir_errors import place, unverified
-from .isolation import RAW_TEXT, blamed, make_device_code
+from .ir_errors import place, shown_at_its_line, unverified
+from .isolation import RAW_TEXT, blamed, where_to_generate
 from .llvm_errors import mapped
 
 if TYPE_CHECKING:
@@ -59,21 +53,18 @@ def print_module(module: ModuleOp) -> str:
 
 def run_passes(
     module: ModuleOp,
-    passes: list[Pass],
+    steps: Sequence[Step],
     times: dict[str, float],
     dumper: Dumper,
     hooks: PassHooks | None = None,
-    first: int = 0,
 ) -> ModuleOp:
-    """Run passes in order, those of the user (`hooks`) around them; a failure names the pass.
-
-    `first` is the place of the first of them in the whole pipeline.
-    """
+    """Run the steps of a pipeline in order, the passes of the user (`hooks`) around them; a failure names the pass."""
     verify_each = config.debug.enable_verifier
-    for index, p in enumerate(passes, first):
+    for first, last, spec in steps:
         start = time.perf_counter()
         if hooks is not None:
-            module = hooks.before(index, module)
+            module = hooks.before(first, module)
+        p = spec.make()
         try:
             module = p.run(module)
             if verify_each:
@@ -87,7 +78,7 @@ def run_passes(
         times[p.name] = times.get(p.name, 0.0) + time.perf_counter() - start
         module = dumper.after(p.name, module)
         if hooks is not None:
-            module = hooks.after(index, module)
+            module = hooks.after(last, module)
     return module
 
 
@@ -116,51 +107,6 @@ def calls_externs(device: gpu.ModuleOp) -> bool:
     )
 
 
-def compile_traced(
-    name: str,
-    function: Any,
-    arguments: Mapping[str, Any],
-    backend: BaseBackend,
-    *,
-    hints: Mapping[str, Any] | None = None,
-    key: str = "",
-    components: list[list[str]] | None = None,
-    signature: list[list[str]] | None = None,
-    fuse_passes: bool = True,
-    custom: PassConfig | None = None,
-) -> CompiledArtifact:
-    """Trace a host function and compile it with everything it launches."""
-    hints = dict(hints or {})
-    times: dict[str, Any] = {}
-    externs = Externs()
-    built = building.seconds
-    start = time.perf_counter()
-    with collector_off():
-        with set_default_fastmath(_default_flags(hints)):
-            module, kernels = trace_host(name, function, dict(arguments), backend.target, externs)
-        try:
-            module.verify() if config.debug.enable_verifier else None
-        except VerifyException as error:
-            raise unverified(module, "the traced IR does not verify", error) from error
-        times["rewrite"] = building.seconds - built
-        times["trace"] = time.perf_counter() - start - times["rewrite"]
-        known = {"module": getattr(function, "__module__", ""), "qualname": getattr(function, "__qualname__", name)}
-        known |= {"signature": signature or [], "components": components or []}
-    return compile_module(
-        name,
-        module,
-        kernels,
-        backend,
-        hints=hints,
-        key=key,
-        known=known,
-        times=times,
-        externs=externs,
-        fuse_passes=fuse_passes,
-        custom=custom,
-    )
-
-
 def compile_module(
     name: str,
     module: ModuleOp,
@@ -172,7 +118,6 @@ def compile_module(
     known: Mapping[str, Any] | None = None,
     times: dict[str, Any] | None = None,
     externs: Externs | None = None,
-    fuse_passes: bool = True,
     custom: PassConfig | None = None,
 ) -> CompiledArtifact:
     """Compile a traced module; `kernels` are those it launches, in order of their handles.
@@ -193,24 +138,28 @@ def compile_module(
             split(module)[0].attributes[DEBUG_ATTRIBUTE] = UnitAttr()
         fragments, _ = backend.external_binary_pipeline_fragments(compile_hints=hints)
         pass_times: dict[str, float] = {}
-        hooks = _hooks(custom, backend, hints, _names(fragments), dumper)
-        fragments, tail = split_lowering(fragments)
-        seen = wanted() or (hooks is not None and hooks.name_any(_names(tail)))
-        fused = fuse(fragments) if fuse_passes and not wanted() and hooks is None else None
-        passes = fused or _parsed(fragments)
+        specs = specs_of(fragments)
+        check_order(specs)
+        hooks = _hooks(custom, backend, hints, [spec.name for spec in specs], dumper)
+        upper = upper_part(specs)
+        places = set[int]() if hooks is None else hooks.places()
+        looked_at = wanted()
+        steps = plan(specs[:upper], lambda i: looked_at or i in places)
         if hooks is not None:
             module = hooks.start(module)
-        lowered = run_passes(module, passes, pass_times, dumper, hooks)
+        lowered = run_passes(module, steps, pass_times, dumper, hooks)
         if hooks is not None:
             lowered = hooks.end(lowered)
         times["passes"] = pass_times
         start = time.perf_counter()
         device, host = split(lowered)
         facts = _kernel_facts(device, kernels, _check_resources(device, backend.target))
-        if tail and seen:
-            lowered = run_passes(lowered, _parsed(tail), pass_times, dumper, hooks, len(passes))
+        if wanted() or any(place >= upper for place in places):
+            rest = plan(specs, lambda _: True, upper)
+            lowered = run_passes(lowered, rest, pass_times, dumper, hooks)
             device, host = split(lowered)
-        device_ir = translated(backend, device)
+        with shown_at_its_line(backend, device):
+            device_ir = backend.device_ir(device)
         times["translate"] = time.perf_counter() - start
         if calls_externs(device):
             start = time.perf_counter()
@@ -229,7 +178,7 @@ def compile_module(
         if optimized is not None:
             binary = backend.make_device_code(optimized, options=options, compiler=_generate_only)
         elif custom is None:
-            binary = make_device_code(backend, traced, device_ir, options)
+            binary = backend.make_device_code(device_ir, options=options, **where_to_generate(backend, traced))
         else:
             from .custom_passes import run_flow
 
@@ -280,12 +229,9 @@ def compile_module(
     )
 
 
-def _parsed(fragments: list[str]) -> list[Pass]:
-    return [p for fragment in fragments for p in parse_pipeline(fragment)]
-
-
-def _names(fragments: list[str]) -> list[str]:
-    return [name for fragment in fragments for name in pass_names(fragment)]
+def specs_of(fragments: Sequence[str]) -> list[PassSpec]:
+    """The passes of a backend's pipeline."""
+    return [spec for fragment in fragments for spec in parse_specs(fragment)]
 
 
 def _generate_only(text: str, target: Any, level: int) -> Any:
@@ -305,20 +251,6 @@ def _hooks(
 
     hooks = PassHooks(custom, backend, hints, names, dumper.after)
     return hooks if hooks.active else None
-
-
-_UNSAFE = "reassoc,nsz,arcp,contract,afn"
-"""What `unsafe_fp_math` allows: other results than written, but NaN and infinity keep their meaning."""
-
-
-def _default_flags(hints: Mapping[str, Any]) -> Any:
-    """Float flags the hints ask for, or None."""
-    explicit = hints.get("fastmath")
-    if explicit is not None:
-        return explicit
-    if hints.get("fast_fp_math"):
-        return "fast"
-    return _UNSAFE if hints.get("unsafe_fp_math") else None
 
 
 def _check_resources(device: gpu.ModuleOp, target: GPUTarget) -> dict[str, SharedLayout]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import UnitAttr
 
@@ -16,12 +16,13 @@ from ..frontend.error_notes import NOTED
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from ...dialects.upstream import gpu
     from ..backends.base import BaseBackend
 
 _SHOWN = 3
 
 
-def place(error: BaseException, location: Any) -> None:
+def place(error: BaseException, location: object) -> None:
     """Show the user's frames of a location with an error that has none yet."""
     chain = source_chain(location)
     if not chain:
@@ -41,24 +42,29 @@ def unverified(module: ModuleOp, what: str, error: BaseException) -> DSLCompileE
     return DSLCompileError(f"{what}: {error}", diagnostics=[r for r in records if r.chain])
 
 
-def device_ir(backend: BaseBackend, device: Any) -> str:
-    """LLVM IR of a device module; an op that cannot be written is shown at its line."""
-    try:
-        return backend.device_ir(device)
-    except (FlyDSLError, NotImplementedError) as error:
-        place(error, _failing_location(backend, device))
-        raise
+class shown_at_its_line:
+    """A block that writes a device module as LLVM IR; an op that cannot be written is shown at its line."""
 
+    def __init__(self, backend: BaseBackend, device: gpu.ModuleOp):
+        self.backend, self.device = backend, device
 
-def _failing_location(backend: BaseBackend, device: Any) -> Any:
-    """Where writing a module fails: it is written again in the way that follows locations."""
-    had = ATTRIBUTE in device.attributes
-    device.attributes[ATTRIBUTE] = UnitAttr()
-    try:
-        backend.device_ir(device)
-    except (FlyDSLError, NotImplementedError) as error:
-        return location_of(error)
-    finally:
-        if not had:
-            del device.attributes[ATTRIBUTE]
-    return None
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (FlyDSLError, NotImplementedError)):
+            place(error, self._failing_location())
+
+    def _failing_location(self) -> object:
+        """Where writing fails: it is written again in the way that follows locations."""
+        attributes = self.device.attributes
+        had = ATTRIBUTE in attributes
+        attributes[ATTRIBUTE] = UnitAttr()
+        try:
+            self.backend.device_ir(self.device)
+        except (FlyDSLError, NotImplementedError) as error:
+            return location_of(error)
+        finally:
+            if not had:
+                del attributes[ATTRIBUTE]
+        return None

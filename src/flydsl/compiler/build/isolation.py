@@ -5,18 +5,18 @@ from __future__ import annotations
 import inspect
 import re
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Literal
 
 from ... import config
 from ...dialects.upstream import llvm
-from ...errors import DiagRecord, DSLCompileError, ExternalLLVMError, NotSupportedError, ToolNotFoundError
+from ...errors import DiagRecord, DSLCompileError, ExternalLLVMError, NotSupportedError, SourceFrame, ToolNotFoundError
 from ...ir.locations import source_chain
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
     from xdsl.ir import Operation
 
-    from ..backends.base import BaseBackend, DeviceBinary, Options
+    from ..backends.base import BaseBackend, Compiler
 
 RAW_TEXT = "fly.raw_text"
 """Attribute of a traced module with text for LLVM that nobody has checked: assembly, intrinsics by name."""
@@ -42,21 +42,22 @@ def has_raw_text(module: ModuleOp) -> bool:
     return RAW_TEXT in module.attributes
 
 
-def make_device_code(backend: BaseBackend, module: ModuleOp, device_ir: str, options: Options) -> DeviceBinary:
-    """Device code of a traced module, in a worker process where FLYDSL_COMPILE_ISOLATE or its text asks for one."""
+def where_to_generate(backend: BaseBackend, module: ModuleOp) -> dict[Literal["compiler"], Compiler]:
+    """What `make_device_code` of a backend is given for a traced module: a compiler in a worker process, or nothing.
+
+    FLYDSL_COMPILE_ISOLATE asks for one, or text in the module that nobody has checked.
+    """
     mode = "always" if _elsewhere.get() else config.compile.isolate
     if mode == "never" or (mode == "auto" and not has_raw_text(module)):
-        return backend.make_device_code(device_ir, options=options)
+        return {}
     if "compiler" not in inspect.signature(backend.make_device_code).parameters:
-        if (
-            config.compile.isolate != "always"
-        ):  # A backend with a code generator of its own says itself what it runs where.
-            return backend.make_device_code(device_ir, options=options)
+        if config.compile.isolate != "always":
+            return {}  # A backend with a code generator of its own says itself what it runs where.
         what = f"{type(backend).__name__}.make_device_code takes no argument 'compiler'"
         raise NotSupportedError(backend.name, "FLYDSL_COMPILE_ISOLATE=always", what)
     from ...llvm import isolated
 
-    return backend.make_device_code(device_ir, options=options, compiler=isolated.compile_device)
+    return {"compiler": isolated.compile_device}
 
 
 def _text_of(op: Operation) -> str | None:
@@ -78,7 +79,7 @@ def _mentions(message: str, text: str) -> int:
 
 def culprits(message: str, module: ModuleOp) -> list[DiagRecord]:
     """The lines that brought in the text LLVM complains about; all such lines where it does not say which."""
-    found: list[tuple[int, str, Any]] = []
+    found: list[tuple[int, str, list[SourceFrame]]] = []
     for op in module.walk():
         text = _text_of(op)
         chain = source_chain(op.location) if text is not None else []
@@ -106,7 +107,7 @@ class blamed:
         if isinstance(error, ToolNotFoundError) or not has_raw_text(self.module):
             return
         if isinstance(error, DSLCompileError):
-            error.diagnostics.extend(culprits(f"{error}\n{cast(Any, getattr(error, 'stderr', ''))}", self.module))
+            error.diagnostics.extend(culprits(f"{error}\n{getattr(error, 'stderr', '')}", self.module))
         elif isinstance(error, ExternalLLVMError):
             message = f"the assembly of this kernel is not accepted: {error}"
             raise DSLCompileError(message, diagnostics=culprits(message, self.module)) from error

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from flydsl.compiler.cache.admin import CacheInfo, Defect, EntryInfo, clear, entries, info, prune, verify
 from flydsl.compiler.cache.disk_cache import DiskCache, Removed, default_cache
-from flydsl.compiler.cache.notes import CacheStats, totals
 from flydsl.compiler.cache.settings import Settings, current_settings
+from flydsl.compiler.cache.stats import CacheStats, totals
 from flydsl.compiler.cache.store import Store
 
 __all__ = [

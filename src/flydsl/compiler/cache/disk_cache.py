@@ -18,9 +18,9 @@ from flydsl.compiler.build.load_hooks import foreign_hook
 from flydsl.compiler.build.signing import SignatureCheck
 from flydsl.compiler.cache import files, locks
 from flydsl.compiler.cache.files import SCHEMA, SUFFIX, make_directories, remove_if_same, remove_leftovers, unlink
-from flydsl.compiler.cache.notes import CacheStats, guard, totals, warn_once, why
 from flydsl.compiler.cache.roots import UnusableError, check_private, check_root, fallback_roots
 from flydsl.compiler.cache.settings import Settings, current_settings
+from flydsl.compiler.cache.stats import CacheStats, guard, totals, warn_once, why
 from flydsl.compiler.cache.store import RemoteStore
 from flydsl.errors import ArtifactSignatureError
 from flydsl.trusted_files import Trust, UntrustedError, atomic_write, open_file, open_folder, read_file, warn_untrusted

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flydsl.compiler.cache.files import open_lock, same_file, unlink
-from flydsl.compiler.cache.notes import guard
+from flydsl.compiler.cache.stats import guard
 
 
 @dataclass(slots=True)

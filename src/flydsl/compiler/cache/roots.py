@@ -9,7 +9,7 @@ from pathlib import Path
 
 from flydsl import config
 from flydsl.compiler.cache.files import SCHEMA, make_directories
-from flydsl.compiler.cache.notes import why
+from flydsl.compiler.cache.stats import why
 from flydsl.trusted_files import Trust, UntrustedError, check_parents, open_folder
 
 

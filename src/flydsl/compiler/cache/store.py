@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from flydsl.compiler.cache.notes import warn_once
+from flydsl.compiler.cache.stats import warn_once
 
 _logger = logging.getLogger("flydsl.cache")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ... import config
 from ...errors import FlyRuntimeError, LaunchError
@@ -13,8 +13,14 @@ from ...llvm.stub_abi import BAD_GEOMETRY, EXTENDED_LAUNCH_SYMBOL, FAILURE_BYTES
 from .. import listeners
 from ..build.artifact import CompiledArtifact
 from ..extern_link import run_load_hooks
-from .arguments import StreamArgument, TensorArgument
+from .arguments import Argument, StreamArgument, TensorArgument
 from .placement import order_after_producers, unspecified_stream
+
+if TYPE_CHECKING:
+    from ...runtime.base import DeviceRuntime
+    from ...runtime.driver_table import DriverTable
+
+    Storage = ctypes.c_void_p | ctypes.Array[ctypes.c_char]
 
 TENSOR_MAP_SYMBOL = "fly_tensor_map_encode"
 """What host code calls to describe a tensor to the copy engine of NVIDIA GPUs."""
@@ -22,12 +28,33 @@ TENSOR_MAP_SYMBOL = "fly_tensor_map_encode"
 STUB = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 
+class _WithContexts(Protocol):
+    """A runtime whose calls go to the current device of the thread."""
+
+    def enter(self, ordinal: int) -> int | None: ...
+    def leave(self, context: int) -> None: ...
+
+
+class _WithTable(Protocol):
+    """A runtime over a driver library."""
+
+    def table(self) -> DriverTable: ...
+
+
+class _WithQueues(Protocol):
+    """A runtime whose streams run host code."""
+
+    def enqueue(self, stream: int | None, task: Callable[[], object]) -> None: ...
+
+
 class PackedCall:
     """The slots of one call and what they point to."""
 
     __slots__ = ("address", "keep", "record", "slots", "stream")
 
-    def __init__(self, table: Any, storages: list[Any], stream: int, arguments: tuple[Any, ...]):
+    def __init__(
+        self, table: ctypes.Array[ctypes.c_void_p], storages: list[Storage], stream: int, arguments: Sequence[Argument]
+    ):
         self.record = (ctypes.c_int64 * (FAILURE_BYTES // 8))()
         self.slots = (ctypes.c_void_p * (len(storages) + 2))(
             ctypes.addressof(table), ctypes.addressof(self.record), *map(ctypes.addressof, storages)
@@ -41,7 +68,7 @@ class PackedCall:
 class LoadedFunction:
     """An artifact loaded on one device."""
 
-    def __init__(self, artifact: CompiledArtifact, runtime: Any, binary: bytes):
+    def __init__(self, artifact: CompiledArtifact, runtime: DeviceRuntime, binary: bytes):
         self.artifact = artifact
         self.runtime = runtime
         artifact.check_runnable()
@@ -60,24 +87,25 @@ class LoadedFunction:
             imports=self._imports(artifact.sections["host"]),
         )
         self.stub = STUB(self.library.address(artifact.metadata["name"]))
-        self.native: Any = self._on_device if hasattr(runtime, "enter") else self.stub
+        self.native: Callable[[int], int] = self._on_device if hasattr(runtime, "enter") else self.stub
         """The native call, with the device current that the code was loaded on."""
         forgiving = hasattr(runtime, "context_statuses") and runtime.device_count() == 1
-        self.quick: Any = self.stub if forgiving else self.native
+        self.quick: Callable[[int], int] = self.stub if forgiving else self.native
         """The same, trusting that the only device is current where a launch says if it is not (`launch_failed`)."""
         self.needs_stream = not runtime.pageable_host
         """Whether an unspecified stream must be looked up; on host memory such launches run at once."""
 
     def _on_device(self, slots: int) -> int:
         """Call with the device current: a thread may have none yet, or another one."""
-        before = self.runtime.enter(self.module.device.ordinal)
+        runtime = cast(_WithContexts, self.runtime)
+        before = runtime.enter(self.module.device.ordinal)
         try:
             return self.stub(slots)
         finally:
             if before is not None:
-                self.runtime.leave(before)
+                runtime.leave(before)
 
-    def launch_failed(self, status: int, slots: int, record: Any) -> None:
+    def launch_failed(self, status: int, slots: int, record: Iterable[int]) -> None:
         """After a native call without a look at the current context: try again where that was the mistake."""
         if status in getattr(self.runtime, "context_statuses", ()):
             status = self._on_device(slots)
@@ -91,7 +119,9 @@ class LoadedFunction:
             imports[EXTENDED_LAUNCH_SYMBOL] = self.runtime.launch_ex_symbol()
         if TENSOR_MAP_SYMBOL.encode() in host:
             own = getattr(self.runtime, "tensor_map_symbol", None)
-            imports[TENSOR_MAP_SYMBOL] = own() if own is not None else self.runtime.table().address("tensor_map_encode")
+            imports[TENSOR_MAP_SYMBOL] = (
+                own() if own is not None else cast(_WithTable, self.runtime).table().address("tensor_map_encode")
+            )
         return imports
 
     def _allow_dynamic_shared(self) -> None:
@@ -103,13 +133,13 @@ class LoadedFunction:
             if limit is not None:
                 self.runtime.set_dynamic_smem_limit(function, limit - (function.shared_static or 0))
 
-    def call(self, arguments: Sequence[Any]) -> None:
+    def call(self, arguments: Sequence[Argument]) -> None:
         """Launch with these argument adapters, in parameter order."""
         self.run(self.pack(arguments))
 
-    def pack(self, arguments: Sequence[Any]) -> PackedCall:
+    def pack(self, arguments: Sequence[Argument]) -> PackedCall:
         """Storage for the arguments of one call, filled."""
-        storages: list[Any] = []
+        storages: list[Storage] = []
         stream: StreamArgument | None = None
         stream_cell = ctypes.c_void_p(0)
         for argument in arguments:
@@ -128,7 +158,7 @@ class LoadedFunction:
         order_after_producers(arguments, handle, self.runtime)
         return PackedCall(self.table, storages, handle, tuple(arguments))
 
-    def refill(self, packed: PackedCall, arguments: Sequence[Any], changed: Iterable[Any]) -> None:
+    def refill(self, packed: PackedCall, arguments: Sequence[Argument], changed: Iterable[Argument]) -> None:
         """Write the arguments that changed into the storage of a call; the stream stays."""
         storages, wanted = packed.keep[0], {id(argument) for argument in changed}
         index = 0
@@ -163,7 +193,7 @@ class LoadedFunction:
                 self.fail(status, list(packed.record))
 
         if self.is_queued(packed):
-            self.runtime.enqueue(packed.stream, go)
+            cast(_WithQueues, self.runtime).enqueue(packed.stream, go)
         else:
             go()
         if config.runtime.launch_blocking:
@@ -191,13 +221,13 @@ class LoadedFunction:
             f"{record[7]} bytes shared{where}"
         )
 
-    def stream_handle(self, stream: StreamArgument | None, arguments: Sequence[Any]) -> int:
+    def stream_handle(self, stream: StreamArgument | None, arguments: Sequence[Argument]) -> int:
         """The stream to launch on: the one given, else the framework's current one, else the default."""
         if stream is not None and stream.stream.handle is not None:
             return stream.stream.handle
         return self.current_stream([a.info.owner for a in arguments if isinstance(a, TensorArgument)])
 
-    def current_stream(self, values: Sequence[Any]) -> int:
+    def current_stream(self, values: Sequence[object]) -> int:
         """The stream of a launch that names none; `values` are its arrays."""
         return unspecified_stream(values, self.runtime)
 

@@ -8,11 +8,12 @@ the portable protocols because they are ten times cheaper.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 from ...errors import DSLTypeError, DSLValueError
 from ...expr.numeric import CLASSES, Numeric
+from ...runtime.objects import torch_stack
 
 _NAMES = {
     "bool": "Boolean",
@@ -70,7 +71,7 @@ def element_class(name: str) -> type[Numeric]:
     return CLASSES[found]
 
 
-def array_info(x: Any) -> ArrayInfo | None:
+def array_info(x: object) -> ArrayInfo | None:
     """Description of an array, or None if `x` is not one."""
     for known, describe in _ADAPTERS:
         if known(x):
@@ -102,24 +103,45 @@ def _buffer(x: Any) -> ArrayInfo:
 # --- frameworks ---------------------------------------------------------------------------------------------------
 
 
-def is_torch_tensor(x: Any) -> bool:
+class TorchTensor(Protocol):
+    """What is asked of torch tensors."""
+
+    @property
+    def device(self) -> TorchDevice: ...
+    @property
+    def dtype(self) -> object: ...
+    @property
+    def shape(self) -> Sequence[int]: ...
+    def data_ptr(self) -> int: ...
+    def get_device(self) -> int: ...
+    def stride(self) -> tuple[int, ...]: ...
+
+
+class TorchDevice(Protocol):
+    """Where a tensor is."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def index(self) -> int | None: ...
+
+
+def is_torch_tensor(x: object) -> TypeGuard[TorchTensor]:
     """Whether `x` is a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
 
 
-def _torch(t: Any) -> ArrayInfo:
+def _torch(t: TorchTensor) -> ArrayInfo:
     device = t.device
-    kind = device.type
-    if kind == "cuda" and getattr(sys.modules["torch"].version, "hip", None):
-        kind = "rocm"
+    kind = torch_stack(device.type)
     dtype = element_class(str(t.dtype).removeprefix("torch."))
     if getattr(t, "is_neg", bool)():
         raise DSLTypeError("the tensor is negated lazily, its memory holds other values; pass t.resolve_neg()")
     return ArrayInfo(t.data_ptr(), tuple(t.shape), t.stride(), dtype, kind, device.index or 0, t)
 
 
-def is_cupy_array(x: Any) -> bool:
+def is_cupy_array(x: object) -> bool:
     """Whether `x` is a CuPy array, told by its class."""
     return any(c.__module__.partition(".")[0] == "cupy" and c.__name__ == "ndarray" for c in type(x).__mro__)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
@@ -138,7 +160,8 @@ def _is_numpy(x: Any) -> bool:
 
 def _numpy(x: Any) -> ArrayInfo:
     # Through its own attributes: DLPack has no numpy arrays that are not native floats, such as those of ml_dtypes.
-    return _interface(x, x.__array_interface__, "cpu", x.dtype.name)
+    # The interface leaves the strides of dense arrays out, also where those of extent one are others.
+    return _interface(x, {**x.__array_interface__, "strides": x.strides}, "cpu", x.dtype.name)
 
 
 # --- protocols ----------------------------------------------------------------------------------------------------
@@ -159,13 +182,13 @@ def _cuda_interface(x: Any) -> ArrayInfo:
 
 
 def _stack_of(pointer: int) -> str:
-    """The protocol says "cuda" on AMD GPUs as well; where a rocm runtime is in use, it knows its own memory."""
+    """The protocol says "cuda" on AMD GPUs as well; where their runtime is in use, it knows its own memory."""
     from ...runtime.device_runtime import device_runtime_state, get_device_runtime
 
     if device_runtime_state() not in ("created", "active"):
         return "cuda"
     runtime = get_device_runtime()
-    return "rocm" if runtime.kind == "rocm" and runtime.pointer_device(pointer) is not None else "cuda"
+    return runtime.kind if runtime.poses_as_cuda and runtime.pointer_device(pointer) is not None else "cuda"
 
 
 def _is_dlpack(x: Any) -> bool:

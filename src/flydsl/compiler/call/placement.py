@@ -8,22 +8,27 @@ array, else the default stream.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from ... import config
 from ...errors import CaptureError, CaptureWarning, DSLTypeError, DSLValueError, StackMismatchError
 from ...runtime.objects import Buffer, Event, current_stream
 from ...runtime.objects import Stream as RuntimeStream
-from .arguments import StreamArgument, TensorArgument
+from ...target import on_host
+from .arguments import Arguments, StreamArgument, TensorArgument
 from .host_arrays import UNKNOWN_ORDINAL, is_cupy_array, is_torch_tensor
+from .plan import PRESENT
+
+if TYPE_CHECKING:
+    from ...runtime.base import DeviceRuntime
 
 _DEFAULT_STREAMS = (0, 1, 2)
 """Null, legacy and per-thread default: they belong to whatever device is current."""
 
 
-def check_places(arguments: Mapping[str, Any], runtime: Any) -> None:
+def check_places(arguments: Arguments, runtime: DeviceRuntime) -> None:
     """Every array must be in memory that kernels of the stack can reach."""
     kind = runtime.kind
     for name, argument in arguments.items():
@@ -32,14 +37,10 @@ def check_places(arguments: Mapping[str, Any], runtime: Any) -> None:
         here = argument.info.device
         if isinstance(argument.info.owner, Buffer):
             _ = argument.info.owner.ptr  # raises if it was freed since the argument was made
-        if here == kind or (here == "cpu" and runtime.pageable_host):
-            if not argument.info.pointer and 0 not in argument.info.shape:
-                raise DSLTypeError(
-                    f"parameter '{name}': the array has no memory, its address is 0: is it a fake tensor, or has its "
-                    "storage been freed?"
-                )
+        if here == kind or (on_host(here) and runtime.pageable_host):
+            PRESENT.demand(argument.info.owner, argument, f"parameter '{name}': ")
             continue
-        if here == "cpu":
+        if on_host(here):
             raise DSLTypeError(
                 f"parameter '{name}': the array is in host memory, but the active stack is '{kind}'; {_how_to_copy()}"
             )
@@ -59,7 +60,7 @@ def _how_to_copy() -> str:
 # --- device -------------------------------------------------------------------------------------------------------
 
 
-def _stream_of(arguments: Mapping[str, Any]) -> Any:
+def _stream_of(arguments: Arguments) -> object:
     """What the caller says of the stream: a runtime stream, a foreign object, a handle, or None."""
     for argument in arguments.values():
         if isinstance(argument, StreamArgument) and argument.stream.raw is not None:
@@ -67,7 +68,7 @@ def _stream_of(arguments: Mapping[str, Any]) -> Any:
     return current_stream()
 
 
-def _device_of_stream(arguments: Mapping[str, Any], runtime: Any) -> int | None:
+def _device_of_stream(arguments: Arguments, runtime: DeviceRuntime) -> int | None:
     raw = _stream_of(arguments)
     if raw is None:
         return None
@@ -81,7 +82,7 @@ def _device_of_stream(arguments: Mapping[str, Any], runtime: Any) -> int | None:
     return None if handle is None or handle in _DEFAULT_STREAMS else runtime.stream_device_of(handle)
 
 
-def placed(arguments: Mapping[str, Any], runtime: Any) -> dict[str, int]:
+def placed(arguments: Arguments, runtime: DeviceRuntime) -> dict[str, int]:
     """Ordinals of the arrays that are on a device; ordinary host memory is on none."""
     found: dict[str, int] = {}
     for name, argument in arguments.items():
@@ -97,7 +98,7 @@ def placed(arguments: Mapping[str, Any], runtime: Any) -> dict[str, int]:
     return found
 
 
-def launch_device(arguments: Mapping[str, Any], runtime: Any) -> int:
+def launch_device(arguments: Arguments, runtime: DeviceRuntime) -> int:
     """The ordinal to launch on; arrays on other devices need peer access."""
     if runtime.device_count() <= 1:
         return runtime.current_device_id()
@@ -119,7 +120,7 @@ def launch_device(arguments: Mapping[str, Any], runtime: Any) -> int:
 # --- stream -------------------------------------------------------------------------------------------------------
 
 
-def explicit_handle(arguments: Mapping[str, Any]) -> int | None:
+def explicit_handle(arguments: Arguments) -> int | None:
     """Handle of the stream argument, or None where it says "unspecified"."""
     for argument in arguments.values():
         if isinstance(argument, StreamArgument):
@@ -127,37 +128,62 @@ def explicit_handle(arguments: Mapping[str, Any]) -> int | None:
     return None
 
 
-def unspecified_stream(owners: Iterable[Any], runtime: Any) -> int:
+def unspecified_stream(owners: Iterable[object], runtime: DeviceRuntime) -> int:
     """The stream of a launch that names none; `owners` are its arrays or their adapters, in order."""
     own = current_stream()
     if own is not None:
         return own.handle
     if runtime.pageable_host or config.runtime.stream_policy == "default":
         return 0
-    for owner in owners:
-        if isinstance(owner, TensorArgument):
-            owner = owner.info.owner
-        if is_torch_tensor(owner):
-            return torch_stream_accessor()(owner.device.index or 0)
-        if is_cupy_array(owner):
-            return _cupy_stream()
-    return 0
+    owner = first_owner(owners)
+    if is_torch_tensor(owner):
+        return torch_stream_accessor()(owner.device.index or 0)
+    return _cupy_stream() if is_cupy_array(owner) else 0
+
+
+def first_owner(values: Iterable[object]) -> object:
+    """The first array of a framework that has a current stream, also in an adapter; None if there is none."""
+    for value in values:
+        owner = value.info.owner if isinstance(value, TensorArgument) else value
+        if is_torch_tensor(owner) or is_cupy_array(owner):
+            return owner
+    return None
+
+
+class _TorchStream(Protocol):
+    cuda_stream: int
+
+
+class _TorchCuda(Protocol):
+    def current_stream(self, device: int) -> _TorchStream: ...
+
+
+class _Torch(Protocol):
+    cuda: _TorchCuda
+
+
+class _CupyStream(Protocol):
+    ptr: int
+
+
+class _CupyCuda(Protocol):
+    def get_current_stream(self) -> _CupyStream: ...
 
 
 @cache
 def torch_stream_accessor() -> Callable[[int], int]:
     """From an ordinal to torch's current stream: the raw accessor costs 0.1 us, making a stream object 7 us."""
-    torch = cast(Any, sys.modules["torch"])
-    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    torch = cast(_Torch, sys.modules["torch"])
+    raw: Callable[[int], int] | None = getattr(getattr(torch, "_C"), "_cuda_getCurrentRawStream", None)  # noqa: B009
     return raw or (lambda index: torch.cuda.current_stream(index).cuda_stream)
 
 
 def _cupy_stream() -> int:
-    cupy = cast(Any, sys.modules["cupy"])
-    return int(cupy.cuda.get_current_stream().ptr)
+    cuda = cast(_CupyCuda, getattr(sys.modules["cupy"], "cuda"))  # noqa: B009
+    return int(cuda.get_current_stream().ptr)
 
 
-def order_after_producers(arguments: Iterable[Any], handle: int, runtime: Any) -> None:
+def order_after_producers(arguments: Iterable[object], handle: int, runtime: DeviceRuntime) -> None:
     """Let the launch stream wait for the streams on which producers say they made their data."""
     streams = {a.info.stream for a in arguments if isinstance(a, TensorArgument) and a.info.stream is not None}
     for stream in sorted(streams - {handle, 1 if handle == 0 else handle}):
@@ -166,7 +192,7 @@ def order_after_producers(arguments: Iterable[Any], handle: int, runtime: Any) -
         runtime.stream_wait_event(handle, event.handle)
 
 
-def check_capture(arguments: Mapping[str, Any], runtime: Any, function: str) -> None:
+def check_capture(arguments: Arguments, runtime: DeviceRuntime, function: str) -> None:
     """Code is about to be loaded: say so, or refuse, where the launch stream records a graph."""
     if runtime.pageable_host:
         return
@@ -177,8 +203,7 @@ def check_capture(arguments: Mapping[str, Any], runtime: Any, function: str) -> 
     if handle in (0, 1) or not runtime.stream_is_capturing(handle):
         return
     policy: Literal["", "warn", "error"] = config.runtime.capture_compile
-    # Whether HIP allows loading code during a capture has not been seen.
-    if (policy or ("error" if runtime.kind == "rocm" else "warn")) == "error":
+    if (policy or ("warn" if runtime.loads_in_capture else "error")) == "error":
         raise CaptureError(
             f"{function} is not compiled and loaded yet, and its stream is being captured; call it once, or "
             "flyc.compile(...).prepare(...), before the capture starts",

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from inspect import Parameter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...errors import DSLTypeError
 from ...expr.gpu import Stream
-from .arguments import StreamArgument, adapt
+from .arguments import Argument, StreamArgument, adapt
 from .placement import check_places
 
 if TYPE_CHECKING:
     from ..frontend.signature import Signature
-    from ..jit_function import BoundCall
+    from .bind import BoundCall
     from .dispatch import LoadedFunction
 
 _STREAM = "stream"
@@ -39,7 +39,13 @@ class PreparedLaunch:
     """
 
     def __init__(
-        self, loaded: LoadedFunction, call: BoundCall, signature: Signature, stream: Any = None, *, method: bool = False
+        self,
+        loaded: LoadedFunction,
+        call: BoundCall,
+        signature: Signature,
+        stream: object = None,
+        *,
+        method: bool = False,
     ):
         self._loaded = loaded
         self._signature = signature
@@ -47,11 +53,11 @@ class PreparedLaunch:
         self._parameters = list(signature.parameters)[1 if method else 0 :]
         self._constants = {name: value for name, value in call.arguments.items() if name not in call.adapted}
         self._arguments = dict(call.adapted)
-        self._given: dict[str, Any] = {}
+        self._given: dict[str, object] = {}
         self._stream_name = next((n for n, a in call.adapted.items() if isinstance(a, StreamArgument)), _STREAM)
         if stream is not None:
             self._arguments[self._stream_name] = adapt(_STREAM, stream, Stream)
-        self._native: Any = loaded.quick
+        self._native = loaded.quick
         self._pack()
 
     def _pack(self) -> None:
@@ -60,7 +66,7 @@ class PreparedLaunch:
         self._address = self._packed.address
         self._queued = self._loaded.is_queued(self._packed)
 
-    def launch(self, *args: Any) -> None:
+    def launch(self, *args: object) -> None:
         """Run the prepared call, with new arguments if any are given: all of them, in order."""
         if args:
             self._replace(args)
@@ -71,7 +77,7 @@ class PreparedLaunch:
         if status:
             self._loaded.launch_failed(status, self._address, self._packed.record)
 
-    def _replace(self, args: tuple[Any, ...]) -> None:
+    def _replace(self, args: tuple[object, ...]) -> None:
         names, known = self._parameters, self._signature.inspected.parameters
         if len(args) > len(names):
             raise DSLTypeError(f"the prepared call takes {len(names)} arguments ({', '.join(names)}), got {len(args)}")
@@ -86,9 +92,9 @@ class PreparedLaunch:
         self.update(**changed)
         self._given.update(changed)
 
-    def update(self, **values: Any) -> None:
+    def update(self, **values: object) -> None:
         """Replace arguments by name; what is compiled in (layouts that are static, constexprs) cannot change."""
-        made: dict[str, Any] = {}
+        made: dict[str, Argument] = {}
         for name, value in values.items():
             if name in self._constants:
                 if type(value) is type(self._constants[name]) and value == self._constants[name]:
@@ -104,7 +110,7 @@ class PreparedLaunch:
         else:
             self._loaded.refill(self._packed, list(self._arguments.values()), made.values())
 
-    def _adapted(self, name: str, value: Any) -> Any:
+    def _adapted(self, name: str, value: object) -> Argument:
         if name == self._stream_name:
             return adapt(name, value, Stream)
         old = self._arguments.get(name)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
 
 from ...errors import DSLValueError
 from ...expr.numeric import Numeric
-from .arguments import ScalarArgument, TensorArgument, default_tensor
+from .arguments import ScalarArgument
 from .host_arrays import ArrayInfo, element_class
+from .tensor_argument import TensorArgument, default_tensor
 
 SPEC_DEVICE = "spec"
 """Where the array of a spec is."""
 
 
-def _dtype(dtype: Any) -> type[Numeric]:
-    if isinstance(dtype, type) and issubclass(dtype, Numeric):
-        return dtype
+def _dtype(dtype: object) -> type[Numeric]:
+    if isinstance(dtype, type):
+        return dtype if issubclass(dtype, Numeric) else element_class(dtype.__name__)
     if isinstance(dtype, str):
         return element_class(dtype)
-    other = cast(Any, dtype)
-    return element_class(str(getattr(other, "name", other)).removeprefix("torch."))
+    return element_class(str(getattr(dtype, "name", dtype)).removeprefix("torch."))
 
 
 class TensorSpec:
@@ -36,7 +35,7 @@ class TensorSpec:
     def __init__(
         self,
         shape: Sequence[int],
-        dtype: Any,
+        dtype: object,
         strides: Sequence[int] | None = None,
         *,
         align: int | None = None,
@@ -76,7 +75,7 @@ class ScalarSpec:
     ScalarSpec(Int32)
     """
 
-    def __init__(self, dtype: Any):
+    def __init__(self, dtype: object):
         self.dtype = _dtype(dtype)
 
     def argument(self) -> ScalarArgument:

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import Any
+from typing import cast
 
 from ... import config
 from ...errors import DSLTypeError, DSLValueError
+from ..active_backend import resolve_backend
 from ..compiled_function import CompiledFunction
-from ..jit_function import JitFunction, resolve_backend
+from ..jit_function import JitFunction
 from .arguments import TensorArgument
+from .load import launch_place
 from .specs import SPEC_DEVICE
 
 
 def warmup(
-    what: JitFunction | Iterable[tuple[JitFunction, Sequence[Any]]],
-    arguments: Iterable[Sequence[Any]] | None = None,
+    what: JitFunction | Iterable[tuple[JitFunction, Sequence[object]]],
+    arguments: Iterable[Sequence[object]] | None = None,
     *,
     workers: int | None = None,
     load: bool = True,
@@ -45,20 +47,27 @@ def warmup(
     return [each.result() for each in started]
 
 
-def _jobs(what: Any, arguments: Any) -> list[tuple[JitFunction, tuple[Any, ...]]]:
-    pairs = [(what, args) for args in arguments] if arguments is not None else list(what)
-    for pair in pairs:
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:  # pyright: ignore[reportUnknownArgumentType]
-            raise DSLTypeError(f"flyc.warmup takes pairs of a function and its arguments, got {pair!r}")
-        fn, args = pair  # pyright: ignore[reportUnknownVariableType]
-        if not isinstance(fn, JitFunction):
-            raise DSLTypeError(f"flyc.warmup expects @flyc.jit functions, got {fn!r}")
-        if not isinstance(args, (tuple, list)):
-            raise DSLTypeError(f"flyc.warmup takes the arguments of a call as a tuple or list, got {args!r}")
-    return [(fn, tuple(args)) for fn, args in pairs]
+def _jobs(
+    what: JitFunction | Iterable[tuple[JitFunction, Sequence[object]]], arguments: Iterable[Sequence[object]] | None
+) -> list[tuple[JitFunction, tuple[object, ...]]]:
+    pairs = [(what, args) for args in arguments] if arguments is not None else list(cast("Iterable[object]", what))
+    return [_job(pair) for pair in pairs]
 
 
-def _one(fn: JitFunction, args: tuple[Any, ...], load: bool, parallel: bool) -> CompiledFunction:
+def _job(pair: object) -> tuple[JitFunction, tuple[object, ...]]:
+    """One function with its arguments, as the caller should have given them."""
+    parts = list(cast("Sequence[object]", pair)) if isinstance(pair, (tuple, list)) else []
+    if len(parts) != 2:
+        raise DSLTypeError(f"flyc.warmup takes pairs of a function and its arguments, got {pair!r}")
+    fn, args = parts
+    if not isinstance(fn, JitFunction):
+        raise DSLTypeError(f"flyc.warmup expects @flyc.jit functions, got {fn!r}")
+    if not isinstance(args, (tuple, list)):
+        raise DSLTypeError(f"flyc.warmup takes the arguments of a call as a tuple or list, got {args!r}")
+    return fn, tuple(cast("Sequence[object]", args))
+
+
+def _one(fn: JitFunction, args: tuple[object, ...], load: bool, parallel: bool) -> CompiledFunction:
     from ..build.isolation import generating_elsewhere
 
     backend = resolve_backend(None)
@@ -70,7 +79,8 @@ def _one(fn: JitFunction, args: tuple[Any, ...], load: bool, parallel: bool) -> 
         tensors = [a for a in call.adapted.values() if isinstance(a, TensorArgument)]
         # Arrays say where they are; what stands for one does not.
         if any(tensor.info.device == SPEC_DEVICE for tensor in tensors):
-            fn.load_here(artifact, backend)
+            fn.load(artifact, backend)
         else:
-            fn.load(call, backend, artifact)
+            with launch_place(call.adapted):
+                fn.load(artifact, backend)
     return compiled

@@ -29,7 +29,7 @@ from ...expr.emit.tracer import BOUNDARIES, Tracer
 from ...expr.gpu import Stream
 from ...expr.numeric import Int32, Integer, Numeric, as_numeric
 from ...expr.protocol import construct_from_ir_values, extract_to_ir_values
-from ...expr.struct import StructValue
+from ...expr.structs import StructValue
 from ...expr.tensors.algebra_values import AlgebraValue, IntTuple
 from ...expr.tensors.tiled import ThrCopy, ThrMma
 from ...expr.vector import Vector
@@ -94,7 +94,7 @@ def trace_host(
     Gives the module and the kernels it launches in order of their handles; `externs` collects what its extern
     functions need.
     """
-    counting = config.cpu.profile and target.backend == "cpu"
+    counting = config.cpu.profile and target.on_host
     tracer: Tracer = CountingTracer() if counting else Tracer()
     types: list[Attribute] = []
     spans: dict[str, tuple[int, int]] = {}
@@ -234,7 +234,7 @@ def trace_kernel(
     attributes = {**attributes, "sym_name": StringAttr(symbol), "gpu.kernel": UnitAttr()}
     if block_size is not None:
         props["known_block_size"] = i32_list(block_size)
-    if frame.target.backend == "cpu":
+    if frame.target.on_host:
         # What checked mode calls the arguments.
         names = [StringAttr(param) for param, mine in flat.items() for _ in mine]
         attributes = {**attributes, "fly.arg_names": ArrayAttr(names)}

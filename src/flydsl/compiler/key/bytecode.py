@@ -54,10 +54,10 @@ def instructions(code: CodeType) -> Iterator[tuple[str, Any]]:
         extended = 0
 
 
-def _tables(code: CodeType) -> dict[int, tuple[Any, ...]]:
+def _tables(code: CodeType) -> dict[int, tuple[object, ...]]:
     """Where the argument of an instruction points to."""
     variables = code.co_varnames + tuple(n for n in code.co_cellvars if n not in code.co_varnames) + code.co_freevars
-    found: dict[int, tuple[Any, ...]] = dict.fromkeys(opcode.hasconst, code.co_consts)
+    found: dict[int, tuple[object, ...]] = dict.fromkeys(opcode.hasconst, code.co_consts)
     found.update(dict.fromkeys(opcode.hasname, code.co_names))
     found.update(dict.fromkeys((*opcode.haslocal, *opcode.hasfree), variables))
     return found

@@ -73,8 +73,8 @@ class _Encoder:
         self.open: list[int] = []
         """Identities of the containers being encoded, outermost first: a cycle is written as its depth."""
 
-    def encode(self, value: Any) -> bytes:
-        kind = cast("type[Any]", type(value))
+    def encode(self, value: object) -> bytes:
+        kind = type(value)
         if (scalar := _SCALARS.get(kind)) is not None:
             return scalar(value)
         if id(value) in self.open:
@@ -88,7 +88,7 @@ class _Encoder:
     def many(self, items: Iterable[object]) -> list[bytes]:
         return [self.encode(item) for item in items]
 
-    def mapping(self, tag: bytes, value: dict[Any, Any]) -> bytes:
+    def mapping(self, tag: bytes, value: dict[object, object]) -> bytes:
         pairs = sorted((self.encode(key), self.encode(item)) for key, item in value.items())
         return _counted(tag, [part for pair in pairs for part in pair])
 
@@ -114,7 +114,7 @@ class _Encoder:
             return _counted(b"J", [self.encode(hook(value))])
         return self.of_object(value, kind)
 
-    def of_object(self, value: Any, kind: type) -> bytes:
+    def of_object(self, value: object, kind: type) -> bytes:
         if isinstance(value, Enum):
             return self.of_enum(value, kind)
         if dataclasses.is_dataclass(value):
@@ -123,12 +123,12 @@ class _Encoder:
         if isinstance(value, types.SimpleNamespace):
             return self.named(b"A", kind, vars(value))
         if isinstance(value, types.MappingProxyType):
-            return self.mapping(b"d", dict(cast("types.MappingProxyType[Any, Any]", value)))
+            return self.mapping(b"d", dict(cast("types.MappingProxyType[object, object]", value)))
         if isinstance(value, slice | range):
-            bounds = cast(Any, value)
+            bounds = cast(range, value)
             return self.named(b"r", kind, bounds.start, bounds.stop, bounds.step)
         for base in _BASES:
-            if isinstance(value, cast("type[Any]", base)):
+            if isinstance(value, cast("type[object]", base)):
                 # What a subclass keeps beside its value (a defaultdict its factory) does not show.
                 return self.named(b"U", kind, base(value))
         if (origin := typing.get_origin(value)) is not None:
@@ -138,7 +138,7 @@ class _Encoder:
         return self.other(value)
 
     def of_enum(self, value: Enum, kind: type) -> bytes:
-        name: Any = value.name
+        name: object = value.name
         try:
             content = self.encode(value.value)
         except TypeError:  # A member may hold anything; its name tells it from the others.
@@ -149,7 +149,7 @@ class _Encoder:
         for name in ("__fly_cache_key__", "__cache_signature__"):
             hook = getattr(value, name, None)
             if getattr(hook, "__self__", None) is value:  # a classmethod: the class speaks for itself
-                return self.named(b"k", value, cast(Any, hook)())
+                return self.named(b"k", value, cast("Callable[[], object]", hook)())
         if (replaced := self.ask(value)) is not None:
             return replaced
         return _tagged(b"y", qualified_name(value).encode("utf-8"))

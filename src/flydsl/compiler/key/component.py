@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class Component(NamedTuple):
@@ -18,4 +18,4 @@ class MissingType:
         return "nothing"
 
 
-MISSING: Any = MissingType()
+MISSING: object = MissingType()

@@ -14,10 +14,10 @@ from .origin import origin_of
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
 
-def constexpr_key(value: Any) -> Any:
+def constexpr_key(value: object) -> object:
     """A compile-time value as part of a key: 1, True and 1.0 are different, a function counts with all it reaches."""
     if isinstance(value, tuple):
-        items: tuple[Any, ...] = value  # pyright: ignore[reportUnknownVariableType]
+        items: tuple[object, ...] = value  # pyright: ignore[reportUnknownVariableType]
         return tuple((type(v).__name__, constexpr_key(v)) for v in items)
     if isinstance(value, FunctionType):
         return function_key(value, environment=False).digest
@@ -26,21 +26,21 @@ def constexpr_key(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str, bytes)):
         return value
     if isinstance(value, type):
-        return class_key(cast("type[Any]", value))
+        return class_key(cast("type[object]", value))
     return digest(value, resolve=_class_inside)
 
 
-def class_key(cls: type) -> Any:
+def class_key(cls: type) -> object:
     """A class: ours by name or by what it says of itself, others also by what they hold; names can be given twice."""
     name = (cls.__module__, cls.__qualname__, digest(cls))
     return name if _is_ours(cls) else (*name, class_digest(cls))
 
 
 def _class_inside(value: object) -> object:
-    return class_key(cast("type[Any]", value)) if isinstance(value, type) else NotImplemented
+    return class_key(cast("type[object]", value)) if isinstance(value, type) else NotImplemented
 
 
-def attributes_key(owner: object, read: Container[str]) -> Any:
+def attributes_key(owner: object, read: Container[str]) -> object:
     """What a traced method can read from its object; `read` are the names its code mentions.
 
     Values count by value, objects of the user's classes by their attributes in turn, others by their class.
@@ -50,7 +50,7 @@ def attributes_key(owner: object, read: Container[str]) -> Any:
         if isinstance(value, FunctionType):
             return NotImplemented
         if isinstance(value, type):
-            return class_key(cast("type[Any]", value))
+            return class_key(cast("type[object]", value))
         if isinstance(value, ModuleType):
             return value.__name__
         kind = type(value)
@@ -66,10 +66,10 @@ def attributes_key(owner: object, read: Container[str]) -> Any:
     )
 
 
-def _state(value: object, read: Container[str]) -> dict[str, Any]:
+def _state(value: object, read: Container[str]) -> dict[str, object]:
     """Attributes of an object by name: plain ones, and those whose name is read."""
     slots = [name for cls in type(value).__mro__ for name in _slots(cls)]
-    found: dict[str, Any] = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    found: dict[str, object] = {name: getattr(value, name) for name in slots if hasattr(value, name)}
     found |= getattr(value, "__dict__", {})
     return {name: each for name, each in found.items() if isinstance(each, _PLAIN) or name in read}
 

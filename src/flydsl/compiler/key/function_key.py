@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from types import (
@@ -13,7 +13,7 @@ from types import (
     CodeType,
     FunctionType,
 )
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from flydsl import config
 from flydsl.compiler.key.cache_key import digest, encode
@@ -21,13 +21,20 @@ from flydsl.compiler.key.component import MISSING, Component
 from flydsl.compiler.key.names import all_codes
 from flydsl.errors import DSLRuntimeError
 
+_Name: TypeAlias = tuple[Callable[[str, object], object], str, object]
+"""How a namespace is asked, for what, and what it said."""
+
+Identities: TypeAlias = tuple[list[_Name], list[tuple[CellType, object]], Sequence[tuple[FunctionType, CodeType]]]
+"""Names, closure cells and functions, with what they were."""
+Container: TypeAlias = CellType | Mapping[str, object]
+
 
 class Watch:
     """A place whose content a key depends on: a name in a namespace, or a closure cell."""
 
     __slots__ = ("blank", "container", "deep", "expected", "kind", "marshalled", "module", "name", "old", "token")
 
-    def __init__(self, container: Any, name: str, expected: Any, kind: str, module: str):
+    def __init__(self, container: Container, name: str, expected: object, kind: str, module: str):
         self.container = container
         self.name = name
         self.expected = expected
@@ -41,7 +48,7 @@ class Watch:
         if kind == "value":
             self.remember(expected)
 
-    def remember(self, value: Any) -> None:
+    def remember(self, value: object) -> None:
         self.expected = value
         self.token = _token(value)
         self.old = reprlib.repr(value)
@@ -50,12 +57,12 @@ class Watch:
             self.blank = _token(value, blank=True)
             self.marshalled = _marshal(value)
 
-    def current(self) -> Any:
+    def current(self) -> object:
         if isinstance(self.container, CellType):
             return contents(self.container)
         return self.container.get(self.name, MISSING)
 
-    def unchanged(self, value: Any) -> bool:
+    def unchanged(self, value: object) -> bool:
         """Whether a value that may be another object still means the same."""
         if self.marshalled is not None and value is self.expected and _marshal(value) == self.marshalled:
             return True
@@ -70,7 +77,7 @@ class Watch:
         return same
 
 
-def contents(cell: CellType) -> Any:
+def contents(cell: CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:  # not assigned yet
@@ -95,16 +102,16 @@ _IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, type, Enum, Fun
 
 def is_snapshot(value: object) -> bool:
     """Whether a value stands for what it was made from, e.g. the content of a file: a new one means new code."""
-    return bool(getattr(cast("type[Any]", type(value)), "__fly_snapshot__", False))
+    return bool(getattr(type(value), "__fly_snapshot__", False))
 
 
-def is_immutable(value: Any) -> bool:
+def is_immutable(value: object) -> bool:
     if is_snapshot(value):
         return True
     if isinstance(value, tuple | frozenset):
-        return all(is_immutable(item) for item in cast("Iterable[Any]", value))
+        return all(is_immutable(item) for item in cast("Iterable[object]", value))
     if is_dataclass(value) and not isinstance(value, type):
-        params: Any = getattr(type(value), "__dataclass_params__", None)
+        params: object = getattr(type(value), "__dataclass_params__", None)
         return bool(getattr(params, "frozen", False)) and all(
             is_immutable(getattr(value, f.name)) for f in fields(value)
         )
@@ -183,7 +190,7 @@ class FunctionKey:
                 return self._compare()
         return not environment or config.debug.enable_debug_info == self.debug_info
 
-    def identities(self) -> tuple[list[Any], list[Any], Sequence[Any]] | None:
+    def identities(self) -> Identities | None:
         """What `check` compares by identity: names, closure cells and code; None if some value must be looked into."""
         return None if self._deep else (self._names, self._cells, self._codes)
 
@@ -221,7 +228,7 @@ class FunctionKey:
         return all(f.__code__ is c for f, c in self._codes) and config.debug.enable_debug_info == self.debug_info
 
     @staticmethod
-    def _only_callables(watch: Watch, value: Any) -> bool:
+    def _only_callables(watch: Watch, value: object) -> bool:
         """Whether a container differs in the functions and classes it holds, not in its values."""
         if not watch.deep or value is MISSING:
             return False

@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 PRODUCT = Path(__file__).resolve().parents[2]
 """The folder of this package."""
@@ -63,7 +62,7 @@ def note_decorated(module: str) -> None:
 @functools.lru_cache(maxsize=512)
 def package_version(top: str) -> str:
     """Version of the distribution that offers a top-level package; empty if there is none."""
-    version: Any = getattr(sys.modules.get(top), "__version__", None)
+    version: object = getattr(sys.modules.get(top), "__version__", None)
     if isinstance(version, str):
         return str(version)
     return distribution_version(top)

@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from flydsl import config
 from flydsl.compiler.guard import Guard
@@ -97,7 +97,7 @@ def _side_file() -> Path | None:
 
 def _read_side(side: Path) -> dict[str, tuple[str, str]]:
     try:
-        data: Any = json.loads(read_side_file(side))
+        data = cast("dict[str, tuple[str, str]]", json.loads(read_side_file(side)))
         return {str(key): (str(stamp), str(value)) for key, (stamp, value) in data.items() if len(value) == 64}
     except (OSError, ValueError, TypeError, AttributeError):  # absent or broken: computed again
         return {}

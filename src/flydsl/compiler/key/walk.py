@@ -23,14 +23,14 @@ from types import (
     ModuleType,
     SimpleNamespace,
 )
-from typing import Any, cast
+from typing import Protocol, cast
 
 from flydsl import config
 from flydsl.compiler.guard import Guard
 from flydsl.compiler.key import origin as origins
 from flydsl.compiler.key.cache_key import digest, encode, qualified_name
 from flydsl.compiler.key.component import MISSING, Component
-from flydsl.compiler.key.function_key import FunctionKey, Watch, contents
+from flydsl.compiler.key.function_key import Container, FunctionKey, Watch, contents
 from flydsl.compiler.key.names import Chain, all_codes, code_record, used_names
 from flydsl.compiler.key.origin import below, origin_of, package_version
 from flydsl.compiler.key.product import EXTRA_SOURCE_DIRS, environment_components
@@ -38,7 +38,7 @@ from flydsl.errors import UntrackedGlobalWarning
 
 
 def function_key(
-    function: Any,
+    function: object,
     *,
     owner: type | None = None,
     options: object = None,
@@ -64,14 +64,27 @@ def _nothing() -> None:
     """A function that reaches nothing."""
 
 
-def _rewritten(obj: Any) -> Any:
+class _Rewritten(Protocol):
+    """What is known of a decorated function."""
+
+    @property
+    def original(self) -> FunctionType: ...
+    @property
+    def source(self) -> str: ...
+
+
+class _Decorated(Protocol):
+    __fly_function__: _Rewritten
+
+
+def _rewritten(obj: object) -> _Rewritten | None:
     """The RewrittenFunction-like of a decorated function, or None."""
     if isinstance(obj, type):
         return None
-    found = inspect.getattr_static(cast("type[Any]", type(obj)), "__fly_function__", None)
+    found = inspect.getattr_static(type(obj), "__fly_function__", None)
     if found is None and "__fly_function__" not in getattr(obj, "__dict__", {}):
         return None
-    return obj.__fly_function__
+    return cast("_Decorated", obj).__fly_function__
 
 
 class _Walk:
@@ -79,7 +92,7 @@ class _Walk:
 
     def __init__(
         self,
-        function: Any,
+        function: object,
         owner: type | None,
         options: object,
         depends_on: tuple[object, ...],
@@ -88,9 +101,10 @@ class _Walk:
     ):
         self.decorated = function if _rewritten(function) is not None else None
         record = _rewritten(function) or function
-        self.function: FunctionType = getattr(record, "original", record)
-        if not isinstance(self.function, FunctionType):  # pyright: ignore[reportUnnecessaryIsInstance]
+        original: object = getattr(record, "original", record)
+        if not isinstance(original, FunctionType):
             raise TypeError(f"a function is needed, got {type(function).__name__}")
+        self.function = original
         self.source: str | None = getattr(record, "source", None)
         self.owner = owner
         self.options = options
@@ -104,7 +118,7 @@ class _Walk:
         """Objects in `seen`, which must keep their identity."""
         self.pending: deque[Callable[[], None]] = deque()
         self.watches: dict[tuple[int, str], Watch] = {}
-        self.namespaces: dict[type, Mapping[str, Any]] = {}
+        self.namespaces: dict[type, Mapping[str, object]] = {}
         self.codes: dict[int, tuple[FunctionType, CodeType]] = {}
         # Below an installed root file its folder counts. Elsewhere the tree may hold a virtual environment, and what is
         # not installed is the user's anyway.
@@ -195,7 +209,7 @@ class _Walk:
         found = self.named_object(obj, getattr(obj, "__qualname__", type(obj).__name__), None)
         return NotImplemented if found is None else ("component", found)
 
-    def leaf(self, value: Any, name: str, owner: type | None = None) -> tuple[int, str]:
+    def leaf(self, value: object, name: str, owner: type | None = None) -> tuple[int, str]:
         """The component of whatever a name refers to, and its kind."""
         found = self.named_object(value, name, owner)
         if found is not None:
@@ -206,7 +220,7 @@ class _Walk:
             self.warn_untracked(value, name)
             return self.simple(name, "untracked", qualified_name(type(value))), "untracked"
 
-    def named_object(self, value: Any, name: str, owner: type | None) -> int | None:
+    def named_object(self, value: object, name: str, owner: type | None) -> int | None:
         """The component of a function, class, module or callable; None for a value."""
         if value is MISSING:
             return self.simple(name, "missing", None)
@@ -220,17 +234,21 @@ class _Walk:
         if isinstance(value, FunctionType):
             return self.add_helper(value, owner)
         if isinstance(value, MethodType):
-            bound: Any = value.__self__
+            bound: object = value.__self__
             return self.leaf(value.__func__, name, bound if isinstance(bound, type) else type(bound))[0]
         if isinstance(value, type):
             return self.add_class(value)
         if isinstance(value, staticmethod | classmethod):
-            return self.leaf(cast(Any, value).__func__, name, owner)[0]
+            return self.leaf(cast("staticmethod[..., object]", value).__func__, name, owner)[0]
         if isinstance(value, property) or type(value) is functools.cached_property:
-            parts = (value.fget,) if isinstance(value, property) else (cast(Any, value).func,)
+            parts = (
+                (value.fget,)
+                if isinstance(value, property)
+                else (cast("functools.cached_property[object]", value).func,)
+            )
             return self.simple(name, "property", tuple(self.leaf(p, name, owner)[0] for p in parts if p))
         if isinstance(value, functools.partial):
-            made = cast("functools.partial[Any]", value)
+            made = cast("functools.partial[object]", value)
             return self.simple(name, "partial", (self.leaf(made.func, name)[0], made.args, made.keywords))
         if isinstance(inner := getattr(value, "__wrapped__", None), FunctionType) and callable(value):
             return self.leaf(inner, name, owner)[0]
@@ -286,7 +304,7 @@ class _Walk:
             for base in owner.__mro__:
                 member = vars(base).get(name)
                 if isinstance(member, FunctionType | staticmethod | classmethod | property):
-                    self.leaf(member, f"{qualified_name(base)}.{name}", owner)
+                    self.leaf(cast(object, member), f"{qualified_name(base)}.{name}", owner)
 
     def add_class(self, cls: type) -> int:
         module = cls.__module__
@@ -304,8 +322,8 @@ class _Walk:
         """A class of the user counts with its bases, the code of its members and their values."""
         label = qualified_name(cls)
         members: list[tuple[str, int]] = []
-        content: dict[str, Any] = dict(vars(cls))
-        members_of_enum: Mapping[str, Any] = getattr(cls, "__members__", {}) if _is_enum(cls) else {}
+        content: dict[str, object] = dict(vars(cls))
+        members_of_enum: Mapping[str, Enum] = getattr(cls, "__members__", {}) if _is_enum(cls) else {}
         content.update((name, member.value) for name, member in members_of_enum.items())
         for name, member in sorted(content.items()):
             if name in _CLASS_NOISE or isinstance(member, _DESCRIPTORS):
@@ -320,8 +338,8 @@ class _Walk:
         bases = [self.add_class(base) for base in cls.__bases__]
         self.components[number] = Component(label, "class", digest((label, bases, members)))
 
-    def warn_untracked(self, value: Any, name: str) -> None:
-        kind = cast("type[Any]", type(value))
+    def warn_untracked(self, value: object, name: str) -> None:
+        kind = type(value)
         if kind.__module__.partition(".")[0] == "flydsl":
             last = name.rpartition(".")[2]
             modules = [m for n, m in sys.modules.copy().items() if n.partition(".")[0] == "flydsl"]
@@ -389,7 +407,7 @@ class _Walk:
                 return self.through_import(inner, rest[1:], fn)
         return self.step(loaded, full, rest, full, full, None)
 
-    def watch(self, place: tuple[Any, str], value: Any, kind: str, name: str, module: str) -> None:
+    def watch(self, place: tuple[Container, str], value: object, kind: str, name: str, module: str) -> None:
         container, key = place
         if (id(container), key) not in self.watches:
             made = Watch(container, key, value, kind, module)
@@ -399,8 +417,8 @@ class _Walk:
 
     def follow(
         self,
-        value: Any,
-        place: tuple[Any, str] | None,
+        value: object,
+        place: tuple[Container, str] | None,
         name: str,
         rest: list[str],
         label: str,
@@ -419,7 +437,9 @@ class _Walk:
             self.watch(place, value, kind, name, module)
         return number
 
-    def step(self, holder: Any, name: str, rest: list[str], label: str, module: str, owner: type | None) -> int | None:
+    def step(
+        self, holder: object, name: str, rest: list[str], label: str, module: str, owner: type | None
+    ) -> int | None:
         """Take the first attribute of `rest` from a namespace."""
         if not rest:
             return self.leaf(holder, label, owner)[0]
@@ -436,11 +456,11 @@ class _Walk:
             value = vars(holder).get(attribute, MISSING)
             return self.follow(value, (vars(holder), attribute), attribute, more, label, holder.__name__)
         if not isinstance(holder, type):
-            own = cast("dict[str, Any]", getattr(holder, "__dict__", {}))
+            own = cast("dict[str, object]", getattr(holder, "__dict__", {}))
             if attribute in own:
                 return self.follow(own[attribute], (own, attribute), attribute, more, label, module)
         cls: type = holder if isinstance(holder, type) else type(holder)
-        members: Mapping[str, Any] = getattr(cls, "__members__", {}) if _is_enum(holder) else {}
+        members: Mapping[str, object] = getattr(cls, "__members__", {}) if _is_enum(holder) else {}
         if attribute in members:
             return self.leaf(members[attribute], label)[0]  # they cannot be assigned to: nothing to watch
         for base in cls.__mro__:
@@ -473,11 +493,11 @@ _warned: set[str] = set()
 _guard = Guard()
 
 
-def _is_namespace(value: Any) -> bool:
+def _is_namespace(value: object) -> bool:
     """Whether attributes of a value count one by one, and not the value as a whole."""
     if isinstance(value, ModuleType | type | SimpleNamespace):
         return True
-    module = cast("type[Any]", type(value)).__module__
+    module = type(value).__module__
     if (
         callable(value)
         or module == "builtins"
@@ -492,5 +512,5 @@ def _is_namespace(value: Any) -> bool:
     return False
 
 
-def _is_enum(value: Any) -> bool:
+def _is_enum(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, Enum)

@@ -12,20 +12,23 @@ from ...errors import ArtifactHookError, ArtifactMismatchError, DSLTypeError, DS
 from ...expr.gpu import Stream
 from ...expr.numeric import CLASSES
 from ...trusted_files import read_file
+from ..active_backend import resolve_backend
 from ..build import signing
 from ..build.artifact import OPTIONAL_SECTIONS, ArtifactFormatError, CompiledArtifact, atomic_write, pack, unpack
 from ..build.header_checks import check_export
 from ..build.load_hooks import check_hooks
-from ..call.arguments import ScalarArgument, StreamArgument, TensorArgument, adapt
+from ..call.arguments import Argument, ScalarArgument, StreamArgument, TensorArgument, adapt
 from ..compiled_function import compile
-from ..jit_function import JitFunction, resolve_backend
+from ..jit_function import JitFunction
 from .aot_checks import check_host, check_slots, choose
+from .records import NewRecord
 
 if TYPE_CHECKING:
+    from ...runtime.base import DeviceRuntime
     from ..call.dispatch import LoadedFunction
 
 
-def _describe(name: str, argument: Any) -> dict[str, Any]:
+def _describe(name: str, argument: object) -> NewRecord:
     """A run-time parameter as plain data."""
     if isinstance(argument, TensorArgument):
         return {"name": name, "kind": "tensor", "signature": repr(argument.signature())}
@@ -40,7 +43,7 @@ def export(
     fn: JitFunction,
     path: str | os.PathLike[str],
     *,
-    args: Sequence[Any],
+    args: Sequence[object],
     targets: Sequence[str] | None = None,
     include: Sequence[str] = ("device", "host", "fly"),
     sign: str | os.PathLike[str] | None = None,
@@ -76,7 +79,7 @@ def export(
             f"include takes 'device', 'host' and any of {', '.join(sorted(OPTIONAL_SECTIONS))}, got {tuple(include)}"
         )
     key = None if sign is None else signing.read_private_key(sign)
-    groups: list[dict[str, Any]] = []
+    groups: list[NewRecord] = []
     sections: dict[str, bytes] = {}
     for i, target in enumerate(chosen):
         artifact: CompiledArtifact = compile(fn, *args, target=target).artifact
@@ -105,7 +108,7 @@ def export(
 class LoadedExport:
     """An exported function; call it with the run-time arguments it was exported for."""
 
-    def __init__(self, header: dict[str, Any], sections: dict[str, bytes], hook_modules: Sequence[str] = ()):
+    def __init__(self, header: NewRecord, sections: dict[str, bytes], hook_modules: Sequence[str] = ()):
         self.header = header
         self._hook_modules = tuple(hook_modules)
         self._sections = sections
@@ -128,7 +131,7 @@ class LoadedExport:
         prefix = f"{i}."
         return {n.removeprefix(prefix): d for n, d in self._sections.items() if n.startswith(prefix)}
 
-    def __call__(self, *args: Any) -> None:
+    def __call__(self, *args: object) -> None:
         from ...runtime.device_runtime import get_device_runtime
         from ..call.placement import check_places, launch_device
 
@@ -143,7 +146,7 @@ class LoadedExport:
                 loaded = self._loaded[id(runtime), ordinal] = self._load(runtime, arguments)
         loaded.call(arguments)
 
-    def _load(self, runtime: Any, arguments: Sequence[Any]) -> LoadedFunction:
+    def _load(self, runtime: DeviceRuntime, arguments: Sequence[Argument]) -> LoadedFunction:
         """The code for the current device, loaded there."""
         from ..call.dispatch import LoadedFunction
 
@@ -163,7 +166,7 @@ class LoadedExport:
                 raise ArtifactHookError(f"the load hook {name} cannot be imported: {error}") from error
         return LoadedFunction(artifact, runtime, backend.loadable(artifact.sections))
 
-    def _bind(self, args: tuple[Any, ...]) -> list[Any]:
+    def _bind(self, args: tuple[object, ...]) -> list[Argument]:
         parameters = self.header["parameters"]
         required = [p for p in parameters if p["kind"] != "stream"]
         if not len(required) <= len(args) <= len(parameters):
@@ -171,7 +174,7 @@ class LoadedExport:
                 f"{self.header['qualname']} takes {len(required)} to {len(parameters)} run-time arguments "
                 f"({', '.join(p['name'] for p in parameters)}), got {len(args)}"
             )
-        bound: list[Any] = []
+        bound: list[Argument] = []
         for i, parameter in enumerate(parameters):
             name, kind = parameter["name"], parameter["kind"]
             value = args[i] if i < len(args) else Stream(None)

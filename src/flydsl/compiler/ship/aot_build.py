@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ... import __version__, config
 from ...errors import DSLCompileError, DSLValueError
@@ -21,6 +20,7 @@ from ...llvm.worker_process import WorkerDied, WorkerProcess, WorkerTimeout
 from ...trusted_files import Trust
 from ..build.artifact import atomic_write
 from .manifest import Build
+from .records import NewRecord
 
 RECYCLE = 100
 """Builds a worker does."""
@@ -192,7 +192,7 @@ def _mark_same(results: Sequence[Built]) -> None:
 
 def write_index(results: Sequence[Built], out: str | os.PathLike[str]) -> Path:
     """`index.json`: what is in the folder, by key, with everything that leads to it."""
-    entries: dict[str, Any] = {}
+    entries: NewRecord = {}
     for result in results:
         if result.error:
             continue

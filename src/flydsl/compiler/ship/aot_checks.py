@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ...errors import ArtifactMismatchError
-from ...target import GPUTarget
+from ...target import GPUTarget, on_host
 from ..build.header_checks import ArtifactFormatError
-from ..call.arguments import StreamArgument
+from ..call.arguments import Argument, StreamArgument
+from .records import Record
 
 _CUDA = re.compile(r"sm_(\d+)([af]?)")
 
 
-def choose(groups: Sequence[Mapping[str, Any]], target: GPUTarget, sections: Sequence[frozenset[str]]) -> int:
+def choose(groups: Sequence[Record], target: GPUTarget, sections: Sequence[frozenset[str]]) -> int:
     """The group of an exported file to use for a target: its own, else one whose code runs there as well.
 
     For AMD GPUs and the cpu stack targets must be equal. PTX runs on its architecture and later ones; with a suffix,
@@ -26,7 +26,7 @@ def choose(groups: Sequence[Mapping[str, Any]], target: GPUTarget, sections: Seq
     same = [i for i, group in enumerate(groups) if group["backend"] == target.backend]
     if not same:
         raise ArtifactMismatchError("backend", target.backend, ", ".join(sorted({g["backend"] for g in groups})))
-    if target.backend == "cuda":
+    if target.has("nvidia") and not target.on_host:
         fitting = [i for i in same if _cuda_fits(groups[i]["target"], target.arch, "cubin" in sections[i])]
         if fitting:
             return max(fitting, key=lambda i: _number(groups[i]["target"]))
@@ -63,7 +63,7 @@ def _cuda_fits(made_for: str, arch: str, cubin: bool) -> bool:
 _SLOT = re.compile(rb"getelementptr ptr, ptr %slots, i32 (\d{1,9})\b")
 
 
-def check_slots(host: bytes, arguments: Sequence[Any]) -> None:
+def check_slots(host: bytes, arguments: Sequence[Argument]) -> None:
     """The host function reads no argument beyond those that the parameters of the file lead to."""
     streams = sum(isinstance(argument, StreamArgument) for argument in arguments)
     given = sum(len(a.__c_abi_spec__()) for a in arguments if not isinstance(a, StreamArgument)) + max(streams, 1)
@@ -74,12 +74,12 @@ def check_slots(host: bytes, arguments: Sequence[Any]) -> None:
         )
 
 
-def check_host(group: Mapping[str, Any]) -> None:
+def check_host(group: Record) -> None:
     """The host function, and on the cpu stack the kernels, were compiled for a machine like this one."""
     from ...llvm import binding
 
-    host: Mapping[str, Any] = group.get("host", {})
+    host: Record = group.get("host", {})
     if host.get("triple") != binding.host_triple():
         raise ArtifactMismatchError("host triple", binding.host_triple(), host.get("triple"))
-    if group["backend"] == "cpu" and host.get("cpu") != binding.host_cpu():
+    if on_host(group["backend"]) and host.get("cpu") != binding.host_cpu():
         raise ArtifactMismatchError("host cpu", binding.host_cpu(), host.get("cpu"))

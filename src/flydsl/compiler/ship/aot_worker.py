@@ -60,8 +60,8 @@ def find_function(text: str) -> Any:
 
 def answer(request: Header, _: list[bytes]) -> Frame:
     """Compile, or (`check`) only say under which key the code would be."""
+    from ..active_backend import resolve_backend
     from ..cache import default_cache
-    from ..jit_function import resolve_backend
     from ..listeners import compile_listener
     from .manifest import arguments_of
 
@@ -77,7 +77,7 @@ def answer(request: Header, _: list[bytes]) -> Frame:
         return {"key": key, "there": found is not None}, []
     hits: list[bool] = []
 
-    def note(name: str, key: str, target: str, times: Any, cache_hit: bool, artifact: Any) -> None:
+    def note(name: str, key: str, target: str, times: object, cache_hit: bool, artifact: object) -> None:
         hits.append(cache_hit)
 
     with compile_listener(note):

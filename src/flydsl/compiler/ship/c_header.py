@@ -5,13 +5,15 @@ from __future__ import annotations
 import ctypes
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ...errors import DSLTypeError
+from ...expr.scalars.scalar_abi import c_abi_slot
+from ...target import on_host
 from ..call.arguments import ScalarArgument, StreamArgument, TensorArgument
+from .records import NewRecord, Record
 
-_C_TYPES: dict[Any, str] = {
+_C_TYPES: dict[object, str] = {
     ctypes.c_bool: "bool",
     ctypes.c_float: "float",
     ctypes.c_double: "double",
@@ -19,12 +21,12 @@ _C_TYPES: dict[Any, str] = {
 }
 
 
-def describe_argument(name: str, argument: Any) -> dict[str, Any]:
+def describe_argument(name: str, argument: object) -> NewRecord:
     """A run-time parameter of the host call as plain data: what a caller must put into its storages."""
     if isinstance(argument, StreamArgument):
         return {"name": name, "kind": "stream", "storages": [{"kind": "pointer", "size": 8}]}
     if isinstance(argument, ScalarArgument):
-        ctype = argument.__c_abi_spec__()[0][0]
+        ctype = c_abi_slot(argument.dtype)[0]
         storage = {"kind": "value", "size": ctypes.sizeof(ctype), "c_type": _C_TYPES[ctype]}
         return {"name": name, "kind": "scalar", "dtype": argument.dtype.__name__, "storages": [storage]}
     if isinstance(argument, TensorArgument):
@@ -32,9 +34,9 @@ def describe_argument(name: str, argument: Any) -> dict[str, Any]:
     raise DSLTypeError(f"parameter '{name}': {argument!r} cannot be exported yet; export tensors, scalars and streams")
 
 
-def _describe_tensor(name: str, argument: TensorArgument) -> dict[str, Any]:
+def _describe_tensor(name: str, argument: TensorArgument) -> NewRecord:
     """Pointer, then, where anything is run-time, one packed record of extents and strides."""
-    fields: list[dict[str, Any]] = []
+    fields: list[NewRecord] = []
     offset = 0
     for kind, values, size in (
         ("extent", argument.shape, 4),
@@ -44,7 +46,7 @@ def _describe_tensor(name: str, argument: TensorArgument) -> dict[str, Any]:
             if value is None:
                 fields.append({"kind": kind, "dimension": i, "offset": offset, "size": size})
                 offset += size
-    storages: list[dict[str, Any]] = [{"kind": "pointer", "size": 8}]
+    storages: list[NewRecord] = [{"kind": "pointer", "size": 8}]
     if fields:
         storages.append({"kind": "layout", "size": offset, "fields": fields})
     return {
@@ -78,7 +80,7 @@ typedef int32_t (*flydsl_launch)(void *function, uint32_t grid_x, uint32_t grid_
 """
 
 
-def _tensor_struct(prefix: str, about: Mapping[str, Any]) -> str:
+def _tensor_struct(prefix: str, about: Record) -> str:
     def codes(values: Sequence[int | None]) -> str:
         return "(" + ", ".join("?" if v is None else str(v) for v in values) + ")"
 
@@ -91,11 +93,11 @@ def _tensor_struct(prefix: str, about: Mapping[str, Any]) -> str:
     return "\n".join([*lines, f"typedef struct {{ {' '.join(members)} }} {prefix}_{about['name']};"])
 
 
-def _fields(about: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _fields(about: Record) -> list[NewRecord]:
     return [field for storage in about["storages"] for field in storage.get("fields", ())]
 
 
-def _parameter(prefix: str, about: Mapping[str, Any]) -> str:
+def _parameter(prefix: str, about: Record) -> str:
     if about["kind"] == "tensor":
         return f"{prefix}_{about['name']} {about['name']}"
     if about["kind"] == "scalar":
@@ -103,7 +105,7 @@ def _parameter(prefix: str, about: Mapping[str, Any]) -> str:
     return f"void *{about['name']}"
 
 
-def _call(prefix: str, arguments: Sequence[Mapping[str, Any]], has_stream: bool, own_handles: bool) -> str:
+def _call(prefix: str, arguments: Sequence[Record], has_stream: bool, own_handles: bool) -> str:
     """The typed call: storages on the stack, then the native entry."""
     parameters = [] if own_handles else ["void *const *handles", "flydsl_launch launch"]
     parameters += [_parameter(prefix, about) for about in arguments]
@@ -137,9 +139,9 @@ def _call(prefix: str, arguments: Sequence[Mapping[str, Any]], has_stream: bool,
     )
 
 
-def header(prefix: str, about: Mapping[str, Any]) -> str:
+def header(prefix: str, about: Record) -> str:
     """The header of an export whose metadata is `about`."""
-    own_handles = about["backend"] == "cpu"
+    own_handles = on_host(about["backend"])
     arguments = about["arguments"]
     has_stream = any(a["kind"] == "stream" for a in arguments)
     names = ", ".join(json.dumps(k["name"]) for k in about["kernels"])
@@ -186,5 +188,5 @@ def header(prefix: str, about: Mapping[str, Any]) -> str:
     )
 
 
-def _count(arguments: Sequence[Mapping[str, Any]], has_stream: bool) -> int:
+def _count(arguments: Sequence[Record], has_stream: bool) -> int:
     return sum(len(a["storages"]) for a in arguments) + (not has_stream)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from ...errors import ManifestError
+from ...target import EXAMPLE
+from .records import NewRecord, Record
 
 VERSION = 1
 _TOP = ("version", "targets", "kernels")
@@ -27,9 +28,9 @@ class Build:
 
     function: str
     """`package.module:name`, or `path/to/file.py:name` with an absolute path."""
-    arguments: Mapping[str, Any]
-    constexprs: Mapping[str, Any]
-    hints: Mapping[str, Any]
+    arguments: Record
+    constexprs: Record
+    hints: Record
     target: str
     where: str = field(compare=False, default="")
     """Its place in the manifest."""
@@ -40,7 +41,7 @@ class Build:
         values = ", ".join(f"{key}={value}" for key, value in self.constexprs.items())
         return self.function.rpartition(":")[2] + (f"[{values}]" if values else "")
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> NewRecord:
         """For a JSON text."""
         return {
             "function": self.function,
@@ -61,35 +62,35 @@ class _Reader:
         text = json.dumps(found)
         return ManifestError(f"{self.path}: {where or 'the manifest'} must be {expected}, got {text[:80]}")
 
-    def mapping(self, value: Any, where: str, known: tuple[str, ...] | None = None) -> dict[str, Any]:
+    def mapping(self, value: object, where: str, known: tuple[str, ...] | None = None) -> NewRecord:
         if not isinstance(value, dict):
             raise self.fail(where, "an object", value)
-        found = cast("dict[str, Any]", value)
+        found = cast("NewRecord", value)
         for key in found if known is not None else ():
             if known is not None and key not in known:
                 what = where or "the manifest"
                 raise ManifestError(f"{self.path}: {what} has the unknown key '{key}'; known: {', '.join(known)}")
         return found
 
-    def items(self, value: Any, where: str) -> list[Any]:
+    def items(self, value: object, where: str) -> list[object]:
         if not isinstance(value, list) or not value:
-            raise self.fail(where, "a list that is not empty", cast(Any, value))
-        return cast("list[Any]", value)
+            raise self.fail(where, "a list that is not empty", cast(object, value))
+        return cast("list[object]", value)
 
-    def targets(self, value: Any, where: str) -> list[str]:
+    def targets(self, value: object, where: str) -> list[str]:
         from ..backends import parse_target
 
         found: list[str] = []
         for i, text in enumerate(self.items(value, where)):
             if not isinstance(text, str):
-                raise self.fail(f"{where}[{i}]", "a target such as 'rocm:gfx942'", text)
+                raise self.fail(f"{where}[{i}]", f"a target such as '{EXAMPLE}'", text)
             try:
                 found.append(parse_target(text).key())
             except ValueError as error:
                 raise ManifestError(f"{self.path}: {where}[{i}]: {error}") from error
         return found
 
-    def function(self, value: Any, where: str) -> str:
+    def function(self, value: object, where: str) -> str:
         if not isinstance(value, str) or not value.rpartition(":")[0] or not value.rpartition(":")[2].isidentifier():
             raise self.fail(where, "'package.module:name' or 'path/to/file.py:name'", value)
         module, _, name = value.rpartition(":")
@@ -100,7 +101,7 @@ class _Reader:
             raise ManifestError(f"{self.path}: {where}: there is no file {file}")
         return f"{file}:{name}"
 
-    def argument(self, value: Any, where: str) -> Any:
+    def argument(self, value: object, where: str) -> object:
         if value is None or isinstance(value, (int, float, bool)):
             return value
         spec = self.mapping(value, where)
@@ -111,16 +112,17 @@ class _Reader:
         elif "tensor" in spec:
             self.mapping(value, where, _TENSOR)
             for key in ("tensor", *(("strides",) if spec.get("strides") is not None else ())):
-                numbers: Any = spec[key]
-                if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in cast(Any, numbers)):
-                    raise self.fail(f"{where}.{key}", "a list of sizes", cast(Any, numbers))
+                numbers: object = spec[key]
+                sizes = cast("list[object]", numbers) if isinstance(numbers, list) else [None]
+                if not all(type(n) is int and n >= 0 for n in sizes):
+                    raise self.fail(f"{where}.{key}", "a list of sizes", spec[key])
             if not isinstance(spec.get("dtype"), str):
                 raise self.fail(f"{where}.dtype", "the name of a type such as 'float16'", spec.get("dtype"))
         else:
             raise self.fail(where, "a number, {'tensor': shape, 'dtype': ...} or {'scalar': type}", value)
         return spec
 
-    def entry(self, value: Any, where: str, targets: Any) -> list[Build]:
+    def entry(self, value: object, where: str, targets: object) -> list[Build]:
         entry = self.mapping(value, where, _ENTRY)
         if "function" not in entry:
             raise ManifestError(f"{self.path}: {where} names no function")
@@ -166,9 +168,9 @@ def read_manifest(path: str | os.PathLike[str]) -> list[Build]:
 # --- making arguments -----------------------------------------------------------------------------------------------
 
 
-def arguments_of(build: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
+def arguments_of(build: Record, parameters: Record) -> NewRecord:
     """The arguments of a call by name: specs for arrays and numbers, Python values for constexprs and types."""
-    given: dict[str, Any] = {}
+    given: NewRecord = {}
     for name, value in {**build["arguments"], **build["constexprs"]}.items():
         if name not in parameters:
             raise ManifestError(
@@ -182,12 +184,12 @@ def arguments_of(build: Mapping[str, Any], parameters: Mapping[str, Any]) -> dic
     return given
 
 
-def _constant(value: Any) -> Any:
+def _constant(value: object) -> object:
     """JSON as a compile-time value: lists are tuples, `{"type": "Float16"}` is a class of the language."""
     if isinstance(value, list):
-        return tuple(_constant(v) for v in cast("list[Any]", value))
+        return tuple(_constant(v) for v in cast("list[object]", value))
     if isinstance(value, dict):
-        fields = cast("dict[str, Any]", value)
+        fields = cast("NewRecord", value)
         if list(fields) != ["type"]:
             raise ManifestError(
                 f"a compile-time value is JSON, or {{'type': name}} for a class; got {json.dumps(value)}"
@@ -196,12 +198,12 @@ def _constant(value: Any) -> Any:
     return value
 
 
-def _argument(value: Any) -> Any:
+def _argument(value: object) -> object:
     from ..call.specs import ScalarSpec, TensorSpec
 
     if not isinstance(value, dict):
         return value
-    fields = cast("dict[str, Any]", value)
+    fields = cast("NewRecord", value)
     if "scalar" in fields:
         return ScalarSpec(_type(fields["scalar"]))
     options = {name: fields[name] for name in ("align", "dynamic") if fields.get(name) is not None}

@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ... import __version__
 from ...cpu.runtime import native as cpu_native
 from ...cpu.runtime import reports as cpu_reports
-from ...cpu.runtime.native import LAUNCHER_IR, KernelDescriptor
+from ...cpu.runtime.launcher_ir import FLAG_CLUSTERS, launcher_ir
+from ...cpu.runtime.native import KernelDescriptor
 from ...errors import DSLTypeError, NotSupportedError
 from ...llvm import binding, codegen, host_jit
 from ...llvm.objects.archive import write_archive
 from ...llvm.stub_abi import EXTENDED_LAUNCH_SYMBOL, FAILURE_BYTES, LAUNCH_SYMBOL
+from ...target import on_host
 from ..build.artifact import CompiledArtifact, atomic_write
 from ..call.dispatch import TENSOR_MAP_SYMBOL
 from ..compiled_function import compile
 from ..jit_function import JitFunction
 from . import c_header
+from .records import NewRecord, Record
 
 SCHEMA = 1
 
@@ -35,7 +37,7 @@ def export_raw(
     fn: JitFunction,
     folder: str | os.PathLike[str],
     *,
-    args: Sequence[Any],
+    args: Sequence[object],
     target: str | None = None,
     name: str | None = None,
 ) -> dict[str, Path]:
@@ -68,7 +70,7 @@ def export_raw(
     files = {"header": f"{prefix}.h", "metadata": f"{prefix}.json"}
     content: dict[str, bytes] = {}
     storages = sum(len(a["storages"]) for a in arguments) + all(a["kind"] != "stream" for a in arguments)
-    if about["backend"] == "cpu":
+    if on_host(about["backend"]):
         files["library"] = f"lib{prefix}.a"
         content["library"] = _cpu_library(prefix, artifact, storages)
     else:
@@ -97,7 +99,7 @@ def export_raw(
     return {kind: out / file for kind, file in files.items()}
 
 
-def _kernel(about: Mapping[str, Any]) -> dict[str, Any]:
+def _kernel(about: Record) -> NewRecord:
     """What a launch that goes past the host function needs."""
     known = ("name", "block", "shared_static", "parameters", "registers", "spills", "kernarg_size", "max_threads")
     return {key: about[key] for key in known if key in about}
@@ -214,7 +216,7 @@ def _cpu_library(prefix: str, artifact: CompiledArtifact, storages: int) -> byte
             prepare.append(f"  store ptr %reports, ptr %reports.at.{i}")
     entry = _entry(prefix, storages, "", "\n".join(prepare), "@table")
     host = _host_function(artifact) + "\n".join(lines) + entry
-    launcher = LAUNCHER_IR + _CPU_NAMES
+    launcher = launcher_ir() + _CPU_NAMES
     return write_archive(
         {
             "host.o": _compile_host(host),
@@ -240,6 +242,6 @@ def _descriptors(artifact: CompiledArtifact) -> tuple[dict[str, KernelDescriptor
         found: dict[str, KernelDescriptor] = {}
         for kernel in artifact.kernels:
             cluster = cpu_native.cluster_of(library, kernel["name"])
-            flags = cpu_native.FLAG_CLUSTERS if any(cluster) else 0
+            flags = FLAG_CLUSTERS if any(cluster) else 0
             found[kernel["name"]] = KernelDescriptor(None, kernel.get("shared_static", 0), flags, None, cluster)
         return found, cpu_reports.SYMBOL in library.symbols

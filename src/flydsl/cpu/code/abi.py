@@ -10,24 +10,23 @@ vectorises the innermost. Where threads meet, at barriers and warp collectives, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, cast
 
-from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects import fly_cpu
 from ...dialects.upstream import gpu
 from ...dialects.upstream.gpu import warp as gpu_warp
 from ...dialects.upstream.llvm import AddressOfOp
-from ...ir.builder import elem_of
+from ...ir.types import bit_width
 from ...llvm.text import debug_info
-from ...llvm.text.kernel_text import functions_of, known_block_size
-from ...llvm.text.print_text import call_printf, string_constant
+from ...llvm.text.function_text import Abi, FunctionText
+from ...llvm.text.module_text import ModuleText
+from ...llvm.text.print_text import string_constant
 from ...llvm.text.safe_division import safe_divisor
 from ...llvm.text.shared_memory import SharedLayout, shared_layout
-from ...llvm.text.translate import INTRINSICS, Abi, FunctionText, ModuleText, type_text
-from ...llvm.text.warp_text import source_lane, total_bits
+from ...llvm.text.spelling import symbol, type_text
+from ...lowering.rules.gpu_rules import sizes_of, source_lane
 from . import block as cpu_block
 from . import check as cpu_check
 from . import clusters as cpu_clusters
@@ -36,8 +35,9 @@ from . import phases as cpu_phases
 from . import report as cpu_report
 from . import routines as cpu_routines
 from . import shadow as cpu_shadow
-from .block import BARRIER, DEPOSIT, HANDLES, POLL, SHOWN, STATUS, TOOK, WAIT, Meeting
+from .block import BARRIER, DEPOSIT, HANDLES, POLL, SHOWN, STATUS, TOOK, WAIT, Synchronization
 from .frames import kept_values
+from .rules import RULES
 
 _IDS = {
     "thread_id": ("%tx", "%ty", "%tz"),
@@ -48,19 +48,19 @@ _IDS = {
 _PARAMS = [*(f"i64 {name}" for names in _IDS.values() for name in names), "ptr %shared", "i64 %dynamic"]
 _WARP_OPS = (gpu.ShuffleOp, *gpu_warp.WARP_OPS)
 _WAITS = (fly_cpu.YieldOp, fly_cpu.WaitOp)
-_MEETINGS = (gpu.BarrierOp, *_WARP_OPS, fly_cpu.DepositOp, fly_cpu.RendezvousOp, *_WAITS, fly_cpu.CallOp)
+_SYNC_OPS = (gpu.BarrierOp, *_WARP_OPS, fly_cpu.DepositOp, fly_cpu.RendezvousOp, *_WAITS, fly_cpu.CallOp)
 CLUSTER_ATTRIBUTE = "nvvm.cluster_dim"
 """Attribute of a kernel that is launched in clusters: its extents as text."""
 DEFAULT_WARP = 32
 CHECK_ATTRIBUTE = "fly.check"
 """Attribute of a device module that is compiled for checked mode."""
-_LIBM = {name: name for name in ("expm1", "log1p", "asinh", "acosh", "atanh", "erf", "erfc", "cbrt")}
 
 
 class CpuAbi(Abi):
     """Text of one thread of a kernel; ids are parameters."""
 
-    native_math = frozenset(INTRINSICS)
+    rules = RULES
+    shares = False  # a coroutine keeps what it shares in its frame, and phases write values to memory
 
     searched = False
     """Whether accesses to tensors are compared with those of other blocks and threads."""
@@ -69,6 +69,7 @@ class CpuAbi(Abi):
     """Whether shared accesses are compared with those of other threads."""
 
     def __init__(self, shared: SharedLayout, warp: int, checked: bool = False):
+        super().__init__()
         self.shared = shared
         self.warp = warp
         self.checked = checked
@@ -102,22 +103,6 @@ class CpuAbi(Abi):
     def index(self, f: FunctionText, kind: str, dim: str) -> str:
         return _IDS[kind]["xyz".index(dim)]
 
-    def math(self, f: FunctionText, name: str, type_: Attribute, args: Sequence[str], flags: str) -> str:
-        """Functions that are no intrinsic are the C library's; what is left of `math` here is f64."""
-        symbol = _LIBM.get(name)
-        if symbol is None or type_text(elem_of(type_)) != "double":
-            return super().math(f, name, type_, args, flags)
-        f.module.declare(symbol, "double", ["double"] * len(args))
-        if not isinstance(type_, VectorType):
-            return f.assign(f"call double @{symbol}({', '.join(f'double {a}' for a in args)})")
-        vector = cast(VectorType, type_)
-        t, whole = type_text(vector), "poison"
-        for i in range(vector.get_shape()[0]):
-            parts = [f.assign(f"extractelement {t} {a}, i64 {i}") for a in args]
-            one = f.assign(f"call double @{symbol}({', '.join(f'double {p}' for p in parts)})")
-            whole = f.assign(f"insertelement {t} {whole}, double {one}, i64 {i}")
-        return whole
-
     def thread(self, f: FunctionText) -> str:
         """Index of the thread in its block, x fastest."""
         plane = f.assign("mul i64 %ny, %tz")
@@ -133,12 +118,9 @@ class CpuAbi(Abi):
 
     def address_of(self, f: FunctionText, name: str) -> str:
         offset = self.shared.offsets.get(name)
-        return f"@{name}" if offset is None else f.assign(f"getelementptr i8, ptr %shared, i64 {offset}")
+        return f"@{symbol(name)}" if offset is None else f.assign(f"getelementptr i8, ptr %shared, i64 {offset}")
 
-    def printf(self, f: FunctionText, text: str, values: Sequence[SSAValue]) -> None:
-        call_printf(f, text, values)
-
-    def meeting(self, f: FunctionText, op: Operation) -> None:
+    def synchronize(self, f: FunctionText, op: Operation) -> None:
         if isinstance(op, fly_cpu.ExtentOp):
             self.extent(f, op)
             return
@@ -171,7 +153,7 @@ class PhaseAbi(CpuAbi):
 class CoroutineAbi(CpuAbi):
     """Text of one thread that meets others; `%state` is what the scheduler knows of the block, `%tid` the thread."""
 
-    def __init__(self, shared: SharedLayout, warp: int, how: Meeting, checked: bool = False):
+    def __init__(self, shared: SharedLayout, warp: int, how: Synchronization, checked: bool = False):
         super().__init__(shared, warp, checked)
         self.how = how
         self.sites = 0
@@ -233,7 +215,7 @@ class CoroutineAbi(CpuAbi):
         self.suspend(f, self.site())
         return self.region(f, SHOWN, self.warp)
 
-    def meeting(self, f: FunctionText, op: Operation) -> None:
+    def synchronize(self, f: FunctionText, op: Operation) -> None:
         if isinstance(op, fly_cpu.DepositOp):
             f.names[op.at] = self.region(f, DEPOSIT, _number(op.group) or self.warp)
             f.names[op.stride] = str(self.how.slot)
@@ -247,7 +229,7 @@ class CoroutineAbi(CpuAbi):
         elif isinstance(op, fly_cpu.CallOp):
             self.call(f, op)
         else:
-            super().meeting(f, op)
+            super().synchronize(f, op)
 
     def wait(self, f: FunctionText, op: Operation, status: int, text: str) -> None:
         """Suspend until others have run."""
@@ -284,7 +266,7 @@ class CoroutineAbi(CpuAbi):
         f.names[op.valid] = valid
 
     def took(self, f: FunctionText) -> str:
-        """A byte per lane of the warp: whether it took part in the last meeting."""
+        """A byte per lane of the warp: whether it took part in the last exchange."""
         first = f.assign(f"and i64 %tid, {-self.warp}")
         table = f.assign(f"getelementptr i8, ptr %state, i64 {TOOK}")
         return f.assign(f"getelementptr i8, ptr {table}, i64 {first}")
@@ -326,7 +308,7 @@ def cluster_of(op: gpu.FuncOp) -> tuple[int, int, int] | None:
     return x, y, z
 
 
-def meeting_of(op: gpu.FuncOp, warp: int, checked: bool = False) -> Meeting | None:
+def synchronization_of(op: gpu.FuncOp, warp: int, checked: bool = False) -> Synchronization | None:
     """How the threads of a kernel meet, or None where they never do; in checked mode also in shared memory."""
     unit, slot, waits = warp, 0, False
     cluster = cluster_of(op)
@@ -334,7 +316,7 @@ def meeting_of(op: gpu.FuncOp, warp: int, checked: bool = False) -> Meeting | No
     for inner in op.walk():
         if checked and isinstance(inner, AddressOfOp):
             found = True
-        if not isinstance(inner, _MEETINGS):
+        if not isinstance(inner, _SYNC_OPS):
             continue
         if isinstance(inner, fly_cpu.CallOp) and inner.callee.data.startswith(cpu_routines.CHECKS) and not checked:
             continue
@@ -349,11 +331,18 @@ def meeting_of(op: gpu.FuncOp, warp: int, checked: bool = False) -> Meeting | No
         elif isinstance(inner, gpu_warp.BallotOp | gpu_warp.VoteOp):
             slot = max(slot, 1)
         elif isinstance(inner, gpu.ShuffleOp | gpu_warp.SubgroupBroadcastOp):
-            slot = max(slot, -(-total_bits(inner.value.type) // 8))
+            slot = max(slot, -(-bit_width(inner.value.type) // 8))
     if not found:
         return None
     # Without collectives the block is one unit.
-    return Meeting(unit if slot else cpu_block.MAX_THREADS, -(-slot // 16) * 16, waits or cluster is not None, cluster)
+    return Synchronization(
+        unit if slot else cpu_block.MAX_THREADS, -(-slot // 16) * 16, waits or cluster is not None, cluster
+    )
+
+
+def functions_of(module: gpu.ModuleOp) -> list[gpu.FuncOp]:
+    """Kernels of a device module in order."""
+    return [op for op in module.body.block.ops if isinstance(op, gpu.FuncOp)]
 
 
 def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int = DEFAULT_WARP) -> str:
@@ -368,8 +357,8 @@ def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int
             cpu_block.BY_VALUE if getattr(arg.type, "by_value", False) else type_text(arg.type)
             for arg in op.body.block.args
         ]
-        block = known_block_size(op)
-        how = meeting_of(op, warp, checked)
+        block = sizes_of(op.known_block_size)
+        how = synchronization_of(op, warp, checked)
         shared = shared_layout(op, module)
         if how is None:
             plain = CpuAbi(shared, warp, checked)
@@ -392,7 +381,7 @@ def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int
         if checked or how.waits:
             sites = _site_table(text, name, abi)
             reports = True
-        code = cpu_block.meeting_function(name, arguments, block, how, sites, check)
+        code = cpu_block.synchronizing_function(name, arguments, block, how, sites, check)
         text.functions.append(debug_info.caller(located, code))
         if how.cluster is not None:
             text.functions.append(_cluster_text(name, how.cluster))
@@ -463,7 +452,7 @@ def _phased(
 def _coroutine(text: ModuleText, op: gpu.FuncOp, abi: CoroutineAbi) -> debug_info.FunctionLocations | None:
     """The thread as a coroutine. Its frame is a slice of an arena that the block's first thread allocates."""
     f, params = _body(text, op, abi)
-    f.kept = kept_values(op, _MEETINGS)
+    f.kept = kept_values(op, _SYNC_OPS)
     for name, result, args in (
         ("llvm.coro.id", "token", ["i32", "ptr", "ptr", "ptr"]),
         ("llvm.coro.size.i64", "i64", []),
@@ -493,9 +482,13 @@ def _coroutine(text: ModuleText, op: gpu.FuncOp, abi: CoroutineAbi) -> debug_inf
         "  %threads.xy = mul i64 %nx, %ny",
         "  %threads = mul i64 %threads.xy, %nz",
         "  %arena.used = mul i64 %threads, %coro.stride",
-        "  %arena.up = add i64 %arena.used, 63",
-        "  %arena.size = and i64 %arena.up, -64",
-        "  %arena.new = call ptr @aligned_alloc(i64 64, i64 %arena.size)",
+        # Registers that hold wide vectors may need more than a cache line's alignment.
+        "  %arena.align = call i64 @llvm.umax.i64(i64 %coro.align, i64 64)",
+        "  %arena.more = sub i64 %arena.align, 1",
+        "  %arena.up = add i64 %arena.used, %arena.more",
+        "  %arena.mask = sub i64 0, %arena.align",
+        "  %arena.size = and i64 %arena.up, %arena.mask",
+        "  %arena.new = call ptr @aligned_alloc(i64 %arena.align, i64 %arena.size)",
         "  store ptr %arena.new, ptr %state",
         "  br label %arena.have",
         "arena.have:",

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...llvm.text.translate import ModuleText
+from ...llvm.text.module_text import ModuleText
 
 MAX_THREADS = 1024
 BARRIER = 0x40000000
@@ -49,11 +49,11 @@ EXCHANGE = JOINED + 4 * MAX_THREADS
 """Where things are in a block's state: addresses of the frames, of the shadow (checked mode) and of the cluster's
 record, the block's rank in it, a count of what waiting threads achieved, its ids, its shared memory; then per thread
 its status and its coroutine, per unit the buffers to write and to read, per thread whether it took part in the last
-meeting, the named barriers, per thread the phase of the cluster's barrier it arrived in; the buffers last."""
+exchange, the named barriers, per thread the phase of the cluster's barrier it arrived in; the buffers last."""
 
 
-class Meeting(NamedTuple):
-    """How the threads of a kernel meet."""
+class Synchronization(NamedTuple):
+    """How the threads of a kernel synchronize."""
 
     unit: int
     """Threads that are scheduled together, a power of two."""
@@ -229,11 +229,11 @@ def phased_function(name: str, arguments: Sequence[str], block: tuple[int, int, 
     )
 
 
-def meeting_function(
+def synchronizing_function(
     name: str,
     arguments: Sequence[str],
     block: tuple[int, int, int] | None,
-    how: Meeting,
+    how: Synchronization,
     sites: str,
     check: Check | None = None,
 ) -> str:

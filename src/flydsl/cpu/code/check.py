@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import FileLineColLoc, IntegerType, VectorType
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ...dialects.fly_cpu import CallOp
-from ...dialects.upstream import llvm
+from ...dialects.upstream import llvm, scf
 from ...dialects.upstream.llvm.atomics import CmpXchgOp, FenceOp
+from ...ir import arith
 from ...ir.builder import operands_of
 from ...ir.locations import source_chain
+from ...ir.types import bit_width
+from ...llvm.text.function_text import FunctionText
+from ...llvm.text.module_text import ModuleText
 from ...llvm.text.print_text import string_constant
-from ...llvm.text.translate import FunctionText, ModuleText, bool_text, type_text
-from ...llvm.text.warp_text import total_bits
+from ...llvm.text.spelling import bool_text, type_text
 from . import global_races as cpu_global_races
 from . import report as cpu_report
 from . import routines as cpu_routines
@@ -167,7 +169,7 @@ def bounds_of(f: FunctionText, abi: CpuAbi, root: SSAValue) -> Bounds | None:
         count = f.names[root.owner.operands[0]]
         if count.isdigit():
             # Elements of an array lie at whole bytes.
-            nbytes = int(count) * -(-total_bits(root.owner.properties["elem_type"]) // 8)
+            nbytes = int(count) * -(-bit_width(root.owner.properties["elem_type"]) // 8)
             low = f.assign(f"ptrtoint {f.typed(root)} to i64")
             return Bounds(low, f.assign(f"add i64 {low}, {nbytes}"), "a register tensor")
     return None
@@ -182,7 +184,7 @@ def check_access(f: FunctionText, abi: CpuAbi, op: Operation, pointer: SSAValue,
     if bounds is None:
         return None
     check_offsets(f, abi, op, pointer, bounds)
-    nbytes = -(-total_bits(type_) // 8)
+    nbytes = -(-bit_width(type_) // 8)
     first = f.assign(f"ptrtoint ptr {f.names[pointer]} to i64")
     last = f.assign(f"add i64 {first}, {nbytes}")
     inside = f.assign(f"icmp uge i64 {first}, {bounds.low}")
@@ -357,7 +359,7 @@ def shadow(f: FunctionText, op: Operation, pointer: SSAValue, type_: Any, differ
     """Compare a shared access with earlier ones; `differs` (i1) makes it a write."""
     table = access_table(f, op, "read" if differs is None else "write")
     f.line(
-        f"call void @fly_check_access(ptr %state, i64 %tid, {f.typed(pointer)}, i64 {-(-total_bits(type_) // 8)}, "
+        f"call void @fly_check_access(ptr %state, i64 %tid, {f.typed(pointer)}, i64 {-(-bit_width(type_) // 8)}, "
         f"i1 {'false' if differs is None else 'true'}, i1 {differs or 'true'}, ptr {table})"
     )
 
@@ -424,7 +426,7 @@ def checked_load(f: FunctionText, abi: CpuAbi, op: Operation) -> None:
     if abi.shadowed and in_shared(pointer):
         shadow(f, op, pointer, result.type, None)
     elif abi.searched:
-        search(f, abi, op, pointer, -(-total_bits(result.type) // 8), None)
+        search(f, abi, op, pointer, -(-bit_width(result.type) // 8), None)
     value = f.assign(f"load {t}, {f.typed(pointer)}, align 1")
     end = f.label
     f.line(f"br label %{after}")
@@ -438,7 +440,7 @@ def checked_store(f: FunctionText, abi: CpuAbi, op: Operation) -> None:
     fine = check_access(f, abi, op, pointer, value.type, "write")
     if fine is None:
         if abi.shadowed and in_peer(pointer):
-            size = -(-total_bits(value.type) // 8)
+            size = -(-bit_width(value.type) // 8)
             f.line(f"call void @fly_check_foreign(ptr %state, i64 %tid, {f.typed(pointer)}, i64 {size})")
         f.line(f"store {f.typed(value)}, {f.typed(pointer)}, align 1")
         return
@@ -447,12 +449,12 @@ def checked_store(f: FunctionText, abi: CpuAbi, op: Operation) -> None:
     f.start(good)
     tensor = abi.searched and root_of(pointer) in abi.extents
     if tensor or (abi.shadowed and in_shared(pointer)):
-        bits, t = f"i{total_bits(value.type)}", type_text(value.type)
+        bits, t = f"i{bit_width(value.type)}", type_text(value.type)
         old = f.assign(f"load {bits}, {f.typed(pointer)}, align 1")
         new = f.names[value] if t == bits else f.assign(f"bitcast {t} {f.names[value]} to {bits}")
         differs = f.assign(f"icmp ne {bits} {old}, {new}")
         if tensor:
-            search(f, abi, op, pointer, -(-total_bits(value.type) // 8), differs)
+            search(f, abi, op, pointer, -(-bit_width(value.type) // 8), differs)
         else:
             shadow(f, op, pointer, value.type, differs)
     f.line(f"store {f.typed(value)}, {f.typed(pointer)}, align 1")

@@ -9,16 +9,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Any
 
-from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IndexType, IntegerType
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...dialects.upstream import llvm
+from ...dialects.upstream import llvm, scf
+from ...ir import arith
 from ...ir.builder import elem_of
 
 
-def kept_values(function: Operation, meetings: tuple[type[Operation], ...]) -> set[SSAValue]:
-    """Float values defined before a meeting and used after it."""
+def kept_values(function: Operation, sync_ops: tuple[type[Operation], ...]) -> set[SSAValue]:
+    """Float values defined before a synchronization point and used after it."""
     position: dict[Operation, int] = {}
     last: dict[Operation, int] = {}
     suspensions: list[int] = []
@@ -26,7 +26,7 @@ def kept_values(function: Operation, meetings: tuple[type[Operation], ...]) -> s
     def number(block: Block) -> None:
         for op in block.ops:
             position[op] = len(position)
-            if isinstance(op, meetings):
+            if isinstance(op, sync_ops):
                 suspensions.append(position[op])
             for region in op.regions:
                 for inner in region.blocks:

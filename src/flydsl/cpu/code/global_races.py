@@ -13,7 +13,7 @@ from __future__ import annotations
 from ...llvm.text.routine import Routine, Value
 from . import report as cpu_report
 from .block import SHADOW
-from .shadow import CLOCKS, MEETINGS, WARP_BITS
+from .shadow import CLOCKS, SYNC_COUNTS, WARP_BITS
 
 BITS = 19
 ENTRY = 64
@@ -32,12 +32,12 @@ GLOBALS = """
 
 
 def _cell(r: Routine) -> Value:
-    """Thread, clock and meetings; of a kernel whose threads never meet the thread alone."""
+    """Thread, clock and count of synchronizations; of a kernel whose threads never synchronize the thread alone."""
     made = r.variable("i64", (r["t"] + 1) << 52)
     with r.when(r.address(r["state"]).is_not(0)):
         shadow = r.load("ptr", r["state"], SHADOW)
         warp = r["t"] >> r.load("i64", shadow, WARP_BITS)
-        clock, met = (r.load("i32", shadow, warp * 4 + place, 4).to("i64") for place in (CLOCKS, MEETINGS))
+        clock, met = (r.load("i32", shadow, warp * 4 + place, 4).to("i64") for place in (CLOCKS, SYNC_COUNTS))
         made.set(made.get() | (clock << 26) | met)
     return made.get()
 

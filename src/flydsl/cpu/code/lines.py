@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...dialects.fly_cpu import CountOp
+from ...llvm.text.function_text import FunctionText
+from ...llvm.text.module_text import ModuleText
 from ...llvm.text.print_text import string_constant
-from ...llvm.text.translate import FunctionText, ModuleText
 
 SYMBOL = "fly_lines"
 _NOTE = "line "

@@ -1,4 +1,5 @@
-"""Kernels whose threads meet in step: loops over the threads of a block, one for each phase between two meetings.
+"""Kernels whose threads synchronize in uniform control flow: a loop over the threads of a block for each phase between
+two synchronization points.
 
 Where barriers, shuffles and votes stand in control flow that is the same for all threads, nothing needs to be
 suspended: the code between two of them runs for every thread in a loop that LLVM can vectorise, and control flow around
@@ -14,16 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from xdsl.dialects import scf
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from ...dialects import fly_cpu
-from ...dialects.upstream import gpu, llvm
+from ...dialects.upstream import gpu, llvm, scf
 from ...dialects.upstream.gpu import warp as gpu_warp
 from ...ir.builder import operands_of
 from ...ir.dead_code import is_pure
-from ...llvm.text.translate import TERMINATORS, FunctionText, type_text
-from ...llvm.text.warp_text import source_lane, total_bits
+from ...ir.types import bit_width
+from ...llvm.text.function_text import TERMINATORS, FunctionText
+from ...llvm.text.spelling import type_text
+from ...lowering.rules.gpu_rules import source_lane
 from .block import once
 from .routines import CHECKS
 
@@ -41,7 +43,7 @@ class Plan(NamedTuple):
     """What is known of a kernel before it is written."""
 
     meets: set[Operation]
-    """Ops with a meeting inside."""
+    """Ops with a synchronization point inside."""
     varying: set[SSAValue]
     """Values that differ between threads."""
     kept: set[SSAValue]
@@ -52,7 +54,7 @@ class Plan(NamedTuple):
 
 def plan(op: gpu.FuncOp, threads: int, warp: int) -> Plan | None:
     """How to write a kernel in phases; None if it must be coroutines."""
-    meets = _meeting_ops(op)
+    meets = _synchronizing_ops(op)
     if meets is None:
         return None
     varying = _varying(op, meets)
@@ -65,7 +67,7 @@ def plan(op: gpu.FuncOp, threads: int, warp: int) -> Plan | None:
     return Plan(meets, varying, kept, phase) if nbytes <= MOST_BYTES else None
 
 
-def _meeting_ops(op: gpu.FuncOp) -> set[Operation] | None:
+def _synchronizing_ops(op: gpu.FuncOp) -> set[Operation] | None:
     """Barriers and exchanges, and what encloses them; None where that is no control flow, or threads meet otherwise."""
     found: set[Operation] = set()
     for inner in op.walk():
@@ -144,7 +146,7 @@ def _terminator(block: Block) -> list[SSAValue]:
 
 
 def _steered_alike(op: Operation, varying: set[SSAValue]) -> bool:
-    """Whether all threads go the same way through a structured op with a meeting."""
+    """Whether all threads go the same way through a structured op with a synchronization point."""
     if isinstance(op, scf.WhileOp):
         return _terminator(op.before_region.block)[0] not in varying
     fixed = operands_of(op)[:3] if isinstance(op, scf.ForOp) else operands_of(op)[:1]
@@ -234,7 +236,7 @@ def written_again(value: SSAValue, varying: set[SSAValue]) -> bool:
 
 
 def _bytes(value: SSAValue) -> int:
-    return 8 if isinstance(value.type, llvm.LLVMPointerType) else -(-total_bits(value.type) // 8)
+    return 8 if isinstance(value.type, llvm.LLVMPointerType) else -(-bit_width(value.type) // 8)
 
 
 def _alloca_bytes(op: llvm.AllocaOp) -> int:
@@ -243,7 +245,7 @@ def _alloca_bytes(op: llvm.AllocaOp) -> int:
     if value is None:
         return MOST_BYTES
     # Room for alignment.
-    return value.value.data * -(-total_bits(op.properties["elem_type"]) // 8) + 64
+    return value.value.data * -(-bit_width(op.properties["elem_type"]) // 8) + 64
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

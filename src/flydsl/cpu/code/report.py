@@ -8,8 +8,8 @@ its line. Each place reports once; its flag remembers.
 
 from __future__ import annotations
 
+from ...llvm.text.module_text import ModuleText
 from ...llvm.text.routine import Routine
-from ...llvm.text.translate import ModuleText
 
 RECORDS = 32
 FIELDS = 12

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ...llvm.text.module_text import ModuleText
 from ...llvm.text.routine import Routine
-from ...llvm.text.translate import ModuleText
 from . import bulk as cpu_bulk
 from . import clusters as cpu_clusters
 from . import mbarrier as cpu_mbarrier

@@ -1,10 +1,11 @@
 """Which accesses to shared memory are ordered: checked mode's view of a block, as functions of its code.
 
-Warps have clocks, and threads know of each clock how far they have seen it (a vector of `ENTRIES` numbers). Meeting
-(collectives, barriers) and waiting (mbarriers, named barriers, the cluster's barrier) pass that knowledge on. A byte of
-shared memory remembers who wrote it last and two who read it: thread, clock of its warp, how often the warp had met.
-Two accesses are ordered if one thread did both, if they are of one warp that met in between, or if the second thread
-has seen the first one's clock. Accesses of one warp are not ordered by the program: its lanes run one by one here.
+Warps have clocks, and threads know of each clock how far they have seen it (a vector of `ENTRIES` numbers).
+Synchronizing (collectives, barriers) and waiting (mbarriers, named barriers, the cluster's barrier) pass that
+knowledge on. A byte of shared memory remembers who wrote it last and two who read it: thread, clock of its warp, how
+often the warp had met. Two accesses are ordered if one thread did both, if they are of one warp that met in between,
+or if the second thread has seen the first one's clock. Accesses of one warp are not ordered by the program: its lanes
+run one by one here.
 
 Asynchronous copies write under the number of what completes them: the mbarrier (`AGENTS` + its place in a table), or
 the issuing thread for copies that it waits for. Until then the clock is `NEVER`, which nobody has seen.
@@ -34,8 +35,8 @@ _VECTOR_BYTES = 4 * ENTRIES
 # What the shadow of a block holds, by offset.
 BYTES, WARP_BITS, COUNT, PENDING, PENDING_COUNT, PENDING_ROOM = 0, 8, 16, 24, 32, 40
 CLOCKS = 64
-MEETINGS = CLOCKS + _VECTOR_BYTES
-PLACES = MEETINGS + _VECTOR_BYTES
+SYNC_COUNTS = CLOCKS + _VECTOR_BYTES
+PLACES = SYNC_COUNTS + _VECTOR_BYTES
 KNOWN_BY_BARRIER = PLACES + 8 * BARRIERS
 JOINED = KNOWN_BY_BARRIER + (CLUSTER_BARRIER + 1) * _VECTOR_BYTES
 KNOWN = JOINED + _VECTOR_BYTES
@@ -117,7 +118,7 @@ def clear() -> Routine:
     r.store("i64", 0, shadow, PENDING_COUNT)
     with r.loop(ENTRIES) as i:
         r.store("i32", 1, _clock(r, shadow, i), 0, 4)
-        r.store("i32", 1, r.at(shadow, i * 4 + MEETINGS), 0, 4)
+        r.store("i32", 1, r.at(shadow, i * 4 + SYNC_COUNTS), 0, 4)
     return r
 
 
@@ -145,7 +146,7 @@ def ordered() -> Routine:
         r.give(1)
     mine = _warp(r, shadow, t)
     theirs = r.choose(who >= AGENT_THREAD, who - (AGENT_THREAD - AGENTS), _warp(r, shadow, who))
-    met = r.load("i32", r.at(shadow, mine * 4 + MEETINGS), 0, 4)
+    met = r.load("i32", r.at(shadow, mine * 4 + SYNC_COUNTS), 0, 4)
     since = ~copied & theirs.is_(mine) & (cell & _MASK).to("i32").is_not(met & _MASK)
     seen = r.load("i32", _thread_at(r, shadow, t), theirs * 4, 4)
     r.give(since | (clock <= seen))
@@ -178,7 +179,7 @@ def access() -> Routine:
         r.give()
     warp = _warp(r, shadow, t)
     clock = r.load("i32", _clock(r, shadow, warp), 0, 4).to("i64") & _MASK
-    met = r.load("i32", r.at(shadow, warp * 4 + MEETINGS), 0, 4).to("i64") & _MASK
+    met = r.load("i32", r.at(shadow, warp * 4 + SYNC_COUNTS), 0, 4).to("i64") & _MASK
     me = ((t + 1) << 52) | (clock << 26) | met
     line = r.load("i64", table, TABLE_LINE).to("i16")
     cells = _cells(r, shadow)
@@ -257,7 +258,7 @@ def _meet(r: Routine, shadow: Value, begin: Value, end: Value, takes_part: Calla
     with r.loop(last + 1, first) as w:
         now = _tick(r, _clock(r, shadow, w))
         r.store("i32", now, joined, w * 4, 4)
-        at = r.at(shadow, w * 4 + MEETINGS)
+        at = r.at(shadow, w * 4 + SYNC_COUNTS)
         r.store("i32", r.load("i32", at, 0, 4) + 1, at, 0, 4)
     with r.loop(end, begin) as t:
         with r.when(takes_part(t)):

@@ -1,49 +1,65 @@
 """Instructions of many lanes on the CPU: every thread leaves its operands where its group can read them.
 
-Atoms reach this through `AtomLowering` (`dialects/fly/atoms.py`). A group is the threads of one instruction; its
-exchange region (`dialects/fly_cpu.py`) holds either one slot per lane, or a tile that all lanes fill.
+Atoms reach this through `AtomEmulation` (`dialects/fly/atom_lowering.py`). A group is the threads of one instruction;
+its exchange region (`dialects/fly_cpu.py`) holds either one slot per lane, or a tile that all lanes fill.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from xdsl.dialects import scf
 from xdsl.dialects.builtin import BoolAttr, IntegerType, StringAttr, VectorType, i1, i8
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ... import layout as L
 from ...dialects import fly_cpu
-from ...dialects.fly.atoms import CopyOpType, MmaOpType, Operand
-from ...dialects.upstream import llvm
+from ...dialects.fly.atoms import AtomEmulation, CopyOpType, MmaOpType, MmaScales, Operand, TileCopy
+from ...dialects.upstream import llvm, scf
 from ...dialects.upstream.vector import FromElementsOp
-from ...errors import DSLCompileError
 from ...ir.builder import elem_of, i32, i32_list, i64, int_attr
 from ...ir.enums import AddressSpace
 from ...ir.types import bit_width, vector_type
 from ...layout import Layout
+from ...lowering.expand.small_floats import packed_elements, packed_vector, stored_type
 from ...lowering.rebuild import Rebuilder
-from ...lowering.small_floats import packed_elements, packed_vector, stored_type
-from .mma import MmaScales, emulate_mma
+from .mma import emulate_mma
 from .nv import emulate_call
-from .tdm import TileCopy, emulate_tile_copy
+from .tdm import emulate_tile_copy
 
 _MOST_THREADS = 1024
 
 
 class Emulation(Rebuilder):
-    """Mixed into the conversions; everything here is for the target `cpu`."""
+    """What a conversion becomes with it: atoms and ops are called to `emulate` themselves, not to `lower`."""
 
-    target: ClassVar[str]
     arch: str | None
     checked: bool
+
+    if TYPE_CHECKING:  # What a conversion has of its own.
+
+        def load(self, at: Operand, type_: Attribute, align: int | None = None) -> SSAValue: ...
+        def store(self, value: SSAValue, at: Operand, align: int | None = None) -> None: ...
+        def moved(self, at: Operand, by: L.Leaf) -> Operand: ...
+        def raw_pointer(self, at: Operand) -> SSAValue: ...
+        def warp_size(self) -> int: ...
+
+    def call_copy(self, op: CopyOpType, src: Operand, dst: Operand) -> None:
+        """A copy atom on lowered operands."""
+        op.emulate(cast(AtomEmulation, self), src, dst)
+
+    def call_mma(self, op: MmaOpType, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
+        """An MMA atom on lowered operands."""
+        op.emulate(cast(AtomEmulation, self), d, a, b, c)
+
+    def own_rule(self, op: Operation) -> Callable[[Any, Sequence[SSAValue]], Sequence[SSAValue]] | None:
+        """How an op of a target's dialect emulates itself."""
+        return getattr(op, "emulate", None)
 
     # --- what atoms may use ---------------------------------------------------------------------------------------
 
     def group_lane(self, group: int = 0) -> SSAValue:
         """Index of the thread in its group of so many threads, i64; 0 is the warp."""
-        self._cpu_only("a group of threads")
         return self.b.pure(fly_cpu.LaneOp, (), i64, {"group": int_attr(group, i32)})
 
     def exchange(self, value: SSAValue, group: int = 0) -> Callable[[SSAValue], SSAValue]:
@@ -51,7 +67,6 @@ class Emulation(Rebuilder):
 
         The function is good until the threads meet again. A lane that did not come has no defined value.
         """
-        self._cpu_only("an exchange between threads")
         nbytes = _bytes(value.type)
         at, stride = self.deposit(nbytes, group, whole=False)
         self.put(value, self.at(at, self.b.muli(self.group_lane(group), stride)))
@@ -78,12 +93,10 @@ class Emulation(Rebuilder):
 
     def yield_thread(self) -> None:
         """Let other threads run: for a thread that looks at memory now and then."""
-        self._cpu_only("yielding")
         self.b.opn(fly_cpu.YieldOp, (), ())
 
     def routine(self, name: str, args: Sequence[SSAValue] = (), result: Attribute | None = None) -> SSAValue:
         """Call a function of `cpu/code/routines.py`; without a result type the value is not to be used."""
-        self._cpu_only(name)
         props: dict[str, Attribute] = {"callee": StringAttr(name)}
         op = self.b.opn(fly_cpu.CallOp, args, () if result is None else (result,), props)
         return cast(SSAValue, op.results[0] if op.results else None)
@@ -95,7 +108,6 @@ class Emulation(Rebuilder):
 
     def wait_until(self, what: str, done: Callable[[], SSAValue]) -> None:
         """Let other threads run until a condition (i1) on memory holds; `what` says in words what is waited for."""
-        self._cpu_only("waiting for memory")
         b, before, after = self.b, Block(), Block()
         with b.region(before):
             again = b.int_binary("xori", done(), b.const(1, i1))
@@ -152,12 +164,10 @@ class Emulation(Rebuilder):
         `signed` says how integer operands are read, `clamp` saturates an integer result, `scales` multiply blocks of
         A and B along k.
         """
-        self._cpu_only(f"the matrix product {op}")
         emulate_mma(self, op, d, a, b, c, signed=signed, clamp=clamp, scales=scales)
 
     def emulate_copy(self, op: CopyOpType, src: Operand, dst: Operand) -> None:
         """A copy in which lanes read what other lanes address: by the source and destination layouts of the atom."""
-        self._cpu_only(f"the cooperative copy {op}")
         elem = src.data.elem
         bits = bit_width(elem)
         group = cast(int, L.size(op.thr_layout))
@@ -167,12 +177,11 @@ class Emulation(Rebuilder):
         tile = max(cast(int, L.cosize(source)), cast(int, L.cosize(target)))
         at, _ = self.deposit(tile * width, group, whole=True)
         lane = self.group_lane(group)
-        low: Any = self
         count = cast(int, L.size(source[1]))
         stored = stored_type(elem)
         if bits < 8:
             # Such elements have no addresses of their own: those of a lane come and go as one.
-            values = packed_elements(self.b, low.load(src, vector_type(elem, count)))
+            values = packed_elements(self.b, self.load(src, vector_type(elem, count)))
         else:
             values = self.fragment(src, elem, count)
         start = self.at(at, self.b.muli(self.place(lane, source[0]), self.b.const(width, i64)))
@@ -187,24 +196,22 @@ class Emulation(Rebuilder):
             raw = self.take(self.at(start, cast(int, L.crd2idx(v, target[1])) * width), cell)
             taken.append(self.b.cast("extui", raw, i32) if bits < 8 else self.from_cell(raw, stored))
         if bits < 8:
-            low.store(packed_vector(self.b, taken, vector_type(stored, len(taken))), dst)
+            self.store(packed_vector(self.b, taken, vector_type(stored, len(taken))), dst)
         else:
             self.write_fragment(taken, dst)
 
     def emulate_call(self, name: str, operands: Sequence[SSAValue], **properties: Any) -> Sequence[SSAValue]:
         """An operation of `fly_nvgpu` by its name in `fly_nvgpu.ops.KINDS`."""
-        self._cpu_only(name)
         return emulate_call(self, name, operands, **properties)
 
-    def emulate_tile_copy(self, load: bool, *rest: Any) -> None:
-        """A wave's part of a copy by the tensor data mover; the fields of `TileCopy`."""
-        self._cpu_only("a tile copy")
-        emulate_tile_copy(self, TileCopy(load, *rest))
+    def emulate_tile_copy(self, copy: TileCopy) -> None:
+        """A wave's part of a copy by the tensor data mover."""
+        emulate_tile_copy(self, copy)
 
     def wave_number(self) -> SSAValue:
         """Number of the warp in its block, i32."""
         thread = self.group_lane(_MOST_THREADS)
-        warp = self.b.int_binary("divui", thread, self.b.const(cast(Any, self).warp_size(), i64))
+        warp = self.b.int_binary("divui", thread, self.b.const(self.warp_size(), i64))
         return self.b.cast("trunci", warp, i32)
 
     def as_cell(self, value: SSAValue, cell: IntegerType) -> SSAValue:
@@ -221,44 +228,27 @@ class Emulation(Rebuilder):
 
     def fragment(self, at: Operand, elem: Attribute, count: int) -> list[SSAValue]:
         """The values of a fragment, in order."""
-        low: Any = self
         offsets = fragment_offsets(at, count)
         if offsets == list(range(count)):
             if count == 1:
-                return [low.load(at, elem)]
-            whole = low.load(at, vector_type(elem, count))
+                return [self.load(at, elem)]
+            whole = self.load(at, vector_type(elem, count))
             return [self.b.extract(whole, i) for i in range(count)]
-        return [low.load(self.moved(at, o), elem) for o in offsets]
+        return [self.load(self.moved(at, o), elem) for o in offsets]
 
     def write_fragment(self, values: Sequence[SSAValue], at: Operand) -> None:
         """Store the values of a fragment."""
-        low: Any = self
         offsets = fragment_offsets(at, len(values))
         if len(values) > 1 and offsets == list(range(len(values))):
             type_ = vector_type(values[0].type, len(values))
-            low.store(self.b.pure(FromElementsOp, list(values), type_, {}), at)
+            self.store(self.b.pure(FromElementsOp, list(values), type_, {}), at)
             return
         for value, offset in zip(values, offsets, strict=True):
-            low.store(value, self.moved(at, offset))
-
-    def moved(self, at: Operand, by: Any) -> Operand:
-        """An operand some elements further on; `by` is a number or a leaf."""
-        if type(by) is int and not by:
-            return at
-        pointer: Any = at.pointer
-        if hasattr(pointer, "offset"):
-            return Operand(pointer.offset(by), at.data)
-        low: Any = self
-        step: int | SSAValue = by if type(by) is int else self.b.leaf_value(by, cast(Any, by).width)
-        return Operand(low.step(pointer, stored_type(at.data.elem), step), at.data)
+            self.store(value, self.moved(at, offset))
 
     def in_shared(self, at: Operand) -> bool:
         """Whether an operand lies in shared memory."""
         return at.data.space is AddressSpace.Shared
-
-    def _cpu_only(self, what: str) -> None:
-        if self.target != "cpu":
-            raise DSLCompileError(f"{what} is emulated on the cpu stack alone; this is the target '{self.target}'")
 
 
 def fragment_offsets(at: Operand, count: int) -> list[int]:
@@ -274,4 +264,4 @@ def _bytes(type_: Attribute) -> int:
     return -(-bit_width(elem_of(cast(Attribute, type_))) * count // 8)
 
 
-__all__ = ["Emulation", "MmaScales"]
+__all__ = ["Emulation"]

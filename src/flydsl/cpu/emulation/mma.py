@@ -10,40 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from xdsl.dialects import scf
 from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import IntegerType, bf16, f32, f64
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ... import layout as L
-from ...dialects.fly.atoms import MmaOpType, Operand
+from ...dialects.fly.atoms import MmaOpType, MmaScales, Operand, ScaleSide
+from ...dialects.upstream import scf
 from ...dialects.upstream.vector import FromElementsOp
 from ...errors import DSLCompileError
 from ...ir.builder import i32, i64, index
 from ...ir.types import bit_width, vector_type
 from ...layout import Layout
-from ...lowering.small_floats import decode, like
+from ...lowering.expand.small_floats import decode, like
 
 if TYPE_CHECKING:
     from .lanes import Emulation
 
 _CONTRACT = FastMathFlagsAttr([FastMathFlag.ALLOW_CONTRACT])
-
-
-class ScaleOperand(NamedTuple):
-    """Scales of A or B: the f32 values a lane holds, and (lane, value) to `row + rows * block` of k."""
-
-    values: Sequence[SSAValue]
-    layout: Layout
-
-
-class MmaScales(NamedTuple):
-    """Scales of a scaled product: one per row and `block` consecutive k."""
-
-    block: int
-    a: ScaleOperand
-    b: ScaleOperand
 
 
 class Run(NamedTuple):
@@ -298,7 +283,7 @@ class _Product:
 
     # --- scales ---------------------------------------------------------------------------------------------------
 
-    def fill_scales(self, scales: ScaleOperand, tile: SSAValue) -> None:
+    def fill_scales(self, scales: ScaleSide, tile: SSAValue) -> None:
         """Write the scales this lane has."""
         start = self._cell(tile, self.low.place(self.lane, scales.layout[0]))
         for v, value in enumerate(scales.values):
@@ -340,4 +325,4 @@ def emulate_mma(
     low.write_fragment(product.compute(tiles[0], tiles[1], held, scaled), d)
 
 
-__all__ = ["MmaScales", "ScaleOperand", "emulate_mma", "result_runs"]
+__all__ = ["MmaScales", "ScaleSide", "emulate_mma", "result_runs"]

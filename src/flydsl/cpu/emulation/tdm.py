@@ -1,4 +1,4 @@
-"""The tensor data mover of gfx1250 on the CPU: the lanes of a wave move the elements of its block among them.
+"""AMD's tensor data mover on the CPU: the lanes of a wave move the elements of its block among them.
 
 The block lies packed in shared memory from its start on, with `pad` elements after every so many. Outside the extents
 that are left, loads give zero and stores are dropped. Workgroups of a cluster in the mask all get what is loaded.
@@ -6,40 +6,20 @@ that are left, loads give zero and stores are dropped. Workgroups of a cluster i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from xdsl.dialects import scf
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Block, Region, SSAValue
 
-from ...dialects.upstream import llvm
+from ...dialects.fly.atoms import TileCopy
+from ...dialects.upstream import llvm, scf
 from ...ir.builder import Builder, i32, i64, index
 
 if TYPE_CHECKING:
     from .lanes import Emulation
 
 _MOST_BLOCKS = 16
-
-
-class TileCopy(NamedTuple):
-    """What one wave moves."""
-
-    load: bool
-    memory: SSAValue
-    """Where its block starts in the tensor."""
-    shared: SSAValue
-    block: Sequence[int]
-    """Elements per dimension, the last one contiguous."""
-    strides: Sequence[SSAValue]
-    """Elements (i64) from one index to the next of every dimension but the last."""
-    left: Sequence[SSAValue]
-    """How many indices (i32) of every dimension are inside the tensor."""
-    nbytes: int
-    pad: tuple[int, int]
-    """Interval and amount in elements; zeros for none."""
-    mask: SSAValue | None
-    """Workgroups of the cluster (i32) that get what is loaded; none or zero: the own one."""
 
 
 def counted(b: Builder, start: SSAValue, stop: int, step: int, body: Callable[[SSAValue], None]) -> None:
@@ -64,7 +44,7 @@ def when(b: Builder, flag: SSAValue, then: Callable[[], None]) -> None:
 def emulate_tile_copy(low: Emulation, copy: TileCopy) -> None:
     """Emit the copy of a wave."""
     b = low.b
-    lanes: int = cast(Any, low).warp_size()
+    lanes = low.warp_size()
     count = 1
     for extent in copy.block:
         count *= extent
@@ -125,4 +105,4 @@ def guarded_load(low: Emulation, flag: SSAValue, at: SSAValue, otherwise: SSAVal
     return b.with_regions(scf.IfOp, (flag,), (otherwise.type,), [Region(yes), Region(no)]).results[0]
 
 
-__all__ = ["TileCopy", "emulate_tile_copy"]
+__all__ = ["emulate_tile_copy"]

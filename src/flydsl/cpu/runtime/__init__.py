@@ -20,6 +20,7 @@ from flydsl import config
 from flydsl.cpu.runtime import lines as cpu_lines
 from flydsl.cpu.runtime import native as cpu_native
 from flydsl.cpu.runtime import reports as cpu_reports
+from flydsl.cpu.runtime.launcher_ir import FAILED_CHECKS, FLAG_CLUSTERS, MAX_BLOCK_THREADS
 from flydsl.cpu.runtime.native import KernelDescriptor
 from flydsl.cpu.runtime.stream import EventState, Mark, TaskQueue, as_launch_error
 from flydsl.errors import (
@@ -164,8 +165,8 @@ class CpuDeviceRuntime(DeviceRuntime):
         caps = DeviceCapabilities(
             warp_size=config.cpu.warp_size,
             compute_units=config.cpu.threads,
-            max_threads_per_block=cpu_native.MAX_BLOCK_THREADS,
-            max_threads_per_cu=cpu_native.MAX_BLOCK_THREADS,
+            max_threads_per_block=MAX_BLOCK_THREADS,
+            max_threads_per_cu=MAX_BLOCK_THREADS,
             max_block_dim=(1024, 1024, 1024),
             max_grid_dim=(2**31 - 1, 2**31 - 1, 2**31 - 1),
             total_memory=_memory()[1],
@@ -426,7 +427,7 @@ class CpuDeviceRuntime(DeviceRuntime):
             if key not in loaded.descriptors:
                 reports = cpu_reports.table(loaded.library)
                 cluster = cpu_native.cluster_of(loaded.library, name)
-                flags |= cpu_native.FLAG_CLUSTERS if any(cluster) else 0
+                flags |= FLAG_CLUSTERS if any(cluster) else 0
                 loaded.descriptors[key] = KernelDescriptor(
                     loaded.library.address(name), shared_bytes, flags, reports, cluster
                 )
@@ -436,7 +437,7 @@ class CpuDeviceRuntime(DeviceRuntime):
             name,
             ctypes.addressof(descriptor),
             shared_static=shared_bytes,
-            max_threads=cpu_native.MAX_BLOCK_THREADS,
+            max_threads=MAX_BLOCK_THREADS,
         )
 
     def set_dynamic_smem_limit(self, function: Function, nbytes: int) -> None:
@@ -513,7 +514,7 @@ class CpuDeviceRuntime(DeviceRuntime):
             raise OutOfMemoryError(f"{text}: no memory for shared data", free=free, total=total, code=2, kernel=kernel)
         if status == 701:
             raise OutOfResourcesError(None, None, "launch", description=text, code=status, kernel=kernel)
-        if status == cpu_native.FAILED_CHECKS:
+        if status == FAILED_CHECKS:
             taken = [cpu_reports.take(m.library) for m in tuple(self._modules.values())]
             found = [line for lines, _ in taken for line in lines]
             if all(stuck for _, stuck in taken):
@@ -528,7 +529,7 @@ class CpuDeviceRuntime(DeviceRuntime):
     # -- occupancy, peers, info ------------------------------------------------------------------------
 
     def max_active_blocks(self, function: Function, block_threads: int, smem: int = 0) -> int:
-        if not 1 <= block_threads <= cpu_native.MAX_BLOCK_THREADS:
+        if not 1 <= block_threads <= MAX_BLOCK_THREADS:
             return 0
         return 1
 

@@ -14,12 +14,13 @@ Operations and orderings are LLVM's words as strings (`umax`, `_and`, `acq_rel`)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from xdsl.dialects.builtin import i1
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, opt_prop_def, traits_def
 
+from .infer import Infer
 from .ops import FlyOp
 from .types import PointerType
 
@@ -55,7 +56,7 @@ class AtomicRMWOp(FlyOp):
     syncscope = opt_prop_def(Attribute)
     traits = traits_def()
     ARITY: ClassVar[tuple[int, int]] = (2, 2)
-    INFER: ClassVar[Any] = staticmethod(_infer_rmw)
+    INFER: ClassVar[Infer | None] = staticmethod(_infer_rmw)
 
 
 @irdl_op_definition
@@ -69,7 +70,7 @@ class AtomicCASOp(FlyOp):
     weak = opt_prop_def(Attribute)
     traits = traits_def()
     ARITY: ClassVar[tuple[int, int]] = (3, 3)
-    INFER: ClassVar[Any] = staticmethod(_infer_cas)
+    INFER: ClassVar[Infer | None] = staticmethod(_infer_cas)
 
 
 @irdl_op_definition

@@ -1,15 +1,15 @@
 """Copy and MMA atoms, and the tiled operations built from them.
 
 An atom op is a type that answers everything about one hardware (or universal) operation: its text, its thread and
-value layouts, the state it carries, how it lowers and what it means. `!fly.copy_atom` and `!fly.mma_atom` wrap such a
+value layouts, the state it carries, the instruction it becomes (`lower`) and what that does (`emulate`). Which of the
+two is wanted the conversion decides that calls it; an atom never asks. `!fly.copy_atom` and `!fly.mma_atom` wrap such a
 type; `!fly.tiled_copy` and `!fly.tiled_mma` add the layout that spreads an atom over the threads of a block.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from xdsl.dialects.builtin import IntegerType, Signedness, VectorType
 from xdsl.ir import Attribute, Data, TypeAttribute
@@ -21,87 +21,13 @@ from xdsl.utils.exceptions import ParseError
 from ...ir.enums import AddressSpace, AtomicOp
 from ...ir.types import bit_width
 from ...layout import Layout, Tile, crd2idx, recast_layout, size
-from .types import LayoutType, MemRefData, TileType, intern
+from .atom_lowering import AtomEmulation, AtomLowering, MmaScales, Operand, ScaleSide, TileCopy
+from .types import LayoutType, TileType, intern
 
 if TYPE_CHECKING:
     from xdsl.ir import SSAValue
 
-    from ...ir.builder import Builder
-
 ONE_THREAD = Layout(1, 1)
-
-
-class Operand(NamedTuple):
-    """A tensor operand of an atom call after lowering: an address and what is known of it."""
-
-    pointer: SSAValue
-    data: MemRefData
-
-
-class AtomLowering(Protocol):
-    """What a target offers to the atoms that lower themselves on it.
-
-    On GPUs an atom becomes an instruction. On the cpu stack (`low.target == "cpu"`) an atom of one thread does the same
-    with loads and stores; one of many threads is emulated, in the simplest case by one call:
-
-    * `low.emulate_mma(self, d, a, b, c)` computes a matrix product from `shape_mnk`, `elem_types`, `thr_layout` and
-      `tv_layout`; operands in shared memory are read there, by the layout of their view.
-    * `low.emulate_copy(self, src, dst)` moves values between lanes from `thr_layout`, `src_bits` and `dst_bits`.
-    * `theirs = low.exchange(value, group)` makes every lane's `value` known to its group: `theirs(lane)` is that of
-      another lane. All lanes of the group must come by, as they must for the instruction.
-    """
-
-    b: Builder
-    target: ClassVar[str]
-    """`rocdl`, `nvvm` or `cpu`."""
-    arch: str | None
-    """Architecture compiled for or emulated, such as gfx942; None where the module does not say."""
-    trust_alignment: ClassVar[bool]
-    """Whether an atom's natural alignment may be assumed of memory, as the hardware's wide accesses need."""
-
-    def load(self, at: Operand, type_: Attribute, align: int | None = None) -> SSAValue:
-        """Read a value; the alignment defaults to the operand's."""
-        ...
-
-    def store(self, value: SSAValue, at: Operand, align: int | None = None) -> None:
-        """Write a value."""
-        ...
-
-    def atomic(self, op: AtomicOp, at: Operand, value: SSAValue, scope: str, unsigned: bool = False) -> None:
-        """Read-modify-write, old value dropped; `unsigned` is how integers are compared."""
-        ...
-
-    def intrinsic(self, name: str, type_: Attribute | None, operands: Sequence[SSAValue]) -> SSAValue | None:
-        """Call an LLVM intrinsic by its full name."""
-        ...
-
-    def warp_size(self) -> int:
-        """Lanes per warp of the target."""
-        ...
-
-    def group_lane(self, group: int = 0) -> SSAValue:
-        """On the cpu: index (i64) of the thread in its group of so many threads; 0 is the warp."""
-        ...
-
-    def exchange(self, value: SSAValue, group: int = 0) -> Callable[[SSAValue], SSAValue]:
-        """On the cpu: meet the group; from a lane (i64) of the group to the value it came with."""
-        ...
-
-    def yield_thread(self) -> None:
-        """On the cpu: let the other threads run, in a loop that waits for memory to change."""
-        ...
-
-    def emulate_mma(self, op: MmaOpType, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
-        """On the cpu: `D = A * B^T + C`, summed in f64 (integers: wrapping) and rounded once.
-
-        The implementation takes more by name: `signed` for integer operands, `clamp`, and `scales`
-        (`cpu/emulation/mma.py`).
-        """
-        ...
-
-    def emulate_copy(self, op: CopyOpType, src: Operand, dst: Operand) -> None:
-        """On the cpu: a copy in which lanes read what other lanes address."""
-        ...
 
 
 class CopyOpType(TypeAttribute):
@@ -145,9 +71,13 @@ class CopyOpType(TypeAttribute):
         """The side whose layout is the reference."""
         return self.src_bits
 
+    @abstractmethod
     def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
-        """Emit one call for the target behind `low`."""
-        raise NotImplementedError(f"{self} has no lowering for this target")
+        """Emit one call for the GPU behind `low`."""
+
+    @abstractmethod
+    def emulate(self, low: AtomEmulation, src: Operand, dst: Operand) -> None:
+        """Emit what one call does, for the cpu stack."""
 
 
 class MmaOpType(TypeAttribute):
@@ -178,9 +108,13 @@ class MmaOpType(TypeAttribute):
     def tv_layout(self, operand: int) -> Layout:
         """(thread, value) to position in the column-major tile of operand A 0, B 1, C and D 2, 3."""
 
+    @abstractmethod
     def lower(self, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
-        """Emit one call for the target behind `low`."""
-        raise NotImplementedError(f"{self} has no lowering for this target")
+        """Emit one call for the GPU behind `low`."""
+
+    @abstractmethod
+    def emulate(self, low: AtomEmulation, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
+        """Emit what one call does, for the cpu stack."""
 
 
 def _scattered(at: Operand, count: int) -> list[int] | None:
@@ -199,8 +133,7 @@ def load_values(low: AtomLowering, at: Operand, type_: Attribute, align: int | N
     offsets = _scattered(at, vector_length(type_))
     if offsets is None:
         return low.load(at, type_, align)
-    moved: Any = cast(Any, low).moved
-    values = [low.load(moved(at, offset), at.data.elem) for offset in offsets]
+    values = [low.load(low.moved(at, offset), at.data.elem) for offset in offsets]
     from ...ir.types import vector_type
     from ..upstream.vector import FromElementsOp
 
@@ -213,9 +146,8 @@ def store_values(low: AtomLowering, value: SSAValue, at: Operand, align: int | N
     if offsets is None:
         low.store(value, at, align)
         return
-    moved: Any = cast(Any, low).moved
     for i, offset in enumerate(offsets):
-        low.store(low.b.extract(value, i), moved(at, offset))
+        low.store(low.b.extract(value, i), low.moved(at, offset))
 
 
 def vector_length(type_: Attribute) -> int:
@@ -248,6 +180,8 @@ class UniversalCopyType(Data[int], CopyOpType):
         ]
         store_values(low, load_values(low, src, type_, aligns[0]), dst, aligns[1])
 
+    emulate = lower
+
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> int:
         with parser.in_angle_brackets():
@@ -273,9 +207,11 @@ class UniversalAtomicType(Data[tuple[AtomicOp, Attribute, str]], CopyOpType):
     def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
         """Load the register operand and combine it into memory."""
         op, elem, scope = self.data
-        unsigned = type(elem) is IntegerType and cast(Any, elem).signedness.data is Signedness.UNSIGNED
+        unsigned = type(elem) is IntegerType and elem.signedness.data is Signedness.UNSIGNED
         stored: Attribute = IntegerType(self.bits) if unsigned else self.data[1]
         low.atomic(op, dst, low.load(src, stored), scope, unsigned)
+
+    emulate = lower
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> tuple[AtomicOp, Attribute, str]:
@@ -354,6 +290,8 @@ class UniversalFmaType(Data[Attribute], MmaOpType):
         """A product and a sum, each rounded."""
         product = low.b.float_binary("mulf", low.load(a, self.data), low.load(b, self.data))
         low.store(low.b.float_binary("addf", product, low.load(c, self.data)), d)
+
+    emulate = lower
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> Attribute:
@@ -565,18 +503,22 @@ def atom_of(type_: Attribute) -> CopyAtomType | MmaAtomType:
     """The atom of an atom or a tiled operation."""
     kind = type(type_)
     if kind is TiledCopyType or kind is TiledMmaType:
-        return cast(Any, type_).data.atom
+        return cast("TiledCopyType | TiledMmaType", type_).data.atom
     assert kind is CopyAtomType or kind is MmaAtomType
-    return cast(Any, type_)
+    return cast("CopyAtomType | MmaAtomType", type_)
 
 
 __all__ = [
+    "AtomEmulation",
     "AtomLowering",
     "CopyAtomType",
     "CopyOpType",
     "MmaAtomType",
     "MmaOpType",
+    "MmaScales",
     "Operand",
+    "ScaleSide",
+    "TileCopy",
     "TiledCopyType",
     "TiledMmaType",
     "UniversalAtomicType",

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, i32
 from xdsl.ir import Attribute, SSAValue
-from xdsl.parser import Parser
+from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
 from ...ir.enums import MmaOperand
+from ...ir.types import dense_ints
 from .attrs import MmaOperandAttr
 from .types import MemRefType
 
@@ -32,7 +33,7 @@ def segments_of(op: FlyOp) -> tuple[int, ...]:
     """Length of each operand group; where the op does not say, every group that is there has one operand."""
     given = op.properties.get("operandSegmentSizes")
     if given is not None:
-        return tuple(cast(Any, given).get_values())
+        return tuple(dense_ints(given))
     count = len(op.operands)
     if op.name == "fly.gemm":
         return (1, 1, 1, 1, 1, count - 5)
@@ -103,7 +104,7 @@ def _print_atom(op: FlyOp, printer: Printer) -> None:
 
 
 def _finish(
-    cls: type[FlyOp], parser: Parser, pos: int, unresolved: Sequence[Any], attrs: dict[str, Attribute]
+    cls: type[FlyOp], parser: Parser, pos: int, unresolved: Sequence[UnresolvedOperand], attrs: dict[str, Attribute]
 ) -> FlyOp:
     parser.parse_punctuation(":")
     fn = parser.parse_function_type()
@@ -136,7 +137,7 @@ def _parse_padded(cls: type[FlyOp], parser: Parser) -> FlyOp:
 
 def _print_padded(op: FlyOp, printer: Printer) -> None:
     n = op.properties.get("n")
-    printer.print_string(f"<{cast(Any, n).value.data}> " if n is not None else " ")
+    printer.print_string(f"<{cast('IntegerAttr', n).value.data}> " if n is not None else " ")
     _print_operands(op, printer, skip=("n",))
 
 
@@ -148,7 +149,7 @@ def _parse_mma(cls: type[FlyOp], parser: Parser) -> FlyOp:
     if word not in _OPERANDS:
         parser.raise_error(f"expected one of {', '.join(_OPERANDS)}, got '{word}'", pos)
     attrs: dict[str, Attribute] = {"operand_id": MmaOperandAttr(MmaOperand(_OPERANDS.index(word)))}
-    unresolved: list[Any] = []
+    unresolved: list[UnresolvedOperand] = []
     while parser.parse_optional_punctuation(",") is not None:
         if parser.parse_optional_keyword("stages") is not None:
             parser.parse_punctuation("=")
@@ -160,9 +161,9 @@ def _parse_mma(cls: type[FlyOp], parser: Parser) -> FlyOp:
 
 
 def _print_mma(op: FlyOp, printer: Printer) -> None:
-    operand: int = cast(Any, op.properties["operand_id"]).data
+    operand: int = cast(MmaOperandAttr, op.properties["operand_id"]).data
     stages = op.properties.get("stages")
-    suffix = f", stages = {cast(Any, stages).value.data}" if stages is not None else ""
+    suffix = f", stages = {cast('IntegerAttr', stages).value.data}" if stages is not None else ""
     _print_operands(op, printer, f"{_OPERANDS[operand]}, ", suffix, ("operand_id", "stages"))
 
 
@@ -215,7 +216,7 @@ def _parse_lists(cls: type[FlyOp], parser: Parser) -> FlyOp:
     """
     pos = parser.pos
 
-    def group() -> list[Any]:
+    def group() -> list[UnresolvedOperand]:
         listed = parser.parse_optional_comma_separated_list(Parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
         return [parser.parse_unresolved_operand()] if listed is None else listed
 

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute
 from ... import layout as L
 from ...errors import LayoutError
 from ...ir.enums import AddressSpace
-from ...ir.types import vector_type
+from ...ir.types import dense_ints, vector_type
 from ...layout import Basis, ComposedLayout, Dyn, Layout
 from . import atoms, types
 from .attrs import MmaOperandAttr
@@ -36,10 +36,10 @@ def python_value(attr: Attribute) -> Any:
     """A property as the plain Python value the semantics take."""
     kind = type(attr)
     if kind is IntegerAttr:
-        number = cast(Any, attr)
+        number = cast("IntegerAttr[IntegerType]", attr)
         return bool(number.value.data) if number.type == i1 else number.value.data
     if kind is DenseArrayBase:
-        return tuple(cast(Any, attr).get_values())
+        return tuple(dense_ints(attr))
     if kind is StringAttr or kind is MmaOperandAttr:
         return cast(Any, attr).data
     return attr
@@ -55,7 +55,7 @@ def storage_type(type_: Attribute) -> Attribute:
     return cast(Attribute, type_) if bits >= 16 else IntegerType(bits)
 
 
-def leaf_type(leaf: Any) -> IntegerType:
+def leaf_type(leaf: L.IntTuple) -> IntegerType:
     """IR type of one leaf as a scalar."""
     if isinstance(leaf, Basis):
         leaf = leaf.value
@@ -210,7 +210,7 @@ def to_llvm_ptr(operand_types: Sequence[Attribute], props: dict[str, Attribute])
 
 def swizzled(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
     """`fly.apply_swizzle`."""
-    return (apply_swizzle(operand_types[0], object_of(operand_types[1])),)
+    return (apply_swizzle(cast(PointerType, operand_types[0]), object_of(operand_types[1])),)
 
 
 def load(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:
@@ -239,9 +239,8 @@ def load_vec(operand_types: Sequence[Attribute], props: dict[str, Attribute]) ->
     return (vector_type(i64 if any(isinstance(x, Dyn) and x.width == 64 for x in leaves) else i32, count),)
 
 
-def _leaves(tree: Any) -> tuple[Any, ...]:
-    flat = L.flatten(tree)
-    return cast(tuple[Any, ...], flat) if type(flat) is tuple else (flat,)
+def _leaves(tree: L.IntTuple) -> tuple[L.IntTuple, ...]:
+    return L.flatten(tree)
 
 
 def dyn_shared(operand_types: Sequence[Attribute], props: dict[str, Attribute]) -> tuple[Attribute, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from xdsl.dialects.builtin import DenseArrayBase, DictionaryAttr, IntegerAttr, IntegerType, StringAttr, i32, i64
 from xdsl.ir import Attribute, TypeAttribute
@@ -154,13 +154,15 @@ class PropertySpec(NamedTuple):
 
 def _is_int(width: int) -> Callable[[Attribute], bool]:
     def check(value: Attribute) -> bool:
-        return isinstance(value, IntegerAttr) and bool(cast(Any, value).type == IntegerType(width))
+        return isinstance(value, IntegerAttr) and bool(
+            cast("IntegerAttr[IntegerType]", value).type == IntegerType(width)
+        )
 
     return check
 
 
 def _is_i32_array(value: Attribute) -> bool:
-    return isinstance(value, DenseArrayBase) and bool(cast(Any, value).elt_type == i32)
+    return isinstance(value, DenseArrayBase) and bool(cast("DenseArrayBase[IntegerType]", value).elt_type == i32)
 
 
 def _instance(*classes: type[Attribute]) -> Callable[[Attribute], bool]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import gcd
-from typing import Any, cast
+from typing import Any, TypeAlias, cast, final
 
 from xdsl.ir import Attribute
 
 from ... import layout as L
 from ...errors import LayoutError
 from ...ir.enums import AddressSpace, MmaOperand
+from ...ir.identity import by_identity_and_value
 from ...layout import ComposedLayout, Dyn, Layout, Swizzle, Tile
 from ...layout import tiled as T
 from .atoms import TiledCopyType, TiledMmaType, atom_of
@@ -34,6 +35,7 @@ from .types import (
 )
 
 
+@final
 class View:
     """A tensor: where it starts and how coordinates map to offsets from there."""
 
@@ -48,20 +50,28 @@ class View:
         return f"View({self.iter}, {self.layout})"
 
 
+Algebra: TypeAlias = L.IntTuple | Layout | ComposedLayout | View
+"""What layout functions take, and tensors."""
+AnyLayout: TypeAlias = Layout | ComposedLayout
+
+
 class IterValue:
     """A pointer that exists as an SSA value. No `ABC`: it is asked for at every step, and their checks are slow."""
 
     type: PointerType
 
-    def offset(self, by: Any) -> IterValue:
+    def offset(self, by: L.IntTuple) -> IterValue:
         """The pointer moved by an element offset."""
         raise NotImplementedError
 
 
-_moved_pointers: dict[tuple[int, int], tuple[PointerType, PointerType]] = {}
+@by_identity_and_value
+def _moved_pointer(pointer: PointerType, known: int) -> PointerType:
+    data = pointer.data
+    return ptr_type(data.elem, data.space, align_for(data.elem, gcd(value_divisibility(data), known)), data.swizzle)
 
 
-def offset_pointer_type(pointer: PointerType, by: Any) -> PointerType:
+def offset_pointer_type(pointer: PointerType, by: L.IntTuple) -> PointerType:
     """Type of a pointer moved by `by` elements: the alignment shrinks to what is still known."""
     by = by if type(by) is int or isinstance(by, Dyn) else L.unwrap(by)
     if type(by) is int:
@@ -70,21 +80,10 @@ def offset_pointer_type(pointer: PointerType, by: Any) -> PointerType:
         known = by.div
     else:
         raise LayoutError(f"offset must be a scalar (leaf int) IntTuple, got {L.format_int_tuple(by)}")
-    if known == 0:
-        return pointer
-    # The pointer is kept in the entry, because ids are reused.
-    found = _moved_pointers.get((id(pointer), known))
-    if found is None:
-        data = pointer.data
-        align = align_for(data.elem, gcd(value_divisibility(data), known))
-        found = _moved_pointers[id(pointer), known] = (
-            pointer,
-            ptr_type(data.elem, data.space, align, data.swizzle),
-        )
-    return found[1]
+    return pointer if known == 0 else _moved_pointer(pointer, known)
 
 
-def add_offset(it: Any, by: Any) -> Any:
+def add_offset(it: Any, by: L.IntTuple) -> Any:
     """Move an iterator: a pointer by elements, a coordinate by a tuple."""
     if isinstance(it, IterValue):
         return it.offset(by)
@@ -110,7 +109,7 @@ def object_of(type_: Attribute) -> Any:
 _ALGEBRA = {Layout, ComposedLayout, Swizzle, L.CoordSwizzle, Tile, tuple, int, Dyn, L.Basis, L.ValueLeaf, type(None)}
 
 
-def type_of_object(obj: Any) -> Attribute:
+def type_of_object(obj: object) -> Attribute:
     """The type of an algebra object of either reading."""
     if type(obj) is View:
         it = obj.iter
@@ -138,21 +137,21 @@ def _on_layout(f: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
-def _linear(x: Any) -> Any:
+def _linear(x: Algebra) -> Any:
     """Tuple, or the plain layout inside whatever `x` is."""
     return linear_layout(x.layout if type(x) is View else x) if type(x) in (View, ComposedLayout) else x
 
 
-def _layout_of(x: Any) -> Any:
+def _layout_of(x: Algebra) -> Any:
     return x.layout if type(x) is View else x
 
 
-def get_shape(x: Any) -> Any:
+def get_shape(x: Algebra) -> L.IntTuple:
     """Shape of the innermost plain layout."""
     return _linear(x).shape
 
 
-def get_stride(x: Any) -> Any:
+def get_stride(x: Algebra) -> L.IntTuple:
     """Stride of a plain layout."""
     layout = _layout_of(x)
     if type(layout) is not Layout:
@@ -160,12 +159,12 @@ def get_stride(x: Any) -> Any:
     return layout.stride
 
 
-def make_view(it: Any, layout: Any) -> View:
+def make_view(it: PointerType | IterValue | L.IntTuple, layout: AnyLayout) -> View:
     """A pointer or a base coordinate seen through a layout."""
     return View(it, layout)
 
 
-def slice_(x: Any, coord: Any) -> Any:
+def slice_(x: Algebra, coord: L.IntTuple) -> Algebra:
     """Keep what stands under `*`; a tensor moves by the index of the rest."""
     if type(x) is not View:
         return L.slice(x, coord)
@@ -176,15 +175,13 @@ def slice_(x: Any, coord: Any) -> Any:
     return View(add_offset(x.iter, L.crd2idx(_none_to_zero(coord), layout)), kept)
 
 
-def _none_to_zero(coord: Any) -> Any:
+def _none_to_zero(coord: L.IntTuple) -> L.IntTuple:
     if coord is None:
         return 0
-    if type(coord) is tuple:
-        return tuple([_none_to_zero(c) for c in cast(tuple[Any, ...], coord)])
-    return coord
+    return tuple([_none_to_zero(c) for c in coord]) if isinstance(coord, tuple) else coord
 
 
-def get(x: Any, mode: tuple[int, ...]) -> Any:
+def get(x: Algebra, mode: tuple[int, ...]) -> Algebra:
     """Sub-tree at a path; a coordinate tensor's base follows."""
     if type(x) is View:
         base = x.iter
@@ -194,7 +191,7 @@ def get(x: Any, mode: tuple[int, ...]) -> Any:
     return L.get_(x, mode)
 
 
-def size(x: Any) -> Any:
+def size(x: Algebra) -> L.Leaf:
     """Product of the shape."""
     return L.size(_layout_of(x))
 
@@ -208,7 +205,7 @@ def decomposition(x: View) -> View:
     return View(add_offset(x.iter, off), linear_layout(layout))
 
 
-def apply_swizzle(pointer: Any, swizzle: Swizzle) -> Any:
+def apply_swizzle(pointer: PointerType, swizzle: Swizzle) -> PointerType:
     """The pointer whose byte address is swizzled at each access."""
     data = pointer.data
     divisible = gcd(value_divisibility(data), 1 << swizzle.base)
@@ -219,10 +216,10 @@ def _copy_args(tc: TiledCopyType) -> tuple[Layout, Tile, Layout]:
     return tc.data.layout, tc.data.tile, tc.data.atom.tv("ref")
 
 
-def copy_partition(side: str) -> Callable[[TiledCopyType, Any, Any], View]:
+def copy_partition(side: str) -> Callable[[TiledCopyType, View, L.IntTuple], View]:
     """The part of a tensor one thread copies."""
 
-    def partition(tc: TiledCopyType, x: View, thread: Any) -> View:
+    def partition(tc: TiledCopyType, x: View, thread: L.IntTuple) -> View:
         tv, tile, ref = _copy_args(tc)
         offset, layout = T.copy_partition(x.layout, tv, tile, ref, tc.data.atom.tv(side), thread)
         return _moved(x, offset, layout)
@@ -230,7 +227,7 @@ def copy_partition(side: str) -> Callable[[TiledCopyType, Any, Any], View]:
     return partition
 
 
-def _moved(x: View, offset: Any, layout: Any) -> View:
+def _moved(x: View, offset: L.IntTuple, layout: AnyLayout) -> View:
     """`x` with a new plain layout, moved by `offset`: into the composed offset if there is one, else into the base."""
     linear = linear_layout(layout)
     if type(x.layout) is ComposedLayout:
@@ -238,7 +235,7 @@ def _moved(x: View, offset: Any, layout: Any) -> View:
     return View(add_offset(x.iter, offset), linear)
 
 
-def _move_composed(layout: ComposedLayout, offset: Any, linear: Layout) -> ComposedLayout:
+def _move_composed(layout: ComposedLayout, offset: L.IntTuple, linear: Layout) -> ComposedLayout:
     if type(layout.outer) is ComposedLayout:
         return ComposedLayout(layout.inner, layout.offset, _move_composed(layout.outer, offset, linear))
     return ComposedLayout(layout.inner, L.int_tuple_add(layout.offset, offset), linear)
@@ -255,14 +252,14 @@ def _mma_args(tm: TiledMmaType, operand: int) -> tuple[Any, Any, Any, Any, Any]:
     return operand, op.shape_mnk, op.tv_layout(operand), tm.data.layout, tm.data.tile
 
 
-def mma_partition(tm: TiledMmaType, x: View, thread: Any, operand_id: int) -> View:
+def mma_partition(tm: TiledMmaType, x: View, thread: L.IntTuple, operand_id: int) -> View:
     """The part of an operand one thread holds."""
     index: Any = L.unwrap(thread)
     offset, layout = T.mma_partition(x.layout, *_mma_args(tm, operand_id), tm.data.atom.op.thr_layout, index)
     return _moved(x, offset, layout)
 
 
-def mma_partition_shape(tm: TiledMmaType, shape: Any, operand_id: int) -> Any:
+def mma_partition_shape(tm: TiledMmaType, shape: L.IntTuple, operand_id: int) -> L.IntTuple:
     """Shape of such a part for a tensor of this shape."""
     return T.mma_partition_shape(shape, *_mma_args(tm, operand_id))
 
@@ -274,7 +271,7 @@ def mma_fragment(tm: TiledMmaType, x: View, operand_id: int, stages: int | None 
     return View(ptr_type(elem, AddressSpace.Register), layout)
 
 
-def fragment_like(x: Any, dtype: Attribute | None = None) -> View:
+def fragment_like(x: Algebra, dtype: Attribute | None = None) -> View:
     """Register tensor with the fragment layout of `x`."""
     if dtype is None:
         it = x.iter if type(x) is View else None
@@ -286,52 +283,52 @@ def fragment_like(x: Any, dtype: Attribute | None = None) -> View:
     return View(ptr_type(dtype, AddressSpace.Register), layout)
 
 
-def make_fragment_layout_like(x: Any) -> Any:
+def make_fragment_layout_like(x: Algebra) -> AnyLayout:
     """Compact layout of a fragment shaped like `x`."""
     return L.make_fragment_layout_like(type_level(_linear(x)))
 
 
-def get_layout(x: Any) -> Any:
+def get_layout(x: View) -> AnyLayout:
     """Layout of a tensor."""
     return x.layout
 
 
-def get_iter(x: Any) -> Any:
+def get_iter(x: View) -> PointerType | IterValue | L.IntTuple:
     """Pointer or base coordinate of a tensor."""
     return x.iter
 
 
-def composed_get_inner(x: Any) -> Any:
+def composed_get_inner(x: ComposedLayout) -> object:
     """What a composed layout applies last."""
     return x.inner
 
 
-def composed_get_offset(x: Any) -> Any:
+def composed_get_offset(x: ComposedLayout) -> L.IntTuple:
     """Offset between the two parts of a composed layout."""
     return x.offset
 
 
-def composed_get_outer(x: Any) -> Any:
+def composed_get_outer(x: ComposedLayout) -> AnyLayout:
     """What a composed layout applies first."""
     return x.outer
 
 
-def coprofile(x: Any) -> Any:
+def coprofile(x: Algebra) -> L.IntTuple:
     """Nesting of the codomain."""
     return L.coprofile(_linear(x))
 
 
-def coshape(x: Any) -> Any:
+def coshape(x: Algebra) -> L.IntTuple:
     """Extents of the codomain."""
     return L.coshape(_linear(x))
 
 
-def cosize(x: Any) -> Any:
+def cosize(x: Algebra) -> L.IntTuple:
     """Size of the codomain."""
     return L.cosize(_linear(x))
 
 
-def recast_layout(x: Any, new_type_bits: int, old_type_bits: int) -> Any:
+def recast_layout(x: Layout, new_type_bits: int, old_type_bits: int) -> Layout:
     """The layout counted in elements of another width."""
     return L.recast_layout(x, old_type_bits, new_type_bits)
 

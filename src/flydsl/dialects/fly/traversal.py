@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import cast
 
 from ... import layout as L
 from ...errors import LayoutError
@@ -13,7 +13,7 @@ Extents = tuple[int, int, int]
 """How often the atom repeats in M, N and K."""
 
 
-def steps(extents: Extents, order: int | None = None, layout: Any = None) -> Iterator[tuple[int, int, int]]:
+def steps(extents: Extents, order: int | None = None, layout: L.Layout | None = None) -> Iterator[tuple[int, int, int]]:
     """(m, n, k) in the order of a `GemmTraversalOrder` (default NMK), or of a traversal layout.
 
     >>> list(steps((2, 2, 1), GemmTraversalOrder.MNK_Serpentine))
@@ -44,9 +44,8 @@ def _loops(extents: Extents, order: int) -> Iterator[tuple[int, int, int]]:
                 yield index[0], index[1], index[2]
 
 
-def _coordinate(layout: Any, i: int, extents: Extents) -> Any:
-    index: Any = L.crd2idx(i, layout)
-    return L.colex2crd(index, extents)
+def _coordinate(layout: L.Layout, i: int, extents: Extents) -> Extents:
+    return cast(Extents, L.colex2crd(cast(int, L.crd2idx(i, layout)), extents))
 
 
 __all__ = ["Extents", "steps"]

@@ -7,6 +7,7 @@ so equal types are usually the same object. Text forms follow FlyDSL's.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
 from xdsl.ir import Attribute, Data, TypeAttribute
@@ -16,7 +17,7 @@ from xdsl.printer import Printer
 
 from ...ir.enums import AddressSpace
 from ...ir.types import bit_width
-from ...layout import Basis, ComposedLayout, CoordSwizzle, Dyn, Layout, Swizzle, Tile
+from ...layout import Basis, ComposedLayout, CoordSwizzle, Dyn, IntTuple, Layout, Swizzle, Tile
 from ...layout import text as layout_text
 from ...layout.int_tuple import VALUED, kind_of
 from .attrs import AddressSpaceAttr, parse_basis, raw_parameters
@@ -27,6 +28,7 @@ _QUALIFIED = re.compile(r"#fly<[a-z_]+\s*(.*)>", re.DOTALL)
 _SPACES = {space.keyword: space for space in AddressSpace}
 
 T = TypeVar("T", bound=Attribute)
+_Parsed = TypeVar("_Parsed")
 Space = AddressSpace | Attribute
 
 
@@ -46,7 +48,7 @@ def split_top(text: str) -> list[str]:
     return parts
 
 
-def _parse_text(parser: AttrParser, what: str, parse: Any) -> Any:
+def _parse_text(parser: AttrParser, what: str, parse: Callable[[str], _Parsed]) -> _Parsed:
     parser.parse_punctuation("<")
     pos = parser.pos
     text = raw_parameters(parser)
@@ -73,7 +75,7 @@ class IntTupleType(_TextType, TypeAttribute):
     name = "fly.int_tuple"
 
     @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> Any:
+    def parse_parameter(cls, parser: AttrParser) -> IntTuple:
         return _parse_text(parser, "int tuple", layout_text.parse_int_tuple)
 
 
@@ -84,7 +86,7 @@ class BasisType(_TextType, TypeAttribute):
     name = "fly.basis"
 
     @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> Any:
+    def parse_parameter(cls, parser: AttrParser) -> Basis:
         return _parse_text(parser, "basis", parse_basis)
 
 
@@ -95,7 +97,7 @@ class LayoutType(_TextType, TypeAttribute):
     name = "fly.layout"
 
     @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> Any:
+    def parse_parameter(cls, parser: AttrParser) -> Layout:
         return _parse_text(parser, "layout", layout_text.parse_layout)
 
 
@@ -106,7 +108,7 @@ class SwizzleType(_TextType, TypeAttribute):
     name = "fly.swizzle"
 
     @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> Any:
+    def parse_parameter(cls, parser: AttrParser) -> Swizzle:
         return _parse_text(parser, "swizzle", layout_text.parse_swizzle)
 
 
@@ -117,7 +119,7 @@ class CoordSwizzleType(_TextType, TypeAttribute):
     name = "fly.coord_swizzle"
 
     @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> Any:
+    def parse_parameter(cls, parser: AttrParser) -> CoordSwizzle:
         return _parse_text(parser, "coordinate swizzle", layout_text.parse_coord_swizzle)
 
 
@@ -128,7 +130,7 @@ class ComposedLayoutType(_TextType, TypeAttribute):
     name = "fly.composed_layout"
 
     @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> Any:
+    def parse_parameter(cls, parser: AttrParser) -> ComposedLayout:
         def parse(text: str) -> ComposedLayout:
             found = layout_text.parse_any_layout(text)
             if not isinstance(found, ComposedLayout):
@@ -145,7 +147,7 @@ class TileType(_TextType, TypeAttribute):
     name = "fly.tile"
 
     @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> Any:
+    def parse_parameter(cls, parser: AttrParser) -> Tile:
         return _parse_text(parser, "tile", layout_text.parse_tile)
 
 
@@ -278,14 +280,14 @@ class MemRefType(Data[MemRefData], TypeAttribute):
 
 
 @irdl_attr_definition
-class CoordTensorType(Data[tuple[Any, Any]], TypeAttribute):
+class CoordTensorType(Data[tuple[IntTuple, Layout | ComposedLayout]], TypeAttribute):
     """`!fly.coord_tensor<(0,?), (4,8):(1E0,1E1)>`: a base coordinate and a layout over coordinates."""
 
     name = "fly.coord_tensor"
 
     @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> tuple[Any, Any]:
-        def parse(text: str) -> tuple[Any, Any]:
+    def parse_parameter(cls, parser: AttrParser) -> tuple[IntTuple, Layout | ComposedLayout]:
+        def parse(text: str) -> tuple[IntTuple, Layout | ComposedLayout]:
             base, layout = split_top(text)
             return layout_text.parse_int_tuple(base), layout_text.parse_any_layout(layout)
 
@@ -296,10 +298,10 @@ class CoordTensorType(Data[tuple[Any, Any]], TypeAttribute):
         printer.print_string(f"<{layout_text.format_any(base)}, {layout_text.format_any(layout)}>")
 
 
-_interned: dict[tuple[type[Attribute], Any], Attribute] = {}
+_interned: dict[tuple[type[Attribute], object], Attribute] = {}
 
 
-def intern(cls: type[T], payload: Any) -> T:
+def intern(cls: type[T], payload: object) -> T:
     """The one object of class `cls` with this payload."""
     key = (cls, payload)
     found = _interned.get(key)
@@ -308,7 +310,7 @@ def intern(cls: type[T], payload: Any) -> T:
     return cast(T, found)
 
 
-def int_tuple_type(tree: Any) -> IntTupleType:
+def int_tuple_type(tree: IntTuple) -> IntTupleType:
     """Type of a tuple; value leaves count by what is statically known of them."""
     return intern(IntTupleType, type_level(tree))
 
@@ -338,7 +340,7 @@ def memref_type(
     return intern(MemRefType, MemRefData(elem, space, type_level(layout), align, swizzle))
 
 
-def coord_tensor_type(base: Any, layout: Layout | ComposedLayout) -> CoordTensorType:
+def coord_tensor_type(base: IntTuple, layout: Layout | ComposedLayout) -> CoordTensorType:
     """Coordinate tensor type."""
     return intern(CoordTensorType, (type_level(base), type_level(layout)))
 

@@ -12,7 +12,7 @@ reductions belong to groups, which `tma.commit` ends and `tma.wait` waits for li
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import BoolAttr, StringAttr, i1, i16, i32, i64
 from xdsl.ir import Attribute, SSAValue
@@ -20,10 +20,11 @@ from xdsl.irdl import irdl_op_definition, opt_prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.enums import AddressSpace
-from ..fly.atoms import AtomLowering
+from ..fly.atoms import AtomEmulation, AtomLowering
 from ..fly.types import PointerType
 from ..upstream import llvm
 from . import registers as reg
+from .effects import Effect, call_intrinsic
 from .ops import NvOp, asm
 
 UNIT = 16
@@ -98,17 +99,18 @@ class BulkLoadOp(BulkOp):
         return (i32, *mask, *super().expected()[1:])
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        if reg.nv(low).target == "cpu":
-            return reg.nv(low).emulate_call("bulk.load", operands, multicast=self.multicast is not None)
-        reg.check_arch(low, "a bulk copy", 90)
+        reg.require(low, "a bulk copy", "bulk_copy")
         b = low.b
         to, barrier, source, nbytes, *rest = operands
         policy, hinted = _hint(low, self, rest)
         mask = rest.pop() if self.multicast is not None else b.const(0, i16)
         several = b.const(int(self.multicast is not None), i1)
         args = [_in_space(low, to, 7), barrier, source, nbytes, mask, policy, several, hinted]
-        low.intrinsic("llvm.nvvm.cp.async.bulk.global.to.shared.cluster", None, args)
+        call_intrinsic(low, "llvm.nvvm.cp.async.bulk.global.to.shared.cluster", None, args, Effect.SHARES_MBARRIER)
         return ()
+
+    def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        return low.emulate_call("bulk.load", operands, multicast=self.multicast is not None)
 
 
 @irdl_op_definition
@@ -122,18 +124,20 @@ class BulkSendOp(BulkOp):
     OTHERS: ClassVar[tuple[Attribute, ...]] = (i32, i32)
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        if reg.nv(low).target == "cpu":
-            return reg.nv(low).emulate_call("bulk.send", operands)
-        reg.check_arch(low, "a bulk copy to another block", 90)
+        reg.require(low, "a bulk copy to another block", "bulk_copy")
         to, barrier, source, nbytes, rank = operands
+        mapa = "llvm.nvvm.mapa.shared.cluster"
         there, remote = (
-            cast(SSAValue, low.intrinsic("llvm.nvvm.mapa.shared.cluster", llvm.ptr(7), [place, rank]))
+            cast(SSAValue, call_intrinsic(low, mapa, llvm.ptr(7), [place, rank], Effect.SHARES_MBARRIER))
             for place in (to, barrier)
         )
         # The intrinsic wants the barrier as a place in shared memory; the instruction takes the cluster's address.
         args = [there, _in_space(low, remote, 3), source, nbytes]
-        low.intrinsic("llvm.nvvm.cp.async.bulk.shared.cta.to.cluster", None, args)
+        call_intrinsic(low, "llvm.nvvm.cp.async.bulk.shared.cta.to.cluster", None, args, Effect.READS_SHARED_ASYNC)
         return ()
+
+    def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        return low.emulate_call("bulk.send", operands)
 
 
 @irdl_op_definition
@@ -159,19 +163,22 @@ class BulkStoreOp(BulkOp):
             raise VerifyException(f"{self.name} does {self.reduce.data} on {', '.join(known)}, got {self.element.data}")
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        reduction: tuple[str, str] | None = None
-        if self.reduce is not None and self.element is not None:
-            reduction = self.reduce.data, self.element.data
-        if reg.nv(low).target == "cpu":
-            return reg.nv(low).emulate_call("bulk.store", operands, reduction=reduction)
-        reg.check_arch(low, "a bulk copy", 90)
+        reduction = self._reduction()
+        reg.require(low, "a bulk copy", "bulk_copy")
         source, to, nbytes, *rest = operands
         if reduction is not None:
             _reduce(low, *reduction, [to, source, nbytes, *rest])
             return ()
         policy = _hint(low, self, rest)
-        low.intrinsic("llvm.nvvm.cp.async.bulk.shared.cta.to.global", None, [to, source, nbytes, *policy])
+        args = [to, source, nbytes, *policy]
+        call_intrinsic(low, "llvm.nvvm.cp.async.bulk.shared.cta.to.global", None, args, Effect.READS_SHARED_ASYNC)
         return ()
+
+    def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        return low.emulate_call("bulk.store", operands, reduction=self._reduction())
+
+    def _reduction(self) -> tuple[str, str] | None:
+        return None if self.reduce is None or self.element is None else (self.reduce.data, self.element.data)
 
 
 def _reduce(low: AtomLowering, op: str, element: str, operands: Sequence[SSAValue]) -> None:
@@ -183,7 +190,8 @@ def _reduce(low: AtomLowering, op: str, element: str, operands: Sequence[SSAValu
     here = low.b.pure(llvm.PtrToIntOp, (source,), i32, {})
     last = ", $3" if policy else ""
     constraints = f"l,r,r{',l' if policy else ''},~{{memory}}"
-    asm(low, f"{name} [$0], [$1], $2{last};", constraints, [to, here, nbytes, *policy], None)
+    args = [to, here, nbytes, *policy]
+    asm(low, f"{name} [$0], [$1], $2{last};", constraints, args, None, effects=(Effect.READS_SHARED_ASYNC,))
 
 
 @irdl_op_definition
@@ -194,14 +202,15 @@ class BulkPrefetchOp(BulkOp):
     SPACES: ClassVar[tuple[AddressSpace, ...]] = (AddressSpace.Global,)
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        if reg.nv(low).target == "cpu":
-            return reg.nv(low).emulate_call("bulk.prefetch", operands)
-        reg.check_arch(low, "a bulk prefetch", 90)
+        reg.require(low, "a bulk prefetch", "bulk_copy")
         source, nbytes, *rest = operands
         low.intrinsic("llvm.nvvm.cp.async.bulk.prefetch.L2", None, [source, nbytes, *_hint(low, self, rest)])
         return ()
 
+    def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        return low.emulate_call("bulk.prefetch", operands)
 
-OPS: list[Any] = [BulkLoadOp, BulkSendOp, BulkStoreOp, BulkPrefetchOp]
+
+OPS: list[type[BulkOp]] = [BulkLoadOp, BulkSendOp, BulkStoreOp, BulkPrefetchOp]
 
 __all__ = ["OPS", "REDUCTIONS", "UNIT", "BulkLoadOp", "BulkPrefetchOp", "BulkSendOp", "BulkStoreOp"]

@@ -6,7 +6,7 @@ of a matrix need neither branches nor memory behind them.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Data, SSAValue
@@ -16,8 +16,9 @@ from xdsl.printer import Printer
 
 from ...errors import DSLCompileError
 from ...ir.enums import AddressSpace
-from ..fly.atoms import AtomLowering, CopyOpType, Operand
+from ..fly.atoms import AtomEmulation, AtomLowering, CopyOpType, Operand
 from . import registers as reg
+from .effects import Effect, call_intrinsic
 
 BITS = (32, 64, 128)
 
@@ -57,20 +58,19 @@ class _CpAsyncType(Data[CpAsyncData], CopyOpType):
 
     def issue(self, low: AtomLowering, src: Operand, dst: Operand, nbytes: SSAValue | None) -> None:
         """The instruction; with `nbytes` it reads so many and fills up with zeros."""
-        reg.check_arch(low, self, 80)
+        reg.require(low, self, "cp_async")
         name = f"llvm.nvvm.cp.async.{self.data.cache}.shared.global.{self.bits // 8}"
         operands = [reg.pointer_value(low, dst), reg.pointer_value(low, src)]
         if nbytes is None:
-            low.intrinsic(name, None, operands)
+            call_intrinsic(low, name, None, operands, Effect.WRITES_SHARED)
         else:
-            low.intrinsic(f"{name}.s", None, [*operands, nbytes])
+            call_intrinsic(low, f"{name}.s", None, [*operands, nbytes], Effect.WRITES_SHARED)
 
-    def emulate(self, low: AtomLowering, value: SSAValue, dst: Operand) -> None:
+    def deliver(self, low: AtomEmulation, value: SSAValue, dst: Operand) -> None:
         """On the cpu stack the copy happens at once; checked mode knows until when it must not be relied on."""
         low.store(value, dst)
-        emulation = cast(Any, low)
-        if emulation.checked:
-            emulation.note_copy("cp_async", reg.pointer_value(low, dst), self.bits // 8)
+        if low.checked:
+            low.note_copy("cp_async", reg.pointer_value(low, dst), self.bits // 8)
 
     def check_spaces(self, src: Operand, dst: Operand) -> None:
         """Both ends are where the instruction wants them."""
@@ -105,11 +105,13 @@ class CpAsyncType(_CpAsyncType):
     def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
         """One instruction."""
         self.check_spaces(src, dst)
-        if reg.nv(low).target == "cpu":
-            count = max(self.bits // reg.bit_width(src.data.elem), 1)
-            self.emulate(low, low.load(src, reg.vector_type(reg.storage(src.data.elem), count)), dst)
-        else:
-            self.issue(low, src, dst, None)
+        self.issue(low, src, dst, None)
+
+    def emulate(self, low: AtomEmulation, src: Operand, dst: Operand) -> None:
+        """A load and a store."""
+        self.check_spaces(src, dst)
+        count = max(self.bits // reg.bit_width(src.data.elem), 1)
+        self.deliver(low, low.load(src, reg.vector_type(reg.storage(src.data.elem), count)), dst)
 
 
 @irdl_attr_definition
@@ -129,9 +131,26 @@ class CpAsyncZeroFillType(_CpAsyncType):
 
     def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
         """One instruction, with a source size where something may be left out."""
-        self.check_spaces(src, dst)
         b, (count, nbytes) = low.b, _sizes(self, src)
-        valid, wanted = reg.nv(low).state("valid"), reg.nv(low).state("pred")
+        elements = self._elements(low, src, dst, count)
+        self.issue(low, src, dst, None if elements is None else b.muli(elements, b.i32(nbytes)))
+
+    def emulate(self, low: AtomEmulation, src: Operand, dst: Operand) -> None:
+        """Loads of what is there, and a store."""
+        b, (count, nbytes) = low.b, _sizes(self, src)
+        elements = self._elements(low, src, dst, count)
+        word = IntegerType(8 * nbytes)
+        whole = word if count == 1 else reg.vector_type(word, count)
+        if low.state("valid") is not None and elements is not None:
+            self.deliver(low, _read_some(low, src, count, word, elements), dst)
+        else:
+            value = low.chosen(low.state("pred"), lambda: low.load(src, whole), b.const(0, whole))
+            self.deliver(low, value, dst)
+
+    def _elements(self, low: AtomLowering, src: Operand, dst: Operand, count: int) -> SSAValue | None:
+        """How many elements of a copy are there; None: all."""
+        self.check_spaces(src, dst)
+        b, valid, wanted = low.b, low.state("valid"), low.state("pred")
         elements: SSAValue | None = None
         if valid is not None:
             elements = b.int_binary("minsi", b.int_binary("maxsi", valid, b.i32(0)), b.i32(count))
@@ -139,16 +158,7 @@ class CpAsyncZeroFillType(_CpAsyncType):
             elements = b.i32(count)
         if wanted is not None and elements is not None:
             elements = b.select(wanted, elements, b.i32(0))
-        if reg.nv(low).target != "cpu":
-            self.issue(low, src, dst, None if elements is None else b.muli(elements, b.i32(nbytes)))
-            return
-        word = IntegerType(8 * nbytes)
-        whole = word if count == 1 else reg.vector_type(word, count)
-        if valid is not None:
-            self.emulate(low, _read_some(low, src, count, word, cast(SSAValue, elements)), dst)
-        else:
-            value = cast(Any, low).chosen(wanted, lambda: low.load(src, whole), b.const(0, whole))
-            self.emulate(low, value, dst)
+        return elements
 
 
 def _read_some(low: AtomLowering, src: Operand, count: int, word: IntegerType, valid: SSAValue) -> SSAValue:
@@ -156,7 +166,7 @@ def _read_some(low: AtomLowering, src: Operand, count: int, word: IntegerType, v
     b = low.b
     values: list[SSAValue] = []
     for i in range(count):
-        at = reg.moved(low, src, i)
+        at = low.moved(src, i)
         there = b.cmpi("sgt", valid, b.i32(i))
-        values.append(cast(Any, low).chosen(there, lambda at=at: low.load(at, word), b.const(0, word)))
+        values.append(low.chosen(there, lambda at=at: low.load(at, word), b.const(0, word)))
     return values[0] if count == 1 else reg.vector_of(low, values)

@@ -19,6 +19,7 @@ FlyNvgpu = Dialect(
         ops.MBarrierWaitOp,
         ops.MBarrierArriveRemoteOp,
         ops.AsmOp,
+        ops.PeerOp,
         ops.ElectOp,
         ops.UniformOp,
         ops.WgmmaWaitOp,

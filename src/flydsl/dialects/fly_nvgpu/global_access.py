@@ -3,12 +3,14 @@
 `ld.global` and `st.global` with their qualifiers: read-only data, cache operators, eviction priorities of L1, prefetch
 sizes and policies of L2. All of it is advice but for `read_only`, a promise that nobody writes the data while the
 kernel runs. So every other target takes them as well: the cpu stack as a plain access, AMD as one that says `invariant`
-and `nontemporal` where the advice means that, NVIDIA GPUs before sm_80 without the words they do not know.
+and `nontemporal` where the advice means that, older NVIDIA GPUs without the words they do not know.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, cast
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar, NamedTuple, cast
 
 from xdsl.dialects import llvm as xllvm
 from xdsl.dialects.builtin import IntegerType, UnitAttr, i16, i32, i64
@@ -21,7 +23,7 @@ from ...errors import DSLCompileError
 from ...ir.builder import int_attr
 from ...ir.enums import AddressSpace
 from ...ir.types import bit_width, vector_type
-from ..fly.atoms import AtomLowering, CopyOpType, Operand, load_values, store_values
+from ..fly.atoms import AtomEmulation, AtomLowering, CopyOpType, Operand, load_values, store_values
 from ..fly.infer import storage_type
 from ..upstream import llvm
 from . import registers as reg
@@ -57,7 +59,7 @@ class Access(NamedTuple):
         return self[2:] == (None,) * 4
 
 
-def _one_of(what: str, value: Any, allowed: tuple[Any, ...]) -> str | None:
+def _one_of(what: str, value: object, allowed: tuple[object, ...]) -> str | None:
     if value is None or (type(value) is type(allowed[0]) and value in allowed):
         return None
     listed = ", ".join(repr(x) for x in allowed)
@@ -127,12 +129,11 @@ def _bitcast(low: AtomLowering, value: SSAValue, type_: Attribute) -> SSAValue:
 
 def _understood(low: AtomLowering, access: Access) -> Access:
     """The access without the advice that an older NVIDIA GPU has no words for."""
-    number = reg.arch_number(getattr(low, "arch", None))
-    if number is None or number >= 80:
+    if not low.has("nvidia") or low.has("l2_policy"):
         return access
-    if number < 75 or access.l2_prefetch == 256:
+    if not low.has("l2_prefetch_256" if access.l2_prefetch == 256 else "l2_prefetch"):
         access = access._replace(l2_prefetch=None)
-    return access._replace(evict=None, l1=access.l1 if number >= 70 else None)
+    return access._replace(evict=None, l1=access.l1 if low.has("l1_priority") else None)
 
 
 def _policy(low: AtomLowering, access: Access) -> list[SSAValue]:
@@ -188,6 +189,10 @@ def _qualifiers(access: Access, align: int) -> dict[str, Attribute]:
     return props
 
 
+_Read = Callable[[Operand, Attribute, int | None], SSAValue]
+_Write = Callable[[SSAValue, Operand, int | None], None]
+
+
 class _GlobalAccessType(Data[Access], CopyOpType):
     """What both directions share."""
 
@@ -199,6 +204,13 @@ class _GlobalAccessType(Data[Access], CopyOpType):
 
     def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
         """One instruction on the side of global memory; the other side is registers or shared memory."""
+        self._move(low, src, dst, partial(self._read, low), partial(self._write, low))
+
+    def emulate(self, low: AtomEmulation, src: Operand, dst: Operand) -> None:
+        """A load and a store; advice is nothing to the cpu."""
+        self._move(low, src, dst, low.load, low.store)
+
+    def _move(self, low: AtomLowering, src: Operand, dst: Operand, read: _Read, write: _Write) -> None:
         memory, other = (src, dst) if self.is_load else (dst, src)
         if memory.data.space is not AddressSpace.Global:
             verb = "reads" if self.is_load else "writes"
@@ -210,26 +222,21 @@ class _GlobalAccessType(Data[Access], CopyOpType):
         at_rest = low.trust_alignment and other.data.space is not AddressSpace.Register
         other_align = max(other.data.align, natural) if at_rest else None
         if self.is_load:
-            store_values(low, self._read(low, memory, type_, align), other, other_align)
+            store_values(low, read(memory, type_, align), other, other_align)
         else:
-            self._write(low, load_values(low, other, type_, other_align), memory, align)
+            write(load_values(low, other, type_, other_align), memory, align)
 
     def _read(self, low: AtomLowering, at: Operand, type_: Attribute, align: int | None) -> SSAValue:
         access = _understood(low, self.data)
-        if reg.nv(low).target == "cpu":
-            return low.load(at, type_, align)
         pointer = reg.pointer_value(low, at)
-        if reg.nv(low).target == "nvvm" and not access.is_plain:
+        if low.has("nvidia") and not access.is_plain:
             return _load_ptx(low, access, pointer, at.data.elem)
         return low.b.op1(llvm.LoadOp, (pointer,), type_, _qualifiers(access, cast(int, align)))
 
     def _write(self, low: AtomLowering, value: SSAValue, at: Operand, align: int | None) -> None:
         access = _understood(low, self.data)
-        if reg.nv(low).target == "cpu":
-            low.store(value, at, align)
-            return
         pointer = reg.pointer_value(low, at)
-        if reg.nv(low).target == "nvvm" and not access.is_plain:
+        if low.has("nvidia") and not access.is_plain:
             _store_ptx(low, access, value, pointer, at.data.elem)
         else:
             low.b.opn(llvm.StoreOp, (value, pointer), (), _qualifiers(access, cast(int, align)))

@@ -12,8 +12,9 @@ from xdsl.printer import Printer
 
 from ...ir.enums import AddressSpace
 from ...layout import Layout
-from ..fly.atoms import AtomLowering, CopyOpType, Operand
+from ..fly.atoms import AtomEmulation, AtomLowering, CopyOpType, Operand
 from . import registers as reg
+from .effects import Effect, call_intrinsic
 from .mma_sync import WARP
 
 COUNTS = (1, 2, 4)
@@ -69,6 +70,10 @@ class _MatrixType(Data[MatrixData], CopyOpType):
         trans = ".trans" if self.data.trans else ""
         return f"llvm.nvvm.{self.instruction}.sync.aligned.m8n8.x{self.data.matrices}{trans}.b16.p3"
 
+    def emulate(self, low: AtomEmulation, src: Operand, dst: Operand) -> None:
+        """Lanes read what others address."""
+        low.emulate_copy(self, src, dst)
+
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> MatrixData:
         with parser.in_angle_brackets():
@@ -102,10 +107,7 @@ class LdMatrixType(_MatrixType):
 
     def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
         """One instruction per call."""
-        if reg.nv(low).target == "cpu":
-            reg.nv(low).emulate_copy(self, src, dst)
-            return
-        reg.check_arch(low, self, 75)
+        reg.require(low, self, "ldmatrix")
         result = low.intrinsic(self.intrinsic(), reg.struct_of(i32, self.data.matrices), [reg.pointer_value(low, src)])
         assert result is not None
         packed = reg.vector_of(low, reg.fields(low, result, self.data.matrices))
@@ -129,9 +131,7 @@ class StMatrixType(_MatrixType):
 
     def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
         """One instruction per call."""
-        if reg.nv(low).target == "cpu":
-            reg.nv(low).emulate_copy(self, src, dst)
-            return
-        reg.check_arch(low, self, 90)
+        reg.require(low, self, "stmatrix")
         count = self.data.matrices * 32 // reg.bit_width(src.data.elem)
-        low.intrinsic(self.intrinsic(), None, [reg.pointer_value(low, dst), *reg.words(low, reg.read(low, src, count))])
+        operands = [reg.pointer_value(low, dst), *reg.words(low, reg.read(low, src, count))]
+        call_intrinsic(low, self.intrinsic(), None, operands, Effect.WRITES_SHARED)

@@ -1,4 +1,4 @@
-"""`mma.sync`: the warp-level matrix multiply of sm_80 and later, all operands in registers."""
+"""`mma.sync`: the warp-level matrix multiply from Ampere on, all operands in registers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from xdsl.printer import Printer
 from ... import layout as L
 from ...ir.types import vector_type
 from ...layout import Layout
-from ..fly.atoms import AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
+from ..fly.atoms import AtomEmulation, AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
 from . import registers as reg
 
 WARP = Layout(32, 1)
@@ -98,12 +98,12 @@ def problem(data: MmaData) -> str | None:
     return None
 
 
-def least_arch(data: MmaData) -> int:
-    """The oldest architecture with the instruction."""
+def feature_of(data: MmaData) -> str:
+    """The feature of architectures with the instruction."""
     name = type_name(data.a)
     if name == "f64" and data.mnk[0] == 16:
-        return 90
-    return 89 if name in ("e4m3", "e5m2") else 80
+        return "mma_sync_f64_m16"
+    return "mma_sync_fp8" if name in ("e4m3", "e5m2") else "mma_sync"
 
 
 def element(type_: Attribute) -> Attribute:
@@ -179,10 +179,7 @@ class MmaSyncType(Data[MmaData], MmaOpType):
 
     def lower(self, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
         """Registers in, one intrinsic, registers out."""
-        if reg.nv(low).target == "cpu":
-            reg.nv(low).emulate_mma(self, d, a, b, c)
-            return
-        reg.check_arch(low, self, least_arch(self.data))
+        reg.require(low, self, feature_of(self.data))
         name = type_name(self.data.a)
         counts = [cast(int, L.size(self.tv_layout(i)[1])) for i in range(3)]
         va, vb, vc = (reg.read(low, x, n) for x, n in zip((a, b, c), counts, strict=True))
@@ -197,6 +194,10 @@ class MmaSyncType(Data[MmaData], MmaOpType):
         if half:
             parts = [x for part in parts for x in reg.scalars(low, part)]
         reg.write(low, reg.vector_of(low, parts), d)
+
+    def emulate(self, low: AtomEmulation, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
+        """The product by the reference model."""
+        low.emulate_mma(self, d, a, b, c)
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> MmaData:

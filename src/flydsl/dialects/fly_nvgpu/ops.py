@@ -1,15 +1,14 @@
 """Operations beside the atoms: barriers in shared memory, groups of asynchronous copies, fences, warp roles, clusters.
 
 They are one op, `fly_nvgpu.call`, with the kind of operation as a property; `KINDS` says what each becomes. An op that
-is more than an intrinsic has a class of its own below. All of them lower themselves: `lower(low, operands)`.
+is more than an intrinsic has a class of its own below. All of them lower and emulate themselves, as atoms do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
-from xdsl.dialects import scf
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, i1, i16, i32, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
@@ -22,56 +21,65 @@ from xdsl.irdl import (
 )
 
 from ...errors import DSLCompileError
-from ..fly.atoms import AtomLowering, Operand
-from ..upstream import llvm
+from ...target import since
+from ..fly.atoms import AtomEmulation, AtomLowering, Operand
+from ..upstream import llvm, scf
 from . import registers as reg
+from .effects import Effect, call_intrinsic, declare
 
 
 class Kind(NamedTuple):
-    """An operation that is one intrinsic: its LLVM name, operands before the given ones, result and oldest sm."""
+    """An operation that is one intrinsic: its LLVM name, the feature it belongs to, and its result."""
 
     intrinsic: str
+    feature: str
     result: Attribute | None = None
-    least_arch: int = 80
     dropped: Attribute | None = None
     """Type of a result nobody asks for."""
+    effects: tuple[Effect, ...] = ()
 
 
 _STATE = i64
+_ARRIVES = (Effect.SYNCHRONIZES,)
+_CLUSTER = (Effect.SYNCHRONIZES, Effect.SHARES_MBARRIER)
 _ELECT = llvm.StructType((False, (i32, i1)))
 
 KINDS: dict[str, Kind] = {
-    "cp_async.commit": Kind("llvm.nvvm.cp.async.commit.group"),
-    "cp_async.wait": Kind("llvm.nvvm.cp.async.wait.group"),
-    "cp_async.wait_all": Kind("llvm.nvvm.cp.async.wait.all"),
-    "cp_async.arrive": Kind("llvm.nvvm.cp.async.mbarrier.arrive.shared"),
-    "cp_async.arrive_noinc": Kind("llvm.nvvm.cp.async.mbarrier.arrive.noinc.shared"),
-    "mbarrier.init": Kind("llvm.nvvm.mbarrier.init.shared"),
-    "mbarrier.inval": Kind("llvm.nvvm.mbarrier.inval.shared"),
-    "mbarrier.arrive": Kind("llvm.nvvm.mbarrier.arrive.scope.cta.space.cta", None, 80, _STATE),
-    "mbarrier.arrive_expect_tx": Kind("llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta", None, 90, _STATE),
-    "mbarrier.expect_tx": Kind("llvm.nvvm.mbarrier.expect.tx.scope.cta.space.cta", None, 90),
-    "mbarrier.test": Kind("llvm.nvvm.mbarrier.test.wait.parity.scope.cta.space.cta", i1, 80),
-    "mbarrier.try_wait": Kind("llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta", i1, 90),
-    "fence.mbarrier_init": Kind("llvm.nvvm.fence.mbarrier_init.release.cluster", None, 90),
-    "fence.proxy_async": Kind("llvm.nvvm.fence.proxy.async.shared_cta", None, 90),
-    "barrier.sync": Kind("llvm.nvvm.barrier.cta.sync.aligned.count"),
-    "barrier.arrive": Kind("llvm.nvvm.barrier.cta.arrive.aligned.count"),
-    "cluster.arrive": Kind("llvm.nvvm.barrier.cluster.arrive", None, 90),
-    "cluster.arrive_relaxed": Kind("llvm.nvvm.barrier.cluster.arrive.relaxed", None, 90),
-    "cluster.wait": Kind("llvm.nvvm.barrier.cluster.wait", None, 90),
-    "cluster.rank": Kind("llvm.nvvm.read.ptx.sreg.cluster.ctarank", i32, 90),
-    "cluster.size": Kind("llvm.nvvm.read.ptx.sreg.cluster.nctarank", i32, 90),
-    "setmaxnreg.inc": Kind("llvm.nvvm.setmaxnreg.inc.sync.aligned.u32", None, 90),
-    "setmaxnreg.dec": Kind("llvm.nvvm.setmaxnreg.dec.sync.aligned.u32", None, 90),
-    "griddepcontrol.wait": Kind("llvm.nvvm.griddepcontrol.wait", None, 90),
-    "griddepcontrol.launch": Kind("llvm.nvvm.griddepcontrol.launch.dependents", None, 90),
-    "wgmma.fence": Kind("llvm.nvvm.wgmma.fence.sync.aligned", None, 90),
-    "wgmma.commit": Kind("llvm.nvvm.wgmma.commit_group.sync.aligned", None, 90),
-    "tma.commit": Kind("llvm.nvvm.cp.async.bulk.commit.group", None, 90),
-    "tma.wait": Kind("llvm.nvvm.cp.async.bulk.wait.group", None, 90),
-    "tma.wait_read": Kind("llvm.nvvm.cp.async.bulk.wait.group.read", None, 90),
-    "tma.prefetch_map": Kind("llvm.nvvm.prefetch.tensormap.p0", None, 90),
+    "cp_async.commit": Kind("llvm.nvvm.cp.async.commit.group", "cp_async"),
+    "cp_async.wait": Kind("llvm.nvvm.cp.async.wait.group", "cp_async"),
+    "cp_async.wait_all": Kind("llvm.nvvm.cp.async.wait.all", "cp_async"),
+    "cp_async.arrive": Kind("llvm.nvvm.cp.async.mbarrier.arrive.shared", "cp_async", effects=_ARRIVES),
+    "cp_async.arrive_noinc": Kind("llvm.nvvm.cp.async.mbarrier.arrive.noinc.shared", "cp_async", effects=_ARRIVES),
+    "mbarrier.init": Kind("llvm.nvvm.mbarrier.init.shared", "mbarrier", effects=(Effect.MBARRIER_INIT,)),
+    "mbarrier.inval": Kind("llvm.nvvm.mbarrier.inval.shared", "mbarrier"),
+    "mbarrier.arrive": Kind("llvm.nvvm.mbarrier.arrive.scope.cta.space.cta", "mbarrier", None, _STATE, _ARRIVES),
+    "mbarrier.arrive_expect_tx": Kind(
+        "llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta", "mbarrier_tx", None, _STATE, _ARRIVES
+    ),
+    "mbarrier.expect_tx": Kind("llvm.nvvm.mbarrier.expect.tx.scope.cta.space.cta", "mbarrier_tx"),
+    "mbarrier.test": Kind("llvm.nvvm.mbarrier.test.wait.parity.scope.cta.space.cta", "mbarrier", i1),
+    "mbarrier.try_wait": Kind("llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta", "mbarrier_count", i1),
+    "fence.mbarrier_init": Kind(
+        "llvm.nvvm.fence.mbarrier_init.release.cluster", "clusters", effects=(Effect.MBARRIER_INIT_FENCE,)
+    ),
+    "fence.proxy_async": Kind("llvm.nvvm.fence.proxy.async.shared_cta", "bulk_copy", effects=(Effect.PROXY_FENCE,)),
+    "barrier.sync": Kind("llvm.nvvm.barrier.cta.sync.aligned.count", "named_barrier", effects=_ARRIVES),
+    "barrier.arrive": Kind("llvm.nvvm.barrier.cta.arrive.aligned.count", "named_barrier", effects=_ARRIVES),
+    "cluster.arrive": Kind("llvm.nvvm.barrier.cluster.arrive", "clusters", effects=_CLUSTER),
+    "cluster.arrive_relaxed": Kind("llvm.nvvm.barrier.cluster.arrive.relaxed", "clusters", effects=_CLUSTER),
+    "cluster.wait": Kind("llvm.nvvm.barrier.cluster.wait", "clusters", effects=_CLUSTER),
+    "cluster.rank": Kind("llvm.nvvm.read.ptx.sreg.cluster.ctarank", "clusters", i32),
+    "cluster.size": Kind("llvm.nvvm.read.ptx.sreg.cluster.nctarank", "clusters", i32),
+    "setmaxnreg.inc": Kind("llvm.nvvm.setmaxnreg.inc.sync.aligned.u32", "setmaxnreg"),
+    "setmaxnreg.dec": Kind("llvm.nvvm.setmaxnreg.dec.sync.aligned.u32", "setmaxnreg"),
+    "griddepcontrol.wait": Kind("llvm.nvvm.griddepcontrol.wait", "dependent_launch"),
+    "griddepcontrol.launch": Kind("llvm.nvvm.griddepcontrol.launch.dependents", "dependent_launch"),
+    "wgmma.fence": Kind("llvm.nvvm.wgmma.fence.sync.aligned", "wgmma", effects=(Effect.WGMMA_FENCE,)),
+    "wgmma.commit": Kind("llvm.nvvm.wgmma.commit_group.sync.aligned", "wgmma", effects=(Effect.WGMMA_COMMIT,)),
+    "tma.commit": Kind("llvm.nvvm.cp.async.bulk.commit.group", "bulk_copy"),
+    "tma.wait": Kind("llvm.nvvm.cp.async.bulk.wait.group", "bulk_copy"),
+    "tma.wait_read": Kind("llvm.nvvm.cp.async.bulk.wait.group.read", "bulk_copy"),
+    "tma.prefetch_map": Kind("llvm.nvvm.prefetch.tensormap.p0", "bulk_copy"),
 }
 """Operations by name. What they are on the cpu stack is in `cpu/emulation/nv.py`."""
 
@@ -83,21 +91,26 @@ class NvOp(IRDLOperation):
     res = var_result_def()
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        """Emit what the op means on the target behind `low`; gives its results."""
+        """Emit what the op is on NVIDIA GPUs; gives its results."""
         raise NotImplementedError(f"{self.name} has no lowering")
+
+    def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        """Emit what the op does, for the cpu stack; gives its results."""
+        raise NotImplementedError(f"{self.name} is not emulated")
 
 
 def _is_old(low: AtomLowering) -> bool:
     """Whether barriers in shared memory count single arrivals and are polled: before Hopper."""
-    return (reg.arch_number(low.arch) or 90) < 90
+    return not low.has("mbarrier_count")
 
 
 def _arrive_once(low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-    """The arrival of sm_80, which has no count."""
+    """The arrival before Hopper, which has no count."""
     barrier, count = operands
     if low.b.const_of.get(count) != 1:
-        raise DSLCompileError(f"an mbarrier of {low.arch} counts one arrival at a time; several need sm_90")
-    low.intrinsic("llvm.nvvm.mbarrier.arrive.shared", _STATE, [barrier])
+        need = since("mbarrier_count")
+        raise DSLCompileError(f"an mbarrier of {low.arch} counts one arrival at a time; several need {need}")
+    call_intrinsic(low, "llvm.nvvm.mbarrier.arrive.shared", _STATE, [barrier], *_ARRIVES)
     return ()
 
 
@@ -110,25 +123,24 @@ class CallOp(NvOp):
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
         name = self.kind.data
-        if reg.nv(low).target == "cpu":
-            return reg.nv(low).emulate_call(name, operands)
         kind = KINDS[name]
-        reg.check_arch(low, name, kind.least_arch)
+        reg.require(low, name, kind.feature)
         if name == "mbarrier.arrive" and _is_old(low):
             return _arrive_once(low, operands)
-        result = low.intrinsic(kind.intrinsic, kind.result or kind.dropped, operands)
+        result = call_intrinsic(low, kind.intrinsic, kind.result or kind.dropped, operands, *kind.effects)
         return () if kind.result is None else (cast(SSAValue, result),)
+
+    def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        return low.emulate_call(self.kind.data, operands)
 
 
 @irdl_op_definition
 class MBarrierWaitOp(NvOp):
-    """Wait until the phase of a barrier with this parity is over: `try_wait` in a loop, before sm_90 `test_wait`."""
+    """Wait until the phase of a barrier with this parity is over: `try_wait` in a loop, before Hopper `test_wait`."""
 
     name = "fly_nvgpu.mbarrier_wait"
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        if reg.nv(low).target == "cpu":
-            return reg.nv(low).emulate_call("mbarrier.wait", operands)
         b = low.b
         before, after = Block(), Block()
         with b.region(before):
@@ -141,6 +153,9 @@ class MBarrierWaitOp(NvOp):
         b.with_regions(scf.WhileOp, (), (), [Region(before), Region(after)])
         return ()
 
+    def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        return low.emulate_call("mbarrier.wait", operands)
+
 
 @irdl_op_definition
 class MBarrierArriveRemoteOp(NvOp):
@@ -149,13 +164,15 @@ class MBarrierArriveRemoteOp(NvOp):
     name = "fly_nvgpu.mbarrier_arrive_remote"
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        if reg.nv(low).target == "cpu":
-            return reg.nv(low).emulate_call("mbarrier.arrive_remote", operands)
-        there = low.intrinsic("llvm.nvvm.mapa.shared.cluster", llvm.ptr(7), operands)
+        mapa = "llvm.nvvm.mapa.shared.cluster"
+        there = call_intrinsic(low, mapa, llvm.ptr(7), operands, Effect.SHARES_MBARRIER)
         # The cluster scope would flush all memory first and cost a fifth of a pipeline's speed.
         name = "llvm.nvvm.mbarrier.arrive.scope.cta.space.cluster"
-        low.intrinsic(name, None, [cast(SSAValue, there), low.b.i32(1)])
+        call_intrinsic(low, name, None, [cast(SSAValue, there), low.b.i32(1)], *_ARRIVES)
         return ()
+
+    def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        return low.emulate_call("mbarrier.arrive_remote", operands)
 
 
 @irdl_op_definition
@@ -166,12 +183,13 @@ class PeerOp(NvOp):
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
         b = low.b
-        if reg.nv(low).target == "cpu":
-            return (b.pure(llvm.PtrToIntOp, reg.nv(low).emulate_call("peer", operands), i64, {}),)
-        reg.check_arch(low, "the shared memory of other blocks", 90)
+        reg.require(low, "the shared memory of other blocks", "clusters")
         here = b.pure(llvm.PtrToIntOp, (operands[0],), i32, {})
         text = "{\n.reg .b64 a;\ncvt.u64.u32 a, $1;\ncvta.shared.u64 a, a;\nmapa.u64 $0, a, $2;\n}"
-        return (cast(SSAValue, asm(low, text, "=l,r,r", [here, operands[1]], i64)),)
+        return (cast(SSAValue, asm(low, text, "=l,r,r", [here, operands[1]], i64, effects=(Effect.ADDRESSES_PEER,))),)
+
+    def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        return (low.b.pure(llvm.PtrToIntOp, low.emulate_call("peer", operands), i64, {}),)
 
 
 @irdl_op_definition
@@ -181,10 +199,11 @@ class ElectOp(NvOp):
     name = "fly_nvgpu.elect"
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        if reg.nv(low).target == "cpu":
-            return reg.nv(low).emulate_call("elect", operands)
         pair = low.intrinsic("llvm.nvvm.elect.sync", _ELECT, [low.b.i32(-1)])
         return (reg.fields(low, cast(SSAValue, pair), 2)[1],)
+
+    def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        return low.emulate_call("elect", operands)
 
 
 @irdl_op_definition
@@ -194,15 +213,12 @@ class UniformOp(NvOp):
     name = "fly_nvgpu.uniform"
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        if reg.nv(low).target == "cpu":
-            return reg.nv(low).emulate_call("uniform", operands)
         b = low.b
         args = [b.i32(-1), operands[0], b.i32(0), b.i32(31)]
         return (cast(SSAValue, low.intrinsic("llvm.nvvm.shfl.sync.idx.i32", i32, args)),)
 
-
-_MEMORY = {"none": "memory(none)", "read": "memory(argmem: read)", "write": "memory(argmem: write)"}
-"""What inline assembly does to memory, in the words of LLVM."""
+    def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        return low.emulate_call("uniform", operands)
 
 
 @irdl_op_definition
@@ -218,23 +234,6 @@ class AsmOp(NvOp):
     constraints = prop_def(StringAttr)
     memory = opt_prop_def(StringAttr)
 
-    def write_llvm(self, f: Any) -> None:
-        """The call as LLVM IR text."""
-        quoted = self.text.data.replace("\n", "\\0A")
-        args = ", ".join(f.typed(v) for v in self.args)
-        result = "void"
-        if self.res:
-            f.names[self.res[0]] = ""
-            result = f.typed(self.res[0]).strip()
-        effects, known = " sideeffect", ""
-        if self.memory is not None:
-            effects, known = "", f" nounwind willreturn {_MEMORY[self.memory.data]}"
-        call = f'call {result} asm{effects} "{quoted}", "{self.constraints.data}"({args}){known}'
-        if self.res:
-            f.names[self.res[0]] = f.assign(call)
-        else:
-            f.line(call)
-
 
 def asm(
     low: AtomLowering,
@@ -244,19 +243,15 @@ def asm(
     result: Attribute | None,
     *,
     memory: str | None = None,
+    effects: Sequence[Effect] = (),
 ) -> SSAValue | None:
     """Inline assembly, with side effects unless `memory` says what it does."""
     props: dict[str, Attribute] = {"text": StringAttr(text), "constraints": StringAttr(constraints)}
     if memory is not None:
         props["memory"] = StringAttr(memory)
     op = low.b.opn(AsmOp, operands, () if result is None else (result,), props)
+    declare(op, *effects)
     return op.results[0] if op.results else None
-
-
-def tensor_operand(low: AtomLowering, value: SSAValue) -> Operand:
-    """A tensor operand of an op, as atoms see theirs."""
-    lowering: Any = low
-    return lowering.operand(lowering.obj(value) if hasattr(lowering, "obj") else value)
 
 
 @irdl_op_definition
@@ -272,23 +267,26 @@ class WgmmaWaitOp(NvOp):
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
         pending = self.pending.value.data
-        if reg.nv(low).target == "cpu":
-            return ()
         if not self.args:
-            low.intrinsic("llvm.nvvm.wgmma.wait_group.sync.aligned", None, [low.b.const(pending, i64)])
+            wait = "llvm.nvvm.wgmma.wait_group.sync.aligned"
+            call_intrinsic(low, wait, None, [low.b.const(pending, i64)], Effect.WGMMA_WAIT)
             return ()
         places: list[Operand] = []
         for tensor in self.args:
-            at = tensor_operand(low, tensor)
-            places += [reg.moved(low, at, o) for o in reg.all_offsets(at)]
+            at = low.tensor(tensor)
+            places += [low.moved(at, o) for o in reg.all_offsets(at)]
         values = [low.load(at, reg.storage(at.data.elem)) for at in places]
         count = len(values)
         letters = [_letter(v.type) for v in values]
         constraints = ",".join([*(f"={x}" for x in letters), *map(str, range(count)), "~{memory}"])
         type_ = values[0].type if count == 1 else llvm.StructType((False, tuple(v.type for v in values)))
-        result = asm(low, f"wgmma.wait_group.sync.aligned {pending};", constraints, values, type_)
+        text = f"wgmma.wait_group.sync.aligned {pending};"
+        result = asm(low, text, constraints, values, type_, effects=(Effect.WGMMA_WAIT,))
         for at, value in zip(places, reg.fields(low, cast(SSAValue, result), count), strict=True):
             low.store(value, at)
+        return ()
+
+    def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
         return ()
 
 
@@ -307,9 +305,6 @@ class TmaLoadOp(NvOp):
     hint = opt_prop_def(BoolAttr)
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        if reg.nv(low).target == "cpu":
-            props = {"rank": self.rank.value.data, "multicast": self.multicast is not None}
-            return reg.nv(low).emulate_call("tma.load", operands, **props)
         b, rank = low.b, self.rank.value.data
         dst, barrier, tensor_map, *rest = operands
         coords, rest = rest[:rank], rest[rank:]
@@ -319,8 +314,13 @@ class TmaLoadOp(NvOp):
         here = b.pure(llvm.IntToPtrOp, (b.pure(llvm.PtrToIntOp, (dst,), i32, {}),), llvm.ptr(7), {})
         flags = [b.const(int(x is not None), i1) for x in (self.multicast, self.hint)]
         name = f"llvm.nvvm.cp.async.bulk.tensor.g2s.tile.{rank}d"
-        low.intrinsic(name, None, [here, barrier, tensor_map, *coords, mask, hint, *flags, b.i32(0)])
+        args = [here, barrier, tensor_map, *coords, mask, hint, *flags, b.i32(0)]
+        call_intrinsic(low, name, None, args, Effect.SHARES_MBARRIER)
         return ()
+
+    def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        multicast = self.multicast is not None
+        return low.emulate_call("tma.load", operands, rank=self.rank.value.data, multicast=multicast)
 
 
 @irdl_op_definition
@@ -332,12 +332,14 @@ class TmaStoreOp(NvOp):
     reduce = opt_prop_def(StringAttr)
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        if reg.nv(low).target == "cpu":
-            reduce = None if self.reduce is None else self.reduce.data
-            return reg.nv(low).emulate_call("tma.store", operands, rank=self.rank.value.data, reduce=reduce)
         rank = self.rank.value.data
         name = f"llvm.nvvm.cp.async.bulk.tensor.s2g.tile.{rank}d"
         if self.reduce is not None:
             name = f"llvm.nvvm.cp.async.bulk.tensor.reduce.{self.reduce.data}.tile.{rank}d"
-        low.intrinsic(name, None, [*operands, low.b.const(0, i64), low.b.const(0, i1)])
+        args = [*operands, low.b.const(0, i64), low.b.const(0, i1)]
+        call_intrinsic(low, name, None, args, Effect.READS_SHARED_ASYNC)
         return ()
+
+    def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        reduce = None if self.reduce is None else self.reduce.data
+        return low.emulate_call("tma.store", operands, rank=self.rank.value.data, reduce=reduce)

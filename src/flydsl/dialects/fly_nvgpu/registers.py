@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import gcd
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from xdsl.dialects import vector as xvector
 from xdsl.dialects.builtin import VectorType, i32
@@ -12,69 +11,29 @@ from xdsl.ir import Attribute, SSAValue
 
 from ... import layout as L
 from ...errors import DSLCompileError
-from ...ir.builder import i32_list, i64_list, int_attr
+from ...ir.builder import i64_list
 from ...ir.types import bit_width, vector_type
+from ...target import since
 from ..fly.atoms import AtomLowering, Operand
 from ..upstream import llvm
 from ..upstream.vector import ExtractStridedSliceOp, FromElementsOp
 
 
-class NvLowering(AtomLowering, Protocol):
-    """What a conversion offers beyond the common part: its target, addresses, and on the cpu stack an emulator."""
-
-    arch: str | None
-
-    def address(self, pointer: SSAValue, data: Any) -> tuple[SSAValue, int]:
-        """An address with the pointer's swizzle applied, and its alignment."""
-        ...
-
-    def state(self, field: str) -> SSAValue | None:
-        """A state field of the atom being lowered; None while it has its default."""
-        ...
-
-    def emulate_mma(self, op: Any, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
-        """The cpu stack's matrix product."""
-        ...
-
-    def emulate_copy(self, op: Any, src: Operand, dst: Operand) -> None:
-        """The cpu stack's cooperative copy."""
-        ...
-
-    def emulate_call(self, name: str, operands: Sequence[SSAValue], **properties: Any) -> Sequence[SSAValue]:
-        """The cpu stack's form of a `fly_nvgpu` operation."""
-        ...
-
-
-def nv(low: AtomLowering) -> NvLowering:
-    """The same conversion, seen with everything it offers."""
-    return cast(NvLowering, low)
-
-
-def arch_number(arch: str | None) -> int | None:
-    """90 of `sm_90a`; None for what is not an NVIDIA architecture."""
-    if arch is None or not arch.startswith("sm_"):
-        return None
-    return int(arch[3:].rstrip("af"))
-
-
-def check_arch(low: AtomLowering, what: Any, least: int, most: int | None = None) -> None:
+def require(low: AtomLowering, what: object, feature: str) -> None:
     """Refuse what an architecture lacks: LLVM would abort the process."""
-    arch = getattr(low, "arch", None)
-    number = arch_number(arch)
-    if number is None:
-        if arch is not None and arch != "native":
-            raise DSLCompileError(f"{what} does not exist on {arch}: it is an instruction of NVIDIA GPUs")
+    if low.has("nvidia") and low.has(feature):
         return
-    if number < least or (most is not None and number > most):
-        have = f"sm_{least}" if most is None else f"sm_{least} alone"
-        raise DSLCompileError(f"{what} does not exist on {arch}; it needs {have}")
+    if not low.has("nvidia"):
+        arch = low.arch or "this GPU"
+        raise DSLCompileError(f"{what} does not exist on {arch}: it is an instruction of NVIDIA GPUs")
+    raise DSLCompileError(f"{what} does not exist on {low.arch}; it needs {since('nvidia', feature)}")
 
 
 def pointer_value(low: AtomLowering, at: Operand, *, swizzled: bool = True) -> SSAValue:
     """The address of an operand in memory."""
     pointer: Any = at.pointer
     value: SSAValue = pointer.value() if hasattr(pointer, "offset") else pointer
-    return nv(low).address(value, at.data)[0] if swizzled else value
+    return low.address(value, at.data)[0] if swizzled else value
 
 
 def storage(elem: Attribute) -> Attribute:
@@ -82,23 +41,6 @@ def storage(elem: Attribute) -> Attribute:
     from xdsl.dialects.builtin import IntegerType
 
     return elem if bit_width(elem) >= 16 else IntegerType(bit_width(elem))
-
-
-def moved(low: AtomLowering, at: Operand, by: int) -> Operand:
-    """An operand some elements further on, aligned as far as the distance is."""
-    if not by:
-        return at
-    bits = by * bit_width(at.data.elem)
-    data = at.data._replace(align=gcd(at.data.align, bits // 8) if bits % 8 == 0 else 1)
-    pointer: Any = at.pointer
-    if hasattr(pointer, "offset"):
-        return Operand(pointer.offset(by), data)
-    props: dict[str, Attribute] = {
-        "rawConstantIndices": i32_list((by,)),
-        "elem_type": storage(at.data.elem),
-        "noWrapFlags": int_attr(0, i32),
-    }
-    return Operand(low.b.pure(llvm.GEPOp, (pointer,), pointer.type, props), data)
 
 
 def _offsets(at: Operand, count: int) -> list[int]:
@@ -115,7 +57,7 @@ def read(low: AtomLowering, at: Operand, count: int) -> SSAValue:
     offsets = _offsets(at, count)
     if offsets == list(range(count)):
         return low.load(at, type_) if count > 1 else low.b.broadcast(low.load(at, elem), 1)
-    values = [low.load(moved(low, at, offset), elem) for offset in offsets]
+    values = [low.load(low.moved(at, offset), elem) for offset in offsets]
     return low.b.pure(FromElementsOp, values, type_, {})
 
 
@@ -127,7 +69,7 @@ def write(low: AtomLowering, value: SSAValue, at: Operand) -> None:
         low.store(value, at)
         return
     for i, offset in enumerate(offsets):
-        low.store(low.b.extract(value, i), moved(low, at, offset))
+        low.store(low.b.extract(value, i), low.moved(at, offset))
 
 
 def cast_vector(low: AtomLowering, value: SSAValue, elem: Attribute) -> SSAValue:

@@ -34,11 +34,6 @@ class TensorMapType(ParametrizedAttribute, TypeAttribute):
         return "ptr"
 
     @property
-    def parameter_text(self) -> str:
-        """What makes a kernel's parameter the map itself, readable by the copy engine where the driver put it."""
-        return f' byval([{MAP_BYTES} x i8]) align 64 "nvvm.grid_constant"'
-
-    @property
     def by_value(self) -> bool:
         """A launch passes the bytes, not their address."""
         return True
@@ -59,17 +54,18 @@ class MakeTensorMapOp(NvOp):
         """Stays as it is, on lowered operands: host code writes itself in `write_llvm`."""
         return low.b.opn(MakeTensorMapOp, operands, [r.type for r in self.res], dict(self.properties)).results
 
+    emulate = lower
+
     def write_llvm(self, f: Any) -> None:
         """Fill the arrays and call the driver; a refusal leaves the host function with its status."""
-        number = len(f.lines)
         first, *sizes = (f.names[v] for v in self.args)
         pointer = first
         if f.typed(self.args[0]).startswith("ptr addrspace"):
             pointer = f.assign(f"addrspacecast {f.typed(self.args[0])} to ptr")
-        box = [cast(Any, a).value.data for a in self.box.data]
+        box = [cast(IntegerAttr, a).value.data for a in self.box.data]
         rank = len(box)
         dims, strides = sizes[:rank], sizes[rank:]
-        arrays: dict[str, tuple[int, str, int, list[Any]]] = {
+        arrays: dict[str, tuple[int, str, int, list[int] | list[str]]] = {
             "map": (MAP_BYTES, "i8", 64, []),
             "dims": (rank, "i64", 8, dims),
             "strides": (max(rank - 1, 1), "i64", 8, strides),
@@ -78,12 +74,11 @@ class MakeTensorMapOp(NvOp):
         }
         at: dict[str, str] = {}
         for name, (count, type_, align, values) in arrays.items():
-            at[name] = f"%tm{number}.{name}"
-            f.lines.insert(1, f"  {at[name]} = alloca [{count} x {type_}], align {align}")
+            at[name] = f.take(f"[{count} x {type_}], align {align}")
             for i, value in enumerate(values):
                 cell = f.assign(f"getelementptr {type_}, ptr {at[name]}, i32 {i}")
                 f.line(f"store {type_} {value}, ptr {cell}")
-        numbers = [cast(Any, p).value.data for p in (self.swizzle, self.promotion, self.fill)]
+        numbers = [p.value.data for p in (self.swizzle, self.promotion, self.fill)]
         params = ["ptr", "i32", "i32", "ptr", "ptr", "ptr", "ptr", "ptr", "i32", "i32", "i32", "i32"]
         args = [
             at["map"], self.dtype.value.data, rank, pointer, at["dims"], at["strides"], at["box"], at["steps"],

@@ -6,7 +6,7 @@ its swizzle and the strides of its layout.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 from xdsl.dialects.builtin import Float16Type, IntegerType, f32, i32, i64
 from xdsl.ir import Attribute, Data, SSAValue
@@ -17,10 +17,11 @@ from xdsl.printer import Printer
 from ... import layout as L
 from ...errors import LayoutError
 from ...ir.enums import AddressSpace
-from ...layout import Layout
-from ..fly.atoms import AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
+from ...layout import Layout, Swizzle
+from ..fly.atoms import AtomEmulation, AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
 from ..upstream import llvm
 from . import registers as reg
+from .effects import Effect
 from .mma_sync import element, family, type_name
 from .ops import asm
 
@@ -105,11 +106,8 @@ class WgmmaType(Data[WgmmaData], MmaOpType):
 
     def lower(self, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
         """One instruction; accumulators go in and out as the same registers."""
-        accumulate = reg.nv(low).state("accumulate")
-        if reg.nv(low).target == "cpu":
-            reg.nv(low).emulate_mma(self, d, a, b, c if accumulate is None else self._addend(low, accumulate, c, d))
-            return
-        reg.check_arch(low, self, 90, 90)
+        accumulate = low.state("accumulate")
+        reg.require(low, self, "wgmma")
         data = self.data
         m, n, k = data.mnk
         out: Attribute = data.acc
@@ -118,7 +116,7 @@ class WgmmaType(Data[WgmmaData], MmaOpType):
         if half:
             acc = reg.words(low, reg.read(low, c, count))
         else:
-            acc = [low.load(reg.moved(low, c, o), out) for o in reg.all_offsets(c)]
+            acc = [low.load(low.moved(c, o), out) for o in reg.all_offsets(c)]
         regs = len(acc)
         if data.a_from == "registers":
             left = reg.words(low, reg.read(low, a, 64 * k // 128))
@@ -143,22 +141,29 @@ class WgmmaType(Data[WgmmaData], MmaOpType):
         flags = [] if accumulate is None else [accumulate]
         constraints = ",".join([*[f"={letter}"] * regs, *map(str, range(regs)), *letters, "l", *["r"] * len(flags)])
         type_ = acc[0].type
-        result = asm(low, text, constraints, [*acc, *left, right, *flags], reg.struct_of(type_, regs))
+        effects = (Effect.WGMMA, Effect.WGMMA_REGISTERS) if data.a_from == "registers" else (Effect.WGMMA,)
+        args = [*acc, *left, right, *flags]
+        result = asm(low, text, constraints, args, reg.struct_of(type_, regs), effects=effects)
         parts = reg.fields(low, cast(SSAValue, result), regs)
         if half:
             reg.write(low, reg.cast_vector(low, reg.vector_of(low, parts), Float16Type()), d)
             return
         for offset, part in zip(reg.all_offsets(d), parts, strict=True):
-            low.store(part, reg.moved(low, d, offset))
+            low.store(part, low.moved(d, offset))
+
+    def emulate(self, low: AtomEmulation, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
+        """The product by the reference model, done at once."""
+        accumulate = low.state("accumulate")
+        low.emulate_mma(self, d, a, b, c if accumulate is None else self._addend(low, accumulate, c, d))
 
     def _addend(self, low: AtomLowering, accumulate: SSAValue, c: Operand, d: Operand) -> Operand:
         """On the cpu stack: C, or zeros in the place of the result."""
         b, acc = low.b, self.elem_types[2]
         keep = b.cmpi("ne", accumulate, b.i32(0))
         zero = b.const(0 if acc == i32 else 0.0, acc)
-        values = [low.load(reg.moved(low, c, o), acc) for o in reg.all_offsets(c)]
+        values = [low.load(low.moved(c, o), acc) for o in reg.all_offsets(c)]
         for value, offset in zip(values, reg.all_offsets(d), strict=True):
-            low.store(b.select(keep, value, zero), reg.moved(low, d, offset))
+            low.store(b.select(keep, value, zero), low.moved(d, offset))
         return d
 
     def _immediates(self) -> str:
@@ -200,7 +205,7 @@ _WIDTHS = {3: 128, 2: 64, 1: 32, 0: 0}
 _CODES = {128: 1, 64: 2, 32: 3, 0: 0}
 
 
-def swizzle_width(swizzle: Any, what: str) -> int:
+def swizzle_width(swizzle: Swizzle, what: str) -> int:
     """Bytes of the hardware's swizzle pattern a pointer swizzle stands for; 0 for none."""
     if swizzle.mask == 0:
         return 0

@@ -8,7 +8,7 @@ into shared memory.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, NamedTuple, Protocol, cast
+from typing import ClassVar, NamedTuple, Protocol, Self, cast
 
 from xdsl.dialects.builtin import IntegerType, VectorType, bf16, f16, f32
 from xdsl.ir import Attribute, Data, ParametrizedAttribute, SSAValue
@@ -19,9 +19,10 @@ from xdsl.printer import Printer
 from ...errors import DSLCompileError, DSLValueError
 from ...ir.enums import AddressSpace, AtomicOp
 from ...ir.types import bit_width, vector_type
-from ..fly.atoms import AtomLowering, CopyOpType, Operand, load_values, store_values
+from ...target import has, where
+from ..fly.atoms import AtomEmulation, AtomLowering, CopyOpType, Operand, load_values, store_values
 from ..fly.types import Space, intern
-from .common import MATRIX_ARCHES, ArchAtom, check_lowering, refuse
+from .common import ArchAtom, check_emulated, check_lowering, refuse
 
 
 @irdl_attr_definition
@@ -38,7 +39,7 @@ UNBOUNDED = 0xFFFFFFFF
 
 
 def descriptor_flags(arch: str, *, bounded: bool) -> int:
-    """The last word of a raw, stride-less descriptor (its low four bits on gfx1250).
+    """The last word of a raw, stride-less descriptor.
 
     RDNA checks offsets only when told to; the others always do.
 
@@ -47,10 +48,10 @@ def descriptor_flags(arch: str, *, bounded: bool) -> int:
     >>> hex(descriptor_flags("gfx1100", bounded=False)), descriptor_flags("gfx1250", bounded=True)
     ('0x21027000', 0)
     """
-    if arch.startswith("gfx125"):
+    if has(arch, "buffer_wide_descriptor"):
         return 0
     flags = (7 << 12) + (4 << 15)
-    if arch.startswith(("gfx10", "gfx11", "gfx12")):
+    if has(arch, "buffer_bounds_select"):
         flags += (1 << 24) + ((3 if bounded else 2) << 28)
     return flags
 
@@ -58,14 +59,8 @@ def descriptor_flags(arch: str, *, bounded: bool) -> int:
 class BufferLowering(AtomLowering, Protocol):
     """What a target with buffer memory offers to the atoms."""
 
-    target: ClassVar[str]
-
     def buffer_place(self, at: Operand) -> tuple[SSAValue, SSAValue]:
         """Descriptor and byte offset (i32, swizzled) of an operand in buffer memory."""
-        ...
-
-    def state(self, field: str) -> SSAValue | None:
-        """A state field of the atom being lowered; None while it has its default."""
         ...
 
     def buffer_load(
@@ -86,6 +81,10 @@ class BufferLowering(AtomLowering, Protocol):
         self, dst: Operand, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, nbytes: int, immediate: int
     ) -> None:
         """Copy into shared memory; lane `l` of the wave writes at `dst + immediate + l * nbytes`."""
+        ...
+
+    def global_to_shared(self, src: Operand, dst: Operand, nbytes: int) -> None:
+        """Copy from global into shared memory, lane after lane."""
         ...
 
 
@@ -151,6 +150,8 @@ class BufferCopyType(Data[BufferCopyData], CopyOpType):
         else:
             low.buffer_store(load_values(low, src, type_), rsrc, offset, soffset, self.data.cache)
 
+    emulate = lower
+
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> BufferCopyData:
         with parser.in_angle_brackets():
@@ -171,7 +172,7 @@ def _check_lds_bits(bits: int, name: str, allowed: tuple[int, ...]) -> int:
         listed = f"{', '.join(map(str, allowed[:-1]))} or {allowed[-1]}"
         raise DSLValueError(
             f"unsupported bitSize = {bits} for {name}; expected {listed} "
-            "(the hardware copies dwords, and 128 bits only on gfx950)"
+            f"(the hardware copies dwords, and 128 bits only on {where('copy_to_lds_b128')})"
         )
     return bits
 
@@ -184,7 +185,7 @@ class _ToShared(Data[int], CopyOpType, ArchAtom):
     buffer: ClassVar[bool] = True
 
     @classmethod
-    def make(cls, bits: int) -> Any:
+    def make(cls, bits: int) -> Self:
         """The checked, interned type."""
         return intern(cls, _check_lds_bits(bits, cls.label, cls.allowed))
 
@@ -192,20 +193,27 @@ class _ToShared(Data[int], CopyOpType, ArchAtom):
     def bits(self) -> int:
         return self.data
 
-    def families(self) -> tuple[str, ...]:
-        return ("gfx90a", "gfx942", "gfx950") if self.data == 32 else ("gfx950",)
+    def feature(self) -> str:
+        return "copy_to_lds_b32" if self.data == 32 else "copy_to_lds_b128"
 
-    def alternatives(self, family: str | None) -> Iterable[str]:
+    def alternatives(self, arch: str) -> Iterable[str]:
         """Widths of this copy on the architecture."""
-        if family in ("gfx90a", "gfx942"):
+        if has(arch, "copy_to_lds_b32"):
             yield f"{self.label}32b"
 
     def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
         """One `buffer_load ... lds`; the lanes' values lie one behind the other in lane order."""
-        low = cast(BufferLowering, low)
+        check_lowering(self, low)
+        self._move(cast(BufferLowering, low), src, dst)
+
+    def emulate(self, low: AtomEmulation, src: Operand, dst: Operand) -> None:
+        """A load and a store of every lane."""
+        check_emulated(self, low)
+        self._move(cast(BufferLowering, low), src, dst)
+
+    def _move(self, low: BufferLowering, src: Operand, dst: Operand) -> None:
         if dst.data.space is not AddressSpace.Shared:
             raise DSLCompileError(f"{self} copies into shared memory, got {src.data.space} -> {dst.data.space}")
-        check_lowering(self, low)
         if self.buffer:
             if not is_buffer(src.data.space):
                 raise DSLCompileError(f"{self} reads a buffer tensor, got {src.data.space}")
@@ -219,7 +227,7 @@ class _ToShared(Data[int], CopyOpType, ArchAtom):
             return
         if src.data.space is not AddressSpace.Global:
             raise DSLCompileError(f"{self} reads global memory, got {src.data.space}")
-        cast(Any, low).global_to_shared(src, dst, self.data // 8)
+        low.global_to_shared(src, dst, self.data // 8)
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> int:
@@ -261,17 +269,12 @@ class GlobalLoadAsyncLdsType(_ToShared):
     buffer = False
 
 
-_FLOAT_FAMILIES = {
-    ("fadd", "f32"): MATRIX_ARCHES,
-    ("fadd", "f16"): ("gfx90a", "gfx942", "gfx950", "gfx120", "gfx1250"),
-    ("fadd", "bf16"): ("gfx950", "gfx120", "gfx1250"),
-    ("fmax", "f32"): ("gfx11", "gfx120", "gfx1250"),
-}
+_FLOAT_ATOMICS = ("buffer_fadd_f32", "buffer_fadd_f16", "buffer_fadd_bf16", "buffer_fmax_f32")
 
 
 def atomic_intrinsic(op: AtomicOp, type_: Attribute) -> str | None:
     """Name of the buffer intrinsic of an operation on a scalar or a pair, or None."""
-    elem = cast(Any, type_).element_type if isinstance(type_, VectorType) else type_
+    elem = cast("VectorType[Attribute]", type_).element_type if isinstance(type_, VectorType) else type_
     if isinstance(elem, IntegerType):
         names = {
             AtomicOp.Add: "add",
@@ -300,29 +303,37 @@ class BufferAtomicType(Data[tuple[AtomicOp, Attribute]], CopyOpType, ArchAtom):
     def bits(self) -> int:
         return bit_width(self.data[1])
 
-    def families(self) -> tuple[str, ...]:
+    def feature(self) -> str | None:
         name = atomic_intrinsic(*self.data)
         if name is None:
-            return ()
+            return None
         type_ = self.data[1]
         if not name.startswith("f"):
-            return MATRIX_ARCHES
-        elem = cast(Any, type_).element_type if isinstance(type_, VectorType) else type_
+            return "buffer_atomic"
+        elem = cast("VectorType[Attribute]", type_).element_type if isinstance(type_, VectorType) else type_
         pair = isinstance(type_, VectorType)
         if pair != (elem in (f16, bf16)) or (not pair and elem != f32):
-            return ()
-        return _FLOAT_FAMILIES.get((name, str(elem)), ())
+            return None
+        feature = f"buffer_{name}_{elem}"
+        return feature if feature in _FLOAT_ATOMICS else None
 
     def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
         """One `buffer_atomic`; the old value is dropped."""
-        low = cast(BufferLowering, low)
+        check_lowering(self, low)
+        self._combine(cast(BufferLowering, low), src, dst)
+
+    def emulate(self, low: AtomEmulation, src: Operand, dst: Operand) -> None:
+        """The same on memory that is checked."""
+        check_emulated(self, low)
+        self._combine(cast(BufferLowering, low), src, dst)
+
+    def _combine(self, low: BufferLowering, src: Operand, dst: Operand) -> None:
         op, type_ = self.data
         name = atomic_intrinsic(op, type_)
         if name is None or not is_buffer(dst.data.space):
             raise DSLCompileError(
                 f"{self} cannot go from {src.data.space} to {dst.data.space}: it needs a buffer tensor"
             )
-        check_lowering(self, low)
         rsrc, offset = low.buffer_place(dst)
         low.buffer_atomic(name, low.load(src, type_), rsrc, offset, scalar_offset(low, dst.data.elem))
 

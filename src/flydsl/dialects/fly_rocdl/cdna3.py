@@ -30,8 +30,9 @@ from xdsl.irdl import irdl_attr_definition
 from ...errors import DSLValueError
 from ...ir.types import vector_type
 from ...layout import Layout
-from ..fly.atoms import AtomLowering, Operand
-from .common import bitcast, check_lowering, emulate, is_signless, load_fragment, mnk_text
+from ...target import families, has
+from ..fly.atoms import AtomEmulation, AtomLowering, Operand
+from .common import bitcast, check_emulated, check_lowering, is_signless, load_fragment, mnk_text
 from .matrix import WAVE, MatrixAtom
 
 FP8 = (Float8E4M3FNUZType(), Float8E4M3FNType())
@@ -39,47 +40,50 @@ BF8 = (Float8E5M2FNUZType(), Float8E5M2Type())
 _OCP = (Float8E4M3FNType(), Float8E5M2Type())
 _INPUTS = (f16, bf16, f32, f64, *FP8, *BF8)
 
-_ALL, _NEW = ("gfx90a", "gfx942", "gfx950"), ("gfx942", "gfx950")
-
 
 class _Form(NamedTuple):
-    """One instruction: its intrinsic behind `llvm.amdgcn.mfma.`, the type of A and B, where it exists."""
+    """One instruction: its intrinsic behind `llvm.amdgcn.mfma.`, the type of A and B, the feature it belongs to."""
 
     intrinsic: str
     operand: Attribute
-    families: tuple[str, ...]
+    feature: str = "mfma"
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Families of architectures with the instruction."""
+        return families(self.feature)
 
 
 def _forms() -> dict[tuple[str, int, int], _Form]:
     """By kind of input, M and K."""
     v = vector_type
     table: dict[tuple[str, int, int], _Form] = {
-        ("f32", 32, 2): _Form("f32.32x32x2f32", f32, _ALL),
-        ("f32", 16, 4): _Form("f32.16x16x4f32", f32, _ALL),
-        ("f32", 32, 4): _Form("f32.32x32x4.xf32", v(f32, 2), ("gfx942",)),
-        ("f32", 16, 8): _Form("f32.16x16x8.xf32", v(f32, 2), ("gfx942",)),
-        ("f16", 32, 8): _Form("f32.32x32x8f16", v(f16, 4), _ALL),
-        ("f16", 16, 16): _Form("f32.16x16x16f16", v(f16, 4), _ALL),
-        ("f16", 32, 16): _Form("f32.32x32x16.f16", v(f16, 8), ("gfx950",)),
-        ("f16", 16, 32): _Form("f32.16x16x32.f16", v(f16, 8), ("gfx950",)),
-        ("bf16", 32, 4): _Form("f32.32x32x4bf16", v(i16, 2), ("gfx90a",)),
-        ("bf16", 16, 8): _Form("f32.16x16x8bf16", v(i16, 2), ("gfx90a",)),
-        ("bf16", 32, 8): _Form("f32.32x32x8bf16.1k", v(i16, 4), _ALL),
-        ("bf16", 16, 16): _Form("f32.16x16x16bf16.1k", v(i16, 4), _ALL),
-        ("bf16", 32, 16): _Form("f32.32x32x16.bf16", v(bf16, 8), ("gfx950",)),
-        ("bf16", 16, 32): _Form("f32.16x16x32.bf16", v(bf16, 8), ("gfx950",)),
-        ("i8", 32, 8): _Form("i32.32x32x8i8", i32, ("gfx90a",)),
-        ("i8", 16, 16): _Form("i32.16x16x16i8", i32, ("gfx90a",)),
-        ("i8", 32, 16): _Form("i32.32x32x16.i8", i64, _NEW),
-        ("i8", 16, 32): _Form("i32.16x16x32.i8", i64, _NEW),
-        ("i8", 32, 32): _Form("i32.32x32x32.i8", v(i32, 4), ("gfx950",)),
-        ("i8", 16, 64): _Form("i32.16x16x64.i8", v(i32, 4), ("gfx950",)),
-        ("f64", 16, 4): _Form("f64.16x16x4f64", f64, _ALL),
+        ("f32", 32, 2): _Form("f32.32x32x2f32", f32),
+        ("f32", 16, 4): _Form("f32.16x16x4f32", f32),
+        ("f32", 32, 4): _Form("f32.32x32x4.xf32", v(f32, 2), "mfma_xf32"),
+        ("f32", 16, 8): _Form("f32.16x16x8.xf32", v(f32, 2), "mfma_xf32"),
+        ("f16", 32, 8): _Form("f32.32x32x8f16", v(f16, 4)),
+        ("f16", 16, 16): _Form("f32.16x16x16f16", v(f16, 4)),
+        ("f16", 32, 16): _Form("f32.32x32x16.f16", v(f16, 8), "mfma_long_k"),
+        ("f16", 16, 32): _Form("f32.16x16x32.f16", v(f16, 8), "mfma_long_k"),
+        ("bf16", 32, 4): _Form("f32.32x32x4bf16", v(i16, 2), "mfma_short_k"),
+        ("bf16", 16, 8): _Form("f32.16x16x8bf16", v(i16, 2), "mfma_short_k"),
+        ("bf16", 32, 8): _Form("f32.32x32x8bf16.1k", v(i16, 4)),
+        ("bf16", 16, 16): _Form("f32.16x16x16bf16.1k", v(i16, 4)),
+        ("bf16", 32, 16): _Form("f32.32x32x16.bf16", v(bf16, 8), "mfma_long_k"),
+        ("bf16", 16, 32): _Form("f32.16x16x32.bf16", v(bf16, 8), "mfma_long_k"),
+        ("i8", 32, 8): _Form("i32.32x32x8i8", i32, "mfma_short_k"),
+        ("i8", 16, 16): _Form("i32.16x16x16i8", i32, "mfma_short_k"),
+        ("i8", 32, 16): _Form("i32.32x32x16.i8", i64, "mfma_i8_k32"),
+        ("i8", 16, 32): _Form("i32.16x16x32.i8", i64, "mfma_i8_k32"),
+        ("i8", 32, 32): _Form("i32.32x32x32.i8", v(i32, 4), "mfma_long_k"),
+        ("i8", 16, 64): _Form("i32.16x16x64.i8", v(i32, 4), "mfma_long_k"),
+        ("f64", 16, 4): _Form("f64.16x16x4f64", f64),
     }
     for a in ("fp8", "bf8"):
         for b in ("fp8", "bf8"):
-            table[f"{a}.{b}", 32, 16] = _Form(f"f32.32x32x16.{a}.{b}", i64, _NEW)
-            table[f"{a}.{b}", 16, 32] = _Form(f"f32.16x16x32.{a}.{b}", i64, _NEW)
+            table[f"{a}.{b}", 32, 16] = _Form(f"f32.32x32x16.{a}.{b}", i64, "mfma_i8_k32")
+            table[f"{a}.{b}", 16, 32] = _Form(f"f32.16x16x32.{a}.{b}", i64, "mfma_i8_k32")
     return table
 
 
@@ -166,32 +170,29 @@ class MfmaType(MatrixAtom[MfmaData]):
         across = 64 // n
         return Layout(((n, across), (4, m // 4 // across)), ((m, 4), (1, 4 * across)))
 
-    def families(self) -> tuple[str, ...]:
+    def feature(self) -> str | None:
         form = self.form
         if form is None:
-            return ()
+            return None
         if any(t in (*FP8, *BF8) for t in self.data.types[:2]):
             ocp = [t in _OCP for t in self.data.types[:2]]
-            return ("gfx950",) if all(ocp) else () if any(ocp) else ("gfx942",)
-        return form.families
+            return "mfma_fp8_ocp" if all(ocp) else None if any(ocp) else "mfma_fp8_fnuz"
+        return form.feature
 
-    def alternatives(self, family: str | None) -> Iterable[str]:
+    def alternatives(self, arch: str) -> Iterable[str]:
         """MFMA shapes of the same input type on this architecture, and of what fp8 it reads."""
         a, b, acc = self.data.types
         if a in (*FP8, *BF8):
-            if family == "gfx942":
+            if has(arch, "mfma_fp8_fnuz"):
                 yield "f8E4M3FNUZ and f8E5M2FNUZ inputs"
-            elif family == "gfx950":
+            elif has(arch, "mfma_fp8_ocp"):
                 yield "f8E4M3FN and f8E5M2 inputs"
         for (kind, m, k), form in FORMS.items():
-            if kind == _kind(a, b) and family in form.families:
+            if kind == _kind(a, b) and has(arch, form.feature):
                 yield f"MFMA {m}x{m}x{k} ({a}, {b}) -> {acc}"
 
     def lower(self, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
         """One `v_mfma`, its modifiers zero."""
-        if getattr(low, "target", None) != "rocdl":
-            emulate(self, low, d, a, b, c)
-            return
         check_lowering(self, low)
         form = self.form
         if form is None:
@@ -206,6 +207,11 @@ class MfmaType(MatrixAtom[MfmaData]):
         out = low.intrinsic(f"llvm.amdgcn.mfma.{form.intrinsic}", vector_type(acc, count), [x, y, z, zero, zero, zero])
         assert out is not None
         low.store(out, d)
+
+    def emulate(self, low: AtomEmulation, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
+        """The product by the reference model."""
+        check_emulated(self, low)
+        low.emulate_mma(self, d, a, b, c)
 
 
 SHAPES = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, cast
 
 from xdsl.dialects import llvm as xllvm
 from xdsl.dialects.builtin import IntegerType, VectorType
@@ -13,73 +13,51 @@ from xdsl.parser import AttrParser
 from ... import layout as L
 from ...errors import DSLCompileError, DSLValueError
 from ...ir.types import bit_width, vector_type
-from ..fly.atoms import AtomLowering, MmaOpType, Operand
+from ...target import families, has
+from ..fly.atoms import AtomLowering, Operand
 
-MATRIX_ARCHES = ("gfx90a", "gfx942", "gfx950", "gfx11", "gfx120", "gfx1250")
-"""Architectures by the prefixes that decide about matrix instructions; gfx1250 shares none with gfx120x."""
-
-
-def family_of(arch: str) -> str | None:
-    """The entry of `MATRIX_ARCHES` an architecture belongs to, or None.
-
-    >>> family_of("gfx1151"), family_of("gfx1201"), family_of("gfx1250"), family_of("gfx942"), family_of("gfx906")
-    ('gfx11', 'gfx120', 'gfx1250', 'gfx942', None)
-    """
-    if arch.startswith("gfx125"):
-        return "gfx1250"
-    for name in MATRIX_ARCHES:
-        if arch.startswith(name):
-            return name
-    return None
+_Checked = TypeVar("_Checked")
 
 
 class ArchAtom:
     """Mixed into atom operations that only some architectures have."""
 
-    def families(self) -> tuple[str, ...]:
-        """Architectures (entries of `MATRIX_ARCHES`) that have the atom."""
+    def feature(self) -> str | None:
+        """The feature of architectures that have the atom; None where LLVM 22 cannot compile it for any."""
         raise NotImplementedError
 
-    def alternatives(self, family: str | None) -> Iterable[str]:
+    def alternatives(self, arch: str) -> Iterable[str]:
         """What a user of that architecture can write instead; used in the error."""
         return ()
 
     def check_arch(self, arch: str) -> None:
         """Refuse an architecture without the instruction: LLVM would abort the process."""
-        family = family_of(arch)
-        if family in self.families():
+        feature = self.feature()
+        if feature is not None and has(arch, feature):
             return
-        have = ", ".join(_spelled(f) for f in self.families()) or "no architecture that LLVM 22 can compile for"
+        have = ", ".join(families(feature)) if feature else "no architecture that LLVM 22 can compile for"
         text = f"{self} does not exist on {arch}; it exists on {have}."
-        instead = list(self.alternatives(family))
+        instead = list(self.alternatives(arch))
         if instead:
             text += f" {arch} has: {', '.join(instead)}"
         raise DSLValueError(text)
-
-
-def _spelled(family: str) -> str:
-    return family + "xx" if family == "gfx11" else family + "x" if family == "gfx120" else family
-
-
-def check_atom(type_: Any, arch: str) -> None:
-    """Refuse an atom operation, an atom or a tiled operation that `arch` lacks; anything else passes."""
-    data = getattr(type_, "data", None)
-    atom = getattr(data, "atom", None)
-    if atom is not None:
-        type_ = atom
-    op = getattr(type_, "op", type_)
-    if isinstance(op, ArchAtom):
-        op.check_arch(arch)
 
 
 _checked: set[tuple[ArchAtom, str]] = set()
 """Atoms and architectures that go together: a kernel asks for each of its calls."""
 
 
-def check_lowering(op: Any, low: AtomLowering) -> None:
-    """The same in a lowering that knows its architecture."""
-    arch = getattr(low, "arch", None)
-    if isinstance(arch, str) and arch.startswith("gfx") and isinstance(op, ArchAtom) and (op, arch) not in _checked:
+def check_lowering(op: ArchAtom, low: AtomLowering) -> None:
+    """Refuse an atom that the GPU being compiled for lacks."""
+    if not low.has("amd"):
+        raise DSLCompileError(f"{op} is an AMD instruction; {low.arch or 'a GPU of another make'} has none")
+    check_emulated(op, low)
+
+
+def check_emulated(op: ArchAtom, low: AtomLowering) -> None:
+    """Refuse an atom that the AMD architecture lacks; the cpu stack that emulates none of those has them all."""
+    arch = low.arch
+    if arch is not None and (op, arch) not in _checked and has(arch, "amd"):
         op.check_arch(arch)
         _checked.add((op, arch))
 
@@ -87,9 +65,9 @@ def check_lowering(op: Any, low: AtomLowering) -> None:
 # --- text ---------------------------------------------------------------------------------------------------------
 
 
-def parse_fields(parser: AttrParser, names: Sequence[str]) -> list[Any]:
+def parse_fields(parser: AttrParser, names: Sequence[str]) -> list[bool | int]:
     """`, signA = false, opselB = 2`: the named fields in this order, booleans and integers."""
-    found: list[Any] = []
+    found: list[bool | int] = []
     for name in names:
         parser.parse_punctuation(",")
         parser.parse_keyword(name)
@@ -108,7 +86,7 @@ def fields_text(**fields: bool | int) -> str:
     return "".join(f", {k} = {str(v).lower() if isinstance(v, bool) else v}" for k, v in fields.items())
 
 
-def refuse(parser: AttrParser, check: Any) -> Any:
+def refuse(parser: AttrParser, check: Callable[[], _Checked]) -> _Checked:
     """Run `check` on parsed parameters; what it refuses is a parse error."""
     try:
         return check()
@@ -160,15 +138,6 @@ def bits_of(low: AtomLowering, value: SSAValue) -> SSAValue:
     return bitcast(low, value, IntegerType(bit_width(value.type)))
 
 
-def emulate(op: MmaOpType, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand, **options: Any) -> None:
-    """The product by the reference model; only the cpu stack has it."""
-    target = getattr(low, "target", None)
-    if target != "cpu":
-        raise DSLCompileError(f"{op} is an AMD instruction; it has no lowering for the target '{target}'")
-    check_lowering(op, low)
-    cast(Any, low).emulate_mma(op, d, a, b, c, **options)
-
-
 def mangled(type_: Attribute) -> str:
     """Suffix of an overloaded intrinsic."""
     if isinstance(type_, VectorType):
@@ -180,14 +149,11 @@ def mangled(type_: Attribute) -> str:
 
 
 __all__ = [
-    "MATRIX_ARCHES",
     "ArchAtom",
     "bitcast",
     "bits_of",
-    "check_atom",
+    "check_emulated",
     "check_lowering",
-    "emulate",
-    "family_of",
     "fields_text",
     "is_signless",
     "load_fragment",

@@ -6,7 +6,7 @@ matrix the runs form: lane `i` gets element `i % n` of runs `j * 16 / n' + i / n
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import IntegerType, i16, i32
 from xdsl.ir import Attribute, Data
@@ -18,7 +18,7 @@ from ...errors import DSLCompileError, DSLValueError
 from ...ir.enums import AddressSpace
 from ...ir.types import bit_width, vector_type
 from ...layout import Layout
-from ..fly.atoms import AtomLowering, CopyOpType, Operand
+from ..fly.atoms import AtomEmulation, AtomLowering, CopyOpType, Operand
 from ..fly.types import intern
 from .common import ArchAtom, bitcast, check_lowering, is_signless, refuse
 
@@ -72,34 +72,33 @@ class LdsReadTransType(Data[LdsReadTransData], CopyOpType, ArchAtom):
     def ref_bits(self) -> Layout:
         return self.dst_bits
 
-    def families(self) -> tuple[str, ...]:
-        return ("gfx950",)
+    def feature(self) -> str:
+        return "lds_read_transpose"
 
     def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
         """One `ds_read_*_tr_*`."""
-        if src.data.space is not AddressSpace.Shared or dst.data.space is not AddressSpace.Register:
-            raise DSLCompileError(
-                f"{self} reads shared memory into registers, got {src.data.space} -> {dst.data.space}"
-            )
+        self._check_spaces(src, dst)
+        check_lowering(self, low)
         g, bits = self.data
-        target = getattr(low, "target", None)
-        if target == "rocdl":
-            check_lowering(self, low)
-            type_ = vector_type(i16, 4) if g == 16 else vector_type(i32, bits // 32)
-            suffix = "v4i16" if g == 16 else f"v{bits // 32}i32"
-            value = low.intrinsic(
-                f"llvm.amdgcn.ds.read.tr{g}.b{bits}.{suffix}", type_, [cast(Any, low).raw_pointer(src)]
-            )
-            assert value is not None
-        elif target == "cpu":
-            cast(Any, low).emulate_copy(self, src, dst)
-            return
-        else:
-            raise DSLCompileError(f"{self} is an instruction of gfx950; the target '{target}' has none")
+        type_ = vector_type(i16, 4) if g == 16 else vector_type(i32, bits // 32)
+        suffix = "v4i16" if g == 16 else f"v{bits // 32}i32"
+        value = low.intrinsic(f"llvm.amdgcn.ds.read.tr{g}.b{bits}.{suffix}", type_, [low.raw_pointer(src)])
+        assert value is not None
         width = bit_width(dst.data.elem)
         narrow = width < 16 or is_signless(dst.data.elem, width)
         stored: Attribute = IntegerType(width) if narrow else dst.data.elem
         low.store(bitcast(low, value, vector_type(stored, bits // width)), dst)
+
+    def emulate(self, low: AtomEmulation, src: Operand, dst: Operand) -> None:
+        """Lanes read what others name."""
+        self._check_spaces(src, dst)
+        low.emulate_copy(self, src, dst)
+
+    def _check_spaces(self, src: Operand, dst: Operand) -> None:
+        if src.data.space is not AddressSpace.Shared or dst.data.space is not AddressSpace.Register:
+            raise DSLCompileError(
+                f"{self} reads shared memory into registers, got {src.data.space} -> {dst.data.space}"
+            )
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> LdsReadTransData:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
 
 from xdsl.ir import Attribute, Data
 from xdsl.parser import AttrParser
@@ -41,13 +42,13 @@ class MatrixAtom(Data[T], MmaOpType, ArchAtom, Generic[T]):
     """Names of the parameters behind the types, as they are written; all are."""
     wave: ClassVar[Layout]
     """Lanes of one instruction."""
-    data_class: ClassVar[type[Any]]
+    data_class: ClassVar[Callable[..., object]]
     """The named tuple of the parameters."""
 
     @classmethod
-    def parameters(cls, *values: Any) -> T:
+    def parameters(cls, *values: object) -> T:
         """The parameters as their named tuple."""
-        return cls.data_class(*values)
+        return cast(T, cls.data_class(*values))
 
     @classmethod
     def verify_data(cls, data: T) -> T:
@@ -55,7 +56,7 @@ class MatrixAtom(Data[T], MmaOpType, ArchAtom, Generic[T]):
         raise NotImplementedError
 
     @classmethod
-    def checked(cls, *values: Any) -> Self:
+    def checked(cls, *values: object) -> Self:
         """The checked, interned type."""
         return intern(cls, cls.verify_data(cls.parameters(*values)))
 
@@ -81,7 +82,7 @@ class MatrixAtom(Data[T], MmaOpType, ArchAtom, Generic[T]):
             return refuse(parser, lambda: cls.verify_data(data))
 
     @classmethod
-    def parse_rest(cls, parser: AttrParser) -> list[Any]:
+    def parse_rest(cls, parser: AttrParser) -> list[bool | int]:
         """The parameters behind the types."""
         return parse_fields(parser, cls.fields)
 

@@ -12,12 +12,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from xdsl.ir import Attribute, Dialect
 from xdsl.irdl import irdl_op_definition, opt_prop_def, traits_def
 from xdsl.traits import Pure
 
+from ..fly.infer import Infer
 from ..fly.ops import FlyOp
 from ..fly.types import PointerType
 from ..upstream import llvm
@@ -40,7 +41,7 @@ class GetBufferRsrcOp(FlyOp):
     name = "fly_rocdl.get_buffer_rsrc"
     traits = traits_def(Pure())
     ARITY: ClassVar[tuple[int, int]] = (1, 1)
-    INFER: ClassVar[Any] = staticmethod(_infer_rsrc)
+    INFER: ClassVar[Infer | None] = staticmethod(_infer_rsrc)
 
 
 @irdl_op_definition

@@ -7,7 +7,7 @@ is byte kb of the register of lane `16 * opsel + r`.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import (
     Float4E2M1FNType,
@@ -27,12 +27,11 @@ from xdsl.irdl import irdl_attr_definition
 from ...errors import DSLValueError
 from ...ir.types import bit_width, vector_type
 from ...layout import Layout
-from ..fly.atoms import AtomLowering, Operand
-from .buffer import BufferLowering
-from .common import bitcast, check_lowering, emulate, load_fragment, mangled, mnk_text
+from ..fly.atoms import AtomEmulation, AtomLowering, MmaScales, Operand, ScaleSide
+from .common import bitcast, check_emulated, check_lowering, load_fragment, mangled, mnk_text
 from .matrix import WAVE, WAVE32, MatrixAtom
 
-FORMATS = {
+FORMATS: dict[Attribute, int] = {
     Float8E4M3FNType(): 0,
     Float8E5M2Type(): 1,
     Float6E2M3FNType(): 2,
@@ -81,7 +80,7 @@ def load_words(low: AtomLowering, at: Operand, elem: Attribute, count: int) -> S
 
 def state_or_zero(low: AtomLowering, field: str, type_: Attribute) -> SSAValue:
     """A scale register; nobody set it: zero."""
-    found = cast(BufferLowering, low).state(field)
+    found = low.state(field)
     return low.b.const(0, type_) if found is None else bitcast(low, found, type_)
 
 
@@ -96,24 +95,9 @@ def scale_value(low: AtomLowering, register: SSAValue, byte: int) -> SSAValue:
     return bitcast(low, bits, f32)
 
 
-class ScaleSide(NamedTuple):
-    """Scales of A or B: the f32 values of a lane, and (lane, value) to `row + rows * block`."""
-
-    values: list[SSAValue]
-    layout: Layout
-
-
-class Scales(NamedTuple):
-    """Scales as the emulation of the cpu stack takes them: one per row and `block` consecutive k."""
-
-    block: int
-    a: ScaleSide
-    b: ScaleSide
-
-
 @irdl_attr_definition
 class MfmaScaleType(MatrixAtom[MfmaScaleData]):
-    """The scaled matrix product of gfx950."""
+    """The scaled matrix product of CDNA4."""
 
     name = "fly_rocdl.cdna4.mfma_scale"
     fields = ("opselA", "opselB")
@@ -132,8 +116,8 @@ class MfmaScaleType(MatrixAtom[MfmaScaleData]):
     def verify_data(cls, data: MfmaScaleData) -> MfmaScaleData:
         return _verify_mfma(data)
 
-    def families(self) -> tuple[str, ...]:
-        return ("gfx950",)
+    def feature(self) -> str:
+        return "mfma_scale"
 
     def tv_layout(self, operand: int) -> Layout:
         m, n, k = self.data.mnk
@@ -147,19 +131,17 @@ class MfmaScaleType(MatrixAtom[MfmaScaleData]):
         # Two runs of 16 consecutive k per lane.
         return Layout(((m, groups), (16, 2)), ((1, 16 * m), (m, 16 * m * groups)))
 
-    def _emulate(self, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
+    def emulate(self, low: AtomEmulation, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
         """Every lane brings the scale of one row and block: byte `opsel` of its register."""
         layout = Layout((64, 1), (1, 0))
         parts: list[ScaleSide] = []
         for name, sel in (("scale_a", self.data.opsel_a), ("scale_b", self.data.opsel_b)):
             parts.append(ScaleSide([scale_value(low, state_or_zero(low, name, i32), sel)], layout))
-        emulate(self, low, d, a, b, c, scales=Scales(32, *parts))
+        check_emulated(self, low)
+        low.emulate_mma(self, d, a, b, c, scales=MmaScales(32, *parts))
 
     def lower(self, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
         """One `v_mfma_scale`."""
-        if getattr(low, "target", None) != "rocdl":
-            self._emulate(low, d, a, b, c)
-            return
         check_lowering(self, low)
         m, n, k = self.data.mnk
         ta, tb, acc = self.data.types
@@ -167,10 +149,10 @@ class MfmaScaleType(MatrixAtom[MfmaScaleData]):
         count = m * n // 64
         z = load_fragment(low, c, acc, count)
         const, zero = low.b.i32, low.b.i32(0)
-        states = [cast(BufferLowering, low).state(name) for name in ("scale_a", "scale_b")]
+        states = [low.state(name) for name in ("scale_a", "scale_b")]
         sa, sb = (zero if s is None else bitcast(low, s, i32) for s in states)
         name = f"llvm.amdgcn.mfma.scale.f32.{mnk_text(self.data.mnk)}.f8f6f4.{mangled(x.type)}.{mangled(y.type)}"
-        operands = [x, y, z, const(FORMATS[cast(Any, ta)]), const(FORMATS[cast(Any, tb)])]
+        operands = [x, y, z, const(FORMATS[ta]), const(FORMATS[tb])]
         operands += [const(self.data.opsel_a), sa, const(self.data.opsel_b), sb]
         out = low.intrinsic(name, vector_type(acc, count), operands)
         assert out is not None
@@ -211,7 +193,7 @@ def _verify_wmma(data: WmmaScaleData) -> WmmaScaleData:
 
 @irdl_attr_definition
 class WmmaScaleType(MatrixAtom[WmmaScaleData]):
-    """The scaled matrix product of gfx1250."""
+    """The scaled matrix product of CDNA5."""
 
     name = "fly_rocdl.gfx1250.wmma_scale"
     fields = ("opselA", "opselB", "modC", "reuseA", "reuseB", "blockSize")
@@ -247,8 +229,8 @@ class WmmaScaleType(MatrixAtom[WmmaScaleData]):
     def verify_data(cls, data: WmmaScaleData) -> WmmaScaleData:
         return _verify_wmma(data)
 
-    def families(self) -> tuple[str, ...]:
-        return ("gfx1250",)
+    def feature(self) -> str:
+        return "wmma_scale"
 
     def tv_layout(self, operand: int) -> Layout:
         m = self.data.mnk[0]
@@ -261,7 +243,7 @@ class WmmaScaleType(MatrixAtom[WmmaScaleData]):
             return Layout(((16, 2), (32, 2)), ((1, 512), (16, 1024)))
         return Layout(((16, 2), (16, 4)), ((1, 256), (16, 512)))
 
-    def _emulate(self, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
+    def emulate(self, low: AtomEmulation, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
         """The lanes `opsel` names bring the scales of their row, a byte per block; both halves then write the same."""
         data, build = self.data, low.b
         m, _, k = data.mnk
@@ -273,17 +255,15 @@ class WmmaScaleType(MatrixAtom[WmmaScaleData]):
             if m == 32 and operand == 0:
                 layout = Layout((32, blocks), (1, 32))
             else:
-                lane = build.int_binary("andi", cast(Any, low).group_lane(32), build.const(15, i64))
-                register = cast(Any, low).exchange(register, 32)(build.addi(lane, build.const(16 * sel, i64)))
+                lane = build.int_binary("andi", low.group_lane(32), build.const(15, i64))
+                register = low.exchange(register, 32)(build.addi(lane, build.const(16 * sel, i64)))
                 layout = Layout(((16, 2), blocks), ((1, 0), 16))
             parts.append(ScaleSide([scale_value(low, register, i) for i in range(blocks)], layout))
-        emulate(self, low, d, a, b, c, scales=Scales(data.block_size, *parts))
+        check_emulated(self, low)
+        low.emulate_mma(self, d, a, b, c, scales=MmaScales(data.block_size, *parts))
 
     def lower(self, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
         """One `v_wmma_scale`."""
-        if getattr(low, "target", None) != "rocdl":
-            self._emulate(low, d, a, b, c)
-            return
         check_lowering(self, low)
         data = self.data
         m, n, k = data.mnk
@@ -294,7 +274,7 @@ class WmmaScaleType(MatrixAtom[WmmaScaleData]):
         out_type = vector_type(acc, count)
         wide = i64 if data.block_size == 16 else i32
         const = low.b.const
-        states = [cast(BufferLowering, low).state(name) for name in ("scale_a", "scale_b")]
+        states = [low.state(name) for name in ("scale_a", "scale_b")]
         sa, sb = (const(0, wide) if s is None else bitcast(low, s, wide) for s in states)
         modifier = const(data.mod_c & 3, i16)
         zero = const(0, i32)
@@ -305,7 +285,7 @@ class WmmaScaleType(MatrixAtom[WmmaScaleData]):
             name = f"llvm.amdgcn.wmma.{kind}.f32.32x16x128.f4.{mangled(out_type)}.{mangled(x.type)}.{mangled(y.type)}"
             operands = [x, y, modifier, z, *scales]
         else:
-            formats = [const(FORMATS[cast(Any, t)], i32) for t in (ta, tb)]
+            formats = [const(FORMATS[t], i32) for t in (ta, tb)]
             name = f"llvm.amdgcn.wmma.{kind}.f32.16x16x128.f8f6f4.{mangled(out_type)}"
             name += f".{mangled(x.type)}.{mangled(y.type)}"
             operands = [formats[0], x, formats[1], y, modifier, z, *scales]

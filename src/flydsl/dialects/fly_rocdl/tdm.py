@@ -7,7 +7,7 @@ mask of a cluster, the remaining extents (outside, loads give 0 and stores are d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, cast
 
 from xdsl.dialects.builtin import i32, i64
@@ -20,12 +20,15 @@ from ...errors import DSLCompileError, DSLValueError
 from ...ir.builder import Builder
 from ...ir.enums import AddressSpace
 from ...ir.types import bit_width, vector_type
-from ..fly.atoms import AtomLowering, CopyOpType, Operand
+from ...layout import Leaf
+from ...target import families
+from ..fly.atoms import AtomEmulation, AtomLowering, CopyOpType, Operand, TileCopy
 from ..fly.types import intern, linear_layout
 from ..upstream import llvm
 from ..upstream.vector import FromElementsOp
-from .buffer import BufferLowering
-from .common import ArchAtom, check_lowering, refuse
+from .common import ArchAtom, check_emulated, check_lowering, refuse
+
+_LABEL = f"{families('tdm')[0]} TDM"
 
 NO_LIMIT = 0x7FFFFFFF
 """Extent of a dimension nobody gave an extent."""
@@ -95,8 +98,8 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
     def bits(self) -> int:
         return 1
 
-    def families(self) -> tuple[str, ...]:
-        return ("gfx1250",)
+    def feature(self) -> str:
+        return "tdm"
 
     def waves(self, tile: Sequence[int]) -> list[int]:
         """Waves along each dimension: outer dimensions double first, what is left goes to the innermost."""
@@ -117,36 +120,35 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
         whole = dwords == int(dwords) and extra == int(extra)
         if not whole or not 2 <= dwords <= 256 or int(dwords) & (int(dwords) - 1) or not 1 <= extra <= 128:
             raise DSLCompileError(
-                f"gfx1250 TDM: padding (interval={interval}, amount={amount} elements at {bits}-bit) is not encodable: "
+                f"{_LABEL}: padding (interval={interval}, amount={amount} elements at {bits}-bit) is not encodable: "
                 "the interval is a power of two of 2 to 256 dwords, the amount 1 to 128 dwords"
             )
         return int(dwords).bit_length() - 2, int(extra) - 1
 
     def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
         """Build the descriptor and issue one instruction."""
-        spaces = (src.data.space, dst.data.space)
-        if spaces == (AddressSpace.Global, AddressSpace.Shared):
-            load, memory, shared = True, src, dst
-        elif spaces == (AddressSpace.Shared, AddressSpace.Global):
-            load, memory, shared = False, dst, src
-        else:
-            raise DSLCompileError(f"{self} copies between global and shared memory, got {spaces[0]} -> {spaces[1]}")
-        target = getattr(low, "target", None)
-        if target not in ("rocdl", "cpu"):
-            raise DSLCompileError(f"{self} is an instruction of gfx1250; the target '{target}' cannot run it")
+        load, memory, shared = self._sides(src, dst)
         check_lowering(self, low)
-        if target == "cpu":
-            self._emulate(cast(BufferLowering, low), memory, shared, load)
-            return
-        groups = self._descriptor(cast(BufferLowering, low), memory, shared)
+        groups = self._descriptor(low, memory, shared)
         base = "llvm.amdgcn.tensor.load.to.lds" if load else "llvm.amdgcn.tensor.store.from.lds"
         used = groups[:2] if self.data.rank <= 2 else groups
         name = base + (".d2" if self.data.rank <= 2 else "")
         low.intrinsic(name, None, [*used, low.b.i32(self.data.cache)])
 
-    def _emulate(self, low: BufferLowering, memory: Operand, shared: Operand, load: bool) -> None:
-        """The wave's part of the copy on the cpu stack."""
-        b, emulation = low.b, cast(Any, low)
+    def _sides(self, src: Operand, dst: Operand) -> tuple[bool, Operand, Operand]:
+        """Whether it is a load, the side in global memory and that in shared memory."""
+        spaces = (src.data.space, dst.data.space)
+        if spaces == (AddressSpace.Global, AddressSpace.Shared):
+            return True, src, dst
+        if spaces == (AddressSpace.Shared, AddressSpace.Global):
+            return False, dst, src
+        raise DSLCompileError(f"{self} copies between global and shared memory, got {spaces[0]} -> {spaces[1]}")
+
+    def emulate(self, low: AtomEmulation, src: Operand, dst: Operand) -> None:
+        """The wave's part of the copy."""
+        load, memory, shared = self._sides(src, dst)
+        check_emulated(self, low)
+        b = low.b
         if low.state("atomic_barrier_addr") is not None:
             raise DSLCompileError("the cpu stack does not signal a barrier when the tensor data mover is done")
         shape, stride, nbytes = self._tile(memory)
@@ -154,23 +156,24 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
         waves = self.waves(shape)
         block = [-(-s // w) for s, w in zip(shape, waves, strict=True)]
         strides = [self._stride(low, i, stride[i]) for i in range(rank - 1)]
-        starts = self._starts(low, waves, block)
-        at, place = emulation.raw_pointer(memory), emulation.raw_pointer(shared)
+        starts = self._starts(b, low.wave_number, waves, block)
+        at, place = low.raw_pointer(memory), low.raw_pointer(shared)
         immediate = low.state("imm_offset")
         if immediate is not None:
-            at = emulation.at(at, immediate)
+            at = low.at(at, immediate)
         for i, (start, pitch) in enumerate(zip(starts, self._pitch(shape), strict=True)):
             if start is None:
                 continue
             wide = b.cast("extui", start, i64)
             step = strides[i] if i < rank - 1 else b.const(1, i64)
-            at = emulation.at(at, b.muli(b.muli(wide, step), b.const(nbytes, i64)))
-            place = emulation.at(place, b.muli(wide, b.const(pitch * nbytes, i64)))
+            at = low.at(at, b.muli(b.muli(wide, step), b.const(nbytes, i64)))
+            place = low.at(place, b.muli(wide, b.const(pitch * nbytes, i64)))
         left = [self._extent(low, i, starts[i]) for i in range(rank)]
         pad = (self.data.pad_interval, self.data.pad_amount)
-        emulation.emulate_tile_copy(load, at, place, block, strides, left, nbytes, pad, low.state("workgroup_mask"))
+        mask = low.state("workgroup_mask")
+        low.emulate_tile_copy(TileCopy(load, at, place, block, strides, left, nbytes, pad, mask))
 
-    def _tile(self, memory: Operand) -> tuple[tuple[int, ...], tuple[Any, ...], int]:
+    def _tile(self, memory: Operand) -> tuple[tuple[int, ...], tuple[Leaf, ...], int]:
         """Extents, strides and bytes of an element of the tile in global memory."""
         layout: Any = linear_layout(memory.data.layout)
         shape, stride = (_modes(x) for x in (layout.shape, layout.stride))
@@ -179,7 +182,7 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
             raise DSLCompileError(f"{self} needs a global tensor of {rank} static extents, got {layout}")
         nbytes = bits // 8
         if bits % 8 or nbytes & (nbytes - 1):
-            raise DSLCompileError(f"gfx1250 TDM: elements of {bits} bits cannot be moved")
+            raise DSLCompileError(f"{_LABEL}: elements of {bits} bits cannot be moved")
         return shape, stride, nbytes
 
     def _pitch(self, shape: Sequence[int]) -> list[int]:
@@ -191,19 +194,19 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
             pitch[i] = row if i == rank - 2 else pitch[i + 1] * shape[i + 1]
         return pitch
 
-    def _descriptor(self, low: BufferLowering, memory: Operand, shared: Operand) -> list[SSAValue]:
+    def _descriptor(self, low: AtomLowering, memory: Operand, shared: Operand) -> list[SSAValue]:
         b = low.b
         shape, stride, nbytes = self._tile(memory)
         rank, bits = self.data.rank, 8 * nbytes
         waves = self.waves(shape)
         block = [-(-s // w) for s, w in zip(shape, waves, strict=True)]
         strides = [self._stride(low, i, stride[i]) for i in range(rank - 1)]
-        starts = self._starts(low, waves, block)
-        address = b.pure(llvm.PtrToIntOp, (cast(Any, low).raw_pointer(memory),), i64, {})
+        starts = self._starts(b, lambda: low.intrinsic("llvm.amdgcn.wave.id", i32, []), waves, block)
+        address = b.pure(llvm.PtrToIntOp, (low.raw_pointer(memory),), i64, {})
         immediate = low.state("imm_offset")
         if immediate is not None:
             address = b.addi(address, immediate)
-        place = b.pure(llvm.PtrToIntOp, (cast(Any, low).raw_pointer(shared),), i32, {})
+        place = b.pure(llvm.PtrToIntOp, (low.raw_pointer(shared),), i32, {})
         pitch = self._pitch(shape)
         for i, start in enumerate(starts):
             if start is None:
@@ -216,16 +219,16 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
         left = [self._extent(low, i, starts[i]) for i in range(rank)][::-1]
         return self._groups(b, low, address, place, left, block[::-1], strides[::-1], bits)
 
-    def _stride(self, low: BufferLowering, i: int, known: Any) -> SSAValue:
+    def _stride(self, low: AtomLowering, i: int, known: Leaf) -> SSAValue:
         given, b = low.state(f"stride_{i}"), low.b
         if type(known) is int or hasattr(known, "value"):
             own = b.leaf_value(known, 64)
             return own if given is None else b.select(b.cmpi("eq", given, b.const(UNSET, i64)), own, given)
         if given is not None:
             return given
-        raise DSLCompileError(f"gfx1250 TDM: stride {i} is not known here; set the state field stride_{i}")
+        raise DSLCompileError(f"{_LABEL}: stride {i} is not known here; set the state field stride_{i}")
 
-    def _extent(self, low: BufferLowering, i: int, start: SSAValue | None) -> SSAValue:
+    def _extent(self, low: AtomLowering, i: int, start: SSAValue | None) -> SSAValue:
         b = low.b
         given = low.state(f"extent_{i}")
         extent = b.i32(NO_LIMIT) if given is None else given
@@ -233,15 +236,13 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
             return extent if given is None else b.int_binary("maxsi", extent, b.i32(0))
         return b.int_binary("maxsi", b.int_binary("subi", extent, start), b.i32(0))
 
-    def _starts(self, low: BufferLowering, waves: Sequence[int], block: Sequence[int]) -> list[SSAValue | None]:
-        """First index of this wave's block per dimension; None where there is one wave."""
-        b = low.b
+    def _starts(
+        self, b: Builder, number: Callable[[], SSAValue | None], waves: Sequence[int], block: Sequence[int]
+    ) -> list[SSAValue | None]:
+        """First index of this wave's block per dimension, from its number; None where there is one wave."""
         if self.data.warps == 1:
             return [None] * len(waves)
-        if getattr(low, "target", None) == "cpu":
-            rest = cast(Any, low).wave_number()
-        else:
-            rest = low.intrinsic("llvm.amdgcn.wave.id", i32, [])
+        rest = number()
         assert rest is not None
         found: list[SSAValue | None] = []
         for count, size in zip(waves, block, strict=True):
@@ -256,7 +257,7 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
     def _groups(
         self,
         b: Builder,
-        low: BufferLowering,
+        low: AtomLowering,
         address: SSAValue,
         place: SSAValue,
         extents: Sequence[SSAValue],
@@ -313,7 +314,7 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> TdmData:
-        def number(name: str) -> Any:
+        def number(name: str) -> int:
             parser.parse_keyword(name)
             parser.parse_punctuation("=")
             for word, value in (("true", True), ("false", False)):
@@ -329,11 +330,12 @@ class TdmType(Data[TdmData], CopyOpType, ArchAtom):
             interval = number("pad")
             parser.parse_punctuation(",")
             amount = parser.parse_integer()
-            rest: list[Any] = []
+            rest: list[int] = []
             for name in ("cache", "barrier", "timeout"):
                 parser.parse_punctuation(",")
                 rest.append(number(name))
-            data = TdmData(rank, warps, interval, amount, *rest)
+            cache, barrier, timeout = rest
+            data = TdmData(rank, warps, interval, amount, cache, bool(barrier), bool(timeout))
             return refuse(parser, lambda: _verify(data))
 
     def print_parameter(self, printer: Printer) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from ... import layout as L
 from ...errors import DSLValueError
@@ -28,12 +28,12 @@ class Box:
     pad_interval: int
     pad_amount: int
 
-    def basis(self, profile: Any, *, outermost_first: bool) -> Any:
+    def basis(self, profile: L.IntTuple, *, outermost_first: bool) -> L.IntTuple:
         """For each mode of the tensor the dimension it moves along, 0 for none."""
         found = {mode: (dim, scale) for dim, group in enumerate(self.members) for mode, scale in group}
         last = len(self.shape) - 1
 
-        def one(mode: int) -> Any:
+        def one(mode: int) -> L.Leaf:
             if mode not in found:
                 return 0
             dim, scale = found[mode]
@@ -71,11 +71,11 @@ def box_of(tensor: Layout, shared: Layout, tiler: Tile, warps: int) -> Box:
     return Box(tuple(box), tuple(members), interval, amount)
 
 
-def _tile_extents(shape: Any, tiler: Tile) -> list[int]:
+def _tile_extents(shape: L.IntTuple, tiler: Tile) -> list[int]:
     """Extent of the tile in each flat mode of the tensor; modes the tiler does not name are one element."""
     found: list[int] = []
 
-    def leaf(mode: Any, extent: int) -> None:
+    def leaf(mode: L.IntTuple, extent: int) -> None:
         leaves = L.flatten(mode)
         for at, whole in enumerate(leaves):
             if at == len(leaves) - 1:
@@ -93,20 +93,20 @@ def _tile_extents(shape: Any, tiler: Tile) -> list[int]:
                 found.append(whole)
                 extent //= whole
 
-    def walk(mode: Any, tile: Any, depth: int) -> None:
+    def walk(mode: L.IntTuple, tile: object, depth: int) -> None:
         if type(tile) is int:
             leaf(mode, tile)
         elif not isinstance(tile, Tile):
             raise DSLValueError(
                 f"the tiler's mode at nesting depth {depth} must be an extent or a nested tile, got {tile}"
             )
-        elif type(mode) is not tuple:
+        elif not isinstance(mode, tuple):
             raise DSLValueError(
                 f"the tiler is deeper than the tensor at nesting depth {depth}; the tensor has a single extent there "
                 f"but the tiler has {len(tile.modes)} sub-modes"
             )
         else:
-            modes = cast("tuple[Any, ...]", mode)
+            modes = mode
             if len(tile.modes) > len(modes):
                 raise DSLValueError(
                     f"the tiler has {len(tile.modes)} modes at nesting depth {depth} but the tensor has {len(modes)}; "

@@ -8,7 +8,7 @@ tensor which dimension of the box it moves along, and by how much. `fly-rocdl-ex
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 from xdsl.dialects.builtin import AnyFloat, IntegerType
 from xdsl.ir import Attribute, Data
@@ -22,7 +22,7 @@ from ...ir.enums import AddressSpace
 from ...ir.types import bit_width
 from ...layout import Basis
 from ...layout import text as layout_text
-from ..fly.atoms import AtomLowering, CopyOpType, Operand
+from ..fly.atoms import AtomEmulation, AtomLowering, CopyOpType, Operand
 from ..fly.attrs import raw_parameters
 from ..fly.types import intern, split_top
 from .common import ArchAtom, refuse
@@ -38,7 +38,7 @@ class TensorCopyData(NamedTuple):
 
     shape: tuple[int, ...]
     elem: Attribute
-    tensor2tdm: Any
+    tensor2tdm: L.IntTuple
     barrier: bool = False
     cache: int = 0
     iterations: int = 1
@@ -119,27 +119,35 @@ class _TensorCopy(Data[TensorCopyData], CopyOpType, ArchAtom):
         return NO_LIMIT if field.startswith("extent") else UNSET if field.startswith("stride") else 0
 
     @classmethod
-    def make(cls, shape: Sequence[int], elem: Attribute, tensor2tdm: Any, **options: Any) -> Any:
+    def make(
+        cls, shape: Sequence[int], elem: Attribute, tensor2tdm: L.IntTuple, barrier: bool = False, **options: int
+    ) -> Self:
         """The checked, interned type."""
-        return intern(cls, _verify(TensorCopyData(tuple(shape), elem, tensor2tdm, **options)))
+        return intern(cls, _verify(TensorCopyData(tuple(shape), elem, tensor2tdm, barrier, **options)))
 
     @property
     def bits(self) -> int:
         return 1
 
-    def families(self) -> tuple[str, ...]:
-        return ("gfx1250",)
+    def feature(self) -> str:
+        return "tdm"
 
     def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
         """One instruction for the box the global operand shows."""
+        self._mover(src, dst).lower(low, src, dst)
+
+    def emulate(self, low: AtomEmulation, src: Operand, dst: Operand) -> None:
+        """What that instruction does."""
+        self._mover(src, dst).emulate(low, src, dst)
+
+    def _mover(self, src: Operand, dst: Operand) -> TdmType:
         d = self.data
         if (src.data.space, dst.data.space) != self.spaces:
             wanted = " -> ".join(str(s) for s in self.spaces)
             raise DSLCompileError(f"{self} copies {wanted}, got {src.data.space} -> {dst.data.space}")
         if d.iterations != 1:
             raise DSLCompileError(f"{self} repeats the copy {d.iterations} times; only one copy a call can be made")
-        mover = TdmType.make(len(d.shape), 1, d.pad_interval, d.pad_amount, d.cache, d.barrier)
-        mover.lower(low, src, dst)
+        return TdmType.make(len(d.shape), 1, d.pad_interval, d.pad_amount, d.cache, d.barrier)
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> TensorCopyData:
@@ -153,7 +161,7 @@ class _TensorCopy(Data[TensorCopyData], CopyOpType, ArchAtom):
             _keyword(parser, "tensor2tdm")
             pos = parser.pos
             first, *rest = split_top(raw_parameters(parser))
-            found: dict[str, Any] = {}
+            found: dict[str, int] = {}
             for piece in rest:
                 name, _, text = (part.strip() for part in piece.partition("="))
                 if name not in cls.options or OPTIONS[name] in found:
@@ -163,7 +171,8 @@ class _TensorCopy(Data[TensorCopyData], CopyOpType, ArchAtom):
                 modes = layout_text.parse_int_tuple(first.strip())
             except ValueError as error:
                 parser.raise_error(f"invalid tensor2tdm: {error}", pos)
-            return refuse(parser, lambda: _verify(TensorCopyData(tuple(shape), elem, modes, **found)))
+            barrier = bool(found.pop("barrier", False))
+            return refuse(parser, lambda: _verify(TensorCopyData(tuple(shape), elem, modes, barrier, **found)))
 
     def print_parameter(self, printer: Printer) -> None:
         d = self.data
@@ -183,7 +192,7 @@ def _keyword(parser: AttrParser, name: str) -> None:
     parser.parse_punctuation("=")
 
 
-def _option(parser: AttrParser, name: str, text: str, pos: int) -> Any:
+def _option(parser: AttrParser, name: str, text: str, pos: int) -> int:
     if name == "atomicBarrier":
         if text not in ("true", "false"):
             parser.raise_error(f"atomicBarrier is true or false, got '{text}'", pos)

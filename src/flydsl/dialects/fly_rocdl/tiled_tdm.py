@@ -25,22 +25,23 @@ from xdsl.utils.exceptions import VerifyException
 from ...errors import DSLCompileError, DSLValueError
 from ...ir.types import bit_width
 from ...layout import Layout
-from ..fly.atoms import CopyAtomType
+from ..fly.atoms import AtomLowering, CopyAtomType
+from ..fly.infer import Infer
 from ..fly.ops import FlyOp
 from ..fly.types import LayoutType, MemRefType, TileType, coord_tensor_type, intern
 from .tdm_box import Box, box_of
 from .tensor_copy import TensorLoadType, TensorStoreType, check_element
 
-DEFAULTS: dict[str, Any] = {"numWarps": 1, "initBoundaryCheck": True, "cacheModifier": 0, "atomicBarrier": False}
+DEFAULTS: dict[str, int] = {"numWarps": 1, "initBoundaryCheck": True, "cacheModifier": 0, "atomicBarrier": False}
 """What is not written."""
 
 
 def option(properties: dict[str, Attribute], name: str) -> Any:
     """The value of an option."""
-    given: Any = properties.get(name)
+    given = properties.get(name)
     if given is None:
         return DEFAULTS[name]
-    value = given.value.data
+    value = cast(IntegerAttr, given).value.data
     return bool(value) if isinstance(DEFAULTS[name], bool) else value
 
 
@@ -59,7 +60,11 @@ def tdm_box(operand_types: Sequence[Attribute], properties: dict[str, Attribute]
     return box_of(tensor.data.layout, shared.data, tiler.data, option(properties, "numWarps"))
 
 
-def _infer(kind: Any, operand_types: Sequence[Attribute], properties: dict[str, Attribute]) -> tuple[Attribute, ...]:
+def _infer(
+    kind: type[TensorLoadType] | type[TensorStoreType],
+    operand_types: Sequence[Attribute],
+    properties: dict[str, Attribute],
+) -> tuple[Attribute, ...]:
     box = tdm_box(operand_types, properties)
     tensor = cast(MemRefType, operand_types[0]).data
     padding: dict[str, int] = {}
@@ -130,16 +135,18 @@ class _MakeTiledTdmAtomOp(FlyOp):
     def verify_(self) -> None:
         for name in ("numWarps", "cacheModifier"):
             given = self.properties.get(name)
-            if given is not None and cast(Any, given).type != i32:
+            if given is not None and cast(IntegerAttr, given).type != i32:
                 raise VerifyException(
                     f"'{self.name}' op attribute '{name}' failed to satisfy constraint: "
                     "32-bit signless integer attribute"
                 )
         super().verify_()
 
-    def lower(self, low: Any, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
         """Nothing a target knows: the pass that expands it comes before."""
         raise DSLCompileError(f"'{self.name}' is left; run fly-rocdl-expand-ops after fly-canonicalize")
+
+    emulate = lower
 
 
 @irdl_op_definition
@@ -147,7 +154,7 @@ class MakeTiledTdmLoadAtomOp(_MakeTiledTdmAtomOp):
     """From global to shared memory."""
 
     name = "fly_rocdl.make_tiled_tdm_load_atom"
-    INFER: ClassVar[Any] = staticmethod(partial(_infer, TensorLoadType))
+    INFER: ClassVar[Infer | None] = staticmethod(partial(_infer, TensorLoadType))
 
 
 @irdl_op_definition
@@ -155,7 +162,7 @@ class MakeTiledTdmStoreAtomOp(_MakeTiledTdmAtomOp):
     """From shared to global memory."""
 
     name = "fly_rocdl.make_tiled_tdm_store_atom"
-    INFER: ClassVar[Any] = staticmethod(partial(_infer, TensorStoreType))
+    INFER: ClassVar[Infer | None] = staticmethod(partial(_infer, TensorStoreType))
 
 
 __all__ = ["MakeTiledTdmLoadAtomOp", "MakeTiledTdmStoreAtomOp", "option", "tdm_box"]

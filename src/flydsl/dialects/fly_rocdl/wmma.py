@@ -29,8 +29,9 @@ from xdsl.parser import AttrParser
 from ...errors import DSLValueError
 from ...ir.types import bit_width, vector_type
 from ...layout import Layout
-from ..fly.atoms import AtomLowering, Operand
-from .common import bitcast, check_lowering, emulate, fields_text, is_signless, load_fragment, mangled, mnk_text
+from ...target import has
+from ..fly.atoms import AtomEmulation, AtomLowering, Operand
+from .common import bitcast, check_emulated, check_lowering, fields_text, is_signless, load_fragment, mangled, mnk_text
 from .matrix import WAVE32, MatrixAtom
 
 OCP: dict[Attribute, str] = {Float8E4M3FNType(): "fp8", Float8E5M2Type(): "bf8"}
@@ -64,7 +65,10 @@ class _Wmma(MatrixAtom[WmmaData]):
     fields = ("signA", "signB", "clamp")
     wave = WAVE32
     data_class = WmmaData
-    family: ClassVar[str]
+    generation: ClassVar[str]
+    """The feature of architectures with this WMMA."""
+    bf16_as_words: ClassVar[bool] = True
+    """Whether bf16 accumulators are vectors of i16 to LLVM."""
     label: ClassVar[str]
     floats: ClassVar[str] = "floating-point"
     """What messages call its floats."""
@@ -126,17 +130,14 @@ class _Wmma(MatrixAtom[WmmaData]):
         """The checked, interned type."""
         return cls.checked((m, n, k), (a, b, acc), sign_a, sign_b, clamp, mod_c)
 
-    def families(self) -> tuple[str, ...]:
-        return (self.family,)
+    def feature(self) -> str | None:
+        return self.generation
 
     def tv_layout(self, operand: int) -> Layout:
         raise NotImplementedError
 
     def lower(self, low: AtomLowering, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
         """One `v_wmma`."""
-        if getattr(low, "target", None) != "rocdl":
-            emulate(self, low, d, a, b, c, signed=(self.data.sign_a, self.data.sign_b), clamp=self.data.clamp)
-            return
         check_lowering(self, low)
         form = self.form_of(self.data)
         assert form is not None
@@ -145,13 +146,17 @@ class _Wmma(MatrixAtom[WmmaData]):
         y = bitcast(low, load_fragment(low, b, tb, self._count(1)), form.operand)
         out_type = vector_type(acc, 8)
         z = self._rows(low, load_fragment(low, c, acc, 8), inverse=False)
-        # bf16 accumulators of gfx120x are vectors of i16 to LLVM.
-        raw = vector_type(i16, 8) if acc == bf16 and self.family != "gfx1250" else out_type
+        raw = vector_type(i16, 8) if acc == bf16 and self.bf16_as_words else out_type
         name = f"llvm.amdgcn.wmma.{form.name}.{mangled(raw)}.{mangled(form.operand)}"
         operands = self._operands(low, form.order, x, y, bitcast(low, z, raw))
         out = low.intrinsic(name, raw, operands)
         assert out is not None
         low.store(self._rows(low, bitcast(low, out, out_type), inverse=True), d)
+
+    def emulate(self, low: AtomEmulation, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
+        """The product by the reference model."""
+        check_emulated(self, low)
+        low.emulate_mma(self, d, a, b, c, signed=(self.data.sign_a, self.data.sign_b), clamp=self.data.clamp)
 
     def _count(self, operand: int) -> int:
         shape: Any = self.tv_layout(operand).shape
@@ -189,7 +194,7 @@ class Gfx11WmmaType(_Wmma):
     """WMMA of RDNA3: both halves of the wave hold all of A and B."""
 
     name = "fly_rocdl.gfx11.wmma"
-    family = "gfx11"
+    generation = "wmma_v1"
     label = "GFX11"
     floats = "fp16/bf16"
 
@@ -249,7 +254,7 @@ class Gfx120xWmmaType(_Wmma):
     """WMMA of RDNA4."""
 
     name = "fly_rocdl.gfx120x.wmma"
-    family = "gfx120"
+    generation = "wmma_v2"
     label = "GFX120X"
 
     @classmethod
@@ -276,7 +281,7 @@ class Gfx120xWmmaType(_Wmma):
             return Form(f"f32.16x16x16.{OCP[a]}.{OCP[b]}", v(i32, 2), "plain") if acc == f32 else None
         if a != b:
             return None
-        forms: dict[Any, Form] = {
+        forms: dict[tuple[object, ...], Form] = {
             (f16, f32): Form("f32.16x16x16.f16", v(f16, 8), "plain"),
             (bf16, f32): Form("f32.16x16x16.bf16", v(i16, 8), "plain"),
             (f16, f16): Form("f16.16x16x16.f16", v(f16, 8), "half"),
@@ -303,7 +308,8 @@ class Gfx1250WmmaType(_Wmma):
     """WMMA of gfx1250."""
 
     name = "fly_rocdl.gfx1250.wmma"
-    family = "gfx1250"
+    generation = "wmma_v3"
+    bf16_as_words = False
     label = "GFX1250"
 
     @classmethod
@@ -314,7 +320,7 @@ class Gfx1250WmmaType(_Wmma):
             raise DSLValueError(f"modC must fit the i16 intrinsic field [0, 65535], got {data.mod_c}")
 
     @classmethod
-    def parse_rest(cls, parser: AttrParser) -> list[Any]:
+    def parse_rest(cls, parser: AttrParser) -> list[bool | int]:
         found = super().parse_rest(parser)
         if parser.parse_optional_punctuation(",") is not None:
             parser.parse_keyword("modC")
@@ -339,7 +345,7 @@ class Gfx1250WmmaType(_Wmma):
             return Form(f"{acc}.16x16x{k}.{OCP[a]}.{OCP[b]}", v(i32, k // 8), "f8")
         if a != b:
             return None
-        forms: dict[Any, Form] = {
+        forms: dict[tuple[object, ...], Form] = {
             (4, f32, f32): Form("f32.16x16x4.f32", v(f32, 2), "v3"),
             (32, f16, f32): Form("f32.16x16x32.f16", v(f16, 16), "v3"),
             (32, bf16, f32): Form("f32.16x16x32.bf16", v(bf16, 16), "v3"),
@@ -358,25 +364,22 @@ class Gfx1250WmmaType(_Wmma):
             "16x16x64 i8 -> i32",
         )
 
-    def families(self) -> tuple[str, ...]:
+    def feature(self) -> str | None:
         # LLVM 22 has no selection for the i4 form.
-        return () if is_signless(self.data.types[0], 4) else (self.family,)
+        return None if is_signless(self.data.types[0], 4) else self.generation
 
-    def alternatives(self, family: str | None) -> Iterable[str]:
-        """The configurations of gfx1250."""
-        return self.listed() if family == self.family else ()
+    def alternatives(self, arch: str) -> Iterable[str]:
+        """The configurations of the architecture."""
+        return self.listed() if has(arch, self.generation) else ()
 
     def tv_layout(self, operand: int) -> Layout:
         return _blocked_tv(self.data, operand)
 
 
 def type_for(arch: str) -> type[_Wmma] | None:
-    """The family's type for an architecture; gfx1250 shares a prefix with gfx120x and nothing else."""
-    if arch.startswith("gfx125"):
-        return Gfx1250WmmaType
-    if arch.startswith("gfx120"):
-        return Gfx120xWmmaType
-    return Gfx11WmmaType if arch.startswith("gfx11") else None
+    """The type for an architecture; None where it has no WMMA."""
+    types: tuple[type[_Wmma], ...] = (Gfx11WmmaType, Gfx120xWmmaType, Gfx1250WmmaType)
+    return next((cls for cls in types if has(arch, cls.generation)), None)
 
 
 __all__ = ["Gfx11WmmaType", "Gfx120xWmmaType", "Gfx1250WmmaType", "WmmaData", "type_for"]

@@ -1,4 +1,4 @@
-"""xDSL's `arith` dialect with the ops it lacks."""
+"""The `arith` dialect: xDSL's, with the ops of `ir/arith.py` in place of those it limits, and those it lacks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ...ir.arith import WIDENED
 from ...ir.builder import elem_of
 from .extra_math import RemFOp
 
@@ -30,7 +31,7 @@ class IndexCastUIOp(IRDLOperation):
 
 Arith = Dialect(
     "arith",
-    [*xarith.Arith.operations, RemFOp, IndexCastUIOp],
+    [*(WIDENED.get(op, op) for op in xarith.Arith.operations), RemFOp, IndexCastUIOp],
     [*xarith.Arith.attributes],
     [*xarith.Arith._interfaces],  # pyright: ignore[reportPrivateUsage]
 )

@@ -7,6 +7,7 @@ from typing import Any
 from xdsl.ir import Dialect, Operation
 from xdsl.irdl import irdl_attr_definition
 
+from ...target import MLIR_DEFAULTS
 from .keyword_attr import KeywordAttr
 from .table_ops import TableOp, define
 from .target_attr import TargetAttr, TargetField
@@ -36,7 +37,7 @@ class NvvmTargetAttr(TargetAttr):
     FIELDS = (
         TargetField("O", 2),
         TargetField("triple", "nvptx64-nvidia-cuda"),
-        TargetField("chip", "sm_75"),
+        TargetField("chip", MLIR_DEFAULTS["nvvm"]),
         TargetField("features", "+ptx60"),
         TargetField("flags", None),
         TargetField("link", None),

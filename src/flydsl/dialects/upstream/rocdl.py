@@ -8,6 +8,7 @@ from typing import Any
 from xdsl.ir import Dialect, Operation
 from xdsl.irdl import irdl_attr_definition
 
+from ...target import MLIR_DEFAULTS
 from .table_ops import TableOp, define
 from .target_attr import TargetAttr, TargetField
 
@@ -172,7 +173,7 @@ class RocdlTargetAttr(TargetAttr):
     FIELDS = (
         TargetField("O", 2),
         TargetField("triple", "amdgcn-amd-amdhsa"),
-        TargetField("chip", "gfx900"),
+        TargetField("chip", MLIR_DEFAULTS["rocdl"]),
         TargetField("features", ""),
         TargetField("abi", "600"),
         TargetField("flags", None),

@@ -204,7 +204,7 @@ class TableOp(IRDLOperation):
             if item.kind == "operand":
                 printer.print_operand(next(values))
             elif item.kind == "number":
-                printer.print_string(_number_text(item, cast(Any, self.properties[item.name]).value.data))
+                printer.print_string(_number_text(item, cast(IntegerAttr, self.properties[item.name]).value.data))
             else:
                 printer.print_string(cast(KeywordAttr, self.properties[item.name]).data)
         print_dict(printer, self, {i.name for i in row.items if i.kind != "literal"})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from xdsl.dialects.builtin import DictionaryAttr
 from xdsl.ir import Attribute, Data
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
+
+Value = int | str | Attribute | None
 
 
 class TargetField(NamedTuple):
@@ -17,13 +19,13 @@ class TargetField(NamedTuple):
     default: int | str | None
 
 
-class TargetAttr(Data[tuple[tuple[str, Any], ...]]):
+class TargetAttr(Data[tuple[tuple[str, Value], ...]]):
     """Fields that differ from their defaults, in the order of `FIELDS`."""
 
     FIELDS: ClassVar[tuple[TargetField, ...]]
 
     @classmethod
-    def of(cls, **values: Any) -> Any:
+    def of(cls, **values: Value) -> Self:
         """The attribute with these fields."""
         known = {f.name: f.default for f in cls.FIELDS}
         unknown = set(values) - set(known)
@@ -45,10 +47,10 @@ class TargetAttr(Data[tuple[tuple[str, Any], ...]]):
         return frozenset() if found is None else frozenset(found.data)
 
     @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> tuple[tuple[str, Any], ...]:
+    def parse_parameter(cls, parser: AttrParser) -> tuple[tuple[str, Value], ...]:
         defaults = {f.name: f.default for f in cls.FIELDS}
 
-        def one() -> tuple[str, Any]:
+        def one() -> tuple[str, Value]:
             word = parser.parse_identifier()
             if word not in defaults:
                 parser.raise_error(f"expected one of {', '.join(defaults)}, got '{word}'")
@@ -70,7 +72,7 @@ class TargetAttr(Data[tuple[tuple[str, Any], ...]]):
             return
         printer.print_string("<")
 
-        def one(pair: tuple[str, Any]) -> None:
+        def one(pair: tuple[str, Value]) -> None:
             name, value = pair
             printer.print_string(f"{name} = ")
             if isinstance(value, Attribute):

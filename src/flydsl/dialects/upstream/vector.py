@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any, cast
+from typing import cast
 
 from xdsl.dialects import vector as xvector
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, StringAttr, VectorType, i64
-from xdsl.ir import Attribute, Data, Dialect
+from xdsl.ir import Attribute, Data, Dialect, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_attr_definition,
@@ -27,26 +27,30 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ...ir.types import dense_ints
 
-def _ints(attr: ArrayAttr[Any]) -> list[int]:
+
+def _ints(attr: ArrayAttr[IntegerAttr]) -> list[int]:
     return [a.value.data for a in attr.data]
 
 
 @cache
-def _array(values: tuple[int, ...]) -> ArrayAttr[Any]:
+def _array(values: tuple[int, ...]) -> ArrayAttr[IntegerAttr]:
     return ArrayAttr([IntegerAttr(v, i64) for v in values])
 
 
 def _print_lists(printer: Printer, op: IRDLOperation, names: tuple[str, ...]) -> None:
-    lists = ", ".join(f"{n} = {_ints(cast(Any, op.properties[n]))}" for n in names)
+    lists = ", ".join(f"{n} = {_ints(cast('ArrayAttr[IntegerAttr]', op.properties[n]))}" for n in names)
     printer.print_string(f" {{{lists}}}")
 
 
 def _parse_lists(parser: Parser, names: tuple[str, ...]) -> dict[str, Attribute]:
     attrs = parser.parse_optional_attr_dict()
     for name in names:
-        numbers: Any = attrs.get(name)
-        if not isinstance(numbers, ArrayAttr) or not all(isinstance(n, IntegerAttr) for n in cast(Any, numbers).data):
+        numbers = attrs.get(name)
+        if not isinstance(numbers, ArrayAttr) or not all(
+            isinstance(n, IntegerAttr) for n in cast(ArrayAttr, numbers).data
+        ):
             parser.raise_error(f"expected '{name}', a list of integers")
     return attrs
 
@@ -151,7 +155,7 @@ class FromElementsOp(IRDLOperation):
         attrs = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         type_ = parser.parse_type()
-        elem = cast(Attribute, cast(Any, type_).element_type)
+        elem = cast("VectorType[Attribute]", type_).element_type
         operands = parser.resolve_operands(unresolved, [elem] * len(unresolved), pos)
         return cast(FromElementsOp, cls.create(operands=operands, result_types=[type_], attributes=attrs))
 
@@ -263,10 +267,10 @@ class TransposeOp(_Reshape):
         return {"permutation": DenseArrayBase.from_list(i64, dims)}
 
     def lists(self) -> str:
-        return f", {list(cast(Any, self.permutation).get_values())}"
+        return f", {list(dense_ints(self.permutation))}"
 
     def verify_(self) -> None:
-        dims = [int(i) for i in cast(Any, self.permutation).get_values()]
+        dims = [int(i) for i in dense_ints(self.permutation)]
         a, b = (cast(VectorType, t).get_shape() for t in (self.source.type, self.result.type))
         if sorted(dims) != list(range(len(a))) or [a[i] for i in dims] != list(b):
             raise VerifyException(f"permutation {dims} does not take shape {list(a)} to {list(b)}")
@@ -305,7 +309,7 @@ class PrintOp(IRDLOperation):
     @classmethod
     def parse(cls, parser: Parser) -> PrintOp:
         unresolved = parser.parse_optional_unresolved_operand()
-        operands: list[Any] = []
+        operands: list[SSAValue] = []
         if unresolved is not None:
             parser.parse_punctuation(":")
             operands = [parser.resolve_operand(unresolved, parser.parse_type())]

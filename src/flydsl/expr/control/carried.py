@@ -18,12 +18,16 @@ from types import (
     ModuleType,
     SimpleNamespace,
 )
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ...errors import DSLTypeError
 from ..numeric import Numeric, as_numeric
 from ..scalars.scalar_ops import is_ir_value
 from .control_flow import ASSIGNED, DEEP, RECEIVED, STORED, Body, Names, cells_of, is_bound, unbind
+
+if TYPE_CHECKING:
+    from ..annotations import SSAValue
+
 
 _HANDLES = {
     f"flydsl.expr.{name}" for name in ("numeric", "tensor", "vector", "tensors.algebra_values", "tensors.tiled")
@@ -36,12 +40,12 @@ _CONSTANTS = (
 _handle_classes: dict[type, bool] = {}
 
 
-def class_of(x: Any) -> Any:
+def class_of(x: object) -> Any:
     """`type(x)`, for the type checker a class it knows nothing about."""
     return cast(Any, type(x))
 
 
-def is_handle(x: Any, kind: int) -> bool:
+def is_handle(x: object, kind: int) -> bool:
     """Whether `x` is a DSL value that no method or store can change: what it points to may, the value itself not.
 
     Numbers, tensors, pointers, layouts and atoms are; other classes can say so with `__dsl_immutable__ = True`.
@@ -55,7 +59,7 @@ def is_handle(x: Any, kind: int) -> bool:
     return known and not (kind == STORED and cls.__name__ == "Vector")
 
 
-def is_constant(x: Any) -> bool:
+def is_constant(x: object) -> bool:
     """Whether `x` is a Python object that a method call cannot change, or that asks to be left alone.
 
     A class whose objects may be used in run-time regions as they are says so with `__dsl_captured__ = True`.
@@ -63,28 +67,28 @@ def is_constant(x: Any) -> bool:
     if isinstance(x, _CONSTANTS) or getattr(class_of(x), "__dsl_captured__", False):
         return True
     if isinstance(x, tuple):
-        return all(is_constant(item) for item in cast("tuple[Any, ...]", x))
+        return all(is_constant(item) for item in cast("tuple[object, ...]", x))
     params = getattr(class_of(x), "__dataclass_params__", None)
     return dataclasses.is_dataclass(x) and bool(params is not None and params.frozen)
 
 
-def is_dsl(x: Any) -> bool:
+def is_dsl(x: object) -> bool:
     """Whether `x` answers the protocol of DSL values."""
     return getattr(class_of(x), "__extract_to_ir_values__", None) is not None
 
 
-def children_of(x: Any) -> list[tuple[Any, Any]] | None:
+def children_of(x: object) -> list[tuple[object, object]] | None:
     """Keys and items of a container, or None."""
     if isinstance(x, (list, tuple)):
-        return list(enumerate(cast("Sequence[Any]", x)))
+        return list(enumerate(cast("Sequence[object]", x)))
     if isinstance(x, dict):
-        return list(cast("dict[Any, Any]", x).items())
+        return list(cast("dict[object, object]", x).items())
     if isinstance(x, SimpleNamespace):
         return list(vars(x).items())
     return None
 
 
-def holds_dsl(x: Any) -> bool:
+def holds_dsl(x: object) -> bool:
     """Whether there is a DSL value in a container, at any depth."""
     if is_dsl(x) or is_ir_value(x):
         return True
@@ -92,27 +96,27 @@ def holds_dsl(x: Any) -> bool:
     return children is not None and any(holds_dsl(item) for _, item in children)
 
 
-def with_items(like: Any, items: Sequence[Any]) -> Any:
+def with_items(like: object, items: Sequence[object]) -> Any:
     """A container like another one, with other items."""
     if isinstance(like, dict):
-        return dict(zip(cast("dict[Any, Any]", like), items, strict=True))
+        return dict(zip(cast("dict[object, object]", like), items, strict=True))
     if isinstance(like, SimpleNamespace):
         return SimpleNamespace(**dict(zip(vars(like), items, strict=True)))
     cls = class_of(like)
     return cls(*items) if hasattr(cls, "_fields") else cls(items)
 
 
-def child_path(path: str, container: Any, key: Any) -> str:
+def child_path(path: str, container: object, key: object) -> str:
     """How the user would write an item of a container."""
     return f"{path}.{key}" if isinstance(container, SimpleNamespace) else f"{path}[{key!r}]"
 
 
-def describe(x: Any) -> str:
+def describe(x: object) -> str:
     """The type of a value as the user knows it, with its IR types."""
     children = children_of(x)
     if children is not None:
         if isinstance(x, (dict, SimpleNamespace)):
-            return f"{class_of(x).__name__} with {', '.join(str(k) for k, _ in children) or 'no items'}"
+            return f"{class_of(cast(object, x)).__name__} with {', '.join(str(k) for k, _ in children) or 'no items'}"
         return f"{class_of(x).__name__} of {len(children)}"
     if isinstance(x, numbers.Real):
         x = as_numeric(x)
@@ -121,12 +125,12 @@ def describe(x: Any) -> str:
     if is_ir_value(x):
         return f"an IR value ({x.type})"
     if is_dsl(x):
-        types = ", ".join(str(v.type) for v in x.__extract_to_ir_values__())
+        types = ", ".join(str(v.type) for v in cast(Any, x).__extract_to_ir_values__())
         return f"{type(x).__name__} ({types})" if types else f"{type(x).__name__} {x!r}"
     return "None" if x is None else f"{type(x).__name__} {x!r}"
 
 
-def mismatch(path: str, end: str, entry: Any, now: Any) -> NoReturn:
+def mismatch(path: str, end: str, entry: object, now: object) -> NoReturn:
     """The value at the end of a region is not like the one at its start."""
     if end == ARMS:
         raise DSLTypeError(
@@ -157,19 +161,19 @@ class Tree:
     promoted = False
     """Whether a Python number in it became a DSL one."""
 
-    def __init__(self, entry: Any, leaves: list[Any]):
-        self.entry = entry
+    def __init__(self, entry: object, leaves: list[SSAValue]):
+        self.entry: Any = entry
         self.leaves = leaves
 
-    def fresh(self) -> Any:
+    def fresh(self) -> object:
         """The value, in objects of its own: what a branch does to them stays in the branch."""
         return self.entry
 
-    def rebuild(self, values: Iterator[Any]) -> Any:
+    def rebuild(self, values: Iterator[SSAValue]) -> object:
         """The value made of other IR values."""
         raise NotImplementedError
 
-    def leave(self, now: Any, path: str, end: str) -> list[Any]:
+    def leave(self, now: object, path: str, end: str) -> list[SSAValue]:
         """IR values of what the variable is at the end of the region."""
         raise NotImplementedError
 
@@ -184,13 +188,13 @@ class Scalar(Tree):
         number = as_numeric(entry) if self.promoted else entry
         super().__init__(number, [number if is_ir_value(number) else number.ir_value()])
 
-    def rebuild(self, values: Iterator[Any]) -> Any:
+    def rebuild(self, values: Iterator[SSAValue]) -> object:
         value = next(values)
         if is_ir_value(self.entry):
             return value
         return class_of(self.entry).__construct_from_ir_values__([value], self.entry)
 
-    def leave(self, now: Any, path: str, end: str) -> list[Any]:
+    def leave(self, now: Any, path: str, end: str) -> list[SSAValue]:
         if is_ir_value(now):
             leaf = now
         elif isinstance(now, (numbers.Real, Numeric)):
@@ -212,14 +216,14 @@ class Dsl(Tree):
     def __init__(self, entry: Any):
         super().__init__(entry, list(entry.__extract_to_ir_values__()))
 
-    def fresh(self) -> Any:
+    def fresh(self) -> object:
         return self.entry if is_handle(self.entry, RECEIVED) else self.rebuild(iter(self.leaves))
 
-    def rebuild(self, values: Iterator[Any]) -> Any:
+    def rebuild(self, values: Iterator[SSAValue]) -> object:
         own = [next(values) for _ in self.leaves]
         return class_of(self.entry).__construct_from_ir_values__(own, self.entry)
 
-    def leave(self, now: Any, path: str, end: str) -> list[Any]:
+    def leave(self, now: Any, path: str, end: str) -> list[SSAValue]:
         if type(now) is not type(self.entry):
             mismatch(path, end, self.entry, now)
         leaves = list(now.__extract_to_ir_values__())
@@ -236,13 +240,13 @@ class Static(Tree):
 
     __slots__ = ()
 
-    def __init__(self, entry: Any):
+    def __init__(self, entry: object):
         super().__init__(entry, [])
 
-    def rebuild(self, values: Iterator[Any]) -> Any:
+    def rebuild(self, values: Iterator[SSAValue]) -> object:
         return self.entry
 
-    def leave(self, now: Any, path: str, end: str) -> list[Any]:
+    def leave(self, now: object, path: str, end: str) -> list[SSAValue]:
         if same(now, self.entry):
             return []
         if self.entry is None:
@@ -259,33 +263,33 @@ class Node(Tree):
 
     __slots__ = ("children", "promoted")
 
-    def __init__(self, entry: Any, children: list[tuple[Any, Tree]]):
+    def __init__(self, entry: object, children: list[tuple[object, Tree]]):
         super().__init__(entry, [leaf for _, child in children for leaf in child.leaves])
         self.children = children
         self.promoted = any(child.promoted for _, child in children)
 
-    def fresh(self) -> Any:
+    def fresh(self) -> object:
         return with_items(self.entry, [child.fresh() for _, child in self.children])
 
-    def rebuild(self, values: Iterator[Any]) -> Any:
+    def rebuild(self, values: Iterator[SSAValue]) -> object:
         return with_items(self.entry, [child.rebuild(values) for _, child in self.children])
 
-    def leave(self, now: Any, path: str, end: str) -> list[Any]:
+    def leave(self, now: object, path: str, end: str) -> list[SSAValue]:
         items = dict(children_of(now) or ()) if type(now) is type(self.entry) else None
         if items is None or items.keys() != {key for key, _ in self.children}:
             mismatch(path, end, self.entry, now)
-        found: list[Any] = []
+        found: list[SSAValue] = []
         for key, child in self.children:
             found += child.leave(items[key], child_path(path, self.entry, key), end)
         return found
 
 
-def same(a: Any, b: Any) -> bool:
+def same(a: object, b: object) -> bool:
     """Whether two static objects are one, or equal."""
     return a is b or (type(a) is type(b) and (a == b) is True)
 
 
-def tree_of(x: Any, path: str, lenient: bool = False) -> Tree:
+def tree_of(x: object, path: str, lenient: bool = False) -> Tree:
     """The shape of a value. `lenient` takes objects that are not DSL values as long as they stay the same."""
     if is_ir_value(x) or isinstance(x, (numbers.Real, Numeric)):
         return Scalar(x)
@@ -325,7 +329,7 @@ class Slot:
     name: str
     kind: int
     cell: CellType
-    before: Any
+    before: object
     tree: Tree
 
 
@@ -336,7 +340,7 @@ class Variables:
         self.slots: list[Slot] = []
         self.unbound: dict[str, CellType] = {}
         """Variables that do not exist before the region, and so not after it."""
-        self.watched: list[tuple[str, Any, list[Any]]] = []
+        self.watched: list[tuple[str, object, list[object]]] = []
         """Python containers whose methods are called: they may be read, but not changed."""
         cells = cells_of(names, *bodies)
         none: list[str] = []
@@ -369,7 +373,7 @@ class Variables:
             return
         self.slots.append(Slot(name, kind, cell, value, tree_of(value, name)))
 
-    def add_state(self, name: str, state: list[Any]) -> CellType:
+    def add_state(self, name: str, state: list[object]) -> CellType:
         """Carry a value that is no variable of the user."""
         cell = CellType(state)
         self.slots.append(Slot(name, ASSIGNED, cell, state, tree_of(state, name)))
@@ -378,14 +382,14 @@ class Variables:
     def __enter__(self) -> Variables:
         return self
 
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if error is not None:
             for slot in self.slots:
                 slot.cell.cell_contents = slot.before
         self.forget_new()
 
     @property
-    def leaves(self) -> list[Any]:
+    def leaves(self) -> list[SSAValue]:
         """IR values of all variables as they enter the region."""
         return [leaf for slot in self.slots for leaf in slot.tree.leaves]
 
@@ -403,15 +407,15 @@ class Variables:
         for slot in self.slots:
             slot.cell.cell_contents = slot.tree.fresh()
 
-    def bind(self, values: Sequence[Any]) -> None:
+    def bind(self, values: Sequence[SSAValue]) -> None:
         """Start a body: the same shapes, made of these IR values."""
         source = iter(values)
         for slot in self.slots:
             slot.cell.cell_contents = slot.tree.rebuild(source)
 
-    def leave(self, end: str) -> list[Any]:
+    def leave(self, end: str) -> list[SSAValue]:
         """IR values of all variables at the end of a body."""
-        found: list[Any] = []
+        found: list[SSAValue] = []
         for slot in self.slots:
             if not is_bound(slot.cell):
                 raise DSLTypeError(
@@ -429,7 +433,7 @@ class Variables:
                 )
         return found
 
-    def finish(self, values: Sequence[Any]) -> None:
+    def finish(self, values: Sequence[SSAValue]) -> None:
         """After the region: give every variable its value."""
         source = iter(values)
         for slot in self.slots:
@@ -439,9 +443,9 @@ class Variables:
             slot.cell.cell_contents = slot.before if keep else slot.tree.rebuild(iter(own))
 
 
-def _snapshot(x: Any) -> list[Any]:
+def _snapshot(x: object) -> list[object]:
     """The keys and leaves of a container, depth first."""
-    found: list[Any] = []
+    found: list[object] = []
     for key, item in children_of(x) or ():
         found.append(key)
         found += [item] if children_of(item) is None else [type(item), *_snapshot(item)]

@@ -13,16 +13,20 @@ import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from types import CellType, FunctionType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, cast
 
 from ...errors import DSLTypeError, DSLValueError
 from ..emit import trace
 from ..scalars.scalar_ops import is_ir_value
 
+if TYPE_CHECKING:
+    from ..numeric import Boolean
+
+
 DEEP, RECEIVED, STORED, ASSIGNED = range(4)
 
 Names = Sequence[tuple[str, int]]
-Body = Callable[..., Any]
+Body: TypeAlias = Callable[..., Any]
 
 
 def const_expr(x: Any) -> Any:
@@ -38,7 +42,7 @@ def const_expr(x: Any) -> Any:
     return x
 
 
-def range_constexpr(*args: Any) -> range:
+def range_constexpr(*args: SupportsIndex) -> range:
     """Python's `range` over compile-time integers; a loop over it is unrolled while tracing.
 
     >>> list(fx.range_constexpr(fx.Int32(4)))
@@ -50,15 +54,15 @@ def range_constexpr(*args: Any) -> range:
 # --- conditions ---------------------------------------------------------------------------------------------------
 
 
-def is_runtime(x: Any) -> bool:
+def is_runtime(x: object) -> bool:
     """Whether the truth of `x` is only known at run time: it has a logical hook and is not a compile-time number."""
-    if getattr(cast(Any, type(x)), "__dsl_bool__", None) is None:
+    if getattr(type(x), "__dsl_bool__", None) is None:
         return is_ir_value(x)
     static = getattr(x, "is_static", None)
     return static is None or not static()
 
 
-def truth(x: Any) -> Any:
+def truth(x: object) -> bool | Boolean:
     """`bool` of a compile-time value, a run-time `Boolean` otherwise."""
     if not is_runtime(x):
         return bool(x)
@@ -66,31 +70,31 @@ def truth(x: Any) -> Any:
     return made if is_runtime(made) else bool(made)
 
 
-def typed(x: Any) -> Any:
+def typed(x: object) -> Any:
     """A bare IR value as a number of its class; anything else as it is."""
     if not is_ir_value(x):
         return x
     from ..numeric import Numeric
 
-    return cast(Any, Numeric).from_ir_type(x.type)(x)
+    return Numeric.from_ir_type(x.type)(x)
 
 
-def more_and(left: Any) -> bool:
+def more_and(left: object) -> bool:
     """Whether `left and right` needs its right operand."""
     return is_runtime(left) or bool(left)
 
 
-def more_or(left: Any) -> bool:
+def more_or(left: object) -> bool:
     """Whether `left or right` needs its right operand."""
     return is_runtime(left) or not left
 
 
-def and_(left: Any, right: Any) -> Any:
+def and_(left: object, right: object) -> object:
     """`left and right`, where `more_and(left)`; of a compile-time left operand only the right one is left."""
     return _logical(left, right, "and", "__dsl_and__") if is_runtime(left) else right
 
 
-def or_(left: Any, right: Any) -> Any:
+def or_(left: object, right: object) -> object:
     """`left or right`, where `more_or(left)`."""
     if is_runtime(left):
         return _logical(left, right, "or", "__dsl_or__")
@@ -102,13 +106,13 @@ def or_(left: Any, right: Any) -> Any:
     return right
 
 
-def _logical(left: Any, right: Any, word: str, hook: str) -> Any:
+def _logical(left: object, right: object, word: str, hook: str) -> object:
     if right is None:
         raise DSLValueError(f"'{word}' got None on its right and a run-time value on its left")
     return getattr(typed(left), hook)(typed(right))
 
 
-def not_(x: Any) -> Any:
+def not_(x: object) -> object:
     """`not x`."""
     return typed(x).__dsl_not__() if is_runtime(x) else not x
 
@@ -152,14 +156,14 @@ def scope(cells: dict[str, CellType]) -> Generator[None]:
             unbind(cell)
 
 
-def _regions() -> Any:
+def _regions():
     """`regions`, which needs the compiler: loaded at the first run-time condition."""
     from . import regions
 
     return regions
 
 
-def if_(cond: Any, then: Body, orelse: Body | None, names: Names) -> None:
+def if_(cond: object, then: Body, orelse: Body | None, names: Names) -> None:
     """An `if` statement."""
     known = truth(cond)
     if isinstance(known, bool):
@@ -171,7 +175,7 @@ def if_(cond: Any, then: Body, orelse: Body | None, names: Names) -> None:
     _regions().if_region(known, then, orelse, names)
 
 
-def if_expr(cond: Any, then: Body, orelse: Body) -> Any:
+def if_expr(cond: object, then: Body, orelse: Body) -> Any:
     """`then if cond else orelse`."""
     known = truth(cond)
     if isinstance(known, bool):
@@ -189,7 +193,7 @@ def while_(cond: Body, body: Body, names: Names) -> None:
             body()
 
 
-def for_range(body: Body, names: Names, *bounds: Any, unroll: Any = None, unroll_full: Any = False) -> None:
+def for_range(body: Body, names: Names, *bounds: object, unroll: object = None, unroll_full: object = False) -> None:
     """`for i in range(*bounds)`; the body gets the value of `i`."""
     hints = unroll_hints(unroll, unroll_full)
     start, stop, step = _bounds(bounds)
@@ -202,13 +206,15 @@ def for_range(body: Body, names: Names, *bounds: Any, unroll: Any = None, unroll
             body(i)
 
 
-def for_init(body: Body, names: Names, *bounds: Any, init: Any, unroll: Any = None, unroll_full: Any = False) -> Any:
+def for_init(
+    body: Body, names: Names, *bounds: object, init: object, unroll: object = None, unroll_full: object = False
+) -> Any:
     """`for i, state in range(*bounds, init=...)`; the body returns the next state, the result is the last one."""
     hints = unroll_hints(unroll, unroll_full)
     start, stop, step = _bounds(bounds)
     if not isinstance(init, (list, tuple)):
         raise DSLTypeError(f"range(init=...) expects a list of values, got {type(init).__name__}")
-    state: list[Any] = list(cast("Sequence[Any]", init))
+    state = list(cast("Sequence[object]", init))
     if trace.maybe_current() is not None:
         return _regions().for_region(body, names, (start, stop, step), hints, state)
     with scope(cells_of(names, body)):
@@ -225,7 +231,7 @@ def _bounds(args: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     return args[0], args[1], args[2] if len(args) == 3 else 1
 
 
-def unroll_hints(unroll: Any, unroll_full: Any) -> dict[str, int]:
+def unroll_hints(unroll: object, unroll_full: object) -> dict[str, int]:
     """The unroll hints of a loop, checked: `{}`, `{"count": N}` or `{"full": 1}`."""
     full = _constant(unroll_full, "unroll_full")
     if unroll is None:

@@ -11,11 +11,11 @@ import operator
 import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from xdsl.dialects import scf
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
+from ...dialects.upstream import scf
 from ...errors import DSLTypeError, DSLValueError, FlyDSLWarning
 from ...ir.builder import i1, i32, index
 from ..emit.trace import current
@@ -24,6 +24,9 @@ from ..numeric import Index, Int32, Numeric, as_numeric
 from ..scalars.scalar_ops import is_ir_value, make
 from .carried import ARMS, Variables, children_of, describe, is_dsl, tree_of, with_items
 from .control_flow import Body, Names, truth
+
+if TYPE_CHECKING:
+    from ..numeric import Boolean
 
 
 @contextmanager
@@ -46,7 +49,7 @@ def yield_(tracer: Tracer, block: Block, values: Sequence[SSAValue]) -> None:
 # --- if -----------------------------------------------------------------------------------------------------------
 
 
-def if_region(cond: Any, then: Body, orelse: Body | None, names: Names) -> None:
+def if_region(cond: Boolean, then: Body, orelse: Body | None, names: Names) -> None:
     """An `if` statement on a run-time condition."""
     tracer = current()
     blocks = [Block(), Block()]
@@ -81,7 +84,7 @@ def emit_if(tracer: Tracer, cond: SSAValue, blocks: list[Block], exits: list[lis
     return values
 
 
-def if_value(cond: Any, then: Body, orelse: Body) -> Any:
+def if_value(cond: Boolean, then: Body, orelse: Body) -> object:
     """`then if cond else orelse` on a run-time condition."""
     tracer = current()
     blocks = [Block(), Block()]
@@ -103,7 +106,7 @@ def if_value(cond: Any, then: Body, orelse: Body) -> Any:
     return tree.rebuild(iter(emit_if(tracer, cond.ir_value(), blocks, [tree.leaves, leaves])))
 
 
-def promote(x: Any, other: Any) -> Any:
+def promote(x: object, other: object) -> object:
     """Python numbers in one arm take the class of what stands at their place in the other one."""
     if isinstance(x, numbers.Real):
         if is_ir_value(other):
@@ -153,8 +156,8 @@ def drop_invariant(inits: Sequence[SSAValue], blocks: Sequence[tuple[Block, int,
 
 
 def for_region(
-    body: Body, names: Names, bounds: Sequence[Any], hints: dict[str, int], state: list[Any] | None = None
-) -> Any:
+    body: Body, names: Names, bounds: Sequence[object], hints: dict[str, int], state: list[object] | None = None
+) -> object:
     """`for ... in range(...)`; with `state` the explicit form, which gives the last state."""
     tracer = current()
     as_index = state is not None
@@ -192,13 +195,13 @@ def for_region(
         return None if carried_state is None else carried_state.cell_contents
 
 
-def as_list(state: Any) -> list[Any]:
+def as_list(state: object) -> list[object]:
     """What a body yields, as the list its loop carries."""
     if not isinstance(state, (list, tuple)):
         raise DSLTypeError(
             f"the body of a loop over range(..., init=...) must yield a list, got {type(state).__name__}"
         )
-    return list(state)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return list(cast("Sequence[object]", state))
 
 
 def after(inits: Sequence[SSAValue], carried: Sequence[int], results: Sequence[SSAValue]) -> list[SSAValue]:

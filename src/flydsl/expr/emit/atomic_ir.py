@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from xdsl.dialects.builtin import StringAttr, UnitAttr, i1
 from xdsl.ir import Attribute, SSAValue
 
@@ -52,7 +50,7 @@ def load(ptr: Pointer, type_: Attribute, ordering: str, scope: str, nontemporal:
 
 def store(value: SSAValue, ptr: Pointer, ordering: str, scope: str, nontemporal: bool, volatile: bool) -> None:
     """`fly.store`, or a plain store."""
-    props: dict[str, Any] = _qualified(ordering, scope, nontemporal, volatile)
+    props = _qualified(ordering, scope, nontemporal, volatile)
     current().opn(QualifiedStoreOp if props else OPS["ptr.store"], (value, ptr.value), (), props)
 
 

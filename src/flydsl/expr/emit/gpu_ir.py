@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from xdsl.dialects.builtin import i1, i32
 from xdsl.ir import Attribute, SSAValue
 
@@ -46,6 +44,6 @@ def shuffle(value: SSAValue, offset: SSAValue, width: SSAValue, mode: str) -> SS
     return current().opn(gpu.ShuffleOp, (value, offset, width), (value.type, i1), props).results[0]
 
 
-def token_type() -> Any:
+def token_type() -> Attribute:
     """IR type of a stream."""
     return gpu.AsyncTokenType()

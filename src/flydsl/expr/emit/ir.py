@@ -6,11 +6,11 @@ for an IR value, `materialise` the IR value for a language value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from xdsl.dialects.builtin import BoolAttr, DictionaryAttr, IntegerType, StringAttr, VectorType, i1, i32, i64
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from ... import layout as L
 from ...dialects.fly import atoms
@@ -29,17 +29,17 @@ from ...dialects.fly.types import (
 )
 from ...errors import DSLTypeError, DSLValueError
 from ...ir.builder import i32_list, int_attr
-from ...ir.enums import AddressSpace, MmaOperand
+from ...ir.enums import AddressSpace, GemmTraversalOrder, MmaOperand
 from ...ir.types import vector_type
 from ...layout import Dyn
-from ..numeric import Boolean, Int32, Int64, Numeric, as_ir_value
+from ..numeric import Boolean, Int32, Int64, Integer, Numeric, as_ir_value
 from ..tensor import Pointer, Tensor
-from ..tensors.algebra_values import WRAPPERS, AlgebraValue, IntTuple, Layout, leaf_class
-from ..tensors.tiled import CopyAtom, MmaAtom, TiledCopy, TiledMma
-from ..vector import Vector
+from ..tensors.algebra_values import WRAPPERS, AlgebraValue, IntTuple, Layout, Swizzle, leaf_class
+from ..tensors.tiled import AtomT, CopyAtom, MmaAtom, TiledCopy, TiledMma
+from ..vector import Shape, Vector
 from .trace import current
 
-_ATOMS: dict[type[Attribute], Any] = {
+_ATOMS: dict[type, type[CopyAtom | MmaAtom | TiledCopy | TiledMma]] = {
     atoms.CopyAtomType: CopyAtom,
     atoms.MmaAtomType: MmaAtom,
     atoms.TiledCopyType: TiledCopy,
@@ -49,7 +49,7 @@ _INT_TYPES = (IntegerType,)
 _TRUE = BoolAttr.from_bool(True)
 
 
-def object_for(x: Any) -> Any:
+def object_for(x: object) -> Any:
     """The algebra object that describes a language value."""
     if isinstance(x, (AlgebraValue, Tensor)):
         return x.data
@@ -60,7 +60,7 @@ def object_for(x: Any) -> Any:
 
 def is_static_object(obj: Any) -> bool:
     """Whether an algebra object has no run-time part."""
-    kind: type[Any] = type(obj)  # pyright: ignore[reportUnknownVariableType]
+    kind: type = type(obj)  # pyright: ignore[reportUnknownVariableType]
     if kind is View:
         return type(obj.iter) is not PointerType and static_data(obj.iter) and static_data(obj.layout)
     if kind is PointerType:
@@ -68,12 +68,13 @@ def is_static_object(obj: Any) -> bool:
     return obj.is_static_type() if kind in _ATOMS else static_data(obj)
 
 
-def wrap_data(obj: Any, value: SSAValue | None = None, dtype: Any = None) -> Any:
+def wrap_data(obj: Any, value: SSAValue | None = None, dtype: type[Numeric] | None = None) -> Any:
     """Language value of an algebra object."""
-    kind: type[Any] = type(obj)  # pyright: ignore[reportUnknownVariableType]
+    kind: type = type(obj)  # pyright: ignore[reportUnknownVariableType]
     if kind is View:
         return Tensor(obj, value, dtype)
     if kind is PointerType:
+        assert value is not None
         return Pointer(value, dtype)
     made = WRAPPERS.get(kind)
     if made is not None:
@@ -84,12 +85,12 @@ def wrap_data(obj: Any, value: SSAValue | None = None, dtype: Any = None) -> Any
     return IntTuple(obj, value)
 
 
-def wrap(value: SSAValue, exemplar: Any = None) -> Any:
+def wrap(value: SSAValue, exemplar: object = None) -> Any:
     """Language value of an IR value; `exemplar` tells what the type alone does not (signedness, vector shape)."""
     return wrap_data(object_of(value.type), value, getattr(exemplar, "declared_dtype", None))
 
 
-def materialise(x: Any) -> SSAValue:
+def materialise(x: object) -> SSAValue:
     """IR value of a language value."""
     value = getattr(x, "_value", None)
     if value is not None:
@@ -101,7 +102,7 @@ def materialise(x: Any) -> SSAValue:
     return tracer.pure(OPS["static"], (), type_of_object(obj), {})
 
 
-def _materialise_atom(x: Any) -> SSAValue:
+def _materialise_atom(x: CopyAtom | MmaAtom | TiledCopy | TiledMma) -> SSAValue:
     tracer, type_ = current(), x.type
     if isinstance(type_, atoms.CopyAtomType):
         return tracer.pure(OPS["make_copy_atom"], (), type_, {"valBits": int_attr(type_.val_bits)})
@@ -116,7 +117,7 @@ def _materialise_atom(x: Any) -> SSAValue:
     return tracer.pure(OPS[name], (atom, *parts), type_, {})
 
 
-def attribute_of(name: str, value: Any) -> Attribute:
+def attribute_of(name: str, value: object) -> Attribute:
     """A property value as an attribute."""
     if isinstance(value, MmaOperand):
         return MmaOperandAttr(value)
@@ -126,10 +127,10 @@ def attribute_of(name: str, value: Any) -> Attribute:
         return BoolAttr.from_bool(value)
     if isinstance(value, int):
         return int_attr(value)
-    return value
+    return cast(Attribute, value)
 
 
-def apply(name: str, args: Sequence[Any], props: dict[str, Any]) -> Any:
+def apply(name: str, args: Sequence[object], props: dict[str, object]) -> Any:
     """Run a pure `fly` op on language values."""
     result = SEMANTICS[name](*[object_for(a) for a in args], **props)
     if is_static_object(result):
@@ -147,15 +148,13 @@ def apply(name: str, args: Sequence[Any], props: dict[str, Any]) -> Any:
     return wrap_data(result, value, dtype)
 
 
-def make_int_tuple(op: str, data: Any, values: Sequence[SSAValue]) -> SSAValue:
+def make_int_tuple(op: str, data: L.IntTuple, values: Sequence[SSAValue]) -> SSAValue:
     """A tuple with run-time leaves."""
     return current().pure(OPS[op], values, type_of(data), {})
 
 
 def leaf_of(x: Numeric) -> tuple[Dyn, SSAValue]:
     """A run-time scalar as a leaf: i32 or i64, narrower ones extended."""
-    from ..numeric import Integer
-
     if not isinstance(x, Integer):
         raise DSLTypeError(f"integer tuples hold integers, got a {type(x).__name__}")
     wide = x.width > 32
@@ -164,7 +163,7 @@ def leaf_of(x: Numeric) -> tuple[Dyn, SSAValue]:
     return Dyn.get(64 if wide else 32, 1), x.ir_value()
 
 
-def dynamic_leaves(t: IntTuple) -> list[Any]:
+def dynamic_leaves(t: IntTuple) -> list[Integer]:
     """The run-time leaves as scalars, depth first."""
     leaves = list(L.dynamic_leaves(t.data))
     types = [i64 if leaf.width == 64 else i32 for leaf in leaves]
@@ -172,7 +171,7 @@ def dynamic_leaves(t: IntTuple) -> list[Any]:
     owner = value.owner
     tracer = current()
     if getattr(owner, "name", "") in ("fly.make_int_tuple", "fly.make_shape", "fly.make_stride", "fly.make_coord"):
-        results: Iterable[SSAValue] = cast(Any, owner).operands
+        results: Iterable[SSAValue] = cast(Operation, owner).operands
     elif len(leaves) == 1 and type(L.unwrap(t.data)) is not tuple:
         results = (tracer.pure(OPS["get_scalar"], (value,), types[0], {}),)
     else:
@@ -188,7 +187,7 @@ def compare(name: str, a: IntTuple, b: IntTuple) -> Boolean:
     return Boolean(current().pure(OPS[name], (materialise(a), materialise(b)), i1, {}))
 
 
-def static(type_: Any) -> Any:
+def static(type_: object) -> Any:
     """The value a static type describes."""
     if not isinstance(type_, Attribute):
         raise DSLTypeError(f"static expects an IR type such as SwizzleType.get(3, 3, 3), got {type_!r}")
@@ -201,7 +200,7 @@ def static(type_: Any) -> Any:
 # --- memory -------------------------------------------------------------------------------------------------------
 
 
-def load_element(t: Tensor, coord: IntTuple) -> Any:
+def load_element(t: Tensor, coord: IntTuple) -> Numeric | IntTuple:
     """Element at a coordinate; a coordinate tensor gives the coordinate."""
     view = t.data
     index = L.crd2idx(coord.data, view.layout)
@@ -221,7 +220,7 @@ def store_element(t: Tensor, coord: IntTuple, value: SSAValue) -> None:
     current().opn(OPS["memref.store"], (value, materialise(t), materialise(coord)), ())
 
 
-def load_vector(t: Tensor) -> Any:
+def load_vector(t: Tensor) -> Vector:
     """All elements in colex order."""
     view = t.data
     if not isinstance(view.iter, PointerType):
@@ -231,7 +230,7 @@ def load_vector(t: Tensor) -> Any:
         raise DSLValueError(f"load needs a static shape and a plain layout, got {L.format_any(view.layout)}")
     type_ = vector_type(view.iter.data.elem, count)
     value = current().op1(OPS["memref.load_vec"], (materialise(t),), type_, {})
-    shape: Any = view.layout.shape
+    shape = cast("int | Shape", view.layout.shape)
     return Vector(value, shape if isinstance(shape, tuple) else (shape,), t.dtype)
 
 
@@ -253,7 +252,7 @@ def register_tensor(layout: Layout, dtype: type[Numeric]) -> Tensor:
     return Tensor(object_of(type_), value, dtype)
 
 
-def fragment_like(x: Any, dtype: type[Numeric] | None) -> Tensor:
+def fragment_like(x: object, dtype: type[Numeric] | None) -> Tensor:
     """Register tensor shaped like `x`."""
     from ...dialects.fly.ops import MakeFragmentLikeOp
 
@@ -290,7 +289,7 @@ def store_pointer(p: Pointer, value: SSAValue) -> None:
     current().opn(OPS["ptr.store"], (value, p.value), ())
 
 
-def recast_pointer(p: Pointer, dtype: Any) -> Pointer:
+def recast_pointer(p: Pointer, dtype: object) -> Pointer:
     """The same address with another element type."""
     data = p.type.data
     if isinstance(dtype, PointerType):
@@ -319,21 +318,21 @@ def shared_pointer(nbytes: int, align: int) -> Pointer:
     return Pointer(current().op1(OPS["make_ptr"], (), type_, {"dictAttrs": attrs}))
 
 
-def _pointer_type(type_: Any) -> PointerType:
+def _pointer_type(type_: object) -> PointerType:
     if not isinstance(type_, PointerType):
         raise DSLTypeError(f"expected an IR pointer type, as fx.PointerType.get(...) gives it, got {type_!r}")
     return type_
 
 
-def make_pointer(type_: Any, args: Sequence[Any], attrs: Any) -> Pointer:
+def make_pointer(type_: Attribute, args: Sequence[object], attrs: Mapping[str, int | Attribute] | None) -> Pointer:
     """`fly.make_ptr` with any operands and attributes."""
-    given: dict[str, Any] = attrs or {}
+    given = attrs or {}
     table = {k: int_attr(v, i64) if isinstance(v, int) else v for k, v in given.items()}
     props: dict[str, Attribute] = {"dictAttrs": DictionaryAttr(table)} if table else {}
     return Pointer(current().op1(OPS["make_ptr"], [as_ir_value(a) for a in args], _pointer_type(type_), props))
 
 
-def int_to_pointer(type_: Any, address: Numeric) -> Pointer:
+def int_to_pointer(type_: Attribute, address: Numeric) -> Pointer:
     """`fly.inttoptr`."""
     wide = _pointer_type(type_).data.space is not AddressSpace.Shared
     value = (Int64 if wide else Int32)(address).ir_value()
@@ -345,7 +344,12 @@ def pointer_to_int(p: Pointer) -> SSAValue:
     return current().pure(OPS["ptrtoint"], (p.value,), i32 if p.address_space is AddressSpace.Shared else i64, {})
 
 
-_LLVM_SPACES = {AddressSpace.Generic: 0, AddressSpace.Global: 1, AddressSpace.Shared: 3, AddressSpace.Register: 5}
+_LLVM_SPACES: dict[object, int] = {
+    AddressSpace.Generic: 0,
+    AddressSpace.Global: 1,
+    AddressSpace.Shared: 3,
+    AddressSpace.Register: 5,
+}
 
 
 def raw_pointer(p: Pointer, space: int | None) -> SSAValue:
@@ -353,22 +357,23 @@ def raw_pointer(p: Pointer, space: int | None) -> SSAValue:
     from ...dialects.upstream import llvm
 
     if space is None:
-        kinds = [f.target.backend for f in current().functions if hasattr(f, "target")]
-        space = 0 if kinds[:1] == ["cpu"] else _LLVM_SPACES.get(p.address_space, 0)
-        if kinds[:1] == ["cuda"] and p.address_space is AddressSpace.Register:
-            space = 0
+        target = next((f.target for f in current().functions if hasattr(f, "target")), None)
+        flat = target is not None and (
+            target.on_host or (target.has("nvidia") and p.address_space is AddressSpace.Register)
+        )
+        space = 0 if flat else _LLVM_SPACES.get(p.address_space, 0)
     props: dict[str, Attribute] = {"llvm_address_space": int_attr(space)}
     return current().pure(OPS["to_llvm_ptr"], (p.value,), llvm.ptr(space), props)
 
 
-def swizzled_pointer(p: Pointer, swizzle: Any) -> Pointer:
+def swizzled_pointer(p: Pointer, swizzle: Swizzle) -> Pointer:
     """`fly.apply_swizzle`."""
     type_ = apply_swizzle(p.type, swizzle.data)
     value = current().pure(OPS["apply_swizzle"], (p.value, materialise(swizzle)), type_, {})
     return Pointer(value, p.declared_dtype)
 
 
-def alloca(type_: Any, layout: Layout) -> Tensor:
+def alloca(type_: Attribute, layout: Layout) -> Tensor:
     """`fly.memref.alloca`."""
     if not isinstance(type_, MemRefType):
         raise DSLTypeError(f"expected an IR memref type, as fx.MemRefType.get(...) gives it, got {type_!r}")
@@ -383,7 +388,7 @@ def emit_print(text: str, values: Sequence[SSAValue]) -> None:
 # --- data movement ------------------------------------------------------------------------------------------------
 
 
-def emit_copy(name: str, atom: Any, src: Tensor, dst: Tensor, pred: Tensor | None) -> None:
+def emit_copy(name: str, atom: object, src: Tensor, dst: Tensor, pred: Tensor | None) -> None:
     """`fly.copy` or `fly.copy_atom_call`."""
     operands = [materialise(atom), materialise(src), materialise(dst)]
     if pred is not None:
@@ -391,14 +396,18 @@ def emit_copy(name: str, atom: Any, src: Tensor, dst: Tensor, pred: Tensor | Non
     current().opn(OPS[name], operands, ())
 
 
-def set_state(atom: Any, field: str, value: SSAValue) -> Any:
+def set_state(atom: AtomT, field: str, value: SSAValue) -> AtomT:
     """`fly.atom.set_value`: the atom with one state field set."""
     made = current().pure(OPS["atom.set_value"], (materialise(atom), value), atom.type, {"field": StringAttr(field)})
     return atom.with_value(made)
 
 
 def emit_mma(
-    name: str, atom: Any, groups: Sequence[Sequence[Tensor]], order: Any = None, layout: Layout | None = None
+    name: str,
+    atom: object,
+    groups: Sequence[Sequence[Tensor]],
+    order: GemmTraversalOrder | None = None,
+    layout: Layout | None = None,
 ) -> None:
     """`fly.gemm` or `fly.mma_atom_call` of the tensors of D, A, B and C."""
     operands = [materialise(atom), *(materialise(t) for group in groups for t in group)]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from xdsl.ir import Attribute
 
 from ... import layout as L
 from ...dialects.fly import types as fly_types
 from ...ir.enums import AddressSpace
 from ..tensors.algebra_values import AlgebraValue
 
+if TYPE_CHECKING:
+    pass
 
-def _data(x: Any) -> Any:
+
+def _data(x: object) -> Any:
     if isinstance(x, AlgebraValue):
         return x.data
     return getattr(x, "data", x)
@@ -24,7 +30,7 @@ class SwizzleType:
     """
 
     @staticmethod
-    def get(mask: int, base: int, shift: int) -> Any:
+    def get(mask: int, base: int, shift: int) -> Attribute:
         """The IR type."""
         return fly_types.type_of(L.Swizzle(mask, base, shift))
 
@@ -37,7 +43,7 @@ class CoordSwizzleType:
     """
 
     @staticmethod
-    def get(mask: int, base_row: int, mode_row: Any, base_col: int, mode_col: Any) -> Any:
+    def get(mask: int, base_row: int, mode_row: Iterable[int], base_col: int, mode_col: Iterable[int]) -> Attribute:
         """The IR type."""
         return fly_types.type_of(L.CoordSwizzle(mask, base_row, tuple(mode_row), base_col, tuple(mode_col)))
 
@@ -50,7 +56,7 @@ class IntTupleType:
     """
 
     @staticmethod
-    def get(tree: Any) -> Any:
+    def get(tree: object) -> Attribute:
         """The IR type."""
         return fly_types.int_tuple_type(_data(tree))
 
@@ -63,7 +69,7 @@ class LayoutType:
     """
 
     @staticmethod
-    def get(shape: Any, stride: Any) -> Any:
+    def get(shape: object, stride: object) -> Attribute:
         """The IR type."""
         return fly_types.layout_type(L.Layout(_data(shape), _data(stride)))
 
@@ -76,7 +82,7 @@ class TileType:
     """
 
     @staticmethod
-    def get(modes: Any) -> Any:
+    def get(modes: Iterable[object]) -> Attribute:
         """The IR type."""
         return fly_types.type_of(L.Tile(tuple(_data(m) for m in modes)))
 
@@ -90,7 +96,7 @@ class ComposedLayoutType:
     """
 
     @staticmethod
-    def get(inner: Any, offset: Any, outer: Any) -> Any:
+    def get(inner: object, offset: object, outer: object) -> Attribute:
         """The IR type."""
         return fly_types.layout_type(L.ComposedLayout(_data(inner), _data(offset), _data(outer)))
 
@@ -103,6 +109,8 @@ class PointerType:
     """
 
     @staticmethod
-    def get(elem: Any, address_space: AddressSpace = AddressSpace.Global, alignment: int | None = None) -> Any:
+    def get(
+        elem: Attribute, address_space: AddressSpace = AddressSpace.Global, alignment: int | None = None
+    ) -> Attribute:
         """The IR type."""
         return fly_types.ptr_type(elem, address_space, alignment)

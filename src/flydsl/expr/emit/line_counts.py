@@ -11,7 +11,7 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, i32
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -19,6 +19,9 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from ...dialects.fly_cpu import CountOp
 from ...ir.user_code import REGION_MARK, is_user_code
 from .tracer import BOUNDARIES, Tracer
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
 
 
 class _Visit:
@@ -54,13 +57,13 @@ class CountingTracer(Tracer):
     def _in_kernel(self) -> bool:
         return bool(self.functions) and getattr(self.functions[-1], "is_kernel", False)
 
-    def _called(self, frame: FrameType, event: str, argument: Any) -> Any:
+    def _called(self, frame: FrameType, event: str, argument: object) -> TraceFunction | None:
         if not is_user_code(frame.f_code) or not self._in_kernel():
             return None
         self._visits[frame] = _Visit()
         return self._moved
 
-    def _moved(self, frame: FrameType, event: str, argument: Any) -> Any:
+    def _moved(self, frame: FrameType, event: str, argument: object) -> TraceFunction:
         if event == "line":
             visit = self._visits[frame]
             if frame.f_lasti <= visit.at:
@@ -92,7 +95,7 @@ class CountingTracer(Tracer):
                 # What is around the region counts where the op with the region stands.
                 break
 
-    def region(self, block: Block) -> Any:
+    def region(self, block: Block):
         # The line of a statement counts before its regions, not in the first of them.
         self._count()
         return super().region(block)

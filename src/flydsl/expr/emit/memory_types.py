@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+from xdsl.ir import Attribute
 
 from ... import layout as L
 from ...dialects.fly import atoms
@@ -12,12 +15,12 @@ from ..tensors.algebra_values import AlgebraValue
 from ..tensors.layout_functions import as_tile
 
 
-def _data(x: Any) -> Any:
+def _data(x: object) -> Any:
     """The algebra object behind a value, an IR type, or itself."""
     return x.data if isinstance(x, AlgebraValue) else getattr(x, "data", x)
 
 
-def _ir_type(x: Any) -> Any:
+def _ir_type(x: object) -> Any:
     """The IR type behind a scalar class, a copy or MMA operation, an atom, or itself."""
     for name in ("ir_type", "type"):
         found = getattr(x, name, None)
@@ -34,7 +37,7 @@ class BasisType:
     """
 
     @staticmethod
-    def get(value: int, modes: Any) -> Any:
+    def get(value: int, modes: Iterable[int]) -> Attribute:
         """The IR type."""
         return fly_types.intern(fly_types.BasisType, L.Basis(value, tuple(modes)))
 
@@ -47,7 +50,7 @@ class MemRefType:
     """
 
     @staticmethod
-    def get(elem: Any, address_space: AddressSpace, layout: Any, alignment: int | None = None) -> Any:
+    def get(elem: object, address_space: AddressSpace, layout: object, alignment: int | None = None) -> Attribute:
         """The IR type."""
         return fly_types.memref_type(_ir_type(elem), address_space, _data(layout), alignment)
 
@@ -60,7 +63,7 @@ class CoordTensorType:
     """
 
     @staticmethod
-    def get(base: Any, layout: Any) -> Any:
+    def get(base: object, layout: object) -> Attribute:
         """The IR type."""
         return fly_types.coord_tensor_type(_data(base), _data(layout))
 
@@ -73,7 +76,7 @@ class CopyAtomType:
     """
 
     @staticmethod
-    def get(op: Any, val_bits: int) -> Any:
+    def get(op: object, val_bits: int) -> Attribute:
         """The IR type."""
         return atoms.copy_atom_type(_ir_type(op), val_bits)
 
@@ -86,7 +89,7 @@ class MmaAtomType:
     """
 
     @staticmethod
-    def get(op: Any) -> Any:
+    def get(op: object) -> Attribute:
         """The IR type."""
         return atoms.mma_atom_type(_ir_type(op))
 
@@ -100,9 +103,9 @@ class TiledCopyType:
     """
 
     @staticmethod
-    def get(atom: Any, layout_tv: Any, tile_mn: Any) -> Any:
+    def get(atom: object, layout_tv: object, tile_mn: object) -> Attribute:
         """The IR type."""
-        return atoms.tiled_copy_type(_ir_type(atom), _data(layout_tv), as_tile(tile_mn).data)
+        return atoms.tiled_copy_type(_ir_type(atom), _data(layout_tv), _data(as_tile(tile_mn)))
 
 
 class TiledMmaType:
@@ -114,9 +117,9 @@ class TiledMmaType:
     """
 
     @staticmethod
-    def get(atom: Any, atom_layout: Any, permutation: Any = None) -> Any:
+    def get(atom: object, atom_layout: object, permutation: object = None) -> Attribute:
         """The IR type."""
-        tile = None if permutation is None else as_tile(permutation).data
+        tile = None if permutation is None else _data(as_tile(permutation))
         return atoms.tiled_mma_type(_ir_type(atom), _data(atom_layout), tile)
 
 
@@ -128,7 +131,7 @@ class CopyOpUniversalCopyType:
     """
 
     @staticmethod
-    def get(bits: int) -> Any:
+    def get(bits: int) -> Attribute:
         """The IR type."""
         return atoms.UniversalCopyType(bits)
 
@@ -141,7 +144,7 @@ class CopyOpUniversalAtomicType:
     """
 
     @staticmethod
-    def get(op: AtomicOp, val_type: Any, syncscope: SyncScope | str = SyncScope.System) -> Any:
+    def get(op: AtomicOp, val_type: object, syncscope: SyncScope | str = SyncScope.System) -> Attribute:
         """The IR type."""
         return atoms.UniversalAtomicType((op, _ir_type(val_type), str(syncscope)))
 
@@ -154,6 +157,6 @@ class MmaOpUniversalFMAType:
     """
 
     @staticmethod
-    def get(elem: Any) -> Any:
+    def get(elem: object) -> Attribute:
         """The IR type."""
         return atoms.UniversalFmaType(_ir_type(elem))

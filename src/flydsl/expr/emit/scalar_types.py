@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
-from xdsl.dialects import arith, math, vector
+from xdsl.dialects import math, vector
 from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -43,9 +43,11 @@ from xdsl.dialects.utils.fast_math import FastMathFlag
 from xdsl.dialects.vector import CombiningKindAttr, CombiningKindFlag
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ...dialects.upstream.extra_math import ROUNDING_MODE, ErfcOp, RemFOp
+from ...dialects.upstream.extra_math import ErfcOp, RemFOp
 from ...dialects.upstream.vector import FromElementsOp
 from ...errors import DSLTypeError
+from ...ir import arith
+from ...ir.arith import ROUNDING_MODE
 from ...ir.builder import Builder, i128, index, int_attr
 from ...ir.enums import RoundingMode
 from ...ir.types import vector_type
@@ -72,7 +74,7 @@ def ir_type_of(name: str) -> Attribute:
     return IR_TYPES[name]
 
 
-def class_name_of(type_: Any) -> str | None:
+def class_name_of(type_: object) -> str | None:
     """Name of the scalar class of an IR type, or None; signless integers are signed."""
     if isinstance(type_, IntegerType):
         type_ = cast(IntegerType, type_)
@@ -96,7 +98,7 @@ def named_type(name: str) -> Attribute | None:
     return found
 
 
-def vector_parts(type_: Any) -> tuple[Attribute, int] | None:
+def vector_parts(type_: Attribute) -> tuple[Attribute, int] | None:
     """Element type and count of a vector type, all dimensions taken together; None for any other type."""
     if not isinstance(type_, VectorType):
         return None
@@ -162,7 +164,7 @@ def emit_math(b: Builder, name: str, operands: Sequence[SSAValue], flags: Attrib
 # --- vectors ------------------------------------------------------------------------------------------------------
 
 _DYNAMIC = DenseArrayBase.from_list(i64, [-(1 << 63)])
-_masks: dict[tuple[int, ...], DenseArrayBase[Any]] = {}
+_masks: dict[tuple[int, ...], DenseArrayBase[IntegerType]] = {}
 
 
 def emit_extract_at(b: Builder, v: SSAValue, at: SSAValue) -> SSAValue:
@@ -197,7 +199,7 @@ def emit_from_elements(b: Builder, elements: Sequence[SSAValue]) -> SSAValue:
     return b.pure(FromElementsOp, elements, vector_type(first.type, len(elements)), {})
 
 
-def emit_constant_vector(b: Builder, values: Sequence[Any], elem: Attribute) -> SSAValue:
+def emit_constant_vector(b: Builder, values: Sequence[int | float], elem: Attribute) -> SSAValue:
     """A vector of numbers known at compile time."""
     type_ = vector_type(elem, len(values))
     if len({repr(v) for v in values}) == 1:
@@ -209,7 +211,7 @@ def emit_constant_vector(b: Builder, values: Sequence[Any], elem: Attribute) -> 
 _kinds: dict[str, CombiningKindAttr] = {}
 
 
-def combining_kind(kind: Any) -> CombiningKindAttr | None:
+def combining_kind(kind: object) -> CombiningKindAttr | None:
     """The attribute of a combining kind: its name, its flag, or the attribute itself; None for anything else."""
     if isinstance(kind, CombiningKindAttr):
         return kind

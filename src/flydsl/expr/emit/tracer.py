@@ -6,22 +6,23 @@ import sys
 from types import CodeType, FrameType
 from typing import Any
 
+from xdsl.ir import Attribute
+
 from ...ir.builder import Builder
 from ...ir.emitter import UNKNOWN
+from ...ir.identity import IdentityCache
 from ...ir.locations import chain_location, chains, read_depth
 from ...ir.user_code import is_user_code
 
 
-def user_location(depth: int = 1) -> Any:
+def user_location(depth: int = 1) -> Attribute | None:
     """Location of the user's frames, innermost first, up to the first frame that called into this package, or None."""
     frames: list[FrameType] = []
     key: list[int] = []
     frame: FrameType | None = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         code = frame.f_code
-        kind = _kinds.get(id(code))
-        if kind is None:
-            kind = _classify(code)
+        kind = (_kind_of(id(code)) or _kinds.add(code))[0]
         if kind is _USER:
             frames.append(frame)
             key += id(code), frame.f_lasti
@@ -33,24 +34,27 @@ def user_location(depth: int = 1) -> Any:
     chain = tuple(key)
     found = chains.get(chain)
     if found is None:
-        found = chains[chain] = chain_location(frames)
-    return found
+        if len(chains) >= _CHAINS:
+            chains.clear()
+        found = chains[chain] = (chain_location(frames), [frame.f_code for frame in frames])
+    return found[0]
 
 
 BOUNDARIES: set[CodeType] = set()
 """Code objects that call a user's function to trace it: frames above them are not part of the traced program."""
 
 _OURS, _USER, _BOUNDARY = range(3)
-_kinds: dict[int, int] = {}
-"""What frames of a code object are, by its id."""
-_kept: list[CodeType] = []
-"""Those code objects, so that their ids stay their own."""
+_CHAINS = 1 << 16
+"""Chains of frames that are remembered."""
 
 
 def _classify(code: CodeType) -> int:
-    _kept.append(code)
-    kind = _kinds[id(code)] = _USER if is_user_code(code) else _BOUNDARY if code in BOUNDARIES else _OURS
-    return kind
+    return _USER if is_user_code(code) else _BOUNDARY if code in BOUNDARIES else _OURS
+
+
+_kinds = IdentityCache(_classify)
+"""What frames of a code object are."""
+_kind_of = _kinds.entries.get
 
 
 class Tracer(Builder):
@@ -59,14 +63,14 @@ class Tracer(Builder):
     __slots__ = ("_last", "functions")
 
     def __init__(self) -> None:
-        self._last: Any = UNKNOWN
+        self._last: Attribute = UNKNOWN
         super().__init__()
         read_depth()
         self.functions: list[Any] = []
         """Functions being traced, innermost last: the jit function, then a kernel (see `compiler.kernel`)."""
 
     @property
-    def loc(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def loc(self) -> Attribute:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Location of the user's code that is running now; asked for each op that is made, not for those at hand."""
         found = user_location(2)
         if found is not None:
@@ -74,5 +78,5 @@ class Tracer(Builder):
         return self._last
 
     @loc.setter
-    def loc(self, location: Any) -> None:
+    def loc(self, location: Attribute) -> None:
         self._last = location

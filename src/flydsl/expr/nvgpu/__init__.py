@@ -7,7 +7,6 @@ kernel is lowered for it, before any code is generated.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
 _MODULES: dict[str, str] = {
     "atoms": "MMA WGMMA CpAsync CpAsync32b CpAsync64b CpAsync128b LdMatrix StMatrix",
@@ -23,7 +22,7 @@ _SUBMODULES = ("cluster",)
 _WHERE: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     module = _WHERE.get(name)
     if module is not None:
         value = getattr(import_module(f"{__name__}.{module}"), name)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...errors import DSLTypeError, DSLValueError
 from ..numeric import Float32, Float64, Int8, Int32, Numeric, Uint8
 from .target import NvAtomOp
 
+if TYPE_CHECKING:
+    from ..annotations import Attribute
 
-def _class(what: str, cls: Any) -> type[Numeric]:
+
+def _class(what: str, cls: object) -> type[Numeric]:
     if not (isinstance(cls, type) and issubclass(cls, Numeric)):
         raise DSLTypeError(f"{what}: expected a scalar class such as fx.Float16, got {cls!r}")
     return cls
 
 
-def _accumulator(what: str, ab: type[Numeric], acc: Any) -> type[Numeric]:
+def _accumulator(what: str, ab: type[Numeric], acc: object) -> type[Numeric]:
     """The accumulator's class: f32 for floats, i32 for integers, unless given."""
     if acc is not None:
         return _class(what, acc)
@@ -24,7 +27,7 @@ def _accumulator(what: str, ab: type[Numeric], acc: Any) -> type[Numeric]:
     return Float64 if ab is Float64 else Float32
 
 
-def _operand_type(cls: type[Numeric]) -> Any:
+def _operand_type(cls: type[Numeric]) -> Attribute:
     """IR type of an operand: Float32 is multiplied as tf32, and bytes keep their sign."""
     from xdsl.dialects.builtin import FloatTF32Type, IntegerType, Signedness
 
@@ -33,7 +36,9 @@ def _operand_type(cls: type[Numeric]) -> Any:
     return IntegerType(8, Signedness.UNSIGNED) if cls is Uint8 else cls.ir_type
 
 
-def MMA(m: int, n: int, k: int, ab: Any, acc: Any = None, *, b: Any = None) -> NvAtomOp:
+def MMA(
+    m: int, n: int, k: int, ab: type[Numeric], acc: type[Numeric] | None = None, *, b: type[Numeric] | None = None
+) -> NvAtomOp:
     """`mma.sync`, a matrix product of one warp on registers: `MMA(16, 8, 16, fx.BFloat16)`.
 
     `ab` is the type of A and B; `b` that of B where they differ (fp8 and int8 mixes). Float32 operands are multiplied
@@ -42,7 +47,7 @@ def MMA(m: int, n: int, k: int, ab: Any, acc: Any = None, *, b: Any = None) -> N
     >>> flyc.evaluate(lambda: fx.make_mma_atom(fx.nvgpu.MMA(16, 8, 16, fx.Float16)).layout_C_tv, target="cpu:sm_90")
     Layout<((4,8),(2,2)):((32,1),(16,8))>
     """
-    from ...dialects.fly_nvgpu.mma_sync import MmaData, MmaSyncType, least_arch, problem
+    from ...dialects.fly_nvgpu.mma_sync import MmaData, MmaSyncType, feature_of, problem
 
     left = _class("MMA", ab)
     right = left if b is None else _class("MMA", b)
@@ -51,16 +56,16 @@ def MMA(m: int, n: int, k: int, ab: Any, acc: Any = None, *, b: Any = None) -> N
     found = problem(data)
     if found is not None:
         raise DSLValueError(f"MMA({m}, {n}, {k}, {left}, {out}): {found}")
-    return NvAtomOp(lambda: MmaSyncType(data), f"MMA({m}, {n}, {k}, {left}, {out})", least_arch(data))
+    return NvAtomOp(lambda: MmaSyncType(data), f"MMA({m}, {n}, {k}, {left}, {out})", feature_of(data))
 
 
 def WGMMA(
     n: int,
     k: int,
-    ab: Any,
-    acc: Any = None,
+    ab: type[Numeric],
+    acc: type[Numeric] | None = None,
     *,
-    b: Any = None,
+    b: type[Numeric] | None = None,
     a_from: str = "smem",
     major_a: str = "k",
     major_b: str = "k",
@@ -88,7 +93,7 @@ def WGMMA(
     found = problem(data)
     if found is not None:
         raise DSLValueError(f"WGMMA({n}, {k}, {left}, {out}): {found}")
-    return NvAtomOp(lambda: WgmmaType(data), f"WGMMA({n}, {k}, {left}, {out})", 90, 90)
+    return NvAtomOp(lambda: WgmmaType(data), f"WGMMA({n}, {k}, {left}, {out})", "wgmma")
 
 
 def CpAsync(bits: int, cache: str = "ca", *, zero_fill: bool = False) -> NvAtomOp:
@@ -113,7 +118,7 @@ def CpAsync(bits: int, cache: str = "ca", *, zero_fill: bool = False) -> NvAtomO
         raise DSLValueError(found)
     cls = CpAsyncZeroFillType if zero_fill else CpAsyncType
     more = ", zero_fill=True" if zero_fill else ""
-    return NvAtomOp(lambda: cls(data), f"CpAsync({bits}, {cache!r}{more})", 80)
+    return NvAtomOp(lambda: cls(data), f"CpAsync({bits}, {cache!r}{more})", "cp_async")
 
 
 def CpAsync32b() -> NvAtomOp:
@@ -149,14 +154,14 @@ def CpAsync128b() -> NvAtomOp:
     return CpAsync(128, "cg")
 
 
-def _matrix(name: str, count: int, trans: bool, least: int) -> NvAtomOp:
+def _matrix(name: str, count: int, trans: bool) -> NvAtomOp:
     from ...dialects.fly_nvgpu import matrix_copy
 
     if count not in matrix_copy.COUNTS:
         raise DSLValueError(f"{name} moves 1, 2 or 4 matrices, got {count!r}")
     data = matrix_copy.MatrixData(count, bool(trans))
     cls = matrix_copy.LdMatrixType if name == "LdMatrix" else matrix_copy.StMatrixType
-    return NvAtomOp(lambda: cls(data), f"{name}({count}, trans={bool(trans)})", least)
+    return NvAtomOp(lambda: cls(data), f"{name}({count}, trans={bool(trans)})", name.lower())
 
 
 def LdMatrix(count: int, trans: bool = False) -> NvAtomOp:
@@ -165,7 +170,7 @@ def LdMatrix(count: int, trans: bool = False) -> NvAtomOp:
     >>> flyc.evaluate(lambda: fx.make_copy_atom(fx.nvgpu.LdMatrix(4), fx.Float16).layout_dst_tv, target="cpu:sm_90")
     Layout<(32,(2,4)):(2,(1,64))>
     """
-    return _matrix("LdMatrix", count, trans, 75)
+    return _matrix("LdMatrix", count, trans)
 
 
 def StMatrix(count: int, trans: bool = False) -> NvAtomOp:
@@ -174,7 +179,7 @@ def StMatrix(count: int, trans: bool = False) -> NvAtomOp:
     >>> flyc.evaluate(lambda: fx.make_copy_atom(fx.nvgpu.StMatrix(4), fx.Float16).layout_src_tv, target="cpu:sm_90")
     Layout<(32,(2,4)):(2,(1,64))>
     """
-    return _matrix("StMatrix", count, trans, 90)
+    return _matrix("StMatrix", count, trans)
 
 
 __all__ = ["MMA", "WGMMA", "CpAsync", "CpAsync32b", "CpAsync64b", "CpAsync128b", "LdMatrix", "StMatrix"]

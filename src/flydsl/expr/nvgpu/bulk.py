@@ -6,7 +6,7 @@ as it lies, so the count follows from its layout where that is static and leaves
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
@@ -18,11 +18,15 @@ from .sync import MBarrier
 from .target import need_trace
 from .tma import cache_policy
 
+if TYPE_CHECKING:
+    from ..annotations import IntLike, Place, SSAValue
+
+
 UNIT = 16
 _REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 
 
-def _emit() -> Any:
+def _emit():
     from . import emit
 
     return emit
@@ -40,7 +44,7 @@ class _Place(NamedTuple):
         return None if self.tensor is None else self.tensor.data.layout
 
 
-def _place(what: str, name: str, operand: Any, space: AddressSpace) -> _Place:
+def _place(what: str, name: str, operand: object, space: AddressSpace) -> _Place:
     """Check where an operand lies and how it is aligned."""
     tensor, pointer = _tensor_and_pointer(operand)
     if pointer is None:
@@ -56,7 +60,7 @@ def _place(what: str, name: str, operand: Any, space: AddressSpace) -> _Place:
     return _Place(pointer, name, tensor)
 
 
-def _tensor_and_pointer(operand: Any) -> tuple[Tensor | None, Pointer | None]:
+def _tensor_and_pointer(operand: object) -> tuple[Tensor | None, Pointer | None]:
     if isinstance(operand, Array) and isinstance(operand.dtype, type) and issubclass(operand.dtype, Numeric):
         from ..tensors.layout_functions import make_layout
 
@@ -87,7 +91,8 @@ def _check_alignment(what: str, name: str, pointer: Pointer, space: AddressSpace
 
 def _certain_remainder(pointer: Pointer) -> int:
     """Bytes by which constants moved a pointer off a place that is known to be aligned; 0 if none is known."""
-    value, bits = pointer.value, 0
+    value: Any = pointer.value
+    bits = 0
     while value.type.data.align % UNIT:
         owner = value.owner
         if getattr(owner, "name", "") != "fly.add_offset":
@@ -152,7 +157,7 @@ def _check_order(what: str, places: tuple[_Place, ...]) -> None:
         )
 
 
-def _count(what: str, nbytes: Any, *places: _Place) -> Any:
+def _count(what: str, nbytes: IntLike | None, *places: _Place) -> SSAValue:
     """The bytes to copy, as a value of 32 bits."""
     if nbytes is None:
         nbytes = _derived(what, places)
@@ -171,14 +176,20 @@ def _count(what: str, nbytes: Any, *places: _Place) -> Any:
     return Int32(nbytes).ir_value()
 
 
-def _barrier(what: str, barrier: Any) -> Any:
+def _barrier(what: str, barrier: object) -> SSAValue:
     if not isinstance(barrier, MBarrier):
         raise DSLTypeError(f"{what}: the bytes are counted on an MBarrier, got {barrier!r}")
     return barrier.ptr.value
 
 
 def bulk_load(
-    src: Any, dst: Any, barrier: MBarrier, *, nbytes: Any = None, evict: str | None = None, multicast: Any = None
+    src: Place,
+    dst: Place,
+    barrier: MBarrier,
+    *,
+    nbytes: IntLike | None = None,
+    evict: str | None = None,
+    multicast: IntLike | None = None,
 ) -> None:
     """Copy bytes from global to shared memory, and count them on `barrier`; by one thread.
 
@@ -199,7 +210,7 @@ def bulk_load(
     6.0
     """
     what = "bulk_load"
-    need_trace(what, 90)
+    need_trace(what, "bulk_copy")
     source, to = _place(what, "src", src, AddressSpace.Global), _place(what, "dst", dst, AddressSpace.Shared)
     signal = _barrier(what, barrier)
     count = _count(what, nbytes, source, to)
@@ -207,7 +218,7 @@ def bulk_load(
     _emit().bulk_load(to.pointer.value, signal, source.pointer.value, count, mask, cache_policy(what, evict))
 
 
-def bulk_send(src: Any, dst: Any, barrier: MBarrier, rank: Any, *, nbytes: Any = None) -> None:
+def bulk_send(src: Place, dst: Place, barrier: MBarrier, rank: IntLike, *, nbytes: IntLike | None = None) -> None:
     """Copy bytes from shared memory to that of block `rank` of the cluster; by one thread.
 
     `dst` and `barrier` are places of this block and stand for the same ones of the other, which waits for the bytes.
@@ -236,14 +247,14 @@ def bulk_send(src: Any, dst: Any, barrier: MBarrier, rank: Any, *, nbytes: Any =
     True
     """
     what = "bulk_send"
-    need_trace(what, 90)
+    need_trace(what, "bulk_copy")
     source, to = _place(what, "src", src, AddressSpace.Shared), _place(what, "dst", dst, AddressSpace.Shared)
     signal = _barrier(what, barrier)
     count = _count(what, nbytes, source, to)
     _emit().bulk_send(to.pointer.value, signal, source.pointer.value, count, Int32(rank).ir_value())
 
 
-def bulk_store(src: Any, dst: Any, *, nbytes: Any = None, evict: str | None = None) -> None:
+def bulk_store(src: Place, dst: Place, *, nbytes: IntLike | None = None, evict: str | None = None) -> None:
     """Copy bytes from shared to global memory; by one thread, then `tma_commit()` and `tma_wait()`.
 
     Threads that wrote `src` must have met at a barrier before. `nbytes` and `evict` are as those of `bulk_load`.
@@ -260,13 +271,13 @@ def bulk_store(src: Any, dst: Any, *, nbytes: Any = None, evict: str | None = No
     3.5
     """
     what = "bulk_store"
-    need_trace(what, 90)
+    need_trace(what, "bulk_copy")
     source, to = _place(what, "src", src, AddressSpace.Shared), _place(what, "dst", dst, AddressSpace.Global)
     count = _count(what, nbytes, source, to)
     _emit().bulk_store(source.pointer.value, to.pointer.value, count, cache_policy(what, evict))
 
 
-def bulk_reduce(src: Any, dst: Any, op: str, *, nbytes: Any = None, evict: str | None = None) -> None:
+def bulk_reduce(src: Place, dst: Place, op: str, *, nbytes: IntLike | None = None, evict: str | None = None) -> None:
     """Combine shared memory into global memory, element by element; by one thread, then like `bulk_store`.
 
     `op` is add, min, max, inc, dec, and, or, xor; elements of 32 and 64 bits, f16 and bf16 as the operation allows.
@@ -283,7 +294,7 @@ def bulk_reduce(src: Any, dst: Any, op: str, *, nbytes: Any = None, evict: str |
     (7, 9)
     """
     what = "bulk_reduce"
-    need_trace(what, 90)
+    need_trace(what, "bulk_copy")
     _check_reduction(what, op)
     source, to = _place(what, "src", src, AddressSpace.Shared), _place(what, "dst", dst, AddressSpace.Global)
     reduction = op, _element(what, op, source.pointer.dtype, to.pointer.dtype)
@@ -291,7 +302,7 @@ def bulk_reduce(src: Any, dst: Any, op: str, *, nbytes: Any = None, evict: str |
     _emit().bulk_store(source.pointer.value, to.pointer.value, count, cache_policy(what, evict), reduction)
 
 
-def _check_reduction(what: str, op: Any) -> None:
+def _check_reduction(what: str, op: object) -> None:
     if op not in _REDUCTIONS:
         raise DSLValueError(f"{what} does {', '.join(_REDUCTIONS)}, got {op!r}")
 
@@ -317,13 +328,13 @@ def _element(what: str, op: str, source: type[Numeric], to: type[Numeric]) -> st
     return word
 
 
-def bulk_prefetch(src: Any, *, nbytes: Any = None, evict: str | None = None) -> None:
+def bulk_prefetch(src: Place, *, nbytes: IntLike | None = None, evict: str | None = None) -> None:
     """Fetch bytes of global memory into L2; by one thread, early. `nbytes` and `evict` are as those of `bulk_load`.
 
     >>> flyc.evaluate(lambda x: fx.nvgpu.bulk_prefetch(x, nbytes=32), np.zeros(8, "f4"), target="cpu:sm_90")
     """
     what = "bulk_prefetch"
-    need_trace(what, 90)
+    need_trace(what, "bulk_copy")
     source = _place(what, "src", src, AddressSpace.Global)
     _emit().bulk_prefetch(source.pointer.value, _count(what, nbytes, source), cache_policy(what, evict))
 
@@ -346,9 +357,9 @@ class BulkLoad(NamedTuple):
 
     barrier: MBarrier
     evict: str | None = None
-    multicast: Any = None
+    multicast: IntLike | None = None
 
-    def __copy_tile__(self, src: Any, dst: Any) -> None:
+    def __copy_tile__(self, src: Place, dst: Place) -> None:
         bulk_load(src, dst, self.barrier, evict=self.evict, multicast=self.multicast)
 
 
@@ -361,7 +372,7 @@ class BulkStore(NamedTuple):
 
     evict: str | None = None
 
-    def __copy_tile__(self, src: Any, dst: Any) -> None:
+    def __copy_tile__(self, src: Place, dst: Place) -> None:
         bulk_store(src, dst, evict=self.evict)
 
 
@@ -375,5 +386,5 @@ class BulkReduce(NamedTuple):
     op: str
     evict: str | None = None
 
-    def __copy_tile__(self, src: Any, dst: Any) -> None:
+    def __copy_tile__(self, src: Place, dst: Place) -> None:
         bulk_reduce(src, dst, self.op, evict=self.evict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import TYPE_CHECKING, overload
 
 from ...errors import DSLTypeError
 from ...ir.enums import AddressSpace
@@ -10,8 +10,11 @@ from ..numeric import Int32, Int64
 from ..tensor import Pointer, Tensor, get_iter, make_view
 from .target import need_trace
 
+if TYPE_CHECKING:
+    from ..annotations import IntLike
 
-def _emit() -> Any:
+
+def _emit():
     from . import emit
 
     return emit
@@ -19,28 +22,28 @@ def _emit() -> Any:
 
 def rank() -> Int32:
     """Number of this block in its cluster; x runs fastest."""
-    need_trace("cluster.rank", 90)
+    need_trace("cluster.rank", "clusters")
     return Int32(_emit().call("cluster.rank"))
 
 
 def size() -> Int32:
     """Blocks in the cluster."""
-    need_trace("cluster.size", 90)
+    need_trace("cluster.size", "clusters")
     return Int32(_emit().call("cluster.size"))
 
 
 @overload
-def peer(place: Tensor, rank: Any) -> Tensor: ...
+def peer(place: Tensor, rank: IntLike) -> Tensor: ...
 @overload
-def peer(place: Pointer, rank: Any) -> Pointer: ...
+def peer(place: Pointer, rank: IntLike) -> Pointer: ...
 
 
-def peer(place: Any, rank: Any) -> Any:
+def peer(place: object, rank: IntLike) -> Tensor | Pointer:
     """A tensor or pointer in shared memory as block `rank` of the cluster has it, to be read and written from here.
 
     All blocks must run while it is used: `sync()` before the first access, and again before any block may leave.
     """
-    need_trace("cluster.peer", 90)
+    need_trace("cluster.peer", "clusters")
     if isinstance(place, Tensor):
         return make_view(peer(get_iter(place), rank), place.layout)
     if not isinstance(place, Pointer) or place.address_space is not AddressSpace.Shared:
@@ -56,13 +59,13 @@ def peer(place: Any, rank: Any) -> Any:
 
 def arrive(*, relaxed: bool = False) -> None:
     """Arrive at the cluster's barrier; `relaxed` orders no memory."""
-    need_trace("cluster.arrive", 90)
+    need_trace("cluster.arrive", "clusters")
     _emit().call("cluster.arrive_relaxed" if relaxed else "cluster.arrive")
 
 
 def wait() -> None:
     """Wait for all threads of the cluster."""
-    need_trace("cluster.wait", 90)
+    need_trace("cluster.wait", "clusters")
     _emit().call("cluster.wait")
 
 

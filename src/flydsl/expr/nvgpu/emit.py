@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, StringAttr, i1, i32, i64
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.fly_nvgpu import ops, tma
 from ...ir.builder import int_attr
@@ -15,45 +15,50 @@ from ..emit.trace import current
 _TRUE = BoolAttr.from_bool(True)
 
 
-def call(kind: str, *operands: Any) -> Any:
+def call(kind: str, *operands: SSAValue) -> Any:
     """An operation of the table `KINDS`; its result, if it has one."""
     result = ops.KINDS[kind].result
     made = current().opn(ops.CallOp, operands, () if result is None else (result,), {"kind": StringAttr(kind)})
     return made.results[0] if made.results else None
 
 
-def wait(barrier: Any, parity: Any) -> None:
+def wait(barrier: SSAValue, parity: SSAValue) -> None:
     """Spin until a phase is over."""
     current().opn(ops.MBarrierWaitOp, (barrier, parity), ())
 
 
-def arrive_remote(barrier: Any, rank: Any) -> None:
+def arrive_remote(barrier: SSAValue, rank: SSAValue) -> None:
     """Arrive in another block of the cluster."""
     current().opn(ops.MBarrierArriveRemoteOp, (barrier, rank), ())
 
 
-def peer(place: Any, rank: Any) -> Any:
+def peer(place: SSAValue, rank: SSAValue) -> SSAValue:
     """A place of shared memory in another block, as a number."""
     return current().opn(ops.PeerOp, (place, rank), (i64,)).results[0]
 
 
-def elect() -> Any:
+def elect() -> SSAValue:
     """One thread of the warp."""
     return current().opn(ops.ElectOp, (), (i1,)).results[0]
 
 
-def uniform(value: Any) -> Any:
+def uniform(value: SSAValue) -> SSAValue:
     """Lane 0's value."""
     return current().opn(ops.UniformOp, (value,), (i32,)).results[0]
 
 
-def wgmma_wait(pending: int, tensors: Sequence[Any]) -> None:
+def wgmma_wait(pending: int, tensors: Sequence[SSAValue]) -> None:
     """Wait for groups of matrix products; the tensors pass through."""
     current().opn(ops.WgmmaWaitOp, tensors, (), {"pending": int_attr(pending)})
 
 
 def tma_load(
-    dst: Any, barrier: Any, tensor_map: Any, coords: Sequence[Any], mask: Any = None, hint: Any = None
+    dst: SSAValue,
+    barrier: SSAValue,
+    tensor_map: SSAValue,
+    coords: Sequence[SSAValue],
+    mask: SSAValue | None = None,
+    hint: SSAValue | None = None,
 ) -> None:
     """A box into shared memory."""
     props: dict[str, Attribute] = {"rank": int_attr(len(coords))}
@@ -65,7 +70,7 @@ def tma_load(
     current().opn(ops.TmaLoadOp, operands, (), props)
 
 
-def tma_store(src: Any, tensor_map: Any, coords: Sequence[Any], reduce: str | None = None) -> None:
+def tma_store(src: SSAValue, tensor_map: SSAValue, coords: Sequence[SSAValue], reduce: str | None = None) -> None:
     """A box out of shared memory."""
     props: dict[str, Attribute] = {"rank": int_attr(len(coords))}
     if reduce is not None:
@@ -73,14 +78,21 @@ def tma_store(src: Any, tensor_map: Any, coords: Sequence[Any], reduce: str | No
     current().opn(ops.TmaStoreOp, [src, tensor_map, *coords], (), props)
 
 
-def _bulk() -> Any:
+def _bulk():
     """The ops of bulk copies, loaded by those who use them."""
     from ...dialects.fly_nvgpu import bulk
 
     return bulk
 
 
-def bulk_load(dst: Any, barrier: Any, src: Any, nbytes: Any, mask: Any = None, hint: Any = None) -> None:
+def bulk_load(
+    dst: SSAValue,
+    barrier: SSAValue,
+    src: SSAValue,
+    nbytes: SSAValue,
+    mask: SSAValue | None = None,
+    hint: SSAValue | None = None,
+) -> None:
     """Bytes into shared memory."""
     props: dict[str, Attribute] = {}
     operands = [dst, barrier, src, nbytes]
@@ -91,12 +103,18 @@ def bulk_load(dst: Any, barrier: Any, src: Any, nbytes: Any, mask: Any = None, h
     current().opn(_bulk().BulkLoadOp, operands, (), props)
 
 
-def bulk_send(dst: Any, barrier: Any, src: Any, nbytes: Any, rank: Any) -> None:
+def bulk_send(dst: SSAValue, barrier: SSAValue, src: SSAValue, nbytes: SSAValue, rank: SSAValue) -> None:
     """Bytes into the shared memory of another block."""
     current().opn(_bulk().BulkSendOp, (dst, barrier, src, nbytes, rank), ())
 
 
-def bulk_store(src: Any, dst: Any, nbytes: Any, hint: Any = None, reduction: tuple[str, str] | None = None) -> None:
+def bulk_store(
+    src: SSAValue,
+    dst: SSAValue,
+    nbytes: SSAValue,
+    hint: SSAValue | None = None,
+    reduction: tuple[str, str] | None = None,
+) -> None:
     """Bytes out of shared memory; a reduction is an operation and the elements' type in PTX's words."""
     props: dict[str, Attribute] = {}
     if reduction is not None:
@@ -108,21 +126,21 @@ def bulk_store(src: Any, dst: Any, nbytes: Any, hint: Any = None, reduction: tup
     current().opn(_bulk().BulkStoreOp, operands, (), props)
 
 
-def bulk_prefetch(src: Any, nbytes: Any, hint: Any = None) -> None:
+def bulk_prefetch(src: SSAValue, nbytes: SSAValue, hint: SSAValue | None = None) -> None:
     """Bytes into L2."""
     operands = [src, nbytes] if hint is None else [src, nbytes, hint]
     current().opn(_bulk().BulkPrefetchOp, operands, (), {} if hint is None else {"hint": _TRUE})
 
 
 def tensor_map(
-    pointer: Any,
-    dims: Sequence[Any],
-    strides: Sequence[Any],
+    pointer: SSAValue,
+    dims: Sequence[SSAValue],
+    strides: Sequence[SSAValue],
     box: Sequence[int],
     elem: Attribute,
     swizzle: int,
     promotion: int,
-) -> Any:
+) -> SSAValue:
     """A map of a tensor, made when the jit function runs."""
     name = "i" + str(elem.width.data) if hasattr(elem, "width") else str(elem)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue, reportUnknownArgumentType]
     props: dict[str, Attribute] = {

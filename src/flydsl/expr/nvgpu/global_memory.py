@@ -6,7 +6,7 @@ what is not used again soon is `nontemporal`, the cpu stack makes plain accesses
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
@@ -16,13 +16,17 @@ from ..tensors.layout_functions import make_layout
 from ..tensors.tiled import copy, make_copy_atom
 from ..vector import Vector
 
+if TYPE_CHECKING:
+    from ...dialects.fly_nvgpu.global_access import Access
+    from ..annotations import Attribute, Value, ValueLike
+
 
 class GlobalAccessOp:
     """A copy operation on global memory; `make_copy_atom` takes it."""
 
     __slots__ = ("_access", "_load")
 
-    def __init__(self, load: bool, access: Any):
+    def __init__(self, load: bool, access: Access):
         from ...dialects.fly_nvgpu.global_access import problem
 
         found = problem(access, load=load)
@@ -32,13 +36,13 @@ class GlobalAccessOp:
         self._access = access
 
     @property
-    def type(self) -> Any:
+    def type(self) -> Attribute:
         """The IR type."""
         from ...dialects.fly_nvgpu.global_access import LoadGlobalType, StoreGlobalType
 
         return (LoadGlobalType if self._load else StoreGlobalType)(self._access)
 
-    def __fly_cache_key__(self) -> Any:
+    def __fly_cache_key__(self) -> object:
         """Kernels may use one that was made outside of them."""
         return self._load, *self._access
 
@@ -90,14 +94,14 @@ def StoreGlobal(
     return GlobalAccessOp(False, Access(bits, False, cache, l1, None, evict))
 
 
-def _place(what: str, place: Any, count: int | None) -> tuple[Pointer, int]:
+def _place(what: str, place: object, count: int | None) -> tuple[Pointer, int]:
     """Where an access goes, and how many elements it has."""
     if isinstance(place, Tensor):
         if count is not None:
             raise DSLValueError(f"{what}: a tensor says itself how many elements it has; give its pointer with a count")
-        layout: Any = place.data.layout
+        layout = place.data.layout
         elements = L.size(layout)
-        flat: Any = L.coalesce(layout) if type(layout) is L.Layout else None
+        flat = L.coalesce(layout) if type(layout) is L.Layout else None
         if type(elements) is not int or flat is None or (elements > 1 and flat.stride != 1):
             raise DSLValueError(f"{what}: the elements must lie one behind the other, got {L.format_any(layout)}")
         place, count = get_iter(place), elements
@@ -123,7 +127,7 @@ def _shape(what: str, pointer: Pointer, count: int) -> tuple[int, Tensor, Tensor
     return bits, make_view(pointer, layout), make_rmem_tensor(layout, pointer.dtype)
 
 
-def load_global(place: Any, count: int | None = None, **hints: Any) -> Any:
+def load_global(place: Tensor | Pointer, count: int | None = None, **hints: Any) -> Value:
     """Read a value, or `count` of them as a Vector, as `LoadGlobal(..., **hints)` does.
 
     `place` is a pointer, or a tensor whose elements lie one behind the other. Each access of up to 128 bits must be
@@ -140,7 +144,7 @@ def load_global(place: Any, count: int | None = None, **hints: Any) -> Any:
     return registers.load() if elements > 1 or isinstance(place, Tensor) else registers[0, 0]
 
 
-def store_global(place: Any, value: Any, **hints: Any) -> None:
+def store_global(place: Tensor | Pointer, value: ValueLike, **hints: Any) -> None:
     """Write a value or a Vector, as `StoreGlobal(..., **hints)` does; `place` is as for `load_global`.
 
     >>> def put(x):

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...errors import DSLTypeError, DSLValueError
 from ...ir.enums import AddressSpace
 from ..numeric import Boolean, Int32, Int64
 from ..tensor import Pointer, Tensor, recast_iter
-from .target import check_target, need_trace
+from .target import need_trace
+
+if TYPE_CHECKING:
+    from ..annotations import IntLike, SSAValue
 
 
-def _emit() -> Any:
+def _emit():
     from . import emit
 
     return emit
 
 
-def _i32(value: Any) -> Any:
+def _i32(value: IntLike) -> SSAValue:
     return Int32(value).ir_value()
 
 
@@ -48,18 +52,18 @@ class MBarrier:
             raise DSLTypeError(f"MBarrier lies in shared memory, got {ptr!r}")
         self.ptr = ptr if ptr.dtype is Int64 else recast_iter(Int64, ptr)
 
-    def __getitem__(self, index: Any) -> MBarrier:
+    def __getitem__(self, index: IntLike) -> MBarrier:
         """The barrier so many barriers further on, of an array of them."""
         return MBarrier(self.ptr + index)
 
-    def init(self, count: Any) -> None:
+    def init(self, count: IntLike) -> None:
         """Set up for `count` arrivals per phase; by one thread, then `fence_mbarrier_init()` and a block barrier."""
-        need_trace("MBarrier.init", 80)
+        need_trace("MBarrier.init", "mbarrier")
         _emit().call("mbarrier.init", self.ptr.value, _i32(count))
 
-    def arrive(self, count: Any = 1) -> None:
+    def arrive(self, count: IntLike = 1) -> None:
         """Count arrivals; before sm_90 one at a time."""
-        need_trace("MBarrier.arrive", 80)
+        need_trace("MBarrier.arrive", "mbarrier")
         _emit().call("mbarrier.arrive", self.ptr.value, _i32(count))
 
     def arrive_after_copies(self, *, noinc: bool = False) -> None:
@@ -68,36 +72,36 @@ class MBarrier:
         The phase expects one more arrival for it. With `noinc` it is one of those `init` was told of, so a barrier for
         `n` threads that each call this alone is over when all their copies are there.
         """
-        need_trace("MBarrier.arrive_after_copies", 80)
+        need_trace("MBarrier.arrive_after_copies", "mbarrier")
         _emit().call("cp_async.arrive_noinc" if noinc else "cp_async.arrive", self.ptr.value)
 
-    def arrive_remote(self, rank: Any) -> None:
+    def arrive_remote(self, rank: IntLike) -> None:
         """Arrive on this barrier in block `rank` of the cluster."""
-        need_trace("MBarrier.arrive_remote", 90)
+        need_trace("MBarrier.arrive_remote", "clusters")
         _emit().arrive_remote(self.ptr.value, _i32(rank))
 
-    def expect_tx(self, nbytes: Any, *, arrive: bool = True) -> None:
+    def expect_tx(self, nbytes: IntLike, *, arrive: bool = True) -> None:
         """Expect bytes of asynchronous copies in this phase; counts as an arrival too unless told otherwise."""
-        need_trace("MBarrier.expect_tx", 90)
+        need_trace("MBarrier.expect_tx", "mbarrier_tx")
         kind = "mbarrier.arrive_expect_tx" if arrive else "mbarrier.expect_tx"
         _emit().call(kind, self.ptr.value, _i32(nbytes))
 
-    def wait(self, parity: Any) -> None:
+    def wait(self, parity: IntLike) -> None:
         """Wait until the phase with this parity is over: the first phase has parity 0.
 
         A fresh barrier counts as having just finished a phase of parity 1, so a producer's first wait passes.
         """
-        need_trace("MBarrier.wait", 80)
+        need_trace("MBarrier.wait", "mbarrier")
         _emit().wait(self.ptr.value, _i32(parity))
 
-    def test(self, parity: Any) -> Boolean:
+    def test(self, parity: IntLike) -> Boolean:
         """Whether that phase is over."""
-        need_trace("MBarrier.test", 80)
+        need_trace("MBarrier.test", "mbarrier")
         return Boolean(_emit().call("mbarrier.test", self.ptr.value, _i32(parity)))
 
     def invalidate(self) -> None:
         """End the barrier's life, so that its memory can be used for something else."""
-        need_trace("MBarrier.invalidate", 80)
+        need_trace("MBarrier.invalidate", "mbarrier")
         _emit().call("mbarrier.inval", self.ptr.value)
 
     @classmethod
@@ -109,18 +113,18 @@ class MBarrier:
         return 8
 
     @classmethod
-    def __peek_from_ptr__(cls, ptr: Any) -> MBarrier:
+    def __peek_from_ptr__(cls, ptr: Pointer) -> MBarrier:
         return cls(ptr)
 
     @classmethod
-    def __poke_into_ptr__(cls, ptr: Any, value: Any) -> None:
+    def __poke_into_ptr__(cls, ptr: Pointer, value: object) -> None:
         raise DSLTypeError("an MBarrier is not assigned: call its methods")
 
-    def __extract_to_ir_values__(self) -> list[Any]:
+    def __extract_to_ir_values__(self) -> list[SSAValue]:
         return [self.ptr.value]
 
     @classmethod
-    def __construct_from_ir_values__(cls, values: Any, exemplar: Any = None) -> MBarrier:
+    def __construct_from_ir_values__(cls, values: Sequence[SSAValue], exemplar: object = None) -> MBarrier:
         return cls(Pointer(values[0], Int64))
 
     def __repr__(self) -> str:
@@ -132,7 +136,7 @@ def cp_async_commit() -> None:
 
     >>> flyc.evaluate(lambda: fx.nvgpu.cp_async_commit(), target="cpu:sm_90a")
     """
-    need_trace("cp_async_commit", 80)
+    need_trace("cp_async_commit", "cp_async")
     _emit().call("cp_async.commit")
 
 
@@ -143,7 +147,7 @@ def cp_async_wait(pending: int = 0) -> None:
     """
     if not isinstance(pending, int) or pending < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLValueError(f"cp_async_wait takes a constant number of groups, got {pending!r}")
-    need_trace("cp_async_wait", 80)
+    need_trace("cp_async_wait", "cp_async")
     _emit().call("cp_async.wait", _i32(pending))
 
 
@@ -152,7 +156,7 @@ def cp_async_wait_all() -> None:
 
     >>> flyc.evaluate(lambda: fx.nvgpu.cp_async_wait_all(), target="cpu:sm_90a")
     """
-    need_trace("cp_async_wait_all", 80)
+    need_trace("cp_async_wait_all", "cp_async")
     _emit().call("cp_async.wait_all")
 
 
@@ -161,7 +165,7 @@ def fence_proxy_async() -> None:
 
     >>> flyc.evaluate(lambda: fx.nvgpu.fence_proxy_async(), target="cpu:sm_90a")
     """
-    need_trace("fence_proxy_async", 90)
+    need_trace("fence_proxy_async", "bulk_copy")
     _emit().call("fence.proxy_async")
 
 
@@ -170,7 +174,7 @@ def fence_mbarrier_init() -> None:
 
     >>> flyc.evaluate(lambda: fx.nvgpu.fence_mbarrier_init(), target="cpu:sm_90a")
     """
-    need_trace("fence_mbarrier_init", 90)
+    need_trace("fence_mbarrier_init", "clusters")
     _emit().call("fence.mbarrier_init")
 
 
@@ -188,7 +192,7 @@ class named_barrier:
 
     __slots__ = ("_id", "_threads")
 
-    def __init__(self, id: Any, threads: int):
+    def __init__(self, id: IntLike, threads: int):
         if isinstance(id, int) and not 0 <= id < 16:
             raise DSLValueError(f"a block has the barriers 0 to 15, got {id}")
         if not isinstance(threads, int) or threads <= 0 or threads % 32:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -196,21 +200,21 @@ class named_barrier:
         self._id = id
         self._threads = threads
 
-    def __extract_to_ir_values__(self) -> list[Any]:
+    def __extract_to_ir_values__(self) -> list[SSAValue]:
         return [] if isinstance(self._id, int) else [_i32(self._id)]
 
     @classmethod
-    def __construct_from_ir_values__(cls, values: Any, exemplar: Any = None) -> named_barrier:
+    def __construct_from_ir_values__(cls, values: Sequence[SSAValue], exemplar: Any = None) -> named_barrier:
         return cls(Int32(values[0]), exemplar._threads) if values else exemplar
 
     def sync(self) -> None:
         """Arrive and wait for the others."""
-        need_trace("named_barrier", 80)
+        need_trace("named_barrier", "named_barrier")
         _emit().call("barrier.sync", _i32(self._id), _i32(self._threads))
 
     def arrive(self) -> None:
         """Arrive without waiting."""
-        need_trace("named_barrier", 80)
+        need_trace("named_barrier", "named_barrier")
         _emit().call("barrier.arrive", _i32(self._id), _i32(self._threads))
 
 
@@ -220,7 +224,7 @@ def elect() -> Boolean:
     >>> flyc.evaluate(lambda: fx.nvgpu.elect(), threads=4, target="cpu:sm_90")
     [True, False, False, False]
     """
-    need_trace("elect", 90)
+    need_trace("elect", "elect")
     return Boolean(_emit().elect())
 
 
@@ -233,18 +237,17 @@ def setmaxnreg(count: int, *, increase: bool) -> None:
     """
     if not isinstance(count, int) or count % 8 or not 24 <= count <= 256:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLValueError(f"setmaxnreg takes a multiple of 8 from 24 to 256, got {count!r}")
-    need_trace("setmaxnreg", 90)
-    check_target("setmaxnreg", 90)
+    need_trace("setmaxnreg", "setmaxnreg")
     _emit().call(f"setmaxnreg.{'inc' if increase else 'dec'}", _i32(count))
 
 
-def uniform(value: Any) -> Int32:
+def uniform(value: IntLike) -> Int32:
     """A number that is the same in all lanes, told so to the compiler.
 
     >>> flyc.evaluate(lambda: fx.nvgpu.uniform(fx.lane_id() + 5), threads=4, target="cpu:sm_90")
     [5, 5, 5, 5]
     """
-    need_trace("uniform", 80)
+    need_trace("uniform", "uniform")
     return Int32(_emit().uniform(_i32(value)))
 
 
@@ -253,7 +256,7 @@ def wgmma_fence() -> None:
 
     >>> flyc.evaluate(lambda: fx.nvgpu.wgmma_fence(), target="cpu:sm_90a")
     """
-    need_trace("wgmma_fence", 90)
+    need_trace("wgmma_fence", "wgmma")
     _emit().call("wgmma.fence")
 
 
@@ -262,7 +265,7 @@ def wgmma_commit() -> None:
 
     >>> flyc.evaluate(lambda: fx.nvgpu.wgmma_commit(), target="cpu:sm_90a")
     """
-    need_trace("wgmma_commit", 90)
+    need_trace("wgmma_commit", "wgmma")
     _emit().call("wgmma.commit")
 
 
@@ -273,7 +276,7 @@ def wgmma_wait(pending: int = 0, *tensors: Tensor) -> None:
     """
     if not isinstance(pending, int) or pending < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLValueError(f"wgmma_wait takes a constant number of groups, got {pending!r}")
-    need_trace("wgmma_wait", 90)
+    need_trace("wgmma_wait", "wgmma")
     from ..tensors.algebra_values import current_ir
 
     _emit().wgmma_wait(pending, [current_ir().materialise(t) for t in tensors])
@@ -284,7 +287,7 @@ def griddepcontrol_wait() -> None:
 
     >>> flyc.evaluate(lambda: fx.nvgpu.griddepcontrol_wait(), target="cpu:sm_90a")
     """
-    need_trace("griddepcontrol_wait", 90)
+    need_trace("griddepcontrol_wait", "dependent_launch")
     _emit().call("griddepcontrol.wait")
 
 
@@ -293,5 +296,5 @@ def griddepcontrol_launch() -> None:
 
     >>> flyc.evaluate(lambda: fx.nvgpu.griddepcontrol_launch(), target="cpu:sm_90a")
     """
-    need_trace("griddepcontrol_launch", 90)
+    need_trace("griddepcontrol_launch", "dependent_launch")
     _emit().call("griddepcontrol.launch")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
 from ..numeric import Int32, Int64
 from ..tensor import Tensor, get_iter, make_view
-from ..tensors.algebra_values import ComposedLayout, IntTuple, as_int_tuple
+from ..tensors.algebra_values import ComposedLayout, IntTuple, Tile, as_int_tuple
 from .sync import MBarrier
 from .target import check_target, need_trace
+
+if TYPE_CHECKING:
+    from ..annotations import AnyLayout, IntLike, SSAValue, TreeLike
+    from ..tensor import Pointer
+
 
 _REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 _PROMOTION_256B = 3
@@ -19,7 +24,7 @@ CACHE_HINTS = {"normal": 0x1000000000000000, "first": 0x12F0000000000000, "last"
 """What may be evicted first from L2: policies by name."""
 
 
-def cache_policy(what: str, evict: str | None) -> Any:
+def cache_policy(what: str, evict: str | None) -> SSAValue | None:
     """A policy by its name, as an IR value."""
     if evict is None:
         return None
@@ -42,7 +47,7 @@ def TMALoad(multicast: bool = False) -> TmaOp:
     >>> fx.nvgpu.TMALoad()
     TmaOp(kind='load', reduce=None, multicast=False)
     """
-    check_target("TMALoad", 90)
+    check_target("TMALoad", "bulk_copy")
     return TmaOp("load", None, multicast)
 
 
@@ -52,7 +57,7 @@ def TMAStore() -> TmaOp:
     >>> fx.nvgpu.TMAStore()
     TmaOp(kind='store', reduce=None, multicast=False)
     """
-    check_target("TMAStore", 90)
+    check_target("TMAStore", "bulk_copy")
     return TmaOp("store")
 
 
@@ -64,25 +69,25 @@ def TMAReduce(op: str) -> TmaOp:
     """
     if op not in _REDUCTIONS:
         raise DSLValueError(f"TMAReduce does {', '.join(_REDUCTIONS)}, got {op!r}")
-    check_target("TMAReduce", 90)
+    check_target("TMAReduce", "bulk_copy")
     return TmaOp("reduce", op)
 
 
-def _emit() -> Any:
+def _emit():
     from . import emit
 
     return emit
 
 
-def _leaves(t: IntTuple) -> list[Any]:
+def _leaves(t: IntTuple) -> list[IntLike]:
     found = t.unpack()
-    leaves: list[Any] = list(cast(Sequence[Any], found)) if isinstance(found, (tuple, list)) else [found]
+    leaves = list(cast("Sequence[IntLike]", found)) if isinstance(found, (tuple, list)) else [found]
     if any(isinstance(x, (tuple, list)) for x in leaves):
         raise DSLValueError(f"a tensor map takes a flat tensor of up to five modes, got {t}")
     return leaves
 
 
-def _swizzle_bytes(smem_layout: Any, width: int) -> int:
+def _swizzle_bytes(smem_layout: object, width: int) -> int:
     """Bytes of the swizzle pattern of a shared layout whose elements have `width` bits."""
     if not isinstance(smem_layout, ComposedLayout):
         return 0
@@ -117,7 +122,7 @@ class TmaAtom:
 
     __slots__ = ("_map", "op", "order", "tile", "width")
 
-    def __init__(self, op: TmaOp, tile: tuple[int, ...], order: tuple[int, ...], width: int, value: Any):
+    def __init__(self, op: TmaOp, tile: tuple[int, ...], order: tuple[int, ...], width: int, value: SSAValue):
         self.op = op
         self.tile = tile
         self.order = order
@@ -133,30 +138,36 @@ class TmaAtom:
             count *= extent
         return count * self.width // 8
 
-    def _coords(self, coord: Any) -> list[Any]:
+    def _coords(self, coord: TreeLike) -> list[SSAValue]:
         if isinstance(coord, IntTuple):
             coord = coord.unpack()
-        parts: list[Any] = list(cast(Sequence[Any], coord)) if isinstance(coord, (tuple, list)) else [coord]
+        parts = list(cast("Sequence[IntLike]", coord)) if isinstance(coord, (tuple, list)) else [coord]
         if len(parts) != len(self.order):
             raise DSLValueError(f"the tensor has {len(self.order)} modes, got coordinate {coord!r}")
         return [Int32(parts[i]).ir_value() for i in self.order]
 
-    def _memory(self, smem: Any) -> Any:
+    def _memory(self, smem: Tensor | Pointer) -> SSAValue:
         if isinstance(smem, Tensor):
             if smem.dtype.width != self.width:
                 raise DSLTypeError(f"the tensor holds {self.width}-bit elements, shared memory {smem.dtype}")
-            smem = get_iter(smem)
+            return get_iter(smem).value
         return smem.value
 
     def load(
-        self, coord: Any, smem: Any, barrier: MBarrier, *, multicast: Any = None, evict: str | None = None
+        self,
+        coord: TreeLike,
+        smem: Tensor | Pointer,
+        barrier: MBarrier,
+        *,
+        multicast: IntLike | None = None,
+        evict: str | None = None,
     ) -> None:
         """Copy the tile at `coord` to `smem`, and count its bytes on `barrier`; by one thread.
 
         `multicast` is the mask of the blocks of the cluster that all get it, each at the same place and with its own
         barrier. `evict` is what L2 does with the lines: "normal", "first" or "last".
         """
-        need_trace("TmaAtom.load", 90)
+        need_trace("TmaAtom.load", "bulk_copy")
         if self.op.kind != "load":
             raise DSLTypeError(f"this atom was made to {self.op.kind}, not to load")
         from ..numeric import Uint16
@@ -165,11 +176,13 @@ class TmaAtom:
         hint = cache_policy("TmaAtom.load", evict)
         _emit().tma_load(self._memory(smem), barrier.ptr.value, self._map, self._coords(coord), mask, hint)
 
-    def with_barrier(self, barrier: MBarrier, *, multicast: Any = None, evict: str | None = None) -> BoundLoad:
+    def with_barrier(
+        self, barrier: MBarrier, *, multicast: IntLike | None = None, evict: str | None = None
+    ) -> BoundLoad:
         """The load with all it needs, for `fx.copy(load.with_barrier(b), coordinates, smem)`."""
         return BoundLoad(self, barrier, multicast, evict)
 
-    def coordinates(self, shape: Any) -> Tensor:
+    def coordinates(self, shape: TreeLike) -> Tensor:
         """A tensor of this shape that holds its own coordinates, to be divided and sliced like the data."""
         from ..tensors.layout_functions import make_identity_layout
 
@@ -188,26 +201,26 @@ class TmaAtom:
             )
         self.store(src, _first(dst, self))
 
-    def store(self, smem: Any, coord: Any) -> None:
+    def store(self, smem: Tensor | Pointer, coord: TreeLike) -> None:
         """Copy (or reduce) `smem` to the tile at `coord`; by one thread, then `tma_commit()`.
 
         Threads that wrote `smem` must have met at a barrier before.
         """
-        need_trace("TmaAtom.store", 90)
+        need_trace("TmaAtom.store", "bulk_copy")
         if self.op.kind == "load":
             raise DSLTypeError("this atom was made to load")
         _emit().tma_store(self._memory(smem), self._map, self._coords(coord), self.op.reduce)
 
     def prefetch(self) -> None:
         """Fetch the map itself into the cache; by one thread, early."""
-        need_trace("TmaAtom.prefetch", 90)
+        need_trace("TmaAtom.prefetch", "bulk_copy")
         _emit().call("tma.prefetch_map", self._map)
 
-    def __extract_to_ir_values__(self) -> list[Any]:
+    def __extract_to_ir_values__(self) -> list[SSAValue]:
         return [self._map]
 
     @classmethod
-    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> TmaAtom:
+    def __construct_from_ir_values__(cls, values: Sequence[SSAValue], exemplar: Any = None) -> TmaAtom:
         return cls(exemplar.op, exemplar.tile, exemplar.order, exemplar.width, values[0])
 
     def __eq__(self, other: object) -> bool:
@@ -216,7 +229,7 @@ class TmaAtom:
     def __hash__(self) -> int:
         return hash(self._key())
 
-    def _key(self) -> Any:
+    def _key(self) -> object:
         return (self.op, self.tile, self.order, self.width)
 
     def __repr__(self) -> str:
@@ -228,7 +241,7 @@ class BoundLoad(NamedTuple):
 
     atom: TmaAtom
     barrier: MBarrier
-    multicast: Any
+    multicast: IntLike | None
     evict: str | None
 
     def __copy_tile__(self, src: Any, dst: Any) -> None:
@@ -237,7 +250,7 @@ class BoundLoad(NamedTuple):
         self.atom.load(coord, dst, self.barrier, multicast=self.multicast, evict=self.evict)
 
 
-def _first(tile: Any, atom: TmaAtom) -> Any:
+def _first(tile: object, atom: TmaAtom) -> Any:
     """The first coordinate of a tile of a coordinate tensor that has the atom's shape."""
     if not isinstance(tile, Tensor) or hasattr(tile.data.iter, "data"):
         raise DSLTypeError(f"{atom!r} takes a tile of a tensor of coordinates, as `coordinates` makes it, got {tile!r}")
@@ -247,7 +260,9 @@ def _first(tile: Any, atom: TmaAtom) -> Any:
     return get_iter(tile)
 
 
-def make_tma_atom(op: TmaOp, tensor: Tensor, smem_layout: Any, tile: Any, *, swizzle: int | None = None) -> TmaAtom:
+def make_tma_atom(
+    op: TmaOp, tensor: Tensor, smem_layout: AnyLayout | TreeLike, tile: TreeLike | Tile, *, swizzle: int | None = None
+) -> TmaAtom:
     """Describe `tensor` to the copy engine, in the jit function; pass the atom to kernels.
 
     `tile` has an extent of at most 256 per mode. The copy's order in shared memory is the tensor's, packed, with the
@@ -264,10 +279,10 @@ def make_tma_atom(op: TmaOp, tensor: Tensor, smem_layout: Any, tile: Any, *, swi
     >>> b"tensor_map_encode" in compiled.artifact.host  # the host describes the tensor to the copy engine
     True
     """
-    check_target("make_tma_atom", 90)
+    check_target("make_tma_atom", "bulk_copy")
     width = tensor.dtype.width
     shape, strides = _leaves(tensor.shape), _leaves(tensor.stride)
-    extents: Any = tile.unpack() if hasattr(tile, "unpack") else tile
+    extents: Any = tile.unpack() if isinstance(tile, (Tile, IntTuple)) else tile
     box = tuple(int(x) for x in (extents if isinstance(extents, (tuple, list)) else (extents,)))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     if len(box) != len(shape) or not 1 <= len(box) <= 5:
         raise DSLValueError(f"make_tma_atom: tile {box} does not fit a tensor of {len(shape)} modes (1 to 5)")
@@ -287,7 +302,7 @@ def make_tma_atom(op: TmaOp, tensor: Tensor, smem_layout: Any, tile: Any, *, swi
         limit = f" and at most the {pattern} bytes of the swizzle" if pattern else ""
         raise DSLValueError(f"make_tma_atom: a row of the tile must be a multiple of 16 bytes{limit}, got {row}")
 
-    def wide(x: Any) -> Any:
+    def wide(x: object) -> Int64:
         return Int64(x)
 
     dims = [wide(shape[i]).ir_value() for i in order]
@@ -303,7 +318,7 @@ def tma_commit() -> None:
 
     >>> flyc.evaluate(lambda: fx.nvgpu.tma_commit(), target="cpu:sm_90")
     """
-    need_trace("tma_commit", 90)
+    need_trace("tma_commit", "bulk_copy")
     _emit().call("tma.commit")
 
 
@@ -314,5 +329,5 @@ def tma_wait(pending: int = 0, *, read: bool = False) -> None:
     """
     if not isinstance(pending, int) or pending < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLValueError(f"tma_wait takes a constant number of groups, got {pending!r}")
-    need_trace("tma_wait", 90)
+    need_trace("tma_wait", "bulk_copy")
     _emit().call("tma.wait_read" if read else "tma.wait", Int32(pending).ir_value())

@@ -8,7 +8,6 @@ that asks for it.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
 _MODULES: dict[str, str] = {
     "atoms": (
@@ -32,7 +31,7 @@ _SUBMODULES = ("cdna3", "cdna4", "cdna5", "cluster", "tdm_ops")
 _WHERE: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     module = _WHERE.get(name)
     if module is not None:
         value = getattr(import_module(f"{__name__}.{module}"), name)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 from ...errors import DSLTypeError, DSLValueError
 from ...ir.enums import AtomicOp
+from ...target import where
 from ..numeric import Float32, Numeric
 from .target import AtomOp, amd_target, gfx_of, ir_type
+
+if TYPE_CHECKING:
+    from ..annotations import Attribute, ElementLike, InputTypes
 
 
 class SyncScope(StrEnum):
@@ -30,24 +34,24 @@ class SyncScope(StrEnum):
     SingleThreadOneAs = "singlethread-one-as"
 
 
-def input_types(what: str, ab: Any) -> tuple[Any, Any]:
+def input_types(what: str, ab: object) -> tuple[Attribute, Attribute]:
     """IR types of A and B from one class or a pair of classes."""
-    pair = cast("tuple[Any, ...]", ab) if isinstance(ab, tuple) else (ab, ab)
+    pair = cast("tuple[object, ...]", ab) if isinstance(ab, tuple) else (ab, ab)
     if len(pair) != 2:
         raise DSLTypeError(f"{what}: expected one input type or a pair, got {ab!r}")
     return element_type(what, pair[0]), element_type(what, pair[1])
 
 
-def element_type(what: str, cls: Any) -> Any:
+def element_type(what: str, cls: object) -> Attribute:
     """IR type of a scalar class; IR types pass."""
     if isinstance(cls, type) and not issubclass(cls, Numeric):
         raise DSLTypeError(f"{what}: expected a scalar class such as fx.Float16, got {cls!r}")
     if isinstance(cls, (int, str)) or cls is None:
         raise DSLTypeError(f"{what}: expected a scalar class such as fx.Float16, got {cls!r}")
-    return ir_type(cls)
+    return ir_type(cast("ElementLike", cls))
 
 
-def MFMA(m: int, n: int, k: int, ab: Any, acc: Any = None) -> AtomOp:
+def MFMA(m: int, n: int, k: int, ab: InputTypes, acc: ElementLike | None = None) -> AtomOp:
     """The matrix instruction of CDNA: `MFMA(16, 16, 16, fx.Float16)`. The accumulator is f32 unless given.
 
     `ab` is the type of A and B, or a pair where they differ (fp8 with bf8). Float32 with K = 4 (32x32) or 8 (16x16) is
@@ -69,8 +73,8 @@ def WMMA(
     m: int,
     n: int,
     k: int,
-    ab: Any,
-    acc: Any = None,
+    ab: InputTypes,
+    acc: ElementLike | None = None,
     *,
     sign_a: bool = False,
     sign_b: bool = False,
@@ -91,7 +95,8 @@ def WMMA(
     arch = gfx_of(target)
     cls = None if arch is None else wmma.type_for(arch)
     if cls is None:
-        raise DSLValueError(f"WMMA exists on gfx11xx, gfx120x and gfx1250, not on {target.backend}:{target.arch}")
+        have = where("wmma_v1", "wmma_v2", "wmma_v3")
+        raise DSLValueError(f"WMMA exists on {have}, not on {target.backend}:{target.arch}")
     a, b = input_types("WMMA", ab)
     out = element_type("WMMA", Float32 if acc is None else acc)
     return AtomOp(cls.make(m, n, k, a, b, out, sign_a, sign_b, clamp), f"WMMA({m}, {n}, {k}, {ab}, {acc or Float32})")
@@ -211,11 +216,11 @@ def BufferCopyLDS128b() -> AtomOp:
     return BufferCopyLDS(128)
 
 
-def _value_type(what: str, val_type: Any) -> Any:
+def _value_type(what: str, val_type: object) -> Attribute:
     return element_type(what, val_type)
 
 
-def BufferAtomic(op: AtomicOp, val_type: Any) -> AtomOp:
+def BufferAtomic(op: AtomicOp, val_type: ElementLike) -> AtomOp:
     """Read-modify-write of a buffer tensor with a register value; the old value is dropped. State: `soffset`.
 
     >>> def example():
@@ -232,7 +237,7 @@ def BufferAtomic(op: AtomicOp, val_type: Any) -> AtomOp:
     return AtomOp(BufferAtomicType.make(op, type_), f"BufferAtomic({op.name}, {val_type})")
 
 
-def BufferAtomicAdd(val_type: Any) -> AtomOp:
+def BufferAtomicAdd(val_type: ElementLike) -> AtomOp:
     """Atomic sum.
 
     >>> def example():
@@ -243,7 +248,7 @@ def BufferAtomicAdd(val_type: Any) -> AtomOp:
     return BufferAtomic(AtomicOp.Add, val_type)
 
 
-def BufferAtomicMax(val_type: Any) -> AtomOp:
+def BufferAtomicMax(val_type: ElementLike) -> AtomOp:
     """Atomic maximum of floats or signed integers.
 
     >>> def example():
@@ -254,7 +259,7 @@ def BufferAtomicMax(val_type: Any) -> AtomOp:
     return BufferAtomic(AtomicOp.Max, val_type)
 
 
-def BufferAtomicMin(val_type: Any) -> AtomOp:
+def BufferAtomicMin(val_type: ElementLike) -> AtomOp:
     """Atomic minimum of unsigned integers.
 
     >>> def example():
@@ -265,7 +270,7 @@ def BufferAtomicMin(val_type: Any) -> AtomOp:
     return BufferAtomic(AtomicOp.Min, val_type)
 
 
-def BufferAtomicPkAdd(val_type: Any) -> AtomOp:
+def BufferAtomicPkAdd(val_type: ElementLike) -> AtomOp:
     """Atomic sum of pairs of Float16 or BFloat16.
 
     >>> def example():

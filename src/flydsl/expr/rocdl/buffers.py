@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
@@ -10,10 +10,13 @@ from ...ir.enums import AddressSpace
 from ..numeric import Int64, as_numeric
 from ..tensor import Pointer, Tensor, get_iter, make_view
 from ..tensors.layout_functions import cosize
-from .target import amd_target, gfx_of
+from .target import usual_gfx
+
+if TYPE_CHECKING:
+    from ..annotations import Attribute, IntLike, SSAValue
 
 
-def _emit() -> Any:
+def _emit():
     from . import emit
 
     return emit
@@ -29,7 +32,7 @@ class _BufferDesc:
     """
 
     @property
-    def attr(self) -> Any:
+    def attr(self) -> Attribute:
         """The IR attribute."""
         from ...dialects.fly_rocdl.buffer import BUFFER
 
@@ -48,7 +51,7 @@ class _BufferDesc:
 BufferDesc = _BufferDesc()
 
 
-def make_buffer_ptr(p: Pointer, num_records_bytes: Any = None) -> Pointer:
+def make_buffer_ptr(p: Pointer, num_records_bytes: IntLike | None = None) -> Pointer:
     """A buffer pointer to the place of a global one; accesses `num_records_bytes` or more behind it do nothing.
 
     >>> def example(x):
@@ -62,13 +65,13 @@ def make_buffer_ptr(p: Pointer, num_records_bytes: Any = None) -> Pointer:
         raise DSLTypeError(f"make_buffer_ptr expects a Pointer, got {p!r}")
     if p.address_space is not AddressSpace.Global:
         raise DSLValueError(f"make_buffer_ptr needs a global pointer, got one in {p.address_space!r}")
-    arch = gfx_of(amd_target("make_buffer_ptr")) or "gfx942"
+    arch = usual_gfx("make_buffer_ptr")
     bounded = num_records_bytes is not None
     size = Int64(as_numeric(num_records_bytes)) if bounded else Int64(UNBOUNDED)
     return _emit().buffer_pointer(p, size, descriptor_flags(arch, bounded=bounded))
 
 
-def make_buffer_tensor(t: Tensor, max_size: bool = True, *, num_records_bytes: Any = None) -> Tensor:
+def make_buffer_tensor(t: Tensor, max_size: bool = True, *, num_records_bytes: IntLike | None = None) -> Tensor:
     """A global tensor seen through a descriptor: same layout; loads out of range give 0, stores there vanish.
 
     The range is all the descriptor can express, or `num_records_bytes`, or with `max_size=False` what the layout
@@ -89,10 +92,10 @@ def make_buffer_tensor(t: Tensor, max_size: bool = True, *, num_records_bytes: A
     return make_view(make_buffer_ptr(get_iter(t), size), t.layout)
 
 
-def tensor_bytes(t: Tensor) -> Any:
+def tensor_bytes(t: Tensor) -> IntLike:
     """Bytes from the first element to the end of the last one a layout reaches."""
-    count: Any = cosize(t.layout)
-    number: Any = L.unwrap(count.data if hasattr(count, "data") else count)
+    count = cosize(t.layout)
+    number = L.unwrap(count.data)
     bits = t.dtype.width
     if type(number) is int:
         return (number * bits + 7) // 8
@@ -100,7 +103,7 @@ def tensor_bytes(t: Tensor) -> Any:
     return wide * (bits // 8) if bits % 8 == 0 else (wide * bits + 7) // 8
 
 
-def get_buffer_rsrc(p: Pointer) -> Any:
+def get_buffer_rsrc(p: Pointer | Tensor) -> SSAValue:
     """The raw descriptor of a buffer pointer, an IR value of type `!llvm.ptr<8>`.
 
     >>> def example(x):

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..numeric import Float32
 from .atoms import element_type
 from .target import AtomOp
 
+if TYPE_CHECKING:
+    from ..annotations import ElementLike
+
 
 def MFMA_Scale(
-    m: int, n: int, k: int, a: Any, b: Any = None, acc: Any = None, *, opsel_a: int = 0, opsel_b: int = 0
+    m: int,
+    n: int,
+    k: int,
+    a: ElementLike,
+    b: ElementLike | None = None,
+    acc: ElementLike | None = None,
+    *,
+    opsel_a: int = 0,
+    opsel_b: int = 0,
 ) -> AtomOp:
     """The block-scaled matrix instruction, 16x16x128 or 32x32x64 on 8-, 6- and 4-bit floats.
 

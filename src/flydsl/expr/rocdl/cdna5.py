@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..numeric import Float32
 from ..tensors.tiled import CopyAtom, make_copy_atom
 from .atoms import element_type
 from .target import AtomOp
 
+if TYPE_CHECKING:
+    from ..annotations import DTypeLike, ElementLike
+
 
 def WMMAScale(
     m: int,
     n: int,
     k: int,
-    a: Any,
-    b: Any = None,
-    acc: Any = None,
+    a: ElementLike,
+    b: ElementLike | None = None,
+    acc: ElementLike | None = None,
     *,
     opsel_a: int = 0,
     opsel_b: int = 0,
@@ -64,7 +67,7 @@ def TDM(
     return AtomOp(made, f"TDM({rank})")
 
 
-def make_tdm_atom(elem: Any, rank: int, **options: Any) -> CopyAtom:
+def make_tdm_atom(elem: DTypeLike, rank: int, **options: Any) -> CopyAtom:
     """`make_copy_atom(TDM(rank, ...), elem)`.
 
     >>> flyc.evaluate(lambda: fx.rocdl.cdna5.make_tdm_atom(fx.Float16, 2).layout_src_tv, target="cpu:gfx1250")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import DSLValueError
+from ...target import families
 from ..atomics import AtomicOrdering, memory_fence
 from ..gpu import block_idx
 from ..numeric import Int32
-from .target import amd_target, gfx_of
+from .target import amd_target
 
 
 def _dim(what: str, dim: str) -> str:
@@ -19,10 +20,10 @@ def _dim(what: str, dim: str) -> str:
 
 def _call(name: str, result: bool = True) -> Any:
     target = amd_target(f"fx.rocdl.cluster.{name}")
-    arch = gfx_of(target)
-    if arch is None or not arch.startswith("gfx125"):
-        raise DSLValueError(f"clusters exist on gfx1250, not on {target.backend}:{target.arch}")
-    if target.backend == "cpu":
+    if not target.has("amd") or not target.has("clusters"):
+        have = ", ".join(families("amd", "clusters"))
+        raise DSLValueError(f"clusters exist on {have}, not on {target.backend}:{target.arch}")
+    if target.on_host:
         return _emulated(name)
     from xdsl.dialects.builtin import i32
 

@@ -125,6 +125,6 @@ def cluster_extent(dim: int) -> SSAValue:
     return tracer.opn(CallOp, (tracer.const(dim, i32),), (i32,), {"callee": callee}).results[0]
 
 
-def constant(value: int, type_: Any) -> SSAValue:
+def constant(value: int, type_: Attribute) -> SSAValue:
     """An integer constant of the function being traced."""
     return current().const(value, type_)

@@ -8,34 +8,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ...errors import DSLValueError
+from ...target import where
 from .. import gpu
+from ..assembly import note_raw_text
 from ..control import control_flow
-from ..inline_asm import note_raw_text
 from ..numeric import Boolean, Float16, Float32, Int32, Numeric, Uint32, Uint64, as_dsl_value, as_numeric
 from ..vector import Vector
-from .target import amd_target, gfx_of, ir_type, on_cpu
+from .target import amd_target, ir_type, need, on_cpu
+
+if TYPE_CHECKING:
+    from ..annotations import ElementLike, IntLike, MadeT, ResultType, ScalarLike, SSAValue, Value, ValueLike
+    from ..tensor import Tensor
 
 
-def _emit() -> Any:
+def _emit():
     from . import emit
 
     return emit
 
 
-def _value(x: Any) -> Any:
+def _value(x: ValueLike) -> SSAValue:
     """IR value of a DSL value, a number or an IR value."""
     return x.ir_value() if isinstance(x, Vector) else as_numeric(x).ir_value()
 
 
-def _class(ty: Any) -> type[Numeric]:
+def _class(ty: ElementLike) -> type[Numeric]:
     """Scalar class of a result type."""
-    return ty if isinstance(ty, type) else Numeric.from_ir_type(ty)
+    return cast("type[Numeric]", ty) if isinstance(ty, type) else Numeric.from_ir_type(ty)
 
 
-def intrinsic(name: str, ty: Any, operands: Sequence[Any]) -> Any:
+def intrinsic(name: str, ty: ElementLike | None, operands: Sequence[ValueLike]) -> Any:
     """`llvm.amdgcn.<name>` on any operands; the name carries its type suffix. AMD only: the cpu stack cannot know it.
 
     Nothing checks that the architecture has it; where it has not, compiling fails in a worker process.
@@ -57,21 +62,15 @@ def intrinsic(name: str, ty: Any, operands: Sequence[Any]) -> Any:
     return None if made is None else as_dsl_value(made)
 
 
-def _call(name: str, ty: Any, *operands: Any) -> Any:
+def _call(name: str, ty: ElementLike, *operands: SSAValue) -> Any:
     made = _emit().intrinsic(f"llvm.amdgcn.{name}", ir_type(ty), list(operands))
     return as_dsl_value(made, ty if isinstance(ty, type) else None)
 
 
-def _const(value: int, width: int = 32) -> Any:
+def _const(value: int, width: int = 32) -> SSAValue:
     from xdsl.dialects.builtin import IntegerType
 
     return _emit().constant(value, IntegerType(width))
-
-
-def _need(what: str, *prefixes: str) -> None:
-    arch = gfx_of(amd_target(f"fx.rocdl.{what}"))
-    if arch is not None and not arch.startswith(prefixes):
-        raise DSLValueError(f"{what} exists on {', '.join(prefixes)}, not on {arch}")
 
 
 def _wave() -> int:
@@ -81,14 +80,14 @@ def _wave() -> int:
 # --- lanes --------------------------------------------------------------------------------------------------------
 
 
-def _suffix(ty: Any) -> str:
+def _suffix(ty: ElementLike) -> str:
     text = str(ir_type(ty))
     if text.startswith("!llvm.ptr"):
         return "p0"
     return text
 
 
-def readfirstlane(ty: Any, value: Any) -> Any:
+def readfirstlane(ty: ResultType[MadeT], value: ValueLike) -> MadeT:
     """The value of the first active lane, in all lanes; it then lives in a scalar register.
 
     >>> flyc.evaluate(lambda: fx.rocdl.readfirstlane(fx.Int32, fx.lane_id() + 7), threads=4, target="cpu:gfx942")
@@ -99,7 +98,7 @@ def readfirstlane(ty: Any, value: Any) -> Any:
     return _call(f"readfirstlane.{_suffix(ty)}", ty, _value(value))
 
 
-def readlane(ty: Any, value: Any, lane: Any) -> Any:
+def readlane(ty: ResultType[MadeT], value: ValueLike, lane: IntLike) -> MadeT:
     """The value of one lane, which must be the same number in all lanes.
 
     >>> flyc.evaluate(lambda: fx.rocdl.readlane(fx.Int32, fx.lane_id() * 10, 2), threads=4, target="cpu:gfx942")
@@ -110,7 +109,7 @@ def readlane(ty: Any, value: Any, lane: Any) -> Any:
     return _call(f"readlane.{_suffix(ty)}", ty, _value(value), Int32(as_numeric(lane)).ir_value())
 
 
-def ballot(ty: Any, pred: Any) -> Any:
+def ballot(ty: ResultType[MadeT], pred: ScalarLike) -> MadeT:
     """One bit per lane: where the predicate holds. i64 everywhere, i32 on waves of 32 lanes.
 
     >>> flyc.evaluate(lambda: fx.rocdl.ballot(fx.Int64, fx.lane_id() != 1), threads=4, target="cpu:gfx942")
@@ -121,11 +120,11 @@ def ballot(ty: Any, pred: Any) -> Any:
     if width == 32 and _wave() == 64:
         raise DSLValueError("ballot of a wave of 64 lanes needs a 64-bit result")
     if on_cpu("fx.rocdl.ballot"):
-        return _class(ty)(Uint64(_emit().ballot(flag.ir_value())))
+        return cast("MadeT", _class(ty)(Uint64(_emit().ballot(flag.ir_value()))))
     return _call(f"ballot.i{width}", ty, flag.ir_value())
 
 
-def ds_bpermute(ty: Any, byte_index: Any, value: Any) -> Any:
+def ds_bpermute(ty: ResultType[MadeT], byte_index: IntLike, value: ScalarLike) -> MadeT:
     """The value of lane `byte_index / 4`: each lane says where it reads.
 
     >>> def example():
@@ -141,7 +140,7 @@ def ds_bpermute(ty: Any, byte_index: Any, value: Any) -> Any:
     return _from_word(moved, ty)
 
 
-def ds_permute(ty: Any, byte_index: Any, value: Any) -> Any:
+def ds_permute(ty: ResultType[MadeT], byte_index: IntLike, value: ScalarLike) -> MadeT:
     """Each lane sends its value to lane `byte_index / 4`; the highest sender wins.
 
     >>> def example():
@@ -155,13 +154,13 @@ def ds_permute(ty: Any, byte_index: Any, value: Any) -> Any:
     return _from_word(moved, ty)
 
 
-def _push(byte_index: Any, word: Any) -> Any:
+def _push(byte_index: Int32, word: Int32) -> Int32:
     """What was sent to this lane: look at what every lane sends, and where to; 0 if nobody did."""
-    me: Any = gpu.lane_id()
+    me = gpu.lane_id()
     to = (byte_index >> 2) & (_wave() - 1)
-    running: Any = ballot(Uint64, True)
+    running = ballot(Uint64, True)
 
-    def look(sender: Any, state: list[Any]) -> list[Any]:
+    def look(sender: Int32, state: list[Any]) -> list[Any]:
         lane = Int32(sender)
         there, sent = (gpu.shuffle(x, lane, _wave(), "idx") for x in (to, word))
         # A block may end in the middle of a wave: lanes that are not there send nothing.
@@ -171,31 +170,31 @@ def _push(byte_index: Any, word: Any) -> Any:
     return control_flow.for_init(look, (), 0, _wave(), 1, init=[Int32(0)])[0]
 
 
-def ds_swizzle(ty: Any, value: Any, offset: int) -> Any:
+def ds_swizzle(ty: ResultType[MadeT], value: ScalarLike, offset: int) -> MadeT:
     """Lane `((i & and) | or) ^ xor` of every 32, the masks being the three 5-bit fields of `offset`.
 
     >>> flyc.evaluate(lambda: fx.rocdl.ds_swizzle(fx.Int32, fx.lane_id(), 0x041F), threads=4, target="cpu:gfx942")
     [1, 0, 3, 2]
     """
     if on_cpu("fx.rocdl.ds_swizzle"):
-        lane: Any = gpu.lane_id()
+        lane = gpu.lane_id()
         low = ((lane & (offset & 31)) | ((offset >> 5) & 31)) ^ ((offset >> 10) & 31)
         return gpu.shuffle(as_dsl_value(value), (lane & ~31) | low, _wave(), "idx")
     return _from_word(_call("ds.swizzle", Int32, _as_word(value).ir_value(), _const(offset)), ty)
 
 
-def _as_word(value: Any) -> Any:
+def _as_word(value: ScalarLike) -> Int32:
     """A 32-bit value as an Int32."""
-    number: Any = as_dsl_value(value)
+    number = as_dsl_value(value)
     if isinstance(number, Vector):
-        return number.bitcast(Int32)[0]
-    cls = cast(Any, type(number))
+        return Int32(number.bitcast(Int32)[0])
+    cls = cast("Numeric", number).dtype
     if cls.width != 32:
         raise DSLValueError(f"this instruction moves 32 bits, got a {cls}")
     return number.bitcast(Int32) if cls.is_float else Int32(number)
 
 
-def _from_word(word: Any, ty: Any) -> Any:
+def _from_word(word: Int32, ty: ElementLike) -> Any:
     cls = _class(ty)
     if cls.width != 32:
         raise DSLValueError(f"this instruction gives 32 bits, not {cls}")
@@ -203,8 +202,14 @@ def _from_word(word: Any, ty: Any) -> Any:
 
 
 def update_dpp(
-    ty: Any, old: Any, src: Any, dpp_ctrl: int, row_mask: int = 0xF, bank_mask: int = 0xF, bound_ctrl: bool = False
-) -> Any:
+    ty: ResultType[MadeT],
+    old: ScalarLike,
+    src: ScalarLike,
+    dpp_ctrl: int,
+    row_mask: int = 0xF,
+    bank_mask: int = 0xF,
+    bound_ctrl: bool = False,
+) -> MadeT:
     """Data-parallel move within rows of 16 lanes; where masks or bounds forbid, `old` (0 with `bound_ctrl`).
 
     >>> def example():
@@ -220,8 +225,13 @@ def update_dpp(
 
 
 def mov_dpp(
-    ty: Any, src: Any, dpp_ctrl: int, row_mask: int = 0xF, bank_mask: int = 0xF, bound_ctrl: bool = True
-) -> Any:
+    ty: ResultType[MadeT],
+    src: ScalarLike,
+    dpp_ctrl: int,
+    row_mask: int = 0xF,
+    bank_mask: int = 0xF,
+    bound_ctrl: bool = True,
+) -> MadeT:
     """`update_dpp` that keeps the lane's own value where nothing is moved.
 
     >>> def example():
@@ -233,15 +243,15 @@ def mov_dpp(
 
 
 def _check_dpp(ctrl: int) -> None:
-    arch = gfx_of(amd_target("fx.rocdl.update_dpp")) or ""
+    target = amd_target("fx.rocdl.update_dpp")
     wave_only = 0x130 <= ctrl <= 0x13C or ctrl in (0x142, 0x143)
-    if wave_only and not arch.startswith("gfx9"):
-        raise DSLValueError(f"DPP control {ctrl:#x} exists on gfx9, not on {arch}")
-    if 0x160 <= ctrl <= 0x16F and arch.startswith("gfx9"):
-        raise DSLValueError(f"DPP row_xmask exists on gfx11 and later, not on {arch}")
+    if wave_only and not target.has("dpp_wave"):
+        raise DSLValueError(f"DPP control {ctrl:#x} exists on {where('dpp_wave')}, not on {target.arch}")
+    if 0x160 <= ctrl <= 0x16F and target.has("amd") and not target.has("dpp_xmask"):
+        raise DSLValueError(f"DPP row_xmask exists on {where('dpp_xmask')}, not on {target.arch}")
 
 
-_WAVE_DPP: dict[int, Callable[[Any, int], tuple[Any, Any]]] = {
+_WAVE_DPP: dict[int, Callable[[Int32, int], tuple[Int32, Boolean]]] = {
     0x130: lambda i, wave: ((i + 1) % wave, i + 1 < wave),
     0x134: lambda i, wave: ((i + 1) % wave, Boolean(True)),
     0x138: lambda i, wave: ((i + wave - 1) % wave, i > 0),
@@ -253,20 +263,20 @@ _WAVE_DPP: dict[int, Callable[[Any, int], tuple[Any, Any]]] = {
 31 to the lanes behind. The lane that is read, and whether there is one."""
 
 
-def _dpp(old: Any, src: Any, ctrl: int, row_mask: int, bank_mask: int, bound: bool) -> Any:
+def _dpp(old: ScalarLike, src: ScalarLike, ctrl: int, row_mask: int, bank_mask: int, bound: bool) -> Any:
     value, kept = as_dsl_value(src), as_dsl_value(old)
-    lane: Any = gpu.lane_id()
+    lane = gpu.lane_id()
     i = lane & 15
-    inside: Any = Boolean(True)
+    inside = Boolean(True)
     if ctrl <= 0xFF:
-        at: Any = lane & 3
-        picked: Any = Int32(ctrl) >> (at * 2)
+        at = lane & 3
+        picked = Int32(ctrl) >> (at * 2)
         source = (lane & ~3) | (picked & 3)
     elif ctrl in _WAVE_DPP:
         source, inside = _WAVE_DPP[ctrl](lane, _wave())
     else:
         n = ctrl & 15
-        kinds: dict[int, Callable[[], tuple[Any, Any]]] = {
+        kinds: dict[int, Callable[[], tuple[Int32, Boolean]]] = {
             0x100: lambda: (i + n, i + n < 16),
             0x110: lambda: (i - n, i >= n),
             0x120: lambda: ((i - n) & 15, Boolean(True)),
@@ -274,7 +284,7 @@ def _dpp(old: Any, src: Any, ctrl: int, row_mask: int, bank_mask: int, bound: bo
             0x160: lambda: (i ^ n, Boolean(True)),
         }
         if ctrl == 0x140:
-            place: Any = 15 - i
+            place = 15 - i
         elif ctrl == 0x141:
             place = (i & 8) | (7 - (i & 7))
         elif (ctrl & ~15) in kinds:
@@ -288,7 +298,9 @@ def _dpp(old: Any, src: Any, ctrl: int, row_mask: int, bank_mask: int, bound: bo
     return enabled.select(inside.select(moved, other), kept)
 
 
-def permlane32_swap(ty: Any, vdst: Any, vsrc: Any, fi: bool = False, bc: bool = False) -> tuple[Any, Any]:
+def permlane32_swap(
+    ty: ResultType[MadeT], vdst: ScalarLike, vsrc: ScalarLike, fi: bool = False, bc: bool = False
+) -> tuple[MadeT, MadeT]:
     """Exchange the upper half of `vdst` with the lower half of `vsrc` (gfx950).
 
     >>> def example():
@@ -299,7 +311,9 @@ def permlane32_swap(ty: Any, vdst: Any, vsrc: Any, fi: bool = False, bc: bool = 
     return _swap("permlane32_swap", 32, ty, vdst, vsrc, fi, bc)
 
 
-def permlane16_swap(ty: Any, vdst: Any, vsrc: Any, fi: bool = False, bc: bool = False) -> tuple[Any, Any]:
+def permlane16_swap(
+    ty: ResultType[MadeT], vdst: ScalarLike, vsrc: ScalarLike, fi: bool = False, bc: bool = False
+) -> tuple[MadeT, MadeT]:
     """Exchange the odd rows of 16 lanes of `vdst` with the even rows of `vsrc` (gfx950, gfx1250).
 
     >>> def example():
@@ -310,11 +324,13 @@ def permlane16_swap(ty: Any, vdst: Any, vsrc: Any, fi: bool = False, bc: bool = 
     return _swap("permlane16_swap", 16, ty, vdst, vsrc, fi, bc)
 
 
-def _swap(what: str, rows: int, ty: Any, vdst: Any, vsrc: Any, fi: bool, bc: bool) -> tuple[Any, Any]:
-    _need(what, *(("gfx950",) if rows == 32 else ("gfx950", "gfx125")))
+def _swap(
+    what: str, rows: int, ty: ElementLike, vdst: ScalarLike, vsrc: ScalarLike, fi: bool, bc: bool
+) -> tuple[Any, Any]:
+    need(what, what)
     if on_cpu(f"fx.rocdl.{what}"):
         a, b = as_dsl_value(vdst), as_dsl_value(vsrc)
-        lane: Any = gpu.lane_id()
+        lane = gpu.lane_id()
         odd = (lane & rows) != 0
         from_src = gpu.shuffle(b, lane ^ rows, _wave(), "idx")
         from_dst = gpu.shuffle(a, lane ^ rows, _wave(), "idx")
@@ -322,7 +338,7 @@ def _swap(what: str, rows: int, ty: Any, vdst: Any, vsrc: Any, fi: bool, bc: boo
     return _emit_swap(rows, ty, vdst, vsrc, fi, bc)
 
 
-def _emit_swap(rows: int, ty: Any, vdst: Any, vsrc: Any, fi: bool, bc: bool) -> tuple[Any, Any]:
+def _emit_swap(rows: int, ty: ElementLike, vdst: ScalarLike, vsrc: ScalarLike, fi: bool, bc: bool) -> tuple[Any, Any]:
     from xdsl.dialects.builtin import i32
 
     from ...dialects.upstream import llvm
@@ -336,14 +352,14 @@ def _emit_swap(rows: int, ty: Any, vdst: Any, vsrc: Any, fi: bool, bc: bool) -> 
     return _from_word(Int32(parts[0]), ty), _from_word(Int32(parts[1]), ty)
 
 
-def wave_id() -> Any:
+def wave_id() -> Int32:
     """Index of the wave in its workgroup (gfx12 and later; elsewhere from the thread index).
 
     >>> flyc.evaluate(lambda: fx.rocdl.wave_id(), threads=128, target="cpu:gfx942")[62:66]
     [0, 0, 1, 1]
     """
-    arch = gfx_of(amd_target("fx.rocdl.wave_id")) or ""
-    if arch.startswith("gfx12") and not on_cpu("fx.rocdl.wave_id"):
+    target = amd_target("fx.rocdl.wave_id")
+    if target.has("wave_id") and not target.on_host:
         return _call("wave.id", Int32)
     x, y, z = gpu.thread_idx
     dx, dy, _ = gpu.block_dim
@@ -353,16 +369,16 @@ def wave_id() -> Any:
 # --- arithmetic ---------------------------------------------------------------------------------------------------
 
 
-def _float_unary(name: str, emulate: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
-    def call(ty: Any, value: Any) -> Any:
+def _float_unary(name: str, emulate: Callable[[Any], Value]):
+    def call(ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
         if on_cpu(f"fx.rocdl.{name}"):
-            return emulate(as_dsl_value(value))
+            return cast("MadeT", emulate(as_dsl_value(value)))
         return _call(f"{name.replace('log2', 'log')}.{_suffix(ty)}", ty, _value(value))
 
     return call
 
 
-def _math() -> Any:
+def _math():
     from .. import math
 
     return math
@@ -374,7 +390,7 @@ _exp2 = _float_unary("exp2", lambda x: _math().exp2(x))
 _log2 = _float_unary("log2", lambda x: _math().log2(x))
 
 
-def rcp(ty: Any, value: Any) -> Any:
+def rcp(ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
     """`1 / value`, about one unit in the last place.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.rcp(fx.Float32, x), 4.0, target="cpu:gfx942")
@@ -383,7 +399,7 @@ def rcp(ty: Any, value: Any) -> Any:
     return _rcp(ty, value)
 
 
-def rsq(ty: Any, value: Any) -> Any:
+def rsq(ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
     """`1 / sqrt(value)`, about one unit in the last place.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.rsq(fx.Float32, x), 4.0, target="cpu:gfx942")
@@ -392,7 +408,7 @@ def rsq(ty: Any, value: Any) -> Any:
     return _rsq(ty, value)
 
 
-def exp2(ty: Any, value: Any) -> Any:
+def exp2(ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
     """`2 ** value` without the guard for denormals.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.exp2(fx.Float32, x), 3.0, target="cpu:gfx942")
@@ -401,7 +417,7 @@ def exp2(ty: Any, value: Any) -> Any:
     return _exp2(ty, value)
 
 
-def log2(ty: Any, value: Any) -> Any:
+def log2(ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
     """Base-2 logarithm without the guard for denormals.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.log2(fx.Float32, x), 8.0, target="cpu:gfx942")
@@ -410,7 +426,7 @@ def log2(ty: Any, value: Any) -> Any:
     return _log2(ty, value)
 
 
-def fmed3(ty: Any, a: Any, b: Any, c: Any) -> Any:
+def fmed3(ty: ResultType[MadeT], a: ScalarLike, b: ScalarLike, c: ScalarLike) -> MadeT:
     """The middle one of three.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.fmed3(fx.Float32, x, 0.0, 1.0), 4.0, target="cpu:gfx942")
@@ -424,7 +440,7 @@ def fmed3(ty: Any, a: Any, b: Any, c: Any) -> Any:
     return _call(f"fmed3.{_suffix(ty)}", ty, _value(a), _value(b), _value(c))
 
 
-def perm_b32(hi: Any, lo: Any, sel: Any) -> Any:
+def perm_b32(hi: ScalarLike, lo: ScalarLike, sel: ScalarLike) -> Int32:
     """Bytes of `{hi, lo}` by the four selectors of `sel`: 0-3 of lo, 4-7 of hi, 12 zero, 13 and up 0xFF.
 
     >>> def example(hi, lo):
@@ -435,11 +451,11 @@ def perm_b32(hi: Any, lo: Any, sel: Any) -> Any:
     if on_cpu("fx.rocdl.perm_b32"):
         words = (Uint64(Uint32(as_numeric(hi))) << 32) | Uint64(Uint32(as_numeric(lo)))
         chosen = Uint32(as_numeric(sel))
-        made: Any = Uint32(0)
+        made = Uint32(0)
         for i in range(4):
-            byte: Any = (chosen >> (8 * i)) & 0xFF
+            byte = (chosen >> (8 * i)) & 0xFF
             plain = Uint32((words >> (Uint64(byte & 7) * 8)) & 0xFF)
-            sign_at: Any = Uint64((byte & 3) * 16 + 15)
+            sign_at = Uint64((byte & 3) * 16 + 15)
             sign = Uint32(((words >> sign_at) & 1) * 0xFF)
             special = (byte == 12).select(Uint32(0), Uint32(0xFF))
             value = (byte < 8).select(plain, (byte < 12).select(sign, special))
@@ -452,10 +468,8 @@ def perm_b32(hi: Any, lo: Any, sel: Any) -> Any:
 
 # --- conversions --------------------------------------------------------------------------------------------------
 
-_FP8_ARCHES = ("gfx942", "gfx950", "gfx12")
 
-
-def cvt_pkrtz(ty: Any, a: Any, b: Any) -> Any:
+def cvt_pkrtz(ty: ElementLike, a: ScalarLike, b: ScalarLike) -> Vector:
     """Two Float32 to a pair of Float16, rounded toward zero.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pkrtz(fx.T.f16x2, x, 0.1), 1.5, target="cpu:gfx942")
@@ -469,45 +483,48 @@ def cvt_pkrtz(ty: Any, a: Any, b: Any) -> Any:
     return _call("cvt.pkrtz", vector_type(Float16.ir_type, 2), _value(a), _value(b))
 
 
-def _toward_zero(x: Any) -> Any:
-    near: Any = Float16(x)
+def _toward_zero(x: Float32) -> Float16:
+    near = Float16(x)
     bits = near.bitcast(_u16())
     grew = _math().absf(Float32(near)) > _math().absf(x)
     return grew.select(bits - _u16()(1), bits).bitcast(Float16)
 
 
-def _u16() -> Any:
+def _u16() -> type[Numeric]:
     from ..numeric import Uint16
 
     return Uint16
 
 
-def _fp8_class(bf8: bool) -> Any:
+def _fp8_class(bf8: bool) -> type[Numeric]:
     from .. import numeric
 
-    arch = gfx_of(amd_target("fx.rocdl.cvt_pk_fp8_f32")) or "gfx950"
-    if arch.startswith("gfx942"):
+    if amd_target("fx.rocdl.cvt_pk_fp8_f32").has("fp8_fnuz"):
         return numeric.Float8E5M2FNUZ if bf8 else numeric.Float8E4M3FNUZ
     return numeric.Float8E5M2 if bf8 else numeric.Float8E4M3FN
 
 
-def _pack_fp8(name: str, bf8: bool, ty: Any, a: Any, b: Any, old: Any, word_sel: Any) -> Any:
-    _need(name, *_FP8_ARCHES)
+def _pack_fp8(
+    name: str, bf8: bool, ty: ElementLike, a: ScalarLike, b: ScalarLike, old: ScalarLike, word_sel: bool
+) -> Any:
+    need(name, "cvt_fp8")
     high = bool(word_sel)
     if on_cpu(f"fx.rocdl.{name}"):
         from ..numeric import Uint8
 
         cls = _fp8_class(bf8)
         x, y = (Uint32(cls(Float32(as_dsl_value(v))).bitcast(Uint8)) for v in (a, b))
-        pair: Any = x | (y << 8)
-        before: Any = Uint32(as_numeric(old))
+        pair = x | (y << 8)
+        before = Uint32(as_numeric(old))
         made = (before & 0xFFFF) | (pair << 16) if high else (before & 0xFFFF0000) | pair
         return Int32(made)
     operands = [_value(a), _value(b), Int32(as_numeric(old)).ir_value(), _const(int(high), 1)]
     return _call(f"cvt.pk.{'bf8' if bf8 else 'fp8'}.f32", Int32, *operands)
 
 
-def cvt_pk_fp8_f32(ty: Any, a: Any, b: Any, old: Any = 0, word_sel: Any = False) -> Any:
+def cvt_pk_fp8_f32(
+    ty: ResultType[MadeT], a: ScalarLike, b: ScalarLike, old: ScalarLike = 0, word_sel: bool = False
+) -> MadeT:
     """Two Float32 to two fp8 (e4m3) bytes in one half of an i32; the other half is that of `old`.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pk_fp8_f32(fx.Int32, x, 2.0), 1.0, target="cpu:gfx942")
@@ -516,7 +533,9 @@ def cvt_pk_fp8_f32(ty: Any, a: Any, b: Any, old: Any = 0, word_sel: Any = False)
     return _pack_fp8("cvt_pk_fp8_f32", False, ty, a, b, old, word_sel)
 
 
-def cvt_pk_bf8_f32(ty: Any, a: Any, b: Any, old: Any = 0, word_sel: Any = False) -> Any:
+def cvt_pk_bf8_f32(
+    ty: ResultType[MadeT], a: ScalarLike, b: ScalarLike, old: ScalarLike = 0, word_sel: bool = False
+) -> MadeT:
     """Two Float32 to two bf8 (e5m2) bytes in one half of an i32.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pk_bf8_f32(fx.Int32, x, 2.0), 1.0, target="cpu:gfx942")
@@ -525,15 +544,15 @@ def cvt_pk_bf8_f32(ty: Any, a: Any, b: Any, old: Any = 0, word_sel: Any = False)
     return _pack_fp8("cvt_pk_bf8_f32", True, ty, a, b, old, word_sel)
 
 
-def _unpack_fp8(name: str, bf8: bool, value: Any, byte: int) -> Any:
+def _unpack_fp8(name: str, bf8: bool, value: ScalarLike, byte: int) -> Float32:
     from ..numeric import Uint8
 
-    word: Any = Uint32(as_numeric(value))
+    word = Uint32(as_numeric(value))
     return Float32(Uint8((word >> (8 * byte)) & 0xFF).bitcast(_fp8_class(bf8)))
 
 
-def _pair_fp8(name: str, bf8: bool, value: Any, word_sel: Any) -> Any:
-    _need(name, *_FP8_ARCHES)
+def _pair_fp8(name: str, bf8: bool, value: ScalarLike, word_sel: bool) -> Any:
+    need(name, "cvt_fp8")
     high = bool(word_sel)
     if on_cpu(f"fx.rocdl.{name}"):
         first = 2 if high else 0
@@ -544,7 +563,7 @@ def _pair_fp8(name: str, bf8: bool, value: Any, word_sel: Any) -> Any:
     return _call(f"cvt.pk.f32.{'bf8' if bf8 else 'fp8'}", vector_type(Float32.ir_type, 2), *operands)
 
 
-def cvt_pk_f32_fp8(ty: Any, value: Any, word_sel: Any = False) -> Any:
+def cvt_pk_f32_fp8(ty: ElementLike | None, value: ScalarLike, word_sel: bool = False) -> Vector:
     """Two fp8 bytes of one half of an i32 to a pair of Float32.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pk_f32_fp8(fx.T.f32x2, x), 0x4840, target="cpu:gfx942")
@@ -553,7 +572,7 @@ def cvt_pk_f32_fp8(ty: Any, value: Any, word_sel: Any = False) -> Any:
     return _pair_fp8("cvt_pk_f32_fp8", False, value, word_sel)
 
 
-def cvt_pk_f32_bf8(ty: Any, value: Any, word_sel: Any = False) -> Any:
+def cvt_pk_f32_bf8(ty: ElementLike | None, value: ScalarLike, word_sel: bool = False) -> Vector:
     """Two bf8 bytes of one half of an i32 to a pair of Float32.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pk_f32_bf8(fx.T.f32x2, x), 0x4440, target="cpu:gfx942")
@@ -562,14 +581,14 @@ def cvt_pk_f32_bf8(ty: Any, value: Any, word_sel: Any = False) -> Any:
     return _pair_fp8("cvt_pk_f32_bf8", True, value, word_sel)
 
 
-def _one_fp8(name: str, bf8: bool, value: Any, byte: int) -> Any:
-    _need(name, *_FP8_ARCHES)
+def _one_fp8(name: str, bf8: bool, value: ScalarLike, byte: int) -> Any:
+    need(name, "cvt_fp8")
     if on_cpu(f"fx.rocdl.{name}"):
         return _unpack_fp8(name, bf8, value, byte)
     return _call(f"cvt.f32.{'bf8' if bf8 else 'fp8'}", Float32, Int32(as_numeric(value)).ir_value(), _const(byte))
 
 
-def cvt_f32_fp8(ty: Any, value: Any, byte_sel: int = 0) -> Any:
+def cvt_f32_fp8(ty: ResultType[MadeT], value: ScalarLike, byte_sel: int = 0) -> MadeT:
     """One fp8 byte of an i32 as Float32.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_f32_fp8(fx.Float32, x), 0x48, target="cpu:gfx942")
@@ -578,7 +597,7 @@ def cvt_f32_fp8(ty: Any, value: Any, byte_sel: int = 0) -> Any:
     return _one_fp8("cvt_f32_fp8", False, value, byte_sel)
 
 
-def cvt_f32_bf8(ty: Any, value: Any, byte_sel: int = 0) -> Any:
+def cvt_f32_bf8(ty: ResultType[MadeT], value: ScalarLike, byte_sel: int = 0) -> MadeT:
     """One bf8 byte of an i32 as Float32.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_f32_bf8(fx.Float32, x), 0x44, target="cpu:gfx942")
@@ -603,7 +622,7 @@ _INPUTS = {
 }
 
 
-def by_name(name: str) -> Any:
+def by_name(name: str) -> Callable[[ElementLike, Sequence[ValueLike]], Any]:
     """`mfma_f32_16x16x16f16(result_type, [a, b, c, cbsz, abid, blgp])` and its like."""
     match = _MFMA.fullmatch(name)
     if match is None:
@@ -613,7 +632,7 @@ def by_name(name: str) -> Any:
     if any(word not in _INPUTS for word in words):
         raise AttributeError(f"flydsl.expr.rocdl has no attribute {name!r}")
 
-    def call(result_type: Any, operands: Sequence[Any]) -> Any:
+    def call(result_type: ElementLike, operands: Sequence[ValueLike]) -> Any:
         return _mfma(acc, int(m), int(n), int(k), words, operands)
 
     call.__name__ = name
@@ -621,7 +640,7 @@ def by_name(name: str) -> Any:
     return call
 
 
-def _mfma(acc: str, m: int, n: int, k: int, words: Sequence[str], operands: Sequence[Any]) -> Any:
+def _mfma(acc: str, m: int, n: int, k: int, words: Sequence[str], operands: Sequence[ValueLike]) -> Vector:
     from .. import numeric
     from ..tensor import make_rmem_tensor
     from ..tensors.matrix_product import mma_atom_call
@@ -630,12 +649,12 @@ def _mfma(acc: str, m: int, n: int, k: int, words: Sequence[str], operands: Sequ
 
     if any(int(as_numeric(x)) for x in operands[3:]):
         raise DSLValueError("the modifiers cbsz, abid and blgp are not supported; give 0")
-    fnuz = (gfx_of(amd_target("mfma")) or "").startswith("gfx942")
+    fnuz = amd_target("mfma").has("fp8_fnuz")
     names = [_INPUTS[w] + ({"fp8": "UZ", "bf8": "FNUZ"}.get(w, "") if fnuz else "") for w in words]
     a, b = (getattr(numeric, x) for x in names)
-    out: Any = {"f32": Float32, "i32": Int32, "f64": numeric.Float64}[acc]
+    out: type[Numeric] = {"f32": Float32, "i32": Int32, "f64": numeric.Float64}[acc]
     atom = make_mma_atom(MFMA(m, n, k, (a, b), out))
-    fragments: list[Any] = []
+    fragments: list[Tensor] = []
     for value, cls, count in zip(operands, (a, b, out), (m * k // 64, n * k // 64, m * n // 64), strict=False):
         fragment = make_rmem_tensor(count, cls)
         fragment.store(_bits_as(value, cls, count))
@@ -644,11 +663,11 @@ def _mfma(acc: str, m: int, n: int, k: int, words: Sequence[str], operands: Sequ
     return fragments[2].load()
 
 
-def _bits_as(value: Any, cls: Any, count: int) -> Any:
+def _bits_as(value: ValueLike, cls: type[Numeric], count: int) -> Vector:
     """A value of any type as `count` elements of a class."""
-    v: Any = value if isinstance(value, Vector) else as_dsl_value(value)
+    v = value if isinstance(value, Vector) else as_dsl_value(value)
     if not isinstance(v, Vector):
-        v = Vector.from_elements([v], type(v))
+        v = Vector.from_elements([v], v.dtype)
     return v if v.dtype is cls else v.bitcast(cls)
 
 

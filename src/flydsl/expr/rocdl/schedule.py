@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import DSLTypeError, DSLValueError
+from ...target import has, where
 from ..atomics import AtomicOrdering, memory_fence
 from ..gpu import barrier
-from .target import amd_target, gfx_of
+from .target import on_cpu, usual_gfx
 
 _ALL_CLASSES = 0x7FF
 """Every class of instructions LLVM 22 knows; it ends the process at any other bit."""
@@ -16,7 +17,7 @@ _MASKS = {"mfma": 0x8, "vmem": 0x20, "dsrd": 0x100, "dswr": 0x200}
 
 def _call(name: str, *operands: tuple[int, str]) -> None:
     """An instruction without a result whose operands are constants `(value, type)`; nothing on the cpu."""
-    if amd_target(f"fx.rocdl.{name.replace('.', '_')}").backend == "cpu":
+    if on_cpu(f"fx.rocdl.{name.replace('.', '_')}"):
         if name in _COPY_WAITS:
             _note(_COPY_WAITS[name], *(_static(name, v) for v, _ in operands if name == "wait.asyncmark"))
         return
@@ -51,14 +52,10 @@ def _static(what: str, value: Any) -> int:
     raise DSLTypeError(f"{what} takes a compile-time integer, got {value!r}")
 
 
-def _arch() -> str:
-    return gfx_of(amd_target("fx.rocdl")) or "gfx942"
-
-
-def _need(name: str, *prefixes: str) -> None:
-    arch = _arch()
-    if not arch.startswith(prefixes):
-        raise DSLValueError(f"{name} exists on {', '.join(p + 'x' for p in prefixes)}, not on {arch}")
+def _need(name: str, feature: str) -> None:
+    arch = usual_gfx(f"fx.rocdl.{name}")
+    if not has(arch, feature):
+        raise DSLValueError(f"{name} exists on {where(feature)}, not on {arch}")
 
 
 _WAIT_LIMITS = {"vmcnt": 63, "expcnt": 7, "lgkmcnt": 15}
@@ -70,7 +67,7 @@ def encode_waitcnt(arch: str, vmcnt: int | None, lgkmcnt: int | None, expcnt: in
     >>> hex(encode_waitcnt("gfx942", 0, None, None)), hex(encode_waitcnt("gfx1100", None, 0, None))
     ('0xf70', '0xfc07')
     """
-    new = arch.startswith("gfx11")
+    new = has(arch, "waitcnt_lgkm_first")
     limits = {**_WAIT_LIMITS, "lgkmcnt": 63 if new else 15}
     given = {"vmcnt": vmcnt, "lgkmcnt": lgkmcnt, "expcnt": expcnt}
     counts: dict[str, int] = {}
@@ -95,15 +92,15 @@ def s_waitcnt(
 
     >>> flyc.evaluate(lambda: fx.rocdl.s_waitcnt(vmcnt=0), target="cpu:gfx942")
     """
-    arch = _arch()
-    if arch.startswith("gfx12"):
+    arch = usual_gfx("fx.rocdl.s_waitcnt")
+    if has(arch, "split_counters"):
         if bitfield is not None:
             raise DSLValueError(f"{arch} has no s_waitcnt bit field; give vmcnt, lgkmcnt or expcnt")
         for value, names in ((vmcnt, ("loadcnt", "storecnt")), (lgkmcnt, ("dscnt", "kmcnt")), (expcnt, ("expcnt",))):
             for name in names if value is not None else ():
                 _call(f"s.wait.{name}", (_static("s_waitcnt", value), "i16"))
         return
-    if vmcnt is not None and amd_target("fx.rocdl.s_waitcnt").backend == "cpu":
+    if vmcnt is not None and on_cpu("fx.rocdl.s_waitcnt"):
         _note("to_shared_wait_all")
     _call("s.waitcnt", (bitfield if bitfield is not None else encode_waitcnt(arch, vmcnt, lgkmcnt, expcnt), "i32"))
 
@@ -113,7 +110,7 @@ def s_wait_loadcnt(count: int = 0) -> None:
 
     >>> flyc.evaluate(lambda: fx.rocdl.s_wait_loadcnt(0), target="cpu:gfx1201")
     """
-    _need("s_wait_loadcnt", "gfx12")
+    _need("s_wait_loadcnt", "split_counters")
     _call("s.wait.loadcnt", (count, "i16"))
 
 
@@ -122,7 +119,7 @@ def s_wait_storecnt(count: int = 0) -> None:
 
     >>> flyc.evaluate(lambda: fx.rocdl.s_wait_storecnt(0), target="cpu:gfx1201")
     """
-    _need("s_wait_storecnt", "gfx12")
+    _need("s_wait_storecnt", "split_counters")
     _call("s.wait.storecnt", (count, "i16"))
 
 
@@ -131,7 +128,7 @@ def s_wait_dscnt(count: int = 0) -> None:
 
     >>> flyc.evaluate(lambda: fx.rocdl.s_wait_dscnt(0), target="cpu:gfx1201")
     """
-    _need("s_wait_dscnt", "gfx12")
+    _need("s_wait_dscnt", "split_counters")
     _call("s.wait.dscnt", (count, "i16"))
 
 
@@ -140,7 +137,7 @@ def s_wait_kmcnt(count: int = 0) -> None:
 
     >>> flyc.evaluate(lambda: fx.rocdl.s_wait_kmcnt(0), target="cpu:gfx1201")
     """
-    _need("s_wait_kmcnt", "gfx12")
+    _need("s_wait_kmcnt", "split_counters")
     _call("s.wait.kmcnt", (count, "i16"))
 
 
@@ -149,7 +146,7 @@ def s_wait_tensorcnt(count: int = 0) -> None:
 
     >>> flyc.evaluate(lambda: fx.rocdl.s_wait_tensorcnt(0), target="cpu:gfx1250")
     """
-    _need("s_wait_tensorcnt", "gfx125")
+    _need("s_wait_tensorcnt", "tdm")
     _call("s.wait.tensorcnt", (count, "i16"))
 
 
@@ -158,7 +155,7 @@ def s_wait_asynccnt(count: int = 0) -> None:
 
     >>> flyc.evaluate(lambda: fx.rocdl.s_wait_asynccnt(0), target="cpu:gfx1250")
     """
-    _need("s_wait_asynccnt", "gfx125")
+    _need("s_wait_asynccnt", "async_counter")
     _call("s.wait.asynccnt", (count, "i16"))
 
 
@@ -253,7 +250,7 @@ def s_barrier() -> None:
 
     >>> flyc.evaluate(lambda: fx.rocdl.s_barrier(), target="cpu:gfx942")
     """
-    if amd_target("fx.rocdl.s_barrier").backend == "cpu":
+    if on_cpu("fx.rocdl.s_barrier"):
         from . import emit
 
         emit.bare_barrier()
@@ -271,7 +268,7 @@ def s_barrier_signal(barrier_id: int = -1) -> None:
     ...     fx.rocdl.s_barrier_wait()
     >>> flyc.evaluate(meet, target="cpu:gfx1201")
     """
-    _need("s_barrier_signal", "gfx12")
+    _need("s_barrier_signal", "split_barrier")
     _call("s.barrier.signal", (barrier_id, "i32"))
 
 
@@ -283,8 +280,8 @@ def s_barrier_wait(barrier_id: int = -1) -> None:
     ...     fx.rocdl.s_barrier_wait()
     >>> flyc.evaluate(meet, target="cpu:gfx1201")
     """
-    _need("s_barrier_wait", "gfx12")
-    if amd_target("fx.rocdl.s_barrier_wait").backend == "cpu":
+    _need("s_barrier_wait", "split_barrier")
+    if on_cpu("fx.rocdl.s_barrier_wait"):
         barrier()
         return
     _call("s.barrier.wait", (barrier_id, "i16"))
@@ -297,9 +294,9 @@ def asyncmark() -> None:
 
     >>> flyc.evaluate(lambda: fx.rocdl.asyncmark(), target="cpu:gfx950")
     """
-    if amd_target("fx.rocdl.asyncmark").backend == "cpu":
+    if on_cpu("fx.rocdl.asyncmark"):
         _note("to_shared_commit")
-    elif _arch().startswith("gfx9"):
+    elif has(usual_gfx("fx.rocdl.asyncmark"), "asyncmark"):
         _call("asyncmark")
 
 
@@ -313,9 +310,9 @@ def wait_asyncmark(n: int = 0) -> None:
     """
     if _static("wait_asyncmark", n) < 0:
         raise DSLValueError(f"wait_asyncmark takes a count of groups, got {n}")
-    if amd_target("fx.rocdl.wait_asyncmark").backend == "cpu":
+    if on_cpu("fx.rocdl.wait_asyncmark"):
         _note("to_shared_wait", _static("wait_asyncmark", n))
-    elif _arch().startswith("gfx9"):
+    elif has(usual_gfx("fx.rocdl.wait_asyncmark"), "asyncmark"):
         _call("wait.asyncmark", (n, "i16"))
     else:
         s_waitcnt(vmcnt=0)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ..tensor import Tensor
 from ..tensors.tiled import copy_atom_call
 from .cdna5 import make_tdm_atom
 from .schedule import s_wait_tensorcnt
 
+if TYPE_CHECKING:
+    from ..annotations import AtomState
 
-def tensor_copy(src: Tensor, dst: Tensor, *, num_warps: int = 1, state: Any = None, **options: Any) -> None:
+
+def tensor_copy(
+    src: Tensor, dst: Tensor, *, num_warps: int = 1, state: Mapping[str, AtomState] | None = None, **options: Any
+) -> None:
     """Copy the whole tile between a global and a shared tensor; `state` are fields such as `extent_0`."""
     rank = max(src.rank, 1)
     atom = make_tdm_atom(src.dtype, rank, num_warps=num_warps, **options)

@@ -6,15 +6,16 @@ takes from the compile hints. Light: flags become IR attributes only when an ope
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from enum import IntFlag
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from ...errors import DSLTypeError, DSLValueError
+
+if TYPE_CHECKING:
+    from ..annotations import Attribute, FastMathLike
 
 
 class FastMathFlags(IntFlag):
@@ -47,7 +48,7 @@ class FastMathFlags(IntFlag):
 SINGLE = tuple(f for f in FastMathFlags.__members__.values() if f.name not in ("none", "fast"))
 
 
-def parse_flags(flags: Any) -> FastMathFlags:
+def parse_flags(flags: object) -> FastMathFlags:
     """Flags from any accepted form: flags, a comma-separated string, or a list, tuple or set of either.
 
     >>> parse_flags("nnan, contract") == FastMathFlags.nnan | FastMathFlags.contract
@@ -69,7 +70,7 @@ def parse_flags(flags: Any) -> FastMathFlags:
         return found
     if isinstance(flags, (list, tuple, set, frozenset)):
         found = FastMathFlags.none
-        for item in flags:  # pyright: ignore[reportUnknownVariableType]
+        for item in cast("Iterable[object]", flags):
             found |= parse_flags(item)
         return found
     raise DSLTypeError(
@@ -82,7 +83,7 @@ default_flags: ContextVar[FastMathFlags | None] = ContextVar("flydsl_fastmath_de
 
 
 @contextmanager
-def set_default(flags: Any) -> Generator[None]:
+def set_default(flags: FastMathLike) -> Generator[None]:
     """Flags of float operations built inside where nothing else sets any; None for no default.
 
     The driver calls it with the compile hint `fastmath`, or `"fast"` for the hint `fast_fp_math`.
@@ -112,7 +113,7 @@ class fastmath:
 
     set_default = staticmethod(set_default)
 
-    def __init__(self, flags: Any):
+    def __init__(self, flags: FastMathLike):
         self.flags = parse_flags(flags)
         self._tokens: list[Token[FastMathFlags | None]] = []
 
@@ -124,7 +125,7 @@ class fastmath:
         ambient_flags.reset(self._tokens.pop())
 
 
-def effective(explicit: Any = None) -> FastMathFlags:
+def effective(explicit: FastMathLike = None) -> FastMathFlags:
     """The flags in force here, given those of an explicit `fastmath=` argument.
 
     >>> effective().text, effective("afn").text
@@ -138,7 +139,7 @@ def effective(explicit: Any = None) -> FastMathFlags:
     return FastMathFlags.none if found is None else found
 
 
-def flags_attr(explicit: Any = None) -> Any:
+def flags_attr(explicit: FastMathLike = None) -> Attribute | None:
     """The IR attribute of the flags in force, or None when there are none."""
     if explicit is None:
         found = ambient_flags.get()
@@ -154,14 +155,5 @@ def flags_attr(explicit: Any = None) -> Any:
 
     return fastmath_attr(found)
 
-
-class _CallableModule(ModuleType):
-    """`fx.fastmath` is this module once a submodule has imported it; calling it makes the context manager."""
-
-    def __call__(self, flags: Any) -> fastmath:
-        return fastmath(flags)
-
-
-sys.modules[__name__].__class__ = _CallableModule
 
 __all__ = ["FastMathFlags", "effective", "fastmath", "flags_attr", "parse_flags", "set_default"]

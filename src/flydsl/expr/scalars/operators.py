@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from ..annotations import FastMathLike, ValueLike
 
 
 class Operators:
@@ -16,120 +20,13 @@ class Operators:
     __slots__ = ()
 
     @staticmethod
-    def _operate(name: str, a: Any, b: Any) -> Any:
+    def _operate(name: str, a: object, b: object) -> object:
         raise NotImplementedError
 
-    def _unary(self, name: str) -> Any:
+    def _unary(self, name: str) -> object:
         raise NotImplementedError
 
-    def __add__(self, other: Any) -> Any:
-        return self._operate("add", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._operate("add", other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._operate("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._operate("sub", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._operate("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._operate("mul", other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._operate("truediv", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._operate("truediv", other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return self._operate("floordiv", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return self._operate("floordiv", other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return self._operate("mod", self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return self._operate("mod", other, self)
-
-    def __divmod__(self, other: Any) -> Any:
-        quotient = self._operate("floordiv", self, other)
-        return NotImplemented if quotient is NotImplemented else (quotient, self % other)
-
-    def __rdivmod__(self, other: Any) -> Any:
-        quotient = self._operate("floordiv", other, self)
-        return NotImplemented if quotient is NotImplemented else (quotient, other % self)
-
-    def __pow__(self, other: Any) -> Any:
-        return self._operate("pow", self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return self._operate("pow", other, self)
-
-    def __and__(self, other: Any) -> Any:
-        return self._operate("and", self, other)
-
-    def __rand__(self, other: Any) -> Any:
-        return self._operate("and", other, self)
-
-    def __or__(self, other: Any) -> Any:
-        return self._operate("or", self, other)
-
-    def __ror__(self, other: Any) -> Any:
-        return self._operate("or", other, self)
-
-    def __xor__(self, other: Any) -> Any:
-        return self._operate("xor", self, other)
-
-    def __rxor__(self, other: Any) -> Any:
-        return self._operate("xor", other, self)
-
-    def __lshift__(self, other: Any) -> Any:
-        return self._operate("lshift", self, other)
-
-    def __rlshift__(self, other: Any) -> Any:
-        return self._operate("lshift", other, self)
-
-    def __rshift__(self, other: Any) -> Any:
-        return self._operate("rshift", self, other)
-
-    def __rrshift__(self, other: Any) -> Any:
-        return self._operate("rshift", other, self)
-
-    def __eq__(self, other: Any) -> Any:
-        return self._operate("eq", self, other)
-
-    def __ne__(self, other: Any) -> Any:
-        return self._operate("ne", self, other)
-
-    def __lt__(self, other: Any) -> Any:
-        return self._operate("lt", self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return self._operate("le", self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._operate("gt", self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._operate("ge", self, other)
-
-    def __neg__(self) -> Any:
-        return self._unary("neg")
-
-    def __abs__(self) -> Any:
-        return self._unary("abs")
-
-    def __invert__(self) -> Any:
-        return self._unary("invert")
-
-    def __pos__(self) -> Any:
+    def __pos__(self) -> Self:
         return self
 
     def __hash__(self) -> int:
@@ -137,22 +34,60 @@ class Operators:
 
     # --- deprecated spellings -------------------------------------------------------------------------------------
 
-    def exp2(self, fastmath: Any = None) -> Any:
+    def exp2(self, fastmath: FastMathLike = None) -> Self:
         """Deprecated: `fx.exp2(x)`."""
-        return _sibling("math").exp2(self, fastmath=fastmath)
+        return import_module("flydsl.expr.math").exp2(self, fastmath=fastmath)
 
-    def rsqrt(self, fastmath: Any = None) -> Any:
+    def rsqrt(self, fastmath: FastMathLike = None) -> Self:
         """Deprecated: `fx.rsqrt(x)`."""
-        return _sibling("math").rsqrt(self, fastmath=fastmath)
+        return import_module("flydsl.expr.math").rsqrt(self, fastmath=fastmath)
 
-    def shrui(self, count: Any) -> Any:
+    def shrui(self, count: ValueLike) -> Self:
         """Deprecated: logical right shift that keeps the class."""
-        return _sibling("arith").shrui(self, count)
+        return import_module("flydsl.expr.arith").shrui(self, count)
 
 
-def _sibling(name: str) -> Any:
-    """A module that needs this one."""
-    return import_module(f"flydsl.expr.{name}")
+def _binary(name: str) -> tuple[Callable[[Operators, object], object], Callable[[Operators, object], object]]:
+    """The method of an operator and the one that Python calls on its right side."""
+
+    def operate(self: Operators, other: object) -> object:
+        return self._operate(name, self, other)  # pyright: ignore[reportPrivateUsage]
+
+    def reflected(self: Operators, other: object) -> object:
+        return self._operate(name, other, self)  # pyright: ignore[reportPrivateUsage]
+
+    return operate, reflected
 
 
-__all__ = ["Operators"]
+def _unary(name: str) -> Callable[[Operators], object]:
+    return lambda self: self._unary(name)  # pyright: ignore[reportPrivateUsage]
+
+
+def _divmod(a: Any, b: Any) -> object:
+    return a // b, a % b
+
+
+def _rdivmod(b: object, a: object) -> object:
+    return _divmod(a, b)
+
+
+def _define() -> None:
+    """Add the methods to `Operators`; the stub declares them for scalars and for vectors."""
+    own: dict[str, Callable[..., object]] = {"__divmod__": _divmod, "__rdivmod__": _rdivmod}
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"):
+        own[f"__{name}__"], own[f"__r{name}__"] = _binary(name)
+    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+        own[f"__{name}__"] = _binary(name)[0]
+    for name in ("neg", "abs", "invert"):
+        own[f"__{name}__"] = _unary(name)
+    for name, method in own.items():
+        method.__qualname__ = f"Operators.{name}"
+        setattr(Operators, name, method)
+
+
+_define()
+
+ScalarOperators = VectorOperators = Operators
+"""What scalars and vectors derive from; to a type checker their operators differ."""
+
+__all__ = ["Operators", "ScalarOperators", "VectorOperators"]

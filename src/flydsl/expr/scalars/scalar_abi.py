@@ -5,15 +5,36 @@ from __future__ import annotations
 import ctypes
 import numbers
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from ...errors import DSLOverflowError, DSLTypeError
 from ...ir.fold import float_bits
 from ..numeric import Boolean, Numeric, payload_of, scalar_or_none
-from .scalar_ops import STATIC
+
+CSlot = tuple[Any, Callable[[Any, Any], None]]
+"""A C type, and the function that fills an instance of it from an argument."""
 
 
-def c_abi_slot(cls: type[Numeric]) -> tuple[Any, Callable[[Any, Any], None]]:
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How a host number of a class is written."""
+
+    letter: str
+    """Of `struct`."""
+    ctype: type[ctypes._SimpleCData[Any]]  # pyright: ignore[reportPrivateUsage]
+    number: Callable[[object], int | float]
+    """From a Python number or a compile-time scalar to what is written; says what does not fit."""
+    plain: tuple[type, ...]
+    """Classes of Python numbers that are written as they are."""
+    values: tuple[int, ...] = ()
+    """The only numbers there are, where they are few."""
+    bits: Callable[[object], int] | None = None
+    """For classes Python has no format of: the pattern of a number."""
+
+
+def c_abi_slot(cls: type[Numeric]) -> CSlot:
     """How a host number of this class enters compiled code: a ctype, and the function that fills one.
 
     The filler takes a Python number or a compile-time scalar and checks that it fits.
@@ -27,59 +48,68 @@ def c_abi_slot(cls: type[Numeric]) -> tuple[Any, Callable[[Any, Any], None]]:
     """
     found = cls.abi
     if found is None:
-        found = cls.abi = _make_slot(cls)
+        made = encoding(cls)
+
+        def fill(arg: object, storage: Any) -> None:
+            storage.value = made.number(arg)
+
+        found = cls.abi = (made.ctype, fill)
     return found
 
 
-def _make_slot(cls: type[Numeric]) -> tuple[Any, Callable[[Any, Any], None]]:
+@cache
+def encoding(cls: type[Numeric]) -> Encoding:
+    """The same as data."""
     width = cls.width
     if width not in (1, 8, 16, 32, 64):
         raise DSLTypeError(f"{cls} cannot be a host argument: only 8- to 64-bit scalars and Boolean cross the boundary")
     if cls is Boolean:
-        return ctypes.c_bool, _fill_bool
+        return Encoding("?", ctypes.c_bool, _bool, (bool, int), (False, True, 0, 1))
+    letter = {8: "b", 16: "h", 32: "i", 64: "q"}[width]
     if cls.is_integer:
         kind = "int" if cls.signed else "uint"
         low = -(1 << (width - 1)) if cls.signed else 0
-        return getattr(ctypes, f"c_{kind}{width}"), _int_filler(cls, low, low + (1 << width) - 1)
+        number = _integer(cls, low, low + (1 << width) - 1)
+        return Encoding(
+            letter if cls.signed else letter.upper(), getattr(ctypes, f"c_{kind}{width}"), number, (int, bool)
+        )
     if width >= 32:
-        return ctypes.c_float if width == 32 else ctypes.c_double, _fill_float
+        ctype, letter = (ctypes.c_float, "f") if width == 32 else (ctypes.c_double, "d")
+        return Encoding(letter, ctype, _float, (float, int, bool))
     name = cls.ir_name
 
-    def fill_bits(arg: Any, storage: Any) -> None:
-        storage.value = float_bits(_host_float(arg), name)
+    def bits(arg: object) -> int:
+        return float_bits(_float(arg), name)
 
-    return ctypes.c_uint8 if width == 8 else ctypes.c_uint16, fill_bits
+    ctype = ctypes.c_uint8 if width == 8 else ctypes.c_uint16
+    return Encoding(letter.upper(), ctype, bits, (float, int, bool), bits=bits)
 
 
-def _host_number(arg: Any) -> Any:
+def _host_number(arg: object) -> int | float:
     number = scalar_or_none(arg)
     if number is None:
         raise DSLTypeError(f"expected a number, got {arg!r} of type {type(arg).__name__}")
     return payload_of(number, "cannot be a host argument")
 
 
-def _host_float(arg: Any) -> float:
-    return float(arg) if type(arg) in STATIC else float(_host_number(arg))
+def _float(arg: object) -> float:
+    return float(arg) if isinstance(arg, (int, float)) else float(_host_number(arg))
 
 
-def _fill_float(arg: Any, storage: Any) -> None:
-    storage.value = arg if type(arg) is float else _host_float(arg)
-
-
-def _fill_bool(arg: Any, storage: Any) -> None:
+def _bool(arg: object) -> bool:
     value = arg if type(arg) is bool else _host_number(arg)
     if value not in (0, 1):
         raise DSLTypeError(f"a Boolean argument is True or False, got {arg!r}")
-    storage.value = bool(value)
+    return bool(value)
 
 
-def _int_filler(cls: type[Numeric], low: int, high: int) -> Callable[[Any, Any], None]:
-    def fill(arg: Any, storage: Any) -> None:
+def _integer(cls: type[Numeric], low: int, high: int) -> Callable[[object], int]:
+    def number(arg: object) -> int:
         value = arg if type(arg) is int else int(arg) if isinstance(arg, numbers.Integral) else _host_number(arg)
         if type(value) is float:
             raise DSLTypeError(f"an {cls} argument takes an integer, got {arg!r}")
         if not low <= value <= high:
             raise DSLOverflowError(f"{value} does not fit {cls} ({low} to {high}); declare a wider parameter")
-        storage.value = value
+        return int(value)
 
-    return fill
+    return number

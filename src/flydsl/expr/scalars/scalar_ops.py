@@ -8,7 +8,7 @@ uses the same kernels on vectors of a class.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from ...errors import DSLTypeError, DSLValueError
 from ...ir.fold import floor_float, fold_cmpf, fold_cmpi, fold_float, fold_int, fold_ipow, round_float
@@ -16,7 +16,11 @@ from ..emit.trace import current
 from .fastmath import flags_attr
 
 if TYPE_CHECKING:
-    from ..numeric import Numeric
+    from typing_extensions import TypeIs
+
+    from ...ir.enums import RoundingMode
+    from ..annotations import Attribute, Number, SSAValue, Tracer
+    from ..numeric import Numeric, ScalarClass
 
 CLASSES: dict[str, type[Numeric]] = {}
 """Every concrete scalar class by name."""
@@ -24,13 +28,12 @@ CLASSES: dict[str, type[Numeric]] = {}
 STATIC: Final = frozenset({int, float, bool})
 """Python types of compile-time payloads."""
 
-_new: Any = object.__new__
 IR_VALUES: Final = frozenset({"OpResult", "BlockArgument", "ErasedSSAValue"})
 
 N = TypeVar("N", bound="Numeric")
 
 
-def is_ir_value(x: Any) -> bool:
+def is_ir_value(x: object) -> TypeIs[SSAValue]:
     """Whether `x` is an SSA value; does not load xDSL to find out.
 
     >>> is_ir_value(3)
@@ -39,9 +42,9 @@ def is_ir_value(x: Any) -> bool:
     return type(x).__name__ in IR_VALUES
 
 
-def make(cls: type[N], value: Any) -> N:
+def make(cls: type[N], value: Number | SSAValue) -> N:
     """An instance around a payload that already fits the class: no conversion, no check."""
-    made = _new(cls)
+    made = object.__new__(cls)
     made.value = value
     return made
 
@@ -84,7 +87,9 @@ def _conversion(a: type[Numeric], b: type[Numeric]) -> tuple[tuple[str, type[Num
     return (("extf" if b.width > a.width else "truncf", b),)
 
 
-def convert(t: Any, x: Any, a: type[Numeric], b: type[Numeric], lanes: int = 0, rounding: Any = None) -> Any:
+def convert(
+    t: Tracer, x: SSAValue, a: ScalarClass, b: ScalarClass, lanes: int = 0, rounding: RoundingMode | None = None
+) -> SSAValue:
     """An SSA value of class `a` as class `b`; `lanes` is the element count of a vector, 0 for a scalar."""
     steps = _steps.get((a, b))
     if steps is None:
@@ -108,7 +113,7 @@ def convert(t: Any, x: Any, a: type[Numeric], b: type[Numeric], lanes: int = 0, 
     return x
 
 
-def _nonzero(t: Any, x: Any, cls: type[Numeric]) -> Any:
+def _nonzero(t: Tracer, x: SSAValue, cls: type[Numeric]) -> SSAValue:
     zero = t.const(0, x.type)
     return t.cmpf("une", x, zero, flags_attr()) if cls.is_float else t.cmpi("ne", x, zero)
 
@@ -180,8 +185,10 @@ SYMBOLS: Final[dict[str, str]] = {
 _WIDEN_BOOLEANS = frozenset({"add", "sub", "mul", "truediv", "floordiv", "mod", "max", "min", "ceildiv"})
 _BITWISE = frozenset({"and", "or", "xor", "lshift", "rshift"})
 
-Emit = Callable[[Any, Any, Any, int], Any]
-Fold = Callable[[Any, Any], Any]
+Emit: TypeAlias = "Callable[[Tracer, SSAValue, SSAValue, int], SSAValue]"
+Fold: TypeAlias = "Callable[[Any, Any], Number]"
+Plan: TypeAlias = "Callable[[Any, Any], Numeric]"
+"""An operator on two payloads, numbers or SSA values."""
 _kernels: dict[tuple[str, type[Numeric]], tuple[type[Numeric], Emit, Fold]] = {}
 
 
@@ -245,14 +252,14 @@ def _small_float_kernel(name: str, cls: type[Numeric]) -> tuple[type[Numeric], E
     wide, op, fmt = CLASSES["Float32"], FLOAT_OPS[name], cls.ir_name
     step = _widened(kernel("truediv" if name == "floordiv" else name, wide)[1], cls)
 
-    def emit(t: Any, x: Any, y: Any, lanes: int) -> Any:
+    def emit(t: Tracer, x: SSAValue, y: SSAValue, lanes: int) -> SSAValue:
         made = convert(t, step(t, x, y, lanes), wide, cls, lanes)
         if name != "floordiv":
             return made
         floor = _emit_math(t, "floor", convert(t, made, cls, wide, lanes), flags_attr())
         return convert(t, floor, wide, cls, lanes)
 
-    def fold(x: Any, y: Any) -> Any:
+    def fold(x: float, y: float) -> Number:
         made = fold_float(op, x, y, fmt)
         return floor_float(made) if name == "floordiv" else made
 
@@ -264,12 +271,12 @@ def _float_kernel(name: str, cls: type[Numeric]) -> tuple[type[Numeric], Emit, F
         return _small_float_kernel(name, cls)
     op, fmt = FLOAT_OPS[name], cls.ir_name
 
-    def fold(x: Any, y: Any) -> Any:
+    def fold(x: float, y: float) -> Number:
         return fold_float(op, x, y, fmt)
 
     if name == "floordiv":
 
-        def emit_floor(t: Any, x: Any, y: Any, lanes: int) -> Any:
+        def emit_floor(t: Tracer, x: SSAValue, y: SSAValue, lanes: int) -> SSAValue:
             from ..emit.scalar_types import emit_math
 
             flags = flags_attr()
@@ -278,7 +285,7 @@ def _float_kernel(name: str, cls: type[Numeric]) -> tuple[type[Numeric], Emit, F
         return cls, emit_floor, lambda x, y: floor_float(fold(x, y))
     if name in ("mod", "pow"):
 
-        def emit_call(t: Any, x: Any, y: Any, lanes: int) -> Any:
+        def emit_call(t: Tracer, x: SSAValue, y: SSAValue, lanes: int) -> SSAValue:
             from ..emit.scalar_types import emit_math
 
             return emit_math(t, op, (x, y), flags_attr())
@@ -290,7 +297,7 @@ def _float_kernel(name: str, cls: type[Numeric]) -> tuple[type[Numeric], Emit, F
 def _int_division(cls: type[Numeric]) -> tuple[type[Numeric], Emit, Fold]:
     result = CLASSES["Float32" if cls.width <= 32 else "Float64"]
 
-    def emit(t: Any, x: Any, y: Any, lanes: int) -> Any:
+    def emit(t: Tracer, x: SSAValue, y: SSAValue, lanes: int) -> SSAValue:
         return t.float_binary(
             "divf", convert(t, x, cls, result, lanes), convert(t, y, cls, result, lanes), flags_attr()
         )
@@ -299,7 +306,7 @@ def _int_division(cls: type[Numeric]) -> tuple[type[Numeric], Emit, Fold]:
 
 
 def _int_power(cls: type[Numeric]) -> tuple[type[Numeric], Emit, Fold]:
-    def emit(t: Any, x: Any, y: Any, lanes: int) -> Any:
+    def emit(t: Tracer, x: SSAValue, y: SSAValue, lanes: int) -> SSAValue:
         from ..emit.scalar_types import emit_math
 
         if cls.signed:
@@ -310,7 +317,7 @@ def _int_power(cls: type[Numeric]) -> tuple[type[Numeric], Emit, Fold]:
         even = t.cmpi("eq", t.int_binary("andi", x, one), zero)
         return t.select(t.int_binary("andi", t.cmpi("slt", y, zero), even), zero, power)
 
-    def fold(x: Any, y: Any) -> Any:
+    def fold(x: float, y: float) -> Number:
         value = fold_ipow(int(x), int(y), cls.width)
         if value is None:
             raise ZeroDivisionError(f"{cls}: zero to the negative power {y}")
@@ -324,7 +331,7 @@ def _int_kernel(name: str, cls: type[Numeric]) -> tuple[type[Numeric], Emit, Fol
         raise DSLTypeError(f"{name} requires float operands, got {cls}")
     op, width = INT_OPS[name][0 if cls.signed and cls.width > 1 else 1], cls.width
 
-    def fold(x: Any, y: Any) -> Any:
+    def fold(x: float, y: float) -> Number:
         value = fold_int(op, int(x), int(y), width)
         if value is None:
             if name in ("lshift", "rshift"):
@@ -337,15 +344,15 @@ def _int_kernel(name: str, cls: type[Numeric]) -> tuple[type[Numeric], Emit, Fol
     return cls, lambda t, x, y, lanes: t.int_binary(op, x, y), fold
 
 
-def make_plan(name: str, a: type[Numeric], b: type[Numeric]) -> Callable[[Any, Any], Any]:
+def make_plan(name: str, a: type[Numeric], b: type[Numeric]) -> Plan:
     """An operator on payloads of two classes: everything that depends on the classes alone is decided here."""
     cls = operation_type(name, a, b)
     result, emit, fold = kernel(name, cls)
     reduce_to = cls.payload
     a_steps, b_steps = _conversion(a, cls), _conversion(b, cls)
 
-    def plan(x: Any, y: Any) -> Any:
-        made = _new(result)
+    def plan(x: Any, y: Any) -> Numeric:
+        made = object.__new__(result)
         if type(x) in STATIC:
             if type(y) in STATIC:
                 made.value = fold(reduce_to(x), reduce_to(y))
@@ -368,7 +375,9 @@ def make_plan(name: str, a: type[Numeric], b: type[Numeric]) -> Callable[[Any, A
     return plan
 
 
-def unary_kernel(name: str, cls: type[Numeric]) -> tuple[Callable[[Any, Any], Any], Callable[[Any], Any]]:
+def unary_kernel(
+    name: str, cls: type[Numeric]
+) -> tuple[Callable[[Tracer, SSAValue], SSAValue], Callable[[Any], Number]]:
     """Emission `(tracer, x)` and folding `(payload)` of `neg`, `abs` or `invert` in one class."""
     if cls.width == 1 and name != "invert":
         raise DSLTypeError(
@@ -394,7 +403,9 @@ def unary_kernel(name: str, cls: type[Numeric]) -> tuple[Callable[[Any, Any], An
     return lambda t, x: _emit_math(t, "absi", x, None), lambda x: cls.payload(abs(x))
 
 
-def _unary_in_32_bits(t: Any, x: Any, cls: type[Numeric], emit: Callable[[Any, Any], Any]) -> Any:
+def _unary_in_32_bits(
+    t: Tracer, x: SSAValue, cls: type[Numeric], emit: Callable[[Tracer, SSAValue], SSAValue]
+) -> SSAValue:
     from ..emit.scalar_types import vector_parts
 
     parts = vector_parts(x.type)
@@ -402,7 +413,7 @@ def _unary_in_32_bits(t: Any, x: Any, cls: type[Numeric], emit: Callable[[Any, A
     return convert(t, emit(t, convert(t, x, cls, wide, lanes)), wide, cls, lanes)
 
 
-def _emit_math(t: Any, name: str, x: Any, flags: Any) -> Any:
+def _emit_math(t: Tracer, name: str, x: SSAValue, flags: Attribute | None) -> SSAValue:
     from ..emit.scalar_types import emit_math
 
     return emit_math(t, name, (x,), flags)

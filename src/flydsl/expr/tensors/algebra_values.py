@@ -6,13 +6,17 @@ leaf exists at run time, the IR value. A fully static value costs nothing: opera
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex, TypeVar, cast, overload
 
 from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
 from ...layout import Basis, Dyn
 from ..numeric import Int32, Int64, Integer, Numeric
+
+if TYPE_CHECKING:
+    from ..annotations import Coord, IntLike, SSAValue, TreeLike
+
 
 V = TypeVar("V", bound="AlgebraValue")
 
@@ -22,7 +26,10 @@ class AlgebraValue:
 
     __slots__ = ("_value", "data")
 
-    def __init__(self, data: Any, value: Any = None):
+    data: Any
+    """The algebra object; each class says which."""
+
+    def __init__(self, data: object, value: SSAValue | None = None):
         self.data = data
         self._value = value
 
@@ -31,15 +38,15 @@ class AlgebraValue:
         """Whether every part is known at compile time."""
         return self._value is None
 
-    def ir_value(self) -> Any:
+    def ir_value(self) -> SSAValue:
         """The IR value; a static one is a `fly.static` of its type."""
         return current_ir().materialise(self)
 
-    def __extract_to_ir_values__(self) -> list[Any]:
+    def __extract_to_ir_values__(self) -> list[SSAValue]:
         return [] if self._value is None else [self._value]
 
     @classmethod
-    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
+    def __construct_from_ir_values__(cls, values: Sequence[SSAValue], exemplar: Any = None) -> Any:
         if not values:
             return exemplar
         return current_ir().wrap(values[0], exemplar)
@@ -58,7 +65,7 @@ class AlgebraValue:
     __repr__ = __str__
 
 
-def current_ir() -> Any:
+def current_ir():
     """The module that knows IR; loaded at the first use, because it needs xDSL."""
     global _ir
     if _ir is None:
@@ -68,10 +75,10 @@ def current_ir() -> Any:
     return _ir
 
 
-_ir: Any = None
+_ir = None
 
 
-def apply(name: str, *args: Any, **props: Any) -> Any:
+def apply(name: str, *args: object, **props: object) -> Any:
     """Run a pure `fly` op: in Python if its result is static, else as an operation."""
     return current_ir().apply(name, args, props)
 
@@ -85,6 +92,8 @@ class IntTuple(AlgebraValue):
     """
 
     __slots__ = ()
+
+    data: L.IntTuple
 
     @property
     def rank(self) -> int:
@@ -108,8 +117,8 @@ class IntTuple(AlgebraValue):
             raise DSLValueError(f"expected a static integer leaf, got {self}")
         return self.data
 
-    def __getitem__(self, mode: Any) -> IntTuple:
-        path = tuple(cast(Sequence[Any], mode)) if isinstance(mode, (list, tuple)) else (mode,)
+    def __getitem__(self, mode: int | Sequence[int]) -> IntTuple:
+        path = tuple(mode) if isinstance(mode, (list, tuple)) else (cast(int, mode),)
         if type(self.data) is not tuple:
             if path not in ((0,), (-1,)):
                 raise IndexError(f"{self} is a leaf: it has no mode {mode}")
@@ -121,7 +130,7 @@ class IntTuple(AlgebraValue):
     def __len__(self) -> int:
         return self.rank
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[IntTuple]:
         return iter([self[i] for i in range(self.rank)])
 
     def unpack(self) -> Any:
@@ -137,11 +146,11 @@ def unpack(t: IntTuple) -> Any:
         return t.data
     leaves = list(current_ir().dynamic_leaves(t))
 
-    def build(tree: Any) -> Any:
-        if type(tree) is tuple:
-            return tuple(build(x) for x in cast(tuple[Any, ...], tree))
+    def build(tree: object) -> object:
+        if isinstance(tree, tuple):
+            return tuple(build(x) for x in cast("tuple[object, ...]", tree))
         if isinstance(tree, Basis) and isinstance(tree.value, Dyn):
-            return Basis(leaves.pop(0), tree.modes)
+            return Basis(cast(Any, leaves.pop(0)), tree.modes)
         return leaves.pop(0) if isinstance(tree, Dyn) else tree
 
     return build(t.data)
@@ -152,31 +161,31 @@ def leaf_class(leaf: Dyn) -> type[Integer]:
     return Int64 if leaf.width == 64 else Int32
 
 
-def as_int_tuple(x: Any, op: str = "make_int_tuple") -> IntTuple:
+def as_int_tuple(x: object, op: str = "make_int_tuple") -> IntTuple:
     """An IntTuple from anything that can stand for one."""
     if isinstance(x, IntTuple):
         return x
     if isinstance(x, (Layout, ComposedLayout)):
         raise DSLTypeError(f"expected an integer tuple, got {x}")
-    values: list[Any] = []
+    values: list[SSAValue] = []
     data = _collect(x, values)
     return IntTuple(data, current_ir().make_int_tuple(op, data, values) if values else None)
 
 
-def _collect(x: Any, values: list[Any]) -> Any:
+def _collect(x: object, values: list[SSAValue]) -> L.IntTuple:
     """Algebra tree of a Python structure; the SSA values of its run-time leaves are appended to `values`."""
     if x is None or type(x) is int:
         return x
     if isinstance(x, bool):
         return int(x)
     if isinstance(x, (tuple, list)):
-        return tuple([_collect(e, values) for e in cast(Sequence[Any], x)])
+        return tuple([_collect(e, values) for e in cast("Sequence[object]", x)])
     if isinstance(x, IntTuple):
         if not x.is_static:
             values.extend(v.ir_value() for v in current_ir().dynamic_leaves(x))
         return x.data
     if isinstance(x, Basis):
-        return Basis(_collect(x.value, values), x.modes)
+        return Basis(cast("int | Dyn", _collect(x.value, values)), x.modes)
     if isinstance(x, Numeric):
         if x.is_static():
             if not isinstance(x, Integer):
@@ -185,7 +194,7 @@ def _collect(x: Any, values: list[Any]) -> Any:
         leaf, value = current_ir().leaf_of(x)
         values.append(value)
         return leaf
-    if hasattr(x, "__index__"):
+    if isinstance(x, SupportsIndex):
         return int(x)
     raise DSLTypeError(f"expected an int, a scalar, None or a nested tuple of those, got {x!r}")
 
@@ -215,11 +224,15 @@ class _LayoutValue(AlgebraValue):
         """Extents."""
         return apply("get_shape", self)
 
-    def __getitem__(self, mode: Any) -> Any:
-        path = tuple(cast(Sequence[Any], mode)) if isinstance(mode, (list, tuple)) else (mode,)
+    def __getitem__(self, mode: int | Sequence[int]) -> Self:
+        path = tuple(mode) if isinstance(mode, (list, tuple)) else (mode,)
         return apply("get", self, mode=path)
 
-    def __call__(self, *coord: Any) -> Any:
+    @overload
+    def __call__(self, *coord: Coord) -> IntTuple: ...  # pyright: ignore[reportOverlappingOverload]
+    @overload
+    def __call__(self, *coord: TreeLike) -> Self: ...
+    def __call__(self, *coord: TreeLike) -> IntTuple | Self:
         c = as_int_tuple(coord[0] if len(coord) == 1 else coord)
         if L.has_none(c.data):
             return apply("slice", self, c)
@@ -236,6 +249,8 @@ class Layout(_LayoutValue):
 
     __slots__ = ()
 
+    data: L.Layout
+
     @property
     def stride(self) -> IntTuple:
         """Step of each mode."""
@@ -251,15 +266,15 @@ class Layout(_LayoutValue):
         """Whether all strides are compile-time facts."""
         return L.is_static(self.data.stride)
 
-    def get_hier_coord(self, index: Any) -> IntTuple:
+    def get_hier_coord(self, index: IntLike) -> IntTuple:
         """`idx2crd`."""
         return apply("idx2crd", as_int_tuple(index), self)
 
-    def get_flat_coord(self, index: Any) -> IntTuple:
+    def get_flat_coord(self, index: IntLike) -> IntTuple:
         """One integer per top-level mode."""
         return apply("get_flat_coord", as_int_tuple(index), self)
 
-    def get_1d_coord(self, index: Any) -> IntTuple:
+    def get_1d_coord(self, index: IntLike) -> IntTuple:
         """One colex integer over the shape."""
         return apply("get_1d_coord", as_int_tuple(index), self)
 
@@ -274,8 +289,10 @@ class ComposedLayout(_LayoutValue):
 
     __slots__ = ()
 
+    data: L.ComposedLayout
+
     @property
-    def inner(self) -> Any:
+    def inner(self) -> Swizzle | CoordSwizzle | Layout | ComposedLayout:
         """What is applied last: a swizzle or a layout."""
         return apply("composed_get_inner", self)
 
@@ -285,7 +302,7 @@ class ComposedLayout(_LayoutValue):
         return apply("composed_get_offset", self)
 
     @property
-    def outer(self) -> Any:
+    def outer(self) -> Layout | ComposedLayout:
         """What is applied first."""
         return apply("composed_get_outer", self)
 
@@ -320,6 +337,8 @@ class Swizzle(AlgebraValue):
 
     __slots__ = ()
 
+    data: L.Swizzle
+
     @property
     def mask(self) -> int:
         """Number of bits moved."""
@@ -345,6 +364,8 @@ class CoordSwizzle(AlgebraValue):
 
     __slots__ = ()
 
+    data: L.CoordSwizzle
+
 
 class Tile(AlgebraValue):
     """A by-mode tiler; always static.
@@ -356,6 +377,8 @@ class Tile(AlgebraValue):
 
     __slots__ = ()
 
+    data: L.Tile
+
     @property
     def rank(self) -> int:
         """Number of modes."""
@@ -364,17 +387,17 @@ class Tile(AlgebraValue):
     def unpack(self) -> Any:
         """Modes as Python values: ints, `None`, `Layout`, nested tuples."""
 
-        def build(x: Any) -> Any:
+        def build(x: Any) -> object:
             if isinstance(x, L.Layout):
                 return Layout(x)
             if isinstance(x, L.Tile):
                 x = x.modes
-            return tuple(build(m) for m in x) if isinstance(x, tuple) else x  # pyright: ignore[reportUnknownVariableType]
+            return tuple(build(m) for m in cast("tuple[object, ...]", x)) if isinstance(x, tuple) else x
 
         return build(self.data)
 
 
-WRAPPERS: dict[type[Any], Callable[..., AlgebraValue]] = {
+WRAPPERS: dict[type, Callable[..., AlgebraValue]] = {
     L.Layout: Layout,
     L.ComposedLayout: ComposedLayout,
     L.Swizzle: Swizzle,

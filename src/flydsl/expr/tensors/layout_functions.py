@@ -5,12 +5,13 @@ They are thin: the meaning is in `flydsl.layout` and `dialects.fly.semantics`.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, SupportsInt, cast
 
 from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
 from ...layout import Basis, E
-from ..numeric import Boolean
+from ..numeric import Boolean, Numeric
 from .algebra_values import (
     AlgebraValue,
     ComposedLayout,
@@ -24,8 +25,12 @@ from .algebra_values import (
     current_ir,
 )
 
+if TYPE_CHECKING:
+    from ..annotations import AnyLayout, Attribute, IntLike, LayoutT, Modes, ModesT, TileLike, TileMode, TreeLike
+    from ..tensor import Tensor
 
-def make_int_tuple(x: Any) -> IntTuple:
+
+def make_int_tuple(x: TreeLike) -> IntTuple:
     """An IntTuple from an int, a scalar, `None`, a `Basis` or a nested tuple of those.
 
     >>> fx.make_int_tuple((4, (2, 3)))
@@ -34,13 +39,13 @@ def make_int_tuple(x: Any) -> IntTuple:
     return as_int_tuple(x)
 
 
-def _make(op: str, xs: tuple[Any, ...]) -> IntTuple:
+def _make(op: str, xs: tuple[TreeLike, ...]) -> IntTuple:
     if len(xs) == 1 and isinstance(xs[0], IntTuple):
         return xs[0]
     return as_int_tuple(xs, op)
 
 
-def make_shape(*xs: Any) -> IntTuple:
+def make_shape(*xs: TreeLike) -> IntTuple:
     """A tuple of extents.
 
     >>> fx.make_shape(4, (2, 3))
@@ -49,7 +54,7 @@ def make_shape(*xs: Any) -> IntTuple:
     return _make("make_shape", xs)
 
 
-def make_stride(*xs: Any) -> IntTuple:
+def make_stride(*xs: TreeLike) -> IntTuple:
     """A tuple of strides.
 
     >>> fx.make_stride(1, (4, 8))
@@ -58,7 +63,7 @@ def make_stride(*xs: Any) -> IntTuple:
     return _make("make_stride", xs)
 
 
-def make_coord(*xs: Any) -> IntTuple:
+def make_coord(*xs: TreeLike) -> IntTuple:
     """A coordinate; `None` means all of that mode.
 
     >>> fx.make_coord(None, 3)
@@ -67,7 +72,7 @@ def make_coord(*xs: Any) -> IntTuple:
     return _make("make_coord", xs)
 
 
-def make_layout(shape: Any, stride: Any = None) -> Layout:
+def make_layout(shape: TreeLike, stride: TreeLike = None) -> Layout:
     """A layout from a shape and a congruent stride.
 
     >>> fx.make_layout((4, 8), (8, 1))
@@ -81,7 +86,7 @@ def make_layout(shape: Any, stride: Any = None) -> Layout:
     return apply("make_layout", s, d)
 
 
-def make_ordered_layout(shape: Any, order: Any) -> Layout:
+def make_ordered_layout(shape: TreeLike, order: TreeLike) -> Layout:
     """A compact layout whose modes are ranked by `order`, smallest fastest.
 
     >>> fx.make_ordered_layout((4, 8, 2), (1, 0, 2))
@@ -90,7 +95,7 @@ def make_ordered_layout(shape: Any, order: Any) -> Layout:
     return apply("make_ordered_layout", as_int_tuple(shape), as_int_tuple(order))
 
 
-def make_identity_layout(shape: Any) -> Layout:
+def make_identity_layout(shape: TreeLike) -> Layout:
     """The layout that maps a coordinate to itself.
 
     >>> fx.make_identity_layout((4, 8))
@@ -99,7 +104,7 @@ def make_identity_layout(shape: Any) -> Layout:
     return apply("make_identity_layout", as_int_tuple(shape))
 
 
-def make_layout_like(x: Any) -> Layout:
+def make_layout_like(x: AnyLayout | Tensor) -> Layout:
     """Same shape, compact, modes in the order of the strides of `x`.
 
     >>> fx.make_layout_like(fx.make_layout((2, 2, 2), (4, 1, 100)))
@@ -108,7 +113,7 @@ def make_layout_like(x: Any) -> Layout:
     return apply("make_layout_like", x)
 
 
-def make_fragment_layout_like(x: Any) -> Layout:
+def make_fragment_layout_like(x: AnyLayout | Tensor) -> Layout:
     """Register layout for a layout or tensor.
 
     >>> fx.make_fragment_layout_like(fx.make_layout((4, 8), (8, 1)))
@@ -117,7 +122,9 @@ def make_fragment_layout_like(x: Any) -> Layout:
     return apply("make_fragment_layout_like", x)
 
 
-def make_composed_layout(inner: Any, offset_or_outer: Any, outer: Any = None) -> ComposedLayout:
+def make_composed_layout(
+    inner: Swizzle | CoordSwizzle | AnyLayout, offset_or_outer: TreeLike | AnyLayout, outer: AnyLayout | None = None
+) -> ComposedLayout:
     """`inner(offset + outer(coord))`; the offset defaults to zero.
 
     >>> swizzle = fx.static(fx.SwizzleType.get(3, 0, 3))
@@ -125,14 +132,13 @@ def make_composed_layout(inner: Any, offset_or_outer: Any, outer: Any = None) ->
     ComposedLayout<S<3,0,3> o 0 o (8,8):(8,1)>
     """
     if outer is None:
-        outer = offset_or_outer
-        offset: Any = apply("coprofile", outer)
+        offset, composed = apply("coprofile", offset_or_outer), offset_or_outer
     else:
-        offset = as_int_tuple(offset_or_outer)
-    return apply("make_composed_layout", inner, offset, outer)
+        offset, composed = as_int_tuple(offset_or_outer), outer
+    return apply("make_composed_layout", inner, offset, composed)
 
 
-def make_tile(*modes: Any) -> Tile:
+def make_tile(*modes: TileMode) -> Tile:
     """A by-mode tiler of ints, `None`, static layouts and nested tuples.
 
     >>> fx.make_tile(4, fx.make_layout(2, 4))
@@ -141,26 +147,26 @@ def make_tile(*modes: Any) -> Tile:
     return Tile(L.Tile(tuple(_tile_mode(m) for m in modes)))
 
 
-def _tile_mode(mode: Any) -> Any:
+def _tile_mode(mode: object) -> int | None | L.Layout | L.Tile:
     if isinstance(mode, AlgebraValue):
         if not mode.is_static:
             raise DSLValueError(f"tile modes are compile-time values, got {mode}")
         mode = mode.data
     if isinstance(mode, (tuple, list)):
-        return L.Tile(tuple(_tile_mode(m) for m in cast(Any, mode)))
+        return L.Tile(tuple(_tile_mode(m) for m in cast("Sequence[object]", mode)))
     if mode is None or isinstance(mode, (L.Layout, L.Tile)):
         return mode
-    if hasattr(mode, "is_static") and not mode.is_static():
+    if isinstance(mode, Numeric) and not mode.is_static():
         raise DSLValueError(f"tile modes are compile-time values, got {mode!r}")
-    return int(mode)
+    return int(cast("SupportsInt", mode))
 
 
-def as_tile(x: Any) -> Any:
+def as_tile(x: object) -> Tile | Layout:
     """A divisor: a layout or tile as it is, a tuple as a tile."""
     if isinstance(x, (tuple, list)):
-        return make_tile(*x)
+        return make_tile(*cast("Sequence[TileMode]", x))
     if isinstance(x, IntTuple):
-        return make_tile(*x.unpack()) if type(x.data) is tuple else make_tile(x.data)
+        return make_tile(*x.unpack()) if type(x.data) is tuple else make_tile(cast(int, x.data))
     if isinstance(x, (L.Layout, L.Tile)):
         return current_ir().wrap_data(x)
     if isinstance(x, (Layout, Tile)):
@@ -168,7 +174,7 @@ def as_tile(x: Any) -> Any:
     raise DSLTypeError(f"expected Tile, Layout or a tuple, got {x!r}")
 
 
-def logical_divide(x: Any, by: Any) -> Any:
+def logical_divide(x: LayoutT, by: TileLike) -> LayoutT:
     """Split each mode into (tile, rest).
 
     >>> fx.logical_divide(fx.make_layout((8, 16), (16, 1)), (4, 8))
@@ -177,7 +183,7 @@ def logical_divide(x: Any, by: Any) -> Any:
     return apply("logical_divide", x, as_tile(by))
 
 
-def zipped_divide(x: Any, by: Any) -> Any:
+def zipped_divide(x: LayoutT, by: TileLike) -> LayoutT:
     """`((tiles), (rests))`.
 
     >>> fx.zipped_divide(fx.make_layout((8, 16), (16, 1)), (4, 8))
@@ -186,7 +192,7 @@ def zipped_divide(x: Any, by: Any) -> Any:
     return apply("zipped_divide", x, as_tile(by))
 
 
-def tiled_divide(x: Any, by: Any) -> Any:
+def tiled_divide(x: LayoutT, by: TileLike) -> LayoutT:
     """`((tiles), rest0, rest1, ...)`.
 
     >>> fx.tiled_divide(fx.make_layout((8, 16), (16, 1)), (4, 8))
@@ -195,7 +201,7 @@ def tiled_divide(x: Any, by: Any) -> Any:
     return apply("tiled_divide", x, as_tile(by))
 
 
-def flat_divide(x: Any, by: Any) -> Any:
+def flat_divide(x: LayoutT, by: TileLike) -> LayoutT:
     """`(tile0, tile1, ..., rest0, rest1, ...)`.
 
     >>> fx.flat_divide(fx.make_layout((8, 16), (16, 1)), (4, 8))
@@ -204,13 +210,13 @@ def flat_divide(x: Any, by: Any) -> Any:
     return apply("flat_divide", x, as_tile(by))
 
 
-def _layout_arg(name: str, x: Any) -> Any:
+def _layout_arg(name: str, x: object) -> Layout:
     if not isinstance(x, Layout):
         raise DSLTypeError(f"{name}: expected Layout, got {x!r}")
     return x
 
 
-def logical_product(a: Any, b: Any) -> Any:
+def logical_product(a: LayoutT, b: Layout) -> LayoutT:
     """`a` repeated as `b` says.
 
     >>> fx.logical_product(fx.make_layout((2, 2), (4, 1)), fx.make_layout(6, 1))
@@ -219,7 +225,7 @@ def logical_product(a: Any, b: Any) -> Any:
     return apply("logical_product", a, _layout_arg("logical_product", b))
 
 
-def zipped_product(a: Any, b: Any) -> Any:
+def zipped_product(a: LayoutT, b: Layout) -> LayoutT:
     """Logical product as two modes.
 
     >>> fx.zipped_product(fx.make_layout((2, 2), (4, 1)), fx.make_layout(6, 1))
@@ -228,7 +234,7 @@ def zipped_product(a: Any, b: Any) -> Any:
     return apply("zipped_product", a, _layout_arg("zipped_product", b))
 
 
-def tiled_product(a: Any, b: Any) -> Any:
+def tiled_product(a: LayoutT, b: Layout) -> LayoutT:
     """Zipped product with the second mode expanded.
 
     >>> fx.tiled_product(fx.make_layout((2, 2), (4, 1)), fx.make_layout(6, 1))
@@ -237,7 +243,7 @@ def tiled_product(a: Any, b: Any) -> Any:
     return apply("tiled_product", a, _layout_arg("tiled_product", b))
 
 
-def flat_product(a: Any, b: Any) -> Any:
+def flat_product(a: LayoutT, b: Layout) -> LayoutT:
     """Zipped product with both modes expanded.
 
     >>> fx.flat_product(fx.make_layout((2, 2), (4, 1)), fx.make_layout(6, 1))
@@ -246,7 +252,7 @@ def flat_product(a: Any, b: Any) -> Any:
     return apply("flat_product", a, _layout_arg("flat_product", b))
 
 
-def blocked_product(a: Any, b: Any) -> Any:
+def blocked_product(a: LayoutT, b: Layout) -> LayoutT:
     """Product by mode, blocks of `a` next to each other.
 
     >>> fx.blocked_product(fx.make_layout((2, 5), (5, 1)), fx.make_layout((3, 4), (1, 3)))
@@ -255,7 +261,7 @@ def blocked_product(a: Any, b: Any) -> Any:
     return apply("blocked_product", a, _layout_arg("blocked_product", b))
 
 
-def raked_product(a: Any, b: Any) -> Any:
+def raked_product(a: LayoutT, b: Layout) -> LayoutT:
     """Product by mode, elements of `a` interleaved.
 
     >>> fx.raked_product(fx.make_layout((2, 5), (5, 1)), fx.make_layout((3, 4), (1, 3)))
@@ -264,7 +270,7 @@ def raked_product(a: Any, b: Any) -> Any:
     return apply("raked_product", a, _layout_arg("raked_product", b))
 
 
-def coalesce(x: Any, pattern: Any = None) -> Any:
+def coalesce(x: LayoutT, pattern: TreeLike = None) -> LayoutT:
     """The same function with as few modes as possible.
 
     >>> fx.coalesce(fx.make_layout((2, (1, 6)), (1, (6, 2))))
@@ -273,18 +279,18 @@ def coalesce(x: Any, pattern: Any = None) -> Any:
     return apply("coalesce", x) if pattern is None else apply("coalesce", x, as_int_tuple(pattern))
 
 
-def composition(a: Any, b: Any) -> Any:
+def composition(a: LayoutT, b: Layout | Tile) -> LayoutT:
     """`a(b(c))`; `b` is a layout or a tile.
 
     >>> fx.composition(fx.make_layout((6, 2), (8, 2)), fx.make_layout((4, 3), (3, 1)))
     Layout<((2,2),3):((24,2),8)>
     """
-    if not isinstance(b, (Layout, Tile)):
+    if not isinstance(b, (Layout, Tile)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLTypeError(f"composition: expected Tile or Layout, got {b!r}")
     return apply("composition", a, b)
 
 
-def complement(x: Any, codomain_size: Any = None) -> Any:
+def complement(x: LayoutT, codomain_size: TreeLike = None) -> LayoutT:
     """What a layout skips.
 
     >>> fx.complement(fx.make_layout(4, 2), 24)
@@ -293,7 +299,7 @@ def complement(x: Any, codomain_size: Any = None) -> Any:
     return apply("complement", x) if codomain_size is None else apply("complement", x, as_int_tuple(codomain_size))
 
 
-def right_inverse(x: Any) -> Any:
+def right_inverse(x: LayoutT) -> LayoutT:
     """`R` with `x(R(i)) == i`.
 
     >>> fx.right_inverse(fx.make_layout((4, 8), (8, 1)))
@@ -302,7 +308,7 @@ def right_inverse(x: Any) -> Any:
     return apply("right_inverse", x)
 
 
-def left_inverse(x: Any) -> Any:
+def left_inverse(x: LayoutT) -> LayoutT:
     """`R` with `R(x(i)) == i`.
 
     >>> fx.left_inverse(fx.make_layout((4, 8), (1, 5)))
@@ -311,17 +317,17 @@ def left_inverse(x: Any) -> Any:
     return apply("left_inverse", x)
 
 
-def recast_layout(x: Any, old_type_bits: Any, new_type_bits: Any) -> Any:
+def recast_layout(x: LayoutT, old_type_bits: int | type[Numeric], new_type_bits: int | type[Numeric]) -> LayoutT:
     """The layout counted in elements of another width.
 
     >>> fx.recast_layout(fx.make_layout((8, 4), (1, 8)), fx.Float16.width, fx.Float32.width)
     Layout<(4,4):(1,4)>
     """
-    old, new = (getattr(b, "width", b) for b in (old_type_bits, new_type_bits))
+    old, new = (b if isinstance(b, int) else b.width for b in (old_type_bits, new_type_bits))
     return apply("recast_layout", x, new_type_bits=int(new), old_type_bits=int(old))
 
 
-def tile_to_shape(block: Any, trg_shape: Any, ord_shape: Any) -> Any:
+def tile_to_shape(block: LayoutT, trg_shape: TreeLike, ord_shape: TreeLike) -> LayoutT:
     """Repeat a block until it covers a shape.
 
     >>> fx.tile_to_shape(fx.make_layout((2, 2), (2, 1)), (8, 4), (0, 1))
@@ -342,11 +348,11 @@ def make_layout_tv(thr_layout: Layout, val_layout: Layout) -> tuple[tuple[int, .
     return cast(tuple[int, ...], tiler), Layout(tv)
 
 
-def _tuple_or_layout(x: Any) -> Any:
+def _tuple_or_layout(x: object) -> object:
     return x if isinstance(x, AlgebraValue) or hasattr(x, "is_tensor") else as_int_tuple(x)
 
 
-def size(x: Any) -> IntTuple:
+def size(x: TreeLike | AlgebraValue | Tensor) -> IntTuple:
     """Product of the shape, as a tuple leaf.
 
     >>> fx.size(fx.make_layout((4, 8), (1, 5)))
@@ -355,7 +361,7 @@ def size(x: Any) -> IntTuple:
     return apply("size", _tuple_or_layout(x))
 
 
-def cosize(x: Any) -> IntTuple:
+def cosize(x: AnyLayout | Tensor) -> IntTuple:
     """One more than the largest offset.
 
     >>> fx.cosize(fx.make_layout((4, 8), (1, 5)))
@@ -364,7 +370,7 @@ def cosize(x: Any) -> IntTuple:
     return apply("cosize", x)
 
 
-def coshape(x: Any) -> IntTuple:
+def coshape(x: AnyLayout | Tensor) -> IntTuple:
     """Extent of the codomain per component.
 
     >>> fx.coshape(fx.make_identity_layout((4, 8)))
@@ -373,7 +379,7 @@ def coshape(x: Any) -> IntTuple:
     return apply("coshape", x)
 
 
-def coprofile(x: Any) -> IntTuple:
+def coprofile(x: AnyLayout | Tensor) -> IntTuple:
     """The zero of the codomain.
 
     >>> fx.coprofile(fx.make_identity_layout((4, 8)))
@@ -382,7 +388,7 @@ def coprofile(x: Any) -> IntTuple:
     return apply("coprofile", x)
 
 
-def rank(x: Any) -> int:
+def rank(x: TreeLike | AlgebraValue | Tensor) -> int:
     """Number of top-level modes.
 
     >>> fx.rank((4, (8, 2)))
@@ -392,7 +398,7 @@ def rank(x: Any) -> int:
     return own if own is not None else L.rank(as_int_tuple(x).data)
 
 
-def depth(x: Any) -> int:
+def depth(x: TreeLike | AlgebraValue | Tensor) -> int:
     """Nesting depth.
 
     >>> fx.depth((4, (8, 2)))
@@ -402,7 +408,7 @@ def depth(x: Any) -> int:
     return own if own is not None else L.depth(as_int_tuple(x).data)
 
 
-def crd2idx(coord: Any, layout: Any) -> IntTuple:
+def crd2idx(coord: TreeLike, layout: AnyLayout | Tensor) -> IntTuple:
     """Offset of a coordinate.
 
     >>> fx.crd2idx((1, 2), fx.make_layout((4, 8), (8, 1)))
@@ -415,7 +421,7 @@ def crd2idx(coord: Any, layout: Any) -> IntTuple:
     return apply("crd2idx", as_int_tuple(coord), layout)
 
 
-def idx2crd(index: Any, layout: Any) -> IntTuple:
+def idx2crd(index: IntLike, layout: AnyLayout | Tensor) -> IntTuple:
     """Coordinate of an offset, leaf by leaf.
 
     >>> fx.idx2crd(13, fx.make_layout((4, 8), (8, 1)))
@@ -424,7 +430,7 @@ def idx2crd(index: Any, layout: Any) -> IntTuple:
     return apply("idx2crd", as_int_tuple(index), layout)
 
 
-def get_flat_coord(index: Any, layout: Any) -> IntTuple:
+def get_flat_coord(index: IntLike, layout: AnyLayout | Tensor) -> IntTuple:
     """One integer per top-level mode.
 
     >>> fx.get_flat_coord(3, fx.make_layout(((2, 2), 4), ((1, 2), 4)))
@@ -433,7 +439,7 @@ def get_flat_coord(index: Any, layout: Any) -> IntTuple:
     return apply("get_flat_coord", as_int_tuple(index), layout)
 
 
-def get_1d_coord(index: Any, layout: Any) -> IntTuple:
+def get_1d_coord(index: IntLike, layout: AnyLayout | Tensor) -> IntTuple:
     """One colex integer over the shape.
 
     >>> fx.get_1d_coord(5, fx.make_layout((4, 8), (8, 1)))
@@ -442,7 +448,7 @@ def get_1d_coord(index: Any, layout: Any) -> IntTuple:
     return apply("get_1d_coord", as_int_tuple(index), layout)
 
 
-def int_tuple_add(a: Any, b: Any) -> IntTuple:
+def int_tuple_add(a: TreeLike, b: TreeLike) -> IntTuple:
     """Element-wise sum.
 
     >>> fx.int_tuple_add((1, 2, 9), (3, 4))
@@ -451,7 +457,7 @@ def int_tuple_add(a: Any, b: Any) -> IntTuple:
     return apply("int_tuple_add", as_int_tuple(a), as_int_tuple(b))
 
 
-def int_tuple_sub(a: Any, b: Any) -> IntTuple:
+def int_tuple_sub(a: TreeLike, b: TreeLike) -> IntTuple:
     """Element-wise difference.
 
     >>> fx.int_tuple_sub((5, 6), (3, 4))
@@ -460,7 +466,7 @@ def int_tuple_sub(a: Any, b: Any) -> IntTuple:
     return apply("int_tuple_sub", as_int_tuple(a), as_int_tuple(b))
 
 
-def int_tuple_mul(a: Any, b: Any) -> IntTuple:
+def int_tuple_mul(a: TreeLike, b: TreeLike) -> IntTuple:
     """Element-wise product.
 
     >>> fx.int_tuple_mul((2, (3, 4)), (5, (6, 7)))
@@ -469,7 +475,7 @@ def int_tuple_mul(a: Any, b: Any) -> IntTuple:
     return apply("int_tuple_mul", as_int_tuple(a), as_int_tuple(b))
 
 
-def int_tuple_div(a: Any, b: Any) -> IntTuple:
+def int_tuple_div(a: TreeLike, b: TreeLike) -> IntTuple:
     """Element-wise quotient, toward zero.
 
     >>> fx.int_tuple_div((7, 9), (2, 3))
@@ -478,7 +484,7 @@ def int_tuple_div(a: Any, b: Any) -> IntTuple:
     return apply("int_tuple_div", as_int_tuple(a), as_int_tuple(b))
 
 
-def int_tuple_mod(a: Any, b: Any) -> IntTuple:
+def int_tuple_mod(a: TreeLike, b: TreeLike) -> IntTuple:
     """Element-wise remainder.
 
     >>> fx.int_tuple_mod((7, 9), (2, 4))
@@ -487,7 +493,7 @@ def int_tuple_mod(a: Any, b: Any) -> IntTuple:
     return apply("int_tuple_mod", as_int_tuple(a), as_int_tuple(b))
 
 
-def int_tuple_product(t: Any) -> IntTuple:
+def int_tuple_product(t: TreeLike) -> IntTuple:
     """Product of all leaves.
 
     >>> fx.int_tuple_product((2, (3, 4)))
@@ -496,7 +502,7 @@ def int_tuple_product(t: Any) -> IntTuple:
     return apply("int_tuple_product", as_int_tuple(t))
 
 
-def int_tuple_product_each(t: Any) -> IntTuple:
+def int_tuple_product_each(t: TreeLike) -> IntTuple:
     """Product per top-level mode.
 
     >>> fx.int_tuple_product_each((2, (3, 4)))
@@ -505,7 +511,7 @@ def int_tuple_product_each(t: Any) -> IntTuple:
     return apply("int_tuple_product_each", as_int_tuple(t))
 
 
-def int_tuple_product_like(t: Any, guide: Any) -> IntTuple:
+def int_tuple_product_like(t: TreeLike, guide: TreeLike) -> IntTuple:
     """Product down to the guide's structure.
 
     >>> fx.int_tuple_product_like((2, (3, 4)), (1, 1))
@@ -514,7 +520,7 @@ def int_tuple_product_like(t: Any, guide: Any) -> IntTuple:
     return apply("int_tuple_product_like", as_int_tuple(t), as_int_tuple(guide))
 
 
-def ceil_div(a: Any, b: Any) -> IntTuple:
+def ceil_div(a: TreeLike, b: TreeLike) -> IntTuple:
     """Tuple division rounding up.
 
     >>> fx.ceil_div((5, 9), (2, 4))
@@ -523,7 +529,7 @@ def ceil_div(a: Any, b: Any) -> IntTuple:
     return apply("ceil_div", as_int_tuple(a), as_int_tuple(b))
 
 
-def shape_div(a: Any, b: Any) -> IntTuple:
+def shape_div(a: TreeLike, b: TreeLike) -> IntTuple:
     """Tuple division where one side must divide the other.
 
     >>> fx.shape_div((4, 8), 8)
@@ -532,7 +538,7 @@ def shape_div(a: Any, b: Any) -> IntTuple:
     return apply("shape_div", as_int_tuple(a), as_int_tuple(b))
 
 
-def elem_less(a: Any, b: Any) -> Boolean:
+def elem_less(a: TreeLike, b: TreeLike) -> Boolean:
     """Whether all paired leaves of `a` are less.
 
     >>> flyc.evaluate(lambda m: fx.elem_less((m, 2), (8, 4)), 7)
@@ -541,7 +547,7 @@ def elem_less(a: Any, b: Any) -> Boolean:
     return current_ir().compare("elem_less", as_int_tuple(a), as_int_tuple(b))
 
 
-def equal(a: Any, b: Any) -> Boolean:
+def equal(a: TreeLike, b: TreeLike) -> Boolean:
     """Whether structure and leaves agree.
 
     >>> flyc.evaluate(lambda m: fx.equal((m, 2), (8, 2)), 7)
@@ -550,7 +556,7 @@ def equal(a: Any, b: Any) -> Boolean:
     return current_ir().compare("equal", as_int_tuple(a), as_int_tuple(b))
 
 
-def take(x: Any, begin: int, end: int) -> Any:
+def take(x: Modes[ModesT], begin: int, end: int) -> ModesT:
     """Modes `[begin, end)`; `end=-1` means all the rest.
 
     >>> fx.take((4, (8, 2), 3), 1, 3)
@@ -559,7 +565,7 @@ def take(x: Any, begin: int, end: int) -> Any:
     return apply("take", _tuple_or_layout(x), begin=begin, end=end)
 
 
-def select(x: Any, indices: Any) -> Any:
+def select(x: Modes[ModesT], indices: int | Sequence[int]) -> ModesT:
     """Chosen modes in order.
 
     >>> fx.select((4, (8, 2), 3), [2, 0])
@@ -569,7 +575,7 @@ def select(x: Any, indices: Any) -> Any:
     return apply("select", _tuple_or_layout(x), indices=chosen)
 
 
-def group(x: Any, begin: int, end: int) -> Any:
+def group(x: Modes[ModesT], begin: int, end: int) -> ModesT:
     """Wrap modes `[begin, end)` in one mode.
 
     >>> fx.group((4, (8, 2), 3), 0, 2)
@@ -578,7 +584,7 @@ def group(x: Any, begin: int, end: int) -> Any:
     return apply("group", _tuple_or_layout(x), begin=begin, end=end)
 
 
-def get_(x: Any, mode: Any) -> Any:
+def get_(x: Modes[ModesT], mode: int | Sequence[int]) -> ModesT:
     """Sub-tree at an int or a path.
 
     >>> fx.get_((4, (8, 2), 3), [1, 0])
@@ -588,7 +594,7 @@ def get_(x: Any, mode: Any) -> Any:
     return apply("get", _tuple_or_layout(x), mode=path)
 
 
-def append(x: Any, elem: Any, *, n: int | None = None) -> Any:
+def append(x: Modes[ModesT], elem: TreeLike | AlgebraValue, *, n: int | None = None) -> ModesT:
     """Add a mode at the end, or pad to rank `n`.
 
     >>> fx.append((4,), 1, n=3)
@@ -597,7 +603,7 @@ def append(x: Any, elem: Any, *, n: int | None = None) -> Any:
     return _pad("append", x, elem, n)
 
 
-def prepend(x: Any, elem: Any, *, n: int | None = None) -> Any:
+def prepend(x: Modes[ModesT], elem: TreeLike | AlgebraValue, *, n: int | None = None) -> ModesT:
     """Add a mode at the front, or pad to rank `n`.
 
     >>> fx.prepend((4, 8), 3)
@@ -606,12 +612,12 @@ def prepend(x: Any, elem: Any, *, n: int | None = None) -> Any:
     return _pad("prepend", x, elem, n)
 
 
-def _pad(name: str, x: Any, elem: Any, n: int | None) -> Any:
+def _pad(name: str, x: object, elem: object, n: int | None) -> Any:
     x, elem = _tuple_or_layout(x), _tuple_or_layout(elem)
     return apply(name, x, elem) if n is None else apply(name, x, elem, n=n)
 
 
-def slice(x: Any, coord: Any) -> Any:
+def slice(x: Modes[ModesT], coord: TreeLike) -> ModesT:
     """Keep what stands under `None`.
 
     >>> fx.slice(fx.make_layout((4, 8, 16), (1, 4, 32)), (None, 3, None))
@@ -620,7 +626,7 @@ def slice(x: Any, coord: Any) -> Any:
     return apply("slice", _tuple_or_layout(x), as_int_tuple(coord, "make_coord"))
 
 
-def dice(x: Any, coord: Any) -> Any:
+def dice(x: Modes[ModesT], coord: TreeLike) -> ModesT:
     """Keep what does not stand under `None`.
 
     >>> fx.dice((4, 8, 16), (None, 3, None))
@@ -629,7 +635,7 @@ def dice(x: Any, coord: Any) -> Any:
     return apply("dice", _tuple_or_layout(x), as_int_tuple(coord, "make_coord"))
 
 
-def get_shape(x: Any) -> IntTuple:
+def get_shape(x: AnyLayout | Tensor) -> IntTuple:
     """Shape of a layout or tensor.
 
     >>> fx.get_shape(fx.make_layout((4, 8), (8, 1)))
@@ -638,7 +644,7 @@ def get_shape(x: Any) -> IntTuple:
     return apply("get_shape", x)
 
 
-def get_stride(x: Any) -> IntTuple:
+def get_stride(x: AnyLayout | Tensor) -> IntTuple:
     """Stride of a layout or tensor.
 
     >>> fx.get_stride(fx.make_layout((4, 8), (8, 1)))
@@ -647,7 +653,7 @@ def get_stride(x: Any) -> IntTuple:
     return apply("get_stride", x)
 
 
-def get_layout(x: Any) -> Any:
+def get_layout(x: Tensor | AnyLayout) -> Layout | Any:
     """Layout of a tensor.
 
     >>> flyc.evaluate(lambda: fx.get_layout(fx.make_rmem_tensor((4, 2), fx.Float32)))
@@ -656,7 +662,7 @@ def get_layout(x: Any) -> Any:
     return apply("get_layout", x)
 
 
-def composed_get_inner(x: ComposedLayout) -> Any:
+def composed_get_inner(x: ComposedLayout) -> Swizzle | CoordSwizzle | AnyLayout:
     """`x.inner`.
 
     >>> swizzled = fx.make_composed_layout(fx.static(fx.SwizzleType.get(3, 0, 3)), 16, fx.make_layout(8, 1))
@@ -676,7 +682,7 @@ def composed_get_offset(x: ComposedLayout) -> IntTuple:
     return x.offset
 
 
-def composed_get_outer(x: ComposedLayout) -> Any:
+def composed_get_outer(x: ComposedLayout) -> AnyLayout:
     """`x.outer`.
 
     >>> swizzled = fx.make_composed_layout(fx.static(fx.SwizzleType.get(3, 0, 3)), 16, fx.make_layout(8, 1))
@@ -686,7 +692,7 @@ def composed_get_outer(x: ComposedLayout) -> Any:
     return x.outer
 
 
-def get_scalar(t: Any) -> Any:
+def get_scalar(t: IntTuple | int | Numeric | Basis | None) -> Any:
     """The scalar of a single-leaf tuple; anything else passes through.
 
     >>> fx.get_scalar(fx.size((2, 3)))
@@ -694,15 +700,15 @@ def get_scalar(t: Any) -> Any:
     """
     if not isinstance(t, IntTuple):
         return t
-    leaf: Any = t.unpack()
-    while isinstance(leaf, tuple) and len(cast(Any, leaf)) == 1:
-        leaf = cast(Any, leaf)[0]
+    leaf = t.unpack()
+    while isinstance(leaf, tuple) and len(cast("tuple[object, ...]", leaf)) == 1:
+        (leaf,) = cast("tuple[object]", leaf)
     if isinstance(leaf, tuple):
         raise DSLValueError(f"expected a scalar IntTuple, got {t}")
     return leaf
 
 
-def get_leaves(t: Any, dynamic_only: bool = False) -> tuple[Any, ...]:
+def get_leaves(t: TreeLike, dynamic_only: bool = False) -> tuple[Any, ...]:
     """Leaves in depth-first order.
 
     >>> fx.get_leaves((4, (8, 2)))
@@ -712,13 +718,13 @@ def get_leaves(t: Any, dynamic_only: bool = False) -> tuple[Any, ...]:
     if dynamic_only:
         return tuple(current_ir().dynamic_leaves(tup))
 
-    def walk(x: Any) -> list[Any]:
-        return [y for e in cast(Any, x) for y in walk(e)] if isinstance(x, tuple) else [x]
+    def walk(x: object) -> list[object]:
+        return [y for e in cast("tuple[object, ...]", x) for y in walk(e)] if isinstance(x, tuple) else [x]
 
     return tuple(walk(tup.unpack()))
 
 
-def has_none(t: Any) -> bool:
+def has_none(t: TreeLike) -> bool:
     """Whether any leaf is empty.
 
     >>> fx.has_none((None, 3))
@@ -727,7 +733,7 @@ def has_none(t: Any) -> bool:
     return L.has_none(as_int_tuple(t).data)
 
 
-def static(type_: Any) -> Any:
+def static(type_: Attribute) -> Any:
     """The value a type fully describes.
 
     >>> fx.static(fx.LayoutType.get((4, 8), (8, 1)))

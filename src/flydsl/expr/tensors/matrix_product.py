@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
@@ -12,18 +12,22 @@ from ..tensor import Tensor
 from .algebra_values import Layout, current_ir
 from .tiled import MmaAtom, TiledMma
 
+if TYPE_CHECKING:
+    from ..annotations import AtomState
+
+
 Operands = Tensor | Sequence[Tensor]
 """A fragment, or a list of the fragment and what belongs to it, such as its scales."""
 
 
 def _listed(name: str, operand: Operands) -> list[Tensor]:
-    found: list[Any] = list(operand) if isinstance(operand, (list, tuple)) else [operand]
-    if not found or not all(isinstance(t, Tensor) for t in found):
+    found = list(cast("Sequence[Tensor]", operand)) if isinstance(operand, (list, tuple)) else [cast("Tensor", operand)]
+    if not found or not all(isinstance(t, Tensor) for t in found):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLTypeError(f"gemm: {name} is a tensor, or a list of a tensor and its scales, got {operand!r}")
     return found
 
 
-def mma_atom_call(atom: MmaAtom, d: Tensor, a: Operands, b: Operands, c: Tensor, **atom_state: Any) -> None:
+def mma_atom_call(atom: MmaAtom, d: Tensor, a: Operands, b: Operands, c: Tensor, **atom_state: AtomState) -> None:
     """One MMA on value fragments, rank 1 each; keywords are atom state.
 
     >>> def one(x, y, z):
@@ -41,7 +45,7 @@ def mma_atom_call(atom: MmaAtom, d: Tensor, a: Operands, b: Operands, c: Tensor,
 
 
 def gemm(
-    atom: Any,
+    atom: MmaAtom | TiledMma,
     d: Tensor,
     a: Operands,
     b: Operands,
@@ -50,7 +54,7 @@ def gemm(
     traversal_order: GemmTraversalOrder | None = None,
     traversal_layout: Layout | None = None,
     atom_callback: Callable[[MmaAtom, tuple[int, int, int]], MmaAtom] | None = None,
-    **atom_state: Any,
+    **atom_state: AtomState,
 ) -> None:
     """`d = a * b^T + c` over fragments: D and C `(V, M, N)`, A `(V, M[, K])`, B `(V, N[, K])`.
 
@@ -69,7 +73,7 @@ def gemm(
     >>> flyc.evaluate(outer, 1.0, 2.0, 3.0, 5.0)
     [3.0, 6.0, 5.0, 10.0]
     """
-    if not isinstance(atom, (MmaAtom, TiledMma)):
+    if not isinstance(atom, (MmaAtom, TiledMma)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLTypeError(f"gemm: expected an MmaAtom or TiledMma, got {atom!r}")
     if traversal_order is not None and traversal_layout is not None:
         raise DSLValueError("gemm: Only one of traversal_order and traversal_layout can be given")
@@ -88,7 +92,7 @@ def gemm(
     _call_each(one, atom_callback, (d, listed_a, listed_b, c), extents, traversal_order, traversal_layout)
 
 
-def _chosen(callback: Any, atom: MmaAtom, at: tuple[int, int, int]) -> MmaAtom:
+def _chosen(callback: Callable[..., object], atom: MmaAtom, at: tuple[int, int, int]) -> MmaAtom:
     found = callback(atom, at)
     if not isinstance(found, MmaAtom):
         raise DSLTypeError(f"gemm: atom_callback gives the MmaAtom to use at {at}, got {found!r}")
@@ -97,14 +101,14 @@ def _chosen(callback: Any, atom: MmaAtom, at: tuple[int, int, int]) -> MmaAtom:
     return found
 
 
-def _form(atom: MmaAtom) -> tuple[Any, ...]:
+def _form(atom: MmaAtom) -> tuple[object, ...]:
     op = atom.type.op
     return op.shape_mnk, op.thr_layout, *(op.tv_layout(i) for i in range(3))
 
 
 def _call_each(
     atom: MmaAtom,
-    callback: Any,
+    callback: Callable[..., object],
     tensors: tuple[Tensor, list[Tensor], list[Tensor], Tensor],
     extents: tuple[int, int, int],
     order: GemmTraversalOrder | None,
@@ -132,7 +136,7 @@ def _call_each(
 
 def _extents(d: Tensor, a: list[Tensor], b: list[Tensor], c: Tensor) -> tuple[int, int, int] | None:
     """How often the atom repeats in M, N and K, which must fit together; None for a single call."""
-    shapes: list[Any] = [t.data.layout for t in (d, a[0], b[0], c)]
+    shapes = [t.data.layout for t in (d, a[0], b[0], c)]
     ranks = [s.rank for s in shapes]
     if ranks == [1, 1, 1, 1]:
         return None
@@ -147,7 +151,7 @@ def _extents(d: Tensor, a: list[Tensor], b: list[Tensor], c: Tensor) -> tuple[in
         raise DSLValueError("gemm: A and B differ in their number of K steps")
     for name, extent, (first, *scales) in (("A", m, a), ("B", n, b)):
         for scale in scales:
-            own: Any = scale.data.layout
+            own = scale.data.layout
             modes = [L.size(own[i]) for i in range(1, own.rank)] if not own.is_leaf else []
             if modes != [extent, k][: ranks[1] - 1]:
                 wanted = L.format_any(first.data.layout)

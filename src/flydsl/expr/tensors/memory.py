@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, NoReturn
 
 from ...errors import DSLTypeError, DSLValueError
 from ...ir.enums import AddressSpace
@@ -12,8 +12,14 @@ from ..numeric import Index, Int32, Int64, as_numeric
 from ..tensor import Pointer, Tensor
 from .algebra_values import Layout, Swizzle, current_ir
 
+if TYPE_CHECKING:
+    from ..annotations import Attribute, ScalarLike, SSAValue
+    from .algebra_values import IntTuple
 
-def make_ptr(type_: Any, args: Sequence[Any] = (), *, dict_attrs: Mapping[str, Any] | None = None) -> Pointer:
+
+def make_ptr(
+    type_: Attribute, args: Sequence[object] = (), *, dict_attrs: Mapping[str, int | Attribute] | None = None
+) -> Pointer:
     """A pointer of an IR type from its parts, or to fresh memory: `{"allocSize": n}`, `{"allocBytes": n, ...}`.
 
     >>> def scratch():
@@ -26,7 +32,7 @@ def make_ptr(type_: Any, args: Sequence[Any] = (), *, dict_attrs: Mapping[str, A
     return current_ir().make_pointer(type_, args, dict_attrs)
 
 
-def inttoptr(ptr_type: Any, value: Any) -> Pointer:
+def inttoptr(ptr_type: Attribute, value: ScalarLike) -> Pointer:
     """The pointer of an IR pointer type at an integer address.
 
     >>> def through_a_number(x):
@@ -39,7 +45,7 @@ def inttoptr(ptr_type: Any, value: Any) -> Pointer:
     return current_ir().int_to_pointer(ptr_type, as_numeric(value))
 
 
-def ptrtoint(pointer: Pointer) -> Any:
+def ptrtoint(pointer: Pointer) -> Int32 | Int64:
     """The address as a number: `Int64` in global memory, `Int32` in shared memory.
 
     >>> flyc.evaluate(lambda x: fx.ptrtoint(fx.get_iter(x) + 3) - fx.ptrtoint(fx.get_iter(x)), np.zeros(4, "f4"))
@@ -53,7 +59,7 @@ def ptrtoint(pointer: Pointer) -> Any:
     return cls(current_ir().pointer_to_int(pointer))
 
 
-def to_llvm_ptr(pointer: Pointer, llvm_address_space: int | None = None) -> Any:
+def to_llvm_ptr(pointer: Pointer, llvm_address_space: int | None = None) -> SSAValue:
     """The raw target pointer, an IR value of type `!llvm.ptr`.
 
     >>> flyc.evaluate(lambda x: str(fx.to_llvm_ptr(fx.get_iter(x)).type), np.zeros(4, "f4"))
@@ -78,7 +84,7 @@ def apply_swizzle(pointer: Pointer, swizzle: Swizzle) -> Pointer:
     return current_ir().swizzled_pointer(pointer, swizzle)
 
 
-def memref_alloca(memref_type: Any, layout: Layout) -> Tensor:
+def memref_alloca(memref_type: Attribute, layout: Layout) -> Tensor:
     """A register tensor of an IR memref type; `make_rmem_tensor` is easier.
 
     >>> def registers():
@@ -92,7 +98,7 @@ def memref_alloca(memref_type: Any, layout: Layout) -> Tensor:
     return current_ir().alloca(memref_type, layout)
 
 
-def is_generic_address_space(space: Any, expected: AddressSpace) -> bool:
+def is_generic_address_space(space: object, expected: AddressSpace) -> bool:
     """Whether an address space of a pointer is this one of the four that every target has.
 
     >>> is_generic_address_space(AddressSpace.Shared, AddressSpace.Shared)
@@ -101,7 +107,7 @@ def is_generic_address_space(space: Any, expected: AddressSpace) -> bool:
     return isinstance(space, AddressSpace) and space is expected
 
 
-def is_target_address_space(space: Any, expected: Any) -> bool:
+def is_target_address_space(space: object, expected: object) -> bool:
     """Whether an address space of a pointer is this one of the target's own.
 
     >>> is_target_address_space(AddressSpace.Shared, AddressSpace.Shared)
@@ -110,7 +116,7 @@ def is_target_address_space(space: Any, expected: Any) -> bool:
     return not isinstance(space, AddressSpace) and space == getattr(expected, "attr", expected)
 
 
-def get(t: Any, index: int) -> Any:
+def get(t: IntTuple, index: int) -> Index:
     """Deprecated: leaf `index` of a tuple as an `Index`; write `t[i]` or `t.unpack()[i]`.
 
     >>> import warnings
@@ -126,7 +132,7 @@ def get(t: Any, index: int) -> Any:
     return Index(get_scalar(t[index]))
 
 
-def assume(*_: Any) -> Any:
+def assume(*_: object) -> NoReturn:
     """Exists in the name list of the language, and is not supported.
 
     >>> try:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...errors import DSLCompileError, DSLRuntimeError
 from ..emit.trace import current, maybe_current
 from ..protocol import dsl_align_of, dsl_size_of
-from ..struct import is_struct_type, value_type
+from ..structs import is_struct_type, value_type
 from ..tensor import Pointer, get_dyn_shared
 from .algebra_values import current_ir
 from .storage import Arena, Storage
@@ -56,7 +54,7 @@ class SharedAllocator(Arena):
         """Bytes of dynamic shared memory the launch must give."""
         return 0 if self.is_static else self.allocated_bytes
 
-    def place(self, type_: Any, offset: int, align: int) -> Any:
+    def place(self, type_: object, offset: int, align: int) -> Storage:
         limit = self._limit()
         if limit is not None and self.allocated_bytes > limit:
             remedy = "use smaller tiles or fewer stages"
@@ -76,7 +74,7 @@ class SharedAllocator(Arena):
                 return caps.shared_mem_per_block if self.is_static else caps.shared_mem_per_block_optin
         return None
 
-    def _scatter(self, type_: Any, align: int | None = None) -> Any:
+    def _scatter(self, type_: object, align: int | None = None) -> Storage:
         """One static allocation per leaf."""
         inner = value_type(type_)
         if is_struct_type(inner):

@@ -7,12 +7,12 @@ Loading a struct loads its scalars; arrays and unions inside it stay references.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, overload
 
 from ...errors import DSLTypeError, DSLValueError
 from ..numeric import Boolean, Numeric, Uint8
 from ..protocol import dsl_align_of, dsl_size_of
-from ..struct import (
+from ..structs import (
     CompositeKind,
     check_power_of_two,
     coerce,
@@ -28,6 +28,12 @@ from ..struct import (
 from ..tensor import Pointer, make_view, recast_iter
 from ..vector import Vector
 
+if TYPE_CHECKING:
+    from ..annotations import AnyLayout, IntLike, SSAValue, Stored
+    from ..tensor import Tensor
+
+X = TypeVar("X")
+
 # --- addresses ----------------------------------------------------------------------------------------------------
 
 
@@ -36,7 +42,7 @@ def byte_pointer(ptr: Pointer) -> Pointer:
     return ptr if ptr.dtype.width == 8 else recast_iter(Uint8, ptr)
 
 
-def typed_pointer(type_: Any, ptr: Pointer) -> Pointer:
+def typed_pointer(type_: object, ptr: Pointer) -> Pointer:
     """The address as a scalar or vector class loads and stores through it; other types take bytes."""
     inner = value_type(type_)
     if isinstance(inner, type) and issubclass(inner, Numeric):
@@ -48,7 +54,7 @@ def typed_pointer(type_: Any, ptr: Pointer) -> Pointer:
 
 # --- arrays -------------------------------------------------------------------------------------------------------
 
-_arrays: dict[tuple[Any, int, int], Any] = {}
+_arrays: dict[tuple[object, int, int], type[Array]] = {}
 
 
 def _element_bits(dtype: Any) -> int:
@@ -86,13 +92,13 @@ class Array(metaclass=_ArrayMeta):
     ptr: Pointer
     """First element."""
 
-    def __class_getitem__(cls, key: Any) -> Any:
-        parts: tuple[Any, ...] = cast("tuple[Any, ...]", key) if isinstance(key, tuple) else (key,)
+    def __class_getitem__(cls, key: object) -> type[Array]:
+        parts = cast("tuple[Any, ...]", key if isinstance(key, tuple) else (key,))
         if cls.dtype is not None or len(parts) not in (2, 3):
             raise DSLTypeError(
                 f"write Array[dtype, size] or Array[dtype, size, align], as in Array[fx.Float32, 64]; got {key!r}"
             )
-        dtype, n = parts[:2]
+        dtype, n = parts[0], parts[1]
         natural = _element_alignment(dtype)
         if not isinstance(n, int) or isinstance(n, bool) or n <= 0:
             raise DSLTypeError(f"Array[{type_name(dtype)}, size]: the size must be a positive integer, got {n!r}")
@@ -123,17 +129,17 @@ class Array(metaclass=_ArrayMeta):
             return Storage[dtype](self.ptr + index)
         return Storage[dtype](byte_pointer(self.ptr) + index * (_element_bits(dtype) // 8))
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: IntLike) -> Any:
         return self._element(index).peek()
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: IntLike, value: Any) -> None:
         dtype = type(self).dtype
         if isinstance(dtype, type) and issubclass(dtype, Numeric):
             self._element(index).__storage_pointer__().store(value)
         else:
             self._element(index).poke(value)
 
-    def view(self, layout: Any) -> Any:
+    def view(self, layout: AnyLayout) -> Tensor:
         """The elements as a tensor."""
         return make_view(self.ptr, layout)
 
@@ -143,11 +149,11 @@ class Array(metaclass=_ArrayMeta):
     def __repr__(self) -> str:
         return f"{type(self)}({self.ptr!r})"
 
-    def __extract_to_ir_values__(self) -> list[Any]:
+    def __extract_to_ir_values__(self) -> list[SSAValue]:
         return self.ptr.__extract_to_ir_values__()
 
     @classmethod
-    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
+    def __construct_from_ir_values__(cls, values: Sequence[SSAValue], exemplar: Any = None) -> Self:
         made = object.__new__(cls)
         like = None if exemplar is None else exemplar.ptr
         made.ptr = Pointer.__construct_from_ir_values__(values, like)
@@ -156,7 +162,7 @@ class Array(metaclass=_ArrayMeta):
         return made
 
     @classmethod
-    def __coerce__(cls, value: Any) -> Any:
+    def __coerce__(cls, value: object) -> Self:
         if type(value) is cls:
             return value
         raise DSLTypeError(f"expected a reference to an {cls}, as peek() gives it")
@@ -173,15 +179,15 @@ class Array(metaclass=_ArrayMeta):
         return cls.align
 
     @classmethod
-    def __peek_from_ptr__(cls, ptr: Any) -> Any:
+    def __peek_from_ptr__(cls, ptr: Pointer) -> Self:
         return cls(ptr)
 
     @classmethod
-    def __poke_into_ptr__(cls, ptr: Any, value: Any) -> None:
+    def __poke_into_ptr__(cls, ptr: Pointer, value: object) -> None:
         raise NotImplementedError(f"{cls} cannot be stored as a whole: store its elements, as in a[i] = v")
 
 
-def _element_alignment(dtype: Any) -> int:
+def _element_alignment(dtype: object) -> int:
     if isinstance(dtype, type) and issubclass(dtype, Numeric):
         if dtype.width == 0:
             raise DSLTypeError(f"Array elements must be a concrete Numeric subclass such as fx.Float32, got {dtype}")
@@ -196,7 +202,7 @@ def _element_alignment(dtype: Any) -> int:
 
 # --- references ---------------------------------------------------------------------------------------------------
 
-_storages: dict[Any, Any] = {}
+_storages: dict[object, type[Storage]] = {}
 
 
 class Storage:
@@ -219,7 +225,7 @@ class Storage:
     __storage_type__: ClassVar[Any] = None
     """What is stored."""
 
-    def __class_getitem__(cls, type_: Any) -> Any:
+    def __class_getitem__(cls, type_: object) -> type[Storage]:
         if cls.__storage_type__ is not None:
             raise DSLTypeError(f"{cls.__name__} is already a reference to {type_name(cls.__storage_type__)}")
         found = _storages.get(type_)
@@ -273,7 +279,7 @@ class Storage:
                 f"{type_} has compile-time fields, which memory does not hold: refer to Storage[type(p)], "
                 "where p is an instance with their values"
             )
-        values: dict[str, Any] = dict(type_.__consts__)
+        values: dict[str, object] = dict(type_.__consts__)
         for field in type_.__fields__:
             if not field.is_constexpr:
                 values[field.name] = getattr(self, field.name)._peek_leaf()
@@ -286,7 +292,7 @@ class Storage:
             return self if type_ is type(self).__storage_type__ else Storage[type_](self._at)
         return self.peek()
 
-    def poke(self, value: Any) -> None:
+    def poke(self, value: object) -> None:
         """Store a value, coerced to the type of the place."""
         type_ = value_type(type(self).__storage_type__)
         if not is_struct_type(type_):
@@ -300,13 +306,13 @@ class Storage:
     def __repr__(self) -> str:
         return f"{type(self).__name__}(...)"
 
-    def __extract_to_ir_values__(self) -> list[Any]:
+    def __extract_to_ir_values__(self) -> list[SSAValue]:
         if self._parts is not None:
             return [v for part in self._parts.values() for v in part.__extract_to_ir_values__()]
         return self.__storage_pointer__().__extract_to_ir_values__()
 
     @classmethod
-    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
+    def __construct_from_ir_values__(cls, values: Sequence[SSAValue], exemplar: Any = None) -> Self:
         if exemplar is None or exemplar._parts is None:
             like = None if exemplar is None else exemplar.__storage_pointer__()
             return cls(Pointer.__construct_from_ir_values__(values, like))
@@ -348,14 +354,18 @@ class Arena:
         """Bytes handed out so far, with what alignment skipped."""
         return self._end
 
-    def allocate(self, what: Any, alignment: int | None = None) -> Any:
+    @overload
+    def allocate(self, what: int, alignment: int | None = None) -> Stored[Array]: ...
+    @overload
+    def allocate(self, what: type[X], alignment: int | None = None) -> Stored[X]: ...
+    def allocate(self, what: object, alignment: int | None = None) -> object:
         """Room for a storable type, or for a number of bytes."""
         type_, size, align = self.measure(what, alignment)
         offset = round_up(self._end, align)
         self._end = offset + size
         return self.place(type_, offset, align)
 
-    def measure(self, what: Any, alignment: int | None) -> tuple[Any, int, int]:
+    def measure(self, what: object, alignment: int | None) -> tuple[object, int, int]:
         """Type, size and alignment of a request."""
         if isinstance(what, int) and not isinstance(what, bool):
             if what <= 0:
@@ -366,7 +376,7 @@ class Arena:
             align = max(align, check_power_of_two("alignment", alignment))
         return what, size, align
 
-    def place(self, type_: Any, offset: int, align: int) -> Any:
+    def place(self, type_: object, offset: int, align: int) -> Storage:
         """The reference to a place at an offset."""
         return Storage[type_](lambda: byte_pointer(self.base_ptr) + offset)
 

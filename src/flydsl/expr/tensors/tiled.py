@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 
 from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
@@ -15,16 +15,32 @@ from ..vector import Vector
 from .algebra_values import IntTuple, Layout, Tile, apply, as_int_tuple, current_ir
 from .layout_functions import as_tile, make_layout_tv
 
+if TYPE_CHECKING:
+    from ...dialects.fly.atoms import CopyAtomType, CopyOpType, MmaOpType
+    from ..annotations import (
+        AtomState,
+        Attribute,
+        DTypeLike,
+        HasType,
+        IntLike,
+        Place,
+        SSAValue,
+        TensorT,
+        TileLike,
+        TreeLike,
+    )
+    from ..tensor import Pointer
+
 
 class _Op:
     """Describes a copy or MMA operation; its IR type is made when a trace needs it."""
 
-    def __init__(self, make: Callable[[], Any], text: str):
+    def __init__(self, make: Callable[[], Attribute], text: str):
         self._make = make
         self._text = text
 
     @property
-    def type(self) -> Any:
+    def type(self) -> Attribute:
         """The IR type."""
         return self._make()
 
@@ -32,7 +48,7 @@ class _Op:
         return self._text
 
 
-def _atoms() -> Any:
+def _atoms():
     from ...dialects.fly import atoms
 
     return atoms
@@ -109,7 +125,7 @@ def UniversalAtomic(op: AtomicOp, val_type: type[Numeric], syncscope: SyncScope 
     )
 
 
-def _atomic_type(op: AtomicOp, val_type: type[Numeric]) -> Any:
+def _atomic_type(op: AtomicOp, val_type: type[Numeric]) -> Attribute:
     """The IR type of an atomic's value; it says how integers are compared, where that matters."""
     if val_type.signed is not False or val_type.ir_name == "index" or op not in (AtomicOp.Max, AtomicOp.Min):
         return val_type.ir_type
@@ -234,20 +250,29 @@ def UniversalFMA(dtype: type[Numeric]) -> _Op:
     return _Op(lambda: _atoms().UniversalFmaType(dtype.ir_type), f"UniversalFMA({dtype})")
 
 
+class CopiesTiles(Protocol):
+    """What `fx.copy` takes in place of an atom: it copies a whole tile by itself."""
+
+    def __copy_tile__(self, src: Any, dst: Any) -> None: ...
+
+
 class _TypedValue:
     """An object described by its IR type; it has an IR value only if it carries run-time state."""
 
     __slots__ = ("_value", "type")
 
-    def __init__(self, type_: Any, value: Any = None):
+    type: Any
+    """The IR type; each class says which."""
+
+    def __init__(self, type_: Attribute, value: SSAValue | None = None):
         self.type = type_
         self._value = value
 
-    def ir_value(self) -> Any:
+    def ir_value(self) -> SSAValue:
         """The IR value."""
         return current_ir().materialise(self)
 
-    def with_value(self, value: Any) -> Any:
+    def with_value(self, value: SSAValue | None) -> Self:
         """The same object with other run-time state."""
         made = object.__new__(type(self))
         for slot in ("type", "thr_idx"):
@@ -256,18 +281,18 @@ class _TypedValue:
         made._value = value
         return made
 
-    def set_value(self, field: Any, value: Any = None) -> Any:
+    def set_value(self, field: str | Mapping[str, AtomState], value: AtomState | None = None) -> Self:
         """The same with run-time state: `atom.set_value("soffset", n)` or `atom.set_value({"soffset": n})`."""
         made = self
-        for name, number in (cast("dict[str, Any]", field) if isinstance(field, dict) else {field: value}).items():
+        for name, number in ({field: value} if isinstance(field, str) else field).items():
             made = _set_state(made, name, number)
         return made
 
-    def __extract_to_ir_values__(self) -> list[Any]:
+    def __extract_to_ir_values__(self) -> list[SSAValue]:
         return [] if self._value is None else [self._value]
 
     @classmethod
-    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
+    def __construct_from_ir_values__(cls, values: Sequence[SSAValue], exemplar: Any = None) -> Self:
         return type(exemplar)(exemplar.type, values[0]) if values else exemplar
 
     def __eq__(self, other: object) -> bool:
@@ -280,7 +305,10 @@ class _TypedValue:
         return f"{type(self).__name__}<{self.type}>"
 
 
-def _set_state(atom: Any, field: Any, value: Any) -> Any:
+AtomT = TypeVar("AtomT", bound=_TypedValue)
+
+
+def _set_state(atom: AtomT, field: str, value: object) -> AtomT:
     """The atom with one state field set to a value of the field's width."""
     state = dict(_atoms().atom_of(atom.type).op.state)
     if field not in state:
@@ -299,7 +327,7 @@ def _set_state(atom: Any, field: Any, value: Any) -> Any:
     return current_ir().set_state(atom, field, number.ir_value())
 
 
-def atom_set_value(atom: Any, field: Any, value: Any = None) -> Any:
+def atom_set_value(atom: AtomT, field: str | Mapping[str, AtomState], value: AtomState | None = None) -> AtomT:
     """`atom.set_value(field, value)`.
 
     >>> def loads_from(x, n):
@@ -389,7 +417,7 @@ class MmaAtom(_TypedValue):
         return Layout(self.type.op.tv_layout(2))
 
 
-def make_copy_atom(op: Any, elem: Any) -> CopyAtom:
+def make_copy_atom(op: HasType, elem: DTypeLike | int) -> CopyAtom:
     """A copy atom; `elem` is a scalar class or a width in bits.
 
     >>> fx.make_copy_atom(fx.UniversalCopy64b(), fx.Float16).layout_src_tv
@@ -400,10 +428,10 @@ def make_copy_atom(op: Any, elem: Any) -> CopyAtom:
         raise DSLTypeError(f"make_copy_atom expects a scalar class or a bit count, got {elem!r}")
     if not hasattr(op, "type"):
         raise DSLTypeError(f"make_copy_atom expects a copy operation such as UniversalCopy32b(), got {op!r}")
-    return CopyAtom(_atoms().copy_atom_type(op.type, bits))
+    return CopyAtom(_atoms().copy_atom_type(cast("CopyOpType", op.type), bits))
 
 
-def make_mma_atom(op: Any) -> MmaAtom:
+def make_mma_atom(op: HasType) -> MmaAtom:
     """An MMA atom.
 
     >>> fx.make_mma_atom(fx.UniversalFMA(fx.Float32))
@@ -411,7 +439,7 @@ def make_mma_atom(op: Any) -> MmaAtom:
     """
     if not hasattr(op, "type"):
         raise DSLTypeError(f"make_mma_atom expects an MMA operation such as UniversalFMA(fx.Float32), got {op!r}")
-    return MmaAtom(_atoms().mma_atom_type(op.type))
+    return MmaAtom(_atoms().mma_atom_type(cast("MmaOpType", op.type)))
 
 
 class TiledCopy(_TypedValue):
@@ -449,7 +477,7 @@ class TiledCopy(_TypedValue):
         """(thread, value) of the destination in the tile."""
         return self._tv("dst")
 
-    def get_slice(self, tid: Any) -> ThrCopy:
+    def get_slice(self, tid: IntLike) -> ThrCopy:
         """One thread's share."""
         return ThrCopy(self.type, self._value, tid)
 
@@ -470,34 +498,34 @@ class ThrCopy(TiledCopy):
 
     __slots__ = ("thr_idx",)
 
-    def __init__(self, type_: Any, value: Any = None, thr_idx: Any = None):
+    def __init__(self, type_: Attribute, value: SSAValue | None = None, thr_idx: IntLike | None = None):
         super().__init__(type_, value)
-        self.thr_idx = thr_idx
+        self.thr_idx: Any = thr_idx
 
-    def partition_S(self, t: Tensor) -> Tensor:
+    def partition_S(self, t: TensorT) -> TensorT:
         """What this thread reads: `((AtomV, RestV), rest...)`."""
         return tiled_copy_partition_src(self, t, self.thr_idx)
 
-    def partition_D(self, t: Tensor) -> Tensor:
+    def partition_D(self, t: TensorT) -> TensorT:
         """What this thread writes."""
         return tiled_copy_partition_dst(self, t, self.thr_idx)
 
-    def retile(self, t: Tensor) -> Tensor:
+    def retile(self, t: TensorT) -> TensorT:
         """A fragment in this copy's value order."""
         return tiled_copy_retile(self, t)
 
-    def __extract_to_ir_values__(self) -> list[Any]:
+    def __extract_to_ir_values__(self) -> list[SSAValue]:
         from ..protocol import extract_to_ir_values
 
         own = _TypedValue.__extract_to_ir_values__(self)  # shared with ThrMma, so no super()
         return own if isinstance(self.thr_idx, int) else [*own, *extract_to_ir_values(self.thr_idx)]
 
     @classmethod
-    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
+    def __construct_from_ir_values__(cls, values: Sequence[SSAValue], exemplar: Any = None) -> Self:
         return _rebuild_slice(values, exemplar)
 
 
-def _rebuild_slice(values: Sequence[Any], exemplar: Any) -> Any:
+def _rebuild_slice(values: Sequence[SSAValue], exemplar: Any) -> Any:
     from ..protocol import construct_from_ir_values
 
     rest = list(values)
@@ -571,7 +599,7 @@ class TiledMma(_TypedValue):
         """(thread, value) of C in the tile."""
         return self._tv(MmaOperand.C)
 
-    def get_slice(self, tid: Any) -> ThrMma:
+    def get_slice(self, tid: IntLike) -> ThrMma:
         """One thread's share."""
         return ThrMma(self.type, self._value, tid)
 
@@ -603,30 +631,30 @@ class ThrMma(TiledMma):
 
     __slots__ = ("thr_idx",)
 
-    def __init__(self, type_: Any, value: Any = None, thr_idx: Any = None):
+    def __init__(self, type_: Attribute, value: SSAValue | None = None, thr_idx: IntLike | None = None):
         super().__init__(type_, value)
-        self.thr_idx = thr_idx
+        self.thr_idx: Any = thr_idx
 
-    def partition_A(self, t: Tensor) -> Tensor:
+    def partition_A(self, t: TensorT) -> TensorT:
         """This thread's part of A: `(V, M, K, ...)`."""
         return tiled_mma_partition(MmaOperand.A, self, t, self.thr_idx)
 
-    def partition_B(self, t: Tensor) -> Tensor:
+    def partition_B(self, t: TensorT) -> TensorT:
         """This thread's part of B: `(V, N, K, ...)`."""
         return tiled_mma_partition(MmaOperand.B, self, t, self.thr_idx)
 
-    def partition_C(self, t: Tensor) -> Tensor:
+    def partition_C(self, t: TensorT) -> TensorT:
         """This thread's part of C: `(V, M, N, ...)`."""
         return tiled_mma_partition(MmaOperand.C, self, t, self.thr_idx)
 
     __extract_to_ir_values__ = ThrCopy.__extract_to_ir_values__
 
     @classmethod
-    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Any = None) -> Any:
+    def __construct_from_ir_values__(cls, values: Sequence[SSAValue], exemplar: Any = None) -> Self:
         return _rebuild_slice(values, exemplar)
 
 
-def make_tiled_copy(atom: CopyAtom, layout_tv: Layout, tile_mn: Any) -> TiledCopy:
+def make_tiled_copy(atom: CopyAtom, layout_tv: Layout, tile_mn: TileLike) -> TiledCopy:
     """A tiled copy from a (thread, value) layout and the tile it covers.
 
     >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
@@ -635,7 +663,7 @@ def make_tiled_copy(atom: CopyAtom, layout_tv: Layout, tile_mn: Any) -> TiledCop
     """
     if not layout_tv.is_static:
         raise DSLValueError(f"make_tiled_copy needs a static layout, got {layout_tv}")
-    type_ = _atoms().tiled_copy_type(atom.type, layout_tv.data, as_tile(tile_mn).data)
+    type_ = _atoms().tiled_copy_type(atom.type, layout_tv.data, cast("L.Tile", as_tile(tile_mn).data))
     return TiledCopy(type_, atom._value)  # pyright: ignore[reportPrivateUsage]
 
 
@@ -651,7 +679,7 @@ def make_tiled_copy_tv(atom: CopyAtom, thr_layout: Layout, val_layout: Layout) -
 
 
 def _tiled_copy_for(atom: CopyAtom, mma: TiledMma, tv: Layout, i: int, j: int) -> TiledCopy:
-    size = mma.tile_size_mnk.data
+    size = cast("tuple[int, ...]", mma.tile_size_mnk.data)
     return make_tiled_copy(atom, tv, (size[i], size[j]))
 
 
@@ -688,7 +716,7 @@ def make_tiled_copy_C(atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
     return _tiled_copy_for(atom, tiled_mma, tiled_mma.tv_layout_C_tiled, 0, 1)
 
 
-def make_tiled_mma(atom: MmaAtom, atom_layout: Layout, permutation: Any = None) -> TiledMma:
+def make_tiled_mma(atom: MmaAtom, atom_layout: Layout, permutation: TileLike | None = None) -> TiledMma:
     """A tiled MMA from an arrangement of atoms over (M, N, K).
 
     >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
@@ -697,12 +725,12 @@ def make_tiled_mma(atom: MmaAtom, atom_layout: Layout, permutation: Any = None) 
     """
     if not atom_layout.is_static:
         raise DSLValueError(f"make_tiled_mma needs a static layout, got {atom_layout}")
-    tile = None if permutation is None else as_tile(permutation).data
+    tile = None if permutation is None else cast("L.Tile", as_tile(permutation).data)
     type_ = _atoms().tiled_mma_type(atom.type, atom_layout.data, tile)
     return TiledMma(type_, atom._value)  # pyright: ignore[reportPrivateUsage]
 
 
-def tiled_copy_partition_src(tiled_copy: TiledCopy, t: Tensor, tid: Any) -> Tensor:
+def tiled_copy_partition_src(tiled_copy: TiledCopy, t: TensorT, tid: IntLike) -> TensorT:
     """What thread `tid` reads.
 
     >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
@@ -716,7 +744,7 @@ def tiled_copy_partition_src(tiled_copy: TiledCopy, t: Tensor, tid: Any) -> Tens
     return apply("tiled_copy.partition_src", tiled_copy, t, as_int_tuple(tid))
 
 
-def tiled_copy_partition_dst(tiled_copy: TiledCopy, t: Tensor, tid: Any) -> Tensor:
+def tiled_copy_partition_dst(tiled_copy: TiledCopy, t: TensorT, tid: IntLike) -> TensorT:
     """What thread `tid` writes.
 
     >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
@@ -730,7 +758,7 @@ def tiled_copy_partition_dst(tiled_copy: TiledCopy, t: Tensor, tid: Any) -> Tens
     return apply("tiled_copy.partition_dst", tiled_copy, t, as_int_tuple(tid))
 
 
-def tiled_copy_retile(tiled_copy: TiledCopy, t: Tensor) -> Tensor:
+def tiled_copy_retile(tiled_copy: TiledCopy, t: TensorT) -> TensorT:
     """A fragment in this copy's value order.
 
     >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
@@ -744,7 +772,7 @@ def tiled_copy_retile(tiled_copy: TiledCopy, t: Tensor) -> Tensor:
     return apply("tiled_copy.retile", tiled_copy, t)
 
 
-def tiled_mma_partition(operand: MmaOperand, tiled_mma: TiledMma, t: Tensor, tid: Any) -> Tensor:
+def tiled_mma_partition(operand: MmaOperand, tiled_mma: TiledMma, t: TensorT, tid: IntLike) -> TensorT:
     """Thread `tid`'s part of an operand.
 
     >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
@@ -757,7 +785,7 @@ def tiled_mma_partition(operand: MmaOperand, tiled_mma: TiledMma, t: Tensor, tid
     return apply("tiled_mma.partition", tiled_mma, t, as_int_tuple(tid), operand_id=MmaOperand(operand))
 
 
-def tiled_mma_partition_shape(operand: MmaOperand, tiled_mma: TiledMma, shape: Any) -> IntTuple:
+def tiled_mma_partition_shape(operand: MmaOperand, tiled_mma: TiledMma, shape: TreeLike) -> IntTuple:
     """Shape of a part of a tensor of this shape.
 
     >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
@@ -804,7 +832,14 @@ def copy_atom_call(atom: CopyAtom, src: Tensor, dst: Tensor, *, pred: Tensor | N
     current_ir().emit_copy("copy_atom_call", atom, src, dst, pred)
 
 
-def copy(atom: Any, src: Tensor, dst: Tensor, *, pred: Tensor | None = None, **atom_state: Any) -> None:
+def copy(
+    atom: CopyAtom | TiledCopy | CopiesTiles,
+    src: Place,
+    dst: Place,
+    *,
+    pred: Tensor | None = None,
+    **atom_state: AtomState,
+) -> None:
     """Copy a partition, one atom call per group of values; a false predicate leaves the destination alone.
 
     >>> def move(x):
@@ -824,6 +859,7 @@ def copy(atom: Any, src: Tensor, dst: Tensor, *, pred: Tensor | None = None, **a
     _check_copy("copy", src, dst)
     if not isinstance(atom, (CopyAtom, TiledCopy)):
         raise DSLTypeError(f"copy: expected a CopyAtom or TiledCopy, got {atom!r}")
+    src, dst = cast(Tensor, src), cast(Tensor, dst)
     if atom_state:
         atom = atom.set_value(atom_state)
     a, b = src.data.layout, dst.data.layout
@@ -839,23 +875,23 @@ def copy(atom: Any, src: Tensor, dst: Tensor, *, pred: Tensor | None = None, **a
     current_ir().emit_copy("copy", atom, src, dst, pred)
 
 
-def _values_per_call(atom: Any) -> tuple[int, int]:
+def _values_per_call(atom: CopyAtom | TiledCopy) -> tuple[int, int]:
     """Values a thread addresses and receives in one call; they differ only where threads copy together."""
-    one = _atoms().atom_of(atom.type)
+    one = cast("CopyAtomType", _atoms().atom_of(atom.type))
     if one.op.thr_layout.shape == 1:
         return 1, 1
     return cast(int, L.size(one.tv("src")[1])), cast(int, L.size(one.tv("dst")[1]))
 
 
-def _check_atom_values(atom: Any, src: Tensor) -> None:
+def _check_atom_values(atom: CopyAtom | TiledCopy, src: Tensor) -> None:
     """The innermost mode must be what one call moves; otherwise values would be left behind in silence."""
-    op = _atoms().atom_of(atom.type).op
+    op = cast("CopyAtomType", _atoms().atom_of(atom.type)).op
     if op.thr_layout.shape != 1:
         return
     mode = L.linear_layout(src.data.layout)
     while not mode.is_leaf:
         mode = mode[0]
-    values = cast(Any, mode.shape) * src.dtype.width
+    values = cast(int, mode.shape) * src.dtype.width
     if not op.whole_tile and values not in (op.bits, src.dtype.width):
         raise DSLValueError(
             f"copy: one call of {atom} moves {op.bits} bits, but the innermost mode of {L.format_any(src.data.layout)} "
@@ -866,7 +902,9 @@ def _check_atom_values(atom: Any, src: Tensor) -> None:
 # --- gather and scatter -------------------------------------------------------------------------------------------
 
 
-def gather(atom: CopyAtom, base_iter: Any, offset_tensor: Tensor, dst: Tensor, *, pred: Tensor | None = None) -> None:
+def gather(
+    atom: CopyAtom, base_iter: Pointer, offset_tensor: Tensor, dst: Tensor, *, pred: Tensor | None = None
+) -> None:
     """Copy from `base_iter + offset_tensor[v, rest]` to `dst[(None, v), rest]`, one atom call for each `(v, rest)`.
 
     Offsets count elements. `dst` is `((AtomV, TV), Rest...)`, offsets and predicates `(TV, Rest...)`; with offsets of
@@ -885,7 +923,9 @@ def gather(atom: CopyAtom, base_iter: Any, offset_tensor: Tensor, dst: Tensor, *
         copy(atom, place, mine, pred=flag)
 
 
-def scatter(atom: CopyAtom, src: Tensor, base_iter: Any, offset_tensor: Tensor, *, pred: Tensor | None = None) -> None:
+def scatter(
+    atom: CopyAtom, src: Tensor, base_iter: Pointer, offset_tensor: Tensor, *, pred: Tensor | None = None
+) -> None:
     """Copy from `src[(None, v), rest]` to `base_iter + offset_tensor[v, rest]`; the inverse of `gather`.
 
     >>> def spread(x):
@@ -903,7 +943,7 @@ def scatter(atom: CopyAtom, src: Tensor, base_iter: Any, offset_tensor: Tensor, 
 
 
 def _addressed(
-    name: str, atom: CopyAtom, base: Any, offsets: Tensor, data: Tensor, pred: Tensor | None, tv: Layout
+    name: str, atom: CopyAtom, base: Pointer, offsets: Tensor, data: Tensor, pred: Tensor | None, tv: Layout
 ) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
     """For each offset: the memory it names, the part of the register tensor, and the predicate."""
     shape = L.linear_layout(offsets.data.layout)
@@ -923,7 +963,7 @@ def _addressed(
     one = Layout(L.Layout(1, 0))
     for index in itertools.product(*(range(cast(int, n)) for n in reversed(sizes))):
         v, *rest = reversed(index)
-        where: Any = (v, *rest) if not shape.is_leaf else v
+        where = (v, *rest) if not shape.is_leaf else v
         place = make_view(base + offsets[where], tv[1])
         mine = data[None, v] if flat else data[((None, v), *rest)]
         flag = None

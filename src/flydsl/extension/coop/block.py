@@ -6,19 +6,28 @@ import functools
 import math
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ...errors import DSLTypeError, DSLValueError
 from ...expr.control.control_flow import if_
 from ...expr.emit.trace import maybe_current
 from ...expr.gpu import barrier, num_warp_threads, thread_idx
 from ...expr.numeric import Numeric, as_numeric
-from ...expr.struct import Struct
+from ...expr.structs import Struct
 from ...expr.tensors.storage import Array, Storage
 from ...expr.vector import Vector
 from ...ir.enums import ReductionOp
 from .operators import check_op, combine, identity
 from .warp import warp_reduce, warp_scan_with_aggregate
+
+if TYPE_CHECKING:
+    pass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...expr.annotations import ScalarLike, Value, ValueLike
+    from ...expr.numeric import Boolean, Int32
 
 
 class BlockReduceAlgorithm(Enum):
@@ -53,15 +62,16 @@ class _BlockMeta(type):
     """A collective for one element class and block size: `BlockReduce[fx.Float32, 256]`."""
 
     dtype: Any
-    block_size: Any
-    algorithm: Any
-    algorithms: dict[Any, Any]
+    """The element class, None before there is one."""
+    block_size: int | tuple[int, ...] | None
+    algorithm: Enum | None
+    algorithms: dict[Any, Callable[[_BlockMeta], type[Struct]]]
     """Algorithms that exist, the default first, with the function that makes their storage."""
 
-    def __getitem__(cls, key: Any) -> Any:
+    def __getitem__(cls, key: object) -> Any:
         if cls.dtype is not None:
             raise DSLTypeError(f"{cls.__name__} is already specialized")
-        parts: tuple[Any, ...] = cast("tuple[Any, ...]", key) if isinstance(key, tuple) else (key,)
+        parts = cast("tuple[Any, ...]", key if isinstance(key, tuple) else (key,))
         if len(parts) not in (2, 3):
             raise DSLTypeError(
                 f"write {cls.__name__}[dtype, block_size] or [dtype, block_size, algorithm], got {key!r}"
@@ -75,7 +85,7 @@ class _BlockMeta(type):
         if algorithm not in cls.algorithms:
             raise NotImplementedError(f"{cls.__name__} with {algorithm} is not implemented")
         _block_size(cls, size)
-        body: dict[str, Any] = {
+        body: dict[str, object] = {
             "__module__": cls.__module__, "__doc__": cls.__doc__, "dtype": dtype, "algorithm": algorithm,
             "block_size": tuple(cast("list[int]", size)) if isinstance(size, list) else size,
         }  # fmt: skip
@@ -84,7 +94,7 @@ class _BlockMeta(type):
             made.check_size()
         return made
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __call__(cls, *args: object, **kwargs: object) -> Any:
         if cls.dtype is None:
             raise DSLTypeError(f"{cls.__name__} has no element class and block size: specialize first, as in "
                                f"{cls.__name__}[fx.Float32, 256]")  # fmt: skip
@@ -110,7 +120,7 @@ class _BlockMeta(type):
         return max(cls.block_threads // cls.warp_threads, 1)
 
     @property
-    def SharedStorage(cls) -> Any:
+    def SharedStorage(cls) -> type[Struct]:
         """The struct of shared memory a call needs."""
         cls.check_size()
         return cls.algorithms[cls.algorithm](cls)
@@ -124,10 +134,10 @@ class _BlockMeta(type):
                 "power of two below it"
             )
 
-    def rank(cls) -> Any:
+    def rank(cls) -> Int32:
         """Number of the thread in its block, x fastest."""
         size = _block_size(cls, cls.block_size)
-        made: Any = thread_idx.x
+        made = thread_idx.x
         if size[1] > 1:
             made = made + thread_idx.y * size[0]
         return made + thread_idx.z * (size[0] * size[1]) if size[2] > 1 else made
@@ -136,7 +146,7 @@ class _BlockMeta(type):
         """Lanes of the segments that reduce by shuffles."""
         return min(cls.block_threads, cls.warp_threads)
 
-    def start(cls, op: Any, storage: Any) -> Any:
+    def start(cls, op: object, storage: object) -> Any:
         """Checks of every call; gives the storage."""
         check_op(op)
         cls.check_size()
@@ -148,7 +158,7 @@ class _BlockMeta(type):
             )
         return held
 
-    def items(cls, value: Any) -> list[Any]:
+    def items(cls, value: object) -> list[Numeric]:
         """The elements one thread brings, of the element class."""
         found = list(value) if isinstance(value, Vector) else [as_numeric(value)]
         for item in found:
@@ -157,7 +167,7 @@ class _BlockMeta(type):
         return [cls.dtype(item) for item in found]
 
 
-def _block_size(cls: Any, size: Any) -> tuple[int, int, int]:
+def _block_size(cls: _BlockMeta, size: Any) -> tuple[int, int, int]:
     if cls.dtype is None and size is None:
         raise DSLTypeError(f"{cls.__name__} has no block size: specialize first, as in {cls.__name__}[fx.Float32, 256]")
     parts = list(cast("Sequence[Any]", size)) if isinstance(size, (tuple, list)) else [size]
@@ -167,11 +177,11 @@ def _block_size(cls: Any, size: Any) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _warp_slots(cls: Any) -> Any:
+def _warp_slots(cls: _BlockMeta) -> type[Struct]:
     return Struct["slots" : Array[cls.dtype, cls.num_warps]]
 
 
-def _thread_slots(cls: Any) -> Any:
+def _thread_slots(cls: _BlockMeta) -> type[Struct]:
     return Struct["slots" : Array[cls.dtype, cls.block_threads], "result" : Array[cls.dtype, 1]]
 
 
@@ -194,7 +204,7 @@ class BlockReduce(metaclass=_BlockMeta):
     algorithms = {BlockReduceAlgorithm.WARP_REDUCTIONS: _warp_slots, BlockReduceAlgorithm.RAKING: _thread_slots}
 
     @classmethod
-    def run(cls, value: Any, op: ReductionOp, *, storage: Any) -> Any:
+    def run(cls, value: ValueLike, op: ReductionOp, *, storage: object) -> Numeric:
         """The reduction; a Vector is folded in its thread first."""
         held = cls.start(op, storage)
         mine = functools.reduce(functools.partial(combine, op), cls.items(value))
@@ -209,7 +219,7 @@ class BlockReduce(metaclass=_BlockMeta):
         return functools.reduce(functools.partial(combine, op), [held.slots[w] for w in range(cls.num_warps)])
 
     @classmethod
-    def rake(cls, mine: Any, op: ReductionOp, slots: Any) -> Any:
+    def rake(cls, mine: Numeric, op: ReductionOp, slots: Array) -> Numeric:
         """One slot per thread; every warp folds all of them, each lane a run of neighbours."""
         rank, lanes = cls.rank(), cls.width()
         slots[rank] = mine
@@ -238,36 +248,38 @@ class BlockScan(metaclass=_BlockMeta):
     algorithms = {BlockScanAlgorithm.WARP_SCANS: _warp_slots}
 
     @classmethod
-    def inclusive(cls, value: Any, op: ReductionOp, *, storage: Any, init: Any = None) -> Any:
+    def inclusive(cls, value: ValueLike, op: ReductionOp, *, storage: object, init: ScalarLike | None = None) -> Value:
         """Items up to this one."""
         return cls.scan(value, op, storage, init, True)[0]
 
     @classmethod
-    def exclusive(cls, value: Any, op: ReductionOp, *, storage: Any, init: Any = None) -> Any:
+    def exclusive(cls, value: ValueLike, op: ReductionOp, *, storage: object, init: ScalarLike | None = None) -> Value:
         """Items before this one; the first gets `init` or the identity."""
         return cls.scan(value, op, storage, init, False)[0]
 
     @classmethod
     def inclusive_with_aggregate(
-        cls, value: Any, op: ReductionOp, *, storage: Any, init: Any = None
-    ) -> tuple[Any, Any]:
+        cls, value: ValueLike, op: ReductionOp, *, storage: object, init: ScalarLike | None = None
+    ) -> tuple[Value, Numeric]:
         """The inclusive scan, and all items combined without `init`."""
         return cls.scan(value, op, storage, init, True)
 
     @classmethod
     def exclusive_with_aggregate(
-        cls, value: Any, op: ReductionOp, *, storage: Any, init: Any = None
-    ) -> tuple[Any, Any]:
+        cls, value: ValueLike, op: ReductionOp, *, storage: object, init: ScalarLike | None = None
+    ) -> tuple[Value, Numeric]:
         """The exclusive scan, and all items combined without `init`."""
         return cls.scan(value, op, storage, init, False)
 
     @classmethod
-    def scan(cls, value: Any, op: ReductionOp, storage: Any, init: Any, inclusive: bool) -> tuple[Any, Any]:
+    def scan(
+        cls, value: ValueLike, op: ReductionOp, storage: object, init: ScalarLike | None, inclusive: bool
+    ) -> tuple[Value, Numeric]:
         """Both results of every form."""
         if cls.dtype is None:
             raise DSLTypeError(f"{cls.__name__} has no element class and block size: specialize first")
         held = cls.start(op, storage)
-        local: list[Any] = []
+        local: list[Numeric] = []
         for item in cls.items(value):
             local.append(combine(op, local[-1], item) if local else item)
         _, before, total = warp_scan_with_aggregate(local[-1], op, width=cls.width())
@@ -284,7 +296,7 @@ class BlockScan(metaclass=_BlockMeta):
         return items[0], total
 
     @classmethod
-    def across_warps(cls, before: Any, total: Any, op: ReductionOp, slots: Any) -> tuple[Any, Any]:
+    def across_warps(cls, before: Numeric, total: Numeric, op: ReductionOp, slots: Array) -> tuple[Numeric, Numeric]:
         """What comes before a thread in the whole block, and the block's total."""
         rank = cls.rank()
         warp = rank // cls.warp_threads
@@ -297,7 +309,7 @@ class BlockScan(metaclass=_BlockMeta):
         return combine(op, prefix, before), everything
 
 
-def _store_if(condition: Any, slots: Any, at: Any, value: Any) -> None:
+def _store_if(condition: Boolean, slots: Array, at: Int32, value: Numeric) -> None:
     """One lane of each warp writes its slot."""
 
     def body() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import DSLTypeError
 from ...expr import arith
@@ -11,15 +11,18 @@ from ...expr.scalars.scalar_ops import make
 from ...ir.enums import ReductionOp
 from ...ir.fold import FORMATS
 
+if TYPE_CHECKING:
+    from ...expr.annotations import ScalarT
 
-def check_op(op: Any) -> ReductionOp:
+
+def check_op(op: object) -> ReductionOp:
     """A `ReductionOp`, or a TypeError."""
     if not isinstance(op, ReductionOp):
         raise DSLTypeError(f"op must be an fx.ReductionOp such as fx.ReductionOp.ADD, got {op!r}")
     return op
 
 
-def combine(op: ReductionOp, a: Any, b: Any) -> Any:
+def combine(op: ReductionOp, a: Numeric, b: Numeric) -> Any:
     """`a` and `b` combined, of their class."""
     if a.dtype is Boolean:
         if op is ReductionOp.MAX:
@@ -34,7 +37,7 @@ def combine(op: ReductionOp, a: Any, b: Any) -> Any:
     return arith.max(a, b) if op is ReductionOp.MAX else arith.min(a, b)
 
 
-def identity(op: ReductionOp, dtype: type[Numeric]) -> Any:
+def identity(op: ReductionOp, dtype: type[ScalarT]) -> Any:
     """What changes nothing when combined: 0, 1, the lowest value or -inf, the highest or +inf.
 
     >>> from flydsl.expr.numeric import Float32, Int8

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import DSLTypeError, DSLValueError
 from ...expr.gpu import lane_id, num_warp_threads, shuffle_idx, shuffle_up, shuffle_xor
@@ -11,8 +11,11 @@ from ...expr.vector import Vector
 from ...ir.enums import ReductionOp
 from .operators import check_op, combine, identity
 
+if TYPE_CHECKING:
+    from ...expr.annotations import ScalarLike, ScalarT
 
-def check_width(width: Any) -> int:
+
+def check_width(width: object) -> int:
     """Lanes of a segment: a power of two, at most a warp, which is the default."""
     warp = num_warp_threads()
     if width is None:
@@ -22,19 +25,20 @@ def check_width(width: Any) -> int:
     return width
 
 
-def _scalar(value: Any) -> Numeric:
+def _scalar(value: object) -> Numeric:
     if isinstance(value, Vector):
         raise DSLTypeError("a warp collective takes one scalar per lane; fold a Vector first, with v.reduce(op)")
     return as_numeric(value)
 
 
-def warp_reduce(value: Any, op: ReductionOp, *, width: int | None = None) -> Any:
+def warp_reduce(value: ScalarT, op: ReductionOp, *, width: int | None = None) -> ScalarT:
     """All values of a segment combined, in all its lanes: `fx.coop.warp_reduce(x, fx.ReductionOp.ADD)`.
 
     >>> flyc.evaluate(lambda: fx.coop.warp_reduce(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4), threads=4)
     [10, 10, 10, 10]
     """
-    made, op, lanes = _scalar(value), check_op(op), check_width(width)
+    op, lanes = check_op(op), check_width(width)
+    made: Any = _scalar(value)
     offset = lanes // 2
     while offset:
         made = combine(op, made, shuffle_xor(made, offset, lanes))
@@ -42,9 +46,9 @@ def warp_reduce(value: Any, op: ReductionOp, *, width: int | None = None) -> Any
     return made
 
 
-def _inclusive(x: Numeric, op: ReductionOp, lanes: int, position: Any) -> Any:
+def _inclusive(x: Numeric, op: ReductionOp, lanes: int, position: Numeric) -> Any:
     """Each lane's value combined with those of the lanes before it."""
-    made: Any = x
+    made = x
     offset = 1
     while offset < lanes:
         before = shuffle_up(made, offset, lanes)
@@ -54,7 +58,7 @@ def _inclusive(x: Numeric, op: ReductionOp, lanes: int, position: Any) -> Any:
 
 
 def warp_scan_with_aggregate(
-    value: Any, op: ReductionOp, *, width: int | None = None, init: Any = None
+    value: object, op: ReductionOp, *, width: int | None = None, init: Any = None
 ) -> tuple[Any, Any, Any]:
     """Inclusive scan, exclusive scan, and all values combined; the last leaves `init` out.
 
@@ -78,7 +82,9 @@ def warp_scan_with_aggregate(
     return inclusive if init is None else combine(op, start, inclusive), exclusive, aggregate
 
 
-def warp_scan(value: Any, op: ReductionOp, *, width: int | None = None, init: Any = None) -> tuple[Any, Any]:
+def warp_scan(
+    value: ScalarT, op: ReductionOp, *, width: int | None = None, init: ScalarLike | None = None
+) -> tuple[ScalarT, ScalarT]:
     """Inclusive and exclusive scan.
 
     >>> flyc.evaluate(lambda: fx.coop.warp_scan(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4), threads=4)
@@ -87,7 +93,9 @@ def warp_scan(value: Any, op: ReductionOp, *, width: int | None = None, init: An
     return warp_scan_with_aggregate(value, op, width=width, init=init)[:2]
 
 
-def warp_inclusive_scan(value: Any, op: ReductionOp, *, width: int | None = None, init: Any = None) -> Any:
+def warp_inclusive_scan(
+    value: ScalarT, op: ReductionOp, *, width: int | None = None, init: ScalarLike | None = None
+) -> ScalarT:
     """The values of the lanes up to this one combined, `init` in front.
 
     >>> flyc.evaluate(lambda: fx.coop.warp_inclusive_scan(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4), threads=4)
@@ -98,7 +106,9 @@ def warp_inclusive_scan(value: Any, op: ReductionOp, *, width: int | None = None
     return made if init is None else combine(op, type(x)(init), made)
 
 
-def warp_exclusive_scan(value: Any, op: ReductionOp, *, width: int | None = None, init: Any = None) -> Any:
+def warp_exclusive_scan(
+    value: ScalarT, op: ReductionOp, *, width: int | None = None, init: ScalarLike | None = None
+) -> ScalarT:
     """The values of the lanes before this one combined; the first lane gets `init` or the identity.
 
     >>> flyc.evaluate(lambda: fx.coop.warp_exclusive_scan(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4), threads=4)

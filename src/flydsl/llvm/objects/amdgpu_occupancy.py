@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...target import KIB, caps_of
-
-_LARGE_FILE = ("gfx1100", "gfx1101", "gfx1151", "gfx120")
-"""RDNA with half as many vector registers again."""
+from ...errors import TargetError
+from ...target import KIB, architecture, has
 
 
 class Limits(NamedTuple):
@@ -43,23 +41,16 @@ def limits_of(arch: str) -> Limits:
     >>> limits_of("gfx942").registers, limits_of("gfx1100").granule
     (512, 24)
     """
-    shared = caps_of(arch).shared_mem_per_block or 64 * KIB
-    if arch in ("gfx90a", "gfx942", "gfx950"):
-        return Limits(8, 512, 8, shared, 16)
-    if arch.startswith("gfx9"):
-        return Limits(10, 256, 4, shared, 16)
-    if arch.startswith("gfx125"):
-        return Limits(16, 1024, 16, shared, 16)
-    if arch.startswith("gfx101"):
-        return Limits(20, 1024, 8, 2 * shared, 32)
-    if arch.startswith(_LARGE_FILE):
-        return Limits(16, 1536, 24, 2 * shared, 32)
-    return Limits(16, 1024, 16, 2 * shared, 32)
+    entry = architecture(arch)
+    if entry is None or entry.simd is None:
+        raise TargetError(f"nothing is known of the SIMDs of {arch}")
+    simd, shared = entry.simd, entry.shared_mem or 64 * KIB
+    return Limits(simd.waves, simd.registers, simd.granule, simd.units * shared, 16 * simd.units)
 
 
 def _by_scalar_registers(arch: str, sgprs: int) -> int | None:
-    """gfx9 shares 800 scalar registers of a SIMD out; later architectures give every wave all it can name."""
-    if not arch.startswith("gfx9"):
+    """800 scalar registers of a SIMD are shared out; later architectures give every wave all it can name."""
+    if not has(arch, "shared_scalar_registers"):
         return None
     return next((waves for most, waves in ((80, 10), (88, 9), (100, 8)) if sgprs <= most), 7)
 

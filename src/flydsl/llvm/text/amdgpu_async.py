@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from .translate import ModuleText
+from .module_text import ModuleText
 
 MARK = "llvm.amdgcn.asyncmark"
 WAIT = "llvm.amdgcn.wait.asyncmark"

@@ -20,7 +20,7 @@ from xdsl.ir import Operation
 from ...ir.locations import frames_of, function_of
 
 if TYPE_CHECKING:
-    from .translate import ModuleText
+    from .module_text import ModuleText
 
 ATTRIBUTE = "fly.debug_info"
 """Attribute of a device module that is compiled with line tables."""
@@ -115,9 +115,11 @@ class FunctionLocations:
         """The function's own node; empty where none of its ops has a location."""
         # Most ops are in the kernel; those that unpack its arguments may be at the line of the launch.
         chains = (frames_of(inner.location) for inner in op.walk() if inner is not op)
-        owners = Counter((frames[0].filename.data, *_owner(frames[0])) for frames in chains if frames)
-        if owners:
-            self._inside = file, name, line = owners.most_common(1)[0][0]
+        places = [(frames[0].filename.data, *_owner(frames[0])) for frames in chains if frames]
+        if places:
+            file, name = Counter(place[:2] for place in places).most_common(1)[0][0]
+            line = min(place[2] for place in places if place[:2] == (file, name))
+            self._inside = file, name, line
             self.subprogram = info.subprogram(name or symbol, file, line, symbol)
             self._head = (symbol, file, line)
 
@@ -131,13 +133,16 @@ class FunctionLocations:
 
     def annotate(self, lines: list[str], start: int, op: Operation) -> None:
         """Put the location of an op on the instructions from `start` on that have none."""
-        where = self.node(op.location)
-        if not where:
-            return
-        tail = f", !dbg {where}"
+        tail = ""
         for i in range(start, len(lines)):
             line = lines[i]
-            if line.startswith("  ") and ", !dbg !" not in line:
+            # A phi is no step of the program; what stands for it has places of its own.
+            if line.startswith("  ") and ", !dbg !" not in line and " = phi " not in line:
+                if not tail:
+                    where = self.node(op.location)
+                    if not where:
+                        return
+                    tail = f", !dbg {where}"
                 lines[i] = line + tail
 
     def node(self, location: Any) -> str:

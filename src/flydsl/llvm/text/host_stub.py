@@ -13,14 +13,19 @@ from xdsl.dialects import func
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects.upstream import gpu, llvm
+from ...lowering.rules.func_rules import PRINTS
+from ...lowering.rules.math_rules import INTRINSICS, math_rules
 from ..stub_abi import BAD_GEOMETRY, EXTENDED_LAUNCH_SYMBOL, LAUNCH_SYMBOL
-from .print_text import call_printf
+from .function_text import Abi, FunctionText, Handler
+from .functions import declaration, global_line
+from .module_text import ModuleText
 from .safe_division import safe_divisor
-from .translate import INTRINSICS, Abi, FunctionText, ModuleText, type_text
+from .spelling import type_text
+from .structured import table
 
 if TYPE_CHECKING:
     from ...dialects.upstream.llvm.function import FuncOp
-    from .translate_llvm_dialect import LlvmFunctionText
+    from .llvm_ops import LlvmFunctionText
 
 _DIMENSIONS = ("gx", "gy", "gz", "bx", "by", "bz", "smem")
 _WIDE = ", ".join(f"i64 %{d}" for d in _DIMENSIONS)
@@ -121,19 +126,21 @@ success:
 """
 
 
+def _launch(f: FunctionText, op: gpu.LaunchFuncOp) -> None:
+    f.abi.launch(f, op)
+
+
 class HostAbi(Abi):
     """Host code: launches call `checked_launch` and leave on failure."""
 
-    native_math = frozenset(INTRINSICS)
+    rules = table({**math_rules(INTRINSICS), **PRINTS, gpu.LaunchFuncOp: cast(Handler, _launch)})
 
     def __init__(self, kernels: Sequence[str], stream: SSAValue | None):
+        super().__init__()
         self.kernels = list(kernels)
         self.stream = stream
         self.extended: dict[str, str] = {}
         """Text of the launch functions with attributes, by name."""
-
-    def printf(self, f: FunctionText, text: str, values: Sequence[SSAValue]) -> None:
-        call_printf(f, text, values)
 
     def divisor(self, f: FunctionText, op: Operation, signed: bool) -> str:
         return safe_divisor(f, op, signed)[0]
@@ -146,16 +153,14 @@ class HostAbi(Abi):
         params = "null"
         if args:
             # Taken at the function's head, so a launch in a loop does not grow the stack.
-            f.lines.insert(1, f"  %params{len(f.lines)} = alloca [{len(args)} x ptr], align 8")
-            params = f.lines[1].split(" = ")[0].strip()
+            params = f.take(f"[{len(args)} x ptr], align 8")
             for i, arg in enumerate(args):
                 if getattr(arg.type, "by_value", False):
                     cell = f.names[arg]  # already the address of what the kernel gets
                 else:
-                    cell = f"%arg{len(f.lines)}"
-                    f.lines.insert(1, f"  {cell} = alloca {type_text(arg.type)}, align 16")
+                    cell = f.take(f"{type_text(arg.type)}, align 16")
                     f.line(f"store {f.typed(arg)}, ptr {cell}")
-                at = f.assign(f"getelementptr ptr, ptr {params}, i32 {i}")
+                at = f.pure(f"getelementptr ptr, ptr {params}, i32 {i}")
                 f.line(f"store ptr {cell}, ptr {at}")
         dims = [f"{_wide(f, v)}" for v in (*op.grid, *op.block_size)]
         smem = "0" if op.dynamicSharedMemorySize is None else _wide(f, op.dynamicSharedMemorySize)
@@ -187,7 +192,7 @@ class HostAbi(Abi):
 def _wide(f: FunctionText, value: SSAValue) -> str:
     """A dimension as i64."""
     t = type_text(value.type)
-    return f.names[value] if t == "i64" else f.assign(f"sext {t} {f.names[value]} to i64")
+    return f.names[value] if t == "i64" else f.pure(f"sext {t} {f.names[value]} to i64")
 
 
 def host_module(op: func.FuncOp | FuncOp, kernels: Sequence[str], triple: str, data_layout: str) -> str:
@@ -217,7 +222,7 @@ def host_module(op: func.FuncOp | FuncOp, kernels: Sequence[str], triple: str, d
 def _lowered_text(text: ModuleText, abi: HostAbi, op: FuncOp) -> LlvmFunctionText:
     """A host function of `llvm`, with the globals and declarations that stand beside it."""
     from ...dialects.upstream.llvm.function import FuncOp
-    from .translate_llvm_dialect import LlvmFunctionText, declaration, global_line
+    from .llvm_ops import LlvmFunctionText
 
     f = LlvmFunctionText(text, abi, op)
     f.result = "ret i32 0"

@@ -115,7 +115,8 @@ class Variable:
 class Routine:
     """A function being written; `give` or the end of `text` closes it."""
 
-    def __init__(self, name: str, result: str, params: str, attributes: str = "nounwind"):
+    def __init__(self, name: str, result: str, params: str, attributes: str = "nounwind", *, linkage: str = "internal"):
+        self.linkage = f"{linkage} " if linkage else ""
         self.name, self.result, self.params, self.attributes = name, result, params, attributes
         self.lines: list[str] = []
         self.slots: list[str] = []
@@ -168,6 +169,12 @@ class Routine:
         made.set(init)
         return made
 
+    def room(self, nbytes: int) -> Value:
+        """Memory on the stack."""
+        name = f"%{self._fresh('room')}"
+        self.slots.append(f"  {name} = alloca [{nbytes} x i8], align 8")
+        return Value(self, "ptr", name)
+
     def at(self, base: Value, nbytes: Value | int) -> Value:
         return self.assign("ptr", f"getelementptr i8, ptr {base.name}, i64 {_name(nbytes)}")
 
@@ -178,6 +185,23 @@ class Routine:
     def store(self, type_: str, value: Value | int, at: Value, offset: Value | int = 0, align: int = 1) -> None:
         place = at if type(offset) is int and not offset else self.at(at, offset)
         self.line(f"store {type_} {_name(value)}, ptr {place.name}, align {align}")
+
+    def alloca(self, nbytes: int, align: int = 8) -> Value:
+        """Address of so many bytes in the frame of the function."""
+        at = f"%{self._fresh('frame')}"
+        self.slots.append(f"  {at} = alloca [{nbytes} x i8], align {align}")
+        return Value(self, "ptr", at)
+
+    def atomic_load(self, type_: str, at: Value, ordering: str = "monotonic") -> Value:
+        return self.assign(type_, f"load atomic {type_}, ptr {at.name} {ordering}, align {int(type_[1:]) // 8}")
+
+    def atomic(self, word: str, at: Value, value: Value, ordering: str = "monotonic") -> Value:
+        """`atomicrmw`: what was there before."""
+        return self.assign(value.type, f"atomicrmw {word} ptr {at.name}, {value.type} {value.name} {ordering}")
+
+    def invoke(self, function: Value, *args: Value) -> None:
+        """Call a pointer to a function without a result."""
+        self.line(f"call void {function.name}({', '.join(f'{a.type} {a.name}' for a in args)})")
 
     def choose(self, flag: Value, yes: Value, no: Value) -> Value:
         return self.assign(yes.type, f"select i1 {flag.name}, {yes.type} {yes.name}, {no.type} {no.name}")
@@ -209,6 +233,12 @@ class Routine:
         return made
 
     # --- control flow ---------------------------------------------------------------------------------------------
+
+    def leave(self, flag: Value, label: str) -> None:
+        """Go to a label that is placed elsewhere where the flag is set."""
+        after = self._fresh("on")
+        self.jump(f"br i1 {flag.name}, label %{label}, label %{after}")
+        self.label(after)
 
     @contextmanager
     def when(self, flag: Value) -> Generator[None]:
@@ -258,7 +288,7 @@ class Routine:
         if self._open:
             self.jump("ret void" if self.result == "void" else "unreachable")
         params = ", ".join(f"{v.type} {v.name}" for v in self._known.values())
-        head = f"define internal {self.result} @{self.name}({params}) {self.attributes} {{"
+        head = f"define {self.linkage}{self.result} @{self.name}({params}) {self.attributes} {{"
         return "\n".join([head, "entry:", *self.slots, *self.lines, "}", ""])
 
 

@@ -6,12 +6,11 @@ go on with some number. So host code divides by one in these cases: the quotient
 
 from __future__ import annotations
 
-from typing import Any
+from xdsl.ir import Operation
 
-from xdsl.dialects.builtin import VectorType
-from xdsl.ir import Attribute, Operation
-
-from .translate import FunctionText, bool_text, elem_of, literal, type_text
+from ...ir.builder import elem_of
+from .function_text import FunctionText
+from .spelling import bool_text, splat, type_text
 
 
 def safe_divisor(f: FunctionText, op: Operation, signed: bool) -> tuple[str, str | None]:
@@ -21,18 +20,12 @@ def safe_divisor(f: FunctionText, op: Operation, signed: bool) -> tuple[str, str
     if y.lstrip("-").isdigit() and y not in ("0", "-1"):
         return y, None
     t, flag = type_text(a.type), bool_text(a.type)
-    zero = f.assign(f"icmp eq {t} {y}, {_all(a.type, 0)}")
+    zero = f.pure(f"icmp eq {t} {y}, {splat(0, a.type)}")
     bad = zero
     if signed:
         width = int(type_text(elem_of(a.type))[1:])
-        least = f.assign(f"icmp eq {t} {x}, {_all(a.type, -1 << (width - 1))}")
-        minus = f.assign(f"icmp eq {t} {y}, {_all(a.type, -1)}")
-        over = f.assign(f"and {flag} {least}, {minus}")
-        bad = f.assign(f"or {flag} {zero}, {over}")
-    return f.assign(f"select {flag} {bad}, {t} {_all(a.type, 1)}, {t} {y}"), zero
-
-
-def _all(type_: Attribute, value: int) -> str:
-    elem: Any = elem_of(type_)
-    text = literal(value, elem)
-    return f"splat ({type_text(elem)} {text})" if isinstance(type_, VectorType) else text
+        least = f.pure(f"icmp eq {t} {x}, {splat(-1 << (width - 1), a.type)}")
+        minus = f.pure(f"icmp eq {t} {y}, {splat(-1, a.type)}")
+        over = f.pure(f"and {flag} {least}, {minus}")
+        bad = f.pure(f"or {flag} {zero}, {over}")
+    return f.pure(f"select {flag} {bad}, {t} {splat(1, a.type)}, {t} {y}"), zero

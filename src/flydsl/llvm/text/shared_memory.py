@@ -49,16 +49,15 @@ def allocations(module: gpu.ModuleOp) -> list[Allocation]:
     found: list[Allocation] = []
     for op in module.body.block.ops:
         if isinstance(op, llvm.GlobalOp) and op.value is None:
-            size = cast(llvm.LLVMArrayType, op.global_type).size.data * _elem_bytes(op)
-            align = op.alignment.value.data if op.alignment is not None else 1
-            found.append(Allocation(op.sym_name.data, size, align))
+            found.append(Allocation(op.sym_name.data, *allocation_of(op)))
     return found
 
 
-def _elem_bytes(op: llvm.GlobalOp) -> int:
-    """Bytes of an element of a global array; nearly always they are bytes."""
-    elem = cast(llvm.LLVMArrayType, op.global_type).type
-    return bit_width(elem) // 8
+def allocation_of(op: llvm.GlobalOp) -> tuple[int, int]:
+    """Bytes and alignment of a global array."""
+    array = cast(llvm.LLVMArrayType, op.global_type)
+    nbytes = array.size.data * (bit_width(array.type) // 8)
+    return nbytes, op.alignment.value.data if op.alignment is not None else 1
 
 
 def _find_addresses(block: Block, found: set[str]) -> None:
@@ -99,13 +98,4 @@ def shared_layout(kernel: gpu.FuncOp, module: gpu.ModuleOp) -> SharedLayout:
     return layout
 
 
-def global_lines(module: gpu.ModuleOp, space: int) -> list[str]:
-    """The globals as LLVM IR text for a GPU."""
-    lines: list[str] = []
-    for name, nbytes, align in allocations(module):
-        kind, value = ("internal", " poison") if nbytes else ("external", "")
-        lines.append(f"@{name} = {kind} addrspace({space}) global [{nbytes} x i8]{value}, align {align}")
-    return lines
-
-
-__all__ = ["SharedLayout", "allocations", "global_lines", "shared_layout"]
+__all__ = ["SHARED_SPACES", "SharedLayout", "allocation_of", "allocations", "shared_layout"]

@@ -113,5 +113,7 @@ class CsePass(Pass):
     name = "cse"
 
     def run(self, module: ModuleOp) -> ModuleOp:
+        # What is dead must not come back to life as the first of its equals.
+        remove_dead(module)
         _Numbering().nested(module)
         return remove_dead(module)

@@ -2,79 +2,101 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from xdsl.dialects import scf
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from xdsl.traits import IsTerminator
 
+from ...dialects.upstream import scf
+from ...ir.builder import operands_of
 from ...ir.dead_code import is_pure
 
 
 class Liveness:
-    """One backward walk over a module."""
+    """What is needed, found from the ops that act: they are needed, and what an op that is needed takes is, too.
+
+    Of a loop, a carried value is needed inside or behind the loop or not at all; of an if, a result.
+    """
 
     def __init__(self, root: Operation):
         self.dead: set[int] = set()
         """Ids of ops without effect whose results are not used."""
         self.unused: dict[int, set[int]] = {}
         """By the id of an if or loop: results (and what is carried for them) that can go."""
-        self._released: set[tuple[int, int]] = set()
-        """Operands of terminators that go with those results."""
+        self._live: set[int] = set()
+        """Ids of ops that are needed."""
+        self._kept: set[tuple[int, int]] = set()
+        """Results of ifs and loops that are needed."""
+        self._todo: list[SSAValue] = []
+        self._optional: list[Operation] = []
+        """Ops that go unless they are needed."""
         for region in root.regions:
-            for block in reversed(region.blocks):
-                self._block(block)
-
-    def used(self, value: SSAValue) -> bool:
-        """Whether a live op uses a value."""
-        use: Any = value.first_use
-        while use is not None:
-            user = id(use._operation)
-            if user not in self.dead and (user, use._index) not in self._released:
-                return True
-            use = use._next_use
-        return False
-
-    def _block(self, block: Block) -> bool:
-        """Whether a block does anything but compute values."""
-        acts = False
-        op: Any = block.last_op
-        while op is not None:
-            acts |= self._visit(op)
-            op = op._prev_op
-        return acts
-
-    def _visit(self, op: Operation) -> bool:
-        if op.regions:
-            return self._structured(op)
-        if is_pure(type(op)):
-            if not any(self.used(r) for r in op.results):
+            for block in region.blocks:
+                self._block(block, [])
+        while self._todo:
+            self._need(self._todo.pop())
+        for op in self._optional:
+            if id(op) not in self._live:
                 self.dead.add(id(op))
-            return False
-        return not op.has_trait(IsTerminator, value_if_unregistered=False) or bool(op.successors)
+            elif isinstance(op, (scf.ForOp, scf.IfOp)):
+                gone = {i for i in range(len(op.results)) if (id(op), i) not in self._kept}
+                if gone:
+                    self.unused[id(op)] = gone
 
-    def _structured(self, op: Operation) -> bool:
-        unused = {i for i, result in enumerate(op.results) if not self.used(result)}
+    def _block(self, block: Block, around: list[Operation]) -> None:
+        op = block.first_op
+        while op is not None:
+            if op.regions:
+                known = isinstance(op, (scf.ForOp, scf.IfOp))
+                if known:
+                    self._optional.append(op)
+                else:
+                    self._acts(op, around)
+                for region in op.regions:
+                    for inner in region.blocks:
+                        self._block(inner, [*around, op] if known else [])
+            elif is_pure(type(op)):
+                self._optional.append(op)
+            elif not op.has_trait(IsTerminator, value_if_unregistered=False) or op.successors:
+                self._acts(op, around)
+            elif not isinstance(op.parent_op(), (scf.ForOp, scf.IfOp)):
+                self._acts(op, [])
+            op = op.next_op
+
+    def _acts(self, op: Operation, around: list[Operation]) -> None:
+        self._todo += operands_of(op)
+        for outer in around:
+            self._enter(outer)
+
+    def _enter(self, op: Operation) -> None:
+        """An if or loop is needed: its condition or bounds are."""
+        if id(op) not in self._live:
+            self._live.add(id(op))
+            self._todo += operands_of(op)[: 3 if isinstance(op, scf.ForOp) else 1]
+
+    def _need(self, value: SSAValue) -> None:
+        if isinstance(value, OpResult):
+            op = value.op
+            if isinstance(op, (scf.ForOp, scf.IfOp)):
+                self._keep(op, value.index)
+            elif not op.regions and id(op) not in self._live:
+                self._live.add(id(op))
+                if is_pure(type(op)):
+                    self._todo += operands_of(op)
+        elif isinstance(value, BlockArgument) and value.index:
+            loop = value.block.parent_op()
+            if isinstance(loop, scf.ForOp):
+                self._keep(loop, value.index - 1)
+
+    def _keep(self, op: Operation, i: int) -> None:
+        if (id(op), i) in self._kept:
+            return
+        self._kept.add((id(op), i))
+        at: Operation | None = op
+        while isinstance(at, (scf.ForOp, scf.IfOp)):
+            self._enter(at)
+            at = at.parent_op()
         if isinstance(op, scf.ForOp):
-            unused = {i for i in unused if _only_carried(op, i)}
-        elif not isinstance(op, scf.IfOp):
-            unused = set[int]()
-        if unused:
-            self.unused[id(op)] = unused
-            for region in op.regions:
-                last = region.block.last_op if region.blocks else None
-                self._released |= {(id(last), i) for i in unused}
-        acts = False
-        for region in reversed(op.regions):
-            for block in reversed(region.blocks):
-                acts |= self._block(block)
-        known = isinstance(op, (scf.ForOp, scf.IfOp))
-        if known and not acts and not any(self.used(r) for r in op.results):
-            self.dead.add(id(op))
-        return acts or not known
-
-
-def _only_carried(op: scf.ForOp, i: int) -> bool:
-    """Whether a loop uses a carried value for nothing but to carry it on."""
-    last = op.body.block.last_op
-    return all(use.operation is last and use.index == i for use in op.body.block.args[i + 1].uses)
+            self._todo.append(operands_of(op)[3 + i])
+        for region in op.regions:
+            last = region.block.last_op if region.blocks else None
+            if last is not None:
+                self._todo.append(operands_of(last)[i])

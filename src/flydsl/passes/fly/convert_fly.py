@@ -10,35 +10,35 @@ from functools import cache
 from math import gcd
 from typing import Any, ClassVar, cast
 
-from xdsl.dialects import scf
 from xdsl.dialects.builtin import IntegerType, StringAttr, i8, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ... import layout as L
-from ...cpu.emulation.lanes import Emulation
-from ...dialects.fly.atoms import CopyAtomType, CopyOpType, MmaAtomType, Operand
+from ...dialects.fly.atoms import CopyOpType, MmaOpType, Operand
 from ...dialects.fly.forms import groups_of
 from ...dialects.fly.infer import storage_type as infer_storage_type
 from ...dialects.fly.ops import OPS, FlyOp, python_value
 from ...dialects.fly.semantics import object_of
-from ...dialects.fly.types import TRIVIAL_SWIZZLE, MemRefData, MemRefType, PointerType, PtrData
+from ...dialects.fly.types import TRIVIAL_SWIZZLE, MemRefData, MemRefType, PointerType, PtrData, static_data
 from ...dialects.fly_rocdl.buffer import is_buffer
-from ...dialects.upstream import gpu, llvm
+from ...dialects.upstream import gpu, llvm, scf
 from ...dialects.upstream.llvm.values import AddrSpaceCastOp
 from ...errors import DSLCompileError
 from ...ir.builder import i32, i32_list, int_attr, operands_of
 from ...ir.emitter import insert_after
 from ...ir.enums import AddressSpace, AtomicOp
+from ...ir.identity import by_identity
 from ...ir.types import bit_width, vector_type
 from ...lowering import atom_state, value_operands
 from ...lowering.atom_state import ATOM_TYPES, fresh_atom, get_atom, make_tiled, refuse_coordinates, set_value, state_of
 from ...lowering.atomic_lowering import HANDLERS as ATOMIC_HANDLERS
-from ...lowering.expand_float_tests import HANDLERS as FLOAT_TEST_HANDLERS
-from ...lowering.expand_math import HANDLERS as MATH_HANDLERS
-from ...lowering.expand_powers import HANDLERS as POWER_HANDLERS
+from ...lowering.expand.expand_float_tests import HANDLERS as FLOAT_TEST_HANDLERS
+from ...lowering.expand.expand_math import HANDLERS as MATH_HANDLERS
+from ...lowering.expand.expand_math import NativeMath
+from ...lowering.expand.expand_powers import HANDLERS as POWER_HANDLERS
+from ...lowering.expand.small_floats import HANDLERS as FLOAT_HANDLERS
+from ...lowering.expand.small_floats import is_small, stored_type
 from ...lowering.rebuild import Handler
-from ...lowering.small_floats import HANDLERS as FLOAT_HANDLERS
-from ...lowering.small_floats import is_small, stored_type
 from ...lowering.value_operands import ValuePlace
 from .device_module import HANDLERS as DEVICE_HANDLERS
 from .device_module import DeviceModule
@@ -58,19 +58,10 @@ _UNSIGNED_ATOMICS = {**_INT_ATOMICS, AtomicOp.Max: "umax", AtomicOp.Min: "umin"}
 _FLOAT_ATOMICS = {AtomicOp.Add: "fadd", AtomicOp.Max: "fmax", AtomicOp.Min: "fmin"}
 
 
-_stored: dict[int, tuple[Attribute, Attribute]] = {}
-"""Types by id, each with the type it is stored as; hashing a vector type costs more than all the rest."""
-
-
+@by_identity
 def storage_type(type_: Attribute) -> Attribute:
     """Type a value has in memory and registers: floats narrower than 16 bits are integers to LLVM."""
-    known = _stored.get(id(type_))
-    if known is None:
-        if len(_stored) > 1 << 12:
-            _stored.clear()
-        # The type is kept in the entry, because ids are reused.
-        known = _stored[id(type_)] = (type_, infer_storage_type(type_))
-    return known[1]
+    return infer_storage_type(type_)
 
 
 @cache
@@ -78,12 +69,13 @@ def _name(text: str) -> StringAttr:
     return StringAttr(text)
 
 
-class FlyConversion(Emulation, DeviceModule, BufferMemory):
+class FlyConversion(DeviceModule, BufferMemory):
     """The conversion; subclasses fill in the address spaces."""
 
     target: ClassVar[str]
-    """`rocdl`, `nvvm` or `cpu`: what an atom asks to choose its lowering."""
+    """What messages call it."""
     spaces: ClassVar[dict[AddressSpace, int]]
+    native_math: ClassVar[NativeMath] = NativeMath()
     trust_alignment: ClassVar[bool] = True
     extra: ClassVar[dict[type[Operation], Handler]] = {}
     """Handlers of this target alone, over the common ones."""
@@ -134,9 +126,9 @@ class FlyConversion(Emulation, DeviceModule, BufferMemory):
     def copy(self, op: Operation) -> None:
         if op.name.startswith("fly."):
             raise DSLCompileError(f"failed to legalize operation '{op.name}' that was explicitly marked illegal")
-        lower = getattr(op, "lower", None)
-        if lower is not None:
-            self.lower_own(op, lower)
+        rule = self.own_rule(op)
+        if rule is not None:
+            self.lower_own(op, rule)
             return
         if any(is_small(x.type) for x in op.results):
             new = self.b.opn(
@@ -147,11 +139,23 @@ class FlyConversion(Emulation, DeviceModule, BufferMemory):
             return
         super().copy(op)
 
-    def lower_own(self, op: Operation, lower: Any) -> None:
-        """An op of a target's dialect that lowers itself; tensors reach it as they are in its `args`."""
+    def own_rule(self, op: Operation) -> Callable[[Any, Sequence[SSAValue]], Sequence[SSAValue]] | None:
+        """How an op of a target's dialect lowers itself; None for all others."""
+        return getattr(op, "lower", None)
+
+    def lower_own(self, op: Operation, rule: Callable[[Any, Sequence[SSAValue]], Sequence[SSAValue]]) -> None:
+        """An op of a target's dialect that has a rule of its own; tensors reach it as they are in its `args`."""
         operands = [v if isinstance(v.type, MemRefType) else self.val(v) for v in operands_of(op)]
-        for old, fresh in zip(op.results, lower(self, operands), strict=True):
+        for old, fresh in zip(op.results, rule(self, operands), strict=True):
             self.vm[old] = fresh
+
+    def call_copy(self, op: CopyOpType, src: Operand, dst: Operand) -> None:
+        """A copy atom on lowered operands."""
+        op.lower(self, src, dst)
+
+    def call_mma(self, op: MmaOpType, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
+        """An MMA atom on lowered operands."""
+        op.lower(self, d, a, b, c)
 
     # --- memory ---------------------------------------------------------------------------------------------------
 
@@ -179,6 +183,18 @@ class FlyConversion(Emulation, DeviceModule, BufferMemory):
             "noWrapFlags": int_attr(0, i32),
         }
         return b.pure(llvm.GEPOp, (at,) if isinstance(by, int) else (at, by), at.type, props)
+
+    def moved(self, at: Operand, by: L.Leaf) -> Operand:
+        """An operand some elements further on, aligned as far as the distance is; `by` is a number or a leaf."""
+        if type(by) is int and not by:
+            return at
+        bits = (by if type(by) is int else cast(L.Dyn, by).div) * bit_width(at.data.elem)
+        data = at.data._replace(align=gcd(at.data.align, bits // 8) if bits % 8 == 0 else 1)
+        pointer: Any = at.pointer
+        if hasattr(pointer, "offset"):
+            return Operand(pointer.offset(by), data)
+        step: int | SSAValue = by if type(by) is int else self.b.leaf_value(by, cast(Any, by).width)
+        return Operand(self.step(pointer, stored_type(at.data.elem), step), data)
 
     def address(self, pointer: SSAValue, data: PtrData | MemRefData) -> tuple[SSAValue, int]:
         """Where an access goes, with the pointer's swizzle applied, and the alignment that is left."""
@@ -253,8 +269,34 @@ class FlyConversion(Emulation, DeviceModule, BufferMemory):
         return op.results[0] if op.results else None
 
     def operand(self, old: Any) -> Operand:
-        """A memref operand of an atom call."""
-        return Operand(self.val(old), cast(MemRefType, old.type).data)
+        """A memref operand of an atom call; its layout has the values of what is known at run time only."""
+        data = cast(MemRefType, old.type).data
+        owner = old.owner
+        if not static_data(data.layout) and isinstance(owner, OPS["make_view"]):
+            data = data._replace(layout=self.layout_of(operands_of(owner)[1], data.layout))
+        return Operand(self.val(old), data)
+
+    def layout_of(self, value: SSAValue, known: Any) -> Any:
+        """A layout or tuple with its run-time leaves, as far as the ops that make it are there."""
+        owner = value.owner
+        if isinstance(owner, OPS["make_layout"]):
+            pairs = zip(operands_of(owner), (known.shape, known.stride), strict=True)
+            return L.Layout(*(self.layout_of(v, k) for v, k in pairs))
+        if isinstance(owner, OPS["make_composed_layout"]):
+            parts = (known.inner, known.offset, known.outer)
+            return L.ComposedLayout(*(self.layout_of(v, k) for v, k in zip(operands_of(owner), parts, strict=True)))
+        if not isinstance(owner, OPS["make_int_tuple"]):
+            return known
+        values = iter(operands_of(owner))
+
+        def build(tree: Any) -> Any:
+            if type(tree) is tuple:
+                return tuple([build(x) for x in cast("tuple[Any, ...]", tree)])
+            if isinstance(tree, L.Basis):
+                return L.Basis(build(tree.value), tree.modes)
+            return self.b.leaf(self.val(next(values)), tree.width, tree.div) if isinstance(tree, L.Dyn) else tree
+
+        return build(known)
 
     def tensor(self, old: SSAValue) -> Operand:
         """An operand of a call on values that is memory after all."""
@@ -266,11 +308,6 @@ class FlyConversion(Emulation, DeviceModule, BufferMemory):
             return self.tensor(old)
         value = self.val(old)
         return value_operands.operand(value.type, value)
-
-    def flag(self, pred: Any) -> SSAValue:
-        """The value of a one-element predicate tensor."""
-        at = self.operand(pred)
-        return self.load(at, at.data.elem)
 
     def copy_flag(self, copy: CopyOpType, flag: SSAValue | None) -> SSAValue | None:
         """The condition of a copy; one that fills with zeros where it does not hold takes it as state and is issued."""
@@ -345,7 +382,7 @@ def _add_offset(r: FlyConversion, op: FlyOp) -> None:
     r.vm[op.results[0]] = r.step(base, elem, static if static is not None else r.vm[offset][0])
 
 
-def _alloc_number(op: FlyOp, name: str, default: int | None = None) -> int:
+def alloc_number(op: FlyOp, name: str, default: int | None = None) -> int:
     """A number in the dictionary of a `make_ptr`."""
     given = op.properties.get("dictAttrs")
     attr = None if given is None else cast(Any, given).data.get(name)
@@ -361,11 +398,11 @@ def _make_ptr(r: FlyConversion, op: FlyOp) -> None:
         make_buffer_pointer(r, op)
         return
     if data.space is AddressSpace.Register:
-        r.vm[op.results[0]] = r.stack(storage_type(data.elem), _alloc_number(op, "allocSize"), data.align)
+        r.vm[op.results[0]] = r.stack(storage_type(data.elem), alloc_number(op, "allocSize"), data.align)
         return
     if data.space is AddressSpace.Shared:
-        align = max(_alloc_number(op, "allocAlign", 1), data.align)
-        r.vm[op.results[0]] = r.shared(_alloc_number(op, "allocBytes"), align)
+        align = max(alloc_number(op, "allocAlign", 1), data.align)
+        r.vm[op.results[0]] = r.shared(alloc_number(op, "allocBytes"), align)
         return
     raise DSLCompileError(f"make_ptr cannot make memory in the {data.space} address space")
 
@@ -418,36 +455,58 @@ def _store(r: FlyConversion, op: FlyOp) -> None:
 def _copy_atom_call(r: FlyConversion, op: FlyOp) -> None:
     refuse_coordinates(op)
     atom, src, dst, *pred = operands_of(op)
-    copy = cast(CopyAtomType, atom.type).op
-    r.set_state(state_of(r.atom(atom)))
-    flag = r.copy_flag(copy, r.flag(pred[0]) if pred else None)
-    r.guarded(flag, lambda: copy.lower(r, r.operand(src), r.operand(dst)))
+    copy_memory(r, r.atom(atom), r.operand(src), r.operand(dst), r.operand(pred[0]) if pred else None)
+
+
+def copy_memory(r: FlyConversion, atom: Any, src: Operand, dst: Operand, pred: Operand | None) -> None:
+    """A call of a copy atom on memory."""
+    r.set_state(state_of(atom))
+    flag = r.copy_flag(atom.op, None if pred is None else r.load(pred, pred.data.elem))
+    r.guarded(flag, lambda: r.call_copy(atom.op, src, dst))
 
 
 def _copy_atom_call_ssa(r: FlyConversion, op: FlyOp) -> None:
     (atom,), (src,), dst, pred = groups_of(op)
-    copy = cast(CopyAtomType, atom.type).op
-    r.set_state(state_of(r.atom(atom)))
-    flag = None
-    if pred:
-        at = r.value_or_tensor(pred[0])
-        flag = r.load(at, at.data.elem)
-    source = r.value_or_tensor(src)
-    if not op.results:
-        if not dst:
-            raise DSLCompileError("a copy on values without a result needs a destination in memory")
-        r.guarded(r.copy_flag(copy, flag), lambda: copy.lower(r, source, r.tensor(dst[0])))
-        return
-    before = r.val(dst[0]) if dst else None
+    result = r.convert(op.results[0].type) if op.results else None
+    if result is None and not dst:
+        raise DSLCompileError("a copy on values without a result needs a destination in memory")
+    flag = r.value_or_tensor(pred[0]) if pred else None
+    before = r.val(dst[0]) if dst and result is not None else None
+    memory = r.tensor(dst[0]) if result is None else None
+    made = copy_values(r, r.atom(atom), r.value_or_tensor(src), memory, flag, result, before)
+    if made is not None:
+        r.vm[op.results[0]] = made
+
+
+def copy_values(
+    r: FlyConversion,
+    atom: Any,
+    source: Operand,
+    memory: Operand | None,
+    pred: Operand | None,
+    result: Attribute | None,
+    before: SSAValue | None,
+) -> SSAValue | None:
+    """A call of a copy atom with operands that are values: to `memory`, or giving a `result`.
+
+    `before` is what the result is where a predicate does not hold.
+    """
+    copy = cast(CopyOpType, atom.op)
+    r.set_state(state_of(atom))
+    flag = None if pred is None else r.load(pred, pred.data.elem)
+    if memory is not None:
+        r.guarded(r.copy_flag(copy, flag), lambda: r.call_copy(copy, source, memory))
+        return None
+    assert result is not None
     if flag is not None and before is None:
         raise DSLCompileError("a predicated copy on values needs the value that stays where it does not write")
 
     def emit() -> SSAValue:
-        target = value_operands.operand(r.convert(op.results[0].type), before)
-        copy.lower(r, source, target)
+        target = value_operands.operand(result, before)
+        r.call_copy(copy, source, target)
         return value_operands.value_of(target, r.b)
 
-    r.vm[op.results[0]] = r.chosen(flag, emit, before)
+    return r.chosen(flag, emit, before)
 
 
 def scaled_state(r: FlyConversion, state: dict[str, SSAValue], a: Sequence[Operand], b: Sequence[Operand]) -> None:
@@ -467,18 +526,22 @@ def scaled_state(r: FlyConversion, state: dict[str, SSAValue], a: Sequence[Opera
 def _mma_atom_call(r: FlyConversion, op: FlyOp) -> None:
     (atom,), *groups = groups_of(op)
     (d,), a, b, (c,) = ([r.operand(t) for t in group] for group in groups)
-    scaled_state(r, state_of(r.atom(atom)), a, b)
-    cast(MmaAtomType, atom.type).op.lower(r, d, a[0], b[0], c)
+    mma_call(r, r.atom(atom), d, a, b, c)
+
+
+def mma_call(r: FlyConversion, atom: Any, d: Operand, a: Sequence[Operand], b: Sequence[Operand], c: Operand) -> None:
+    """A call of an MMA atom."""
+    scaled_state(r, state_of(atom), a, b)
+    r.call_mma(atom.op, d, a[0], b[0], c)
 
 
 def _mma_atom_call_ssa(r: FlyConversion, op: FlyOp) -> None:
     (atom,), *groups = groups_of(op)
     d, a, b, (c,) = ([r.value_or_tensor(t) for t in group] for group in groups)
-    scaled_state(r, state_of(r.atom(atom)), a, b)
     if not op.results and not d:
         raise DSLCompileError("an MMA on values without a result needs a destination in memory")
     target = d[0] if d else value_operands.operand(r.convert(op.results[0].type), None)
-    cast(MmaAtomType, atom.type).op.lower(r, target, a[0], b[0], c)
+    mma_call(r, r.atom(atom), target, a, b, c)
     if op.results:
         r.vm[op.results[0]] = value_operands.value_of(target, r.b)
 

@@ -7,15 +7,22 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ...cpu.emulation.buffers import EmulatedBuffers
 from ...ir.enums import AddressSpace
+from ...lowering.expand.expand_math import HOST_MATH
+from ...target import features_of
 from ..base import Pass
 from .convert_fly import FlyConversion
 
 
-class _Conversion(FlyConversion):
+class _Conversion(EmulatedBuffers, FlyConversion):
     target = "cpu"
     spaces = dict(zip(AddressSpace, (0, 0, 0, 0), strict=True))
+    features = features_of()
+    native_math = HOST_MATH
+    converts_bf16 = False
     trust_alignment = False
+    can_check = True
 
 
 @dataclass(frozen=True)

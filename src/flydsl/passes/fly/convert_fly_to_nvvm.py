@@ -8,20 +8,23 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 
 from ...ir.enums import AddressSpace
+from ...lowering.expand.expand_math import NVIDIA_MATH
+from ...target import features_of
 from ..base import Pass
 from .convert_fly import FlyConversion
-from .nv_fences import place_fences
+from .fly_nvgpu_insert_fences import insert_fences
 
 
 class _Conversion(FlyConversion):
     target = "nvvm"
     spaces = dict(zip(AddressSpace, (0, 1, 3, 5), strict=True))
+    features = features_of("cuda")
+    native_math = NVIDIA_MATH
     trust_alignment = True
 
-    @classmethod
-    def rebuild(cls, module: ModuleOp) -> ModuleOp:
-        made = super().rebuild(module)
-        place_fences(made)
+    def run(self, module: ModuleOp) -> ModuleOp:
+        made = super().run(module)
+        insert_fences(made)
         return made
 
 

@@ -10,6 +10,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, SSAValue
 
 from ...ir.enums import AddressSpace
+from ...lowering.expand.expand_math import AMD_MATH
+from ...target import USUAL, features_of, warp_size_of
 from ..base import Pass
 from .convert_fly import FlyConversion
 
@@ -17,6 +19,9 @@ from .convert_fly import FlyConversion
 class _Conversion(FlyConversion):
     target = "rocdl"
     spaces = dict(zip(AddressSpace, (0, 1, 3, 5), strict=True))
+    features = features_of("rocm")
+    native_math = AMD_MATH
+    usual_warp = warp_size_of(USUAL["rocm"])
     trust_alignment = True
 
 

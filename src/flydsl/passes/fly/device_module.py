@@ -18,6 +18,7 @@ from ...ir.builder import i32, int_attr
 from ...ir.emitter import insert_after
 from ...ir.enums import AddressSpace
 from ...lowering.rebuild import Handler, Rebuilder
+from ...target import architecture
 
 DYNAMIC_ALIGN = 1024
 """Alignment of the dynamic shared buffer."""
@@ -30,8 +31,13 @@ TARGET_ATTRIBUTE = "fly.target"
 class DeviceModule(Rebuilder):
     """Mixed into the conversions."""
 
-    target: ClassVar[str]
     spaces: ClassVar[dict[AddressSpace, int]]
+    features: ClassVar[frozenset[str]]
+    """What some architecture has that the conversion is for; asked where the module does not name one."""
+    usual_warp: ClassVar[int] = 32
+    """Lanes per warp where the module names no architecture."""
+    can_check: ClassVar[bool] = False
+    """Whether there is a checked mode."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +51,12 @@ class DeviceModule(Rebuilder):
 
     def warp_size(self) -> int:
         """Lanes per warp of the target; without `fly.target` on the module that of the target's usual chips."""
-        return self._warp_size or (64 if self.target == "rocdl" else 32)
+        return self._warp_size or self.usual_warp
+
+    def has(self, feature: str) -> bool:
+        """Whether the architecture has a feature; where the module names none, whether any of the target's has it."""
+        known = architecture(self.arch)
+        return feature in (self.features if known is None else known.features)
 
     def open_module(self, op: gpu.ModuleOp) -> None:
         """Convert a device module."""
@@ -53,7 +64,7 @@ class DeviceModule(Rebuilder):
         if isinstance(target, StringAttr):
             _, self.arch, warp, *_ = target.data.split(":")
             self._warp_size = int(warp[1:])
-        self.checked = self.target == "cpu" and CHECK_ATTRIBUTE in op.attributes
+        self.checked = self.can_check and CHECK_ATTRIBUTE in op.attributes
         if self.checked:
             # Wide copies are tested for the alignment they need on a GPU.
             cast(Any, self).trust_alignment = True

@@ -22,21 +22,29 @@ from ...ir.builder import i32_list, operands_of
 from ...ir.enums import AddressSpace
 from ...ir.types import vector_type
 from ...layout import Layout
+from ...layout.memo import memo
 from ...lowering.rebuild import Handler, Rebuilder
 from ..base import Pass
+
+
+@memo
+def run_length(layout: Any) -> int | None:
+    """Number of elements of a layout that is one run of consecutive elements; None of another."""
+    if type(layout) is not Layout or not layout.is_static:
+        return None
+    flat: Any = L.coalesce(layout)
+    if type(flat.shape) is tuple or (flat.stride != 1 and flat.shape != 1):
+        return None
+    return cast(int, L.cosize(flat))
 
 
 def ssa_type(type_: Attribute) -> Attribute | None:
     """Type of a register tensor as a value; None when it cannot be one."""
     if not isinstance(type_, MemRefType) or type_.data.space is not AddressSpace.Register:
         return None
-    layout: Any = type_.data.layout
-    if type(layout) is not Layout or not layout.is_static:
+    count = run_length(type_.data.layout)
+    if count is None:
         return None
-    flat: Any = L.coalesce(layout)
-    if type(flat.shape) is tuple or (flat.stride != 1 and flat.shape != 1):
-        return None
-    count = cast(int, L.cosize(flat))
     return storage_type(type_.data.elem if count == 1 else vector_type(type_.data.elem, count))
 
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any, NamedTuple, cast
 
-from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects.fly.ops import OPS
 from ...dialects.upstream import gpu
+from ...ir import arith
 from ...ir.builder import operands_of
 from ...layout import dynamic_leaves
-from ...lowering.rebuild import COMMON, Handler, Rebuilder
+from ...lowering.rebuild import Handler, Rebuilder
 from ..base import Pass
 
 _TUPLES = tuple(OPS[name] for name in ("make_int_tuple", "make_shape", "make_stride", "make_coord"))
@@ -147,7 +147,7 @@ def _xori(r: _Simplify, op: arith.XOrIOp) -> None:
                 result = b.addi(result, r.val(part))
             r.vm[op.results[0]] = result
             return
-    COMMON[arith.XOrIOp](r, op)
+    r.copy(op)
 
 
 _Simplify.handlers = cast(dict[type[Operation], Handler], {arith.XOrIOp: _xori})

@@ -41,6 +41,7 @@ from ...dialects.fly.types import (
     type_of,
 )
 from ...errors import DSLCompileError, LayoutError
+from ...ir import arith
 from ...ir.builder import Builder, i32_list, i64, i64_list, int_attr, operands_of
 from ...ir.emitter import SSA_CLASSES
 from ...ir.types import bit_width
@@ -142,8 +143,18 @@ def materialise(b: Builder, obj: Any) -> SSAValue:
     return b.pure(OPS["make_int_tuple"], leaves, int_tuple_type(obj), {})
 
 
+def _is_written(owner: Any) -> bool:
+    """Whether a constant that stands for the result of an op needed no folding."""
+    return type(owner) is arith.ConstantOp or (isinstance(owner, Operation) and owner.name.startswith("fly."))
+
+
 class LayoutLowering(Rebuilder):
     """The lowering. What it emits for memory and atoms is behind methods, so that a conversion can go on from there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[SSAValue] = set()
+        """Scalars taken out of tuples whose leaves were no constants by themselves."""
 
     def val(self, old: SSAValue) -> SSAValue:
         found = self.vm[old]
@@ -172,6 +183,20 @@ class LayoutLowering(Rebuilder):
         """An atom or tiled operation, with its state."""
         return self.obj(old)
 
+    def leaf(self, old: SSAValue, width: int, div: int) -> ValueLeaf | int:
+        """An integer as a leaf. Static is what is written as a constant, not what folding finds to be one."""
+        value = self.val(old)
+        known = self.b.const_of.get(value)
+        if known is not None and old not in self.found and _is_written(old.owner):
+            return int(known)
+        return ValueLeaf(value, self.b, width, div)
+
+    def scalar(self, result: SSAValue, leaf: Any) -> None:
+        """A leaf as the integer an op gives."""
+        self.vm[result] = self.b.leaf_value(leaf, bit_width(result.type))
+        if isinstance(leaf, ValueLeaf):
+            self.found.add(result)
+
     # --- what is emitted ------------------------------------------------------------------------------------------
 
     def advance(self, at: SSAValue, type_: PointerType, by: Any, after: PointerType) -> SSAValue:
@@ -186,7 +211,7 @@ class LayoutLowering(Rebuilder):
         """Store through a pointer."""
         self.b.opn(OPS["ptr.store"], (value, at.value()), ())
 
-    def registers(self, type_: PointerType, count: int) -> SSAValue:
+    def registers(self, old: SSAValue, type_: PointerType, count: int) -> SSAValue:
         """Fresh register storage."""
         attrs = DictionaryAttr({"allocSize": int_attr(count, i64)})
         return self.b.op1(OPS["make_ptr"], (), type_, {"dictAttrs": attrs})
@@ -236,7 +261,7 @@ def _make_int_tuple(r: LayoutLowering, op: FlyOp) -> None:
             return tuple([build(x) for x in cast(tuple[Any, ...], tree)])
         if isinstance(tree, Basis):
             return Basis(build(tree.value), tree.modes)
-        return r.b.leaf(r.val(next(values)), tree.width, tree.div) if isinstance(tree, Dyn) else tree
+        return r.leaf(next(values), tree.width, tree.div) if isinstance(tree, Dyn) else tree
 
     r.vm[op.results[0]] = build(cast(Any, op.results[0].type).data)
 
@@ -249,7 +274,7 @@ def _get_scalar(r: LayoutLowering, op: FlyOp) -> None:
     leaf = L.unwrap(r.obj(operands_of(op)[0]))
     if isinstance(leaf, Basis):
         leaf = leaf.value
-    r.vm[op.results[0]] = r.b.leaf_value(leaf, bit_width(op.results[0].type))
+    r.scalar(op.results[0], leaf)
 
 
 def _leaves(tree: Any) -> list[Any]:
@@ -265,7 +290,7 @@ def _get_leaves(r: LayoutLowering, op: FlyOp) -> None:
         leaves = [x for x, t in zip(leaves, type_leaves, strict=True) if not static_data(t)]
     for leaf, result in zip(leaves, op.results, strict=True):
         leaf = leaf.value if isinstance(leaf, Basis) else leaf
-        r.vm[result] = r.b.leaf_value(leaf, bit_width(result.type))
+        r.scalar(result, leaf)
 
 
 def _compare(meaning: Callable[[Any, Any], Any]) -> Handler:
@@ -289,7 +314,7 @@ def _allocate(r: LayoutLowering, op: FlyOp) -> None:
     count = L.cosize(linear_layout(view.layout))
     if type(count) is not int:
         raise LayoutError(f"a register tensor needs a static layout, got {view.layout}")
-    r.vm[op.results[0]] = View(Pointer(r, r.registers(view.iter, count), view.iter), view.layout)
+    r.vm[op.results[0]] = View(Pointer(r, r.registers(op.results[0], view.iter, count), view.iter), view.layout)
 
 
 def _load(r: LayoutLowering, op: FlyOp) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
@@ -20,7 +19,7 @@ from ...dialects.fly.infer import storage_type
 from ...dialects.fly.ops import OPS, FlyOp, python_value
 from ...dialects.fly.semantics import object_of
 from ...dialects.fly.types import MemRefType, PointerType
-from ...dialects.upstream import gpu
+from ...dialects.upstream import gpu, scf
 from ...errors import DSLCompileError
 from ...ir.builder import operands_of
 from ...ir.enums import AddressSpace

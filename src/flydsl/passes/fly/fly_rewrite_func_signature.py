@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from xdsl.dialects import cf, func, scf
+from xdsl.dialects import cf, func
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
@@ -29,12 +29,12 @@ from ...dialects.fly.types import (
     type_of,
 )
 from ...dialects.fly_rocdl.buffer import is_buffer
-from ...dialects.upstream import gpu, llvm
+from ...dialects.upstream import gpu, llvm, scf
 from ...errors import LayoutError
 from ...ir.builder import Builder, i32_list, i64, i64_list, int_attr, operands_of
 from ...ir.emitter import append
 from ...ir.types import bit_width
-from ...layout import ComposedLayout, Layout, dynamic_leaves
+from ...layout import ComposedLayout, Dyn, Layout, dynamic_leaves
 from ...lowering.rebuild import Handler, Rebuilder
 from ..base import Pass
 from .device_module import CHECK_ATTRIBUTE
@@ -170,7 +170,27 @@ class _Signatures(Rebuilder):
             space: dict[str, Attribute] = {"llvm_address_space": int_attr(0)}
             pointer = b.pure(OPS["to_llvm_ptr"], (self.packed[value][0],), llvm.ptr(0), space)
             props: dict[str, Attribute] = {"argument": int_attr(i), "bits": int_attr(bit_width(type_.data.elem))}
-            b.opn(fly_cpu.ExtentOp, (pointer, nbytes), (), props)
+            b.opn(fly_cpu.ExtentOp, (pointer, nbytes, *self._modes(type_, view)), (), props)
+
+    def _modes(self, type_: MemRefType, view: SSAValue) -> list[SSAValue]:
+        """Extents and strides of a tensor, as i64; none where a stride is no number."""
+        b = self.b
+        data: Any = type_.data.layout
+        layout = b.pure(OPS["get_layout"], (view,), type_of(data), {})
+        while type(data) is ComposedLayout:
+            data = data.outer
+            layout = b.pure(OPS["composed_get_outer"], (layout,), type_of(data), {})
+        found: list[SSAValue] = []
+        for name, tree in (("get_shape", data.shape), ("get_stride", data.stride)):
+            leaves = leaves_of(tree)
+            if not all(map(is_number, leaves)):
+                return []
+            part = b.pure(OPS[name], (layout,), type_of(tree), {})
+            scalars = iter(self.leaves(tree, part) if not static_data(tree) else ())
+            for leaf in leaves:
+                value = b.const(leaf, i64) if type(leaf) is int else next(scalars)
+                found.append(value if value.type == i64 else b.cast("extsi", value, i64))
+        return found
 
     def unpack(self, type_: Attribute, parts: tuple[SSAValue, ...]) -> SSAValue:
         """The value of a DSL type from its carriers."""
@@ -341,6 +361,18 @@ def _structured(r: _Signatures, op: Operation) -> None:
     types = [t for x in op.results for t in boundary_types(x.type)]
     new = r.b.with_regions(type(op), values, types, regions, dict(op.properties), dict(op.attributes))
     r.bind(op.results, new.results)
+
+
+def leaves_of(tree: Any) -> list[Any]:
+    """The leaves of nested tuples in order."""
+    if type(tree) is not tuple:
+        return [tree]
+    return [x for part in cast("tuple[Any, ...]", tree) for x in leaves_of(part)]
+
+
+def is_number(leaf: Any) -> bool:
+    """Whether a leaf is an integer, known or not."""
+    return type(leaf) is int or isinstance(leaf, Dyn)
 
 
 def boundary_types(type_: Attribute) -> tuple[Attribute, ...]:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, ModuleOp, StringAttr, i32, i64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
@@ -20,6 +19,7 @@ from ... import layout as L
 from ...dialects.fly.ops import OPS, python_value
 from ...dialects.fly.types import CoordTensorType, IntTupleType, MemRefType, coord_tensor_type, int_tuple_type
 from ...dialects.fly_rocdl.tiled_tdm import MakeTiledTdmLoadAtomOp, MakeTiledTdmStoreAtomOp, option, tdm_box
+from ...ir import arith
 from ...ir.builder import int_attr
 from ...ir.types import bit_width
 from ...lowering.rebuild import failure_at

@@ -1,17 +1,19 @@
 """Fly to `llvm` in one walk: what `fly-rewrite-func-signature`, `fly-canonicalize`, `fly-layout-lowering` and
 `convert-fly-to-*` do one after the other, without the IR in between.
 
-The driver takes it when nobody asks to see that IR. The result is the same; a test compares both ways.
+`canonicalize` is part of it: everything is built with a builder that folds, and what takes a look ahead (a condition
+that turns out to be known, a result nobody uses) is left to that pass itself. What comes out is what the passes leave
+one after the other; a test compares both ways.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import gcd
+from functools import cache
 from typing import Any, cast
 
-from xdsl.dialects import func, scf
+from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
@@ -31,34 +33,48 @@ from ...dialects.fly.types import (
     static_data,
 )
 from ...dialects.fly_rocdl.buffer import is_buffer
-from ...dialects.upstream import gpu, llvm
+from ...dialects.upstream import gpu, llvm, scf
 from ...errors import LayoutError
 from ...ir.builder import i64, i64_list, int_attr, operands_of
 from ...ir.emitter import SSA_CLASSES
-from ...ir.enums import AtomicOp
-from ...ir.types import bit_width
+from ...ir.enums import AddressSpace
+from ...ir.types import bit_width, vector_type
 from ...layout import Basis, ComposedLayout, Dyn, Layout, cosize, dynamic_leaves
-from ...lowering import atom_state
-from ...lowering.atom_state import ATOM_TYPES, state_of
+from ...lowering import atom_state, value_operands
+from ...lowering.atom_state import ATOM_TYPES
+from ...lowering.folding import FoldingBuilder
+from ...lowering.lanes import Lanes
 from ...lowering.rebuild import Handler
-from ...lowering.register_cells import RegisterCells
-from ...lowering.value_operands import ValuePlace
-from .. import PASSES, pass_class
+from ...lowering.schedule import schedule
+from .. import pass_class
 from ..base import Pass
-from ..pipeline import pass_names
-from .convert_fly import FlyConversion, scaled_state, storage_type
+from ..cleanup.canonicalize import CanonicalizePass, is_unsettled, trip_count
+from .convert_fly import FlyConversion, alloc_number, copy_memory, copy_values, mma_call, storage_type
+from .fly_convert_atom_call_to_ssa_form import run_length
 from .fly_layout_lowering import LayoutLowering, Pointer
-from .fly_rewrite_func_signature import boundary_types, carriers_of, struct_of
+from .fly_rewrite_func_signature import boundary_types, carriers_of, is_number, leaves_of, struct_of
+from .register_values import Carried, Exit, KeepInMemory, RegisterValues, Root, is_idle, is_register
 
 
 class FlyToLlvm(LayoutLowering, FlyConversion):
     """Both lowerings at once; mixed with a target's `FlyConversion`."""
 
+    folds = True
+    b: FoldingBuilder
+
+    def make_builder(self) -> FoldingBuilder:
+        return FoldingBuilder()
+
     def __init__(self) -> None:
         super().__init__()
         self.packed: dict[int, tuple[Any, list[SSAValue]]] = {}
         """Carriers an object came from by its id, so that passing it on costs nothing."""
-        self.cells = RegisterCells(self.b, self)
+        self.registers_now: RegisterValues | None = None
+        """The registers of the function under way that are values."""
+        self.captured: dict[int, list[SSAValue]] = {}
+        """What the terminators of blocks that are built into another hand on."""
+        self.carry: list[Sequence[Root]] = []
+        """Registers that the terminators of the enclosing regions hand on."""
         self._entry: Block | None = None
         """Entry block of a kernel whose arguments' bounds are wanted."""
 
@@ -148,9 +164,7 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
         if known is not None:
             return known[1]
         if isinstance(old.type, MemRefType):
-            if self.cells.tracks(obj.iter.parts[0]):
-                self.cells.release(obj.iter.parts[0])
-            pointer = [obj.iter.value()]
+            pointer = [self.address_of_pointer(obj.iter)]
             return pointer if len(types) == 1 else [*pointer, self.to_struct(old.type.data.layout, obj.layout)]
         if isinstance(old.type, CoordTensorType):
             pairs = zip(old.type.data, (obj.iter, obj.layout), strict=True)
@@ -179,29 +193,39 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
             value = self.b.pure(llvm.InsertValueOp, (value, field), type_, {"position": i64_list((i,))})
         return value
 
+    def handed_on(self) -> list[SSAValue]:
+        """What the registers hold that the region under way hands on."""
+        return [self.values[root].value(self.b) for root in self.carry[-1]] if self.carry else []
+
     def pack_all(self, old: Sequence[SSAValue]) -> list[SSAValue]:
         """Carriers of several values in order."""
         return [c for v in old for c in self.pack(v)]
 
-    # --- memory and atoms, emitted as `llvm` at once --------------------------------------------------------------
-
-    def val(self, old: SSAValue) -> SSAValue:
-        found = self.vm[old]
-        if type(found) in SSA_CLASSES:
-            return found
-        if isinstance(found, Pointer):
-            if self.cells.tracks(found.parts[0]):
-                self.cells.release(found.parts[0])
-            return found.value()
-        if isinstance(old.type, ATOM_TYPES):
-            return atom_state.to_struct(self.b, found, old.type)
-        return super().val(old)
+    # --- functions ------------------------------------------------------------------------------------------------
 
     def function(self, op: Any, cls: type[Operation]) -> None:
-        outer, self.cells = self.cells, RegisterCells(self.b, self)
+        self.b.in_kernel = cls is gpu.FuncOp
         self._entry = op.body.blocks.first if self.checked and cls is gpu.FuncOp else None
-        super().function(op, cls)
-        self.cells = outer
+        single = cls is gpu.FuncOp and op.body.blocks.first is op.body.blocks.last
+        kept = _without_values(op, self.dead) if single else set[SSAValue]()
+        counted = self._allocations
+        while True:
+            self.registers_now = RegisterValues(self.b, kept, self.dead) if single else None
+            try:
+                super().function(op, cls)
+            except KeepInMemory as error:
+                kept.add(error.root.old)
+                self._allocations = counted
+                continue
+            break
+        self.registers_now = None
+        self.b.in_kernel = False
+
+    def fill(self, old: Region, entry: Block) -> Region:
+        region = super().fill(old, entry)
+        if self.registers_now is not None and self.b.entry is entry:
+            self.registers_now.settle()
+        return region
 
     def _note_extents(self, arguments: Sequence[SSAValue]) -> None:
         """In checked mode: how far the tensor of each argument reaches."""
@@ -217,58 +241,31 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
             bits = self.b.muli(self.b.leaf_value(count, 64), self.b.const(bit_width(type_.data.elem), i64))
             nbytes = self.b.int_binary("shrui", self.b.addi(bits, self.b.const(7, i64)), self.b.const(3, i64))
             layout = linear_layout(view.layout)
-            leaves: list[Any] = [*flatten_to_list(layout.shape), *flatten_to_list(layout.stride)]
-            modes = [self.b.leaf_value(leaf, 64) for leaf in leaves] if all(map(_is_number, leaves)) else []
+            leaves: list[Any] = [*leaves_of(layout.shape), *leaves_of(layout.stride)]
+            modes = [self.b.leaf_value(leaf, 64) for leaf in leaves] if all(map(is_number, leaves)) else []
             props: dict[str, Attribute] = {"argument": int_attr(i), "bits": int_attr(bit_width(type_.data.elem))}
             self.b.opn(fly_cpu.ExtentOp, (view.iter.parts[0], nbytes, *modes), (), props)
 
-    def nested(self, old: Block) -> Block:
-        new = Block(arg_types=self.argument_types(old))
-        before = self.cells.enter(loop=not isinstance(old.parent_op(), scf.IfOp))
-        with self.b.region(new):
-            self.enter(old, new)
-            self.walk(old)
-        return self._leave(new, before)
+    # --- values ---------------------------------------------------------------------------------------------------
 
-    def _leave(self, block: Block, before: set[SSAValue]) -> Block:
-        """Write back what a region knows, in front of its terminator."""
-        last = block.last_op
-        if last is not None:
-            block.detach_op(last)
-        with self.b.region(block):
-            self.cells.leave(before)
-        if last is not None:
-            block.add_op(last)
-        return block
+    def val(self, old: SSAValue) -> SSAValue:
+        found = self.vm[old]
+        if type(found) in SSA_CLASSES:
+            return found
+        if isinstance(found, Pointer):
+            return self.address_of_pointer(found)
+        if isinstance(old.type, ATOM_TYPES):
+            return atom_state.to_struct(self.b, found, old.type)
+        return super().val(old)
 
-    def tensor(self, old: SSAValue) -> Operand:
-        return self.operand(self.obj(old))
+    def address_of_pointer(self, at: Pointer) -> SSAValue:
+        """A pointer as an IR value; a register that must have one stays in memory."""
+        base: Any = at.parts[0]
+        if type(base) is Root:
+            raise KeepInMemory(base)
+        return at.value()
 
-    def guarded(self, flag: SSAValue | None, emit: Callable[[], None]) -> None:
-        if flag is None:
-            emit()
-            return
-        block = Block()
-        before = self.cells.enter(loop=False)
-        with self.b.region(block):
-            emit()
-            self.cells.leave(before)
-            self.b.opn(scf.YieldOp, (), ())
-        self.b.with_regions(scf.IfOp, (flag,), (), [Region(block), Region()])
-
-    def chosen(self, flag: SSAValue | None, emit: Callable[[], SSAValue], otherwise: SSAValue | None) -> SSAValue:
-        if flag is not None:
-            # What the branch reads is read before it, so that it leaves no trace in memory.
-            self.cells.flush()
-        return super().chosen(flag, emit, otherwise)
-
-    def store_register(self, base: SSAValue, offset: int, value: SSAValue) -> None:
-        """Write back a register: the allocation's element type gives the step."""
-        elem = cast(Any, base.owner).elem_type
-        at = base if not offset else self._step(base, elem, offset)
-        align = cast(Any, base.owner).alignment.value.data
-        known = gcd(align, offset * bit_width(elem) // 8) or align
-        self.b.opn(llvm.StoreOp, (value, at), (), {"alignment": int_attr(known, i64)})
+    # --- memory and atoms, emitted as `llvm` at once --------------------------------------------------------------
 
     def _step(self, at: SSAValue, elem: Attribute, by: Any) -> SSAValue:
         return self.step(at, elem, by if type(by) is int else self.b.leaf_value(by, cast(Dyn, by).width))
@@ -278,89 +275,146 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
             return self.move_buffer(at, by if type(by) is int else self.b.leaf_value(by, 32))
         return self._step(at, storage_type(type_.data.elem), by)
 
+    def registers(self, old: SSAValue, type_: PointerType, count: int) -> Any:
+        elem = storage_type(type_.data.elem)
+        if self.registers_now is not None and count:
+            root = self.registers_now.allocate(old, vector_type(elem, count))
+            if root is not None:
+                return root
+        return self.stack(elem, count, type_.data.align)
+
+    def blank(self, type_: Attribute) -> SSAValue:
+        return self.b.poison(storage_type(type_))
+
+    def register_place(self, at: Pointer) -> tuple[Root, int] | None:
+        """Root and element of a pointer to a register that is a value."""
+        base, dynamic, static = cast(Any, at.parts)
+        if type(base) is not Root:
+            return None
+        if dynamic is not None:
+            raise KeepInMemory(base)
+        return base, static
+
     def read(self, at: Any, type_: Attribute) -> SSAValue:
-        return self.load(self.operand_at(at), type_)
+        place = self.register_place(at)
+        if place is None:
+            return self.load(Operand(at.value(), at.type.data), type_)
+        root, offset = place
+        return value_operands.read_lanes(self.b, self.values[root], offset, storage_type(type_))
 
     def write(self, value: SSAValue, at: Any) -> None:
-        self.store(value, self.operand_at(at))
-
-    def load(self, at: Operand, type_: Attribute, align: int | None = None) -> SSAValue:
-        if isinstance(at.pointer, ValuePlace):
-            return super().load(at, type_, align)
-        pointer = cast(Pointer, at.pointer)
-        place = self.register_place(pointer)
-        if place is not None:
-            found = self.cells.load(*place, storage_type(type_))
-            if found is not None:
-                return found
-            self.cells.flush(place[0])
-        return super().load(Operand(pointer.value(), at.data), type_, align)
-
-    def store(self, value: SSAValue, at: Operand, align: int | None = None) -> None:
-        if isinstance(at.pointer, ValuePlace):
-            super().store(value, at, align)
+        place = self.register_place(at)
+        if place is None:
+            self.store(value, Operand(at.value(), at.type.data))
             return
-        pointer = cast(Pointer, at.pointer)
-        place = self.register_place(pointer)
-        if place is not None:
-            self.cells.store(*place, value)
-            return
-        super().store(value, Operand(pointer.value(), at.data), align)
+        root, offset = place
+        lanes = self.values[root]
+        self.values[root] = lanes.put(self.b, value_operands.with_element(self.b, value, lanes.elem), offset)
 
-    def atomic(self, op: AtomicOp, at: Operand, value: SSAValue, scope: str, unsigned: bool = False) -> None:
-        pointer = cast(Pointer, at.pointer)
-        super().atomic(op, Operand(pointer.value(), at.data), value, scope, unsigned)
-
-    def register_place(self, at: Pointer) -> tuple[SSAValue, int] | None:
-        """Allocation and static offset of a register access that can be followed; else memory is made right first."""
-        base, dynamic, static = at.parts
-        if not self.cells.tracks(base):
-            return None
-        if dynamic is None:
-            return base, static
-        self.cells.release(base)
-        return None
-
-    def operand_at(self, at: Pointer, layout: Any = None) -> Operand:
-        """An address as an operand of a memory access; it becomes IR only if the access does."""
-        d = at.type.data
-        return Operand(cast(Any, at), MemRefData(d.elem, d.space, layout, d.align, d.swizzle))
+    @property
+    def values(self) -> dict[Root, Lanes]:
+        """What the registers hold."""
+        assert self.registers_now is not None
+        return self.registers_now.now
 
     def operand(self, old: Any) -> Operand:
-        return self.operand_at(old.iter, old.layout)
+        at: Pointer = old.iter
+        d = at.type.data
+        return Operand(self.address_of_pointer(at), MemRefData(d.elem, d.space, old.layout, d.align, d.swizzle))
 
-    def registers(self, type_: PointerType, count: int) -> SSAValue:
-        base = self.stack(storage_type(type_.data.elem), count, type_.data.align)
-        self.cells.track(base)
-        return base
+    def tensor(self, old: SSAValue) -> Operand:
+        return self.operand(self.obj(old))
+
+    def as_value(self, view: View, type_: Attribute | None) -> Any:
+        """An operand of a call: a register tensor that can be a value as its pointer, others as memory."""
+        return self.operand(view) if type_ is None else self.settled(view.iter)
+
+    def settled(self, at: Pointer) -> Any:
+        """A register pointer where its access is: in memory it is an address by now."""
+        return at if type(cast(Any, at.parts[0])) is Root else Pointer(self, at.value(), at.type)
+
+    def given(self, at: Any, type_: Attribute | None) -> Operand:
+        """What a call takes for an operand."""
+        return at if type_ is None else value_operands.operand(type_, self.read(at, type_))
 
     def copy_call(self, atom: CopyAtomType, tensors: Sequence[View]) -> None:
-        src, dst, *pred = tensors
-        self.set_state(state_of(atom))
-        flag = self.read(pred[0].iter, self.operand(pred[0]).data.elem) if pred else None
-        flag = self.copy_flag(atom.op, flag)
-        self.guarded(flag, lambda: atom.op.lower(self, self.operand(src), self.operand(dst)))
+        types = [register_type(t) for t in tensors]
+        places = [self.as_value(t, type_) for t, type_ in zip(tensors, types, strict=True)]
+        if not any(types):
+            copy_memory(self, atom, places[0], places[1], places[2] if len(places) > 2 else None)
+            return
+        result = types[1]
+        source = self.given(places[0], types[0])
+        pred = self.given(places[2], types[2]) if len(places) > 2 else None
+        before = self.read(places[1], result) if pred is not None and result is not None else None
+        memory = places[1] if result is None else None
+        made = copy_values(self, atom, source, memory, pred, result, before)
+        if made is not None:
+            self.write(made, places[1])
 
     def mma_call(self, atom: MmaAtomType, tensors: Sequence[View]) -> None:
-        d, a, b, c = map(self.operand, tensors)
-        self.set_state(state_of(atom))
-        atom.op.lower(self, d, a, b, c)
+        types = [register_type(t) for t in tensors]
+        if None in types:
+            d, a, b, c = tensors
+            self.scaled_mma_call(atom, ((d,), (a,), (b,), (c,)))
+            return
+        kinds = cast("list[Attribute]", types)
+        d, a, b, c = (self.settled(t.iter) for t in tensors)
+        left, right, start = (
+            value_operands.operand(type_, self.read(at, type_)) for at, type_ in zip((a, b, c), kinds[1:], strict=True)
+        )
+        target = value_operands.operand(kinds[0], None)
+        mma_call(self, atom, target, (left,), (right,), start)
+        self.write(value_operands.value_of(target, self.b), d)
 
     def scaled_mma_call(self, atom: MmaAtomType, groups: Sequence[Sequence[View]]) -> None:
-        (d,), a, b, (c,) = ([self.operand(t) for t in group] for group in groups)
-        scaled_state(self, state_of(atom), a, b)
-        atom.op.lower(self, d, a[0], b[0], c)
+        types = [[register_type(t) for t in group] for group in groups]
+        places = [
+            [self.as_value(t, type_) for t, type_ in zip(group, kinds, strict=True)]
+            for group, kinds in zip(groups, types, strict=True)
+        ]
+        result = types[0][0]
+        a, b, (c,) = (
+            [self.given(at, type_) for at, type_ in zip(group, kinds, strict=True)]
+            for group, kinds in zip(places[1:], types[1:], strict=True)
+        )
+        target = places[0][0] if result is None else value_operands.operand(result, None)
+        mma_call(self, atom, target, a, b, c)
+        if result is not None:
+            self.write(value_operands.value_of(target, self.b), places[0][0])
 
 
-def flatten_to_list(tree: Any) -> list[Any]:
-    """The leaves of nested tuples in order."""
-    if type(tree) is not tuple:
-        return [tree]
-    return [x for part in cast("tuple[Any, ...]", tree) for x in flatten_to_list(part)]
+def register_type(view: View) -> Attribute | None:
+    """Type of a register tensor as a value; None when it cannot be one."""
+    data = view.iter.type.data
+    if data.space is not AddressSpace.Register:
+        return None
+    count = run_length(view.layout)
+    if count is None:
+        return None
+    return storage_type(data.elem if count == 1 else vector_type(data.elem, count))
 
 
-def _is_number(leaf: Any) -> bool:
-    return type(leaf) is int or isinstance(leaf, Dyn)
+def _without_values(function: Operation, dead: set[int]) -> set[SSAValue]:
+    """Allocations that ops of a target take as tensors, or that are reinterpreted: they stay in memory."""
+    found = RegisterValues(FoldingBuilder(), set(), dead)
+    kept: set[SSAValue] = set()
+    todo = list(function.regions)
+    while todo:
+        for block in todo.pop().blocks:
+            op: Any = block.first_op
+            while op is not None:
+                todo += op.regions
+                if _needs_memory(type(op)) and id(op) not in dead:  # pyright: ignore[reportUnknownArgumentType]
+                    sources = [found.source(v) for v in operands_of(op) if is_register(v.type)]
+                    kept.update(source for source in sources if source is not None)
+                op = op._next_op
+    return kept
+
+
+@cache
+def _needs_memory(cls: type[Operation]) -> bool:
+    return cls is OPS["recast_iter"] or cls.name.startswith(("fly_rocdl.", "fly_nvgpu."))
 
 
 def _matching(known: Any, obj: Any) -> list[Any]:
@@ -380,35 +434,159 @@ def _store(r: FlyToLlvm, op: FlyOp) -> None:
     r.write(r.val(value), r.obj(at))
 
 
+def _make_ptr(r: FlyToLlvm, op: FlyOp) -> None:
+    type_ = cast(PointerType, op.results[0].type)
+    if type_.data.space is AddressSpace.Register:
+        made = r.registers(op.results[0], type_, alloc_number(op, "allocSize"))
+        r.vm[op.results[0]] = Pointer(r, cast(Any, made), type_) if type(made) is Root else made
+    else:
+        FlyConversion.handlers[OPS["make_ptr"]](r, op)
+
+
 def _recast(r: FlyToLlvm, op: FlyOp) -> None:
     at = cast(Pointer, r.obj(operands_of(op)[0]))
     type_ = cast(PointerType, op.results[0].type)
+    value = r.address_of_pointer(at)
     if is_buffer(type_.data.space):
-        r.vm[op.results[0]] = Pointer(r, r.recast_buffer(at, at.type.data.elem, type_.data.elem), type_)
-        return
-    base = at.parts[0]
-    if r.cells.tracks(base):
-        r.cells.release(base)
-    r.vm[op.results[0]] = Pointer(r, at.value(), cast(PointerType, op.results[0].type))
+        value = r.recast_buffer(value, at.type.data.elem, type_.data.elem)
+    r.vm[op.results[0]] = Pointer(r, value, type_)
 
 
 def _terminator(r: FlyToLlvm, op: Operation) -> None:
+    given = r.pack_all(operands_of(op))
+    if id(op) in r.captured:
+        r.captured[id(op)] = given
+        return
+    r.b.opn(type(op), [*given, *r.handed_on()], (), dict(op.properties))
+
+
+def _return(r: FlyToLlvm, op: Operation) -> None:
     r.b.opn(type(op), r.pack_all(operands_of(op)), (), dict(op.properties))
 
 
 def _condition(r: FlyToLlvm, op: Operation) -> None:
     cond, *rest = operands_of(op)
-    r.b.opn(scf.ConditionOp, [r.val(cond), *r.pack_all(rest)], ())
+    given = [r.val(cond), *r.pack_all(rest)]
+    r.b.opn(scf.ConditionOp, [*given, *r.handed_on()], ())
 
 
-def _structured(r: FlyToLlvm, op: Operation) -> None:
-    fixed = {scf.ForOp: 3, scf.IfOp: 1, scf.WhileOp: 0}[cast(Any, type(op))]
-    operands = operands_of(op)
-    values = [*r.vals(operands[:fixed]), *r.pack_all(operands[fixed:])]
-    regions = [Region(r.nested(region.block)) if region.blocks else Region() for region in op.regions]
-    types = [r.convert(t) for x in op.results for t in boundary_types(x.type)]
-    new = r.b.with_regions(type(op), values, types, regions, dict(op.properties), dict(op.attributes))
-    r.bind(op.results, new.results)
+def _inline(r: FlyToLlvm, block: Block) -> list[SSAValue]:
+    """Build the ops of a block into the current one; give the carriers of what its terminator hands on."""
+    last = cast(Operation, block.last_op)
+    r.captured[id(last)] = []
+    r.walk(block)
+    return r.captured.pop(id(last))
+
+
+def _types(r: FlyToLlvm, op: Operation) -> list[Attribute]:
+    return [r.convert(t) for x in op.results for t in boundary_types(x.type)]
+
+
+def _for(r: FlyToLlvm, op: scf.ForOp) -> None:
+    b, registers, operands = r.b, r.registers_now, operands_of(op)
+    bounds, inits = r.vals(operands[:3]), r.pack_all(operands[3:])
+    old = op.body.block
+    trips = trip_count(b, bounds, op)
+    if trips == 0:
+        r.bind(op.results, inits)
+        return
+    if trips == 1:
+        r.bind(old.args, [bounds[0], *inits])
+        r.bind(op.results, _inline(r, old))
+        return
+    roots = [] if registers is None else registers.accessed(op)[0]
+    new = Block(arg_types=[*r.argument_types(old), *(root.type for root in roots)])
+    count = len(new.args) - len(roots)
+    started = [r.values[root] for root in roots]
+    before = b.numbered() if roots else {}
+    inside: dict[Any, SSAValue] = {}
+    r.carry.append(())
+    with b.region(new):
+        r.bind(old.args, new.args[:count])
+        for root, value in zip(roots, new.args[count:], strict=True):
+            r.values[root] = Lanes.of(value, new)
+        r.walk(old)
+        if roots:
+            inside = b.numbered()
+    r.carry.pop()
+    ended = [r.values[root] for root in roots]
+    types = [*_types(r, op), *(root.type for root in roots)]
+    loop = b.with_regions(scf.ForOp, [*bounds, *inits], types, [Region(new)], dict(op.properties), dict(op.attributes))
+    r.bind(op.results, loop.results[: len(types) - len(roots)])
+    if roots and registers is not None:
+        registers.carry(Carried(loop, roots, [Exit(new, ended, inside)], started, before))
+
+
+def _if(r: FlyToLlvm, op: scf.IfOp) -> None:
+    b, registers = r.b, r.registers_now
+    cond = r.val(operands_of(op)[0])
+    known = b.const_of.get(cond)
+    if known is not None:
+        region = op.regions[0 if known else 1]
+        if region.blocks:
+            r.bind(op.results, _inline(r, region.block))
+        return
+    roots = [] if registers is None else registers.accessed(op)[0]
+    started = {root: r.values[root] for root in roots}
+    regions: list[Region] = []
+    exits: list[Exit] = []
+    r.carry.append(())
+    for region in op.regions:
+        if not region.blocks and not roots:
+            regions.append(Region())
+            continue
+        new = Block()
+        with b.region(new):
+            if region.blocks:
+                r.walk(region.block)
+            else:
+                b.opn(scf.YieldOp, (), ())
+            if roots:
+                exits.append(Exit(new, [r.values[root] for root in roots], b.numbered()))
+        for root, lanes in started.items():
+            r.values[root] = lanes
+        made = Region(new)
+        regions.append(Region() if not roots and not op.results and is_idle(made) else made)
+    r.carry.pop()
+    own = _types(r, op)
+    types = [*own, *(root.type for root in roots)]
+    new_if = b.with_regions(scf.IfOp, (cond,), types, regions, dict(op.properties), dict(op.attributes))
+    r.bind(op.results, new_if.results[: len(own)])
+    if roots and registers is not None:
+        registers.carry(Carried(new_if, roots, exits))
+
+
+def _while(r: FlyToLlvm, op: scf.WhileOp) -> None:
+    b, registers = r.b, r.registers_now
+    roots = [] if registers is None else registers.accessed(op)[1]
+    inits = [*r.pack_all(operands_of(op)), *(r.values[root].value(b) for root in roots)]
+    started = {root: r.values[root] for root in roots}
+    regions: list[Region] = []
+    r.carry.append(roots)
+    for region in op.regions:
+        old = region.block
+        new = Block(arg_types=[*r.argument_types(old), *(root.type for root in roots)])
+        count = len(new.args) - len(roots)
+        with b.region(new):
+            r.bind(old.args, new.args[:count])
+            for root, value in zip(roots, new.args[count:], strict=True):
+                r.values[root] = Lanes.of(value, new)
+            r.walk(old)
+        regions.append(Region(new))
+    r.carry.pop()
+    if roots:
+        r.values.update(started)
+    types = [*_types(r, op), *(root.type for root in roots)]
+    made = b.with_regions(scf.WhileOp, inits, types, regions, dict(op.properties), dict(op.attributes))
+    _finish(r, op, made, roots)
+
+
+def _finish(r: FlyToLlvm, op: Operation, made: Operation, roots: Sequence[Root]) -> None:
+    """Bind the results of a rebuilt op; the last ones are what the roots hold now."""
+    count = len(made.results) - len(roots)
+    r.bind(op.results, made.results[:count])
+    for root, value in zip(roots, made.results[count:], strict=True):
+        r.values[root] = Lanes.of(value, r.b.block)
 
 
 def _launch(r: FlyToLlvm, op: gpu.LaunchFuncOp) -> None:
@@ -428,17 +606,17 @@ _HANDLERS = cast(
     {
         **FlyConversion.handlers,
         **LayoutLowering.handlers,
-        OPS["make_ptr"]: FlyConversion.handlers[OPS["make_ptr"]],
+        OPS["make_ptr"]: _make_ptr,
         OPS["ptr.load"]: _load,
         OPS["ptr.store"]: _store,
         OPS["recast_iter"]: _recast,
         OPS["apply_swizzle"]: _recast,
-        scf.ForOp: _structured,
-        scf.IfOp: _structured,
-        scf.WhileOp: _structured,
+        scf.ForOp: _for,
+        scf.IfOp: _if,
+        scf.WhileOp: _while,
         scf.YieldOp: _terminator,
         scf.ConditionOp: _condition,
-        func.ReturnOp: _terminator,
+        func.ReturnOp: _return,
         gpu.LaunchFuncOp: _launch,
     },
 )
@@ -457,36 +635,20 @@ def fused_with(conversion: type[FlyConversion]) -> type[FlyToLlvm]:
 
 @dataclass(frozen=True)
 class FlyToLlvmPass(Pass):
-    """All fly passes of a pipeline in one walk."""
+    """The passes from `fly-rewrite-func-signature` to the conversion and its `canonicalize` in one walk."""
 
     name = "fly-to-llvm"
-    conversion: type[FlyConversion]
+    needs = "a traced module"
+    convert: str = "convert-fly-to-rocdl"
+    """The conversion that is part of it."""
 
     def run(self, module: ModuleOp) -> ModuleOp:
-        return fused_with(self.conversion).rebuild(module)
-
-
-_NEEDED = ("fly-rewrite-func-signature", "fly-canonicalize", "fly-layout-lowering")
-_IMPLIED = (
-    "fly-int-swizzle-simplify",
-    "canonicalize",
-    "fly-convert-atom-call-to-ssa-form",
-    "fly-promote-regmem-to-vectorssa",
-)
-
-
-def fuse(fragments: Sequence[str]) -> list[Pass] | None:
-    """The fly passes of a pipeline up to the conversion as one walk, if all are there in their usual order.
-
-    The passes between layout lowering and the conversion have nothing to add: the walk follows register storage as
-    values, folds and shares, and what is dead is not written to LLVM IR. Nor has `canonicalize` right behind. Works on
-    the text: the modules of passes that do not run are not imported.
-    """
-    if any(mark in fragment for fragment in fragments for mark in "{("):
-        return None
-    names = [name for fragment in fragments for name in pass_names(fragment)]
-    *before, last = [name for name in names if name not in _IMPLIED] or [""]
-    if tuple(before) != _NEEDED or last not in PASSES or names[-2:] not in ([last, "canonicalize"], [names[-2], last]):
-        return None
-    conversion = getattr(pass_class(last), "conversion", None)
-    return None if conversion is None else [FlyToLlvmPass(conversion)]
+        conversion = getattr(pass_class(self.convert), "conversion", None)
+        if conversion is None:
+            raise ValueError(f"option 'convert' of pass 'fly-to-llvm' names a conversion, got '{self.convert}'")
+        walk = fused_with(conversion)()
+        made = walk.run(module)
+        if is_unsettled(made):
+            return CanonicalizePass().run(made)
+        schedule(made)
+        return made

@@ -1,35 +1,31 @@
 """Buffer memory in the conversions: pointers that are a descriptor and an offset, and access through them.
 
-On AMD a buffer pointer becomes `{ptr addrspace(8), i32}` and its accesses are buffer instructions. The cpu stack has
-`{{ptr, i64}, i32}`: base, size in bytes, offset in elements; it checks every dword as the hardware does, reads 0
-outside and drops stores there.
+A buffer pointer becomes `{ptr addrspace(8), i32}` and its accesses are buffer instructions. What they are on the cpu
+stack is in `cpu/emulation/buffers.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar, cast
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from xdsl.dialects import llvm as xllvm
-from xdsl.dialects.builtin import IntegerType, VectorType
+from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.fly.atoms import Operand
 from ...dialects.fly.ops import FlyOp, python_value
 from ...dialects.fly.semantics import object_of
-from ...dialects.fly.types import MemRefType, PointerType
+from ...dialects.fly.types import MemRefData, MemRefType, PointerType, PtrData
 from ...dialects.fly_rocdl.buffer import is_buffer
 from ...dialects.fly_rocdl.common import mangled
 from ...dialects.fly_rocdl.ops import BufferLoadOp, BufferStoreOp, GetBufferRsrcOp
 from ...dialects.upstream import llvm, vector
 from ...errors import DSLCompileError
-from ...ir.builder import elem_of, i32, i32_list, i64, i64_list, int_attr, operands_of
+from ...ir.builder import elem_of, i32, i64_list, operands_of
 from ...ir.enums import AddressSpace
 from ...ir.types import bit_width, vector_type
 from ...lowering.rebuild import Handler, Rebuilder
-
-_ATOMICS = {"fadd": "fadd", "fmax": "fmax", "smax": "max", "umin": "umin", "add": "add", "and": "_and", "or": "_or"}
-"""Operation of `atomicrmw` by buffer intrinsic."""
 
 
 def _word_type(bits: int) -> Attribute:
@@ -47,25 +43,28 @@ def _pieces(bits: int) -> Iterator[tuple[int, int]]:
 
 
 class BufferMemory(Rebuilder):
-    """Mixed into the conversions."""
+    """Mixed into the conversions; as AMD GPUs have it, so that the others have none. The cpu stack has its own."""
 
     target: ClassVar[str]
+
+    if TYPE_CHECKING:  # What a conversion has of its own.
+
+        def has(self, feature: str) -> bool: ...
+        def address(self, pointer: SSAValue, data: PtrData | MemRefData) -> tuple[SSAValue, int]: ...
+        def intrinsic(self, name: str, type_: Attribute | None, operands: Sequence[SSAValue]) -> SSAValue | None: ...
 
     def __init__(self) -> None:
         super().__init__()
         self._fat: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
         """Descriptor and offset of buffer pointers made here, so that taking them apart costs nothing."""
-        self._nowhere: dict[Any, SSAValue] = {}
         self._state: dict[str, SSAValue] = {}
 
     # --- pointers -------------------------------------------------------------------------------------------------
 
     def descriptor_type(self) -> Attribute:
         """Type of a descriptor."""
-        if self.target == "rocdl":
+        if self.has("amd"):
             return llvm.ptr(8)
-        if self.target == "cpu":
-            return llvm.StructType((False, (llvm.ptr(0), i64)))
         raise DSLCompileError(f"buffer memory is a feature of AMD GPUs; the target '{self.target}' has none")
 
     def buffer_pointer_type(self) -> Attribute:
@@ -119,13 +118,12 @@ class BufferMemory(Rebuilder):
 
     def make_descriptor(self, base: SSAValue, stride: SSAValue, size: SSAValue, flags: SSAValue) -> SSAValue:
         """A buffer pointer to the start of a new descriptor."""
-        if self.target == "rocdl":
-            made = cast(Any, self).intrinsic(
-                "llvm.amdgcn.make.buffer.rsrc.p8.p1", llvm.ptr(8), [base, stride, size, flags]
-            )
-        else:
-            made = self._struct(self.descriptor_type(), base, size)
-        return self.fat_pointer(made, self.b.i32(0))
+        return self.fat_pointer(self.descriptor(base, stride, size, flags), self.b.i32(0))
+
+    def descriptor(self, base: SSAValue, stride: SSAValue, size: SSAValue, flags: SSAValue) -> SSAValue:
+        """A new descriptor."""
+        made = self.intrinsic("llvm.amdgcn.make.buffer.rsrc.p8.p1", llvm.ptr(8), [base, stride, size, flags])
+        return cast(SSAValue, made)
 
     # --- access ---------------------------------------------------------------------------------------------------
 
@@ -178,16 +176,19 @@ class BufferMemory(Rebuilder):
                 whole = self.b.pure(vector.InsertStridedSliceOp, (part, whole), type_, props)
         return whole
 
-    def scalar_buffer_load(self, rsrc: SSAValue, offset: SSAValue, type_: Attribute, cache: int) -> SSAValue:
+    def scalar_buffer_load(
+        self, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, type_: Attribute, cache: int
+    ) -> SSAValue:
         """Read whole dwords at an address that is the same in all lanes. The instruction takes the raw descriptor."""
         from .convert_fly import storage_type
 
+        place = self.b.addi(offset, soffset)
         type_ = storage_type(type_)
         word = _word_type(bit_width(type_))
         number = self.b.pure(llvm.PtrToIntOp, (rsrc,), IntegerType(128), {})
         name = f"llvm.amdgcn.s.buffer.load.{mangled(word)}"
-        words = [self._as(number, vector_type(i32, 4)), offset, self.b.i32(cache)]
-        return self._as(cast(Any, self).intrinsic(name, word, words), type_)
+        words = [self._as(number, vector_type(i32, 4)), place, self.b.i32(cache)]
+        return self._as(cast(SSAValue, self.intrinsic(name, word, words)), type_)
 
     def buffer_store(self, value: SSAValue, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, cache: int) -> None:
         """Write through a descriptor."""
@@ -214,117 +215,41 @@ class BufferMemory(Rebuilder):
 
     def _load_piece(self, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, bits: int, cache: int) -> SSAValue:
         type_ = _word_type(bits)
-        if self.target == "rocdl":
-            name = f"llvm.amdgcn.raw.ptr.buffer.load.{mangled(type_)}"
-            return cast(Any, self).intrinsic(name, type_, [rsrc, offset, soffset, self.b.i32(cache)])
-        if bits <= 32:
-            return self._checked_load(rsrc, offset, soffset, type_)
-        words = [
-            self._checked_load(rsrc, self.b.addi(offset, self.b.i32(4 * i)) if i else offset, soffset, i32)
-            for i in range(bits // 32)
-        ]
-        return self.b.pure(vector.FromElementsOp, words, type_, {})
+        name = f"llvm.amdgcn.raw.ptr.buffer.load.{mangled(type_)}"
+        return cast(SSAValue, self.intrinsic(name, type_, [rsrc, offset, soffset, self.b.i32(cache)]))
 
     def _store_piece(
         self, value: SSAValue, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, bits: int, cache: int
     ) -> None:
-        if self.target == "rocdl":
-            name = f"llvm.amdgcn.raw.ptr.buffer.store.{mangled(value.type)}"
-            cast(Any, self).intrinsic(name, None, [value, rsrc, offset, soffset, self.b.i32(cache)])
-            return
-        count = max(bits // 32, 1)
-        for i in range(count):
-            word = value if count == 1 else self.b.extract(value, i)
-            place = self.b.addi(offset, self.b.i32(4 * i)) if i else offset
-            at, _ = self._checked(rsrc, place, soffset, bit_width(word.type) // 8)
-            self.b.opn(llvm.StoreOp, (word, at), (), {"alignment": int_attr(1, i64)})
-
-    # --- the cpu's bounds check -----------------------------------------------------------------------------------
-
-    def _checked(self, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, nbytes: int) -> tuple[SSAValue, SSAValue]:
-        """Where an access goes (a place nobody reads when it is out of range), and whether it is in range."""
-        b = self.b
-        base, size = self._field(rsrc, 0, llvm.ptr(0)), self._field(rsrc, 1, i64)
-        at = b.cast("extui", offset, i64)
-        inside = b.cmpi("ule", b.addi(at, b.const(nbytes, i64)), size)
-        props: dict[str, Attribute] = {
-            "rawConstantIndices": i32_list((llvm.GEP_DYNAMIC,)),
-            "elem_type": IntegerType(8),
-            "noWrapFlags": int_attr(0, i32),
-        }
-        total = b.addi(at, b.cast("extui", soffset, i64))
-        there = b.pure(llvm.GEPOp, (base, total), llvm.ptr(0), props)
-        nowhere = self._nowhere.get(b.entry)
-        if nowhere is None:
-            nowhere = self._nowhere[b.entry] = cast(Any, self).stack(i64, 2, 16)
-        return b.select(inside, there, nowhere), inside
-
-    def _checked_load(self, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, type_: Attribute) -> SSAValue:
-        at, inside = self._checked(rsrc, offset, soffset, bit_width(type_) // 8)
-        value = self.b.op1(llvm.LoadOp, (at,), type_, {"alignment": int_attr(1, i64)})
-        return self.b.select(inside, value, self.b.const(0, type_))
+        name = f"llvm.amdgcn.raw.ptr.buffer.store.{mangled(value.type)}"
+        self.intrinsic(name, None, [value, rsrc, offset, soffset, self.b.i32(cache)])
 
     # --- atomics and copies into shared memory --------------------------------------------------------------------
 
     def buffer_atomic(self, op: str, value: SSAValue, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue) -> None:
         """Read-modify-write through a descriptor."""
-        if self.target == "rocdl":
-            name = f"llvm.amdgcn.raw.ptr.buffer.atomic.{op}.{mangled(value.type)}"
-            cast(Any, self).intrinsic(name, value.type, [value, rsrc, offset, soffset, self.b.i32(0)])
-            return
-        scalars = [value]
-        if isinstance(value.type, VectorType):
-            scalars = [self.b.extract(value, i) for i in range(cast(Any, value).type.get_shape()[0])]
-        nbytes = bit_width(scalars[0].type) // 8
-        for i, scalar in enumerate(scalars):
-            place = self.b.addi(offset, self.b.i32(i * nbytes)) if i else offset
-            at, _ = self._checked(rsrc, place, soffset, nbytes)
-            props: dict[str, Attribute] = {
-                "bin_op": int_attr(llvm.ATOMIC_BINARY.index(_ATOMICS[op]), i64),
-                "ordering": int_attr(llvm.ORDERINGS["monotonic"], i64),
-            }
-            self.b.op1(llvm.AtomicRMWOp, (at, scalar), scalar.type, props)
+        name = f"llvm.amdgcn.raw.ptr.buffer.atomic.{op}.{mangled(value.type)}"
+        self.intrinsic(name, value.type, [value, rsrc, offset, soffset, self.b.i32(0)])
 
     def raw_pointer(self, at: Operand) -> SSAValue:
         """The LLVM pointer of an operand, its swizzle applied."""
         pointer: Any = at.pointer
         value = cast(SSAValue, pointer if isinstance(pointer, SSAValue) else pointer.value())
-        return cast(Any, self).address(value, at.data)[0]
-
-    def _lane_slot(self, at: SSAValue, nbytes: int, immediate: int) -> SSAValue:
-        """On the cpu: the first lane's address plus the place of this lane."""
-        b, low = self.b, cast(Any, self)
-        number = b.pure(llvm.PtrToIntOp, (at,), i64, {})
-        first = low.exchange(number)(b.const(0, i64))
-        step = b.addi(b.muli(low.group_lane(), b.const(nbytes, i64)), b.const(immediate, i64))
-        return b.pure(llvm.IntToPtrOp, (b.addi(first, step),), at.type, {})
+        return self.address(value, at.data)[0]
 
     def buffer_to_shared(
         self, dst: Operand, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, nbytes: int, immediate: int
     ) -> None:
         """Copy from a buffer into shared memory, lane after lane."""
         b, at = self.b, self.raw_pointer(dst)
-        if self.target == "rocdl":
-            operands = [rsrc, at, b.i32(nbytes), offset, soffset, b.i32(immediate), b.i32(0)]
-            cast(Any, self).intrinsic("llvm.amdgcn.raw.ptr.buffer.load.lds", None, operands)
-            return
-        place = b.addi(offset, b.i32(immediate)) if immediate else offset
-        value = self._load_piece(rsrc, place, soffset, 8 * nbytes, 0)
-        slot = self._lane_slot(at, nbytes, immediate)
-        b.opn(llvm.StoreOp, (value, slot), (), {"alignment": int_attr(1, i64)})
-        cast(Any, self).note_copy("to_shared", slot, nbytes)
+        operands = [rsrc, at, b.i32(nbytes), offset, soffset, b.i32(immediate), b.i32(0)]
+        self.intrinsic("llvm.amdgcn.raw.ptr.buffer.load.lds", None, operands)
 
     def global_to_shared(self, src: Operand, dst: Operand, nbytes: int) -> None:
         """Copy from global into shared memory, lane after lane."""
         b, source, at = self.b, self.raw_pointer(src), self.raw_pointer(dst)
-        if self.target == "rocdl":
-            operands = [source, at, b.i32(nbytes), b.i32(0), b.i32(0)]
-            cast(Any, self).intrinsic("llvm.amdgcn.global.load.lds", None, operands)
-            return
-        value = b.op1(llvm.LoadOp, (source,), _word_type(8 * nbytes), {"alignment": int_attr(1, i64)})
-        slot = self._lane_slot(at, nbytes, 0)
-        b.opn(llvm.StoreOp, (value, slot), (), {"alignment": int_attr(1, i64)})
-        cast(Any, self).note_copy("to_shared", slot, nbytes)
+        operands = [source, at, b.i32(nbytes), b.i32(0), b.i32(0)]
+        self.intrinsic("llvm.amdgcn.global.load.lds", None, operands)
 
 
 # --- handlers -----------------------------------------------------------------------------------------------------
@@ -366,10 +291,8 @@ def _buffer_load(r: Any, op: FlyOp) -> None:
     result = op.results[0]
     rsrc, offset = _place(r, pointer)
     number = 0 if cache is None else python_value(cache)
-    if r.target == "rocdl" and "scalar" in op.properties:
-        r.vm[result] = r.scalar_buffer_load(rsrc, r.b.addi(offset, r.val(soffset)), result.type, number)
-        return
-    r.vm[result] = r.buffer_load(rsrc, offset, r.val(soffset), result.type, number)
+    load = r.scalar_buffer_load if "scalar" in op.properties else r.buffer_load
+    r.vm[result] = load(rsrc, offset, r.val(soffset), result.type, number)
 
 
 def _buffer_store(r: Any, op: FlyOp) -> None:

@@ -15,9 +15,10 @@ from ...dialects.upstream import llvm, memref
 from ...ir.builder import i32, i32_list, i64, int_attr
 from ...ir.emitter import append, insert_after
 from ...ir.types import bit_width
-from ...lowering.llvm_types import space_of
+from ...lowering.llvm_types import llvm_type, space_of
 from ...lowering.rebuild import Handler
-from .llvm_conversion import LlvmConversion, llvm_type, refuse
+from ...lowering.rules.sink import refuse
+from .llvm_conversion import LlvmConversion
 from .llvm_declare import address_props
 
 
@@ -33,9 +34,9 @@ def _element(r: LlvmConversion, op: Operation, source: SSAValue, indices: Any) -
     type_ = cast(MemRefType, source.type)
     shape = _static(op, type_)
     elem = llvm_type(type_.element_type)
-    linear = r.int(0, i64)
+    linear = r.number(0, i64)
     for i, (index, extent) in enumerate(zip(indices, shape, strict=True)):
-        linear = r.make(xllvm.MulOp, (linear, r.int(extent, i64)), i64) if i else linear
+        linear = r.make(xllvm.MulOp, (linear, r.number(extent, i64)), i64) if i else linear
         linear = r.make(xllvm.AddOp, (linear, r.ll(index)), i64) if i else r.ll(index)
     return address(r, r.ll(source), linear, elem), elem
 
@@ -52,7 +53,7 @@ def _align(elem: Attribute) -> dict[str, Attribute]:
 
 def _load(r: LlvmConversion, op: xmemref.LoadOp) -> None:
     at, elem = _element(r, op, op.memref, op.indices)
-    r.give(op, r.b.op1(llvm.LoadOp, (at,), elem, _align(elem)))
+    r.give(op.results[0], r.b.op1(llvm.LoadOp, (at,), elem, _align(elem)))
 
 
 def _store(r: LlvmConversion, op: xmemref.StoreOp) -> None:
@@ -62,7 +63,7 @@ def _store(r: LlvmConversion, op: xmemref.StoreOp) -> None:
 
 def _get_global(r: LlvmConversion, op: Any) -> None:
     props: dict[str, Attribute] = {"global_name": op.properties["name"]}
-    r.give(op, r.make(llvm.AddressOfOp, (), llvm_type(op.results[0].type), props))
+    r.give(op.results[0], r.make(llvm.AddressOfOp, (), llvm_type(op.results[0].type), props))
 
 
 def _view(r: LlvmConversion, op: Any) -> None:
@@ -71,11 +72,11 @@ def _view(r: LlvmConversion, op: Any) -> None:
     if sizes:
         raise refuse(op, "with dynamic sizes")
     _static(op, op.results[0].type)
-    r.give(op, address(r, r.ll(source), r.ll(offset), i8))
+    r.give(op.results[0], address(r, r.ll(source), r.ll(offset), i8))
 
 
 def _pointer(r: LlvmConversion, op: Any) -> None:
-    r.give(op, r.make(xllvm.PtrToIntOp, (r.ll(op.operands[0]),), i64))
+    r.give(op.results[0], r.make(xllvm.PtrToIntOp, (r.ll(op.operands[0]),), i64))
 
 
 def make_global(name: str, type_: MemRefType, linkage: str, props: dict[str, Attribute]) -> llvm.GlobalOp:

@@ -16,8 +16,9 @@ from ...dialects.upstream.llvm.branches import BrOp, CondBrOp, SwitchOp
 from ...dialects.upstream.llvm.function import CallOp
 from ...ir.emitter import append
 from ...lowering.rebuild import Handler
+from ...lowering.rules.sink import refuse
 from ..base import Pass
-from .llvm_conversion import LlvmConversion, refuse
+from .llvm_conversion import LlvmConversion
 from .llvm_declare import declare
 
 

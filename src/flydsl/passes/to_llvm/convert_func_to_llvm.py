@@ -14,11 +14,12 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from ...dialects.upstream import llvm
 from ...dialects.upstream.llvm.function import CallOp, FuncOp, FunctionType
 from ...ir.builder import i64_list, operands_of
-from ...ir.dead_code import PURE_CALL
 from ...ir.emitter import append
+from ...lowering.llvm_types import llvm_type
 from ...lowering.rebuild import Handler
+from ...lowering.rules.func_rules import CALLS
 from ..base import Pass
-from .llvm_conversion import LlvmConversion, llvm_type
+from .llvm_conversion import LlvmConversion
 from .llvm_declare import make_function
 
 C_INTERFACE = "llvm.emit_c_interface"
@@ -78,16 +79,14 @@ def _return(r: LlvmConversion, op: Operation) -> None:
 
 
 def _call(r: LlvmConversion, op: func.CallOp) -> None:
-    args = r.lls(operands_of(op))
-    result = packed([x.type for x in op.results])
-    props = CallOp.properties_for(op.callee.string_value(), len(args))
-    made = r.b.opn(CallOp, args, () if result is None else (result,), props)
-    made.attributes = {k: v for k, v in op.attributes.items() if k != PURE_CALL}
-    if len(op.results) == 1:
-        r.vm[op.results[0]] = made.results[0]
+    if len(op.results) <= 1:
+        CALLS[func.CallOp](r, op)
         return
+    args = r.lls(operands_of(op))
+    result = cast(Attribute, packed([x.type for x in op.results]))
+    whole = r.b.opn(CallOp, args, (result,), CallOp.properties_for(op.callee.string_value(), len(args))).results[0]
     for i, old in enumerate(op.results):
-        r.vm[old] = r.make(llvm.ExtractValueOp, (made.results[0],), llvm_type(old.type), {"position": i64_list((i,))})
+        r.vm[old] = r.make(llvm.ExtractValueOp, (whole,), old.type, {"position": i64_list((i,))})
 
 
 HANDLERS = cast(dict[type[Operation], Handler], {func.FuncOp: _function, func.ReturnOp: _return, func.CallOp: _call})

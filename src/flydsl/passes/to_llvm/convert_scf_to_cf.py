@@ -10,12 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from xdsl.dialects import arith, cf, scf
+from xdsl.dialects import cf
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, VectorType, i32
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from ...dialects.upstream import scf
 from ...dialects.upstream.llvm.attrs import LOOP_ATTRIBUTE
 from ...errors import DSLCompileError
+from ...ir import arith
 from ..base import Pass
 
 
@@ -114,7 +116,7 @@ def _for(op: scf.ForOp) -> None:
     step = arith.AddiOp(head.args[0], op.step)
     step.location = op.location
     cast(Block, last.parent).insert_op_before(step, last)
-    _jump(blocks[-1], head, (step.result, *values), last).attributes = _annotation(op)
+    _jump(blocks[-1], head, (step.result, *values), op).attributes = _annotation(op)
     _drop(last)
     _replace(op.results, head.args[1:])
     _drop(op)
@@ -134,7 +136,7 @@ def _if(op: scf.IfOp) -> None:
         blocks = _move(region, after)
         targets.append(blocks[0])
         last, values = _end(blocks[-1], scf.YieldOp)
-        _jump(blocks[-1], after, values, last)
+        _jump(blocks[-1], after, values, op)
         _drop(last)
     _choose(block, op.cond, (targets[0], ()), (targets[1], ()), op)
     _drop(op)
@@ -146,10 +148,10 @@ def _while(op: scf.WhileOp) -> None:
     body_blocks = _move(op.after_region, after)
     _jump(block, before_blocks[0], tuple(op.arguments), op)
     condition, (cond, *passed) = _end(before_blocks[-1], scf.ConditionOp)
-    _choose(before_blocks[-1], cond, (body_blocks[0], passed), (after, ()), condition)
+    _choose(before_blocks[-1], cond, (body_blocks[0], passed), (after, ()), op)
     _drop(condition)
     last, values = _end(body_blocks[-1], scf.YieldOp)
-    _jump(body_blocks[-1], before_blocks[0], values, last).attributes = _annotation(op)
+    _jump(body_blocks[-1], before_blocks[0], values, op).attributes = _annotation(op)
     _drop(last)
     _replace(op.results, passed)
     _drop(op)

@@ -8,18 +8,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
+from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ...dialects.upstream import gpu
 from ...lowering.rebuild import Handler
+from ...lowering.rules.arith_rules import ARITH
+from ...lowering.rules.func_rules import PRINTS
+from ...lowering.rules.math_rules import MATH
+from ...lowering.rules.sink import refuse
+from ...lowering.rules.vector_rules import VECTOR
 from ..base import Pass
-from .convert_arith_to_llvm import HANDLERS as ARITH
 from .convert_cf_to_llvm import HANDLERS as CF
 from .convert_func_to_llvm import HANDLERS as FUNC
-from .convert_math_to_llvm import HANDLERS as MATH
-from .convert_vector_to_llvm import HANDLERS as VECTOR
-from .llvm_conversion import LlvmConversion, refuse
+from .llvm_conversion import LlvmConversion
 
 
 def _launch(r: LlvmConversion, op: gpu.LaunchFuncOp) -> None:
@@ -28,6 +31,9 @@ def _launch(r: LlvmConversion, op: gpu.LaunchFuncOp) -> None:
     streams = r.lls(op.asyncDependencies)
     if op.asyncObject is not None:
         streams = [r.ll(op.asyncObject)]
+    stream = None if streams or op.asyncToken is not None else _own_stream(op)
+    if stream is not None:
+        streams = [r.ll(stream)]
     sizes = r.lls((*op.grid, *op.block_size, *op.cluster))
     shared = [] if op.dynamicSharedMemorySize is None else [r.ll(op.dynamicSharedMemorySize)]
     # What a tensor map is made of is not known to `llvm`: it stays what it is.
@@ -46,12 +52,22 @@ def _launch(r: LlvmConversion, op: gpu.LaunchFuncOp) -> None:
         r.vm[op.asyncToken] = streams[0]
 
 
+def _own_stream(op: Operation) -> SSAValue | None:
+    """The stream a host function was called with: its last argument, if that is a token."""
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, func.FuncOp):
+        parent = parent.parent_op()
+    entry = None if parent is None else parent.body.blocks.first
+    found = entry.args[-1] if entry is not None and entry.args else None
+    return found if found is not None and isinstance(found.type, gpu.AsyncTokenType) else None
+
+
 def _argument(r: LlvmConversion, value: SSAValue) -> SSAValue:
     return r.val(value) if getattr(value.type, "by_value", False) else r.ll(value)
 
 
 class _Conversion(LlvmConversion):
-    handlers = {**ARITH, **MATH, **VECTOR, **CF, **FUNC, gpu.LaunchFuncOp: cast(Handler, _launch)}
+    handlers = {**ARITH, **MATH, **VECTOR, **PRINTS, **CF, **FUNC, gpu.LaunchFuncOp: cast(Handler, _launch)}
     converts_blocks = True
     skips_device = True
 

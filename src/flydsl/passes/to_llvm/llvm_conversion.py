@@ -7,46 +7,26 @@ stands between, which goes when its counterpart comes (`reconcile-unrealized-cas
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
-from xdsl.dialects import arith
 from xdsl.dialects import llvm as xllvm
-from xdsl.dialects.builtin import (
-    DenseIntOrFPElementsAttr,
-    FloatAttr,
-    IntegerAttr,
-    ModuleOp,
-    UnrealizedConversionCastOp,
-)
-from xdsl.dialects.llvm import FastMathAttr
+from xdsl.dialects.builtin import ModuleOp, UnrealizedConversionCastOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects.upstream import gpu, llvm
-from ...errors import DSLCompileError
-from ...ir.builder import Builder, elem_of, i32, int_attr, operands_of
+from ...ir.builder import Builder, i64, int_attr, operands_of
 from ...ir.emitter import append, emit_head, insert_after
 from ...lowering.llvm_types import llvm_type
 from ...lowering.rebuild import Handler, Rebuilder
-
-_flags: dict[Attribute, FastMathAttr] = {}
+from .op_sink import OpSink
 
 
 class LlvmBuilder(Builder):
     """A builder that also makes constants of `llvm`."""
 
-    def number(self, value: int | float, type_: Attribute) -> SSAValue:
-        """`llvm.mlir.constant`, or a splat of a vector type; one op per function."""
-        elem = elem_of(type_)
-        attr: Attribute = (
-            FloatAttr(float(value), cast(Any, elem)) if isinstance(value, float) else int_attr(value, cast(Any, elem))
-        )
-        if elem is not type_:
-            attr = DenseIntOrFPElementsAttr.from_list(cast(Any, type_), [value])
-        return self.constant(attr, type_)
-
     def constant(self, attr: Attribute, type_: Attribute) -> SSAValue:
-        """The constant an attribute says."""
+        """The constant an attribute says; one op per function."""
         key = ("llvm", attr, type_)
         found = self._consts.get(key)
         if found is None:
@@ -55,38 +35,18 @@ class LlvmBuilder(Builder):
             found = self._consts[key] = op.results[0]
         return found
 
-    def room(self, type_: Attribute) -> SSAValue:
-        """Stack memory of a type, taken at the head of the function so that a loop does not grow the stack."""
-        one = self.number(1, i32)
-        op = llvm.AllocaOp.create(
-            operands=[one], result_types=[llvm.ptr()], properties={"elem_type": type_}, location=self.loc
-        )
+    def room(self, type_: Attribute, count: SSAValue, align: int) -> SSAValue:
+        """Stack memory at the head of the function."""
+        props: dict[str, Attribute] = {"elem_type": type_}
+        if align:
+            props["alignment"] = int_attr(align, i64)
+        op = llvm.AllocaOp.create(operands=[count], result_types=[llvm.ptr()], properties=props)
         insert_after(self.entry, self._anchor, op)
         self._anchor = op
         return op.results[0]
 
 
-def fast_flags(op: Operation) -> dict[str, Attribute]:
-    """The `fastmathFlags` property that says what the `fastmath` one of an op of `arith` or `math` said."""
-    given = op.properties.get("fastmath")
-    if given is None or not cast(Any, given).data:
-        return {}
-    found = _flags.get(given)
-    if found is None:
-        found = _flags[given] = FastMathAttr(tuple(cast(Any, given).data))
-    return {"fastmathFlags": found}
-
-
-def constant_of(value: SSAValue) -> int | None:
-    """The number an integer constant of `arith` or `llvm` stands for."""
-    if isinstance(value.owner, arith.ConstantOp | xllvm.ConstantOp):
-        attr = value.owner.properties["value"]
-        if isinstance(attr, IntegerAttr):
-            return cast(IntegerAttr, attr).value.data
-    return None
-
-
-class LlvmConversion(Rebuilder):
+class LlvmConversion(Rebuilder, OpSink):
     """Base of the conversions."""
 
     converts_blocks: ClassVar[bool] = False
@@ -145,20 +105,6 @@ class LlvmConversion(Rebuilder):
             return
         super().copy(op)
 
-    def give(self, op: Operation, value: SSAValue) -> None:
-        """Replace the one result of an op."""
-        self.vm[op.results[0]] = value
-
-    def make(
-        self, cls: type[Operation], operands: Sequence[SSAValue], type_: Attribute, props: Mapping[str, Attribute] = {}
-    ) -> SSAValue:
-        """A pure op of `llvm`, once."""
-        return self.b.pure(cls, operands, type_, dict(props))
-
-    def int(self, value: int, type_: Attribute) -> SSAValue:
-        """An integer constant of `llvm`."""
-        return self.b.number(value, type_)
-
     # --- structure ------------------------------------------------------------------------------------------------
 
     def argument_types(self, block: Block) -> list[Attribute]:
@@ -194,11 +140,6 @@ class LlvmConversion(Rebuilder):
         return cast(dict[type[Operation], Handler], found)
 
 
-def refuse(op: Operation, why: str = "that was explicitly marked illegal") -> DSLCompileError:
-    """The error of an op a conversion cannot handle."""
-    return DSLCompileError(f"failed to legalize operation '{op.name}' {why}")
-
-
 def _is_entry(block: Block) -> bool:
     region = block.parent
     return region is not None and region.blocks.first is block
@@ -230,11 +171,4 @@ _STRUCTURE: dict[type[Operation], Handler] = {
     gpu.ModuleOp: _device,
 }
 
-__all__ = [
-    "LlvmBuilder",
-    "LlvmConversion",
-    "constant_of",
-    "fast_flags",
-    "llvm_type",
-    "refuse",
-]
+__all__ = ["LlvmBuilder", "LlvmConversion"]

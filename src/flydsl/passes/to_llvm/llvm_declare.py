@@ -58,9 +58,12 @@ def declare(
 def text_global(module: Block, text: str, space: int, prefix: str) -> str:
     """Name of a zero-terminated constant of the module, made once per text."""
     value = StringAttr(text + "\0")
-    count = 0
+    count, last = 0, None
     for op in module.ops:
-        if isinstance(op, llvm.GlobalOp) and op.sym_name.data.startswith(prefix):
+        if isinstance(op, llvm.GlobalOp):
+            last = op
+            if not op.sym_name.data.startswith(prefix):
+                continue
             if op.value == value:
                 return op.sym_name.data
             count += 1
@@ -76,7 +79,7 @@ def text_global(module: Block, text: str, space: int, prefix: str) -> str:
         },
         regions=[Region()],
     )
-    insert_after(module, None, made)
+    insert_after(module, last, made)
     return name
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 
 from ...dialects.upstream.nvvm import NvvmTargetAttr
+from ...target import MLIR_DEFAULTS
 from ..base import Pass
 from .attach_target import attach, check_level, flag_set, links
 
@@ -18,7 +19,7 @@ class NvvmAttachTargetPass(Pass):
     name = "nvvm-attach-target"
     module: str = ""
     triple: str = "nvptx64-nvidia-cuda"
-    chip: str = "sm_75"
+    chip: str = MLIR_DEFAULTS["nvvm"]
     features: str = "+ptx60"
     O: int = 2  # noqa: E741, the option's name is upstream's
     fast: bool = False

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 
 from ...dialects.upstream.rocdl import RocdlTargetAttr
+from ...target import MLIR_DEFAULTS
 from ..base import Pass
 from .attach_target import attach, check_level, flag_set, links
 
@@ -18,7 +19,7 @@ class RocdlAttachTargetPass(Pass):
     name = "rocdl-attach-target"
     module: str = ""
     triple: str = "amdgcn-amd-amdhsa"
-    chip: str = "gfx900"
+    chip: str = MLIR_DEFAULTS["rocdl"]
     features: str = ""
     abi: str = "600"
     O: int = 2  # noqa: E741, the option's name is upstream's

@@ -16,7 +16,7 @@ from ...dialects.upstream.target_attr import TargetAttr
 from ...errors import DSLCompileError
 from ...llvm import codegen
 from ...llvm.objects import code_object, link
-from ...llvm.text.llvm_dialect_module import amdgpu_module, functions_of, nvptx_module
+from ...llvm.text import abi_amdgpu, abi_nvptx
 
 
 def serialize(module: gpu.ModuleOp, target: Attribute, format_: str) -> ObjectData:
@@ -26,13 +26,18 @@ def serialize(module: gpu.ModuleOp, target: Attribute, format_: str) -> ObjectDa
         raise DSLCompileError(f"cannot compile for {target}: expected #rocdl.target or #nvvm.target")
     if target.field("link") is not None:
         raise DSLCompileError(f"linking bitcode into a device module is not supported: {target}")
+    kernel = next((op for op in module.body.block.ops if isinstance(op, gpu.FuncOp)), None)
+    if kernel is not None:
+        error = DSLCompileError(f"cannot be converted to LLVM IR: '{kernel.name}' is not of the llvm dialect")
+        error.ir_location = kernel.location  # pyright: ignore[reportAttributeAccessIssue]
+        raise error
     level: int = target.field("O")
     if isinstance(target, RocdlTargetAttr):
         device = codegen.DeviceTarget.amdgpu(target.field("chip"), target.field("features"))
-        text = amdgpu_module(module, device.data_layout(), int(target.field("abi")))
+        text = abi_amdgpu.device_module(module, device.data_layout(), int(target.field("abi")))
     elif isinstance(target, NvvmTargetAttr):
         device = codegen.DeviceTarget.nvptx(target.field("chip"), target.field("features"))
-        text = nvptx_module(module, device.data_layout())
+        text = abi_nvptx.device_module(module, device.data_layout())
     else:
         raise DSLCompileError(f"cannot compile for {target}: expected #rocdl.target or #nvvm.target")
     if format_ == "offload":
@@ -49,7 +54,8 @@ def serialize(module: gpu.ModuleOp, target: Attribute, format_: str) -> ObjectDa
 
 
 def _kernels(module: gpu.ModuleOp) -> list[Any]:
-    return [op for op in functions_of(module) if "gpu.kernel" in op.attributes]
+    found = (op for op in module.body.block.ops if op.name == "llvm.func" and op.regions[0].blocks)
+    return [op for op in found if "gpu.kernel" in op.attributes]
 
 
 def _row(op: Any, metadata: dict[str, Attribute]) -> KernelMetadataAttr:

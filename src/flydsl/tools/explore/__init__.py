@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+
+from flydsl.target import EXAMPLE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("file", help="a script that calls jit functions; what it calls is compiled, nothing runs")
-    parser.add_argument("--target", action="append", help="e.g. rocm:gfx942; may be repeated (default: the active one)")
+    parser.add_argument("--target", action="append", help=f"e.g. {EXAMPLE}; may be repeated (default: the active one)")
     parser.add_argument("-o", "--output", help="the page to write (default: the script's name with .html, here)")
     parser.add_argument("--open", action="store_true", help="show it in the browser")
     parser.set_defaults(run=run)
@@ -28,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"fly explore: there is no file {script}", file=sys.stderr)
         return 2
     try:
-        data: dict[str, Any] = collect(script, options.target)
+        data = collect(script, options.target)
     except FlyDSLError as error:
         print("\n".join([f"fly explore: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
         return 1

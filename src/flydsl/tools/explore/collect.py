@@ -10,14 +10,21 @@ import linecache
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias, TypeVar
+
+from xdsl.dialects.builtin import ModuleOp
 
 from flydsl import __version__
 from flydsl.llvm.text.source_lines import AsmLine, SourceLine, assembly_lines
 from flydsl.llvm.text.source_lines import ir_lines as llvm_lines
-from flydsl.tools.explore.drawings import drawings
+from flydsl.tools.explore.drawings import Drawing, drawings
 from flydsl.tools.explore.ir_text import Lines, ir_lines
+from flydsl.tools.explore.page import Data
 from flydsl.tools.script_runs import Compiled, compiled_by, environment
+
+L = TypeVar("L", bound=tuple[str, SourceLine | None])
+Stage: TypeAlias = tuple[Lines, list[Drawing]]
+"""A stage as text, and the layouts of the first one as pictures."""
 
 _ATTACHED = re.compile(r", !dbg !\d+")
 _METADATA = re.compile(r"!\d|!llvm\.dbg")
@@ -48,11 +55,11 @@ class Sources:
             line = SourceLine(os.path.abspath(line.filename), line.line)
         return self.numbers.setdefault(line, len(self.numbers) + 1)
 
-    def text(self, lines: Lines | list[AsmLine]) -> dict[str, Any]:
+    def text(self, lines: Lines | list[AsmLine]) -> Data:
         """Lines as one text and the numbers beside it."""
         return {"text": "\n".join(t for t, _ in lines), "map": [self.number(s) for _, s in lines]}
 
-    def files(self) -> list[dict[str, Any]]:
+    def files(self) -> list[Data]:
         """The files the lines are in, whole."""
         names = dict.fromkeys(line.filename for line in self.numbers)
         return [
@@ -60,18 +67,18 @@ class Sources:
             for name in names
         ]
 
-    def table(self, files: list[dict[str, Any]]) -> list[list[int]]:
+    def table(self, files: list[Data]) -> list[list[int]]:
         """File and line of each number."""
         index = {file["name"]: i for i, file in enumerate(files)}
         return [[index[line.filename], line.line] for line in self.numbers]
 
 
-def collect(script: Path, targets: list[str] | None) -> dict[str, Any]:
+def collect(script: Path, targets: list[str] | None) -> Data:
     """Compile what a script calls for each target (the active one where none is given)."""
     sources, pictures = Sources(), Pictures()
-    functions: dict[str, dict[str, Any]] = {}
+    functions: dict[str, Data] = {}
 
-    def watch(name: str, module: Any) -> tuple[Lines, list[dict[str, Any]]]:
+    def watch(name: str, module: ModuleOp) -> Stage:
         return ir_lines(module), drawings(module) if name == "origin" else []
 
     with environment(FLYDSL_DEBUG_ENABLE_DEBUG_INFO="1"):
@@ -94,17 +101,17 @@ def collect(script: Path, targets: list[str] | None) -> dict[str, Any]:
     }
 
 
-def _compiled(made: Compiled, sources: Sources, pictures: Pictures) -> dict[str, Any]:
+def _compiled(made: Compiled[Stage], sources: Sources, pictures: Pictures) -> Data:
     """One function for one target."""
     artifact = made.artifact
-    stages: list[dict[str, Any]] = []
+    stages: list[Data] = []
     last: Lines = []
     for name, (lines, _) in made.stages:
         same = bool(stages) and lines == last
         stages.append({"name": name, "same": True} if same else {"name": name, **sources.text(lines)})
         last = lines
     kernels = [{"name": name, **facts} for name, facts in artifact.resources.items()]
-    drawn: list[dict[str, Any]] = made.stages[0][1][1] if made.stages else []
+    drawn = made.stages[0][1][1] if made.stages else []
     return {
         "target": artifact.target.key(),
         "short": f"{artifact.target.backend}:{artifact.target.arch}",
@@ -119,13 +126,13 @@ def _compiled(made: Compiled, sources: Sources, pictures: Pictures) -> dict[str,
         "times": artifact.metadata["times"],
         "signature": artifact.metadata.get("signature") or [],
         "drawings": [
-            {"title": p["title"], "picture": pictures.number(p["svg"]), "source": sources.number(_line(p["source"]))}
+            {"title": p.title, "picture": pictures.number(p.svg), "source": sources.number(_line(p.source))}
             for p in drawn
         ],
     }
 
 
-def _line(where: Any) -> SourceLine | None:
+def _line(where: tuple[str, int] | None) -> SourceLine | None:
     return None if where is None else SourceLine(*where)
 
 
@@ -145,7 +152,7 @@ def _without_subprogram(line: str) -> str:
     return head + tail.lstrip("0123456789") if mark and line.startswith("define") else line
 
 
-def _trim(lines: Any) -> Any:
+def _trim(lines: list[L]) -> list[L]:
     """Without empty lines at the end."""
     while lines and not lines[-1][0].strip():
         lines.pop()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
 
 from flydsl import layout as L
 from flydsl.dialects.fly.atoms import TiledCopyType, TiledMmaType
@@ -17,20 +20,29 @@ MAX_CELLS = 2048
 MAX_PICTURES = 32
 
 
-def drawings(module: Any) -> list[dict[str, Any]]:
+class Drawing(NamedTuple):
+    """A picture of a layout."""
+
+    title: str
+    svg: str
+    source: tuple[str, int] | None
+    """File and line."""
+
+
+def drawings(module: ModuleOp) -> list[Drawing]:
     """Title, SVG, file and line of each different layout in a traced module, in order of appearance."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Drawing] = {}
     for op in module.walk():
         frames = frames_of(op.location)
         for result in op.results:
             for title, picture in _of_type(result.type):
                 if title not in found and len(found) < MAX_PICTURES:
                     where = (frames[-1].filename.data, frames[-1].line.data) if frames else None
-                    found[title] = {"title": title, "svg": picture, "source": where}
+                    found[title] = Drawing(title, picture, where)
     return list(found.values())
 
 
-def _of_type(type_: Any) -> Generator[tuple[str, str]]:
+def _of_type(type_: Attribute) -> Generator[tuple[str, str]]:
     if isinstance(type_, TiledCopyType):
         data = type_.data
         for side in ("src", "dst"):
@@ -47,10 +59,10 @@ def _of_type(type_: Any) -> Generator[tuple[str, str]]:
         if str(getattr(type_.data.space, "name", type_.data.space)).lower() in ("shared", "register"):
             yield from _plain(f"{str(type_.data.space).rpartition('.')[2].lower()} memory", type_.data.layout)
     elif isinstance(type_, (LayoutType, ComposedLayoutType)):
-        yield from _plain("layout", cast(Any, type_).data)
+        yield from _plain("layout", type_.data)
 
 
-def _tv(title: str, tv: Any, tile: Any) -> Generator[tuple[str, str]]:
+def _tv(title: str, tv: L.Layout, tile: Any) -> Generator[tuple[str, str]]:
     sizes = L.tile_sizes(tile) if isinstance(tile, L.Tile) else tile
     if len(sizes) == 2 and tv.is_static and sizes[0] * sizes[1] <= MAX_CELLS:
         yield f"{title}: {tv} over {sizes[0]} x {sizes[1]}", draw_tv(tv, sizes)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, UnknownLoc
+from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, ModuleOp, UnknownLoc
 from xdsl.ir import Attribute
 
 from flydsl.ir.locations import frames_of
@@ -32,7 +31,7 @@ class _MarkingPrinter(IRPrinter):
             super().print_attribute(attribute)
 
 
-def ir_lines(module: Any) -> Lines:
+def ir_lines(module: ModuleOp) -> Lines:
     """A module as printed without locations; the last one on a line is that of its op."""
     printer = _MarkingPrinter()
     printer.print_op(module)
@@ -44,6 +43,6 @@ def ir_lines(module: Any) -> Lines:
     return lines
 
 
-def _line(location: Any) -> SourceLine | None:
+def _line(location: Attribute) -> SourceLine | None:
     frames = frames_of(location)
     return SourceLine(frames[-1].filename.data, frames[-1].line.data) if frames else None

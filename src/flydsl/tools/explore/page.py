@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+Data: TypeAlias = dict[str, Any]
+"""What becomes JSON in the page."""
 
 _HERE = Path(__file__).parent
 
 
-def page(data: dict[str, Any]) -> str:
+def page(data: Data) -> str:
     """The text of the file."""
     # "</" would end the script element that holds the data, and "<!-- <script>" keep it from ending.
     packed = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")

@@ -10,11 +10,12 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError
 
 from flydsl import layout as L
-from flydsl.dialects.fly_nvgpu.mma_sync import MmaData, MmaSyncType, least_arch, problem
+from flydsl.dialects.fly_nvgpu.mma_sync import MmaData, MmaSyncType, feature_of, problem
 from flydsl.dialects.fly_nvgpu.wgmma import WgmmaType, descriptor_fields
 from flydsl.errors import LayoutError
 from flydsl.ir.registry import make_context
 from flydsl.layout import Layout
+from flydsl.target import since
 
 TYPES = [
     "!fly_nvgpu.sm80.mma<16x8x16, (f16, f16) -> f32>",
@@ -145,7 +146,7 @@ def test_oldest_architectures():
     def data(text: str) -> MmaData:
         return parse(f"!fly_nvgpu.sm80.mma<{text}>").data
 
-    assert least_arch(data("16x8x16, (f16, f16) -> f32")) == 80
-    assert least_arch(data("16x8x32, (f8E4M3FN, f8E4M3FN) -> f32")) == 89
-    assert least_arch(data("16x8x8, (f64, f64) -> f64")) == 90
+    assert since(feature_of(data("16x8x16, (f16, f16) -> f32"))) == "sm_80"
+    assert since(feature_of(data("16x8x32, (f8E4M3FN, f8E4M3FN) -> f32"))) == "sm_89"
+    assert since(feature_of(data("16x8x8, (f64, f64) -> f64"))) == "sm_90"
     assert problem(data("8x8x4, (f64, f64) -> f64")) is None

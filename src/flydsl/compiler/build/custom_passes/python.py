@@ -119,6 +119,8 @@ def run_stage(
     from xdsl.dialects.builtin import ModuleOp
     from xdsl.utils.exceptions import VerifyException
 
+    from flydsl.dialects.upstream.adopt import adopt
+
     for each in config.at(stage, backend.name):
         before = _print(module)
         context = PassContext(backend.target, backend.name, stage, dict(hints or {}))
@@ -129,6 +131,7 @@ def run_stage(
                 f"Python pass '{each}' at stage {stage} must return a module or None, got {type(result).__name__}"
             )
         module = result if result is not None else module
+        adopt(module)
         try:
             module.verify()
         except VerifyException as error:
@@ -190,10 +193,17 @@ class PassHooks:
                     f"such pass; it has: {', '.join(pipeline)}"
                 )
 
-    def name_any(self, passes: Sequence[str]) -> bool:
-        """Whether a pass of the user is to run before or after one of these."""
-        stages = (each.what.stage for each in self.config.ir_passes if each.applies(each.what.stage, self.backend.name))
-        return any(s.split(":", 2)[2].split("#")[0] in passes for s in stages if s.count(":") == 2)
+    def places(self) -> set[int]:
+        """Passes of the pipeline right behind which a pass of the user is to run."""
+        stages = {each.what.stage for each in self.config.ir_passes if each.applies(each.what.stage, self.backend.name)}
+        found: set[int] = set()
+        for i, names in enumerate(self._names):
+            if any(f"fly:before:{name}" in stages for name in names):
+                found.add(i - 1)
+            converts = names[0].startswith("convert-fly-to-") and "llvm-dialect" in stages
+            if converts or any(f"fly:after:{name}" in stages for name in names):
+                found.add(i)
+        return found
 
     def _run(self, stage: str, module: ModuleOp) -> ModuleOp:
         return run_stage(self.config, stage, module, self.backend, self.hints, self._observe)

@@ -6,7 +6,7 @@ The whole dialect is in `gpu_dialect.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -24,7 +24,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.dialects.gpu import AsyncTokenType
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -42,7 +42,7 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser
+from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, SymbolOpInterface, SymbolTable
 from xdsl.utils.exceptions import VerifyException
@@ -80,7 +80,7 @@ def _parse_bound(parser: Parser) -> dict[str, Attribute]:
     return {"upper_bound": IntegerAttr(parser.parse_integer(), _index)}
 
 
-def _print_bound(printer: Printer, bound: IntegerAttr[Any] | None) -> None:
+def _print_bound(printer: Printer, bound: IntegerAttr | None) -> None:
     if bound is not None:
         printer.print_string(f" upper_bound {bound.value.data}")
 
@@ -350,11 +350,11 @@ class FuncOp(IRDLOperation):
     def parse(cls, parser: Parser) -> FuncOp:
         name = parser.parse_symbol_name()
 
-        def listed() -> tuple[list[Any], Attribute | None]:
+        def listed() -> tuple[list[Parser.Argument], Attribute | None]:
             """Arguments in parentheses, and their attributes if any has some."""
             attrs: list[DictionaryAttr] = []
 
-            def argument() -> Any:
+            def argument() -> Parser.Argument:
                 made = parser.parse_argument()
                 attrs.append(DictionaryAttr(parser.parse_optional_dictionary_attr_dict() or {}))
                 return made
@@ -372,7 +372,7 @@ class FuncOp(IRDLOperation):
         own: dict[str, Attribute] = {"sym_name": name}
         if arg_attrs is not None:
             props["arg_attrs"] = arg_attrs
-        memory: list[Any] = []
+        memory: list[Parser.Argument] = []
         for word, prop in (("workgroup", "workgroup_attrib_attrs"), ("private", "private_attrib_attrs")):
             if parser.parse_optional_keyword(word) is not None:
                 made, given = listed()
@@ -396,13 +396,14 @@ class FuncOp(IRDLOperation):
         printer.print_symbol_name(self.sym_name.data)
         block = self.body.blocks.first
 
-        def listed(values: Sequence[Any], attrs: ArrayAttr[Any] | None) -> None:
+        def listed(values: Sequence[SSAValue], attrs: ArrayAttr | None) -> None:
             printer.print_string("(")
             for i, value in enumerate(values):
                 printer.print_string(", " if i else "")
-                printer.print_block_argument(value)
-                if attrs is not None and attrs.data[i].data:
-                    printer.print_op_attributes(attrs.data[i].data)
+                printer.print_block_argument(cast(BlockArgument, value))
+                given = None if attrs is None else cast(DictionaryAttr, attrs.data[i])
+                if given is not None and given.data:
+                    printer.print_op_attributes(given.data)
             printer.print_string(")")
 
         count = len(self.function_type.inputs.data)
@@ -482,7 +483,7 @@ class LaunchFuncOp(IRDLOperation):
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     @staticmethod
-    def segments(deps: int, cluster: bool, shared: bool, args: int, stream: bool = False) -> DenseArrayBase[Any]:
+    def segments(deps: int, cluster: bool, shared: bool, args: int, stream: bool = False) -> Attribute:
         """The `operandSegmentSizes` property."""
         c = int(cluster)
         return DenseArrayBase.from_list(i32, [deps, 1, 1, 1, 1, 1, 1, c, c, c, int(shared), args, int(stream)])
@@ -495,7 +496,7 @@ class LaunchFuncOp(IRDLOperation):
         deps = (
             parser.parse_optional_comma_separated_list(Parser.Delimiter.SQUARE, parser.parse_unresolved_operand) or []
         )
-        stream: list[Any] = []
+        stream: list[UnresolvedOperand] = []
         stream_type: Attribute = token
         if parser.parse_optional_punctuation("<") is not None:
             stream = [parser.parse_unresolved_operand()]
@@ -504,12 +505,12 @@ class LaunchFuncOp(IRDLOperation):
             parser.parse_punctuation(">")
         kernel = parser.parse_attribute()
 
-        def dims(word: str) -> list[Any]:
+        def dims(word: str) -> list[UnresolvedOperand]:
             parser.parse_keyword(word)
             parser.parse_keyword("in")
             return parser.parse_comma_separated_list(Parser.Delimiter.PAREN, parser.parse_unresolved_operand)
 
-        cluster: list[Any] = []
+        cluster: list[UnresolvedOperand] = []
         if parser.parse_optional_keyword("clusters") is not None:
             parser.parse_keyword("in")
             cluster = parser.parse_comma_separated_list(Parser.Delimiter.PAREN, parser.parse_unresolved_operand)
@@ -517,13 +518,13 @@ class LaunchFuncOp(IRDLOperation):
         dim_type: Attribute = _index
         if parser.parse_optional_punctuation(":") is not None:
             dim_type = parser.parse_type()
-        shared: list[Any] = []
+        shared: list[UnresolvedOperand] = []
         if parser.parse_optional_keyword("dynamic_shared_memory_size") is not None:
             shared = [parser.parse_unresolved_operand()]
-        args: list[tuple[Any, Attribute]] = []
+        args: list[tuple[UnresolvedOperand, Attribute]] = []
         if parser.parse_optional_keyword("args") is not None:
 
-            def argument() -> tuple[Any, Attribute]:
+            def argument() -> tuple[UnresolvedOperand, Attribute]:
                 value = parser.parse_unresolved_operand()
                 parser.parse_punctuation(":")
                 return value, parser.parse_type()

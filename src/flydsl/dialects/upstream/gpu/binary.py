@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, SymbolNameConstraint
 from xdsl.ir import Attribute, Data
@@ -18,13 +18,13 @@ FORMATS = {"offload": 1, "assembly": 2, "bin": 3, "fatbin": 4}
 
 
 @irdl_attr_definition
-class KernelMetadataAttr(Data[tuple[str, Attribute, ArrayAttr[Any] | None, DictionaryAttr | None]]):
+class KernelMetadataAttr(Data[tuple[str, Attribute, ArrayAttr | None, DictionaryAttr | None]]):
     """`#gpu.kernel_metadata<"name", !llvm.func<void (ptr)>, metadata = {vgpr_count = 4 : i32}>`."""
 
     name = "gpu.kernel_metadata"
 
     @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> tuple[str, Attribute, ArrayAttr[Any] | None, DictionaryAttr | None]:
+    def parse_parameter(cls, parser: AttrParser) -> tuple[str, Attribute, ArrayAttr | None, DictionaryAttr | None]:
         parser.parse_punctuation("<")
         name = parser.parse_str_literal()
         parser.parse_punctuation(",")
@@ -37,7 +37,12 @@ class KernelMetadataAttr(Data[tuple[str, Attribute, ArrayAttr[Any] | None, Dicti
             parser.parse_punctuation("=")
             found[word] = parser.parse_attribute()
         parser.parse_punctuation(">")
-        return name, type_, cast(Any, found.get("arg_attrs")), cast(Any, found.get("metadata"))
+        return (
+            name,
+            type_,
+            cast("ArrayAttr | None", found.get("arg_attrs")),
+            cast("DictionaryAttr | None", found.get("metadata")),
+        )
 
     def print_parameter(self, printer: Printer) -> None:
         name, type_, arg_attrs, metadata = self.data
@@ -92,7 +97,7 @@ class ObjectData:
             properties,
         )
 
-    def _key(self) -> tuple[Any, ...]:
+    def _key(self) -> tuple[object, ...]:
         return self.target, self.content, self.format, self.kernels, self.properties
 
     def __eq__(self, other: object) -> bool:
@@ -113,8 +118,8 @@ class ObjectAttr(Data[ObjectData]):
         parser.parse_punctuation("<")
         target = parser.parse_attribute()
         parser.parse_punctuation(",")
-        properties: Any = None
-        kernels: Any = None
+        properties: Attribute | None = None
+        kernels: Attribute | None = None
         if parser.parse_optional_keyword("properties") is not None:
             parser.parse_punctuation("=")
             properties = parser.parse_attribute()
@@ -136,7 +141,9 @@ class ObjectAttr(Data[ObjectData]):
         if content is None:
             content = parser.parse_str_literal().encode()
         parser.parse_punctuation(">")
-        return ObjectData(target, content, format_, kernels, properties)
+        return ObjectData(
+            target, content, format_, cast("KernelTableAttr | None", kernels), cast("DictionaryAttr | None", properties)
+        )
 
     def print_parameter(self, printer: Printer) -> None:
         d = self.data

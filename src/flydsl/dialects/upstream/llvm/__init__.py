@@ -9,7 +9,17 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from xdsl.dialects import llvm as xllvm
-from xdsl.dialects.builtin import DenseArrayBase, IntAttr, IntegerAttr, NoneAttr, StringAttr, UnitAttr, i1, i32, i64
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    IntAttr,
+    IntegerAttr,
+    NoneAttr,
+    StringAttr,
+    UnitAttr,
+    i1,
+    i32,
+    i64,
+)
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Attribute
 from xdsl.irdl import (
@@ -25,6 +35,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
+from ....ir.types import dense_ints
 from .gep import GEP_DYNAMIC, GEPOp
 from .memory import ORDERINGS, LoadOp, StoreOp
 from .struct import StructType, packed_struct
@@ -81,7 +92,7 @@ class ExtractValueOp(IRDLOperation):
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         printer.print_operand(self.container)
-        printer.print_string(f"[{', '.join(map(str, cast(Any, self.position).get_values()))}]")
+        printer.print_string(f"[{', '.join(map(str, dense_ints(self.position)))}]")
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
         printer.print_attribute(self.container.type)
@@ -123,7 +134,7 @@ class InsertValueOp(IRDLOperation):
         printer.print_operand(self.value)
         printer.print_string(", ")
         printer.print_operand(self.container)
-        printer.print_string(f"[{', '.join(map(str, cast(Any, self.position).get_values()))}]")
+        printer.print_string(f"[{', '.join(map(str, dense_ints(self.position)))}]")
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
         printer.print_attribute(self.container.type)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import cast
 
-from xdsl.dialects.builtin import DenseArrayBase, DenseIntOrFPElementsAttr, VectorType, i1, i32
-from xdsl.ir import Block, SSAValue
+from xdsl.dialects.builtin import DenseArrayBase, DenseIntOrFPElementsAttr, IntegerType, VectorType, i1, i32
+from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -22,6 +23,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsTerminator
 
+from ....ir.types import dense_ints
 from ..op_text import parse_dict, parse_operands, parse_types, print_dict, print_types
 from .attrs import LoopAnnotationAttr
 
@@ -39,7 +41,7 @@ def _parse_target(parser: Parser) -> tuple[Block, list[SSAValue]]:
     return block, list(parser.resolve_operands(values, types, pos))
 
 
-def _print_target(printer: Printer, block: Block, values: Any) -> None:
+def _print_target(printer: Printer, block: Block, values: Sequence[SSAValue]) -> None:
     printer.print_block_name(block)
     if values:
         printer.print_string("(")
@@ -86,7 +88,7 @@ class CondBrOp(IRDLOperation):
     traits = traits_def(IsTerminator())
 
     @staticmethod
-    def segments(then: int, otherwise: int) -> DenseArrayBase[Any]:
+    def segments(then: int, otherwise: int) -> DenseArrayBase[IntegerType]:
         """The `operandSegmentSizes` property."""
         return DenseArrayBase.from_list(i32, [1, then, otherwise])
 
@@ -139,9 +141,12 @@ class SwitchOp(IRDLOperation):
             return []
         rest = list(self.case_operands)
         found: list[tuple[int, Block, list[SSAValue]]] = []
-        sizes = cast(Any, self.case_operand_segments).get_values()
+        sizes = dense_ints(self.case_operand_segments)
         for number, block, size in zip(
-            cast(Any, self.case_values).get_values(), self.case_destinations, sizes, strict=True
+            dense_ints(self.case_values),
+            self.case_destinations,
+            sizes,
+            strict=True,
         ):
             found.append((int(number), block, rest[:size]))
             rest = rest[size:]
@@ -153,12 +158,12 @@ class SwitchOp(IRDLOperation):
     ) -> SwitchOp:
         """A detached switch."""
         passed = [v for _, _, values in cases for v in values]
-        props: dict[str, Any] = {
+        props: dict[str, Attribute] = {
             "operandSegmentSizes": DenseArrayBase.from_list(i32, [1, len(default[1]), len(passed)]),
             "case_operand_segments": DenseArrayBase.from_list(i32, [len(values) for _, _, values in cases]),
         }
         if cases:
-            type_ = VectorType(cast(Any, value.type), [len(cases)])
+            type_ = VectorType(cast(IntegerType, value.type), [len(cases)])
             props["case_values"] = DenseIntOrFPElementsAttr.from_list(type_, [n for n, _, _ in cases])
         return cast(
             SwitchOp,

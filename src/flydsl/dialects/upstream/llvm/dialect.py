@@ -9,6 +9,7 @@ from .. import llvm
 from .atomics import LLVM_ATOMIC_OPS
 from .attrs import LLVM_ATTRS
 from .branches import LLVM_BRANCH_OPS
+from .choices import LLVM_CHOICE_OPS
 from .debug import LLVM_DEBUG_ATTRS
 from .function import LLVM_FUNCTION_OPS, FunctionType
 from .intrinsics import INTRINSIC_OPS
@@ -26,6 +27,7 @@ _OPS: list[type[Operation]] = [
     *LLVM_FUNCTION_OPS,
     *LLVM_ATOMIC_OPS,
     *LLVM_VALUE_OPS,
+    *LLVM_CHOICE_OPS,
     *LLVM_BRANCH_OPS,
     *INTRINSIC_OPS.values(),
 ]

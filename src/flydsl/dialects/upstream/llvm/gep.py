@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i32
 from xdsl.dialects.llvm import LLVMPointerType
@@ -13,6 +13,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ....ir.types import dense_ints
 from ..op_text import parse_dict, parse_function_type, print_dict
 
 GEP_DYNAMIC = -(2**31)
@@ -42,7 +43,7 @@ class GEPOp(IRDLOperation):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
-        wanted = list(cast(Any, self.rawConstantIndices).get_values()).count(GEP_DYNAMIC)
+        wanted = dense_ints(self.rawConstantIndices).count(GEP_DYNAMIC)
         if wanted != len(self.ssa_indices):
             raise VerifyException(f"expected {wanted} dynamic indices, got {len(self.ssa_indices)}")
 
@@ -95,7 +96,7 @@ class GEPOp(IRDLOperation):
                 printer.print_string(str(value))
 
         printer.print_string("[")
-        printer.print_list(cast(Any, self.rawConstantIndices).get_values(), index)
+        printer.print_list(dense_ints(self.rawConstantIndices), index)
         printer.print_string("]")
         print_dict(printer, self, ("elem_type", "noWrapFlags", "rawConstantIndices"))
         printer.print_string(" : (")

@@ -1,0 +1,65 @@
+"""Finding and keeping the code of a call on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ... import config
+from ...errors import CacheWarning, DSLRuntimeError, DSLValueError
+from ..build.step_times import timed_step
+from ..key.dependencies import FunctionKey, changed_components
+from . import default_cache
+
+if TYPE_CHECKING:
+    from ..build.artifact import CompiledArtifact
+    from ..build.custom_passes import PassConfig
+
+
+def find(key: str) -> CompiledArtifact | None:
+    """The code under a key, where the settings allow to take it from disk."""
+    dumping = config.debug.dump_ir or config.debug.dump_asm
+    if dumping and config.runtime.run_only:
+        raise DSLValueError("FLYDSL_DUMP_IR and FLYDSL_RUNTIME_RUN_ONLY contradict each other: a dump compiles")
+    cache = default_cache()
+    return cache.get(key) if cache.enabled and not config.compile.always and not dumping else None
+
+
+def with_texts(artifact: CompiledArtifact, compile_again: Callable[[], CompiledArtifact]) -> CompiledArtifact:
+    """An artifact from disk holds what is needed to run it; texts for people are made again when asked for."""
+
+    def make(section: str) -> str:
+        return compile_again().text(section)
+
+    return artifact.with_lazy(**{name: partial(make, name) for name in ("fly", "asm", "llvm_opt")})
+
+
+def store(key: str, name: str, qualname: str, artifact: CompiledArtifact, passes: PassConfig | None) -> None:
+    """Keep code for other processes."""
+    # Made without the passes that were asked for, or with one that cannot be told from another: not for others.
+    notes = artifact.metadata.get("notes", {})
+    if "memory_only" in notes:
+        config.warn(f"{qualname} is not kept on disk: {notes['memory_only']}", CacheWarning)
+    elif "fallback" not in notes and (passes is None or passes.cacheable):
+        with timed_step(name, "cache write"):
+            default_cache().put(key, artifact, overwrite=config.compile.always)
+
+
+def run_only_miss(key: str, name: str, qualname: str, function: FunctionKey) -> DSLRuntimeError:
+    """Why a process that must not compile has nothing to run."""
+    from . import entries
+
+    cache = default_cache()
+    nearest = ""
+    for entry in entries(function=name):
+        theirs = cache.get(entry.key)
+        if theirs is not None:
+            changed = changed_components(function.components, theirs.metadata.get("components", ()))
+            parts = ", ".join(f"{n} ({kind})" for n, kind in changed) or "the arguments, target or settings"
+            nearest = f"; the nearest entry {entry.key[:12]} differs in {parts}"
+            break
+    return DSLRuntimeError(
+        f"{qualname} is not in the cache, and FLYDSL_RUNTIME_RUN_ONLY forbids compiling it: "
+        f"function key {function.digest[:12]}, key {key[:12]}, cache {cache.root}{nearest}"
+    )

@@ -1,0 +1,158 @@
+"""The plan of a whole call: the checks and slots of all its arguments, and where in one block of memory they lie.
+
+`plan_of` derives it from the arguments of a cold call. `CallPlan.refusal` interprets it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...expr.gpu import Stream
+from ...expr.numeric import Numeric
+from ...expr.scalars.scalar_abi import encoding
+from ...runtime.objects import Buffer
+from .arguments import ScalarArgument, StreamArgument, TensorArgument
+from .fields import Library, library_of
+from .plan import Check, Slot, Write
+from .struct_arguments import struct_leaves
+
+if TYPE_CHECKING:
+    from ..frontend.signature import Parameter
+    from .bind import BoundCall
+
+_ALIGN = 16
+STREAM = Write("Q", "launch stream")
+"""The stream of the launch, which is no field of an argument."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentPlan:
+    """What is expected and written of one argument."""
+
+    name: str
+    library: Library
+    checks: tuple[Check, ...]
+    slots: tuple[Slot, ...]
+    given: object
+    """The value the plan was made from."""
+    argument: object
+    """Its adapter."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedSlot:
+    """A slot, whose it is and where in the block it lies."""
+
+    owner: ArgumentPlan | None
+    slot: Slot
+    offset: int
+
+    @property
+    def format(self) -> str:
+        """For `struct`."""
+        return "<" + "".join(write.letter for write in self.slot)
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlan:
+    """The arguments of a signature, in the order of its parameters."""
+
+    arguments: tuple[ArgumentPlan, ...]
+    slots: tuple[PlacedSlot, ...]
+    size: int
+
+    def refusal(self, call: BoundCall) -> tuple[str, Check] | None:
+        """Which check of which parameter the arguments of another call do not pass; None if they are served."""
+        for planned in self.arguments:
+            given, argument = call.given[planned.name], call.adapted.get(planned.name)
+            for check in planned.checks:
+                same = check.relation == "same"
+                expected = check.read(planned.given, planned.argument) if same else None
+                if not check.holds(given, argument, expected):
+                    return planned.name, check
+        return None
+
+
+def plan_of(call: BoundCall, parameters: Mapping[str, Parameter]) -> CallPlan | None:
+    """The plan for calls like this one; None where some argument needs a look of its own at every call."""
+    planned: list[ArgumentPlan] = []
+    for name, parameter in parameters.items():
+        given, argument = call.given[name], call.adapted.get(name)
+        found = _constant(given) if name not in call.adapted else _run_time(given, argument, parameter)
+        if found is None:
+            return None
+        library, checks, slots = found
+        planned.append(ArgumentPlan(name, library, tuple(checks), tuple(slots), given, argument))
+    return CallPlan(tuple(planned), *_placed(planned))
+
+
+_Found = tuple[Library, list[Check], list[Slot]]
+
+
+def _run_time(given: object, argument: object, parameter: Parameter) -> _Found | None:
+    if isinstance(argument, TensorArgument):
+        return _array(given, argument)
+    if isinstance(argument, ScalarArgument):
+        return _number(given, argument.dtype, annotated=isinstance(parameter.annotation, type))
+    if isinstance(argument, StreamArgument):
+        return "value", [Check("stream", "among", values=(None, (Stream, None)))], [[STREAM]]
+    leaves = struct_leaves(argument)
+    if leaves is None:
+        return None
+    slots: list[Slot] = []
+    for leaf in leaves:
+        made = encoding(leaf.dtype)
+        slots.append([Write(made.letter, "value", path=f"{leaf.name}.value", convert=made.bits)])
+    return "value", [Check("class")], slots
+
+
+def _array(given: object, argument: TensorArgument) -> _Found | None:
+    # A producer's stream must be waited for, and a buffer may have been freed.
+    if argument.info.stream is not None or isinstance(argument.info.owner, Buffer):
+        return None
+    library = library_of(given)
+    # An adapter that somebody else made, or an array of a class whose ways are not known here.
+    if library is None or (library == "adapter") == argument.is_default:
+        return None
+    return library, argument.checks(), argument.slots()
+
+
+def _number(given: object, dtype: type[Numeric], *, annotated: bool) -> _Found | None:
+    made = encoding(dtype)
+    # Without an annotation the class of the number decides the class of the scalar.
+    classes = made.plain if annotated else (type(given),)
+    if type(given) not in made.plain:
+        return None
+    checks = [Check("class", "among", values=classes)]
+    if made.values:
+        checks.append(Check("value", "among", values=made.values))
+    elif made.bits is None:
+        checks.append(Check("value", "packs", letter=made.letter))
+    return "value", checks, [[Write(made.letter, "value", convert=made.bits)]]
+
+
+def _constant(given: object) -> _Found | None:
+    """A value that is compiled in."""
+    if given is None:
+        return "value", [Check("identity")], []
+    if isinstance(given, type):
+        # Classes of the language stay what they are; what others hold may change, and is looked at anew.
+        return ("value", [Check("identity")], []) if issubclass(given, Numeric) else None
+    if type(given) in (int, bool, str):
+        return "value", [Check("class"), Check("value")], []
+    return ("value", [Check("class"), Check("bits")], []) if type(given) is float else None
+
+
+def _placed(planned: list[ArgumentPlan]) -> tuple[tuple[PlacedSlot, ...], int]:
+    owned: list[tuple[ArgumentPlan | None, Slot]] = [(each, slot) for each in planned for slot in each.slots]
+    if not any(slot == [STREAM] for _, slot in owned):
+        owned.append((None, [STREAM]))
+    found: list[PlacedSlot] = []
+    end = 0
+    for owner, slot in owned:
+        found.append(PlacedSlot(owner, slot, end + -end % _ALIGN))
+        end = found[-1].offset + struct.calcsize(found[-1].format)
+    return tuple(found), end

@@ -1,0 +1,155 @@
+"""`fx.printf`: text from inside a kernel. What is known while tracing is part of the text already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from .. import layout as L
+from ..errors import DSLValueError
+from ..layout import Basis, ComposedLayout, Dyn
+from .numeric import Boolean, Float32, Int32, Int64, Numeric, scalar_or_none
+from .protocol import extract_to_ir_values
+from .structs import StructValue
+from .tensor import Pointer
+from .tensors.algebra_values import AlgebraValue, current_ir
+from .vector import Vector
+
+if TYPE_CHECKING:
+    from .annotations import SSAValue
+    from .numeric import Integer
+    from .tensors import algebra_values as values_of
+    from .tensors.algebra_values import IntTuple
+
+
+def printf(fmt: object, *args: object) -> None:
+    """Print a line from every thread that comes by: `fx.printf("row {}: {}", r, x)`.
+
+    `{}` stands for the next argument, `{{` and `}}` for braces. Integers print in decimal, floats with two decimals,
+    vectors as `[a, b]`, tuples and layouts by their structure. Without a format the values stand beside each other.
+
+    >>> def tell(n):
+    ...     fx.printf("n is {}, twice that {}", n, n * 2)
+    >>> flyc.evaluate(tell, 4)  # the kernel prints: n is 4, twice that 8
+    """
+    if not isinstance(fmt, str):
+        args, fmt = (fmt, *args), " ".join(["{}"] * (len(args) + 1))
+    pieces = split_format(fmt, len(args))
+    text, values = escape(pieces[0]), cast("list[Numeric]", [])
+    for piece, arg in zip(pieces[1:], args, strict=True):
+        text += render(arg, values) + escape(piece)
+    current_ir().emit_print(text, [v.ir_value() for v in values])
+
+
+def escape(text: str) -> str:
+    """Plain text as part of the format of `fly.print`, where `{}` is a value."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def split_format(fmt: str, count: int) -> list[str]:
+    """The text around `count` placeholders.
+
+    >>> split_format("a {} b {{}} {}", 2)
+    ['a ', ' b {} ', '']
+    """
+    pieces = [""]
+    for part in re.split(r"(\{\{|\}\}|\{[^{}]*\})", fmt):
+        if part in ("{{", "}}"):
+            pieces[-1] += part[0]
+        elif part == "{}":
+            pieces.append("")
+        elif part.startswith("{") or "}" in part or "{" in part:
+            raise DSLValueError(
+                f"printf knows only {{}} as a placeholder, and {{{{ for a brace; got {part!r} in {fmt!r}"
+            )
+        else:
+            pieces[-1] += part
+    if len(pieces) - 1 != count:
+        raise DSLValueError(f"the format {fmt!r} has {len(pieces) - 1} placeholders for {count} values")
+    return pieces
+
+
+def render(x: object, values: list[Numeric]) -> str:
+    """Format text of one argument; scalars that exist at run time are appended to `values`."""
+    if isinstance(x, str):
+        return escape(x)
+    if isinstance(x, type):
+        return escape(x.__name__)
+    if isinstance(x, Vector):
+        return "[" + ", ".join(render(x[i], values) for i in range(x.numel)) + "]"
+    if isinstance(x, AlgebraValue):
+        return _algebra(x, values)
+    number = scalar_or_none(x)
+    if number is not None:
+        if number.is_static():
+            return _literal(x, number)
+        values.append(printable(number))
+        return "{}"
+    if isinstance(x, Pointer):
+        from .tensors.memory import ptrtoint
+
+        return render(ptrtoint(x), values)
+    if isinstance(x, StructValue):
+        held = [value for _, value in x.__values__()]
+        if len(held) == 1:
+            return render(held[0], values)
+    if hasattr(x, "name") and hasattr(x, "verify") and not extract_or_none(x):
+        return escape(str(x))
+    raise DSLValueError(
+        f"cannot print {x!r} of type {type(x).__name__}: it is not one IR value; print its parts one by one"
+    )
+
+
+def extract_or_none(x: object) -> Sequence[SSAValue] | None:
+    """IR values of a DSL value; None for anything else."""
+    try:
+        return extract_to_ir_values(x)
+    except TypeError:
+        return None
+
+
+def _literal(x: object, number: Numeric) -> str:
+    """A number known now: as Python writes it, unless it is of a DSL class."""
+    value = number.value
+    if isinstance(x, Numeric) and isinstance(value, float):
+        return f"{value:.2f}"
+    return str(int(value)) if isinstance(x, Boolean) else str(value)
+
+
+def printable(x: Numeric) -> Numeric:
+    """A run-time scalar as one of the classes printing knows: Int32, Int64, Float32, Float64."""
+    cls = type(x)
+    if cls.is_float:
+        return x if cls.width >= 32 else Float32(x)
+    if cls.width < 32 or (cls.width == 32 and cls.signed):
+        return Int32(x)  # a Boolean is extended with zeros: true is 1
+    return Int64(x)
+
+
+def _algebra(x: AlgebraValue, values: list[Numeric]) -> str:
+    """A tuple or layout as text, its run-time leaves as values."""
+    if x.is_static:
+        return escape(L.format_any(x.data))
+    data = x.data
+    if isinstance(data, ComposedLayout):
+        composed = cast("values_of.ComposedLayout", x)
+        return " o ".join(_algebra(part, values) for part in (composed.inner, composed.offset, composed.outer))
+    if isinstance(data, L.Layout):
+        layout = cast("values_of.Layout", x)
+        return f"{_algebra(layout.shape, values)}:{_algebra(layout.stride, values)}"
+    return _tree(data, current_ir().dynamic_leaves(cast("IntTuple", x)), values)
+
+
+def _tree(data: object, leaves: list[Integer], values: list[Numeric]) -> str:
+    if isinstance(data, tuple):
+        return "(" + ",".join(_tree(d, leaves, values) for d in cast("tuple[object, ...]", data)) + ")"
+    if isinstance(data, Basis):
+        return _tree(data.value, leaves, values) + "".join(f"E{m}" for m in data.modes)
+    if isinstance(data, Dyn):
+        values.append(leaves.pop(0))
+        return "{}"
+    return "*" if data is None else str(data)
+
+
+__all__ = ["printf"]

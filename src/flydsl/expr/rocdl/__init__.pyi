@@ -1,0 +1,97 @@
+"""`fx.rocdl`, for type checkers.
+
+Written by scripts/type_stubs.py; change the tables of the package and run it again.
+"""
+
+from . import cdna3 as cdna3
+from . import cdna4 as cdna4
+from . import cdna5 as cdna5
+from . import cluster as cluster
+from . import tdm_ops as tdm_ops
+from .atoms import (
+    BufferAtomic as BufferAtomic,
+    BufferAtomicAdd as BufferAtomicAdd,
+    BufferAtomicMax as BufferAtomicMax,
+    BufferAtomicMin as BufferAtomicMin,
+    BufferAtomicPkAdd as BufferAtomicPkAdd,
+    BufferCopy as BufferCopy,
+    BufferCopy128b as BufferCopy128b,
+    BufferCopy16b as BufferCopy16b,
+    BufferCopy32b as BufferCopy32b,
+    BufferCopy64b as BufferCopy64b,
+    BufferCopy8b as BufferCopy8b,
+    BufferCopyLDS as BufferCopyLDS,
+    BufferCopyLDS128b as BufferCopyLDS128b,
+    BufferCopyLDS32b as BufferCopyLDS32b,
+    BufferCopyLDS64b as BufferCopyLDS64b,
+    MFMA as MFMA,
+    SyncScope as SyncScope,
+    WMMA as WMMA,
+)
+from .buffers import (
+    BufferDesc as BufferDesc,
+    get_buffer_rsrc as get_buffer_rsrc,
+    make_buffer_ptr as make_buffer_ptr,
+    make_buffer_tensor as make_buffer_tensor,
+)
+from .instructions import (
+    ballot as ballot,
+    cvt_f32_bf8 as cvt_f32_bf8,
+    cvt_f32_fp8 as cvt_f32_fp8,
+    cvt_pk_bf8_f32 as cvt_pk_bf8_f32,
+    cvt_pk_f32_bf8 as cvt_pk_f32_bf8,
+    cvt_pk_f32_fp8 as cvt_pk_f32_fp8,
+    cvt_pk_fp8_f32 as cvt_pk_fp8_f32,
+    cvt_pkrtz as cvt_pkrtz,
+    ds_bpermute as ds_bpermute,
+    ds_permute as ds_permute,
+    ds_swizzle as ds_swizzle,
+    exp2 as exp2,
+    fmed3 as fmed3,
+    intrinsic as intrinsic,
+    log2 as log2,
+    mov_dpp as mov_dpp,
+    perm_b32 as perm_b32,
+    permlane16_swap as permlane16_swap,
+    permlane32_swap as permlane32_swap,
+    rcp as rcp,
+    readfirstlane as readfirstlane,
+    readlane as readlane,
+    rsq as rsq,
+    update_dpp as update_dpp,
+    wave_id as wave_id,
+)
+from .schedule import (
+    asyncmark as asyncmark,
+    iglp_opt as iglp_opt,
+    s_barrier as s_barrier,
+    s_barrier_signal as s_barrier_signal,
+    s_barrier_wait as s_barrier_wait,
+    s_nop as s_nop,
+    s_setprio as s_setprio,
+    s_sleep as s_sleep,
+    s_wait_asynccnt as s_wait_asynccnt,
+    s_wait_dscnt as s_wait_dscnt,
+    s_wait_kmcnt as s_wait_kmcnt,
+    s_wait_loadcnt as s_wait_loadcnt,
+    s_wait_storecnt as s_wait_storecnt,
+    s_wait_tensorcnt as s_wait_tensorcnt,
+    s_waitcnt as s_waitcnt,
+    sched_barrier as sched_barrier,
+    sched_dsrd as sched_dsrd,
+    sched_dswr as sched_dswr,
+    sched_group_barrier as sched_group_barrier,
+    sched_mfma as sched_mfma,
+    sched_vmem as sched_vmem,
+    wait_asyncmark as wait_asyncmark,
+)
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..annotations import ElementLike as _ElementLike
+from ..annotations import ValueLike as _ValueLike
+
+_ByName = Callable[[_ElementLike | None, Sequence[_ValueLike]], Any]
+
+def __getattr__(name: str) -> _ByName: ...  # pyright: ignore[reportIncompleteStub]

@@ -1,0 +1,7 @@
+"""Matrix products: `matmul` picks the kernel and its tile from extents, types, layout and device."""
+
+from __future__ import annotations
+
+from .entry import matmul
+
+__all__ = ["matmul"]

@@ -1,0 +1,118 @@
+"""What the product must know of its arguments: numpy and torch arrays in the same words."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from flydsl.errors import DSLTypeError, DSLValueError
+
+TYPES = {
+    "float16": 2, "bfloat16": 2, "float32": 4, "float8_e4m3fn": 1, "float8_e5m2": 1, "int8": 1, "int32": 4,
+}  # fmt: skip
+"""Element types by name, with their bytes."""
+_CLASSES = {
+    "Float16": "float16", "BFloat16": "bfloat16", "Float32": "float32", "Float8E4M3FN": "float8_e4m3fn",
+    "Float8E5M2": "float8_e5m2", "Int8": "int8", "Int32": "int32", "half": "float16", "float": "float32",
+}  # fmt: skip
+
+
+class Array(NamedTuple):
+    """An array; strides are in elements."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    device: str
+    address: int
+
+    @property
+    def itemsize(self) -> int:
+        return TYPES[self.dtype]
+
+    @property
+    def reach(self) -> int:
+        """Bytes from the first element to the end of the last one."""
+        if 0 in self.shape:
+            return 0
+        return (1 + sum((e - 1) * s for e, s in zip(self.shape, self.strides, strict=True))) * self.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{list(self.shape)}"
+
+
+def is_torch(x: object) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def address(x: Any) -> int:
+    """Where an array's first element is."""
+    return x.data_ptr() if is_torch(x) else x.__array_interface__["data"][0]
+
+
+def type_name(x: object) -> str:
+    """An element type by its name: from a torch, numpy or `fx` type, or a string."""
+    text = x if isinstance(x, str) else getattr(x, "__name__", None) or getattr(x, "name", None) or str(x)
+    text = str(text).removeprefix("torch.")
+    return _CLASSES.get(text, text)
+
+
+def describe(name: str, x: Any) -> Array:
+    """An argument; anything but an array of a known type is refused."""
+    if is_torch(x):
+        found = Array(tuple(x.shape), tuple(x.stride()), type_name(x.dtype), str(x.device), x.data_ptr())
+    elif hasattr(x, "__array_interface__"):
+        size = x.dtype.itemsize
+        bad = [s for s in x.strides if s % size]
+        if bad:
+            raise DSLTypeError(f"matmul: {name} has a stride of {bad[0]} bytes, which is no multiple of its elements'")
+        found = Array(
+            tuple(x.shape), tuple(s // size for s in x.strides), type_name(x.dtype), "cpu",
+            address(x),
+        )  # fmt: skip
+    else:
+        raise DSLTypeError(f"matmul: {name} is a numpy array or a torch tensor, got {type(x).__name__}")
+    if min(found.strides, default=0) < 0:
+        raise DSLValueError(f"matmul: {name} has a negative stride, {found.strides}; pass a contiguous copy")
+    if found.dtype not in TYPES:
+        raise DSLTypeError(f"matmul: {name} has elements of {', '.join(TYPES)}, got {found.dtype}")
+    return found
+
+
+def in_line(x: Any) -> Any:
+    """All memory from an array's first to its last element, in one line: the kernel has its strides."""
+    if 0 in x.shape:
+        return x.reshape(-1)
+    if is_torch(x):
+        reach = 1 + sum((e - 1) * s for e, s in zip(x.shape, x.stride(), strict=True))
+        return x.as_strided((reach,), (1,))
+    import numpy as np
+
+    reach = 1 + sum((e - 1) * s for e, s in zip(x.shape, x.strides, strict=True)) // x.itemsize
+    return np.lib.stride_tricks.as_strided(x, (reach,), (x.itemsize,))
+
+
+def packed(x: Any) -> Any:
+    """A small array in one piece."""
+    if is_torch(x):
+        return x.contiguous()
+    import numpy as np
+
+    return np.ascontiguousarray(x)
+
+
+def empty(like: Any, shape: Sequence[int], dtype: str) -> Any:
+    """A fresh array where `like` is."""
+    if is_torch(like):
+        torch = sys.modules["torch"]
+        return torch.empty(tuple(shape), dtype=getattr(torch, dtype), device=like.device)
+    import numpy as np
+
+    if dtype == "bfloat16" or dtype.startswith("float8"):
+        raise DSLTypeError(f"matmul: numpy has no {dtype}; give out_dtype='float32', or torch tensors")
+    return np.empty(tuple(shape), dtype)
+
+
+__all__ = ["TYPES", "Array", "address", "describe", "empty", "in_line", "is_torch", "packed", "type_name"]

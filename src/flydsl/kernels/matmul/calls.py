@@ -1,0 +1,348 @@
+"""How a request runs: which kernel, with what numbers. Decided once for extents, strides, types and target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from flydsl.target import GPUTarget
+
+from .arrays import Array, in_line, packed
+from .pack import Packing
+from .plan import Problem, best
+from .request import FP8, Request
+from .tile import LINE, Form
+from .workspace import scratch
+
+UNIT = 16
+"""Bytes the copy engine counts in: rows start at multiples of it."""
+
+Run = Callable[[Any, Any, Any, Any, Any, Any, Any], None]
+"""A call with a, b, out, bias, scale_a, scale_b and the stream."""
+
+
+class Matrix(NamedTuple):
+    """An operand as (rows, k): its rows are those of A, or columns of B; strides in elements."""
+
+    rows: int
+    step: int
+    depth: int
+    batch: int
+
+
+def left(request: Request) -> Matrix:
+    a = request.a
+    return Matrix(request.m, a.strides[-2], a.strides[-1], a.strides[0] if len(a.shape) == 3 else 0)
+
+
+def right(request: Request) -> Matrix:
+    b = request.b
+    return Matrix(request.n, b.strides[-1], b.strides[-2], b.strides[0] if len(b.shape) == 3 else 0)
+
+
+def engine_form(x: Matrix, k: int, batches: int, array: Array) -> tuple[str, int, int] | None:
+    """The contiguous direction, the other one's stride and the batch's, as the copy engine takes them; None if not."""
+    unit = UNIT // array.itemsize
+    batch = 0 if batches == 1 else x.batch
+    if array.address % UNIT or batch % unit or batch < 0:
+        return None
+    long = -(-max(x.rows, k) // unit) * unit
+    # The stride of a direction with one element says nothing: any will do.
+    step, depth = long if x.rows == 1 else x.step, long if k == 1 else x.depth
+    if (x.depth == 1 or k == 1) and step % unit == 0 and step > 0:
+        return "k", step, batch
+    if array.itemsize == 2 and (x.step == 1 or x.rows == 1) and depth % unit == 0 and depth > 0:
+        return "mn", depth, batch
+    return None
+
+
+class Operand(NamedTuple):
+    """An operand for the copy engine: its contiguous direction, the other one's stride, the batch's; and if it must be
+    packed for that, how."""
+
+    major: str
+    step: int
+    batch: int
+    ragged: bool
+    packing: Packing | None = None
+
+
+def operand(x: Matrix, k: int, batches: int, array: Array) -> Operand:
+    """As it is, or packed: along the direction that is contiguous, or along k."""
+    found = engine_form(x, k, batches, array)
+    if found is not None:
+        return Operand(*found, found[1] * array.itemsize % LINE != 0)
+    batch = 0 if batches == 1 or x.batch == 0 else x.batch
+    count = batches if batch else 1
+    if array.itemsize == 2 and x.step == 1 and x.depth != 1:
+        packing, major = Packing(k, x.rows, count, x.depth, x.step, batch), "mn"
+    else:
+        packing, major = Packing(x.rows, k, count, x.step, x.depth, batch), "k"
+    pitch = packing.pitch(array.itemsize)
+    return Operand(major, pitch, packing.lines * pitch if batch else 0, False, packing)
+
+
+def packer(form: Operand, array: Array) -> Callable[[Any, str, Any], Any]:
+    """A function from an operand to what the copy engine takes."""
+    packing = form.packing
+    if packing is None:
+        return lambda x, what, stream: x
+    elements, pitch = packing.elements(array.itemsize), packing.pitch(array.itemsize)
+    across = packing.step == 1 and packing.inner != 1
+    from .pack import pack
+
+    def run(x: Any, what: str, stream: Any) -> Any:
+        target = scratch(x, what, elements, array.dtype, stream)
+        numbers = (packing.lines, packing.length, packing.batches, packing.step, packing.inner, packing.batch, pitch)
+        if stream is None:
+            pack(x, target, *numbers, across)
+        else:
+            pack(x, target, *numbers, across, stream)
+        return target
+
+    return run
+
+
+class Target(NamedTuple):
+    """Where a request runs."""
+
+    target: GPUTarget
+    processors: int
+
+    @property
+    def hopper(self) -> bool:
+        return self.target.arch.startswith("sm_90")
+
+    @property
+    def ampere(self) -> bool:
+        arch = self.target.arch
+        return arch.startswith("sm_") and int(arch[3:].rstrip("af")) >= 80
+
+
+def decide(request: Request, out: Array, where: Target) -> Run:
+    """The fastest kernel that can do it."""
+    for choose in (on_hopper, on_ampere, on_amd):
+        found = choose(request, out, where)
+        if found is not None:
+            return arranged(request, out, found)
+    return arranged(request, out, anywhere(request, out))
+
+
+def arranged(request: Request, out: Array, run: Run) -> Run:
+    """A call whose arguments a jit function takes: arrays with a direction of stride 1."""
+    lines = [1 not in x.strides for x in (request.a, request.b, out)]
+    small = [
+        x is not None and 1 not in x.strides and x.shape != () for x in (request.bias, request.scale_a, request.scale_b)
+    ]
+    if not any(lines) and not any(small):
+        return run
+
+    def run_arranged(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:
+        a, b, c = (in_line(x) if line else x for x, line in zip((a, b, c), lines, strict=True))
+        vectors = (packed(x) if pack else x for x, pack in zip((bias, scale_a, scale_b), small, strict=True))
+        bias, scale_a, scale_b = vectors
+        run(a, b, c, bias, scale_a, scale_b, stream)
+
+    return run_arranged
+
+
+def scale_form(scale: Array | None) -> str:
+    return "" if scale is None else "one" if all(x == 1 for x in scale.shape) else "rows"
+
+
+def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
+    """`hopper`, for 16-bit and 8-bit types; operands whose rows are no 16-byte units are packed first."""
+    if not where.hopper or request.a.itemsize > 2 or request.k == 0:
+        return None
+    # The tensor cores' own sums of fp8 keep 14 bits.
+    promote = request.a.dtype in FP8 and (request.blocked or request.accumulate == "f32")
+    if request.blocked and not promote:
+        return None
+    k, batches = request.k, request.batches
+    x, y = left(request), right(request)
+    placed = result_form(request, out)
+    if placed is None:
+        return None
+    form_a, form_b = operand(x, k, batches, request.a), operand(y, k, batches, request.b)
+    pack_a, pack_b = packer(form_a, request.a), packer(form_b, request.b)
+    flip, step_c, batch_c, by_engine, pairs = placed
+    if flip and request.blocked:
+        return None
+    m, n = request.m, request.n
+    if flip:
+        m, n, form_a, form_b = n, m, form_b, form_a
+    given = Problem(
+        m, n, k, batches, 8 * request.a.itemsize, out.itemsize, form_a.major, form_b.major, not by_engine,
+        where.processors, promote, request.blocked, (form_a.ragged, form_b.ragged),
+    )  # fmt: skip
+    plan = best(given)
+    tile = plan.tile
+    swapped = tile.swap != flip
+    form_x, form_y = (form_b, form_a) if tile.swap else (form_a, form_b)
+    rows, columns = (n, m) if tile.swap else (m, n)
+    scale_x, scale_y = scale_form(request.scale_a), scale_form(request.scale_b)
+    if request.blocked:
+        scale_x, scale_y = "line", "square"
+    if swapped:
+        scale_x, scale_y = scale_y, scale_x
+    from .hopper import hopper
+
+    form = Form(
+        form_x.major,
+        form_y.major,
+        "engine" if by_engine and tile.splits == 1 else "pairs" if pairs and not tile.swap else "elements",
+        request.activation,
+        "" if request.bias is None else "rows" if swapped else "columns",
+        scale_x,
+        scale_y,
+        promote,
+        burst=plan.burst,
+    )
+    turned = request.blocked
+    numbers = (
+        rows, columns, k, batches, form_x.step, form_x.batch, form_y.step, form_y.batch, step_c, batch_c, plan.blocks,
+        plan.group, tile, form,
+    )  # fmt: skip
+    floats, counts = plan.sums(given)
+
+    def run(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:
+        if turned:
+            scale_b = scale_b.T
+        a, b = pack_a(a, "a", stream), pack_b(b, "b", stream)
+        if swapped:
+            a, b, scale_a, scale_b = b, a, scale_b, scale_a
+        work = counters = None
+        if counts:
+            work = scratch(c, "sums", floats, "float32", stream)
+            counters = scratch(c, "counters", counts, "int32", stream, zero=True)
+        if stream is None:
+            hopper(a, b, c, bias, scale_a, scale_b, work, counters, *numbers)
+        else:
+            hopper(a, b, c, bias, scale_a, scale_b, work, counters, *numbers, stream)
+
+    return run
+
+
+def result_form(request: Request, out: Array) -> tuple[bool, int, int, bool, bool] | None:
+    """Whether C's columns are what lies in one piece; its strides; whether the engine, or pairs, can store it."""
+    step, column = out.strides[-2:]
+    batch = out.strides[0] if len(out.shape) == 3 and request.batches > 1 else 0
+    rows, columns = request.m, request.n
+    if column == 1 or columns == 1:
+        flip = False
+    elif step == 1 or rows == 1:
+        flip, step, rows, columns = True, column, columns, rows
+    else:
+        return None
+    unit = UNIT // out.itemsize
+    if rows == 1:
+        step = -(-columns // unit) * unit
+    if step <= 0 or batch < 0:
+        return None
+    engine = out.itemsize == 2 and out.address % UNIT == 0 and step % unit == 0 and batch % unit == 0
+    pairs = out.address % (2 * out.itemsize) == 0 and step % 2 == 0 and batch % 2 == 0 and columns % 2 == 0
+    return flip, step, batch, engine, pairs
+
+
+def rowwise(request: Request, out: Array) -> bool:
+    """Whether a kernel of two dimensions takes it: 16-bit types with contiguous k, and rows of C in one piece."""
+    x, y = left(request), right(request)
+    return (
+        not request.batched
+        and request.a.dtype in ("float16", "bfloat16")
+        and request.scale_a is None
+        and request.scale_b is None
+        and request.k > 0
+        and (x.depth, y.depth, out.strides[-1]) == (1, 1, 1)
+        and min(x.step, y.step, out.strides[-2]) > 0
+    )
+
+
+def on_ampere(request: Request, out: Array, where: Target) -> Run | None:
+    """`gemm_sm80`, which reads single elements where rows are no 16-byte units."""
+    if not where.ampere or not rowwise(request, out):
+        return None
+    from ..gemm_sm80 import gemm_sm80
+
+    aligned = all(
+        x.address % 16 == 0 and x.strides[-2 if x is not request.b else -1] * x.itemsize % 16 == 0
+        for x in (request.a, request.b, out)
+    )
+    activation = request.activation
+
+    def run(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:
+        tensors = [units(t) if aligned else rows_of(t) for t in (a, b.T, c)]
+        more = {} if stream is None else {"stream": stream}
+        gemm_sm80(*tensors, activation, bias, **more)
+
+    return run
+
+
+def rows_of(t: Any) -> Any:
+    """A matrix whose second direction is the contiguous one, whatever its extents."""
+    import flydsl.compiler as flyc
+
+    return flyc.from_dlpack(t).mark_layout_dynamic(leading_dim=1)
+
+
+def units(t: Any) -> Any:
+    """The same, with rows of 16-byte units."""
+    import flydsl.compiler as flyc
+
+    unit = 16 // (t.element_size() if hasattr(t, "element_size") else t.dtype.itemsize)
+    return flyc.from_dlpack(t, assumed_align=16).mark_layout_dynamic(leading_dim=1, divisibility=unit)
+
+
+def on_amd(request: Request, out: Array, where: Target) -> Run | None:
+    """`gemm_cdna` and `gemm_wmma`: products alone, k a multiple of 8."""
+    arch = where.target.arch
+    if not arch.startswith("gfx") or not rowwise(request, out) or request.k % 8:
+        return None
+    if (
+        request.bias is not None
+        or request.activation != "none"
+        or request.out_dtype not in ("float32", request.a.dtype)
+    ):
+        return None
+    aligned = all(
+        x.address % 16 == 0 and step % 8 == 0
+        for x, step in ((request.a, request.a.strides[-2]), (request.b, request.b.strides[-1]))
+    )
+    if not aligned:
+        return None
+    if arch in ("gfx90a", "gfx942", "gfx950"):
+        from ..gemm_cdna import gemm_cdna as gemm
+    elif arch.startswith(("gfx11", "gfx12")):
+        from ..gemm_wmma import gemm_wmma as gemm
+    else:
+        return None
+
+    def run(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:
+        more = {} if stream is None else {"stream": stream}
+        gemm(units(a), units(b.T), rows_of(c), **more)
+
+    return run
+
+
+def anywhere(request: Request, out: Array) -> Run:
+    """`plain`, which takes everything."""
+    from .plain import plain
+
+    x, y = left(request), right(request)
+    batch_c = out.strides[0] if len(out.shape) == 3 else 0
+    single = scale_form(request.scale_a) == "one", scale_form(request.scale_b) == "one"
+    numbers = (
+        request.m, request.n, request.k, request.batches, x.step, x.depth, x.batch, y.depth, y.step, y.batch,
+        out.strides[-2], out.strides[-1], batch_c, request.activation, single, request.blocked,
+    )  # fmt: skip
+
+    def run(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:
+        if stream is None:
+            plain(a, b, c, bias, scale_a, scale_b, *numbers)
+        else:
+            plain(a, b, c, bias, scale_a, scale_b, *numbers, stream)
+
+    return run
+
+
+__all__ = ["Run", "Target", "decide"]

@@ -1,0 +1,130 @@
+"""`matmul`: one product for numpy and torch arrays, on every stack."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+from .arrays import Array, address, describe, empty, is_torch
+from .calls import Run, Target, decide
+from .request import Request, check, check_apart, check_out
+
+HOPPER_PROCESSORS = 132
+"""Of the GPU that is emulated where there is none."""
+
+_decided: dict[object, Decision] = {}
+_MOST = 4096
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    *,
+    out: Any = None,
+    bias: Any = None,
+    activation: str | None = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    out_dtype: object = None,
+    accumulate: str = "f32",
+    stream: Any = None,
+) -> Any:
+    """`activation((a @ b) * scale_a * scale_b + bias)` in `out`, or in a fresh array.
+
+    `a` is (M, K) and `b` (K, N), or either has a batch in front; any strides. Types are float16, bfloat16, float32,
+    fp8 (e4m3fn, e5m2) and int8; the result is float32, float16 or bfloat16 (`out_dtype`; by default the type of `a`,
+    bfloat16 for fp8, int32 for int8). `bias` has N values. A scale is float32: one value, one for each row of `a` and
+    column of `b`, or one for 128 elements of a row of `a` and for 128 x 128 of `b`. `activation` is one of
+    `flydsl.kernels.activations`. `accumulate="fast"` leaves sums of fp8 to the tensor cores, which keep 14 bits.
+
+    >>> a, b = np.arange(6, dtype="f4").reshape(2, 3), np.ones((3, 2), "f4")
+    >>> matmul(a, b, bias=np.array([0.0, 0.5], "f4"))
+    array([[ 3. ,  3.5],
+           [12. , 12.5]], dtype=float32)
+    """
+    key = (
+        _key(a), _key(b), _key(out), _key(bias), _key(scale_a), _key(scale_b), activation, out_dtype, accumulate,
+        os.environ.get("FLYDSL_COMPILE_BACKEND"), os.environ.get("FLYDSL_COMPILE_ARCH"),
+    )  # fmt: skip
+    known = _decided.get(key)
+    request = known.request if known else _request(a, b, bias, scale_a, scale_b, activation, out_dtype, accumulate)
+    given = out is not None
+    if not given:
+        out = empty(a, request.shape, request.out_dtype)
+    if known is None:
+        known = _decide(request, describe("out", out), given)
+        if len(_decided) >= _MOST:
+            _decided.clear()
+        _decided[key] = known
+    if given:
+        # Addresses are not part of what was decided.
+        check_apart(address(out), known.reach, zip(_NAMES, (a, b, bias, scale_a, scale_b), known.reaches, strict=True))
+    if known.run is not None:
+        if not request.blocked:
+            scale_a, scale_b = _flat(scale_a), _flat(scale_b)
+        known.run(a, b, out, bias, scale_a, scale_b, stream)
+    return out
+
+
+_NAMES = ("a", "b", "bias", "scale_a", "scale_b")
+
+
+class Decision(NamedTuple):
+    """A checked request, how it runs (None if there is nothing to do), and the bytes its arrays reach over."""
+
+    request: Request
+    run: Run | None
+    reach: int
+    reaches: tuple[int, ...]
+
+
+def _decide(request: Request, out: Array, given: bool) -> Decision:
+    if given:
+        check_out(request, out)
+    arrays = (request.a, request.b, request.bias, request.scale_a, request.scale_b)
+    run = None if 0 in request.shape else decide(request, out, _target(request.a))
+    return Decision(request, run, out.reach, tuple(0 if x is None else x.reach for x in arrays))
+
+
+def _key(x: Any) -> object:
+    """What a decision depends on."""
+    if x is None:
+        return None
+    if is_torch(x):
+        return x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16
+    if hasattr(x, "__array_interface__"):
+        return x.shape, x.strides, x.dtype.str, address(x) % 16
+    # No array: refused when it is described.
+    return x.__class__.__qualname__
+
+
+def _describe(name: str, x: Any) -> Array | None:
+    return None if x is None else describe(name, x)
+
+
+def _request(
+    a: Any, b: Any, bias: Any, scale_a: Any, scale_b: Any, activation: Any, out_dtype: Any, accumulate: Any
+) -> Request:
+    first, second = describe("a", a), describe("b", b)
+    scales = _describe("scale_a", scale_a), _describe("scale_b", scale_b)
+    return check(first, second, _describe("bias", bias), *scales, activation, out_dtype, accumulate)
+
+
+def _flat(scale: Any) -> Any:
+    """A scale as a vector."""
+    return scale if scale is None or scale.ndim == 1 else scale.reshape(-1)
+
+
+def _target(a: Array) -> Target:
+    """What the active stack compiles for, and the multiprocessors there."""
+    import flydsl.compiler as flyc
+    from flydsl.runtime.device_runtime import get_device_runtime
+
+    target = flyc.get_backend().target
+    if a.device == "cpu":
+        return Target(target, HOPPER_PROCESSORS)
+    ordinal = int(a.device.partition(":")[2] or 0)
+    return Target(target, get_device_runtime().device(ordinal).capabilities.compute_units or HOPPER_PROCESSORS)
+
+
+__all__ = ["matmul"]

@@ -1,0 +1,431 @@
+"""C = f(A B + bias) on Hopper: tiles come by TMA, warpgroups multiply them with `wgmma`, in every shape of tile.
+
+The kernel computes D = X Y^T. X is A and Y is B, or (`Tile.swap`) X is B and Y is A: then D is C's transpose, and a C
+of few rows has tiles of few columns. A warpgroup fetches, the others multiply; stages of shared memory lie between
+them, each with a full and an empty barrier. Blocks stay and take tile after tile.
+
+* Consumers work on one tile together, or take turns (`pingpong`): one stores while another multiplies.
+* Blocks of a cluster share the rows of one operand: each fetches a part of them for all.
+* Parts of K (`splits`) are summed by different blocks of a cluster, which then read each other's sums, each for its
+  share of the columns, and add them in the order of K: the same bits in every run. Or (`slices`) blocks leave
+  their sums in memory, and the block of the last slice waits for them and adds them, again in the order of K. It has
+  the highest number of them, so those it waits for run or have run: they wait for nobody.
+
+Outside the matrices the copy engine reads zeros and writes nothing. It takes rows of 16-byte units; where C has none,
+where C is f32 and where K was split, threads store their values themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+from .hopper_out import Out, chunk_layout, store_by_engine, store_by_threads, swizzle
+from .hopper_sums import (
+    add_step,
+    add_sums,
+    collect_sums,
+    fetch_scales,
+    leave_sums,
+    put_sums,
+    scale_counts,
+    wait_for_slices,
+)
+from .tile import BARRIER_BYTES, LINE, PROMOTED, fixed_bytes, registers, span, stage_bytes, stages, staging
+
+
+@flyc.kernel
+def hopper_kernel(
+    load_x: fx.nvgpu.TmaAtom,
+    load_y: fx.nvgpu.TmaAtom,
+    store_c: fx.nvgpu.TmaAtom | None,
+    c: fx.Pointer,
+    bias: fx.Tensor | None,
+    scale_x: fx.Tensor | None,
+    scale_y: fx.Tensor | None,
+    work: fx.Pointer | None,
+    counters: fx.Pointer | None,
+    dtype: type,
+    dtype_y: type,
+    tile: fx.Constexpr[tuple[Any, ...]],
+    form: fx.Constexpr[tuple[Any, ...]],
+    rows: fx.Int32,
+    columns: fx.Int32,
+    k: fx.Int32,
+    batches: fx.Int32,
+    group: fx.Int32,
+    step_c: fx.Int64,
+    step_batch: fx.Int64,
+):
+    nv = fx.nvgpu
+    bk = depth_of(dtype)
+    count = stages(tile)
+    tid = fx.thread_idx.x
+    role = nv.uniform(tid // 128)
+    base = fx.get_dyn_shared(dtype)
+    elements_x, elements_y = tile.m * bk, tile.n * bk
+    base_y = base + count * elements_x
+    after = fx.recast_iter(fx.Int8, base) + count * stage_bytes(tile)
+    full = nv.MBarrier(fx.recast_iter(fx.Int64, after))
+    empty = full[count]
+    teams = 1 if tile.pingpong else tile.consumers
+    if tid == 0:
+        prefetch(load_x, load_y, store_c)
+        for s in fx.range_constexpr(count):
+            full[s].init(1)
+            empty[s].init(teams * tile.cluster)
+        nv.fence_mbarrier_init()
+    rank = fx.Int32(0)
+    if fx.const_expr(tile.blocks > 1):
+        rank = nv.uniform(nv.cluster.rank())
+        nv.cluster.sync()
+    else:
+        fx.barrier()
+    if fx.const_expr(form.overlap):
+        nv.griddepcontrol_wait()
+        nv.griddepcontrol_launch()
+    place, part = rank % tile.cluster, rank // tile.cluster
+
+    # Tiles are dealt to clusters; a cluster's are beside or above each other.
+    high = tile.cluster if tile.shares == "y" else 1
+    wide = tile.cluster // high
+    grid = Grid(fx.ceildiv(rows, tile.m * high), fx.ceildiv(columns, tile.n * wide), group, high, wide)
+    first, stride = fx.block_idx.x // tile.blocks, fx.grid_dim.x // tile.blocks
+    once = grid.rows * grid.columns * batches
+    tiles = once * tile.slices
+    steps = fx.ceildiv(k, bk)
+    begin = fx.Int32(0)
+    if fx.const_expr(tile.splits > 1):
+        per = fx.ceildiv(steps, tile.splits)
+        begin = per * part
+        steps = fx.max(fx.min(steps - begin, per), 0)
+    few, many = registers(tile)
+    if role == 0:
+        if fx.const_expr(tile.consumers > 1):
+            nv.setmaxnreg(few, increase=False)
+        if tid == 0:
+            stage, phase = fx.Int32(0), fx.Int32(1)
+            for at in range(first, tiles, stride):
+                row, column, batch = tile_position(at % once, grid, place)
+                origin, count_k = slice_of(at // once, steps, tile.slices)
+                for step in range(count_k):
+                    if fx.const_expr(form.burst > 1):
+                        # Stages become free in order: when the last of a burst is, all are, and their lines are asked
+                        # for together.
+                        if step % form.burst == 0:
+                            more = fx.min(form.burst - 1, count_k - 1 - step)
+                            wrapped = stage + more >= count
+                            last = wrapped.select(stage + more - count, stage + more)
+                            empty[last].wait(wrapped.select(phase ^ 1, phase))
+                    empty[stage].wait(phase)
+                    full[stage].expect_tx(stage_bytes(tile))
+                    depth = (begin + origin + step) * bk
+                    fetch(
+                        load_x, base + stage * elements_x, full[stage], row * tile.m, depth, batch, tile.m,
+                        form.x_major, tile.cluster if tile.shares == "x" else 1, place, part,
+                    )  # fmt: skip
+                    fetch(
+                        load_y, base_y + stage * elements_y, full[stage], column * tile.n, depth, batch, tile.n,
+                        form.y_major, tile.cluster if tile.shares == "y" else 1, place, part,
+                    )  # fmt: skip
+                    stage = stage + 1
+                    if stage == count:
+                        stage = fx.Int32(0)
+                        phase = phase ^ 1
+        if fx.const_expr(tile.splits > 1):
+            nv.cluster.sync()
+    else:
+        if fx.const_expr(tile.consumers > 1):
+            nv.setmaxnreg(many, increase=True)
+        consumer = role - 1
+        member = tid % 128
+        team = fx.make_layout((teams, 1, 1), (1, 0, 0))
+        atom = nv.WGMMA(tile.n, bk // 4, dtype, b=dtype_y, major_a=form.x_major, major_b=form.y_major)
+        mma = fx.make_tiled_mma(fx.make_mma_atom(atom), team)
+        smem_x = operand(base, tile.m, bk, count, form.x_major)
+        smem_y = operand(base_y, tile.n, bk, count, form.y_major)
+        mine = mma.get_slice((consumer if teams > 1 else fx.Int32(0)) * 128)
+        parts_x, parts_y = mine.partition_A(smem_x), mine.partition_B(smem_y)
+        repeats, values = tile.rows // 64, tile.n // 2
+        total = sum_class(dtype)
+        acc = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.n // 8), repeats, 1), ((1, 2, 4), values, 0)), total)
+        grand = acc
+        if fx.const_expr(form.promote):
+            grand = fx.make_rmem_tensor(acc.layout, total)
+        factors = fx.make_layout(repeats * sum(scale_counts(tile, form)), 1)
+        scales, coming = fx.make_rmem_tensor(factors, fx.Float32), fx.make_rmem_tensor(factors, fx.Float32)
+        turn = nv.named_barrier(consumer + 1, 128)
+        out = Out(
+            c, bias, scale_x, scale_y, store_c, after + BARRIER_BYTES, tile, form, rows, columns, step_c, step_batch,
+            consumer, member, turn,
+        )  # fmt: skip
+        # Consumers that take turns multiply one after the other: waits tell the phases of a stage apart by parity only.
+        mine_next, other_next = (nv.named_barrier(x, 256) for x in (4 + consumer, 5 - consumer))
+        if fx.const_expr(tile.pingpong):
+            if consumer == 1:
+                other_next.arrive()
+        start, hop = (first + consumer * stride, stride * 2) if tile.pingpong else (first, stride)
+        done = consumer * steps if tile.pingpong else fx.Int32(0)
+        for at in range(start, tiles, hop):
+            row, column, batch = tile_position(at % once, grid, place)
+            _, count_k = slice_of(at // once, steps, tile.slices)
+            stage, phase = done % count, done // count % 2
+            if fx.const_expr(tile.pingpong):
+                mine_next.sync()
+            if fx.const_expr(form.promote):
+                grand.fill(0)
+                some = 1 if form.blocked else PROMOTED
+                if fx.const_expr(form.blocked):
+                    fetch_scales(out, coming, row, column, begin)
+                for first_step in range(0, count_k, some):
+                    if fx.const_expr(form.blocked):
+                        # Those of the next step come while this one is multiplied.
+                        scales.store(coming.load())
+                        coming_step = begin + fx.min(first_step + 1, count_k - 1)
+                        fetch_scales(out, coming, row, column, coming_step)
+                    before = fx.Int32(0)
+                    for i in range(fx.min(count_k - first_step, some)):
+                        full[stage].wait(phase)
+                        for part_k in fx.range_constexpr(4):
+                            # The first products of a group replace what the one before has left.
+                            now = mma.set_value("accumulate", fx.Int32(i > 0)) if part_k == 0 else mma
+                            fx.gemm(
+                                now, acc, parts_x[None, None, part_k, stage], parts_y[None, None, part_k, stage], acc
+                            )
+                        nv.wgmma_wait(1)
+                        if i > 0:
+                            release(empty[before], member, tile.cluster, part)
+                        before = stage
+                        stage = stage + 1
+                        if stage == count:
+                            stage = fx.Int32(0)
+                            phase = phase ^ 1
+                    nv.wgmma_wait(0, acc)
+                    release(empty[before], member, tile.cluster, part)
+                    add_step(tile, form, grand, acc, scales)
+            else:
+                acc.fill(0)
+                before = fx.Int32(0)
+                for step in range(count_k):
+                    full[stage].wait(phase)
+                    fx.gemm(mma, acc, parts_x[None, None, None, stage], parts_y[None, None, None, stage], acc)
+                    nv.wgmma_wait(1)
+                    # The products of the step before are done: its stage may be filled again.
+                    if step > 0:
+                        release(empty[before], member, tile.cluster, part)
+                    before = stage
+                    stage = stage + 1
+                    if stage == count:
+                        stage = fx.Int32(0)
+                        phase = phase ^ 1
+                nv.wgmma_wait(0, acc)
+                if count_k > 0:
+                    release(empty[before], member, tile.cluster, part)
+            if fx.const_expr(tile.pingpong):
+                if at + stride < tiles:
+                    other_next.arrive()
+            done = done + (2 * steps if tile.pingpong else count_k)
+            if fx.const_expr(tile.splits > 1):
+                # Nobody reads the stages any more: they take the sums.
+                nv.named_barrier(8, 128 * tile.consumers).sync()
+                sums = fx.recast_iter(total, base) + consumer * (64 * values * 2 * repeats)
+                put_sums(grand, sums, member, repeats * values)
+                nv.cluster.sync()
+                share = tile.n // tile.splits
+                for r in fx.range_constexpr(repeats):
+                    added = add_sums(sums, member, r * values, part, share // 2, tile.cluster, tile.splits, place)
+                    store_by_threads(out, added, row, column, batch, r, part * share, share)
+            elif fx.const_expr(tile.slices > 1):
+                unit = (at % once * tile.cluster + place) * tile.consumers + consumer
+                counter = counters + unit
+                size = repeats * values * 128
+                sums = work + (unit * ((tile.slices - 1) * size) + member * 4)
+                if at < tiles - once:
+                    leave_sums(grand, sums + at // once * size, repeats * values)
+                    turn.sync()
+                    if member == 0:
+                        fx.atomic_add(counter, 1, syncscope="device", ordering=fx.AtomicOrdering.Release)
+                else:
+                    wait_for_slices(counter, member, tile.slices - 1)
+                    turn.sync()
+                    fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Acquire)
+                    collect_sums(grand, sums, repeats * values, tile.slices - 1)
+                    if fx.const_expr(form.store == "engine"):
+                        store_by_engine(out, grand, row, column, batch)
+                    else:
+                        for r in fx.range_constexpr(repeats):
+                            piece = fx.make_view(fx.get_iter(grand) + r * values, chunk_layout(tile.n))
+                            store_by_threads(out, piece, row, column, batch, r, fx.Int32(0), tile.n)
+            elif fx.const_expr(form.store == "engine"):
+                store_by_engine(out, grand, row, column, batch)
+            else:
+                for r in fx.range_constexpr(repeats):
+                    piece = fx.make_view(fx.get_iter(grand) + r * values, chunk_layout(tile.n))
+                    store_by_threads(out, piece, row, column, batch, r, fx.Int32(0), tile.n)
+        if fx.const_expr(form.store == "engine"):
+            if member == 0:
+                nv.tma_wait(0)
+    if fx.const_expr(tile.blocks > 1):
+        # Nobody leaves while another block may still write here, read here or count on a barrier here.
+        nv.cluster.sync()
+
+
+def prefetch(*maps: fx.nvgpu.TmaAtom | None) -> None:
+    """The descriptions of the matrices into the cache."""
+    for one in maps:
+        if one is not None:
+            one.prefetch()
+
+
+class Grid(NamedTuple):
+    """Tiles of clusters: how many below and beside each other, and how many rows of them are walked together."""
+
+    rows: Any
+    columns: Any
+    group: Any
+    high: int
+    wide: int
+
+
+def tile_position(at: Any, grid: Grid, place: Any) -> tuple[Any, Any, Any]:
+    """Row, column and batch of a block's tile: groups of rows, each walked along the columns, stay in L2."""
+    per_batch = grid.rows * grid.columns
+    batch, at = at // per_batch, at % per_batch
+    per_group = grid.group * grid.columns
+    which, inside = at // per_group, at % per_group
+    height = fx.min(grid.rows - which * grid.group, grid.group)
+    row, column = which * grid.group + inside % height, inside // height
+    if grid.high > 1:
+        return row * grid.high + place, column, batch
+    if grid.wide > 1:
+        return row, column * grid.wide + place, batch
+    return row, column, batch
+
+
+def slice_of(which: Any, steps: Any, slices: int) -> tuple[Any, Any]:
+    """The first step of a slice of K, and their number."""
+    if slices == 1:
+        return fx.Int32(0), steps
+    per = fx.ceildiv(steps, slices)
+    first = which * per
+    return first, fx.max(fx.min(steps - first, per), 0)
+
+
+def operand(base: Any, rows: int, bk: int, count: int, major: str) -> Any:
+    """All stages of an operand as (rows, k, stage), swizzled."""
+    if major == "k":
+        width, layout = LINE, fx.make_layout((rows, bk, count), (bk, 1, rows * bk))
+    else:
+        line = span(rows)
+        width = 2 * line
+        layout = fx.make_layout(((line, rows // line), bk, count), ((1, line * bk), line, rows * bk))
+    return fx.make_view(fx.apply_swizzle(base, swizzle(width)), layout)
+
+
+def fetch(
+    load: Any, smem: Any, barrier: Any, row: Any, depth: Any, batch: Any, rows: int, major: str, cluster: int,
+    place: Any, part: Any,
+) -> None:  # fmt: skip
+    """Rows of an operand to a stage; where a cluster shares them, this block's part of them to all."""
+    line = rows // cluster if major == "k" else span(rows)
+    elements = load.nbytes * 8 // load.width
+    mask = None
+    first = fx.Int32(0)
+    if cluster > 1:
+        mask = fx.Int32((1 << cluster) - 1) << (part * cluster)
+        first = place * (rows // cluster // line)
+    for i in range(rows // cluster // line):
+        at = first + i
+        load.load((row + at * line, depth, batch), smem + at * elements, barrier, multicast=mask)
+
+
+@flyc.jit
+def release(barrier: Any, member: Any, cluster: int, part: Any):
+    """A warpgroup has read a stage: tell the producers of all blocks that write to it."""
+    if fx.const_expr(cluster == 1):
+        if member == 0:
+            barrier.arrive()
+    else:
+        if member < cluster:
+            barrier.arrive_remote(part * cluster + member)
+
+
+def depth_of(dtype: Any) -> int:
+    """Elements of a step along K."""
+    return LINE * 8 // dtype.width
+
+
+def sum_class(dtype: Any) -> Any:
+    """What products of a type are summed in."""
+    return fx.Int32 if dtype in (fx.Int8, fx.Uint8) else fx.Float32
+
+
+@flyc.jit
+def hopper(
+    x: fx.Tensor,
+    y: fx.Tensor,
+    c: fx.Tensor,
+    bias: fx.Tensor | None,
+    scale_x: fx.Tensor | None,
+    scale_y: fx.Tensor | None,
+    work: fx.Tensor | None,
+    counters: fx.Tensor | None,
+    rows: fx.Int32,
+    columns: fx.Int32,
+    k: fx.Int32,
+    batches: fx.Int32,
+    step_x: fx.Int64,
+    batch_x: fx.Int64,
+    step_y: fx.Int64,
+    batch_y: fx.Int64,
+    step_c: fx.Int64,
+    batch_c: fx.Int64,
+    blocks: fx.Int32,
+    group: fx.Int32,
+    tile: fx.Constexpr[tuple[Any, ...]],
+    form: fx.Constexpr[tuple[Any, ...]],
+    stream: fx.Stream = fx.Stream(None),
+):
+    """D = f(X Y^T + bias). `step_*` and `batch_*` are strides in elements: of rows, or of k if rows are contiguous.
+
+    `work` has room for the sums of all slices but one of all tiles, and `counters` a zero for each consumer of a tile.
+    With slices there is a block for each.
+    """
+    nv, dtype = fx.nvgpu, x.dtype
+    bk = depth_of(dtype)
+    high = tile.cluster if tile.shares == "y" else 1
+    extents = k, batches
+    load_x = load_map(x, (rows, *extents), step_x, batch_x, tile.m, tile.cluster // high, form.x_major, bk)
+    load_y = load_map(y, (columns, *extents), step_y, batch_y, tile.n, high, form.y_major, bk)
+    store_c = None
+    if fx.const_expr(form.store == "engine"):
+        width, box = staging(tile)
+        if fx.const_expr(tile.swap):
+            view = fx.make_view(fx.get_iter(c), fx.make_layout((columns, rows, batches), (step_c, 1, batch_c)))
+            store_c = nv.make_tma_atom(nv.TMAStore(), view, None, (width, 64, 1), swizzle=LINE)
+        else:
+            view = fx.make_view(fx.get_iter(c), fx.make_layout((rows, columns, batches), (step_c, 1, batch_c)))
+            store_c = nv.make_tma_atom(nv.TMAStore(), view, None, (64, box, 1), swizzle=2 * box)
+    shared = [t if t is None else fx.get_iter(t) for t in (work, counters)]
+    hopper_kernel(
+        load_x, load_y, store_c, fx.get_iter(c), bias, scale_x, scale_y, *shared, dtype, y.dtype, tile, form, rows,
+        columns, k, batches, group, step_c, batch_c, value_attrs={"nvvm.minctasm": 1},
+    ).launch(
+        grid=blocks, block=tile.threads, cluster=tile.blocks, stream=stream, pdl=form.overlap,
+        smem=stages(tile) * stage_bytes(tile) + fixed_bytes(tile),
+    )  # fmt: skip
+
+
+def load_map(
+    x: Any, extents: tuple[Any, Any, Any], step: Any, batch: Any, rows: int, cluster: int, major: str, bk: int
+) -> Any:
+    """The operand as (rows, k, batch) for the copy engine, in boxes of what one copy fetches."""
+    box, strides = (rows // cluster, (step, 1, batch)) if major == "k" else (span(rows), (1, step, batch))
+    width = LINE if major == "k" else 2 * box
+    view = fx.make_view(fx.get_iter(x), fx.make_layout(extents, strides))
+    return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, bk, 1), swizzle=width)
+
+
+__all__ = ["hopper"]

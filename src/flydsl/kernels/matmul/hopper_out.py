@@ -1,0 +1,189 @@
+"""A consumer's way out: scales, bias and activation of its sums, and C, by the copy engine or by threads."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+from ..activations import activated
+from .tile import LINE, Form, Staging, Tile, staging
+
+
+def chunk_layout(columns: int) -> Any:
+    """A thread's values of 64 rows and so many columns."""
+    return fx.make_layout(((2, 2, columns // 8), 1, 1), ((1, 2, 4), 0, 0))
+
+
+def swizzle(width: int) -> Any:
+    return fx.static(fx.SwizzleType.get({32: 1, 64: 2, 128: 3}[width], 4, 3))
+
+
+class Out(NamedTuple):
+    """A consumer's way out."""
+
+    c: Any
+    bias: Any
+    scale_x: Any
+    scale_y: Any
+    store_c: Any
+    smem: Any
+    tile: Tile
+    form: Form
+    rows: Any
+    columns: Any
+    step_c: Any
+    step_batch: Any
+    consumer: Any
+    member: Any
+    turn: Any
+
+
+def corner(out: Out, row: Any, column: Any, repeat: int) -> tuple[Any, Any]:
+    """The first row and column of D that a repeat's 64 rows have."""
+    teams = 1 if out.tile.pingpong else out.tile.consumers
+    block = repeat if teams == 1 else repeat * teams + out.consumer
+    return row * out.tile.m + block * 64, column * out.tile.n
+
+
+def finished(out: Out, values: Any, top: Any, left: Any, columns: int) -> Any:
+    """Sums of 64 rows and `columns` columns with scales, bias and activation."""
+    form = out.form
+    if out.c.dtype is fx.Int32:
+        return values
+    values = values.to(fx.Float32)
+    for scale, how, direction in ((out.scale_x, form.scale_x, "rows"), (out.scale_y, form.scale_y, "columns")):
+        if form.blocked:
+            continue
+        if how == "one":
+            values = values * fx.Float32(scale[0])
+        elif how:
+            values = values * along(out, scale, direction, top, left, columns)
+    if form.bias:
+        values = values + along(out, out.bias, form.bias, top, left, columns)
+    return activated(form.activation, values)
+
+
+def along(out: Out, vector: Any, direction: str, top: Any, left: Any, columns: int) -> Any:
+    """A vector's values for a thread's part of 64 rows and `columns` columns: one for each row or each column."""
+    lane = out.member % 32
+    found = fx.make_rmem_tensor(chunk_layout(columns), fx.Float32)
+    if direction == "rows":
+        for v in range(2):
+            value = element_at(vector, top + out.member // 32 * 16 + lane // 4 + 8 * v, out.rows)
+            for j in range(columns // 8):
+                for e in range(2):
+                    found[(e, v, j), 0, 0] = value
+    else:
+        for j in range(columns // 8):
+            for e in range(2):
+                value = element_at(vector, left + lane % 4 * 2 + 8 * j + e, out.columns)
+                for v in range(2):
+                    found[(e, v, j), 0, 0] = value
+    return found.load()
+
+
+def store_by_engine(out: Out, acc: Any, row: Any, column: Any, batch: Any) -> None:
+    """16-bit values through shared memory to the copy engine, which leaves out what lies outside C."""
+    nv, tile, dtype = fx.nvgpu, out.tile, out.c.dtype
+    columns, box = staging(tile)
+    place = fx.recast_iter(dtype, out.smem) + out.consumer * (64 * columns)
+    product = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(columns, 16, dtype)), fx.make_layout((1, 1, 1), (0, 0, 0)))
+    move = fx.make_copy_atom(nv.StMatrix(4, trans=tile.swap), dtype)
+    copy = fx.make_tiled_copy_C(move, product).get_slice(out.member)
+    if tile.swap:
+        layout, width = fx.make_layout((64, columns), (1, 64)), LINE
+    else:
+        layout, width = fx.make_layout((64, (box, columns // box)), (box, (1, 64 * box))), 2 * box
+    smem = fx.make_view(fx.apply_swizzle(place, swizzle(width)), layout)
+    for r in range(tile.rows // 64):
+        top, left = corner(out, row, column, r)
+        for i in range(tile.n // columns):
+            values = fx.make_view(
+                fx.get_iter(acc) + (r * (tile.n // 2) + i * (columns // 2)), chunk_layout(columns)
+            ).load()
+            result = fx.make_rmem_tensor(chunk_layout(columns), dtype)
+            result.store(finished(out, values, top, left + i * columns, columns).to(dtype))
+            wait_for_stores(out)
+            fx.copy(move, copy.retile(result), copy.partition_D(smem))
+            out.turn.sync()
+            issue(out, place, top, left + i * columns, batch, Staging(columns, box))
+
+
+def wait_for_stores(out: Out) -> None:
+    wait_for_reads(out.member)
+    out.turn.sync()
+
+
+def issue(out: Out, place: Any, top: Any, left: Any, batch: Any, how: Staging) -> None:
+    issue_stores(out.store_c, place, top, left, batch, out.member, out.tile.swap, how.columns, how.box)
+
+
+def store_by_threads(
+    out: Out, values: Any, row: Any, column: Any, batch: Any, repeat: int, shift: Any, columns: int
+) -> None:
+    """Each thread its own values, as far as C goes."""
+    dtype = out.c.dtype
+    top, left = corner(out, row, column, repeat)
+    left = left + shift
+    result = fx.make_rmem_tensor(chunk_layout(columns), dtype)
+    result.store(finished(out, values.load(), top, left, columns).to(dtype))
+    lane, warp = out.member % 32, out.member // 32
+    top, left = top + warp * 16 + lane // 4, left + lane % 4 * 2
+    origin = out.c + fx.Int64(batch) * out.step_batch
+    for v in range(2):
+        r = top + 8 * v
+        for j in range(columns // 8):
+            k = left + 8 * j
+            if out.tile.swap:
+                for e in range(2):
+                    store_element(
+                        origin + (fx.Int64(k + e) * out.step_c + r), result[(e, v, j), 0, 0], r, out.rows, k + e,
+                        out.columns,
+                    )  # fmt: skip
+            elif out.form.store == "pairs":
+                pair = fx.Vector.from_elements([result[(e, v, j), 0, 0] for e in range(2)], dtype)
+                store_element(origin + (fx.Int64(r) * out.step_c + k), pair, r, out.rows, k, out.columns)
+            else:
+                for e in range(2):
+                    store_element(
+                        origin + (fx.Int64(r) * out.step_c + (k + e)), result[(e, v, j), 0, 0], r, out.rows,
+                        k + e, out.columns,
+                    )  # fmt: skip
+
+
+@flyc.jit
+def element_at(vector: fx.Tensor, at: Any, count: Any):
+    value = fx.Float32(0.0)
+    if at < count:
+        value = fx.Float32(vector[at])
+    return value
+
+
+@flyc.jit
+def wait_for_reads(member: Any):
+    if member == 0:
+        fx.nvgpu.tma_wait(0, read=True)
+
+
+@flyc.jit
+def issue_stores(
+    store: Any, place: Any, top: Any, left: Any, batch: Any, member: Any, swap: bool, columns: int, box: int
+):
+    if member == 0:
+        if fx.const_expr(swap):
+            store.store(place, (left, top, batch))
+        else:
+            for i in fx.range_constexpr(columns // box):
+                store.store(place + i * (64 * box), (top, left + i * box, batch))
+        fx.nvgpu.tma_commit()
+
+
+@flyc.jit
+def store_element(place: Any, value: Any, row: Any, rows: Any, column: Any, columns: Any):
+    if (row < rows) & (column < columns):
+        fx.nvgpu.store_global(place, value)
+
+
+__all__ = ["Out", "chunk_layout", "corner", "store_by_engine", "store_by_threads", "swizzle"]

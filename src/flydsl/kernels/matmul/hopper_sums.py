@@ -1,0 +1,132 @@
+"""Sums on their way together: parts of K of a cluster's blocks, slices of K in memory, and 128 products at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+from .hopper_out import Out, chunk_layout, corner
+from .tile import Form, Tile
+
+
+def put_sums(acc: Any, sums: Any, member: Any, count: int) -> None:
+    """A thread's sums to shared memory, in units of 16 bytes: the units of neighbours lie beside each other."""
+    unit = fx.make_copy_atom(fx.UniversalCopy128b(), sums.dtype)
+    four = fx.make_layout(4, 1)
+    for i in range(count // 4):
+        source = fx.make_view(fx.get_iter(acc) + i * 4, four)
+        fx.copy_atom_call(unit, source, fx.make_view(sums + (i * 512 + member * 4), four))
+
+
+def add_sums(sums: Any, member: Any, first: int, part: Any, count: int, cluster: int, splits: int, place: Any) -> Any:
+    """This block's share of the columns, of all parts of K in order."""
+    unit = fx.make_copy_atom(fx.UniversalCopy128b(), sums.dtype)
+    four = fx.make_layout(4, 1)
+    total = fx.make_rmem_tensor(chunk_layout(count * 2), sums.dtype)
+    held = fx.make_rmem_tensor(chunk_layout(count * 2), sums.dtype)
+    for p in range(splits):
+        there = fx.nvgpu.cluster.peer(sums, p * cluster + place)
+        target = total if p == 0 else held
+        for i in range(count // 4):
+            at = (part * (count // 4) + (first // 4 + i)) * 512 + member * 4
+            fx.copy_atom_call(unit, fx.make_view(there + at, four), fx.make_view(fx.get_iter(target) + i * 4, four))
+        if p:
+            total.store(total.load() + held.load())
+    return total
+
+
+def leave_sums(acc: Any, place: Any, count: int) -> None:
+    """A thread's sums to memory, in units of 16 bytes; neighbours' lie beside each other."""
+    unit = fx.make_copy_atom(fx.nvgpu.StoreGlobal(128, cache="cg"), place.dtype)
+    four = fx.make_layout(4, 1)
+    for i in range(count // 4):
+        fx.copy_atom_call(unit, fx.make_view(fx.get_iter(acc) + i * 4, four), fx.make_view(place + i * 512, four))
+    fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Release)
+
+
+@flyc.jit
+def wait_for_slices(counter: Any, member: Any, others: int):
+    """Until the other slices' sums are in memory; the counter is zero again for the next launch."""
+    if member == 0:
+        found = fx.generic_load(counter, memory_order=fx.AtomicOrdering.Acquire, syncscope="device")
+        while found < others:
+            found = fx.generic_load(counter, memory_order=fx.AtomicOrdering.Acquire, syncscope="device")
+        counter[0] = 0
+
+
+def collect_sums(acc: Any, place: Any, count: int, others: int) -> None:
+    """The sums of all slices, in their order; the last one's are here. Loads go ahead as far as registers reach."""
+    unit = fx.make_copy_atom(fx.nvgpu.LoadGlobal(128, cache="cg"), place.dtype)
+    four = fx.make_layout(4, 1)
+    some = count if count <= 64 else next(x for x in (48, 40, 32, 16, 8) if count % x == 0)
+    held = fx.make_rmem_tensor(fx.make_layout(some, 1), place.dtype)
+    total = fx.make_rmem_tensor(fx.make_layout(some, 1), place.dtype)
+    for first in range(0, count, some):
+        mine = fx.make_view(fx.get_iter(acc) + first, fx.make_layout(some, 1))
+        for p in range(others):
+            target = total if p == 0 else held
+            for i in range(some // 4):
+                at = p * count * 128 + (first // 4 + i) * 512
+                fx.copy_atom_call(unit, fx.make_view(place + at, four), fx.make_view(fx.get_iter(target) + i * 4, four))
+            if p:
+                total.store(total.load() + held.load())
+        mine.store(total.load() + mine.load())
+
+
+@flyc.jit
+def line_scale(scales: fx.Tensor, row: Any, rows: Any, step: Any):
+    value = fx.Float32(0.0)
+    if row < rows:
+        value = scales[row, step]
+    return value
+
+
+def scale_counts(tile: Tile, form: Form) -> tuple[int, int]:
+    """Factors a thread has of 128 products of 64 rows: of its rows, and of its columns."""
+    return (2 if form.scale_x == "line" else 1), (tile.n // 4 if form.scale_y == "line" else 1)
+
+
+def fetch_scales(out: Out, held: Any, row: Any, column: Any, step: Any) -> None:
+    """The factors of a step's 128 products, for each 64 rows of a consumer."""
+    tile, form = out.tile, out.form
+    lane = out.member % 32
+    of_rows, of_columns = scale_counts(tile, form)
+    for r in range(tile.rows // 64):
+        top, left = corner(out, row, column, r)
+        first = r * (of_rows + of_columns)
+        if form.scale_x == "line":
+            for v in range(2):
+                at = top + out.member // 32 * 16 + lane // 4 + 8 * v
+                held[first + v] = line_scale(out.scale_x, at, out.rows, step)
+        else:
+            held[first] = line_scale(out.scale_x, top // 128, (out.rows + 127) // 128, step)
+        first = first + of_rows
+        if form.scale_y == "line":
+            for i in range(tile.n // 4):
+                at = left + lane % 4 * 2 + 8 * (i // 2) + i % 2
+                held[first + i] = line_scale(out.scale_y, at, out.columns, step)
+        else:
+            held[first] = line_scale(out.scale_y, left // 128, (out.columns + 127) // 128, step)
+
+
+def add_step(tile: Tile, form: Form, grand: Any, acc: Any, held: Any) -> None:
+    """The sums of some products, with their factors, to those of all."""
+    if not form.blocked:
+        grand.store(grand.load() + acc.load())
+        return
+    of_rows, of_columns = scale_counts(tile, form)
+    for r in range(tile.rows // 64):
+        first = r * (of_rows + of_columns)
+        for i in range(tile.n // 2):
+            j, v, e = i // 4, i // 2 % 2, i % 2
+            factor = held[first + min(v, of_rows - 1)] * held[first + of_rows + min(2 * j + e, of_columns - 1)]
+            at = r * (tile.n // 2) + i
+            grand[at] = grand[at] + acc[at] * factor
+
+
+__all__ = [
+    "add_step", "add_sums", "collect_sums", "fetch_scales", "leave_sums", "put_sums", "scale_counts",
+    "wait_for_slices",
+]  # fmt: skip

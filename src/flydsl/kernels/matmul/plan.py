@@ -1,0 +1,242 @@
+"""Which tile a Hopper product takes: a model of its time, from extents and layout, for every tile there is.
+
+Times are in clocks of a multiprocessor. A step along K takes what is slowest of the tensor cores, shared memory's
+bandwidth (operands are read anew for each instruction) and the way from L2. Tiles come in waves over the
+multiprocessors, the last one as long as a full one. What must come from memory is a floor under all of it. The
+constants were fitted to times on an H200 (`benchmarks/h200_matmul.py --tune`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from math import sqrt
+from typing import NamedTuple
+
+from .tile import LINE, PROMOTED, Tile, problem, span, stages
+
+
+class Rates(NamedTuple):
+    """What the hardware does, by measurement."""
+
+    clock: float = 1.53e9
+    l2: float = 50.0
+    """Bytes a multiprocessor gets from L2 in a clock, when all ask."""
+    l2_alone: float = 53.0
+    """The most it can take."""
+    ragged: float = 2.2
+    """How much more it asks for where rows do not start at cache lines."""
+    memory: float = 4.45e12
+    """Bytes a second, of reads."""
+    products: float = 1.1
+    """Clocks for a clock's products."""
+    shared: float = 0.128
+    """How much of the time for reading operands from shared memory comes on top."""
+    step: float = 53.0
+    """Clocks of a step for barriers, not hidden by another consumer."""
+    latency: float = 3300.0
+    """From the request of a stage to its arrival: a pipeline of few stages waits for it."""
+    start: float = 2230.0
+    """Until the first product: launch, maps, barriers, the first stage's way from memory; and behind the last one."""
+    cluster: float = 1090.0
+    """More of it where blocks are clusters."""
+    store: float = 66.0
+    """Bytes of results a clock, while consumers store and do nothing else."""
+    stored: float = 60.0
+    """Clocks a tile's results take at least."""
+    turns: float = 1.0
+    """What taking turns costs the products."""
+    meet: float = 820.0
+    """Clocks for the blocks of a cluster to meet around adding up parts of K."""
+    peer: float = 17.4
+    """Bytes of another block's shared memory, a clock."""
+    gather: float = 29.7
+    """Bytes of slices' sums a clock that who adds them up reads."""
+    outside: float = 9.6
+    """Clocks the copy engine needs for a row of a tile that the matrix does not have."""
+    flight: float = 10000.0
+    """Bytes on their way to a multiprocessor at which memory is at half its rate."""
+    slices: float = 3450.0
+    """Clocks from the last slice's sums to the news of them."""
+
+
+RATES = Rates()
+
+
+class Problem(NamedTuple):
+    """D = X Y^T as the model sees it; `bits` of an operand's element, bytes of a result's."""
+
+    m: int
+    n: int
+    k: int
+    batches: int
+    bits: int
+    out: int
+    a_major: str
+    b_major: str
+    direct: bool
+    """Threads store C: it is f32, or its rows have no 16-byte units."""
+    processors: int
+    promote: bool = False
+    """Threads add up the sums of 128 products, in as many registers again."""
+    blocked: bool = False
+    """With factors for 128 elements of a row of A, and for 128 x 128 of B."""
+    ragged: tuple[bool, bool] = (False, False)
+    """Whether rows of A, and of B, start anywhere in cache lines."""
+
+
+class Plan(NamedTuple):
+    """A tile, the blocks to launch and the rows of tiles that are walked together."""
+
+    tile: Tile
+    blocks: int
+    group: int
+    clocks: float
+    burst: int = 1
+    """Stages that are filled together."""
+
+    def sums(self, given: Problem) -> tuple[int, int]:
+        """Elements of f32 the slices' sums take in memory, and counters."""
+        tile = self.tile
+        if tile.slices == 1:
+            return 0, 0
+        rows, columns, _, _ = operands(given, tile.swap)
+        high = tile.cluster if tile.shares == "y" else 1
+        units = ceildiv(rows, tile.m * high) * ceildiv(columns, tile.n * tile.cluster // high) * given.batches
+        return units * tile.cluster * (tile.slices - 1) * tile.m * tile.n, units * tile.cluster * tile.consumers
+
+
+def ceildiv(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+PARTS = (*((splits, 1) for splits in (1, 2, 4, 8)), *((1, slices) for slices in (2, 3, 4, 6, 8, 12, 16)))
+"""How K is cut: by clusters, or into slices that meet in memory."""
+
+
+@lru_cache(1)
+def tiles() -> tuple[Tile, ...]:
+    """Every tile that is worth a look, not swapped."""
+    found: list[Tile] = []
+    for m, n, consumers, pingpong in _shapes():
+        for splits, slices in PARTS:
+            for cluster, shares in ((1, "y"), (2, "y"), (2, "x")):
+                tile = Tile(m, n, consumers, pingpong, cluster, shares, splits, False, slices)
+                if problem(tile) is None and (slices == 1 or n >= 64):
+                    found.append(tile)
+    return tuple(found)
+
+
+def _shapes() -> Iterator[tuple[int, int, int, bool]]:
+    for n in (16, 32, 48, 64, 96, 128, 160, 192, 224, 256):
+        yield 64, n, 1, False
+        yield 128, n, 2, False
+        if n <= 128:
+            yield 256, n, 2, False
+            if n % 64 == 0:
+                # Narrower boxes of results cost three consumers more than their products gain.
+                yield 192, n, 3, False
+        if n >= 64:
+            yield 64, n, 2, True
+        if 64 <= n <= 128:
+            yield 128, n, 2, True
+
+
+def operands(given: Problem, swap: bool) -> tuple[int, int, str, str]:
+    """Rows of X and of Y and their contiguous directions."""
+    if swap:
+        return given.n, given.m, given.b_major, given.a_major
+    return given.m, given.n, given.a_major, given.b_major
+
+
+def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
+    """What the model says of a tile; None where it cannot be used."""
+    rows, columns, x_major, y_major = operands(given, tile.swap)
+    bk = LINE * 8 // given.bits
+    high = tile.cluster if tile.shares == "y" else 1
+    wide = tile.cluster // high
+    across = ceildiv(rows, tile.m * high)
+    clusters = across * ceildiv(columns, tile.n * wide) * given.batches * tile.slices
+    steps = ceildiv(given.k, bk)
+    parts = tile.splits * tile.slices
+    # Clusters of more than two blocks do not fit all groups of multiprocessors.
+    room = (given.processors if tile.blocks <= 2 else given.processors * 10 // 11) // tile.blocks
+    if parts > 1 and (clusters > room or steps < 4 * parts):
+        return None
+    if tile.cluster > 1 and "mn" in (x_major, y_major) and problem(tile, x_major, y_major) is not None:
+        return None
+    if given.promote and tile.accumulators > (48 if tile.consumers == 3 else 96):
+        return None
+    if given.blocked and (tile.n > 64 if tile.swap else 128 % tile.n):
+        return None
+    waves = ceildiv(clusters, room)
+    mine = ceildiv(steps, parts)
+    active = min(clusters, room) * tile.blocks
+
+    # m64nNk32B: N / 2 clocks of the tensor cores for 16-bit types; 8-bit types have twice the depth in the same time.
+    reads, multiplies = 16 + tile.n / 4, tile.n / 2
+    products = tile.m // 64 * (max(multiplies, reads) + rates.shared * reads) * (LINE // 32) * rates.products
+    if given.promote:
+        products = products * 1.1 + 3 * tile.accumulators / (1 if given.blocked else PROMOTED)
+    ragged_x, ragged_y = given.ragged[::-1] if tile.swap else given.ragged
+    fetched = LINE * (
+        tile.m / wide * (rates.ragged if ragged_x else 1) + tile.n / high * (rates.ragged if ragged_y else 1)
+    )
+    # Few blocks have L2 to themselves, up to what a multiprocessor can take.
+    feed = fetched / min(rates.l2_alone, rates.l2 * given.processors / active)
+    # Copies of few rows cost the engine as much as longer ones.
+    copies = (1 if x_major == "k" else tile.m // wide // span(tile.m)) + (
+        1 if y_major == "k" else tile.n // high // span(tile.n)
+    )
+    inside = min(rows, tile.m) + min(columns, tile.n)
+    outside = rates.outside * (tile.m + tile.n - inside)
+    depth = stages(tile)
+    step = max(products, feed, rates.latency / depth, 60.0 * copies, outside) + rates.step / tile.consumers
+    body = mine * step
+
+    stored = tile.m * tile.n * given.out / rates.store * (1.6 if given.direct else 1.0) + rates.stored
+    sums = 4 * tile.m * tile.n
+    if tile.splits > 1:
+        stored = stored / tile.splits * 1.3 + rates.meet + sums / 64 + sums / rates.peer
+    if tile.slices > 1:
+        stored += rates.slices + sums / 64 + (tile.slices - 1) * sums / rates.gather
+    if tile.pingpong:
+        # Turns: one's results leave during the other's products, and only the last ones are waited for.
+        busy = waves * max(body * rates.turns, (body + stored) / 2)
+    else:
+        busy = waves * body + (waves - 1) * stored
+
+    size = given.bits // 8
+    unique = (rows + columns) * given.k * size * given.batches + rows * columns * given.out * given.batches
+    flying = depth * LINE * inside * active / given.processors
+    memory = unique / rates.memory * rates.clock * (1 + rates.flight / flying)
+    # They overlap, but not perfectly. Behind the last products and the last bytes come results.
+    clocks = max(busy, memory) + 0.1 * min(busy, memory) + stored + rates.start
+    if tile.blocks > 1:
+        clocks += rates.cluster
+    if tile.swap:
+        clocks *= 1.01
+    group = max(1, round(sqrt(given.processors / parts * tile.n / tile.m) / high))
+    blocks = min(clusters, room) * tile.blocks
+    burst = 4 if waves * body < 1.2 * memory and depth >= 8 else 1
+    return Plan(tile, blocks, min(group, across), clocks, burst)
+
+
+def candidates(given: Problem) -> list[Plan]:
+    """All that can be used, the model's favourite first."""
+    found: list[Plan] = []
+    for tile in tiles():
+        for swap in (False, True):
+            one = plan(given, tile._replace(swap=swap))
+            if one is not None:
+                found.append(one)
+    return sorted(found, key=lambda p: p.clocks)
+
+
+@lru_cache(4096)
+def best(given: Problem) -> Plan:
+    """The model's favourite."""
+    return candidates(given)[0]
+
+
+__all__ = ["RATES", "Plan", "Problem", "Rates", "best", "candidates", "operands", "plan"]

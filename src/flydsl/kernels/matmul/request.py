@@ -1,0 +1,167 @@
+"""A product that was asked for, checked: everything that does not fit is refused here, before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from flydsl.errors import DSLTypeError, DSLValueError
+
+from ..activations import ACTIVATIONS
+from .arrays import Array, address, type_name
+
+FLOATS = ("float16", "bfloat16", "float32")
+FP8 = ("float8_e4m3fn", "float8_e5m2")
+RESULTS = {
+    "float16": FLOATS, "bfloat16": FLOATS, "float32": FLOATS, "float8_e4m3fn": FLOATS, "float8_e5m2": FLOATS,
+    "int8": ("int32", *FLOATS),
+}  # fmt: skip
+"""What a product of a type may be given as; the first is the default of fp8 and int8."""
+SUMS = ("f32", "fast")
+BLOCK = 128
+"""Elements along each direction that share a scale."""
+
+
+class Request(NamedTuple):
+    """The arguments and the extents they agree on."""
+
+    a: Array
+    b: Array
+    bias: Array | None
+    scale_a: Array | None
+    scale_b: Array | None
+    activation: str
+    out_dtype: str
+    accumulate: str
+    m: int
+    n: int
+    k: int
+    batches: int
+    batched: bool
+    blocked: bool
+    """The scales are for 128 elements of a row of a, and for 128 x 128 of b."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.batches, self.m, self.n) if self.batched else (self.m, self.n)
+
+
+def check(
+    a: Array,
+    b: Array,
+    bias: Array | None,
+    scale_a: Array | None,
+    scale_b: Array | None,
+    activation: str | None,
+    out_dtype: object,
+    accumulate: str,
+) -> Request:
+    """The request, or an error that names the arguments that do not fit."""
+    for name, x in (("a", a), ("b", b)):
+        if len(x.shape) not in (2, 3):
+            raise DSLValueError(f"matmul: {name} has 2 dimensions, or 3 with a batch, got {x}")
+        if x.dtype not in RESULTS:
+            raise DSLTypeError(f"matmul multiplies {', '.join(RESULTS)}, got {name} of {x.dtype}")
+    if a.shape[-1] != b.shape[-2]:
+        raise DSLValueError(f"matmul: a has {a.shape[-1]} columns and b has {b.shape[-2]} rows: {a} and {b}")
+    counts = {x.shape[0] for x in (a, b) if len(x.shape) == 3}
+    if len(counts) > 1:
+        raise DSLValueError(f"matmul: a and b have different batches: {a} and {b}")
+    if a.dtype != b.dtype and not (a.dtype in FP8 and b.dtype in FP8):
+        raise DSLTypeError(f"matmul: a and b have one type, or are both fp8, got {a.dtype} and {b.dtype}")
+    m, n = a.shape[-2], b.shape[-1]
+    result = _result(a.dtype, out_dtype)
+    name = "none" if activation is None else activation
+    if name not in ACTIVATIONS:
+        raise DSLValueError(f"matmul: unknown activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
+    if accumulate not in SUMS:
+        raise DSLValueError(f"matmul: accumulate is one of {', '.join(SUMS)}, got {accumulate!r}")
+    if bias is not None:
+        if bias.shape != (n,):
+            raise DSLValueError(f"matmul: bias has a value for each of the {n} columns, got {bias}")
+        if bias.dtype not in FLOATS:
+            raise DSLTypeError(f"matmul: bias is {', '.join(FLOATS)}, got {bias.dtype}")
+    batches = counts.pop() if counts else 1
+    batched = len(a.shape) == 3 or len(b.shape) == 3
+    blocked = _are_blocks(scale_a, scale_b, m, n, a.shape[-1], batched)
+    if not blocked:
+        _check_scale("scale_a", scale_a, m, "rows of a")
+        _check_scale("scale_b", scale_b, n, "columns of b")
+    if result == "int32" and (bias, scale_a, scale_b, name) != (None, None, None, "none"):
+        raise DSLTypeError("matmul: a result of int32 has no scale, bias or activation; give out_dtype")
+    everything = {"a": a, "b": b, "bias": bias, "scale_a": scale_a, "scale_b": scale_b}
+    for what, x in everything.items():
+        if x is not None and x.device != a.device:
+            raise DSLValueError(f"matmul: a is on {a.device} and {what} on {x.device}")
+    return Request(
+        a, b, bias, scale_a, scale_b, name, result, accumulate, m, n, a.shape[-1], batches, batched, blocked
+    )  # fmt: skip
+
+
+def _result(dtype: str, out_dtype: object) -> str:
+    allowed = RESULTS[dtype]
+    if out_dtype is None:
+        return dtype if dtype in FLOATS else "bfloat16" if dtype in FP8 else allowed[0]
+    found = type_name(out_dtype)
+    if found not in allowed:
+        raise DSLTypeError(f"matmul: the product of {dtype} is {', '.join(allowed)}, got {found}")
+    return found
+
+
+def _are_blocks(scale_a: Array | None, scale_b: Array | None, m: int, n: int, k: int, batched: bool) -> bool:
+    """Whether scales are those of blocks, which come in pairs."""
+    many = [x is not None and len(x.shape) == 2 and 1 not in x.shape for x in (scale_a, scale_b)]
+    if not any(many) or scale_a is None or scale_b is None:
+        return False
+    if k % BLOCK:
+        raise DSLValueError(f"matmul: scales of blocks need a K that is a multiple of {BLOCK}, got {k}")
+    expected = {"scale_a": (scale_a, (m, k // BLOCK)), "scale_b": (scale_b, (k // BLOCK, -(-n // BLOCK)))}
+    for what, (scale, shape) in expected.items():
+        if scale.shape != shape:
+            raise DSLValueError(
+                f"matmul: {what} of blocks of {BLOCK} has the shape {list(shape)}, got {scale}; otherwise a scale has "
+                "one value, or one for each row of a or column of b"
+            )
+        if scale.dtype != "float32":
+            raise DSLTypeError(f"matmul: {what} is float32, got {scale.dtype}")
+    if batched:
+        raise DSLValueError("matmul: scales of blocks go with two dimensions, not with a batch")
+    return True
+
+
+def _check_scale(what: str, scale: Array | None, count: int, of: str) -> None:
+    if scale is None:
+        return
+    if scale.dtype != "float32":
+        raise DSLTypeError(f"matmul: {what} is float32, got {scale.dtype}")
+    extents = [x for x in scale.shape if x != 1]
+    if extents and extents != [count]:
+        raise DSLValueError(f"matmul: {what} has one value, or one for each of the {count} {of}, got {scale}")
+
+
+def check_out(request: Request, out: Array) -> None:
+    """The array for the result: its shape, type and place, and that nothing that is read lies in it."""
+    if out.shape != request.shape:
+        raise DSLValueError(f"matmul: out has the shape {list(request.shape)}, got {out}")
+    if out.dtype != request.out_dtype:
+        raise DSLTypeError(f"matmul: out is {request.out_dtype}, got {out.dtype}")
+    if out.device != request.a.device:
+        raise DSLValueError(f"matmul: a is on {request.a.device} and out on {out.device}")
+    step = sorted((abs(s), e) for s, e in zip(out.strides, out.shape, strict=True) if e > 1)
+    reach = 1
+    for stride, extent in step:
+        if stride < reach:
+            raise DSLValueError(f"matmul: elements of out lie on top of each other, its strides are {out.strides}")
+        reach = stride * (extent - 1) + reach
+
+
+def check_apart(place: int, reach: int, others: Iterable[tuple[str, Any, int]]) -> None:
+    """Nothing that is read may lie in what is written: others by name, with the bytes they reach over."""
+    for name, x, length in others:
+        if x is not None:
+            first = address(x)
+            if first < place + reach and place < first + length:
+                raise DSLValueError(f"matmul: out overlaps {name}; give it memory of its own")
+
+
+__all__ = ["FP8", "Request", "check", "check_apart", "check_out"]

@@ -1,0 +1,160 @@
+"""How a Hopper product is cut: the tile of a block, its warpgroups, stages and cluster. Plain numbers, no compiler."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+SHARED_BYTES = 232448
+"""What a block of sm_90 may have."""
+LINE = 128
+"""Bytes of a tile's row along K, the widest the swizzle takes."""
+
+
+PROMOTED = 4
+"""Steps along K whose products of fp8 the tensor cores sum before threads add them up."""
+MOST_STAGES = 24
+BARRIER_BYTES = 16 * MOST_STAGES
+"""Of a full and an empty barrier for each stage."""
+
+
+class Tile(NamedTuple):
+    """D = X Y^T in tiles of m x n; X is A and Y is B, or the other way round where operands are swapped."""
+
+    m: int
+    """Rows, a multiple of 64: those of all consumers together, or of each where they take turns."""
+    n: int
+    """Columns, a multiple of 16 up to 256."""
+    consumers: int = 2
+    """Warpgroups that multiply."""
+    pingpong: bool = False
+    """Each consumer has tiles of its own: one's epilogue runs during another's products."""
+    cluster: int = 1
+    """Blocks that share an operand, each fetching a part of it for all."""
+    shares: str = "y"
+    """Whose rows they have in common: "y", blocks above each other, or "x", blocks beside each other."""
+    splits: int = 1
+    """Parts of K, each summed by a block of its own; the cluster adds them up."""
+    swap: bool = False
+    """X is B: D is the transpose of C."""
+    slices: int = 1
+    """Parts of K whose sums meet in memory, where the block of the last part adds them up in order."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of a consumer."""
+        return self.m if self.pingpong else self.m // self.consumers
+
+    @property
+    def threads(self) -> int:
+        return 128 * (self.consumers + 1)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of a cluster."""
+        return self.cluster * self.splits
+
+    @property
+    def accumulators(self) -> int:
+        """Registers of a consumer's thread that hold sums."""
+        return self.rows // 64 * self.n // 2
+
+
+class Form(NamedTuple):
+    """What is compiled in besides the tile."""
+
+    x_major: str
+    """Which direction is contiguous: "k" or "mn"."""
+    y_major: str
+    store: str
+    """Who stores C: "engine", or threads in "pairs" or single "elements"."""
+    activation: str = "none"
+    bias: str = ""
+    """Along which direction of D it goes: "rows", "columns", or "" where there is none."""
+    scale_x: str = ""
+    """A factor for "one" and all, each of X's "rows", 128 elements of a "line", or 128 x 128 of a "square"."""
+    scale_y: str = ""
+    promote: bool = False
+    """The tensor cores sum some hundred products at a time, and threads add these sums up in f32."""
+
+    overlap: bool = True
+    """Set up while the kernel in front in the stream still runs: nothing is read or written before it is done."""
+
+    burst: int = 1
+    """Stages that are filled together, so that memory is asked for longer pieces of rows."""
+
+    @property
+    def blocked(self) -> bool:
+        return self.scale_x in ("line", "square")
+
+
+class Staging(NamedTuple):
+    """How results leave by the copy engine: `columns` at a time of a warpgroup's 64 rows, in boxes of `box`."""
+
+    columns: int
+    box: int
+
+
+def staging(tile: Tile) -> Staging:
+    """16-bit results in shared memory. Swapped tiles are stored with their rows, which C has in one piece, inside."""
+    if tile.swap:
+        return Staging(tile.n if tile.n <= 128 else tile.n // 2, 64)
+    box = next(x for x in (64, 32, 16) if tile.n % x == 0)
+    return Staging(2 * box if tile.n % (2 * box) == 0 else box, box)
+
+
+def span(rows: int) -> int:
+    """Elements of the swizzled rows of an operand that is contiguous along its rows."""
+    return next(x for x in (64, 32, 16) if rows % x == 0)
+
+
+def stage_bytes(tile: Tile) -> int:
+    return LINE * (tile.m + tile.n)
+
+
+def fixed_bytes(tile: Tile) -> int:
+    """Shared memory besides the stages: barriers, and results on their way out."""
+    return BARRIER_BYTES + (0 if tile.splits > 1 else tile.consumers * 2 * 64 * staging(tile).columns)
+
+
+def stages(tile: Tile) -> int:
+    """As many as there is room for, up to a limit."""
+    return min(MOST_STAGES, (SHARED_BYTES - fixed_bytes(tile)) // stage_bytes(tile))
+
+
+def registers(tile: Tile) -> tuple[int, int]:
+    """Of a producer's and of a consumer's thread: 65536 are to be shared. A single consumer has enough as it is."""
+    return {1: (0, 0), 2: (40, 232), 3: (32, 160)}[tile.consumers]
+
+
+def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
+    """Why there is no such kernel; None if there is."""
+    if tile.m % 64 or tile.m <= 0 or (not tile.pingpong and tile.m % (64 * tile.consumers)):
+        return f"a tile has 64 rows, or a multiple, for each of its {tile.consumers} consumers, got {tile.m}"
+    if tile.n % 16 or not 16 <= tile.n <= 256:
+        return f"a tile has 16 to 256 columns in steps of 16, got {tile.n}"
+    if not 1 <= tile.consumers <= 3 or (tile.pingpong and tile.consumers != 2):
+        return f"one to three warpgroups multiply, and two take turns, got {tile.consumers}"
+    if tile.accumulators > (64 if tile.consumers == 3 else 128):
+        return f"{tile.m} x {tile.n} for {tile.consumers} consumers needs {tile.accumulators} accumulators a thread"
+    if tile.blocks > 8:
+        return f"a cluster has at most 8 blocks, got {tile.cluster} x {tile.splits}"
+    if tile.splits not in (1, 2, 4, 8) or tile.cluster not in (1, 2, 4):
+        return f"K is split in 1, 2, 4 or 8 and a cluster of 1, 2 or 4 shares, got {tile.splits} and {tile.cluster}"
+    if tile.splits > 1 and (tile.n % (8 * tile.splits) or tile.pingpong):
+        return f"{tile.splits} parts of K divide {tile.n} columns in steps of 8, and consumers do not take turns"
+    shared, major = (tile.n, y_major) if tile.shares == "y" else (tile.m, x_major)
+    if shared // (8 if major == "k" else span(shared)) % tile.cluster:
+        return f"{tile.cluster} blocks cannot share {shared} rows of {tile.shares}"
+    if tile.slices > 1 and (tile.splits > 1 or tile.pingpong or tile.slices > 16):
+        return f"K has up to 16 slices, no other parts, and consumers that work together, got {tile.slices}"
+    if stages(tile) < 2:
+        return f"{tile.m} x {tile.n} has no room for two stages"
+    if tile.splits > 1 and stages(tile) * stage_bytes(tile) < 4 * tile.m * tile.n:
+        return f"{tile.m} x {tile.n} has no room for the sums of a part of K"
+    return None
+
+
+__all__ = [
+    "BARRIER_BYTES", "LINE", "PROMOTED", "SHARED_BYTES", "Form", "Staging", "Tile", "fixed_bytes", "problem",
+    "registers", "span", "stage_bytes", "stages", "staging",
+]  # fmt: skip

@@ -1,0 +1,127 @@
+"""Ops of `rocdl` and `nvvm` as calls of LLVM's intrinsics; their tables say which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xdsl.ir import Attribute, Operation
+
+from ...dialects.upstream import llvm, nvvm, rocdl
+from ...dialects.upstream.keyword_attr import KeywordAttr
+from ...dialects.upstream.table_ops import TableOp
+from ...ir.builder import i64
+from ...ir.dead_code import is_pure
+from ...lowering.rules.rocdl_rules import launch_size
+from .function_text import FunctionText, Handler
+from .spelling import mangle, type_text
+
+
+def intrinsic_name(op: TableOp) -> str:
+    """The intrinsic of an op with the types LLVM appends."""
+    words = {k: v.data for k, v in op.properties.items() if isinstance(v, KeywordAttr)}
+    if "{" not in op.row.intrinsic:
+        return op.row.intrinsic
+    return op.row.intrinsic.format(
+        *(mangle(a.type) if "{" in op.row.intrinsic and _simple(a.type) else "" for a in op.args),
+        r=mangle(op.res[0].type) if op.res and _simple(op.res[0].type) else "",
+        **words,
+    )
+
+
+def _simple(type_: Attribute) -> bool:
+    return not isinstance(type_, llvm.StructType)
+
+
+def _arguments(f: FunctionText, op: TableOp) -> list[tuple[str, str]]:
+    """Types and values in the order of the op's text, which is the intrinsic's."""
+    values = iter(op.args)
+    found: list[tuple[str, str]] = []
+    for item in op.row.items:
+        if item.kind == "operand":
+            value = next(values)
+            found.append((type_text(value.type), f.names[value]))
+        elif item.kind == "number":
+            found.append(_number(op, item.name))
+    return found
+
+
+def _number(op: Operation, name: str, default: int = 0) -> tuple[str, str]:
+    attr: Any = op.properties.get(name)
+    if attr is None:
+        return "i1", str(default)
+    return type_text(attr.type), str(abs(attr.value.data) if type_text(attr.type) == "i1" else attr.value.data)
+
+
+def _facts(op: TableOp) -> str:
+    """What is known of the result, for a call."""
+    found = op.properties.get("range")
+    words: list[str] = []
+    ranges: list[Any] = [found] if found is not None else []
+    attrs: Any = op.properties.get("res_attrs")
+    if attrs is not None:
+        facts = attrs.data[0].data
+        words += ["noundef"] if "llvm.noundef" in facts else []
+        ranges += [facts["llvm.range"]] if "llvm.range" in facts else []
+    words += [f"range(i{r.data[0]} {r.data[1]}, {r.data[2]})" for r in ranges]
+    return "".join(f"{w} " for w in words)
+
+
+def emit(f: FunctionText, op: TableOp, name: str, arguments: list[tuple[str, str]]) -> None:
+    """A call of an intrinsic with the op's result."""
+    params, values = [t for t, _ in arguments], [v for _, v in arguments]
+    if not op.res:
+        f.call_void(name, params, values)
+        return
+    text = f.call_text(name, type_text(op.res[0].type), params, values, _facts(op))
+    f.names[op.res[0]] = f.pure(text) if is_pure(type(op)) else f.assign(text)
+
+
+def _plain(f: FunctionText, op: TableOp) -> None:
+    emit(f, op, intrinsic_name(op), _arguments(f, op))
+
+
+def _dimension(f: FunctionText, op: TableOp) -> None:
+    """Sizes of blocks and grids are read from the kernel's implicit arguments."""
+    what, _, dim = op.name.removeprefix("rocdl.").partition(".dim.")
+    size = launch_size(f, what, dim)
+    f.names[op.res[0]] = f.cast("trunc", size, i64, op.res[0].type)
+
+
+def _integer_wmma(f: FunctionText, op: TableOp) -> None:
+    a, b, c = ((type_text(v.type), f.names[v]) for v in op.args)
+    emit(f, op, intrinsic_name(op), [_number(op, "signA"), a, _number(op, "signB"), b, c, _number(op, "clamp")])
+
+
+def _scaled_wmma(f: FunctionText, op: TableOp) -> None:
+    a, b, c, scale_a, scale_b = ((type_text(v.type), f.names[v]) for v in op.args)
+    n = {name: _number(op, name) for name in op.properties}
+    reuse = ("i1", "0")
+    arguments = [
+        n["fmtA"], a, n["fmtB"], b, n["modC"], c, n["scaleAType"], n["fmtScaleA"], scale_a, n["scaleBType"],
+        n["fmtScaleB"], scale_b, reuse, reuse,
+    ]  # fmt: skip
+    emit(f, op, intrinsic_name(op), arguments)
+
+
+def _barrier0(f: FunctionText, op: TableOp) -> None:
+    f.call_void("llvm.nvvm.barrier.cta.sync.aligned.all", ["i32"], ["0"])
+
+
+def _elect(f: FunctionText, op: TableOp) -> None:
+    pair = f.intrinsic("llvm.nvvm.elect.sync", "{ i32, i1 }", ["i32"], ["-1"])
+    f.names[op.res[0]] = f.assign(f"extractvalue {{ i32, i1 }} {pair}, 1")
+
+
+_SPECIAL: dict[str, Callable[[FunctionText, Any], None]] = {
+    **{f"rocdl.{what}.dim.{d}": _dimension for what in ("workgroup", "grid") for d in "xyz"},
+    **{f"rocdl.wmma.i32.16x16x16.{kind}": _integer_wmma for kind in ("iu8", "iu4")},
+    **{f"rocdl.wmma.{kind}.f32.16x16x128.f8f6f4": _scaled_wmma for kind in ("scale", "scale16")},
+    "nvvm.barrier0": _barrier0,
+    "nvvm.elect.sync": _elect,
+}
+
+INSTRUCTIONS: dict[type[Operation], Handler] = {op: _SPECIAL.get(op.name, _plain) for op in (*rocdl.OPS, *nvvm.OPS)}
+"""Op class to the function that writes it."""
+
+__all__ = ["INSTRUCTIONS"]

@@ -1,0 +1,227 @@
+"""Ops of `llvm` that kernels have from the start: memory, atomics, structs, calls of intrinsics, inline assembly."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Operation
+
+from ...dialects.upstream import llvm
+from ...dialects.upstream.llvm.atomics import CmpXchgOp, FenceOp
+from ...dialects.upstream.llvm.gep import no_wrap_words
+from ...dialects.upstream.llvm.memory import ORDERING_WORDS
+from ...ir.builder import operands_of
+from .function_text import EMPTY_NODE, FunctionText, Handler
+from .spelling import int_list, type_text
+
+MEMORY = "llvm.memory"
+"""Attribute of a call or of inline assembly: all it does to memory, in LLVM's words."""
+
+
+def align_of(op: Operation) -> str:
+    """`, align N`, where an op says it."""
+    attr: Any = op.properties.get("alignment")
+    return "" if attr is None else f", align {attr.value.data}"
+
+
+def _scope(op: Operation) -> str:
+    scope: Any = op.properties.get("syncscope")
+    return "" if scope is None else f' syncscope("{scope.data}")'
+
+
+def _qualified(f: FunctionText, op: Operation) -> tuple[str, str, str] | None:
+    """What an ordering, a scope, `volatile` and `nontemporal` add: after the keyword, after the pointer, at the end."""
+    props: Any = op.properties
+    given = props.get("ordering")
+    ordering = 0 if given is None else given.value.data
+    if not ordering and len(props) <= 2:
+        return None
+    words = tail = end = ""
+    if ordering:
+        words = "atomic "
+        tail = f"{_scope(op)} {ORDERING_WORDS[ordering]}"
+    if "volatile_" in props:
+        words += "volatile "
+    if "nontemporal" in props:
+        end = ", !nontemporal !8000"
+        f.module.metadata("!8000 = !{i32 1}")
+    if "invariant" in props:
+        end += ", !invariant.load !8001"
+        f.module.metadata(EMPTY_NODE)
+    return words, tail, end
+
+
+def _load(f: FunctionText, op: Operation) -> None:
+    (p,) = operands_of(op)
+    (result,) = op.results
+    qualified = _qualified(f, op)
+    if qualified is None:
+        if f.abi.checked:
+            f.abi.load(f, op)
+        else:
+            f.names[result] = f.read(f"load {type_text(result.type)}, {f.typed(p)}{align_of(op)}")
+        return
+    words, tail, end = qualified
+    text = f"load {words}{type_text(result.type)}, {f.typed(p)}{tail}{align_of(op)}{end}"
+    f.names[result] = f.assign(text) if words else f.pure(text) if "invariant" in op.properties else f.read(text)
+
+
+def _store(f: FunctionText, op: Operation) -> None:
+    v, p = operands_of(op)
+    qualified = _qualified(f, op)
+    if qualified is None:
+        if f.abi.checked:
+            f.abi.store(f, op)
+            return
+        f.line(f"store {f.typed(v)}, {f.typed(p)}{align_of(op)}")
+        return
+    words, tail, end = qualified
+    f.line(f"store {words}{f.typed(v)}, {f.typed(p)}{tail}{align_of(op)}{end}")
+
+
+def _cmpxchg(f: FunctionText, op: CmpXchgOp) -> None:
+    words = ("weak " if op.weak is not None else "") + ("volatile " if op.volatile_ is not None else "")
+    success, failure = (ORDERING_WORDS[o.value.data] for o in (op.success_ordering, op.failure_ordering))
+    f.names[op.res] = f.assign(
+        f"cmpxchg {words}{f.typed(op.ptr)}, {f.typed(op.cmp)}, {f.typed(op.val)}{_scope(op)} "
+        f"{success} {failure}{align_of(op)}"
+    )
+
+
+def _atomicrmw(f: FunctionText, op: llvm.AtomicRMWOp) -> None:
+    p, v = operands_of(op)
+    word = llvm.ATOMIC_BINARY[op.bin_op.value.data].lstrip("_")
+    order = ORDERING_WORDS[op.ordering.value.data]
+    (result,) = op.results
+    f.names[result] = f.assign(f"atomicrmw {word} {f.typed(p)}, {f.typed(v)}{_scope(op)} {order}{align_of(op)}")
+
+
+def _fence(f: FunctionText, op: FenceOp) -> None:
+    f.line(f"fence{_scope(op)} {ORDERING_WORDS[op.ordering.value.data]}")
+
+
+def _gep(f: FunctionText, op: Operation) -> None:
+    p, *dynamic = operands_of(op)  # indexing the tuple runs Python code of xDSL, taking it apart does not
+    props: Any = op.properties
+    raw = int_list(props["rawConstantIndices"])
+    if len(raw) == 1:
+        at = f.typed(dynamic[0]) if dynamic else f"i32 {raw[0]}"
+    else:
+        values = iter(dynamic)
+        at = ", ".join([f.typed(next(values)) if i == llvm.GEP_DYNAMIC else f"i32 {i}" for i in raw])
+    flags = props["noWrapFlags"].value.data
+    words = "".join(f"{w} " for w in no_wrap_words(flags)) if flags else ""
+    elem = type_text(props["elem_type"])
+    (result,) = op.results
+    f.names[result] = f.pure(f"getelementptr {words}{elem}, {f.typed(p)}, {at}")
+
+
+def _alloca(f: FunctionText, op: Operation) -> None:
+    (n,) = operands_of(op)
+    elem, count = type_text(op.properties["elem_type"]), f.names[n]
+    space = llvm.address_space(op.results[0].type)
+    where = f", addrspace({space})" if space else ""
+    # A known number of elements is an array, which LLVM splits into registers.
+    what = elem if count == "1" else f"[{count} x {elem}]" if count.isdigit() else f"{elem}, {f.typed(n)}"
+    (result,) = op.results
+    f.names[result] = f.assign(f"alloca {what}{align_of(op)}{where}")
+
+
+def cast_op(word: str) -> Handler:
+    """What writes a conversion by its name in LLVM."""
+
+    def handle(f: FunctionText, op: Operation) -> None:
+        (a,) = operands_of(op)
+        (result,) = op.results
+        f.names[result] = f.cast(word, f.names[a], a.type, result.type)
+
+    return handle
+
+
+def _undef(f: FunctionText, op: Operation) -> None:
+    (result,) = op.results
+    f.names[result] = "poison"
+
+
+def _extract_value(f: FunctionText, op: Operation) -> None:
+    (s,) = operands_of(op)
+    at = ", ".join(map(str, int_list(op.properties["position"])))
+    (result,) = op.results
+    f.names[result] = f.pure(f"extractvalue {f.typed(s)}, {at}")
+
+
+def _insert_value(f: FunctionText, op: Operation) -> None:
+    s, v = operands_of(op)
+    at = ", ".join(map(str, int_list(op.properties["position"])))
+    (result,) = op.results
+    f.names[result] = f.pure(f"insertvalue {f.typed(s)}, {f.typed(v)}, {at}")
+
+
+def _call_intrinsic(f: FunctionText, op: llvm.CallIntrinsicOp) -> None:
+    """An intrinsic by its full LLVM name; `immarg` operands are constants, which are literals here."""
+    props: Any = op.properties
+    args = operands_of(op)
+    count = int_list(props["operandSegmentSizes"])[0]
+    if count != len(args):
+        args = args[:count]
+    name = props["intrin"].data
+    result = next(iter(op.results), None)
+    t = "void" if result is None else type_text(result.type)
+    if name not in f.module.declarations:
+        f.module.declare(name, t, [type_text(a.type) for a in args])
+    text = f"call {t} @{name}({f.typed_list(args)})"
+    if result is not None:
+        f.names[result] = f.assign(text)
+    else:
+        f.line(text)
+
+
+def memory_of(op: Operation) -> str | None:
+    """All a call does to memory, if that is known."""
+    attr = op.attributes.get(MEMORY)
+    return attr.data if isinstance(attr, StringAttr) else None
+
+
+def _inline_asm(f: FunctionText, op: llvm.InlineAsmOp) -> None:
+    args = operands_of(op)
+    result = None if op.res is None else op.res.type
+    made = f.asm(
+        op.asm_string.data,
+        op.constraints.data,
+        result,
+        [f.names[a] for a in args],
+        [a.type for a in args],
+        memory_of(op),
+        op.has_side_effects is not None,
+    )
+    if op.res is not None:
+        f.names[op.res] = made
+
+
+def _address_of(f: FunctionText, op: llvm.AddressOfOp) -> None:
+    (result,) = op.results
+    f.names[result] = f.abi.address_of(f, op.global_name.string_value())
+
+
+MEMORY_OPS: dict[type[Operation], Handler] = {
+    llvm.LoadOp: _load,
+    llvm.StoreOp: _store,
+    llvm.GEPOp: _gep,
+    llvm.AllocaOp: _alloca,
+    llvm.PtrToIntOp: cast_op("ptrtoint"),
+    llvm.IntToPtrOp: cast_op("inttoptr"),
+    llvm.BitcastOp: cast_op("bitcast"),
+    llvm.UndefOp: _undef,
+    llvm.ExtractValueOp: _extract_value,
+    llvm.InsertValueOp: _insert_value,
+    llvm.AtomicRMWOp: cast(Handler, _atomicrmw),
+    CmpXchgOp: cast(Handler, _cmpxchg),
+    FenceOp: cast(Handler, _fence),
+    llvm.CallIntrinsicOp: cast(Handler, _call_intrinsic),
+    llvm.InlineAsmOp: cast(Handler, _inline_asm),
+    llvm.AddressOfOp: cast(Handler, _address_of),
+}
+"""What writes them."""
+
+__all__ = ["MEMORY", "MEMORY_OPS", "align_of", "cast_op", "memory_of"]

@@ -1,0 +1,93 @@
+"""Integer swizzles in one form: `swizzle(a + d)` is `swizzle(a) + d` for every `d` that is a multiple of its period.
+
+What `fly-int-swizzle-simplify` does to the sums it sees, done to a sum as folding leaves it, so that it does not matter
+whether constants were put together before or after.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import TYPE_CHECKING, cast
+
+from xdsl.ir import Operation, SSAValue
+
+from ..ir import arith
+from ..ir.builder import operands_of
+
+if TYPE_CHECKING:
+    from .folding import FoldingBuilder
+
+
+def simplified(b: FoldingBuilder, x: SSAValue, high: SSAValue) -> SSAValue | None:
+    """`x ^ ((x & mask) >> shift)` without the multiples of the period in it; None where there are none."""
+    if type(high.owner) is not arith.ShRUIOp:
+        return None
+    bits, shift = operands_of(cast(Operation, high.owner))
+    if type(bits.owner) is not arith.AndIOp:
+        return None
+    source, mask = operands_of(cast(Operation, bits.owner))
+    ones, by = b.const_of.get(mask), b.const_of.get(shift)
+    if source is not x or ones is None or by is None or ones <= 0:
+        return None
+    low = (int(ones) & -int(ones)).bit_length() - 1
+    run = int(ones) >> low
+    if run & (run + 1) or not 0 <= by <= low:
+        return None
+    base, peeled = _peel(b, x, run + 1 << low)
+    if not peeled:
+        return None
+    start = b.const(0, x.type) if base is None else base
+    masked = b.int_binary("andi", start, mask)
+    made = b.int_binary("xori", start, b.int_binary("shrui", masked, shift))
+    for part in peeled:
+        made = b.int_binary("addi", made, part)
+    return made
+
+
+def _peel(b: FoldingBuilder, x: SSAValue, period: int) -> tuple[SSAValue | None, list[SSAValue]]:
+    """What is left of a sum without its multiples of `period`, and those multiples, innermost first."""
+    known = b.const_of.get(x)
+    if known is not None:
+        rest = int(known) % period
+        multiple = int(known) - rest
+        return b.const(rest, x.type) if rest else None, [b.const(multiple, x.type)] if multiple else []
+    if divisor(b, x) % period == 0:
+        return None, [x]
+    if type(x.owner) is not arith.AddiOp:
+        return x, []
+    left, right = operands_of(cast(Operation, x.owner))
+    (a, of_a), (c, of_c) = _peel(b, left, period), _peel(b, right, period)
+    if not of_a and not of_c:
+        return x, []
+    base = c if a is None else a if c is None else b.int_binary("addi", a, c)
+    return base, [*of_c, *of_a] if a is None else [*of_a, *of_c]
+
+
+def divisor(b: FoldingBuilder, value: SSAValue) -> int:
+    """A number the value is a multiple of; 0 for zero itself."""
+    known = b.const_of.get(value)
+    if known is not None:
+        return abs(int(known))
+    found = b.divisors.get(value)
+    if found is None:
+        found = b.divisors[value] = _computed(b, value)
+    return found
+
+
+def _computed(b: FoldingBuilder, value: SSAValue) -> int:
+    owner = cast(Operation, value.owner)
+    kind = type(owner)
+    if kind is arith.AddiOp or kind is arith.MuliOp:
+        x, y = (divisor(b, v) for v in operands_of(owner))
+        return gcd(x, y) if kind is arith.AddiOp else x * y
+    if kind is arith.ShLIOp:
+        x, by = operands_of(owner)
+        count = b.const_of.get(by)
+        return divisor(b, x) << int(count) if count is not None and 0 <= count < 31 else 1
+    if kind is arith.SelectOp:
+        _, x, y = operands_of(owner)
+        return gcd(divisor(b, x), divisor(b, y))
+    return 1
+
+
+__all__ = ["simplified"]

@@ -1,0 +1,201 @@
+"""One compiler: whoever looks, and wherever passes are run one by one, the code is the same, byte for byte.
+
+FLYDSL_TEST_EVERY_TARGET=1 compares on more targets.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+from flydsl.compiler.backends import backend_for_target, parse_target
+from flydsl.compiler.build import driver
+from flydsl.compiler.build.overrides import parse_module
+from flydsl.errors import DSLValueError
+from flydsl.kernels.gemm_cdna import gemm_cdna
+from flydsl.kernels.gemm_preshuffle import gemm_preshuffle
+from flydsl.kernels.gemm_sm80 import gemm_sm80
+from flydsl.kernels.gemm_wmma import gemm_wmma
+from flydsl.kernels.rows import layer_norm, rms_norm, softmax
+from flydsl.kernels.transpose import transpose
+from flydsl.kernels.vector_add import vector_add
+from flydsl.passes.fuse import Step, check_order, plan, upper_part
+from flydsl.passes.pipeline import parse_specs
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+EVERY = bool(os.environ.get("FLYDSL_TEST_EVERY_TARGET"))
+TARGETS = ["rocm:gfx942", "cuda:sm_90a", "cpu:native", "cpu:gfx942"]
+MORE = ["rocm:gfx950", "rocm:gfx1201", "cuda:sm_80", "cpu:sm_90a"]
+F16, BF16 = torch.float16, torch.bfloat16
+
+
+class Traced(Exception):
+    """Stops a compilation in front of its passes."""
+
+
+def traced(function, args, target: str):
+    """The module a call is traced to, as it reaches the passes, and the passes up to LLVM IR."""
+    found = SimpleNamespace(backend=backend_for_target(parse_target(target)))
+
+    def stop(module, *_):
+        found.module = module
+        raise Traced
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FLYDSL_RUNTIME_ENABLE_CACHE", "0")
+        patch.setattr(driver, "run_passes", stop)
+        with pytest.raises(Traced):
+            flyc.compile(function, *args, target=target)
+    fragments, _ = found.backend.external_binary_pipeline_fragments(compile_hints={})
+    specs = driver.specs_of(fragments)
+    found.specs = specs[: upper_part(specs)]
+    return found
+
+
+def device_ir(found, steps: list[Step], text: bool = False) -> str:
+    """LLVM IR after some steps, with the module as text in between if asked for."""
+    module = found.module.clone()
+    for step in steps:
+        module = step.spec.make().run(module)
+        if text:
+            module = parse_module(driver.print_module(module), "stage")
+    return found.backend.device_ir(driver.split(module)[0])
+
+
+def check(function, args, target: str, seed: int = 0) -> None:
+    """Compare one walk, one by one, split somewhere, and through text."""
+    found = traced(function, args, target)
+    fused = plan(found.specs, lambda _: False)
+    assert [step.spec.name for step in fused] == ["fly-to-llvm"]
+    expected = device_ir(found, fused)
+    one_by_one = plan(found.specs, lambda _: True)
+    assert device_ir(found, one_by_one) == expected
+    at = random.Random(seed).randrange(len(found.specs) - 1)
+    assert device_ir(found, plan(found.specs, lambda i: i == at)) == expected
+    assert device_ir(found, one_by_one, text=True) == expected
+
+
+def example(name: str):
+    spec = importlib.util.spec_from_file_location(f"one_compiler_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.compile_args()
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(EXAMPLES.glob("*.py"))])
+def test_examples(name: str):
+    for target in TARGETS + MORE * EVERY:
+        check(*example(name), target, len(name))
+
+
+def matrices(dtype, out):
+    shapes = ((256, 128, dtype), (256, 128, dtype), (256, 256, out))
+    return [
+        flyc.from_dlpack(torch.zeros(m, n).to(t)).mark_layout_dynamic(leading_dim=1, divisibility=8)
+        for m, n, t in shapes
+    ]
+
+
+X, ROW = torch.zeros(4, 1000, dtype=F16), torch.zeros(1000, dtype=F16)
+ROWS = {
+    "vector_add": (vector_add, (ROW, ROW, ROW)),
+    "transpose": (transpose, (X, torch.zeros(1000, 4, dtype=F16))),
+    "softmax": (softmax, (X, X)),
+    "rms_norm": (rms_norm, (X, ROW, X, 1e-5)),
+    "layer_norm": (layer_norm, (X, ROW, ROW, X, 1e-5)),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_kernels(name: str):
+    targets = TARGETS + MORE if EVERY else [TARGETS[len(name) % len(TARGETS)]]
+    for target in targets:
+        check(*ROWS[name], target, len(name))
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype", "target"),
+    [
+        (gemm_cdna, F16, "rocm:gfx942"),
+        (gemm_preshuffle, BF16, "rocm:gfx950"),
+        (gemm_wmma, F16, "rocm:gfx1201"),
+        (gemm_sm80, F16, "cuda:sm_80"),
+    ],
+)
+def test_products(function, dtype, target: str):
+    check(function, matrices(dtype, torch.float32 if function is not gemm_preshuffle else BF16), target)
+
+
+# --- watching ---------------------------------------------------------------------------------------------------------
+
+
+@flyc.ir_pass(stage="fly:after:fly-layout-lowering", name="one-compiler-look")
+def look(module):
+    """Looks, and leaves everything as it is."""
+
+
+def compiled(**options):
+    @flyc.kernel(name="watched")
+    def kernel(a: fx.Tensor, n: fx.Int32):
+        i = fx.block_idx.x * 64 + fx.thread_idx.x
+        r = fx.make_rmem_tensor(4, fx.Float32)
+        r.fill(0.0)
+        for k in fx.range(n):
+            r[1] = r[1] + a[i]
+            if k > 2:
+                r[2] = r[1]
+        a[i] = r[1] + r[2]
+
+    @flyc.jit(**options)
+    def run(a: fx.Tensor, n: fx.Int32, stream: fx.Stream = fx.Stream(None)):
+        kernel(a, n).launch(grid=1, block=64, stream=stream)
+
+    return flyc.compile(run, np.zeros(64, np.float32), 5, target="rocm:gfx942").artifact
+
+
+def test_an_empty_hook_changes_nothing(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FLYDSL_RUNTIME_ENABLE_CACHE", "0")
+    plain, hooked = compiled(), compiled(ir_passes=[look])
+    assert "fly-to-llvm" in plain.metadata["times"]["passes"]
+    assert "fly-promote-regmem-to-vectorssa" in hooked.metadata["times"]["passes"]
+    assert plain.llvm_ir == hooked.llvm_ir and plain.binary("hsaco") == hooked.binary("hsaco")
+
+
+# --- pipelines --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fly-layout-lowering", "'fly-layout-lowering' cannot follow the traced module"),
+        ("fly-rewrite-func-signature,convert-fly-to-cpu", "'convert-fly-to-cpu' cannot follow 'fly-rewrite-func-sig"),
+        (
+            "fly-rewrite-func-signature,fly-layout-lowering,convert-fly-to-cpu,canonicalize,fly-canonicalize",
+            "'fly-canonicalize' cannot follow 'canonicalize': 'convert-fly-to-cpu' has left nothing",
+        ),
+    ],
+)
+def test_a_pass_that_cannot_follow_is_refused(text: str, message: str):
+    with pytest.raises(DSLValueError, match=message):
+        check_order(parse_specs(text))
+
+
+def test_groups_end_where_somebody_looks():
+    specs = parse_specs(
+        "fly-rewrite-func-signature,fly-canonicalize,fly-layout-lowering,fly-int-swizzle-simplify,canonicalize,"
+        "fly-convert-atom-call-to-ssa-form,fly-promote-regmem-to-vectorssa,convert-fly-to-nvvm,canonicalize,cse"
+    )
+    assert [step[:2] for step in plan(specs, lambda _: False)] == [(0, 8), (9, 9)]
+    assert len(plan(specs, lambda i: i == 3)) == 10
+    nested = parse_specs(f"gpu.module({specs[0].name})")
+    assert [step.spec.path for step in plan([*nested, *specs[1:]], lambda _: False)][0] == ("gpu.module",)

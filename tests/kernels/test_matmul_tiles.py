@@ -1,0 +1,148 @@
+"""The Hopper product in every shape of tile: numbers against float64, element by element, at ragged extents."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from flydsl.kernels.matmul.hopper import hopper
+from flydsl.kernels.matmul.tile import Form, Tile, problem
+
+from .matmul_checks import bound, matrix, poisoned
+
+TILES = [
+    Tile(128, 224),
+    Tile(256, 64, cluster=2, shares="x"),
+    Tile(128, 64, pingpong=True),
+    Tile(64, 96, pingpong=True, cluster=2),
+    Tile(192, 16, 3),
+    Tile(64, 16, 1, swap=True),
+    Tile(128, 160, swap=True),
+    Tile(128, 64, splits=4),
+    Tile(64, 32, 1, splits=2, swap=True),
+    Tile(128, 64, cluster=2, shares="x", splits=2),
+    Tile(64, 64, 1, cluster=2, splits=4),
+    Tile(128, 64, slices=3),
+    Tile(64, 64, 1, cluster=2, slices=2, swap=True),
+]
+
+
+def product(m: int, n: int, k: int, tile: Tile, form: Form, dtype, out, rng, device, *, batches=1, bias=None):
+    """C of the tile's kernel and what it should be; matrices lie as the form says, in rows of 16-byte units."""
+    rows, columns = (n, m) if tile.swap else (m, n)
+    x = matrix(rng, (batches, rows, k), form.x_major, dtype, device)
+    y = matrix(rng, (batches, columns, k), form.y_major, dtype, device)
+    c, whole = poisoned((batches, m, n), out, device)
+    high = tile.cluster if tile.shares == "y" else 1
+    clusters = -(-rows // (tile.m * high)) * -(-columns // (tile.n * tile.cluster // high)) * batches * tile.slices
+    blocks = tile.blocks * (clusters if tile.splits * tile.slices > 1 else min(2, clusters))
+    work = counters = None
+    if tile.slices > 1:
+        work = torch.full((clusters * tile.cluster * tile.m * tile.n,), float("nan"), device=device)
+        counters = torch.zeros(clusters * tile.cluster * tile.consumers, dtype=torch.int32, device=device)
+    steps = [t.stride(1) if major == "k" else t.stride(2) for t, major in ((x, form.x_major), (y, form.y_major))]
+    hopper(
+        x, y, c, bias, None, None, work, counters, rows, columns, k, batches, steps[0], x.stride(0), steps[1],
+        y.stride(0), c.stride(1), c.stride(0), blocks, 2, tile, form,
+    )  # fmt: skip
+    assert counters is None or not counters.any()
+    a, b = (y, x) if tile.swap else (x, y)
+    return c, whole, a, b.transpose(1, 2)
+
+
+@pytest.mark.parametrize("tile", TILES, ids=str)
+def test_tiles(tile: Tile, rng: np.random.Generator, device: str):
+    assert problem(tile) is None
+    m, n = (tile.n + 9, tile.m + 8) if tile.swap else (tile.m + 9, tile.n + 8)
+    store = "engine" if tile.splits == 1 else "elements" if tile.swap else "pairs"
+    form = Form("k", "k", store, burst=4 if tile.swap else 1)
+    c, whole, a, b = product(m, n, 200, tile, form, torch.bfloat16, torch.bfloat16, rng, device)
+    bound(c, a, b)
+    assert torch.isnan(whole[..., n:]).all()
+
+
+@pytest.mark.parametrize("majors", ["mn/mn", "mn/k", "k/mn"])
+@pytest.mark.parametrize("tile", [Tile(128, 96), Tile(64, 48, 1, swap=True), Tile(64, 128, 1, cluster=2)], ids=str)
+def test_contiguous_directions(tile: Tile, majors: str, rng: np.random.Generator, device: str):
+    x_major, y_major = majors.split("/")
+    assert problem(tile, x_major, y_major) is None
+    c, _, a, b = product(
+        72, 136, 72, tile, Form(x_major, y_major, "engine"), torch.bfloat16, torch.bfloat16, rng, device, batches=2
+    )
+    bound(c, a, b)
+
+
+@pytest.mark.parametrize("store", ["pairs", "elements"])
+@pytest.mark.parametrize("out", [torch.float32, torch.bfloat16], ids=str)
+def test_threads_store(store: str, out, rng: np.random.Generator, device: str):
+    tile = Tile(64, 32, 1, swap=store == "elements")
+    c, whole, a, b = product(50, 46, 136, tile, Form("k", "k", store), torch.bfloat16, out, rng, device)
+    bound(c, a, b)
+    assert torch.isnan(whole[..., 46:]).all()
+
+
+@pytest.mark.parametrize("tile", [Tile(128, 32), Tile(64, 32, 1, swap=True), Tile(64, 32, 1, splits=2)], ids=str)
+def test_bias_and_activation(tile: Tile, rng: np.random.Generator, device: str):
+    bias = torch.from_numpy(rng.standard_normal(40)).float().to(device)
+    form = Form("k", "k", "pairs" if tile.splits > 1 else "engine", "silu", "rows" if tile.swap else "columns")
+    c, _, a, b = product(70, 40, 264, tile, form, torch.bfloat16, torch.bfloat16, rng, device, bias=bias)
+    bound(c, a, b, after=lambda x: torch.nn.functional.silu(x + bias.double()))
+
+
+def test_the_same_bits_in_every_run(device: str):
+    """Parts of K are added in their order, whoever comes first."""
+    for tile in (Tile(64, 64, 1, splits=8), Tile(64, 64, 1, slices=4)):
+        found = []
+        for _ in range(3):
+            rng = np.random.default_rng(7)
+            c, *_ = product(40, 72, 520, tile, Form("k", "k", "pairs"), torch.bfloat16, torch.float32, rng, device)
+            found.append(c.clone())
+        assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize(
+    ("tile", "message"),
+    [
+        (Tile(96, 64), "a tile has 64 rows"),
+        (Tile(128, 40), "16 to 256 columns"),
+        (Tile(256, 256), "256 accumulators"),
+        (Tile(256, 64, 4), "one to three warpgroups"),
+        (Tile(128, 64, splits=8, cluster=2), "at most 8 blocks"),
+        (Tile(128, 16, splits=4), "divide 16 columns"),
+        (Tile(128, 24 * 2, cluster=4), "cannot share 48 rows"),
+    ],
+)
+def test_tiles_there_are_none_of(tile: Tile, message: str):
+    assert message in (problem(tile) or "")
+
+
+CHECKED = [
+    (Tile(64, 224, pingpong=True), 520),  # more steps than stages: consumers must not run ahead of each other
+    (Tile(128, 160, slices=2), 520),  # sums that are no power of two
+    (Tile(64, 48, 1, cluster=2, shares="x", splits=2), 300),
+    (Tile(64, 32, 1, swap=True), 1000),
+]
+
+
+@pytest.mark.parametrize(("tile", "k"), CHECKED, ids=str)
+def test_checked_mode_has_nothing_to_say(tile: Tile, k: int, rng: np.random.Generator, emulate, monkeypatch):
+    emulate("sm_90a")
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    store = "pairs" if tile.splits > 1 else "engine"
+    form = Form("k", "k", store, burst=4 if tile.swap else 1)
+    c, whole, a, b = product(70, 232, k, tile, form, torch.bfloat16, torch.bfloat16, rng, "cpu")
+    bound(c, a, b)
+    assert torch.isnan(whole[..., 232:]).all()
+
+
+def test_fp8_scales_of_blocks_in_checked_mode(rng: np.random.Generator, emulate, monkeypatch):
+    from flydsl.kernels import matmul
+
+    emulate("sm_90a")
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    a, b = (torch.from_numpy(rng.standard_normal((x, 640))).to(torch.float8_e4m3fn) for x in (70, 136))
+    scale_a, scale_b = (torch.from_numpy(rng.random(s) + 0.5).float() for s in ((70, 5), (5, 2)))
+    left = a.double() * scale_a.double().repeat_interleave(128, 1)
+    right = b.double().T * scale_b.double().repeat_interleave(128, 0).repeat_interleave(128, 1)[:, :136]
+    bound(matmul(a, b.T, scale_a=scale_a, scale_b=scale_b, out_dtype="float32"), left, right)
