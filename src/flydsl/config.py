@@ -272,6 +272,19 @@ class OptionalPath(Var["Path | None"]):
         return Path(text).expanduser()
 
 
+class OptionalFolder(OptionalPath):
+    """A folder that must be there, or None."""
+
+    def accepts(self) -> str:
+        return "a folder that exists"
+
+    def parse(self, text: str) -> Path | None:
+        path = Path(text).expanduser()
+        if not path.is_dir():
+            raise ValueError("there is no such folder")
+        return path
+
+
 def _split(text: str) -> tuple[str, ...]:
     pattern = "," if os.pathsep == "," else rf"[,{re.escape(os.pathsep)}]"
     return tuple(part.strip() for part in re.split(pattern, text) if part.strip())
@@ -417,7 +430,7 @@ class CompileEnv(EnvGroup):
     extra_source_dirs = PathList(
         (), "More Python sources the key depends on.", name="FLYDSL_EXTRA_SOURCE_DIRS", key=KeyRole.VALUE
     )
-    llvm_dir = OptionalPath(_no_path, "Prefix of an external LLVM.", key=KeyRole.VALUE)
+    llvm_dir = OptionalFolder(_no_path, "Prefix of an external LLVM.", key=KeyRole.VALUE)
     codegen: Choice[Literal["auto", "internal", "external"]] = Choice(
         ("auto", "internal", "external"), "auto", "Which code generator emits device code.", key=KeyRole.VALUE
     )
@@ -454,6 +467,10 @@ class RuntimeEnv(EnvGroup):
     )
     cache_dir = FilePath(_home("cache"), "Root of the disk cache.", default_text="~/.flydsl/cache")
     cache_path = PathList((), "More roots, only read.")
+    cache_trusted_owners = StrList(
+        (), "Users, and groups as `@group`, whose cache files are used beside yours and root's."
+    )
+    cache_max_entry_bytes = Int(1 << 30, "Size above which an entry or artifact is not read.", low=0)
     enable_cache = Bool(True, "Use the disk cache.")
     cache_readonly = Bool(False, "Never write to the disk cache.")
     cache_max_bytes = Int(8 << 30, "Size above which old entries go.", low=0)
@@ -519,6 +536,15 @@ class DebugEnv(EnvGroup):
     ignore_warnings = StrList((), "Warning categories to silence.", name="FLYDSL_IGNORE_WARNINGS")
 
 
+class AotEnv(EnvGroup):
+    """Code compiled ahead of time."""
+
+    prefix = "FLYDSL_AOT_"
+
+    trusted_keys = PathList((), "Public keys, or folders of `.pub` files; code made elsewhere must then be signed.")
+    hook_modules = StrList((), "Modules that load hooks of artifacts may be imported from.")
+
+
 class SystemEnv(EnvGroup):
     """Variables of other products that say where their files are."""
 
@@ -534,6 +560,7 @@ compile = CompileEnv()
 debug = DebugEnv()
 runtime = RuntimeEnv()
 cpu = CpuEnv()
+aot = AotEnv()
 system = SystemEnv()
 
 GROUPS: dict[str, EnvGroup] = {
@@ -541,6 +568,7 @@ GROUPS: dict[str, EnvGroup] = {
     "debug": debug,
     "runtime": runtime,
     "cpu": cpu,
+    "aot": aot,
     "system": system,
 }
 

@@ -335,6 +335,33 @@ class ArtifactMismatchError(FlyRuntimeError):
         super().__init__(f"artifact does not fit: {field} is {found!r}, expected {expected!r}")
 
 
+class ArtifactSignatureError(FlyRuntimeError):
+    """An artifact is not signed by a key that this process trusts, so its code is not run.
+
+    >>> str(ArtifactSignatureError("gemm.fly", "it is not signed"))
+    'gemm.fly is refused: it is not signed'
+    """
+
+    def __init__(self, path: str, reason: str):
+        self.path = path
+        super().__init__(f"{path} is refused: {reason}")
+
+
+class ArtifactHookError(FlyRuntimeError):
+    """An artifact names a load hook of a module that the program has neither imported nor named."""
+
+
+class MissingPackageError(FlyDSLError, ImportError):
+    """A package that an optional part of the product needs is not installed.
+
+    >>> str(MissingPackageError("signatures", "cryptography", "sign"))
+    'signatures need the package cryptography: install flydsl[sign]'
+    """
+
+    def __init__(self, what: str, package: str, extra: str):
+        super().__init__(f"{what} need the package {package}: install flydsl[{extra}]")
+
+
 class LibraryNotFoundError(FlyRuntimeError):
     """A vendor library could not be opened; every candidate is listed with its reason.
 

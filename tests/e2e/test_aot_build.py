@@ -175,6 +175,23 @@ def test_c54_build_serve_and_check(project: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.count("was there") == 5
 
 
+def test_a_folder_that_others_may_write_to(project: Path, capsys: pytest.CaptureFixture[str]):
+    """Nobody would use its entries, so nothing is compiled."""
+    manifest = write(project, AXPY, targets=["cpu:native"])
+    (project / "out").mkdir()
+    (project / "out").chmod(0o777)
+    assert run(project, manifest) == 2
+    assert "out cannot hold compiled code: everyone may write to it; run `chmod go-w" in capsys.readouterr().err
+    assert not list((project / "out").iterdir())
+    (project / "out").rmdir()
+    before = os.umask(0o002)
+    try:
+        assert run(project, manifest) == 0
+    finally:
+        os.umask(before)
+    assert all(not p.lstat().st_mode & 0o022 for p in (project / "out", *(project / "out/v1").rglob("*")))
+
+
 def test_c54_failures_are_collected(project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     """A mistake, a name that is missing, and an abort of LLVM in the process that compiles: the rest is built."""
     monkeypatch.setenv("FLYDSL_COMPILE_ISOLATE", "never")

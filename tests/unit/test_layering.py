@@ -23,6 +23,7 @@ ORDER = (
     "testing",
     "dict_version",
     "config",
+    "trusted_files",
     "target",
     "layout",
     "ir",
@@ -44,7 +45,7 @@ ORDER = (
 
 ONLY = {
     "runtime": {"errors", "config", "target", "llvm"},
-    "compiler.backends": {"errors", "config", "target", "llvm", "runtime", "cpu"},
+    "compiler.backends": {"errors", "config", "trusted_files", "target", "llvm", "runtime", "cpu"},
 }
 """Layers that stand beside the order: they may import these and nothing else."""
 

@@ -11,9 +11,10 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import DSLTypeError, DSLValueError, RuntimeStateError
+from ..errors import ArtifactHookError, DSLTypeError, DSLValueError, RuntimeStateError
 from ..expr.emit.trace import current
 from ..expr.extern import ExternFunction, Library, register_extern_resolver, resolve_bitcode, unregister_extern_resolver
+from .build.load_hooks import check_hooks
 
 if TYPE_CHECKING:
     from .backends.base import BaseBackend
@@ -207,7 +208,11 @@ def run_load_hooks(artifact: Any, handle: int | None) -> None:
     hooks: Sequence[LoadHook] = artifact.load_hooks
     if not hooks:
         names = artifact.metadata.get("load_hooks") or ()
-        hooks = [_import(name) for name in names]
+        check_hooks(artifact.name, names)
+        try:
+            hooks = [_import(name) for name in names]
+        except (ImportError, AttributeError) as error:
+            raise ArtifactHookError(f"{artifact.name} has a load hook that cannot be imported: {error}") from error
     for hook in hooks:
         if handle is None:
             raise RuntimeStateError(f"{artifact.name} has the module_init_fn {hook!r}, but no module was loaded")

@@ -1,4 +1,4 @@
-"""`fly aot build` and `fly aot export`: compiling ahead of time from the command line."""
+"""`fly aot build` and `fly aot keygen`: compiling ahead of time from the command line. What is built is code."""
 
 from __future__ import annotations
 
@@ -15,13 +15,35 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `fly aot`."""
+    parser.description = "What is built is code: whoever can change the folder can change what programs run. Sign it."
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     build = commands.add_parser("build", help="compile everything a manifest lists into a folder")
     build.add_argument("manifest", type=Path)
     build.add_argument("--out", type=Path, required=True, help="the folder: a cache for FLYDSL_RUNTIME_CACHE_PATH")
     build.add_argument("--jobs", type=_positive, help="worker processes (default: FLYDSL_COMPILE_JOBS)")
     build.add_argument("--check", action="store_true", help="compile nothing; say whether the folder has it all")
+    build.add_argument("--sign", type=Path, metavar="KEY", help="sign every entry with this private key")
     build.set_defaults(run=run_build)
+    keygen = commands.add_parser("keygen", help="make a key pair for signing: KEY and KEY.pub")
+    keygen.add_argument("key", type=Path, metavar="KEY")
+    keygen.set_defaults(run=run_keygen)
+
+
+def run_keygen(options: argparse.Namespace) -> int:
+    """Make a key pair."""
+    from flydsl.compiler.build.signing import KEYS_VARIABLE, generate
+    from flydsl.errors import FlyDSLError
+
+    try:
+        private, public = generate(options.key)
+    except (FlyDSLError, OSError) as error:
+        print(f"fly aot: {error}", file=sys.stderr)
+        return 2
+    print(f"{private}: the private key; keep it secret, and give it to `fly aot build --sign`")
+    print(
+        f"{public}: the public key; {KEYS_VARIABLE}={public} accepts what was signed with the other, and nothing else"
+    )
+    return 0
 
 
 def _positive(text: str) -> int:
@@ -33,11 +55,21 @@ def _positive(text: str) -> int:
 
 def run_build(options: argparse.Namespace) -> int:
     """Build or check; 0 only if every build has its code."""
-    from flydsl.compiler.ship.aot_build import run_builds, write_index
+    from flydsl.compiler.build.signing import read_private_key
+    from flydsl.compiler.ship.aot_build import run_builds, sign_entries, write_index
     from flydsl.compiler.ship.manifest import read_manifest
-    from flydsl.errors import ManifestError
+    from flydsl.errors import FlyDSLError, ManifestError
     from flydsl.tools.progress import Progress
 
+    if options.sign is not None:
+        if options.check:
+            print("fly aot: --check compiles nothing, so there is nothing to --sign", file=sys.stderr)
+            return 2
+        try:
+            read_private_key(options.sign)  # before hours of compilation, not after
+        except FlyDSLError as error:
+            print(f"fly aot: {error}", file=sys.stderr)
+            return 2
     try:
         builds = read_manifest(options.manifest)
     except ManifestError as error:
@@ -59,8 +91,18 @@ def run_build(options: argparse.Namespace) -> int:
         progress.finish()
         print("fly aot: interrupted; what was compiled is in the folder", file=sys.stderr)
         return 130
+    except FlyDSLError as error:
+        progress.finish()
+        print(f"fly aot: {error}", file=sys.stderr)
+        return 2
     progress.finish()
     if not options.check:
+        if options.sign is not None:
+            try:
+                sign_entries(results, options.out, options.sign)
+            except (FlyDSLError, OSError) as error:
+                print(f"fly aot: the entries are not signed: {error}", file=sys.stderr)
+                return 1
         write_index(results, options.out)
     _report(results, time.monotonic() - start, options.check)
     return 1 if any(result.error for result in results) else 0

@@ -176,6 +176,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     build.set_defaults(run=compile_file)
     from flydsl.tools import aot, build_llc, explore, profile, recompile
+    from flydsl.tools.console import run_command
 
     explore.add_arguments(commands.add_parser("explore", help="a page with a kernel at every stage of its compilation"))
     recompile.add_arguments(commands.add_parser("recompile", help="compile the IR of a dump again and compare"))
@@ -183,7 +184,7 @@ def main(argv: list[str] | None = None) -> int:
     aot.add_arguments(commands.add_parser("aot", help="compile ahead of time what a manifest lists"))
     build_llc.add_arguments(commands.add_parser("build-llc", help="build fly-llc, which runs machine passes"))
     options = parser.parse_args(argv)
-    return options.run(options)
+    return run_command("fly", lambda: options.run(options), getattr(options, "file", None))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from .. import config
 from ..errors import FlyDSLError
 from ..passes import PASSES, pass_class
+from .console import run_command
 from .diagnostics import Diagnostic, Expectations, show
 
 if TYPE_CHECKING:
@@ -218,6 +219,10 @@ def print_help() -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point of `fly-opt`."""
+    return run_command("fly-opt", lambda: _main(argv))
+
+
+def _main(argv: list[str] | None) -> int:
     try:
         options = Options(sys.argv[1:] if argv is None else argv)
     except UsageError as error:
@@ -229,8 +234,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         text = sys.stdin.read() if options.file == "-" else Path(options.file).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        print(f"fly-opt: cannot read {options.file}: {error}", file=sys.stderr)
-        return 1
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        print(f"fly-opt: cannot read {options.file}: {reason}", file=sys.stderr)
+        return 2
     name = "<stdin>" if options.file == "-" else options.file
     results: list[str] = []
     good = True

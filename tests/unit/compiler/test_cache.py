@@ -27,8 +27,8 @@ from flydsl.compiler.cache import (
     entries,
     info,
     locks,
-    notes,
     prune,
+    stats,
     verify,
 )
 from flydsl.compiler.cache import files as disk_files
@@ -50,7 +50,7 @@ def artifact(name: str = "gemm", size: int = 100, arch: str = "gfx942") -> Compi
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notes, "warned", set())
+    monkeypatch.setattr(stats, "warned", set())
     monkeypatch.setattr(disk_cache, "caches", {})
 
 
@@ -191,8 +191,10 @@ def test_read_errors_are_misses(cache: DiskCache, monkeypatch: pytest.MonkeyPatc
     def fail(*args: object, **kwargs: object) -> Any:
         raise OSError(code, "no")
 
-    monkeypatch.setattr(disk_cache, "open", fail, raising=False)
-    assert cache.get(K) is None
+    for name in ("read", "open", "fstat"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, fail)
+            assert cache.get(K) is None
 
 
 def test_deleted_root_is_made_again(cache: DiskCache, tmp_path: Path) -> None:
@@ -307,10 +309,10 @@ from flydsl.compiler.build import artifact
 store = cache.DiskCache(sys.argv[1])
 store.put("cd" * 32, artifact.CompiledArtifact({}, {"o": b"1"}))
 replace = os.replace
-def die(a, b):
+def die(a, b, **folders):
     if str(b).endswith(".fly"):
         os.kill(os.getpid(), signal.SIGKILL)
-    return replace(a, b)
+    return replace(a, b, **folders)
 os.replace = die
 with store.lock("ab" * 32):
     store.put("ab" * 32, artifact.CompiledArtifact({}, {"o": b"1"}))
@@ -405,7 +407,7 @@ def test_fork_while_locked(cache: DiskCache) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         lock = path_of(cache).parents[1] / "locks" / K
         assert lock.exists()
-        probe = disk_files.open_lock(lock)
+        probe = os.open(lock, os.O_RDWR)
         import fcntl
 
         with pytest.raises(BlockingIOError):
@@ -416,7 +418,7 @@ def test_fork_while_locked(cache: DiskCache) -> None:
 def test_fork_leaves_a_usable_cache(cache: DiskCache) -> None:
     """A child forked while another thread is inside the cache does not hang."""
     cache.put(K, artifact())
-    with notes.guard, warnings.catch_warnings():
+    with stats.guard, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
         if child == 0:
@@ -511,7 +513,7 @@ def test_world_writable_root_is_refused(tmp_path: Path) -> None:
     assert list(root.iterdir()) == []
     assert DiskCache(Settings(root, explicit=False)).root is None  # no other place is tried either
     with pytest.warns(CacheWarning, match="CACHE_PATH is not used: everyone"):
-        notes.warned.clear()
+        stats.warned.clear()
         assert DiskCache(Settings(None, read_roots=(root,))).get(K) is None
 
 
@@ -519,9 +521,13 @@ def test_group_writable_root_is_shared(tmp_path: Path) -> None:
     root = tmp_path / "team"
     root.mkdir()
     root.chmod(0o2770)
-    cache = DiskCache(root)
-    assert cache.put(K, artifact())
+    with pytest.warns(CacheWarning, match="the group .* may write to it; run `chmod g-w"):
+        assert DiskCache(root).root is None
+    cache = DiskCache(Settings(root, trusted_owners=(f"@{root.stat().st_gid}",)))
+    assert cache.put(K, artifact()) and cache.get(K) is not None
     assert (root / "v1/ab").stat().st_mode & 0o7777 == 0o2770
+    with cache.lock(K) as held:
+        assert held
 
 
 def test_missing_home_falls_back(tmp_path: Path) -> None:
@@ -611,7 +617,7 @@ def test_full_disk_stops_writing(cache: DiskCache, monkeypatch: pytest.MonkeyPat
     cache.put(key_of(1), artifact())
     calls: list[int] = []
 
-    def fail(*args: object) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
         calls.append(1)
         raise OSError(code, os.strerror(code))
 
@@ -630,11 +636,11 @@ def test_full_disk_evicts_and_retries(tmp_path: Path, monkeypatch: pytest.Monkey
     real = disk_cache.atomic_write
     calls: list[int] = []
 
-    def once(path: Any, data: bytes) -> None:
+    def once(path: Any, data: bytes, **folder: int) -> None:
         calls.append(1)
         if len(calls) == 1:
             raise OSError(errno.ENOSPC, "full")
-        real(path, data)
+        real(path, data, **folder)
 
     monkeypatch.setattr(disk_cache, "atomic_write", once)
     assert cache.put(K, artifact())
@@ -647,18 +653,18 @@ def test_really_full_disk(tmp_path: Path) -> None:
     real = os.open
     opened: list[str] = []
 
-    def full(path: Any, flags: int, mode: int = 0o777) -> int:
+    def full(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         if str(path).endswith(".tmp"):
             opened.append(str(path))
-            os.close(real(path, flags, mode))
+            os.close(real(path, flags, mode, dir_fd=dir_fd))
             return real("/dev/full", os.O_WRONLY)
-        return real(path, flags, mode)
+        return real(path, flags, mode, dir_fd=dir_fd)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "open", full)
         with pytest.warns(CacheWarning, match="No space left"):
             assert not cache.put(K, artifact())
-    assert opened and not any(Path(path).exists() for path in opened)
+    assert opened and not list(tmp_path.rglob("*.tmp"))
 
 
 def test_eviction_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ def test_wrong_options(run, option, message):
 
 def test_wrong_files(run, capsys, tmp_path):
     assert run(GOOD, "other.mlir")[0] == 2
-    assert fly_opt.main([str(tmp_path / "none.mlir")]) == 1
+    assert fly_opt.main([str(tmp_path / "none.mlir")]) == 2
     assert "cannot read" in capsys.readouterr().err
     assert fly_opt.main(["-o"]) == 2
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 import threading
 from pathlib import Path
 from typing import cast
 
 from flydsl import config
+from flydsl.trusted_files import read_side_file, write_side_file
 
 SIDE_FILE = "toolhash.json"
 
@@ -58,8 +58,8 @@ def _side_file() -> Path | None:
 
 def _load(side: Path) -> dict[str, str]:
     try:
-        data = json.loads(side.read_text())
-    except (OSError, ValueError):  # Absent or broken: hashes are computed again.
+        data = json.loads(read_side_file(side))
+    except (OSError, ValueError, RecursionError):  # Absent or broken: hashes are computed again.
         return {}
     if not isinstance(data, dict):
         return {}
@@ -68,12 +68,4 @@ def _load(side: Path) -> dict[str, str]:
 
 
 def _save(side: Path) -> None:
-    if config.runtime.cache_readonly or not side.parent.is_dir():
-        return
-    try:
-        handle, name = tempfile.mkstemp(dir=side.parent, prefix=SIDE_FILE)
-        with os.fdopen(handle, "w") as file:
-            json.dump({**_load(side), **_known}, file)
-        os.replace(name, side)
-    except OSError:  # The memo saves time only; a read-only or full disk is no reason to fail.
-        return
+    write_side_file(side, json.dumps({**_load(side), **_known}).encode())

@@ -14,12 +14,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn, TextIO, cast
 
-from flydsl.errors import DSLValueError, FlyDSLError
+from flydsl import config
+from flydsl.compiler.build import signing
+from flydsl.compiler.build.header_checks import ArtifactFormatError, check_artifact, check_plain, check_runnable
+from flydsl.errors import DSLValueError
 from flydsl.target import GPUTarget
+from flydsl.trusted_files import atomic_write, open_file, read_file
 
 MAGIC = b"FLYART01"
 SCHEMA = 1
@@ -27,6 +30,9 @@ SCHEMA = 1
 ALIGNMENT = 64
 OPTIONAL_SECTIONS = frozenset(("fly", "llvm", "llvm_opt", "asm"))
 """Sections for people. The code runs without them."""
+
+MAX_HEADER = 1 << 26
+"""Bytes of a header."""
 
 _LENGTH = struct.Struct("<I")
 _HEAD = len(MAGIC) + _LENGTH.size
@@ -38,16 +44,6 @@ _RESOURCES = (
 )
 
 Lazy = Callable[[], "str | bytes"]
-
-
-class ArtifactFormatError(FlyDSLError, ValueError):
-    """A container is damaged, or is none. `field` says which part of it, as `magic`, `checksum` or `schema`."""
-
-    def __init__(self, field: str, message: str, *, expected: object = None, found: object = None):
-        self.field = field
-        self.expected = expected
-        self.found = found
-        super().__init__(f"not a usable artifact: {message}")
 
 
 # -- the container -----------------------------------------------------------------------------------
@@ -88,6 +84,8 @@ def _constant(text: str) -> NoReturn:
 
 
 def _parse_header(text: bytes) -> dict[str, Any]:
+    if len(text) > MAX_HEADER:
+        _bad("length", f"the header has {len(text)} bytes, more than {MAX_HEADER}")
     try:
         value = json.loads(text.decode("ascii"), parse_constant=_constant)
         same = canonical_json(value) == text
@@ -98,10 +96,16 @@ def _parse_header(text: bytes) -> dict[str, Any]:
     header = cast("dict[str, Any]", value)
     if not same:
         _bad("header", "the header is not canonical JSON")
-    if header.get("schema") != SCHEMA:
-        found = header.get("schema")
+    check_plain(header)
+    found = header.get("schema")
+    if type(found) is not int or found != SCHEMA:
         _bad("schema", f"schema {found!r}, this version reads {SCHEMA}", expected=SCHEMA, found=found)
     return header
+
+
+def _offset(entry: object) -> int:
+    offset: object = cast("dict[str, object]", entry).get("offset") if isinstance(entry, dict) else 0
+    return offset if type(offset) is int else 0
 
 
 def _section(entry: Any, data: memoryview, base: int, end: int) -> tuple[str, bytes, int]:
@@ -109,7 +113,7 @@ def _section(entry: Any, data: memoryview, base: int, end: int) -> tuple[str, by
     fields = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
     name, offset, size, digest = (fields.get(key) for key in ("name", "offset", "size", "sha256"))
     numbers = type(offset) is int and type(size) is int and offset >= 0 and size >= 0
-    if not isinstance(name, str) or not isinstance(digest, str) or not numbers:
+    if not isinstance(name, str) or not name or not isinstance(digest, str) or not numbers:
         _bad("sections", f"bad entry {entry!r} in the section table")
     if fields.get("codec") != "none":
         _bad("codec", f"section {name!r} has the unknown codec {fields.get('codec')!r}")
@@ -124,7 +128,11 @@ def _section(entry: Any, data: memoryview, base: int, end: int) -> tuple[str, by
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Header (without its section table) and sections of a container; every defect raises `ArtifactFormatError`."""
+    """Header (without its section table) and sections of a container; every defect raises `ArtifactFormatError`.
+
+    A signature is passed over: who asks for one checks it.
+    """
+    data, _ = signing.split(data)
     if data[: len(MAGIC)] != MAGIC:
         found = bytes(data[: len(MAGIC)])
         _bad("magic", f"it starts with {found!r}, not {MAGIC!r}", expected=MAGIC, found=found)
@@ -143,7 +151,9 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
         _bad("sections", "there is no section table")
     sections: dict[str, bytes] = {}
     last = header_end
-    for entry in cast("list[Any]", table):
+    for entry in sorted(cast("list[Any]", table), key=_offset):
+        if _offset(entry) + _aligned(header_end) < last:
+            _bad("sections", "two sections overlap")
         name, content, stop = _section(entry, view, _aligned(header_end), end)
         if name in sections:
             _bad("sections", f"there are two sections {name!r}")
@@ -154,34 +164,17 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
     return header, sections
 
 
-def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_header(source: str | os.PathLike[str] | int) -> dict[str, Any]:
     """The header of a file, section table included. Only the header is read, and no checksum checked: for listings."""
-    with open(path, "rb") as file:
+    handle = source if isinstance(source, int) else open_file(source, os.O_RDONLY)
+    with open(handle, "rb", closefd=handle is not source) as file:
         head = file.read(_HEAD)
         if len(head) < _HEAD or head[: len(MAGIC)] != MAGIC:
-            _bad("magic", f"{os.fspath(path)} does not start with {MAGIC!r}")
+            _bad("magic", f"it does not start with {MAGIC!r}")
         size = _LENGTH.unpack_from(head, len(MAGIC))[0]
         if size > os.fstat(file.fileno()).st_size:
             _bad("length", "the header is longer than the file")
         return _parse_header(file.read(size))
-
-
-def atomic_write(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file so that a reader finds the old content or all of the new one.
-
-    Permissions follow the umask. Nothing is left behind if it fails, unless the process is killed: then a file with a
-    leading dot and the suffix `.tmp` stays.
-    """
-    target = Path(path)
-    temporary = target.parent / f".{target.name[:40]}.{os.urandom(8).hex()}.tmp"
-    try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
-        with open(handle, "wb") as file:
-            file.write(data)
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 # -- the artifact ------------------------------------------------------------------------------------
@@ -199,7 +192,10 @@ def _target_fields(target: object) -> object:
 
 
 def _text(data: str | bytes) -> str:
-    return data if isinstance(data, str) else data.decode("utf-8")
+    try:
+        return data if isinstance(data, str) else data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ArtifactFormatError("sections", "a text section is no UTF-8") from None
 
 
 def _size(count: int) -> str:
@@ -413,7 +409,16 @@ class CompiledArtifact:
     @classmethod
     def from_bytes(cls, data: bytes) -> CompiledArtifact:
         """The artifact of a container; raises `ArtifactFormatError` for anything that is not exactly one."""
-        return cls(*unpack(data))
+        header, sections = unpack(data)
+        check_artifact(header)
+        made = cls({}, sections)
+        # It was just read from canonical JSON, so nothing is left to make plain; the rest is what `cls` would add.
+        made._metadata = {"kind": "jit", "created": int(time.time()), "target": None, **header}
+        return made
+
+    def check_runnable(self) -> None:
+        """Raise `ArtifactFormatError` if something that loading relies on is not there."""
+        check_runnable(self._metadata, self._sections)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the container to a file."""
@@ -422,4 +427,4 @@ class CompiledArtifact:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> CompiledArtifact:
         """Read what `save` wrote."""
-        return cls.from_bytes(Path(path).read_bytes())
+        return cls.from_bytes(read_file(path, config.runtime.cache_max_entry_bytes)[0])

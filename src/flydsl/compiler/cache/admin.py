@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from flydsl.compiler.build.artifact import ArtifactFormatError, CompiledArtifact, read_header
+from flydsl.compiler.build.artifact import ArtifactFormatError, CompiledArtifact
 from flydsl.compiler.cache import files
 from flydsl.compiler.cache.disk_cache import DiskCache, Removed, default_cache
 from flydsl.compiler.cache.files import children, remove_leftovers, unlink
@@ -68,8 +68,8 @@ def info(cache: DiskCache | None = None) -> CacheInfo:
     )
 
 
-def _describe(path: Path, size: int, modified: float) -> EntryInfo:
-    header = read_header(path)
+def _describe(chosen: DiskCache, path: Path, size: int, modified: float) -> EntryInfo:
+    header = chosen.read_header(path)
     target: Any = header.get("target")
     words = [*str(target or "").split(":"), ""]
     fields = cast("dict[str, Any]", target) if isinstance(target, dict) else {"backend": words[0], "arch": words[1]}
@@ -106,7 +106,7 @@ def entries(
         if older_than is not None and now - modified < older_than:
             continue
         try:
-            entry = _describe(path, size, modified)
+            entry = _describe(chosen, path, size, modified)
         except (OSError, ArtifactFormatError):
             continue
         names = (entry.name, entry.function, entry.function.partition(":")[2])
@@ -163,7 +163,7 @@ def verify(*, remove: bool = False, cache: DiskCache | None = None) -> list[Defe
     defects: list[Defect] = []
     for _, _, path in chosen._files():  # pyright: ignore[reportPrivateUsage]
         try:
-            artifact = CompiledArtifact.load(path)
+            artifact = CompiledArtifact.from_bytes(chosen.read_bytes(path)[0])
             if artifact.key != path.stem:
                 raise ArtifactFormatError("key", f"it is the entry of {artifact.key or 'no key'}")
         except FileNotFoundError:

@@ -9,17 +9,21 @@ import re
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from flydsl import config
-from flydsl.compiler.build.artifact import ArtifactFormatError, CompiledArtifact, atomic_write
+from flydsl.compiler.build.artifact import ArtifactFormatError, CompiledArtifact, read_header
+from flydsl.compiler.build.load_hooks import foreign_hook
+from flydsl.compiler.build.signing import SignatureCheck
 from flydsl.compiler.cache import files, locks
 from flydsl.compiler.cache.files import SCHEMA, SUFFIX, make_directories, remove_if_same, remove_leftovers, unlink
 from flydsl.compiler.cache.roots import UnusableError, check_private, check_root, fallback_roots
+from flydsl.compiler.cache.settings import Settings, current_settings
 from flydsl.compiler.cache.stats import CacheStats, guard, totals, warn_once, why
 from flydsl.compiler.cache.store import RemoteStore
+from flydsl.errors import ArtifactSignatureError
+from flydsl.trusted_files import Trust, UntrustedError, atomic_write, open_file, open_folder, read_file, warn_untrusted
 
 EVICTION_INTERVAL = 60.0
 """Seconds between two checks of the size bound."""
@@ -34,22 +38,6 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 _logger = logging.getLogger("flydsl.cache")
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Everything that decides what a `DiskCache` does."""
-
-    root: Path | None = None
-    """The root to use; None: no disk."""
-    explicit: bool = True
-    """Whether the user chose the root. If not, other places are tried when it cannot be used."""
-    read_roots: tuple[Path, ...] = ()
-    readonly: bool = False
-    max_bytes: int = 0
-    binary_only: bool = False
-    lock_timeout: float = 600
-    store: str = ""
 
 
 class Removed(NamedTuple):
@@ -68,6 +56,8 @@ class DiskCache:
         self._resolved: tuple[Path | None, bool] | None = None
         self._read_roots: tuple[Path, ...] | None = None
         self._store = RemoteStore(self.settings.store)
+        self._trust = Trust.of(self.settings.trusted_owners)
+        self._signatures = SignatureCheck(self.settings.trusted_keys)
         self._next_eviction = 0.0
         self._marked = False
 
@@ -105,11 +95,11 @@ class DiskCache:
         reasons: list[str] = []
         try:
             if root is not None:
-                return root, check_root(root, readonly=settings.readonly)
+                return root, check_root(root, self._trust, readonly=settings.readonly)
             reasons.append("there is no home directory")
         except UnusableError as error:
             reasons.append(f"{root}: {error}")
-            if settings.explicit or error.open:
+            if settings.explicit or error.untrusted:
                 name = "FLYDSL_RUNTIME_CACHE_DIR" if settings.explicit else "the default cache directory"
                 self._off(f"{name} cannot be used ({root}: {error})")
                 return None, False
@@ -117,7 +107,7 @@ class DiskCache:
             try:
                 if private:
                     check_private(candidate)
-                return candidate, check_root(candidate, readonly=settings.readonly)
+                return candidate, check_root(candidate, self._trust, readonly=settings.readonly)
             except UnusableError as error:
                 reasons.append(f"{candidate}: {error}")
         self._off(f"no directory can hold the disk cache ({'; '.join(reasons)})")
@@ -135,7 +125,7 @@ class DiskCache:
             usable: list[Path] = []
             for extra in self.settings.read_roots:
                 try:
-                    check_root(extra, readonly=True)
+                    check_root(extra, self._trust, readonly=True)
                     usable.append(extra)
                 except UnusableError as error:
                     warn_once(f"root {extra}", f"{extra} of FLYDSL_RUNTIME_CACHE_PATH is not used: {error}")
@@ -165,8 +155,7 @@ class DiskCache:
     def get(self, key: str) -> CompiledArtifact | None:
         """The stored artifact, or None. Takes no lock; a damaged entry is removed and counts as none."""
         for root, writable in self._roots():
-            path = cast(Path, self.path_of(key, root))
-            if (artifact := self._read(key, path, writable)) is not None:
+            if (artifact := self._read(key, root, writable)) is not None:
                 self._count(hits=1)
                 return artifact
         if self.settings.store and (artifact := self._fetch(key)) is not None:
@@ -177,13 +166,33 @@ class DiskCache:
 
     def contains(self, key: str) -> bool:
         """Whether some root has a file for a key; it is not checked."""
-        return any(cast(Path, self.path_of(key, root)).exists() for root, _ in self._roots())
+        return any(_there(cast(Path, self.path_of(key, root))) for root, _ in self._roots())
 
-    def _read(self, key: str, path: Path, writable: bool) -> CompiledArtifact | None:
+    def read_bytes(self, path: Path, root: Path | None = None) -> tuple[bytes, os.stat_result]:
+        """Content and status of a file below a root, if nobody else can have put it there: raises `OSError`."""
+        base = cast(Path, root or self.root)
+        with open_folder(base, path.relative_to(base).parent.parts, self._trust) as folder:
+            limit = self.settings.max_entry_bytes
+            return read_file(path.name, limit, folder=folder, trust=self._trust, path=str(path))
+
+    def read_header(self, path: Path) -> dict[str, Any]:
+        """The header of an entry of the root, under the same condition; its checksum is not looked at."""
+        root = cast(Path, self.root)
+        with open_folder(root, path.relative_to(root).parent.parts, self._trust) as folder:
+            handle = open_file(path.name, os.O_RDONLY, folder=folder, path=str(path))
+            try:
+                self._trust.check(path, os.fstat(handle))
+                return read_header(handle)
+            finally:
+                os.close(handle)
+
+    def _read(self, key: str, root: Path, writable: bool) -> CompiledArtifact | None:
+        path = cast(Path, self.path_of(key, root))
         try:
-            with open(path, "rb") as file:
-                info = os.fstat(file.fileno())
-                data = file.read()
+            data, info = self.read_bytes(path, root)
+        except UntrustedError as error:
+            warn_untrusted(root, error)
+            return None
         except OSError as error:  # not there, just removed, stale, unreadable: a miss in any case
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 _logger.info("cache entry %s: %s", path, why(error))
@@ -192,11 +201,20 @@ class DiskCache:
             artifact = CompiledArtifact.from_bytes(data)
             if artifact.key != key:
                 raise ArtifactFormatError("key", f"it is the entry of {artifact.key or 'no key'}")
+            if not writable:
+                self._signatures.check(data, path)
+        except ArtifactSignatureError as error:
+            warn_once(f"root {root}", f"an entry of the disk cache is ignored: {error}")
+            return None
         except ArtifactFormatError as error:
             self._count(corrupt=1)
             warn_once("corrupt", f"the cache entry {path} is damaged and will be made again ({error})")
             if writable:
                 remove_if_same(path, info)
+            return None
+        hook = foreign_hook(artifact.metadata.get("load_hooks") or ())
+        if hook is not None and not config.runtime.run_only:  # compiling again imports what the program wants
+            _logger.info("cache entry %s is not used: the module of its hook %s is not imported", path, hook)
             return None
         self._count(bytes_read=len(data))
         if writable and time.time() - info.st_mtime > TOUCH_INTERVAL:
@@ -223,7 +241,7 @@ class DiskCache:
         return stored
 
     def _publish(self, key: str, path: Path, data: bytes, overwrite: bool) -> bool:
-        if not overwrite and path.exists() and self._read(key, path, True) is not None:
+        if not overwrite and _there(path) and self._read(key, cast(Path, self.root), True) is not None:
             return True
         try:
             try:
@@ -233,6 +251,10 @@ class DiskCache:
                     raise
                 self._make_room(len(data))
                 self._write(path, data)
+        except UntrustedError as error:
+            self._count(write_errors=1)
+            warn_untrusted(cast(Path, self.root), error)
+            return False
         except OSError as error:
             self._count(write_errors=1)
             if error.errno not in (errno.ESTALE, errno.EBUSY, errno.EINTR):
@@ -247,23 +269,35 @@ class DiskCache:
         self._enforce_bound(keep=path)
         return True
 
+    @contextmanager
+    def _folder(self, *parts: str) -> Generator[int]:
+        """A descriptor of a folder below the root, made if need be."""
+        root = cast(Path, self.root)
+        make_directories(root)
+        with open_folder(root, (f"v{SCHEMA}", *parts), self._trust, make=True) as folder:
+            yield folder
+
     def _write(self, path: Path, data: bytes) -> None:
         if not self._marked:
             self._marked = True
             self._mark(cast(Path, self.root))
         for last in (False, True):
-            make_directories(path.parent)
             try:
-                return atomic_write(path, data)
+                with self._folder(path.parent.name) as folder:
+                    return atomic_write(path.name, data, folder=folder)
             except FileNotFoundError:  # someone deleted the folder between the two steps
                 if last:
                     raise
 
     @staticmethod
     def _mark(root: Path) -> None:
+        """Files for people and backup programs; the cache works without them."""
         for name, text in (("CACHEDIR.TAG", _TAG), ("README", _README)):
-            if not (root / name).exists():
-                atomic_write(root / name, text.encode())
+            if not _there(root / name):
+                try:
+                    atomic_write(root / name, text.encode())
+                except OSError as error:
+                    _logger.info("%s: %s", root / name, why(error))
 
     # -- eviction --------------------------------------------------------------------------------------
 
@@ -351,12 +385,16 @@ class DiskCache:
     @contextmanager
     def _file_lock(self, path: Path, timeout: float, *, remove: bool = True) -> Generator[bool]:
         owner = os.getpid()
+        handle: int | None = None
         try:
-            handle = locks.acquire(path, timeout, lambda: self._count(lock_waits=1))
+            with self._folder(path.parent.name) as folder:
+                handle = locks.acquire(path, folder, timeout, lambda: self._count(lock_waits=1))
             if handle is None:
                 self._lock_timeout(path, timeout)
+        except UntrustedError as error:
+            self._count(lock_failures=1)
+            warn_untrusted(cast(Path, self.root), error)
         except OSError as error:
-            handle = None
             self._count(lock_failures=1)
             warn_once(
                 f"lock {self.root}",
@@ -382,10 +420,14 @@ class DiskCache:
 
     def _fetch(self, key: str) -> CompiledArtifact | None:
         data = self._store.ask("get", lambda store: store.get(key))
-        if not isinstance(data, bytes):
+        if not isinstance(data, bytes) or len(data) > self.settings.max_entry_bytes:
             return None
         try:
             artifact = CompiledArtifact.from_bytes(data)
+            self._signatures.check(data, self.settings.store)
+        except ArtifactSignatureError as error:
+            warn_once("signature store", f"an entry of the cache store {self.settings.store} is ignored: {error}")
+            return None
         except ArtifactFormatError as error:
             self._count(corrupt=1)
             warn_once("corrupt store", f"an entry of the cache store {self.settings.store} is damaged ({error})")
@@ -397,30 +439,15 @@ class DiskCache:
         return artifact
 
 
-caches: dict[tuple[Settings, str | None], DiskCache] = {}
-
-
-def current_settings() -> Settings:
-    """The settings of the environment as it is now."""
-    env = config.runtime
-    reading = env.enable_cache or env.run_only
-    if not reading:
-        return Settings(lock_timeout=env.lock_timeout)
-    explicit = config.RuntimeEnv.cache_dir.raw() is not None
+def _there(path: Path) -> bool:
     try:
-        root = env.cache_dir.absolute()
-    except RuntimeError:  # "~" and nobody knows the home directory
-        root = Path("~") if explicit else None
-    return Settings(
-        root=root,
-        explicit=explicit,
-        read_roots=tuple(path.absolute() for path in env.cache_path),
-        readonly=env.cache_readonly or not env.enable_cache,
-        max_bytes=env.cache_max_bytes,
-        binary_only=env.cache_binary_only,
-        lock_timeout=env.lock_timeout,
-        store=env.cache_store,
-    )
+        os.lstat(path)
+    except OSError:
+        return False
+    return True
+
+
+caches: dict[tuple[Settings, str | None], DiskCache] = {}
 
 
 def default_cache() -> DiskCache:

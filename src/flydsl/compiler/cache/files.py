@@ -1,4 +1,4 @@
-"""Files and folders of the disk cache: nothing here knows what an entry is."""
+"""Files and folders of the disk cache: nothing here knows what an entry is. Paths are those of checked folders."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from flydsl.trusted_files import UntrustedError, open_file
+
 SCHEMA = 1
 """Number of the layout below the root."""
 SUFFIX = ".fly"
@@ -16,17 +18,14 @@ STALE_TEMPORARY = 3600.0
 
 
 def make_directories(path: Path) -> None:
-    """Create a directory and its parents: each for its owner alone, or for the group where the group may write."""
+    """Create a directory and its parents, each for its owner alone."""
     missing: list[Path] = []
     while not path.exists():
         missing.append(path)
         path = path.parent
     for directory in reversed(missing):
-        shared = directory.parent.stat().st_mode
         try:
             directory.mkdir(0o700)
-            if shared & stat.S_IWGRP and not shared & stat.S_IWOTH:
-                directory.chmod(0o700 | (shared & 0o2070))
         except FileExistsError:  # another process was faster
             continue
 
@@ -43,7 +42,7 @@ def unlink(path: Path) -> bool:
 def remove_if_same(path: Path, info: os.stat_result) -> None:
     """Remove a file unless it was replaced since `info` was taken."""
     try:
-        now = path.stat()
+        now = path.lstat()
     except OSError:
         return
     if (now.st_ino, now.st_size, now.st_mtime_ns) == (info.st_ino, info.st_size, info.st_mtime_ns):
@@ -53,22 +52,26 @@ def remove_if_same(path: Path, info: os.stat_result) -> None:
 def same_file(path: Path, handle: int) -> bool:
     """Whether a path still names the file a descriptor is open on."""
     try:
-        return os.path.samestat(os.stat(path), os.fstat(handle))
+        return os.path.samestat(os.lstat(path), os.fstat(handle))
     except OSError:
         return False
 
 
-def open_lock(path: Path) -> int:
-    """A descriptor of a lock file, made if need be."""
+def open_lock(path: Path, folder: int) -> int:
+    """A descriptor of a lock file in an open folder, made if need be."""
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        return open_file(path.name, os.O_RDWR | os.O_CREAT, 0o644, folder=folder, path=str(path))
+    except UntrustedError:
+        raise
     except PermissionError:  # made by another user of a shared root; reading is enough to lock
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return open_file(path.name, os.O_RDONLY, folder=folder, path=str(path))
 
 
 def children(directory: Path) -> list[os.DirEntry[str]]:
     """What a directory holds; nothing if it cannot be read."""
     try:
+        if stat.S_ISLNK(os.lstat(directory).st_mode):
+            return []
         with os.scandir(directory) as found:
             return list(found)
     except OSError:
@@ -83,7 +86,7 @@ def scan(version: Path) -> Iterator[tuple[float, int, Path]]:
         for entry in children(Path(folder.path)):
             if entry.name.endswith(SUFFIX) and not entry.name.startswith("."):
                 try:
-                    info = entry.stat()
+                    info = entry.stat(follow_symlinks=False)
                 except OSError:  # removed since it was listed
                     continue
                 yield info.st_mtime, info.st_size, Path(entry.path)
@@ -96,7 +99,7 @@ def remove_leftovers(root: Path, age: float = STALE_TEMPORARY) -> None:
         for entry in children(Path(folder.path)) if len(folder.name) == 2 else ():
             if entry.name.startswith(".") and entry.name.endswith(".tmp"):
                 try:
-                    if now - entry.stat().st_mtime > age:
+                    if now - entry.stat(follow_symlinks=False).st_mtime > age:
                         os.unlink(entry.path)
                 except OSError:  # its writer was faster
                     continue

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flydsl.compiler.cache.files import make_directories, open_lock, same_file, unlink
+from flydsl.compiler.cache.files import open_lock, same_file, unlink
 from flydsl.compiler.cache.stats import guard
 
 
@@ -31,6 +31,8 @@ class KeyLock:
 
 
 key_locks: dict[tuple[str, str], KeyLock] = {}
+VANISHED_LIMIT = 1000
+"""Times a lock file may be removed by others between its opening and its locking before the lock is given up."""
 held: set[int] = set()
 """Descriptors of the file locks this process holds."""
 
@@ -65,13 +67,16 @@ def thread_lock(name: tuple[str, str]) -> Generator[KeyLock]:
                 del key_locks[name]
 
 
-def acquire(path: Path, timeout: float, waiting: Callable[[], None]) -> int | None:
-    """A descriptor that holds the lock of a file, None when the time is over; `waiting` is called if it is not free."""
-    make_directories(path.parent)
+def acquire(path: Path, folder: int, timeout: float, waiting: Callable[[], None]) -> int | None:
+    """A descriptor that holds the lock of a file, None when the time is over; `waiting` is called if it is not free.
+
+    `folder` is the open folder of the file.
+    """
     started = time.monotonic()
     pause = 0.001
+    vanished = 0
     while True:
-        handle = open_lock(path)
+        handle = open_lock(path, folder)
         done = False
         try:
             try:
@@ -86,10 +91,13 @@ def acquire(path: Path, timeout: float, waiting: Callable[[], None]) -> int | No
                     with guard:
                         held.add(handle)
                     return handle
-                continue
+                vanished += 1
+                if vanished < VANISHED_LIMIT:
+                    continue
+                raise OSError(errno.EAGAIN, "lock files vanish as soon as they are made")
         finally:
             if not done:
-                os.close(handle)
+                _close(handle)
         waited = time.monotonic() - started
         if waited >= timeout:
             return None
@@ -107,5 +115,13 @@ def release(handle: int, path: Path, *, remove: bool) -> None:
         unlink(path)
     try:
         fcntl.flock(handle, fcntl.LOCK_UN)
-    finally:
+    except OSError:  # closing frees it as well, once no child that was forked meanwhile has it
+        pass
+    _close(handle)
+
+
+def _close(handle: int) -> None:
+    try:
         os.close(handle)
+    except OSError:  # the descriptor is free all the same
+        return

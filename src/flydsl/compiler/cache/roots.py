@@ -10,41 +10,46 @@ from pathlib import Path
 from flydsl import config
 from flydsl.compiler.cache.files import SCHEMA, make_directories
 from flydsl.compiler.cache.stats import why
+from flydsl.trusted_files import Trust, UntrustedError, check_parents, open_folder
 
 
 class UnusableError(Exception):
-    """Why a directory cannot be a root; `open` if everyone may write to it."""
+    """Why a directory cannot be a root; `untrusted` if others may have put something there."""
 
-    def __init__(self, reason: str, *, open: bool = False):
+    def __init__(self, reason: str, *, untrusted: bool = False):
         super().__init__(reason)
-        self.open = open
+        self.untrusted = untrusted
 
 
-def check_root(root: Path, *, readonly: bool) -> bool:
+def check_root(root: Path, trust: Trust, *, readonly: bool) -> bool:
     """Make a root ready; whether it can be written to. Raises `UnusableError`."""
     try:
+        check_parents(root, trust)
         if not readonly:
             make_directories(root)
         info = root.stat()
+        if not stat.S_ISDIR(info.st_mode):
+            raise UnusableError("it is not a directory")
+        trust.check(root, info)
+    except UntrustedError as error:
+        raise UnusableError(f"{error.reason}; {error.remedy}", untrusted=True) from None
     except OSError as error:
         raise UnusableError(why(error)) from None
-    if not stat.S_ISDIR(info.st_mode):
-        raise UnusableError("it is not a directory")
-    if info.st_mode & stat.S_IWOTH:
-        raise UnusableError("everyone may write to it", open=True)
     version = root / f"v{SCHEMA}"
     reason = "it cannot be read"
     if not readonly:
         try:
-            make_directories(version)
+            with open_folder(root, (version.name,), trust, make=True):
+                pass
             if os.access(root, os.W_OK | os.X_OK) and os.access(version, os.W_OK | os.X_OK):
                 return True
             reason = "it cannot be written to"
+        except UntrustedError as error:
+            raise UnusableError(f"{version}: {error.reason}; {error.remedy}", untrusted=True) from None
         except OSError as error:
             reason = why(error)
-    if version.is_dir() and os.access(version, os.R_OK | os.X_OK):
-        return False
-    if readonly and os.access(root, os.R_OK | os.X_OK):
+    # What cannot be entered is no folder to read from either; a missing one may appear later.
+    if os.access(version, os.R_OK | os.X_OK) or (readonly and os.access(root, os.R_OK | os.X_OK)):
         return False
     raise UnusableError(reason)
 
@@ -56,7 +61,7 @@ def check_private(path: Path) -> None:
         info = path.lstat()
     except OSError as error:
         raise UnusableError(why(error)) from None
-    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o022:
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o022:
         raise UnusableError("it belongs to someone else, or others may write to it")
 
 
@@ -69,4 +74,4 @@ def fallback_roots() -> Iterator[tuple[Path, bool]]:
         pass
     import tempfile
 
-    yield Path(tempfile.gettempdir()) / f"flydsl-{os.getuid()}", True
+    yield Path(tempfile.gettempdir()) / f"flydsl-{os.geteuid()}", True

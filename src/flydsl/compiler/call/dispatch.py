@@ -71,6 +71,7 @@ class LoadedFunction:
     def __init__(self, artifact: CompiledArtifact, runtime: DeviceRuntime, binary: bytes):
         self.artifact = artifact
         self.runtime = runtime
+        artifact.check_runnable()
         self.module = runtime.module_load(binary)
         if artifact.metadata.get("load_hooks") or artifact.load_hooks:
             run_load_hooks(artifact, self.module.handle)

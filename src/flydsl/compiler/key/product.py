@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import cast
 
 from flydsl import config
-from flydsl.compiler.build.artifact import atomic_write
 from flydsl.compiler.guard import Guard
 from flydsl.compiler.key.cache_key import digest, encode
 from flydsl.compiler.key.component import Component
 from flydsl.compiler.key.origin import PRODUCT, distribution_version
+from flydsl.trusted_files import read_side_file, write_side_file
 
 KEY_SCHEMA = 1
 """Raised when the same inputs start to mean something else."""
@@ -97,21 +97,14 @@ def _side_file() -> Path | None:
 
 def _read_side(side: Path) -> dict[str, tuple[str, str]]:
     try:
-        if side.parent.stat().st_mode & 0o002:  # everyone may write here
-            return {}
-        data = cast("dict[str, tuple[str, str]]", json.loads(side.read_text()))
+        data = cast("dict[str, tuple[str, str]]", json.loads(read_side_file(side)))
         return {str(key): (str(stamp), str(value)) for key, (stamp, value) in data.items() if len(value) == 64}
     except (OSError, ValueError, TypeError, AttributeError):  # absent or broken: computed again
         return {}
 
 
 def _write_side(side: Path, stamp: str, value: str) -> None:
-    if config.runtime.cache_readonly or not side.parent.is_dir():
-        return
-    try:
-        atomic_write(side, json.dumps({**_read_side(side), str(PRODUCT): (stamp, value)}).encode())
-    except OSError:  # it only saves time
-        return
+    write_side_file(side, json.dumps({**_read_side(side), str(PRODUCT): (stamp, value)}).encode())
 
 
 @functools.lru_cache(maxsize=1)

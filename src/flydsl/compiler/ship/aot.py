@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ... import __version__, config
-from ...errors import ArtifactMismatchError, DSLTypeError, DSLValueError
+from ...errors import ArtifactHookError, ArtifactMismatchError, DSLTypeError, DSLValueError
 from ...expr.gpu import Stream
 from ...expr.numeric import CLASSES
+from ...trusted_files import read_file
 from ..active_backend import resolve_backend
+from ..build import signing
 from ..build.artifact import OPTIONAL_SECTIONS, ArtifactFormatError, CompiledArtifact, atomic_write, pack, unpack
+from ..build.header_checks import check_export
+from ..build.load_hooks import check_hooks
 from ..call.arguments import Argument, ScalarArgument, StreamArgument, TensorArgument, adapt
 from ..compiled_function import compile
 from ..jit_function import JitFunction
-from .aot_checks import check_host, choose
+from .aot_checks import check_host, check_slots, choose
 from .records import NewRecord
 
 if TYPE_CHECKING:
@@ -41,10 +46,12 @@ def export(
     args: Sequence[object],
     targets: Sequence[str] | None = None,
     include: Sequence[str] = ("device", "host", "fly"),
+    sign: str | os.PathLike[str] | None = None,
 ) -> None:
     """Compile `fn` for arguments like these and write the code for every target to one file.
 
-    `include` says what goes along beside the code: `fly`, `llvm`, `llvm_opt`, `asm` are texts for people.
+    `include` says what goes along beside the code: `fly`, `llvm`, `llvm_opt`, `asm` are texts for people. `sign` is the
+    file of a private key (`fly aot keygen`): who loads the file can then tell that it comes from its owner.
 
     >>> @flyc.kernel
     ... def scale_kernel(x: fx.Tensor, by: fx.Float32):
@@ -71,6 +78,7 @@ def export(
         raise DSLValueError(
             f"include takes 'device', 'host' and any of {', '.join(sorted(OPTIONAL_SECTIONS))}, got {tuple(include)}"
         )
+    key = None if sign is None else signing.read_private_key(sign)
     groups: list[NewRecord] = []
     sections: dict[str, bytes] = {}
     for i, target in enumerate(chosen):
@@ -93,14 +101,16 @@ def export(
         "constants": {n: repr(v) for n, v in call.arguments.items() if n not in call.adapted},
         "targets": groups,
     }
-    atomic_write(path, pack(header, sections))
+    data = pack(header, sections)
+    atomic_write(path, data if key is None else signing.sign(data, key))
 
 
 class LoadedExport:
     """An exported function; call it with the run-time arguments it was exported for."""
 
-    def __init__(self, header: NewRecord, sections: dict[str, bytes]):
+    def __init__(self, header: NewRecord, sections: dict[str, bytes], hook_modules: Sequence[str] = ()):
         self.header = header
+        self._hook_modules = tuple(hook_modules)
         self._sections = sections
         self._loaded: dict[tuple[int, int], LoadedFunction] = {}
         """By runtime and device."""
@@ -133,10 +143,10 @@ class LoadedExport:
         loaded = self._loaded.get((id(runtime), ordinal))
         if loaded is None:
             with runtime.device(ordinal):
-                loaded = self._loaded[id(runtime), ordinal] = self._load(runtime)
+                loaded = self._loaded[id(runtime), ordinal] = self._load(runtime, arguments)
         loaded.call(arguments)
 
-    def _load(self, runtime: DeviceRuntime) -> LoadedFunction:
+    def _load(self, runtime: DeviceRuntime, arguments: Sequence[Argument]) -> LoadedFunction:
         """The code for the current device, loaded there."""
         from ..call.dispatch import LoadedFunction
 
@@ -146,6 +156,14 @@ class LoadedExport:
         kind = artifact.metadata["runtime_kind"]
         if runtime.kind != kind:
             raise ArtifactMismatchError("runtime_kind", runtime.kind, kind)
+        check_slots(artifact.sections["host"], arguments)
+        names = artifact.metadata.get("load_hooks") or ()
+        check_hooks(self.header["qualname"], names, self._hook_modules)
+        for name in names:
+            try:
+                importlib.import_module(name.partition(":")[0])
+            except ImportError as error:
+                raise ArtifactHookError(f"the load hook {name} cannot be imported: {error}") from error
         return LoadedFunction(artifact, runtime, backend.loadable(artifact.sections))
 
     def _bind(self, args: tuple[object, ...]) -> list[Argument]:
@@ -173,8 +191,13 @@ class LoadedExport:
         return f"<exported {self.header['qualname']} for {', '.join(self.targets)}>"
 
 
-def load(path: str | os.PathLike[str], *, strict: bool = True) -> LoadedExport:
+def load(path: str | os.PathLike[str], *, strict: bool = True, hook_modules: Sequence[str] = ()) -> LoadedExport:
     """Read an exported function. `strict=False` accepts a file of another product version with a warning.
+
+    An artifact is code: calling what was loaded runs machine code of the file with all rights of this process, so load
+    none that you would not run as a program. Under FLYDSL_AOT_TRUSTED_KEYS a file must be signed with one of the keys.
+    Functions the file names to be called with the loaded module (load hooks) are imported only from modules that the
+    program has imported already or names in `hook_modules`.
 
     >>> @flyc.kernel
     ... def scale_kernel(x: fx.Tensor, by: fx.Float32):
@@ -192,13 +215,16 @@ def load(path: str | os.PathLike[str], *, strict: bool = True) -> LoadedExport:
     array([0., 2., 4., 6.], dtype=float32)
     >>> folder.cleanup()
     """
-    with open(path, "rb") as file:
-        data = file.read()
+    data, _ = read_file(path, config.runtime.cache_max_entry_bytes)
+    signing.SignatureCheck(config.aot.trusted_keys).check(data, path)
     header, sections = unpack(data)
     if header.get("kind") != "aot":
         raise ArtifactFormatError(
             "header", f"{os.fspath(path)} is not an exported function", expected="aot", found=header.get("kind")
         )
+    check_export(header, sections)
+    for group in header["targets"]:
+        check_hooks(os.fspath(path), group.get("load_hooks") or (), hook_modules)
     ours, theirs = __version__.split(".")[:2], str(header.get("product_version")).split(".")[:2]
     if ours != theirs:
         if strict:
@@ -207,4 +233,4 @@ def load(path: str | os.PathLike[str], *, strict: bool = True) -> LoadedExport:
             f"{os.fspath(path)} was exported by version {header.get('product_version')}, this is {__version__}",
             UserWarning,
         )
-    return LoadedExport(header, sections)
+    return LoadedExport(header, sections, hook_modules)

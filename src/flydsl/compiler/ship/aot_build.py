@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ... import __version__, config
-from ...errors import DSLCompileError
+from ...errors import DSLCompileError, DSLValueError
 from ...llvm.worker_process import WorkerDied, WorkerProcess, WorkerTimeout
+from ...trusted_files import Trust
 from ..build.artifact import atomic_write
 from .manifest import Build
 from .records import NewRecord
@@ -58,7 +59,8 @@ def run_builds(
     """
     folder = Path(out).resolve()
     if not check:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(0o755, parents=True, exist_ok=True)
+        _check_folder(folder)
     env = {
         "FLYDSL_RUNTIME_CACHE_DIR": str(folder),
         "FLYDSL_RUNTIME_ENABLE_CACHE": "1",
@@ -122,13 +124,39 @@ def run_builds(
     return finished
 
 
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder whose entries nobody would use, before anything is compiled."""
+    from ..cache.roots import UnusableError, check_root
+
+    try:
+        check_root(folder, Trust.of(config.runtime.cache_trusted_owners), readonly=False)
+    except UnusableError as error:
+        raise DSLValueError(f"{folder} cannot hold compiled code: {error}") from None
+
+
 def _share(folder: Path) -> None:
     """Let others read what was built: folders of a cache are private to its user, those of a build are not."""
     umask = os.umask(0)
     os.umask(umask)
     for path in folder.glob("v*"):
         for each in (path, *(p for p in path.iterdir() if p.is_dir())):
-            each.chmod(0o777 & ~umask)
+            each.chmod(0o755 & ~umask)  # never writable for others: nobody would use what lies there
+
+
+def sign_entries(results: Sequence[Built], out: str | os.PathLike[str], key: str | os.PathLike[str]) -> int:
+    """Sign the entries of these builds with a private key; how many there are."""
+    from ..build import signing
+    from ..cache import DiskCache, Settings
+
+    private = signing.read_private_key(key)
+    cache = DiskCache(Settings(Path(out).resolve(), trusted_owners=config.runtime.cache_trusted_owners))
+    names = {result.key for result in results if not result.error}
+    for name in sorted(names):
+        path = cache.path_of(name)
+        if path is None:
+            raise DSLValueError(f"{out} cannot be written to, so its entries are not signed")
+        atomic_write(path, signing.sign(cache.read_bytes(path)[0], private))
+    return len(names)
 
 
 def _ask(worker: WorkerProcess, build: Build, check: bool) -> tuple[Built, bool]:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from ...errors import ArtifactMismatchError
 from ...target import GPUTarget, on_host
+from ..build.header_checks import ArtifactFormatError
+from ..call.arguments import Argument, StreamArgument
 from .records import Record
 
 _CUDA = re.compile(r"sm_(\d+)([af]?)")
@@ -56,6 +58,20 @@ def _cuda_fits(made_for: str, arch: str, cubin: bool) -> bool:
     if theirs[2] == "f" or cubin:
         return int(ours[1]) // 10 == int(theirs[1]) // 10
     return True
+
+
+_SLOT = re.compile(rb"getelementptr ptr, ptr %slots, i32 (\d{1,9})\b")
+
+
+def check_slots(host: bytes, arguments: Sequence[Argument]) -> None:
+    """The host function reads no argument beyond those that the parameters of the file lead to."""
+    streams = sum(isinstance(argument, StreamArgument) for argument in arguments)
+    given = sum(len(a.__c_abi_spec__()) for a in arguments if not isinstance(a, StreamArgument)) + max(streams, 1)
+    needed = max((int(slot) for slot in _SLOT.findall(host)), default=1) - 1
+    if needed > given:
+        raise ArtifactFormatError(
+            "parameters", f"the host function takes {needed} values, the parameters give {given}", expected=needed
+        )
 
 
 def check_host(group: Record) -> None:

@@ -15,8 +15,8 @@ _HERE = Path(__file__).parent
 
 def page(data: Data) -> str:
     """The text of the file."""
-    # "</" would end the script element that holds the data.
-    packed = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
+    # "</" would end the script element that holds the data, and "<!-- <script>" keep it from ending.
+    packed = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
     parts = {
         "title": escape(data["title"]),
         "style": (_HERE / "page.css").read_text(encoding="utf-8"),

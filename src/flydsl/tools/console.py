@@ -1,0 +1,54 @@
+"""The frame of a command: trouble with its files, target or settings is one line on standard error and status 2."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from .. import config
+from ..errors import ConfigError, TargetError
+
+FAILED = 2
+
+
+def _say(name: str, message: str) -> None:
+    if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison] - a process may be started without
+        print(f"{name}: {message}", file=sys.stderr)
+
+
+def _passes_through(error: BaseException, script: str | None) -> bool:
+    """Whether an error was raised below the code of a script, whose author wants to see where."""
+    place = error.__traceback__
+    while place is not None:
+        if script is not None and os.path.realpath(place.tb_frame.f_code.co_filename) == os.path.realpath(script):
+            return True
+        place = place.tb_next
+    return False
+
+
+def run_command(name: str, body: Callable[[], int], script: str | None = None) -> int:
+    """Run a command and give its exit status; `script` is the file of the user's that it runs."""
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
+        _say(name, "standard output is closed")
+        return FAILED
+    try:
+        status = body()
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # What is still buffered goes nowhere, or the interpreter would complain of it when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _say(name, "nobody reads the output any more")
+        return FAILED
+    except (ConfigError, TargetError) as error:
+        if config.debug.show_stacktrace:
+            raise
+        _say(name, " ".join(str(error).split()))
+        return FAILED
+    except OSError as error:
+        if config.debug.show_stacktrace or _passes_through(error, script):
+            raise
+        where = f"{error.filename}: " if error.filename is not None else ""
+        _say(name, f"{where}{error.strerror or error}")
+        return FAILED
