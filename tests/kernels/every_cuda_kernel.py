@@ -14,6 +14,12 @@ import torch
 
 # The folder of this file is on the path of a program.
 from library import CASES
+from matmul_checks import bound
+
+from flydsl.kernels import matmul
+
+PRODUCTS = ((64, 48, 200), (130, 257, 72), (16, 512, 2048), (33, 31, 30), (256, 384, 128))
+"""Rows, columns and terms of products of the one entry point: several kernels stand behind it."""
 
 if __name__ == "__main__":
     major, minor = torch.cuda.get_device_capability()
@@ -22,5 +28,9 @@ if __name__ == "__main__":
     for case in chosen:
         share = case.check(np.random.default_rng(), "cuda")
         print(f"{case.name:60} {share:.3f} of the error allowed", flush=True)
+    for m, n, k in PRODUCTS:
+        a, b = (torch.randn(shape, device="cuda").bfloat16() for shape in ((m, k), (k, n)))
+        bound(matmul(a, b), a, b)
+        print(f"matmul {m} x {n} x {k}", flush=True)
     torch.cuda.synchronize()
     print("done")

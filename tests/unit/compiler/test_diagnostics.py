@@ -182,7 +182,7 @@ def test_d11_tracebacks_have_no_frames_of_ours():
 def test_d11_all_frames_are_there_when_asked_for(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FLYDSL_DEBUG_SHOW_STACKTRACE", "1")
     error = compile_error(misspelled, AttributeError)
-    assert any(name.endswith("compiler/build/driver.py") for name in files_in(error))
+    assert any(name.endswith("compiler/frontend/tracing.py") for name in files_in(error))
 
 
 def test_d11_mistakes_of_calls_and_decorators_too():
@@ -256,7 +256,7 @@ def test_d11_excepthook(tmp_path: Path):
     assert text.startswith("flydsl.errors.DSLCompileError: the kernel needs 400000 bytes of static shared memory")
     assert "65536" in text and "smaller tiles" in text and "DSL Traceback" in text and "^^^" in text
     whole = uncaught(tmp_path, "main()", FLYDSL_DEBUG_SHOW_STACKTRACE="1")
-    assert "-" * 40 not in whole and "compiler/build/driver.py" in whole
+    assert "-" * 40 not in whole and "compiler/frontend/tracing.py" in whole
     other = uncaught(tmp_path, "try:\n    main()\nexcept DSLCompileError:\n    raise KeyError('mine') from None")
     assert "-" * 40 not in other and other.rstrip().endswith("KeyError: 'mine'")
 

@@ -124,6 +124,11 @@ def test_atom_state(in_kernel):
         def print_parameter(self, printer):
             printer.print_string("<0>")
 
+        def lower(self, low, src, dst):
+            raise AssertionError("nothing is lowered here")
+
+        emulate = lower
+
     class Op:
         type = StatefulType(0)
 

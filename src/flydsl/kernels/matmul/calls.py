@@ -111,12 +111,11 @@ class Target(NamedTuple):
 
     @property
     def hopper(self) -> bool:
-        return self.target.arch.startswith("sm_90")
+        return self.target.has("wgmma")
 
     @property
     def ampere(self) -> bool:
-        arch = self.target.arch
-        return arch.startswith("sm_") and int(arch[3:].rstrip("af")) >= 80
+        return self.target.has("mma_sync")
 
 
 def decide(request: Request, out: Array, where: Target) -> Run:
@@ -295,8 +294,7 @@ def units(t: Any) -> Any:
 
 def on_amd(request: Request, out: Array, where: Target) -> Run | None:
     """`gemm_cdna` and `gemm_wmma`: products alone, k a multiple of 8."""
-    arch = where.target.arch
-    if not arch.startswith("gfx") or not rowwise(request, out) or request.k % 8:
+    if not where.target.has("amd") or not rowwise(request, out) or request.k % 8:
         return None
     if (
         request.bias is not None
@@ -310,9 +308,9 @@ def on_amd(request: Request, out: Array, where: Target) -> Run | None:
     )
     if not aligned:
         return None
-    if arch in ("gfx90a", "gfx942", "gfx950"):
+    if where.target.has("mfma"):
         from ..gemm_cdna import gemm_cdna as gemm
-    elif arch.startswith(("gfx11", "gfx12")):
+    elif any(map(where.target.has, ("wmma_v1", "wmma_v2", "wmma_v3"))):
         from ..gemm_wmma import gemm_wmma as gemm
     else:
         return None

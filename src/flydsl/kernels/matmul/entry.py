@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple
 
+from ...target import on_host
 from .arrays import Array, address, describe, empty, is_torch
 from .calls import Run, Target, decide
 from .request import Request, check, check_apart, check_out
@@ -121,7 +122,7 @@ def _target(a: Array) -> Target:
     from flydsl.runtime.device_runtime import get_device_runtime
 
     target = flyc.get_backend().target
-    if a.device == "cpu":
+    if on_host(a.device):
         return Target(target, HOPPER_PROCESSORS)
     ordinal = int(a.device.partition(":")[2] or 0)
     return Target(target, get_device_runtime().device(ordinal).capabilities.compute_units or HOPPER_PROCESSORS)

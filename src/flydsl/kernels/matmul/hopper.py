@@ -426,6 +426,3 @@ def load_map(
     width = LINE if major == "k" else 2 * box
     view = fx.make_view(fx.get_iter(x), fx.make_layout(extents, strides))
     return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, bk, 1), swizzle=width)
-
-
-__all__ = ["hopper"]

@@ -88,4 +88,4 @@ def pack(
     ).launch(grid=blocks, block=THREADS, stream=stream)  # fmt: skip
 
 
-__all__ = ["Packing", "pack"]
+__all__ = ["Packing"]

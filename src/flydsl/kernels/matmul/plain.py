@@ -160,6 +160,3 @@ def plain(
         fx.get_iter(a), fx.get_iter(b), fx.get_iter(c), bias, scale_a, scale_b, activation, single, blocked, m, n, k,
         step_a, depth_a, batch_a, depth_b, step_b, batch_b, step_c, column_c, batch_c,
     ).launch(grid=blocks, block=THREADS, stream=stream)  # fmt: skip
-
-
-__all__ = ["plain"]

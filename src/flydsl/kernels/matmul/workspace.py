@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from ...target import on_host
 from .arrays import is_torch
 
 _kept: dict[object, Any] = {}
@@ -24,7 +25,7 @@ def scratch(like: Any, what: str, elements: int, dtype: str, stream: Any, *, zer
     torch = sys.modules["torch"]
     make = torch.zeros if zero else torch.empty
     kind = getattr(torch, dtype)
-    if like.device.type == "cpu" or torch.cuda.is_current_stream_capturing():
+    if on_host(like.device.type) or torch.cuda.is_current_stream_capturing():
         return make(elements, dtype=kind, device=like.device)
     where = torch.cuda.current_stream(like.device).cuda_stream if stream is None else stream
     key = what, dtype, like.device, where
