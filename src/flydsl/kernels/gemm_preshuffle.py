@@ -21,7 +21,7 @@ BLOCK_M = (32, 64, 128, 256)
 BLOCK_N = (64, 128, 256)
 
 
-def _instructions(dtype: Any, target: GPUTarget) -> tuple[int, bool, bool]:
+def _instructions(dtype: type[fx.Numeric], target: GPUTarget) -> tuple[int, bool, bool]:
     """K of the matrix instruction, whether it is the one with block scales, and whether A is copied by one that goes
     straight into shared memory.
 
@@ -85,7 +85,7 @@ def gemm_preshuffle_scaled(
     gemm_preshuffle_tiles(a, w, c, (row_scales, column_scales), block_m, block_n, *chosen, stream)
 
 
-def matmul_preshuffled(a: Any, w: Any, c: Any, scales: Any = (), stream: Any = None) -> None:
+def matmul_preshuffled(a: HostArray, w: HostArray, c: HostArray, scales: Sequence[HostArray] = (), stream: object = None) -> None:
     """`gemm_preshuffle` on numpy or torch matrices of any M: checks them and picks the block by M.
 
     `scales` is empty, or the row and the column scales of `gemm_preshuffle_scaled`.
@@ -112,11 +112,11 @@ def matmul_preshuffled(a: Any, w: Any, c: Any, scales: Any = (), stream: Any = N
     ]
     vectors = [flyc.from_dlpack(x).mark_layout_dynamic() for x in scales]
     block_m = next((size for size in BLOCK_M[:3] if m <= size), 128)
-    launch: Any = gemm_preshuffle_scaled if vectors else gemm_preshuffle
+    launch = gemm_preshuffle_scaled if vectors else gemm_preshuffle
     launch(*matrices, *vectors, block_m, 128, fx.Stream(stream))
 
 
-def preshuffle_weights(w: Any) -> Any:
+def preshuffle_weights(w: ArrayT) -> ArrayT:
     """The weights (N, K), numpy or torch, in the order `gemm_preshuffle` wants; same shape, type and device.
 
     Each 16 rows are cut into blocks of 64 bytes of K; in a block, the 16 bytes of the 16 rows that the lanes of a wave

@@ -10,7 +10,7 @@ for what lies outside; without that promise elements are.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -118,12 +118,12 @@ class Rows(NamedTuple):
 
     x: fx.Tensor
     smem: fx.Tensor
-    first: Any
-    count: Any
+    first: fx.Int32
+    count: fx.Int32
 
 
 @flyc.jit
-def fetch(a: Rows, b: Rows, fill: fx.TiledCopy, k: Any, step: Any, stage: Any, inside: Any, units: bool):
+def fetch(a: Rows, b: Rows, fill: fx.TiledCopy, k: fx.Int32, step: fx.Int32, stage: fx.Int32, inside: fx.Boolean, units: bool):
     """A step of both operands into a stage; zeros where a matrix has nothing."""
     if fx.const_expr(units):
         if inside & (step * BK + BK <= k):
@@ -139,7 +139,7 @@ def fetch(a: Rows, b: Rows, fill: fx.TiledCopy, k: Any, step: Any, stage: Any, i
 
 
 @flyc.jit
-def fetch_units(rows: Rows, fill: fx.TiledCopy, step: Any, stage: Any, k: Any = None):
+def fetch_units(rows: Rows, fill: fx.TiledCopy, step: fx.Int32, stage: fx.Int32, k: fx.Int32 | None = None):
     """The tile in units; with `k` it may lie across an edge of the matrix."""
     tid = fx.thread_idx.x
     atom = fx.make_copy_atom(fx.nvgpu.CpAsync(128, "cg", zero_fill=True), rows.x.dtype)
@@ -156,7 +156,7 @@ def fetch_units(rows: Rows, fill: fx.TiledCopy, step: Any, stage: Any, k: Any = 
 
 
 @flyc.jit
-def fetch_element(rows: Rows, k: Any, step: Any, stage: Any, at: Any, column: Any):
+def fetch_element(rows: Rows, k: fx.Int32, step: fx.Int32, stage: fx.Int32, at: fx.Int32, column: fx.Int32):
     """One element of a tile, or zero."""
     value = rows.x.dtype(0.0)
     if (rows.first + at < rows.count) & (step * BK + column < k):
@@ -166,7 +166,7 @@ def fetch_element(rows: Rows, k: Any, step: Any, stage: Any, at: Any, column: An
 
 @flyc.jit
 def store(
-    c: fx.Tensor, smem: fx.Tensor, row: fx.Int32, column: fx.Int32, m: fx.Int32, n: fx.Int32, inside: Any, units: bool
+    c: fx.Tensor, smem: fx.Tensor, row: fx.Int32, column: fx.Int32, m: fx.Int32, n: fx.Int32, inside: fx.Boolean, units: bool
 ):
     """The tile in shared memory to C, as far as C goes."""
     tid = fx.thread_idx.x
@@ -193,7 +193,7 @@ def store_elements(c: fx.Tensor, smem: fx.Tensor, row: fx.Int32, column: fx.Int3
             c[row + r, column + k] = smem[r, k]
 
 
-def tile_bytes(out: Any) -> int:
+def tile_bytes(out: type[fx.Numeric]) -> int:
     """Bytes of shared memory for the stages, or for the tile on its way out, which comes after them."""
     return max(2 * (BM + BN) * BK * STAGES, BM * (BN + PAD) * out.width // 8)
 
