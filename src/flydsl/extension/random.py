@@ -27,7 +27,7 @@ _TO_UNIT = 4.6566127342e-10
 _SMALLEST = 1e-7
 
 
-def _integer(name: str, x: object) -> Any:
+def _integer(name: str, x: object) -> Numeric:
     if isinstance(x, Vector):
         found = x
     else:
@@ -91,7 +91,8 @@ def rand4x(seed: ScalarLike, offset: ScalarLike, n_rounds: int = 10) -> tuple[Fl
     >>> [float(x) for x in rand4x(42, 7)]
     [0.71672..., 0.81617..., 0.18067..., 0.36265...]
     """
-    return cast(Any, tuple(_uniform(x) for x in randint4x(seed, offset, n_rounds)))
+    a, b, c, d = randint4x(seed, offset, n_rounds)
+    return _uniform(a), _uniform(b), _uniform(c), _uniform(d)
 
 
 def rand(seed: ScalarLike, offset: ScalarLike, n_rounds: int = 10) -> Float32:
@@ -103,7 +104,7 @@ def rand(seed: ScalarLike, offset: ScalarLike, n_rounds: int = 10) -> Float32:
     return _uniform(randint(seed, offset, n_rounds))
 
 
-def _normal_pair(u1: Any, u2: Any) -> tuple[Float32, Float32]:
+def _normal_pair(u1: Float32, u2: Float32) -> tuple[Float32, Float32]:
     """Two normal numbers from two uniform ones (Box-Muller)."""
     if isinstance(u1, Numeric) and u1.is_static():
         radius = math.sqrt(-2.0 * math.log(max(u1.to(float), _SMALLEST)))

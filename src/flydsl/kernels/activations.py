@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
 if TYPE_CHECKING:
-    from flydsl.expr.annotations import Value
+    from flydsl.expr.annotations import Value, ValueT
 
 LOG2E = 1.4426950408889634
 
@@ -39,11 +39,11 @@ ACTIVATIONS: dict[str, Callable[[Value], Value]] = {"none": _same, "relu": _relu
 """`gelu_tanh` is the usual approximation of GELU by tanh."""
 
 
-def activated(name: str, x: Value) -> Value:
+def activated(name: str, x: ValueT) -> ValueT:
     """`x`, a scalar or vector of f32, through the activation."""
     if name not in ACTIVATIONS:
         raise DSLValueError(f"unknown activation {name!r}; there are {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[name](x)
+    return cast("ValueT", ACTIVATIONS[name](x))
 
 
 __all__ = ["ACTIVATIONS", "activated"]

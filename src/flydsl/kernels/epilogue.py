@@ -8,7 +8,9 @@ import flydsl.expr as fx
 
 
 @flyc.jit
-def fetch_bias(bias: fx.Tensor, biases: fx.Pointer, first: fx.Int32, n: fx.Int32, member: fx.Int32, columns: int, threads: int):
+def fetch_bias(
+    bias: fx.Tensor, biases: fx.Pointer, first: fx.Int32, n: fx.Int32, member: fx.Int32, columns: int, threads: int
+):
     """The bias of `columns` columns from `first` on to shared memory as f32, by `threads` threads; zero from `n` on."""
     for i in fx.range_constexpr(columns // threads):
         at = member + i * threads

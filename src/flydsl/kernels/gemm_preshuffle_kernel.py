@@ -14,6 +14,8 @@ under way:
 from __future__ import annotations
 
 
+from typing import Any
+
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
@@ -126,8 +128,10 @@ def gemm_preshuffle_kernel(
         fx.copy(move, from_stage[None, None, None, half, stage], read_a.retile(inputs[half]))
 
     def multiply(half: int, stage: int):
-        state: dict[str, int] = {"scale_a": UNIT_SCALE, "scale_b": UNIT_SCALE} if block_scaled else {}
-        fx.gemm(mma, sums[half], weights[stage], inputs[half], sums[half], **state)
+        if fx.const_expr(block_scaled):
+            fx.gemm(mma, sums[half], weights[stage], inputs[half], sums[half], scale_a=UNIT_SCALE, scale_b=UNIT_SCALE)
+        else:
+            fx.gemm(mma, sums[half], weights[stage], inputs[half], sums[half])
 
     products = half_m // 16 * (block_n // 16 // WAVES) * (block_k // atom_k)
     reads, writes = half_m // 16 * (ROW_BYTES // GROUP_BYTES), block_m * ROW_BYTES // UNIT_BYTES // THREADS
@@ -216,7 +220,7 @@ def gemm_preshuffle_kernel(
                     fx.copy(store, result, to_c[None, group, atom, half])
 
 
-def scaled(total: fx.Tensor, scales: tuple[fx.Tensor, ...], row: fx.Int32, column: fx.Int32) -> fx.Vector:
+def scaled(total: fx.Tensor, scales: Any, row: fx.Int32, column: fx.Int32) -> fx.Vector:
     """A lane's four sums times the scale of their row and those of their columns."""
     of_rows, of_columns = scales
     of_row = of_rows[row]
@@ -267,7 +271,7 @@ def gemm_preshuffle_tiles(
     a: fx.Tensor,
     w: fx.Tensor,
     c: fx.Tensor,
-    scales: tuple[fx.Tensor, ...],
+    scales: Any,
     block_m: fx.Constexpr[int],
     block_n: fx.Constexpr[int],
     atom_k: fx.Constexpr[int],

@@ -10,7 +10,7 @@ for what lies outside; without that promise elements are.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -119,11 +119,13 @@ class Rows(NamedTuple):
     x: fx.Tensor
     smem: fx.Tensor
     first: fx.Int32
-    count: fx.Int32
+    total: fx.Int32
 
 
 @flyc.jit
-def fetch(a: Rows, b: Rows, fill: fx.TiledCopy, k: fx.Int32, step: fx.Int32, stage: fx.Int32, inside: fx.Boolean, units: bool):
+def fetch(
+    a: Rows, b: Rows, fill: fx.TiledCopy, k: fx.Int32, step: fx.Int32, stage: fx.Int32, inside: fx.Boolean, units: bool
+):
     """A step of both operands into a stage; zeros where a matrix has nothing."""
     if fx.const_expr(units):
         if inside & (step * BK + BK <= k):
@@ -149,9 +151,9 @@ def fetch_units(rows: Rows, fill: fx.TiledCopy, step: fx.Int32, stage: fx.Int32,
     if fx.const_expr(k is None):
         fx.copy(atom, source, target)
     else:
-        left = k - step * BK - tid % LANES * UNIT
+        left = cast("fx.Int32", k) - step * BK - tid % LANES * UNIT
         for i in fx.range_constexpr(BM * LANES // THREADS):
-            there = rows.first + tid // LANES + i * (THREADS // LANES) < rows.count
+            there = rows.first + tid // LANES + i * (THREADS // LANES) < rows.total
             fx.copy(atom, source[None, i, 0], target[None, i, 0], valid=there.select(left, 0))
 
 
@@ -159,14 +161,21 @@ def fetch_units(rows: Rows, fill: fx.TiledCopy, step: fx.Int32, stage: fx.Int32,
 def fetch_element(rows: Rows, k: fx.Int32, step: fx.Int32, stage: fx.Int32, at: fx.Int32, column: fx.Int32):
     """One element of a tile, or zero."""
     value = rows.x.dtype(0.0)
-    if (rows.first + at < rows.count) & (step * BK + column < k):
+    if (rows.first + at < rows.total) & (step * BK + column < k):
         value = rows.x[rows.first + at, step * BK + column]
     rows.smem[at, column, stage] = value
 
 
 @flyc.jit
 def store(
-    c: fx.Tensor, smem: fx.Tensor, row: fx.Int32, column: fx.Int32, m: fx.Int32, n: fx.Int32, inside: fx.Boolean, units: bool
+    c: fx.Tensor,
+    smem: fx.Tensor,
+    row: fx.Int32,
+    column: fx.Int32,
+    m: fx.Int32,
+    n: fx.Int32,
+    inside: fx.Boolean,
+    units: bool,
 ):
     """The tile in shared memory to C, as far as C goes."""
     tid = fx.thread_idx.x

@@ -188,7 +188,9 @@ def release(barrier: fx.nvgpu.MBarrier, member: fx.Int32, cluster_size: int):
             barrier.arrive_remote(member)
 
 
-def tile_position(tile: fx.Int32, rows: fx.Int32, columns: fx.Int32, cluster_size: int, rank: fx.Int32) -> tuple[fx.Int32, fx.Int32]:
+def tile_position(
+    tile: fx.Int32, rows: fx.Int32, columns: fx.Int32, cluster_size: int, rank: fx.Int32
+) -> tuple[fx.Int32, fx.Int32]:
     """Row and column of a block's tile: groups of `GROUP` rows of cluster tiles, each walked along the columns."""
     per_group = GROUP * columns
     which = tile // per_group

@@ -100,7 +100,9 @@ def _best(how: Plan | None, x: fx.Tensor, threads: int, nbytes: int) -> Plan | N
     return staged(how, x, threads, nbytes)
 
 
-def _long_team(matrices: tuple[fx.Tensor, ...], vectors: tuple[fx.Tensor, ...], rows: int, teams: tuple[int, ...]) -> int:
+def _long_team(
+    matrices: tuple[fx.Tensor, ...], vectors: tuple[fx.Tensor, ...], rows: int, teams: tuple[int, ...]
+) -> int:
     """Threads for rows in shared memory, `rows` of them at once; 0 where they are not long, or do not fit."""
     limit, found, x = _shared_bytes(), units_of(matrices, vectors), matrices[0]
     if not limit or found is None or found[0] * x.dtype.width // 8 <= LONG_BYTES:
@@ -147,7 +149,9 @@ def layer_norm(
     _layer_norm(x, weight, bias, out, eps, stream)
 
 
-def _layer_norm(x: fx.Tensor, weight: fx.Tensor, bias: fx.Tensor, out: fx.Tensor, eps: fx.Float32, stream: fx.Stream) -> None:
+def _layer_norm(
+    x: fx.Tensor, weight: fx.Tensor, bias: fx.Tensor, out: fx.Tensor, eps: fx.Float32, stream: fx.Stream
+) -> None:
     check_extents("layer_norm", x=(x, "mn"), weight=(weight, "n"), bias=(bias, "n"), out=(out, "mn"))
     m, n = x.shape.unpack()
     how = plan((x, out), (weight, bias), 32)

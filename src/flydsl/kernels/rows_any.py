@@ -121,7 +121,9 @@ def fold(value: fx.Float32 | fx.Vector, op: fx.ReductionOp, places: fx.Array, no
 
 
 @flyc.jit
-def softmax_row(x: fx.Tensor, out: fx.Tensor, row: fx.Int32, n: fx.Int32, unit: int, keep: bool, maxima: fx.Array, sums: fx.Array):
+def softmax_row(
+    x: fx.Tensor, out: fx.Tensor, row: fx.Int32, n: fx.Int32, unit: int, keep: bool, maxima: fx.Array, sums: fx.Array
+):
     xs, outs = units(x, row, n, unit), units(out, row, n, unit)
     first, count = fx.thread_idx.x, n // unit
     if fx.const_expr(keep):
@@ -140,7 +142,15 @@ def softmax_row(x: fx.Tensor, out: fx.Tensor, row: fx.Int32, n: fx.Int32, unit: 
 
 @flyc.jit
 def rms_norm_row(
-    x: fx.Tensor, weight: fx.Tensor, out: fx.Tensor, row: fx.Int32, n: fx.Int32, eps: fx.Float32, unit: int, keep: bool, scratch: fx.Array
+    x: fx.Tensor,
+    weight: fx.Tensor,
+    out: fx.Tensor,
+    row: fx.Int32,
+    n: fx.Int32,
+    eps: fx.Float32,
+    unit: int,
+    keep: bool,
+    scratch: fx.Array,
 ):
     xs, outs, ws = units(x, row, n, unit), units(out, row, n, unit), units(weight, row, n, unit)
     first, count = fx.thread_idx.x, n // unit

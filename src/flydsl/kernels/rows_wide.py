@@ -169,7 +169,13 @@ def _send(mine: fx.Tensor, row: fx.Tensor, chosen: fx.Boolean):
         fx.nvgpu.tma_wait(0, read=True)
 
 
-def _fold(how: Plan, parts: list[fx.Vector], op: fx.ReductionOp, combine: Callable[[fx.Float32, fx.Float32], fx.Float32], nothing: float) -> fx.Float32:
+def _fold(
+    how: Plan,
+    parts: list[fx.Vector],
+    op: fx.ReductionOp,
+    combine: Callable[[fx.Float32, fx.Float32], fx.Float32],
+    nothing: float,
+) -> fx.Float32:
     """The thread's values combined; units it has not count as `nothing`."""
     found: list[fx.Float32] = []
     for turn, part in enumerate(parts):

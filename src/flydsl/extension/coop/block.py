@@ -21,9 +21,6 @@ from .operators import check_op, combine, identity
 from .warp import warp_reduce, warp_scan_with_aggregate
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...expr.annotations import ScalarLike, Value, ValueLike

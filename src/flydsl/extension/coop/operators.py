@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...errors import DSLTypeError
 from ...expr import arith
@@ -22,7 +22,7 @@ def check_op(op: object) -> ReductionOp:
     return op
 
 
-def combine(op: ReductionOp, a: Numeric, b: Numeric) -> Any:
+def combine(op: ReductionOp, a: ScalarT, b: ScalarT) -> ScalarT:
     """`a` and `b` combined, of their class."""
     if a.dtype is Boolean:
         if op is ReductionOp.MAX:
@@ -37,7 +37,7 @@ def combine(op: ReductionOp, a: Numeric, b: Numeric) -> Any:
     return arith.max(a, b) if op is ReductionOp.MAX else arith.min(a, b)
 
 
-def identity(op: ReductionOp, dtype: type[ScalarT]) -> Any:
+def identity(op: ReductionOp, dtype: type[ScalarT]) -> ScalarT:
     """What changes nothing when combined: 0, 1, the lowest value or -inf, the highest or +inf.
 
     >>> from flydsl.expr.numeric import Float32, Int8
