@@ -7,7 +7,6 @@ whose 16 bytes lie behind it read out of range, zeros again.
 
 from __future__ import annotations
 
-
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError

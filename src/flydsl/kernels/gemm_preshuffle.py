@@ -118,11 +118,11 @@ def matmul_preshuffled(
     ]
     vectors = [flyc.from_dlpack(x).mark_layout_dynamic() for x in scales]
     block_m = next((size for size in BLOCK_M[:3] if m <= size), 128)
-    a_, w_, c_ = matrices
+    left, right, out = matrices
     if vectors:
-        gemm_preshuffle_scaled(a_, w_, c_, vectors[0], vectors[1], block_m, 128, fx.Stream(stream))
+        gemm_preshuffle_scaled(left, right, out, vectors[0], vectors[1], block_m, 128, fx.Stream(stream))
     else:
-        gemm_preshuffle(a_, w_, c_, block_m, 128, fx.Stream(stream))
+        gemm_preshuffle(left, right, out, block_m, 128, fx.Stream(stream))
 
 
 def preshuffle_weights(w: ArrayT) -> ArrayT:

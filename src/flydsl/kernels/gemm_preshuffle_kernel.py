@@ -13,7 +13,6 @@ under way:
 
 from __future__ import annotations
 
-
 from typing import Any
 
 import flydsl.compiler as flyc

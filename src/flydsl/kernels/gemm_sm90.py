@@ -9,7 +9,6 @@ writes nothing outside. Where C's rows are no multiples of 16 bytes, threads sto
 
 from __future__ import annotations
 
-
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 

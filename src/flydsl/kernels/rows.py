@@ -10,7 +10,6 @@ f32, f16 or bf16 in and out; sums and statistics are f32. What is known of the a
 
 from __future__ import annotations
 
-
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.expr.nvgpu.target import trace_target

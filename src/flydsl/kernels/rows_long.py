@@ -10,7 +10,6 @@ and fetch the next row while they work on one.
 
 from __future__ import annotations
 
-
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 

@@ -6,7 +6,6 @@ Where 16-byte accesses are promised, every thread adds 16 bytes: by a static lay
 
 from __future__ import annotations
 
-
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.layout import flatten

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from typing_extensions import Self, TypeIs
+    from typing_extensions import TypeIs
 
 TYPES = {
     "float16": 2, "bfloat16": 2, "float32": 4, "float8_e4m3fn": 1, "float8_e5m2": 1, "int8": 1, "int32": 4,
@@ -162,15 +162,6 @@ def empty(like: HostArray, shape: Sequence[int], dtype: str) -> HostArray:
 
 
 __all__ = [
-    "TYPES",
-    "Array",
-    "HostArray",
-    "TorchArray",
-    "address",
-    "describe",
-    "empty",
-    "in_line",
-    "is_torch",
-    "packed",
+    "TYPES", "Array", "HostArray", "TorchArray", "address", "describe", "empty", "in_line", "is_torch", "packed",
     "type_name",
-]
+]  # fmt: skip

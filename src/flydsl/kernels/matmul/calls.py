@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 UNIT = 16
 """Bytes the copy engine counts in: rows start at multiples of it."""
 
-Given: TypeAlias = "HostArray | None"
-Run: TypeAlias = "Callable[[HostArray, HostArray, HostArray, Given, Given, Given, object], None]"
+Extra: TypeAlias = "HostArray | None"
+"""A bias or scale, where there is one."""
+Run: TypeAlias = "Callable[[HostArray, HostArray, HostArray, Extra, Extra, Extra, object], None]"
 """A call with a, b, out, bias, scale_a, scale_b and the stream."""
 
 
@@ -142,7 +143,7 @@ def arranged(request: Request, out: Array, run: Run) -> Run:
         return run
 
     def run_arranged(
-        a: HostArray, b: HostArray, c: HostArray, bias: Given, scale_a: Given, scale_b: Given, stream: object
+        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
     ) -> None:
         a, b, c = (in_line(x) if line else x for x, line in zip((a, b, c), lines, strict=True))
         vectors = (
@@ -214,7 +215,7 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     floats, counts = plan.sums(given)
 
     def run(
-        a: HostArray, b: HostArray, c: HostArray, bias: Given, scale_a: Given, scale_b: Given, stream: object
+        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
     ) -> None:
         if turned and scale_b is not None:
             scale_b = scale_b.T
@@ -281,7 +282,7 @@ def on_ampere(request: Request, out: Array, where: Target) -> Run | None:
     activation = request.activation
 
     def run(
-        a: HostArray, b: HostArray, c: HostArray, bias: Given, scale_a: Given, scale_b: Given, stream: object
+        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
     ) -> None:
         x, y, out = (units(t) if aligned else rows_of(t) for t in (a, b.T, c))
         more = {} if stream is None else {"stream": stream}
@@ -330,7 +331,7 @@ def on_amd(request: Request, out: Array, where: Target) -> Run | None:
         return None
 
     def run(
-        a: HostArray, b: HostArray, c: HostArray, bias: Given, scale_a: Given, scale_b: Given, stream: object
+        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
     ) -> None:
         more = {} if stream is None else {"stream": stream}
         gemm(units(a), units(b.T), rows_of(c), **more)
@@ -351,7 +352,7 @@ def anywhere(request: Request, out: Array) -> Run:
     )  # fmt: skip
 
     def run(
-        a: HostArray, b: HostArray, c: HostArray, bias: Given, scale_a: Given, scale_b: Given, stream: object
+        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
     ) -> None:
         if stream is None:
             plain(a, b, c, bias, scale_a, scale_b, *numbers)

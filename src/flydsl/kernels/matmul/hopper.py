@@ -325,9 +325,18 @@ def operand(base: fx.Pointer, rows: int, bk: int, count: int, major: str) -> fx.
 
 
 def fetch(
-    load: fx.nvgpu.TmaAtom, smem: fx.Pointer, barrier: fx.nvgpu.MBarrier, row: fx.Int32, depth: fx.Int32, batch: fx.Int32, rows: int, major: str, cluster: int,
-    place: fx.Int32, part: fx.Int32,
-) -> None:  # fmt: skip
+    load: fx.nvgpu.TmaAtom,
+    smem: fx.Pointer,
+    barrier: fx.nvgpu.MBarrier,
+    row: fx.Int32,
+    depth: fx.Int32,
+    batch: fx.Int32,
+    rows: int,
+    major: str,
+    cluster: int,
+    place: fx.Int32,
+    part: fx.Int32,
+) -> None:
     """Rows of an operand to a stage; where a cluster shares them, this block's part of them to all."""
     line = rows // cluster if major == "k" else span(rows)
     elements = load.nbytes * 8 // load.width

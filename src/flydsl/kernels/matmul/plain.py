@@ -5,7 +5,6 @@ A block works on a tile of 64 x 64 through shared memory, element by element. Su
 
 from __future__ import annotations
 
-
 from typing import cast
 
 import flydsl.compiler as flyc
@@ -124,9 +123,20 @@ def fetch(
 
 @flyc.jit
 def fetch_element(
-    place: fx.Pointer, tile: fx.Tensor, row: fx.Int32, rows: fx.Int32, step_row: fx.Int64, step_k: fx.Int64, total: type[fx.Numeric], r: fx.Int32, d: fx.Int32, step: fx.Int32,
-    k: fx.Int32, scales: fx.Tensor | None, block: int,
-):  # fmt: skip
+    place: fx.Pointer,
+    tile: fx.Tensor,
+    row: fx.Int32,
+    rows: fx.Int32,
+    step_row: fx.Int64,
+    step_k: fx.Int64,
+    total: type[fx.Numeric],
+    r: fx.Int32,
+    d: fx.Int32,
+    step: fx.Int32,
+    k: fx.Int32,
+    scales: fx.Tensor | None,
+    block: int,
+):
     value = total(0)
     at = step * DEPTH + d
     if (row < rows) & (at < k):

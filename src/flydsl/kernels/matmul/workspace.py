@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+
 from .arrays import HostArray, TorchArray, is_torch
 
 _kept: dict[object, TorchArray] = {}
