@@ -274,3 +274,17 @@ def test_fp8_on_a_gpu(scales: str, monkeypatch: pytest.MonkeyPatch):
         # The tensor cores keep 14 bits of the sums of up to 512 products.
         found = matmul(a, b.T, scale_a=scale_a, scale_b=scale_b, out_dtype="float32").double()
         assert ((found - want).abs() <= 2.0**-13 * (left.abs() @ right.abs())).all()
+
+
+@pytest.mark.parametrize("across", [False, True])
+def test_operands_are_packed(across: bool):
+    """Rows that the copy engine cannot take lie in aligned lines afterwards, and nothing beside them is written."""
+    from flydsl.kernels.matmul.pack import pack
+
+    batches, lines, length, pitch = 2, 37, 45, 64
+    source = torch.randn(batches, length, lines).transpose(1, 2) if across else torch.randn(batches, lines, length)
+    target = torch.full((batches, lines, pitch), float("nan"))
+    batch, step, inner = source.stride()
+    pack(source, target, lines, length, batches, step, inner, batch, pitch, across)
+    torch.testing.assert_close(target[..., :length], source, rtol=0, atol=0)
+    assert torch.isnan(target[..., length:]).all()

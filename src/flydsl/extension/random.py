@@ -7,7 +7,7 @@ work lane by lane; with numbers known at compile time the result is too.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from ..errors import DSLTypeError, DSLValueError
 from ..expr import arith
@@ -27,14 +27,14 @@ _TO_UNIT = 4.6566127342e-10
 _SMALLEST = 1e-7
 
 
-def _integer(name: str, x: object) -> Any:
+def _integer(name: str, x: object) -> Numeric:
     if isinstance(x, Vector):
         found = x
     else:
         found = scalar_or_none(x)
     if found is None or not found.dtype.is_integer:
         raise DSLTypeError(f"{name} must be an integer, a DSL integer or a Vector of them, got {x!r}")
-    return found
+    return cast("Numeric", found)  # A Vector has the methods that are used here too.
 
 
 def _words(x: Numeric) -> tuple[Uint32, Uint32]:
@@ -91,7 +91,8 @@ def rand4x(seed: ScalarLike, offset: ScalarLike, n_rounds: int = 10) -> tuple[Fl
     >>> [float(x) for x in rand4x(42, 7)]
     [0.71672..., 0.81617..., 0.18067..., 0.36265...]
     """
-    return cast(Any, tuple(_uniform(x) for x in randint4x(seed, offset, n_rounds)))
+    a, b, c, d = randint4x(seed, offset, n_rounds)
+    return _uniform(a), _uniform(b), _uniform(c), _uniform(d)
 
 
 def rand(seed: ScalarLike, offset: ScalarLike, n_rounds: int = 10) -> Float32:
@@ -103,9 +104,9 @@ def rand(seed: ScalarLike, offset: ScalarLike, n_rounds: int = 10) -> Float32:
     return _uniform(randint(seed, offset, n_rounds))
 
 
-def _normal_pair(u1: Any, u2: Any) -> tuple[Float32, Float32]:
+def _normal_pair(u1: Float32, u2: Float32) -> tuple[Float32, Float32]:
     """Two normal numbers from two uniform ones (Box-Muller)."""
-    if isinstance(u1, Numeric) and u1.is_static():
+    if isinstance(u1, Numeric) and u1.is_static():  # pyright: ignore[reportUnnecessaryIsInstance]
         radius = math.sqrt(-2.0 * math.log(max(u1.to(float), _SMALLEST)))
         angle = 2.0 * math.pi * u2.to(float)
         return tuple(make(Float32, round_float(radius * f(angle), "f32")) for f in (math.cos, math.sin))  # pyright: ignore[reportReturnType]

@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import DSLTypeError, DSLValueError
 from ..expr.constexpr import ConstexprType
 from ..expr.gpu import Stream
 from ..expr.numeric import Boolean, Float, Integer
 from ..expr.tensor import Tensor
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..compiler.jit_function import JitFunction
 
 Make = Callable[..., object]
 """Makes a result: called with the arguments by name."""
@@ -25,7 +30,7 @@ _WORDS = {bool: "bool", int: "SymInt", float: "float", str: "str"}
 """Schema words of Python's types."""
 
 
-def _word(op: str, name: str, annotation: Any) -> str | None:
+def _word(op: str, name: str, annotation: object) -> str | None:
     """What a parameter is in torch's schema language; None for a stream, which is torch's current one."""
     if annotation is Tensor:
         return "Tensor"
@@ -55,7 +60,7 @@ def _default(value: object) -> str:
 class _Plan:
     """How a jit function is called as an operator."""
 
-    def __init__(self, name: str, function: Any, results: Mapping[str, str | Make], mutates: Sequence[str]):
+    def __init__(self, name: str, function: JitFunction, results: Mapping[str, str | Make], mutates: Sequence[str]):
         self.function = function
         self.results = dict(results)
         parameters = function.signature.parameters
@@ -91,12 +96,12 @@ class _Plan:
         count = len(self.results)
         self.schema = f"({', '.join(words)}) -> {'Tensor' if count == 1 else '(' + ', '.join(['Tensor'] * count) + ')'}"
 
-    def make(self, given: Mapping[str, Any]) -> dict[str, object]:
+    def make(self, given: Mapping[str, object]) -> dict[str, object]:
         """Fresh tensors for the results."""
         import torch
 
         return {
-            name: torch.empty_like(given[like]) if isinstance(like, str) else like(**given)
+            name: torch.empty_like(cast("torch.Tensor", given[like])) if isinstance(like, str) else like(**given)
             for name, like in self.results.items()
         }
 
@@ -111,11 +116,11 @@ class _Plan:
 
 def torch_op(
     name: str,
-    function: Any,
+    function: JitFunction,
     *,
     results: Mapping[str, str | Make] | None = None,
     mutates: Sequence[str] = (),
-    adapt: Callable[[Any], object] | None = None,
+    adapt: Callable[[torch.Tensor], object] | None = None,
 ) -> Any:
     """Register jit function `function` as torch's operator `name` ("library::operator") and give the operator.
 

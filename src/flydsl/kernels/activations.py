@@ -3,44 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
+if TYPE_CHECKING:
+    from flydsl.expr.annotations import Value, ValueT
+
 LOG2E = 1.4426950408889634
 
 
-def _sigmoid(x: Any) -> Any:
+def _sigmoid(x: Value) -> Value:
     return 1.0 / (1.0 + fx.exp2(x * -LOG2E, fastmath="afn"))
 
 
-def _same(x: Any) -> Any:
+def _same(x: Value) -> Value:
     return x
 
 
-def _relu(x: Any) -> Any:
+def _relu(x: Value) -> Value:
     return fx.maximumf(x, 0.0)  # not maxnumf, which would hide a NaN
 
 
-def _silu(x: Any) -> Any:
+def _silu(x: Value) -> Value:
     return x * _sigmoid(x)
 
 
-def _gelu(x: Any) -> Any:
+def _gelu(x: Value) -> Value:
     # tanh(y) = 2 sigmoid(2 y) - 1
     return x * _sigmoid((x + x * x * x * 0.044715) * 1.5957691216057308)
 
 
-ACTIVATIONS: dict[str, Callable[[Any], Any]] = {"none": _same, "relu": _relu, "silu": _silu, "gelu_tanh": _gelu}
+ACTIVATIONS: dict[str, Callable[[Value], Value]] = {"none": _same, "relu": _relu, "silu": _silu, "gelu_tanh": _gelu}
 """`gelu_tanh` is the usual approximation of GELU by tanh."""
 
 
-def activated(name: str, x: Any) -> Any:
+def activated(name: str, x: ValueT) -> ValueT:
     """`x`, a scalar or vector of f32, through the activation."""
     if name not in ACTIVATIONS:
         raise DSLValueError(f"unknown activation {name!r}; there are {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[name](x)
+    return cast("ValueT", ACTIVATIONS[name](x))
 
 
 __all__ = ["ACTIVATIONS", "activated"]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 
 @flyc.jit
-def fetch_bias(bias: fx.Tensor, biases: Any, first: Any, n: Any, member: Any, columns: int, threads: int):
+def fetch_bias(
+    bias: fx.Tensor, biases: fx.Pointer, first: fx.Int32, n: fx.Int32, member: fx.Int32, columns: int, threads: int
+):
     """The bias of `columns` columns from `first` on to shared memory as f32, by `threads` threads; zero from `n` on."""
     for i in fx.range_constexpr(columns // threads):
         at = member + i * threads
@@ -19,7 +19,7 @@ def fetch_bias(bias: fx.Tensor, biases: Any, first: Any, n: Any, member: Any, co
         biases[at] = value
 
 
-def biased(values: Any, biases: Any, tile: tuple[int, int], product: Any) -> Any:
+def biased(values: fx.Vector, biases: fx.Pointer, tile: tuple[int, int], product: fx.ThrMma) -> fx.Vector:
     """The f32 values a thread holds of a product's tile, with the bias of their columns."""
     # Every row has the same: the step between rows is 0.
     added = fx.make_view(biases, fx.make_layout(tile, (0, 1)))

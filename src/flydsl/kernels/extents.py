@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+import flydsl.expr as fx
+from flydsl.errors import DSLTypeError, DSLValueError
+from flydsl.layout import Dyn, IntTuple
 
-from flydsl.errors import DSLValueError
 
-
-def check_extents(kernel: str, **tensors: tuple[Any, str]) -> None:
+def check_extents(kernel: str, **tensors: tuple[fx.Tensor | None, str]) -> None:
     """Compare tensors by a letter for each dimension: `check_extents("gemm", a=(a, "mk"), b=(b, "nk"), c=(c, "mn"))`.
 
     Extents that are known only at run time are not compared, and a tensor that is None was not given.
@@ -18,9 +18,7 @@ def check_extents(kernel: str, **tensors: tuple[Any, str]) -> None:
             continue
         if tensor.rank != len(letters):
             raise DSLValueError(f"{kernel}: {name} has {len(letters)} dimensions, ({', '.join(letters)}), got {tensor}")
-        shape: Any = tensor.data.layout.shape
-        modes = cast("tuple[Any, ...]", shape) if isinstance(shape, tuple) else (shape,)
-        for letter, extent in zip(letters, modes, strict=True):
+        for letter, extent in zip(letters, modes_of(tensor.data.layout.shape), strict=True):
             if type(extent) is not int:
                 continue
             first, known = seen.setdefault(letter, (name, extent))
@@ -28,4 +26,18 @@ def check_extents(kernel: str, **tensors: tuple[Any, str]) -> None:
                 raise DSLValueError(f"{kernel}: {letter} is {known} in {first} and {extent} in {name}")
 
 
-__all__ = ["check_extents"]
+def modes_of(tree: IntTuple) -> tuple[IntTuple, ...]:
+    """The modes of a shape or of strides; a single one of a vector."""
+    return tree if isinstance(tree, tuple) else (tree,)
+
+
+def divisor_of(leaf: IntTuple) -> int:
+    """What an extent or stride is known to be a multiple of: itself, if it is known."""
+    if isinstance(leaf, Dyn):
+        return leaf.div
+    if not isinstance(leaf, int):
+        raise DSLTypeError(f"expected one extent or stride, got {leaf}")
+    return leaf
+
+
+__all__ = ["check_extents", "divisor_of", "modes_of"]

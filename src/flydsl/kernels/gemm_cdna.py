@@ -7,8 +7,6 @@ whose 16 bytes lie behind it read out of range, zeros again.
 
 from __future__ import annotations
 
-from typing import Any
-
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
@@ -72,7 +70,7 @@ def gemm_cdna_kernel(
     unit_column = tid % (BK // UNIT) * UNIT
     loads = (BM + BN) * BK // UNIT // THREADS
 
-    def load(step: Any):
+    def load(step: fx.Int32):
         """The tile's place along K is a uniform offset; lanes behind K go far away."""
         shift = (step * BK + unit_column < k).select(fx.Int32(0), fx.Int32(FAR_BYTES // (dtype.width // 8)))
         for parts, held in ((from_a, held_a), (from_b, held_b)):
@@ -88,7 +86,7 @@ def gemm_cdna_kernel(
         fx.copy(move, shared_b[None, None, None, stage], into_b)
         fx.gemm(mma, acc, ra, rb, acc)
 
-    def advance(step: Any, stage: int):
+    def advance(step: fx.Int32, stage: int):
         load(step + 1)
         multiply(stage)
         write(1 - stage)
@@ -128,7 +126,7 @@ def gemm_cdna_kernel(
                 part[v, i] = c.dtype(acc[v, i, j])
 
 
-def rows_in_buffer(tile: fx.Tensor, matrix: fx.Tensor, rows: Any, k: Any) -> fx.Tensor:
+def rows_in_buffer(tile: fx.Tensor, matrix: fx.Tensor, rows: fx.Int32, k: fx.Int32) -> fx.Tensor:
     """A block's rows behind a descriptor of their own: only they must be within 2 GiB."""
     elements = (rows - 1) * fx.get_scalar(matrix.stride[0]) + k
     return fx.rocdl.make_buffer_tensor(tile, num_records_bytes=elements * (matrix.dtype.width // 8))

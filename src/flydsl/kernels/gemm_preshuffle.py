@@ -7,7 +7,8 @@ The kernel itself is in `gemm_preshuffle_kernel`.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeVar, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -15,13 +16,16 @@ from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.expr.rocdl.target import amd_target
 from flydsl.kernels.extents import check_extents
 from flydsl.kernels.gemm_preshuffle_kernel import GROUP_BYTES, ROW_BYTES, UNIT_BYTES, gemm_preshuffle_tiles
+from flydsl.kernels.matmul.arrays import HostArray, is_torch
 from flydsl.target import GPUTarget, where
+
+ArrayT = TypeVar("ArrayT", bound="HostArray")
 
 BLOCK_M = (32, 64, 128, 256)
 BLOCK_N = (64, 128, 256)
 
 
-def _instructions(dtype: Any, target: GPUTarget) -> tuple[int, bool, bool]:
+def _instructions(dtype: type[fx.Numeric], target: GPUTarget) -> tuple[int, bool, bool]:
     """K of the matrix instruction, whether it is the one with block scales, and whether A is copied by one that goes
     straight into shared memory.
 
@@ -85,7 +89,9 @@ def gemm_preshuffle_scaled(
     gemm_preshuffle_tiles(a, w, c, (row_scales, column_scales), block_m, block_n, *chosen, stream)
 
 
-def matmul_preshuffled(a: Any, w: Any, c: Any, scales: Any = (), stream: Any = None) -> None:
+def matmul_preshuffled(
+    a: HostArray, w: HostArray, c: HostArray, scales: Sequence[HostArray] = (), stream: object = None
+) -> None:
     """`gemm_preshuffle` on numpy or torch matrices of any M: checks them and picks the block by M.
 
     `scales` is empty, or the row and the column scales of `gemm_preshuffle_scaled`.
@@ -112,11 +118,14 @@ def matmul_preshuffled(a: Any, w: Any, c: Any, scales: Any = (), stream: Any = N
     ]
     vectors = [flyc.from_dlpack(x).mark_layout_dynamic() for x in scales]
     block_m = next((size for size in BLOCK_M[:3] if m <= size), 128)
-    launch: Any = gemm_preshuffle_scaled if vectors else gemm_preshuffle
-    launch(*matrices, *vectors, block_m, 128, fx.Stream(stream))
+    left, right, out = matrices
+    if vectors:
+        gemm_preshuffle_scaled(left, right, out, vectors[0], vectors[1], block_m, 128, fx.Stream(stream))
+    else:
+        gemm_preshuffle(left, right, out, block_m, 128, fx.Stream(stream))
 
 
-def preshuffle_weights(w: Any) -> Any:
+def preshuffle_weights(w: ArrayT) -> ArrayT:
     """The weights (N, K), numpy or torch, in the order `gemm_preshuffle` wants; same shape, type and device.
 
     Each 16 rows are cut into blocks of 64 bytes of K; in a block, the 16 bytes of the 16 rows that the lanes of a wave
@@ -131,10 +140,10 @@ def preshuffle_weights(w: Any) -> Any:
         raise DSLValueError(
             f"preshuffle_weights needs N to be a multiple of 16 and K of {group} for {w.dtype}, got ({n}, {k})"
         )
-    blocks = w.reshape(n // 16, 16, k // group, 4, unit)
+    blocks: HostArray = w.reshape(n // 16, 16, k // group, 4, unit)
     order = (0, 2, 3, 1, 4)
-    moved = blocks.permute(order).contiguous() if hasattr(blocks, "permute") else blocks.transpose(order).copy()
-    return moved.reshape(n, k)
+    moved = blocks.permute(order).contiguous() if is_torch(blocks) else blocks.transpose(order).copy()
+    return cast("ArrayT", moved.reshape(n, k))
 
 
 __all__ = ["gemm_preshuffle", "gemm_preshuffle_scaled", "matmul_preshuffled", "preshuffle_weights"]

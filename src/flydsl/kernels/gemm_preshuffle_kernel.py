@@ -98,11 +98,11 @@ def gemm_preshuffle_kernel(
     # and so it stays inside the row: behind the last tile the last one is loaded again, for nobody.
     tiles = k // block_k
 
-    def load_tile_a(tile: Any):
+    def load_tile_a(tile: fx.Int32):
         along = fx.min(tile, tiles - 1) * block_k
         fx.copy(load, from_a[None, None, None, 0], held, soffset=along)
 
-    def load_tile_w(tile: Any, stage: int):
+    def load_tile_w(tile: fx.Int32, stage: int):
         along = fx.min(tile, tiles - 1) * (16 * block_k)
         fx.copy(load, from_w[None, None, None, 0], load_w.retile(weights[stage]), soffset=along)
 
@@ -112,7 +112,7 @@ def gemm_preshuffle_kernel(
     lane, wave = tid % 64, tid // 64
     wave_row = uniform(wave * 8) if direct else wave * 8
 
-    def copy_tile_a(tile: Any, stage: int):
+    def copy_tile_a(tile: fx.Int32, stage: int):
         """Straight into shared memory, where lanes follow each other: it is what they read that is swizzled."""
         along = fx.min(tile, tiles - 1) * block_k
         atom = fx.make_copy_atom(rocdl.cdna4.BufferLoadAsyncLDS128b(), dtype).set_value("soffset", along)
@@ -127,14 +127,16 @@ def gemm_preshuffle_kernel(
         fx.copy(move, from_stage[None, None, None, half, stage], read_a.retile(inputs[half]))
 
     def multiply(half: int, stage: int):
-        state: dict[str, Any] = {"scale_a": UNIT_SCALE, "scale_b": UNIT_SCALE} if block_scaled else {}
-        fx.gemm(mma, sums[half], weights[stage], inputs[half], sums[half], **state)
+        if fx.const_expr(block_scaled):
+            fx.gemm(mma, sums[half], weights[stage], inputs[half], sums[half], scale_a=UNIT_SCALE, scale_b=UNIT_SCALE)
+        else:
+            fx.gemm(mma, sums[half], weights[stage], inputs[half], sums[half])
 
     products = half_m // 16 * (block_n // 16 // WAVES) * (block_k // atom_k)
     reads, writes = half_m // 16 * (ROW_BYTES // GROUP_BYTES), block_m * ROW_BYTES // UNIT_BYTES // THREADS
     loads_w = block_n // 16 // WAVES * (ROW_BYTES // GROUP_BYTES)
 
-    def step(tile: Any, stage: int):
+    def step(tile: fx.Int32, stage: int):
         rocdl.sched_barrier(0)
         read_half(1, stage)
         load_tile_w(tile + 1, 1 - stage)
@@ -150,7 +152,7 @@ def gemm_preshuffle_kernel(
         interleave(products, ["dsrd"] * reads)
         rocdl.sched_barrier(0)
 
-    def step_direct(tile: Any, stage: int):
+    def step_direct(tile: fx.Int32, stage: int):
         rocdl.sched_barrier(0)
         read_half(1, stage)
         load_tile_w(tile + 1, 1 - stage)
@@ -217,14 +219,14 @@ def gemm_preshuffle_kernel(
                     fx.copy(store, result, to_c[None, group, atom, half])
 
 
-def scaled(total: Any, scales: Any, row: Any, column: Any) -> Any:
+def scaled(total: fx.Tensor, scales: Any, row: fx.Int32, column: fx.Int32) -> fx.Vector:
     """A lane's four sums times the scale of their row and those of their columns."""
     of_rows, of_columns = scales
     of_row = of_rows[row]
     return fx.Vector.from_elements([total[i] * (of_row * of_columns[column + i]) for i in range(4)])
 
 
-def uniform(value: Any) -> Any:
+def uniform(value: fx.Int32) -> fx.Int32:
     """A value that is the same in all lanes, in a scalar register."""
     return fx.rocdl.readfirstlane(fx.Int32, value)
 
@@ -247,7 +249,7 @@ def interleave(products: int, memory: list[str]) -> None:
         done = until
 
 
-def matrix_product(dtype: Any, atom_k: int, block_scaled: bool) -> fx.TiledMma:
+def matrix_product(dtype: type[fx.Numeric], atom_k: int, block_scaled: bool) -> fx.TiledMma:
     """The product of four waves side by side along N.
 
     A lane loads 16 bytes of K. Where the instruction takes fewer, K is permuted so that it takes them one part after

@@ -10,7 +10,7 @@ for what lies outside; without that promise elements are.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -118,12 +118,14 @@ class Rows(NamedTuple):
 
     x: fx.Tensor
     smem: fx.Tensor
-    first: Any
-    count: Any
+    first: fx.Int32
+    total: fx.Int32
 
 
 @flyc.jit
-def fetch(a: Rows, b: Rows, fill: fx.TiledCopy, k: Any, step: Any, stage: Any, inside: Any, units: bool):
+def fetch(
+    a: Rows, b: Rows, fill: fx.TiledCopy, k: fx.Int32, step: fx.Int32, stage: fx.Int32, inside: fx.Boolean, units: bool
+):
     """A step of both operands into a stage; zeros where a matrix has nothing."""
     if fx.const_expr(units):
         if inside & (step * BK + BK <= k):
@@ -139,7 +141,7 @@ def fetch(a: Rows, b: Rows, fill: fx.TiledCopy, k: Any, step: Any, stage: Any, i
 
 
 @flyc.jit
-def fetch_units(rows: Rows, fill: fx.TiledCopy, step: Any, stage: Any, k: Any = None):
+def fetch_units(rows: Rows, fill: fx.TiledCopy, step: fx.Int32, stage: fx.Int32, k: fx.Int32 | None = None):
     """The tile in units; with `k` it may lie across an edge of the matrix."""
     tid = fx.thread_idx.x
     atom = fx.make_copy_atom(fx.nvgpu.CpAsync(128, "cg", zero_fill=True), rows.x.dtype)
@@ -149,24 +151,31 @@ def fetch_units(rows: Rows, fill: fx.TiledCopy, step: Any, stage: Any, k: Any = 
     if fx.const_expr(k is None):
         fx.copy(atom, source, target)
     else:
-        left = k - step * BK - tid % LANES * UNIT
+        left = cast("fx.Int32", k) - step * BK - tid % LANES * UNIT
         for i in fx.range_constexpr(BM * LANES // THREADS):
-            there = rows.first + tid // LANES + i * (THREADS // LANES) < rows.count
+            there = rows.first + tid // LANES + i * (THREADS // LANES) < rows.total
             fx.copy(atom, source[None, i, 0], target[None, i, 0], valid=there.select(left, 0))
 
 
 @flyc.jit
-def fetch_element(rows: Rows, k: Any, step: Any, stage: Any, at: Any, column: Any):
+def fetch_element(rows: Rows, k: fx.Int32, step: fx.Int32, stage: fx.Int32, at: fx.Int32, column: fx.Int32):
     """One element of a tile, or zero."""
     value = rows.x.dtype(0.0)
-    if (rows.first + at < rows.count) & (step * BK + column < k):
+    if (rows.first + at < rows.total) & (step * BK + column < k):
         value = rows.x[rows.first + at, step * BK + column]
     rows.smem[at, column, stage] = value
 
 
 @flyc.jit
 def store(
-    c: fx.Tensor, smem: fx.Tensor, row: fx.Int32, column: fx.Int32, m: fx.Int32, n: fx.Int32, inside: Any, units: bool
+    c: fx.Tensor,
+    smem: fx.Tensor,
+    row: fx.Int32,
+    column: fx.Int32,
+    m: fx.Int32,
+    n: fx.Int32,
+    inside: fx.Boolean,
+    units: bool,
 ):
     """The tile in shared memory to C, as far as C goes."""
     tid = fx.thread_idx.x
@@ -193,7 +202,7 @@ def store_elements(c: fx.Tensor, smem: fx.Tensor, row: fx.Int32, column: fx.Int3
             c[row + r, column + k] = smem[r, k]
 
 
-def tile_bytes(out: Any) -> int:
+def tile_bytes(out: type[fx.Numeric]) -> int:
     """Bytes of shared memory for the stages, or for the tile on its way out, which comes after them."""
     return max(2 * (BM + BN) * BK * STAGES, BM * (BN + PAD) * out.width // 8)
 

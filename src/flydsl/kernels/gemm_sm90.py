@@ -9,8 +9,6 @@ writes nothing outside. Where C's rows are no multiples of 16 bytes, threads sto
 
 from __future__ import annotations
 
-from typing import Any
-
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
@@ -38,12 +36,12 @@ ELEMENTS_A, ELEMENTS_B = BM * BK, BN * BK
 
 @flyc.kernel
 def gemm_sm90_kernel(
-    load_a: Any,
-    load_b: Any,
-    store_c: Any,
+    load_a: fx.nvgpu.TmaAtom,
+    load_b: fx.nvgpu.TmaAtom,
+    store_c: fx.nvgpu.TmaAtom,
     c: fx.Tensor,
     bias: fx.Tensor | None,
-    dtype: type,
+    dtype: type[fx.Numeric],
     cluster_size: fx.Constexpr[int],
     activation: fx.Constexpr[str],
     by_engine: fx.Boolean,
@@ -179,7 +177,7 @@ def gemm_sm90_kernel(
 
 
 @flyc.jit
-def release(barrier: Any, member: Any, cluster_size: int):
+def release(barrier: fx.nvgpu.MBarrier, member: fx.Int32, cluster_size: int):
     """A warpgroup has read a stage: tell the producers of all blocks that write to it."""
     if fx.const_expr(cluster_size == 1):
         if member == 0:
@@ -189,7 +187,9 @@ def release(barrier: Any, member: Any, cluster_size: int):
             barrier.arrive_remote(member)
 
 
-def tile_position(tile: Any, rows: Any, columns: Any, cluster_size: int, rank: Any) -> tuple[Any, Any]:
+def tile_position(
+    tile: fx.Int32, rows: fx.Int32, columns: fx.Int32, cluster_size: int, rank: fx.Int32
+) -> tuple[fx.Int32, fx.Int32]:
     """Row and column of a block's tile: groups of `GROUP` rows of cluster tiles, each walked along the columns."""
     per_group = GROUP * columns
     which = tile // per_group

@@ -1,4 +1,4 @@
-"""Operations on the rows of a matrix: softmax, RMS norm, layer norm. Any row length, every target.
+"""Operations on the rows of a matrix: softmax, RMS norm, layer norm; of every length, on every target.
 
 f32, f16 or bf16 in and out; sums and statistics are f32. What is known of the arguments decides how rows are read:
 
@@ -9,8 +9,6 @@ f32, f16 or bf16 in and out; sums and statistics are f32. What is known of the a
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -33,7 +31,7 @@ def softmax(x: fx.Tensor, out: fx.Tensor, stream: fx.Stream = fx.Stream(None)):
     _softmax(x, out, stream)
 
 
-def _softmax(x: Any, out: Any, stream: Any) -> None:
+def _softmax(x: fx.Tensor, out: fx.Tensor, stream: fx.Stream) -> None:
     check_extents("softmax", x=(x, "mn"), out=(out, "mn"))
     m, n = x.shape.unpack()
     how = _best(plan((x, out), (), 16), x, 512, 16384)
@@ -74,24 +72,24 @@ def _multiprocessors() -> int:
     return (entry.multiprocessors if entry is not None else None) or 148
 
 
-def _room(x: Any, unit: int) -> int:
+def _room(x: fx.Tensor, unit: int) -> int:
     """Elements of a row of unknown length that a block has room for, so that two blocks fit a multiprocessor."""
     return _shared_bytes() // 2 * 8 // x.dtype.width if unit > 1 else 0
 
 
-def _team(n: Any, unit: int, room: int) -> Any:
+def _team(n: fx.Int32, unit: int, room: int) -> int | fx.Int32:
     """Threads for a row of unknown length: four or eight units each."""
     if not room:
         return THREADS
     return (n <= 512 * unit).select(fx.Int32(128), (n <= 1024 * unit).select(fx.Int32(256), fx.Int32(512)))
 
 
-def _held_bytes(x: Any, n: Any, room: int) -> Any:
+def _held_bytes(x: fx.Tensor, n: fx.Int32, room: int) -> int | fx.Int32:
     """Shared memory for such a row; none if it does not fit."""
     return (n <= room).select(n * (x.dtype.width // 8), 0) if room else 0
 
 
-def _best(how: Plan | None, x: Any, threads: int, nbytes: int) -> Plan | None:
+def _best(how: Plan | None, x: fx.Tensor, threads: int, nbytes: int) -> Plan | None:
     """The plan with bulk copies where there are any; threads and bytes of a block were found by trying.
 
     A row that is long, but too long for the shared memory of its kernel, has no place there to be staged in either.
@@ -101,7 +99,9 @@ def _best(how: Plan | None, x: Any, threads: int, nbytes: int) -> Plan | None:
     return staged(how, x, threads, nbytes)
 
 
-def _long_team(matrices: tuple[Any, ...], vectors: tuple[Any, ...], rows: int, teams: tuple[int, ...]) -> int:
+def _long_team(
+    matrices: tuple[fx.Tensor, ...], vectors: tuple[fx.Tensor, ...], rows: int, teams: tuple[int, ...]
+) -> int:
     """Threads for rows in shared memory, `rows` of them at once; 0 where they are not long, or do not fit."""
     limit, found, x = _shared_bytes(), units_of(matrices, vectors), matrices[0]
     if not limit or found is None or found[0] * x.dtype.width // 8 <= LONG_BYTES:
@@ -115,7 +115,7 @@ def rms_norm(x: fx.Tensor, weight: fx.Tensor, out: fx.Tensor, eps: fx.Float32, s
     _rms_norm(x, weight, out, eps, stream)
 
 
-def _rms_norm(x: Any, weight: Any, out: Any, eps: Any, stream: Any) -> None:
+def _rms_norm(x: fx.Tensor, weight: fx.Tensor, out: fx.Tensor, eps: fx.Float32, stream: fx.Stream) -> None:
     check_extents("rms_norm", x=(x, "mn"), weight=(weight, "n"), out=(out, "mn"))
     m, n = x.shape.unpack()
     how = _best(plan((x, out), (weight,), 16, prefer=256), x, 256, 8192)
@@ -148,7 +148,9 @@ def layer_norm(
     _layer_norm(x, weight, bias, out, eps, stream)
 
 
-def _layer_norm(x: Any, weight: Any, bias: Any, out: Any, eps: Any, stream: Any) -> None:
+def _layer_norm(
+    x: fx.Tensor, weight: fx.Tensor, bias: fx.Tensor, out: fx.Tensor, eps: fx.Float32, stream: fx.Stream
+) -> None:
     check_extents("layer_norm", x=(x, "mn"), weight=(weight, "n"), bias=(bias, "n"), out=(out, "mn"))
     m, n = x.shape.unpack()
     how = plan((x, out), (weight, bias), 32)

@@ -9,7 +9,6 @@ are f32.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -24,18 +23,18 @@ def unit_of(*tensors: fx.Tensor) -> int:
     """Elements of a 16-byte unit, if the tensors can have such units at all; else 1."""
     width = tensors[0].dtype.width
     for t in tensors:
-        strides: Any = flatten(t.data.layout.stride)
+        strides = flatten(t.data.layout.stride)
         if t.dtype.width != width or type(strides[-1]) is not int or strides[-1] != 1:
             return 1
     return 128 // width
 
 
-def line(t: fx.Tensor, row: Any) -> fx.Tensor:
+def line(t: fx.Tensor, row: fx.Int32) -> fx.Tensor:
     """A row of a matrix, or a vector as it is."""
     return t[row, None] if t.rank == 2 else t
 
 
-def are_units(tensors: tuple[fx.Tensor, ...], row: Any, n: Any, unit: int) -> Any:
+def are_units(tensors: tuple[fx.Tensor, ...], row: fx.Int32, n: fx.Int32, unit: int) -> fx.Boolean:
     """Whether the rows at hand consist of units."""
     whole = n % unit == 0
     for t in tensors:
@@ -43,7 +42,7 @@ def are_units(tensors: tuple[fx.Tensor, ...], row: Any, n: Any, unit: int) -> An
     return whole
 
 
-def units(t: fx.Tensor, row: Any, n: Any, unit: int) -> fx.Tensor:
+def units(t: fx.Tensor, row: fx.Int32, n: fx.Int32, unit: int) -> fx.Tensor:
     """A row as (unit, number); with units of 1 as it is."""
     found = line(t, row)
     if unit == 1:
@@ -54,7 +53,7 @@ def units(t: fx.Tensor, row: Any, n: Any, unit: int) -> fx.Tensor:
 
 
 @flyc.jit
-def as_found(whole: Any, n: Any, unit: int, room: int, work: Callable[[int, bool], None]):
+def as_found(whole: fx.Boolean, n: fx.Int32, unit: int, room: int, work: Callable[[int, bool], None]):
     """`work(unit, keep)` for the rows at hand; `room` is for how many elements there is shared memory."""
     if fx.const_expr(room == 0):
         if whole:
@@ -69,7 +68,7 @@ def as_found(whole: Any, n: Any, unit: int, room: int, work: Callable[[int, bool
         work(1, False)
 
 
-def kept(xs: fx.Tensor, first: Any, count: Any) -> fx.Tensor:
+def kept(xs: fx.Tensor, first: fx.Int32, count: fx.Int32) -> fx.Tensor:
     """The units of a row, copied into shared memory. A thread reads back only what it has fetched itself."""
     slots = fx.make_view(fx.get_dyn_shared(xs.dtype), fx.make_layout(xs.shape, xs.stride))
     _fetch(xs, slots, first, count)
@@ -78,18 +77,18 @@ def kept(xs: fx.Tensor, first: Any, count: Any) -> fx.Tensor:
 
 
 @flyc.jit
-def _fetch(xs: fx.Tensor, slots: fx.Tensor, first: Any, count: Any):
+def _fetch(xs: fx.Tensor, slots: fx.Tensor, first: fx.Int32, count: fx.Int32):
     atom = fx.make_copy_atom(fx.nvgpu.CpAsync128b(), xs.dtype)
     for c in range(first, count, fx.block_dim.x):
         fx.copy_atom_call(atom, xs[None, c], slots[None, c])
 
 
-def take(row: fx.Tensor, at: Any, unit: int) -> Any:
+def take(row: fx.Tensor, at: fx.Int32, unit: int) -> fx.Float32 | fx.Vector:
     """A unit as f32, a scalar or a vector."""
     return fx.Float32(row[at]) if unit == 1 else row[None, at].load().to(fx.Float32)
 
 
-def put(row: fx.Tensor, at: Any, unit: int, value: Any) -> None:
+def put(row: fx.Tensor, at: fx.Int32, unit: int, value: fx.Float32 | fx.Vector) -> None:
     """Store a unit."""
     if unit == 1:
         row[at] = row.dtype(value)
@@ -97,19 +96,19 @@ def put(row: fx.Tensor, at: Any, unit: int, value: Any) -> None:
         row[None, at].store(value.to(row.dtype))
 
 
-def filled(unit: int, value: float) -> Any:
+def filled(unit: int, value: float) -> fx.Float32 | fx.Vector:
     """Where a thread collects: one number per place of a unit."""
     return fx.Float32(value) if unit == 1 else fx.full((unit,), value, fx.Float32)
 
 
-def slots(count: int) -> list[Any]:
+def slots(count: int) -> list[fx.Array]:
     """Shared memory for so many folds, a place for each warp."""
     shared = fx.SharedAllocator()
     return [shared.allocate(fx.Array[fx.Float32, MOST_WARPS, 16]).peek() for _ in range(count)]
 
 
 @flyc.jit
-def fold(value: Any, op: Any, places: Any, nothing: float) -> Any:
+def fold(value: fx.Float32 | fx.Vector, op: fx.ReductionOp, places: fx.Array, nothing: float) -> fx.Float32:
     """The values of all threads combined, however many there are; vectors are folded first."""
     mine = fx.coop.warp_reduce(value if isinstance(value, fx.Numeric) else value.reduce(op), op)
     lanes = fx.num_warp_threads()
@@ -122,7 +121,9 @@ def fold(value: Any, op: Any, places: Any, nothing: float) -> Any:
 
 
 @flyc.jit
-def softmax_row(x: fx.Tensor, out: fx.Tensor, row: Any, n: Any, unit: int, keep: bool, maxima: Any, sums: Any):
+def softmax_row(
+    x: fx.Tensor, out: fx.Tensor, row: fx.Int32, n: fx.Int32, unit: int, keep: bool, maxima: fx.Array, sums: fx.Array
+):
     xs, outs = units(x, row, n, unit), units(out, row, n, unit)
     first, count = fx.thread_idx.x, n // unit
     if fx.const_expr(keep):
@@ -141,7 +142,15 @@ def softmax_row(x: fx.Tensor, out: fx.Tensor, row: Any, n: Any, unit: int, keep:
 
 @flyc.jit
 def rms_norm_row(
-    x: fx.Tensor, weight: fx.Tensor, out: fx.Tensor, row: Any, n: Any, eps: Any, unit: int, keep: bool, scratch: Any
+    x: fx.Tensor,
+    weight: fx.Tensor,
+    out: fx.Tensor,
+    row: fx.Int32,
+    n: fx.Int32,
+    eps: fx.Float32,
+    unit: int,
+    keep: bool,
+    scratch: fx.Array,
 ):
     xs, outs, ws = units(x, row, n, unit), units(out, row, n, unit), units(weight, row, n, unit)
     first, count = fx.thread_idx.x, n // unit
@@ -163,13 +172,13 @@ def layer_norm_row(
     weight: fx.Tensor,
     bias: fx.Tensor,
     out: fx.Tensor,
-    row: Any,
-    n: Any,
-    eps: Any,
+    row: fx.Int32,
+    n: fx.Int32,
+    eps: fx.Float32,
     unit: int,
     keep: bool,
-    sums: Any,
-    squares: Any,
+    sums: fx.Array,
+    squares: fx.Array,
 ):
     xs, outs = units(x, row, n, unit), units(out, row, n, unit)
     ws, bs = units(weight, row, n, unit), units(bias, row, n, unit)

@@ -10,8 +10,6 @@ and fetch the next row while they work on one.
 
 from __future__ import annotations
 
-from typing import Any
-
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
@@ -31,7 +29,7 @@ def slots_of(how: Plan, x: fx.Tensor, rows: int) -> fx.Tensor:
     return fx.make_view(fx.get_dyn_shared(x.dtype), layout)
 
 
-def fetch(how: Plan, row: fx.Tensor, slots: fx.Tensor, place: Any) -> None:
+def fetch(how: Plan, row: fx.Tensor, slots: fx.Tensor, place: int) -> None:
     """Start the copy of the thread's units of a row."""
     atom = fx.make_copy_atom(fx.nvgpu.CpAsync128b(), row.dtype)
     units = fx.flat_divide(row, (how.unit,))
@@ -39,7 +37,7 @@ def fetch(how: Plan, row: fx.Tensor, slots: fx.Tensor, place: Any) -> None:
         fx.copy_atom_call(atom, units[None, unit_of(how, turn)], slots[None, fx.thread_idx.x, turn, place])
 
 
-def held(how: Plan, slots: fx.Tensor, place: Any) -> list[Any]:
+def held(how: Plan, slots: fx.Tensor, place: int) -> list[fx.Vector]:
     """The thread's units of a row, once its copy was waited for, as f32."""
     return wide([slots[None, fx.thread_idx.x, turn, place].load() for turn in range(how.turns)])
 
@@ -75,7 +73,7 @@ def rms_norm_long_kernel(x: fx.Tensor, weight: fx.Tensor, out: fx.Tensor, eps: f
 
 
 @flyc.jit
-def fetch_next(how: Any, x: fx.Tensor, slots: fx.Tensor, row: fx.Int32, m: fx.Int32):
+def fetch_next(how: Plan, x: fx.Tensor, slots: fx.Tensor, row: fx.Int32, m: fx.Int32):
     """Start the copy of row `row`, where there is one."""
     if row < m:
         fetch(how, x[row, None], slots, 0)

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+
+from .extents import divisor_of, modes_of
+
+if TYPE_CHECKING:
+    from flydsl.expr.annotations import ValueT
 
 UNIT_BYTES = 16
 TEAM = 64
@@ -52,10 +57,6 @@ class Plan(NamedTuple):
         return -(-self.units // self.threads)
 
 
-def _modes(tree: Any) -> tuple[Any, ...]:
-    return cast("tuple[Any, ...]", tree) if isinstance(tree, tuple) else (tree,)
-
-
 def units_of(matrices: tuple[fx.Tensor, ...], vectors: tuple[fx.Tensor, ...]) -> tuple[int, int] | None:
     """Length of the rows, and elements of a 16-byte unit; None unless all rows are known to consist of such units.
 
@@ -66,8 +67,8 @@ def units_of(matrices: tuple[fx.Tensor, ...], vectors: tuple[fx.Tensor, ...]) ->
     if type(columns) is not int or columns % unit:
         return None
     for t in (*matrices, *vectors):
-        shape, strides = _modes(t.data.layout.shape), _modes(t.data.layout.stride)
-        steps = [s if type(s) is int else s.div for s in strides[:-1]]
+        shape, strides = modes_of(t.data.layout.shape), modes_of(t.data.layout.stride)
+        steps = [divisor_of(s) for s in strides[:-1]]
         if t.dtype.width != width or shape[-1] != columns or strides[-1] != 1 or t.alignment % UNIT_BYTES:
             return None
         if any(s % unit for s in steps):
@@ -106,49 +107,49 @@ def staged(how: Plan, x: fx.Tensor, threads: int, nbytes: int) -> Plan:
     return how._replace(threads=team, rows=min(rows, MOST_THREADS // team), staged=True)
 
 
-def member(how: Plan) -> Any:
+def member(how: Plan) -> fx.Int32:
     """Which of its row's threads this one is."""
     return fx.thread_idx.x if how.rows == 1 else fx.thread_idx.x % how.threads
 
 
-def place_of(how: Plan) -> Any:
+def place_of(how: Plan) -> fx.Int32:
     """Which of its block's rows a thread works on."""
     return fx.Int32(0) if how.rows == 1 else fx.thread_idx.x // how.threads
 
 
-def row_of(how: Plan, x: fx.Tensor) -> tuple[Any, Any]:
+def row_of(how: Plan, x: fx.Tensor) -> tuple[fx.Int32, fx.Int32]:
     """The row of a thread, and the row it reads: in the last block rows may be missing."""
     row = fx.block_idx.x * how.rows + place_of(how)
     return row, row if how.rows == 1 else fx.min(row, fx.Int32(x.shape.unpack()[0]) - 1)
 
 
-def unit_of(how: Plan, turn: int) -> Any:
+def unit_of(how: Plan, turn: int) -> fx.Int32:
     """Number of the unit a thread has in this turn; past the end of the row it is the last one again."""
     at = member(how) + turn * how.threads
     return at if (turn + 1) * how.threads <= how.units else fx.min(at, how.units - 1)
 
 
-def has_unit(how: Plan, turn: int) -> Any:
+def has_unit(how: Plan, turn: int) -> bool | fx.Boolean:
     """Whether the thread has a unit in this turn; True where all have."""
     if (turn + 1) * how.threads <= how.units:
         return True
     return member(how) + turn * how.threads < how.units
 
 
-def read_row(how: Plan, row: fx.Tensor) -> list[Any]:
+def read_row(how: Plan, row: fx.Tensor) -> list[fx.Vector]:
     """The thread's units of a row in memory, as they are there: `turns` vectors, `threads` units apart."""
     units = fx.flat_divide(row, (how.unit,))
     return [units[None, unit_of(how, turn)].load() for turn in range(how.turns)]
 
 
-def write_row(how: Plan, row: fx.Tensor, parts: list[Any]) -> None:
+def write_row(how: Plan, row: fx.Tensor, parts: list[fx.Vector]) -> None:
     """Store the thread's units of a row."""
     units = fx.flat_divide(row, (how.unit,))
     for turn, part in enumerate(parts):
         _store(units, unit_of(how, turn), part.to(row.dtype), has_unit(how, turn))
 
 
-def leave(how: Plan, shared: fx.SharedAllocator, out: fx.Tensor, row: Any, parts: list[Any]) -> None:
+def leave(how: Plan, shared: fx.SharedAllocator, out: fx.Tensor, row: fx.Int32, parts: list[fx.Vector]) -> None:
     """Write a row of the result: store it, or stage it and send it."""
     if not how.staged:
         write_row(how, out[row, None], parts)
@@ -161,55 +162,61 @@ def leave(how: Plan, shared: fx.SharedAllocator, out: fx.Tensor, row: Any, parts
 
 
 @flyc.jit
-def _send(mine: fx.Tensor, row: fx.Tensor, chosen: Any):
+def _send(mine: fx.Tensor, row: fx.Tensor, chosen: fx.Boolean):
     if chosen:
         fx.nvgpu.bulk_store(mine, row)
         fx.nvgpu.tma_commit()
         fx.nvgpu.tma_wait(0, read=True)
 
 
-def _fold(how: Plan, parts: list[Any], op: Any, combine: Callable[[Any, Any], Any], nothing: float) -> Any:
+def _fold(
+    how: Plan,
+    parts: list[fx.Vector],
+    op: fx.ReductionOp,
+    combine: Callable[[fx.Float32, fx.Float32], fx.Float32],
+    nothing: float,
+) -> fx.Float32:
     """The thread's values combined; units it has not count as `nothing`."""
-    found: list[Any] = []
+    found: list[fx.Float32] = []
     for turn, part in enumerate(parts):
         mine, here = part.reduce(op), has_unit(how, turn)
-        found.append(mine if here is True else here.select(mine, fx.Float32(nothing)))
+        found.append(mine if isinstance(here, bool) else here.select(mine, fx.Float32(nothing)))
     return functools.reduce(combine, found)
 
 
-def largest_of(how: Plan, parts: list[Any]) -> Any:
+def largest_of(how: Plan, parts: list[fx.Vector]) -> fx.Float32:
     """The largest of the thread's values."""
     return _fold(how, parts, fx.ReductionOp.MAX, fx.maxnumf, float("-inf"))
 
 
-def sum_of(how: Plan, parts: list[Any]) -> Any:
+def sum_of(how: Plan, parts: list[fx.Vector]) -> fx.Float32:
     """The sum of the thread's values."""
     return _fold(how, parts, fx.ReductionOp.ADD, lambda x, y: x + y, 0.0)
 
 
-def powers_of(parts: list[Any], largest: Any, *, narrow: bool) -> list[Any]:
+def powers_of(parts: list[fx.Vector], largest: fx.Float32, *, narrow: bool) -> list[fx.Vector]:
     """e to the power of the values less `largest`.
 
     For a `narrow` result one operation per value is saved, at the cost of an error of half an ulp of `largest`.
     """
     if narrow:
         shift = largest * -LOG2E
-        return [_power(fx.fma(p, LOG2E, shift)) for p in parts]
+        return [_power(cast("fx.Vector", fx.fma(p, LOG2E, shift))) for p in parts]
     return [_power((p - largest) * LOG2E) for p in parts]
 
 
-def _power(x: Any) -> Any:
+def _power(x: ValueT) -> ValueT:
     """2^x by the hardware."""
     return fx.exp2(x, fastmath="fast")
 
 
-def wide(parts: list[Any]) -> list[Any]:
+def wide(parts: list[fx.Vector]) -> list[fx.Vector]:
     """The values as f32."""
     return [p.to(fx.Float32) for p in parts]
 
 
 @flyc.jit
-def _store(units: fx.Tensor, at: Any, value: Any, inside: Any):
+def _store(units: fx.Tensor, at: fx.Int32, value: fx.Vector, inside: bool | fx.Boolean):
     if fx.const_expr(inside is True):
         units[None, at].store(value)
     else:
@@ -247,7 +254,7 @@ def softmax_wide_kernel(
 
 
 @flyc.jit
-def _row_sum(how: fx.Constexpr[Any], shared: Any, value: fx.Float32) -> fx.Float32:
+def _row_sum(how: fx.Constexpr[Plan], shared: fx.SharedAllocator, value: fx.Float32) -> fx.Float32:
     """The sum of a value over the threads of a row."""
     lanes = fx.num_warp_threads()
     warps = how.threads // lanes

@@ -6,13 +6,11 @@ Where 16-byte accesses are promised, every thread adds 16 bytes: by a static lay
 
 from __future__ import annotations
 
-from typing import Any
-
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.layout import flatten
 
-from .extents import check_extents
+from .extents import check_extents, divisor_of
 
 THREADS = 256
 WIDE_THREADS = 128
@@ -37,11 +35,10 @@ def _unit(tensors: tuple[fx.Tensor, ...]) -> int:
     """Elements of 16 bytes, where all tensors are promised to consist of such units; else 1."""
     unit = 128 // tensors[0].dtype.width
     for t in tensors:
-        layout: Any = t.data.layout
-        shape: Any = flatten(layout.shape)[0]
-        stride: Any = flatten(layout.stride)[0]
-        divisor = shape if type(shape) is int else shape.div
-        if stride != 1 or t.alignment % 16 or divisor % unit or t.dtype is not tensors[0].dtype:
+        layout = t.data.layout
+        shape = flatten(layout.shape)[0]
+        stride = flatten(layout.stride)[0]
+        if stride != 1 or t.alignment % 16 or divisor_of(shape) % unit or t.dtype is not tensors[0].dtype:
             return 1
     return unit
 
@@ -52,7 +49,7 @@ def vector_add(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, stream: fx.Stream = fx.
     _vector_add(a, b, c, stream)
 
 
-def _vector_add(a: Any, b: Any, c: Any, stream: Any) -> None:
+def _vector_add(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, stream: fx.Stream) -> None:
     check_extents("vector_add", a=(a, "n"), b=(b, "n"), c=(c, "n"))
     n, unit = fx.Int32(c.shape.unpack()[0]), _unit((a, b, c))
     if unit == 1:

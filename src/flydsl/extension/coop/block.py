@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ...errors import DSLTypeError, DSLValueError
 from ...expr.control.control_flow import if_
@@ -19,9 +19,6 @@ from ...expr.vector import Vector
 from ...ir.enums import ReductionOp
 from .operators import check_op, combine, identity
 from .warp import warp_reduce, warp_scan_with_aggregate
-
-if TYPE_CHECKING:
-    pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +55,13 @@ class BlockScanAlgorithm(Enum):
     RAKING_MEMOIZE = "raking_memoize"
 
 
+class _Held(Protocol):
+    """What the storage of every algorithm has."""
+
+    @property
+    def slots(self) -> Array: ...
+
+
 class _BlockMeta(type):
     """A collective for one element class and block size: `BlockReduce[fx.Float32, 256]`."""
 
@@ -65,13 +69,13 @@ class _BlockMeta(type):
     """The element class, None before there is one."""
     block_size: int | tuple[int, ...] | None
     algorithm: Enum | None
-    algorithms: dict[Any, Callable[[_BlockMeta], type[Struct]]]
+    algorithms: dict[object, Callable[[_BlockMeta], type[Struct]]]
     """Algorithms that exist, the default first, with the function that makes their storage."""
 
     def __getitem__(cls, key: object) -> Any:
         if cls.dtype is not None:
             raise DSLTypeError(f"{cls.__name__} is already specialized")
-        parts = cast("tuple[Any, ...]", key if isinstance(key, tuple) else (key,))
+        parts = cast("tuple[object, ...]", key if isinstance(key, tuple) else (key,))
         if len(parts) not in (2, 3):
             raise DSLTypeError(
                 f"write {cls.__name__}[dtype, block_size] or [dtype, block_size, algorithm], got {key!r}"
@@ -89,18 +93,18 @@ class _BlockMeta(type):
             "__module__": cls.__module__, "__doc__": cls.__doc__, "dtype": dtype, "algorithm": algorithm,
             "block_size": tuple(cast("list[int]", size)) if isinstance(size, list) else size,
         }  # fmt: skip
-        made: Any = _BlockMeta(f"{cls.__name__}[{dtype}, {size}]", (cls,), body)
+        made = cast("_BlockMeta", _BlockMeta(f"{cls.__name__}[{dtype}, {size}]", (cls,), body))
         if maybe_current() is not None:
             made.check_size()
         return made
 
-    def __call__(cls, *args: object, **kwargs: object) -> Any:
+    def __call__(cls, *args: object, **kwargs: object) -> Numeric:
         if cls.dtype is None:
             raise DSLTypeError(f"{cls.__name__} has no element class and block size: specialize first, as in "
                                f"{cls.__name__}[fx.Float32, 256]")  # fmt: skip
         return cls.run(*args, **kwargs)
 
-    def run(cls, *args: Any, **kwargs: Any) -> Any:
+    def run(cls, *args: object, **kwargs: object) -> Numeric:
         """What calling the class does."""
         raise DSLTypeError(f"{cls.__name__} is not called itself; use one of its methods, such as inclusive(...)")
 
@@ -146,7 +150,7 @@ class _BlockMeta(type):
         """Lanes of the segments that reduce by shuffles."""
         return min(cls.block_threads, cls.warp_threads)
 
-    def start(cls, op: object, storage: object) -> Any:
+    def start(cls, op: object, storage: object) -> _Held:
         """Checks of every call; gives the storage."""
         check_op(op)
         cls.check_size()
@@ -156,7 +160,7 @@ class _BlockMeta(type):
                 f"{cls.__name__}: storage must be of {cls.__name__}.SharedStorage, as in "
                 f"fx.SharedAllocator().allocate({cls.__name__}.SharedStorage).peek(); got {storage!r}"
             )
-        return held
+        return cast("_Held", held)
 
     def items(cls, value: object) -> list[Numeric]:
         """The elements one thread brings, of the element class."""
@@ -167,13 +171,14 @@ class _BlockMeta(type):
         return [cls.dtype(item) for item in found]
 
 
-def _block_size(cls: _BlockMeta, size: Any) -> tuple[int, int, int]:
+def _block_size(cls: _BlockMeta, size: object) -> tuple[int, int, int]:
     if cls.dtype is None and size is None:
         raise DSLTypeError(f"{cls.__name__} has no block size: specialize first, as in {cls.__name__}[fx.Float32, 256]")
-    parts = list(cast("Sequence[Any]", size)) if isinstance(size, (tuple, list)) else [size]
-    if not 1 <= len(parts) <= 3 or not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in parts):
+    parts = cast("Sequence[object]", size) if isinstance(size, (tuple, list)) else [size]
+    extents = [n for n in parts if isinstance(n, int) and not isinstance(n, bool) and n > 0]
+    if not 1 <= len(extents) <= 3 or len(extents) != len(parts):
         raise DSLValueError(f"{cls.__name__}: block_size is an int or (x, y, z) of positive ints, got {size!r}")
-    x, y, z = [*parts, 1, 1][:3]
+    x, y, z = [*extents, 1, 1][:3]
     return x, y, z
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from ...errors import DSLTypeError
 from ...expr import arith
@@ -22,8 +22,12 @@ def check_op(op: object) -> ReductionOp:
     return op
 
 
-def combine(op: ReductionOp, a: Numeric, b: Numeric) -> Any:
+def combine(op: ReductionOp, a: ScalarT, b: ScalarT) -> ScalarT:
     """`a` and `b` combined, of their class."""
+    return cast("ScalarT", _combined(op, a, b))
+
+
+def _combined(op: ReductionOp, a: Numeric, b: Numeric) -> Numeric:
     if a.dtype is Boolean:
         if op is ReductionOp.MAX:
             return a | b
@@ -37,7 +41,7 @@ def combine(op: ReductionOp, a: Numeric, b: Numeric) -> Any:
     return arith.max(a, b) if op is ReductionOp.MAX else arith.min(a, b)
 
 
-def identity(op: ReductionOp, dtype: type[ScalarT]) -> Any:
+def identity(op: ReductionOp, dtype: type[ScalarT]) -> ScalarT:
     """What changes nothing when combined: 0, 1, the lowest value or -inf, the highest or +inf.
 
     >>> from flydsl.expr.numeric import Float32, Int8
@@ -52,7 +56,7 @@ def identity(op: ReductionOp, dtype: type[ScalarT]) -> Any:
             raise DSLTypeError(f"{dtype} has no infinity to start a {op.name} from; convert with .to(fx.Float32) first")
         return dtype(float("-inf") if lowest else float("inf"))
     if dtype is Boolean:
-        return make(Boolean, not lowest)
+        return make(dtype, not lowest)
     if dtype.signed:
         return dtype(-(1 << (dtype.width - 1)) if lowest else (1 << (dtype.width - 1)) - 1)
     return dtype(0 if lowest else (1 << dtype.width) - 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...errors import DSLTypeError, DSLValueError
 from ...expr.gpu import lane_id, num_warp_threads, shuffle_idx, shuffle_up, shuffle_xor
@@ -25,7 +25,7 @@ def check_width(width: object) -> int:
     return width
 
 
-def _scalar(value: object) -> Numeric:
+def _scalar(value: ScalarT) -> ScalarT:
     if isinstance(value, Vector):
         raise DSLTypeError("a warp collective takes one scalar per lane; fold a Vector first, with v.reduce(op)")
     return as_numeric(value)
@@ -38,7 +38,7 @@ def warp_reduce(value: ScalarT, op: ReductionOp, *, width: int | None = None) ->
     [10, 10, 10, 10]
     """
     op, lanes = check_op(op), check_width(width)
-    made: Any = _scalar(value)
+    made = _scalar(value)
     offset = lanes // 2
     while offset:
         made = combine(op, made, shuffle_xor(made, offset, lanes))
@@ -46,7 +46,7 @@ def warp_reduce(value: ScalarT, op: ReductionOp, *, width: int | None = None) ->
     return made
 
 
-def _inclusive(x: Numeric, op: ReductionOp, lanes: int, position: Numeric) -> Any:
+def _inclusive(x: ScalarT, op: ReductionOp, lanes: int, position: Numeric) -> ScalarT:
     """Each lane's value combined with those of the lanes before it."""
     made = x
     offset = 1
@@ -58,8 +58,8 @@ def _inclusive(x: Numeric, op: ReductionOp, lanes: int, position: Numeric) -> An
 
 
 def warp_scan_with_aggregate(
-    value: object, op: ReductionOp, *, width: int | None = None, init: Any = None
-) -> tuple[Any, Any, Any]:
+    value: ScalarT, op: ReductionOp, *, width: int | None = None, init: ScalarLike | None = None
+) -> tuple[ScalarT, ScalarT, ScalarT]:
     """Inclusive scan, exclusive scan, and all values combined; the last leaves `init` out.
 
     >>> def sums():

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
 
 from flydsl.errors import DSLTypeError, DSLValueError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from typing_extensions import TypeIs
 
 TYPES = {
     "float16": 2, "bfloat16": 2, "float32": 4, "float8_e4m3fn": 1, "float8_e5m2": 1, "int8": 1, "int32": 4,
@@ -16,6 +21,47 @@ _CLASSES = {
     "Float16": "float16", "BFloat16": "bfloat16", "Float32": "float32", "Float8E4M3FN": "float8_e4m3fn",
     "Float8E5M2": "float8_e5m2", "Int8": "int8", "Int32": "int32", "half": "float16", "float": "float32",
 }  # fmt: skip
+
+
+class TorchArray(Protocol):
+    """What is asked of torch tensors."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def dtype(self) -> TorchType: ...
+    @property
+    def device(self) -> TorchDevice: ...
+    @property
+    def T(self) -> Self: ...
+    def stride(self) -> tuple[int, ...]: ...
+    def data_ptr(self) -> int: ...
+    def numel(self) -> int: ...
+    def element_size(self) -> int: ...
+    def reshape(self, *shape: int) -> Self: ...
+    def as_strided(self, size: Sequence[int], stride: Sequence[int]) -> Self: ...
+    def permute(self, dims: tuple[int, ...], /) -> Self: ...
+    def contiguous(self) -> Self: ...
+
+
+class TorchType(Protocol):
+    """An element type of torch."""
+
+    @property
+    def itemsize(self) -> int: ...
+
+
+class TorchDevice(Protocol):
+    """Where a tensor is."""
+
+    @property
+    def type(self) -> str: ...
+
+
+HostArray: TypeAlias = "NDArray[np.generic] | TorchArray"
+"""What the host has for a tensor."""
 
 
 class Array(NamedTuple):
@@ -42,12 +88,12 @@ class Array(NamedTuple):
         return f"{self.dtype}{list(self.shape)}"
 
 
-def is_torch(x: object) -> bool:
+def is_torch(x: object) -> TypeIs[TorchArray]:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
 
 
-def address(x: Any) -> int:
+def address(x: HostArray) -> int:
     """Where an array's first element is."""
     return x.data_ptr() if is_torch(x) else x.__array_interface__["data"][0]
 
@@ -59,7 +105,7 @@ def type_name(x: object) -> str:
     return _CLASSES.get(text, text)
 
 
-def describe(name: str, x: Any) -> Array:
+def describe(name: str, x: HostArray) -> Array:
     """An argument; anything but an array of a known type is refused."""
     if is_torch(x):
         found = Array(tuple(x.shape), tuple(x.stride()), type_name(x.dtype), str(x.device), x.data_ptr())
@@ -81,7 +127,7 @@ def describe(name: str, x: Any) -> Array:
     return found
 
 
-def in_line(x: Any) -> Any:
+def in_line(x: HostArray) -> HostArray:
     """All memory from an array's first to its last element, in one line: the kernel has its strides."""
     if 0 in x.shape:
         return x.reshape(-1)
@@ -94,7 +140,7 @@ def in_line(x: Any) -> Any:
     return np.lib.stride_tricks.as_strided(x, (reach,), (x.itemsize,))
 
 
-def packed(x: Any) -> Any:
+def packed(x: HostArray) -> HostArray:
     """A small array in one piece."""
     if is_torch(x):
         return x.contiguous()
@@ -103,7 +149,7 @@ def packed(x: Any) -> Any:
     return np.ascontiguousarray(x)
 
 
-def empty(like: Any, shape: Sequence[int], dtype: str) -> Any:
+def empty(like: HostArray, shape: Sequence[int], dtype: str) -> HostArray:
     """A fresh array where `like` is."""
     if is_torch(like):
         torch = sys.modules["torch"]
@@ -115,4 +161,7 @@ def empty(like: Any, shape: Sequence[int], dtype: str) -> Any:
     return np.empty(tuple(shape), dtype)
 
 
-__all__ = ["TYPES", "Array", "address", "describe", "empty", "in_line", "is_torch", "packed", "type_name"]
+__all__ = [
+    "TYPES", "Array", "HostArray", "TorchArray", "address", "describe", "empty", "in_line", "is_torch", "packed",
+    "type_name",
+]  # fmt: skip

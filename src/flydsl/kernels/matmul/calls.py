@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from flydsl.target import GPUTarget
 
-from .arrays import Array, in_line, packed
+from .arrays import Array, HostArray, in_line, is_torch, packed
 from .pack import Packing
 from .plan import Problem, best
 from .request import FP8, Request
 from .tile import LINE, Form
 from .workspace import scratch
 
+if TYPE_CHECKING:
+    from flydsl.compiler.call.tensor_argument import TensorArgument
+
 UNIT = 16
 """Bytes the copy engine counts in: rows start at multiples of it."""
 
-Run = Callable[[Any, Any, Any, Any, Any, Any, Any], None]
+Extra: TypeAlias = "HostArray | None"
+"""A bias or scale, where there is one."""
+Run: TypeAlias = "Callable[[HostArray, HostArray, HostArray, Extra, Extra, Extra, object], None]"
 """A call with a, b, out, bias, scale_a, scale_b and the stream."""
 
 
@@ -82,7 +87,7 @@ def operand(x: Matrix, k: int, batches: int, array: Array) -> Operand:
     return Operand(major, pitch, packing.lines * pitch if batch else 0, False, packing)
 
 
-def packer(form: Operand, array: Array) -> Callable[[Any, str, Any], Any]:
+def packer(form: Operand, array: Array) -> Callable[[HostArray, str, object], HostArray]:
     """A function from an operand to what the copy engine takes."""
     packing = form.packing
     if packing is None:
@@ -91,7 +96,7 @@ def packer(form: Operand, array: Array) -> Callable[[Any, str, Any], Any]:
     across = packing.step == 1 and packing.inner != 1
     from .pack import pack
 
-    def run(x: Any, what: str, stream: Any) -> Any:
+    def run(x: HostArray, what: str, stream: object) -> HostArray:
         target = scratch(x, what, elements, array.dtype, stream)
         numbers = (packing.lines, packing.length, packing.batches, packing.step, packing.inner, packing.batch, pitch)
         if stream is None:
@@ -136,9 +141,13 @@ def arranged(request: Request, out: Array, run: Run) -> Run:
     if not any(lines) and not any(small):
         return run
 
-    def run_arranged(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:
+    def run_arranged(
+        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
+    ) -> None:
         a, b, c = (in_line(x) if line else x for x, line in zip((a, b, c), lines, strict=True))
-        vectors = (packed(x) if pack else x for x, pack in zip((bias, scale_a, scale_b), small, strict=True))
+        vectors = (
+            packed(x) if pack and x is not None else x for x, pack in zip((bias, scale_a, scale_b), small, strict=True)
+        )
         bias, scale_a, scale_b = vectors
         run(a, b, c, bias, scale_a, scale_b, stream)
 
@@ -204,8 +213,10 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     )  # fmt: skip
     floats, counts = plan.sums(given)
 
-    def run(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:
-        if turned:
+    def run(
+        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
+    ) -> None:
+        if turned and scale_b is not None:
             scale_b = scale_b.T
         a, b = pack_a(a, "a", stream), pack_b(b, "b", stream)
         if swapped:
@@ -269,7 +280,9 @@ def on_ampere(request: Request, out: Array, where: Target) -> Run | None:
     )
     activation = request.activation
 
-    def run(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:
+    def run(
+        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
+    ) -> None:
         x, y, out = (units(t) if aligned else rows_of(t) for t in (a, b.T, c))
         more = {} if stream is None else {"stream": stream}
         gemm_sm80(x, y, out, activation, bias, **more)
@@ -277,18 +290,18 @@ def on_ampere(request: Request, out: Array, where: Target) -> Run | None:
     return run
 
 
-def rows_of(t: Any) -> Any:
+def rows_of(t: HostArray) -> TensorArgument:
     """A matrix whose second direction is the contiguous one, whatever its extents."""
     import flydsl.compiler as flyc
 
     return flyc.from_dlpack(t).mark_layout_dynamic(leading_dim=1)
 
 
-def units(t: Any) -> Any:
+def units(t: HostArray) -> TensorArgument:
     """The same, with rows of 16-byte units."""
     import flydsl.compiler as flyc
 
-    unit = 16 // (t.element_size() if hasattr(t, "element_size") else t.dtype.itemsize)
+    unit = 16 // (t.element_size() if is_torch(t) else t.dtype.itemsize)
     return flyc.from_dlpack(t, assumed_align=16).mark_layout_dynamic(leading_dim=1, divisibility=unit)
 
 
@@ -315,7 +328,9 @@ def on_amd(request: Request, out: Array, where: Target) -> Run | None:
     else:
         return None
 
-    def run(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:
+    def run(
+        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
+    ) -> None:
         more = {} if stream is None else {"stream": stream}
         gemm(units(a), units(b.T), rows_of(c), **more)
 
@@ -334,7 +349,9 @@ def anywhere(request: Request, out: Array) -> Run:
         out.strides[-2], out.strides[-1], batch_c, request.activation, single, request.blocked,
     )  # fmt: skip
 
-    def run(a: Any, b: Any, c: Any, bias: Any, scale_a: Any, scale_b: Any, stream: Any) -> None:
+    def run(
+        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
+    ) -> None:
         if stream is None:
             plain(a, b, c, bias, scale_a, scale_b, *numbers)
         else:

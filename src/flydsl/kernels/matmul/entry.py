@@ -6,7 +6,7 @@ import os
 from typing import Any, NamedTuple
 
 from ...target import on_host
-from .arrays import Array, address, describe, empty, is_torch
+from .arrays import Array, HostArray, address, describe, empty, is_torch
 from .calls import Run, Target, decide
 from .request import Request, check, check_apart, check_out
 
@@ -18,17 +18,17 @@ _MOST = 4096
 
 
 def matmul(
-    a: Any,
-    b: Any,
+    a: HostArray,
+    b: HostArray,
     *,
-    out: Any = None,
-    bias: Any = None,
+    out: HostArray | None = None,
+    bias: HostArray | None = None,
     activation: str | None = None,
-    scale_a: Any = None,
-    scale_b: Any = None,
+    scale_a: HostArray | None = None,
+    scale_b: HostArray | None = None,
     out_dtype: object = None,
     accumulate: str = "f32",
-    stream: Any = None,
+    stream: object = None,
 ) -> Any:
     """`activation((a @ b) * scale_a * scale_b + bias)` in `out`, or in a fresh array.
 
@@ -87,7 +87,7 @@ def _decide(request: Request, out: Array, given: bool) -> Decision:
     return Decision(request, run, out.reach, tuple(0 if x is None else x.reach for x in arrays))
 
 
-def _key(x: Any) -> object:
+def _key(x: HostArray | None) -> object:
     """What a decision depends on."""
     if x is None:
         return None
@@ -99,19 +99,26 @@ def _key(x: Any) -> object:
     return x.__class__.__qualname__
 
 
-def _describe(name: str, x: Any) -> Array | None:
+def _describe(name: str, x: HostArray | None) -> Array | None:
     return None if x is None else describe(name, x)
 
 
 def _request(
-    a: Any, b: Any, bias: Any, scale_a: Any, scale_b: Any, activation: Any, out_dtype: Any, accumulate: Any
+    a: HostArray,
+    b: HostArray,
+    bias: HostArray | None,
+    scale_a: HostArray | None,
+    scale_b: HostArray | None,
+    activation: str | None,
+    out_dtype: object,
+    accumulate: str,
 ) -> Request:
     first, second = describe("a", a), describe("b", b)
     scales = _describe("scale_a", scale_a), _describe("scale_b", scale_b)
     return check(first, second, _describe("bias", bias), *scales, activation, out_dtype, accumulate)
 
 
-def _flat(scale: Any) -> Any:
+def _flat(scale: HostArray | None) -> HostArray | None:
     """A scale as a vector."""
     return scale if scale is None or scale.ndim == 1 else scale.reshape(-1)
 

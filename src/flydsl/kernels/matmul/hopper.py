@@ -17,7 +17,7 @@ where C is f32 and where K was split, threads store their values themselves.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -47,8 +47,8 @@ def hopper_kernel(
     scale_y: fx.Tensor | None,
     work: fx.Pointer | None,
     counters: fx.Pointer | None,
-    dtype: type,
-    dtype_y: type,
+    dtype: type[fx.Numeric],
+    dtype_y: type[fx.Numeric],
     tile: fx.Constexpr[Tile],
     form: fx.Constexpr[Form],
     rows: fx.Int32,
@@ -239,9 +239,9 @@ def hopper_kernel(
                     store_by_threads(out, added, row, column, batch, r, part * share, share)
             elif fx.const_expr(tile.slices > 1):
                 unit = (at % once * tile.cluster + place) * tile.consumers + consumer
-                counter = counters + unit
+                counter = cast("fx.Pointer", counters) + unit
                 size = repeats * values * 128
-                sums = work + (unit * ((tile.slices - 1) * size) + member * 4)
+                sums = cast("fx.Pointer", work) + (unit * ((tile.slices - 1) * size) + member * 4)
                 if at < tiles - once:
                     leave_sums(grand, sums + at // once * size, repeats * values)
                     turn.sync()
@@ -282,14 +282,14 @@ def prefetch(*maps: fx.nvgpu.TmaAtom | None) -> None:
 class Grid(NamedTuple):
     """Tiles of clusters: how many below and beside each other, and how many rows of them are walked together."""
 
-    rows: Any
-    columns: Any
-    group: Any
+    rows: fx.Int32
+    columns: fx.Int32
+    group: fx.Int32
     high: int
     wide: int
 
 
-def tile_position(at: Any, grid: Grid, place: Any) -> tuple[Any, Any, Any]:
+def tile_position(at: fx.Int32, grid: Grid, place: fx.Int32) -> tuple[fx.Int32, fx.Int32, fx.Int32]:
     """Row, column and batch of a block's tile: groups of rows, each walked along the columns, stay in L2."""
     per_batch = grid.rows * grid.columns
     batch, at = at // per_batch, at % per_batch
@@ -304,7 +304,7 @@ def tile_position(at: Any, grid: Grid, place: Any) -> tuple[Any, Any, Any]:
     return row, column, batch
 
 
-def slice_of(which: Any, steps: Any, slices: int) -> tuple[Any, Any]:
+def slice_of(which: fx.Int32, steps: fx.Int32, slices: int) -> tuple[fx.Int32, fx.Int32]:
     """The first step of a slice of K, and their number."""
     if slices == 1:
         return fx.Int32(0), steps
@@ -313,7 +313,7 @@ def slice_of(which: Any, steps: Any, slices: int) -> tuple[Any, Any]:
     return first, fx.max(fx.min(steps - first, per), 0)
 
 
-def operand(base: Any, rows: int, bk: int, count: int, major: str) -> Any:
+def operand(base: fx.Pointer, rows: int, bk: int, count: int, major: str) -> fx.Tensor:
     """All stages of an operand as (rows, k, stage), swizzled."""
     if major == "k":
         width, layout = LINE, fx.make_layout((rows, bk, count), (bk, 1, rows * bk))
@@ -325,9 +325,18 @@ def operand(base: Any, rows: int, bk: int, count: int, major: str) -> Any:
 
 
 def fetch(
-    load: Any, smem: Any, barrier: Any, row: Any, depth: Any, batch: Any, rows: int, major: str, cluster: int,
-    place: Any, part: Any,
-) -> None:  # fmt: skip
+    load: fx.nvgpu.TmaAtom,
+    smem: fx.Pointer,
+    barrier: fx.nvgpu.MBarrier,
+    row: fx.Int32,
+    depth: fx.Int32,
+    batch: fx.Int32,
+    rows: int,
+    major: str,
+    cluster: int,
+    place: fx.Int32,
+    part: fx.Int32,
+) -> None:
     """Rows of an operand to a stage; where a cluster shares them, this block's part of them to all."""
     line = rows // cluster if major == "k" else span(rows)
     elements = load.nbytes * 8 // load.width
@@ -342,7 +351,7 @@ def fetch(
 
 
 @flyc.jit
-def release(barrier: Any, member: Any, cluster: int, part: Any):
+def release(barrier: fx.nvgpu.MBarrier, member: fx.Int32, cluster: int, part: fx.Int32):
     """A warpgroup has read a stage: tell the producers of all blocks that write to it."""
     if fx.const_expr(cluster == 1):
         if member == 0:
@@ -352,12 +361,12 @@ def release(barrier: Any, member: Any, cluster: int, part: Any):
             barrier.arrive_remote(part * cluster + member)
 
 
-def depth_of(dtype: Any) -> int:
+def depth_of(dtype: type[fx.Numeric]) -> int:
     """Elements of a step along K."""
     return LINE * 8 // dtype.width
 
 
-def sum_class(dtype: Any) -> Any:
+def sum_class(dtype: type[fx.Numeric]) -> type[fx.Numeric]:
     """What products of a type are summed in."""
     return fx.Int32 if dtype in (fx.Int8, fx.Uint8) else fx.Float32
 
@@ -419,8 +428,15 @@ def hopper(
 
 
 def load_map(
-    x: Any, extents: tuple[Any, Any, Any], step: Any, batch: Any, rows: int, cluster: int, major: str, bk: int
-) -> Any:
+    x: fx.Tensor,
+    extents: tuple[fx.Int32, fx.Int32, fx.Int32],
+    step: fx.Int64,
+    batch: fx.Int64,
+    rows: int,
+    cluster: int,
+    major: str,
+    bk: int,
+) -> fx.nvgpu.TmaAtom:
     """The operand as (rows, k, batch) for the copy engine, in boxes of what one copy fetches."""
     box, strides = (rows // cluster, (step, 1, batch)) if major == "k" else (span(rows), (1, step, batch))
     width = LINE if major == "k" else 2 * box

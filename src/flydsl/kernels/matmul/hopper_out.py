@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -11,43 +11,43 @@ from ..activations import activated
 from .tile import LINE, Form, Staging, Tile, staging
 
 
-def chunk_layout(columns: int) -> Any:
+def chunk_layout(columns: int) -> fx.Layout:
     """A thread's values of 64 rows and so many columns."""
     return fx.make_layout(((2, 2, columns // 8), 1, 1), ((1, 2, 4), 0, 0))
 
 
-def swizzle(width: int) -> Any:
+def swizzle(width: int) -> fx.Swizzle:
     return fx.static(fx.SwizzleType.get({32: 1, 64: 2, 128: 3}[width], 4, 3))
 
 
 class Out(NamedTuple):
     """A consumer's way out."""
 
-    c: Any
-    bias: Any
-    scale_x: Any
-    scale_y: Any
-    store_c: Any
-    smem: Any
+    c: fx.Pointer
+    bias: fx.Tensor | None
+    scale_x: fx.Tensor | None
+    scale_y: fx.Tensor | None
+    store_c: fx.nvgpu.TmaAtom | None
+    smem: fx.Pointer
     tile: Tile
     form: Form
-    rows: Any
-    columns: Any
-    step_c: Any
-    step_batch: Any
-    consumer: Any
-    member: Any
-    turn: Any
+    rows: fx.Int32
+    columns: fx.Int32
+    step_c: fx.Int64
+    step_batch: fx.Int64
+    consumer: fx.Int32
+    member: fx.Int32
+    turn: fx.nvgpu.named_barrier
 
 
-def corner(out: Out, row: Any, column: Any, repeat: int) -> tuple[Any, Any]:
+def corner(out: Out, row: fx.Int32, column: fx.Int32, repeat: int) -> tuple[fx.Int32, fx.Int32]:
     """The first row and column of D that a repeat's 64 rows have."""
     teams = 1 if out.tile.pingpong else out.tile.consumers
     block = repeat if teams == 1 else repeat * teams + out.consumer
     return row * out.tile.m + block * 64, column * out.tile.n
 
 
-def finished(out: Out, values: Any, top: Any, left: Any, columns: int) -> Any:
+def finished(out: Out, values: fx.Vector, top: fx.Int32, left: fx.Int32, columns: int) -> fx.Vector:
     """Sums of 64 rows and `columns` columns with scales, bias and activation."""
     form = out.form
     if out.c.dtype is fx.Int32:
@@ -57,7 +57,7 @@ def finished(out: Out, values: Any, top: Any, left: Any, columns: int) -> Any:
         if form.blocked:
             continue
         if how == "one":
-            values = values * fx.Float32(scale[0])
+            values = values * fx.Float32(cast("fx.Tensor", scale)[0])
         elif how:
             values = values * along(out, scale, direction, top, left, columns)
     if form.bias:
@@ -65,7 +65,7 @@ def finished(out: Out, values: Any, top: Any, left: Any, columns: int) -> Any:
     return activated(form.activation, values)
 
 
-def along(out: Out, vector: Any, direction: str, top: Any, left: Any, columns: int) -> Any:
+def along(out: Out, vector: fx.Tensor, direction: str, top: fx.Int32, left: fx.Int32, columns: int) -> fx.Vector:
     """A vector's values for a thread's part of 64 rows and `columns` columns: one for each row or each column."""
     lane = out.member % 32
     found = fx.make_rmem_tensor(chunk_layout(columns), fx.Float32)
@@ -84,7 +84,7 @@ def along(out: Out, vector: Any, direction: str, top: Any, left: Any, columns: i
     return found.load()
 
 
-def store_by_engine(out: Out, acc: Any, row: Any, column: Any, batch: Any) -> None:
+def store_by_engine(out: Out, acc: fx.Tensor, row: fx.Int32, column: fx.Int32, batch: fx.Int32) -> None:
     """16-bit values through shared memory to the copy engine, which leaves out what lies outside C."""
     nv, tile, dtype = fx.nvgpu, out.tile, out.c.dtype
     columns, box = staging(tile)
@@ -116,12 +116,20 @@ def wait_for_stores(out: Out) -> None:
     out.turn.sync()
 
 
-def issue(out: Out, place: Any, top: Any, left: Any, batch: Any, how: Staging) -> None:
-    issue_stores(out.store_c, place, top, left, batch, out.member, out.tile.swap, how.columns, how.box)
+def issue(out: Out, place: fx.Pointer, top: fx.Int32, left: fx.Int32, batch: fx.Int32, how: Staging) -> None:
+    store = cast("fx.nvgpu.TmaAtom", out.store_c)
+    issue_stores(store, place, top, left, batch, out.member, out.tile.swap, how.columns, how.box)
 
 
 def store_by_threads(
-    out: Out, values: Any, row: Any, column: Any, batch: Any, repeat: int, shift: Any, columns: int
+    out: Out,
+    values: fx.Tensor,
+    row: fx.Int32,
+    column: fx.Int32,
+    batch: fx.Int32,
+    repeat: int,
+    shift: fx.Int32,
+    columns: int,
 ) -> None:
     """Each thread its own values, as far as C goes."""
     dtype = out.c.dtype
@@ -154,7 +162,7 @@ def store_by_threads(
 
 
 @flyc.jit
-def element_at(vector: fx.Tensor, at: Any, count: Any):
+def element_at(vector: fx.Tensor, at: fx.Int32, count: fx.Int32):
     value = fx.Float32(0.0)
     if at < count:
         value = fx.Float32(vector[at])
@@ -162,14 +170,22 @@ def element_at(vector: fx.Tensor, at: Any, count: Any):
 
 
 @flyc.jit
-def wait_for_reads(member: Any):
+def wait_for_reads(member: fx.Int32):
     if member == 0:
         fx.nvgpu.tma_wait(0, read=True)
 
 
 @flyc.jit
 def issue_stores(
-    store: Any, place: Any, top: Any, left: Any, batch: Any, member: Any, swap: bool, columns: int, box: int
+    store: fx.nvgpu.TmaAtom,
+    place: fx.Pointer,
+    top: fx.Int32,
+    left: fx.Int32,
+    batch: fx.Int32,
+    member: fx.Int32,
+    swap: bool,
+    columns: int,
+    box: int,
 ):
     if member == 0:
         if fx.const_expr(swap):
@@ -181,7 +197,9 @@ def issue_stores(
 
 
 @flyc.jit
-def store_element(place: Any, value: Any, row: Any, rows: Any, column: Any, columns: Any):
+def store_element(
+    place: fx.Pointer, value: fx.Numeric | fx.Vector, row: fx.Int32, rows: fx.Int32, column: fx.Int32, columns: fx.Int32
+):
     if (row < rows) & (column < columns):
         fx.nvgpu.store_global(place, value)
 

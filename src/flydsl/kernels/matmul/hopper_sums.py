@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
@@ -11,7 +9,7 @@ from .hopper_out import Out, chunk_layout, corner
 from .tile import Form, Tile
 
 
-def put_sums(acc: Any, sums: fx.Pointer, member: Any, count: int) -> None:
+def put_sums(acc: fx.Tensor, sums: fx.Pointer, member: fx.Int32, count: int) -> None:
     """A thread's sums to shared memory, in units of 16 bytes: the units of neighbours lie beside each other."""
     unit = fx.make_copy_atom(fx.UniversalCopy128b(), sums.dtype)
     four = fx.make_layout(4, 1)
@@ -21,8 +19,15 @@ def put_sums(acc: Any, sums: fx.Pointer, member: Any, count: int) -> None:
 
 
 def add_sums(
-    sums: fx.Pointer, member: Any, first: int, part: Any, count: int, cluster: int, splits: int, place: Any
-) -> Any:
+    sums: fx.Pointer,
+    member: fx.Int32,
+    first: int,
+    part: fx.Int32,
+    count: int,
+    cluster: int,
+    splits: int,
+    place: fx.Int32,
+) -> fx.Tensor:
     """This block's share of the columns, of all parts of K in order."""
     unit = fx.make_copy_atom(fx.UniversalCopy128b(), sums.dtype)
     four = fx.make_layout(4, 1)
@@ -39,7 +44,7 @@ def add_sums(
     return total
 
 
-def leave_sums(acc: Any, place: Any, count: int) -> None:
+def leave_sums(acc: fx.Tensor, place: fx.Pointer, count: int) -> None:
     """A thread's sums to memory, in units of 16 bytes; neighbours' lie beside each other."""
     unit = fx.make_copy_atom(fx.nvgpu.StoreGlobal(128, cache="cg"), place.dtype)
     four = fx.make_layout(4, 1)
@@ -49,7 +54,7 @@ def leave_sums(acc: Any, place: Any, count: int) -> None:
 
 
 @flyc.jit
-def wait_for_slices(counter: Any, member: Any, others: int):
+def wait_for_slices(counter: fx.Pointer, member: fx.Int32, others: int):
     """Until the other slices' sums are in memory; the counter is zero again for the next launch."""
     if member == 0:
         found = fx.generic_load(counter, memory_order=fx.AtomicOrdering.Acquire, syncscope="device")
@@ -58,7 +63,7 @@ def wait_for_slices(counter: Any, member: Any, others: int):
         counter[0] = 0
 
 
-def collect_sums(acc: Any, place: Any, count: int, others: int) -> None:
+def collect_sums(acc: fx.Tensor, place: fx.Pointer, count: int, others: int) -> None:
     """The sums of all slices, in their order; the last one's are here. Loads go ahead as far as registers reach."""
     unit = fx.make_copy_atom(fx.nvgpu.LoadGlobal(128, cache="cg"), place.dtype)
     four = fx.make_layout(4, 1)
@@ -78,7 +83,7 @@ def collect_sums(acc: Any, place: Any, count: int, others: int) -> None:
 
 
 @flyc.jit
-def line_scale(scales: fx.Tensor, row: Any, rows: Any, step: Any):
+def line_scale(scales: fx.Tensor, row: fx.Int32, rows: fx.Int32, step: fx.Int32):
     value = fx.Float32(0.0)
     if row < rows:
         value = scales[row, step]
@@ -90,7 +95,7 @@ def scale_counts(tile: Tile, form: Form) -> tuple[int, int]:
     return (2 if form.scale_x == "line" else 1), (tile.n // 4 if form.scale_y == "line" else 1)
 
 
-def fetch_scales(out: Out, held: Any, row: Any, column: Any, step: Any) -> None:
+def fetch_scales(out: Out, held: fx.Tensor, row: fx.Int32, column: fx.Int32, step: fx.Int32) -> None:
     """The factors of a step's 128 products, for each 64 rows of a consumer."""
     tile, form = out.tile, out.form
     lane = out.member % 32
@@ -113,7 +118,7 @@ def fetch_scales(out: Out, held: Any, row: Any, column: Any, step: Any) -> None:
             held[first] = line_scale(out.scale_y, left // 128, (out.columns + 127) // 128, step)
 
 
-def add_step(tile: Tile, form: Form, grand: Any, acc: Any, held: Any) -> None:
+def add_step(tile: Tile, form: Form, grand: fx.Tensor, acc: fx.Tensor, held: fx.Tensor) -> None:
     """The sums of some products, with their factors, to those of all."""
     if not form.blocked:
         grand.store(grand.load() + acc.load())

@@ -5,7 +5,7 @@ A block works on a tile of 64 x 64 through shared memory, element by element. Su
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -26,7 +26,7 @@ def plain_kernel(
     scale_a: fx.Tensor | None,
     scale_b: fx.Tensor | None,
     activation: fx.Constexpr[str],
-    single: fx.Constexpr[tuple[Any, ...]],
+    single: fx.Constexpr[tuple[bool, ...]],
     blocked: fx.Constexpr[bool],
     m: fx.Int32,
     n: fx.Int32,
@@ -83,28 +83,39 @@ def plain_kernel(
                 here[fx.Int64(r) * step_c + fx.Int64(q) * column_c] = c.dtype(value)
 
 
-def block_scales(scale_a: Any, scale_b: Any, step: Any) -> tuple[Any, Any]:
+def block_scales(scale_a: fx.Tensor, scale_b: fx.Tensor, step: fx.Int32) -> tuple[fx.Tensor, fx.Tensor]:
     """The scales of a step along K: of A's rows, and of blocks of B's columns."""
     return scale_a[None, step * DEPTH // BLOCK], scale_b[step * DEPTH // BLOCK, None]
 
 
-def scaled(value: Any, scale: Any, at: Any) -> Any:
+def scaled(value: fx.Float32, scale: fx.Tensor | None, at: int | fx.Int32) -> fx.Float32:
     return value if scale is None else value * scale[at]
 
 
-def element(vector: Any, at: Any) -> Any:
+def element(vector: fx.Tensor, at: fx.Int32) -> fx.Float32:
     return fx.Float32(vector[at])
 
 
 class Side:
     """A's or B's rows of a tile: where they begin, how many there are, and the tile they go to."""
 
-    def __init__(self, place: Any, tile: Any, first: Any, count: Any, step: Any, depth: Any):
+    def __init__(
+        self, place: fx.Pointer, tile: fx.Tensor, first: fx.Int32, count: fx.Int32, step: fx.Int64, depth: fx.Int64
+    ):
         self.place, self.tile, self.first, self.count = place, tile, first, count
         self.step, self.depth = step, depth
 
 
-def fetch(side: Side, total: Any, r: Any, d: Any, step: Any, k: Any, scales: Any, block: int) -> None:
+def fetch(
+    side: Side,
+    total: type[fx.Numeric],
+    r: fx.Int32,
+    d: fx.Int32,
+    step: fx.Int32,
+    k: fx.Int32,
+    scales: fx.Tensor | None,
+    block: int,
+) -> None:
     """One element of a tile, or zero; times the scale of its block, where blocks have one."""
     row = side.first + r
     fetch_element(side.place, side.tile, row, side.count, side.step, side.depth, total, r, d, step, k, scales, block)
@@ -112,15 +123,26 @@ def fetch(side: Side, total: Any, r: Any, d: Any, step: Any, k: Any, scales: Any
 
 @flyc.jit
 def fetch_element(
-    place: Any, tile: Any, row: Any, rows: Any, step_row: Any, step_k: Any, total: Any, r: Any, d: Any, step: Any,
-    k: Any, scales: Any, block: int,
-):  # fmt: skip
+    place: fx.Pointer,
+    tile: fx.Tensor,
+    row: fx.Int32,
+    rows: fx.Int32,
+    step_row: fx.Int64,
+    step_k: fx.Int64,
+    total: type[fx.Numeric],
+    r: fx.Int32,
+    d: fx.Int32,
+    step: fx.Int32,
+    k: fx.Int32,
+    scales: fx.Tensor | None,
+    block: int,
+):
     value = total(0)
     at = step * DEPTH + d
     if (row < rows) & (at < k):
         value = total(place[fx.Int64(row) * step_row + fx.Int64(at) * step_k])
         if fx.const_expr(scales is not None):
-            value = value * scales[row // block]
+            value = value * cast("fx.Tensor", scales)[row // block]
     tile[r, d] = value
 
 
@@ -146,7 +168,7 @@ def plain(
     column_c: fx.Int64,
     batch_c: fx.Int64,
     activation: fx.Constexpr[str],
-    single: fx.Constexpr[tuple[Any, ...]] = (False, False),
+    single: fx.Constexpr[tuple[bool, ...]] = (False, False),
     blocked: fx.Constexpr[bool] = False,
     stream: fx.Stream = fx.Stream(None),
 ):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
 from ..activations import ACTIVATIONS
-from .arrays import Array, address, type_name
+from .arrays import Array, HostArray, address, type_name
 
 FLOATS = ("float16", "bfloat16", "float32")
 FP8 = ("float8_e4m3fn", "float8_e5m2")
@@ -155,7 +155,7 @@ def check_out(request: Request, out: Array) -> None:
         reach = stride * (extent - 1) + reach
 
 
-def check_apart(place: int, reach: int, others: Iterable[tuple[str, Any, int]]) -> None:
+def check_apart(place: int, reach: int, others: Iterable[tuple[str, HostArray | None, int]]) -> None:
     """Nothing that is read may lie in what is written: others by name, with the bytes they reach over."""
     for name, x, length in others:
         if x is not None:

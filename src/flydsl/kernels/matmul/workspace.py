@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from ...target import on_host
-from .arrays import is_torch
+from .arrays import HostArray, TorchArray, is_torch
 
-_kept: dict[object, Any] = {}
+_kept: dict[object, TorchArray] = {}
 
 
-def scratch(like: Any, what: str, elements: int, dtype: str, stream: Any, *, zero: bool = False) -> Any:
+def scratch(like: HostArray, what: str, elements: int, dtype: str, stream: object, *, zero: bool = False) -> HostArray:
     """So many elements where `like` is, for a launch in `stream` (None: the current one).
 
     On a GPU they are kept for the next launch in the same stream, which cannot start before this one is done with
