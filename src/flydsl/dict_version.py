@@ -14,7 +14,7 @@ _TAG_AT = 3 * ctypes.sizeof(ctypes.c_void_p)
 """Behind the reference count, the class and the number of entries."""
 
 
-def version_of(mapping: dict[Any, Any]) -> ctypes.c_uint64 | None:
+def version_of(mapping: dict[object, object]) -> ctypes.c_uint64 | None:
     """The counter, read by its `value` as long as the dict lives; None where this Python keeps none."""
     return _tag(mapping) if sys.implementation.name == "cpython" and _counts() else None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import random
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,6 +31,9 @@ from flydsl.kernels.transpose import transpose
 from flydsl.kernels.vector_add import vector_add
 from flydsl.passes.fuse import Step, check_order, plan, upper_part
 from flydsl.passes.pipeline import parse_specs
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "kernels"))
+from library import CASES  # noqa: E402 - a folder of tests is no package
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 EVERY = bool(os.environ.get("FLYDSL_TEST_EVERY_TARGET"))
@@ -169,6 +173,42 @@ def test_an_empty_hook_changes_nothing(monkeypatch: pytest.MonkeyPatch):
     assert "fly-to-llvm" in plain.metadata["times"]["passes"]
     assert "fly-promote-regmem-to-vectorssa" in hooked.metadata["times"]["passes"]
     assert plain.llvm_ir == hooked.llvm_ir and plain.binary("hsaco") == hooked.binary("hsaco")
+
+
+CODE = ("hsaco", "ptx", "o", "host")
+"""Sections of an artifact that run."""
+LIBRARY = {case.name: case for case in CASES}
+ONE_EACH = {case.kernel: case.name for case in CASES}
+"""A case of every kernel of the library."""
+
+
+def watched(compile_it, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Compile as it is, and with everything that only looks: every byte that runs is the same."""
+    monkeypatch.setenv("FLYDSL_RUNTIME_ENABLE_CACHE", "0")
+    made = []
+    for looks in (False, True):
+        if looks:
+            for name in ("DUMP_IR", "DEBUG_ENABLE_VERIFIER", "DEBUG_PRINT_AFTER_ALL", "DEBUG_TIMING"):
+                monkeypatch.setenv(f"FLYDSL_{name}", "1")
+            monkeypatch.setenv("FLYDSL_DUMP_DIR", str(folder))
+        flyc.invalidate_all()
+        made.append(compile_it())
+    plain, seen = ({name: a.sections[name] for name in CODE if name in a.sections} for a in made)
+    assert len(list(folder.glob("*/*.mlir"))) > 8 and plain and plain == seen
+    assert made[0].metadata["key"] == made[1].metadata["key"]
+
+
+@pytest.mark.parametrize("name", LIBRARY if EVERY else ONE_EACH.values())
+def test_watching_library_kernels(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    case = LIBRARY[name]
+    watched(lambda: case.compile(case.targets[0]), monkeypatch, tmp_path)
+
+
+@pytest.mark.parametrize("target", ["rocm:gfx942", "cuda:sm_90a", "cpu:native"])
+@pytest.mark.parametrize("name", ["vector_add", "predicated_add", "tiled_copy", "tiled_mma"])
+def test_watching_examples(name: str, target: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    function, args = example(name)
+    watched(lambda: flyc.compile(function, *args, target=target).artifact, monkeypatch, tmp_path)
 
 
 # --- pipelines --------------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ class _Results:
             place = recast_iter(number.dtype, out + (base + i * SLOT))
             place.store(number)
 
-    def read(self, shape: Any, content: bytes, thread: int) -> Any:
+    def read(self, shape: object, content: bytes, thread: int) -> object:
         """The result of one thread."""
         if isinstance(shape, _Leaf):
             import numpy as np
@@ -84,9 +84,9 @@ class _Results:
             at = (thread * len(self.scalars) + shape.slot) * SLOT
             return np.frombuffer(content, shape.dtype.numpy_dtype, 1, at)[0].item()
         if isinstance(shape, dict):
-            return {k: self.read(v, content, thread) for k, v in cast("dict[str, Any]", shape).items()}
+            return {k: self.read(v, content, thread) for k, v in cast("dict[str, object]", shape).items()}
         if isinstance(shape, (list, tuple)):
-            parts = [self.read(v, content, thread) for v in cast("Sequence[Any]", shape)]
+            parts = [self.read(v, content, thread) for v in cast("Sequence[object]", shape)]
             return parts if isinstance(shape, list) else tuple(parts)
         return shape
 
@@ -108,8 +108,8 @@ def evaluate(function: Callable[..., Any], *args: Any, threads: int | None = Non
     """
     if threads is not None and not 1 <= threads <= 1024:
         raise DSLValueError(f"evaluate runs one block of 1 to 1024 threads, got {threads}")
-    traced: list[tuple[_Results, Any]] = []
-    body: Any = function
+    traced: list[tuple[_Results, object]] = []
+    body: object = function
     if isinstance(function, FunctionType) and function.__name__ != "<lambda>" and not _is_ours(function):
         body = jit(function)  # control flow on run-time values, as in a kernel
     numbers = [_is_number(a) or any(hasattr(a, name) for name in _ARRAYS) for a in args]
@@ -136,11 +136,11 @@ def _is_ours(function: FunctionType) -> bool:
     return function.__module__.partition(".")[0] == "flydsl"
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (bool, int, float)) or isinstance(value, Numeric)
 
 
-def _launcher(call: Callable[[Pointer, Any], None], which: Sequence[int], threads: int) -> JitFunction:
+def _launcher(call: Callable[[Pointer, object], None], which: Sequence[int], threads: int) -> JitFunction:
     """A jit function of the output and the run-time arguments, made for their number."""
     names = [f"a{i}" for i in which]
     listed = "".join(f", {name}" for name in names)
@@ -149,7 +149,7 @@ def _launcher(call: Callable[[Pointer, Any], None], which: Sequence[int], thread
     return jit(_function(launch, {"body": body}))
 
 
-def _function(source: str, scope: dict[str, Any]) -> FunctionType:
+def _function(source: str, scope: dict[str, object]) -> FunctionType:
     """A function from text that the rewriter can read back."""
     import linecache
 
@@ -160,7 +160,7 @@ def _function(source: str, scope: dict[str, Any]) -> FunctionType:
     return next(v for v in scope.values() if isinstance(v, FunctionType) and v.__code__.co_filename == name)
 
 
-def _run(launcher: JitFunction, args: Sequence[Any], target: str | None) -> bytes:
+def _run(launcher: JitFunction, args: Sequence[object], target: str | None) -> bytes:
     """Compile, run once and give what was written."""
     from ..runtime import get_device_runtime
     from .build.driver import compile_module

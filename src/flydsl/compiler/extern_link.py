@@ -19,7 +19,7 @@ from .build.load_hooks import check_hooks
 if TYPE_CHECKING:
     from .backends.base import BaseBackend
 
-LoadHook = Callable[[int], Any]
+LoadHook = Callable[[int], object]
 """Called with the driver's handle of a module that was just loaded."""
 
 
@@ -90,7 +90,7 @@ class LinkedExternFunction:
             externs.load_hooks.append(self.module_init_fn)
         return result
 
-    def __fly_cache_key__(self) -> Any:
+    def __fly_cache_key__(self) -> object:
         library = self.library
         # What a hook does is the host's business: it is no part of the code, only which one to call is.
         hook = self.module_init_fn
@@ -120,7 +120,7 @@ class BoundExternFunction:
             return self.function(*cast("Sequence[Any]", prepared))
         return self.function(prepared)
 
-    def __fly_cache_key__(self) -> Any:
+    def __fly_cache_key__(self) -> object:
         return self.function.__fly_cache_key__(), self.preprocess
 
     def __repr__(self) -> str:
@@ -186,7 +186,7 @@ def hook_name(hook: LoadHook) -> str | None:
 
 def _import(name: str) -> Any:
     module, _, qualname = name.partition(":")
-    found: Any = importlib.import_module(module)
+    found: object = importlib.import_module(module)
     for part in qualname.split("."):
         found = getattr(found, part)
     return found

@@ -6,7 +6,7 @@ They are `custom_passes.resolve` and `run_flow` with fewer choices; new code use
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flydsl.compiler.build.custom_passes import PassConfig, resolve, run_flow
 from flydsl.errors import DSLValueError
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from flydsl.compiler.backends.base import BaseBackend, DeviceBinary
 
 
-def _config(**options: Any) -> PassConfig:
+def _config(**options: object) -> PassConfig:
     # Nothing of the environment: every level below the given one is switched off.
-    off: dict[str, Any] = {
+    off: dict[str, object] = {
         "llvm_pass_pipeline": "",
         "llvm_codegen_passes": [],
         "llvm_codegen_plugins": [],
@@ -34,8 +34,8 @@ def run_llvm_opt_then_binary(
     backend: BaseBackend,
     *,
     pipeline: str,
-    plugins: Iterable[Any] = (),
-    compile_hints: Mapping[str, Any] | None = None,
+    plugins: Iterable[object] = (),
+    compile_hints: Mapping[str, object] | None = None,
 ) -> DeviceBinary:
     """Run a pipeline over LLVM IR, then generate and link code."""
     config = _config(llvm_pass_pipeline=pipeline, llvm_pass_plugins=list(plugins))
@@ -46,20 +46,20 @@ def run_fly_llc_codegen(
     llvm_ir: str,
     backend: BaseBackend,
     *,
-    passes: Any,
-    plugins: Iterable[Any] = (),
-    compile_hints: Mapping[str, Any] | None = None,
+    passes: object,
+    plugins: Iterable[object] = (),
+    compile_hints: Mapping[str, object] | None = None,
 ) -> DeviceBinary:
     """Generate code with machine passes, then link it."""
     config = _config(llvm_codegen_passes=passes, llvm_codegen_plugins=list(plugins))
     return run_flow(llvm_ir, backend, backend.parse_options(compile_hints), config)
 
 
-def llvm_opt_fingerprint(pipeline: str, plugins: Iterable[Any] = ()) -> str:
+def llvm_opt_fingerprint(pipeline: str, plugins: Iterable[object] = ()) -> str:
     """What a pipeline and its plugins contribute to a cache key; empty for no pipeline."""
     return _config(llvm_pass_pipeline=pipeline, llvm_pass_plugins=list(plugins)).fingerprint() if pipeline else ""
 
 
-def fly_llc_codegen_fingerprint(passes: Any, plugins: Iterable[Any] = ()) -> str:
+def fly_llc_codegen_fingerprint(passes: object, plugins: Iterable[object] = ()) -> str:
     """What machine passes and their plugins contribute to a cache key; empty for none."""
     return _config(llvm_codegen_passes=passes, llvm_codegen_plugins=list(plugins)).fingerprint() if passes else ""

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 from ..errors import DSLTypeError
 
-ambient_hints: ContextVar[tuple[tuple[str, Any], ...]] = ContextVar("flydsl_hints", default=())
+ambient_hints: ContextVar[tuple[tuple[str, object], ...]] = ContextVar("flydsl_hints", default=())
 
 
-def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+def merge(*layers: Mapping[str, object]) -> dict[str, object]:
     """Layers from weakest to strongest; a value of None says nothing."""
-    merged: dict[str, Any] = {}
+    merged: dict[str, object] = {}
     for layer in layers:
         merged.update({k: v for k, v in layer.items() if v is not None})
     return merged
 
 
-def ambient() -> dict[str, Any]:
+def ambient() -> dict[str, object]:
     """Hints of the contexts around this call."""
     return dict(ambient_hints.get())
 
@@ -41,7 +40,7 @@ class CompilationContext:
 
     @staticmethod
     @contextmanager
-    def compile_hints(hints: Mapping[str, Any]) -> Generator[None]:
+    def compile_hints(hints: Mapping[str, object]) -> Generator[None]:
         """Add hints; nested contexts merge, the inner one wins."""
         if not isinstance(hints, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DSLTypeError(f"compile_hints takes a dict of hints, got {hints!r}")

@@ -330,7 +330,7 @@ def kernel(function: Callable[P, object], /) -> KernelFunction[P]: ...
 
 @overload
 def kernel(
-    *, name: str | None = None, known_block_size: Any = None
+    *, name: str | None = None, known_block_size: object = None
 ) -> Callable[[Callable[P, object]], KernelFunction[P]]: ...
 
 

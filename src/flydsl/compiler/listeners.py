@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import config
 from ..errors import DSLTypeError
@@ -12,7 +12,7 @@ from ..errors import DSLTypeError
 if TYPE_CHECKING:
     from .build.artifact import CompiledArtifact
 
-Callback = Callable[[str, str, str, Mapping[str, Any], bool, "CompiledArtifact"], object]
+Callback = Callable[[str, str, str, Mapping[str, object], bool, "CompiledArtifact"], object]
 
 _listeners: tuple[Listener, ...] = ()
 _logger = logging.getLogger("flydsl")
@@ -70,8 +70,8 @@ def compile_listener(callback: Callback) -> Listener:
 def notify(artifact: CompiledArtifact, cache_hit: bool) -> None:
     """Tell every listener."""
     for listener in _listeners:
-        about: Mapping[str, Any] = artifact.metadata
-        times: Mapping[str, Any] = {} if cache_hit else about.get("times", {})
+        about: Mapping[str, object] = artifact.metadata
+        times: Mapping[str, object] = {} if cache_hit else about.get("times", {})
         try:
             listener.callback(about["name"], artifact.key, about["target"], times, cache_hit, artifact)
         except Exception:

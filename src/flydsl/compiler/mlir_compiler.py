@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
 
-def pipeline_text(backend: BaseBackend, compile_hints: Mapping[str, Any] | None = None) -> str:
+def pipeline_text(backend: BaseBackend, compile_hints: Mapping[str, object] | None = None) -> str:
     """The passes of a backend as one text, as `fly-opt --pass-pipeline` takes it."""
     fragments = backend.pipeline_fragments(compile_hints=dict(compile_hints or {}))
     return f"builtin.module({','.join(fragments)})"

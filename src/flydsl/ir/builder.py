@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import ub, vector
 from xdsl.dialects.builtin import (
@@ -34,6 +34,9 @@ from .emitter import UNKNOWN, emit1, emit_head, emit_regions, emitn, make_attrib
 from .fold import fold_cmpi, fold_int, signed
 from .identity import IdentityCache
 from .types import bit_width, vector_type
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import AnyFloat
 
 i128 = IntegerType(128)
 index = IndexType()
@@ -108,10 +111,10 @@ CMPF = {
     )
 }
 _COMMUTATIVE = {"addi", "muli", "andi", "ori", "xori", "minsi", "maxsi", "minui", "maxui"}
-_PREDICATES: dict[int, IntegerAttr[Any]] = {i: IntegerAttr(i, i64) for i in range(16)}
+_PREDICATES: dict[int, IntegerAttr[IntegerType]] = {i: IntegerAttr(i, i64) for i in range(16)}
 
-_int_attrs: dict[Attribute, dict[int, IntegerAttr[Any]]] = {}
-_index_lists: dict[tuple[int, ...], DenseArrayBase[Any]] = {}
+_int_attrs: dict[Attribute, dict[int, IntegerAttr[IntegerType]]] = {}
+_index_lists: dict[tuple[int, ...], DenseArrayBase[IntegerType]] = {}
 _LEAF_OPS = {
     "add": "addi", "sub": "subi", "mul": "muli", "div": "divsi", "mod": "remsi", "min": "minsi", "max": "maxsi",
     "safediv": "divsi", "ceildiv": "ceildivsi", "shapediv": "ceildivsi",
@@ -123,7 +126,7 @@ INTERNED = 1 << 16
 """Attributes of one kind that are kept for the next use, in a process that compiles ever new constants."""
 
 
-def _int_attrs_of(type_: Attribute) -> dict[int, IntegerAttr[Any]]:
+def _int_attrs_of(type_: Attribute) -> dict[int, IntegerAttr[IntegerType]]:
     return _int_attrs.setdefault(type_, {})
 
 
@@ -131,7 +134,7 @@ _int_tables = IdentityCache(_int_attrs_of)
 _int_table = _int_tables.entries.get
 
 
-def int_attr(value: int, type_: Any = i32) -> IntegerAttr[Any]:
+def int_attr(value: int, type_: Any = i32) -> IntegerAttr[IntegerType]:
     """Interned integer attribute."""
     table = (_int_table(id(type_)) or _int_tables.add(type_))[0]
     found = table.get(value)
@@ -148,7 +151,7 @@ def _int_array(elem: IntegerType, letter: str, values: tuple[int, ...]) -> Dense
     return make_attribute(DenseArrayBase, ("elt_type", "data"), (elem, data))
 
 
-def i32_list(values: Sequence[int]) -> DenseArrayBase[Any]:
+def i32_list(values: Sequence[int]) -> DenseArrayBase[IntegerType]:
     """Interned `array<i32: ...>`."""
     key = tuple(values)
     found = _index_lists.get(key)
@@ -214,12 +217,12 @@ class Builder:
             self.block = saved_block
             self.forget(mark)
 
-    def numbered(self) -> dict[Any, SSAValue]:
+    def numbered(self) -> dict[object, SSAValue]:
         """All that is numbered now, for `resumed`."""
         return dict(self._known)
 
     @contextmanager
-    def resumed(self, block: Block, numbered: dict[Any, SSAValue]) -> Generator[None]:
+    def resumed(self, block: Block, numbered: dict[object, SSAValue]) -> Generator[None]:
         """Build into a block again, with what was numbered there."""
         saved = self.block, self._known
         self.block, self._known = block, numbered
@@ -267,10 +270,10 @@ class Builder:
         ids = self._ids
         entry = ids.get(id(type_)) or self._identify(type_)
         if props:
-            parts: list[Any] = [cls, entry[0], *map(id, operands)]
+            parts: list[object] = [cls, entry[0], *map(id, operands)]
             for name, attr in props.items():
                 parts += (name, (ids.get(id(attr)) or self._identify(attr))[0])
-            key: Any = tuple(parts)
+            key: object = tuple(parts)
         else:
             key = (cls, entry[0], *map(id, operands))
         found = self._known.get(key)
@@ -311,7 +314,7 @@ class Builder:
         known = (self._ids.get(id(type_)) or self._identify(type_))[0]
         if integer:
             value = signed(int(value), bit_width(elem))
-            key: Any = (known, value)
+            key: object = (known, value)
         else:
             value = float(value)
             key = (known, struct.pack("<d", value))
@@ -321,7 +324,7 @@ class Builder:
         if integer:
             attr: Attribute = int_attr(int(value), elem)
         else:
-            attr = FloatAttr(value, cast(Any, elem))
+            attr = FloatAttr(value, cast("AnyFloat", elem))
         if elem is not type_:
             attr = DenseIntOrFPElementsAttr.from_list(cast(Any, type_), [value])
         op = emit_head(self.entry, self._anchor, arith.ConstantOp, type_, {"value": attr})
@@ -498,10 +501,10 @@ class Builder:
         return self.int_binary("xori", x, self.int_binary("shrui", bits, self.const(s.shift, x.type)))
 
 
-_i64_lists: dict[tuple[int, ...], DenseArrayBase[Any]] = {}
+_i64_lists: dict[tuple[int, ...], DenseArrayBase[IntegerType]] = {}
 
 
-def i64_list(values: tuple[int, ...]) -> DenseArrayBase[Any]:
+def i64_list(values: tuple[int, ...]) -> DenseArrayBase[IntegerType]:
     """Interned `array<i64: ...>`."""
     found = _i64_lists.get(values)
     if found is None:

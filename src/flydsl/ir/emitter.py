@@ -6,10 +6,12 @@ Set `FAST = False` to go through xDSL's public constructors instead. `make_attri
 parts are known to be right.
 """
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
 from xdsl.dialects.builtin import UnknownLoc
 from xdsl.ir import (
@@ -27,16 +29,28 @@ from xdsl.ir import (
 from xdsl.irdl import IRDLOperation, OptPropertyDef
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import LocationAttr
     from xdsl.ir import Attribute
 
 P = TypeVar("P", bound=ParametrizedAttribute)
-D = TypeVar("D", bound=Data[Any])
+D = TypeVar("D", bound=Data[Hashable])
+T = TypeVar("T")
+V = TypeVar("V", bound=SSAValue)
 
 FAST: bool = True
 UNKNOWN: Final = UnknownLoc()
 
-_new: Any = object.__new__
-_tup: Any = cast(Any, tuple).__new__
+
+class _New(Protocol):
+    def __call__(self, cls: type[T], /) -> T: ...
+
+
+class _NewValues(Protocol):
+    def __call__(self, cls: type[object], values: Iterable[V], /) -> SSAValues[V]: ...
+
+
+_new = cast("_New", object.__new__)
+_tup = cast("_NewValues", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
 _defaults: dict[type[Operation], dict[str, Attribute]] = {}
 
 
@@ -57,8 +71,8 @@ def _make(
     operands: Sequence[SSAValue],
     types: Sequence[Attribute],
     props: dict[str, Attribute],
-    loc: Any,
-) -> Any:
+    loc: LocationAttr,
+) -> Operation:
     op = _new(cls)
     op._operands = _tup(SSAValues, operands)
     uses: list[Use] = []
@@ -67,7 +81,7 @@ def _make(
         head = v.first_use
         u = Use(op, i, None, head)
         if head is not None:
-            head._prev_use = u  # pyright: ignore[reportPrivateUsage]
+            head._prev_use = u
         v.first_use = u
         uses.append(u)
         i += 1
@@ -101,7 +115,7 @@ def make_attribute(cls: type[P], fields: tuple[str, ...], values: Sequence[Attri
 def make_data(cls: type[D], value: object) -> D:
     """A data attribute as `cls(value)` makes it, not verified."""
     if not FAST:
-        return cast(Any, cls)(value)
+        return cast("Callable[[object], D]", cls)(value)
     made = _new(cls)
     _set(made, "data", value)
     return made
@@ -113,66 +127,59 @@ SSA_CLASSES: Final = frozenset((OpResult, BlockArgument))
 
 def append(block: Block, op: Operation) -> None:
     """Link a new, parentless op at the end of a block, without the ancestor check of `Block.add_op`."""
-    link: Any = op
-    blk: Any = block
-    link.parent = block
-    last = blk._last_op
+    op.parent = block
+    last = block._last_op
     if last is None:
-        blk._first_op = op
+        block._first_op = op
     else:
-        last._next_op, link._prev_op = op, last
-    blk._last_op = op
+        last._next_op, op._prev_op = op, last
+    block._last_op = op
 
 
 def insert_after(block: Block, anchor: Operation | None, op: Operation) -> None:
     """Link a new op right behind `anchor`, or at the head of the block when there is none."""
-    link: Any = op
-    blk: Any = block
-    at: Any = anchor
-    link.parent = block
-    following = blk._first_op if at is None else at._next_op
-    link._prev_op, link._next_op = at, following
-    if at is None:
-        blk._first_op = op
+    op.parent = block
+    following = block._first_op if anchor is None else anchor._next_op
+    op._prev_op, op._next_op = anchor, following
+    if anchor is None:
+        block._first_op = op
     else:
-        at._next_op = op
+        anchor._next_op = op
     if following is None:
-        blk._last_op = op
+        block._last_op = op
     else:
         following._prev_op = op
 
 
 def relink(block: Block, order: Sequence[Operation]) -> None:
     """Put the ops of a block into another order; those that are left out are dropped."""
-    blk: Any = block
     kept = 0
-    op: Any = blk._first_op
+    op = block._first_op
     for wanted in order:
-        if op is not wanted:
+        if op is None or op is not wanted:
             break
         op = op._next_op
         kept += 1
     if op is None and kept == len(order):
         return
-    everything: list[Any] = []
-    op = blk._first_op
+    everything: list[Operation] = []
+    op = block._first_op
     while op is not None:
         everything.append(op)
         op = op._next_op
-    previous: Any = None
+    previous: Operation | None = None
     for made in order:
-        link: Any = made
-        link._prev_op = previous
+        made._prev_op = previous
         if previous is None:
-            blk._first_op = link
+            block._first_op = made
         else:
-            previous._next_op = link
-        previous = link
+            previous._next_op = made
+        previous = made
     if previous is None:
-        blk._first_op = None
+        block._first_op = None
     else:
         previous._next_op = None
-    blk._last_op = previous
+    block._last_op = previous
     if len(everything) != len(order):
         left = set(map(id, order))
         for gone in everything:
@@ -187,7 +194,7 @@ def emit1(
     operands: Sequence[SSAValue],
     type_: Attribute,
     props: dict[str, Attribute],
-    loc: Any = UNKNOWN,
+    loc: LocationAttr = UNKNOWN,
 ) -> SSAValue:
     """Append an op with one result and no regions; give the result."""
     (result,) = emitn(block, cls, operands, (type_,), props, loc).results
@@ -200,7 +207,7 @@ def emitn(
     operands: Sequence[SSAValue],
     types: Sequence[Attribute],
     props: dict[str, Attribute],
-    loc: Any = UNKNOWN,
+    loc: LocationAttr = UNKNOWN,
 ) -> Operation:
     """Append an op with any number of results and no regions; give the op. `props` becomes the op's own dict."""
     if not FAST:
@@ -208,13 +215,12 @@ def emitn(
         block.add_op(made)
         return made
     op = _make(block, cls, operands, types, props, loc)
-    blk: Any = block
-    last = blk._last_op
+    last = block._last_op
     if last is None:
-        blk._first_op = op
+        block._first_op = op
     else:
         last._next_op, op._prev_op = op, last
-    blk._last_op = op
+    block._last_op = op
     return op
 
 
@@ -224,7 +230,7 @@ def emit_head(
     cls: type[Operation],
     type_: Attribute,
     props: dict[str, Attribute],
-    loc: Any = UNKNOWN,
+    loc: LocationAttr = UNKNOWN,
 ) -> Operation:
     """Insert an operand-less op behind `anchor` (at the block's head without one): constants of a function."""
     op = cls.create(result_types=[type_], properties=props, location=loc)
@@ -239,7 +245,7 @@ def emit_regions(
     types: Sequence[Attribute],
     props: dict[str, Attribute],
     regions: Sequence[Region],
-    loc: Any = UNKNOWN,
+    loc: LocationAttr = UNKNOWN,
     attrs: dict[str, Attribute] | None = None,
 ) -> Operation:
     """Append an op with regions. Fill the regions' blocks before the call: a detached block links faster."""
@@ -257,4 +263,4 @@ def emit_regions(
 
 def operands_of(op: Operation) -> tuple[SSAValue, ...]:
     """The operands as the plain tuple they are stored in (the public property wraps them in a view)."""
-    return op._operands  # pyright: ignore[reportPrivateUsage]
+    return op._operands

@@ -7,7 +7,7 @@ from functools import cache
 from itertools import chain
 from threading import Lock
 from types import CodeType, FrameType
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, IntAttr, StringAttr
 
@@ -16,6 +16,9 @@ from ..errors import SourceFrame
 from .emitter import make_attribute, make_data
 from .identity import by_identity
 from .user_code import REGION_MARK
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import LocationAttr
 
 
 class _Code:
@@ -95,7 +98,7 @@ def frame_location(frame: FrameType) -> FileLineColLoc:
     return found
 
 
-def frames_of(location: Any) -> list[FileLineColLoc]:
+def frames_of(location: object) -> list[FileLineColLoc]:
     """The frames a location is made of, outermost first; none for an unknown location."""
     found: list[FileLineColLoc] = []
     while isinstance(location, CallSiteLoc):
@@ -106,7 +109,7 @@ def frames_of(location: Any) -> list[FileLineColLoc]:
     return found[::-1]
 
 
-def source_chain(location: Any) -> list[SourceFrame]:
+def source_chain(location: object) -> list[SourceFrame]:
     """A location as frames that can be shown, outermost first."""
     return [_source_frame(frame) for frame in frames_of(location)]
 
@@ -118,7 +121,7 @@ def _source_frame(location: FileLineColLoc) -> SourceFrame:
 
 
 _depth = 0
-chains: dict[tuple[int, ...], tuple[Any, list[CodeType]]] = {}
+chains: dict[tuple[int, ...], tuple[LocationAttr, list[CodeType]]] = {}
 """Locations of chains of frames, by the id of the code and the offset of each; the code is kept beside them."""
 
 
@@ -130,12 +133,12 @@ def read_depth() -> None:
         chains.clear()
 
 
-def chain_location(frames: Sequence[FrameType]) -> Any:
+def chain_location(frames: Sequence[FrameType]) -> LocationAttr:
     """One location for a chain of frames given innermost first; the middle of a long chain is dropped."""
     kept = [frame_location(frame) for frame in frames]
     if len(kept) > _depth:
         kept[_depth - 1 : -1] = []
-    found: Any = kept[-1]
+    found: LocationAttr = kept[-1]
     for location in kept[-2::-1]:
         found = make_attribute(CallSiteLoc, ("callee", "caller"), (location, found))
     return found

@@ -80,7 +80,7 @@ class LocatedParser(Parser):
 
     def parse_optional_argument(self, expect_type: bool = True) -> Any:
         """An argument of a block or function; what `--mlir-print-debuginfo` writes behind it is passed over."""
-        found: Any = super().parse_optional_argument(expect_type)
+        found: object = super().parse_optional_argument(expect_type)
         if found is not None and expect_type:
             self.parse_optional_location()
         return found

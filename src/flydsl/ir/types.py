@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import cast
 
 from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerType, VectorType
 from xdsl.ir import Attribute
@@ -16,7 +16,7 @@ def bit_width(elem: Attribute) -> int:
     # Exact classes: `isinstance` of another class asks `ABCMeta`, which takes longer than all the rest.
     kind = type(elem)
     if kind is IntegerType:
-        return cast(Any, elem).width.data
+        return cast("IntegerType", elem).width.data
     if kind is IndexType:
         return 64
     if kind is VectorType:
@@ -35,7 +35,7 @@ def vector_type(elem: Attribute, count: int) -> VectorType:
     """Interned 1-D vector type."""
     found = _vectors.get((elem, count))
     if found is None:
-        found = _vectors[elem, count] = VectorType(cast(Any, elem), [count])
+        found = _vectors[elem, count] = VectorType(elem, [count])
     return found
 
 

@@ -7,7 +7,7 @@ default included; an atom without state is the empty struct.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from xdsl.dialects import llvm as xllvm
 from xdsl.dialects.builtin import IntegerType, StringAttr
@@ -22,6 +22,16 @@ from ..errors import DSLCompileError
 from ..ir.builder import Builder, i64_list, operands_of
 from ..ir.types import bit_width
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..passes.fly.convert_fly import FlyConversion
+    from ..passes.fly.fly_layout_lowering import LayoutLowering
+    from .rebuild import Rebuilder
+
+    Lowering: TypeAlias = FlyConversion | LayoutLowering
+    """The passes that follow atoms."""
+
 ATOM_TYPES = (CopyAtomType, MmaAtomType, TiledCopyType, TiledMmaType)
 
 
@@ -30,8 +40,8 @@ class AtomWithState:
 
     __slots__ = ("base", "type", "values")
 
-    def __init__(self, type_: Any, values: dict[str, SSAValue], base: SSAValue | None = None):
-        self.type: Any = type_
+    def __init__(self, type_: Attribute, values: dict[str, SSAValue], base: SSAValue | None = None):
+        self.type = type_
         self.values = values
         self.base = base
         """The atom the fields are set on, where it is one from outside and not a fresh one."""
@@ -39,7 +49,7 @@ class AtomWithState:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.type, name)
 
-    def materialise(self, b: Builder, fresh: Any) -> SSAValue:
+    def materialise(self, b: Builder, fresh: Callable[[], SSAValue]) -> SSAValue:
         """The chain of `fly.atom.set_value`; `fresh()` makes the atom it starts from if none came from outside."""
         atom = fresh() if self.base is None else self.base
         for field, value in self.values.items():
@@ -47,7 +57,7 @@ class AtomWithState:
         return atom
 
 
-def atom_of(obj: Any, b: Builder | None = None) -> Any:
+def atom_of(obj: Attribute | AtomWithState, b: Builder | None = None) -> CopyAtomType | MmaAtomType | AtomWithState:
     """The atom of an atom or a tiled operation, with its state."""
     if not isinstance(obj, AtomWithState):
         return atoms.atom_of(obj)
@@ -60,19 +70,19 @@ def atom_of(obj: Any, b: Builder | None = None) -> Any:
     return AtomWithState(type_, obj.values, base)
 
 
-def state_of(obj: Any) -> dict[str, SSAValue]:
+def state_of(obj: object) -> dict[str, SSAValue]:
     """The fields that were set."""
     return obj.values if isinstance(obj, AtomWithState) else {}
 
 
-def fresh_atom(r: Any, op: FlyOp) -> None:
+def fresh_atom(r: Rebuilder, op: FlyOp) -> None:
     """Handler of `fly.make_copy_atom` and `fly.make_mma_atom`."""
     if op.operands:
         raise DSLCompileError(f"this atom takes no construction arguments, got {len(op.operands)}")
     r.vm[op.results[0]] = op.results[0].type
 
 
-def set_value(r: Any, op: FlyOp) -> None:
+def set_value(r: Lowering, op: FlyOp) -> None:
     """Handler of `fly.atom.set_value`."""
     atom, value = operands_of(op)
     type_: Attribute = atom.type
@@ -97,7 +107,7 @@ def refuse_coordinates(op: FlyOp) -> None:
             )
 
 
-def make_tiled(r: Any, op: FlyOp) -> None:
+def make_tiled(r: Lowering, op: FlyOp) -> None:
     """Handler of `fly.make_tiled_copy` and `fly.make_tiled_mma`: the state of the atom is that of the tiled one."""
     known = r.atom(operands_of(op)[0])
     type_ = op.results[0].type
@@ -105,13 +115,13 @@ def make_tiled(r: Any, op: FlyOp) -> None:
         r.vm[op.results[0]] = type_
         return
     if known.base is not None:
-        parts = [known.materialise(r.b, None), *(r.val(v) for v in operands_of(op)[1:])]
+        parts = [known.materialise(r.b, lambda: r.val(operands_of(op)[0])), *(r.val(v) for v in operands_of(op)[1:])]
         r.vm[op.results[0]] = AtomWithState(type_, {}, r.b.pure(type(op), parts, type_, {}))
         return
     r.vm[op.results[0]] = AtomWithState(type_, known.values)
 
 
-def get_atom(r: Any, op: FlyOp) -> None:
+def get_atom(r: Lowering, op: FlyOp) -> None:
     """Handler of `fly.get_copy_atom` and `fly.get_mma_atom`."""
     r.vm[op.results[0]] = atom_of(r.atom(operands_of(op)[0]), r.b)
 
@@ -125,7 +135,7 @@ def struct_type(type_: Attribute) -> Attribute:
     return llvm.StructType((False, tuple(IntegerType(bits) for _, bits in op.state)))
 
 
-def to_struct(b: Builder, obj: Any, type_: Attribute) -> SSAValue:
+def to_struct(b: Builder, obj: object, type_: Attribute) -> SSAValue:
     """The struct of an atom's fields."""
     op = atoms.atom_of(type_).op
     struct = struct_type(type_)
@@ -152,13 +162,13 @@ def _as_integer(b: Builder, value: SSAValue, wanted: IntegerType, name: str) -> 
     raise DSLCompileError(f"the state field '{name}' holds {wanted}, got {value.type}")
 
 
-def from_struct(b: Builder, struct: SSAValue, type_: Attribute) -> Any:
+def from_struct(b: Builder, struct: SSAValue, type_: Attribute) -> Attribute | AtomWithState:
     """The atom whose fields are in a struct."""
     values: dict[str, SSAValue] = {}
     for i, (name, bits) in enumerate(atoms.atom_of(type_).op.state):
         place: dict[str, Attribute] = {"position": i64_list((i,))}
         values[name] = b.pure(llvm.ExtractValueOp, (struct,), IntegerType(bits), place)
-    return AtomWithState(cast(Any, type_), values) if values else type_
+    return AtomWithState(type_, values) if values else type_
 
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 from xdsl.dialects.builtin import IntegerType, StringAttr
 from xdsl.dialects.llvm import LLVMPointerType
@@ -18,6 +18,9 @@ from ..ir.types import bit_width
 from .expand.small_floats import stored_type
 from .rebuild import Handler
 
+if TYPE_CHECKING:
+    from ..passes.fly.convert_fly import FlyConversion
+
 
 def _word(op: Operation, name: str) -> str:
     return cast(StringAttr, op.properties[name]).data
@@ -28,7 +31,7 @@ def _scope(op: Operation) -> dict[str, Attribute]:
     return {} if scope is None else {"syncscope": scope}
 
 
-def _place(r: Any, pointer: SSAValue) -> tuple[SSAValue, int]:
+def _place(r: FlyConversion, pointer: SSAValue) -> tuple[SSAValue, int]:
     return r.address(r.val(pointer), cast(PointerType, pointer.type).data)
 
 
@@ -37,7 +40,7 @@ def _natural(align: int, type_: Attribute) -> Attribute:
     return int_attr(max(align, bit_width(elem_of(type_)) // 8, 1), i64)
 
 
-def _rmw(r: Any, op: AtomicRMWOp) -> None:
+def _rmw(r: FlyConversion, op: AtomicRMWOp) -> None:
     pointer, value = operands_of(op)
     at, align = _place(r, pointer)
     word = _word(op, "bin_op")
@@ -53,7 +56,7 @@ def _rmw(r: Any, op: AtomicRMWOp) -> None:
     r.vm[op.results[0]] = r.b.op1(llvm.AtomicRMWOp, (at, new), new.type, props)
 
 
-def _cas(r: Any, op: AtomicCASOp) -> None:
+def _cas(r: FlyConversion, op: AtomicCASOp) -> None:
     pointer, expected, new = operands_of(op)
     at, align = _place(r, pointer)
     values: list[SSAValue] = r.vals((expected, new))
@@ -97,21 +100,21 @@ def _qualifiers(op: Operation, align: int, type_: Attribute) -> dict[str, Attrib
     return found
 
 
-def _load(r: Any, op: QualifiedLoadOp) -> None:
+def _load(r: FlyConversion, op: QualifiedLoadOp) -> None:
     (pointer,) = operands_of(op)
     at, align = _place(r, pointer)
     type_ = stored_type(op.results[0].type)
     r.vm[op.results[0]] = r.b.op1(llvm.LoadOp, (at,), type_, _qualifiers(op, align, type_))
 
 
-def _store(r: Any, op: QualifiedStoreOp) -> None:
+def _store(r: FlyConversion, op: QualifiedStoreOp) -> None:
     value, pointer = operands_of(op)
     at, align = _place(r, pointer)
     stored = r.val(value)
     r.b.opn(llvm.StoreOp, (stored, at), (), _qualifiers(op, align, stored.type))
 
 
-def _fence(r: Any, op: FenceOp) -> None:
+def _fence(r: FlyConversion, op: FenceOp) -> None:
     r.b.opn(LlvmFenceOp, (), (), {"ordering": _ordering(op, "ordering"), **_scope(op)})
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import ub
 from xdsl.dialects import vector as xvector
@@ -22,6 +22,9 @@ from ..ir.builder import CASTS, FLOAT_BINARY, INT_BINARY, Builder, operands_of
 from ..ir.types import vector_type
 from . import folds
 from .lanes import lanes_in
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, IntegerType
 
 Props = dict[str, Attribute]
 Fold = Callable[["FoldingBuilder", Sequence[SSAValue], Attribute, Props], SSAValue | None]
@@ -73,10 +76,10 @@ class FoldingBuilder(Builder):
             if nested:
                 self._open.pop()
                 del self._depths[block]
-            further_out: list[tuple[Any, SSAValue]] = []
+            further_out: list[tuple[object, SSAValue]] = []
             while len(known) > mark:
                 key, value = known.popitem()
-                owner: Any = value.owner
+                owner: object = value.owner
                 if nested and owner.parent is not block:
                     further_out.append((key, value))
             known.update(reversed(further_out))
@@ -148,7 +151,7 @@ def _splat(b: FoldingBuilder, x: SSAValue, type_: Attribute) -> SSAValue:
     return b.share(xvector.BroadcastOp, (x,), type_, {}) if known is None else b.const(known, type_)
 
 
-def _flat(*types: Any) -> bool:
+def _flat(*types: object) -> bool:
     """Whether vectors have one dimension."""
     return all(len(t.shape.data) == 1 for t in types if type(t) is VectorType)
 
@@ -186,7 +189,9 @@ def _negf(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Pr
 
 
 def _extract_value(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue:
-    return folds.extract_value(b, xs[0], tuple(cast(Any, props["position"]).get_values()), type_)
+    return folds.extract_value(
+        b, xs[0], tuple(cast("DenseArrayBase[IntegerType]", props["position"]).get_values()), type_
+    )
 
 
 def _gep(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue:
@@ -195,7 +200,7 @@ def _gep(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Pro
 
 def _position(b: FoldingBuilder, index: Sequence[SSAValue], count: int, props: Props) -> int | None:
     """Where a 1-D extract or insert goes, if that is known and in range."""
-    (at,) = cast(Any, props["static_position"]).get_values()
+    (at,) = cast("DenseArrayBase[IntegerType]", props["static_position"]).get_values()
     if index:
         known = b.const_of.get(index[0])
         at = -1 if known is None else int(known)
@@ -220,7 +225,10 @@ def _insert(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: 
 
 def slice_start(props: Props) -> int | None:
     """Where a contiguous 1-D slice starts."""
-    offsets, strides = cast(Any, props["offsets"]).data, cast(Any, props["strides"]).data
+    offsets, strides = (
+        cast("ArrayAttr[IntegerAttr]", props["offsets"]).data,
+        cast("ArrayAttr[IntegerAttr]", props["strides"]).data,
+    )
     return offsets[0].value.data if len(offsets) == 1 and strides[0].value.data == 1 else None
 
 

@@ -24,6 +24,8 @@ from .lanes import Lanes, Part, lanes_in, put_in
 from .swizzles import simplified
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, IntegerType
+
     from .folding import FoldingBuilder
 
 CMPI_NAMES = {i: p for p, i in CMPI.items()}
@@ -211,7 +213,7 @@ def _negative_zero(value: float) -> bool:
 
 
 def _positions(op: Operation) -> tuple[int, ...]:
-    return tuple(int(i) for i in cast(Any, op.properties["position"]).get_values())
+    return tuple(int(i) for i in cast("DenseArrayBase[IntegerType]", op.properties["position"]).get_values())
 
 
 def extract_value(b: FoldingBuilder, container: SSAValue, at: tuple[int, ...], type_: Attribute) -> SSAValue:
@@ -242,7 +244,7 @@ def element_pointer(
     b: FoldingBuilder, props: dict[str, Attribute], operands: Sequence[SSAValue], type_: Attribute
 ) -> SSAValue:
     """An address: constant indices are part of the op."""
-    raw: tuple[int, ...] = cast(Any, props["rawConstantIndices"]).get_values()
+    raw: tuple[int, ...] = cast("DenseArrayBase[IntegerType]", props["rawConstantIndices"]).get_values()
     if len(operands) > 1:
         rest = iter(operands[1:])
         kept: list[SSAValue] = []
@@ -272,14 +274,14 @@ def _count(value: SSAValue) -> int:
 
 
 def _one_dimensional(value: SSAValue) -> bool:
-    type_: Any = value.type
-    return isinstance(type_, VectorType) and len(cast(Any, type_).get_shape()) == 1
+    type_: Attribute = value.type
+    return isinstance(type_, VectorType) and len(cast("VectorType[IntegerType]", type_).get_shape()) == 1
 
 
 def _offset(op: Operation) -> int | None:
     """Offset of a contiguous 1-D slice."""
-    offsets = cast(Any, op.properties["offsets"]).data
-    strides = cast(Any, op.properties["strides"]).data
+    offsets = cast("ArrayAttr[IntegerAttr]", op.properties["offsets"]).data
+    strides = cast("ArrayAttr[IntegerAttr]", op.properties["strides"]).data
     if len(offsets) != 1 or strides[0].value.data != 1:
         return None
     return offsets[0].value.data
@@ -287,7 +289,7 @@ def _offset(op: Operation) -> int | None:
 
 def _static_index(op: Operation) -> int | None:
     """Position of a 1-D extract or insert."""
-    positions = [int(i) for i in cast(Any, op.properties["static_position"]).get_values()]
+    positions = [int(i) for i in cast("DenseArrayBase[IntegerType]", op.properties["static_position"]).get_values()]
     return positions[0] if len(positions) == 1 and positions[0] >= 0 else None
 
 
@@ -300,7 +302,7 @@ def splat_of(b: FoldingBuilder, value: SSAValue) -> SSAValue | None:
     if isinstance(owner, arith.ConstantOp):
         attr = owner.properties["value"]
         if isinstance(attr, DenseIntOrFPElementsAttr) and attr.is_splat():
-            return b.const(cast(Any, attr).get_values()[0], elem_of(value.type))
+            return b.const(cast("Sequence[float]", attr.get_values())[0], elem_of(value.type))
     return None
 
 
@@ -450,7 +452,9 @@ def shape_cast(b: FoldingBuilder, x: SSAValue, type_: Attribute) -> SSAValue:
             (flat,) = operands_of(source.owner)
             if _one_dimensional(flat):
                 shape = list(cast(VectorType, source.type).get_shape())
-                order = [int(i) for i in cast(Any, x.owner.properties["permutation"]).get_values()]
+                order = [
+                    int(i) for i in cast("DenseArrayBase[IntegerType]", x.owner.properties["permutation"]).get_values()
+                ]
                 mask = i64_list(tuple(row_major_permutation(shape, order)))
                 return b.pure(xvector.ShuffleOp, (flat, flat), type_, {"mask": mask})
     return b.share(vector.ShapeCastOp, (x,), type_, {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, cast
+from typing import cast
 
 from xdsl.dialects.builtin import IndexType, IntegerAttr, IntegerType, MemRefType, NoneAttr, VectorType, i64
 from xdsl.ir import Attribute
@@ -44,9 +44,9 @@ def _convert(type_: Attribute) -> Attribute:
     if isinstance(type_, VectorType):
         shape = type_.get_shape()
         elem = llvm_type(cast(VectorType, type_).element_type)
-        if len(shape) == 1 and elem == cast(Any, type_).element_type:
+        if len(shape) == 1 and elem == cast("VectorType", type_).element_type:
             return cast(Attribute, type_)
-        return VectorType(cast(Any, elem), [prod(shape)])
+        return VectorType(elem, [prod(shape)])
     if isinstance(type_, MemRefType):
         return llvm.ptr(space_of(cast(MemRefType, type_)))
     if isinstance(type_, IntegerType):

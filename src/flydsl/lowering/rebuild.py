@@ -26,7 +26,7 @@ from .dominance import DominatorTree
 Handler = Callable[[Any, Any], None]
 
 
-def location_of(error: BaseException) -> Any:
+def location_of(error: BaseException) -> object:
     """Location of the op an error of a pass is about, or None."""
     return getattr(error, "ir_location", None)
 

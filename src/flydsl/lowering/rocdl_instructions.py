@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from xdsl.dialects.builtin import IntegerAttr, IntegerType
 from xdsl.ir import Attribute, SSAValue
@@ -113,7 +113,7 @@ def _matched(
         if slot.operand >= 0:
             operands[slot.operand] = value
             continue
-        known: Any = b.const_of.get(value)
+        known: object = b.const_of.get(value)
         if known is None or (slot.fixed is not None and known != slot.fixed):
             return None
         if slot.item is not None:

@@ -90,7 +90,7 @@ def operand(type_: Attribute, value: SSAValue | None) -> Operand:
 
 def value_of(at: Operand, b: Builder) -> SSAValue:
     """What a value operand holds."""
-    cell = cast(ValuePlace, cast(Any, at.pointer)).cell
+    cell = cast(ValuePlace, cast(object, at.pointer)).cell
     return b.poison(cell.type) if cell.value is None else cell.value
 
 

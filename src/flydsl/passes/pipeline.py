@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -147,7 +147,7 @@ def make_pass(name: str, options: Mapping[str, str] | None = None) -> Pass:
     """A pass by name; options set its fields and are converted to their types."""
     cls = pass_class(name)
     fields = {f.name.replace("_", "-"): f for f in dataclasses.fields(cls)}
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for key, text in (options or {}).items():
         field = fields.get(key.replace("_", "-"))
         if field is None:
@@ -157,7 +157,7 @@ def make_pass(name: str, options: Mapping[str, str] | None = None) -> Pass:
     return cls(**values)
 
 
-def _convert(name: str, key: str, text: str, type_: str) -> Any:
+def _convert(name: str, key: str, text: str, type_: str) -> object:
     if type_ == "bool":
         if text not in ("true", "false", "1", "0"):
             raise ValueError(f"option '{key}' of pass '{name}' is true or false, got {text!r}")

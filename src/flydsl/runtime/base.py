@@ -38,12 +38,12 @@ GPU_WORK = frozenset(
 """Methods after which the process is bound to its runtime."""
 
 Dim = int | Sequence[int]
-T = TypeVar("T", bound=Callable[..., Any])
+T = TypeVar("T", bound=Callable[..., object])
 
 
 def _as_gpu_work(method: T) -> T:
     @functools.wraps(method)
-    def counted(self: DeviceRuntime, *args: Any, **options: Any) -> Any:
+    def counted(self: DeviceRuntime, *args: object, **options: object) -> object:
         self.begin_work()
         return method(self, *args, **options)
 
@@ -102,7 +102,7 @@ class DeviceRuntime(ABC):
         """Whether code can be loaded while a stream records a graph; whether HIP allows it has not been seen."""
         return self.kind not in HIP_KINDS
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         for name in GPU_WORK & vars(cls).keys():
             setattr(cls, name, _as_gpu_work(vars(cls)[name]))
@@ -182,7 +182,7 @@ class DeviceRuntime(ABC):
         stream = current_stream()
         if stream is not None and stream.runtime == self and not stream.closed and stream.is_capturing():
             return True
-        torch = cast(Any, sys.modules.get("torch"))
+        torch = cast(object, sys.modules.get("torch"))
         if torch is None or self.pageable_host:
             return False
         cuda = getattr(torch, "cuda", None)
@@ -350,7 +350,7 @@ class DeviceRuntime(ABC):
         *,
         smem: int = 0,
         stream: Stream | int | None = None,
-        params: Sequence[Any] = (),
+        params: Sequence[object] = (),
         cluster: Dim | None = None,
         cooperative: bool = False,
         attrs: Sequence[tuple[int, bytes]] = (),

@@ -72,7 +72,7 @@ class _ManagedVersioned(ctypes.Structure):
     ]
 
 
-_alive: dict[int, tuple[Any, ...]] = {}
+_alive: dict[int, tuple[object, ...]] = {}
 _tickets = itertools.count(1)
 
 

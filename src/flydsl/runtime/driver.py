@@ -487,7 +487,7 @@ class DriverRuntime(DeviceRuntime):
         *,
         smem: int = 0,
         stream: Stream | int | None = None,
-        params: Sequence[Any] = (),
+        params: Sequence[object] = (),
         cluster: Dim | None = None,
         cooperative: bool = False,
         attrs: Sequence[tuple[int, bytes]] = (),

@@ -29,10 +29,10 @@ class Entry:
     hip: tuple[str, ...]
     cuda: tuple[str, ...]
     args: tuple[Any, ...]
-    result: Any = c_int
+    result: object = c_int
 
 
-def _row(hip: str, cuda: str, *args: Any, result: Any = c_int) -> Entry:
+def _row(hip: str, cuda: str, *args: Any, result: object = c_int) -> Entry:
     return Entry(tuple(hip.split()), tuple(cuda.split()), args, result)
 
 

@@ -50,7 +50,7 @@ def param_address(param: Any) -> int:
         raise TypeError(f"a launch parameter must be a ctypes object or an address, got {got}") from None
 
 
-def copied_param(param: Any, kernel: str) -> Any:
+def copied_param(param: object, kernel: str) -> object:
     """A private copy of an argument, as a driver takes one when a launch is queued."""
     if isinstance(param, int):
         raise TypeError(

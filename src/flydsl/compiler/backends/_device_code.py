@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flydsl.compiler.backends._fingerprint import file_digest
 from flydsl.compiler.backends._hints import Options
 from flydsl.compiler.backends.base import Tool
 from flydsl.errors import NotSupportedError
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+    from xdsl.ir import Operation
 
 PASSTHROUGH, NOALIAS = "passthrough", "fly.noalias"
 """Attributes of kernels that `lowering/rules/kernel_rules.py` reads."""
@@ -24,7 +28,7 @@ def refuse_llvm_options(kind: str, options: Options) -> None:
         )
 
 
-def kernels_of(module: Any) -> list[Any]:
+def kernels_of(module: ModuleOp) -> list[Operation]:
     """The kernels of a traced module."""
     return [op for op in module.walk() if op.name == "gpu.func" and "gpu.kernel" in op.attributes]
 

@@ -98,7 +98,7 @@ def _llvm_options(name: str, value: object) -> tuple[tuple[str, LlvmOption], ...
     return tuple(sorted(found, key=lambda pair: pair[0]))
 
 
-PARSERS: dict[str, Callable[[str, object], Any]] = {
+PARSERS: dict[str, Callable[[str, object], object]] = {
     "waves_per_eu": _waves,
     "maxnreg": lambda name, value: _int(name, value, 1),
     "fast_fp_math": _bool,

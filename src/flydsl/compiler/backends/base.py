@@ -19,6 +19,8 @@ from flydsl.compiler.backends._hints import Options
 from flydsl.target import GPUTarget, TargetCaps, caps_of
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
     from flydsl.llvm.codegen import Compiler
 
 PIPELINE_SCHEMA = 1
@@ -180,7 +182,7 @@ class BaseBackend(ABC):
         fragments = self.pipeline_fragments(compile_hints=compile_hints)
         return fragments[:-1], fragments[-1]
 
-    def lower_compile_hints(self, module: Any, *, compile_hints: Hints) -> None:
+    def lower_compile_hints(self, module: ModuleOp, *, compile_hints: Hints) -> None:
         """Put hints as attributes on the kernels of a traced module, before the pipeline runs.
 
         By default as the built-in backend does whose dialect the pipeline ends in.
@@ -200,7 +202,7 @@ class BaseBackend(ABC):
 
     # -- code ------------------------------------------------------------------------------------------
 
-    def device_ir(self, module: Any) -> str:
+    def device_ir(self, module: object) -> str:
         """LLVM IR text of a lowered `gpu.module`: what the pipeline leaves, written for this target.
 
         By default as the built-in backend writes it whose dialect the pipeline ends in.

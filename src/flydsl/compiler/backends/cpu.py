@@ -19,6 +19,8 @@ from flydsl.compiler.backends.base import (
 from flydsl.target import ARCHITECTURES, CPU_NATIVE, GPUTarget, make_builtin_target, warp_size_of
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
     from flydsl.llvm.codegen import Compiler
 
 
@@ -55,11 +57,11 @@ class CpuBackend(BuiltinBackend):
     def gpu_module_targets(self) -> list[str]:
         return []
 
-    def lower_compile_hints(self, module: Any, *, compile_hints: Hints) -> None:
+    def lower_compile_hints(self, module: ModuleOp, *, compile_hints: Hints) -> None:
         """`cpu_check` becomes `fly.check` on the device module."""
         if not self.parse_options(compile_hints).cpu_check:
             return
-        builtin: Any = importlib.import_module("xdsl.dialects.builtin")
+        builtin: object = importlib.import_module("xdsl.dialects.builtin")
         for op in module.ops:
             if op.name == "gpu.module":
                 op.attributes["fly.check"] = builtin.UnitAttr()

@@ -174,10 +174,10 @@ def _warn_unmet(options: Options, resources: Iterable[Mapping[str, Any]]) -> Non
             )
 
 
-def _resources(kernels: Iterable[KernelInfo], arch: str) -> list[dict[str, Any]]:
+def _resources(kernels: Iterable[KernelInfo], arch: str) -> list[dict[str, object]]:
     from flydsl.llvm.objects.amdgpu_occupancy import occupancy
 
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, object]] = []
     for kernel in kernels:
         waves, limited_by = occupancy(
             arch,

@@ -14,15 +14,18 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ... import config
 from ...errors import DSLCompileError
 from .overrides import overrides_of
 
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
 _used: set[Path] = set()
 
-Watcher = Callable[[str, Any], None]
+Watcher = Callable[[str, "ModuleOp"], None]
 """Is told the name of each stage (`origin`, then the passes) and the module, which it must not change."""
 _watcher: ContextVar[Watcher | None] = ContextVar("flydsl_stage_watcher", default=None)
 
@@ -137,14 +140,14 @@ class Dumper:
         if self._folder is not None and config.debug.dump_ir:
             (self._folder / self._name("binary", extension)).write_bytes(binary)
 
-    def finish(self, metadata: dict[str, Any], binary_size: int = 0) -> None:
+    def finish(self, metadata: dict[str, object], binary_size: int = 0) -> None:
         """Metadata, times and resources."""
         if self._folder is not None and config.debug.dump_ir:
             (self._folder / "meta.json").write_text(json.dumps(metadata, indent=1, default=str))
             (self._folder / "times.json").write_text(json.dumps(metadata["times"], indent=1))
         report(metadata, binary_size)
 
-    def _seen(self, name: str, module: Any) -> bool:
+    def _seen(self, name: str, module: ModuleOp) -> bool:
         """Tell the watcher; whether the module is wanted as text."""
         watcher = _watcher.get()
         if watcher is not None:
@@ -163,7 +166,7 @@ class Dumper:
         self._number += 1
         return f"{self._number - 1:02d}_{label}.{extension}"
 
-    def _replaced(self, name: str, module: Any) -> Any:
+    def _replaced(self, name: str, module: ModuleOp) -> object:
         other = self._overrides.module(name) if self._overrides is not None else None
         return module if other is None else other
 

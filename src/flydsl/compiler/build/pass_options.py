@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
 
 from flydsl import config
 
@@ -12,14 +11,14 @@ NAMES = ("llvm_pass_pipeline", "llvm_pass_plugins", "llvm_codegen_passes", "llvm
 """Arguments of `@flyc.jit` and compile hints that name passes."""
 
 
-def external_codegen(env: config.CompileEnv, hints: Mapping[str, Any] | None) -> bool:
+def external_codegen(env: config.CompileEnv, hints: Mapping[str, object] | None) -> bool:
     """Whether LLVM's programs generate the code: a prefix of LLVM is set, or options only they take."""
     if hints and hints.get("llvm_options"):
         return True
     return env.codegen == "external" or (env.codegen == "auto" and env.llvm_dir is not None)
 
 
-def requested(decorator_options: Mapping[str, Any] | None, hints: Mapping[str, Any] | None) -> bool:
+def requested(decorator_options: Mapping[str, object] | None, hints: Mapping[str, object] | None) -> bool:
     """Whether the decorator, the hints, the environment or `flyc.enable_pass` names any pass, or LLVM's programs."""
     for options in (hints, decorator_options):
         if options and any(options.get(name) is not None for name in NAMES):

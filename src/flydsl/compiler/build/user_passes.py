@@ -31,7 +31,7 @@ class PassContext:
     """The `GPUTarget` compiled for."""
     backend: str
     stage: str
-    hints: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    hints: Mapping[str, Any] = field(default_factory=dict[str, object])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +77,7 @@ class Activation:
     def applies(self, stage: str, backend: str) -> bool:
         return self.what.stage == stage and (self.what.backends is None or backend in self.what.backends)
 
-    def run(self, value: Any, context: PassContext) -> Any:
+    def run(self, value: object, context: PassContext) -> object:
         """Call the user's function."""
         args = (value, context) if self.what.takes_context else (value,)
         return self.what.function(*args, **dict(self.values))
@@ -95,7 +95,7 @@ def check_stage(stage: str) -> None:
 
 
 def ir_pass(
-    function: Callable[..., Any] | None = None,
+    function: Callable[..., object] | None = None,
     /,
     *,
     stage: str = "",
@@ -103,7 +103,7 @@ def ir_pass(
     version: int | str = 0,
     backends: Iterable[str] | None = None,
     order: int = 0,
-) -> Any:
+) -> Callable[[Callable[..., object]], IRPass]:
     """Register a function as a pass. It runs where it is activated: `ir_passes=[...]`, a hint, or `enable_pass`.
 
     `backends` limits it to some stacks; at one stage passes run by `order`, then in the order of activation.
@@ -119,7 +119,7 @@ def ir_pass(
     check_stage(stage)
     wanted = None if backends is None else tuple(backends)
 
-    def register(fn: Callable[..., Any]) -> IRPass:
+    def register(fn: Callable[..., object]) -> IRPass:
         if not inspect.isfunction(fn):
             raise DSLTypeError(f"@flyc.ir_pass decorates a Python function, got {fn!r}")
         parameters = inspect.signature(fn).parameters.values()
@@ -208,7 +208,7 @@ def activate(what: object) -> Activation:
         raise DSLValueError(
             f"no Python pass '{match[1]}' is registered{hint} Registered: {', '.join(_registry) or '-'}"
         )
-    texts: dict[str, Any] = {}
+    texts: dict[str, object] = {}
     for part in filter(None, (part.strip() for part in re.split(r"[,\s]+", match[2] or ""))):
         key, equals, value = part.partition("=")
         if not equals:

@@ -9,11 +9,65 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, cast
 
 from ...errors import DSLTypeError, DSLValueError
 from ...expr.numeric import CLASSES, Numeric
 from ...runtime.objects import torch_stack
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+    from ...runtime.objects import Buffer
+
+    class ArrayLike(Protocol):
+        """What the array interface asks of an object."""
+
+        @property
+        def __array_interface__(self) -> dict[str, Any]: ...
+
+    class CudaArrayLike(Protocol):
+        """The same for device memory."""
+
+        @property
+        def __cuda_array_interface__(self) -> dict[str, Any]: ...
+
+    class _Named(Protocol):
+        @property
+        def name(self) -> str: ...
+
+    class NumpyArray(ArrayLike, Protocol):
+        """What is asked of numpy arrays and scalars."""
+
+        @property
+        def strides(self) -> Sequence[int]: ...
+        @property
+        def dtype(self) -> _Named: ...
+
+    class _Memory(Protocol):
+        @property
+        def ptr(self) -> int: ...
+
+    class _Ordinal(Protocol):
+        @property
+        def id(self) -> int: ...
+
+    class CupyArray(Protocol):
+        """What is asked of CuPy arrays."""
+
+        @property
+        def shape(self) -> Sequence[int]: ...
+        @property
+        def strides(self) -> Sequence[int]: ...
+        @property
+        def itemsize(self) -> int: ...
+        @property
+        def data(self) -> _Memory: ...
+        @property
+        def device(self) -> _Ordinal: ...
+        @property
+        def dtype(self) -> _Named: ...
+
 
 _NAMES = {
     "bool": "Boolean",
@@ -57,7 +111,7 @@ class ArrayInfo(NamedTuple):
     device: str
     """The stack the memory belongs to: `cpu` for host memory, `cuda`, `rocm`, ..."""
     ordinal: int
-    owner: Any
+    owner: object
     """What keeps the memory alive."""
     stream: int | None = None
     """The stream on which the producer made the data, where it says so: a launch has to come after it."""
@@ -90,12 +144,12 @@ def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 # --- our buffers --------------------------------------------------------------------------------------------------
 
 
-def _is_buffer(x: Any) -> bool:
+def _is_buffer(x: object) -> bool:
     objects = sys.modules.get("flydsl.runtime.objects")
     return objects is not None and isinstance(x, objects.Buffer)
 
 
-def _buffer(x: Any) -> ArrayInfo:
+def _buffer(x: Buffer) -> ArrayInfo:
     """The bytes of a buffer; a freed one raises `InvalidHandleError`."""
     return ArrayInfo(x.ptr, (x.nbytes,), (1,), CLASSES["Uint8"], x.runtime.kind, x.device.ordinal, x)
 
@@ -146,19 +200,19 @@ def is_cupy_array(x: object) -> bool:
     return any(c.__module__.partition(".")[0] == "cupy" and c.__name__ == "ndarray" for c in type(x).__mro__)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
 
-def _cupy(x: Any) -> ArrayInfo:
+def _cupy(x: CupyArray) -> ArrayInfo:
     runtime = getattr(getattr(sys.modules.get("cupy"), "cuda", None), "runtime", None)
     kind = "rocm" if getattr(runtime, "is_hip", False) else "cuda"
     strides = _in_elements(x.strides, x.itemsize)
     return ArrayInfo(x.data.ptr, tuple(x.shape), strides, element_class(x.dtype.name), kind, x.device.id, x)
 
 
-def _is_numpy(x: Any) -> bool:
+def _is_numpy(x: object) -> bool:
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(x, (numpy.ndarray, numpy.generic))
 
 
-def _numpy(x: Any) -> ArrayInfo:
+def _numpy(x: NumpyArray) -> ArrayInfo:
     # Through its own attributes: DLPack has no numpy arrays that are not native floats, such as those of ml_dtypes.
     # The interface leaves the strides of dense arrays out, also where those of extent one are others.
     return _interface(x, {**x.__array_interface__, "strides": x.strides}, "cpu", x.dtype.name)
@@ -167,8 +221,8 @@ def _numpy(x: Any) -> ArrayInfo:
 # --- protocols ----------------------------------------------------------------------------------------------------
 
 
-def _cuda_interface(x: Any) -> ArrayInfo:
-    interface: dict[str, Any] = x.__cuda_array_interface__
+def _cuda_interface(x: CudaArrayLike) -> ArrayInfo:
+    interface = x.__cuda_array_interface__
     version = interface.get("version", 0)
     if version < 2:
         raise DSLTypeError(f"__cuda_array_interface__ version {version} is too old, at least 2 is needed")
@@ -191,29 +245,29 @@ def _stack_of(pointer: int) -> str:
     return runtime.kind if runtime.poses_as_cuda and runtime.pointer_device(pointer) is not None else "cuda"
 
 
-def _is_dlpack(x: Any) -> bool:
+def _is_dlpack(x: object) -> bool:
     return hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")
 
 
-def _dlpack(x: Any) -> ArrayInfo:
+def _dlpack(x: object) -> ArrayInfo:
     from ...runtime import dlpack
 
     try:
         lent = dlpack.borrow(x)
     except BufferError as error:
         if hasattr(x, "__array_interface__"):
-            return _interface(x, x.__array_interface__, "cpu")
+            return _interface(x, cast("ArrayLike", x).__array_interface__, "cpu")
         raise DSLTypeError(f"{type(x).__name__} does not lend its memory by DLPack: {error}") from error
     code, ordinal = lent.device
     kind = dlpack.STACK_OF_DEVICE.get(code, f"DLPack device {code}")
     return ArrayInfo(lent.pointer, lent.shape, lent.strides, element_class(lent.dtype), kind, ordinal, lent)
 
 
-def _array_interface(x: Any) -> ArrayInfo:
+def _array_interface(x: ArrayLike) -> ArrayInfo:
     return _interface(x, x.__array_interface__, "cpu")
 
 
-def _interface(x: Any, interface: dict[str, Any], device: str, name: str | None = None) -> ArrayInfo:
+def _interface(x: object, interface: dict[str, Any], device: str, name: str | None = None) -> ArrayInfo:
     typestr = interface["typestr"]
     if typestr[0] == ">":
         raise DSLTypeError(f"big-endian arrays are not supported, got {typestr}; convert with .astype('{typestr[1:]}')")
@@ -232,15 +286,15 @@ def _interface(x: Any, interface: dict[str, Any], device: str, name: str | None 
     return ArrayInfo(data[0], shape, elements, dtype, device, 0, x)
 
 
-def _in_elements(strides: Any, size: int) -> tuple[int, ...]:
+def _in_elements(strides: Sequence[int], size: int) -> tuple[int, ...]:
     if any(s % size for s in strides):
         raise DSLValueError(f"strides {tuple(strides)} bytes are not multiples of the {size}-byte element")
     return tuple(s // size for s in strides)
 
 
-def _has_buffer(x: Any) -> bool:
+def _has_buffer(x: object) -> bool:
     try:
-        memoryview(x).release()
+        memoryview(cast("ReadableBuffer", x)).release()
     except TypeError:
         return False
     except BufferError:
@@ -248,12 +302,12 @@ def _has_buffer(x: Any) -> bool:
     return True
 
 
-def _buffer_protocol(x: Any) -> ArrayInfo:
+def _buffer_protocol(x: object) -> ArrayInfo:
     """Memory of bytes, bytearray, memoryview, array.array, ctypes arrays and the like, read-only or not."""
     from ...runtime.host_memory import buffer_address
 
     try:
-        view = memoryview(x)
+        view = memoryview(cast("ReadableBuffer", x))
     except BufferError as error:
         raise DSLTypeError(f"{type(x).__name__} does not lend its memory: {error}") from error
     letter = (view.format or "B").lstrip("@=<")
@@ -266,11 +320,11 @@ def _buffer_protocol(x: Any) -> ArrayInfo:
     return ArrayInfo(buffer_address(view), shape, strides, element_class(name), "cpu", 0, view)
 
 
-def _has(attribute: str) -> Callable[[Any], bool]:
+def _has(attribute: str) -> Callable[[object], bool]:
     return lambda x: getattr(x, attribute, None) is not None
 
 
-_ADAPTERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], ArrayInfo]], ...] = (
+_ADAPTERS: tuple[tuple[Callable[[object], bool], Callable[[Any], ArrayInfo]], ...] = (
     (_is_buffer, _buffer),
     (is_torch_tensor, _torch),
     (is_cupy_array, _cupy),

@@ -173,7 +173,7 @@ _PLAIN = {str, int, type(None), ast.Load, ast.Store}
 """Most of what the fields of nodes hold: nothing in it has a place."""
 
 
-def _fill_locations(node: ast.AST, place: dict[str, Any]) -> None:
+def _fill_locations(node: ast.AST, place: dict[str, object]) -> None:
     """`ast.fix_missing_locations` in a fraction of its time: a node without a place gets that of its parent.
 
     `place` are the fields of the nearest node above that has one.
@@ -189,7 +189,7 @@ def _fill_locations(node: ast.AST, place: dict[str, Any]) -> None:
         for name in _PLACE:
             fields[name] = place[name]
     for value in fields.values():
-        kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+        kind: type[object] = type(value)  # pyright: ignore[reportUnknownVariableType]
         if kind is list:
             for item in value:
                 if isinstance(item, ast.AST):
@@ -261,7 +261,7 @@ _OPTIMIZED = 1  # inspect.CO_OPTIMIZED: set for functions, not for class bodies
 
 def _named(code: CodeType, name: str, qualname: str, prefix: str) -> CodeType:
     """A code object under the names it has in the user's source, recursively."""
-    consts: list[Any] = []
+    consts: list[object] = []
     for const in code.co_consts:
         if isinstance(const, CodeType):
             ours = const.co_name.startswith("__fly_") or const.co_varnames[:1] == (ARM,)

@@ -51,7 +51,7 @@ class Signature:
             optional = kind == "value" and annotation is not Stream and (optional or p.default is None)
             self.parameters[name] = Parameter(name, annotation, kind, optional)
 
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         """Arguments by parameter name."""
         try:
             bound = self.inspected.bind(*args, **kwargs)
@@ -76,7 +76,7 @@ class Signature:
         return ", ".join([*heads, "/"] if before is inspect.Parameter.POSITIONAL_ONLY else heads)
 
 
-def without_none(annotation: Any) -> tuple[Any, bool]:
+def without_none(annotation: object) -> tuple[object, bool]:
     """An annotation, and whether it was one that also allows None: `fx.Tensor | None`, `Optional[fx.Tensor]`."""
     if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
         return annotation, False
@@ -86,7 +86,7 @@ def without_none(annotation: Any) -> tuple[Any, bool]:
     return (kept[0] if len(kept) == 1 else typing.Union[tuple(kept)]), True  # noqa: UP007
 
 
-def _kind(annotation: Any) -> str:
+def _kind(annotation: object) -> str:
     if isinstance(annotation, ConstexprType) or annotation is Constexpr:
         return "constexpr"
     if annotation is type or typing.get_origin(annotation) is type:
@@ -110,7 +110,7 @@ def remember_locals(function: FunctionType) -> None:
     missing = {name for text in texts for name in _names(text)} - known
     if not missing:
         return
-    kept: dict[str, Any] = {}
+    kept: dict[str, object] = {}
     inner, frame = function.__code__, sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None and missing:
         if any(constant is inner for constant in frame.f_code.co_consts):
@@ -131,16 +131,16 @@ def _names(text: str) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
-def _hints(function: FunctionType) -> dict[str, Any]:
+def _hints(function: FunctionType) -> dict[str, object]:
     """Annotations with strings evaluated in the function's own scope."""
     raw = dict(function.__annotations__)
-    scope: dict[str, Any] = {**function.__globals__, **getattr(function, _LOCALS, {})}
+    scope: dict[str, object] = {**function.__globals__, **getattr(function, _LOCALS, {})}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             scope[name] = cell.cell_contents
         except ValueError:
             continue
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, annotation in raw.items():
         if isinstance(annotation, str):
             try:

@@ -158,7 +158,7 @@ def host_frame(tracer: Tracer | None) -> HostFrame:
     return frame
 
 
-def _is_static_argument(value: Any) -> bool:
+def _is_static_argument(value: object) -> bool:
     """DSL objects without run-time content, and plain Python containers of them."""
     if isinstance(value, (str, type)) or value is None:
         return False
@@ -168,7 +168,7 @@ def _is_static_argument(value: Any) -> bool:
         return False
 
 
-def flatten_kernel_arguments(name: str, arguments: dict[str, Any], constant: set[str]) -> dict[str, list[SSAValue]]:
+def flatten_kernel_arguments(name: str, arguments: dict[str, object], constant: set[str]) -> dict[str, list[SSAValue]]:
     """IR values of each run-time argument of a kernel call."""
     flat: dict[str, list[SSAValue]] = {}
     for key, value in arguments.items():
@@ -247,12 +247,12 @@ def trace_kernel(
     return made
 
 
-def static_part(value: Any) -> Any:
+def static_part(value: object) -> object:
     """What of an argument is decided while tracing and does not show in its IR types: classes, shapes, constants."""
     if isinstance(value, (list, tuple)):
-        return (type(value).__name__, *(static_part(v) for v in cast(Sequence[Any], value)))  # pyright: ignore[reportUnknownArgumentType]
+        return (type(value).__name__, *(static_part(v) for v in cast(Sequence[object], value)))  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(value, dict):
-        return tuple((k, static_part(v)) for k, v in cast(dict[Any, Any], value).items())
+        return tuple((k, static_part(v)) for k, v in cast(dict[object, object], value).items())
     if isinstance(value, SimpleNamespace):
         return static_part(vars(value))
     if isinstance(value, Vector):
@@ -261,13 +261,13 @@ def static_part(value: Any) -> Any:
         return type(value), *(static_part(v) for v in vars(value).values())
     if isinstance(value, (ThrCopy, ThrMma)):
         return type(value), value.type, static_part(value.thr_idx)
-    kind = cast(Any, type(value))
+    kind = cast(object, type(value))
     if not kind.__module__.startswith("flydsl."):
         return value  # a class of the user may hold anything; two objects are equal if they say so
     return kind, getattr(value, "declared_dtype", None) or getattr(value, "type", None)
 
 
-def _identity(identity: Any, arguments: dict[str, Any], flat: dict[str, list[SSAValue]], block: Any) -> Any:
+def _identity(identity: object, arguments: dict[str, object], flat: dict[str, list[SSAValue]], block: object) -> object:
     """What makes two launches share a device function; None if that cannot be told."""
     types = tuple((k, tuple(v.type for v in vs), static_part(arguments[k])) for k, vs in flat.items() if vs)
     rest = tuple((k, v) for k, v in arguments.items() if not flat.get(k))
@@ -279,7 +279,7 @@ def _identity(identity: Any, arguments: dict[str, Any], flat: dict[str, list[SSA
     return key
 
 
-def shared_bytes(kernel: str, inferred: int, smem: Any) -> Any:
+def shared_bytes(kernel: str, inferred: int, smem: object) -> object:
     """Dynamic shared memory of a launch: what the kernel allocates, or more if the launch asks for more."""
     if smem is None:
         return inferred or None
@@ -301,18 +301,18 @@ def shared_bytes(kernel: str, inferred: int, smem: Any) -> Any:
 # --- launch geometry ----------------------------------------------------------------------------------------------
 
 
-def dimensions(what: str, value: Any) -> list[Any]:
+def dimensions(what: str, value: object) -> list[object]:
     """Three extents from an int, a scalar, or a sequence of one to three of them."""
     if isinstance(value, IntTuple):
         value = value.unpack()
-    parts: list[Any] = list(cast(Sequence[Any], value)) if isinstance(value, (tuple, list)) else [value]
+    parts: list[object] = list(cast(Sequence[object], value)) if isinstance(value, (tuple, list)) else [value]
     if not 1 <= len(parts) <= 3:
         raise DSLValueError(f"{what} takes one to three extents, got {len(parts)}")
     found = [_extent(what, p) for p in parts]
     return [*found, *[1] * (3 - len(found))]
 
 
-def _extent(what: str, value: Any) -> Any:
+def _extent(what: str, value: object) -> object:
     if isinstance(value, IntTuple):
         value = value.unpack()
     if isinstance(value, bool) or isinstance(value, (float, str)) or value is None:
@@ -349,11 +349,11 @@ def _i64() -> Attribute:
 def emit_launch(
     tracer: Tracer,
     symbol: str,
-    grid: Sequence[Any],
-    block: Sequence[Any],
-    smem: Any,
-    stream: Any,
-    cluster: Sequence[Any] | None,
+    grid: Sequence[object],
+    block: Sequence[object],
+    smem: object,
+    stream: object,
+    cluster: Sequence[object] | None,
     values: Sequence[SSAValue],
     attributes: Sequence[str] = (),
 ) -> None:

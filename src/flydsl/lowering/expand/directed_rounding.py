@@ -7,7 +7,7 @@ other is meant, which is one step away in the order of the bit patterns.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import BFloat16Type, IntegerType, f32
 from xdsl.dialects.math import AbsFOp
@@ -17,6 +17,9 @@ from ...ir.arith import ROUNDING_MODE
 from ...ir.builder import Builder, elem_of
 from ...ir.enums import RoundingMode
 from ...ir.types import bit_width, vector_type
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import VectorType
 
 Convert = Callable[[SSAValue], SSAValue]
 
@@ -147,7 +150,7 @@ def to_odd(b: Builder, x: SSAValue, type_: Attribute) -> SSAValue:
 
 
 def _shaped(like: Attribute, elem: Attribute) -> Attribute:
-    return vector_type(elem, cast(Any, like).get_shape()[0]) if hasattr(like, "get_shape") else elem
+    return vector_type(elem, cast("VectorType", like).get_shape()[0]) if hasattr(like, "get_shape") else elem
 
 
 def _upper_half(b: Builder, x: SSAValue, bits_type: Attribute) -> SSAValue:

@@ -7,7 +7,7 @@ themselves. A float to an integer power is `powf` with the exponent as an exact 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import math as xmath
 from xdsl.dialects.builtin import Float64Type, IntegerAttr, VectorType, f64
@@ -20,6 +20,9 @@ from ...ir.builder import Builder, elem_of, operands_of
 from ..rebuild import Handler
 from .expand_math import IN_F64, Calculator
 from .small_floats import like
+
+if TYPE_CHECKING:
+    from ...lowering.rebuild import Rebuilder
 
 EXACT_CHAIN = 4
 """Largest power of a float that is products of its own type: each costs half a unit in the last place."""
@@ -91,7 +94,7 @@ def _integer_power(b: Builder, base: SSAValue, exponent: SSAValue) -> SSAValue:
     return b.select(b.cmpi("slt", exponent, zero), inverse, power)
 
 
-def _ipowi(r: Any, op: Operation) -> None:
+def _ipowi(r: Rebuilder, op: Operation) -> None:
     base, exponent = r.vals(operands_of(op))
     known = _constant(exponent)
     if known is not None and known >= 0:

@@ -202,7 +202,7 @@ def stored_type(type_: Attribute) -> Attribute:
     """What a type is in registers: small floats are integers."""
     if not is_small(type_):
         return type_
-    return like(type_, IntegerType(cast(Any, elem_of(type_)).bitwidth))
+    return like(type_, IntegerType(cast("IntegerType", elem_of(type_)).bitwidth))
 
 
 def _extf(r: Rebuilder, op: Operation) -> None:

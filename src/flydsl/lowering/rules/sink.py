@@ -155,7 +155,7 @@ class Sink(ABC, Generic[V]):
         defined: bool = False,
         keywords: Mapping[str, str] = {},
         immediates: Sequence[tuple[Attribute, int]] = (),
-        expand: Callable[[Sink[Any]], Any] | None = None,
+        expand: Callable[[Sink[Any]], object] | None = None,
     ) -> V:
         """An op of the target's dialect by its name there, which is an intrinsic of LLVM.
 

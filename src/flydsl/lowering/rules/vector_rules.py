@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 from math import prod
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from xdsl.dialects import vector
 from xdsl.dialects.builtin import DenseArrayBase, VectorType
@@ -18,6 +18,9 @@ from ...dialects.upstream import vector as fvector
 from ...ir.builder import elem_of, operands_of
 from ...ir.types import vector_type
 from .sink import Rule, Sink, refuse
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, IntegerType
 
 T = TypeVar("T")
 _DYNAMIC = -(2**63)
@@ -44,7 +47,7 @@ def flat(type_: Attribute) -> VectorType:
 
 
 def _int_values(op: Operation, name: str) -> list[int]:
-    return [int(i) for i in cast(DenseArrayBase[Any], op.properties[name]).get_values()]
+    return [int(i) for i in cast("DenseArrayBase[IntegerType]", op.properties[name]).get_values()]
 
 
 def _place(s: Sink[T], op: Operation, shape: tuple[int, ...], dynamic: Sequence[SSAValue]) -> int | T:
@@ -184,7 +187,7 @@ def _fma(s: Sink[T], op: Operation) -> None:
 
 
 def _numbers(op: Operation, name: str) -> list[int]:
-    return [a.value.data for a in cast(Any, op.properties[name]).data]
+    return [a.value.data for a in cast("ArrayAttr[IntegerAttr]", op.properties[name]).data]
 
 
 def _window(op: Operation, shape: tuple[int, ...], sizes: Sequence[int]) -> Sequence[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import vector as xvector
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, VectorType
@@ -27,6 +27,9 @@ from ...lowering.rebuild import Handler, Rebuilder
 from ...lowering.schedule import schedule
 from ..base import Pass
 from .liveness import Liveness
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import DenseArrayBase, IntegerType
 
 
 class Canonicalizer(Rebuilder):
@@ -72,7 +75,7 @@ class Canonicalizer(Rebuilder):
         self.walk(block)
         return self.captured.pop(id(last))
 
-    def without(self, op: Operation, values: Sequence[Any]) -> list[Any]:
+    def without(self, op: Operation, values: Sequence[object]) -> list[Any]:
         """Results (or what stands for them) that stay."""
         gone = self.dropped.get(id(op), ())
         return [v for i, v in enumerate(values) if i not in gone]
@@ -296,14 +299,14 @@ def _get(r: Canonicalizer, op: Operation) -> None:
 
 def _place(r: Canonicalizer, op: Operation, index: Sequence[SSAValue]) -> int | None:
     """Where an insert or extract of 1-D vectors goes, if that is known."""
-    types: list[Any] = [v.type for v in (*operands_of(op), *op.results)]
+    types: list[object] = [v.type for v in (*operands_of(op), *op.results)]
     if any(len(t.shape.data) != 1 for t in types if type(t) is VectorType):
         return None
     if "offsets" in op.properties:
         return slice_start(op.properties)
     if sum(type(t) is VectorType for t in types) != (1 if isinstance(op, xvector.ExtractOp) else 2):
         return None
-    (at,) = cast(Any, op.properties["static_position"]).get_values()
+    (at,) = cast("DenseArrayBase[IntegerType]", op.properties["static_position"]).get_values()
     if index:
         found = r.b.const_of.get(r.val(index[0]))
         at = -1 if found is None else int(found)

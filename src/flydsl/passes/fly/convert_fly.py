@@ -10,11 +10,11 @@ from functools import cache
 from math import gcd
 from typing import Any, ClassVar, cast
 
-from xdsl.dialects.builtin import IntegerType, StringAttr, i8, i64
+from xdsl.dialects.builtin import DictionaryAttr, IntegerType, StringAttr, i8, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ... import layout as L
-from ...dialects.fly.atoms import CopyOpType, MmaOpType, Operand
+from ...dialects.fly.atoms import CopyAtomType, CopyOpType, MmaAtomType, MmaOpType, Operand
 from ...dialects.fly.forms import groups_of
 from ...dialects.fly.infer import storage_type as infer_storage_type
 from ...dialects.fly.ops import OPS, FlyOp, python_value
@@ -30,7 +30,16 @@ from ...ir.enums import AddressSpace, AtomicOp
 from ...ir.identity import by_identity
 from ...ir.types import bit_width, vector_type
 from ...lowering import atom_state, value_operands
-from ...lowering.atom_state import ATOM_TYPES, fresh_atom, get_atom, make_tiled, refuse_coordinates, set_value, state_of
+from ...lowering.atom_state import (
+    ATOM_TYPES,
+    AtomWithState,
+    fresh_atom,
+    get_atom,
+    make_tiled,
+    refuse_coordinates,
+    set_value,
+    state_of,
+)
 from ...lowering.atomic_lowering import HANDLERS as ATOMIC_HANDLERS
 from ...lowering.expand.expand_float_tests import HANDLERS as FLOAT_TEST_HANDLERS
 from ...lowering.expand.expand_math import HANDLERS as MATH_HANDLERS
@@ -139,11 +148,11 @@ class FlyConversion(DeviceModule, BufferMemory):
             return
         super().copy(op)
 
-    def own_rule(self, op: Operation) -> Callable[[Any, Sequence[SSAValue]], Sequence[SSAValue]] | None:
+    def own_rule(self, op: Operation) -> Callable[[FlyConversion, Sequence[SSAValue]], Sequence[SSAValue]] | None:
         """How an op of a target's dialect lowers itself; None for all others."""
         return getattr(op, "lower", None)
 
-    def lower_own(self, op: Operation, rule: Callable[[Any, Sequence[SSAValue]], Sequence[SSAValue]]) -> None:
+    def lower_own(self, op: Operation, rule: Callable[[FlyConversion, Sequence[SSAValue]], Sequence[SSAValue]]) -> None:
         """An op of a target's dialect that has a rule of its own; tensors reach it as they are in its `args`."""
         operands = [v if isinstance(v.type, MemRefType) else self.val(v) for v in operands_of(op)]
         for old, fresh in zip(op.results, rule(self, operands), strict=True):
@@ -190,10 +199,10 @@ class FlyConversion(DeviceModule, BufferMemory):
             return at
         bits = (by if type(by) is int else cast(L.Dyn, by).div) * bit_width(at.data.elem)
         data = at.data._replace(align=gcd(at.data.align, bits // 8) if bits % 8 == 0 else 1)
-        pointer: Any = at.pointer
+        pointer: object = at.pointer
         if hasattr(pointer, "offset"):
-            return Operand(pointer.offset(by), data)
-        step: int | SSAValue = by if type(by) is int else self.b.leaf_value(by, cast(Any, by).width)
+            return Operand(cast("SSAValue", cast("ValuePlace", pointer).offset(by)), data)
+        step: int | SSAValue = by if type(by) is int else self.b.leaf_value(by, cast("L.Dyn", by).width)
         return Operand(self.step(pointer, stored_type(at.data.elem), step), data)
 
     def address(self, pointer: SSAValue, data: PtrData | MemRefData) -> tuple[SSAValue, int]:
@@ -289,11 +298,11 @@ class FlyConversion(DeviceModule, BufferMemory):
             return known
         values = iter(operands_of(owner))
 
-        def build(tree: Any) -> Any:
+        def build(tree: L.IntTuple) -> L.IntTuple:
             if type(tree) is tuple:
-                return tuple([build(x) for x in cast("tuple[Any, ...]", tree)])
+                return tuple([build(x) for x in tree])
             if isinstance(tree, L.Basis):
-                return L.Basis(build(tree.value), tree.modes)
+                return L.Basis(cast("int | L.Dyn", build(tree.value)), tree.modes)
             return self.b.leaf(self.val(next(values)), tree.width, tree.div) if isinstance(tree, L.Dyn) else tree
 
         return build(known)
@@ -385,7 +394,7 @@ def _add_offset(r: FlyConversion, op: FlyOp) -> None:
 def alloc_number(op: FlyOp, name: str, default: int | None = None) -> int:
     """A number in the dictionary of a `make_ptr`."""
     given = op.properties.get("dictAttrs")
-    attr = None if given is None else cast(Any, given).data.get(name)
+    attr = None if given is None else cast("DictionaryAttr", given).data.get(name)
     value = default if attr is None else python_value(attr)
     if type(value) is not int or value < 0:
         raise DSLCompileError(f"make_ptr needs a size, a non-negative integer '{name}' in dictAttrs, got {attr}")
@@ -458,7 +467,9 @@ def _copy_atom_call(r: FlyConversion, op: FlyOp) -> None:
     copy_memory(r, r.atom(atom), r.operand(src), r.operand(dst), r.operand(pred[0]) if pred else None)
 
 
-def copy_memory(r: FlyConversion, atom: Any, src: Operand, dst: Operand, pred: Operand | None) -> None:
+def copy_memory(
+    r: FlyConversion, atom: CopyAtomType | AtomWithState, src: Operand, dst: Operand, pred: Operand | None
+) -> None:
     """A call of a copy atom on memory."""
     r.set_state(state_of(atom))
     flag = r.copy_flag(atom.op, None if pred is None else r.load(pred, pred.data.elem))
@@ -480,7 +491,7 @@ def _copy_atom_call_ssa(r: FlyConversion, op: FlyOp) -> None:
 
 def copy_values(
     r: FlyConversion,
-    atom: Any,
+    atom: CopyAtomType | AtomWithState,
     source: Operand,
     memory: Operand | None,
     pred: Operand | None,
@@ -517,7 +528,7 @@ def scaled_state(r: FlyConversion, state: dict[str, SSAValue], a: Sequence[Opera
             raise DSLCompileError(f"an MMA operand is a tensor and its scales, got {len(group)} tensors")
         if len(group) == 2:
             at = group[1]
-            count: Any = L.cosize(at.data.layout)
+            count = cast(int, L.cosize(at.data.layout))
             elem = storage_type(at.data.elem)
             found[name] = r.load(at, elem if count == 1 else vector_type(elem, count))
     r.set_state(found)
@@ -529,7 +540,14 @@ def _mma_atom_call(r: FlyConversion, op: FlyOp) -> None:
     mma_call(r, r.atom(atom), d, a, b, c)
 
 
-def mma_call(r: FlyConversion, atom: Any, d: Operand, a: Sequence[Operand], b: Sequence[Operand], c: Operand) -> None:
+def mma_call(
+    r: FlyConversion,
+    atom: MmaAtomType | AtomWithState,
+    d: Operand,
+    a: Sequence[Operand],
+    b: Sequence[Operand],
+    c: Operand,
+) -> None:
     """A call of an MMA atom."""
     scaled_state(r, state_of(atom), a, b)
     r.call_mma(atom.op, d, a[0], b[0], c)

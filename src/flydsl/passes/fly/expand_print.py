@@ -7,7 +7,7 @@ is static is part of the text.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from xdsl.dialects.builtin import IndexType, IntegerType, StringAttr, VectorType, f32, f64
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -90,7 +90,7 @@ def _pieces(r: LayoutLowering, value: SSAValue) -> list[Piece]:
     return [_widened(r, new)]
 
 
-def _algebra(r: LayoutLowering, obj: Any) -> list[Piece]:
+def _algebra(r: LayoutLowering, obj: object) -> list[Piece]:
     if type(obj) is View:
         return [*_algebra(r, obj.iter), ", ", *_algebra(r, obj.layout)]
     if static_data(obj):
@@ -101,7 +101,7 @@ def _algebra(r: LayoutLowering, obj: Any) -> list[Piece]:
         return [*_algebra(r, obj.inner), " o ", *_algebra(r, obj.offset), " o ", *_algebra(r, obj.outer)]
     if type(obj) is tuple:
         found: list[Piece] = ["("]
-        for i, part in enumerate(cast(tuple[Any, ...], obj)):
+        for i, part in enumerate(cast(tuple[object, ...], obj)):
             found += [","] if i else []
             found += _algebra(r, part)
         return [*found, ")"]

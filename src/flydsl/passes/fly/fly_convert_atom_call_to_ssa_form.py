@@ -7,7 +7,7 @@ that `fly-promote-regmem-to-vectorssa` sees only loads and stores of registers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -28,11 +28,11 @@ from ..base import Pass
 
 
 @memo
-def run_length(layout: Any) -> int | None:
+def run_length(layout: object) -> int | None:
     """Number of elements of a layout that is one run of consecutive elements; None of another."""
     if type(layout) is not Layout or not layout.is_static:
         return None
-    flat: Any = L.coalesce(layout)
+    flat: object = L.coalesce(layout)
     if type(flat.shape) is tuple or (flat.stride != 1 and flat.shape != 1):
         return None
     return cast(int, L.cosize(flat))

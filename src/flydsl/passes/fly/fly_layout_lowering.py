@@ -69,7 +69,7 @@ class Pointer(IterValue):
     __slots__ = ("_base", "_base_type", "_dynamic", "_owner", "_static", "_type")
 
     def __init__(
-        self, owner: LayoutLowering, base: SSAValue, base_type: PointerType, dynamic: Any = None, static: int = 0
+        self, owner: LayoutLowering, base: SSAValue, base_type: PointerType, dynamic: L.IntTuple = None, static: int = 0
     ):
         self._owner = owner
         self._base = base
@@ -92,11 +92,11 @@ class Pointer(IterValue):
         return type_
 
     @property
-    def parts(self) -> tuple[SSAValue, Any, int]:
+    def parts(self) -> tuple[SSAValue, L.IntTuple, int]:
         """Base, run-time offset (or None) and static offset."""
         return self._base, self._dynamic, self._static
 
-    def offset(self, by: Any) -> Pointer:
+    def offset(self, by: L.IntTuple) -> Pointer:
         if type(by) is not int:
             by = L.unwrap(by)
         if type(by) is int:
@@ -143,7 +143,7 @@ def materialise(b: Builder, obj: Any) -> SSAValue:
     return b.pure(OPS["make_int_tuple"], leaves, int_tuple_type(obj), {})
 
 
-def _is_written(owner: Any) -> bool:
+def _is_written(owner: object) -> bool:
     """Whether a constant that stands for the result of an op needed no folding."""
     return type(owner) is arith.ConstantOp or (isinstance(owner, Operation) and owner.name.startswith("fly."))
 
@@ -179,7 +179,7 @@ class LayoutLowering(Rebuilder):
             f"fly-layout-lowering: {type_} is not in normal form; run fly-rewrite-func-signature first"
         )
 
-    def atom(self, old: SSAValue) -> Any:
+    def atom(self, old: SSAValue) -> Attribute | AtomWithState:
         """An atom or tiled operation, with its state."""
         return self.obj(old)
 
@@ -191,7 +191,7 @@ class LayoutLowering(Rebuilder):
             return int(known)
         return ValueLeaf(value, self.b, width, div)
 
-    def scalar(self, result: SSAValue, leaf: Any) -> None:
+    def scalar(self, result: SSAValue, leaf: L.Leaf) -> None:
         """A leaf as the integer an op gives."""
         self.vm[result] = self.b.leaf_value(leaf, bit_width(result.type))
         if isinstance(leaf, ValueLeaf):
@@ -199,15 +199,15 @@ class LayoutLowering(Rebuilder):
 
     # --- what is emitted ------------------------------------------------------------------------------------------
 
-    def advance(self, at: SSAValue, type_: PointerType, by: Any, after: PointerType) -> SSAValue:
+    def advance(self, at: SSAValue, type_: PointerType, by: L.IntTuple, after: PointerType) -> SSAValue:
         """A pointer moved by elements."""
         return self.b.pure(OPS["add_offset"], (at, materialise(self.b, by)), after, {})
 
-    def read(self, at: Any, type_: Attribute) -> SSAValue:
+    def read(self, at: Pointer, type_: Attribute) -> SSAValue:
         """Load through a pointer."""
         return self.b.op1(OPS["ptr.load"], (at.value(),), type_, {})
 
-    def write(self, value: SSAValue, at: Any) -> None:
+    def write(self, value: SSAValue, at: Pointer) -> None:
         """Store through a pointer."""
         self.b.opn(OPS["ptr.store"], (value, at.value()), ())
 
@@ -256,14 +256,14 @@ def _algebra(name: str) -> Handler:
 def _make_int_tuple(r: LayoutLowering, op: FlyOp) -> None:
     values = iter(operands_of(op))
 
-    def build(tree: Any) -> Any:
+    def build(tree: L.IntTuple) -> L.IntTuple:
         if type(tree) is tuple:
-            return tuple([build(x) for x in cast(tuple[Any, ...], tree)])
+            return tuple([build(x) for x in tree])
         if isinstance(tree, Basis):
-            return Basis(build(tree.value), tree.modes)
+            return Basis(cast("int | Dyn", build(tree.value)), tree.modes)
         return r.leaf(next(values), tree.width, tree.div) if isinstance(tree, Dyn) else tree
 
-    r.vm[op.results[0]] = build(cast(Any, op.results[0].type).data)
+    r.vm[op.results[0]] = build(cast("IntTupleType", op.results[0].type).data)
 
 
 def _static(r: LayoutLowering, op: FlyOp) -> None:
@@ -274,10 +274,10 @@ def _get_scalar(r: LayoutLowering, op: FlyOp) -> None:
     leaf = L.unwrap(r.obj(operands_of(op)[0]))
     if isinstance(leaf, Basis):
         leaf = leaf.value
-    r.scalar(op.results[0], leaf)
+    r.scalar(op.results[0], cast("L.Leaf", leaf))
 
 
-def _leaves(tree: Any) -> list[Any]:
+def _leaves(tree: L.IntTuple) -> list[L.IntTuple]:
     """The leaves of a tuple in order."""
     return list(_modes(L.flatten(tree)))
 
@@ -290,17 +290,17 @@ def _get_leaves(r: LayoutLowering, op: FlyOp) -> None:
         leaves = [x for x, t in zip(leaves, type_leaves, strict=True) if not static_data(t)]
     for leaf, result in zip(leaves, op.results, strict=True):
         leaf = leaf.value if isinstance(leaf, Basis) else leaf
-        r.scalar(result, leaf)
+        r.scalar(result, cast("L.Leaf", leaf))
 
 
-def _compare(meaning: Callable[[Any, Any], Any]) -> Handler:
+def _compare(meaning: Callable[[L.IntTuple, L.IntTuple], L.Leaf]) -> Handler:
     def handle(r: LayoutLowering, op: FlyOp) -> None:
         a, b = (r.obj(v) for v in operands_of(op))
         flag = meaning(a, b)
         if isinstance(flag, ValueLeaf):
             r.vm[op.results[0]] = r.b.cast("trunci", flag.value, i1)
         else:
-            r.vm[op.results[0]] = r.b.const(int(flag), i1)
+            r.vm[op.results[0]] = r.b.const(int(cast(int, flag)), i1)
 
     return cast(Handler, handle)
 
@@ -320,7 +320,7 @@ def _allocate(r: LayoutLowering, op: FlyOp) -> None:
 def _load(r: LayoutLowering, op: FlyOp) -> None:
     tensor, coord = (r.obj(v) for v in operands_of(op))
     at = add_offset(tensor.iter, L.crd2idx(coord, tensor.layout))
-    r.vm[op.results[0]] = r.read(at, op.results[0].type) if isinstance(at, IterValue) else at
+    r.vm[op.results[0]] = r.read(cast("Pointer", at), op.results[0].type) if isinstance(at, IterValue) else at
 
 
 def _store(r: LayoutLowering, op: FlyOp) -> None:
@@ -330,15 +330,15 @@ def _store(r: LayoutLowering, op: FlyOp) -> None:
     r.write(r.val(value), at)
 
 
-def _modes(tree: Any) -> tuple[Any, ...]:
+def _modes(tree: L.IntTuple) -> tuple[L.IntTuple, ...]:
     """The children of a tuple; a leaf is its own only child."""
-    return cast(tuple[Any, ...], tree) if type(tree) is tuple else (tree,)
+    return tree if type(tree) is tuple else (tree,)
 
 
 # --- copies and gemms ---------------------------------------------------------------------------------------------
 
 
-def _parts(view: View) -> tuple[Any, list[View]]:
+def _parts(view: View) -> tuple[int, list[View]]:
     """A tensor of rank > 1 as its first mode and one view of it per index of the other modes, colex."""
     first, rest, count, known = _split(linear_layout(view.layout))
     if type(count) is not int:
@@ -348,43 +348,43 @@ def _parts(view: View) -> tuple[Any, list[View]]:
 
 
 @memo
-def _split(plain: Layout) -> tuple[Layout, Layout, Any, list[tuple[Any, Any]] | None]:
+def _split(plain: Layout) -> tuple[Layout, Layout, L.IntTuple, list[tuple[L.IntTuple, L.IntTuple]] | None]:
     """First mode and the other modes of a layout, the size of these, and where all is static their offsets."""
     first, rest = plain[0], L.group(plain, 1, plain.rank)[1]
-    count: Any = L.size(rest)
-    return first, rest, count, list(_offsets(rest, count)) if rest.is_static else None
+    count = L.size(rest)
+    return first, rest, count, list(_offsets(rest, cast(int, count))) if rest.is_static else None
 
 
-def _offsets(rest: Layout, count: int) -> Iterator[tuple[Any, Any]]:
+def _offsets(rest: Layout, count: int) -> Iterator[tuple[L.IntTuple, L.IntTuple]]:
     """Offset of each index of a layout, colex, its run-time part apart from the static one.
 
     Kept apart, neighbours share one run-time address, and loads at static distances can be merged.
     """
-    shape: list[Any] = list(L.leaves(rest.shape))
-    stride: list[Any] = list(L.leaves(rest.stride))
+    shape = cast("list[int]", list(L.leaves(rest.shape)))
+    stride = list(L.leaves(rest.stride))
     if any(type(d) is not int and not isinstance(d, Dyn) for d in stride):
         yield from ((0, L.crd2idx(i, rest)) for i in range(count))
         return
-    fixed = [i for i, d in enumerate(stride) if type(d) is int]
+    fixed = [(i, d) for i, d in enumerate(stride) if type(d) is int]
     moving = [i for i, d in enumerate(stride) if type(d) is not int]
-    known: dict[tuple[int, ...], Any] = {}
+    known: dict[tuple[int, ...], L.IntTuple] = {}
     for backwards in cartesian(*[range(n) for n in reversed(shape)]):
         coord = backwards[::-1]
         key = tuple(coord[i] for i in moving)
         if key not in known:
-            dynamic: Any = 0
+            dynamic: L.IntTuple = 0
             for i, c in zip(moving, key, strict=True):
                 dynamic = L.int_tuple_add(dynamic, L.int_tuple_mul(c, stride[i]))
             known[key] = dynamic
-        yield known[key], sum(coord[i] * stride[i] for i in fixed)
+        yield known[key], sum(coord[i] * d for i, d in fixed)
 
 
-def _at(view: View, offset: Any, layout: Layout) -> View:
+def _at(view: View, offset: L.IntTuple, layout: Layout) -> View:
     """`view` moved by an offset of its linear layout and seen through another plain layout."""
     if type(view.layout) is Layout:
         return View(add_offset(view.iter, offset), layout)
 
-    def move(composed: Any) -> ComposedLayout:
+    def move(composed: ComposedLayout) -> ComposedLayout:
         if type(composed.outer) is ComposedLayout:
             return ComposedLayout(composed.inner, composed.offset, move(composed.outer))
         return ComposedLayout(composed.inner, L.int_tuple_add(composed.offset, offset), layout)
@@ -395,10 +395,10 @@ def _at(view: View, offset: Any, layout: Layout) -> View:
 def _copy(r: LayoutLowering, op: FlyOp) -> None:
     refuse_coordinates(op)
     atom, *tensors = (r.obj(v) for v in operands_of(op))
-    _expand_copy(r, atom_of(atom, r.b), tensors)
+    _expand_copy(r, cast(CopyAtomType, atom_of(atom, r.b)), tensors)
 
 
-def _expand_copy(r: LayoutLowering, atom: Any, tensors: list[View]) -> None:
+def _expand_copy(r: LayoutLowering, atom: CopyAtomType, tensors: list[View]) -> None:
     """src, dst and possibly pred: split until each piece is one call."""
     if atom.op.whole_tile:
         r.copy_call(atom, tensors)
@@ -444,16 +444,16 @@ def _copy_atom_call(r: LayoutLowering, op: FlyOp) -> None:
 
 def _mma_atom_call(r: LayoutLowering, op: FlyOp) -> None:
     (atom,), *groups = [[r.obj(v) for v in group] for group in groups_of(op)]
-    _emit_mma(r, atom_of(atom, r.b), groups)
+    _emit_mma(r, cast(MmaAtomType, atom_of(atom, r.b)), groups)
 
 
-def _emit_mma(r: LayoutLowering, atom: Any, groups: Sequence[Sequence[View]]) -> None:
+def _emit_mma(r: LayoutLowering, atom: MmaAtomType, groups: Sequence[Sequence[View]]) -> None:
     """One call with the tensors of D, A, B and C."""
     d, a, b, c = [[decomposition(t) for t in group] for group in groups]
     _call_mma(r, atom, d[0], a, b, c[0])
 
 
-def _call_mma(r: LayoutLowering, atom: Any, d: View, a: list[View], b: list[View], c: View) -> None:
+def _call_mma(r: LayoutLowering, atom: MmaAtomType, d: View, a: list[View], b: list[View], c: View) -> None:
     """The same with tensors that are decomposed already; A and B may have scales with them."""
     if len(a) == 1 and len(b) == 1:
         r.mma_call(atom, (d, a[0], b[0], c))
@@ -463,7 +463,7 @@ def _call_mma(r: LayoutLowering, atom: Any, d: View, a: list[View], b: list[View
 
 def _gemm(r: LayoutLowering, op: FlyOp) -> None:
     (atom,), (d,), a, b, (c,), layout = [[r.obj(v) for v in group] for group in groups_of(op)]
-    atom = atom_of(atom, r.b)
+    atom = cast(MmaAtomType, atom_of(atom, r.b))
     ranks = [x.layout.rank for x in (d, a[0], b[0], c)]
     if ranks == [1, 1, 1, 1]:
         _emit_mma(r, atom, ((d,), a, b, (c,)))
@@ -510,9 +510,9 @@ def _slice(view: View, rest: tuple[int, ...]) -> View:
 
 
 @memo
-def _place(layout: Layout, rest: tuple[int, ...]) -> tuple[Any, Layout]:
+def _place(layout: Layout, rest: tuple[int, ...]) -> tuple[L.IntTuple, Layout]:
     """Offset of fixed indices of all modes but the first, and the first mode."""
-    offset = 0
+    offset: L.IntTuple = 0
     for mode, index in enumerate(rest, 1):
         offset = L.int_tuple_add(offset, L.crd2idx(index, layout[mode]))
     return offset, layout[0]

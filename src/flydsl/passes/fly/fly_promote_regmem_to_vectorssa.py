@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -27,6 +27,11 @@ from ...ir.types import vector_type
 from ...lowering.rebuild import Handler, Rebuilder, remove_dead
 from ...lowering.value_operands import read, write
 from ..base import Pass
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import DictionaryAttr
+
+    from ...layout import IntTuple
 
 _LOAD, _STORE = OPS["ptr.load"], OPS["ptr.store"]
 _CALLS = tuple(OPS[name] for name in ("copy_atom_call", "mma_atom_call", "copy_atom_call_ssa", "mma_atom_call_ssa"))
@@ -94,7 +99,7 @@ class Storage:
                 return
         if isinstance(op, OPS["add_offset"]) and operands[0] in self.place:
             root, at = self.place[operands[0]]
-            by: Any = L.unwrap(object_of(operands[1].type))
+            by: IntTuple = L.unwrap(object_of(operands[1].type))
             self.place[op.results[0]] = (root, at + by if type(by) is int else 0)
             if type(by) is not int:
                 self.kept.add(root)
@@ -135,7 +140,7 @@ class Storage:
 
 def _alloc_size(op: Operation) -> int:
     attrs = op.properties.get("dictAttrs")
-    size = None if attrs is None else cast(Any, attrs).data.get("allocSize")
+    size = None if attrs is None else cast("DictionaryAttr", attrs).data.get("allocSize")
     return 0 if size is None else python_value(size)
 
 

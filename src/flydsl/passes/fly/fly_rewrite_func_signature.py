@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import cf, func
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp
@@ -38,6 +38,9 @@ from ...layout import ComposedLayout, Dyn, Layout, dynamic_leaves
 from ...lowering.rebuild import Handler, Rebuilder
 from ..base import Pass
 from .device_module import CHECK_ATTRIBUTE
+
+if TYPE_CHECKING:
+    from ...layout import IntTuple
 
 _DSL = (IntTupleType, LayoutType, ComposedLayoutType, CoordTensorType, MemRefType)
 
@@ -207,7 +210,7 @@ class _Signatures(Rebuilder):
             return b.pure(OPS["make_view"], (base, layout), type_, {})
         return self.from_struct(cast(Any, type_).data, parts[0])
 
-    def from_struct(self, data: Any, struct: SSAValue | None) -> SSAValue:
+    def from_struct(self, data: object, struct: SSAValue | None) -> SSAValue:
         """An algebra value from the struct of its leaves."""
         b = self.b
         if struct is None:
@@ -255,7 +258,7 @@ class _Signatures(Rebuilder):
             return (_pack(b, types[0], parts),)
         return (self.to_struct(cast(Any, old.type).data, value, types[0]),)
 
-    def to_struct(self, data: Any, value: SSAValue, struct: Attribute) -> SSAValue:
+    def to_struct(self, data: object, value: SSAValue, struct: Attribute) -> SSAValue:
         """The struct of the leaves of an algebra value."""
         b = self.b
         if type(data) is Layout:
@@ -272,7 +275,7 @@ class _Signatures(Rebuilder):
         for op, part in parts:
             if not static_data(part):
                 got = b.pure(OPS[op], (value,), type_of(part), {})
-                fields.append(self.to_struct(part, got, cast(Any, struct_of(part))))
+                fields.append(self.to_struct(part, got, cast("Attribute", struct_of(part))))
         return _pack(b, struct, fields)
 
     def leaves(self, data: Any, value: SSAValue) -> list[SSAValue]:
@@ -320,9 +323,9 @@ def _pack(b: Builder, struct: Attribute, fields: Sequence[SSAValue]) -> SSAValue
     return value
 
 
-def _carried(attrs: Sequence[Any], types: Sequence[Attribute]) -> list[Any]:
+def _carried(attrs: Sequence[object], types: Sequence[Attribute]) -> list[Any]:
     """Argument or result attributes for the carriers: those of a value stay with its first one."""
-    found: list[Any] = []
+    found: list[object] = []
     for attr, type_ in zip(attrs, types, strict=True):
         count = len(boundary_types(type_))
         found += [attr, *[DictionaryAttr({})] * (count - 1)][:count]
@@ -363,14 +366,14 @@ def _structured(r: _Signatures, op: Operation) -> None:
     r.bind(op.results, new.results)
 
 
-def leaves_of(tree: Any) -> list[Any]:
+def leaves_of(tree: IntTuple) -> list[object]:
     """The leaves of nested tuples in order."""
     if type(tree) is not tuple:
         return [tree]
     return [x for part in cast("tuple[Any, ...]", tree) for x in leaves_of(part)]
 
 
-def is_number(leaf: Any) -> bool:
+def is_number(leaf: object) -> bool:
     """Whether a leaf is an integer, known or not."""
     return type(leaf) is int or isinstance(leaf, Dyn)
 

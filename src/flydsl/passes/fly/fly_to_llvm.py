@@ -39,7 +39,7 @@ from ...ir.builder import i64, i64_list, int_attr, operands_of
 from ...ir.emitter import SSA_CLASSES
 from ...ir.enums import AddressSpace
 from ...ir.types import bit_width, vector_type
-from ...layout import Basis, ComposedLayout, Dyn, Layout, cosize, dynamic_leaves
+from ...layout import Basis, ComposedLayout, Dyn, IntTuple, Layout, cosize, dynamic_leaves
 from ...lowering import atom_state, value_operands
 from ...lowering.atom_state import ATOM_TYPES
 from ...lowering.folding import FoldingBuilder
@@ -67,7 +67,7 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
 
     def __init__(self) -> None:
         super().__init__()
-        self.packed: dict[int, tuple[Any, list[SSAValue]]] = {}
+        self.packed: dict[int, tuple[object, list[SSAValue]]] = {}
         """Carriers an object came from by its id, so that passing it on costs nothing."""
         self.registers_now: RegisterValues | None = None
         """The registers of the function under way that are values."""
@@ -103,7 +103,7 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
                 obj = self.vm[value] = self.unpack(value.type, parts)
                 self.packed[id(obj)] = (obj, parts)
 
-    def unpack(self, type_: Attribute, parts: list[SSAValue]) -> Any:
+    def unpack(self, type_: Attribute, parts: list[SSAValue]) -> object:
         """The object of a DSL type from its carriers."""
         if isinstance(type_, MemRefType):
             d = type_.data
@@ -143,11 +143,11 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
             outer, offset, inner = (d if static_data(d) else self.from_struct(d, fields.pop(0)) for d in parts)
             return ComposedLayout(inner, offset, outer)
 
-        def build(tree: Any) -> Any:
+        def build(tree: IntTuple) -> IntTuple:
             if type(tree) is tuple:
-                return tuple([build(x) for x in cast(tuple[Any, ...], tree)])
+                return tuple([build(x) for x in tree])
             if isinstance(tree, Basis):
-                return Basis(build(tree.value), tree.modes)
+                return Basis(cast("int | Dyn", build(tree.value)), tree.modes)
             return self.b.leaf(fields.pop(0), tree.width, tree.div) if isinstance(tree, Dyn) else tree
 
         return build(data)
@@ -169,7 +169,7 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
         if isinstance(old.type, CoordTensorType):
             pairs = zip(old.type.data, (obj.iter, obj.layout), strict=True)
             return [self.struct(types[0], [self.to_struct(t, o) for t, o in pairs if not static_data(t)])]
-        return [self.to_struct(cast(Any, old.type).data, obj)]
+        return [self.to_struct(cast("IntTupleType", old.type).data, obj)]
 
     def to_struct(self, known: Any, obj: Any) -> SSAValue:
         """The struct of the leaves of an object that `known` (its type) says are run-time."""
@@ -203,7 +203,7 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
 
     # --- functions ------------------------------------------------------------------------------------------------
 
-    def function(self, op: Any, cls: type[Operation]) -> None:
+    def function(self, op: func.FuncOp | gpu.FuncOp, cls: type[Operation]) -> None:
         self.b.in_kernel = cls is gpu.FuncOp
         self._entry = op.body.blocks.first if self.checked and cls is gpu.FuncOp else None
         single = cls is gpu.FuncOp and op.body.blocks.first is op.body.blocks.last
@@ -235,13 +235,13 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
                 continue
             view = self.obj(value)
             try:
-                count: Any = cosize(linear_layout(view.layout))
+                count = cosize(linear_layout(view.layout))
             except LayoutError:
                 continue
             bits = self.b.muli(self.b.leaf_value(count, 64), self.b.const(bit_width(type_.data.elem), i64))
             nbytes = self.b.int_binary("shrui", self.b.addi(bits, self.b.const(7, i64)), self.b.const(3, i64))
             layout = linear_layout(view.layout)
-            leaves: list[Any] = [*leaves_of(layout.shape), *leaves_of(layout.stride)]
+            leaves = [*leaves_of(layout.shape), *leaves_of(layout.stride)]
             modes = [self.b.leaf_value(leaf, 64) for leaf in leaves] if all(map(is_number, leaves)) else []
             props: dict[str, Attribute] = {"argument": int_attr(i), "bits": int_attr(bit_width(type_.data.elem))}
             self.b.opn(fly_cpu.ExtentOp, (view.iter.parts[0], nbytes, *modes), (), props)
@@ -260,17 +260,17 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
 
     def address_of_pointer(self, at: Pointer) -> SSAValue:
         """A pointer as an IR value; a register that must have one stays in memory."""
-        base: Any = at.parts[0]
+        base = cast("SSAValue | Root", at.parts[0])
         if type(base) is Root:
             raise KeepInMemory(base)
         return at.value()
 
     # --- memory and atoms, emitted as `llvm` at once --------------------------------------------------------------
 
-    def _step(self, at: SSAValue, elem: Attribute, by: Any) -> SSAValue:
+    def _step(self, at: SSAValue, elem: Attribute, by: IntTuple) -> SSAValue:
         return self.step(at, elem, by if type(by) is int else self.b.leaf_value(by, cast(Dyn, by).width))
 
-    def advance(self, at: SSAValue, type_: PointerType, by: Any, after: PointerType) -> SSAValue:
+    def advance(self, at: SSAValue, type_: PointerType, by: IntTuple, after: PointerType) -> SSAValue:
         if is_buffer(type_.data.space):
             return self.move_buffer(at, by if type(by) is int else self.b.leaf_value(by, 32))
         return self._step(at, storage_type(type_.data.elem), by)
@@ -288,24 +288,24 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
 
     def register_place(self, at: Pointer) -> tuple[Root, int] | None:
         """Root and element of a pointer to a register that is a value."""
-        base, dynamic, static = cast(Any, at.parts)
+        base, dynamic, static = cast("tuple[SSAValue | Root, IntTuple, int]", at.parts)
         if type(base) is not Root:
             return None
         if dynamic is not None:
             raise KeepInMemory(base)
         return base, static
 
-    def read(self, at: Any, type_: Attribute) -> SSAValue:
+    def read(self, at: Pointer, type_: Attribute) -> SSAValue:
         place = self.register_place(at)
         if place is None:
-            return self.load(Operand(at.value(), at.type.data), type_)
+            return self.load(Operand(at.value(), cast("MemRefData", at.type.data)), type_)
         root, offset = place
         return value_operands.read_lanes(self.b, self.values[root], offset, storage_type(type_))
 
-    def write(self, value: SSAValue, at: Any) -> None:
+    def write(self, value: SSAValue, at: Pointer) -> None:
         place = self.register_place(at)
         if place is None:
-            self.store(value, Operand(at.value(), at.type.data))
+            self.store(value, Operand(at.value(), cast("MemRefData", at.type.data)))
             return
         root, offset = place
         lanes = self.values[root]
@@ -329,9 +329,9 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
         """An operand of a call: a register tensor that can be a value as its pointer, others as memory."""
         return self.operand(view) if type_ is None else self.settled(view.iter)
 
-    def settled(self, at: Pointer) -> Any:
+    def settled(self, at: Pointer) -> Pointer:
         """A register pointer where its access is: in memory it is an address by now."""
-        return at if type(cast(Any, at.parts[0])) is Root else Pointer(self, at.value(), at.type)
+        return at if type(cast("SSAValue | Root", at.parts[0])) is Root else Pointer(self, at.value(), at.type)
 
     def given(self, at: Any, type_: Attribute | None) -> Operand:
         """What a call takes for an operand."""
@@ -402,13 +402,13 @@ def _without_values(function: Operation, dead: set[int]) -> set[SSAValue]:
     todo = list(function.regions)
     while todo:
         for block in todo.pop().blocks:
-            op: Any = block.first_op
+            op: Operation | None = block.first_op
             while op is not None:
                 todo += op.regions
                 if _needs_memory(type(op)) and id(op) not in dead:  # pyright: ignore[reportUnknownArgumentType]
                     sources = [found.source(v) for v in operands_of(op) if is_register(v.type)]
                     kept.update(source for source in sources if source is not None)
-                op = op._next_op
+                op = op._next_op  # pyright: ignore[reportPrivateUsage]
     return kept
 
 
@@ -417,10 +417,10 @@ def _needs_memory(cls: type[Operation]) -> bool:
     return cls is OPS["recast_iter"] or cls.name.startswith(("fly_rocdl.", "fly_nvgpu."))
 
 
-def _matching(known: Any, obj: Any) -> list[Any]:
+def _matching(known: IntTuple, obj: IntTuple) -> list[IntTuple]:
     """The leaves of `obj` that stand where `known` has run-time leaves."""
     if type(known) is tuple:
-        pairs = zip(cast(tuple[Any, ...], known), cast(tuple[Any, ...], obj), strict=True)
+        pairs = zip(known, cast("tuple[IntTuple, ...]", obj), strict=True)
         return [leaf for k, o in pairs for leaf in _matching(k, o)]
     return [] if static_data(known) else [obj]
 
@@ -438,7 +438,7 @@ def _make_ptr(r: FlyToLlvm, op: FlyOp) -> None:
     type_ = cast(PointerType, op.results[0].type)
     if type_.data.space is AddressSpace.Register:
         made = r.registers(op.results[0], type_, alloc_number(op, "allocSize"))
-        r.vm[op.results[0]] = Pointer(r, cast(Any, made), type_) if type(made) is Root else made
+        r.vm[op.results[0]] = Pointer(r, cast("SSAValue", made), type_) if type(made) is Root else made
     else:
         FlyConversion.handlers[OPS["make_ptr"]](r, op)
 
@@ -499,7 +499,7 @@ def _for(r: FlyToLlvm, op: scf.ForOp) -> None:
     count = len(new.args) - len(roots)
     started = [r.values[root] for root in roots]
     before = b.numbered() if roots else {}
-    inside: dict[Any, SSAValue] = {}
+    inside: dict[object, SSAValue] = {}
     r.carry.append(())
     with b.region(new):
         r.bind(old.args, new.args[:count])

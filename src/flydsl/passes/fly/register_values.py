@@ -89,7 +89,7 @@ class Exit(NamedTuple):
 
     block: Block
     holds: Sequence[Lanes]
-    numbered: dict[Any, SSAValue]
+    numbered: dict[object, SSAValue]
     """What is numbered at the end of the block."""
 
 
@@ -101,7 +101,7 @@ class Carried(NamedTuple):
     exits: Sequence[Exit]
     inits: Sequence[Lanes] = ()
     """What a loop starts from."""
-    numbered: dict[Any, SSAValue] = {}
+    numbered: dict[object, SSAValue] = {}
     """What is numbered in front of the loop."""
 
 
@@ -223,7 +223,7 @@ class RegisterValues:
         parts = {at: part._replace(value=moved.get(part.value, part.value)) for at, part in lanes.parts.items()}
         return Lanes(lanes.type, base, parts, home)
 
-    def _emitted(self, lanes: Lanes, anchor: Operation, numbered: dict[Any, SSAValue]) -> SSAValue:
+    def _emitted(self, lanes: Lanes, anchor: Operation, numbered: dict[object, SSAValue]) -> SSAValue:
         """What a root holds as an IR value, in the block that knows its parts, in front of an op in there."""
         b = self._b
         while anchor.parent is not lanes.home:

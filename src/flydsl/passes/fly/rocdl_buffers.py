@@ -7,7 +7,7 @@ stack is in `cpu/emulation/buffers.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from xdsl.dialects import llvm as xllvm
 from xdsl.dialects.builtin import IntegerType
@@ -26,6 +26,10 @@ from ...ir.builder import elem_of, i32, i64_list, operands_of
 from ...ir.enums import AddressSpace
 from ...ir.types import bit_width, vector_type
 from ...lowering.rebuild import Handler, Rebuilder
+
+if TYPE_CHECKING:
+    from ...layout import Leaf
+    from .fly_layout_lowering import Pointer
 
 
 def _word_type(bits: int) -> Attribute:
@@ -86,10 +90,10 @@ class BufferMemory(Rebuilder):
         self._fat[made] = (rsrc, offset)
         return made
 
-    def fat_parts(self, pointer: Any) -> tuple[SSAValue, SSAValue]:
+    def fat_parts(self, pointer: object) -> tuple[SSAValue, SSAValue]:
         """Descriptor and offset in elements (i32) of a buffer pointer, materialised or not."""
-        parts: Any = getattr(pointer, "parts", (pointer, None, 0))
-        base, dynamic, static = cast("tuple[SSAValue, Any, int]", parts)
+        parts = getattr(pointer, "parts", (pointer, None, 0))
+        base, dynamic, static = cast("tuple[SSAValue, Leaf, int]", parts)
         known = self._fat.get(base)
         if known is None:
             known = self._fat[base] = (self._field(base, 0, self.descriptor_type()), self._field(base, 1, i32))
@@ -107,7 +111,7 @@ class BufferMemory(Rebuilder):
     def _narrow(self, x: SSAValue) -> SSAValue:
         return x if x.type == i32 else self.b.cast("trunci", x, i32)
 
-    def recast_buffer(self, pointer: Any, old: Attribute, new: Attribute) -> SSAValue:
+    def recast_buffer(self, pointer: object, old: Attribute, new: Attribute) -> SSAValue:
         """The same place counted in elements of another width."""
         rsrc, offset = self.fat_parts(pointer)
         a, b = bit_width(old), bit_width(new)
@@ -233,8 +237,8 @@ class BufferMemory(Rebuilder):
 
     def raw_pointer(self, at: Operand) -> SSAValue:
         """The LLVM pointer of an operand, its swizzle applied."""
-        pointer: Any = at.pointer
-        value = cast(SSAValue, pointer if isinstance(pointer, SSAValue) else pointer.value())
+        pointer = cast("SSAValue | Pointer", at.pointer)
+        value = pointer if isinstance(pointer, SSAValue) else pointer.value()
         return self.address(value, at.data)[0]
 
     def buffer_to_shared(
@@ -260,7 +264,7 @@ def is_buffer_type(type_: Attribute) -> bool:
     return isinstance(type_, (PointerType, MemRefType)) and is_buffer(type_.data.space)
 
 
-def make_buffer_pointer(r: Any, op: FlyOp) -> None:
+def make_buffer_pointer(r: BufferMemory, op: FlyOp) -> None:
     """`fly.make_ptr(%base, %stride, %num, %flags)` into buffer memory."""
     base, stride, size, flags = operands_of(op)
     space = cast(PointerType, base.type).data.space
@@ -269,7 +273,7 @@ def make_buffer_pointer(r: Any, op: FlyOp) -> None:
     r.vm[op.results[0]] = r.make_descriptor(r.val(base), r.val(stride), r.val(size), r.val(flags))
 
 
-def add_buffer_offset(r: Any, op: FlyOp) -> None:
+def add_buffer_offset(r: BufferMemory, op: FlyOp) -> None:
     """`fly.add_offset` on a buffer pointer."""
     pointer, offset = operands_of(op)
     known = object_of(offset.type)
@@ -277,15 +281,15 @@ def add_buffer_offset(r: Any, op: FlyOp) -> None:
     r.vm[op.results[0]] = r.move_buffer(r.val(pointer), by)
 
 
-def _rsrc(r: Any, op: FlyOp) -> None:
+def _rsrc(r: BufferMemory, op: FlyOp) -> None:
     r.vm[op.results[0]] = r.fat_parts(r.val(operands_of(op)[0]))[0]
 
 
-def _place(r: Any, pointer: SSAValue) -> tuple[SSAValue, SSAValue]:
-    return r.buffer_place(Operand(r.val(pointer), cast(Any, pointer.type).data))
+def _place(r: BufferMemory, pointer: SSAValue) -> tuple[SSAValue, SSAValue]:
+    return r.buffer_place(Operand(r.val(pointer), cast("MemRefData", cast("PointerType", pointer.type).data)))
 
 
-def _buffer_load(r: Any, op: FlyOp) -> None:
+def _buffer_load(r: BufferMemory, op: FlyOp) -> None:
     pointer, soffset = operands_of(op)
     cache = op.properties.get("cache")
     result = op.results[0]
@@ -295,7 +299,7 @@ def _buffer_load(r: Any, op: FlyOp) -> None:
     r.vm[result] = load(rsrc, offset, r.val(soffset), result.type, number)
 
 
-def _buffer_store(r: Any, op: FlyOp) -> None:
+def _buffer_store(r: BufferMemory, op: FlyOp) -> None:
     value, pointer, soffset = operands_of(op)
     cache = op.properties.get("cache")
     rsrc, offset = _place(r, pointer)

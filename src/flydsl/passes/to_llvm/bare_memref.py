@@ -4,7 +4,7 @@ the block."""
 from __future__ import annotations
 
 from math import prod
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import llvm as xllvm
 from xdsl.dialects import memref as xmemref
@@ -21,6 +21,9 @@ from ...lowering.rules.sink import refuse
 from .llvm_conversion import LlvmConversion
 from .llvm_declare import address_props
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 def _static(op: Operation, type_: MemRefType) -> tuple[int, ...]:
     shape = tuple(type_.get_shape())
@@ -29,7 +32,9 @@ def _static(op: Operation, type_: MemRefType) -> tuple[int, ...]:
     return shape
 
 
-def _element(r: LlvmConversion, op: Operation, source: SSAValue, indices: Any) -> tuple[SSAValue, Attribute]:
+def _element(
+    r: LlvmConversion, op: Operation, source: SSAValue, indices: Sequence[SSAValue]
+) -> tuple[SSAValue, Attribute]:
     """Address and type of an element."""
     type_ = cast(MemRefType, source.type)
     shape = _static(op, type_)

@@ -41,7 +41,7 @@ def _conditional(r: LlvmConversion, op: cf.ConditionalBranchOp) -> None:
 
 def _switch(r: LlvmConversion, op: cf.SwitchOp) -> None:
     default = r.blocks[op.default_block]
-    values: Any = op.case_values
+    values: object = op.case_values
     numbers = [int(n) for n in values.get_values()] if values is not None else []
     cases: list[Any] = []
     for number, block, operands in zip(numbers, op.case_blocks, op.case_operand, strict=True):

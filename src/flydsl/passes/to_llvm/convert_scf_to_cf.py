@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import cf
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, VectorType, i32
@@ -19,6 +19,11 @@ from ...dialects.upstream.llvm.attrs import LOOP_ATTRIBUTE
 from ...errors import DSLCompileError
 from ...ir import arith
 from ..base import Pass
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xdsl.dialects.builtin import DenseArrayBase, IntegerType
 
 
 def _lower_region(region: Region) -> None:
@@ -70,7 +75,7 @@ def _end(block: Block, kind: type[Operation]) -> tuple[Operation, tuple[SSAValue
     return last, values
 
 
-def _jump(block: Block, target: Block, values: Any, like: Operation) -> cf.BranchOp:
+def _jump(block: Block, target: Block, values: Sequence[SSAValue], like: Operation) -> cf.BranchOp:
     made = cf.BranchOp(target, *values)
     made.location = like.location
     block.add_op(made)
@@ -83,7 +88,7 @@ def _choose(block: Block, cond: SSAValue, then: Any, otherwise: Any, like: Opera
     block.add_op(made)
 
 
-def _replace(results: Any, values: Any) -> None:
+def _replace(results: Sequence[SSAValue], values: Sequence[SSAValue]) -> None:
     for old, new in zip(results, values, strict=True):
         old.replace_all_uses_with(new)
 
@@ -183,7 +188,7 @@ def _index_switch(op: scf.IndexSwitchOp) -> None:
         _jump(blocks[-1], after, values, last)
         _drop(last)
     flag = arith.IndexCastOp(op.arg, i32)
-    numbers = [int(n) for n in cast(Any, op.cases).get_values()]
+    numbers = [int(n) for n in cast("DenseArrayBase[IntegerType]", op.cases).get_values()]
     default, *cases = targets
     if numbers:
         values = DenseIntOrFPElementsAttr.from_list(VectorType(i32, [len(numbers)]), numbers)
@@ -197,7 +202,7 @@ def _index_switch(op: scf.IndexSwitchOp) -> None:
 
 
 _LOWERINGS = cast(
-    dict[type[Operation], Callable[[Any], None]],
+    dict[type[Operation], Callable[[object], None]],
     {
         scf.ForOp: _for,
         scf.IfOp: _if,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
 
 from xdsl.dialects.builtin import ArrayAttr, FusedLoc, ModuleOp
 from xdsl.ir import Operation
@@ -59,7 +58,7 @@ def _scoped(op: FuncOp, units: dict[FileAttr, CompileUnitAttr], number: int, emi
     path = PurePath(name if name.startswith("<") else os.path.abspath(name))
     file = FileAttr((path.name, str(path.parent)))
     if file not in units:
-        fields: tuple[Any, ...] = (
+        fields: tuple[object, ...] = (
             ("id", Distinct(2 * len(units))),
             ("sourceLanguage", Word("DW_LANG_Python")),
             ("file", file),

@@ -64,7 +64,7 @@ class LlvmConversion(Rebuilder, OpSink):
         self._whole: Block | None = None
         """Entry block of a function whose signature is converted."""
 
-    def mark(self, module: Any) -> set[int]:
+    def mark(self, module: ModuleOp) -> set[int]:
         return set()
 
     def walk(self, block: Block) -> None:

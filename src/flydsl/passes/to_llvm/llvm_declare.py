@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from xdsl.dialects import llvm as xllvm
 from xdsl.dialects.builtin import StringAttr, SymbolRefAttr, i8
@@ -14,6 +14,9 @@ from ...dialects.upstream.llvm.function import C_CALL, EXTERNAL, FuncOp, Functio
 from ...ir.builder import i32, i64, int_attr
 from ...ir.emitter import insert_after
 
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import LocationAttr
+
 
 def make_function(
     name: str,
@@ -21,7 +24,7 @@ def make_function(
     body: Region,
     attributes: dict[str, Attribute] | None = None,
     properties: dict[str, Attribute] | None = None,
-    location: Any = None,
+    location: LocationAttr | None = None,
 ) -> FuncOp:
     """A detached `llvm.func`."""
     return FuncOp.create(

@@ -43,6 +43,9 @@ from ...lowering.rules.sink import Sink
 from .llvm_declare import address_props, declare, text_global
 
 if TYPE_CHECKING:
+    from xdsl.dialects.arith import FastMathFlagsAttr
+    from xdsl.dialects.builtin import VectorType
+
     from .llvm_conversion import LlvmBuilder
 
 _BINARY = {word: cls for cls, word in {**INT_OPS, **FLOAT_OPS}.items()}
@@ -54,17 +57,17 @@ _flags: dict[Attribute, dict[str, Attribute]] = {}
 
 def _flag_props(flags: Attribute | None) -> dict[str, Attribute]:
     """The property of an op of `llvm` that says what the flags of an op of `arith` or `math` say."""
-    if flags is None or not cast(Any, flags).data:
+    if flags is None or not cast("FastMathFlagsAttr | IntegerOverflowAttr", flags).data:
         return {}
     found = _flags.get(flags)
     if found is None:
         found = dict[str, Attribute]()
         if isinstance(flags, IntegerOverflowAttr):
-            number = sum(_OVERFLOW[str(getattr(f, "value", f))] for f in cast(Any, flags).data)
+            number = sum(_OVERFLOW[str(getattr(f, "value", f))] for f in flags.data)
             if number:
                 found["overflowFlags"] = int_attr(number, i32)
         else:
-            found["fastmathFlags"] = FastMathAttr(tuple(cast(Any, flags).data))
+            found["fastmathFlags"] = FastMathAttr(tuple(cast("FastMathFlagsAttr", flags).data))
         _flags[flags] = found
     return found
 
@@ -110,7 +113,7 @@ class OpSink(Sink[SSAValue]):
             if isinstance(attr, IntegerAttr):
                 value = int_attr(value.value.data, cast(Any, converted))
             elif isinstance(attr, DenseIntOrFPElementsAttr) and elem_of(type_) == elem:
-                value = DenseIntOrFPElementsAttr(cast(Any, converted), attr.data)
+                value = DenseIntOrFPElementsAttr(cast("VectorType[IntegerType]", converted), attr.data)
             elif isinstance(attr, DenseIntOrFPElementsAttr) and isinstance(elem, IntegerType):
                 value = DenseIntOrFPElementsAttr.from_list(cast(Any, converted), list(value.get_values()))
             else:
@@ -238,7 +241,7 @@ class OpSink(Sink[SSAValue]):
         defined: bool = False,
         keywords: Mapping[str, str] = {},
         immediates: Sequence[tuple[Attribute, int]] = (),
-        expand: Callable[[Sink[Any]], Any] | None = None,
+        expand: Callable[[Sink[Any]], object] | None = None,
     ) -> SSAValue:
         found = () if result is None else (result,)
         if not name:

@@ -125,7 +125,7 @@ def register_device_runtime(cls: type[DeviceRuntime], *, kind: str | None = None
         _changed()
 
 
-def _entry_points(group: str = ENTRY_POINT_GROUP) -> dict[str, Any]:
+def _entry_points(group: str = ENTRY_POINT_GROUP) -> dict[str, EntryPoint]:
     if config.compile.backends_in_tree:
         return {}
     from importlib.metadata import entry_points
@@ -317,6 +317,8 @@ def list_device_runtimes() -> list[str]:
 objects.set_runtime_provider(get_device_runtime)
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from flydsl.cpu.runtime import CpuDeviceRuntime
 
 

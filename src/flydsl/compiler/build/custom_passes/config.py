@@ -150,8 +150,8 @@ def _activation_identity(each: Activation) -> tuple[object, ...]:
 
 
 def resolve(
-    decorator_options: Mapping[str, Any] | None,
-    hints: Mapping[str, Any] | None,
+    decorator_options: Mapping[str, object] | None,
+    hints: Mapping[str, object] | None,
     environment: env.CompileEnv | None = None,
 ) -> PassConfig | None:
     """The passes in effect: hints of the call, else what the decorator says, else the environment; None if none.
@@ -161,7 +161,7 @@ def resolve(
     """
     levels = (hints or {}, decorator_options or {}, _environment_options(environment or env.compile))
 
-    def first(name: str) -> Any:
+    def first(name: str) -> object:
         return next((level[name] for level in levels if level.get(name) is not None), None)
 
     pipeline = _pipeline(first("llvm_pass_pipeline"))
@@ -192,7 +192,7 @@ def resolve(
     return None if found == PassConfig() else found
 
 
-def _environment_options(environment: env.CompileEnv) -> dict[str, Any]:
+def _environment_options(environment: env.CompileEnv) -> dict[str, object]:
     """What the environment asks for; an unset or empty variable is no request."""
     for name in environment.ir_pass_modules:
         importlib.import_module(name)

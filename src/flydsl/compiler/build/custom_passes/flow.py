@@ -40,7 +40,7 @@ def run_flow(
     options: Options,
     config: PassConfig,
     *,
-    hints: Mapping[str, Any] | None = None,
+    hints: Mapping[str, object] | None = None,
     folder: Path | None = None,
 ) -> DeviceBinary:
     """Device code of one module with the user's passes; working files go to `folder` and stay there, if given."""

@@ -10,11 +10,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from ....expr.control.control_flow import ASSIGNED, DEEP, RECEIVED, STORED
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+class _Noted(Protocol):
+    """What is kept at a node, so that it is looked at once."""
+
+    fly_summary: Summary
+    fly_inside: Summary
 
 
 @dataclass(slots=True)
@@ -126,7 +133,7 @@ def _visit(node: ast.AST, into: Summary) -> None:
         known: Summary | None = getattr(node, "fly_summary", None)
         if known is None:
             known = _statement(node)
-            cast(Any, node).fly_summary = known
+            cast("_Noted", node).fly_summary = known
         into.add(known)
     else:
         _HANDLERS.get(type(node), _children)(node, into)
@@ -146,26 +153,26 @@ def _children(node: ast.AST, into: Summary) -> None:
     for name in node._fields:
         value = getattr(node, name, None)
         if isinstance(value, list):
-            for item in cast("list[Any]", value):
+            for item in cast("list[object]", value):
                 if isinstance(item, ast.AST):
                     _visit(item, into)
         elif isinstance(value, ast.AST):
             _visit(value, into)
 
 
-def _name(node: Any, into: Summary) -> None:
+def _name(node: ast.Name, into: Summary) -> None:
     if type(node.ctx) is ast.Load:
         into.mention(node.id)
     else:
         into.bind(node.id)
 
 
-def _named_expr(node: Any, into: Summary) -> None:
+def _named_expr(node: ast.NamedExpr, into: Summary) -> None:
     into.walrus.add(node.target.id)
     _children(node, into)
 
 
-def _place(node: Any, into: Summary) -> None:
+def _place(node: ast.Attribute | ast.Subscript, into: Summary) -> None:
     """`x.a`, `x[i]`."""
     if type(node.ctx) is not ast.Load:
         name = root_name(node)
@@ -174,7 +181,7 @@ def _place(node: Any, into: Summary) -> None:
     _children(node, into)
 
 
-def _call(node: Any, into: Summary) -> None:
+def _call(node: ast.Call, into: Summary) -> None:
     if type(node.func) is ast.Attribute:
         name = root_name(node.func)
         if name is not None and name != "self":
@@ -189,7 +196,7 @@ def root_name(node: ast.AST) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
-def _assign(node: Any, into: Summary) -> None:
+def _assign(node: ast.Assign, into: Summary) -> None:
     match node:
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as fn):
             into.functions.append((name, fn))
@@ -198,40 +205,40 @@ def _assign(node: Any, into: Summary) -> None:
     _children(node, into)
 
 
-def _imports(node: Any, into: Summary) -> None:
+def _imports(node: ast.Import | ast.ImportFrom, into: Summary) -> None:
     for alias in node.names:
         into.bind(alias.asname or alias.name.partition(".")[0])
 
 
-def _named(node: Any, into: Summary) -> None:
+def _named(node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar, into: Summary) -> None:
     """`except E as name`, `case name`, `case [*name]`."""
     if node.name is not None:
         into.bind(node.name)
     _children(node, into)
 
 
-def _mapping(node: Any, into: Summary) -> None:
+def _mapping(node: ast.MatchMapping, into: Summary) -> None:
     if node.rest is not None:
         into.bind(node.rest)
     _children(node, into)
 
 
-def _global(node: Any, into: Summary) -> None:
+def _global(node: ast.Global, into: Summary) -> None:
     into.globals.update(node.names)
     for name in node.names:
         into.mention(name)
 
 
-def _nonlocal(node: Any, into: Summary) -> None:
+def _nonlocal(node: ast.Nonlocal, into: Summary) -> None:
     into.nonlocals.update(node.names)
     for name in node.names:
         into.mention(name)
 
 
-def _function(node: Any, into: Summary) -> None:
+def _function(node: FunctionNode, into: Summary) -> None:
     args: ast.arguments = node.args
     outside: list[ast.expr | None] = [*args.defaults, *args.kw_defaults]
-    if type(node) is not ast.Lambda:
+    if not isinstance(node, ast.Lambda):
         into.bind(node.name)
         into.functions.append((node.name, node))
         outside += [*node.decorator_list, node.returns]
@@ -250,7 +257,7 @@ def inside(fn: FunctionNode) -> Summary:
     known: Summary | None = getattr(fn, "fly_inside", None)
     if known is None:
         known = summarise([fn.body] if isinstance(fn, ast.Lambda) else fn.body)
-        cast(Any, fn).fly_inside = known
+        cast("_Noted", fn).fly_inside = known
     return known
 
 
@@ -265,7 +272,7 @@ def arguments(args: ast.arguments) -> list[ast.arg]:
     return [*args.posonlyargs, *args.args, *args.kwonlyargs, *starred]
 
 
-def _class(node: Any, into: Summary) -> None:
+def _class(node: ast.ClassDef, into: Summary) -> None:
     into.bind(node.name)
     for expr in (*node.decorator_list, *node.bases, *(k.value for k in node.keywords)):
         _visit(expr, into)
@@ -273,7 +280,7 @@ def _class(node: Any, into: Summary) -> None:
     into.add_nested(inner, inner.bound)
 
 
-def _comprehension(node: Any, into: Summary) -> None:
+def _comprehension(node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, into: Summary) -> None:
     inner = Summary()
     _children(node, inner)
     targets = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}

@@ -151,7 +151,7 @@ class Rewriter(ast.NodeTransformer):
     def expression(self, node: ast.expr) -> ast.expr:
         return cast(ast.expr, self.visit(node))
 
-    def visit_If(self, node: ast.If) -> Any:
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         if is_const(node.test):
             node.test = self.expression(node.test)
             node.body, node.orelse = self.block(node.body), self.block(node.orelse)
@@ -166,7 +166,7 @@ class Rewriter(ast.NodeTransformer):
         call = runtime("if_", [test, load(then_name), else_ref, self.constant(carried)], node.test)
         return [*defs, ast.copy_location(ast.Expr(call), node)]
 
-    def visit_While(self, node: ast.While) -> Any:
+    def visit_While(self, node: ast.While) -> ast.AST | list[ast.stmt]:
         if is_const(node.test):
             node.test = self.expression(node.test)
             node.body = self.plain_loop(node.body)
@@ -186,7 +186,7 @@ class Rewriter(ast.NodeTransformer):
         call = runtime("while_", [load(cond_name), load(body_name), self.constant(carried)], node.test)
         return [cond, body, ast.copy_location(ast.Expr(call), node)]
 
-    def visit_For(self, node: ast.For) -> Any:
+    def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
         if called_name(node.iter) != "range":
             node.target = self.expression(node.target)
             node.iter = self.expression(node.iter)
@@ -220,7 +220,7 @@ class Rewriter(ast.NodeTransformer):
         body, name = self.body(node, "for", "loop", [bind, *node.body], carried, [INDUCTION])
         return [body, ast.copy_location(ast.Expr(self.loop_call("for_range", name, carried, call)), node)]
 
-    def legacy_for(self, node: ast.For, call: ast.Call) -> Any:
+    def legacy_for(self, node: ast.For, call: ast.Call) -> ast.AST | list[ast.stmt]:
         """`for i, state in range(..., init=[...])`, whose body ends in `results = yield [...]`."""
         target = node.target
         if not (isinstance(target, ast.Tuple) and len(target.elts) == 2 and isinstance(target.elts[0], ast.Name)):
@@ -342,7 +342,7 @@ class Rewriter(ast.NodeTransformer):
 
     # --- statements with rules of their own -------------------------------------------------------------------------
 
-    def visit_Return(self, node: ast.Return) -> Any:
+    def visit_Return(self, node: ast.Return) -> ast.AST:
         if self.region is not None:
             reject(
                 node,
@@ -353,13 +353,13 @@ class Rewriter(ast.NodeTransformer):
             )
         return self.generic_visit(node)
 
-    def visit_Break(self, node: ast.Break) -> Any:
+    def visit_Break(self, node: ast.Break) -> ast.AST:
         return self.leave_loop(node, "break")
 
-    def visit_Continue(self, node: ast.Continue) -> Any:
+    def visit_Continue(self, node: ast.Continue) -> ast.AST:
         return self.leave_loop(node, "continue")
 
-    def leave_loop(self, node: ast.stmt, word: str) -> Any:
+    def leave_loop(self, node: ast.stmt, word: str) -> ast.AST:
         if self.region is not None and not self.breakable:
             reject(
                 node,
@@ -369,7 +369,7 @@ class Rewriter(ast.NodeTransformer):
             )
         return node
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         # Annotations of local variables are never evaluated, and Python forbids them on a nonlocal name.
         value = node.value and self.expression(node.value)
         if isinstance(node.target, ast.Name):
@@ -378,24 +378,24 @@ class Rewriter(ast.NodeTransformer):
         node.target, node.value = cast(Any, self.expression(node.target)), value
         return node
 
-    def visit_Global(self, node: ast.Global) -> Any:
+    def visit_Global(self, node: ast.Global) -> ast.AST:
         return self.declaration(node, "global")
 
-    def visit_Nonlocal(self, node: ast.Nonlocal) -> Any:
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> ast.AST:
         return self.declaration(node, "nonlocal")
 
-    def declaration(self, node: ast.stmt, word: str) -> Any:
+    def declaration(self, node: ast.stmt, word: str) -> ast.AST:
         if self.region is not None:
             reject(node, f"{word} in a run-time region is not supported", "use a local variable and return it")
         return node
 
-    def visit_Match(self, node: ast.Match) -> Any:
+    def visit_Match(self, node: ast.Match) -> ast.AST:
         node.subject = self.expression(node.subject)
         for case in node.cases:
             case.body = self.block(case.body)
         return node
 
-    def untouched(self, node: ast.AST) -> Any:
+    def untouched(self, node: ast.AST) -> ast.AST:
         for inner in ast.walk(node):
             if isinstance(inner, (ast.Await, ast.Yield, ast.YieldFrom)):
                 self.visit(inner)
@@ -404,15 +404,15 @@ class Rewriter(ast.NodeTransformer):
     visit_Assert = visit_JoinedStr = untouched
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = untouched
 
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         reject(node, "async functions cannot be traced", "write a plain def")
 
-    def reject_async(self, node: ast.AST) -> Any:
+    def reject_async(self, node: ast.AST) -> ast.AST:
         reject(node, "async code cannot be traced", "write it without async and await")
 
     visit_AsyncFor = visit_AsyncWith = visit_Await = reject_async
 
-    def reject_yield(self, node: ast.AST) -> Any:
+    def reject_yield(self, node: ast.AST) -> ast.AST:
         reject(
             node,
             "yield is only supported as the last statement of a for loop over range(..., init=...)",
@@ -423,7 +423,7 @@ class Rewriter(ast.NodeTransformer):
 
     # --- expressions ------------------------------------------------------------------------------------------------
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         word = "and" if isinstance(node.op, ast.And) else "or"
         made = self.expression(node.values[0])
         for value in node.values[1:]:
@@ -445,14 +445,14 @@ class Rewriter(ast.NodeTransformer):
             made = step if made is None else logical("and", made, step, node)
         return made
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         operand = self.expression(node.operand)
         if isinstance(node.op, ast.Not):
             return runtime("not_", [operand], node)
         node.operand = operand
         return node
 
-    def visit_IfExp(self, node: ast.IfExp) -> Any:
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         if is_const(node.test):
             return self.generic_visit(node)
         for arm in (node.body, node.orelse):
@@ -470,7 +470,7 @@ class Rewriter(ast.NodeTransformer):
         args = ast.arguments([], [ast.arg(ARM)], None, [], [], None, [ast.Constant(None)])
         return ast.copy_location(ast.Lambda(args, self.expression(node)), node)
 
-    def visit_Call(self, node: ast.Call) -> Any:
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         # A body is a function without arguments, where Python's argument-less super() does not work.
         match node:
             case ast.Call(func=ast.Name(id="super"), args=[], keywords=[]) if self.region is not None:
