@@ -11,7 +11,7 @@ from typing import Any, cast
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from ..ir.arith import ConstantOp
-from ..ir.dead_code import is_pure
+from ..ir.dead_code import MOVABLE, is_pure
 from ..ir.emitter import relink
 
 
@@ -41,7 +41,7 @@ def _order(block: Block, single: bool) -> list[SSAValue]:
             if op.parent is not block:
                 outside.append(value)
                 continue
-            if op.regions or not pure(type(op)):  # pyright: ignore[reportUnknownArgumentType]
+            if op.regions or not (pure(type(op)) or op.attributes.pop(MOVABLE, None)):  # pyright: ignore[reportUnknownArgumentType]
                 continue
             placed.add(id(op))
             if op._operands:
@@ -60,7 +60,8 @@ def _order(block: Block, single: bool) -> list[SSAValue]:
                 for inner in region.blocks:
                     demand(_order(inner, len(region.blocks) == 1))
             order.append(op)
-        elif (not single or not pure(kind)) and id(op) not in placed:
+        elif (not single or not (pure(kind) or MOVABLE in op.attributes)) and id(op) not in placed:
+            op.attributes.pop(MOVABLE, None)
             placed.add(id(op))
             demand(op._operands)
             order.append(op)

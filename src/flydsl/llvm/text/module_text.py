@@ -50,7 +50,7 @@ class ModuleText:
         if self.debug is not None:
             self.debug.finish(self.footer)
         declarations = [self.declarations[name] for name in sorted(self.declarations) if name not in self.defined]
-        parts = [*self.header, "", *self.globals, *self.functions, *declarations, "", *self.footer]
+        parts = [*self.header, "", *sorted(self.globals), *self.functions, *declarations, "", *self.footer]
         return "\n".join(parts) + "\n"
 
 
