@@ -116,11 +116,13 @@ class CountingTracer(Tracer):
         self._count()
         return super().opn(cls, operands, types, props)
 
-    def pure(
+    def share(
         self, cls: type[Operation], operands: Sequence[SSAValue], type_: Attribute, props: dict[str, Attribute]
     ) -> SSAValue:
         self._count()
-        return super().pure(cls, operands, type_, props)
+        return super().share(cls, operands, type_, props)
+
+    pure = share
 
     def with_regions(
         self,
