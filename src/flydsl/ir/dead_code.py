@@ -11,9 +11,6 @@ from xdsl.traits import IsTerminator, Pure
 PURE_CALL = "fly.pure"
 """Attribute of a `func.call` whose result depends on its operands alone."""
 
-MOVABLE = "fly.movable"
-"""Attribute of an instruction that a pure op became: it goes where it is needed, as that op would have."""
-
 # xDSL gives these no trait, though they have no effect. (A division by zero may be dropped or shared, only not moved.)
 _KNOWN_PURE: set[str] = set(
     """

@@ -1,7 +1,8 @@
 """Where pure ops stand in their block: right before what first needs them, operands first; what nobody needs goes.
 
 What is built twice is shared at the place where it was built first, whether or not that one is needed. With the order
-taken from what acts, two ways to build the same module leave the same text.
+taken from what acts, two ways to build the same module leave the same text. Arithmetic of floats counts as acting: it
+stays in the order it was written in, since moving it behind later loads keeps what it reads in registers for longer.
 """
 
 from __future__ import annotations
@@ -11,8 +12,19 @@ from typing import Any, cast
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from ..ir.arith import ConstantOp
-from ..ir.dead_code import MOVABLE, is_pure
+from ..ir.dead_code import is_pure
 from ..ir.emitter import relink
+
+_ANCHORED: dict[type[Operation], bool] = {}
+
+
+def _is_anchored(cls: type[Operation]) -> bool:
+    """Whether ops of a class stay where they were written: arithmetic and functions of floats."""
+    known = _ANCHORED.get(cls)
+    if known is None:
+        name = cls.name
+        known = _ANCHORED[cls] = name.startswith("math.") or (name.startswith("arith.") and name.endswith("f"))
+    return known
 
 
 def schedule(root: Operation) -> None:
@@ -41,13 +53,14 @@ def _order(block: Block, single: bool) -> list[SSAValue]:
             if op.parent is not block:
                 outside.append(value)
                 continue
-            if op.regions or not (pure(type(op)) or op.attributes.pop(MOVABLE, None)):  # pyright: ignore[reportUnknownArgumentType]
+            if op.regions or not pure(type(op)):  # pyright: ignore[reportUnknownArgumentType]
                 continue
             placed.add(id(op))
             if op._operands:
                 demand(op._operands)
             order.append(op)
 
+    needed = _needed(block) if single else None
     op: Any = block.first_op
     while op is not None:
         kind = cast(type[Operation], type(op))  # pyright: ignore[reportUnknownArgumentType]
@@ -60,14 +73,33 @@ def _order(block: Block, single: bool) -> list[SSAValue]:
                 for inner in region.blocks:
                     demand(_order(inner, len(region.blocks) == 1))
             order.append(op)
-        elif (not single or not (pure(kind) or MOVABLE in op.attributes)) and id(op) not in placed:
-            op.attributes.pop(MOVABLE, None)
+        elif id(op) not in placed and (needed is None or not pure(kind) or (_is_anchored(kind) and id(op) in needed)):
             placed.add(id(op))
             demand(op._operands)
             order.append(op)
         op = op._next_op
     relink(block, order)
     return outside
+
+
+def _needed(block: Block) -> set[int]:
+    """Ids of the ops of a block that something that acts needs, in it or in a region of it."""
+    found: set[int] = set()
+    todo: list[Any] = []
+    op: Any = block.first_op
+    while op is not None:
+        if op.regions or not is_pure(type(op)):  # pyright: ignore[reportUnknownArgumentType]
+            found.add(id(op))
+            todo.append(op)
+            if op.regions:
+                todo.extend(op.walk())
+        op = op._next_op
+    while todo:
+        for value in todo.pop()._operands:
+            if type(value) is OpResult and id(value.op) not in found and value.op.parent is block:
+                found.add(id(value.op))
+                todo.append(value.op)
+    return found
 
 
 __all__ = ["schedule"]

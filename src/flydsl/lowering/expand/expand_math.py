@@ -21,7 +21,6 @@ from xdsl.dialects.builtin import (
     Float16Type,
     Float32Type,
     Float64Type,
-    UnitAttr,
     VectorType,
     f32,
     f64,
@@ -33,7 +32,6 @@ from ...dialects.upstream import scf
 from ...dialects.upstream.extra_math import ErfcOp
 from ...dialects.upstream.vector import FromElementsOp, ShapeCastOp
 from ...ir.builder import Builder, elem_of, i32, i64, operands_of
-from ...ir.dead_code import MOVABLE
 from ..rebuild import Handler
 from .small_floats import like
 
@@ -685,21 +683,15 @@ def expand(b: Builder, cls: type[Operation], args: Sequence[SSAValue]) -> SSAVal
     return b.cast("truncf", wide, type_)
 
 
-def _movable(value: SSAValue) -> SSAValue:
-    """The result of an instruction that may stand wherever it is needed."""
-    cast(Operation, value.owner).attributes[MOVABLE] = UnitAttr()
-    return value
-
-
 def _approximation(r: Any, name: str, x: SSAValue) -> SSAValue:
     """What the hardware computes, of a scalar or of each element of a vector."""
     type_: Any = x.type
     if not isinstance(type_, VectorType):
-        return _movable(r.intrinsic(name, f32, [x]))
+        return r.intrinsic(name, f32, [x])
     count = prod(type_.get_shape())
     flat = VectorType(f32, [count])
     line = x if type_ == flat else r.b.pure(ShapeCastOp, (x,), flat, {})
-    found = [_movable(r.intrinsic(name, f32, [r.b.extract(line, i)])) for i in range(count)]
+    found = [r.intrinsic(name, f32, [r.b.extract(line, i)]) for i in range(count)]
     made = r.b.pure(FromElementsOp, found, flat, {})
     return made if type_ == flat else r.b.pure(ShapeCastOp, (made,), type_, {})
 
