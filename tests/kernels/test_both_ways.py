@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from flydsl.passes.to_llvm.lowering_tail import split_lowering
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.printer import Printer
 
 from flydsl.compiler.backends import get_backend
+from flydsl.compiler.build.driver import specs_of
 from flydsl.dialects.upstream import gpu
 from flydsl.errors import FlyDSLError
 from flydsl.ir.parser import LocatedParser
@@ -26,7 +26,7 @@ from flydsl.llvm.text.abi_nvptx import NvptxAbi
 from flydsl.llvm.text.debug_info import ATTRIBUTE
 from flydsl.llvm.text.memory_ops import MEMORY_OPS
 from flydsl.lowering.rules.sink import refused
-from flydsl.passes.pipeline import parse_pipeline
+from flydsl.passes.fuse import upper_part
 
 from .llvm_text import normalised
 
@@ -53,11 +53,12 @@ def lowered(text: str, stack: str, *, reread: bool = False, debug: bool = False)
     """The module after every pass from the upper dialects on."""
     hints = {"debug_info": True} if debug else {}
     backend = get_backend(stack, arch=TARGETS[stack])
-    _, tail = split_lowering(backend.pipeline_fragments(compile_hints=hints)[:-1])
+    specs = specs_of(backend.pipeline_fragments(compile_hints=hints)[:-1])
+    tail = specs[upper_part(specs) :]
     assert tail
     module = parse(text)
-    for p in (p for fragment in tail for p in parse_pipeline(fragment)):
-        module = p.run(module)
+    for spec in tail:
+        module = spec.make().run(module)
         module.verify()
         if reread:
             module = parse(printed(module))

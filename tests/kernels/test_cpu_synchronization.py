@@ -340,7 +340,8 @@ def test_pass_by_pass(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator)
     """The named passes, run one by one, lower shared memory and barriers as the fused walk does."""
     import flydsl.compiler.build.driver as driver
 
-    monkeypatch.setattr(driver, "fuse", lambda fragments: None)
+    plan = driver.plan
+    monkeypatch.setattr(driver, "plan", lambda specs, watched, start=0: plan(specs, lambda _: True, start))
     for static in (True, False):
         a = rng.standard_normal(3 * 77).astype(np.float32)
         b = np.full_like(a, np.nan)
