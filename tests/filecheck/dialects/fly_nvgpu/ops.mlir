@@ -24,7 +24,7 @@ func.func @warps(%n: i32) -> (i1, i32, i32) {
   %one = "fly_nvgpu.elect"() : () -> i1
   // CHECK: %same = "fly_nvgpu.uniform"(%n) : (i32) -> i32
   %same = "fly_nvgpu.uniform"(%n) : (i32) -> i32
-  // CHECK: %clock = "fly_nvgpu.asm"() <{text = "mov.u32 $0, %clock;", constraints = "=r", memory = "none"}> : () -> i32
+  // CHECK: %clock = "fly_nvgpu.asm"() <{constraints = "=r", memory = "none", text = "mov.u32 $0, %clock;"}> : () -> i32
   %clock = "fly_nvgpu.asm"() <{text = "mov.u32 $0, %clock;", constraints = "=r", memory = "none"}> : () -> i32
   // CHECK: "fly_nvgpu.wgmma_wait"() <{pending = 1 : i32}> : () -> ()
   "fly_nvgpu.wgmma_wait"() <{pending = 1 : i32}> : () -> ()
@@ -33,7 +33,7 @@ func.func @warps(%n: i32) -> (i1, i32, i32) {
 
 // CHECK-LABEL: @tensors(
 func.func @tensors(%to: !s, %barrier: !b, %from: !g, %n: i64, %x: i32) {
-  // CHECK: %map = "fly_nvgpu.make_tensor_map"(%from, %n, %n, %n) <{dtype = 7 : i32, box = [64 : i32, 8 : i32], swizzle = 0 : i32, promotion = 2 : i32, fill = 0 : i32}>
+  // CHECK: %map = "fly_nvgpu.make_tensor_map"(%from, %n, %n, %n) <{box = [64 : i32, 8 : i32], dtype = 7 : i32, fill = 0 : i32, promotion = 2 : i32, swizzle = 0 : i32}>
   // CHECK-SAME: -> !fly_nvgpu.tensor_map
   %map = "fly_nvgpu.make_tensor_map"(%from, %n, %n, %n) <{dtype = 7 : i32, box = [64 : i32, 8 : i32], swizzle = 0 : i32, promotion = 2 : i32, fill = 0 : i32}> : (!g, i64, i64, i64) -> !fly_nvgpu.tensor_map
   // CHECK: "fly_nvgpu.tma_load"(%to, %barrier, %map, %x, %x) <{rank = 2 : i32}>
