@@ -128,9 +128,9 @@ def measure(kernel: str, warm_up: str, source: str, target: str) -> dict[str, An
 @contextmanager
 def tracing_clock() -> Iterator[list[float]]:
     """Processor time of tracing, in seconds: what it costs, however busy the machine is."""
-    from flydsl.compiler.build import driver
+    from flydsl.compiler.frontend import trace_call
 
-    trace, spent = driver.trace_host, [0.0]
+    trace, spent = trace_call.trace_host, [0.0]
 
     def timed(*args: Any, **options: Any) -> Any:
         begin = time.thread_time()
@@ -139,11 +139,11 @@ def tracing_clock() -> Iterator[list[float]]:
         finally:
             spent[0] += time.thread_time() - begin
 
-    driver.trace_host = timed
+    trace_call.trace_host = timed
     try:
         yield spent
     finally:
-        driver.trace_host = trace
+        trace_call.trace_host = trace
 
 
 _OP = re.compile(r"^\s*(?:%[^=]*= )?\"?[a-z_]+\.\w", re.MULTILINE)
