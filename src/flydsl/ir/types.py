@@ -8,7 +8,7 @@ from typing import cast
 from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerType, VectorType
 from xdsl.ir import Attribute
 
-from .identity import by_identity_and_value
+from .identity import by_identity, by_identity_and_value
 
 
 def bit_width(elem: Attribute) -> int:
@@ -20,11 +20,16 @@ def bit_width(elem: Attribute) -> int:
     if kind is IndexType:
         return 64
     if kind is VectorType:
-        return bit_width(cast(VectorType, elem).element_type) * math.prod(cast(VectorType, elem).get_shape())
+        return _vector_bits(cast(VectorType, elem))
     bits = getattr(elem, "bitwidth", None)
     if bits is None:
         raise TypeError(f"{elem} has no width in bits")
     return int(bits)
+
+
+@by_identity
+def _vector_bits(type_: VectorType) -> int:
+    return bit_width(type_.element_type) * math.prod(type_.get_shape())
 
 
 _vectors: dict[tuple[Attribute, int], VectorType] = {}

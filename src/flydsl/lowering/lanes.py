@@ -39,7 +39,7 @@ def lanes_in(type_: Any) -> int:
 class Lanes:
     """A vector value that is never changed: `put` gives another."""
 
-    __slots__ = ("base", "count", "home", "parts", "type")
+    __slots__ = ("base", "count", "home", "parts", "reads", "type")
 
     def __init__(self, type_: Attribute, base: SSAValue | None, parts: dict[int, Part], home: Block):
         self.type = type_
@@ -50,6 +50,8 @@ class Lanes:
         self.count = lanes_in(type_)
         self.home = home
         """The block that knows the parts; a block inside it starts from the whole value."""
+        self.reads: dict[tuple[int, int, Block], tuple[SSAValue, Attribute]] = {}
+        """What was read: by the first element, the id of its type and the block, the value and the type."""
 
     @staticmethod
     def of(value: SSAValue, home: Block) -> Lanes:

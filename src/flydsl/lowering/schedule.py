@@ -29,12 +29,14 @@ def _is_anchored(cls: type[Operation]) -> bool:
 
 def schedule(root: Operation) -> None:
     """Order the blocks of an op and of everything in it."""
+    needed: set[int] = set()
+    _mark_needed(root, needed)
     for region in root.regions:
         for block in region.blocks:
-            _order(block, len(region.blocks) == 1)
+            _order(block, len(region.blocks) == 1, needed)
 
 
-def _order(block: Block, single: bool) -> list[SSAValue]:
+def _order(block: Block, single: bool, needed: set[int]) -> list[SSAValue]:
     """Order a block; give the values from outside it that it needs, in that order."""
     outside: list[SSAValue] = []
     order: list[Any] = []
@@ -60,7 +62,6 @@ def _order(block: Block, single: bool) -> list[SSAValue]:
                 demand(op._operands)
             order.append(op)
 
-    needed = _needed(block) if single else None
     op: Any = block.first_op
     while op is not None:
         kind = cast(type[Operation], type(op))  # pyright: ignore[reportUnknownArgumentType]
@@ -71,9 +72,9 @@ def _order(block: Block, single: bool) -> list[SSAValue]:
             demand(op._operands)
             for region in op.regions:
                 for inner in region.blocks:
-                    demand(_order(inner, len(region.blocks) == 1))
+                    demand(_order(inner, len(region.blocks) == 1, needed))
             order.append(op)
-        elif id(op) not in placed and (needed is None or not pure(kind) or (_is_anchored(kind) and id(op) in needed)):
+        elif id(op) not in placed and (not single or not pure(kind) or (_is_anchored(kind) and id(op) in needed)):
             placed.add(id(op))
             demand(op._operands)
             order.append(op)
@@ -82,24 +83,19 @@ def _order(block: Block, single: bool) -> list[SSAValue]:
     return outside
 
 
-def _needed(block: Block) -> set[int]:
-    """Ids of the ops of a block that something that acts needs, in it or in a region of it."""
-    found: set[int] = set()
-    todo: list[Any] = []
-    op: Any = block.first_op
-    while op is not None:
-        if op.regions or not is_pure(type(op)):  # pyright: ignore[reportUnknownArgumentType]
-            found.add(id(op))
-            todo.append(op)
-            if op.regions:
-                todo.extend(op.walk())
-        op = op._next_op
-    while todo:
-        for value in todo.pop()._operands:
-            if type(value) is OpResult and id(value.op) not in found and value.op.parent is block:
-                found.add(id(value.op))
-                todo.append(value.op)
-    return found
+def _mark_needed(root: Any, needed: set[int]) -> None:
+    """Add the ids of the ops in an op that something that acts needs; users stand behind what they use."""
+    for region in root.regions:
+        for block in reversed(region.blocks):
+            op: Any = block.last_op
+            while op is not None:
+                if op.regions:
+                    _mark_needed(op, needed)
+                if op.regions or id(op) in needed or not is_pure(type(op)):  # pyright: ignore[reportUnknownArgumentType]
+                    for value in op._operands:
+                        if type(value) is OpResult:
+                            needed.add(id(value.op))
+                op = op._prev_op
 
 
 __all__ = ["schedule"]

@@ -130,7 +130,15 @@ def read(b: Builder, state: SSAValue, at: int, type_: Attribute, *, spelled: boo
 
 
 def read_lanes(b: FoldingBuilder, lanes: Lanes, at: int, type_: Attribute) -> SSAValue:
-    """The same out of a vector under way."""
+    """The same out of a vector under way; operands of products are read over and over."""
+    key = (at, id(type_), b.block)
+    found = lanes.reads.get(key)
+    if found is None:
+        found = lanes.reads[key] = (_read_lanes(b, lanes, at, type_), type_)
+    return found[0]
+
+
+def _read_lanes(b: FoldingBuilder, lanes: Lanes, at: int, type_: Attribute) -> SSAValue:
     elem = lanes.elem
     if type_ == elem:
         return lanes.element(b, at)

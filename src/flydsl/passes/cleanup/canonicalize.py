@@ -197,10 +197,17 @@ def trip_count(b: FoldingBuilder, bounds: Sequence[SSAValue], op: scf.ForOp) -> 
 
 def is_unsettled(module: ModuleOp) -> bool:
     """Whether an if or loop is left that goes, or gives something that nobody takes or that is known otherwise."""
-    return any(
-        (type(op) is scf.ForOp and _loop_unsettled(op)) or (type(op) is scf.IfOp and _if_unsettled(op))
-        for op in module.walk()
-    )
+    todo = list(module.regions)
+    while todo:
+        for block in todo.pop().blocks:
+            op: Any = block.first_op
+            while op is not None:
+                if op.regions:
+                    if (type(op) is scf.ForOp and _loop_unsettled(op)) or (type(op) is scf.IfOp and _if_unsettled(op)):
+                        return True
+                    todo += op.regions
+                op = op._next_op
+    return False
 
 
 def _loop_unsettled(op: Operation) -> bool:

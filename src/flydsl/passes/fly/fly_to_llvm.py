@@ -38,6 +38,7 @@ from ...errors import LayoutError
 from ...ir.builder import i64, i64_list, int_attr, operands_of
 from ...ir.emitter import SSA_CLASSES
 from ...ir.enums import AddressSpace
+from ...ir.identity import by_identity_and_value
 from ...ir.types import bit_width, vector_type
 from ...layout import Basis, ComposedLayout, Dyn, IntTuple, Layout, cosize, dynamic_leaves
 from ...lowering import atom_state, value_operands
@@ -390,9 +391,12 @@ def register_type(view: View) -> Attribute | None:
     if data.space is not AddressSpace.Register:
         return None
     count = run_length(view.layout)
-    if count is None:
-        return None
-    return storage_type(data.elem if count == 1 else vector_type(data.elem, count))
+    return None if count is None else _value_type(data.elem, count)
+
+
+@by_identity_and_value
+def _value_type(elem: Attribute, count: int) -> Attribute:
+    return storage_type(elem if count == 1 else vector_type(elem, count))
 
 
 def _without_values(function: Operation, dead: set[int]) -> set[SSAValue]:
