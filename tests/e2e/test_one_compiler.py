@@ -79,7 +79,7 @@ def check(function, args, target: str, seed: int = 0) -> None:
     """Compare one walk, one by one, split somewhere, and through text."""
     found = traced(function, args, target)
     fused = plan(found.specs, lambda _: False)
-    assert [step.spec.name for step in fused] == ["fly-to-llvm"]
+    assert [step.spec.name for step in fused if step.spec.name != "fly-nvgpu-insert-fences"] == ["fly-to-llvm"]
     expected = device_ir(found, fused)
     one_by_one = plan(found.specs, lambda _: True)
     assert device_ir(found, one_by_one) == expected

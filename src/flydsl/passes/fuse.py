@@ -100,13 +100,13 @@ def _fly_group(specs: Sequence[PassSpec], at: int) -> int | None:
 
 def upper_part(specs: Sequence[PassSpec]) -> int:
     """How many passes lead to the upper dialects, from where LLVM IR can be written; all, if the rest is more."""
-    at = next((i for i, spec in enumerate(specs) if spec.name in _CONVERSIONS), None)
-    if at is None:
-        return len(specs)
-    end = at + 2 if [spec.name for spec in specs[at + 1 : at + 2]] == ["canonicalize"] else at + 1
+    end = len(specs)
+    while end and specs[end - 1].name in TO_LLVM:
+        end -= 1
     rest = {spec.name for spec in specs[end:]}
     whole = "gpu-to-llvm" in rest and rest & {"convert-gpu-to-rocdl", "convert-gpu-to-nvvm"}
-    return end if whole and rest <= TO_LLVM else len(specs)
+    converted = any(spec.name in _CONVERSIONS for spec in specs[:end])
+    return end if whole and converted else len(specs)
 
 
 def check_order(specs: Sequence[PassSpec]) -> None:

@@ -71,7 +71,8 @@ class CudaBackend(BuiltinBackend):
             f"features={self._llvm_features()} ftz=false module= triple=nvptx64-nvidia-cuda}}"
         )
         debug = "ensure-debug-info-scope-on-llvm-func{emission-kind=DebugDirectivesOnly}" if options.debug_info else ""
-        return [*common_passes("convert-fly-to-nvvm"), device], to_llvm_passes(attach, debug), BINARY_PASS
+        upper = [*common_passes("convert-fly-to-nvvm"), "fly-nvgpu-insert-fences"]
+        return [*upper, device], to_llvm_passes(attach, debug), BINARY_PASS
 
     def gpu_module_targets(self) -> list[str]:
         return [f'#nvvm.target<chip = "{self.target.arch}", features = "{self._llvm_features()}">']

@@ -12,7 +12,6 @@ from ...lowering.expand.expand_math import NVIDIA_MATH
 from ...target import features_of
 from ..base import Pass
 from .convert_fly import FlyConversion
-from .fly_nvgpu_insert_fences import insert_fences
 
 
 class _Conversion(FlyConversion):
@@ -21,11 +20,6 @@ class _Conversion(FlyConversion):
     features = features_of("cuda")
     native_math = NVIDIA_MATH
     trust_alignment = True
-
-    def run(self, module: ModuleOp) -> ModuleOp:
-        made = super().run(module)
-        insert_fences(made)
-        return made
 
 
 @dataclass(frozen=True)
