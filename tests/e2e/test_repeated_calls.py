@@ -335,6 +335,47 @@ def test_calls_of_many_kinds_are_all_served_warm(monkeypatch):
             check(function, x, plus=plus)
 
 
+class _Exported:
+    """An array that is known by DLPack alone."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize(
+    ("n", "factor", "given", "stream"),
+    [
+        (np.int32(5), np.float32(3), np.asarray, None),
+        (np.uint8(5), np.float64(3), np.asarray, None),
+        (5, np.int64(3), np.asarray, None),
+        (5, 3.0, _Exported, None),
+        (5, 3.0, np.asarray, fx.Stream(0)),
+        (5, 3.0, np.asarray, 0),
+    ],
+)
+def test_numbers_of_numpy_foreign_arrays_and_named_streams_are_served_warm(monkeypatch, n, factor, given, stream):
+    """Beside calls with plain arguments, which stay warm as well."""
+    function = flyc.jit(scale.__wrapped__)
+    x, y = np.arange(5, dtype="f4"), np.zeros(5, "f4")
+    for _ in range(3):
+        function(x, y, 5)
+        function(given(x), given(y), n, factor, stream=stream)
+    with monkeypatch.context() as patch:
+        patch.setattr(flyc.JitFunction, "bind", lambda *_: pytest.fail("not served warm"))
+        function(x, y, 5)
+        assert (y == x * 2 + 1).all()
+        function(given(x), given(y), n, factor, stream=stream)
+    assert (y == x * 3 + 1).all()
+    with pytest.raises(FlyDSLError, match="does not fit Int32"):
+        function(given(x), given(y), np.int64(2**40), factor, stream=stream)
+
+
 def test_a_dtype_that_is_equal_but_another_object_is_served_warm(monkeypatch):
     """As in arrays that came from another process."""
     function = flyc.jit(scale.__wrapped__)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _ALIGN = 16
 STREAM = Write("Q", "launch stream")
 """The stream of the launch, which is no field of an argument."""
+HANDLE = Write("Q", "handle")
+"""The stream the caller names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,8 @@ def _run_time(given: object, argument: object, parameter: Parameter) -> _Found |
     if isinstance(argument, ScalarArgument):
         return _number(given, argument.dtype, annotated=isinstance(parameter.annotation, type))
     if isinstance(argument, StreamArgument):
+        if argument.stream.handle is not None:
+            return "value", [Check("class")], [[HANDLE]]
         return "value", [Check("stream", "among", values=(None, (Stream, None)))], [[STREAM]]
     leaves = struct_leaves(argument)
     if leaves is None:
@@ -114,10 +118,11 @@ def _array(given: object, argument: TensorArgument) -> _Found | None:
     if argument.info.stream is not None or isinstance(argument.info.owner, Buffer):
         return None
     library = library_of(given)
-    # An adapter that somebody else made, or an array of a class whose ways are not known here.
+    # A class whose ways are not known here, or an adapter that somebody else made.
     if library is None or (library == "adapter") == argument.is_default:
         return None
-    return library, argument.checks(), argument.slots()
+    foreign = [Check("producer")] if library == "foreign" else []
+    return library, [*argument.checks(), *foreign], argument.slots()
 
 
 def _number(given: object, dtype: type[Numeric], *, annotated: bool) -> _Found | None:
@@ -125,7 +130,10 @@ def _number(given: object, dtype: type[Numeric], *, annotated: bool) -> _Found |
     # Without an annotation the class of the number decides the class of the scalar.
     classes = made.plain if annotated else (type(given),)
     if type(given) not in made.plain:
-        return None
+        # Numbers of numpy are written as Python's are, where any number of the class is.
+        if made.values or type(given).__module__ != "numpy":
+            return None
+        classes = (type(given),)
     checks = [Check("class", "among", values=classes)]
     if made.values:
         checks.append(Check("value", "among", values=made.values))
@@ -148,7 +156,7 @@ def _constant(given: object) -> _Found | None:
 
 def _placed(planned: list[ArgumentPlan]) -> tuple[tuple[PlacedSlot, ...], int]:
     owned: list[tuple[ArgumentPlan | None, Slot]] = [(each, slot) for each in planned for slot in each.slots]
-    if not any(slot == [STREAM] for _, slot in owned):
+    if not any(slot in ([STREAM], [HANDLE]) for _, slot in owned):
         owned.append((None, [STREAM]))
     found: list[PlacedSlot] = []
     end = 0

@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, cast
 
+from ...expr.gpu import Stream
 from ...runtime.dlpack import DLTensor, row_major
 from .array_structs import NumpyArray, PyObject
-from .host_arrays import ArrayInfo
+from .host_arrays import ArrayInfo, array_info, is_torch_tensor
 
-Library = Literal["numpy", "torch", "adapter", "value"]
-"""How generated code reads an argument: as an array of a library, through an adapter, or as a plain value."""
+Library = Literal["numpy", "torch", "foreign", "adapter", "value"]
+"""How generated code reads an argument: an array of a library or of any other, through an adapter, or as it is."""
 
 
 class Described(Protocol):
@@ -85,8 +86,14 @@ def leading_of(strides: tuple[int, ...]) -> int:
 _ARRAYS: tuple[Library, ...] = ("numpy", "torch")
 
 
-def _array(expression: str) -> dict[Library, str]:
-    return dict.fromkeys(_ARRAYS, expression)
+def _array(expression: str, described: str = "", *, adapter: bool = True) -> dict[Library, str]:
+    """How arrays are read: those of libraries, and any that is described by an `ArrayInfo`."""
+    found: dict[Library, str] = dict.fromkeys(_ARRAYS, expression)
+    if described:
+        found["foreign"] = described
+        if adapter:
+            found["adapter"] = described
+    return found
 
 
 def _computed() -> dict[Library, Place | None]:
@@ -94,46 +101,47 @@ def _computed() -> dict[Library, Place | None]:
 
 
 _ALL: tuple[Field, ...] = (
-    Field("pointer", lambda _, a: _info(a).pointer, {**_array("{v}[0]"), "adapter": "{v}.pointer"}, _computed()),
+    Field("pointer", lambda _, a: _info(a).pointer, _array("{v}[0]", "{v}.pointer"), _computed()),
     Field(
         "class",
         lambda x, _: type(x),
-        dict.fromkeys(("numpy", "torch", "adapter", "value"), "{x}.__class__"),
+        dict.fromkeys(("numpy", "torch", "foreign", "adapter", "value"), "{x}.__class__"),
         dict.fromkeys(_ARRAYS, Place("i64", PyObject.cls.offset)),
         by_identity=True,
     ),
     Field(
         "dtype",
         lambda _, a: _info(a).dtype,
-        _array("{x}.dtype"),
+        _array("{x}.dtype", "{v}.dtype", adapter=False),
         {"numpy": Place("i64", NumpyArray.dtype.offset), "torch": Place("i32", DLTensor.code.offset)},
     ),
     Field(
         "device",
         lambda _, a: (_info(a).device, _info(a).ordinal),
-        {"torch": "{x}.device", "adapter": "({v}.device, {v}.ordinal)"},
+        {"torch": "{x}.device", **dict.fromkeys(("foreign", "adapter"), "({v}.device, {v}.ordinal)")},
         {"torch": Place("i64", DLTensor.device_type.offset)},
     ),
-    Field("rank", lambda _, a: len(_info(a).shape), _array("__fly_len({v}[1])"), _computed()),
+    Field("rank", lambda _, a: len(_info(a).shape),
+          _array("__fly_len({v}[1])", "__fly_len({v}.shape)", adapter=False), _computed()),
     Field("missing", lambda _, a: is_missing(_info(a).pointer, _info(a).shape),
-          {**_array("__fly_is_missing(*{v}[:2])"), "adapter": "__fly_is_missing({v}.pointer, {v}.shape)"},
+          _array("__fly_is_missing(*{v}[:2])", "__fly_is_missing({v}.pointer, {v}.shape)"),
           _computed()),
-    Field("leading", lambda _, a: leading_of(_info(a).strides), _array("__fly_leading_of({v}[2])"), _computed()),
+    Field("leading", lambda _, a: leading_of(_info(a).strides),
+          _array("__fly_leading_of({v}[2])", "__fly_leading_of({v}.strides)", adapter=False), _computed()),
     Field("negated", lambda x, _: bool(getattr(x, "is_neg", bool)()), {"torch": "{x}.is_neg()"}, _computed()),
-    Field("extent", lambda _, a: _info(a).shape, {**_array("{v}[1][{m}]"), "adapter": "{v}.shape[{m}]"},
-          _computed(), modes=True),
-    Field("stride", lambda _, a: _info(a).strides, {**_array("{v}[2][{m}]"), "adapter": "{v}.strides[{m}]"},
-          _computed(), modes=True),
+    Field("extent", lambda _, a: _info(a).shape, _array("{v}[1][{m}]", "{v}.shape[{m}]"), _computed(), modes=True),
+    Field("stride", lambda _, a: _info(a).strides, _array("{v}[2][{m}]", "{v}.strides[{m}]"), _computed(), modes=True),
     # Of adapters: they have read the array and checked their marks already.
     Field("signature", _signature, {"adapter": "{x}.signature()"}),
     Field("owner", lambda _, a: _info(a).owner.__class__, {"adapter": "{v}.owner.__class__"}, by_identity=True),
-    Field("producer", lambda _, a: _info(a).stream, {"adapter": "{v}.stream"}),
+    Field("producer", lambda _, a: _info(a).stream, dict.fromkeys(("foreign", "adapter"), "{v}.stream")),
     # Of numbers, constants and streams.
     Field("value", lambda x, _: x, {"value": "{x}"}),
     Field("identity", lambda x, _: x, {"value": "{x}"}, by_identity=True),
     Field("bits", lambda x, _: x.hex() if isinstance(x, float) else x, {"value": "{x}.hex()"}),
     Field("stream", lambda x, _: None if x is None else (type(x), getattr(x, "raw", x)),
           {"value": "None if {x} is None else ({x}.__class__, {x}.raw)"}),
+    Field("handle", lambda x, _: _handle(x), {"value": "__fly_handle({x})"}),
 )  # fmt: skip
 
 FIELDS: dict[str, Field] = {each.name: each for each in _ALL}
@@ -170,12 +178,33 @@ def _torch_view(x: _Torch) -> View:
     return x.data_ptr(), shape, row_major(shape) if 0 in shape else x.stride()
 
 
-VIEWS = {"numpy": "__fly_numpy_view({x})", "torch": "__fly_torch_view({x})", "adapter": "{x}.info"}
+def _foreign_view(x: object) -> ArrayInfo:
+    found = array_info(x)
+    if found is None:
+        raise TypeError("no array any more")
+    return found
+
+
+def _handle(x: object) -> int:
+    found = Stream(x).handle
+    if found is None:
+        raise TypeError("an unspecified stream has no handle")
+    return found
+
+
+VIEWS = {
+    "foreign": "__fly_foreign_view({x})",
+    "numpy": "__fly_numpy_view({x})",
+    "torch": "__fly_torch_view({x})",
+    "adapter": "{x}.info",
+}
 """What generated code asks of an array once."""
 
 SCOPE: dict[str, object] = {
     "__fly_numpy_view": _numpy_view,
     "__fly_torch_view": _torch_view,
+    "__fly_foreign_view": _foreign_view,
+    "__fly_handle": _handle,
     "__fly_is_missing": is_missing,
     "__fly_leading_of": leading_of,
     "__fly_len": len,
@@ -191,4 +220,6 @@ def library_of(value: object) -> Library | None:
     name = (cls.__module__, cls.__qualname__)
     if name == ("numpy", "ndarray"):
         return "numpy"
-    return "torch" if name in (("torch", "Tensor"), ("torch.nn.parameter", "Parameter")) else None
+    if name in (("torch", "Tensor"), ("torch.nn.parameter", "Parameter")):
+        return "torch"
+    return None if is_torch_tensor(value) else "foreign"  # a subclass of tensors has ways of its own

@@ -19,6 +19,7 @@ from ...llvm.stub_abi import FAILURE_BYTES
 from ...runtime.objects import current_stream, per_thread
 from .. import listeners
 from ..hints import ambient_hints
+from .arguments import StreamArgument
 from .call_plan import STREAM, ArgumentPlan, CallPlan
 from .fields import FIELDS, SCOPE, VIEWS
 from .host_arrays import is_torch_tensor
@@ -43,6 +44,10 @@ def is_served_warm(call: BoundCall, loaded: LoadedFunction) -> bool:
     asked = config.runtime.launch_blocking or config.runtime.check_args or config.compile.override_dir is not None
     if asked or listeners.launch_hooks_set:
         return False
+    if hasattr(loaded.runtime, "enqueue") and any(
+        isinstance(a, StreamArgument) and a.stream.handle for a in call.adapted.values()
+    ):
+        return False  # a queued launch needs storage of its own
     # Else only the current device says where to launch; arrays are on the same device at every call.
     return loaded.runtime.device_count() <= 1 or bool(placed(call.adapted, loaded.runtime))
 
@@ -183,6 +188,8 @@ class _Source:
 
     def stream(self, plan: CallPlan, loaded: LoadedFunction) -> str:
         """Find the stream of a launch that names none; gives a condition under which it is not looked for here."""
+        if not any(write is STREAM for each in plan.slots for write in each.slot):
+            return ""
         if not loaded.needs_stream:
             self.lines.append("__fly_stream = 0")
             return "__fly_own.streams or "  # a queued launch needs storage of its own

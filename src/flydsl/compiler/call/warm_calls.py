@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 from ... import config
 from ...expr.gpu import Stream
 from ...expr.numeric import Numeric
+from .arguments import StreamArgument
 from .call_plan import CallPlan, plan_of
 from .tensor_argument import TensorArgument
 from .warm import Served, is_served_warm, make_warm
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from ..key.dependencies import FunctionKey
     from .bind import BoundCall
     from .dispatch import LoadedFunction
+
+
+_MOST = 8
+"""Warm calls that are tried for arguments of one kind."""
 
 
 class _Warm:
@@ -69,7 +74,8 @@ class WarmCalls:
     def _put_first(self, kind: Hashable, warm: _Warm, instead: _Warm | None = None) -> None:
         found = self._by_kind.get(kind, ())
         if not found or found[0] is not warm:
-            self._by_kind[kind] = (warm, *(each for each in found if each is not warm and each is not instead))
+            rest = [each for each in found if each is not warm and each is not instead]
+            self._by_kind[kind] = (warm, *rest[: _MOST - 1])
 
     def learn(
         self,
@@ -83,7 +89,7 @@ class WarmCalls:
         """Take note of a call that was served cold; `key` is that of its code."""
         try:
             kind = self._kind(*args, **kwargs)
-            whole = (key, kind, id(loaded))
+            whole = (key, kind, _forms(call), id(loaded))
             if whole not in self._met:
                 self._met.add(whole)
                 return None
@@ -109,6 +115,16 @@ class WarmCalls:
         for kind, found in list(self._by_kind.items()):
             self._by_kind[kind] = tuple(warm for warm in found if loaded is not None and warm.loaded is not loaded)
         self._met.clear()
+
+
+def _forms(call: BoundCall) -> Hashable:
+    """Of arguments without a part in the kind: classes that are written in a way of their own, and named streams."""
+    found: list[type | None] = []
+    for name, value in call.given.items():
+        argument = call.adapted.get(name)
+        named = isinstance(argument, StreamArgument) and argument.stream.raw is not None
+        found.append(type(value) if named or type(value).__module__ == "numpy" else None)
+    return tuple(found)
 
 
 def _kind_of(value: object) -> Hashable:
