@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from .matmul.entry import matmul
+from .matmul.grouped import grouped_matmul
 
-__all__ = ["matmul"]
+__all__ = ["grouped_matmul", "matmul"]

@@ -72,6 +72,14 @@ def is_constant(x: object) -> bool:
     return dataclasses.is_dataclass(x) and bool(params is not None and params.frozen)
 
 
+def is_fixed_tuple(x: object) -> bool:
+    """Whether `x` is a tuple, named or not, that no method can change, since nothing in it can be."""
+    return isinstance(x, tuple) and all(
+        is_handle(item, RECEIVED) or is_constant(item) or is_ir_value(item) or is_fixed_tuple(item)
+        for item in cast("tuple[object, ...]", x)
+    )
+
+
 def is_dsl(x: object) -> bool:
     """Whether `x` answers the protocol of DSL values."""
     return getattr(class_of(x), "__extract_to_ir_values__", None) is not None
@@ -359,7 +367,7 @@ class Variables:
 
     def _add(self, name: str, kind: int, cell: CellType) -> None:
         value = cell.cell_contents
-        if kind < ASSIGNED and is_handle(value, kind):
+        if kind < ASSIGNED and (is_handle(value, kind) or is_fixed_tuple(value)):
             return
         if kind <= RECEIVED:
             if is_constant(value) or (kind == DEEP and not holds_dsl(value)):

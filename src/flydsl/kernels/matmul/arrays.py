@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 TYPES = {
-    "float16": 2, "bfloat16": 2, "float32": 4, "float8_e4m3fn": 1, "float8_e5m2": 1, "int8": 1, "int32": 4,
+    "float16": 2, "bfloat16": 2, "float32": 4, "float8_e4m3fn": 1, "float8_e5m2": 1, "int8": 1, "int32": 4, "int64": 8,
 }  # fmt: skip
 """Element types by name, with their bytes."""
 _CLASSES = {

@@ -44,8 +44,7 @@ def matmul(
            [12. , 12.5]], dtype=float32)
     """
     key = (
-        _key(a), _key(b), _key(out), _key(bias), _key(scale_a), _key(scale_b), activation, out_dtype, accumulate,
-        os.environ.get("FLYDSL_COMPILE_BACKEND"), os.environ.get("FLYDSL_COMPILE_ARCH"),
+        *map(array_key, (a, b, out, bias, scale_a, scale_b)), activation, out_dtype, accumulate, *environment_key()
     )  # fmt: skip
     known = _decided.get(key)
     request = known.request if known else _request(a, b, bias, scale_a, scale_b, activation, out_dtype, accumulate)
@@ -83,11 +82,16 @@ def _decide(request: Request, out: Array, given: bool) -> Decision:
     if given:
         check_out(request, out)
     arrays = (request.a, request.b, request.bias, request.scale_a, request.scale_b)
-    run = None if 0 in request.shape else decide(request, out, _target(request.a))
+    run = None if 0 in request.shape else decide(request, out, target_of(request.a))
     return Decision(request, run, out.reach, tuple(0 if x is None else x.reach for x in arrays))
 
 
-def _key(x: HostArray | None) -> object:
+def environment_key() -> tuple[object, ...]:
+    """What of the environment a decision depends on."""
+    return os.environ.get("FLYDSL_COMPILE_BACKEND"), os.environ.get("FLYDSL_COMPILE_ARCH")
+
+
+def array_key(x: HostArray | None) -> object:
     """What a decision depends on."""
     if x is None:
         return None
@@ -123,7 +127,7 @@ def _flat(scale: HostArray | None) -> HostArray | None:
     return scale if scale is None or scale.ndim == 1 else scale.reshape(-1)
 
 
-def _target(a: Array) -> Target:
+def target_of(a: Array) -> Target:
     """What the active stack compiles for, and the multiprocessors there."""
     import flydsl.compiler as flyc
     from flydsl.runtime.device_runtime import get_device_runtime
@@ -135,4 +139,4 @@ def _target(a: Array) -> Target:
     return Target(target, get_device_runtime().device(ordinal).capabilities.compute_units or HOPPER_PROCESSORS)
 
 
-__all__ = ["matmul"]
+__all__ = ["array_key", "environment_key", "matmul", "target_of"]

@@ -70,7 +70,7 @@ def check(
     if a.dtype != b.dtype and not (a.dtype in FP8 and b.dtype in FP8):
         raise DSLTypeError(f"matmul: a and b have one type, or are both fp8, got {a.dtype} and {b.dtype}")
     m, n = a.shape[-2], b.shape[-1]
-    result = _result(a.dtype, out_dtype)
+    result = result_type(a.dtype, out_dtype)
     name = "none" if activation is None else activation
     if name not in ACTIVATIONS:
         raise DSLValueError(f"matmul: unknown activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
@@ -98,7 +98,7 @@ def check(
     )  # fmt: skip
 
 
-def _result(dtype: str, out_dtype: object) -> str:
+def result_type(dtype: str, out_dtype: object) -> str:
     allowed = RESULTS[dtype]
     if out_dtype is None:
         return dtype if dtype in FLOATS else "bfloat16" if dtype in FP8 else allowed[0]
@@ -164,4 +164,4 @@ def check_apart(place: int, reach: int, others: Iterable[tuple[str, HostArray | 
                 raise DSLValueError(f"matmul: out overlaps {name}; give it memory of its own")
 
 
-__all__ = ["FP8", "Request", "check", "check_apart", "check_out"]
+__all__ = ["FP8", "Request", "check", "check_apart", "check_out", "result_type"]
