@@ -22,7 +22,7 @@ from h200_matmul import L2, name, timed
 
 from flydsl.kernels import grouped_matmul
 from flydsl.kernels.matmul.hopper import hopper
-from flydsl.kernels.matmul.plan import Plan, Problem, candidates
+from flydsl.kernels.matmul.plan import Plan, Problem, blocks_in_groups, candidates_in_groups
 from flydsl.kernels.matmul.tile import Form
 
 SHAPES = [
@@ -56,16 +56,19 @@ def checked(a, b, ends, c) -> None:
 
 def favourites(groups: int, rows: int, n: int, k: int, most: int) -> list[Plan]:
     given = Problem(rows, n, k, groups, 16, 2, "k", "k", False, 132)
-    found = [p for p in candidates(given) if p.tile.blocks == p.tile.slices == 1 and not p.tile.swap]
-    return found[:most]
+    found: dict[object, Plan] = {}
+    for plan in candidates_in_groups(given):
+        found.setdefault(plan.tile, plan)
+    return list(found.values())[:most]
 
 
 def with_tile(plan: Plan, a, b, ends, c) -> None:
     (rows, k), (groups, _, n) = a.shape, b.shape
     form = Form("k", "k", "engine", burst=plan.burst, grouped=True, edge="pairs")
+    given = Problem(rows // groups, n, k, groups, 16, 2, "k", "k", False, 132)
     hopper(
-        a, b, c, None, None, None, None, None, rows, n, k, groups, k, 0, k, n * k, n, 0, 132, plan.group, plan.tile,
-        form, offsets=ends,
+        a, b, c, None, None, None, None, None, rows, n, k, groups, k, 0, k, n * k, n, 0,
+        blocks_in_groups(given, plan.tile, rows), plan.group, plan.tile, form, offsets=ends,
     )  # fmt: skip
 
 

@@ -10,6 +10,8 @@ import torch
 
 from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.kernels import grouped_matmul
+from flydsl.kernels.matmul.plan import plan
+from flydsl.kernels.matmul.tile import Tile
 
 from .matmul_checks import bound
 
@@ -59,6 +61,19 @@ def test_as_many_tiles_as_blocks_take_in_turn(rng: np.random.Generator, emulate,
     """Few multiprocessors, so that blocks go from group to group."""
     emulate("sm_90a")
     monkeypatch.setattr(sys.modules["flydsl.kernels.matmul.entry"], "HOPPER_PROCESSORS", 3)
+    a, b, ends = operands(rng, [100, 0, 30, 129, 64, 1, 0], 200, 64)
+    check(grouped_matmul(a, b, ends), a, b, ends)
+
+
+@pytest.mark.parametrize(
+    "tile", [Tile(64, 64, 1, cluster=2), Tile(64, 64, 1, cluster=2, shares="x"), Tile(64, 64, 2, True)]
+)
+def test_tiles_of_clusters_and_turns(tile: Tile, rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
+    emulate("sm_90a")
+    module = sys.modules["flydsl.kernels.matmul.grouped"]
+    monkeypatch.setattr(sys.modules["flydsl.kernels.matmul.entry"], "HOPPER_PROCESSORS", 4)
+    monkeypatch.setattr(module, "best_in_groups", lambda given: plan(given, tile))
+    monkeypatch.setattr(module, "_decided", {})
     a, b, ends = operands(rng, [100, 0, 30, 129, 64, 1, 0], 200, 64)
     check(grouped_matmul(a, b, ends), a, b, ends)
 

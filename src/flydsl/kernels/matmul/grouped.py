@@ -10,7 +10,7 @@ from ..activations import ACTIVATIONS
 from .arrays import Array, HostArray, address, describe, empty, in_line, packed
 from .calls import Target, engine_form, left, result_form, right
 from .entry import array_key, environment_key, target_of
-from .plan import Problem, best_in_groups
+from .plan import Problem, best_in_groups, blocks_in_groups
 from .request import Request, check_apart, check_out, result_type
 from .tile import Form
 
@@ -123,10 +123,9 @@ def _on_hopper(request: Request, out: Array, where: Target) -> Any:
         form_a[0], form_b[0], "engine" if by_engine else by_threads, request.activation, burst=plan.burst,
         grouped=True, edge=by_threads,
     )  # fmt: skip
-    most = (-(-m // tile.m) + groups) * -(-n // tile.n)
     numbers = (
-        m, n, k, groups, form_a[1], 0, form_b[1], form_b[2], step_c, 0, min(most, where.processors), plan.group, tile,
-        form,
+        m, n, k, groups, form_a[1], 0, form_b[1], form_b[2], step_c, 0, blocks_in_groups(given, plan.tile, m),
+        plan.group, tile, form,
     )  # fmt: skip
     from .hopper import hopper
 

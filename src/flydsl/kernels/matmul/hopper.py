@@ -97,7 +97,7 @@ def hopper_kernel(
     first, stride = fx.block_idx.x // tile.blocks, fx.grid_dim.x // tile.blocks
     once = grid.rows * grid.columns * batches
     if fx.const_expr(form.grouped):
-        once = count_tiles(offsets, batches, rows, tile.m) * grid.columns
+        once = count_tiles(offsets, batches, rows, tile.m * high) * grid.columns
     tiles = once * tile.slices
     steps = fx.ceildiv(k, bk)
     begin = fx.Int32(0)
@@ -116,8 +116,8 @@ def hopper_kernel(
                 row, column, batch = tile_position(at % once, grid, place)
                 batch_x, top = batch, row * tile.m
                 if fx.const_expr(form.grouped):
-                    group_now = group_at(offsets, group_now, at // grid.columns, rows, tile.m)
-                    row, column = tile_in_group(at, group_now, grid, tile)
+                    group_now = group_at(offsets, group_now, at // grid.columns, rows, tile.m * high)
+                    row, column = tile_in_group(at, group_now, grid, tile, place)
                     batch, batch_x, top = group_now.number, fx.Int32(0), group_now.start + row * tile.m
                 origin, count_k = slice_of(at // once, steps, tile.slices)
                 for step in range(count_k):
@@ -182,8 +182,8 @@ def hopper_kernel(
         for at in range(start, tiles, hop):
             row, column, batch = tile_position(at % once, grid, place)
             if fx.const_expr(form.grouped):
-                group_now = group_at(offsets, group_now, at // grid.columns, rows, tile.m)
-                row, column = tile_in_group(at, group_now, grid, tile)
+                group_now = group_at(offsets, group_now, at // grid.columns, rows, tile.m * high)
+                row, column = tile_in_group(at, group_now, grid, tile, place)
                 batch = fx.Int32(0)
             _, count_k = slice_of(at // once, steps, tile.slices)
             stage, phase = done % count, done // count % 2
@@ -330,11 +330,11 @@ def starting_group(offsets: fx.Pointer | None, rows: fx.Int32) -> Group | None:
     return None if offsets is None else first_group(offsets, rows)
 
 
-def tile_in_group(at: fx.Int32, group: Group, grid: Grid, tile: Tile) -> tuple[fx.Int32, fx.Int32]:
-    """Row, counted in tiles from the group's first, and column."""
-    high = fx.ceildiv(group.end - group.start, tile.m)
-    inside = grid._replace(rows=high, group=fx.min(grid.group, high))
-    row, column, _ = tile_position(at - group.tiles_before * grid.columns, inside, fx.Int32(0))
+def tile_in_group(at: fx.Int32, group: Group, grid: Grid, tile: Tile, place: fx.Int32) -> tuple[fx.Int32, fx.Int32]:
+    """Row, counted in tiles from the group's first, and column of a block's tile."""
+    rows = fx.ceildiv(group.end - group.start, tile.m * grid.high)
+    inside = grid._replace(rows=rows, group=fx.min(grid.group, rows))
+    row, column, _ = tile_position(at - group.tiles_before * grid.columns, inside, place)
     return row, column
 
 
@@ -441,11 +441,8 @@ def hopper(
     bk = depth_of(dtype)
     high = tile.cluster if tile.shares == "y" else 1
     extents = k, batches
-    if fx.const_expr(form.grouped):
-        load_x = load_map(x, (rows, k, fx.Int32(1)), step_x, batch_x, tile.m, 1, form.x_major, bk)
-    else:
-        load_x = load_map(x, (rows, *extents), step_x, batch_x, tile.m, tile.cluster // high, form.x_major, bk)
     count_c = fx.Int32(1) if form.grouped else batches
+    load_x = load_map(x, (rows, k, count_c), step_x, batch_x, tile.m, tile.cluster // high, form.x_major, bk)
     load_y = load_map(y, (columns, *extents), step_y, batch_y, tile.n, high, form.y_major, bk)
     store_c = None
     if fx.const_expr(form.store == "engine"):

@@ -239,10 +239,33 @@ def best(given: Problem) -> Plan:
     return candidates(given)[0]
 
 
+def candidates_in_groups(given: Problem) -> list[Plan]:
+    """For groups of about `m` rows each, whose true numbers only the device knows; the favourite first."""
+    return [p for p in candidates(given) if p.tile.splits == p.tile.slices == 1 and not p.tile.swap]
+
+
 @lru_cache(4096)
 def best_in_groups(given: Problem) -> Plan:
-    """The favourite for groups of about `m` rows each, whose true numbers only the device knows."""
-    return next(plan for plan in candidates(given) if plan.tile.blocks == plan.tile.slices == 1 and not plan.tile.swap)
+    return candidates_in_groups(given)[0]
 
 
-__all__ = ["RATES", "Plan", "Problem", "Rates", "best", "best_in_groups", "candidates", "operands", "plan"]
+def blocks_in_groups(given: Problem, tile: Tile, rows: int) -> int:
+    """To launch for `rows` rows of all groups together, however long each is."""
+    high = tile.cluster if tile.shares == "y" else 1
+    most = (ceildiv(rows, tile.m * high) + given.batches) * ceildiv(given.n, tile.n * tile.cluster // high)
+    return min(most, given.processors // tile.cluster) * tile.cluster
+
+
+__all__ = [
+    "RATES",
+    "Plan",
+    "Problem",
+    "Rates",
+    "best",
+    "best_in_groups",
+    "blocks_in_groups",
+    "candidates",
+    "candidates_in_groups",
+    "operands",
+    "plan",
+]
