@@ -35,8 +35,10 @@ from ...expr.tensors.tiled import ThrCopy, ThrMma
 from ...expr.vector import Vector
 from ...ir.builder import i32_list, index
 from ...target import GPUTarget
+from ..build.ir_errors import place
 from ..build.isolation import RAW_TEXT
 from ..extern_link import Externs
+from .geometry import check_extent
 
 _TOKEN = gpu.AsyncTokenType()
 KERNELS = "kernels"
@@ -73,6 +75,8 @@ class HostFrame:
         self.made: dict[Any, KernelText] = {}
         """Kernels by what distinguishes them, so that launching one twice emits it once."""
         self.externs = externs
+        self.waiting: dict[object, Attribute] = {}
+        """Kernels that were called and not launched yet, and where."""
         self.raw_text = False
         """Whether a kernel holds assembly or intrinsics by name, which nobody has checked."""
 
@@ -121,6 +125,7 @@ def trace_host(
             with tracer.following() if isinstance(tracer, CountingTracer) else nullcontext():
                 _call(function, values)
             tracer.opn(func.ReturnOp, (), ())
+        _check_launched(frame)
     finally:
         active.reset(token)
     host = func.FuncOp(name, FunctionType.from_lists(types, ()), Region(entry))
@@ -144,6 +149,14 @@ def _call(function: Any, arguments: dict[str, Any]) -> Any:
 
 
 BOUNDARIES.add(_call.__code__)
+
+
+def _check_launched(frame: HostFrame) -> None:
+    """Refuse a kernel that was given its arguments and nothing else: the call alone does nothing."""
+    for launcher, where in frame.waiting.items():
+        error = DSLRuntimeError(f"{launcher} was called but never launched; add .launch(grid=..., block=...)")
+        place(error, where)
+        raise error
 
 
 def host_frame(tracer: Tracer | None) -> HostFrame:
@@ -325,8 +338,8 @@ def _extent(what: str, value: object) -> object:
             raise DSLTypeError(f"{what} takes integers, got a {type(number)}")
         if number.is_static():
             number = int(number)
-    if isinstance(number, int) and number < 0:
-        raise DSLValueError(f"{what} extents cannot be negative, got {number}")
+    if isinstance(number, int):
+        check_extent(what, number)
     return number
 
 
