@@ -20,7 +20,6 @@ class _Conversion(FlyConversion):
     spaces = dict(zip(AddressSpace, (0, 1, 3, 5), strict=True))
     features = features_of("cuda")
     native_math = NVIDIA_MATH
-    trust_alignment = True
 
     def run(self, module: ModuleOp) -> ModuleOp:
         made = super().run(module)
