@@ -93,6 +93,9 @@ def _computed() -> dict[Library, Place | None]:
     return dict.fromkeys(_ARRAYS)
 
 
+_WRITEABLE_BIT = 10
+"""Of the flags of a numpy array."""
+
 _ALL: tuple[Field, ...] = (
     Field("pointer", lambda _, a: _info(a).pointer, {**_array("{v}[0]"), "adapter": "{v}.pointer"}, _computed()),
     Field(
@@ -120,6 +123,8 @@ _ALL: tuple[Field, ...] = (
           _computed()),
     Field("leading", lambda _, a: leading_of(_info(a).strides), _array("__fly_leading_of({v}[2])"), _computed()),
     Field("negated", lambda x, _: bool(getattr(x, "is_neg", bool)()), {"torch": "{x}.is_neg()"}, _computed()),
+    Field("writable", lambda _, a: _info(a).writable, {"numpy": "{x}.flags.writeable", "adapter": "{v}.writable"},
+          {"numpy": Place("i32", NumpyArray.flags.offset, _WRITEABLE_BIT)}),
     Field("extent", lambda _, a: _info(a).shape, {**_array("{v}[1][{m}]"), "adapter": "{v}.shape[{m}]"},
           _computed(), modes=True),
     Field("stride", lambda _, a: _info(a).strides, {**_array("{v}[2][{m}]"), "adapter": "{v}.strides[{m}]"},

@@ -39,6 +39,7 @@ from ..build.ir_errors import place
 from ..build.isolation import RAW_TEXT
 from ..extern_link import Externs
 from .geometry import check_extent
+from .stores import stored_arguments
 
 _TOKEN = gpu.AsyncTokenType()
 KERNELS = "kernels"
@@ -92,11 +93,11 @@ class HostFrame:
 
 def trace_host(
     name: str, function: Any, arguments: dict[str, Any], target: GPUTarget, externs: Externs | None = None
-) -> tuple[ModuleOp, list[str]]:
+) -> tuple[ModuleOp, list[str], list[tuple[int, str]]]:
     """Trace a jit function; `arguments` maps parameters to Python values or argument adapters.
 
-    Gives the module and the kernels it launches in order of their handles; `externs` collects what its extern
-    functions need.
+    Gives the module, the kernels it launches in order of their handles and the arguments they store to; `externs`
+    collects what its extern functions need.
     """
     counting = config.cpu.profile and target.on_host
     tracer: Tracer = CountingTracer() if counting else Tracer()
@@ -136,7 +137,7 @@ def trace_host(
     module.attributes["gpu.container_module"] = UnitAttr()
     if frame.raw_text or frame.externs.libraries:
         module.attributes[RAW_TEXT] = UnitAttr()
-    return module, frame.kernels
+    return module, frame.kernels, stored_arguments(entry, device, spans)
 
 
 def _call(function: Any, arguments: dict[str, Any]) -> Any:
