@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import config
 from ..errors import DSLRuntimeError, DSLTypeError
+from ..target.compatibility import runs_on
 from .active_backend import resolve_backend
 from .build.collector import collector_off
 from .call.bind import BoundCall
@@ -70,9 +71,10 @@ class CompiledFunction:
         function = self._function
         call = self._bind(args)
         active = resolve_backend(None)
-        if active.target != self._backend.target:
+        made_for = self._backend.target
+        if not runs_on(made_for, active.target, assembled="cubin" in self.artifact.sections):
             raise DSLTypeError(
-                f"{function.__qualname__} was compiled for {self._backend.target.key()}, "
+                f"{function.__qualname__} was compiled for {made_for.key()}, "
                 f"but this process runs {active.target.key()}"
             )
         if config.compile.compile_only:

@@ -247,6 +247,8 @@ class JitFunction(Generic[P]):
         """The artifact, and whether it came from disk."""
         found = lookup.find(key)
         if found is None and config.runtime.run_only:
+            found = lookup.find_fitting(wanted, backend)
+        if found is None and config.runtime.run_only:
             raise lookup.run_only_miss(key, self.__name__, self.__qualname__, wanted.function)
         if found is None:
             with default_cache().lock(key):

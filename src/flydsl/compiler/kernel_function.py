@@ -13,6 +13,7 @@ from ..expr.emit.trace import maybe_current
 from ..target import families, since
 from .diagnostics import user_frames_only
 from .frontend.ast_rewriter import RewrittenFunction, rewrite_function
+from .frontend.geometry import check_geometry
 from .frontend.signature import Signature, remember_locals
 from .hints import CompilationContext
 from .key.dependencies import note_decorated
@@ -144,11 +145,13 @@ class KernelFunction(Generic[P]):
                 f"kernel '{self.__qualname__}' was called outside a jit function; call it inside a @flyc.jit function "
                 "and launch it: kernel(...).launch(grid=..., block=...)"
             )
-        _tracing().host_frame(tracer)
+        frame = _tracing().host_frame(tracer)
         if self._owner is not None:
             args = (self._owner, *args)
         arguments = self.signature.bind(args, kwargs)
-        return KernelLauncher(self, arguments, unit_attrs, value_attrs)
+        launcher = KernelLauncher(self, arguments, unit_attrs, value_attrs)
+        frame.waiting[launcher] = tracer.loc
+        return launcher
 
     def __repr__(self) -> str:
         return f"<kernel {self.__qualname__}>"
@@ -170,6 +173,9 @@ class KernelLauncher:
         self.arguments = arguments
         self.unit_attrs = unit_attrs
         self.value_attrs = value_attrs
+
+    def __repr__(self) -> str:
+        return f"kernel '{self.kernel.__qualname__}'"
 
     def launch(
         self,
@@ -193,8 +199,10 @@ class KernelLauncher:
         tracer = maybe_current()
         frame = tracing.host_frame(tracer)
         assert tracer is not None
+        frame.waiting.pop(self, None)
         kernel = self.kernel
         dims, threads = tracing.dimensions("grid", grid), tracing.dimensions("block", block)
+        check_geometry(kernel.__qualname__, frame.target, dims, threads)
         size = self._block_size(threads)
         constant = {
             p.name
@@ -243,8 +251,6 @@ class KernelLauncher:
         if len(known) != len(threads):
             return declared
         size = (known[0], known[1], known[2])
-        if 0 in size:
-            raise DSLValueError(f"launch of {self.kernel.__qualname__}: block {size} has no threads")
         if declared is not None and declared != size:
             raise DSLValueError(
                 f"launch of {self.kernel.__qualname__}: block {size} differs from known_block_size {declared}"

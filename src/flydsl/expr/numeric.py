@@ -449,7 +449,13 @@ class Numeric(ScalarOperators, metaclass=NumericMeta):
         number = scalar_or_none(value)
         if number is None:
             raise DSLTypeError(f"cannot use {value!r} as a {cls}: expected a number or a DSL scalar")
-        return number if type(number) is cls else cls(number)
+        if type(number) is cls:
+            return number
+        if type(number.value) in STATIC and not isinstance(value, Numeric):
+            from .scalars.constants import constant
+
+            return cast("Self", constant(cls, number.value))
+        return cls(number)
 
     # --- looking classes up ---------------------------------------------------------------------------------------
 
@@ -848,7 +854,8 @@ def _from_int(value: int) -> Numeric:
     if -(1 << 31) <= value < 1 << 31:
         return make(Int32, value)
     if not -(1 << 63) <= value < 1 << 64:
-        raise DSLOverflowError(f"{value} does not fit in 64 bits; write fx.Int128(...) or fx.Uint128(...)")
+        shown = value if value.bit_length() <= 256 else f"a number of {value.bit_length()} bits"
+        raise DSLOverflowError(f"{shown} does not fit in 64 bits; write fx.Int128(...) or fx.Uint128(...)")
     return Int64(value)
 
 

@@ -9,6 +9,8 @@ from .. import layout as L
 from ..errors import DSLTypeError, DSLValueError
 from ..ir.enums import AddressSpace, CachePolicy
 from .numeric import Int32, Int64, Numeric, as_numeric
+from .scalars.constants import constant
+from .tensors.bounds import check_coordinate
 from .tensors.algebra_values import ComposedLayout, IntTuple, Layout, apply, as_int_tuple, current_ir
 from .vector import Vector
 
@@ -208,16 +210,14 @@ def _address_class(size: int) -> type[Numeric]:
 
 
 def convert_for_store(value: object, dtype: type[Numeric]) -> SSAValue:
-    """The IR value to store into elements of `dtype`: literals convert, other DSL types are refused."""
+    """The IR value to store into elements of `dtype`: numbers that keep their value convert, other types are refused."""
     if isinstance(value, Vector):
         if value.dtype.ir_type != dtype.ir_type:
             raise DSLTypeError(f"cannot store a Vector of {value.dtype} into {dtype} elements; convert it with .to()")
         return value.ir_value()
-    if isinstance(value, (bool, int, float)):
-        return dtype(value).ir_value()
     number = as_numeric(value)
     if number.is_static():
-        return dtype(number).ir_value()
+        return (value if type(value) is dtype else constant(dtype, number.value)).ir_value()
     if type(number).ir_type != dtype.ir_type:
         raise DSLTypeError(f"cannot store a {type(number)} into {dtype} elements; convert it: {dtype}(value)")
     return number.ir_value()
@@ -329,12 +329,14 @@ class Tensor:
     def __getitem__(self, coord: TreeLike) -> Self: ...
     def __getitem__(self, coord: TreeLike) -> Numeric | IntTuple | Self:
         c = as_int_tuple(coord, "make_coord")
+        check_coordinate(self, c.data)
         if L.has_none(c.data):
             return apply("slice", self, c)
         return current_ir().load_element(self, c)
 
     def __setitem__(self, coord: TreeLike, value: ValueLike) -> None:
         c = as_int_tuple(coord, "make_coord")
+        check_coordinate(self, c.data)
         if L.has_none(c.data):
             apply("slice", self, c).store(value)
             return
@@ -356,7 +358,9 @@ class Tensor:
         count = L.size(self.data.layout)
         if type(count) is not int:
             raise DSLValueError(f"fill needs a static shape, got {L.format_any(self.data.layout)}")
-        current_ir().store_vector(self, Vector.filled(count, self.dtype(value), self.dtype).ir_value())
+        number = as_numeric(value)
+        number = constant(self.dtype, number.value) if number.is_static() else self.dtype(number)
+        current_ir().store_vector(self, Vector.filled(count, number, self.dtype).ir_value())
 
     def __extract_to_ir_values__(self) -> list[SSAValue]:
         return [] if self._value is None else [self._value]

@@ -29,6 +29,7 @@ from .numeric import (
     is_ir_value,
     scalar_or_none,
 )
+from .scalars.constants import constant
 from .scalars.fastmath import flags_attr
 from .scalars.operators import VectorOperators
 from .scalars.scalar_ops import CLASSES, STATIC, common_type, convert, kernel, make, operation_type, unary_kernel
@@ -393,7 +394,10 @@ class Vector(VectorOperators, metaclass=VectorMeta):
         t = current()
         from .emit.scalar_types import emit_constant_vector, emit_from_elements
 
-        scalars = [x if type(x) is cls else cls(x) for x in items]
+        scalars = [
+            x if type(x) is cls else cls(x) if isinstance(e, Numeric) or not x.is_static() else constant(cls, x.value)
+            for e, x in zip(elements, items, strict=True)
+        ]
         if all(type(x.value) in STATIC for x in scalars):
             value = emit_constant_vector(t, [x.value for x in scalars], cls.ir_type)
         else:
@@ -402,9 +406,12 @@ class Vector(VectorOperators, metaclass=VectorMeta):
 
     @staticmethod
     def filled(shape: int | Shape, value: ScalarLike, dtype: DTypeLike) -> Vector:
-        """Every element `value`, converted to `dtype`."""
+        """Every element `value`: scalars of another class are converted, numbers that `dtype` cannot hold refused."""
         dims, cls = _shape_of(shape), dsl_class(dtype)
-        return wrap(_operand(current(), as_numeric(value), cls, dims), dims, cls)
+        number = as_numeric(value)
+        if number.is_static() and not isinstance(value, Numeric):
+            number = constant(cls, number.value)
+        return wrap(_operand(current(), number, cls, dims), dims, cls)
 
     @staticmethod
     def filled_like(v: Vector, value: ScalarLike, dtype: DTypeLike | None = None) -> Vector:
@@ -533,9 +540,9 @@ class _Alias(Vector):
             items = cast("Sequence[ScalarLike]", value)
             if len(items) != count:
                 raise DSLValueError(f"{cls} takes {count} elements, got {len(items)}")
-            self.value = Vector.from_elements(items, cls.dtype).value
+            self.value = Vector.from_elements([cls.dtype(item) for item in items], cls.dtype).value
         else:
-            self.value = Vector.filled(cls.shape, cast("ScalarLike", value), cls.dtype).value
+            self.value = Vector.filled(cls.shape, cls.dtype(value), cls.dtype).value
 
 
 def VectorAlias(dtype: DTypeLike, n: int | Shape) -> type[Vector]:

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from ... import config
 from ...errors import CacheWarning, DSLRuntimeError, DSLValueError
+from ...target.compatibility import others_that_fit, runs_on
 from ..build.step_times import timed_step
 from ..key.dependencies import FunctionKey, changed_components
 from . import default_cache
 
 if TYPE_CHECKING:
+    from ..backends.base import BaseBackend
     from ..build.artifact import CompiledArtifact
     from ..build.custom_passes import PassConfig
+    from ..key.code_key import WantedCode
 
 
 def find(key: str) -> CompiledArtifact | None:
@@ -24,6 +27,20 @@ def find(key: str) -> CompiledArtifact | None:
         raise DSLValueError("FLYDSL_DUMP_IR and FLYDSL_RUNTIME_RUN_ONLY contradict each other: a dump compiles")
     cache = default_cache()
     return cache.get(key) if cache.enabled and not config.compile.always and not dumping else None
+
+
+def find_fitting(wanted: WantedCode, backend: BaseBackend) -> CompiledArtifact | None:
+    """Code that was made for another target and runs on this one, for a process that must not compile."""
+    from ..backends import backend_for_target
+
+    mine = backend.hash()
+    for target in others_that_fit(backend.target):
+        theirs = backend_for_target(target, name=backend.name).hash()
+        other = tuple(theirs if part == mine else part for part in wanted.memory_key)
+        found = find(wanted._replace(memory_key=other).key())
+        if found is not None and runs_on(target, backend.target, assembled="cubin" in found.sections):
+            return found
+    return None
 
 
 def with_texts(artifact: CompiledArtifact, compile_again: Callable[[], CompiledArtifact]) -> CompiledArtifact:

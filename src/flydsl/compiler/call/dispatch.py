@@ -15,6 +15,7 @@ from ..build.artifact import CompiledArtifact
 from ..extern_link import run_load_hooks
 from .arguments import Argument, StreamArgument, TensorArgument
 from .placement import order_after_producers, unspecified_stream
+from .plan import WRITABLE
 
 if TYPE_CHECKING:
     from ...runtime.base import DeviceRuntime
@@ -139,6 +140,7 @@ class LoadedFunction:
 
     def pack(self, arguments: Sequence[Argument]) -> PackedCall:
         """Storage for the arguments of one call, filled."""
+        self._check_writable(arguments)
         storages: list[Storage] = []
         stream: StreamArgument | None = None
         stream_cell = ctypes.c_void_p(0)
@@ -160,6 +162,7 @@ class LoadedFunction:
 
     def refill(self, packed: PackedCall, arguments: Sequence[Argument], changed: Iterable[Argument]) -> None:
         """Write the arguments that changed into the storage of a call; the stream stays."""
+        self._check_writable(arguments)
         storages, wanted = packed.keep[0], {id(argument) for argument in changed}
         index = 0
         for argument in arguments:
@@ -170,6 +173,13 @@ class LoadedFunction:
             index += len(spec)
         order_after_producers([a for a in arguments if id(a) in wanted], packed.stream, self.runtime)
         packed.keep = (storages, tuple(arguments))
+
+    def _check_writable(self, arguments: Sequence[Argument]) -> None:
+        """Refuse read-only arrays that kernels store to."""
+        for position, name in cast("list[tuple[int, str]]", self.artifact.metadata.get("stores", ())):
+            argument = arguments[position] if position < len(arguments) else None
+            if isinstance(argument, TensorArgument) and not argument.info.writable:
+                WRITABLE.demand(argument.info.owner, argument, f"parameter '{name}': ")
 
     def is_queued(self, packed: PackedCall) -> bool:
         """Whether the call goes through a stream's queue instead of running here."""

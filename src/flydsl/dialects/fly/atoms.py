@@ -174,7 +174,7 @@ class UniversalCopyType(Data[int], CopyOpType):
         type_ = elem if count == 1 else vector_type(elem, count)
         aligns = [
             max(side.data.align, self.bits // 8)
-            if low.trust_alignment and side.data.space is not AddressSpace.Register
+            if low.wants_alignment and side.data.space is not AddressSpace.Register
             else None
             for side in (src, dst)
         ]

@@ -13,6 +13,7 @@ from ..numeric import Int32, Int64, Numeric, scalar_or_none
 from ..tensor import Tensor, get_iter, make_view
 from ..vector import Vector
 from .algebra_values import IntTuple, Layout, Tile, apply, as_int_tuple, current_ir
+from .copy_checks import check_call
 from .layout_functions import as_tile, make_layout_tv
 
 if TYPE_CHECKING:
@@ -829,6 +830,7 @@ def copy_atom_call(atom: CopyAtom, src: Tensor, dst: Tensor, *, pred: Tensor | N
     [2.0, 3.0]
     """
     _check_copy("copy_atom_call", src, dst)
+    check_call("copy_atom_call", atom, cast("CopyAtomType", _atoms().atom_of(atom.type)).op, src, dst)
     current_ir().emit_copy("copy_atom_call", atom, src, dst, pred)
 
 
@@ -871,7 +873,7 @@ def copy(
     per_src, per_dst = _values_per_call(atom)
     if left * per_dst != right * per_src:
         raise DSLValueError(f"copy: source {L.format_any(a)} has {left} values, destination {L.format_any(b)} {right}")
-    _check_atom_values(atom, src)
+    check_call("copy", atom, cast("CopyAtomType", _atoms().atom_of(atom.type)).op, src, dst)
     current_ir().emit_copy("copy", atom, src, dst, pred)
 
 
@@ -881,22 +883,6 @@ def _values_per_call(atom: CopyAtom | TiledCopy) -> tuple[int, int]:
     if one.op.thr_layout.shape == 1:
         return 1, 1
     return cast(int, L.size(one.tv("src")[1])), cast(int, L.size(one.tv("dst")[1]))
-
-
-def _check_atom_values(atom: CopyAtom | TiledCopy, src: Tensor) -> None:
-    """The innermost mode must be what one call moves; otherwise values would be left behind in silence."""
-    op = cast("CopyAtomType", _atoms().atom_of(atom.type)).op
-    if op.thr_layout.shape != 1:
-        return
-    mode = L.linear_layout(src.data.layout)
-    while not mode.is_leaf:
-        mode = mode[0]
-    values = cast(int, mode.shape) * src.dtype.width
-    if not op.whole_tile and values not in (op.bits, src.dtype.width):
-        raise DSLValueError(
-            f"copy: one call of {atom} moves {op.bits} bits, but the innermost mode of {L.format_any(src.data.layout)} "
-            f"holds {mode.shape} values of {src.dtype.width} bits; partition with a copy of the same width"
-        )
 
 
 # --- gather and scatter -------------------------------------------------------------------------------------------

@@ -85,7 +85,6 @@ class FlyConversion(DeviceModule, BufferMemory):
     """What messages call it."""
     spaces: ClassVar[dict[AddressSpace, int]]
     native_math: ClassVar[NativeMath] = NativeMath()
-    trust_alignment: ClassVar[bool] = True
     extra: ClassVar[dict[type[Operation], Handler]] = {}
     """Handlers of this target alone, over the common ones."""
 

@@ -21,7 +21,6 @@ class _Conversion(EmulatedBuffers, FlyConversion):
     features = features_of()
     native_math = HOST_MATH
     converts_bf16 = False
-    trust_alignment = False
     can_check = True
 
 

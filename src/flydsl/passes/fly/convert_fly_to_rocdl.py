@@ -22,7 +22,6 @@ class _Conversion(FlyConversion):
     features = features_of("rocm")
     native_math = AMD_MATH
     usual_warp = warp_size_of(USUAL["rocm"])
-    trust_alignment = True
 
 
 class _Spelled(_Conversion):
