@@ -326,7 +326,7 @@ def synchronization_of(op: gpu.FuncOp, warp: int, checked: bool = False) -> Sync
             continue
         found = True
         waits = waits or isinstance(inner, _WAITS)
-        if cluster is None and isinstance(inner, fly_cpu.CallOp) and inner.callee.data == "fly_cluster_arrive":
+        if cluster is None and isinstance(inner, fly_cpu.CallOp) and inner.callee.data.startswith("fly_cluster_arrive"):
             cluster = (1, 1, 1)
         if isinstance(inner, fly_cpu.DepositOp):
             group, nbytes = _number(inner.group) or warp, _number(inner.bytes)

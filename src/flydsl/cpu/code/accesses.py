@@ -7,7 +7,9 @@ pass on what threads know (`places.py`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -310,23 +312,58 @@ def _where(f: FunctionText, fine: str, type_: str | None, then: Callable[[], str
     return f.assign(f"phi {type_} [ zeroinitializer, %{before} ], [ {value}, %{end} ]")
 
 
-def finish(module: ModuleText) -> None:
-    """Add the functions and tables of checked mode to a module whose functions are all written."""
-    cpu_routines.need(module, "fly_owner", True)
-    lines = sorted((int(n), key[12:]) for key, n in module.notes.items() if key.startswith("source line "))
-    texts = ["ptr null", *(f"ptr {string_constant(module, text)}" for _, text in lines)]
-    module.globals.append(f"@fly_source_lines = internal constant [{len(texts)} x ptr] [{', '.join(texts)}]")
-    module.globals += [cpu_global_races.GLOBALS, cpu_places.GLOBALS]
-    for routine in (
+_HOT = ("fly_check_access", "fly_check_before", "fly_check_global", "fly_check_ordered")
+"""Routines that run at every access; making the others fast would take LLVM longer than it saves."""
+
+
+class _Written(NamedTuple):
+    """A routine of checked mode: its text, what it declares, and the routines it calls."""
+
+    text: str
+    declarations: dict[str, str]
+    uses: frozenset[str]
+
+
+@cache
+def _routines() -> dict[str, _Written]:
+    """All of them by name; their text is the same in every module."""
+    made = (
         *cpu_shadow.shadow_routines(),
         *cpu_order.order_routines(),
         *cpu_places.place_routines(),
         *cpu_copies.copy_routines(),
         cpu_global_races.access(),
-    ):
-        module.globals.append(routine.text())
-        for name, text in routine.declarations.items():
-            module.declarations.setdefault(name, text)
+    )
+    for routine in made:
+        if routine.name not in _HOT:
+            routine.attributes = "nounwind noinline optnone"
+    texts = {routine.name: (routine.text(), routine.declarations) for routine in made}
+    return {name: _Written(text, names, _called(text) - {name}) for name, (text, names) in texts.items()}
+
+
+def _called(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"@(fly_check_\w+)\(", text))
+
+
+def finish(module: ModuleText) -> None:
+    """Add the functions and tables of checked mode that are needed to a module whose functions are all written."""
+    cpu_routines.need(module, "fly_owner", True)
+    lines = sorted((int(n), key[12:]) for key, n in module.notes.items() if key.startswith("source line "))
+    texts = ["ptr null", *(f"ptr {string_constant(module, text)}" for _, text in lines)]
+    todo = [name for text in (*module.functions, *module.globals) for name in _called(text)]
+    module.globals.append(f"@fly_source_lines = internal constant [{len(texts)} x ptr] [{', '.join(texts)}]")
+    module.globals += [cpu_global_races.GLOBALS, cpu_places.GLOBALS]
+    routines, done = _routines(), set[str]()
+    while todo:
+        name = todo.pop()
+        if name in done:
+            continue
+        done.add(name)
+        written = routines[name]
+        module.globals.append(written.text)
+        for declared, text in written.declarations.items():
+            module.declarations.setdefault(declared, text)
+        todo += written.uses
 
 
 __all__ = ["Access", "access_of", "access_table", "checked_access", "checked_fence", "finish", "may_order", "search"]

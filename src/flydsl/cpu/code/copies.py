@@ -71,8 +71,10 @@ def pend() -> Routine:
         place = r.choose(reads, r.choose((first >> 63).is_(0), r.number(1), r.number(2)), r.number(0))
         r.store("i64", r["mark"], cell, place * 8, 8)
         r.store("i16", r["line"].to("i16"), cell, place * 2 + LINES, 2)
-        others = r.load("i16", cell, HOW, 2).to("i64") & ~((r.number(1) << place) | (r.number(15) << (place * 4 + 4)))
-        r.store("i16", (others | (rank << (place * 4 + 4))).to("i16"), cell, HOW, 2)
+        others = r.load("i32", cell, HOW, 4).to("i64") & ~(
+            (r.number(1) << (place + 16)) | (r.number(15) << (place * 4))
+        )
+        r.store("i32", (others | (rank << (place * 4))).to("i32"), cell, HOW, 4)
     return r
 
 

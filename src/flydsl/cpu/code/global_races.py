@@ -4,8 +4,8 @@ Threads of one block are in the order of `shadow.py`, those of different blocks 
 through memory (`places.py`). The table has a place per word (4 bytes, with a mask of those concerned), found by a hash;
 what has no room any more is forgotten, so a race may be missed but none is made up.
 
-An entry: word, launch, then of the last write and of a read: block and cell (`shadow.py`), then the two masks, how the
-two were done, their places in the source and their times.
+An entry: word, launch, then of the last plain write, of a read and of the last atomic write: block and cell
+(`shadow.py`), then the masks of the three, how they were done, their places in the source and their times.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from .places import lock, time_now, unlock
 from .shadow import ATOMIC, COUNTED, COUNTED_BY, NARROW, WRITES, cell_of
 
 BITS = 19
-ENTRY = 64
+ENTRY = 96
 _PROBES = 8
 _GOLDEN = -7046029254386353131  # 2**64 / golden ratio, odd
-WORD, LAUNCH, WRITE, READ, MASKS, HOW, LINES, TIMES = 0, 8, 16, 32, 48, 50, 52, 56
+WORD, LAUNCH, DONE, MASKS, HOW, LINES, TIMES = 0, 8, 16, 64, 67, 70, 76
+WRITE, READ, UPDATE = range(3)
 RACE_WITH_WRITE, RACE_WITH_READ = 0, 1
 TABLE_LINE = 32
 """In the table of an access: behind the two flags and texts, the number of its place in the source."""
@@ -106,11 +107,11 @@ def access() -> Routine:
             r.call("llvm.memset.p0.i64", "void", at, ("i8", 0), ("i64", ENTRY), ("i1", 0), external=True)
             r.store("i64", word, at, WORD, 8)
             r.store("i64", launch, at, LAUNCH, 8)
-        masks = [r.load("i8", at, MASKS + k) for k in range(2)]
+        masks = [r.load("i8", at, MASKS + k) for k in range(3)]
 
-        def tell(which: int, place: int, k: int, start: Value = start, at: Value = at) -> None:
+        def tell(which: int, k: int, start: Value = start, at: Value = at) -> None:
             flag, text = r.load("ptr", r["table"], 16 * which), r.load("ptr", r["table"], 16 * which + 8)
-            other = (r.load("i64", at, place + 8, 8) >> 52) & 0x7FF
+            other = (r.load("i64", at, DONE + 16 * k + 8, 8) >> 52) & 0x7FF
             number = r.load("i16", at, LINES + 2 * k).to("i64")
             there = r.load("ptr", Value(r, "ptr", "@fly_source_lines"), number * 8, 8)
             r.call(
@@ -120,30 +121,34 @@ def access() -> Routine:
 
         now = time_now(r)
         fine: list[Value] = []
-        for k, place in enumerate((WRITE, READ)):
-            hit = (mask & masks[k]).is_not(0)
-            other, how = r.load("i64", at, place, 8), r.load("i8", at, HOW + k)
-            time = r.load("i32", at, TIMES + 4 * k).to("i64")
-            free = ~_unordered(r, block, r.at(at, place), time) | _both_atomic(r, block, other, how)
-            fine.append(free)
-            collides = hit & ~free & r["differs"]
-            with r.when(collides & writes if k else collides):
-                tell(k, place, k)
+        for k in (WRITE, READ, UPDATE):
+            place = r.at(at, DONE + 16 * k)
+            other, how = r.load("i64", place, 0, 8), r.load("i8", at, HOW + k)
+            time = r.load("i32", at, TIMES + 4 * k, 4).to("i64")
+            fine.append(~_unordered(r, block, place, time) | _both_atomic(r, block, other, how))
+            collides = (mask & masks[k]).is_not(0) & ~fine[k] & r["differs"]
+            with r.when(collides & writes if k == READ else collides):
+                tell(RACE_WITH_READ if k == READ else RACE_WITH_WRITE, k)
 
-        def note(k: int, place: int, mask: Value = mask, at: Value = at) -> None:
-            r.store("i64", block, at, place, 8)
-            r.store("i64", me, at, place + 8, 8)
-            r.store("i8", mask, at, MASKS + k)
-            r.store("i8", r["how"].to("i8"), at, HOW + k)
-            r.store("i16", line, at, LINES + 2 * k)
-            r.store("i32", now.to("i32"), at, TIMES + 4 * k)
+        def note(which: Value | int, mask: Value = mask, at: Value = at) -> None:
+            k = which if isinstance(which, Value) else r.number(which)
+            place = r.at(at, k * 16 + DONE)
+            r.store("i64", block, place, 0, 8)
+            r.store("i64", me, place, 8, 8)
+            r.store("i8", mask, at, k + MASKS)
+            r.store("i8", r["how"].to("i8"), at, k + HOW)
+            r.store("i16", line, at, k * 2 + LINES)
+            r.store("i32", now.to("i32"), at, k * 4 + TIMES, 4)
+
+        def writing() -> None:
+            note(r.choose((r["how"] & ATOMIC).is_not(0), r.number(UPDATE), r.number(WRITE)))
 
         def reading(masks: list[Value] = masks, fine: list[Value] = fine) -> None:
             # A reader that nothing orders before this one is worth more than this one.
-            with r.when(masks[1].is_(0) | fine[1]):
-                note(1, READ)
+            with r.when(masks[READ].is_(0) | fine[READ]):
+                note(READ)
 
-        r.either(writes, lambda: note(0, WRITE), reading)
+        r.either(writes, writing, reading)
     unlock(r)
     return r
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from ...llvm.text.routine import Routine, Value
 from . import report as cpu_report
 from .block import BARRIER, BLOCK_IDS, CLUSTER, SITE_MASK, STATUS, TOOK
+from .block import JOINED as PHASES
 from .places import NOW
 from .shadow import (
     BARRIERS,
-    CLUSTER_BARRIER,
     JOINED,
     KNOWN_BY_BARRIER,
     NAMED_FIRST,
@@ -148,9 +148,13 @@ def _several(r: Routine) -> Value:
 
 
 def _cluster_place(r: Routine) -> tuple[Value, Value]:
-    """A place that stands for the barrier of a cluster: its record, of which each cluster's first block has its own."""
+    """A place that stands for the barrier of a cluster in the phase its thread came in.
+
+    That is an address in its record; a record serves one cluster after the other, which their first blocks tell apart.
+    """
     record = r.load("ptr", r["state"], CLUSTER)
-    return record, _space(r, r.load("ptr", r.load("ptr", record, _STATES)))
+    phase = r.load("i32", r["state"], r["tid"] * 4 + PHASES).to("i64") & 1
+    return r.at(record, phase), _space(r, r.load("ptr", r.load("ptr", record, _STATES)))
 
 
 def release() -> Routine:
@@ -191,19 +195,13 @@ def named() -> Routine:
 
 def cluster_arrive() -> Routine:
     r = Routine("fly_check_cluster_arrive", "void", "ptr state, i64 tid")
-    shadow = shadow_of(r)
-    _release(r, shadow, known_by(r, shadow, CLUSTER_BARRIER))
-    with r.when(_several(r)):
-        r.call("fly_check_hand_on", "void", r["state"], r["tid"], *_cluster_place(r), ("i32", NOW))
+    r.call("fly_check_hand_on", "void", r["state"], r["tid"], *_cluster_place(r), ("i32", NOW))
     return r
 
 
 def cluster_wait() -> Routine:
     r = Routine("fly_check_cluster_wait", "void", "ptr state, i64 tid")
-    shadow = shadow_of(r)
-    join(r, thread_at(r, shadow, r["tid"]), known_by(r, shadow, CLUSTER_BARRIER))
-    with r.when(_several(r)):
-        r.call("fly_check_take_up", "void", r["state"], r["tid"], *_cluster_place(r), ("i1", 1))
+    r.call("fly_check_take_up", "void", r["state"], r["tid"], *_cluster_place(r), ("i1", 1))
     return r
 
 

@@ -42,6 +42,7 @@ ROUTINES: dict[str, Entry] = {
     "fly_cluster_extent": Entry(cpu_clusters.extent),
     "fly_cluster_size": Entry(cpu_clusters.size),
     "fly_cluster_arrive": Entry(cpu_clusters.arrive),
+    "fly_cluster_arrive_relaxed": Entry(cpu_clusters.arrive_relaxed),
     "fly_cluster_passed": Entry(cpu_clusters.passed),
     "fly_cluster_leave": Entry(cpu_clusters.leave),
     "fly_tma_load": Entry(cpu_tma.load, ("fly_mbarrier_update", "fly_remote")),

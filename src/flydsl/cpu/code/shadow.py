@@ -20,7 +20,7 @@ ENTRIES = 64
 AGENTS = 32
 """Entries of a clock vector: warps first, then mbarriers."""
 BARRIERS = 32
-NAMED_FIRST, CLUSTER_BARRIER = BARRIERS, BARRIERS + 16
+NAMED_FIRST, NAMED_COUNT = BARRIERS, 16
 AGENT_THREAD = 1024
 """Threads from this number on are mbarriers."""
 NEVER = (1 << 26) - 1
@@ -37,17 +37,18 @@ CLOCKS = 96
 SYNC_COUNTS = CLOCKS + VECTOR_BYTES
 PLACES = SYNC_COUNTS + VECTOR_BYTES
 KNOWN_BY_BARRIER = PLACES + 8 * BARRIERS
-JOINED = KNOWN_BY_BARRIER + (CLUSTER_BARRIER + 1) * VECTOR_BYTES
+JOINED = KNOWN_BY_BARRIER + (NAMED_FIRST + NAMED_COUNT) * VECTOR_BYTES
 KNOWN = JOINED + VECTOR_BYTES
 GROUPS = VECTOR_BYTES
 FENCED = VECTOR_BYTES + 16
 PER_THREAD = FENCED + 2 * VECTOR_BYTES
 """Of a thread: its clock vector, how many groups of copies it has closed (of each kind), and its vector as it was at
 its last fence for the block, and at the last for the device."""
-CELL = 32
-"""Last write, two reads, the places in the source of the three (16 bits each), and how they were done."""
-LINES, HOW = 24, 30
-"""`HOW`: which of the three were atomic (bits 0 to 2), and the rank in the cluster of who did them (4 bits each)."""
+CELL = 48
+"""Last plain write, two reads, last atomic write, the places in the source of the four (16 bits each), and `HOW`."""
+WRITE, READ, UPDATE = 0, 1, 3
+LINES, HOW = 32, 40
+"""`HOW`: the rank in the cluster of who did each of the four (4 bits each), then which of them were atomic."""
 
 READS, WRITES, ATOMIC, NARROW, COUNTED = 1, 2, 4, 8, 16
 """What an access does; `NARROW` ones are atomic for their block alone, `COUNTED` ones end with a barrier's phase."""
@@ -144,7 +145,7 @@ def free() -> Routine:
 
 def ordered() -> Routine:
     """Whether what a cell holds came before what thread `t` does now."""
-    r = Routine("fly_check_ordered", "i1", "ptr shadow, i64 t, i64 cell", "nounwind alwaysinline")
+    r = Routine("fly_check_ordered", "i1", "ptr shadow, i64 t, i64 cell", "nounwind noinline")
     cell, t, shadow = r["cell"], r["t"], r["shadow"]
     with r.when(cell.is_(0)):
         r.give(1)
@@ -164,7 +165,7 @@ def ordered() -> Routine:
 
 def before() -> Routine:
     """The same for what a block of the same cluster did, by its rank."""
-    r = Routine("fly_check_before", "i1", "ptr state, i64 t, i64 cell, i64 rank", "nounwind alwaysinline")
+    r = Routine("fly_check_before", "i1", "ptr state, i64 t, i64 cell, i64 rank", "nounwind noinline")
     with r.when(r["cell"].is_(0)):
         r.give(1)
     with r.when(r["rank"].is_(r.load("i64", r["state"], RANK))):
@@ -206,6 +207,7 @@ def access() -> Routine:
     """Note an access of a thread to bytes of shared memory of `owner`, a block of its cluster, and test it.
 
     A write that does not change what is there (`differs`) collides with nothing, two atomic accesses do not collide.
+    An atomic write is kept beside the last plain one, or it would hide that one.
     """
     r = Routine(
         "fly_check_access", "void", "ptr state, i64 t, ptr owner, ptr at, i64 size, i32 how, i1 differs, ptr table"
@@ -229,45 +231,44 @@ def access() -> Routine:
     with r.loop(r["size"]) as i:
         cell = r.at(cells, (offset + i) * CELL)
         place = address + i
-        done = [r.load("i64", cell, 8 * k, 8) for k in range(3)]
-        flags = r.load("i16", cell, HOW, 2).to("i64")
+        done = [r.load("i64", cell, 8 * k, 8) for k in range(4)]
+        flags = r.load("i32", cell, HOW, 4).to("i64")
         free = [
-            r.value_of("fly_check_before", "i1", state, t, done[k], (flags >> (4 + 4 * k)) & 15)
-            | (atomic & ((flags >> k) & 1).is_not(0))
-            for k in range(3)
+            r.value_of("fly_check_before", "i1", state, t, done[k], (flags >> (4 * k)) & 15)
+            | (atomic & ((flags >> (16 + k)) & 1).is_not(0))
+            for k in range(4)
         ]
 
         def note(which: Value | int) -> None:
             at = which if isinstance(which, Value) else r.number(which)
             r.store("i64", me, cell, at * 8, 8)
             r.store("i16", line, cell, at * 2 + LINES, 2)
-            kept = r.load("i16", cell, HOW, 2).to("i64") & ~((r.number(1) << at) | (r.number(15) << (at * 4 + 4)))
-            made = kept | (atomic.to("i64") << at) | (my_rank << (at * 4 + 4))
-            r.store("i16", made.to("i16"), cell, HOW, 2)
+            kept = flags & ~((r.number(15) << (at * 4)) | (r.number(1) << (at + 16)))
+            made = kept | (my_rank << (at * 4)) | (atomic.to("i64") << (at + 16))
+            r.store("i32", made.to("i32"), cell, HOW, 4)
 
-        with r.when(~free[0] & r["differs"]):
-            copied = (done[0] >> 63).is_not(0)
-            r.either(
-                copied,
-                lambda: _tell(r, table, NOT_THERE_YET, place, t, done[0], lines(cell, 0)),
-                lambda: _tell(r, table, RACE_WITH_WRITE, place, t, done[0], lines(cell, 0)),
-            )
-        with r.when(reads & done[0].is_(0)):
-            _tell(r, table, UNWRITTEN, place, t, r.number(0), lines(cell, 0))
+        for k in (WRITE, UPDATE):
+            with r.when(~free[k] & r["differs"]):
+                copied = (done[k] >> 63).is_not(0)
+                for flag, which in ((copied, NOT_THERE_YET), (~copied, RACE_WITH_WRITE)):
+                    with r.when(flag):
+                        _tell(r, table, which, place, t, done[k], lines(cell, k))
+        with r.when(reads & (done[WRITE] | done[UPDATE]).is_(0)):
+            _tell(r, table, UNWRITTEN, place, t, r.number(0), lines(cell, WRITE))
 
         def writing() -> None:
-            for k in (1, 2):
+            for k in (READ, READ + 1):
                 with r.when(~free[k] & r["differs"]):
                     copying = (done[k] >> 63).is_not(0)
                     for flag, which in ((copying, STILL_READ), (~copying, RACE_WITH_READ)):
                         with r.when(flag):
                             _tell(r, table, which, place, t, done[k], lines(cell, k))
-            note(0)
+            note(r.choose(atomic, r.number(UPDATE), r.number(WRITE)))
 
         def reading() -> None:
             # The second place takes what the first has no room for; of many readers any two will do.
-            slot = r.choose(free[1], r.number(1), r.number(2))
-            keeps = ~free[1] & (done[2] >> 63).is_not(0) & ~free[2]
+            slot = r.choose(free[READ], r.number(READ), r.number(READ + 1))
+            keeps = ~free[READ] & (done[READ + 1] >> 63).is_not(0) & ~free[READ + 1]
             with r.when(~keeps):
                 note(slot)
 
