@@ -41,7 +41,7 @@ class Abi:
     shares: ClassVar[bool] = True
     """Whether equal instructions are written once."""
     checked: bool = False
-    """Whether memory accesses go through `load` and `store` here."""
+    """Whether memory accesses and fences go through `access` and `fence` here."""
     block: Sizes | None = None
     grid: Sizes | None = None
 
@@ -62,12 +62,12 @@ class Abi:
         """What an integer division is to divide by."""
         return f.names[op.operands[1]]
 
-    def load(self, f: FunctionText, op: Operation) -> None:
-        """A checked load."""
+    def access(self, f: FunctionText, op: Operation, text: str | None) -> None:
+        """A checked access, whose instruction is `text`; plain loads and stores bring none."""
         raise NotImplementedError
 
-    def store(self, f: FunctionText, op: Operation) -> None:
-        """A checked store."""
+    def fence(self, f: FunctionText, op: Operation) -> None:
+        """What comes before a fence in checked code."""
         raise NotImplementedError
 
     def address_of(self, f: FunctionText, name: str) -> str:

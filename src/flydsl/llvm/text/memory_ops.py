@@ -58,12 +58,15 @@ def _load(f: FunctionText, op: Operation) -> None:
     qualified = _qualified(f, op)
     if qualified is None:
         if f.abi.checked:
-            f.abi.load(f, op)
+            f.abi.access(f, op, None)
         else:
             f.names[result] = f.read(f"load {type_text(result.type)}, {f.typed(p)}{align_of(op)}")
         return
     words, tail, end = qualified
     text = f"load {words}{type_text(result.type)}, {f.typed(p)}{tail}{align_of(op)}{end}"
+    if f.abi.checked:
+        f.abi.access(f, op, text)
+        return
     f.names[result] = f.assign(text) if words else f.pure(text) if "invariant" in op.properties else f.read(text)
 
 
@@ -72,21 +75,29 @@ def _store(f: FunctionText, op: Operation) -> None:
     qualified = _qualified(f, op)
     if qualified is None:
         if f.abi.checked:
-            f.abi.store(f, op)
+            f.abi.access(f, op, None)
             return
         f.line(f"store {f.typed(v)}, {f.typed(p)}{align_of(op)}")
         return
     words, tail, end = qualified
-    f.line(f"store {words}{f.typed(v)}, {f.typed(p)}{tail}{align_of(op)}{end}")
+    text = f"store {words}{f.typed(v)}, {f.typed(p)}{tail}{align_of(op)}{end}"
+    if f.abi.checked:
+        f.abi.access(f, op, text)
+        return
+    f.line(text)
 
 
 def _cmpxchg(f: FunctionText, op: CmpXchgOp) -> None:
     words = ("weak " if op.weak is not None else "") + ("volatile " if op.volatile_ is not None else "")
     success, failure = (ORDERING_WORDS[o.value.data] for o in (op.success_ordering, op.failure_ordering))
-    f.names[op.res] = f.assign(
+    text = (
         f"cmpxchg {words}{f.typed(op.ptr)}, {f.typed(op.cmp)}, {f.typed(op.val)}{_scope(op)} "
         f"{success} {failure}{align_of(op)}"
     )
+    if f.abi.checked:
+        f.abi.access(f, op, text)
+        return
+    f.names[op.res] = f.assign(text)
 
 
 def _atomicrmw(f: FunctionText, op: llvm.AtomicRMWOp) -> None:
@@ -94,10 +105,16 @@ def _atomicrmw(f: FunctionText, op: llvm.AtomicRMWOp) -> None:
     word = llvm.ATOMIC_BINARY[op.bin_op.value.data].lstrip("_")
     order = ORDERING_WORDS[op.ordering.value.data]
     (result,) = op.results
-    f.names[result] = f.assign(f"atomicrmw {word} {f.typed(p)}, {f.typed(v)}{_scope(op)} {order}{align_of(op)}")
+    text = f"atomicrmw {word} {f.typed(p)}, {f.typed(v)}{_scope(op)} {order}{align_of(op)}"
+    if f.abi.checked:
+        f.abi.access(f, op, text)
+        return
+    f.names[result] = f.assign(text)
 
 
 def _fence(f: FunctionText, op: FenceOp) -> None:
+    if f.abi.checked:
+        f.abi.fence(f, op)
     f.line(f"fence{_scope(op)} {ORDERING_WORDS[op.ordering.value.data]}")
 
 
