@@ -46,6 +46,28 @@ class Numbers(NamedTuple):
     out_row: fx.Int64
     out_head: fx.Int64
     out_batch: fx.Int64
+    lse_head: fx.Int64
+    lse_batch: fx.Int64
+
+
+class Lengths(NamedTuple):
+    """Where sequences are that differ in length: their first rows, or how many keys there are."""
+
+    cu_q: fx.Pointer | None
+    cu_k: fx.Pointer | None
+    used_k: fx.Pointer | None
+
+
+class Work(NamedTuple):
+    """A tile: which rows of queries, of which head; and the sequence it is in."""
+
+    block: fx.Int32
+    head: fx.Int32
+    batch: fx.Int32
+    queries: fx.Int32
+    keys: fx.Int32
+    first_query: fx.Int32
+    first_key: fx.Int32
 
 
 @flyc.kernel
@@ -56,6 +78,10 @@ def attention_kernel(
     out: fx.Pointer,
     lse: fx.Pointer | None,
     sinks: fx.Pointer | None,
+    cu_q: fx.Pointer | None,
+    cu_k: fx.Pointer | None,
+    used_k: fx.Pointer | None,
+    counters: fx.Pointer | None,
     dtype: type[fx.Numeric],
     tile: fx.Constexpr[Tile],
     form: fx.Constexpr[Form],
@@ -74,6 +100,7 @@ def attention_kernel(
     empty_k = full_k[stages]
     full_v = empty_k[stages]
     empty_v = full_v[stages]
+    turns = Turns(empty_v[stages], empty_v[stages + 2], fx.recast_iter(fx.Int32, after + (4 * stages + 6)))
     if tid == 0:
         load_q.prefetch()
         load_k.prefetch()
@@ -85,44 +112,64 @@ def attention_kernel(
             full_v[s].init(1)
             empty_k[s].init(tile.consumers)
             empty_v[s].init(tile.consumers)
+        for s in fx.range_constexpr(2):
+            turns.full[s].init(1)
+            turns.empty[s].init(128 * tile.consumers)
         nv.fence_mbarrier_init()
     fx.barrier()
 
+    lengths = Lengths(cu_q, cu_k, used_k)
     blocks = fx.ceildiv(numbers.queries, tile.m)
     tiles = blocks * numbers.heads * numbers.batches
     first, stride = fx.block_idx.x, fx.grid_dim.x
-    rounds = fx.ceildiv(tiles - first, stride) if not form.snake else fx.ceildiv(tiles, stride)
     few, many = registers(tile)
     if role == 0:
         if fx.const_expr(tile.consumers > 1):
             nv.setmaxnreg(few, increase=False)
         if tid == 0:
             stage, phase, phase_q = fx.Int32(0), fx.Int32(1), fx.Int32(1)
-            for turn in range(rounds):
-                at = dealt(turn, first, stride, form.snake)
-                if at < tiles:
-                    work = position(at, blocks, numbers)
-                    low, high = steps_of(work.block, tile, form, numbers)
-                    if high > low:
-                        empty_q.wait(phase_q)
-                        phase_q = phase_q ^ 1
-                        full_q.expect_tx(2 * tile.m * tile.d)
-                        fetch(load_q, base_q, full_q, work.block * tile.m, work.head, work.batch, tile.m, tile.d)
-                        kv_head = work.head // numbers.group
-                        for i in range(high - low):
-                            row = (high - 1 - i) * tile.n
-                            empty_k[stage].wait(phase)
-                            full_k[stage].expect_tx(2 * tile.n * tile.d)
-                            place_k = base_k + stage * (tile.n * tile.d)
-                            fetch(load_k, place_k, full_k[stage], row, kv_head, work.batch, tile.n, tile.d)
-                            empty_v[stage].wait(phase)
-                            full_v[stage].expect_tx(2 * tile.n * tile.dv)
-                            place_v = base_v + stage * (tile.n * tile.dv)
-                            fetch(load_v, place_v, full_v[stage], row, kv_head, work.batch, tile.n, tile.dv)
-                            stage = stage + 1
-                            if stage == stages:
-                                stage = fx.Int32(0)
-                                phase = phase ^ 1
+            at, count = first, fx.Int32(0)
+            while at < tiles:
+                coming = at + stride
+                if fx.const_expr(form.dynamic):
+                    coming = stride + fx.Int32(fx.atomic_add(cast("fx.Pointer", counters), 1, syncscope="device"))
+                    publish(turns, count, at)
+                work = position(at, blocks, numbers, lengths)
+                low, high = steps_of(work, tile, form, numbers)
+                if high > low:
+                    empty_q.wait(phase_q)
+                    phase_q = phase_q ^ 1
+                    full_q.expect_tx(2 * tile.m * tile.d)
+                    row = work.first_query + work.block * tile.m
+                    batch = fx.Int32(0) if form.packed_q else work.batch
+                    fetch(load_q, base_q, full_q, row, work.head, batch, tile.m, tile.d)
+                    kv_head = work.head // numbers.group
+                    batch = fx.Int32(0) if form.packed_k else work.batch
+                    for i in range(high - low):
+                        row = work.first_key + (high - 1 - i) * tile.n
+                        empty_k[stage].wait(phase)
+                        full_k[stage].expect_tx(2 * tile.n * tile.d)
+                        place_k = base_k + stage * (tile.n * tile.d)
+                        fetch(load_k, place_k, full_k[stage], row, kv_head, batch, tile.n, tile.d)
+                        empty_v[stage].wait(phase)
+                        full_v[stage].expect_tx(2 * tile.n * tile.dv)
+                        place_v = base_v + stage * (tile.n * tile.dv)
+                        fetch(load_v, place_v, full_v[stage], row, kv_head, batch, tile.n, tile.dv)
+                        stage = stage + 1
+                        if stage == stages:
+                            stage = fx.Int32(0)
+                            phase = phase ^ 1
+                at = coming
+                count = count + 1
+            if fx.const_expr(form.dynamic):
+                publish(turns, count, at)
+                # The last block to come here leaves zeros for the next launch.
+                done = fx.atomic_add(
+                    cast("fx.Pointer", counters) + 1, 1, syncscope="device", ordering=fx.AtomicOrdering.AcqRel
+                )
+                if done == stride - 1:
+                    cast("fx.Pointer", counters)[0] = 0
+                    cast("fx.Pointer", counters)[1] = 0
     else:
         if fx.const_expr(tile.consumers > 1):
             nv.setmaxnreg(many, increase=True)
@@ -143,50 +190,72 @@ def attention_kernel(
         me = Consumer(
             tile, form, numbers, Scale(numbers.factor, fx.Float32(-1e30) / numbers.factor), member, consumer, scores_mma,
             values_mma, parts_q, parts_k, parts_v, scores, weights, sums, highest, total,
-            Pipe(full_k, empty_k), Pipe(full_v, empty_v),
+            Pipe(full_k, empty_k), Pipe(full_v, empty_v), base_v,
         )  # fmt: skip
         if fx.const_expr(tile.pingpong and tile.consumers > 1):
             if consumer == tile.consumers - 1:
                 nv.named_barrier(1, 256).arrive()
         place, phase_q = Place(fx.Int32(0), fx.Int32(0), fx.Int32(0), fx.Int32(0)), fx.Int32(0)
-        for turn in range(rounds):
-            at = dealt(turn, first, stride, form.snake)
-            if at < tiles:
-                work = position(at, blocks, numbers)
-                low, high = steps_of(work.block, tile, form, numbers)
-                top = work.block * tile.m + consumer * 64 + member // 32 * 16 + member % 32 // 4
-                sums.fill(0.0)
-                highest.fill(0.0)
-                total.fill(0.0)
-                if high > low:
-                    full_q.wait(phase_q)
-                    phase_q = phase_q ^ 1
-                    place = begin(me, top, high - 1, place)
-                    clear, always = masked_steps(work.block, tile, form, numbers, low, high)
+        at, count = first, fx.Int32(0)
+        if fx.const_expr(form.dynamic):
+            at = receive(turns, count)
+        while at < tiles:
+            work = position(at, blocks, numbers, lengths)
+            low, high = steps_of(work, tile, form, numbers)
+            top = work.block * tile.m + consumer * 64 + member // 32 * 16 + member % 32 // 4
+            sums.fill(0.0)
+            highest.fill(0.0)
+            total.fill(0.0)
+            if high > low:
+                full_q.wait(phase_q)
+                phase_q = phase_q ^ 1
+                place = begin(me, work, top, high - 1, place)
+                clear, always = masked_steps(work, tile, form, numbers, low, high)
+                if fx.const_expr(form.right or form.left):
                     for i in range(high - 1 - clear):
-                        place = advance(me, top, high - 2 - i, place, True)
-                    rest = fx.min(high - 1, clear)
-                    for i in range(rest - always):
-                        place = advance(me, top, rest - 1 - i, place, False)
-                    if fx.const_expr(form.left):
-                        rest = fx.min(rest, always)
-                        for i in range(rest - low):
-                            place = advance(me, top, rest - 1 - i, place, True)
-                    if member == 0:
-                        empty_q.arrive()
-                    place = finish(me, place)
-                finalize(me, out, lse, sinks, top, work)
+                        place = advance(me, work, top, high - 2 - i, place, True)
+                rest = fx.min(high - 1, clear)
+                for i in range(rest - always):
+                    place = advance(me, work, top, rest - 1 - i, place, False)
+                if fx.const_expr(form.left):
+                    rest = fx.min(rest, always)
+                    for i in range(rest - low):
+                        place = advance(me, work, top, rest - 1 - i, place, True)
+                if member == 0:
+                    empty_q.arrive()
+                place = finish(me, place)
+            finalize(me, out, lse, sinks, top, work)
+            count = count + 1
+            if fx.const_expr(form.dynamic):
+                at = receive(turns, count)
+            else:
+                at = at + stride
         if fx.const_expr(tile.pingpong and tile.consumers > 1):
             if consumer == 0:
                 nv.named_barrier(1, 256).sync()
 
 
-class Work(NamedTuple):
-    """A tile: which rows of queries, of which head."""
+class Turns(NamedTuple):
+    """How consumers learn which tile is next: two places, with barriers for written and for read."""
 
-    block: fx.Int32
-    head: fx.Int32
-    batch: fx.Int32
+    full: fx.nvgpu.MBarrier
+    empty: fx.nvgpu.MBarrier
+    tiles: fx.Pointer
+
+
+def publish(turns: Turns, count: fx.Int32, at: fx.Int32) -> None:
+    slot, phase = count % 2, count // 2 % 2
+    turns.empty[slot].wait(phase ^ 1)
+    turns.tiles[slot] = at
+    turns.full[slot].arrive()
+
+
+def receive(turns: Turns, count: fx.Int32) -> fx.Int32:
+    slot, phase = count % 2, count // 2 % 2
+    turns.full[slot].wait(phase)
+    at = fx.Int32(turns.tiles[slot])
+    turns.empty[slot].arrive()
+    return fx.nvgpu.uniform(at)
 
 
 class Pipe(NamedTuple):
@@ -226,16 +295,10 @@ class Consumer(NamedTuple):
     total: fx.Tensor
     pipe_k: Pipe
     pipe_v: Pipe
+    base_v: fx.Pointer
 
 
-def dealt(turn: fx.Int32, first: fx.Int32, stride: fx.Int32, snake: bool) -> fx.Int32:
-    """The tile of a block's turn; every second round is dealt backwards."""
-    if not snake:
-        return turn * stride + first
-    return turn * stride + (turn % 2 == 0).select(first, stride - 1 - first)
-
-
-def position(at: fx.Int32, blocks: fx.Int32, numbers: Numbers) -> Work:
+def position(at: fx.Int32, blocks: fx.Int32, numbers: Numbers, lengths: Lengths) -> Work:
     """Heads in groups that L2 has room for; in a group the last rows of all heads come first, they have most keys."""
     which = at // (numbers.together * blocks)
     inside = at - which * (numbers.together * blocks)
@@ -244,31 +307,47 @@ def position(at: fx.Int32, blocks: fx.Int32, numbers: Numbers) -> Work:
     block = inside // heads
     head = which * numbers.together + (inside - block * heads)
     batch = head // numbers.heads
-    return Work(blocks - 1 - block, head - batch * numbers.heads, batch)
+    queries, first_query = of_batch(lengths.cu_q, batch, numbers.queries)
+    keys, first_key = of_batch(lengths.cu_k, batch, numbers.keys)
+    if lengths.used_k is not None:
+        keys = fx.Int32(lengths.used_k[batch])
+    return Work(blocks - 1 - block, head - batch * numbers.heads, batch, queries, keys, first_query, first_key)
 
 
-def steps_of(block: fx.Int32, tile: Tile, form: Form, numbers: Numbers) -> tuple[fx.Int32, fx.Int32]:
+def of_batch(cu: fx.Pointer | None, batch: fx.Int32, count: fx.Int32) -> tuple[fx.Int32, fx.Int32]:
+    """A sequence's length and first row."""
+    if cu is None:
+        return count, fx.Int32(0)
+    first = fx.Int32(cu[batch])
+    return fx.Int32(cu[batch + 1]) - first, first
+
+
+def steps_of(work: Work, tile: Tile, form: Form, numbers: Numbers) -> tuple[fx.Int32, fx.Int32]:
     """The first step of keys that counts for a tile, and the one behind the last."""
-    shift = numbers.keys - numbers.queries
-    end, begin = numbers.keys, fx.Int32(0)
+    shift = work.keys - work.queries
+    end, begin = work.keys, fx.Int32(0)
     if form.right:
-        end = fx.max(fx.min(end, (block + 1) * tile.m + shift + numbers.right), 0)
+        end = fx.max(fx.min(end, (work.block + 1) * tile.m + shift + numbers.right), 0)
     if form.left:
-        begin = fx.max(block * tile.m + shift - numbers.left, 0) // tile.n
-    return begin, fx.ceildiv(end, tile.n)
+        begin = fx.max(work.block * tile.m + shift - numbers.left, 0) // tile.n
+    high = fx.ceildiv(end, tile.n)
+    if form.packed_q:
+        # Tiles are counted for the longest sequence.
+        high = (work.block * tile.m < work.queries).select(high, fx.Int32(0))
+    return begin, high
 
 
 def masked_steps(
-    block: fx.Int32, tile: Tile, form: Form, numbers: Numbers, low: fx.Int32, high: fx.Int32
+    work: Work, tile: Tile, form: Form, numbers: Numbers, low: fx.Int32, high: fx.Int32
 ) -> tuple[fx.Int32, fx.Int32]:
     """Steps from the first of these to the end, and below the second, have keys that some row must not see."""
-    shift = numbers.keys - numbers.queries
+    shift = work.keys - work.queries
     clear, always = high - 1, low
     if form.right:
-        clear = fx.min(clear, fx.max(block * tile.m + shift + numbers.right + 1, 0) // tile.n)
+        clear = fx.min(clear, fx.max(work.block * tile.m + shift + numbers.right + 1, 0) // tile.n)
     if form.left:
         # Keys from the last row's first one on are seen by all rows.
-        last = fx.max((block + 1) * tile.m - 1 + shift - numbers.left, 0)
+        last = fx.max((work.block + 1) * tile.m - 1 + shift - numbers.left, 0)
         always = fx.min(fx.ceildiv(last, tile.n), high)
         clear = fx.max(clear, always)
     return fx.max(clear, low), always
@@ -332,31 +411,26 @@ def keep_weights(me: Consumer) -> None:
     me.weights.store(me.scores.load().to(me.weights.dtype).reshape(me.weights.shape.unpack()))
 
 
-def mask(me: Consumer, top: fx.Int32, step_index: fx.Int32) -> None:
+def mask(me: Consumer, work: Work, top: fx.Int32, step_index: fx.Int32) -> None:
     """Scores of keys that a row must not see become the least there is."""
     tile, form, numbers = me.tile, me.form, me.numbers
-    values = me.scores.load()
-    count = tile.n // 2
-    columns = fx.Vector.from_elements([8 * (i // 4) + i % 2 for i in range(count)], fx.Int32)
     origin = step_index * tile.n + me.member % 4 * 2
-    shift = numbers.keys - numbers.queries
+    shift = work.keys - work.queries
     ends: list[fx.Int32] = []
     begins: list[fx.Int32] = []
     for r in range(2):
         row = top + 8 * r + shift
-        end = fx.min(numbers.keys, row + 1 + numbers.right) if form.right else numbers.keys
+        end = fx.min(work.keys, row + 1 + numbers.right) if form.right else work.keys
         ends.append(end - origin)
         begins.append(row - numbers.left - origin)
-    seen = columns < int_rows(ends, count)
-    if form.left:
-        seen = seen & (columns >= int_rows(begins, count))
-    least = fx.Vector.filled(count, me.scale.least, fx.Float32)
-    me.scores.store(seen.select(values.reshape((count,)), least).reshape(values.shape))
-
-
-def int_rows(of: list[fx.Int32], count: int) -> fx.Vector:
-    pair = fx.Vector.from_elements(of, fx.Int32)
-    return pair.shuffle(pair, [i // 2 % 2 for i in range(count)])
+    for j in range(tile.n // 8):
+        for r in range(2):
+            for e in range(2):
+                seen = ends[r] > 8 * j + e
+                if form.left:
+                    seen = seen & (begins[r] <= 8 * j + e)
+                value = me.scores[(e, r, j), 0, 0]
+                me.scores[(e, r, j), 0, 0] = seen.select(value, me.scale.least)
 
 
 def cap(me: Consumer) -> None:
@@ -368,7 +442,7 @@ def cap(me: Consumer) -> None:
 
 
 @flyc.jit
-def begin(me: Consumer, top: fx.Int32, index: fx.Int32, place: Place):
+def begin(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Place):
     """The first step's weights."""
     stage, phase, stage_v, phase_v = place
     me.pipe_k.full[stage].wait(phase)
@@ -377,11 +451,31 @@ def begin(me: Consumer, top: fx.Int32, index: fx.Int32, place: Place):
     if me.member == 0:
         me.pipe_k.empty[stage].arrive()
     cap(me)
-    mask(me, top, index)
+    mask(me, work, top, index)
+    if fx.const_expr(me.form.packed_k or me.form.used_k):
+        clear_values(me, work, index, stage_v, phase_v)
     step(me.scores, me.highest, me.total, me.scale, first=True, masked=True)
     keep_weights(me)
     stage, phase = after(stage, phase, me.tile.stages)
     return Place(stage, phase, stage_v, phase_v)
+
+
+@flyc.jit
+def clear_values(me: Consumer, work: Work, index: fx.Int32, stage: fx.Int32, phase: fx.Int32):
+    """Zeros for what lies behind the last value in memory: whatever that is, its weights of 0 must not make it NaN."""
+    tile = me.tile
+    wide = span(tile.dv)
+    rows = work.keys - index * tile.n
+    if rows < tile.n:
+        me.pipe_v.full[stage].wait(phase)
+        fx.nvgpu.named_barrier(8, 128 * tile.consumers).sync()
+        base = me.base_v + stage * (tile.n * tile.dv)
+        # Rows of a box lie one behind the other, each a permutation of its own units.
+        for i in range(rows * wide + me.consumer * 128 + me.member, tile.n * wide, 128 * tile.consumers):
+            for box in fx.range_constexpr(tile.dv // wide):
+                base[i + box * (tile.n * wide)] = me.weights.dtype(0.0)
+        fx.nvgpu.fence_proxy_async()
+        fx.nvgpu.named_barrier(8, 128 * tile.consumers).sync()
 
 
 def after(stage: fx.Int32, phase: fx.Int32, stages: int) -> tuple[fx.Int32, fx.Int32]:
@@ -391,7 +485,7 @@ def after(stage: fx.Int32, phase: fx.Int32, stages: int) -> tuple[fx.Int32, fx.I
 
 
 @flyc.jit
-def advance(me: Consumer, top: fx.Int32, index: fx.Int32, place: Place, masked: bool):
+def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Place, masked: bool):
     """A step's weights, while the sums of the one before are computed."""
     nv, tile = fx.nvgpu, me.tile
     stage, phase, stage_v, phase_v = place
@@ -410,7 +504,7 @@ def advance(me: Consumer, top: fx.Int32, index: fx.Int32, place: Place, masked: 
         me.pipe_k.empty[stage].arrive()
     cap(me)
     if fx.const_expr(masked):
-        mask(me, top, index)
+        mask(me, work, top, index)
     factors = step(me.scores, me.highest, me.total, me.scale, first=False, masked=masked)
     nv.wgmma_wait(0, me.sums, me.scores)
     if me.member == 0:
@@ -460,16 +554,20 @@ def finalize(
             found = (height + fx.log2(none.select(fx.Float32(1.0), total))) * LN2
             found = none.select(fx.Float32(float("-inf")), found)
             row = top + 8 * r
-            if (me.member % 4 == 0) & (row < numbers.queries):
-                line = (work.batch * numbers.heads + work.head) * numbers.queries
-                cast("fx.Pointer", lse)[fx.Int64(line) + row] = found
+            if (me.member % 4 == 0) & (row < work.queries):
+                line = fx.Int64(work.batch) * numbers.lse_batch + fx.Int64(work.head) * numbers.lse_head
+                cast("fx.Pointer", lse)[line + (work.first_query + row)] = found
     rescale(me.sums, (factors[0], factors[1]))
     result = fx.make_rmem_tensor(me.sums.layout, dtype)
     result.store(me.sums.load().to(dtype))
-    origin = out + (fx.Int64(work.batch) * numbers.out_batch + fx.Int64(work.head) * numbers.out_head)
+    origin = out + (
+        fx.Int64(work.batch) * numbers.out_batch
+        + fx.Int64(work.head) * numbers.out_head
+        + fx.Int64(work.first_query) * numbers.out_row
+    )
     for r in fx.range_constexpr(2):
         row = top + 8 * r
-        if row < numbers.queries:
+        if row < work.queries:
             line = origin + (fx.Int64(row) * numbers.out_row + me.member % 4 * 2)
             for j in fx.range_constexpr(tile.dv // 8):
                 pair = fx.Vector.from_elements([result[(e, r, j), 0, 0] for e in range(2)], dtype)
@@ -484,6 +582,14 @@ def hopper_attention(
     out: fx.Tensor,
     lse: fx.Tensor | None,
     sinks: fx.Tensor | None,
+    cu_q: fx.Tensor | None,
+    cu_k: fx.Tensor | None,
+    used_k: fx.Tensor | None,
+    counters: fx.Tensor | None,
+    rows_q: fx.Int32,
+    rows_k: fx.Int32,
+    batches_q: fx.Int32,
+    batches_k: fx.Int32,
     queries: fx.Int32,
     keys: fx.Int32,
     heads: fx.Int32,
@@ -501,6 +607,8 @@ def hopper_attention(
     row_out: fx.Int64,
     head_out: fx.Int64,
     batch_out: fx.Int64,
+    head_lse: fx.Int64,
+    batch_lse: fx.Int64,
     together: fx.Int32,
     right: fx.Int32,
     left: fx.Int32,
@@ -511,15 +619,17 @@ def hopper_attention(
     form: fx.Constexpr[Form],
     stream: fx.Stream = fx.Stream(None),
 ):
-    """Strides are in elements: of rows, of heads and of the batch."""
-    load_q = load_map(q, queries, tile.d, heads, batches, (row_q, head_q, batch_q), tile.m)
-    load_k = load_map(k, keys, tile.d, kv_heads, batches, (row_k, head_k, batch_k), tile.n)
-    load_v = load_map(v, keys, tile.dv, kv_heads, batches, (row_v, head_v, batch_v), tile.n)
+    """Strides are in elements: of rows, of heads and of the batch. `rows_*` and `batches_*` are those of the arrays;
+    `queries`, `keys` and `batches` those of the sequences, the longest where they differ. `counters` are two zeros.
+    """
+    load_q = load_map(q, rows_q, tile.d, heads, batches_q, (row_q, head_q, batch_q), tile.m)
+    load_k = load_map(k, rows_k, tile.d, kv_heads, batches_k, (row_k, head_k, batch_k), tile.n)
+    load_v = load_map(v, rows_k, tile.dv, kv_heads, batches_k, (row_v, head_v, batch_v), tile.n)
     numbers = Numbers(
         queries, keys, heads, heads // kv_heads, batches, together, right, left, factor, inner, row_out, head_out,
-        batch_out,
+        batch_out, head_lse, batch_lse,
     )  # fmt: skip
-    more = [t if t is None else fx.get_iter(t) for t in (lse, sinks)]
+    more = [t if t is None else fx.get_iter(t) for t in (lse, sinks, cu_q, cu_k, used_k, counters)]
     attention_kernel(
         load_q, load_k, load_v, fx.get_iter(out), *more, q.dtype, tile, form, numbers,
         value_attrs={"nvvm.minctasm": 1},

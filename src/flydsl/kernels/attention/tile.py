@@ -24,10 +24,6 @@ class Tile(NamedTuple):
     """Steps of keys, and of values, that are in shared memory."""
     pingpong: bool = True
     """Consumers issue their products one after the other, so that one's products run during another's softmax."""
-    overlap: bool = True
-    """The products of the next keys are issued before those of this step's values."""
-    lazy: bool = False
-    """Sums are rescaled only where a row's maximum has grown by more than a factor of 256."""
 
     @property
     def m(self) -> int:
@@ -51,10 +47,13 @@ class Form(NamedTuple):
     left: bool = False
     """Keys begin for a query: a window has a left side."""
     softcap: bool = False
-    sinks: bool = False
-    lse: bool = False
-    snake: bool = True
-    """Every second round of tiles is dealt backwards, which balances tiles of falling length."""
+    dynamic: bool = False
+    """Blocks take the next tile from a counter, which balances tiles of different length."""
+    packed_q: bool = False
+    """Sequences of queries lie one behind the other."""
+    packed_k: bool = False
+    used_k: bool = False
+    """Sequences of keys have lengths of their own."""
 
 
 def span(d: int) -> int:
