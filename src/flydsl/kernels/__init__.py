@@ -1,7 +1,8 @@
-"""Kernels written in the language, ready to call; `matmul` picks one by its arguments."""
+"""Kernels written in the language, ready to call; `attention` and `matmul` pick one by their arguments."""
 
 from __future__ import annotations
 
+from .attention.entry import attention
 from .matmul.entry import matmul
 
-__all__ = ["matmul"]
+__all__ = ["attention", "matmul"]

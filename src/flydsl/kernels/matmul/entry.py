@@ -83,7 +83,7 @@ def _decide(request: Request, out: Array, given: bool) -> Decision:
     if given:
         check_out(request, out)
     arrays = (request.a, request.b, request.bias, request.scale_a, request.scale_b)
-    run = None if 0 in request.shape else decide(request, out, _target(request.a))
+    run = None if 0 in request.shape else decide(request, out, target_of(request.a))
     return Decision(request, run, out.reach, tuple(0 if x is None else x.reach for x in arrays))
 
 
@@ -123,7 +123,7 @@ def _flat(scale: HostArray | None) -> HostArray | None:
     return scale if scale is None or scale.ndim == 1 else scale.reshape(-1)
 
 
-def _target(a: Array) -> Target:
+def target_of(a: Array) -> Target:
     """What the active stack compiles for, and the multiprocessors there."""
     import flydsl.compiler as flyc
     from flydsl.runtime.device_runtime import get_device_runtime
@@ -135,4 +135,4 @@ def _target(a: Array) -> Target:
     return Target(target, get_device_runtime().device(ordinal).capabilities.compute_units or HOPPER_PROCESSORS)
 
 
-__all__ = ["matmul"]
+__all__ = ["matmul", "target_of"]
