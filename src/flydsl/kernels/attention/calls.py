@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from ..matmul.arrays import Array, HostArray, in_line
 from ..matmul.calls import Target
 from ..matmul.workspace import scratch
-from .plan import heads_together, tile_for
+from .plan import heads_together, splits_for, tile_for, tile_for_few
 from .request import HALF, Request
 from .softmax import LOG2E
 from .tile import Form, Tile
@@ -70,7 +70,7 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
     r = request
     if r.q.dtype not in HALF or r.k.dtype != r.q.dtype or r.d % 16 or r.dv % 16:
         return None
-    if r.bias is not None or r.alibi is not None or r.page or 0 in (r.keys, r.queries):
+    if r.bias is not None or r.alibi is not None or 0 in (r.keys, r.queries):
         return None
     factor = (r.softcap or r.scale) * LOG2E
     if not 1e-8 <= factor <= 1e8 or abs(r.scale) > 1e8 or (r.softcap and r.scale <= 0):
@@ -80,31 +80,62 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
         return None
     if out.strides[-1] != 1 or out.address % 4 or any(s % 2 for s in out.strides[:-1]):
         return None
-    unequal = r.right is not None or r.left is not None or r.packed_q or r.packed_k or r.used_k
-    form = Form(
-        r.right is not None, r.left is not None, r.softcap != 0, unequal, r.packed_q, r.packed_k, r.used_k
-    )  # fmt: skip
-    steps = (
-        *engine_strides(r.q, r.packed_q), *engine_strides(r.k, r.packed_k), *engine_strides(r.v, r.packed_k),
-    )  # fmt: skip
+    few = tile_for_few(r.d, r.dv, r.page)
+    if r.page and few.n % r.page and r.page % few.n:
+        return None
     batch_out, row_out, head_out, _ = strides_of(out, r.packed_q)
-    lse_strides = (r.queries, 0 if r.packed_q else r.heads * r.queries)
+    row_q, head_q, batch_q = engine_strides(r.q, r.packed_q)
+    heads, queries, right = r.heads, r.queries, r.right
+    packs = r.queries == 1 and not r.packed_q and r.left is None and r.sinks is None
+    if packs:
+        # The heads that share keys are rows of one tile; a single query sees all keys in any case.
+        heads, queries, right = r.kv_heads, r.group, None
+        row_q, head_q = head_q, r.group * head_q
+        row_out, head_out = head_out, r.group * head_out
+    unequal = right is not None or r.left is not None or r.packed_q or r.packed_k or r.used_k
+    form = Form(
+        right is not None, r.left is not None, r.softcap != 0, unequal and not r.page, r.packed_q, r.packed_k, r.used_k,
+        min(r.page, few.n),
+    )  # fmt: skip
+    steps = (row_q, head_q, batch_q, *engine_strides(r.k, r.packed_k), *engine_strides(r.v, r.packed_k))
+    lse_strides = (queries, 0 if r.packed_q else heads * queries)
     inner = r.scale / r.softcap if r.softcap else 0.0
-    rows = (r.queries, r.keys, 1 if r.packed_q else r.batches, 1 if r.packed_k else r.batches)
+    pages = (r.page, r.k.shape[0]) if r.page else (r.keys, 1 if r.packed_k else r.batches)
+    rows = (queries, pages[0], 1 if r.packed_q else r.batches, pages[1])
     from .hopper import hopper_attention
 
-    def run(given: Given, queries: int, keys: int, stream: object) -> None:
-        cut = tile_for(r.d, r.dv, form, queries) if tile is None else tile
-        tiles = -(-queries // cut.m) * r.heads * r.batches
-        together = heads_together(keys, r.d, r.dv, r.heads, r.kv_heads, r.batches, form)
-        counters = scratch(given.out, "attention", 2, "int32", stream, zero=True) if form.dynamic else None
+    def run(given: Given, longest_q: int, longest_k: int, stream: object) -> None:
+        if packs:
+            longest_q = queries
+        cut = few if longest_q <= 64 or r.page else tile_for(r.d, r.dv, form, longest_q)
+        cut = cut if tile is None else tile
         more = () if stream is None else (stream,)
+        units = -(-longest_q // cut.m) * heads * r.batches
+        splits = 1 if r.packed_q else splits_for(units, -(-longest_k // cut.n), where.processors)
+        out_strides, split_strides, kind, sinks = (row_out, head_out, batch_out), (0, 0), form, given.sinks
+        result, lse = given.out, given.lse
+        if splits > 1:
+            lines = r.batches * heads * longest_q
+            result = scratch(given.out, "attention parts", splits * lines * r.dv, "float32", stream)
+            lse = scratch(given.out, "attention heights", splits * lines, "float32", stream)
+            out_strides = (r.dv, longest_q * r.dv, heads * longest_q * r.dv)
+            split_strides, kind, sinks = (lines * r.dv, lines), form._replace(split=True), None
+        tiles = units * splits
+        together = heads_together(longest_k, r.d, r.dv, heads, r.kv_heads, r.batches, form) if splits == 1 else 1
+        counters = scratch(given.out, "attention", 2, "int32", stream, zero=True) if form.dynamic else None
         hopper_attention(
-            given.q, given.k, given.v, given.out, given.lse, given.sinks, given.cu_q, given.cu_k, given.used_k,
-            counters, *rows, queries, keys, r.heads, r.kv_heads, r.batches, *steps, row_out, head_out, batch_out,
-            *lse_strides, together, r.right or 0, r.left or 0, factor, inner, min(tiles, where.processors), cut, form,
-            *more,
+            given.q, given.k, given.v, result, lse, sinks, given.cu_q, given.cu_k, given.used_k, given.table,
+            counters, *rows, longest_q, longest_k, heads, r.kv_heads, r.batches, *steps, *out_strides, *lse_strides,
+            splits, *split_strides, r.page, 0 if given.table is None else given.table.shape[1], together, right or 0,
+            r.left or 0, factor, inner, min(tiles, where.processors), cut, kind, *more,
         )  # fmt: skip
+        if splits > 1:
+            from .combine import combine
+
+            combine(
+                result, lse, given.out, given.lse, given.sinks, splits, r.batches, longest_q, heads, batch_out,
+                row_out, head_out, r.dv, *more,
+            )  # fmt: skip
 
     return run
 

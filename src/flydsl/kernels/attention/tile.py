@@ -54,6 +54,10 @@ class Form(NamedTuple):
     packed_k: bool = False
     used_k: bool = False
     """Sequences of keys have lengths of their own."""
+    page: int = 0
+    """Rows of a page that come together, where keys are paged; they divide a step."""
+    split: bool = False
+    """Parts of the keys have results of their own, which are combined afterwards."""
 
 
 def span(d: int) -> int:
