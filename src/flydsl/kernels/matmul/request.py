@@ -155,13 +155,15 @@ def check_out(request: Request, out: Array) -> None:
         reach = stride * (extent - 1) + reach
 
 
-def check_apart(place: int, reach: int, others: Iterable[tuple[str, HostArray | None, int]]) -> None:
+def check_apart(
+    place: int, reach: int, others: Iterable[tuple[str, HostArray | None, int]], what: str = "matmul"
+) -> None:
     """Nothing that is read may lie in what is written: others by name, with the bytes they reach over."""
     for name, x, length in others:
         if x is not None:
             first = address(x)
             if first < place + reach and place < first + length:
-                raise DSLValueError(f"matmul: out overlaps {name}; give it memory of its own")
+                raise DSLValueError(f"{what}: out overlaps {name}; give it memory of its own")
 
 
 __all__ = ["FP8", "Request", "check", "check_apart", "check_out", "result_type"]

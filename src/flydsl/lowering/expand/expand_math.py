@@ -666,6 +666,12 @@ def _is_fast(op: Operation) -> bool:
     return _has_flag(op, "afn", "fast")
 
 
+def _flushes(op: Operation) -> bool:
+    """Whether denormal numbers may be zeros: all flags are there, which `fast` stands for."""
+    attr: Any = op.properties.get("fastmath")
+    return attr is not None and (len(attr.data) >= 7 or _has_flag(op, "fast"))
+
+
 def expand(b: Builder, cls: type[Operation], args: Sequence[SSAValue]) -> SSAValue:
     """A function of f16, bf16, f32 or f64 values, scalars or vectors, as arithmetic."""
     type_ = args[0].type
@@ -709,7 +715,7 @@ def _handle(r: Any, op: Operation) -> None:
         r.copy(op)
     elif fast and single and cls in native.approximations:
         name, before, after = native.approximations[cls]
-        if _has_flag(op, "fast"):
+        if _flushes(op):
             name = name.replace(".approx.", ".approx.ftz.")
         c = Calculator(r.b, result.type)
         x = args[0] if before == 1.0 else c.mul(args[0], before)
