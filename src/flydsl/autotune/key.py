@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from types import FunctionType
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import config
 from ..compiler.active_backend import resolve_backend
 from ..compiler.hints import ambient, merge
 from ..compiler.jit_function import JitFunction
-from ..compiler.key.dependencies import function_key
+from ..compiler.key.dependencies import environment_components, function_key
 from ..compiler.key.origin import distribution_version
 from .arrays import CallArray
 
@@ -73,13 +73,47 @@ def stride_pattern(array: CallArray) -> list[str]:
 
 
 def code_digest(fn: Callable[..., object]) -> str:
-    """What the function and everything it reaches are, our own version and the tools' included."""
+    """What the function and everything it reaches are, our own version and the tools' included.
+
+    Of a plain function: its code, that of plain functions it names, and the jit functions and kernels among them. Values
+    it reads are its own affair; what decides a configuration belongs into the key.
+    """
     if isinstance(fn, JitFunction):
         return fn.function_key().digest
-    wrapped = getattr(fn, "__wrapped__", fn)
-    if isinstance(wrapped, FunctionType):
-        return function_key(wrapped).digest
-    return f"{getattr(fn, '__module__', '')}:{getattr(fn, '__qualname__', type(fn).__name__)}"
+    seen: dict[int, str] = {}
+    found = [*(f"{c.name} {c.digest}" for c in environment_components()), *_codes(fn, seen)]
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()
+
+
+def _codes(fn: object, seen: dict[int, str]) -> Iterator[str]:
+    if id(fn) in seen:
+        return
+    seen[id(fn)] = ""
+    if isinstance(fn, JitFunction):
+        yield fn.function_key().digest
+    elif hasattr(fn, "__fly_function__"):  # a kernel
+        yield function_key(fn).digest
+    elif isinstance(fn, FunctionType):
+        yield from _code(fn.__code__)
+        cells = [_content(cell) for cell in fn.__closure__ or ()]
+        for value in (*(fn.__globals__.get(name) for name in fn.__code__.co_names), *cells):
+            yield from _codes(value, seen)
+
+
+def _content(cell: CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return None
+
+
+def _code(code: CodeType) -> Iterator[str]:
+    yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames}"
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _code(constant)
+        else:
+            yield repr(constant)
 
 
 class TuningKey(NamedTuple):

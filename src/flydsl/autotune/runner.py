@@ -143,6 +143,8 @@ class Runner:
 
     def keep_arrays(self) -> None:
         """Keep what every array holds, so that the search leaves no trace in the caller's data."""
+        for name in self.policy.reset_to_zero:
+            self.array(name, "reset_to_zero")
         wanted = {self.array(name, "restore_value").name for name in self.policy.restore_value}
         for array in self.arrays:
             if not array.writable:
