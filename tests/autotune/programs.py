@@ -46,7 +46,7 @@ def add(x: fx.Tensor, y: fx.Tensor, n: fx.Int32, BLOCK: fx.Constexpr[int], STEP:
 
 @autotune([Config(how="ok"), Config(how="hang"), Config(how="abort"), Config(how="segv"), Config(how="raise"),
            Config(how="wrong"), Config(how="exit"), Config(how="also ok")],
-          rep=3, timeout=4)  # fmt: skip
+          rep=3, timeout=3)  # fmt: skip
 def troublesome(x: object, how: str = "") -> None:
     """A call that goes wrong in every way, by its knob."""
     if how == "hang":

@@ -205,7 +205,7 @@ class Search:
         self.runner.keep_arrays()
         try:
             compiled(trials)
-            self._set_reference()
+            self.set_reference()
             for trial in trials:
                 if trial.status != "left out":
                     self._told(trial)
@@ -229,7 +229,7 @@ class Search:
         if self.progress is not None:
             self.progress(self.report, trial)
 
-    def _set_reference(self) -> None:
+    def set_reference(self) -> None:
         """The results of the default configuration are the right ones; where it cannot run, those of the first that can."""
         if self.reference is None or not self.runner.policy.check:
             return

@@ -88,6 +88,12 @@ class Space:
         """The configuration of a point."""
         return Config.from_dict(values)
 
+    def has(self, config: Config) -> bool:
+        """Whether a configuration is a point of the space."""
+        values = config.to_dict()
+        inside = values.keys() == self.knobs.keys() and all(v in self.knobs[n] for n, v in values.items())
+        return inside and self.allows(values)
+
     def __iter__(self) -> Iterator[Config]:
         for at in range(self.size):
             values = self.point(at)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, ParamSpec, 
 from .. import config as settings
 from ..compiler.hints import ambient_hints
 from ..compiler.jit_function import JitFunction
-from ..errors import CaptureError, DSLRuntimeError, DSLTypeError, DSLValueError
+from ..errors import CacheWarning, CaptureError, DSLRuntimeError, DSLTypeError, DSLValueError
 from ..expr.emit.trace import maybe_current
 from . import artifacts
 from .arrays import CallArray, clear, find_arrays, sketch
@@ -280,7 +280,7 @@ class Autotuner(Generic[P]):
         if searched is not None:
             return self._decision(searched, "winners")
         if not force:
-            found = self._remembered(key, artifact, explicit, args, kwargs, named, arrays)
+            found = self._remembered(key, configs, artifact, explicit, args, kwargs, named, arrays)
             if found is not None:
                 return found
         if settings.compile.compile_only:
@@ -289,7 +289,7 @@ class Autotuner(Generic[P]):
         # In one fleet one machine, and on it one process, searches a key; others take what it found.
         with self._winners.searching(key):
             if not force:
-                found = self._from_winners(key)
+                found = self._from_winners(key, configs)
                 if found is not None:
                     return found
             winner = self._search(key, configs, budget, args, kwargs, device)
@@ -301,6 +301,7 @@ class Autotuner(Generic[P]):
     def _remembered(
         self,
         key: TuningKey,
+        configs: Sequence[Config],
         artifact: tuple[Path, dict[str, object]] | None,
         explicit: frozenset[str],
         args: tuple[object, ...],
@@ -309,7 +310,7 @@ class Autotuner(Generic[P]):
         arrays: Sequence[CallArray],
     ) -> Decision | None:
         """A winner that was found before, an artifact, one that ships, or the default."""
-        found = self._from_winners(key)
+        found = self._from_winners(key, configs)
         if found is not None:
             return found
         if artifact is not None:
@@ -328,23 +329,32 @@ class Autotuner(Generic[P]):
             return self._decision(self._default_config(args, kwargs), "default")
         return None
 
-    def _from_winners(self, key: TuningKey) -> Decision | None:
+    def _from_winners(self, key: TuningKey, configs: Sequence[Config]) -> Decision | None:
+        """What this machine found, or another of the fleet."""
         found = self._winners.get(key)
+        if found is None and settings.runtime.cache_remote:
+            from .fleet import fetch
+
+            entry = fetch(key)
+            if entry is not None:
+                found = Config.from_dict(cast("dict[str, object]", entry["config"])), entry
+                if self._is_candidate(found[0], configs):
+                    self._winners.put(key, entry)
         if found is None:
-            found = self._fetch(key)
-        return None if found is None else self._decision(found[0], "winners")
-
-    def _fetch(self, key: TuningKey) -> tuple[Config, dict[str, object]] | None:
-        """A winner of another machine."""
-        if not settings.runtime.cache_remote:
             return None
-        from .fleet import fetch
-
-        entry = fetch(key)
-        if entry is None:
+        if not self._is_candidate(found[0], configs):
+            settings.warn(
+                f"the winner {found[0]} that is kept for {self.__qualname__} is ignored: it is none of its candidates",
+                CacheWarning,
+            )
             return None
-        self._winners.put(key, entry)
-        return Config.from_dict(cast("dict[str, object]", entry["config"])), entry
+        return self._decision(found[0], "winners")
+
+    def _is_candidate(self, config: Config, configs: Sequence[Config]) -> bool:
+        """Whether the search could have found it: files and stores may hold anything."""
+        if isinstance(self.configs, Space):
+            return self.configs.has(config)
+        return config in configs
 
     def _decision(self, config: Config, source: str) -> Decision:
         check_knobs(self.fn, [config])
