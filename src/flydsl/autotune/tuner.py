@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -161,6 +162,13 @@ class Autotuner(Generic[P]):
     # -- calls -----------------------------------------------------------------------------------------
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.compiler.is_compiling():
+            # Dynamo traces this very code: it is told to leave the rest alone and make an ordinary call of it.
+            return torch.compiler.disable(self._call)(args, kwargs)
+        return self._call(args, kwargs)
+
+    def _call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
         named = self._named(args, kwargs)
         decision = self._decide(args, kwargs, named)
         if self.policy.reset_to_zero:
