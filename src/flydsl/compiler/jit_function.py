@@ -287,6 +287,17 @@ class JitFunction(Generic[P]):
             self.compile_hints.update(hints)
             self._forget_warm()
 
+    def with_hints(self, hints: Mapping[str, object]) -> Self:
+        """The same function with more compile hints, beside this one: each keeps its own code and repeated calls."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made.__dict__.pop("warm", None)
+        made.compile_hints = {**self.compile_hints, **hints}
+        made._artifacts, made._keys, made._counts = {}, {}, [0, 0]
+        made.code, made._repeat = LoadedCode(), None
+        _functions.add(made)
+        return made
+
     def _forget_warm(self, loaded: LoadedFunction | None = None) -> None:
         self._repeat = None
         if "warm" in self.__dict__:

@@ -1,0 +1,114 @@
+"""Getting candidates ready: compiling them, cutting what cannot be launched, ordering them, and finding more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .. import config as settings
+from ..compiler.jit_function import JitFunction
+from .candidate import Config
+from .images import Unsendable
+from .isolate import Isolation, compile_in_processes
+from .report import Report, Trial
+from .runner import Runner
+from .search import Clock, Search, attempt, cut_by_resources
+from .space import Space
+
+if TYPE_CHECKING:
+    from .tuner import Autotuner
+
+WORTH = 6
+"""Candidates that are worth starting processes for."""
+
+
+def open_isolation(tuner: Autotuner[...], runner: Runner, report: Report, timeout: float) -> Isolation | None:
+    """Where candidates are to be timed in a process of their own: that process's keeper."""
+    if timeout <= 0:
+        return None
+    try:
+        return Isolation(tuner, (runner.args, runner.kwargs), runner.named, timeout)
+    except Unsendable as error:
+        report.notes.append(f"candidates are timed in this process, without a time limit: {error}")
+        return None
+
+
+def compile_stage(
+    tuner: Autotuner[...], runner: Runner, report: Report, trials: Sequence[Trial], clock: Clock
+) -> None:
+    """Compile candidates in parallel where that pays, and cut those that cannot be launched or are not worth it."""
+    if not isinstance(tuner.fn, JitFunction):
+        return
+    resources: dict[int, Any] = {}
+    jobs = settings.autotune.jobs
+    if jobs > 1 and len(trials) >= WORTH and settings.runtime.enable_cache:
+        resources = _in_parallel(tuner, runner, report, trials, clock, jobs)
+    if not clock.budget.seconds:
+        for i, trial in enumerate(trials):
+            if trial.status == "left out" and i not in resources:
+                _compile_here(runner, trial, i, resources)
+    cut_by_resources(trials, resources)
+
+
+def _compile_here(runner: Runner, trial: Trial, i: int, resources: dict[int, Any]) -> None:
+    start = time.perf_counter()
+    try:
+        artifact = runner.launcher.artifact(trial.config, runner.args, runner.kwargs)
+    except Exception as error:  # noqa: BLE001 - whatever a candidate raises costs this candidate alone
+        trial.status, trial.reason = "failed", f"it does not compile: {error}"
+        return
+    trial.compile_s = time.perf_counter() - start
+    if artifact is not None:
+        resources[i] = artifact.resources
+
+
+def _in_parallel(
+    tuner: Autotuner[...], runner: Runner, report: Report, trials: Sequence[Trial], clock: Clock, jobs: int
+) -> dict[int, Any]:
+    half = clock.budget.seconds / 2
+    try:
+        made = compile_in_processes(
+            tuner,
+            (runner.args, runner.kwargs),
+            runner.named,
+            [trial.config for trial in trials],
+            jobs,
+            settings.compile.llvm_timeout,
+            lambda: bool(half) and clock.seconds > half,
+        )
+    except Unsendable as error:
+        report.notes.append(f"candidates are compiled in this process, one after the other: {error}")
+        return {}
+    for i, reply in made.items():
+        if "error" in reply:
+            trials[i].status, trials[i].reason = "failed", f"it does not compile: {reply['error']}"
+        else:
+            trials[i].compile_s = reply["seconds"]
+    return {i: reply["resources"] for i, reply in made.items() if "resources" in reply}
+
+
+def widen(search: Search, space: Space) -> Config:
+    """From the best point of a sample, go to better neighbours as long as there are any and the budget lasts."""
+    report = search.report
+    tried = {trial.config for trial in report.trials}
+    search.runner.keep_arrays()
+    try:
+        while True:
+            best = report.timed[0]
+            fresh = [config for config in space.neighbours(best.config) if config not in tried]
+            for config in fresh:
+                if search.clock.spent():
+                    break
+                tried.add(config)
+                trial = Trial(config)
+                report.trials.append(trial)
+                search.clock.done += 1
+                attempt(trial, lambda config=config: search.measure(config))
+            if not fresh or report.timed[0] is best or search.clock.spent():
+                break
+    finally:
+        search.runner.restore_all()
+        report.seconds = search.clock.seconds
+    report.winner = search.choose()
+    return report.winner
