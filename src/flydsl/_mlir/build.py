@@ -140,14 +140,20 @@ def make(signature: Signature, bound: dict[str, object], results: object, loc: o
     elif signature.inferred:
         types = infer(cls, flat, props)
     made = _build(cls, groups, types, props, attrs, bound, signature)
+    if not made.regions:
+        _verify(cls, made)
     emit(made, loc, ip)
-    try:
-        if not made.regions:
-            made.verify(verify_nested_ops=False)
-    except VerifyException as error:
-        made.detach()
-        raise DSLTypeError(f"'{signature.op}': {error}") from error
     return made
+
+
+def _verify(cls: type[IRDLOperation], made: Operation) -> None:
+    """What the definition asks of the op itself; where it stands is looked at later."""
+    try:
+        cls.get_irdl_definition().verify(made)
+        made.verify_()
+    except VerifyException as error:
+        made.drop_all_references()
+        raise DSLTypeError(f"'{cls.name}': {error}") from error
 
 
 def _type(signature: Signature, value: object) -> Attribute:
