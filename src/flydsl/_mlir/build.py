@@ -8,11 +8,12 @@ from typing import cast
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, StringAttr, UnitAttr, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.irdl import IRDLOperation, VariadicDef
+from xdsl.irdl import IRDLOperation, PropertyDef, VariadicDef
 from xdsl.utils.exceptions import VerifyException
 
 from ..dialects.fly.forms import LISTS
 from ..dialects.upstream import llvm
+from ..dialects.upstream.table_ops import ROWS
 from ..errors import DSLTypeError, DSLValueError
 from ..expr.emit.trace import current
 from .attributes import convert
@@ -108,6 +109,9 @@ def _properties(
             attrs[name] = made
         else:
             raise DSLValueError(f"'{signature.op}' has no attribute {p.name} here; leave it out")
+    for name, part in known.properties.items():
+        if name not in props and type(part) is PropertyDef and cls.name in ROWS:
+            props[name] = cast(Attribute, convert(cls, name, part, 0))  # what an instruction's literal is by default
     return props, attrs
 
 
