@@ -25,7 +25,8 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.dialects.utils.bit_enum_attribute import BitEnumAttribute
-from xdsl.ir import Attribute, EnumAttribute, Operation
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Attribute, Operation
 from xdsl.irdl import IRDLOperation, PropertyDef
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError

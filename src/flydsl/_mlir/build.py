@@ -6,25 +6,23 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import cast
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, StringAttr, UnitAttr, i32
+from xdsl.dialects.builtin import DenseArrayBase, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.irdl import IRDLOperation, PropertyDef, VariadicDef
+from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from ..dialects.fly.forms import LISTS
-from ..dialects.upstream import llvm
 from ..dialects.upstream.table_ops import ROWS
 from ..errors import DSLTypeError, DSLValueError
-from ..expr.emit.trace import current
+from ..expr.assembly import note_raw_text
+from ..expr.emit.trace import maybe_current
 from .attributes import convert
 from .inference import infer
 from .insertion import emit
+from .intrinsics import Values, call_intrinsic, flat, operand, type_of
 from .operations import OperationBase, OpView
 from .signature import Parameter, Signature, definition, snake
-from .values import unwrap
-
-Values = SSAValue | list[SSAValue] | None
-
 
 def _spellings(p: Parameter) -> tuple[str, ...]:
     return (p.name, snake(p.name), p.name.rstrip("_"))
@@ -51,23 +49,6 @@ def bind(signature: Signature, args: Sequence[object], given: dict[str, object])
     return bound
 
 
-def _operand(signature: Signature, p: Parameter, value: object) -> Values:
-    what = f"'{signature.op}': {p.name}"
-    if value is None:
-        return None
-    if p.many:
-        items = [value] if not isinstance(value, Sequence) else cast("Sequence[object]", value)
-        return [unwrap(v, what) for v in items]
-    return unwrap(value, what)
-
-
-def _flat(groups: Sequence[Values]) -> list[SSAValue]:
-    found: list[SSAValue] = []
-    for group in groups:
-        found += group if isinstance(group, list) else [] if group is None else [group]
-    return found
-
-
 def _arranged(cls: type[IRDLOperation], signature: Signature, given: Mapping[str, Values]) -> list[Values]:
     """Operands in the groups of the definition."""
     parts = cls.get_irdl_definition().operands
@@ -77,12 +58,12 @@ def _arranged(cls: type[IRDLOperation], signature: Signature, given: Mapping[str
         if set(names) == {p.name for p in params}:
             return [given.get(name) for name in names]
         return [given.get(p.name) for p in params]
-    flat = _flat([given.get(p.name) for p in params])
+    values = flat([given.get(p.name) for p in params])
     if len(parts) == 1 and isinstance(parts[0][1], VariadicDef):
-        return [flat]
-    if len(flat) <= len(parts):
-        return [*flat, *[None] * (len(parts) - len(flat))]
-    raise DSLTypeError(f"'{signature.op}' takes {len(parts)} operands, {len(flat)} were given")
+        return [values]
+    if len(values) <= len(parts):
+        return [*values, *[None] * (len(parts) - len(values))]
+    raise DSLTypeError(f"'{signature.op}' takes {len(parts)} operands, {len(values)} were given")
 
 
 def _properties(
@@ -126,45 +107,45 @@ def make(signature: Signature, bound: dict[str, object], results: object, loc: o
     """The op, in its place."""
     cls = definition(signature.op)
     if cls is None:
-        return _by_intrinsic(signature, bound, results, loc, ip)
-    given = {p.name: _operand(signature, p, bound.get(p.name)) for p in signature.named("operand")}
+        return call_intrinsic(signature, bound, results, loc, ip)
+    given = {p.name: operand(signature, p, bound.get(p.name)) for p in signature.named("operand")}
     groups = _arranged(cls, signature, given)
     props, attrs = _properties(cls, signature, bound)
     if cls.name in LISTS and cls.dialect_name() == "fly":
         sizes = [len(g) if isinstance(g, list) else int(g is not None) for g in given.values()]
         props["operandSegmentSizes"] = DenseArrayBase.from_list(i32, sizes)
-    flat = _flat(groups)
+    values = flat(groups)
     types: list[Attribute] = []
     for p in signature.named("result"):
         value = bound.get(p.name)
         items = cast("Sequence[object]", value) if isinstance(value, Sequence) else () if value is None else (value,)
-        types += [_type(signature, t) for t in items]
+        types += [type_of(signature, t) for t in items]
     if results is not None:
-        types = [_type(signature, t) for t in cast("Sequence[object]", results)]
+        types = [type_of(signature, t) for t in cast("Sequence[object]", results)]
     elif signature.inferred:
-        types = infer(cls, flat, props)
+        types = infer(cls, values, props)
     made = _build(cls, groups, types, props, attrs, bound, signature)
     if not made.regions:
         _verify(cls, made)
+    if cls.name in _UNCHECKED and maybe_current() is not None:
+        note_raw_text()
     emit(made, loc, ip)
     return made
+
+
+_UNCHECKED = ("llvm.call_intrinsic", "llvm.inline_asm")
+"""Ops with text that nobody but LLVM checks."""
 
 
 def _verify(cls: type[IRDLOperation], made: Operation) -> None:
     """What the definition asks of the op itself; where it stands is looked at later."""
     try:
         cls.get_irdl_definition().verify(made)
-        made.verify_()
+        if not made.has_trait(IsTerminator):  # these look at what they are in
+            made.verify_()
     except VerifyException as error:
         made.drop_all_references()
         raise DSLTypeError(f"'{cls.name}': {error}") from error
-
-
-def _type(signature: Signature, value: object) -> Attribute:
-    found = getattr(value, "ir_type", value) if isinstance(value, type) else value
-    if not isinstance(found, Attribute):
-        raise DSLTypeError(f"'{signature.op}': expected a type, got {value!r}")
-    return found
 
 
 def _build(
@@ -203,74 +184,6 @@ def _build(
         successors=blocks,
         regions=[[] for _ in known.regions],
     )
-
-
-_INTRINSICS = {"rocdl": "llvm.amdgcn.", "llvm": "llvm."}
-
-
-def intrinsic_of(op: str) -> str | None:
-    """The intrinsic of LLVM that an op stands for, by the ops' naming."""
-    dialect, _, rest = op.partition(".")
-    if dialect == "rocdl":
-        return _INTRINSICS["rocdl"] + rest
-    return _INTRINSICS["llvm"] + rest.removeprefix("intr.") if op.startswith("llvm.intr.") else None
-
-
-def _by_intrinsic(
-    signature: Signature, bound: Mapping[str, object], results: object, loc: object, ip: object
-) -> Operation:
-    """An op that the dialects lack and that is one intrinsic of LLVM's: a call of it. LLVM appends the types' names."""
-    name = intrinsic_of(signature.op)
-    if name is None or _unlike_its_intrinsic(signature):
-        raise DSLValueError(
-            f"the op '{signature.op}' is not supported: no pass of this package lowers it (docs/coming-from-flydsl.md "
-            "lists such ops)"
-        )
-    args: list[SSAValue] = []
-    for p in signature.parameters:
-        value = bound.get(p.name)
-        if p.kind == "operand":
-            args += _flat([_operand(signature, p, value)])
-        elif p.kind == "attribute" and not p.optional:
-            args.append(_immediate(signature, p, value))
-        elif p.kind == "attribute" and value is not None and p.name not in ("arg_attrs", "res_attrs"):
-            raise DSLValueError(f"'{signature.op}' is a call of its intrinsic here and takes no {p.name}; leave it out")
-    types = [_type(signature, bound[p.name]) for p in signature.named("result") if bound.get(p.name) is not None]
-    if results is not None:
-        types = [_type(signature, t) for t in cast("Sequence[object]", results)]
-    elif signature.inferred:
-        types = [cast(Attribute, args[0].type)]
-    made = llvm.CallIntrinsicOp.build(
-        operands=[args, []],
-        result_types=[types],
-        properties={"intrin": StringAttr(name), "op_bundle_sizes": DenseArrayBase.from_list(i32, [])},
-    )
-    emit(made, loc, ip)
-    return made
-
-
-_ELSEWHERE = ("llvm.intr.dbg", "llvm.intr.coro", "llvm.intr.experimental.constrained", "llvm.intr.experimental.noalias")
-
-
-def _unlike_its_intrinsic(signature: Signature) -> bool:
-    """Whether arguments of the intrinsic are not those of the op: metadata, tokens."""
-    return signature.op.startswith(_ELSEWHERE)
-
-
-_NARROW = {"count": 16, "priority": 16, "id": 32, "reuseA": 1, "reuseB": 1, "signA": 1, "signB": 1, "clamp": 1}
-
-
-def _immediate(signature: Signature, p: Parameter, value: object) -> SSAValue:
-    """A literal argument of an intrinsic."""
-    if isinstance(value, IntegerAttr):
-        return current().const(value.value.data, cast(Attribute, value.type))
-    if isinstance(value, UnitAttr):
-        value = True
-    if isinstance(value, bool):
-        return current().const(int(value), IntegerType(1))
-    if isinstance(value, int):
-        return current().const(int(value), IntegerType(_NARROW.get(p.name, 32)))
-    raise DSLTypeError(f"'{signature.op}': {p.name} must be a number known at compile time, got {value!r}")
 
 
 @cache
@@ -312,4 +225,4 @@ def function_of(signature: Signature, cls: type[OpView]) -> Callable[..., object
     return build
 
 
-__all__ = ["bind", "class_of", "function_of", "intrinsic_of", "make", "results_of"]
+__all__ = ["bind", "class_of", "function_of", "make", "results_of"]

@@ -315,6 +315,12 @@ def view(raw: Operation) -> OperationBase:
     return made
 
 
+def owner_of(value: object) -> OperationBase | Block:
+    """The operation or the block a value comes from."""
+    found = unwrap(value).owner
+    return view(found) if isinstance(found, Operation) else Block(found)
+
+
 class Block:
     """`ir.Block`."""
 
@@ -500,4 +506,4 @@ class SymbolTable:
         Block(self._op.regions[0].block).append(operation)
 
 
-__all__ = ["Attributes", "Block", "Module", "OpView", "OperationBase", "Operation_", "Region", "SymbolTable", "view"]
+__all__ = ["Attributes", "Block", "Module", "OpView", "OperationBase", "Operation_", "Region", "SymbolTable", "owner_of", "view"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..types import Type
+from .arith import constant
 from .generated import module
 
 
@@ -15,6 +16,11 @@ class AsyncTokenType:
         return Type.parse("!gpu.async.token")
 
 
+def gpu_async_token() -> object:
+    """The same, by its older name."""
+    return AsyncTokenType.get()
+
+
 def printf(format: str, *args: object, loc: object = None, ip: object = None) -> object:
     """`gpu.printf`."""
     from ..build import class_of
@@ -24,3 +30,5 @@ def printf(format: str, *args: object, loc: object = None, ip: object = None) ->
 
 
 __getattr__, __dir__ = module("gpu", globals())
+
+__all__ = ["AsyncTokenType", "constant", "gpu_async_token", "printf"]

@@ -15,6 +15,7 @@ from ..insertion import InsertionPoint, emit
 from ..operations import Block, OpView
 from ..signature import by_op
 from ..values import unwrap
+from .arith import constant
 from .generated import module
 
 _SIGNATURES = by_op("scf")
@@ -182,3 +183,5 @@ class IndexSwitchOp(OpView):
 
 
 __getattr__, __dir__ = module("scf", globals())
+
+__all__ = ["ForOp", "IfOp", "IndexSwitchOp", "WhileOp", "constant", "for_"]

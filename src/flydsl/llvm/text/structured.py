@@ -12,12 +12,12 @@ from ...lowering.rules.sink import Rule
 from ...lowering.rules.vector_rules import VECTOR
 from .control import CONTROL
 from .function_text import Handler
-from .llvm_ops import STRAIGHT
+from .memory_ops import MEMORY_OPS
 
 
 def table(rules: Mapping[type[Operation], Rule]) -> dict[type[Operation], Handler]:
     """The table of a target with rules beyond the common ones, or instead of them."""
-    return {**STRAIGHT, **ARITH, **VECTOR, **CALLS, **CONTROL, **rules}
+    return {**MEMORY_OPS, **ARITH, **VECTOR, **CALLS, **CONTROL, **rules}
 
 
 __all__ = ["table"]
