@@ -32,6 +32,13 @@ class Operators:
     def __hash__(self) -> int:
         raise NotImplementedError
 
+    # --- what MLIR's values have ----------------------------------------------------------------------------------
+
+    @property
+    def owner(self) -> Any:
+        """The operation that gives the value, or the block whose argument it is, as `flydsl._mlir.ir` has them."""
+        return import_module("flydsl._mlir.operations").owner_of(self)
+
     # --- deprecated spellings -------------------------------------------------------------------------------------
 
     def exp2(self, fastmath: FastMathLike = None) -> Self:

@@ -423,6 +423,11 @@ class FunctionText(Sink[str]):
     def late(self, op: Operation) -> Handler:
         """What writes an op that the table does not know."""
         handler = self.abi.instruction(op)
+        if handler is None and op.name.startswith("llvm."):
+            # Few kernels hold ops of `llvm` beyond memory, and theirs bring the tables of all instructions with them.
+            from .llvm_ops import STRAIGHT
+
+            handler = STRAIGHT.get(type(op))
         if handler is not None:
             return handler
         write = getattr(op, "write_llvm", None)

@@ -443,10 +443,15 @@ def _to_llvm_ptr(r: FlyConversion, op: FlyOp) -> None:
 
 def _aligned_pointer(r: FlyConversion, op: FlyOp) -> None:
     """`fly.extract_aligned_pointer_as_index`: the pointer of a tensor, in the address space asked for."""
+    bare_pointer(r, op, r.val)
+
+
+def bare_pointer(r: FlyConversion, op: FlyOp, pointer_of: Callable[[SSAValue], SSAValue]) -> None:
+    """What is asked for of the pointer that a conversion has for a tensor."""
     (old,) = operands_of(op)
     if is_buffer_type(old.type):
         raise DSLCompileError(f"a buffer tensor has no bare pointer: {old.type}")
-    value, wanted = r.val(old), op.results[0].type
+    value, wanted = pointer_of(old), op.results[0].type
     r.vm[op.results[0]] = value if value.type == wanted else r.b.pure(AddrSpaceCastOp, (value,), wanted, {})
 
 

@@ -1,0 +1,224 @@
+"""The attributes of `ir`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, cast
+
+from xdsl.dialects import builtin
+from xdsl.ir import Attribute as XAttribute
+
+from .attributes import parse_attribute
+from .facade import Stands, static
+
+
+class Attribute(Stands):
+    """Any attribute."""
+
+    FOR: ClassVar[tuple[type, ...]] = (XAttribute,)
+
+    @static
+    def parse(asm: str) -> XAttribute:
+        """The attribute of a text."""
+        return parse_attribute(asm)
+
+
+class IntegerAttr(Stands):
+    """`4 : i32`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.IntegerAttr,)
+
+    @static
+    def get(type: XAttribute, value: int) -> XAttribute:
+        """The attribute."""
+        return builtin.IntegerAttr(int(value), cast(builtin.IntegerType, type))
+
+
+class BoolAttr(Stands):
+    """`true`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.IntegerAttr,)
+
+    @static
+    def get(value: bool) -> XAttribute:
+        """The attribute."""
+        return builtin.IntegerAttr(int(value), builtin.i1)
+
+
+class FloatAttr(Stands):
+    """`1.5 : f32`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.FloatAttr,)
+
+    @static
+    def get(type: XAttribute, value: float) -> XAttribute:
+        """The attribute."""
+        return builtin.FloatAttr(float(value), cast(builtin.Float32Type, type))
+
+    @static
+    def get_f32(value: float) -> XAttribute:
+        """Of 32 bits."""
+        return builtin.FloatAttr(value, builtin.f32)
+
+    @static
+    def get_f64(value: float) -> XAttribute:
+        """Of 64 bits."""
+        return builtin.FloatAttr(value, builtin.f64)
+
+
+class StringAttr(Stands):
+    """`"text"`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.StringAttr,)
+
+    @static
+    def get(value: str) -> XAttribute:
+        """The attribute."""
+        return builtin.StringAttr(value)
+
+
+class TypeAttr(Stands):
+    """A type where an attribute is asked for: the type itself."""
+
+    FOR: ClassVar[tuple[type, ...]] = (XAttribute,)
+
+    @static
+    def get(value: XAttribute) -> XAttribute:
+        """The type."""
+        return value
+
+
+class UnitAttr(Stands):
+    """`unit`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.UnitAttr,)
+
+    @static
+    def get() -> XAttribute:
+        """The attribute."""
+        return builtin.UnitAttr()
+
+
+class ArrayAttr(Stands):
+    """`[1 : i32, "text"]`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.ArrayAttr,)
+
+    @static
+    def get(attributes: Sequence[XAttribute]) -> XAttribute:
+        """The attribute."""
+        return builtin.ArrayAttr(list(attributes))
+
+
+class DictAttr(Stands):
+    """`{name = 1 : i32}`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.DictionaryAttr,)
+
+    @static
+    def get(value: Mapping[str, XAttribute] | None = None) -> XAttribute:
+        """The attribute."""
+        return builtin.DictionaryAttr(dict(value or {}))
+
+
+class FlatSymbolRefAttr(Stands):
+    """`@name`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.SymbolRefAttr,)
+
+    @static
+    def get(value: str) -> XAttribute:
+        """The attribute."""
+        return builtin.SymbolRefAttr(value)
+
+
+class SymbolRefAttr(Stands):
+    """`@module::@name`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.SymbolRefAttr,)
+
+    @static
+    def get(symbols: Sequence[str]) -> XAttribute:
+        """The attribute."""
+        return builtin.SymbolRefAttr(symbols[0], list(symbols[1:]))
+
+
+class DenseElementsAttr(Stands):
+    """`dense<[1, 2]> : vector<2xi32>`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.DenseIntOrFPElementsAttr,)
+
+    @static
+    def get(array: Sequence[int] | Sequence[float] | Sequence[XAttribute], type: XAttribute | None = None) -> XAttribute:
+        """Of numbers or attributes, for a vector or tensor type."""
+        items = [getattr(getattr(x, "value", x), "data", getattr(x, "value", x)) for x in array]
+        if type is None:
+            held = [x for x in array if isinstance(x, XAttribute)]
+            elem = cast("builtin.IntegerAttr[builtin.IntegerType]", held[0]).type if held else builtin.i64
+            type = builtin.VectorType(elem, [len(items)])
+        return builtin.DenseIntOrFPElementsAttr.from_list(
+            cast("builtin.VectorType[builtin.IntegerType]", type), cast("list[int]", items)
+        )
+
+    @static
+    def get_splat(shaped_type: XAttribute, element_attr: XAttribute) -> XAttribute:
+        """The same element everywhere."""
+        value = cast("builtin.IntegerAttr[builtin.IntegerType]", element_attr).value.data
+        return builtin.DenseIntOrFPElementsAttr.from_list(
+            cast("builtin.VectorType[builtin.IntegerType]", shaped_type), [value]
+        )
+
+
+class StridedLayoutAttr(Stands):
+    """`strided<[4, 1], offset: 2>`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.StridedLayoutAttr,)
+
+    @static
+    def get(offset: int, strides: Sequence[int]) -> XAttribute:
+        """The attribute; negative numbers stand for what is known at run time."""
+        return builtin.StridedLayoutAttr(
+            [None if s == builtin.DYNAMIC_INDEX else s for s in strides],
+            None if offset == builtin.DYNAMIC_INDEX else offset,
+        )
+
+
+def _dense_array(name: str, elem: XAttribute) -> type[Stands]:
+    def get(values: Sequence[int]) -> XAttribute:
+        """The attribute."""
+        return builtin.DenseArrayBase.from_list(cast(builtin.IntegerType, elem), list(values))
+
+    body = {"FOR": (builtin.DenseArrayBase,), "get": static(get), "__doc__": f"`array<{elem}: ...>`."}
+    return cast("type[Stands]", type(Stands)(name, (Stands,), body))
+
+
+DENSE_ARRAYS = {
+    f"Dense{name}ArrayAttr": _dense_array(f"Dense{name}ArrayAttr", elem)
+    for name, elem in (
+        ("Bool", builtin.i1),
+        ("I8", builtin.i8),
+        ("I16", builtin.i16),
+        ("I32", builtin.i32),
+        ("I64", builtin.i64),
+        ("F32", builtin.f32),
+        ("F64", builtin.f64),
+    )
+}
+"""A class for each kind of dense array."""
+
+__all__ = [
+    "DENSE_ARRAYS",
+    "ArrayAttr",
+    "Attribute",
+    "BoolAttr",
+    "DenseElementsAttr",
+    "DictAttr",
+    "FlatSymbolRefAttr",
+    "FloatAttr",
+    "IntegerAttr",
+    "StridedLayoutAttr",
+    "StringAttr",
+    "SymbolRefAttr",
+    "TypeAttr",
+    "UnitAttr",
+]
