@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSp
 
 from .. import config
 from ..errors import DSLTypeError
+from ..expr.aliases import also_called
 from ..expr.emit.trace import maybe_current
 from .active_backend import resolve_backend
 from .build.collector import collector_off
@@ -343,7 +344,7 @@ def invalidate_all() -> None:
 
 
 @overload
-def jit(function: Callable[P, object], /) -> JitFunction[P]: ...
+def jit(func: Callable[P, object], /) -> JitFunction[P]: ...
 
 
 @overload
@@ -359,8 +360,9 @@ def jit(
 ) -> Callable[[Callable[P, object]], JitFunction[P]]: ...
 
 
+@also_called(function="func")
 def jit(
-    function: Callable[..., object] | None = None,
+    func: Callable[..., object] | None = None,
     /,
     *,
     llvm_pass_pipeline: str | None = None,
@@ -404,4 +406,4 @@ def jit(
             return JitFunction(fn, compile_hints=compile_hints, depends_on=depends_on, passes=passes)
 
     with user_frames_only():
-        return decorate(function) if function is not None else decorate
+        return decorate(func) if func is not None else decorate

@@ -9,6 +9,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
 
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError, PortabilityWarning
+from ..expr.aliases import also_called
 from ..expr.emit.trace import maybe_current
 from ..target import families, since
 from .diagnostics import user_frames_only
@@ -325,7 +326,7 @@ def check_block_size(size: object) -> tuple[int, int, int] | None:
 
 
 @overload
-def kernel(function: Callable[P, object], /) -> KernelFunction[P]: ...
+def kernel(func: Callable[P, object], /) -> KernelFunction[P]: ...
 
 
 @overload
@@ -334,8 +335,9 @@ def kernel(
 ) -> Callable[[Callable[P, object]], KernelFunction[P]]: ...
 
 
+@also_called(function="func")
 def kernel(
-    function: Callable[..., object] | None = None, /, *, name: str | None = None, known_block_size: object = None
+    func: Callable[..., object] | None = None, /, *, name: str | None = None, known_block_size: object = None
 ) -> KernelFunction[...] | Callable[[Callable[..., object]], KernelFunction[...]]:
     """Decorate a function as device code; `name` sets the symbol, `known_block_size` declares the block.
 
@@ -358,7 +360,7 @@ def kernel(
             return KernelFunction(fn, name=name, known_block_size=known_block_size)
 
     with user_frames_only():
-        return decorate(function) if function is not None else decorate
+        return decorate(func) if func is not None else decorate
 
 
 __all__ = ["CompilationContext", "KernelFunction", "KernelLauncher", "kernel"]
