@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSp
 
 from .. import config
 from ..errors import DSLTypeError
-from ..expr.aliases import also_called
 from ..expr.emit.trace import maybe_current
 from .active_backend import resolve_backend
 from .build.collector import collector_off
@@ -360,7 +359,6 @@ def jit(
 ) -> Callable[[Callable[P, object]], JitFunction[P]]: ...
 
 
-@also_called(function="func")
 def jit(
     func: Callable[..., object] | None = None,
     /,

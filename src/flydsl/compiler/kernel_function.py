@@ -9,7 +9,6 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
 
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError, PortabilityWarning
-from ..expr.aliases import also_called
 from ..expr.emit.trace import maybe_current
 from ..target import families, since
 from .diagnostics import user_frames_only
@@ -335,7 +334,6 @@ def kernel(
 ) -> Callable[[Callable[P, object]], KernelFunction[P]]: ...
 
 
-@also_called(function="func")
 def kernel(
     func: Callable[..., object] | None = None, /, *, name: str | None = None, known_block_size: object = None
 ) -> KernelFunction[...] | Callable[[Callable[..., object]], KernelFunction[...]]:
