@@ -361,7 +361,6 @@ def jit(
 
 def jit(
     func: Callable[..., object] | None = None,
-    /,
     *,
     llvm_pass_pipeline: str | None = None,
     llvm_pass_plugins: object = None,

@@ -335,7 +335,7 @@ def kernel(
 
 
 def kernel(
-    func: Callable[..., object] | None = None, /, *, name: str | None = None, known_block_size: object = None
+    func: Callable[..., object] | None = None, *, name: str | None = None, known_block_size: object = None
 ) -> KernelFunction[...] | Callable[[Callable[..., object]], KernelFunction[...]]:
     """Decorate a function as device code; `name` sets the symbol, `known_block_size` declares the block.
 

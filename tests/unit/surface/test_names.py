@@ -66,7 +66,9 @@ def parameter_gaps(call: str | None, own: list[inspect.Parameter] | None) -> Ite
         at += by_position
     required = [p.name for p in own if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     given = {w.rstrip("=") for w in words}
-    positions = sum(1 for w in words[: next((i for i, w in enumerate(words) if w.startswith("*")), len(words))] if w != "/")
+    positions = sum(
+        1 for w in words[: next((i for i, w in enumerate(words) if w.startswith("*")), len(words))] if w != "/"
+    )
     for i, name in enumerate(required):
         if name not in given and not (name in places and places.index(name) < positions):
             yield f"{name!r} is required here"
