@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import ArtifactHookError, DSLTypeError, DSLValueError, RuntimeStateError
+from ..expr.aliases import also_called
 from ..expr.emit.trace import current
 from ..expr.extern import ExternFunction, Library, register_extern_resolver, resolve_bitcode, unregister_extern_resolver
 from .build.load_hooks import check_hooks
@@ -128,8 +129,9 @@ class BoundExternFunction:
         return f"{self.function!r}, arguments prepared by {name}"
 
 
+@also_called(function="extern")
 def link_extern(
-    function: ExternFunction,
+    extern: ExternFunction,
     *,
     bitcode_path: str | os.PathLike[str] | None = None,
     module_init_fn: LoadHook | None = None,
@@ -142,7 +144,7 @@ def link_extern(
     >>> link_extern(ffi("my_exp", ["float32"], "float32"), bitcode_path="my.bc")
     my_exp(float32) -> float32 from my.bc
     """
-    return LinkedExternFunction(function, bitcode_path=bitcode_path, module_init_fn=module_init_fn)
+    return LinkedExternFunction(extern, bitcode_path=bitcode_path, module_init_fn=module_init_fn)
 
 
 # --- compiling ----------------------------------------------------------------------------------------------------

@@ -356,7 +356,7 @@ def invalidate_all() -> None:
 
 
 @overload
-def jit(function: Callable[P, object], /) -> JitFunction[P]: ...
+def jit(func: Callable[P, object], /) -> JitFunction[P]: ...
 
 
 @overload
@@ -373,8 +373,7 @@ def jit(
 
 
 def jit(
-    function: Callable[..., object] | None = None,
-    /,
+    func: Callable[..., object] | None = None,
     *,
     llvm_pass_pipeline: str | None = None,
     llvm_pass_plugins: object = None,
@@ -417,4 +416,4 @@ def jit(
             return JitFunction(fn, compile_hints=compile_hints, depends_on=depends_on, passes=passes)
 
     with user_frames_only():
-        return decorate(function) if function is not None else decorate
+        return decorate(func) if func is not None else decorate

@@ -331,7 +331,7 @@ def check_block_size(size: object) -> tuple[int, int, int] | None:
 
 
 @overload
-def kernel(function: Callable[P, object], /) -> KernelFunction[P]: ...
+def kernel(func: Callable[P, object], /) -> KernelFunction[P]: ...
 
 
 @overload
@@ -341,7 +341,7 @@ def kernel(
 
 
 def kernel(
-    function: Callable[..., object] | None = None, /, *, name: str | None = None, known_block_size: object = None
+    func: Callable[..., object] | None = None, *, name: str | None = None, known_block_size: object = None
 ) -> KernelFunction[...] | Callable[[Callable[..., object]], KernelFunction[...]]:
     """Decorate a function as device code; `name` sets the symbol, `known_block_size` declares the block.
 
@@ -364,7 +364,7 @@ def kernel(
             return KernelFunction(fn, name=name, known_block_size=known_block_size)
 
     with user_frames_only():
-        return decorate(function) if function is not None else decorate
+        return decorate(func) if func is not None else decorate
 
 
 __all__ = ["CompilationContext", "KernelFunction", "KernelLauncher", "kernel"]

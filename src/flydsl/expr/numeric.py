@@ -884,15 +884,15 @@ def scalar_or_none(x: Any) -> Numeric | None:
     return None
 
 
-def as_numeric(value: object) -> Numeric:
+def as_numeric(obj: object) -> Numeric:
     """The scalar a Python number stands for; scalars pass through, IR scalars are wrapped.
 
     >>> as_numeric(5), as_numeric(1 << 40), as_numeric(0.5), as_numeric(True)
     (Int32(5), Int64(1099511627776), Float32(0.5), Boolean(True))
     """
-    found = scalar_or_none(value)
+    found = scalar_or_none(obj)
     if found is None:
-        raise DSLValueError(f"expected a number, got {value!r} of type {type(value).__name__}")
+        raise DSLValueError(f"expected a number, got {obj!r} of type {type(obj).__name__}")
     return found
 
 

@@ -644,31 +644,31 @@ Empty = _composite("Empty", CompositeKind.STRUCT, (), {"__module__": __name__, "
 """A struct with no fields."""
 
 
-def is_composite_type(type_: Any) -> TypeGuard[CompositeMeta]:
+def is_composite_type(obj: Any) -> TypeGuard[CompositeMeta]:
     """Whether a type is a struct or a union.
 
     >>> fx.is_composite_type(fx.Union["a": fx.Int32]), fx.is_composite_type(fx.Int32)
     (True, False)
     """
-    return isinstance(type_, CompositeMeta) and type_.__kind__ is not None
+    return isinstance(obj, CompositeMeta) and obj.__kind__ is not None
 
 
-def is_struct_type(type_: Any) -> TypeGuard[CompositeMeta]:
+def is_struct_type(obj: Any) -> TypeGuard[CompositeMeta]:
     """Whether a type is a struct.
 
     >>> fx.is_struct_type(fx.Struct["a": fx.Int32]), fx.is_struct_type(fx.Union["a": fx.Int32])
     (True, False)
     """
-    return isinstance(type_, CompositeMeta) and type_.__kind__ is CompositeKind.STRUCT
+    return isinstance(obj, CompositeMeta) and obj.__kind__ is CompositeKind.STRUCT
 
 
-def is_specializable_struct_type(type_: object) -> bool:
+def is_specializable_struct_type(tp: object) -> bool:
     """Whether a type is a struct whose Constexpr fields have no values yet.
 
     >>> fx.is_specializable_struct_type(fx.Struct["n": fx.Constexpr[int]])
     True
     """
-    return is_struct_type(type_) and not type_.__consts__ and any(f.is_constexpr for f in type_.__fields__)
+    return is_struct_type(tp) and not tp.__consts__ and any(f.is_constexpr for f in tp.__fields__)
 
 
 # --- alignment ----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, overload
 from .. import layout as L
 from ..errors import DSLTypeError, DSLValueError
 from ..ir.enums import AddressSpace, CachePolicy
+from .aliases import also_called
 from .numeric import Int32, Int64, Numeric, as_numeric
 from .scalars.constants import constant
 from .tensors.bounds import check_coordinate
@@ -346,12 +347,13 @@ class Tensor:
         """All elements as a vector, in colex order of the shape."""
         return current_ir().load_vector(self)
 
-    def store(self, value: ValueLike) -> None:
+    @also_called(value="vector")
+    def store(self, vector: ValueLike) -> None:
         """Write all elements from a vector; a scalar fills."""
-        if not isinstance(value, Vector):
-            self.fill(value)
+        if not isinstance(vector, Vector):
+            self.fill(vector)
             return
-        current_ir().store_vector(self, convert_for_store(value, self.dtype))
+        current_ir().store_vector(self, convert_for_store(vector, self.dtype))
 
     def fill(self, value: ScalarLike) -> None:
         """Write one value to all elements."""
@@ -374,10 +376,11 @@ class Tensor:
 
 
 @overload
-def make_view(base: Pointer, layout: AnyLayout) -> Tensor: ...
+def make_view(iter: Pointer, layout: AnyLayout) -> Tensor: ...
 @overload
-def make_view(base: TreeLike, layout: AnyLayout) -> CoordTensor: ...
-def make_view(base: Pointer | TreeLike, layout: object) -> Tensor:
+def make_view(iter: TreeLike, layout: AnyLayout) -> CoordTensor: ...
+@also_called(base="iter")
+def make_view(iter: Pointer | TreeLike, layout: object) -> Tensor:
     """A tensor from a pointer, or a coordinate tensor from a base coordinate.
 
     >>> x = np.arange(12, dtype="f4")
@@ -388,55 +391,60 @@ def make_view(base: Pointer | TreeLike, layout: object) -> Tensor:
     """
     if not isinstance(layout, (Layout, ComposedLayout)):
         raise DSLTypeError(f"make_view expects a Layout or ComposedLayout, got {layout!r}")
-    return apply("make_view", base if isinstance(base, Pointer) else as_int_tuple(base), layout)
+    return apply("make_view", iter if isinstance(iter, Pointer) else as_int_tuple(iter), layout)
 
 
-def get_iter(t: Tensor) -> Pointer | Any:
+@also_called(t="memref")
+def get_iter(memref: Tensor) -> Pointer | Any:
     """Base pointer of a tensor, or base coordinate of a coordinate tensor.
 
     >>> flyc.evaluate(lambda t: fx.get_iter(t)[5], np.arange(12, dtype="f4").reshape(3, 4))
     5.0
     """
-    return apply("get_iter", t)
+    return apply("get_iter", memref)
 
 
 @overload
-def add_offset(base: Pointer, offset: TreeLike) -> Pointer: ...
+def add_offset(ptr: Pointer, offset: TreeLike) -> Pointer: ...
 @overload
-def add_offset(base: TreeLike, offset: TreeLike) -> IntTuple: ...
-def add_offset(base: Pointer | TreeLike, offset: TreeLike) -> Pointer | IntTuple:
+def add_offset(ptr: TreeLike, offset: TreeLike) -> IntTuple: ...
+@also_called(base="ptr")
+def add_offset(ptr: Pointer | TreeLike, offset: TreeLike) -> Pointer | IntTuple:
     """A pointer or coordinate moved by an offset.
 
     >>> flyc.evaluate(lambda t: fx.add_offset(fx.get_iter(t), 5).load(), np.arange(12, dtype="f4").reshape(3, 4))
     5.0
     """
-    return apply("add_offset", base if isinstance(base, Pointer) else as_int_tuple(base), as_int_tuple(offset))
+    return apply("add_offset", ptr if isinstance(ptr, Pointer) else as_int_tuple(ptr), as_int_tuple(offset))
 
 
-def recast_iter(dtype: DTypeLike, pointer: Pointer) -> Pointer:
+@also_called(dtype="result_type", pointer="src")
+def recast_iter(result_type: DTypeLike, src: Pointer) -> Pointer:
     """The same address with another element type.
 
     >>> flyc.evaluate(lambda t: fx.recast_iter(fx.Int32, fx.get_iter(t)).load(), np.ones(1, "f4")) == 0x3F800000
     True
     """
-    return current_ir().recast_pointer(pointer, dtype)
+    return current_ir().recast_pointer(src, result_type)
 
 
 @overload
-def ptr_load(pointer: Pointer, result_type: None = None) -> Numeric: ...
+def ptr_load(ptr: Pointer, result_type: None = None) -> Numeric: ...
 @overload
-def ptr_load(pointer: Pointer, result_type: type[V]) -> V: ...
-def ptr_load(pointer: Pointer, result_type: type[Numeric] | type[Vector] | None = None) -> Value:
-    """`pointer.load()`.
+def ptr_load(ptr: Pointer, result_type: type[V]) -> V: ...
+@also_called(pointer="ptr")
+def ptr_load(ptr: Pointer, result_type: type[Numeric] | type[Vector] | None = None) -> Value:
+    """`ptr.load()`.
 
     >>> flyc.evaluate(lambda t: fx.ptr_load(fx.get_iter(t) + 3), np.arange(12, dtype="f4").reshape(3, 4))
     3.0
     """
-    return pointer.load(result_type)
+    return ptr.load(result_type)
 
 
-def ptr_store(value: ValueLike, pointer: Pointer) -> None:
-    """`pointer.store(value)`.
+@also_called(pointer="ptr")
+def ptr_store(value: ValueLike, ptr: Pointer) -> None:
+    """`ptr.store(value)`.
 
     >>> def put(t):
     ...     fx.ptr_store(9.5, fx.get_iter(t) + 1)
@@ -444,20 +452,22 @@ def ptr_store(value: ValueLike, pointer: Pointer) -> None:
     >>> flyc.evaluate(put, np.zeros(2, "f4"))
     9.5
     """
-    pointer.store(value)
+    ptr.store(value)
 
 
-def memref_load(t: Tensor, coord: Coord) -> Numeric:
-    """`t[coord]`.
+@also_called(t="memref", coord="indices")
+def memref_load(memref: Tensor, indices: Coord) -> Numeric:
+    """`memref[coord]`.
 
     >>> flyc.evaluate(lambda t: fx.memref_load(t, (2, 1)), np.arange(12, dtype="f4").reshape(3, 4))
     9.0
     """
-    return t[coord]
+    return memref[indices]
 
 
-def memref_store(value: ValueLike, t: Tensor, coord: Coord) -> None:
-    """`t[coord] = value`.
+@also_called(t="memref", coord="indices")
+def memref_store(value: ValueLike, memref: Tensor, indices: Coord) -> None:
+    """`memref[coord] = value`.
 
     >>> def put(t):
     ...     fx.memref_store(9.5, t, 1)
@@ -465,21 +475,23 @@ def memref_store(value: ValueLike, t: Tensor, coord: Coord) -> None:
     >>> flyc.evaluate(put, np.zeros(2, "f4"))
     9.5
     """
-    t[coord] = value
+    memref[indices] = value
 
 
-def memref_load_vec(t: Tensor) -> Vector:
-    """`t.load()`.
+@also_called(t="memref")
+def memref_load_vec(memref: Tensor) -> Vector:
+    """`memref.load()`.
 
     >>> x = np.arange(12, dtype="f4")
     >>> flyc.evaluate(lambda t: fx.memref_load_vec(fx.make_view(fx.get_iter(t), fx.make_layout(4, 1))), x)
     [0.0, 1.0, 2.0, 3.0]
     """
-    return t.load()
+    return memref.load()
 
 
-def memref_store_vec(value: ValueLike, t: Tensor) -> None:
-    """`t.store(value)`.
+@also_called(value="vector", t="memref")
+def memref_store_vec(vector: ValueLike, memref: Tensor) -> None:
+    """`memref.store(value)`.
 
     >>> def put():
     ...     t = fx.make_rmem_tensor(2, fx.Float32)
@@ -488,7 +500,7 @@ def memref_store_vec(value: ValueLike, t: Tensor) -> None:
     >>> flyc.evaluate(put)
     [1.5, 2.5]
     """
-    t.store(value)
+    memref.store(vector)
 
 
 def get_dyn_shared(dtype: type[Numeric] | None = None) -> Pointer:
@@ -528,7 +540,8 @@ def make_rmem_tensor(shape_or_layout: TreeLike | Layout, dtype: type[Numeric]) -
     return current_ir().register_tensor(layout, dtype)
 
 
-def make_fragment_like(x: Tensor | AnyLayout, dtype: type[Numeric] | None = None) -> Tensor:
+@also_called(x="tensor")
+def make_fragment_like(tensor: Tensor | AnyLayout, dtype: type[Numeric] | None = None) -> Tensor:
     """A register tensor with the fragment layout of a tensor or layout.
 
     >>> flyc.evaluate(lambda: fx.make_fragment_like(fx.make_layout((3, 4), (4, 1)), fx.Float32).layout)
@@ -536,7 +549,7 @@ def make_fragment_like(x: Tensor | AnyLayout, dtype: type[Numeric] | None = None
     """
     if dtype is not None:
         _check_dtype(dtype)
-    return current_ir().fragment_like(x, dtype)
+    return current_ir().fragment_like(tensor, dtype)
 
 
 __all__ = [

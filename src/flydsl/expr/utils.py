@@ -7,6 +7,7 @@ from typing import IO, Any, Generic, TypeVar, cast
 
 from .. import layout as L
 from ..errors import DSLTypeError, DSLValueError
+from .aliases import also_called
 from .tensors.algebra_values import AlgebraValue
 
 T = TypeVar("T")
@@ -39,7 +40,8 @@ class lazy_classattr(Generic[T]):
         return cls.__dict__[key]
 
 
-def print_typst(layout: object, file: IO[str] | None = None) -> str:
+@also_called(layout="arg")
+def print_typst(arg: object, file: IO[str] | None = None) -> str:
     """A static layout of rank 1 or 2 drawn as a table of offsets, in Typst; printed to `file` if given.
 
     >>> print(print_typst(L.Layout((2, 2), (1, 2))))
@@ -50,9 +52,9 @@ def print_typst(layout: object, file: IO[str] | None = None) -> str:
       [*1*], [1], [3],
     )
     """
-    data = layout.data if isinstance(layout, AlgebraValue) else layout
+    data = arg.data if isinstance(arg, AlgebraValue) else arg
     if not isinstance(data, (L.Layout, L.ComposedLayout)):
-        raise DSLTypeError(f"print_typst draws a Layout, got {layout!r}")
+        raise DSLTypeError(f"print_typst draws a Layout, got {arg!r}")
     sizes = [L.size(data[i]) for i in range(data.rank)] if not data.is_leaf else [L.size(data)]
     if len(sizes) > 2 or not all(type(n) is int for n in sizes):
         raise DSLValueError(f"print_typst draws static layouts of rank 1 or 2, got {L.format_any(data)}")

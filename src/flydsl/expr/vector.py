@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar, cast,
 
 from ..errors import DSLTypeError, DSLValueError
 from ..ir.enums import ReductionOp, RoundingMode
+from .aliases import also_called
 from .emit.trace import current
 from .numeric import (
     DSL_CLASSES,
@@ -300,9 +301,10 @@ class Vector(VectorOperators, metaclass=VectorMeta):
             raise DSLValueError(f"cannot reshape {self.numel} elements of shape {self.shape} to {dims}")
         return wrap(self.value, dims, self.dtype)
 
-    def broadcast_to(self, shape: int | Shape) -> Vector:
+    @also_called(shape="target_shape")
+    def broadcast_to(self, target_shape: int | Shape) -> Vector:
         """Stretched to a shape."""
-        dims = _shape_of(shape)
+        dims = _shape_of(target_shape)
         if _flat(broadcast_shapes(self.shape, dims)) != _flat(dims):
             raise DSLValueError(f"cannot broadcast shape {self.shape} to {dims}")
         return wrap(_stretch(current(), self.value, self.shape, dims), dims, self.dtype)
@@ -371,14 +373,15 @@ class Vector(VectorOperators, metaclass=VectorMeta):
         emit_vector_store(current(), self.value, _ir(memref), _indices(indices), alignment)
 
     @staticmethod
+    @also_called(vector_type="result_type")
     def load(
-        vector_type: Attribute | type[Vector], memref: SSAValue | HasIRValue, indices: Sequence[IntLike]
+        result_type: Attribute | type[Vector], memref: SSAValue | HasIRValue, indices: Sequence[IntLike]
     ) -> Vector:
         """Read an IR vector type, or a vector alias, from an IR memref at these indices."""
         from .emit.scalar_types import emit_vector_load
 
-        alias = vector_type if isinstance(vector_type, VectorMeta) else None
-        type_ = vector_type.ir_type if isinstance(vector_type, type) else vector_type
+        alias = result_type if isinstance(result_type, VectorMeta) else None
+        type_ = result_type.ir_type if isinstance(result_type, type) else result_type
         value = emit_vector_load(current(), type_, _ir(memref), _indices(indices))
         return Vector(value) if alias is None else alias(value)
 
@@ -405,23 +408,26 @@ class Vector(VectorOperators, metaclass=VectorMeta):
         return wrap(value, (len(scalars),), cls)
 
     @staticmethod
-    def filled(shape: int | Shape, value: ScalarLike, dtype: DTypeLike) -> Vector:
-        """Every element `value`: scalars of another class are converted, numbers that `dtype` cannot hold refused."""
+    @also_called(value="fill_value")
+    def filled(shape: int | Shape, fill_value: ScalarLike, dtype: DTypeLike) -> Vector:
+        """Every element `fill_value`: other scalars are converted, numbers that `dtype` cannot hold refused."""
         dims, cls = _shape_of(shape), dsl_class(dtype)
-        number = as_numeric(value)
-        if number.is_static() and not isinstance(value, Numeric):
+        number = as_numeric(fill_value)
+        if number.is_static() and not isinstance(fill_value, Numeric):
             number = constant(cls, number.value)
         return wrap(_operand(current(), number, cls, dims), dims, cls)
 
     @staticmethod
-    def filled_like(v: Vector, value: ScalarLike, dtype: DTypeLike | None = None) -> Vector:
-        """A filled vector with the shape and, unless given, the element class of `v`."""
-        return Vector.filled(v.shape, value, v.dtype if dtype is None else dtype)
+    @also_called(v="template", value="fill_value")
+    def filled_like(template: Vector, fill_value: ScalarLike, dtype: DTypeLike | None = None) -> Vector:
+        """A filled vector with the shape and, unless given, the element class of `template`."""
+        return Vector.filled(template.shape, fill_value, template.dtype if dtype is None else dtype)
 
     @staticmethod
-    def zeros_like(v: Vector, dtype: DTypeLike | None = None) -> Vector:
-        """Zeros with the shape and, unless given, the element class of `v`."""
-        return Vector.filled_like(v, 0, dtype)
+    @also_called(v="template")
+    def zeros_like(template: Vector, dtype: DTypeLike | None = None) -> Vector:
+        """Zeros with the shape and, unless given, the element class of `template`."""
+        return Vector.filled_like(template, 0, dtype)
 
     @staticmethod
     def make_type(shape: int | Shape, dtype: DTypeLike) -> Attribute:
@@ -545,16 +551,17 @@ class _Alias(Vector):
             self.value = Vector.filled(cls.shape, cls.dtype(value), cls.dtype).value
 
 
-def VectorAlias(dtype: DTypeLike, n: int | Shape) -> type[Vector]:
+@also_called(dtype="alias_dtype", n="lanes")
+def VectorAlias(alias_dtype: DTypeLike, lanes: int | Shape) -> type[Vector]:
     """The Vector class with fixed element class and shape, made once for each.
 
     >>> from flydsl.expr.numeric import Float32
     >>> VectorAlias(Float32, 4) is Vector[Float32, 4]
     True
     """
-    cls, shape = dsl_class(dtype), _shape_of(n)
+    cls, shape = dsl_class(alias_dtype), _shape_of(lanes)
     if not all(d > 0 for d in _flat(shape)):
-        raise DSLValueError(f"a vector needs positive dimensions, got {n!r}")
+        raise DSLValueError(f"a vector needs positive dimensions, got {lanes!r}")
     found = _aliases.get((cls, shape))
     if found is None:
         size = str(shape[0]) if len(shape) == 1 and type(shape[0]) is int else str(shape).replace(" ", "")
@@ -741,49 +748,54 @@ def _lifted(name: str, x: Number | SSAValue) -> Value | Number:
     return x
 
 
-def full(shape: int | Shape, value: ScalarLike, dtype: DTypeLike) -> Vector:
-    """A vector with every element `value`: `fx.full(4, 0.0, fx.Float32)`.
+@also_called(value="fill_value")
+def full(shape: int | Shape, fill_value: ScalarLike, dtype: DTypeLike) -> Vector:
+    """A vector with every element `fill_value`: `fx.full(4, 0.0, fx.Float32)`.
 
     >>> flyc.evaluate(lambda: fx.full(3, 0.5, fx.Float32))
     [0.5, 0.5, 0.5]
     """
-    return Vector.filled(shape, value, dtype)
+    return Vector.filled(shape, fill_value, dtype)
 
 
-def full_like(v: Vector, value: ScalarLike, dtype: DTypeLike | None = None) -> Vector:
-    """A filled vector with the shape and, unless given, the element class of `v`.
+@also_called(v="a", value="fill_value")
+def full_like(a: Vector, fill_value: ScalarLike, dtype: DTypeLike | None = None) -> Vector:
+    """A filled vector with the shape and, unless given, the element class of `a`.
 
     >>> flyc.evaluate(lambda: fx.full_like(fx.Float32x2([3.0, 4.0]), 7))
     [7.0, 7.0]
     """
-    return Vector.filled_like(v, value, dtype)
+    return Vector.filled_like(a, fill_value, dtype)
 
 
-def zeros_like(v: Vector, dtype: DTypeLike | None = None) -> Vector:
-    """Zeros like `v`.
+@also_called(v="a")
+def zeros_like(a: Vector, dtype: DTypeLike | None = None) -> Vector:
+    """Zeros like `a`.
 
     >>> flyc.evaluate(lambda: fx.zeros_like(fx.Float32x2([3.0, 4.0])))
     [0.0, 0.0]
     """
-    return Vector.filled_like(v, 0, dtype)
+    return Vector.filled_like(a, 0, dtype)
 
 
-def ones_like(v: Vector, dtype: DTypeLike | None = None) -> Vector:
-    """Ones like `v`.
+@also_called(v="a")
+def ones_like(a: Vector, dtype: DTypeLike | None = None) -> Vector:
+    """Ones like `a`.
 
     >>> flyc.evaluate(lambda: fx.ones_like(fx.Float32x2([3.0, 4.0])))
     [1.0, 1.0]
     """
-    return Vector.filled_like(v, 1, dtype)
+    return Vector.filled_like(a, 1, dtype)
 
 
-def empty_like(v: Vector, dtype: DTypeLike | None = None) -> Vector:
-    """A vector like `v` whose content does not matter; it is zero.
+@also_called(v="a")
+def empty_like(a: Vector, dtype: DTypeLike | None = None) -> Vector:
+    """A vector like `a` whose content does not matter; it is zero.
 
     >>> flyc.evaluate(lambda: fx.empty_like(fx.Float32x2([3.0, 4.0])))
     [0.0, 0.0]
     """
-    return Vector.filled_like(v, 0, dtype)
+    return Vector.filled_like(a, 0, dtype)
 
 
 DSL_CLASSES["VectorType"] = Vector

@@ -437,13 +437,13 @@ def current_target() -> GPUTarget:
     return get_backend().target
 
 
-def resolve_llvm_address_space(space: object) -> int:
+def resolve_llvm_address_space(address_space: object) -> int:
     """LLVM's number of an address space on the active backend.
 
     >>> resolve_llvm_address_space("shared")
     0
     """
-    return get_backend_class(compile_backend_name()).llvm_address_space(space)
+    return get_backend_class(compile_backend_name()).llvm_address_space(address_space)
 
 
 def all_reserved_launch_param_names() -> frozenset[str]:

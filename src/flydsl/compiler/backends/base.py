@@ -166,7 +166,7 @@ class BaseBackend(ABC):
         return caps_of(target.arch, target.warp_size)
 
     @classmethod
-    def llvm_address_space(cls, space: object) -> int:
+    def llvm_address_space(cls, address_space: object) -> int:
         """LLVM's number of an address space, given by name or as an enum member; unknown ones raise `ValueError`."""
         raise NotImplementedError(f"{cls.__name__} does not map fly address spaces to LLVM's")
 
@@ -283,8 +283,8 @@ class BuiltinBackend(BaseBackend):
     """LLVM's number by name of the address space."""
 
     @classmethod
-    def llvm_address_space(cls, space: object) -> int:
-        name = str(getattr(space, "name", space)).lower()
+    def llvm_address_space(cls, address_space: object) -> int:
+        name = str(getattr(address_space, "name", address_space)).lower()
         try:
             return cls.address_spaces[name]
         except KeyError:

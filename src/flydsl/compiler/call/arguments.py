@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from ...errors import DSLOverflowError, DSLTypeError, DSLValueError
+from ...expr.aliases import also_called
 from ...expr.gpu import Stream, stream_handle
 from ...expr.numeric import Boolean, Float32, Int32, Numeric
 from ...expr.scalars.scalar_abi import CSlot, c_abi_slot
@@ -108,8 +109,9 @@ def _fill_address(arg: PointerArgument, storage: ctypes.c_void_p) -> None:
     storage.value = arg.address
 
 
+@also_called(elem="element_type")
 def from_c_void_p(
-    elem: type[Numeric],
+    element_type: type[Numeric],
     pointer: int | ctypes.c_void_p,
     *,
     address_space: AddressSpace = AddressSpace.Global,
@@ -120,13 +122,13 @@ def from_c_void_p(
     >>> flyc.from_c_void_p(fx.Float32, 4096)
     PointerArgument(Float32, 0x1000)
     """
-    if not (isinstance(elem, type) and issubclass(elem, Numeric)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DSLTypeError(f"from_c_void_p expects a scalar class such as fx.Float32, got {elem!r}")
+    if not (isinstance(element_type, type) and issubclass(element_type, Numeric)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLTypeError(f"from_c_void_p expects a scalar class such as fx.Float32, got {element_type!r}")
     address = pointer.value if isinstance(pointer, ctypes.c_void_p) else pointer
     if not isinstance(address, int):
         raise DSLTypeError(f"from_c_void_p expects an address, got {pointer!r}")
-    natural = max((elem.width + 7) // 8, 1)
-    return PointerArgument(elem, address, address_space, natural if assumed_align is None else assumed_align)
+    natural = max((element_type.width + 7) // 8, 1)
+    return PointerArgument(element_type, address, address_space, natural if assumed_align is None else assumed_align)
 
 
 class ScalarArgument:
@@ -237,9 +239,10 @@ class JitArgumentRegistry:
         return decorate
 
     @classmethod
-    def register_jit_arg(cls, py_type: type, dsl_type: Constructed | None) -> None:
+    @also_called(py_type="jit_arg")
+    def register_jit_arg(cls, jit_arg: type, dsl_type: Constructed | None) -> None:
         """Register a class that is its own adapter."""
-        cls.register(py_type, dsl_type=dsl_type)(_itself)
+        cls.register(jit_arg, dsl_type=dsl_type)(_itself)
 
     @classmethod
     def get(cls, py_type: type) -> tuple[Adapter, Constructed | None] | None:

@@ -13,9 +13,9 @@ import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from types import CellType, FunctionType
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeAlias, cast
 
-from ...errors import DSLTypeError, DSLValueError
+from ...errors import DSLTypeError, DSLValueError, RejectedSyntaxError
 from ..emit import trace
 from ..scalars.scalar_ops import is_ir_value
 
@@ -120,6 +120,28 @@ def not_(x: object) -> object:
 # --- statements ---------------------------------------------------------------------------------------------------
 
 
+class Exit:
+    """How a body ended before its end: `return`, `break` or `continue` under a condition that was known."""
+
+    __slots__ = ("message", "value", "where", "word")
+
+    def __init__(self, word: str, value: object, message: str, where: tuple[str, int, int, int, int]):
+        self.word = word
+        self.value = value
+        self.message = message
+        self.where = where
+
+    def refuse(self) -> NoReturn:
+        """The condition is only known at run time after all."""
+        raise RejectedSyntaxError(self.message, *self.where)
+
+
+def refuse_exit(left: object, but: str | None = None) -> None:
+    """Refuse to leave a run-time region early; `but` is the one word that may."""
+    if isinstance(left, Exit) and left.word != but:
+        left.refuse()
+
+
 def cells_of(names: Names, *bodies: Body | None) -> dict[str, CellType]:
     """The cells of variables that bodies share with the function around them."""
     found: dict[str, CellType] = {}
@@ -163,16 +185,16 @@ def _regions():
     return regions
 
 
-def if_(cond: object, then: Body, orelse: Body | None, names: Names) -> None:
-    """An `if` statement."""
+def if_(cond: object, then: Body, orelse: Body | None, names: Names) -> Exit | None:
+    """An `if` statement; how its branch was left, where that was known while tracing and before its end."""
     known = truth(cond)
     if isinstance(known, bool):
         chosen = then if known else orelse
         if chosen is not None:
             with scope(cells_of(names, chosen)):
-                chosen()
-        return
-    _regions().if_region(known, then, orelse, names)
+                return chosen()
+        return None
+    return _regions().if_region(known, then, orelse, names)
 
 
 def if_expr(cond: object, then: Body, orelse: Body) -> Any:
@@ -190,7 +212,7 @@ def while_(cond: Body, body: Body, names: Names) -> None:
         return
     with scope(cells_of(names, cond, body)):
         while cond():
-            body()
+            refuse_exit(body(), but="continue")
 
 
 def for_range(body: Body, names: Names, *bounds: object, unroll: object = None, unroll_full: object = False) -> None:
@@ -203,7 +225,7 @@ def for_range(body: Body, names: Names, *bounds: object, unroll: object = None, 
     # Nothing to emit into: this is how a rewritten function runs as plain Python.
     with scope(cells_of(names, body)):
         for i in range_constexpr(start, stop, step):
-            body(i)
+            refuse_exit(body(i), but="continue")
 
 
 def for_init(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..aliases import also_called
 from ..numeric import Float32
 from ..tensors.tiled import CopyAtom, make_copy_atom
 from .atoms import element_type
@@ -13,13 +14,14 @@ if TYPE_CHECKING:
     from ..annotations import DTypeLike, ElementLike
 
 
+@also_called(a="elem_ty_a", b="elem_ty_b", acc="elem_ty_acc")
 def WMMAScale(
     m: int,
     n: int,
     k: int,
-    a: ElementLike,
-    b: ElementLike | None = None,
-    acc: ElementLike | None = None,
+    elem_ty_a: ElementLike,
+    elem_ty_b: ElementLike | None = None,
+    elem_ty_acc: ElementLike | None = None,
     *,
     opsel_a: int = 0,
     opsel_b: int = 0,
@@ -38,19 +40,27 @@ def WMMAScale(
     from ...dialects.fly_rocdl.scaled import WmmaScaleType
 
     what = "WMMAScale"
-    types = [element_type(what, t) for t in (a, a if b is None else b, Float32 if acc is None else acc)]
+    types = [
+        element_type(what, t)
+        for t in (
+            elem_ty_a,
+            elem_ty_a if elem_ty_b is None else elem_ty_b,
+            Float32 if elem_ty_acc is None else elem_ty_acc,
+        )
+    ]
     made = WmmaScaleType.make(
         m, n, k, types[0], types[1], types[2], opsel_a, opsel_b, mod_c, reuse_a, reuse_b, block_size
     )
-    return AtomOp(made, f"WMMAScale({m}, {n}, {k}, {a}, {b or a})")
+    return AtomOp(made, f"WMMAScale({m}, {n}, {k}, {elem_ty_a}, {elem_ty_b or elem_ty_a})")
 
 
+@also_called(cache="cache_modifier")
 def TDM(
     rank: int,
     num_warps: int = 1,
     pad_interval: int = 0,
     pad_amount: int = 0,
-    cache: int = 0,
+    cache_modifier: int = 0,
     atomic_barrier: bool = False,
     early_timeout: bool = False,
 ) -> AtomOp:
@@ -63,7 +73,7 @@ def TDM(
     """
     from ...dialects.fly_rocdl.tdm import TdmType
 
-    made = TdmType.make(rank, num_warps, pad_interval, pad_amount, cache, atomic_barrier, early_timeout)
+    made = TdmType.make(rank, num_warps, pad_interval, pad_amount, cache_modifier, atomic_barrier, early_timeout)
     return AtomOp(made, f"TDM({rank})")
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
+from ..aliases import also_called
+
 if TYPE_CHECKING:
     from ..annotations import FastMathLike, ValueLike
 
@@ -49,9 +51,10 @@ class Operators:
         """Deprecated: `fx.rsqrt(x)`."""
         return import_module("flydsl.expr.math").rsqrt(self, fastmath=fastmath)
 
-    def shrui(self, count: ValueLike) -> Self:
+    @also_called(count="amount")
+    def shrui(self, amount: ValueLike) -> Self:
         """Deprecated: logical right shift that keeps the class."""
-        return import_module("flydsl.expr.arith").shrui(self, count)
+        return import_module("flydsl.expr.arith").shrui(self, amount)
 
 
 def _binary(name: str) -> tuple[Callable[[Operators, object], object], Callable[[Operators, object], object]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
 from ...ir.enums import GemmTraversalOrder
+from ..aliases import also_called
 from ..tensor import Tensor
 from .algebra_values import Layout, current_ir
 from .tiled import MmaAtom, TiledMma
@@ -27,7 +28,8 @@ def _listed(name: str, operand: Operands) -> list[Tensor]:
     return found
 
 
-def mma_atom_call(atom: MmaAtom, d: Tensor, a: Operands, b: Operands, c: Tensor, **atom_state: AtomState) -> None:
+@also_called(atom="mma_atom")
+def mma_atom_call(mma_atom: MmaAtom, d: Tensor, a: Operands, b: Operands, c: Tensor, **atom_state: AtomState) -> None:
     """One MMA on value fragments, rank 1 each; keywords are atom state.
 
     >>> def one(x, y, z):
@@ -40,12 +42,13 @@ def mma_atom_call(atom: MmaAtom, d: Tensor, a: Operands, b: Operands, c: Tensor,
     7.0
     """
     if atom_state:
-        atom = atom.set_value(atom_state)
-    current_ir().emit_mma("mma_atom_call", atom, ([d], _listed("a", a), _listed("b", b), [c]))
+        mma_atom = mma_atom.set_value(atom_state)
+    current_ir().emit_mma("mma_atom_call", mma_atom, ([d], _listed("a", a), _listed("b", b), [c]))
 
 
+@also_called(atom="mma_atom")
 def gemm(
-    atom: MmaAtom | TiledMma,
+    mma_atom: MmaAtom | TiledMma,
     d: Tensor,
     a: Operands,
     b: Operands,
@@ -73,19 +76,19 @@ def gemm(
     >>> flyc.evaluate(outer, 1.0, 2.0, 3.0, 5.0)
     [3.0, 6.0, 5.0, 10.0]
     """
-    if not isinstance(atom, (MmaAtom, TiledMma)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DSLTypeError(f"gemm: expected an MmaAtom or TiledMma, got {atom!r}")
+    if not isinstance(mma_atom, (MmaAtom, TiledMma)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLTypeError(f"gemm: expected an MmaAtom or TiledMma, got {mma_atom!r}")
     if traversal_order is not None and traversal_layout is not None:
         raise DSLValueError("gemm: Only one of traversal_order and traversal_layout can be given")
     listed_a, listed_b = _listed("a", a), _listed("b", b)
     extents = _extents(d, listed_a, listed_b, c)
     if atom_state:
-        atom = atom.set_value(atom_state)
+        mma_atom = mma_atom.set_value(atom_state)
     if atom_callback is None:
         groups = ([d], listed_a, listed_b, [c])
-        current_ir().emit_mma("gemm", atom, groups, traversal_order, traversal_layout)
+        current_ir().emit_mma("gemm", mma_atom, groups, traversal_order, traversal_layout)
         return
-    one = atom.mma_atom if isinstance(atom, TiledMma) else atom
+    one = mma_atom.mma_atom if isinstance(mma_atom, TiledMma) else mma_atom
     if extents is None:
         mma_atom_call(_chosen(atom_callback, one, (0, 0, 0)), d, listed_a, listed_b, c)
         return

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, overload
 
 from ...errors import DSLTypeError, DSLValueError
+from ..aliases import also_called
 from ..numeric import Boolean, Numeric, Uint8
 from ..protocol import dsl_align_of, dsl_size_of
 from ..structs import (
@@ -355,12 +356,13 @@ class Arena:
         return self._end
 
     @overload
-    def allocate(self, what: int, alignment: int | None = None) -> Stored[Array]: ...
+    def allocate(self, storable_or_int: int, alignment: int | None = None) -> Stored[Array]: ...
     @overload
-    def allocate(self, what: type[X], alignment: int | None = None) -> Stored[X]: ...
-    def allocate(self, what: object, alignment: int | None = None) -> object:
+    def allocate(self, storable_or_int: type[X], alignment: int | None = None) -> Stored[X]: ...
+    @also_called(what="storable_or_int")
+    def allocate(self, storable_or_int: object, alignment: int | None = None) -> object:
         """Room for a storable type, or for a number of bytes."""
-        type_, size, align = self.measure(what, alignment)
+        type_, size, align = self.measure(storable_or_int, alignment)
         offset = round_up(self._end, align)
         self._end = offset + size
         return self.place(type_, offset, align)
