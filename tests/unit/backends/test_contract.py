@@ -142,7 +142,7 @@ def traced() -> Any:
     from flydsl.compiler.frontend.tracing import trace_host
 
     call = triple.bind((np.arange(4, dtype=np.int32), 4), {})
-    module, _ = trace_host("triple", triple.rewritten.function, dict(call.arguments), get_backend("cpu").target)
+    module, *_ = trace_host("triple", triple.rewritten.function, dict(call.arguments), get_backend("cpu").target)
     return module
 
 
