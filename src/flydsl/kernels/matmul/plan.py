@@ -246,7 +246,14 @@ def candidates_in_groups(given: Problem) -> list[Plan]:
 
 @lru_cache(4096)
 def best_in_groups(given: Problem) -> Plan:
-    return candidates_in_groups(given)[0]
+    """The favourite; of about equals the one whose blocks share the group's matrix, which comes from memory."""
+    found = candidates_in_groups(given)
+    for plan in found:
+        if plan.clocks > 1.015 * found[0].clocks:
+            break
+        if (plan.tile.cluster, plan.tile.shares) == (2, "y") and given.m >= 2 * plan.tile.m:
+            return plan
+    return found[0]
 
 
 def blocks_in_groups(given: Problem, tile: Tile, rows: int) -> int:
