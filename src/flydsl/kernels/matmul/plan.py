@@ -251,7 +251,8 @@ def best_in_groups(given: Problem) -> Plan:
     for plan in found:
         if plan.clocks > 1.015 * found[0].clocks:
             break
-        if (plan.tile.cluster, plan.tile.shares) == (2, "y") and given.m >= 2 * plan.tile.m:
+        tile, first = plan.tile, found[0].tile
+        if (tile.cluster, tile.shares) == (2, "y") and given.m >= 2 * tile.m and tile.m * tile.n >= first.m * first.n:
             return plan
     return found[0]
 
