@@ -28,6 +28,7 @@ def matmul(
     scale_b: HostArray | None = None,
     out_dtype: object = None,
     accumulate: str = "f32",
+    batch_invariant: bool = False,
     stream: object = None,
 ) -> Any:
     """`activation((a @ b) * scale_a * scale_b + bias)` in `out`, or in a fresh array.
@@ -37,6 +38,7 @@ def matmul(
     bfloat16 for fp8, int32 for int8). `bias` has N values. A scale is float32: one value, one for each row of `a` and
     column of `b`, or one for 128 elements of a row of `a` and for 128 x 128 of `b`. `activation` is one of
     `flydsl.kernels.activations`. `accumulate="fast"` leaves sums of fp8 to the tensor cores, which keep 14 bits.
+    `batch_invariant=True`: a row of the result is the same bits whatever other rows are in the call.
 
     >>> a, b = np.arange(6, dtype="f4").reshape(2, 3), np.ones((3, 2), "f4")
     >>> matmul(a, b, bias=np.array([0.0, 0.5], "f4"))
@@ -44,10 +46,15 @@ def matmul(
            [12. , 12.5]], dtype=float32)
     """
     key = (
-        *map(array_key, (a, b, out, bias, scale_a, scale_b)), activation, out_dtype, accumulate, *environment_key()
+        *map(array_key, (a, b, out, bias, scale_a, scale_b)), activation, out_dtype, accumulate,
+        batch_invariant, *environment_key()
     )  # fmt: skip
     known = _decided.get(key)
-    request = known.request if known else _request(a, b, bias, scale_a, scale_b, activation, out_dtype, accumulate)
+    if known is None:
+        asked = _request(a, b, bias, scale_a, scale_b, activation, out_dtype, accumulate)
+        request = asked._replace(invariant=bool(batch_invariant))
+    else:
+        request = known.request
     given = out is not None
     if not given:
         out = empty(a, request.shape, request.out_dtype)

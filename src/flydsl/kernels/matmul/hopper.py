@@ -326,8 +326,9 @@ def tile_position(at: fx.Int32, grid: Grid, place: fx.Int32) -> tuple[fx.Int32, 
     return row, column, batch
 
 
-def starting_group(offsets: fx.Pointer | None, rows: fx.Int32) -> Group | None:
-    return None if offsets is None else first_group(offsets, rows)
+def starting_group(offsets: fx.Pointer | None, rows: fx.Int32) -> Group:
+    """The first group; without groups it stands for none."""
+    return Group(*[fx.Int32(0)] * 4) if offsets is None else first_group(offsets, rows)
 
 
 def tile_in_group(at: fx.Int32, group: Group, grid: Grid, tile: Tile, place: fx.Int32) -> tuple[fx.Int32, fx.Int32]:

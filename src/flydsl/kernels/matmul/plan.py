@@ -234,9 +234,9 @@ def candidates(given: Problem) -> list[Plan]:
 
 
 @lru_cache(4096)
-def best(given: Problem) -> Plan:
-    """The model's favourite."""
-    return candidates(given)[0]
+def best(given: Problem, whole: bool = False) -> Plan:
+    """The model's favourite; `whole`: of those that sum K in one piece."""
+    return next(p for p in candidates(given) if not whole or p.tile.splits == p.tile.slices == 1)
 
 
 def candidates_in_groups(given: Problem) -> list[Plan]:

@@ -40,6 +40,8 @@ class Request(NamedTuple):
     batched: bool
     blocked: bool
     """The scales are for 128 elements of a row of a, and for 128 x 128 of b."""
+    invariant: bool = False
+    """Rows of the result are the same bits whatever rows are beside them."""
 
     @property
     def shape(self) -> tuple[int, ...]:
