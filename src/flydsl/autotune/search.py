@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from ..errors import DeviceLostError, DSLRuntimeError, DSLTypeError, DSLValueError, FlyDSLError
 from .bench import Timing
@@ -14,9 +16,6 @@ from .candidate import Config, check_configs
 from .report import Report, Trial
 from .runner import Runner, WrongResult
 from .space import Space
-
-if TYPE_CHECKING:
-    from .isolate import Isolation
 
 CLOSE = 0.03
 """Candidates this near to the best are measured once more."""
@@ -27,6 +26,16 @@ Select = Callable[[list[tuple[Config, float]]], tuple[Config, float]]
 """Chooses among what was measured."""
 Progress = Callable[[Report, Trial], None]
 PerfModel = Callable[..., float]
+
+
+class Elsewhere(Protocol):
+    """Where candidates are timed, if not here."""
+
+    reference: Config | None
+
+    def time(self, config: Config, *, compare: bool) -> Timing: ...
+    def expect(self, configs: Sequence[Config]) -> None: ...
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,35 @@ class Budget:
         if seconds < 0 or candidates < 0 or not math.isfinite(seconds):
             raise DSLValueError(f'a budget is candidates (50) or seconds ("30s"), or both ("30s,50"); got {value!r}')
         return cls(seconds, candidates)
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What a command says of the searches inside it; it comes before what functions say of themselves."""
+
+    budget: Budget = Budget()
+    timeout: float | None = None
+    progress: Progress | None = None
+
+
+_defaults: ContextVar[Defaults] = ContextVar("flydsl_search_defaults", default=Defaults())
+
+
+def current_defaults() -> Defaults:
+    """The defaults of the block around."""
+    return _defaults.get()
+
+
+@contextmanager
+def search_defaults(
+    *, budget: Budget | None = None, timeout: float | None = None, progress: Progress | None = None
+) -> Generator[None]:
+    """Searches inside the block are made so."""
+    token = _defaults.set(Defaults(budget or Budget(), timeout, progress))
+    try:
+        yield
+    finally:
+        _defaults.reset(token)
 
 
 class Clock:
@@ -184,7 +222,7 @@ class Search:
         report: Report,
         budget: Budget,
         *,
-        isolation: Isolation | None = None,
+        isolation: Elsewhere | None = None,
         reference: Config | None = None,
         select: Select | None = None,
         progress: Progress | None = None,
@@ -206,6 +244,8 @@ class Search:
         try:
             compiled(trials)
             self.set_reference()
+            if self.isolation is not None:
+                self.isolation.expect([trial.config for trial in trials if trial.status == "left out"])
             for trial in trials:
                 if trial.status != "left out":
                     self._told(trial)

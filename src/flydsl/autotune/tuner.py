@@ -22,7 +22,7 @@ from .key import DeviceIdentity, TuningKey, declared, device_identity, tuning_ke
 from .listeners import TuneEvent, notify
 from .report import Report
 from .runner import Bench, Launcher, Policy, Runner, Validate, bind_partial, check_knobs
-from .search import Budget, Progress, Search, Select, expand, prune
+from .search import Budget, Progress, Search, Select, current_defaults, expand, prune
 from .space import Space
 from .winners import WinnerFile, make_entry
 
@@ -277,7 +277,11 @@ class Autotuner(Generic[P]):
         arrays: list[CallArray],
         force: bool,
     ) -> Decision:
-        budget = Budget(self.budget.seconds or float(settings.autotune.budget_s), self.budget.candidates)
+        given = current_defaults().budget
+        budget = Budget(
+            given.seconds or self.budget.seconds or float(settings.autotune.budget_s),
+            given.candidates or self.budget.candidates,
+        )
         configs, sampled = self._candidates(args, kwargs, named, budget)
         device = device_identity()
         text = repr(self.configs) if sampled else candidates_digest(configs)
@@ -292,7 +296,9 @@ class Autotuner(Generic[P]):
             if found is not None:
                 return found
         if settings.compile.compile_only:
-            return self._decision(configs[0], "first candidate")
+            from .ranking import best_by_model
+
+            return self._decision(best_by_model(self.launcher, configs, args, kwargs), "model")
         self._refuse_where_impossible(named, arrays)
         # In one fleet one machine, and on it one process, searches a key; others take what it found.
         with self._winners.searching(key):
@@ -344,9 +350,10 @@ class Autotuner(Generic[P]):
             from .fleet import fetch
 
             entry = fetch(key)
-            if entry is not None:
-                found = Config.from_dict(cast("dict[str, object]", entry["config"])), entry
-                if self._is_candidate(found[0], configs):
+            theirs = None if entry is None else _config_of(entry)
+            if entry is not None and theirs is not None:
+                found = theirs, entry
+                if self._is_candidate(theirs, configs):
                     self._winners.put(key, entry)
         if found is None:
             return None
@@ -458,22 +465,23 @@ class Autotuner(Generic[P]):
         name = f"{self.__module__}:{self.__qualname__}"
         report = Report(name, key.digest, "" if device is None else f"{device.name} ({device.arch})")
         self._last = self._reports[key.digest] = report
-        if self.timeout is None:
-            timeout = float(settings.autotune.timeout_s)
-        else:
-            timeout = self.timeout
+        given = current_defaults()
+        chosen = self.timeout if given.timeout is None else given.timeout
+        timeout = float(settings.autotune.timeout_s) if chosen is None else chosen
         with lease(key) as elsewhere:
-            if elsewhere is not None:  # another machine was at it, and has finished
-                report.winner, report.source = Config.from_dict(cast("dict[str, object]", elsewhere["config"])), "winners"
+            theirs = None if elsewhere is None else _config_of(elsewhere)
+            if elsewhere is not None and theirs is not None and self._is_candidate(theirs, configs):
+                # Another machine was at it, and has finished.
+                report.winner, report.source = theirs, "winners"
                 self._winners.put(key, elsewhere)
-                return report.winner
+                return theirs
             runner = Runner(self.launcher, self.policy, args, kwargs)
             isolation = open_isolation(self, runner, report, timeout)
             try:
                 reference = self._default_config(args, kwargs) if self.default is not None else None
                 search = Search(
                     runner, report, budget,
-                    isolation=isolation, reference=reference, select=self.select_config, progress=self.progress,
+                    isolation=isolation, reference=reference, select=self.select_config, progress=given.progress or self.progress,
                 )  # fmt: skip
                 if isinstance(self.configs, Space) and self.strategy == "optuna":
                     from .optuna_search import run_study
@@ -502,6 +510,14 @@ class Autotuner(Generic[P]):
         timed = {trial.config: trial.ms for trial in report.timed}
         notify(TuneEvent(name, key.digest, timed, winner, report.seconds, report))
         return winner
+
+
+def _config_of(entry: Mapping[str, object]) -> Config | None:
+    """The configuration of an entry of another machine; None where it is none."""
+    try:
+        return Config.from_dict(cast("dict[str, object]", entry["config"]))
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _array(arrays: Sequence[CallArray], named: Mapping[str, object], name: str) -> CallArray:

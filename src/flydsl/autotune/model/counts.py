@@ -153,19 +153,17 @@ class Counter:
                 continue
             block = self.kernel.blocks[label]
             inner = [loop for loop in self.kernel.loops if label in loop.blocks]
-            for after, share in self._shares(block.instructions[-1], block.successors, state):
+            leaves = any(after not in loop.blocks for after in block.successors for loop in inner)
+            # Where a loop can end, it goes on and ends once: what the condition is in its first round says nothing.
+            ways = [(s, 1.0) for s in dict.fromkeys(block.successors)] if leaves else None
+            for after, share in ways or self._shares(block.instructions[-1], block.successors, state):
                 if after not in weights or any(after == loop.header for loop in inner):
                     continue  # back to the start of a loop: counted in its rounds
-                left = [loop for loop in inner if after not in loop.blocks]
-                if left:
-                    out = weight
-                    for loop in left:
+                out = weight * share
+                for loop in inner:
+                    if after not in loop.blocks:
                         out /= max(rounds[loop.header], 1.0)
-                    weights[after] += out
-                else:
-                    stays = [s for s in block.successors if any(s in loop.blocks for loop in inner)]
-                    alone = inner and len(stays) == 1
-                    weights[after] += weight * (1.0 if alone else share)
+                weights[after] += out
         return weights
 
     @staticmethod
@@ -291,7 +289,9 @@ class Counter:
             out.shared = out.shared_ideal = (64 + n) * k * size / self.machine.shared_rate / 4
         elif found := _MMA.search(name):
             m, n, k = (int(x) for x in found.groups())
-            out.matrix[_kind(name)] = 2.0 * m * n * k
+            # An intrinsic names what it adds up; operands that it does not name are halves.
+            named = re.sub(r"\.(f32|s32|f16)\b", "", name[found.end() :]) if asm is None else name
+            out.matrix[_kind(named)] = 2.0 * m * n * k
         elif ("mfma" in name or "wmma" in name) and (found := _AMD_MATRIX.search(name)):
             m, n, k = (int(x) for x in found.groups()[:3])
             out.matrix[_kind(found[4] or name)] = 2.0 * m * n * k

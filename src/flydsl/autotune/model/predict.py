@@ -147,8 +147,8 @@ def predict_launch(
     }
     parts = {name: clocks * busiest / clock for name, clocks in unit.items() if clocks}
     waits = work.span.rounds * fit.latency + work.span.rounds_async * fit.latency / fit.ahead
-    waits += work.span.barriers * fit.barrier + fit.latency
-    parts["waiting for memory"] = waits * rounds / clock
+    waits += work.span.barriers * fit.barrier
+    parts["waiting for memory"] = (waits * rounds + fit.latency) / clock
     memory = total.moved * blocks
     if array_bytes and array_bytes <= machine.cache_mb * 4e6:
         memory = min(memory, array_bytes)
