@@ -6,8 +6,10 @@ costs a retry elsewhere; what a task gives is taken once, by the process that se
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
+import pickle
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,7 +22,7 @@ from ..errors import DSLValueError, FlyDSLError, MissingPackageError
 from .bench import Timing
 from .candidate import Config
 from .images import CallImage, FunctionPlace, image_of, place_of
-from .isolate import CandidateFailed, Child, ChildLost, Isolation, pack_config
+from .isolate import CandidateFailed, ChildLost, Isolation, pack_config
 from .runner import WrongResult
 
 RETRIES = 3
@@ -148,37 +150,53 @@ class ClusterTiming:
 # --- what workers do ----------------------------------------------------------------------------------------------
 
 
+_idle: dict[str, list[Isolation]] = {}
+"""Children of this worker that nobody uses, by what they know: the next candidate of a call takes one over."""
+
+
+@contextmanager
+def _child_for(place: FunctionPlace, image: CallImage, timeout: float, env: Mapping[str, str]) -> Generator[Isolation]:
+    parts = (repr(place), repr(sorted(env.items())), image.payload, *image.blobs)
+    key = hashlib.sha256(b"\0".join(p if isinstance(p, bytes) else p.encode() for p in parts)).hexdigest()
+    for known in [k for k in _idle if k != key]:  # one call at a time: what others left is not kept
+        for old in _idle.pop(known):
+            old.close()
+    held = _idle.get(key) or []
+    isolation = held.pop() if held else Isolation(place, image, timeout, env)
+    try:
+        yield isolation
+    except BaseException:
+        isolation.close()
+        raise
+    _idle.setdefault(key, []).append(isolation)
+
+
 def compile_task(
     place: FunctionPlace, image: CallImage, config: bytes, env: Mapping[str, str], timeout: float
 ) -> tuple[dict[str, Any], bytes | None]:
     """Compile one candidate in a child of this worker; its code as bytes."""
-    child = Child(place, image, {**env, "FLYDSL_COMPILE_ONLY": "1"})
-    try:
-        reply, blobs = child.ask_all({"do": "compile", "send": True}, [config], timeout)
-        return reply, blobs[0] if blobs else None
-    except (ChildLost, CandidateFailed) as error:
-        return {"error": str(error)}, None
-    finally:
-        child.close()
+    with _child_for(place, image, timeout, {**env, "FLYDSL_COMPILE_ONLY": "1"}) as isolation:
+        try:
+            reply, blobs = isolation.running().ask_all({"do": "compile", "send": True}, [config], timeout)
+            return reply, blobs[0] if blobs else None
+        except (ChildLost, CandidateFailed) as error:
+            return {"error": str(error)}, None
 
 
 def time_task(
     place: FunctionPlace, image: CallImage, config: bytes, reference: bytes, timeout: float
 ) -> tuple[str, Any]:
     """Time one candidate in a child of this worker."""
-    import pickle
-
-    isolation = Isolation(place, image, timeout)
-    isolation.reference = cast(Config, pickle.loads(reference)) if reference else None
-    try:
-        timing = isolation.time(cast(Config, pickle.loads(config)), compare=bool(reference))
-        return "ok", (list(timing.times), timing.method)
-    except WrongResult as error:
-        return "wrong", str(error)
-    except (ChildLost, CandidateFailed) as error:
-        return "failed", str(error)
-    finally:
-        isolation.close()
+    with _child_for(place, image, timeout, {}) as isolation:
+        if reference and isolation.reference is None:
+            isolation.reference = cast(Config, pickle.loads(reference))
+        try:
+            timing = isolation.time(cast(Config, pickle.loads(config)), compare=bool(reference))
+            return "ok", (list(timing.times), timing.method)
+        except WrongResult as error:
+            return "wrong", str(error)
+        except (ChildLost, CandidateFailed) as error:
+            return "failed", str(error)
 
 
 # --- which cluster ------------------------------------------------------------------------------------------------

@@ -84,9 +84,12 @@ class CandidateFailed(DSLRuntimeError):
 class Isolation:
     """Times candidates in a child."""
 
-    def __init__(self, place: FunctionPlace, image: CallImage, timeout: float):
+    def __init__(
+        self, place: FunctionPlace, image: CallImage, timeout: float, env: Mapping[str, str] | None = None
+    ):
         self.place = place
         self.image = image
+        self.env = env
         self.timeout = timeout
         self.reference: Config | None = None
         self._child: Child | None = None
@@ -99,7 +102,7 @@ class Isolation:
     def time(self, config: Config, *, compare: bool) -> Timing:
         """Times of a candidate; raises what became of it instead."""
         data = pack_config(config)
-        child = self._running()
+        child = self.running()
         try:
             reply = child.ask({"do": "time", "compare": compare}, [data], self.timeout)
         except ChildLost:
@@ -112,11 +115,11 @@ class Isolation:
     def expect(self, configs: Sequence[Config]) -> None:
         """One child times one candidate at a time: there is nothing to start early."""
 
-    def _running(self) -> Child:
+    def running(self) -> Child:
         """A child that knows the call, and the right results."""
         if self._child is not None and self._child.alive:
             return self._child
-        self._child = Child(self.place, self.image)
+        self._child = Child(self.place, self.image, self.env)
         if self.reference is not None:
             try:
                 self._child.ask({"do": "reference"}, [pack_config(self.reference)], self.timeout)
@@ -124,7 +127,7 @@ class Isolation:
                 # It cannot be what others are held against; the first that runs is, from now on.
                 self.reference = None
                 if not self._child.alive:
-                    self._child = Child(self.place, self.image)
+                    self._child = Child(self.place, self.image, self.env)
         return self._child
 
     def close(self) -> None:
