@@ -80,6 +80,7 @@ class BlockWork:
     lines: dict[Line, Amounts]
     unknown_loops: int = 0
     """Loops whose number of rounds could not be followed; they count once."""
+    cluster: int = 1
     span: Amounts = field(default_factory=Amounts)
     """Of the warp that does most: what follows one another."""
 
@@ -129,7 +130,7 @@ class Counter:
             total.add(own, len(members))
             if own.issued + sum(own.matrix.values()) > span.issued + sum(span.matrix.values()):
                 span = own
-        return BlockWork(total, lines, self.unknown, span)
+        return BlockWork(total, lines, self.unknown, self.kernel.cluster, span)
 
     # -- how often -------------------------------------------------------------------------------------
 
@@ -183,7 +184,7 @@ class Counter:
         for made in self.kernel.blocks[label].instructions:
             found = self.instruction(made, 0)
             if found.asked > found.written:
-                if "async" in made.text or "lds" in made.text:
+                if any(word in made.text for word in ("async", "lds", "expect")):
                     started = 1.0
                 else:
                     sync = 1.0
@@ -308,7 +309,7 @@ class Counter:
             counts = [self.evaluator(thread).value(term) for term in _I32.findall(text.partition(name)[2])]
             nbytes = max((c for c in counts if c is not None), default=0)
             out.asked += nbytes
-            out.moved += nbytes
+            out.moved += nbytes  # what a cluster's blocks share counts for each: their walking in step takes it back
         elif found := _BUFFER.search(text):
             self._buffer(out, text, found, thread)
         elif "barrier" in name and "init" not in name and "sched" not in name:

@@ -16,7 +16,7 @@ _NONE: Mapping[str, float] = MappingProxyType({})
 class Fit:
     """Constants no data sheet has: how much of a peak is reached, and what comes on top."""
 
-    launch_us: float = 2.5
+    launch_us: float = 1.5
     """From the launch to the first instruction, and behind the last."""
     memory: float = 0.88
     """Share of the memory's rate that is reached."""
@@ -24,10 +24,14 @@ class Fit:
     """Share of the matrix units' rate that is reached."""
     latency: float = 700.0
     """Clocks from a request to memory until the data is there."""
-    ahead: float = 3.0
+    ahead: float = 6.0
     """Requests of a pipeline that are under way at once."""
     barrier: float = 30.0
     """Clocks of a barrier of a block."""
+    shows: float = 0.12
+    """Share of what should be hidden behind the limiter and is not."""
+    cluster_us: float = 0.5
+    """What starting blocks as clusters takes more."""
 
 
 @dataclass(frozen=True)

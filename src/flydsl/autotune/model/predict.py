@@ -159,8 +159,10 @@ def predict_launch(
     parts["device memory"] = memory / (machine.memory_gbs * 1e3 * fit.memory * max(busy, 0.05))
     limiter = max(parts, key=lambda name: parts[name])
     ordered = sorted(parts.values(), reverse=True)
-    # Resources overlap, but never wholly: part of the second shows.
-    us = fit.launch_us + ordered[0] + 0.15 * (ordered[1] if len(ordered) > 1 else 0.0)
+    # Resources overlap, but never wholly: part of the others shows.
+    us = fit.launch_us + ordered[0] + fit.shows * sum(ordered[1:])
+    if work.cluster > 1:
+        us += fit.cluster_us
     found = Prediction(
         launch.kernel, machine, launch, us, limiter, parts, resident, by,
         blocks / (machine.units * resident), work, memory,
