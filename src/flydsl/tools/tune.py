@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plot", type=Path, help="draw the reports into this folder, as SVG")
     parser.add_argument("--keep", action="store_true", help="use winners that are known; search what is not")
     parser.add_argument("--cluster", help="a Dask scheduler (tcp://...), or `local`: compile candidates there")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
+    parser.add_argument("arguments", nargs="*", help="arguments of the script; behind `--` where they look like options")
     parser.set_defaults(run=run)
 
 

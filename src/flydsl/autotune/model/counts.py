@@ -138,12 +138,12 @@ class Counter:
         """How often each block of the code runs in the warp of a thread."""
         state = self.evaluator(thread)
         rounds: dict[str, float] = {}
-        unknown = 0
+        unknown: list[str] = []
         for loop in self.kernel.loops:
             found = trips(self.kernel, loop, lambda phis: self.evaluator(thread, phis))
-            unknown += found is None
+            if found is None:
+                unknown.append(loop.header)
             rounds[loop.header] = 1.0 if found is None else found
-        self.unknown = max(self.unknown, unknown)
         weights = dict.fromkeys(self.order, 0.0)
         weights[self.order[0]] = 1.0
         for label in self.order:
@@ -165,6 +165,7 @@ class Counter:
                     if after not in loop.blocks:
                         out /= max(rounds[loop.header], 1.0)
                 weights[after] += out
+        self.unknown = max(self.unknown, sum(weights[header] > 0 for header in unknown))
         return weights
 
     @staticmethod

@@ -272,6 +272,10 @@ def trips(kernel: KernelIR, loop: Loop, make: Callable[[Mapping[str, int]], Eval
     return None
 
 
+def _both(state: Evaluator, compared: re.Match[str]) -> tuple[int | None, int | None]:
+    return state.value(compared[3]), state.value(compared[4])
+
+
 def _count(
     kernel: KernelIR,
     loop: Loop,
@@ -310,6 +314,16 @@ def _count(
         state = make({n: counters[n][0] + rounds * step for n, step in steps.items()})
         return state.value(condition) == int(goes_on)
 
+    made = kernel.definitions.get(condition)
+    equal = _ICMP.match(made.text) if made is not None and made.opcode == "icmp" else None
+    if equal is not None and equal[1] in ("eq", "ne"):
+        # Met in one round alone: from how fast the two sides come together.
+        states = [make({n: counters[n][0] + rounds * step for n, step in steps.items()}) for rounds in (0, 1)]
+        apart = [None if a is None or b is None else a - b for a, b in (_both(each, equal) for each in states)]
+        if apart[0] is None or apart[1] is None or apart[0] == apart[1] or apart[0] % (apart[0] - apart[1]):
+            return None
+        rounds = apart[0] // (apart[0] - apart[1])
+        return float(rounds + 1 if at_latch else rounds) if 0 <= rounds < MOST_TRIPS else None
     low, high = 1, 2
     while high < MOST_TRIPS and goes(high - 1):
         low, high = high, high * 2

@@ -186,7 +186,7 @@ def _hints(found: Prediction, uses: Mapping[str, Any], busiest: int, blocks: int
             f"bank conflicts take {total.shared / total.shared_ideal:.1f} times the clocks: swizzle or pad{line}"
         )
     idle = 1.0 - blocks / (busiest * machine.units)
-    if idle > 0.2 and found.limiter != "device memory":
+    if idle > 0.2:
         hints.append(
             f"{100 * idle:.0f} % of the units' time is idle: {blocks} blocks on {machine.units} units; smaller tiles, or a "
             "split of the reduction, give more"
