@@ -52,7 +52,7 @@ def predicted(job: tuple[str, tuple[int, ...], int]) -> tuple[float | None, str]
         artifact = chosen.function.artifact(call, resolve_backend(f"cuda:{os.environ['FLYDSL_COMPILE_ARCH']}"))
         found = predict(artifact, list(call.adapted.values()))
         return total_ms(found), found[0].limiter
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - a case that fails is a row
         return None, f"{type(error).__name__}: {str(error).splitlines()[0]}"
 
 
@@ -83,7 +83,7 @@ def measured(chosen: Family, shape: tuple[int, ...], rows: list[dict[str, Any]],
                 continue
             low, middle, high = do_bench(run, warmup=3, rep=15, quantiles=(0.2, 0.5, 0.8))
             row.update(ms=middle, low=low, high=high)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a case that fails is a row
             row["error"] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
 
 
@@ -104,7 +104,7 @@ def correlation(a: list[float], b: list[float]) -> float:
 
 
 def figures(rows: Iterable[dict[str, Any]]) -> str:
-    """Per shape: whether the best is among the model's first five, what its first choice costs, the rank correlation."""
+    """Per shape: whether the best is among the model's first five, the price of its first choice, rank correlation."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
         if row.get("ms") and row.get("predicted_ms"):
@@ -126,7 +126,8 @@ def figures(rows: Iterable[dict[str, Any]]) -> str:
         if part:
             share = 100.0 * sum(t[0] for t in part) / len(part)
             lines.append(
-                f"{what}: best in the first five at {share:.0f} % of {len(part)} shapes; first choice {statistics.median(t[1] for t in part):.3f} "
+                f"{what}: best in the first five at {share:.0f} % of {len(part)} shapes; "
+                f"first choice {statistics.median(t[1] for t in part):.3f} "
                 f"of the best in the median; rank correlation {statistics.median(t[2] for t in part):.2f} in the median"
             )
     return "\n".join(lines)
@@ -191,7 +192,11 @@ def main() -> None:
         guesses = list(pool.map(predicted, jobs, chunksize=4))
     rows: list[dict[str, Any]] = []
     for (name, shape, i), (ms, limiter) in zip(jobs, guesses, strict=True):
-        row: dict[str, Any] = {"kernel": name, "shape": "x".join(map(str, shape)), "config": str(family(name).configs(*shape)[i])}
+        row: dict[str, Any] = {
+            "kernel": name,
+            "shape": "x".join(map(str, shape)),
+            "config": str(family(name).configs(*shape)[i]),
+        }
         row.update({"predicted_ms": ms, "limiter": limiter} if ms is not None else {"error": limiter})
         row["fitted"] = family(name).fitted
         rows.append(row)

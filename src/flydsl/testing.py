@@ -1,6 +1,7 @@
 """Judging results element by element: the worst one decides, never a norm, which a few wrong elements do not move.
 
-`bench` and `plot`, which sweep over sizes, come from the tuner and are loaded when they are asked for. numpy is loaded when the first results are compared; torch tensors are read where there are any.
+`bench` and `plot`, which sweep over sizes, come from the tuner and are loaded when they are asked for. numpy is loaded
+when the first results are compared; torch tensors are read where there are any.
 """
 
 from __future__ import annotations

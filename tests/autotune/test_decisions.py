@@ -1,4 +1,6 @@
-"""Which configuration a call takes, what it is keyed by, and what the search leaves behind (T-3, T-4, T-5, T-12, T-13)."""
+"""Which configuration a call takes, what it is keyed by, and what the search leaves behind (T-3, T-4, T-5,
+T-12, T-13).
+"""
 
 from __future__ import annotations
 
@@ -287,7 +289,9 @@ def fill(x: fx.Tensor, n: fx.Int32, num_threads: fx.Constexpr[int]):
 def test_warps_become_threads_and_options_become_hints():
     found: list[dict[str, object]] = []
     tuned = autotune([Config(num_warps=2, maxnreg=40)], check=False, rep=1)(fill)
-    with flyc.compile_listener(lambda name, key, target, times, hit, artifact: found.append(artifact.metadata["hints"])):
+    with flyc.compile_listener(
+        lambda name, key, target, times, hit, artifact: found.append(artifact.metadata["hints"])
+    ):
         x = np.zeros(100, "f4")
         tuned(x, 100)
     assert x.tolist() == [64.0] * 100

@@ -124,8 +124,20 @@ def test_matrix_products_are_counted_whole():
 
 def test_machines():
     assert machine_for(GPUTarget.parse("cuda:sm_90a")).name == "H200"
-    assert machine_for(GPUTarget.parse("cuda:sm_90a"), "h100").memory_gbs < machine_for(GPUTarget.parse("cuda:sm_90a")).memory_gbs
-    assert {m.name for m in MACHINES} >= {"H100", "H200", "A100", "MI300X", "MI325X", "MI355X", "RX 7900 XTX", "RX 9070 XT"}
+    assert (
+        machine_for(GPUTarget.parse("cuda:sm_90a"), "h100").memory_gbs
+        < machine_for(GPUTarget.parse("cuda:sm_90a")).memory_gbs
+    )
+    assert {m.name for m in MACHINES} >= {
+        "H100",
+        "H200",
+        "A100",
+        "MI300X",
+        "MI325X",
+        "MI355X",
+        "RX 7900 XTX",
+        "RX 9070 XT",
+    }
     for machine in MACHINES:
         # Rates fit together: a unit does no more products a clock than the whole does in a second.
         assert 100 < machine.matrix_rate("f16") < 20000 and machine.memory_gbs < machine.cache_gbs
@@ -176,7 +188,10 @@ def test_fly_predict_and_the_choice_without_a_gpu(tmp_path: Path):
     assert found["us"] > 0 and found["limiter"] in found["parts_us"]
     text = fly("predict", str(script), "--target", "rocm:gfx942", "--device", "MI325X")
     assert "on MI325X" in text.stdout and "c[i] = a[i * STEP % n] + 1.0" in text.stdout
-    for arguments, status in ((("x.py", "--target", "cuda:sm_90a"), 2), ((str(script), "--target", "cuda:sm_90a", "--device", "B9"), 2)):
+    for arguments, status in (
+        (("x.py", "--target", "cuda:sm_90a"), 2),
+        ((str(script), "--target", "cuda:sm_90a", "--device", "B9"), 2),
+    ):
         bad = fly("predict", *arguments)
         assert bad.returncode == status and bad.stderr.startswith("fly predict: ")
 

@@ -52,7 +52,9 @@ def test_all_failing_lists_every_reason():
     def work(x: Any, how: int = 0) -> None:
         raise ValueError(f"reason {how}")
 
-    with pytest.raises(RuntimeError, match=r"(?s)no candidate can be used.*how=1: failed, ValueError: reason 1.*reason 2"):
+    with pytest.raises(
+        RuntimeError, match=r"(?s)no candidate can be used.*how=1: failed, ValueError: reason 1.*reason 2"
+    ):
         autotune([Config(how=1), Config(how=2)])(work)(np.zeros(1))
 
 

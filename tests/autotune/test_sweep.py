@@ -36,7 +36,8 @@ def check(args: Any, name: str) -> None:
 
 def test_a_sweep_times_checks_and_goes_on():
     sweep = bench(
-        {"twice": lambda x, out: np.multiply(x, 2, out=out), "slow": lambda x, out: (time.sleep(0.002), np.add(x, x, out=out)),
+        {"twice": lambda x, out: np.multiply(x, 2, out=out),
+         "slow": lambda x, out: (time.sleep(0.002), np.add(x, x, out=out)),
          "wrong": lambda x, out: out.fill(3), "fails": fails},
         [(2, 3), (4, 5)], make, metric=lambda size, ms: math.prod(size) / ms, unit="elements/ms", title="<twice>",  # pyright: ignore
         check=check, rep=3, warmup=1,
@@ -80,7 +81,9 @@ def test_ticks_cover_the_range(low: float, span: float):
     assert 2 <= len(found) <= 9 and found == sorted(found)
 
 
-@given(st.lists(st.tuples(st.floats(allow_nan=True), st.floats(allow_nan=True)), max_size=8), st.booleans(), st.booleans())
+@given(
+    st.lists(st.tuples(st.floats(allow_nan=True), st.floats(allow_nan=True)), max_size=8), st.booleans(), st.booleans()
+)
 def test_pictures_are_xml_whatever_is_drawn(points: list[tuple[float, float]], log_x: bool, log_y: bool):
     points = [(x, y) for x, y in points if not (1e100 < abs(x) < math.inf or 1e100 < abs(y) < math.inf)]
     points = [(x, y) for x, y in points if abs(x) > 1e-100 and abs(y) > 1e-100 or math.isnan(x)]

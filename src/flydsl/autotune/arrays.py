@@ -180,8 +180,8 @@ def clear(array: CallArray) -> None:
             elements *= extent
         if count != elements * max((array.info.dtype.width + 7) // 8, 1):
             raise DSLTypeError(
-                f"'{array.name}' cannot be set to zero: its elements do not lie side by side, and {type(owner).__name__} "
-                "has no function for it; pass an array of numpy, torch or CuPy"
+                f"'{array.name}' cannot be set to zero: its elements do not lie side by side, and "
+                f"{type(owner).__name__} has no function for it; pass an array of numpy, torch or CuPy"
             )
         if on_host(array.info.device):
             ctypes.memset(address, 0, count)
@@ -255,6 +255,5 @@ def difference(array: CallArray, want: object, got: object) -> str | None:
     error[np.isnan(error)] = np.inf
     at = tuple(int(i) for i in np.unravel_index(int(np.argmax(error)), error.shape))
     place = ", ".join(map(str, at))
-    return (
-        f"{array.name}[{place}] is {b[at]:.6g}, expected {a[at]:.6g}; {count} of {a.size} elements of '{array.name}' differ"
-    )
+    share = f"{count} of {a.size} elements of '{array.name}' differ"
+    return f"{array.name}[{place}] is {b[at]:.6g}, expected {a[at]:.6g}; {share}"

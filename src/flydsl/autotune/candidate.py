@@ -17,8 +17,8 @@ class Config:
     """Values of tunable parameters, and options of the compiler.
 
     Keyword arguments are passed to the function; `num_warps` too, as `num_warps` or, where the function has no such
-    parameter, as `num_threads` in threads. `waves_per_eu` and `maxnreg` are compile hints. `pre_hook` is called with the
-    arguments by name before each run.
+    parameter, as `num_threads` in threads. `waves_per_eu` and `maxnreg` are compile hints. `pre_hook` is called with
+    the arguments by name before each run.
 
     >>> from flydsl.autotune import Config
     >>> c = Config(BLOCK=128, num_warps=4, maxnreg=64)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from .. import config as settings
 from ..compiler.jit_function import JitFunction
 from .candidate import Config
-from .images import Unsendable
 from .cluster import ClusterTiming, current_cluster
+from .images import Unsendable
 from .isolate import START_S, Isolation, compile_in_processes
 from .limits import uses_of
 from .ranking import order_by_model, predicted_ms
@@ -41,10 +41,8 @@ def open_isolation(tuner: Autotuner[...], runner: Runner, report: Report, timeou
         return None
 
 
-def compile_stage(
-    tuner: Autotuner[...], runner: Runner, report: Report, trials: list[Trial], clock: Clock
-) -> None:
-    """Compile candidates in parallel where that pays, order them, and cut those that cannot be launched or are not worth it."""
+def compile_stage(tuner: Autotuner[...], runner: Runner, report: Report, trials: list[Trial], clock: Clock) -> None:
+    """Compile candidates, in parallel where that pays; order them, and cut those that cannot be launched."""
     if not isinstance(tuner.fn, JitFunction):
         return
     resources: dict[int, Any] = {}

@@ -29,7 +29,12 @@ RETRIES = 3
 """Times a task is tried again on another worker after one died."""
 RESOURCES = {"cuda": "GPU", "rocm": "GPU"}
 """What a worker must have (`dask worker --resources GPU=1`) to time candidates of a stack."""
-PASSED_ON = ("FLYDSL_COMPILE_BACKEND", "FLYDSL_COMPILE_ARCH", "FLYDSL_COMPILE_OPT_LEVEL", "FLYDSL_DEBUG_ENABLE_DEBUG_INFO")
+PASSED_ON = (
+    "FLYDSL_COMPILE_BACKEND",
+    "FLYDSL_COMPILE_ARCH",
+    "FLYDSL_COMPILE_OPT_LEVEL",
+    "FLYDSL_DEBUG_ENABLE_DEBUG_INFO",
+)
 """Settings of the searching process that decide code."""
 
 
@@ -211,12 +216,14 @@ def current_cluster() -> Cluster | None:
 
 @contextmanager
 def on_cluster(address: str | None) -> Generator[Cluster | None]:
-    """Searches inside the block use the scheduler at an address (`tcp://...`), or one that is started here (`local`)."""
+    """Searches inside the block use the scheduler at an address (`tcp://...`), or one started here (`local`)."""
     if address is None:
         yield None
         return
     if address != "local" and "://" not in address:
-        raise DSLValueError(f"a cluster is `local` or the address of a scheduler, such as tcp://host:8786; got {address!r}")
+        raise DSLValueError(
+            f"a cluster is `local` or the address of a scheduler, such as tcp://host:8786; got {address!r}"
+        )
     try:
         distributed: Any = importlib.import_module("distributed")
     except ImportError:

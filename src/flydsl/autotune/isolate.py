@@ -84,9 +84,7 @@ class CandidateFailed(DSLRuntimeError):
 class Isolation:
     """Times candidates in a child."""
 
-    def __init__(
-        self, place: FunctionPlace, image: CallImage, timeout: float, env: Mapping[str, str] | None = None
-    ):
+    def __init__(self, place: FunctionPlace, image: CallImage, timeout: float, env: Mapping[str, str] | None = None):
         self.place = place
         self.image = image
         self.env = env

@@ -75,8 +75,8 @@ def stride_pattern(array: CallArray) -> list[str]:
 def code_digest(fn: Callable[..., object]) -> str:
     """What the function and everything it reaches are, our own version and the tools' included.
 
-    Of a plain function: its code, that of plain functions it names, and the jit functions and kernels among them. Values
-    it reads are its own affair; what decides a configuration belongs into the key.
+    Of a plain function: its code, that of plain functions it names, and the jit functions and kernels among them.
+    Values it reads are its own affair; what decides a configuration belongs into the key.
     """
     if isinstance(fn, JitFunction):
         return fn.function_key().digest

@@ -1,4 +1,4 @@
-"""The search: cut, compile, run, compare and time candidates, each mishap costing one of them and a line in the report."""
+"""The search: candidates are cut, compiled, run, compared and timed; a mishap costs one, and a line in the report."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ class Defaults:
     progress: Progress | None = None
 
 
-_defaults: ContextVar[Defaults] = ContextVar("flydsl_search_defaults", default=Defaults())
+_NONE = Defaults()
+_defaults: ContextVar[Defaults] = ContextVar("flydsl_search_defaults", default=_NONE)
 
 
 def current_defaults() -> Defaults:
@@ -131,7 +132,7 @@ class Clock:
 
 
 def prune(configs: list[Config], how: object, named: dict[str, object]) -> list[Config]:
-    """T-9: a function `(configs, named_args) -> configs`, or a mapping with `early_config_prune`, `perf_model`, `top_k`."""
+    """`(configs, named_args) -> configs`, or a mapping: `early_config_prune`, `perf_model`, `top_k` (T-9)."""
     if how is None:
         return configs
     if not isinstance(how, Mapping):
@@ -270,7 +271,7 @@ class Search:
             self.progress(self.report, trial)
 
     def set_reference(self) -> None:
-        """The results of the default configuration are the right ones; where it cannot run, those of the first that can."""
+        """The results of the default configuration are the right ones; those of the first that runs, if it does not."""
         if self.reference is None or not self.runner.policy.check:
             return
         if self.isolation is not None:

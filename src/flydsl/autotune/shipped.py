@@ -1,9 +1,9 @@
 """Winners that come with the package: one JSON file for each kernel and architecture, by shape class.
 
-A file lists points: values of the key's arguments, and the configuration that won there. A shape between points takes the
-nearest one: distance is the sum over extents of the difference of their logarithms, so that 1000 is nearer to 1024 than
-to 512. Points must agree in what is not a number, such as a dtype, and in the number of extents. A shape further than
-`reach` (a factor, over all extents together) from every point takes none.
+A file lists points: values of the key's arguments, and the configuration that won there. A shape between points takes
+the nearest one: distance is the sum over extents of the difference of their logarithms, so that 1000 is nearer to 1024
+than to 512. Points must agree in what is not a number, such as a dtype, and in the number of extents. A shape further
+than `reach` (a factor, over all extents together) from every point takes none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sweeps over sizes: several implementations on the same arguments, compared, timed, drawn. Public as `flydsl.testing`."""
+"""Sweeps over sizes, public as `flydsl.testing`: implementations on the same arguments, compared, timed, drawn."""
 
 from __future__ import annotations
 
@@ -78,12 +78,20 @@ class Sweep:
         """The sweep as a picture: a line for each implementation."""
         numbers = [_number(size) for size in self.sizes]
         plain = all(x is not None for x in numbers)
-        across = {size: cast(float, x) if plain else float(i) for i, (size, x) in enumerate(zip(self.sizes, numbers, strict=True))}
+        across = {
+            size: cast(float, x) if plain else float(i)
+            for i, (size, x) in enumerate(zip(self.sizes, numbers, strict=True))
+        }
         wide = plain and min(across.values()) > 0 and max(across.values()) / min(across.values()) > 20
         series = {n: [(across[row.size], row.value) for row in self.rows if row.name == n] for n in self.names}
         label = "size" if plain else "size: " + ", ".join(_text(size) for size in self.sizes)
         return lines(
-            series, title=self.title, x_label=label, y_label=self.unit, log_x=wide if log_x is None else log_x, log_y=log_y
+            series,
+            title=self.title,
+            x_label=label,
+            y_label=self.unit,
+            log_x=wide if log_x is None else log_x,
+            log_y=log_y,
         )
 
 

@@ -201,7 +201,9 @@ class Autotuner(Generic[P]):
     def __get__(self, instance: object, owner: type | None = None) -> Autotuner[P]:
         if instance is None:
             return self
-        raise DSLTypeError(f"{self.__qualname__}: methods cannot be tuned; tune a function that takes the object's data")
+        raise DSLTypeError(
+            f"{self.__qualname__}: methods cannot be tuned; tune a function that takes the object's data"
+        )
 
     def __repr__(self) -> str:
         return f"<autotuned {self.__qualname__}>"
@@ -222,7 +224,7 @@ class Autotuner(Generic[P]):
     def _quick_key(
         self, count: int, kwargs: Mapping[str, object], named: Mapping[str, object]
     ) -> tuple[object, ...] | None:
-        """Equal for calls that take the same configuration, as far as this process can tell cheaply; None: it cannot."""
+        """Equal for calls that take the same configuration; None where that cannot be told cheaply."""
         function = self.fn
         keyed = self._keyed
         parts: list[object] = [
@@ -404,8 +406,8 @@ class Autotuner(Generic[P]):
             both = explicit & self.launcher.kwargs_of(config).keys()
             if both:
                 raise DSLValueError(
-                    f"{self.__qualname__}: the call gives {', '.join(sorted(both))}, which the tuner chooses; leave it out, "
-                    f"or call {self.__qualname__}.fn"
+                    f"{self.__qualname__}: the call gives {', '.join(sorted(both))}, which the tuner chooses; "
+                    f"leave it out, or call {self.__qualname__}.fn"
                 )
         return configs, sampled
 
@@ -419,8 +421,8 @@ class Autotuner(Generic[P]):
         if device is None or not device.name or not device.arch or not device.compute_units:
             if force:
                 raise DSLValueError(
-                    f"{self.__qualname__}: a configuration is to be written for this device, but its name, architecture "
-                    f"or number of compute units is not known: {device}"
+                    f"{self.__qualname__}: a configuration is to be written for this device, but its name, "
+                    f"architecture or number of compute units is not known: {device}"
                 )
             return None
         who = artifacts.identity(self.artifact_name, cast("dict[str, object]", key.parts["declared"]), device)
@@ -431,8 +433,8 @@ class Autotuner(Generic[P]):
     def _refuse_where_impossible(self, named: Mapping[str, object], arrays: Sequence[CallArray]) -> None:
         if settings.runtime.run_only:
             raise DSLRuntimeError(
-                f"{self.__qualname__} has no winner for these arguments, and FLYDSL_RUNTIME_RUN_ONLY forbids the search, "
-                f"which compiles; call {self.__qualname__}.prepare(...) before"
+                f"{self.__qualname__} has no winner for these arguments, and FLYDSL_RUNTIME_RUN_ONLY forbids the "
+                f"search, which compiles; call {self.__qualname__}.prepare(...) before"
             )
         from ..compiler.call.placement import unspecified_stream
         from ..expr.gpu import Stream
@@ -481,14 +483,17 @@ class Autotuner(Generic[P]):
                 reference = self._default_config(args, kwargs) if self.default is not None else None
                 search = Search(
                     runner, report, budget,
-                    isolation=isolation, reference=reference, select=self.select_config, progress=given.progress or self.progress,
+                    isolation=isolation, reference=reference, select=self.select_config,
+                    progress=given.progress or self.progress,
                 )  # fmt: skip
                 if isinstance(self.configs, Space) and self.strategy == "optuna":
                     from .optuna_search import run_study
 
                     winner = run_study(search, self.configs, self.seed)
                 else:
-                    winner = search.run(configs, lambda trials: compile_stage(self, runner, report, trials, search.clock))
+                    winner = search.run(
+                        configs, lambda trials: compile_stage(self, runner, report, trials, search.clock)
+                    )
                     if isinstance(self.configs, Space) and self.configs.size > len(report.trials):
                         winner = widen(search, self.configs)
             finally:

@@ -88,7 +88,7 @@ _watchers: tuple[CallWatcher, ...] = ()
 
 @contextmanager
 def watching_calls(watcher: CallWatcher) -> Generator[None]:
-    """Call `watcher(artifact, call)` for each call of compile-only mode inside the block: what a launch would be given."""
+    """Call `watcher(artifact, call)` for each call of compile-only mode inside the block."""
     global _watchers
     _watchers = (*_watchers, watcher)
     try:

@@ -22,7 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", required=True, help=f"e.g. {EXAMPLE} or cuda:sm_90a")
     parser.add_argument("--device", help="a GPU of the table, e.g. H200 (default: the usual one of the target)")
     parser.add_argument("--json", action="store_true", help="print one JSON object a launch")
-    parser.add_argument("arguments", nargs="*", help="arguments of the script; behind `--` where they look like options")
+    parser.add_argument(
+        "arguments", nargs="*", help="arguments of the script; behind `--` where they look like options"
+    )
     parser.set_defaults(run=run)
 
 

@@ -18,13 +18,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("file", help="the script, which calls its tuned functions")
     parser.add_argument("--budget", help='of each search: seconds ("30s"), candidates ("50"), or both ("30s,50")')
-    parser.add_argument("--timeout", type=float, default=30.0, help="seconds a candidate may take (default: 30); 0: any")
+    parser.add_argument(
+        "--timeout", type=float, default=30.0, help="seconds a candidate may take (default: 30); 0: any"
+    )
     parser.add_argument("--out", type=Path, help="write named configurations into this folder")
     parser.add_argument("--json", type=Path, help="write the reports to this file")
     parser.add_argument("--plot", type=Path, help="draw the reports into this folder, as SVG")
     parser.add_argument("--keep", action="store_true", help="use winners that are known; search what is not")
     parser.add_argument("--cluster", help="a Dask scheduler (tcp://...), or `local`: compile candidates there")
-    parser.add_argument("arguments", nargs="*", help="arguments of the script; behind `--` where they look like options")
+    parser.add_argument(
+        "arguments", nargs="*", help="arguments of the script; behind `--` where they look like options"
+    )
     parser.set_defaults(run=run)
 
 

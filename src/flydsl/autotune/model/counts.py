@@ -321,7 +321,9 @@ class Counter:
             match = _VECTOR.search(text)
             width = int(match[1]) if match else 1
             out.issued, out.floats = float(width), 2.0 * lanes * width
-        elif any(word in name for word in ("prefetch", "sched", "assume", "sreg", "workitem", "workgroup.id", "lifetime")):
+        elif any(
+            word in name for word in ("prefetch", "sched", "assume", "sreg", "workitem", "workgroup.id", "lifetime")
+        ):
             out.issued = 0.0
 
     def _buffer(self, out: Amounts, text: str, found: re.Match[str], thread: int) -> None:

@@ -1,4 +1,4 @@
-"""Integer values of a kernel's IR for one thread: addresses, conditions and bounds of loops, as far as they are known."""
+"""Integer values of a kernel's IR for one thread, as far as they are known: addresses, conditions, bounds of loops."""
 
 from __future__ import annotations
 
@@ -38,14 +38,24 @@ _MINMAX: dict[str, Callable[[int, int], int]] = {"smin": min, "smax": max, "umin
 _TERM = r"(%[\w.$-]+|-?\d+|true|false|null|undef|poison|@[\w.$-]+)"
 _OPERANDS = re.compile(rf"^(?:\w+ )*?\w+(?: (?:nuw|nsw|exact|disjoint|nneg|samesign))* i(\d+) {_TERM}, {_TERM}")
 _ICMP = re.compile(rf"icmp (?:samesign )?(\w+) (?:i(\d+)|ptr(?: addrspace\(\d+\))?) {_TERM}, {_TERM}")
-_CAST = re.compile(rf"(zext|sext|trunc|bitcast|ptrtoint|inttoptr|addrspacecast|freeze)\b.*? (?:i(\d+)|ptr\S*(?: addrspace\(\d+\))?) {_TERM}(?: to i(\d+))?")
+_CAST = re.compile(
+    r"(zext|sext|trunc|bitcast|ptrtoint|inttoptr|addrspacecast|freeze)\b.*? "
+    rf"(?:i(\d+)|ptr\S*(?: addrspace\(\d+\))?) {_TERM}(?: to i(\d+))?"
+)
 _SELECT = re.compile(rf"select i1 {_TERM}, \S+ {_TERM}, \S+ {_TERM}")
 _CALL = re.compile(r"call .*?@(llvm[\w.]+)\((.*)\)")
 _EXTRACT = re.compile(r"extractvalue (.*) (%[\w.$-]+), ([\d, ]+)$")
 _PHI = re.compile(rf"\[ {_TERM}, %([\w.$-]+) \]")
 _GEP = re.compile(rf"getelementptr (?:inbounds |nuw |nusw )*(.+?), ptr(?: addrspace\(\d+\))? {_TERM}, (.*)$")
 _INDEX = re.compile(rf"i\d+ {_TERM}")
-_THREAD = {"tid": "thread", "workitem.id": "thread", "ctaid": "block", "workgroup.id": "block", "ntid": "size", "nctaid": "grid"}
+_THREAD = {
+    "tid": "thread",
+    "workitem.id": "thread",
+    "ctaid": "block",
+    "workgroup.id": "block",
+    "ntid": "size",
+    "nctaid": "grid",
+}
 _FORMATS = {"i1": "?", "i8": "b", "i16": "h", "i32": "i", "i64": "q"}
 
 

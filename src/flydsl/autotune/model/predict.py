@@ -54,8 +54,8 @@ class Prediction:
             f"  grid {size[0]}, block {size[1]}: {self.waves:.2f} waves of {self.resident} blocks a unit "
             f"({self.resident_by}) on {machine.units} units",
             f"  {self.operations / 1e9:.4g} GFLOP, {self.memory_bytes / 1e6:.4g} MB from memory, "
-            f"{intensity:.4g} operations a byte; {self.operations / self.us * 1e-6 if self.us else 0:.4g} of {peak:.4g} "
-            f"TFLOPS, {self.memory_bytes / self.us * 1e-3 if self.us else 0:.4g} of {machine.memory_gbs:.4g} GB/s",
+            f"{intensity:.4g} operations a byte; {self.operations / self.us * 1e-6:.4g} of {peak:.4g} TFLOPS, "
+            f"{self.memory_bytes / self.us * 1e-3:.4g} of {machine.memory_gbs:.4g} GB/s",
         ]
         widest = max(map(len, self.parts))
         for name, us in sorted(self.parts.items(), key=lambda item: -item[1]):
@@ -188,8 +188,8 @@ def _hints(found: Prediction, uses: Mapping[str, Any], busiest: int, blocks: int
     idle = 1.0 - blocks / (busiest * machine.units)
     if idle > 0.2:
         hints.append(
-            f"{100 * idle:.0f} % of the units' time is idle: {blocks} blocks on {machine.units} units; smaller tiles, or a "
-            "split of the reduction, give more"
+            f"{100 * idle:.0f} % of the units' time is idle: {blocks} blocks on {machine.units} units; smaller tiles, "
+            "or a split of the reduction, give more"
         )
     if found.limiter == "waiting for memory":
         hints.append("warps wait for data: more stages in flight, more blocks a unit, or wider loads")
@@ -200,7 +200,11 @@ def _hints(found: Prediction, uses: Mapping[str, Any], busiest: int, blocks: int
         hints.append("local memory is used: an array is indexed at run time, or registers do not suffice")
     if found.limiter == "float arithmetic" and not total.matrix and machine.matrix:
         hints.append("products run on the float units: matrix instructions would do many times as much")
-    if found.resident_by in ("shared memory", "registers") and found.resident == 1 and found.limiter == "waiting for memory":
+    if (
+        found.resident_by in ("shared memory", "registers")
+        and found.resident == 1
+        and found.limiter == "waiting for memory"
+    ):
         hints.append(f"{found.resident_by} allow one block a unit")
     if found.work.unknown_loops:
         hints.append(f"{found.work.unknown_loops} loops have bounds that depend on data; each is counted once")

@@ -1,8 +1,8 @@
 """A store that machines share (`FLYDSL_CACHE_REMOTE`, any URL of fsspec): read behind the local cache, written later.
 
 What is read is checked by whoever asked for it: entries have checksums, keys and signatures of their own. What is
-written goes out on a thread of its own. A store that is down, slow, full or lying costs a warning and what it would have
-saved; one that does not answer in time is not asked again by this process.
+written goes out on a thread of its own. A store that is down, slow, full or lying costs a warning and what it would
+have saved; one that does not answer in time is not asked again by this process.
 """
 
 from __future__ import annotations
@@ -132,7 +132,9 @@ class SharedStore:
         try:
             self._queue.put_nowait((name, data))
         except queue.Full:
-            warn_once(f"full {self.url}", f"the store {self.url} is slower than what is written to it; some is left out")
+            warn_once(
+                f"full {self.url}", f"the store {self.url} is slower than what is written to it; some is left out"
+            )
 
     def _work(self) -> None:
         while True:
@@ -219,7 +221,9 @@ class SharedStore:
             good, value = box.get(timeout=ANSWER_S)
         except queue.Empty:
             self._dead = True
-            warn_once(f"store {self.url}", f"the store {self.url} does not answer within {ANSWER_S:g} s; going on without it")
+            warn_once(
+                f"store {self.url}", f"the store {self.url} does not answer within {ANSWER_S:g} s; going on without it"
+            )
             return otherwise
         if good:
             return cast(T, value)
