@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import signal
@@ -40,7 +41,7 @@ def test_without_the_package_it_says_which():
 @pytest.mark.skipif(not HAVE, reason="distributed is not installed (extra `cluster`)")
 @pytest.mark.filterwarnings("ignore")
 def test_a_sweep_survives_the_death_of_a_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    import distributed
+    distributed: Any = importlib.import_module("distributed")
 
     module = programs()
     monkeypatch.setenv("FLYDSL_RUNTIME_CACHE_DIR", str(tmp_path / "cache"))

@@ -46,7 +46,7 @@ names = st.from_regex(r"[A-Z][A-Z0-9_]{0,8}", fullmatch=True)
 
 @given(st.dictionaries(names, scalars), st.none() | st.integers(1, 32), st.none() | st.integers(1, 255))
 def test_to_dict_and_back(knobs: dict[str, object], warps: int | None, registers: int | None):
-    config = Config(num_warps=warps, maxnreg=registers, **knobs)
+    config = Config(num_warps=warps, maxnreg=registers, **knobs)  # pyright: ignore
     again = Config.from_dict(config.to_dict())
     assert again == config and hash(again) == hash(config)
     assert again.all_kwargs() == config.all_kwargs() == {**knobs, **({} if warps is None else {"num_warps": warps})}
@@ -125,7 +125,7 @@ def test_bad_spaces():
         (lambda: Space(), "no knob"),
         (lambda: Space(A=()), "A has no value"),
         (lambda: Space(A="text"), "sequence of values"),
-        (lambda: Space(A=3), "sequence of values"),
+        (lambda: Space(A=3), "sequence of values"),  # pyright: ignore
         (lambda: Space(A=[1], where=3), "where is a function"),  # pyright: ignore
         (lambda: parse_space("A"), "NAME=VALUE"),
         (lambda: parse_space("A=1..x"), "FIRST..LAST"),

@@ -42,7 +42,7 @@ class Tuned:
             self.benched.append(self.runs[-1][1])
             return self.times[self.runs[-1][1]]
 
-        self.tuner: Autotuner[...] = autotune(do_bench=bench, **options)(work)
+        self.tuner: Autotuner = autotune(do_bench=bench, **options)(work)
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         return self.tuner(*args, **kwargs)

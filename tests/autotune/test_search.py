@@ -24,7 +24,7 @@ def programs() -> Any:
     return module.load()
 
 
-def statuses(tuner: Autotuner[...]) -> dict[object, tuple[str, str]]:
+def statuses(tuner: Autotuner) -> dict[object, tuple[str, str]]:
     return {next(iter(t.config.kwargs.values())): (t.status, t.reason) for t in tuner.report().trials}
 
 

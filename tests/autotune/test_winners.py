@@ -30,7 +30,7 @@ def warn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stats, "warned", set[str]())
 
 
-def tuned(best: int = 2, configs: object = None, **options: Any) -> tuple[Autotuner[...], list[int]]:
+def tuned(best: int = 2, configs: object = None, **options: Any) -> tuple[Autotuner, list[int]]:
     searched: list[int] = []
     last: list[int] = []
 

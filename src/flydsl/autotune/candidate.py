@@ -67,7 +67,7 @@ class Config:
         """What `to_dict` gave."""
         if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DSLTypeError(f"Config.from_dict takes a mapping, got {values!r}")
-        return cls(**cast("dict[str, object]", {str(name): value for name, value in values.items()}))  # pyright: ignore[reportArgumentType]
+        return cls(**{str(name): value for name, value in values.items()})  # pyright: ignore[reportArgumentType]
 
     def identity(self) -> tuple[object, ...]:
         """What two equal configurations share."""

@@ -26,7 +26,7 @@ WORTH = 6
 """Candidates that are worth starting processes for."""
 
 
-def open_isolation(tuner: Autotuner[...], runner: Runner, report: Report, timeout: float) -> Elsewhere | None:
+def open_isolation(tuner: Autotuner, runner: Runner, report: Report, timeout: float) -> Elsewhere | None:
     """Where candidates are to be timed in a process of their own, or on a cluster: its keeper."""
     cluster = current_cluster()
     if timeout <= 0 and cluster is None:
@@ -41,7 +41,7 @@ def open_isolation(tuner: Autotuner[...], runner: Runner, report: Report, timeou
         return None
 
 
-def compile_stage(tuner: Autotuner[...], runner: Runner, report: Report, trials: list[Trial], clock: Clock) -> None:
+def compile_stage(tuner: Autotuner, runner: Runner, report: Report, trials: list[Trial], clock: Clock) -> None:
     """Compile candidates, in parallel where that pays; order them, and cut those that cannot be launched."""
     if not isinstance(tuner.fn, JitFunction):
         return
@@ -71,7 +71,7 @@ def _compile_here(runner: Runner, trial: Trial, i: int, resources: dict[int, Any
 
 
 def _in_parallel(
-    tuner: Autotuner[...], runner: Runner, report: Report, trials: Sequence[Trial], clock: Clock, jobs: int
+    tuner: Autotuner, runner: Runner, report: Report, trials: Sequence[Trial], clock: Clock, jobs: int
 ) -> dict[int, Any]:
     half = clock.budget.seconds / 2
     enough = lambda: bool(half) and clock.seconds > half  # noqa: E731

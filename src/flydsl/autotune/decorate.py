@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from .candidate import Hook
 from .runner import Bench, Validate
 from .search import Select
-from .tuner import Autotuner, Default, P, Strategy
+from .tuner import Autotuner, Default, Strategy
 
 if TYPE_CHECKING:
     from .bench import Method
-
-F = TypeVar("F")
 
 
 def autotune(
@@ -39,7 +37,7 @@ def autotune(
     strategy: Strategy = "auto",
     seed: int = 0,
     shipped: str | None = None,
-) -> Callable[[Callable[P, object]], Autotuner[P]]:
+) -> Callable[[Callable[..., object]], Autotuner]:
     """Decorate a jit function so that its configuration is found by measuring.
 
     `configs` is a sequence of `Config`, a `Space`, or a function of the call's arguments that gives one. A winner is
@@ -73,7 +71,7 @@ def autotune(
     (array([0., 2., 4., 6., 8.], dtype=float32), 2)
     """
 
-    def decorate(fn: Callable[P, object]) -> Autotuner[P]:
+    def decorate(fn: Callable[..., object]) -> Autotuner:
         return Autotuner(
             fn, configs, key, warmup, rep, prune_configs_by, reset_to_zero, restore_value, pre_hook, post_hook,
             do_bench, default, artifact_name, validate_hook, select_config,

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CellType, CodeType, FunctionType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from .. import config
 from ..compiler.active_backend import resolve_backend
@@ -51,7 +51,7 @@ def plain(value: object) -> object:
     if isinstance(value, type):
         return value.__name__
     if isinstance(value, tuple | list):
-        return [plain(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+        return [plain(each) for each in cast("Sequence[object]", value)]
     return str(value).removeprefix("torch.")
 
 

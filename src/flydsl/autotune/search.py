@@ -316,7 +316,7 @@ class Search:
         if self.select is None:
             return timed[0].config
         pairs = [(t.config, t.ms) for t in timed]
-        found: object = self.select(pairs)
+        found = cast(object, self.select(pairs))
         config = cast("tuple[object, ...]", found)[0] if isinstance(found, tuple) else found
         if not isinstance(config, Config) or config not in {c for c, _ in pairs}:
             raise DSLValueError(f"select_config gives one of the measured pairs (config, time), got {found!r}")

@@ -99,6 +99,11 @@ def _text(size: object) -> str:
     return "x".join(map(str, cast("Sequence[object]", size))) if isinstance(size, tuple | list) else str(size)
 
 
+def _several(size: object) -> Sequence[object]:
+    """What `make` is called with."""
+    return cast("Sequence[object]", size) if isinstance(size, tuple) else (size,)
+
+
 def _number(size: object) -> float | None:
     if isinstance(size, tuple | list):
         items = cast("Sequence[object]", size)
@@ -156,7 +161,7 @@ def _row(
     method: Method,
 ) -> Row:
     try:
-        args = tuple(make(*cast("Sequence[object]", size)) if isinstance(size, tuple) else make(size))
+        args = tuple(make(*_several(size)))
         if check is not None:
             function(*args)
             check(args, name)

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, ParamSpec, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from .. import config as settings
 from ..compiler.hints import ambient_hints
@@ -27,13 +27,7 @@ from .space import Space
 from .winners import WinnerFile, make_entry
 
 if TYPE_CHECKING:
-    from typing_extensions import ParamSpec
-
     from .bench import Method
-
-    P = ParamSpec("P", default=...)
-else:
-    P = ParamSpec("P")
 
 Strategy = Literal["auto", "exhaustive", "sample", "optuna"]
 STRATEGIES = ("auto", "exhaustive", "sample", "optuna")
@@ -67,7 +61,7 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     return info.st_ino, info.st_size, info.st_mtime_ns
 
 
-class Autotuner(Generic[P]):
+class Autotuner:
     """Wraps a jit function; the first call of a kind searches, later ones use what it found. See `autotune`.
 
     A plain function that prepares arguments and launches can be tuned as well. `report()` tells what the last search
@@ -76,7 +70,7 @@ class Autotuner(Generic[P]):
 
     def __init__(
         self,
-        fn: Callable[P, object],
+        fn: Callable[..., object],
         configs: object,
         key: Sequence[str] | None = None,
         warmup: int = 5,
@@ -113,11 +107,16 @@ class Autotuner(Generic[P]):
                 raise DSLTypeError(f"{option} is a function, got {function!r}")
         self.key = self._names("key", key)
         self._keyed = frozenset(self.key)
-        self.configs = configs if callable(configs) or isinstance(configs, Space) else check_configs(configs, "configs")
-        if isinstance(self.configs, list):
-            check_knobs(fn, self.configs)
-        elif isinstance(self.configs, Space):
-            check_knobs(fn, [self.configs.config(self.configs.point(0))])
+        self.configs: Space | Callable[..., object] | list[Config]
+        if isinstance(configs, Space):
+            check_knobs(fn, [configs.config(configs.point(0))])
+            self.configs = configs
+        elif callable(configs):
+            self.configs = configs
+        else:
+            listed = check_configs(configs, "configs")
+            check_knobs(fn, listed)
+            self.configs = listed
         self.policy = Policy(
             warmup, rep, self._names("reset_to_zero", reset_to_zero), self._names("restore_value", restore_value),
             pre_hook, post_hook, do_bench_fn, validate_hook, check, method,
@@ -161,7 +160,7 @@ class Autotuner(Generic[P]):
 
     # -- calls -----------------------------------------------------------------------------------------
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         torch = sys.modules.get("torch")
         if torch is not None and torch.compiler.is_compiling():
             # Dynamo traces this very code: it is told to leave the rest alone and make an ordinary call of it.
@@ -181,7 +180,7 @@ class Autotuner(Generic[P]):
             return decision.function(*args, **kwargs, **decision.extra)
         return self.launcher.launch(decision.config, args, kwargs)
 
-    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> Config:
+    def prepare(self, *args: object, **kwargs: object) -> Config:
         """Search now, where a call would; compile the winner. The arrays hold afterwards what they held before."""
         named = self._named(args, kwargs)
         decision = self._decide(args, kwargs, named)
@@ -189,7 +188,7 @@ class Autotuner(Generic[P]):
             self.launcher.artifact(decision.config, args, kwargs)
         return decision.config
 
-    def resolve_config(self, *args: P.args, **kwargs: P.kwargs) -> Config:
+    def resolve_config(self, *args: object, **kwargs: object) -> Config:
         """The configuration a call with these arguments takes; searches where a call would."""
         named = self._named(args, kwargs)
         return self._decide(args, kwargs, named).config
@@ -198,7 +197,7 @@ class Autotuner(Generic[P]):
         """What the last search did; `print` shows a table, `.svg()` draws it."""
         return self._last or Report(f"{self.__module__}:{self.__qualname__}", notes=["nothing was searched yet"])
 
-    def __get__(self, instance: object, owner: type | None = None) -> Autotuner[P]:
+    def __get__(self, instance: object, owner: type | None = None) -> Autotuner:
         if instance is None:
             return self
         raise DSLTypeError(
@@ -380,7 +379,7 @@ class Autotuner(Generic[P]):
 
     def _default_config(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Config:
         assert self.default is not None
-        found: object = self.default(*args, **kwargs)
+        found = cast(object, self.default(*args, **kwargs))
         if not isinstance(found, Config):
             raise DSLTypeError(f"default gives a Config, it gave {found!r}")
         return found
@@ -393,8 +392,8 @@ class Autotuner(Generic[P]):
         self, args: tuple[object, ...], kwargs: Mapping[str, object], named: dict[str, object], budget: Budget
     ) -> tuple[list[Config], bool]:
         source: object = self.configs
-        if callable(source) and not isinstance(source, Space):
-            source = cast("Callable[..., object]", source)(*args, **kwargs)
+        if not isinstance(self.configs, Space | list):
+            source = self.configs(*args, **kwargs)
         default = self._default_config(args, kwargs) if self.default is not None else None
         if isinstance(source, Space) and self.strategy == "exhaustive":
             source = check_configs(list(source), repr(source))

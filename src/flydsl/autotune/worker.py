@@ -25,7 +25,7 @@ class _Session:
         args, kwargs = cast("tuple[tuple[object, ...], dict[str, object]]", rebuild(blobs[0], blobs[1:]))
         self.args, self.kwargs = args, kwargs
         if isinstance(found, Autotuner):
-            tuner = cast("Autotuner[Any]", found)
+            tuner = found
             self.launcher, self.policy = tuner.launcher, tuner.policy
         elif isinstance(found, JitFunction):
             self.launcher, self.policy = Launcher(cast("JitFunction[Any]", found)), Policy()

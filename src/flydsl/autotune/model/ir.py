@@ -85,7 +85,8 @@ def _places(text: str) -> dict[str, tuple[str, int]]:
 
 def _parameter_names(text: str) -> list[str]:
     """The names of parameters: each is the last word of its piece, pieces are split at commas outside of brackets."""
-    pieces, depth, start = [], 0, 0
+    pieces: list[str] = []
+    depth = start = 0
     quoted = False
     for i, c in enumerate(text):
         if c == '"':
