@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from flydsl.autotune import Config
-from flydsl.autotune.cluster import on_cluster
+from flydsl.autotune.processes.cluster import on_cluster
 from flydsl.errors import DSLValueError, MissingPackageError
 
 HAVE = importlib.util.find_spec("distributed") is not None

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from .. import config as settings
 from ..compiler.jit_function import JitFunction
 from .candidate import Config
-from .cluster import ClusterTiming, current_cluster
-from .images import Unsendable
-from .isolate import START_S, Isolation, compile_in_processes
 from .limits import uses_of
+from .processes.cluster import ClusterTiming, current_cluster
+from .processes.images import Unsendable
+from .processes.isolate import START_S, Isolation, compile_in_processes
 from .ranking import order_by_model, predicted_ms
 from .report import Report, Trial
 from .runner import Runner

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the script; 0 only if every search found something."""
     from flydsl.autotune import tune_listener
-    from flydsl.autotune.cluster import on_cluster
+    from flydsl.autotune.processes.cluster import on_cluster
     from flydsl.autotune.search import Budget, search_defaults
     from flydsl.errors import DSLValueError, MissingPackageError
     from flydsl.tools.script_runs import as_program, environment

@@ -6,14 +6,14 @@ import pickle
 import time
 from typing import Any, cast
 
-from ..compiler.jit_function import JitFunction
-from ..llvm.worker_process import Frame, Header, serve
-from .candidate import Config
+from ...compiler.jit_function import JitFunction
+from ...llvm.worker_process import Frame, Header, serve
+from ..candidate import Config
+from ..limits import uses_of
+from ..ranking import predicted_ms
+from ..runner import Launcher, Policy, Runner, WrongResult
+from ..tuner import Autotuner
 from .images import FunctionPlace, rebuild
-from .limits import uses_of
-from .ranking import predicted_ms
-from .runner import Launcher, Policy, Runner, WrongResult
-from .tuner import Autotuner
 
 
 class _Session:

@@ -12,14 +12,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-from ..errors import DeviceLostError, DSLCompileError, DSLRuntimeError
-from ..llvm.worker_process import Frame, WorkerDied, WorkerProcess, WorkerTimeout
-from .bench import Timing
-from .candidate import Config
+from ...errors import DeviceLostError, DSLCompileError, DSLRuntimeError
+from ...llvm.worker_process import Frame, WorkerDied, WorkerProcess, WorkerTimeout
+from ..bench import Timing
+from ..candidate import Config
+from ..runner import WrongResult
 from .images import CallImage, FunctionPlace, Unsendable, image_of, place_of
-from .runner import WrongResult
 
-MODULE = "flydsl.autotune.worker"
+MODULE = "flydsl.autotune.processes.worker"
 START_S = 300.0
 """Seconds a child may take to start: it imports what the function is made of."""
 RECYCLE = 64

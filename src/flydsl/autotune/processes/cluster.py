@@ -15,15 +15,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, cast
 
-from ..compiler.active_backend import resolve_backend
-from ..compiler.build.artifact import CompiledArtifact
-from ..compiler.cache import default_cache
-from ..errors import DSLValueError, FlyDSLError, MissingPackageError
-from .bench import Timing
-from .candidate import Config
+from ...compiler.active_backend import resolve_backend
+from ...compiler.build.artifact import CompiledArtifact
+from ...compiler.cache import default_cache
+from ...errors import DSLValueError, FlyDSLError, MissingPackageError
+from ..bench import Timing
+from ..candidate import Config
+from ..runner import WrongResult
 from .images import CallImage, FunctionPlace, image_of, place_of
 from .isolate import CandidateFailed, ChildLost, Isolation, pack_config
-from .runner import WrongResult
 
 RETRIES = 3
 """Times a task is tried again on another worker after one died."""
