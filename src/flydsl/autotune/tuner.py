@@ -66,6 +66,11 @@ class Autotuner:
 
     A plain function that prepares arguments and launches can be tuned as well. `report()` tells what the last search
     did, `prepare(...)` searches without the call, `resolve_config(...)` tells which configuration a call would take.
+
+    >>> from flydsl.autotune import Autotuner, Config
+    >>> tuned = Autotuner(lambda n, B: n // B, [Config(B=2), Config(B=4)], ["n"], default=lambda n: Config(B=4))
+    >>> tuned(12), tuned.resolve_config(12)
+    (3, Config(B=4))
     """
 
     def __init__(
