@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from .. import config as settings
 from ..compiler.hints import ambient_hints
 from ..compiler.jit_function import JitFunction
-from ..errors import CacheWarning, CaptureError, DSLRuntimeError, DSLTypeError, DSLValueError
+from ..errors import CacheWarning, DSLRuntimeError, DSLTypeError, DSLValueError
 from ..expr.emit.trace import maybe_current
 from . import artifacts
 from .arrays import CallArray, clear, find_arrays, sketch
 from .candidate import Config, Hook, candidates_digest, check_configs
-from .key import DeviceIdentity, TuningKey, declared, device_identity, tuning_key
-from .listeners import TuneEvent, notify
+from .key import DeviceIdentity, TuningKey, code_digest, declared, device_identity, tuning_key
 from .report import Report
-from .runner import Bench, Launcher, Policy, Runner, Validate, bind_partial, check_knobs
-from .search import Budget, Progress, Search, Select, current_defaults, expand, prune
+from .runner import Bench, Launcher, Policy, Validate, bind_partial, check_knobs
+from .search import Budget, Progress, Select, current_defaults, expand, prune
+from .searching import config_of, refuse_where_impossible, search_call
 from .space import Space
-from .winners import WinnerFile, make_entry
+from .winners import WinnerFile
 
 if TYPE_CHECKING:
     from .bench import Method
@@ -142,12 +142,12 @@ class Autotuner:
         self.__qualname__ = str(getattr(fn, "__qualname__", self.__name__))
         self.__module__ = str(getattr(fn, "__module__", ""))
         self.__doc__ = fn.__doc__
-        self._winners = WinnerFile(self.__module__, self.__qualname__)
+        self.winners = WinnerFile(self.__module__, self.__qualname__)
         self._known: dict[tuple[object, ...], Decision] = {}
         self._searched: dict[str, Config] = {}
         """Winners of searches of this process, by key."""
-        self._reports: dict[str, Report] = {}
-        self._last: Report | None = None
+        self.last: Report | None = None
+        """What the last search did."""
         self._lock = threading.RLock()
         parameters = self.launcher.parameters.values()
         self._order = tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
@@ -200,7 +200,7 @@ class Autotuner:
 
     def report(self) -> Report:
         """What the last search did; `print` shows a table, `.svg()` draws it."""
-        return self._last or Report(f"{self.__module__}:{self.__qualname__}", notes=["nothing was searched yet"])
+        return self.last or Report(f"{self.__module__}:{self.__qualname__}", notes=["nothing was searched yet"])
 
     def __get__(self, instance: object, owner: type | None = None) -> Autotuner:
         if instance is None:
@@ -290,7 +290,7 @@ class Autotuner:
         )
         configs, sampled = self._candidates(args, kwargs, named, budget)
         device = device_identity()
-        text = repr(self.configs) if sampled else candidates_digest(configs)
+        text = self._space_text() if sampled else candidates_digest(configs)
         key = tuning_key(self.fn, self.key, named, arrays, text, device)
         explicit = self._explicit(args, kwargs)
         artifact = self._artifact_place(key, device, force)
@@ -305,14 +305,14 @@ class Autotuner:
             from .ranking import best_by_model
 
             return self._decision(best_by_model(self.launcher, configs, args, kwargs), "model")
-        self._refuse_where_impossible(named, arrays)
+        refuse_where_impossible(self.__qualname__, named, arrays)
         # In one fleet one machine, and on it one process, searches a key; others take what it found.
-        with self._winners.searching(key):
+        with self.winners.searching(key):
             if not force:
                 found = self._from_winners(key, configs)
                 if found is not None:
                     return found
-            winner = self._search(key, configs, budget, args, kwargs, device)
+            winner = search_call(self, key, configs, sampled, budget, (args, kwargs), device)
         self._searched[key.digest] = winner
         if artifact is not None and force:
             artifacts.emit(artifact[0], artifact[1], winner)
@@ -346,24 +346,24 @@ class Autotuner:
             if config is not None:
                 return self._decision(config, "shipped")
         if self.default is not None:
-            return self._decision(self._default_config(args, kwargs), "default")
+            return self._decision(self.default_config(args, kwargs), "default")
         return None
 
     def _from_winners(self, key: TuningKey, configs: Sequence[Config]) -> Decision | None:
         """What this machine found, or another of the fleet."""
-        found = self._winners.get(key)
+        found = self.winners.get(key)
         if found is None and settings.runtime.cache_remote:
             from .fleet import fetch
 
             entry = fetch(key)
-            theirs = None if entry is None else _config_of(entry)
+            theirs = None if entry is None else config_of(entry)
             if entry is not None and theirs is not None:
                 found = theirs, entry
-                if self._is_candidate(theirs, configs):
-                    self._winners.put(key, entry)
+                if self.is_candidate(theirs, configs):
+                    self.winners.put(key, entry)
         if found is None:
             return None
-        if not self._is_candidate(found[0], configs):
+        if not self.is_candidate(found[0], configs):
             settings.warn(
                 f"the winner {found[0]} that is kept for {self.__qualname__} is ignored: it is none of its candidates",
                 CacheWarning,
@@ -371,7 +371,12 @@ class Autotuner:
             return None
         return self._decision(found[0], "winners")
 
-    def _is_candidate(self, config: Config, configs: Sequence[Config]) -> bool:
+    def _space_text(self) -> str:
+        """A space that is only sampled, for the key: its knobs and its condition."""
+        where = self.configs.where if isinstance(self.configs, Space) else None
+        return f"{self.configs!r} {'' if where is None else code_digest(where)}"
+
+    def is_candidate(self, config: Config, configs: Sequence[Config]) -> bool:
         """Whether the search could have found it: files and stores may hold anything."""
         if isinstance(self.configs, Space):
             return self.configs.has(config)
@@ -382,7 +387,8 @@ class Autotuner:
         function, hints = self.launcher.function_of(config)
         return Decision(config, source, function, hints, self.launcher.kwargs_of(config))
 
-    def _default_config(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Config:
+    def default_config(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Config:
+        """What `default` says of a call."""
         assert self.default is not None
         found = cast(object, self.default(*args, **kwargs))
         if not isinstance(found, Config):
@@ -399,7 +405,7 @@ class Autotuner:
         source: object = self.configs
         if not isinstance(self.configs, Space | list):
             source = self.configs(*args, **kwargs)
-        default = self._default_config(args, kwargs) if self.default is not None else None
+        default = self.default_config(args, kwargs) if self.default is not None else None
         if isinstance(source, Space) and self.strategy == "exhaustive":
             source = check_configs(list(source), repr(source))
         configs, sampled = expand(source, budget, self.seed, default)
@@ -431,102 +437,6 @@ class Autotuner:
             return None
         who = artifacts.identity(self.artifact_name, cast("dict[str, object]", key.parts["declared"]), device)
         return artifacts.path_of(folder, self.artifact_name, who), who
-
-    # -- searching -------------------------------------------------------------------------------------
-
-    def _refuse_where_impossible(self, named: Mapping[str, object], arrays: Sequence[CallArray]) -> None:
-        if settings.runtime.run_only:
-            raise DSLRuntimeError(
-                f"{self.__qualname__} has no winner for these arguments, and FLYDSL_RUNTIME_RUN_ONLY forbids the "
-                f"search, which compiles; call {self.__qualname__}.prepare(...) before"
-            )
-        from ..compiler.call.placement import unspecified_stream
-        from ..expr.gpu import Stream
-        from ..runtime.device_runtime import get_device_runtime
-
-        runtime = get_device_runtime()
-        if runtime.pageable_host and not runtime.capture_active():
-            return
-        handles = [v.handle for v in named.values() if isinstance(v, Stream) and v.handle is not None]
-        handle = handles[0] if handles else unspecified_stream([a.owner for a in arrays], runtime)
-        if runtime.capture_active() or (handle not in (0, 1) and runtime.stream_is_capturing(handle)):
-            raise CaptureError(
-                f"{self.__qualname__} has no winner for these arguments, and its stream is being captured; call "
-                f"{self.__qualname__}.prepare(...) before the capture starts",
-                stream=handle,
-            )
-
-    def _search(
-        self,
-        key: TuningKey,
-        configs: list[Config],
-        budget: Budget,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object],
-        device: DeviceIdentity | None,
-    ) -> Config:
-        from .candidates import compile_stage, open_isolation, widen
-        from .fleet import lease
-
-        name = f"{self.__module__}:{self.__qualname__}"
-        report = Report(name, key.digest, "" if device is None else f"{device.name} ({device.arch})")
-        self._last = self._reports[key.digest] = report
-        given = current_defaults()
-        chosen = self.timeout if given.timeout is None else given.timeout
-        timeout = float(settings.autotune.timeout_s) if chosen is None else chosen
-        with lease(key) as elsewhere:
-            theirs = None if elsewhere is None else _config_of(elsewhere)
-            if elsewhere is not None and theirs is not None and self._is_candidate(theirs, configs):
-                # Another machine was at it, and has finished.
-                report.winner, report.source = theirs, "winners"
-                self._winners.put(key, elsewhere)
-                return theirs
-            runner = Runner(self.launcher, self.policy, args, kwargs)
-            isolation = open_isolation(self, runner, report, timeout)
-            try:
-                reference = self._default_config(args, kwargs) if self.default is not None else None
-                search = Search(
-                    runner, report, budget,
-                    isolation=isolation, reference=reference, select=self.select_config,
-                    progress=given.progress or self.progress,
-                )  # fmt: skip
-                if isinstance(self.configs, Space) and self.strategy == "optuna":
-                    from .optuna_search import run_study
-
-                    winner = run_study(search, self.configs, self.seed)
-                else:
-                    winner = search.run(
-                        configs, lambda trials: compile_stage(self, runner, report, trials, search.clock)
-                    )
-                    if isinstance(self.configs, Space) and self.configs.size > len(report.trials):
-                        winner = widen(search, self.configs)
-            finally:
-                if isolation is not None:
-                    isolation.close()
-            complete = all(trial.status != "left out" for trial in report.trials)
-            timings = cast("list[dict[str, object]]", report.to_dict()["trials"])
-            entry = make_entry(key, winner, timings, complete=complete)
-            if entry is None:
-                report.notes.append("the winner is kept in memory only: it has a pre_hook, or values that JSON has not")
-            else:
-                self._winners.put(key, entry)
-                if settings.runtime.cache_remote:
-                    from .fleet import publish
-
-                    publish(key, entry)
-        if settings.autotune.print:
-            print(report.table())  # noqa: T201 - this is what the variable asks for
-        timed = {trial.config: trial.ms for trial in report.timed}
-        notify(TuneEvent(name, key.digest, timed, winner, report.seconds, report))
-        return winner
-
-
-def _config_of(entry: Mapping[str, object]) -> Config | None:
-    """The configuration of an entry of another machine; None where it is none."""
-    try:
-        return Config.from_dict(cast("dict[str, object]", entry["config"]))
-    except (KeyError, TypeError, ValueError):
-        return None
 
 
 def _array(arrays: Sequence[CallArray], named: Mapping[str, object], name: str) -> CallArray:
