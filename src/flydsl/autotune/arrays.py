@@ -22,8 +22,6 @@ from ..target import on_host
 if TYPE_CHECKING:
     import numpy as np
 
-    Numbers = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
-
 
 class _TorchData(Protocol):
     @property
@@ -192,18 +190,14 @@ def clear(array: CallArray) -> None:
 
 
 def contents(array: CallArray) -> object:
-    """A copy of the elements as a numpy array: float64 of floats, the integers as they are, else their bytes."""
-    import numpy as np
-
+    """A copy of the elements, where they are: a tensor of torch, an array of CuPy or numpy, else their bytes."""
     owner = array.owner
     if is_torch_tensor(owner):
-        tensor = cast(_TorchData, owner).detach().cpu()
-        return np.array(tensor.double().numpy() if array.info.dtype.is_float else tensor.numpy())
-    if is_cupy_array(owner):
-        owner = cast("Callable[[], object]", getattr(owner, "get"))()  # noqa: B009 (CuPy is optional: no type to name)
-    if isinstance(owner, np.ndarray):
-        values = cast("np.ndarray[tuple[int, ...], np.dtype[np.generic]]", owner)
-        return values.astype(np.float64) if array.info.dtype.is_float else values.copy()
+        return cast(_TorchData, owner).data.clone()
+    if _is_numpy(owner) or is_cupy_array(owner):
+        return cast(_Filled, owner).copy()
+    import numpy as np
+
     address, count = array.span()
     if on_host(array.info.device):
         return np.frombuffer(ctypes.string_at(address, count), np.uint8)
@@ -212,11 +206,6 @@ def contents(array: CallArray) -> object:
     held = np.empty(count, np.uint8)
     get_device_runtime().memcpy_d2h(held.ctypes.data, address, count)
     return held
-
-
-def size_of(arrays: Iterable[CallArray]) -> int:
-    """Bytes of all of them."""
-    return sum(array.span()[1] for array in arrays)
 
 
 # --- comparing ----------------------------------------------------------------------------------------------------
@@ -234,14 +223,35 @@ def tolerance(array: CallArray) -> float:
     return max(4.0 * 2.0**-mantissa, 2.0**-12 if mantissa <= 23 else 2.0**-26)
 
 
-def difference(array: CallArray, want: object, got: object) -> str | None:
-    """Where two contents of an array differ by more than its tolerance, in words; None where they agree."""
+def _same(a: object, b: object) -> bool:
+    """Whether two copies hold the same; told where they are, since most arrays of a call are inputs and stay."""
+    if is_torch_tensor(a):
+        torch = sys.modules["torch"]
+        return bool(torch.equal(a, b))
+    return bool(cast("np.ndarray[tuple[int, ...], np.dtype[np.bool_]]", a == b).all())
+
+
+def _numbers(x: object) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
     import numpy as np
 
-    a, b = np.asarray(want), np.asarray(got)
-    if a.dtype != np.float64:
-        wrong = a != b
-    else:
+    if is_torch_tensor(x):
+        tensor = cast(_TorchData, x).cpu()
+        return np.asarray(tensor.double().numpy() if "float" in str(x.dtype) else tensor.numpy())
+    if is_cupy_array(x):
+        x = cast("Callable[[], object]", getattr(x, "get"))()  # noqa: B009 (CuPy is optional: no type to name)
+    return np.asarray(x)
+
+
+def difference(array: CallArray, want: object, got: object) -> str | None:
+    """Where two contents of an array differ by more than its tolerance, in words; None where they agree."""
+    if _same(want, got):
+        return None
+    import numpy as np
+
+    kept, found = _numbers(want), _numbers(got)
+    wrong = kept != found
+    a, b = kept.astype(np.float64), found.astype(np.float64)
+    if array.info.dtype.is_float:
         finite = np.isfinite(a)
         scale = float(np.sqrt(np.mean(np.square(a[finite])))) if finite.any() else 0.0
         with np.errstate(invalid="ignore"):
@@ -251,7 +261,7 @@ def difference(array: CallArray, want: object, got: object) -> str | None:
     if not count:
         return None
     with np.errstate(invalid="ignore"):
-        error = np.where(wrong, np.abs(a.astype(np.float64) - b.astype(np.float64)), -1.0)
+        error = np.where(wrong, np.abs(a - b), -1.0)
     error[np.isnan(error)] = np.inf
     at = tuple(int(i) for i in np.unravel_index(int(np.argmax(error)), error.shape))
     place = ", ".join(map(str, at))

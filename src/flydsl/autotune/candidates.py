@@ -16,7 +16,7 @@ from .processes.isolate import START_S, Isolation, compile_in_processes
 from .ranking import order_by_model, predicted_ms
 from .report import Report, Trial
 from .runner import Runner
-from .search import Clock, Elsewhere, Search, attempt, cut_by_resources
+from .search import Clock, Elsewhere, Search, cut_by_resources
 from .space import Space
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ def compile_stage(tuner: Autotuner, runner: Runner, report: Report, trials: list
     if not clock.budget.seconds:
         for i, trial in enumerate(trials):
             if trial.status == "left out" and i not in resources:
-                _compile_here(runner, trial, i, resources)
+                _compile_here(runner, trial, i, resources, predict=len(trials) >= WORTH)
     cut_by_resources(trials, resources)
     order_by_model(trials)
 
 
-def _compile_here(runner: Runner, trial: Trial, i: int, resources: dict[int, Any]) -> None:
+def _compile_here(runner: Runner, trial: Trial, i: int, resources: dict[int, Any], *, predict: bool) -> None:
     start = time.perf_counter()
     try:
         artifact = runner.launcher.artifact(trial.config, runner.args, runner.kwargs)
@@ -67,7 +67,16 @@ def _compile_here(runner: Runner, trial: Trial, i: int, resources: dict[int, Any
     trial.compile_s = time.perf_counter() - start
     if artifact is not None:
         resources[i] = uses_of(artifact)
-        trial.predicted = predicted_ms(runner.launcher, trial.config, runner.args, runner.kwargs)
+        if predict:
+            trial.predicted = predicted_ms(runner.launcher, trial.config, runner.args, runner.kwargs)
+
+
+def ready(runner: Runner, trial: Trial) -> None:
+    """Compile a candidate whose turn has come, and cut it where it cannot be launched."""
+    if isinstance(runner.launcher.fn, JitFunction) and not trial.compile_s:
+        resources: dict[int, Any] = {}
+        _compile_here(runner, trial, 0, resources, predict=False)
+        cut_by_resources([trial], resources)
 
 
 def _in_parallel(
@@ -109,7 +118,7 @@ def widen(search: Search, space: Space) -> Config:
                 trial = Trial(config)
                 report.trials.append(trial)
                 search.clock.done += 1
-                attempt(trial, lambda config=config: search.measure(config))
+                search.try_out(trial)
             if not fresh or report.timed[0] is best or search.clock.spent():
                 break
     finally:

@@ -278,13 +278,16 @@ class Runner:
         return timing
 
     def _stream(self) -> object:
-        """The stream argument of the call, where it has one."""
+        """The stream the call goes to: its argument, or the one that a launch finds for its arrays."""
+        from ..compiler.call.placement import unspecified_stream
         from ..expr.gpu import Stream
+        from ..runtime.device_runtime import get_device_runtime
 
         for value in self.named.values():
-            if isinstance(value, Stream):
+            if isinstance(value, Stream) and value.raw is not None:
                 return value.raw
-        return None
+        runtime = get_device_runtime()
+        return None if runtime.pageable_host else unspecified_stream([a.owner for a in self.arrays], runtime)
 
 
 def bind_partial(launcher: Launcher, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:

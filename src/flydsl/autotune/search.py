@@ -227,7 +227,10 @@ class Search:
         reference: Config | None = None,
         select: Select | None = None,
         progress: Progress | None = None,
+        ready: Callable[[Runner, Trial], None] | None = None,
     ):
+        self.ready = ready
+        """Compiles a candidate whose turn has come, or cuts it."""
         self.runner = runner
         self.report = report
         self.clock = Clock(budget)
@@ -256,7 +259,7 @@ class Search:
                     trial.reason = reason
                     continue
                 self.clock.done += 1
-                attempt(trial, lambda trial=trial: self.measure(trial.config, compare=True))
+                self.try_out(trial)
                 self._told(trial)
             self._repeat_close()
         finally:
@@ -265,6 +268,13 @@ class Search:
             report.seconds = self.clock.seconds
         report.winner = self.choose()
         return report.winner
+
+    def try_out(self, trial: Trial) -> None:
+        """Make a candidate ready, then time it."""
+        if self.ready is not None:
+            self.ready(self.runner, trial)
+        if trial.status == "left out":
+            attempt(trial, lambda: self.measure(trial.config))
 
     def _told(self, trial: Trial) -> None:
         if self.progress is not None:

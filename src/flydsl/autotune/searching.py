@@ -9,7 +9,7 @@ from .. import config as settings
 from ..errors import CaptureError, DSLRuntimeError
 from .arrays import CallArray
 from .candidate import Config
-from .candidates import compile_stage, open_isolation, widen
+from .candidates import compile_stage, open_isolation, ready, widen
 from .fleet import lease, publish
 from .key import DeviceIdentity, TuningKey
 from .listeners import TuneEvent, notify
@@ -104,6 +104,7 @@ def _searched(
             reference=tuner.default_config(*call) if tuner.default is not None else None,
             select=tuner.select_config,
             progress=given.progress or tuner.progress,
+            ready=ready,
         )
         space = tuner.configs if isinstance(tuner.configs, Space) else None
         if space is not None and tuner.strategy == "optuna":
