@@ -22,7 +22,7 @@ from ...errors import DSLValueError, FlyDSLError, MissingPackageError
 from ..bench import Timing
 from ..candidate import Config
 from ..runner import WrongResult
-from .images import CallImage, FunctionPlace, image_of, place_of
+from .images import CallImage, FunctionPlace, code_place, image_of, place_of
 from .isolate import CandidateFailed, ChildLost, Isolation, pack_config
 
 RETRIES = 3
@@ -72,7 +72,7 @@ class Cluster:
         enough: Callable[[], bool],
     ) -> dict[int, dict[str, Any]]:
         """Compile candidates on the workers; their code comes into the cache of this machine."""
-        place, image = place_of(owner), image_of(call, named, data=False)
+        place, image = code_place(owner), image_of(call, named, data=False)
         env = _environment()
         tasks = [self.submit(compile_task, place, image, pack_config(c), env, timeout) for c in configs]
         found: dict[int, dict[str, Any]] = {}

@@ -95,12 +95,23 @@ def place_of(owner: object) -> FunctionPlace:
         found = _look(loaded, qualname)
     except AttributeError:
         raise Unsendable(f"{module} has no {qualname}") from None
-    if found is not owner:
+    if found is not owner and getattr(found, "fn", None) is not owner:  # what tunes it will do
         raise Unsendable(f"{module}:{qualname} is another object")
     file = str(getattr(loaded, "__file__", "") or "")
     if module == "__main__" and not Path(file).is_file():
         raise Unsendable("the program is no file that another process could run")
     return FunctionPlace(module, qualname, file)
+
+
+def code_place(owner: object) -> FunctionPlace:
+    """Where another process finds what to compile: a tuned function, or the function it tunes."""
+    try:
+        return place_of(owner)
+    except Unsendable:
+        function = getattr(owner, "fn", None)
+        if function is None:
+            raise
+        return place_of(function)
 
 
 # --- arguments ----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from ...llvm.worker_process import Frame, WorkerDied, WorkerProcess, WorkerTimeo
 from ..bench import Timing
 from ..candidate import Config
 from ..runner import WrongResult
-from .images import CallImage, FunctionPlace, Unsendable, image_of, place_of
+from .images import CallImage, FunctionPlace, Unsendable, code_place, image_of, place_of
 
 MODULE = "flydsl.autotune.processes.worker"
 START_S = 300.0
@@ -147,7 +147,7 @@ def compile_in_processes(
 
     Those that `enough` ends early are missing. Raises `Unsendable` where the call cannot be made elsewhere.
     """
-    place = place_of(owner)
+    place = code_place(owner)
     image = image_of(call, named, data=False)
     packed = [pack_config(config) for config in configs]
     pending: queue.SimpleQueue[int] = queue.SimpleQueue()
