@@ -12,12 +12,12 @@ import pytest
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.autotune.model.evaluate import size_of
-from flydsl.autotune.model.machine import MACHINES, machine_for
 from flydsl.autotune.model.predict import Prediction, predict
 from flydsl.compiler.active_backend import resolve_backend
 from flydsl.compiler.jit_function import JitFunction
 from flydsl.errors import DSLValueError
 from flydsl.target import GPUTarget
+from flydsl.target.machines import MACHINES, machine_for
 
 TARGETS = ("cuda:sm_90a", "rocm:gfx942")
 Spec = flyc.TensorSpec

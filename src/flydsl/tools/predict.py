@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flydsl.target import EXAMPLE
+from flydsl.target import EXAMPLE, USUAL
 
 if TYPE_CHECKING:
     from flydsl.autotune.model.predict import Prediction
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("file", help="the script; it is run, but nothing it launches is")
-    parser.add_argument("--target", required=True, help=f"e.g. {EXAMPLE} or cuda:sm_90a")
+    parser.add_argument("--target", required=True, help=f"e.g. {EXAMPLE} or cuda:{USUAL['cuda']}")
     parser.add_argument("--device", help="a GPU of the table, e.g. H200 (default: the usual one of the target)")
     parser.add_argument("--json", action="store_true", help="print one JSON object a launch")
     parser.add_argument(
@@ -30,11 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Predict every launch of the script."""
-    from flydsl.autotune.model.machine import machine_for
     from flydsl.autotune.model.predict import predict
     from flydsl.compiler.listeners import watching_calls
     from flydsl.errors import DSLValueError
     from flydsl.target import GPUTarget
+    from flydsl.target.machines import machine_for
     from flydsl.tools.script_runs import Compiled, compiled_by, environment
 
     script = Path(options.file)

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ...target.machines import Machine
 from .evaluate import Evaluator, Place, size_of, trips
 from .ir import Instruction, KernelIR, order
 from .launches import Launch
-from .machine import Machine
 
 Line = tuple[str, int]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from ...compiler.build.artifact import CompiledArtifact
 from ...compiler.call.arguments import Argument, TensorArgument
+from ...target.machines import Machine, machine_for
 from ..limits import shared_bytes
 from .counts import Amounts, BlockWork, Counter, Line
 from .ir import parse
 from .launches import Launch, launches_of
-from .machine import Machine, machine_for
 
 
 @dataclass

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ...errors import DSLValueError
-from ...target import GPUTarget
+from ..errors import DSLValueError
+from . import GPUTarget
 
 _NONE: Mapping[str, float] = MappingProxyType({})
 
