@@ -129,6 +129,21 @@ def test_the_key_follows_what_decides(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(shaped.benched) == 6
 
 
+def test_repeated_calls_are_decided_without_a_look_at_the_disk(monkeypatch: pytest.MonkeyPatch):
+    """Whatever the arguments are: arrays of numpy, in tuples, in adapters; numbers, None, objects."""
+    tuned = Tuned(times(), key=["n"])
+    x = np.zeros((4, 4), "f4")
+    kinds = [x, (x, x.T), flyc.from_dlpack(x), bytearray(8), None, 3.5, object(), CONFIGS]
+    for each in kinds:
+        tuned(each, 4)
+    monkeypatch.setattr(type(tuned.tuner), "_find", lambda *_: pytest.fail("decided anew"))
+    for each in kinds:
+        assert tuned(each, 4) == 2
+    for other in (x.astype("f8"), (x.T, x), flyc.from_dlpack(x.T)):
+        with pytest.raises(pytest.fail.Exception):
+            tuned(other, 4)
+
+
 SOURCE = """
 import flydsl.compiler as flyc, flydsl.expr as fx
 from flydsl.autotune import Config, autotune

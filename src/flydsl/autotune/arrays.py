@@ -10,7 +10,6 @@ import ctypes
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Protocol, cast
 
 from ..compiler.call.host_arrays import ArrayInfo, array_info, is_cupy_array, is_torch_tensor
@@ -116,22 +115,22 @@ def sketch(value: object, shaped: bool) -> object:
     if is_torch_tensor(value):
         strides = tuple([s if s in (0, 1) else 2 for s in value.stride()])
         return value.dtype, value.device, strides, tuple(value.shape) if shaped else None
-    if not shaped and (value is None or isinstance(value, bool | int | float | str)):
+    if value is None or isinstance(value, bool | int | float | str):
+        return (kind, value) if shaped else kind
+    if isinstance(value, tuple | list):
+        parts = [sketch(each, shaped) for each in cast("Iterable[object]", value)]
+        return None if None in parts else (kind, *parts)
+    info = value.info if isinstance(value, TensorArgument) else array_info(value)
+    if info is not None:
+        strides = tuple([s if s in (0, 1) else 2 for s in info.strides])
+        return info.dtype, info.device, info.ordinal, strides, info.shape if shaped else None
+    if not shaped:
         return kind
     try:
         hash(value)
     except TypeError:
         return None
-    if kind.__module__.partition(".")[0] in ("builtins", "torch") or isinstance(value, type):
-        return kind, value
-    return (kind, None) if kind is _stream_class() else None
-
-
-@cache
-def _stream_class() -> type:
-    from ..expr.gpu import Stream
-
-    return Stream
+    return kind, value
 
 
 Restore = Callable[[], None]
