@@ -68,4 +68,3 @@ many = autotune(
     rep=1,
     warmup=0,
 )(add.fn)
-many.__qualname__ = "many"

@@ -35,7 +35,8 @@ def test_the_module_is_the_decorator():
 
 
 def test_importing_the_package_loads_nothing():
-    code = "import flydsl, flydsl.autotune, sys; print([m for m in ('numpy', 'xdsl', 'llvmlite', 'torch') if m in sys.modules])"
+    heavy = "('numpy', 'xdsl', 'llvmlite', 'torch')"
+    code = f"import flydsl, flydsl.autotune, sys; print([m for m in {heavy} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
@@ -45,7 +46,7 @@ names = st.from_regex(r"[A-Z][A-Z0-9_]{0,8}", fullmatch=True)
 
 @given(st.dictionaries(names, scalars), st.none() | st.integers(1, 32), st.none() | st.integers(1, 255))
 def test_to_dict_and_back(knobs: dict[str, object], warps: int | None, registers: int | None):
-    config = Config(num_warps=warps, maxnreg=registers, **knobs)
+    config = Config(num_warps=warps, maxnreg=registers, **knobs)  # pyright: ignore
     again = Config.from_dict(config.to_dict())
     assert again == config and hash(again) == hash(config)
     assert again.all_kwargs() == config.all_kwargs() == {**knobs, **({} if warps is None else {"num_warps": warps})}
@@ -94,7 +95,11 @@ def test_names_of_no_argument(option: str):
 # --- spaces -------------------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.integers(0, 20), min_size=1, max_size=5), st.lists(st.integers(0, 20), min_size=1, max_size=5), st.integers(0, 40))
+@given(
+    st.lists(st.integers(0, 20), min_size=1, max_size=5),
+    st.lists(st.integers(0, 20), min_size=1, max_size=5),
+    st.integers(0, 40),
+)
 def test_a_space_is_the_product_where_its_condition_holds(a: list[int], b: list[int], most: int):
     space = Space(A=a, B=b, where=lambda c: c.A + c["B"] <= most)
     found = [(c.kwargs["A"], c.kwargs["B"]) for c in space]
@@ -120,7 +125,7 @@ def test_bad_spaces():
         (lambda: Space(), "no knob"),
         (lambda: Space(A=()), "A has no value"),
         (lambda: Space(A="text"), "sequence of values"),
-        (lambda: Space(A=3), "sequence of values"),
+        (lambda: Space(A=3), "sequence of values"),  # pyright: ignore
         (lambda: Space(A=[1], where=3), "where is a function"),  # pyright: ignore
         (lambda: parse_space("A"), "NAME=VALUE"),
         (lambda: parse_space("A=1..x"), "FIRST..LAST"),
@@ -137,7 +142,11 @@ def test_bad_spaces():
 def test_options_are_knobs_too():
     (config,) = Space(num_warps=[4], maxnreg=[64], BLOCK=[8])
     assert config == Config(num_warps=4, maxnreg=64, BLOCK=8)
-    assert [str(c) for c in parse_space("B=1..2,9 S=a F=true")] == ["B=1, S=a, F=True", "B=2, S=a, F=True", "B=9, S=a, F=True"]
+    assert [str(c) for c in parse_space("B=1..2,9 S=a F=true")] == [
+        "B=1, S=a, F=True",
+        "B=2, S=a, F=True",
+        "B=9, S=a, F=True",
+    ]
 
 
 def test_the_digest_of_candidates_ignores_their_order():

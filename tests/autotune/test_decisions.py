@@ -1,4 +1,6 @@
-"""Which configuration a call takes, what it is keyed by, and what the search leaves behind (T-3, T-4, T-5, T-12, T-13)."""
+"""Which configuration a call takes, what it is keyed by, and what the search leaves behind (T-3, T-4, T-5,
+T-12, T-13).
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ class Tuned:
             self.benched.append(self.runs[-1][1])
             return self.times[self.runs[-1][1]]
 
-        self.tuner: Autotuner[...] = autotune(do_bench=bench, **options)(work)
+        self.tuner: Autotuner = autotune(do_bench=bench, **options)(work)
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         return self.tuner(*args, **kwargs)
@@ -125,6 +127,21 @@ def test_the_key_follows_what_decides(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(shaped.benched) == 3
     shaped(x[:2], 5)
     assert len(shaped.benched) == 6
+
+
+def test_repeated_calls_are_decided_without_a_look_at_the_disk(monkeypatch: pytest.MonkeyPatch):
+    """Whatever the arguments are: arrays of numpy, in tuples, in adapters; numbers, None, objects."""
+    tuned = Tuned(times(), key=["n"])
+    x = np.zeros((4, 4), "f4")
+    kinds = [x, (x, x.T), flyc.from_dlpack(x), bytearray(8), None, 3.5, object(), CONFIGS]
+    for each in kinds:
+        tuned(each, 4)
+    monkeypatch.setattr(type(tuned.tuner), "_find", lambda *_: pytest.fail("decided anew"))
+    for each in kinds:
+        assert tuned(each, 4) == 2
+    for other in (x.astype("f8"), (x.T, x), flyc.from_dlpack(x.T)):
+        with pytest.raises(pytest.fail.Exception):
+            tuned(other, 4)
 
 
 SOURCE = """
@@ -287,7 +304,9 @@ def fill(x: fx.Tensor, n: fx.Int32, num_threads: fx.Constexpr[int]):
 def test_warps_become_threads_and_options_become_hints():
     found: list[dict[str, object]] = []
     tuned = autotune([Config(num_warps=2, maxnreg=40)], check=False, rep=1)(fill)
-    with flyc.compile_listener(lambda name, key, target, times, hit, artifact: found.append(artifact.metadata["hints"])):
+    with flyc.compile_listener(
+        lambda name, key, target, times, hit, artifact: found.append(artifact.metadata["hints"])
+    ):
         x = np.zeros(100, "f4")
         tuned(x, 100)
     assert x.tolist() == [64.0] * 100

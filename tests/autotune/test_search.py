@@ -24,7 +24,7 @@ def programs() -> Any:
     return module.load()
 
 
-def statuses(tuner: Autotuner[...]) -> dict[object, tuple[str, str]]:
+def statuses(tuner: Autotuner) -> dict[object, tuple[str, str]]:
     return {next(iter(t.config.kwargs.values())): (t.status, t.reason) for t in tuner.report().trials}
 
 
@@ -52,7 +52,9 @@ def test_all_failing_lists_every_reason():
     def work(x: Any, how: int = 0) -> None:
         raise ValueError(f"reason {how}")
 
-    with pytest.raises(RuntimeError, match=r"(?s)no candidate can be used.*how=1: failed, ValueError: reason 1.*reason 2"):
+    with pytest.raises(
+        RuntimeError, match=r"(?s)no candidate can be used.*how=1: failed, ValueError: reason 1.*reason 2"
+    ):
         autotune([Config(how=1), Config(how=2)])(work)(np.zeros(1))
 
 
@@ -221,6 +223,32 @@ def test_resources_cut_before_anything_is_launched(monkeypatch: pytest.MonkeyPat
     only = [Trial(Config(B=1))]
     cut_by_resources(only, {0: {"k": {"spills": 12}}})
     assert only[0].status == "left out"
+
+
+def test_what_cannot_be_launched_is_cut_under_a_budget_too():
+    module = programs()
+    tuned = Autotuner(module.add.fn, [Config(BLOCK=64), Config(BLOCK=4096)], budget="60s", rep=1)
+    tuned.prepare(np.zeros(8, "f4"), np.zeros(8, "f4"), 8)
+    assert statuses(tuned)[64][0] == "ok"
+    assert statuses(tuned)[4096][0] == "cut" and "4096 threads a block" in statuses(tuned)[4096][1]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int32"])
+def test_results_of_torch_are_compared(dtype: str):
+    torch = pytest.importorskip("torch")
+
+    def work(x: Any, y: Any, how: int = 0) -> None:
+        y.copy_(x)
+        if how == 2:
+            y[3] += 1
+
+    x = torch.arange(8).to(getattr(torch, dtype))
+    tuned = autotune([Config(how=1), Config(how=2), Config(how=3)], rep=1)(work)
+    y = torch.full_like(x, 7)
+    tuned.prepare(x, y)
+    assert (y == 7).all()
+    assert {k: v[0] for k, v in statuses(tuned).items()} == {1: "ok", 2: "wrong", 3: "ok"}
+    assert "y[3] is 4, expected 3; 1 of 8" in statuses(tuned)[2][1]
 
 
 # --- budgets ------------------------------------------------------------------------------------------------------

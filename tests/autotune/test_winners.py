@@ -30,7 +30,7 @@ def warn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stats, "warned", set[str]())
 
 
-def tuned(best: int = 2, configs: object = None, **options: Any) -> tuple[Autotuner[...], list[int]]:
+def tuned(best: int = 2, configs: object = None, **options: Any) -> tuple[Autotuner, list[int]]:
     searched: list[int] = []
     last: list[int] = []
 
@@ -77,7 +77,8 @@ def test_functions_of_one_name_have_files_of_their_own():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"version": 99, "entries": {}}', '{"version": 1}', '{"version": 1, "entries": [1]}', "\x00" * 50]
+    "text",
+    ["", "{", "[]", '{"version": 99, "entries": {}}', '{"version": 1}', '{"version": 1, "entries": [1]}', "\x00" * 50],
 )
 def test_damaged_files_are_replaced(own_folders: Path, text: str):
     tuner, _ = tuned()

@@ -1,7 +1,7 @@
 """`flydsl.autotune`: finding the best configuration of a kernel, once.
 
-The module is callable, so that `flydsl.autotune(...)` and `from flydsl.autotune import autotune` are the same decorator.
-Names are resolved when they are first used; importing this loads nothing of the compiler.
+The module is callable, so that `flydsl.autotune(...)` and `from flydsl.autotune import autotune` are the same
+decorator. Names are resolved when they are first used; importing this loads nothing of the compiler.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ import ctypes
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Protocol, cast
 
 from ..compiler.call.host_arrays import ArrayInfo, array_info, is_cupy_array, is_torch_tensor
@@ -21,8 +20,6 @@ from ..target import on_host
 
 if TYPE_CHECKING:
     import numpy as np
-
-    Numbers = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 class _TorchData(Protocol):
@@ -118,22 +115,22 @@ def sketch(value: object, shaped: bool) -> object:
     if is_torch_tensor(value):
         strides = tuple([s if s in (0, 1) else 2 for s in value.stride()])
         return value.dtype, value.device, strides, tuple(value.shape) if shaped else None
-    if not shaped and (value is None or isinstance(value, bool | int | float | str)):
+    if value is None or isinstance(value, bool | int | float | str):
+        return (kind, value) if shaped else kind
+    if isinstance(value, tuple | list):
+        parts = [sketch(each, shaped) for each in cast("Iterable[object]", value)]
+        return None if None in parts else (kind, *parts)
+    info = value.info if isinstance(value, TensorArgument) else array_info(value)
+    if info is not None:
+        strides = tuple([s if s in (0, 1) else 2 for s in info.strides])
+        return info.dtype, info.device, info.ordinal, strides, info.shape if shaped else None
+    if not shaped:
         return kind
     try:
         hash(value)
     except TypeError:
         return None
-    if kind.__module__.partition(".")[0] in ("builtins", "torch") or isinstance(value, type):
-        return kind, value
-    return (kind, None) if kind is _stream_class() else None
-
-
-@cache
-def _stream_class() -> type:
-    from ..expr.gpu import Stream
-
-    return Stream
+    return kind, value
 
 
 Restore = Callable[[], None]
@@ -180,8 +177,8 @@ def clear(array: CallArray) -> None:
             elements *= extent
         if count != elements * max((array.info.dtype.width + 7) // 8, 1):
             raise DSLTypeError(
-                f"'{array.name}' cannot be set to zero: its elements do not lie side by side, and {type(owner).__name__} "
-                "has no function for it; pass an array of numpy, torch or CuPy"
+                f"'{array.name}' cannot be set to zero: its elements do not lie side by side, and "
+                f"{type(owner).__name__} has no function for it; pass an array of numpy, torch or CuPy"
             )
         if on_host(array.info.device):
             ctypes.memset(address, 0, count)
@@ -192,18 +189,14 @@ def clear(array: CallArray) -> None:
 
 
 def contents(array: CallArray) -> object:
-    """A copy of the elements as a numpy array: float64 of floats, the integers as they are, else their bytes."""
-    import numpy as np
-
+    """A copy of the elements, where they are: a tensor of torch, an array of CuPy or numpy, else their bytes."""
     owner = array.owner
     if is_torch_tensor(owner):
-        tensor = cast(_TorchData, owner).detach().cpu()
-        return np.array(tensor.double().numpy() if array.info.dtype.is_float else tensor.numpy())
-    if is_cupy_array(owner):
-        owner = cast("Callable[[], object]", getattr(owner, "get"))()  # noqa: B009 (CuPy is optional: no type to name)
-    if isinstance(owner, np.ndarray):
-        values = cast("np.ndarray[tuple[int, ...], np.dtype[np.generic]]", owner)
-        return values.astype(np.float64) if array.info.dtype.is_float else values.copy()
+        return cast(_TorchData, owner).data.clone()
+    if _is_numpy(owner) or is_cupy_array(owner):
+        return cast(_Filled, owner).copy()
+    import numpy as np
+
     address, count = array.span()
     if on_host(array.info.device):
         return np.frombuffer(ctypes.string_at(address, count), np.uint8)
@@ -212,11 +205,6 @@ def contents(array: CallArray) -> object:
     held = np.empty(count, np.uint8)
     get_device_runtime().memcpy_d2h(held.ctypes.data, address, count)
     return held
-
-
-def size_of(arrays: Iterable[CallArray]) -> int:
-    """Bytes of all of them."""
-    return sum(array.span()[1] for array in arrays)
 
 
 # --- comparing ----------------------------------------------------------------------------------------------------
@@ -234,14 +222,35 @@ def tolerance(array: CallArray) -> float:
     return max(4.0 * 2.0**-mantissa, 2.0**-12 if mantissa <= 23 else 2.0**-26)
 
 
-def difference(array: CallArray, want: object, got: object) -> str | None:
-    """Where two contents of an array differ by more than its tolerance, in words; None where they agree."""
+def _same(a: object, b: object) -> bool:
+    """Whether two copies hold the same; told where they are, since most arrays of a call are inputs and stay."""
+    if is_torch_tensor(a):
+        torch = sys.modules["torch"]
+        return bool(torch.equal(a, b))
+    return bool(cast("np.ndarray[tuple[int, ...], np.dtype[np.bool_]]", a == b).all())
+
+
+def _numbers(x: object) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
     import numpy as np
 
-    a, b = np.asarray(want), np.asarray(got)
-    if a.dtype != np.float64:
-        wrong = a != b
-    else:
+    if is_torch_tensor(x):
+        tensor = cast(_TorchData, x).cpu()
+        return np.asarray(tensor.double().numpy() if "float" in str(x.dtype) else tensor.numpy())
+    if is_cupy_array(x):
+        x = cast("Callable[[], object]", getattr(x, "get"))()  # noqa: B009 (CuPy is optional: no type to name)
+    return np.asarray(x)
+
+
+def difference(array: CallArray, want: object, got: object) -> str | None:
+    """Where two contents of an array differ by more than its tolerance, in words; None where they agree."""
+    if _same(want, got):
+        return None
+    import numpy as np
+
+    kept, found = _numbers(want), _numbers(got)
+    wrong = kept != found
+    a, b = kept.astype(np.float64), found.astype(np.float64)
+    if array.info.dtype.is_float:
         finite = np.isfinite(a)
         scale = float(np.sqrt(np.mean(np.square(a[finite])))) if finite.any() else 0.0
         with np.errstate(invalid="ignore"):
@@ -251,10 +260,9 @@ def difference(array: CallArray, want: object, got: object) -> str | None:
     if not count:
         return None
     with np.errstate(invalid="ignore"):
-        error = np.where(wrong, np.abs(a.astype(np.float64) - b.astype(np.float64)), -1.0)
+        error = np.where(wrong, np.abs(a - b), -1.0)
     error[np.isnan(error)] = np.inf
     at = tuple(int(i) for i in np.unravel_index(int(np.argmax(error)), error.shape))
     place = ", ".join(map(str, at))
-    return (
-        f"{array.name}[{place}] is {b[at]:.6g}, expected {a[at]:.6g}; {count} of {a.size} elements of '{array.name}' differ"
-    )
+    share = f"{count} of {a.size} elements of '{array.name}' differ"
+    return f"{array.name}[{place}] is {b[at]:.6g}, expected {a[at]:.6g}; {share}"

@@ -31,7 +31,12 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Times of one function in milliseconds."""
+    """Times of one function in milliseconds.
+
+    >>> timing = Timing((1.0, 2.0, 4.0), "wall")
+    >>> timing.median, timing.quantile(0.75)
+    (2.0, 3.0)
+    """
 
     times: tuple[float, ...]
     method: str
@@ -140,7 +145,9 @@ def _wall(runtime: DeviceRuntime, run: Run, warmup: int, rep: int, before: Run |
     return Timing(tuple(once() for _ in range(_repetitions(estimate, rep))), "wall")
 
 
-def _timed(runtime: DeviceRuntime, run: Run, before: Run | None, flush: Run, handle: int) -> Callable[[int], list[float]]:
+def _timed(
+    runtime: DeviceRuntime, run: Run, before: Run | None, flush: Run, handle: int
+) -> Callable[[int], list[float]]:
     """Runs `run` so many times, each between two events; gives the milliseconds of each."""
     from ..runtime.objects import Event
 
@@ -248,10 +255,10 @@ def do_bench(
 ) -> float | list[float]:
     """The median milliseconds of `fn()`, or the `quantiles` asked for.
 
-    At most `warmup` runs come first and at most `rep` are timed, fewer where `fn` is long: about 100 ms in all. `before`
-    runs before each and is not timed. `method`: `events` between two events of the launch stream, `graph` for a replayed
-    graph (`fn` then launches to the current stream), `wall` for the host's clock; `auto` is `events` on a GPU, else
-    `wall`. `flush` empties the last-level cache before each run, on a GPU.
+    At most `warmup` runs come first and at most `rep` are timed, fewer where `fn` is long: about 100 ms in all.
+    `before` runs before each and is not timed. `method`: `events` between two events of the launch stream, `graph` for
+    a replayed graph (`fn` then launches to the current stream), `wall` for the host's clock; `auto` is `events` on a
+    GPU, else `wall`. `flush` empties the last-level cache before each run, on a GPU.
 
     >>> from flydsl.autotune import do_bench
     >>> import time

@@ -17,8 +17,8 @@ class Config:
     """Values of tunable parameters, and options of the compiler.
 
     Keyword arguments are passed to the function; `num_warps` too, as `num_warps` or, where the function has no such
-    parameter, as `num_threads` in threads. `waves_per_eu` and `maxnreg` are compile hints. `pre_hook` is called with the
-    arguments by name before each run.
+    parameter, as `num_threads` in threads. `waves_per_eu` and `maxnreg` are compile hints. `pre_hook` is called with
+    the arguments by name before each run.
 
     >>> from flydsl.autotune import Config
     >>> c = Config(BLOCK=128, num_warps=4, maxnreg=64)
@@ -67,7 +67,7 @@ class Config:
         """What `to_dict` gave."""
         if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DSLTypeError(f"Config.from_dict takes a mapping, got {values!r}")
-        return cls(**cast("dict[str, object]", {str(name): value for name, value in values.items()}))  # pyright: ignore[reportArgumentType]
+        return cls(**{str(name): value for name, value in values.items()})  # pyright: ignore[reportArgumentType]
 
     def identity(self) -> tuple[object, ...]:
         """What two equal configurations share."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CellType, CodeType, FunctionType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from .. import config
 from ..compiler.active_backend import resolve_backend
@@ -51,7 +51,7 @@ def plain(value: object) -> object:
     if isinstance(value, type):
         return value.__name__
     if isinstance(value, tuple | list):
-        return [plain(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+        return [plain(each) for each in cast("Sequence[object]", value)]
     return str(value).removeprefix("torch.")
 
 
@@ -75,8 +75,8 @@ def stride_pattern(array: CallArray) -> list[str]:
 def code_digest(fn: Callable[..., object]) -> str:
     """What the function and everything it reaches are, our own version and the tools' included.
 
-    Of a plain function: its code, that of plain functions it names, and the jit functions and kernels among them. Values
-    it reads are its own affair; what decides a configuration belongs into the key.
+    Of a plain function: its code, that of plain functions it names, and the jit functions and kernels among them.
+    Values it reads are its own affair; what decides a configuration belongs into the key.
     """
     if isinstance(fn, JitFunction):
         return fn.function_key().digest

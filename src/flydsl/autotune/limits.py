@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..compiler.active_backend import resolve_backend
+from ..compiler.build.artifact import CompiledArtifact
 from ..target import GPUTarget
 from ..target.architectures import architecture
 
@@ -18,7 +19,7 @@ MAX_REGISTERS = {"nvidia": 65536}
 
 
 def _threads(uses: Mapping[str, Any]) -> int:
-    size = uses.get("block_size")
+    size = uses.get("block_size") or uses.get("block")
     if isinstance(size, list | tuple):
         total = 1
         for extent in size:  # pyright: ignore[reportUnknownVariableType]
@@ -29,9 +30,19 @@ def _threads(uses: Mapping[str, Any]) -> int:
 
 def shared_bytes(uses: Mapping[str, Any]) -> int:
     """Bytes of shared memory of a block, static and dynamic, as far as they are known."""
-    static = uses.get("shared", uses.get("static_smem")) or 0
+    static = uses.get("shared") or uses.get("shared_static") or uses.get("static_smem") or 0
     dynamic = uses.get("dynamic_smem") or 0
     return (static if isinstance(static, int) else 0) + (dynamic if isinstance(dynamic, int) else 0)
+
+
+def uses_of(artifact: CompiledArtifact) -> dict[str, dict[str, Any]]:
+    """What each kernel of an artifact uses, with its block."""
+    resources = artifact.resources
+    fields = ("block", "shared_static", "shared", "registers", "vgprs", "spills", "scratch")
+    return {
+        str(k["name"]): {**{f: k[f] for f in fields if k.get(f) is not None}, **resources.get(str(k["name"]), {})}
+        for k in artifact.kernels
+    }
 
 
 def excess(resources: Resources, target: GPUTarget | None = None) -> str:

@@ -16,7 +16,11 @@ _logger = logging.getLogger("flydsl.autotune")
 
 
 class TuneEvent(NamedTuple):
-    """What a search came to."""
+    """What a search came to.
+
+    >>> TuneEvent._fields
+    ('function', 'key', 'timings', 'winner', 'duration', 'report')
+    """
 
     function: str
     """`module:qualname`."""

@@ -9,7 +9,7 @@ from typing import Protocol, cast
 from ..errors import DSLRuntimeError, MissingPackageError
 from .candidate import Config
 from .report import Trial
-from .search import LARGE, Search, attempt
+from .search import LARGE, Search
 from .space import Space
 
 
@@ -84,7 +84,7 @@ def run_study(search: Search, space: Space, seed: int) -> Config:
                 trial = known[config] = Trial(config)
                 report.trials.append(trial)
                 search.clock.done += 1
-                attempt(trial, lambda config=config: search.measure(config))
+                search.try_out(trial)
             else:
                 repeated += 1
             if trial.status == "ok":

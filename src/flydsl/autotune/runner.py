@@ -65,7 +65,9 @@ def check_knobs(fn: Callable[..., object], configs: Sequence[Config]) -> None:
                 continue
             if name not in parameters:
                 own = getattr(fn, "__qualname__", "the function")
-                raise DSLValueError(f"{config!r} gives '{name}', but the parameters of {own} are {', '.join(parameters)}")
+                raise DSLValueError(
+                    f"{config!r} gives '{name}', but the parameters of {own} are {', '.join(parameters)}"
+                )
 
 
 @dataclass
@@ -118,9 +120,7 @@ class Launcher:
 class Runner:
     """One call and its arrays."""
 
-    def __init__(
-        self, launcher: Launcher, policy: Policy, args: Sequence[object], kwargs: Mapping[str, object]
-    ):
+    def __init__(self, launcher: Launcher, policy: Policy, args: Sequence[object], kwargs: Mapping[str, object]):
         self.launcher = launcher
         self.policy = policy
         self.args = tuple(args)
@@ -156,8 +156,8 @@ class Runner:
                 if array.name in wanted or not _is_memory(error):
                     raise
                 self.notes.append(
-                    f"there is no memory for a copy of '{array.name}': what candidates write to it stays until the real "
-                    "call, and candidates are not compared by it"
+                    f"there is no memory for a copy of '{array.name}': what candidates write to it stays until the "
+                    "real call, and candidates are not compared by it"
                 )
 
     def restore_all(self) -> None:
@@ -232,7 +232,7 @@ class Runner:
         return self._reference is not None
 
     def compare(self, config: Config) -> None:
-        """One run; raises `WrongResult` where it differs from the reference, and is the reference where there is none."""
+        """One run: `WrongResult` where it differs from the reference; where there is none, it is the reference."""
         got = self.results(config)
         if self._reference is None:
             self._reference = got
@@ -278,13 +278,16 @@ class Runner:
         return timing
 
     def _stream(self) -> object:
-        """The stream argument of the call, where it has one."""
+        """The stream the call goes to: its argument, or the one that a launch finds for its arrays."""
+        from ..compiler.call.placement import unspecified_stream
         from ..expr.gpu import Stream
+        from ..runtime.device_runtime import get_device_runtime
 
         for value in self.named.values():
-            if isinstance(value, Stream):
+            if isinstance(value, Stream) and value.raw is not None:
                 return value.raw
-        return None
+        runtime = get_device_runtime()
+        return None if runtime.pageable_host else unspecified_stream([a.owner for a in self.arrays], runtime)
 
 
 def bind_partial(launcher: Launcher, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:

@@ -1,12 +1,14 @@
-"""The search: cut, compile, run, compare and time candidates, each mishap costing one of them and a line in the report."""
+"""The search: candidates are cut, compiled, run, compared and timed; a mishap costs one, and a line in the report."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from ..errors import DeviceLostError, DSLRuntimeError, DSLTypeError, DSLValueError, FlyDSLError
 from .bench import Timing
@@ -14,9 +16,6 @@ from .candidate import Config, check_configs
 from .report import Report, Trial
 from .runner import Runner, WrongResult
 from .space import Space
-
-if TYPE_CHECKING:
-    from .isolate import Isolation
 
 CLOSE = 0.03
 """Candidates this near to the best are measured once more."""
@@ -27,6 +26,16 @@ Select = Callable[[list[tuple[Config, float]]], tuple[Config, float]]
 """Chooses among what was measured."""
 Progress = Callable[[Report, Trial], None]
 PerfModel = Callable[..., float]
+
+
+class Elsewhere(Protocol):
+    """Where candidates are timed, if not here."""
+
+    reference: Config | None
+
+    def time(self, config: Config, *, compare: bool) -> Timing: ...
+    def expect(self, configs: Sequence[Config]) -> None: ...
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,36 @@ class Budget:
         return cls(seconds, candidates)
 
 
+@dataclass(frozen=True)
+class Defaults:
+    """What a command says of the searches inside it; it comes before what functions say of themselves."""
+
+    budget: Budget = Budget()
+    timeout: float | None = None
+    progress: Progress | None = None
+
+
+_NONE = Defaults()
+_defaults: ContextVar[Defaults] = ContextVar("flydsl_search_defaults", default=_NONE)
+
+
+def current_defaults() -> Defaults:
+    """The defaults of the block around."""
+    return _defaults.get()
+
+
+@contextmanager
+def search_defaults(
+    *, budget: Budget | None = None, timeout: float | None = None, progress: Progress | None = None
+) -> Generator[None]:
+    """Searches inside the block are made so."""
+    token = _defaults.set(Defaults(budget or Budget(), timeout, progress))
+    try:
+        yield
+    finally:
+        _defaults.reset(token)
+
+
 class Clock:
     """How much of a budget is left."""
 
@@ -93,7 +132,7 @@ class Clock:
 
 
 def prune(configs: list[Config], how: object, named: dict[str, object]) -> list[Config]:
-    """T-9: a function `(configs, named_args) -> configs`, or a mapping with `early_config_prune`, `perf_model`, `top_k`."""
+    """`(configs, named_args) -> configs`, or a mapping: `early_config_prune`, `perf_model`, `top_k` (T-9)."""
     if how is None:
         return configs
     if not isinstance(how, Mapping):
@@ -184,11 +223,14 @@ class Search:
         report: Report,
         budget: Budget,
         *,
-        isolation: Isolation | None = None,
+        isolation: Elsewhere | None = None,
         reference: Config | None = None,
         select: Select | None = None,
         progress: Progress | None = None,
+        ready: Callable[[Runner, Trial], None] | None = None,
     ):
+        self.ready = ready
+        """Compiles a candidate whose turn has come, or cuts it."""
         self.runner = runner
         self.report = report
         self.clock = Clock(budget)
@@ -206,6 +248,8 @@ class Search:
         try:
             compiled(trials)
             self.set_reference()
+            if self.isolation is not None:
+                self.isolation.expect([trial.config for trial in trials if trial.status == "left out"])
             for trial in trials:
                 if trial.status != "left out":
                     self._told(trial)
@@ -215,7 +259,7 @@ class Search:
                     trial.reason = reason
                     continue
                 self.clock.done += 1
-                attempt(trial, lambda trial=trial: self.measure(trial.config, compare=True))
+                self.try_out(trial)
                 self._told(trial)
             self._repeat_close()
         finally:
@@ -225,12 +269,19 @@ class Search:
         report.winner = self.choose()
         return report.winner
 
+    def try_out(self, trial: Trial) -> None:
+        """Make a candidate ready, then time it."""
+        if self.ready is not None:
+            self.ready(self.runner, trial)
+        if trial.status == "left out":
+            attempt(trial, lambda: self.measure(trial.config))
+
     def _told(self, trial: Trial) -> None:
         if self.progress is not None:
             self.progress(self.report, trial)
 
     def set_reference(self) -> None:
-        """The results of the default configuration are the right ones; where it cannot run, those of the first that can."""
+        """The results of the default configuration are the right ones; those of the first that runs, if it does not."""
         if self.reference is None or not self.runner.policy.check:
             return
         if self.isolation is not None:
@@ -275,7 +326,7 @@ class Search:
         if self.select is None:
             return timed[0].config
         pairs = [(t.config, t.ms) for t in timed]
-        found: object = self.select(pairs)
+        found = cast(object, self.select(pairs))
         config = cast("tuple[object, ...]", found)[0] if isinstance(found, tuple) else found
         if not isinstance(config, Config) or config not in {c for c, _ in pairs}:
             raise DSLValueError(f"select_config gives one of the measured pairs (config, time), got {found!r}")

@@ -6,22 +6,22 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import cast
+from typing import Any, cast
 
 from ..errors import DSLTypeError, DSLValueError
 from .candidate import Config
 
 
-class Choice(Mapping[str, object]):
+class Choice(Mapping[str, Any]):
     """One point of a space: `c["BM"]` or `c.BM`."""
 
     def __init__(self, values: dict[str, object]):
         self._values = values
 
-    def __getitem__(self, name: str) -> object:
+    def __getitem__(self, name: str) -> Any:
         return self._values[name]
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         try:
             return self.__dict__["_values"][name]
         except KeyError:
@@ -163,7 +163,7 @@ def parse_space(text: str) -> Space:
         if not equals or not name.isidentifier():
             raise DSLValueError(f"a knob is written NAME=VALUE,VALUE or NAME=FIRST..LAST, got {word!r}")
         knobs[name] = list(itertools.chain.from_iterable(_values(part, word) for part in values.split(",")))
-    return Space(**knobs)
+    return Space(where=None, **knobs)
 
 
 def _values(text: str, word: str) -> list[object]:

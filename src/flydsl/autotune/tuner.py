@@ -8,32 +8,26 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, ParamSpec, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from .. import config as settings
 from ..compiler.hints import ambient_hints
 from ..compiler.jit_function import JitFunction
-from ..errors import CacheWarning, CaptureError, DSLRuntimeError, DSLTypeError, DSLValueError
+from ..errors import CacheWarning, DSLRuntimeError, DSLTypeError, DSLValueError
 from ..expr.emit.trace import maybe_current
 from . import artifacts
 from .arrays import CallArray, clear, find_arrays, sketch
 from .candidate import Config, Hook, candidates_digest, check_configs
-from .key import DeviceIdentity, TuningKey, declared, device_identity, tuning_key
-from .listeners import TuneEvent, notify
+from .key import DeviceIdentity, TuningKey, code_digest, declared, device_identity, tuning_key
 from .report import Report
-from .runner import Bench, Launcher, Policy, Runner, Validate, bind_partial, check_knobs
-from .search import Budget, Progress, Search, Select, expand, prune
+from .runner import Bench, Launcher, Policy, Validate, bind_partial, check_knobs
+from .search import Budget, Progress, Select, current_defaults, expand, prune
+from .searching import config_of, refuse_where_impossible, search_call
 from .space import Space
-from .winners import WinnerFile, make_entry
+from .winners import WinnerFile
 
 if TYPE_CHECKING:
-    from typing_extensions import ParamSpec
-
     from .bench import Method
-
-    P = ParamSpec("P", default=...)
-else:
-    P = ParamSpec("P")
 
 Strategy = Literal["auto", "exhaustive", "sample", "optuna"]
 STRATEGIES = ("auto", "exhaustive", "sample", "optuna")
@@ -67,16 +61,21 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     return info.st_ino, info.st_size, info.st_mtime_ns
 
 
-class Autotuner(Generic[P]):
+class Autotuner:
     """Wraps a jit function; the first call of a kind searches, later ones use what it found. See `autotune`.
 
     A plain function that prepares arguments and launches can be tuned as well. `report()` tells what the last search
     did, `prepare(...)` searches without the call, `resolve_config(...)` tells which configuration a call would take.
+
+    >>> from flydsl.autotune import Autotuner, Config
+    >>> tuned = Autotuner(lambda n, B: n // B, [Config(B=2), Config(B=4)], ["n"], default=lambda n: Config(B=4))
+    >>> tuned(12), tuned.resolve_config(12)
+    (3, Config(B=4))
     """
 
     def __init__(
         self,
-        fn: Callable[P, object],
+        fn: Callable[..., object],
         configs: object,
         key: Sequence[str] | None = None,
         warmup: int = 5,
@@ -113,11 +112,16 @@ class Autotuner(Generic[P]):
                 raise DSLTypeError(f"{option} is a function, got {function!r}")
         self.key = self._names("key", key)
         self._keyed = frozenset(self.key)
-        self.configs = configs if callable(configs) or isinstance(configs, Space) else check_configs(configs, "configs")
-        if isinstance(self.configs, list):
-            check_knobs(fn, self.configs)
-        elif isinstance(self.configs, Space):
-            check_knobs(fn, [self.configs.config(self.configs.point(0))])
+        self.configs: Space | Callable[..., object] | list[Config]
+        if isinstance(configs, Space):
+            check_knobs(fn, [configs.config(configs.point(0))])
+            self.configs = configs
+        elif callable(configs):
+            self.configs = configs
+        else:
+            listed = check_configs(configs, "configs")
+            check_knobs(fn, listed)
+            self.configs = listed
         self.policy = Policy(
             warmup, rep, self._names("reset_to_zero", reset_to_zero), self._names("restore_value", restore_value),
             pre_hook, post_hook, do_bench_fn, validate_hook, check, method,
@@ -138,12 +142,12 @@ class Autotuner(Generic[P]):
         self.__qualname__ = str(getattr(fn, "__qualname__", self.__name__))
         self.__module__ = str(getattr(fn, "__module__", ""))
         self.__doc__ = fn.__doc__
-        self._winners = WinnerFile(self.__module__, self.__qualname__)
+        self.winners = WinnerFile(self.__module__, self.__qualname__)
         self._known: dict[tuple[object, ...], Decision] = {}
         self._searched: dict[str, Config] = {}
         """Winners of searches of this process, by key."""
-        self._reports: dict[str, Report] = {}
-        self._last: Report | None = None
+        self.last: Report | None = None
+        """What the last search did."""
         self._lock = threading.RLock()
         parameters = self.launcher.parameters.values()
         self._order = tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
@@ -161,7 +165,7 @@ class Autotuner(Generic[P]):
 
     # -- calls -----------------------------------------------------------------------------------------
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         torch = sys.modules.get("torch")
         if torch is not None and torch.compiler.is_compiling():
             # Dynamo traces this very code: it is told to leave the rest alone and make an ordinary call of it.
@@ -181,7 +185,7 @@ class Autotuner(Generic[P]):
             return decision.function(*args, **kwargs, **decision.extra)
         return self.launcher.launch(decision.config, args, kwargs)
 
-    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> Config:
+    def prepare(self, *args: object, **kwargs: object) -> Config:
         """Search now, where a call would; compile the winner. The arrays hold afterwards what they held before."""
         named = self._named(args, kwargs)
         decision = self._decide(args, kwargs, named)
@@ -189,19 +193,21 @@ class Autotuner(Generic[P]):
             self.launcher.artifact(decision.config, args, kwargs)
         return decision.config
 
-    def resolve_config(self, *args: P.args, **kwargs: P.kwargs) -> Config:
+    def resolve_config(self, *args: object, **kwargs: object) -> Config:
         """The configuration a call with these arguments takes; searches where a call would."""
         named = self._named(args, kwargs)
         return self._decide(args, kwargs, named).config
 
     def report(self) -> Report:
         """What the last search did; `print` shows a table, `.svg()` draws it."""
-        return self._last or Report(f"{self.__module__}:{self.__qualname__}", notes=["nothing was searched yet"])
+        return self.last or Report(f"{self.__module__}:{self.__qualname__}", notes=["nothing was searched yet"])
 
-    def __get__(self, instance: object, owner: type | None = None) -> Autotuner[P]:
+    def __get__(self, instance: object, owner: type | None = None) -> Autotuner:
         if instance is None:
             return self
-        raise DSLTypeError(f"{self.__qualname__}: methods cannot be tuned; tune a function that takes the object's data")
+        raise DSLTypeError(
+            f"{self.__qualname__}: methods cannot be tuned; tune a function that takes the object's data"
+        )
 
     def __repr__(self) -> str:
         return f"<autotuned {self.__qualname__}>"
@@ -222,7 +228,7 @@ class Autotuner(Generic[P]):
     def _quick_key(
         self, count: int, kwargs: Mapping[str, object], named: Mapping[str, object]
     ) -> tuple[object, ...] | None:
-        """Equal for calls that take the same configuration, as far as this process can tell cheaply; None: it cannot."""
+        """Equal for calls that take the same configuration; None where that cannot be told cheaply."""
         function = self.fn
         keyed = self._keyed
         parts: list[object] = [
@@ -277,10 +283,14 @@ class Autotuner(Generic[P]):
         arrays: list[CallArray],
         force: bool,
     ) -> Decision:
-        budget = Budget(self.budget.seconds or float(settings.autotune.budget_s), self.budget.candidates)
+        given = current_defaults().budget
+        budget = Budget(
+            given.seconds or self.budget.seconds or float(settings.autotune.budget_s),
+            given.candidates or self.budget.candidates,
+        )
         configs, sampled = self._candidates(args, kwargs, named, budget)
         device = device_identity()
-        text = repr(self.configs) if sampled else candidates_digest(configs)
+        text = self._space_text() if sampled else candidates_digest(configs)
         key = tuning_key(self.fn, self.key, named, arrays, text, device)
         explicit = self._explicit(args, kwargs)
         artifact = self._artifact_place(key, device, force)
@@ -292,15 +302,17 @@ class Autotuner(Generic[P]):
             if found is not None:
                 return found
         if settings.compile.compile_only:
-            return self._decision(configs[0], "first candidate")
-        self._refuse_where_impossible(named, arrays)
+            from .ranking import best_by_model
+
+            return self._decision(best_by_model(self.launcher, configs, args, kwargs), "model")
+        refuse_where_impossible(self.__qualname__, named, arrays)
         # In one fleet one machine, and on it one process, searches a key; others take what it found.
-        with self._winners.searching(key):
+        with self.winners.searching(key):
             if not force:
                 found = self._from_winners(key, configs)
                 if found is not None:
                     return found
-            winner = self._search(key, configs, budget, args, kwargs, device)
+            winner = search_call(self, key, configs, sampled, budget, (args, kwargs), device)
         self._searched[key.digest] = winner
         if artifact is not None and force:
             artifacts.emit(artifact[0], artifact[1], winner)
@@ -334,23 +346,24 @@ class Autotuner(Generic[P]):
             if config is not None:
                 return self._decision(config, "shipped")
         if self.default is not None:
-            return self._decision(self._default_config(args, kwargs), "default")
+            return self._decision(self.default_config(args, kwargs), "default")
         return None
 
     def _from_winners(self, key: TuningKey, configs: Sequence[Config]) -> Decision | None:
         """What this machine found, or another of the fleet."""
-        found = self._winners.get(key)
+        found = self.winners.get(key)
         if found is None and settings.runtime.cache_remote:
             from .fleet import fetch
 
             entry = fetch(key)
-            if entry is not None:
-                found = Config.from_dict(cast("dict[str, object]", entry["config"])), entry
-                if self._is_candidate(found[0], configs):
-                    self._winners.put(key, entry)
+            theirs = None if entry is None else config_of(entry)
+            if entry is not None and theirs is not None:
+                found = theirs, entry
+                if self.is_candidate(theirs, configs):
+                    self.winners.put(key, entry)
         if found is None:
             return None
-        if not self._is_candidate(found[0], configs):
+        if not self.is_candidate(found[0], configs):
             settings.warn(
                 f"the winner {found[0]} that is kept for {self.__qualname__} is ignored: it is none of its candidates",
                 CacheWarning,
@@ -358,7 +371,12 @@ class Autotuner(Generic[P]):
             return None
         return self._decision(found[0], "winners")
 
-    def _is_candidate(self, config: Config, configs: Sequence[Config]) -> bool:
+    def _space_text(self) -> str:
+        """A space that is only sampled, for the key: its knobs and its condition."""
+        where = self.configs.where if isinstance(self.configs, Space) else None
+        return f"{self.configs!r} {'' if where is None else code_digest(where)}"
+
+    def is_candidate(self, config: Config, configs: Sequence[Config]) -> bool:
         """Whether the search could have found it: files and stores may hold anything."""
         if isinstance(self.configs, Space):
             return self.configs.has(config)
@@ -369,9 +387,10 @@ class Autotuner(Generic[P]):
         function, hints = self.launcher.function_of(config)
         return Decision(config, source, function, hints, self.launcher.kwargs_of(config))
 
-    def _default_config(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Config:
+    def default_config(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Config:
+        """What `default` says of a call."""
         assert self.default is not None
-        found: object = self.default(*args, **kwargs)
+        found = cast(object, self.default(*args, **kwargs))
         if not isinstance(found, Config):
             raise DSLTypeError(f"default gives a Config, it gave {found!r}")
         return found
@@ -384,9 +403,9 @@ class Autotuner(Generic[P]):
         self, args: tuple[object, ...], kwargs: Mapping[str, object], named: dict[str, object], budget: Budget
     ) -> tuple[list[Config], bool]:
         source: object = self.configs
-        if callable(source) and not isinstance(source, Space):
-            source = cast("Callable[..., object]", source)(*args, **kwargs)
-        default = self._default_config(args, kwargs) if self.default is not None else None
+        if not isinstance(self.configs, Space | list):
+            source = self.configs(*args, **kwargs)
+        default = self.default_config(args, kwargs) if self.default is not None else None
         if isinstance(source, Space) and self.strategy == "exhaustive":
             source = check_configs(list(source), repr(source))
         configs, sampled = expand(source, budget, self.seed, default)
@@ -397,8 +416,8 @@ class Autotuner(Generic[P]):
             both = explicit & self.launcher.kwargs_of(config).keys()
             if both:
                 raise DSLValueError(
-                    f"{self.__qualname__}: the call gives {', '.join(sorted(both))}, which the tuner chooses; leave it out, "
-                    f"or call {self.__qualname__}.fn"
+                    f"{self.__qualname__}: the call gives {', '.join(sorted(both))}, which the tuner chooses; "
+                    f"leave it out, or call {self.__qualname__}.fn"
                 )
         return configs, sampled
 
@@ -412,96 +431,12 @@ class Autotuner(Generic[P]):
         if device is None or not device.name or not device.arch or not device.compute_units:
             if force:
                 raise DSLValueError(
-                    f"{self.__qualname__}: a configuration is to be written for this device, but its name, architecture "
-                    f"or number of compute units is not known: {device}"
+                    f"{self.__qualname__}: a configuration is to be written for this device, but its name, "
+                    f"architecture or number of compute units is not known: {device}"
                 )
             return None
         who = artifacts.identity(self.artifact_name, cast("dict[str, object]", key.parts["declared"]), device)
         return artifacts.path_of(folder, self.artifact_name, who), who
-
-    # -- searching -------------------------------------------------------------------------------------
-
-    def _refuse_where_impossible(self, named: Mapping[str, object], arrays: Sequence[CallArray]) -> None:
-        if settings.runtime.run_only:
-            raise DSLRuntimeError(
-                f"{self.__qualname__} has no winner for these arguments, and FLYDSL_RUNTIME_RUN_ONLY forbids the search, "
-                f"which compiles; call {self.__qualname__}.prepare(...) before"
-            )
-        from ..compiler.call.placement import unspecified_stream
-        from ..expr.gpu import Stream
-        from ..runtime.device_runtime import get_device_runtime
-
-        runtime = get_device_runtime()
-        if runtime.pageable_host and not runtime.capture_active():
-            return
-        handles = [v.handle for v in named.values() if isinstance(v, Stream) and v.handle is not None]
-        handle = handles[0] if handles else unspecified_stream([a.owner for a in arrays], runtime)
-        if runtime.capture_active() or (handle not in (0, 1) and runtime.stream_is_capturing(handle)):
-            raise CaptureError(
-                f"{self.__qualname__} has no winner for these arguments, and its stream is being captured; call "
-                f"{self.__qualname__}.prepare(...) before the capture starts",
-                stream=handle,
-            )
-
-    def _search(
-        self,
-        key: TuningKey,
-        configs: list[Config],
-        budget: Budget,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object],
-        device: DeviceIdentity | None,
-    ) -> Config:
-        from .candidates import compile_stage, open_isolation, widen
-        from .fleet import lease
-
-        name = f"{self.__module__}:{self.__qualname__}"
-        report = Report(name, key.digest, "" if device is None else f"{device.name} ({device.arch})")
-        self._last = self._reports[key.digest] = report
-        if self.timeout is None:
-            timeout = float(settings.autotune.timeout_s)
-        else:
-            timeout = self.timeout
-        with lease(key) as elsewhere:
-            if elsewhere is not None:  # another machine was at it, and has finished
-                report.winner, report.source = Config.from_dict(cast("dict[str, object]", elsewhere["config"])), "winners"
-                self._winners.put(key, elsewhere)
-                return report.winner
-            runner = Runner(self.launcher, self.policy, args, kwargs)
-            isolation = open_isolation(self, runner, report, timeout)
-            try:
-                reference = self._default_config(args, kwargs) if self.default is not None else None
-                search = Search(
-                    runner, report, budget,
-                    isolation=isolation, reference=reference, select=self.select_config, progress=self.progress,
-                )  # fmt: skip
-                if isinstance(self.configs, Space) and self.strategy == "optuna":
-                    from .optuna_search import run_study
-
-                    winner = run_study(search, self.configs, self.seed)
-                else:
-                    winner = search.run(configs, lambda trials: compile_stage(self, runner, report, trials, search.clock))
-                    if isinstance(self.configs, Space) and self.configs.size > len(report.trials):
-                        winner = widen(search, self.configs)
-            finally:
-                if isolation is not None:
-                    isolation.close()
-            complete = all(trial.status != "left out" for trial in report.trials)
-            timings = cast("list[dict[str, object]]", report.to_dict()["trials"])
-            entry = make_entry(key, winner, timings, complete=complete)
-            if entry is None:
-                report.notes.append("the winner is kept in memory only: it has a pre_hook, or values that JSON has not")
-            else:
-                self._winners.put(key, entry)
-                if settings.runtime.cache_remote:
-                    from .fleet import publish
-
-                    publish(key, entry)
-        if settings.autotune.print:
-            print(report.table())  # noqa: T201 - this is what the variable asks for
-        timed = {trial.config: trial.ms for trial in report.timed}
-        notify(TuneEvent(name, key.digest, timed, winner, report.seconds, report))
-        return winner
 
 
 def _array(arrays: Sequence[CallArray], named: Mapping[str, object], name: str) -> CallArray:

@@ -32,7 +32,7 @@ from .frontend.signature import Signature, remember_locals
 from .hints import ambient
 from .key.code_key import WantedCode, wanted_code
 from .key.dependencies import FunctionKey, function_key, note_decorated
-from .listeners import notify
+from .listeners import compiled_only, notify
 
 if TYPE_CHECKING:
     from .backends.base import BaseBackend
@@ -173,7 +173,7 @@ class JitFunction(Generic[P]):
         call = self.bind(args, kwargs)
         backend = resolve_backend(None)
         if config.compile.compile_only:
-            self.artifact(call, backend)
+            compiled_only(self.artifact(call, backend), call)
             return
         with launch_place(call.adapted) as runtime:
             if runtime.device_count() > 1:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ...target.machines import Machine
 from .evaluate import Evaluator, Place, size_of, trips
 from .ir import Instruction, KernelIR, order
 from .launches import Launch
-from .machine import Machine
 
 Line = tuple[str, int]
 
@@ -80,6 +80,7 @@ class BlockWork:
     lines: dict[Line, Amounts]
     unknown_loops: int = 0
     """Loops whose number of rounds could not be followed; they count once."""
+    cluster: int = 1
     span: Amounts = field(default_factory=Amounts)
     """Of the warp that does most: what follows one another."""
 
@@ -129,7 +130,7 @@ class Counter:
             total.add(own, len(members))
             if own.issued + sum(own.matrix.values()) > span.issued + sum(span.matrix.values()):
                 span = own
-        return BlockWork(total, lines, self.unknown, span)
+        return BlockWork(total, lines, self.unknown, self.kernel.cluster, span)
 
     # -- how often -------------------------------------------------------------------------------------
 
@@ -137,12 +138,12 @@ class Counter:
         """How often each block of the code runs in the warp of a thread."""
         state = self.evaluator(thread)
         rounds: dict[str, float] = {}
-        unknown = 0
+        unknown: list[str] = []
         for loop in self.kernel.loops:
             found = trips(self.kernel, loop, lambda phis: self.evaluator(thread, phis))
-            unknown += found is None
+            if found is None:
+                unknown.append(loop.header)
             rounds[loop.header] = 1.0 if found is None else found
-        self.unknown = max(self.unknown, unknown)
         weights = dict.fromkeys(self.order, 0.0)
         weights[self.order[0]] = 1.0
         for label in self.order:
@@ -153,19 +154,18 @@ class Counter:
                 continue
             block = self.kernel.blocks[label]
             inner = [loop for loop in self.kernel.loops if label in loop.blocks]
-            for after, share in self._shares(block.instructions[-1], block.successors, state):
+            leaves = any(after not in loop.blocks for after in block.successors for loop in inner)
+            # Where a loop can end, it goes on and ends once: what the condition is in its first round says nothing.
+            ways = [(s, 1.0) for s in dict.fromkeys(block.successors)] if leaves else None
+            for after, share in ways or self._shares(block.instructions[-1], block.successors, state):
                 if after not in weights or any(after == loop.header for loop in inner):
                     continue  # back to the start of a loop: counted in its rounds
-                left = [loop for loop in inner if after not in loop.blocks]
-                if left:
-                    out = weight
-                    for loop in left:
+                out = weight * share
+                for loop in inner:
+                    if after not in loop.blocks:
                         out /= max(rounds[loop.header], 1.0)
-                    weights[after] += out
-                else:
-                    stays = [s for s in block.successors if any(s in loop.blocks for loop in inner)]
-                    alone = inner and len(stays) == 1
-                    weights[after] += weight * (1.0 if alone else share)
+                weights[after] += out
+        self.unknown = max(self.unknown, sum(weights[header] > 0 for header in unknown))
         return weights
 
     @staticmethod
@@ -185,7 +185,7 @@ class Counter:
         for made in self.kernel.blocks[label].instructions:
             found = self.instruction(made, 0)
             if found.asked > found.written:
-                if "async" in made.text or "lds" in made.text:
+                if any(word in made.text for word in ("async", "lds", "expect")):
                     started = 1.0
                 else:
                     sync = 1.0
@@ -291,7 +291,9 @@ class Counter:
             out.shared = out.shared_ideal = (64 + n) * k * size / self.machine.shared_rate / 4
         elif found := _MMA.search(name):
             m, n, k = (int(x) for x in found.groups())
-            out.matrix[_kind(name)] = 2.0 * m * n * k
+            # An intrinsic names what it adds up; operands that it does not name are halves.
+            named = re.sub(r"\.(f32|s32|f16)\b", "", name[found.end() :]) if asm is None else name
+            out.matrix[_kind(named)] = 2.0 * m * n * k
         elif ("mfma" in name or "wmma" in name) and (found := _AMD_MATRIX.search(name)):
             m, n, k = (int(x) for x in found.groups()[:3])
             out.matrix[_kind(found[4] or name)] = 2.0 * m * n * k
@@ -308,7 +310,7 @@ class Counter:
             counts = [self.evaluator(thread).value(term) for term in _I32.findall(text.partition(name)[2])]
             nbytes = max((c for c in counts if c is not None), default=0)
             out.asked += nbytes
-            out.moved += nbytes
+            out.moved += nbytes  # what a cluster's blocks share counts for each: their walking in step takes it back
         elif found := _BUFFER.search(text):
             self._buffer(out, text, found, thread)
         elif "barrier" in name and "init" not in name and "sched" not in name:
@@ -319,7 +321,9 @@ class Counter:
             match = _VECTOR.search(text)
             width = int(match[1]) if match else 1
             out.issued, out.floats = float(width), 2.0 * lanes * width
-        elif any(word in name for word in ("prefetch", "sched", "assume", "sreg", "workitem", "workgroup.id", "lifetime")):
+        elif any(
+            word in name for word in ("prefetch", "sched", "assume", "sreg", "workitem", "workgroup.id", "lifetime")
+        ):
             out.issued = 0.0
 
     def _buffer(self, out: Amounts, text: str, found: re.Match[str], thread: int) -> None:

@@ -1,4 +1,4 @@
-"""Integer values of a kernel's IR for one thread: addresses, conditions and bounds of loops, as far as they are known."""
+"""Integer values of a kernel's IR for one thread, as far as they are known: addresses, conditions, bounds of loops."""
 
 from __future__ import annotations
 
@@ -38,14 +38,24 @@ _MINMAX: dict[str, Callable[[int, int], int]] = {"smin": min, "smax": max, "umin
 _TERM = r"(%[\w.$-]+|-?\d+|true|false|null|undef|poison|@[\w.$-]+)"
 _OPERANDS = re.compile(rf"^(?:\w+ )*?\w+(?: (?:nuw|nsw|exact|disjoint|nneg|samesign))* i(\d+) {_TERM}, {_TERM}")
 _ICMP = re.compile(rf"icmp (?:samesign )?(\w+) (?:i(\d+)|ptr(?: addrspace\(\d+\))?) {_TERM}, {_TERM}")
-_CAST = re.compile(rf"(zext|sext|trunc|bitcast|ptrtoint|inttoptr|addrspacecast|freeze)\b.*? (?:i(\d+)|ptr\S*(?: addrspace\(\d+\))?) {_TERM}(?: to i(\d+))?")
+_CAST = re.compile(
+    r"(zext|sext|trunc|bitcast|ptrtoint|inttoptr|addrspacecast|freeze)\b.*? "
+    rf"(?:i(\d+)|ptr\S*(?: addrspace\(\d+\))?) {_TERM}(?: to i(\d+))?"
+)
 _SELECT = re.compile(rf"select i1 {_TERM}, \S+ {_TERM}, \S+ {_TERM}")
 _CALL = re.compile(r"call .*?@(llvm[\w.]+)\((.*)\)")
 _EXTRACT = re.compile(r"extractvalue (.*) (%[\w.$-]+), ([\d, ]+)$")
 _PHI = re.compile(rf"\[ {_TERM}, %([\w.$-]+) \]")
 _GEP = re.compile(rf"getelementptr (?:inbounds |nuw |nusw )*(.+?), ptr(?: addrspace\(\d+\))? {_TERM}, (.*)$")
 _INDEX = re.compile(rf"i\d+ {_TERM}")
-_THREAD = {"tid": "thread", "workitem.id": "thread", "ctaid": "block", "workgroup.id": "block", "ntid": "size", "nctaid": "grid"}
+_THREAD = {
+    "tid": "thread",
+    "workitem.id": "thread",
+    "ctaid": "block",
+    "workgroup.id": "block",
+    "ntid": "size",
+    "nctaid": "grid",
+}
 _FORMATS = {"i1": "?", "i8": "b", "i16": "h", "i32": "i", "i64": "q"}
 
 
@@ -272,6 +282,10 @@ def trips(kernel: KernelIR, loop: Loop, make: Callable[[Mapping[str, int]], Eval
     return None
 
 
+def _both(state: Evaluator, compared: re.Match[str]) -> tuple[int | None, int | None]:
+    return state.value(compared[3]), state.value(compared[4])
+
+
 def _count(
     kernel: KernelIR,
     loop: Loop,
@@ -310,6 +324,16 @@ def _count(
         state = make({n: counters[n][0] + rounds * step for n, step in steps.items()})
         return state.value(condition) == int(goes_on)
 
+    made = kernel.definitions.get(condition)
+    equal = _ICMP.match(made.text) if made is not None and made.opcode == "icmp" else None
+    if equal is not None and equal[1] in ("eq", "ne"):
+        # Met in one round alone: from how fast the two sides come together.
+        states = [make({n: counters[n][0] + rounds * step for n, step in steps.items()}) for rounds in (0, 1)]
+        apart = [None if a is None or b is None else a - b for a, b in (_both(each, equal) for each in states)]
+        if apart[0] is None or apart[1] is None or apart[0] == apart[1] or apart[0] % (apart[0] - apart[1]):
+            return None
+        rounds = apart[0] // (apart[0] - apart[1])
+        return float(rounds + 1 if at_latch else rounds) if 0 <= rounds < MOST_TRIPS else None
     low, high = 1, 2
     while high < MOST_TRIPS and goes(high - 1):
         low, high = high, high * 2

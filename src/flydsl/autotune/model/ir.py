@@ -13,6 +13,8 @@ _LOCATION = re.compile(r"^(!\d+) = !DILocation\(line: (\d+),.*scope: (!\d+)(?:, 
 _SCOPE = re.compile(r"^(!\d+) = .*!DI(?:Subprogram|LexicalBlock)\(.*?file: (!\d+)")
 _FILE = re.compile(r'^(!\d+) = !DIFile\(filename: "([^"]*)", directory: "([^"]*)"')
 _DEBUG = re.compile(r", !dbg (!\d+)")
+_GROUP = re.compile(r"\) [^)]*#(\d+)[^)]*\{$")
+_CLUSTER = re.compile(r'^attributes #(\d+) = .*"nvvm\.cluster_dim"="(\d+),(\d+),(\d+)"', re.MULTILINE)
 _LABELS = re.compile(r"label %([\w.$-]+)")
 
 
@@ -57,6 +59,8 @@ class KernelIR:
     """In the order of the text, the entry first."""
     definitions: dict[str, Instruction]
     loops: list[Loop]
+    cluster: int = 1
+    """Blocks that are launched together."""
 
     def around(self, label: str) -> list[Loop]:
         """The loops a block is in."""
@@ -81,7 +85,8 @@ def _places(text: str) -> dict[str, tuple[str, int]]:
 
 def _parameter_names(text: str) -> list[str]:
     """The names of parameters: each is the last word of its piece, pieces are split at commas outside of brackets."""
-    pieces, depth, start = [], 0, 0
+    pieces: list[str] = []
+    depth = start = 0
     quoted = False
     for i, c in enumerate(text):
         if c == '"':
@@ -115,12 +120,15 @@ def _joined(text: str) -> Iterator[str]:
 def parse(text: str) -> dict[str, KernelIR]:
     """The kernels of a module by symbol: what is defined and not called by others."""
     places = _places(text)
+    clusters = {n: int(x) * int(y) * int(z) for n, x, y, z in _CLUSTER.findall(text)}
     kernels: dict[str, KernelIR] = {}
     block: Block | None = None
     kernel: KernelIR | None = None
     for line in _joined(text):
         if match := _DEFINE.match(line):
-            kernel = KernelIR(match[1].strip('"'), _parameter_names(match[2]), {}, {}, [])
+            number = _GROUP.search(line)
+            together = clusters.get(number[1], 1) if number else 1
+            kernel = KernelIR(match[1].strip('"'), _parameter_names(match[2]), {}, {}, [], together)
             if "kernel" in line.split("@")[0]:
                 kernels[kernel.name] = kernel
             block = kernel.blocks["entry"] = Block("entry")

@@ -71,7 +71,9 @@ def launches_of(artifact: CompiledArtifact, arguments: Sequence[Argument]) -> li
         packed = PackedCall(table, _storages(arguments), 0, tuple(arguments))
         status = STUB(library.address(artifact.metadata["name"]))(packed.address)
     if status:
-        raise DSLRuntimeError(f"the host code of {artifact.name} ended with status {status} before it launched anything")
+        raise DSLRuntimeError(
+            f"the host code of {artifact.name} ended with status {status} before it launched anything"
+        )
     return found
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from ...compiler.build.artifact import CompiledArtifact
 from ...compiler.call.arguments import Argument, TensorArgument
+from ...target.machines import Machine, machine_for
 from ..limits import shared_bytes
 from .counts import Amounts, BlockWork, Counter, Line
 from .ir import parse
 from .launches import Launch, launches_of
-from .machine import Machine, machine_for
 
 
 @dataclass
@@ -54,8 +54,8 @@ class Prediction:
             f"  grid {size[0]}, block {size[1]}: {self.waves:.2f} waves of {self.resident} blocks a unit "
             f"({self.resident_by}) on {machine.units} units",
             f"  {self.operations / 1e9:.4g} GFLOP, {self.memory_bytes / 1e6:.4g} MB from memory, "
-            f"{intensity:.4g} operations a byte; {self.operations / self.us * 1e-6 if self.us else 0:.4g} of {peak:.4g} "
-            f"TFLOPS, {self.memory_bytes / self.us * 1e-3 if self.us else 0:.4g} of {machine.memory_gbs:.4g} GB/s",
+            f"{intensity:.4g} operations a byte; {self.operations / self.us * 1e-6:.4g} of {peak:.4g} TFLOPS, "
+            f"{self.memory_bytes / self.us * 1e-3:.4g} of {machine.memory_gbs:.4g} GB/s",
         ]
         widest = max(map(len, self.parts))
         for name, us in sorted(self.parts.items(), key=lambda item: -item[1]):
@@ -147,8 +147,8 @@ def predict_launch(
     }
     parts = {name: clocks * busiest / clock for name, clocks in unit.items() if clocks}
     waits = work.span.rounds * fit.latency + work.span.rounds_async * fit.latency / fit.ahead
-    waits += work.span.barriers * fit.barrier + fit.latency
-    parts["waiting for memory"] = waits * rounds / clock
+    waits += work.span.barriers * fit.barrier
+    parts["waiting for memory"] = (waits * rounds + fit.latency) / clock
     memory = total.moved * blocks
     if array_bytes and array_bytes <= machine.cache_mb * 4e6:
         memory = min(memory, array_bytes)
@@ -159,8 +159,10 @@ def predict_launch(
     parts["device memory"] = memory / (machine.memory_gbs * 1e3 * fit.memory * max(busy, 0.05))
     limiter = max(parts, key=lambda name: parts[name])
     ordered = sorted(parts.values(), reverse=True)
-    # Resources overlap, but never wholly: part of the second shows.
-    us = fit.launch_us + ordered[0] + 0.15 * (ordered[1] if len(ordered) > 1 else 0.0)
+    # Resources overlap, but never wholly: part of the others shows.
+    us = fit.launch_us + ordered[0] + fit.shows * sum(ordered[1:])
+    if work.cluster > 1:
+        us += fit.cluster_us
     found = Prediction(
         launch.kernel, machine, launch, us, limiter, parts, resident, by,
         blocks / (machine.units * resident), work, memory,
@@ -184,10 +186,10 @@ def _hints(found: Prediction, uses: Mapping[str, Any], busiest: int, blocks: int
             f"bank conflicts take {total.shared / total.shared_ideal:.1f} times the clocks: swizzle or pad{line}"
         )
     idle = 1.0 - blocks / (busiest * machine.units)
-    if idle > 0.2 and found.limiter != "device memory":
+    if idle > 0.2:
         hints.append(
-            f"{100 * idle:.0f} % of the units' time is idle: {blocks} blocks on {machine.units} units; smaller tiles, or a "
-            "split of the reduction, give more"
+            f"{100 * idle:.0f} % of the units' time is idle: {blocks} blocks on {machine.units} units; smaller tiles, "
+            "or a split of the reduction, give more"
         )
     if found.limiter == "waiting for memory":
         hints.append("warps wait for data: more stages in flight, more blocks a unit, or wider loads")
@@ -198,7 +200,11 @@ def _hints(found: Prediction, uses: Mapping[str, Any], busiest: int, blocks: int
         hints.append("local memory is used: an array is indexed at run time, or registers do not suffice")
     if found.limiter == "float arithmetic" and not total.matrix and machine.matrix:
         hints.append("products run on the float units: matrix instructions would do many times as much")
-    if found.resident_by in ("shared memory", "registers") and found.resident == 1 and found.limiter == "waiting for memory":
+    if (
+        found.resident_by in ("shared memory", "registers")
+        and found.resident == 1
+        and found.limiter == "waiting for memory"
+    ):
         hints.append(f"{found.resident_by} allow one block a unit")
     if found.work.unknown_loops:
         hints.append(f"{found.work.unknown_loops} loops have bounds that depend on data; each is counted once")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ...errors import DSLValueError
-from ...target import GPUTarget
+from ..errors import DSLValueError
+from . import GPUTarget
 
 _NONE: Mapping[str, float] = MappingProxyType({})
 
@@ -16,18 +16,22 @@ _NONE: Mapping[str, float] = MappingProxyType({})
 class Fit:
     """Constants no data sheet has: how much of a peak is reached, and what comes on top."""
 
-    launch_us: float = 2.5
+    launch_us: float = 1.5
     """From the launch to the first instruction, and behind the last."""
     memory: float = 0.88
     """Share of the memory's rate that is reached."""
-    matrix: float = 0.85
+    matrix: float = 0.78
     """Share of the matrix units' rate that is reached."""
     latency: float = 700.0
     """Clocks from a request to memory until the data is there."""
-    ahead: float = 3.0
+    ahead: float = 6.0
     """Requests of a pipeline that are under way at once."""
     barrier: float = 30.0
     """Clocks of a barrier of a block."""
+    shows: float = 0.12
+    """Share of what should be hidden behind the limiter and is not."""
+    cluster_us: float = 0.5
+    """What starting blocks as clusters takes more."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Machine:
 
 def _hopper(name: str, memory: float) -> Machine:
     return Machine(
-        name, "sm_90", 132, 1.755, memory, 5500.0, 50.0,
+        name, "sm_90", 132, 1.755, memory, 10000.0, 50.0,
         {"f16": 989.0, "bf16": 989.0, "fp8": 1979.0, "tf32": 494.0, "i8": 1979.0, "f64": 67.0}, 128, 4.0, 233472,
     )  # fmt: skip
 
@@ -88,7 +92,7 @@ def _cdna3(name: str, memory: float) -> Machine:
 MACHINES: tuple[Machine, ...] = (
     _hopper("H200", 4800.0),
     _hopper("H100", 3350.0),
-    Machine("A100", "sm_80", 108, 1.41, 2039.0, 4000.0, 40.0,
+    Machine("A100", "sm_80", 108, 1.41, 2039.0, 5500.0, 40.0,
             {"f16": 312.0, "bf16": 312.0, "tf32": 156.0, "i8": 624.0, "f64": 19.5}, 64, 4.0, 167936),
     Machine("RTX 3090", "sm_86", 82, 1.695, 936.0, 2200.0, 6.0,
             {"f16": 71.0, "bf16": 71.0, "tf32": 35.6, "i8": 284.0}, 128, 4.0, 102400, max_warps=48, max_blocks=16),

@@ -6,12 +6,14 @@ import pickle
 import time
 from typing import Any, cast
 
-from ..compiler.jit_function import JitFunction
-from ..llvm.worker_process import Frame, Header, serve
-from .candidate import Config
+from ...compiler.jit_function import JitFunction
+from ...llvm.worker_process import Frame, Header, serve
+from ..candidate import Config
+from ..limits import uses_of
+from ..ranking import predicted_ms
+from ..runner import Launcher, Policy, Runner, WrongResult
+from ..tuner import Autotuner
 from .images import FunctionPlace, rebuild
-from .runner import Launcher, Policy, Runner, WrongResult
-from .tuner import Autotuner
 
 
 class _Session:
@@ -23,7 +25,7 @@ class _Session:
         args, kwargs = cast("tuple[tuple[object, ...], dict[str, object]]", rebuild(blobs[0], blobs[1:]))
         self.args, self.kwargs = args, kwargs
         if isinstance(found, Autotuner):
-            tuner = cast("Autotuner[Any]", found)
+            tuner = found
             self.launcher, self.policy = tuner.launcher, tuner.policy
         elif isinstance(found, JitFunction):
             self.launcher, self.policy = Launcher(cast("JitFunction[Any]", found)), Policy()
@@ -53,8 +55,12 @@ def answer(request: Header, blobs: list[bytes]) -> Frame:
     if request["do"] == "compile":
         start = time.perf_counter()
         artifact = session.launcher.artifact(config, session.args, session.kwargs)
-        resources = {} if artifact is None else artifact.resources
-        return {"resources": resources, "seconds": time.perf_counter() - start}, []
+        if artifact is None:
+            return {"resources": {}, "seconds": 0.0, "predicted": None}, []
+        seconds = time.perf_counter() - start
+        predicted = predicted_ms(session.launcher, config, session.args, session.kwargs)
+        reply = {"resources": uses_of(artifact), "seconds": seconds, "predicted": predicted, "key": artifact.key}
+        return reply, [artifact.to_bytes()] if request.get("send") else []
     runner = session.runner
     if request["do"] == "reference":
         runner.set_reference(config)

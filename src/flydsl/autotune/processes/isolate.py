@@ -10,30 +10,31 @@ import pickle
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
-from ..errors import DeviceLostError, DSLCompileError, DSLRuntimeError
-from ..llvm.worker_process import WorkerDied, WorkerProcess, WorkerTimeout
-from .bench import Timing
-from .candidate import Config
-from .images import CallImage, FunctionPlace, Unsendable, image_of, place_of
-from .runner import WrongResult
+from ...errors import DeviceLostError, DSLCompileError, DSLRuntimeError
+from ...llvm.worker_process import Frame, WorkerDied, WorkerProcess, WorkerTimeout
+from ..bench import Timing
+from ..candidate import Config
+from ..runner import WrongResult
+from .images import CallImage, FunctionPlace, Unsendable, code_place, image_of, place_of
 
-MODULE = "flydsl.autotune.worker"
+MODULE = "flydsl.autotune.processes.worker"
 START_S = 300.0
 """Seconds a child may take to start: it imports what the function is made of."""
 RECYCLE = 64
 """Candidates a child compiles; LLVM keeps some memory of each."""
 
 
-def _send(config: Config) -> bytes:
+def pack_config(config: Config) -> bytes:
+    """A configuration for another process of ours."""
     try:
         return pickle.dumps(config)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise Unsendable(f"{config!r} cannot be sent: {error}") from None
 
 
-class _Child:
+class Child:
     """A worker that knows one call."""
 
     def __init__(self, place: FunctionPlace, image: CallImage, env: Mapping[str, str] | None = None):
@@ -43,8 +44,12 @@ class _Child:
 
     def ask(self, request: dict[str, Any], blobs: Sequence[bytes], timeout: float) -> dict[str, Any]:
         """The answer; its error is raised."""
+        return self.ask_all(request, blobs, timeout)[0]
+
+    def ask_all(self, request: dict[str, Any], blobs: Sequence[bytes], timeout: float) -> Frame:
+        """The same with the byte strings that came along."""
         try:
-            reply, _ = self.process.ask(request, blobs, timeout=timeout)
+            reply, data = self.process.ask(request, blobs, timeout=timeout)
         except WorkerDied as death:
             said = death.output.strip().splitlines()
             raise ChildLost(f"the process {death.how()}{': ' + said[-1] if said else ''}") from None
@@ -58,7 +63,7 @@ class _Child:
                 self.close()
                 raise ChildLost(f"the device was lost: {reply['message']}")
             raise CandidateFailed(str(reply["text"]))
-        return reply
+        return reply, data
 
     @property
     def alive(self) -> bool:
@@ -79,24 +84,25 @@ class CandidateFailed(DSLRuntimeError):
 class Isolation:
     """Times candidates in a child."""
 
-    def __init__(self, owner: object, call: tuple[object, ...], named: Mapping[str, object], timeout: float):
-        self.place = place_of(owner)
-        self.image = image_of(call, named, data=True)
+    def __init__(self, place: FunctionPlace, image: CallImage, timeout: float, env: Mapping[str, str] | None = None):
+        self.place = place
+        self.image = image
+        self.env = env
         self.timeout = timeout
         self.reference: Config | None = None
-        self._child: _Child | None = None
+        self._child: Child | None = None
+
+    @classmethod
+    def of_call(cls, owner: object, call: tuple[object, ...], named: Mapping[str, object], timeout: float) -> Self:
+        """For a call of this process; raises `Unsendable` where it cannot be made elsewhere."""
+        return cls(place_of(owner), image_of(call, named, data=True), timeout)
 
     def time(self, config: Config, *, compare: bool) -> Timing:
         """Times of a candidate; raises what became of it instead."""
-        data = _send(config)
-        if self._child is None or not self._child.alive:
-            self._child = None
-            child = _Child(self.place, self.image)
-            self._child = child
-            if self.reference is not None:
-                self._refer(child, self.reference)
+        data = pack_config(config)
+        child = self.running()
         try:
-            reply = self._child.ask({"do": "time", "compare": compare}, [data], self.timeout)
+            reply = child.ask({"do": "time", "compare": compare}, [data], self.timeout)
         except ChildLost:
             self._child = None
             raise
@@ -104,14 +110,23 @@ class Isolation:
             self.reference = config  # the first that ran; a child that replaces this one runs it again
         return Timing(tuple(reply["times"]), reply["method"])
 
-    def _refer(self, child: _Child, reference: Config) -> None:
-        try:
-            child.ask({"do": "reference"}, [_send(reference)], self.timeout)
-        except ChildLost:
-            self.reference, self._child = None, None
-            raise ChildLost(f"the reference configuration {reference} takes its process down") from None
-        except CandidateFailed:
-            self.reference = None
+    def expect(self, configs: Sequence[Config]) -> None:
+        """One child times one candidate at a time: there is nothing to start early."""
+
+    def running(self) -> Child:
+        """A child that knows the call, and the right results."""
+        if self._child is not None and self._child.alive:
+            return self._child
+        self._child = Child(self.place, self.image, self.env)
+        if self.reference is not None:
+            try:
+                self._child.ask({"do": "reference"}, [pack_config(self.reference)], self.timeout)
+            except (ChildLost, CandidateFailed):
+                # It cannot be what others are held against; the first that runs is, from now on.
+                self.reference = None
+                if not self._child.alive:
+                    self._child = Child(self.place, self.image, self.env)
+        return self._child
 
     def close(self) -> None:
         if self._child is not None:
@@ -132,9 +147,9 @@ def compile_in_processes(
 
     Those that `enough` ends early are missing. Raises `Unsendable` where the call cannot be made elsewhere.
     """
-    place = place_of(owner)
+    place = code_place(owner)
     image = image_of(call, named, data=False)
-    packed = [_send(config) for config in configs]
+    packed = [pack_config(config) for config in configs]
     pending: queue.SimpleQueue[int] = queue.SimpleQueue()
     for i in range(len(configs)):
         pending.put(i)
@@ -142,7 +157,7 @@ def compile_in_processes(
     failures: list[BaseException] = []
 
     def work() -> None:
-        child: _Child | None = None
+        child: Child | None = None
         try:
             while not enough() and not failures:
                 try:
@@ -153,7 +168,7 @@ def compile_in_processes(
                     if child is None or child.process.served > RECYCLE:
                         if child is not None:
                             child.close()
-                        child = _Child(place, image, {"FLYDSL_COMPILE_ONLY": "1"})
+                        child = Child(place, image, {"FLYDSL_COMPILE_ONLY": "1"})
                     results[i] = child.ask({"do": "compile"}, [packed[i]], timeout)
                 except ChildLost as error:
                     results[i], child = {"error": str(error)}, None

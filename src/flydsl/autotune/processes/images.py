@@ -16,14 +16,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, cast
 
-from ..compiler.call.host_arrays import is_cupy_array, is_torch_tensor
-from ..compiler.call.specs import TensorSpec
-from ..compiler.call.tensor_argument import TensorArgument
-from ..errors import DSLTypeError
-from ..expr.gpu import Stream
-from ..runtime.objects import Buffer
-from ..target import on_host
-from .arrays import CallArray, find_arrays
+from ...compiler.call.host_arrays import is_cupy_array, is_torch_tensor
+from ...compiler.call.specs import TensorSpec
+from ...compiler.call.tensor_argument import TensorArgument
+from ...errors import DSLTypeError
+from ...expr.gpu import Stream
+from ...runtime.objects import Buffer
+from ...target import on_host
+from ..arrays import CallArray, find_arrays
 
 
 class Unsendable(Exception):
@@ -95,12 +95,23 @@ def place_of(owner: object) -> FunctionPlace:
         found = _look(loaded, qualname)
     except AttributeError:
         raise Unsendable(f"{module} has no {qualname}") from None
-    if found is not owner:
+    if found is not owner and getattr(found, "fn", None) is not owner:  # what tunes it will do
         raise Unsendable(f"{module}:{qualname} is another object")
     file = str(getattr(loaded, "__file__", "") or "")
     if module == "__main__" and not Path(file).is_file():
         raise Unsendable("the program is no file that another process could run")
     return FunctionPlace(module, qualname, file)
+
+
+def code_place(owner: object) -> FunctionPlace:
+    """Where another process finds what to compile: a tuned function, or the function it tunes."""
+    try:
+        return place_of(owner)
+    except Unsendable:
+        function = getattr(owner, "fn", None)
+        if function is None:
+            raise
+        return place_of(function)
 
 
 # --- arguments ----------------------------------------------------------------------------------------------------
@@ -172,7 +183,7 @@ def read_bytes(array: CallArray) -> bytes:
     address, count = array.span()
     if on_host(array.info.device):
         return ctypes.string_at(address, count)
-    from ..runtime.device_runtime import get_device_runtime
+    from ...runtime.device_runtime import get_device_runtime
 
     held = bytearray(count)
     place = (ctypes.c_char * count).from_buffer(held) if count else None
@@ -235,7 +246,7 @@ def rebuild(payload: bytes, blobs: Sequence[bytes]) -> Any:
             return Stream(None)
         if what == "spec":
             shape, name, strides = rest
-            from ..expr.numeric import CLASSES
+            from ...expr.numeric import CLASSES
 
             return TensorSpec(shape, CLASSES[name], strides)
         image = cast(ArrayImage, rest[0])
@@ -252,7 +263,7 @@ def _array(image: ArrayImage, data: bytearray) -> object:
     if image.kind == "torch":
         return _torch_array(image, data)
     if image.kind == "buffer":
-        from ..runtime.device_runtime import get_device_runtime
+        from ...runtime.device_runtime import get_device_runtime
 
         buffer = get_device_runtime().alloc(len(data))
         buffer.copy_from(data)
