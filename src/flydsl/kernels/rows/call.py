@@ -98,12 +98,16 @@ def _extent(op: str, name: str, x: HostArray) -> tuple[int, int]:
     return begin, begin + (1 + sum((e - 1) * s for e, s in zip(x.shape, strides, strict=True))) * size
 
 
+ALL: tuple[str, ...] = (
+    "float16", "bfloat16", "float32", "float64", "int8", "uint8", "float8_e4m3fn", "float8_e5m2", "int32", "int64",
+)  # fmt: skip
+
+
 def described(op: str, arrays: Mapping[str, HostArray | None]) -> dict[str, Array | None]:
     """All arrays in the words of `form_of`."""
     return {name: None if x is None else describe(op, name, x, ALL) for name, x in arrays.items()}
 
 
-ALL = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "float8_e4m3fn", "float8_e5m2", "int32", "int64")
 
 
 def more_of(stream: object) -> dict[str, object]:
@@ -111,4 +115,4 @@ def more_of(stream: object) -> dict[str, object]:
     return {} if stream is None else {"stream": stream}
 
 
-__all__ = ["Result", "arrays_only", "check_apart", "described", "dtype_of", "more_of", "recall"]
+__all__ = ["ALL", "Result", "arrays_only", "check_apart", "described", "dtype_of", "more_of", "recall"]

@@ -9,7 +9,7 @@ from flydsl.errors import DSLTypeError, DSLValueError
 from .arrays import FLOATS, HostArray, describe, matrix, same_place, shaped, vacant, zeros
 from .call import Result, arrays_only, check_apart, described, dtype_of, more_of, recall
 from .form import Form, form_of
-from .softmax import LONG_BYTES, describe_rows
+from .softmax_entry import LONG_BYTES, describe_rows
 
 PROCESSORS = 132
 """Multiprocessors that gradients are summed for; a constant, so that sums are the same everywhere."""
