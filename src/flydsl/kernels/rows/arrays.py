@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
-from ..matmul.arrays import HostArray, address, is_torch, type_name
+from ..matmul.arrays import HostArray, address, is_torch, packed, type_name
 
 FLOATS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 """Types of rows, with their bytes; float64 is summed in float64, all others in float32."""
@@ -71,10 +71,22 @@ def shaped(op: str, name: str, x: Array, shape: Sequence[int], like: str) -> Non
 
 
 def matrix(x: HostArray) -> HostArray:
-    """An array as a matrix of its rows; a copy if its strides leave no other way."""
-    if x.ndim == 2:
-        return x
-    return x.reshape(-1, x.shape[-1]) if x.shape[-1] else x.reshape(0, 0)
+    """An array as a matrix of rows that are in one piece; a copy if its strides leave no other way."""
+    if x.ndim != 2:
+        x = x.reshape(-1, x.shape[-1]) if x.shape[-1] else x.reshape(0, 0)
+    return x if _step(x) == 1 or 0 in x.shape else packed(x)
+
+
+def vector(x: HostArray) -> HostArray:
+    """An array as a vector in one piece."""
+    if x.ndim != 1:
+        x = x.reshape(-1)
+    return x if _step(x) == 1 or 0 in x.shape else packed(x)
+
+
+def _step(x: HostArray) -> int:
+    """Elements from one to the next in the last direction."""
+    return x.stride()[-1] if is_torch(x) else x.strides[-1] // x.itemsize
 
 
 def is_view(made: HostArray, x: HostArray) -> bool:
@@ -102,6 +114,6 @@ def zeros(like: HostArray, shape: Sequence[int], dtype: str) -> HostArray:
 
 
 __all__ = [
-    "FLOATS", "INDICES", "Array", "HostArray", "address", "describe", "is_torch", "is_view", "matrix", "same_place",
-    "shaped", "type_name", "vacant", "zeros",
+    "FLOATS", "INDICES", "Array", "HostArray", "address", "describe", "is_torch", "is_view", "matrix", "packed", "same_place",
+    "shaped", "type_name", "vacant", "vector", "zeros",
 ]  # fmt: skip

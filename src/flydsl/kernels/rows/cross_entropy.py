@@ -8,7 +8,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
-from .arrays import INDICES, HostArray, describe, matrix, same_place, shaped, vacant
+from .arrays import INDICES, HostArray, describe, matrix, same_place, shaped, vacant, vector
 from .call import Result, arrays_only, described, dtype_of, more_of, recall
 from .form import Form, form_of
 from .lines import ADD, Lines, Place, logarithm, power
@@ -183,7 +183,7 @@ def cross_entropy_forward(
     if m and n:
         form = recall(op, {"logits": rows}, None, lambda: form_of(m, n, described(op, {"logits": rows}), 4))
         cross_entropy_rows(
-            rows, target.reshape(-1), losses.reshape(-1), sums.reshape(-1), m, n, ignore_index, label_smoothing,
+            rows, vector(target), vector(losses), vector(sums), m, n, ignore_index, label_smoothing,
             label_smoothing != 0.0, form, **more_of(stream),
         )  # fmt: skip
     return Loss(losses, sums)
@@ -211,7 +211,7 @@ def cross_entropy_backward(
         both = {"logits": rows, "dlogits": result.matrix}
         form = recall(op, both, None, lambda: form_of(m, n, described(op, both), 4))
         cross_entropy_back(
-            rows, target.reshape(-1), sums.reshape(-1), dlosses.reshape(-1), result.matrix, m, n, ignore_index,
+            rows, vector(target), vector(sums), vector(dlosses), result.matrix, m, n, ignore_index,
             label_smoothing, form, **more_of(stream),
         )  # fmt: skip
     return result.done()

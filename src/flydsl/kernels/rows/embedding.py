@@ -9,7 +9,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
-from .arrays import INDICES, HostArray, describe, is_torch, matrix, same_place, shaped, vacant, zeros
+from .arrays import INDICES, HostArray, describe, is_torch, matrix, same_place, shaped, vacant, vector, zeros
 from .call import arrays_only, described, dtype_of, more_of, recall
 from .form import Form, form_of
 from .lines import Lines, Place, pick, when
@@ -155,14 +155,14 @@ def embedding(ids: HostArray, table: HostArray, *, stream: object = None) -> Any
     same_place(op, {"ids": numbers, "table": found})
     n = found.shape[1]
     out = vacant(table, (*numbers.shape, n), found.dtype)
-    rows = {"out": matrix(out), "table": table}
+    rows = {"out": matrix(out), "table": matrix(table)}
     m = rows["out"].shape[0]
     if m and n:
         if not found.shape[0]:
             out[...] = float("nan")
             return out
         form = recall(op, rows, None, lambda: form_of(m, n, described(op, rows), found.itemsize, edges=False))
-        embedding_rows(table, ids.reshape(-1), rows["out"], m, n, found.shape[0], form, **more_of(stream))
+        embedding_rows(rows["table"], vector(ids), rows["out"], m, n, found.shape[0], form, **more_of(stream))
     return out
 
 
@@ -184,7 +184,7 @@ def embedding_backward(
     given = matrix(dy)
     m = given.shape[0]
     if m and n and count:
-        flat = ids.reshape(-1)
+        flat = vector(ids)
         if is_torch(flat):
             ordered, order = flat.sort(stable=True)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
         else:

@@ -55,7 +55,7 @@ def form_of(
 ) -> Form:
     """For `m` rows of `n` elements; the first array leads, its units are those of the threads.
 
-    A matrix has its rows in the last direction, and a vector is read along with each row. `held` is how many bytes a
+    A matrix has its rows in the last direction, each in one piece, and a vector is read along with each row. `held` is how many bytes a
     kernel keeps in registers for an element of a row. Without `edges` rows that have some are read by the element, and
     without `few` teams stay small for few rows, too.
     """
@@ -63,7 +63,7 @@ def form_of(
     unit = UNIT_BYTES // lead.itemsize
     given = {name: x for name, x in arrays.items() if x is not None}
     whole = n % unit == 0 and all(_at_units(x, unit) for x in given.values() if x.itemsize == lead.itemsize)
-    if lead.strides[-1] != 1 or n < 2 * unit or not (whole or edges):
+    if n < 2 * unit or not (whole or edges):
         unit, whole = 1, True
     aligned = tuple(name for name, x in given.items() if unit > 1 and _follows(x, lead, unit, whole))
     # Each element at an edge has a thread.
@@ -76,7 +76,7 @@ def form_of(
 
 def _at_units(x: Array, unit: int) -> bool:
     step = min(UNIT_BYTES, unit * x.itemsize)
-    return x.strides[-1] == 1 and x.address % step == 0 and (_step(x) * x.itemsize) % step == 0
+    return x.address % step == 0 and (_step(x) * x.itemsize) % step == 0
 
 
 def _step(x: Array) -> int:
@@ -88,7 +88,7 @@ def _follows(x: Array, lead: Array, unit: int, whole: bool) -> bool:
     """Whether units of `x` are aligned where those of `lead` are."""
     if whole:
         return _at_units(x, unit)
-    if x.strides[-1] != 1 or x.itemsize != lead.itemsize or len(x.shape) != len(lead.shape):
+    if x.itemsize != lead.itemsize or len(x.shape) != len(lead.shape):
         return False
     return (x.address - lead.address) % UNIT_BYTES == 0 and (_step(x) - _step(lead)) * x.itemsize % UNIT_BYTES == 0
 

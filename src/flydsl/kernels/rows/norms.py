@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
-from .arrays import FLOATS, HostArray, describe, matrix, same_place, shaped, vacant, zeros
+from .arrays import FLOATS, HostArray, describe, matrix, same_place, shaped, vacant, vector, zeros
 from .call import Result, arrays_only, check_apart, described, dtype_of, more_of, recall
 from .form import Form, form_of
 from .softmax_entry import LONG_BYTES, describe_rows
@@ -107,7 +107,8 @@ def norm(
         means = vacant(x, (m,), statistics) if centred else None
     if m and n:
         rows = {
-            "x": mx, "residual": None if residual is None else matrix(residual), "weight": weight, "bias": bias,
+            "x": mx, "residual": None if residual is None else matrix(residual), "weight": _vector(weight),
+            "bias": _vector(bias),
             "out": result.matrix, "summed": None if summed is None else summed.matrix,
         }  # fmt: skip
         form = recall(op, rows, training, lambda: _form(op, rows, training, centred))
@@ -118,6 +119,10 @@ def norm(
 
             norm_rows(*rows.values(), means, scales, m, n, eps, centred, form, **more_of(stream))
     return Norm(result.done(), x if summed is None else summed.done(), means, scales)
+
+
+def _vector(x: HostArray | None) -> HostArray | None:
+    return None if x is None else vector(x)
 
 
 def _form(op: str, rows: dict[str, HostArray | None], training: bool, centred: bool) -> Form | None:
@@ -179,6 +184,8 @@ def layer_norm_backward(
 class _Way(NamedTuple):
     form: Form
     blocks: int
+    fused: bool
+    """Whether the pass over the rows sums their columns, too."""
 
 
 def backward(
@@ -203,18 +210,18 @@ def backward(
             shaped(op, name, describe(op, name, v), shape, "x")
     if dsummed is not None:
         shaped(op, "dsummed", describe(op, "dsummed", dsummed), x.shape, "x")
-    weights, bias = weights and weight is not None, bias
+    weights = weights and weight is not None
     result = Result(op, "dx", x, dtype, None)
     kind = dtype if weight is None else dtype_of(weight)
-    made = [zeros(x, (n,), kind) if (not m or not n) else vacant(x, (n,), kind) if wanted else None for wanted in (weights, bias)]  # fmt: skip
-    made = [v if wanted else None for v, wanted in zip(made, (weights, bias), strict=True)]
+    fresh = vacant if m and n else zeros
+    made = [fresh(x, (n,), kind) if wanted else None for wanted in (weights, bias)]
     if m and n:
         rows = {
-            "dy": matrix(dy), "x": mx, "weight": weight, "dsummed": None if dsummed is None else matrix(dsummed),
+            "dy": matrix(dy), "x": mx, "weight": _vector(weight), "dsummed": None if dsummed is None else matrix(dsummed),
             "dx": result.matrix,
         }  # fmt: skip
         way = recall(op, rows, (weights, bias), lambda: _way(op, rows, weights + bias))
-        _launch_backward(way, rows, mean, scale, m, n, made, dtype, stream)
+        _launch_backward(way, rows, _vector(mean), vector(scale), m, n, made, dtype, stream)
     return Gradients(result.done(), *made)
 
 
@@ -226,12 +233,13 @@ def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
     m, n = x.shape
     sums = max(dy.itemsize, 4) * kinds
     held = sum(v.itemsize for v in (dy, x, found["weight"], found["dsummed"]) if v is not None) + sums
-    # Sums stay with a thread, so that all rows have to be shared in the same way.
-    form = form_of(m, n, found | ({"sums": None} if kinds else {}), held, edges=not kinds, few=not kinds)
-    if not form.turns and kinds:
-        form = form_of(m, n, found, held)
-    blocks = PROCESSORS * max(768 // form.block, 1) if kinds and form.turns else m
-    return _Way(form, min(blocks, -(-m // form.rows)))
+    if kinds:
+        # Sums stay with a thread, so that all rows have to be shared in the same way.
+        form = form_of(m, n, found, held, edges=False, few=False)
+        if form.turns:
+            return _Way(form, min(PROCESSORS * max(768 // form.block, 1), -(-m // form.rows)), True)
+    form = form_of(m, n, found, held - sums)
+    return _Way(form, -(-m // form.rows), False)
 
 
 def _launch_backward(
@@ -252,18 +260,17 @@ def _launch_backward(
     x, dy = rows["x"], rows["dy"]
     assert x is not None and dy is not None
     wide = "float64" if dtype == "float64" else "float32"
-    alone = form.turns == 0
-    count = SLICES if alone else blocks * form.rows
+    count = blocks * form.rows if way.fused else SLICES
     sums = [None if v is None else vacant(x, (count, n), wide) for v in made]
-    inside = [None, None] if alone else sums
+    inside = sums if way.fused else [None, None]
     aligned = form.aligned
-    if not alone and form.unit > 1 and n % form.unit == 0:
+    if way.fused and form.unit > 1 and n % form.unit == 0:
         aligned = (*aligned, *(name for name, v in zip(("dweights", "dbiases"), sums, strict=True) if v is not None))
     norm_back(
         dy, x, rows["weight"], mean, scale, rows["dsummed"], rows["dx"], *inside, m, n, blocks,
         form._replace(aligned=aligned), **more,
     )  # fmt: skip
-    if alone and any(v is not None for v in sums):
+    if not way.fused and any(v is not None for v in sums):
         weight_sums(dy, x, mean, scale, *sums, m, n, **more)
     for part, total in zip(sums, made, strict=True):
         if total is not None:

@@ -8,7 +8,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
-from .arrays import INDICES, Array, HostArray, describe, same_place, vacant
+from .arrays import INDICES, Array, HostArray, describe, is_torch, matrix, packed, same_place, vacant, vector
 from .call import arrays_only, dtype_of, more_of
 from .form import UNIT_BYTES
 from .lines import pick, when, wide_of
@@ -167,7 +167,8 @@ def rope(
         raise DSLValueError(f"{op}: cos has a row for each of {q.shape[-3]} positions, got {tables['cos']}")
     outs = [None if x is None else vacant(x, tuple(x.shape), dtype_of(x)) for x in (q, k)]
     if 0 not in q.shape:
-        inputs = [None if x is None else x.reshape(-1, *x.shape[-2:]) for x in (q, k)]
+        cos, sin = matrix(cos), matrix(sin)
+        inputs = [None if x is None else _heads(x) for x in (q, k)]
         results = [None if x is None else x.reshape(-1, *x.shape[-2:]) for x in outs]
         q3 = inputs[0]
         assert q3 is not None
@@ -175,11 +176,18 @@ def rope(
         given = [x for x in (*inputs, *results, cos, sin) if x is not None]
         unit = _unit(op, half, interleaved, given)
         rope_rows(
-            q3, inputs[1], cos, sin, None if positions is None else positions.reshape(-1), results[0], results[1],
+            q3, inputs[1], cos, sin, None if positions is None else vector(positions), results[0], results[1],
             q3.shape[0], q.shape[-3], cos.shape[0], q.shape[-2], 0 if k is None else k.shape[-2], half,
             -1.0 if inverse else 1.0, interleaved, unit, **more_of(stream),
         )  # fmt: skip
     return outs[0] if k is None else tuple(outs)
+
+
+def _heads(x: HostArray) -> HostArray:
+    """As (tokens, heads, dim), with heads in one piece."""
+    x = x.reshape(-1, *x.shape[-2:])
+    last = x.stride()[-1] if is_torch(x) else x.strides[-1] // x.itemsize
+    return x if last == 1 else packed(x)
 
 
 def _check(op: str, q: Array, k: Array | None, cos: Array, sin: Array) -> None:
