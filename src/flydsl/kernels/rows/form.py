@@ -69,8 +69,8 @@ def form_of(
     # Each element at an edge has a thread.
     least = 1 if whole else 2 * unit
     team, turns = _team(m, max(n // unit, 1), held * unit, least, few)
-    # Shuffles want whole warps, also where there are few rows.
-    rows = max(min(BLOCK, max(_power(m) * team, WARP)) // team, 1) if turns else 1
+    # Shuffles want whole warps; more than one is for rows that fill the GPU anyway.
+    rows = max((BLOCK if m * team >= BUSY else WARP) // team, 1) if turns else 1
     return Form(unit, team, rows, turns, not whole, aligned)
 
 
