@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 import pytest
@@ -149,8 +150,10 @@ def test_gated(shapes, device: str, rng: np.random.Generator):
             want_dx, want_dy = gradients(want, d.cpu(), left, right)
             assert_close(dx.cpu(), want_dx, rtol=4e-6, atol=1e-5, what=f"{name}: dx")
             assert_close(dy.cpu(), want_dy, rtol=4e-6, atol=1e-5, what=f"{name}: dy")
-    assert torch.equal(kernels.silu_mul(x, y), kernels.gated(x, y))
-    assert torch.equal(kernels.gelu_mul(x, y), kernels.gated(x, y, activation="gelu_tanh"))
+        if n == 257:
+            assert torch.equal(kernels.silu_mul(x, y), kernels.gated(x, y))
+            gelu = GATES["gelu_tanh"](x.cpu().double()) * y.cpu().double()
+            assert_close(kernels.gelu_mul(x, y).cpu(), gelu, rtol=1e-5, atol=1e-5)
 
 
 def turned(x: torch.Tensor, angle: torch.Tensor, interleaved: bool) -> torch.Tensor:
@@ -175,7 +178,9 @@ def test_rope(interleaved: bool, device: str, rng: np.random.Generator):
             for got, x in zip(out, (q, k), strict=True):
                 want = turned(x.cpu(), here[:, :, None], interleaved)
                 assert_close(got.cpu(), want, atol=2e-6, what=f"rope {dtype} {dim}")
-        back = kernels.rope(out[0], None, cos, sin, positions=positions.to(device), interleaved=interleaved, inverse=True)  # fmt: skip
+        back = kernels.rope(
+            out[0], None, cos, sin, positions=positions.to(device), interleaved=interleaved, inverse=True
+        )  # fmt: skip
         step = {F32: 1e-6, F16: 4e-3, BF16: 4e-2}[dtype]
         assert_close(back.cpu(), q.cpu().double(), atol=step, what="turned back")
     beyond = kernels.rope(q, None, cos, sin, positions=(positions * 0 + 9).to(device), interleaved=interleaved)
@@ -191,8 +196,8 @@ def test_embedding(shapes, device: str, rng: np.random.Generator):
         start = leaf(table)
         want = gradients(F.embedding(ids, start, padding_idx=4), d.cpu(), start)[0]
         assert_close(got.cpu(), want, terms=3 * m, magnitude=torch.full_like(want, 30), what=f"dtable {dtype} {n}")
-    bad = kernels.embedding(torch.tensor([0, 11, -1]).to(device), table)
-    assert not bad[0].isnan().any() and bad[1:].isnan().all()
+        bad = kernels.embedding(torch.tensor([0, 11, -1]).to(device), table)
+        assert not bad[0].isnan().any() and bad[1:].isnan().all()
 
 
 def test_largest(shapes, device: str, rng: np.random.Generator):
@@ -269,7 +274,11 @@ def test_numpy(rng: np.random.Generator):
 def test_what_does_not_fit_is_refused():
     x, ids = torch.zeros(2, 4), torch.zeros(2, dtype=torch.int64)
     for call, kind, words in (
-        (lambda: kernels.softmax([1.0]), DSLTypeError, "softmax: x is a numpy array or a torch tensor, got list"),
+        (
+            lambda: kernels.softmax(cast("torch.Tensor", [1.0])),
+            DSLTypeError,
+            "softmax: x is a numpy array or a torch tensor, got list",
+        ),
         (lambda: kernels.softmax(ids), DSLTypeError, "softmax: x has elements of .*got int64"),
         (lambda: kernels.softmax(torch.tensor(1.0)), DSLValueError, "softmax: x has rows"),
         (lambda: kernels.softmax(x, out=x[:1]), DSLValueError, r"out has the shape \[2, 4\]"),

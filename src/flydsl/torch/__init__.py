@@ -1,8 +1,8 @@
 """Operators for torch, with gradients: `import flydsl.torch`.
 
-Functions take and give tensors as those of `torch.nn.functional` do, modules have the parameters of `torch.nn`'s, so that
-state dictionaries fit. All are torch operators (`torch.ops.flydsl`), which `torch.compile` and `torch.export` keep as
-nodes of their graphs. `op` makes such an operator of a jit function.
+Functions take and give tensors as those of `torch.nn.functional` do; modules have the parameters of `torch.nn`'s, so
+that state dictionaries fit. All are torch operators (`torch.ops.flydsl`), which `torch.compile` and `torch.export` keep
+as nodes of their graphs. `op` makes such an operator of a jit function.
 
 Importing this package imports torch; importing `flydsl` does not.
 """

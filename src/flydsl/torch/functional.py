@@ -30,9 +30,7 @@ def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tens
     return operators.rms_norm(x, weight, eps)[0]
 
 
-def add_rms_norm(
-    x: Tensor, residual: Tensor, weight: Tensor | None = None, eps: float = 1e-6
-) -> tuple[Tensor, Tensor]:
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> tuple[Tensor, Tensor]:
     """`rms_norm(x + residual)`, and the sum."""
     return operators.add_rms_norm(x, residual, weight, eps)[:2]
 

@@ -22,6 +22,8 @@ class Softmax(nn.Module):
 class RMSNorm(nn.Module):
     """RMS norm of rows; called with a residual it gives the norm of the sum, and the sum."""
 
+    weight: nn.Parameter | None
+
     def __init__(
         self,
         size: int,
@@ -46,6 +48,9 @@ class RMSNorm(nn.Module):
 
 class LayerNorm(nn.Module):
     """Layer norm of rows; called with a residual it gives the norm of the sum, and the sum."""
+
+    weight: nn.Parameter | None
+    bias: nn.Parameter | None
 
     def __init__(
         self,

@@ -1,22 +1,18 @@
 """More of `torch.ops.flydsl`: losses, gated activations, rotary positions, embeddings, the largest of rows."""
 
 # No `from __future__ import annotations`: torch reads schemas from the annotations.
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from flydsl import kernels
 
 from .operators import softmax, softmax_backward
-
-_Context = Any
-
+from .register import Batch, Context, Given, operator
 
 # --- cross entropy ----------------------------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("flydsl::cross_entropy", mutates_args=())
+@operator("cross_entropy")
 def cross_entropy(logits: Tensor, target: Tensor, ignored: int, smoothing: float) -> tuple[Tensor, Tensor]:
     made = kernels.cross_entropy_forward(logits, target, ignore_index=ignored, label_smoothing=smoothing)
     return made.losses, made.sums
@@ -28,7 +24,7 @@ def _(logits: Tensor, target: Tensor, ignored: int, smoothing: float) -> tuple[T
     return logits.new_empty(target.shape, dtype=dtype), logits.new_empty(target.shape, dtype=dtype)
 
 
-@torch.library.custom_op("flydsl::cross_entropy_backward", mutates_args=())
+@operator("cross_entropy_backward")
 def cross_entropy_backward(
     logits: Tensor, target: Tensor, sums: Tensor, dlosses: Tensor, ignored: int, smoothing: float
 ) -> Tensor:
@@ -42,12 +38,12 @@ def _(logits: Tensor, target: Tensor, sums: Tensor, dlosses: Tensor, ignored: in
     return logits.new_empty(logits.shape)
 
 
-def _entropy_context(ctx: _Context, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _entropy_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor, Tensor]) -> None:
     logits, target, ctx.ignored, ctx.smoothing = inputs
     ctx.save_for_backward(logits, target, output[1])
 
 
-def _entropy_gradient(ctx: _Context, dlosses: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+def _entropy_gradient(ctx: Context, dlosses: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
     logits, target, sums = ctx.saved_tensors
     return cross_entropy_backward(logits, target, sums, dlosses, ctx.ignored, ctx.smoothing), None, None, None
 
@@ -58,7 +54,7 @@ cross_entropy.register_autograd(_entropy_gradient, setup_context=_entropy_contex
 # --- gated activations ------------------------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("flydsl::gated", mutates_args=())
+@operator("gated")
 def gated(x: Tensor, y: Tensor, activation: str) -> Tensor:
     return kernels.gated(x, y, activation=activation)
 
@@ -68,7 +64,7 @@ def _(x: Tensor, y: Tensor, activation: str) -> Tensor:
     return x.new_empty(x.shape)
 
 
-@torch.library.custom_op("flydsl::gated_backward", mutates_args=())
+@operator("gated_backward")
 def gated_backward(d: Tensor, x: Tensor, y: Tensor, activation: str) -> tuple[Tensor, Tensor]:
     return kernels.gated_backward(d, x, y, activation=activation)
 
@@ -78,13 +74,14 @@ def _(d: Tensor, x: Tensor, y: Tensor, activation: str) -> tuple[Tensor, Tensor]
     return x.new_empty(x.shape), y.new_empty(y.shape)
 
 
-def _gated_context(ctx: _Context, inputs: tuple[Tensor, Tensor, str], output: Tensor) -> None:
+def _gated_context(ctx: Context, inputs: tuple[Tensor, Tensor, str], output: Tensor) -> None:
     ctx.save_for_backward(*inputs[:2])
     ctx.activation = inputs[2]
 
 
-def _gated_gradient(ctx: _Context, d: Tensor) -> tuple[Tensor, Tensor, None]:
-    return *gated_backward(d, *ctx.saved_tensors, ctx.activation), None
+def _gated_gradient(ctx: Context, d: Tensor) -> tuple[Tensor, Tensor, None]:
+    x, y = ctx.saved_tensors
+    return *gated_backward(d, x, y, ctx.activation), None
 
 
 gated.register_autograd(_gated_gradient, setup_context=_gated_context)
@@ -92,7 +89,7 @@ gated.register_autograd(_gated_gradient, setup_context=_gated_context)
 
 @gated.register_vmap
 def _(
-    info: Any, in_dims: tuple[int | None, int | None, None], x: Tensor, y: Tensor, activation: str
+    info: Batch, in_dims: tuple[int | None, int | None, None], x: Tensor, y: Tensor, activation: str
 ) -> tuple[Tensor, int]:
     x, y = (
         t.expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0)
@@ -104,7 +101,7 @@ def _(
 # --- rotary positions -------------------------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("flydsl::rope", mutates_args=())
+@operator("rope")
 def rope(
     q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None, interleaved: bool, inverse: bool
 ) -> tuple[Tensor, Tensor]:
@@ -118,15 +115,16 @@ def _(
     return q.new_empty(q.shape), k.new_empty(k.shape)
 
 
-def _rope_context(ctx: _Context, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _rope_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(*inputs[2:5])
     ctx.ways = inputs[5:]
 
 
-def _rope_gradient(ctx: _Context, dq: Tensor, dk: Tensor) -> tuple[Tensor | None, ...]:
+def _rope_gradient(ctx: Context, dq: Tensor, dk: Tensor) -> tuple[Tensor | None, ...]:
     """Turned back. The tables are constants: they have no gradient."""
     interleaved, inverse = ctx.ways
-    return *rope(dq, dk, *ctx.saved_tensors, interleaved, not inverse), None, None, None, None, None
+    cos, sin, positions = ctx.saved_tensors
+    return *rope(dq, dk, cos, sin, positions, interleaved, not inverse), None, None, None, None, None
 
 
 rope.register_autograd(_rope_gradient, setup_context=_rope_context)
@@ -135,7 +133,7 @@ rope.register_autograd(_rope_gradient, setup_context=_rope_context)
 # --- embeddings -------------------------------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("flydsl::embedding", mutates_args=())
+@operator("embedding")
 def embedding(ids: Tensor, table: Tensor, padding: int) -> Tensor:
     return kernels.embedding(ids, table)
 
@@ -145,7 +143,7 @@ def _(ids: Tensor, table: Tensor, padding: int) -> Tensor:
     return table.new_empty((*ids.shape, table.shape[1]))
 
 
-@torch.library.custom_op("flydsl::embedding_backward", mutates_args=())
+@operator("embedding_backward")
 def embedding_backward(dy: Tensor, ids: Tensor, count: int, padding: int) -> Tensor:
     return kernels.embedding_backward(dy, ids, count, padding_idx=None if padding < 0 else padding)
 
@@ -155,13 +153,13 @@ def _(dy: Tensor, ids: Tensor, count: int, padding: int) -> Tensor:
     return dy.new_empty((count, dy.shape[-1]))
 
 
-def _embedding_context(ctx: _Context, inputs: tuple[Tensor, Tensor, int], output: Tensor) -> None:
+def _embedding_context(ctx: Context, inputs: tuple[Tensor, Tensor, int], output: Tensor) -> None:
     ids, table, ctx.padding = inputs
     ctx.save_for_backward(ids)
     ctx.count = table.shape[0]
 
 
-def _embedding_gradient(ctx: _Context, dy: Tensor) -> tuple[None, Tensor, None]:
+def _embedding_gradient(ctx: Context, dy: Tensor) -> tuple[None, Tensor, None]:
     return None, embedding_backward(dy, ctx.saved_tensors[0], ctx.count, ctx.padding), None
 
 
@@ -171,7 +169,7 @@ embedding.register_autograd(_embedding_gradient, setup_context=_embedding_contex
 # --- the largest ------------------------------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("flydsl::top_k", mutates_args=())
+@operator("top_k")
 def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return kernels.top_k(x, k)
 
@@ -182,13 +180,13 @@ def _(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return x.new_empty(shape), x.new_empty(shape, dtype=torch.int64)
 
 
-def _top_context(ctx: _Context, inputs: tuple[Tensor, int], output: tuple[Tensor, Tensor]) -> None:
+def _top_context(ctx: Context, inputs: tuple[Tensor, int], output: tuple[Tensor, Tensor]) -> None:
     ctx.mark_non_differentiable(output[1])
     ctx.save_for_backward(output[1])
     ctx.shape = inputs[0].shape
 
 
-def _top_gradient(ctx: _Context, d: Tensor, _: Tensor) -> tuple[Tensor, None]:
+def _top_gradient(ctx: Context, d: Tensor, _: Tensor) -> tuple[Tensor, None]:
     (numbers,) = ctx.saved_tensors
     return d.new_zeros(ctx.shape).scatter(-1, numbers, d), None
 
@@ -196,7 +194,7 @@ def _top_gradient(ctx: _Context, d: Tensor, _: Tensor) -> tuple[Tensor, None]:
 top_k.register_autograd(_top_gradient, setup_context=_top_context)
 
 
-@torch.library.custom_op("flydsl::gate", mutates_args=())
+@operator("gate")
 def gate(x: Tensor, k: int, normed: bool) -> tuple[Tensor, Tensor]:
     return kernels.gate(x, k, normed=normed)
 
@@ -207,13 +205,13 @@ def _(x: Tensor, k: int, normed: bool) -> tuple[Tensor, Tensor]:
     return x.new_empty(shape, dtype=torch.float32), x.new_empty(shape, dtype=torch.int64)
 
 
-def _gate_context(ctx: _Context, inputs: tuple[Tensor, int, bool], output: tuple[Tensor, Tensor]) -> None:
+def _gate_context(ctx: Context, inputs: tuple[Tensor, int, bool], output: tuple[Tensor, Tensor]) -> None:
     ctx.mark_non_differentiable(output[1])
     ctx.save_for_backward(inputs[0], *output)
     ctx.normed = inputs[2]
 
 
-def _gate_gradient(ctx: _Context, d: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
+def _gate_gradient(ctx: Context, d: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
     x, weights, numbers = ctx.saved_tensors
     zeros = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
     if ctx.normed:

@@ -1,27 +1,27 @@
 """`op`: an operator of torch from a jit function, with its gradient from another one.
 
-    @flydsl.torch.op("mine::square", results={"y": "x"}, backward=square_backward)
-    @flyc.jit
-    def square(x: fx.Tensor, y: fx.Tensor, stream: fx.Stream = fx.Stream(None)): ...
+@flydsl.torch.op("mine::square", results={"y": "x"}, backward=square_backward)
+@flyc.jit
+def square(x: fx.Tensor, y: fx.Tensor, stream: fx.Stream = fx.Stream(None)): ...
 
-    y = square(x)      # allocates y, launches, and is differentiable
+y = square(x)      # allocates y, launches, and is differentiable
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import cast
 
 import torch
 
+from flydsl.compiler.jit_function import JitFunction
 from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.expr.tensor import Tensor
 from flydsl.extension.torch_op import Make, torch_op
 
-if TYPE_CHECKING:
-    from flydsl.compiler.jit_function import JitFunction
+from .register import Context, Given
 
-Gradient = Callable[[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any]]
+Gradient = Callable[[Mapping[str, Given], Mapping[str, Given]], Mapping[str, Given]]
 """A gradient as a Python function: arguments and results by name, gradients of results by name -> of arguments."""
 
 
@@ -32,7 +32,7 @@ def op(
     mutates: Sequence[str] = (),
     backward: JitFunction | Gradient | None = None,
     adapt: Callable[[torch.Tensor], object] | None = None,
-) -> Callable[[JitFunction], Any]:
+) -> Callable[[JitFunction], Given]:
     """Make an operator of torch, `name` ("library::operator"), of a jit function.
 
     `results`, `mutates` and `adapt` are those of `flydsl.extension.torch_op`. `backward` is a jit function whose
@@ -42,7 +42,7 @@ def op(
     name, and gives those of the arguments.
     """
 
-    def make(function: JitFunction) -> Any:
+    def make(function: JitFunction) -> Given:
         made = torch_op(name, function, results=results, mutates=mutates, adapt=adapt)
         if backward is not None:
             _differentiate(name, made, function, dict(results or {}), tuple(mutates), backward, adapt)
@@ -53,7 +53,7 @@ def op(
 
 def _differentiate(
     name: str,
-    made: Any,
+    made: Given,
     function: JitFunction,
     results: dict[str, str | Make],
     mutates: tuple[str, ...],
@@ -67,23 +67,22 @@ def _differentiate(
     arguments = [a.name for a in made._opoverload._schema.arguments]
     gradient = _of_jit(name, function, arguments, list(results), backward, adapt)
 
-    def remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    def remember(ctx: Context, inputs: tuple[Given, ...], output: Given) -> None:
         values = dict(zip(arguments, inputs, strict=True))
-        given = output if isinstance(output, tuple) else (output,)
-        values |= dict(zip(results, given, strict=True))
+        values |= dict(zip(results, _all_of(output), strict=True))
         tensors = {key: value for key, value in values.items() if isinstance(value, torch.Tensor)}
         ctx.save_for_backward(*tensors.values())
         ctx.names = tuple(tensors)
         ctx.others = {key: value for key, value in values.items() if key not in tensors}
 
-    def back(ctx: Any, *grads: torch.Tensor) -> Any:
+    def back(ctx: Context, *grads: torch.Tensor) -> object:
         values = {**ctx.others, **dict(zip(ctx.names, ctx.saved_tensors, strict=True))}
         found = gradient(values, dict(zip(results, grads, strict=True)))
         unknown = sorted(set(found) - set(arguments))
         if unknown:
             raise DSLValueError(f"op {name}: backward gave a gradient of {unknown[0]!r}; arguments are {arguments}")
-        answer = tuple(found.get(key) for key in arguments)
-        return answer if len(answer) > 1 else answer[0]
+        answer = [found.get(key) for key in arguments]
+        return tuple(answer) if len(answer) > 1 else answer[0]
 
     made.register_autograd(back, setup_context=remember)
 
@@ -97,12 +96,11 @@ def _of_jit(
     adapt: Callable[[torch.Tensor], object] | None,
 ) -> Gradient:
     """The gradient as a Python function; a jit function becomes an operator."""
-    signature = getattr(backward, "signature", None)
-    if signature is None:
+    if not isinstance(backward, JitFunction):
         if not callable(backward):
             raise DSLTypeError(f"op {name}: backward is a jit function or a Python function, got {backward!r}")
-        return backward  # pyright: ignore[reportReturnType]
-    parameters = signature.parameters
+        return backward
+    parameters = backward.signature.parameters
     tensors = [a for a in arguments if function.signature.parameters[a].annotation is Tensor]
     wanted = {f"d{a}": a for a in tensors if f"d{a}" in parameters and a not in results}
     if not wanted:
@@ -120,12 +118,17 @@ def _of_jit(
         likes[d] = a if a in names else _like(name, a, names, given)
     made = torch_op(f"{name}_backward", backward, results=likes, adapt=adapt)
 
-    def gradient(values: Mapping[str, Any], grads: Mapping[str, Any]) -> Mapping[str, Any]:
-        sent = [grads[given[p]] if p in given else values[p] for p in names]
-        found = made(*sent)
-        return dict(zip(wanted.values(), found if isinstance(found, tuple) else (found,), strict=True))
+    def gradient(values: Mapping[str, Given], grads: Mapping[str, Given]) -> Mapping[str, Given]:
+        # Torch hands over gradients as they come, that of a sum as one number in all places.
+        sent = [grads[given[p]].contiguous() if p in given else values[p] for p in names]
+        return dict(zip(wanted.values(), _all_of(made(*sent)), strict=True))
 
     return gradient
+
+
+def _all_of(output: Given) -> tuple[Given, ...]:
+    """Results of an operator: torch has one of them without a tuple."""
+    return cast("tuple[Given, ...]", output) if isinstance(output, tuple) else (output,)
 
 
 def _like(name: str, argument: str, names: list[str], given: Mapping[str, str]) -> str:

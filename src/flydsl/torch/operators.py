@@ -5,16 +5,13 @@ has them as nodes; they have no gradients in turn.
 """
 
 # No `from __future__ import annotations`: torch reads schemas from the annotations.
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from flydsl import kernels
 from flydsl.kernels.rows.norms import norm
 
-_Context = Any
-"""What torch carries from an operator to its gradient; a class that it makes as it goes."""
+from .register import Context, Given, operator
 
 
 def _like(x: Tensor) -> Tensor:
@@ -30,14 +27,10 @@ def _statistics(x: Tensor) -> Tensor:
     return x.new_empty((count,), dtype=dtype)
 
 
-def _zeros_if_none(grad: Tensor | None, like: Tensor) -> Tensor:
-    return torch.zeros_like(like) if grad is None else grad
-
-
 # --- softmax ----------------------------------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("flydsl::softmax", mutates_args=())
+@operator("softmax")
 def softmax(x: Tensor, log: bool) -> Tensor:
     return kernels.log_softmax(x) if log else kernels.softmax(x)
 
@@ -47,7 +40,7 @@ def _(x: Tensor, log: bool) -> Tensor:
     return _like(x)
 
 
-@torch.library.custom_op("flydsl::softmax_backward", mutates_args=())
+@operator("softmax_backward")
 def softmax_backward(y: Tensor, dy: Tensor, log: bool) -> Tensor:
     return kernels.log_softmax_backward(y, dy) if log else kernels.softmax_backward(y, dy)
 
@@ -57,12 +50,12 @@ def _(y: Tensor, dy: Tensor, log: bool) -> Tensor:
     return _like(y)
 
 
-def _softmax_context(ctx: _Context, inputs: tuple[Tensor, bool], output: Tensor) -> None:
+def _softmax_context(ctx: Context, inputs: tuple[Tensor, bool], output: Tensor) -> None:
     ctx.save_for_backward(output)
     ctx.log = inputs[1]
 
 
-def _softmax_gradient(ctx: _Context, dy: Tensor) -> tuple[Tensor, None]:
+def _softmax_gradient(ctx: Context, dy: Tensor) -> tuple[Tensor, None]:
     (y,) = ctx.saved_tensors
     return softmax_backward(y, dy, ctx.log), None
 
@@ -79,7 +72,7 @@ def _(info: object, in_dims: tuple[int | None, None], x: Tensor, log: bool) -> t
 # --- norms ------------------------------------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("flydsl::rms_norm", mutates_args=())
+@operator("rms_norm")
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
     made = norm("rms_norm", x, weight, None, eps, None, None, False, True, None)
     return made.out, made.scale
@@ -90,7 +83,7 @@ def _(x: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
     return _like(x), _statistics(x)
 
 
-@torch.library.custom_op("flydsl::add_rms_norm", mutates_args=())
+@operator("add_rms_norm")
 def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     made = norm("rms_norm", x, weight, None, eps, residual, None, False, True, None)
     return made.out, made.summed, made.scale
@@ -101,7 +94,7 @@ def _(x: Tensor, residual: Tensor, weight: Tensor | None, eps: float) -> tuple[T
     return _like(x), _like(x), _statistics(x)
 
 
-@torch.library.custom_op("flydsl::rms_norm_backward", mutates_args=())
+@operator("rms_norm_backward")
 def rms_norm_backward(
     dy: Tensor, x: Tensor, weight: Tensor | None, scale: Tensor, dsummed: Tensor | None
 ) -> tuple[Tensor, Tensor]:
@@ -110,20 +103,18 @@ def rms_norm_backward(
 
 
 @rms_norm_backward.register_fake
-def _(
-    dy: Tensor, x: Tensor, weight: Tensor | None, scale: Tensor, dsummed: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def _(dy: Tensor, x: Tensor, weight: Tensor | None, scale: Tensor, dsummed: Tensor | None) -> tuple[Tensor, Tensor]:
     return _like(x), x.new_empty(0) if weight is None else _like(weight)
 
 
-def _rms_context(ctx: _Context, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+def _rms_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor, ...]) -> None:
     """Of both operators: the last but one argument is the weight, the last result the statistics."""
     ctx.set_materialize_grads(False)
     summed = inputs[0] if len(output) == 2 else output[1]
     ctx.save_for_backward(summed, inputs[-2], output[-1])
 
 
-def _rms_gradients(ctx: _Context, dy: Tensor | None, dsummed: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+def _rms_gradients(ctx: Context, dy: Tensor | None, dsummed: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
     x, weight, scale = ctx.saved_tensors
     if dy is None:
         return dsummed, None
@@ -131,12 +122,12 @@ def _rms_gradients(ctx: _Context, dy: Tensor | None, dsummed: Tensor | None) -> 
     return dx, None if weight is None else dweight
 
 
-def _rms_gradient(ctx: _Context, dy: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
+def _rms_gradient(ctx: Context, dy: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
     return *_rms_gradients(ctx, dy, None), None
 
 
 def _add_rms_gradient(
-    ctx: _Context, dy: Tensor | None, dsummed: Tensor | None, _: Tensor | None
+    ctx: Context, dy: Tensor | None, dsummed: Tensor | None, _: Tensor | None
 ) -> tuple[Tensor | None, ...]:
     dx, dweight = _rms_gradients(ctx, dy, dsummed)
     return dx, dx, dweight, None
@@ -146,10 +137,8 @@ rms_norm.register_autograd(_rms_gradient, setup_context=_rms_context)
 add_rms_norm.register_autograd(_add_rms_gradient, setup_context=_rms_context)
 
 
-@torch.library.custom_op("flydsl::layer_norm", mutates_args=())
-def layer_norm(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
+@operator("layer_norm")
+def layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     made = norm("layer_norm", x, weight, bias, eps, None, None, True, True, None)
     return made.out, made.mean, made.scale
 
@@ -159,7 +148,7 @@ def _(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> tupl
     return _like(x), _statistics(x), _statistics(x)
 
 
-@torch.library.custom_op("flydsl::add_layer_norm", mutates_args=())
+@operator("add_layer_norm")
 def add_layer_norm(
     x: Tensor, residual: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -174,7 +163,7 @@ def _(
     return _like(x), _like(x), _statistics(x), _statistics(x)
 
 
-@torch.library.custom_op("flydsl::layer_norm_backward", mutates_args=())
+@operator("layer_norm_backward")
 def layer_norm_backward(
     dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, scale: Tensor, dsummed: Tensor | None, bias: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -192,7 +181,7 @@ def _(
     return _like(x), dweight, x.new_empty((x.shape[-1] if bias else 0,), dtype=dtype)
 
 
-def _layer_context(ctx: _Context, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+def _layer_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor, ...]) -> None:
     ctx.set_materialize_grads(False)
     summed = inputs[0] if len(output) == 3 else output[1]
     ctx.save_for_backward(summed, inputs[-3], *output[-2:])
@@ -200,7 +189,7 @@ def _layer_context(ctx: _Context, inputs: tuple[Any, ...], output: tuple[Tensor,
     ctx.bias = None if bias is None else bias.dtype
 
 
-def _layer_gradients(ctx: _Context, dy: Tensor | None, dsummed: Tensor | None) -> tuple[Tensor | None, ...]:
+def _layer_gradients(ctx: Context, dy: Tensor | None, dsummed: Tensor | None) -> tuple[Tensor | None, ...]:
     x, weight, mean, scale = ctx.saved_tensors
     if dy is None:
         return dsummed, None, None
@@ -208,12 +197,12 @@ def _layer_gradients(ctx: _Context, dy: Tensor | None, dsummed: Tensor | None) -
     return dx, None if weight is None else dweight, None if ctx.bias is None else dbias.to(ctx.bias)
 
 
-def _layer_gradient(ctx: _Context, dy: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+def _layer_gradient(ctx: Context, dy: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
     return *_layer_gradients(ctx, dy, None), None
 
 
 def _add_layer_gradient(
-    ctx: _Context, dy: Tensor | None, dsummed: Tensor | None, *_: Tensor | None
+    ctx: Context, dy: Tensor | None, dsummed: Tensor | None, *_: Tensor | None
 ) -> tuple[Tensor | None, ...]:
     dx, dweight, dbias = _layer_gradients(ctx, dy, dsummed)
     return dx, dx, dweight, dbias, None

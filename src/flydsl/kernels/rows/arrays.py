@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
@@ -16,6 +16,9 @@ SIZES = {
     **FLOATS, "int64": 8, "int32": 4, "int8": 1, "uint8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
 }  # fmt: skip
 INDICES = ("int32", "int64")
+
+Given: TypeAlias = Any
+"""A result: an array of the library that the arguments are of, which type checkers cannot tell."""
 
 
 class Array(NamedTuple):
@@ -108,12 +111,12 @@ def vacant(like: HostArray, shape: Sequence[int], dtype: str) -> HostArray:
 
 def zeros(like: HostArray, shape: Sequence[int], dtype: str) -> HostArray:
     """The same, of zeros."""
-    made = vacant(like, shape, dtype)
+    made: Given = vacant(like, shape, dtype)
     made[...] = 0
     return made
 
 
 __all__ = [
-    "FLOATS", "INDICES", "Array", "HostArray", "address", "describe", "is_torch", "is_view", "matrix", "packed", "same_place",
-    "shaped", "type_name", "vacant", "vector", "zeros",
+    "FLOATS", "INDICES", "Array", "Given", "HostArray", "address", "describe", "is_torch", "is_view", "matrix",
+    "packed", "same_place", "shaped", "type_name", "vacant", "vector", "zeros",
 ]  # fmt: skip

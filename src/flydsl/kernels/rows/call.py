@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
-from .arrays import Array, HostArray, address, describe, is_torch, is_view, matrix, type_name, vacant
+from .arrays import Array, Given, HostArray, address, describe, is_torch, is_view, matrix, type_name, vacant
 
 T = TypeVar("T")
 
@@ -51,11 +51,11 @@ class Result:
     def __init__(self, op: str, name: str, like: HostArray, dtype: str, out: HostArray | None):
         if out is not None:
             _check(op, name, like, dtype, out)
-        self.array = vacant(like, like.shape, dtype) if out is None else out
+        self.array: Given = vacant(like, like.shape, dtype) if out is None else out
         self.matrix = matrix(self.array)
         self._apart = not is_view(self.matrix, self.array)
 
-    def done(self) -> HostArray:
+    def done(self) -> Given:
         """The array, once the kernel was launched."""
         if self._apart:
             self.array[...] = self.matrix.reshape(*self.array.shape)
@@ -106,8 +106,6 @@ ALL: tuple[str, ...] = (
 def described(op: str, arrays: Mapping[str, HostArray | None]) -> dict[str, Array | None]:
     """All arrays in the words of `form_of`."""
     return {name: None if x is None else describe(op, name, x, ALL) for name, x in arrays.items()}
-
-
 
 
 def more_of(stream: object) -> dict[str, object]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .lines import wide_of, when
+from .lines import when, wide_of
 
 if TYPE_CHECKING:
     from flydsl.expr.annotations import Value

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
-from .arrays import INDICES, HostArray, describe, matrix, same_place, shaped, vacant, vector
+from .arrays import INDICES, Given, HostArray, describe, matrix, same_place, shaped, vacant, vector
 from .call import Result, arrays_only, described, dtype_of, more_of, recall
 from .form import Form, form_of
 from .lines import ADD, Lines, Place, logarithm, power
@@ -24,8 +24,8 @@ REDUCTIONS = ("mean", "sum", "none")
 class Loss(NamedTuple):
     """The losses of rows, and the logarithms of their sums of powers, which the gradient needs."""
 
-    losses: Any
-    sums: Any
+    losses: Given
+    sums: Given
 
 
 @flyc.kernel
@@ -149,7 +149,7 @@ def cross_entropy(
     label_smoothing: float = 0.0,
     reduction: str = "mean",
     stream: object = None,
-) -> Any:
+) -> Given:
     """The negative logarithm of the softmax of each row at its target: the mean, the sum, or ("none") all of them.
 
     `logits` has rows of any float type, `target` an int32 or int64 for each of them. A target of `ignore_index` has a
@@ -164,7 +164,8 @@ def cross_entropy(
     if reduction == "none":
         return losses
     total = losses.sum()
-    return total if reduction == "sum" else total / (target != ignore_index).sum()
+    counted: Given = target != ignore_index
+    return total if reduction == "sum" else total / counted.sum()
 
 
 def cross_entropy_forward(
@@ -199,7 +200,7 @@ def cross_entropy_backward(
     label_smoothing: float = 0.0,
     out: HostArray | None = None,
     stream: object = None,
-) -> Any:
+) -> Given:
     """The gradient of the logits from that of each row's loss; `out` may be `logits`."""
     op = "cross_entropy_backward"
     rows, m, n = _check(op, logits, target, label_smoothing)
@@ -226,7 +227,8 @@ def _check(op: str, logits: HostArray, target: HostArray, smoothing: float) -> t
     shaped(op, "target", found, logits.shape[:-1], "logits")
     same_place(op, {"logits": describe(op, "logits", logits), "target": found})
     rows = matrix(logits)
-    return rows, *rows.shape
+    m, n = rows.shape
+    return rows, m, n
 
 
 __all__ = ["Loss", "cross_entropy", "cross_entropy_backward", "cross_entropy_forward"]

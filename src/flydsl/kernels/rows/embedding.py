@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
-from .arrays import INDICES, HostArray, describe, is_torch, matrix, same_place, shaped, vacant, vector, zeros
+from .arrays import INDICES, Given, HostArray, describe, is_torch, matrix, same_place, shaped, vacant, vector, zeros
 from .call import arrays_only, described, dtype_of, more_of, recall
 from .form import Form, form_of
 from .lines import Lines, Place, pick, when
@@ -139,7 +139,7 @@ def embedding_back(
     )
 
 
-def embedding(ids: HostArray, table: HostArray, *, stream: object = None) -> Any:
+def embedding(ids: HostArray, table: HostArray, *, stream: object = None) -> Given:
     """`table[ids]` for any shape of `ids` (int32 or int64); a number that has no row gives a row of NaN.
 
     >>> embedding(np.array([1, 0, 1]), np.array([[1.0, 2.0], [3.0, 4.0]], "f4"))
@@ -154,7 +154,7 @@ def embedding(ids: HostArray, table: HostArray, *, stream: object = None) -> Any
         raise DSLValueError(f"{op}: table is (rows, columns), got {found}")
     same_place(op, {"ids": numbers, "table": found})
     n = found.shape[1]
-    out = vacant(table, (*numbers.shape, n), found.dtype)
+    out: Given = vacant(table, (*numbers.shape, n), found.dtype)
     rows = {"out": matrix(out), "table": matrix(table)}
     m = rows["out"].shape[0]
     if m and n:
@@ -168,7 +168,7 @@ def embedding(ids: HostArray, table: HostArray, *, stream: object = None) -> Any
 
 def embedding_backward(
     dy: HostArray, ids: HostArray, count: int, *, padding_idx: int | None = None, stream: object = None
-) -> Any:
+) -> Given:
     """The gradient of a table of `count` rows: for each the sum of the rows of `dy` that came from it, in order.
 
     The row `padding_idx` gets none. Sums are float32, and the same in every run.
@@ -184,12 +184,9 @@ def embedding_backward(
     given = matrix(dy)
     m = given.shape[0]
     if m and n and count:
-        flat = vector(ids)
-        if is_torch(flat):
-            ordered, order = flat.sort(stable=True)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
-        else:
-            order = flat.argsort(kind="stable")
-            ordered = flat[order]
+        flat: Given = vector(ids)
+        order: Given = flat.argsort(stable=True) if is_torch(ids) else flat.argsort(kind="stable")
+        ordered = flat[order]
         rows = {"dtable": made, "dy": given}
         form = recall(op, rows, None, lambda: form_of(m, n, described(op, rows), found.itemsize, edges=False))
         ignored = -1 if padding_idx is None else padding_idx

@@ -1,9 +1,9 @@
 """How threads share rows: a rule from extents, types and alignment, followed at launch.
 
-* Rows are read in 16-byte units wherever their elements are in one piece. A row that does not begin or end at such a unit
-  has `edges`: at most a unit's elements at either end, which single threads take, and whole units between them.
-* Two units of a thread keep enough reads under way; a team of threads grows up to that, then a thread takes more, as many
-  as registers hold. Longer rows are read anew in each pass: the second time they come from L2.
+* Rows are read in 16-byte units. A row that does not begin or end at such a unit has `edges`: at most a unit's elements
+  at either end, which single threads take, and whole units between them.
+* Two units of a thread keep enough reads under way; a team of threads grows up to that, then a thread takes more, as
+  many as registers hold. Longer rows are read anew in each pass: the second time they come from L2.
 * Short rows share a block, and teams of at most a warp meet without a barrier.
 * Few rows get larger teams, so that all multiprocessors have some.
 """
@@ -55,9 +55,9 @@ def form_of(
 ) -> Form:
     """For `m` rows of `n` elements; the first array leads, its units are those of the threads.
 
-    A matrix has its rows in the last direction, each in one piece, and a vector is read along with each row. `held` is how many bytes a
-    kernel keeps in registers for an element of a row. Without `edges` rows that have some are read by the element, and
-    without `few` teams stay small for few rows, too.
+    A matrix has its rows in the last direction, each in one piece, and a vector is read along with each row. `held` is
+    how many bytes a kernel keeps in registers for an element of a row. Without `edges` rows that have some are read by
+    the element, and without `few` teams stay small for few rows, too.
     """
     lead = next(x for x in arrays.values() if x is not None)
     unit = UNIT_BYTES // lead.itemsize

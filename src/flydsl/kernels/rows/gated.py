@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
-
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
 
 from ..activations import ACTIVATIONS, slope
-from .arrays import HostArray, describe, matrix, same_place, shaped
+from .arrays import Given, HostArray, describe, matrix, same_place, shaped
 from .call import Result, arrays_only, check_apart, described, dtype_of, more_of, recall
 from .form import Form, form_of
 from .lines import Lines, Place
 from .softmax_entry import describe_rows
 from .softmax_kernels import blocks_for, row_of
-
-if TYPE_CHECKING:
-    from flydsl.expr.annotations import Value
 
 
 @flyc.kernel
@@ -68,7 +63,7 @@ def gated_back_kernel(
 
     def finish(at: Place) -> None:
         value, given = lines.read("x", at), lines.read("d", at)
-        lines.write("dx", at, given * lines.read("y", at) * cast("Value", slope(activation, value)))
+        lines.write("dx", at, given * lines.read("y", at) * slope(activation, value))
         lines.write("dy", at, given * ACTIVATIONS[activation](value))
 
     lines.each(finish)
@@ -95,7 +90,7 @@ def gated_back(
 
 def gated(
     x: HostArray, y: HostArray, *, activation: str = "silu", out: HostArray | None = None, stream: object = None
-) -> Any:
+) -> Given:
     """`activation(x) * y`, element by element; a name of `flydsl.kernels.activations`.
 
     Halves of one array, `gated(h[..., :n], h[..., n:])`, are read where they are.
@@ -108,13 +103,13 @@ def gated(
     m, n = rows["x"].shape
     if m and n:
         form = recall(op, rows, None, lambda: _form(op, rows, 2))
-        gated_rows(*rows.values(), m, n, activation, form, **more_of(stream))
+        gated_rows(rows["x"], rows["y"], rows["out"], m, n, activation, form, **more_of(stream))
     return result.done()
 
 
 def gated_backward(
     d: HostArray, x: HostArray, y: HostArray, *, activation: str = "silu", stream: object = None
-) -> tuple[Any, Any]:
+) -> tuple[Given, Given]:
     """The gradients of `x` and `y` from that of `gated(x, y)`."""
     op = "gated_backward"
     dtype = _check(op, x, y, activation)
@@ -125,7 +120,7 @@ def gated_backward(
     m, n = rows["x"].shape
     if m and n:
         form = recall(op, rows, None, lambda: _form(op, rows, 3))
-        gated_back(*rows.values(), m, n, activation, form, **more_of(stream))
+        gated_back(rows["x"], rows["y"], rows["d"], rows["dx"], rows["dy"], m, n, activation, form, **more_of(stream))
     return dx.done(), dy.done()
 
 
@@ -134,8 +129,8 @@ def _form(op: str, rows: dict[str, HostArray], reads: int) -> Form:
     same_place(op, found)
     x = found["x"]
     assert x is not None
-    # There are no sums: few rows need no larger teams, but long rows may as well be read in a loop.
-    return form_of(*x.shape, found, reads * max(x.itemsize, 4))
+    m, n = x.shape
+    return form_of(m, n, found, reads * max(x.itemsize, 4))
 
 
 def _check(op: str, x: HostArray, y: HostArray, activation: str) -> str:
@@ -149,12 +144,12 @@ def _check(op: str, x: HostArray, y: HostArray, activation: str) -> str:
     return dtype
 
 
-def silu_mul(x: HostArray, y: HostArray, *, out: HostArray | None = None, stream: object = None) -> Any:
+def silu_mul(x: HostArray, y: HostArray, *, out: HostArray | None = None, stream: object = None) -> Given:
     """`silu(x) * y`."""
     return gated(x, y, activation="silu", out=out, stream=stream)
 
 
-def gelu_mul(x: HostArray, y: HostArray, *, out: HostArray | None = None, stream: object = None) -> Any:
+def gelu_mul(x: HostArray, y: HostArray, *, out: HostArray | None = None, stream: object = None) -> Given:
     """`gelu(x) * y`, with the approximation of GELU by tanh."""
     return gated(x, y, activation="gelu_tanh", out=out, stream=stream)
 

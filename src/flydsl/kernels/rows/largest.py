@@ -1,18 +1,18 @@
 """The largest elements of rows: `top_k`, `argmax`, and the gates of a mixture of experts.
 
-An element and its number make one integer of 64 bits that sorts as wanted: NaN first, then by value, equal ones by their
-number. A pass over the row finds the largest one below the one found before.
+An element and its number make one integer of 64 bits that sorts as wanted: NaN first, then by value, equal ones by
+their number. A pass over the row finds the largest one below the one found before.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
 
-from .arrays import HostArray, matrix, vacant
+from .arrays import Given, HostArray, matrix, vacant
 from .call import arrays_only, described, dtype_of, more_of, recall
 from .form import Form, form_of
 from .lines import MAX, Lines, Place, power
@@ -41,7 +41,7 @@ def _ranks(lines: Lines, at: Place) -> list[fx.Int64]:
     return made
 
 
-def _best(lines: Lines, below: fx.Int64) -> fx.Int64:
+def _best(lines: Lines, below: Value) -> fx.Numeric:
     """The highest rank of the row below another."""
 
     def look(at: Place, so_far: list[Value]) -> list[Value]:
@@ -52,7 +52,7 @@ def _best(lines: Lines, below: fx.Int64) -> fx.Int64:
         return [best]
 
     (mine,) = lines.collect([fx.Int64(LOWEST)], look)
-    return lines.meet([mine], [MAX])[0]
+    return lines.meet([cast("fx.Int64", mine)], [MAX])[0]
 
 
 @flyc.kernel
@@ -100,9 +100,7 @@ def largest_kernel(
         lines.first(norm)
 
 
-def set_scaled(
-    values: fx.Tensor, row: fx.Int32, j: fx.Int32, wide: type[fx.Numeric], by: Value
-) -> None:
+def set_scaled(values: fx.Tensor, row: fx.Int32, j: fx.Int32, wide: type[fx.Numeric], by: Value) -> None:
     values[row, j] = values.dtype(wide(values[row, j]) / by)
 
 
@@ -137,8 +135,10 @@ def largest_rows(
     )
 
 
-def top_k(x: HostArray, k: int, *, stream: object = None) -> tuple[Any, Any]:
-    """The `k` largest elements of each row, largest first, and their int64 numbers; equal ones in their order, NaN first.
+def top_k(x: HostArray, k: int, *, stream: object = None) -> tuple[Given, Given]:
+    """The `k` largest elements of each row, largest first, and their int64 numbers.
+
+    Equal ones come in their order, and a NaN before all numbers.
 
     >>> top_k(np.array([[1.0, 3.0, 2.0, 3.0]], "f4"), 3)
     (array([[3., 3., 2.]], dtype=float32), array([[1, 3, 2]]))
@@ -146,7 +146,7 @@ def top_k(x: HostArray, k: int, *, stream: object = None) -> tuple[Any, Any]:
     return _largest("top_k", x, k, "values", None, stream)
 
 
-def gate(x: HostArray, k: int, *, normed: bool = True, stream: object = None) -> tuple[Any, Any]:
+def gate(x: HostArray, k: int, *, normed: bool = True, stream: object = None) -> tuple[Given, Given]:
     """The `k` largest elements of each row's softmax as float32, and their int64 numbers; `normed` to a sum of 1.
 
     >>> weights, experts = gate(np.array([[0.0, 1.0, 1.0]], "f4"), 2)
@@ -156,7 +156,7 @@ def gate(x: HostArray, k: int, *, normed: bool = True, stream: object = None) ->
     return _largest("gate", x, k, "normed gates" if normed else "gates", "float32", stream)
 
 
-def argmax(x: HostArray, *, stream: object = None) -> Any:
+def argmax(x: HostArray, *, stream: object = None) -> Given:
     """The int64 number of each row's largest element, the first of equal ones; that of a NaN, where there is one.
 
     >>> argmax(np.array([[1.0, 3.0, 2.0, 3.0]], "f4"))
@@ -166,7 +166,7 @@ def argmax(x: HostArray, *, stream: object = None) -> Any:
     return numbers.reshape(numbers.shape[:-1])
 
 
-def _largest(op: str, x: HostArray, k: int, what: str, dtype: str | None, stream: object) -> tuple[Any, Any]:
+def _largest(op: str, x: HostArray, k: int, what: str, dtype: str | None, stream: object) -> tuple[Given, Given]:
     arrays_only(op, x=x)
     describe_rows(op, "x", x)
     if dtype_of(x) == "float64":
@@ -180,8 +180,8 @@ def _largest(op: str, x: HostArray, k: int, what: str, dtype: str | None, stream
     numbers = vacant(x, shape, "int64")
     if m and k:
         form = recall(op, {"x": rows}, None, lambda: form_of(m, n, described(op, {"x": rows}), 4))
-        flat = [None if v is None else v.reshape(-1, k) for v in (values, numbers)]
-        largest_rows(rows, *flat, m, n, k, what, form, **more_of(stream))
+        flat = None if values is None else values.reshape(-1, k)
+        largest_rows(rows, flat, numbers.reshape(-1, k), m, n, k, what, form, **more_of(stream))
     return values, numbers
 
 

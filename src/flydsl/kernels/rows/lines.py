@@ -12,7 +12,7 @@ In registers a pass is unrolled, and what was read is kept; otherwise it is a lo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -158,7 +158,7 @@ class Lines:
             self._unit(line, at).store(stored)
         else:
             for i in range(at.size):
-                line[at.at + i] = stored[i]
+                line[at.at + i] = cast("fx.Vector", stored)[i]
 
     def _guarded(self, here: bool | fx.Boolean, work: Callable[[], None]) -> None:
         if here is True:
@@ -206,16 +206,21 @@ class Lines:
             found = [self._masked(at, terms(at), ops) for at in self.turns()]
             totals = [_all(op, [part[i] for part in found]) for i, op in enumerate(ops)]
         else:
-            start = [fx.full((form.unit,), _nothing(op), self.wide) if form.unit > 1 else self.wide(_nothing(op)) for op in ops]  # fmt: skip
+            start = [self._filled(_nothing(op)) for op in ops]
 
             def step(at: Place, so_far: list[Value]) -> list[Value]:
                 return [_pair(op, a, b) for op, a, b in zip(ops, so_far, terms(at), strict=True)]
 
             totals = carry(self.member, self.body, form.team, self._place, start, step)
-        scalars = [t.reduce(op) if isinstance(t, fx.Vector) else t for t, op in zip(totals, ops, strict=True)]
+        scalars = [_one(t, op) for t, op in zip(totals, ops, strict=True)]
         for at in self._edge():
-            scalars = [_pair(op, s, e) for op, s, e in zip(ops, scalars, self._masked(at, terms(at), ops), strict=True)]
+            edge = self._masked(at, terms(at), ops)
+            scalars = [_one(_pair(op, s, e), op) for op, s, e in zip(ops, scalars, edge, strict=True)]
         return self.meet(scalars, ops)
+
+    def _filled(self, value: float) -> Value:
+        """A unit of one number."""
+        return fx.full((self.form.unit,), value, self.wide) if self.form.unit > 1 else self.wide(value)
 
     def terms(self, term: Callable[[Place], Value]) -> list[Value]:
         """A term for each of the thread's units in registers: zero where the unit or the row is not there."""
@@ -245,7 +250,7 @@ def wide_of(dtype: type[fx.Numeric]) -> type[fx.Numeric]:
 def pick(here: fx.Boolean, value: Value, otherwise: float) -> Value:
     """The value, a scalar or a vector, or a constant."""
     if isinstance(value, fx.Vector):
-        return here.select(value, fx.full_like(value, otherwise))
+        return cast("fx.Vector", here.select(value, fx.full_like(value, otherwise)))
     return here.select(value, type(value)(otherwise))
 
 
@@ -258,6 +263,11 @@ def _pair(op: fx.ReductionOp, a: Value, b: Value) -> Value:
         return a + b
     # A NaN is dropped: those who ask for a largest value look for it otherwise.
     return fx.maxnumf(a, b) if op is MAX else fx.minnumf(a, b)
+
+
+def _one(value: Value, op: fx.ReductionOp) -> fx.Numeric:
+    """The elements of a vector combined; a scalar as it is."""
+    return value.reduce(op) if isinstance(value, fx.Vector) else value
 
 
 def _all(op: fx.ReductionOp, values: Sequence[Value]) -> Value:
@@ -329,4 +339,18 @@ def logarithm(x: fx.Numeric) -> fx.Numeric:
     return fx.log(x)
 
 
-__all__ = ["ADD", "LN2", "LOG2E", "MAX", "MIN", "Lines", "Place", "logarithm", "meet", "pick", "power", "when", "wide_of"]
+__all__ = [
+    "ADD",
+    "LN2",
+    "LOG2E",
+    "MAX",
+    "MIN",
+    "Lines",
+    "Place",
+    "logarithm",
+    "meet",
+    "pick",
+    "power",
+    "when",
+    "wide_of",
+]

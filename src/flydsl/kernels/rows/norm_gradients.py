@@ -4,7 +4,8 @@ With v the normed row (v = (x - mean) s), g = dy w and averages over the row: dx
 layer norm; dw = sum of dy v and db = sum of dy over the rows.
 
 One pass makes all of it where a row fits registers: blocks stay and go from row to row, each thread sums its columns of
-dw and db, and a second kernel adds the sums of the blocks (`columns.py`). Otherwise columns are summed in a pass of their own.
+dw and db, and a second kernel adds the sums of the blocks (`columns.py`). Otherwise columns are summed in a pass of
+their own.
 Every sum is taken in an order that depends on the shape alone.
 """
 
@@ -17,7 +18,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from .form import Form
-from .lines import ADD, Lines, Place
+from .lines import ADD, Lines, Place, wide_of
 
 if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
@@ -99,8 +100,9 @@ def norm_back_kernel(
         return [a + b for a, b in zip(sums, made, strict=True)]
 
     kinds = (dweights is not None) + (dbiases is not None)
-    zero = fx.Float64(0.0) if dy.dtype is fx.Float64 else fx.Float32(0.0)
-    start = [fx.full((form.unit,), zero, type(zero)) if form.unit > 1 else zero] * (kinds * form.turns)
+    wide = wide_of(dy.dtype)
+    zero: Value = fx.full((form.unit,), 0.0, wide) if form.unit > 1 else wide(0.0)
+    start = [zero] * (kinds * form.turns)
     sums = over_rows(first, m, step, start, work)
     if fx.const_expr(kinds > 0):
         # Teams leave a row of sums each, whether they had rows or not.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from flydsl.errors import DSLTypeError, DSLValueError
+from flydsl.errors import DSLTypeError
 
-from .arrays import FLOATS, HostArray, describe, matrix, same_place, shaped, vacant, vector, zeros
+from .arrays import Given, HostArray, describe, matrix, same_place, shaped, vacant, vector, zeros
 from .call import Result, arrays_only, check_apart, described, dtype_of, more_of, recall
 from .form import Form, form_of
 from .softmax_entry import LONG_BYTES, describe_rows
@@ -18,22 +18,22 @@ PROCESSORS = 132
 class Norm(NamedTuple):
     """A norm of rows, and what its gradient needs."""
 
-    out: Any
-    summed: Any
+    out: Given
+    summed: Given
     """x + residual in the type of x; x itself without a residual."""
-    mean: Any
+    mean: Given
     """Of each row; None for RMS norm."""
-    scale: Any
+    scale: Given
     """The reciprocal of each row's deviation, or root mean square."""
 
 
 class Gradients(NamedTuple):
     """The gradients of a norm's arguments; None for those that were not asked for."""
 
-    x: Any
+    x: Given
     """Of x, and of the residual: they are the same."""
-    weight: Any
-    bias: Any
+    weight: Given
+    bias: Given
 
 
 def rms_norm(
@@ -44,7 +44,7 @@ def rms_norm(
     residual: HostArray | None = None,
     out: HostArray | None = None,
     stream: object = None,
-) -> Any:
+) -> Given:
     """`x` over its root mean square along the last direction, times `weight`; with a residual (result, x + residual).
 
     >>> rms_norm(np.array([[3.0, 4.0]], "f4"), eps=0.0)
@@ -63,7 +63,7 @@ def layer_norm(
     residual: HostArray | None = None,
     out: HostArray | None = None,
     stream: object = None,
-) -> Any:
+) -> Given:
     """`x` less its mean, over its deviation along the last direction, times `weight` plus `bias`.
 
     With a residual the norm is that of x + residual, and the result (norm, x + residual). Weight and bias may have a
@@ -117,7 +117,10 @@ def norm(
         else:
             from .norm_kernels import norm_rows
 
-            norm_rows(*rows.values(), means, scales, m, n, eps, centred, form, **more_of(stream))
+            norm_rows(
+                mx, rows["residual"], rows["weight"], rows["bias"], rows["out"], rows["summed"], means, scales, m, n,
+                eps, centred, form, **more_of(stream),
+            )  # fmt: skip
     return Norm(result.done(), x if summed is None else summed.done(), means, scales)
 
 
@@ -217,8 +220,8 @@ def backward(
     made = [fresh(x, (n,), kind) if wanted else None for wanted in (weights, bias)]
     if m and n:
         rows = {
-            "dy": matrix(dy), "x": mx, "weight": _vector(weight), "dsummed": None if dsummed is None else matrix(dsummed),
-            "dx": result.matrix,
+            "dy": matrix(dy), "x": mx, "weight": _vector(weight),
+            "dsummed": None if dsummed is None else matrix(dsummed), "dx": result.matrix,
         }  # fmt: skip
         way = recall(op, rows, (weights, bias), lambda: _way(op, rows, weights + bias))
         _launch_backward(way, rows, _vector(mean), vector(scale), m, n, made, dtype, stream)
@@ -267,11 +270,12 @@ def _launch_backward(
     if way.fused and form.unit > 1 and n % form.unit == 0:
         aligned = (*aligned, *(name for name, v in zip(("dweights", "dbiases"), sums, strict=True) if v is not None))
     norm_back(
-        dy, x, rows["weight"], mean, scale, rows["dsummed"], rows["dx"], *inside, m, n, blocks,
+        dy, x, rows["weight"], mean, scale, rows["dsummed"], rows["dx"], inside[0], inside[1], m, n,
+        blocks,
         form._replace(aligned=aligned), **more,
     )  # fmt: skip
     if not way.fused and any(v is not None for v in sums):
-        weight_sums(dy, x, mean, scale, *sums, m, n, **more)
+        weight_sums(dy, x, mean, scale, sums[0], sums[1], m, n, **more)
     for part, total in zip(sums, made, strict=True):
         if total is not None:
             column_sums(part, total, count, n, **more)

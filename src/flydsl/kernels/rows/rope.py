@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
-from .arrays import INDICES, Array, HostArray, describe, is_torch, matrix, packed, same_place, vacant, vector
+from .arrays import INDICES, Array, Given, HostArray, describe, is_torch, matrix, packed, same_place, vacant, vector
 from .call import arrays_only, dtype_of, more_of
 from .form import UNIT_BYTES
 from .lines import pick, when, wide_of
@@ -147,18 +147,20 @@ def rope(
     interleaved: bool = False,
     inverse: bool = False,
     stream: object = None,
-) -> Any:
+) -> Given:
     """q and k with rotary positions: a pair of fresh arrays, or one if `k` is None.
 
     They are (..., sequence, heads, dim); `cos` and `sin` are (positions, dim / 2). `positions` has an integer for each
-    token, and is the place in the sequence without it; a position beyond the tables gives NaN. Element i is paired with i + dim / 2, or (`interleaved`) 2 i
-    with 2 i + 1. `inverse` turns back: the gradient of q is `rope(dq, ..., inverse=True)`.
+    token, and is the place in the sequence without it; a position beyond the tables gives NaN. Element i is paired with
+    i + dim / 2, or (`interleaved`) 2 i with 2 i + 1. `inverse` turns back: the gradient of q is
+    `rope(dq, ..., inverse=True)`.
     """
     op = "rope"
     arrays_only(op, q=q, k=k, cos=cos, sin=sin, positions=positions)
-    found = {"q": describe(op, "q", q), "k": None if k is None else describe(op, "k", k)}
+    first = describe(op, "q", q)
+    found = {"q": first, "k": None if k is None else describe(op, "k", k)}
     tables = {name: describe(op, name, t) for name, t in (("cos", cos), ("sin", sin))}
-    _check(op, found["q"], found["k"], tables["cos"], tables["sin"])
+    _check(op, first, found["k"], tables["cos"], tables["sin"])
     places = None if positions is None else describe(op, "positions", positions, INDICES)
     same_place(op, {**found, **tables, "positions": places})
     if places is not None and places.shape != tuple(q.shape[:-2]):

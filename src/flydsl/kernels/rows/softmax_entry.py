@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from flydsl.errors import DSLValueError
 
-from .arrays import FLOATS, HostArray, describe, matrix, same_place, shaped
+from .arrays import FLOATS, Given, HostArray, describe, matrix, same_place, shaped
 from .call import Result, arrays_only, check_apart, described, dtype_of, more_of, recall
 from .form import Form, form_of
 
@@ -14,7 +12,7 @@ LONG_BYTES = 32768
 """Rows from which on shared memory is the better place; see `annotated.py`."""
 
 
-def softmax(x: HostArray, *, out: HostArray | None = None, stream: object = None) -> Any:
+def softmax(x: HostArray, *, out: HostArray | None = None, stream: object = None) -> Given:
     """e^x over its sum, along the last direction, in `out` or in a fresh array of the type of `x`.
 
     `x` is float32, float16, bfloat16 or float64, of any shape and strides. `out` may be `x`.
@@ -26,22 +24,22 @@ def softmax(x: HostArray, *, out: HostArray | None = None, stream: object = None
     return _forward("softmax", x, out, False, stream)
 
 
-def log_softmax(x: HostArray, *, out: HostArray | None = None, stream: object = None) -> Any:
+def log_softmax(x: HostArray, *, out: HostArray | None = None, stream: object = None) -> Given:
     """The logarithm of the softmax along the last direction; arguments as those of `softmax`."""
     return _forward("log_softmax", x, out, True, stream)
 
 
-def softmax_backward(y: HostArray, dy: HostArray, *, out: HostArray | None = None, stream: object = None) -> Any:
+def softmax_backward(y: HostArray, dy: HostArray, *, out: HostArray | None = None, stream: object = None) -> Given:
     """The gradient of `x`, where `y` is `softmax(x)` and `dy` its gradient."""
     return _backward("softmax_backward", y, dy, out, False, stream)
 
 
-def log_softmax_backward(y: HostArray, dy: HostArray, *, out: HostArray | None = None, stream: object = None) -> Any:
+def log_softmax_backward(y: HostArray, dy: HostArray, *, out: HostArray | None = None, stream: object = None) -> Given:
     """The gradient of `x`, where `y` is `log_softmax(x)` and `dy` its gradient."""
     return _backward("log_softmax_backward", y, dy, out, True, stream)
 
 
-def _forward(op: str, x: HostArray, out: HostArray | None, log: bool, stream: object) -> Any:
+def _forward(op: str, x: HostArray, out: HostArray | None, log: bool, stream: object) -> Given:
     arrays_only(op, x=x, out=out)
     result = Result(op, "out", x, dtype_of(describe_rows(op, "x", x)), out)
     check_apart(op, "out", out, x=x)
@@ -79,7 +77,7 @@ def describe_rows(op: str, name: str, x: HostArray) -> HostArray:
     return x
 
 
-def _backward(op: str, y: HostArray, dy: HostArray, out: HostArray | None, log: bool, stream: object) -> Any:
+def _backward(op: str, y: HostArray, dy: HostArray, out: HostArray | None, log: bool, stream: object) -> Given:
     arrays_only(op, y=y, dy=dy, out=out)
     dtype = dtype_of(describe_rows(op, "y", y))
     shaped(op, "dy", describe(op, "dy", dy, tuple(FLOATS)), y.shape, "y")

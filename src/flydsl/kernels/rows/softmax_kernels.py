@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -54,9 +54,9 @@ def top_and_sum(lines: Lines, name: str) -> tuple[fx.Numeric, fx.Numeric]:
             powers = pick(at.here, powers, 0.0)
         return [more, total * power(top - more) + powers]
 
-    mine, total = lines.collect([wide(LOWEST), wide(0.0)], follow)
+    mine, total = (cast("fx.Numeric", v) for v in lines.collect([wide(LOWEST), wide(0.0)], follow))
     (top,) = lines.meet([mine], [MAX])
-    (total,) = lines.meet([total * power(mine - top)], [ADD])
+    (total,) = lines.meet([total * cast("fx.Numeric", power(mine - top))], [ADD])
     return top, total
 
 
