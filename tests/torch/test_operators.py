@@ -123,11 +123,15 @@ def test_operators_obey_torch():
     from flydsl.torch import more_operators, operators
 
     x, w = torch.randn(3, 8, requires_grad=True), torch.ones(8, requires_grad=True)
-    torch.library.opcheck(operators.softmax, (x, False))
-    torch.library.opcheck(operators.add_rms_norm, (x, x.detach(), w, 1e-6))
-    torch.library.opcheck(operators.layer_norm, (x, w, None, 1e-5))
-    torch.library.opcheck(more_operators.cross_entropy, (x, torch.tensor([1, 2, 3]), -100, 0.0))
-    torch.library.opcheck(more_operators.gate, (x, 2, True))
+    calls: list[tuple[Any, tuple[object, ...]]] = [
+        (operators.softmax, (x, False)),
+        (operators.add_rms_norm, (x, x.detach(), w, 1e-6)),
+        (operators.layer_norm, (x, w, None, 1e-5)),
+        (more_operators.cross_entropy, (x, torch.tensor([1, 2, 3]), -100, 0.0)),
+        (more_operators.gate, (x, 2, True)),
+    ]
+    for op, arguments in calls:
+        torch.library.opcheck(op, arguments)
 
 
 def test_vmap_and_autocast():
@@ -143,7 +147,7 @@ def test_vmap_and_autocast():
         made = norm(torch.nn.functional.linear(x, torch.eye(5)))
         assert made.dtype == torch.bfloat16 and norm(x).dtype == torch.float32
     made.float().sum().backward()
-    assert norm.weight.grad is not None and norm.weight.grad.dtype == torch.float32
+    assert norm.weight is not None and norm.weight.grad is not None and norm.weight.grad.dtype == torch.float32
 
 
 def test_modules_take_the_states_of_torch():
