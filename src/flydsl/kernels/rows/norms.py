@@ -13,6 +13,8 @@ from .softmax_entry import LONG_BYTES, describe_rows
 
 PROCESSORS = 132
 """Multiprocessors that gradients are summed for; a constant, so that sums are the same everywhere."""
+RESIDENT = 512
+"""Threads of a multiprocessor that find registers for the sums beside their rows."""
 
 
 class Norm(NamedTuple):
@@ -240,7 +242,7 @@ def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
         # Sums stay with a thread, so that all rows have to be shared in the same way.
         form = form_of(m, n, found, held, edges=False, few=False)
         if form.turns:
-            return _Way(form, min(PROCESSORS * max(768 // form.block, 1), -(-m // form.rows)), True)
+            return _Way(form, min(PROCESSORS * max(RESIDENT // form.block, 1), -(-m // form.rows)), True)
     form = form_of(m, n, found, held - sums)
     return _Way(form, -(-m // form.rows), False)
 
