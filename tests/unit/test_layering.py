@@ -39,6 +39,7 @@ ORDER = (
     "compiler",
     "autotune",
     "kernels",
+    "torch",
     "tools",
 )
 """Lowest first. A layer may import those before it."""

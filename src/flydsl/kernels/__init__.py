@@ -1,9 +1,54 @@
-"""Kernels written in the language, ready to call; `attention` and `matmul` pick one by their arguments."""
+"""Kernels written in the language, ready to call on numpy and torch arrays; names are loaded on first use."""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+# Their packages have the same names: whoever comes last keeps them.
 from .attention.entry import attention
 from .matmul.entry import matmul
-from .matmul.grouped import grouped_matmul
 
-__all__ = ["attention", "grouped_matmul", "matmul"]
+if TYPE_CHECKING:
+    from .matmul.grouped import grouped_matmul
+    from .rows.cross_entropy import cross_entropy, cross_entropy_backward, cross_entropy_forward
+    from .rows.embedding import embedding, embedding_backward
+    from .rows.gated import gated, gated_backward, gelu_mul, silu_mul
+    from .rows.largest import argmax, gate, top_k
+    from .rows.norms import layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
+    from .rows.rope import rope
+    from .rows.softmax_entry import log_softmax, log_softmax_backward, softmax, softmax_backward
+
+_WHERE = {
+    name: module
+    for module, names in {
+        "matmul.grouped": "grouped_matmul",
+        "rows.cross_entropy": "cross_entropy cross_entropy_backward cross_entropy_forward",
+        "rows.embedding": "embedding embedding_backward",
+        "rows.gated": "gated gated_backward gelu_mul silu_mul",
+        "rows.largest": "argmax gate top_k",
+        "rows.norms": "layer_norm layer_norm_backward rms_norm rms_norm_backward",
+        "rows.rope": "rope",
+        "rows.softmax_entry": "log_softmax log_softmax_backward softmax softmax_backward",
+    }.items()
+    for name in names.split()
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _WHERE:
+        raise AttributeError(f"flydsl.kernels has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*_WHERE, "attention", "matmul"})
+
+
+__all__ = [
+    "argmax", "attention", "cross_entropy", "cross_entropy_backward", "cross_entropy_forward", "embedding", "embedding_backward",
+    "gate", "gated", "gated_backward", "gelu_mul", "grouped_matmul", "layer_norm", "layer_norm_backward", "log_softmax",
+    "log_softmax_backward", "matmul", "rms_norm", "rms_norm_backward", "rope", "silu_mul", "softmax",
+    "softmax_backward", "top_k",
+]  # fmt: skip

@@ -39,6 +39,36 @@ ACTIVATIONS: dict[str, Callable[[Value], Value]] = {"none": _same, "relu": _relu
 """`gelu_tanh` is the usual approximation of GELU by tanh."""
 
 
+def _one(x: Value) -> Value:
+    return fx.full_like(x, 1.0) if isinstance(x, fx.Vector) else type(x)(1.0)
+
+
+def _step(x: Value) -> Value:
+    one = _one(x)
+    return cast("Value", (x <= 0.0).select(one - one, one))
+
+
+def _silu_slope(x: Value) -> Value:
+    s = _sigmoid(x)
+    return s * (1.0 + x * (1.0 - s))
+
+
+def _gelu_slope(x: Value) -> Value:
+    square = x * x
+    s = _sigmoid((x + x * square * 0.044715) * 1.5957691216057308)
+    return s + x * s * (1.0 - s) * (1.5957691216057308 + square * 0.21406444881780073)
+
+
+_SLOPES: dict[str, Callable[[Value], Value]] = {
+    "none": _one, "relu": _step, "silu": _silu_slope, "gelu_tanh": _gelu_slope,
+}  # fmt: skip
+
+
+def slope(name: str, x: ValueT) -> ValueT:
+    """The derivative of the activation at `x`."""
+    return cast("ValueT", _SLOPES[name](x))
+
+
 def activated(name: str, x: ValueT) -> ValueT:
     """`x`, a scalar or vector of f32, through the activation."""
     if name not in ACTIVATIONS:
@@ -46,4 +76,4 @@ def activated(name: str, x: ValueT) -> ValueT:
     return cast("ValueT", ACTIVATIONS[name](x))
 
 
-__all__ = ["ACTIVATIONS", "activated"]
+__all__ = ["ACTIVATIONS", "activated", "slope"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .rows_wide import Plan, largest_of, plan_of, powers_of, read_row, sum_of, unit_of, wide, write_row
+from .wide import Plan, largest_of, plan_of, powers_of, read_row, sum_of, unit_of, wide, write_row
 
 
 def row_bytes(x: fx.Tensor, team: int) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .extents import divisor_of, modes_of
+from ..extents import divisor_of, modes_of
 
 if TYPE_CHECKING:
     from flydsl.expr.annotations import ValueT

@@ -3,9 +3,9 @@
 f32, f16 or bf16 in and out; sums and statistics are f32. What is known of the arguments decides how rows are read:
 
 * the row length is known, and rows are promised to be 16-byte units (`flyc.from_torch_tensor(t, assumed_align=16)`): a
-  block keeps its row in registers (`rows_wide.py`) or, if it is long, in shared memory (`rows_long.py`, for NVIDIA);
+  block keeps its row in registers (`wide.py`) or, if it is long, in shared memory (`long.py`, for NVIDIA);
 * otherwise a block reads its row from memory in each pass, in 16-byte units where rows turn out to have them
-  (`rows_any.py`). One kernel then serves all row lengths.
+  (`any_length.py`). One kernel then serves all row lengths.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import flydsl.expr as fx
 from flydsl.expr.nvgpu.target import trace_target
 from flydsl.target import KIB, architecture
 
-from .extents import check_extents
-from .rows_any import THREADS, layer_norm_any_kernel, rms_norm_any_kernel, softmax_any_kernel, unit_of
-from .rows_long import layer_norm_long_kernel, rms_norm_long_kernel, row_bytes, softmax_long_kernel
-from .rows_wide import Plan, layer_norm_wide_kernel, plan, rms_norm_wide_kernel, softmax_wide_kernel, staged, units_of
+from ..extents import check_extents
+from .any_length import THREADS, layer_norm_any_kernel, rms_norm_any_kernel, softmax_any_kernel, unit_of
+from .long import layer_norm_long_kernel, rms_norm_long_kernel, row_bytes, softmax_long_kernel
+from .wide import Plan, layer_norm_wide_kernel, plan, rms_norm_wide_kernel, softmax_wide_kernel, staged, units_of
 
 LONG_BYTES = 32768
 """Rows from which on shared memory is the better place."""

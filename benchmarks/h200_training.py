@@ -1,0 +1,166 @@
+"""Operations on rows as people call them: plain tensors, forward and backward, beside torch and torch.compile.
+
+    python benchmarks/h200_training.py [--quick] [--out FILE.jsonl]
+
+Every result is compared with float64 before it is timed. Calls run in CUDA graphs and the contenders take turns, as in
+h200.py. Terabytes per second count what must be read and written: two passes over the data forward, three backward.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from h200 import ROWS, interleaved, note
+from torch.nn import functional as F
+
+from flydsl import kernels
+from flydsl.kernels.rows.norms import norm
+
+LENGTHS = (64, 257, 512, 768, 1024, 2048, 4095, 4096, 8192, 16384, 32768, 50257, 65536, 131072, 262144)
+ELEMENTS = 2**27
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+EPS = 1e-5
+
+
+def check(what: str, who: str, got: torch.Tensor, want: torch.Tensor, dtype: torch.dtype) -> None:
+    """The first rows, to the format."""
+    error = ((got[: want.shape[0]].double() - want).norm() / want.norm()).item()
+    assert error < {torch.float32: 1e-5, torch.float16: 1e-3}.get(dtype, 4e-3), (what, who, error)
+
+
+def compare(
+    what: str,
+    calls: dict[str, Callable[[], torch.Tensor]],
+    want: torch.Tensor,
+    nbytes: float,
+    dtype: torch.dtype = torch.bfloat16,
+) -> None:
+    for who, call in calls.items():
+        check(what, who, call(), want, dtype)
+    times = interleaved(calls, rounds=15, inner=5)
+    for who, milliseconds in times.items():
+        note(what, who, nbytes / milliseconds / 1e9, "TB/s")
+
+
+def contenders(ours: Callable[[], torch.Tensor], theirs: Callable[[], torch.Tensor]):
+    compiled = torch.compile(theirs)
+    return {"flydsl": ours, "torch": theirs, "compile": compiled}
+
+
+def forward(n: int, dtype: torch.dtype) -> None:
+    m = ELEMENTS // n
+    x = torch.randn(m, n, device="cuda").to(dtype)
+    w, b = (torch.randn(n, device="cuda").to(dtype) for _ in range(2))
+    name, some, dw, db = f"{str(dtype)[6:]} {m} x {n}", x[:64].double(), w.double(), b.double()
+    ops = {
+        "softmax": (lambda: kernels.softmax(x), lambda: torch.softmax(x, -1), torch.softmax(some, -1)),
+        "RMS norm": (
+            lambda: kernels.rms_norm(x, w, eps=EPS),
+            lambda: F.rms_norm(x, (n,), w, EPS),
+            F.rms_norm(some, (n,), dw, EPS),
+        ),
+        "layer norm": (
+            lambda: kernels.layer_norm(x, w, b, eps=EPS),
+            lambda: F.layer_norm(x, (n,), w, b, EPS),
+            F.layer_norm(some, (n,), dw, db, EPS),
+        ),
+    }
+    for op, (ours, theirs, want) in ops.items():
+        torch.compiler.reset()
+        compare(f"{op} {name}", contenders(ours, theirs), want, 2 * x.nbytes, dtype)
+
+
+def backward(m: int = 16384, n: int = 4096) -> None:
+    x, d = (torch.randn(m, n, device="cuda").bfloat16() for _ in range(2))
+    w, b = (torch.randn(n, device="cuda").bfloat16() for _ in range(2))
+    y = kernels.softmax(x)
+    rms = norm("rms_norm", x, w, None, EPS, None, None, False, True, None)
+    layer = norm("layer_norm", x, w, b, EPS, None, None, True, True, None)
+    aten = torch.ops.aten
+    some, given = x[:64].double().requires_grad_(), d[:64].double()
+    wanted = {
+        "softmax": torch.autograd.grad(torch.softmax(some, -1), some, given)[0],
+        "RMS norm": torch.autograd.grad(F.rms_norm(some, (n,), w.double(), EPS), some, given)[0],
+        "layer norm": torch.autograd.grad(F.layer_norm(some, (n,), w.double(), b.double(), EPS), some, given)[0],
+    }
+
+    def rms_by_hand() -> torch.Tensor:
+        v, g = x.float() * rms.scale[:, None], d.float() * w.float()
+        dx = (g - v * (g * v).mean(-1, keepdim=True)) * rms.scale[:, None]
+        return torch.cat([dx.bfloat16(), (d.float() * v).sum(0, keepdim=True).bfloat16()])
+
+    shape, mean, scale = [n], layer.mean[:, None], layer.scale[:, None]
+    calls = {
+        "softmax": (
+            lambda: kernels.softmax_backward(y, d),
+            lambda: aten._softmax_backward_data(d, y, -1, torch.bfloat16),
+        ),
+        "RMS norm": (lambda: kernels.rms_norm_backward(d, x, w, rms.scale).x, rms_by_hand),
+        "layer norm": (
+            lambda: kernels.layer_norm_backward(d, x, w, layer.mean, layer.scale).x,
+            lambda: aten.native_layer_norm_backward(d, x, shape, mean, scale, w, b, [True, True, True])[0],
+        ),
+    }
+    for op, (ours, theirs) in calls.items():
+        compare(f"{op} backward {m} x {n}", contenders(ours, theirs), wanted[op], 3 * x.nbytes)
+
+
+def loss(m: int, n: int) -> None:
+    x = torch.randn(m, n, device="cuda").bfloat16()
+    target = torch.randint(0, n, (m,), device="cuda")
+    want = F.cross_entropy(x[:64].double(), target[:64], reduction="none")
+    calls = contenders(
+        lambda: kernels.cross_entropy(x, target, reduction="none"),
+        lambda: F.cross_entropy(x.float(), target, reduction="none"),
+    )
+    compare(f"cross entropy {m} x {n}", calls, want, x.nbytes)
+
+
+def largest(m: int, n: int, k: int) -> None:
+    x = torch.randn(m, n, device="cuda").bfloat16()
+    want = torch.topk(x[:64].double(), k).values
+    calls = contenders(lambda: kernels.top_k(x, k)[0], lambda: torch.topk(x, k)[0])
+    compare(f"top {k} of {m} x {n}", calls, want, x.nbytes)
+
+
+def others() -> None:
+    g, u = (torch.randn(16384, 14336, device="cuda").bfloat16() for _ in range(2))
+    want = F.silu(g[:64].double()) * u[:64].double()
+    compare("SiLU mul", contenders(lambda: kernels.silu_mul(g, u), lambda: F.silu(g) * u), want, 3 * g.nbytes)
+    q = torch.randn(8, 4096, 32, 128, device="cuda").bfloat16()
+    angle = torch.rand(4096, 64, device="cuda") * 6
+    cos, sin = angle.cos(), angle.sin()
+
+    def turned(x: torch.Tensor) -> torch.Tensor:
+        a, b = x.float().chunk(2, -1)
+        c, s = cos[None, :, None], sin[None, :, None]
+        return torch.cat([a * c - b * s, b * c + a * s], -1).bfloat16()
+
+    calls = contenders(lambda: kernels.rope(q, None, cos, sin), lambda: turned(q))
+    compare("RoPE", calls, turned(q).double(), 2 * q.nbytes)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="bfloat16 and a few lengths")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    for m, n in ((8192, 32768), (4096, 128256)):
+        loss(m, n)
+    backward()
+    others()
+    for m, n, k in ((16384, 256, 8), (64, 131072, 64)):
+        largest(m, n, k)
+    for dtype in DTYPES[:1] if args.quick else DTYPES:
+        for n in LENGTHS[1::3] if args.quick else LENGTHS:
+            forward(n, dtype)
+    if args.out:
+        args.out.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Arguments of operations on rows: numpy and torch arrays in the same words, as matrices of rows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from flydsl.errors import DSLTypeError, DSLValueError
+
+from ..matmul.arrays import HostArray, address, is_torch, packed, type_name
+
+FLOATS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+"""Types of rows, with their bytes; float64 is summed in float64, all others in float32."""
+SIZES = {
+    **FLOATS, "int64": 8, "int32": 4, "int8": 1, "uint8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
+}  # fmt: skip
+INDICES = ("int32", "int64")
+
+Given: TypeAlias = Any
+"""A result: an array of the library that the arguments are of, which type checkers cannot tell."""
+
+
+class Array(NamedTuple):
+    """An array; strides are in elements."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    device: str
+    address: int
+
+    @property
+    def itemsize(self) -> int:
+        return SIZES[self.dtype]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{list(self.shape)}"
+
+
+def describe(op: str, name: str, x: HostArray, types: Sequence[str] = tuple(FLOATS)) -> Array:
+    """An argument; anything but an array of these types is refused."""
+    if is_torch(x):
+        found = Array(tuple(x.shape), tuple(x.stride()), type_name(x.dtype), str(x.device), x.data_ptr())
+    elif hasattr(x, "__array_interface__"):
+        size = x.dtype.itemsize
+        found = Array(
+            tuple(x.shape), tuple(s // size for s in x.strides), type_name(x.dtype), "cpu", address(x)
+        )  # fmt: skip
+        if any(s % size for s in x.strides):
+            raise DSLTypeError(f"{op}: {name} has strides of {x.strides} bytes, no multiples of its elements'")
+    else:
+        raise DSLTypeError(f"{op}: {name} is a numpy array or a torch tensor, got {type(x).__name__}")
+    if found.dtype not in types:
+        raise DSLTypeError(f"{op}: {name} has elements of {', '.join(types)}, got {found.dtype}")
+    if min(found.strides, default=0) < 0:
+        raise DSLValueError(f"{op}: {name} has a negative stride, {found.strides}; pass a contiguous copy")
+    return found
+
+
+def same_place(op: str, arrays: Mapping[str, Array | None]) -> None:
+    """All arrays are on one device."""
+    given = [(name, x) for name, x in arrays.items() if x is not None]
+    first, place = given[0]
+    for name, x in given[1:]:
+        if x.device != place.device:
+            raise DSLValueError(f"{op}: {first} is on {place.device} and {name} on {x.device}")
+
+
+def shaped(op: str, name: str, x: Array, shape: Sequence[int], like: str) -> None:
+    """An array has the shape that another one asks for."""
+    if x.shape != tuple(shape):
+        raise DSLValueError(f"{op}: {name} has the shape {list(shape)}, as {like} tells, got {x}")
+
+
+def matrix(x: HostArray) -> HostArray:
+    """An array as a matrix of rows that are in one piece; a copy if its strides leave no other way."""
+    if x.ndim != 2:
+        x = x.reshape(-1, x.shape[-1]) if x.shape[-1] else x.reshape(0, 0)
+    return x if _step(x) == 1 or 0 in x.shape else packed(x)
+
+
+def vector(x: HostArray) -> HostArray:
+    """An array as a vector in one piece."""
+    if x.ndim != 1:
+        x = x.reshape(-1)
+    return x if _step(x) == 1 or 0 in x.shape else packed(x)
+
+
+def _step(x: HostArray) -> int:
+    """Elements from one to the next in the last direction."""
+    return x.stride()[-1] if is_torch(x) else x.strides[-1] // x.itemsize
+
+
+def is_view(made: HostArray, x: HostArray) -> bool:
+    """Whether `matrix` found the same memory."""
+    return 0 in x.shape or address(made) == address(x)
+
+
+def vacant(like: HostArray, shape: Sequence[int], dtype: str) -> HostArray:
+    """A fresh array where `like` is."""
+    if is_torch(like):
+        torch = sys.modules["torch"]
+        return torch.empty(tuple(shape), dtype=getattr(torch, dtype), device=like.device)
+    import numpy as np
+
+    if dtype == "bfloat16" or dtype.startswith("float8"):
+        raise DSLTypeError(f"numpy has no {dtype}; give torch tensors")
+    return np.empty(tuple(shape), dtype)
+
+
+def zeros(like: HostArray, shape: Sequence[int], dtype: str) -> HostArray:
+    """The same, of zeros."""
+    made: Given = vacant(like, shape, dtype)
+    made[...] = 0
+    return made
+
+
+__all__ = [
+    "FLOATS", "INDICES", "Array", "Given", "HostArray", "address", "describe", "is_torch", "is_view", "matrix",
+    "packed", "same_place", "shaped", "type_name", "vacant", "vector", "zeros",
+]  # fmt: skip

@@ -1,0 +1,116 @@
+"""From the arguments of an operation to a launch: what was decided for a call is kept for the next one like it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from flydsl.errors import DSLTypeError, DSLValueError
+
+from .arrays import Array, Given, HostArray, address, describe, is_torch, is_view, matrix, type_name, vacant
+
+T = TypeVar("T")
+
+_decided: dict[object, object] = {}
+_MOST = 4096
+
+
+def arrays_only(op: str, **given: HostArray | None) -> None:
+    """Refuse arguments that are no arrays; None was not given."""
+    for name, x in given.items():
+        if x is not None and not is_torch(x) and not hasattr(x, "__array_interface__"):
+            raise DSLTypeError(f"{op}: {name} is a numpy array or a torch tensor, got {type(x).__name__}")
+
+
+def dtype_of(x: HostArray) -> str:
+    return type_name(x.dtype)
+
+
+def recall(op: str, arrays: Mapping[str, HostArray | None], more: object, make: Callable[[], T]) -> T:
+    """What `make` decides for arrays of these extents, strides, types and alignments."""
+    key = (op, more, tuple(map(_key, arrays.values())), os.environ.get("FLYDSL_COMPILE_BACKEND"))
+    if key not in _decided:
+        if len(_decided) >= _MOST:
+            _decided.clear()
+        _decided[key] = make()
+    return _decided[key]  # pyright: ignore[reportReturnType]
+
+
+def _key(x: HostArray | None) -> object:
+    if x is None:
+        return None
+    if is_torch(x):
+        return x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16
+    return x.shape, x.strides, x.dtype.str, address(x) % 16
+
+
+class Result:
+    """An array that an operation gives: the caller's or a fresh one, and as a matrix of rows for the kernel."""
+
+    def __init__(self, op: str, name: str, like: HostArray, dtype: str, out: HostArray | None):
+        if out is not None:
+            _check(op, name, like, dtype, out)
+        self.array: Given = vacant(like, like.shape, dtype) if out is None else out
+        self.matrix = matrix(self.array)
+        self._apart = not is_view(self.matrix, self.array)
+
+    def done(self) -> Given:
+        """The array, once the kernel was launched."""
+        if self._apart:
+            self.array[...] = self.matrix.reshape(*self.array.shape)
+        return self.array
+
+
+def _check(op: str, name: str, like: HostArray, dtype: str, out: HostArray) -> None:
+    found = describe(op, name, out, (dtype,))
+    if found.shape != tuple(like.shape):
+        raise DSLValueError(f"{op}: {name} has the shape {list(like.shape)}, got {found}")
+    reach = 1
+    for stride, extent in sorted((s, e) for s, e in zip(found.strides, found.shape, strict=True) if e > 1):
+        if stride < reach and 0 not in found.shape:
+            raise DSLValueError(f"{op}: elements of {name} lie on top of each other, its strides are {found.strides}")
+        reach = stride * (extent - 1) + reach
+
+
+def check_apart(op: str, name: str, out: HostArray | None, **others: HostArray | None) -> None:
+    """What is read may be what is written, element for element; it must not overlap otherwise."""
+    if out is None or 0 in out.shape:
+        return
+    first, last = _extent(op, name, out)
+    for other, x in others.items():
+        if x is None or 0 in x.shape:
+            continue
+        begin, end = _extent(op, other, x)
+        same = begin == first and tuple(x.shape) == tuple(out.shape) and _steps(x) == _steps(out)
+        if begin < last and first < end and not same:
+            raise DSLValueError(f"{op}: {name} overlaps {other}; give it memory of its own")
+
+
+def _steps(x: HostArray) -> tuple[object, ...]:
+    return (x.stride(), x.dtype) if is_torch(x) else (x.strides, x.dtype)
+
+
+def _extent(op: str, name: str, x: HostArray) -> tuple[int, int]:
+    size = x.element_size() if is_torch(x) else x.itemsize
+    strides = x.stride() if is_torch(x) else tuple(s // size for s in x.strides)
+    begin = address(x)
+    return begin, begin + (1 + sum((e - 1) * s for e, s in zip(x.shape, strides, strict=True))) * size
+
+
+ALL: tuple[str, ...] = (
+    "float16", "bfloat16", "float32", "float64", "int8", "uint8", "float8_e4m3fn", "float8_e5m2", "int32", "int64",
+)  # fmt: skip
+
+
+def described(op: str, arrays: Mapping[str, HostArray | None]) -> dict[str, Array | None]:
+    """All arrays in the words of `form_of`."""
+    return {name: None if x is None else describe(op, name, x, ALL) for name, x in arrays.items()}
+
+
+def more_of(stream: object) -> dict[str, object]:
+    """The stream as an argument, where one was given; otherwise it is the current one."""
+    return {} if stream is None else {"stream": stream}
+
+
+__all__ = ["ALL", "Result", "arrays_only", "check_apart", "described", "dtype_of", "more_of", "recall"]

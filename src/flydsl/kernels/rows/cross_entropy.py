@@ -1,0 +1,234 @@
+"""Cross entropy of rows of logits with the numbers of their classes, and its gradient; logits are read once by each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+from flydsl.errors import DSLValueError
+
+from .arrays import INDICES, Given, HostArray, describe, matrix, same_place, shaped, vacant, vector
+from .call import Result, arrays_only, described, dtype_of, more_of, recall
+from .form import Form, form_of
+from .lines import ADD, Lines, Place, logarithm, power
+from .softmax_entry import describe_rows
+from .softmax_kernels import blocks_for, row_of, top_and_sum
+
+if TYPE_CHECKING:
+    from flydsl.expr.annotations import Value
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+class Loss(NamedTuple):
+    """The losses of rows, and the logarithms of their sums of powers, which the gradient needs."""
+
+    losses: Given
+    sums: Given
+
+
+@flyc.kernel
+def cross_entropy_kernel(
+    logits: fx.Tensor,
+    target: fx.Tensor,
+    losses: fx.Tensor,
+    sums: fx.Tensor,
+    m: fx.Int32,
+    n: fx.Int32,
+    ignored: fx.Int64,
+    smoothing: fx.Float64,
+    smooth: fx.Constexpr[bool],
+    form: fx.Constexpr[Form],
+):
+    lines = Lines(form, row_of(form), m, n, logits=logits)
+    wide = lines.wide
+    top, total = top_and_sum(lines, "logits")
+    level = top + logarithm(total)
+    average = level
+    if fx.const_expr(smooth):
+        (everything,) = lines.fold(lambda at: [lines.read("logits", at)], [ADD])
+        average = everything / wide(n)
+
+    def leave() -> None:
+        wanted = fx.Int64(target[lines.row])
+        known = (wanted >= 0) & (wanted < fx.Int64(n))
+        here = wide(lines.line(logits)[fx.Int32(known.select(wanted, fx.Int64(0)))])
+        # A class that there is not has no loss, and must not look as if it had.
+        loss = known.select(level - here, wide(float("nan")))
+        if smooth:
+            share = wide(smoothing)
+            loss = loss * (1.0 - share) + (level - average) * share
+        losses[lines.row] = losses.dtype((wanted == ignored).select(wide(0.0), loss))
+        sums[lines.row] = sums.dtype(level)
+
+    lines.first(leave)
+
+
+@flyc.jit
+def cross_entropy_rows(
+    logits: fx.Tensor,
+    target: fx.Tensor,
+    losses: fx.Tensor,
+    sums: fx.Tensor,
+    m: fx.Int32,
+    n: fx.Int32,
+    ignored: fx.Int64,
+    smoothing: fx.Float64,
+    smooth: fx.Constexpr[bool],
+    form: fx.Constexpr[Form],
+    stream: fx.Stream = fx.Stream(None),
+):
+    """The loss of each row, and the logarithm of the sum of its powers."""
+    cross_entropy_kernel(logits, target, losses, sums, m, n, ignored, smoothing, smooth, form).launch(
+        grid=blocks_for(form, m), block=form.block, stream=stream
+    )
+
+
+@flyc.kernel
+def cross_entropy_back_kernel(
+    logits: fx.Tensor,
+    target: fx.Tensor,
+    sums: fx.Tensor,
+    dlosses: fx.Tensor,
+    dlogits: fx.Tensor,
+    m: fx.Int32,
+    n: fx.Int32,
+    ignored: fx.Int64,
+    smoothing: fx.Float64,
+    form: fx.Constexpr[Form],
+):
+    lines = Lines(form, row_of(form), m, n, logits=logits, dlogits=dlogits)
+    lines.fetch("logits")
+    wide = lines.wide
+    wanted, level = fx.Int64(target[lines.row]), wide(sums[lines.row])
+    given = wide(dlosses[lines.row])
+    known = (wanted >= 0) & (wanted < fx.Int64(n))
+    # As the loss of such a row, its gradient is no number.
+    scale = (wanted == ignored).select(wide(0.0), known.select(given, wide(float("nan"))))
+    share = wide(smoothing)
+    less, one = share / wide(n), 1.0 - share
+    column = fx.Int32(known.select(wanted, fx.Int64(-1)))
+
+    def finish(at: Place) -> None:
+        chance = power(lines.read("logits", at) - level) - less
+        lines.write("dlogits", at, (chance - hit(at, column, one)) * scale)
+
+    def hit(at: Place, column: fx.Int32, one: fx.Numeric) -> Value:
+        found = [(at.at + i == column).select(one, type(one)(0.0)) for i in range(at.size)]
+        return found[0] if at.size == 1 else fx.Vector.from_elements(found, type(one))
+
+    lines.each(finish)
+
+
+@flyc.jit
+def cross_entropy_back(
+    logits: fx.Tensor,
+    target: fx.Tensor,
+    sums: fx.Tensor,
+    dlosses: fx.Tensor,
+    dlogits: fx.Tensor,
+    m: fx.Int32,
+    n: fx.Int32,
+    ignored: fx.Int64,
+    smoothing: fx.Float64,
+    form: fx.Constexpr[Form],
+    stream: fx.Stream = fx.Stream(None),
+):
+    """The gradient of the logits from that of each row's loss."""
+    cross_entropy_back_kernel(logits, target, sums, dlosses, dlogits, m, n, ignored, smoothing, form).launch(
+        grid=blocks_for(form, m), block=form.block, stream=stream
+    )
+
+
+def cross_entropy(
+    logits: HostArray,
+    target: HostArray,
+    *,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+    stream: object = None,
+) -> Given:
+    """The negative logarithm of the softmax of each row at its target: the mean, the sum, or ("none") all of them.
+
+    `logits` has rows of any float type, `target` an int32 or int64 for each of them. A target of `ignore_index` has a
+    loss of 0 and does not count for the mean; one that is no class has a loss that is no number. Losses are float32,
+    float64 for float64.
+    """
+    if reduction not in REDUCTIONS:
+        raise DSLValueError(f"cross_entropy: reduction is one of {', '.join(REDUCTIONS)}, got {reduction!r}")
+    losses = cross_entropy_forward(
+        logits, target, ignore_index=ignore_index, label_smoothing=label_smoothing, stream=stream
+    ).losses  # fmt: skip
+    if reduction == "none":
+        return losses
+    total = losses.sum()
+    counted: Given = target != ignore_index
+    return total if reduction == "sum" else total / counted.sum()
+
+
+def cross_entropy_forward(
+    logits: HostArray,
+    target: HostArray,
+    *,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    stream: object = None,
+) -> Loss:
+    """The loss of each row, and what the gradient needs."""
+    op = "cross_entropy"
+    rows, m, n = _check(op, logits, target, label_smoothing)
+    wide = "float64" if dtype_of(logits) == "float64" else "float32"
+    losses, sums = (vacant(logits, tuple(target.shape), wide) for _ in range(2))
+    if m and n:
+        form = recall(op, {"logits": rows}, None, lambda: form_of(m, n, described(op, {"logits": rows}), 4))
+        cross_entropy_rows(
+            rows, vector(target), vector(losses), vector(sums), m, n, ignore_index, label_smoothing,
+            label_smoothing != 0.0, form, **more_of(stream),
+        )  # fmt: skip
+    return Loss(losses, sums)
+
+
+def cross_entropy_backward(
+    logits: HostArray,
+    target: HostArray,
+    sums: HostArray,
+    dlosses: HostArray,
+    *,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    out: HostArray | None = None,
+    stream: object = None,
+) -> Given:
+    """The gradient of the logits from that of each row's loss; `out` may be `logits`."""
+    op = "cross_entropy_backward"
+    rows, m, n = _check(op, logits, target, label_smoothing)
+    for name, v in (("sums", sums), ("dlosses", dlosses)):
+        arrays_only(op, **{name: v})
+        shaped(op, name, describe(op, name, v), tuple(target.shape), "target")
+    result = Result(op, "out", logits, dtype_of(logits), out)
+    if m and n:
+        both = {"logits": rows, "dlogits": result.matrix}
+        form = recall(op, both, None, lambda: form_of(m, n, described(op, both), 4))
+        cross_entropy_back(
+            rows, vector(target), vector(sums), vector(dlosses), result.matrix, m, n, ignore_index,
+            label_smoothing, form, **more_of(stream),
+        )  # fmt: skip
+    return result.done()
+
+
+def _check(op: str, logits: HostArray, target: HostArray, smoothing: float) -> tuple[HostArray, int, int]:
+    arrays_only(op, logits=logits, target=target)
+    describe_rows(op, "logits", logits)
+    if not 0.0 <= smoothing <= 1.0:
+        raise DSLValueError(f"{op}: label_smoothing is between 0 and 1, got {smoothing}")
+    found = describe(op, "target", target, INDICES)
+    shaped(op, "target", found, logits.shape[:-1], "logits")
+    same_place(op, {"logits": describe(op, "logits", logits), "target": found})
+    rows = matrix(logits)
+    m, n = rows.shape
+    return rows, m, n
+
+
+__all__ = ["Loss", "cross_entropy", "cross_entropy_backward", "cross_entropy_forward"]

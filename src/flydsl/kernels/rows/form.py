@@ -1,0 +1,118 @@
+"""How threads share rows: a rule from extents, types and alignment, followed at launch.
+
+* Rows are read in 16-byte units. A row that does not begin or end at such a unit has `edges`: at most a unit's elements
+  at either end, which single threads take, and whole units between them.
+* Two units of a thread keep enough reads under way; a team of threads grows up to that, then a thread takes more, as
+  many as registers hold. Longer rows are read anew in each pass: the second time they come from L2.
+* Short rows share a block, and teams of at most a warp meet without a barrier.
+* Few rows get larger teams, so that all multiprocessors have some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from .arrays import Array
+
+UNIT_BYTES = 16
+BLOCK = 256
+"""Threads of a block that several rows share."""
+MOST_THREADS = 1024
+WARP = 64
+"""Threads of the longest warp."""
+FEW_TURNS, SOME_TURNS = 2, 4
+HELD_BYTES = 256
+"""What a thread keeps of a row: half the registers it has in a block of 512 threads."""
+BUSY = 132 * 1024
+"""Threads that keep a large GPU busy."""
+
+
+class Form(NamedTuple):
+    """How rows are read; a constant of the kernel."""
+
+    unit: int
+    """Elements of an access."""
+    team: int
+    """Threads of a row, a power of two."""
+    rows: int
+    """Rows of a block."""
+    turns: int
+    """Units of a thread, kept in registers; 0: there are too many, and each pass reads them."""
+    edges: bool
+    """Rows begin and end within units."""
+    aligned: tuple[str, ...]
+    """The arrays whose units begin at multiples of their size, up to 16 bytes; others are read by the element."""
+
+    @property
+    def block(self) -> int:
+        """Threads of a block."""
+        return self.team * self.rows
+
+
+def form_of(
+    m: int, n: int, arrays: Mapping[str, Array | None], held: int, *, edges: bool = True, few: bool = True
+) -> Form:
+    """For `m` rows of `n` elements; the first array leads, its units are those of the threads.
+
+    A matrix has its rows in the last direction, each in one piece, and a vector is read along with each row. `held` is
+    how many bytes a kernel keeps in registers for an element of a row. Without `edges` rows that have some are read by
+    the element, and without `few` teams stay small for few rows, too.
+    """
+    lead = next(x for x in arrays.values() if x is not None)
+    unit = UNIT_BYTES // lead.itemsize
+    given = {name: x for name, x in arrays.items() if x is not None}
+    whole = n % unit == 0 and all(_at_units(x, unit) for x in given.values() if x.itemsize == lead.itemsize)
+    if n < 2 * unit or not (whole or edges):
+        unit, whole = 1, True
+    aligned = tuple(name for name, x in given.items() if unit > 1 and _follows(x, lead, unit, whole))
+    # Each element at an edge has a thread.
+    least = 1 if whole else 2 * unit
+    team, turns = _team(m, max(n // unit, 1), held * unit, least, few)
+    # Shuffles want whole warps; more than one is for rows that fill the GPU anyway.
+    rows = max((BLOCK if m * team >= BUSY else WARP) // team, 1) if turns else 1
+    return Form(unit, team, rows, turns, not whole, aligned)
+
+
+def _at_units(x: Array, unit: int) -> bool:
+    step = min(UNIT_BYTES, unit * x.itemsize)
+    return x.address % step == 0 and (_step(x) * x.itemsize) % step == 0
+
+
+def _step(x: Array) -> int:
+    """Elements from a row to the next."""
+    return x.strides[0] if len(x.shape) == 2 and x.shape[0] > 1 else 0
+
+
+def _follows(x: Array, lead: Array, unit: int, whole: bool) -> bool:
+    """Whether units of `x` are aligned where those of `lead` are."""
+    if whole:
+        return _at_units(x, unit)
+    if x.itemsize != lead.itemsize or len(x.shape) != len(lead.shape):
+        return False
+    return (x.address - lead.address) % UNIT_BYTES == 0 and (_step(x) - _step(lead)) * x.itemsize % UNIT_BYTES == 0
+
+
+def _power(x: int) -> int:
+    """The power of two that is not less."""
+    return 1 << (x - 1).bit_length()
+
+
+def _team(m: int, units: int, held: int, least: int, few: bool) -> tuple[int, int]:
+    """Threads of a row, and units of a thread (0: too many)."""
+    team = max(min(_power(-(-units // FEW_TURNS)), BLOCK), least)
+    while team < MOST_THREADS and -(-units // team) > min(SOME_TURNS, _most(team, held)):
+        team *= 2
+    if few:
+        while team < min(MOST_THREADS, _power(units)) and team * m < BUSY // 2:
+            team *= 2
+    turns = -(-units // team)
+    return (team, turns) if turns <= _most(team, held) else (MOST_THREADS, 0)
+
+
+def _most(team: int, held: int) -> int:
+    """Units of a thread that registers have room for, `held` bytes each."""
+    return (HELD_BYTES if team < MOST_THREADS else HELD_BYTES // 2) // held
+
+
+__all__ = ["Form", "form_of"]

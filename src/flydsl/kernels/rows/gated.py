@@ -1,0 +1,157 @@
+"""An activation times a gate, `act(x) * y`, and its gradients, in one pass."""
+
+from __future__ import annotations
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+from flydsl.errors import DSLTypeError, DSLValueError
+
+from ..activations import ACTIVATIONS, slope
+from .arrays import Given, HostArray, describe, matrix, same_place, shaped
+from .call import Result, arrays_only, check_apart, described, dtype_of, more_of, recall
+from .form import Form, form_of
+from .lines import Lines, Place
+from .softmax_entry import describe_rows
+from .softmax_kernels import blocks_for, row_of
+
+
+@flyc.kernel
+def gated_kernel(
+    x: fx.Tensor,
+    y: fx.Tensor,
+    out: fx.Tensor,
+    m: fx.Int32,
+    n: fx.Int32,
+    activation: fx.Constexpr[str],
+    form: fx.Constexpr[Form],
+):
+    lines = Lines(form, row_of(form), m, n, x=x, y=y, out=out)
+    lines.fetch("x", "y")
+    act = ACTIVATIONS[activation]
+    lines.each(lambda at: lines.write("out", at, act(lines.read("x", at)) * lines.read("y", at)))
+
+
+@flyc.jit
+def gated_rows(
+    x: fx.Tensor,
+    y: fx.Tensor,
+    out: fx.Tensor,
+    m: fx.Int32,
+    n: fx.Int32,
+    activation: fx.Constexpr[str],
+    form: fx.Constexpr[Form],
+    stream: fx.Stream = fx.Stream(None),
+):
+    """out = act(x) y."""
+    gated_kernel(x, y, out, m, n, activation, form).launch(grid=blocks_for(form, m), block=form.block, stream=stream)
+
+
+@flyc.kernel
+def gated_back_kernel(
+    x: fx.Tensor,
+    y: fx.Tensor,
+    d: fx.Tensor,
+    dx: fx.Tensor,
+    dy: fx.Tensor,
+    m: fx.Int32,
+    n: fx.Int32,
+    activation: fx.Constexpr[str],
+    form: fx.Constexpr[Form],
+):
+    lines = Lines(form, row_of(form), m, n, x=x, y=y, d=d, dx=dx, dy=dy)
+    lines.fetch("x", "y", "d")
+
+    def finish(at: Place) -> None:
+        value, given = lines.read("x", at), lines.read("d", at)
+        lines.write("dx", at, given * lines.read("y", at) * slope(activation, value))
+        lines.write("dy", at, given * ACTIVATIONS[activation](value))
+
+    lines.each(finish)
+
+
+@flyc.jit
+def gated_back(
+    x: fx.Tensor,
+    y: fx.Tensor,
+    d: fx.Tensor,
+    dx: fx.Tensor,
+    dy: fx.Tensor,
+    m: fx.Int32,
+    n: fx.Int32,
+    activation: fx.Constexpr[str],
+    form: fx.Constexpr[Form],
+    stream: fx.Stream = fx.Stream(None),
+):
+    """The gradients of both factors from that of the product."""
+    gated_back_kernel(x, y, d, dx, dy, m, n, activation, form).launch(
+        grid=blocks_for(form, m), block=form.block, stream=stream
+    )
+
+
+def gated(
+    x: HostArray, y: HostArray, *, activation: str = "silu", out: HostArray | None = None, stream: object = None
+) -> Given:
+    """`activation(x) * y`, element by element; a name of `flydsl.kernels.activations`.
+
+    Halves of one array, `gated(h[..., :n], h[..., n:])`, are read where they are.
+    """
+    op = "gated"
+    dtype = _check(op, x, y, activation)
+    result = Result(op, "out", x, dtype, out)
+    check_apart(op, "out", out, x=x, y=y)
+    rows = {"x": matrix(x), "y": matrix(y), "out": result.matrix}
+    m, n = rows["x"].shape
+    if m and n:
+        form = recall(op, rows, None, lambda: _form(op, rows, 2))
+        gated_rows(rows["x"], rows["y"], rows["out"], m, n, activation, form, **more_of(stream))
+    return result.done()
+
+
+def gated_backward(
+    d: HostArray, x: HostArray, y: HostArray, *, activation: str = "silu", stream: object = None
+) -> tuple[Given, Given]:
+    """The gradients of `x` and `y` from that of `gated(x, y)`."""
+    op = "gated_backward"
+    dtype = _check(op, x, y, activation)
+    arrays_only(op, d=d)
+    shaped(op, "d", describe(op, "d", d), x.shape, "x")
+    dx, dy = (Result(op, name, x, dtype, None) for name in ("dx", "dy"))
+    rows = {"x": matrix(x), "y": matrix(y), "d": matrix(d), "dx": dx.matrix, "dy": dy.matrix}
+    m, n = rows["x"].shape
+    if m and n:
+        form = recall(op, rows, None, lambda: _form(op, rows, 3))
+        gated_back(rows["x"], rows["y"], rows["d"], rows["dx"], rows["dy"], m, n, activation, form, **more_of(stream))
+    return dx.done(), dy.done()
+
+
+def _form(op: str, rows: dict[str, HostArray], reads: int) -> Form:
+    found = described(op, rows)
+    same_place(op, found)
+    x = found["x"]
+    assert x is not None
+    m, n = x.shape
+    return form_of(m, n, found, reads * max(x.itemsize, 4))
+
+
+def _check(op: str, x: HostArray, y: HostArray, activation: str) -> str:
+    arrays_only(op, x=x, y=y)
+    if activation not in ACTIVATIONS:
+        raise DSLValueError(f"{op}: unknown activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
+    dtype = dtype_of(describe_rows(op, "x", x))
+    shaped(op, "y", describe(op, "y", y), x.shape, "x")
+    if dtype_of(y) != dtype:
+        raise DSLTypeError(f"{op}: y is {dtype} as x, got {dtype_of(y)}")
+    return dtype
+
+
+def silu_mul(x: HostArray, y: HostArray, *, out: HostArray | None = None, stream: object = None) -> Given:
+    """`silu(x) * y`."""
+    return gated(x, y, activation="silu", out=out, stream=stream)
+
+
+def gelu_mul(x: HostArray, y: HostArray, *, out: HostArray | None = None, stream: object = None) -> Given:
+    """`gelu(x) * y`, with the approximation of GELU by tanh."""
+    return gated(x, y, activation="gelu_tanh", out=out, stream=stream)
+
+
+__all__ = ["gated", "gated_backward", "gelu_mul", "silu_mul"]

@@ -1,0 +1,152 @@
+"""Gradients of RMS norm and layer norm.
+
+With v the normed row (v = (x - mean) s), g = dy w and averages over the row: dx = s (g - avg(g v) v), less s avg(g) for
+layer norm; dw = sum of dy v and db = sum of dy over the rows.
+
+One pass makes all of it where a row fits registers: blocks stay and go from row to row, each thread sums its columns of
+dw and db, and a second kernel adds the sums of the blocks (`columns.py`). Otherwise columns are summed in a pass of
+their own.
+Every sum is taken in an order that depends on the shape alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+from .form import Form
+from .lines import ADD, Lines, Place, wide_of
+
+if TYPE_CHECKING:
+    from flydsl.expr.annotations import Value
+
+
+class _Row:
+    """A row in the gradient's words."""
+
+    def __init__(self, lines: Lines, means: fx.Tensor | None, scales: fx.Tensor):
+        self.lines, self.wide = lines, lines.wide
+        self.mean = None if means is None else self.wide(means[lines.row])
+        self.scale = self.wide(scales[lines.row])
+        lines.fetch("dy", "x", "weight", "dsummed")
+
+    def normed(self, at: Place) -> Value:
+        x = self.lines.read("x", at)
+        return (x if self.mean is None else x - self.mean) * self.scale
+
+    def weighted(self, at: Place) -> Value:
+        dy = self.lines.read("dy", at)
+        return dy * self.lines.read("weight", at) if "weight" in self.lines.arrays else dy
+
+    def write(self) -> None:
+        """Find the averages, and write dx."""
+        lines, count = self.lines, self.wide(self.lines.n)
+        if self.mean is None:
+            (along,) = lines.fold(lambda at: [self.weighted(at) * self.normed(at)], [ADD])
+            level = None
+        else:
+            along, total = lines.fold(
+                lambda at: [self.weighted(at) * self.normed(at), self.weighted(at)], [ADD, ADD]
+            )  # fmt: skip
+            level = total / count
+        along = along / count
+
+        def finish(at: Place) -> None:
+            dx = self.weighted(at) - self.normed(at) * along
+            dx = (dx if level is None else dx - level) * self.scale
+            if "dsummed" in lines.arrays:
+                dx = dx + lines.read("dsummed", at)
+            lines.write("dx", at, dx)
+
+        lines.each(finish)
+
+
+@flyc.kernel
+def norm_back_kernel(
+    dy: fx.Tensor,
+    x: fx.Tensor,
+    weight: fx.Tensor | None,
+    means: fx.Tensor | None,
+    scales: fx.Tensor,
+    dsummed: fx.Tensor | None,
+    dx: fx.Tensor,
+    dweights: fx.Tensor | None,
+    dbiases: fx.Tensor | None,
+    m: fx.Int32,
+    n: fx.Int32,
+    form: fx.Constexpr[Form],
+):
+    shared = fx.SharedAllocator()
+    place = fx.thread_idx.x // form.team if form.rows > 1 else fx.Int32(0)
+    first, step = fx.block_idx.x * form.rows, fx.grid_dim.x * form.rows
+
+    def row_at(base: fx.Int32) -> Lines:
+        return Lines(form, base + place, m, n, shared, dy=dy, x=x, weight=weight, dsummed=dsummed, dx=dx)
+
+    def work(base: fx.Int32, sums: list[Value]) -> list[Value]:
+        lines = row_at(base)
+        row = _Row(lines, means, scales)
+        row.write()
+        made: list[Value] = []
+        if dweights is not None:
+            made += lines.terms(lambda at: lines.read("dy", at) * row.normed(at))
+        if dbiases is not None:
+            made += lines.terms(lambda at: lines.read("dy", at))
+        if form.team > fx.num_warp_threads():
+            fx.barrier()  # before the next row uses the same shared memory
+        return [a + b for a, b in zip(sums, made, strict=True)]
+
+    kinds = (dweights is not None) + (dbiases is not None)
+    wide = wide_of(dy.dtype)
+    zero: Value = fx.full((form.unit,), 0.0, wide) if form.unit > 1 else wide(0.0)
+    start = [zero] * (kinds * form.turns)
+    sums = over_rows(first, m, step, start, work)
+    if fx.const_expr(kinds > 0):
+        # Teams leave a row of sums each, whether they had rows or not.
+        lines = Lines(
+            form, fx.block_idx.x * form.rows + place, fx.grid_dim.x * form.rows, n, shared,
+            dweights=dweights, dbiases=dbiases,
+        )  # fmt: skip
+        names = [name for name, t in (("dweights", dweights), ("dbiases", dbiases)) if t is not None]
+        for number, name in enumerate(names):
+            for turn, at in enumerate(lines.turns()):
+                lines.write(name, at, sums[number * form.turns + turn])
+
+
+@flyc.jit
+def over_rows(
+    first: fx.Int32,
+    m: fx.Int32,
+    step: fx.Int32,
+    sums: list[Value],
+    work: Callable[[fx.Int32, list[Value]], list[Value]],
+) -> list[Value]:
+    for base in range(first, m, step):
+        sums = work(base, sums)
+    return sums
+
+
+@flyc.jit
+def norm_back(
+    dy: fx.Tensor,
+    x: fx.Tensor,
+    weight: fx.Tensor | None,
+    means: fx.Tensor | None,
+    scales: fx.Tensor,
+    dsummed: fx.Tensor | None,
+    dx: fx.Tensor,
+    dweights: fx.Tensor | None,
+    dbiases: fx.Tensor | None,
+    m: fx.Int32,
+    n: fx.Int32,
+    blocks: fx.Int32,
+    form: fx.Constexpr[Form],
+    stream: fx.Stream = fx.Stream(None),
+):
+    """dx, plus `dsummed` where it is given; and a row of sums for dw and db of every team of every block."""
+    norm_back_kernel(
+        dy, x, weight, means, scales, dsummed, dx, dweights, dbiases, m, n, form
+    ).launch(grid=blocks, block=form.block, stream=stream)  # fmt: skip

@@ -1,0 +1,286 @@
+"""`rms_norm` and `layer_norm` of plain arrays, and their gradients."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from flydsl.errors import DSLTypeError
+
+from .arrays import Given, HostArray, describe, matrix, same_place, shaped, vacant, vector, zeros
+from .call import Result, arrays_only, check_apart, described, dtype_of, more_of, recall
+from .form import Form, form_of
+from .softmax_entry import LONG_BYTES, describe_rows
+
+PROCESSORS = 132
+"""Multiprocessors that gradients are summed for; a constant, so that sums are the same everywhere."""
+RESIDENT = 512
+"""Threads of a multiprocessor that find registers for the sums beside their rows."""
+
+
+class Norm(NamedTuple):
+    """A norm of rows, and what its gradient needs."""
+
+    out: Given
+    summed: Given
+    """x + residual in the type of x; x itself without a residual."""
+    mean: Given
+    """Of each row; None for RMS norm."""
+    scale: Given
+    """The reciprocal of each row's deviation, or root mean square."""
+
+
+class Gradients(NamedTuple):
+    """The gradients of a norm's arguments; None for those that were not asked for."""
+
+    x: Given
+    """Of x, and of the residual: they are the same."""
+    weight: Given
+    bias: Given
+
+
+def rms_norm(
+    x: HostArray,
+    weight: HostArray | None = None,
+    *,
+    eps: float = 1e-6,
+    residual: HostArray | None = None,
+    out: HostArray | None = None,
+    stream: object = None,
+) -> Given:
+    """`x` over its root mean square along the last direction, times `weight`; with a residual (result, x + residual).
+
+    >>> rms_norm(np.array([[3.0, 4.0]], "f4"), eps=0.0)
+    array([[0.84852815, 1.1313709 ]], dtype=float32)
+    """
+    made = norm("rms_norm", x, weight, None, eps, residual, out, False, False, stream)
+    return made.out if residual is None else (made.out, made.summed)
+
+
+def layer_norm(
+    x: HostArray,
+    weight: HostArray | None = None,
+    bias: HostArray | None = None,
+    *,
+    eps: float = 1e-5,
+    residual: HostArray | None = None,
+    out: HostArray | None = None,
+    stream: object = None,
+) -> Given:
+    """`x` less its mean, over its deviation along the last direction, times `weight` plus `bias`.
+
+    With a residual the norm is that of x + residual, and the result (norm, x + residual). Weight and bias may have a
+    type of their own; the result has that of `x`.
+    """
+    made = norm("layer_norm", x, weight, bias, eps, residual, out, True, False, stream)
+    return made.out if residual is None else (made.out, made.summed)
+
+
+def norm(
+    op: str,
+    x: HostArray,
+    weight: HostArray | None,
+    bias: HostArray | None,
+    eps: float,
+    residual: HostArray | None,
+    out: HostArray | None,
+    centred: bool,
+    training: bool,
+    stream: object,
+) -> Norm:
+    """The norm; with `training` also what the gradient needs."""
+    arrays_only(op, x=x, weight=weight, bias=bias, residual=residual, out=out)
+    dtype = dtype_of(describe_rows(op, "x", x))
+    for name, v in (("weight", weight), ("bias", bias)):
+        if v is not None:
+            shaped(op, name, describe(op, name, v), x.shape[-1:], "x")
+    if residual is not None:
+        shaped(op, "residual", describe(op, "residual", residual), x.shape, "x")
+        if dtype_of(residual) != dtype:
+            raise DSLTypeError(f"{op}: residual is {dtype} as x, got {dtype_of(residual)}")
+    result = Result(op, "out", x, dtype, out)
+    check_apart(op, "out", out, x=x, residual=residual, weight=weight, bias=bias)
+    summed = None if residual is None else Result(op, "summed", x, dtype, None)
+    mx = matrix(x)
+    m, n = mx.shape
+    means = scales = None
+    if training:
+        statistics = "float64" if dtype == "float64" else "float32"
+        scales = vacant(x, (m,), statistics)
+        means = vacant(x, (m,), statistics) if centred else None
+    if m and n:
+        rows = {
+            "x": mx, "residual": None if residual is None else matrix(residual), "weight": _vector(weight),
+            "bias": _vector(bias),
+            "out": result.matrix, "summed": None if summed is None else summed.matrix,
+        }  # fmt: skip
+        form = recall(op, rows, training, lambda: _form(op, rows, training, centred))
+        if form is None:
+            _in_shared_memory(centred, rows, eps, stream)
+        else:
+            from .norm_kernels import norm_rows
+
+            norm_rows(
+                mx, rows["residual"], rows["weight"], rows["bias"], rows["out"], rows["summed"], means, scales, m, n,
+                eps, centred, form, **more_of(stream),
+            )  # fmt: skip
+    return Norm(result.done(), x if summed is None else summed.done(), means, scales)
+
+
+def _vector(x: HostArray | None) -> HostArray | None:
+    return None if x is None else vector(x)
+
+
+def _form(op: str, rows: dict[str, HostArray | None], training: bool, centred: bool) -> Form | None:
+    """None for long rows of whole units, which have a kernel with a row in shared memory."""
+    found = described(op, rows)
+    same_place(op, found)
+    x, given = found["x"], [v for v in found.values() if v is not None]
+    assert x is not None
+    m, n = x.shape
+    form = form_of(m, n, found, max(x.itemsize, 4))
+    plain = found["residual"] is None and found["weight"] is not None and (found["bias"] is not None) == centred
+    whole = plain and form.unit > 1 and not form.edges and len(form.aligned) == len(given)
+    one_type = len({v.dtype for v in given}) == 1 and x.dtype != "float64"
+    return None if whole and one_type and not training and n * x.itemsize > LONG_BYTES else form
+
+
+def _in_shared_memory(centred: bool, rows: dict[str, HostArray | None], eps: float, stream: object) -> None:
+    from . import annotated
+
+    if centred:
+        annotated.layer_norm(rows["x"], rows["weight"], rows["bias"], rows["out"], eps, **more_of(stream))
+    else:
+        annotated.rms_norm(rows["x"], rows["weight"], rows["out"], eps, **more_of(stream))
+
+
+def rms_norm_backward(
+    dy: HostArray,
+    x: HostArray,
+    weight: HostArray | None,
+    scale: HostArray,
+    *,
+    dsummed: HostArray | None = None,
+    weights: bool = True,
+    stream: object = None,
+) -> Gradients:
+    """The gradients of `rms_norm`, where `x` is what was normed and `scale` each row's 1 / root mean square.
+
+    `dsummed` is the gradient of x + residual, where that was a result; without `weights` dx is all.
+    """
+    return backward("rms_norm_backward", dy, x, weight, None, scale, dsummed, weights, False, stream)
+
+
+def layer_norm_backward(
+    dy: HostArray,
+    x: HostArray,
+    weight: HostArray | None,
+    mean: HostArray,
+    scale: HostArray,
+    *,
+    dsummed: HostArray | None = None,
+    weights: bool = True,
+    bias: bool = True,
+    stream: object = None,
+) -> Gradients:
+    """The gradients of `layer_norm`, where `x` is what was normed, and `mean` and `scale` its rows' statistics."""
+    return backward("layer_norm_backward", dy, x, weight, mean, scale, dsummed, weights, bias, stream)
+
+
+class _Way(NamedTuple):
+    form: Form
+    blocks: int
+    fused: bool
+    """Whether the pass over the rows sums their columns, too."""
+
+
+def backward(
+    op: str,
+    dy: HostArray,
+    x: HostArray,
+    weight: HostArray | None,
+    mean: HostArray | None,
+    scale: HostArray,
+    dsummed: HostArray | None,
+    weights: bool,
+    bias: bool,
+    stream: object,
+) -> Gradients:
+    arrays_only(op, dy=dy, x=x, weight=weight, mean=mean, scale=scale, dsummed=dsummed)
+    dtype = dtype_of(describe_rows(op, "x", x))
+    shaped(op, "dy", describe(op, "dy", dy), x.shape, "x")
+    mx = matrix(x)
+    m, n = mx.shape
+    for name, v, shape in (("weight", weight, (n,)), ("mean", mean, (m,)), ("scale", scale, (m,))):
+        if v is not None:
+            shaped(op, name, describe(op, name, v), shape, "x")
+    if dsummed is not None:
+        shaped(op, "dsummed", describe(op, "dsummed", dsummed), x.shape, "x")
+    weights = weights and weight is not None
+    result = Result(op, "dx", x, dtype, None)
+    kind = dtype if weight is None else dtype_of(weight)
+    fresh = vacant if m and n else zeros
+    made = [fresh(x, (n,), kind) if wanted else None for wanted in (weights, bias)]
+    if m and n:
+        rows = {
+            "dy": matrix(dy), "x": mx, "weight": _vector(weight),
+            "dsummed": None if dsummed is None else matrix(dsummed), "dx": result.matrix,
+        }  # fmt: skip
+        way = recall(op, rows, (weights, bias), lambda: _way(op, rows, weights + bias))
+        _launch_backward(way, rows, _vector(mean), vector(scale), m, n, made, dtype, stream)
+    return Gradients(result.done(), *made)
+
+
+def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
+    found = described(op, rows)
+    same_place(op, found)
+    dy, x = found["dy"], found["x"]
+    assert dy is not None and x is not None
+    m, n = x.shape
+    sums = max(dy.itemsize, 4) * kinds
+    held = sum(v.itemsize for v in (dy, x, found["weight"], found["dsummed"]) if v is not None) + sums
+    if kinds:
+        # Sums stay with a thread, so that all rows have to be shared in the same way.
+        form = form_of(m, n, found, held, edges=False, few=False)
+        if form.turns:
+            return _Way(form, min(PROCESSORS * max(RESIDENT // form.block, 1), -(-m // form.rows)), True)
+    form = form_of(m, n, found, held - sums)
+    return _Way(form, -(-m // form.rows), False)
+
+
+def _launch_backward(
+    way: _Way,
+    rows: dict[str, HostArray | None],
+    mean: HostArray | None,
+    scale: HostArray,
+    m: int,
+    n: int,
+    made: list[HostArray | None],
+    dtype: str,
+    stream: object,
+) -> None:
+    from .columns import SLICES, column_sums, weight_sums
+    from .norm_gradients import norm_back
+
+    form, blocks, more = way.form, way.blocks, more_of(stream)
+    x, dy = rows["x"], rows["dy"]
+    assert x is not None and dy is not None
+    wide = "float64" if dtype == "float64" else "float32"
+    count = blocks * form.rows if way.fused else SLICES
+    sums = [None if v is None else vacant(x, (count, n), wide) for v in made]
+    inside = sums if way.fused else [None, None]
+    aligned = form.aligned
+    if way.fused and form.unit > 1 and n % form.unit == 0:
+        aligned = (*aligned, *(name for name, v in zip(("dweights", "dbiases"), sums, strict=True) if v is not None))
+    norm_back(
+        dy, x, rows["weight"], mean, scale, rows["dsummed"], rows["dx"], inside[0], inside[1], m, n,
+        blocks,
+        form._replace(aligned=aligned), **more,
+    )  # fmt: skip
+    if not way.fused and any(v is not None for v in sums):
+        weight_sums(dy, x, mean, scale, sums[0], sums[1], m, n, **more)
+    for part, total in zip(sums, made, strict=True):
+        if total is not None:
+            column_sums(part, total, count, n, **more)
+
+
+__all__ = ["Gradients", "Norm", "layer_norm", "layer_norm_backward", "rms_norm", "rms_norm_backward"]

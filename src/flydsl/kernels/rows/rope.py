@@ -1,0 +1,225 @@
+"""Rotary positions: pairs of elements of each head turned by an angle that grows with the position."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+from flydsl.errors import DSLValueError
+
+from .arrays import INDICES, Array, Given, HostArray, describe, is_torch, matrix, packed, same_place, vacant, vector
+from .call import arrays_only, dtype_of, more_of
+from .form import UNIT_BYTES
+from .lines import pick, when, wide_of
+
+if TYPE_CHECKING:
+    from flydsl.expr.annotations import Value
+
+THREADS = 128
+
+
+@flyc.jit
+def _turns(first: fx.Int32, count: fx.Int32, step: int, work: object):
+    for number in range(first, count, step):
+        work(number)  # pyright: ignore[reportCallIssue, reportUnknownVariableType]
+
+
+def _part(t: fx.Tensor, at: fx.Int32, unit: int) -> Value:
+    """`unit` elements of a head from `at` on."""
+    if unit == 1:
+        return t[at]
+    return _view(t, at, unit).load()
+
+
+def _view(t: fx.Tensor, at: fx.Int32, unit: int) -> fx.Tensor:
+    size = t.dtype.width // 8
+    type_ = fx.PointerType.get(t.dtype.ir_type, fx.AddressSpace.Global, min(UNIT_BYTES, size * unit))
+    start = fx.inttoptr(type_, fx.ptrtoint(fx.get_iter(t)) + fx.Int64(at) * size)
+    return fx.make_view(start, fx.make_layout(unit, 1))
+
+
+def _leave(t: fx.Tensor, at: fx.Int32, unit: int, value: Value) -> None:
+    if unit == 1:
+        t[at] = t.dtype(value)
+    else:
+        _view(t, at, unit).store(cast("fx.Vector", value).to(t.dtype))
+
+
+def _pick(v: Value, first: int) -> Value:
+    """Every other element of a vector."""
+    made = cast("fx.Vector", v)
+    return fx.Vector.from_elements([made[i] for i in range(first, made.numel, 2)], made.dtype)
+
+
+def _mixed(a: Value, b: Value) -> Value:
+    x, y = cast("fx.Vector", a), cast("fx.Vector", b)
+    return fx.Vector.from_elements([v for i in range(x.numel) for v in (x[i], y[i])], x.dtype)
+
+
+@flyc.kernel
+def rope_kernel(
+    q: fx.Tensor,
+    k: fx.Tensor | None,
+    cos: fx.Tensor,
+    sin: fx.Tensor,
+    positions: fx.Tensor | None,
+    out_q: fx.Tensor,
+    out_k: fx.Tensor | None,
+    period: fx.Int32,
+    places: fx.Int32,
+    heads: fx.Int32,
+    heads_k: fx.Int32,
+    half: fx.Int32,
+    sign: fx.Float32,
+    pairs: fx.Constexpr[bool],
+    unit: fx.Constexpr[int],
+):
+    """A block has a token: all heads of its q and k. `unit` pairs are turned at once."""
+    wide = wide_of(q.dtype)
+    token = fx.block_idx.x
+    asked = fx.Int64(token % period if positions is None else positions[token])
+    known = (asked >= 0) & (asked < fx.Int64(places))
+    position = fx.Int32(known.select(asked, fx.Int64(0)))
+    each = half // unit
+    turn = wide(sign)
+
+    def head_of(x: fx.Tensor, out: fx.Tensor, head: fx.Int32, at: fx.Int32) -> None:
+        source, into = x[token, head, None], out[token, head, None]
+        c, s = (_part(t[position, None], at, unit).to(wide) for t in (cos, sin))
+        # A position that has no angle gives no numbers.
+        c, s = pick(known, c, float("nan")), s * turn
+        if pairs:
+            if unit == 1:
+                a, b = wide(source[2 * at]), wide(source[2 * at + 1])
+                into[2 * at], into[2 * at + 1] = out.dtype(a * c - b * s), out.dtype(b * c + a * s)
+            else:
+                both = _part(source, 2 * at, 2 * unit).to(wide)
+                a, b = _pick(both, 0), _pick(both, 1)
+                _leave(into, 2 * at, 2 * unit, _mixed(a * c - b * s, b * c + a * s))
+        else:
+            a, b = (_part(source, at + i * half, unit).to(wide) for i in range(2))
+            _leave(into, at, unit, a * c - b * s)
+            _leave(into, at + half, unit, b * c + a * s)
+
+    def work(number: fx.Int32) -> None:
+        head, at = number // each, number % each * unit
+        when(head < heads, lambda: head_of(q, out_q, head, at))
+        if k is not None and out_k is not None:
+            when(head >= heads, lambda: head_of(k, out_k, head - heads, at))
+
+    _turns(fx.thread_idx.x, (heads + heads_k) * each, THREADS, work)
+
+
+@flyc.jit
+def rope_rows(
+    q: fx.Tensor,
+    k: fx.Tensor | None,
+    cos: fx.Tensor,
+    sin: fx.Tensor,
+    positions: fx.Tensor | None,
+    out_q: fx.Tensor,
+    out_k: fx.Tensor | None,
+    tokens: fx.Int32,
+    period: fx.Int32,
+    places: fx.Int32,
+    heads: fx.Int32,
+    heads_k: fx.Int32,
+    half: fx.Int32,
+    sign: fx.Float32,
+    pairs: fx.Constexpr[bool],
+    unit: fx.Constexpr[int],
+    stream: fx.Stream = fx.Stream(None),
+):
+    """q and k, each (tokens, heads, dim), turned by the angles of their positions, or of token % period."""
+    rope_kernel(
+        q, k, cos, sin, positions, out_q, out_k, period, places, heads, heads_k, half, sign, pairs, unit
+    ).launch(grid=tokens, block=THREADS, stream=stream)  # fmt: skip
+
+
+def rope(
+    q: HostArray,
+    k: HostArray | None,
+    cos: HostArray,
+    sin: HostArray,
+    *,
+    positions: HostArray | None = None,
+    interleaved: bool = False,
+    inverse: bool = False,
+    stream: object = None,
+) -> Given:
+    """q and k with rotary positions: a pair of fresh arrays, or one if `k` is None.
+
+    They are (..., sequence, heads, dim); `cos` and `sin` are (positions, dim / 2). `positions` has an integer for each
+    token, and is the place in the sequence without it; a position beyond the tables gives NaN. Element i is paired with
+    i + dim / 2, or (`interleaved`) 2 i with 2 i + 1. `inverse` turns back: the gradient of q is
+    `rope(dq, ..., inverse=True)`.
+    """
+    op = "rope"
+    arrays_only(op, q=q, k=k, cos=cos, sin=sin, positions=positions)
+    first = describe(op, "q", q)
+    found = {"q": first, "k": None if k is None else describe(op, "k", k)}
+    tables = {name: describe(op, name, t) for name, t in (("cos", cos), ("sin", sin))}
+    _check(op, first, found["k"], tables["cos"], tables["sin"])
+    places = None if positions is None else describe(op, "positions", positions, INDICES)
+    same_place(op, {**found, **tables, "positions": places})
+    if places is not None and places.shape != tuple(q.shape[:-2]):
+        raise DSLValueError(f"{op}: positions has one for each token, {list(q.shape[:-2])}, got {places}")
+    if places is None and q.shape[-3] > cos.shape[0]:
+        raise DSLValueError(f"{op}: cos has a row for each of {q.shape[-3]} positions, got {tables['cos']}")
+    outs = [None if x is None else vacant(x, tuple(x.shape), dtype_of(x)) for x in (q, k)]
+    if 0 not in q.shape:
+        cos, sin = matrix(cos), matrix(sin)
+        inputs = [None if x is None else _heads(x) for x in (q, k)]
+        results = [None if x is None else x.reshape(-1, *x.shape[-2:]) for x in outs]
+        q3 = inputs[0]
+        assert q3 is not None
+        half = q.shape[-1] // 2
+        given = [x for x in (*inputs, *results, cos, sin) if x is not None]
+        unit = _unit(op, half, interleaved, given)
+        rope_rows(
+            q3, inputs[1], cos, sin, None if positions is None else vector(positions), results[0], results[1],
+            q3.shape[0], q.shape[-3], cos.shape[0], q.shape[-2], 0 if k is None else k.shape[-2], half,
+            -1.0 if inverse else 1.0, interleaved, unit, **more_of(stream),
+        )  # fmt: skip
+    return outs[0] if k is None else tuple(outs)
+
+
+def _heads(x: HostArray) -> HostArray:
+    """As (tokens, heads, dim), with heads in one piece."""
+    x = x.reshape(-1, *x.shape[-2:])
+    last = x.stride()[-1] if is_torch(x) else x.strides[-1] // x.itemsize
+    return x if last == 1 else packed(x)
+
+
+def _check(op: str, q: Array, k: Array | None, cos: Array, sin: Array) -> None:
+    for name, x in (("q", q), ("k", k)):
+        if x is not None and (len(x.shape) < 3 or x.shape[-1] % 2):
+            raise DSLValueError(f"{op}: {name} is (..., sequence, heads, dim) with an even dim, got {x}")
+    if k is not None and (k.shape[:-2] != q.shape[:-2] or k.shape[-1] != q.shape[-1]):
+        raise DSLValueError(f"{op}: q and k differ in their heads only, got {q} and {k}")
+    for name, x in (("cos", cos), ("sin", sin)):
+        if len(x.shape) != 2 or x.shape[1] != q.shape[-1] // 2 or x.shape != cos.shape:
+            raise DSLValueError(f"{op}: {name} is (positions, {q.shape[-1] // 2}), got {x}")
+
+
+def _unit(op: str, half: int, pairs: bool, arrays: list[HostArray]) -> int:
+    """Pairs turned at once: as many as every array has in aligned units."""
+    from .call import ALL
+
+    found = [describe(op, "x", x, ALL) for x in arrays]
+    unit = UNIT_BYTES // found[0].itemsize // (2 if pairs else 1)
+    while unit > 1 and (half % unit or not all(_in_units(x, unit, pairs) for x in found)):
+        unit //= 2
+    return unit
+
+
+def _in_units(x: Array, unit: int, pairs: bool) -> bool:
+    """Whether accesses to an array of heads, or to a table, are aligned."""
+    elements = unit * (2 if pairs and len(x.shape) == 3 else 1)
+    size = min(UNIT_BYTES, elements * x.itemsize)
+    steps = [s for s, e in zip(x.strides[:-1], x.shape[:-1], strict=True) if e > 1]
+    return x.strides[-1] == 1 and x.address % size == 0 and all(s * x.itemsize % size == 0 for s in steps)
+
+
+__all__ = ["rope"]

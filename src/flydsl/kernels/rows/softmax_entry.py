@@ -1,0 +1,102 @@
+"""`softmax` and `log_softmax` of plain arrays, and their gradients."""
+
+from __future__ import annotations
+
+from flydsl.errors import DSLValueError
+
+from .arrays import FLOATS, Given, HostArray, describe, matrix, same_place, shaped
+from .call import Result, arrays_only, check_apart, described, dtype_of, more_of, recall
+from .form import Form, form_of
+
+LONG_BYTES = 32768
+"""Rows from which on shared memory is the better place; see `annotated.py`."""
+
+
+def softmax(x: HostArray, *, out: HostArray | None = None, stream: object = None) -> Given:
+    """e^x over its sum, along the last direction, in `out` or in a fresh array of the type of `x`.
+
+    `x` is float32, float16, bfloat16 or float64, of any shape and strides. `out` may be `x`.
+
+    >>> softmax(np.array([[0.0, 0.0], [1.0, -np.inf]], "f4"))
+    array([[0.5, 0.5],
+           [1. , 0. ]], dtype=float32)
+    """
+    return _forward("softmax", x, out, False, stream)
+
+
+def log_softmax(x: HostArray, *, out: HostArray | None = None, stream: object = None) -> Given:
+    """The logarithm of the softmax along the last direction; arguments as those of `softmax`."""
+    return _forward("log_softmax", x, out, True, stream)
+
+
+def softmax_backward(y: HostArray, dy: HostArray, *, out: HostArray | None = None, stream: object = None) -> Given:
+    """The gradient of `x`, where `y` is `softmax(x)` and `dy` its gradient."""
+    return _backward("softmax_backward", y, dy, out, False, stream)
+
+
+def log_softmax_backward(y: HostArray, dy: HostArray, *, out: HostArray | None = None, stream: object = None) -> Given:
+    """The gradient of `x`, where `y` is `log_softmax(x)` and `dy` its gradient."""
+    return _backward("log_softmax_backward", y, dy, out, True, stream)
+
+
+def _forward(op: str, x: HostArray, out: HostArray | None, log: bool, stream: object) -> Given:
+    arrays_only(op, x=x, out=out)
+    result = Result(op, "out", x, dtype_of(describe_rows(op, "x", x)), out)
+    check_apart(op, "out", out, x=x)
+    rows = {"x": matrix(x), "out": result.matrix}
+    m, n = rows["x"].shape
+    if m and n:
+        form = recall(op, rows, None, lambda: _form(op, rows, log))
+        if form is None:
+            from .annotated import softmax as in_shared_memory
+
+            in_shared_memory(rows["x"], rows["out"], **more_of(stream))
+        else:
+            from .softmax_kernels import softmax_rows
+
+            softmax_rows(rows["x"], rows["out"], m, n, log, form, **more_of(stream))
+    return result.done()
+
+
+def _form(op: str, rows: dict[str, HostArray], log: bool) -> Form | None:
+    """None for long rows of whole units, which have a kernel with a row in shared memory."""
+    found = described(op, rows)
+    same_place(op, found)
+    x = found["x"]
+    assert x is not None
+    m, n = x.shape
+    form = form_of(m, n, found, max(x.itemsize, 4))
+    whole = form.unit > 1 and not form.edges and len(form.aligned) == 2
+    return None if whole and not log and n * x.itemsize > LONG_BYTES and x.dtype != "float64" else form
+
+
+def describe_rows(op: str, name: str, x: HostArray) -> HostArray:
+    """The array itself, if it has rows of floats."""
+    if not describe(op, name, x).shape:
+        raise DSLValueError(f"{op}: {name} has rows along its last direction, got a single number")
+    return x
+
+
+def _backward(op: str, y: HostArray, dy: HostArray, out: HostArray | None, log: bool, stream: object) -> Given:
+    arrays_only(op, y=y, dy=dy, out=out)
+    dtype = dtype_of(describe_rows(op, "y", y))
+    shaped(op, "dy", describe(op, "dy", dy, tuple(FLOATS)), y.shape, "y")
+    result = Result(op, "out", y, dtype, out)
+    check_apart(op, "out", out, y=y, dy=dy)
+    rows = {"y": matrix(y), "dy": matrix(dy), "dx": result.matrix}
+    m, n = rows["y"].shape
+    if m and n:
+
+        def decide() -> Form:
+            found = described(op, rows)
+            same_place(op, found)
+            return form_of(m, n, found, sum(x.itemsize for x in (found["y"], found["dy"]) if x is not None))
+
+        from .softmax_kernels import softmax_back
+
+        form = recall(op, rows, None, decide)
+        softmax_back(rows["y"], rows["dy"], rows["dx"], m, n, log, form, **more_of(stream))
+    return result.done()
+
+
+__all__ = ["log_softmax", "log_softmax_backward", "softmax", "softmax_backward"]

@@ -1,0 +1,128 @@
+"""Softmax and log-softmax of rows, and their gradients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+from .form import Form
+from .lines import ADD, MAX, Lines, Place, logarithm, pick, power
+
+if TYPE_CHECKING:
+    from flydsl.expr.annotations import Value
+
+LOWEST = -3.0e38
+"""Where the search for a largest value starts: less than all, and finite, so that differences are numbers."""
+
+
+def row_of(form: Form) -> fx.Int32:
+    """The row of a thread: blocks take `form.rows` each."""
+    return fx.block_idx.x * form.rows + fx.thread_idx.x // form.team if form.rows > 1 else fx.block_idx.x
+
+
+def blocks_for(form: Form, m: fx.Int32) -> fx.Int32:
+    """Blocks for all rows."""
+    return fx.ceildiv(m, form.rows)
+
+
+def top_and_sum(lines: Lines, name: str) -> tuple[fx.Numeric, fx.Numeric]:
+    """The largest value of a row, and the sum of the powers relative to it.
+
+    In registers that is one look after the other. A loop reads once: the sum follows the largest value found so far.
+    """
+    if lines.form.turns:
+        lines.fetch(name)
+        (top,) = lines.fold(lambda at: [lines.read(name, at)], [MAX])
+        # Nothing but -inf has no difference to itself.
+        top = fx.maxnumf(top, type(top)(LOWEST))
+        (total,) = lines.fold(lambda at: [power_at(lines, name, at, top)], [ADD])
+        return top, total
+    wide = lines.wide
+
+    def follow(at: Place, so_far: list[Value]) -> list[Value]:
+        top, total = so_far
+        values = lines.read(name, at)
+        highest = values.reduce(MAX) if isinstance(values, fx.Vector) else values
+        if at.here is not True:
+            highest = pick(at.here, highest, float("-inf"))
+        more = fx.maxnumf(top, highest)
+        powers = power(values - more)
+        powers = powers.reduce(ADD) if isinstance(powers, fx.Vector) else powers
+        if at.here is not True:
+            powers = pick(at.here, powers, 0.0)
+        return [more, total * power(top - more) + powers]
+
+    mine, total = (cast("fx.Numeric", v) for v in lines.collect([wide(LOWEST), wide(0.0)], follow))
+    (top,) = lines.meet([mine], [MAX])
+    (total,) = lines.meet([total * cast("fx.Numeric", power(mine - top))], [ADD])
+    return top, total
+
+
+def power_at(lines: Lines, name: str, at: Place, top: fx.Numeric) -> Value:
+    """e to the values at a place less `top`."""
+    return lines.keep(f"power of {name}", at, lambda: power(lines.read(name, at) - top))
+
+
+@flyc.kernel
+def softmax_rows_kernel(
+    x: fx.Tensor, out: fx.Tensor, m: fx.Int32, n: fx.Int32, log: fx.Constexpr[bool], form: fx.Constexpr[Form]
+):
+    lines = Lines(form, row_of(form), m, n, x=x, out=out)
+    top, total = top_and_sum(lines, "x")
+    if fx.const_expr(log):
+        shift = top + logarithm(total)
+        lines.each(lambda at: lines.write("out", at, lines.read("x", at) - shift))
+    else:
+        scale = 1.0 / total
+        lines.each(lambda at: lines.write("out", at, power_at(lines, "x", at, top) * scale))
+
+
+@flyc.jit
+def softmax_rows(
+    x: fx.Tensor,
+    out: fx.Tensor,
+    m: fx.Int32,
+    n: fx.Int32,
+    log: fx.Constexpr[bool],
+    form: fx.Constexpr[Form],
+    stream: fx.Stream = fx.Stream(None),
+):
+    """Softmax, or its logarithm, of `m` rows of `n` elements."""
+    softmax_rows_kernel(x, out, m, n, log, form).launch(grid=blocks_for(form, m), block=form.block, stream=stream)
+
+
+@flyc.kernel
+def softmax_back_kernel(
+    y: fx.Tensor,
+    dy: fx.Tensor,
+    dx: fx.Tensor,
+    m: fx.Int32,
+    n: fx.Int32,
+    log: fx.Constexpr[bool],
+    form: fx.Constexpr[Form],
+):
+    lines = Lines(form, row_of(form), m, n, y=y, dy=dy, dx=dx)
+    lines.fetch("y", "dy")
+    if fx.const_expr(log):
+        (total,) = lines.fold(lambda at: [lines.read("dy", at)], [ADD])
+        lines.each(lambda at: lines.write("dx", at, lines.read("dy", at) - power(lines.read("y", at)) * total))
+    else:
+        (dot,) = lines.fold(lambda at: [lines.read("y", at) * lines.read("dy", at)], [ADD])
+        lines.each(lambda at: lines.write("dx", at, lines.read("y", at) * (lines.read("dy", at) - dot)))
+
+
+@flyc.jit
+def softmax_back(
+    y: fx.Tensor,
+    dy: fx.Tensor,
+    dx: fx.Tensor,
+    m: fx.Int32,
+    n: fx.Int32,
+    log: fx.Constexpr[bool],
+    form: fx.Constexpr[Form],
+    stream: fx.Stream = fx.Stream(None),
+):
+    """The gradient of the rows from that of their softmax, or of its logarithm, `y`."""
+    softmax_back_kernel(y, dy, dx, m, n, log, form).launch(grid=blocks_for(form, m), block=form.block, stream=stream)

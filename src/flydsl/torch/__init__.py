@@ -1,0 +1,35 @@
+"""Operators for torch, with gradients: `import flydsl.torch`.
+
+Functions take and give tensors as those of `torch.nn.functional` do; modules have the parameters of `torch.nn`'s, so
+that state dictionaries fit. All are torch operators (`torch.ops.flydsl`), which `torch.compile` and `torch.export` keep
+as nodes of their graphs. `op` makes such an operator of a jit function.
+
+Importing this package imports torch; importing `flydsl` does not.
+"""
+
+from __future__ import annotations
+
+from .functional import (
+    add_layer_norm,
+    add_rms_norm,
+    cross_entropy,
+    embedding,
+    gate,
+    gated,
+    gelu_mul,
+    layer_norm,
+    log_softmax,
+    rms_norm,
+    rope,
+    silu_mul,
+    softmax,
+    top_k,
+)
+from .modules import CrossEntropyLoss, Embedding, LayerNorm, RMSNorm, Softmax, SwiGLU
+from .op import op
+
+__all__ = [
+    "CrossEntropyLoss", "Embedding", "LayerNorm", "RMSNorm", "Softmax", "SwiGLU", "add_layer_norm", "add_rms_norm",
+    "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "layer_norm", "log_softmax", "op", "rms_norm", "rope",
+    "silu_mul", "softmax", "top_k",
+]  # fmt: skip

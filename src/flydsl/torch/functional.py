@@ -1,0 +1,111 @@
+"""Functions on tensors, by the names and defaults of `torch.nn.functional`."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from flydsl.errors import DSLValueError
+
+from . import more_operators, operators
+
+
+def softmax(x: Tensor, dim: int = -1) -> Tensor:
+    """Softmax along `dim`, in the type of `x`."""
+    return _along(x, dim, False)
+
+
+def log_softmax(x: Tensor, dim: int = -1) -> Tensor:
+    """The logarithm of the softmax along `dim`."""
+    return _along(x, dim, True)
+
+
+def _along(x: Tensor, dim: int, log: bool) -> Tensor:
+    if dim in (-1, x.dim() - 1):
+        return operators.softmax(x, log)
+    return operators.softmax(x.movedim(dim, -1), log).movedim(-1, dim)
+
+
+def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tensor:
+    """Each row over its root mean square, times `weight`."""
+    return operators.rms_norm(x, weight, eps)[0]
+
+
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> tuple[Tensor, Tensor]:
+    """`rms_norm(x + residual)`, and the sum."""
+    return operators.add_rms_norm(x, residual, weight, eps)[:2]
+
+
+def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+    """Each row less its mean, over its deviation, times `weight` plus `bias`."""
+    return operators.layer_norm(x, weight, bias, eps)[0]
+
+
+def add_layer_norm(
+    x: Tensor, residual: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> tuple[Tensor, Tensor]:
+    """`layer_norm(x + residual)`, and the sum."""
+    return operators.add_layer_norm(x, residual, weight, bias, eps)[:2]
+
+
+def cross_entropy(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """The cross entropy of rows of logits with the numbers of their classes; the loss is float32 for 16-bit types.
+
+    Classes are the last direction of `logits`, also if there are more than two.
+    """
+    if reduction not in ("mean", "sum", "none"):
+        raise DSLValueError(f"cross_entropy: reduction is mean, sum or none, got {reduction!r}")
+    losses = more_operators.cross_entropy(logits, target, ignore_index, label_smoothing)[0]
+    if reduction == "none":
+        return losses
+    total = losses.sum()
+    return total if reduction == "sum" else total / (target != ignore_index).sum()
+
+
+def gated(x: Tensor, y: Tensor, activation: str = "silu") -> Tensor:
+    """`activation(x) * y`."""
+    return more_operators.gated(x, y, activation)
+
+
+def silu_mul(x: Tensor, y: Tensor) -> Tensor:
+    """`silu(x) * y`."""
+    return gated(x, y, "silu")
+
+
+def gelu_mul(x: Tensor, y: Tensor) -> Tensor:
+    """`gelu(x) * y`, with the approximation of GELU by tanh."""
+    return gated(x, y, "gelu_tanh")
+
+
+def rope(
+    q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *, positions: Tensor | None = None, interleaved: bool = False
+) -> tuple[Tensor, Tensor]:
+    """q and k, (..., sequence, heads, dim), with rotary positions; the tables are (positions, dim / 2)."""
+    return more_operators.rope(q, k, cos, sin, positions, interleaved, False)
+
+
+def embedding(ids: Tensor, table: Tensor, padding_idx: int | None = None) -> Tensor:
+    """Rows of `table`; the row `padding_idx` gets no gradient."""
+    return more_operators.embedding(ids, table, -1 if padding_idx is None else padding_idx % table.shape[0])
+
+
+def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The `k` largest elements of each row, and their numbers."""
+    return more_operators.top_k(x, k)
+
+
+def gate(x: Tensor, k: int, *, normed: bool = True) -> tuple[Tensor, Tensor]:
+    """The `k` largest elements of each row's softmax in float32, `normed` to a sum of 1, and their numbers."""
+    return more_operators.gate(x, k, normed)
+
+
+__all__ = [
+    "add_layer_norm", "add_rms_norm", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "layer_norm",
+    "log_softmax", "rms_norm", "rope", "silu_mul", "softmax", "top_k",
+]  # fmt: skip

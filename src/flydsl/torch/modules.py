@@ -1,0 +1,127 @@
+"""Modules with the parameters of torch's, so that state dictionaries fit."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from . import functional as F
+
+
+class Softmax(nn.Module):
+    """Softmax along a direction."""
+
+    def __init__(self, dim: int = -1):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.softmax(x, self.dim)
+
+
+class RMSNorm(nn.Module):
+    """RMS norm of rows; called with a residual it gives the norm of the sum, and the sum."""
+
+    weight: nn.Parameter | None
+
+    def __init__(
+        self,
+        size: int,
+        eps: float = 1e-6,
+        elementwise_affine: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__()
+        self.size, self.eps = size, eps
+        made = nn.Parameter(torch.ones(size, device=device, dtype=dtype)) if elementwise_affine else None
+        self.register_parameter("weight", made)
+
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        if residual is None:
+            return F.rms_norm(x, self.weight, self.eps)
+        return F.add_rms_norm(x, residual, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, eps={self.eps}"
+
+
+class LayerNorm(nn.Module):
+    """Layer norm of rows; called with a residual it gives the norm of the sum, and the sum."""
+
+    weight: nn.Parameter | None
+    bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        size: int,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__()
+        self.size, self.eps = size, eps
+        weight = nn.Parameter(torch.ones(size, device=device, dtype=dtype)) if elementwise_affine else None
+        shift = nn.Parameter(torch.zeros(size, device=device, dtype=dtype)) if elementwise_affine and bias else None
+        self.register_parameter("weight", weight)
+        self.register_parameter("bias", shift)
+
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        if residual is None:
+            return F.layer_norm(x, self.weight, self.bias, self.eps)
+        return F.add_layer_norm(x, residual, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, eps={self.eps}"
+
+
+class CrossEntropyLoss(nn.Module):
+    """Cross entropy with classes in the last direction."""
+
+    def __init__(self, *, ignore_index: int = -100, label_smoothing: float = 0.0, reduction: str = "mean"):
+        super().__init__()
+        self.ignore_index, self.label_smoothing, self.reduction = ignore_index, label_smoothing, reduction
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(
+            logits,
+            target,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            reduction=self.reduction,
+        )
+
+
+class Embedding(nn.Module):
+    """Rows of a table by number."""
+
+    def __init__(
+        self,
+        count: int,
+        size: int,
+        padding_idx: int | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__()
+        self.padding_idx = padding_idx
+        self.weight = nn.Parameter(torch.randn(count, size, device=device, dtype=dtype))
+        if padding_idx is not None:
+            with torch.no_grad():
+                self.weight[padding_idx] = 0
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return F.embedding(ids, self.weight, self.padding_idx)
+
+
+class SwiGLU(nn.Module):
+    """`silu(gate) * up` of two halves of the last direction."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = x.chunk(2, -1)
+        return F.silu_mul(gate, up)
+
+
+__all__ = ["CrossEntropyLoss", "Embedding", "LayerNorm", "RMSNorm", "Softmax", "SwiGLU"]

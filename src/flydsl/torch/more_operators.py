@@ -1,0 +1,225 @@
+"""More of `torch.ops.flydsl`: losses, gated activations, rotary positions, embeddings, the largest of rows."""
+
+# No `from __future__ import annotations`: torch reads schemas from the annotations.
+import torch
+from torch import Tensor
+
+from flydsl import kernels
+
+from .operators import softmax, softmax_backward
+from .register import Batch, Context, Given, operator
+
+# --- cross entropy ----------------------------------------------------------------------------------------------------
+
+
+@operator("cross_entropy")
+def cross_entropy(logits: Tensor, target: Tensor, ignored: int, smoothing: float) -> tuple[Tensor, Tensor]:
+    made = kernels.cross_entropy_forward(logits, target, ignore_index=ignored, label_smoothing=smoothing)
+    return made.losses, made.sums
+
+
+@cross_entropy.register_fake
+def _(logits: Tensor, target: Tensor, ignored: int, smoothing: float) -> tuple[Tensor, Tensor]:
+    dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
+    return logits.new_empty(target.shape, dtype=dtype), logits.new_empty(target.shape, dtype=dtype)
+
+
+@operator("cross_entropy_backward")
+def cross_entropy_backward(
+    logits: Tensor, target: Tensor, sums: Tensor, dlosses: Tensor, ignored: int, smoothing: float
+) -> Tensor:
+    return kernels.cross_entropy_backward(
+        logits, target, sums, dlosses, ignore_index=ignored, label_smoothing=smoothing
+    )  # fmt: skip
+
+
+@cross_entropy_backward.register_fake
+def _(logits: Tensor, target: Tensor, sums: Tensor, dlosses: Tensor, ignored: int, smoothing: float) -> Tensor:
+    return logits.new_empty(logits.shape)
+
+
+def _entropy_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor, Tensor]) -> None:
+    logits, target, ctx.ignored, ctx.smoothing = inputs
+    ctx.save_for_backward(logits, target, output[1])
+
+
+def _entropy_gradient(ctx: Context, dlosses: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    logits, target, sums = ctx.saved_tensors
+    return cross_entropy_backward(logits, target, sums, dlosses, ctx.ignored, ctx.smoothing), None, None, None
+
+
+cross_entropy.register_autograd(_entropy_gradient, setup_context=_entropy_context)
+
+
+# --- gated activations ------------------------------------------------------------------------------------------------
+
+
+@operator("gated")
+def gated(x: Tensor, y: Tensor, activation: str) -> Tensor:
+    return kernels.gated(x, y, activation=activation)
+
+
+@gated.register_fake
+def _(x: Tensor, y: Tensor, activation: str) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@operator("gated_backward")
+def gated_backward(d: Tensor, x: Tensor, y: Tensor, activation: str) -> tuple[Tensor, Tensor]:
+    return kernels.gated_backward(d, x, y, activation=activation)
+
+
+@gated_backward.register_fake
+def _(d: Tensor, x: Tensor, y: Tensor, activation: str) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape), y.new_empty(y.shape)
+
+
+def _gated_context(ctx: Context, inputs: tuple[Tensor, Tensor, str], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:2])
+    ctx.activation = inputs[2]
+
+
+def _gated_gradient(ctx: Context, d: Tensor) -> tuple[Tensor, Tensor, None]:
+    x, y = ctx.saved_tensors
+    return *gated_backward(d, x, y, ctx.activation), None
+
+
+gated.register_autograd(_gated_gradient, setup_context=_gated_context)
+
+
+@gated.register_vmap
+def _(
+    info: Batch, in_dims: tuple[int | None, int | None, None], x: Tensor, y: Tensor, activation: str
+) -> tuple[Tensor, int]:
+    x, y = (
+        t.expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0)
+        for t, dim in zip((x, y), in_dims[:2], strict=True)
+    )
+    return gated(x, y, activation), 0
+
+
+# --- rotary positions -------------------------------------------------------------------------------------------------
+
+
+@operator("rope")
+def rope(
+    q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None, interleaved: bool, inverse: bool
+) -> tuple[Tensor, Tensor]:
+    return kernels.rope(q, k, cos, sin, positions=positions, interleaved=interleaved, inverse=inverse)
+
+
+@rope.register_fake
+def _(
+    q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None, interleaved: bool, inverse: bool
+) -> tuple[Tensor, Tensor]:
+    return q.new_empty(q.shape), k.new_empty(k.shape)
+
+
+def _rope_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(*inputs[2:5])
+    ctx.ways = inputs[5:]
+
+
+def _rope_gradient(ctx: Context, dq: Tensor, dk: Tensor) -> tuple[Tensor | None, ...]:
+    """Turned back. The tables are constants: they have no gradient."""
+    interleaved, inverse = ctx.ways
+    cos, sin, positions = ctx.saved_tensors
+    return *rope(dq, dk, cos, sin, positions, interleaved, not inverse), None, None, None, None, None
+
+
+rope.register_autograd(_rope_gradient, setup_context=_rope_context)
+
+
+# --- embeddings -------------------------------------------------------------------------------------------------------
+
+
+@operator("embedding")
+def embedding(ids: Tensor, table: Tensor, padding: int) -> Tensor:
+    return kernels.embedding(ids, table)
+
+
+@embedding.register_fake
+def _(ids: Tensor, table: Tensor, padding: int) -> Tensor:
+    return table.new_empty((*ids.shape, table.shape[1]))
+
+
+@operator("embedding_backward")
+def embedding_backward(dy: Tensor, ids: Tensor, count: int, padding: int) -> Tensor:
+    return kernels.embedding_backward(dy, ids, count, padding_idx=None if padding < 0 else padding)
+
+
+@embedding_backward.register_fake
+def _(dy: Tensor, ids: Tensor, count: int, padding: int) -> Tensor:
+    return dy.new_empty((count, dy.shape[-1]))
+
+
+def _embedding_context(ctx: Context, inputs: tuple[Tensor, Tensor, int], output: Tensor) -> None:
+    ids, table, ctx.padding = inputs
+    ctx.save_for_backward(ids)
+    ctx.count = table.shape[0]
+
+
+def _embedding_gradient(ctx: Context, dy: Tensor) -> tuple[None, Tensor, None]:
+    return None, embedding_backward(dy, ctx.saved_tensors[0], ctx.count, ctx.padding), None
+
+
+embedding.register_autograd(_embedding_gradient, setup_context=_embedding_context)
+
+
+# --- the largest ------------------------------------------------------------------------------------------------------
+
+
+@operator("top_k")
+def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    return kernels.top_k(x, k)
+
+
+@top_k.register_fake
+def _(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    shape = (*x.shape[:-1], k)
+    return x.new_empty(shape), x.new_empty(shape, dtype=torch.int64)
+
+
+def _top_context(ctx: Context, inputs: tuple[Tensor, int], output: tuple[Tensor, Tensor]) -> None:
+    ctx.mark_non_differentiable(output[1])
+    ctx.save_for_backward(output[1])
+    ctx.shape = inputs[0].shape
+
+
+def _top_gradient(ctx: Context, d: Tensor, _: Tensor) -> tuple[Tensor, None]:
+    (numbers,) = ctx.saved_tensors
+    return d.new_zeros(ctx.shape).scatter(-1, numbers, d), None
+
+
+top_k.register_autograd(_top_gradient, setup_context=_top_context)
+
+
+@operator("gate")
+def gate(x: Tensor, k: int, normed: bool) -> tuple[Tensor, Tensor]:
+    return kernels.gate(x, k, normed=normed)
+
+
+@gate.register_fake
+def _(x: Tensor, k: int, normed: bool) -> tuple[Tensor, Tensor]:
+    shape = (*x.shape[:-1], k)
+    return x.new_empty(shape, dtype=torch.float32), x.new_empty(shape, dtype=torch.int64)
+
+
+def _gate_context(ctx: Context, inputs: tuple[Tensor, int, bool], output: tuple[Tensor, Tensor]) -> None:
+    ctx.mark_non_differentiable(output[1])
+    ctx.save_for_backward(inputs[0], *output)
+    ctx.normed = inputs[2]
+
+
+def _gate_gradient(ctx: Context, d: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
+    x, weights, numbers = ctx.saved_tensors
+    zeros = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
+    if ctx.normed:
+        # A softmax of the chosen ones alone.
+        inner = weights * (d - (d * weights).sum(-1, keepdim=True))
+        return zeros.scatter(-1, numbers, inner).to(x.dtype), None, None
+    everything = softmax(x.float(), False)
+    return softmax_backward(everything, zeros.scatter(-1, numbers, d), False).to(x.dtype), None, None
+
+
+gate.register_autograd(_gate_gradient, setup_context=_gate_context)

@@ -1,0 +1,212 @@
+"""The operators `torch.ops.flydsl`: each with what it makes of fake tensors, and its gradient.
+
+Results are contiguous, for fake tensors as for real ones. Gradients are operators themselves, so that a compiled graph
+has them as nodes; they have no gradients in turn.
+"""
+
+# No `from __future__ import annotations`: torch reads schemas from the annotations.
+import torch
+from torch import Tensor
+
+from flydsl import kernels
+from flydsl.kernels.rows.norms import norm
+
+from .register import Context, Given, operator
+
+
+def _like(x: Tensor) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+def _statistics(x: Tensor) -> Tensor:
+    """One number per row."""
+    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    count = 1
+    for extent in x.shape[:-1]:
+        count = count * extent
+    return x.new_empty((count,), dtype=dtype)
+
+
+# --- softmax ----------------------------------------------------------------------------------------------------------
+
+
+@operator("softmax")
+def softmax(x: Tensor, log: bool) -> Tensor:
+    return kernels.log_softmax(x) if log else kernels.softmax(x)
+
+
+@softmax.register_fake
+def _(x: Tensor, log: bool) -> Tensor:
+    return _like(x)
+
+
+@operator("softmax_backward")
+def softmax_backward(y: Tensor, dy: Tensor, log: bool) -> Tensor:
+    return kernels.log_softmax_backward(y, dy) if log else kernels.softmax_backward(y, dy)
+
+
+@softmax_backward.register_fake
+def _(y: Tensor, dy: Tensor, log: bool) -> Tensor:
+    return _like(y)
+
+
+def _softmax_context(ctx: Context, inputs: tuple[Tensor, bool], output: Tensor) -> None:
+    ctx.save_for_backward(output)
+    ctx.log = inputs[1]
+
+
+def _softmax_gradient(ctx: Context, dy: Tensor) -> tuple[Tensor, None]:
+    (y,) = ctx.saved_tensors
+    return softmax_backward(y, dy, ctx.log), None
+
+
+softmax.register_autograd(_softmax_gradient, setup_context=_softmax_context)
+
+
+@softmax.register_vmap
+def _(info: object, in_dims: tuple[int | None, None], x: Tensor, log: bool) -> tuple[Tensor, int]:
+    assert in_dims[0] is not None
+    return softmax(x.movedim(in_dims[0], 0), log), 0
+
+
+# --- norms ------------------------------------------------------------------------------------------------------------
+
+
+@operator("rms_norm")
+def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
+    made = norm("rms_norm", x, weight, None, eps, None, None, False, True, None)
+    return made.out, made.scale
+
+
+@rms_norm.register_fake
+def _(x: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
+    return _like(x), _statistics(x)
+
+
+@operator("add_rms_norm")
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    made = norm("rms_norm", x, weight, None, eps, residual, None, False, True, None)
+    return made.out, made.summed, made.scale
+
+
+@add_rms_norm.register_fake
+def _(x: Tensor, residual: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    return _like(x), _like(x), _statistics(x)
+
+
+@operator("rms_norm_backward")
+def rms_norm_backward(
+    dy: Tensor, x: Tensor, weight: Tensor | None, scale: Tensor, dsummed: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    made = kernels.rms_norm_backward(dy, x, weight, scale, dsummed=dsummed)
+    return made.x, x.new_empty(0) if made.weight is None else made.weight
+
+
+@rms_norm_backward.register_fake
+def _(dy: Tensor, x: Tensor, weight: Tensor | None, scale: Tensor, dsummed: Tensor | None) -> tuple[Tensor, Tensor]:
+    return _like(x), x.new_empty(0) if weight is None else _like(weight)
+
+
+def _rms_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor, ...]) -> None:
+    """Of both operators: the last but one argument is the weight, the last result the statistics."""
+    ctx.set_materialize_grads(False)
+    summed = inputs[0] if len(output) == 2 else output[1]
+    ctx.save_for_backward(summed, inputs[-2], output[-1])
+
+
+def _rms_gradients(ctx: Context, dy: Tensor | None, dsummed: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    x, weight, scale = ctx.saved_tensors
+    if dy is None:
+        return dsummed, None
+    dx, dweight = rms_norm_backward(dy, x, weight, scale, dsummed)
+    return dx, None if weight is None else dweight
+
+
+def _rms_gradient(ctx: Context, dy: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    return *_rms_gradients(ctx, dy, None), None
+
+
+def _add_rms_gradient(
+    ctx: Context, dy: Tensor | None, dsummed: Tensor | None, _: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    dx, dweight = _rms_gradients(ctx, dy, dsummed)
+    return dx, dx, dweight, None
+
+
+rms_norm.register_autograd(_rms_gradient, setup_context=_rms_context)
+add_rms_norm.register_autograd(_add_rms_gradient, setup_context=_rms_context)
+
+
+@operator("layer_norm")
+def layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    made = norm("layer_norm", x, weight, bias, eps, None, None, True, True, None)
+    return made.out, made.mean, made.scale
+
+
+@layer_norm.register_fake
+def _(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    return _like(x), _statistics(x), _statistics(x)
+
+
+@operator("add_layer_norm")
+def add_layer_norm(
+    x: Tensor, residual: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    made = norm("layer_norm", x, weight, bias, eps, residual, None, True, True, None)
+    return made.out, made.summed, made.mean, made.scale
+
+
+@add_layer_norm.register_fake
+def _(
+    x: Tensor, residual: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return _like(x), _like(x), _statistics(x), _statistics(x)
+
+
+@operator("layer_norm_backward")
+def layer_norm_backward(
+    dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, scale: Tensor, dsummed: Tensor | None, bias: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    made = kernels.layer_norm_backward(dy, x, weight, mean, scale, dsummed=dsummed, bias=bias)
+    dweight, dbias = (x.new_empty(0) if t is None else t for t in (made.weight, made.bias))
+    return made.x, dweight, dbias
+
+
+@layer_norm_backward.register_fake
+def _(
+    dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, scale: Tensor, dsummed: Tensor | None, bias: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    dweight = x.new_empty(0) if weight is None else _like(weight)
+    dtype = x.dtype if weight is None else weight.dtype
+    return _like(x), dweight, x.new_empty((x.shape[-1] if bias else 0,), dtype=dtype)
+
+
+def _layer_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.set_materialize_grads(False)
+    summed = inputs[0] if len(output) == 3 else output[1]
+    ctx.save_for_backward(summed, inputs[-3], *output[-2:])
+    bias = inputs[-2]
+    ctx.bias = None if bias is None else bias.dtype
+
+
+def _layer_gradients(ctx: Context, dy: Tensor | None, dsummed: Tensor | None) -> tuple[Tensor | None, ...]:
+    x, weight, mean, scale = ctx.saved_tensors
+    if dy is None:
+        return dsummed, None, None
+    dx, dweight, dbias = layer_norm_backward(dy, x, weight, mean, scale, dsummed, ctx.bias is not None)
+    return dx, None if weight is None else dweight, None if ctx.bias is None else dbias.to(ctx.bias)
+
+
+def _layer_gradient(ctx: Context, dy: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+    return *_layer_gradients(ctx, dy, None), None
+
+
+def _add_layer_gradient(
+    ctx: Context, dy: Tensor | None, dsummed: Tensor | None, *_: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    dx, dweight, dbias = _layer_gradients(ctx, dy, dsummed)
+    return dx, dx, dweight, dbias, None
+
+
+layer_norm.register_autograd(_layer_gradient, setup_context=_layer_context)
+add_layer_norm.register_autograd(_add_layer_gradient, setup_context=_layer_context)

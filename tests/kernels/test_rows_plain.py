@@ -1,0 +1,310 @@
+"""Operations on rows of plain arrays, and their gradients, element by element against float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from flydsl import kernels
+from flydsl.errors import DSLTypeError, DSLValueError
+from flydsl.kernels.rows.norms import norm
+from flydsl.testing import assert_close
+
+F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
+SHAPES = ((F32, 5, 64), (BF16, 3, 257), (F16, 37, 33), (BF16, 1, 1), (F32, 2, 33333))
+"""Whole units and edges; rows that share blocks; single elements; more than registers hold."""
+CHECKED = ((BF16, 3, 257),)
+
+
+@pytest.fixture(params=["plain", "checked"])
+def shapes(request: pytest.FixtureRequest, device: str, monkeypatch: pytest.MonkeyPatch):
+    """All shapes, and a few with every access checked."""
+    if request.param == "plain":
+        return SHAPES
+    if device != "cpu":
+        pytest.skip("the cpu stack checks accesses")
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    return CHECKED
+
+
+def values(rng: np.random.Generator, dtype: torch.dtype, *shape: int, scale: float = 2.0) -> torch.Tensor:
+    return (torch.from_numpy(rng.standard_normal(shape)) * scale).to(dtype)
+
+
+def gradients(made: torch.Tensor, given: torch.Tensor, *inputs: torch.Tensor) -> list[torch.Tensor]:
+    return list(torch.autograd.grad(made, inputs, given.double()))
+
+
+def leaf(x: torch.Tensor) -> torch.Tensor:
+    return x.cpu().double().requires_grad_()
+
+
+def test_softmax(shapes, device: str, rng: np.random.Generator):
+    for dtype, m, n in shapes:
+        x, d = (values(rng, dtype, m, n).to(device) for _ in range(2))
+        for ours, back, theirs in (
+            (kernels.softmax, kernels.softmax_backward, torch.softmax),
+            (kernels.log_softmax, kernels.log_softmax_backward, torch.log_softmax),
+        ):
+            got, start = ours(x), leaf(x)
+            want = theirs(start, -1)
+            assert_close(got.cpu(), want.detach(), terms=n, rtol=3e-6, what=f"{ours.__name__} {dtype} {m} x {n}")
+            # The gradient is of the result as it was rounded.
+            y = got.cpu().double()
+            d64 = d.cpu().double()
+            if ours is kernels.softmax:
+                want, size = y * (d64 - (y * d64).sum(-1, keepdim=True)), (y * d64).abs().sum(-1, keepdim=True) * y
+            else:
+                want, size = d64 - y.exp() * d64.sum(-1, keepdim=True), y.exp() * d64.abs().sum(-1, keepdim=True)
+            assert_close(back(got, d).cpu(), want, atol=(size * 4e-6 + 1e-7), rtol=1e-6, what=back.__name__)
+
+
+def test_norms(shapes, device: str, rng: np.random.Generator):
+    """With a residual, and with weights of another type; the gradients of rows and weights."""
+    for dtype, m, n in shapes:
+        x, residual, d, dsummed = (values(rng, dtype, m, n).to(device) for _ in range(4))
+        other = F32 if n == 257 else dtype
+        w, b = (values(rng, other, n).to(device) for _ in range(2))
+        for centred in (False, True):
+            name = "layer_norm" if centred else "rms_norm"
+            made = norm(name, x, w, b if centred else None, 1e-5, residual, None, centred, True, None)
+            assert_close(made.summed.cpu(), x.cpu().double() + residual.cpu().double(), what="x + residual")
+            start, weight, bias = leaf(made.summed), leaf(w), leaf(b)
+            want = (
+                F.layer_norm(start, (n,), weight, bias, 1e-5) if centred else F.rms_norm(start, (n,), weight, 1e-5)
+            )  # fmt: skip
+            what = f"{name} {dtype} {m} x {n}"
+            assert_close(made.out.cpu(), want.detach(), terms=8, rtol=1e-5, what=what)
+            want_dx, want_dw = gradients(want, d.cpu(), start, weight)
+            if centred:
+                got = kernels.layer_norm_backward(d, made.summed, w, made.mean, made.scale, dsummed=dsummed)
+                assert_close(got.bias.cpu(), d.cpu().double().sum(0), atol=1e-5 * m, what="db")
+            else:
+                got = kernels.rms_norm_backward(d, made.summed, w, made.scale, dsummed=dsummed)
+            size = float(want_dx.abs().max()) + 1
+            assert_close(got.x.cpu(), want_dx + dsummed.cpu().double(), atol=2e-5 * size, what=f"{what}: dx")
+            assert_close(got.weight.cpu(), want_dw, atol=1e-4 * m, what=f"{what}: dw")
+
+
+def test_without_weights(device: str, rng: np.random.Generator):
+    x, d = (values(rng, F32, 3, 40).to(device) for _ in range(2))
+    start = leaf(x)
+    want = F.layer_norm(start, (40,))
+    made = norm("layer_norm", x, None, None, 1e-5, None, None, True, True, None)
+    assert_close(made.out.cpu(), want.detach(), terms=8, rtol=1e-5)
+    got = kernels.layer_norm_backward(d, x, None, made.mean, made.scale, bias=False)
+    assert got.weight is None and got.bias is None
+    assert_close(got.x.cpu(), gradients(want, d.cpu(), start)[0], atol=1e-5)
+
+
+def test_weight_gradients_are_the_same_in_every_run_and_for_many_rows(device: str, rng: np.random.Generator):
+    """More rows than blocks: a block goes from row to row."""
+    m, n = 1003, 72
+    x, d = (values(rng, F32, m, n).to(device) for _ in range(2))
+    w = values(rng, F32, n).to(device)
+    made = norm("rms_norm", x, w, None, 1e-6, None, None, False, True, None)
+    first, second = (kernels.rms_norm_backward(d, x, w, made.scale) for _ in range(2))
+    assert torch.equal(first.weight, second.weight)
+    v = x.cpu().double() * made.scale.cpu().double()[:, None]
+    assert_close(first.weight.cpu(), (d.cpu().double() * v).sum(0), terms=m, magnitude=(d.cpu() * v).abs().sum(0))
+
+
+def test_cross_entropy(shapes, device: str, rng: np.random.Generator):
+    for dtype, m, n in shapes:
+        x = values(rng, dtype, m, n, scale=3).to(device)
+        target = torch.from_numpy(rng.integers(0, n, m)).to(device)
+        target[m // 2] = -100 if m > 1 else 0
+        given = values(rng, F32, m).to(device)
+        for smoothing in (0.0, 0.25):
+            start = leaf(x)
+            want = F.cross_entropy(start, target.cpu(), reduction="none", label_smoothing=smoothing)
+            made = kernels.cross_entropy_forward(x, target, label_smoothing=smoothing)
+            assert_close(made.losses.cpu(), want.detach(), atol=1e-5, what=f"cross entropy {dtype} {m} x {n}")
+            got = kernels.cross_entropy_backward(x, target, made.sums, given, label_smoothing=smoothing)
+            assert_close(got.cpu(), gradients(want, given.cpu(), start)[0], atol=1e-6, rtol=4e-6, what="dlogits")
+        mean = kernels.cross_entropy(x, target.int())
+        assert abs(float(mean) - float(F.cross_entropy(x.cpu().double(), target.cpu()))) < 1e-5
+
+
+GATES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "silu": F.silu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "relu": F.relu, "none": lambda x: x,
+}  # fmt: skip
+
+
+def test_gated(shapes, device: str, rng: np.random.Generator):
+    """Two halves of an array, as they lie there."""
+    for dtype, m, n in shapes:
+        both, d = values(rng, dtype, m, 2 * n).to(device), values(rng, dtype, m, n).to(device)
+        x, y = both[:, :n], both[:, n:]
+        for name in GATES if n == 1 else ("gelu_tanh",) if n == 64 else ("silu",):
+            left, right = leaf(x), leaf(y)
+            want = GATES[name](left) * right
+            got = kernels.gated(x, y, activation=name)
+            assert_close(got.cpu(), want.detach(), rtol=4e-6, atol=1e-6, what=f"{name} {dtype} {m} x {n}")
+            dx, dy = kernels.gated_backward(d, x, y, activation=name)
+            want_dx, want_dy = gradients(want, d.cpu(), left, right)
+            assert_close(dx.cpu(), want_dx, rtol=4e-6, atol=1e-5, what=f"{name}: dx")
+            assert_close(dy.cpu(), want_dy, rtol=4e-6, atol=1e-5, what=f"{name}: dy")
+        if n == 257:
+            assert torch.equal(kernels.silu_mul(x, y), kernels.gated(x, y))
+            gelu = GATES["gelu_tanh"](x.cpu().double()) * y.cpu().double()
+            assert_close(kernels.gelu_mul(x, y).cpu(), gelu, rtol=1e-5, atol=1e-5)
+
+
+def turned(x: torch.Tensor, angle: torch.Tensor, interleaved: bool) -> torch.Tensor:
+    pairs = x.double().unflatten(-1, (-1, 2) if interleaved else (2, -1))
+    pairs = pairs if interleaved else pairs.transpose(-1, -2)
+    found = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * torch.polar(torch.ones_like(angle), angle))
+    return (found if interleaved else found.transpose(-1, -2)).flatten(-2)
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_rope(interleaved: bool, device: str, rng: np.random.Generator):
+    for dtype, dim in ((BF16, 64), (F32, 6)):
+        q, k = (values(rng, dtype, 2, 5, heads, dim).to(device) for heads in (3, 1))
+        angle = torch.from_numpy(rng.random((9, dim // 2)) * 6)
+        cos, sin = (t.float().to(device) for t in (angle.cos(), angle.sin()))
+        positions = torch.from_numpy(rng.integers(0, 9, (2, 5)))
+        for given in (None, positions):
+            here = angle[:5].expand(2, 5, -1) if given is None else angle[given]
+            out = kernels.rope(
+                q, k, cos, sin, positions=None if given is None else given.to(device), interleaved=interleaved
+            )  # fmt: skip
+            for got, x in zip(out, (q, k), strict=True):
+                want = turned(x.cpu(), here[:, :, None], interleaved)
+                assert_close(got.cpu(), want, atol=2e-6, what=f"rope {dtype} {dim}")
+        back = kernels.rope(
+            out[0], None, cos, sin, positions=positions.to(device), interleaved=interleaved, inverse=True
+        )  # fmt: skip
+        step = {F32: 1e-6, F16: 4e-3, BF16: 4e-2}[dtype]
+        assert_close(back.cpu(), q.cpu().double(), atol=step, what="turned back")
+    beyond = kernels.rope(q, None, cos, sin, positions=(positions * 0 + 9).to(device), interleaved=interleaved)
+    assert beyond.isnan().all(), "there is no such position"
+
+
+def test_embedding(shapes, device: str, rng: np.random.Generator):
+    for dtype, m, n in shapes:
+        table, ids = values(rng, dtype, 11, n).to(device), torch.from_numpy(rng.integers(0, 11, (m, 3)))
+        assert torch.equal(kernels.embedding(ids.to(device), table).cpu(), table.cpu()[ids])
+        d = values(rng, dtype, m, 3, n).to(device)
+        got = kernels.embedding_backward(d, ids.to(device), 11, padding_idx=4)
+        start = leaf(table)
+        want = gradients(F.embedding(ids, start, padding_idx=4), d.cpu(), start)[0]
+        assert_close(got.cpu(), want, terms=3 * m, magnitude=torch.full_like(want, 30), what=f"dtable {dtype} {n}")
+        bad = kernels.embedding(torch.tensor([0, 11, -1]).to(device), table)
+        assert not bad[0].isnan().any() and bad[1:].isnan().all()
+
+
+def test_largest(shapes, device: str, rng: np.random.Generator):
+    for dtype, m, n in shapes[:3] if len(shapes) > 1 else shapes:
+        x = values(rng, dtype, m, n)
+        x[0, n // 2] = float("nan") if n > 1 else 1.0
+        x[-1, : n // 2] = 0.25  # equal ones come in their order
+        k = min(n, 5)
+        want = torch.sort(x.float(), stable=True, descending=True)
+        got, numbers = kernels.top_k(x.to(device), k)
+        assert torch.equal(numbers.cpu(), want.indices[:, :k])
+        assert_close(got.cpu(), want.values[:, :k].double())
+        assert torch.equal(kernels.argmax(x.to(device)).cpu(), want.indices[:, 0])
+        if n == 33:
+            continue
+        y = values(rng, dtype, m, n).to(device)
+        shares = torch.softmax(y.cpu().double(), -1)
+        for normed in (False, True):
+            weights, experts = kernels.gate(y, k, normed=normed)
+            assert torch.equal(experts, kernels.top_k(y, k)[1])
+            chosen = shares.gather(-1, experts.cpu())
+            chosen = chosen / chosen.sum(-1, keepdim=True) if normed else chosen
+            assert_close(weights.cpu(), chosen, rtol=1e-5, what=f"gates {dtype} {m} x {n}")
+
+
+def test_nan_and_infinities(device: str):
+    """As float64 has them: a NaN spoils its row and no other."""
+    x = torch.randn(6, 257)
+    x[0, 7], x[1, 8], x[2, 9], x[3, :], x[4, :256] = (float(v) for v in ("nan", "inf", "-inf", "-inf", "-inf"))
+    target = torch.full((6,), 11)
+    target[5] = 256
+    y = x.to(BF16).to(device)
+    e = y.cpu().double()
+    assert_close(kernels.softmax(y).cpu(), torch.softmax(e, -1), terms=257, rtol=3e-6)
+    assert_close(kernels.log_softmax(y).cpu(), torch.log_softmax(e, -1), terms=257, rtol=3e-6)
+    got = kernels.cross_entropy(y, target.to(device), reduction="none")
+    assert_close(got.cpu(), F.cross_entropy(e, target, reduction="none"), atol=1e-5)
+    assert kernels.rms_norm(y).cpu()[[0, 1, 2, 3]].isnan().any(-1).all()
+    target[0] = 257
+    assert kernels.cross_entropy(y, target.to(device), reduction="none")[0].isnan()
+
+
+def test_strides_and_results(device: str, rng: np.random.Generator):
+    """Rows that lie apart, in other directions or on top of each other; results in place, and nothing beside them."""
+    wide = values(rng, F32, 4, 6, 90).to(device)
+    for x in (
+        wide[:, 1:, 3:80], wide[:, :, ::2], wide.transpose(1, 2), wide[0, 0], wide[:1, 2:3].expand(4, 6, 90),
+        wide[:, :, :0], wide[:0],
+    ):  # fmt: skip
+        want = torch.softmax(x.cpu().double(), -1)
+        assert_close(kernels.softmax(x).cpu(), want, terms=90, rtol=3e-6)
+    whole = torch.full((4, 6, 99), float("nan"), device=device)
+    for part in (whole[:, :, 5:95], whole[:, :, 1:91]):
+        whole.fill_(float("nan"))
+        assert kernels.softmax(wide, out=part) is part
+        assert_close(part.cpu(), torch.softmax(wide.cpu().double(), -1), terms=90, rtol=3e-6)
+        assert int(whole.isnan().sum()) == 4 * 6 * 9, "something beside the result was written"
+    want = torch.softmax(wide.cpu().double(), -1)
+    turned_out = torch.zeros(4, 90, 6, device=device).transpose(1, 2)
+    assert_close(kernels.softmax(wide, out=turned_out).cpu(), want, terms=90, rtol=3e-6)
+    assert_close(kernels.softmax(wide, out=wide).cpu(), want, terms=90, rtol=3e-6)
+
+
+def test_numpy(rng: np.random.Generator):
+    x, w = rng.standard_normal((3, 41)).astype("f4"), rng.standard_normal(41).astype("f4")
+    y, summed = kernels.rms_norm(x, w, residual=x)
+    assert isinstance(y, np.ndarray) and np.array_equal(summed, 2 * x)
+    assert_close(y, F.rms_norm(torch.from_numpy(summed).double(), (41,), torch.from_numpy(w).double(), 1e-6), rtol=1e-5)
+    assert kernels.top_k(x, 2)[1].tolist() == np.argsort(-x, 1)[:, :2].tolist()
+    assert kernels.embedding_backward(x, np.array([1, 1, 0]), 2).shape == (2, 41)
+    assert kernels.layer_norm_backward(x[:0], x[:0], w, w[:0], w[:0]).weight.tolist() == [0.0] * 41
+
+
+def test_what_does_not_fit_is_refused():
+    x, ids = torch.zeros(2, 4), torch.zeros(2, dtype=torch.int64)
+    for call, kind, words in (
+        (
+            lambda: kernels.softmax(cast("torch.Tensor", [1.0])),
+            DSLTypeError,
+            "softmax: x is a numpy array or a torch tensor, got list",
+        ),
+        (lambda: kernels.softmax(ids), DSLTypeError, "softmax: x has elements of .*got int64"),
+        (lambda: kernels.softmax(torch.tensor(1.0)), DSLValueError, "softmax: x has rows"),
+        (lambda: kernels.softmax(x, out=x[:1]), DSLValueError, r"out has the shape \[2, 4\]"),
+        (lambda: kernels.softmax(x, out=x.half()), DSLTypeError, "out has elements of float32, got float16"),
+        (lambda: kernels.softmax(x, out=x.view(-1)[:4].expand(2, 4)), DSLValueError, "on top of each other"),
+        (lambda: kernels.softmax(torch.zeros(9)[:8].view(2, 4), out=x), None, ""),
+        (lambda: kernels.softmax_backward(x, x[:, :3]), DSLValueError, r"dy has the shape \[2, 4\], as y tells"),
+        (lambda: kernels.rms_norm(x, x[0, :3]), DSLValueError, "rms_norm: weight has the shape"),
+        (lambda: kernels.rms_norm(x, residual=x.half()), DSLTypeError, "residual is float32 as x, got float16"),
+        (lambda: kernels.cross_entropy(x, x[:, 0]), DSLTypeError, "target has elements of int32, int64"),
+        (lambda: kernels.cross_entropy(x, ids[:1]), DSLValueError, r"target has the shape \[2\]"),
+        (lambda: kernels.cross_entropy(x, ids, reduction="most"), DSLValueError, "one of mean, sum, none"),
+        (lambda: kernels.cross_entropy(x, ids, label_smoothing=2.0), DSLValueError, "between 0 and 1"),
+        (lambda: kernels.gated(x, x, activation="swish"), DSLValueError, "unknown activation 'swish'"),
+        (lambda: kernels.gated(x, x.half()), DSLTypeError, "y is float32 as x"),
+        (lambda: kernels.top_k(x, 5), DSLValueError, "a row of 4 elements has no 5 largest"),
+        (lambda: kernels.top_k(x.double(), 1), DSLTypeError, "got float64"),
+        (lambda: kernels.rope(x[None, :, :3], None, x, x), DSLValueError, "with an even dim"),
+        (lambda: kernels.rope(x[None], None, x, x), DSLValueError, r"cos is \(positions, 2\)"),
+        (lambda: kernels.embedding(ids, x[0]), DSLValueError, r"table is \(rows, columns\)"),
+    ):
+        if kind is None:
+            call()
+        else:
+            with pytest.raises(kind, match=words):
+                call()
+    both = torch.zeros(3, 4)
+    with pytest.raises(DSLValueError, match="out overlaps x"):
+        kernels.softmax(both[:2], out=both[1:])

@@ -1,0 +1,100 @@
+"""`flydsl.torch.op`: a user's jit function and its gradient as an operator."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+import flydsl.torch as ft
+from flydsl.errors import DSLTypeError, DSLValueError
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
+    monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "sm_90a")
+
+
+def fresh() -> str:
+    return f"flydsl_tests_op::f{next(_numbers)}"
+
+
+@flyc.kernel
+def axpy_kernel(x: fx.Tensor, y: fx.Tensor, out: fx.Tensor, a: fx.Float64):
+    at = fx.block_idx.x
+    out[at] = x[at] * x[at] * x.dtype(a) + y[at]
+
+
+@flyc.jit
+def axpy(x: fx.Tensor, y: fx.Tensor, out: fx.Tensor, a: fx.Float64, stream: fx.Stream = fx.Stream(None)):
+    axpy_kernel(x, y, out, a).launch(grid=x.shape.unpack()[0], block=1, stream=stream)
+
+
+@flyc.kernel
+def axpy_back_kernel(dout: fx.Tensor, x: fx.Tensor, dx: fx.Tensor, dy: fx.Tensor, a: fx.Float64):
+    at = fx.block_idx.x
+    dx[at] = dout[at] * x[at] * x.dtype(a) * 2.0
+    dy[at] = dout[at]
+
+
+@flyc.jit
+def axpy_back(
+    dout: fx.Tensor, x: fx.Tensor, a: fx.Float64, dx: fx.Tensor, dy: fx.Tensor, stream: fx.Stream = fx.Stream(None)
+):
+    axpy_back_kernel(dout, x, dx, dy, a).launch(grid=x.shape.unpack()[0], block=1, stream=stream)
+
+
+def test_gradient_by_a_jit_function():
+    op = ft.op(fresh(), results={"out": "x"}, backward=axpy_back)(axpy)
+    x, y = (torch.randn(4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    torch.testing.assert_close(op(x, y, 3.0), 3 * x * x + y)
+    assert gradcheck(lambda x, y: op(x, y, 1.5), (x, y))
+    compiled = torch.compile(lambda x, y: op(x, y, 2.0).sum(), fullgraph=True, backend="aot_eager")
+    (dx,) = torch.autograd.grad(compiled(x, y), x)
+    torch.testing.assert_close(dx, 4 * x)
+    torch.library.opcheck(op, (x, y, 1.0))
+
+
+def test_gradient_by_a_python_function():
+    def back(values, grads):
+        return {"x": grads["out"] * values["x"] * 2 * values["a"], "y": grads["out"]}
+
+    op = ft.op(fresh(), results={"out": "x"}, backward=back)(axpy)
+    x, y = (torch.randn(3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    assert gradcheck(lambda x, y: op(x, y, 0.5), (x, y))
+    wrong = ft.op(fresh(), results={"out": "x"}, backward=lambda values, grads: {"z": grads["out"]})(axpy)
+    with pytest.raises(DSLValueError, match="gave a gradient of 'z'"):
+        wrong(x, y, 1.0).sum().backward()
+
+
+def test_mistakes():
+    @flyc.jit
+    def nothing(dout: fx.Tensor, x: fx.Tensor):
+        pass
+
+    @flyc.jit
+    def strange(dout: fx.Tensor, weight: fx.Tensor, dx: fx.Tensor):
+        pass
+
+    @flyc.jit
+    def blind(a: fx.Float64, dx: fx.Tensor):
+        pass
+
+    for backward, words in (
+        (nothing, "backward writes none of dx, dy"),
+        (strange, "a parameter 'weight', which is none of dout, x, y, a, out"),
+        (blind, "takes no 'x', which the gradient dx is like"),
+    ):
+        with pytest.raises(DSLValueError, match=words):
+            ft.op(fresh(), results={"out": "x"}, backward=backward)(axpy)
+    with pytest.raises(DSLTypeError, match="a jit function or a Python function, got 3"):
+        ft.op(fresh(), results={"out": "x"}, backward=3)(axpy)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(DSLValueError, match="changes 'out' in place has no gradient"):
+        ft.op(fresh(), mutates=["out"], backward=axpy_back)(axpy)

@@ -1,0 +1,177 @@
+"""`flydsl.torch` on the cpu stack: gradients in double precision, transforms of torch, modules in place of torch's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch._aot_autograd.utils import make_boxed_func
+from torch.autograd import gradcheck
+from torch.nn import functional as F
+
+import flydsl.torch as ft
+from flydsl.errors import DSLValueError
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
+    monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "sm_90a")
+
+
+def double(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+
+def check(function: Any, *inputs: torch.Tensor) -> None:
+    # The whole Jacobian of small inputs: a mistake in one element is seen.
+    assert gradcheck(function, inputs)
+
+
+def test_gradients_of_rows():
+    x, residual, w, b = double(2, 5), double(2, 5), double(5), double(5)
+    check(ft.softmax, x)
+    check(lambda t: ft.softmax(t, 0), double(3, 2, 4))
+    check(ft.log_softmax, x)
+    check(ft.rms_norm, x, w)
+    check(ft.add_rms_norm, x, residual, w)
+    check(ft.layer_norm, x, w, b)
+    check(ft.add_layer_norm, x, residual, w, b)
+    check(lambda t: ft.add_rms_norm(t, residual.detach())[1] * 2, x)  # the sum alone is used
+    check(ft.layer_norm, x)
+    check(lambda t: ft.layer_norm(t, None, b), x)
+
+
+def test_gradients_of_the_rest():
+    x = double(3, 5)
+    target = torch.tensor([4, -100, 0])
+    check(lambda t: ft.cross_entropy(t, target, label_smoothing=0.1), x)
+    check(lambda t: ft.cross_entropy(t, target, reduction="none"), x)
+    check(ft.silu_mul, x, double(3, 5))
+    check(ft.gelu_mul, x, double(3, 5))
+    angle = torch.rand(2, 2, dtype=torch.float64)
+    for interleaved in (False, True):
+        check(
+            lambda q, k, way=interleaved: ft.rope(q, k, angle.cos(), angle.sin(), interleaved=way),
+            double(1, 2, 2, 4), double(1, 2, 1, 4),
+        )  # fmt: skip
+    check(lambda table: ft.embedding(torch.tensor([[1, 1], [0, 2]]), table), double(4, 4))
+
+
+def test_gradients_of_the_largest():
+    """In f32: of the chosen ones alone, and of shares that all have a part in."""
+    x = torch.randn(4, 9, requires_grad=True)
+    given = torch.randn(4, 3)
+    values, numbers = ft.top_k(x, 3)
+    wanted = torch.topk(x, 3)
+    assert torch.equal(numbers, wanted.indices) and not numbers.requires_grad
+    for normed in (None, True, False):
+        ours, theirs = (values, wanted.values) if normed is None else (ft.gate(x, 3, normed=normed)[0], None)
+        if theirs is None:
+            theirs = torch.softmax(x, -1).gather(-1, numbers)
+            theirs = theirs / theirs.sum(-1, keepdim=True) if normed else theirs
+        (got,) = torch.autograd.grad(ours, x, given)
+        (want,) = torch.autograd.grad(theirs, x, given)
+        torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-5)
+
+
+def model() -> torch.nn.Module:
+    return torch.nn.Sequential(
+        ft.Embedding(12, 16, padding_idx=3),
+        ft.LayerNorm(16),
+        torch.nn.Linear(16, 24),
+        ft.SwiGLU(),
+        ft.RMSNorm(12, elementwise_affine=True),
+        ft.Softmax(),
+    )
+
+
+def loss_of(net: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
+    return ft.CrossEntropyLoss(label_smoothing=0.1)(net(ids), ids % 12)
+
+
+def test_compiled_as_one_graph_and_exported():
+    """No graph break, the same numbers, also for another number of rows; the operators stay as nodes."""
+    net, ids = model(), torch.randint(0, 12, (3, 5))
+    seen: list[torch.fx.GraphModule] = []
+
+    def keep(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]):
+        seen.append(graph)
+        return make_boxed_func(graph.forward)
+
+    compiled = torch.compile(loss_of, fullgraph=True, backend=aot_autograd(fw_compiler=keep, bw_compiler=keep))
+    plain = loss_of(net, ids)
+    wanted = torch.autograd.grad(plain, list(net.parameters()))
+    found = compiled(net, ids)
+    for got, want in zip(torch.autograd.grad(found, list(net.parameters())), wanted, strict=True):
+        torch.testing.assert_close(got, want, atol=0, rtol=0)
+    assert torch.equal(found, plain)
+    text = "".join(g.code for g in seen)
+    for name in ("softmax", "layer_norm", "rms_norm_backward", "gated_backward", "embedding_backward"):
+        assert f"torch.ops.flydsl.{name}" in text, name
+    exported = torch.export.export(net, (ids,))
+    other = torch.randint(0, 12, (3, 5))
+    assert torch.equal(exported.module()(other), net(other))
+
+
+def test_operators_obey_torch():
+    """Schemas, fake tensors, autograd registration and dynamic shapes, by torch's own check."""
+    from flydsl.torch import more_operators, operators
+
+    x, w = torch.randn(3, 8, requires_grad=True), torch.ones(8, requires_grad=True)
+    calls: list[tuple[Any, tuple[object, ...]]] = [
+        (operators.softmax, (x, False)),
+        (operators.add_rms_norm, (x, x.detach(), w, 1e-6)),
+        (operators.layer_norm, (x, w, None, 1e-5)),
+        (more_operators.cross_entropy, (x, torch.tensor([1, 2, 3]), -100, 0.0)),
+        (more_operators.gate, (x, 2, True)),
+    ]
+    for op, arguments in calls:
+        torch.library.opcheck(op, arguments)
+
+
+def test_vmap_and_autocast():
+    x = torch.randn(3, 4, 5)
+    torch.testing.assert_close(torch.vmap(ft.softmax, 1)(x), torch.softmax(x, -1).transpose(0, 1))
+    gates = torch.randn(4, 5)
+    torch.testing.assert_close(
+        torch.vmap(ft.silu_mul, (0, None))(x, gates), F.silu(x) * gates, atol=1e-6, rtol=1e-5
+    )  # fmt: skip
+    # Rows keep their type, sums are f32 anyway; weights may have another one.
+    norm = ft.RMSNorm(5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        made = norm(torch.nn.functional.linear(x, torch.eye(5)))
+        assert made.dtype == torch.bfloat16 and norm(x).dtype == torch.float32
+    made.float().sum().backward()
+    assert norm.weight is not None and norm.weight.grad is not None and norm.weight.grad.dtype == torch.float32
+
+
+def test_modules_take_the_states_of_torch():
+    x = torch.randn(4, 6, requires_grad=True)
+    for ours, theirs in (
+        (ft.LayerNorm(6), torch.nn.LayerNorm(6)),
+        (ft.LayerNorm(6, bias=False), torch.nn.LayerNorm(6, bias=False)),
+        (ft.RMSNorm(6, eps=1e-6), torch.nn.RMSNorm(6, eps=1e-6)),
+        (ft.RMSNorm(6, eps=1e-6, elementwise_affine=False), torch.nn.RMSNorm(6, eps=1e-6, elementwise_affine=False)),
+    ):
+        for p in theirs.parameters():
+            torch.nn.init.normal_(p)
+        ours.load_state_dict(theirs.state_dict())
+        torch.testing.assert_close(ours(x), theirs(x), atol=1e-5, rtol=1e-5)
+        normed, summed = ours(x, x)
+        torch.testing.assert_close(normed, theirs(x + x), atol=1e-5, rtol=1e-5)
+        assert torch.equal(summed, x + x)
+    assert "6, eps=1e-05" in repr(ft.LayerNorm(6)) and "6, eps=1e-06" in repr(ft.RMSNorm(6))
+    table = ft.Embedding(5, 6, padding_idx=2)
+    assert not table.weight[2].any()
+    with pytest.raises(DSLValueError, match="mean, sum or none"):
+        ft.cross_entropy(x, torch.zeros(4, dtype=torch.int64), reduction="most")
+
+
+def test_flydsl_alone_does_not_import_torch():
+    code = "import sys, flydsl, flydsl.compiler, flydsl.expr, flydsl.kernels; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
