@@ -1,10 +1,11 @@
 """Attention on an NVIDIA GPU beside cuDNN's and torch's flash attention (through torch), at many shapes and tiles.
 
-    python benchmarks/h200_attention.py [--tune] [--decode] [--backward] [--out FOLDER] [--budget SECONDS]
+    python benchmarks/h200_attention.py [--tune] [--decode] [--out FOLDER] [--budget SECONDS]
 
 Without `--tune` the entry point alone runs, as callers get it; with it every tile of the list, each checked first in a
 process of its own, which compiles it. Results are compared with float32 sums of a few heads before they are timed, on
-fresh random data and a poisoned output. Times are medians of CUDA events; contenders take turns. One JSON object per
+fresh random data and a poisoned output. Times are medians of CUDA events around
+graph replays; contenders take turns. One JSON object per
 measurement goes to FOLDER/attention.jsonl, a line to the screen.
 """
 
@@ -56,12 +57,12 @@ SHAPES = [
 ]  # fmt: skip
 DECODE = [(16, 32, 8, 4096, 128), (64, 32, 8, 8192, 128), (1, 32, 8, 32768, 128)]
 TILES = {
-    (64, False): [(128, 3, 2, 1), (128, 3, 2, 0), (128, 3, 4, 1), (192, 2, 2, 1), (128, 2, 2, 1), (112, 3, 2, 1)],
-    (64, True): [(128, 3, 2, 1), (128, 3, 2, 0), (192, 2, 2, 1), (128, 2, 2, 1), (112, 3, 3, 1)],
-    (128, False): [(128, 2, 2, 1), (160, 2, 2, 1), (176, 2, 2, 1), (128, 2, 2, 0), (160, 2, 2, 0), (128, 2, 3, 1)],
-    (128, True): [(128, 2, 2, 1), (128, 2, 2, 0), (160, 2, 2, 1), (144, 2, 2, 1), (112, 2, 3, 1)],
-    (256, False): [(80, 2, 2, 1), (80, 2, 2, 0), (64, 2, 2, 1), (64, 2, 2, 0)],
-    (256, True): [(80, 2, 2, 1), (80, 2, 2, 0), (64, 2, 2, 1), (64, 2, 2, 0)],
+    (64, False): [(128, 3, 2, 1), (128, 3, 4, 1), (192, 2, 2, 1), (112, 3, 2, 1)],
+    (64, True): [(128, 3, 2, 1), (128, 3, 4, 1), (192, 2, 2, 1), (128, 2, 2, 1)],
+    (128, False): [(128, 2, 2, 1), (160, 2, 2, 1), (176, 2, 2, 1), (128, 2, 3, 1)],
+    (128, True): [(128, 2, 2, 1), (160, 2, 2, 1), (144, 2, 2, 1), (128, 2, 3, 1)],
+    (256, False): [(80, 2, 2, 0), (80, 2, 2, 1), (64, 2, 2, 0)],
+    (256, True): [(80, 2, 2, 0), (64, 2, 2, 1), (64, 2, 2, 0)],
 }
 """By the elements of a query and whether it is causal: keys of a step, consumers, stages, whether they take turns."""
 
@@ -172,36 +173,25 @@ def check_all(of: int, logs: Path, budget: float) -> set[str]:
     return {what for what, word in words.items() if word == "good"}
 
 
-def captured(calls):
-    """Each call as a graph of four."""
-
-    def graph_of(one):
-        one()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for _ in range(4):
-                one()
-        return graph.replay
-
-    return {who: graph_of(one) for who, one in calls.items()}
-
-
 def timed(calls, rounds: int) -> dict[str, float]:
-    """Median microseconds; contenders take turns."""
-    times = {who: [] for who in calls}
-    counts = {}
+    """Median microseconds of replays of a graph of each call; contenders take turns."""
+    graphs, counts, times = {}, {}, {who: [] for who in calls}
     for who, one in calls.items():
         one()
         torch.cuda.synchronize()
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            one()
+        graph.replay()
         start.record()
-        one()
+        graph.replay()
         end.record()
         end.synchronize()
-        counts[who] = max(1, min(20, math.ceil(5.0 / max(start.elapsed_time(end), 0.01))))
+        graphs[who] = graph.replay
+        counts[who] = max(1, min(20, math.ceil(4.0 / max(start.elapsed_time(end), 0.01))))
     for _ in range(rounds):
-        for who, one in calls.items():
+        for who, one in graphs.items():
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
             for _ in range(counts[who]):
@@ -263,8 +253,18 @@ def run(case: Case, options, good: set[str], file) -> float | None:
     for who, found in times.items():
         row = {"case": case._asdict(), "who": who, "us": found, "tflops": case.flops / found / 1e6}
         file.write(json.dumps({**row, "error": errors[who]}) + "\n")
+    start = time.perf_counter()
+    for _ in range(10):
+        entry()
+    host = (time.perf_counter() - start) / 10 * 1e6
+    torch.cuda.synchronize()
     rates = {who: case.flops / found / 1e6 for who, found in times.items()}
-    print(f"{case!s:28} " + ", ".join(f"{w} {r:.0f} ({errors[w]:.1e})" for w, r in rates.items()), flush=True)
+    print(
+        f"{case!s:28} "
+        + ", ".join(f"{w} {r:.0f} ({errors[w]:.1e})" for w, r in rates.items())
+        + f"; host {host:.0f} us",
+        flush=True,
+    )
     best = max((rates[w] for w in peers), default=math.nan)
     return rates["ours"] / best if "ours" in rates else None
 
@@ -294,7 +294,7 @@ def run_decode(case: Case, options, file) -> None:
         torch.cuda.synchronize()
         errors[who] = error(q, k, v, out, False)
         calls[who] = one
-    times = {who: found / 4 for who, found in timed(captured(calls), options.rounds).items()}
+    times = timed(calls, options.rounds)
     for who, found in times.items():
         row = {"decode": case._asdict(), "who": who, "us": found, "tbs": nbytes / found / 1e6, "error": errors[who]}
         file.write(json.dumps(row) + "\n")

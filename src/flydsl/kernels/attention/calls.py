@@ -102,6 +102,8 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
     inner = r.scale / r.softcap if r.softcap else 0.0
     pages = (r.page, r.k.shape[0]) if r.page else (r.keys, 1 if r.packed_k else r.batches)
     rows = (queries, pages[0], 1 if r.packed_q else r.batches, pages[1])
+    form_of_parts = form._replace(split=True)
+    from .combine import combine
     from .hopper import hopper_attention
 
     def run(given: Given, longest_q: int, longest_k: int, stream: object) -> None:
@@ -119,7 +121,7 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
             result = scratch(given.out, "attention parts", splits * lines * r.dv, "float32", stream)
             lse = scratch(given.out, "attention heights", splits * lines, "float32", stream)
             out_strides = (r.dv, longest_q * r.dv, heads * longest_q * r.dv)
-            split_strides, kind, sinks = (lines * r.dv, lines), form._replace(split=True), None
+            split_strides, kind, sinks = (lines * r.dv, lines), form_of_parts, None
         tiles = units * splits
         together = heads_together(longest_k, r.d, r.dv, heads, r.kv_heads, r.batches, form) if splits == 1 else 1
         counters = scratch(given.out, "attention", 2, "int32", stream, zero=True) if form.dynamic else None
@@ -130,8 +132,6 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
             r.left or 0, factor, inner, min(tiles, where.processors), cut, kind, *more,
         )  # fmt: skip
         if splits > 1:
-            from .combine import combine
-
             combine(
                 result, lse, given.out, given.lse, given.sinks, splits, r.batches, longest_q, heads, batch_out,
                 row_out, head_out, r.dv, *more,

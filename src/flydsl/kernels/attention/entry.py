@@ -84,13 +84,14 @@ def attention(
         place = _describe("out", out)
         if given:
             _check_out(request, place)
-        known = Decision(request, decide(request, place, target_of(request.q)), place.reach)
+        reaches = (request.q.reach, request.k.reach, request.v.reach)
+        known = Decision(request, decide(request, place, target_of(request.q)), place.reach, reaches)
         if len(_decided) >= _MOST:
             _decided.clear()
         _decided[key] = known
     if given:
-        reaches = (request.q.reach, request.k.reach, request.v.reach)
-        check_apart(address(out), known.reach, zip(("q", "k", "v"), (q, k, v), reaches, strict=True), "attention")
+        others = zip(("q", "k", "v"), (q, k, v), known.reaches, strict=True)
+        check_apart(address(out), known.reach, others, "attention")
     lse = empty(q, request.lse_shape, "float32", "attention") if return_lse else None
     if 0 not in request.shape:
         if 0 in request.k.shape:
@@ -105,11 +106,12 @@ def attention(
 
 
 class Decision(NamedTuple):
-    """A checked request, how it runs, and the bytes its result reaches over."""
+    """A checked request, how it runs, and the bytes its result and what it reads reach over."""
 
     request: Request
     run: Run
     reach: int
+    reaches: tuple[int, ...]
 
 
 def _fill(out: Any, lse: Any, sinks: Any) -> None:
