@@ -1,6 +1,6 @@
 """Attention on an NVIDIA GPU beside cuDNN's and torch's flash attention (through torch), at many shapes and tiles.
 
-    python benchmarks/h200_attention.py [--tune] [--decode] [--out FOLDER] [--budget SECONDS]
+    python benchmarks/h200_attention.py [--tune] [--decode] [--backward] [--out FOLDER] [--budget SECONDS]
 
 Without `--tune` the entry point alone runs, as callers get it; with it every tile of the list, each checked first in a
 process of its own, which compiles it. Results are compared with float32 sums of a few heads before they are timed, on
@@ -27,6 +27,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from flydsl.kernels import attention
+from flydsl.kernels.attention import attention_backward
 from flydsl.kernels.attention.calls import Given, on_hopper
 from flydsl.kernels.attention.request import check
 from flydsl.kernels.attention.tile import Tile, problem
@@ -269,6 +270,54 @@ def run(case: Case, options, good: set[str], file) -> float | None:
     return rates["ours"] / best if "ours" in rates else None
 
 
+def queued(calls, rounds: int) -> dict[str, float]:
+    """Median microseconds of calls that are issued one after the other; contenders take turns."""
+    times, counts = {who: [] for who in calls}, {}
+    for turn in range(rounds + 2):
+        for who, one in calls.items():
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            for _ in range(counts.get(who, 1)):
+                one()
+            end.record()
+            end.synchronize()
+            found = start.elapsed_time(end) / counts.get(who, 1) * 1e3
+            if turn == 1:
+                counts[who] = max(2, min(10, math.ceil(12e3 / found)))
+            elif turn > 1:
+                times[who].append(found)
+    return {who: statistics.median(found) for who, found in times.items()}
+
+
+def run_backward(case: Case, options, file) -> float | None:
+    """Gradients of one case, beside cuDNN's by torch's autograd."""
+    q, k, v = (x.requires_grad_() for x in tensors(case))
+    grad = torch.randn_like(q)
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        peer_out = torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, is_causal=case.causal, enable_gqa=case.h != case.hk
+        )
+    turned = [x.detach().transpose(1, 2) for x in (q, k, v)]
+    out, lse = attention(*turned, causal=case.causal, return_lse=True)
+    given = grad.transpose(1, 2)
+    calls = {
+        "cudnn": lambda: torch.autograd.grad(peer_out, (q, k, v), grad, retain_graph=True),
+        "ours": lambda: attention_backward(given, *turned, out, lse, causal=case.causal),
+    }
+    want, got = calls["cudnn"](), [x.transpose(1, 2) for x in calls["ours"]()]
+    apart = [((a - b).norm() / b.norm()).item() for a, b in zip(got, want, strict=True)]
+    if not max(apart) < 2e-2:
+        print(f"WRONG gradients {case}: {apart}", flush=True)
+        return None
+    times = queued(calls, options.rounds)
+    rates = {who: 2.5 * case.flops / found / 1e6 for who, found in times.items()}
+    for who, found in times.items():
+        row = {"backward": case._asdict(), "who": who, "us": found, "tflops": rates[who], "apart": max(apart)}
+        file.write(json.dumps(row) + "\n")
+    print(f"backward {case!s:28} cudnn {rates['cudnn']:.0f}, ours {rates['ours']:.0f} ({max(apart):.1e})", flush=True)
+    return rates["ours"] / rates["cudnn"]
+
+
 def run_decode(case: Case, options, file) -> None:
     """One query a sequence: terabytes of keys and values a second; unpaged, and in pages."""
     q, k, v = tensors(case, 1)
@@ -306,6 +355,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--decode", action="store_true")
+    parser.add_argument("--backward", action="store_true")
     parser.add_argument("--out", default=".")
     parser.add_argument("--name", default="attention.jsonl")
     parser.add_argument("--logs", default="/tmp/attention-logs")
@@ -325,6 +375,13 @@ def main() -> None:
     end = time.time() + options.budget
     ratios = []
     with Path(options.out, options.name).open("w") as file:
+        if options.backward:
+            for causal in (False, True):
+                for shape in SHAPES[:6]:
+                    if time.time() < end:
+                        run_backward(Case(*shape, causal), options, file)
+                        torch.cuda.empty_cache()
+            return
         if options.decode:
             for shape in DECODE:
                 run_decode(Case(*shape, False), options, file)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import Any, cast
 
-from ..matmul.arrays import Array, HostArray, describe, empty, in_line
+from ..matmul.arrays import Array, HostArray, describe, empty, in_line, is_torch
+from ..matmul.entry import target_of
 from ..matmul.workspace import scratch
-from .calls import strides_of
-from .request import FP8, Request, check, fail, wrong_type
+from .calls import engine_strides, engine_takes, strides_of
+from .request import FP8, HALF, Request, check, fail, wrong_type
 
 
 def attention_backward(
@@ -26,7 +28,8 @@ def attention_backward(
 ) -> tuple[Any, Any, Any]:
     """Gradients with respect to `q`, `k` and `v`, from that of the result, the result and `return_lse`'s logarithms.
 
-    Sequences have one length; sums are always made in the same order. Gradients have the types of what they are of.
+    Sequences have one length. Gradients have the types of what they are of. Sums are made in the same order every time,
+    but for those of `q` on Hopper, where blocks add theirs as they come.
 
     >>> q = np.zeros((1, 1, 1, 8), "f4")
     >>> v = np.arange(16, dtype="f4").reshape(1, 2, 1, 8)
@@ -45,6 +48,20 @@ def attention_backward(
         for x in (dq, dk, dv):
             x[...] = 0  # pyright: ignore[reportIndexIssue]
         return dq, dk, dv
+    more = () if stream is None else (stream,)
+    if target_of(request.q).hopper and _on_hopper(request, known):
+        from .hopper_backward import QUERIES, Sides, hopper_backward
+
+        form = Sides(request.d, request.right is not None, request.left is not None)
+        long = -(-request.queries // QUERIES) * QUERIES
+        sides = scratch(q, "attention sides", request.batches * request.heads * 2 * long, "float32", stream)
+        steps = [s for name in ("q", "k", "v", "out", "grad") for s in engine_strides(known[name], False)]
+        hopper_backward(
+            q, k, v, out, grad, lse, sides, _zeros(q, request.q.shape), dq, dk, dv, request.batches, request.queries,
+            request.keys, request.heads, request.kv_heads, *steps, request.right or 0, request.left or 0,
+            request.scale, _same(form), *more,
+        )  # fmt: skip
+        return dq, dk, dv
     from .plain_backward import Kind, plain_backward
 
     kind = Kind(
@@ -52,13 +69,36 @@ def attention_backward(
     )  # fmt: skip
     delta = scratch(q, "attention delta", request.batches * request.heads * request.queries, "float32", stream)
     steps = [s for name in ("q", "k", "v", "out", "grad") for s in strides_of(known[name], False)]
-    more = () if stream is None else (stream,)
     plain_backward(
         *map(in_line, (q, k, v, out, grad, lse)), delta, dq, dk, dv, request.batches, request.queries, request.keys,
         request.heads, request.kv_heads, *steps, request.left or 0, request.right or 0, request.scale, request.softcap,
-        kind, *more,
+        _same(kind), *more,
     )  # fmt: skip
     return dq, dk, dv
+
+
+_constants: dict[object, object] = {}
+
+
+def _same(x: Any) -> Any:
+    """The first of equal constants: calls with the very same one are served warm."""
+    return _constants.setdefault((type(x), x), x)
+
+
+def _on_hopper(request: Request, known: dict[str, Array]) -> bool:
+    """Whether the tensor cores' kernel takes it: 16-bit types, 64 or 128 elements, rows of 16-byte units."""
+    if request.q.dtype not in HALF or request.d not in (64, 128) or request.dv != request.d or request.softcap:
+        return False
+    takes = all(engine_takes(known[name]) for name in ("q", "k", "v", "grad"))
+    return takes and known["out"].strides[-1] == 1 and 1e-8 <= request.scale <= 1e8
+
+
+def _zeros(like: HostArray, shape: tuple[int, ...]) -> HostArray:
+    if is_torch(like):
+        return cast("HostArray", like.new_zeros(shape, dtype=sys.modules["torch"].float32))  # pyright: ignore[reportAttributeAccessIssue]
+    import numpy as np
+
+    return np.zeros(shape, np.float32)
 
 
 def _check(request: Request, known: dict[str, Array]) -> None:

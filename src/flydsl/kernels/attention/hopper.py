@@ -1,4 +1,4 @@
-"""softmax(Q K^T) V on Hopper: a warpgroup fetches by TMA, the others multiply with `wgmma` and keep all else in registers.
+"""softmax(Q K^T) V on Hopper: a warpgroup fetches by TMA, the others multiply with `wgmma`, and all else is registers.
 
 A block has 64 rows of queries for each consumer and walks along the keys from the last one that counts to the first,
 so that what must be masked comes first. A step's scores are products from shared memory; weights stay in the registers
@@ -6,7 +6,7 @@ they were computed in, where the second product takes them as its first operand.
 
 * Inside a warpgroup the scores of the next step are issued before the sums of this one, and the softmax of the one runs
   during the products of the other.
-* Between warpgroups (`Tile.pingpong`) barriers let them issue in turns, so that one multiplies during another's softmax.
+* Between warpgroups (`Tile.pingpong`) barriers let them issue in turns: one multiplies during another's softmax.
 * Blocks stay and take tile after tile: the keys of the next tile come while the last sums of this one are stored.
 
 Outside the arrays the copy engine reads zeros. Threads store the results, as far as there are rows.
@@ -157,8 +157,9 @@ def attention_kernel(
         weights = fx.make_rmem_tensor(fx.make_layout(((2, 2, 2), 1, tile.n // 16), ((1, 2, 4), 0, 8)), dtype)
         sums = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.dv // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
         highest, total = (fx.make_rmem_tensor(fx.make_layout(2, 1), fx.Float32) for _ in range(2))
+        scale = Scale(numbers.factor, fx.Float32(-1e30) / numbers.factor)
         me = Consumer(
-            tile, form, numbers, Scale(numbers.factor, fx.Float32(-1e30) / numbers.factor), member, consumer, scores_mma,
+            tile, form, numbers, scale, member, consumer, scores_mma,
             values_mma, parts_q, parts_k, parts_v, scores, weights, sums, highest, total,
             Pipe(full_k, empty_k), Pipe(full_v, empty_v), base_v,
         )  # fmt: skip

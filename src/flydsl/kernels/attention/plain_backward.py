@@ -1,7 +1,7 @@
 """Gradients of attention for every target: threads multiply and add, in f32, always in the same order.
 
-A block holds 16 rows, of queries for dQ or of keys for dK and dV, eight threads a row, and walks along the others, 16 at
-a time. Both are the same walk: a pair's score is the product of a query and a key, its weight's gradient that of a
+A block holds 16 rows, of queries for dQ or of keys for dK and dV, eight threads a row, and walks along the others, 16
+at a time. Both are the same walk: a pair's score is the product of a query and a key, its weight's gradient that of a
 result's gradient and a value, whichever of them is held.
 """
 

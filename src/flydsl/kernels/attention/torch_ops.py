@@ -53,7 +53,8 @@ def operators() -> _Ops:
 
     numbers = "bool causal, int left, int right, float scale, float softcap"
     made = torch.library.custom_op(
-        "flydsl::attention", forward, mutates_args=(), schema=f"(Tensor q, Tensor k, Tensor v, {numbers}) -> (Tensor, Tensor)"
+        "flydsl::attention", forward, mutates_args=(),
+        schema=f"(Tensor q, Tensor k, Tensor v, {numbers}) -> (Tensor, Tensor)",
     )  # fmt: skip
     made.register_fake(forward_fake)
     gradient: Any = torch.library.custom_op(
@@ -100,7 +101,8 @@ def scaled_dot_product_attention(
         )
     if query.shape[1] != key.shape[1] and not enable_gqa:
         raise DSLValueError(
-            f"scaled_dot_product_attention: {query.shape[1]} heads of query and {key.shape[1]} of key need enable_gqa=True"
+            f"scaled_dot_product_attention: {query.shape[1]} heads of query and {key.shape[1]} of key need "
+            "enable_gqa=True"
         )
     q, k, v = (x.transpose(1, 2) for x in (query, key, value))
     factor = query.shape[-1] ** -0.5 if scale is None else float(scale)
@@ -136,7 +138,7 @@ def flash_attn_func(
     window_size: tuple[int, int] = (ALL, ALL),
     softcap: float = 0.0,
 ) -> torch.Tensor:
-    """In the place of flash attention's function: (batch, rows, heads, d); its gradients are always deterministic."""
+    """In the place of flash attention's function: (batch, rows, heads, d)."""
     _no_dropout(dropout_p)
     scale = q.shape[-1] ** -0.5 if softmax_scale is None else float(softmax_scale)
     out, _ = operators().forward(q, k, v, causal, window_size[0], window_size[1], scale, softcap)
@@ -145,7 +147,7 @@ def flash_attn_func(
 
 def _no_dropout(p: float) -> None:
     if p:
-        raise NotImplementedError(f"attention has no dropout yet, got dropout_p={p}")
+        raise DSLValueError(f"attention: there is no dropout yet, got dropout_p={p}")
 
 
 __all__ = ["flash_attn_func", "operators", "scaled_dot_product_attention"]
