@@ -86,8 +86,8 @@ def test_scores_are_changed(rng: np.random.Generator, emulate):
 def test_fp8_with_factors(rng: np.random.Generator, emulate):
     emulate("native")
     q, k, v = (x.to(torch.float8_e4m3fn) for x in arrays(rng, 1, 9, 20, 2, 1, 32, 32, dtype=torch.float32))
-    factors = tuple(torch.tensor([x], dtype=torch.float32) for x in (0.5, 2.0, 0.25))
-    out, lse = attention(q, k, v, descale=factors, return_lse=True)
+    factors = [torch.tensor([x], dtype=torch.float32) for x in (0.5, 2.0, 0.25)]
+    out, lse = attention(q, k, v, descale=(factors[0], factors[1], factors[2]), return_lse=True)
     assert out.dtype == torch.bfloat16
     compare((out, lse), *(x.float() * f for x, f in zip((q, k, v), factors, strict=True)))
 

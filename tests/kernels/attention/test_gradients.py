@@ -54,7 +54,8 @@ def test_as_torch_does(queries: int, keys: int, causal: bool, rng: np.random.Gen
     results = []
     for function in (scaled_dot_product_attention, functional.scaled_dot_product_attention):
         leaves = [x.clone().requires_grad_() for x in tensors]
-        out = function(*leaves, is_causal=causal, enable_gqa=True)
+        q, k, v = leaves
+        out = function(q, k, v, is_causal=causal, enable_gqa=True)
         (out * torch.arange(out.numel()).reshape(out.shape)).sum().backward()
         results.append([out, *(x.grad for x in leaves)])
     for got, want in zip(*results, strict=True):

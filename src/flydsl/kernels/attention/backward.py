@@ -8,7 +8,7 @@ from typing import Any, cast
 from ..matmul.arrays import Array, HostArray, describe, empty, in_line, is_torch
 from ..matmul.entry import target_of
 from ..matmul.workspace import scratch
-from .calls import engine_strides, engine_takes, strides_of
+from .calls import Launch, engine_strides, engine_takes, strides_of
 from .request import FP8, HALF, Request, check, fail, wrong_type
 
 
@@ -39,14 +39,12 @@ def attention_backward(
     """
     named = {"q": q, "k": k, "v": v, "grad": grad, "out": out, "lse": lse}
     known = {name: describe(name, x, "attention_backward") for name, x in named.items()}
-    request = check(
-        known["q"], known["k"], known["v"], causal, window, scale, softcap, *(None,) * 7, (None, None, None)
-    )  # fmt: skip
+    request = check(known["q"], known["k"], known["v"], causal, window, scale, softcap)
     _check(request, known)
     dq, dk, dv = (empty(q, x.shape, x.dtype, "attention_backward") for x in (request.q, request.k, request.v))
     if 0 in request.shape or 0 in request.k.shape:
         for x in (dq, dk, dv):
-            x[...] = 0  # pyright: ignore[reportIndexIssue]
+            cast("Any", x)[...] = 0
         return dq, dk, dv
     more = () if stream is None else (stream,)
     if target_of(request.q).hopper and _on_hopper(request, known):
@@ -56,7 +54,7 @@ def attention_backward(
         long = -(-request.queries // QUERIES) * QUERIES
         sides = scratch(q, "attention sides", request.batches * request.heads * 2 * long, "float32", stream)
         steps = [s for name in ("q", "k", "v", "out", "grad") for s in engine_strides(known[name], False)]
-        hopper_backward(
+        cast("Launch", hopper_backward)(
             q, k, v, out, grad, lse, sides, _zeros(q, request.q.shape), dq, dk, dv, request.batches, request.queries,
             request.keys, request.heads, request.kv_heads, *steps, request.right or 0, request.left or 0,
             request.scale, _same(form), *more,
@@ -69,7 +67,7 @@ def attention_backward(
     )  # fmt: skip
     delta = scratch(q, "attention delta", request.batches * request.heads * request.queries, "float32", stream)
     steps = [s for name in ("q", "k", "v", "out", "grad") for s in strides_of(known[name], False)]
-    plain_backward(
+    cast("Launch", plain_backward)(
         *map(in_line, (q, k, v, out, grad, lse)), delta, dq, dk, dv, request.batches, request.queries, request.keys,
         request.heads, request.kv_heads, *steps, request.left or 0, request.right or 0, request.scale, request.softcap,
         _same(kind), *more,
@@ -77,12 +75,12 @@ def attention_backward(
     return dq, dk, dv
 
 
-_constants: dict[object, object] = {}
+_constants: dict[tuple[object, ...], tuple[object, ...]] = {}
 
 
-def _same(x: Any) -> Any:
+def _same(x: tuple[object, ...]) -> tuple[object, ...]:
     """The first of equal constants: calls with the very same one are served warm."""
-    return _constants.setdefault((type(x), x), x)
+    return _constants.setdefault((x.__class__, *x), x)
 
 
 def _on_hopper(request: Request, known: dict[str, Array]) -> bool:
@@ -95,7 +93,8 @@ def _on_hopper(request: Request, known: dict[str, Array]) -> bool:
 
 def _zeros(like: HostArray, shape: tuple[int, ...]) -> HostArray:
     if is_torch(like):
-        return cast("HostArray", like.new_zeros(shape, dtype=sys.modules["torch"].float32))  # pyright: ignore[reportAttributeAccessIssue]
+        torch = sys.modules["torch"]
+        return cast("HostArray", torch.zeros(shape, dtype=torch.float32, device=like.device))
     import numpy as np
 
     return np.zeros(shape, np.float32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 from ..matmul.arrays import Array, HostArray, in_line
 from ..matmul.calls import Target
@@ -35,6 +35,8 @@ class Given(NamedTuple):
     descale: tuple[HostArray | None, HostArray | None, HostArray | None]
 
 
+Launch: TypeAlias = "Callable[..., None]"
+"""A jit function, called with more numbers than a reader wants to see."""
 Run: TypeAlias = "Callable[[Given, int, int, object], None]"
 """A call with the arrays, the longest sequences of queries and of keys, and the stream."""
 
@@ -106,6 +108,8 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
     from .combine import combine
     from .hopper import hopper_attention
 
+    launch, gather = cast("Launch", hopper_attention), cast("Launch", combine)
+
     def run(given: Given, longest_q: int, longest_k: int, stream: object) -> None:
         if packs:
             longest_q = queries
@@ -125,14 +129,14 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
         tiles = units * splits
         together = heads_together(longest_k, r.d, r.dv, heads, r.kv_heads, r.batches, form) if splits == 1 else 1
         counters = scratch(given.out, "attention", 2, "int32", stream, zero=True) if form.dynamic else None
-        hopper_attention(
+        launch(
             given.q, given.k, given.v, result, lse, sinks, given.cu_q, given.cu_k, given.used_k, given.table,
             counters, *rows, longest_q, longest_k, heads, r.kv_heads, r.batches, *steps, *out_strides, *lse_strides,
             splits, *split_strides, r.page, 0 if given.table is None else given.table.shape[1], together, right or 0,
             r.left or 0, factor, inner, min(tiles, where.processors), cut, kind, *more,
         )  # fmt: skip
         if splits > 1:
-            combine(
+            gather(
                 result, lse, given.out, given.lse, given.sinks, splits, r.batches, longest_q, heads, batch_out,
                 row_out, head_out, r.dv, *more,
             )  # fmt: skip
@@ -143,6 +147,8 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
 def anywhere(request: Request, out: Array) -> Run:
     """`plain_attention`, which takes everything."""
     from .plain import Kind, plain_attention
+
+    launch = cast("Launch", plain_attention)
 
     r = request
     kind = Kind(r.d, r.dv, r.left is not None, r.right is not None, r.softcap != 0, r.page > 0)
@@ -162,7 +168,7 @@ def anywhere(request: Request, out: Array) -> Run:
         more = () if stream is None else (stream,)
         table_row = 0 if given.table is None else given.table.shape[1]
         arrays = (lined(x) for x in (given.q, given.k, given.v, given.out))
-        plain_attention(
+        launch(
             *arrays, given.lse, *given.descale, None if given.bias is None else lined(given.bias), given.alibi,
             given.sinks, given.cu_q, given.cu_k, given.used_k, given.table, r.batches, queries, keys, r.heads,
             max(r.kv_heads, 1), r.page, table_row, alibi_batch, *steps, *bias, *lse_strides, r.left or 0,
@@ -177,4 +183,4 @@ def lined(x: HostArray) -> HostArray:
     return in_line(x)
 
 
-__all__ = ["Given", "Run", "decide", "engine_takes", "on_hopper"]
+__all__ = ["Given", "Launch", "Run", "decide", "engine_takes", "on_hopper"]

@@ -23,7 +23,7 @@ from ..matmul.hopper_out import swizzle
 from .consumer import Consumer, Pipe, Place, advance, begin, finalize, finish
 from .softmax import Scale
 from .tile import Form, Tile, registers, span
-from .walk import Lengths, Numbers, Turns, Work, masked_steps, position, publish, receive, steps_of
+from .walk import Lengths, Numbers, Turns, Work, masked_steps, pointer_of, position, publish, receive, steps_of
 
 
 @flyc.kernel
@@ -330,9 +330,9 @@ def hopper_attention(
         queries, keys, heads, heads // kv_heads, batches, together, right, left, factor, inner, row_out, head_out,
         batch_out, head_lse, batch_lse, splits, split_out, split_lse, page, table_row,
     )  # fmt: skip
-    more = [t if t is None else fx.get_iter(t) for t in (lse, sinks, cu_q, cu_k, used_k, table, counters)]
     attention_kernel(
-        load_q, load_k, load_v, fx.get_iter(out), *more, q.dtype, tile, form, numbers,
+        load_q, load_k, load_v, fx.get_iter(out), pointer_of(lse), pointer_of(sinks), pointer_of(cu_q),
+        pointer_of(cu_k), pointer_of(used_k), pointer_of(table), pointer_of(counters), q.dtype, tile, form, numbers,
         value_attrs={"nvvm.minctasm": 1},
     ).launch(grid=blocks, block=tile.threads, stream=stream, smem=tile.smem)  # fmt: skip
 
@@ -350,6 +350,3 @@ def load_map(
     row, head, batch = strides
     view = fx.make_view(fx.get_iter(x), fx.make_layout((rows, d, heads, batches), (row, 1, head, batch)))
     return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, span(d), 1, 1), swizzle=2 * span(d))
-
-
-__all__ = ["hopper_attention"]

@@ -417,6 +417,3 @@ def hopper_backward(
     round_kernel(fx.get_iter(sums), fx.get_iter(dq), count, scale).launch(
         grid=fx.Int32((count + 2047) // 2048), block=256, stream=stream
     )
-
-
-__all__ = ["QUERIES", "Sides", "hopper_backward"]

@@ -12,6 +12,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from .softmax import LN2, LOG2E
+from .walk import pointer_of
 
 ROWS, KEYS, LANES = 16, 16, 8
 THREADS = ROWS * LANES
@@ -306,19 +307,14 @@ def plain_attention(
     stream: fx.Stream = fx.Stream(None),
 ):
     """Strides are in elements; those of a page are its batch's. `longest` is the number of queries, or the most."""
-    pointers = [
-        t if t is None else fx.get_iter(t)
-        for t in (descale_q, descale_k, descale_v, bias, alibi, sinks, cu_q, cu_k, used_k, table)
-    ]
     plain_kernel(
-        fx.get_iter(q), fx.get_iter(k), fx.get_iter(v), fx.get_iter(out), lse if lse is None else fx.get_iter(lse),
-        *pointers, kind, Sight(left, right, scale, softcap), longest, keys, heads // kv_heads, page, table_row,
+        fx.get_iter(q), fx.get_iter(k), fx.get_iter(v), fx.get_iter(out), pointer_of(lse),
+        pointer_of(descale_q), pointer_of(descale_k), pointer_of(descale_v), pointer_of(bias), pointer_of(alibi),
+        pointer_of(sinks), pointer_of(cu_q), pointer_of(cu_k), pointer_of(used_k), pointer_of(table), kind,
+        Sight(left, right, scale, softcap), longest, keys, heads // kv_heads, page, table_row,
         alibi_batch, Steps(batch_q, row_q, head_q, column_q), Steps(batch_k, row_k, head_k, column_k),
         Steps(batch_v, row_v, head_v, column_v), Steps(batch_out, row_out, head_out, column_out),
         Steps(batch_bias, row_bias, head_bias, column_bias), head_lse, batch_lse,
     ).launch(
         grid=(fx.ceildiv(longest, ROWS), heads, batches), block=THREADS, smem=shared_bytes(kind), stream=stream
     )  # fmt: skip
-
-
-__all__ = ["Kind", "plain_attention"]

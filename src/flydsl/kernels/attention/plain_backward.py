@@ -260,6 +260,3 @@ def packed(rows: fx.Int32, heads: fx.Int32, columns: int) -> Steps:
     """Strides of a contiguous (batch, rows, heads, columns)."""
     line = fx.Int64(heads) * columns
     return Steps(fx.Int64(rows) * line, line, fx.Int64(columns), fx.Int64(1))
-
-
-__all__ = ["Kind", "plain_backward"]

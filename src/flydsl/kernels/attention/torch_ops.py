@@ -52,7 +52,7 @@ def operators() -> _Ops:
         return tuple(x.new_empty(x.shape) for x in (q, k, v))
 
     numbers = "bool causal, int left, int right, float scale, float softcap"
-    made = torch.library.custom_op(
+    made: Any = torch.library.custom_op(
         "flydsl::attention", forward, mutates_args=(),
         schema=f"(Tensor q, Tensor k, Tensor v, {numbers}) -> (Tensor, Tensor)",
     )  # fmt: skip
