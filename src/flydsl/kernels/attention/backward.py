@@ -9,6 +9,7 @@ from ..matmul.arrays import Array, HostArray, describe, empty, in_line, is_torch
 from ..matmul.entry import target_of
 from ..matmul.workspace import scratch
 from .calls import Launch, engine_strides, engine_takes, strides_of
+from .entry import Filled
 from .request import FP8, HALF, Request, check, fail, wrong_type
 
 
@@ -44,7 +45,7 @@ def attention_backward(
     dq, dk, dv = (empty(q, x.shape, x.dtype, "attention_backward") for x in (request.q, request.k, request.v))
     if 0 in request.shape or 0 in request.k.shape:
         for x in (dq, dk, dv):
-            cast("Any", x)[...] = 0
+            cast("Filled", x)[...] = 0
         return dq, dk, dv
     more = () if stream is None else (stream,)
     if target_of(request.q).hopper and _on_hopper(request, known):

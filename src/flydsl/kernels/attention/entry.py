@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from types import EllipsisType
+from typing import Any, NamedTuple, Protocol, cast
 
 from ..matmul.arrays import Array, HostArray, address, describe, empty, is_torch
 from ..matmul.entry import target_of
@@ -95,7 +96,7 @@ def attention(
     lse = empty(q, request.lse_shape, "float32", "attention") if return_lse else None
     if 0 not in request.shape:
         if 0 in request.k.shape:
-            _fill(out, lse, sinks)
+            _fill(cast("Filled", out), cast("Filled | None", lse), sinks)
         else:
             arrays = Given(
                 q, k, v, out, lse, bias, _line(alibi), _line(sinks), _line(cu_seqlens_q), _line(cu_seqlens_k),
@@ -114,7 +115,13 @@ class Decision(NamedTuple):
     reaches: tuple[int, ...]
 
 
-def _fill(out: Any, lse: Any, sinks: Any) -> None:
+class Filled(Protocol):
+    """An array that is written as a whole."""
+
+    def __setitem__(self, at: EllipsisType, value: object, /) -> None: ...
+
+
+def _fill(out: Filled, lse: Filled | None, sinks: HostArray | None) -> None:
     """There are no keys at all."""
     out[...] = 0
     if lse is not None:

@@ -6,8 +6,9 @@ function is called.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from flydsl.errors import DSLValueError
 
@@ -16,14 +17,26 @@ from .entry import attention
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
 ALL = -1
 """A side of a window without an end."""
 
 
 class _Ops(NamedTuple):
-    forward: Any
-    backward: Any
+    forward: Callable[..., tuple[torch.Tensor, torch.Tensor]]
+    backward: Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
+
+
+class Context(Protocol):
+    """What torch keeps from the forward to the backward pass."""
+
+    numbers: tuple[object, ...]
+
+    @property
+    def saved_tensors(self) -> tuple[torch.Tensor, ...]: ...
+    def save_for_backward(self, *tensors: torch.Tensor) -> None: ...
+    def mark_non_differentiable(self, *tensors: torch.Tensor) -> None: ...
 
 
 @lru_cache(1)
@@ -31,25 +44,27 @@ def operators() -> _Ops:
     """Register the operators and give them."""
     import torch
 
-    def forward(q: Any, k: Any, v: Any, causal: bool, left: int, right: int, scale: float, softcap: float) -> Any:
+    def forward(
+        q: Tensor, k: Tensor, v: Tensor, causal: bool, left: int, right: int, scale: float, softcap: float
+    ) -> tuple[Tensor, Tensor]:
         return attention(
             q, k, v, causal=causal, window=(left, right), scale=scale, softcap=softcap or None, return_lse=True
         )  # fmt: skip
 
-    def forward_fake(q: Any, k: Any, v: Any, *rest: object) -> Any:
+    def forward_fake(q: Tensor, k: Tensor, v: Tensor, *rest: object) -> tuple[Tensor, Tensor]:
         b, s, h, _ = q.shape
         return q.new_empty((b, s, h, v.shape[-1])), q.new_empty((b, h, s), dtype=torch.float32)
 
     def backward(
-        grad: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, causal: bool, left: int, right: int, scale: float,
-        softcap: float,
-    ) -> Any:  # fmt: skip
+        grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool, left: int, right: int,
+        scale: float, softcap: float,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         return attention_backward(
             grad, q, k, v, out, lse, causal=causal, window=(left, right), scale=scale, softcap=softcap or None
         )  # fmt: skip
 
-    def backward_fake(grad: Any, q: Any, k: Any, v: Any, *rest: object) -> Any:
-        return tuple(x.new_empty(x.shape) for x in (q, k, v))
+    def backward_fake(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *rest: object) -> tuple[Tensor, Tensor, Tensor]:
+        return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
 
     numbers = "bool causal, int left, int right, float scale, float softcap"
     made: Any = torch.library.custom_op(
@@ -64,12 +79,13 @@ def operators() -> _Ops:
     )  # fmt: skip
     gradient.register_fake(backward_fake)
 
-    def setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, Any]) -> None:
-        ctx.save_for_backward(*inputs[:3], *output)
+    def setup(ctx: Context, inputs: tuple[object, ...], output: tuple[Tensor, Tensor]) -> None:
+        q, k, v = cast("tuple[Tensor, Tensor, Tensor]", inputs[:3])
+        ctx.save_for_backward(q, k, v, *output)
         ctx.mark_non_differentiable(output[1])
         ctx.numbers = inputs[3:]
 
-    def derive(ctx: Any, grad: Any, _: object) -> Any:
+    def derive(ctx: Context, grad: Tensor, _: object) -> tuple[object, ...]:
         q, k, v, out, lse = ctx.saved_tensors
         return *gradient(grad.contiguous(), q, k, v, out, lse, *ctx.numbers), *(None,) * 5
 
