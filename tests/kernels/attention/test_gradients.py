@@ -79,7 +79,8 @@ def test_operator_is_one_that_torch_knows(rng: np.random.Generator, emulate):
     q, k, v = (random(rng, 1, s, 2, 8, dtype=torch.float32).requires_grad_() for s in (3, 5, 5))
     from flydsl.kernels.attention.torch_ops import operators
 
-    torch.library.opcheck(operators().forward, (q, k, v, True, -1, -1, 0.3, 0.0))
+    operators()
+    torch.library.opcheck(torch.ops.flydsl.attention.default, (q, k, v, True, -1, -1, 0.3, 0.0))
     out = flash_attn_func(q, k, v, causal=True)
     torch.testing.assert_close(out.double(), oracle(q, k, v, causal=True)[0], rtol=1e-5, atol=1e-5)
 

@@ -49,7 +49,7 @@ def strides_of(x: Array, packed: bool) -> tuple[int, int, int, int]:
 def decide(request: Request, out: Array, where: Target) -> Run:
     """The fastest kernel that can do it."""
     found = on_hopper(request, out, where) if where.hopper else None
-    return anywhere(request, out) if found is None else found
+    return anywhere(request, out, where) if found is None else found
 
 
 def engine_takes(x: Array) -> bool:
@@ -144,11 +144,10 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
     return run
 
 
-def anywhere(request: Request, out: Array) -> Run:
-    """`plain_attention`, which takes everything."""
+def anywhere(request: Request, out: Array, where: Target) -> Run:
+    """`matrix_attention` for 16-bit types, where there are instructions for them; `plain_attention` for the rest."""
+    from .matrix import matrix_attention, takes
     from .plain import Kind, plain_attention
-
-    launch = cast("Launch", plain_attention)
 
     r = request
     kind = Kind(r.d, r.dv, r.left is not None, r.right is not None, r.softcap != 0, r.page > 0)
@@ -164,15 +163,20 @@ def anywhere(request: Request, out: Array) -> Run:
     lse_strides = (r.queries, 0 if r.packed_q else r.heads * r.queries)
     alibi_batch = r.heads if r.alibi is not None and len(r.alibi.shape) == 2 else 0
 
+    halves = r.q.dtype in HALF and r.k.dtype == r.q.dtype and takes(kind, where.target)
+    launch = cast("Launch", matrix_attention if halves else plain_attention)
+    last = (kind, where.target.key()) if halves else (kind,)
+
     def run(given: Given, queries: int, keys: int, stream: object) -> None:
         more = () if stream is None else (stream,)
         table_row = 0 if given.table is None else given.table.shape[1]
         arrays = (lined(x) for x in (given.q, given.k, given.v, given.out))
+        factors = () if halves else given.descale
         launch(
-            *arrays, given.lse, *given.descale, None if given.bias is None else lined(given.bias), given.alibi,
+            *arrays, given.lse, *factors, None if given.bias is None else lined(given.bias), given.alibi,
             given.sinks, given.cu_q, given.cu_k, given.used_k, given.table, r.batches, queries, keys, r.heads,
             max(r.kv_heads, 1), r.page, table_row, alibi_batch, *steps, *bias, *lse_strides, r.left or 0,
-            r.right or 0, r.scale, r.softcap, kind, *more,
+            r.right or 0, r.scale, r.softcap, *last, *more,
         )  # fmt: skip
 
     return run

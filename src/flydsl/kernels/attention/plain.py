@@ -162,21 +162,12 @@ def plain_kernel(
                 score = fx.Float32(0.0)
                 for e in range(d):
                     score = score + smem_q[r, e] * smem_k[column, e]
-                score = score * sight.scale
-                if fx.const_expr(kind.softcap):
-                    score = sight.softcap * fx.tanh(score / sight.softcap)
-                if fx.const_expr(extras.alibi is not None):
-                    slope = fx.Float32(cast("fx.Pointer", extras.alibi)[batch * alibi_batch + head])
-                    score = score - slope * fx.Float32(fx.max(row + shift - key, key - row - shift))
-                seen = key < keys
-                if fx.const_expr(kind.right):
-                    seen = seen & (key <= row + shift + sight.right)
-                if fx.const_expr(kind.left):
-                    seen = seen & (key >= row + shift - sight.left)
-                if fx.const_expr(extras.bias is not None):
-                    if seen & (row < queries):
-                        score = score + at(cast("fx.Pointer", extras.bias), of_bias, batch, row, head, key)
-                scores.append(seen.select(score * LOG2E, fx.Float32(float("-inf"))))
+                scores.append(
+                    changed(
+                        score * sight.scale, row, key, shift, queries, keys, batch, head, extras, kind, sight, of_bias,
+                        alibi_batch,
+                    )
+                )  # fmt: skip
             top = highest
             for s in fx.range_constexpr(KEYS // LANES):
                 top = fx.maximumf(top, scores[s])
@@ -219,6 +210,39 @@ def plain_kernel(
                     found = none.select(fx.Float32(float("-inf")), found)
                     line = fx.Int64(batch) * lse_batch + fx.Int64(head) * lse_head
                     cast("fx.Pointer", lse)[line + (first_q + row)] = found
+
+
+@flyc.jit
+def changed(
+    score: fx.Float32,
+    row: fx.Int32,
+    key: fx.Int32,
+    shift: fx.Int32,
+    queries: fx.Int32,
+    keys: fx.Int32,
+    batch: fx.Int32,
+    head: fx.Int32,
+    extras: Extras,
+    kind: Kind,
+    sight: Sight,
+    of_bias: Steps,
+    alibi_batch: fx.Int32,
+):
+    """A scaled score with all that is done to it, times log2(e); minus infinity for a key that is not seen."""
+    if fx.const_expr(kind.softcap):
+        score = sight.softcap * fx.tanh(score / sight.softcap)
+    if fx.const_expr(extras.alibi is not None):
+        slope = fx.Float32(cast("fx.Pointer", extras.alibi)[batch * alibi_batch + head])
+        score = score - slope * fx.Float32(fx.max(row + shift - key, key - row - shift))
+    seen = key < keys
+    if fx.const_expr(kind.right):
+        seen = seen & (key <= row + shift + sight.right)
+    if fx.const_expr(kind.left):
+        seen = seen & (key >= row + shift - sight.left)
+    if fx.const_expr(extras.bias is not None):
+        if seen & (row < queries):
+            score = score + at(cast("fx.Pointer", extras.bias), of_bias, batch, row, head, key)
+    return seen.select(score * LOG2E, fx.Float32(float("-inf")))
 
 
 def one_of(x: fx.Pointer | None) -> fx.Float32:
