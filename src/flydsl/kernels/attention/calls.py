@@ -104,7 +104,12 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
     inner = r.scale / r.softcap if r.softcap else 0.0
     pages = (r.page, r.k.shape[0]) if r.page else (r.keys, 1 if r.packed_k else r.batches)
     rows = (queries, pages[0], 1 if r.packed_q else r.batches, pages[1])
-    form_of_parts = form._replace(split=True)
+    form_of_parts, form_of_engine = form._replace(split=True), form._replace(engine=True)
+    # Where there is one of a kind its stride says nothing.
+    out_strides = tuple(
+        r.dv if e == 1 else s for s, e in zip((row_out, head_out, batch_out), (queries, heads, r.batches), strict=True)
+    )
+    by_engine = not r.packed_q and out.address % UNIT == 0 and all(s % 8 == 0 and s > 0 for s in out_strides)
     from .combine import combine
     from .hopper import hopper_attention
 
@@ -118,20 +123,21 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
         more = () if stream is None else (stream,)
         units = -(-longest_q // cut.m) * heads * r.batches
         splits = 1 if r.packed_q else splits_for(units, -(-longest_k // cut.n), where.processors)
-        out_strides, split_strides, kind, sinks = (row_out, head_out, batch_out), (0, 0), form, given.sinks
+        steps_out, split_strides, sinks = out_strides, (0, 0), given.sinks
+        kind = form_of_engine if by_engine and cut.has_room else form
         result, lse = given.out, given.lse
         if splits > 1:
             lines = r.batches * heads * longest_q
             result = scratch(given.out, "attention parts", splits * lines * r.dv, "float32", stream)
             lse = scratch(given.out, "attention heights", splits * lines, "float32", stream)
-            out_strides = (r.dv, longest_q * r.dv, heads * longest_q * r.dv)
+            steps_out = (r.dv, longest_q * r.dv, heads * longest_q * r.dv)
             split_strides, kind, sinks = (lines * r.dv, lines), form_of_parts, None
         tiles = units * splits
         together = heads_together(longest_k, r.d, r.dv, heads, r.kv_heads, r.batches, form) if splits == 1 else 1
         counters = scratch(given.out, "attention", 2, "int32", stream, zero=True) if form.dynamic else None
         launch(
             given.q, given.k, given.v, result, lse, sinks, given.cu_q, given.cu_k, given.used_k, given.table,
-            counters, *rows, longest_q, longest_k, heads, r.kv_heads, r.batches, *steps, *out_strides, *lse_strides,
+            counters, *rows, longest_q, longest_k, heads, r.kv_heads, r.batches, *steps, *steps_out, *lse_strides,
             splits, *split_strides, r.page, 0 if given.table is None else given.table.shape[1], together, right or 0,
             r.left or 0, factor, inner, min(tiles, where.processors), cut, kind, *more,
         )  # fmt: skip

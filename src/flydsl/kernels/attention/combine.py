@@ -33,6 +33,7 @@ def combine_kernel(
     row_out: fx.Int64,
     head_out: fx.Int64,
 ):
+    fx.nvgpu.griddepcontrol_wait()
     lane = fx.thread_idx.x % LANES
     at = fx.block_idx.x * WARPS + fx.thread_idx.x // LANES
     rows = batches * heads * queries
@@ -92,4 +93,6 @@ def combine(
         fx.get_iter(parts), fx.get_iter(heights), fx.get_iter(out), pointer_of(lse), pointer_of(sinks), dv,
         splits, batches, queries, heads,
         batch_out, row_out, head_out,
-    ).launch(grid=fx.ceildiv(batches * heads * queries, WARPS), block=WARPS * LANES, stream=stream)  # fmt: skip
+    ).launch(
+        grid=fx.ceildiv(batches * heads * queries, WARPS), block=WARPS * LANES, stream=stream, pdl=True
+    )  # fmt: skip

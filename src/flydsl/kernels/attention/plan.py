@@ -21,7 +21,7 @@ def tile_for(d: int, dv: int, form: Form, queries: int) -> Tile:
     if wide <= 96:
         return Tile(d, dv, 128, few)
     if wide <= 128:
-        return Tile(d, dv, 128 if masked or form.softcap else 160, few)
+        return Tile(d, dv, 128, few)
     if wide <= 192:
         return Tile(d, dv, 96, few)
     # So few keys a step leave no time to take turns in.
