@@ -4,7 +4,8 @@
 
 Without `--tune` the entry point alone runs, as callers get it; with it every tile of the list, each checked first in a
 process of its own, which compiles it. Results are compared with float32 sums of a few heads before they are timed, on
-fresh random data and a poisoned output. Times are medians of CUDA events; contenders take turns. One JSON object per
+fresh random data and a poisoned output. Times are medians of CUDA events around
+graph replays; contenders take turns. One JSON object per
 measurement goes to FOLDER/attention.jsonl, a line to the screen.
 """
 
@@ -26,6 +27,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from flydsl.kernels import attention
+from flydsl.kernels.attention import attention_backward
 from flydsl.kernels.attention.calls import Given, on_hopper
 from flydsl.kernels.attention.request import check
 from flydsl.kernels.attention.tile import Tile, problem
@@ -56,12 +58,12 @@ SHAPES = [
 ]  # fmt: skip
 DECODE = [(16, 32, 8, 4096, 128), (64, 32, 8, 8192, 128), (1, 32, 8, 32768, 128)]
 TILES = {
-    (64, False): [(128, 3, 2, 1), (128, 3, 2, 0), (128, 3, 4, 1), (192, 2, 2, 1), (128, 2, 2, 1), (112, 3, 2, 1)],
-    (64, True): [(128, 3, 2, 1), (128, 3, 2, 0), (192, 2, 2, 1), (128, 2, 2, 1), (112, 3, 3, 1)],
-    (128, False): [(128, 2, 2, 1), (160, 2, 2, 1), (176, 2, 2, 1), (128, 2, 2, 0), (160, 2, 2, 0), (128, 2, 3, 1)],
-    (128, True): [(128, 2, 2, 1), (128, 2, 2, 0), (160, 2, 2, 1), (144, 2, 2, 1), (112, 2, 3, 1)],
-    (256, False): [(80, 2, 2, 1), (80, 2, 2, 0), (64, 2, 2, 1), (64, 2, 2, 0)],
-    (256, True): [(80, 2, 2, 1), (80, 2, 2, 0), (64, 2, 2, 1), (64, 2, 2, 0)],
+    (64, False): [(128, 3, 2, 1), (112, 3, 2, 1)],
+    (64, True): [(128, 3, 2, 1), (112, 3, 2, 1)],
+    (128, False): [(128, 2, 2, 1), (160, 2, 2, 1)],
+    (128, True): [(128, 2, 2, 1), (112, 2, 2, 1)],
+    (256, False): [(80, 2, 2, 0), (64, 2, 2, 0)],
+    (256, True): [(80, 2, 2, 0), (64, 2, 2, 0)],
 }
 """By the elements of a query and whether it is causal: keys of a step, consumers, stages, whether they take turns."""
 
@@ -172,36 +174,25 @@ def check_all(of: int, logs: Path, budget: float) -> set[str]:
     return {what for what, word in words.items() if word == "good"}
 
 
-def captured(calls):
-    """Each call as a graph of four."""
-
-    def graph_of(one):
-        one()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for _ in range(4):
-                one()
-        return graph.replay
-
-    return {who: graph_of(one) for who, one in calls.items()}
-
-
 def timed(calls, rounds: int) -> dict[str, float]:
-    """Median microseconds; contenders take turns."""
-    times = {who: [] for who in calls}
-    counts = {}
+    """Median microseconds of replays of a graph of each call; contenders take turns."""
+    graphs, counts, times = {}, {}, {who: [] for who in calls}
     for who, one in calls.items():
         one()
         torch.cuda.synchronize()
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            one()
+        graph.replay()
         start.record()
-        one()
+        graph.replay()
         end.record()
         end.synchronize()
-        counts[who] = max(1, min(20, math.ceil(5.0 / max(start.elapsed_time(end), 0.01))))
+        graphs[who] = graph.replay
+        counts[who] = max(1, min(20, math.ceil(4.0 / max(start.elapsed_time(end), 0.01))))
     for _ in range(rounds):
-        for who, one in calls.items():
+        for who, one in graphs.items():
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
             for _ in range(counts[who]):
@@ -263,10 +254,68 @@ def run(case: Case, options, good: set[str], file) -> float | None:
     for who, found in times.items():
         row = {"case": case._asdict(), "who": who, "us": found, "tflops": case.flops / found / 1e6}
         file.write(json.dumps({**row, "error": errors[who]}) + "\n")
+    start = time.perf_counter()
+    for _ in range(10):
+        entry()
+    host = (time.perf_counter() - start) / 10 * 1e6
+    torch.cuda.synchronize()
     rates = {who: case.flops / found / 1e6 for who, found in times.items()}
-    print(f"{case!s:28} " + ", ".join(f"{w} {r:.0f} ({errors[w]:.1e})" for w, r in rates.items()), flush=True)
+    print(
+        f"{case!s:28} "
+        + ", ".join(f"{w} {r:.0f} ({errors[w]:.1e})" for w, r in rates.items())
+        + f"; host {host:.0f} us",
+        flush=True,
+    )
     best = max((rates[w] for w in peers), default=math.nan)
     return rates["ours"] / best if "ours" in rates else None
+
+
+def queued(calls, rounds: int) -> dict[str, float]:
+    """Median microseconds of calls that are issued one after the other; contenders take turns."""
+    times, counts = {who: [] for who in calls}, {}
+    for turn in range(rounds + 2):
+        for who, one in calls.items():
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            for _ in range(counts.get(who, 1)):
+                one()
+            end.record()
+            end.synchronize()
+            found = start.elapsed_time(end) / counts.get(who, 1) * 1e3
+            if turn == 1:
+                counts[who] = max(2, min(10, math.ceil(12e3 / found)))
+            elif turn > 1:
+                times[who].append(found)
+    return {who: statistics.median(found) for who, found in times.items()}
+
+
+def run_backward(case: Case, options, file) -> float | None:
+    """Gradients of one case, beside cuDNN's by torch's autograd."""
+    q, k, v = (x.requires_grad_() for x in tensors(case))
+    grad = torch.randn_like(q)
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        peer_out = torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, is_causal=case.causal, enable_gqa=case.h != case.hk
+        )
+    turned = [x.detach().transpose(1, 2) for x in (q, k, v)]
+    out, lse = attention(*turned, causal=case.causal, return_lse=True)
+    given = grad.transpose(1, 2)
+    calls = {
+        "cudnn": lambda: torch.autograd.grad(peer_out, (q, k, v), grad, retain_graph=True),
+        "ours": lambda: attention_backward(given, *turned, out, lse, causal=case.causal),
+    }
+    want, got = calls["cudnn"](), [x.transpose(1, 2) for x in calls["ours"]()]
+    apart = [((a - b).norm() / b.norm()).item() for a, b in zip(got, want, strict=True)]
+    if not max(apart) < 2e-2:
+        print(f"WRONG gradients {case}: {apart}", flush=True)
+        return None
+    times = queued(calls, options.rounds)
+    rates = {who: 2.5 * case.flops / found / 1e6 for who, found in times.items()}
+    for who, found in times.items():
+        row = {"backward": case._asdict(), "who": who, "us": found, "tflops": rates[who], "apart": max(apart)}
+        file.write(json.dumps(row) + "\n")
+    print(f"backward {case!s:28} cudnn {rates['cudnn']:.0f}, ours {rates['ours']:.0f} ({max(apart):.1e})", flush=True)
+    return rates["ours"] / rates["cudnn"]
 
 
 def run_decode(case: Case, options, file) -> None:
@@ -294,7 +343,7 @@ def run_decode(case: Case, options, file) -> None:
         torch.cuda.synchronize()
         errors[who] = error(q, k, v, out, False)
         calls[who] = one
-    times = {who: found / 4 for who, found in timed(captured(calls), options.rounds).items()}
+    times = timed(calls, options.rounds)
     for who, found in times.items():
         row = {"decode": case._asdict(), "who": who, "us": found, "tbs": nbytes / found / 1e6, "error": errors[who]}
         file.write(json.dumps(row) + "\n")
@@ -306,6 +355,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--decode", action="store_true")
+    parser.add_argument("--backward", action="store_true")
     parser.add_argument("--out", default=".")
     parser.add_argument("--name", default="attention.jsonl")
     parser.add_argument("--logs", default="/tmp/attention-logs")
@@ -325,6 +375,13 @@ def main() -> None:
     end = time.time() + options.budget
     ratios = []
     with Path(options.out, options.name).open("w") as file:
+        if options.backward:
+            for causal in (False, True):
+                for shape in SHAPES[:6]:
+                    if time.time() < end:
+                        run_backward(Case(*shape, causal), options, file)
+                        torch.cuda.empty_cache()
+            return
         if options.decode:
             for shape in DECODE:
                 run_decode(Case(*shape, False), options, file)

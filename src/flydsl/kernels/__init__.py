@@ -47,8 +47,8 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "argmax", "attention", "cross_entropy", "cross_entropy_backward", "cross_entropy_forward", "embedding", "embedding_backward",
-    "gate", "gated", "gated_backward", "gelu_mul", "grouped_matmul", "layer_norm", "layer_norm_backward", "log_softmax",
-    "log_softmax_backward", "matmul", "rms_norm", "rms_norm_backward", "rope", "silu_mul", "softmax",
-    "softmax_backward", "top_k",
+    "argmax", "attention", "cross_entropy", "cross_entropy_backward", "cross_entropy_forward", "embedding",
+    "embedding_backward", "gate", "gated", "gated_backward", "gelu_mul", "grouped_matmul", "layer_norm",
+    "layer_norm_backward", "log_softmax", "log_softmax_backward", "matmul", "rms_norm", "rms_norm_backward", "rope",
+    "silu_mul", "softmax", "softmax_backward", "top_k",
 ]  # fmt: skip

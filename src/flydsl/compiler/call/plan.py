@@ -48,6 +48,8 @@ class Check:
         """Whether an argument is as it should be; `expected` is the field of the argument the plan was made from."""
         found = self.read(given, argument)
         if self.relation == "same":
+            if self.field == "identity":
+                return found is expected
             return type(found) is type(expected) and found == expected
         if self.relation == "among":
             return any(type(found) is type(each) and found == each for each in self.values)

@@ -41,6 +41,10 @@ class _Warm:
         """Whether what it depends on is as it was."""
         return self.function is function and self.environment == config.environment_version()
 
+    def takes(self, call: BoundCall) -> bool:
+        """Whether it is for such arguments: constants that are known by identity may have equals."""
+        return self._plan.refusal(call) is None
+
     def widen(self) -> None:
         """The native reader has refused arguments of its signature."""
         if self.plain is None:
@@ -96,7 +100,7 @@ class WarmCalls:
         except TypeError:
             return None
         known = self._by_key.get(whole)
-        if known is not None and known.is_current(function):
+        if known is not None and known.is_current(function) and known.takes(call):
             known.widen()
             self._put_first(kind, known)
             return known.quick

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 from ..matmul.arrays import Array, HostArray, in_line
 from ..matmul.calls import Target
@@ -35,6 +35,8 @@ class Given(NamedTuple):
     descale: tuple[HostArray | None, HostArray | None, HostArray | None]
 
 
+Launch: TypeAlias = "Callable[..., None]"
+"""A jit function, called with more numbers than a reader wants to see."""
 Run: TypeAlias = "Callable[[Given, int, int, object], None]"
 """A call with the arrays, the longest sequences of queries and of keys, and the stream."""
 
@@ -47,7 +49,7 @@ def strides_of(x: Array, packed: bool) -> tuple[int, int, int, int]:
 def decide(request: Request, out: Array, where: Target) -> Run:
     """The fastest kernel that can do it."""
     found = on_hopper(request, out, where) if where.hopper else None
-    return anywhere(request, out) if found is None else found
+    return anywhere(request, out, where) if found is None else found
 
 
 def engine_takes(x: Array) -> bool:
@@ -102,7 +104,16 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
     inner = r.scale / r.softcap if r.softcap else 0.0
     pages = (r.page, r.k.shape[0]) if r.page else (r.keys, 1 if r.packed_k else r.batches)
     rows = (queries, pages[0], 1 if r.packed_q else r.batches, pages[1])
+    form_of_parts, form_of_engine = form._replace(split=True), form._replace(engine=True)
+    # Where there is one of a kind its stride says nothing.
+    out_strides = tuple(
+        r.dv if e == 1 else s for s, e in zip((row_out, head_out, batch_out), (queries, heads, r.batches), strict=True)
+    )
+    by_engine = not r.packed_q and out.address % UNIT == 0 and all(s % 8 == 0 and s > 0 for s in out_strides)
+    from .combine import combine
     from .hopper import hopper_attention
+
+    launch, gather = cast("Launch", hopper_attention), cast("Launch", combine)
 
     def run(given: Given, longest_q: int, longest_k: int, stream: object) -> None:
         if packs:
@@ -112,27 +123,26 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
         more = () if stream is None else (stream,)
         units = -(-longest_q // cut.m) * heads * r.batches
         splits = 1 if r.packed_q else splits_for(units, -(-longest_k // cut.n), where.processors)
-        out_strides, split_strides, kind, sinks = (row_out, head_out, batch_out), (0, 0), form, given.sinks
+        steps_out, split_strides, sinks = out_strides, (0, 0), given.sinks
+        kind = form_of_engine if by_engine and cut.has_room else form
         result, lse = given.out, given.lse
         if splits > 1:
             lines = r.batches * heads * longest_q
             result = scratch(given.out, "attention parts", splits * lines * r.dv, "float32", stream)
             lse = scratch(given.out, "attention heights", splits * lines, "float32", stream)
-            out_strides = (r.dv, longest_q * r.dv, heads * longest_q * r.dv)
-            split_strides, kind, sinks = (lines * r.dv, lines), form._replace(split=True), None
+            steps_out = (r.dv, longest_q * r.dv, heads * longest_q * r.dv)
+            split_strides, kind, sinks = (lines * r.dv, lines), form_of_parts, None
         tiles = units * splits
         together = heads_together(longest_k, r.d, r.dv, heads, r.kv_heads, r.batches, form) if splits == 1 else 1
         counters = scratch(given.out, "attention", 2, "int32", stream, zero=True) if form.dynamic else None
-        hopper_attention(
+        launch(
             given.q, given.k, given.v, result, lse, sinks, given.cu_q, given.cu_k, given.used_k, given.table,
-            counters, *rows, longest_q, longest_k, heads, r.kv_heads, r.batches, *steps, *out_strides, *lse_strides,
+            counters, *rows, longest_q, longest_k, heads, r.kv_heads, r.batches, *steps, *steps_out, *lse_strides,
             splits, *split_strides, r.page, 0 if given.table is None else given.table.shape[1], together, right or 0,
             r.left or 0, factor, inner, min(tiles, where.processors), cut, kind, *more,
         )  # fmt: skip
         if splits > 1:
-            from .combine import combine
-
-            combine(
+            gather(
                 result, lse, given.out, given.lse, given.sinks, splits, r.batches, longest_q, heads, batch_out,
                 row_out, head_out, r.dv, *more,
             )  # fmt: skip
@@ -140,8 +150,9 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
     return run
 
 
-def anywhere(request: Request, out: Array) -> Run:
-    """`plain_attention`, which takes everything."""
+def anywhere(request: Request, out: Array, where: Target) -> Run:
+    """`matrix_attention` for 16-bit types, where there are instructions for them; `plain_attention` for the rest."""
+    from .matrix import matrix_attention, takes
     from .plain import Kind, plain_attention
 
     r = request
@@ -158,15 +169,20 @@ def anywhere(request: Request, out: Array) -> Run:
     lse_strides = (r.queries, 0 if r.packed_q else r.heads * r.queries)
     alibi_batch = r.heads if r.alibi is not None and len(r.alibi.shape) == 2 else 0
 
+    halves = r.q.dtype in HALF and r.k.dtype == r.q.dtype and takes(kind, where.target)
+    launch = cast("Launch", matrix_attention if halves else plain_attention)
+    last = (kind, where.target.key()) if halves else (kind,)
+
     def run(given: Given, queries: int, keys: int, stream: object) -> None:
         more = () if stream is None else (stream,)
         table_row = 0 if given.table is None else given.table.shape[1]
         arrays = (lined(x) for x in (given.q, given.k, given.v, given.out))
-        plain_attention(
-            *arrays, given.lse, *given.descale, None if given.bias is None else lined(given.bias), given.alibi,
+        factors = () if halves else given.descale
+        launch(
+            *arrays, given.lse, *factors, None if given.bias is None else lined(given.bias), given.alibi,
             given.sinks, given.cu_q, given.cu_k, given.used_k, given.table, r.batches, queries, keys, r.heads,
             max(r.kv_heads, 1), r.page, table_row, alibi_batch, *steps, *bias, *lse_strides, r.left or 0,
-            r.right or 0, r.scale, r.softcap, kind, *more,
+            r.right or 0, r.scale, r.softcap, *last, *more,
         )  # fmt: skip
 
     return run
@@ -177,4 +193,4 @@ def lined(x: HostArray) -> HostArray:
     return in_line(x)
 
 
-__all__ = ["Given", "Run", "decide", "engine_takes", "on_hopper"]
+__all__ = ["Given", "Launch", "Run", "decide", "engine_takes", "on_hopper"]

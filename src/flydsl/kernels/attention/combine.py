@@ -11,6 +11,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from .softmax import LN2, LOG2E
+from .walk import pointer_of
 
 WARPS = 4
 LANES = 32
@@ -32,6 +33,7 @@ def combine_kernel(
     row_out: fx.Int64,
     head_out: fx.Int64,
 ):
+    fx.nvgpu.griddepcontrol_wait()
     lane = fx.thread_idx.x % LANES
     at = fx.block_idx.x * WARPS + fx.thread_idx.x // LANES
     rows = batches * heads * queries
@@ -87,11 +89,10 @@ def combine(
     stream: fx.Stream = fx.Stream(None),
 ):
     """`parts` is (splits, batch, heads, queries, dv) and `heights` (splits, batch, heads, queries), f32 both."""
-    more = [t if t is None else fx.get_iter(t) for t in (lse, sinks)]
     combine_kernel(
-        fx.get_iter(parts), fx.get_iter(heights), fx.get_iter(out), *more, dv, splits, batches, queries, heads,
+        fx.get_iter(parts), fx.get_iter(heights), fx.get_iter(out), pointer_of(lse), pointer_of(sinks), dv,
+        splits, batches, queries, heads,
         batch_out, row_out, head_out,
-    ).launch(grid=fx.ceildiv(batches * heads * queries, WARPS), block=WARPS * LANES, stream=stream)  # fmt: skip
-
-
-__all__ = ["combine"]
+    ).launch(
+        grid=fx.ceildiv(batches * heads * queries, WARPS), block=WARPS * LANES, stream=stream, pdl=True
+    )  # fmt: skip

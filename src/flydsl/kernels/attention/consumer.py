@@ -7,6 +7,7 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
+from ..matmul.hopper_out import swizzle
 from .softmax import LN2, LOG2E, Scale, over_quad, rescale, step
 from .tile import Form, Tile, span
 from .walk import Numbers, Work
@@ -50,6 +51,8 @@ class Consumer(NamedTuple):
     pipe_k: Pipe
     pipe_v: Pipe
     base_v: fx.Pointer
+    base_out: fx.Pointer
+    store_out: fx.nvgpu.TmaAtom | None
 
 
 def multiply_keys(me: Consumer, stage: fx.Int32) -> None:
@@ -197,7 +200,7 @@ def finalize(
     me: Consumer, out: fx.Pointer, lse: fx.Pointer | None, sinks: fx.Pointer | None, top: fx.Int32, work: Work
 ):
     """Sums over the weights' sums; a row with nothing to attend to gives 0, and minus infinity."""
-    numbers, tile, dtype = me.numbers, me.tile, out.dtype
+    numbers, dtype = me.numbers, out.dtype
     factors: list[fx.Float32] = []
     for r in fx.range_constexpr(2):
         total = over_quad(me.total[r], lambda a, b: a + b)
@@ -224,6 +227,41 @@ def finalize(
     rescale(me.sums, (factors[0], factors[1]))
     result = fx.make_rmem_tensor(me.sums.layout, dtype)
     result.store(me.sums.load().to(dtype))
+    if fx.const_expr(me.form.engine):
+        store_by_engine(me, result, work)
+    else:
+        store_by_threads(me, out, result, top, work)
+
+
+@flyc.jit
+def store_by_engine(me: Consumer, result: fx.Tensor, work: Work):
+    """A warpgroup's rows through shared memory; the engine leaves out those that are not there."""
+    nv, tile, dtype = fx.nvgpu, me.tile, result.dtype
+    wide = span(tile.dv)
+    place = me.base_out + me.consumer * (64 * tile.dv)
+    product = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(tile.dv, 16, dtype)), fx.make_layout((1, 1, 1), (0, 0, 0)))
+    move = fx.make_copy_atom(nv.StMatrix(4), dtype)
+    copy = fx.make_tiled_copy_C(move, product).get_slice(me.member)
+    layout = fx.make_layout((64, (wide, tile.dv // wide)), (wide, (1, 64 * wide)))
+    smem = fx.make_view(fx.apply_swizzle(place, swizzle(2 * wide)), layout)
+    turn = nv.named_barrier(4 + me.consumer, 128)
+    if me.member == 0:
+        nv.tma_wait(0, read=True)
+    turn.sync()
+    fx.copy(move, copy.retile(result), copy.partition_D(smem))
+    turn.sync()
+    if me.member == 0:
+        store = cast("fx.nvgpu.TmaAtom", me.store_out)
+        row = work.block * tile.m + me.consumer * 64
+        for i in fx.range_constexpr(tile.dv // wide):
+            store.store(place + i * (64 * wide), (row, i * wide, work.head, work.batch))
+        nv.tma_commit()
+
+
+@flyc.jit
+def store_by_threads(me: Consumer, out: fx.Pointer, result: fx.Tensor, top: fx.Int32, work: Work):
+    """Each thread its own values, as far as there are rows."""
+    numbers, tile, dtype = me.numbers, me.tile, out.dtype
     origin = out + (
         fx.Int64(work.split) * numbers.out_split
         + fx.Int64(work.batch) * numbers.out_batch

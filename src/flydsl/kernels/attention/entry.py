@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from types import EllipsisType
+from typing import Any, NamedTuple, Protocol, cast
 
 from ..matmul.arrays import Array, HostArray, address, describe, empty, is_torch
 from ..matmul.entry import target_of
@@ -84,17 +85,18 @@ def attention(
         place = _describe("out", out)
         if given:
             _check_out(request, place)
-        known = Decision(request, decide(request, place, target_of(request.q)), place.reach)
+        reaches = (request.q.reach, request.k.reach, request.v.reach)
+        known = Decision(request, decide(request, place, target_of(request.q)), place.reach, reaches)
         if len(_decided) >= _MOST:
             _decided.clear()
         _decided[key] = known
     if given:
-        reaches = (request.q.reach, request.k.reach, request.v.reach)
-        check_apart(address(out), known.reach, zip(("q", "k", "v"), (q, k, v), reaches, strict=True), "attention")
+        others = zip(("q", "k", "v"), (q, k, v), known.reaches, strict=True)
+        check_apart(address(out), known.reach, others, "attention")
     lse = empty(q, request.lse_shape, "float32", "attention") if return_lse else None
     if 0 not in request.shape:
         if 0 in request.k.shape:
-            _fill(out, lse, sinks)
+            _fill(cast("Filled", out), cast("Filled | None", lse), sinks)
         else:
             arrays = Given(
                 q, k, v, out, lse, bias, _line(alibi), _line(sinks), _line(cu_seqlens_q), _line(cu_seqlens_k),
@@ -105,14 +107,21 @@ def attention(
 
 
 class Decision(NamedTuple):
-    """A checked request, how it runs, and the bytes its result reaches over."""
+    """A checked request, how it runs, and the bytes its result and what it reads reach over."""
 
     request: Request
     run: Run
     reach: int
+    reaches: tuple[int, ...]
 
 
-def _fill(out: Any, lse: Any, sinks: Any) -> None:
+class Filled(Protocol):
+    """An array that is written as a whole."""
+
+    def __setitem__(self, at: EllipsisType, value: object, /) -> None: ...
+
+
+def _fill(out: Filled, lse: Filled | None, sinks: HostArray | None) -> None:
     """There are no keys at all."""
     out[...] = 0
     if lse is not None:

@@ -1,4 +1,4 @@
-"""softmax(Q K^T) V on Hopper: a warpgroup fetches by TMA, the others multiply with `wgmma` and keep all else in registers.
+"""softmax(Q K^T) V on Hopper: a warpgroup fetches by TMA, the others multiply with `wgmma`, and all else is registers.
 
 A block has 64 rows of queries for each consumer and walks along the keys from the last one that counts to the first,
 so that what must be masked comes first. A step's scores are products from shared memory; weights stay in the registers
@@ -6,10 +6,11 @@ they were computed in, where the second product takes them as its first operand.
 
 * Inside a warpgroup the scores of the next step are issued before the sums of this one, and the softmax of the one runs
   during the products of the other.
-* Between warpgroups (`Tile.pingpong`) barriers let them issue in turns, so that one multiplies during another's softmax.
+* Between warpgroups (`Tile.pingpong`) barriers let them issue in turns: one multiplies during another's softmax.
 * Blocks stay and take tile after tile: the keys of the next tile come while the last sums of this one are stored.
 
-Outside the arrays the copy engine reads zeros. Threads store the results, as far as there are rows.
+Outside the arrays the copy engine reads zeros and writes nothing. It stores the results where there is room for them in
+shared memory and a tile ends with its sequence; else threads do, as far as there are rows.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..matmul.hopper_out import swizzle
 from .consumer import Consumer, Pipe, Place, advance, begin, finalize, finish
 from .softmax import Scale
 from .tile import Form, Tile, registers, span
-from .walk import Lengths, Numbers, Turns, Work, masked_steps, position, publish, receive, steps_of
+from .walk import Lengths, Numbers, Turns, Work, masked_steps, pointer_of, position, publish, receive, steps_of
 
 
 @flyc.kernel
@@ -31,6 +32,7 @@ def attention_kernel(
     load_q: fx.nvgpu.TmaAtom,
     load_k: fx.nvgpu.TmaAtom,
     load_v: fx.nvgpu.TmaAtom,
+    store_out: fx.nvgpu.TmaAtom | None,
     out: fx.Pointer,
     lse: fx.Pointer | None,
     sinks: fx.Pointer | None,
@@ -51,7 +53,8 @@ def attention_kernel(
     base_q = fx.get_dyn_shared(dtype)
     base_k = base_q + tile.m * tile.d
     base_v = base_k + stages * tile.n * tile.d
-    after = fx.recast_iter(fx.Int64, base_v + stages * tile.n * tile.dv)
+    base_out = base_v + stages * tile.n * tile.dv
+    after = fx.recast_iter(fx.Int64, base_out + (tile.m * tile.dv if form.engine else 0))
     full_q = nv.MBarrier(after)
     empty_q, full_k = full_q[1], full_q[2]
     empty_k = full_k[stages]
@@ -75,6 +78,9 @@ def attention_kernel(
         nv.fence_mbarrier_init()
     fx.barrier()
 
+    if fx.const_expr(form.split):
+        # What combines the parts may get ready: it waits for all of them.
+        nv.griddepcontrol_launch()
     lengths = Lengths(cu_q, cu_k, used_k)
     blocks = fx.ceildiv(numbers.queries, tile.m)
     tiles = blocks * numbers.heads * numbers.batches * numbers.splits
@@ -157,10 +163,11 @@ def attention_kernel(
         weights = fx.make_rmem_tensor(fx.make_layout(((2, 2, 2), 1, tile.n // 16), ((1, 2, 4), 0, 8)), dtype)
         sums = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.dv // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
         highest, total = (fx.make_rmem_tensor(fx.make_layout(2, 1), fx.Float32) for _ in range(2))
+        scale = Scale(numbers.factor, fx.Float32(-1e30) / numbers.factor)
         me = Consumer(
-            tile, form, numbers, Scale(numbers.factor, fx.Float32(-1e30) / numbers.factor), member, consumer, scores_mma,
+            tile, form, numbers, scale, member, consumer, scores_mma,
             values_mma, parts_q, parts_k, parts_v, scores, weights, sums, highest, total,
-            Pipe(full_k, empty_k), Pipe(full_v, empty_v), base_v,
+            Pipe(full_k, empty_k), Pipe(full_v, empty_v), base_v, base_out, store_out,
         )  # fmt: skip
         if fx.const_expr(tile.pingpong and tile.consumers > 1):
             if consumer == tile.consumers - 1:
@@ -200,6 +207,9 @@ def attention_kernel(
                 at = receive(turns, count)
             else:
                 at = at + stride
+        if fx.const_expr(form.engine):
+            if member == 0:
+                nv.tma_wait(0)
         if fx.const_expr(tile.pingpong and tile.consumers > 1):
             if consumer == 0:
                 nv.named_barrier(1, 256).sync()
@@ -325,15 +335,23 @@ def hopper_attention(
     load_q = load_map(q, rows_q, tile.d, heads, batches_q, (row_q, head_q, batch_q), tile.m)
     load_k = load_map(k, rows_k, tile.d, kv_heads, batches_k, (row_k, head_k, batch_k), form.page or tile.n)
     load_v = load_map(v, rows_k, tile.dv, kv_heads, batches_k, (row_v, head_v, batch_v), form.page or tile.n)
+    store_out = None
+    if fx.const_expr(form.engine):
+        whole = fx.make_layout((queries, tile.dv, heads, batches), (row_out, 1, head_out, batch_out))
+        box = (64, span(tile.dv), 1, 1)
+        view = fx.make_view(fx.get_iter(out), whole)
+        store_out = fx.nvgpu.make_tma_atom(fx.nvgpu.TMAStore(), view, None, box, swizzle=2 * span(tile.dv))
     numbers = Numbers(
         queries, keys, heads, heads // kv_heads, batches, together, right, left, factor, inner, row_out, head_out,
         batch_out, head_lse, batch_lse, splits, split_out, split_lse, page, table_row,
     )  # fmt: skip
-    more = [t if t is None else fx.get_iter(t) for t in (lse, sinks, cu_q, cu_k, used_k, table, counters)]
     attention_kernel(
-        load_q, load_k, load_v, fx.get_iter(out), *more, q.dtype, tile, form, numbers,
+        load_q, load_k, load_v, store_out, fx.get_iter(out), pointer_of(lse), pointer_of(sinks), pointer_of(cu_q),
+        pointer_of(cu_k), pointer_of(used_k), pointer_of(table), pointer_of(counters), q.dtype, tile, form, numbers,
         value_attrs={"nvvm.minctasm": 1},
-    ).launch(grid=blocks, block=tile.threads, stream=stream, smem=tile.smem)  # fmt: skip
+    ).launch(
+        grid=blocks, block=tile.threads, stream=stream, smem=tile.smem + (tile.staged if form.engine else 0)
+    )  # fmt: skip
 
 
 def load_map(
@@ -349,6 +367,3 @@ def load_map(
     row, head, batch = strides
     view = fx.make_view(fx.get_iter(x), fx.make_layout((rows, d, heads, batches), (row, 1, head, batch)))
     return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, span(d), 1, 1), swizzle=2 * span(d))
-
-
-__all__ = ["hopper_attention"]

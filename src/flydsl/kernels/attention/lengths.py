@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 from ...target import on_host
-from ..matmul.arrays import HostArray, is_torch
+from ..matmul.arrays import HostArray, TorchDevice, is_torch
 from .request import Request, fail
 
 _found: dict[tuple[int, ...], Found] = {}
@@ -24,13 +24,29 @@ class Found(NamedTuple):
     longest: tuple[int, int]
 
 
+class Listed(Protocol):
+    """An array of integers in one line."""
+
+    def tolist(self) -> list[int]: ...
+
+
+class Counted(Protocol):
+    """What torch knows of a tensor's history."""
+
+    _version: int
+
+    @property
+    def device(self) -> TorchDevice: ...
+    def is_inference(self) -> bool: ...
+
+
 def numbers_in(x: HostArray) -> list[int] | None:
     """The integers of an array; None while a graph is captured, which must not wait for them."""
     if is_torch(x):
         torch = sys.modules["torch"]
         if x.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
             return None
-    return cast("list[int]", x.reshape(-1).tolist())  # pyright: ignore[reportAttributeAccessIssue]
+    return cast("Listed", x.reshape(-1)).tolist()
 
 
 def longest(
@@ -52,7 +68,7 @@ def longest(
     if known is None or not same or any(r() is not x for r, x in zip(known.arrays, arrays, strict=True)):
         if len(_found) >= _MOST:
             _found.clear()
-        refs = tuple(weakref.ref(x) for x in arrays)
+        refs = tuple(weakref.ref(cast("object", x)) for x in arrays)
         known = _found[key] = Found(refs, versions, request, _read(request, cu_q, cu_k, used_k, table))
     return known.longest
 
@@ -60,11 +76,14 @@ def longest(
 def _versions(arrays: Sequence[HostArray]) -> tuple[int, ...] | None:
     """How often each was written to; None where nobody counts, or where reading costs nothing."""
     torch = sys.modules.get("torch")
-    if torch is None or not all(is_torch(x) for x in arrays) or on_host(str(arrays[0].device)):  # pyright: ignore[reportAttributeAccessIssue]
+    if torch is None or not all(is_torch(x) for x in arrays):
         return None
-    if torch.cuda.is_current_stream_capturing() or any(x.is_inference() for x in arrays):  # pyright: ignore[reportAttributeAccessIssue]
+    tensors = [cast("Counted", x) for x in arrays]
+    if on_host(tensors[0].device.type) or torch.cuda.is_current_stream_capturing():
         return None
-    return tuple(x._version for x in arrays)  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
+    if any(x.is_inference() for x in tensors):
+        return None
+    return tuple(x._version for x in tensors)  # pyright: ignore[reportPrivateUsage]
 
 
 def _read(

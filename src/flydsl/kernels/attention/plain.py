@@ -12,6 +12,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from .softmax import LN2, LOG2E
+from .walk import pointer_of
 
 ROWS, KEYS, LANES = 16, 16, 8
 THREADS = ROWS * LANES
@@ -161,21 +162,12 @@ def plain_kernel(
                 score = fx.Float32(0.0)
                 for e in range(d):
                     score = score + smem_q[r, e] * smem_k[column, e]
-                score = score * sight.scale
-                if fx.const_expr(kind.softcap):
-                    score = sight.softcap * fx.tanh(score / sight.softcap)
-                if fx.const_expr(extras.alibi is not None):
-                    slope = fx.Float32(cast("fx.Pointer", extras.alibi)[batch * alibi_batch + head])
-                    score = score - slope * fx.Float32(fx.max(row + shift - key, key - row - shift))
-                seen = key < keys
-                if fx.const_expr(kind.right):
-                    seen = seen & (key <= row + shift + sight.right)
-                if fx.const_expr(kind.left):
-                    seen = seen & (key >= row + shift - sight.left)
-                if fx.const_expr(extras.bias is not None):
-                    if seen & (row < queries):
-                        score = score + at(cast("fx.Pointer", extras.bias), of_bias, batch, row, head, key)
-                scores.append(seen.select(score * LOG2E, fx.Float32(float("-inf"))))
+                scores.append(
+                    changed(
+                        score * sight.scale, row, key, shift, queries, keys, batch, head, extras, kind, sight, of_bias,
+                        alibi_batch,
+                    )
+                )  # fmt: skip
             top = highest
             for s in fx.range_constexpr(KEYS // LANES):
                 top = fx.maximumf(top, scores[s])
@@ -218,6 +210,39 @@ def plain_kernel(
                     found = none.select(fx.Float32(float("-inf")), found)
                     line = fx.Int64(batch) * lse_batch + fx.Int64(head) * lse_head
                     cast("fx.Pointer", lse)[line + (first_q + row)] = found
+
+
+@flyc.jit
+def changed(
+    score: fx.Float32,
+    row: fx.Int32,
+    key: fx.Int32,
+    shift: fx.Int32,
+    queries: fx.Int32,
+    keys: fx.Int32,
+    batch: fx.Int32,
+    head: fx.Int32,
+    extras: Extras,
+    kind: Kind,
+    sight: Sight,
+    of_bias: Steps,
+    alibi_batch: fx.Int32,
+):
+    """A scaled score with all that is done to it, times log2(e); minus infinity for a key that is not seen."""
+    if fx.const_expr(kind.softcap):
+        score = sight.softcap * fx.tanh(score / sight.softcap)
+    if fx.const_expr(extras.alibi is not None):
+        slope = fx.Float32(cast("fx.Pointer", extras.alibi)[batch * alibi_batch + head])
+        score = score - slope * fx.Float32(fx.max(row + shift - key, key - row - shift))
+    seen = key < keys
+    if fx.const_expr(kind.right):
+        seen = seen & (key <= row + shift + sight.right)
+    if fx.const_expr(kind.left):
+        seen = seen & (key >= row + shift - sight.left)
+    if fx.const_expr(extras.bias is not None):
+        if seen & (row < queries):
+            score = score + at(cast("fx.Pointer", extras.bias), of_bias, batch, row, head, key)
+    return seen.select(score * LOG2E, fx.Float32(float("-inf")))
 
 
 def one_of(x: fx.Pointer | None) -> fx.Float32:
@@ -306,19 +331,14 @@ def plain_attention(
     stream: fx.Stream = fx.Stream(None),
 ):
     """Strides are in elements; those of a page are its batch's. `longest` is the number of queries, or the most."""
-    pointers = [
-        t if t is None else fx.get_iter(t)
-        for t in (descale_q, descale_k, descale_v, bias, alibi, sinks, cu_q, cu_k, used_k, table)
-    ]
     plain_kernel(
-        fx.get_iter(q), fx.get_iter(k), fx.get_iter(v), fx.get_iter(out), lse if lse is None else fx.get_iter(lse),
-        *pointers, kind, Sight(left, right, scale, softcap), longest, keys, heads // kv_heads, page, table_row,
+        fx.get_iter(q), fx.get_iter(k), fx.get_iter(v), fx.get_iter(out), pointer_of(lse),
+        pointer_of(descale_q), pointer_of(descale_k), pointer_of(descale_v), pointer_of(bias), pointer_of(alibi),
+        pointer_of(sinks), pointer_of(cu_q), pointer_of(cu_k), pointer_of(used_k), pointer_of(table), kind,
+        Sight(left, right, scale, softcap), longest, keys, heads // kv_heads, page, table_row,
         alibi_batch, Steps(batch_q, row_q, head_q, column_q), Steps(batch_k, row_k, head_k, column_k),
         Steps(batch_v, row_v, head_v, column_v), Steps(batch_out, row_out, head_out, column_out),
         Steps(batch_bias, row_bias, head_bias, column_bias), head_lse, batch_lse,
     ).launch(
         grid=(fx.ceildiv(longest, ROWS), heads, batches), block=THREADS, smem=shared_bytes(kind), stream=stream
     )  # fmt: skip
-
-
-__all__ = ["Kind", "plain_attention"]

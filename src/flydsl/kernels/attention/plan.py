@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from .tile import SHARED_BYTES, Form, Tile
 
 L2_BYTES = 32 << 20
 """What keys and values of heads that are walked together may take."""
 
 
+@lru_cache(256)
 def tile_for(d: int, dv: int, form: Form, queries: int) -> Tile:
     """The fastest by measurement on an H200, by what is multiplied and whether steps are masked."""
     wide = max(d, dv)
@@ -18,10 +21,11 @@ def tile_for(d: int, dv: int, form: Form, queries: int) -> Tile:
     if wide <= 96:
         return Tile(d, dv, 128, few)
     if wide <= 128:
-        return Tile(d, dv, 128 if masked or form.softcap else 160, few)
+        return Tile(d, dv, 128, few)
     if wide <= 192:
         return Tile(d, dv, 96, few)
-    return Tile(d, dv, 64 if masked or form.softcap else 80, few)
+    # So few keys a step leave no time to take turns in.
+    return Tile(d, dv, 64 if masked or form.softcap else 80, few, pingpong=False)
 
 
 def tile_for_few(d: int, dv: int, page: int) -> Tile:
@@ -37,6 +41,7 @@ def tile_for_few(d: int, dv: int, page: int) -> Tile:
     return tile._replace(stages=max(2, min(6, room)))
 
 
+@lru_cache(4096)
 def splits_for(units: int, steps: int, processors: int) -> int:
     """Parts of the keys so that all multiprocessors have some: the least time, in steps.
 

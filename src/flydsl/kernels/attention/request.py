@@ -79,14 +79,14 @@ def check(
     window: object,
     scale: float | None,
     softcap: float | None,
-    bias: Array | None,
-    alibi: Array | None,
-    cu_q: Array | None,
-    cu_k: Array | None,
-    table: Array | None,
-    used_k: Array | None,
-    sinks: Array | None,
-    descale: tuple[Array | None, Array | None, Array | None],
+    bias: Array | None = None,
+    alibi: Array | None = None,
+    cu_q: Array | None = None,
+    cu_k: Array | None = None,
+    table: Array | None = None,
+    used_k: Array | None = None,
+    sinks: Array | None = None,
+    descale: tuple[Array | None, Array | None, Array | None] = (None, None, None),
 ) -> Request:
     """The request, or an error that names the argument."""
     _check_types(q, k, v)

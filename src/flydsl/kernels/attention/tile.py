@@ -38,6 +38,16 @@ class Tile(NamedTuple):
         """Bytes of shared memory: queries, stages of keys and of values, barriers."""
         return 2 * (self.m * self.d + self.stages * self.n * (self.d + self.dv)) + BARRIER_BYTES
 
+    @property
+    def staged(self) -> int:
+        """Bytes of results on their way out by the copy engine."""
+        return 2 * self.m * self.dv
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there is room for them, too."""
+        return self.smem + self.staged <= SHARED_BYTES
+
 
 class Form(NamedTuple):
     """What is compiled in besides the tile."""
@@ -58,6 +68,8 @@ class Form(NamedTuple):
     """Rows of a page that come together, where keys are paged; they divide a step."""
     split: bool = False
     """Parts of the keys have results of their own, which are combined afterwards."""
+    engine: bool = False
+    """The copy engine stores results, while the next tile is under way; else threads do."""
 
 
 def span(d: int) -> int:

@@ -63,6 +63,11 @@ class Work(NamedTuple):
     split: fx.Int32
 
 
+def pointer_of(t: fx.Tensor | None) -> fx.Pointer | None:
+    """Where an array starts that may be missing."""
+    return None if t is None else fx.get_iter(t)
+
+
 def position(at: fx.Int32, blocks: fx.Int32, numbers: Numbers, lengths: Lengths) -> Work:
     """Heads in groups that L2 has room for; in a group the last rows of all heads come first, they have most keys."""
     which = at // (numbers.together * blocks)
@@ -150,5 +155,5 @@ def receive(turns: Turns, count: fx.Int32) -> fx.Int32:
 
 
 __all__ = [
-    "Lengths", "Numbers", "Turns", "Work", "masked_steps", "position", "publish", "receive", "steps_of",
+    "Lengths", "Numbers", "Turns", "Work", "masked_steps", "pointer_of", "position", "publish", "receive", "steps_of",
 ]  # fmt: skip
