@@ -57,8 +57,10 @@ def source_lane(s: Sink[T], op: gpu.ShuffleOp, lane: T) -> tuple[T, T]:
     mask = s.binary("sub", i32, s.number(0, i32), width)
     segment = s.binary("and", i32, lane, mask)
     mode = op.mode.data
-    wanted = by
-    if mode != "idx":
+    if mode == "idx":
+        # Lanes are numbered from the start of the segment.
+        wanted = s.binary("add", i32, segment, by)
+    else:
         wanted = s.binary({"xor": "xor", "up": "sub", "down": "add"}[mode], i32, lane, by)
     theirs = s.binary("and", i32, wanted, mask)
     valid = s.icmp("eq", i32, theirs, segment)
