@@ -263,8 +263,18 @@ class CoroutineAbi(CpuAbi):
         source, valid = source_lane(f, op, f.assign(f"trunc i64 {self.lane_id(f)} to i32"))
         wide = f.assign(f"zext i32 {source} to i64")
         shown = self.exchange(f, t, f.names[op.value])
+        self.check_lane(f, op, wide)
         f.names[op.shuffle_result] = f.assign(f"load {t}, ptr {self.slot(f, shown, wide)}")
         f.names[op.valid] = valid
+
+    def check_lane(self, f: FunctionText, op: Operation, lane: str) -> None:
+        """In checked mode: the lane (i64) that is read takes part."""
+        if not self.checked:
+            return
+        at = f.assign(f"getelementptr i8, ptr {self.took(f)}, i64 {lane}")
+        there = f.assign(f"icmp ne i8 {f.assign(f'load i8, ptr {at}')}, 0")
+        text = f"{cpu_check.where(op)}: a shuffle reads from a lane that takes no part in it"
+        cpu_check.unless(f, there, lambda: cpu_check.report(f, self, text, "0", None))
 
     def took(self, f: FunctionText) -> str:
         """A byte per lane of the warp: whether it took part in the last exchange."""
@@ -290,6 +300,7 @@ class CoroutineAbi(CpuAbi):
         if op.lane is not None:
             wrapped = f.assign(f"and i32 {f.names[op.lane]}, {self.warp - 1}")
             lane = f.assign(f"zext i32 {wrapped} to i64")
+            self.check_lane(f, op, lane)
         else:
             cpu_block.need_first(f.module)
             lane = f.assign(f"call i64 @fly_first(ptr {self.took(f)}, i64 {self.warp})")

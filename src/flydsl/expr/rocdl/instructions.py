@@ -162,17 +162,21 @@ def _push(byte_index: Int32, word: Int32) -> Int32:
 
     def look(sender: Int32, state: list[Any]) -> list[Any]:
         lane = Int32(sender)
-        there, sent = (gpu.shuffle(x, lane, _wave(), "idx") for x in (to, word))
         # A block may end in the middle of a wave: lanes that are not there send nothing.
         sends = ((running >> Uint64(lane)) & 1) != 0
+        there, sent = (gpu.shuffle(x, sends.select(lane, me), _wave(), "idx") for x in (to, word))
         return [((there == me) & sends).select(sent, state[0])]
 
     return control_flow.for_init(look, (), 0, _wave(), 1, init=[Int32(0)])[0]
 
 
+def _takes_part(lane: Int32) -> Boolean:
+    return ((ballot(Uint64, True) >> Uint64(lane)) & 1) != 0
+
+
 def _pull(word: Int32, lane: Int32) -> Int32:
     """What a lane has, or 0 where that takes no part."""
-    there = ((ballot(Uint64, True) >> Uint64(lane)) & 1) != 0
+    there = _takes_part(lane)
     return there.select(gpu.shuffle(word, there.select(lane, gpu.lane_id()), _wave(), "idx"), Int32(0))
 
 
@@ -320,7 +324,9 @@ def _dpp(old: ScalarLike, src: ScalarLike, ctrl: int, row_mask: int, bank_mask: 
         else:
             raise DSLValueError(f"there is no DPP control {ctrl:#x}")
         source = (lane & ~15) | (place & 15)
-    moved = gpu.shuffle(value, source, _wave(), "idx")
+    there = _takes_part(source)
+    moved = gpu.shuffle(value, there.select(source, lane), _wave(), "idx")
+    inside = inside & there
     enabled = (((Int32(row_mask) >> (lane // 16)) & (Int32(bank_mask) >> (i // 4))) & 1) != 0
     other = type(value)(0) if bound else kept
     return enabled.select(inside.select(moved, other), kept)
