@@ -252,6 +252,11 @@ class CoroutineAbi(CpuAbi):
             site = f.assign(f"getelementptr i8, ptr %state, i64 {cpu_shadow.SITE}")
             word = "write" if "load" in name or "async" in name else "read"
             f.line(f"store ptr {cpu_accesses.access_table(f, op, word)}, ptr {site}")
+            if name.startswith("fly_tma_"):
+                word = "read" if name == "fly_tma_load" else "write"
+                table = cpu_accesses.global_table(f, op, word, "global memory")
+                site = f.assign(f"getelementptr i8, ptr %state, i64 {cpu_shadow.GLOBAL_SITE}")
+                f.line(f"store ptr {table}, ptr {site}")
         args = ", ".join(given)
         if op.res:
             f.names[op.res[0]] = f.assign(f"call {result} @{name}({args})")

@@ -103,8 +103,18 @@ def access_table(f: FunctionText, op: Operation, word: str) -> str:
             f"race on shared memory: {word} of what another thread read, with nothing that orders them",
             f"{word} of shared memory that nobody has written",
             f"{word} of what an asynchronous copy writes, before the wait for it",
-            f"{word} of shared memory that an asynchronous copy still reads",
+            f"{word} of shared memory that an asynchronous copy still reads, or a product that was not waited for",
         ),
+    )
+
+
+def global_table(f: FunctionText, op: Operation, word: str, name: str) -> str:
+    """The same of an access to global memory, in the order of `global_races.py`."""
+    verbs = ("wrote", "read")
+    return _table(
+        f,
+        op,
+        tuple(f"race on {name}: {word} of what another thread {verb}, with nothing that orders them" for verb in verbs),
     )
 
 
@@ -156,9 +166,7 @@ def search(f: FunctionText, abi: CpuAbi, access: Access, at: SSAValue, size: int
     bounds = None if root is None else abi.extents.get(root)
     if bounds is None:
         return
-    verbs = ("wrote", "read")
-    said = (f"{access.word} of what another thread {verb}, with nothing that orders them" for verb in verbs)
-    table = _table(f, access.op, tuple(f"race on {bounds.name}: {text}" for text in said))
+    table = global_table(f, access.op, access.word, bounds.name)
     tensor = "null"
     if bounds.tensor is not None:
         tensor = bounds.tensor.at
