@@ -7,7 +7,7 @@ from typing import Any
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .case import bug
+from .case import bug, square
 
 nv = fx.nvgpu
 OPERANDS = 64 * 16 * 2
@@ -80,3 +80,58 @@ def wait_for_the_first_only(x: fx.Tensor, y: fx.Tensor, mended: fx.Constexpr[boo
     fx.barrier()
     b[t // 2, t % 2 * 8] = fx.Float16(3)  # bug
     nv.wgmma_wait(0, acc)
+
+
+# --- tensor copies beside plain accesses ------------------------------------------------------------------------------
+
+
+def load_of(x: fx.Tensor) -> Any:
+    return nv.make_tma_atom(nv.TMALoad(), x, None, (8, 8))
+
+
+def store_to(x: fx.Tensor) -> Any:
+    return nv.make_tma_atom(nv.TMAStore(), x, None, (8, 8))
+
+
+@bug("race on the tensor of argument 1 ('y'): write of what another thread read", arch="sm_90a", smem=264, make=square,
+     prepare=load_of)  # fmt: skip
+@flyc.kernel
+def box_of_what_changes(load: Any, y: fx.Tensor, mended: fx.Constexpr[bool]):
+    """The second warp writes to the tensor that a box is loaded from."""
+    t = fx.thread_idx.x
+    base = fx.get_dyn_shared(fx.Float32)
+    barrier = nv.MBarrier(base + 64)
+    if t == 0:
+        barrier.init(1)
+        nv.fence_mbarrier_init()
+    fx.barrier()
+    if t == 0:
+        barrier.expect_tx(load.nbytes)
+        load.load((0, 0), fx.make_view(base, fx.make_layout((8, 8), (8, 1))), barrier)
+    if fx.const_expr(mended):
+        barrier.wait(0)
+        fx.barrier()
+    if t >= 32:
+        y[t // 8, t % 8] = -1.0  # bug
+    if fx.const_expr(not mended):
+        barrier.wait(0)
+
+
+@bug("race on the tensor of argument 1 ('y'): read of what another thread wrote", arch="sm_90a", smem=256, make=square,
+     prepare=store_to)  # fmt: skip
+@flyc.kernel
+def stored_and_read(store: Any, y: fx.Tensor, mended: fx.Constexpr[bool]):
+    """What a box is stored to is read by threads that know nothing of it."""
+    t = fx.thread_idx.x
+    s = fx.make_view(fx.get_dyn_shared(fx.Float32), fx.make_layout((8, 8), (8, 1)))
+    s[t // 8, t % 8] = -t.to(fx.Float32)
+    nv.fence_proxy_async()
+    fx.barrier()
+    if t == 0:
+        store.store(s, (0, 0))
+        nv.tma_commit()
+        nv.tma_wait(0)
+    if fx.const_expr(mended):
+        fx.barrier()
+    if t >= 32:
+        y[t // 8 - 4, t % 8] = y[t // 8, t % 8] + 1.0  # bug

@@ -55,6 +55,8 @@ CLUSTER_ATTRIBUTE = "nvvm.cluster_dim"
 DEFAULT_WARP = 32
 CHECK_ATTRIBUTE = "fly.check"
 """Attribute of a device module that is compiled for checked mode."""
+CLAMPS_ATTRIBUTE = "fly.check_buffers"
+"""Attribute of one whose accesses that a buffer's descriptor leaves out are to be reported."""
 
 
 class CpuAbi(Abi):
@@ -382,6 +384,7 @@ def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int
         shared = shared_layout(op, module)
         if how is None:
             plain = CpuAbi(shared, warp, checked)
+            plain.clamps = CLAMPS_ATTRIBUTE in module.attributes
             located = _plain_thread(text, op, plain)
             code = cpu_block.plain_function(name, arguments, block, checked)
             text.functions.append(debug_info.caller(located, code))
@@ -393,6 +396,7 @@ def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int
                 text.functions.append(cpu_block.phased_function(name, arguments, block))
                 continue
         abi = CoroutineAbi(shared, warp, how, checked)
+        abi.clamps = CLAMPS_ATTRIBUTE in module.attributes
         located = _coroutine(text, op, abi)
         check = cpu_block.Check(warp, shared.reserved) if checked else None
         sites = "null"
