@@ -110,11 +110,14 @@ def access_table(f: FunctionText, op: Operation, word: str) -> str:
 
 def global_table(f: FunctionText, op: Operation, word: str, name: str) -> str:
     """The same of an access to global memory, in the order of `global_races.py`."""
-    verbs = ("wrote", "read")
     return _table(
         f,
         op,
-        tuple(f"race on {name}: {word} of what another thread {verb}, with nothing that orders them" for verb in verbs),
+        (
+            f"race on {name}: {word} of what another thread wrote, with nothing that orders them",
+            f"race on {name}: {word} of what another thread read, with nothing that orders them",
+            f"{word} of an element of {name} that nobody has written",
+        ),
     )
 
 
@@ -341,6 +344,7 @@ def _routines() -> dict[str, _Written]:
         *cpu_places.place_routines(),
         *cpu_copies.copy_routines(),
         cpu_global_races.access(),
+        cpu_global_races.watch(),
     )
     for routine in made:
         if routine.name not in _HOT:
