@@ -33,6 +33,7 @@ from . import check as cpu_check
 from . import clusters as cpu_clusters
 from . import lines as cpu_lines
 from . import phases as cpu_phases
+from . import registers as cpu_registers
 from . import report as cpu_report
 from . import routines as cpu_routines
 from . import shadow as cpu_shadow
@@ -78,6 +79,10 @@ class CpuAbi(Abi):
         self.checked = checked
         self.extents: dict[SSAValue, cpu_check.Bounds] = {}
         """In checked mode: what the pointers of tensor arguments point to."""
+        self.unset: cpu_registers.Unset = {}
+        """In checked mode: values that were never set."""
+        self.registers: dict[SSAValue, str] = {}
+        """In checked mode: which bytes of registers in memory were set."""
 
     def access(self, f: FunctionText, op: Operation, text: str | None) -> None:
         cpu_accesses.checked_access(f, self, op, text)
@@ -385,6 +390,7 @@ def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int
         if how is None:
             plain = CpuAbi(shared, warp, checked)
             plain.clamps = CLAMPS_ATTRIBUTE in module.attributes
+            plain.unset = cpu_registers.unset_elements(op) if checked else {}
             located = _plain_thread(text, op, plain)
             code = cpu_block.plain_function(name, arguments, block, checked)
             text.functions.append(debug_info.caller(located, code))
@@ -397,6 +403,7 @@ def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int
                 continue
         abi = CoroutineAbi(shared, warp, how, checked)
         abi.clamps = CLAMPS_ATTRIBUTE in module.attributes
+        abi.unset = cpu_registers.unset_elements(op) if checked else {}
         located = _coroutine(text, op, abi)
         check = cpu_block.Check(warp, shared.reserved) if checked else None
         sites = "null"

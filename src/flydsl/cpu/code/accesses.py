@@ -27,6 +27,7 @@ from . import copies as cpu_copies
 from . import global_races as cpu_global_races
 from . import order as cpu_order
 from . import places as cpu_places
+from . import registers as cpu_registers
 from . import routines as cpu_routines
 from . import shadow as cpu_shadow
 from .check import is_atomic, is_peer, root_of, unless, where
@@ -284,6 +285,12 @@ def checked_access(f: FunctionText, abi: CpuAbi, op: Operation, text: str | None
             else f"load {type_text(result.type)}, {f.typed(access.pointer)}, align 1"
         )
     guard, place = _clamp(f, access.pointer)
+    root = root_of(place)
+    if root is not None and (root in abi.extents or _is_shared(root)):
+        cpu_registers.check_address(f, abi, op, place)
+        if access.how & WRITES:
+            value = op.operands[0] if isinstance(op, llvm.StoreOp) else op.operands[1]
+            cpu_registers.check_value(f, abi, op, value, "written to memory")
     fine = cpu_check.check_access(f, abi, op, place, access.type_, access.word, guard)
     if guard is not None and abi.clamps:
         said = f"{where(op)}: {access.word} outside of its buffer, which the hardware leaves out"
@@ -291,6 +298,8 @@ def checked_access(f: FunctionText, abi: CpuAbi, op: Operation, text: str | None
         unless(f, guard, lambda: cpu_check.report(f, abi, said, number, None))
 
     def perform() -> str | None:
+        if root is not None and root in abi.registers:
+            cpu_registers.check_register(f, abi, op, place, root)
         _compare(f, abi, access, place, guard)
         passes = bool(access.how & ATOMIC) and abi.state != "null"
         ordering = _number(op, "success_ordering" if isinstance(op, CmpXchgOp) else "ordering")

@@ -82,8 +82,8 @@ def pend() -> Routine:
 def settle() -> Routine:
     """Copies of a kind and thread (or barrier) in groups before `until` are done: their marks become `mark`.
 
-    Those of threads that a barrier counts bring the mark in place of a group. What is still read by a later group of the
-    same thread keeps one mark of that.
+    Those of threads that a barrier counts bring the mark in place of a group. What a later group of the same thread
+    still reads keeps one mark of that.
     """
     r = Routine("fly_check_settle", "void", "ptr state, i64 kind, i64 who, i64 until, i64 mark")
     shadow = shadow_of(r)

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from xdsl.dialects import ub
 from xdsl.ir import Operation
 
 from ...dialects import fly_cpu
-from ...dialects.upstream import gpu
+from ...dialects.upstream import gpu, llvm, scf
 from ...dialects.upstream.gpu import warp as gpu_warp
+from ...llvm.text.control import CONTROL
 from ...llvm.text.function_text import FunctionText, Handler
 from ...llvm.text.structured import table
 from ...lowering.rules.func_rules import print_text
 from ...lowering.rules.math_rules import INTRINSICS, math_rules
+from .registers import alloca, check_value
 
 
 def _index(kind: str) -> Handler:
@@ -61,6 +64,17 @@ def _printf(f: FunctionText, op: gpu.PrintfOp) -> None:
     print_text(f, op.format.data, op.args)
 
 
+def _if(f: FunctionText, op: scf.IfOp) -> None:
+    if _abi(f).checked:
+        check_value(f, _abi(f), op, op.cond, "what a branch depends on")
+    CONTROL[scf.IfOp](f, op)
+
+
+def _poison(f: FunctionText, op: ub.PoisonOp) -> None:
+    """In checked mode zeros, or LLVM would leave out the report as well as what is reported."""
+    f.names[op.results[0]] = "zeroinitializer" if _abi(f).checked else "poison"
+
+
 def _synchronize(f: FunctionText, op: Operation) -> None:
     _abi(f).synchronize(f, op)
 
@@ -80,6 +94,9 @@ RULES: dict[type[Operation], Handler] = table(
         gpu_warp.VoteOp: _vote,
         gpu_warp.SubgroupBroadcastOp: _broadcast,
         gpu.PrintfOp: _printf,
+        llvm.AllocaOp: alloca,
+        scf.IfOp: _if,
+        ub.PoisonOp: _poison,
         **dict.fromkeys(fly_cpu.FlyCpu.operations, _synchronize),
     }
 )

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from flydsl import config
+from flydsl.cpu import unwritten_arrays
 from flydsl.cpu.runtime import lines as cpu_lines
 from flydsl.cpu.runtime import native as cpu_native
-from flydsl.cpu import unwritten_arrays
 from flydsl.cpu.runtime import reports as cpu_reports
 from flydsl.cpu.runtime.launcher_ir import FAILED_CHECKS, FLAG_CLUSTERS, MAX_BLOCK_THREADS
 from flydsl.cpu.runtime.native import KernelDescriptor
