@@ -272,7 +272,7 @@ class CoroutineAbi(CpuAbi):
 
     def shuffle(self, f: FunctionText, op: gpu.ShuffleOp) -> None:
         t = type_text(op.value.type)
-        source, valid = source_lane(f, op, f.assign(f"trunc i64 {self.lane_id(f)} to i32"))
+        source, valid = source_lane(f, op, f.assign(f"trunc i64 {self.lane_id(f)} to i32"), str(self.warp))
         wide = f.assign(f"zext i32 {source} to i64")
         shown = self.exchange(f, t, f.names[op.value])
         self.check_lane(f, op, wide)
