@@ -106,7 +106,7 @@ def test_xf32_rounds_its_inputs(emulate, rng: np.random.Generator):
     a, b = (rng.standard_normal((16, 8)).astype(np.float32) for _ in range(2))
     a[0, :4] = [1 + 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-11 + 2.0**-20, -(1 + 2.0**-12)]
     c = np.zeros((16, 16), np.float32)
-    product(*map(flyc.from_dlpack, (a, b, c)), 8, fx.Float32)
+    product(flyc.from_dlpack(a), flyc.from_dlpack(b), flyc.from_dlpack(c), 8, fx.Float32)
     want = (to_xf32(a).astype(np.float64) @ to_xf32(b).astype(np.float64).T).astype(np.float32)
     np.testing.assert_array_equal(c, want)
     assert not np.array_equal(c, (a.astype(np.float64) @ b.astype(np.float64).T).astype(np.float32))
@@ -121,7 +121,7 @@ def test_f64_products_are_a_chain_of_fused_additions(emulate, rng: np.random.Gen
         for j in range(16):
             for k in range(4):
                 want[i, j] = fused(a[i, k], b[j, k], want[i, j])
-    product(*map(flyc.from_dlpack, (a, b, c)), 4, fx.Float64)
+    product(flyc.from_dlpack(a), flyc.from_dlpack(b), flyc.from_dlpack(c), 4, fx.Float64)
     np.testing.assert_array_equal(c, want)
 
 

@@ -116,7 +116,8 @@ def shuffle(value: V, offset: IntLike, width: IntLike | None = None, mode: str =
 
     `mode` says which: lane `xor` offset, `up` (lane - offset), `down` (lane + offset), or `idx`, lane `offset` of the
     warp itself. The first three stay within segments of `width` lanes, the warp by default: a lane whose source would
-    lie outside of its own reads itself. Any scalar class or Vector, which keeps its class; what is wider than 32 bits travels in pieces.
+    lie outside of its own reads itself. Any scalar class or Vector, which keeps its class; what is wider than 32 bits
+    travels in pieces.
 
     >>> flyc.evaluate(lambda: fx.gpu.shuffle(fx.thread_idx.x, 1, 4, mode="xor"), threads=4)
     [1, 0, 3, 2]

@@ -60,9 +60,9 @@ class Case(NamedTuple):
 
         @flyc.jit(compile_hints=self.hints)
         def launch(x: fx.Tensor, y: fx.Tensor, mended: fx.Constexpr[bool]):
-            if fx.const_expr(prepare is not None):
+            if prepare is not None:
                 kernel(prepare(x), y, mended).launch(grid=grid, block=block, smem=smem)
-            elif fx.const_expr(cluster is None):
+            elif cluster is None:
                 kernel(x, y, mended).launch(grid=grid, block=block, smem=smem)
             else:
                 kernel(x, y, mended).launch(grid=grid, block=block, smem=smem, cluster=cluster)

@@ -146,8 +146,8 @@ def _log10_f32(c: Calculator, x: SSAValue) -> SSAValue:
     return _logarithm_f32(c, x, unit, (0.301025390625, 4.605038981195214e-06))
 
 
-def _rsqrt(c: Calculator, x: SSAValue) -> SSAValue:
-    """One step of Newton's method on 1 / sqrt(x), its residue in two parts."""
+def _rsqrt(c: Calculator, x: SSAValue, full: bool = True) -> SSAValue:
+    """One step of Newton's method on 1 / sqrt(x), its residue in two parts; the same for all types."""
     y = c.div(1.0, c.sqrt(x))
     square = c.mul(x, y)
     lost = c.fma(x, y, c.neg(square))
@@ -553,7 +553,7 @@ IN_F64: dict[type[Operation], Callable[..., SSAValue]] = {
     xmath.ErfOp: _erf,
     ErfcOp: _erfc,
     xmath.CbrtOp: _cbrt,
-    xmath.RsqrtOp: lambda c, x, full: _rsqrt(c, x),
+    xmath.RsqrtOp: _rsqrt,
 }
 
 
