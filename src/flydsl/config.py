@@ -508,6 +508,9 @@ class CpuEnv(EnvGroup):
     )
     warp_size = Int(32, "Warp width of the target native.", allowed=(1, 2, 4, 8, 16, 32, 64), key=KeyRole.TARGET)
     check = Bool(False, "Checked mode: races, bounds, divergent barriers.", key=KeyRole.VALUE)
+    check_buffers = Bool(
+        False, "Checked mode reports accesses that an AMD buffer descriptor leaves out.", key=KeyRole.VALUE
+    )
     profile = Bool(False, "Count how often each source line of a kernel runs.", key=KeyRole.VALUE)
 
 

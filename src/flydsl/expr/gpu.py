@@ -114,12 +114,15 @@ _MODES = ("xor", "up", "down", "idx")
 def shuffle(value: V, offset: IntLike, width: IntLike | None = None, mode: str = "xor") -> V:
     """The `value` of another lane of the warp: `fx.gpu.shuffle(x, 1, 32, "xor")`.
 
-    `mode` says which: lane `xor` offset, `up` (lane - offset), `down` (lane + offset), or `idx`, the lane `offset`
-    itself. Lanes stay within segments of `width`, the warp by default. Any scalar class or Vector, which keeps its
-    class; what is wider than 32 bits travels in pieces.
+    `mode` says which: lane `xor` offset, `up` (lane - offset), `down` (lane + offset), or `idx`, lane `offset` of the
+    warp itself. The first three stay within segments of `width` lanes, the warp by default: a lane whose source would
+    lie outside of its own reads itself. Any scalar class or Vector, which keeps its class; what is wider than 32 bits
+    travels in pieces.
 
     >>> flyc.evaluate(lambda: fx.gpu.shuffle(fx.thread_idx.x, 1, 4, mode="xor"), threads=4)
     [1, 0, 3, 2]
+    >>> flyc.evaluate(lambda: fx.gpu.shuffle(fx.thread_idx.x, 1, 2, mode="idx"), threads=4)
+    [1, 1, 1, 1]
     """
     if mode not in _MODES:
         raise DSLValueError(f"shuffle mode must be one of {', '.join(_MODES)}, got {mode!r}")

@@ -27,6 +27,11 @@ def floats() -> Array:
     return made
 
 
+def square() -> Array:
+    """The same as a matrix of 8 x 8."""
+    return floats()[:64].reshape(8, 8)
+
+
 def _aligned(dtype: Any, n: int = 256) -> Array:
     whole = np.zeros(n + 16, dtype)
     start = (-whole.ctypes.data // 4) % 16
@@ -45,19 +50,25 @@ class Case(NamedTuple):
     arch: str
     make: Callable[[], Array]
     hints: dict[str, Any]
+    prepare: Callable[[fx.Tensor], Any] | None
+    """What the kernel gets in the place of the first array, which is the second as well then."""
 
     def run(self, mended: bool, x: Array | None = None, y: Array | None = None) -> None:
         """Launch it on fresh arrays, or those given."""
         kernel, grid, block, smem, cluster = self.kernel, self.grid, self.block, self.smem, self.cluster
+        prepare = self.prepare
 
         @flyc.jit(compile_hints=self.hints)
         def launch(x: fx.Tensor, y: fx.Tensor, mended: fx.Constexpr[bool]):
-            if cluster is None:
+            if prepare is not None:
+                kernel(prepare(x), y, mended).launch(grid=grid, block=block, smem=smem)
+            elif cluster is None:
                 kernel(x, y, mended).launch(grid=grid, block=block, smem=smem)
             else:
                 kernel(x, y, mended).launch(grid=grid, block=block, smem=smem, cluster=cluster)
 
-        launch(self.make() if x is None else x, self.make() if y is None else y, mended)
+        first = self.make() if x is None else x
+        launch(first, first if prepare is not None else self.make() if y is None else y, mended)
 
     def line(self) -> str:
         """`file:line:` of the mistake."""
@@ -80,13 +91,14 @@ def bug(
     arch: str = "native",
     make: Callable[[], Array] = ints,
     hints: dict[str, Any] | None = None,
+    prepare: Callable[[fx.Tensor], Any] | None = None,
 ) -> Callable[[Any], Any]:
     """Enter a kernel; `words` are part of the report of its mistake."""
 
     def enter(kernel: Any) -> Any:
         name = inspect.unwrap(getattr(kernel, "function", kernel)).__name__
         assert name not in CASES, name
-        CASES[name] = Case(kernel, words, grid, block, smem, cluster, arch, make, hints or {})
+        CASES[name] = Case(kernel, words, grid, block, smem, cluster, arch, make, hints or {}, prepare)
         return kernel
 
     return enter

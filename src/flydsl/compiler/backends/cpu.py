@@ -58,13 +58,16 @@ class CpuBackend(BuiltinBackend):
         return []
 
     def lower_compile_hints(self, module: ModuleOp, *, compile_hints: Hints) -> None:
-        """`cpu_check` becomes `fly.check` on the device module."""
-        if not self.parse_options(compile_hints).cpu_check:
+        """`cpu_check` becomes `fly.check` on the device module, `cpu_check_buffers` `fly.check_buffers`."""
+        options = self.parse_options(compile_hints)
+        if not options.cpu_check:
             return
         builtin: object = importlib.import_module("xdsl.dialects.builtin")
         for op in module.ops:
             if op.name == "gpu.module":
                 op.attributes["fly.check"] = builtin.UnitAttr()
+                if options.cpu_check_buffers:
+                    op.attributes["fly.check_buffers"] = builtin.UnitAttr()
 
     def device_ir(self, module: Any) -> str:
         from flydsl.cpu.code import abi as abi_cpu

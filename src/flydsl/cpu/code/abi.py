@@ -33,6 +33,7 @@ from . import check as cpu_check
 from . import clusters as cpu_clusters
 from . import lines as cpu_lines
 from . import phases as cpu_phases
+from . import registers as cpu_registers
 from . import report as cpu_report
 from . import routines as cpu_routines
 from . import shadow as cpu_shadow
@@ -55,6 +56,8 @@ CLUSTER_ATTRIBUTE = "nvvm.cluster_dim"
 DEFAULT_WARP = 32
 CHECK_ATTRIBUTE = "fly.check"
 """Attribute of a device module that is compiled for checked mode."""
+CLAMPS_ATTRIBUTE = "fly.check_buffers"
+"""Attribute of one whose accesses that a buffer's descriptor leaves out are to be reported."""
 
 
 class CpuAbi(Abi):
@@ -76,6 +79,10 @@ class CpuAbi(Abi):
         self.checked = checked
         self.extents: dict[SSAValue, cpu_check.Bounds] = {}
         """In checked mode: what the pointers of tensor arguments point to."""
+        self.unset: cpu_registers.Unset = {}
+        """In checked mode: values that were never set."""
+        self.registers: dict[SSAValue, str] = {}
+        """In checked mode: which bytes of registers in memory were set."""
 
     def access(self, f: FunctionText, op: Operation, text: str | None) -> None:
         cpu_accesses.checked_access(f, self, op, text)
@@ -252,6 +259,11 @@ class CoroutineAbi(CpuAbi):
             site = f.assign(f"getelementptr i8, ptr %state, i64 {cpu_shadow.SITE}")
             word = "write" if "load" in name or "async" in name else "read"
             f.line(f"store ptr {cpu_accesses.access_table(f, op, word)}, ptr {site}")
+            if name.startswith("fly_tma_"):
+                word = "read" if name == "fly_tma_load" else "write"
+                table = cpu_accesses.global_table(f, op, word, "global memory")
+                site = f.assign(f"getelementptr i8, ptr %state, i64 {cpu_shadow.GLOBAL_SITE}")
+                f.line(f"store ptr {table}, ptr {site}")
         args = ", ".join(given)
         if op.res:
             f.names[op.res[0]] = f.assign(f"call {result} @{name}({args})")
@@ -260,11 +272,21 @@ class CoroutineAbi(CpuAbi):
 
     def shuffle(self, f: FunctionText, op: gpu.ShuffleOp) -> None:
         t = type_text(op.value.type)
-        source, valid = source_lane(f, op, f.assign(f"trunc i64 {self.lane_id(f)} to i32"))
+        source, valid = source_lane(f, op, f.assign(f"trunc i64 {self.lane_id(f)} to i32"), str(self.warp))
         wide = f.assign(f"zext i32 {source} to i64")
         shown = self.exchange(f, t, f.names[op.value])
+        self.check_lane(f, op, wide)
         f.names[op.shuffle_result] = f.assign(f"load {t}, ptr {self.slot(f, shown, wide)}")
         f.names[op.valid] = valid
+
+    def check_lane(self, f: FunctionText, op: Operation, lane: str) -> None:
+        """In checked mode: the lane (i64) that is read takes part."""
+        if not self.checked:
+            return
+        at = f.assign(f"getelementptr i8, ptr {self.took(f)}, i64 {lane}")
+        there = f.assign(f"icmp ne i8 {f.assign(f'load i8, ptr {at}')}, 0")
+        text = f"{cpu_check.where(op)}: a shuffle reads from a lane that takes no part in it"
+        cpu_check.unless(f, there, lambda: cpu_check.report(f, self, text, "0", None))
 
     def took(self, f: FunctionText) -> str:
         """A byte per lane of the warp: whether it took part in the last exchange."""
@@ -290,6 +312,7 @@ class CoroutineAbi(CpuAbi):
         if op.lane is not None:
             wrapped = f.assign(f"and i32 {f.names[op.lane]}, {self.warp - 1}")
             lane = f.assign(f"zext i32 {wrapped} to i64")
+            self.check_lane(f, op, lane)
         else:
             cpu_block.need_first(f.module)
             lane = f.assign(f"call i64 @fly_first(ptr {self.took(f)}, i64 {self.warp})")
@@ -366,6 +389,8 @@ def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int
         shared = shared_layout(op, module)
         if how is None:
             plain = CpuAbi(shared, warp, checked)
+            plain.clamps = CLAMPS_ATTRIBUTE in module.attributes
+            plain.unset = cpu_registers.unset_elements(op) if checked else {}
             located = _plain_thread(text, op, plain)
             code = cpu_block.plain_function(name, arguments, block, checked)
             text.functions.append(debug_info.caller(located, code))
@@ -377,6 +402,8 @@ def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int
                 text.functions.append(cpu_block.phased_function(name, arguments, block))
                 continue
         abi = CoroutineAbi(shared, warp, how, checked)
+        abi.clamps = CLAMPS_ATTRIBUTE in module.attributes
+        abi.unset = cpu_registers.unset_elements(op) if checked else {}
         located = _coroutine(text, op, abi)
         check = cpu_block.Check(warp, shared.reserved) if checked else None
         sites = "null"

@@ -27,6 +27,7 @@ from . import copies as cpu_copies
 from . import global_races as cpu_global_races
 from . import order as cpu_order
 from . import places as cpu_places
+from . import registers as cpu_registers
 from . import routines as cpu_routines
 from . import shadow as cpu_shadow
 from .check import is_atomic, is_peer, root_of, unless, where
@@ -103,7 +104,20 @@ def access_table(f: FunctionText, op: Operation, word: str) -> str:
             f"race on shared memory: {word} of what another thread read, with nothing that orders them",
             f"{word} of shared memory that nobody has written",
             f"{word} of what an asynchronous copy writes, before the wait for it",
-            f"{word} of shared memory that an asynchronous copy still reads",
+            f"{word} of shared memory that an asynchronous copy still reads, or a product that was not waited for",
+        ),
+    )
+
+
+def global_table(f: FunctionText, op: Operation, word: str, name: str) -> str:
+    """The same of an access to global memory, in the order of `global_races.py`."""
+    return _table(
+        f,
+        op,
+        (
+            f"race on {name}: {word} of what another thread wrote, with nothing that orders them",
+            f"race on {name}: {word} of what another thread read, with nothing that orders them",
+            f"{word} of an element of {name} that nobody has written",
         ),
     )
 
@@ -156,9 +170,7 @@ def search(f: FunctionText, abi: CpuAbi, access: Access, at: SSAValue, size: int
     bounds = None if root is None else abi.extents.get(root)
     if bounds is None:
         return
-    verbs = ("wrote", "read")
-    said = (f"{access.word} of what another thread {verb}, with nothing that orders them" for verb in verbs)
-    table = _table(f, access.op, tuple(f"race on {bounds.name}: {text}" for text in said))
+    table = global_table(f, access.op, access.word, bounds.name)
     tensor = "null"
     if bounds.tensor is not None:
         tensor = bounds.tensor.at
@@ -273,6 +285,12 @@ def checked_access(f: FunctionText, abi: CpuAbi, op: Operation, text: str | None
             else f"load {type_text(result.type)}, {f.typed(access.pointer)}, align 1"
         )
     guard, place = _clamp(f, access.pointer)
+    root = root_of(place)
+    if root is not None and (root in abi.extents or _is_shared(root)):
+        cpu_registers.check_address(f, abi, op, place)
+        if access.how & WRITES:
+            value = op.operands[0] if isinstance(op, llvm.StoreOp) else op.operands[1]
+            cpu_registers.check_value(f, abi, op, value, "written to memory")
     fine = cpu_check.check_access(f, abi, op, place, access.type_, access.word, guard)
     if guard is not None and abi.clamps:
         said = f"{where(op)}: {access.word} outside of its buffer, which the hardware leaves out"
@@ -280,6 +298,8 @@ def checked_access(f: FunctionText, abi: CpuAbi, op: Operation, text: str | None
         unless(f, guard, lambda: cpu_check.report(f, abi, said, number, None))
 
     def perform() -> str | None:
+        if root is not None and root in abi.registers:
+            cpu_registers.check_register(f, abi, op, place, root)
         _compare(f, abi, access, place, guard)
         passes = bool(access.how & ATOMIC) and abi.state != "null"
         ordering = _number(op, "success_ordering" if isinstance(op, CmpXchgOp) else "ordering")
@@ -333,6 +353,7 @@ def _routines() -> dict[str, _Written]:
         *cpu_places.place_routines(),
         *cpu_copies.copy_routines(),
         cpu_global_races.access(),
+        cpu_global_races.watch(),
     )
     for routine in made:
         if routine.name not in _HOT:

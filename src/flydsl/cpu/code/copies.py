@@ -25,6 +25,7 @@ from .shadow import (
     PENDING,
     PENDING_COUNT,
     PENDING_ROOM,
+    READ,
     READS,
     SITE,
     TABLE_LINE,
@@ -81,13 +82,15 @@ def pend() -> Routine:
 def settle() -> Routine:
     """Copies of a kind and thread (or barrier) in groups before `until` are done: their marks become `mark`.
 
-    Those of threads that a barrier counts bring the mark in place of a group.
+    Those of threads that a barrier counts bring the mark in place of a group. What a later group of the same thread
+    still reads keeps one mark of that.
     """
     r = Routine("fly_check_settle", "void", "ptr state, i64 kind, i64 who, i64 until, i64 mark")
     shadow = shadow_of(r)
     entries = r.load("ptr", shadow, PENDING)
     kept = r.variable("i64", 0)
     cells = cells_of(r, shadow)
+    reading = r["kind"].is_(TMA_STORE) | r["kind"].is_(WGMMA)
     with r.loop(r.load("i64", shadow, PENDING_COUNT)) as i:
         entry = r.at(entries, i * ENTRY)
         kind, who, group, offset, size = (r.load("i64", entry, 8 * k) for k in range(5))
@@ -98,8 +101,8 @@ def settle() -> Routine:
                 cell = r.at(cells, (offset + b) * CELL)
                 for k in range(3):
                     value = r.load("i64", cell, 8 * k, 8)
-                    reads = kind.is_(TMA_STORE) | kind.is_(WGMMA)
-                    mine = reads if k else ~reads
+                    theirs = ((value >> 52) & 0x7FF).is_(who + 1)
+                    mine = reading & theirs if k else ~reading
                     never = (value >> 63).is_not(0) & ((value >> 26) & CLOCK_MASK).is_(NEVER)
                     with r.when(mine & never):
                         r.store("i64", r.choose(kind.is_(COUNTED), group, r["mark"]), cell, 8 * k, 8)
@@ -112,6 +115,13 @@ def settle() -> Routine:
 
         r.either(done, finish, keep)
     r.store("i64", kept.get(), shadow, PENDING_COUNT)
+    with r.when(reading):
+        with r.loop(kept.get()) as i:
+            entry = r.at(entries, i * ENTRY)
+            kind, who, _, offset, size = (r.load("i64", entry, 8 * k) for k in range(5))
+            with r.when(kind.is_(r["kind"]) & who.is_(r["who"])):
+                with r.loop(size) as b:
+                    r.store("i64", _mark(r, who, NEVER), cells, (offset + b) * CELL + 8 * (READ + 1), 8)
     return r
 
 
@@ -201,10 +211,25 @@ def _take_back(r: Routine) -> None:
     _readdress(r, lambda kind, _, mark: kind.is_(COUNTED) & ((mark >> 52) & 0x7FF).is_(t + 1), [CP_ASYNC, t, 0])
 
 
+def _close_open(r: Routine) -> None:
+    """A wait for products ends the group that is open, as the compiler does for them."""
+    shadow = shadow_of(r)
+    at = _groups(r, shadow, r["tid"], WGMMA)
+    now = r.load("i32", at, 0, 4)
+    entries = r.load("ptr", shadow, PENDING)
+    with r.loop(r.load("i64", shadow, PENDING_COUNT)) as i:
+        entry = r.at(entries, i * ENTRY)
+        kind, who, group = (r.load("i64", entry, 8 * k) for k in range(3))
+        with r.when(kind.is_(WGMMA) & who.is_(r["tid"]) & group.is_(now.to("i64"))):
+            r.store("i32", now + 1, at, 0, 4)
+
+
 def groups_waited(kind: int) -> Routine:
     """A thread waits until at most `pending` of its groups are under way."""
     name = _NAMES[kind]
     r = Routine(f"fly_check_{name}_wait", "void", "ptr state, i64 tid, i32 pending")
+    if kind == WGMMA:
+        _close_open(r)
     closed = r.load("i32", _groups(r, shadow_of(r), r["tid"], kind), 0, 4)
     pending = r["pending"]
     until = r.choose(closed > pending, closed - pending, r.number(0, "i32"))

@@ -14,7 +14,7 @@ from ...llvm.text.routine import Routine, Value
 from . import report as cpu_report
 from .block import SHADOW
 from .places import lock, time_now, unlock
-from .shadow import ATOMIC, COUNTED, COUNTED_BY, NARROW, WRITES, cell_of
+from .shadow import ATOMIC, COUNTED, COUNTED_BY, NARROW, READS, WRITES, cell_of
 
 BITS = 19
 ENTRY = 96
@@ -22,14 +22,22 @@ _PROBES = 8
 _GOLDEN = -7046029254386353131  # 2**64 / golden ratio, odd
 WORD, LAUNCH, DONE, MASKS, HOW, LINES, TIMES = 0, 8, 16, 64, 67, 70, 76
 WRITE, READ, UPDATE = range(3)
-RACE_WITH_WRITE, RACE_WITH_READ = 0, 1
-TABLE_LINE = 32
-"""In the table of an access: behind the two flags and texts, the number of its place in the source."""
+RACE_WITH_WRITE, RACE_WITH_READ, UNWRITTEN = range(3)
+TABLE_LINE = 48
+"""In the table of an access: behind the three flags and texts, the number of its place in the source."""
+_RANGE = 24
+"""A range of `cpu/unwritten_arrays.py`: first byte, byte behind the last, a byte per byte that is set once written."""
 
 GLOBALS = """
 @fly_global_words = internal global ptr null, align 8
 @fly_global_lock = internal global i32 0, align 4
 @fly_launch = internal global i64 0, align 8
+@fly_watched = internal global ptr null, align 8
+
+define void @fly_watch(ptr %table) nounwind {
+  store ptr %table, ptr @fly_watched
+  ret void
+}
 """
 
 
@@ -69,6 +77,28 @@ def _both_atomic(r: Routine, block: Value, other: Value, how: Value) -> Value:
     return both & wide
 
 
+def watch() -> Routine:
+    """Note what is written of arrays nobody had written; gives the first byte that is read of them before, or 0."""
+    r = Routine("fly_check_watched", "i64", "ptr at, i64 size, i32 how")
+    table = r.load("ptr", Value(r, "ptr", "@fly_watched"), 0, 8)
+    with r.when(r.address(table).is_(0)):
+        r.give(0)
+    first = r.address(r["at"])
+    last = first + r["size"]
+    found = r.variable("i64", 0)
+    with r.loop(r.load("i64", table, 0, 8)) as i:
+        low, high = (r.load("i64", table, i * _RANGE + 8 * k, 8) for k in (1, 2))
+        bits = r.load("ptr", table, i * _RANGE + 24, 8)
+        with r.loop(r.least(last, high), r.most(first, low)) as byte:
+            at = r.at(bits, byte - low)
+            with r.when((r["how"] & READS).is_not(0) & r.load("i8", at).is_(0) & found.get().is_(0)):
+                found.set(byte)
+            with r.when((r["how"] & WRITES).is_not(0)):
+                r.store("i8", 1, at)
+    r.give(found.get())
+    return r
+
+
 def access() -> Routine:
     """Note an access to an argument's tensor and test it against earlier ones."""
     r = Routine(
@@ -88,6 +118,13 @@ def access() -> Routine:
     first = r.address(r["at"])
     last = first + r["size"]
     line = r.load("i64", r["table"], TABLE_LINE).to("i16")
+    missing = r.value_of("fly_check_watched", "i64", r["at"], r["size"], r["how"])
+    with r.when(missing.is_not(0)):
+        flag, text = (r.load("ptr", r["table"], 16 * UNWRITTEN + 8 * i) for i in range(2))
+        r.call(
+            "fly_report", "void", flag, text, ("i64", cpu_report.MISTAKE), missing, r["low"], r["high"], r["t"],
+            r["bx"], r["by"], r["bz"], r["tensor"], ("i64", 0), Value(r, "ptr", "null"),
+        )  # fmt: skip
     with r.loop((last + 3) >> 2, first >> 2) as word:
         start, end = r.most(first, word << 2), r.least(last, (word + 1) << 2)
         ones = (r.number(1) << (end - start)) - 1
@@ -153,4 +190,4 @@ def access() -> Routine:
     return r
 
 
-__all__ = ["GLOBALS", "TABLE_LINE", "access"]
+__all__ = ["GLOBALS", "TABLE_LINE", "access", "watch"]

@@ -2,8 +2,8 @@
 
 A place is an address that knowledge was handed on at: by an atomic access that releases, by one behind a fence, by an
 arrival at another block's mbarrier or at the cluster's barrier. It holds a vector of clocks (`shadow.py`) per block of
-which something is known. Who takes it up learns that: of the own block at once, of others as an entry of the block's list
-of what was learned, good for threads that are ordered behind the one that learned it (its `gate`).
+which something is known. Who takes it up learns that: of the own block at once, of others as an entry of the block's
+list of what was learned, good for threads that are ordered behind the one that learned it (its `gate`).
 
 An access that is neither acquire nor release hands on what its thread knew at its last fence, and what it takes up
 counts from the next fence on (until then the gate is 0).

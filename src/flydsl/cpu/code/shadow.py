@@ -60,6 +60,8 @@ TABLE_LINE = 16 * ACCESS_TEXTS
 """In the table of an access: behind the flags and texts, the number of its place in the source."""
 SITE = 80
 """Where a block's state has the table of the access that a routine makes."""
+GLOBAL_SITE = 96
+"""The same for its access to global memory."""
 COUNTED_BY = 88
 """Where it has the cell of a `COUNTED` access."""
 _STATES = 24

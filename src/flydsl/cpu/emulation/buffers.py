@@ -16,7 +16,10 @@ from ...ir.builder import i32, i32_list, i64, int_attr
 from ...ir.types import bit_width, vector_type
 from .lanes import Emulation
 
-_ATOMICS = {"fadd": "fadd", "fmax": "fmax", "smax": "max", "umin": "umin", "add": "add", "and": "_and", "or": "_or"}
+_ATOMICS = {
+    "fadd": "fadd", "fmax": "fmax", "fmin": "fmin", "smax": "max", "umin": "umin", "add": "add", "and": "_and",
+    "or": "_or",
+}  # fmt: skip
 """Operation of `atomicrmw` by buffer intrinsic."""
 
 

@@ -27,8 +27,10 @@ _COUNTED = {
     "tma.commit": "fly_check_tma_commit",
     "tma.wait": "fly_check_tma_wait",
     "tma.wait_read": "fly_check_tma_wait",
+    "wgmma.commit": "fly_check_wgmma_commit",
+    "wgmma.wait": "fly_check_wgmma_wait",
 }
-"""Groups of asynchronous copies: of interest to checked mode alone."""
+"""Groups of asynchronous copies and products: of interest to checked mode alone."""
 _TENSOR_RANK = 5
 
 

@@ -107,6 +107,10 @@ class AtomEmulation(AtomLowering, Protocol):
         """Let the other threads run, in a loop that waits for memory to change."""
         ...
 
+    def note_product(self, at: Operand, group: int) -> None:
+        """Tell checked mode of an operand in shared memory that a product of `group` threads reads until its wait."""
+        ...
+
     def note_copy(self, kind: str, at: SSAValue, nbytes: int) -> None:
         """Tell checked mode of an asynchronous copy to an address in shared memory, which was done at once."""
         ...

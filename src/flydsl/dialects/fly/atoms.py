@@ -100,6 +100,11 @@ class MmaOpType(TypeAttribute):
         """Element types of A, B and the accumulator."""
 
     @property
+    def rounds_to_xf32(self) -> bool:
+        """Whether A and B are rounded to ten bits of fraction before they are multiplied."""
+        return False
+
+    @property
     @abstractmethod
     def thr_layout(self) -> Layout:
         """Threads that take part in one call."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, NamedTuple, Protocol, Self, cast
 
-from xdsl.dialects.builtin import IntegerType, VectorType, bf16, f16, f32
+from xdsl.dialects.builtin import IntegerType, VectorType, bf16, f16, f32, f64
 from xdsl.ir import Attribute, Data, ParametrizedAttribute, SSAValue
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -284,7 +284,10 @@ def atomic_intrinsic(op: AtomicOp, type_: Attribute) -> str | None:
             AtomicOp.Or: "or",
         }
         return names.get(op) if bit_width(cast(Attribute, type_)) in (32, 64) and elem is type_ else None
-    return {AtomicOp.Add: "fadd", AtomicOp.Max: "fmax"}.get(op)
+    floats = {AtomicOp.Add: "fadd", AtomicOp.Max: "fmax"}
+    if elem == f64:
+        floats[AtomicOp.Min] = "fmin"
+    return floats.get(op)
 
 
 @irdl_attr_definition
@@ -310,6 +313,8 @@ class BufferAtomicType(Data[tuple[AtomicOp, Attribute]], CopyOpType, ArchAtom):
         type_ = self.data[1]
         if not name.startswith("f"):
             return "buffer_atomic"
+        if type_ == f64:
+            return "buffer_atomic_f64"
         elem = cast("VectorType[Attribute]", type_).element_type if isinstance(type_, VectorType) else type_
         pair = isinstance(type_, VectorType)
         if pair != (elem in (f16, bf16)) or (not pair and elem != f32):

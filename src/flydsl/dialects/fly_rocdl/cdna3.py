@@ -157,6 +157,10 @@ class MfmaType(MatrixAtom[MfmaData]):
         """The instruction, or None where there is none that computes one product."""
         return _form_of(self.data)
 
+    @property
+    def rounds_to_xf32(self) -> bool:
+        return self.form is not None and self.form.feature == "mfma_xf32"
+
     def tv_layout(self, operand: int) -> Layout:
         m, n, k = self.data.mnk
         groups = 64 // m

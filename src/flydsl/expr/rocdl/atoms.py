@@ -232,6 +232,8 @@ def _value_type(what: str, val_type: object) -> Attribute:
 def BufferAtomic(atomic_op: AtomicOp, val_type: ElementLike) -> AtomOp:
     """Read-modify-write of a buffer tensor with a register value; the old value is dropped. State: `soffset`.
 
+    Float64 has sums, minima and maxima on gfx90a, gfx942 and gfx950.
+
     >>> def example():
     ...     return fx.make_copy_atom(fx.rocdl.BufferAtomic(fx.AtomicOp.Add, fx.Float32), fx.Float32).layout_src_tv
     >>> flyc.evaluate(example, target="cpu:gfx942")

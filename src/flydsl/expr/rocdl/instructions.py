@@ -130,7 +130,7 @@ def ballot(res: ResultType[MadeT], pred: ScalarLike) -> MadeT:
 
 @also_called(ty="res", byte_index="index", value="src")
 def ds_bpermute(res: ResultType[MadeT], index: IntLike, src: ScalarLike) -> MadeT:
-    """The value of lane `index / 4`: each lane says where it reads.
+    """The value of lane `index / 4`: each lane says where it reads; that of one that takes no part is 0.
 
     >>> def example():
     ...     return fx.rocdl.ds_bpermute(fx.Int32, (3 - fx.lane_id()) * 4, fx.lane_id() * 10)
@@ -139,7 +139,7 @@ def ds_bpermute(res: ResultType[MadeT], index: IntLike, src: ScalarLike) -> Made
     """
     if on_cpu("fx.rocdl.ds_bpermute"):
         lane = (Int32(as_numeric(index)) >> 2) & (_wave() - 1)
-        return gpu.shuffle(as_dsl_value(src), lane, _wave(), "idx")
+        return _from_word(_pull(_as_word(src), lane), res)
     word = _as_word(src)
     moved = _call("ds.bpermute", Int32, Int32(as_numeric(index)).ir_value(), word.ir_value())
     return _from_word(moved, res)
@@ -167,25 +167,57 @@ def _push(byte_index: Int32, word: Int32) -> Int32:
 
     def look(sender: Int32, state: list[Any]) -> list[Any]:
         lane = Int32(sender)
-        there, sent = (gpu.shuffle(x, lane, _wave(), "idx") for x in (to, word))
         # A block may end in the middle of a wave: lanes that are not there send nothing.
         sends = ((running >> Uint64(lane)) & 1) != 0
+        there, sent = (gpu.shuffle(x, sends.select(lane, me), _wave(), "idx") for x in (to, word))
         return [((there == me) & sends).select(sent, state[0])]
 
     return control_flow.for_init(look, (), 0, _wave(), 1, init=[Int32(0)])[0]
 
 
+def _takes_part(lane: Int32) -> Boolean:
+    return ((ballot(Uint64, True) >> Uint64(lane)) & 1) != 0
+
+
+def _pull(word: Int32, lane: Int32) -> Int32:
+    """What a lane has, or 0 where that takes no part."""
+    there = _takes_part(lane)
+    return there.select(gpu.shuffle(word, there.select(lane, gpu.lane_id()), _wave(), "idx"), Int32(0))
+
+
+def _swizzled(i: Int32, offset: int) -> Int32:
+    """The lane of 32 that lane `i` reads by the pattern of `ds_swizzle`."""
+    mask = offset & 31
+    if offset < 0x8000:
+        return ((i & mask) | ((offset >> 5) & 31)) ^ ((offset >> 10) & 31)
+    if offset < 0xC000:
+        step = (i & 3) * 2
+        return (i & ~3) | ((Int32(offset & 0xFF) >> step) & 3)
+    if offset < 0xE000:
+        by = (offset >> 5) & 31
+        return (i & mask) | ((i + (-by if offset & 0x400 else by)) & (31 & ~mask))
+    mirrored = Int32(0)
+    for bit in range(5):
+        mirrored = mirrored | (((i >> bit) & 1) << (4 - bit))
+    return (mirrored >> mask.bit_count()) | (i & mask)
+
+
 @also_called(ty="res", value="src")
 def ds_swizzle(res: ResultType[MadeT], src: ScalarLike, offset: int) -> MadeT:
-    """Lane `((i & and) | or) ^ xor` of every 32, the masks being the three 5-bit fields of `offset`.
+    """The value of a lane that a pattern names; that of a lane that takes no part is 0.
+
+    Patterns below 0x8000 read lane `((i & and) | or) ^ xor` of every 32, the masks being the three 5-bit fields.
+    From 0x8000 on a lane of four reads the one that its two bits of the low byte name, from 0xC000 on lanes rotate, and
+    from 0xE000 on their numbers are reversed bit by bit, as an FFT needs it.
 
     >>> flyc.evaluate(lambda: fx.rocdl.ds_swizzle(fx.Int32, fx.lane_id(), 0x041F), threads=4, target="cpu:gfx942")
     [1, 0, 3, 2]
+    >>> flyc.evaluate(lambda: fx.rocdl.ds_swizzle(fx.Int32, fx.lane_id(), 0x801B), threads=4, target="cpu:gfx942")
+    [3, 2, 1, 0]
     """
     if on_cpu("fx.rocdl.ds_swizzle"):
         lane = gpu.lane_id()
-        low = ((lane & (offset & 31)) | ((offset >> 5) & 31)) ^ ((offset >> 10) & 31)
-        return gpu.shuffle(as_dsl_value(src), (lane & ~31) | low, _wave(), "idx")
+        return _from_word(_pull(_as_word(src), (lane & ~31) | _swizzled(lane & 31, offset & 0xFFFF)), res)
     return _from_word(_call("ds.swizzle", Int32, _as_word(src).ir_value(), _const(offset)), res)
 
 
@@ -299,7 +331,9 @@ def _dpp(old: ScalarLike, src: ScalarLike, ctrl: int, row_mask: int, bank_mask: 
         else:
             raise DSLValueError(f"there is no DPP control {ctrl:#x}")
         source = (lane & ~15) | (place & 15)
-    moved = gpu.shuffle(value, source, _wave(), "idx")
+    there = _takes_part(source)
+    moved = gpu.shuffle(value, there.select(source, lane), _wave(), "idx")
+    inside = inside & there
     enabled = (((Int32(row_mask) >> (lane // 16)) & (Int32(bank_mask) >> (i // 4))) & 1) != 0
     other = type(value)(0) if bound else kept
     return enabled.select(inside.select(moved, other), kept)
@@ -395,8 +429,28 @@ def _math():
 
 _rcp = _float_unary("rcp", lambda x: 1.0 / x)
 _rsq = _float_unary("rsq", lambda x: _math().rsqrt(x))
-_exp2 = _float_unary("exp2", lambda x: _math().exp2(x))
-_log2 = _float_unary("log2", lambda x: _math().log2(x))
+
+
+_SMALLEST = 2.0**-126
+
+
+def _flushing_exp2(x: Any) -> Any:
+    """`v_exp_f32` gives 0 for results below the normal range."""
+    made = _math().exp2(x)
+    return (x < -126.0).select(type(made)(0.0), made) if made.dtype is Float32 else made
+
+
+def _flushing_log2(x: Any) -> Any:
+    """`v_log_f32` takes numbers below the normal range for 0."""
+    made = _math().log2(x)
+    if made.dtype is not Float32:
+        return made
+    tiny = (x < _SMALLEST) & (x > -_SMALLEST)
+    return tiny.select(type(made)(float("-inf")), made)
+
+
+_exp2 = _float_unary("exp2", _flushing_exp2)
+_log2 = _float_unary("log2", _flushing_log2)
 
 
 @also_called(ty="res", value="arg")

@@ -100,12 +100,23 @@ def _cmpxchg(f: FunctionText, op: CmpXchgOp) -> None:
     f.names[op.res] = f.assign(text)
 
 
+def _of_device(f: FunctionText, op: Operation) -> str:
+    """On AMD, for a scope below the system's: the memory is the device's own, as its allocator gives it.
+
+    Without that LLVM takes a loop of compare-and-swap for whatever is not defined in memory shared with the host.
+    """
+    if op.properties.get("syncscope") is None or not f.module.triple.startswith("amdgcn"):
+        return ""
+    f.module.metadata(EMPTY_NODE)
+    return ", !amdgpu.no.fine.grained.memory !8001, !amdgpu.no.remote.memory !8001"
+
+
 def _atomicrmw(f: FunctionText, op: llvm.AtomicRMWOp) -> None:
     p, v = operands_of(op)
     word = llvm.ATOMIC_BINARY[op.bin_op.value.data].lstrip("_")
     order = ORDERING_WORDS[op.ordering.value.data]
     (result,) = op.results
-    text = f"atomicrmw {word} {f.typed(p)}, {f.typed(v)}{_scope(op)} {order}{align_of(op)}"
+    text = f"atomicrmw {word} {f.typed(p)}, {f.typed(v)}{_scope(op)} {order}{align_of(op)}{_of_device(f, op)}"
     if f.abi.checked:
         f.abi.access(f, op, text)
         return
