@@ -39,9 +39,7 @@ _ADDRESSES = frozenset({"fly.memref", "fly.ptr", "llvm.ptr", "fly_nvgpu.tensor_m
 """Types of values that hold an address."""
 
 
-def stored_arguments(
-    host: Block, device: Block, spans: Mapping[str, tuple[int, int]]
-) -> list[tuple[int, str]]:
+def stored_arguments(host: Block, device: Block, spans: Mapping[str, tuple[int, int]]) -> list[tuple[int, str]]:
     """Position among the run-time arguments and name of each parameter whose memory some kernel writes.
 
     `spans` says which arguments of the host function belong to a parameter.

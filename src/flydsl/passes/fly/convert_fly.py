@@ -49,6 +49,7 @@ from ...lowering.expand.small_floats import HANDLERS as FLOAT_HANDLERS
 from ...lowering.expand.small_floats import is_small, stored_type
 from ...lowering.rebuild import Handler
 from ...lowering.value_operands import ValuePlace
+from ...target.scopes import scope_for
 from .device_module import HANDLERS as DEVICE_HANDLERS
 from .device_module import DeviceModule
 from .rocdl_buffers import HANDLERS as BUFFER_HANDLERS
@@ -248,7 +249,7 @@ class FlyConversion(DeviceModule, BufferMemory):
             "ordering": int_attr(llvm.ORDERINGS["monotonic"], i64),
         }
         if scope:
-            props["syncscope"] = StringAttr(scope)
+            props["syncscope"] = StringAttr(scope_for(scope, self.has))
         self.b.op1(llvm.AtomicRMWOp, (pointer, value), value.type, props)
 
     def stack(self, elem: Attribute, count: int, align: int) -> SSAValue:
