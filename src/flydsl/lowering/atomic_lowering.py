@@ -16,6 +16,7 @@ from ..dialects.upstream.llvm.atomics import FenceOp as LlvmFenceOp
 from ..ir.builder import elem_of, i1, i64, i64_list, int_attr, operands_of
 from ..ir.types import bit_width
 from ..target.scopes import scope_for
+from .expand.missing import check_atomic
 from .expand.small_floats import stored_type
 from .rebuild import Handler
 
@@ -43,6 +44,7 @@ def _natural(align: int, type_: Attribute) -> Attribute:
 
 def _rmw(r: FlyConversion, op: AtomicRMWOp) -> None:
     pointer, value = operands_of(op)
+    check_atomic(value.type)
     at, align = _place(r, pointer)
     word = _word(op, "bin_op")
     if word not in llvm.ATOMIC_BINARY:
@@ -59,6 +61,7 @@ def _rmw(r: FlyConversion, op: AtomicRMWOp) -> None:
 
 def _cas(r: FlyConversion, op: AtomicCASOp) -> None:
     pointer, expected, new = operands_of(op)
+    check_atomic(new.type)
     at, align = _place(r, pointer)
     values: list[SSAValue] = r.vals((expected, new))
     type_ = values[1].type
@@ -92,6 +95,7 @@ def _qualifiers(r: FlyConversion, op: Operation, align: int, type_: Attribute) -
     given = op.properties
     found: dict[str, Attribute] = {"alignment": int_attr(align, i64), **_scope(r, op)}
     if "ordering" in given:
+        check_atomic(type_)
         found["alignment"] = _natural(align, type_)
         found["ordering"] = _ordering(op, "ordering")
     if "volatile" in given:

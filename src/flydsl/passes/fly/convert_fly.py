@@ -45,6 +45,8 @@ from ...lowering.expand.expand_float_tests import HANDLERS as FLOAT_TEST_HANDLER
 from ...lowering.expand.expand_math import HANDLERS as MATH_HANDLERS
 from ...lowering.expand.expand_math import NativeMath
 from ...lowering.expand.expand_powers import HANDLERS as POWER_HANDLERS
+from ...lowering.expand.missing import HANDLERS as MISSING_HANDLERS
+from ...lowering.expand.missing import check_atomic
 from ...lowering.expand.small_floats import HANDLERS as FLOAT_HANDLERS
 from ...lowering.expand.small_floats import is_small, stored_type
 from ...lowering.rebuild import Handler
@@ -241,6 +243,7 @@ class FlyConversion(DeviceModule, BufferMemory):
 
     def atomic(self, op: AtomicOp, at: Operand, value: SSAValue, scope: str, unsigned: bool = False) -> None:
         """Read-modify-write of memory."""
+        check_atomic(value.type)
         pointer, _ = self.address(at.pointer, at.data)
         integer = isinstance(value.type, IntegerType)
         names = _UNSIGNED_ATOMICS if unsigned else _INT_ATOMICS if integer else _FLOAT_ATOMICS
@@ -617,6 +620,7 @@ FlyConversion.handlers = cast(
         scf.WhileOp: _structured,
         **BUFFER_HANDLERS,
         **FLOAT_HANDLERS,
+        **MISSING_HANDLERS,
         **ATOMIC_HANDLERS,
         **MATH_HANDLERS,
         **FLOAT_TEST_HANDLERS,
