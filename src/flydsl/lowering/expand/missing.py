@@ -41,7 +41,7 @@ def _remainder(r: FlyConversion, op: Operation) -> None:
         return
     # By their bits: LLVM would take casts between the two formats back.
     b = r.b
-    half, word = like(type_, i16), like(type_, i32)
+    half, word, single = like(type_, i16), like(type_, i32), like(type_, f32)
     upper = b.const(16, word)
     wide = [
         b.cast(
