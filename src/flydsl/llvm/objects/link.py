@@ -61,8 +61,8 @@ def check_defined(obj: bytes) -> None:
     ]
     if lines:
         raise LinkError(
-            f"undefined symbol {'; '.join(lines)}: nothing that is linked defines it. It comes from inline assembly, from "
-            "LLVM's own functions or from a pass; name the library that defines it with link_extern"
+            f"undefined symbol {'; '.join(lines)}: nothing that is linked defines it. It comes from inline assembly, "
+            "from LLVM's own functions or from a pass; name the library that defines it with link_extern"
         )
 
 

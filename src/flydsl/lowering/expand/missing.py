@@ -44,9 +44,7 @@ def _remainder(r: FlyConversion, op: Operation) -> None:
     half, word, single = like(type_, i16), like(type_, i32), like(type_, f32)
     upper = b.const(16, word)
     wide = [
-        b.cast(
-            "bitcast", b.int_binary("shli", b.cast("extui", b.cast("bitcast", x, half), word), upper), like(word, f32)
-        )
+        b.cast("bitcast", b.int_binary("shli", b.cast("extui", b.cast("bitcast", x, half), word), upper), single)
         for x in r.vals(operands_of(op))
     ]
     made = b.cast("bitcast", b.pure(RemFOp, wide, wide[0].type, dict(op.properties)), word)
