@@ -33,6 +33,7 @@ from .scalars.constants import constant
 from .scalars.fastmath import flags_attr
 from .scalars.operators import VectorOperators
 from .scalars.scalar_ops import CLASSES, STATIC, common_type, convert, kernel, make, operation_type, unary_kernel
+from .tensors.limits import check_lanes
 
 if TYPE_CHECKING:
     from .annotations import (
@@ -408,6 +409,7 @@ class Vector(VectorOperators, metaclass=VectorMeta):
     def filled(shape: int | Shape, value: ScalarLike, dtype: DTypeLike) -> Vector:
         """Every element `value`: scalars of another class are converted, numbers that `dtype` cannot hold refused."""
         dims, cls = _shape_of(shape), dsl_class(dtype)
+        check_lanes(math.prod(_flat(dims)))
         number = as_numeric(value)
         if number.is_static() and not isinstance(value, Numeric):
             number = constant(cls, number.value)
