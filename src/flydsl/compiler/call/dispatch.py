@@ -66,6 +66,10 @@ class PackedCall:
         """What the call reads must outlive it, also when it is queued."""
 
 
+_STUB_PASSES = ("add_sroa_pass", "add_instruction_combine_pass", "add_simplify_cfg_pass")
+"""LLVM's default pipeline leaves 45 KB behind for each module, and a host function has nothing for it to do."""
+
+
 class LoadedFunction:
     """An artifact loaded on one device."""
 
@@ -84,6 +88,7 @@ class LoadedFunction:
         self.library = host_jit.load_ir(
             artifact.sections["host"].decode(),
             opt_level=1,
+            passes=_STUB_PASSES,
             exports=[artifact.metadata["name"]],
             imports=self._imports(artifact.sections["host"]),
         )
