@@ -5,14 +5,18 @@ from __future__ import annotations
 import importlib.util
 import linecache
 import warnings
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.compiler.backends import get_backend
+from flydsl.compiler.build import isolation
 from flydsl.errors import DSLSyntaxError, DSLValueError, UnrollWarning
 
 
@@ -108,3 +112,14 @@ def test_unrolling_many_steps_is_told_before_it_happens():
     line = int(str(warning.message).split(":")[1])
     assert "# here" in linecache.getline(__file__, line)
     assert len(list(fx.range_constexpr(5000))) == 5000  # outside a trace nothing is unrolled
+
+
+def test_after_many_compilations_llvm_goes_to_workers(monkeypatch: pytest.MonkeyPatch):
+    """What its pipeline leaves behind in a process goes with the worker."""
+    backend, module = get_backend("cpu", arch="native"), ModuleOp([])
+    monkeypatch.setattr(isolation, "_compilations", count())
+    assert isolation.where_to_generate(backend, module) == {}
+    monkeypatch.setattr(isolation, "_compilations", count(isolation.IN_PROCESS))
+    assert "compiler" in isolation.where_to_generate(backend, module)
+    monkeypatch.setenv("FLYDSL_COMPILE_ISOLATE", "never")
+    assert isolation.where_to_generate(backend, module) == {}

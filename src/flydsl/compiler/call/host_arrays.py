@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, cast
 from ...errors import DSLTypeError, DSLValueError
 from ...expr.numeric import CLASSES, Numeric
 from ...runtime.objects import torch_stack
+from ...target import on_host
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -301,7 +302,7 @@ def _interface(x: object, interface: dict[str, Any], device: str, name: str | No
     if not isinstance(data, tuple) or len(cast("tuple[object, ...]", data)) != 2 or type(data[0]) is not int:
         raise DSLTypeError(f"the array interface of {type(x).__name__} is malformed: data {data!r}")
     found = ArrayInfo(data[0], shape, elements, dtype, device, 0, x, writable=not data[1])
-    if foreign and device == "cpu":
+    if foreign and on_host(device):
         _check_memory(found, int(typestr[2:]))
     return found
 

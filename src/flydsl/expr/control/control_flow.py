@@ -69,8 +69,8 @@ def _warn_of_cost(steps: int) -> None:
         frame = frame.f_back
     config.warn(
         f"{frame.f_code.co_filename}:{frame.f_lineno}: range_constexpr unrolls {steps} steps, each of which is traced "
-        f"and compiled by itself: about {steps * _SECONDS_PER_STEP:.0f} s for a body of four operations, and code as many "
-        "times as long. A loop over range(...) is compiled once",
+        f"and compiled by itself: about {steps * _SECONDS_PER_STEP:.0f} s for a body of four operations, and code as "
+        "many times as long. A loop over range(...) is compiled once",
         UnrollWarning,
         stacklevel=3,
     )
