@@ -264,7 +264,8 @@ def fragment_like(x: object, dtype: type[Numeric] | None) -> Tensor:
     assert infer is not None
     source = materialise(x)
     (type_,) = infer([source.type], props)
-    check_registers(type_.data.layout, Numeric.from_ir_type(type_.data.elem))
+    made = cast(MemRefType, type_).data
+    check_registers(cast(L.Layout, made.layout), Numeric.from_ir_type(made.elem))
     value = current().op1(MakeFragmentLikeOp, (source,), type_, props)
     return Tensor(object_of(type_), value, dtype or getattr(x, "declared_dtype", None))
 

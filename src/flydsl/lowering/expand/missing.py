@@ -29,9 +29,14 @@ _WIDEST_ATOMIC = 64
 def check_atomic(type_: Attribute) -> None:
     """Refuse an atomic access that is wider than any target's."""
     elem = elem_of(type_)
-    bits = bit_width(elem) if isinstance(elem, IntegerType) else 0
+    bits = _int_width(elem)
     if bits > _WIDEST_ATOMIC:
         raise DSLTypeError(f"atomic accesses are of {_WIDEST_ATOMIC} bits at most, got {bits}")
+
+
+def _int_width(elem: Attribute) -> int:
+    """Bits of an integer type; 0 for others."""
+    return bit_width(elem) if type(elem) is IntegerType else 0
 
 
 def _remainder(r: FlyConversion, op: Operation) -> None:
@@ -54,7 +59,7 @@ def _remainder(r: FlyConversion, op: Operation) -> None:
 
 def _conversion(r: FlyConversion, op: Operation) -> None:
     source, target = elem_of(operands_of(op)[0].type), elem_of(op.results[0].type)
-    if r.native_math is NVIDIA_MATH and any(isinstance(t, IntegerType) and bit_width(t) > 64 for t in (source, target)):
+    if r.native_math is NVIDIA_MATH and any(_int_width(t) > 64 for t in (source, target)):
         raise DSLTypeError(
             f"NVIDIA GPUs do not convert {source} to {target}: convert the halves of 64 bits, as in "
             "fx.Float64(fx.Int64(x >> 64)) * 2.0**64 + fx.Float64(fx.Uint64(x))"
