@@ -12,7 +12,7 @@ import flydsl.expr as fx
 from flydsl.errors import DSLCompileError, DSLValueError
 from flydsl.target.scopes import AMD, NVIDIA
 
-STACKS = {"rocm:gfx942": AMD, "cuda:sm_90": NVIDIA, "cpu:gfx942": AMD, "cpu:sm_90": NVIDIA}
+STACKS = {"rocm:gfx942": AMD, "rocm:gfx1250": AMD, "cuda:sm_90": NVIDIA, "cpu:gfx942": AMD, "cpu:sm_90": NVIDIA}
 
 
 def _function(scopes: list[Any]) -> Any:
@@ -50,7 +50,7 @@ def test_every_scope_of_a_target_compiles(target: str):
 @pytest.mark.parametrize(
     ("scope", "target"),
     [("galaxy", target) for target in (*STACKS, "cpu:native")]
-    + [("agent", "cuda:sm_90"), ("workgroup", "cpu:sm_90"), ("cluster", "rocm:gfx942"), ("Device", "rocm:gfx1100")],
+    + [("agent", "cuda:sm_90"), ("workgroup", "cpu:sm_90"), ("cta", "rocm:gfx942"), ("Device", "rocm:gfx1100")],
 )
 def test_unknown_scopes_are_refused(scope: str, target: str):
     with pytest.raises(DSLValueError, match=f"unknown syncscope '{scope}'"):

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from flydsl.errors import DSLValueError
 
 AMD = frozenset(
-    {"", "singlethread", "agent", "workgroup", "wavefront"}
-    | {f"{scope}one-as" for scope in ("", "singlethread-", "agent-", "workgroup-", "wavefront-")}
+    {"", "singlethread", "agent", "cluster", "workgroup", "wavefront"}
+    | {f"{scope}one-as" for scope in ("", "singlethread-", "agent-", "cluster-", "workgroup-", "wavefront-")}
 )
 NVIDIA = frozenset({"", "singlethread", "block", "cluster", "device"})
 KNOWN = AMD | NVIDIA | {"warp"}
@@ -42,8 +42,10 @@ def scope_for(scope: str, has: Callable[[str], bool]) -> str:
         raise _unknown(scope, "any target", KNOWN)
     vendor, known, name = ("amd", AMD, "an AMD GPU") if amd else ("nvidia", NVIDIA, "an NVIDIA GPU")
     found = PORTABLE.get(scope, {}).get(vendor, scope)
-    if nvidia and (found == "singlethread" or (found == "cluster" and not has("clusters"))):
-        found = "block"  # LLVM's backend takes neither there; the wider scope holds all that is asked for
+    if found.startswith("cluster") and not has("clusters"):
+        found = found.replace("cluster", PORTABLE["block"][vendor])  # a block is a cluster of its own
+    if nvidia and found == "singlethread":
+        found = "block"  # LLVM's backend does not take it; the wider scope holds all that is asked for
     if found not in known:
         raise _unknown(scope, name, known)
     return found
