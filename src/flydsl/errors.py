@@ -442,6 +442,10 @@ class ExperimentalBackendWarning(FlyDSLWarning):
     """A compile backend that declares itself experimental is used."""
 
 
+class UnrollWarning(FlyDSLWarning):
+    """A loop that is unrolled while tracing has so many steps that compiling it takes long."""
+
+
 class PortabilityWarning(FlyDSLWarning):
     """A kernel uses a name or feature that not every backend can take."""
 

@@ -118,7 +118,7 @@ def _copy(src: fx.Tensor, dst: fx.Tensor):
 
 
 @pytest.mark.parametrize("orders", ["CC", "FC", "CF", "FF"])
-def test_run_time_strides_are_followed(orders: str, rng: np.random.Generator):
+def test_run_time_strides_are_followed(orders: Any, rng: np.random.Generator):
     """One program for arrays whose rows or whose columns are contiguous."""
     src = np.asarray(rng.random((8, 64)), dtype="f4", order=orders[0])
     dst = np.zeros((8, 64), "f4", order=orders[1])

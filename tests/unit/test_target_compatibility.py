@@ -34,7 +34,9 @@ def test_nvidia_code_runs_on_later_architectures():
     targets = {arch: GPUTarget.parse(arch) for arch in CUDA_ARCHES}
     for code, device in product(targets, targets):
         number, ours = (int(a.strip("sm_af")) for a in (code, device))
-        fits = number == ours if code.endswith("a") else number <= ours and (code[-1] != "f" or number // 10 == ours // 10)
+        fits = (
+            number == ours if code.endswith("a") else number <= ours and (code[-1] != "f" or number // 10 == ours // 10)
+        )
         assert runs_on(targets[code], targets[device]) == fits, (code, device)
         assert not runs_on(targets[code], targets[device], assembled=True) or number // 10 == ours // 10
 

@@ -11,8 +11,8 @@ from ..ir.enums import AddressSpace, CachePolicy
 from .aliases import also_called
 from .numeric import Int32, Int64, Numeric, as_numeric
 from .scalars.constants import constant
-from .tensors.bounds import check_coordinate
 from .tensors.algebra_values import ComposedLayout, IntTuple, Layout, apply, as_int_tuple, current_ir
+from .tensors.bounds import check_coordinate
 from .vector import Vector
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def _address_class(size: int) -> type[Numeric]:
 
 
 def convert_for_store(value: object, dtype: type[Numeric]) -> SSAValue:
-    """The IR value to store into elements of `dtype`: numbers that keep their value convert, other types are refused."""
+    """The IR value to store as `dtype`: numbers that keep their value convert, values of other types are refused."""
     if isinstance(value, Vector):
         if value.dtype.ir_type != dtype.ir_type:
             raise DSLTypeError(f"cannot store a Vector of {value.dtype} into {dtype} elements; convert it with .to()")

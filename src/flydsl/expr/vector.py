@@ -34,6 +34,7 @@ from .scalars.constants import constant
 from .scalars.fastmath import flags_attr
 from .scalars.operators import VectorOperators
 from .scalars.scalar_ops import CLASSES, STATIC, common_type, convert, kernel, make, operation_type, unary_kernel
+from .tensors.limits import check_lanes
 
 if TYPE_CHECKING:
     from .annotations import (
@@ -412,6 +413,7 @@ class Vector(VectorOperators, metaclass=VectorMeta):
     def filled(shape: int | Shape, fill_value: ScalarLike, dtype: DTypeLike) -> Vector:
         """Every element `fill_value`: other scalars are converted, numbers that `dtype` cannot hold refused."""
         dims, cls = _shape_of(shape), dsl_class(dtype)
+        check_lanes(math.prod(_flat(dims)))
         number = as_numeric(fill_value)
         if number.is_static() and not isinstance(fill_value, Numeric):
             number = constant(cls, number.value)

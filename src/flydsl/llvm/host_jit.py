@@ -83,11 +83,17 @@ def load_ir(
     ir_text: str,
     *,
     opt_level: int = 2,
+    passes: Sequence[str] = (),
     exports: Iterable[str] | None = None,
     imports: Mapping[str, int] | None = None,
     name: str = "host",
 ) -> HostLibrary:
-    """Compile LLVM IR for this CPU and load it."""
+    """Compile LLVM IR for this CPU and load it; with `passes`, of `binding.run_named_passes`, by these alone."""
+    if passes:
+        target = codegen.DeviceTarget.host()
+        module, machine = codegen.load_module(ir_text, target), target.machine(opt_level)
+        binding.run_named_passes(module, machine, passes)
+        return load_object(codegen.emit_object(module, machine), exports=exports, imports=imports, name=name)
     return load_object(compile_host(ir_text, opt_level), exports=exports, imports=imports, name=name)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -137,7 +138,7 @@ COORDINATES: list[tuple[object, str]] = [
 
 
 @pytest.mark.parametrize(("coord", "message"), COORDINATES, ids=lambda x: str(x)[:20])
-def test_constant_coordinates_are_inside(coord: object, message: str):
+def test_constant_coordinates_are_inside(coord: Any, message: str):
     def at(x: fx.Tensor):
         where = (fx.thread_idx.x, coord[1]) if isinstance(coord, tuple) and coord[0] is fx.thread_idx else coord
         return fx.make_view(fx.get_iter(x), fx.make_layout((4, 2), (1, 4)))[where]

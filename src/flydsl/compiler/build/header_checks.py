@@ -223,6 +223,7 @@ _FIELDS: dict[str, Check] = {
     "components": sequence(sequence(text, least=3, most=3)),
     "kernels": optional(sequence(_KERNEL)),
     "stores": sequence(_store),
+    "loops": mapping(sequence(text)),
     "resources": optional(sequence(record({"name": text}, frozenset(("name",))))),
     "load_hooks": optional(sequence(_HOOK)),
     "times": mapping(_times),

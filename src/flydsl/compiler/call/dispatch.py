@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import signal
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 from ... import config
 from ...errors import FlyRuntimeError, LaunchError
@@ -66,6 +67,22 @@ class PackedCall:
         """What the call reads must outlive it, also when it is queued."""
 
 
+_STUB_PASSES = ("add_sroa_pass", "add_instruction_combine_pass", "add_simplify_cfg_pass")
+"""LLVM's default pipeline leaves 45 KB behind for each module, and a host function has nothing for it to do."""
+
+
+INTERRUPTED = 4
+"""Status of a launch on the cpu stack that Control-C ended."""
+
+
+def interrupted(text: str) -> NoReturn:
+    """Raise what Control-C raises: by the program's own handler of the signal where it has one."""
+    if signal.getsignal(signal.SIGINT) not in (signal.default_int_handler, None):
+        signal.raise_signal(signal.SIGINT)
+        raise LaunchError(text, code=INTERRUPTED)
+    raise KeyboardInterrupt(text)
+
+
 class LoadedFunction:
     """An artifact loaded on one device."""
 
@@ -84,6 +101,7 @@ class LoadedFunction:
         self.library = host_jit.load_ir(
             artifact.sections["host"].decode(),
             opt_level=1,
+            passes=_STUB_PASSES,
             exports=[artifact.metadata["name"]],
             imports=self._imports(artifact.sections["host"]),
         )
@@ -247,6 +265,11 @@ class LoadedFunction:
         where = self._last_launch(record)
         if status == BAD_GEOMETRY:
             raise LaunchError(f"{where}: extents must be between 0 and 2**31 - 1", kernel=kernel)
+        if status == INTERRUPTED and self.runtime.pageable_host:
+            loops = ", ".join(self.artifact.metadata.get("loops", {}).get(kernel, ())[:8])
+            interrupted(
+                f"{where}: interrupted, its results are incomplete" + (f"; its loops: {loops}" if loops else "")
+            )
         check = getattr(self.runtime, "check_launch_status", None)
         if check is not None:
             check(status, kernel)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, cast
 from ...errors import DSLTypeError, DSLValueError
 from ...expr.numeric import CLASSES, Numeric
 from ...runtime.objects import torch_stack
+from ...target import on_host
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -295,13 +296,16 @@ def _interface(x: object, interface: dict[str, Any], device: str, name: str | No
         # The protocol's other way to say where: the object's own buffer, which may be read-only.
         held = _buffer_protocol(x)
         reach = sum((n - 1) * s for n, s in zip(shape, elements, strict=True)) + 1
-        if 0 not in shape and (min(elements, default=0) < 0 or reach * int(typestr[2:]) > memoryview(x).nbytes):
+        if 0 not in shape and (
+            min(elements, default=0) < 0 or reach * int(typestr[2:]) > memoryview(cast("ReadableBuffer", x)).nbytes
+        ):
             raise DSLValueError(f"the array interface of {type(x).__name__} names more memory than its buffer holds")
         return held._replace(shape=shape, strides=elements, dtype=dtype)
-    if not isinstance(data, tuple) or len(cast("tuple[object, ...]", data)) != 2 or type(data[0]) is not int:
+    parts = cast("tuple[Any, ...]", data) if isinstance(data, tuple) else ()
+    if len(parts) != 2 or type(parts[0]) is not int:
         raise DSLTypeError(f"the array interface of {type(x).__name__} is malformed: data {data!r}")
-    found = ArrayInfo(data[0], shape, elements, dtype, device, 0, x, writable=not data[1])
-    if foreign and device == "cpu":
+    found = ArrayInfo(parts[0], shape, elements, dtype, device, 0, x, writable=not parts[1])
+    if foreign and on_host(device):
         _check_memory(found, int(typestr[2:]))
     return found
 

@@ -100,7 +100,10 @@ def rewrite_function(fn: FunctionType) -> RewrittenFunction:
         tree.decorator_list = []
         try:
             rewriter.function(tree)
+            too_deep = False
         except RecursionError:
+            too_deep = True  # told outside, without the frames that led there
+        if too_deep:
             reject(
                 tree,
                 "the function is nested too deeply to be rewritten",

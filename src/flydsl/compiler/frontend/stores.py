@@ -7,12 +7,13 @@ way, or that inline assembly or a function of another language was given, is not
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from xdsl.ir import Block, Operation
 
 from ...dialects.upstream import gpu
 from ...ir.emitter import operands_of
+from ...ir.locations import source_chain
 
 if TYPE_CHECKING:
     from xdsl.ir import SSAValue
@@ -35,43 +36,61 @@ WRITTEN = {
 }
 """Ops that write memory, and which operand says where."""
 
+_LOOPS = frozenset({"scf.while", "scf.for"})
+
 _ADDRESSES = frozenset({"fly.memref", "fly.ptr", "llvm.ptr", "fly_nvgpu.tensor_map"})
 """Types of values that hold an address."""
 
 
-def stored_arguments(
-    host: Block, device: Block, spans: Mapping[str, tuple[int, int]]
-) -> list[tuple[int, str]]:
-    """Position among the run-time arguments and name of each parameter whose memory some kernel writes.
+class Walked(NamedTuple):
+    """What the kernels of a function do that calls have to know."""
+
+    stores: list[tuple[int, str]]
+    """Position among the run-time arguments and name of each parameter whose memory some kernel writes."""
+    loops: dict[str, list[str]]
+    """Files and lines of the loops of each kernel."""
+
+
+def walk_kernels(host: Block, device: Block, spans: Mapping[str, tuple[int, int]]) -> Walked:
+    """What the kernels of a function do that calls have to know.
 
     `spans` says which arguments of the host function belong to a parameter.
     """
     kernels: dict[str, set[int]] = {}
+    loops: dict[str, list[str]] = {}
     for op in device.ops:
         if isinstance(op, gpu.FuncOp):
-            kernels[op.sym_name.data] = _written(op.body.block)
+            kernels[op.sym_name.data], places = _written(op.body.block)
+            chains = [source_chain(place) for place in places]
+            lines = [f"{chain[-1].filename}:{chain[-1].line}" for chain in chains if chain]
+            if lines:
+                loops[op.sym_name.data] = list(dict.fromkeys(lines))[:16]
     found: set[int] = set()
     for op in host.walk():
         if isinstance(op, gpu.LaunchFuncOp):
             operands = list(op.kernelOperands)
             for index in kernels.get(op.kernel.nested_references.data[-1].data, ()):
                 found |= _sources(operands[index], host, {})
-    return [
+    stores = [
         (position, name)
         for position, (name, (start, end)) in enumerate(spans.items())
         if any(start <= index < end for index in found)
     ]
+    return Walked(stores, loops)
 
 
-def _written(entry: Block) -> set[int]:
-    """Arguments of a kernel that its ops write to."""
+def _written(entry: Block) -> tuple[set[int], list[object]]:
+    """Arguments of a kernel that its ops write to, and where its loops are."""
     found: set[int] = set()
+    loops: list[object] = []
     seen: dict[SSAValue, bool] = {}
     for op in entry.walk():
         at = WRITTEN.get(op.name)
         if at is not None:
             found |= _sources(operands_of(op)[at], entry, seen)
-    return found
+        elif op.name in _LOOPS:
+            loops.append(op.location)
+    return found, loops
 
 
 def _sources(value: SSAValue, entry: Block, seen: dict[SSAValue, bool]) -> set[int]:
@@ -105,4 +124,4 @@ def _addresses(op: Operation) -> Iterator[SSAValue]:
                 yield from (v for v in operands_of(last) if v.type.name in _ADDRESSES)
 
 
-__all__ = ["stored_arguments"]
+__all__ = ["Walked", "walk_kernels"]

@@ -50,7 +50,7 @@ def trace_call(
     start = time.perf_counter()
     with collector_off():
         with set_default_fastmath(_default_flags(hints or {})):
-            module, kernels, stores = trace_host(name, function, dict(arguments), backend.target, externs)
+            module, kernels, walked = trace_host(name, function, dict(arguments), backend.target, externs)
         try:
             module.verify() if config.debug.enable_verifier else None
         except VerifyException as error:
@@ -58,7 +58,8 @@ def trace_call(
     rewriting = building.seconds - built
     times: dict[str, object] = {"rewrite": rewriting, "trace": time.perf_counter() - start - rewriting}
     about = {"module": getattr(function, "__module__", ""), "qualname": getattr(function, "__qualname__", name)}
-    more = {**about, "signature": [], "components": [], **(known or {}), "stores": [list(each) for each in stores]}
+    found = {"stores": [list(each) for each in walked.stores], "loops": walked.loops}
+    more = {**about, "signature": [], "components": [], **(known or {}), **found}
     return Traced(name, module, kernels, externs, more, times)
 
 

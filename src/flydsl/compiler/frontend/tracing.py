@@ -39,7 +39,7 @@ from ..build.ir_errors import place
 from ..build.isolation import RAW_TEXT
 from ..extern_link import Externs
 from .geometry import check_extent
-from .stores import stored_arguments
+from .stores import Walked, walk_kernels
 
 _TOKEN = gpu.AsyncTokenType()
 KERNELS = "kernels"
@@ -93,10 +93,10 @@ class HostFrame:
 
 def trace_host(
     name: str, function: Any, arguments: dict[str, Any], target: GPUTarget, externs: Externs | None = None
-) -> tuple[ModuleOp, list[str], list[tuple[int, str]]]:
+) -> tuple[ModuleOp, list[str], Walked]:
     """Trace a jit function; `arguments` maps parameters to Python values or argument adapters.
 
-    Gives the module, the kernels it launches in order of their handles and the arguments they store to; `externs`
+    Gives the module, the kernels it launches in order of their handles and what calls must know of them; `externs`
     collects what its extern functions need.
     """
     counting = config.cpu.profile and target.on_host
@@ -137,7 +137,7 @@ def trace_host(
     module.attributes["gpu.container_module"] = UnitAttr()
     if frame.raw_text or frame.externs.libraries:
         module.attributes[RAW_TEXT] = UnitAttr()
-    return module, frame.kernels, stored_arguments(entry, device, spans)
+    return module, frame.kernels, walk_kernels(entry, device, spans)
 
 
 def _call(function: Any, arguments: dict[str, Any]) -> Any:

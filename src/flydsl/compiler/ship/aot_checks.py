@@ -13,7 +13,6 @@ from ..call.arguments import Argument, StreamArgument
 from .records import Record
 
 
-
 def choose(groups: Sequence[Record], target: GPUTarget, sections: Sequence[frozenset[str]]) -> int:
     """The group of an exported file to use for a target: its own, else one whose code runs there as well.
 

@@ -456,6 +456,7 @@ class CpuDeviceRuntime(DeviceRuntime):
 
     def launch_symbol(self) -> int:
         self.refresh_threads()
+        cpu_native.launcher().watch_interrupts()
         return cpu_native.launcher().launch_address
 
     def launch_ex_symbol(self) -> int:

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import operator
 import re
+import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeAlias, cast
 
-from ...errors import DSLTypeError, DSLValueError, RejectedSyntaxError
+from ... import config
+from ...errors import DSLTypeError, DSLValueError, RejectedSyntaxError, UnrollWarning
+from ...ir.user_code import is_user_code
 from ..emit import trace
 from ..scalars.scalar_ops import is_ir_value
 
@@ -48,7 +51,29 @@ def range_constexpr(*args: SupportsIndex) -> range:
     >>> list(fx.range_constexpr(fx.Int32(4)))
     [0, 1, 2, 3]
     """
-    return range(*(operator.index(a) for a in args))
+    made = range(*(operator.index(a) for a in args))
+    if len(made) > UNROLLED_QUIETLY and trace.maybe_current() is not None:
+        _warn_of_cost(len(made))
+    return made
+
+
+UNROLLED_QUIETLY = 2000
+"""Steps that a loop may have that is unrolled while tracing, before its cost is told."""
+_SECONDS_PER_STEP = 2.5e-3
+"""Of tracing and compiling a step of some four operations."""
+
+
+def _warn_of_cost(steps: int) -> None:
+    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    while frame.f_back is not None and not is_user_code(frame.f_code):
+        frame = frame.f_back
+    config.warn(
+        f"{frame.f_code.co_filename}:{frame.f_lineno}: range_constexpr unrolls {steps} steps, each of which is traced "
+        f"and compiled by itself: about {steps * _SECONDS_PER_STEP:.0f} s for a body of four operations, and code as "
+        "many times as long. A loop over range(...) is compiled once",
+        UnrollWarning,
+        stacklevel=3,
+    )
 
 
 # --- conditions ---------------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from ...layout import Dyn
 from ..numeric import Boolean, Int32, Int64, Integer, Numeric, as_ir_value
 from ..tensor import Pointer, Tensor
 from ..tensors.algebra_values import WRAPPERS, AlgebraValue, IntTuple, Layout, Swizzle, leaf_class
+from ..tensors.limits import check_lanes, check_registers
 from ..tensors.tiled import AtomT, CopyAtom, MmaAtom, TiledCopy, TiledMma
 from ..vector import Shape, Vector
 from .trace import current
@@ -228,6 +229,7 @@ def load_vector(t: Tensor) -> Vector:
     count = L.size(view.layout)
     if type(count) is not int or type(view.layout) is not L.Layout:
         raise DSLValueError(f"load needs a static shape and a plain layout, got {L.format_any(view.layout)}")
+    check_lanes(count)
     type_ = vector_type(view.iter.data.elem, count)
     value = current().op1(OPS["memref.load_vec"], (materialise(t),), type_, {})
     shape = cast("int | Shape", view.layout.shape)
@@ -247,6 +249,7 @@ def store_vector(t: Tensor, value: SSAValue) -> None:
 
 def register_tensor(layout: Layout, dtype: type[Numeric]) -> Tensor:
     """Uninitialised register tensor."""
+    check_registers(layout.data, dtype)
     type_ = memref_type(dtype.ir_type, AddressSpace.Register, layout.data)
     value = current().op1(OPS["memref.alloca"], (materialise(layout),), type_, {})
     return Tensor(object_of(type_), value, dtype)
@@ -261,6 +264,8 @@ def fragment_like(x: object, dtype: type[Numeric] | None) -> Tensor:
     assert infer is not None
     source = materialise(x)
     (type_,) = infer([source.type], props)
+    made = cast(MemRefType, type_).data
+    check_registers(cast(L.Layout, made.layout), Numeric.from_ir_type(made.elem))
     value = current().op1(MakeFragmentLikeOp, (source,), type_, props)
     return Tensor(object_of(type_), value, dtype or getattr(x, "declared_dtype", None))
 

@@ -49,8 +49,8 @@ from ...errors import DSLTypeError
 from ...ir import arith
 from ...ir.arith import ROUNDING_MODE
 from ...ir.builder import Builder, i128, index, int_attr
-from ...ir.fold import check_range
 from ...ir.enums import RoundingMode
+from ...ir.fold import check_range
 from ...ir.types import vector_type
 from ..scalars.fastmath import SINGLE, FastMathFlags
 

@@ -130,7 +130,7 @@ def _leaves(layout: L.Layout) -> list[tuple[L.Leaf, L.Leaf]]:
     shape, stride = L.flatten(layout.shape), L.flatten(layout.stride)
     if type(shape) is not tuple or type(stride) is not tuple:
         return [(cast("L.Leaf", shape), cast("L.Leaf", stride))]
-    return list(zip(cast("tuple[L.Leaf, ...]", shape), cast("tuple[L.Leaf, ...]", stride), strict=True))
+    return list(zip(shape, stride, strict=True))
 
 
 def _lost_alignment(value: SSAValue, need: int) -> str | None:

@@ -6,7 +6,7 @@ memory of its own behind it, whatever the target makes of that.
 
 from __future__ import annotations
 
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr, SymbolRefAttr, UnitAttr, i8, i64
 from xdsl.dialects.llvm import LinkageAttr
