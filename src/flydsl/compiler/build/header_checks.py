@@ -214,6 +214,7 @@ _FIELDS: dict[str, Check] = {
     "notes": mapping(anything),
     "signature": sequence(_argument),
     "components": sequence(sequence(text, least=3, most=3)),
+    "reads": sequence(sequence(text, least=3, most=3)),
     "kernels": optional(sequence(_KERNEL)),
     "resources": optional(sequence(record({"name": text}, frozenset(("name",))))),
     "load_hooks": optional(sequence(_HOOK)),
