@@ -220,8 +220,8 @@ def _changed(function: FunctionKey, scope: dict[str, object]) -> list[str]:
     conditions = ["__fly_hints()", "__fly_flags() is not None", "__fly_set() is not None"]
     names, cells, more = function.identities()
     if more or len(names) > 40:
-        scope["__fly_unchanged"] = function.unchanged
-        return [*conditions, "not __fly_unchanged()"]
+        scope |= {"__fly_key": function, "__fly_generation": function.generation}
+        return [*conditions, "__fly_key.generation != __fly_generation", "not __fly_key.unchanged()"]
     scope |= {"__fly_changes": changes, "__fly_key": function}
     conditions.append("__fly_changes.count != __fly_key.seen")
     for i, (get, name, expected) in enumerate(names):

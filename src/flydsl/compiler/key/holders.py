@@ -110,7 +110,8 @@ def add_class(walk: Walk, cls: type) -> int:
             walk.read |= {name for name in cast("tuple[object, ...]", named) if isinstance(name, str)}
         bases = [walk.add_class(base) for base in cls.__bases__]
         meta = walk.add_class(type(cls)) if type(cls) is not type else None
-        holder.fixed = (label, bases, meta, tuple(getattr(cls, "_member_names_", ())) if listed else None)
+        order = walk.image(getattr(cls, "_member_names_", ()), label) if listed else None
+        holder.fixed = (label, bases, meta, order)
     return holder.number if new else walk.seen[id(cls)]
 
 
@@ -144,7 +145,8 @@ def _hidden(walk: Walk, value: object, label: str) -> object:
     if known is not None:
         return known
     try:
-        name, arguments, *rest = reduced(value)
+        parts = name, arguments, *rest = reduced(value)
+        walk.watch_reduced(value, parts)
     except ValueError:
         return None
     except Exception as error:  # a class may refuse in any way

@@ -24,9 +24,9 @@ Probe: TypeAlias = Callable[[], bool]
 
 SCALARS = frozenset((type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)))
 _BASES: tuple[type, ...] = (int, float, complex, str, bytes, tuple, list, dict, set, frozenset)
-_FIXED = ("decimal", "fractions", "datetime", "uuid", "ipaddress", "re", "zoneinfo", "_operator", "operator")
+_FIXED = ("decimal", "datetime", "re", "operator")
 """Modules of the standard library whose objects never change."""
-_LOCKS = frozenset(("_thread.lock", "_thread.RLock", "threading.Condition", "threading.Event", "_thread._local"))
+_LOCKS = frozenset(("_thread.lock", "_thread.RLock"))
 
 
 def is_snapshot(value: object) -> bool:
@@ -172,14 +172,17 @@ class Images:
         """What `pickle` would keep of an object: its class knows what that is."""
         try:
             parts = reduced(value)
-            if not kind.__module__.partition(".")[0] in _FIXED:
-                before = token(parts)
-                self.probes.append(lambda: token(reduced(value)) == before)
+            if kind.__module__.partition(".")[0] not in _FIXED:
+                self.watch_reduced(value, parts)
         except Exception as error:  # a class may refuse in any way: a generator, a socket, a handle of a driver
             self.untracked(value, label, str(error))
             return ("untracked", qualified_name(kind))
         self.alive.append(parts)
         return (qualified_name(kind), self._many(parts, label))
+
+    def watch_reduced(self, value: object, parts: tuple[object, ...]) -> None:
+        before = token(parts)
+        self.probes.append(lambda: token(reduced(value)) == before)
 
     def state_image(self, value: object, label: str) -> object:
         """The attributes of an object of this package, all of them."""

@@ -17,6 +17,7 @@ from types import (
     ClassMethodDescriptorType,
     FunctionType,
     MethodDescriptorType,
+    MethodType,
     MethodWrapperType,
     ModuleType,
     WrapperDescriptorType,
@@ -86,8 +87,8 @@ def _built_in(walk: Walk, value: Any, label: str) -> object:
     name = str(getattr(value, "__qualname__", value.__name__))
     if held is not None and not isinstance(held, ModuleType | type):
         return ("bound", name, walk.image(held, label))
-    module = value.__module__ if not isinstance(held, type) else held.__module__
-    module = module or str(getattr(getattr(value, "__objclass__", None), "__module__", "builtins"))
+    cls = held if isinstance(held, type) else getattr(value, "__objclass__", None)
+    module = str(getattr(value if cls is None else cls, "__module__", None) or "builtins")
     if any(value is each for each in _READERS):
         walk.computed = True
     _note_changing(walk, value, module, name, label)
@@ -163,7 +164,7 @@ def add_attribute(walk: Walk, value: object, module: str, name: str, label: str)
     if value is os.environ or value is getattr(os, "environb", None):
         return walk.external(module, name)  # which variables are read is recorded while tracing
     kind = type(value)
-    known = isinstance(value, (FunctionType, type, ModuleType, functools.partial, *_BUILT_IN_CALLABLES))
+    known = isinstance(value, (FunctionType, MethodType, type, ModuleType, functools.partial, *_BUILT_IN_CALLABLES))
     if known or kind in SCALARS:
         return walk.place(value, label)
     if kind in _CONTAINERS or walk.class_origin(kind) == "user":

@@ -27,7 +27,7 @@ from flydsl.compiler.key.changes import listen
 from flydsl.compiler.key.component import MISSING, Component
 from flydsl.compiler.key.function_key import FunctionKey, Names, Problem, Walked
 from flydsl.compiler.key.holders import Holder
-from flydsl.compiler.key.images import SCALARS, Images, is_snapshot
+from flydsl.compiler.key.images import SCALARS, Images, dict_of, is_snapshot
 from flydsl.compiler.key.names import Chain, code_reads, code_record
 from flydsl.compiler.key.origin import below, origin_of, package_version
 from flydsl.compiler.key.product import EXTRA_SOURCE_DIRS, environment_components
@@ -71,7 +71,7 @@ def rewritten(obj: object) -> Rewritten | None:
     kind = type(obj)
     if kind is FunctionType or kind in SCALARS or isinstance(obj, type | ModuleType):
         return None
-    if not hasattr(kind, "__fly_function__") and "__fly_function__" not in getattr(obj, "__dict__", ()):
+    if not hasattr(kind, "__fly_function__") and "__fly_function__" not in (dict_of(obj) or ()):
         return None
     return cast("Any", obj).__fly_function__
 
@@ -279,7 +279,7 @@ class Walk(Images):
         self.options.append((value, options))
         self.packages.add(record.original.__module__.partition(".")[0])
         number = self.add_function(record.original, "kernel", source=record.source, options=options)
-        held = getattr(value, "__dict__", {})
+        held = dict_of(value) or {}
         owner = held.get("owner", held.get("_owner"))
         return number if owner is None else self.simple(label, "method", (number, self.image(owner, label)))
 
