@@ -214,12 +214,16 @@ def _warm_value(check: Check, planned: ArgumentPlan) -> object:
     return eval(FIELDS[check.field].warm[planned.library].format(x="x", v="v", m=check.mode), names)
 
 
+_MOST_NAMES = 40
+"""Beyond these, names are compared in groups rather than one by one."""
+
+
 def _changed(function: FunctionKey, scope: dict[str, object]) -> list[str]:
     """Conditions under which the compiled code no longer stands."""
     scope |= {"__fly_hints": ambient_hints.get, "__fly_flags": ambient_flags.get, "__fly_set": default_flags.get}
     conditions = ["__fly_hints()", "__fly_flags() is not None", "__fly_set() is not None"]
     names, cells, more = function.identities()
-    if more or len(names) > 40:
+    if more or len(names) > _MOST_NAMES:
         scope |= {"__fly_key": function, "__fly_generation": function.generation}
         return [*conditions, "__fly_key.generation != __fly_generation", "not __fly_key.unchanged()"]
     scope |= {"__fly_changes": changes, "__fly_key": function}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
+from operator import is_
 from types import CellType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
 
@@ -17,7 +19,8 @@ from flydsl.errors import DSLRuntimeError, UntrackedGlobalWarning
 if TYPE_CHECKING:
     from flydsl.compiler.key.walk import Walk
 
-Names: TypeAlias = tuple[Callable[[str, object], object], str, object]
+_Get: TypeAlias = Callable[[str, object], object]
+Names: TypeAlias = tuple[_Get, str, object]
 """How a namespace is asked, for what, and what it said."""
 
 
@@ -38,6 +41,7 @@ class Walked:
         self.seen, self.alive = walk.seen, walk.alive
         self.read, self.computed = frozenset(walk.read), walk.computed
         self.names = list(walk.names.values())
+        self.groups = _grouped(self.names)
         self.cells = walk.cells
         self.functions, self.options = walk.functions, walk.options
         self.probes = walk.probes
@@ -46,6 +50,19 @@ class Walked:
         self.problems = tuple(walk.problems)
         self.positions = walk.positions
         self.source_missing = not walk.source
+
+
+_MISSING = repeat(MISSING)
+
+
+def _grouped(names: Iterable[Names]) -> list[tuple[_Get, tuple[str, ...], tuple[object, ...]]]:
+    """Names by the namespace they are asked of."""
+    found: dict[int, tuple[_Get, list[str], list[object]]] = {}
+    for get, name, value in names:
+        group = found.setdefault(id(getattr(get, "__self__", get)), (get, [], []))
+        group[1].append(name)
+        group[2].append(value)
+    return [(get, tuple(asked), tuple(values)) for get, asked, values in found.values()]
 
 
 class WalkAgain(Protocol):
@@ -92,16 +109,16 @@ class FunctionKey:
 
     def unchanged(self) -> bool:
         """Whether everything is the same object with the same content: comparisons, no walk."""
-        now, missing = self.now, MISSING
-        for get, name, expected in now.names:
-            if get(name, missing) is not expected:
+        now = self.now
+        for get, names, values in now.groups:
+            if not all(map(is_, map(get, names, _MISSING), values)):
                 return False
         for cell, expected in now.cells:
             try:
                 if cell.cell_contents is not expected:
                     return False
             except ValueError:
-                if expected is not missing:
+                if expected is not MISSING:
                     return False
         if changes.count != self.seen:
             count = changes.count

@@ -51,12 +51,14 @@ class Holder:
         self.fixed: object = None
         self.parts: dict[str, int] = {}
         self.ordered = False
+        self.named_only = False
+        """Whether names that code computes are left out: what a library offers counts by version."""
 
     def expand(self, walk: Walk) -> None:
         """Take the attributes that have become known as read."""
-        self.ordered = walk.computed
+        self.ordered = computed = walk.computed and not self.named_only
         for name, value in sorted(self.members().items(), key=lambda item: item[0]):
-            if name not in self.parts and (walk.computed or name in walk.read or self.always(name, value)):
+            if name not in self.parts and (computed or name in walk.read or self.always(name, value)):
                 self.parts[name] = self.place(value, f"{self.label}.{name}", name)
 
     def component(self) -> Component:
@@ -169,7 +171,7 @@ def add_module(walk: Walk, module: ModuleType) -> int:
         walk.look_up(space, name)
         return walk.place(value, label)
 
-    return _module(walk, module, place)
+    return _module(walk, module, place, named_only=False)
 
 
 def add_library_module(walk: Walk, module: ModuleType) -> int:
@@ -180,10 +182,10 @@ def add_library_module(walk: Walk, module: ModuleType) -> int:
         walk.look_up(space, name)
         return libraries.add_attribute(walk, value, module.__name__, name, label)
 
-    return _module(walk, module, place)
+    return _module(walk, module, place, named_only=True)
 
 
-def _module(walk: Walk, module: ModuleType, place: Callable[[object, str, str], int]) -> int:
+def _module(walk: Walk, module: ModuleType, place: Callable[[object, str, str], int], *, named_only: bool) -> int:
     space = vars(module)
 
     def members() -> dict[str, object]:
@@ -192,7 +194,7 @@ def _module(walk: Walk, module: ModuleType, place: Callable[[object, str, str], 
     holder, new = _add(
         walk, module, module.__name__, "module", members, place, always=lambda name, value: name == "__getattr__"
     )
-    holder.fixed = module.__name__
+    holder.fixed, holder.named_only = module.__name__, named_only
     return holder.number if new else walk.seen[id(module)]
 
 

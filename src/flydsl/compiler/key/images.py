@@ -24,8 +24,8 @@ Probe: TypeAlias = Callable[[], bool]
 
 SCALARS = frozenset((type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)))
 _BASES: tuple[type, ...] = (int, float, complex, str, bytes, tuple, list, dict, set, frozenset)
-_FIXED = ("decimal", "datetime", "re", "operator")
-"""Modules of the standard library whose objects never change."""
+_FIXED = ("decimal", "datetime", "re", "operator", "_collections", "flydsl")
+"""Modules and packages whose objects never change, but for containers."""
 _LOCKS = frozenset(("_thread.lock", "_thread.RLock"))
 
 
@@ -136,7 +136,7 @@ class Images:
 
     def _hooked(self, what: str, value: object, hook: Callable[[object], object], label: str) -> object:
         told = hook(value)
-        if not is_snapshot(value):
+        if not is_snapshot(value) and not _is_fixed(type(value)):
             before = token(told)
             self.probes.append(lambda: token(hook(value)) == before)
         return (what, qualified_name(type(value)), self.image(told, label))
@@ -172,7 +172,7 @@ class Images:
         """What `pickle` would keep of an object: its class knows what that is."""
         try:
             parts = reduced(value)
-            if kind.__module__.partition(".")[0] not in _FIXED:
+            if not _is_fixed(kind):
                 self.watch_reduced(value, parts)
         except Exception as error:  # a class may refuse in any way: a generator, a socket, a handle of a driver
             self.untracked(value, label, str(error))
@@ -187,9 +187,14 @@ class Images:
     def state_image(self, value: object, label: str) -> object:
         """The attributes of an object of this package, all of them."""
         found = state(value)
-        names, held = tuple(found), tuple(found.values())
-        self.probes.append(lambda: same_items(map(state(value).get, names, repeat(MISSING)), held))
+        if not _is_fixed(type(value)):
+            names, held = tuple(found), tuple(found.values())
+            self.probes.append(lambda: same_items(map(state(value).get, names, repeat(MISSING)), held))
         return tuple((name, self.image(each, label)) for name, each in sorted(found.items()))
+
+
+def _is_fixed(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] in _FIXED
 
 
 def _order(value: object) -> bytes:

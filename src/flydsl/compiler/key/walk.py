@@ -325,7 +325,9 @@ class Walk(Images):
         references = [(tuple(chain), self.resolve(chain, fn)) for chain in reads.chains]
         if reads.whole:
             references += [
-                (("global", (n,)), self.place(v, f"{fn.__module__}.{n}")) for n, v in sorted(fn.__globals__.items())
+                (("global", (n,)), self.place(v, f"{fn.__module__}.{n}"))
+                for n, v in sorted(fn.__globals__.items())
+                if n != "__builtins__"
             ]
             self.probes.append(holders.same_names(fn.__globals__))
         held = [self.simple(label, "attributes", self.image(fn.__dict__, label))] if fn.__dict__ else []
