@@ -4,6 +4,9 @@
 `{o}` where they pass it to. A change runs in the module of the definition.
 """
 
+# A table, one line each.
+# ruff: noqa: E501
+# fmt: off
 from __future__ import annotations
 
 from typing import NamedTuple

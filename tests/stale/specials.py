@@ -1,5 +1,8 @@
 """Programs whose dependency no object holds: modules, builtins, the environment, files, hints, the interpreter."""
 
+# A table, one line each.
+# ruff: noqa: E501
+# fmt: off
 from __future__ import annotations
 
 from .ways import Program

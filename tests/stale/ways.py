@@ -24,7 +24,11 @@ class Way(NamedTuple):
 WAYS = (
     Way("global", "OBJ"),
     Way("helper", "helper()", "def helper():\n    return {read:OBJ}"),
-    Way("closure", "helper()", "def _make(o):\n    def helper():\n        return {read:o}\n    return helper\nhelper = _make(OBJ)"),
+    Way(
+        "closure",
+        "helper()",
+        "def _make(o):\n    def helper():\n        return {read:o}\n    return helper\nhelper = _make(OBJ)",
+    ),
     Way("default", "helper()", "def helper(o=OBJ):\n    return {read:o}"),
     Way("keyword default", "helper()", "def helper(*, o=OBJ):\n    return {read:o}"),
     Way("constexpr", "o", argument=True),
@@ -33,7 +37,11 @@ WAYS = (
     Way("list", "BOX[0]", "BOX = [OBJ]"),
     Way("dict", "BOX['k'][0]", "BOX = {'k': (OBJ,)}"),
     Way("instance", "BOX.o", "class Box: pass\nBOX = Box()\nBOX.o = OBJ"),
-    Way("class", "Box.o", "class Box: pass\nBox.o = staticmethod(OBJ) if callable(OBJ) and not isinstance(OBJ, type) else OBJ"),
+    Way(
+        "class",
+        "Box.o",
+        "class Box: pass\nBox.o = staticmethod(OBJ) if callable(OBJ) and not isinstance(OBJ, type) else OBJ",
+    ),
     Way("property", "BOX.o", "class Box:\n    @property\n    def o(self): return OBJ\nBOX = Box()"),
     Way("argument", "use(OBJ)", "def use(o):\n    return {read:o}"),
     Way("argument of a method", "BOX.use(OBJ)", "class Box:\n    def use(self, o): return {read:o}\nBOX = Box()"),
@@ -51,7 +59,7 @@ WAYS = (
     Way("eval", "eval('OBJ')"),
     Way("vars", "vars(BOX)['o']", "class Box: pass\nBOX = Box()\nBOX.o = OBJ"),
 )
-SAMPLED = 4
+SAMPLED = 2
 """Ways that each form gets in a short run, beside the three that every form gets."""
 
 _HEAD = "import dataclasses, operator\nimport flydsl.compiler as flyc\nimport flydsl.expr as fx\n"
@@ -115,7 +123,12 @@ def program(form: Form, way: Way, index: int) -> Program:
             out += before + form.read.replace("{o}", target).replace("{{}}", "{}")
         return (out + rest).replace("{dep}", where)
 
-    whole = "helper()" in way.expression or "use(" in way.expression or "USE(" in way.expression or "get()" in way.expression
+    whole = (
+        "helper()" in way.expression
+        or "use(" in way.expression
+        or "USE(" in way.expression
+        or "get()" in way.expression
+    )
     value = way.expression if whole else form.read.replace("{o}", way.expression).replace("{{}}", "{}")
     parts = [_HEAD]
     parts.append(f"import {where} as dep\n" if way.module else form.defs)
@@ -126,15 +139,24 @@ def program(form: Form, way: Way, index: int) -> Program:
     else:
         parameter = ", o: fx.Constexpr" if way.argument else ""
         if index % 2:
-            parts += [_IN_HOST, _JIT.format(parameter=parameter, passed=f", int({value})", plain="o" if way.argument else "", value=value)]
+            parts += [
+                _IN_HOST,
+                _JIT.format(
+                    parameter=parameter, passed=f", int({value})", plain="o" if way.argument else "", value=value
+                ),
+            ]
         else:
             parts.append(_IN_KERNEL.format(parameter=parameter, value=f"int({value})"))
             passed = ", o" if way.argument else ""
-            parts.append(_JIT.format(parameter=parameter, passed=passed, plain="o" if way.argument else "", value=value))
+            parts.append(
+                _JIT.format(parameter=parameter, passed=passed, plain="o" if way.argument else "", value=value)
+            )
         call, oracle = ("run(x, OBJ)", "plain(OBJ)") if way.argument else ("run(x)", "plain()")
     name = f"{form.family} {form.name} by {way.name}"
     dep = form.defs if way.module else ""
-    return Program(form.family, name, "\n".join(parts), dep, form.changes, call, oracle, "dep" if way.module else "program")
+    return Program(
+        form.family, name, "\n".join(parts), dep, form.changes, call, oracle, "dep" if way.module else "program"
+    )
 
 
 def programs(every: bool = False, seed: int = 16) -> list[Program]:

@@ -28,7 +28,9 @@ def write(folder: Path, number: int, every: bool, only: slice) -> list[tuple[int
     chosen = list(enumerate([*programs(every), *SPECIALS]))[only]
     for index, made in chosen:
         for name, text in ((f"stale_p{index}", made.source), (f"stale_d{index}", made.dep)):
-            (folder / f"{name}.py").write_text(text.replace("@V@", str(number)).replace("@FOLDER@", str(folder.parent)).replace("@I@", str(index)))
+            (folder / f"{name}.py").write_text(
+                text.replace("@V@", str(number)).replace("@FOLDER@", str(folder.parent)).replace("@I@", str(index))
+            )
     return chosen
 
 
@@ -109,7 +111,7 @@ def _program(index: int, made: Program, changes: bool, number: int) -> None:
     try:
         run = Run(index, made)
         tell("", run.compare())
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever happens is told
         tell("", f"error: {type(error).__name__}: {error}")
         return
     for change in made.changes if changes else ():
@@ -118,7 +120,7 @@ def _program(index: int, made: Program, changes: bool, number: int) -> None:
             exec(change.replace("@V@", str(number)).replace("@I@", str(index)), vars(run.changed))
             after = run.oracle(run.module)
             tell(change, run.compare(), effective=(type(before), before) != (type(after), after))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever happens is told
             tell(change, f"error: {type(error).__name__}: {error}")
 
 

@@ -83,6 +83,11 @@ def _add(
     return made, new
 
 
+def _is_foreign(walk: Walk, cls: type) -> bool:
+    """Whether a class derives from one of a library whose code may read its attributes."""
+    return any(walk.whose.of_class(b) == "external" and b.__module__ not in _QUIET_BASES for b in cls.__mro__)
+
+
 def add_class(walk: Walk, cls: type) -> int:
     """A class of the user: its bases, its special methods, and of its members those that are named."""
     label = qualified_name(cls)
@@ -94,8 +99,9 @@ def add_class(walk: Walk, cls: type) -> int:
                 told = walk.image(cast("Callable[[], object]", hook)(), label)
                 walk.components[number - walk.offset] = Component(label, "class", digest((label, told)))
             return number
+    foreign = _is_foreign(walk, cls)
     listed = issubclass(cls, enum.Enum)
-    every = listed or any(walk.class_origin(b) == "external" and b.__module__ not in _QUIET_BASES for b in cls.__mro__)
+    every = listed or foreign
 
     def members() -> dict[str, object]:
         found = {n: v for n, v in vars(cls).items() if n not in _CLASS_NOISE and not isinstance(v, _DESCRIPTORS)}
@@ -120,7 +126,7 @@ def add_class(walk: Walk, cls: type) -> int:
 def add_object(walk: Walk, value: object, label: str) -> int:
     """An object of a class of the user: its class, what it is as a number, text or container, and its attributes."""
     cls = type(value)
-    foreign = any(walk.class_origin(b) == "external" and b.__module__ not in _QUIET_BASES for b in cls.__mro__)
+    foreign = _is_foreign(walk, cls)
     listed = isinstance(value, enum.Enum)
 
     def always(name: str, held: object) -> bool:
@@ -133,7 +139,7 @@ def add_object(walk: Walk, value: object, label: str) -> int:
     holder, new = _add(walk, value, label, "object", members, always=always)
     if not new:
         return walk.seen[id(value)]
-    bases = [base for base in _BUILT_IN if isinstance(value, base)]
+    bases = [base for base in _BUILT_IN if issubclass(cls, base)]
     fixed: list[object] = [walk.add_class(cls), *(walk.base_image(value, base, label) for base in bases)]
     if foreign and not bases:
         fixed.append(_hidden(walk, value, label))
@@ -143,7 +149,7 @@ def add_object(walk: Walk, value: object, label: str) -> int:
 
 def _hidden(walk: Walk, value: object, label: str) -> object:
     """What an object holds for a class of a library it derives from, beside its attributes."""
-    known = libraries.array_image(walk, value, label)
+    known = walk.array_image(value, label)
     if known is not None:
         return known
     try:
@@ -151,7 +157,7 @@ def _hidden(walk: Walk, value: object, label: str) -> object:
         walk.watch_reduced(value, parts)
     except ValueError:
         return None
-    except Exception as error:  # a class may refuse in any way
+    except Exception as error:  # noqa: BLE001 - a class may refuse in any way
         walk.untracked(value, label, str(error))
         return None
     return walk.image((name, arguments, rest[1:]), label)
@@ -221,8 +227,7 @@ def same_names(space: Mapping[str, object]) -> Probe:
 
 
 def _class_probe(cls: type) -> Probe:
-    space, bases, same = vars(cls), cls.__bases__, same_names(vars(cls))
-    _ = space
+    bases, same = cls.__bases__, same_names(vars(cls))
     return lambda: cls.__bases__ is bases and same()
 
 

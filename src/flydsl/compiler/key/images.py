@@ -12,6 +12,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import repeat
 from operator import is_
 from typing import Any, TypeAlias, cast
@@ -107,29 +108,38 @@ class Images:
     def base_image(self, value: Any, base: type, label: str) -> object:
         """What a value holds as a number, a text or a container; `base` is its class among those of the language."""
         if base is tuple:
-            return ("tuple", self._many(tuple.__iter__(value), label))
+            return ("tuple", self._many(_plain_iter(tuple, value), label))
         if base is list:
-            items: tuple[object, ...] = tuple(list.__iter__(value))
-            self.probes.append(lambda: list.__len__(value) == len(items) and same_items(list.__iter__(value), items))
+            items = tuple(_plain_iter(list, value))
+            self.probes.append(
+                lambda: _plain_len(list, value) == len(items) and same_items(_plain_iter(list, value), items)
+            )
             return ("list", self._many(items, label))
         if base is dict:
             return ("dict", self._items(value, label))
         if base is set or base is frozenset:
-            members: tuple[object, ...] = tuple(base.__iter__(value))  # pyright: ignore[reportUnknownVariableType, reportAttributeAccessIssue, reportUnknownMemberType]
+            members = tuple(_plain_iter(base, value))
             if base is set:
-                self.probes.append(lambda: len(value) == len(members) and same_items(set.__iter__(value), members))
+                self.probes.append(
+                    lambda: _plain_len(set, value) == len(members) and same_items(_plain_iter(set, value), members)
+                )
             return (base.__name__, tuple(sorted(self._many(sorted(members, key=_order), label), key=encode)))
         return base(value)
 
     def _items(self, value: Any, label: str) -> tuple[object, ...]:
         """Keys and values of a mapping in their order, which a loop over it would show."""
-        plain = type(value) is types.MappingProxyType
-        keys = cast("Callable[[], Iterable[object]]", value.keys if plain else lambda: dict.keys(value))
-        values = cast("Callable[[], Iterable[object]]", value.values if plain else lambda: dict.values(value))
+        # A subclass may say anything about itself.
+        base: Any = types.MappingProxyType if type(value) is types.MappingProxyType else dict
+        keys = cast("Callable[[], Iterable[object]]", partial(base.keys, value))
+        values = cast("Callable[[], Iterable[object]]", partial(base.values, value))
         first, second = tuple(keys()), tuple(values())
 
         def unchanged() -> bool:
-            return len(value) == len(first) and same_items(values(), second) and same_items(keys(), first)
+            return (
+                _plain_len(base, cast(object, value)) == len(first)
+                and same_items(values(), second)
+                and same_items(keys(), first)
+            )
 
         self.probes.append(unchanged)
         return tuple((self.image(k, label), self.image(v, label)) for k, v in zip(first, second, strict=True))
@@ -146,16 +156,25 @@ class Images:
         if isinstance(value, pathlib.PurePath):
             return (qualified_name(kind), str(value))
         if kind is bytearray or kind is memoryview or kind is array.array:
-            return self.buffer_image(value, kind, (getattr(value, "typecode", ""), getattr(value, "shape", None)), label)
-        numpy = sys.modules.get("numpy")
-        if numpy is not None and isinstance(value, numpy.ndarray) and not value.dtype.hasobject:
-            return self.buffer_image(value, kind, (value.dtype, value.shape, value.strides), label)
+            return self._buffer_image(
+                value, kind, (getattr(value, "typecode", ""), getattr(value, "shape", None)), label
+            )
+        if (known := self.array_image(value, label)) is not None:
+            return known
         name = qualified_name(kind)
         if name in _LOCKS:
             return name
         return self._reduced(value, kind, label)
 
-    def buffer_image(self, value: Any, kind: type, about: tuple[object, ...], label: str) -> object:
+    def array_image(self, value: Any, label: str) -> object:
+        """The content of an array of numpy, whose class may be the user's; None for anything else."""
+        numpy: Any = sys.modules.get("numpy")
+        kind = type(value)
+        if numpy is None or not isinstance(value, numpy.ndarray) or value.dtype.hasobject:
+            return None
+        return self._buffer_image(value, kind, (value.dtype, value.shape, value.strides), label)
+
+    def _buffer_image(self, value: Any, kind: type, about: tuple[object, ...], label: str) -> object:
         data: bytes = value.tobytes() if hasattr(value, "tobytes") else bytes(value)
         read_only = getattr(getattr(value, "flags", None), "writeable", True) is False and value.base is None
         if not read_only:
@@ -174,7 +193,7 @@ class Images:
             parts = reduced(value)
             if not _is_fixed(kind):
                 self.watch_reduced(value, parts)
-        except Exception as error:  # a class may refuse in any way: a generator, a socket, a handle of a driver
+        except Exception as error:  # noqa: BLE001 - a generator, a socket, a handle of a driver refuse in any way
             self.untracked(value, label, str(error))
             return ("untracked", qualified_name(kind))
         self.alive.append(parts)
@@ -197,6 +216,14 @@ def _is_fixed(kind: type) -> bool:
     return kind.__module__.partition(".")[0] in _FIXED
 
 
+def _plain_iter(base: Any, value: object) -> Iterator[object]:
+    return base.__iter__(value)
+
+
+def _plain_len(base: Any, value: object) -> int:
+    return base.__len__(value)
+
+
 def _order(value: object) -> bytes:
     return token(value) if type(value) in SCALARS else encode(qualified_name(type(value)))
 
@@ -210,7 +237,7 @@ def reduced(value: Any) -> tuple[object, ...]:
     if getattr(made, "__name__", "") == "__newobj__":
         arguments = arguments[1:]
     return (
-        getattr(made, "__qualname__", str(type(made))),
+        str(getattr(made, "__qualname__", "")),
         arguments,
         *(list(cast("Iterator[object]", part)) if isinstance(part, Iterator) else part for part in rest),
     )

@@ -49,7 +49,10 @@ _CHANGING_MODULES = frozenset(("time", "secrets", "uuid", "socket", "_socket", "
 _CHANGING = frozenset(
     (
         *(("datetime", name) for name in ("datetime.now", "datetime.today", "datetime.utcnow", "date.today")),
-        *(("posix", name) for name in ("getpid", "getcwd", "stat", "lstat", "access", "urandom", "times", "getloadavg")),
+        *(
+            ("posix", name)
+            for name in ("getpid", "getcwd", "stat", "lstat", "access", "urandom", "times", "getloadavg")
+        ),
         *(("genericpath", name) for name in ("exists", "isfile", "isdir", "getmtime", "getsize")),
         ("builtins", "input"),
     )
@@ -60,16 +63,16 @@ _CHANGING = frozenset(
 def callable_parts(walk: Walk, value: object, label: str) -> object:
     """What a callable or descriptor of the standard library holds; None for anything else."""
     if isinstance(value, staticmethod | classmethod):
-        inner = cast("staticmethod[..., object]", value).__func__
-        return (type(value).__name__, walk.place(inner, label))
+        made = cast("staticmethod[..., object]", value)
+        return (type(made).__name__, walk.place(made.__func__, label))
     if isinstance(value, property):
         return ("property", *(walk.place(p, label) for p in (value.fget, value.fset, value.fdel) if p))
     if isinstance(value, functools.cached_property):
         return ("cached property", walk.place(cast("functools.cached_property[object]", value).func, label))
     if isinstance(value, functools.partial | functools.partialmethod):
-        made = cast("functools.partial[object]", value)
-        held = walk.image(getattr(made, "__dict__", {}), label)
-        return ("partial", walk.place(made.func, label), walk.image((made.args, made.keywords), label), held)
+        given = cast("functools.partial[object]", value)
+        held = walk.image(getattr(given, "__dict__", {}), label)
+        return ("partial", walk.place(given.func, label), walk.image((given.args, given.keywords), label), held)
     if isinstance(value, functools.singledispatchmethod):
         chosen = cast("functools.singledispatchmethod[object]", value)
         return ("dispatch", walk.place(chosen.func, label), walk.place(chosen.dispatcher, label))
@@ -166,19 +169,11 @@ def add_attribute(walk: Walk, value: object, module: str, name: str, label: str)
     kind = type(value)
     known = isinstance(value, (FunctionType, MethodType, type, ModuleType, functools.partial, *_BUILT_IN_CALLABLES))
     if known or kind in SCALARS:
-        return walk.place(value, label)
-    if kind in _CONTAINERS or walk.class_origin(kind) == "user":
+        return walk.place(cast(object, value), label)
+    if kind in _CONTAINERS or walk.whose.of_class(kind) == "user":
         walk.quiet += 1
         try:
             return walk.place(value, label)
         finally:
             walk.quiet -= 1
     return walk.external(module, name)
-
-
-def array_image(walk: Walk, value: object, label: str) -> object:
-    """The content of an array of numpy, whose class may be the user's; None for anything else."""
-    numpy = sys.modules.get("numpy")
-    if numpy is None or not isinstance(value, numpy.ndarray) or value.dtype.hasobject:
-        return None
-    return walk.buffer_image(value, type(value), (value.dtype, value.shape, value.strides), label)

@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from flydsl.compiler.guard import Guard
 from flydsl.compiler.key.changes import listen, recording
@@ -39,17 +39,17 @@ class OutsideReads:
             return
         if event == "open":
             path, mode, flags = (*arguments, None, None)[:3]
-            if isinstance(path, str | bytes | os.PathLike) and not _writes(mode, flags):
-                self._add("file", os.fsdecode(path))
+            if not _writes(mode, flags):
+                self._add("file", path)
         elif event in ("os.listdir", "os.scandir"):
-            path = arguments[0] if arguments and arguments[0] is not None else "."
-            if isinstance(path, str | bytes | os.PathLike):
-                self._add("folder", os.fsdecode(path))
+            self._add("folder", arguments[0] if arguments and arguments[0] is not None else ".")
         elif event.startswith(_UNREPEATABLE):
             self.unrepeatable = event
 
-    def _add(self, kind: str, name: str) -> None:
-        path = os.path.abspath(name)
+    def _add(self, kind: str, name: object) -> None:
+        if isinstance(name, int):  # a descriptor, of something that was opened by name
+            return
+        path = os.path.abspath(os.fsdecode(cast("str | bytes | os.PathLike[str]", name)))
         # Code counts by other means, and the interpreter's own imports read it here.
         if path.endswith((".py", ".pyc", ".so")) or origin_of(path) != "user" or path.startswith(("/proc/", "/sys/")):
             return

@@ -10,7 +10,6 @@ from __future__ import annotations
 import builtins
 import importlib
 import importlib.util
-import os
 import reprlib
 import sys
 import types
@@ -21,7 +20,6 @@ from typing import Any, Protocol, cast
 
 from flydsl import config
 from flydsl.compiler.key import holders, libraries
-from flydsl.compiler.key import origin as origins
 from flydsl.compiler.key.cache_key import digest, qualified_name
 from flydsl.compiler.key.changes import listen
 from flydsl.compiler.key.component import MISSING, Component
@@ -29,8 +27,9 @@ from flydsl.compiler.key.function_key import FunctionKey, Names, Problem, Walked
 from flydsl.compiler.key.holders import Holder
 from flydsl.compiler.key.images import SCALARS, Images, dict_of, is_snapshot
 from flydsl.compiler.key.names import Chain, code_reads, code_record
-from flydsl.compiler.key.origin import below, origin_of, package_version
-from flydsl.compiler.key.product import EXTRA_SOURCE_DIRS, environment_components
+from flydsl.compiler.key.origin import origin_of, package_version
+from flydsl.compiler.key.ownership import Ownership
+from flydsl.compiler.key.product import environment_components
 
 
 def function_key(
@@ -115,16 +114,7 @@ class Walk(Images):
             self.seen = dict(known.seen)
             self.offset = len(known.components)
             self.read, self.computed = set(known.read), known.computed
-        # Below an installed root file its folder counts. Elsewhere the tree may hold a virtual environment, and what is
-        # not installed is the user's anyway.
-        root = self.function.__code__.co_filename
-        folder = os.path.dirname(os.path.realpath(root)) if origin_of(root) == "installed" else ""
-        self.user_dirs = [folder] if below(folder, origins.library_dirs()[0]) else []
-        self.user_dirs += [os.path.realpath(p) for p in (*config.compile.extra_source_dirs, *EXTRA_SOURCE_DIRS)]
-        self.packages = {self.function.__module__.partition(".")[0], *origins.decorated_packages}
-        self.prefixes = {
-            str(getattr(item, "__name__", item)) for item in depends_on if isinstance(item, str | ModuleType)
-        }
+        self.whose = Ownership(self.function, depends_on)
 
     def run(
         self,
@@ -170,42 +160,6 @@ class Walk(Images):
                 holder.expand(self)
             if not self.pending and known == (len(self.read), self.computed, len(self.components)):
                 return
-
-    # -- whose code --------------------------------------------------------------------------------------
-
-    def is_user(self, filename: str, module: str) -> bool:
-        """The author's own code, and what belongs to no installed package: nothing else would notice its changes."""
-        origin = origin_of(filename)
-        if origin in ("product", "standard"):
-            return False
-        if origin == "user" or module.partition(".")[0] in self.packages:
-            return True
-        if any(module == prefix or module.startswith(prefix + ".") for prefix in self.prefixes):
-            return True
-        return below(os.path.realpath(filename), self.user_dirs)
-
-    def module_origin(self, module: ModuleType) -> str:
-        name = module.__name__
-        if name.partition(".")[0] == "flydsl" and not (name + ".").startswith("flydsl.kernels."):
-            return "product"
-        file = getattr(module, "__file__", None)
-        if not file:
-            paths = list(cast("Iterable[str]", getattr(module, "__path__", ())))
-            file = os.path.join(paths[0], "__init__.py") if paths else "<frozen builtin>"
-            if name == "__main__" or (name not in sys.builtin_module_names and not paths):
-                file = "<main>"  # a notebook, or made by hand
-        return "user" if self.is_user(str(file), name) else origin_of(str(file))
-
-    def class_origin(self, cls: type) -> str:
-        module = cls.__module__
-        if not isinstance(module, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a class may say anything
-            return "user"
-        if module.partition(".")[0] == "flydsl" and not (module + ".").startswith("flydsl.kernels."):
-            return "product"
-        file = getattr(sys.modules.get(module), "__file__", None) or ("<main>" if module == "__main__" else "<class>")
-        if module in sys.builtin_module_names or not self.is_user(file, module):
-            return "external"
-        return "user"
 
     # -- components --------------------------------------------------------------------------------------
 
@@ -269,7 +223,7 @@ class Walk(Images):
             return parts if isinstance(parts, int) else self.simple(label, "callable", parts)
         kind = type(value)
         if kind is types.SimpleNamespace or (
-            self.class_origin(kind) == "user" and not hasattr(kind, "__fly_cache_key__")
+            self.whose.of_class(kind) == "user" and not hasattr(kind, "__fly_cache_key__")
         ):
             return holders.add_object(self, value, label)
         return None
@@ -277,7 +231,7 @@ class Walk(Images):
     def decorated(self, value: object, record: Rewritten, label: str) -> int:
         options = getattr(value, "__fly_options__", None)
         self.options.append((value, options))
-        self.packages.add(record.original.__module__.partition(".")[0])
+        self.whose.packages.add(record.original.__module__.partition(".")[0])
         number = self.add_function(record.original, "kernel", source=record.source, options=options)
         held = dict_of(value) or {}
         owner = held.get("owner", held.get("_owner"))
@@ -293,7 +247,7 @@ class Walk(Images):
 
     def add_helper(self, fn: FunctionType) -> int:
         module = fn.__module__ or ""
-        if self.is_user(fn.__code__.co_filename, module):
+        if self.whose.is_user(fn.__code__.co_filename, module):
             return self.add_function(fn, "function")
         if origin_of(fn.__code__.co_filename) == "product":  # its sources are part of every key
             return self.simple(f"{module}:{fn.__qualname__}", "product", (module, fn.__qualname__))
@@ -369,7 +323,7 @@ class Walk(Images):
             full = importlib.util.resolve_name(name, package).rstrip(".") if level else name
             module = sys.modules.get(full)
             spec = module.__spec__ if module is not None else importlib.util.find_spec(full)
-            if module is None and (spec is None or not spec.origin or not self.is_user(spec.origin, full)):
+            if module is None and (spec is None or not spec.origin or not self.whose.is_user(spec.origin, full)):
                 return self.external(full, ".".join(rest))
             loaded = module if module is not None else importlib.import_module(full)
         except (ImportError, ValueError):
@@ -384,7 +338,7 @@ class Walk(Images):
     def follow(self, value: object, rest: list[str], label: str) -> int | None:
         """The component of `value.rest...`: through modules attribute by attribute, other values as a whole."""
         while isinstance(value, ModuleType):
-            origin = self.module_origin(value)
+            origin = self.whose.of_module(value)
             if origin == "product" or (not rest and origin != "user"):
                 return None if origin == "product" else self.external(value.__name__, "")
             if not rest:
@@ -408,7 +362,7 @@ class Walk(Images):
     # -- classes and modules -----------------------------------------------------------------------------
 
     def add_class(self, cls: type) -> int:
-        origin = self.class_origin(cls)
+        origin = self.whose.of_class(cls)
         if origin == "product":
             return self.simple(qualified_name(cls), "product", digest(cls))
         if origin == "external":
@@ -417,7 +371,7 @@ class Walk(Images):
 
     def add_module(self, module: ModuleType) -> int:
         """A module that is used as a value: what its attributes are called is seen elsewhere."""
-        origin = self.module_origin(module)
+        origin = self.whose.of_module(module)
         if origin == "product":
             return self.simple(module.__name__, "product", module.__name__)
         if origin != "user":
