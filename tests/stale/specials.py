@@ -8,7 +8,7 @@ from __future__ import annotations
 from .ways import Program
 
 _HEAD = "import os, sys, json, pathlib, builtins, math, random, decimal\nimport flydsl.compiler as flyc\nimport flydsl.expr as fx\n"
-_RUN = """
+RUN = """
 @flyc.kernel
 def store_kernel(x: fx.Tensor):
     x[0] = fx.Int32(int(value()))
@@ -21,7 +21,7 @@ def plain():
 
 
 def _special(family: str, name: str, source: str, *changes: str, dep: str = "") -> Program:
-    return Program(family, name, _HEAD + source + _RUN, dep, changes, "run(x)", "plain()", "program")
+    return Program(family, name, _HEAD + source + RUN, dep, changes, "run(x)", "plain()", "program")
 
 
 SPECIALS = (

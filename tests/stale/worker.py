@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from .corners import CORNERS
 from .specials import SPECIALS
 from .ways import Program, programs
 
@@ -25,7 +26,7 @@ from .ways import Program, programs
 def write(folder: Path, number: int, every: bool, only: slice) -> list[tuple[int, Program]]:
     """The modules of the programs on disk, with a number in place of `@V@`."""
     folder.mkdir(parents=True, exist_ok=True)
-    chosen = list(enumerate([*programs(every), *SPECIALS]))[only]
+    chosen = list(enumerate([*programs(every), *SPECIALS, *CORNERS]))[only]
     for index, made in chosen:
         for name, text in ((f"stale_p{index}", made.source), (f"stale_d{index}", made.dep)):
             (folder / f"{name}.py").write_text(

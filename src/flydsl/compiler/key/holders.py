@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import abc
 import enum
+import sys
 import types
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -18,16 +20,23 @@ if TYPE_CHECKING:
 
 _BUILT_IN = (int, float, complex, str, bytes, tuple, list, dict, set, frozenset)
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)
-_CLASS_NOISE = frozenset(
+_NEVER = frozenset(
     (
-        *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "__annotations__"),
-        *("__annotate__", "__annotate_func__", "__annotations_cache__", "__static_attributes__", "__abstractmethods__"),
-        *("_abc_impl", "__parameters__", "__orig_bases__", "__dataclass_params__", "__type_params__"),
+        *("__dict__", "__weakref__", "_abc_impl", "__firstlineno__", "__static_attributes__", "__annotations_cache__"),
         *("_member_map_", "_member_names_", "_value2member_map_", "_hashable_values_", "_unhashable_values_"),
         *("_unhashable_values_map_", "_member_type_", "_generate_next_value_", "_new_member_", "_use_args_"),
-        *("_use_default_", "_value_repr_", "__new_member__", "__dataclass_fields__"),
+        *("_use_default_", "_value_repr_", "__new_member__"),
     )
 )
+"""What the interpreter and `enum` keep in a class for themselves."""
+_IF_NAMED = frozenset(
+    (
+        *("__doc__", "__module__", "__qualname__", "__annotations__", "__annotate__", "__annotate_func__"),
+        *("__abstractmethods__", "__parameters__", "__orig_bases__", "__dataclass_params__", "__type_params__"),
+        *("__dataclass_fields__", "__subclasses__"),
+    )
+)
+"""Special names that do not change what a class does."""
 _OBJECT_NOISE = frozenset(("__objclass__", "_sort_order_", "_inverted_"))
 _QUIET_BASES = frozenset(("builtins", "abc", "enum", "typing", "collections.abc", "contextlib", "types"))
 """Modules of base classes that do not read attributes of a class derived from them but by special names."""
@@ -83,9 +92,9 @@ def _add(
     return made, new
 
 
-def _is_foreign(walk: Walk, cls: type) -> bool:
-    """Whether a class derives from one of a library whose code may read its attributes."""
-    return any(walk.whose.of_class(b) == "external" and b.__module__ not in _QUIET_BASES for b in cls.__mro__)
+def _foreign_bases(walk: Walk, cls: type) -> list[type]:
+    """The classes of libraries that a class derives from and whose code may read its attributes."""
+    return [b for b in cls.__mro__ if walk.whose.of_class(b) == "external" and b.__module__ not in _QUIET_BASES]
 
 
 def add_class(walk: Walk, cls: type) -> int:
@@ -99,19 +108,27 @@ def add_class(walk: Walk, cls: type) -> int:
                 told = walk.image(cast("Callable[[], object]", hook)(), label)
                 walk.components[number - walk.offset] = Component(label, "class", digest((label, told)))
             return number
-    foreign = _is_foreign(walk, cls)
-    listed = issubclass(cls, enum.Enum)
-    every = listed or foreign
+    every = bool(_foreign_bases(walk, cls)) or issubclass(cls, enum.Enum)
+    listed = enum.Enum in cls.__mro__
 
     def members() -> dict[str, object]:
-        found = {n: v for n, v in vars(cls).items() if n not in _CLASS_NOISE and not isinstance(v, _DESCRIPTORS)}
+        found = {n: v for n, v in vars(cls).items() if n not in _NEVER and not isinstance(v, _DESCRIPTORS)}
+        if "__subclasses__" in walk.read:
+            found["__subclasses__"] = type.__subclasses__(cls)
         if listed:
             found |= cast("dict[str, object]", getattr(cls, "_member_map_", {}))
         return found
 
-    holder, new = _add(
-        walk, cls, label, "class", members, always=lambda n, v: every or (n.startswith("__") and n.endswith("__"))
-    )
+    def always(name: str, value: object) -> bool:
+        return (every or (name.startswith("__") and name.endswith("__"))) and name not in _IF_NAMED
+
+    def place(value: object, at: str, name: str) -> int:
+        if name == "__subclasses__":
+            known = tuple(cast("list[object]", value))
+            walk.probes.append(lambda: tuple(type.__subclasses__(cls)) == known)
+        return walk.place(value, at)
+
+    holder, new = _add(walk, cls, label, "class", members, place, always)
     if new:
         named: object = vars(cls).get("__match_args__", ())
         if isinstance(named, tuple):
@@ -119,19 +136,31 @@ def add_class(walk: Walk, cls: type) -> int:
         bases = [walk.add_class(base) for base in cls.__bases__]
         meta = walk.add_class(type(cls)) if type(cls) is not type else None
         order = walk.image(getattr(cls, "_member_names_", ()), label) if listed else None
-        holder.fixed = (label, bases, meta, order)
+        holder.fixed = (label, cls.__name__, bases, meta, order, _registered(walk, cls))
     return holder.number if new else walk.seen[id(cls)]
+
+
+def _registered(walk: Walk, cls: type) -> object:
+    """The classes that were registered with an abstract one."""
+    if not isinstance(cls, abc.ABCMeta):
+        return None
+    token = abc.get_cache_token()
+    walk.probes.append(lambda: abc.get_cache_token() == token)
+    dump = cast("Callable[[type], tuple[set[Callable[[], type | None]], object]]", getattr(abc, "_get_dump"))  # noqa: B009
+    found = [made for ref in dump(cls)[0] if (made := ref()) is not None]
+    return sorted(qualified_name(made) for made in found)
 
 
 def add_object(walk: Walk, value: object, label: str) -> int:
     """An object of a class of the user: its class, what it is as a number, text or container, and its attributes."""
     cls = type(value)
-    foreign = _is_foreign(walk, cls)
+    libraries_of = _foreign_bases(walk, cls)
+    standard = all(b.__module__.partition(".")[0] in sys.stdlib_module_names for b in libraries_of)
     listed = isinstance(value, enum.Enum)
 
     def always(name: str, held: object) -> bool:
-        # Code of a library may read what no code of the user names.
-        return listed or (foreign and _is_plain(held))
+        # Code of a library may read what no code of the user names; big ones keep there what is no part of a kernel.
+        return listed or (bool(libraries_of) and (standard or _is_plain(held)))
 
     def members() -> dict[str, object]:
         return {name: held for name, held in state(value).items() if name not in _OBJECT_NOISE}
@@ -139,9 +168,10 @@ def add_object(walk: Walk, value: object, label: str) -> int:
     holder, new = _add(walk, value, label, "object", members, always=always)
     if not new:
         return walk.seen[id(value)]
-    bases = [base for base in _BUILT_IN if issubclass(cls, base)]
+    bases = [base for base in _BUILT_IN if base in cls.__mro__]
     fixed: list[object] = [walk.add_class(cls), *(walk.base_image(value, base, label) for base in bases)]
-    if foreign and not bases:
+    built_in = any(b.__module__ == "builtins" and b is not object and b not in _BUILT_IN for b in cls.__mro__)
+    if (libraries_of or built_in) and not bases:
         fixed.append(_hidden(walk, value, label))
     holder.fixed = tuple(fixed)
     return holder.number
@@ -227,8 +257,8 @@ def same_names(space: Mapping[str, object]) -> Probe:
 
 
 def _class_probe(cls: type) -> Probe:
-    bases, same = cls.__bases__, same_names(vars(cls))
-    return lambda: cls.__bases__ is bases and same()
+    bases, name, same = cls.__bases__, cls.__name__, same_names(vars(cls))
+    return lambda: cls.__bases__ is bases and cls.__name__ == name and same()
 
 
 def _object_probe(obj: object, names: tuple[str, ...]) -> Probe:

@@ -169,10 +169,9 @@ class Images:
     def array_image(self, value: Any, label: str) -> object:
         """The content of an array of numpy, whose class may be the user's; None for anything else."""
         numpy: Any = sys.modules.get("numpy")
-        kind = type(value)
-        if numpy is None or not isinstance(value, numpy.ndarray) or value.dtype.hasobject:
+        if numpy is None or not issubclass(type(value), numpy.ndarray) or value.dtype.hasobject:
             return None
-        return self._buffer_image(value, kind, (value.dtype, value.shape, value.strides), label)
+        return self._buffer_image(value, value.__class__, (value.dtype, value.shape, value.strides), label)
 
     def _buffer_image(self, value: Any, kind: type, about: tuple[object, ...], label: str) -> object:
         data: bytes = value.tobytes() if hasattr(value, "tobytes") else bytes(value)

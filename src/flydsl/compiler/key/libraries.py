@@ -78,8 +78,10 @@ def callable_parts(walk: Walk, value: object, label: str) -> object:
         return ("dispatch", walk.place(chosen.func, label), walk.place(chosen.dispatcher, label))
     if type(value) is functools._lru_cache_wrapper:  # pyright: ignore[reportPrivateUsage]
         return ("cached", walk.place(cast(Any, value).__wrapped__, label))
-    if type(value) is weakref.ref:
+    if isinstance(value, weakref.ref):
         return ("weak", walk.place(cast("weakref.ref[object]", value)(), label))
+    if isinstance(value, operator.attrgetter | operator.methodcaller):
+        walk.computed = True
     if isinstance(value, _BUILT_IN_CALLABLES):
         return _built_in(walk, value, label)
     return None

@@ -75,6 +75,9 @@ def rewritten(obj: object) -> Rewritten | None:
     return cast("Any", obj).__fly_function__
 
 
+_FACTS = frozenset(("__name__", "__qualname__", "__doc__", "__annotations__"))
+
+
 class Walk(Images):
     """One computation of a key: the components found so far and the functions still to look into."""
 
@@ -104,6 +107,7 @@ class Walk(Images):
         self.functions: list[tuple[FunctionType, types.CodeType, object, object]] = []
         self.options: list[tuple[object, object]] = []
         """Decorated functions and what their decorators were given."""
+        self.facts: set[tuple[int, str]] = set()
         self.values: dict[str, tuple[object, str]] = {}
         self.problems: list[Problem] = []
         self.quiet = 0
@@ -158,6 +162,7 @@ class Walk(Images):
             known = (len(self.read), self.computed, len(self.components))
             for holder in list(self.holders):
                 holder.expand(self)
+            self.add_facts()
             if not self.pending and known == (len(self.read), self.computed, len(self.components)):
                 return
 
@@ -287,6 +292,16 @@ class Walk(Images):
         held = [self.simple(label, "attributes", self.image(fn.__dict__, label))] if fn.__dict__ else []
         content = (body, place, defaults, keywords, [(c, r) for c, r in references if r is not None], options, held)
         self.components[number - self.offset] = Component(label, kind, digest(content))
+
+    def add_facts(self) -> None:
+        """What code reads of functions beside calling them, where it names it."""
+        for name in sorted(_FACTS & self.read):
+            for fn, *_ in list(self.functions):
+                if (id(fn), name) not in self.facts:
+                    self.facts.add((id(fn), name))
+                    value: object = getattr(fn, name)
+                    self.probes.append(lambda fn=fn, name=name, value=value: getattr(fn, name) is value)
+                    self.place(value, f"{fn.__module__}:{fn.__qualname__}.{name}", "fact")
 
     def resolve(self, chain: Chain, fn: FunctionType) -> int | None:
         """The component a chain refers to; None if it needs none."""
