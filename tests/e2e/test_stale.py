@@ -79,7 +79,7 @@ def test_no_change_leaves_an_old_kernel(changed: Outcome):
 def test_no_edit_leaves_an_old_kernel(changed: Outcome, folder: Path):
     """The same programs with another number in their source, on the cache of the first."""
     edited = run(folder, 9)
-    assert edited.wrong() == [] and len(edited.rows) > 400
+    assert edited.wrong() == [] and len(edited.rows) > 350
     assert edited.cache["compilations"] > 0.8 * len(edited.rows)
 
 
@@ -96,7 +96,7 @@ def test_an_uncached_process_agrees_with_the_oracle(folder: Path):
 
 def test_a_planted_hole_is_found(tmp_path: Path):
     """The check can fail: with a key that does not look into objects, old kernels are seen in both processes."""
-    inside = "150:250:4"
+    inside = "50:110:3"
     first = run(tmp_path, 7, "--changes", "--plant", "--only", inside)
     assert any("stale" in wrong for wrong in first.wrong())
     assert any("stale" in wrong for wrong in run(tmp_path, 9, "--plant", "--only", inside).wrong())
@@ -112,7 +112,7 @@ def test_python_without_assertions(tmp_path: Path):
 
 def test_a_changed_value_is_an_error_by_default(tmp_path: Path):
     """Without FLYDSL_COMPILE_GLOBALS=recompile a changed value is named, and never ignored."""
-    outcome = run(tmp_path, 7, "--changes", "--only", ":120:3", FLYDSL_COMPILE_GLOBALS="error")
+    outcome = run(tmp_path, 7, "--changes", "--only", ":80:2", FLYDSL_COMPILE_GLOBALS="error")
     assert all("has changed since a kernel" in wrong for wrong in outcome.wrong())
     assert 5 < len(outcome.wrong()) < len(outcome.rows)
 

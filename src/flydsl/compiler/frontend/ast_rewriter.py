@@ -62,7 +62,7 @@ class RewrittenFunction:
             building.seconds += time.perf_counter() - start
         built, original = self._built, self.original
         if built.__defaults__ is not original.__defaults__ or built.__kwdefaults__ is not original.__kwdefaults__:
-            built.__defaults__, built.__kwdefaults__ = original.__defaults__, cast(Any, original.__kwdefaults__)
+            built.__defaults__, built.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
         return built
 
     @property

@@ -151,7 +151,7 @@ class Images:
             self.probes.append(lambda: token(hook(value)) == before)
         return (what, qualified_name(type(value)), self.image(told, label))
 
-    def _library_object(self, value: Any, kind: type, label: str) -> object:
+    def _library_object(self, value: object, kind: type, label: str) -> object:
         """An object of a class of some library, by its content."""
         if isinstance(value, pathlib.PurePath):
             return (qualified_name(kind), str(value))
@@ -186,7 +186,7 @@ class Images:
             self.probes.append(unchanged)
         return (qualified_name(kind), self._many(about, label), data)
 
-    def _reduced(self, value: Any, kind: type, label: str) -> object:
+    def _reduced(self, value: object, kind: type, label: str) -> object:
         """What `pickle` would keep of an object: its class knows what that is."""
         try:
             parts = reduced(value)
@@ -227,7 +227,7 @@ def _order(value: object) -> bytes:
     return token(value) if type(value) in SCALARS else encode(qualified_name(type(value)))
 
 
-def reduced(value: Any) -> tuple[object, ...]:
+def reduced(value: object) -> tuple[object, ...]:
     """The parts of `__reduce_ex__`, iterators read to their end."""
     parts: Any = value.__reduce_ex__(2)
     if isinstance(parts, str):

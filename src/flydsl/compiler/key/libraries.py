@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import copy
-import decimal
 import functools
 import gc
 import importlib
@@ -22,7 +21,7 @@ from types import (
     ModuleType,
     WrapperDescriptorType,
 )
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from flydsl.compiler.key.images import SCALARS
 
@@ -77,7 +76,7 @@ def callable_parts(walk: Walk, value: object, label: str) -> object:
         chosen = cast("functools.singledispatchmethod[object]", value)
         return ("dispatch", walk.place(chosen.func, label), walk.place(chosen.dispatcher, label))
     if type(value) is functools._lru_cache_wrapper:  # pyright: ignore[reportPrivateUsage]
-        return ("cached", walk.place(cast(Any, value).__wrapped__, label))
+        return ("cached", walk.place(getattr(cast(object, value), "__wrapped__", None), label))
     if isinstance(value, weakref.ref):
         return ("weak", walk.place(cast("weakref.ref[object]", value)(), label))
     if isinstance(value, operator.attrgetter | operator.methodcaller):
@@ -87,9 +86,9 @@ def callable_parts(walk: Walk, value: object, label: str) -> object:
     return None
 
 
-def _built_in(walk: Walk, value: Any, label: str) -> object:
+def _built_in(walk: Walk, value: object, label: str) -> object:
     held = getattr(value, "__self__", None)
-    name = str(getattr(value, "__qualname__", value.__name__))
+    name = str(getattr(value, "__qualname__", None) or getattr(value, "__name__", ""))
     if held is not None and not isinstance(held, ModuleType | type):
         return ("bound", name, walk.image(held, label))
     cls = held if isinstance(held, type) else getattr(value, "__objclass__", None)
@@ -135,12 +134,14 @@ def add_library_function(walk: Walk, fn: FunctionType) -> int:
 
 
 def add_library_class(walk: Walk, cls: type) -> int:
-    if cls is decimal.Decimal:  # what it computes depends on its context
+    if cls.__module__ == "decimal" and cls.__name__ == "Decimal":  # what it computes depends on its context
         _note_context(walk)
     return walk.external(cls.__module__, cls.__qualname__)
 
 
 def _note_context(walk: Walk) -> None:
+    import decimal  # which is there: its class was met
+
     def now() -> tuple[object, ...]:
         context = decimal.getcontext()
         return (context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp)

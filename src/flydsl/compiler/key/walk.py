@@ -16,7 +16,7 @@ import types
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType, MethodType, ModuleType
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from flydsl import config
 from flydsl.compiler.key import holders, libraries
@@ -65,6 +65,10 @@ class Rewritten(Protocol):
     def source(self) -> str: ...
 
 
+class _Decorated(Protocol):
+    __fly_function__: Rewritten
+
+
 def rewritten(obj: object) -> Rewritten | None:
     """The RewrittenFunction-like of a decorated function, or None."""
     kind = type(obj)
@@ -72,7 +76,7 @@ def rewritten(obj: object) -> Rewritten | None:
         return None
     if not hasattr(kind, "__fly_function__") and "__fly_function__" not in (dict_of(obj) or ()):
         return None
-    return cast("Any", obj).__fly_function__
+    return cast("_Decorated", obj).__fly_function__
 
 
 _FACTS = frozenset(("__name__", "__qualname__", "__doc__", "__annotations__"))
