@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 from ..errors import DSLTypeError
+from .key.changes import changes
 
 ambient_hints: ContextVar[tuple[tuple[str, object], ...]] = ContextVar("flydsl_hints", default=())
+
+
+class HintTable(MutableMapping[str, object]):
+    """The hints of a function. Calls that do not look at them are told of a change by its count."""
+
+    def __init__(self, hints: Mapping[str, object] | None = None):
+        self._hints = dict(hints or {})
+
+    def __getitem__(self, name: str) -> object:
+        return self._hints[name]
+
+    def __setitem__(self, name: str, value: object) -> None:
+        self._hints[name] = value
+        changes.count += 1
+
+    def __delitem__(self, name: str) -> None:
+        del self._hints[name]
+        changes.count += 1
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._hints)
+
+    def __len__(self) -> int:
+        return len(self._hints)
+
+    def __repr__(self) -> str:
+        return repr(self._hints)
 
 
 def merge(*layers: Mapping[str, object]) -> dict[str, object]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
 
@@ -16,6 +15,7 @@ from .frontend.ast_rewriter import RewrittenFunction, rewrite_function
 from .frontend.geometry import check_geometry
 from .frontend.signature import Signature, remember_locals
 from .hints import CompilationContext
+from .key.changes import changes
 from .key.dependencies import note_decorated
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ class KernelFunction(Generic[P]):
         note_decorated(function.__module__)
         remember_locals(function)
         self._owner = owner
+        self._signatures: list[Signature] = []
+        """The one that is current, shared with bound methods."""
         taken = RESERVED & set(function.__code__.co_varnames[: function.__code__.co_argcount])
         if taken:
             raise DSLTypeError(
@@ -81,12 +83,18 @@ class KernelFunction(Generic[P]):
         """Decorator options, for the cache keys of functions that call this one."""
         return (self.name, self.known_block_size)
 
-    @cached_property
+    def __setattr__(self, name: str, value: object) -> None:
+        changes.count += 1  # calls that do not look at the options are told by it
+        object.__setattr__(self, name, value)
+
+    @property
     def signature(self) -> Signature:
         """Parameters, resolved at the first call, when all annotations can be."""
-        signature = Signature(self.__wrapped__)
-        self._warn_portability(signature)
-        return signature
+        known = self._signatures
+        if not known or not known[0].is_current():
+            known[:] = [Signature(self.__wrapped__)]
+            self._warn_portability(known[0])
+        return known[0]
 
     def _warn_portability(self, signature: Signature) -> None:
         from .backends import all_reserved_launch_param_names

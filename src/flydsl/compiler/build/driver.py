@@ -197,6 +197,7 @@ def compile_module(
         "qualname": name,
         "signature": [],
         "components": [],
+        "reads": [],
         **(known or {}),
         "product_version": __version__,
         "llvmlite_version": binding.llvmlite_version(),

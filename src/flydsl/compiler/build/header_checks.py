@@ -221,6 +221,7 @@ _FIELDS: dict[str, Check] = {
     "notes": mapping(anything),
     "signature": sequence(_argument),
     "components": sequence(sequence(text, least=3, most=3)),
+    "reads": sequence(sequence(text, least=3, most=3)),
     "kernels": optional(sequence(_KERNEL)),
     "stores": sequence(_store),
     "loops": mapping(sequence(text)),

@@ -32,6 +32,7 @@ class _Warm:
 
     def __init__(self, plan: CallPlan, loaded: LoadedFunction, signature: Signature, function: FunctionKey | None):
         self.loaded, self.function = loaded, function
+        self._generation = 0 if function is None else function.generation
         self.environment = config.environment_version()
         self._plan, self._signature = plan, signature
         self.quick = make_warm(plan, loaded, signature, function, native=True)
@@ -39,7 +40,8 @@ class _Warm:
 
     def is_current(self, function: FunctionKey | None) -> bool:
         """Whether what it depends on is as it was."""
-        return self.function is function and self.environment == config.environment_version()
+        same = self.function is function and (function is None or function.generation == self._generation)
+        return same and self.environment == config.environment_version()
 
     def takes(self, call: BoundCall) -> bool:
         """Whether it is for such arguments: constants that are known by identity may have equals."""
