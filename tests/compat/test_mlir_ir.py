@@ -108,7 +108,9 @@ def test_mistakes_name_the_op_and_the_argument() -> None:
         with pytest.raises(DSLTypeError, match="'arith.addi' takes no 'flags'"):
             arith.addi(a, a, flags=1)
         with pytest.raises(DSLValueError, match="has no attribute roundingmode here"):
-            arith.addf(arith.constant(T.f32(), 1.0), arith.constant(T.f32(), 1.0), roundingmode=arith.RoundingMode.upward)
+            arith.addf(
+                arith.constant(T.f32(), 1.0), arith.constant(T.f32(), 1.0), roundingmode=arith.RoundingMode.upward
+            )
         with pytest.raises(DSLTypeError, match="'llvm.load'"):
             llvm.load(T.f32(), a)
     with pytest.raises(DSLRuntimeError, match="no place for a new operation"):

@@ -24,8 +24,8 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.dialects.utils.bit_enum_attribute import BitEnumAttribute
 from xdsl.dialects.utils import EnumAttribute
+from xdsl.dialects.utils.bit_enum_attribute import BitEnumAttribute
 from xdsl.ir import Attribute, Operation
 from xdsl.irdl import IRDLOperation, PropertyDef
 from xdsl.parser import Parser
@@ -152,7 +152,7 @@ def convert(op: type[IRDLOperation], name: str, part: PropertyDef | None, value:
     if isinstance(value, Attribute) or value is None:
         return value
     if hasattr(value, "ir_type") and isinstance(value, type):  # a scalar class, where a type is meant
-        return cast(Attribute, getattr(value, "ir_type"))
+        return cast(Attribute, value.ir_type)
     bases = tuple(part.constr.get_bases() or ()) if part is not None else ()
     if UnitAttr in bases and isinstance(value, bool):
         return UnitAttr() if value else None

@@ -24,6 +24,7 @@ from .intrinsics import Values, call_intrinsic, flat, operand, type_of
 from .operations import OperationBase, OpView
 from .signature import Parameter, Signature, definition, snake
 
+
 def _spellings(p: Parameter) -> tuple[str, ...]:
     return (p.name, snake(p.name), p.name.rstrip("_"))
 

@@ -39,7 +39,9 @@ def intrinsic_of(op: str) -> str | None:
     dialect, _, rest = op.partition(".")
     if dialect == "rocdl":
         return "llvm.amdgcn." + rest.replace("_", ".")
-    return f"llvm.{rest.removeprefix('intr.')}" if op.startswith("llvm.intr.") and not op.startswith(_ELSEWHERE) else None
+    return (
+        f"llvm.{rest.removeprefix('intr.')}" if op.startswith("llvm.intr.") and not op.startswith(_ELSEWHERE) else None
+    )
 
 
 def operand(signature: Signature, p: Parameter, value: object) -> Values:

@@ -62,18 +62,18 @@ def _act_as_numbers(cls: type[Attribute]) -> None:
     for word, make in (("int", int), ("float", float), ("neg", operator.neg), ("abs", abs)):
         setattr(cls, f"__{word}__", lambda a, make=make: make(a.data))  # pyright: ignore[reportUnknownLambdaType]
     # Text stays that of an attribute; a format is what a message is made with.
-    setattr(cls, "__format__", lambda a, spec: format(a.data, spec))  # pyright: ignore[reportUnknownLambdaType]
+    cls.__format__ = lambda a, spec: format(a.data, spec)  # pyright: ignore[reportUnknownLambdaType]
 
 
 def _adopt() -> None:
     for cls, kinds in ((IntAttr, (int,)), (FloatData, (float, int)), (ArrayAttr, (list, tuple))):
         equal, hashed = _equal(cls, kinds), cls.__hash__
-        setattr(cls, "__eq__", equal)
-        setattr(cls, "__hash__", hashed)
+        cls.__eq__ = equal
+        cls.__hash__ = hashed
     _act_as_numbers(IntAttr)
     _act_as_numbers(FloatData)
-    setattr(IntAttr, "__index__", lambda a: a.data)  # pyright: ignore[reportUnknownLambdaType]
-    setattr(ArrayAttr, "__getitem__", lambda a, i: a.data[i])  # pyright: ignore[reportUnknownLambdaType]
+    IntAttr.__index__ = lambda a: a.data  # pyright: ignore[reportUnknownLambdaType]
+    ArrayAttr.__getitem__ = lambda a, i: a.data[i]  # pyright: ignore[reportUnknownLambdaType]
     _extend(StringAttr, "value", lambda a: cast(StringAttr, a).data)
     _extend(SymbolRefAttr, "value", lambda a: cast(SymbolRefAttr, a).string_value())
     for cls in cast("tuple[type[object], ...]", get_args(AnyFloat)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from io import StringIO
-from typing import TYPE_CHECKING, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -68,17 +68,17 @@ class OperationBase:
         return view(self.raw)
 
     @property
-    def operands(self) -> list[object]:
+    def operands(self) -> list[Any]:
         """Its operands."""
         return [wrap(v) for v in self.raw.operands]
 
     @property
-    def results(self) -> list[object]:
+    def results(self) -> list[Any]:
         """Its results."""
         return [wrap(v) for v in self.raw.results]
 
     @property
-    def result(self) -> object:
+    def result(self) -> Any:
         """Its only result."""
         if len(self.raw.results) != 1:
             raise DSLValueError(f"'{self.name}' has {len(self.raw.results)} results, not one; use .results")
@@ -242,7 +242,7 @@ class OpView(OperationBase):
     OPERATION_NAME: ClassVar[str] = ""
     SIGNATURE: ClassVar[Signature | None] = None
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         found = _member(self, name)
         if found is _MISSING:
             raise AttributeError(f"'{self.OPERATION_NAME}' has no '{name}'")
@@ -262,7 +262,9 @@ def _member(op: OpView, name: str) -> object:
     for spelled in (name, name.rstrip("_"), snake(name)):
         if spelled in groups:
             return groups[spelled]
-    if signature is not None and any(p.kind == "attribute" and name in (p.name, snake(p.name)) for p in signature.parameters):
+    if signature is not None and any(
+        p.kind == "attribute" and name in (p.name, snake(p.name)) for p in signature.parameters
+    ):
         return op.attributes.get(name)
     found = op.attributes.get(name)
     return _MISSING if found is None and not hasattr(type(raw), name) else found
@@ -347,7 +349,7 @@ class Block:
         return Block(made)
 
     @property
-    def arguments(self) -> list[object]:
+    def arguments(self) -> list[Any]:
         """Its arguments."""
         return [wrap(a) for a in self.raw.args]
 
@@ -367,7 +369,7 @@ class Block:
         """The region it is in."""
         return None if self.raw.parent is None else Region(self.raw.parent)
 
-    def add_argument(self, type: Attribute, loc: object = None) -> object:
+    def add_argument(self, type: Attribute, loc: object = None) -> Any:
         """A new last argument."""
         return wrap(self.raw.insert_arg(type, len(self.raw.args)))
 
@@ -506,4 +508,15 @@ class SymbolTable:
         Block(self._op.regions[0].block).append(operation)
 
 
-__all__ = ["Attributes", "Block", "Module", "OpView", "OperationBase", "Operation_", "Region", "SymbolTable", "owner_of", "view"]
+__all__ = [
+    "Attributes",
+    "Block",
+    "Module",
+    "OpView",
+    "OperationBase",
+    "Operation_",
+    "Region",
+    "SymbolTable",
+    "owner_of",
+    "view",
+]

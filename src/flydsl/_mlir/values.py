@@ -6,7 +6,7 @@ values of other types, such as pointers and structs, stay values of the IR. Any 
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -25,7 +25,7 @@ class HasOperation(Protocol):
     def raw(self) -> Operation: ...
 
 
-def wrap(value: SSAValue) -> object:
+def wrap(value: SSAValue) -> Any:
     """A value of the IR as one of the language, where it has a class for its type."""
     type_ = cast(Attribute, value.type)
     if isinstance(type_, VectorType):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IndexType, IntegerAttr, IntegerType, VectorType
 from xdsl.ir import Attribute
@@ -54,7 +54,7 @@ class ConstantOp(OpView):
         return cast("IntegerAttr[IntegerType]", self.value).value.data
 
 
-def constant(result: object, value: object, *, loc: object = None, ip: object = None) -> object:
+def constant(result: object, value: object, *, loc: object = None, ip: object = None) -> Any:
     """The value of a constant."""
     return ConstantOp(result, value, loc=loc, ip=ip).result
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
 from xdsl.dialects import func as ours
 from xdsl.dialects.builtin import FunctionType, StringAttr, SymbolRefAttr
@@ -67,7 +67,7 @@ class FuncOp(OpView):
         return self.entry_block
 
     @property
-    def arguments(self) -> list[object]:
+    def arguments(self) -> list[Any]:
         """The arguments of the entry block."""
         return self.entry_block.arguments
 
@@ -113,7 +113,7 @@ def _name_of(callee: object) -> str:
     return callee.string_value() if isinstance(callee, SymbolRefAttr) else str(getattr(callee, "data", callee))
 
 
-def call(*args: object, loc: object = None, ip: object = None) -> object:
+def call(*args: object, loc: object = None, ip: object = None) -> Any:
     """The results of `CallOp(...)`."""
     return results_of(cast("Callable[..., OpView]", CallOp)(*args, loc=loc, ip=ip))
 

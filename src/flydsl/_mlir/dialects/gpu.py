@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..types import Type
 from .arith import constant
 from .generated import module
@@ -11,17 +13,17 @@ class AsyncTokenType:
     """`!gpu.async.token`."""
 
     @staticmethod
-    def get(context: object = None) -> object:
+    def get(context: object = None) -> Any:
         """The type."""
         return Type.parse("!gpu.async.token")
 
 
-def gpu_async_token() -> object:
+def gpu_async_token() -> Any:
     """The same, by its older name."""
     return AsyncTokenType.get()
 
 
-def printf(format: str, *args: object, loc: object = None, ip: object = None) -> object:
+def printf(format: str, *args: object, loc: object = None, ip: object = None) -> Any:
     """`gpu.printf`."""
     from ..build import class_of
     from ..signature import by_op

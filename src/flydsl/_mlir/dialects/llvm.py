@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr
 from xdsl.dialects.llvm import LLVMArrayType, LLVMPointerType
@@ -11,7 +11,7 @@ from xdsl.ir import Attribute
 
 from ...dialects.upstream import llvm as ours
 from ...errors import DSLTypeError
-from ..facade import Stands, static
+from ..facade import Stands, anywhere
 from ..insertion import emit
 from ..operations import OpView
 from ..signature import by_op
@@ -25,7 +25,8 @@ class PointerType(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (LLVMPointerType,)
 
-    @static
+    @staticmethod
+    @anywhere
     def get(address_space: int | None = None) -> Attribute:
         """The type."""
         return ours.ptr(int(address_space or 0))
@@ -36,7 +37,8 @@ class ArrayType(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (LLVMArrayType,)
 
-    @static
+    @staticmethod
+    @anywhere
     def get(element_type: Attribute, num_elements: int) -> Attribute:
         """The type."""
         return LLVMArrayType(num_elements, element_type)
@@ -47,7 +49,8 @@ class StructType(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (ours.StructType,)
 
-    @static
+    @staticmethod
+    @anywhere
     def get_literal(elements: Sequence[Attribute], packed: bool = False) -> Attribute:
         """A struct by its fields."""
         return ours.StructType((packed, tuple(elements)))
@@ -66,7 +69,7 @@ class ConstantOp(OpView):
 
 def mlir_constant(
     value: object, type_or_value: object = None, *, loc: object = None, ip: object = None, res: Attribute | None = None
-) -> object:
+) -> Any:
     """`llvm.mlir.constant` of an attribute, which has the type; or of a type and a value."""
     if type_or_value is not None:
         res, value = cast(Attribute, value), type_or_value

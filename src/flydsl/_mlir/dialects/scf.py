@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import cast
+from typing import Any, cast
 
 from xdsl.dialects.builtin import DenseArrayBase, IndexType, i64
 from xdsl.ir import Attribute, Region
@@ -94,12 +94,12 @@ class ForOp(OpView):
         return Block(self.raw.regions[0].block)
 
     @property
-    def induction_variable(self) -> object:
+    def induction_variable(self) -> Any:
         """The counter."""
         return self.body.arguments[0]
 
     @property
-    def inner_iter_args(self) -> list[object]:
+    def inner_iter_args(self) -> list[Any]:
         """The carried values inside."""
         return self.body.arguments[1:]
 
@@ -112,7 +112,7 @@ def for_(
     *,
     loc: object = None,
     ip: object = None,
-) -> Generator[object]:
+) -> Generator[Any]:
     """`for i in scf.for_(n):`, or `for i, carried, results in scf.for_(a, b, s, [x]):`; the body ends with `yield_`."""
     if stop is None:
         start, stop = 0, start

@@ -426,9 +426,7 @@ def _mfma(name: str) -> Rule | None:
         elems = [_INPUTS.get(w) or _small(r, w == "bf8") for w in words] + [_RESULTS[acc]]
         atom = MfmaType.make(int(m), int(n), int(k), *elems)
         counts = [int(m) * int(k) // 64, int(n) * int(k) // 64, int(m) * int(n) // 64]
-        given = [
-            _as_elements(r, r.word(x), elem, count) for x, elem, count in zip(args, elems, counts, strict=False)
-        ]
+        given = [_as_elements(r, r.word(x), elem, count) for x, elem, count in zip(args, elems, counts, strict=False)]
         d = value_operands.operand(vector_type(elems[2], counts[2]) if counts[2] > 1 else elems[2], None)
         r.call_mma(atom, d, *given)
         return value_operands.value_of(d, r.b)
@@ -568,7 +566,11 @@ def _packed_bf16(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute 
         bits = half if half.type == IntegerType(16) else b.cast("bitcast", half, IntegerType(16))
         parts.append(b.cast("extui", bits, i32))
     made = b.int_binary("ori", parts[0], b.int_binary("shli", parts[1], b.i32(16)))
-    return made if type_ == i32 else r.bits_as(made, elem_of(cast(Attribute, type_)), 32 // bit_width(elem_of(cast(Attribute, type_))))
+    return (
+        made
+        if type_ == i32
+        else r.bits_as(made, elem_of(cast(Attribute, type_)), 32 // bit_width(elem_of(cast(Attribute, type_))))
+    )
 
 
 ASSEMBLY: dict[str, Rule] = {
