@@ -41,6 +41,8 @@ def _has_state(op: Operation) -> bool:
 class _Spelled(_Conversion):
     """The conversion as a pass of its own: instructions are ops of `rocdl`, and atoms with state are structs."""
 
+    immediates_of_run_time = True
+
     def __init__(self) -> None:
         super().__init__()
         self.structs: dict[SSAValue, SSAValue] = {}
