@@ -25,7 +25,9 @@ extern const unsigned char __oclc_finite_only_opt;
 extern const int __oclc_ISA_version;
 float __ocml_twice_f32(float x) { return __oclc_finite_only_opt ? x : x * (float)__oclc_ISA_version; }
 """
-OCKL = "float __ocml_twice_f32(float); float __ockl_four_times(float x) { return __ocml_twice_f32(__ocml_twice_f32(x)); }"
+OCKL = (
+    "float __ocml_twice_f32(float); float __ockl_four_times(float x) { return __ocml_twice_f32(__ocml_twice_f32(x)); }"
+)
 OPTIONS = {
     "oclc_isa_version_942": "const int __oclc_ISA_version = 9402;",
     "oclc_isa_version_1100": "const int __oclc_ISA_version = 11000;",
@@ -38,7 +40,8 @@ def bitcode(folder: Path, name: str, text: str) -> Path:
     source, made = folder / f"{name}.c", folder / f"{name}.bc"
     source.write_text(text)
     subprocess.run(
-        [str(CLANG), "--target=amdgcn-amd-amdhsa", "-nogpulib", "-O1", "-emit-llvm", "-c", "-o", made, source], check=True
+        [str(CLANG), "--target=amdgcn-amd-amdhsa", "-nogpulib", "-O1", "-emit-llvm", "-c", "-o", made, source],
+        check=True,
     )
     return made
 

@@ -110,7 +110,7 @@ def call_intrinsic(
     if results is not None:
         types = [type_of(signature, t) for t in cast("Sequence[object]", results)]
     elif signature.inferred:
-        types = [cast(Attribute, args[0].type)]
+        types = [args[0].type]
     made = llvm.CallIntrinsicOp.build(
         operands=[args, []],
         result_types=[types],
@@ -124,7 +124,8 @@ def call_intrinsic(
 def _immediate(signature: Signature, p: Parameter, value: object) -> SSAValue:
     """A literal argument; what was left out is 0."""
     if isinstance(value, IntegerAttr):
-        return current().const(value.value.data, cast(Attribute, value.type))
+        held = cast("IntegerAttr[IntegerType]", value)
+        return current().const(held.value.data, held.type)
     if isinstance(value, UnitAttr) or value is None:
         value = int(value is not None)
     if isinstance(value, bool) and p.name not in _WIDTHS:

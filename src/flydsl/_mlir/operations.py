@@ -291,15 +291,16 @@ def _groups(op: OpView) -> dict[str, object]:
         elif len(wanted) == len(values):
             found.update((p.name, wrap(v)) for p, v in zip(wanted, values, strict=True))
     for name, _ in definition.regions:
-        region = getattr(raw, name)
-        made: object = [Region(r) for r in region] if isinstance(region, Sequence) else Region(region)
+        region: Any = getattr(raw, name)
+        several = cast("Sequence[XRegion]", region) if isinstance(region, Sequence) else None
+        made: object = Region(cast(XRegion, region)) if several is None else [Region(r) for r in several]
         found[name] = found[snake(name)] = made
     return found
 
 
 def _wrapped(x: object) -> object:
     if isinstance(x, SSAValue):
-        return wrap(x)
+        return wrap(cast(SSAValue, x))
     return None if x is None else [wrap(v) for v in cast("Sequence[SSAValue]", x)]
 
 
@@ -312,7 +313,7 @@ def view(raw: Operation) -> OperationBase:
     signature = by_op(raw.name.partition(".")[0]).get(raw.name)
     if signature is None:
         return Operation_.of(raw)
-    made = cast("OpView", object.__new__(class_of(signature)))
+    made = object.__new__(class_of(signature))
     made.raw = raw
     return made
 

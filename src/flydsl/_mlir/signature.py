@@ -126,7 +126,7 @@ def _derived(cls: type[Operation]) -> Signature:
 
 
 def _lines(name: str) -> Iterator[str]:
-    where = files(__package__).joinpath("signatures", f"{name}.txt")
+    where = files("flydsl._mlir").joinpath("signatures", f"{name}.txt")
     if where.is_file():
         yield from where.read_text().splitlines()
 

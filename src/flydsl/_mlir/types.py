@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
 from xdsl.dialects import builtin
@@ -96,7 +96,7 @@ _FLOATS = {
 
 def _float(name: str, text: str) -> type[Stands]:
     type_ = parse_type(text)
-    get = staticmethod(anywhere(cast("Callable[[], Attribute]", lambda: type_)))
+    get = staticmethod(anywhere(lambda: type_))
     return cast(
         "type[Stands]", type(Stands)(name, (Stands,), {"FOR": (type(type_),), "get": get, "__doc__": f"`{text}`."})
     )
@@ -185,7 +185,7 @@ class TupleType(Stands):
     @anywhere
     def get_tuple(elements: Sequence[Attribute]) -> Any:
         """The type."""
-        return builtin.TupleType(list(elements))
+        return builtin.TupleType(tuple(cast(TypeAttribute, e) for e in elements))
 
 
 class ComplexType(Stands):

@@ -15,8 +15,8 @@ from .backends import get_backend
 from .backends.base import BaseBackend, DeviceBinary
 from .build.driver import calls_externs, run_passes, specs_of, split
 from .build.dumps import Dumper, wanted
-from .build.pass_options import requested
 from .build.isolation import RAW_TEXT, blamed, where_to_generate
+from .build.pass_options import requested
 from .extern_link import Externs, link_externs
 
 if TYPE_CHECKING:

@@ -164,7 +164,9 @@ def load_libraries(names: Iterable[str]) -> None:
         try:
             library = ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
-            raise LibraryNotFoundError(f"the shared library {name}, which the host code needs, cannot be loaded: {error}") from error
+            raise LibraryNotFoundError(
+                f"the shared library {name}, which the host code needs, cannot be loaded: {error}"
+            ) from error
         with _lock:
             _opened.add(name)
             _backends_libraries.append(library)

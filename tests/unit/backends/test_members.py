@@ -21,15 +21,15 @@ from flydsl.compiler.backends import BaseBackend, GPUTarget, get_backend, regist
 from flydsl.compiler.backends._native_files import identity, native_files
 from flydsl.compiler.backends.base import BINARY_PASS, Hints, common_passes
 from flydsl.errors import DSLCompileError, ExperimentalBackendWarning, LibraryNotFoundError
-from flydsl.runtime import register_compile_runtime_mapping
 from flydsl.runtime import device_runtime as runtime_module
+from flydsl.runtime import register_compile_runtime_mapping
 from flydsl.target import TargetCaps
 
 
 class Whole(BaseBackend):
     """A backend whose answers the tests change."""
 
-    experimental: bool = False
+    experimental: ClassVar[bool] = False
     targets: ClassVar[list[str]] = []
     patterns: ClassVar[list[str]] = []
     libraries: ClassVar[list[str]] = []

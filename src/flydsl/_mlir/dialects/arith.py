@@ -28,7 +28,7 @@ def constant_attribute(type_: Attribute, value: object) -> Attribute:
     if not isinstance(value, int | float):
         raise DSLTypeError(f"'arith.constant': expected a number or an attribute, got {value!r}")
     if isinstance(type_, IntegerType | IndexType):
-        return IntegerAttr(int(value), type_)
+        return IntegerAttr(int(value), cast(IntegerType, type_))
     return FloatAttr(float(value), type_)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 

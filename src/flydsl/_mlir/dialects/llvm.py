@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr
+from xdsl.dialects.llvm import ConstantOp as XConstantOp
 from xdsl.dialects.llvm import LLVMArrayType, LLVMPointerType
 from xdsl.ir import Attribute
 
@@ -63,7 +64,7 @@ class ConstantOp(OpView):
     SIGNATURE = by_op("llvm")["llvm.mlir.constant"]
 
     def __init__(self, res: Attribute, value: object, *, loc: object = None, ip: object = None):
-        self.raw = ours.ConstantOp.create(result_types=[res], properties={"value": constant_attribute(res, value)})
+        self.raw = XConstantOp.create(result_types=[res], properties={"value": constant_attribute(res, value)})
         emit(self.raw, loc, ip)
 
 

@@ -84,4 +84,4 @@ def __getattr__(name: str) -> Callable[[], Attribute]:
     found = FLOATS.get(_SHORT.get(name, f"Float{name[1:]}Type" if name.startswith("f") else ""))
     if found is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return cast("Callable[[], Attribute]", found.get)
+    return cast("Callable[[], Attribute]", vars(found)["get"].__func__)

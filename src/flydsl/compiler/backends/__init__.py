@@ -352,7 +352,7 @@ def backend_info() -> list[BackendInfo]:
 
 def _experimental(name: str, cls: type[BaseBackend]) -> bool | None:
     """What a class says; where it is a property, what an instance says, and None while there is none."""
-    said: object = cls.experimental
+    said = cast(object, cls.experimental)
     if isinstance(said, bool):
         return said
     made = [b for (_, key, _), b in _registry.instances.items() if key == name and type(b) is cls]

@@ -67,8 +67,8 @@ def device_libs(target: GPUTarget, symbols: Iterable[str]) -> list[Path]:
     if place is None:
         tried = ", ".join(map(str, folders())) or "nowhere"
         raise FileNotFoundError(
-            f"{', '.join(sorted(symbols))} is defined by ROCm's device libraries, which are not here (looked at {tried}); "
-            "set FLYDSL_COMPILE_DEVICE_LIBS to the folder with ocml.bc and ockl.bc"
+            f"{', '.join(sorted(symbols))} is defined by ROCm's device libraries, which are not here (looked at "
+            f"{tried}); set FLYDSL_COMPILE_DEVICE_LIBS to the folder with ocml.bc and ockl.bc"
         )
     found: list[Path] = []
     # `ockl` calls `ocml`; what nobody calls is dropped again.

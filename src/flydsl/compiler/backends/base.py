@@ -111,7 +111,7 @@ class BaseBackend(ABC):
     runtime_kind: ClassVar[str] = ""
     """Device-runtime kind that runs the code; empty: the name the backend is registered by."""
 
-    experimental: bool = True
+    experimental: ClassVar[bool] = True
     """Whether the first use warns; a class may make it a property, which is asked once there is an instance."""
 
     binary_ext: ClassVar[str] = "bin"
@@ -266,7 +266,7 @@ class BaseBackend(ABC):
 class BuiltinBackend(BaseBackend):
     """What the three built-in backends share."""
 
-    experimental: bool = False
+    experimental: ClassVar[bool] = False
     address_spaces: ClassVar[Mapping[str, int]] = {}
     """LLVM's number by name of the address space."""
 

@@ -31,7 +31,6 @@ from ...passes.fly.device_module import TARGET_ATTRIBUTE
 from ...passes.fuse import Step, check_order, plan, upper_part
 from ...passes.pipeline import PassSpec, parse_specs
 from ...runtime.device_runtime import mapped_kind
-from ...target import GPUTarget
 from ..backends._native_files import host_libraries, identity
 from ..extern_link import Externs, describe_hooks, link_externs
 from . import repro

@@ -19,7 +19,6 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerType,
     StringAttr,
-    VectorType,
     bf16,
     f16,
     f32,
@@ -30,6 +29,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Attribute, SSAValue
 
+from ...dialects.fly.atoms import Operand
 from ...dialects.fly_rocdl.cdna3 import MfmaType
 from ...dialects.upstream import gpu, llvm
 from ...dialects.upstream.gpu import BlockIdOp, DimensionAttr, ThreadIdOp
@@ -174,7 +174,7 @@ def _update_dpp(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute |
 
 def _mov_dpp(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> SSAValue:
     value = r.word(args[0])
-    return cast(SSAValue, _update_dpp(r, [r.b.const(0, value.type), *args], type_))
+    return _update_dpp(r, [r.b.const(0, value.type), *args], type_)
 
 
 def _mbcnt(start: int) -> Rule:
@@ -434,10 +434,10 @@ def _mfma(name: str) -> Rule | None:
     return rule
 
 
-def _as_elements(r: EmulatedInstructions, value: SSAValue, elem: Attribute, count: int):
+def _as_elements(r: EmulatedInstructions, value: SSAValue, elem: Attribute, count: int) -> Operand:
     """An operand in registers, whose bits are elements of this type."""
-    held = cast(Attribute, value.type)
-    total = bit_width(elem_of(held)) * (held.get_shape()[0] if isinstance(held, VectorType) else 1)
+    held: Attribute = value.type
+    total = bit_width(held)
     if total != bit_width(elem) * count:
         raise ValueError(f"an operand of {held} where {count} elements of {elem} are expected")
     type_ = vector_type(elem, count) if count > 1 else elem
@@ -522,9 +522,11 @@ def rule_of(name: str) -> Rule | None:
     return None
 
 
-IGNORED = {"s_waitcnt", "s_nop", "s_sleep", "s_setprio", "s_waitcnt_vscnt", "s_waitcnt_depctr", "s_delay_alu", "buffer_wbl2",
-           "buffer_inv", "buffer_gl0_inv", "buffer_gl1_inv", "s_wait_loadcnt", "s_wait_storecnt", "s_wait_dscnt",
-           "s_wait_kmcnt", "s_wait_tensorcnt", "s_wait_asynccnt", "s_wait_alu", "s_sched_barrier", "s_icache_inv"}  # fmt: skip
+IGNORED = {
+    "s_waitcnt", "s_nop", "s_sleep", "s_setprio", "s_waitcnt_vscnt", "s_waitcnt_depctr", "s_delay_alu", "s_icache_inv",
+    "buffer_wbl2", "buffer_inv", "buffer_gl0_inv", "buffer_gl1_inv", "s_wait_loadcnt", "s_wait_storecnt",
+    "s_wait_dscnt", "s_wait_kmcnt", "s_wait_tensorcnt", "s_wait_asynccnt", "s_wait_alu", "s_sched_barrier",
+}  # fmt: skip
 """Assembly that waits, hints or moves data between caches."""
 
 

@@ -235,6 +235,10 @@ class BufferMemory(Rebuilder):
         name = f"llvm.amdgcn.raw.ptr.buffer.atomic.{op}.{mangled(value.type)}"
         self.intrinsic(name, value.type, [value, rsrc, offset, soffset, self.b.i32(0)])
 
+    if TYPE_CHECKING:
+
+        def step(self, at: SSAValue, elem: Attribute, by: int | SSAValue) -> SSAValue: ...
+
     immediates_of_run_time: ClassVar[bool] = False
     """Whether an instruction's immediate may be a value: in an op of `rocdl` it may."""
 

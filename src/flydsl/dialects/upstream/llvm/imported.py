@@ -1,4 +1,4 @@
-"""What `mlir-translate --import-llvm` writes beyond code: flags of a module, and attributes that are kept as they are."""
+"""What `mlir-translate --import-llvm` writes beyond code: flags of a module, and attributes that are only kept."""
 
 from __future__ import annotations
 
@@ -86,11 +86,18 @@ KEPT_ATTRS = [
     for name in (
         *("memory_effects", "target_features", "framePointerKind", "uwtableKind", "vscale_range", "vec_type_hint"),
         *("tbaa_root", "tbaa_type_desc", "tbaa_tag", "access_group", "alias_scope", "alias_scope_domain"),
-        *("mlir.module_flag_cg_profile_entry", "mlir.module_flag_profile_summary", "dependent_libraries", "linker_option"),
+        *(
+            "mlir.module_flag_cg_profile_entry",
+            "mlir.module_flag_profile_summary",
+            "dependent_libraries",
+            "linker_option",
+        ),
     )
 ]
 """Attributes of `llvm` that are only kept."""
-DLTI_ATTRS = [_kept(f"dlti.{name}") for name in ("dl_spec", "dl_entry", "target_system_spec", "target_device_spec", "map")]
+DLTI_ATTRS = [
+    _kept(f"dlti.{name}") for name in ("dl_spec", "dl_entry", "target_system_spec", "target_device_spec", "map")
+]
 """Those of `dlti`, which say how a target lays out data; our targets say so themselves."""
 
 __all__ = ["DLTI_ATTRS", "KEPT_ATTRS", "KeptAttr", "ModuleFlagAttr", "ModuleFlagsOp"]
