@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from xdsl.dialects import builtin
 from xdsl.ir import Attribute as XAttribute
 
 from .attributes import parse_attribute
-from .facade import Stands, anywhere
+from .facade import Made, Stands, anywhere
 
 
 class Attribute(Stands):
@@ -19,7 +19,7 @@ class Attribute(Stands):
 
     @staticmethod
     @anywhere
-    def parse(asm: str) -> Any:
+    def parse(asm: str) -> Made:
         """The attribute of a text."""
         return parse_attribute(asm)
 
@@ -31,7 +31,7 @@ class IntegerAttr(Stands):
 
     @staticmethod
     @anywhere
-    def get(type: XAttribute, value: int) -> Any:
+    def get(type: XAttribute, value: int) -> Made:
         """The attribute."""
         return builtin.IntegerAttr(int(value), cast(builtin.IntegerType, type))
 
@@ -43,7 +43,7 @@ class BoolAttr(Stands):
 
     @staticmethod
     @anywhere
-    def get(value: bool) -> Any:
+    def get(value: bool) -> Made:
         """The attribute."""
         return builtin.IntegerAttr(int(value), builtin.i1)
 
@@ -55,19 +55,19 @@ class FloatAttr(Stands):
 
     @staticmethod
     @anywhere
-    def get(type: XAttribute, value: float) -> Any:
+    def get(type: XAttribute, value: float) -> Made:
         """The attribute."""
         return builtin.FloatAttr(float(value), cast(builtin.Float32Type, type))
 
     @staticmethod
     @anywhere
-    def get_f32(value: float) -> Any:
+    def get_f32(value: float) -> Made:
         """Of 32 bits."""
         return builtin.FloatAttr(value, builtin.f32)
 
     @staticmethod
     @anywhere
-    def get_f64(value: float) -> Any:
+    def get_f64(value: float) -> Made:
         """Of 64 bits."""
         return builtin.FloatAttr(value, builtin.f64)
 
@@ -79,7 +79,7 @@ class StringAttr(Stands):
 
     @staticmethod
     @anywhere
-    def get(value: str) -> Any:
+    def get(value: str) -> Made:
         """The attribute."""
         return builtin.StringAttr(value)
 
@@ -91,7 +91,7 @@ class TypeAttr(Stands):
 
     @staticmethod
     @anywhere
-    def get(value: XAttribute) -> Any:
+    def get(value: XAttribute) -> Made:
         """The type."""
         return value
 
@@ -103,7 +103,7 @@ class UnitAttr(Stands):
 
     @staticmethod
     @anywhere
-    def get() -> Any:
+    def get() -> Made:
         """The attribute."""
         return builtin.UnitAttr()
 
@@ -115,7 +115,7 @@ class ArrayAttr(Stands):
 
     @staticmethod
     @anywhere
-    def get(attributes: Sequence[XAttribute]) -> Any:
+    def get(attributes: Sequence[XAttribute]) -> Made:
         """The attribute."""
         return builtin.ArrayAttr(list(attributes))
 
@@ -127,7 +127,7 @@ class DictAttr(Stands):
 
     @staticmethod
     @anywhere
-    def get(value: Mapping[str, XAttribute] | None = None) -> Any:
+    def get(value: Mapping[str, XAttribute] | None = None) -> Made:
         """The attribute."""
         return builtin.DictionaryAttr(dict(value or {}))
 
@@ -139,7 +139,7 @@ class FlatSymbolRefAttr(Stands):
 
     @staticmethod
     @anywhere
-    def get(value: str) -> Any:
+    def get(value: str) -> Made:
         """The attribute."""
         return builtin.SymbolRefAttr(value)
 
@@ -151,7 +151,7 @@ class SymbolRefAttr(Stands):
 
     @staticmethod
     @anywhere
-    def get(symbols: Sequence[str]) -> Any:
+    def get(symbols: Sequence[str]) -> Made:
         """The attribute."""
         return builtin.SymbolRefAttr(symbols[0], list(symbols[1:]))
 
@@ -163,7 +163,7 @@ class DenseElementsAttr(Stands):
 
     @staticmethod
     @anywhere
-    def get(array: Sequence[int] | Sequence[float] | Sequence[XAttribute], type: XAttribute | None = None) -> Any:
+    def get(array: Sequence[int] | Sequence[float] | Sequence[XAttribute], type: XAttribute | None = None) -> Made:
         """Of numbers or attributes, for a vector or tensor type."""
         items = [getattr(getattr(x, "value", x), "data", getattr(x, "value", x)) for x in array]
         if type is None:
@@ -176,7 +176,7 @@ class DenseElementsAttr(Stands):
 
     @staticmethod
     @anywhere
-    def get_splat(shaped_type: XAttribute, element_attr: XAttribute) -> Any:
+    def get_splat(shaped_type: XAttribute, element_attr: XAttribute) -> Made:
         """The same element everywhere."""
         value = cast("builtin.IntegerAttr[builtin.IntegerType]", element_attr).value.data
         return builtin.DenseIntOrFPElementsAttr.from_list(
@@ -191,7 +191,7 @@ class StridedLayoutAttr(Stands):
 
     @staticmethod
     @anywhere
-    def get(offset: int, strides: Sequence[int]) -> Any:
+    def get(offset: int, strides: Sequence[int]) -> Made:
         """The attribute; negative numbers stand for what is known at run time."""
         return builtin.StridedLayoutAttr(
             [None if s == builtin.DYNAMIC_INDEX else s for s in strides],
@@ -200,7 +200,7 @@ class StridedLayoutAttr(Stands):
 
 
 def _dense_array(name: str, elem: XAttribute) -> type[Stands]:
-    def get(values: Sequence[int]) -> Any:
+    def get(values: Sequence[int]) -> Made:
         """The attribute."""
         return builtin.DenseArrayBase.from_list(cast(builtin.IntegerType, elem), list(values))
 

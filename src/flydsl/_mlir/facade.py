@@ -7,12 +7,15 @@ gives `t` back or refuses.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeAlias, TypeVar
 
 from ..errors import DSLTypeError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+Made: TypeAlias = Any
+"""A type, attribute or value, as MLIR's bindings hand it out: what it offers depends on what it is at run time."""
 
 
 class Facade(type):
@@ -23,7 +26,7 @@ class Facade(type):
     def __instancecheck__(cls, instance: object) -> bool:
         return cls._accepts(instance)
 
-    def __call__(cls, value: object, *_: object, **__: object) -> Any:
+    def __call__(cls, value: object, *_: object, **__: object) -> Made:
         if not cls._accepts(value):
             raise DSLTypeError(f"cannot cast {value} to {cls.__name__}")
         return value
@@ -55,4 +58,4 @@ def anywhere(method: Callable[P, T]) -> Callable[..., T]:
     return call
 
 
-__all__ = ["Facade", "Stands", "anywhere"]
+__all__ = ["Facade", "Made", "Stands", "anywhere"]

@@ -24,7 +24,7 @@ from .attribute_classes import (
     TypeAttr,
     UnitAttr,
 )
-from .facade import Stands
+from .facade import Made, Stands
 from .insertion import Context, InsertionPoint, Location
 from .operations import Block, Module, OperationBase, OpView, Region, SymbolTable
 from .operations import Operation_ as Operation
@@ -76,7 +76,7 @@ class BlockArgument(Value):
         return is_value(x) and isinstance(unwrap(x), XBlockArgument)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Made:
     found: Any = FLOATS.get(name) or DENSE_ARRAYS.get(name)
     if found is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,6 +13,7 @@ from xdsl.ir import Region as XRegion
 from xdsl.printer import Printer
 
 from ..errors import DSLTypeError, DSLValueError
+from .facade import Made
 from .insertion import Context, Location, emit, raw_context
 from .signature import by_op, snake
 from .values import unwrap, wrap
@@ -68,17 +69,17 @@ class OperationBase:
         return view(self.raw)
 
     @property
-    def operands(self) -> list[Any]:
+    def operands(self) -> list[Made]:
         """Its operands."""
         return [wrap(v) for v in self.raw.operands]
 
     @property
-    def results(self) -> list[Any]:
+    def results(self) -> list[Made]:
         """Its results."""
         return [wrap(v) for v in self.raw.results]
 
     @property
-    def result(self) -> Any:
+    def result(self) -> Made:
         """Its only result."""
         if len(self.raw.results) != 1:
             raise DSLValueError(f"'{self.name}' has {len(self.raw.results)} results, not one; use .results")
@@ -242,7 +243,7 @@ class OpView(OperationBase):
     OPERATION_NAME: ClassVar[str] = ""
     SIGNATURE: ClassVar[Signature | None] = None
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Made:
         found = _member(self, name)
         if found is _MISSING:
             raise AttributeError(f"'{self.OPERATION_NAME}' has no '{name}'")
@@ -350,7 +351,7 @@ class Block:
         return Block(made)
 
     @property
-    def arguments(self) -> list[Any]:
+    def arguments(self) -> list[Made]:
         """Its arguments."""
         return [wrap(a) for a in self.raw.args]
 
@@ -370,7 +371,7 @@ class Block:
         """The region it is in."""
         return None if self.raw.parent is None else Region(self.raw.parent)
 
-    def add_argument(self, type: Attribute, loc: object = None) -> Any:
+    def add_argument(self, type: Attribute, loc: object = None) -> Made:
         """A new last argument."""
         return wrap(self.raw.insert_arg(type, len(self.raw.args)))
 

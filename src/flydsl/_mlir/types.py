@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from xdsl.dialects import builtin
 from xdsl.ir import Attribute, TypeAttribute
 
 from .attributes import parse_type
-from .facade import Stands, anywhere
+from .facade import Made, Stands, anywhere
 
 
 def _ints(shape: Sequence[object]) -> list[int]:
@@ -23,7 +23,7 @@ class Type(Stands):
 
     @staticmethod
     @anywhere
-    def parse(asm: str) -> Any:
+    def parse(asm: str) -> Made:
         """The type of a text."""
         return parse_type(asm)
 
@@ -35,19 +35,19 @@ class IntegerType(Stands):
 
     @staticmethod
     @anywhere
-    def get_signless(width: int) -> Any:
+    def get_signless(width: int) -> Made:
         """`i32`."""
         return builtin.IntegerType(width)
 
     @staticmethod
     @anywhere
-    def get_signed(width: int) -> Any:
+    def get_signed(width: int) -> Made:
         """`si32`."""
         return builtin.IntegerType(width, builtin.Signedness.SIGNED)
 
     @staticmethod
     @anywhere
-    def get_unsigned(width: int) -> Any:
+    def get_unsigned(width: int) -> Made:
         """`ui32`."""
         return builtin.IntegerType(width, builtin.Signedness.UNSIGNED)
 
@@ -61,7 +61,7 @@ class IndexType(Stands):
 
     @staticmethod
     @anywhere
-    def get() -> Any:
+    def get() -> Made:
         """The type."""
         return builtin.IndexType()
 
@@ -73,7 +73,7 @@ class NoneType(Stands):
 
     @staticmethod
     @anywhere
-    def get() -> Any:
+    def get() -> Made:
         """The type."""
         return builtin.NoneType()
 
@@ -126,7 +126,7 @@ class VectorType(ShapedType):
     @anywhere
     def get(
         shape: Sequence[int], element_type: Attribute, scalable: object = None, scalable_dims: object = None
-    ) -> Any:
+    ) -> Made:
         """The type."""
         elem = getattr(element_type, "ir_type", element_type)
         if scalable or scalable_dims:
@@ -141,7 +141,7 @@ class RankedTensorType(ShapedType):
 
     @staticmethod
     @anywhere
-    def get(shape: Sequence[int], element_type: Attribute, encoding: Attribute | None = None) -> Any:
+    def get(shape: Sequence[int], element_type: Attribute, encoding: Attribute | None = None) -> Made:
         """The type."""
         return builtin.TensorType(element_type, _ints(shape), *([] if encoding is None else [encoding]))
 
@@ -158,7 +158,7 @@ class MemRefType(ShapedType):
         element_type: Attribute,
         layout: Attribute | None = None,
         memory_space: Attribute | None = None,
-    ) -> Any:
+    ) -> Made:
         """The type."""
         given = {k: v for k, v in (("layout", layout), ("memory_space", memory_space)) if v is not None}
         return builtin.MemRefType(element_type, _ints(shape), **cast("dict[str, builtin.NoneAttr]", given))
@@ -171,7 +171,7 @@ class FunctionType(Stands):
 
     @staticmethod
     @anywhere
-    def get(inputs: Sequence[Attribute], results: Sequence[Attribute]) -> Any:
+    def get(inputs: Sequence[Attribute], results: Sequence[Attribute]) -> Made:
         """The type."""
         return builtin.FunctionType.from_lists(list(inputs), list(results))
 
@@ -183,7 +183,7 @@ class TupleType(Stands):
 
     @staticmethod
     @anywhere
-    def get_tuple(elements: Sequence[Attribute]) -> Any:
+    def get_tuple(elements: Sequence[Attribute]) -> Made:
         """The type."""
         return builtin.TupleType(tuple(cast(TypeAttribute, e) for e in elements))
 
@@ -195,7 +195,7 @@ class ComplexType(Stands):
 
     @staticmethod
     @anywhere
-    def get(element_type: Attribute) -> Any:
+    def get(element_type: Attribute) -> Made:
         """The type."""
         return builtin.ComplexType(cast(builtin.Float32Type, element_type))
 

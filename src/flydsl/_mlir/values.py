@@ -7,7 +7,7 @@ result.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -17,6 +17,7 @@ from ..expr.emit.scalar_types import class_name_of
 from ..expr.numeric import Numeric, as_ir_value
 from ..expr.scalars.scalar_ops import CLASSES, STATIC, make
 from ..expr.vector import Vector
+from .facade import Made
 
 
 class HasOperation(Protocol):
@@ -26,7 +27,7 @@ class HasOperation(Protocol):
     def raw(self) -> Operation: ...
 
 
-def wrap(value: SSAValue) -> Any:
+def wrap(value: SSAValue) -> Made:
     """A value of the IR as one of the language, where it has a class for its type."""
     type_: Attribute = value.type
     if isinstance(type_, VectorType):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IndexType, IntegerAttr, IntegerType, VectorType
 from xdsl.ir import Attribute
 
 from ...errors import DSLTypeError
 from ...ir.arith import ConstantOp as XConstantOp
+from ..facade import Made
 from ..insertion import emit
 from ..operations import OpView
 from ..signature import by_op
@@ -54,7 +55,7 @@ class ConstantOp(OpView):
         return cast("IntegerAttr[IntegerType]", self.value).value.data
 
 
-def constant(result: object, value: object, *, loc: object = None, ip: object = None) -> Any:
+def constant(result: object, value: object, *, loc: object = None, ip: object = None) -> Made:
     """The value of a constant."""
     return ConstantOp(result, value, loc=loc, ip=ip).result
 

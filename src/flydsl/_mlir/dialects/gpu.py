@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ..facade import Made
 from ..types import Type
 from .arith import constant
 from .generated import module
@@ -13,17 +12,17 @@ class AsyncTokenType:
     """`!gpu.async.token`."""
 
     @staticmethod
-    def get(context: object = None) -> Any:
+    def get(context: object = None) -> Made:
         """The type."""
         return Type.parse("!gpu.async.token")
 
 
-def gpu_async_token() -> Any:
+def gpu_async_token() -> Made:
     """The same, by its older name."""
     return AsyncTokenType.get()
 
 
-def printf(format: str, *args: object, loc: object = None, ip: object = None) -> Any:
+def printf(format: str, *args: object, loc: object = None, ip: object = None) -> Made:
     """`gpu.printf`."""
     from ..build import class_of
     from ..signature import by_op

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr
 from xdsl.dialects.llvm import ConstantOp as XConstantOp
@@ -12,7 +12,7 @@ from xdsl.ir import Attribute
 
 from ...dialects.upstream import llvm as ours
 from ...errors import DSLTypeError
-from ..facade import Stands, anywhere
+from ..facade import Made, Stands, anywhere
 from ..insertion import emit
 from ..operations import OpView
 from ..signature import by_op
@@ -70,7 +70,7 @@ class ConstantOp(OpView):
 
 def mlir_constant(
     value: object, type_or_value: object = None, *, loc: object = None, ip: object = None, res: Attribute | None = None
-) -> Any:
+) -> Made:
     """`llvm.mlir.constant` of an attribute, which has the type; or of a type and a value."""
     if type_or_value is not None:
         res, value = cast(Attribute, value), type_or_value
