@@ -446,6 +446,12 @@ class CompileEnv(EnvGroup):
     linker: Choice[Literal["auto", "lld", "internal"]] = Choice(
         ("auto", "lld", "internal"), "auto", "Linker of AMD code objects.", key=KeyRole.VALUE
     )
+    device_libs = OptionalFolder(
+        _no_path,
+        "Folder with ROCm's device libraries (ocml.bc, ockl.bc, oclc_*.bc).",
+        key=KeyRole.VALUE,
+        default_text="of an installation of ROCm",
+    )
     llvm_timeout = Int(600, "Seconds an external tool may take.", low=1)
     llvm_allow_mismatch = Bool(False, "Accept external tools of another LLVM major.", key=KeyRole.VALUE)
     llvm_fallback: Choice[Literal["error", "warn"]] = Choice(

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any, cast
 
 import pytest
 from xdsl.dialects.builtin import IntAttr
@@ -81,7 +82,7 @@ def test_inserting_in_front_of_an_op_keeps_what_stands_behind() -> None:
         arith.ConstantOp(T.i32(), 2)
     arith.ConstantOp(T.i32(), 0, ip=ir.InsertionPoint.at_block_begin(module.body))
     arith.ConstantOp(T.i32(), 4, ip=ir.InsertionPoint.after(last))
-    assert [int(op.attributes["value"].value) for op in module.body] == [0, 1, 2, 3, 4]
+    assert [cast(Any, op.attributes["value"]).value for op in module.body] == [0, 1, 2, 3, 4]
     assert first.operation == module.body.operations[1]
 
 
@@ -108,7 +109,9 @@ def test_mistakes_name_the_op_and_the_argument() -> None:
         with pytest.raises(DSLTypeError, match="'arith.addi' takes no 'flags'"):
             arith.addi(a, a, flags=1)
         with pytest.raises(DSLValueError, match="has no attribute roundingmode here"):
-            arith.addf(arith.constant(T.f32(), 1.0), arith.constant(T.f32(), 1.0), roundingmode=arith.RoundingMode.upward)
+            arith.addf(
+                arith.constant(T.f32(), 1.0), arith.constant(T.f32(), 1.0), roundingmode=arith.RoundingMode.upward
+            )
         with pytest.raises(DSLTypeError, match="'llvm.load'"):
             llvm.load(T.f32(), a)
     with pytest.raises(DSLRuntimeError, match="no place for a new operation"):

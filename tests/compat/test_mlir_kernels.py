@@ -146,7 +146,9 @@ def test_instructions_of_lanes() -> None:
 def buffers(a: Any, out: Any) -> None:
     i = thread()
     base = fly.extract_aligned_pointer_as_index(llvm.PointerType.get(1), a)
-    rsrc = rocdl.make_buffer_rsrc(llvm.PointerType.get(8), base, const(0, T.i16()), const(4 * 40, T.i64()), const(0x27000))
+    rsrc = rocdl.make_buffer_rsrc(
+        llvm.PointerType.get(8), base, const(0, T.i16()), const(4 * 40, T.i64()), const(0x27000)
+    )
     loop = scf.ForOp(0, 2, 1, [rsrc, const(0)])
     with ir.InsertionPoint(loop.body):
         carried, total = loop.inner_iter_args
@@ -228,7 +230,11 @@ def test_what_no_rule_describes_is_refused_by_name() -> None:
     def op(a: Any, out: Any) -> None:
         out[0] = fx.Int32(rocdl.permlanex16(T.i32(), a[0], a[0], a[0], a[0], False, False))
 
-    for body, name in ((unknown, "llvm.amdgcn.groupstaticsize"), (text, "v_bfrev_b32"), (op, "llvm.amdgcn.permlanex16")):
+    for body, name in (
+        (unknown, "llvm.amdgcn.groupstaticsize"),
+        (text, "v_bfrev_b32"),
+        (op, "llvm.amdgcn.permlanex16"),
+    ):
         with pytest.raises(DSLCompileError, match=f"cpu stack does not emulate.*{name}"):
             run(body, np.zeros(64, np.int32), 1)
 

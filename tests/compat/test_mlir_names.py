@@ -18,8 +18,8 @@ from flydsl.errors import DSLValueError
 NAMES = Path(__file__).with_name("mlir_names.txt").read_text().splitlines()
 PAGE = Path(__file__).parents[2] / "docs" / "coming-from-flydsl.md"
 BY_HAND = {
-    "arith.constant", "scf.for", "scf.if", "scf.while", "scf.index_switch", "func.call", "func.func", "llvm.mlir.constant",
-    "gpu.launch_func", "gpu.func", "builtin.module", "scf.reduce", "memref.dma_start",
+    "arith.constant", "scf.for", "scf.if", "scf.while", "scf.index_switch", "func.call", "func.func",
+    "llvm.mlir.constant", "gpu.launch_func", "gpu.func", "builtin.module", "scf.reduce", "memref.dma_start",
 }  # fmt: skip
 """Ops whose classes are written, or that are never built by hand in a kernel."""
 

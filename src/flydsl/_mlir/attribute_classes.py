@@ -9,7 +9,7 @@ from xdsl.dialects import builtin
 from xdsl.ir import Attribute as XAttribute
 
 from .attributes import parse_attribute
-from .facade import Stands, static
+from .facade import Made, Stands, anywhere
 
 
 class Attribute(Stands):
@@ -17,8 +17,9 @@ class Attribute(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (XAttribute,)
 
-    @static
-    def parse(asm: str) -> XAttribute:
+    @staticmethod
+    @anywhere
+    def parse(asm: str) -> Made:
         """The attribute of a text."""
         return parse_attribute(asm)
 
@@ -28,8 +29,9 @@ class IntegerAttr(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (builtin.IntegerAttr,)
 
-    @static
-    def get(type: XAttribute, value: int) -> XAttribute:
+    @staticmethod
+    @anywhere
+    def get(type: XAttribute, value: int) -> Made:
         """The attribute."""
         return builtin.IntegerAttr(int(value), cast(builtin.IntegerType, type))
 
@@ -39,8 +41,9 @@ class BoolAttr(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (builtin.IntegerAttr,)
 
-    @static
-    def get(value: bool) -> XAttribute:
+    @staticmethod
+    @anywhere
+    def get(value: bool) -> Made:
         """The attribute."""
         return builtin.IntegerAttr(int(value), builtin.i1)
 
@@ -50,18 +53,21 @@ class FloatAttr(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (builtin.FloatAttr,)
 
-    @static
-    def get(type: XAttribute, value: float) -> XAttribute:
+    @staticmethod
+    @anywhere
+    def get(type: XAttribute, value: float) -> Made:
         """The attribute."""
         return builtin.FloatAttr(float(value), cast(builtin.Float32Type, type))
 
-    @static
-    def get_f32(value: float) -> XAttribute:
+    @staticmethod
+    @anywhere
+    def get_f32(value: float) -> Made:
         """Of 32 bits."""
         return builtin.FloatAttr(value, builtin.f32)
 
-    @static
-    def get_f64(value: float) -> XAttribute:
+    @staticmethod
+    @anywhere
+    def get_f64(value: float) -> Made:
         """Of 64 bits."""
         return builtin.FloatAttr(value, builtin.f64)
 
@@ -71,8 +77,9 @@ class StringAttr(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (builtin.StringAttr,)
 
-    @static
-    def get(value: str) -> XAttribute:
+    @staticmethod
+    @anywhere
+    def get(value: str) -> Made:
         """The attribute."""
         return builtin.StringAttr(value)
 
@@ -82,8 +89,9 @@ class TypeAttr(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (XAttribute,)
 
-    @static
-    def get(value: XAttribute) -> XAttribute:
+    @staticmethod
+    @anywhere
+    def get(value: XAttribute) -> Made:
         """The type."""
         return value
 
@@ -93,8 +101,9 @@ class UnitAttr(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (builtin.UnitAttr,)
 
-    @static
-    def get() -> XAttribute:
+    @staticmethod
+    @anywhere
+    def get() -> Made:
         """The attribute."""
         return builtin.UnitAttr()
 
@@ -104,8 +113,9 @@ class ArrayAttr(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (builtin.ArrayAttr,)
 
-    @static
-    def get(attributes: Sequence[XAttribute]) -> XAttribute:
+    @staticmethod
+    @anywhere
+    def get(attributes: Sequence[XAttribute]) -> Made:
         """The attribute."""
         return builtin.ArrayAttr(list(attributes))
 
@@ -115,8 +125,9 @@ class DictAttr(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (builtin.DictionaryAttr,)
 
-    @static
-    def get(value: Mapping[str, XAttribute] | None = None) -> XAttribute:
+    @staticmethod
+    @anywhere
+    def get(value: Mapping[str, XAttribute] | None = None) -> Made:
         """The attribute."""
         return builtin.DictionaryAttr(dict(value or {}))
 
@@ -126,8 +137,9 @@ class FlatSymbolRefAttr(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (builtin.SymbolRefAttr,)
 
-    @static
-    def get(value: str) -> XAttribute:
+    @staticmethod
+    @anywhere
+    def get(value: str) -> Made:
         """The attribute."""
         return builtin.SymbolRefAttr(value)
 
@@ -137,8 +149,9 @@ class SymbolRefAttr(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (builtin.SymbolRefAttr,)
 
-    @static
-    def get(symbols: Sequence[str]) -> XAttribute:
+    @staticmethod
+    @anywhere
+    def get(symbols: Sequence[str]) -> Made:
         """The attribute."""
         return builtin.SymbolRefAttr(symbols[0], list(symbols[1:]))
 
@@ -148,8 +161,9 @@ class DenseElementsAttr(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (builtin.DenseIntOrFPElementsAttr,)
 
-    @static
-    def get(array: Sequence[int] | Sequence[float] | Sequence[XAttribute], type: XAttribute | None = None) -> XAttribute:
+    @staticmethod
+    @anywhere
+    def get(array: Sequence[int] | Sequence[float] | Sequence[XAttribute], type: XAttribute | None = None) -> Made:
         """Of numbers or attributes, for a vector or tensor type."""
         items = [getattr(getattr(x, "value", x), "data", getattr(x, "value", x)) for x in array]
         if type is None:
@@ -160,8 +174,9 @@ class DenseElementsAttr(Stands):
             cast("builtin.VectorType[builtin.IntegerType]", type), cast("list[int]", items)
         )
 
-    @static
-    def get_splat(shaped_type: XAttribute, element_attr: XAttribute) -> XAttribute:
+    @staticmethod
+    @anywhere
+    def get_splat(shaped_type: XAttribute, element_attr: XAttribute) -> Made:
         """The same element everywhere."""
         value = cast("builtin.IntegerAttr[builtin.IntegerType]", element_attr).value.data
         return builtin.DenseIntOrFPElementsAttr.from_list(
@@ -174,8 +189,9 @@ class StridedLayoutAttr(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (builtin.StridedLayoutAttr,)
 
-    @static
-    def get(offset: int, strides: Sequence[int]) -> XAttribute:
+    @staticmethod
+    @anywhere
+    def get(offset: int, strides: Sequence[int]) -> Made:
         """The attribute; negative numbers stand for what is known at run time."""
         return builtin.StridedLayoutAttr(
             [None if s == builtin.DYNAMIC_INDEX else s for s in strides],
@@ -184,11 +200,11 @@ class StridedLayoutAttr(Stands):
 
 
 def _dense_array(name: str, elem: XAttribute) -> type[Stands]:
-    def get(values: Sequence[int]) -> XAttribute:
+    def get(values: Sequence[int]) -> Made:
         """The attribute."""
         return builtin.DenseArrayBase.from_list(cast(builtin.IntegerType, elem), list(values))
 
-    body = {"FOR": (builtin.DenseArrayBase,), "get": static(get), "__doc__": f"`array<{elem}: ...>`."}
+    body = {"FOR": (builtin.DenseArrayBase,), "get": staticmethod(anywhere(get)), "__doc__": f"`array<{elem}: ...>`."}
     return cast("type[Stands]", type(Stands)(name, (Stands,), body))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -24,8 +24,8 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.dialects.utils.bit_enum_attribute import BitEnumAttribute
 from xdsl.dialects.utils import EnumAttribute
+from xdsl.dialects.utils.bit_enum_attribute import BitEnumAttribute
 from xdsl.ir import Attribute, Operation
 from xdsl.irdl import IRDLOperation, PropertyDef
 from xdsl.parser import Parser
@@ -101,19 +101,19 @@ def _fits(enumeration: str, op: type[Operation], name: str) -> bool:
     return enumeration == ("AtomicBinOp" if name == "bin_op" else "AtomicOrdering")
 
 
-def _enumerated(base: type[EnumAttribute[enum.StrEnum]], value: object) -> Attribute:
+def _enumerated(base: type[EnumAttribute[Any]], value: object) -> Attribute:
     members = list(base.enum_type)
     if isinstance(value, enum.Enum) or not isinstance(value, int):
         return base(base.enum_type(_word(value)))
     return base(members[value])
 
 
-def _flags(base: type[BitEnumAttribute[enum.StrEnum]], value: object) -> Attribute:
+def _flags(base: type[BitEnumAttribute[Any]], value: object) -> Attribute:
     if isinstance(value, int) and not isinstance(value, enum.Enum):
         raise DSLTypeError(f"flags are members of an enumeration or words, got {value!r}")
     words = [w.strip() for w in _word(value).replace("|", ",").split(",") if w.strip()]
     if "fast" in words:
-        return base(cast("Sequence[enum.StrEnum]", "fast"))
+        return base("fast")
     known = {str(member.value): member for member in base.enum_type}
     return base([known[w] for w in words if w != "none"])
 
@@ -151,8 +151,8 @@ def convert(op: type[IRDLOperation], name: str, part: PropertyDef | None, value:
     """A value given for a property, as the attribute it stands for; None where it stands for none."""
     if isinstance(value, Attribute) or value is None:
         return value
-    if hasattr(value, "ir_type") and isinstance(value, type):  # a scalar class, where a type is meant
-        return cast(Attribute, getattr(value, "ir_type"))
+    if isinstance(value, type) and isinstance(found := cast(object, getattr(value, "ir_type", None)), Attribute):
+        return found  # of a scalar class, where a type is meant
     bases = tuple(part.constr.get_bases() or ()) if part is not None else ()
     if UnitAttr in bases and isinstance(value, bool):
         return UnitAttr() if value else None
@@ -188,9 +188,9 @@ def _of_class(op: type[Operation], name: str, base: type[Attribute], value: obje
         numbers = [int(v) for v in cast("Sequence[int]", value)]
         return DenseIntOrFPElementsAttr.from_list(VectorType(i32, [len(numbers)]), numbers)
     if issubclass(base, BitEnumAttribute):
-        return _flags(cast("type[BitEnumAttribute[enum.StrEnum]]", base), value)
+        return _flags(cast("type[BitEnumAttribute[Any]]", base), value)
     if issubclass(base, EnumAttribute):
-        return _enumerated(cast("type[EnumAttribute[enum.StrEnum]]", base), value)
+        return _enumerated(cast("type[EnumAttribute[Any]]", base), value)
     if issubclass(base, KeywordAttr):
         word = base.choices[value] if type(value) is int else _word(value)
         if word not in base.choices:

@@ -24,6 +24,7 @@ from .intrinsics import Values, call_intrinsic, flat, operand, type_of
 from .operations import OperationBase, OpView
 from .signature import Parameter, Signature, definition, snake
 
+
 def _spellings(p: Parameter) -> tuple[str, ...]:
     return (p.name, snake(p.name), p.name.rstrip("_"))
 
@@ -84,7 +85,7 @@ def _properties(
             continue
         if name in known.properties:
             props[name] = made
-        elif isinstance(made, DenseArrayBase) and not len(made):
+        elif isinstance(made, DenseArrayBase) and not made.data.data:
             continue
         elif name in known.attributes or name in _HINTS:
             attrs[name] = made
@@ -173,8 +174,8 @@ def _build(
     blocks: list[Block | list[Block]] = []
     for p in signature.named("successor"):
         value = bound.get(p.name)
-        found = value if isinstance(value, Sequence) else [value]
-        raws = [cast(Block, getattr(b, "raw", b)) for b in cast("Sequence[object]", found)]
+        found = cast("Sequence[object]", value) if isinstance(value, Sequence) else [value]
+        raws = [cast(Block, getattr(b, "raw", b)) for b in found]
         blocks.append(raws if p.many else raws[0])
     return cls.build(
         operands=cast("Sequence[SSAValue]", operands),

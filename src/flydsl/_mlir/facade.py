@@ -7,11 +7,15 @@ gives `t` back or refuses.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, TypeVar, cast
+from typing import Any, ClassVar, ParamSpec, TypeAlias, TypeVar
 
 from ..errors import DSLTypeError
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+Made: TypeAlias = Any
+"""A type, attribute or value, as MLIR's bindings hand it out: what it offers depends on what it is at run time."""
 
 
 class Facade(type):
@@ -22,7 +26,7 @@ class Facade(type):
     def __instancecheck__(cls, instance: object) -> bool:
         return cls._accepts(instance)
 
-    def __call__(cls, value: object, *_: object, **__: object) -> object:
+    def __call__(cls, value: object, *_: object, **__: object) -> Made:
         if not cls._accepts(value):
             raise DSLTypeError(f"cannot cast {value} to {cls.__name__}")
         return value
@@ -42,14 +46,16 @@ class Stands(metaclass=Facade):
         return isinstance(x, cls.FOR)
 
 
-def static(method: Callable[..., T]) -> Callable[..., T]:
-    """A static method that takes MLIR's `context=` and `loc=`, which nothing here needs."""
+def anywhere(method: Callable[P, T]) -> Callable[..., T]:
+    """A function that takes MLIR's `context=` and `loc=` too, which nothing here needs."""
 
-    def call(*args: object, context: object = None, loc: object = None, **given: object) -> T:
+    def call(*args: P.args, **given: P.kwargs) -> T:
+        given.pop("context", None)
+        given.pop("loc", None)
         return method(*args, **given)
 
     call.__doc__, call.__name__ = method.__doc__, method.__name__
-    return cast("Callable[..., T]", staticmethod(call))
+    return call
 
 
-__all__ = ["Facade", "Stands", "static"]
+__all__ = ["Facade", "Made", "Stands", "anywhere"]

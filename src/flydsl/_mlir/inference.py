@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-from xdsl.dialects.builtin import DenseArrayBase, IndexType, MemRefType, VectorType, i1
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerType, MemRefType, VectorType, i1
 from xdsl.dialects.llvm import LLVMArrayType
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -50,13 +50,13 @@ def _element(types: Sequence[Attribute], props: Mapping[str, Attribute]) -> list
 def _extracted(types: Sequence[Attribute], props: Mapping[str, Attribute]) -> list[Attribute]:
     """What is left of a vector's shape behind the positions given."""
     source = cast(VectorType, types[0])
-    taken = len(dense_ints(cast("DenseArrayBase[Attribute]", props["static_position"])))
+    taken = len(dense_ints(cast("DenseArrayBase[IntegerType]", props["static_position"])))
     rest = source.get_shape()[taken:]
     return [VectorType(source.element_type, rest) if rest else source.element_type]
 
 
 def _shuffled(types: Sequence[Attribute], props: Mapping[str, Attribute]) -> list[Attribute]:
-    count = len(dense_ints(cast("DenseArrayBase[Attribute]", props["mask"])))
+    count = len(dense_ints(cast("DenseArrayBase[IntegerType]", props["mask"])))
     source = cast(VectorType, types[0])
     return [VectorType(source.element_type, [count, *source.get_shape()[1:]])]
 
@@ -75,7 +75,7 @@ def _stored(types: Sequence[Attribute], props: Mapping[str, Attribute]) -> list[
 
 def _field(types: Sequence[Attribute], props: Mapping[str, Attribute]) -> list[Attribute]:
     found = types[0]
-    for i in dense_ints(cast("DenseArrayBase[Attribute]", props["position"])):
+    for i in dense_ints(cast("DenseArrayBase[IntegerType]", props["position"])):
         found = found.type if isinstance(found, LLVMArrayType) else cast(llvm.StructType, found).data[1][i]
     return [found]
 
@@ -105,7 +105,7 @@ RULES: dict[str, Rule] = {
 
 def infer(cls: type[Operation], operands: Sequence[SSAValue], props: Mapping[str, Attribute]) -> list[Attribute]:
     """The types of the results."""
-    types = [cast(Attribute, v.type) for v in operands]
+    types = [v.type for v in operands]
     rule = RULES.get(cls.name)
     if rule is not None:
         return rule(types, props)

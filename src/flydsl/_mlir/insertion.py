@@ -1,7 +1,7 @@
 """Where new ops go, and with which location: `Context`, `Location`, `InsertionPoint`.
 
-Inside a kernel that is traced the place is the tracer's, and `with InsertionPoint(...)` moves it: the language's own ops
-go there too. Outside, an insertion point brings a tracer of its own, so that modules can be built by hand.
+Inside a kernel that is traced the place is the tracer's, and `with InsertionPoint(...)` moves it: the language's own
+ops go there too. Outside, an insertion point brings a tracer of its own, so that modules can be built by hand.
 """
 
 from __future__ import annotations
@@ -11,7 +11,16 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Self, cast
 
 from xdsl.context import Context as XContext
-from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, FusedLoc, IntAttr, LocationAttr, NameLoc, StringAttr
+from xdsl.dialects.builtin import (
+    CallSiteLoc,
+    FileLineColLoc,
+    FusedLoc,
+    IntAttr,
+    LocationAttr,
+    NameLoc,
+    NoneAttr,
+    StringAttr,
+)
 from xdsl.ir import Attribute, Block, Operation
 from xdsl.traits import IsTerminator
 
@@ -100,7 +109,7 @@ class Location(metaclass=_HasCurrent):
         cls, locations: Sequence[Location], metadata: Attribute | None = None, context: Context | None = None
     ) -> Location:
         """Several places."""
-        return cls(FusedLoc([found.attr for found in locations], metadata))
+        return cls(FusedLoc(tuple(found.attr for found in locations), NoneAttr() if metadata is None else metadata))
 
     @classmethod
     def callsite(cls, callee: Location, frames: Sequence[Location], context: Context | None = None) -> Location:

@@ -39,7 +39,9 @@ def intrinsic_of(op: str) -> str | None:
     dialect, _, rest = op.partition(".")
     if dialect == "rocdl":
         return "llvm.amdgcn." + rest.replace("_", ".")
-    return f"llvm.{rest.removeprefix('intr.')}" if op.startswith("llvm.intr.") and not op.startswith(_ELSEWHERE) else None
+    return (
+        f"llvm.{rest.removeprefix('intr.')}" if op.startswith("llvm.intr.") and not op.startswith(_ELSEWHERE) else None
+    )
 
 
 def operand(signature: Signature, p: Parameter, value: object) -> Values:
@@ -108,7 +110,7 @@ def call_intrinsic(
     if results is not None:
         types = [type_of(signature, t) for t in cast("Sequence[object]", results)]
     elif signature.inferred:
-        types = [cast(Attribute, args[0].type)]
+        types = [args[0].type]
     made = llvm.CallIntrinsicOp.build(
         operands=[args, []],
         result_types=[types],
@@ -122,7 +124,8 @@ def call_intrinsic(
 def _immediate(signature: Signature, p: Parameter, value: object) -> SSAValue:
     """A literal argument; what was left out is 0."""
     if isinstance(value, IntegerAttr):
-        return current().const(value.value.data, cast(Attribute, value.type))
+        held = cast("IntegerAttr[IntegerType]", value)
+        return current().const(held.value.data, held.type)
     if isinstance(value, UnitAttr) or value is None:
         value = int(value is not None)
     if isinstance(value, bool) and p.name not in _WIDTHS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from xdsl.ir import BlockArgument as XBlockArgument
 from xdsl.ir import OpResult as XOpResult
@@ -24,7 +24,7 @@ from .attribute_classes import (
     TypeAttr,
     UnitAttr,
 )
-from .facade import Stands
+from .facade import Made, Stands
 from .insertion import Context, InsertionPoint, Location
 from .operations import Block, Module, OperationBase, OpView, Region, SymbolTable
 from .operations import Operation_ as Operation
@@ -44,9 +44,6 @@ from .types import (
     VectorType,
 )
 from .values import is_value, unwrap
-
-if TYPE_CHECKING:
-    from xdsl.ir import Attribute as XAttribute
 
 MLIRError = RuntimeError
 """What MLIR's bindings raise for IR that does not verify."""
@@ -79,8 +76,8 @@ class BlockArgument(Value):
         return is_value(x) and isinstance(unwrap(x), XBlockArgument)
 
 
-def __getattr__(name: str) -> object:
-    found = FLOATS.get(name) or DENSE_ARRAYS.get(name)
+def __getattr__(name: str) -> Made:
+    found: Any = FLOATS.get(name) or DENSE_ARRAYS.get(name)
     if found is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return found

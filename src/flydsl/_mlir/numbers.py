@@ -8,8 +8,8 @@ a list. What is added here to `IntAttr`, `FloatData` and `ArrayAttr` makes them 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
-from typing import cast, get_args
+from collections.abc import Callable, Sequence
+from typing import Any, cast, get_args
 
 from xdsl.dialects.builtin import (
     AnyFloat,
@@ -24,14 +24,14 @@ from xdsl.dialects.builtin import (
     TensorType,
     VectorType,
 )
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Data
 
 _BINARY = "add sub mul floordiv truediv mod pow lshift rshift and_ or_ xor lt le gt ge".split()
-_REFLECTED = {"lt", "le", "gt", "ge"}
+_COMPARISONS = {"lt", "le", "gt", "ge"}
 
 
 def _plain(x: object) -> object:
-    return x.data if isinstance(x, IntAttr | FloatData) else x
+    return cast("Data[object]", x).data if isinstance(x, IntAttr | FloatData) else x
 
 
 def _binary(name: str) -> Callable[[object, object], object]:
@@ -39,41 +39,63 @@ def _binary(name: str) -> Callable[[object, object], object]:
     return lambda a, b: compute(_plain(a), _plain(b))
 
 
-def _equal(cls: type[Attribute], kinds: tuple[type, ...]) -> Callable[[Attribute, object], object]:
+def _equal(cls: type[object], kinds: tuple[type, ...]) -> Callable[[Data[object], object], object]:
     """The equality of a class, which also knows the plain Python values that its attributes stand for."""
-    among_attributes = cast("Callable[[Attribute, object], object]", cls.__eq__)
+    among_attributes = cast("Callable[[object, object], object]", cls.__eq__)
 
-    def equal(self: Attribute, other: object) -> object:
-        if isinstance(other, kinds):
-            held = cast("IntAttr", self).data
-            return list(cast("tuple[object, ...]", held)) == list(other) if isinstance(held, tuple) else held == other
-        return among_attributes(self, other)
+    def equal(self: Data[object], other: object) -> object:
+        if not isinstance(other, kinds):
+            return among_attributes(self, other)
+        held = self.data
+        if isinstance(held, tuple):
+            return list(cast("tuple[object, ...]", held)) == list(cast("Sequence[object]", other))
+        return held == other
 
     return equal
 
 
-def _act_as_numbers(cls: type[Attribute]) -> None:
+def _unary(compute: Callable[[Any], object]) -> Callable[[Data[Any]], object]:
+    return lambda a: compute(a.data)
+
+
+def _reflected(name: str) -> Callable[[object, object], object]:
+    compute = _binary(name)
+    return lambda a, b: compute(b, a)
+
+
+def _formatted(a: Data[Any], spec: str) -> str:
+    return format(a.data, spec)
+
+
+def _item(a: ArrayAttr[Attribute], i: int) -> Attribute:
+    return a.data[i]
+
+
+def _act_as_numbers(cls: type[object]) -> None:
     for name in _BINARY:
         word = name.rstrip("_")
-        setattr(cls, f"__{word}__", _binary(name))
-        if name not in _REFLECTED:
-            act = _binary(name)
-            setattr(cls, f"__r{word}__", lambda a, b, act=act: act(b, a))  # pyright: ignore[reportUnknownLambdaType]
+        _give(cls, f"__{word}__", _binary(name))
+        if name not in _COMPARISONS:
+            _give(cls, f"__r{word}__", _reflected(name))
     for word, make in (("int", int), ("float", float), ("neg", operator.neg), ("abs", abs)):
-        setattr(cls, f"__{word}__", lambda a, make=make: make(a.data))  # pyright: ignore[reportUnknownLambdaType]
+        _give(cls, f"__{word}__", _unary(make))
     # Text stays that of an attribute; a format is what a message is made with.
-    setattr(cls, "__format__", lambda a, spec: format(a.data, spec))  # pyright: ignore[reportUnknownLambdaType]
+    _give(cls, "__format__", _formatted)
+
+
+def _give(cls: type[object], name: str, value: object) -> None:
+    setattr(cls, name, value)
 
 
 def _adopt() -> None:
     for cls, kinds in ((IntAttr, (int,)), (FloatData, (float, int)), (ArrayAttr, (list, tuple))):
         equal, hashed = _equal(cls, kinds), cls.__hash__
-        setattr(cls, "__eq__", equal)
-        setattr(cls, "__hash__", hashed)
+        _give(cls, "__eq__", equal)
+        _give(cls, "__hash__", hashed)
     _act_as_numbers(IntAttr)
     _act_as_numbers(FloatData)
-    setattr(IntAttr, "__index__", lambda a: a.data)  # pyright: ignore[reportUnknownLambdaType]
-    setattr(ArrayAttr, "__getitem__", lambda a, i: a.data[i])  # pyright: ignore[reportUnknownLambdaType]
+    _give(IntAttr, "__index__", _unary(int))
+    _give(ArrayAttr, "__getitem__", _item)
     _extend(StringAttr, "value", lambda a: cast(StringAttr, a).data)
     _extend(SymbolRefAttr, "value", lambda a: cast(SymbolRefAttr, a).string_value())
     for cls in cast("tuple[type[object], ...]", get_args(AnyFloat)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from io import StringIO
-from typing import TYPE_CHECKING, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -13,6 +13,7 @@ from xdsl.ir import Region as XRegion
 from xdsl.printer import Printer
 
 from ..errors import DSLTypeError, DSLValueError
+from .facade import Made
 from .insertion import Context, Location, emit, raw_context
 from .signature import by_op, snake
 from .values import unwrap, wrap
@@ -68,17 +69,17 @@ class OperationBase:
         return view(self.raw)
 
     @property
-    def operands(self) -> list[object]:
+    def operands(self) -> list[Made]:
         """Its operands."""
         return [wrap(v) for v in self.raw.operands]
 
     @property
-    def results(self) -> list[object]:
+    def results(self) -> list[Made]:
         """Its results."""
         return [wrap(v) for v in self.raw.results]
 
     @property
-    def result(self) -> object:
+    def result(self) -> Made:
         """Its only result."""
         if len(self.raw.results) != 1:
             raise DSLValueError(f"'{self.name}' has {len(self.raw.results)} results, not one; use .results")
@@ -242,7 +243,7 @@ class OpView(OperationBase):
     OPERATION_NAME: ClassVar[str] = ""
     SIGNATURE: ClassVar[Signature | None] = None
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Made:
         found = _member(self, name)
         if found is _MISSING:
             raise AttributeError(f"'{self.OPERATION_NAME}' has no '{name}'")
@@ -262,7 +263,9 @@ def _member(op: OpView, name: str) -> object:
     for spelled in (name, name.rstrip("_"), snake(name)):
         if spelled in groups:
             return groups[spelled]
-    if signature is not None and any(p.kind == "attribute" and name in (p.name, snake(p.name)) for p in signature.parameters):
+    if signature is not None and any(
+        p.kind == "attribute" and name in (p.name, snake(p.name)) for p in signature.parameters
+    ):
         return op.attributes.get(name)
     found = op.attributes.get(name)
     return _MISSING if found is None and not hasattr(type(raw), name) else found
@@ -289,15 +292,16 @@ def _groups(op: OpView) -> dict[str, object]:
         elif len(wanted) == len(values):
             found.update((p.name, wrap(v)) for p, v in zip(wanted, values, strict=True))
     for name, _ in definition.regions:
-        region = getattr(raw, name)
-        made: object = [Region(r) for r in region] if isinstance(region, Sequence) else Region(region)
+        region: Any = getattr(raw, name)
+        several = cast("Sequence[XRegion]", region) if isinstance(region, Sequence) else None
+        made: object = Region(cast(XRegion, region)) if several is None else [Region(r) for r in several]
         found[name] = found[snake(name)] = made
     return found
 
 
 def _wrapped(x: object) -> object:
     if isinstance(x, SSAValue):
-        return wrap(x)
+        return wrap(cast(SSAValue, x))
     return None if x is None else [wrap(v) for v in cast("Sequence[SSAValue]", x)]
 
 
@@ -310,7 +314,7 @@ def view(raw: Operation) -> OperationBase:
     signature = by_op(raw.name.partition(".")[0]).get(raw.name)
     if signature is None:
         return Operation_.of(raw)
-    made = cast("OpView", object.__new__(class_of(signature)))
+    made = object.__new__(class_of(signature))
     made.raw = raw
     return made
 
@@ -347,7 +351,7 @@ class Block:
         return Block(made)
 
     @property
-    def arguments(self) -> list[object]:
+    def arguments(self) -> list[Made]:
         """Its arguments."""
         return [wrap(a) for a in self.raw.args]
 
@@ -367,7 +371,7 @@ class Block:
         """The region it is in."""
         return None if self.raw.parent is None else Region(self.raw.parent)
 
-    def add_argument(self, type: Attribute, loc: object = None) -> object:
+    def add_argument(self, type: Attribute, loc: object = None) -> Made:
         """A new last argument."""
         return wrap(self.raw.insert_arg(type, len(self.raw.args)))
 
@@ -506,4 +510,15 @@ class SymbolTable:
         Block(self._op.regions[0].block).append(operation)
 
 
-__all__ = ["Attributes", "Block", "Module", "OpView", "OperationBase", "Operation_", "Region", "SymbolTable", "owner_of", "view"]
+__all__ = [
+    "Attributes",
+    "Block",
+    "Module",
+    "OpView",
+    "OperationBase",
+    "Operation_",
+    "Region",
+    "SymbolTable",
+    "owner_of",
+    "view",
+]

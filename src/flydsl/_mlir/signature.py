@@ -117,14 +117,16 @@ def _derived(cls: type[Operation]) -> Signature:
             continue
         optional = isinstance(part, OptionalDef) or part.default_value is not None
         (later if optional else parameters).append(Parameter("attribute", name, optional, by_keyword=optional))
-    short = cls.__name__ if cls.__name__.endswith("Op") else "".join(
-        word.capitalize() for word in re.split(r"[._]", cls.name.partition(".")[2])
-    ) + "Op"
+    short = (
+        cls.__name__
+        if cls.__name__.endswith("Op")
+        else "".join(word.capitalize() for word in re.split(r"[._]", cls.name.partition(".")[2])) + "Op"
+    )
     return Signature(cls.name, short, (*parameters, *later), False)
 
 
 def _lines(name: str) -> Iterator[str]:
-    where = files(__package__).joinpath("signatures", f"{name}.txt")
+    where = files("flydsl._mlir").joinpath("signatures", f"{name}.txt")
     if where.is_file():
         yield from where.read_text().splitlines()
 
@@ -182,4 +184,14 @@ def _enum(name: str, kind: str, members: list[str]) -> type[enum.IntEnum] | type
     return made
 
 
-__all__ = ["Parameter", "Signature", "by_op", "definition", "enums", "function_name", "functions", "signatures", "snake"]
+__all__ = [
+    "Parameter",
+    "Signature",
+    "by_op",
+    "definition",
+    "enums",
+    "function_name",
+    "functions",
+    "signatures",
+    "snake",
+]

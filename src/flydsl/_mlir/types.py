@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, cast
 
 from xdsl.dialects import builtin
 from xdsl.ir import Attribute, TypeAttribute
 
 from .attributes import parse_type
-from .facade import Stands, static
+from .facade import Made, Stands, anywhere
 
 
 def _ints(shape: Sequence[object]) -> list[int]:
@@ -21,8 +21,9 @@ class Type(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (TypeAttribute,)
 
-    @static
-    def parse(asm: str) -> Attribute:
+    @staticmethod
+    @anywhere
+    def parse(asm: str) -> Made:
         """The type of a text."""
         return parse_type(asm)
 
@@ -32,18 +33,21 @@ class IntegerType(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (builtin.IntegerType,)
 
-    @static
-    def get_signless(width: int) -> Attribute:
+    @staticmethod
+    @anywhere
+    def get_signless(width: int) -> Made:
         """`i32`."""
         return builtin.IntegerType(width)
 
-    @static
-    def get_signed(width: int) -> Attribute:
+    @staticmethod
+    @anywhere
+    def get_signed(width: int) -> Made:
         """`si32`."""
         return builtin.IntegerType(width, builtin.Signedness.SIGNED)
 
-    @static
-    def get_unsigned(width: int) -> Attribute:
+    @staticmethod
+    @anywhere
+    def get_unsigned(width: int) -> Made:
         """`ui32`."""
         return builtin.IntegerType(width, builtin.Signedness.UNSIGNED)
 
@@ -55,8 +59,9 @@ class IndexType(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (builtin.IndexType,)
 
-    @static
-    def get() -> Attribute:
+    @staticmethod
+    @anywhere
+    def get() -> Made:
         """The type."""
         return builtin.IndexType()
 
@@ -66,8 +71,9 @@ class NoneType(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (builtin.NoneType,)
 
-    @static
-    def get() -> Attribute:
+    @staticmethod
+    @anywhere
+    def get() -> Made:
         """The type."""
         return builtin.NoneType()
 
@@ -90,8 +96,10 @@ _FLOATS = {
 
 def _float(name: str, text: str) -> type[Stands]:
     type_ = parse_type(text)
-    get = static(cast("Callable[..., Attribute]", lambda: type_))
-    return cast("type[Stands]", type(Stands)(name, (Stands,), {"FOR": (type(type_),), "get": get, "__doc__": f"`{text}`."}))
+    get = staticmethod(anywhere(lambda: type_))
+    return cast(
+        "type[Stands]", type(Stands)(name, (Stands,), {"FOR": (type(type_),), "get": get, "__doc__": f"`{text}`."})
+    )
 
 
 FLOATS = {name: _float(name, text) for name, text in _FLOATS.items()}
@@ -114,8 +122,11 @@ class VectorType(ShapedType):
 
     FOR: ClassVar[tuple[type, ...]] = (builtin.VectorType,)
 
-    @static
-    def get(shape: Sequence[int], element_type: Attribute, scalable: object = None, scalable_dims: object = None) -> Attribute:
+    @staticmethod
+    @anywhere
+    def get(
+        shape: Sequence[int], element_type: Attribute, scalable: object = None, scalable_dims: object = None
+    ) -> Made:
         """The type."""
         elem = getattr(element_type, "ir_type", element_type)
         if scalable or scalable_dims:
@@ -128,8 +139,9 @@ class RankedTensorType(ShapedType):
 
     FOR: ClassVar[tuple[type, ...]] = (builtin.TensorType,)
 
-    @static
-    def get(shape: Sequence[int], element_type: Attribute, encoding: Attribute | None = None) -> Attribute:
+    @staticmethod
+    @anywhere
+    def get(shape: Sequence[int], element_type: Attribute, encoding: Attribute | None = None) -> Made:
         """The type."""
         return builtin.TensorType(element_type, _ints(shape), *([] if encoding is None else [encoding]))
 
@@ -139,13 +151,14 @@ class MemRefType(ShapedType):
 
     FOR: ClassVar[tuple[type, ...]] = (builtin.MemRefType,)
 
-    @static
+    @staticmethod
+    @anywhere
     def get(
         shape: Sequence[int],
         element_type: Attribute,
         layout: Attribute | None = None,
         memory_space: Attribute | None = None,
-    ) -> Attribute:
+    ) -> Made:
         """The type."""
         given = {k: v for k, v in (("layout", layout), ("memory_space", memory_space)) if v is not None}
         return builtin.MemRefType(element_type, _ints(shape), **cast("dict[str, builtin.NoneAttr]", given))
@@ -156,8 +169,9 @@ class FunctionType(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (builtin.FunctionType,)
 
-    @static
-    def get(inputs: Sequence[Attribute], results: Sequence[Attribute]) -> Attribute:
+    @staticmethod
+    @anywhere
+    def get(inputs: Sequence[Attribute], results: Sequence[Attribute]) -> Made:
         """The type."""
         return builtin.FunctionType.from_lists(list(inputs), list(results))
 
@@ -167,10 +181,11 @@ class TupleType(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (builtin.TupleType,)
 
-    @static
-    def get_tuple(elements: Sequence[Attribute]) -> Attribute:
+    @staticmethod
+    @anywhere
+    def get_tuple(elements: Sequence[Attribute]) -> Made:
         """The type."""
-        return builtin.TupleType(list(elements))
+        return builtin.TupleType(tuple(cast(TypeAttribute, e) for e in elements))
 
 
 class ComplexType(Stands):
@@ -178,8 +193,9 @@ class ComplexType(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (builtin.ComplexType,)
 
-    @static
-    def get(element_type: Attribute) -> Attribute:
+    @staticmethod
+    @anywhere
+    def get(element_type: Attribute) -> Made:
         """The type."""
         return builtin.ComplexType(cast(builtin.Float32Type, element_type))
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import ArtifactHookError, DSLTypeError, DSLValueError, RuntimeStateError
+from ..errors import ArtifactHookError, DSLTypeError, DSLValueError, LinkError, RuntimeStateError
 from ..expr.aliases import also_called
 from ..expr.emit.trace import current
 from ..expr.extern import ExternFunction, Library, register_extern_resolver, resolve_bitcode, unregister_extern_resolver
@@ -164,6 +164,8 @@ def link_externs(device_ir: str, externs: Externs, backend: BaseBackend, chip: s
             paths = backend.device_libs(symbols)
         except NotImplementedError:  # This backend brings no device library.
             return []
+        except FileNotFoundError as error:
+            raise LinkError(str(error)) from error
         return [(str(path), path.read_bytes()) for path in paths]
 
     return link_libraries(

@@ -453,3 +453,11 @@ def jit(
 
     with user_frames_only():
         return decorate(func) if func is not None else decorate
+
+
+def __getattr__(name: str) -> object:
+    if name == "MlirCompiler":  # its other home; most programs do without it
+        from .mlir_compiler import MlirCompiler
+
+        return MlirCompiler
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

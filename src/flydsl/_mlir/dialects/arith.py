@@ -10,6 +10,7 @@ from xdsl.ir import Attribute
 
 from ...errors import DSLTypeError
 from ...ir.arith import ConstantOp as XConstantOp
+from ..facade import Made
 from ..insertion import emit
 from ..operations import OpView
 from ..signature import by_op
@@ -28,7 +29,7 @@ def constant_attribute(type_: Attribute, value: object) -> Attribute:
     if not isinstance(value, int | float):
         raise DSLTypeError(f"'arith.constant': expected a number or an attribute, got {value!r}")
     if isinstance(type_, IntegerType | IndexType):
-        return IntegerAttr(int(value), type_)
+        return IntegerAttr(int(value), cast(IntegerType, type_))
     return FloatAttr(float(value), type_)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
@@ -54,7 +55,7 @@ class ConstantOp(OpView):
         return cast("IntegerAttr[IntegerType]", self.value).value.data
 
 
-def constant(result: object, value: object, *, loc: object = None, ip: object = None) -> object:
+def constant(result: object, value: object, *, loc: object = None, ip: object = None) -> Made:
     """The value of a constant."""
     return ConstantOp(result, value, loc=loc, ip=ip).result
 

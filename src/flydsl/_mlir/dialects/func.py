@@ -12,6 +12,7 @@ from xdsl.ir import Block as XBlock
 
 from ...errors import DSLTypeError
 from ..build import results_of
+from ..facade import Made
 from ..insertion import InsertionPoint, emit
 from ..operations import Block, OpView
 from ..signature import by_op
@@ -67,7 +68,7 @@ class FuncOp(OpView):
         return self.entry_block
 
     @property
-    def arguments(self) -> list[object]:
+    def arguments(self) -> list[Made]:
         """The arguments of the entry block."""
         return self.entry_block.arguments
 
@@ -113,7 +114,7 @@ def _name_of(callee: object) -> str:
     return callee.string_value() if isinstance(callee, SymbolRefAttr) else str(getattr(callee, "data", callee))
 
 
-def call(*args: object, loc: object = None, ip: object = None) -> object:
+def call(*args: object, loc: object = None, ip: object = None) -> Made:
     """The results of `CallOp(...)`."""
     return results_of(cast("Callable[..., OpView]", CallOp)(*args, loc=loc, ip=ip))
 

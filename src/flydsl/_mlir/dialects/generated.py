@@ -7,13 +7,14 @@ from typing import cast
 
 from .. import numbers
 from ..build import class_of, function_of
+from ..facade import Made
 from ..signature import enums, functions, signatures
 
 
-def module(dialect: str, own: dict[str, object]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+def module(dialect: str, own: dict[str, object]) -> tuple[Callable[[str], Made], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of the module of a dialect; what the module defines itself comes first."""
 
-    def get(name: str) -> object:
+    def get(name: str) -> Made:
         found: object = None
         if name in signatures(dialect):
             found = class_of(signatures(dialect)[name])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..facade import Made
 from ..types import Type
 from .arith import constant
 from .generated import module
@@ -11,17 +12,17 @@ class AsyncTokenType:
     """`!gpu.async.token`."""
 
     @staticmethod
-    def get(context: object = None) -> object:
+    def get(context: object = None) -> Made:
         """The type."""
         return Type.parse("!gpu.async.token")
 
 
-def gpu_async_token() -> object:
+def gpu_async_token() -> Made:
     """The same, by its older name."""
     return AsyncTokenType.get()
 
 
-def printf(format: str, *args: object, loc: object = None, ip: object = None) -> object:
+def printf(format: str, *args: object, loc: object = None, ip: object = None) -> Made:
     """`gpu.printf`."""
     from ..build import class_of
     from ..signature import by_op

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr
+from xdsl.dialects.llvm import ConstantOp as XConstantOp
 from xdsl.dialects.llvm import LLVMArrayType, LLVMPointerType
 from xdsl.ir import Attribute
 
 from ...dialects.upstream import llvm as ours
 from ...errors import DSLTypeError
-from ..facade import Stands, static
+from ..facade import Made, Stands, anywhere
 from ..insertion import emit
 from ..operations import OpView
 from ..signature import by_op
@@ -25,7 +26,8 @@ class PointerType(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (LLVMPointerType,)
 
-    @static
+    @staticmethod
+    @anywhere
     def get(address_space: int | None = None) -> Attribute:
         """The type."""
         return ours.ptr(int(address_space or 0))
@@ -36,7 +38,8 @@ class ArrayType(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (LLVMArrayType,)
 
-    @static
+    @staticmethod
+    @anywhere
     def get(element_type: Attribute, num_elements: int) -> Attribute:
         """The type."""
         return LLVMArrayType(num_elements, element_type)
@@ -47,7 +50,8 @@ class StructType(Stands):
 
     FOR: ClassVar[tuple[type, ...]] = (ours.StructType,)
 
-    @static
+    @staticmethod
+    @anywhere
     def get_literal(elements: Sequence[Attribute], packed: bool = False) -> Attribute:
         """A struct by its fields."""
         return ours.StructType((packed, tuple(elements)))
@@ -60,13 +64,13 @@ class ConstantOp(OpView):
     SIGNATURE = by_op("llvm")["llvm.mlir.constant"]
 
     def __init__(self, res: Attribute, value: object, *, loc: object = None, ip: object = None):
-        self.raw = ours.ConstantOp.create(result_types=[res], properties={"value": constant_attribute(res, value)})
+        self.raw = XConstantOp.create(result_types=[res], properties={"value": constant_attribute(res, value)})
         emit(self.raw, loc, ip)
 
 
 def mlir_constant(
     value: object, type_or_value: object = None, *, loc: object = None, ip: object = None, res: Attribute | None = None
-) -> object:
+) -> Made:
     """`llvm.mlir.constant` of an attribute, which has the type; or of a type and a value."""
     if type_or_value is not None:
         res, value = cast(Attribute, value), type_or_value

@@ -11,6 +11,7 @@ from xdsl.ir import Block as XBlock
 
 from ...dialects.upstream import scf as ours
 from ...expr.emit.trace import current
+from ..facade import Made
 from ..insertion import InsertionPoint, emit
 from ..operations import Block, OpView
 from ..signature import by_op
@@ -94,12 +95,12 @@ class ForOp(OpView):
         return Block(self.raw.regions[0].block)
 
     @property
-    def induction_variable(self) -> object:
+    def induction_variable(self) -> Made:
         """The counter."""
         return self.body.arguments[0]
 
     @property
-    def inner_iter_args(self) -> list[object]:
+    def inner_iter_args(self) -> list[Made]:
         """The carried values inside."""
         return self.body.arguments[1:]
 
@@ -112,7 +113,7 @@ def for_(
     *,
     loc: object = None,
     ip: object = None,
-) -> Generator[object]:
+) -> Generator[Made]:
     """`for i in scf.for_(n):`, or `for i, carried, results in scf.for_(a, b, s, [x]):`; the body ends with `yield_`."""
     if stop is None:
         start, stop = 0, start

@@ -6,7 +6,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from ..types import FLOATS, FunctionType, IndexType, IntegerType, MemRefType, NoneType, RankedTensorType, TupleType, VectorType
+from ..facade import Made
+from ..types import (
+    FLOATS,
+    FunctionType,
+    IndexType,
+    IntegerType,
+    MemRefType,
+    NoneType,
+    RankedTensorType,
+    TupleType,
+    VectorType,
+)
 
 if TYPE_CHECKING:
     from xdsl.ir import Attribute
@@ -14,22 +25,22 @@ if TYPE_CHECKING:
 _SHORT = {"tf32": "FloatTF32Type", "bf16": "BF16Type", "f16": "F16Type", "f32": "F32Type", "f64": "F64Type"}
 
 
-def index() -> Attribute:
+def index() -> Made:
     """`index`."""
     return IndexType.get()
 
 
-def i(width: int) -> Attribute:
+def i(width: int) -> Made:
     """A signless integer type."""
     return IntegerType.get_signless(width)
 
 
-def si(width: int) -> Attribute:
+def si(width: int) -> Made:
     """A signed integer type."""
     return IntegerType.get_signed(width)
 
 
-def ui(width: int) -> Attribute:
+def ui(width: int) -> Made:
     """An unsigned integer type."""
     return IntegerType.get_unsigned(width)
 
@@ -40,32 +51,32 @@ si8, si16, si32, si64 = (partial(si, n) for n in (8, 16, 32, 64))
 ui8, ui16, ui32, ui64 = (partial(ui, n) for n in (8, 16, 32, 64))
 
 
-def none() -> Attribute:
+def none() -> Made:
     """`none`."""
     return NoneType.get()
 
 
-def vector(*args: object, scalable: object = None, scalable_dims: object = None) -> Attribute:
+def vector(*args: object, scalable: object = None, scalable_dims: object = None) -> Made:
     """`vector(4, f32)`: extents, then the element type."""
     return VectorType.get(args[:-1], args[-1], scalable=scalable, scalable_dims=scalable_dims)
 
 
-def tensor(*args: object, encoding: object = None) -> Attribute:
+def tensor(*args: object, encoding: object = None) -> Made:
     """`tensor(4, f32)`."""
     return RankedTensorType.get(args[:-1], args[-1], encoding)
 
 
-def memref(*args: object, memory_space: object = None, layout: object = None) -> Attribute:
+def memref(*args: object, memory_space: object = None, layout: object = None) -> Made:
     """`memref(4, f32, memory_space=...)`."""
     return MemRefType.get(args[:-1], args[-1], layout, memory_space)
 
 
-def tuple(*elements: Attribute) -> Attribute:
+def tuple(*elements: Attribute) -> Made:
     """`tuple(i32, f32)`."""
     return TupleType.get_tuple(elements)
 
 
-def function(*, inputs: object, results: object) -> Attribute:
+def function(*, inputs: object, results: object) -> Made:
     """A function type."""
     return FunctionType.get(inputs, results)
 
@@ -74,4 +85,4 @@ def __getattr__(name: str) -> Callable[[], Attribute]:
     found = FLOATS.get(_SHORT.get(name, f"Float{name[1:]}Type" if name.startswith("f") else ""))
     if found is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return cast("Callable[[], Attribute]", getattr(found, "get"))
+    return cast("Callable[[], Attribute]", vars(found)["get"].__func__)

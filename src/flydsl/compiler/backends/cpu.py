@@ -13,7 +13,6 @@ from flydsl.compiler.backends.base import (
     DeviceBinary,
     Hints,
     Options,
-    Stage,
     common_passes,
 )
 from flydsl.target import ARCHITECTURES, CPU_NATIVE, GPUTarget, make_builtin_target, warp_size_of
@@ -92,13 +91,6 @@ class CpuBackend(BuiltinBackend):
             resources=[],
             times=dict(code.times),
         )
-
-    def codegen_stages(self) -> list[Stage]:
-        return [
-            Stage("ll", lambda binary: binary.optimized_ir.encode()),
-            Stage("s", lambda binary: binary.asm().encode()),
-            Stage("o", lambda binary: binary.sections["o"]),
-        ]
 
     def _hash_extras(self) -> list[str]:
         from flydsl.llvm import binding

@@ -50,10 +50,11 @@ def find_current(wanted: WantedCode) -> tuple[CompiledArtifact | None, WantedCod
 def find_fitting(wanted: WantedCode, backend: BaseBackend) -> CompiledArtifact | None:
     """Code that was made for another target and runs on this one, for a process that must not compile."""
     from ..backends import backend_for_target
+    from ..backends._native_files import identity
 
-    mine = backend.hash()
+    mine = identity(backend)
     for target in others_that_fit(backend.target):
-        theirs = backend_for_target(target, name=backend.name).hash()
+        theirs = identity(backend_for_target(target, name=backend.name))
         other = tuple(theirs if part == mine else part for part in wanted.memory_key)
         found, _ = find_current(wanted._replace(memory_key=other))
         if found is not None and runs_on(target, backend.target, assembled="cubin" in found.sections):

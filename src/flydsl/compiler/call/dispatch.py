@@ -98,6 +98,7 @@ class LoadedFunction:
         ]
         self._allow_dynamic_shared()
         self.table = (ctypes.c_void_p * (len(self.functions) + 1))(*(f.handle for f in self.functions), 0)
+        host_jit.load_libraries(artifact.metadata.get("host_libraries") or ())
         self.library = host_jit.load_ir(
             artifact.sections["host"].decode(),
             opt_level=1,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ... import config
 from ...expr.scalars.fastmath import effective as ambient_fastmath
+from ..backends._native_files import identity
 from ..build import overrides
 from ..build.pass_options import NAMES as PASS_NAMES
 from ..build.pass_options import requested as passes_requested
@@ -58,7 +59,7 @@ def wanted_code(
         None if passes is None else passes.fingerprint(),
         function.digest,
         arguments,
-        backend.hash(),
+        identity(backend),
         tuple(sorted((k, hint_key(v)) for k, v in merged.items())),
         str(ambient_fastmath()),
         config.cache_relevant_env(),

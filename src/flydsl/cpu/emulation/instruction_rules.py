@@ -19,7 +19,6 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerType,
     StringAttr,
-    VectorType,
     bf16,
     f16,
     f32,
@@ -30,6 +29,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Attribute, SSAValue
 
+from ...dialects.fly.atoms import Operand
 from ...dialects.fly_rocdl.cdna3 import MfmaType
 from ...dialects.upstream import gpu, llvm
 from ...dialects.upstream.gpu import BlockIdOp, DimensionAttr, ThreadIdOp
@@ -174,7 +174,7 @@ def _update_dpp(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute |
 
 def _mov_dpp(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> SSAValue:
     value = r.word(args[0])
-    return cast(SSAValue, _update_dpp(r, [r.b.const(0, value.type), *args], type_))
+    return _update_dpp(r, [r.b.const(0, value.type), *args], type_)
 
 
 def _mbcnt(start: int) -> Rule:
@@ -426,9 +426,7 @@ def _mfma(name: str) -> Rule | None:
         elems = [_INPUTS.get(w) or _small(r, w == "bf8") for w in words] + [_RESULTS[acc]]
         atom = MfmaType.make(int(m), int(n), int(k), *elems)
         counts = [int(m) * int(k) // 64, int(n) * int(k) // 64, int(m) * int(n) // 64]
-        given = [
-            _as_elements(r, r.word(x), elem, count) for x, elem, count in zip(args, elems, counts, strict=False)
-        ]
+        given = [_as_elements(r, r.word(x), elem, count) for x, elem, count in zip(args, elems, counts, strict=False)]
         d = value_operands.operand(vector_type(elems[2], counts[2]) if counts[2] > 1 else elems[2], None)
         r.call_mma(atom, d, *given)
         return value_operands.value_of(d, r.b)
@@ -436,10 +434,10 @@ def _mfma(name: str) -> Rule | None:
     return rule
 
 
-def _as_elements(r: EmulatedInstructions, value: SSAValue, elem: Attribute, count: int):
+def _as_elements(r: EmulatedInstructions, value: SSAValue, elem: Attribute, count: int) -> Operand:
     """An operand in registers, whose bits are elements of this type."""
-    held = cast(Attribute, value.type)
-    total = bit_width(elem_of(held)) * (held.get_shape()[0] if isinstance(held, VectorType) else 1)
+    held: Attribute = value.type
+    total = bit_width(held)
     if total != bit_width(elem) * count:
         raise ValueError(f"an operand of {held} where {count} elements of {elem} are expected")
     type_ = vector_type(elem, count) if count > 1 else elem
@@ -524,9 +522,11 @@ def rule_of(name: str) -> Rule | None:
     return None
 
 
-IGNORED = {"s_waitcnt", "s_nop", "s_sleep", "s_setprio", "s_waitcnt_vscnt", "s_waitcnt_depctr", "s_delay_alu", "buffer_wbl2",
-           "buffer_inv", "buffer_gl0_inv", "buffer_gl1_inv", "s_wait_loadcnt", "s_wait_storecnt", "s_wait_dscnt",
-           "s_wait_kmcnt", "s_wait_tensorcnt", "s_wait_asynccnt", "s_wait_alu", "s_sched_barrier", "s_icache_inv"}  # fmt: skip
+IGNORED = {
+    "s_waitcnt", "s_nop", "s_sleep", "s_setprio", "s_waitcnt_vscnt", "s_waitcnt_depctr", "s_delay_alu", "s_icache_inv",
+    "buffer_wbl2", "buffer_inv", "buffer_gl0_inv", "buffer_gl1_inv", "s_wait_loadcnt", "s_wait_storecnt",
+    "s_wait_dscnt", "s_wait_kmcnt", "s_wait_tensorcnt", "s_wait_asynccnt", "s_wait_alu", "s_sched_barrier",
+}  # fmt: skip
 """Assembly that waits, hints or moves data between caches."""
 
 
@@ -568,7 +568,11 @@ def _packed_bf16(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute 
         bits = half if half.type == IntegerType(16) else b.cast("bitcast", half, IntegerType(16))
         parts.append(b.cast("extui", bits, i32))
     made = b.int_binary("ori", parts[0], b.int_binary("shli", parts[1], b.i32(16)))
-    return made if type_ == i32 else r.bits_as(made, elem_of(cast(Attribute, type_)), 32 // bit_width(elem_of(cast(Attribute, type_))))
+    return (
+        made
+        if type_ == i32
+        else r.bits_as(made, elem_of(cast(Attribute, type_)), 32 // bit_width(elem_of(cast(Attribute, type_))))
+    )
 
 
 ASSEMBLY: dict[str, Rule] = {

@@ -44,6 +44,12 @@ def _refused(name: str, where: str) -> DSLCompileError:
 class EmulatedInstructions(EmulatedBuffers):
     """In front of a conversion for the cpu stack."""
 
+    if TYPE_CHECKING:  # What a conversion has of its own.
+
+        def buffer_store(
+            self, value: SSAValue, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, cache: int
+        ) -> None: ...
+
     def convert(self, type_: Attribute) -> Attribute:
         """Descriptors of buffers are structs here."""
         if isinstance(type_, LLVMPointerType):
@@ -157,7 +163,7 @@ class EmulatedInstructions(EmulatedBuffers):
             return x
         known: object = self.b.const_of.get(x)
         if known is None:
-            attr = cast(Operation, x.owner).properties.get("value") if isinstance(x.owner, Operation) else None
+            attr = x.owner.properties.get("value") if isinstance(x.owner, Operation) else None
             known = attr.value.data if isinstance(attr, IntegerAttr) else None
         if not isinstance(known, int):
             raise DSLCompileError("an argument of this instruction must be a constant")
@@ -170,16 +176,18 @@ class EmulatedInstructions(EmulatedBuffers):
     def bits_as(self, value: SSAValue, elem: Attribute, count: int) -> SSAValue:
         """The bits of a scalar or vector as a vector of other elements."""
         type_ = vector_type(stored_type(elem), count)
-        if not isinstance(value.type, VectorType):
+        held: Attribute = value.type
+        if not isinstance(held, VectorType):
             value = self.b.broadcast(value, 1)
-        return value if value.type == type_ else self.b.pure(xvector.BitcastOp, (value,), type_, {})
+        return value if held == type_ else self.b.pure(xvector.BitcastOp, (value,), type_, {})
 
     def buffer_exchange(
         self, kind: str, value: SSAValue, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue
     ) -> SSAValue:
         """Read-modify-write through a descriptor: what was there; out of range nothing is, and 0 is given."""
         b = self.b
-        count = cast(VectorType, value.type).get_shape()[0] if isinstance(value.type, VectorType) else 0
+        held: Attribute = value.type
+        count = held.get_shape()[0] if isinstance(held, VectorType) else 0
         scalars = [b.extract(value, i) for i in range(count)] or [value]
         nbytes = bit_width(scalars[0].type) // 8
         before: list[SSAValue] = []
@@ -192,7 +200,7 @@ class EmulatedInstructions(EmulatedBuffers):
             }
             old = b.op1(llvm.AtomicRMWOp, (at, scalar), scalar.type, props)
             before.append(b.select(inside, old, b.const(0, scalar.type)))
-        return b.pure(FromElementsOp, before, value.type, {}) if count else before[0]
+        return b.pure(FromElementsOp, before, cast(Attribute, held), {}) if count else before[0]
 
     def raw_to_shared(
         self, lds: SSAValue, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, nbytes: int, immediate: int

@@ -78,7 +78,7 @@ class BufferLowering(AtomLowering, Protocol):
         ...
 
     def buffer_to_shared(
-        self, dst: Operand, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, nbytes: int, immediate: int
+        self, dst: Operand, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, nbytes: int, immediate: int | SSAValue
     ) -> None:
         """Copy into shared memory; lane `l` of the wave writes at `dst + immediate + l * nbytes`."""
         ...
@@ -221,9 +221,7 @@ class _ToShared(Data[int], CopyOpType, ArchAtom):
             soffset = scalar_offset(low, src.data.elem)
             immediate = low.state("imm_offset")
             known = 0 if immediate is None else low.b.const_of.get(immediate)
-            if known is None:
-                raise DSLCompileError("imm_offset must be known at compile time: it is part of the instruction")
-            low.buffer_to_shared(dst, rsrc, offset, soffset, self.data // 8, int(known))
+            low.buffer_to_shared(dst, rsrc, offset, soffset, self.data // 8, immediate if known is None else int(known))
             return
         if src.data.space is not AddressSpace.Global:
             raise DSLCompileError(f"{self} reads global memory, got {src.data.space}")

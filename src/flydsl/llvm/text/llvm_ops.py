@@ -388,4 +388,13 @@ LLVM_TABLE: dict[type[Operation], Handler] = {
 }
 """Op class to the function that writes it."""
 
-__all__ = ["CAST_OPS", "FLOAT_OPS", "INT_OPS", "LLVM_TABLE", "STRAIGHT", "LlvmFunctionText", "function_body", "write_function"]
+__all__ = [
+    "CAST_OPS",
+    "FLOAT_OPS",
+    "INT_OPS",
+    "LLVM_TABLE",
+    "STRAIGHT",
+    "LlvmFunctionText",
+    "function_body",
+    "write_function",
+]

@@ -161,7 +161,7 @@ def _reduction(s: Sink[T], op: Operation) -> None:
     type_, v = flat(old.type), s.value(old)
     kind = str(cast(Any, op.properties["kind"]).data)
     elem = elem_of(type_)
-    is_float = kind in _FLOAT_KINDS or not isinstance(elem, IntegerType | IndexType)
+    is_float = kind in _FLOAT_KINDS or type(elem) not in (IntegerType, IndexType)
     name = _REDUCTIONS[kind][is_float]
     flags = op.properties.get("fastmath") if is_float else None
     key = f"vector.reduce.{name}"
