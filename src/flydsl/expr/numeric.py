@@ -133,24 +133,28 @@ class Numeric(ScalarOperators, metaclass=NumericMeta):
             cls.signed = signed
             CLASSES[cls.__name__] = cls
 
-    def __init__(self, value: Any):
+    def __init__(self, x: Any):
         cls = type(self)
-        kind: type = type(value)  # pyright: ignore[reportUnknownVariableType]
+        kind: type = type(x)  # pyright: ignore[reportUnknownVariableType]
         if kind in STATIC:
-            self.value = cls.payload(value)
-        elif isinstance(value, Numeric):
-            payload = value.value
+            self.value = cls.payload(x)
+        elif isinstance(x, Numeric):
+            payload = x.value
             if type(payload) in STATIC:
                 self.value = cls.payload(payload)
             else:
                 self.value = convert(current(), payload, kind, cls)
         elif kind.__name__ in IR_VALUES:
-            self.value = cls._from_ir(value)
-        elif isinstance(value, numbers.Real):
-            self.value = cls.payload(int(value) if isinstance(value, numbers.Integral) else float(value))
+            self.value = cls._from_ir(x)
+        elif isinstance(x, numbers.Real):
+            self.value = cls.payload(int(x) if isinstance(x, numbers.Integral) else float(x))
+        elif getattr(x, "numel", None) == 1:
+            # A vector of one element stands for it, as what a one-element tensor gives on load().
+            self.value = cls(x[0]).value
         else:
+            hint = f"; convert its elements with .to(fx.{cls})" if hasattr(x, "numel") else ""
             raise DSLValueError(
-                f"{cls} expects a number, a DSL scalar or an IR value, got {value!r} of type {kind.__name__}"
+                f"{cls} expects a number, a DSL scalar or an IR value, got {x!r} of type {kind.__name__}{hint}"
             )
 
     @classmethod

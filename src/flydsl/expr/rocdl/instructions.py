@@ -172,7 +172,7 @@ def _push(byte_index: Int32, word: Int32) -> Int32:
         sends = ((running >> Uint64(lane)) & 1) != 0
         return [((there == me) & sends).select(sent, state[0])]
 
-    return control_flow.for_init(look, (), 0, _wave(), 1, init=[Int32(0)])[0]
+    return control_flow.for_init(look, (), 0, _wave(), 1, init=[Int32(0)])
 
 
 @also_called(ty="res", value="src")
