@@ -62,15 +62,15 @@ class NumericMeta(type):
     ir_name: str
     """The IR type as text."""
     cached_type: Attribute | None
+    is_integer: ClassVar[bool] = False
+    is_float: ClassVar[bool] = False
 
-    def __new__(
-        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, object], **options: object
-    ) -> NumericMeta:
-        namespace.setdefault("__slots__", ())
-        return super().__new__(mcs, name, bases, namespace, **options)
+    def __new__(mcs, name: str, bases: tuple[type, ...], attrs: dict[str, object], **options: object) -> NumericMeta:
+        attrs.setdefault("__slots__", ())
+        return super().__new__(mcs, name, bases, attrs, **options)
 
-    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, object], **options: object):
-        super().__init__(name, bases, namespace)
+    def __init__(cls, name: str, bases: tuple[type, ...], attrs: dict[str, object], **options: object):
+        super().__init__(name, bases, attrs)
 
     def __str__(cls) -> str:
         return cls.__name__
@@ -948,7 +948,7 @@ def as_dsl_value(value: object, exemplar: object = None) -> Any:
 # --- IR types ---------------------------------------------------------------------------------------------------------
 
 
-class _TypeNamespace:
+class Types:
     """IR types by name: `T.i32`, `T.f32x4`, `T.vec(8, T.bf16)`.
 
     >>> str(fx.T.f32x4), str(fx.T.vec(8, fx.T.bf16))
@@ -971,12 +971,12 @@ class _TypeNamespace:
         return vector_type(dsl_class(elem).ir_type, count)
 
 
-T: Final = _TypeNamespace()
+T: Final = Types()
 
 __all__ = [
     "BFloat16", "Boolean", "Float", "Float16", "Float32", "Float4E2M1FN", "Float64", "Float6E2M3FN", "Float6E3M2FN",
     "Float8E4M3", "Float8E4M3B11FNUZ", "Float8E4M3FN", "Float8E4M3FNUZ", "Float8E5M2", "Float8E5M2FNUZ",
     "Float8E8M0FNU", "Index", "Int128", "Int16", "Int32", "Int4", "Int64", "Int8", "Integer", "Numeric",
-    "NumericMeta", "RoundingMode", "T",
+    "NumericMeta", "RoundingMode", "T", "Types",
     "Uint128", "Uint16", "Uint32", "Uint64", "Uint8", "as_dsl_value", "as_ir_value", "as_numeric",
 ]  # fmt: skip

@@ -260,8 +260,8 @@ class Tensor:
             if not isinstance(made, Tensor):
                 raise DSLTypeError(f"Tensor(...) takes a tensor or the IR value of one, got {made!r}")
             data, value, dtype = made.data, made._value, dtype or made.declared_dtype
-        self.data = data
-        self._value = value
+        self.data: View = data
+        self._value: SSAValue | None = value
         self.declared_dtype = dtype
 
     @property

@@ -178,7 +178,7 @@ class WideArgument:
     def __c_abi_spec__(self) -> list[CSlot]:
         def half(shift: int) -> CSlot:
             def fill(arg: WideArgument, storage: ctypes.c_uint64) -> None:
-                storage.value = (arg.check() >> shift) & 0xFFFF_FFFF_FFFF_FFFF
+                storage.value = (arg.number() >> shift) & 0xFFFF_FFFF_FFFF_FFFF
 
             return ctypes.c_uint64, fill
 
@@ -189,9 +189,13 @@ class WideArgument:
         low, high = (Uint128(Uint64(v)) for v in values)
         return self.dtype(low | (high << 64))
 
-    def check(self) -> int:
+    def number(self) -> int:
         """The number, which must fit."""
         return wide_integer(self.dtype)(self.value)
+
+    def check(self) -> None:
+        """Verify that the number fits."""
+        self.number()
 
     def __repr__(self) -> str:
         return f"{self.dtype}({self.value!r})"

@@ -226,6 +226,7 @@ class Dsl(Tree):
         return class_of(self.entry).__construct_from_ir_values__(own, self.entry)
 
     def leave(self, now: Any, path: str, end: str) -> list[SSAValue]:
+        leaves: list[SSAValue]
         if is_ir_value(now) and len(self.leaves) == 1:
             leaves = [now]  # the bare value of what the variable was
         elif type(now) is not type(self.entry) and not (
@@ -233,7 +234,7 @@ class Dsl(Tree):
         ):
             mismatch(path, end, self.entry, now)
         else:
-            leaves = list(now.__extract_to_ir_values__())
+            leaves = list(cast(Any, now).__extract_to_ir_values__())
         if [v.type for v in leaves] != [v.type for v in self.leaves]:
             mismatch(path, end, self.entry, now)
         # Without IR values the object is all static, so it has to be the same one.

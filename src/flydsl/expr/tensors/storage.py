@@ -340,8 +340,9 @@ class Arena:
     """
 
     __dsl_captured__ = True
+    DEFAULT_BASE_ALIGNMENT = 16
 
-    def __init__(self, base_alignment: int = 16):
+    def __init__(self, base_alignment: int = DEFAULT_BASE_ALIGNMENT):
         self.base_alignment = check_power_of_two("base_alignment", base_alignment)
         self._end = 0
 
