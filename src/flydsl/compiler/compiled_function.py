@@ -138,8 +138,8 @@ class CompileCallable:
     {'maxnreg': 64}
     """
 
-    def __init__(self, hints: Mapping[str, object] | None = None):
-        self._hints = dict(hints or {})
+    def __init__(self, compile_hints: Mapping[str, object] | None = None):
+        self._hints = dict(compile_hints or {})
 
     def __getitem__(self, hints: Mapping[str, object]) -> CompileCallable:
         if not isinstance(hints, dict):

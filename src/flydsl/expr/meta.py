@@ -82,10 +82,10 @@ def _wrapped(value: object, target: object) -> object:
         return value
     if isinstance(target, type) and issubclass(target, (Numeric, Vector)):
         return cast(Any, target)(value)
-    return as_dsl_value(value, target)
+    return as_dsl_value(value, cast(object, target))
 
 
-def dsl_wrap_result(target: object = None) -> Any:
+def dsl_wrap_result(target: object = None) -> Callable[..., object]:
     """Decorate a function on raw values so that its results are values of the language, of `target` if given.
 
     >>> @dsl_wrap_result
@@ -95,7 +95,7 @@ def dsl_wrap_result(target: object = None) -> Any:
     3
     """
     if callable(target) and not isinstance(target, type):
-        return dsl_wrap_result()(target)
+        return cast("Callable[..., object]", dsl_wrap_result()(target))
 
     def decorate(function: Callable[..., object]) -> Callable[..., object]:
         @wraps(function)
@@ -109,7 +109,7 @@ def dsl_wrap_result(target: object = None) -> Any:
 
 def dsl_math_wrap_result(
     fn: Callable[..., object] | None = None, *, exemplar: int = 0, preserve_numeric_type: bool = True
-) -> Any:
+) -> Callable[..., object]:
     """Decorate a function on raw values so that its result is like the argument at `exemplar`: a scalar or a Vector.
 
     With `preserve_numeric_type` of the class of that argument too, else of the class its IR type names.
@@ -117,7 +117,7 @@ def dsl_math_wrap_result(
 
     def decorate(function: Callable[..., object]) -> Callable[..., object]:
         @wraps(function)
-        def call(*args: Any, **kwargs: object) -> object:
+        def call(*args: object, **kwargs: object) -> object:
             like = args[exemplar] if exemplar < len(args) else None
             result = function(*args, **kwargs)
             if not is_ir_value(result):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias, TypeVar
 from ..errors import DSLOverflowError, DSLRuntimeError, DSLTypeError, DSLValueError
 from ..ir.enums import RoundingMode
 from ..ir.fold import float_bits, float_from_bits
+from .aliases import also_called
 from .emit.trace import current
 from .scalars.fastmath import fastmath as _fastmath
 from .scalars.operators import ScalarOperators
@@ -964,11 +965,29 @@ class Types:
                 return found
         raise AttributeError(f"fx.T has no type '{name}'; it has i8, i32, f32, bf16, index, f32x4, ..., vec(n, elem)")
 
-    def vec(self, count: int, elem: DTypeLike) -> Attribute:
-        """Vector type of `count` elements of an IR type or a scalar class."""
+    @also_called(count="n")
+    def vec(self, n: int, elem: DTypeLike) -> Attribute:
+        """Vector type of `n` elements of an IR type or a scalar class."""
         from .emit.scalar_types import vector_type
 
-        return vector_type(dsl_class(elem).ir_type, count)
+        return vector_type(dsl_class(elem).ir_type, n)
+
+    def __dir__(self) -> list[str]:
+        return [*_TYPE_NAMES, "vec"]
+
+
+_TYPE_NAMES = (
+    "bf16 bf16x2 bf16x4 bf16x8 f16 f16x2 f16x4 f16x8 f32 f32x2 f32x4 f64 i128 i16 i16x2 i16x4 i16x8 i32 i32x2 i32x4 "
+    "i64 i64x2 i8 i8x16 i8x2 i8x4 i8x8 index"
+).split()
+
+
+def _named(name: str) -> property:
+    return property(lambda self: Types.__getattr__(self, name), doc=f"The IR type {name}.")
+
+
+for _name in _TYPE_NAMES:
+    setattr(Types, _name, _named(_name))
 
 
 T: Final = Types()

@@ -38,6 +38,8 @@ class CompositeKind(Enum):
 
     STRUCT = "struct"
     UNION = "union"
+    Product = STRUCT
+    Sum = UNION
 
 
 class Field(NamedTuple):

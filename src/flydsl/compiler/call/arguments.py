@@ -270,6 +270,10 @@ class JitArgumentRegistry:
     """
 
     _adapters: dict[type, tuple[Adapter, Constructed | None]] = {}
+    registry = _adapters
+    """Adapter and DSL type by host type."""
+    jit_arg2dsl_type: dict[object, Constructed | None] = {}
+    """DSL type by adapter."""
 
     @classmethod
     def register(cls, py_type: type, *, dsl_type: Constructed | None = None) -> Callable[[C], C]:
@@ -279,6 +283,7 @@ class JitArgumentRegistry:
             if py_type in cls._adapters:
                 raise DSLValueError(f"{py_type.__qualname__} is already registered as a jit argument")
             cls._adapters[py_type] = (adapter, dsl_type)
+            cls.jit_arg2dsl_type[adapter] = dsl_type
             return adapter
 
         return decorate
@@ -288,6 +293,12 @@ class JitArgumentRegistry:
     def register_jit_arg(cls, jit_arg: type, dsl_type: Constructed | None) -> None:
         """Register a class that is its own adapter."""
         cls.register(jit_arg, dsl_type=dsl_type)(_itself)
+        cls.jit_arg2dsl_type[jit_arg] = dsl_type
+
+    @classmethod
+    def get_dsl_type(cls, jit_arg_type: object) -> Constructed | None:
+        """What a traced function sees of an argument with this adapter."""
+        return cls.jit_arg2dsl_type.get(jit_arg_type)
 
     @classmethod
     def get(cls, py_type: type) -> tuple[Adapter, Constructed | None] | None:

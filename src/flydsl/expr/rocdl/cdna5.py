@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from ...errors import DSLValueError
 from ..aliases import also_called
@@ -115,9 +115,9 @@ def make_tdm_atom(
     return atom.set_value(state)
 
 
-def _leaves(x: Any) -> list[Any]:
+def _leaves(x: object) -> list[IntLike]:
     found = x.unpack() if isinstance(x, IntTuple) else x
-    return list(cast("Sequence[object]", found)) if isinstance(found, (tuple, list)) else [found]
+    return list(cast("Sequence[IntLike]", found)) if isinstance(found, (tuple, list)) else [cast("IntLike", found)]
 
 
 __all__ = ["TDM", "WMMAScale", "make_tdm_atom"]

@@ -5,14 +5,14 @@ Off the instruction's own architectures, and on the cpu stack, the same numbers 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...errors import DSLValueError
 from ..numeric import BFloat16, Float4E2M1FN, Float32, Int32, Uint8, Uint16, Uint32, as_dsl_value, as_numeric
 from ..vector import Vector
 
 if TYPE_CHECKING:
-    from ..annotations import ScalarLike, ValueLike
+    from ..annotations import ElementLike, ScalarLike, ValueLike
 
 
 def cvt_pk_bf16_f32(src_a_f32: ScalarLike, src_b_f32: ScalarLike) -> Vector:
@@ -65,7 +65,9 @@ def _unpacked(src: ValueLike, at: int, scale: ScalarLike) -> Vector:
     return pair.to(Float32) * _scale(scale)
 
 
-def cvt_scalef32_pk_f32_fp4(res: Any, src: ValueLike, scale: ScalarLike, src_sel_index: int, **kw: object) -> Vector:
+def cvt_scalef32_pk_f32_fp4(
+    res: ElementLike, src: ValueLike, scale: ScalarLike, src_sel_index: int, **kw: object
+) -> Vector:
     """Two fp4 numbers of one byte of an i32, times a scale.
 
     >>> def example(x):
@@ -76,7 +78,9 @@ def cvt_scalef32_pk_f32_fp4(res: Any, src: ValueLike, scale: ScalarLike, src_sel
     return _unpacked(src, src_sel_index, scale)
 
 
-def cvt_scalef32_pk_bf16_fp4(res: Any, src: ValueLike, scale: ScalarLike, src_sel_index: int, **kw: object) -> Vector:
+def cvt_scalef32_pk_bf16_fp4(
+    res: ElementLike, src: ValueLike, scale: ScalarLike, src_sel_index: int, **kw: object
+) -> Vector:
     """The same as a pair of bf16.
 
     >>> def example(x):
@@ -88,7 +92,7 @@ def cvt_scalef32_pk_bf16_fp4(res: Any, src: ValueLike, scale: ScalarLike, src_se
 
 
 def cvt_scalef32_pk_fp4_f32(
-    res: Any,
+    res: ElementLike,
     old_vdst: ScalarLike,
     src0: ScalarLike,
     src1: ScalarLike,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from ...errors import DSLValueError
 from .. import numeric
@@ -15,21 +15,21 @@ from .cdna4 import MFMA_Scale
 from .instructions import bits_as
 
 if TYPE_CHECKING:
-    from ..annotations import ElementLike, ScalarLike, ValueLike
+    from ..annotations import ElementLike, ValueLike
     from ..vector import Vector
 
 _FORMATS = ("Float8E4M3FN", "Float8E5M2", "Float6E2M3FN", "Float6E3M2FN", "Float4E2M1FN")
 """Types of A and B by the numbers that `cbsz` and `blgp` are."""
 
 
-def _format(name: str, number: ScalarLike) -> type[Numeric]:
+def _format(name: str, number: ValueLike) -> type[Numeric]:
     at = int(as_numeric(number))
     if at not in range(len(_FORMATS)):
         raise DSLValueError(f"{name} is the format of an operand, 0 to 4 for {', '.join(_FORMATS)}; got {at}")
     return getattr(numeric, _FORMATS[at])
 
 
-def _scaled(m: int, k: int, operands: Sequence[Any]) -> Vector:
+def _scaled(m: int, k: int, operands: Sequence[ValueLike]) -> Vector:
     a, b, c, cbsz, blgp, opsel_a, scale_a, opsel_b, scale_b = operands
     types = _format("cbsz", cbsz), _format("blgp", blgp)
     op = MFMA_Scale(m, m, k, *types, opsel_a=int(as_numeric(opsel_a)), opsel_b=int(as_numeric(opsel_b)))
@@ -38,7 +38,7 @@ def _scaled(m: int, k: int, operands: Sequence[Any]) -> Vector:
         count = m * m // 64 if cls is Float32 else m * k // 64
         fragment = make_rmem_tensor(count, cls)
         # The instruction takes registers for 8-bit values; narrower ones leave the rest of them unused.
-        fragment.store(bits_as(cast("ValueLike", value), cls, count))
+        fragment.store(bits_as(value, cls, count))
         fragments.append(fragment)
     scales = {"scale_a": Int32(as_numeric(scale_a)), "scale_b": Int32(as_numeric(scale_b))}
     mma_atom_call(make_mma_atom(op), fragments[2], fragments[0], fragments[1], fragments[2], **scales)

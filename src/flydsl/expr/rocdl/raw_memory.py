@@ -6,7 +6,7 @@ that `get_buffer_rsrc` made of one. Accesses out of its range give 0 or do nothi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...errors import DSLTypeError, DSLValueError
 from ...ir.enums import AddressSpace, AtomicOp
@@ -18,9 +18,10 @@ from ..vector import Vector, VectorAlias
 from .atoms import BufferAtomic, BufferAtomicPkAdd, BufferCopyLDS
 from .buffers import BufferDesc
 from .cdna4 import LDSReadTrans
+from .target import ir_type
 
 if TYPE_CHECKING:
-    from ..annotations import IntLike, Value, ValueLike
+    from ..annotations import ElementLike, IntLike, Value, ValueLike
 
 
 def _emit():
@@ -47,11 +48,11 @@ def _bytes(x: IntLike) -> Int32:
     return Int32(as_numeric(x))
 
 
-def _moved(res: Any) -> tuple[type[Numeric], int]:
+def _moved(res: ElementLike) -> tuple[type[Numeric], int]:
     """Class and count of the values that a result type names."""
     from ..emit.scalar_types import vector_parts
 
-    type_ = res.ir_type if isinstance(res, type) else res
+    type_ = ir_type(res)
     parts = vector_parts(type_)
     return (dsl_class(type_), 1) if parts is None else (dsl_class(parts[0]), parts[1])
 
@@ -62,7 +63,9 @@ def _only(name: str, given: dict[str, object]) -> None:
         raise DSLTypeError(f"fx.rocdl.{name} has no parameter {key!r}")
 
 
-def raw_ptr_buffer_load(res: Any, rsrc: object, offset: IntLike, soffset: IntLike, aux: int = 0, **kw: object) -> Value:
+def raw_ptr_buffer_load(
+    res: ElementLike, rsrc: object, offset: IntLike, soffset: IntLike, aux: int = 0, **kw: object
+) -> Value:
     """What a buffer holds at a byte offset.
 
     >>> def example(x):
@@ -72,7 +75,7 @@ def raw_ptr_buffer_load(res: Any, rsrc: object, offset: IntLike, soffset: IntLik
     """
     _only("raw_ptr_buffer_load", kw)
     cls, count = _moved(res)
-    target: Any = cls if count == 1 else VectorAlias(cls, count)
+    target = cls if count == 1 else VectorAlias(cls, count)
     place = resource(rsrc) + _bytes(offset)
     return target(_emit().buffer_load(place, target.ir_type, _bytes(soffset).ir_value(), int(aux)))
 
@@ -181,12 +184,14 @@ def s_buffer_load(ptr: object, offset: IntLike, *, count: int = 1, cache_modifie
     >>> flyc.evaluate(example, np.arange(4, dtype="i4"), target="cpu:gfx942")
     2
     """
-    target: Any = Int32 if count == 1 else VectorAlias(Int32, count)
+    target = Int32 if count == 1 else VectorAlias(Int32, count)
     place = resource(ptr) + _bytes(offset)
     return target(_emit().buffer_load(place, target.ir_type, Int32(0).ir_value(), int(cache_modifier), True))
 
 
-def lds_transpose_load(result_type: Any, lds_memref: Any, elem_offset: IntLike, elem_bytes: int) -> Vector:
+def lds_transpose_load(
+    result_type: ElementLike, lds_memref: Tensor | Pointer, elem_offset: IntLike, elem_bytes: int
+) -> Vector:
     """A transposing read of shared memory, by the type of its result: 64 bits of 16- or 8-bit values."""
     cls, count = _moved(result_type)
     pointer = get_iter(lds_memref) if isinstance(lds_memref, Tensor) else lds_memref

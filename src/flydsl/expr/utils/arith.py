@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from ...ir.enums import RoundingMode
 from ..arith import (
@@ -26,7 +26,8 @@ from ..numeric import Numeric, as_dsl_value, as_numeric, dsl_class
 from ..scalars.fastmath import ambient_flags
 
 if TYPE_CHECKING:
-    from ..annotations import Attribute, DTypeLike, Value
+    from ..annotations import Attribute, DTypeLike, ElementLike, Value, ValueLike
+    from ..numeric import ScalarClass
 
 
 def arith_const(value: float, ty: DTypeLike | None = None) -> Numeric:
@@ -44,50 +45,55 @@ def current_fastmath() -> str | None:
     return None if found is None else found.text
 
 
-def element_type(ty: Any) -> Attribute:
+def element_type(ty: ElementLike) -> Attribute:
     """The element type of a vector type; any other type itself."""
-    return getattr(ty, "element_type", getattr(ty, "ir_type", ty))
+    type_ = ty.ir_type if isinstance(ty, type) else ty
+    return getattr(type_, "element_type", type_)
 
 
-def is_float_type(ty: Any) -> bool:
+def is_float_type(ty: ElementLike) -> bool:
     """Whether an IR type, or the elements of one, are floats."""
     return _class_of(ty).is_float
 
 
-def is_integer_like_type(ty: Any) -> bool:
+def is_integer_like_type(ty: ElementLike) -> bool:
     """Whether an IR type, or the elements of one, are integers or indices."""
     return _class_of(ty).is_integer
 
 
-def is_narrow_float_type(ty: Any) -> bool:
+def is_narrow_float_type(ty: ElementLike) -> bool:
     """Whether an IR type, or the elements of one, are floats of 8 bits or fewer: storage formats."""
     return is_float_type(ty) and _class_of(ty).width <= 8
 
 
-def _class_of(ty: Any) -> Any:
+def _class_of(ty: ElementLike) -> ScalarClass:
     return dsl_class(element_type(ty))
 
 
-def recast_type(src_type: Any, res_elem_type: Any) -> Attribute:
+def recast_type(src_type: Attribute, res_elem_type: ElementLike) -> Attribute:
     """A type like another one, with other elements."""
     from xdsl.dialects.builtin import VectorType
 
-    elem = getattr(res_elem_type, "ir_type", res_elem_type)
-    return VectorType(elem, src_type.get_shape()) if isinstance(src_type, VectorType) else elem
+    elem = element_type(res_elem_type)
+    return (
+        VectorType(elem, cast("VectorType[Attribute]", src_type).get_shape())
+        if isinstance(src_type, VectorType)
+        else elem
+    )
 
 
-def fp_to_fp(src: Any, res_elem_type: Any, *, rounding_mode: RoundingMode | None = None) -> Value:
+def fp_to_fp(src: ValueLike, res_elem_type: ElementLike, *, rounding_mode: RoundingMode | None = None) -> Value:
     """A float as another float."""
     return as_dsl_value(src).to(dsl_class(res_elem_type), rounding_mode=rounding_mode)
 
 
-def fp_to_int(src: Any, signed: bool, res_elem_type: Any) -> Value:
+def fp_to_int(src: ValueLike, signed: bool, res_elem_type: ElementLike) -> Value:
     """A float as an integer, toward zero, signed or not."""
     target = type(dsl_class(res_elem_type)(0).with_signedness(signed))
     return as_dsl_value(src).to(target)
 
 
-def int_to_int(src: Any, dst_type: Any, *, signed: bool | None = None) -> Value:
+def int_to_int(src: ValueLike, dst_type: ElementLike, *, signed: bool | None = None) -> Value:
     """An integer as one of another width, extended by its sign or with zeros."""
     value = as_dsl_value(src)
     if signed is not None:
