@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,9 @@ class CompiledFunction:
         self._backend = backend
         self._warm = WarmCalls(function.signature)
         self._repeat: Served | None = None
+        named = call.adapted.items()
+        self._pointers = {name: a for name, a in named if isinstance(a, PointerArgument)}
+        """Parameters that are addresses; what they point to is known, so that a later call may give the number."""
 
     def __call__(self, *args: object) -> None:
         repeat = self._repeat
@@ -91,13 +95,25 @@ class CompiledFunction:
         return loaded
 
     def _bind(self, args: tuple[object, ...]) -> BoundCall:
-        call = self._function.bind_given(args)
+        call = self._function.bind_given(self._typed(args) if self._pointers else args)
         if call.key != self._key:
             raise DSLTypeError(
                 f"{self._function.__qualname__} was compiled for another signature: expected {self._key}, "
                 f"got {call.key}"
             )
         return call
+
+    def _typed(self, args: tuple[object, ...]) -> tuple[object, ...]:
+        """The arguments, with bare addresses as pointers of the type the function was compiled for."""
+        names = list(self._function.signature.parameters)[0 if self._function.owner is None else 1 :]
+        typed: list[object] = []
+        for name, given in zip(names, args, strict=False):
+            like = self._pointers.get(name)
+            address = given.value or 0 if isinstance(given, ctypes.c_void_p) else given
+            if like is not None and isinstance(address, int) and not isinstance(address, bool):
+                given = PointerArgument(like.dtype, address, like.space, like.align)
+            typed.append(given)
+        return (*typed, *args[len(typed) :])
 
     def _load(self, call: BoundCall) -> LoadedFunction:
         function = self._function

@@ -16,6 +16,7 @@ from .layout_functions import recast_layout
 from .tiled import MmaAtom, TiledMma
 
 if TYPE_CHECKING:
+    from ...dialects.fly.atoms import MmaAtomType
     from ..annotations import AtomState
 
 
@@ -32,12 +33,14 @@ def _listed(name: str, operand: Operands) -> list[Tensor]:
 
 def _typed(atom: MmaAtom | TiledMma, operand: int, given: list[Tensor]) -> list[Tensor]:
     """The fragment of an operand as elements of the atom's type; registers of as many bits may hold another one."""
-    one = atom.mma_atom if isinstance(atom, TiledMma) else atom
-    elem = one.type.op.elem_types[operand]
+    from ...dialects.fly.atoms import atom_of
+
+    op = cast("MmaAtomType", atom_of(atom.type)).op
+    elem = op.elem_types[operand]
     fragment, *scales = given
     if not hasattr(fragment.data.iter, "data") or fragment.data.iter.data.elem == elem:
         return given
-    values = cast(int, L.size(one.type.op.tv_layout(operand)[1]))
+    values = cast(int, L.size(op.tv_layout(operand)[1]))
     mode = fragment.data.layout if fragment.data.layout.is_leaf or fragment.rank == 1 else fragment.data.layout[0]
     own, count = fragment.dtype.width, L.size(mode)
     wanted = Numeric.from_ir_type(elem)
