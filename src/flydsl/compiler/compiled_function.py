@@ -39,7 +39,7 @@ class CompiledFunction:
     ... def scale(x: fx.Tensor, by: fx.Float32):
     ...     scale_kernel(x, by).launch(grid=1, block=4)
     >>> x = np.arange(4, dtype="f4")
-    >>> compiled = flyc.compile(scale, x, 2.0)
+    >>> compiled = flyc.compile(scale, x, 2.0, run=False)
     >>> compiled(x, 10.0)
     >>> x
     array([ 0., 10., 20., 30.], dtype=float32)

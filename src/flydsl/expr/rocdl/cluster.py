@@ -92,17 +92,29 @@ CLUSTER_WAIT_ALL = 0
 
 
 def cluster_workgroup_id_x() -> Int32:
-    """`workgroup_id("x")`."""
+    """`workgroup_id("x")`.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.cluster_workgroup_id_x(), target="cpu:gfx1250")
+    0
+    """
     return workgroup_id("x")
 
 
 def cluster_workgroup_id_y() -> Int32:
-    """`workgroup_id("y")`."""
+    """`workgroup_id("y")`.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.cluster_workgroup_id_y(), target="cpu:gfx1250")
+    0
+    """
     return workgroup_id("y")
 
 
 def cluster_workgroup_id_z() -> Int32:
-    """`workgroup_id("z")`."""
+    """`workgroup_id("z")`.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.cluster_workgroup_id_z(), target="cpu:gfx1250")
+    0
+    """
     return workgroup_id("z")
 
 
@@ -128,6 +140,8 @@ def cluster_signal_once_per_wg() -> None:
     """Say that the workgroup has come; `cluster_wait` then waits for the others of the cluster.
 
     On the cpu stack the whole meeting happens in `cluster_wait`.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.cluster.cluster_signal_once_per_wg(), target="cpu:gfx1250")
     """
     if amd_target("fx.rocdl.cluster.cluster_signal_once_per_wg").on_host:
         return
@@ -136,7 +150,13 @@ def cluster_signal_once_per_wg() -> None:
 
 
 def cluster_wait() -> None:
-    """Wait for all workgroups of the cluster to have signalled."""
+    """Wait for all workgroups of the cluster to have signalled.
+
+    >>> def meet():
+    ...     fx.rocdl.cluster.cluster_signal_once_per_wg()
+    ...     fx.rocdl.cluster.cluster_wait()
+    >>> flyc.evaluate(meet, target="cpu:gfx1250")
+    """
     if amd_target("fx.rocdl.cluster.cluster_wait").on_host:
         barrier()
         return

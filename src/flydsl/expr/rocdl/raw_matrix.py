@@ -46,12 +46,30 @@ def _scaled(m: int, k: int, operands: Sequence[ValueLike]) -> Vector:
 
 
 def mfma_scale_f32_16x16x128_f8f6f4(result_type: ElementLike, operands: Sequence[ValueLike]) -> Vector:
-    """`[a, b, c, cbsz, blgp, opsel_a, scale_a, opsel_b, scale_b]`: 16x16x128 on scaled values."""
+    """`[a, b, c, cbsz, blgp, opsel_a, scale_a, opsel_b, scale_b]`: 16x16x128 on scaled values.
+
+    >>> def example():
+    ...     ones = fx.full(8, 0x38383838, fx.Int32)
+    ...     one = fx.Int32(0x7F7F7F7F)
+    ...     operands = [ones, ones, fx.full(4, 0.0, fx.Float32), 0, 0, 0, one, 0, one]
+    ...     return fx.rocdl.mfma_scale_f32_16x16x128_f8f6f4(fx.T.f32x4, operands)[0]
+    >>> flyc.evaluate(example, threads=64, target="cpu:gfx950")[0]
+    128.0
+    """
     return _scaled(16, 128, operands)
 
 
 def mfma_scale_f32_32x32x64_f8f6f4(result_type: ElementLike, operands: Sequence[ValueLike]) -> Vector:
-    """`[a, b, c, cbsz, blgp, opsel_a, scale_a, opsel_b, scale_b]`: 32x32x64 on scaled values."""
+    """`[a, b, c, cbsz, blgp, opsel_a, scale_a, opsel_b, scale_b]`: 32x32x64 on scaled values.
+
+    >>> def example():
+    ...     ones = fx.full(8, 0x38383838, fx.Int32)
+    ...     one = fx.Int32(0x7F7F7F7F)
+    ...     operands = [ones, ones, fx.full(16, 0.0, fx.Float32), 0, 0, 0, one, 0, one]
+    ...     return fx.rocdl.mfma_scale_f32_32x32x64_f8f6f4(fx.T.f32x4, operands)[0]
+    >>> flyc.evaluate(example, threads=64, target="cpu:gfx950")[0]
+    64.0
+    """
     return _scaled(32, 64, operands)
 
 

@@ -135,7 +135,7 @@ def raw_ptr_buffer_atomic_fmax(
     >>> def top(x):
     ...     fx.rocdl.raw_ptr_buffer_atomic_fmax(fx.Float32(2.5), fx.rocdl.make_buffer_tensor(x), 4, 0)
     ...     return x[1]
-    >>> flyc.evaluate(top, np.arange(4, dtype="f4"), target="cpu:gfx90a")
+    >>> flyc.evaluate(top, np.arange(4, dtype="f4"), target="cpu:gfx1201")
     2.5
     """
     _only("raw_ptr_buffer_atomic_fmax", {**kw, **({"aux": aux} if aux else {})})
@@ -152,7 +152,18 @@ def raw_ptr_buffer_load_lds(
     aux: int = 0,
     **kw: object,
 ) -> None:
-    """Copy `size` bytes a lane from a buffer into shared memory: lane `i` of the wave writes behind lane `i - 1`."""
+    """Copy `size` bytes a lane from a buffer into shared memory: lane `i` of the wave writes behind lane `i - 1`.
+
+    >>> def example(x):
+    ...     cells = fx.SharedAllocator().allocate(fx.Array[fx.Float32, 64]).peek()
+    ...     rsrc = fx.rocdl.make_buffer_tensor(x)
+    ...     fx.rocdl.raw_ptr_buffer_load_lds(rsrc, cells.ptr, 4, fx.thread_idx.x * 4, 0, 0)
+    ...     fx.rocdl.s_waitcnt(vmcnt=0)
+    ...     fx.barrier()
+    ...     return cells[63 - fx.thread_idx.x]
+    >>> flyc.evaluate(example, np.arange(64, dtype="f4"), threads=64, target="cpu:gfx942")[:3]
+    [63.0, 62.0, 61.0]
+    """
     _only("raw_ptr_buffer_load_lds", {**kw, **({"aux": aux} if aux else {})})
     shared = get_iter(lds_ptr) if isinstance(lds_ptr, Tensor) else lds_ptr
     if not isinstance(shared, Pointer) or shared.address_space is not AddressSpace.Shared:
@@ -172,7 +183,17 @@ def buffer_load_to_lds(
     offset: IntLike = 0,
     **kw: object,
 ) -> None:
-    """`raw_ptr_buffer_load_lds` with its usual arguments."""
+    """`raw_ptr_buffer_load_lds` with its usual arguments.
+
+    >>> def example(x):
+    ...     cells = fx.SharedAllocator().allocate(fx.Array[fx.Float32, 64]).peek()
+    ...     fx.rocdl.buffer_load_to_lds(fx.rocdl.make_buffer_tensor(x), cells.ptr, fx.thread_idx.x * 4)
+    ...     fx.rocdl.s_waitcnt(vmcnt=0)
+    ...     fx.barrier()
+    ...     return cells[63 - fx.thread_idx.x]
+    >>> flyc.evaluate(example, np.arange(64, dtype="f4"), threads=64, target="cpu:gfx942")[:3]
+    [63.0, 62.0, 61.0]
+    """
     raw_ptr_buffer_load_lds(rsrc, lds_ptr, size_bytes, voffset, soffset, offset, **kw)  # pyright: ignore[reportArgumentType]
 
 
@@ -192,7 +213,17 @@ def s_buffer_load(ptr: object, offset: IntLike, *, count: int = 1, cache_modifie
 def lds_transpose_load(
     result_type: ElementLike, lds_memref: Tensor | Pointer, elem_offset: IntLike, elem_bytes: int
 ) -> Vector:
-    """A transposing read of shared memory, by the type of its result: 64 bits of 16- or 8-bit values."""
+    """A transposing read of shared memory, by the type of its result: 64 bits of 16- or 8-bit values.
+
+    >>> def example():
+    ...     cells = fx.SharedAllocator().allocate(fx.Array[fx.Float16, 256]).peek()
+    ...     for i in fx.range_constexpr(4):
+    ...         cells[fx.thread_idx.x * 4 + i] = fx.Float16(fx.thread_idx.x * 4 + i)
+    ...     fx.barrier()
+    ...     return fx.rocdl.lds_transpose_load(fx.T.f16x4, cells.ptr, fx.thread_idx.x * 4, 2)
+    >>> flyc.evaluate(example, threads=64, target="cpu:gfx950")[1]
+    [1.0, 17.0, 33.0, 49.0]
+    """
     cls, count = _moved(result_type)
     pointer = get_iter(lds_memref) if isinstance(lds_memref, Tensor) else lds_memref
     got = make_rmem_tensor(count, cls)

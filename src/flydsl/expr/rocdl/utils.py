@@ -27,12 +27,18 @@ def normalize_s_waitcnt_field(name: str, value: int | None, maximum: int) -> int
 
 
 def require_lds_dma_support(what: str) -> None:
-    """Refuse `what` where buffers cannot be copied straight into shared memory."""
+    """Refuse `what` where buffers cannot be copied straight into shared memory.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.require_lds_dma_support("this"), target="cpu:gfx942")
+    """
     need(what, "copy_to_lds_b32")
 
 
 def s_waitcnt(vmcnt: int | None = None, lgkmcnt: int | None = None, expcnt: int | None = None) -> None:
-    """`fx.rocdl.s_waitcnt` with its counters by position."""
+    """`fx.rocdl.s_waitcnt` with its counters by position.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.cdna3.s_waitcnt(0), target="cpu:gfx942")
+    """
     _s_waitcnt(vmcnt=vmcnt, lgkmcnt=lgkmcnt, expcnt=expcnt)
 
 
