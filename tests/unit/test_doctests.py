@@ -33,7 +33,7 @@ PUBLIC = [
     "flydsl.compiler.extern_link",
     "flydsl.layout",
     "flydsl.extension.coop",
-    "flydsl.extension.random",
+    "flydsl.extension.random.universal",
     "flydsl.runtime",
     "flydsl.autotune",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,7 @@ class CompiledFunction:
     ... def scale(x: fx.Tensor, by: fx.Float32):
     ...     scale_kernel(x, by).launch(grid=1, block=4)
     >>> x = np.arange(4, dtype="f4")
-    >>> compiled = flyc.compile(scale, x, 2.0)
+    >>> compiled = flyc.compile(scale, x, 2.0, run=False)
     >>> compiled(x, 10.0)
     >>> x
     array([ 0., 10., 20., 30.], dtype=float32)
@@ -52,6 +53,9 @@ class CompiledFunction:
         self._backend = backend
         self._warm = WarmCalls(function.signature)
         self._repeat: Served | None = None
+        named = call.adapted.items()
+        self._pointers = {name: a for name, a in named if isinstance(a, PointerArgument)}
+        """Parameters that are addresses; what they point to is known, so that a later call may give the number."""
 
     def __call__(self, *args: object) -> None:
         repeat = self._repeat
@@ -93,13 +97,25 @@ class CompiledFunction:
         return loaded
 
     def _bind(self, args: tuple[object, ...]) -> BoundCall:
-        call = self._function.bind_given(args)
+        call = self._function.bind_given(self._typed(args) if self._pointers else args)
         if call.key != self._key:
             raise DSLTypeError(
                 f"{self._function.__qualname__} was compiled for another signature: expected {self._key}, "
                 f"got {call.key}"
             )
         return call
+
+    def _typed(self, args: tuple[object, ...]) -> tuple[object, ...]:
+        """The arguments, with bare addresses as pointers of the type the function was compiled for."""
+        names = list(self._function.signature.parameters)[0 if self._function.owner is None else 1 :]
+        typed: list[object] = []
+        for name, given in zip(names, args, strict=False):
+            like = self._pointers.get(name)
+            address = given.value or 0 if isinstance(given, ctypes.c_void_p) else given
+            if like is not None and isinstance(address, int) and not isinstance(address, bool):
+                given = PointerArgument(like.dtype, address, like.space, like.align)
+            typed.append(given)
+        return (*typed, *args[len(typed) :])
 
     def _load(self, call: BoundCall) -> LoadedFunction:
         function = self._function
@@ -140,8 +156,8 @@ class CompileCallable:
     {'maxnreg': 64}
     """
 
-    def __init__(self, hints: Mapping[str, object] | None = None):
-        self._hints = dict(hints or {})
+    def __init__(self, compile_hints: Mapping[str, object] | None = None):
+        self._hints = dict(compile_hints or {})
 
     def __getitem__(self, hints: Mapping[str, object]) -> CompileCallable:
         if not isinstance(hints, dict):

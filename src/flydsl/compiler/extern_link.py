@@ -49,18 +49,19 @@ class LinkedExternFunction:
     __dsl_captured__ = True
     __fly_snapshot__ = True
 
+    @also_called(function="extern")
     def __init__(
         self,
-        function: ExternFunction,
+        extern: ExternFunction,
         *,
         bitcode_path: str | os.PathLike[str] | None = None,
         module_init_fn: LoadHook | None = None,
     ):
-        if not isinstance(function, ExternFunction):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise DSLTypeError(f"link_extern expects what ffi(...) gives, got {function!r}")
+        if not isinstance(extern, ExternFunction):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DSLTypeError(f"link_extern expects what ffi(...) gives, got {extern!r}")
         if module_init_fn is not None and not callable(module_init_fn):
             raise DSLTypeError(f"module_init_fn is a function of a module's handle, got {module_init_fn!r}")
-        self.function = function
+        self.function = extern
         self.bitcode_path = None if bitcode_path is None else os.fspath(bitcode_path)
         if self.bitcode_path is not None and set(self.bitcode_path) & set(" \t\n,{}'\""):
             raise DSLValueError(

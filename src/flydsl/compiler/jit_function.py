@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from importlib import import_module
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeVar, overload
 
@@ -78,23 +79,23 @@ class JitFunction(Generic[P]):
 
     def __init__(
         self,
-        function: FunctionType,
-        *,
+        func: FunctionType,
         compile_hints: Mapping[str, object] | None = None,
+        *,
         depends_on: Iterable[object] = (),
         passes: Mapping[str, object] | None = None,
     ):
-        self.__wrapped__ = function
+        self.__wrapped__ = func
         self._pass_options = {name: value for name, value in (passes or {}).items() if value is not None}
-        self.__name__ = function.__name__
-        self.__qualname__ = function.__qualname__
-        self.__doc__ = function.__doc__
-        self.__module__ = function.__module__
+        self.__name__ = func.__name__
+        self.__qualname__ = func.__qualname__
+        self.__doc__ = func.__doc__
+        self.__module__ = func.__module__
         self._hints = HintTable(compile_hints)
         self.depends_on = tuple(depends_on)
-        self.rewritten = rewrite_function(function)
-        note_decorated(function.__module__)
-        remember_locals(function)
+        self.rewritten = rewrite_function(func)
+        note_decorated(func.__module__)
+        remember_locals(func)
         self.owner: object | None = None
         """The object of a bound method, which is compiled in."""
         self._artifacts: dict[tuple[object, ...], CompiledArtifact] = {}
@@ -107,6 +108,11 @@ class JitFunction(Generic[P]):
         self._repeat: Served | None = None
         self._counts = [0, 0]
         _functions.add(self)
+
+    @property
+    def func(self) -> FunctionType:
+        """The function as its author wrote it."""
+        return self.__wrapped__
 
     @property
     def __fly_function__(self) -> RewrittenFunction:
@@ -456,8 +462,9 @@ def jit(
 
 
 def __getattr__(name: str) -> object:
-    if name == "MlirCompiler":  # its other home; most programs do without it
-        from .mlir_compiler import MlirCompiler
-
-        return MlirCompiler
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """What FlyDSL's module of this name offers too."""
+    where = {"compile": ".compiled_function", "CompiledFunction": ".compiled_function"}
+    where |= {"CompileCallable": ".compiled_function", "MlirCompiler": ".mlir_compiler"}
+    if name not in where:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(where[name], __package__), name)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError, PortabilityWarning
 from ..expr.emit.trace import maybe_current
+from ..expr.numeric import Numeric
 from ..target import families, since
 from .diagnostics import user_frames_only
 from .frontend.ast_rewriter import RewrittenFunction, rewrite_function
 from .frontend.geometry import check_geometry
 from .frontend.signature import Signature, remember_locals
-from .hints import CompilationContext
+from .hints import CompilationContext, merge_compile_hints
 from .key.changes import changes
 from .key.dependencies import note_decorated
 
@@ -51,27 +52,32 @@ class KernelFunction(Generic[P]):
     """
 
     def __init__(
-        self, function: FunctionType, *, name: str | None = None, known_block_size: object = None, owner: object = None
+        self, func: FunctionType, name: str | None = None, known_block_size: object = None, *, owner: object = None
     ):
-        self.__wrapped__ = function
-        self.__name__ = function.__name__
-        self.__qualname__ = function.__qualname__
-        self.__doc__ = function.__doc__
-        self.__module__ = function.__module__
+        self.__wrapped__ = func
+        self.__name__ = func.__name__
+        self.__qualname__ = func.__qualname__
+        self.__doc__ = func.__doc__
+        self.__module__ = func.__module__
         self.name = name
         self.known_block_size = check_block_size(known_block_size)
-        self.rewritten = rewrite_function(function)
-        note_decorated(function.__module__)
-        remember_locals(function)
+        self.rewritten = rewrite_function(func)
+        note_decorated(func.__module__)
+        remember_locals(func)
         self._owner = owner
         self._signatures: list[Signature] = []
         """The one that is current, shared with bound methods."""
-        taken = RESERVED & set(function.__code__.co_varnames[: function.__code__.co_argcount])
+        taken = RESERVED & set(func.__code__.co_varnames[: func.__code__.co_argcount])
         if taken:
             raise DSLTypeError(
                 f"{self.__qualname__}: parameter {', '.join(sorted(taken))!r} is reserved for the launch call; "
                 "rename it"
             )
+
+    @property
+    def func(self) -> FunctionType:
+        """The function as its author wrote it."""
+        return self.__wrapped__
 
     @property
     def __fly_function__(self) -> RewrittenFunction:
@@ -329,7 +335,8 @@ def check_block_size(size: object) -> tuple[int, int, int] | None:
     if len(parts) != 3:
         raise DSLValueError(f"known_block_size must have exactly 3 elements, got {len(parts)}")
     found: list[int] = []
-    for p in parts:
+    for given in parts:
+        p = int(given) if isinstance(given, Numeric) and given.is_static() and given.is_integer else given
         if not isinstance(p, int) or isinstance(p, bool):
             raise DSLTypeError(f"each element of known_block_size must be an int, got {p!r}")
         if p <= 0:
@@ -375,4 +382,4 @@ def kernel(
         return decorate(func) if func is not None else decorate
 
 
-__all__ = ["CompilationContext", "KernelFunction", "KernelLauncher", "kernel"]
+__all__ = ["CompilationContext", "KernelFunction", "KernelLauncher", "kernel", "merge_compile_hints"]

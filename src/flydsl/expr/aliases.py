@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from importlib import import_module
 from typing import Any, TypeVar
 
 from ..errors import DSLTypeError
@@ -47,4 +48,17 @@ def also_called(**names: str) -> Callable[[F], F]:
     return decorate
 
 
-__all__ = ["also_called"]
+def raw_binding(dialect: str, name: str) -> object:
+    """A builder or op class of an IR dialect, by the name the MLIR bindings have for it."""
+    path = f"flydsl._mlir.dialects.{dialect}"
+    try:
+        module = import_module(path)
+    except ModuleNotFoundError:
+        module = None
+    found = getattr(module, name, None) if not name.startswith("_") else None
+    if found is None:
+        raise AttributeError(f"flydsl.expr.{dialect} has no attribute {name!r}")
+    return found
+
+
+__all__ = ["also_called", "raw_binding"]

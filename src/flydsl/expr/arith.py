@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ..errors import DSLOverflowError, DSLTypeError, DSLValueError
 from ..ir.enums import RoundingMode
 from ..ir.fold import fold_cmpf, fold_cmpi
-from .aliases import also_called
+from .aliases import also_called, raw_binding
 from .emit.trace import current
 from .numeric import (
     Boolean,
     Index,
     Int32,
     Numeric,
+    as_dsl_value,
     as_ir_value,
     as_numeric,
     binary,
@@ -31,7 +32,7 @@ from .numeric import (
     is_ir_value,
     scalar_or_none,
 )
-from .scalars.fastmath import FastMathFlags, fastmath, flags_attr
+from .scalars.fastmath import FastMathFlags, effective, fastmath, flags_attr
 from .scalars.scalar_ops import STATIC, common_type, make
 from .vector import Vector, combine, rewrap, uniform
 
@@ -490,6 +491,45 @@ def bitcast(out: ElementLike, in_: ValueLike) -> Value:
     return x.bitcast(target)
 
 
+# --- raw values -------------------------------------------------------------------------------------------------------
+
+
+class _AnyValue(type):
+    """`isinstance(x, ArithValue)`: x is a value of the kernel, not a Python number."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        if isinstance(instance, Numeric):
+            return not instance.is_static()
+        return isinstance(instance, Vector) or is_ir_value(instance)
+
+    def __getattr__(cls, name: str) -> object:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(Numeric, name)
+
+    def __call__(cls, v: object, signed: bool | None = None) -> Any:
+        value = as_dsl_value(v)
+        return value if signed is None else value.with_signedness(signed)
+
+
+class ArithValue(metaclass=_AnyValue):
+    """FlyDSL's class of untyped values. Here every value has a class: `ArithValue(v)` is `v` as one of them.
+
+    >>> flyc.evaluate(lambda x: fx.arith.ArithValue(x.ir_value()) + 1, 2)
+    3
+    """
+
+
+def resolve_fastmath(explicit: FastMathLike) -> str | None:
+    """The flags of an operation as text: those given, else the ambient ones; None where there are none.
+
+    >>> resolve_fastmath("fast"), resolve_fastmath(None)
+    ('fast', None)
+    """
+    found = effective(explicit)
+    return found.text if found or explicit is not None else None
+
+
 # --- builders ---------------------------------------------------------------------------------------------------------
 
 _INTEGER = (
@@ -605,7 +645,11 @@ def __getattr__(name: str) -> object:
         build = globals().get(name[:-2].lower())
         if callable(build):
             return lambda *args, **kwargs: SimpleNamespace(result=build(*args, **kwargs))  # pyright: ignore[reportUnknownLambdaType,reportUnknownVariableType]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in ("dsl_loc_tracing", "dsl_math_wrap_result"):
+        from . import meta
+
+        return getattr(meta, name)
+    return raw_binding("arith", name)
 
 
 __all__ = [

@@ -101,15 +101,29 @@ def extract_to_ir_values(obj: object) -> list[SSAValue]:
     return found
 
 
-def construct_from_ir_values(exemplar: X, values: Sequence[SSAValue]) -> X:
-    """An object like `exemplar` made of exactly these IR values.
+def construct_from_ir_values(dsl_type: object, args: object, values: Sequence[SSAValue] | None = None) -> Any:
+    """An object of `dsl_type`, like the exemplar `args`, made of exactly these IR values.
+
+    The exemplar alone, which has a type, is enough: `construct_from_ir_values(exemplar, values)`.
 
     >>> flyc.evaluate(lambda x: construct_from_ir_values((x, x), extract_to_ir_values((x + 1, x + 2))), 3)
     (4, 5)
+    >>> flyc.evaluate(lambda x: construct_from_ir_values(fx.Int32, x, extract_to_ir_values(x + 1)), 3)
+    4
     """
-    made, used = _construct(exemplar, list(values), 0)
-    if used != len(values):
-        raise DSLTypeError(f"{type(exemplar).__name__} is made of {used} IR values, got {len(values)}")
+    if values is None:
+        exemplar, given = dsl_type, list(cast("Sequence[SSAValue]", args))
+    else:
+        exemplar, given = args, list(values)
+        made = getattr(dsl_type, "__construct_from_ir_values__", None)
+        if made is not None and not isinstance(exemplar, cast(type, dsl_type)):
+            count = len(extract_to_ir_values(exemplar)) if exemplar is not None else len(given)
+            if count != len(given):
+                raise DSLTypeError(f"{dsl_type} is made of {count} IR values, got {len(given)}")
+            return made(given, exemplar)
+    made, used = _construct(exemplar, given, 0)
+    if used != len(given):
+        raise DSLTypeError(f"{type(exemplar).__name__} is made of {used} IR values, got {len(given)}")
     return made
 
 

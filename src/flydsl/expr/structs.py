@@ -38,6 +38,8 @@ class CompositeKind(Enum):
 
     STRUCT = "struct"
     UNION = "union"
+    Product = STRUCT
+    Sum = UNION
 
 
 class Field(NamedTuple):
@@ -698,6 +700,8 @@ class Align:
 
     inner: ClassVar[Any] = None
     """The type that is aligned."""
+    dtype: ClassVar[Any] = None
+    """The same."""
     align: ClassVar[int] = 0
 
     def __class_getitem__(cls, key: object) -> type[Align]:
@@ -712,7 +716,7 @@ class Align:
             )
         found = _aligned.get((inner, n))
         if found is None:
-            body = {"__slots__": (), "__module__": __name__, "inner": inner, "align": n}
+            body = {"__slots__": (), "__module__": __name__, "inner": inner, "dtype": inner, "align": n}
             found = _aligned[inner, n] = type(f"Align[{type_name(inner)}, {n}]", (Align,), body)
         return found
 

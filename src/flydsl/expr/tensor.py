@@ -9,11 +9,11 @@ from .. import layout as L
 from ..errors import DSLTypeError, DSLValueError
 from ..ir.enums import AddressSpace, CachePolicy
 from .aliases import also_called
-from .numeric import Int32, Int64, Numeric, as_numeric
+from .numeric import Int32, Int64, Numeric, as_numeric, dsl_class, is_ir_value
 from .scalars.constants import constant
 from .tensors.algebra_values import ComposedLayout, IntTuple, Layout, apply, as_int_tuple, current_ir
 from .tensors.bounds import check_coordinate
-from .vector import Vector
+from .vector import Vector, VectorAlias
 
 if TYPE_CHECKING:
     from ..dialects.fly.semantics import View
@@ -110,11 +110,16 @@ class Pointer:
     def load(self, dtype: None = None) -> Numeric: ...
     @overload
     def load(self, dtype: type[V]) -> V: ...
-    def load(self, dtype: type[Numeric] | type[Vector] | None = None) -> Value:
-        """Read one value; a vector alias reads that many elements."""
+    @overload
+    def load(self, dtype: Attribute) -> Value: ...
+    def load(self, dtype: type[Numeric] | type[Vector] | Attribute | None = None) -> Value:
+        """Read one value; a vector alias, or an IR vector type, reads that many elements."""
         ir = current_ir()
         if dtype is None:
             return self.dtype(ir.load_pointer(self))
+        if not isinstance(dtype, type):
+            parts = _vector_parts(dtype)
+            dtype = dsl_class(dtype) if parts is None else VectorAlias(*parts)
         return dtype(ir.load_pointer(self, dtype.ir_type))
 
     def store(self, value: ValueLike) -> None:
@@ -210,12 +215,21 @@ def _address_class(size: int) -> type[Numeric]:
     return Int32 if size == 4 else Int64
 
 
+def _vector_parts(type_: Attribute) -> tuple[Attribute, int] | None:
+    """Element type and count of an IR vector type, None for any other."""
+    from .emit.scalar_types import vector_parts
+
+    return vector_parts(type_)
+
+
 def convert_for_store(value: object, dtype: type[Numeric]) -> SSAValue:
     """The IR value to store as `dtype`: numbers that keep their value convert, values of other types are refused."""
     if isinstance(value, Vector):
         if value.dtype.ir_type != dtype.ir_type:
             raise DSLTypeError(f"cannot store a Vector of {value.dtype} into {dtype} elements; convert it with .to()")
         return value.ir_value()
+    if is_ir_value(value) and _vector_parts(value.type) is not None:
+        return convert_for_store(Vector(value), dtype)
     number = as_numeric(value)
     if number.is_static():
         return (value if type(value) is dtype else constant(dtype, number.value)).ir_value()
@@ -237,9 +251,17 @@ class Tensor:
 
     is_tensor = True
 
-    def __init__(self, data: View, value: SSAValue | None = None, dtype: type[Numeric] | None = None):
-        self.data = data
-        self._value = value
+    def __init__(
+        self, data: View | Tensor | SSAValue, value: SSAValue | None = None, dtype: type[Numeric] | None = None
+    ):
+        if isinstance(data, Tensor) or is_ir_value(data):
+            # A tensor again, or the IR value of one.
+            made = data if isinstance(data, Tensor) else current_ir().wrap(data)
+            if not isinstance(made, Tensor):
+                raise DSLTypeError(f"Tensor(...) takes a tensor or the IR value of one, got {made!r}")
+            data, value, dtype = made.data, made._value, dtype or made.declared_dtype
+        self.data: View = data
+        self._value: SSAValue | None = value
         self.declared_dtype = dtype
 
     @property
@@ -324,6 +346,11 @@ class Tensor:
         """The IR value."""
         return current_ir().materialise(self)
 
+    @property
+    def type(self) -> Any:
+        """The IR type."""
+        return current_ir().type_of_value(self)
+
     @overload
     def __getitem__(self, coord: Coord) -> Numeric: ...  # pyright: ignore[reportOverlappingOverload]
     @overload
@@ -350,6 +377,8 @@ class Tensor:
     @also_called(value="vector")
     def store(self, vector: ValueLike) -> None:
         """Write all elements from a vector; a scalar fills."""
+        if is_ir_value(vector) and _vector_parts(vector.type) is not None:
+            vector = Vector(vector)
         if not isinstance(vector, Vector):
             self.fill(vector)
             return
@@ -515,12 +544,7 @@ def get_dyn_shared(dtype: type[Numeric] | None = None) -> Pointer:
     return current_ir().dynamic_shared(dtype)
 
 
-def _check_dtype(dtype: object) -> None:
-    if not (isinstance(dtype, type) and issubclass(dtype, Numeric)):
-        raise DSLTypeError(f"expected a scalar class such as fx.Float32 as dtype, got {dtype!r}")
-
-
-def make_rmem_tensor(shape_or_layout: TreeLike | Layout, dtype: type[Numeric]) -> Tensor:
+def make_rmem_tensor(shape_or_layout: TreeLike | Layout, dtype: DTypeLike) -> Tensor:
     """An uninitialised register tensor; a shape becomes a colex-compact layout.
 
     >>> def registers():
@@ -531,25 +555,23 @@ def make_rmem_tensor(shape_or_layout: TreeLike | Layout, dtype: type[Numeric]) -
     >>> flyc.evaluate(registers)
     [0.5, 3.0, 0.5, 0.5]
     """
-    _check_dtype(dtype)
+    cls = dsl_class(dtype)
     layout = shape_or_layout
     if not isinstance(layout, Layout):
         layout = apply("make_ordered_layout", as_int_tuple(shape_or_layout), IntTuple(0))
     if not layout.is_static:
         raise DSLValueError(f"register tensors need a static layout, got {layout}")
-    return current_ir().register_tensor(layout, dtype)
+    return current_ir().register_tensor(layout, cls)
 
 
 @also_called(x="tensor")
-def make_fragment_like(tensor: Tensor | AnyLayout, dtype: type[Numeric] | None = None) -> Tensor:
+def make_fragment_like(tensor: Tensor | AnyLayout, dtype: DTypeLike | None = None) -> Tensor:
     """A register tensor with the fragment layout of a tensor or layout.
 
     >>> flyc.evaluate(lambda: fx.make_fragment_like(fx.make_layout((3, 4), (4, 1)), fx.Float32).layout)
     Layout<(3,4):(1,3)>
     """
-    if dtype is not None:
-        _check_dtype(dtype)
-    return current_ir().fragment_like(tensor, dtype)
+    return current_ir().fragment_like(tensor, None if dtype is None else dsl_class(dtype))
 
 
 __all__ = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar, cast, overload
 
@@ -408,16 +408,20 @@ class Vector(VectorOperators, metaclass=VectorMeta):
             value = emit_from_elements(t, [x.ir_value() for x in scalars])
         return wrap(value, (len(scalars),), cls)
 
-    @staticmethod
+    @classmethod
     @also_called(value="fill_value")
-    def filled(shape: int | Shape, fill_value: ScalarLike, dtype: DTypeLike) -> Vector:
-        """Every element `fill_value`: other scalars are converted, numbers that `dtype` cannot hold refused."""
-        dims, cls = _shape_of(shape), dsl_class(dtype)
+    def filled(cls, shape: int | Shape, fill_value: ScalarLike, dtype: DTypeLike) -> Self:
+        """Every element `fill_value`: other scalars are converted, numbers that `dtype` cannot hold refused.
+
+        An alias makes one of its class.
+        """
+        dims, elem = _shape_of(shape), dsl_class(dtype)
         check_lanes(math.prod(_flat(dims)))
         number = as_numeric(fill_value)
         if number.is_static() and not isinstance(fill_value, Numeric):
-            number = constant(cls, number.value)
-        return wrap(_operand(current(), number, cls, dims), dims, cls)
+            number = constant(elem, number.value)
+        made = wrap(_operand(current(), number, elem, dims), dims, elem)
+        return cast(Self, made) if cls is Vector else cls(made.value)
 
     @staticmethod
     @also_called(v="template", value="fill_value")
@@ -447,6 +451,32 @@ class Vector(VectorOperators, metaclass=VectorMeta):
     def _unary(self, name: str) -> Vector:
         emit, _ = unary_kernel(name, self.dtype)
         return wrap(emit(current(), self.value), self.shape, self.dtype)
+
+    @property
+    def signed(self) -> bool | None:
+        """Whether elements are signed integers; None for floats."""
+        return self.dtype.signed
+
+    @property
+    def is_float(self) -> bool:
+        """Whether elements are floats."""
+        return self.dtype.is_float
+
+    def with_signedness(self, signed: bool | None) -> Vector:
+        """The same bits as elements of the signed or unsigned class of their width; floats stay as they are."""
+        if signed is None or not self.dtype.is_integer:
+            return self
+        target = type(self.dtype(0).with_signedness(signed))
+        return self if target is self.dtype else wrap(self.value, self.shape, target)
+
+    def apply_op(self, op: Callable[[Any, Any], Any], other: object, flip: bool = False) -> Any:
+        """`op(self, other)`, or `op(other, self)` with `flip`: a binary operator given as a function.
+
+        >>> import operator
+        >>> flyc.evaluate(lambda: fx.Float32x2([3.0, 4.0]).apply_op(operator.sub, 1.0, flip=True))
+        [-2.0, -3.0]
+        """
+        return op(other, self) if flip else op(self, other)
 
     # --- spellings of raw IR values -------------------------------------------------------------------------------
 

@@ -256,7 +256,10 @@ def for_range(body: Body, names: Names, *bounds: object, unroll: object = None, 
 def for_init(
     body: Body, names: Names, *bounds: object, init: object, unroll: object = None, unroll_full: object = False
 ) -> Any:
-    """`for i, state in range(*bounds, init=...)`; the body returns the next state, the result is the last one."""
+    """`for i, state in range(*bounds, init=...)`; the body returns the next state, the result is the last one.
+
+    The state is a list in the body, also of one value; after the loop one value stands by itself.
+    """
     hints = unroll_hints(unroll, unroll_full)
     start, stop, step = _bounds(bounds)
     if not isinstance(init, (list, tuple)):
@@ -267,7 +270,12 @@ def for_init(
     with scope(cells_of(names, body)):
         for i in range_constexpr(start, stop, step):
             state = list(body(i, state))
-    return state
+    return last_state(state)
+
+
+def last_state(state: list[object]) -> object:
+    """What `results = yield [...]` gives after the loop: the last values, a single one without a list around it."""
+    return state[0] if len(state) == 1 else state
 
 
 def _bounds(args: tuple[Any, ...]) -> tuple[Any, Any, Any]:

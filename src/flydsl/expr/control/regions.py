@@ -23,7 +23,7 @@ from ..emit.tracer import Tracer
 from ..numeric import Index, Int32, Numeric, as_numeric
 from ..scalars.scalar_ops import is_ir_value, make
 from .carried import ARMS, Variables, children_of, describe, is_dsl, tree_of, with_items
-from .control_flow import Body, Exit, Names, refuse_exit, truth
+from .control_flow import Body, Exit, Names, last_state, refuse_exit, truth
 
 if TYPE_CHECKING:
     from ..numeric import Boolean
@@ -195,7 +195,7 @@ def for_region(
             attrs=attrs,
         )
         variables.finish(after(inits, carried, op.results))
-        return None if carried_state is None else carried_state.cell_contents
+        return None if carried_state is None else last_state(carried_state.cell_contents)
 
 
 def as_list(state: object) -> list[object]:

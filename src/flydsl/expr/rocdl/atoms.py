@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from enum import StrEnum
 from typing import TYPE_CHECKING, cast
 
-from ...errors import DSLTypeError, DSLValueError
+from ...errors import DSLTypeError, DSLValueError, PortabilityWarning
 from ...ir.enums import AtomicOp
 from ...target import where
 from ..aliases import also_called
 from ..numeric import Float32, Numeric
-from .target import AtomOp, amd_target, gfx_of, ir_type
+from .target import AtomOp, amd_target, gfx_of, ir_type, trace_target
 
 if TYPE_CHECKING:
+    from ...dialects.fly_rocdl.cdna3 import MfmaType
     from ..annotations import Attribute, ElementLike, InputTypes
 
 
@@ -68,7 +70,30 @@ def MFMA(m: int, n: int, k: int, elem_ty_ab: InputTypes, elem_ty_acc: ElementLik
 
     a, b = input_types("MFMA", elem_ty_ab)
     out = element_type("MFMA", Float32 if elem_ty_acc is None else elem_ty_acc)
-    return AtomOp(MfmaType.make(m, n, k, a, b, out), f"MFMA({m}, {n}, {k}, {elem_ty_ab}, {elem_ty_acc or Float32})")
+    made = MfmaType.make(m, n, k, a, b, out)
+    return AtomOp(_as_the_hardware_reads(made), f"MFMA({m}, {n}, {k}, {elem_ty_ab}, {elem_ty_acc or Float32})")
+
+
+def _as_the_hardware_reads(made: MfmaType) -> MfmaType:
+    """The instruction itself, where the architecture has it for the other kind of fp8 only.
+
+    gfx942 reads the bytes as FNUZ, gfx950 as OCP; both call the instruction the same, and kernels written for the one
+    compile for the other. The numbers differ, which is told.
+    """
+    from ...dialects.fly_rocdl.cdna3 import as_ocp
+
+    target = trace_target()
+    arch = None if target is None else gfx_of(target)
+    other = as_ocp(made)
+    if arch is None or other is made or made.exists_on(arch) or not other.exists_on(arch):
+        return made
+    warnings.warn(
+        f"{arch} reads the bytes of {made} as OCP numbers, which are twice those of the FNUZ formats; use "
+        "fx.Float8E4M3FN and fx.Float8E5M2 there",
+        PortabilityWarning,
+        stacklevel=4,
+    )
+    return other
 
 
 @also_called(ab="elem_ty_ab", acc="elem_ty_acc")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..aliases import also_called
 from ..numeric import Float32
 from .atoms import element_type
+from .conversions import cvt_sr_f32_to_bf16
 from .target import AtomOp
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ def MFMA_Scale(
     ]
     made = MfmaScaleType.make(m, n, k, types[0], types[1], types[2], opsel_a, opsel_b)
     return AtomOp(made, f"MFMA_Scale({m}, {n}, {k}, {elem_ty_a}, {elem_ty_b or elem_ty_a})")
+
+
+MFMAScale = MFMA_Scale
 
 
 @also_called(granularity="trans_granularity", bits="bit_size")
@@ -215,5 +219,7 @@ __all__ = [
     "LDSReadTrans4_64b",
     "LDSReadTrans6_96b",
     "LDSReadTrans8_64b",
+    "MFMAScale",
     "MFMA_Scale",
+    "cvt_sr_f32_to_bf16",
 ]

@@ -172,7 +172,7 @@ def _push(byte_index: Int32, word: Int32) -> Int32:
         there, sent = (gpu.shuffle(x, sends.select(lane, me), _wave(), "idx") for x in (to, word))
         return [((there == me) & sends).select(sent, state[0])]
 
-    return control_flow.for_init(look, (), 0, _wave(), 1, init=[Int32(0)])[0]
+    return control_flow.for_init(look, (), 0, _wave(), 1, init=[Int32(0)])
 
 
 def _takes_part(lane: Int32) -> Boolean:
@@ -736,18 +736,19 @@ def _mfma(acc: str, m: int, n: int, k: int, words: Sequence[str], operands: Sequ
     fragments: list[Tensor] = []
     for value, cls, count in zip(operands, (a, b, out), (m * k // 64, n * k // 64, m * n // 64), strict=False):
         fragment = make_rmem_tensor(count, cls)
-        fragment.store(_bits_as(value, cls, count))
+        fragment.store(bits_as(value, cls, count))
         fragments.append(fragment)
     mma_atom_call(atom, fragments[2], fragments[0], fragments[1], fragments[2])
     return fragments[2].load()
 
 
-def _bits_as(value: ValueLike, cls: type[Numeric], count: int) -> Vector:
-    """A value of any type as `count` elements of a class."""
+def bits_as(value: ValueLike, cls: type[Numeric], count: int) -> Vector:
+    """A value of any type as `count` elements of a class; what it holds beyond them is dropped."""
     v = value if isinstance(value, Vector) else as_dsl_value(value)
     if not isinstance(v, Vector):
         v = Vector.from_elements([v], v.dtype)
-    return v if v.dtype is cls else v.bitcast(cls)
+    v = v if v.dtype is cls else v.bitcast(cls)
+    return v if v.numel == count else v.reshape(v.numel).shuffle(v, list(range(count)))
 
 
 __all__ = [

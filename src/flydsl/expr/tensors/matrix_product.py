@@ -9,11 +9,14 @@ from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
 from ...ir.enums import GemmTraversalOrder
 from ..aliases import also_called
-from ..tensor import Tensor
+from ..numeric import Numeric
+from ..tensor import Tensor, get_iter, make_view, recast_iter
 from .algebra_values import Layout, current_ir
+from .layout_functions import recast_layout
 from .tiled import MmaAtom, TiledMma
 
 if TYPE_CHECKING:
+    from ...dialects.fly.atoms import MmaAtomType
     from ..annotations import AtomState
 
 
@@ -26,6 +29,25 @@ def _listed(name: str, operand: Operands) -> list[Tensor]:
     if not found or not all(isinstance(t, Tensor) for t in found):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLTypeError(f"gemm: {name} is a tensor, or a list of a tensor and its scales, got {operand!r}")
     return found
+
+
+def _typed(atom: MmaAtom | TiledMma, operand: int, given: list[Tensor]) -> list[Tensor]:
+    """The fragment of an operand as elements of the atom's type; registers of as many bits may hold another one."""
+    from ...dialects.fly.atoms import atom_of
+
+    op = cast("MmaAtomType", atom_of(atom.type)).op
+    elem = op.elem_types[operand]
+    fragment, *scales = given
+    if not hasattr(fragment.data.iter, "data") or fragment.data.iter.data.elem == elem:
+        return given
+    values = cast(int, L.size(op.tv_layout(operand)[1]))
+    mode = fragment.data.layout if fragment.data.layout.is_leaf or fragment.rank == 1 else fragment.data.layout[0]
+    own, count = fragment.dtype.width, L.size(mode)
+    wanted = Numeric.from_ir_type(elem)
+    if type(count) is not int or count * own != values * wanted.width:
+        return given  # refused where the layouts are compared
+    layout = recast_layout(fragment.layout, own, wanted.width)
+    return [make_view(recast_iter(wanted, get_iter(fragment)), layout), *scales]
 
 
 @also_called(atom="mma_atom")
@@ -43,7 +65,8 @@ def mma_atom_call(mma_atom: MmaAtom, d: Tensor, a: Operands, b: Operands, c: Ten
     """
     if atom_state:
         mma_atom = mma_atom.set_value(atom_state)
-    current_ir().emit_mma("mma_atom_call", mma_atom, ([d], _listed("a", a), _listed("b", b), [c]))
+    listed_a, listed_b = _typed(mma_atom, 0, _listed("a", a)), _typed(mma_atom, 1, _listed("b", b))
+    current_ir().emit_mma("mma_atom_call", mma_atom, ([d], listed_a, listed_b, [c]))
 
 
 @also_called(atom="mma_atom")
@@ -54,7 +77,7 @@ def gemm(
     b: Operands,
     c: Tensor,
     *,
-    traversal_order: GemmTraversalOrder | None = None,
+    traversal_order: GemmTraversalOrder | str | None = None,
     traversal_layout: Layout | None = None,
     atom_callback: Callable[[MmaAtom, tuple[int, int, int]], MmaAtom] | None = None,
     **atom_state: AtomState,
@@ -78,9 +101,11 @@ def gemm(
     """
     if not isinstance(mma_atom, (MmaAtom, TiledMma)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLTypeError(f"gemm: expected an MmaAtom or TiledMma, got {mma_atom!r}")
+    if isinstance(traversal_order, str):
+        traversal_order = _order(traversal_order)
     if traversal_order is not None and traversal_layout is not None:
         raise DSLValueError("gemm: Only one of traversal_order and traversal_layout can be given")
-    listed_a, listed_b = _listed("a", a), _listed("b", b)
+    listed_a, listed_b = _typed(mma_atom, 0, _listed("a", a)), _typed(mma_atom, 1, _listed("b", b))
     extents = _extents(d, listed_a, listed_b, c)
     if atom_state:
         mma_atom = mma_atom.set_value(atom_state)
@@ -93,6 +118,15 @@ def gemm(
         mma_atom_call(_chosen(atom_callback, one, (0, 0, 0)), d, listed_a, listed_b, c)
         return
     _call_each(one, atom_callback, (d, listed_a, listed_b, c), extents, traversal_order, traversal_layout)
+
+
+def _order(text: str) -> GemmTraversalOrder:
+    """A traversal order given as text: its name, in any case."""
+    found = [o for o in GemmTraversalOrder if o.name.lower() == text.lower()]
+    if not found:
+        names = ", ".join(o.name for o in GemmTraversalOrder)
+        raise DSLValueError(f"gemm: traversal_order is one of {names}, got {text!r}")
+    return found[0]
 
 
 def _chosen(callback: Callable[..., object], atom: MmaAtom, at: tuple[int, int, int]) -> MmaAtom:

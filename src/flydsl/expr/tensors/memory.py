@@ -141,7 +141,7 @@ def get(int_tuple: IntTuple, mode: int) -> Index:
     return Index(get_scalar(int_tuple[mode]))
 
 
-def assume(*_: object) -> NoReturn:
+def assume(result_type: object = None, dst: object = None, src: object = None) -> NoReturn:
     """Exists in the name list of the language, and is not supported.
 
     >>> try:

@@ -209,7 +209,7 @@ _storages: dict[object, type[Storage]] = {}
 class Storage:
     """`fx.Storage[T]`: a typed reference to memory, made by an allocator or from a pointer: `Storage[T](ptr)`.
 
-    `.field` refers to a field, `.peek()` loads the value, `.poke(v)` stores one.
+    `.field` refers to a field, `.peek()` loads the value, `.poke(v)` stores one; so does assigning a field.
 
     >>> def keep():
     ...     place = fx.SharedAllocator().allocate(fx.Struct["a": fx.Int32, "b": fx.Float32])
@@ -253,6 +253,13 @@ class Storage:
         if not isinstance(at, Pointer):
             at = at()
         return typed_pointer(type(self).__storage_type__, at)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """`place.field = value` stores it."""
+        if name in ("_at", "_parts"):
+            object.__setattr__(self, name, value)
+        else:
+            getattr(self, name).poke(value)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -340,8 +347,9 @@ class Arena:
     """
 
     __dsl_captured__ = True
+    DEFAULT_BASE_ALIGNMENT = 16
 
-    def __init__(self, base_alignment: int = 16):
+    def __init__(self, base_alignment: int = DEFAULT_BASE_ALIGNMENT):
         self.base_alignment = check_power_of_two("base_alignment", base_alignment)
         self._end = 0
 

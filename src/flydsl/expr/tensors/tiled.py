@@ -11,11 +11,11 @@ from ...errors import DSLTypeError, DSLValueError
 from ...ir.enums import AtomicOp, MmaOperand, SyncScope
 from ..aliases import also_called
 from ..numeric import Int32, Int64, Numeric, scalar_or_none
-from ..tensor import Tensor, get_iter, make_view
+from ..tensor import Tensor, get_iter, make_view, recast_iter
 from ..vector import Vector
 from .algebra_values import IntTuple, Layout, Tile, apply, as_int_tuple, current_ir
 from .copy_checks import check_call
-from .layout_functions import as_tile, make_layout_tv
+from .layout_functions import as_tile, make_layout_tv, recast_layout
 
 if TYPE_CHECKING:
     from ...dialects.fly.atoms import CopyAtomType, CopyOpType, MmaOpType
@@ -843,9 +843,37 @@ def _check_copy(name: str, src: Any, dst: Any) -> None:
     for role, t in (("source", src), ("destination", dst)):
         if not isinstance(t, Tensor) or not hasattr(t.data.iter, "data"):
             raise DSLTypeError(f"{name}: the {role} must be a tensor of data, got {t!r}")
+
+
+def _same_elements(name: str, src: Tensor, dst: Tensor) -> tuple[Tensor, Tensor]:
+    """Both sides as elements of one type: bits are moved, so a side of as many bits may hold another one.
+
+    The side with the wider elements is read as the narrower ones.
+    """
     a, b = src.data.iter.data.elem, dst.data.iter.data.elem
-    if a != b:
+    if a == b:
+        return src, dst
+    sizes = L.size(src.data.layout), L.size(dst.data.layout)
+    bits = [n * t.dtype.width if type(n) is int else None for n, t in zip(sizes, (src, dst), strict=True)]
+    if bits[0] is None or bits[0] != bits[1]:
         raise DSLTypeError(f"{name}: source holds {src.dtype}, destination {dst.dtype}")
+    if src.dtype.width > dst.dtype.width:
+        return _recast(src, dst.dtype), dst
+    return src, _recast(dst, src.dtype)
+
+
+def _recast(t: Tensor, dtype: type[Numeric]) -> Tensor:
+    return make_view(recast_iter(dtype, get_iter(t)), recast_layout(t.layout, t.dtype.width, dtype.width))
+
+
+def _whole(atom: CopyAtom | TiledCopy, t: Tensor) -> Tensor:
+    """A view of one element as all the values that one call of a wider atom moves from there."""
+    op = cast("CopyAtomType", _atoms().atom_of(atom.type)).op
+    layout = t.data.layout
+    values = op.bits // t.dtype.width
+    if op.thr_layout.shape != 1 or op.whole_tile or values <= 1 or L.size(layout) != 1 or type(layout) is not L.Layout:
+        return t
+    return make_view(get_iter(t), Layout(L.Layout(values, 1)))
 
 
 @also_called(atom="copy_atom")
@@ -861,6 +889,7 @@ def copy_atom_call(copy_atom: CopyAtom, src: Tensor, dst: Tensor, *, pred: Tenso
     [2.0, 3.0]
     """
     _check_copy("copy_atom_call", src, dst)
+    src, dst = _same_elements("copy_atom_call", _whole(copy_atom, src), _whole(copy_atom, dst))
     check_call("copy_atom_call", copy_atom, cast("CopyAtomType", _atoms().atom_of(copy_atom.type)).op, src, dst)
     current_ir().emit_copy("copy_atom_call", copy_atom, src, dst, pred)
 
@@ -893,7 +922,9 @@ def copy(
     _check_copy("copy", src, dst)
     if not isinstance(copy_atom, (CopyAtom, TiledCopy)):
         raise DSLTypeError(f"copy: expected a CopyAtom or TiledCopy, got {copy_atom!r}")
-    src, dst = cast(Tensor, src), cast(Tensor, dst)
+    if L.size(cast(Tensor, src).data.layout) == 1 or L.size(cast(Tensor, dst).data.layout) == 1:
+        src, dst = _whole(copy_atom, cast(Tensor, src)), _whole(copy_atom, cast(Tensor, dst))
+    src, dst = _same_elements("copy", cast(Tensor, src), cast(Tensor, dst))
     if atom_state:
         copy_atom = copy_atom.set_value(atom_state)
     a, b = src.data.layout, dst.data.layout
