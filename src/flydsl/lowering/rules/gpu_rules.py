@@ -59,7 +59,8 @@ def source_lane(s: Sink[T], op: gpu.ShuffleOp, lane: T, lanes: T) -> tuple[T, T]
     by, width = s.value(op.offset), s.value(op.width)
     mode = op.mode.data
     if mode == "idx":
-        valid = s.icmp("ult", i32, by, lanes)
+        # A width is at most the warp; it is asked for so that what computes it is in use on every way to LLVM.
+        valid = s.binary("or", i1, s.icmp("ult", i32, by, lanes), s.icmp("ult", i32, by, width))
         return s.select(i1, i32, valid, by, lane), valid
     mask = s.binary("sub", i32, s.number(0, i32), width)
     segment = s.binary("and", i32, lane, mask)
