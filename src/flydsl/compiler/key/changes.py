@@ -36,6 +36,8 @@ _installed: list[bool] = []
 
 
 def _hook(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "sys._getframe":  # by far the most frequent: tracing asks where it is
+        return
     if event == "object.__setattr__" or event == "object.__delattr__":
         if arguments[1] in _WATCHED:
             changes.count += 1
