@@ -223,6 +223,64 @@ def test_largest(shapes, device: str, rng: np.random.Generator):
             assert_close(weights.cpu(), chosen, rtol=1e-5, what=f"gates {dtype} {m} x {n}")
 
 
+def test_quantize(shapes, device: str, rng: np.random.Generator):
+    """Within half a step of the type; zeros, and elements that a known scale has no room for."""
+    types = (
+        ("float8_e4m3fn", 448.0, 2**-4, 2**-9), ("int8", 127.0, 0.0, 0.5001), ("float8_e5m2", 57344.0, 2**-3, 2**-15),
+    )  # fmt: skip
+    for number, (dtype, m, n) in enumerate(shapes[:4]):
+        kind, largest, step, least = types[number % 3]
+        x = values(rng, dtype, m, n)
+        x[0] = 0
+
+        def near(q: torch.Tensor, scale: torch.Tensor, want: torch.Tensor) -> None:
+            bound = want.abs() * step * 1.001 + scale * least  # noqa: B023
+            assert ((q.cpu().double() * scale - want).abs() <= bound).all(), kind  # noqa: B023
+
+        q, scales = kernels.quantize(x.to(device), kind)
+        assert str(q.dtype) == f"torch.{kind}" and scales.shape == (m,) and scales[0] == 1
+        near(q, scales.cpu().double()[:, None], x.double())
+        assert_close(scales[1:].cpu(), x[1:].double().abs().amax(-1) / largest, rtol=1e-6)
+        if n != 257:
+            q, one = kernels.quantize(x.to(device), kind, scale="tensor")
+            near(q, one.cpu().double(), x.double())
+            q, _ = kernels.quantize(x.to(device), kind, scale=torch.full((1,), 1e-3, device=device))
+            near(q, torch.tensor(1e-3).double(), x.double().clamp(-largest * 1e-3, largest * 1e-3))
+            w = values(rng, dtype, n)
+            q, scales = kernels.rms_norm_quantized(x.to(device), w.to(device), kind)
+            near(q, scales.cpu().double()[:, None], F.rms_norm(x.double(), (n,), w.double(), 1e-6))
+    x = values(rng, F32, 2, 3, 256)
+    q, scales = kernels.quantize(x.to(device), "int8", scale="block")
+    assert scales.shape == (2, 3, 2) and q.shape == x.shape
+    error = q.cpu().double().view(2, 3, 2, 128) * scales.cpu().double()[..., None] - x.double().view(2, 3, 2, 128)
+    assert (error.abs() <= scales.cpu().double()[..., None] * 0.5001).all()
+    assert kernels.quantize(x[:0], "int8")[1].shape == (0, 3)
+
+
+@pytest.mark.parametrize("shape", [(3, 6, 4, 4), (2, 4, 5, 7), (5, 8), (2, 2, 33000)])
+def test_group_norm(shape: tuple[int, ...], device: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch):
+    """Channels of whole units and others, of one element, and more than registers hold."""
+    if shape == (2, 4, 5, 7) and device == "cpu":
+        monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    dtype = BF16 if 5 in shape else F32
+    x, d = (values(rng, dtype, *shape).to(device) for _ in range(2))
+    w, b = (values(rng, dtype, shape[1]).to(device) for _ in range(2))
+    start, weight, bias = leaf(x), leaf(w), leaf(b)
+    want = F.group_norm(start, 2, weight, bias, 1e-5)
+    made = kernels.group_norm_forward(x, 2, w, b)
+    assert_close(made.out.cpu(), want.detach(), terms=8, rtol=1e-5, what="group norm")
+    got = kernels.group_norm_backward(d, x, 2, w, made.mean, made.scale)
+    count = x.numel() // shape[1]
+    wanted = gradients(want, d.cpu(), start, weight, bias)
+    for part, exact, slack in zip(got, wanted, (2e-5, 2e-6 * count, 2e-6 * count), strict=True):
+        assert_close(part.cpu(), exact, atol=slack + 2e-5, what="gradient")
+    if shape == (3, 6, 4, 4):
+        last = x.to(memory_format=torch.channels_last)
+        out = torch.zeros_like(last)
+        assert kernels.group_norm(last, 2, w, b, out=out) is out
+        assert_close(out.cpu(), want.detach(), terms=8, rtol=1e-5)
+
+
 def test_nan_and_infinities(device: str):
     """As float64 has them: a NaN spoils its row and no other."""
     x = torch.randn(6, 257)
@@ -298,6 +356,12 @@ def test_what_does_not_fit_is_refused():
         (lambda: kernels.top_k(x.double(), 1), DSLTypeError, "got float64"),
         (lambda: kernels.rope(x[None, :, :3], None, x, x), DSLValueError, "with an even dim"),
         (lambda: kernels.rope(x[None], None, x, x), DSLValueError, r"cos is \(positions, 2\)"),
+        (lambda: kernels.quantize(x, "int4"), DSLTypeError, "one of float8_e4m3fn, float8_e5m2, int8, got int4"),
+        (lambda: kernels.quantize(x, scale="column"), DSLValueError, "one of row, block, tensor"),
+        (lambda: kernels.quantize(x, scale="block"), DSLValueError, "128 elements of a row, got rows of 4"),
+        (lambda: kernels.quantize(x, scale=x[0]), DSLValueError, "one number"),
+        (lambda: kernels.group_norm(x, 3), DSLValueError, "4 channels are no 3 groups"),
+        (lambda: kernels.group_norm(x[0], 1), DSLValueError, r"x is \(images, channels, ...\)"),
         (lambda: kernels.embedding(ids, x[0]), DSLValueError, r"table is \(rows, columns\)"),
     ):
         if kind is None:

@@ -15,9 +15,11 @@ from flydsl.kernels.rows.cross_entropy import cross_entropy_back, cross_entropy_
 from flydsl.kernels.rows.embedding import embedding_back, embedding_rows
 from flydsl.kernels.rows.form import Form, form_of
 from flydsl.kernels.rows.gated import gated_back, gated_rows
+from flydsl.kernels.rows.group_norm import channel_sums, group_norm_back, group_norm_rows
 from flydsl.kernels.rows.largest import largest_rows
 from flydsl.kernels.rows.norm_gradients import norm_back
 from flydsl.kernels.rows.norm_kernels import norm_rows
+from flydsl.kernels.rows.quantize import quantize_rows
 from flydsl.kernels.rows.rope import rope_rows
 from flydsl.kernels.rows.softmax_kernels import softmax_back, softmax_rows
 from flydsl.llvm import tools
@@ -35,7 +37,7 @@ def form(names: str, held: int, m: int = 16384, n: int = 4096, **more: bool) -> 
     return form_of(m, n, {name: rows(m, n) for name in names.split()}, held, **more)
 
 
-X, V, F, I = torch.zeros(2, 4096, dtype=BF16), torch.zeros(4096, dtype=BF16), torch.zeros(2), torch.zeros(2).long()
+X, V, F, N = torch.zeros(2, 4096, dtype=BF16), torch.zeros(4096, dtype=BF16), torch.zeros(2), torch.zeros(2).long()
 P, H = torch.zeros(2, 4096), torch.zeros(2, 4, 128, dtype=BF16)
 T = torch.zeros(8, 64)
 SUMS = form("dy x weight dx dweights dbiases", 14, edges=False, few=False)
@@ -48,16 +50,30 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "norm back": (norm_back, (X, X, V, F, F, None, X, P, P, 2, 4096, 2, SUMS)),
     "sums": (column_sums, (P, V, 2, 4096)),
     "sums of long rows": (weight_sums, (X, X, F, F, P, P, 2, 4096)),
-    "cross entropy": (cross_entropy_rows, (X, I, F, F, 2, 4096, -100, 0.1, True, form("logits", 4))),
-    "cross entropy back": (cross_entropy_back, (X, I, F, F, X, 2, 4096, -100, 0.1, form("logits dlogits", 4))),
+    "cross entropy": (cross_entropy_rows, (X, N, F, F, 2, 4096, -100, 0.1, True, form("logits", 4))),
+    "cross entropy back": (cross_entropy_back, (X, N, F, F, X, 2, 4096, -100, 0.1, form("logits dlogits", 4))),
     "gated": (gated_rows, (X, X, X, 2, 4096, "silu", form("x y out", 8))),
     "gated back": (gated_back, (X, X, X, X, X, 2, 4096, "gelu_tanh", form("x y d dx dy", 12))),
-    "rope": (rope_rows, (H, H, T, T, I, H, H, 2, 2, 8, 4, 4, 64, 1.0, False, 8)),
-    "embedding": (embedding_rows, (X, I, X, 2, 4096, 2, form("out table", 2, edges=False))),
-    "embedding back": (embedding_back, (X, I, I, X, 2, 4096, 2, -1, form("dtable dy", 2, edges=False))),
-    "largest": (largest_rows, (X, P, I[:, None], 2, 256, 8, "normed gates", form("x", 4, n=256))),
+    "rope": (rope_rows, (H, H, T, T, N, H, H, 2, 2, 8, 4, 4, 64, 1.0, False, 8)),
+    "embedding": (embedding_rows, (X, N, X, 2, 4096, 2, form("out table", 2, edges=False))),
+    "embedding back": (embedding_back, (X, N, N, X, 2, 4096, 2, -1, form("dtable dy", 2, edges=False))),
+    "group norm": (group_norm_rows, (X, V, V, X, F, F, 2, 4096, 2, 4, 1024, 1e-5, True, form("x out", 4))),
+    "group norm back": (group_norm_back, (X, X, V, F, F, X, 2, 4096, 2, 4, 1024, True, form("dy x dx", 8))),
+    "channels": (channel_sums, (X, X, F, F, F, F, 2, 4096, 4, form("dy x", 8))),
+    "quantize": (quantize_rows, (X, V, X.to(torch.int8), F, 2, 4096, 1e-5, 127.0, True, False, form("x weight", 4))),
+    "largest": (largest_rows, (X, P, N[:, None], 2, 256, 8, "normed gates", form("x", 4, n=256))),
 }
-NARROW = {"sums", "sums of long rows", "cross entropy", "largest", "embedding back", "cross entropy back"}
+NARROW = {
+    "quantize",
+    "group norm",
+    "group norm back",
+    "sums",
+    "sums of long rows",
+    "cross entropy",
+    "largest",
+    "embedding back",
+    "cross entropy back",
+}
 """Kernels that also touch single elements, of statistics or results, or that sum columns."""
 
 

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from .rows.cross_entropy import cross_entropy, cross_entropy_backward, cross_entropy_forward
     from .rows.embedding import embedding, embedding_backward
     from .rows.gated import gated, gated_backward, gelu_mul, silu_mul
+    from .rows.group_norm import group_norm, group_norm_backward, group_norm_forward
     from .rows.largest import argmax, gate, top_k
     from .rows.norms import layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
+    from .rows.quantize import quantize, rms_norm_quantized
     from .rows.rope import rope
     from .rows.softmax_entry import log_softmax, log_softmax_backward, softmax, softmax_backward
 
@@ -26,8 +28,10 @@ _WHERE = {
         "rows.cross_entropy": "cross_entropy cross_entropy_backward cross_entropy_forward",
         "rows.embedding": "embedding embedding_backward",
         "rows.gated": "gated gated_backward gelu_mul silu_mul",
+        "rows.group_norm": "group_norm group_norm_backward group_norm_forward",
         "rows.largest": "argmax gate top_k",
         "rows.norms": "layer_norm layer_norm_backward rms_norm rms_norm_backward",
+        "rows.quantize": "quantize rms_norm_quantized",
         "rows.rope": "rope",
         "rows.softmax_entry": "log_softmax log_softmax_backward softmax softmax_backward",
     }.items()
@@ -48,7 +52,8 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "argmax", "attention", "cross_entropy", "cross_entropy_backward", "cross_entropy_forward", "embedding",
-    "embedding_backward", "gate", "gated", "gated_backward", "gelu_mul", "grouped_matmul", "layer_norm",
-    "layer_norm_backward", "log_softmax", "log_softmax_backward", "matmul", "rms_norm", "rms_norm_backward", "rope",
+    "embedding_backward", "gate", "gated", "gated_backward", "gelu_mul", "group_norm", "group_norm_backward",
+    "group_norm_forward", "grouped_matmul", "layer_norm", "layer_norm_backward", "log_softmax",
+    "log_softmax_backward", "matmul", "quantize", "rms_norm", "rms_norm_backward", "rms_norm_quantized", "rope",
     "silu_mul", "softmax", "softmax_backward", "top_k",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ from .functional import (
     gate,
     gated,
     gelu_mul,
+    group_norm,
     layer_norm,
     log_softmax,
     rms_norm,
@@ -25,11 +26,11 @@ from .functional import (
     softmax,
     top_k,
 )
-from .modules import CrossEntropyLoss, Embedding, LayerNorm, RMSNorm, Softmax, SwiGLU
+from .modules import CrossEntropyLoss, Embedding, GroupNorm, LayerNorm, RMSNorm, Softmax, SwiGLU
 from .op import op
 
 __all__ = [
-    "CrossEntropyLoss", "Embedding", "LayerNorm", "RMSNorm", "Softmax", "SwiGLU", "add_layer_norm", "add_rms_norm",
-    "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "layer_norm", "log_softmax", "op", "rms_norm", "rope",
-    "silu_mul", "softmax", "top_k",
+    "CrossEntropyLoss", "Embedding", "GroupNorm", "LayerNorm", "RMSNorm", "Softmax", "SwiGLU", "add_layer_norm",
+    "add_rms_norm", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "group_norm", "layer_norm",
+    "log_softmax", "op", "rms_norm", "rope", "silu_mul", "softmax", "top_k",
 ]  # fmt: skip

@@ -47,6 +47,13 @@ def add_layer_norm(
     return operators.add_layer_norm(x, residual, weight, bias, eps)[:2]
 
 
+def group_norm(
+    x: Tensor, groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """(images, channels, ...) less the mean and over the deviation of each group of channels."""
+    return more_operators.group_norm(x, groups, weight, bias, eps)[0]
+
+
 def cross_entropy(
     logits: Tensor,
     target: Tensor,
@@ -106,6 +113,6 @@ def gate(x: Tensor, k: int, *, normed: bool = True) -> tuple[Tensor, Tensor]:
 
 
 __all__ = [
-    "add_layer_norm", "add_rms_norm", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "layer_norm",
-    "log_softmax", "rms_norm", "rope", "silu_mul", "softmax", "top_k",
+    "add_layer_norm", "add_rms_norm", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "group_norm",
+    "layer_norm", "log_softmax", "rms_norm", "rope", "silu_mul", "softmax", "top_k",
 ]  # fmt: skip

@@ -77,6 +77,35 @@ class LayerNorm(nn.Module):
         return f"{self.size}, eps={self.eps}"
 
 
+class GroupNorm(nn.Module):
+    """Group norm of (images, channels, ...)."""
+
+    weight: nn.Parameter | None
+    bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        groups: int,
+        channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__()
+        self.groups, self.channels, self.eps = groups, channels, eps
+        weight = nn.Parameter(torch.ones(channels, device=device, dtype=dtype)) if affine else None
+        shift = nn.Parameter(torch.zeros(channels, device=device, dtype=dtype)) if affine else None
+        self.register_parameter("weight", weight)
+        self.register_parameter("bias", shift)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.group_norm(x, self.groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.groups}, {self.channels}, eps={self.eps}"
+
+
 class CrossEntropyLoss(nn.Module):
     """Cross entropy with classes in the last direction."""
 
@@ -124,4 +153,4 @@ class SwiGLU(nn.Module):
         return F.silu_mul(gate, up)
 
 
-__all__ = ["CrossEntropyLoss", "Embedding", "LayerNorm", "RMSNorm", "Softmax", "SwiGLU"]
+__all__ = ["CrossEntropyLoss", "Embedding", "GroupNorm", "LayerNorm", "RMSNorm", "Softmax", "SwiGLU"]

@@ -98,6 +98,55 @@ def _(
     return gated(x, y, activation), 0
 
 
+# --- group norm -------------------------------------------------------------------------------------------------------
+
+
+@operator("group_norm")
+def group_norm(
+    x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    made = kernels.group_norm_forward(x, groups, weight, bias, eps=eps)
+    return made.out, made.mean, made.scale
+
+
+@group_norm.register_fake
+def _(x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    mean, scale = (x.new_empty((x.shape[0] * groups,), dtype=dtype) for _ in range(2))
+    return x.new_empty(x.shape), mean, scale
+
+
+@operator("group_norm_backward")
+def group_norm_backward(
+    dy: Tensor, x: Tensor, groups: int, weight: Tensor | None, mean: Tensor, scale: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    return kernels.group_norm_backward(dy, x, groups, weight, mean, scale)
+
+
+@group_norm_backward.register_fake
+def _(
+    dy: Tensor, x: Tensor, groups: int, weight: Tensor | None, mean: Tensor, scale: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    like = x if weight is None else weight
+    dweight, dbias = (like.new_empty((x.shape[1],)) for _ in range(2))
+    return x.new_empty(x.shape), dweight, dbias
+
+
+def _group_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    x, ctx.count, weight, bias, _ = inputs
+    ctx.bias = None if bias is None else bias.dtype
+    ctx.save_for_backward(x, weight, *output[1:])
+
+
+def _group_gradient(ctx: Context, dy: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight, mean, scale = ctx.saved_tensors
+    dx, dweight, dbias = group_norm_backward(dy, x, ctx.count, weight, mean, scale)
+    return dx, None, None if weight is None else dweight, None if ctx.bias is None else dbias.to(ctx.bias), None
+
+
+group_norm.register_autograd(_group_gradient, setup_context=_group_context)
+
+
 # --- rotary positions -------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
-from .arrays import Array, Given, HostArray, address, describe, is_torch, is_view, matrix, type_name, vacant
+from .arrays import Array, Given, HostArray, address, describe, is_torch, is_view, matrix, packed, type_name, vacant
 
 T = TypeVar("T")
 
@@ -46,13 +46,17 @@ def _key(x: HostArray | None) -> object:
 
 
 class Result:
-    """An array that an operation gives: the caller's or a fresh one, and as a matrix of rows for the kernel."""
+    """An array that an operation gives: the caller's or a fresh one, and as a matrix of rows for the kernel.
 
-    def __init__(self, op: str, name: str, like: HostArray, dtype: str, out: HostArray | None):
+    One that is `plain` is written as a whole, whatever its directions are: `plain` is then the array in one piece.
+    """
+
+    def __init__(self, op: str, name: str, like: HostArray, dtype: str, out: HostArray | None, *, plain: bool = False):
         if out is not None:
             _check(op, name, like, dtype, out)
         self.array: Given = vacant(like, like.shape, dtype) if out is None else out
-        self.matrix = matrix(self.array)
+        self.plain: Given = packed(self.array) if plain else self.array
+        self.matrix = self.plain if plain else matrix(self.array)
         self._apart = not is_view(self.matrix, self.array)
 
     def done(self) -> Given:

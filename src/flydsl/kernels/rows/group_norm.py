@@ -1,0 +1,344 @@
+"""Group norm: rows are the groups of channels of an image, and a channel has one weight for all its places.
+
+The gradient of the weights takes two sums for each channel of each image, then one over the images; both orders depend
+on the shape alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+from flydsl.errors import DSLValueError
+
+from .arrays import Array, Given, HostArray, describe, matrix, same_place, shaped, vacant, vector, zeros
+from .call import Result, arrays_only, check_apart, described, dtype_of, more_of, recall
+from .form import Form, form_of
+from .lines import ADD, Lines, Place
+from .norm_kernels import statistics, summed_at
+from .softmax_kernels import blocks_for, row_of
+
+if TYPE_CHECKING:
+    from flydsl.expr.annotations import Value
+
+
+class Channels:
+    """Which channel an element of a group belongs to."""
+
+    def __init__(self, lines: Lines, groups: fx.Int32, each: fx.Int32, size: fx.Int32, even: bool):
+        self.lines, self.size, self.even = lines, size, even
+        self.first = lines.row % groups * each
+
+    def read(self, t: fx.Tensor, at: Place) -> Value:
+        """The values of the channels of a place: one for all of it where channels consist of whole units."""
+        wide = self.lines.wide
+        if at.size == 1 or self.even:
+            return wide(t[self.first + at.at // self.size])
+        found = [wide(t[self.first + (at.at + i) // self.size]) for i in range(at.size)]
+        return fx.Vector.from_elements(found, wide)
+
+
+@flyc.kernel
+def group_norm_kernel(
+    x: fx.Tensor,
+    weight: fx.Tensor | None,
+    bias: fx.Tensor | None,
+    out: fx.Tensor,
+    means: fx.Tensor,
+    scales: fx.Tensor,
+    m: fx.Int32,
+    n: fx.Int32,
+    groups: fx.Int32,
+    each: fx.Int32,
+    size: fx.Int32,
+    eps: fx.Float64,
+    even: fx.Constexpr[bool],
+    form: fx.Constexpr[Form],
+):
+    lines = Lines(form, row_of(form), m, n, fx.SharedAllocator(), x=x, out=out)
+    lines.fetch("x")
+    channels = Channels(lines, groups, each, size, even)
+    mean, scale = statistics(lines, lines.wide(eps), True)
+    assert mean is not None
+
+    def finish(at: Place) -> None:
+        value = (summed_at(lines, at) - mean) * scale
+        value = value if weight is None else value * channels.read(weight, at)
+        lines.write("out", at, value if bias is None else value + channels.read(bias, at))
+
+    lines.each(finish)
+
+    def leave() -> None:
+        means[lines.row], scales[lines.row] = means.dtype(mean), scales.dtype(scale)
+
+    lines.first(leave)
+
+
+@flyc.jit
+def group_norm_rows(
+    x: fx.Tensor,
+    weight: fx.Tensor | None,
+    bias: fx.Tensor | None,
+    out: fx.Tensor,
+    means: fx.Tensor,
+    scales: fx.Tensor,
+    m: fx.Int32,
+    n: fx.Int32,
+    groups: fx.Int32,
+    each: fx.Int32,
+    size: fx.Int32,
+    eps: fx.Float64,
+    even: fx.Constexpr[bool],
+    form: fx.Constexpr[Form],
+    stream: fx.Stream = fx.Stream(None),
+):
+    """The norm of `m` groups of `each` channels of `size` elements; the means and reciprocal deviations on the side."""
+    group_norm_kernel(x, weight, bias, out, means, scales, m, n, groups, each, size, eps, even, form).launch(
+        grid=blocks_for(form, m), block=form.block, stream=stream
+    )
+
+
+@flyc.kernel
+def group_norm_back_kernel(
+    dy: fx.Tensor,
+    x: fx.Tensor,
+    weight: fx.Tensor | None,
+    means: fx.Tensor,
+    scales: fx.Tensor,
+    dx: fx.Tensor,
+    m: fx.Int32,
+    n: fx.Int32,
+    groups: fx.Int32,
+    each: fx.Int32,
+    size: fx.Int32,
+    even: fx.Constexpr[bool],
+    form: fx.Constexpr[Form],
+):
+    lines = Lines(form, row_of(form), m, n, fx.SharedAllocator(), dy=dy, x=x, dx=dx)
+    lines.fetch("dy", "x")
+    channels = Channels(lines, groups, each, size, even)
+    mean, scale, count = lines.wide(means[lines.row]), lines.wide(scales[lines.row]), lines.wide(n)
+
+    def normed(at: Place) -> Value:
+        return (lines.read("x", at) - mean) * scale
+
+    def weighted(at: Place) -> Value:
+        value = lines.read("dy", at)
+        return value if weight is None else lines.keep("weighted", at, lambda: value * channels.read(weight, at))
+
+    along, level = lines.fold(lambda at: [weighted(at) * normed(at), weighted(at)], [ADD, ADD])
+    along, level = along / count, level / count
+    lines.each(lambda at: lines.write("dx", at, (weighted(at) - level - normed(at) * along) * scale))
+
+
+@flyc.jit
+def group_norm_back(
+    dy: fx.Tensor,
+    x: fx.Tensor,
+    weight: fx.Tensor | None,
+    means: fx.Tensor,
+    scales: fx.Tensor,
+    dx: fx.Tensor,
+    m: fx.Int32,
+    n: fx.Int32,
+    groups: fx.Int32,
+    each: fx.Int32,
+    size: fx.Int32,
+    even: fx.Constexpr[bool],
+    form: fx.Constexpr[Form],
+    stream: fx.Stream = fx.Stream(None),
+):
+    """dx of every group."""
+    group_norm_back_kernel(dy, x, weight, means, scales, dx, m, n, groups, each, size, even, form).launch(
+        grid=blocks_for(form, m), block=form.block, stream=stream
+    )
+
+
+@flyc.kernel
+def channel_sums_kernel(
+    dy: fx.Tensor,
+    x: fx.Tensor,
+    means: fx.Tensor,
+    scales: fx.Tensor,
+    dweights: fx.Tensor,
+    dbiases: fx.Tensor,
+    m: fx.Int32,
+    n: fx.Int32,
+    each: fx.Int32,
+    form: fx.Constexpr[Form],
+):
+    lines = Lines(form, row_of(form), m, n, fx.SharedAllocator(), dy=dy, x=x)
+    lines.fetch("dy", "x")
+    group = lines.row // each
+    mean, scale = lines.wide(means[group]), lines.wide(scales[group])
+    dw, db = lines.fold(
+        lambda at: [lines.read("dy", at) * (lines.read("x", at) - mean), lines.read("dy", at)], [ADD, ADD]
+    )  # fmt: skip
+
+    def leave() -> None:
+        dweights[lines.row], dbiases[lines.row] = dweights.dtype(dw * scale), dbiases.dtype(db)
+
+    lines.first(leave)
+
+
+@flyc.jit
+def channel_sums(
+    dy: fx.Tensor,
+    x: fx.Tensor,
+    means: fx.Tensor,
+    scales: fx.Tensor,
+    dweights: fx.Tensor,
+    dbiases: fx.Tensor,
+    m: fx.Int32,
+    n: fx.Int32,
+    each: fx.Int32,
+    form: fx.Constexpr[Form],
+    stream: fx.Stream = fx.Stream(None),
+):
+    """The part of each channel of each image in the gradients of weight and bias."""
+    channel_sums_kernel(dy, x, means, scales, dweights, dbiases, m, n, each, form).launch(
+        grid=blocks_for(form, m), block=form.block, stream=stream
+    )
+
+
+class GroupNorm(NamedTuple):
+    """A group norm, and what its gradient needs: the mean and the reciprocal deviation of each group."""
+
+    out: Given
+    mean: Given
+    scale: Given
+
+
+class _Extents(NamedTuple):
+    images: int
+    groups: int
+    each: int
+    size: int
+
+
+def group_norm(
+    x: HostArray,
+    groups: int,
+    weight: HostArray | None = None,
+    bias: HostArray | None = None,
+    *,
+    eps: float = 1e-5,
+    out: HostArray | None = None,
+    stream: object = None,
+) -> Given:
+    """`x`, (images, channels, ...), less its mean and over its deviation in each group of channels.
+
+    `weight` and `bias` have a value for each channel.
+    """
+    return group_norm_forward(x, groups, weight, bias, eps=eps, out=out, stream=stream).out
+
+
+def group_norm_forward(
+    x: HostArray,
+    groups: int,
+    weight: HostArray | None = None,
+    bias: HostArray | None = None,
+    *,
+    eps: float = 1e-5,
+    out: HostArray | None = None,
+    stream: object = None,
+) -> GroupNorm:
+    """The norm, and what its gradient needs."""
+    op = "group_norm"
+    arrays_only(op, x=x, weight=weight, bias=bias, out=out)
+    extents = _check(op, x, groups, weight, bias)
+    result = Result(op, "out", x, dtype_of(x), out, plain=True)
+    check_apart(op, "out", out, x=x, weight=weight, bias=bias)
+    m, n = extents.images * groups, extents.each * extents.size
+    wide = "float64" if dtype_of(x) == "float64" else "float32"
+    means, scales = (vacant(x, (m,), wide) for _ in range(2))
+    if m and n:
+        rows = {"x": matrix(x.reshape(m, n)), "out": result.plain.reshape(m, n)}
+        form = recall(op, rows, None, lambda: _form(op, rows, 4))
+        group_norm_rows(
+            rows["x"], _vector(weight), _vector(bias), rows["out"], means, scales, m, n, groups, extents.each,
+            extents.size, eps, _even(form, extents.size), form, **more_of(stream),
+        )  # fmt: skip
+    return GroupNorm(result.done(), means, scales)
+
+
+def group_norm_backward(
+    dy: HostArray,
+    x: HostArray,
+    groups: int,
+    weight: HostArray | None,
+    mean: HostArray,
+    scale: HostArray,
+    *,
+    stream: object = None,
+) -> tuple[Given, Given, Given]:
+    """The gradients of x, weight and bias; those of weight and bias have the type of `weight`, or of x without one."""
+    op = "group_norm_backward"
+    arrays_only(op, dy=dy, x=x, weight=weight, mean=mean, scale=scale)
+    extents = _check(op, x, groups, weight, None)
+    shaped(op, "dy", describe(op, "dy", dy), x.shape, "x")
+    images, _, each, size = extents
+    m, n, channels = images * groups, each * size, groups * each
+    for name, v in (("mean", mean), ("scale", scale)):
+        shaped(op, name, describe(op, name, v), (m,), "x")
+    result = Result(op, "dx", x, dtype_of(x), None, plain=True)
+    kind = dtype_of(x if weight is None else weight)
+    made = [(vacant if m and n else zeros)(x, (channels,), kind) for _ in range(2)]
+    if m and n:
+        from .columns import column_sums
+
+        means, scales, more = vector(mean), vector(scale), more_of(stream)
+        rows = {"dy": matrix(dy.reshape(m, n)), "x": matrix(x.reshape(m, n)), "dx": result.plain.reshape(m, n)}
+        form = recall(op, rows, None, lambda: _form(op, rows, 8))
+        group_norm_back(
+            rows["dy"], rows["x"], _vector(weight), means, scales, rows["dx"], m, n, groups, each, size,
+            _even(form, size), form, **more,
+        )  # fmt: skip
+        lines = {name: matrix(v.reshape(images * channels, size)) for name, v in (("dy", dy), ("x", x))}
+        wide = "float64" if dtype_of(x) == "float64" else "float32"
+        sums = [vacant(x, (images * channels,), wide) for _ in range(2)]
+        form = recall(f"{op}: channels", lines, None, lambda: _form(op, lines, 8))
+        channel_sums(
+            lines["dy"], lines["x"], means, scales, sums[0], sums[1], images * channels, size, each, form, **more
+        )  # fmt: skip
+        for part, total in zip(sums, made, strict=True):
+            column_sums(part.reshape(images, channels), total, images, channels, **more)
+    return result.done(), made[0], made[1]
+
+
+def _vector(x: HostArray | None) -> HostArray | None:
+    return None if x is None else vector(x)
+
+
+def _even(form: Form, size: int) -> bool:
+    """Whether all elements of a unit are of one channel."""
+    return not form.edges and size % form.unit == 0
+
+
+def _form(op: str, rows: dict[str, HostArray], held: int) -> Form:
+    found = described(op, rows)
+    same_place(op, found)
+    x = found["x"]
+    assert x is not None
+    m, n = x.shape
+    return form_of(m, n, found, max(held, x.itemsize))
+
+
+def _check(op: str, x: HostArray, groups: int, weight: HostArray | None, bias: HostArray | None) -> _Extents:
+    found: Array = describe(op, "x", x)
+    if len(found.shape) < 2:
+        raise DSLValueError(f"{op}: x is (images, channels, ...), got {found}")
+    images, channels = found.shape[:2]
+    if groups < 1 or channels % groups:
+        raise DSLValueError(f"{op}: {channels} channels are no {groups} groups of equal size")
+    for name, v in (("weight", weight), ("bias", bias)):
+        if v is not None:
+            shaped(op, name, describe(op, name, v), (channels,), "x")
+    size = 1
+    for extent in found.shape[2:]:
+        size *= extent
+    return _Extents(images, groups, channels // groups, size)
+
+
+__all__ = ["GroupNorm", "group_norm", "group_norm_backward", "group_norm_forward"]
