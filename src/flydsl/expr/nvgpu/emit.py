@@ -143,7 +143,7 @@ def tensor_map(
     promotion: int,
 ) -> SSAValue:
     """A map of a tensor, made when the jit function runs."""
-    name = f"i{bit_width(elem)}" if isinstance(elem, IntegerType) else str(elem)
+    name = f"i{bit_width(elem)}" if type(elem) is IntegerType else str(elem)
     props: dict[str, Attribute] = {
         "dtype": int_attr(tma.DATA_TYPES[name]),
         "box": ArrayAttr([IntegerAttr(b, i32) for b in box]),
