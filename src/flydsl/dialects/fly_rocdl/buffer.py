@@ -220,8 +220,9 @@ class _ToShared(Data[int], CopyOpType, ArchAtom):
             rsrc, offset = low.buffer_place(src)
             soffset = scalar_offset(low, src.data.elem)
             immediate = low.state("imm_offset")
-            known = 0 if immediate is None else low.b.const_of.get(immediate)
-            low.buffer_to_shared(dst, rsrc, offset, soffset, self.data // 8, immediate if known is None else int(known))
+            known = None if immediate is None else low.b.const_of.get(immediate)
+            at = 0 if immediate is None else immediate if known is None else int(known)
+            low.buffer_to_shared(dst, rsrc, offset, soffset, self.data // 8, at)
             return
         if src.data.space is not AddressSpace.Global:
             raise DSLCompileError(f"{self} reads global memory, got {src.data.space}")

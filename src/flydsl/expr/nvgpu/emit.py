@@ -10,6 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.fly_nvgpu import ops, tma
 from ...ir.builder import int_attr
+from ...ir.types import bit_width
 from ..emit.trace import current
 
 _TRUE = BoolAttr.from_bool(True)
@@ -142,7 +143,7 @@ def tensor_map(
     promotion: int,
 ) -> SSAValue:
     """A map of a tensor, made when the jit function runs."""
-    name = f"i{elem.width.data}" if isinstance(elem, IntegerType) else str(elem)
+    name = f"i{bit_width(elem)}" if type(elem) is IntegerType else str(elem)
     props: dict[str, Attribute] = {
         "dtype": int_attr(tma.DATA_TYPES[name]),
         "box": ArrayAttr([IntegerAttr(b, i32) for b in box]),
