@@ -16,6 +16,9 @@ DEVICE_NODES = {"rocm": Path("/dev/kfd"), "cuda": Path("/dev/nvidiactl")}
 LEAKS = (
     "ARCH",
     "COMPILE_ONLY",
+    "FLYDSL_AUTOTUNE",
+    "FLYDSL_AUTOTUNE_CONFIG_DIR",
+    "FLYDSL_CACHE_REMOTE",
     "FLYDSL_COMPILE_ARCH",
     "FLYDSL_COMPILE_BACKEND",
     "FLYDSL_COMPILE_ONLY",
@@ -37,6 +40,7 @@ def hermetic_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         for name in LEAKS:
             patch.delenv(name, raising=False)
         patch.setenv("FLYDSL_RUNTIME_CACHE_DIR", str(home / "cache"))
+        patch.setenv("FLYDSL_AUTOTUNE_CACHE_DIR", str(home / "autotune"))
         patch.setenv("FLYDSL_DUMP_DIR", str(home / "debug"))
         patch.setenv("FLYDSL_DEBUG_ENABLE_VERIFIER", "1")
         yield

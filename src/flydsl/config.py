@@ -446,6 +446,12 @@ class CompileEnv(EnvGroup):
     linker: Choice[Literal["auto", "lld", "internal"]] = Choice(
         ("auto", "lld", "internal"), "auto", "Linker of AMD code objects.", key=KeyRole.VALUE
     )
+    device_libs = OptionalFolder(
+        _no_path,
+        "Folder with ROCm's device libraries (ocml.bc, ockl.bc, oclc_*.bc).",
+        key=KeyRole.VALUE,
+        default_text="of an installation of ROCm",
+    )
     llvm_timeout = Int(600, "Seconds an external tool may take.", low=1)
     llvm_allow_mismatch = Bool(False, "Accept external tools of another LLVM major.", key=KeyRole.VALUE)
     llvm_fallback: Choice[Literal["error", "warn"]] = Choice(
@@ -476,6 +482,9 @@ class RuntimeEnv(EnvGroup):
     cache_max_bytes = Int(8 << 30, "Size above which old entries go.", low=0)
     cache_binary_only = Bool(False, "Leave IR out of entries.")
     cache_store = ModuleClass("", "Remote store of entries.")
+    cache_remote = Str(
+        "", "Shared store of compiled code and tuning winners, as a URL of fsspec.", name="FLYDSL_CACHE_REMOTE"
+    )
     lock_timeout = Int(600, "Seconds to wait for another process's compilation.", low=0)
     mem_cache_entries = Int(0, "Artifacts kept in memory per function; 0 is no bound.", low=0)
     run_only = Bool(False, "Never compile; a miss is an error.")
@@ -505,6 +514,9 @@ class CpuEnv(EnvGroup):
     )
     warp_size = Int(32, "Warp width of the target native.", allowed=(1, 2, 4, 8, 16, 32, 64), key=KeyRole.TARGET)
     check = Bool(False, "Checked mode: races, bounds, divergent barriers.", key=KeyRole.VALUE)
+    check_buffers = Bool(
+        False, "Checked mode reports accesses that an AMD buffer descriptor leaves out.", key=KeyRole.VALUE
+    )
     profile = Bool(False, "Count how often each source line of a kernel runs.", key=KeyRole.VALUE)
 
 
@@ -536,6 +548,20 @@ class DebugEnv(EnvGroup):
     ignore_warnings = StrList((), "Warning categories to silence.", name="FLYDSL_IGNORE_WARNINGS")
 
 
+class AutotuneEnv(EnvGroup):
+    """The search for the best configuration of a kernel."""
+
+    prefix = "FLYDSL_AUTOTUNE_"
+
+    force = Bool(False, "Search again, whatever is known already.", name="FLYDSL_AUTOTUNE")
+    cache_dir = FilePath(_home("autotune"), "Where winners are kept.", default_text="~/.flydsl/autotune")
+    config_dir = OptionalPath(_no_path, "Folder of named configurations, which forced searches write.")
+    jobs = Int(_half_of_cores, "Processes that compile candidates.", low=1, default_text="cores/2")
+    budget_s = Int(0, "Seconds a search may take; 0 is no bound.", low=0)
+    timeout_s = Int(0, "Seconds a candidate may take in a process of its own; 0 times it in this one.", low=0)
+    print = Bool(False, "Print the report of each search.")
+
+
 class AotEnv(EnvGroup):
     """Code compiled ahead of time."""
 
@@ -560,6 +586,7 @@ compile = CompileEnv()
 debug = DebugEnv()
 runtime = RuntimeEnv()
 cpu = CpuEnv()
+autotune = AutotuneEnv()
 aot = AotEnv()
 system = SystemEnv()
 
@@ -568,6 +595,7 @@ GROUPS: dict[str, EnvGroup] = {
     "debug": debug,
     "runtime": runtime,
     "cpu": cpu,
+    "autotune": autotune,
     "aot": aot,
     "system": system,
 }
@@ -597,6 +625,9 @@ _WATCHED = (
     *runtime.variables()["stream_policy"].names,
     *compile.variables()["compile_only"].names,
     *compile.variables()["always"].names,
+    *autotune.variables()["force"].names,
+    *autotune.variables()["cache_dir"].names,
+    *autotune.variables()["config_dir"].names,
 )
 _WATCHED_ENCODED = tuple(_encode(name) for name in _WATCHED)
 

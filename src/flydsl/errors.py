@@ -108,6 +108,26 @@ class DSLSyntaxError(FlyDSLError, SyntaxError):
     """Python syntax that cannot be traced; raised when the function is decorated."""
 
 
+class RejectedSyntaxError(DSLSyntaxError):
+    """A construct that cannot be traced. Python prints its `msg`, line and caret; `str()` gives them all."""
+
+    def __init__(self, message: str, filename: str, line: int, col: int, end_line: int, end_col: int):
+        text = linecache.getline(filename, line)
+        start = _column(text, col)
+        # A span over several lines is marked up to the end of its first one.
+        end = _column(text, end_col) if end_line == line else len(text.rstrip())
+        self.frame = SourceFrame(filename, line, start, max(end, start + 1))
+        super().__init__(message, (filename, line, start + 1, text, line, self.frame.end_col + 1))
+
+    def __str__(self) -> str:
+        return f"{self.msg}\n{self.frame.render()}"
+
+
+def _column(text: str, offset: int) -> int:
+    """Characters before a byte offset: `ast` counts UTF-8 bytes."""
+    return len(text.encode()[:offset].decode(errors="replace"))
+
+
 class LayoutError(FlyDSLError, ValueError):
     """A precondition of the layout algebra does not hold."""
 
@@ -420,6 +440,10 @@ class FlyDSLWarning(UserWarning):
 
 class ExperimentalBackendWarning(FlyDSLWarning):
     """A compile backend that declares itself experimental is used."""
+
+
+class UnrollWarning(FlyDSLWarning):
+    """A loop that is unrolled while tracing has so many steps that compiling it takes long."""
 
 
 class PortabilityWarning(FlyDSLWarning):

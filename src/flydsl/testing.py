@@ -1,16 +1,23 @@
 """Judging results element by element: the worst one decides, never a norm, which a few wrong elements do not move.
 
-numpy is loaded when the first results are compared; torch tensors are read where there are any.
+`bench` and `plot`, which sweep over sizes, come from the tuner and are loaded when they are asked for. numpy is loaded
+when the first results are compared; torch tensors are read where there are any.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .errors import DSLTypeError, DSLValueError
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from .autotune.bench import do_bench as do_bench
+    from .autotune.sweep import Sweep as Sweep
+    from .autotune.sweep import bench as bench
+    from .autotune.sweep import plot as plot
 
     Numbers = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
     Mask = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
@@ -161,4 +168,14 @@ def _report(what: str, got: Numbers, want: Numbers, bound: Numbers, ratio: Numbe
     return "\n".join(lines)
 
 
-__all__ = ["FORMATS", "assert_close", "error_bound"]
+_LAZY = {"Sweep": "sweep", "bench": "sweep", "do_bench": "bench", "plot": "sweep"}
+
+
+def __getattr__(name: str) -> object:
+    place = _LAZY.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"flydsl.autotune.{place}"), name)
+
+
+__all__ = ["FORMATS", "Sweep", "assert_close", "bench", "do_bench", "error_bound", "plot"]

@@ -279,14 +279,14 @@ def test_c24_memory_is_bounded_when_asked(monkeypatch: pytest.MonkeyPatch):
     x = data()
     for by in (2, 3, 2, 4):
         y = x.copy()
-        flyc.compile(scale, y, len(y), by)
+        flyc.compile(scale, y, len(y), by, run=False)
         scale(y, len(y), by)
         np.testing.assert_array_equal(y, x * by)
     assert scale.cache_info().currsize == 2
     misses = scale.cache_info().misses
-    flyc.compile(scale, x, len(x), 2)  # used more recently than 3, so still there
+    flyc.compile(scale, x, len(x), 2, run=False)  # used more recently than 3, so still there
     assert scale.cache_info().misses == misses
-    flyc.compile(scale, x, len(x), 3)
+    flyc.compile(scale, x, len(x), 3, run=False)
     assert scale.cache_info().misses == misses + 1
 
 
@@ -359,12 +359,32 @@ def test_c47_compile_forms():
         flyc.compile(print)
 
 
-def test_c48_compile_does_not_launch_unless_asked():
+def test_c48_compile_runs_once_on_real_arrays_of_the_active_target():
     x = data()
     y = x.copy()
-    flyc.compile(scale, y, len(y), 59)
-    np.testing.assert_array_equal(y, x)
-    flyc.compile(scale, y, len(y), 59, run_first=True)
+    compiled = flyc.compile(scale, y, len(y), 59)
+    np.testing.assert_array_equal(y, x * 59)
+    flyc.compile(scale, y, len(y), 59)  # from the cache it runs as well
+    np.testing.assert_array_equal(y, x * 59 * 59)
+    z = x.copy()
+    for still in (
+        lambda: flyc.compile(scale, z, len(z), 59, run=False),
+        lambda: flyc.compile(scale, z, len(z), 59, target="rocm:gfx942"),
+        lambda: flyc.compile(scale, z, flyc.ScalarSpec("int32"), 59),
+    ):
+        still()
+        np.testing.assert_array_equal(z, x)
+    compiled(z, len(z), 59)
+    np.testing.assert_array_equal(z, x * 59)
+    flyc.compile(scale, flyc.TensorSpec(x.shape, "float32"), len(x), 59)
+    with pytest.raises(TypeError, match="leave target= out"):
+        flyc.compile(scale, z, len(z), 59, target="rocm:gfx942", run=True)
+
+
+def test_c48_compile_takes_keywords():
+    x = data()
+    y = x.copy()
+    flyc.compile(scale, x=y, n=len(y), by=59)
     np.testing.assert_array_equal(y, x * 59)
 
 
@@ -407,6 +427,9 @@ def test_c52_what_an_export_includes(tmp_path: Path):
         (["rocm:gfx942", "cuda:sm_80"], "rocm:gfx942", 0),
         (["rocm:gfx942"], "rocm:gfx950", "target"),
         (["rocm:gfx942:sramecc+"], "rocm:gfx942", "features"),
+        (["rocm:gfx942:sramecc-"], "rocm:gfx942:sramecc+:xnack-", "features"),
+        (["rocm:gfx942"], "rocm:gfx942:sramecc+:xnack-", 0),
+        (["rocm:gfx942", "rocm:gfx942:xnack-", "rocm:gfx942:xnack+"], "rocm:gfx942:sramecc+:xnack-", 1),
         (["rocm:gfx942"], "cuda:sm_90", "backend"),
         (["cuda:sm_80", "cuda:sm_86", "cuda:sm_120"], "cuda:sm_90", 1),
         (["cuda:sm_90a"], "cuda:sm_100", "target"),
@@ -504,7 +527,7 @@ def test_c55b_fly_compile(tmp_path: Path):
 def test_c64_prepared_launches_take_new_arguments():
     x, other = data(), data(70)
     y, z = x.copy(), other.copy()
-    prepared = flyc.compile(scale, y, len(y), 3).prepare(y, len(y), 3)
+    prepared = flyc.compile(scale, y, len(y), 3, run=False).prepare(y, len(y), 3)
     prepared.launch()
     np.testing.assert_array_equal(y, x * 3)
     prepared.update(x=z, n=70)
@@ -557,7 +580,7 @@ class Scaling:
 def test_c64_prepared_methods_take_new_arguments():
     x, y = data(), data()
     expected = x * 5, y * 5
-    prepared = flyc.compile(Scaling(5).scale, x, len(x)).prepare(x, len(x))
+    prepared = flyc.compile(Scaling(5).scale, x, len(x), run=False).prepare(x, len(x))
     prepared.launch()
     prepared.launch(y, len(y))
     np.testing.assert_array_equal(x, expected[0])
@@ -568,7 +591,7 @@ def test_c64_prepared_launches_on_a_stream_keep_what_is_queued():
     stream = Stream()
     arrays = [data() for _ in range(6)]
     before = [a.copy() for a in arrays]
-    prepared = flyc.compile(scale, arrays[0], 130, 3).prepare(arrays[0], 130, 3, stream=stream)
+    prepared = flyc.compile(scale, arrays[0], 130, 3, run=False).prepare(arrays[0], 130, 3, stream=stream)
     for a in arrays:
         prepared.launch(a, len(a))
     stream.synchronize()
@@ -581,7 +604,7 @@ def test_c72_launch_hooks():
     y = x.copy()
     scale(y, len(y), 2)
     scale(y, len(y), 2)  # warm
-    compiled = flyc.compile(scale, y, len(y), 2)
+    compiled = flyc.compile(scale, y, len(y), 2, run=False)
     compiled(y, len(y), 2)
     compiled(y, len(y), 2)
     heard: list[str] = []
@@ -604,7 +627,7 @@ def test_c72_launch_hooks():
 def test_c64_an_array_that_is_given_again_is_read_again():
     torch = pytest.importorskip("torch")
     x = torch.ones(4, dtype=torch.int32)
-    prepared = flyc.compile(scale, x, 4, 3).prepare(x, 4, 3)
+    prepared = flyc.compile(scale, x, 4, 3, run=False).prepare(x, 4, 3)
     prepared.launch(x, 4, 3)
     before = x.data
     x.data = torch.full((4,), 5, dtype=torch.int32)

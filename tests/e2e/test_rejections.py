@@ -101,7 +101,7 @@ CASES: dict[str, tuple[str, type[BaseException], str, str, str]] = {
         TypeError,
         "range(n)",
         "Cannot extract IR values from 'box'",
-        "Call it through a free function",
+        "Assign a variable and pass it",
     ),
     "name of a region": (
         "if n > 2:\n    y = 1.0\nx[0] = y",

@@ -202,7 +202,7 @@ def test_streams_that_are_not_there():
 
 def test_a_prepared_launch_can_be_replayed_on_a_stream():
     x, stream = np.zeros(COUNT, np.int32), Stream()
-    compiled = flyc.compile(bump, x, COUNT, 2)
+    compiled = flyc.compile(bump, x, COUNT, 2, run=False)
     prepared = compiled.prepare(x, COUNT, 2, stream=stream)
     for _ in range(10):
         prepared.launch()

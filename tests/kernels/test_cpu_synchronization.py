@@ -227,7 +227,7 @@ def shuffle(a: fx.Tensor, b: fx.Tensor, by: fx.Int32, width: fx.Constexpr[int], 
 def expected_shuffle(a: np.ndarray, by: int, width: int, mode: str, warp: int) -> np.ndarray:
     lane = np.arange(len(a)) % warp
     source = {"xor": lane ^ by, "up": lane - by, "down": lane + by, "idx": np.full_like(lane, by)}[mode]
-    inside = source // width == lane // width
+    inside = (source // width == lane // width) | (mode == "idx")
     return a[np.where(inside, source, lane) + np.arange(len(a)) // warp * warp]
 
 

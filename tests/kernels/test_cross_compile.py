@@ -49,7 +49,7 @@ def test_cuda(name: str, arch: str, example):
 
 
 def test_vector_memory_operations(example):
-    """A 128-bit copy is one wide load and one wide store on both GPUs."""
+    """A 128-bit copy is one wide load and one wide store on both GPUs, if the arguments promise the alignment."""
     import numpy as np
 
     import flydsl.expr as fx
@@ -73,10 +73,15 @@ def test_vector_memory_operations(example):
 
     src = np.random.default_rng().standard_normal((12, 64)).astype(np.float32)
     dst = np.zeros_like(src)
-    wide = [flyc.from_dlpack(x, assumed_align=4).mark_layout_dynamic(divisibility=4) for x in (src, dst)]
+    wide, narrow = (
+        [flyc.from_dlpack(x, assumed_align=align).mark_layout_dynamic(divisibility=4) for x in (src, dst)]
+        for align in (16, 4)
+    )
     copy(*wide)
     np.testing.assert_array_equal(src, dst)
     amd = flyc.compile(copy, *wide, target="rocm:gfx942").artifact.asm
     assert amd.count("global_load_dwordx4") == 1 and amd.count("global_store_dwordx4") == 1
     nvidia = flyc.compile(copy, *wide, target="cuda:sm_90a").artifact.asm
     assert nvidia.count(".v4.b32") == 2
+    split = flyc.compile(copy, *narrow, target="cuda:sm_90a").artifact.asm
+    assert ".v4" not in split and split.count("ld.global.b32") == 4

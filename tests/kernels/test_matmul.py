@@ -72,6 +72,25 @@ def test_numpy(rng: np.random.Generator, emulate):
     np.testing.assert_allclose(half, a.astype("f2").astype("f8") @ b.astype("f2").astype("f8"), rtol=1e-3, atol=1e-3)
 
 
+def rows_that_do_not_depend_on_others(rng: np.random.Generator, n: int, k: int, counts, device: str) -> None:
+    a, b = (random(rng, *shape).to(device) for shape in ((max(counts), k), (n, k)))
+    whole = matmul(a, b.T, batch_invariant=True)
+    for m in counts:
+        assert torch.equal(matmul(a[:m], b.T, batch_invariant=True), whole[:m]), m
+    bound(whole, a, b.T)
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80", "gfx942", "native"])
+def test_rows_do_not_depend_on_others(arch: str, rng: np.random.Generator, emulate):
+    emulate(arch)
+    rows_that_do_not_depend_on_others(rng, 40, 2048 if arch == "sm_90a" else 136, (1, 7, 70), "cpu")
+
+
+@pytest.mark.cuda
+def test_rows_do_not_depend_on_others_on_the_gpu(rng: np.random.Generator):
+    rows_that_do_not_depend_on_others(rng, 1024, 8192, (1, 16, 100, 1000), "cuda")
+
+
 @pytest.mark.parametrize("shape", [(0, 3, 4), (3, 0, 4), (3, 4, 0), (1, 64, 8), (64, 1, 8), (5, 7, 1)])
 def test_small_extents(shape: tuple[int, int, int], rng: np.random.Generator, emulate):
     emulate("sm_90a")

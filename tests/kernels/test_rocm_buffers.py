@@ -163,6 +163,9 @@ ATOMICS = {
     ("BufferAtomicPkAdd", "Float16"): ("gfx90a", "gfx942", "gfx950", "gfx1201", "gfx1250"),
     ("BufferAtomicPkAdd", "BFloat16"): ("gfx950", "gfx1201", "gfx1250"),
     ("BufferAtomicMax", "Float32"): ("gfx1100", "gfx1201", "gfx1250"),
+    ("BufferAtomicAdd", "Float64"): ("gfx90a", "gfx942", "gfx950"),
+    ("BufferAtomicMax", "Float64"): ("gfx90a", "gfx942", "gfx950"),
+    ("BufferAtomicMin", "Float64"): ("gfx90a", "gfx942", "gfx950"),
     ("BufferAtomicMax", "Int32"): ARCHES,
     ("BufferAtomicMin", "Uint32"): ARCHES,
 }

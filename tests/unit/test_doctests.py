@@ -33,10 +33,12 @@ PUBLIC = [
     "flydsl.compiler.extern_link",
     "flydsl.layout",
     "flydsl.extension.coop",
-    "flydsl.extension.random",
+    "flydsl.extension.random.universal",
     "flydsl.runtime",
+    "flydsl.autotune",
 ]
-FOLDERS = ["flydsl.expr", "flydsl.compiler", "flydsl.extension", "flydsl.runtime", "flydsl.dialects", "flydsl.llvm"]
+FOLDERS = ["flydsl.expr", "flydsl.compiler", "flydsl.extension", "flydsl.runtime", "flydsl.dialects", "flydsl.llvm",
+           "flydsl.autotune"]  # fmt: skip
 ALONE = ["flydsl.errors", "flydsl.target", "flydsl.config"]
 GLOBALS = {"fx": fx, "flyc": flyc, "np": np}
 """What examples take for granted: `import flydsl.expr as fx`, `import flydsl.compiler as flyc`, numpy as np."""

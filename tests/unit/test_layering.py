@@ -35,6 +35,7 @@ ORDER = (
     "passes",
     "expr",
     "extension",
+    "_mlir",
     "compiler.backends",
     "compiler",
     "autotune",

@@ -23,6 +23,7 @@ STACKS = {"rocm", "cuda", "cpu", "rocdl", "nvvm"}
 
 MAY_NAME_ARCHITECTURES = {
     "target/architectures.py": "the table",
+    "target/machines.py": "the table of GPUs by their rates",
     "config.py": "what `fly env` and docs/environment.md say of FLYDSL_COMPILE_ARCH",
 }
 MAY_COMPARE_NAMES = {

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .backends.base import BaseBackend
     from .build.artifact import CompiledArtifact
     from .call.bind import BoundCall
+    from .frontend.trace_call import Traced
     from .key.code_key import WantedCode
 
 
@@ -19,8 +20,12 @@ def compile_call(
     backend: BaseBackend,
     wanted: WantedCode,
     key: str,
+    traced_before: dict[str, CompiledArtifact] | None = None,
 ) -> CompiledArtifact:
-    """Trace and build; a mistake in user code is shown at its line."""
+    """Trace and build; a mistake in user code is shown at its line.
+
+    With `traced_before` code is built only where no trace before gave the same IR.
+    """
     from .build.driver import compile_module
     from .frontend.error_notes import add_source_note
     from .frontend.trace_call import trace_call
@@ -31,7 +36,13 @@ def compile_call(
     }
     try:
         traced = trace_call(name, function, call.arguments, backend, hints=wanted.hints, known=known)
-        return compile_module(
+        wanted.function.note_outside(traced.outside.found, traced.outside.unrepeatable)
+        text = ""
+        if traced_before is not None:
+            text = _text(traced, wanted)
+            if text in traced_before:
+                return traced_before[text]
+        made = compile_module(
             traced.name,
             traced.module,
             traced.kernels,
@@ -43,6 +54,18 @@ def compile_call(
             externs=traced.externs,
             custom=wanted.passes,
         )
+        if traced_before is not None:
+            traced_before[text] = made
+        return made
     except Exception as error:
         add_source_note(error)
         raise
+
+
+def _text(traced: Traced, wanted: WantedCode) -> str:
+    """A digest of what a trace gave."""
+    from ..ir.printer import print_ir
+    from .key.cache_key import digest
+
+    linked = [(library.path, library.digest) for library in traced.externs.libraries.values()]
+    return digest((wanted.key(), print_ir(traced.module), linked))

@@ -11,7 +11,8 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import ArtifactHookError, DSLTypeError, DSLValueError, RuntimeStateError
+from ..errors import ArtifactHookError, DSLTypeError, DSLValueError, LinkError, RuntimeStateError
+from ..expr.aliases import also_called
 from ..expr.emit.trace import current
 from ..expr.extern import ExternFunction, Library, register_extern_resolver, resolve_bitcode, unregister_extern_resolver
 from .build.load_hooks import check_hooks
@@ -48,18 +49,19 @@ class LinkedExternFunction:
     __dsl_captured__ = True
     __fly_snapshot__ = True
 
+    @also_called(function="extern")
     def __init__(
         self,
-        function: ExternFunction,
+        extern: ExternFunction,
         *,
         bitcode_path: str | os.PathLike[str] | None = None,
         module_init_fn: LoadHook | None = None,
     ):
-        if not isinstance(function, ExternFunction):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise DSLTypeError(f"link_extern expects what ffi(...) gives, got {function!r}")
+        if not isinstance(extern, ExternFunction):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DSLTypeError(f"link_extern expects what ffi(...) gives, got {extern!r}")
         if module_init_fn is not None and not callable(module_init_fn):
             raise DSLTypeError(f"module_init_fn is a function of a module's handle, got {module_init_fn!r}")
-        self.function = function
+        self.function = extern
         self.bitcode_path = None if bitcode_path is None else os.fspath(bitcode_path)
         if self.bitcode_path is not None and set(self.bitcode_path) & set(" \t\n,{}'\""):
             raise DSLValueError(
@@ -128,8 +130,9 @@ class BoundExternFunction:
         return f"{self.function!r}, arguments prepared by {name}"
 
 
+@also_called(function="extern")
 def link_extern(
-    function: ExternFunction,
+    extern: ExternFunction,
     *,
     bitcode_path: str | os.PathLike[str] | None = None,
     module_init_fn: LoadHook | None = None,
@@ -142,7 +145,7 @@ def link_extern(
     >>> link_extern(ffi("my_exp", ["float32"], "float32"), bitcode_path="my.bc")
     my_exp(float32) -> float32 from my.bc
     """
-    return LinkedExternFunction(function, bitcode_path=bitcode_path, module_init_fn=module_init_fn)
+    return LinkedExternFunction(extern, bitcode_path=bitcode_path, module_init_fn=module_init_fn)
 
 
 # --- compiling ----------------------------------------------------------------------------------------------------
@@ -162,6 +165,8 @@ def link_externs(device_ir: str, externs: Externs, backend: BaseBackend, chip: s
             paths = backend.device_libs(symbols)
         except NotImplementedError:  # This backend brings no device library.
             return []
+        except FileNotFoundError as error:
+            raise LinkError(str(error)) from error
         return [(str(path), path.read_bytes()) for path in paths]
 
     return link_libraries(

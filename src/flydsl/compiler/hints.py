@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+import itertools
+from collections.abc import Generator, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from ..errors import DSLTypeError
+from ..errors import DSLRuntimeError, DSLTypeError
+from ..expr.emit.trace import maybe_current
+from .key.changes import changes
 
 ambient_hints: ContextVar[tuple[tuple[str, object], ...]] = ContextVar("flydsl_hints", default=())
+
+
+class HintTable(MutableMapping[str, object]):
+    """The hints of a function. Calls that do not look at them are told of a change by its count."""
+
+    def __init__(self, hints: Mapping[str, object] | None = None):
+        self._hints = dict(hints or {})
+
+    def __getitem__(self, name: str) -> object:
+        return self._hints[name]
+
+    def __setitem__(self, name: str, value: object) -> None:
+        self._hints[name] = value
+        changes.count += 1
+
+    def __delitem__(self, name: str) -> None:
+        del self._hints[name]
+        changes.count += 1
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._hints)
+
+    def __len__(self) -> int:
+        return len(self._hints)
+
+    def __repr__(self) -> str:
+        return repr(self._hints)
 
 
 def merge(*layers: Mapping[str, object]) -> dict[str, object]:
@@ -49,3 +79,42 @@ class CompilationContext:
             yield
         finally:
             ambient_hints.reset(token)
+
+    @staticmethod
+    def get_compile_hints() -> dict[str, object]:
+        """The hints of the contexts around this call."""
+        return ambient()
+
+    @staticmethod
+    def get_current() -> CompilationContext | None:
+        """The compilation whose function is being traced; None outside a trace."""
+        return None if maybe_current() is None else CompilationContext()
+
+    @staticmethod
+    @contextmanager
+    def create() -> Generator[CompilationContext]:
+        """A block in which compilations belong together; every trace has one of its own."""
+        yield CompilationContext()
+
+    @staticmethod
+    def add_link_lib(path: str) -> None:
+        """Link a bitcode library with the kernels being traced."""
+        tracer = maybe_current()
+        if tracer is None:
+            raise DSLRuntimeError("add_link_lib needs a trace: call it in a @flyc.jit or @flyc.kernel function")
+        from ..expr.extern import Library
+
+        tracer.functions[0].externs.use(Library.read(path, path))
+
+    def next_kernel_id(self) -> int:
+        """A number that no other kernel of this process got from here."""
+        return next(_kernel_ids)
+
+    @staticmethod
+    def unique_kernel_name(base_name: str, kernel_id: int) -> str:
+        """A symbol for a kernel: its name and a number."""
+        return f"{base_name}_{kernel_id}"
+
+
+_kernel_ids = itertools.count()
+merge_compile_hints = merge

@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from importlib import import_module
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeVar, overload
 
@@ -29,10 +30,10 @@ from .compile_call import compile_call
 from .diagnostics import leaving, user_frames_only
 from .frontend.ast_rewriter import RewrittenFunction, rewrite_function
 from .frontend.signature import Signature, remember_locals
-from .hints import ambient
+from .hints import HintTable, ambient
 from .key.code_key import WantedCode, wanted_code
-from .key.dependencies import FunctionKey, function_key, note_decorated
-from .listeners import notify
+from .key.dependencies import FunctionKey, Problem, function_key, note_decorated, warn_untracked
+from .listeners import compiled_only, notify
 
 if TYPE_CHECKING:
     from .backends.base import BaseBackend
@@ -78,31 +79,40 @@ class JitFunction(Generic[P]):
 
     def __init__(
         self,
-        function: FunctionType,
-        *,
+        func: FunctionType,
         compile_hints: Mapping[str, object] | None = None,
+        *,
         depends_on: Iterable[object] = (),
         passes: Mapping[str, object] | None = None,
     ):
-        self.__wrapped__ = function
+        self.__wrapped__ = func
         self._pass_options = {name: value for name, value in (passes or {}).items() if value is not None}
-        self.__name__ = function.__name__
-        self.__qualname__ = function.__qualname__
-        self.__doc__ = function.__doc__
-        self.__module__ = function.__module__
-        self.compile_hints = dict(compile_hints or {})
+        self.__name__ = func.__name__
+        self.__qualname__ = func.__qualname__
+        self.__doc__ = func.__doc__
+        self.__module__ = func.__module__
+        self._hints = HintTable(compile_hints)
         self.depends_on = tuple(depends_on)
-        self.rewritten = rewrite_function(function)
-        note_decorated(function.__module__)
-        remember_locals(function)
+        self.rewritten = rewrite_function(func)
+        note_decorated(func.__module__)
+        remember_locals(func)
         self.owner: object | None = None
         """The object of a bound method, which is compiled in."""
         self._artifacts: dict[tuple[object, ...], CompiledArtifact] = {}
         self.code = LoadedCode()
         self._keys: dict[type | None, FunctionKey] = {}
+        self._signatures: list[Signature] = []
+        """The one that is current, shared with bound methods."""
+        self._traced: dict[str, CompiledArtifact] = {}
+        """Code that is traced at every call, by what the trace gave."""
         self._repeat: Served | None = None
         self._counts = [0, 0]
         _functions.add(self)
+
+    @property
+    def func(self) -> FunctionType:
+        """The function as its author wrote it."""
+        return self.__wrapped__
 
     @property
     def __fly_function__(self) -> RewrittenFunction:
@@ -114,10 +124,25 @@ class JitFunction(Generic[P]):
         """Decorator options, for the cache keys of functions that call this one."""
         return tuple(sorted((k, repr(v)) for k, v in self.compile_hints.items()))
 
-    @cached_property
+    @property
+    def compile_hints(self) -> HintTable:
+        """Hints of every compilation of it; what is assigned here counts from the next call on."""
+        return self._hints
+
+    @compile_hints.setter
+    def compile_hints(self, hints: Mapping[str, object]) -> None:
+        self._hints.clear()
+        self._hints.update(hints)
+
+    @property
     def signature(self) -> Signature:
         """Parameters, resolved at the first call, when all annotations can be."""
-        return Signature(self.__wrapped__)
+        known = self._signatures
+        if not known or not known[0].is_current():
+            known[:] = [Signature(self.__wrapped__)]
+            self._forget_warm()
+            self.__dict__.pop("warm", None)
+        return known[0]
 
     @cached_property
     def warm(self) -> WarmCalls:
@@ -173,7 +198,7 @@ class JitFunction(Generic[P]):
         call = self.bind(args, kwargs)
         backend = resolve_backend(None)
         if config.compile.compile_only:
-            self.artifact(call, backend)
+            compiled_only(self.artifact(call, backend), call)
             return
         with launch_place(call.adapted) as runtime:
             if runtime.device_count() > 1:
@@ -183,7 +208,7 @@ class JitFunction(Generic[P]):
             loaded = self.load(artifact, backend, lambda: check_capture(call.adapted, runtime, self.__qualname__))
         loaded.call(list(call.adapted.values()))
         # A plugin may be edited at any time, so with passes of the user every call looks at them again.
-        if self.owner is None and not ambient() and wanted.passes is None:
+        if self.owner is None and not ambient() and wanted.passes is None and not _problems(wanted, call):
             learned = self.warm.learn(wanted.memory_key, args, kwargs, call, loaded, wanted.function)
             self._repeat = learned or self._repeat
 
@@ -191,22 +216,20 @@ class JitFunction(Generic[P]):
 
     def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> BoundCall:
         """Adapt the arguments of a call."""
-        return bind(self.signature, args, kwargs, None if self.owner is None else self._names_read)
+        return bind(self.signature, args, kwargs, self.function_key, method=self.owner is not None)
 
     def bind_given(self, args: Sequence[object], kwargs: Mapping[str, object] | None = None) -> BoundCall:
         """`bind` for what a caller gives: the object of a method comes first by itself."""
         return self.bind(tuple(args) if self.owner is None else (self.owner, *args), kwargs or {})
 
-    def _names_read(self) -> frozenset[str]:
-        """Every name the code of a method mentions."""
-        return (self._keys.get(self.owner.__class__) or self.function_key()).names()
-
     def function_key(self) -> FunctionKey:
         """What the function and everything it reaches contribute to the key; recomputed when that changed."""
         owner: type[object] | None = None if self.owner is None else type(self.owner)
         known = self._keys.get(owner)
-        if known is None or not known.check():
+        if known is None:
             known = self._keys[owner] = function_key(self, owner=owner, depends_on=self.depends_on)
+        elif not known.check():
+            known = self._keys[owner] = known.renewed()
         return known
 
     def wanted(self, call: BoundCall, backend: BaseBackend, hints: Mapping[str, object] | None = None) -> WantedCode:
@@ -221,6 +244,13 @@ class JitFunction(Generic[P]):
 
     def code_of(self, wanted: WantedCode, call: BoundCall, backend: BaseBackend) -> CompiledArtifact:
         """The same for a key."""
+        problems = _problems(wanted, call)
+        if problems:
+            warn_untracked(problems, self.__qualname__)
+            self._counts[1] += 1
+            return compile_call(
+                self.__name__, self.rewritten.function, call, backend, wanted, wanted.key(), self._traced
+            )
         found = self._artifacts.get(wanted.memory_key)
         if found is not None:
             self._counts[0] += 1
@@ -234,27 +264,31 @@ class JitFunction(Generic[P]):
             if found is not None:
                 return found
             self._counts[1] += 1
-            found, from_disk = self._find_or_compile(key, wanted, call, backend)
-            if "fallback" not in found.metadata.get("notes", {}):
+            found, from_disk, wanted = self._find_or_compile(wanted, call, backend)
+            if "fallback" not in found.metadata.get("notes", {}) and not _problems(wanted, call):
                 self._artifacts[wanted.memory_key] = found
                 self._bound_memory()
             notify(found, from_disk)
         return found
 
     def _find_or_compile(
-        self, key: str, wanted: WantedCode, call: BoundCall, backend: BaseBackend
-    ) -> tuple[CompiledArtifact, bool]:
-        """The artifact, and whether it came from disk."""
-        found = lookup.find(key)
+        self, wanted: WantedCode, call: BoundCall, backend: BaseBackend
+    ) -> tuple[CompiledArtifact, bool, WantedCode]:
+        """The artifact, whether it came from disk, and its key with what its trace read from outside."""
+        found, wanted = lookup.find_current(wanted)
+        key = wanted.key()
+        if found is None and config.runtime.run_only:
+            found = lookup.find_fitting(wanted, backend)
         if found is None and config.runtime.run_only:
             raise lookup.run_only_miss(key, self.__name__, self.__qualname__, wanted.function)
         if found is None:
             with default_cache().lock(key):
-                found = lookup.find(key)  # another process may have made it meanwhile
+                found, wanted = lookup.find_current(wanted)  # another process may have made it meanwhile
                 if found is None:
-                    return self._compile_and_store(key, wanted, call, backend), False
+                    made = self._compile_and_store(wanted.key(), wanted, call, backend)
+                    return made, False, wanted.renewed()
         again = lambda: self.compile(key, wanted._replace(function=self.function_key()), call, backend)  # noqa: E731
-        return lookup.with_texts(found, again), True
+        return lookup.with_texts(found, again), True, wanted
 
     def _compile_and_store(
         self, key: str, wanted: WantedCode, call: BoundCall, backend: BaseBackend
@@ -264,7 +298,11 @@ class JitFunction(Generic[P]):
             start = time.perf_counter()
             made = self.compile(key, wanted, call, backend)
             default_cache().count_compilation(time.perf_counter() - start)
-            lookup.store(key, self.__name__, self.__qualname__, made, wanted.passes)
+            if not _problems(wanted, call):
+                lookup.store(key, self.__name__, self.__qualname__, made, wanted.passes)
+        if not wanted.function.unchanged():
+            # The trace itself has changed what it reads, a memo for example: for the next call that is a new state.
+            self._keys.clear()
         return made
 
     def compile(self, key: str, wanted: WantedCode, call: BoundCall, backend: BaseBackend) -> CompiledArtifact:
@@ -282,8 +320,19 @@ class JitFunction(Generic[P]):
     def add_hints(self, hints: Mapping[str, object]) -> None:
         """Compile with these hints from now on."""
         with self.code.lock:
-            self.compile_hints.update(hints)
+            self._hints.update(hints)
             self._forget_warm()
+
+    def with_hints(self, hints: Mapping[str, object]) -> Self:
+        """The same function with more compile hints, beside this one: each keeps its own code and repeated calls."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made.__dict__.pop("warm", None)
+        made._hints = HintTable({**self.compile_hints, **hints})
+        made._artifacts, made._keys, made._counts = {}, {}, [0, 0]
+        made.code, made._repeat = LoadedCode(), None
+        _functions.add(made)
+        return made
 
     def _forget_warm(self, loaded: LoadedFunction | None = None) -> None:
         self._repeat = None
@@ -322,12 +371,18 @@ class JitFunction(Generic[P]):
         """Forget what this process has compiled; the disk cache stays."""
         with self.code.lock:
             self._artifacts.clear()
+            self._traced.clear()
             self.code.clear()
             self._keys.clear()
             self._forget_warm()
 
     def __repr__(self) -> str:
         return f"<jit {self.__qualname__}>"
+
+
+def _problems(wanted: WantedCode, call: BoundCall) -> tuple[Problem, ...]:
+    """What the code of a call reads and no key can hold."""
+    return wanted.function.problems + call.problems
 
 
 def invalidate_all() -> None:
@@ -343,7 +398,7 @@ def invalidate_all() -> None:
 
 
 @overload
-def jit(function: Callable[P, object], /) -> JitFunction[P]: ...
+def jit(func: Callable[P, object], /) -> JitFunction[P]: ...
 
 
 @overload
@@ -360,8 +415,7 @@ def jit(
 
 
 def jit(
-    function: Callable[..., object] | None = None,
-    /,
+    func: Callable[..., object] | None = None,
     *,
     llvm_pass_pipeline: str | None = None,
     llvm_pass_plugins: object = None,
@@ -404,4 +458,13 @@ def jit(
             return JitFunction(fn, compile_hints=compile_hints, depends_on=depends_on, passes=passes)
 
     with user_frames_only():
-        return decorate(function) if function is not None else decorate
+        return decorate(func) if func is not None else decorate
+
+
+def __getattr__(name: str) -> object:
+    """What FlyDSL's module of this name offers too."""
+    where = {"compile": ".compiled_function", "CompiledFunction": ".compiled_function"}
+    where |= {"CompileCallable": ".compiled_function", "MlirCompiler": ".mlir_compiler"}
+    if name not in where:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(where[name], __package__), name)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
 
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError, PortabilityWarning
 from ..expr.emit.trace import maybe_current
+from ..expr.numeric import Numeric
 from ..target import families, since
 from .diagnostics import user_frames_only
 from .frontend.ast_rewriter import RewrittenFunction, rewrite_function
+from .frontend.geometry import check_geometry
 from .frontend.signature import Signature, remember_locals
-from .hints import CompilationContext
+from .hints import CompilationContext, merge_compile_hints
+from .key.changes import changes
 from .key.dependencies import note_decorated
 
 if TYPE_CHECKING:
@@ -50,25 +52,32 @@ class KernelFunction(Generic[P]):
     """
 
     def __init__(
-        self, function: FunctionType, *, name: str | None = None, known_block_size: object = None, owner: object = None
+        self, func: FunctionType, name: str | None = None, known_block_size: object = None, *, owner: object = None
     ):
-        self.__wrapped__ = function
-        self.__name__ = function.__name__
-        self.__qualname__ = function.__qualname__
-        self.__doc__ = function.__doc__
-        self.__module__ = function.__module__
+        self.__wrapped__ = func
+        self.__name__ = func.__name__
+        self.__qualname__ = func.__qualname__
+        self.__doc__ = func.__doc__
+        self.__module__ = func.__module__
         self.name = name
         self.known_block_size = check_block_size(known_block_size)
-        self.rewritten = rewrite_function(function)
-        note_decorated(function.__module__)
-        remember_locals(function)
+        self.rewritten = rewrite_function(func)
+        note_decorated(func.__module__)
+        remember_locals(func)
         self._owner = owner
-        taken = RESERVED & set(function.__code__.co_varnames[: function.__code__.co_argcount])
+        self._signatures: list[Signature] = []
+        """The one that is current, shared with bound methods."""
+        taken = RESERVED & set(func.__code__.co_varnames[: func.__code__.co_argcount])
         if taken:
             raise DSLTypeError(
                 f"{self.__qualname__}: parameter {', '.join(sorted(taken))!r} is reserved for the launch call; "
                 "rename it"
             )
+
+    @property
+    def func(self) -> FunctionType:
+        """The function as its author wrote it."""
+        return self.__wrapped__
 
     @property
     def __fly_function__(self) -> RewrittenFunction:
@@ -80,12 +89,18 @@ class KernelFunction(Generic[P]):
         """Decorator options, for the cache keys of functions that call this one."""
         return (self.name, self.known_block_size)
 
-    @cached_property
+    def __setattr__(self, name: str, value: object) -> None:
+        changes.count += 1  # calls that do not look at the options are told by it
+        object.__setattr__(self, name, value)
+
+    @property
     def signature(self) -> Signature:
         """Parameters, resolved at the first call, when all annotations can be."""
-        signature = Signature(self.__wrapped__)
-        self._warn_portability(signature)
-        return signature
+        known = self._signatures
+        if not known or not known[0].is_current():
+            known[:] = [Signature(self.__wrapped__)]
+            self._warn_portability(known[0])
+        return known[0]
 
     def _warn_portability(self, signature: Signature) -> None:
         from .backends import all_reserved_launch_param_names
@@ -144,11 +159,13 @@ class KernelFunction(Generic[P]):
                 f"kernel '{self.__qualname__}' was called outside a jit function; call it inside a @flyc.jit function "
                 "and launch it: kernel(...).launch(grid=..., block=...)"
             )
-        _tracing().host_frame(tracer)
+        frame = _tracing().host_frame(tracer)
         if self._owner is not None:
             args = (self._owner, *args)
         arguments = self.signature.bind(args, kwargs)
-        return KernelLauncher(self, arguments, unit_attrs, value_attrs)
+        launcher = KernelLauncher(self, arguments, unit_attrs, value_attrs)
+        frame.waiting[launcher] = tracer.loc
+        return launcher
 
     def __repr__(self) -> str:
         return f"<kernel {self.__qualname__}>"
@@ -170,6 +187,9 @@ class KernelLauncher:
         self.arguments = arguments
         self.unit_attrs = unit_attrs
         self.value_attrs = value_attrs
+
+    def __repr__(self) -> str:
+        return f"kernel '{self.kernel.__qualname__}'"
 
     def launch(
         self,
@@ -193,8 +213,10 @@ class KernelLauncher:
         tracer = maybe_current()
         frame = tracing.host_frame(tracer)
         assert tracer is not None
+        frame.waiting.pop(self, None)
         kernel = self.kernel
         dims, threads = tracing.dimensions("grid", grid), tracing.dimensions("block", block)
+        check_geometry(kernel.__qualname__, frame.target, dims, threads)
         size = self._block_size(threads)
         constant = {
             p.name
@@ -243,8 +265,6 @@ class KernelLauncher:
         if len(known) != len(threads):
             return declared
         size = (known[0], known[1], known[2])
-        if 0 in size:
-            raise DSLValueError(f"launch of {self.kernel.__qualname__}: block {size} has no threads")
         if declared is not None and declared != size:
             raise DSLValueError(
                 f"launch of {self.kernel.__qualname__}: block {size} differs from known_block_size {declared}"
@@ -315,7 +335,8 @@ def check_block_size(size: object) -> tuple[int, int, int] | None:
     if len(parts) != 3:
         raise DSLValueError(f"known_block_size must have exactly 3 elements, got {len(parts)}")
     found: list[int] = []
-    for p in parts:
+    for given in parts:
+        p = int(given) if isinstance(given, Numeric) and given.is_static() and given.is_integer else given
         if not isinstance(p, int) or isinstance(p, bool):
             raise DSLTypeError(f"each element of known_block_size must be an int, got {p!r}")
         if p <= 0:
@@ -325,7 +346,7 @@ def check_block_size(size: object) -> tuple[int, int, int] | None:
 
 
 @overload
-def kernel(function: Callable[P, object], /) -> KernelFunction[P]: ...
+def kernel(func: Callable[P, object], /) -> KernelFunction[P]: ...
 
 
 @overload
@@ -335,7 +356,7 @@ def kernel(
 
 
 def kernel(
-    function: Callable[..., object] | None = None, /, *, name: str | None = None, known_block_size: object = None
+    func: Callable[..., object] | None = None, *, name: str | None = None, known_block_size: object = None
 ) -> KernelFunction[...] | Callable[[Callable[..., object]], KernelFunction[...]]:
     """Decorate a function as device code; `name` sets the symbol, `known_block_size` declares the block.
 
@@ -358,7 +379,7 @@ def kernel(
             return KernelFunction(fn, name=name, known_block_size=known_block_size)
 
     with user_frames_only():
-        return decorate(function) if function is not None else decorate
+        return decorate(func) if func is not None else decorate
 
 
-__all__ = ["CompilationContext", "KernelFunction", "KernelLauncher", "kernel"]
+__all__ = ["CompilationContext", "KernelFunction", "KernelLauncher", "kernel", "merge_compile_hints"]

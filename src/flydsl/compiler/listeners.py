@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from .. import config
@@ -11,6 +12,7 @@ from ..errors import DSLTypeError
 
 if TYPE_CHECKING:
     from .build.artifact import CompiledArtifact
+    from .call.bind import BoundCall
 
 Callback = Callable[[str, str, str, Mapping[str, object], bool, "CompiledArtifact"], object]
 
@@ -76,6 +78,29 @@ def notify(artifact: CompiledArtifact, cache_hit: bool) -> None:
             listener.callback(about["name"], artifact.key, about["target"], times, cache_hit, artifact)
         except Exception:
             _logger.exception("a compile listener failed for %s", about["name"])
+
+
+# --- calls that only compile ----------------------------------------------------------------------------------------
+
+CallWatcher = Callable[["CompiledArtifact", "BoundCall"], object]
+_watchers: tuple[CallWatcher, ...] = ()
+
+
+@contextmanager
+def watching_calls(watcher: CallWatcher) -> Generator[None]:
+    """Call `watcher(artifact, call)` for each call of compile-only mode inside the block."""
+    global _watchers
+    _watchers = (*_watchers, watcher)
+    try:
+        yield
+    finally:
+        _watchers = tuple(each for each in _watchers if each is not watcher)
+
+
+def compiled_only(artifact: CompiledArtifact, call: BoundCall) -> None:
+    """A call ended with its code."""
+    for watcher in _watchers:
+        watcher(artifact, call)
 
 
 # --- launches -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 
 from ..dialects.upstream import llvm
-from ..errors import DSLTypeError
 from ..expr.extern import Library
 from ..passes.fuse import check_order, plan, upper_part
 from .backends import get_backend
@@ -17,6 +16,7 @@ from .backends.base import BaseBackend, DeviceBinary
 from .build.driver import calls_externs, run_passes, specs_of, split
 from .build.dumps import Dumper, wanted
 from .build.isolation import RAW_TEXT, blamed, where_to_generate
+from .build.pass_options import requested
 from .extern_link import Externs, link_externs
 
 if TYPE_CHECKING:
@@ -46,13 +46,13 @@ class MlirCompiler:
 
         `link_libs` are files of bitcode with the functions the module calls and does not define.
 
-        `chip` is the old name of `arch` and goes away in the next minor release.
+        `chip` is the old name of `arch`, which wins where both are given, and goes away in the next minor release.
+        FLYDSL_COMPILE_LLVM_PASS_PIPELINE and the other variables for custom passes count as for a jit function.
         """
         if chip is not None:
-            if arch and arch != chip:
-                raise DSLTypeError(f"arch={arch!r} and chip={chip!r} differ; chip is the old name of arch")
-            warnings.warn("chip= is deprecated, say arch=", DeprecationWarning, stacklevel=2)
-            arch = chip
+            ignored = f"; chip={chip!r} is ignored for arch={arch!r}" if arch and arch != chip else ""
+            warnings.warn(f"chip= is deprecated, say arch={ignored}", DeprecationWarning, stacklevel=2)
+            arch = arch or chip
         backend = get_backend(arch=arch)
         fragments, _ = backend.external_binary_pipeline_fragments(compile_hints={})
         specs = specs_of(fragments)
@@ -72,6 +72,10 @@ class MlirCompiler:
             module.attributes[RAW_TEXT] = UnitAttr()
         with blamed(module):
             options = backend.parse_options(None)
+            if requested({}, {}):
+                from .build.custom_passes import resolve, run_flow
+
+                return run_flow(device_ir, backend, options, resolve({}, {}))
             return backend.make_device_code(device_ir, options=options, **where_to_generate(backend, module))
 
 

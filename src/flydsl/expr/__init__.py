@@ -14,7 +14,7 @@ _MODULES: dict[str, str] = {
         "Numeric NumericMeta Integer Float Boolean Int4 Int8 Int16 Int32 Int64 Int128 Uint8 Uint16 Uint32 Uint64 "
         "Uint128 Index Float16 BFloat16 Float32 Float64 Float8E5M2 Float8E5M2FNUZ Float8E4M3 Float8E4M3FN "
         "Float8E4M3FNUZ Float8E4M3B11FNUZ Float8E8M0FNU Float6E2M3FN Float6E3M2FN Float4E2M1FN "
-        "as_numeric as_ir_value as_dsl_value T"
+        "as_numeric as_ir_value as_dsl_value T Types"
     ),
     "vector": "Vector VectorAlias full full_like zeros_like ones_like empty_like",
     "scalars.fastmath": "FastMathFlags fastmath",
@@ -95,6 +95,7 @@ _SUBMODULES = (
     "enum",
     "primitive",
     "derived",
+    "meta",
 )
 _ELSEWHERE = {
     "coop": "flydsl.extension.coop",

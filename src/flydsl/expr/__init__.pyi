@@ -11,6 +11,7 @@ from . import extern as extern
 from . import gpu as gpu
 from . import llvm as llvm
 from . import math as math
+from . import meta as meta
 from . import numeric as numeric
 from . import nvgpu as nvgpu
 from . import primitive as primitive
@@ -28,6 +29,7 @@ from .numeric import (
     Numeric as Numeric,
     NumericMeta as NumericMeta,
     T as T,
+    Types as Types,
     as_dsl_value as as_dsl_value,
     as_ir_value as as_ir_value,
     as_numeric as as_numeric,

@@ -8,19 +8,23 @@ new code uses operators.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..errors import DSLOverflowError, DSLTypeError, DSLValueError
+from ..ir.enums import RoundingMode
 from ..ir.fold import fold_cmpf, fold_cmpi
+from .aliases import also_called, raw_binding
 from .emit.trace import current
 from .numeric import (
     Boolean,
     Index,
     Int32,
     Numeric,
+    as_dsl_value,
     as_ir_value,
     as_numeric,
     binary,
@@ -28,8 +32,7 @@ from .numeric import (
     is_ir_value,
     scalar_or_none,
 )
-from .scalars.fastmath import fastmath as _fastmath
-from .scalars.fastmath import flags_attr
+from .scalars.fastmath import FastMathFlags, effective, fastmath, flags_attr
 from .scalars.scalar_ops import STATIC, common_type, make
 from .vector import Vector, combine, rewrap, uniform
 
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
     from .numeric import ScalarClass
 
 
+_fastmath = fastmath  # builders have a parameter of this name
 B = TypeVar("B", bound=Callable[..., object])
 
 # --- choosing and dividing --------------------------------------------------------------------------------------------
@@ -114,13 +118,15 @@ def min(*xs: Operand[ValueT] | Sequence[Operand[ValueT]], fastmath: FastMathLike
     return _extremum("min", xs, fastmath)
 
 
-def ceildiv(a: Operand[ValueT], b: Operand[ValueT]) -> ValueT:
+@also_called(a="lhs", b="rhs")
+def ceildiv(lhs: Operand[ValueT], rhs: Operand[ValueT], **kwargs: object) -> ValueT:
     """Integer quotient rounded up.
 
     >>> ceildiv(7, 2), ceildiv(-7, 2)
     (Int32(4), Int32(-3))
     """
-    x, y = _value("ceildiv", a), _value("ceildiv", b)
+    _promises("ceildiv", kwargs)
+    x, y = _value("ceildiv", lhs), _value("ceildiv", rhs)
     for v in (x, y):
         if not v.dtype.is_integer or v.dtype is Boolean or v.dtype is Index:
             raise DSLTypeError(f"ceildiv takes integers other than Boolean and Index, got {v.dtype}")
@@ -144,22 +150,24 @@ def select(condition: ValueLike, true_value: object, false_value: object) -> Any
     return chosen.select(true_value, false_value)
 
 
-def shrui(x: Operand[ValueT], count: Any) -> ValueT:
-    """Logical right shift that keeps the class of `x`.
+@also_called(x="value", count="amount")
+def shrui(value: Operand[ValueT], amount: Any, *, is_exact: bool = False, **kwargs: object) -> ValueT:
+    """Logical right shift that keeps the class of `value`; `is_exact` promises that no set bit is lost.
 
     >>> shrui(Int32(-1), 28)
     Int32(15)
     """
-    value = _value("shrui", x)
-    if not value.dtype.is_integer:
-        raise DSLTypeError(f"shrui requires an integer, got {value.dtype}")
-    if isinstance(value, Vector):
-        return _builder("shrui", (value, count if isinstance(count, Vector) else value.dtype(count)))
-    count = value.dtype(count)
-    if value.is_static() and count.is_static():
-        width = value.dtype.width
-        return cast(Any, value.dtype)((int(value) & ((1 << width) - 1)) >> int(count) if 0 <= int(count) < width else 0)
-    return _builder("shrui", (value, count))
+    _promises("shrui", {"is_exact": is_exact, **kwargs})
+    x = _value("shrui", value)
+    if not x.dtype.is_integer:
+        raise DSLTypeError(f"shrui requires an integer, got {x.dtype}")
+    if isinstance(x, Vector):
+        return _builder("shrui", (x, amount if isinstance(amount, Vector) else x.dtype(amount)))
+    count = x.dtype(amount)
+    if x.is_static() and count.is_static():
+        width = x.dtype.width
+        return cast(Any, x.dtype)((int(x) & ((1 << width) - 1)) >> int(count) if 0 <= int(count) < width else 0)
+    return _builder("shrui", (x, count))
 
 
 # --- comparisons ------------------------------------------------------------------------------------------------------
@@ -235,25 +243,34 @@ def _predicate(predicate: object, names: list[str], enum: str) -> str:
     raise DSLValueError(f"expected an arith.{enum}, got {predicate!r}; the predicates are {', '.join(names)}")
 
 
-def cmpi(predicate: CmpIPredicate | CmpFPredicate | int | str, a: ValueLike, b: ValueLike) -> Value:
+@also_called(a="lhs", b="rhs")
+def cmpi(
+    predicate: CmpIPredicate | CmpFPredicate | int | str, lhs: ValueLike, rhs: ValueLike, **kwargs: object
+) -> Value:
     """Compare integers with an explicit predicate.
 
     >>> cmpi(CmpIPredicate.ult, Int32(1), Int32(-1))
     Boolean(True)
     """
+    _promises("cmpi", kwargs)
     name = _predicate(predicate, _CMPI, "CmpIPredicate")
-    known = _static_pair("cmpi", a, b)
+    known = _static_pair("cmpi", lhs, rhs)
     if known is not None:
         cls, x, y = known
         return make(Boolean, fold_cmpi(name, int(x), int(y), cls.width))
-    cls, shape, (x, y) = uniform("cmpi", (a, b))
+    cls, shape, (x, y) = uniform("cmpi", (lhs, rhs))
     if not cls.is_integer:
         raise DSLTypeError(f"cmpi compares integers, got {cls}; use cmpf")
     return rewrap(current().cmpi(name, x, y), shape, Boolean)
 
 
+@also_called(a="lhs", b="rhs")
 def cmpf(
-    predicate: CmpIPredicate | CmpFPredicate | int | str, a: ValueLike, b: ValueLike, *, fastmath: FastMathLike = None
+    predicate: CmpIPredicate | CmpFPredicate | int | str,
+    lhs: ValueLike,
+    rhs: ValueLike,
+    *,
+    fastmath: FastMathLike = None,
 ) -> Value:
     """Compare floats with an explicit predicate.
 
@@ -261,10 +278,10 @@ def cmpf(
     Boolean(True)
     """
     name = _predicate(predicate, _CMPF, "CmpFPredicate")
-    known = _static_pair("cmpf", a, b)
+    known = _static_pair("cmpf", lhs, rhs)
     if known is not None:
         return make(Boolean, fold_cmpf(name, float(known[1]), float(known[2])))
-    cls, shape, (x, y) = uniform("cmpf", (a, b))
+    cls, shape, (x, y) = uniform("cmpf", (lhs, rhs))
     if not cls.is_float:
         raise DSLTypeError(f"cmpf compares floats, got {cls}; use cmpi")
     return rewrap(current().cmpf(name, x, y, flags_attr(fastmath)), shape, Boolean)
@@ -300,8 +317,9 @@ def constant(value: Number, *, type: DTypeLike | None = None, index: bool = Fals
     return dsl_class(type)(value)
 
 
-def constant_vector(value: ScalarLike, vector_type: Attribute) -> Vector:
-    """Deprecated: `fx.full(n, value, dtype)`. Every element of an IR vector type set to `value`.
+@also_called(value="element_value")
+def constant_vector(element_value: ScalarLike, vector_type: Attribute) -> Vector:
+    """Deprecated: `fx.full(n, value, dtype)`. Every element of an IR vector type set to `element_value`.
 
     >>> flyc.evaluate(lambda: fx.constant_vector(1.5, fx.T.f32x2))
     [1.5, 1.5]
@@ -311,7 +329,7 @@ def constant_vector(value: ScalarLike, vector_type: Attribute) -> Vector:
     parts = vector_parts(vector_type)
     if parts is None:
         raise DSLTypeError(f"expected an IR vector type such as fx.T.f32x4, got {vector_type!r}")
-    return Vector.filled(parts[1], value, parts[0])
+    return Vector.filled(parts[1], element_value, parts[0])
 
 
 def index(value: ScalarLike) -> Index:
@@ -323,11 +341,12 @@ def index(value: ScalarLike) -> Index:
     return Index(value)
 
 
-def unwrap(value: Any, *, type: DTypeLike | None = None, index: bool = False) -> SSAValue:
+@also_called(value="val")
+def unwrap(val: Any, *, type: DTypeLike | None = None, index: bool = False) -> SSAValue:
     """The IR value of a number, scalar or vector, converted first to a class or IR type if one is given."""
     if index or type is not None:
-        return constant(value, type=type, index=index).ir_value()
-    return as_ir_value(value)
+        return constant(val, type=type, index=index).ir_value()
+    return as_ir_value(val)
 
 
 def _converted(
@@ -347,13 +366,14 @@ def _is_type(x: object) -> bool:
     return isinstance(x, type) or (hasattr(x, "name") and not is_ir_value(x) and not isinstance(x, (Numeric, Vector)))
 
 
-def index_cast(dtype: ElementLike, value: ValueLike) -> Value:
-    """Deprecated: `dtype(value)`. Convert between `Index` and another integer.
+@also_called(dtype="target_type")
+def index_cast(target_type: ElementLike, value: ValueLike) -> Value:
+    """Deprecated: `target_type(value)`. Convert between `Index` and another integer.
 
     >>> flyc.evaluate(lambda i: fx.index_cast(fx.Int64, i), 7)
     7
     """
-    x, target = _converted("index_cast", dtype, value, lambda a, b: a.is_integer and b.is_integer)
+    x, target = _converted("index_cast", target_type, value, lambda a, b: a.is_integer and b.is_integer)
     return x.to(target)
 
 
@@ -366,73 +386,148 @@ def _signed(x: Value, signed: bool) -> Value:
     return x if target is cls else x.to(target)
 
 
-def sitofp(dtype: ElementLike, value: ValueLike) -> Value:
+@also_called(dtype="target_type")
+def sitofp(target_type: ElementLike, value: ValueLike) -> Value:
     """A signed integer as a float."""
-    x, target = _converted("sitofp", dtype, value, lambda a, b: a.is_integer and b.is_float)
+    x, target = _converted("sitofp", target_type, value, lambda a, b: a.is_integer and b.is_float)
     return _signed(x, True).to(target)
 
 
-def uitofp(dtype: ElementLike, value: ValueLike) -> Value:
+@also_called(dtype="out", value="in_")
+def uitofp(out: ElementLike, in_: ValueLike, *, non_neg: bool = False) -> Value:
     """An unsigned integer as a float."""
-    x, target = _converted("uitofp", dtype, value, lambda a, b: a.is_integer and b.is_float)
+    _promises("uitofp", {"non_neg": non_neg})
+    x, target = _converted("uitofp", out, in_, lambda a, b: a.is_integer and b.is_float)
     return _signed(x, False).to(target)
 
 
-def int_to_fp(dtype: ElementLike, value: ValueLike, signed: bool | None = None) -> Value:
-    """An integer as a float, read as its class says or as `signed` does."""
-    x, target = _converted("int_to_fp", dtype, value, lambda a, b: a.is_integer and b.is_float)
-    return (x if signed is None else _signed(x, signed)).to(target)
+def int_to_fp(
+    src: object,
+    signed: object = None,
+    res_elem_type: object = None,
+) -> Value:
+    """An integer as a float, read as its class says or as `signed` does.
+
+    >>> flyc.evaluate(lambda x: fx.arith.int_to_fp(x, False, fx.Float32), -1)
+    4294967296.0
+    """
+    # Type first, or type second, are the orders published before.
+    if _is_type(src):
+        src, signed, res_elem_type = signed, res_elem_type, src
+    elif _is_type(signed):
+        signed, res_elem_type = res_elem_type, signed
+    if res_elem_type is None:
+        raise DSLTypeError("int_to_fp(src, signed, res_elem_type) needs the class of the result")
+    to, value = cast("ElementLike", res_elem_type), cast("ValueLike", src)
+    x, target = _converted("int_to_fp", to, value, lambda a, b: a.is_integer and b.is_float)
+    return (x if signed is None else _signed(x, bool(signed))).to(target)
 
 
-def fptosi(dtype: ElementLike, value: ValueLike) -> Value:
+@also_called(dtype="out", value="in_")
+def fptosi(out: ElementLike, in_: ValueLike) -> Value:
     """A float as a signed integer, toward zero."""
-    x, target = _converted("fptosi", dtype, value, lambda a, b: a.is_float and b.is_integer)
+    x, target = _converted("fptosi", out, in_, lambda a, b: a.is_float and b.is_integer)
     return x.to(type(target(0).with_signedness(True)))
 
 
-def fptoui(dtype: ElementLike, value: ValueLike) -> Value:
+@also_called(dtype="out", value="in_")
+def fptoui(out: ElementLike, in_: ValueLike) -> Value:
     """A float as an unsigned integer, toward zero."""
-    x, target = _converted("fptoui", dtype, value, lambda a, b: a.is_float and b.is_integer)
+    x, target = _converted("fptoui", out, in_, lambda a, b: a.is_float and b.is_integer)
     return x.to(type(target(0).with_signedness(False)))
 
 
-def extf(dtype: ElementLike, value: ValueLike) -> Value:
+@also_called(dtype="out", value="in_")
+def extf(out: ElementLike, in_: ValueLike, *, fastmath: FastMathLike = None) -> Value:
     """A float as a wider one."""
-    x, target = _converted("extf", dtype, value, lambda a, b: a.is_float and b.is_float)
-    return x.to(target)
+    x, target = _converted("extf", out, in_, lambda a, b: a.is_float and b.is_float)
+    with _flags(fastmath):
+        return x.to(target)
 
 
-def truncf(dtype: ElementLike, value: ValueLike) -> Value:
+@also_called(dtype="out", value="in_")
+def truncf(
+    out: ElementLike, in_: ValueLike, *, roundingmode: RoundingMode | None = None, fastmath: FastMathLike = None
+) -> Value:
     """A float as a narrower one."""
-    x, target = _converted("truncf", dtype, value, lambda a, b: a.is_float and b.is_float)
-    return x.to(target)
+    x, target = _converted("truncf", out, in_, lambda a, b: a.is_float and b.is_float)
+    with _flags(fastmath):
+        return x.to(target, rounding_mode=roundingmode)
 
 
-trunc_f = truncf
+@also_called(dtype="target_type")
+def trunc_f(target_type: ElementLike, value: ValueLike) -> Value:
+    """`truncf`."""
+    return truncf(target_type, value)
 
 
-def extsi(dtype: ElementLike, value: ValueLike) -> Value:
+@also_called(dtype="out", value="in_")
+def extsi(out: ElementLike, in_: ValueLike) -> Value:
     """An integer as a wider one, by its sign."""
-    x, target = _converted("extsi", dtype, value, lambda a, b: a.is_integer and b.is_integer)
+    x, target = _converted("extsi", out, in_, lambda a, b: a.is_integer and b.is_integer)
     return x.extsi(target) if isinstance(x, Numeric) else _signed(x, True).to(target)
 
 
-def extui(dtype: ElementLike, value: ValueLike) -> Value:
+@also_called(dtype="out", value="in_")
+def extui(out: ElementLike, in_: ValueLike, *, non_neg: bool = False) -> Value:
     """An integer as a wider one, with zeros."""
-    x, target = _converted("extui", dtype, value, lambda a, b: a.is_integer and b.is_integer)
+    _promises("extui", {"non_neg": non_neg})
+    x, target = _converted("extui", out, in_, lambda a, b: a.is_integer and b.is_integer)
     return _signed(x, False).to(target)
 
 
-def trunci(dtype: ElementLike, value: ValueLike) -> Value:
+@also_called(dtype="out", value="in_")
+def trunci(out: ElementLike, in_: ValueLike, *, overflow_flags: object = None) -> Value:
     """The low bits of an integer."""
-    x, target = _converted("trunci", dtype, value, lambda a, b: a.is_integer and b.is_integer)
+    _promises("trunci", {"overflow_flags": overflow_flags})
+    x, target = _converted("trunci", out, in_, lambda a, b: a.is_integer and b.is_integer)
     return x.trunci(target) if isinstance(x, Numeric) else x.to(target)
 
 
-def bitcast(dtype: ElementLike, value: ValueLike) -> Value:
+@also_called(dtype="out", value="in_")
+def bitcast(out: ElementLike, in_: ValueLike) -> Value:
     """The same bits as another class."""
-    x, target = _converted("bitcast", dtype, value, lambda a, b: True)
+    x, target = _converted("bitcast", out, in_, lambda a, b: True)
     return x.bitcast(target)
+
+
+# --- raw values -------------------------------------------------------------------------------------------------------
+
+
+class _AnyValue(type):
+    """`isinstance(x, ArithValue)`: x is a value of the kernel, not a Python number."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        if isinstance(instance, Numeric):
+            return not instance.is_static()
+        return isinstance(instance, Vector) or is_ir_value(instance)
+
+    def __getattr__(cls, name: str) -> object:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(Numeric, name)
+
+    def __call__(cls, v: object, signed: bool | None = None) -> Any:
+        value = as_dsl_value(v)
+        return value if signed is None else value.with_signedness(signed)
+
+
+class ArithValue(metaclass=_AnyValue):
+    """FlyDSL's class of untyped values. Here every value has a class: `ArithValue(v)` is `v` as one of them.
+
+    >>> flyc.evaluate(lambda x: fx.arith.ArithValue(x.ir_value()) + 1, 2)
+    3
+    """
+
+
+def resolve_fastmath(explicit: FastMathLike) -> str | None:
+    """The flags of an operation as text: those given, else the ambient ones; None where there are none.
+
+    >>> resolve_fastmath("fast"), resolve_fastmath(None)
+    ('fast', None)
+    """
+    found = effective(explicit)
+    return found.text if found or explicit is not None else None
 
 
 # --- builders ---------------------------------------------------------------------------------------------------------
@@ -442,6 +537,25 @@ _INTEGER = (
     "xori", "shli", "shrsi", "minsi", "maxsi", "minui", "maxui",
 )  # fmt: skip
 _FLOAT = ("addf", "subf", "mulf", "divf", "remf", "maximumf", "minimumf", "maxnumf", "minnumf")
+
+
+_PROMISES = ("overflow_flags", "is_exact", "non_neg", "results", "loc", "ip")
+
+
+def _promises(name: str, given: Mapping[str, object]) -> None:
+    """Take what an author may promise a builder of FlyDSL, and refuse all else.
+
+    A promise (no overflow, nothing lost) lets the optimiser do more and changes no defined result; where the op stands
+    and what type it gives follow from the trace.
+    """
+    for key, value in given.items():
+        if key not in _PROMISES and value is not None:
+            raise DSLTypeError(f"arith.{name} takes {', '.join(_PROMISES)} beside its operands, not {key}={value!r}")
+
+
+def _flags(fastmath: FastMathLike) -> AbstractContextManager[object]:
+    """The flags of one conversion."""
+    return nullcontext() if fastmath is None else _fastmath(fastmath)
 
 
 def _builder(name: str, args: tuple[ValueLike, ...], fastmath: FastMathLike = None) -> Any:
@@ -490,15 +604,19 @@ def _document(build: B, name: str) -> B:
 
 
 def _integer_builder(name: str):
-    def build(a: Operand[ValueT], b: Operand[ValueT], **_: object) -> ValueT:
-        return _builder(name, (a, b))
+    @also_called(a="lhs", b="rhs")
+    def build(lhs: Operand[ValueT], rhs: Operand[ValueT], **kwargs: object) -> ValueT:
+        _promises(name, kwargs)
+        return _builder(name, (lhs, rhs))
 
     return _document(build, name)
 
 
 def _float_builder(name: str):
-    def build(a: Operand[ValueT], b: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
-        return _builder(name, (a, b), fastmath)
+    @also_called(a="lhs", b="rhs")
+    def build(lhs: Operand[ValueT], rhs: Operand[ValueT], *, fastmath: FastMathLike = None, **kwargs: object) -> ValueT:
+        _promises(name, kwargs)
+        return _builder(name, (lhs, rhs), fastmath)
 
     return _document(build, name)
 
@@ -510,13 +628,15 @@ xori, shli, shrsi, minsi, maxsi, minui, maxui = map(_integer_builder, _INTEGER[1
 addf, subf, mulf, divf, remf, maximumf, minimumf, maxnumf, minnumf = map(_float_builder, _FLOAT)
 
 
-def negf(a: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
+@also_called(a="operand")
+def negf(operand: Operand[ValueT], *, fastmath: FastMathLike = None, **kwargs: object) -> ValueT:
     """Emit `arith.negf`.
 
     >>> flyc.evaluate(fx.arith.negf, 2.0)
     -2.0
     """
-    return _builder("negf", (a,), fastmath)
+    _promises("negf", kwargs)
+    return _builder("negf", (operand,), fastmath)
 
 
 def __getattr__(name: str) -> object:
@@ -525,16 +645,23 @@ def __getattr__(name: str) -> object:
         build = globals().get(name[:-2].lower())
         if callable(build):
             return lambda *args, **kwargs: SimpleNamespace(result=build(*args, **kwargs))  # pyright: ignore[reportUnknownLambdaType,reportUnknownVariableType]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in ("dsl_loc_tracing", "dsl_math_wrap_result"):
+        from . import meta
+
+        return getattr(meta, name)
+    return raw_binding("arith", name)
 
 
 __all__ = [
     "CmpFPredicate",
     "CmpIPredicate",
+    "FastMathFlags",
+    "RoundingMode",
     "ceildiv",
     "cmpf",
     "cmpi",
     "constant_vector",
+    "fastmath",
     "index_cast",
     "max",
     "maximumf",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from ..errors import DSLTypeError, DSLValueError
 from ..ir.enums import SyncScope
 from .numeric import Boolean, Int32, Int64, Numeric, as_numeric, dsl_class
+from .scalars.constants import constant
 from .tensor import Pointer, recast_iter
 from .vector import Vector, VectorAlias
 
@@ -68,10 +69,10 @@ def _check_pointer(name: str, ptr: object) -> type[Numeric]:
 
 
 def _operand(name: str, value: object, dtype: type[Numeric]) -> Numeric:
-    """A value as an element: literals convert, DSL values must be of the type already."""
+    """A value as an element: literals that keep their value convert, DSL values must be of the type already."""
     number = as_numeric(value)
     if number.is_static() and not isinstance(value, Numeric):
-        return dtype(number)
+        return constant(dtype, number.value)
     if type(number).ir_type != dtype.ir_type:
         raise DSLTypeError(f"{name}: the pointer holds {dtype}, the value is a {type(number)}; convert it with .to()")
     return number

@@ -28,6 +28,13 @@ class ConstexprType:
         """Whether a value is of the declared type."""
         return _accepts(self.inner, value)
 
+    is_specialized = True
+
+    @property
+    def value_type(self) -> object:
+        """The declared type."""
+        return self.inner
+
     def __repr__(self) -> str:
         return f"Constexpr[{getattr(self.inner, '__name__', self.inner)}]"
 
@@ -96,6 +103,21 @@ class _ConstexprFactory:
         if not ok and not _is_tuple_class(inner) and typing.get_origin(inner) is not type(Callable):
             raise DSLTypeError(f"Constexpr takes int, bool, float, str, tuple, a NamedTuple or Callable, got {inner!r}")
         return ConstexprType(inner)
+
+    is_specialized = False
+    """Whether a type is said."""
+    value_type: object = Any
+    value: object = None
+
+    @staticmethod
+    def is_constexpr_annotation(annotation: object) -> bool:
+        """Whether an annotation is `Constexpr` or one of `Constexpr[...]`."""
+        return isinstance(annotation, (ConstexprType, _ConstexprFactory))
+
+    @staticmethod
+    def value_signature(value: object) -> object:
+        """What of a compile-time value enters the cache key."""
+        return (type(value).__name__, repr(value))
 
     def __repr__(self) -> str:
         return "Constexpr"

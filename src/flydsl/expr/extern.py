@@ -90,7 +90,15 @@ class ExternFunction:
     __dsl_captured__ = True
     __fly_snapshot__ = True
 
-    def __init__(self, symbol: str, arg_types: Sequence[str], ret_type: str, is_pure: bool = False):
+    def __init__(
+        self,
+        symbol: str,
+        arg_types: Sequence[str],
+        ret_type: str,
+        is_pure: bool = False,
+        bitcode_path: str | os.PathLike[str] | None = None,
+        module_init_fn: Callable[[int], object] | None = None,
+    ):
         for name in (*arg_types, ret_type):
             if name not in TYPES:
                 raise DSLValueError(f"{symbol}: unknown type {name!r}; expected one of {', '.join(TYPES)}")
@@ -100,12 +108,17 @@ class ExternFunction:
         self.arg_types = tuple(arg_types)
         self.ret_type = ret_type
         self.is_pure = is_pure
+        self.bitcode_path = None if bitcode_path is None else os.fspath(bitcode_path)
+        if module_init_fn is not None and not callable(module_init_fn):
+            raise DSLTypeError(f"module_init_fn is a function of a module's handle, got {module_init_fn!r}")
+        self.module_init_fn = module_init_fn
         self._library: Library | None = None
 
     @property
     def library(self) -> Library | None:
-        """The bitcode a resolver found for the symbol, read once; None if there is none."""
-        if self._library is None and (path := resolve_bitcode(self.symbol)) is not None:
+        """The bitcode given or found by a resolver for the symbol, read once; None if there is none."""
+        path = self.bitcode_path or resolve_bitcode(self.symbol)
+        if self._library is None and path is not None:
             self._library = Library.read(path, self.symbol)
         return self._library
 
@@ -120,7 +133,10 @@ class ExternFunction:
 
         result = TYPES[self.ret_type]
         value = emit_call(self.symbol, operands, None if result is None else result.ir_type, self.is_pure)
-        tracer.functions[0].externs.use(self.library)
+        externs = tracer.functions[0].externs
+        externs.use(self.library)
+        if self.module_init_fn is not None and self.module_init_fn not in externs.load_hooks:
+            externs.load_hooks.append(self.module_init_fn)
         return None if result is None else result(value)
 
     def _argument(self, at: int, x: object) -> SSAValue:
@@ -141,13 +157,22 @@ class ExternFunction:
         return f"{self.symbol}({', '.join(self.arg_types)}) -> {self.ret_type}"
 
 
-def ffi(symbol: str, arg_types: Sequence[str], ret_type: str, is_pure: bool = False) -> ExternFunction:
+def ffi(
+    symbol: str,
+    arg_types: Sequence[str],
+    ret_type: str,
+    is_pure: bool = False,
+    bitcode_path: str | os.PathLike[str] | None = None,
+    module_init_fn: Callable[[int], object] | None = None,
+) -> ExternFunction:
     """Declare a device function: type names are int32, uint32, int64, uint64, float32, float64 and void.
+
+    `bitcode_path` is the library to link for it, `module_init_fn` a host hook that gets the handle of a loaded module.
 
     >>> ffi("my_exp", ["float32"], "float32")
     my_exp(float32) -> float32
     """
-    return ExternFunction(symbol, arg_types, ret_type, is_pure)
+    return ExternFunction(symbol, arg_types, ret_type, is_pure, bitcode_path, module_init_fn)
 
 
 __all__ = ["ExternFunction", "ffi", "register_extern_resolver", "unregister_extern_resolver"]

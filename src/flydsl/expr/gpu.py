@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError
 from ..ir.enums import AddressSpace
-from .emit.trace import current
+from .aliases import also_called
+from .emit.trace import current, maybe_current
 from .numeric import Index, Int32, Int64, Numeric, Uint32, scalar_or_none
 from .scalars.scalar_ops import CLASSES
 from .vector import Vector
@@ -15,6 +17,7 @@ from .vector import Vector
 if TYPE_CHECKING:
     import ctypes
 
+    from ..target import GPUTarget
     from .annotations import Attribute, IntLike, Slot, SSAValue, Value
 
 V = TypeVar("V", bound="Numeric | Vector")
@@ -99,11 +102,21 @@ def num_warp_threads() -> int:
     >>> flyc.evaluate(lambda: fx.num_warp_threads() in (32, 64))
     True
     """
-    for function in current().functions:
+    return current_target().warp_size
+
+
+def current_target() -> GPUTarget:
+    """What is compiled for: the target of the trace in progress, else the one the selected stack would compile for.
+
+    >>> flyc.evaluate(lambda: fx.gpu.current_target().arch, target="cpu:gfx942")
+    'gfx942'
+    """
+    tracer = maybe_current()
+    for function in () if tracer is None else tracer.functions:
         target = getattr(function, "target", None)
         if target is not None:
-            return target.warp_size
-    raise DSLRuntimeError("no target: this can only be asked while a kernel is traced")
+            return target
+    return import_module("flydsl.runtime.device").selected_target()
 
 
 # --- shuffles -----------------------------------------------------------------------------------------------------
@@ -114,12 +127,15 @@ _MODES = ("xor", "up", "down", "idx")
 def shuffle(value: V, offset: IntLike, width: IntLike | None = None, mode: str = "xor") -> V:
     """The `value` of another lane of the warp: `fx.gpu.shuffle(x, 1, 32, "xor")`.
 
-    `mode` says which: lane `xor` offset, `up` (lane - offset), `down` (lane + offset), or `idx`, the lane `offset`
-    itself. Lanes stay within segments of `width`, the warp by default. Any scalar class or Vector, which keeps its
-    class; what is wider than 32 bits travels in pieces.
+    `mode` says which: lane `xor` offset, `up` (lane - offset), `down` (lane + offset), or `idx`, lane `offset` of the
+    warp itself. The first three stay within segments of `width` lanes, the warp by default: a lane whose source would
+    lie outside of its own reads itself. Any scalar class or Vector, which keeps its class; what is wider than 32 bits
+    travels in pieces.
 
     >>> flyc.evaluate(lambda: fx.gpu.shuffle(fx.thread_idx.x, 1, 4, mode="xor"), threads=4)
     [1, 0, 3, 2]
+    >>> flyc.evaluate(lambda: fx.gpu.shuffle(fx.thread_idx.x, 1, 2, mode="idx"), threads=4)
+    [1, 1, 1, 1]
     """
     if mode not in _MODES:
         raise DSLValueError(f"shuffle mode must be one of {', '.join(_MODES)}, got {mode!r}")
@@ -266,13 +282,19 @@ class Stream:
 
     __slots__ = ("_ir", "raw")
 
-    def __init__(self, raw: Any = None):
-        if isinstance(raw, Stream):
-            raw = raw.raw
-        if raw is not None and not isinstance(raw, int) and stream_handle(raw) is None:
-            raise DSLValueError(f"expected None, an int handle or a stream object, got {raw!r}")
-        self.raw: Any = raw
+    @also_called(raw="value")
+    def __init__(self, value: Any = None):
+        if isinstance(value, Stream):
+            value = value.raw
+        if value is not None and not isinstance(value, int) and stream_handle(value) is None:
+            raise DSLValueError(f"expected None, an int handle or a stream object, got {value!r}")
+        self.raw: Any = value
         self._ir: SSAValue | None = None
+
+    @property
+    def value(self) -> Any:
+        """What was given: None, a handle or a stream object."""
+        return self.raw
 
     @property
     def handle(self) -> int | None:
@@ -324,6 +346,28 @@ def stream_handle(raw: object) -> int | None:
             return value
     protocol = getattr(raw, "__cuda_stream__", None)
     return int(protocol()[1]) if protocol is not None else None
+
+
+_ELSEWHERE: dict[str, str] = {
+    name: module
+    for module, names in {
+        "flydsl.expr": (
+            "Arena Array CompositeKind Empty PointerType SharedAllocator Storage Uint8 as_ir_value get_dyn_shared "
+            "is_composite_type is_struct_type make_ptr"
+        ),
+        "flydsl.expr.protocol": "dsl_align_of dsl_size_of",
+        "flydsl.expr.meta": "dsl_loc_tracing dsl_math_wrap_result tracing_option",
+    }.items()
+    for name in names.split()
+}
+"""What FlyDSL's module of this name offers too."""
+
+
+def __getattr__(name: str) -> object:
+    where = _ELSEWHERE.get(name)
+    if where is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(where), name)
 
 
 __all__ = [

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 
 from ..errors import DSLTypeError
 from ..ir.fold import FORMATS
+from .aliases import also_called
 from .emit.trace import current
 from .numeric import Boolean, Float32
 from .scalars.fastmath import flags_attr
@@ -367,32 +368,35 @@ def ctpop(x: Operand[ValueT], **_: object) -> ValueT:
     return _integer("ctpop", x)
 
 
-def powf(base: Operand[ValueT], exponent: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
+@also_called(exponent="exp")
+def powf(base: Operand[ValueT], exp: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """A float to a float power.
 
     >>> flyc.evaluate(fx.powf, 2.0, 0.5)
     1.41421...
     """
-    return _float("powf", (base, exponent), fastmath)
+    return _float("powf", (base, exp), fastmath)
 
 
-def ipowi(base: Operand[ValueT], exponent: Operand[ValueT], **_: object) -> ValueT:
+@also_called(exponent="exp")
+def ipowi(base: Operand[ValueT], exp: Operand[ValueT], **_: object) -> ValueT:
     """An integer to a power of the same class; a negative power of anything but 1 and -1 is 0.
 
     >>> flyc.evaluate(fx.ipowi, 3, 4)
     81
     """
-    return _integer("ipowi", base, exponent)
+    return _integer("ipowi", base, exp)
 
 
-def fpowi(base: Operand[ValueT], exponent: ValueLike, *, fastmath: FastMathLike = None, **_: object) -> ValueT:
+@also_called(exponent="exp")
+def fpowi(base: Operand[ValueT], exp: ValueLike, *, fastmath: FastMathLike = None, **_: object) -> ValueT:
     """A float to an integer power.
 
     >>> flyc.evaluate(fx.fpowi, 1.5, 3)
     3.375
     """
     cls, shape, (value,) = _floats("fpowi", (base,))
-    power_cls, power_shape, (power,) = uniform("fpowi", (exponent,))
+    power_cls, power_shape, (power,) = uniform("fpowi", (exp,))
     if not power_cls.is_integer:
         raise DSLTypeError(f"fpowi requires an integer power, got {power_cls}; use powf")
     t = current()
@@ -418,15 +422,14 @@ def atan2(y: Operand[ValueT], x: Operand[ValueT], *, fastmath: FastMathLike = No
     return _float("atan2", (y, x), fastmath)
 
 
-def copysign(
-    magnitude: Operand[ValueT], sign: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object
-) -> ValueT:
-    """`magnitude` with the sign of `sign`.
+@also_called(magnitude="mag")
+def copysign(mag: Operand[ValueT], sign: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object) -> ValueT:
+    """`mag` with the sign of `sign`.
 
     >>> flyc.evaluate(fx.copysign, 3.0, -0.0)
     -3.0
     """
-    return _float("copysign", (magnitude, sign), fastmath)
+    return _float("copysign", (mag, sign), fastmath)
 
 
 def fma(
@@ -440,15 +443,16 @@ def fma(
     return _float("fma", (a, b, c), fastmath)
 
 
+@also_called(low="lo", high="hi")
 def clampf(
-    x: Operand[ValueT], low: Operand[ValueT], high: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object
+    x: Operand[ValueT], lo: Operand[ValueT], hi: Operand[ValueT], *, fastmath: FastMathLike = None, **_: object
 ) -> ValueT:
-    """`x` limited to the range from `low` to `high`; NaN stays NaN.
+    """`x` limited to the range from `lo` to `hi`; NaN stays NaN.
 
     >>> flyc.evaluate(fx.clampf, 5.0, 0.0, 1.0)
     1.0
     """
-    cls, shape, (v, a, b) = _floats("clampf", (x, low, high))
+    cls, shape, (v, a, b) = _floats("clampf", (x, lo, hi))
     t, flags = current(), flags_attr(fastmath)
     made = t.float_binary("minimumf", t.float_binary("maximumf", v, a, flags), b, flags)
     return cast("ValueT", rewrap(made, shape, cls))

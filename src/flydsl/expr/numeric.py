@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias, TypeVar
 from ..errors import DSLOverflowError, DSLRuntimeError, DSLTypeError, DSLValueError
 from ..ir.enums import RoundingMode
 from ..ir.fold import float_bits, float_from_bits
+from .aliases import also_called
 from .emit.trace import current
 from .scalars.fastmath import fastmath as _fastmath
 from .scalars.operators import ScalarOperators
@@ -62,15 +63,15 @@ class NumericMeta(type):
     ir_name: str
     """The IR type as text."""
     cached_type: Attribute | None
+    is_integer: ClassVar[bool] = False
+    is_float: ClassVar[bool] = False
 
-    def __new__(
-        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, object], **options: object
-    ) -> NumericMeta:
-        namespace.setdefault("__slots__", ())
-        return super().__new__(mcs, name, bases, namespace, **options)
+    def __new__(mcs, name: str, bases: tuple[type, ...], attrs: dict[str, object], **options: object) -> NumericMeta:
+        attrs.setdefault("__slots__", ())
+        return super().__new__(mcs, name, bases, attrs, **options)
 
-    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, object], **options: object):
-        super().__init__(name, bases, namespace)
+    def __init__(cls, name: str, bases: tuple[type, ...], attrs: dict[str, object], **options: object):
+        super().__init__(name, bases, attrs)
 
     def __str__(cls) -> str:
         return cls.__name__
@@ -133,24 +134,28 @@ class Numeric(ScalarOperators, metaclass=NumericMeta):
             cls.signed = signed
             CLASSES[cls.__name__] = cls
 
-    def __init__(self, value: Any):
+    def __init__(self, x: Any):
         cls = type(self)
-        kind: type = type(value)  # pyright: ignore[reportUnknownVariableType]
+        kind: type = type(x)  # pyright: ignore[reportUnknownVariableType]
         if kind in STATIC:
-            self.value = cls.payload(value)
-        elif isinstance(value, Numeric):
-            payload = value.value
+            self.value = cls.payload(x)
+        elif isinstance(x, Numeric):
+            payload = x.value
             if type(payload) in STATIC:
                 self.value = cls.payload(payload)
             else:
                 self.value = convert(current(), payload, kind, cls)
         elif kind.__name__ in IR_VALUES:
-            self.value = cls._from_ir(value)
-        elif isinstance(value, numbers.Real):
-            self.value = cls.payload(int(value) if isinstance(value, numbers.Integral) else float(value))
+            self.value = cls._from_ir(x)
+        elif isinstance(x, numbers.Real):
+            self.value = cls.payload(int(x) if isinstance(x, numbers.Integral) else float(x))
+        elif getattr(x, "numel", None) == 1:
+            # A vector of one element stands for it, as what a one-element tensor gives on load().
+            self.value = cls(x[0]).value
         else:
+            hint = f"; convert its elements with .to(fx.{cls})" if hasattr(x, "numel") else ""
             raise DSLValueError(
-                f"{cls} expects a number, a DSL scalar or an IR value, got {value!r} of type {kind.__name__}"
+                f"{cls} expects a number, a DSL scalar or an IR value, got {x!r} of type {kind.__name__}{hint}"
             )
 
     @classmethod
@@ -449,7 +454,13 @@ class Numeric(ScalarOperators, metaclass=NumericMeta):
         number = scalar_or_none(value)
         if number is None:
             raise DSLTypeError(f"cannot use {value!r} as a {cls}: expected a number or a DSL scalar")
-        return number if type(number) is cls else cls(number)
+        if type(number) is cls:
+            return number
+        if type(number.value) in STATIC and not isinstance(value, Numeric):
+            from .scalars.constants import constant
+
+            return cast("Self", constant(cls, number.value))
+        return cls(number)
 
     # --- looking classes up ---------------------------------------------------------------------------------------
 
@@ -848,7 +859,8 @@ def _from_int(value: int) -> Numeric:
     if -(1 << 31) <= value < 1 << 31:
         return make(Int32, value)
     if not -(1 << 63) <= value < 1 << 64:
-        raise DSLOverflowError(f"{value} does not fit in 64 bits; write fx.Int128(...) or fx.Uint128(...)")
+        shown = value if value.bit_length() <= 256 else f"a number of {value.bit_length()} bits"
+        raise DSLOverflowError(f"{shown} does not fit in 64 bits; write fx.Int128(...) or fx.Uint128(...)")
     return Int64(value)
 
 
@@ -877,15 +889,15 @@ def scalar_or_none(x: Any) -> Numeric | None:
     return None
 
 
-def as_numeric(value: object) -> Numeric:
+def as_numeric(obj: object) -> Numeric:
     """The scalar a Python number stands for; scalars pass through, IR scalars are wrapped.
 
     >>> as_numeric(5), as_numeric(1 << 40), as_numeric(0.5), as_numeric(True)
     (Int32(5), Int64(1099511627776), Float32(0.5), Boolean(True))
     """
-    found = scalar_or_none(value)
+    found = scalar_or_none(obj)
     if found is None:
-        raise DSLValueError(f"expected a number, got {value!r} of type {type(value).__name__}")
+        raise DSLValueError(f"expected a number, got {obj!r} of type {type(obj).__name__}")
     return found
 
 
@@ -944,7 +956,7 @@ def as_dsl_value(value: object, exemplar: object = None) -> Any:
 # --- IR types ---------------------------------------------------------------------------------------------------------
 
 
-class _TypeNamespace:
+class Types:
     """IR types by name: `T.i32`, `T.f32x4`, `T.vec(8, T.bf16)`.
 
     >>> str(fx.T.f32x4), str(fx.T.vec(8, fx.T.bf16))
@@ -960,19 +972,37 @@ class _TypeNamespace:
                 return found
         raise AttributeError(f"fx.T has no type '{name}'; it has i8, i32, f32, bf16, index, f32x4, ..., vec(n, elem)")
 
-    def vec(self, count: int, elem: DTypeLike) -> Attribute:
-        """Vector type of `count` elements of an IR type or a scalar class."""
+    @also_called(count="n")
+    def vec(self, n: int, elem: DTypeLike) -> Attribute:
+        """Vector type of `n` elements of an IR type or a scalar class."""
         from .emit.scalar_types import vector_type
 
-        return vector_type(dsl_class(elem).ir_type, count)
+        return vector_type(dsl_class(elem).ir_type, n)
+
+    def __dir__(self) -> list[str]:
+        return [*_TYPE_NAMES, "vec"]
 
 
-T: Final = _TypeNamespace()
+_TYPE_NAMES = (
+    "bf16 bf16x2 bf16x4 bf16x8 f16 f16x2 f16x4 f16x8 f32 f32x2 f32x4 f64 i128 i16 i16x2 i16x4 i16x8 i32 i32x2 i32x4 "
+    "i64 i64x2 i8 i8x16 i8x2 i8x4 i8x8 index"
+).split()
+
+
+def _named(name: str) -> property:
+    return property(lambda self: Types.__getattr__(self, name), doc=f"The IR type {name}.")
+
+
+for _name in _TYPE_NAMES:
+    setattr(Types, _name, _named(_name))
+
+
+T: Final = Types()
 
 __all__ = [
     "BFloat16", "Boolean", "Float", "Float16", "Float32", "Float4E2M1FN", "Float64", "Float6E2M3FN", "Float6E3M2FN",
     "Float8E4M3", "Float8E4M3B11FNUZ", "Float8E4M3FN", "Float8E4M3FNUZ", "Float8E5M2", "Float8E5M2FNUZ",
     "Float8E8M0FNU", "Index", "Int128", "Int16", "Int32", "Int4", "Int64", "Int8", "Integer", "Numeric",
-    "NumericMeta", "RoundingMode", "T",
+    "NumericMeta", "RoundingMode", "T", "Types",
     "Uint128", "Uint16", "Uint32", "Uint64", "Uint8", "as_dsl_value", "as_ir_value", "as_numeric",
 ]  # fmt: skip

@@ -23,18 +23,22 @@ if TYPE_CHECKING:
     from .tensors.algebra_values import IntTuple
 
 
-def printf(fmt: object, *args: object) -> None:
+def printf(*args: object, format_str: str | None = None) -> None:
     """Print a line from every thread that comes by: `fx.printf("row {}: {}", r, x)`.
 
     `{}` stands for the next argument, `{{` and `}}` for braces. Integers print in decimal, floats with two decimals,
-    vectors as `[a, b]`, tuples and layouts by their structure. Without a format the values stand beside each other.
+    vectors as `[a, b]`, tuples and layouts by their structure. Without a format the values stand beside each other;
+    it may be given as `format_str`.
 
     >>> def tell(n):
     ...     fx.printf("n is {}, twice that {}", n, n * 2)
     >>> flyc.evaluate(tell, 4)  # the kernel prints: n is 4, twice that 8
     """
-    if not isinstance(fmt, str):
-        args, fmt = (fmt, *args), " ".join(["{}"] * (len(args) + 1))
+    fmt = format_str
+    if fmt is None and args and isinstance(args[0], str):
+        fmt, args = args[0], args[1:]
+    if fmt is None:
+        fmt = " ".join(["{}"] * len(args))
     pieces = split_format(fmt, len(args))
     text, values = escape(pieces[0]), cast("list[Numeric]", [])
     for piece, arg in zip(pieces[1:], args, strict=True):

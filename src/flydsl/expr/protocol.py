@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
 from ..errors import DSLTypeError
+from .aliases import also_called
 
 if TYPE_CHECKING:
     from .annotations import Attribute, Slot, SSAValue
@@ -100,15 +101,29 @@ def extract_to_ir_values(obj: object) -> list[SSAValue]:
     return found
 
 
-def construct_from_ir_values(exemplar: X, values: Sequence[SSAValue]) -> X:
-    """An object like `exemplar` made of exactly these IR values.
+def construct_from_ir_values(dsl_type: object, args: object, values: Sequence[SSAValue] | None = None) -> Any:
+    """An object of `dsl_type`, like the exemplar `args`, made of exactly these IR values.
+
+    The exemplar alone, which has a type, is enough: `construct_from_ir_values(exemplar, values)`.
 
     >>> flyc.evaluate(lambda x: construct_from_ir_values((x, x), extract_to_ir_values((x + 1, x + 2))), 3)
     (4, 5)
+    >>> flyc.evaluate(lambda x: construct_from_ir_values(fx.Int32, x, extract_to_ir_values(x + 1)), 3)
+    4
     """
-    made, used = _construct(exemplar, list(values), 0)
-    if used != len(values):
-        raise DSLTypeError(f"{type(exemplar).__name__} is made of {used} IR values, got {len(values)}")
+    if values is None:
+        exemplar, given = dsl_type, list(cast("Sequence[SSAValue]", args))
+    else:
+        exemplar, given = args, list(values)
+        made = getattr(dsl_type, "__construct_from_ir_values__", None)
+        if made is not None and not isinstance(exemplar, cast(type, dsl_type)):
+            count = len(extract_to_ir_values(exemplar)) if exemplar is not None else len(given)
+            if count != len(given):
+                raise DSLTypeError(f"{dsl_type} is made of {count} IR values, got {len(given)}")
+            return made(given, exemplar)
+    made, used = _construct(exemplar, given, 0)
+    if used != len(given):
+        raise DSLTypeError(f"{type(exemplar).__name__} is made of {used} IR values, got {len(given)}")
     return made
 
 
@@ -176,34 +191,38 @@ def _storable(obj: object, name: str) -> Any:
     return method
 
 
-def dsl_size_of(type_: Any) -> int:
+@also_called(type_="dsl_type")
+def dsl_size_of(dsl_type: Any) -> int:
     """Bytes a value of this type takes in memory.
 
     >>> dsl_size_of(fx.Struct["a": fx.Int32, "b": fx.Align[fx.Int32, 16]])
     32
     """
-    return _storable(type_, "__dsl_size_of__")()
+    return _storable(dsl_type, "__dsl_size_of__")()
 
 
-def dsl_align_of(type_: Any) -> int:
+@also_called(type_="dsl_type")
+def dsl_align_of(dsl_type: Any) -> int:
     """Alignment in bytes of this type in memory.
 
     >>> dsl_align_of(fx.Array[fx.Float32, 4, 16])
     16
     """
-    return _storable(type_, "__dsl_align_of__")()
+    return _storable(dsl_type, "__dsl_align_of__")()
 
 
-def peek_from_ptr(type_: object, ptr: Pointer) -> Any:
+@also_called(type_="dsl_type")
+def peek_from_ptr(dsl_type: object, ptr: Pointer) -> Any:
     """Load a value of this type.
 
     >>> flyc.evaluate(lambda t: peek_from_ptr(fx.Float32, fx.get_iter(t)), np.array([2.5], "f4"))
     2.5
     """
-    return _storable(type_, "__peek_from_ptr__")(ptr)
+    return _storable(dsl_type, "__peek_from_ptr__")(ptr)
 
 
-def poke_into_ptr(type_: object, ptr: Pointer, value: object) -> None:
+@also_called(type_="dsl_type")
+def poke_into_ptr(dsl_type: object, ptr: Pointer, value: object) -> None:
     """Store a value of this type.
 
     >>> def put(t):
@@ -212,4 +231,4 @@ def poke_into_ptr(type_: object, ptr: Pointer, value: object) -> None:
     >>> flyc.evaluate(put, np.array([2.5], "f4"))
     1.5
     """
-    _storable(type_, "__poke_into_ptr__")(ptr, value)
+    _storable(dsl_type, "__poke_into_ptr__")(ptr, value)

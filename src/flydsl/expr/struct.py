@@ -18,13 +18,15 @@ from .structs import (
     struct,
     union,
 )
-from .tensors.storage import Array
+from .tensors.storage import Arena, Array, Storage
 
 __all__ = [
     "Align",
+    "Arena",
     "Array",
     "CompositeKind",
     "Empty",
+    "Storage",
     "Struct",
     "Union",
     "is_composite_type",

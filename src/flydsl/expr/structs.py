@@ -38,6 +38,8 @@ class CompositeKind(Enum):
 
     STRUCT = "struct"
     UNION = "union"
+    Product = STRUCT
+    Sum = UNION
 
 
 class Field(NamedTuple):
@@ -644,31 +646,31 @@ Empty = _composite("Empty", CompositeKind.STRUCT, (), {"__module__": __name__, "
 """A struct with no fields."""
 
 
-def is_composite_type(type_: Any) -> TypeGuard[CompositeMeta]:
+def is_composite_type(obj: Any) -> TypeGuard[CompositeMeta]:
     """Whether a type is a struct or a union.
 
     >>> fx.is_composite_type(fx.Union["a": fx.Int32]), fx.is_composite_type(fx.Int32)
     (True, False)
     """
-    return isinstance(type_, CompositeMeta) and type_.__kind__ is not None
+    return isinstance(obj, CompositeMeta) and obj.__kind__ is not None
 
 
-def is_struct_type(type_: Any) -> TypeGuard[CompositeMeta]:
+def is_struct_type(obj: Any) -> TypeGuard[CompositeMeta]:
     """Whether a type is a struct.
 
     >>> fx.is_struct_type(fx.Struct["a": fx.Int32]), fx.is_struct_type(fx.Union["a": fx.Int32])
     (True, False)
     """
-    return isinstance(type_, CompositeMeta) and type_.__kind__ is CompositeKind.STRUCT
+    return isinstance(obj, CompositeMeta) and obj.__kind__ is CompositeKind.STRUCT
 
 
-def is_specializable_struct_type(type_: object) -> bool:
+def is_specializable_struct_type(tp: object) -> bool:
     """Whether a type is a struct whose Constexpr fields have no values yet.
 
     >>> fx.is_specializable_struct_type(fx.Struct["n": fx.Constexpr[int]])
     True
     """
-    return is_struct_type(type_) and not type_.__consts__ and any(f.is_constexpr for f in type_.__fields__)
+    return is_struct_type(tp) and not tp.__consts__ and any(f.is_constexpr for f in tp.__fields__)
 
 
 # --- alignment ----------------------------------------------------------------------------------------------------
@@ -698,6 +700,8 @@ class Align:
 
     inner: ClassVar[Any] = None
     """The type that is aligned."""
+    dtype: ClassVar[Any] = None
+    """The same."""
     align: ClassVar[int] = 0
 
     def __class_getitem__(cls, key: object) -> type[Align]:
@@ -712,7 +716,7 @@ class Align:
             )
         found = _aligned.get((inner, n))
         if found is None:
-            body = {"__slots__": (), "__module__": __name__, "inner": inner, "align": n}
+            body = {"__slots__": (), "__module__": __name__, "inner": inner, "dtype": inner, "align": n}
             found = _aligned[inner, n] = type(f"Align[{type_name(inner)}, {n}]", (Align,), body)
         return found
 

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, overload
 from .. import layout as L
 from ..errors import DSLTypeError, DSLValueError
 from ..ir.enums import AddressSpace, CachePolicy
-from .numeric import Int32, Int64, Numeric, as_numeric
+from .aliases import also_called
+from .numeric import Int32, Int64, Numeric, as_numeric, dsl_class, is_ir_value
+from .scalars.constants import constant
 from .tensors.algebra_values import ComposedLayout, IntTuple, Layout, apply, as_int_tuple, current_ir
-from .vector import Vector
+from .tensors.bounds import check_coordinate
+from .vector import Vector, VectorAlias
 
 if TYPE_CHECKING:
     from ..dialects.fly.semantics import View
@@ -107,11 +110,16 @@ class Pointer:
     def load(self, dtype: None = None) -> Numeric: ...
     @overload
     def load(self, dtype: type[V]) -> V: ...
-    def load(self, dtype: type[Numeric] | type[Vector] | None = None) -> Value:
-        """Read one value; a vector alias reads that many elements."""
+    @overload
+    def load(self, dtype: Attribute) -> Value: ...
+    def load(self, dtype: type[Numeric] | type[Vector] | Attribute | None = None) -> Value:
+        """Read one value; a vector alias, or an IR vector type, reads that many elements."""
         ir = current_ir()
         if dtype is None:
             return self.dtype(ir.load_pointer(self))
+        if not isinstance(dtype, type):
+            parts = _vector_parts(dtype)
+            dtype = dsl_class(dtype) if parts is None else VectorAlias(*parts)
         return dtype(ir.load_pointer(self, dtype.ir_type))
 
     def store(self, value: ValueLike) -> None:
@@ -207,17 +215,24 @@ def _address_class(size: int) -> type[Numeric]:
     return Int32 if size == 4 else Int64
 
 
+def _vector_parts(type_: Attribute) -> tuple[Attribute, int] | None:
+    """Element type and count of an IR vector type, None for any other."""
+    from .emit.scalar_types import vector_parts
+
+    return vector_parts(type_)
+
+
 def convert_for_store(value: object, dtype: type[Numeric]) -> SSAValue:
-    """The IR value to store into elements of `dtype`: literals convert, other DSL types are refused."""
+    """The IR value to store as `dtype`: numbers that keep their value convert, values of other types are refused."""
     if isinstance(value, Vector):
         if value.dtype.ir_type != dtype.ir_type:
             raise DSLTypeError(f"cannot store a Vector of {value.dtype} into {dtype} elements; convert it with .to()")
         return value.ir_value()
-    if isinstance(value, (bool, int, float)):
-        return dtype(value).ir_value()
+    if is_ir_value(value) and _vector_parts(value.type) is not None:
+        return convert_for_store(Vector(value), dtype)
     number = as_numeric(value)
     if number.is_static():
-        return dtype(number).ir_value()
+        return (value if type(value) is dtype else constant(dtype, number.value)).ir_value()
     if type(number).ir_type != dtype.ir_type:
         raise DSLTypeError(f"cannot store a {type(number)} into {dtype} elements; convert it: {dtype}(value)")
     return number.ir_value()
@@ -236,9 +251,17 @@ class Tensor:
 
     is_tensor = True
 
-    def __init__(self, data: View, value: SSAValue | None = None, dtype: type[Numeric] | None = None):
-        self.data = data
-        self._value = value
+    def __init__(
+        self, data: View | Tensor | SSAValue, value: SSAValue | None = None, dtype: type[Numeric] | None = None
+    ):
+        if isinstance(data, Tensor) or is_ir_value(data):
+            # A tensor again, or the IR value of one.
+            made = data if isinstance(data, Tensor) else current_ir().wrap(data)
+            if not isinstance(made, Tensor):
+                raise DSLTypeError(f"Tensor(...) takes a tensor or the IR value of one, got {made!r}")
+            data, value, dtype = made.data, made._value, dtype or made.declared_dtype
+        self.data: View = data
+        self._value: SSAValue | None = value
         self.declared_dtype = dtype
 
     @property
@@ -323,18 +346,25 @@ class Tensor:
         """The IR value."""
         return current_ir().materialise(self)
 
+    @property
+    def type(self) -> Any:
+        """The IR type."""
+        return current_ir().type_of_value(self)
+
     @overload
     def __getitem__(self, coord: Coord) -> Numeric: ...  # pyright: ignore[reportOverlappingOverload]
     @overload
     def __getitem__(self, coord: TreeLike) -> Self: ...
     def __getitem__(self, coord: TreeLike) -> Numeric | IntTuple | Self:
         c = as_int_tuple(coord, "make_coord")
+        check_coordinate(self, c.data)
         if L.has_none(c.data):
             return apply("slice", self, c)
         return current_ir().load_element(self, c)
 
     def __setitem__(self, coord: TreeLike, value: ValueLike) -> None:
         c = as_int_tuple(coord, "make_coord")
+        check_coordinate(self, c.data)
         if L.has_none(c.data):
             apply("slice", self, c).store(value)
             return
@@ -344,19 +374,24 @@ class Tensor:
         """All elements as a vector, in colex order of the shape."""
         return current_ir().load_vector(self)
 
-    def store(self, value: ValueLike) -> None:
+    @also_called(value="vector")
+    def store(self, vector: ValueLike) -> None:
         """Write all elements from a vector; a scalar fills."""
-        if not isinstance(value, Vector):
-            self.fill(value)
+        if is_ir_value(vector) and _vector_parts(vector.type) is not None:
+            vector = Vector(vector)
+        if not isinstance(vector, Vector):
+            self.fill(vector)
             return
-        current_ir().store_vector(self, convert_for_store(value, self.dtype))
+        current_ir().store_vector(self, convert_for_store(vector, self.dtype))
 
     def fill(self, value: ScalarLike) -> None:
         """Write one value to all elements."""
         count = L.size(self.data.layout)
         if type(count) is not int:
             raise DSLValueError(f"fill needs a static shape, got {L.format_any(self.data.layout)}")
-        current_ir().store_vector(self, Vector.filled(count, self.dtype(value), self.dtype).ir_value())
+        number = as_numeric(value)
+        number = constant(self.dtype, number.value) if number.is_static() else self.dtype(number)
+        current_ir().store_vector(self, Vector.filled(count, number, self.dtype).ir_value())
 
     def __extract_to_ir_values__(self) -> list[SSAValue]:
         return [] if self._value is None else [self._value]
@@ -370,10 +405,11 @@ class Tensor:
 
 
 @overload
-def make_view(base: Pointer, layout: AnyLayout) -> Tensor: ...
+def make_view(iter: Pointer, layout: AnyLayout) -> Tensor: ...
 @overload
-def make_view(base: TreeLike, layout: AnyLayout) -> CoordTensor: ...
-def make_view(base: Pointer | TreeLike, layout: object) -> Tensor:
+def make_view(iter: TreeLike, layout: AnyLayout) -> CoordTensor: ...
+@also_called(base="iter")
+def make_view(iter: Pointer | TreeLike, layout: object) -> Tensor:
     """A tensor from a pointer, or a coordinate tensor from a base coordinate.
 
     >>> x = np.arange(12, dtype="f4")
@@ -384,55 +420,60 @@ def make_view(base: Pointer | TreeLike, layout: object) -> Tensor:
     """
     if not isinstance(layout, (Layout, ComposedLayout)):
         raise DSLTypeError(f"make_view expects a Layout or ComposedLayout, got {layout!r}")
-    return apply("make_view", base if isinstance(base, Pointer) else as_int_tuple(base), layout)
+    return apply("make_view", iter if isinstance(iter, Pointer) else as_int_tuple(iter), layout)
 
 
-def get_iter(t: Tensor) -> Pointer | Any:
+@also_called(t="memref")
+def get_iter(memref: Tensor) -> Pointer | Any:
     """Base pointer of a tensor, or base coordinate of a coordinate tensor.
 
     >>> flyc.evaluate(lambda t: fx.get_iter(t)[5], np.arange(12, dtype="f4").reshape(3, 4))
     5.0
     """
-    return apply("get_iter", t)
+    return apply("get_iter", memref)
 
 
 @overload
-def add_offset(base: Pointer, offset: TreeLike) -> Pointer: ...
+def add_offset(ptr: Pointer, offset: TreeLike) -> Pointer: ...
 @overload
-def add_offset(base: TreeLike, offset: TreeLike) -> IntTuple: ...
-def add_offset(base: Pointer | TreeLike, offset: TreeLike) -> Pointer | IntTuple:
+def add_offset(ptr: TreeLike, offset: TreeLike) -> IntTuple: ...
+@also_called(base="ptr")
+def add_offset(ptr: Pointer | TreeLike, offset: TreeLike) -> Pointer | IntTuple:
     """A pointer or coordinate moved by an offset.
 
     >>> flyc.evaluate(lambda t: fx.add_offset(fx.get_iter(t), 5).load(), np.arange(12, dtype="f4").reshape(3, 4))
     5.0
     """
-    return apply("add_offset", base if isinstance(base, Pointer) else as_int_tuple(base), as_int_tuple(offset))
+    return apply("add_offset", ptr if isinstance(ptr, Pointer) else as_int_tuple(ptr), as_int_tuple(offset))
 
 
-def recast_iter(dtype: DTypeLike, pointer: Pointer) -> Pointer:
+@also_called(dtype="result_type", pointer="src")
+def recast_iter(result_type: DTypeLike, src: Pointer) -> Pointer:
     """The same address with another element type.
 
     >>> flyc.evaluate(lambda t: fx.recast_iter(fx.Int32, fx.get_iter(t)).load(), np.ones(1, "f4")) == 0x3F800000
     True
     """
-    return current_ir().recast_pointer(pointer, dtype)
+    return current_ir().recast_pointer(src, result_type)
 
 
 @overload
-def ptr_load(pointer: Pointer, result_type: None = None) -> Numeric: ...
+def ptr_load(ptr: Pointer, result_type: None = None) -> Numeric: ...
 @overload
-def ptr_load(pointer: Pointer, result_type: type[V]) -> V: ...
-def ptr_load(pointer: Pointer, result_type: type[Numeric] | type[Vector] | None = None) -> Value:
-    """`pointer.load()`.
+def ptr_load(ptr: Pointer, result_type: type[V]) -> V: ...
+@also_called(pointer="ptr")
+def ptr_load(ptr: Pointer, result_type: type[Numeric] | type[Vector] | None = None) -> Value:
+    """`ptr.load()`.
 
     >>> flyc.evaluate(lambda t: fx.ptr_load(fx.get_iter(t) + 3), np.arange(12, dtype="f4").reshape(3, 4))
     3.0
     """
-    return pointer.load(result_type)
+    return ptr.load(result_type)
 
 
-def ptr_store(value: ValueLike, pointer: Pointer) -> None:
-    """`pointer.store(value)`.
+@also_called(pointer="ptr")
+def ptr_store(value: ValueLike, ptr: Pointer) -> None:
+    """`ptr.store(value)`.
 
     >>> def put(t):
     ...     fx.ptr_store(9.5, fx.get_iter(t) + 1)
@@ -440,20 +481,22 @@ def ptr_store(value: ValueLike, pointer: Pointer) -> None:
     >>> flyc.evaluate(put, np.zeros(2, "f4"))
     9.5
     """
-    pointer.store(value)
+    ptr.store(value)
 
 
-def memref_load(t: Tensor, coord: Coord) -> Numeric:
-    """`t[coord]`.
+@also_called(t="memref", coord="indices")
+def memref_load(memref: Tensor, indices: Coord) -> Numeric:
+    """`memref[coord]`.
 
     >>> flyc.evaluate(lambda t: fx.memref_load(t, (2, 1)), np.arange(12, dtype="f4").reshape(3, 4))
     9.0
     """
-    return t[coord]
+    return memref[indices]
 
 
-def memref_store(value: ValueLike, t: Tensor, coord: Coord) -> None:
-    """`t[coord] = value`.
+@also_called(t="memref", coord="indices")
+def memref_store(value: ValueLike, memref: Tensor, indices: Coord) -> None:
+    """`memref[coord] = value`.
 
     >>> def put(t):
     ...     fx.memref_store(9.5, t, 1)
@@ -461,21 +504,23 @@ def memref_store(value: ValueLike, t: Tensor, coord: Coord) -> None:
     >>> flyc.evaluate(put, np.zeros(2, "f4"))
     9.5
     """
-    t[coord] = value
+    memref[indices] = value
 
 
-def memref_load_vec(t: Tensor) -> Vector:
-    """`t.load()`.
+@also_called(t="memref")
+def memref_load_vec(memref: Tensor) -> Vector:
+    """`memref.load()`.
 
     >>> x = np.arange(12, dtype="f4")
     >>> flyc.evaluate(lambda t: fx.memref_load_vec(fx.make_view(fx.get_iter(t), fx.make_layout(4, 1))), x)
     [0.0, 1.0, 2.0, 3.0]
     """
-    return t.load()
+    return memref.load()
 
 
-def memref_store_vec(value: ValueLike, t: Tensor) -> None:
-    """`t.store(value)`.
+@also_called(value="vector", t="memref")
+def memref_store_vec(vector: ValueLike, memref: Tensor) -> None:
+    """`memref.store(value)`.
 
     >>> def put():
     ...     t = fx.make_rmem_tensor(2, fx.Float32)
@@ -484,7 +529,7 @@ def memref_store_vec(value: ValueLike, t: Tensor) -> None:
     >>> flyc.evaluate(put)
     [1.5, 2.5]
     """
-    t.store(value)
+    memref.store(vector)
 
 
 def get_dyn_shared(dtype: type[Numeric] | None = None) -> Pointer:
@@ -499,12 +544,7 @@ def get_dyn_shared(dtype: type[Numeric] | None = None) -> Pointer:
     return current_ir().dynamic_shared(dtype)
 
 
-def _check_dtype(dtype: object) -> None:
-    if not (isinstance(dtype, type) and issubclass(dtype, Numeric)):
-        raise DSLTypeError(f"expected a scalar class such as fx.Float32 as dtype, got {dtype!r}")
-
-
-def make_rmem_tensor(shape_or_layout: TreeLike | Layout, dtype: type[Numeric]) -> Tensor:
+def make_rmem_tensor(shape_or_layout: TreeLike | Layout, dtype: DTypeLike) -> Tensor:
     """An uninitialised register tensor; a shape becomes a colex-compact layout.
 
     >>> def registers():
@@ -515,24 +555,23 @@ def make_rmem_tensor(shape_or_layout: TreeLike | Layout, dtype: type[Numeric]) -
     >>> flyc.evaluate(registers)
     [0.5, 3.0, 0.5, 0.5]
     """
-    _check_dtype(dtype)
+    cls = dsl_class(dtype)
     layout = shape_or_layout
     if not isinstance(layout, Layout):
         layout = apply("make_ordered_layout", as_int_tuple(shape_or_layout), IntTuple(0))
     if not layout.is_static:
         raise DSLValueError(f"register tensors need a static layout, got {layout}")
-    return current_ir().register_tensor(layout, dtype)
+    return current_ir().register_tensor(layout, cls)
 
 
-def make_fragment_like(x: Tensor | AnyLayout, dtype: type[Numeric] | None = None) -> Tensor:
+@also_called(x="tensor")
+def make_fragment_like(tensor: Tensor | AnyLayout, dtype: DTypeLike | None = None) -> Tensor:
     """A register tensor with the fragment layout of a tensor or layout.
 
     >>> flyc.evaluate(lambda: fx.make_fragment_like(fx.make_layout((3, 4), (4, 1)), fx.Float32).layout)
     Layout<(3,4):(1,3)>
     """
-    if dtype is not None:
-        _check_dtype(dtype)
-    return current_ir().fragment_like(x, dtype)
+    return current_ir().fragment_like(tensor, None if dtype is None else dsl_class(dtype))
 
 
 __all__ = [

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar, cast, overload
 
 from ..errors import DSLTypeError, DSLValueError
 from ..ir.enums import ReductionOp, RoundingMode
+from .aliases import also_called
 from .emit.trace import current
 from .numeric import (
     DSL_CLASSES,
@@ -29,9 +30,11 @@ from .numeric import (
     is_ir_value,
     scalar_or_none,
 )
+from .scalars.constants import constant
 from .scalars.fastmath import flags_attr
 from .scalars.operators import VectorOperators
 from .scalars.scalar_ops import CLASSES, STATIC, common_type, convert, kernel, make, operation_type, unary_kernel
+from .tensors.limits import check_lanes
 
 if TYPE_CHECKING:
     from .annotations import (
@@ -299,9 +302,10 @@ class Vector(VectorOperators, metaclass=VectorMeta):
             raise DSLValueError(f"cannot reshape {self.numel} elements of shape {self.shape} to {dims}")
         return wrap(self.value, dims, self.dtype)
 
-    def broadcast_to(self, shape: int | Shape) -> Vector:
+    @also_called(shape="target_shape")
+    def broadcast_to(self, target_shape: int | Shape) -> Vector:
         """Stretched to a shape."""
-        dims = _shape_of(shape)
+        dims = _shape_of(target_shape)
         if _flat(broadcast_shapes(self.shape, dims)) != _flat(dims):
             raise DSLValueError(f"cannot broadcast shape {self.shape} to {dims}")
         return wrap(_stretch(current(), self.value, self.shape, dims), dims, self.dtype)
@@ -370,14 +374,15 @@ class Vector(VectorOperators, metaclass=VectorMeta):
         emit_vector_store(current(), self.value, _ir(memref), _indices(indices), alignment)
 
     @staticmethod
+    @also_called(vector_type="result_type")
     def load(
-        vector_type: Attribute | type[Vector], memref: SSAValue | HasIRValue, indices: Sequence[IntLike]
+        result_type: Attribute | type[Vector], memref: SSAValue | HasIRValue, indices: Sequence[IntLike]
     ) -> Vector:
         """Read an IR vector type, or a vector alias, from an IR memref at these indices."""
         from .emit.scalar_types import emit_vector_load
 
-        alias = vector_type if isinstance(vector_type, VectorMeta) else None
-        type_ = vector_type.ir_type if isinstance(vector_type, type) else vector_type
+        alias = result_type if isinstance(result_type, VectorMeta) else None
+        type_ = result_type.ir_type if isinstance(result_type, type) else result_type
         value = emit_vector_load(current(), type_, _ir(memref), _indices(indices))
         return Vector(value) if alias is None else alias(value)
 
@@ -393,28 +398,42 @@ class Vector(VectorOperators, metaclass=VectorMeta):
         t = current()
         from .emit.scalar_types import emit_constant_vector, emit_from_elements
 
-        scalars = [x if type(x) is cls else cls(x) for x in items]
+        scalars = [
+            x if type(x) is cls else cls(x) if isinstance(e, Numeric) or not x.is_static() else constant(cls, x.value)
+            for e, x in zip(elements, items, strict=True)
+        ]
         if all(type(x.value) in STATIC for x in scalars):
             value = emit_constant_vector(t, [x.value for x in scalars], cls.ir_type)
         else:
             value = emit_from_elements(t, [x.ir_value() for x in scalars])
         return wrap(value, (len(scalars),), cls)
 
-    @staticmethod
-    def filled(shape: int | Shape, value: ScalarLike, dtype: DTypeLike) -> Vector:
-        """Every element `value`, converted to `dtype`."""
-        dims, cls = _shape_of(shape), dsl_class(dtype)
-        return wrap(_operand(current(), as_numeric(value), cls, dims), dims, cls)
+    @classmethod
+    @also_called(value="fill_value")
+    def filled(cls, shape: int | Shape, fill_value: ScalarLike, dtype: DTypeLike) -> Self:
+        """Every element `fill_value`: other scalars are converted, numbers that `dtype` cannot hold refused.
+
+        An alias makes one of its class.
+        """
+        dims, elem = _shape_of(shape), dsl_class(dtype)
+        check_lanes(math.prod(_flat(dims)))
+        number = as_numeric(fill_value)
+        if number.is_static() and not isinstance(fill_value, Numeric):
+            number = constant(elem, number.value)
+        made = wrap(_operand(current(), number, elem, dims), dims, elem)
+        return cast(Self, made) if cls is Vector else cls(made.value)
 
     @staticmethod
-    def filled_like(v: Vector, value: ScalarLike, dtype: DTypeLike | None = None) -> Vector:
-        """A filled vector with the shape and, unless given, the element class of `v`."""
-        return Vector.filled(v.shape, value, v.dtype if dtype is None else dtype)
+    @also_called(v="template", value="fill_value")
+    def filled_like(template: Vector, fill_value: ScalarLike, dtype: DTypeLike | None = None) -> Vector:
+        """A filled vector with the shape and, unless given, the element class of `template`."""
+        return Vector.filled(template.shape, fill_value, template.dtype if dtype is None else dtype)
 
     @staticmethod
-    def zeros_like(v: Vector, dtype: DTypeLike | None = None) -> Vector:
-        """Zeros with the shape and, unless given, the element class of `v`."""
-        return Vector.filled_like(v, 0, dtype)
+    @also_called(v="template")
+    def zeros_like(template: Vector, dtype: DTypeLike | None = None) -> Vector:
+        """Zeros with the shape and, unless given, the element class of `template`."""
+        return Vector.filled_like(template, 0, dtype)
 
     @staticmethod
     def make_type(shape: int | Shape, dtype: DTypeLike) -> Attribute:
@@ -432,6 +451,32 @@ class Vector(VectorOperators, metaclass=VectorMeta):
     def _unary(self, name: str) -> Vector:
         emit, _ = unary_kernel(name, self.dtype)
         return wrap(emit(current(), self.value), self.shape, self.dtype)
+
+    @property
+    def signed(self) -> bool | None:
+        """Whether elements are signed integers; None for floats."""
+        return self.dtype.signed
+
+    @property
+    def is_float(self) -> bool:
+        """Whether elements are floats."""
+        return self.dtype.is_float
+
+    def with_signedness(self, signed: bool | None) -> Vector:
+        """The same bits as elements of the signed or unsigned class of their width; floats stay as they are."""
+        if signed is None or not self.dtype.is_integer:
+            return self
+        target = type(self.dtype(0).with_signedness(signed))
+        return self if target is self.dtype else wrap(self.value, self.shape, target)
+
+    def apply_op(self, op: Callable[[Any, Any], Any], other: object, flip: bool = False) -> Any:
+        """`op(self, other)`, or `op(other, self)` with `flip`: a binary operator given as a function.
+
+        >>> import operator
+        >>> flyc.evaluate(lambda: fx.Float32x2([3.0, 4.0]).apply_op(operator.sub, 1.0, flip=True))
+        [-2.0, -3.0]
+        """
+        return op(other, self) if flip else op(self, other)
 
     # --- spellings of raw IR values -------------------------------------------------------------------------------
 
@@ -533,21 +578,22 @@ class _Alias(Vector):
             items = cast("Sequence[ScalarLike]", value)
             if len(items) != count:
                 raise DSLValueError(f"{cls} takes {count} elements, got {len(items)}")
-            self.value = Vector.from_elements(items, cls.dtype).value
+            self.value = Vector.from_elements([cls.dtype(item) for item in items], cls.dtype).value
         else:
-            self.value = Vector.filled(cls.shape, cast("ScalarLike", value), cls.dtype).value
+            self.value = Vector.filled(cls.shape, cls.dtype(value), cls.dtype).value
 
 
-def VectorAlias(dtype: DTypeLike, n: int | Shape) -> type[Vector]:
+@also_called(dtype="alias_dtype", n="lanes")
+def VectorAlias(alias_dtype: DTypeLike, lanes: int | Shape) -> type[Vector]:
     """The Vector class with fixed element class and shape, made once for each.
 
     >>> from flydsl.expr.numeric import Float32
     >>> VectorAlias(Float32, 4) is Vector[Float32, 4]
     True
     """
-    cls, shape = dsl_class(dtype), _shape_of(n)
+    cls, shape = dsl_class(alias_dtype), _shape_of(lanes)
     if not all(d > 0 for d in _flat(shape)):
-        raise DSLValueError(f"a vector needs positive dimensions, got {n!r}")
+        raise DSLValueError(f"a vector needs positive dimensions, got {lanes!r}")
     found = _aliases.get((cls, shape))
     if found is None:
         size = str(shape[0]) if len(shape) == 1 and type(shape[0]) is int else str(shape).replace(" ", "")
@@ -734,49 +780,54 @@ def _lifted(name: str, x: Number | SSAValue) -> Value | Number:
     return x
 
 
-def full(shape: int | Shape, value: ScalarLike, dtype: DTypeLike) -> Vector:
-    """A vector with every element `value`: `fx.full(4, 0.0, fx.Float32)`.
+@also_called(value="fill_value")
+def full(shape: int | Shape, fill_value: ScalarLike, dtype: DTypeLike) -> Vector:
+    """A vector with every element `fill_value`: `fx.full(4, 0.0, fx.Float32)`.
 
     >>> flyc.evaluate(lambda: fx.full(3, 0.5, fx.Float32))
     [0.5, 0.5, 0.5]
     """
-    return Vector.filled(shape, value, dtype)
+    return Vector.filled(shape, fill_value, dtype)
 
 
-def full_like(v: Vector, value: ScalarLike, dtype: DTypeLike | None = None) -> Vector:
-    """A filled vector with the shape and, unless given, the element class of `v`.
+@also_called(v="a", value="fill_value")
+def full_like(a: Vector, fill_value: ScalarLike, dtype: DTypeLike | None = None) -> Vector:
+    """A filled vector with the shape and, unless given, the element class of `a`.
 
     >>> flyc.evaluate(lambda: fx.full_like(fx.Float32x2([3.0, 4.0]), 7))
     [7.0, 7.0]
     """
-    return Vector.filled_like(v, value, dtype)
+    return Vector.filled_like(a, fill_value, dtype)
 
 
-def zeros_like(v: Vector, dtype: DTypeLike | None = None) -> Vector:
-    """Zeros like `v`.
+@also_called(v="a")
+def zeros_like(a: Vector, dtype: DTypeLike | None = None) -> Vector:
+    """Zeros like `a`.
 
     >>> flyc.evaluate(lambda: fx.zeros_like(fx.Float32x2([3.0, 4.0])))
     [0.0, 0.0]
     """
-    return Vector.filled_like(v, 0, dtype)
+    return Vector.filled_like(a, 0, dtype)
 
 
-def ones_like(v: Vector, dtype: DTypeLike | None = None) -> Vector:
-    """Ones like `v`.
+@also_called(v="a")
+def ones_like(a: Vector, dtype: DTypeLike | None = None) -> Vector:
+    """Ones like `a`.
 
     >>> flyc.evaluate(lambda: fx.ones_like(fx.Float32x2([3.0, 4.0])))
     [1.0, 1.0]
     """
-    return Vector.filled_like(v, 1, dtype)
+    return Vector.filled_like(a, 1, dtype)
 
 
-def empty_like(v: Vector, dtype: DTypeLike | None = None) -> Vector:
-    """A vector like `v` whose content does not matter; it is zero.
+@also_called(v="a")
+def empty_like(a: Vector, dtype: DTypeLike | None = None) -> Vector:
+    """A vector like `a` whose content does not matter; it is zero.
 
     >>> flyc.evaluate(lambda: fx.empty_like(fx.Float32x2([3.0, 4.0])))
     [0.0, 0.0]
     """
-    return Vector.filled_like(v, 0, dtype)
+    return Vector.filled_like(a, 0, dtype)
 
 
 DSL_CLASSES["VectorType"] = Vector

@@ -31,7 +31,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from ..layout import Dyn, Swizzle, ValueLeaf
 from . import arith
 from .emitter import UNKNOWN, emit1, emit_head, emit_regions, emitn, make_attribute, make_data, operands_of
-from .fold import fold_cmpi, fold_int, signed
+from .fold import check_range, fold_cmpi, fold_int, signed
 from .identity import IdentityCache
 from .types import bit_width, vector_type
 
@@ -324,6 +324,7 @@ class Builder:
         if integer:
             attr: Attribute = int_attr(int(value), elem)
         else:
+            check_range(value, elem)
             attr = FloatAttr(value, cast("AnyFloat", elem))
         if elem is not type_:
             attr = DenseIntOrFPElementsAttr.from_list(cast(Any, type_), [value])

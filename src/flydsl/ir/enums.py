@@ -88,13 +88,18 @@ class GemmTraversalOrder(IntEnum):
 
 
 class SyncScope(StrEnum):
-    """Scope of an atomic access, as LLVM spells it; targets add their own.
+    """Among whom an atomic access or a fence is ordered; each target spells it its own way, and has more of its own.
 
-    >>> SyncScope.SingleThread.value
-    'singlethread'
+    >>> def count(x):
+    ...     return fx.atomic_add(fx.get_iter(x), 1, syncscope=fx.SyncScope.Device)
+    >>> flyc.evaluate(count, np.array([7], "i4"))
+    7
     """
 
     System = ""
+    Device = "device"
+    Block = "block"
+    Warp = "warp"
     SingleThread = "singlethread"
 
 

@@ -11,6 +11,8 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ..errors import DSLOverflowError
+
 
 def signed(value: int, width: int) -> int:
     """`value` reduced to a two's complement number of `width` bits.
@@ -193,6 +195,22 @@ def round_float(x: float, name: str) -> float:
     if abs(y) > fmt.max:
         return _overflowed(x, fmt)
     return math.copysign(y, x) if y or fmt.negative_zero else 0.0
+
+
+def check_range(x: float, elem: object) -> None:
+    """Refuse a finite number that a float type, whose text is its IR name, would turn into infinity, NaN or another.
+
+    >>> check_range(65519.0, "f16")
+    >>> check_range(1e6, "f16")
+    Traceback (most recent call last):
+    ...
+    flydsl.errors.DSLOverflowError: 1000000.0 does not fit f16, whose largest number is 65504.0
+    """
+    if -6.0 <= x <= 6.0:  # every format holds them
+        return
+    largest = FORMATS[str(elem)].max
+    if math.isfinite(x) and abs(x) > largest and (abs(x) > 2 * largest or abs(round_float(x, str(elem))) != largest):
+        raise DSLOverflowError(f"{x!r} does not fit {elem}, whose largest number is {largest!r}")
 
 
 def _overflowed(x: float, fmt: FloatFormat) -> float:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import AnyFloat, FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 from xdsl.parser import AttrParser, Parser
 from xdsl.utils.exceptions import ParseError
 from xdsl.utils.lexer import Input
@@ -41,6 +41,26 @@ class _Element(AttrParser._TensorLiteralElement):  # pyright: ignore[reportPriva
         return super().to_type(parser, type)
 
 
+class _Aliases(dict[str, Attribute]):
+    """Aliases by name. MLIR writes those of locations at the end of a file: one that is not there yet is looked up."""
+
+    def __init__(self, find: Callable[[str], Attribute | None]):
+        super().__init__()
+        self._find = find
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (isinstance(name, str) and self._late(name))
+
+    def _late(self, name: str) -> bool:
+        found = self._find(name)
+        if found is not None:
+            self[name] = found
+        return found is not None
+
+
+_ALIAS = re.compile(r"^(#[A-Za-z_][\w$.]*)[ \t]*=[ \t]*", re.MULTILINE)
+
+
 class LocatedParser(Parser):
     """Stamps every op without a written location with `file:line:column` of its name.
 
@@ -54,6 +74,39 @@ class LocatedParser(Parser):
         self._line_starts = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
         self._first_line = first_line
         self._starts: list[int] = []
+        self._text = text
+        self._late: dict[str, int] | None = None
+        self._early: set[str] = set()
+        self.attribute_aliases = _Aliases(self._alias_further_on)
+
+    def _alias_further_on(self, name: str) -> Attribute | None:
+        """The alias of a name that is defined behind the place where it is used, or None."""
+        at = self._defined_at().pop(name, None)
+        if at is None:
+            return None
+        state = self._parser_state
+        lexer, token = cast(Any, state.lexer), state.current_token
+        position = lexer.pos
+        self._early.add(name)
+        lexer.pos = at
+        state.current_token = lexer.lex()
+        value = self.parse_attribute()
+        lexer.pos, state.current_token = position, token
+        return value
+
+    def _parse_alias_def(self) -> None:
+        name = self._current_token.text
+        if name in self._early:
+            self._early.remove(name)
+            del self.attribute_aliases[name]
+        self._defined_at().pop(name, None)
+        super()._parse_alias_def()
+
+    def _defined_at(self) -> dict[str, int]:
+        """Where the aliases are defined that nobody has asked for yet."""
+        if self._late is None:
+            self._late = {found[1]: found.end() for found in _ALIAS.finditer(self._text)}
+        return self._late
 
     def position(self, offset: int) -> tuple[int, int]:
         """Line and column of a character, both from 1."""

@@ -20,6 +20,7 @@ DIALECTS: dict[str, str] = {
     "memref": "flydsl.dialects.upstream.memref:MemRef",
     "gpu": "flydsl.dialects.upstream.gpu.dialect:Gpu",
     "llvm": "flydsl.dialects.upstream.llvm.dialect:LLVM",
+    "dlti": "flydsl.dialects.upstream.dlti:Dlti",
     "rocdl": "flydsl.dialects.upstream.rocdl:Rocdl",
     "nvvm": "flydsl.dialects.upstream.nvvm:Nvvm",
     "fly": "flydsl.dialects.fly.dialect:Fly",

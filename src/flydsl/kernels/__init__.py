@@ -5,9 +5,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .matmul.entry import matmul  # its package has the same name: whoever comes last keeps it
+# Their packages have the same names: whoever comes last keeps them.
+from .attention.entry import attention
+from .matmul.entry import matmul
 
 if TYPE_CHECKING:
+    from .matmul.grouped import grouped_matmul
     from .rows.cross_entropy import cross_entropy, cross_entropy_backward, cross_entropy_forward
     from .rows.embedding import embedding, embedding_backward
     from .rows.gated import gated, gated_backward, gelu_mul, silu_mul
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 _WHERE = {
     name: module
     for module, names in {
+        "matmul.grouped": "grouped_matmul",
         "rows.cross_entropy": "cross_entropy cross_entropy_backward cross_entropy_forward",
         "rows.embedding": "embedding embedding_backward",
         "rows.gated": "gated gated_backward gelu_mul silu_mul",
@@ -43,12 +47,13 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*_WHERE, "matmul"})
+    return sorted({*_WHERE, "attention", "matmul"})
 
 
 __all__ = [
-    "argmax", "cross_entropy", "cross_entropy_backward", "cross_entropy_forward", "embedding", "embedding_backward",
-    "gate", "gated", "gated_backward", "gelu_mul", "group_norm", "group_norm_backward", "group_norm_forward",
-    "layer_norm", "layer_norm_backward", "log_softmax", "log_softmax_backward", "matmul", "quantize", "rms_norm",
-    "rms_norm_backward", "rms_norm_quantized", "rope", "silu_mul", "softmax", "softmax_backward", "top_k",
+    "argmax", "attention", "cross_entropy", "cross_entropy_backward", "cross_entropy_forward", "embedding",
+    "embedding_backward", "gate", "gated", "gated_backward", "gelu_mul", "group_norm", "group_norm_backward",
+    "group_norm_forward", "grouped_matmul", "layer_norm", "layer_norm_backward", "log_softmax",
+    "log_softmax_backward", "matmul", "quantize", "rms_norm", "rms_norm_backward", "rms_norm_quantized", "rope",
+    "silu_mul", "softmax", "softmax_backward", "top_k",
 ]  # fmt: skip

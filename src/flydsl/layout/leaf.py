@@ -156,7 +156,7 @@ class Basis:
         for mode in path:
             if type(mode) is not int or mode < 0:
                 raise LayoutError(f"Basis modes are non-negative ints, got {mode!r} in {path!r}")
-        if type(value) is not int and not isinstance(value, Dyn):
+        if type(value) is not int and not isinstance(value, Dyn) and not hasattr(value, "__extract_to_ir_values__"):
             raise DSLTypeError(f"a Basis coefficient is an int or a run-time leaf, got {value!r}")
         put = object.__setattr__
         put(self, "value", value)

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 
-from flydsl.errors import DSLCompileError
+from flydsl.errors import DSLCompileError, LibraryNotFoundError
 from flydsl.llvm import binding, codegen
 from flydsl.llvm.binding import JitEngine, JitTracker
 from flydsl.llvm.objects.code_object import SHN_UNDEF, STB_LOCAL, STT_FUNC, ElfFile
@@ -22,6 +22,8 @@ _lock = threading.Lock()
 _engines: list[JitEngine] = []
 _numbers = itertools.count()
 _system_libraries: list[ctypes.CDLL] = []
+_backends_libraries: list[ctypes.CDLL] = []
+_opened: set[str] = set()
 
 
 def compile_host(ir_text: str, opt_level: int = 2) -> bytes:
@@ -83,11 +85,17 @@ def load_ir(
     ir_text: str,
     *,
     opt_level: int = 2,
+    passes: Sequence[str] = (),
     exports: Iterable[str] | None = None,
     imports: Mapping[str, int] | None = None,
     name: str = "host",
 ) -> HostLibrary:
-    """Compile LLVM IR for this CPU and load it."""
+    """Compile LLVM IR for this CPU and load it; with `passes`, of `binding.run_named_passes`, by these alone."""
+    if passes:
+        target = codegen.DeviceTarget.host()
+        module, machine = codegen.load_module(ir_text, target), target.machine(opt_level)
+        binding.run_named_passes(module, machine, passes)
+        return load_object(codegen.emit_object(module, machine), exports=exports, imports=imports, name=name)
     return load_object(compile_host(ir_text, opt_level), exports=exports, imports=imports, name=name)
 
 
@@ -153,6 +161,23 @@ def _resolve(code: bytes, exports: Iterable[str] | None, imports: dict[str, int]
     return wanted, resolved
 
 
+def load_libraries(names: Iterable[str]) -> None:
+    """Open shared libraries, whose functions host code may call from then on; each is opened once."""
+    for name in names:
+        with _lock:
+            if name in _opened:
+                continue
+        try:
+            library = ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            raise LibraryNotFoundError(
+                f"the shared library {name}, which the host code needs, cannot be loaded: {error}"
+            ) from error
+        with _lock:
+            _opened.add(name)
+            _backends_libraries.append(library)
+
+
 def _system_symbol(name: str) -> int | None:
     """Address of a C library, math library or compiler run-time symbol."""
     with _lock:
@@ -165,7 +190,7 @@ def _system_symbol(name: str) -> int | None:
                         _system_libraries.append(ctypes.CDLL(soname))
                     except OSError:  # Other C libraries put all of it into one file.
                         continue
-        libraries = tuple(_system_libraries)
+        libraries = (*_system_libraries, *_backends_libraries)
     for library in libraries:
         try:
             return ctypes.cast(getattr(library, name), ctypes.c_void_p).value

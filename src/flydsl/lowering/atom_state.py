@@ -152,6 +152,16 @@ def to_struct(b: Builder, obj: object, type_: Attribute) -> SSAValue:
     return value
 
 
+def with_field(b: Builder, struct: SSAValue, type_: Attribute, name: str, value: SSAValue) -> SSAValue:
+    """The struct of an atom with one field set."""
+    state = atoms.atom_of(type_).op.state
+    at = next(i for i, (known, _) in enumerate(state) if known == name)
+    wanted = IntegerType(state[at][1])
+    if value.type != wanted:
+        value = _as_integer(b, value, wanted, name)
+    return b.pure(llvm.InsertValueOp, (struct, value), struct.type, {"position": i64_list((at,))})
+
+
 def _as_integer(b: Builder, value: SSAValue, wanted: IntegerType, name: str) -> SSAValue:
     """A field as the integer its slot holds: scales come as anything of their width."""
     if bit_width(value.type) == bit_width(wanted):
@@ -184,4 +194,5 @@ __all__ = [
     "state_of",
     "struct_type",
     "to_struct",
+    "with_field",
 ]

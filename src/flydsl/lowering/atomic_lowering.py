@@ -15,6 +15,8 @@ from ..dialects.upstream.llvm.atomics import CmpXchgOp, cmpxchg_type
 from ..dialects.upstream.llvm.atomics import FenceOp as LlvmFenceOp
 from ..ir.builder import elem_of, i1, i64, i64_list, int_attr, operands_of
 from ..ir.types import bit_width
+from ..target.scopes import scope_for
+from .expand.missing import check_atomic
 from .expand.small_floats import stored_type
 from .rebuild import Handler
 
@@ -26,9 +28,9 @@ def _word(op: Operation, name: str) -> str:
     return cast(StringAttr, op.properties[name]).data
 
 
-def _scope(op: Operation) -> dict[str, Attribute]:
+def _scope(r: FlyConversion, op: Operation) -> dict[str, Attribute]:
     scope = op.properties.get("syncscope")
-    return {} if scope is None else {"syncscope": scope}
+    return {} if scope is None else {"syncscope": StringAttr(scope_for(cast(StringAttr, scope).data, r.has))}
 
 
 def _place(r: FlyConversion, pointer: SSAValue) -> tuple[SSAValue, int]:
@@ -42,6 +44,7 @@ def _natural(align: int, type_: Attribute) -> Attribute:
 
 def _rmw(r: FlyConversion, op: AtomicRMWOp) -> None:
     pointer, value = operands_of(op)
+    check_atomic(value.type)
     at, align = _place(r, pointer)
     word = _word(op, "bin_op")
     if word not in llvm.ATOMIC_BINARY:
@@ -50,7 +53,7 @@ def _rmw(r: FlyConversion, op: AtomicRMWOp) -> None:
         "bin_op": int_attr(llvm.ATOMIC_BINARY.index(word), i64),
         "ordering": int_attr(llvm.ORDERINGS[_word(op, "ordering")], i64),
         "alignment": _natural(align, value.type),
-        **_scope(op),
+        **_scope(r, op),
     }
     new = r.val(value)
     r.vm[op.results[0]] = r.b.op1(llvm.AtomicRMWOp, (at, new), new.type, props)
@@ -58,6 +61,7 @@ def _rmw(r: FlyConversion, op: AtomicRMWOp) -> None:
 
 def _cas(r: FlyConversion, op: AtomicCASOp) -> None:
     pointer, expected, new = operands_of(op)
+    check_atomic(new.type)
     at, align = _place(r, pointer)
     values: list[SSAValue] = r.vals((expected, new))
     type_ = values[1].type
@@ -70,7 +74,7 @@ def _cas(r: FlyConversion, op: AtomicCASOp) -> None:
         "success_ordering": _ordering(op, "success"),
         "failure_ordering": _ordering(op, "failure"),
         "alignment": _natural(align, new.type),
-        **_scope(op),
+        **_scope(r, op),
     }
     if "weak" in op.properties:
         props["weak"] = op.properties["weak"]
@@ -86,11 +90,12 @@ def _ordering(op: Operation, name: str) -> Attribute:
     return int_attr(llvm.ORDERINGS[_word(op, name)], i64)
 
 
-def _qualifiers(op: Operation, align: int, type_: Attribute) -> dict[str, Attribute]:
+def _qualifiers(r: FlyConversion, op: Operation, align: int, type_: Attribute) -> dict[str, Attribute]:
     """Properties of an access: alignment, ordering and scope, `volatile`, `nontemporal`."""
     given = op.properties
-    found: dict[str, Attribute] = {"alignment": int_attr(align, i64), **_scope(op)}
+    found: dict[str, Attribute] = {"alignment": int_attr(align, i64), **_scope(r, op)}
     if "ordering" in given:
+        check_atomic(type_)
         found["alignment"] = _natural(align, type_)
         found["ordering"] = _ordering(op, "ordering")
     if "volatile" in given:
@@ -104,18 +109,18 @@ def _load(r: FlyConversion, op: QualifiedLoadOp) -> None:
     (pointer,) = operands_of(op)
     at, align = _place(r, pointer)
     type_ = stored_type(op.results[0].type)
-    r.vm[op.results[0]] = r.b.op1(llvm.LoadOp, (at,), type_, _qualifiers(op, align, type_))
+    r.vm[op.results[0]] = r.b.op1(llvm.LoadOp, (at,), type_, _qualifiers(r, op, align, type_))
 
 
 def _store(r: FlyConversion, op: QualifiedStoreOp) -> None:
     value, pointer = operands_of(op)
     at, align = _place(r, pointer)
     stored = r.val(value)
-    r.b.opn(llvm.StoreOp, (stored, at), (), _qualifiers(op, align, stored.type))
+    r.b.opn(llvm.StoreOp, (stored, at), (), _qualifiers(r, op, align, stored.type))
 
 
 def _fence(r: FlyConversion, op: FenceOp) -> None:
-    r.b.opn(LlvmFenceOp, (), (), {"ordering": _ordering(op, "ordering"), **_scope(op)})
+    r.b.opn(LlvmFenceOp, (), (), {"ordering": _ordering(op, "ordering"), **_scope(r, op)})
 
 
 HANDLERS = cast(

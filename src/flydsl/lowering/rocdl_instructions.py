@@ -32,7 +32,7 @@ class Slot(NamedTuple):
     """What it must be, for arguments the op has no place for."""
 
 
-def _slots(name: str, row: Row) -> list[Slot]:
+def argument_order(name: str, row: Row) -> list[Slot]:
     """Arguments of the intrinsic in order; mostly they are in the order of the op's text."""
     literals = {i.name: Slot(item=i) for i in row.items if i.kind == "number"}
     if name.startswith("wmma.i32"):
@@ -88,7 +88,7 @@ def spelled(b: Builder, intrinsic: str, type_: Attribute | None, arguments: Sequ
     """The op of `rocdl` for a call, emitted; None where there is none."""
     for name in _candidates(intrinsic):
         row = ROWS[f"rocdl.{name}"]
-        slots = _slots(name, row)
+        slots = argument_order(name, row)
         made = _matched(b, slots, arguments)
         if made is None or (type_ is not None) != bool(row.results):
             continue
@@ -123,4 +123,4 @@ def _matched(
     return [operands[i] for i in range(len(operands))], props
 
 
-__all__ = ["spelled"]
+__all__ = ["Slot", "argument_order", "spelled"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flydsl.errors import DSLRuntimeError, FlyRuntimeError
 from flydsl.runtime import detect, probe
 from flydsl.target import GPUTarget, gpu_backend_of_arch, normalize_cpu_arch, warp_size_of
 from flydsl.target import is_rdna_arch as _is_rdna
@@ -24,14 +25,69 @@ def is_rdna_arch(arch: str | None = None) -> bool:
 
 def get_warp_size(arch: str | None = None) -> int:
     """Lanes per warp of an architecture; by default of the one the selected stack would compile for."""
-    if arch:
-        return warp_size_of(normalize_cpu_arch(arch)[0])
+    return warp_size_of(normalize_cpu_arch(arch)[0]) if arch else selected_target().warp_size
+
+
+def selected_target() -> GPUTarget:
+    """The target the selected stack would compile for."""
     backend = probe.selected_backend()
     if backend == "rocm":
-        return detect_rocm_target().warp_size
+        return detect_rocm_target()
     if backend == "cpu":
-        return detect.cpu_target().warp_size
-    return detect.detect_target(backend).warp_size
+        return detect.cpu_target()
+    return detect.detect_target(backend)
 
 
-__all__ = ["detect_rocm_target", "get_rocm_arch", "get_warp_size", "gpu_backend_of_arch", "is_rdna_arch"]
+SMEM_CAPACITY_MAP: dict[str, int] = {
+    arch: GPUTarget.parse(f"rocm:{arch}").caps.shared_mem_per_block or 0
+    for arch in ("gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201", "gfx1250")
+}
+"""Bytes of shared memory a block may have, by architecture."""
+
+
+def check_smem_capacity(allocated_bytes: int, arch: str | None = None) -> None:
+    """Raise if a block of an architecture cannot have that much shared memory; unknown architectures pass."""
+    limit = SMEM_CAPACITY_MAP.get(arch or "")
+    if limit is not None and allocated_bytes > limit:
+        raise DSLRuntimeError(
+            f"Shared Memory Overflow: {allocated_bytes} bytes were asked for, and a block of {arch} has {limit}; use "
+            "smaller tiles or fewer stages"
+        )
+
+
+def get_rocm_device_count() -> int:
+    """AMD devices of this machine; 0 where there is no driver."""
+    from flydsl.runtime.rocm import RocmDeviceRuntime
+
+    try:
+        return RocmDeviceRuntime().device_count()
+    except FlyRuntimeError:
+        return 0
+
+
+_BF16_ATOMICS = ("gfx942", "gfx950", "gfx12")
+
+
+def supports_bf16_global_atomics(arch: str | None = None) -> bool:
+    """Whether an architecture adds packed bf16 to global memory in one instruction."""
+    return (arch or get_rocm_arch()).startswith(_BF16_ATOMICS)
+
+
+def bf16_global_atomics_arch_description() -> str:
+    """The architectures for which `supports_bf16_global_atomics` holds, for messages."""
+    return "gfx942, gfx950 and gfx12xx"
+
+
+__all__ = [
+    "SMEM_CAPACITY_MAP",
+    "bf16_global_atomics_arch_description",
+    "check_smem_capacity",
+    "detect_rocm_target",
+    "get_rocm_arch",
+    "get_rocm_device_count",
+    "get_warp_size",
+    "gpu_backend_of_arch",
+    "is_rdna_arch",
+    "selected_target",
+    "supports_bf16_global_atomics",
+]

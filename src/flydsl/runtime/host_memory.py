@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import mmap
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import ClassVar, NamedTuple
@@ -42,6 +44,20 @@ _get = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_PyBuffe
     ("PyObject_GetBuffer", ctypes.pythonapi)
 )
 _release = ctypes.PYFUNCTYPE(None, ctypes.POINTER(_PyBuffer))(("PyBuffer_Release", ctypes.pythonapi))
+
+
+def is_mapped(address: int) -> bool:
+    """Whether an address is memory of this process; where the system cannot tell, it is taken to be."""
+    if not 0 < address < 1 << 63:
+        return False
+    try:
+        mincore = ctypes.CDLL(None, use_errno=True).mincore
+    except (OSError, AttributeError):
+        return True
+    page = mmap.PAGESIZE
+    mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+    status = mincore(address - address % page, 1, ctypes.byref(ctypes.c_ubyte()))
+    return status == 0 or ctypes.get_errno() != errno.ENOMEM
 
 
 @contextmanager

@@ -20,6 +20,7 @@ FEATURES: dict[str, str] = {
     "buffer_bounds_select": "a buffer descriptor says whether offsets are checked",
     "buffer_wide_descriptor": "buffer descriptors of 57-bit addresses, whose last word has no format",
     "buffer_atomic": "integer atomics through a buffer descriptor",
+    "buffer_atomic_f64": "buffer_atomic_{add,min,max}_f64",
     "buffer_fadd_f32": "buffer_atomic_add_f32",
     "buffer_fadd_f16": "buffer_atomic_pk_add_f16",
     "buffer_fadd_bf16": "buffer_atomic_pk_add_bf16",
@@ -131,6 +132,7 @@ _AMD = frozenset({"amd", "buffer_atomic"})
 _GFX9 = _AMD | {"dpp_wave", "asyncmark", "shared_scalar_registers"}
 _CDNA2 = _GFX9 | {
     *("mfma", "mfma_short_k", "unified_registers", "copy_to_lds_b32", "buffer_fadd_f32", "buffer_fadd_f16"),
+    "buffer_atomic_f64",
 }
 _CDNA3 = (_CDNA2 - {"mfma_short_k"}) | {"mfma_xf32", "mfma_i8_k32", "mfma_fp8_fnuz", "cvt_fp8", "fp8_fnuz"}
 _CDNA4 = (_CDNA3 - {"mfma_xf32", "mfma_fp8_fnuz", "fp8_fnuz"}) | {

@@ -22,13 +22,14 @@ SOURCES = ("main.cpp", "pipeline.cpp", "points.cpp", "probe.cpp")
 
 
 def source_folder() -> Path:
-    """`tools/fly-llc` of the checkout this package lies in."""
-    folder = Path(__file__).resolve().parents[3] / "tools" / "fly-llc"
-    if not (folder / "CMakeLists.txt").is_file():
-        raise ToolNotFoundError(
-            f"the sources of fly-llc are not at {folder}: build it from a checkout of the repository"
-        )
-    return folder
+    """The sources: package data of an installation, `tools/fly-llc` of a checkout."""
+    here = Path(__file__).resolve()
+    candidates = (here.with_name("fly-llc"), here.parents[3] / "tools" / "fly-llc")
+    for folder in candidates:
+        if (folder / "CMakeLists.txt").is_file():
+            return folder
+    tried = ", ".join(map(str, candidates))
+    raise ToolNotFoundError(f"the sources of fly-llc are missing (looked at {tried}): install the package anew")
 
 
 def find_llvm_config(llvm_dir: str | None) -> Path:

@@ -55,7 +55,7 @@ def run_case(name: str, sizes: tuple[int, ...], seed: int) -> Iterator[tuple[str
     function: Any = getattr(module, name)
     args, out, expected = module.make_args(*sizes, np.random.default_rng(seed))
     start = time.perf_counter()
-    compiled = flyc.compile(function, *args)
+    compiled = flyc.compile(function, *args, run=False)
     seconds = time.perf_counter() - start
     compiled(*args)
     error = float(np.max(np.abs(out - expected)))

@@ -1,7 +1,8 @@
-"""The public name of `flydsl.config`: `env.compile`, `env.debug`, `env.runtime`, `env.cpu`."""
+"""The public name of `flydsl.config`: `env.compile`, `env.debug`, `env.runtime`, `env.cpu`, `env.autotune`."""
 
 from flydsl.config import (
     GROUPS,
+    autotune,
     cache_relevant_env,
     compile,
     cpu,
@@ -14,6 +15,7 @@ from flydsl.config import (
 
 __all__ = [
     "GROUPS",
+    "autotune",
     "cache_relevant_env",
     "compile",
     "cpu",

@@ -1,8 +1,8 @@
 // RUN: %fly-opt --convert-fly-to-nvvm %s | FileCheck %s
 // RUN: %fly-opt --convert-fly-to-cpu %s | FileCheck %s --check-prefix=CPU
 
-// The same for the other targets: NVIDIA's address spaces and intrinsics; one address space on the CPU, where memory
-// need not be as aligned as the wide accesses of a GPU want it.
+// The same for the other targets: NVIDIA's address spaces and intrinsics; one address space on the CPU. Accesses claim
+// the alignment that types prove, however wide the atom is.
 
 !copy = !fly.copy_atom<!fly.universal_copy<128>, 32>
 !mma = !fly.mma_atom<!fly_nvgpu.sm80.mma<16x8x16, (f16, f16) -> f32>>
@@ -19,11 +19,11 @@ gpu.module @m {
   // CPU-LABEL: gpu.func @copy(
   gpu.func @copy(%g: !g4, %out: !fly.memref<f32, shared, 4:1>, %flag: i1) kernel {
     %c = fly.make_copy_atom {valBits = 32 : i32} : !copy
-    // CHECK: %[[V:.*]] = llvm.load %g {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
+    // CHECK: %[[V:.*]] = llvm.load %g {alignment = 4 : i64} : !llvm.ptr<1> -> vector<4xf32>
     // CPU: %[[V:.*]] = llvm.load %g {alignment = 4 : i64} : !llvm.ptr -> vector<4xf32>
     %v = fly.copy_atom_call_ssa(%c, %g) {operandSegmentSizes = array<i32: 1, 1, 0, 0>} : (!copy, !g4) -> vector<4xf32>
     // CHECK: scf.if %flag {
-    // CHECK-NEXT: llvm.store %[[V]], %out {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<3>
+    // CHECK-NEXT: llvm.store %[[V]], %out {alignment = 4 : i64} : vector<4xf32>, !llvm.ptr<3>
     // CPU: scf.if %flag {
     // CPU-NEXT: llvm.store %[[V]], %out {alignment = 4 : i64} : vector<4xf32>, !llvm.ptr
     fly.copy_atom_call_ssa(%c, %v, %out, %flag) {operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!copy, vector<4xf32>, !fly.memref<f32, shared, 4:1>, i1) -> ()

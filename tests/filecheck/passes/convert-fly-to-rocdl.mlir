@@ -160,7 +160,8 @@ gpu.module @m {
 // CHECK-SAME: -> !llvm.struct<(i32)>
 func.func @made(%s: i32) -> !buffer {
   // CHECK: %[[U:.*]] = llvm.mlir.undef : !llvm.struct<(i32)>
-  // CHECK: %[[V:.*]] = llvm.insertvalue %s, %[[U]][0] : !llvm.struct<(i32)>
+  // CHECK: %[[D:.*]] = llvm.insertvalue %{{.*}}, %[[U]][0] : !llvm.struct<(i32)>
+  // CHECK: %[[V:.*]] = llvm.insertvalue %s, %[[D]][0] : !llvm.struct<(i32)>
   // CHECK: return %[[V]] : !llvm.struct<(i32)>
   %a = fly.make_copy_atom {valBits = 32 : i32} : !buffer
   %b = fly.atom.set_value(%a, "soffset", %s) : (!buffer, i32) -> !buffer

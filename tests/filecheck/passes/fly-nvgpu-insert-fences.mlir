@@ -146,8 +146,8 @@ gpu.module @kernels {
     gpu.return
   }
 
-  // A batch of products is fenced where it starts and closed before it is waited for; each with an operand in registers
-  // starts anew.
+  // A batch of products is fenced where it starts and closed before it is waited for. One with an operand in registers
+  // starts anew where threads have computed that since, and not where it was only moved.
   // CHECK-LABEL: gpu.func @products
   gpu.func @products(%a: f32, %g: i64, %n: index) kernel {
     %zero = arith.constant 0 : index
@@ -162,10 +162,16 @@ gpu.module @kernels {
     llvm.call_intrinsic "llvm.nvvm.wgmma.wait_group.sync.aligned"(%g) {fly_nvgpu.effects = ["wgmma_wait"]} : (i64) -> ()
     // CHECK-NEXT: llvm.call_intrinsic "llvm.nvvm.wgmma.fence.sync.aligned"
     // CHECK-NEXT: "fly_nvgpu.asm"
+    // CHECK-NEXT: "fly_nvgpu.asm"
+    // CHECK-NEXT: arith.addf
+    // CHECK-NEXT: arith.bitcast
     // CHECK-NEXT: llvm.call_intrinsic "llvm.nvvm.wgmma.fence.sync.aligned"
     // CHECK-NEXT: "fly_nvgpu.asm"
     %2 = "fly_nvgpu.asm"(%a) <{text = "third", constraints = "=f,0"}> {fly_nvgpu.effects = ["wgmma", "wgmma_registers"]} : (f32) -> f32
     %3 = "fly_nvgpu.asm"(%2) <{text = "fourth", constraints = "=f,0"}> {fly_nvgpu.effects = ["wgmma", "wgmma_registers"]} : (f32) -> f32
+    %sum = arith.addf %a, %a : f32
+    %word = arith.bitcast %sum : f32 to i32
+    %again = "fly_nvgpu.asm"(%3, %word) <{text = "again", constraints = "=f,0,r"}> {fly_nvgpu.effects = ["wgmma", "wgmma_registers"]} : (f32, i32) -> f32
     // CHECK-NEXT: scf.for
     // CHECK-NEXT:   llvm.call_intrinsic "llvm.nvvm.wgmma.fence.sync.aligned"
     // CHECK-NEXT:   "fly_nvgpu.asm"

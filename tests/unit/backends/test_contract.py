@@ -14,7 +14,7 @@ import flydsl.expr as fx
 from flydsl.compiler import backends, jit_function
 from flydsl.compiler.backends import BaseBackend, GPUTarget, get_backend, list_backends, register_backend
 from flydsl.compiler.backends.base import BINARY_PASS, Hints, common_passes
-from flydsl.errors import TargetError
+from flydsl.errors import FlyDSLError, TargetError
 from flydsl.runtime import CpuDeviceRuntime, get_device_runtime, register_compile_runtime_mapping
 from flydsl.runtime import device_runtime as runtime_module
 
@@ -142,7 +142,7 @@ def traced() -> Any:
     from flydsl.compiler.frontend.tracing import trace_host
 
     call = triple.bind((np.arange(4, dtype=np.int32), 4), {})
-    module, _ = trace_host("triple", triple.rewritten.function, dict(call.arguments), get_backend("cpu").target)
+    module, *_ = trace_host("triple", triple.rewritten.function, dict(call.arguments), get_backend("cpu").target)
     return module
 
 
@@ -162,8 +162,14 @@ def test_b10_chip_is_the_old_name_of_arch(monkeypatch: pytest.MonkeyPatch):
     assert MlirCompiler.compile(traced(), arch="sm_90").sections["ptx"]
     with pytest.warns(DeprecationWarning, match="chip= is deprecated, say arch="):
         assert MlirCompiler.compile(traced(), chip="gfx942").chip.startswith("gfx942")
-    with pytest.raises(TypeError, match="arch='gfx942' and chip='gfx950' differ"):
-        MlirCompiler.compile(traced(), arch="gfx942", chip="gfx950")
+    with pytest.warns(DeprecationWarning, match="chip='gfx950' is ignored for arch='gfx942'"):
+        assert MlirCompiler.compile(traced(), arch="gfx942", chip="gfx950").chip.startswith("gfx942")
+    monkeypatch.setenv("FLYDSL_COMPILE_LLVM_PASS_PIPELINE", "no-such-pass")
+    with pytest.raises(FlyDSLError, match="no-such-pass"):
+        MlirCompiler.compile(traced(), arch="gfx942")
+    monkeypatch.setenv("FLYDSL_COMPILE_LLVM_PASS_PIPELINE", "default<O0>")
+    assert MlirCompiler.compile(traced(), arch="gfx942").sections["hsaco"]
+    monkeypatch.delenv("FLYDSL_COMPILE_LLVM_PASS_PIPELINE")
     with pytest.raises(ValueError, match=r"cannot be read: a\.bc: No such file"):
         MlirCompiler.compile(traced(), arch="gfx942", link_libs=["a.bc"])
 

@@ -624,21 +624,36 @@ REJECTED = [
     ("for i in range(a):\n        continue", "continue", "continue in a run-time loop", BREAK),
     ("while a:\n        break", "break", "break in a run-time loop", BREAK),
     (
-        "if a:\n        for i in range(a):\n            if a: continue",
+        "if a:\n        for i in range(a):\n            if i: continue",
         "continue",
         "continue in a run-time branch",
         BREAK,
     ),
     (
-        "for i in range_constexpr(4):\n        if i == 2:\n            break",
+        "for i in range_constexpr(4):\n        if fx.thread_idx.x == 2:\n            break",
         "break",
         "break in a run-time branch",
         BREAK,
     ),
-    ("if a:\n        return 1", "return 1", "early return in a run-time branch is not supported", "use a guard"),
+    (
+        "if fx.lane_id():\n        return 1",
+        "return 1",
+        "early return in a run-time branch is not supported",
+        "use a guard",
+    ),
     ("for i in range(a):\n        return i", "return i", "early return in a run-time loop", "use a guard"),
-    ("if a:\n        for x in (1, 2):\n            return x", "return x", "early return in a run-time branch", "guard"),
-    ("if a:\n        if const_expr(1):\n            return 2", "return 2", "early return", "const_expr"),
+    (
+        "b = fx.block_idx.x + a\n    if b > 1:\n        for x in (1, 2):\n            return x",
+        "return x",
+        "early return in a run-time branch",
+        "guard",
+    ),
+    (
+        "if -fx.Int32(fx.block_idx.x):\n        if const_expr(1):\n            return 2",
+        "return 2",
+        "early return",
+        "const_expr",
+    ),
     ("for i in range(a):\n        pass\n    else:\n        a = 1", "a = 1", "else of a run-time for", "after the loop"),
     ("while a:\n        a = 0\n    else:\n        a = 1", "a = 1", "else of a run-time while", "after the loop"),
     ("for i, j in range(a):\n        pass", "i, j", "must be a single name", "unpack inside the body"),
@@ -682,6 +697,60 @@ def test_rejections(body: str, marked: str, reason: str, remedy: str):
     assert isinstance(error, SyntaxError) and isinstance(error, FlyDSLError)
 
 
+LEFT = """
+def f(a, log):
+    for i in range_constexpr(6):
+        if i == a:
+            log.append("break")
+            break
+        if i % 2:
+            if i == 3:
+                continue
+            log.append("odd")
+            continue
+        elif a > 100:
+            return "far"
+        log.append(i)
+    for j in range(2):
+        if a > 4:
+            continue
+        log.append("low")
+    while a < 0:
+        a = a + 1
+        if a == -1:
+            continue
+        log.append("neg")
+    if a == 5:
+        return a * 10
+    elif a == 6:
+        if log:
+            return
+    log.append("end")
+    return a
+"""
+
+
+@pytest.mark.parametrize("a", [-3, 0, 3, 5, 6, 101])
+def test_exits_under_known_conditions_are_python(a: int):
+    """Plain Python is the oracle: every condition is known, so every exit does what it does there."""
+    plain: list[object] = []
+    traced: list[object] = []
+    f = define(LEFT, "<exits>", range_constexpr=range)
+    expected = f(a, plain)
+    assert rewrite_function(f).function(a, traced) == expected
+    assert traced == plain
+
+
+def test_a_condition_from_which_nothing_certain_follows_is_left_to_the_trace():
+    for test in ("a", "a == 2", "t", "t.shape[0] > 1", "None is t[0]", "k and fx.lane_id()", "t[None, 0]", "other"):
+        text = f"def f(a, k, t: Tensor):\n    other = a\n    other = fx.lane_id()\n    if {test}:\n        return 1\n"
+        rewrite_function(define(text, "<open>", Tensor=object))
+    for test in ("t[0] > 1", "b", "1 + b", "b and a", "t[a, 1]", "fx.Int32(b) == a", "thread_idx.x < 4"):
+        text = f"def f(a, t: Tensor):\n    b = fx.lane_id() % 4\n    if {test}:\n        return 1\n"
+        with pytest.raises(DSLSyntaxError, match="early return"):
+            rewrite_function(define(text, "<certain>", Tensor=object))
+
+
 def test_while_else_is_not_implemented():
     f = define("def f(a):\n    while a:\n        a = 0\n    else:\n        a = 1\n", "<while else>")
     with pytest.raises(NotImplementedError, match="not implemented"):
@@ -689,7 +758,7 @@ def test_while_else_is_not_implemented():
 
 
 def test_python_prints_the_caret():
-    f = define("def f(a):\n    if a:\n        return 1\n", "<caret>")
+    f = define("def f(a):\n    if fx.lane_id():\n        return 1\n", "<caret>")
     with pytest.raises(DSLSyntaxError) as info:
         rewrite_function(f)
     text = "".join(traceback.format_exception_only(info.value))
@@ -705,7 +774,7 @@ def test_async_functions():
 
 
 def test_caret_behind_wide_characters():
-    f = define("def f(a):\n    if a:\n        π = 'é'; return 1\n", "<wide>")
+    f = define("def f(a):\n    if fx.lane_id():\n        π = 'é'; return 1\n", "<wide>")
     with pytest.raises(DSLSyntaxError) as info:
         rewrite_function(f)
     assert (info.value.offset, info.value.end_offset) == (18, 26)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import types
+import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,9 +22,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flydsl import config
+from flydsl.compiler.key import function_key as function_key_module
 from flydsl.compiler.key import origin, product, walk
 from flydsl.compiler.key.cache_key import digest, encode
-from flydsl.compiler.key.dependencies import changed_components, function_key, used_names
+from flydsl.compiler.key.dependencies import changed_components, function_key, warn_untracked
+from flydsl.compiler.key.names import code_reads
 from flydsl.errors import UntrackedGlobalWarning
 
 # -- encoding ----------------------------------------------------------------------------------------
@@ -500,10 +503,11 @@ def test_used_names() -> None:
         return [math.floor(v) for v in inside() if x.shape]
 
     captured = 3
-    chains = {(c.root, ".".join(c.names)) for c in used_names(outer.__code__)}
+    reads = code_reads(outer.__code__)
+    assert reads.attributes == {"path", "sep", "deep", "name", "real", "floor", "shape"}
+    chains = {(c.root, ".".join(c.names)) for c in reads.chains}
     assert chains == {
         ("global", "os.path.sep"),
-        ("local", "self.deep.name"),
         ("cell", "captured.real"),
         ("global", "math.floor"),
     }
@@ -518,10 +522,8 @@ def test_used_names_of_instructions_on_two_variables() -> None:
         first, second = [self.factor for _ in items], paths.sep
         return second, first, self.offset
 
-    chains = {(c.root, ".".join(c.names)) for c in used_names(method.__code__)}
+    chains = {(c.root, ".".join(c.names)) for c in code_reads(method.__code__).chains}
     assert chains == {
-        ("local", "self.factor"),
-        ("local", "self.offset"),
         ("import", "os.path"),
         ("import", "os.path.sep"),
     }
@@ -827,22 +829,19 @@ def test_baselines_are_per_owner(package: Package) -> None:
 
 def test_untracked_objects_warn_once(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
     module = package.load()
-    monkeypatch.setattr(walk, "_warned", set())
-
-    class Opaque:
-        __slots__ = ()
-
-    thing = Opaque()
+    monkeypatch.setattr(function_key_module, "_warned", set())
+    thing = (n for n in range(3))
 
     def kernel(x: Any) -> Any:
-        return x + thing
+        return x + next(thing) + module.TILE
 
-    with pytest.warns(UntrackedGlobalWarning, match="thing is a .*Opaque.*__fly_cache_key__"):
-        before = key(kernel)
-    assert key(kernel) == before
-    thing = Opaque()
-    assert key(kernel) == before
-    assert module
+    problems = function_key(kernel, environment=False).problems
+    assert [problem.kind for problem in problems] == [types.GeneratorType]
+    with pytest.warns(UntrackedGlobalWarning, match="thing is a .*generator.*traced at every call.*__fly_cache_key__"):
+        warn_untracked(problems, "kernel")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_untracked(problems, "kernel")
 
 
 def test_component_diff() -> None:

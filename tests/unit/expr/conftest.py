@@ -13,7 +13,7 @@ def trace_text(function: Any, *args: Any, target: str = "rocm:gfx942") -> str:
     from flydsl.target import GPUTarget
 
     call = function.bind(args, {})
-    module, _ = trace_host(function.__name__, function.rewritten.function, call.arguments, GPUTarget.parse(target))
+    module, *_ = trace_host(function.__name__, function.rewritten.function, call.arguments, GPUTarget.parse(target))
     module.verify()
     return print_ir(module, hints=True)
 

@@ -435,14 +435,61 @@ class Opaque:
         return 1
 
 
-def test_opaque_receiver_is_refused():
+class Counting:
+    def __init__(self) -> None:
+        self.calls = 0
+        self.last: Any = None
+
+    def twice(self, x: Any, keep: bool = False) -> Any:
+        self.calls += 1
+        if keep:
+            self.last = x
+        return x * 2
+
+
+def test_methods_of_plain_objects_are_called_while_tracing():
     def f(a: Int32):
         helper = Opaque()
-        if a < 3:
-            helper.poke()
+        other = Counting()
+        n = a
+        for _i in range(3):
+            n = other.twice(n) + helper.poke()
+        return n
 
-    with pytest.raises(DSLTypeError, match="Cannot extract IR values from 'helper', a Opaque.*free function"):
+    with pytest.warns(FlyDSLWarning, match="'other.calls' is changed in the for-body") as told:
+        traced = trace_values(f, Int32)
+    assert run(traced, 5) == [5 * 8 + 7]
+    assert told[0].filename == __file__, "at the user's line"
+
+
+@pytest.mark.filterwarnings("ignore::flydsl.errors.FlyDSLWarning")
+def test_an_object_cannot_take_a_value_out_of_a_region():
+    def f(a: Int32):
+        other = Counting()
+        if a < 3:
+            other.twice(a + 1, keep=True)
+
+    with pytest.raises(DSLTypeError, match="IR values from 'other', a Counting: its 'last' becomes Int32"):
         trace_values(f, Int32)
+
+
+def test_bare_ir_values_of_what_a_variable_was_are_carried():
+    def f(a: Int32):
+        s = a
+        for _i in range(3):
+            s = (Int32(s) + 2).ir_value()
+        return s
+
+    assert run(trace_values(f, Int32), 4) == [10]
+
+
+def test_one_value_comes_out_of_a_legacy_loop_bare():
+    def f(a: Int32):
+        for _i, state in range(0, 3, 1, init=[a]):
+            result = yield [state[0] + 1]
+        return result
+
+    assert run(trace_values(f, Int32), 4) == [7]
 
 
 def test_opaque_store_is_refused():

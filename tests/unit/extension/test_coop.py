@@ -29,7 +29,7 @@ def trace(body, *, block=64, target="rocm:gfx942"):
         kernel(n).launch(block=block)
 
     call = launch.bind((1,), {})
-    module, _ = trace_host("launch", launch.rewritten.function, call.arguments, GPUTarget.parse(target))
+    module, *_ = trace_host("launch", launch.rewritten.function, call.arguments, GPUTarget.parse(target))
     module.verify()
     return print_ir(module, hints=True)
 

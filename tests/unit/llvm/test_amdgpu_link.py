@@ -350,3 +350,19 @@ def test_damaged_objects_never_escape_as_other_errors(globals_ir: str):
             amdgpu_link.link(obj[:size])
         except link.LinkError:
             continue
+
+
+@pytest.mark.parametrize("linker", ["auto", "internal", "lld"])
+def test_undefined_symbols_are_named_with_their_users(linker: link.Linker):
+    """Whichever linker is asked: `ld.lld -shared` alone would make a code object that no loader takes."""
+    ir = """
+    target triple = "amdgcn-amd-amdhsa"
+    declare void @elsewhere()
+    declare void @nowhere()
+    define amdgpu_kernel void @first() { call void @elsewhere() ret void }
+    define amdgpu_kernel void @second() { call void @elsewhere() call void @nowhere() ret void }
+    """
+    obj = compile_object(ir)
+    assert link.undefined_symbols(obj) == {"elsewhere": ["first", "second"], "nowhere": ["second"]}
+    with pytest.raises(link.LinkError, match="'elsewhere', used by first, second; 'nowhere', used by second"):
+        link.link_hsaco(obj, linker=linker)

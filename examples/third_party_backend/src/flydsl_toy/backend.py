@@ -52,7 +52,7 @@ class ToyBackend(BaseBackend):
         return Device.current().target()
 
     @classmethod
-    def llvm_address_space(cls, space: object) -> int:
+    def llvm_address_space(cls, address_space: object) -> int:
         return 0
 
     # -- pipeline --------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from flydsl.compiler.backends.base import (
     BaseBackend,
     DeviceBinary,
     Options,
-    Stage,
     Tool,
     set_helper_finder,
     set_supporter_finder,
@@ -312,7 +311,14 @@ def runtime_kind_of(name: str) -> str:
     'cuda'
     """
     key = name.strip().lower()
-    return get_backend_class(key).runtime_kind or key
+    return _kind(key, get_backend_class(key))
+
+
+def _kind(key: str, cls: type[BaseBackend]) -> str:
+    """What `register_compile_runtime_mapping` says goes before what the class declares."""
+    from flydsl.runtime import device_runtime
+
+    return device_runtime.mapped_kind(key) or cls.runtime_kind or key
 
 
 def list_backends() -> list[str]:
@@ -335,13 +341,22 @@ def backend_info() -> list[BackendInfo]:
             name,
             _path(entry.cls) if entry.cls is not None else None,
             entry.origin,
-            entry.cls.experimental if entry.cls is not None else None,
-            (entry.cls.runtime_kind or name) if entry.cls is not None else None,
+            _experimental(name, entry.cls) if entry.cls is not None else None,
+            _kind(name, entry.cls) if entry.cls is not None else None,
             entry.cls is not None,
             f"{type(entry.error).__name__}: {entry.error}" if entry.error is not None else None,
         )
         for name, entry in sorted(_discover().items())
     ]
+
+
+def _experimental(name: str, cls: type[BaseBackend]) -> bool | None:
+    """What a class says; where it is a property, what an instance says, and None while there is none."""
+    said = cast(object, cls.experimental)
+    if isinstance(said, bool):
+        return said
+    made = [b for (_, key, _), b in _registry.instances.items() if key == name and type(b) is cls]
+    return bool(made[-1].experimental) if made else None
 
 
 def compile_backend_name(arch: str = "") -> str:
@@ -390,7 +405,7 @@ def backend_for_target(target: GPUTarget, *, name: str | None = None) -> BaseBac
             instance = cls(target)
             instance.name = key
             _registry.instances[memo] = instance
-    if cls.experimental and key not in _registry.warned:
+    if instance.experimental and key not in _registry.warned:
         _registry.warned.add(key)
         config.warn(f"the compile backend {key!r} is experimental", ExperimentalBackendWarning, stacklevel=3)
     return instance
@@ -437,13 +452,13 @@ def current_target() -> GPUTarget:
     return get_backend().target
 
 
-def resolve_llvm_address_space(space: object) -> int:
+def resolve_llvm_address_space(address_space: object) -> int:
     """LLVM's number of an address space on the active backend.
 
     >>> resolve_llvm_address_space("shared")
     0
     """
-    return get_backend_class(compile_backend_name()).llvm_address_space(space)
+    return get_backend_class(compile_backend_name()).llvm_address_space(address_space)
 
 
 def all_reserved_launch_param_names() -> frozenset[str]:
@@ -487,7 +502,6 @@ __all__ = [
     "DeviceBinary",
     "GPUTarget",
     "Options",
-    "Stage",
     "TargetCaps",
     "Tool",
     "all_reserved_launch_param_names",

@@ -38,6 +38,8 @@ class Options:
     """LLVM command-line options, sorted by name; they need an external code generator."""
     cpu_check: bool = False
     """cpu: checked mode."""
+    cpu_check_buffers: bool = False
+    """cpu: checked mode also reports accesses that a buffer's descriptor leaves out."""
 
 
 def _int(name: str, value: object, low: int) -> int:
@@ -107,6 +109,7 @@ PARSERS: dict[str, Callable[[str, object], object]] = {
     "noalias": _bool,
     "llvm_options": _llvm_options,
     "cpu_check": _bool,
+    "cpu_check_buffers": _bool,
     "opt_level": lambda name, value: _opt_level(name, value),
     "debug_info": _bool,
 }
@@ -133,6 +136,7 @@ def parse_hints(hints: Mapping[str, object] | None, *, extra: frozenset[str] = f
         "opt_level": config.compile.opt_level,
         "debug_info": config.debug.enable_debug_info,
         "cpu_check": config.cpu.check,
+        "cpu_check_buffers": config.cpu.check_buffers,
     }
     for name, value in (hints or {}).items():
         if value is None or name in extra or name in DRIVER_HINTS:

@@ -9,7 +9,7 @@ import hashlib
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -93,14 +93,6 @@ class DeviceBinary:
         return self._make_ir()
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One named product after LLVM IR and how to take it from a finished `DeviceBinary`."""
-
-    extension: str
-    producer: Callable[[DeviceBinary], bytes] = field(compare=False)
-
-
 class BaseBackend(ABC):
     """Compiles traced modules for one target. Subclass it and `register_backend` to add a target.
 
@@ -120,7 +112,7 @@ class BaseBackend(ABC):
     """Device-runtime kind that runs the code; empty: the name the backend is registered by."""
 
     experimental: ClassVar[bool] = True
-    """Whether the first use warns."""
+    """Whether the first use warns; a class may make it a property, which is asked once there is an instance."""
 
     binary_ext: ClassVar[str] = "bin"
     """The section of a `DeviceBinary` that the runtime loads."""
@@ -166,7 +158,7 @@ class BaseBackend(ABC):
         return caps_of(target.arch, target.warp_size)
 
     @classmethod
-    def llvm_address_space(cls, space: object) -> int:
+    def llvm_address_space(cls, address_space: object) -> int:
         """LLVM's number of an address space, given by name or as an enum member; unknown ones raise `ValueError`."""
         raise NotImplementedError(f"{cls.__name__} does not map fly address spaces to LLVM's")
 
@@ -193,7 +185,7 @@ class BaseBackend(ABC):
 
     @abstractmethod
     def gpu_module_targets(self) -> list[str]:
-        """Target attributes of the device module, as MLIR text."""
+        """Target attributes of the device module, as MLIR text: `#rocdl.target<chip = "gfx942">`."""
         ...
 
     def parse_options(self, hints: Hints | None) -> Options:
@@ -236,10 +228,6 @@ class BaseBackend(ABC):
             )
         return helper
 
-    def codegen_stages(self) -> list[Stage]:
-        """Products after LLVM IR in order, such as ll, s, o, hsaco."""
-        return []
-
     def device_libs(self, symbols: Iterable[str]) -> list[Path]:
         """Bitcode files that define `symbols`, which the module leaves undefined."""
         wanted = sorted(set(symbols))
@@ -259,12 +247,12 @@ class BaseBackend(ABC):
 
     @abstractmethod
     def native_lib_patterns(self) -> list[str]:
-        """Globs of native files to hash into the toolchain fingerprint."""
+        """Globs of native files whose content counts for the key of what is compiled."""
         ...
 
     @abstractmethod
     def jit_runtime_lib_basenames(self) -> list[str]:
-        """Shared libraries the generated host stub needs."""
+        """Shared libraries that are loaded with the host code of what is compiled."""
         ...
 
     # -- launch ----------------------------------------------------------------------------------------
@@ -283,8 +271,8 @@ class BuiltinBackend(BaseBackend):
     """LLVM's number by name of the address space."""
 
     @classmethod
-    def llvm_address_space(cls, space: object) -> int:
-        name = str(getattr(space, "name", space)).lower()
+    def llvm_address_space(cls, address_space: object) -> int:
+        name = str(getattr(address_space, "name", address_space)).lower()
         try:
             return cls.address_spaces[name]
         except KeyError:
@@ -368,7 +356,6 @@ __all__ = [
     "GPUTarget",
     "Hints",
     "Options",
-    "Stage",
     "TargetCaps",
     "Tool",
     "common_passes",

@@ -13,7 +13,6 @@ from flydsl.compiler.backends.base import (
     DeviceBinary,
     Hints,
     Options,
-    Stage,
     common_passes,
 )
 from flydsl.target import ARCHITECTURES, CPU_NATIVE, GPUTarget, make_builtin_target, warp_size_of
@@ -58,13 +57,16 @@ class CpuBackend(BuiltinBackend):
         return []
 
     def lower_compile_hints(self, module: ModuleOp, *, compile_hints: Hints) -> None:
-        """`cpu_check` becomes `fly.check` on the device module."""
-        if not self.parse_options(compile_hints).cpu_check:
+        """`cpu_check` becomes `fly.check` on the device module, `cpu_check_buffers` `fly.check_buffers`."""
+        options = self.parse_options(compile_hints)
+        if not options.cpu_check:
             return
         builtin: object = importlib.import_module("xdsl.dialects.builtin")
         for op in module.ops:
             if op.name == "gpu.module":
                 op.attributes["fly.check"] = builtin.UnitAttr()
+                if options.cpu_check_buffers:
+                    op.attributes["fly.check_buffers"] = builtin.UnitAttr()
 
     def device_ir(self, module: Any) -> str:
         from flydsl.cpu.code import abi as abi_cpu
@@ -89,13 +91,6 @@ class CpuBackend(BuiltinBackend):
             resources=[],
             times=dict(code.times),
         )
-
-    def codegen_stages(self) -> list[Stage]:
-        return [
-            Stage("ll", lambda binary: binary.optimized_ir.encode()),
-            Stage("s", lambda binary: binary.asm().encode()),
-            Stage("o", lambda binary: binary.sections["o"]),
-        ]
 
     def _hash_extras(self) -> list[str]:
         from flydsl.llvm import binding

@@ -16,7 +16,6 @@ from flydsl.compiler.backends.base import (
     DeviceBinary,
     Hints,
     Options,
-    Stage,
     Tool,
     common_passes,
     to_llvm_passes,
@@ -137,13 +136,6 @@ class CudaBackend(BuiltinBackend):
 
     def loadable(self, sections: Mapping[str, bytes]) -> bytes:
         return sections["cubin"] if "cubin" in sections else super().loadable(sections)
-
-    def codegen_stages(self) -> list[Stage]:
-        return [
-            Stage("ll", lambda binary: binary.optimized_ir.encode()),
-            Stage("ptx", lambda binary: binary.sections["ptx"]),
-            Stage("cubin", lambda binary: binary.sections["cubin"]),
-        ]
 
     def toolchain(self) -> list[Tool]:
         tool = _device_code.tool_identity("ptxas") if config.compile.ptxas is not None else None

@@ -5,17 +5,18 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from flydsl import config
 from flydsl.compiler.backends import _device_code
+from flydsl.compiler.backends._fingerprint import file_digest
 from flydsl.compiler.backends.base import (
     BINARY_PASS,
     BuiltinBackend,
     DeviceBinary,
     Hints,
     Options,
-    Stage,
     Tool,
     common_passes,
     to_llvm_passes,
@@ -69,11 +70,6 @@ class RocmBackend(BuiltinBackend):
         )
         debug = "ensure-debug-info-scope-on-llvm-func{emission-kind=LineTablesOnly}" if options.debug_info else ""
         return [*common_passes("convert-fly-to-rocdl"), device], to_llvm_passes(attach, debug), BINARY_PASS
-
-    def llvm_recodegen_fragments(self, opt_level: int = 0) -> list[str]:
-        """Passes that make a binary of a device module that is optimised LLVM dialect already."""
-        target = f"rocdl-attach-target{{O={opt_level} abi=600 chip={self.target.arch} triple=amdgcn-amd-amdhsa}}"
-        return [target, BINARY_PASS]
 
     def gpu_module_targets(self) -> list[str]:
         features = f', features = "{",".join(self.target.features)}"' if self.target.features else ""
@@ -137,16 +133,21 @@ class RocmBackend(BuiltinBackend):
             notes={"linker": linker},
         )
 
+    def device_libs(self, symbols: Iterable[str]) -> list[Path]:
+        from flydsl.compiler.backends import _rocm_libs
+
+        wanted = sorted(symbols)
+        return _rocm_libs.device_libs(self.target, wanted) if _rocm_libs.owners(wanted) else []
+
+    def _hash_extras(self) -> list[str]:
+        # Which libraries would be linked counts whether or not a kernel turns out to need them.
+        if config.compile.device_libs is None:
+            return []
+        files = sorted(config.compile.device_libs.glob("*.bc"))
+        return [f"{path.name}|{file_digest(path)}" for path in files]
+
     def _llvm_features(self) -> str:
         return ",".join(self.target.features)
-
-    def codegen_stages(self) -> list[Stage]:
-        return [
-            Stage("ll", lambda binary: binary.optimized_ir.encode()),
-            Stage("s", lambda binary: binary.asm().encode()),
-            Stage("o", lambda binary: binary.sections["o"]),
-            Stage("hsaco", lambda binary: binary.sections["hsaco"]),
-        ]
 
     def toolchain(self) -> list[Tool]:
         # The built-in linker makes what the loader cannot tell from lld's, so lld counts only where it was asked for.

@@ -30,7 +30,8 @@ from ...lowering.rebuild import location_of
 from ...passes.fly.device_module import TARGET_ATTRIBUTE
 from ...passes.fuse import Step, check_order, plan, upper_part
 from ...passes.pipeline import PassSpec, parse_specs
-from ...target import GPUTarget
+from ...runtime.device_runtime import mapped_kind
+from ..backends._native_files import host_libraries, identity
 from ..extern_link import Externs, describe_hooks, link_externs
 from . import repro
 from .artifact import CompiledArtifact
@@ -39,6 +40,7 @@ from .dumps import Dumper, wanted
 from .ir_errors import place, shown_at_its_line, unverified
 from .isolation import RAW_TEXT, blamed, where_to_generate
 from .llvm_errors import mapped
+from .module_targets import attach_targets
 
 if TYPE_CHECKING:
     from ...dialects.upstream.llvm.function import FuncOp as LlvmFuncOp
@@ -131,6 +133,7 @@ def compile_module(
         dumper = Dumper(name, kernels, key, print_module)
         target = backend.target.key()
         traced = module = dumper.origin(module, lambda: repro.script(name, target, hints, custom is not None))
+        attach_targets(split(module)[0], backend)
         split(module)[0].attributes[TARGET_ATTRIBUTE] = StringAttr(backend.target.key())
         backend.lower_compile_hints(module, compile_hints=hints)
         options = backend.parse_options(hints)
@@ -153,7 +156,7 @@ def compile_module(
         times["passes"] = pass_times
         start = time.perf_counter()
         device, host = split(lowered)
-        facts = _kernel_facts(device, kernels, _check_resources(device, backend.target))
+        facts = _kernel_facts(device, kernels, _check_resources(device, backend))
         if wanted() or any(place >= upper for place in places):
             rest = plan(specs, lambda _: True, upper)
             lowered = run_passes(lowered, rest, pass_times, dumper, hooks)
@@ -197,18 +200,20 @@ def compile_module(
         "qualname": name,
         "signature": [],
         "components": [],
+        "reads": [],
         **(known or {}),
         "product_version": __version__,
         "llvmlite_version": binding.llvmlite_version(),
         "llvm_version": ".".join(map(str, binding.llvm_version())),
         "python": platform.python_version(),
         "host": {"triple": binding.host_triple(), "cpu": binding.host_cpu()},
-        "backend_hash": backend.hash(),
+        "backend_hash": identity(backend),
         "backend": backend.name,
         "target": backend.target.key(),
         "chip": binary.chip,
         "binary_ext": backend.binary_ext,
-        "runtime_kind": backend.runtime_kind or backend.name,
+        "runtime_kind": mapped_kind(backend.name) or backend.runtime_kind or backend.name,
+        "host_libraries": host_libraries(backend),
         "hints": hints,
         "kernels": _kernels(facts, binary.resources),
         "notes": {**binary.notes, **({} if memory_only is None else {"memory_only": memory_only})},
@@ -253,9 +258,10 @@ def _hooks(
     return hooks if hooks.active else None
 
 
-def _check_resources(device: gpu.ModuleOp, target: GPUTarget) -> dict[str, SharedLayout]:
+def _check_resources(device: gpu.ModuleOp, backend: BaseBackend) -> dict[str, SharedLayout]:
     """Shared memory of each kernel, refused where the target has less."""
-    limit = target.caps.shared_mem_per_block
+    target = backend.target
+    limit = backend.target_caps(target).shared_mem_per_block
     found: dict[str, SharedLayout] = {}
     for op in device.body.block.ops:
         if isinstance(op, gpu.FuncOp):

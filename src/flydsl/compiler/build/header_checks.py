@@ -183,6 +183,13 @@ def _argument(value: object, field: str) -> None:
     text(cast("list[object]", value)[0], f"{field}[0]")
 
 
+def _store(value: object, field: str) -> None:
+    sequence(anything, least=2, most=2)(value, field)
+    position, name = cast("list[object]", value)
+    integer(0, 1 << 16)(position, f"{field}[0]")
+    text(name, f"{field}[1]")
+
+
 # -- headers -----------------------------------------------------------------------------------------
 
 _VERSION = pattern(r"\d+(\.\w+)+([-+.]\w+)*", "a version")
@@ -214,7 +221,10 @@ _FIELDS: dict[str, Check] = {
     "notes": mapping(anything),
     "signature": sequence(_argument),
     "components": sequence(sequence(text, least=3, most=3)),
+    "reads": sequence(sequence(text, least=3, most=3)),
     "kernels": optional(sequence(_KERNEL)),
+    "stores": sequence(_store),
+    "loops": mapping(sequence(text)),
     "resources": optional(sequence(record({"name": text}, frozenset(("name",))))),
     "load_hooks": optional(sequence(_HOOK)),
     "times": mapping(_times),

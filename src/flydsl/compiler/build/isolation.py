@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Literal
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 RAW_TEXT = "fly.raw_text"
 """Attribute of a traced module with text for LLVM that nobody has checked: assembly, intrinsics by name."""
 
+
+IN_PROCESS = 512
+"""Modules that LLVM compiles in this process: each leaves some 60 KB behind, and workers are replaced."""
+_compilations = itertools.count()
 
 _elsewhere: ContextVar[bool] = ContextVar("flydsl_codegen_elsewhere", default=False)
 
@@ -45,10 +50,11 @@ def has_raw_text(module: ModuleOp) -> bool:
 def where_to_generate(backend: BaseBackend, module: ModuleOp) -> dict[Literal["compiler"], Compiler]:
     """What `make_device_code` of a backend is given for a traced module: a compiler in a worker process, or nothing.
 
-    FLYDSL_COMPILE_ISOLATE asks for one, or text in the module that nobody has checked.
+    FLYDSL_COMPILE_ISOLATE asks for one, or text in the module that nobody has checked; or LLVM has compiled so much
+    here that what it leaves behind in the process counts.
     """
     mode = "always" if _elsewhere.get() else config.compile.isolate
-    if mode == "never" or (mode == "auto" and not has_raw_text(module)):
+    if mode == "never" or (mode == "auto" and not has_raw_text(module) and next(_compilations) < IN_PROCESS):
         return {}
     if "compiler" not in inspect.signature(backend.make_device_code).parameters:
         if config.compile.isolate != "always":

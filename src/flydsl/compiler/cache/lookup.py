@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from ... import config
 from ...errors import CacheWarning, DSLRuntimeError, DSLValueError
+from ...target.compatibility import others_that_fit, runs_on
 from ..build.step_times import timed_step
 from ..key.dependencies import FunctionKey, changed_components
 from . import default_cache
 
 if TYPE_CHECKING:
+    from ..backends.base import BaseBackend
     from ..build.artifact import CompiledArtifact
     from ..build.custom_passes import PassConfig
+    from ..key.code_key import WantedCode
 
 
 def find(key: str) -> CompiledArtifact | None:
@@ -24,6 +27,39 @@ def find(key: str) -> CompiledArtifact | None:
         raise DSLValueError("FLYDSL_DUMP_IR and FLYDSL_RUNTIME_RUN_ONLY contradict each other: a dump compiles")
     cache = default_cache()
     return cache.get(key) if cache.enabled and not config.compile.always and not dumping else None
+
+
+def find_current(wanted: WantedCode) -> tuple[CompiledArtifact | None, WantedCode]:
+    """The code of a key whose reads from outside are as they were, and the key with these reads.
+
+    An entry made from other reads tells which they are: code for those of now is under a key that they are part of.
+    """
+    while True:
+        found = find(wanted.key())
+        if found is None:
+            return None, wanted
+        reads = {(kind, name): held for kind, name, held in found.metadata.get("reads", ())}
+        more = wanted.function.note_outside(reads)
+        holds = all(wanted.function.outside[read] == held for read, held in reads.items())
+        if reads:
+            wanted = wanted.renewed()
+        if holds or not more:
+            return (found if holds else None), wanted
+
+
+def find_fitting(wanted: WantedCode, backend: BaseBackend) -> CompiledArtifact | None:
+    """Code that was made for another target and runs on this one, for a process that must not compile."""
+    from ..backends import backend_for_target
+    from ..backends._native_files import identity
+
+    mine = identity(backend)
+    for target in others_that_fit(backend.target):
+        theirs = identity(backend_for_target(target, name=backend.name))
+        other = tuple(theirs if part == mine else part for part in wanted.memory_key)
+        found, _ = find_current(wanted._replace(memory_key=other))
+        if found is not None and runs_on(target, backend.target, assembled="cubin" in found.sections):
+            return found
+    return None
 
 
 def with_texts(artifact: CompiledArtifact, compile_again: Callable[[], CompiledArtifact]) -> CompiledArtifact:
@@ -43,7 +79,9 @@ def store(key: str, name: str, qualname: str, artifact: CompiledArtifact, passes
         config.warn(f"{qualname} is not kept on disk: {notes['memory_only']}", CacheWarning)
     elif "fallback" not in notes and (passes is None or passes.cacheable):
         with timed_step(name, "cache write"):
-            default_cache().put(key, artifact, overwrite=config.compile.always)
+            # With reads, an entry that is there may have been made from others.
+            overwrite = config.compile.always or bool(artifact.metadata.get("reads"))
+            default_cache().put(key, artifact, overwrite=overwrite)
 
 
 def run_only_miss(key: str, name: str, qualname: str, function: FunctionKey) -> DSLRuntimeError:

@@ -48,7 +48,7 @@ def current_settings() -> Settings:
         max_bytes=env.cache_max_bytes,
         binary_only=env.cache_binary_only,
         lock_timeout=env.lock_timeout,
-        store=env.cache_store,
+        store=env.cache_store or env.cache_remote,
         trusted_owners=env.cache_trusted_owners,
         trusted_keys=tuple(path.absolute() for path in config.aot.trusted_keys),
         max_entry_bytes=env.cache_max_entry_bytes,

@@ -1,12 +1,14 @@
-"""Remote stores of entries, brought by the user: whatever one raises only means that it did not help."""
+"""Remote stores of entries, a URL or brought by the user: whatever one raises only means that it did not help."""
 
 from __future__ import annotations
 
 import importlib
 import logging
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from flydsl.compiler.cache.remote import shared_store
 from flydsl.compiler.cache.stats import warn_once
 
 _logger = logging.getLogger("flydsl.cache")
@@ -25,7 +27,7 @@ class Store(Protocol):
 
 
 class RemoteStore:
-    """The store that `module:Class` names, made when it is first asked."""
+    """The store that `module:Class` or a URL names, made when it is first asked."""
 
     def __init__(self, text: str):
         self._text = text
@@ -40,11 +42,7 @@ class RemoteStore:
         try:
             if not self._tried:
                 self._tried = True
-                module, _, name = self._text.partition(":")
-                found: Any = importlib.import_module(module)
-                for part in name.split("."):
-                    found = getattr(found, part)
-                self._store = found()
+                self._store = self._made()
             return ask(self._store) if self._store is not None else None
         except Exception as error:
             _logger.debug("cache store %s: %s failed", self._text, what, exc_info=True)
@@ -53,3 +51,12 @@ class RemoteStore:
                 f"the cache store {self._text} failed ({what}: {error!r}); going on with the local cache",
             )
             return None
+
+    def _made(self) -> Store:
+        if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", self._text):
+            return shared_store(self._text)
+        module, _, name = self._text.partition(":")
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+        return found()

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from ...errors import DSLOverflowError, DSLTypeError, DSLValueError
+from ...expr.aliases import also_called
 from ...expr.gpu import Stream, stream_handle
-from ...expr.numeric import Boolean, Float32, Int32, Numeric
-from ...expr.scalars.scalar_abi import CSlot, c_abi_slot
+from ...expr.numeric import Boolean, Float32, Int32, Numeric, Uint64, Uint128
+from ...expr.scalars.scalar_abi import CSlot, c_abi_slot, wide_integer
 from ...expr.structs import is_struct_type
 from ...ir.enums import AddressSpace
 from .host_arrays import array_info
@@ -108,8 +109,9 @@ def _fill_address(arg: PointerArgument, storage: ctypes.c_void_p) -> None:
     storage.value = arg.address
 
 
+@also_called(elem="element_type")
 def from_c_void_p(
-    elem: type[Numeric],
+    element_type: type[Numeric],
     pointer: int | ctypes.c_void_p,
     *,
     address_space: AddressSpace = AddressSpace.Global,
@@ -120,13 +122,13 @@ def from_c_void_p(
     >>> flyc.from_c_void_p(fx.Float32, 4096)
     PointerArgument(Float32, 0x1000)
     """
-    if not (isinstance(elem, type) and issubclass(elem, Numeric)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DSLTypeError(f"from_c_void_p expects a scalar class such as fx.Float32, got {elem!r}")
+    if not (isinstance(element_type, type) and issubclass(element_type, Numeric)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLTypeError(f"from_c_void_p expects a scalar class such as fx.Float32, got {element_type!r}")
     address = pointer.value if isinstance(pointer, ctypes.c_void_p) else pointer
     if not isinstance(address, int):
         raise DSLTypeError(f"from_c_void_p expects an address, got {pointer!r}")
-    natural = max((elem.width + 7) // 8, 1)
-    return PointerArgument(elem, address, address_space, natural if assumed_align is None else assumed_align)
+    natural = max((element_type.width + 7) // 8, 1)
+    return PointerArgument(element_type, address, address_space, natural if assumed_align is None else assumed_align)
 
 
 class ScalarArgument:
@@ -157,6 +159,51 @@ class ScalarArgument:
 
     def __repr__(self) -> str:
         return f"{self.dtype}({self.value!r})"
+
+
+class WideArgument:
+    """A 128-bit integer, which crosses the boundary as two 64-bit halves, the low one first."""
+
+    def __init__(self, dtype: type[Numeric], value: object):
+        self.dtype = dtype
+        self.value = value
+        self.check()
+
+    def __get_ir_types__(self) -> list[Attribute]:
+        return [Uint64.ir_type] * 2
+
+    def __cache_signature__(self) -> object:
+        return ("scalar", self.dtype.__name__)
+
+    def __c_abi_spec__(self) -> list[CSlot]:
+        def half(shift: int) -> CSlot:
+            def fill(arg: WideArgument, storage: ctypes.c_uint64) -> None:
+                storage.value = (arg.number() >> shift) & 0xFFFF_FFFF_FFFF_FFFF
+
+            return ctypes.c_uint64, fill
+
+        return [half(0), half(64)]
+
+    def construct(self, values: Sequence[SSAValue]) -> object:
+        """The traced value."""
+        low, high = (Uint128(Uint64(v)) for v in values)
+        return self.dtype(low | (high << 64))
+
+    def number(self) -> int:
+        """The number, which must fit."""
+        return wide_integer(self.dtype)(self.value)
+
+    def check(self) -> None:
+        """Verify that the number fits."""
+        self.number()
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}({self.value!r})"
+
+
+def scalar_argument(dtype: type[Numeric], value: object) -> ScalarArgument | WideArgument:
+    """The argument for a number of a class."""
+    return WideArgument(dtype, value) if dtype.width == 128 else ScalarArgument(dtype, value)
 
 
 class StreamArgument:
@@ -223,6 +270,10 @@ class JitArgumentRegistry:
     """
 
     _adapters: dict[type, tuple[Adapter, Constructed | None]] = {}
+    registry = _adapters
+    """Adapter and DSL type by host type."""
+    jit_arg2dsl_type: dict[object, Constructed | None] = {}
+    """DSL type by adapter."""
 
     @classmethod
     def register(cls, py_type: type, *, dsl_type: Constructed | None = None) -> Callable[[C], C]:
@@ -232,14 +283,22 @@ class JitArgumentRegistry:
             if py_type in cls._adapters:
                 raise DSLValueError(f"{py_type.__qualname__} is already registered as a jit argument")
             cls._adapters[py_type] = (adapter, dsl_type)
+            cls.jit_arg2dsl_type[adapter] = dsl_type
             return adapter
 
         return decorate
 
     @classmethod
-    def register_jit_arg(cls, py_type: type, dsl_type: Constructed | None) -> None:
+    @also_called(py_type="jit_arg")
+    def register_jit_arg(cls, jit_arg: type, dsl_type: Constructed | None) -> None:
         """Register a class that is its own adapter."""
-        cls.register(py_type, dsl_type=dsl_type)(_itself)
+        cls.register(jit_arg, dsl_type=dsl_type)(_itself)
+        cls.jit_arg2dsl_type[jit_arg] = dsl_type
+
+    @classmethod
+    def get_dsl_type(cls, jit_arg_type: object) -> Constructed | None:
+        """What a traced function sees of an argument with this adapter."""
+        return cls.jit_arg2dsl_type.get(jit_arg_type)
 
     @classmethod
     def get(cls, py_type: type) -> tuple[Adapter, Constructed | None] | None:
@@ -252,7 +311,7 @@ class JitArgumentRegistry:
 
 
 _PYTHON_NUMBERS: dict[type, type[Numeric]] = {bool: Boolean, int: Int32, float: Float32}
-ARGUMENTS = (TensorArgument, PointerArgument, ScalarArgument, StreamArgument, UserArgument)
+ARGUMENTS = (TensorArgument, PointerArgument, ScalarArgument, WideArgument, StreamArgument, UserArgument)
 
 
 def adapt(name: str, value: object, annotation: object) -> Argument:
@@ -262,7 +321,7 @@ def adapt(name: str, value: object, annotation: object) -> Argument:
     if hasattr(value, "argument"):
         return cast(ArgumentSpec, value).argument()
     if isinstance(annotation, type) and issubclass(annotation, Numeric):
-        return ScalarArgument(annotation, _number(name, value, annotation))
+        return scalar_argument(annotation, _number(name, value, annotation))
     if is_struct_type(annotation) and not isinstance(value, cast(type, annotation)):
         raise DSLTypeError(f"parameter '{name}' expects {annotation}, got {value!r} of type {type(value).__name__}")
     if annotation is Stream or isinstance(value, Stream):
@@ -278,7 +337,7 @@ def adapt(name: str, value: object, annotation: object) -> Argument:
     if info is not None:
         return default_tensor(info)
     if isinstance(value, Numeric):
-        return ScalarArgument(type(value), value)
+        return scalar_argument(type(value), value)
     scalar = _PYTHON_NUMBERS.get(kind)
     if scalar is not None:
         if type(value) is int and not -(2**31) <= value <= I32_MAX:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import DSLTypeError
-from ..key.constant_keys import attributes_key, class_key, constexpr_key
+from ..key.constant_keys import constexpr_key
 from .arguments import Argument, adapt
 
 if TYPE_CHECKING:
     from ..frontend.signature import Parameter, Signature
+    from ..key.dependencies import FunctionKey, Problem
 
 
 class BoundCall(NamedTuple):
@@ -23,38 +24,40 @@ class BoundCall(NamedTuple):
     adapted: dict[str, Argument]
     """The adapters alone."""
     key: tuple[object, ...]
+    problems: tuple[Problem, ...] = ()
+    """What of its compile-time values no key can hold."""
 
 
 def bind(
     signature: Signature,
     args: tuple[object, ...],
     kwargs: Mapping[str, object],
-    names_read: Callable[[], frozenset[str]] | None = None,
+    function: Callable[[], FunctionKey],
+    *,
+    method: bool = False,
 ) -> BoundCall:
     """Adapt the arguments of a call.
 
-    For a method, whose first argument is its object, `names_read` tells the names its code mentions: what the object
-    holds under other names it cannot read.
+    `function` gives the key of the function, asked for where a compile-time value is no plain one: an object counts for
+    what the code can read of it. The first argument of a `method` is such an object.
     """
     given = signature.bind(args, kwargs)
     arguments: dict[str, object] = {}
     adapted: dict[str, Argument] = {}
     key: list[object] = []
+    objects: dict[str, object] = {}
     for i, (name, parameter) in enumerate(signature.parameters.items()):
         value = given[name]
-        if i == 0 and names_read is not None:
-            cls = value.__class__
-            arguments[name] = value
-            key.append((cls.__module__, cls.__qualname__, attributes_key(value, names_read())))
-        elif parameter.kind == "constexpr":
-            _check_constexpr(parameter, value)
-            arguments[name] = value
-            key.append((name, type(value).__name__, constexpr_key(value)))
-        elif parameter.kind == "type":
-            if not isinstance(value, type):
+        if (i == 0 and method) or parameter.kind in ("constexpr", "type"):
+            if parameter.kind == "constexpr":
+                _check_constexpr(parameter, value)
+            elif parameter.kind == "type" and not isinstance(value, type):
                 raise DSLTypeError(f"parameter '{name}' expects a class, got {value!r}")
             arguments[name] = value
-            key.append((name, class_key(value)))
+            try:
+                key.append((name, type(value).__name__, constexpr_key(value)))
+            except TypeError:
+                objects[name] = value
         elif value is None and parameter.optional:
             arguments[name] = None
             key.append((name, None))
@@ -63,7 +66,10 @@ def bind(
             argument.check()
             arguments[name] = adapted[name] = argument
             key.append((name, argument.__cache_signature__()))
-    return BoundCall(given, arguments, adapted, tuple(key))
+    if not objects:
+        return BoundCall(given, arguments, adapted, tuple(key))
+    told, problems = function().with_values(objects)
+    return BoundCall(given, arguments, adapted, (*key, tuple(objects), told), problems)
 
 
 def _check_constexpr(parameter: Parameter, value: object) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ...expr.gpu import Stream
 from ...expr.numeric import Numeric
@@ -149,9 +149,20 @@ def _constant(given: object) -> _Found | None:
     if isinstance(given, type):
         # Classes of the language stay what they are; what others hold may change, and is looked at anew.
         return ("value", [Check("identity")], []) if issubclass(given, Numeric) else None
+    if _stays(given):
+        # Equal ones may differ, as 1 and True do: the very same one is known.
+        return "value", [Check("identity")], []
     if type(given) in (int, bool, str):
         return "value", [Check("class"), Check("value")], []
     return ("value", [Check("class"), Check("bits")], []) if type(given) is float else None
+
+
+def _stays(given: object) -> bool:
+    """Whether it is a tuple, named or not, of what never changes."""
+    if not isinstance(given, tuple):
+        return False
+    items = cast("tuple[object, ...]", given)
+    return all(x is None or type(x) in (int, bool, str, float) or _stays(x) for x in items)
 
 
 def _placed(planned: list[ArgumentPlan]) -> tuple[tuple[PlacedSlot, ...], int]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import signal
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 from ... import config
 from ...errors import FlyRuntimeError, LaunchError
@@ -15,6 +16,7 @@ from ..build.artifact import CompiledArtifact
 from ..extern_link import run_load_hooks
 from .arguments import Argument, StreamArgument, TensorArgument
 from .placement import order_after_producers, unspecified_stream
+from .plan import WRITABLE
 
 if TYPE_CHECKING:
     from ...runtime.base import DeviceRuntime
@@ -65,6 +67,22 @@ class PackedCall:
         """What the call reads must outlive it, also when it is queued."""
 
 
+_STUB_PASSES = ("add_sroa_pass", "add_instruction_combine_pass", "add_simplify_cfg_pass")
+"""LLVM's default pipeline leaves 45 KB behind for each module, and a host function has nothing for it to do."""
+
+
+INTERRUPTED = 4
+"""Status of a launch on the cpu stack that Control-C ended."""
+
+
+def interrupted(text: str) -> NoReturn:
+    """Raise what Control-C raises: by the program's own handler of the signal where it has one."""
+    if signal.getsignal(signal.SIGINT) not in (signal.default_int_handler, None):
+        signal.raise_signal(signal.SIGINT)
+        raise LaunchError(text, code=INTERRUPTED)
+    raise KeyboardInterrupt(text)
+
+
 class LoadedFunction:
     """An artifact loaded on one device."""
 
@@ -80,9 +98,11 @@ class LoadedFunction:
         ]
         self._allow_dynamic_shared()
         self.table = (ctypes.c_void_p * (len(self.functions) + 1))(*(f.handle for f in self.functions), 0)
+        host_jit.load_libraries(artifact.metadata.get("host_libraries") or ())
         self.library = host_jit.load_ir(
             artifact.sections["host"].decode(),
             opt_level=1,
+            passes=_STUB_PASSES,
             exports=[artifact.metadata["name"]],
             imports=self._imports(artifact.sections["host"]),
         )
@@ -139,6 +159,7 @@ class LoadedFunction:
 
     def pack(self, arguments: Sequence[Argument]) -> PackedCall:
         """Storage for the arguments of one call, filled."""
+        self._check_writable(arguments)
         storages: list[Storage] = []
         stream: StreamArgument | None = None
         stream_cell = ctypes.c_void_p(0)
@@ -160,6 +181,7 @@ class LoadedFunction:
 
     def refill(self, packed: PackedCall, arguments: Sequence[Argument], changed: Iterable[Argument]) -> None:
         """Write the arguments that changed into the storage of a call; the stream stays."""
+        self._check_writable(arguments)
         storages, wanted = packed.keep[0], {id(argument) for argument in changed}
         index = 0
         for argument in arguments:
@@ -170,6 +192,13 @@ class LoadedFunction:
             index += len(spec)
         order_after_producers([a for a in arguments if id(a) in wanted], packed.stream, self.runtime)
         packed.keep = (storages, tuple(arguments))
+
+    def _check_writable(self, arguments: Sequence[Argument]) -> None:
+        """Refuse read-only arrays that kernels store to."""
+        for position, name in cast("list[tuple[int, str]]", self.artifact.metadata.get("stores", ())):
+            argument = arguments[position] if position < len(arguments) else None
+            if isinstance(argument, TensorArgument) and not argument.info.writable:
+                WRITABLE.demand(argument.info.owner, argument, f"parameter '{name}': ")
 
     def is_queued(self, packed: PackedCall) -> bool:
         """Whether the call goes through a stream's queue instead of running here."""
@@ -237,6 +266,11 @@ class LoadedFunction:
         where = self._last_launch(record)
         if status == BAD_GEOMETRY:
             raise LaunchError(f"{where}: extents must be between 0 and 2**31 - 1", kernel=kernel)
+        if status == INTERRUPTED and self.runtime.pageable_host:
+            loops = ", ".join(self.artifact.metadata.get("loops", {}).get(kernel, ())[:8])
+            interrupted(
+                f"{where}: interrupted, its results are incomplete" + (f"; its loops: {loops}" if loops else "")
+            )
         check = getattr(self.runtime, "check_launch_status", None)
         if check is not None:
             check(status, kernel)

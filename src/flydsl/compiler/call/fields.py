@@ -100,6 +100,9 @@ def _computed() -> dict[Library, Place | None]:
     return dict.fromkeys(_ARRAYS)
 
 
+_WRITEABLE_BIT = 10
+"""Of the flags of a numpy array."""
+
 _ALL: tuple[Field, ...] = (
     Field("pointer", lambda _, a: _info(a).pointer, _array("{v}[0]", "{v}.pointer"), _computed()),
     Field(
@@ -129,6 +132,9 @@ _ALL: tuple[Field, ...] = (
     Field("leading", lambda _, a: leading_of(_info(a).strides),
           _array("__fly_leading_of({v}[2])", "__fly_leading_of({v}.strides)", adapter=False), _computed()),
     Field("negated", lambda x, _: bool(getattr(x, "is_neg", bool)()), {"torch": "{x}.is_neg()"}, _computed()),
+    Field("writable", lambda _, a: _info(a).writable,
+          {"numpy": "{x}.flags.writeable", **dict.fromkeys(("foreign", "adapter"), "{v}.writable")},
+          {"numpy": Place("i32", NumpyArray.flags.offset, _WRITEABLE_BIT)}),
     Field("extent", lambda _, a: _info(a).shape, _array("{v}[1][{m}]", "{v}.shape[{m}]"), _computed(), modes=True),
     Field("stride", lambda _, a: _info(a).strides, _array("{v}[2][{m}]", "{v}.strides[{m}]"), _computed(), modes=True),
     # Of adapters: they have read the array and checked their marks already.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, cast
 from ...errors import DSLTypeError, DSLValueError
 from ...expr.numeric import CLASSES, Numeric
 from ...runtime.objects import torch_stack
+from ...target import on_host
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -115,6 +116,8 @@ class ArrayInfo(NamedTuple):
     """What keeps the memory alive."""
     stream: int | None = None
     """The stream on which the producer made the data, where it says so: a launch has to come after it."""
+    writable: bool = True
+    """Whether the owner lets others write the memory."""
 
 
 def element_class(name: str) -> type[Numeric]:
@@ -260,7 +263,8 @@ def _dlpack(x: object) -> ArrayInfo:
         raise DSLTypeError(f"{type(x).__name__} does not lend its memory by DLPack: {error}") from error
     code, ordinal = lent.device
     kind = dlpack.STACK_OF_DEVICE.get(code, f"DLPack device {code}")
-    return ArrayInfo(lent.pointer, lent.shape, lent.strides, element_class(lent.dtype), kind, ordinal, lent)
+    dtype, writable = element_class(lent.dtype), not lent.read_only
+    return ArrayInfo(lent.pointer, lent.shape, lent.strides, dtype, kind, ordinal, lent, writable=writable)
 
 
 def _array_interface(x: ArrayLike) -> ArrayInfo:
@@ -268,22 +272,65 @@ def _array_interface(x: ArrayLike) -> ArrayInfo:
 
 
 def _interface(x: object, interface: dict[str, Any], device: str, name: str | None = None) -> ArrayInfo:
-    typestr = interface["typestr"]
+    typestr = interface.get("typestr")
+    if not isinstance(typestr, str) or len(typestr) < 3 or not typestr[2:].isdecimal():
+        raise DSLTypeError(f"the array interface of {type(x).__name__} is malformed: typestr {typestr!r}")
     if typestr[0] == ">":
         raise DSLTypeError(f"big-endian arrays are not supported, got {typestr}; convert with .astype('{typestr[1:]}')")
+    foreign = name is None
     if name is None:
         name = _TYPESTR.get(typestr[1:])
         if name is None:
             raise DSLTypeError(f"unsupported array type {typestr}")
     dtype = element_class(name)
-    shape = tuple(interface["shape"])
-    strides = interface.get("strides")
+    shape, strides = _extents(x, "shape", interface.get("shape")), interface.get("strides")
+    if strides is not None:
+        strides = _extents(x, "strides", strides)
+    if min(shape, default=0) < 0 or (strides is not None and len(strides) != len(shape)):
+        raise DSLValueError(
+            f"the array interface of {type(x).__name__} is malformed: shape {shape}, strides {strides} bytes"
+        )
     elements = _row_major(shape) if strides is None else _in_elements(strides, int(typestr[2:]))
     data = interface.get("data")
     if data is None:
         # The protocol's other way to say where: the object's own buffer, which may be read-only.
-        return _buffer_protocol(x)._replace(shape=shape, strides=elements, dtype=dtype)
-    return ArrayInfo(data[0], shape, elements, dtype, device, 0, x)
+        held = _buffer_protocol(x)
+        reach = sum((n - 1) * s for n, s in zip(shape, elements, strict=True)) + 1
+        if 0 not in shape and (
+            min(elements, default=0) < 0 or reach * int(typestr[2:]) > memoryview(cast("ReadableBuffer", x)).nbytes
+        ):
+            raise DSLValueError(f"the array interface of {type(x).__name__} names more memory than its buffer holds")
+        return held._replace(shape=shape, strides=elements, dtype=dtype)
+    parts = cast("tuple[Any, ...]", data) if isinstance(data, tuple) else ()
+    if len(parts) != 2 or type(parts[0]) is not int:
+        raise DSLTypeError(f"the array interface of {type(x).__name__} is malformed: data {data!r}")
+    found = ArrayInfo(parts[0], shape, elements, dtype, device, 0, x, writable=not parts[1])
+    if foreign and on_host(device):
+        _check_memory(found, int(typestr[2:]))
+    return found
+
+
+def _extents(x: object, what: str, given: object) -> tuple[int, ...]:
+    """Integers of an array interface."""
+    if not isinstance(given, (tuple, list)) or not all(type(n) is int for n in cast("Sequence[object]", given)):
+        raise DSLTypeError(f"the array interface of {type(x).__name__} is malformed: {what} {given!r}")
+    return tuple(cast("Sequence[int]", given))
+
+
+def _check_memory(info: ArrayInfo, size: int) -> None:
+    """Whoever names an address may be wrong about it: the first and the last element must be memory of the process."""
+    from ...runtime.host_memory import is_mapped
+
+    if 0 in info.shape or not info.pointer:
+        return  # not an element, or an address that calls refuse
+    steps = [(n - 1) * s * size for n, s in zip(info.shape, info.strides, strict=True)]
+    first = info.pointer + sum(step for step in steps if step < 0)
+    last = info.pointer + sum(step for step in steps if step > 0) + size - 1
+    if not (is_mapped(first) and is_mapped(last)):
+        raise DSLValueError(
+            f"the array interface of {type(info.owner).__name__} names memory from {first:#x} to {last:#x}, which is "
+            "not memory of this process"
+        )
 
 
 def _in_elements(strides: Sequence[int], size: int) -> tuple[int, ...]:
@@ -317,7 +364,8 @@ def _buffer_protocol(x: object) -> ArrayInfo:
     name = "bool" if kind == "bool" else _TYPESTR[f"{kind}{view.itemsize}"]
     shape = tuple(view.shape or ())
     strides = _row_major(shape) if view.strides is None else _in_elements(view.strides, view.itemsize)  # pyright: ignore[reportUnnecessaryComparison]
-    return ArrayInfo(buffer_address(view), shape, strides, element_class(name), "cpu", 0, view)
+    dtype, writable = element_class(name), not view.readonly
+    return ArrayInfo(buffer_address(view), shape, strides, dtype, "cpu", 0, view, writable=writable)
 
 
 def _has(attribute: str) -> Callable[[object], bool]:

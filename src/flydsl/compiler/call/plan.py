@@ -48,6 +48,8 @@ class Check:
         """Whether an argument is as it should be; `expected` is the field of the argument the plan was made from."""
         found = self.read(given, argument)
         if self.relation == "same":
+            if self.field == "identity":
+                return found is expected
             return type(found) is type(expected) and found == expected
         if self.relation == "among":
             return any(type(found) is type(each) and found == each for each in self.values)
@@ -105,6 +107,16 @@ PRESENT = Check(
 """Asked of arrays that are there, not of what stands for one."""
 
 
+WRITABLE = Check(
+    "writable",
+    "bits",
+    1,
+    1,
+    says="the array is read-only, and the kernel stores to it; pass a copy, or an array whose memory may be written",
+)
+"""Asked of arrays that kernels store to."""
+
+
 @cache
 def forward(mode: int) -> Check:
     """A stride is not negative."""
@@ -139,10 +151,10 @@ def array_limits(rank: int, align: int, stride_width: int) -> tuple[Check, ...]:
     return tuple(found)
 
 
-IDENTITY = tuple(Check(name) for name in ("class", "dtype", "device", "rank", "leading", "negated"))
+IDENTITY = tuple(Check(name) for name in ("class", "dtype", "device", "rank", "leading", "negated", "writable"))
 """What makes an array that is passed as it is one of the same signature; `leading` stands for the static stride."""
 
-ADAPTED = (*(Check(name) for name in ("class", "signature", "owner", "device", "producer")), PRESENT)
+ADAPTED = (*(Check(name) for name in ("class", "signature", "owner", "device", "producer", "writable")), PRESENT)
 """The same for an array in an adapter, which has checked all else when it was made and marked."""
 
 

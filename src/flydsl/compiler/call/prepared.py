@@ -30,7 +30,7 @@ class PreparedLaunch:
     ... def scale(x: fx.Tensor, by: fx.Float32):
     ...     scale_kernel(x, by).launch(grid=1, block=4)
     >>> x = np.arange(4, dtype="f4")
-    >>> prepared = flyc.compile(scale, x, 2.0).prepare(x, 2.0)
+    >>> prepared = flyc.compile(scale, x, 2.0, run=False).prepare(x, 2.0)
     >>> prepared.launch()
     >>> prepared.update(by=10.0)
     >>> prepared.launch()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ... import layout as L
 from ...errors import DSLOverflowError, DSLTypeError, DSLValueError
+from ...expr.aliases import also_called
 from ...expr.numeric import Numeric
 from ...expr.scalars.scalar_abi import CSlot
 from ...ir.enums import AddressSpace
@@ -226,26 +227,30 @@ def default_tensor(info: ArrayInfo) -> TensorArgument:
     return made
 
 
-def from_dlpack(t: object, *, assumed_align: int | None = None, use_32bit_stride: bool = False) -> TensorArgument:
+@also_called(t="tensor")
+def from_dlpack(tensor: object, *, assumed_align: int | None = None, use_32bit_stride: bool = False) -> TensorArgument:
     """An array with static shape and strides; chain `.mark_layout_dynamic(...)` to make them run-time.
 
     >>> flyc.from_dlpack(np.zeros((4, 8), "f4"))
     TensorArgument(Float32, (4,8):(8,1), align=4)
     """
-    info = array_info(t)
+    info = array_info(tensor)
     if info is None:
         raise DSLTypeError(
-            f"from_dlpack expects a numpy array, a torch tensor or an object with an array interface, got {t!r}"
+            f"from_dlpack expects a numpy array, a torch tensor or an object with an array interface, got {tensor!r}"
         )
     made = TensorArgument(info, assumed_align=assumed_align, use_32bit_stride=use_32bit_stride)
     made.check(marked=False)
     return made
 
 
-def from_torch_tensor(t: object, *, assumed_align: int | None = None, use_32bit_stride: bool = False) -> TensorArgument:
+@also_called(t="tensor")
+def from_torch_tensor(
+    tensor: object, *, assumed_align: int | None = None, use_32bit_stride: bool = False
+) -> TensorArgument:
     """`from_dlpack` under FlyDSL's other name.
 
     >>> flyc.from_torch_tensor(np.zeros((4, 8), "f4"))
     TensorArgument(Float32, (4,8):(8,1), align=4)
     """
-    return from_dlpack(t, assumed_align=assumed_align, use_32bit_stride=use_32bit_stride)
+    return from_dlpack(tensor, assumed_align=assumed_align, use_32bit_stride=use_32bit_stride)

@@ -19,6 +19,8 @@ from ...llvm.stub_abi import FAILURE_BYTES
 from ...runtime.objects import current_stream, per_thread
 from .. import listeners
 from ..hints import ambient_hints
+from ..key.changes import changes
+from ..key.component import MISSING
 from .arguments import StreamArgument
 from .call_plan import STREAM, ArgumentPlan, CallPlan
 from .fields import FIELDS, SCOPE, VIEWS
@@ -219,24 +221,28 @@ def _warm_value(check: Check, planned: ArgumentPlan) -> object:
     return eval(FIELDS[check.field].warm[planned.library].format(x="x", v="v", m=check.mode), names)
 
 
+_MOST_NAMES = 40
+"""Beyond these, names are compared in groups rather than one by one."""
+
+
 def _changed(function: FunctionKey, scope: dict[str, object]) -> list[str]:
     """Conditions under which the compiled code no longer stands."""
     scope |= {"__fly_hints": ambient_hints.get, "__fly_flags": ambient_flags.get, "__fly_set": default_flags.get}
     conditions = ["__fly_hints()", "__fly_flags() is not None", "__fly_set() is not None"]
-    known = function.identities()
-    if known is None:
-        scope["__fly_check"] = function.check
-        return [*conditions, "not __fly_check(environment=False)"]
-    names, cells, codes = known
+    names, cells, more = function.identities()
+    if more or len(names) > _MOST_NAMES:
+        scope |= {"__fly_key": function, "__fly_generation": function.generation}
+        return [*conditions, "__fly_key.generation != __fly_generation", "not __fly_key.unchanged()"]
+    scope |= {"__fly_changes": changes, "__fly_key": function}
+    conditions.append("__fly_changes.count != __fly_key.seen")
     for i, (get, name, expected) in enumerate(names):
         scope |= {f"__fly_get{i}": get, f"__fly_name{i}": name, f"__fly_is{i}": expected}
-        conditions.append(f"__fly_get{i}(__fly_name{i}) is not __fly_is{i}")
+        absent = ", __fly_missing" if expected is MISSING else ""
+        conditions.append(f"__fly_get{i}(__fly_name{i}{absent}) is not __fly_is{i}")
     for i, (cell, expected) in enumerate(cells):
         scope |= {f"__fly_cell{i}": cell, f"__fly_holds{i}": expected}
         conditions.append(f"__fly_cell{i}.cell_contents is not __fly_holds{i}")
-    for i, (called, code) in enumerate(codes):
-        scope |= {f"__fly_function{i}": called, f"__fly_code{i}": code}
-        conditions.append(f"__fly_function{i}.__code__ is not __fly_code{i}")
+    scope["__fly_missing"] = MISSING
     return conditions
 
 

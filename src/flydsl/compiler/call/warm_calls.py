@@ -32,6 +32,7 @@ class _Warm:
 
     def __init__(self, plan: CallPlan, loaded: LoadedFunction, signature: Signature, function: FunctionKey | None):
         self.loaded, self.function = loaded, function
+        self._generation = 0 if function is None else function.generation
         self.environment = config.environment_version()
         self._plan, self._signature = plan, signature
         self.quick = make_warm(plan, loaded, signature, function, native=True)
@@ -39,7 +40,12 @@ class _Warm:
 
     def is_current(self, function: FunctionKey | None) -> bool:
         """Whether what it depends on is as it was."""
-        return self.function is function and self.environment == config.environment_version()
+        same = self.function is function and (function is None or function.generation == self._generation)
+        return same and self.environment == config.environment_version()
+
+    def takes(self, call: BoundCall) -> bool:
+        """Whether it is for such arguments: constants that are known by identity may have equals."""
+        return self._plan.refusal(call) is None
 
     def widen(self) -> None:
         """The native reader has refused arguments of its signature."""
@@ -96,7 +102,7 @@ class WarmCalls:
         except TypeError:
             return None
         known = self._by_key.get(whole)
-        if known is not None and known.is_current(function):
+        if known is not None and known.is_current(function) and known.takes(call):
             known.widen()
             self._put_first(kind, known)
             return known.quick

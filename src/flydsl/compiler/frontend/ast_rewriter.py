@@ -60,7 +60,10 @@ class RewrittenFunction:
             start = time.perf_counter()
             self._built = _build(self.original, self.tree, self.filename)
             building.seconds += time.perf_counter() - start
-        return self._built
+        built, original = self._built, self.original
+        if built.__defaults__ is not original.__defaults__ or built.__kwdefaults__ is not original.__kwdefaults__:
+            built.__defaults__, built.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
+        return built
 
     @property
     def before(self) -> str:
@@ -100,7 +103,10 @@ def rewrite_function(fn: FunctionType) -> RewrittenFunction:
         tree.decorator_list = []
         try:
             rewriter.function(tree)
+            too_deep = False
         except RecursionError:
+            too_deep = True  # told outside, without the frames that led there
+        if too_deep:
             reject(
                 tree,
                 "the function is nested too deeply to be rewritten",

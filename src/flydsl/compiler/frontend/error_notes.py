@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from ...errors import SourceFrame
+from ...errors import RejectedSyntaxError, SourceFrame
 
 _OURS = __name__.partition(".")[0] + "."
 NOTED = "__fly_noted__"
@@ -17,7 +17,7 @@ def add_source_note(error: BaseException) -> None:
     from ...ir.user_code import is_user_code
     from ..key.origin import origin_of
 
-    if getattr(error, NOTED, False):
+    if getattr(error, NOTED, False) or isinstance(error, RejectedSyntaxError):
         return
     _add_close_names(error)
     frame: SourceFrame | None = None

@@ -37,6 +37,7 @@ class Signature:
     def __init__(self, function: FunctionType):
         self.function = function
         self.inspected = inspect.signature(function)
+        self._defaults = function.__defaults__, dict(function.__kwdefaults__ or {})
         hints = _hints(function)
         self.parameters: dict[str, Parameter] = {}
         for name, p in self.inspected.parameters.items():
@@ -50,6 +51,13 @@ class Signature:
             # A stream that is not given is the current one.
             optional = kind == "value" and annotation is not Stream and (optional or p.default is None)
             self.parameters[name] = Parameter(name, annotation, kind, optional)
+
+    def is_current(self) -> bool:
+        """Whether the function has the defaults it had."""
+        positional, named = self._defaults
+        now: dict[str, object] = self.function.__kwdefaults__ or {}
+        same = now.keys() == named.keys() and all(now[name] is named[name] for name in named)
+        return same and self.function.__defaults__ is positional
 
     def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         """Arguments by parameter name."""

@@ -14,6 +14,7 @@ from ...expr.scalars.fastmath import set_default as set_default_fastmath
 from ..build.collector import collector_off
 from ..build.ir_errors import unverified
 from ..extern_link import Externs
+from ..key.outside import OutsideReads, outside_reads
 from .ast_rewriter import building
 from .tracing import trace_host
 
@@ -33,6 +34,8 @@ class Traced(NamedTuple):
     known: dict[str, object]
     """What the metadata says of the function."""
     times: dict[str, object]
+    outside: OutsideReads
+    """What was read from outside the program."""
 
 
 def trace_call(
@@ -49,8 +52,8 @@ def trace_call(
     built = building.seconds
     start = time.perf_counter()
     with collector_off():
-        with set_default_fastmath(_default_flags(hints or {})):
-            module, kernels = trace_host(name, function, dict(arguments), backend.target, externs)
+        with set_default_fastmath(_default_flags(hints or {})), outside_reads() as outside:
+            module, kernels, walked = trace_host(name, function, dict(arguments), backend.target, externs)
         try:
             module.verify() if config.debug.enable_verifier else None
         except VerifyException as error:
@@ -58,7 +61,10 @@ def trace_call(
     rewriting = building.seconds - built
     times: dict[str, object] = {"rewrite": rewriting, "trace": time.perf_counter() - start - rewriting}
     about = {"module": getattr(function, "__module__", ""), "qualname": getattr(function, "__qualname__", name)}
-    return Traced(name, module, kernels, externs, {**about, "signature": [], "components": [], **(known or {})}, times)
+    reads = [[*read, held] for read, held in outside.found.items()]
+    found = {"stores": [list(each) for each in walked.stores], "loops": walked.loops, "reads": reads}
+    facts = {**about, "signature": [], "components": [], **(known or {}), **found}
+    return Traced(name, module, kernels, externs, facts, times, outside)
 
 
 _UNSAFE = "reassoc,nsz,arcp,contract,afn"

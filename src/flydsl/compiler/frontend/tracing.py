@@ -35,8 +35,11 @@ from ...expr.tensors.tiled import ThrCopy, ThrMma
 from ...expr.vector import Vector
 from ...ir.builder import i32_list, index
 from ...target import GPUTarget
+from ..build.ir_errors import place
 from ..build.isolation import RAW_TEXT
 from ..extern_link import Externs
+from .geometry import check_extent
+from .stores import Walked, walk_kernels
 
 _TOKEN = gpu.AsyncTokenType()
 KERNELS = "kernels"
@@ -73,6 +76,8 @@ class HostFrame:
         self.made: dict[Any, KernelText] = {}
         """Kernels by what distinguishes them, so that launching one twice emits it once."""
         self.externs = externs
+        self.waiting: dict[object, Attribute] = {}
+        """Kernels that were called and not launched yet, and where."""
         self.raw_text = False
         """Whether a kernel holds assembly or intrinsics by name, which nobody has checked."""
 
@@ -88,11 +93,11 @@ class HostFrame:
 
 def trace_host(
     name: str, function: Any, arguments: dict[str, Any], target: GPUTarget, externs: Externs | None = None
-) -> tuple[ModuleOp, list[str]]:
+) -> tuple[ModuleOp, list[str], Walked]:
     """Trace a jit function; `arguments` maps parameters to Python values or argument adapters.
 
-    Gives the module and the kernels it launches in order of their handles; `externs` collects what its extern
-    functions need.
+    Gives the module, the kernels it launches in order of their handles and what calls must know of them; `externs`
+    collects what its extern functions need.
     """
     counting = config.cpu.profile and target.on_host
     tracer: Tracer = CountingTracer() if counting else Tracer()
@@ -121,6 +126,7 @@ def trace_host(
             with tracer.following() if isinstance(tracer, CountingTracer) else nullcontext():
                 _call(function, values)
             tracer.opn(func.ReturnOp, (), ())
+        _check_launched(frame)
     finally:
         active.reset(token)
     host = func.FuncOp(name, FunctionType.from_lists(types, ()), Region(entry))
@@ -131,7 +137,7 @@ def trace_host(
     module.attributes["gpu.container_module"] = UnitAttr()
     if frame.raw_text or frame.externs.libraries:
         module.attributes[RAW_TEXT] = UnitAttr()
-    return module, frame.kernels
+    return module, frame.kernels, walk_kernels(entry, device, spans)
 
 
 def _call(function: Any, arguments: dict[str, Any]) -> Any:
@@ -144,6 +150,14 @@ def _call(function: Any, arguments: dict[str, Any]) -> Any:
 
 
 BOUNDARIES.add(_call.__code__)
+
+
+def _check_launched(frame: HostFrame) -> None:
+    """Refuse a kernel that was given its arguments and nothing else: the call alone does nothing."""
+    for launcher, where in frame.waiting.items():
+        error = DSLRuntimeError(f"{launcher} was called but never launched; add .launch(grid=..., block=...)")
+        place(error, where)
+        raise error
 
 
 def host_frame(tracer: Tracer | None) -> HostFrame:
@@ -325,8 +339,8 @@ def _extent(what: str, value: object) -> object:
             raise DSLTypeError(f"{what} takes integers, got a {type(number)}")
         if number.is_static():
             number = int(number)
-    if isinstance(number, int) and number < 0:
-        raise DSLValueError(f"{what} extents cannot be negative, got {number}")
+    if isinstance(number, int):
+        check_extent(what, number)
     return number
 
 

@@ -133,7 +133,7 @@ class _Encoder:
                 return self.named(b"U", kind, base(value))
         if (origin := typing.get_origin(value)) is not None:
             return _counted(b"G", [self.encode(origin), *self.many(typing.get_args(value))])
-        if (known := _framework_value(value, kind)) is not None:
+        if (known := framework_value(value, kind)) is not None:
             return self.named(b"V", kind, *known)
         return self.other(value)
 
@@ -175,7 +175,7 @@ class _Encoder:
         )
 
 
-def _framework_value(value: Any, kind: type) -> tuple[object, ...] | None:
+def framework_value(value: Any, kind: type) -> tuple[object, ...] | None:
     """What tells apart dtypes and scalars of numpy and torch, which are not imported for it."""
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.dtype):

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ... import config
 from ...expr.scalars.fastmath import effective as ambient_fastmath
+from ..backends._native_files import identity
 from ..build import overrides
 from ..build.pass_options import NAMES as PASS_NAMES
 from ..build.pass_options import requested as passes_requested
 from ..hints import ambient, merge
 from .cache_key import digest
-from .constant_keys import constexpr_key
+from .constant_keys import hint_key
 
 if TYPE_CHECKING:
     from ..backends.base import BaseBackend
@@ -31,6 +32,11 @@ class WantedCode(NamedTuple):
     def key(self) -> str:
         """The key of the code on disk."""
         return digest(self.memory_key)
+
+    def renewed(self) -> WantedCode:
+        """The same after the function's key has learned of more reads."""
+        passes, _, *rest = self.memory_key
+        return self._replace(memory_key=(passes, self.function.digest, *rest))
 
 
 def wanted_code(
@@ -53,8 +59,8 @@ def wanted_code(
         None if passes is None else passes.fingerprint(),
         function.digest,
         arguments,
-        backend.hash(),
-        tuple(sorted((k, constexpr_key(v)) for k, v in merged.items())),
+        identity(backend),
+        tuple(sorted((k, hint_key(v)) for k, v in merged.items())),
         str(ambient_fastmath()),
         config.cache_relevant_env(),
         overrides.fingerprint(),

@@ -2,167 +2,136 @@
 
 from __future__ import annotations
 
-import marshal
-import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from enum import Enum
-from types import (
-    BuiltinFunctionType,
-    CellType,
-    CodeType,
-    FunctionType,
-)
-from typing import Any, TypeAlias, cast
+from itertools import repeat
+from operator import is_
+from types import CellType
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
 
 from flydsl import config
-from flydsl.compiler.key.cache_key import digest, encode
+from flydsl.compiler.guard import Guard
+from flydsl.compiler.key.cache_key import digest, qualified_name
+from flydsl.compiler.key.changes import changes
 from flydsl.compiler.key.component import MISSING, Component
-from flydsl.compiler.key.names import all_codes
-from flydsl.errors import DSLRuntimeError
+from flydsl.compiler.key.outside import Reads, read_again
+from flydsl.errors import DSLRuntimeError, UntrackedGlobalWarning
 
-_Name: TypeAlias = tuple[Callable[[str, object], object], str, object]
+if TYPE_CHECKING:
+    from flydsl.compiler.key.walk import Walk
+
+_Get: TypeAlias = Callable[[str, object], object]
+Names: TypeAlias = tuple[_Get, str, object]
 """How a namespace is asked, for what, and what it said."""
 
-Identities: TypeAlias = tuple[list[_Name], list[tuple[CellType, object]], Sequence[tuple[FunctionType, CodeType]]]
-"""Names, closure cells and functions, with what they were."""
-Container: TypeAlias = CellType | Mapping[str, object]
+
+class Problem(NamedTuple):
+    """Something that code reads and no key can hold."""
+
+    label: str
+    kind: type
+    why: str
 
 
-class Watch:
-    """A place whose content a key depends on: a name in a namespace, or a closure cell."""
+class Walked:
+    """What one walk found."""
 
-    __slots__ = ("blank", "container", "deep", "expected", "kind", "marshalled", "module", "name", "old", "token")
-
-    def __init__(self, container: Container, name: str, expected: object, kind: str, module: str):
-        self.container = container
-        self.name = name
-        self.expected = expected
-        self.kind = kind
-        """`value`, or anything else for what is compared by identity alone."""
-        self.module = module
-        self.deep = kind == "value" and not is_immutable(expected)
-        self.old = ""
-        self.marshalled: bytes | None = None
-        self.token = self.blank = b""
-        if kind == "value":
-            self.remember(expected)
-
-    def remember(self, value: object) -> None:
-        self.expected = value
-        self.token = _token(value)
-        self.old = reprlib.repr(value)
-        self.marshalled = None
-        if self.deep:
-            self.blank = _token(value, blank=True)
-            self.marshalled = _marshal(value)
-
-    def current(self) -> object:
-        if isinstance(self.container, CellType):
-            return contents(self.container)
-        return self.container.get(self.name, MISSING)
-
-    def unchanged(self, value: object) -> bool:
-        """Whether a value that may be another object still means the same."""
-        if self.marshalled is not None and value is self.expected and _marshal(value) == self.marshalled:
-            return True
-        if self.kind != "value" or value is MISSING:
-            return value is self.expected
-        try:
-            same = _token(value) == self.token
-        except TypeError:
-            return False
-        if same and value is not self.expected:
-            self.remember(value)
-        return same
+    def __init__(self, walk: Walk, components: tuple[Component, ...]):
+        self.components = components
+        self.digest = digest([tuple(component) for component in components])
+        self.seen, self.alive = walk.seen, walk.alive
+        self.read, self.computed = frozenset(walk.read), walk.computed
+        self.names = list(walk.names.values())
+        self.groups = _grouped(self.names)
+        self.cells = walk.cells
+        self.functions, self.options = walk.functions, walk.options
+        self.probes = walk.probes
+        self.values = walk.values
+        """By label: the image of a value, and how it reads."""
+        self.problems = tuple(walk.problems)
+        self.positions = walk.positions
+        self.source_missing = not walk.source
 
 
-def contents(cell: CellType) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return MISSING
+_MISSING = repeat(MISSING)
 
 
-def _marshal(value: Any) -> bytes | None:
-    """Exact bytes of plain data at the speed of C; version 2 has neither references nor interning."""
-    try:
-        return marshal.dumps(value, 2)
-    except ValueError:
-        return None
+def _grouped(names: Iterable[Names]) -> list[tuple[_Get, tuple[str, ...], tuple[object, ...]]]:
+    """Names by the namespace they are asked of."""
+    found: dict[int, tuple[_Get, list[str], list[object]]] = {}
+    for get, name, value in names:
+        group = found.setdefault(id(getattr(get, "__self__", get)), (get, [], []))
+        group[1].append(name)
+        group[2].append(value)
+    return [(get, tuple(asked), tuple(values)) for get, asked, values in found.values()]
 
 
-def _token(value: object, *, blank: bool = False) -> bytes:
-    """An encoding to compare a value with itself later; functions and classes by identity, or not at all."""
-    return encode(value, resolve=(lambda obj: None) if blank else (lambda obj: ("identity", id(obj))))
+class WalkAgain(Protocol):
+    """Walks from a function and more values; from those alone where a walk of the function is known."""
 
-
-_IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, type, Enum, FunctionType, BuiltinFunctionType)
-
-
-def is_snapshot(value: object) -> bool:
-    """Whether a value stands for what it was made from, e.g. the content of a file: a new one means new code."""
-    return bool(getattr(type(value), "__fly_snapshot__", False))
-
-
-def is_immutable(value: object) -> bool:
-    if is_snapshot(value):
-        return True
-    if isinstance(value, tuple | frozenset):
-        return all(is_immutable(item) for item in cast("Iterable[object]", value))
-    if is_dataclass(value) and not isinstance(value, type):
-        params: object = getattr(type(value), "__dataclass_params__", None)
-        return bool(getattr(params, "frozen", False)) and all(
-            is_immutable(getattr(value, f.name)) for f in fields(value)
-        )
-    return isinstance(value, _IMMUTABLE)
+    def __call__(self, values: Mapping[str, object], known: Walked | None) -> Walked: ...
 
 
 class FunctionKey:
     """The part of a cache key that a function contributes, and the check whether it still holds."""
 
-    __slots__ = (
-        "_cells",
-        "_codes",
-        "_deep",
-        "_mentioned",
-        "_names",
-        "_watches",
-        "components",
-        "debug_info",
-        "digest",
-        "source_missing",
-    )
+    __slots__ = ("_unrepeatable", "_walk", "digest", "generation", "now", "outside", "seen")
 
-    def __init__(
-        self,
-        components: tuple[Component, ...],
-        watches: Sequence[Watch],
-        codes: Sequence[tuple[FunctionType, CodeType]],
-        *,
-        debug_info: bool = False,
-        source_missing: bool = False,
-    ):
-        self.components = components
-        self.digest = digest([tuple(component) for component in components])
+    def __init__(self, walk: WalkAgain):
+        self._walk = walk
+        self.now = walk({}, None)
+        self.outside: dict[tuple[str, str], str] = {}
+        """What traces of the function have read from outside the program."""
+        self.digest = self.now.digest
         """64 hex digits over all components."""
-        self.debug_info = debug_info
-        self.source_missing = source_missing
-        """Whether the source text was not to be found, so that compiled code stands for it."""
-        self._watches = tuple(watches)
-        self._codes = tuple(codes)
-        self._mentioned: frozenset[str] | None = None
-        self._index()
+        self.generation = 0
+        """Raised when what a warm call compares is not the same objects any more."""
+        self.seen = changes.count
+        self._unrepeatable: tuple[Problem, ...] = ()
 
-    def _index(self) -> None:
-        """Lay the watches out for the warm path."""
-        self._deep = [watch for watch in self._watches if watch.deep]
-        plain = [watch for watch in self._watches if not watch.deep]
-        self._cells = [(w.container, w.expected) for w in plain if isinstance(w.container, CellType)]
-        self._names = [(w.container.get, w.name, w.expected) for w in plain if not isinstance(w.container, CellType)]
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What its code reads and no key can hold: such code is traced at every call."""
+        return self.now.problems + self._unrepeatable
+
+    @property
+    def components(self) -> tuple[Component, ...]:
+        return self.now.components
+
+    @property
+    def source_missing(self) -> bool:
+        """Whether the source text was not to be found, so that compiled code stands for it."""
+        return self.now.source_missing
 
     def __repr__(self) -> str:
         return f"<FunctionKey {self.digest[:12]}: {len(self.components)} components>"
+
+    # -- does it hold ------------------------------------------------------------------------------------
+
+    def unchanged(self) -> bool:
+        """Whether everything is the same object with the same content: comparisons, no walk."""
+        now = self.now
+        for get, names, values in now.groups:
+            if not all(map(is_, map(get, names, _MISSING), values)):
+                return False
+        for cell, expected in now.cells:
+            try:
+                if cell.cell_contents is not expected:
+                    return False
+            except ValueError:
+                if expected is not MISSING:
+                    return False
+        if changes.count != self.seen:
+            count = changes.count
+            for fn, code, defaults, keywords in now.functions:
+                if fn.__code__ is not code or fn.__defaults__ is not defaults or fn.__kwdefaults__ is not keywords:
+                    return False
+            if any(getattr(obj, "__fly_options__", None) != options for obj, options in now.options):
+                return False
+            self.seen = count
+        for probe in now.probes:
+            if not probe():
+                return False
+        return not self.outside or read_again(self.outside) == self.outside
 
     def check(self, *, environment: bool = True) -> bool:
         """Whether the key still holds; False: compute it again.
@@ -171,71 +140,97 @@ class FunctionKey:
         FLYDSL_COMPILE_GLOBALS=recompile. A changed helper, class or module never does. `environment=False` is for a
         caller that compares `config.environment_snapshot()` itself: the switch for debug info is not looked at.
         """
-        missing = MISSING
-        for get, name, expected in self._names:
-            if get(name, missing) is not expected:
-                return self._compare()
-        try:
-            for cell, expected in self._cells:
-                if cell.cell_contents is not expected:
-                    return self._compare()
-        except ValueError:
-            if any(contents(cell) is not expected for cell, expected in self._cells):
-                return self._compare()
-        for function, code in self._codes:
-            if function.__code__ is not code:
+        if not self.unchanged():
+            again = self._walk({}, None)
+            if again.digest != self.now.digest:
+                self._complain(again)
                 return False
-        for watch in self._deep:
-            if not watch.unchanged(watch.current()):
-                return self._compare()
-        return not environment or config.debug.enable_debug_info == self.debug_info
+            self.now = again
+            self.seen = changes.count
+            self.note_outside({})
+            self.generation += 1
+        return not environment or config.debug.enable_debug_info == self.now.positions
 
-    def identities(self) -> Identities | None:
-        """What `check` compares by identity: names, closure cells and code; None if some value must be looked into."""
-        return None if self._deep else (self._names, self._cells, self._codes)
+    def renewed(self) -> FunctionKey:
+        """The same key computed again, with what is known of the outside."""
+        made = FunctionKey(self._walk)
+        made.note_outside(self.outside)
+        made._unrepeatable = self._unrepeatable
+        return made
 
-    def names(self) -> frozenset[str]:
-        """Every global name and attribute the code mentions."""
-        if self._mentioned is None:
-            codes = [part for _, code in self._codes for part in all_codes(code)]
-            self._mentioned = frozenset(name for code in codes for name in code.co_names)
-        return self._mentioned
-
-    def _compare(self) -> bool:
-        """The slow way: which value changed, and what follows from it."""
-        refreshed = False
-        for watch in self._watches:
-            value = watch.current()
-            before = watch.expected
-            if value is before and not watch.deep:
+    def _complain(self, again: Walked) -> None:
+        """Say which value changed, where that is what changed and nobody asked to go on."""
+        if config.compile.globals == "recompile":
+            return
+        before = {c.name: c for c in self.now.components if c.kind == "value"}
+        for component in again.components:
+            old = before.get(component.name)
+            if old is None or old == component or component.kind not in ("value", "missing"):
                 continue
-            if not watch.unchanged(value):
-                if (
-                    watch.kind != "value"
-                    or config.compile.globals == "recompile"
-                    or is_snapshot(value)
-                    or self._only_callables(watch, value)
-                ):
-                    return False
-                raise DSLRuntimeError(
-                    f"{watch.name!r} of {watch.module} has changed since a kernel that uses it was compiled: it was "
-                    f"{watch.old}, now it is {reprlib.repr(value)}. Pass it as an argument (Constexpr), or set "
-                    "FLYDSL_COMPILE_GLOBALS=recompile to compile again for each value"
-                )
-            refreshed = refreshed or watch.expected is not before
-        if refreshed:
-            self._index()
-        return all(f.__code__ is c for f, c in self._codes) and config.debug.enable_debug_info == self.debug_info
+            image, text = self.now.values.get(component.name, (None, ""))
+            new_image, new_text = again.values.get(component.name, (None, "nothing"))
+            if component.kind == "value" and _blank(image) == _blank(new_image):
+                continue  # only functions or classes inside it are others
+            place, _, name = component.name.rpartition(".")
+            raise DSLRuntimeError(
+                f"{name!r} of {place} has changed since a kernel that uses it was compiled: it was {text}, now it is "
+                f"{new_text}. Pass it as an argument (Constexpr), or set FLYDSL_COMPILE_GLOBALS=recompile to compile "
+                "again for each value"
+            )
 
-    @staticmethod
-    def _only_callables(watch: Watch, value: object) -> bool:
-        """Whether a container differs in the functions and classes it holds, not in its values."""
-        if not watch.deep or value is MISSING:
-            return False
-        try:
-            return _token(value, blank=True) == watch.blank
-        except TypeError:
-            return False
+    def identities(self) -> tuple[list[Names], list[tuple[CellType, object]], bool]:
+        """What a warm call compares itself: names and closure cells; and whether `unchanged` must be asked."""
+        return self.now.names, self.now.cells, bool(self.now.probes or self.outside)
+
+    # -- what else counts --------------------------------------------------------------------------------
+
+    def note_outside(self, reads: Reads, unrepeatable: str = "") -> bool:
+        """Let more reads from outside count, with what is there now; whether there are more."""
+        more = not self.outside.keys() >= reads.keys()
+        if reads or self.outside:
+            self.outside = read_again({*self.outside, *reads})
+            self.digest = digest((self.now.digest, sorted(self.outside.items())))
+            self.generation += 1
+        if unrepeatable and not self._unrepeatable:
+            self._unrepeatable = (Problem(unrepeatable, type(self), "an event while tracing"),)
+        return more
+
+    def with_values(self, values: Mapping[str, object]) -> tuple[str, tuple[Problem, ...]]:
+        """A digest of what code may read from values that come with a call, and what of them it cannot hold."""
+        part = self._walk(values, self.now)
+        if not part.read <= self.now.read or part.computed != self.now.computed:
+            # Methods of the values name attributes that the function's own code does not.
+            part = self._walk(values, None)
+        return part.digest, part.problems
+
+
+def _blank(image: object) -> object:
+    """An image without its references."""
+    if isinstance(image, tuple):
+        parts = cast("tuple[object, ...]", image)
+        return ("#",) if len(parts) == 2 and parts[0] == "#" else tuple(_blank(part) for part in parts)
+    return (type(image).__name__, image)
+
+
+_warned: set[str] = set()
+_guard = Guard()
+
+
+def warn_untracked(problems: Iterable[Problem], function: str) -> None:
+    """Say once what keeps the code of a function from being kept."""
+    for label, kind, why in problems:
+        with _guard:
+            if label in _warned:
+                continue
+            _warned.add(label)
+        reason = f" ({why})" if why else ""
+        config.warn(
+            f"{label} is a {qualified_name(kind)}, whose content a cache key cannot hold{reason}: {function}, which "
+            f"uses it, is traced at every call and not kept on disk. Pass a value made from it as an argument, or give "
+            f"{kind.__name__} a method __fly_cache_key__()",
+            UntrackedGlobalWarning,
+            stacklevel=3,
+        )
 
 
 def changed_components(ours: Iterable[Sequence[str]], theirs: Iterable[Sequence[str]]) -> list[tuple[str, str]]:

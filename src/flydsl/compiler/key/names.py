@@ -1,33 +1,54 @@
-"""Names a code object uses: globals, cells, attribute chains, imports."""
+"""What a code object can read: globals, cells, imports, attributes by name, and the ways around names."""
 
 from __future__ import annotations
 
 import functools
 import opcode
-from collections.abc import Iterator
-from types import (
-    CodeType,
-)
+import re
+from collections.abc import Iterable, Iterator
+from types import CodeType
 from typing import Any, NamedTuple, cast
 
 from flydsl.compiler.key.bytecode import instructions
 
 
 class Chain(NamedTuple):
-    """A name and the attributes taken from it, as `cfg.tiles.M`; `root` is global, cell, local or import."""
+    """A name and the attributes taken from it, as `cfg.tiles.M`; `root` is global, cell or import."""
 
     root: str
     names: tuple[str, ...]
 
 
-_ATTRIBUTE = frozenset(("LOAD_ATTR", "LOAD_METHOD"))
+class CodeReads(NamedTuple):
+    """What the code of a function and the code inside it can read."""
+
+    chains: tuple[Chain, ...]
+    attributes: frozenset[str]
+    """Names of attributes: those it loads, and every word of its text constants, which `getattr` may be given."""
+    computed: bool
+    """Whether it may read attributes whose names it computes."""
+    whole: bool
+    """Whether it may read any global of its module."""
+
+
+_ATTRIBUTE = frozenset(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"))
 _ROOTS = {
-    **dict.fromkeys(("LOAD_GLOBAL", "LOAD_NAME"), "global"),
+    **dict.fromkeys(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"), "global"),
     **dict.fromkeys(("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"), "cell"),
     **dict.fromkeys((name for name in opcode.opname if name.startswith("LOAD_FAST")), "local"),
 }
 """Instructions a chain may begin with, and its root."""
 _IMPORT = opcode.opmap["IMPORT_NAME"]
+_WORD = re.compile(r"[^\W\d]\w*")
+
+_COMPUTED = frozenset(
+    (
+        *("getattr", "vars", "dir", "eval", "exec", "attrgetter", "methodcaller", "getattr_static", "getmembers"),
+        *("__dict__", "__getattribute__", "__getstate__", "__reduce__", "__reduce_ex__", "__dataclass_fields__"),
+    )
+)
+"""Ways to read attributes without naming them."""
+_WHOLE = frozenset(("globals", "eval", "exec", "__globals__", "f_globals", "__builtins__"))
 
 
 class _ImportScan:
@@ -53,7 +74,7 @@ class _ImportScan:
         elif operation == "IMPORT_FROM" and self._names and self._module is not None:
             self._bound = (self._module, value)
             return Chain("import", self._bound)
-        elif operation == "STORE_FAST" and self._bound is not None:
+        elif operation in ("STORE_FAST", "STORE_DEREF", "STORE_NAME") and self._bound is not None:
             first = self._bound[0].partition(".")[0]
             # `import a.b` binds a, `import a.b as c` binds the inner module.
             self.aliases[value] = (first,) if not self._names and value == first else self._bound
@@ -63,45 +84,76 @@ class _ImportScan:
         return None
 
 
-@functools.lru_cache(maxsize=4096)
-def used_names(code: CodeType) -> tuple[Chain, ...]:
-    """The chains a code object loads, in order and once each; those of code inside it included."""
-    found: dict[Chain, None] = {}
-    current: tuple[str, list[str]] | None = None
-    # Most code has no import statement, and then nothing to follow; a byte that looks like one is followed in vain.
-    imports = _ImportScan() if _IMPORT in code.co_code else None
-    for name, value in instructions(code):
-        if current is not None:
-            if name in _ATTRIBUTE:
-                current[1].append(value)
-                continue
-            found.setdefault(Chain(current[0], tuple(current[1])))
-            current = None
+class _Scan:
+    """One pass over the instructions of a code object."""
+
+    def __init__(self, code: CodeType):
+        self.code = code
+        self.chains: dict[Chain, None] = {}
+        self.attributes: set[str] = set()
+        self._current: tuple[str, list[str]] | None = None
+        # Most code has no import statement, and then nothing to follow; a byte that looks like one is followed in vain.
+        self._imports = _ImportScan() if _IMPORT in code.co_code else None
+        for name, value in instructions(code):
+            self._see(name, value)
+        self._end()
+
+    def _end(self) -> None:
+        if self._current is not None and self._current[0] != "local":
+            self.chains.setdefault(Chain(self._current[0], tuple(self._current[1])))
+        self._current = None
+
+    def _see(self, name: str, value: Any) -> None:
+        if name in _ATTRIBUTE:
+            self.attributes.add(value)
+            if self._current is not None:
+                self._current[1].append(value)
+            return
+        self._end()
         root = _ROOTS.get(name)
         if root == "local":
-            local = cast(str, value)
-            alias = None if imports is None else imports.aliases.get(local)
-            current = ("import", list(alias)) if alias is not None else ("local", [local])
-        elif root == "cell":
-            current = ("cell" if value in code.co_freevars else "local", [value])
+            alias = None if self._imports is None else self._imports.aliases.get(value)
+            self._current = ("import", list(alias)) if alias is not None else None
+        elif root == "cell" and value not in self.code.co_freevars:
+            self._current = None
         elif root is not None:
-            current = (root, [value])
-        elif imports is not None and (chain := imports.see(name, value)) is not None:
-            found.setdefault(chain)
-    if current is not None:
-        found.setdefault(Chain(current[0], tuple(current[1])))
+            self._current = (root, [value])
+        elif name == "IMPORT_FROM":
+            self.attributes.add(value)
+        elif name in ("LOAD_CONST", "RETURN_CONST", "KW_NAMES"):
+            self.attributes.update(_words(value))
+        if self._imports is not None and (chain := self._imports.see(name, value)) is not None:
+            self.chains.setdefault(chain)
+
+
+def _words(constant: object) -> Iterator[str]:
+    """Words of a text, and of those in a tuple."""
+    if isinstance(constant, str):
+        yield from _WORD.findall(constant)
+    elif isinstance(constant, tuple | frozenset):
+        for each in cast("Iterable[object]", constant):
+            yield from _words(each)
+
+
+@functools.lru_cache(maxsize=4096)
+def code_reads(code: CodeType) -> CodeReads:
+    """What a code object can read; that of code inside it included."""
+    scan = _Scan(code)
+    chains, attributes = scan.chains, set(scan.attributes)
+    computed = whole = False
     own = code.co_varnames + code.co_cellvars
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            for chain in used_names(inner):
-                if chain.root == "cell" and chain.names[0] in own:
-                    chain = Chain("local", chain.names)
-                elif chain.root == "local" and chain.names[0] not in own:
-                    continue
-                found.setdefault(chain)
-    # A local variable is interesting only as the object methods are called on.
-    first = code.co_varnames[:1]
-    return tuple(c for c in found if c.root != "local" or (c.names[0] in (*first, "self", "cls") and len(c.names) > 1))
+            found = code_reads(inner)
+            attributes |= found.attributes
+            computed, whole = computed or found.computed, whole or found.whole
+            for chain in found.chains:
+                if chain.root != "cell" or chain.names[0] not in own:
+                    chains.setdefault(chain)
+    names = {name for chain in chains for name in chain.names} | scan.attributes
+    computed = computed or not names.isdisjoint(_COMPUTED)
+    whole = whole or not names.isdisjoint(_WHOLE)
+    return CodeReads(tuple(chains), frozenset(attributes), computed, whole)
 
 
 def code_record(code: CodeType, *, positions: bool) -> object:
@@ -115,11 +167,3 @@ def code_record(code: CodeType, *, positions: bool) -> object:
         *(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags, code.co_exceptiontable),
         place,
     )
-
-
-def all_codes(code: CodeType) -> Iterator[CodeType]:
-    """A code object and those inside it."""
-    yield code
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            yield from all_codes(const)

@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import json
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import cast
@@ -19,7 +20,7 @@ from flydsl.compiler.key.component import Component
 from flydsl.compiler.key.origin import PRODUCT, distribution_version
 from flydsl.trusted_files import read_side_file, write_side_file
 
-KEY_SCHEMA = 1
+KEY_SCHEMA = 2
 """Raised when the same inputs start to mean something else."""
 
 EXTRA_SOURCE_DIRS: list[str | Path] = []
@@ -127,6 +128,7 @@ def environment_components() -> tuple[Component, ...]:
 
     parts: list[tuple[str, object]] = [
         ("key schema", KEY_SCHEMA),
+        ("assertions", sys.flags.optimize),
         ("flydsl version", __version__),
         ("flydsl sources", product_digest()),
         ("xdsl version", distribution_version("xdsl")),

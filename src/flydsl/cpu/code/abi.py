@@ -17,7 +17,6 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from ...dialects import fly_cpu
 from ...dialects.upstream import gpu
 from ...dialects.upstream.gpu import warp as gpu_warp
-from ...dialects.upstream.llvm import AddressOfOp
 from ...ir.types import bit_width
 from ...llvm.text import debug_info
 from ...llvm.text.function_text import Abi, FunctionText
@@ -27,11 +26,14 @@ from ...llvm.text.safe_division import safe_divisor
 from ...llvm.text.shared_memory import SharedLayout, shared_layout
 from ...llvm.text.spelling import symbol, type_text
 from ...lowering.rules.gpu_rules import sizes_of, source_lane
+from . import accesses as cpu_accesses
 from . import block as cpu_block
+from . import bulk_checks as cpu_bulk_checks
 from . import check as cpu_check
 from . import clusters as cpu_clusters
 from . import lines as cpu_lines
 from . import phases as cpu_phases
+from . import registers as cpu_registers
 from . import report as cpu_report
 from . import routines as cpu_routines
 from . import shadow as cpu_shadow
@@ -54,6 +56,8 @@ CLUSTER_ATTRIBUTE = "nvvm.cluster_dim"
 DEFAULT_WARP = 32
 CHECK_ATTRIBUTE = "fly.check"
 """Attribute of a device module that is compiled for checked mode."""
+CLAMPS_ATTRIBUTE = "fly.check_buffers"
+"""Attribute of one whose accesses that a buffer's descriptor leaves out are to be reported."""
 
 
 class CpuAbi(Abi):
@@ -62,9 +66,9 @@ class CpuAbi(Abi):
     rules = RULES
     shares = False  # a coroutine keeps what it shares in its frame, and phases write values to memory
 
-    searched = False
-    """Whether accesses to tensors are compared with those of other blocks and threads."""
     state = "null"
+    clamps = False
+    """Whether accesses that a buffer's descriptor bounds are reported."""
     shadowed = False
     """Whether shared accesses are compared with those of other threads."""
 
@@ -75,12 +79,16 @@ class CpuAbi(Abi):
         self.checked = checked
         self.extents: dict[SSAValue, cpu_check.Bounds] = {}
         """In checked mode: what the pointers of tensor arguments point to."""
+        self.unset: cpu_registers.Unset = {}
+        """In checked mode: values that were never set."""
+        self.registers: dict[SSAValue, str] = {}
+        """In checked mode: which bytes of registers in memory were set."""
 
-    def load(self, f: FunctionText, op: Operation) -> None:
-        cpu_check.checked_load(f, self, op)
+    def access(self, f: FunctionText, op: Operation, text: str | None) -> None:
+        cpu_accesses.checked_access(f, self, op, text)
 
-    def store(self, f: FunctionText, op: Operation) -> None:
-        cpu_check.checked_store(f, self, op)
+    def fence(self, f: FunctionText, op: Operation) -> None:
+        cpu_accesses.checked_fence(f, op)
 
     def divisor(self, f: FunctionText, op: Operation, signed: bool) -> str:
         divisor, zero = safe_divisor(f, op, signed)
@@ -247,10 +255,15 @@ class CoroutineAbi(CpuAbi):
         if self.checked:
             moves = None if name.startswith(cpu_routines.CHECKS) else cpu_routines.entry_of(name).moves
             if moves is not None:
-                given.append(f"i1 {cpu_check.check_bytes(f, self, op, moves)}")
+                given.append(f"i1 {cpu_bulk_checks.check_bytes(f, self, op, moves)}")
             site = f.assign(f"getelementptr i8, ptr %state, i64 {cpu_shadow.SITE}")
             word = "write" if "load" in name or "async" in name else "read"
-            f.line(f"store ptr {cpu_check.access_table(f, op, word)}, ptr {site}")
+            f.line(f"store ptr {cpu_accesses.access_table(f, op, word)}, ptr {site}")
+            if name.startswith("fly_tma_"):
+                word = "read" if name == "fly_tma_load" else "write"
+                table = cpu_accesses.global_table(f, op, word, "global memory")
+                site = f.assign(f"getelementptr i8, ptr %state, i64 {cpu_shadow.GLOBAL_SITE}")
+                f.line(f"store ptr {table}, ptr {site}")
         args = ", ".join(given)
         if op.res:
             f.names[op.res[0]] = f.assign(f"call {result} @{name}({args})")
@@ -259,11 +272,21 @@ class CoroutineAbi(CpuAbi):
 
     def shuffle(self, f: FunctionText, op: gpu.ShuffleOp) -> None:
         t = type_text(op.value.type)
-        source, valid = source_lane(f, op, f.assign(f"trunc i64 {self.lane_id(f)} to i32"))
+        source, valid = source_lane(f, op, f.assign(f"trunc i64 {self.lane_id(f)} to i32"), str(self.warp))
         wide = f.assign(f"zext i32 {source} to i64")
         shown = self.exchange(f, t, f.names[op.value])
+        self.check_lane(f, op, wide)
         f.names[op.shuffle_result] = f.assign(f"load {t}, ptr {self.slot(f, shown, wide)}")
         f.names[op.valid] = valid
+
+    def check_lane(self, f: FunctionText, op: Operation, lane: str) -> None:
+        """In checked mode: the lane (i64) that is read takes part."""
+        if not self.checked:
+            return
+        at = f.assign(f"getelementptr i8, ptr {self.took(f)}, i64 {lane}")
+        there = f.assign(f"icmp ne i8 {f.assign(f'load i8, ptr {at}')}, 0")
+        text = f"{cpu_check.where(op)}: a shuffle reads from a lane that takes no part in it"
+        cpu_check.unless(f, there, lambda: cpu_check.report(f, self, text, "0", None))
 
     def took(self, f: FunctionText) -> str:
         """A byte per lane of the warp: whether it took part in the last exchange."""
@@ -289,6 +312,7 @@ class CoroutineAbi(CpuAbi):
         if op.lane is not None:
             wrapped = f.assign(f"and i32 {f.names[op.lane]}, {self.warp - 1}")
             lane = f.assign(f"zext i32 {wrapped} to i64")
+            self.check_lane(f, op, lane)
         else:
             cpu_block.need_first(f.module)
             lane = f.assign(f"call i64 @fly_first(ptr {self.took(f)}, i64 {self.warp})")
@@ -309,12 +333,15 @@ def cluster_of(op: gpu.FuncOp) -> tuple[int, int, int] | None:
 
 
 def synchronization_of(op: gpu.FuncOp, warp: int, checked: bool = False) -> Synchronization | None:
-    """How the threads of a kernel meet, or None where they never do; in checked mode also in shared memory."""
+    """How the threads of a kernel meet, or None where they never do.
+
+    In checked mode also in shared memory and at atomic accesses, which may order them.
+    """
     unit, slot, waits = warp, 0, False
     cluster = cluster_of(op)
     found = cluster is not None
     for inner in op.walk():
-        if checked and isinstance(inner, AddressOfOp):
+        if checked and cpu_accesses.may_order(inner):
             found = True
         if not isinstance(inner, _SYNC_OPS):
             continue
@@ -322,7 +349,7 @@ def synchronization_of(op: gpu.FuncOp, warp: int, checked: bool = False) -> Sync
             continue
         found = True
         waits = waits or isinstance(inner, _WAITS)
-        if cluster is None and isinstance(inner, fly_cpu.CallOp) and inner.callee.data == "fly_cluster_arrive":
+        if cluster is None and isinstance(inner, fly_cpu.CallOp) and inner.callee.data.startswith("fly_cluster_arrive"):
             cluster = (1, 1, 1)
         if isinstance(inner, fly_cpu.DepositOp):
             group, nbytes = _number(inner.group) or warp, _number(inner.bytes)
@@ -362,7 +389,8 @@ def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int
         shared = shared_layout(op, module)
         if how is None:
             plain = CpuAbi(shared, warp, checked)
-            plain.searched = checked and not cpu_check.synchronises(op)
+            plain.clamps = CLAMPS_ATTRIBUTE in module.attributes
+            plain.unset = cpu_registers.unset_elements(op) if checked else {}
             located = _plain_thread(text, op, plain)
             code = cpu_block.plain_function(name, arguments, block, checked)
             text.functions.append(debug_info.caller(located, code))
@@ -374,7 +402,8 @@ def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int
                 text.functions.append(cpu_block.phased_function(name, arguments, block))
                 continue
         abi = CoroutineAbi(shared, warp, how, checked)
-        abi.searched = checked and how.cluster is None and not cpu_check.synchronises(op)
+        abi.clamps = CLAMPS_ATTRIBUTE in module.attributes
+        abi.unset = cpu_registers.unset_elements(op) if checked else {}
         located = _coroutine(text, op, abi)
         check = cpu_block.Check(warp, shared.reserved) if checked else None
         sites = "null"
@@ -389,7 +418,7 @@ def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int
         if how.waits:
             cpu_block.once(text, cpu_clusters.scheduler())
     if checked:
-        cpu_check.finish(text)
+        cpu_accesses.finish(text)
     if reports or checked:
         cpu_report.finish(text)
     cpu_lines.finish(text)

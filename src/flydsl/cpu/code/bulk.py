@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...llvm.text.routine import Routine, Value
-from .shadow import SITE
+from .shadow import READS, SITE
 
 _TYPES = {
     "u32": "i32", "s32": "i32", "b32": "i32", "u64": "i64", "s64": "i64", "b64": "i64",
@@ -27,10 +27,13 @@ class Moves(NamedTuple):
     nbytes: int
     overwrites: bool = False
     """Whether it writes global memory, and not atomically."""
+    barrier: int | None = None
+    """Operand of the barrier that its bytes are counted on, if that is the own block's."""
 
 
-TO_SHARED = Moves(2, 0, 3)
-"""Of `load`, `multicast` and `send`."""
+LOADS = Moves(2, 0, 3, barrier=1)
+SENDS = Moves(2, 0, 3)
+"""Of `multicast` and `send`."""
 STORES = Moves(0, 1, 2, True)
 REDUCES = Moves(0, 1, 2)
 _SIZES = {"i32": 4, "i64": 8, "half": 2, "bfloat": 2, "float": 4, "double": 8}
@@ -94,7 +97,10 @@ def send(checked: bool) -> Routine:
         with r.when(r["fine"]):
             table = r.load("ptr", r["state"], SITE)
             size = r["bytes"].to("i64")
-            r.call("fly_check_access", "void", r["state"], r["tid"], r["from"], size, ("i1", 0), ("i1", 1), table)
+            r.call(
+                "fly_check_access", "void", r["state"], r["tid"], r["state"], r["from"], size, ("i32", READS),
+                ("i1", 1), table,
+            )  # fmt: skip
     _arrive(r, _remote(r, r["to"], r["rank"]), _remote(r, r["barrier"], r["rank"]), r["from"], checked)
     return r
 
@@ -146,4 +152,4 @@ def _word(op: str, element: str) -> str:
     return {"min": f"{signed}min", "max": f"{signed}max", "inc": "uinc_wrap", "dec": "udec_wrap"}.get(op, op)
 
 
-__all__ = ["PREFIX", "REDUCES", "STORES", "TO_SHARED", "Moves", "load", "multicast", "reducing", "send", "store"]
+__all__ = ["LOADS", "PREFIX", "REDUCES", "SENDS", "STORES", "Moves", "load", "multicast", "reducing", "send", "store"]

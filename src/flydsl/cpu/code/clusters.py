@@ -141,6 +141,13 @@ def arrive(checked: bool) -> Routine:
     return r
 
 
+def arrive_relaxed(checked: bool) -> Routine:
+    """The same of a thread that passes nothing on."""
+    r = arrive(False)
+    r.name = "fly_cluster_arrive_relaxed"
+    return r
+
+
 def passed(checked: bool) -> Routine:
     """Whether the phase the thread arrived in is over."""
     r = Routine("fly_cluster_passed", "i1", "ptr state, i64 tid")
@@ -165,4 +172,4 @@ def leave(checked: bool) -> Routine:
     return r
 
 
-__all__ = ["arrive", "extent", "leave", "owner", "passed", "rank", "remote", "scheduler", "size"]
+__all__ = ["arrive", "arrive_relaxed", "extent", "leave", "owner", "passed", "rank", "remote", "scheduler", "size"]

@@ -402,7 +402,7 @@ class Phases:
         lane = f.assign(f"and i64 {self.thread}, {self.warp - 1}")
         first = f.assign(f"sub i64 {self.thread}, {lane}")
         if isinstance(op, gpu.ShuffleOp):
-            source, valid = source_lane(f, op, f.assign(f"trunc i64 {lane} to i32"))
+            source, valid = source_lane(f, op, f.assign(f"trunc i64 {lane} to i32"), str(self.warp))
             f.names[op.valid] = valid
             f.names[op.shuffle_result] = self._of_lane(op.value, first, source)
         elif isinstance(op, gpu_warp.SubgroupBroadcastOp):

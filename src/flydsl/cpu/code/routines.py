@@ -27,7 +27,7 @@ class Entry(NamedTuple):
 
 
 CHECKS = "fly_check_"
-"""How the routines of `cpu_shadow.py` begin; they are part of a checked module as a whole, and of no other."""
+"""How the routines of checked mode begin; they are part of a checked module as a whole, and of no other."""
 
 ROUTINES: dict[str, Entry] = {
     "fly_progress": Entry(cpu_mbarrier.progress),
@@ -42,14 +42,15 @@ ROUTINES: dict[str, Entry] = {
     "fly_cluster_extent": Entry(cpu_clusters.extent),
     "fly_cluster_size": Entry(cpu_clusters.size),
     "fly_cluster_arrive": Entry(cpu_clusters.arrive),
+    "fly_cluster_arrive_relaxed": Entry(cpu_clusters.arrive_relaxed),
     "fly_cluster_passed": Entry(cpu_clusters.passed),
     "fly_cluster_leave": Entry(cpu_clusters.leave),
     "fly_tma_load": Entry(cpu_tma.load, ("fly_mbarrier_update", "fly_remote")),
     "fly_tma_store": Entry(cpu_tma.store),
     **{f"fly_tma_reduce_{op}": Entry(cpu_tma.reducing(op)) for op in cpu_tma.REDUCTIONS},
-    "fly_bulk_load": Entry(cpu_bulk.load, ("fly_mbarrier_update",), cpu_bulk.TO_SHARED),
-    "fly_bulk_load_all": Entry(cpu_bulk.multicast, ("fly_mbarrier_update", "fly_remote"), cpu_bulk.TO_SHARED),
-    "fly_bulk_send": Entry(cpu_bulk.send, ("fly_mbarrier_update", "fly_remote"), cpu_bulk.TO_SHARED),
+    "fly_bulk_load": Entry(cpu_bulk.load, ("fly_mbarrier_update",), cpu_bulk.LOADS),
+    "fly_bulk_load_all": Entry(cpu_bulk.multicast, ("fly_mbarrier_update", "fly_remote"), cpu_bulk.SENDS),
+    "fly_bulk_send": Entry(cpu_bulk.send, ("fly_mbarrier_update", "fly_remote"), cpu_bulk.SENDS),
     "fly_bulk_store": Entry(cpu_bulk.store, (), cpu_bulk.STORES),
 }
 

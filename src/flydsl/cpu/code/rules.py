@@ -5,25 +5,20 @@ The rules of everything else are those of every target (`lowering/`). `CpuAbi` a
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
-from xdsl.dialects.builtin import VectorType
+from xdsl.dialects import ub
 from xdsl.ir import Operation
 
 from ...dialects import fly_cpu
-from ...dialects.upstream import gpu
-from ...dialects.upstream.extra_math import ErfcOp
+from ...dialects.upstream import gpu, llvm, scf
 from ...dialects.upstream.gpu import warp as gpu_warp
-from ...dialects.upstream.math import Math
-from ...ir.builder import elem_of, operands_of
+from ...llvm.text.control import CONTROL
 from ...llvm.text.function_text import FunctionText, Handler
-from ...llvm.text.spelling import type_text
 from ...llvm.text.structured import table
 from ...lowering.rules.func_rules import print_text
 from ...lowering.rules.math_rules import INTRINSICS, math_rules
-from ...lowering.rules.sink import Rule
-
-_LIBM = ("expm1", "log1p", "asinh", "acosh", "atanh", "erf", "erfc", "cbrt")
+from .registers import alloca, check_value
 
 
 def _index(kind: str) -> Handler:
@@ -69,45 +64,24 @@ def _printf(f: FunctionText, op: gpu.PrintfOp) -> None:
     print_text(f, op.format.data, op.args)
 
 
+def _if(f: FunctionText, op: scf.IfOp) -> None:
+    if _abi(f).checked:
+        check_value(f, _abi(f), op, op.cond, "what a branch depends on")
+    CONTROL[scf.IfOp](f, op)
+
+
+def _poison(f: FunctionText, op: ub.PoisonOp) -> None:
+    """In checked mode zeros, or LLVM would leave out the report as well as what is reported."""
+    f.names[op.results[0]] = "zeroinitializer" if _abi(f).checked else "poison"
+
+
 def _synchronize(f: FunctionText, op: Operation) -> None:
     _abi(f).synchronize(f, op)
 
 
-def _libm(name: str, otherwise: Rule) -> Handler:
-    """A function of the C library on f64, element by element."""
-
-    def handle(f: FunctionText, op: Operation) -> None:
-        args = [f.names[v] for v in operands_of(op)]
-        type_ = op.results[0].type
-        if type_text(elem_of(type_)) != "double":
-            otherwise(f, op)
-            return
-        f.module.declare(name, "double", ["double"] * len(args))
-        if not isinstance(type_, VectorType):
-            f.names[op.results[0]] = f.assign(f"call double @{name}({', '.join(f'double {a}' for a in args)})")
-            return
-        t, whole = type_text(cast(VectorType, type_)), "poison"
-        for i in range(type_.get_shape()[0]):
-            parts = [f.assign(f"extractelement {t} {a}, i64 {i}") for a in args]
-            one = f.assign(f"call double @{name}({', '.join(f'double {p}' for p in parts)})")
-            whole = f.assign(f"insertelement {t} {whole}, double {one}, i64 {i}")
-        f.names[op.results[0]] = whole
-
-    return handle
-
-
-def _functions() -> dict[type[Operation], Handler]:
-    found: dict[type[Operation], Handler] = dict(math_rules(INTRINSICS))
-    for cls in (*Math.operations, ErfcOp):
-        name = cls.name.removeprefix("math.")
-        if name in _LIBM:
-            found[cls] = _libm(name, found[cls])
-    return found
-
-
 RULES: dict[type[Operation], Handler] = table(
     {
-        **_functions(),
+        **math_rules(INTRINSICS),
         gpu.ThreadIdOp: _index("thread_id"),
         gpu.BlockIdOp: _index("block_id"),
         gpu.BlockDimOp: _index("block_dim"),
@@ -120,6 +94,9 @@ RULES: dict[type[Operation], Handler] = table(
         gpu_warp.VoteOp: _vote,
         gpu_warp.SubgroupBroadcastOp: _broadcast,
         gpu.PrintfOp: _printf,
+        llvm.AllocaOp: alloca,
+        scf.IfOp: _if,
+        ub.PoisonOp: _poison,
         **dict.fromkeys(fly_cpu.FlyCpu.operations, _synchronize),
     }
 )

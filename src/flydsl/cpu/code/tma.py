@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...llvm.text.routine import Routine, Value
+from .block import BLOCK_IDS
+from .shadow import ATOMIC, GLOBAL_SITE, READS, WRITES
 
 ADDRESS, RANK, ELEMENT, SWIZZLE, TYPE, EXTENTS, STRIDES, BOX = 0, 8, 12, 16, 20, 24, 64, 96
 REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
@@ -91,6 +93,16 @@ def _move(r: Routine, to: Value, source: Value, nbytes: Value) -> None:
     r.either(nbytes.is_(16), unit, single)
 
 
+def _search(r: Routine, there: Value, nbytes: Value, how: int, differs: Value | None = None) -> None:
+    """In checked mode: compare an access to the tensor with those of others."""
+    ids = [r.load("i64", r["state"], BLOCK_IDS + 8 * i) for i in range(3)]
+    table = r.load("ptr", r["state"], GLOBAL_SITE)
+    r.call(
+        "fly_check_global", "void", r["state"], r["tid"], *ids, there, nbytes, ("i32", how),
+        ("i1", 1) if differs is None else differs, table, Value(r, "ptr", "null"), ("i64", 0), ("i64", 0),
+    )  # fmt: skip
+
+
 def load(checked: bool) -> Routine:
     """A box into the shared memory of the blocks in `mask`, its bytes counted on the barrier of each."""
     r = Routine(
@@ -111,7 +123,12 @@ def load(checked: bool) -> Routine:
                     with r.loop(nbytes) as i:
                         r.store("i8", 0, shared, i)
 
-                r.either(inside, lambda: _move(r, shared, there, nbytes), zero)
+                def move() -> None:
+                    if checked:
+                        _search(r, there, nbytes, READS)
+                    _move(r, shared, there, nbytes)
+
+                r.either(inside, move, zero)
 
             nbytes = _elements(r, to.get(), each)
             if checked:
@@ -127,6 +144,9 @@ def store(checked: bool) -> Routine:
 
     def each(shared: Value, there: Value, inside: Value, nbytes: Value) -> None:
         with r.when(inside):
+            if checked:
+                order = r.value_of("memcmp", "i32", there, shared, nbytes, external=True)
+                _search(r, there, nbytes, WRITES, order.is_not(0))
             _move(r, there, shared, nbytes)
 
     nbytes = _elements(r, r["from"], each)
@@ -155,6 +175,8 @@ def reducing(op: str) -> Callable[[bool], Routine]:
 
         def each(shared: Value, there: Value, inside: Value, nbytes: Value) -> None:
             with r.when(inside):
+                if checked:
+                    _search(r, there, nbytes, READS | WRITES | ATOMIC)
                 with r.loop(nbytes, step=size) as i:
                     combine(r.at(shared, i), r.at(there, i))
 

@@ -16,7 +16,10 @@ from ...ir.builder import i32, i32_list, i64, int_attr
 from ...ir.types import bit_width, vector_type
 from .lanes import Emulation
 
-_ATOMICS = {"fadd": "fadd", "fmax": "fmax", "smax": "max", "umin": "umin", "add": "add", "and": "_and", "or": "_or"}
+_ATOMICS = {
+    "fadd": "fadd", "fmax": "fmax", "fmin": "fmin", "smax": "max", "umin": "umin", "add": "add", "and": "_and",
+    "or": "_or",
+}  # fmt: skip
 """Operation of `atomicrmw` by buffer intrinsic."""
 
 
@@ -121,10 +124,12 @@ class EmulatedBuffers(Emulation):
         self.note_copy("to_shared", slot, nbytes)
 
     def buffer_to_shared(
-        self, dst: Operand, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, nbytes: int, immediate: int
+        self, dst: Operand, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, nbytes: int, immediate: int | SSAValue
     ) -> None:
         """Copy from a buffer into shared memory, lane after lane."""
         b, at = self.b, self.raw_pointer(dst)
+        if isinstance(immediate, SSAValue):
+            offset, at, immediate = b.addi(offset, immediate), self.at(at, b.cast("extsi", immediate, i64)), 0
         place = b.addi(offset, b.i32(immediate)) if immediate else offset
         value = self._load_piece(rsrc, place, soffset, 8 * nbytes, 0)
         self._deliver(value, self._lane_slot(at, nbytes, immediate), nbytes)

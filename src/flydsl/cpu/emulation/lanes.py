@@ -106,6 +106,22 @@ class Emulation(Rebuilder):
         if self.checked:
             self.routine(f"fly_check_{kind}", (at, self.b.const(nbytes, i64)))
 
+    def note_product(self, at: Operand, group: int) -> None:
+        """Tell checked mode of an operand in shared memory that a product of `group` threads reads until its wait.
+
+        One thread does it for all.
+        """
+        if not self.checked or not self.in_shared(at):
+            return
+        b, block = self.b, Block()
+        layout: Any = at.data.layout
+        nbytes = -(-cast(int, L.cosize(layout)) * bit_width(at.data.elem) // 8)
+        with b.region(block):
+            self.routine("fly_check_wgmma", (self.raw_pointer(at), b.const(nbytes, i64)))
+            b.opn(scf.YieldOp, (), ())
+        first = b.cmpi("eq", self.group_lane(group), b.const(0, i64))
+        b.with_regions(scf.IfOp, (first,), (), [Region(block), Region()])
+
     def wait_until(self, what: str, done: Callable[[], SSAValue]) -> None:
         """Let other threads run until a condition (i1) on memory holds; `what` says in words what is waited for."""
         b, before, after = self.b, Block(), Block()

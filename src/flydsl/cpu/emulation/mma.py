@@ -2,7 +2,8 @@
 
 The lanes of the instruction write A and B, decoded, into one tile each. Then every lane computes its own values of D
 from them, in a loop over k: runs of values that are neighbours in m or n are vectors. Floats are summed in f64, where
-products of up to 24 bits are exact, and rounded once; integers wrap.
+products of up to 24 bits are exact, and rounded once; products of f64 are a chain of fused multiply-adds from C on, by
+rising k; integers wrap.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import IntegerType, bf16, f32, f64
+from xdsl.dialects.math import FmaOp
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
@@ -20,7 +22,7 @@ from ...dialects.fly.atoms import MmaOpType, MmaScales, Operand, ScaleSide
 from ...dialects.upstream import scf
 from ...dialects.upstream.vector import FromElementsOp
 from ...errors import DSLCompileError
-from ...ir.builder import i32, i64, index
+from ...ir.builder import Builder, i32, i64, index
 from ...ir.types import bit_width, vector_type
 from ...layout import Layout
 from ...lowering.expand.small_floats import decode, like
@@ -28,6 +30,8 @@ from ...lowering.expand.small_floats import decode, like
 if TYPE_CHECKING:
     from .lanes import Emulation
 
+_XF32_DROPPED = 13
+"""Bits of an f32 that xf32 does not have."""
 _CONTRACT = FastMathFlagsAttr([FastMathFlag.ALLOW_CONTRACT])
 
 
@@ -87,6 +91,16 @@ def _check_separable(op: MmaOpType, layout: Layout, places: Sequence[tuple[int, 
                 raise DSLCompileError(f"{op}: lane {t} reaches outside the tile of D")
 
 
+def _as_xf32(b: Builder, x: SSAValue) -> SSAValue:
+    """f32 with ten bits of fraction, to the nearest, ties to even; what is no number stays that."""
+    bits = like(x.type, i32)
+    word = b.cast("bitcast", x, bits)
+    last = b.int_binary("andi", b.int_binary("shrui", word, b.const(_XF32_DROPPED, bits)), b.const(1, bits))
+    half = b.int_binary("addi", last, b.const((1 << (_XF32_DROPPED - 1)) - 1, bits))
+    kept = b.int_binary("andi", b.int_binary("addi", word, half), b.const(-(1 << _XF32_DROPPED), bits))
+    return b.select(b.cmpf("uno", x, x), x, b.cast("bitcast", kept, x.type))
+
+
 class _Product:
     """One emulated instruction."""
 
@@ -102,6 +116,8 @@ class _Product:
         wide = not self.integer and any(t == f64 for t in inputs)
         self.cell: Attribute = i32 if self.integer else f64 if wide else f32
         """What the tiles hold."""
+        self.fused = wide
+        """Whether each product is added with one rounding."""
         self.cell_bytes = bit_width(self.cell) // 8
         self.group = cast(int, L.size(op.thr_layout))
         self.lane = low.group_lane(self.group)
@@ -115,7 +131,8 @@ class _Product:
             return self.b.cast("extsi" if self.signed[operand] else "extui", value, like(value.type, self.cell))
         if self.cell == f64:
             return value
-        return decode(self.b, value, elem)
+        done = decode(self.b, value, elem)
+        return _as_xf32(self.b, done) if self.op.rounds_to_xf32 else done
 
     def fill(self, at: Operand, operand: int, tile: SSAValue) -> None:
         """Write what this lane has of A or B into the tile."""
@@ -201,7 +218,10 @@ class _Product:
                 y = side(right, line_b, run.n, 1 if run.along_m else run.length)
                 if run.length > 1:
                     x, y = (x, build.broadcast(y, run.length)) if run.along_m else (build.broadcast(x, run.length), y)
-                made.append(self._add(total, self._multiply(x, y)))
+                if self.fused:
+                    made.append(build.pure(FmaOp, (x, y, total), total.type, {}))
+                else:
+                    made.append(self._add(total, self._multiply(x, y)))
             return made
 
         if scales is None:

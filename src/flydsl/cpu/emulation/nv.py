@@ -27,8 +27,10 @@ _COUNTED = {
     "tma.commit": "fly_check_tma_commit",
     "tma.wait": "fly_check_tma_wait",
     "tma.wait_read": "fly_check_tma_wait",
+    "wgmma.commit": "fly_check_wgmma_commit",
+    "wgmma.wait": "fly_check_wgmma_wait",
 }
-"""Groups of asynchronous copies: of interest to checked mode alone."""
+"""Groups of asynchronous copies and products: of interest to checked mode alone."""
 _TENSOR_RANK = 5
 
 
@@ -102,6 +104,10 @@ def _cluster_arrive(low: Emulation, operands: Sequence[SSAValue], **_: Any) -> N
     low.routine("fly_cluster_arrive")
 
 
+def _cluster_arrive_relaxed(low: Emulation, operands: Sequence[SSAValue], **_: Any) -> None:
+    low.routine("fly_cluster_arrive_relaxed")
+
+
 def _cluster_wait(low: Emulation, operands: Sequence[SSAValue], **_: Any) -> None:
     low.wait_until("the cluster's barrier", lambda: low.routine("fly_cluster_passed", (), i1))
 
@@ -173,7 +179,7 @@ _CALLS: dict[str, Callable[..., Sequence[SSAValue] | None]] = {
     "barrier.sync": _named_sync,
     "barrier.arrive": _named_arrive,
     "cluster.arrive": _cluster_arrive,
-    "cluster.arrive_relaxed": _cluster_arrive,
+    "cluster.arrive_relaxed": _cluster_arrive_relaxed,
     "cluster.wait": _cluster_wait,
     "cluster.rank": _cluster_rank,
     "cluster.size": _cluster_size,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from flydsl import config
+from flydsl.cpu import unwritten_arrays
 from flydsl.cpu.runtime import lines as cpu_lines
 from flydsl.cpu.runtime import native as cpu_native
 from flydsl.cpu.runtime import reports as cpu_reports
@@ -392,6 +393,7 @@ class CpuDeviceRuntime(DeviceRuntime):
         ordinal = self._check_ordinal(device)
         with self._lock:
             loaded = _LoadedModule(host_jit.load_object(binary, name="cpu-module"))
+            unwritten_arrays.install(loaded.library)
             handle = next(self._ids)
             self._modules[handle] = loaded
         return Module(self, handle, ordinal)
@@ -454,6 +456,7 @@ class CpuDeviceRuntime(DeviceRuntime):
 
     def launch_symbol(self) -> int:
         self.refresh_threads()
+        cpu_native.launcher().watch_interrupts()
         return cpu_native.launcher().launch_address
 
     def launch_ex_symbol(self) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import cache
 
 from ...llvm.text.routine import Routine, Value
+from .interrupt_ir import INTERRUPT_IR, INTERRUPTED, SUPPORTED
 
 FLAG_CLUSTERS = 1
 """Descriptor flag: the kernel was compiled for clusters of the extents in its descriptor and runs in them."""
@@ -33,7 +34,7 @@ _MAX_HELPERS = 256
 
 # Offsets in a kernel's descriptor (`KernelDescriptor`), and in a job.
 _FN, _STATIC, _FLAGS, _REPORTS, _OWN_CLUSTER = 0, 8, 16, 24, 32
-_JOB_FN, _PARAMS, _GEOMETRY, _BYTES, _TOTAL, _CHUNK, _NEXT, _DONE, _HOLDERS = range(0, 72, 8)
+_JOB_FN, _PARAMS, _GEOMETRY, _BYTES, _TOTAL, _CHUNK, _NEXT, _DONE, _HOLDERS, _STOPPED = range(0, 80, 8)
 _JOB_BYTES = 128
 """A multiple of the alignment of a cache line, 64."""
 
@@ -88,7 +89,17 @@ def _work() -> Routine:
     with r.again(more):
         begin = first.get()
         end = r.least(begin + chunk, total)
-        r.invoke(fn, params, geometry, shared.get(), begin, end)
+        if SUPPORTED:
+            left = r.value_of("guarded", "i32", fn, params, geometry, shared.get(), begin, end).is_not(0)
+            with r.when(left):
+                # Interrupted: nobody takes another block, and these count as not done.
+                r.store("i64", 1, job, _STOPPED, align=8)
+                r.atomic("add", following, total)
+                with r.when(nbytes.is_not(0)):
+                    r.call("free", "void", shared.get(), external=True)
+                r.give()
+        else:
+            r.invoke(fn, params, geometry, shared.get(), begin, end)
         r.atomic("add", done, end - begin, "release")
     with r.when(nbytes.is_not(0)):
         r.call("free", "void", shared.get(), external=True)
@@ -188,14 +199,23 @@ def _run(r: Routine, nbytes: Value, total: Value, cluster: Value, count: Value, 
     r.store("ptr", r.load("ptr", r["fn"], _FN, align=8), job, _JOB_FN, align=8)
     r.store("ptr", r["params"], job, _PARAMS, align=8)
     r.store("ptr", r["geometry"], job, _GEOMETRY, align=8)
-    for offset, value in ((_BYTES, nbytes), (_TOTAL, total), (_CHUNK, total), (_NEXT, 0), (_DONE, 0), (_HOLDERS, 1)):
+    for offset, value in (
+        (_BYTES, nbytes),
+        (_TOTAL, total),
+        (_CHUNK, total),
+        (_NEXT, 0),
+        (_DONE, 0),
+        (_HOLDERS, 1),
+        (_STOPPED, 0),
+    ):
         r.store("i64", value, job, offset, align=8)
     holders, done = r.at(job, _HOLDERS), r.at(job, _DONE)
-    finished = r.variable("i64", 0)
+    finished, stopped = r.variable("i64", 0), r.variable("i64", 0)
 
     def alone() -> None:
         r.call("work", "void", job)
         finished.set(r.load("i64", done, align=8))
+        stopped.set(r.load("i64", job, _STOPPED, align=8))
 
     def together() -> None:
         chunk = r.most(total // (count << 3) // cluster, r.number(1)) * cluster
@@ -209,9 +229,11 @@ def _run(r: Routine, nbytes: Value, total: Value, cluster: Value, count: Value, 
         ):
             r.call("sched_yield", "i32", external=True)
         finished.set(r.atomic_load("i64", done, "acquire"))
+        stopped.set(r.atomic_load("i64", r.at(job, _STOPPED)))
         r.call("drop", "void", job)
 
     r.either(serial, alone, together)
+    _leave_if(r, stopped.get().is_not(0), INTERRUPTED)
     _leave_if(r, finished.get() < total, OUT_OF_MEMORY)
 
 
@@ -319,7 +341,11 @@ def launcher_ir() -> str:
     """The whole module."""
     routines = [write() for write in _ROUTINES]
     declarations = {name: text for routine in routines for name, text in routine.declarations.items()}
-    return "\n".join([_GLOBALS, *declarations.values(), *(routine.text() for routine in routines)])
+    if SUPPORTED:
+        declarations = {name: text for name, text in declarations.items() if f" @{name}(" not in INTERRUPT_IR}
+    return "\n".join(
+        [_GLOBALS, INTERRUPT_IR if SUPPORTED else "", *declarations.values(), *(routine.text() for routine in routines)]
+    )
 
 
 __all__ = [

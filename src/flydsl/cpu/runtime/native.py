@@ -12,6 +12,7 @@ import time
 from collections.abc import Collection
 from typing import ClassVar, Protocol
 
+from flydsl.cpu.runtime.interrupt_ir import SUPPORTED
 from flydsl.cpu.runtime.launcher_ir import launcher_ir
 
 
@@ -75,6 +76,7 @@ class Launcher:
         "flydsl_cpu_serial_below",
         "flydsl_cpu_tensor_map",
         "flydsl_cpu_helpers",
+        *(("flydsl_cpu_watch_interrupts",) if SUPPORTED else ()),
     )
 
     def __init__(self) -> None:
@@ -92,6 +94,11 @@ class Launcher:
         atexit.register(self.wait_for_helpers)
         self._threads = ctypes.c_int32.from_address(self._library.address("flydsl_cpu_threads"))
         self._serial_below = ctypes.c_int64.from_address(self._library.address("flydsl_cpu_serial_below"))
+
+    def watch_interrupts(self) -> None:
+        """Let Control-C end kernels; whoever sets a handler of signals later takes its place until this is called."""
+        if SUPPORTED:
+            ctypes.CFUNCTYPE(ctypes.c_int32)(self._library.address("flydsl_cpu_watch_interrupts"))()
 
     def wait_for_helpers(self, seconds: float = 10.0) -> None:
         """Wait until no helper runs this code any more; some may start after the launch they were made for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from xdsl.ir import Attribute, SSAValue
 
@@ -29,8 +29,9 @@ class AtomLowering(Protocol):
     b: Builder
     arch: str | None
     """Architecture compiled for or emulated, such as gfx942; None where the module does not say."""
-    trust_alignment: ClassVar[bool]
-    """Whether an atom's natural alignment may be assumed of memory, as the hardware's wide accesses need."""
+    wants_alignment: bool
+    """Whether wide copies claim the alignment that makes them one access on a GPU, to have it tested; else an access
+    claims what the type of its memory proves, and is split where that is less."""
 
     def has(self, feature: str) -> bool:
         """Whether the architecture has a feature; where the module names none, whether any of the target's has it."""
@@ -104,6 +105,10 @@ class AtomEmulation(AtomLowering, Protocol):
 
     def yield_thread(self) -> None:
         """Let the other threads run, in a loop that waits for memory to change."""
+        ...
+
+    def note_product(self, at: Operand, group: int) -> None:
+        """Tell checked mode of an operand in shared memory that a product of `group` threads reads until its wait."""
         ...
 
     def note_copy(self, kind: str, at: SSAValue, nbytes: int) -> None:

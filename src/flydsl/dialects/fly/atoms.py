@@ -100,6 +100,11 @@ class MmaOpType(TypeAttribute):
         """Element types of A, B and the accumulator."""
 
     @property
+    def rounds_to_xf32(self) -> bool:
+        """Whether A and B are rounded to ten bits of fraction before they are multiplied."""
+        return False
+
+    @property
     @abstractmethod
     def thr_layout(self) -> Layout:
         """Threads that take part in one call."""
@@ -174,7 +179,7 @@ class UniversalCopyType(Data[int], CopyOpType):
         type_ = elem if count == 1 else vector_type(elem, count)
         aligns = [
             max(side.data.align, self.bits // 8)
-            if low.trust_alignment and side.data.space is not AddressSpace.Register
+            if low.wants_alignment and side.data.space is not AddressSpace.Register
             else None
             for side in (src, dst)
         ]

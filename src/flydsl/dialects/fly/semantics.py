@@ -278,7 +278,7 @@ def fragment_like(x: Algebra, dtype: Attribute | None = None) -> View:
         it = it.type if isinstance(it, IterValue) else it
         if not isinstance(it, PointerType):
             raise LayoutError("dtype is required when input is not MemRefType")
-        dtype = it.data.elem
+        dtype = it.element_type
     layout = L.make_fragment_layout_like(type_level(_linear(x)))
     return View(ptr_type(dtype, AddressSpace.Register), layout)
 

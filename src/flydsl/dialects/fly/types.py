@@ -17,7 +17,7 @@ from xdsl.printer import Printer
 
 from ...ir.enums import AddressSpace
 from ...ir.types import bit_width
-from ...layout import Basis, ComposedLayout, CoordSwizzle, Dyn, IntTuple, Layout, Swizzle, Tile
+from ...layout import Basis, ComposedLayout, CoordSwizzle, Dyn, IntTuple, Layout, Swizzle, Tile, depth, rank
 from ...layout import text as layout_text
 from ...layout.int_tuple import VALUED, kind_of
 from .attrs import AddressSpaceAttr, parse_basis, raw_parameters
@@ -64,6 +64,26 @@ def _parse_text(parser: AttrParser, what: str, parse: Callable[[str], _Parsed]) 
 class _TextType(Data[Any]):
     """A type whose whole parameter is layout text in angle brackets."""
 
+    @property
+    def rank(self) -> int:
+        """Number of top-level modes of what it describes."""
+        return rank(self.data)
+
+    @property
+    def depth(self) -> int:
+        """How deep its tuples are nested."""
+        return depth(self.data)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it is a single leaf, no tuple."""
+        return self.depth == 0
+
+    @property
+    def is_static(self) -> bool:
+        """Whether all of it is known at compile time."""
+        return static_data(self.data)
+
     def print_parameter(self, printer: Printer) -> None:
         printer.print_string(f"<{layout_text.format_any(self.data)}>")
 
@@ -95,6 +115,16 @@ class LayoutType(_TextType, TypeAttribute):
     """`!fly.layout<(4,8):(8,1)>`."""
 
     name = "fly.layout"
+
+    @property
+    def shape(self) -> IntTupleType:
+        """Type of the extents."""
+        return int_tuple_type(self.data.shape)
+
+    @property
+    def stride(self) -> IntTupleType:
+        """Type of the steps."""
+        return int_tuple_type(self.data.stride)
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> Layout:
@@ -170,6 +200,32 @@ class MemRefData(NamedTuple):
     swizzle: Swizzle
 
 
+class _InMemory:
+    """What the types of pointers and memrefs say of the memory."""
+
+    data: Any
+
+    @property
+    def element_type(self) -> Attribute:
+        """Type of an element."""
+        return self.data.elem
+
+    @property
+    def address_space(self) -> Space:
+        """Where it is."""
+        return self.data.space
+
+    @property
+    def alignment(self) -> int:
+        """Known alignment in bytes."""
+        return self.data.align
+
+    @property
+    def swizzle(self) -> Swizzle:
+        """The swizzle of addresses."""
+        return self.data.swizzle
+
+
 def trivial_align(elem: Attribute) -> int:
     """The alignment in bytes that a pointer has when none is written."""
     return max((bit_width(elem) + 7) // 8, 1)
@@ -223,7 +279,7 @@ def _print_tail(printer: Printer, elem: Attribute, align: int, swizzle: Swizzle)
 
 
 @irdl_attr_definition
-class PointerType(Data[PtrData], TypeAttribute):
+class PointerType(_InMemory, Data[PtrData], TypeAttribute):
     """`!fly.ptr<f16, global, align<16>, S<3,4,3>>`."""
 
     name = "fly.ptr"
@@ -249,10 +305,15 @@ class PointerType(Data[PtrData], TypeAttribute):
 
 
 @irdl_attr_definition
-class MemRefType(Data[MemRefData], TypeAttribute):
+class MemRefType(_InMemory, Data[MemRefData], TypeAttribute):
     """`!fly.memref<f32, shared, S<2,3,3> o 0 o (8,8):(8,1), align<16>>`: a pointer with a layout."""
 
     name = "fly.memref"
+
+    @property
+    def layout(self) -> Layout | ComposedLayout:
+        """How coordinates map to offsets."""
+        return self.data.layout
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> MemRefData:

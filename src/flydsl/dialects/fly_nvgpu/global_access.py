@@ -218,8 +218,8 @@ class _GlobalAccessType(Data[Access], CopyOpType):
         elem, access = memory.data.elem, self.data
         type_ = _value_type(access.bits, elem)
         natural = access.bits // 8
-        align = max(memory.data.align, natural) if low.trust_alignment else None
-        at_rest = low.trust_alignment and other.data.space is not AddressSpace.Register
+        align = max(memory.data.align, natural)  # the atom names an instruction, which has no other form
+        at_rest = low.wants_alignment and other.data.space is not AddressSpace.Register
         other_align = max(other.data.align, natural) if at_rest else None
         if self.is_load:
             store_values(low, read(memory, type_, align), other, other_align)

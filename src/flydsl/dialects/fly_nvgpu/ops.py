@@ -287,7 +287,7 @@ class WgmmaWaitOp(NvOp):
         return ()
 
     def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        return ()
+        return low.emulate_call("wgmma.wait", [low.b.i32(self.pending.value.data)])
 
 
 def _letter(type_: Attribute) -> str:

@@ -155,6 +155,8 @@ class WgmmaType(Data[WgmmaData], MmaOpType):
         """The product by the reference model, done at once."""
         accumulate = low.state("accumulate")
         low.emulate_mma(self, d, a, b, c if accumulate is None else self._addend(low, accumulate, c, d))
+        for operand in (a, b):
+            low.note_product(operand, 128)
 
     def _addend(self, low: AtomLowering, accumulate: SSAValue, c: Operand, d: Operand) -> Operand:
         """On the cpu stack: C, or zeros in the place of the result."""

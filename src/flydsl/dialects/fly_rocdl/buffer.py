@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, NamedTuple, Protocol, Self, cast
 
-from xdsl.dialects.builtin import IntegerType, VectorType, bf16, f16, f32
+from xdsl.dialects.builtin import IntegerType, VectorType, bf16, f16, f32, f64
 from xdsl.ir import Attribute, Data, ParametrizedAttribute, SSAValue
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -78,7 +78,7 @@ class BufferLowering(AtomLowering, Protocol):
         ...
 
     def buffer_to_shared(
-        self, dst: Operand, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, nbytes: int, immediate: int
+        self, dst: Operand, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, nbytes: int, immediate: int | SSAValue
     ) -> None:
         """Copy into shared memory; lane `l` of the wave writes at `dst + immediate + l * nbytes`."""
         ...
@@ -221,9 +221,7 @@ class _ToShared(Data[int], CopyOpType, ArchAtom):
             soffset = scalar_offset(low, src.data.elem)
             immediate = low.state("imm_offset")
             known = 0 if immediate is None else low.b.const_of.get(immediate)
-            if known is None:
-                raise DSLCompileError("imm_offset must be known at compile time: it is part of the instruction")
-            low.buffer_to_shared(dst, rsrc, offset, soffset, self.data // 8, int(known))
+            low.buffer_to_shared(dst, rsrc, offset, soffset, self.data // 8, immediate if known is None else int(known))
             return
         if src.data.space is not AddressSpace.Global:
             raise DSLCompileError(f"{self} reads global memory, got {src.data.space}")
@@ -284,7 +282,10 @@ def atomic_intrinsic(op: AtomicOp, type_: Attribute) -> str | None:
             AtomicOp.Or: "or",
         }
         return names.get(op) if bit_width(cast(Attribute, type_)) in (32, 64) and elem is type_ else None
-    return {AtomicOp.Add: "fadd", AtomicOp.Max: "fmax"}.get(op)
+    floats = {AtomicOp.Add: "fadd", AtomicOp.Max: "fmax"}
+    if elem == f64:
+        floats[AtomicOp.Min] = "fmin"
+    return floats.get(op)
 
 
 @irdl_attr_definition
@@ -310,6 +311,8 @@ class BufferAtomicType(Data[tuple[AtomicOp, Attribute]], CopyOpType, ArchAtom):
         type_ = self.data[1]
         if not name.startswith("f"):
             return "buffer_atomic"
+        if type_ == f64:
+            return "buffer_atomic_f64"
         elem = cast("VectorType[Attribute]", type_).element_type if isinstance(type_, VectorType) else type_
         pair = isinstance(type_, VectorType)
         if pair != (elem in (f16, bf16)) or (not pair and elem != f32):

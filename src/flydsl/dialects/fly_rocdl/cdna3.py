@@ -157,6 +157,10 @@ class MfmaType(MatrixAtom[MfmaData]):
         """The instruction, or None where there is none that computes one product."""
         return _form_of(self.data)
 
+    @property
+    def rounds_to_xf32(self) -> bool:
+        return self.form is not None and self.form.feature == "mfma_xf32"
+
     def tv_layout(self, operand: int) -> Layout:
         m, n, k = self.data.mnk
         groups = 64 // m
@@ -222,3 +226,12 @@ SHAPES = {
 """All (m, k) the language lists, those of several products per instruction included."""
 
 __all__ = ["BF8", "FORMS", "FP8", "SHAPES", "MfmaData", "MfmaType", "i8"]
+
+
+def as_ocp(atom: MfmaType) -> MfmaType:
+    """The same instruction on OCP bytes, where it is one on FNUZ bytes; else the atom itself."""
+    swap: dict[Attribute, Attribute] = {FP8[0]: FP8[1], BF8[0]: BF8[1]}
+    a, b, acc = atom.data.types
+    if a not in swap and b not in swap:
+        return atom
+    return MfmaType.make(*atom.data.mnk, swap.get(a, a), swap.get(b, b), acc)

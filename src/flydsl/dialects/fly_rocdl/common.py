@@ -30,11 +30,16 @@ class ArchAtom:
         """What a user of that architecture can write instead; used in the error."""
         return ()
 
+    def exists_on(self, arch: str) -> bool:
+        """Whether an architecture has the instruction."""
+        feature = self.feature()
+        return feature is not None and has(arch, feature)
+
     def check_arch(self, arch: str) -> None:
         """Refuse an architecture without the instruction: LLVM would abort the process."""
-        feature = self.feature()
-        if feature is not None and has(arch, feature):
+        if self.exists_on(arch):
             return
+        feature = self.feature()
         have = ", ".join(families(feature)) if feature else "no architecture that LLVM 22 can compile for"
         text = f"{self} does not exist on {arch}; it exists on {have}."
         instead = list(self.alternatives(arch))

@@ -7,10 +7,9 @@ from typing import Any
 from xdsl.ir import Dialect, Operation
 from xdsl.irdl import irdl_attr_definition
 
-from ...target import MLIR_DEFAULTS
 from .keyword_attr import KeywordAttr
 from .table_ops import TableOp, define
-from .target_attr import TargetAttr, TargetField
+from .target_attr import NvvmTargetAttr
 
 
 @irdl_attr_definition
@@ -27,22 +26,6 @@ class VoteSyncKindAttr(KeywordAttr):
 
     name = "nvvm.vote_sync_kind"
     choices = ("any", "all", "ballot", "uni")
-
-
-@irdl_attr_definition
-class NvvmTargetAttr(TargetAttr):
-    """`#nvvm.target<chip = "sm_90", features = "+ptx83">`: what to compile a module for, and how."""
-
-    name = "nvvm.target"
-    FIELDS = (
-        TargetField("O", 2),
-        TargetField("triple", "nvptx64-nvidia-cuda"),
-        TargetField("chip", MLIR_DEFAULTS["nvvm"]),
-        TargetField("features", "+ptx60"),
-        TargetField("flags", None),
-        TargetField("link", None),
-        TargetField("verifyTarget", None),
-    )
 
 
 _REGISTERS = [

@@ -6,11 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from xdsl.ir import Dialect, Operation
-from xdsl.irdl import irdl_attr_definition
 
-from ...target import MLIR_DEFAULTS
 from .table_ops import TableOp, define
-from .target_attr import TargetAttr, TargetField
+from .target_attr import RocdlTargetAttr
 
 _SCHEDULE = {
     "none": 0, "non_mem_non_sideeffect": 1, "valu": 2, "salu": 4, "mfma_wmma": 8, "all_vmem": 16, "vmem_read": 32,
@@ -163,22 +161,6 @@ def _matrix(op: Callable[..., None]) -> None:
     for kind in ("scale", "scale16"):
         name = f"wmma.{kind}.f32.16x16x128.f8f6f4"
         op(name, f"% % % % % {scales} | func", f"llvm.amdgcn.{name}.{{r}}.{{0}}.{{1}}", pure=True)
-
-
-@irdl_attr_definition
-class RocdlTargetAttr(TargetAttr):
-    """`#rocdl.target<chip = "gfx942", flags = {fast}>`: what to compile a module for, and how."""
-
-    name = "rocdl.target"
-    FIELDS = (
-        TargetField("O", 2),
-        TargetField("triple", "amdgcn-amd-amdhsa"),
-        TargetField("chip", MLIR_DEFAULTS["rocdl"]),
-        TargetField("features", ""),
-        TargetField("abi", "600"),
-        TargetField("flags", None),
-        TargetField("link", None),
-    )
 
 
 OPS = _ops()

@@ -6,8 +6,11 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from xdsl.dialects.builtin import DictionaryAttr
 from xdsl.ir import Attribute, Data
+from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
+
+from ...target import MLIR_DEFAULTS
 
 Value = int | str | Attribute | None
 
@@ -86,4 +89,36 @@ class TargetAttr(Data[tuple[tuple[str, Value], ...]]):
         printer.print_string(">")
 
 
-__all__ = ["TargetAttr", "TargetField"]
+@irdl_attr_definition
+class RocdlTargetAttr(TargetAttr):
+    """`#rocdl.target<chip = "gfx942", flags = {fast}>`: what to compile a module for, and how."""
+
+    name = "rocdl.target"
+    FIELDS = (
+        TargetField("O", 2),
+        TargetField("triple", "amdgcn-amd-amdhsa"),
+        TargetField("chip", MLIR_DEFAULTS["rocdl"]),
+        TargetField("features", ""),
+        TargetField("abi", "600"),
+        TargetField("flags", None),
+        TargetField("link", None),
+    )
+
+
+@irdl_attr_definition
+class NvvmTargetAttr(TargetAttr):
+    """`#nvvm.target<chip = "sm_90", features = "+ptx83">`: what to compile a module for, and how."""
+
+    name = "nvvm.target"
+    FIELDS = (
+        TargetField("O", 2),
+        TargetField("triple", "nvptx64-nvidia-cuda"),
+        TargetField("chip", MLIR_DEFAULTS["nvvm"]),
+        TargetField("features", "+ptx60"),
+        TargetField("flags", None),
+        TargetField("link", None),
+        TargetField("verifyTarget", None),
+    )
+
+
+__all__ = ["NvvmTargetAttr", "RocdlTargetAttr", "TargetAttr", "TargetField"]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import numbers
+import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from types import (
     BuiltinFunctionType,
@@ -20,7 +22,7 @@ from types import (
 )
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from ...errors import DSLTypeError
+from ...errors import DSLTypeError, FlyDSLWarning
 from ..numeric import Numeric, as_numeric
 from ..scalars.scalar_ops import is_ir_value
 from .control_flow import ASSIGNED, DEEP, RECEIVED, STORED, Body, Names, cells_of, is_bound, unbind
@@ -70,6 +72,14 @@ def is_constant(x: object) -> bool:
         return all(is_constant(item) for item in cast("tuple[object, ...]", x))
     params = getattr(class_of(x), "__dataclass_params__", None)
     return dataclasses.is_dataclass(x) and bool(params is not None and params.frozen)
+
+
+def is_fixed_tuple(x: object) -> bool:
+    """Whether `x` is a tuple, named or not, that no method can change, since nothing in it can be."""
+    return isinstance(x, tuple) and all(
+        is_handle(item, RECEIVED) or is_constant(item) or is_ir_value(item) or is_fixed_tuple(item)
+        for item in cast("tuple[object, ...]", x)
+    )
 
 
 def is_dsl(x: object) -> bool:
@@ -224,9 +234,15 @@ class Dsl(Tree):
         return class_of(self.entry).__construct_from_ir_values__(own, self.entry)
 
     def leave(self, now: Any, path: str, end: str) -> list[SSAValue]:
-        if type(now) is not type(self.entry):
+        leaves: list[SSAValue]
+        if is_ir_value(now) and len(self.leaves) == 1:
+            leaves = [now]  # the bare value of what the variable was
+        elif type(now) is not type(self.entry) and not (
+            is_dsl(now) and type(now).__name__ == type(self.entry).__name__
+        ):
             mismatch(path, end, self.entry, now)
-        leaves = list(now.__extract_to_ir_values__())
+        else:
+            leaves = list(cast(Any, now).__extract_to_ir_values__())
         if [v.type for v in leaves] != [v.type for v in self.leaves]:
             mismatch(path, end, self.entry, now)
         # Without IR values the object is all static, so it has to be the same one.
@@ -303,9 +319,8 @@ def tree_of(x: object, path: str, lenient: bool = False) -> Tree:
     if not lenient and not is_constant(x):
         raise DSLTypeError(
             f"Cannot extract IR values from '{path}', a {type(x).__name__}: it is not a DSL value, and a run-time "
-            "region changes it or calls a method of it. Call it through a free function, make the region compile-time "
-            "with const_expr or range_constexpr, or give the class the methods of a DSL value "
-            "(__extract_to_ir_values__, __construct_from_ir_values__)"
+            "region changes it. Make the region compile-time with const_expr or range_constexpr, or give the class the "
+            "methods of a DSL value (__extract_to_ir_values__, __construct_from_ir_values__)"
         )
     return Static(x)
 
@@ -342,6 +357,8 @@ class Variables:
         """Variables that do not exist before the region, and so not after it."""
         self.watched: list[tuple[str, object, list[object]]] = []
         """Python containers whose methods are called: they may be read, but not changed."""
+        self.objects: list[tuple[str, object, dict[str, object]]] = []
+        """Other Python objects whose methods are called: what happens to their attributes happens while tracing."""
         cells = cells_of(names, *bodies)
         none: list[str] = []
         for name, kind in names:
@@ -359,13 +376,16 @@ class Variables:
 
     def _add(self, name: str, kind: int, cell: CellType) -> None:
         value = cell.cell_contents
-        if kind < ASSIGNED and is_handle(value, kind):
+        if kind < ASSIGNED and (is_handle(value, kind) or is_fixed_tuple(value)):
             return
         if kind <= RECEIVED:
             if is_constant(value) or (kind == DEEP and not holds_dsl(value)):
                 return
             if children_of(value) is not None and not holds_dsl(value):
                 self.watched.append((name, value, _snapshot(value)))
+                return
+            if children_of(value) is None and not is_dsl(value):
+                self.objects.append((name, value, _attributes(value)))
                 return
             # An object in a container may be called through it; it only must not be replaced.
             lenient = kind == DEEP or children_of(value) is not None
@@ -431,6 +451,8 @@ class Variables:
                     f"{type(value).__name__} of Python values, and would do so once, whatever happens at run time; "
                     "containers keep their length and keys in a run-time region"
                 )
+        for name, value, before in self.objects:
+            check_attributes(name, value, before, end)
         return found
 
     def finish(self, values: Sequence[SSAValue]) -> None:
@@ -441,6 +463,52 @@ class Variables:
             unchanged = all(a is b for a, b in zip(own, slot.tree.leaves, strict=True))
             keep = unchanged and not (slot.kind == ASSIGNED and slot.tree.promoted)
             slot.cell.cell_contents = slot.before if keep else slot.tree.rebuild(iter(own))
+
+
+def _attributes(x: object) -> dict[str, object]:
+    """The attributes of an object, as they are."""
+    found = dict(getattr(x, "__dict__", {}))
+    for cls in type(x).__mro__:
+        slots: object = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else cast("Sequence[str]", slots):
+            if hasattr(x, name):
+                found[name] = getattr(x, name)
+    return found
+
+
+def check_attributes(name: str, x: object, before: dict[str, object], end: str) -> None:
+    """What a method did to the object it was called on in a run-time region.
+
+    The region is traced once, so an attribute changes once, whatever happens at run time: for a Python value that is
+    told, and for a value of the kernel it cannot be, since it exists only inside the region.
+    """
+    for key, now in _attributes(x).items():
+        if key in before and before[key] is now:
+            continue
+        if holds_dsl(now):
+            raise DSLTypeError(
+                f"Cannot extract IR values from '{name}', a {type(x).__name__}: its '{key}' becomes {describe(now)} "
+                f"in the {end}, and a run-time region can only carry variables and DSL values. Assign a variable and "
+                "pass it, make the region compile-time with const_expr or range_constexpr, or give the class the "
+                "methods of a DSL value (__extract_to_ir_values__, __construct_from_ir_values__)"
+            )
+        if key in before and not same(before[key], now):
+            warnings.warn(
+                f"'{name}.{key}' is changed in the {end} of a run-time region: that happens once, while tracing, "
+                "whatever happens at run time",
+                FlyDSLWarning,
+                stacklevel=_frames_to_user(),
+            )
+
+
+def _frames_to_user() -> int:
+    """How far up the stack the user's function is, for the line of a warning."""
+    from ...ir.user_code import is_user_code
+
+    level, frame = 1, sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame.f_back is not None and not is_user_code(frame.f_code):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _snapshot(x: object) -> list[object]:

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import operator
 import re
+import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from types import CellType, FunctionType
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeAlias, cast
 
-from ...errors import DSLTypeError, DSLValueError
+from ... import config
+from ...errors import DSLTypeError, DSLValueError, RejectedSyntaxError, UnrollWarning
+from ...ir.user_code import is_user_code
 from ..emit import trace
 from ..scalars.scalar_ops import is_ir_value
 
@@ -48,7 +51,29 @@ def range_constexpr(*args: SupportsIndex) -> range:
     >>> list(fx.range_constexpr(fx.Int32(4)))
     [0, 1, 2, 3]
     """
-    return range(*(operator.index(a) for a in args))
+    made = range(*(operator.index(a) for a in args))
+    if len(made) > UNROLLED_QUIETLY and trace.maybe_current() is not None:
+        _warn_of_cost(len(made))
+    return made
+
+
+UNROLLED_QUIETLY = 2000
+"""Steps that a loop may have that is unrolled while tracing, before its cost is told."""
+_SECONDS_PER_STEP = 2.5e-3
+"""Of tracing and compiling a step of some four operations."""
+
+
+def _warn_of_cost(steps: int) -> None:
+    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    while frame.f_back is not None and not is_user_code(frame.f_code):
+        frame = frame.f_back
+    config.warn(
+        f"{frame.f_code.co_filename}:{frame.f_lineno}: range_constexpr unrolls {steps} steps, each of which is traced "
+        f"and compiled by itself: about {steps * _SECONDS_PER_STEP:.0f} s for a body of four operations, and code as "
+        "many times as long. A loop over range(...) is compiled once",
+        UnrollWarning,
+        stacklevel=3,
+    )
 
 
 # --- conditions ---------------------------------------------------------------------------------------------------
@@ -120,6 +145,28 @@ def not_(x: object) -> object:
 # --- statements ---------------------------------------------------------------------------------------------------
 
 
+class Exit:
+    """How a body ended before its end: `return`, `break` or `continue` under a condition that was known."""
+
+    __slots__ = ("message", "value", "where", "word")
+
+    def __init__(self, word: str, value: object, message: str, where: tuple[str, int, int, int, int]):
+        self.word = word
+        self.value = value
+        self.message = message
+        self.where = where
+
+    def refuse(self) -> NoReturn:
+        """The condition is only known at run time after all."""
+        raise RejectedSyntaxError(self.message, *self.where)
+
+
+def refuse_exit(left: object, but: str | None = None) -> None:
+    """Refuse to leave a run-time region early; `but` is the one word that may."""
+    if isinstance(left, Exit) and left.word != but:
+        left.refuse()
+
+
 def cells_of(names: Names, *bodies: Body | None) -> dict[str, CellType]:
     """The cells of variables that bodies share with the function around them."""
     found: dict[str, CellType] = {}
@@ -163,16 +210,16 @@ def _regions():
     return regions
 
 
-def if_(cond: object, then: Body, orelse: Body | None, names: Names) -> None:
-    """An `if` statement."""
+def if_(cond: object, then: Body, orelse: Body | None, names: Names) -> Exit | None:
+    """An `if` statement; how its branch was left, where that was known while tracing and before its end."""
     known = truth(cond)
     if isinstance(known, bool):
         chosen = then if known else orelse
         if chosen is not None:
             with scope(cells_of(names, chosen)):
-                chosen()
-        return
-    _regions().if_region(known, then, orelse, names)
+                return chosen()
+        return None
+    return _regions().if_region(known, then, orelse, names)
 
 
 def if_expr(cond: object, then: Body, orelse: Body) -> Any:
@@ -190,7 +237,7 @@ def while_(cond: Body, body: Body, names: Names) -> None:
         return
     with scope(cells_of(names, cond, body)):
         while cond():
-            body()
+            refuse_exit(body(), but="continue")
 
 
 def for_range(body: Body, names: Names, *bounds: object, unroll: object = None, unroll_full: object = False) -> None:
@@ -203,13 +250,16 @@ def for_range(body: Body, names: Names, *bounds: object, unroll: object = None, 
     # Nothing to emit into: this is how a rewritten function runs as plain Python.
     with scope(cells_of(names, body)):
         for i in range_constexpr(start, stop, step):
-            body(i)
+            refuse_exit(body(i), but="continue")
 
 
 def for_init(
     body: Body, names: Names, *bounds: object, init: object, unroll: object = None, unroll_full: object = False
 ) -> Any:
-    """`for i, state in range(*bounds, init=...)`; the body returns the next state, the result is the last one."""
+    """`for i, state in range(*bounds, init=...)`; the body returns the next state, the result is the last one.
+
+    The state is a list in the body, also of one value; after the loop one value stands by itself.
+    """
     hints = unroll_hints(unroll, unroll_full)
     start, stop, step = _bounds(bounds)
     if not isinstance(init, (list, tuple)):
@@ -220,7 +270,12 @@ def for_init(
     with scope(cells_of(names, body)):
         for i in range_constexpr(start, stop, step):
             state = list(body(i, state))
-    return state
+    return last_state(state)
+
+
+def last_state(state: list[object]) -> object:
+    """What `results = yield [...]` gives after the loop: the last values, a single one without a list around it."""
+    return state[0] if len(state) == 1 else state
 
 
 def _bounds(args: tuple[Any, ...]) -> tuple[Any, Any, Any]:

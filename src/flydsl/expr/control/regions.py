@@ -23,7 +23,7 @@ from ..emit.tracer import Tracer
 from ..numeric import Index, Int32, Numeric, as_numeric
 from ..scalars.scalar_ops import is_ir_value, make
 from .carried import ARMS, Variables, children_of, describe, is_dsl, tree_of, with_items
-from .control_flow import Body, Names, truth
+from .control_flow import Body, Exit, Names, last_state, refuse_exit, truth
 
 if TYPE_CHECKING:
     from ..numeric import Boolean
@@ -61,7 +61,7 @@ def if_region(cond: Boolean, then: Body, orelse: Body | None, names: Names) -> N
                 continue
             with tracer.region(block):
                 variables.bind_fresh()
-                body()
+                refuse_exit(body())
                 exits.append(variables.leave(end))
             variables.forget_new()
         variables.finish(emit_if(tracer, cond.ir_value(), blocks, exits))
@@ -173,9 +173,12 @@ def for_region(
         with detached(block), tracer.region(block):
             variables.bind(block.args[1:])
             if carried_state is None:
-                body(counter)
+                refuse_exit(body(counter), but="continue")
             else:
-                carried_state.cell_contents = as_list(body(counter, carried_state.cell_contents))
+                made = body(counter, carried_state.cell_contents)
+                if isinstance(made, Exit):
+                    made.refuse()
+                carried_state.cell_contents = as_list(made)
             exits = variables.leave("for-body")
         carried = drop_invariant(inits, [(block, 1, exits)])
         yield_(tracer, block, [exits[i] for i in carried])
@@ -192,7 +195,7 @@ def for_region(
             attrs=attrs,
         )
         variables.finish(after(inits, carried, op.results))
-        return None if carried_state is None else carried_state.cell_contents
+        return None if carried_state is None else last_state(carried_state.cell_contents)
 
 
 def as_list(state: object) -> list[object]:
@@ -238,7 +241,7 @@ def while_region(cond: Body, body: Body, names: Names) -> None:
             source = iter(inner.args[len(inits) :])
             for cell, tree in extra:
                 cell.cell_contents = tree.rebuild(source)
-            body()
+            refuse_exit(body(), but="continue")
             exits = variables.leave("while-body")
         carried = drop_invariant(inits, [(before, 0, middle), (inner, 0, exits)])
         passed = [*(middle[i] for i in carried), *extra_leaves]

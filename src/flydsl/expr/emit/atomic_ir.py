@@ -7,6 +7,8 @@ from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.fly.atomic_ops import AtomicCASOp, AtomicRMWOp, FenceOp, QualifiedLoadOp, QualifiedStoreOp
 from ...dialects.fly.ops import OPS
+from ...target import CPU_NATIVE
+from ...target.scopes import scope_for
 from ..tensor import Pointer
 from .trace import current
 
@@ -14,6 +16,8 @@ from .trace import current
 def _props(scope: str, **words: str) -> dict[str, Attribute]:
     props: dict[str, Attribute] = {name: StringAttr(word) for name, word in words.items()}
     if scope:
+        target = next((f.target for f in current().functions if hasattr(f, "target")), None)
+        scope_for(scope, (lambda _: False) if target is None or target.arch == CPU_NATIVE else target.has)
         props["syncscope"] = StringAttr(scope)
     return props
 

@@ -32,9 +32,10 @@ from ...ir.builder import i32_list, int_attr
 from ...ir.enums import AddressSpace, GemmTraversalOrder, MmaOperand
 from ...ir.types import vector_type
 from ...layout import Dyn
-from ..numeric import Boolean, Int32, Int64, Integer, Numeric, as_ir_value
+from ..numeric import Boolean, Int32, Int64, Integer, Numeric, as_ir_value, as_numeric, dsl_class
 from ..tensor import Pointer, Tensor
-from ..tensors.algebra_values import WRAPPERS, AlgebraValue, IntTuple, Layout, Swizzle, leaf_class
+from ..tensors.algebra_values import WRAPPERS, AlgebraValue, IntTuple, Layout, Swizzle, as_int_tuple, leaf_class
+from ..tensors.limits import check_lanes, check_registers
 from ..tensors.tiled import AtomT, CopyAtom, MmaAtom, TiledCopy, TiledMma
 from ..vector import Shape, Vector
 from .trace import current
@@ -88,6 +89,12 @@ def wrap_data(obj: Any, value: SSAValue | None = None, dtype: type[Numeric] | No
 def wrap(value: SSAValue, exemplar: object = None) -> Any:
     """Language value of an IR value; `exemplar` tells what the type alone does not (signedness, vector shape)."""
     return wrap_data(object_of(value.type), value, getattr(exemplar, "declared_dtype", None))
+
+
+def type_of_value(x: object) -> Attribute:
+    """IR type of a language value; a static one needs no operation for it."""
+    value = getattr(x, "_value", None)
+    return type_of_object(object_for(x)) if value is None else value.type
 
 
 def materialise(x: object) -> SSAValue:
@@ -224,14 +231,34 @@ def load_vector(t: Tensor) -> Vector:
     """All elements in colex order."""
     view = t.data
     if not isinstance(view.iter, PointerType):
-        raise DSLTypeError("a coordinate tensor has no elements to load; index it instead")
+        return load_coordinates(t)
     count = L.size(view.layout)
     if type(count) is not int or type(view.layout) is not L.Layout:
         raise DSLValueError(f"load needs a static shape and a plain layout, got {L.format_any(view.layout)}")
+    check_lanes(count)
     type_ = vector_type(view.iter.data.elem, count)
     value = current().op1(OPS["memref.load_vec"], (materialise(t),), type_, {})
     shape = cast("int | Shape", view.layout.shape)
     return Vector(value, shape if isinstance(shape, tuple) else (shape,), t.dtype)
+
+
+def load_coordinates(t: Tensor) -> Vector:
+    """All coordinates of a coordinate tensor whose coordinates are plain integers, in colex order."""
+    view = t.data
+    count = L.size(view.layout)
+    shape = getattr(view.layout, "shape", None)
+    if type(count) is not int or shape is None:
+        raise DSLValueError(f"load needs a static shape and a plain layout, got {L.format_any(view.layout)}")
+    found = [as_int_tuple(cast("object", t[i])).unpack() for i in range(count)]
+    if any(isinstance(x, tuple) for x in found):
+        raise DSLTypeError(
+            f"only coordinates that are single integers can be loaded as a vector, these are tuples: "
+            f"{L.format_any(view.layout)}; index the tensor instead"
+        )
+    numbers = [as_numeric(x) for x in found]
+    wide = any(x.dtype.width > 32 for x in numbers)
+    made = Vector.from_elements(numbers, Int64 if wide else Int32)
+    return made.reshape(cast("Shape", shape if isinstance(shape, tuple) else (shape,)))
 
 
 def store_vector(t: Tensor, value: SSAValue) -> None:
@@ -247,6 +274,7 @@ def store_vector(t: Tensor, value: SSAValue) -> None:
 
 def register_tensor(layout: Layout, dtype: type[Numeric]) -> Tensor:
     """Uninitialised register tensor."""
+    check_registers(layout.data, dtype)
     type_ = memref_type(dtype.ir_type, AddressSpace.Register, layout.data)
     value = current().op1(OPS["memref.alloca"], (materialise(layout),), type_, {})
     return Tensor(object_of(type_), value, dtype)
@@ -261,6 +289,8 @@ def fragment_like(x: object, dtype: type[Numeric] | None) -> Tensor:
     assert infer is not None
     source = materialise(x)
     (type_,) = infer([source.type], props)
+    made = cast(MemRefType, type_).data
+    check_registers(cast(L.Layout, made.layout), Numeric.from_ir_type(made.elem))
     value = current().op1(MakeFragmentLikeOp, (source,), type_, props)
     return Tensor(object_of(type_), value, dtype or getattr(x, "declared_dtype", None))
 
@@ -294,10 +324,9 @@ def recast_pointer(p: Pointer, dtype: object) -> Pointer:
     data = p.type.data
     if isinstance(dtype, PointerType):
         type_, cls = dtype, None
-    elif isinstance(dtype, type) and issubclass(dtype, Numeric):
-        type_, cls = ptr_type(dtype.ir_type, data.space, max(data.align, (dtype.width + 7) // 8), data.swizzle), dtype
     else:
-        raise DSLTypeError(f"recast_iter expects a scalar class or a pointer type, got {dtype!r}")
+        cls = dsl_class(dtype)
+        type_ = ptr_type(cls.ir_type, data.space, max(data.align, (cls.width + 7) // 8), data.swizzle)
     return Pointer(current().pure(OPS["recast_iter"], (p.value,), type_, {}), cls)
 
 
@@ -388,8 +417,18 @@ def emit_print(text: str, values: Sequence[SSAValue]) -> None:
 # --- data movement ------------------------------------------------------------------------------------------------
 
 
+def check_atom(atom: Any) -> None:
+    """Refuse an atom that the target of the trace lacks, at the line that uses it."""
+    op = atoms.atom_of(atom.type).op
+    if hasattr(op, "check_arch"):
+        from ..rocdl.target import check_available
+
+        check_available(op)
+
+
 def emit_copy(name: str, atom: object, src: Tensor, dst: Tensor, pred: Tensor | None) -> None:
     """`fly.copy` or `fly.copy_atom_call`."""
+    check_atom(atom)
     operands = [materialise(atom), materialise(src), materialise(dst)]
     if pred is not None:
         operands.append(materialise(pred))
@@ -410,6 +449,7 @@ def emit_mma(
     layout: Layout | None = None,
 ) -> None:
     """`fly.gemm` or `fly.mma_atom_call` of the tensors of D, A, B and C."""
+    check_atom(atom)
     operands = [materialise(atom), *(materialise(t) for group in groups for t in group)]
     props: dict[str, Attribute] = {}
     if len(operands) > 5:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, SupportsIndex, cast
 
 from xdsl.ir import Attribute
 
 from ... import layout as L
 from ...dialects.fly import types as fly_types
+from ...errors import DSLTypeError
 from ...ir.enums import AddressSpace
+from ..aliases import also_called
 from ..tensors.algebra_values import AlgebraValue
-
-if TYPE_CHECKING:
-    pass
 
 
 def _data(x: object) -> Any:
@@ -56,9 +56,10 @@ class IntTupleType:
     """
 
     @staticmethod
-    def get(tree: object) -> Attribute:
+    @also_called(tree="int_or_tuple")
+    def get(int_or_tuple: object) -> fly_types.IntTupleType:
         """The IR type."""
-        return fly_types.int_tuple_type(_data(tree))
+        return fly_types.int_tuple_type(_data(int_or_tuple))
 
 
 class LayoutType:
@@ -101,16 +102,42 @@ class ComposedLayoutType:
         return fly_types.layout_type(L.ComposedLayout(_data(inner), _data(offset), _data(outer)))
 
 
+def space_of(space: object) -> fly_types.Space:
+    """An address space given as such, as its number, or as what a target calls its own: `fx.rocdl.BufferDesc`."""
+    if space is None:
+        return AddressSpace.Global
+    found = getattr(space, "attr", space)
+    if isinstance(found, fly_types.AddressSpaceAttr):
+        return found.data
+    if isinstance(found, Attribute):
+        return found
+    try:
+        return AddressSpace(operator.index(cast(SupportsIndex, found)))
+    except (TypeError, ValueError):
+        names = ", ".join(f"{s.name} ({s.value})" for s in AddressSpace)
+        raise DSLTypeError(f"expected an fx.AddressSpace, {names}, or one of the target, got {space!r}") from None
+
+
+def element_of(elem: object) -> Attribute:
+    """The IR type of elements given as a scalar class or as an IR type."""
+    found = getattr(elem, "ir_type", elem)
+    if not isinstance(found, Attribute):
+        raise DSLTypeError(f"expected a scalar class or an IR type of elements, got {elem!r}")
+    return found
+
+
 class PointerType:
-    """`PointerType.get(elem_ir_type, address_space, alignment)`.
+    """`PointerType.get(elem_ty, address_space, alignment)`.
 
     >>> str(fx.PointerType.get(fx.T.f32, fx.AddressSpace.Shared, 16))
     '!fly.ptr<f32, shared, align<16>>'
+    >>> made = fx.PointerType.get(elem_ty=fx.T.f16, address_space=1, alignment=8)
+    >>> made.alignment, made.address_space.name
+    (8, 'Global')
     """
 
     @staticmethod
-    def get(
-        elem: Attribute, address_space: AddressSpace = AddressSpace.Global, alignment: int | None = None
-    ) -> Attribute:
+    @also_called(elem="elem_ty")
+    def get(elem_ty: object, address_space: object = None, alignment: int | None = None) -> fly_types.PointerType:
         """The IR type."""
-        return fly_types.ptr_type(elem, address_space, alignment)
+        return fly_types.ptr_type(element_of(elem_ty), space_of(address_space), alignment)

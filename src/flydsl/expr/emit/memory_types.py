@@ -10,9 +10,12 @@ from xdsl.ir import Attribute
 from ... import layout as L
 from ...dialects.fly import atoms
 from ...dialects.fly import types as fly_types
-from ...ir.enums import AddressSpace, AtomicOp, SyncScope
+from ...errors import DSLTypeError
+from ...ir.enums import AtomicOp, SyncScope
+from ..aliases import also_called
 from ..tensors.algebra_values import AlgebraValue
 from ..tensors.layout_functions import as_tile
+from .ir_types import element_of, space_of
 
 
 def _data(x: object) -> Any:
@@ -43,16 +46,24 @@ class BasisType:
 
 
 class MemRefType:
-    """`MemRefType.get(elem, address_space, layout, alignment)`.
+    """`MemRefType.get(elem_ty, layout, address_space, alignment)`; layout and space may change places.
 
-    >>> str(fx.MemRefType.get(fx.T.f32, fx.AddressSpace.Global, fx.make_layout((4, 8), (8, 1))))
-    '!fly.memref<f32, global, (4,8):(8,1)>'
+    >>> str(fx.MemRefType.get(fx.T.f32, fx.make_layout((4, 8), (8, 1)), fx.AddressSpace.Register))
+    '!fly.memref<f32, register, (4,8):(8,1)>'
     """
 
     @staticmethod
-    def get(elem: object, address_space: AddressSpace, layout: object, alignment: int | None = None) -> Attribute:
+    @also_called(elem="elem_ty")
+    def get(
+        elem_ty: object, layout: object, address_space: object = None, alignment: int | None = None
+    ) -> fly_types.MemRefType:
         """The IR type."""
-        return fly_types.memref_type(_ir_type(elem), address_space, _data(layout), alignment)
+        if not isinstance(_data(layout), (L.Layout, L.ComposedLayout)):
+            layout, address_space = address_space, layout
+        shape = _data(layout)
+        if not isinstance(shape, (L.Layout, L.ComposedLayout)):
+            raise DSLTypeError(f"MemRefType.get expects a layout or its type, got {layout!r}")
+        return fly_types.memref_type(element_of(elem_ty), space_of(address_space), shape, alignment)
 
 
 class CoordTensorType:
@@ -76,9 +87,10 @@ class CopyAtomType:
     """
 
     @staticmethod
-    def get(op: object, val_bits: int) -> Attribute:
+    @also_called(op="copy_op")
+    def get(copy_op: object, val_bits: int) -> Attribute:
         """The IR type."""
-        return atoms.copy_atom_type(_ir_type(op), val_bits)
+        return atoms.copy_atom_type(_ir_type(copy_op), val_bits)
 
 
 class MmaAtomType:
@@ -89,9 +101,10 @@ class MmaAtomType:
     """
 
     @staticmethod
-    def get(op: object) -> Attribute:
+    @also_called(op="mma_op")
+    def get(mma_op: object) -> Attribute:
         """The IR type."""
-        return atoms.mma_atom_type(_ir_type(op))
+        return atoms.mma_atom_type(_ir_type(mma_op))
 
 
 class TiledCopyType:
@@ -131,9 +144,10 @@ class CopyOpUniversalCopyType:
     """
 
     @staticmethod
-    def get(bits: int) -> Attribute:
+    @also_called(bits="bitSize")
+    def get(bitSize: int) -> Attribute:
         """The IR type."""
-        return atoms.UniversalCopyType(bits)
+        return atoms.UniversalCopyType(bitSize)
 
 
 class CopyOpUniversalAtomicType:
@@ -144,9 +158,10 @@ class CopyOpUniversalAtomicType:
     """
 
     @staticmethod
-    def get(op: AtomicOp, val_type: object, syncscope: SyncScope | str = SyncScope.System) -> Attribute:
+    @also_called(op="atomic_op")
+    def get(atomic_op: AtomicOp | int, val_type: object, syncscope: SyncScope | str = SyncScope.System) -> Attribute:
         """The IR type."""
-        return atoms.UniversalAtomicType((op, _ir_type(val_type), str(syncscope)))
+        return atoms.UniversalAtomicType((AtomicOp(atomic_op), _ir_type(val_type), str(syncscope)))
 
 
 class MmaOpUniversalFMAType:
@@ -157,6 +172,7 @@ class MmaOpUniversalFMAType:
     """
 
     @staticmethod
-    def get(elem: object) -> Attribute:
+    @also_called(elem="elem_ty")
+    def get(elem_ty: object) -> Attribute:
         """The IR type."""
-        return atoms.UniversalFmaType(_ir_type(elem))
+        return atoms.UniversalFmaType(_ir_type(elem_ty))

@@ -50,6 +50,7 @@ from ...ir import arith
 from ...ir.arith import ROUNDING_MODE
 from ...ir.builder import Builder, i128, index, int_attr
 from ...ir.enums import RoundingMode
+from ...ir.fold import check_range
 from ...ir.types import vector_type
 from ..scalars.fastmath import SINGLE, FastMathFlags
 
@@ -204,6 +205,9 @@ def emit_constant_vector(b: Builder, values: Sequence[int | float], elem: Attrib
     type_ = vector_type(elem, len(values))
     if len({repr(v) for v in values}) == 1:
         return b.const(values[0], type_)
+    for value in values:
+        if isinstance(value, float):
+            check_range(value, elem)
     attr = DenseIntOrFPElementsAttr.from_list(type_, list(values))  # pyright: ignore[reportArgumentType,reportUnknownVariableType,reportUnknownMemberType,reportCallIssue]
     return b.pure(arith.ConstantOp, (), type_, {"value": attr})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, StringAttr, i1, i32, i64
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, IntegerType, StringAttr, i1, i32, i64
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.fly_nvgpu import ops, tma
@@ -142,7 +142,7 @@ def tensor_map(
     promotion: int,
 ) -> SSAValue:
     """A map of a tensor, made when the jit function runs."""
-    name = "i" + str(elem.width.data) if hasattr(elem, "width") else str(elem)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue, reportUnknownArgumentType]
+    name = f"i{elem.width.data}" if isinstance(elem, IntegerType) else str(elem)
     props: dict[str, Attribute] = {
         "dtype": int_attr(tma.DATA_TYPES[name]),
         "box": ArrayAttr([IntegerAttr(b, i32) for b in box]),

@@ -46,6 +46,7 @@ class MBarrier:
     """
 
     __slots__ = ("ptr",)
+    __dsl_immutable__ = True
 
     def __init__(self, ptr: Pointer):
         if not isinstance(ptr, Pointer) or ptr.address_space is not AddressSpace.Shared:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -191,6 +192,7 @@ class named_barrier:
     """
 
     __slots__ = ("_id", "_threads")
+    __dsl_immutable__ = True
 
     def __init__(self, id: IntLike, threads: int):
         if isinstance(id, int) and not 0 <= id < 16:

@@ -121,6 +121,7 @@ class TmaAtom:
     """
 
     __slots__ = ("_map", "op", "order", "tile", "width")
+    __dsl_immutable__ = True
 
     def __init__(self, op: TmaOp, tile: tuple[int, ...], order: tuple[int, ...], width: int, value: SSAValue):
         self.op = op

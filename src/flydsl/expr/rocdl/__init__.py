@@ -9,12 +9,26 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from ..aliases import raw_binding
+
 _MODULES: dict[str, str] = {
     "atoms": (
         "MFMA WMMA BufferCopy BufferCopy8b BufferCopy16b BufferCopy32b BufferCopy64b BufferCopy128b BufferCopyLDS "
         "BufferCopyLDS32b BufferCopyLDS64b BufferCopyLDS128b BufferAtomic BufferAtomicAdd BufferAtomicMax "
         "BufferAtomicMin BufferAtomicPkAdd SyncScope"
     ),
+    "raw_memory": (
+        "raw_ptr_buffer_load raw_ptr_buffer_store raw_ptr_buffer_atomic_fadd raw_ptr_buffer_atomic_fmax "
+        "raw_ptr_buffer_load_lds buffer_load_to_lds s_buffer_load lds_transpose_load"
+    ),
+    "conversions": (
+        "cvt_pk_bf16_f32 cvt_off_f32_i4 cvt_scalef32_pk_f32_fp4 cvt_scalef32_pk_bf16_fp4 cvt_scalef32_pk_fp4_f32"
+    ),
+    "cdna5": "TDM WMMAScale make_tdm_atom",
+    "utils": "normalize_s_waitcnt_field require_lds_dma_support mask_mfma mask_vmem_rd mask_dsrd mask_dswr",
+    "enum": "AddressSpace TargetAddressSpace",
+    "cluster": "cluster_workgroup_id_x cluster_workgroup_id_y cluster_workgroup_id_z",
+    "raw_matrix": "mfma_scale_f32_16x16x128_f8f6f4 mfma_scale_f32_32x32x64_f8f6f4",
     "buffers": "make_buffer_tensor make_buffer_ptr get_buffer_rsrc BufferDesc",
     "schedule": (
         "s_waitcnt sched_barrier sched_group_barrier sched_mfma sched_vmem sched_dsrd sched_dswr s_setprio s_barrier "
@@ -27,7 +41,24 @@ _MODULES: dict[str, str] = {
         "cvt_f32_fp8 cvt_f32_bf8 wave_id intrinsic"
     ),
 }
-_SUBMODULES = ("cdna3", "cdna4", "cdna5", "cluster", "tdm_ops")
+_SUBMODULES = (
+    "cdna3",
+    "cdna4",
+    "cdna5",
+    "cluster",
+    "enum",
+    "inline_asm",
+    "rdna3",
+    "rdna4",
+    "tdm_ops",
+    "universal",
+    "utils",
+)
+_LANGUAGE = (
+    "Int16 Int32 Int64 Pointer Tensor Vector cosize get_iter get_layout get_scalar is_generic_address_space "
+    "is_target_address_space make_ptr make_view"
+).split()
+"""Names of the language that FlyDSL's module of this name offers too."""
 _WHERE: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
@@ -37,16 +68,32 @@ def __getattr__(name: str) -> object:
         value = getattr(import_module(f"{__name__}.{module}"), name)
     elif name in _SUBMODULES:
         value = import_module(f"{__name__}.{name}")
-    elif name.startswith(("mfma_", "cvt_scalef32_")):
-        value = import_module(f"{__name__}.instructions").by_name(name)
+    elif name in _LANGUAGE:
+        value = getattr(import_module("flydsl.expr"), name)
+    elif name == "dsl_loc_tracing":
+        value = import_module("flydsl.expr.meta").dsl_loc_tracing
+    elif name == "get_rocm_arch":
+        value = import_module("flydsl.runtime.device").get_rocm_arch
     else:
+        value = _raw(name)
+    globals()[name] = value
+    return value
+
+
+def _raw(name: str) -> object:
+    """A matrix instruction by name, or what the bindings have of that name."""
+    try:
+        return import_module(f"{__name__}.instructions").by_name(name)
+    except AttributeError:
+        pass
+    try:
+        return raw_binding("rocdl", name)
+    except AttributeError:
         from difflib import get_close_matches
 
         close = get_close_matches(name, _WHERE, 1)
         hint = f"; did you mean fx.rocdl.{close[0]}?" if close else ""
-        raise AttributeError(f"flydsl.expr.rocdl has no attribute {name!r}{hint}")
-    globals()[name] = value
-    return value
+        raise AttributeError(f"flydsl.expr.rocdl has no attribute {name!r}{hint}") from None
 
 
 def __dir__() -> list[str]:

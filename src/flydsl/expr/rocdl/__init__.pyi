@@ -7,7 +7,13 @@ from . import cdna3 as cdna3
 from . import cdna4 as cdna4
 from . import cdna5 as cdna5
 from . import cluster as cluster
+from . import enum as enum
+from . import inline_asm as inline_asm
+from . import rdna3 as rdna3
+from . import rdna4 as rdna4
 from . import tdm_ops as tdm_ops
+from . import universal as universal
+from . import utils as utils
 from .atoms import (
     BufferAtomic as BufferAtomic,
     BufferAtomicAdd as BufferAtomicAdd,
@@ -33,6 +39,27 @@ from .buffers import (
     get_buffer_rsrc as get_buffer_rsrc,
     make_buffer_ptr as make_buffer_ptr,
     make_buffer_tensor as make_buffer_tensor,
+)
+from .cdna5 import (
+    TDM as TDM,
+    WMMAScale as WMMAScale,
+    make_tdm_atom as make_tdm_atom,
+)
+from .cluster import (
+    cluster_workgroup_id_x as cluster_workgroup_id_x,
+    cluster_workgroup_id_y as cluster_workgroup_id_y,
+    cluster_workgroup_id_z as cluster_workgroup_id_z,
+)
+from .conversions import (
+    cvt_off_f32_i4 as cvt_off_f32_i4,
+    cvt_pk_bf16_f32 as cvt_pk_bf16_f32,
+    cvt_scalef32_pk_bf16_fp4 as cvt_scalef32_pk_bf16_fp4,
+    cvt_scalef32_pk_f32_fp4 as cvt_scalef32_pk_f32_fp4,
+    cvt_scalef32_pk_fp4_f32 as cvt_scalef32_pk_fp4_f32,
+)
+from .enum import (
+    AddressSpace as AddressSpace,
+    TargetAddressSpace as TargetAddressSpace,
 )
 from .instructions import (
     ballot as ballot,
@@ -61,6 +88,20 @@ from .instructions import (
     update_dpp as update_dpp,
     wave_id as wave_id,
 )
+from .raw_matrix import (
+    mfma_scale_f32_16x16x128_f8f6f4 as mfma_scale_f32_16x16x128_f8f6f4,
+    mfma_scale_f32_32x32x64_f8f6f4 as mfma_scale_f32_32x32x64_f8f6f4,
+)
+from .raw_memory import (
+    buffer_load_to_lds as buffer_load_to_lds,
+    lds_transpose_load as lds_transpose_load,
+    raw_ptr_buffer_atomic_fadd as raw_ptr_buffer_atomic_fadd,
+    raw_ptr_buffer_atomic_fmax as raw_ptr_buffer_atomic_fmax,
+    raw_ptr_buffer_load as raw_ptr_buffer_load,
+    raw_ptr_buffer_load_lds as raw_ptr_buffer_load_lds,
+    raw_ptr_buffer_store as raw_ptr_buffer_store,
+    s_buffer_load as s_buffer_load,
+)
 from .schedule import (
     asyncmark as asyncmark,
     iglp_opt as iglp_opt,
@@ -84,6 +125,14 @@ from .schedule import (
     sched_mfma as sched_mfma,
     sched_vmem as sched_vmem,
     wait_asyncmark as wait_asyncmark,
+)
+from .utils import (
+    mask_dsrd as mask_dsrd,
+    mask_dswr as mask_dswr,
+    mask_mfma as mask_mfma,
+    mask_vmem_rd as mask_vmem_rd,
+    normalize_s_waitcnt_field as normalize_s_waitcnt_field,
+    require_lds_dma_support as require_lds_dma_support,
 )
 
 from collections.abc import Callable, Sequence

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from enum import StrEnum
 from typing import TYPE_CHECKING, cast
 
-from ...errors import DSLTypeError, DSLValueError
+from ...errors import DSLTypeError, DSLValueError, PortabilityWarning
 from ...ir.enums import AtomicOp
 from ...target import where
+from ..aliases import also_called
 from ..numeric import Float32, Numeric
-from .target import AtomOp, amd_target, gfx_of, ir_type
+from .target import AtomOp, amd_target, gfx_of, ir_type, trace_target
 
 if TYPE_CHECKING:
+    from ...dialects.fly_rocdl.cdna3 import MfmaType
     from ..annotations import Attribute, ElementLike, InputTypes
 
 
@@ -51,11 +54,12 @@ def element_type(what: str, cls: object) -> Attribute:
     return ir_type(cast("ElementLike", cls))
 
 
-def MFMA(m: int, n: int, k: int, ab: InputTypes, acc: ElementLike | None = None) -> AtomOp:
+@also_called(ab="elem_ty_ab", acc="elem_ty_acc")
+def MFMA(m: int, n: int, k: int, elem_ty_ab: InputTypes, elem_ty_acc: ElementLike | None = None) -> AtomOp:
     """The matrix instruction of CDNA: `MFMA(16, 16, 16, fx.Float16)`. The accumulator is f32 unless given.
 
-    `ab` is the type of A and B, or a pair where they differ (fp8 with bf8). Float32 with K = 4 (32x32) or 8 (16x16) is
-    the reduced-precision xf32 form of gfx942.
+    `elem_ty_ab` is the type of A and B, or a pair where they differ (fp8 with bf8). Float32 with K = 4 (32x32) or 8
+    (16x16) is the reduced-precision xf32 form of gfx942.
 
     >>> def example():
     ...     return fx.make_mma_atom(fx.rocdl.MFMA(16, 16, 4, fx.Float32)).layout_C_tv
@@ -64,17 +68,41 @@ def MFMA(m: int, n: int, k: int, ab: InputTypes, acc: ElementLike | None = None)
     """
     from ...dialects.fly_rocdl.cdna3 import MfmaType
 
-    a, b = input_types("MFMA", ab)
-    out = element_type("MFMA", Float32 if acc is None else acc)
-    return AtomOp(MfmaType.make(m, n, k, a, b, out), f"MFMA({m}, {n}, {k}, {ab}, {acc or Float32})")
+    a, b = input_types("MFMA", elem_ty_ab)
+    out = element_type("MFMA", Float32 if elem_ty_acc is None else elem_ty_acc)
+    made = MfmaType.make(m, n, k, a, b, out)
+    return AtomOp(_as_the_hardware_reads(made), f"MFMA({m}, {n}, {k}, {elem_ty_ab}, {elem_ty_acc or Float32})")
 
 
+def _as_the_hardware_reads(made: MfmaType) -> MfmaType:
+    """The instruction itself, where the architecture has it for the other kind of fp8 only.
+
+    gfx942 reads the bytes as FNUZ, gfx950 as OCP; both call the instruction the same, and kernels written for the one
+    compile for the other. The numbers differ, which is told.
+    """
+    from ...dialects.fly_rocdl.cdna3 import as_ocp
+
+    target = trace_target()
+    arch = None if target is None else gfx_of(target)
+    other = as_ocp(made)
+    if arch is None or other is made or made.exists_on(arch) or not other.exists_on(arch):
+        return made
+    warnings.warn(
+        f"{arch} reads the bytes of {made} as OCP numbers, which are twice those of the FNUZ formats; use "
+        "fx.Float8E4M3FN and fx.Float8E5M2 there",
+        PortabilityWarning,
+        stacklevel=4,
+    )
+    return other
+
+
+@also_called(ab="elem_ty_ab", acc="elem_ty_acc")
 def WMMA(
     m: int,
     n: int,
     k: int,
-    ab: InputTypes,
-    acc: ElementLike | None = None,
+    elem_ty_ab: InputTypes,
+    elem_ty_acc: ElementLike | None = None,
     *,
     sign_a: bool = False,
     sign_b: bool = False,
@@ -97,16 +125,20 @@ def WMMA(
     if cls is None:
         have = where("wmma_v1", "wmma_v2", "wmma_v3")
         raise DSLValueError(f"WMMA exists on {have}, not on {target.backend}:{target.arch}")
-    a, b = input_types("WMMA", ab)
-    out = element_type("WMMA", Float32 if acc is None else acc)
-    return AtomOp(cls.make(m, n, k, a, b, out, sign_a, sign_b, clamp), f"WMMA({m}, {n}, {k}, {ab}, {acc or Float32})")
+    a, b = input_types("WMMA", elem_ty_ab)
+    out = element_type("WMMA", Float32 if elem_ty_acc is None else elem_ty_acc)
+    return AtomOp(
+        cls.make(m, n, k, a, b, out, sign_a, sign_b, clamp),
+        f"WMMA({m}, {n}, {k}, {elem_ty_ab}, {elem_ty_acc or Float32})",
+    )
 
 
 # --- buffer memory ------------------------------------------------------------------------------------------------
 
 
-def BufferCopy(bits: int, cache_modifier: int = 0) -> AtomOp:
-    """A copy of `bits` bits between a buffer tensor and registers; `cache_modifier` 2 is non-temporal.
+@also_called(bits="bit_size")
+def BufferCopy(bit_size: int, cache_modifier: int = 0) -> AtomOp:
+    """A copy of `bit_size` bits between a buffer tensor and registers; `cache_modifier` 2 is non-temporal.
 
     State: `soffset`, a uniform offset in elements.
 
@@ -117,9 +149,9 @@ def BufferCopy(bits: int, cache_modifier: int = 0) -> AtomOp:
     """
     from ...dialects.fly_rocdl.buffer import BufferCopyType
 
-    if bits not in (8, 16, 32, 64, 128):
-        raise DSLValueError(f"BufferCopy moves 8, 16, 32, 64 or 128 bits, got {bits}")
-    return AtomOp(BufferCopyType.make(bits, cache_modifier), f"BufferCopy({bits})")
+    if bit_size not in (8, 16, 32, 64, 128):
+        raise DSLValueError(f"BufferCopy moves 8, 16, 32, 64 or 128 bits, got {bit_size}")
+    return AtomOp(BufferCopyType.make(bit_size, cache_modifier), f"BufferCopy({bit_size})")
 
 
 def BufferCopy8b(cache_modifier: int = 0) -> AtomOp:
@@ -167,7 +199,8 @@ def BufferCopy128b(cache_modifier: int = 0) -> AtomOp:
     return BufferCopy(128, cache_modifier)
 
 
-def BufferCopyLDS(bits: int) -> AtomOp:
+@also_called(bits="bit_size")
+def BufferCopyLDS(bit_size: int) -> AtomOp:
     """A copy from a buffer tensor straight into shared memory, one lane's bits behind the other's.
 
     32 bits on gfx90a, gfx942 and gfx950; 128 on gfx950. State: `soffset` (elements), `imm_offset` (constant bytes).
@@ -179,7 +212,7 @@ def BufferCopyLDS(bits: int) -> AtomOp:
     """
     from ...dialects.fly_rocdl.buffer import BufferCopyLdsType
 
-    return AtomOp(BufferCopyLdsType.make(bits), f"BufferCopyLDS({bits})")
+    return AtomOp(BufferCopyLdsType.make(bit_size), f"BufferCopyLDS({bit_size})")
 
 
 def BufferCopyLDS32b() -> AtomOp:
@@ -220,8 +253,11 @@ def _value_type(what: str, val_type: object) -> Attribute:
     return element_type(what, val_type)
 
 
-def BufferAtomic(op: AtomicOp, val_type: ElementLike) -> AtomOp:
+@also_called(op="atomic_op")
+def BufferAtomic(atomic_op: AtomicOp, val_type: ElementLike) -> AtomOp:
     """Read-modify-write of a buffer tensor with a register value; the old value is dropped. State: `soffset`.
+
+    Float64 has sums, minima and maxima on gfx90a, gfx942 and gfx950.
 
     >>> def example():
     ...     return fx.make_copy_atom(fx.rocdl.BufferAtomic(fx.AtomicOp.Add, fx.Float32), fx.Float32).layout_src_tv
@@ -232,9 +268,11 @@ def BufferAtomic(op: AtomicOp, val_type: ElementLike) -> AtomOp:
 
     type_ = _value_type("BufferAtomic", val_type)
     unsigned = getattr(val_type, "signed", None) is False
-    if atomic_intrinsic(op, type_) is None or (unsigned and op is AtomicOp.Max):  # the instruction compares as signed
-        raise DSLTypeError(f"BufferAtomic {op.name} is not defined for {val_type}")
-    return AtomOp(BufferAtomicType.make(op, type_), f"BufferAtomic({op.name}, {val_type})")
+    if atomic_intrinsic(atomic_op, type_) is None or (
+        unsigned and atomic_op is AtomicOp.Max
+    ):  # the instruction compares as signed
+        raise DSLTypeError(f"BufferAtomic {atomic_op.name} is not defined for {val_type}")
+    return AtomOp(BufferAtomicType.make(atomic_op, type_), f"BufferAtomic({atomic_op.name}, {val_type})")
 
 
 def BufferAtomicAdd(val_type: ElementLike) -> AtomOp:

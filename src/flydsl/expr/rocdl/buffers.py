@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
 from ...ir.enums import AddressSpace
+from ..aliases import also_called
 from ..numeric import Int64, as_numeric
 from ..tensor import Pointer, Tensor, get_iter, make_view
 from ..tensors.layout_functions import cosize
@@ -51,7 +52,8 @@ class _BufferDesc:
 BufferDesc = _BufferDesc()
 
 
-def make_buffer_ptr(p: Pointer, num_records_bytes: IntLike | None = None) -> Pointer:
+@also_called(p="ptr")
+def make_buffer_ptr(ptr: Pointer, num_records_bytes: IntLike | None = None) -> Pointer:
     """A buffer pointer to the place of a global one; accesses `num_records_bytes` or more behind it do nothing.
 
     >>> def example(x):
@@ -61,17 +63,18 @@ def make_buffer_ptr(p: Pointer, num_records_bytes: IntLike | None = None) -> Poi
     """
     from ...dialects.fly_rocdl.buffer import UNBOUNDED, descriptor_flags
 
-    if not isinstance(p, Pointer):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DSLTypeError(f"make_buffer_ptr expects a Pointer, got {p!r}")
-    if p.address_space is not AddressSpace.Global:
-        raise DSLValueError(f"make_buffer_ptr needs a global pointer, got one in {p.address_space!r}")
+    if not isinstance(ptr, Pointer):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLTypeError(f"make_buffer_ptr expects a Pointer, got {ptr!r}")
+    if ptr.address_space is not AddressSpace.Global:
+        raise DSLValueError(f"make_buffer_ptr needs a global pointer, got one in {ptr.address_space!r}")
     arch = usual_gfx("make_buffer_ptr")
     bounded = num_records_bytes is not None
     size = Int64(as_numeric(num_records_bytes)) if bounded else Int64(UNBOUNDED)
-    return _emit().buffer_pointer(p, size, descriptor_flags(arch, bounded=bounded))
+    return _emit().buffer_pointer(ptr, size, descriptor_flags(arch, bounded=bounded))
 
 
-def make_buffer_tensor(t: Tensor, max_size: bool = True, *, num_records_bytes: IntLike | None = None) -> Tensor:
+@also_called(t="tensor")
+def make_buffer_tensor(tensor: Tensor, max_size: bool = True, *, num_records_bytes: IntLike | None = None) -> Tensor:
     """A global tensor seen through a descriptor: same layout; loads out of range give 0, stores there vanish.
 
     The range is all the descriptor can express, or `num_records_bytes`, or with `max_size=False` what the layout
@@ -82,14 +85,14 @@ def make_buffer_tensor(t: Tensor, max_size: bool = True, *, num_records_bytes: I
     >>> flyc.evaluate(example, np.arange(4, dtype="f4"), target="cpu:gfx942")
     0.0
     """
-    if not isinstance(t, Tensor) or not hasattr(t.data.iter, "data"):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DSLTypeError(f"make_buffer_tensor expects a tensor of data, got {t!r}")
-    if t.address_space is not AddressSpace.Global:
-        raise DSLValueError(f"make_buffer_tensor needs a global tensor, got one in {t.address_space!r}")
+    if not isinstance(tensor, Tensor) or not hasattr(tensor.data.iter, "data"):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLTypeError(f"make_buffer_tensor expects a tensor of data, got {tensor!r}")
+    if tensor.address_space is not AddressSpace.Global:
+        raise DSLValueError(f"make_buffer_tensor needs a global tensor, got one in {tensor.address_space!r}")
     size = num_records_bytes
     if size is None and not max_size:
-        size = tensor_bytes(t)
-    return make_view(make_buffer_ptr(get_iter(t), size), t.layout)
+        size = tensor_bytes(tensor)
+    return make_view(make_buffer_ptr(get_iter(tensor), size), tensor.layout)
 
 
 def tensor_bytes(t: Tensor) -> IntLike:
@@ -103,7 +106,8 @@ def tensor_bytes(t: Tensor) -> IntLike:
     return wide * (bits // 8) if bits % 8 == 0 else (wide * bits + 7) // 8
 
 
-def get_buffer_rsrc(p: Pointer | Tensor) -> SSAValue:
+@also_called(p="ptr")
+def get_buffer_rsrc(ptr: Pointer | Tensor) -> SSAValue:
     """The raw descriptor of a buffer pointer, an IR value of type `!llvm.ptr<8>`.
 
     >>> def example(x):
@@ -111,11 +115,11 @@ def get_buffer_rsrc(p: Pointer | Tensor) -> SSAValue:
     >>> flyc.evaluate(example, np.arange(4, dtype="f4"), target="cpu:gfx942")
     '!llvm.ptr<8>'
     """
-    if isinstance(p, Tensor):
-        p = get_iter(p)
-    if not isinstance(p, Pointer) or p.address_space != BufferDesc:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DSLValueError(f"get_buffer_rsrc needs a buffer pointer, as make_buffer_ptr gives it, got {p!r}")
-    return _emit().descriptor(p)
+    if isinstance(ptr, Tensor):
+        ptr = get_iter(ptr)
+    if not isinstance(ptr, Pointer) or ptr.address_space != BufferDesc:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLValueError(f"get_buffer_rsrc needs a buffer pointer, as make_buffer_ptr gives it, got {ptr!r}")
+    return _emit().descriptor(ptr)
 
 
 __all__ = ["BufferDesc", "get_buffer_rsrc", "make_buffer_ptr", "make_buffer_tensor"]

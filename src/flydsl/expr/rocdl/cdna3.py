@@ -13,6 +13,7 @@ from .atoms import (
     BufferCopyLDS32b,
     BufferCopyLDS128b,
 )
+from .utils import s_waitcnt
 
 __all__ = [
     "MFMA",
@@ -26,4 +27,5 @@ __all__ = [
     "BufferCopyLDS",
     "BufferCopyLDS128b",
     "BufferCopyLDS32b",
+    "s_waitcnt",
 ]

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..aliases import also_called
 from ..numeric import Float32
 from .atoms import element_type
+from .conversions import cvt_sr_f32_to_bf16
 from .target import AtomOp
 
 if TYPE_CHECKING:
     from ..annotations import ElementLike
 
 
+@also_called(a="elem_ty_a", b="elem_ty_b", acc="elem_ty_acc")
 def MFMA_Scale(
     m: int,
     n: int,
     k: int,
-    a: ElementLike,
-    b: ElementLike | None = None,
-    acc: ElementLike | None = None,
+    elem_ty_a: ElementLike,
+    elem_ty_b: ElementLike | None = None,
+    elem_ty_acc: ElementLike | None = None,
     *,
     opsel_a: int = 0,
     opsel_b: int = 0,
@@ -35,13 +38,24 @@ def MFMA_Scale(
     from ...dialects.fly_rocdl.scaled import MfmaScaleType
 
     what = "MFMA_Scale"
-    types = [element_type(what, t) for t in (a, a if b is None else b, Float32 if acc is None else acc)]
+    types = [
+        element_type(what, t)
+        for t in (
+            elem_ty_a,
+            elem_ty_a if elem_ty_b is None else elem_ty_b,
+            Float32 if elem_ty_acc is None else elem_ty_acc,
+        )
+    ]
     made = MfmaScaleType.make(m, n, k, types[0], types[1], types[2], opsel_a, opsel_b)
-    return AtomOp(made, f"MFMA_Scale({m}, {n}, {k}, {a}, {b or a})")
+    return AtomOp(made, f"MFMA_Scale({m}, {n}, {k}, {elem_ty_a}, {elem_ty_b or elem_ty_a})")
 
 
-def LDSReadTrans(granularity: int, bits: int) -> AtomOp:
-    """A read of shared memory that transposes elements of `granularity` bits among 16 lanes.
+MFMAScale = MFMA_Scale
+
+
+@also_called(granularity="trans_granularity", bits="bit_size")
+def LDSReadTrans(trans_granularity: int, bit_size: int) -> AtomOp:
+    """A read of shared memory that transposes elements of `trans_granularity` bits among 16 lanes.
 
     >>> def example():
     ...     return fx.make_copy_atom(fx.rocdl.cdna4.LDSReadTrans(16, 64), fx.Float16).layout_dst_tv
@@ -50,7 +64,7 @@ def LDSReadTrans(granularity: int, bits: int) -> AtomOp:
     """
     from ...dialects.fly_rocdl.lds import LdsReadTransType
 
-    return AtomOp(LdsReadTransType.make(granularity, bits), f"LDSReadTrans({granularity}, {bits})")
+    return AtomOp(LdsReadTransType.make(trans_granularity, bit_size), f"LDSReadTrans({trans_granularity}, {bit_size})")
 
 
 def LDSReadTrans4_64b() -> AtomOp:
@@ -97,7 +111,8 @@ def LDSReadTrans16_64b() -> AtomOp:
     return LDSReadTrans(16, 64)
 
 
-def BufferLoadAsyncLDS(bits: int) -> AtomOp:
+@also_called(bits="bit_size")
+def BufferLoadAsyncLDS(bit_size: int) -> AtomOp:
     """A copy from a buffer tensor into shared memory, complete after `wait_asyncmark`.
 
     >>> def example():
@@ -107,7 +122,7 @@ def BufferLoadAsyncLDS(bits: int) -> AtomOp:
     """
     from ...dialects.fly_rocdl.buffer import BufferLoadAsyncLdsType
 
-    return AtomOp(BufferLoadAsyncLdsType.make(bits), f"BufferLoadAsyncLDS({bits})")
+    return AtomOp(BufferLoadAsyncLdsType.make(bit_size), f"BufferLoadAsyncLDS({bit_size})")
 
 
 def BufferLoadAsyncLDS32b() -> AtomOp:
@@ -143,7 +158,8 @@ def BufferLoadAsyncLDS128b() -> AtomOp:
     return BufferLoadAsyncLDS(128)
 
 
-def GlobalLoadAsyncLDS(bits: int) -> AtomOp:
+@also_called(bits="bit_size")
+def GlobalLoadAsyncLDS(bit_size: int) -> AtomOp:
     """A copy from a global tensor into shared memory, complete after `wait_asyncmark`.
 
     >>> def example():
@@ -153,7 +169,7 @@ def GlobalLoadAsyncLDS(bits: int) -> AtomOp:
     """
     from ...dialects.fly_rocdl.buffer import GlobalLoadAsyncLdsType
 
-    return AtomOp(GlobalLoadAsyncLdsType.make(bits), f"GlobalLoadAsyncLDS({bits})")
+    return AtomOp(GlobalLoadAsyncLdsType.make(bit_size), f"GlobalLoadAsyncLDS({bit_size})")
 
 
 def GlobalLoadAsyncLDS32b() -> AtomOp:
@@ -203,5 +219,7 @@ __all__ = [
     "LDSReadTrans4_64b",
     "LDSReadTrans6_96b",
     "LDSReadTrans8_64b",
+    "MFMAScale",
     "MFMA_Scale",
+    "cvt_sr_f32_to_bf16",
 ]

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
-from ..numeric import Float32
+from ...errors import DSLValueError
+from ..aliases import also_called
+from ..numeric import Float32, Int32, Int64, as_numeric
+from ..tensor import Tensor
+from ..tensors.algebra_values import IntTuple
 from ..tensors.tiled import CopyAtom, make_copy_atom
 from .atoms import element_type
 from .target import AtomOp
 
 if TYPE_CHECKING:
-    from ..annotations import DTypeLike, ElementLike
+    from ..annotations import DTypeLike, ElementLike, IntLike
 
 
+@also_called(a="elem_ty_a", b="elem_ty_b", acc="elem_ty_acc")
 def WMMAScale(
     m: int,
     n: int,
     k: int,
-    a: ElementLike,
-    b: ElementLike | None = None,
-    acc: ElementLike | None = None,
+    elem_ty_a: ElementLike,
+    elem_ty_b: ElementLike | None = None,
+    elem_ty_acc: ElementLike | None = None,
     *,
     opsel_a: int = 0,
     opsel_b: int = 0,
@@ -38,19 +44,27 @@ def WMMAScale(
     from ...dialects.fly_rocdl.scaled import WmmaScaleType
 
     what = "WMMAScale"
-    types = [element_type(what, t) for t in (a, a if b is None else b, Float32 if acc is None else acc)]
+    types = [
+        element_type(what, t)
+        for t in (
+            elem_ty_a,
+            elem_ty_a if elem_ty_b is None else elem_ty_b,
+            Float32 if elem_ty_acc is None else elem_ty_acc,
+        )
+    ]
     made = WmmaScaleType.make(
         m, n, k, types[0], types[1], types[2], opsel_a, opsel_b, mod_c, reuse_a, reuse_b, block_size
     )
-    return AtomOp(made, f"WMMAScale({m}, {n}, {k}, {a}, {b or a})")
+    return AtomOp(made, f"WMMAScale({m}, {n}, {k}, {elem_ty_a}, {elem_ty_b or elem_ty_a})")
 
 
+@also_called(cache="cache_modifier")
 def TDM(
     rank: int,
     num_warps: int = 1,
     pad_interval: int = 0,
     pad_amount: int = 0,
-    cache: int = 0,
+    cache_modifier: int = 0,
     atomic_barrier: bool = False,
     early_timeout: bool = False,
 ) -> AtomOp:
@@ -63,17 +77,47 @@ def TDM(
     """
     from ...dialects.fly_rocdl.tdm import TdmType
 
-    made = TdmType.make(rank, num_warps, pad_interval, pad_amount, cache, atomic_barrier, early_timeout)
+    made = TdmType.make(rank, num_warps, pad_interval, pad_amount, cache_modifier, atomic_barrier, early_timeout)
     return AtomOp(made, f"TDM({rank})")
 
 
-def make_tdm_atom(elem: DTypeLike, rank: int, **options: Any) -> CopyAtom:
-    """`make_copy_atom(TDM(rank, ...), elem)`.
+def make_tdm_atom(
+    tensor: Tensor | DTypeLike,
+    tensor_extents: Sequence[IntLike] | IntTuple | int,
+    strides: Sequence[IntLike] | IntTuple | None = None,
+    *,
+    num_warps: int = 1,
+    pad_interval: int = 0,
+    pad_amount: int = 0,
+    cache_modifier: int = 0,
+    atomic_barrier: bool = False,
+    early_timeout: bool = False,
+) -> CopyAtom:
+    """An atom that copies whole tiles of a tensor; what lies beyond `tensor_extents` reads as zero and is not written.
+
+    `strides` says the steps of the tensor where they are not those of its layout. With an element class and a rank in
+    place of tensor and extents, the atom without state: `make_copy_atom(TDM(rank, ...), elem)`.
 
     >>> flyc.evaluate(lambda: fx.rocdl.cdna5.make_tdm_atom(fx.Float16, 2).layout_src_tv, target="cpu:gfx1250")
     Layout<(1,1):(1,1)>
     """
-    return make_copy_atom(TDM(rank, **options), elem)
+    options = (num_warps, pad_interval, pad_amount, cache_modifier, atomic_barrier, early_timeout)
+    if not isinstance(tensor, Tensor):
+        return make_copy_atom(TDM(cast(int, tensor_extents), *options), tensor)
+    extents = _leaves(tensor_extents)
+    atom = make_copy_atom(TDM(len(extents), *options), tensor.dtype)
+    state = {f"extent_{i}": Int32(as_numeric(n)) for i, n in enumerate(extents)}
+    if strides is not None:
+        steps = _leaves(strides)
+        if len(steps) != len(extents):
+            raise DSLValueError(f"make_tdm_atom: {len(extents)} extents and {len(steps)} strides")
+        state |= {f"stride_{i}": Int64(as_numeric(n)) for i, n in enumerate(steps)}
+    return atom.set_value(state)
+
+
+def _leaves(x: object) -> list[IntLike]:
+    found = x.unpack() if isinstance(x, IntTuple) else x
+    return list(cast("Sequence[IntLike]", found)) if isinstance(found, (tuple, list)) else [cast("IntLike", found)]
 
 
 __all__ = ["TDM", "WMMAScale", "make_tdm_atom"]

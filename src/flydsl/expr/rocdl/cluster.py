@@ -7,8 +7,9 @@ from typing import Any
 from ...errors import DSLValueError
 from ...target import families
 from ..atomics import AtomicOrdering, memory_fence
-from ..gpu import block_idx
-from ..numeric import Int32
+from ..gpu import block_idx, lane_id
+from ..numeric import Boolean, Int32
+from . import schedule
 from .target import amd_target
 
 
@@ -84,4 +85,106 @@ def barrier() -> None:
     memory_fence(syncscope="cluster", ordering=AtomicOrdering.Acquire)
 
 
-__all__ = ["barrier", "cluster_id", "flat_workgroup_id", "workgroup_id"]
+CLUSTER_BARRIER_ID = -3
+"""The barrier of a cluster, for `s_barrier_signal` and `s_barrier_wait`."""
+CLUSTER_WAIT_ALL = 0
+"""Wait for everything: no copy may be outstanding."""
+
+
+def cluster_workgroup_id_x() -> Int32:
+    """`workgroup_id("x")`.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.cluster_workgroup_id_x(), target="cpu:gfx1250")
+    0
+    """
+    return workgroup_id("x")
+
+
+def cluster_workgroup_id_y() -> Int32:
+    """`workgroup_id("y")`.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.cluster_workgroup_id_y(), target="cpu:gfx1250")
+    0
+    """
+    return workgroup_id("y")
+
+
+def cluster_workgroup_id_z() -> Int32:
+    """`workgroup_id("z")`.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.cluster_workgroup_id_z(), target="cpu:gfx1250")
+    0
+    """
+    return workgroup_id("z")
+
+
+def compute_cluster_position() -> tuple[Int32, Int32]:
+    """Row and column of the workgroup in its cluster: its y and x.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.cluster.compute_cluster_position(), target="cpu:gfx1250")
+    (0, 0)
+    """
+    return workgroup_id("y"), workgroup_id("x")
+
+
+def is_wave_leader() -> Boolean:
+    """Whether this is the first lane of its wave.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.cluster.is_wave_leader(), threads=2, target="cpu:gfx1250")
+    [True, False]
+    """
+    return lane_id() == 0
+
+
+def cluster_signal_once_per_wg() -> None:
+    """Say that the workgroup has come; `cluster_wait` then waits for the others of the cluster.
+
+    On the cpu stack the whole meeting happens in `cluster_wait`.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.cluster.cluster_signal_once_per_wg(), target="cpu:gfx1250")
+    """
+    if amd_target("fx.rocdl.cluster.cluster_signal_once_per_wg").on_host:
+        return
+    memory_fence(syncscope="cluster", ordering=AtomicOrdering.Release)
+    schedule.s_barrier_signal(CLUSTER_BARRIER_ID)
+
+
+def cluster_wait() -> None:
+    """Wait for all workgroups of the cluster to have signalled.
+
+    >>> def meet():
+    ...     fx.rocdl.cluster.cluster_signal_once_per_wg()
+    ...     fx.rocdl.cluster.cluster_wait()
+    >>> flyc.evaluate(meet, target="cpu:gfx1250")
+    """
+    if amd_target("fx.rocdl.cluster.cluster_wait").on_host:
+        barrier()
+        return
+    schedule.s_barrier_wait(CLUSTER_BARRIER_ID)
+    memory_fence(syncscope="cluster", ordering=AtomicOrdering.Acquire)
+
+
+def cluster_barrier() -> None:
+    """`barrier()`: all workgroups of the cluster meet.
+
+    >>> flyc.evaluate(lambda: fx.rocdl.cluster.cluster_barrier(), target="cpu:gfx1250")
+    """
+    barrier()
+
+
+__all__ = [
+    "CLUSTER_BARRIER_ID",
+    "CLUSTER_WAIT_ALL",
+    "cluster_barrier",
+    "cluster_signal_once_per_wg",
+    "cluster_wait",
+    "cluster_workgroup_id_x",
+    "cluster_workgroup_id_y",
+    "cluster_workgroup_id_z",
+    "compute_cluster_position",
+    "is_wave_leader",
+    "barrier",
+    "cluster_id",
+    "flat_workgroup_id",
+    "workgroup_id",
+]

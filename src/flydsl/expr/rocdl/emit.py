@@ -45,6 +45,14 @@ def descriptor(p: Pointer) -> SSAValue:
     return current().pure(GetBufferRsrcOp, (p.value,), llvm.ptr(8), {})
 
 
+def pointer_behind(value: SSAValue) -> Pointer | None:
+    """The buffer pointer that a raw descriptor was made of, or that an IR value is."""
+    owner: Any = value.owner
+    if isinstance(owner, GetBufferRsrcOp):
+        value = owner.operands[0]
+    return Pointer(value) if value.type.name == "fly.ptr" else None
+
+
 def _cache(cache: int) -> dict[str, Attribute]:
     return {"cache": int_attr(cache)} if cache else {}
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ...errors import DSLValueError
 from ...target import where
 from .. import gpu
+from ..aliases import also_called
 from ..assembly import note_raw_text
 from ..control import control_flow
 from ..numeric import Boolean, Float16, Float32, Int32, Numeric, Uint32, Uint64, as_dsl_value, as_numeric
@@ -87,45 +88,49 @@ def _suffix(ty: ElementLike) -> str:
     return text
 
 
-def readfirstlane(ty: ResultType[MadeT], value: ValueLike) -> MadeT:
+@also_called(ty="res", value="src")
+def readfirstlane(res: ResultType[MadeT], src: ValueLike) -> MadeT:
     """The value of the first active lane, in all lanes; it then lives in a scalar register.
 
     >>> flyc.evaluate(lambda: fx.rocdl.readfirstlane(fx.Int32, fx.lane_id() + 7), threads=4, target="cpu:gfx942")
     [7, 7, 7, 7]
     """
     if on_cpu("fx.rocdl.readfirstlane"):
-        return gpu.shuffle(as_dsl_value(value), Int32(_emit().first_lane()), _wave(), "idx")
-    return _call(f"readfirstlane.{_suffix(ty)}", ty, _value(value))
+        return gpu.shuffle(as_dsl_value(src), Int32(_emit().first_lane()), _wave(), "idx")
+    return _call(f"readfirstlane.{_suffix(res)}", res, _value(src))
 
 
-def readlane(ty: ResultType[MadeT], value: ValueLike, lane: IntLike) -> MadeT:
+@also_called(ty="res", value="src")
+def readlane(res: ResultType[MadeT], src: ValueLike, lane: IntLike) -> MadeT:
     """The value of one lane, which must be the same number in all lanes.
 
     >>> flyc.evaluate(lambda: fx.rocdl.readlane(fx.Int32, fx.lane_id() * 10, 2), threads=4, target="cpu:gfx942")
     [20, 20, 20, 20]
     """
     if on_cpu("fx.rocdl.readlane"):
-        return gpu.shuffle(as_dsl_value(value), as_numeric(lane), _wave(), "idx")
-    return _call(f"readlane.{_suffix(ty)}", ty, _value(value), Int32(as_numeric(lane)).ir_value())
+        return gpu.shuffle(as_dsl_value(src), as_numeric(lane), _wave(), "idx")
+    return _call(f"readlane.{_suffix(res)}", res, _value(src), Int32(as_numeric(lane)).ir_value())
 
 
-def ballot(ty: ResultType[MadeT], pred: ScalarLike) -> MadeT:
+@also_called(ty="res")
+def ballot(res: ResultType[MadeT], pred: ScalarLike) -> MadeT:
     """One bit per lane: where the predicate holds. i64 everywhere, i32 on waves of 32 lanes.
 
     >>> flyc.evaluate(lambda: fx.rocdl.ballot(fx.Int64, fx.lane_id() != 1), threads=4, target="cpu:gfx942")
     [13, 13, 13, 13]
     """
     flag = Boolean(as_numeric(pred))
-    width = _class(ty).width
+    width = _class(res).width
     if width == 32 and _wave() == 64:
         raise DSLValueError("ballot of a wave of 64 lanes needs a 64-bit result")
     if on_cpu("fx.rocdl.ballot"):
-        return cast("MadeT", _class(ty)(Uint64(_emit().ballot(flag.ir_value()))))
-    return _call(f"ballot.i{width}", ty, flag.ir_value())
+        return cast("MadeT", _class(res)(Uint64(_emit().ballot(flag.ir_value()))))
+    return _call(f"ballot.i{width}", res, flag.ir_value())
 
 
-def ds_bpermute(ty: ResultType[MadeT], byte_index: IntLike, value: ScalarLike) -> MadeT:
-    """The value of lane `byte_index / 4`: each lane says where it reads.
+@also_called(ty="res", byte_index="index", value="src")
+def ds_bpermute(res: ResultType[MadeT], index: IntLike, src: ScalarLike) -> MadeT:
+    """The value of lane `index / 4`: each lane says where it reads; that of one that takes no part is 0.
 
     >>> def example():
     ...     return fx.rocdl.ds_bpermute(fx.Int32, (3 - fx.lane_id()) * 4, fx.lane_id() * 10)
@@ -133,11 +138,11 @@ def ds_bpermute(ty: ResultType[MadeT], byte_index: IntLike, value: ScalarLike) -
     [30, 20, 10, 0]
     """
     if on_cpu("fx.rocdl.ds_bpermute"):
-        lane = (Int32(as_numeric(byte_index)) >> 2) & (_wave() - 1)
-        return gpu.shuffle(as_dsl_value(value), lane, _wave(), "idx")
-    word = _as_word(value)
-    moved = _call("ds.bpermute", Int32, Int32(as_numeric(byte_index)).ir_value(), word.ir_value())
-    return _from_word(moved, ty)
+        lane = (Int32(as_numeric(index)) >> 2) & (_wave() - 1)
+        return _from_word(_pull(_as_word(src), lane), res)
+    word = _as_word(src)
+    moved = _call("ds.bpermute", Int32, Int32(as_numeric(index)).ir_value(), word.ir_value())
+    return _from_word(moved, res)
 
 
 def ds_permute(ty: ResultType[MadeT], byte_index: IntLike, value: ScalarLike) -> MadeT:
@@ -162,25 +167,58 @@ def _push(byte_index: Int32, word: Int32) -> Int32:
 
     def look(sender: Int32, state: list[Any]) -> list[Any]:
         lane = Int32(sender)
-        there, sent = (gpu.shuffle(x, lane, _wave(), "idx") for x in (to, word))
         # A block may end in the middle of a wave: lanes that are not there send nothing.
         sends = ((running >> Uint64(lane)) & 1) != 0
+        there, sent = (gpu.shuffle(x, sends.select(lane, me), _wave(), "idx") for x in (to, word))
         return [((there == me) & sends).select(sent, state[0])]
 
-    return control_flow.for_init(look, (), 0, _wave(), 1, init=[Int32(0)])[0]
+    return control_flow.for_init(look, (), 0, _wave(), 1, init=[Int32(0)])
 
 
-def ds_swizzle(ty: ResultType[MadeT], value: ScalarLike, offset: int) -> MadeT:
-    """Lane `((i & and) | or) ^ xor` of every 32, the masks being the three 5-bit fields of `offset`.
+def _takes_part(lane: Int32) -> Boolean:
+    return ((ballot(Uint64, True) >> Uint64(lane)) & 1) != 0
+
+
+def _pull(word: Int32, lane: Int32) -> Int32:
+    """What a lane has, or 0 where that takes no part."""
+    there = _takes_part(lane)
+    return there.select(gpu.shuffle(word, there.select(lane, gpu.lane_id()), _wave(), "idx"), Int32(0))
+
+
+def _swizzled(i: Int32, offset: int) -> Int32:
+    """The lane of 32 that lane `i` reads by the pattern of `ds_swizzle`."""
+    mask = offset & 31
+    if offset < 0x8000:
+        return ((i & mask) | ((offset >> 5) & 31)) ^ ((offset >> 10) & 31)
+    if offset < 0xC000:
+        step = (i & 3) * 2
+        return (i & ~3) | ((Int32(offset & 0xFF) >> step) & 3)
+    if offset < 0xE000:
+        by = (offset >> 5) & 31
+        return (i & mask) | ((i + (-by if offset & 0x400 else by)) & (31 & ~mask))
+    mirrored = Int32(0)
+    for bit in range(5):
+        mirrored = mirrored | (((i >> bit) & 1) << (4 - bit))
+    return (mirrored >> mask.bit_count()) | (i & mask)
+
+
+@also_called(ty="res", value="src")
+def ds_swizzle(res: ResultType[MadeT], src: ScalarLike, offset: int) -> MadeT:
+    """The value of a lane that a pattern names; that of a lane that takes no part is 0.
+
+    Patterns below 0x8000 read lane `((i & and) | or) ^ xor` of every 32, the masks being the three 5-bit fields.
+    From 0x8000 on a lane of four reads the one that its two bits of the low byte name, from 0xC000 on lanes rotate, and
+    from 0xE000 on their numbers are reversed bit by bit, as an FFT needs it.
 
     >>> flyc.evaluate(lambda: fx.rocdl.ds_swizzle(fx.Int32, fx.lane_id(), 0x041F), threads=4, target="cpu:gfx942")
     [1, 0, 3, 2]
+    >>> flyc.evaluate(lambda: fx.rocdl.ds_swizzle(fx.Int32, fx.lane_id(), 0x801B), threads=4, target="cpu:gfx942")
+    [3, 2, 1, 0]
     """
     if on_cpu("fx.rocdl.ds_swizzle"):
         lane = gpu.lane_id()
-        low = ((lane & (offset & 31)) | ((offset >> 5) & 31)) ^ ((offset >> 10) & 31)
-        return gpu.shuffle(as_dsl_value(value), (lane & ~31) | low, _wave(), "idx")
-    return _from_word(_call("ds.swizzle", Int32, _as_word(value).ir_value(), _const(offset)), ty)
+        return _from_word(_pull(_as_word(src), (lane & ~31) | _swizzled(lane & 31, offset & 0xFFFF)), res)
+    return _from_word(_call("ds.swizzle", Int32, _as_word(src).ir_value(), _const(offset)), res)
 
 
 def _as_word(value: ScalarLike) -> Int32:
@@ -201,8 +239,9 @@ def _from_word(word: Int32, ty: ElementLike) -> Any:
     return word.bitcast(cls) if cls.is_float else cls(word)
 
 
+@also_called(ty="res")
 def update_dpp(
-    ty: ResultType[MadeT],
+    res: ResultType[MadeT],
     old: ScalarLike,
     src: ScalarLike,
     dpp_ctrl: int,
@@ -221,7 +260,7 @@ def update_dpp(
     if on_cpu("fx.rocdl.update_dpp"):
         return _dpp(old, src, dpp_ctrl, row_mask, bank_mask, bound_ctrl)
     operands = [_as_word(old).ir_value(), _as_word(src).ir_value(), _const(dpp_ctrl), _const(row_mask)]
-    return _from_word(_call("update.dpp.i32", Int32, *operands, _const(bank_mask), _const(int(bound_ctrl), 1)), ty)
+    return _from_word(_call("update.dpp.i32", Int32, *operands, _const(bank_mask), _const(int(bound_ctrl), 1)), res)
 
 
 def mov_dpp(
@@ -292,36 +331,40 @@ def _dpp(old: ScalarLike, src: ScalarLike, ctrl: int, row_mask: int, bank_mask: 
         else:
             raise DSLValueError(f"there is no DPP control {ctrl:#x}")
         source = (lane & ~15) | (place & 15)
-    moved = gpu.shuffle(value, source, _wave(), "idx")
+    there = _takes_part(source)
+    moved = gpu.shuffle(value, there.select(source, lane), _wave(), "idx")
+    inside = inside & there
     enabled = (((Int32(row_mask) >> (lane // 16)) & (Int32(bank_mask) >> (i // 4))) & 1) != 0
     other = type(value)(0) if bound else kept
     return enabled.select(inside.select(moved, other), kept)
 
 
+@also_called(ty="res", vdst="old", vsrc="src", bc="bound_control")
 def permlane32_swap(
-    ty: ResultType[MadeT], vdst: ScalarLike, vsrc: ScalarLike, fi: bool = False, bc: bool = False
+    res: ResultType[MadeT], old: ScalarLike, src: ScalarLike, fi: bool = False, bound_control: bool = False
 ) -> tuple[MadeT, MadeT]:
-    """Exchange the upper half of `vdst` with the lower half of `vsrc` (gfx950).
+    """Exchange the upper half of `old` with the lower half of `src` (gfx950).
 
     >>> def example():
     ...     return fx.rocdl.permlane32_swap(fx.Int32, fx.lane_id(), fx.lane_id() + 100)
     >>> flyc.evaluate(example, threads=64, target="cpu:gfx950")[:2]
     [(0, 32), (1, 33)]
     """
-    return _swap("permlane32_swap", 32, ty, vdst, vsrc, fi, bc)
+    return _swap("permlane32_swap", 32, res, old, src, fi, bound_control)
 
 
+@also_called(ty="res", vdst="old", vsrc="src", bc="bound_control")
 def permlane16_swap(
-    ty: ResultType[MadeT], vdst: ScalarLike, vsrc: ScalarLike, fi: bool = False, bc: bool = False
+    res: ResultType[MadeT], old: ScalarLike, src: ScalarLike, fi: bool = False, bound_control: bool = False
 ) -> tuple[MadeT, MadeT]:
-    """Exchange the odd rows of 16 lanes of `vdst` with the even rows of `vsrc` (gfx950, gfx1250).
+    """Exchange the odd rows of 16 lanes of `old` with the even rows of `src` (gfx950, gfx1250).
 
     >>> def example():
     ...     return fx.rocdl.permlane16_swap(fx.Int32, fx.lane_id(), fx.lane_id() + 100)
     >>> flyc.evaluate(example, threads=64, target="cpu:gfx950")[15:17]
     [(15, 31), (100, 116)]
     """
-    return _swap("permlane16_swap", 16, ty, vdst, vsrc, fi, bc)
+    return _swap("permlane16_swap", 16, res, old, src, fi, bound_control)
 
 
 def _swap(
@@ -386,35 +429,58 @@ def _math():
 
 _rcp = _float_unary("rcp", lambda x: 1.0 / x)
 _rsq = _float_unary("rsq", lambda x: _math().rsqrt(x))
-_exp2 = _float_unary("exp2", lambda x: _math().exp2(x))
-_log2 = _float_unary("log2", lambda x: _math().log2(x))
 
 
-def rcp(ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
+_SMALLEST = 2.0**-126
+
+
+def _flushing_exp2(x: Any) -> Any:
+    """`v_exp_f32` gives 0 for results below the normal range."""
+    made = _math().exp2(x)
+    return (x < -126.0).select(type(made)(0.0), made) if made.dtype is Float32 else made
+
+
+def _flushing_log2(x: Any) -> Any:
+    """`v_log_f32` takes numbers below the normal range for 0."""
+    made = _math().log2(x)
+    if made.dtype is not Float32:
+        return made
+    tiny = (x < _SMALLEST) & (x > -_SMALLEST)
+    return tiny.select(type(made)(float("-inf")), made)
+
+
+_exp2 = _float_unary("exp2", _flushing_exp2)
+_log2 = _float_unary("log2", _flushing_log2)
+
+
+@also_called(ty="res", value="arg")
+def rcp(res: ResultType[MadeT], arg: ScalarLike) -> MadeT:
     """`1 / value`, about one unit in the last place.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.rcp(fx.Float32, x), 4.0, target="cpu:gfx942")
     0.25
     """
-    return _rcp(ty, value)
+    return _rcp(res, arg)
 
 
-def rsq(ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
+@also_called(ty="res", value="arg")
+def rsq(res: ResultType[MadeT], arg: ScalarLike) -> MadeT:
     """`1 / sqrt(value)`, about one unit in the last place.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.rsq(fx.Float32, x), 4.0, target="cpu:gfx942")
     0.5
     """
-    return _rsq(ty, value)
+    return _rsq(res, arg)
 
 
-def exp2(ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
+@also_called(ty="res", value="arg")
+def exp2(res: ResultType[MadeT], arg: ScalarLike) -> MadeT:
     """`2 ** value` without the guard for denormals.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.exp2(fx.Float32, x), 3.0, target="cpu:gfx942")
     8.0
     """
-    return _exp2(ty, value)
+    return _exp2(res, arg)
 
 
 def log2(ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
@@ -426,7 +492,8 @@ def log2(ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
     return _log2(ty, value)
 
 
-def fmed3(ty: ResultType[MadeT], a: ScalarLike, b: ScalarLike, c: ScalarLike) -> MadeT:
+@also_called(ty="res", a="src0", b="src1", c="src2")
+def fmed3(res: ResultType[MadeT], src0: ScalarLike, src1: ScalarLike, src2: ScalarLike) -> MadeT:
     """The middle one of three.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.fmed3(fx.Float32, x, 0.0, 1.0), 4.0, target="cpu:gfx942")
@@ -435,12 +502,13 @@ def fmed3(ty: ResultType[MadeT], a: ScalarLike, b: ScalarLike, c: ScalarLike) ->
     if on_cpu("fx.rocdl.fmed3"):
         from .. import arith
 
-        x, y, z = (as_dsl_value(v) for v in (a, b, c))
+        x, y, z = (as_dsl_value(v) for v in (src0, src1, src2))
         return arith.maxnumf(arith.minnumf(x, y), arith.minnumf(arith.maxnumf(x, y), z))
-    return _call(f"fmed3.{_suffix(ty)}", ty, _value(a), _value(b), _value(c))
+    return _call(f"fmed3.{_suffix(res)}", res, _value(src0), _value(src1), _value(src2))
 
 
-def perm_b32(hi: ScalarLike, lo: ScalarLike, sel: ScalarLike) -> Int32:
+@also_called(hi="src_hi", lo="src_lo")
+def perm_b32(src_hi: ScalarLike, src_lo: ScalarLike, sel: ScalarLike) -> Int32:
     """Bytes of `{hi, lo}` by the four selectors of `sel`: 0-3 of lo, 4-7 of hi, 12 zero, 13 and up 0xFF.
 
     >>> def example(hi, lo):
@@ -449,7 +517,7 @@ def perm_b32(hi: ScalarLike, lo: ScalarLike, sel: ScalarLike) -> Int32:
     '0x11227788'
     """
     if on_cpu("fx.rocdl.perm_b32"):
-        words = (Uint64(Uint32(as_numeric(hi))) << 32) | Uint64(Uint32(as_numeric(lo)))
+        words = (Uint64(Uint32(as_numeric(src_hi))) << 32) | Uint64(Uint32(as_numeric(src_lo)))
         chosen = Uint32(as_numeric(sel))
         made = Uint32(0)
         for i in range(4):
@@ -462,25 +530,30 @@ def perm_b32(hi: ScalarLike, lo: ScalarLike, sel: ScalarLike) -> Int32:
             made = made | (value << (8 * i))
         return Int32(made)
     return _call(
-        "perm", Int32, _value(Int32(as_numeric(hi))), _value(Int32(as_numeric(lo))), _value(Int32(as_numeric(sel)))
+        "perm",
+        Int32,
+        _value(Int32(as_numeric(src_hi))),
+        _value(Int32(as_numeric(src_lo))),
+        _value(Int32(as_numeric(sel))),
     )
 
 
 # --- conversions --------------------------------------------------------------------------------------------------
 
 
-def cvt_pkrtz(ty: ElementLike, a: ScalarLike, b: ScalarLike) -> Vector:
+@also_called(ty="res", a="src_a", b="src_b")
+def cvt_pkrtz(res: ElementLike, src_a: ScalarLike, src_b: ScalarLike) -> Vector:
     """Two Float32 to a pair of Float16, rounded toward zero.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pkrtz(fx.T.f16x2, x, 0.1), 1.5, target="cpu:gfx942")
     [1.5, 0.09997...]
     """
     if on_cpu("fx.rocdl.cvt_pkrtz"):
-        parts = [_toward_zero(Float32(as_dsl_value(x))) for x in (a, b)]
+        parts = [_toward_zero(Float32(as_dsl_value(x))) for x in (src_a, src_b)]
         return Vector.from_elements(parts, Float16)
     from ...ir.types import vector_type
 
-    return _call("cvt.pkrtz", vector_type(Float16.ir_type, 2), _value(a), _value(b))
+    return _call("cvt.pkrtz", vector_type(Float16.ir_type, 2), _value(src_a), _value(src_b))
 
 
 def _toward_zero(x: Float32) -> Float16:
@@ -522,26 +595,28 @@ def _pack_fp8(
     return _call(f"cvt.pk.{'bf8' if bf8 else 'fp8'}.f32", Int32, *operands)
 
 
+@also_called(ty="res", a="src_a", b="src_b")
 def cvt_pk_fp8_f32(
-    ty: ResultType[MadeT], a: ScalarLike, b: ScalarLike, old: ScalarLike = 0, word_sel: bool = False
+    res: ResultType[MadeT], src_a: ScalarLike, src_b: ScalarLike, old: ScalarLike = 0, word_sel: bool = False
 ) -> MadeT:
     """Two Float32 to two fp8 (e4m3) bytes in one half of an i32; the other half is that of `old`.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pk_fp8_f32(fx.Int32, x, 2.0), 1.0, target="cpu:gfx942")
     18496
     """
-    return _pack_fp8("cvt_pk_fp8_f32", False, ty, a, b, old, word_sel)
+    return _pack_fp8("cvt_pk_fp8_f32", False, res, src_a, src_b, old, word_sel)
 
 
+@also_called(ty="res", a="src_a", b="src_b")
 def cvt_pk_bf8_f32(
-    ty: ResultType[MadeT], a: ScalarLike, b: ScalarLike, old: ScalarLike = 0, word_sel: bool = False
+    res: ResultType[MadeT], src_a: ScalarLike, src_b: ScalarLike, old: ScalarLike = 0, word_sel: bool = False
 ) -> MadeT:
     """Two Float32 to two bf8 (e5m2) bytes in one half of an i32.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pk_bf8_f32(fx.Int32, x, 2.0), 1.0, target="cpu:gfx942")
     17472
     """
-    return _pack_fp8("cvt_pk_bf8_f32", True, ty, a, b, old, word_sel)
+    return _pack_fp8("cvt_pk_bf8_f32", True, res, src_a, src_b, old, word_sel)
 
 
 def _unpack_fp8(name: str, bf8: bool, value: ScalarLike, byte: int) -> Float32:
@@ -563,22 +638,24 @@ def _pair_fp8(name: str, bf8: bool, value: ScalarLike, word_sel: bool) -> Any:
     return _call(f"cvt.pk.f32.{'bf8' if bf8 else 'fp8'}", vector_type(Float32.ir_type, 2), *operands)
 
 
-def cvt_pk_f32_fp8(ty: ElementLike | None, value: ScalarLike, word_sel: bool = False) -> Vector:
+@also_called(ty="res", value="src")
+def cvt_pk_f32_fp8(res: ElementLike | None, src: ScalarLike, word_sel: bool = False) -> Vector:
     """Two fp8 bytes of one half of an i32 to a pair of Float32.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pk_f32_fp8(fx.T.f32x2, x), 0x4840, target="cpu:gfx942")
     [1.0, 2.0]
     """
-    return _pair_fp8("cvt_pk_f32_fp8", False, value, word_sel)
+    return _pair_fp8("cvt_pk_f32_fp8", False, src, word_sel)
 
 
-def cvt_pk_f32_bf8(ty: ElementLike | None, value: ScalarLike, word_sel: bool = False) -> Vector:
+@also_called(ty="res", value="src")
+def cvt_pk_f32_bf8(res: ElementLike | None, src: ScalarLike, word_sel: bool = False) -> Vector:
     """Two bf8 bytes of one half of an i32 to a pair of Float32.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pk_f32_bf8(fx.T.f32x2, x), 0x4440, target="cpu:gfx942")
     [1.0, 2.0]
     """
-    return _pair_fp8("cvt_pk_f32_bf8", True, value, word_sel)
+    return _pair_fp8("cvt_pk_f32_bf8", True, src, word_sel)
 
 
 def _one_fp8(name: str, bf8: bool, value: ScalarLike, byte: int) -> Any:
@@ -588,22 +665,24 @@ def _one_fp8(name: str, bf8: bool, value: ScalarLike, byte: int) -> Any:
     return _call(f"cvt.f32.{'bf8' if bf8 else 'fp8'}", Float32, Int32(as_numeric(value)).ir_value(), _const(byte))
 
 
-def cvt_f32_fp8(ty: ResultType[MadeT], value: ScalarLike, byte_sel: int = 0) -> MadeT:
+@also_called(ty="res", value="src_a")
+def cvt_f32_fp8(res: ResultType[MadeT], src_a: ScalarLike, byte_sel: int = 0) -> MadeT:
     """One fp8 byte of an i32 as Float32.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_f32_fp8(fx.Float32, x), 0x48, target="cpu:gfx942")
     2.0
     """
-    return _one_fp8("cvt_f32_fp8", False, value, byte_sel)
+    return _one_fp8("cvt_f32_fp8", False, src_a, byte_sel)
 
 
-def cvt_f32_bf8(ty: ResultType[MadeT], value: ScalarLike, byte_sel: int = 0) -> MadeT:
+@also_called(ty="res", value="src_a")
+def cvt_f32_bf8(res: ResultType[MadeT], src_a: ScalarLike, byte_sel: int = 0) -> MadeT:
     """One bf8 byte of an i32 as Float32.
 
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_f32_bf8(fx.Float32, x), 0x44, target="cpu:gfx942")
     2.0
     """
-    return _one_fp8("cvt_f32_bf8", True, value, byte_sel)
+    return _one_fp8("cvt_f32_bf8", True, src_a, byte_sel)
 
 
 # --- matrix instructions by name ----------------------------------------------------------------------------------
@@ -657,18 +736,19 @@ def _mfma(acc: str, m: int, n: int, k: int, words: Sequence[str], operands: Sequ
     fragments: list[Tensor] = []
     for value, cls, count in zip(operands, (a, b, out), (m * k // 64, n * k // 64, m * n // 64), strict=False):
         fragment = make_rmem_tensor(count, cls)
-        fragment.store(_bits_as(value, cls, count))
+        fragment.store(bits_as(value, cls, count))
         fragments.append(fragment)
     mma_atom_call(atom, fragments[2], fragments[0], fragments[1], fragments[2])
     return fragments[2].load()
 
 
-def _bits_as(value: ValueLike, cls: type[Numeric], count: int) -> Vector:
-    """A value of any type as `count` elements of a class."""
+def bits_as(value: ValueLike, cls: type[Numeric], count: int) -> Vector:
+    """A value of any type as `count` elements of a class; what it holds beyond them is dropped."""
     v = value if isinstance(value, Vector) else as_dsl_value(value)
     if not isinstance(v, Vector):
         v = Vector.from_elements([v], v.dtype)
-    return v if v.dtype is cls else v.bitcast(cls)
+    v = v if v.dtype is cls else v.bitcast(cls)
+    return v if v.numel == count else v.reshape(v.numel).shuffle(v, list(range(count)))
 
 
 __all__ = [

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...errors import DSLTypeError, DSLValueError
 from ...target import has, where
+from ..aliases import also_called
 from ..atomics import AtomicOrdering, memory_fence
 from ..gpu import barrier
 from .target import on_cpu, usual_gfx
@@ -167,54 +168,60 @@ def sched_barrier(mask: int = 0) -> None:
     _call("sched.barrier", (mask, "i32"))
 
 
-def sched_group_barrier(mask: int, size: int, group: int = 0) -> None:
+@also_called(group="group_id")
+def sched_group_barrier(mask: int, size: int, group_id: int = 0) -> None:
     """The next `size` instructions of the classes in `mask` form a group; groups keep their order.
 
     >>> flyc.evaluate(lambda: fx.rocdl.sched_group_barrier(0x8, 1, 0), target="cpu:gfx942")
     """
     if not 0 <= _static("sched_group_barrier", mask) <= _ALL_CLASSES:
         raise DSLValueError(f"sched_group_barrier takes a mask of at most {_ALL_CLASSES:#x}, got {mask:#x}")
-    _call("sched.group.barrier", (mask, "i32"), (size, "i32"), (group, "i32"))
+    _call("sched.group.barrier", (mask, "i32"), (size, "i32"), (group_id, "i32"))
 
 
-def sched_mfma(count: int) -> None:
+@also_called(count="cnt")
+def sched_mfma(cnt: int) -> None:
     """A group of matrix instructions.
 
     >>> flyc.evaluate(lambda: fx.rocdl.sched_mfma(2), target="cpu:gfx942")
     """
-    sched_group_barrier(_MASKS["mfma"], count)
+    sched_group_barrier(_MASKS["mfma"], cnt)
 
 
-def sched_vmem(count: int) -> None:
+@also_called(count="cnt")
+def sched_vmem(cnt: int) -> None:
     """A group of loads from global or buffer memory.
 
     >>> flyc.evaluate(lambda: fx.rocdl.sched_vmem(1), target="cpu:gfx942")
     """
-    sched_group_barrier(_MASKS["vmem"], count)
+    sched_group_barrier(_MASKS["vmem"], cnt)
 
 
-def sched_dsrd(count: int) -> None:
+@also_called(count="cnt")
+def sched_dsrd(cnt: int) -> None:
     """A group of reads of shared memory.
 
     >>> flyc.evaluate(lambda: fx.rocdl.sched_dsrd(1), target="cpu:gfx942")
     """
-    sched_group_barrier(_MASKS["dsrd"], count)
+    sched_group_barrier(_MASKS["dsrd"], cnt)
 
 
-def sched_dswr(count: int) -> None:
+@also_called(count="cnt")
+def sched_dswr(cnt: int) -> None:
     """A group of writes of shared memory.
 
     >>> flyc.evaluate(lambda: fx.rocdl.sched_dswr(1), target="cpu:gfx942")
     """
-    sched_group_barrier(_MASKS["dswr"], count)
+    sched_group_barrier(_MASKS["dswr"], cnt)
 
 
-def iglp_opt(strategy: int) -> None:
+@also_called(strategy="variant")
+def iglp_opt(variant: int) -> None:
     """Ask for one of LLVM's ready-made interleavings: 0 small GEMM, 1 one-wave GEMM, 2 attention.
 
     >>> flyc.evaluate(lambda: fx.rocdl.iglp_opt(0), target="cpu:gfx942")
     """
-    _call("iglp.opt", (strategy, "i32"))
+    _call("iglp.opt", (variant, "i32"))
 
 
 def s_setprio(priority: int) -> None:
@@ -227,12 +234,13 @@ def s_setprio(priority: int) -> None:
     _call("s.setprio", (priority, "i16"))
 
 
-def s_sleep(duration: int) -> None:
-    """Sleep about 64 * `duration` clocks.
+@also_called(duration="count")
+def s_sleep(count: int) -> None:
+    """Sleep about 64 * `count` clocks.
 
     >>> flyc.evaluate(lambda: fx.rocdl.s_sleep(1), target="cpu:gfx942")
     """
-    _call("s.sleep", (duration, "i32"))
+    _call("s.sleep", (count, "i32"))
 
 
 def s_nop(count: int = 0) -> None:
@@ -260,7 +268,8 @@ def s_barrier() -> None:
     memory_fence(syncscope="wavefront", ordering=AtomicOrdering.Acquire)
 
 
-def s_barrier_signal(barrier_id: int = -1) -> None:
+@also_called(barrier_id="id")
+def s_barrier_signal(id: int = -1) -> None:
     """First half of a split barrier (gfx12).
 
     >>> def meet():
@@ -269,10 +278,11 @@ def s_barrier_signal(barrier_id: int = -1) -> None:
     >>> flyc.evaluate(meet, target="cpu:gfx1201")
     """
     _need("s_barrier_signal", "split_barrier")
-    _call("s.barrier.signal", (barrier_id, "i32"))
+    _call("s.barrier.signal", (id, "i32"))
 
 
-def s_barrier_wait(barrier_id: int = -1) -> None:
+@also_called(barrier_id="id")
+def s_barrier_wait(id: int = -1) -> None:
     """Second half of a split barrier (gfx12). On the cpu stack this is the barrier.
 
     >>> def meet():
@@ -284,7 +294,7 @@ def s_barrier_wait(barrier_id: int = -1) -> None:
     if on_cpu("fx.rocdl.s_barrier_wait"):
         barrier()
         return
-    _call("s.barrier.wait", (barrier_id, "i16"))
+    _call("s.barrier.wait", (id, "i16"))
 
 
 def asyncmark() -> None:
@@ -300,20 +310,21 @@ def asyncmark() -> None:
         _call("asyncmark")
 
 
-def wait_asyncmark(n: int = 0) -> None:
-    """Wait until at most `n` groups of this wave are outstanding; `fx.rocdl.s_barrier` then tells the other waves.
+@also_called(n="count")
+def wait_asyncmark(count: int = 0) -> None:
+    """Wait until at most `count` groups of this wave are outstanding; `fx.rocdl.s_barrier` then tells the other waves.
 
     `fx.barrier` waits for all copies. Where groups differ in size, or other loads are under way, the wait may be
     stricter than asked for.
 
     >>> flyc.evaluate(lambda: fx.rocdl.wait_asyncmark(0), target="cpu:gfx950")
     """
-    if _static("wait_asyncmark", n) < 0:
-        raise DSLValueError(f"wait_asyncmark takes a count of groups, got {n}")
+    if _static("wait_asyncmark", count) < 0:
+        raise DSLValueError(f"wait_asyncmark takes a count of groups, got {count}")
     if on_cpu("fx.rocdl.wait_asyncmark"):
-        _note("to_shared_wait", _static("wait_asyncmark", n))
+        _note("to_shared_wait", _static("wait_asyncmark", count))
     elif has(usual_gfx("fx.rocdl.wait_asyncmark"), "asyncmark"):
-        _call("wait.asyncmark", (n, "i16"))
+        _call("wait.asyncmark", (count, "i16"))
     else:
         s_waitcnt(vmcnt=0)
 

@@ -56,6 +56,11 @@ def on_cpu(what: str) -> bool:
     return amd_target(what).on_host
 
 
+def _SOME() -> str:
+    """For operations that say nothing of architectures."""
+    return "amd"
+
+
 class AtomOp:
     """A copy or MMA operation of AMD GPUs; `make_copy_atom` and `make_mma_atom` take it."""
 
@@ -65,7 +70,9 @@ class AtomOp:
         self.type = type_
         """The IR type."""
         self._text = text
-        check_available(type_)
+        # One that the architecture lacks may be made, as long as it is not used; the line that uses it is told.
+        if getattr(type_, "feature", _SOME)() is None:
+            check_available(type_)
 
     def __repr__(self) -> str:
         return self._text

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
+from ..aliases import also_called
+
 if TYPE_CHECKING:
     from ..annotations import FastMathLike, ValueLike
 
@@ -32,6 +34,13 @@ class Operators:
     def __hash__(self) -> int:
         raise NotImplementedError
 
+    # --- what MLIR's values have ----------------------------------------------------------------------------------
+
+    @property
+    def owner(self) -> Any:
+        """The operation that gives the value, or the block whose argument it is, as `flydsl._mlir.ir` has them."""
+        return import_module("flydsl._mlir.operations").owner_of(self)
+
     # --- deprecated spellings -------------------------------------------------------------------------------------
 
     def exp2(self, fastmath: FastMathLike = None) -> Self:
@@ -42,9 +51,10 @@ class Operators:
         """Deprecated: `fx.rsqrt(x)`."""
         return import_module("flydsl.expr.math").rsqrt(self, fastmath=fastmath)
 
-    def shrui(self, count: ValueLike) -> Self:
+    @also_called(count="amount")
+    def shrui(self, amount: ValueLike) -> Self:
         """Deprecated: logical right shift that keeps the class."""
-        return import_module("flydsl.expr.arith").shrui(self, count)
+        return import_module("flydsl.expr.arith").shrui(self, amount)
 
 
 def _binary(name: str) -> tuple[Callable[[Operators, object], object], Callable[[Operators, object], object]]:

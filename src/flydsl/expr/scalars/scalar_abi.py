@@ -62,7 +62,7 @@ def encoding(cls: type[Numeric]) -> Encoding:
     """The same as data."""
     width = cls.width
     if width not in (1, 8, 16, 32, 64):
-        raise DSLTypeError(f"{cls} cannot be a host argument: only 8- to 64-bit scalars and Boolean cross the boundary")
+        raise DSLTypeError(f"{cls} cannot be a host argument: only scalars of 8 bits and more, and Boolean, can")
     if cls is Boolean:
         return Encoding("?", ctypes.c_bool, _bool, (bool, int), (False, True, 0, 1))
     letter = {8: "b", 16: "h", 32: "i", 64: "q"}[width]
@@ -101,6 +101,13 @@ def _bool(arg: object) -> bool:
     if value not in (0, 1):
         raise DSLTypeError(f"a Boolean argument is True or False, got {arg!r}")
     return bool(value)
+
+
+@cache
+def wide_integer(cls: type[Numeric]) -> Callable[[object], int]:
+    """The checked number of a 128-bit class."""
+    low = -(1 << 127) if cls.signed else 0
+    return _integer(cls, low, low + (1 << 128) - 1)
 
 
 def _integer(cls: type[Numeric], low: int, high: int) -> Callable[[object], int]:

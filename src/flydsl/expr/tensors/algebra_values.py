@@ -42,6 +42,11 @@ class AlgebraValue:
         """The IR value; a static one is a `fly.static` of its type."""
         return current_ir().materialise(self)
 
+    @property
+    def type(self) -> Any:
+        """The IR type."""
+        return current_ir().type_of_value(self)
+
     def __extract_to_ir_values__(self) -> list[SSAValue]:
         return [] if self._value is None else [self._value]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, SupportsInt, cast
 from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
 from ...layout import Basis, E
+from ..aliases import also_called
 from ..numeric import Boolean, Numeric
 from .algebra_values import (
     AlgebraValue,
@@ -30,13 +31,14 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def make_int_tuple(x: TreeLike) -> IntTuple:
+@also_called(x="elems")
+def make_int_tuple(elems: TreeLike) -> IntTuple:
     """An IntTuple from an int, a scalar, `None`, a `Basis` or a nested tuple of those.
 
     >>> fx.make_int_tuple((4, (2, 3)))
     IntTuple<(4,(2,3))>
     """
-    return as_int_tuple(x)
+    return as_int_tuple(elems)
 
 
 def _make(op: str, xs: tuple[TreeLike, ...]) -> IntTuple:
@@ -104,22 +106,24 @@ def make_identity_layout(shape: TreeLike) -> Layout:
     return apply("make_identity_layout", as_int_tuple(shape))
 
 
-def make_layout_like(x: AnyLayout | Tensor) -> Layout:
-    """Same shape, compact, modes in the order of the strides of `x`.
+@also_called(x="ref")
+def make_layout_like(ref: AnyLayout | Tensor) -> Layout:
+    """Same shape, compact, modes in the order of the strides of `ref`.
 
     >>> fx.make_layout_like(fx.make_layout((2, 2, 2), (4, 1, 100)))
     Layout<(2,2,2):(2,1,4)>
     """
-    return apply("make_layout_like", x)
+    return apply("make_layout_like", ref)
 
 
-def make_fragment_layout_like(x: AnyLayout | Tensor) -> Layout:
+@also_called(x="tensor")
+def make_fragment_layout_like(tensor: AnyLayout | Tensor) -> Layout:
     """Register layout for a layout or tensor.
 
     >>> fx.make_fragment_layout_like(fx.make_layout((4, 8), (8, 1)))
     Layout<(4,8):(1,4)>
     """
-    return apply("make_fragment_layout_like", x)
+    return apply("make_fragment_layout_like", tensor)
 
 
 def make_composed_layout(
@@ -174,40 +178,44 @@ def as_tile(x: object) -> Tile | Layout:
     raise DSLTypeError(f"expected Tile, Layout or a tuple, got {x!r}")
 
 
-def logical_divide(x: LayoutT, by: TileLike) -> LayoutT:
+@also_called(x="layout", by="divisor")
+def logical_divide(layout: LayoutT, divisor: TileLike) -> LayoutT:
     """Split each mode into (tile, rest).
 
     >>> fx.logical_divide(fx.make_layout((8, 16), (16, 1)), (4, 8))
     Layout<((4,2),(8,2)):((16,64),(1,8))>
     """
-    return apply("logical_divide", x, as_tile(by))
+    return apply("logical_divide", layout, as_tile(divisor))
 
 
-def zipped_divide(x: LayoutT, by: TileLike) -> LayoutT:
+@also_called(x="layout", by="divisor")
+def zipped_divide(layout: LayoutT, divisor: TileLike) -> LayoutT:
     """`((tiles), (rests))`.
 
     >>> fx.zipped_divide(fx.make_layout((8, 16), (16, 1)), (4, 8))
     Layout<((4,8),(2,2)):((16,1),(64,8))>
     """
-    return apply("zipped_divide", x, as_tile(by))
+    return apply("zipped_divide", layout, as_tile(divisor))
 
 
-def tiled_divide(x: LayoutT, by: TileLike) -> LayoutT:
+@also_called(x="layout", by="divisor")
+def tiled_divide(layout: LayoutT, divisor: TileLike) -> LayoutT:
     """`((tiles), rest0, rest1, ...)`.
 
     >>> fx.tiled_divide(fx.make_layout((8, 16), (16, 1)), (4, 8))
     Layout<((4,8),2,2):((16,1),64,8)>
     """
-    return apply("tiled_divide", x, as_tile(by))
+    return apply("tiled_divide", layout, as_tile(divisor))
 
 
-def flat_divide(x: LayoutT, by: TileLike) -> LayoutT:
+@also_called(x="layout", by="divisor")
+def flat_divide(layout: LayoutT, divisor: TileLike) -> LayoutT:
     """`(tile0, tile1, ..., rest0, rest1, ...)`.
 
     >>> fx.flat_divide(fx.make_layout((8, 16), (16, 1)), (4, 8))
     Layout<(4,8,2,2):(16,1,64,8)>
     """
-    return apply("flat_divide", x, as_tile(by))
+    return apply("flat_divide", layout, as_tile(divisor))
 
 
 def _layout_arg(name: str, x: object) -> Layout:
@@ -216,115 +224,131 @@ def _layout_arg(name: str, x: object) -> Layout:
     return x
 
 
-def logical_product(a: LayoutT, b: Layout) -> LayoutT:
-    """`a` repeated as `b` says.
+@also_called(a="layout", b="tiler")
+def logical_product(layout: LayoutT, tiler: Layout) -> LayoutT:
+    """`layout` repeated as `tiler` says.
 
     >>> fx.logical_product(fx.make_layout((2, 2), (4, 1)), fx.make_layout(6, 1))
     Layout<((2,2),(2,3)):((4,1),(2,8))>
     """
-    return apply("logical_product", a, _layout_arg("logical_product", b))
+    return apply("logical_product", layout, _layout_arg("logical_product", tiler))
 
 
-def zipped_product(a: LayoutT, b: Layout) -> LayoutT:
+@also_called(a="layout", b="tiler")
+def zipped_product(layout: LayoutT, tiler: Layout) -> LayoutT:
     """Logical product as two modes.
 
     >>> fx.zipped_product(fx.make_layout((2, 2), (4, 1)), fx.make_layout(6, 1))
     Layout<((2,2),(2,3)):((4,1),(2,8))>
     """
-    return apply("zipped_product", a, _layout_arg("zipped_product", b))
+    return apply("zipped_product", layout, _layout_arg("zipped_product", tiler))
 
 
-def tiled_product(a: LayoutT, b: Layout) -> LayoutT:
+@also_called(a="layout", b="tiler")
+def tiled_product(layout: LayoutT, tiler: Layout) -> LayoutT:
     """Zipped product with the second mode expanded.
 
     >>> fx.tiled_product(fx.make_layout((2, 2), (4, 1)), fx.make_layout(6, 1))
     Layout<((2,2),2,3):((4,1),2,8)>
     """
-    return apply("tiled_product", a, _layout_arg("tiled_product", b))
+    return apply("tiled_product", layout, _layout_arg("tiled_product", tiler))
 
 
-def flat_product(a: LayoutT, b: Layout) -> LayoutT:
+@also_called(a="layout", b="tiler")
+def flat_product(layout: LayoutT, tiler: Layout) -> LayoutT:
     """Zipped product with both modes expanded.
 
     >>> fx.flat_product(fx.make_layout((2, 2), (4, 1)), fx.make_layout(6, 1))
     Layout<(2,2,2,3):(4,1,2,8)>
     """
-    return apply("flat_product", a, _layout_arg("flat_product", b))
+    return apply("flat_product", layout, _layout_arg("flat_product", tiler))
 
 
-def blocked_product(a: LayoutT, b: Layout) -> LayoutT:
-    """Product by mode, blocks of `a` next to each other.
+@also_called(a="layout", b="tiler")
+def blocked_product(layout: LayoutT, tiler: Layout) -> LayoutT:
+    """Product by mode, blocks of `layout` next to each other.
 
     >>> fx.blocked_product(fx.make_layout((2, 5), (5, 1)), fx.make_layout((3, 4), (1, 3)))
     Layout<((2,3),(5,4)):((5,10),(1,30))>
     """
-    return apply("blocked_product", a, _layout_arg("blocked_product", b))
+    return apply("blocked_product", layout, _layout_arg("blocked_product", tiler))
 
 
-def raked_product(a: LayoutT, b: Layout) -> LayoutT:
-    """Product by mode, elements of `a` interleaved.
+@also_called(a="layout", b="tiler")
+def raked_product(layout: LayoutT, tiler: Layout) -> LayoutT:
+    """Product by mode, elements of `layout` interleaved.
 
     >>> fx.raked_product(fx.make_layout((2, 5), (5, 1)), fx.make_layout((3, 4), (1, 3)))
     Layout<((3,2),(4,5)):((10,5),(30,1))>
     """
-    return apply("raked_product", a, _layout_arg("raked_product", b))
+    return apply("raked_product", layout, _layout_arg("raked_product", tiler))
 
 
-def coalesce(x: LayoutT, pattern: TreeLike = None) -> LayoutT:
+@also_called(x="layout")
+def coalesce(layout: LayoutT, pattern: TreeLike = None) -> LayoutT:
     """The same function with as few modes as possible.
 
     >>> fx.coalesce(fx.make_layout((2, (1, 6)), (1, (6, 2))))
     Layout<12:1>
     """
-    return apply("coalesce", x) if pattern is None else apply("coalesce", x, as_int_tuple(pattern))
+    return apply("coalesce", layout) if pattern is None else apply("coalesce", layout, as_int_tuple(pattern))
 
 
-def composition(a: LayoutT, b: Layout | Tile) -> LayoutT:
-    """`a(b(c))`; `b` is a layout or a tile.
+@also_called(a="layout", b="tiler")
+def composition(layout: LayoutT, tiler: Layout | Tile) -> LayoutT:
+    """`layout(b(c))`; `tiler` is a layout or a tile.
 
     >>> fx.composition(fx.make_layout((6, 2), (8, 2)), fx.make_layout((4, 3), (3, 1)))
     Layout<((2,2),3):((24,2),8)>
     """
-    if not isinstance(b, (Layout, Tile)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DSLTypeError(f"composition: expected Tile or Layout, got {b!r}")
-    return apply("composition", a, b)
+    if not isinstance(tiler, (Layout, Tile)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLTypeError(f"composition: expected Tile or Layout, got {tiler!r}")
+    return apply("composition", layout, tiler)
 
 
-def complement(x: LayoutT, codomain_size: TreeLike = None) -> LayoutT:
+@also_called(x="layout")
+def complement(layout: LayoutT, codomain_size: TreeLike = None) -> LayoutT:
     """What a layout skips.
 
     >>> fx.complement(fx.make_layout(4, 2), 24)
     Layout<(2,3):(1,8)>
     """
-    return apply("complement", x) if codomain_size is None else apply("complement", x, as_int_tuple(codomain_size))
+    return (
+        apply("complement", layout)
+        if codomain_size is None
+        else apply("complement", layout, as_int_tuple(codomain_size))
+    )
 
 
-def right_inverse(x: LayoutT) -> LayoutT:
-    """`R` with `x(R(i)) == i`.
+@also_called(x="layout")
+def right_inverse(layout: LayoutT) -> LayoutT:
+    """`R` with `layout(R(i)) == i`.
 
     >>> fx.right_inverse(fx.make_layout((4, 8), (8, 1)))
     Layout<(8,4):(4,1)>
     """
-    return apply("right_inverse", x)
+    return apply("right_inverse", layout)
 
 
-def left_inverse(x: LayoutT) -> LayoutT:
+@also_called(x="layout")
+def left_inverse(layout: LayoutT) -> LayoutT:
     """`R` with `R(x(i)) == i`.
 
     >>> fx.left_inverse(fx.make_layout((4, 8), (1, 5)))
     Layout<(5,8):(1,4)>
     """
-    return apply("left_inverse", x)
+    return apply("left_inverse", layout)
 
 
-def recast_layout(x: LayoutT, old_type_bits: int | type[Numeric], new_type_bits: int | type[Numeric]) -> LayoutT:
+@also_called(x="layout")
+def recast_layout(layout: LayoutT, old_type_bits: int | type[Numeric], new_type_bits: int | type[Numeric]) -> LayoutT:
     """The layout counted in elements of another width.
 
     >>> fx.recast_layout(fx.make_layout((8, 4), (1, 8)), fx.Float16.width, fx.Float32.width)
     Layout<(4,4):(1,4)>
     """
     old, new = (b if isinstance(b, int) else b.width for b in (old_type_bits, new_type_bits))
-    return apply("recast_layout", x, new_type_bits=int(new), old_type_bits=int(old))
+    return apply("recast_layout", layout, new_type_bits=int(new), old_type_bits=int(old))
 
 
 def tile_to_shape(block: LayoutT, trg_shape: TreeLike, ord_shape: TreeLike) -> LayoutT:
@@ -352,63 +376,70 @@ def _tuple_or_layout(x: object) -> object:
     return x if isinstance(x, AlgebraValue) or hasattr(x, "is_tensor") else as_int_tuple(x)
 
 
-def size(x: TreeLike | AlgebraValue | Tensor) -> IntTuple:
+@also_called(x="int_tuple")
+def size(int_tuple: TreeLike | AlgebraValue | Tensor) -> IntTuple:
     """Product of the shape, as a tuple leaf.
 
     >>> fx.size(fx.make_layout((4, 8), (1, 5)))
     IntTuple<32>
     """
-    return apply("size", _tuple_or_layout(x))
+    return apply("size", _tuple_or_layout(int_tuple))
 
 
-def cosize(x: AnyLayout | Tensor) -> IntTuple:
+@also_called(x="layout")
+def cosize(layout: AnyLayout | Tensor) -> IntTuple:
     """One more than the largest offset.
 
     >>> fx.cosize(fx.make_layout((4, 8), (1, 5)))
     IntTuple<39>
     """
-    return apply("cosize", x)
+    return apply("cosize", layout)
 
 
-def coshape(x: AnyLayout | Tensor) -> IntTuple:
+@also_called(x="layout")
+def coshape(layout: AnyLayout | Tensor) -> IntTuple:
     """Extent of the codomain per component.
 
     >>> fx.coshape(fx.make_identity_layout((4, 8)))
     IntTuple<(4,8)>
     """
-    return apply("coshape", x)
+    return apply("coshape", layout)
 
 
-def coprofile(x: AnyLayout | Tensor) -> IntTuple:
+@also_called(x="layout")
+def coprofile(layout: AnyLayout | Tensor) -> IntTuple:
     """The zero of the codomain.
 
     >>> fx.coprofile(fx.make_identity_layout((4, 8)))
     IntTuple<(0,0)>
     """
-    return apply("coprofile", x)
+    return apply("coprofile", layout)
 
 
-def rank(x: TreeLike | AlgebraValue | Tensor) -> int:
+@also_called(x="int_or_tuple")
+def rank(int_or_tuple: TreeLike | AlgebraValue | Tensor) -> int:
     """Number of top-level modes.
 
     >>> fx.rank((4, (8, 2)))
     2
     """
-    own = getattr(x, "rank", None)
-    return own if own is not None else L.rank(as_int_tuple(x).data)
+    own = getattr(int_or_tuple, "rank", None)
+    return own if own is not None else L.rank(as_int_tuple(int_or_tuple).data)
 
 
-def depth(x: TreeLike | AlgebraValue | Tensor) -> int:
+@also_called(x="int_or_tuple")
+def depth(int_or_tuple: TreeLike | AlgebraValue | Tensor) -> int:
     """Nesting depth.
 
     >>> fx.depth((4, (8, 2)))
     2
     """
-    own = getattr(x, "depth", None)
-    return own if own is not None else L.depth(as_int_tuple(x).data)
+    own = getattr(int_or_tuple, "depth", None)
+    return own if own is not None else L.depth(as_int_tuple(int_or_tuple).data)
 
 
-def crd2idx(coord: TreeLike, layout: AnyLayout | Tensor) -> IntTuple:
+@also_called(coord="crd")
+def crd2idx(crd: TreeLike, layout: AnyLayout | Tensor) -> IntTuple:
     """Offset of a coordinate.
 
     >>> fx.crd2idx((1, 2), fx.make_layout((4, 8), (8, 1)))
@@ -418,7 +449,7 @@ def crd2idx(coord: TreeLike, layout: AnyLayout | Tensor) -> IntTuple:
     """
     if isinstance(layout, Swizzle):
         raise DSLValueError("crd2idx: a plain swizzle is not a layout; wrap it with make_composed_layout")
-    return apply("crd2idx", as_int_tuple(coord), layout)
+    return apply("crd2idx", as_int_tuple(crd), layout)
 
 
 def idx2crd(index: IntLike, layout: AnyLayout | Tensor) -> IntTuple:
@@ -448,168 +479,186 @@ def get_1d_coord(index: IntLike, layout: AnyLayout | Tensor) -> IntTuple:
     return apply("get_1d_coord", as_int_tuple(index), layout)
 
 
-def int_tuple_add(a: TreeLike, b: TreeLike) -> IntTuple:
+@also_called(a="lhs", b="rhs")
+def int_tuple_add(lhs: TreeLike, rhs: TreeLike) -> IntTuple:
     """Element-wise sum.
 
     >>> fx.int_tuple_add((1, 2, 9), (3, 4))
     IntTuple<(4,6,9)>
     """
-    return apply("int_tuple_add", as_int_tuple(a), as_int_tuple(b))
+    return apply("int_tuple_add", as_int_tuple(lhs), as_int_tuple(rhs))
 
 
-def int_tuple_sub(a: TreeLike, b: TreeLike) -> IntTuple:
+@also_called(a="lhs", b="rhs")
+def int_tuple_sub(lhs: TreeLike, rhs: TreeLike) -> IntTuple:
     """Element-wise difference.
 
     >>> fx.int_tuple_sub((5, 6), (3, 4))
     IntTuple<(2,2)>
     """
-    return apply("int_tuple_sub", as_int_tuple(a), as_int_tuple(b))
+    return apply("int_tuple_sub", as_int_tuple(lhs), as_int_tuple(rhs))
 
 
-def int_tuple_mul(a: TreeLike, b: TreeLike) -> IntTuple:
+@also_called(a="lhs", b="rhs")
+def int_tuple_mul(lhs: TreeLike, rhs: TreeLike) -> IntTuple:
     """Element-wise product.
 
     >>> fx.int_tuple_mul((2, (3, 4)), (5, (6, 7)))
     IntTuple<(10,(18,28))>
     """
-    return apply("int_tuple_mul", as_int_tuple(a), as_int_tuple(b))
+    return apply("int_tuple_mul", as_int_tuple(lhs), as_int_tuple(rhs))
 
 
-def int_tuple_div(a: TreeLike, b: TreeLike) -> IntTuple:
+@also_called(a="lhs", b="rhs")
+def int_tuple_div(lhs: TreeLike, rhs: TreeLike) -> IntTuple:
     """Element-wise quotient, toward zero.
 
     >>> fx.int_tuple_div((7, 9), (2, 3))
     IntTuple<(3,3)>
     """
-    return apply("int_tuple_div", as_int_tuple(a), as_int_tuple(b))
+    return apply("int_tuple_div", as_int_tuple(lhs), as_int_tuple(rhs))
 
 
-def int_tuple_mod(a: TreeLike, b: TreeLike) -> IntTuple:
+@also_called(a="lhs", b="rhs")
+def int_tuple_mod(lhs: TreeLike, rhs: TreeLike) -> IntTuple:
     """Element-wise remainder.
 
     >>> fx.int_tuple_mod((7, 9), (2, 4))
     IntTuple<(1,1)>
     """
-    return apply("int_tuple_mod", as_int_tuple(a), as_int_tuple(b))
+    return apply("int_tuple_mod", as_int_tuple(lhs), as_int_tuple(rhs))
 
 
-def int_tuple_product(t: TreeLike) -> IntTuple:
+@also_called(t="int_tuple")
+def int_tuple_product(int_tuple: TreeLike) -> IntTuple:
     """Product of all leaves.
 
     >>> fx.int_tuple_product((2, (3, 4)))
     IntTuple<24>
     """
-    return apply("int_tuple_product", as_int_tuple(t))
+    return apply("int_tuple_product", as_int_tuple(int_tuple))
 
 
-def int_tuple_product_each(t: TreeLike) -> IntTuple:
+@also_called(t="int_tuple")
+def int_tuple_product_each(int_tuple: TreeLike) -> IntTuple:
     """Product per top-level mode.
 
     >>> fx.int_tuple_product_each((2, (3, 4)))
     IntTuple<(2,12)>
     """
-    return apply("int_tuple_product_each", as_int_tuple(t))
+    return apply("int_tuple_product_each", as_int_tuple(int_tuple))
 
 
-def int_tuple_product_like(t: TreeLike, guide: TreeLike) -> IntTuple:
+@also_called(t="lhs", guide="rhs")
+def int_tuple_product_like(lhs: TreeLike, rhs: TreeLike) -> IntTuple:
     """Product down to the guide's structure.
 
     >>> fx.int_tuple_product_like((2, (3, 4)), (1, 1))
     IntTuple<(2,12)>
     """
-    return apply("int_tuple_product_like", as_int_tuple(t), as_int_tuple(guide))
+    return apply("int_tuple_product_like", as_int_tuple(lhs), as_int_tuple(rhs))
 
 
-def ceil_div(a: TreeLike, b: TreeLike) -> IntTuple:
+@also_called(a="lhs", b="rhs")
+def ceil_div(lhs: TreeLike, rhs: TreeLike) -> IntTuple:
     """Tuple division rounding up.
 
     >>> fx.ceil_div((5, 9), (2, 4))
     IntTuple<(3,3)>
     """
-    return apply("ceil_div", as_int_tuple(a), as_int_tuple(b))
+    return apply("ceil_div", as_int_tuple(lhs), as_int_tuple(rhs))
 
 
-def shape_div(a: TreeLike, b: TreeLike) -> IntTuple:
+@also_called(a="lhs", b="rhs")
+def shape_div(lhs: TreeLike, rhs: TreeLike) -> IntTuple:
     """Tuple division where one side must divide the other.
 
     >>> fx.shape_div((4, 8), 8)
     IntTuple<(1,4)>
     """
-    return apply("shape_div", as_int_tuple(a), as_int_tuple(b))
+    return apply("shape_div", as_int_tuple(lhs), as_int_tuple(rhs))
 
 
-def elem_less(a: TreeLike, b: TreeLike) -> Boolean:
-    """Whether all paired leaves of `a` are less.
+@also_called(a="lhs", b="rhs")
+def elem_less(lhs: TreeLike, rhs: TreeLike) -> Boolean:
+    """Whether all paired leaves of `lhs` are less.
 
     >>> flyc.evaluate(lambda m: fx.elem_less((m, 2), (8, 4)), 7)
     True
     """
-    return current_ir().compare("elem_less", as_int_tuple(a), as_int_tuple(b))
+    return current_ir().compare("elem_less", as_int_tuple(lhs), as_int_tuple(rhs))
 
 
-def equal(a: TreeLike, b: TreeLike) -> Boolean:
+@also_called(a="lhs", b="rhs")
+def equal(lhs: TreeLike, rhs: TreeLike) -> Boolean:
     """Whether structure and leaves agree.
 
     >>> flyc.evaluate(lambda m: fx.equal((m, 2), (8, 2)), 7)
     False
     """
-    return current_ir().compare("equal", as_int_tuple(a), as_int_tuple(b))
+    return current_ir().compare("equal", as_int_tuple(lhs), as_int_tuple(rhs))
 
 
-def take(x: Modes[ModesT], begin: int, end: int) -> ModesT:
+@also_called(x="int_tuple")
+def take(int_tuple: Modes[ModesT], begin: int, end: int) -> ModesT:
     """Modes `[begin, end)`; `end=-1` means all the rest.
 
     >>> fx.take((4, (8, 2), 3), 1, 3)
     IntTuple<((8,2),3)>
     """
-    return apply("take", _tuple_or_layout(x), begin=begin, end=end)
+    return apply("take", _tuple_or_layout(int_tuple), begin=begin, end=end)
 
 
-def select(x: Modes[ModesT], indices: int | Sequence[int]) -> ModesT:
+@also_called(x="int_tuple")
+def select(int_tuple: Modes[ModesT], indices: int | Sequence[int]) -> ModesT:
     """Chosen modes in order.
 
     >>> fx.select((4, (8, 2), 3), [2, 0])
     IntTuple<(3,4)>
     """
     chosen = (indices,) if isinstance(indices, int) else tuple(int(i) for i in indices)
-    return apply("select", _tuple_or_layout(x), indices=chosen)
+    return apply("select", _tuple_or_layout(int_tuple), indices=chosen)
 
 
-def group(x: Modes[ModesT], begin: int, end: int) -> ModesT:
+@also_called(x="int_tuple")
+def group(int_tuple: Modes[ModesT], begin: int, end: int) -> ModesT:
     """Wrap modes `[begin, end)` in one mode.
 
     >>> fx.group((4, (8, 2), 3), 0, 2)
     IntTuple<((4,(8,2)),3)>
     """
-    return apply("group", _tuple_or_layout(x), begin=begin, end=end)
+    return apply("group", _tuple_or_layout(int_tuple), begin=begin, end=end)
 
 
-def get_(x: Modes[ModesT], mode: int | Sequence[int]) -> ModesT:
+@also_called(x="int_tuple")
+def get_(int_tuple: Modes[ModesT], mode: int | Sequence[int]) -> ModesT:
     """Sub-tree at an int or a path.
 
     >>> fx.get_((4, (8, 2), 3), [1, 0])
     IntTuple<8>
     """
     path = (mode,) if isinstance(mode, int) else tuple(mode)
-    return apply("get", _tuple_or_layout(x), mode=path)
+    return apply("get", _tuple_or_layout(int_tuple), mode=path)
 
 
-def append(x: Modes[ModesT], elem: TreeLike | AlgebraValue, *, n: int | None = None) -> ModesT:
+@also_called(x="base")
+def append(base: Modes[ModesT], elem: TreeLike | AlgebraValue, *, n: int | None = None) -> ModesT:
     """Add a mode at the end, or pad to rank `n`.
 
     >>> fx.append((4,), 1, n=3)
     IntTuple<(4,1,1)>
     """
-    return _pad("append", x, elem, n)
+    return _pad("append", base, elem, n)
 
 
-def prepend(x: Modes[ModesT], elem: TreeLike | AlgebraValue, *, n: int | None = None) -> ModesT:
+@also_called(x="base")
+def prepend(base: Modes[ModesT], elem: TreeLike | AlgebraValue, *, n: int | None = None) -> ModesT:
     """Add a mode at the front, or pad to rank `n`.
 
     >>> fx.prepend((4, 8), 3)
     IntTuple<(3,4,8)>
     """
-    return _pad("prepend", x, elem, n)
+    return _pad("prepend", base, elem, n)
 
 
 def _pad(name: str, x: object, elem: object, n: int | None) -> Any:
@@ -617,104 +666,114 @@ def _pad(name: str, x: object, elem: object, n: int | None) -> Any:
     return apply(name, x, elem) if n is None else apply(name, x, elem, n=n)
 
 
-def slice(x: Modes[ModesT], coord: TreeLike) -> ModesT:
+@also_called(x="src")
+def slice(src: Modes[ModesT], coord: TreeLike) -> ModesT:
     """Keep what stands under `None`.
 
     >>> fx.slice(fx.make_layout((4, 8, 16), (1, 4, 32)), (None, 3, None))
     Layout<(4,16):(1,32)>
     """
-    return apply("slice", _tuple_or_layout(x), as_int_tuple(coord, "make_coord"))
+    return apply("slice", _tuple_or_layout(src), as_int_tuple(coord, "make_coord"))
 
 
-def dice(x: Modes[ModesT], coord: TreeLike) -> ModesT:
+@also_called(x="src")
+def dice(src: Modes[ModesT], coord: TreeLike) -> ModesT:
     """Keep what does not stand under `None`.
 
     >>> fx.dice((4, 8, 16), (None, 3, None))
     IntTuple<8>
     """
-    return apply("dice", _tuple_or_layout(x), as_int_tuple(coord, "make_coord"))
+    return apply("dice", _tuple_or_layout(src), as_int_tuple(coord, "make_coord"))
 
 
-def get_shape(x: AnyLayout | Tensor) -> IntTuple:
+@also_called(x="layout")
+def get_shape(layout: AnyLayout | Tensor) -> IntTuple:
     """Shape of a layout or tensor.
 
     >>> fx.get_shape(fx.make_layout((4, 8), (8, 1)))
     IntTuple<(4,8)>
     """
-    return apply("get_shape", x)
+    return apply("get_shape", layout)
 
 
-def get_stride(x: AnyLayout | Tensor) -> IntTuple:
+@also_called(x="layout")
+def get_stride(layout: AnyLayout | Tensor) -> IntTuple:
     """Stride of a layout or tensor.
 
     >>> fx.get_stride(fx.make_layout((4, 8), (8, 1)))
     IntTuple<(8,1)>
     """
-    return apply("get_stride", x)
+    return apply("get_stride", layout)
 
 
-def get_layout(x: Tensor | AnyLayout) -> Layout | Any:
+@also_called(x="memref")
+def get_layout(memref: Tensor | AnyLayout) -> Layout | Any:
     """Layout of a tensor.
 
     >>> flyc.evaluate(lambda: fx.get_layout(fx.make_rmem_tensor((4, 2), fx.Float32)))
     Layout<(4,2):(1,4)>
     """
-    return apply("get_layout", x)
+    return apply("get_layout", memref)
 
 
-def composed_get_inner(x: ComposedLayout) -> Swizzle | CoordSwizzle | AnyLayout:
-    """`x.inner`.
+@also_called(x="input")
+def composed_get_inner(input: ComposedLayout) -> Swizzle | CoordSwizzle | AnyLayout:
+    """`input.inner`.
 
     >>> swizzled = fx.make_composed_layout(fx.static(fx.SwizzleType.get(3, 0, 3)), 16, fx.make_layout(8, 1))
     >>> fx.composed_get_inner(swizzled)
     Swizzle<S<3,0,3>>
     """
-    return x.inner
+    return input.inner
 
 
-def composed_get_offset(x: ComposedLayout) -> IntTuple:
-    """`x.offset`.
+@also_called(x="input")
+def composed_get_offset(input: ComposedLayout) -> IntTuple:
+    """`input.offset`.
 
     >>> swizzled = fx.make_composed_layout(fx.static(fx.SwizzleType.get(3, 0, 3)), 16, fx.make_layout(8, 1))
     >>> fx.composed_get_offset(swizzled)
     IntTuple<16>
     """
-    return x.offset
+    return input.offset
 
 
-def composed_get_outer(x: ComposedLayout) -> AnyLayout:
-    """`x.outer`.
+@also_called(x="input")
+def composed_get_outer(input: ComposedLayout) -> AnyLayout:
+    """`input.outer`.
 
     >>> swizzled = fx.make_composed_layout(fx.static(fx.SwizzleType.get(3, 0, 3)), 16, fx.make_layout(8, 1))
     >>> fx.composed_get_outer(swizzled)
     Layout<8:1>
     """
-    return x.outer
+    return input.outer
 
 
-def get_scalar(t: IntTuple | int | Numeric | Basis | None) -> Any:
+@also_called(t="int_tuple")
+def get_scalar(int_tuple: IntTuple | int | Numeric | Basis | None) -> Any:
     """The scalar of a single-leaf tuple; anything else passes through.
 
     >>> fx.get_scalar(fx.size((2, 3)))
     6
     """
-    if not isinstance(t, IntTuple):
-        return t
-    leaf = t.unpack()
+    if not isinstance(int_tuple, IntTuple):
+        return int_tuple
+    leaf = int_tuple.unpack()
     while isinstance(leaf, tuple) and len(cast("tuple[object, ...]", leaf)) == 1:
         (leaf,) = cast("tuple[object]", leaf)
     if isinstance(leaf, tuple):
-        raise DSLValueError(f"expected a scalar IntTuple, got {t}")
+        raise DSLValueError(f"expected a scalar IntTuple, got {int_tuple}")
     return leaf
 
 
-def get_leaves(t: TreeLike, dynamic_only: bool = False) -> tuple[Any, ...]:
+@also_called(t="input")
+def get_leaves(input: TreeLike, dynamic_only: bool = False) -> tuple[Any, ...]:
     """Leaves in depth-first order.
 
     >>> fx.get_leaves((4, (8, 2)))
     (4, 8, 2)
     """
-    tup = as_int_tuple(t)
+    tup = as_int_tuple(input)
     if dynamic_only:
         return tuple(current_ir().dynamic_leaves(tup))
 
@@ -733,13 +792,14 @@ def has_none(t: TreeLike) -> bool:
     return L.has_none(as_int_tuple(t).data)
 
 
-def static(type_: Attribute) -> Any:
+@also_called(type_="result_type")
+def static(result_type: Attribute) -> Any:
     """The value a type fully describes.
 
     >>> fx.static(fx.LayoutType.get((4, 8), (8, 1)))
     Layout<(4,8):(8,1)>
     """
-    return current_ir().static(type_)
+    return current_ir().static(result_type)
 
 
 __all__ = [

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, cast
 from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
 from ...ir.enums import GemmTraversalOrder
-from ..tensor import Tensor
+from ..aliases import also_called
+from ..numeric import Numeric
+from ..tensor import Tensor, get_iter, make_view, recast_iter
 from .algebra_values import Layout, current_ir
+from .layout_functions import recast_layout
 from .tiled import MmaAtom, TiledMma
 
 if TYPE_CHECKING:
+    from ...dialects.fly.atoms import MmaAtomType
     from ..annotations import AtomState
 
 
@@ -27,7 +31,27 @@ def _listed(name: str, operand: Operands) -> list[Tensor]:
     return found
 
 
-def mma_atom_call(atom: MmaAtom, d: Tensor, a: Operands, b: Operands, c: Tensor, **atom_state: AtomState) -> None:
+def _typed(atom: MmaAtom | TiledMma, operand: int, given: list[Tensor]) -> list[Tensor]:
+    """The fragment of an operand as elements of the atom's type; registers of as many bits may hold another one."""
+    from ...dialects.fly.atoms import atom_of
+
+    op = cast("MmaAtomType", atom_of(atom.type)).op
+    elem = op.elem_types[operand]
+    fragment, *scales = given
+    if not hasattr(fragment.data.iter, "data") or fragment.data.iter.data.elem == elem:
+        return given
+    values = cast(int, L.size(op.tv_layout(operand)[1]))
+    mode = fragment.data.layout if fragment.data.layout.is_leaf or fragment.rank == 1 else fragment.data.layout[0]
+    own, count = fragment.dtype.width, L.size(mode)
+    wanted = Numeric.from_ir_type(elem)
+    if type(count) is not int or count * own != values * wanted.width:
+        return given  # refused where the layouts are compared
+    layout = recast_layout(fragment.layout, own, wanted.width)
+    return [make_view(recast_iter(wanted, get_iter(fragment)), layout), *scales]
+
+
+@also_called(atom="mma_atom")
+def mma_atom_call(mma_atom: MmaAtom, d: Tensor, a: Operands, b: Operands, c: Tensor, **atom_state: AtomState) -> None:
     """One MMA on value fragments, rank 1 each; keywords are atom state.
 
     >>> def one(x, y, z):
@@ -40,18 +64,20 @@ def mma_atom_call(atom: MmaAtom, d: Tensor, a: Operands, b: Operands, c: Tensor,
     7.0
     """
     if atom_state:
-        atom = atom.set_value(atom_state)
-    current_ir().emit_mma("mma_atom_call", atom, ([d], _listed("a", a), _listed("b", b), [c]))
+        mma_atom = mma_atom.set_value(atom_state)
+    listed_a, listed_b = _typed(mma_atom, 0, _listed("a", a)), _typed(mma_atom, 1, _listed("b", b))
+    current_ir().emit_mma("mma_atom_call", mma_atom, ([d], listed_a, listed_b, [c]))
 
 
+@also_called(atom="mma_atom")
 def gemm(
-    atom: MmaAtom | TiledMma,
+    mma_atom: MmaAtom | TiledMma,
     d: Tensor,
     a: Operands,
     b: Operands,
     c: Tensor,
     *,
-    traversal_order: GemmTraversalOrder | None = None,
+    traversal_order: GemmTraversalOrder | str | None = None,
     traversal_layout: Layout | None = None,
     atom_callback: Callable[[MmaAtom, tuple[int, int, int]], MmaAtom] | None = None,
     **atom_state: AtomState,
@@ -73,23 +99,34 @@ def gemm(
     >>> flyc.evaluate(outer, 1.0, 2.0, 3.0, 5.0)
     [3.0, 6.0, 5.0, 10.0]
     """
-    if not isinstance(atom, (MmaAtom, TiledMma)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DSLTypeError(f"gemm: expected an MmaAtom or TiledMma, got {atom!r}")
+    if not isinstance(mma_atom, (MmaAtom, TiledMma)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLTypeError(f"gemm: expected an MmaAtom or TiledMma, got {mma_atom!r}")
+    if isinstance(traversal_order, str):
+        traversal_order = _order(traversal_order)
     if traversal_order is not None and traversal_layout is not None:
         raise DSLValueError("gemm: Only one of traversal_order and traversal_layout can be given")
-    listed_a, listed_b = _listed("a", a), _listed("b", b)
+    listed_a, listed_b = _typed(mma_atom, 0, _listed("a", a)), _typed(mma_atom, 1, _listed("b", b))
     extents = _extents(d, listed_a, listed_b, c)
     if atom_state:
-        atom = atom.set_value(atom_state)
+        mma_atom = mma_atom.set_value(atom_state)
     if atom_callback is None:
         groups = ([d], listed_a, listed_b, [c])
-        current_ir().emit_mma("gemm", atom, groups, traversal_order, traversal_layout)
+        current_ir().emit_mma("gemm", mma_atom, groups, traversal_order, traversal_layout)
         return
-    one = atom.mma_atom if isinstance(atom, TiledMma) else atom
+    one = mma_atom.mma_atom if isinstance(mma_atom, TiledMma) else mma_atom
     if extents is None:
         mma_atom_call(_chosen(atom_callback, one, (0, 0, 0)), d, listed_a, listed_b, c)
         return
     _call_each(one, atom_callback, (d, listed_a, listed_b, c), extents, traversal_order, traversal_layout)
+
+
+def _order(text: str) -> GemmTraversalOrder:
+    """A traversal order given as text: its name, in any case."""
+    found = [o for o in GemmTraversalOrder if o.name.lower() == text.lower()]
+    if not found:
+        names = ", ".join(o.name for o in GemmTraversalOrder)
+        raise DSLValueError(f"gemm: traversal_order is one of {names}, got {text!r}")
+    return found[0]
 
 
 def _chosen(callback: Callable[..., object], atom: MmaAtom, at: tuple[int, int, int]) -> MmaAtom:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ...errors import DSLTypeError, DSLValueError
 from ...ir.enums import AddressSpace
+from ..aliases import also_called
 from ..numeric import Index, Int32, Int64, as_numeric
 from ..tensor import Pointer, Tensor
 from .algebra_values import Layout, Swizzle, current_ir
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
     from .algebra_values import IntTuple
 
 
+@also_called(type_="result_type")
 def make_ptr(
-    type_: Attribute, args: Sequence[object] = (), *, dict_attrs: Mapping[str, int | Attribute] | None = None
+    result_type: Attribute, args: Sequence[object] = (), *, dict_attrs: Mapping[str, int | Attribute] | None = None
 ) -> Pointer:
     """A pointer of an IR type from its parts, or to fresh memory: `{"allocSize": n}`, `{"allocBytes": n, ...}`.
 
@@ -29,10 +31,11 @@ def make_ptr(
     >>> flyc.evaluate(scratch)
     2.5
     """
-    return current_ir().make_pointer(type_, args, dict_attrs)
+    return current_ir().make_pointer(result_type, args, dict_attrs)
 
 
-def inttoptr(ptr_type: Attribute, value: ScalarLike) -> Pointer:
+@also_called(ptr_type="result_type", value="src")
+def inttoptr(result_type: Attribute, src: ScalarLike) -> Pointer:
     """The pointer of an IR pointer type at an integer address.
 
     >>> def through_a_number(x):
@@ -42,33 +45,36 @@ def inttoptr(ptr_type: Attribute, value: ScalarLike) -> Pointer:
     >>> flyc.evaluate(through_a_number, np.array([1, 2], "f4"))
     2.0
     """
-    return current_ir().int_to_pointer(ptr_type, as_numeric(value))
+    return current_ir().int_to_pointer(result_type, as_numeric(src))
 
 
-def ptrtoint(pointer: Pointer) -> Int32 | Int64:
+@also_called(pointer="ptr")
+def ptrtoint(ptr: Pointer) -> Int32 | Int64:
     """The address as a number: `Int64` in global memory, `Int32` in shared memory.
 
     >>> flyc.evaluate(lambda x: fx.ptrtoint(fx.get_iter(x) + 3) - fx.ptrtoint(fx.get_iter(x)), np.zeros(4, "f4"))
     12
     """
-    if not isinstance(pointer, Pointer):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DSLTypeError(f"ptrtoint expects a Pointer, got {pointer!r}")
-    if pointer.address_space not in (AddressSpace.Global, AddressSpace.Shared):
-        raise DSLValueError(f"ptrtoint needs a Global or Shared pointer, got {pointer.address_space!r}")
-    cls = Int32 if pointer.address_space is AddressSpace.Shared else Int64
-    return cls(current_ir().pointer_to_int(pointer))
+    if not isinstance(ptr, Pointer):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLTypeError(f"ptrtoint expects a Pointer, got {ptr!r}")
+    if ptr.address_space not in (AddressSpace.Global, AddressSpace.Shared):
+        raise DSLValueError(f"ptrtoint needs a Global or Shared pointer, got {ptr.address_space!r}")
+    cls = Int32 if ptr.address_space is AddressSpace.Shared else Int64
+    return cls(current_ir().pointer_to_int(ptr))
 
 
-def to_llvm_ptr(pointer: Pointer, llvm_address_space: int | None = None) -> SSAValue:
+@also_called(pointer="ptr")
+def to_llvm_ptr(ptr: Pointer, llvm_address_space: int | None = None) -> SSAValue:
     """The raw target pointer, an IR value of type `!llvm.ptr`.
 
     >>> flyc.evaluate(lambda x: str(fx.to_llvm_ptr(fx.get_iter(x)).type), np.zeros(4, "f4"))
     '!llvm.ptr'
     """
-    return current_ir().raw_pointer(pointer, llvm_address_space)
+    return current_ir().raw_pointer(ptr, llvm_address_space)
 
 
-def apply_swizzle(pointer: Pointer, swizzle: Swizzle) -> Pointer:
+@also_called(pointer="ptr")
+def apply_swizzle(ptr: Pointer, swizzle: Swizzle) -> Pointer:
     """The pointer whose byte address is swizzled at each access.
 
     >>> def swizzled(x):
@@ -81,7 +87,7 @@ def apply_swizzle(pointer: Pointer, swizzle: Swizzle) -> Pointer:
         raise DSLTypeError(
             f"apply_swizzle expects a Swizzle, as in fx.static(fx.SwizzleType.get(3, 4, 3)), got {swizzle!r}"
         )
-    return current_ir().swizzled_pointer(pointer, swizzle)
+    return current_ir().swizzled_pointer(ptr, swizzle)
 
 
 def memref_alloca(memref_type: Attribute, layout: Layout) -> Tensor:
@@ -98,26 +104,29 @@ def memref_alloca(memref_type: Attribute, layout: Layout) -> Tensor:
     return current_ir().alloca(memref_type, layout)
 
 
-def is_generic_address_space(space: object, expected: AddressSpace) -> bool:
+@also_called(space="address_space")
+def is_generic_address_space(address_space: object, expected: AddressSpace) -> bool:
     """Whether an address space of a pointer is this one of the four that every target has.
 
     >>> is_generic_address_space(AddressSpace.Shared, AddressSpace.Shared)
     True
     """
-    return isinstance(space, AddressSpace) and space is expected
+    return isinstance(address_space, AddressSpace) and address_space is expected
 
 
-def is_target_address_space(space: object, expected: object) -> bool:
+@also_called(space="address_space")
+def is_target_address_space(address_space: object, expected: object) -> bool:
     """Whether an address space of a pointer is this one of the target's own.
 
     >>> is_target_address_space(AddressSpace.Shared, AddressSpace.Shared)
     False
     """
-    return not isinstance(space, AddressSpace) and space == getattr(expected, "attr", expected)
+    return not isinstance(address_space, AddressSpace) and address_space == getattr(expected, "attr", expected)
 
 
-def get(t: IntTuple, index: int) -> Index:
-    """Deprecated: leaf `index` of a tuple as an `Index`; write `t[i]` or `t.unpack()[i]`.
+@also_called(t="int_tuple", index="mode")
+def get(int_tuple: IntTuple, mode: int) -> Index:
+    """Deprecated: leaf `mode` of a tuple as an `Index`; write `int_tuple[i]` or `int_tuple.unpack()[i]`.
 
     >>> import warnings
     >>> with warnings.catch_warnings():
@@ -129,10 +138,10 @@ def get(t: IntTuple, index: int) -> Index:
     from .layout_functions import get_scalar
 
     warnings.warn("fx.get is deprecated; use t[i] or t.unpack()", DeprecationWarning, stacklevel=2)
-    return Index(get_scalar(t[index]))
+    return Index(get_scalar(int_tuple[mode]))
 
 
-def assume(*_: object) -> NoReturn:
+def assume(result_type: object = None, dst: object = None, src: object = None) -> NoReturn:
     """Exists in the name list of the language, and is not supported.
 
     >>> try:

@@ -26,6 +26,9 @@ class SharedAllocator(Arena):
     [10, 20, 30, 0]
     """
 
+    is_static: bool = True
+    """Whether every allocation is static; otherwise they lie in the dynamic shared buffer."""
+
     def __init__(self, base_alignment: int = 16, *, static: bool = True):
         super().__init__(base_alignment)
         tracer = maybe_current()
@@ -38,7 +41,6 @@ class SharedAllocator(Arena):
             )
         frame.shared = self  # pyright: ignore[reportOptionalMemberAccess]
         self.is_static = bool(static)
-        """Whether every allocation is static; otherwise they lie in the dynamic shared buffer."""
 
     @property
     def base_ptr(self) -> Pointer:

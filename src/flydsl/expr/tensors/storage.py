@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, overload
 
 from ...errors import DSLTypeError, DSLValueError
+from ..aliases import also_called
 from ..numeric import Boolean, Numeric, Uint8
 from ..protocol import dsl_align_of, dsl_size_of
 from ..structs import (
@@ -208,7 +209,7 @@ _storages: dict[object, type[Storage]] = {}
 class Storage:
     """`fx.Storage[T]`: a typed reference to memory, made by an allocator or from a pointer: `Storage[T](ptr)`.
 
-    `.field` refers to a field, `.peek()` loads the value, `.poke(v)` stores one.
+    `.field` refers to a field, `.peek()` loads the value, `.poke(v)` stores one; so does assigning a field.
 
     >>> def keep():
     ...     place = fx.SharedAllocator().allocate(fx.Struct["a": fx.Int32, "b": fx.Float32])
@@ -252,6 +253,13 @@ class Storage:
         if not isinstance(at, Pointer):
             at = at()
         return typed_pointer(type(self).__storage_type__, at)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """`place.field = value` stores it."""
+        if name in ("_at", "_parts"):
+            object.__setattr__(self, name, value)
+        else:
+            getattr(self, name).poke(value)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -339,8 +347,9 @@ class Arena:
     """
 
     __dsl_captured__ = True
+    DEFAULT_BASE_ALIGNMENT = 16
 
-    def __init__(self, base_alignment: int = 16):
+    def __init__(self, base_alignment: int = DEFAULT_BASE_ALIGNMENT):
         self.base_alignment = check_power_of_two("base_alignment", base_alignment)
         self._end = 0
 
@@ -355,12 +364,13 @@ class Arena:
         return self._end
 
     @overload
-    def allocate(self, what: int, alignment: int | None = None) -> Stored[Array]: ...
+    def allocate(self, storable_or_int: int, alignment: int | None = None) -> Stored[Array]: ...
     @overload
-    def allocate(self, what: type[X], alignment: int | None = None) -> Stored[X]: ...
-    def allocate(self, what: object, alignment: int | None = None) -> object:
+    def allocate(self, storable_or_int: type[X], alignment: int | None = None) -> Stored[X]: ...
+    @also_called(what="storable_or_int")
+    def allocate(self, storable_or_int: object, alignment: int | None = None) -> object:
         """Room for a storable type, or for a number of bytes."""
-        type_, size, align = self.measure(what, alignment)
+        type_, size, align = self.measure(storable_or_int, alignment)
         offset = round_up(self._end, align)
         self._end = offset + size
         return self.place(type_, offset, align)

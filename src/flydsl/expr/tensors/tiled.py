@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
 from ...ir.enums import AtomicOp, MmaOperand, SyncScope
+from ..aliases import also_called
 from ..numeric import Int32, Int64, Numeric, scalar_or_none
-from ..tensor import Tensor, get_iter, make_view
+from ..tensor import Tensor, get_iter, make_view, recast_iter
 from ..vector import Vector
 from .algebra_values import IntTuple, Layout, Tile, apply, as_int_tuple, current_ir
-from .layout_functions import as_tile, make_layout_tv
+from .copy_checks import check_call
+from .layout_functions import as_tile, make_layout_tv, recast_layout
 
 if TYPE_CHECKING:
     from ...dialects.fly.atoms import CopyAtomType, CopyOpType, MmaOpType
@@ -54,15 +56,16 @@ def _atoms():
     return atoms
 
 
-def UniversalCopy(bits: int) -> _Op:
-    """A per-thread move of `bits` bits between any two memories.
+@also_called(bits="bit_size")
+def UniversalCopy(bit_size: int) -> _Op:
+    """A per-thread move of `bit_size` bits between any two memories.
 
     >>> fx.make_copy_atom(fx.UniversalCopy(128), fx.Float32).layout_src_tv
     Layout<(1,4):(1,1)>
     """
-    if bits not in (8, 16, 32, 64, 128):
-        raise DSLValueError(f"UniversalCopy moves 8, 16, 32, 64 or 128 bits, got {bits}")
-    return _Op(lambda: _atoms().UniversalCopyType(bits), f"UniversalCopy({bits})")
+    if bit_size not in (8, 16, 32, 64, 128):
+        raise DSLValueError(f"UniversalCopy moves 8, 16, 32, 64 or 128 bits, got {bit_size}")
+    return _Op(lambda: _atoms().UniversalCopyType(bit_size), f"UniversalCopy({bit_size})")
 
 
 def UniversalCopy8b() -> _Op:
@@ -110,18 +113,19 @@ def UniversalCopy128b() -> _Op:
     return UniversalCopy(128)
 
 
-def UniversalAtomic(op: AtomicOp, val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
+@also_called(op="atomic_op")
+def UniversalAtomic(atomic_op: AtomicOp, val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
     """Read-modify-write of memory with a register value; the old value is dropped.
 
     >>> fx.UniversalAtomic(fx.AtomicOp.Max, fx.Float32)
     UniversalAtomic(Max, Float32)
     """
-    if val_type.is_float and op not in (AtomicOp.Add, AtomicOp.Max, AtomicOp.Min):
-        raise DSLTypeError(f"atomic {op.name} is not defined for {val_type}; floats have Add, Max and Min")
+    if val_type.is_float and atomic_op not in (AtomicOp.Add, AtomicOp.Max, AtomicOp.Min):
+        raise DSLTypeError(f"atomic {atomic_op.name} is not defined for {val_type}; floats have Add, Max and Min")
     scope = syncscope.value if isinstance(syncscope, SyncScope) else syncscope
     return _Op(
-        lambda: _atoms().UniversalAtomicType((op, _atomic_type(op, val_type), scope)),
-        f"UniversalAtomic({op.name}, {val_type})",
+        lambda: _atoms().UniversalAtomicType((atomic_op, _atomic_type(atomic_op, val_type), scope)),
+        f"UniversalAtomic({atomic_op.name}, {val_type})",
     )
 
 
@@ -239,15 +243,16 @@ def UniversalAtomicDec(val_type: type[Numeric], syncscope: SyncScope | str = Syn
     return UniversalAtomic(AtomicOp.Dec, val_type, syncscope)
 
 
-def UniversalFMA(dtype: type[Numeric]) -> _Op:
+@also_called(dtype="ty")
+def UniversalFMA(ty: type[Numeric]) -> _Op:
     """One multiply-add per thread: `d = a * b + c`.
 
     >>> fx.make_mma_atom(fx.UniversalFMA(fx.Float32)).shape_mnk
     IntTuple<(1,1,1)>
     """
-    if not (isinstance(dtype, type) and issubclass(dtype, Numeric) and dtype.is_float):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DSLTypeError(f"UniversalFMA needs a float class, got {dtype!r}")
-    return _Op(lambda: _atoms().UniversalFmaType(dtype.ir_type), f"UniversalFMA({dtype})")
+    if not (isinstance(ty, type) and issubclass(ty, Numeric) and ty.is_float):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLTypeError(f"UniversalFMA needs a float class, got {ty!r}")
+    return _Op(lambda: _atoms().UniversalFmaType(ty.ir_type), f"UniversalFMA({ty})")
 
 
 class CopiesTiles(Protocol):
@@ -417,29 +422,33 @@ class MmaAtom(_TypedValue):
         return Layout(self.type.op.tv_layout(2))
 
 
-def make_copy_atom(op: HasType, elem: DTypeLike | int) -> CopyAtom:
-    """A copy atom; `elem` is a scalar class or a width in bits.
+@also_called(op="copy_op_type", elem="elem_type")
+def make_copy_atom(copy_op_type: HasType, elem_type: DTypeLike | int) -> CopyAtom:
+    """A copy atom; `elem_type` is a scalar class or a width in bits.
 
     >>> fx.make_copy_atom(fx.UniversalCopy64b(), fx.Float16).layout_src_tv
     Layout<(1,4):(1,1)>
     """
-    bits = elem if isinstance(elem, int) else getattr(elem, "width", None)
-    if not isinstance(bits, int) or isinstance(elem, bool):
-        raise DSLTypeError(f"make_copy_atom expects a scalar class or a bit count, got {elem!r}")
-    if not hasattr(op, "type"):
-        raise DSLTypeError(f"make_copy_atom expects a copy operation such as UniversalCopy32b(), got {op!r}")
-    return CopyAtom(_atoms().copy_atom_type(cast("CopyOpType", op.type), bits))
+    bits = elem_type if isinstance(elem_type, int) else getattr(elem_type, "width", None)
+    if not isinstance(bits, int) or isinstance(elem_type, bool):
+        raise DSLTypeError(f"make_copy_atom expects a scalar class or a bit count, got {elem_type!r}")
+    if not hasattr(copy_op_type, "type"):
+        raise DSLTypeError(f"make_copy_atom expects a copy operation such as UniversalCopy32b(), got {copy_op_type!r}")
+    return CopyAtom(_atoms().copy_atom_type(cast("CopyOpType", copy_op_type.type), bits))
 
 
-def make_mma_atom(op: HasType) -> MmaAtom:
+@also_called(op="mma_op_type")
+def make_mma_atom(mma_op_type: HasType) -> MmaAtom:
     """An MMA atom.
 
     >>> fx.make_mma_atom(fx.UniversalFMA(fx.Float32))
     MmaAtom<!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>>
     """
-    if not hasattr(op, "type"):
-        raise DSLTypeError(f"make_mma_atom expects an MMA operation such as UniversalFMA(fx.Float32), got {op!r}")
-    return MmaAtom(_atoms().mma_atom_type(cast("MmaOpType", op.type)))
+    if not hasattr(mma_op_type, "type"):
+        raise DSLTypeError(
+            f"make_mma_atom expects an MMA operation such as UniversalFMA(fx.Float32), got {mma_op_type!r}"
+        )
+    return MmaAtom(_atoms().mma_atom_type(cast("MmaOpType", mma_op_type.type)))
 
 
 class TiledCopy(_TypedValue):
@@ -477,9 +486,10 @@ class TiledCopy(_TypedValue):
         """(thread, value) of the destination in the tile."""
         return self._tv("dst")
 
-    def get_slice(self, tid: IntLike) -> ThrCopy:
+    @also_called(tid="thr_idx")
+    def get_slice(self, thr_idx: IntLike) -> ThrCopy:
         """One thread's share."""
-        return ThrCopy(self.type, self._value, tid)
+        return ThrCopy(self.type, self._value, thr_idx)
 
     thr_slice = get_slice
 
@@ -502,13 +512,15 @@ class ThrCopy(TiledCopy):
         super().__init__(type_, value)
         self.thr_idx: Any = thr_idx
 
-    def partition_S(self, t: TensorT) -> TensorT:
+    @also_called(t="src")
+    def partition_S(self, src: TensorT) -> TensorT:
         """What this thread reads: `((AtomV, RestV), rest...)`."""
-        return tiled_copy_partition_src(self, t, self.thr_idx)
+        return tiled_copy_partition_src(self, src, self.thr_idx)
 
-    def partition_D(self, t: TensorT) -> TensorT:
+    @also_called(t="dst")
+    def partition_D(self, dst: TensorT) -> TensorT:
         """What this thread writes."""
-        return tiled_copy_partition_dst(self, t, self.thr_idx)
+        return tiled_copy_partition_dst(self, dst, self.thr_idx)
 
     def retile(self, t: TensorT) -> TensorT:
         """A fragment in this copy's value order."""
@@ -599,23 +611,27 @@ class TiledMma(_TypedValue):
         """(thread, value) of C in the tile."""
         return self._tv(MmaOperand.C)
 
-    def get_slice(self, tid: IntLike) -> ThrMma:
+    @also_called(tid="thr_idx")
+    def get_slice(self, thr_idx: IntLike) -> ThrMma:
         """One thread's share."""
-        return ThrMma(self.type, self._value, tid)
+        return ThrMma(self.type, self._value, thr_idx)
 
     thr_slice = get_slice
 
-    def make_fragment_A(self, t: Tensor, *, stages: int | None = None) -> Tensor:
+    @also_called(t="a")
+    def make_fragment_A(self, a: Tensor, *, stages: int | None = None) -> Tensor:
         """Register tensor for a thread's part of A."""
-        return mma_make_fragment(MmaOperand.A, self, t, stages=stages)
+        return mma_make_fragment(MmaOperand.A, self, a, stages=stages)
 
-    def make_fragment_B(self, t: Tensor, *, stages: int | None = None) -> Tensor:
+    @also_called(t="b")
+    def make_fragment_B(self, b: Tensor, *, stages: int | None = None) -> Tensor:
         """Register tensor for a thread's part of B."""
-        return mma_make_fragment(MmaOperand.B, self, t, stages=stages)
+        return mma_make_fragment(MmaOperand.B, self, b, stages=stages)
 
-    def make_fragment_C(self, t: Tensor, *, stages: int | None = None) -> Tensor:
+    @also_called(t="c")
+    def make_fragment_C(self, c: Tensor, *, stages: int | None = None) -> Tensor:
         """Register tensor for a thread's part of C."""
-        return mma_make_fragment(MmaOperand.C, self, t, stages=stages)
+        return mma_make_fragment(MmaOperand.C, self, c, stages=stages)
 
 
 class ThrMma(TiledMma):
@@ -635,17 +651,20 @@ class ThrMma(TiledMma):
         super().__init__(type_, value)
         self.thr_idx: Any = thr_idx
 
-    def partition_A(self, t: TensorT) -> TensorT:
+    @also_called(t="a")
+    def partition_A(self, a: TensorT) -> TensorT:
         """This thread's part of A: `(V, M, K, ...)`."""
-        return tiled_mma_partition(MmaOperand.A, self, t, self.thr_idx)
+        return tiled_mma_partition(MmaOperand.A, self, a, self.thr_idx)
 
-    def partition_B(self, t: TensorT) -> TensorT:
+    @also_called(t="b")
+    def partition_B(self, b: TensorT) -> TensorT:
         """This thread's part of B: `(V, N, K, ...)`."""
-        return tiled_mma_partition(MmaOperand.B, self, t, self.thr_idx)
+        return tiled_mma_partition(MmaOperand.B, self, b, self.thr_idx)
 
-    def partition_C(self, t: TensorT) -> TensorT:
+    @also_called(t="c")
+    def partition_C(self, c: TensorT) -> TensorT:
         """This thread's part of C: `(V, M, N, ...)`."""
-        return tiled_mma_partition(MmaOperand.C, self, t, self.thr_idx)
+        return tiled_mma_partition(MmaOperand.C, self, c, self.thr_idx)
 
     __extract_to_ir_values__ = ThrCopy.__extract_to_ir_values__
 
@@ -654,17 +673,18 @@ class ThrMma(TiledMma):
         return _rebuild_slice(values, exemplar)
 
 
-def make_tiled_copy(atom: CopyAtom, layout_tv: Layout, tile_mn: TileLike) -> TiledCopy:
+@also_called(atom="copy_atom", layout_tv="layout_thr_val")
+def make_tiled_copy(copy_atom: CopyAtom, layout_thr_val: Layout, tile_mn: TileLike) -> TiledCopy:
     """A tiled copy from a (thread, value) layout and the tile it covers.
 
     >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
     >>> fx.make_tiled_copy(atom, fx.make_layout((4, 2), (2, 1)), (8, 1)).tile_mn
     Tile<[8|1]>
     """
-    if not layout_tv.is_static:
-        raise DSLValueError(f"make_tiled_copy needs a static layout, got {layout_tv}")
-    type_ = _atoms().tiled_copy_type(atom.type, layout_tv.data, cast("L.Tile", as_tile(tile_mn).data))
-    return TiledCopy(type_, atom._value)  # pyright: ignore[reportPrivateUsage]
+    if not layout_thr_val.is_static:
+        raise DSLValueError(f"make_tiled_copy needs a static layout, got {layout_thr_val}")
+    type_ = _atoms().tiled_copy_type(copy_atom.type, layout_thr_val.data, cast("L.Tile", as_tile(tile_mn).data))
+    return TiledCopy(type_, copy_atom._value)  # pyright: ignore[reportPrivateUsage]
 
 
 def make_tiled_copy_tv(atom: CopyAtom, thr_layout: Layout, val_layout: Layout) -> TiledCopy:
@@ -683,7 +703,8 @@ def _tiled_copy_for(atom: CopyAtom, mma: TiledMma, tv: Layout, i: int, j: int) -
     return make_tiled_copy(atom, tv, (size[i], size[j]))
 
 
-def make_tiled_copy_A(atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
+@also_called(atom="copy_atom")
+def make_tiled_copy_A(copy_atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
     """A tiled copy matching operand A.
 
     >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
@@ -691,10 +712,11 @@ def make_tiled_copy_A(atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
     >>> fx.make_tiled_copy_A(atom, mma).tile_mn
     Tile<[2|1]>
     """
-    return _tiled_copy_for(atom, tiled_mma, tiled_mma.tv_layout_A_tiled, 0, 2)
+    return _tiled_copy_for(copy_atom, tiled_mma, tiled_mma.tv_layout_A_tiled, 0, 2)
 
 
-def make_tiled_copy_B(atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
+@also_called(atom="copy_atom")
+def make_tiled_copy_B(copy_atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
     """A tiled copy matching operand B.
 
     >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
@@ -702,10 +724,11 @@ def make_tiled_copy_B(atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
     >>> fx.make_tiled_copy_B(atom, mma).tile_mn
     Tile<[2|1]>
     """
-    return _tiled_copy_for(atom, tiled_mma, tiled_mma.tv_layout_B_tiled, 1, 2)
+    return _tiled_copy_for(copy_atom, tiled_mma, tiled_mma.tv_layout_B_tiled, 1, 2)
 
 
-def make_tiled_copy_C(atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
+@also_called(atom="copy_atom")
+def make_tiled_copy_C(copy_atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
     """A tiled copy matching operand C.
 
     >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
@@ -713,10 +736,11 @@ def make_tiled_copy_C(atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
     >>> fx.make_tiled_copy_C(atom, mma).tile_mn
     Tile<[2|2]>
     """
-    return _tiled_copy_for(atom, tiled_mma, tiled_mma.tv_layout_C_tiled, 0, 1)
+    return _tiled_copy_for(copy_atom, tiled_mma, tiled_mma.tv_layout_C_tiled, 0, 1)
 
 
-def make_tiled_mma(atom: MmaAtom, atom_layout: Layout, permutation: TileLike | None = None) -> TiledMma:
+@also_called(atom="mma_atom")
+def make_tiled_mma(mma_atom: MmaAtom, atom_layout: Layout, permutation: TileLike | None = None) -> TiledMma:
     """A tiled MMA from an arrangement of atoms over (M, N, K).
 
     >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
@@ -726,12 +750,13 @@ def make_tiled_mma(atom: MmaAtom, atom_layout: Layout, permutation: TileLike | N
     if not atom_layout.is_static:
         raise DSLValueError(f"make_tiled_mma needs a static layout, got {atom_layout}")
     tile = None if permutation is None else cast("L.Tile", as_tile(permutation).data)
-    type_ = _atoms().tiled_mma_type(atom.type, atom_layout.data, tile)
-    return TiledMma(type_, atom._value)  # pyright: ignore[reportPrivateUsage]
+    type_ = _atoms().tiled_mma_type(mma_atom.type, atom_layout.data, tile)
+    return TiledMma(type_, mma_atom._value)  # pyright: ignore[reportPrivateUsage]
 
 
-def tiled_copy_partition_src(tiled_copy: TiledCopy, t: TensorT, tid: IntLike) -> TensorT:
-    """What thread `tid` reads.
+@also_called(t="src", tid="thr_int_tuple")
+def tiled_copy_partition_src(tiled_copy: TiledCopy, src: TensorT, thr_int_tuple: IntLike) -> TensorT:
+    """What thread `thr_int_tuple` reads.
 
     >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
     >>> tiled = fx.make_tiled_copy_tv(atom, fx.make_layout((2, 4), (4, 1)), fx.make_layout((1, 2), (2, 1)))
@@ -741,11 +766,12 @@ def tiled_copy_partition_src(tiled_copy: TiledCopy, t: TensorT, tid: IntLike) ->
     >>> flyc.evaluate(of_thread, np.arange(16, dtype="f4"))
     [2.0, 3.0]
     """
-    return apply("tiled_copy.partition_src", tiled_copy, t, as_int_tuple(tid))
+    return apply("tiled_copy.partition_src", tiled_copy, src, as_int_tuple(thr_int_tuple))
 
 
-def tiled_copy_partition_dst(tiled_copy: TiledCopy, t: TensorT, tid: IntLike) -> TensorT:
-    """What thread `tid` writes.
+@also_called(t="dst", tid="thr_int_tuple")
+def tiled_copy_partition_dst(tiled_copy: TiledCopy, dst: TensorT, thr_int_tuple: IntLike) -> TensorT:
+    """What thread `thr_int_tuple` writes.
 
     >>> atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
     >>> tiled = fx.make_tiled_copy_tv(atom, fx.make_layout((2, 4), (4, 1)), fx.make_layout((1, 2), (2, 1)))
@@ -755,7 +781,7 @@ def tiled_copy_partition_dst(tiled_copy: TiledCopy, t: TensorT, tid: IntLike) ->
     >>> flyc.evaluate(of_thread, np.arange(16, dtype="f4"))
     [8.0, 9.0]
     """
-    return apply("tiled_copy.partition_dst", tiled_copy, t, as_int_tuple(tid))
+    return apply("tiled_copy.partition_dst", tiled_copy, dst, as_int_tuple(thr_int_tuple))
 
 
 def tiled_copy_retile(tiled_copy: TiledCopy, t: TensorT) -> TensorT:
@@ -772,8 +798,9 @@ def tiled_copy_retile(tiled_copy: TiledCopy, t: TensorT) -> TensorT:
     return apply("tiled_copy.retile", tiled_copy, t)
 
 
-def tiled_mma_partition(operand: MmaOperand, tiled_mma: TiledMma, t: TensorT, tid: IntLike) -> TensorT:
-    """Thread `tid`'s part of an operand.
+@also_called(operand="operand_id", tid="coord")
+def tiled_mma_partition(operand_id: MmaOperand, tiled_mma: TiledMma, t: TensorT, coord: IntLike) -> TensorT:
+    """Thread `coord`'s part of an operand.
 
     >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
     >>> def of_thread(x):
@@ -782,20 +809,24 @@ def tiled_mma_partition(operand: MmaOperand, tiled_mma: TiledMma, t: TensorT, ti
     >>> flyc.evaluate(of_thread, np.arange(4, dtype="f4"))
     [2.0]
     """
-    return apply("tiled_mma.partition", tiled_mma, t, as_int_tuple(tid), operand_id=MmaOperand(operand))
+    return apply("tiled_mma.partition", tiled_mma, t, as_int_tuple(coord), operand_id=MmaOperand(operand_id))
 
 
-def tiled_mma_partition_shape(operand: MmaOperand, tiled_mma: TiledMma, shape: TreeLike) -> IntTuple:
+@also_called(operand="operand_id")
+def tiled_mma_partition_shape(operand_id: MmaOperand, tiled_mma: TiledMma, shape: TreeLike) -> IntTuple:
     """Shape of a part of a tensor of this shape.
 
     >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
     >>> fx.tiled_mma_partition_shape(fx.MmaOperand.C, mma, (8, 4))
     IntTuple<(1,4,2)>
     """
-    return apply("tiled_mma.partition_shape", tiled_mma, as_int_tuple(shape), operand_id=MmaOperand(operand))
+    return apply("tiled_mma.partition_shape", tiled_mma, as_int_tuple(shape), operand_id=MmaOperand(operand_id))
 
 
-def mma_make_fragment(operand: MmaOperand, tiled_mma: TiledMma, t: Tensor, *, stages: int | None = None) -> Tensor:
+@also_called(operand="operand_id", t="input")
+def mma_make_fragment(
+    operand_id: MmaOperand, tiled_mma: TiledMma, input: Tensor, *, stages: int | None = None
+) -> Tensor:
     """Register tensor for one thread's part of an operand.
 
     >>> mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(fx.Float32)), fx.make_layout((2, 2, 1), (1, 2, 0)))
@@ -805,19 +836,48 @@ def mma_make_fragment(operand: MmaOperand, tiled_mma: TiledMma, t: Tensor, *, st
     >>> flyc.evaluate(fragment)
     Layout<(1,4,2):(0,1,4)>
     """
-    return current_ir().mma_fragment(MmaOperand(operand), tiled_mma, t, stages)
+    return current_ir().mma_fragment(MmaOperand(operand_id), tiled_mma, input, stages)
 
 
 def _check_copy(name: str, src: Any, dst: Any) -> None:
     for role, t in (("source", src), ("destination", dst)):
         if not isinstance(t, Tensor) or not hasattr(t.data.iter, "data"):
             raise DSLTypeError(f"{name}: the {role} must be a tensor of data, got {t!r}")
+
+
+def _same_elements(name: str, src: Tensor, dst: Tensor) -> tuple[Tensor, Tensor]:
+    """Both sides as elements of one type: bits are moved, so a side of as many bits may hold another one.
+
+    The side with the wider elements is read as the narrower ones.
+    """
     a, b = src.data.iter.data.elem, dst.data.iter.data.elem
-    if a != b:
+    if a == b:
+        return src, dst
+    sizes = L.size(src.data.layout), L.size(dst.data.layout)
+    bits = [n * t.dtype.width if type(n) is int else None for n, t in zip(sizes, (src, dst), strict=True)]
+    if bits[0] is None or bits[0] != bits[1]:
         raise DSLTypeError(f"{name}: source holds {src.dtype}, destination {dst.dtype}")
+    if src.dtype.width > dst.dtype.width:
+        return _recast(src, dst.dtype), dst
+    return src, _recast(dst, src.dtype)
 
 
-def copy_atom_call(atom: CopyAtom, src: Tensor, dst: Tensor, *, pred: Tensor | None = None) -> None:
+def _recast(t: Tensor, dtype: type[Numeric]) -> Tensor:
+    return make_view(recast_iter(dtype, get_iter(t)), recast_layout(t.layout, t.dtype.width, dtype.width))
+
+
+def _whole(atom: CopyAtom | TiledCopy, t: Tensor) -> Tensor:
+    """A view of one element as all the values that one call of a wider atom moves from there."""
+    op = cast("CopyAtomType", _atoms().atom_of(atom.type)).op
+    layout = t.data.layout
+    values = op.bits // t.dtype.width
+    if op.thr_layout.shape != 1 or op.whole_tile or values <= 1 or L.size(layout) != 1 or type(layout) is not L.Layout:
+        return t
+    return make_view(get_iter(t), Layout(L.Layout(values, 1)))
+
+
+@also_called(atom="copy_atom")
+def copy_atom_call(copy_atom: CopyAtom, src: Tensor, dst: Tensor, *, pred: Tensor | None = None) -> None:
     """One call of a copy atom: from the first element of `src` to the first of `dst`.
 
     >>> def move(x):
@@ -829,11 +889,14 @@ def copy_atom_call(atom: CopyAtom, src: Tensor, dst: Tensor, *, pred: Tensor | N
     [2.0, 3.0]
     """
     _check_copy("copy_atom_call", src, dst)
-    current_ir().emit_copy("copy_atom_call", atom, src, dst, pred)
+    src, dst = _same_elements("copy_atom_call", _whole(copy_atom, src), _whole(copy_atom, dst))
+    check_call("copy_atom_call", copy_atom, cast("CopyAtomType", _atoms().atom_of(copy_atom.type)).op, src, dst)
+    current_ir().emit_copy("copy_atom_call", copy_atom, src, dst, pred)
 
 
+@also_called(atom="copy_atom")
 def copy(
-    atom: CopyAtom | TiledCopy | CopiesTiles,
+    copy_atom: CopyAtom | TiledCopy | CopiesTiles,
     src: Place,
     dst: Place,
     *,
@@ -850,29 +913,31 @@ def copy(
     >>> flyc.evaluate(move, np.arange(6, dtype="f4"))
     [0.0, 2.0, 4.0]
     """
-    whole = getattr(atom, "__copy_tile__", None)
+    whole = getattr(copy_atom, "__copy_tile__", None)
     if whole is not None:
         if pred is not None or atom_state:
-            raise DSLValueError(f"copy: {atom!r} copies a whole tile and takes neither a predicate nor state")
+            raise DSLValueError(f"copy: {copy_atom!r} copies a whole tile and takes neither a predicate nor state")
         whole(src, dst)
         return
     _check_copy("copy", src, dst)
-    if not isinstance(atom, (CopyAtom, TiledCopy)):
-        raise DSLTypeError(f"copy: expected a CopyAtom or TiledCopy, got {atom!r}")
-    src, dst = cast(Tensor, src), cast(Tensor, dst)
+    if not isinstance(copy_atom, (CopyAtom, TiledCopy)):
+        raise DSLTypeError(f"copy: expected a CopyAtom or TiledCopy, got {copy_atom!r}")
+    if L.size(cast(Tensor, src).data.layout) == 1 or L.size(cast(Tensor, dst).data.layout) == 1:
+        src, dst = _whole(copy_atom, cast(Tensor, src)), _whole(copy_atom, cast(Tensor, dst))
+    src, dst = _same_elements("copy", cast(Tensor, src), cast(Tensor, dst))
     if atom_state:
-        atom = atom.set_value(atom_state)
+        copy_atom = copy_atom.set_value(atom_state)
     a, b = src.data.layout, dst.data.layout
     if a.rank != b.rank:
         raise DSLValueError(f"copy: source {L.format_any(a)} and destination {L.format_any(b)} differ in rank")
     left, right = L.size(a), L.size(b)
     if type(left) is not int or type(right) is not int:
         raise DSLValueError(f"copy: extents must be static, got {L.format_any(a)} and {L.format_any(b)}")
-    per_src, per_dst = _values_per_call(atom)
+    per_src, per_dst = _values_per_call(copy_atom)
     if left * per_dst != right * per_src:
         raise DSLValueError(f"copy: source {L.format_any(a)} has {left} values, destination {L.format_any(b)} {right}")
-    _check_atom_values(atom, src)
-    current_ir().emit_copy("copy", atom, src, dst, pred)
+    check_call("copy", copy_atom, cast("CopyAtomType", _atoms().atom_of(copy_atom.type)).op, src, dst)
+    current_ir().emit_copy("copy", copy_atom, src, dst, pred)
 
 
 def _values_per_call(atom: CopyAtom | TiledCopy) -> tuple[int, int]:
@@ -883,32 +948,17 @@ def _values_per_call(atom: CopyAtom | TiledCopy) -> tuple[int, int]:
     return cast(int, L.size(one.tv("src")[1])), cast(int, L.size(one.tv("dst")[1]))
 
 
-def _check_atom_values(atom: CopyAtom | TiledCopy, src: Tensor) -> None:
-    """The innermost mode must be what one call moves; otherwise values would be left behind in silence."""
-    op = cast("CopyAtomType", _atoms().atom_of(atom.type)).op
-    if op.thr_layout.shape != 1:
-        return
-    mode = L.linear_layout(src.data.layout)
-    while not mode.is_leaf:
-        mode = mode[0]
-    values = cast(int, mode.shape) * src.dtype.width
-    if not op.whole_tile and values not in (op.bits, src.dtype.width):
-        raise DSLValueError(
-            f"copy: one call of {atom} moves {op.bits} bits, but the innermost mode of {L.format_any(src.data.layout)} "
-            f"holds {mode.shape} values of {src.dtype.width} bits; partition with a copy of the same width"
-        )
-
-
 # --- gather and scatter -------------------------------------------------------------------------------------------
 
 
+@also_called(atom="copy_atom", dst="dst_tensor")
 def gather(
-    atom: CopyAtom, base_iter: Pointer, offset_tensor: Tensor, dst: Tensor, *, pred: Tensor | None = None
+    copy_atom: CopyAtom, base_iter: Pointer, offset_tensor: Tensor, dst_tensor: Tensor, *, pred: Tensor | None = None
 ) -> None:
-    """Copy from `base_iter + offset_tensor[v, rest]` to `dst[(None, v), rest]`, one atom call for each `(v, rest)`.
+    """Copy from `base_iter + offset_tensor[v, rest]` to `dst_tensor[(None, v), rest]`, one call for each `(v, rest)`.
 
-    Offsets count elements. `dst` is `((AtomV, TV), Rest...)`, offsets and predicates `(TV, Rest...)`; with offsets of
-    rank 1 it may be `(AtomV, TV)`.
+    Offsets count elements. `dst_tensor` is `((AtomV, TV), Rest...)`, offsets and predicates `(TV, Rest...)`; with
+    offsets of rank 1 it may be `(AtomV, TV)`.
 
     >>> def pick(x):
     ...     atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
@@ -919,14 +969,17 @@ def gather(
     >>> flyc.evaluate(pick, np.arange(6, dtype="f4"))
     [5.0, 0.0, 2.0]
     """
-    for place, mine, flag in _addressed("gather", atom, base_iter, offset_tensor, dst, pred, atom.layout_src_tv):
-        copy(atom, place, mine, pred=flag)
+    for place, mine, flag in _addressed(
+        "gather", copy_atom, base_iter, offset_tensor, dst_tensor, pred, copy_atom.layout_src_tv
+    ):
+        copy(copy_atom, place, mine, pred=flag)
 
 
+@also_called(atom="copy_atom", src="src_tensor")
 def scatter(
-    atom: CopyAtom, src: Tensor, base_iter: Pointer, offset_tensor: Tensor, *, pred: Tensor | None = None
+    copy_atom: CopyAtom, src_tensor: Tensor, base_iter: Pointer, offset_tensor: Tensor, *, pred: Tensor | None = None
 ) -> None:
-    """Copy from `src[(None, v), rest]` to `base_iter + offset_tensor[v, rest]`; the inverse of `gather`.
+    """Copy from `src_tensor[(None, v), rest]` to `base_iter + offset_tensor[v, rest]`; the inverse of `gather`.
 
     >>> def spread(x):
     ...     atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
@@ -938,8 +991,10 @@ def scatter(
     >>> flyc.evaluate(spread, np.zeros(4, "f4"))
     [8.0, 0.0, 0.0, 7.0]
     """
-    for place, mine, flag in _addressed("scatter", atom, base_iter, offset_tensor, src, pred, atom.layout_dst_tv):
-        copy(atom, mine, place, pred=flag)
+    for place, mine, flag in _addressed(
+        "scatter", copy_atom, base_iter, offset_tensor, src_tensor, pred, copy_atom.layout_dst_tv
+    ):
+        copy(copy_atom, mine, place, pred=flag)
 
 
 def _addressed(

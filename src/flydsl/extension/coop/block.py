@@ -115,8 +115,8 @@ class _BlockMeta(type):
 
     @property
     def warp_threads(cls) -> int:
-        """Lanes of a warp of the target."""
-        return num_warp_threads()
+        """Lanes of a warp of the block: those of the target's warps, or all threads of a smaller block."""
+        return min(num_warp_threads(), cls.block_threads)
 
     @property
     def num_warps(cls) -> int:
@@ -131,7 +131,7 @@ class _BlockMeta(type):
 
     def check_size(cls) -> None:
         """The block must be whole warps, or a power of two of threads."""
-        threads, warp = cls.block_threads, cls.warp_threads
+        threads, warp = cls.block_threads, num_warp_threads()
         if threads % warp and (threads > warp or threads & (threads - 1)):
             raise DSLValueError(
                 f"{cls.__name__}: a block of {threads} threads is neither a multiple of the warp size {warp} nor a "

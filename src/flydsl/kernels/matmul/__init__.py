@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from .entry import matmul
+from .grouped import grouped_matmul
 
-__all__ = ["matmul"]
+__all__ = ["grouped_matmul", "matmul"]

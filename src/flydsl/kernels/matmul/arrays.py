@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 TYPES = {
-    "float16": 2, "bfloat16": 2, "float32": 4, "float8_e4m3fn": 1, "float8_e5m2": 1, "int8": 1, "int32": 4,
+    "float16": 2, "bfloat16": 2, "float32": 4, "float8_e4m3fn": 1, "float8_e5m2": 1, "int8": 1, "int32": 4, "int64": 8,
 }  # fmt: skip
 """Element types by name, with their bytes."""
 _CLASSES = {
@@ -105,25 +105,25 @@ def type_name(x: object) -> str:
     return _CLASSES.get(text, text)
 
 
-def describe(name: str, x: HostArray) -> Array:
-    """An argument; anything but an array of a known type is refused."""
+def describe(name: str, x: HostArray, what: str = "matmul") -> Array:
+    """An argument of `what`; anything but an array of a known type is refused."""
     if is_torch(x):
         found = Array(tuple(x.shape), tuple(x.stride()), type_name(x.dtype), str(x.device), x.data_ptr())
     elif hasattr(x, "__array_interface__"):
         size = x.dtype.itemsize
         bad = [s for s in x.strides if s % size]
         if bad:
-            raise DSLTypeError(f"matmul: {name} has a stride of {bad[0]} bytes, which is no multiple of its elements'")
+            raise DSLTypeError(f"{what}: {name} has a stride of {bad[0]} bytes, which is no multiple of its elements'")
         found = Array(
             tuple(x.shape), tuple(s // size for s in x.strides), type_name(x.dtype), "cpu",
             address(x),
         )  # fmt: skip
     else:
-        raise DSLTypeError(f"matmul: {name} is a numpy array or a torch tensor, got {type(x).__name__}")
+        raise DSLTypeError(f"{what}: {name} is a numpy array or a torch tensor, got {type(x).__name__}")
     if min(found.strides, default=0) < 0:
-        raise DSLValueError(f"matmul: {name} has a negative stride, {found.strides}; pass a contiguous copy")
+        raise DSLValueError(f"{what}: {name} has a negative stride, {found.strides}; pass a contiguous copy")
     if found.dtype not in TYPES:
-        raise DSLTypeError(f"matmul: {name} has elements of {', '.join(TYPES)}, got {found.dtype}")
+        raise DSLTypeError(f"{what}: {name} has elements of {', '.join(TYPES)}, got {found.dtype}")
     return found
 
 
@@ -149,7 +149,7 @@ def packed(x: HostArray) -> HostArray:
     return np.ascontiguousarray(x)
 
 
-def empty(like: HostArray, shape: Sequence[int], dtype: str) -> HostArray:
+def empty(like: HostArray, shape: Sequence[int], dtype: str, what: str = "matmul") -> HostArray:
     """A fresh array where `like` is."""
     if is_torch(like):
         torch = sys.modules["torch"]
@@ -157,7 +157,7 @@ def empty(like: HostArray, shape: Sequence[int], dtype: str) -> HostArray:
     import numpy as np
 
     if dtype == "bfloat16" or dtype.startswith("float8"):
-        raise DSLTypeError(f"matmul: numpy has no {dtype}; give out_dtype='float32', or torch tensors")
+        raise DSLTypeError(f"{what}: numpy has no {dtype}; give out_dtype='float32', or torch tensors")
     return np.empty(tuple(shape), dtype)
 
 

@@ -183,7 +183,8 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         m, n, k, batches, 8 * request.a.itemsize, out.itemsize, form_a.major, form_b.major, not by_engine,
         where.processors, promote, request.blocked, (form_a.ragged, form_b.ragged),
     )  # fmt: skip
-    plan = best(given)
+    # K in one piece is summed in one order, whatever the tile; how it would be cut depends on the rows.
+    plan = best(given, request.invariant)
     tile = plan.tile
     swapped = tile.swap != flip
     form_x, form_y = (form_b, form_a) if tile.swap else (form_a, form_b)

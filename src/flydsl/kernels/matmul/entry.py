@@ -28,6 +28,7 @@ def matmul(
     scale_b: HostArray | None = None,
     out_dtype: object = None,
     accumulate: str = "f32",
+    batch_invariant: bool = False,
     stream: object = None,
 ) -> Any:
     """`activation((a @ b) * scale_a * scale_b + bias)` in `out`, or in a fresh array.
@@ -37,6 +38,7 @@ def matmul(
     bfloat16 for fp8, int32 for int8). `bias` has N values. A scale is float32: one value, one for each row of `a` and
     column of `b`, or one for 128 elements of a row of `a` and for 128 x 128 of `b`. `activation` is one of
     `flydsl.kernels.activations`. `accumulate="fast"` leaves sums of fp8 to the tensor cores, which keep 14 bits.
+    `batch_invariant=True`: a row of the result is the same bits whatever other rows are in the call.
 
     >>> a, b = np.arange(6, dtype="f4").reshape(2, 3), np.ones((3, 2), "f4")
     >>> matmul(a, b, bias=np.array([0.0, 0.5], "f4"))
@@ -44,11 +46,15 @@ def matmul(
            [12. , 12.5]], dtype=float32)
     """
     key = (
-        _key(a), _key(b), _key(out), _key(bias), _key(scale_a), _key(scale_b), activation, out_dtype, accumulate,
-        os.environ.get("FLYDSL_COMPILE_BACKEND"), os.environ.get("FLYDSL_COMPILE_ARCH"),
+        *map(array_key, (a, b, out, bias, scale_a, scale_b)), activation, out_dtype, accumulate,
+        batch_invariant, *environment_key()
     )  # fmt: skip
     known = _decided.get(key)
-    request = known.request if known else _request(a, b, bias, scale_a, scale_b, activation, out_dtype, accumulate)
+    if known is None:
+        asked = _request(a, b, bias, scale_a, scale_b, activation, out_dtype, accumulate)
+        request = asked._replace(invariant=bool(batch_invariant))
+    else:
+        request = known.request
     given = out is not None
     if not given:
         out = empty(a, request.shape, request.out_dtype)
@@ -83,11 +89,16 @@ def _decide(request: Request, out: Array, given: bool) -> Decision:
     if given:
         check_out(request, out)
     arrays = (request.a, request.b, request.bias, request.scale_a, request.scale_b)
-    run = None if 0 in request.shape else decide(request, out, _target(request.a))
+    run = None if 0 in request.shape else decide(request, out, target_of(request.a))
     return Decision(request, run, out.reach, tuple(0 if x is None else x.reach for x in arrays))
 
 
-def _key(x: HostArray | None) -> object:
+def environment_key() -> tuple[object, ...]:
+    """What of the environment a decision depends on."""
+    return os.environ.get("FLYDSL_COMPILE_BACKEND"), os.environ.get("FLYDSL_COMPILE_ARCH")
+
+
+def array_key(x: HostArray | None) -> object:
     """What a decision depends on."""
     if x is None:
         return None
@@ -123,7 +134,7 @@ def _flat(scale: HostArray | None) -> HostArray | None:
     return scale if scale is None or scale.ndim == 1 else scale.reshape(-1)
 
 
-def _target(a: Array) -> Target:
+def target_of(a: Array) -> Target:
     """What the active stack compiles for, and the multiprocessors there."""
     import flydsl.compiler as flyc
     from flydsl.runtime.device_runtime import get_device_runtime
@@ -135,4 +146,4 @@ def _target(a: Array) -> Target:
     return Target(target, get_device_runtime().device(ordinal).capabilities.compute_units or HOPPER_PROCESSORS)
 
 
-__all__ = ["matmul"]
+__all__ = ["array_key", "environment_key", "matmul", "target_of"]

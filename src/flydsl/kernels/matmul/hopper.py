@@ -22,7 +22,8 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .hopper_out import Out, chunk_layout, store_by_engine, store_by_threads, swizzle
+from .groups import Group, count_tiles, first_group, group_at
+from .hopper_out import Out, store_by_engine, store_by_threads, store_pieces, swizzle
 from .hopper_sums import (
     add_step,
     add_sums,
@@ -58,6 +59,7 @@ def hopper_kernel(
     group: fx.Int32,
     step_c: fx.Int64,
     step_batch: fx.Int64,
+    offsets: fx.Pointer | None,
 ):
     nv = fx.nvgpu
     bk = depth_of(dtype)
@@ -94,6 +96,8 @@ def hopper_kernel(
     grid = Grid(fx.ceildiv(rows, tile.m * high), fx.ceildiv(columns, tile.n * wide), group, high, wide)
     first, stride = fx.block_idx.x // tile.blocks, fx.grid_dim.x // tile.blocks
     once = grid.rows * grid.columns * batches
+    if fx.const_expr(form.grouped):
+        once = count_tiles(offsets, batches, rows, tile.m * high) * grid.columns
     tiles = once * tile.slices
     steps = fx.ceildiv(k, bk)
     begin = fx.Int32(0)
@@ -107,8 +111,14 @@ def hopper_kernel(
             nv.setmaxnreg(few, increase=False)
         if tid == 0:
             stage, phase = fx.Int32(0), fx.Int32(1)
+            group_now = starting_group(offsets, rows)
             for at in range(first, tiles, stride):
                 row, column, batch = tile_position(at % once, grid, place)
+                batch_x, top = batch, row * tile.m
+                if fx.const_expr(form.grouped):
+                    group_now = group_at(offsets, group_now, at // grid.columns, rows, tile.m * high)
+                    row, column = tile_in_group(at, group_now, grid, tile, place)
+                    batch, batch_x, top = group_now.number, fx.Int32(0), group_now.start + row * tile.m
                 origin, count_k = slice_of(at // once, steps, tile.slices)
                 for step in range(count_k):
                     if fx.const_expr(form.burst > 1):
@@ -123,7 +133,7 @@ def hopper_kernel(
                     full[stage].expect_tx(stage_bytes(tile))
                     depth = (begin + origin + step) * bk
                     fetch(
-                        load_x, base + stage * elements_x, full[stage], row * tile.m, depth, batch, tile.m,
+                        load_x, base + stage * elements_x, full[stage], top, depth, batch_x, tile.m,
                         form.x_major, tile.cluster if tile.shares == "x" else 1, place, part,
                     )  # fmt: skip
                     fetch(
@@ -168,8 +178,13 @@ def hopper_kernel(
                 other_next.arrive()
         start, hop = (first + consumer * stride, stride * 2) if tile.pingpong else (first, stride)
         done = consumer * steps if tile.pingpong else fx.Int32(0)
+        group_now = starting_group(offsets, rows)
         for at in range(start, tiles, hop):
             row, column, batch = tile_position(at % once, grid, place)
+            if fx.const_expr(form.grouped):
+                group_now = group_at(offsets, group_now, at // grid.columns, rows, tile.m * high)
+                row, column = tile_in_group(at, group_now, grid, tile, place)
+                batch = fx.Int32(0)
             _, count_k = slice_of(at // once, steps, tile.slices)
             stage, phase = done % count, done // count % 2
             if fx.const_expr(tile.pingpong):
@@ -255,15 +270,22 @@ def hopper_kernel(
                     if fx.const_expr(form.store == "engine"):
                         store_by_engine(out, grand, row, column, batch)
                     else:
-                        for r in fx.range_constexpr(repeats):
-                            piece = fx.make_view(fx.get_iter(grand) + r * values, chunk_layout(tile.n))
-                            store_by_threads(out, piece, row, column, batch, r, fx.Int32(0), tile.n)
+                        store_pieces(out, grand, row, column, batch)
+            elif fx.const_expr(form.grouped):
+                here = out._replace(rows=group_now.end, origin=group_now.start)
+                if fx.const_expr(form.store == "engine"):
+                    edge = here._replace(form=form._replace(store=form.edge))
+                    if group_now.start + (row + 1) * tile.m <= group_now.end:
+                        store_by_engine(here, grand, row, column, batch)
+                    else:
+                        # The engine would write rows of the next group.
+                        store_pieces(edge, grand, row, column, batch)
+                else:
+                    store_pieces(here, grand, row, column, batch)
             elif fx.const_expr(form.store == "engine"):
                 store_by_engine(out, grand, row, column, batch)
             else:
-                for r in fx.range_constexpr(repeats):
-                    piece = fx.make_view(fx.get_iter(grand) + r * values, chunk_layout(tile.n))
-                    store_by_threads(out, piece, row, column, batch, r, fx.Int32(0), tile.n)
+                store_pieces(out, grand, row, column, batch)
         if fx.const_expr(form.store == "engine"):
             if member == 0:
                 nv.tma_wait(0)
@@ -302,6 +324,19 @@ def tile_position(at: fx.Int32, grid: Grid, place: fx.Int32) -> tuple[fx.Int32, 
     if grid.wide > 1:
         return row, column * grid.wide + place, batch
     return row, column, batch
+
+
+def starting_group(offsets: fx.Pointer | None, rows: fx.Int32) -> Group:
+    """The first group; without groups it stands for none."""
+    return Group(*[fx.Int32(0)] * 4) if offsets is None else first_group(offsets, rows)
+
+
+def tile_in_group(at: fx.Int32, group: Group, grid: Grid, tile: Tile, place: fx.Int32) -> tuple[fx.Int32, fx.Int32]:
+    """Row, counted in tiles from the group's first, and column of a block's tile."""
+    rows = fx.ceildiv(group.end - group.start, tile.m * grid.high)
+    inside = grid._replace(rows=rows, group=fx.min(grid.group, rows))
+    row, column, _ = tile_position(at - group.tiles_before * grid.columns, inside, place)
+    return row, column
 
 
 def slice_of(which: fx.Int32, steps: fx.Int32, slices: int) -> tuple[fx.Int32, fx.Int32]:
@@ -396,31 +431,33 @@ def hopper(
     tile: fx.Constexpr[Tile],
     form: fx.Constexpr[Form],
     stream: fx.Stream = fx.Stream(None),
+    offsets: fx.Tensor | None = None,
 ):
     """D = f(X Y^T + bias). `step_*` and `batch_*` are strides in elements: of rows, or of k if rows are contiguous.
 
     `work` has room for the sums of all slices but one of all tiles, and `counters` a zero for each consumer of a tile.
-    With slices there is a block for each.
+    With slices there is a block for each. In groups X and C have no batch, and Y has a matrix for each of `batches`.
     """
     nv, dtype = fx.nvgpu, x.dtype
     bk = depth_of(dtype)
     high = tile.cluster if tile.shares == "y" else 1
     extents = k, batches
-    load_x = load_map(x, (rows, *extents), step_x, batch_x, tile.m, tile.cluster // high, form.x_major, bk)
+    count_c = fx.Int32(1) if form.grouped else batches
+    load_x = load_map(x, (rows, k, count_c), step_x, batch_x, tile.m, tile.cluster // high, form.x_major, bk)
     load_y = load_map(y, (columns, *extents), step_y, batch_y, tile.n, high, form.y_major, bk)
     store_c = None
     if fx.const_expr(form.store == "engine"):
         width, box = staging(tile)
         if fx.const_expr(tile.swap):
-            view = fx.make_view(fx.get_iter(c), fx.make_layout((columns, rows, batches), (step_c, 1, batch_c)))
+            view = fx.make_view(fx.get_iter(c), fx.make_layout((columns, rows, count_c), (step_c, 1, batch_c)))
             store_c = nv.make_tma_atom(nv.TMAStore(), view, None, (width, 64, 1), swizzle=LINE)
         else:
-            view = fx.make_view(fx.get_iter(c), fx.make_layout((rows, columns, batches), (step_c, 1, batch_c)))
+            view = fx.make_view(fx.get_iter(c), fx.make_layout((rows, columns, count_c), (step_c, 1, batch_c)))
             store_c = nv.make_tma_atom(nv.TMAStore(), view, None, (64, box, 1), swizzle=2 * box)
-    shared = [t if t is None else fx.get_iter(t) for t in (work, counters)]
+    work_at, counters_at, offsets_at = [t if t is None else fx.get_iter(t) for t in (work, counters, offsets)]
     hopper_kernel(
-        load_x, load_y, store_c, fx.get_iter(c), bias, scale_x, scale_y, *shared, dtype, y.dtype, tile, form, rows,
-        columns, k, batches, group, step_c, batch_c, value_attrs={"nvvm.minctasm": 1},
+        load_x, load_y, store_c, fx.get_iter(c), bias, scale_x, scale_y, work_at, counters_at, dtype, y.dtype, tile,
+        form, rows, columns, k, batches, group, step_c, batch_c, offsets_at, value_attrs={"nvvm.minctasm": 1},
     ).launch(
         grid=blocks, block=tile.threads, cluster=tile.blocks, stream=stream, pdl=form.overlap,
         smem=stages(tile) * stage_bytes(tile) + fixed_bytes(tile),

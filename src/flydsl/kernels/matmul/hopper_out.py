@@ -38,13 +38,16 @@ class Out(NamedTuple):
     consumer: fx.Int32
     member: fx.Int32
     turn: fx.nvgpu.named_barrier
+    origin: fx.Int32 | int = 0
+    """The row of D that tiles are counted from."""
 
 
 def corner(out: Out, row: fx.Int32, column: fx.Int32, repeat: int) -> tuple[fx.Int32, fx.Int32]:
     """The first row and column of D that a repeat's 64 rows have."""
     teams = 1 if out.tile.pingpong else out.tile.consumers
     block = repeat if teams == 1 else repeat * teams + out.consumer
-    return row * out.tile.m + block * 64, column * out.tile.n
+    top = row * out.tile.m + block * 64
+    return (top + out.origin if out.form.grouped else top), column * out.tile.n
 
 
 def finished(out: Out, values: fx.Vector, top: fx.Int32, left: fx.Int32, columns: int) -> fx.Vector:
@@ -161,6 +164,14 @@ def store_by_threads(
                     )  # fmt: skip
 
 
+def store_pieces(out: Out, acc: fx.Tensor, row: fx.Int32, column: fx.Int32, batch: fx.Int32) -> None:
+    """A consumer's tile by threads, 64 rows at a time."""
+    n = out.tile.n
+    for r in range(out.tile.rows // 64):
+        piece = fx.make_view(fx.get_iter(acc) + r * (n // 2), chunk_layout(n))
+        store_by_threads(out, piece, row, column, batch, r, fx.Int32(0), n)
+
+
 @flyc.jit
 def element_at(vector: fx.Tensor, at: fx.Int32, count: fx.Int32):
     value = fx.Float32(0.0)
@@ -204,4 +215,4 @@ def store_element(
         fx.nvgpu.store_global(place, value)
 
 
-__all__ = ["Out", "chunk_layout", "corner", "store_by_engine", "store_by_threads", "swizzle"]
+__all__ = ["Out", "chunk_layout", "corner", "store_by_engine", "store_by_threads", "store_pieces", "swizzle"]

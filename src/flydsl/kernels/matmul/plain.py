@@ -11,6 +11,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ..activations import activated
+from .groups import count_tiles, first_group, group_at
 
 TILE, DEPTH, THREADS, EACH = 64, 16, 256, 4
 BLOCK = 128
@@ -40,6 +41,8 @@ def plain_kernel(
     step_c: fx.Int64,
     column_c: fx.Int64,
     batch_c: fx.Int64,
+    offsets: fx.Pointer | None,
+    groups: fx.Int32,
 ):
     tid = fx.thread_idx.x
     total = fx.Int32 if a.dtype in (fx.Int8, fx.Uint8) else fx.Float32
@@ -50,8 +53,14 @@ def plain_kernel(
     per_batch = columns * fx.ceildiv(m, TILE)
     batch, at = fx.block_idx.x // per_batch, fx.block_idx.x % per_batch
     row, column = at // columns * TILE, at % columns * TILE
+    batch_y = batch
+    if fx.const_expr(offsets is not None):
+        # Tiles of rows end where groups do. Blocks beyond the last one have no rows.
+        which = fx.block_idx.x // columns
+        batch_y, row, m = group_rows(cast("fx.Pointer", offsets), which, groups, m)
+        batch = fx.Int32(0)
     rows_a = Side(a + fx.Int64(batch) * batch_a, tile_a, row, m, step_a, depth_a)
-    rows_b = Side(b + fx.Int64(batch) * batch_b, tile_b, column, n, step_b, depth_b)
+    rows_b = Side(b + fx.Int64(batch_y) * batch_b, tile_b, column, n, step_b, depth_b)
     acc = fx.make_rmem_tensor(fx.make_layout((EACH, EACH), (EACH, 1)), total)
     acc.fill(0)
     top, left = tid // 16, tid % 16
@@ -81,6 +90,16 @@ def plain_kernel(
                         value = value + element(bias, q)
                     value = activated(activation, value)
                 here[fx.Int64(r) * step_c + fx.Int64(q) * column_c] = c.dtype(value)
+
+
+@flyc.jit
+def group_rows(offsets: fx.Pointer, tile: fx.Int32, groups: fx.Int32, rows: fx.Int32):
+    """The group of a tile, the tile's first row and the group's end; no rows where there is no such tile."""
+    number, first, last = fx.Int32(0), fx.Int32(0), fx.Int32(0)
+    if tile < count_tiles(offsets, groups, rows, TILE):
+        found = group_at(offsets, first_group(offsets, rows), tile, rows, TILE)
+        number, first, last = found.number, found.start + (tile - found.tiles_before) * TILE, found.end
+    return number, first, last
 
 
 def block_scales(scale_a: fx.Tensor, scale_b: fx.Tensor, step: fx.Int32) -> tuple[fx.Tensor, fx.Tensor]:
@@ -171,14 +190,19 @@ def plain(
     single: fx.Constexpr[tuple[bool, ...]] = (False, False),
     blocked: fx.Constexpr[bool] = False,
     stream: fx.Stream = fx.Stream(None),
+    offsets: fx.Tensor | None = None,
 ):
     """Strides are in elements: of rows, of k and of the batch for A; of k, of columns and of the batch for B.
 
     A scale has a value for each row of A or column of B, or (`single`) one for all, or (`blocked`) one for 128 elements
-    of a row of A and one for 128 x 128 of B.
+    of a row of A and one for 128 x 128 of B. With `offsets`, the ends of groups, A and C have no batch, and each group
+    of rows has a matrix of B.
     """
     blocks = fx.ceildiv(m, TILE) * fx.ceildiv(n, TILE) * batches
+    if fx.const_expr(offsets is not None):
+        blocks = (fx.ceildiv(m, TILE) + batches) * fx.ceildiv(n, TILE)
+    ends = None if offsets is None else fx.get_iter(offsets)
     plain_kernel(
         fx.get_iter(a), fx.get_iter(b), fx.get_iter(c), bias, scale_a, scale_b, activation, single, blocked, m, n, k,
-        step_a, depth_a, batch_a, depth_b, step_b, batch_b, step_c, column_c, batch_c,
+        step_a, depth_a, batch_a, depth_b, step_b, batch_b, step_c, column_c, batch_c, ends, batches,
     ).launch(grid=blocks, block=THREADS, stream=stream)  # fmt: skip

@@ -234,9 +234,46 @@ def candidates(given: Problem) -> list[Plan]:
 
 
 @lru_cache(4096)
-def best(given: Problem) -> Plan:
-    """The model's favourite."""
-    return candidates(given)[0]
+def best(given: Problem, whole: bool = False) -> Plan:
+    """The model's favourite; `whole`: of those that sum K in one piece."""
+    return next(p for p in candidates(given) if not whole or p.tile.splits == p.tile.slices == 1)
 
 
-__all__ = ["RATES", "Plan", "Problem", "Rates", "best", "candidates", "operands", "plan"]
+def candidates_in_groups(given: Problem) -> list[Plan]:
+    """For groups of about `m` rows each, whose true numbers only the device knows; the favourite first."""
+    return [p for p in candidates(given) if p.tile.splits == p.tile.slices == 1 and not p.tile.swap]
+
+
+@lru_cache(4096)
+def best_in_groups(given: Problem) -> Plan:
+    """The favourite; of about equals the one whose blocks share the group's matrix, which comes from memory."""
+    found = candidates_in_groups(given)
+    for plan in found:
+        if plan.clocks > 1.015 * found[0].clocks:
+            break
+        tile, first = plan.tile, found[0].tile
+        if (tile.cluster, tile.shares) == (2, "y") and given.m >= 2 * tile.m and tile.m * tile.n >= first.m * first.n:
+            return plan
+    return found[0]
+
+
+def blocks_in_groups(given: Problem, tile: Tile, rows: int) -> int:
+    """To launch for `rows` rows of all groups together, however long each is."""
+    high = tile.cluster if tile.shares == "y" else 1
+    most = (ceildiv(rows, tile.m * high) + given.batches) * ceildiv(given.n, tile.n * tile.cluster // high)
+    return min(most, given.processors // tile.cluster) * tile.cluster
+
+
+__all__ = [
+    "RATES",
+    "Plan",
+    "Problem",
+    "Rates",
+    "best",
+    "best_in_groups",
+    "blocks_in_groups",
+    "candidates",
+    "candidates_in_groups",
+    "operands",
+    "plan",
+]

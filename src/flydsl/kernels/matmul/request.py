@@ -40,6 +40,8 @@ class Request(NamedTuple):
     batched: bool
     blocked: bool
     """The scales are for 128 elements of a row of a, and for 128 x 128 of b."""
+    invariant: bool = False
+    """Rows of the result are the same bits whatever rows are beside them."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -70,7 +72,7 @@ def check(
     if a.dtype != b.dtype and not (a.dtype in FP8 and b.dtype in FP8):
         raise DSLTypeError(f"matmul: a and b have one type, or are both fp8, got {a.dtype} and {b.dtype}")
     m, n = a.shape[-2], b.shape[-1]
-    result = _result(a.dtype, out_dtype)
+    result = result_type(a.dtype, out_dtype)
     name = "none" if activation is None else activation
     if name not in ACTIVATIONS:
         raise DSLValueError(f"matmul: unknown activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
@@ -98,7 +100,7 @@ def check(
     )  # fmt: skip
 
 
-def _result(dtype: str, out_dtype: object) -> str:
+def result_type(dtype: str, out_dtype: object) -> str:
     allowed = RESULTS[dtype]
     if out_dtype is None:
         return dtype if dtype in FLOATS else "bfloat16" if dtype in FP8 else allowed[0]
@@ -155,13 +157,15 @@ def check_out(request: Request, out: Array) -> None:
         reach = stride * (extent - 1) + reach
 
 
-def check_apart(place: int, reach: int, others: Iterable[tuple[str, HostArray | None, int]]) -> None:
+def check_apart(
+    place: int, reach: int, others: Iterable[tuple[str, HostArray | None, int]], what: str = "matmul"
+) -> None:
     """Nothing that is read may lie in what is written: others by name, with the bytes they reach over."""
     for name, x, length in others:
         if x is not None:
             first = address(x)
             if first < place + reach and place < first + length:
-                raise DSLValueError(f"matmul: out overlaps {name}; give it memory of its own")
+                raise DSLValueError(f"{what}: out overlaps {name}; give it memory of its own")
 
 
-__all__ = ["FP8", "Request", "check", "check_apart", "check_out"]
+__all__ = ["FP8", "Request", "check", "check_apart", "check_out", "result_type"]

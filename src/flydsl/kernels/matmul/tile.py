@@ -85,6 +85,12 @@ class Form(NamedTuple):
     burst: int = 1
     """Stages that are filled together, so that memory is asked for longer pieces of rows."""
 
+    grouped: bool = False
+    """Rows of X belong to groups, each with a matrix of its own for Y; tiles end where groups do."""
+
+    edge: str = "elements"
+    """How threads store tiles that reach beyond their group, where the engine stores the others."""
+
     @property
     def blocked(self) -> bool:
         return self.scale_x in ("line", "square")

@@ -197,7 +197,7 @@ class _Linker:
             if shndx == _SHN_AMDGPU_LDS:
                 raise _refuse(f"symbol {symbol.name} is in LDS allocated by the linker")
             if shndx == elf.SHN_UNDEF:
-                raise _refuse(f"symbol {symbol.name} is undefined")
+                raise LinkError(f"cannot link: symbol {symbol.name} is undefined")
             if shndx >= elf.SHN_LORESERVE and shndx != elf.SHN_ABS:
                 raise _refuse(f"symbol {symbol.name} has the special section index {shndx:#x}")
             if symbol.type > 4:

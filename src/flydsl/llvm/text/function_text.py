@@ -41,7 +41,7 @@ class Abi:
     shares: ClassVar[bool] = True
     """Whether equal instructions are written once."""
     checked: bool = False
-    """Whether memory accesses go through `load` and `store` here."""
+    """Whether memory accesses and fences go through `access` and `fence` here."""
     block: Sizes | None = None
     grid: Sizes | None = None
 
@@ -62,12 +62,12 @@ class Abi:
         """What an integer division is to divide by."""
         return f.names[op.operands[1]]
 
-    def load(self, f: FunctionText, op: Operation) -> None:
-        """A checked load."""
+    def access(self, f: FunctionText, op: Operation, text: str | None) -> None:
+        """A checked access, whose instruction is `text`; plain loads and stores bring none."""
         raise NotImplementedError
 
-    def store(self, f: FunctionText, op: Operation) -> None:
-        """A checked store."""
+    def fence(self, f: FunctionText, op: Operation) -> None:
+        """What comes before a fence in checked code."""
         raise NotImplementedError
 
     def address_of(self, f: FunctionText, name: str) -> str:
@@ -423,6 +423,11 @@ class FunctionText(Sink[str]):
     def late(self, op: Operation) -> Handler:
         """What writes an op that the table does not know."""
         handler = self.abi.instruction(op)
+        if handler is None and op.name.startswith("llvm."):
+            # Few kernels hold ops of `llvm` beyond memory, and theirs bring the tables of all instructions with them.
+            from .llvm_ops import STRAIGHT
+
+            handler = STRAIGHT.get(type(op))
         if handler is not None:
             return handler
         write = getattr(op, "write_llvm", None)

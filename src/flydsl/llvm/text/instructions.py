@@ -104,6 +104,17 @@ def _scaled_wmma(f: FunctionText, op: TableOp) -> None:
     emit(f, op, intrinsic_name(op), arguments)
 
 
+def _load_lds(f: FunctionText, op: TableOp) -> None:
+    """The instruction adds its immediate to both addresses; one that is no literal is added here."""
+    arguments = _arguments(f, op)
+    rsrc, at, size, offset, soffset, immediate, aux = arguments
+    if immediate[1].startswith("%"):
+        moved = f.assign(f"getelementptr i8, {at[0]} {at[1]}, {immediate[0]} {immediate[1]}")
+        further = f.assign(f"add i32 {offset[1]}, {immediate[1]}")
+        arguments = [rsrc, (at[0], moved), size, ("i32", further), soffset, ("i32", "0"), aux]
+    emit(f, op, intrinsic_name(op), arguments)
+
+
 def _barrier0(f: FunctionText, op: TableOp) -> None:
     f.call_void("llvm.nvvm.barrier.cta.sync.aligned.all", ["i32"], ["0"])
 
@@ -117,6 +128,7 @@ _SPECIAL: dict[str, Callable[[FunctionText, Any], None]] = {
     **{f"rocdl.{what}.dim.{d}": _dimension for what in ("workgroup", "grid") for d in "xyz"},
     **{f"rocdl.wmma.i32.16x16x16.{kind}": _integer_wmma for kind in ("iu8", "iu4")},
     **{f"rocdl.wmma.{kind}.f32.16x16x128.f8f6f4": _scaled_wmma for kind in ("scale", "scale16")},
+    **{f"rocdl.raw.ptr.buffer.load.{kind}": _load_lds for kind in ("lds", "async.lds")},
     "nvvm.barrier0": _barrier0,
     "nvvm.elect.sync": _elect,
 }

@@ -353,7 +353,7 @@ def _launch(f: FunctionText, op: gpu.LaunchFuncOp) -> None:
     f.abi.launch(f, op)
 
 
-LLVM_TABLE: dict[type[Operation], Handler] = {
+STRAIGHT: dict[type[Operation], Handler] = {
     xllvm.ConstantOp: _constant,
     **dict.fromkeys(INT_OPS, _int_binary),
     **dict.fromkeys(FLOAT_OPS, _float_binary),
@@ -374,6 +374,11 @@ LLVM_TABLE: dict[type[Operation], Handler] = {
     xllvm.ShuffleVectorOp: cast(Handler, _shuffle),
     llvm.MemcpyOp: cast(Handler, _memcpy),
     CallOp: cast(Handler, _call),
+}
+"""Ops without control flow, which may stand in functions of the upper dialects too."""
+
+LLVM_TABLE: dict[type[Operation], Handler] = {
+    **STRAIGHT,
     BrOp: cast(Handler, _br),
     CondBrOp: cast(Handler, _cond_br),
     SwitchOp: cast(Handler, _switch),
@@ -383,4 +388,13 @@ LLVM_TABLE: dict[type[Operation], Handler] = {
 }
 """Op class to the function that writes it."""
 
-__all__ = ["CAST_OPS", "FLOAT_OPS", "INT_OPS", "LLVM_TABLE", "LlvmFunctionText", "function_body", "write_function"]
+__all__ = [
+    "CAST_OPS",
+    "FLOAT_OPS",
+    "INT_OPS",
+    "LLVM_TABLE",
+    "STRAIGHT",
+    "LlvmFunctionText",
+    "function_body",
+    "write_function",
+]

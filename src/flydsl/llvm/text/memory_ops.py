@@ -12,6 +12,7 @@ from ...dialects.upstream.llvm.atomics import CmpXchgOp, FenceOp
 from ...dialects.upstream.llvm.gep import no_wrap_words
 from ...dialects.upstream.llvm.memory import ORDERING_WORDS
 from ...ir.builder import operands_of
+from ...target.scopes import scope_for
 from .function_text import EMPTY_NODE, FunctionText, Handler
 from .spelling import int_list, type_text
 
@@ -25,9 +26,12 @@ def align_of(op: Operation) -> str:
     return "" if attr is None else f", align {attr.value.data}"
 
 
-def _scope(op: Operation) -> str:
+def _scope(f: FunctionText, op: Operation) -> str:
     scope: Any = op.properties.get("syncscope")
-    return "" if scope is None else f' syncscope("{scope.data}")'
+    if scope is None:
+        return ""
+    vendor = {"amdgcn": "amd", "nvptx64": "nvidia"}.get(f.module.triple.partition("-")[0])
+    return f' syncscope("{scope_for(scope.data, lambda feature: feature in (vendor, "clusters"))}")'
 
 
 def _qualified(f: FunctionText, op: Operation) -> tuple[str, str, str] | None:
@@ -40,7 +44,7 @@ def _qualified(f: FunctionText, op: Operation) -> tuple[str, str, str] | None:
     words = tail = end = ""
     if ordering:
         words = "atomic "
-        tail = f"{_scope(op)} {ORDERING_WORDS[ordering]}"
+        tail = f"{_scope(f, op)} {ORDERING_WORDS[ordering]}"
     if "volatile_" in props:
         words += "volatile "
     if "nontemporal" in props:
@@ -58,12 +62,15 @@ def _load(f: FunctionText, op: Operation) -> None:
     qualified = _qualified(f, op)
     if qualified is None:
         if f.abi.checked:
-            f.abi.load(f, op)
+            f.abi.access(f, op, None)
         else:
             f.names[result] = f.read(f"load {type_text(result.type)}, {f.typed(p)}{align_of(op)}")
         return
     words, tail, end = qualified
     text = f"load {words}{type_text(result.type)}, {f.typed(p)}{tail}{align_of(op)}{end}"
+    if f.abi.checked:
+        f.abi.access(f, op, text)
+        return
     f.names[result] = f.assign(text) if words else f.pure(text) if "invariant" in op.properties else f.read(text)
 
 
@@ -72,21 +79,40 @@ def _store(f: FunctionText, op: Operation) -> None:
     qualified = _qualified(f, op)
     if qualified is None:
         if f.abi.checked:
-            f.abi.store(f, op)
+            f.abi.access(f, op, None)
             return
         f.line(f"store {f.typed(v)}, {f.typed(p)}{align_of(op)}")
         return
     words, tail, end = qualified
-    f.line(f"store {words}{f.typed(v)}, {f.typed(p)}{tail}{align_of(op)}{end}")
+    text = f"store {words}{f.typed(v)}, {f.typed(p)}{tail}{align_of(op)}{end}"
+    if f.abi.checked:
+        f.abi.access(f, op, text)
+        return
+    f.line(text)
 
 
 def _cmpxchg(f: FunctionText, op: CmpXchgOp) -> None:
     words = ("weak " if op.weak is not None else "") + ("volatile " if op.volatile_ is not None else "")
     success, failure = (ORDERING_WORDS[o.value.data] for o in (op.success_ordering, op.failure_ordering))
-    f.names[op.res] = f.assign(
-        f"cmpxchg {words}{f.typed(op.ptr)}, {f.typed(op.cmp)}, {f.typed(op.val)}{_scope(op)} "
+    text = (
+        f"cmpxchg {words}{f.typed(op.ptr)}, {f.typed(op.cmp)}, {f.typed(op.val)}{_scope(f, op)} "
         f"{success} {failure}{align_of(op)}"
     )
+    if f.abi.checked:
+        f.abi.access(f, op, text)
+        return
+    f.names[op.res] = f.assign(text)
+
+
+def _of_device(f: FunctionText, op: Operation) -> str:
+    """On AMD, for a scope below the system's: the memory is the device's own, as its allocator gives it.
+
+    Without that LLVM takes a loop of compare-and-swap for whatever is not defined in memory shared with the host.
+    """
+    if op.properties.get("syncscope") is None or not f.module.triple.startswith("amdgcn"):
+        return ""
+    f.module.metadata(EMPTY_NODE)
+    return ", !amdgpu.no.fine.grained.memory !8001, !amdgpu.no.remote.memory !8001"
 
 
 def _atomicrmw(f: FunctionText, op: llvm.AtomicRMWOp) -> None:
@@ -94,11 +120,17 @@ def _atomicrmw(f: FunctionText, op: llvm.AtomicRMWOp) -> None:
     word = llvm.ATOMIC_BINARY[op.bin_op.value.data].lstrip("_")
     order = ORDERING_WORDS[op.ordering.value.data]
     (result,) = op.results
-    f.names[result] = f.assign(f"atomicrmw {word} {f.typed(p)}, {f.typed(v)}{_scope(op)} {order}{align_of(op)}")
+    text = f"atomicrmw {word} {f.typed(p)}, {f.typed(v)}{_scope(f, op)} {order}{align_of(op)}{_of_device(f, op)}"
+    if f.abi.checked:
+        f.abi.access(f, op, text)
+        return
+    f.names[result] = f.assign(text)
 
 
 def _fence(f: FunctionText, op: FenceOp) -> None:
-    f.line(f"fence{_scope(op)} {ORDERING_WORDS[op.ordering.value.data]}")
+    if f.abi.checked:
+        f.abi.fence(f, op)
+    f.line(f"fence{_scope(f, op)} {ORDERING_WORDS[op.ordering.value.data]}")
 
 
 def _gep(f: FunctionText, op: Operation) -> None:

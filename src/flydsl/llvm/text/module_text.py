@@ -13,7 +13,9 @@ class ModuleText:
 
     def __init__(self, triple: str, data_layout: str):
         self.header = [f'target datalayout = "{data_layout}"'] if data_layout else []
+        self.triple = triple
         self.header.append(f'target triple = "{triple}"')
+        self.triple = triple
         self.declarations: dict[str, str] = {}
         self.globals: list[str] = []
         self.functions: list[str] = []

@@ -1,8 +1,9 @@
 """Functions of `math` that a target's instructions lack, as arithmetic. Nothing is linked.
 
-`exp`, `exp2`, `log` and `log2` of f32 are done in f32. The other functions of f32 are evaluated in f64, where plain
-formulas are exact to well below half an f32 ulp, and rounded once; f16 and bf16 go through f32. On GPUs f64 uses the
-same formulas with longer series, to about 1e-14; the cpu stack has the C library for it.
+Exponentials, logarithms and `rsqrt` of f32 are done in f32, the last steps in two parts. The other functions of f32 are
+evaluated in f64, where plain formulas are exact to well below half an f32 ulp, and rounded once; f16 and bf16 go
+through f32. Functions of f64 use the same formulas with longer series. The cpu stack has the C library for powers of
+f64; everything else is the same arithmetic on all targets, bit for bit where their f32 and f64 are IEEE's.
 
 With the fast-math flag `afn` what the hardware approximates stays, as an intrinsic; with `fast`, which has all flags,
 in the form that takes numbers below the normal range for zero.
@@ -26,13 +27,15 @@ from xdsl.dialects.builtin import (
     f64,
     i1,
 )
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialects.upstream import scf
 from ...dialects.upstream.extra_math import ErfcOp
 from ...dialects.upstream.vector import FromElementsOp, ShapeCastOp
-from ...ir.builder import Builder, elem_of, i32, i64, operands_of
+from ...ir.builder import Builder, elem_of, operands_of
 from ..rebuild import Handler
+from . import error_functions
+from .calculator import Calculator
 from .small_floats import like
 
 _OR = vector.CombiningKindAttr(vector.CombiningKindFlag.OR)
@@ -60,134 +63,6 @@ _LOG = (
     -0.16667802319501254, 0.200007157488921, -0.24999996957950882, 0.33333331180030046,
 )  # fmt: skip
 """(log(1 + f) - f + f^2 / 2) / f^3 for sqrt(1/2) <= 1 + f <= sqrt(2)."""
-_ERF = (
-    -3.7010294586574444e-07, 1.4772294580793014e-05, -0.0002705288648368565, 0.003005900854901217,
-    -0.022570404305909713, 0.12067628821848363, -0.4714421524351998, 1.359203096403098, -2.8911664131013683,
-    4.51981370624311, -5.232560637167075, 4.680913562326651, -3.325593454594531, 1.2656683595865046,
-    0.7970935327228355, 0.039915535863274176,
-)  # fmt: skip
-"""erf(x) for 1 <= x <= 4."""
-_ERFC = (
-    -2.7404253787846753e-05, -2.5277036995752028e-05, 0.00015815154519536895, 0.00021199130521758094,
-    -0.00045721838143344224, -0.0014572503695865862, 0.0012717108964516162, 0.008722660905895626,
-    -0.008034036199546542, -0.05422000062532991, 0.1640512805381081, -0.16603039762377822, -0.09276382658923465,
-    1.2769783815525437,
-)  # fmt: skip
-"""(1 + 2x) e^(x^2) erfc(x) in q = (x - 2) / (x + 2) for 1 <= x <= 10.3."""
-
-
-class Calculator:
-    """Arithmetic on values of one float type, scalar or vector."""
-
-    def __init__(self, b: Builder, type_: Attribute):
-        self.b, self.type = b, type_
-        self.wide = elem_of(type_) == f64
-        self.bits = like(type_, i64 if self.wide else i32)
-
-    def const(self, value: float) -> SSAValue:
-        return self.b.const(value, self.type)
-
-    def _value(self, x: SSAValue | float) -> SSAValue:
-        return x if isinstance(x, SSAValue) else self.const(x)
-
-    def add(self, x: SSAValue | float, y: SSAValue | float) -> SSAValue:
-        return self.b.float_binary("addf", self._value(x), self._value(y))
-
-    def sub(self, x: SSAValue | float, y: SSAValue | float) -> SSAValue:
-        return self.b.float_binary("subf", self._value(x), self._value(y))
-
-    def mul(self, x: SSAValue | float, y: SSAValue | float) -> SSAValue:
-        return self.b.float_binary("mulf", self._value(x), self._value(y))
-
-    def div(self, x: SSAValue | float, y: SSAValue | float) -> SSAValue:
-        return self.b.float_binary("divf", self._value(x), self._value(y))
-
-    def fma(self, x: SSAValue | float, y: SSAValue | float, z: SSAValue | float) -> SSAValue:
-        return self.b.pure(xmath.FmaOp, tuple(self._value(v) for v in (x, y, z)), self.type, {})
-
-    def call(self, op: type[Operation], *args: SSAValue) -> SSAValue:
-        return self.b.pure(op, args, self.type, {})
-
-    def abs(self, x: SSAValue) -> SSAValue:
-        return self.call(xmath.AbsFOp, x)
-
-    def sign_of(self, x: SSAValue, sign: SSAValue) -> SSAValue:
-        return self.call(xmath.CopySignOp, x, sign)
-
-    def round(self, x: SSAValue) -> SSAValue:
-        return self.call(xmath.RoundEvenOp, x)
-
-    def sqrt(self, x: SSAValue) -> SSAValue:
-        return self.call(xmath.SqrtOp, x)
-
-    def neg(self, x: SSAValue) -> SSAValue:
-        return self.b.negf(x)
-
-    def test(self, predicate: str, x: SSAValue, y: SSAValue | float) -> SSAValue:
-        return self.b.cmpf(predicate, x, self._value(y))
-
-    def where(self, flag: SSAValue, x: SSAValue | float, y: SSAValue | float) -> SSAValue:
-        """`x` where the flag holds, else `y`."""
-        return self.b.select(flag, self._value(x), self._value(y))
-
-    def clamp(self, x: SSAValue, low: float, high: float) -> SSAValue:
-        """Within bounds; NaN becomes the lower one."""
-        y = self.b.float_binary("maxnumf", x, self.const(low))
-        return self.b.float_binary("minnumf", y, self.const(high))
-
-    def polynomial(self, x: SSAValue, coefficients: Sequence[float]) -> SSAValue:
-        """Horner's scheme, highest power first."""
-        total = self.const(coefficients[0])
-        for c in coefficients[1:]:
-            total = self.fma(total, x, c)
-        return total
-
-    # --- bits -----------------------------------------------------------------------------------------------------
-
-    def int_const(self, value: int) -> SSAValue:
-        return self.b.const(value, self.bits)
-
-    def int_op(self, name: str, x: SSAValue, y: SSAValue | int) -> SSAValue:
-        return self.b.int_binary(name, x, y if isinstance(y, SSAValue) else self.int_const(y))
-
-    def as_int(self, x: SSAValue) -> SSAValue:
-        return self.b.cast("bitcast", x, self.bits)
-
-    def as_float(self, x: SSAValue) -> SSAValue:
-        return self.b.cast("bitcast", x, self.type)
-
-    @property
-    def _mantissa(self) -> int:
-        return 52 if self.wide else 23
-
-    @property
-    def _bias(self) -> int:
-        return 1023 if self.wide else 127
-
-    def power_of_two(self, n: SSAValue) -> SSAValue:
-        """2^n of integers in the normal range."""
-        return self.as_float(self.int_op("shli", self.int_op("addi", n, self._bias), self._mantissa))
-
-    def scaled(self, x: SSAValue, n: SSAValue) -> SSAValue:
-        """x * 2^n in two steps, so that results below the normal range are rounded once."""
-        half = self.int_op("shrsi", n, 1)
-        return self.mul(self.mul(x, self.power_of_two(half)), self.power_of_two(self.int_op("subi", n, half)))
-
-    def to_int(self, x: SSAValue) -> SSAValue:
-        return self.b.cast("fptosi", x, self.bits)
-
-    def split(self, x: SSAValue) -> tuple[SSAValue, SSAValue]:
-        """Positive x as m * 2^e with sqrt(1/2) <= m < sqrt(2); e as a float."""
-        shift = 54.0 if self.wide else 25.0
-        tiny = self.test("olt", x, 2.0 ** (1 - self._bias))
-        y = self.where(tiny, self.mul(x, 2.0**shift), x)
-        word = self.as_int(y)
-        root = self.as_int(self.const(0.5**0.5))
-        # The distance to sqrt(1/2), in whole exponents.
-        e = self.int_op("shrsi", self.int_op("subi", word, root), self._mantissa)
-        m = self.as_float(self.int_op("subi", word, self.int_op("shli", e, self._mantissa)))
-        exponent = self.b.cast("sitofp", e, self.type)
-        return m, self.sub(exponent, self.where(tiny, shift, 0.0))
 
 
 # --- f32 ----------------------------------------------------------------------------------------------------------
@@ -196,10 +71,13 @@ class Calculator:
 def _exp_f32(c: Calculator, x: SSAValue) -> SSAValue:
     y = c.clamp(x, -104.0, 89.0)
     n = c.round(c.mul(y, _LOG2E))
-    r = c.fma(n, -0.693359375, y)
-    r = c.fma(n, 2.12194440e-4, r)
-    p = c.fma(c.mul(r, r), c.polynomial(r, _EXP), r)
-    result = c.scaled(c.add(p, 1.0), c.to_int(n))
+    # ln 2 in two parts: the product with the first is exact.
+    high = c.fma(n, -0.693359375, y)
+    low = c.mul(n, 2.12194440e-4)
+    r = c.add(high, low)
+    total, rest = c.sum_of(c.const(1.0), high)
+    small = c.fma(c.mul(r, r), c.polynomial(r, _EXP), c.add(low, rest))
+    result = c.scaled(c.add(total, small), c.to_int(n))
     return c.where(c.test("uno", x, x), x, result)
 
 
@@ -218,128 +96,198 @@ def _log_special(c: Calculator, x: SSAValue, result: SSAValue) -> SSAValue:
     return c.where(c.test("uge", x, 0.0), c.where(c.test("uno", x, x), x, result), float("nan"))
 
 
-def _log_f32(c: Calculator, x: SSAValue) -> SSAValue:
+def _in_base(
+    c: Calculator,
+    x: SSAValue,
+    f: SSAValue,
+    y: SSAValue,
+    e: SSAValue,
+    unit: tuple[float, float],
+    two: tuple[float, float],
+    more: SSAValue | None = None,
+) -> SSAValue:
+    """unit (f + y) + two e, where f is the largest of the small parts; two[0] has few bits."""
+    if unit[0] == 1.0:
+        high, small = f, y
+    else:
+        high = c.mul(f, unit[0])
+        # What the product lost.
+        small = c.fma(f, unit[1], c.fma(f, unit[0], c.neg(high)))
+        small = c.fma(y, unit[0], small)
+    if more is not None:
+        small = c.add(small, more)
+    whole = e if two[0] == 1.0 else c.mul(e, two[0])
+    if two[1]:
+        small = c.fma(e, two[1], small)
+    total, rest = c.sum_of(whole, high)
+    return _log_special(c, x, c.add(total, c.add(rest, small)))
+
+
+def _logarithm_f32(c: Calculator, x: SSAValue, unit: tuple[float, float], two: tuple[float, float]) -> SSAValue:
+    """log x in a base, by 1 / log(base) and log 2 in that base, both in two parts."""
     m, e = c.split(x)
     f = c.sub(m, 1.0)
     z = c.mul(f, f)
-    y = c.mul(c.mul(z, f), c.polynomial(f, _LOG))
-    y = c.fma(e, -2.12194440e-4, y)
-    y = c.fma(z, -0.5, y)
-    return _log_special(c, x, c.fma(e, 0.693359375, c.add(f, y)))
+    # log m = f + y
+    y = c.fma(z, -0.5, c.mul(c.mul(z, f), c.polynomial(f, _LOG)))
+    return _in_base(c, x, f, y, e, unit, two)
+
+
+def _log_f32(c: Calculator, x: SSAValue) -> SSAValue:
+    return _logarithm_f32(c, x, (1.0, 0.0), (0.693359375, -2.1219444005469057e-4))
 
 
 def _log2_f32(c: Calculator, x: SSAValue) -> SSAValue:
-    m, e = c.split(x)
-    f = c.sub(m, 1.0)
-    z = c.mul(f, f)
-    y = c.fma(z, -0.5, c.mul(c.mul(z, f), c.polynomial(f, _LOG)))
-    low = _LOG2E - 1.0
-    total = c.fma(f, low, c.fma(y, low, y))
-    return _log_special(c, x, c.add(e, c.add(f, total)))
+    return _logarithm_f32(c, x, (1.4426950216293335, 1.9259629911266175e-08), (1.0, 0.0))
+
+
+def _log10_f32(c: Calculator, x: SSAValue) -> SSAValue:
+    unit = (0.4342944920063019, -1.0103050052231683e-08)
+    return _logarithm_f32(c, x, unit, (0.301025390625, 4.605038981195214e-06))
+
+
+def _rsqrt(c: Calculator, x: SSAValue, full: bool = True) -> SSAValue:
+    """One step of Newton's method on 1 / sqrt(x), its residue in two parts; the same for all types."""
+    y = c.div(1.0, c.sqrt(x))
+    square = c.mul(x, y)
+    lost = c.fma(x, y, c.neg(square))
+    residue = c.sub(c.fma(c.neg(square), y, 1.0), c.mul(lost, y))
+    better = c.fma(c.mul(y, 0.5), residue, y)
+    # 0, infinity and what is not a number have no residue.
+    return c.where(c.test("ogt", square, 0.0), better, y)
 
 
 # --- f64, short series for results that are rounded to f32 ----------------------------------------------------------
 
 
-def _exp(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
-    y = c.clamp(x, -746.0, 710.0)
-    n = c.round(c.mul(y, _LOG2E))
-    r = c.fma(n, -0.6931471803691238, y)
-    r = c.fma(n, -1.9082149292705877e-10, r)
-    p = c.polynomial(r, [1.0 / factorial(k) for k in range(13 if full else 9, -1, -1)])
-    return c.where(c.test("uno", x, x), x, c.scaled(p, c.to_int(n)))
+def _reduced(c: Calculator, x: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
+    """x as n ln 2 + high + low: n, and the rest in two parts."""
+    n = c.round(c.mul(x, _LOG2E))
+    return n, c.fma(n, -0.6931471803691238, x), c.mul(n, -1.9082149292705877e-10)
 
 
-def _log(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
-    m, e = c.split(x)
-    s = c.div(c.sub(m, 1.0), c.add(m, 1.0))
-    z = c.mul(s, s)
-    series = c.polynomial(z, [2.0 / (2 * k + 1) for k in range(10 if full else 7, 0, -1)])
-    y = c.fma(c.mul(s, z), series, c.mul(s, 2.0))
-    low = c.fma(e, 1.9082149292705877e-10, y)
-    return _log_special(c, x, c.fma(e, 0.6931471803691238, low))
+def _exp_rest(c: Calculator, high: SSAValue, low: SSAValue, full: bool) -> SSAValue:
+    """e^(high + low) - 1 - high."""
+    r = c.add(high, low)
+    series = c.polynomial(r, [1.0 / factorial(k) for k in range(13 if full else 9, 1, -1)])
+    return c.fma(c.mul(r, r), series, low)
 
 
-def _small(c: Calculator, x: SSAValue, limit: float, series: Callable[[], SSAValue], other: SSAValue) -> SSAValue:
-    """A series near zero, where the other formula cancels; zero itself keeps its sign."""
-    near = c.where(c.test("oeq", x, 0.0), x, series())
-    return c.where(c.test("olt", c.abs(x), limit), near, other)
-
-
-def _odd_series(c: Calculator, x: SSAValue, *coefficients: float) -> SSAValue:
-    """x + c1 x^3 + c2 x^5 + ..."""
-    z = c.mul(x, x)
-    return c.fma(c.mul(x, z), c.polynomial(z, coefficients[::-1]), x)
+def _exp(c: Calculator, x: SSAValue, full: bool, halvings: int = 0) -> SSAValue:
+    """e^x / 2^halvings."""
+    n, high, low = _reduced(c, c.clamp(x, -746.0, 711.0))
+    total, rest = c.sum_of(c.const(1.0), high)
+    p = c.add(total, c.add(rest, _exp_rest(c, high, low, full)))
+    exponent = c.to_int(n)
+    if halvings:
+        exponent = c.int_op("subi", exponent, halvings)
+    return c.where(c.test("uno", x, x), x, c.scaled(p, exponent))
 
 
 def _expm1(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
-    def series() -> SSAValue:
-        return c.fma(c.mul(x, x), c.polynomial(x, [1.0 / factorial(k) for k in range(8, 1, -1)]), x)
+    n, high, low = _reduced(c, c.clamp(x, -50.0, 50.0))
+    p = c.add(high, _exp_rest(c, high, low, full))
+    power = c.power_of_two(c.to_int(n))
+    near = c.fma(p, power, c.sub(power, 1.0))
+    value = c.where(c.test("ogt", x, 50.0), _exp(c, x, full), near)
+    # Zero keeps its sign, and the clamp loses what is not a number.
+    return c.where(c.test("one", x, 0.0), value, x)
 
-    return _small(c, x, 0.02, series, c.sub(_exp(c, x, full), 1.0))
+
+def _logarithm(
+    c: Calculator,
+    x: SSAValue,
+    full: bool,
+    unit: tuple[float, float] = (1.0, 0.0),
+    two: tuple[float, float] = (0.6931471803691238, 1.9082149292705877e-10),
+    more: SSAValue | None = None,
+) -> SSAValue:
+    """log x in a base, by 1 / log(base) and log 2 in that base, both in two parts, and something small to be added."""
+    m, e = c.split(x)
+    f = c.sub(m, 1.0)
+    half = c.mul(c.mul(f, f), 0.5)
+    s = c.div(f, c.add(f, 2.0))
+    z = c.mul(s, s)
+    series = c.mul(z, c.polynomial(z, [2.0 / (2 * k + 1) for k in range(10 if full else 7, 0, -1)]))
+    # log m = f + y
+    y = c.sub(c.mul(s, c.add(half, series)), half)
+    return _in_base(c, x, f, y, e, unit, two, more)
+
+
+def _log(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
+    return _logarithm(c, x, full)
 
 
 def _log1p(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
-    def series() -> SSAValue:
-        return c.fma(c.mul(x, x), c.polynomial(x, [(-1.0) ** (k + 1) / k for k in range(10, 1, -1)]), x)
-
-    return _small(c, x, 0.01, series, _log(c, c.add(x, 1.0), full))
+    u = c.add(x, 1.0)
+    # What the sum lost, by the larger of the two.
+    lost = c.where(c.test("ogt", x, 1.0), c.sub(1.0, c.sub(u, x)), c.sub(x, c.sub(u, 1.0)))
+    value = _logarithm(c, u, full, more=c.div(lost, u))
+    return c.where(c.test("une", x, 0.0), value, x)
 
 
 def _log10(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
-    return c.mul(_log(c, x, full), 0.4342944819032518)
+    unit, two = (0.4342944819032518, 1.098319650216765e-17), (0.30102999566383914, 1.4205023227266099e-13)
+    return _logarithm(c, x, full, unit, two)
 
 
 def _log2_f64(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
-    return c.mul(_log(c, x, full), _LOG2E)
+    return _logarithm(c, x, full, (1.4426950408889634, 2.0355273740931033e-17), (1.0, 0.0))
 
 
 def _exp2_f64(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
-    n = c.round(c.clamp(x, -1080.0, 1025.0))
-    fraction = c.mul(c.sub(c.clamp(x, -1080.0, 1025.0), n), _LN2)
-    p = c.polynomial(fraction, [1.0 / factorial(k) for k in range(13 if full else 9, -1, -1)])
+    y = c.clamp(x, -1080.0, 1025.0)
+    n = c.round(y)
+    fraction = c.sub(y, n)
+    high = c.mul(fraction, _LN2)
+    low = c.fma(fraction, 2.3190468138462996e-17, c.fma(fraction, _LN2, c.neg(high)))
+    total, rest = c.sum_of(c.const(1.0), high)
+    p = c.add(total, c.add(rest, _exp_rest(c, high, low, full)))
     return c.where(c.test("uno", x, x), x, c.scaled(p, c.to_int(n)))
+
+
+def _small(c: Calculator, x: SSAValue, value: SSAValue) -> SSAValue:
+    """The value with the sign of x; where x is zero or not a number, that."""
+    return c.where(c.test("one", x, 0.0), c.sign_of(value, x), x)
 
 
 def _sinh(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
     a = c.abs(x)
-    # e^(a - ln 2) does not overflow before the result does.
-    half = _exp(c, c.sub(a, _LN2), full)
-    large = c.sub(half, c.div(0.25, half))
-    return _small(c, x, 0.05, lambda: _odd_series(c, x, 1 / 6, 1 / 120, 1 / 5040, 1 / 362880), c.sign_of(large, x))
+    t = _expm1(c, c.clamp(a, 0.0, 40.0), full)
+    near = c.mul(c.add(t, c.div(t, c.add(t, 1.0))), 0.5)
+    return _small(c, x, c.where(c.test("ogt", a, 40.0), _exp(c, a, full, 1), near))
 
 
 def _cosh(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
-    half = _exp(c, c.sub(c.abs(x), _LN2), full)
+    half = _exp(c, c.abs(x), full, 1)
     return c.add(half, c.div(0.25, half))
 
 
 def _tanh(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
-    e = _exp(c, c.mul(c.abs(x), 2.0), full)
-    large = c.sub(1.0, c.div(2.0, c.add(e, 1.0)))
-    return _small(c, x, 0.02, lambda: _odd_series(c, x, -1 / 3, 2 / 15, -17 / 315, 62 / 2835), c.sign_of(large, x))
+    t = _expm1(c, c.mul(c.clamp(c.abs(x), 0.0, 22.0), 2.0), full)
+    return _small(c, x, c.div(t, c.add(t, 2.0)))
 
 
 def _asinh(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
     a = c.abs(x)
-    root = c.sqrt(c.fma(a, a, 1.0))
-    huge = c.test("ogt", a, 1e150)
-    large = c.add(_log(c, c.where(huge, a, c.add(a, root)), full), c.where(huge, _LN2, 0.0))
-    return _small(c, x, 0.02, lambda: _odd_series(c, x, -1 / 6, 3 / 40, -15 / 336, 105 / 3456), c.sign_of(large, x))
+    huge = c.test("ogt", a, 2.0**30)
+    y = c.where(huge, 1.0, a)
+    square = c.mul(y, y)
+    near = _log1p(c, c.add(y, c.div(square, c.add(c.sqrt(c.add(square, 1.0)), 1.0))), full)
+    return _small(c, x, c.where(huge, c.add(_log(c, a, full), _LN2), near))
 
 
 def _acosh(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
-    huge = c.test("ogt", x, 1e150)
-    d = c.sub(x, 1.0)
-    root = c.sqrt(c.mul(d, c.add(x, 1.0)))
-    # Far below -1 the sum under the logarithm rounds to -1, where it would be -inf.
-    near = c.where(c.test("olt", x, 1.0), float("nan"), _log1p(c, c.add(d, root), full))
-    return c.where(huge, c.add(_log(c, x, full), _LN2), near)
+    huge = c.test("ogt", x, 2.0**30)
+    d = c.where(huge, 1.0, c.sub(x, 1.0))
+    near = _log1p(c, c.add(d, c.sqrt(c.mul(d, c.add(d, 2.0)))), full)
+    value = c.where(huge, c.add(_log(c, x, full), _LN2), near)
+    return c.where(c.test("olt", x, 1.0), float("nan"), value)
 
 
 def _atanh(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
-    ratio = c.div(c.add(1.0, x), c.sub(1.0, x))
-    return _small(c, x, 0.02, lambda: _odd_series(c, x, 1 / 3, 1 / 5, 1 / 7, 1 / 9), c.mul(_log(c, ratio, full), 0.5))
+    a = c.abs(x)
+    return _small(c, x, c.mul(_log1p(c, c.div(c.mul(a, 2.0), c.sub(1.0, a)), full), 0.5))
 
 
 def _atan_positive(c: Calculator, a: SSAValue, full: bool) -> SSAValue:
@@ -522,47 +470,26 @@ def _tan(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
     return c.where(c.test("oeq", x, 0.0), x, value)
 
 
-def _erf_near(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
-    """The series, for |x| <= 1."""
-    scale = 2.0 / pi**0.5
-    z = c.mul(x, x)
-    terms = 22 if full else 13
-    return c.mul(x, c.polynomial(z, [scale * (-1.0) ** k / (factorial(k) * (2 * k + 1)) for k in range(terms, -1, -1)]))
+def _cbrt(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
+    tiny = c.test("olt", c.abs(x), 2.0**-1000)
+    a = c.where(tiny, c.mul(c.abs(x), 2.0**90), c.abs(x))
+    y = _exp(c, c.mul(_log(c, a, full), 1.0 / 3.0), full)
+    if full:  # One step of Newton's method, its residue in two parts.
+        square = c.mul(y, y)
+        lost = c.fma(y, y, c.neg(square))
+        residue = c.fma(lost, y, c.fma(square, y, c.neg(a)))
+        y = c.sub(y, c.div(residue, c.mul(square, 3.0)))
+    y = c.where(tiny, c.mul(y, 2.0**-30), y)
+    keep = c.b.int_binary("ori", c.test("oeq", x, 0.0), c.test("ueq", c.abs(x), float("inf")))
+    return c.where(keep, x, c.sign_of(y, x))
 
 
 def _erf(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
-    a = c.abs(x)
-    far = c.sub(1.0, _erfc_far(c, a, full)) if full else c.polynomial(c.clamp(a, 1.0, 4.0), _ERF)
-    if not full:
-        far = c.where(c.test("oge", a, 4.0), 1.0, far)
-    value = c.where(c.test("ole", a, 1.0), _erf_near(c, c.clamp(x, -1.0, 1.0), full), c.sign_of(far, x))
-    return c.where(c.test("uno", x, x), x, value)
-
-
-def _erfc_far(c: Calculator, a: SSAValue, full: bool) -> SSAValue:
-    """erfc for a >= 1."""
-    y = c.clamp(a, 1.0, 28.0)
-    q = c.div(c.sub(y, 2.0), c.add(y, 2.0))
-    poly = c.div(c.polynomial(q, _ERFC), c.fma(y, 2.0, 1.0))
-    return c.mul(poly, _exp(c, c.neg(c.mul(y, y)), full))
+    return error_functions.erf(c, x, full, _exp)
 
 
 def _erfc(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
-    a = c.abs(x)
-    far = _erfc_far(c, a, full)
-    far = c.where(c.test("olt", x, 0.0), c.sub(2.0, far), far)
-    near = c.sub(1.0, _erf_near(c, c.clamp(x, -1.0, 1.0), full))
-    value = c.where(c.test("ole", a, 1.0), near, far)
-    return c.where(c.test("uno", x, x), x, value)
-
-
-def _cbrt(c: Calculator, x: SSAValue, full: bool) -> SSAValue:
-    a = c.abs(x)
-    y = _exp(c, c.mul(_log(c, a, full), 1.0 / 3.0), full)
-    if full:  # One step of Newton's method.
-        y = c.sub(y, c.div(c.sub(c.mul(c.mul(y, y), y), a), c.mul(c.mul(y, y), 3.0)))
-    keep = c.b.int_binary("ori", c.test("oeq", x, 0.0), c.test("ueq", a, float("inf")))
-    return c.where(keep, x, c.sign_of(y, x))
+    return error_functions.erfc(c, x, full, _exp)
 
 
 def _pow(c: Calculator, x: SSAValue, y: SSAValue, full: bool) -> SSAValue:
@@ -598,6 +525,8 @@ IN_F32: dict[type[Operation], Narrow] = {
     xmath.Exp2Op: _exp2_f32,
     xmath.LogOp: _log_f32,
     xmath.Log2Op: _log2_f32,
+    xmath.Log10Op: _log10_f32,
+    xmath.RsqrtOp: _rsqrt,
 }
 IN_F64: dict[type[Operation], Callable[..., SSAValue]] = {
     xmath.ExpOp: _exp,
@@ -624,6 +553,7 @@ IN_F64: dict[type[Operation], Callable[..., SSAValue]] = {
     xmath.ErfOp: _erf,
     ErfcOp: _erfc,
     xmath.CbrtOp: _cbrt,
+    xmath.RsqrtOp: _rsqrt,
 }
 
 
@@ -634,8 +564,8 @@ class NativeMath(NamedTuple):
     """Functions LLVM has good code for, in f32 and narrower."""
     fast_single: frozenset[type[Operation]] = frozenset()
     """The same where `fast` allows more."""
-    double: bool = False
-    """Whether functions of f64 are left to a library."""
+    double: frozenset[type[Operation]] = frozenset()
+    """Functions of f64 that are left to a library."""
     approximations: Mapping[type[Operation], tuple[str, float, float]] = {}
     """Instructions for `fast` f32: intrinsic, factor of the argument, factor of the result."""
 
@@ -643,6 +573,8 @@ class NativeMath(NamedTuple):
 _EXPONENTIALS: frozenset[type[Operation]] = frozenset(
     (xmath.ExpOp, xmath.Exp2Op, xmath.LogOp, xmath.Log2Op, xmath.Log10Op)
 )
+_ON_AMD: frozenset[type[Operation]] = frozenset((xmath.ExpOp, xmath.Exp2Op, xmath.Log2Op))
+"""What LLVM makes of the instructions is good to a unit in the last place; its other logarithms are not."""
 _APPROXIMATIONS: dict[type[Operation], tuple[str, float, float]] = {
     xmath.ExpOp: ("llvm.nvvm.ex2.approx.f", _LOG2E, 1.0),
     xmath.Exp2Op: ("llvm.nvvm.ex2.approx.f", 1.0, 1.0),
@@ -652,9 +584,9 @@ _APPROXIMATIONS: dict[type[Operation], tuple[str, float, float]] = {
     xmath.SinOp: ("llvm.nvvm.sin.approx.f", 1.0, 1.0),
     xmath.CosOp: ("llvm.nvvm.cos.approx.f", 1.0, 1.0),
 }
-AMD_MATH = NativeMath(_EXPONENTIALS, _EXPONENTIALS | {xmath.SinOp, xmath.CosOp})
+AMD_MATH = NativeMath(_ON_AMD, _EXPONENTIALS | {xmath.SinOp, xmath.CosOp})
 NVIDIA_MATH = NativeMath(approximations=_APPROXIMATIONS)
-HOST_MATH = NativeMath(double=True)
+HOST_MATH = NativeMath(double=frozenset((xmath.PowFOp,)))
 
 
 def _has_flag(op: Operation, *names: str) -> bool:
@@ -664,6 +596,12 @@ def _has_flag(op: Operation, *names: str) -> bool:
 
 def _is_fast(op: Operation) -> bool:
     return _has_flag(op, "afn", "fast")
+
+
+def _flushes(op: Operation) -> bool:
+    """Whether denormal numbers may be zeros: all flags are there, which `fast` stands for."""
+    attr: Any = op.properties.get("fastmath")
+    return attr is not None and (len(attr.data) >= 7 or _has_flag(op, "fast"))
 
 
 def expand(b: Builder, cls: type[Operation], args: Sequence[SSAValue]) -> SSAValue:
@@ -705,11 +643,14 @@ def _handle(r: Any, op: Operation) -> None:
     fast = _is_fast(op) and not isinstance(elem, Float64Type)
     native: NativeMath = r.native_math
     wide = isinstance(elem, Float64Type)
-    if native.double if wide else cls in (native.fast_single if fast else native.single):
+    if cls is xmath.RsqrtOp and fast:
+        # As a division by a root, for which GPUs have an instruction.
+        r.copy(op)
+    elif cls in (native.double if wide else native.fast_single if fast else native.single):
         r.copy(op)
     elif fast and single and cls in native.approximations:
         name, before, after = native.approximations[cls]
-        if _has_flag(op, "fast"):
+        if _flushes(op):
             name = name.replace(".approx.", ".approx.ftz.")
         c = Calculator(r.b, result.type)
         x = args[0] if before == 1.0 else c.mul(args[0], before)

@@ -51,15 +51,20 @@ def widen(s: Sink[T], narrow: T) -> T:
     return s.cast("zext", narrow, i32, i64)
 
 
-def source_lane(s: Sink[T], op: gpu.ShuffleOp, lane: T) -> tuple[T, T]:
-    """The lane a shuffle reads, and whether it is in the reader's segment; out of it a lane reads itself."""
+def source_lane(s: Sink[T], op: gpu.ShuffleOp, lane: T, lanes: T) -> tuple[T, T]:
+    """The lane a shuffle reads, and whether it may: within the reader's segment, for `idx` within all `lanes`.
+
+    Elsewhere a lane reads itself.
+    """
     by, width = s.value(op.offset), s.value(op.width)
+    mode = op.mode.data
+    if mode == "idx":
+        # A width is at most the warp; it is asked for so that what computes it is in use on every way to LLVM.
+        valid = s.binary("or", i1, s.icmp("ult", i32, by, lanes), s.icmp("ult", i32, by, width))
+        return s.select(i1, i32, valid, by, lane), valid
     mask = s.binary("sub", i32, s.number(0, i32), width)
     segment = s.binary("and", i32, lane, mask)
-    mode = op.mode.data
-    wanted = by
-    if mode != "idx":
-        wanted = s.binary({"xor": "xor", "up": "sub", "down": "add"}[mode], i32, lane, by)
+    wanted = s.binary({"xor": "xor", "up": "sub", "down": "add"}[mode], i32, lane, by)
     theirs = s.binary("and", i32, wanted, mask)
     valid = s.icmp("eq", i32, theirs, segment)
     return s.select(i1, i32, valid, wanted, lane), valid

@@ -58,12 +58,14 @@ class NvvmTarget(GpuTarget):
         The last operand bounds the lanes: `up` clamps at the first of the segment, which is 0, the others at its last.
         """
         mode, width, by = op.mode.data, constant_of(op.width), constant_of(op.offset)
-        whole = width == 32 and (mode != "idx" or (by is not None and 0 <= by < 32))
+        whole = width == 32
+        if mode == "idx":
+            whole = width is not None and by is not None and 0 <= by < 32
         if whole and not s.used(op.valid):
             clamp, at = 0 if mode == "up" else 31, s.value(op.offset)
             kind = {"xor": "bfly"}.get(mode, mode)
         else:
-            at, valid = source_lane(s, op, self.lane_id(s))
+            at, valid = source_lane(s, op, self.lane_id(s), s.number(32, i32))
             s.give(op.valid, valid)
             kind, clamp = "idx", 31
         by_words(s, op.value, lambda word: self._shfl(s, kind, word, at, clamp), op.shuffle_result)

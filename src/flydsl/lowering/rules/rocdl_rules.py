@@ -75,7 +75,10 @@ class RocdlTarget(GpuTarget):
         return s.instruction(name, f"llvm.amdgcn.{name}", i32, args, (i32, i32), pure=True, bound=end, defined=True)
 
     def warp_size(self, s: Sink[T]) -> T:
-        return widen(s, s.instruction("wavefrontsize", "llvm.amdgcn.wavefrontsize", i32, pure=True))
+        return widen(s, self._lanes(s))
+
+    def _lanes(self, s: Sink[T]) -> T:
+        return s.instruction("wavefrontsize", "llvm.amdgcn.wavefrontsize", i32, pure=True)
 
     def barrier(self, s: Sink[T], op: Operation) -> None:
         s.fence("release", "workgroup")
@@ -95,7 +98,7 @@ class RocdlTarget(GpuTarget):
 
             by_words(s, op.value, swizzle, op.shuffle_result)
             return
-        source, valid = source_lane(s, op, self.lane_id(s))
+        source, valid = source_lane(s, op, self.lane_id(s), self._lanes(s))
         s.give(op.valid, valid)
         at = s.binary("shl", i32, source, s.number(2, i32))
 

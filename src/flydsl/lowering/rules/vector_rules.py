@@ -11,7 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from xdsl.dialects import vector
-from xdsl.dialects.builtin import DenseArrayBase, VectorType
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerType, VectorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.upstream import vector as fvector
@@ -20,7 +20,7 @@ from ...ir.types import vector_type
 from .sink import Rule, Sink, refuse
 
 if TYPE_CHECKING:
-    from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, IntegerType
+    from xdsl.dialects.builtin import ArrayAttr, IntegerAttr
 
 T = TypeVar("T")
 _DYNAMIC = -(2**63)
@@ -161,7 +161,7 @@ def _reduction(s: Sink[T], op: Operation) -> None:
     type_, v = flat(old.type), s.value(old)
     kind = str(cast(Any, op.properties["kind"]).data)
     elem = elem_of(type_)
-    is_float = kind in _FLOAT_KINDS or hasattr(elem, "bitwidth") and not hasattr(elem, "width")
+    is_float = kind in _FLOAT_KINDS or type(elem) not in (IntegerType, IndexType)
     name = _REDUCTIONS[kind][is_float]
     flags = op.properties.get("fastmath") if is_float else None
     key = f"vector.reduce.{name}"

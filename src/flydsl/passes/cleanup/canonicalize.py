@@ -206,7 +206,7 @@ def is_unsettled(module: ModuleOp) -> bool:
                     if (type(op) is scf.ForOp and _loop_unsettled(op)) or (type(op) is scf.IfOp and _if_unsettled(op)):
                         return True
                     todo += op.regions
-                op = op._next_op
+                op = op._next_op  # pyright: ignore[reportPrivateUsage]
     return False
 
 

@@ -45,10 +45,13 @@ from ...lowering.expand.expand_float_tests import HANDLERS as FLOAT_TEST_HANDLER
 from ...lowering.expand.expand_math import HANDLERS as MATH_HANDLERS
 from ...lowering.expand.expand_math import NativeMath
 from ...lowering.expand.expand_powers import HANDLERS as POWER_HANDLERS
+from ...lowering.expand.missing import HANDLERS as MISSING_HANDLERS
+from ...lowering.expand.missing import check_atomic
 from ...lowering.expand.small_floats import HANDLERS as FLOAT_HANDLERS
 from ...lowering.expand.small_floats import is_small, stored_type
 from ...lowering.rebuild import Handler
 from ...lowering.value_operands import ValuePlace
+from ...target.scopes import scope_for
 from .device_module import HANDLERS as DEVICE_HANDLERS
 from .device_module import DeviceModule
 from .rocdl_buffers import HANDLERS as BUFFER_HANDLERS
@@ -85,7 +88,6 @@ class FlyConversion(DeviceModule, BufferMemory):
     """What messages call it."""
     spaces: ClassVar[dict[AddressSpace, int]]
     native_math: ClassVar[NativeMath] = NativeMath()
-    trust_alignment: ClassVar[bool] = True
     extra: ClassVar[dict[type[Operation], Handler]] = {}
     """Handlers of this target alone, over the common ones."""
 
@@ -241,6 +243,7 @@ class FlyConversion(DeviceModule, BufferMemory):
 
     def atomic(self, op: AtomicOp, at: Operand, value: SSAValue, scope: str, unsigned: bool = False) -> None:
         """Read-modify-write of memory."""
+        check_atomic(value.type)
         pointer, _ = self.address(at.pointer, at.data)
         integer = isinstance(value.type, IntegerType)
         names = _UNSIGNED_ATOMICS if unsigned else _INT_ATOMICS if integer else _FLOAT_ATOMICS
@@ -249,7 +252,7 @@ class FlyConversion(DeviceModule, BufferMemory):
             "ordering": int_attr(llvm.ORDERINGS["monotonic"], i64),
         }
         if scope:
-            props["syncscope"] = StringAttr(scope)
+            props["syncscope"] = StringAttr(scope_for(scope, self.has))
         self.b.op1(llvm.AtomicRMWOp, (pointer, value), value.type, props)
 
     def stack(self, elem: Attribute, count: int, align: int) -> SSAValue:
@@ -444,10 +447,15 @@ def _to_llvm_ptr(r: FlyConversion, op: FlyOp) -> None:
 
 def _aligned_pointer(r: FlyConversion, op: FlyOp) -> None:
     """`fly.extract_aligned_pointer_as_index`: the pointer of a tensor, in the address space asked for."""
+    bare_pointer(r, op, r.val)
+
+
+def bare_pointer(r: FlyConversion, op: FlyOp, pointer_of: Callable[[SSAValue], SSAValue]) -> None:
+    """What is asked for of the pointer that a conversion has for a tensor."""
     (old,) = operands_of(op)
     if is_buffer_type(old.type):
         raise DSLCompileError(f"a buffer tensor has no bare pointer: {old.type}")
-    value, wanted = r.val(old), op.results[0].type
+    value, wanted = pointer_of(old), op.results[0].type
     r.vm[op.results[0]] = value if value.type == wanted else r.b.pure(AddrSpaceCastOp, (value,), wanted, {})
 
 
@@ -617,6 +625,7 @@ FlyConversion.handlers = cast(
         scf.WhileOp: _structured,
         **BUFFER_HANDLERS,
         **FLOAT_HANDLERS,
+        **MISSING_HANDLERS,
         **ATOMIC_HANDLERS,
         **MATH_HANDLERS,
         **FLOAT_TEST_HANDLERS,

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ...cpu.emulation.buffers import EmulatedBuffers
+from ...cpu.emulation.instructions import EmulatedInstructions
 from ...ir.enums import AddressSpace
 from ...lowering.expand.expand_math import HOST_MATH
 from ...target import features_of
@@ -15,13 +15,12 @@ from ..base import Pass
 from .convert_fly import FlyConversion
 
 
-class _Conversion(EmulatedBuffers, FlyConversion):
+class _Conversion(EmulatedInstructions, FlyConversion):
     target = "cpu"
     spaces = dict(zip(AddressSpace, (0, 0, 0, 0), strict=True))
     features = features_of()
     native_math = HOST_MATH
     converts_bf16 = False
-    trust_alignment = False
     can_check = True
 
 

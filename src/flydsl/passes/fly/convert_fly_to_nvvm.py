@@ -19,7 +19,6 @@ class _Conversion(FlyConversion):
     spaces = dict(zip(AddressSpace, (0, 1, 3, 5), strict=True))
     features = features_of("cuda")
     native_math = NVIDIA_MATH
-    trust_alignment = True
 
 
 @dataclass(frozen=True)

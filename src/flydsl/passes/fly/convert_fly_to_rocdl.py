@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
+from ...dialects.fly.atoms import atom_of
+from ...dialects.fly.infer import python_value
+from ...dialects.fly.ops import OPS, FlyOp
+from ...ir.builder import operands_of
 from ...ir.enums import AddressSpace
+from ...lowering.atom_state import fresh_atom, set_value, to_struct, with_field
 from ...lowering.expand.expand_math import AMD_MATH
+from ...lowering.rebuild import Handler
 from ...target import USUAL, features_of, warp_size_of
 from ..base import Pass
 from .convert_fly import FlyConversion
@@ -22,11 +28,30 @@ class _Conversion(FlyConversion):
     features = features_of("rocm")
     native_math = AMD_MATH
     usual_warp = warp_size_of(USUAL["rocm"])
-    trust_alignment = True
+
+
+_ATOM_OPS = frozenset((OPS["make_copy_atom"], OPS["make_mma_atom"], OPS["atom.set_value"]))
+
+
+def _has_state(op: Operation) -> bool:
+    return type(op) in _ATOM_OPS and bool(atom_of(op.results[0].type).op.state)
 
 
 class _Spelled(_Conversion):
-    """The conversion as a pass of its own: instructions are ops of `rocdl`."""
+    """The conversion as a pass of its own: instructions are ops of `rocdl`, and atoms with state are structs."""
+
+    immediates_of_run_time = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.structs: dict[SSAValue, SSAValue] = {}
+        """The structs of atoms, by the values they stand for."""
+
+    def val(self, old: SSAValue) -> SSAValue:
+        return self.structs.get(old) or super().val(old)
+
+    def mark(self, module: ModuleOp) -> set[int]:
+        return super().mark(module) - {id(op) for op in module.walk() if _has_state(op)}
 
     def intrinsic(self, name: str, type_: Attribute | None, operands: Sequence[SSAValue]) -> SSAValue | None:
         # The whole dialect is loaded here; the one-walk lowering does without.
@@ -36,6 +61,30 @@ class _Spelled(_Conversion):
         if made is None:
             return super().intrinsic(name, type_, operands)
         return made.results[0] if made.results else None
+
+
+def _fresh(r: _Spelled, op: FlyOp) -> None:
+    """An atom: the struct of its fields, all with their defaults."""
+    fresh_atom(r, op)
+    if _has_state(op):
+        r.structs[op.results[0]] = to_struct(r.b, op.results[0].type, op.results[0].type)
+
+
+def _set(r: _Spelled, op: FlyOp) -> None:
+    """A field put into the struct."""
+    atom, value = operands_of(op)
+    struct = r.val(atom)
+    set_value(r, op)
+    field: str = python_value(op.properties["field"])
+    r.structs[op.results[0]] = with_field(r.b, struct, atom.type, field, r.val(value))
+
+
+_Spelled.handlers = {
+    **FlyConversion.handlers,
+    OPS["make_copy_atom"]: cast(Handler, _fresh),
+    OPS["make_mma_atom"]: cast(Handler, _fresh),
+    OPS["atom.set_value"]: cast(Handler, _set),
+}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ memory of its own behind it, whatever the target makes of that.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr, SymbolRefAttr, UnitAttr, i8, i64
 from xdsl.dialects.llvm import LinkageAttr
@@ -46,6 +46,8 @@ class DeviceModule(Rebuilder):
         self._warp_size: int | None = None
         self.checked = False
         """Whether the cpu stack's checked mode is wanted."""
+        self.wants_alignment = False
+        """Whether wide copies claim the alignment they need on a GPU, to have it tested."""
         self._device: Block | None = None
         self._allocations = 0
 
@@ -65,9 +67,7 @@ class DeviceModule(Rebuilder):
             _, self.arch, warp, *_ = target.data.split(":")
             self._warp_size = int(warp[1:])
         self.checked = self.can_check and CHECK_ATTRIBUTE in op.attributes
-        if self.checked:
-            # Wide copies are tested for the alignment they need on a GPU.
-            cast(Any, self).trust_alignment = True
+        self.wants_alignment = self.checked
         body = Block()
         self._device, self._allocations = body, 0
         with self.b.region(body):

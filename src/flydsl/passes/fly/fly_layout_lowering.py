@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from ... import layout as L
 from ...dialects.fly import traversal
-from ...dialects.fly.atoms import CopyAtomType, MmaAtomType
+from ...dialects.fly.atoms import CopyAtomType, MmaAtomType, UniversalCopyType, copy_atom_type
 from ...dialects.fly.forms import groups_of
 from ...dialects.fly.ops import OPS, FlyOp, python_value
 from ...dialects.fly.semantics import (
@@ -44,6 +44,7 @@ from ...errors import DSLCompileError, LayoutError
 from ...ir import arith
 from ...ir.builder import Builder, i32_list, i64, i64_list, int_attr, operands_of
 from ...ir.emitter import SSA_CLASSES
+from ...ir.enums import AddressSpace
 from ...ir.types import bit_width
 from ...layout import Basis, ComposedLayout, Dyn, Layout, ValueLeaf
 from ...layout.memo import memo
@@ -433,13 +434,43 @@ def _expand_copy(r: LayoutLowering, atom: CopyAtomType, tensors: list[View]) -> 
             [_at(t, 0, linear_layout(t.layout)[0]) if not linear_layout(t.layout).is_leaf else t for t in tensors],
         )
         return
-    r.copy_call(atom, [decomposition(t) for t in tensors])
+    _call_copy(r, atom, [decomposition(t) for t in tensors])
+
+
+def _call_copy(r: LayoutLowering, atom: CopyAtomType, tensors: list[View]) -> None:
+    """One call; where a side is not known to be contiguous, one for each element, which is right for every stride."""
+    copy = atom.op
+    count = copy.bits // bit_width(tensors[0].iter.type.data.elem) if type(copy) is UniversalCopyType else 1
+    if count < 2 or all(_is_contiguous(t, count) for t in tensors[:2]):
+        r.copy_call(atom, tensors)
+        return
+    single = copy_atom_type(UniversalCopyType(copy.bits // count), atom.val_bits)
+    for i in range(count):
+        r.copy_call(single, [*(_at(t, L.crd2idx(i, t.layout), Layout(1, 0)) for t in tensors[:2]), *tensors[2:]])
+
+
+def _is_contiguous(view: View, count: int) -> bool:
+    """Whether the first elements of a tensor are known to lie one behind the other; registers need not."""
+    layout = view.layout
+    if view.iter.type.data.space is AddressSpace.Register or layout.stride == 1:
+        return True
+    stride: object = L.flatten(cast(Layout, L.coalesce(layout)).stride)
+    first = cast("tuple[object, ...]", stride)[0] if type(stride) is tuple else stride
+    if type(first) is int:
+        if first != 1 and L.size(layout) != 1:
+            raise LayoutError(
+                f"a copy of {count} neighbouring elements does not fit {layout}: they are not contiguous there"
+            )
+        return True
+    if bit_width(view.iter.type.data.elem) < 8:
+        raise LayoutError(f"elements of less than a byte are copied one by one only; {layout} may not be contiguous")
+    return False
 
 
 def _copy_atom_call(r: LayoutLowering, op: FlyOp) -> None:
     refuse_coordinates(op)
     atom, *tensors = (r.obj(v) for v in operands_of(op))
-    r.copy_call(cast(CopyAtomType, atom_of(atom, r.b)), [decomposition(t) for t in tensors])
+    _call_copy(r, cast(CopyAtomType, atom_of(atom, r.b)), [decomposition(t) for t in tensors])
 
 
 def _mma_atom_call(r: LayoutLowering, op: FlyOp) -> None:

@@ -2,7 +2,8 @@
 
 * The copy engine and the tensor cores read shared memory on another path (proxy) than threads write it. In a kernel
   that uses either, `fence.proxy.async` goes in front of every barrier that threads reach after writing shared memory.
-* A batch of `wgmma` starts with `wgmma.fence`, and ends with `wgmma.commit_group` before it is waited for.
+* A batch of `wgmma` starts with `wgmma.fence`, and ends with `wgmma.commit_group` before it is waited for. Inside a
+  batch a product that takes an operand from registers gets a fence of its own where threads have computed it since.
 * Barriers in shared memory that the copy engine or other blocks use are made visible to them by `fence.mbarrier_init`
   right behind their `init`.
 
@@ -15,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Block, Operation
+from xdsl.dialects.builtin import ModuleOp, StringAttr, i64
+from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects.fly_nvgpu.effects import EFFECTS, Effect, effects_of
 from ...dialects.fly_nvgpu.ops import KINDS
@@ -123,20 +124,62 @@ def _writes_shared(op: Operation, effects: frozenset[Effect], peers: bool) -> bo
     return Effect.WRITES_SHARED in effects
 
 
+class _Written:
+    """Registers that threads have computed since the last `wgmma.fence` of a block."""
+
+    _MOVES = frozenset((
+        "vector.extract", "vector.insert", "vector.shuffle", "vector.shape_cast", "vector.bitcast",
+        "vector.from_elements", "vector.extract_strided_slice", "vector.insert_strided_slice", "arith.bitcast",
+        "llvm.bitcast", "llvm.extractvalue", "llvm.insertvalue",
+    ))  # fmt: skip
+    """What moves values and computes none."""
+
+    def __init__(self) -> None:
+        self.known = False
+        """There was a fence in this block."""
+        self.stored = False
+        self.values: set[SSAValue] = set()
+
+    def fence(self) -> None:
+        self.known, self.stored = True, False
+        self.values.clear()
+
+    def lose(self) -> None:
+        self.known = False
+
+    def see(self, op: Operation) -> None:
+        if not self.known:
+            return
+        if isinstance(op, llvm.StoreOp):
+            self.stored |= op.value in self.values
+        elif isinstance(op, llvm.LoadOp):
+            if self.stored:
+                self.values.update(op.results)
+        elif op.name not in self._MOVES or any(x in self.values for x in op.operands):
+            self.values.update(op.results)
+
+    def read_by(self, product: Operation) -> bool:
+        """Whether a product takes such registers; its 64-bit operands describe shared memory."""
+        return not self.known or any(x in self.values for x in product.operands if x.type != i64)
+
+
 def _block(block: Block, state: _State, *, insert: bool) -> _State:
     """What holds behind a block; with `insert` it gets the fences it lacks."""
+    written = _Written()
     for op in list(block.ops):
         if op.regions:
             state = _structured(op, state, insert)
+            written.lose()
             continue
         effects = effects_of(op)
         if _writes_shared(op, effects, state.peers):
             state = replace(state, dirty=True)
         elif not effects:
-            continue
+            written.see(op)
         elif Effect.PROXY_FENCE_ALL in effects or (Effect.PROXY_FENCE in effects and not state.peers):
             state = replace(state, dirty=False)
         elif Effect.WGMMA_FENCE in effects:
+            written.fence()
             state = replace(state, fenced=True)
         elif Effect.WGMMA_COMMIT in effects:
             state = replace(state, fenced=False, open=False)
@@ -145,9 +188,11 @@ def _block(block: Block, state: _State, *, insert: bool) -> _State:
                 _call_before(op, state.fence)
             state = replace(state, dirty=False)
         elif Effect.WGMMA in effects:
-            if not state.fenced and insert:
-                _call_before(op, _WGMMA_FENCE)
-            state = replace(state, fenced=Effect.WGMMA_REGISTERS not in effects, open=True)
+            if not state.fenced or (Effect.WGMMA_REGISTERS in effects and written.read_by(op)):
+                written.fence()
+                if insert:
+                    _call_before(op, _WGMMA_FENCE)
+            state = replace(state, fenced=True, open=True)
         elif Effect.WGMMA_WAIT in effects:
             if state.open and insert:
                 _call_before(op, _WGMMA_COMMIT)

@@ -50,7 +50,7 @@ from ...lowering.schedule import schedule
 from .. import pass_class
 from ..base import Pass
 from ..cleanup.canonicalize import CanonicalizePass, is_unsettled, trip_count
-from .convert_fly import FlyConversion, alloc_number, copy_memory, copy_values, mma_call, storage_type
+from .convert_fly import FlyConversion, alloc_number, bare_pointer, copy_memory, copy_values, mma_call, storage_type
 from .fly_convert_atom_call_to_ssa_form import run_length
 from .fly_layout_lowering import LayoutLowering, Pointer
 from .fly_rewrite_func_signature import boundary_types, carriers_of, is_number, leaves_of, struct_of
@@ -456,6 +456,10 @@ def _recast(r: FlyToLlvm, op: FlyOp) -> None:
     r.vm[op.results[0]] = Pointer(r, value, type_)
 
 
+def _aligned_pointer(r: FlyToLlvm, op: FlyOp) -> None:
+    bare_pointer(r, op, lambda tensor: r.address_of_pointer(cast(Pointer, cast(View, r.obj(tensor)).iter)))
+
+
 def _terminator(r: FlyToLlvm, op: Operation) -> None:
     given = r.pack_all(operands_of(op))
     if id(op) in r.captured:
@@ -614,6 +618,7 @@ _HANDLERS = cast(
         OPS["ptr.load"]: _load,
         OPS["ptr.store"]: _store,
         OPS["recast_iter"]: _recast,
+        OPS["extract_aligned_pointer_as_index"]: _aligned_pointer,
         OPS["apply_swizzle"]: _recast,
         scf.ForOp: _for,
         scf.IfOp: _if,

@@ -235,6 +235,13 @@ class BufferMemory(Rebuilder):
         name = f"llvm.amdgcn.raw.ptr.buffer.atomic.{op}.{mangled(value.type)}"
         self.intrinsic(name, value.type, [value, rsrc, offset, soffset, self.b.i32(0)])
 
+    if TYPE_CHECKING:
+
+        def step(self, at: SSAValue, elem: Attribute, by: int | SSAValue) -> SSAValue: ...
+
+    immediates_of_run_time: ClassVar[bool] = False
+    """Whether an instruction's immediate may be a value: in an op of `rocdl` it may."""
+
     def raw_pointer(self, at: Operand) -> SSAValue:
         """The LLVM pointer of an operand, its swizzle applied."""
         pointer = cast("SSAValue | Pointer", at.pointer)
@@ -242,11 +249,18 @@ class BufferMemory(Rebuilder):
         return self.address(value, at.data)[0]
 
     def buffer_to_shared(
-        self, dst: Operand, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, nbytes: int, immediate: int
+        self, dst: Operand, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, nbytes: int, immediate: int | SSAValue
     ) -> None:
-        """Copy from a buffer into shared memory, lane after lane."""
+        """Copy from a buffer into shared memory, lane after lane.
+
+        The instruction adds its immediate to both addresses. One of run time is added there, unless an op is wanted
+        that is written with it.
+        """
         b, at = self.b, self.raw_pointer(dst)
-        operands = [rsrc, at, b.i32(nbytes), offset, soffset, b.i32(immediate), b.i32(0)]
+        if isinstance(immediate, SSAValue) and not self.immediates_of_run_time:
+            offset, at, immediate = b.addi(offset, immediate), self.step(at, IntegerType(8), immediate), 0
+        last = b.i32(immediate) if isinstance(immediate, int) else immediate
+        operands = [rsrc, at, b.i32(nbytes), offset, soffset, last, b.i32(0)]
         self.intrinsic("llvm.amdgcn.raw.ptr.buffer.load.lds", None, operands)
 
     def global_to_shared(self, src: Operand, dst: Operand, nbytes: int) -> None:

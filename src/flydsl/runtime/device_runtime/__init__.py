@@ -158,6 +158,11 @@ def _class_of(kind: str) -> type[DeviceRuntime]:
 # --- pairing ------------------------------------------------------------------------------------------
 
 
+def mapped_kind(compile_backend: str) -> str | None:
+    """The runtime kind that `register_compile_runtime_mapping` told for a compile backend."""
+    return _registry.mappings.get(compile_backend.strip().lower())
+
+
 def runtime_kind_of_backend(compile_backend: str) -> str:
     """The runtime kind a compile backend needs: extension mappings, built-ins, then what its class declares.
 
@@ -343,6 +348,7 @@ __all__ = [
     "register_compile_runtime_mapping",
     "register_device_runtime",
     "reset_device_runtime",
+    "mapped_kind",
     "runtime_kind_of_backend",
     "set_backend_kind_resolver",
 ]

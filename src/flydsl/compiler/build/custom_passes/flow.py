@@ -17,6 +17,7 @@ from flydsl import config as env
 from flydsl.compiler.build.custom_passes.config import PassConfig
 from flydsl.compiler.build.custom_passes.python import LLVMModule, run_text_pass, text_diff
 from flydsl.compiler.build.user_passes import Activation, PassContext
+from flydsl.compiler.extern_link import Externs, link_externs
 from flydsl.errors import (
     CodegenPassError,
     DSLCompileError,
@@ -27,6 +28,7 @@ from flydsl.errors import (
     ToolNotFoundError,
 )
 from flydsl.llvm import binding, codegen, external, isolated, mir, pass_pipeline, tools
+from flydsl.llvm.bitcode import undefined
 from flydsl.llvm.codegen import DeviceCode, DeviceTarget
 from flydsl.llvm.external import Emit
 
@@ -153,14 +155,34 @@ class _Flow:
             module = codegen.load_module(ir_text, target)
             text = str(module)
             self.kernels = kernel_set(text, module)
-        text = self._llvm_passes("llvm-pre-opt", text, target)
+        text, _ = self._linked(self._llvm_passes("llvm-pre-opt", text, target))
         with self._timed("optimize"):
             module = self._middle_end(text, target, level)
-        text = self._llvm_passes("llvm-post-opt", str(module), target)
+            text, more = self._linked(str(module))
+            if more:  # What a plugin calls was not there to be optimised.
+                module = codegen.load_module(text, target)
+                codegen.optimize_for(module, target, level)
+                text = str(module)
+        text, _ = self._linked(self._llvm_passes("llvm-post-opt", text, target))
         module = codegen.load_module(text, target)
         check_kernels(self.kernels, kernel_set(text, module))
         with self._timed("emit"):
             return self._assembly_passes(self._generate(text, target, level), target)
+
+    def _linked(self, text: str) -> tuple[str, bool]:
+        """A device module with the libraries that define what passes made it call, and whether there were any."""
+        if not self._is_gpu(text):
+            return text, False
+        missing = undefined(binding.parse(text))
+        if not missing:
+            return text, False
+        with self._timed("link libs"):
+            return link_externs(text, Externs(), self.backend), True
+
+    @staticmethod
+    def _is_gpu(text: str) -> bool:
+        found = re.search(r'^target triple = "(\w+)', text, re.MULTILINE)
+        return found is not None and found[1].startswith(("amdgcn", "nvptx"))
 
     # -- boxes 3 to 5
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, NoReturn
 
-from ....errors import DSLSyntaxError, SourceFrame, SourceUnavailableError
+from ....errors import RejectedSyntaxError, SourceUnavailableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,31 +31,8 @@ class FunctionSource:
     """The parsed definition, with positions of the user's file."""
 
 
-class RejectedSyntaxError(DSLSyntaxError):
-    """A construct that cannot be traced. Python prints its `msg`, line and caret; `str()` gives them all."""
-
-    def __init__(self, message: str, filename: str, node: ast.AST):
-        line: int = getattr(node, "lineno", 1)
-        end_line: int = getattr(node, "end_lineno", None) or line
-        text = linecache.getline(filename, line)
-        start = _column(text, getattr(node, "col_offset", 0))
-        # A span over several lines is marked up to the end of its first one.
-        end = _column(text, getattr(node, "end_col_offset", None) or 0) if end_line == line else len(text.rstrip())
-        self.frame = SourceFrame(filename, line, start, max(end, start + 1))
-        details = (filename, line, start + 1, text, line, self.frame.end_col + 1)
-        super().__init__(message, details)
-
-    def __str__(self) -> str:
-        return f"{self.msg}\n{self.frame.render()}"
-
-
 class NotImplementedSyntaxError(RejectedSyntaxError, NotImplementedError):
     """A construct that could be traced but is not."""
-
-
-def _column(text: str, offset: int) -> int:
-    """Characters before a byte offset: `ast` counts UTF-8 bytes."""
-    return len(text.encode()[:offset].decode(errors="replace"))
 
 
 _filename: ContextVar[str] = ContextVar("flydsl_rewrite_filename", default="<unknown>")
@@ -71,9 +48,16 @@ def rewriting(filename: str) -> Generator[None]:
         _filename.reset(token)
 
 
+def filename() -> str:
+    """The file of the function being rewritten."""
+    return _filename.get()
+
+
 def reject(node: ast.AST, reason: str, remedy: str, error: type[RejectedSyntaxError] = RejectedSyntaxError) -> NoReturn:
     """Refuse a construct of the function being rewritten."""
-    raise error(f"{reason}; {remedy}", _filename.get(), node)
+    line: int = getattr(node, "lineno", 1)
+    end: tuple[int, int] = getattr(node, "end_lineno", None) or line, getattr(node, "end_col_offset", None) or 0
+    raise error(f"{reason}; {remedy}", _filename.get(), line, getattr(node, "col_offset", 0), *end)
 
 
 def read_source(fn: FunctionType) -> FunctionSource:

@@ -21,13 +21,14 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ....expr.control.control_flow import ASSIGNED, RECEIVED
+from .certain import Certain
 from .names import FunctionNode, Scope, called_name, is_const, merge, summarise
-from .source import NotImplementedSyntaxError, reject
+from .source import NotImplementedSyntaxError, filename, reject
 
 RUNTIME = "__fly_cf__"
 """The name under which rewritten code sees `expr/control/control_flow.py`. A name that ends in __ is never mangled."""
-INDUCTION, STATE, ARM, VALUE, MIDDLE, ERROR = (
-    "__fly_iv__", "__fly_state__", "__fly_arm__", "__fly_value__", "__fly_middle__", "__fly_error__",
+INDUCTION, STATE, ARM, VALUE, MIDDLE, ERROR, EXIT = (
+    "__fly_iv__", "__fly_state__", "__fly_arm__", "__fly_value__", "__fly_middle__", "__fly_error__", "__fly_exit__",
 )  # fmt: skip
 
 
@@ -37,6 +38,8 @@ class Region:
 
     what: str
     line: int
+    test: ast.expr | None = None
+    """The condition of a branch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +93,18 @@ class Rewriter(ast.NodeTransformer):
         self.only_inside: dict[str, tuple[str, int]] = {}
         """Names bound in regions and nowhere else, with where: for the message of a `NameError`."""
         self.count = 0
+        self.inside: FunctionNode | None = None
+        """The function whose body is being rewritten."""
+        self.exits: set[str] = set()
+        """How the body being rewritten may end early: return, break, continue."""
 
     # --- functions and classes --------------------------------------------------------------------------------------
 
     def function(self, node: FunctionNode) -> None:
         """Rewrite the body of a function; the definition itself stays."""
-        saved = self.scope, self.region, self.breakable
+        saved = self.scope, self.region, self.breakable, self.inside, self.exits
         self.scope, self.region, self.breakable = Scope.of(node, self.scope), None, False
+        self.inside, self.exits = node, set()
         scope = self.scope
         if isinstance(node, ast.Lambda):
             node.body = self.expression(node.body)
@@ -110,7 +118,7 @@ class Rewriter(ast.NodeTransformer):
                 found = scope.only_in_regions.items()
                 self.only_inside.update({n: where for n, where in found if n not in scope.private})
             node.body = body
-        self.scope, self.region, self.breakable = saved
+        self.scope, self.region, self.breakable, self.inside, self.exits = saved
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.decorator_list = [self.expression(d) for d in node.decorator_list]
@@ -157,6 +165,7 @@ class Rewriter(ast.NodeTransformer):
             node.body, node.orelse = self.block(node.body), self.block(node.orelse)
             return node
         carried = self.carried(node, node.body, node.orelse)
+        saved, self.exits = self.exits, set()
         then, then_name = self.body(node, "then", "branch", node.body, carried)
         defs, else_ref = [then], cast(ast.expr, ast.Constant(None))
         if node.orelse:
@@ -164,7 +173,26 @@ class Rewriter(ast.NodeTransformer):
             defs, else_ref = [then, orelse], load(else_name)
         test = self.expression(node.test)
         call = runtime("if_", [test, load(then_name), else_ref, self.constant(carried)], node.test)
-        return [*defs, ast.copy_location(ast.Expr(call), node)]
+        exits, self.exits = self.exits, saved
+        if not exits:
+            return [*defs, ast.copy_location(ast.Expr(call), node)]
+        made = ast.copy_location(ast.Assign([store(EXIT)], call), node)
+        return [*defs, made, ast.copy_location(self.leave_by(exits), node)]
+
+    def leave_by(self, exits: set[str]) -> ast.stmt:
+        """After an `if` whose branch ended early: do what it asked for, here or further out."""
+        outside = exits if not self.breakable else exits & {"return"}
+        body: list[ast.stmt] = []
+        for word, stmt in (("break", ast.Break()), ("continue", ast.Continue())):
+            if word in exits - outside:
+                test = ast.Compare(ast.Attribute(load(EXIT), "word", ast.Load()), [ast.Eq()], [ast.Constant(word)])
+                body.append(ast.If(test, [stmt], []))
+        if self.region is not None:
+            self.exits |= outside
+            body.append(ast.Return(load(EXIT)))
+        else:
+            body.append(ast.Return(ast.Attribute(load(EXIT), "value", ast.Load())))
+        return ast.If(ast.Compare(load(EXIT), [ast.IsNot()], [ast.Constant(None)]), body, [])
 
     def visit_While(self, node: ast.While) -> ast.AST | list[ast.stmt]:
         if is_const(node.test):
@@ -313,7 +341,8 @@ class Rewriter(ast.NodeTransformer):
         self.count += 1
         name = f"__fly_{part}_{self.count}__"
         saved = self.region, self.breakable
-        self.region, self.breakable = Region(what, stmt.lineno), False
+        test = stmt.test if isinstance(stmt, ast.If) else None
+        self.region, self.breakable = Region(what, stmt.lineno, test), False
         if is_test:  # made here, so its return is not the user's
             last = cast(ast.Return, stmts[-1])
             made = self.block(stmts[:-1])
@@ -343,15 +372,9 @@ class Rewriter(ast.NodeTransformer):
     # --- statements with rules of their own -------------------------------------------------------------------------
 
     def visit_Return(self, node: ast.Return) -> ast.AST:
-        if self.region is not None:
-            reject(
-                node,
-                f"early return in a run-time {self.region.what} is not supported (it starts at line "
-                f"{self.region.line}); use a guard",
-                "put the rest of the function under the opposite condition, or write const_expr(...) around a "
-                "compile-time one",
-            )
-        return self.generic_visit(node)
+        if self.region is None:
+            return self.generic_visit(node)
+        return self.leave_body(node, "return", node.value and self.expression(node.value))
 
     def visit_Break(self, node: ast.Break) -> ast.AST:
         return self.leave_loop(node, "break")
@@ -360,14 +383,28 @@ class Rewriter(ast.NodeTransformer):
         return self.leave_loop(node, "continue")
 
     def leave_loop(self, node: ast.stmt, word: str) -> ast.AST:
-        if self.region is not None and not self.breakable:
-            reject(
-                node,
-                f"{word} in a run-time {self.region.what} is not supported (it starts at line {self.region.line})",
-                "guard the rest of the body with an if, put the condition into a while, or use range_constexpr and "
-                "const_expr for compile-time loops and conditions",
-            )
-        return node
+        if self.region is None or self.breakable:
+            return node
+        return self.leave_body(node, word, None)
+
+    def leave_body(self, node: ast.stmt, word: str, value: ast.expr | None) -> ast.AST:
+        """End a body early: its function returns what is to be done, to an `if` decided while tracing.
+
+        In the body of a run-time loop, and under a condition that is certain to be a run-time value, it is refused now;
+        under any other condition when the trace finds that it is one.
+        """
+        assert self.region is not None
+        reason, remedy = early_exit(word, self.region.what, self.region.line)
+        test = self.region.test
+        known = test is not None and isinstance(self.inside, ast.FunctionDef) and Certain(self.inside).holds(test)
+        if known or self.region.what == "loop":
+            reject(node, reason, remedy)
+        self.exits.add(word)
+        place = (node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0)
+        where = ast.Constant(cast(Any, (filename(), *place)))
+        message = ast.Constant(f"{reason}; {remedy}")
+        made = runtime("Exit", [ast.Constant(word), value or ast.Constant(None), message, where], node)
+        return ast.copy_location(ast.Return(made), node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         # Annotations of local variables are never evaluated, and Python forbids them on a nonlocal name.
@@ -480,6 +517,21 @@ class Rewriter(ast.NodeTransformer):
             case _:
                 pass
         return self.generic_visit(node)
+
+
+def early_exit(word: str, what: str, line: int) -> tuple[str, str]:
+    """Why a run-time region cannot be left, and what to write instead."""
+    if word == "return":
+        return (
+            f"early return in a run-time {what} is not supported (it starts at line {line}); use a guard",
+            "put the rest of the function under the opposite condition, or write const_expr(...) around a "
+            "compile-time one",
+        )
+    return (
+        f"{word} in a run-time {what} is not supported (it starts at line {line})",
+        "guard the rest of the body with an if, put the condition into a while, or use range_constexpr and "
+        "const_expr for compile-time loops and conditions",
+    )
 
 
 def logical(word: str, left: ast.expr, right: ast.expr, at: ast.expr) -> ast.expr:

@@ -12,6 +12,7 @@ from .branches import LLVM_BRANCH_OPS
 from .choices import LLVM_CHOICE_OPS
 from .debug import LLVM_DEBUG_ATTRS
 from .function import LLVM_FUNCTION_OPS, FunctionType
+from .imported import KEPT_ATTRS, ModuleFlagAttr, ModuleFlagsOp
 from .intrinsics import INTRINSIC_OPS
 from .struct import StructType
 from .values import LLVM_VALUE_OPS
@@ -30,8 +31,9 @@ _OPS: list[type[Operation]] = [
     *LLVM_CHOICE_OPS,
     *LLVM_BRANCH_OPS,
     *INTRINSIC_OPS.values(),
+    ModuleFlagsOp,
 ]
-_ATTRS: list[type[Attribute]] = [StructType, FunctionType, *LLVM_ATTRS, *LLVM_DEBUG_ATTRS]
+_ATTRS: list[type[Attribute]] = [StructType, FunctionType, *LLVM_ATTRS, *LLVM_DEBUG_ATTRS, ModuleFlagAttr, *KEPT_ATTRS]
 _ours = {x.name for x in (*_OPS, *_ATTRS)}
 
 LLVM = Dialect(

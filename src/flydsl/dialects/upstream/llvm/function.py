@@ -108,6 +108,10 @@ class FunctionType(Data[Signature], TypeAttribute):
         printer.print_string(")>")
 
 
+UNNAMED_ADDRESS = {"local_unnamed_addr": 1, "unnamed_addr": 2}
+"""Words that say an address does not matter, by their numbers."""
+
+
 @irdl_op_definition
 class FuncOp(IRDLOperation):
     """`llvm.func internal @f(%a: !llvm.ptr {llvm.noundef}) -> i32 attributes {rocdl.kernel} { ... }`."""
@@ -157,6 +161,9 @@ class FuncOp(IRDLOperation):
         word = parser.parse_optional_keyword_in(_VISIBILITIES)
         if word is not None:
             props["visibility_"] = IntegerAttr(_VISIBILITIES[word], i64)
+        word = parser.parse_optional_keyword_in(UNNAMED_ADDRESS)
+        if word is not None:
+            props["unnamed_addr"] = IntegerAttr(UNNAMED_ADDRESS[word], i64)
         word = parser.parse_optional_identifier()
         if word is not None:
             if word not in LLVM_CALLING_CONVS:
@@ -206,6 +213,9 @@ class FuncOp(IRDLOperation):
         for word, number in _VISIBILITIES.items():
             if number and number == self.visibility_.value.data:
                 printer.print_string(f" {word}")
+        for word, number in UNNAMED_ADDRESS.items():
+            if self.unnamed_addr is not None and number == self.unnamed_addr.value.data:
+                printer.print_string(f" {word}")
         if self.CConv != C_CALL:
             printer.print_string(f" {self.CConv.convention.data}")
         printer.print_string(" ")
@@ -234,15 +244,13 @@ class FuncOp(IRDLOperation):
                 printer.print_op_attributes(result)
                 printer.print_string(")")
         shown = {k: v for k, v in self.properties.items() if k not in _SHOWN}
-        if shown.get("unnamed_addr") == _ZERO:
-            del shown["unnamed_addr"]
         printer.print_op_attributes({**shown, **self.attributes}, print_keyword=True)
         if entry is not None:
             printer.print_string(" ")
             printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
 
 
-_SHOWN = ("sym_name", "function_type", "linkage", "CConv", "visibility_", "arg_attrs", "res_attrs")
+_SHOWN = ("sym_name", "function_type", "linkage", "CConv", "visibility_", "unnamed_addr", "arg_attrs", "res_attrs")
 _NOT_TAIL = TailCallKindAttr(TailCallKind.NONE)
 
 

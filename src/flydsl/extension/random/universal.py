@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, cast
 
-from ..errors import DSLTypeError, DSLValueError
-from ..expr import arith
-from ..expr import math as fmath
-from ..expr.numeric import Float32, Int32, Numeric, Uint32, Uint64, scalar_or_none
-from ..expr.scalars.scalar_ops import make
-from ..expr.vector import Vector
-from ..ir.fold import round_float
+from ...errors import DSLTypeError, DSLValueError
+from ...expr import arith
+from ...expr import math as fmath
+from ...expr.numeric import Float32, Int32, Numeric, Uint32, Uint64, scalar_or_none
+from ...expr.scalars.scalar_ops import make
+from ...expr.vector import Vector
+from ...ir.fold import round_float
 
 if TYPE_CHECKING:
-    from ..expr.annotations import ScalarLike
+    from ...expr.annotations import ScalarLike
 
 
 _M0, _M1 = 0xD2511F53, 0xCD9E8D57

@@ -1,0 +1,240 @@
+"""The attributes of `ir`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, cast
+
+from xdsl.dialects import builtin
+from xdsl.ir import Attribute as XAttribute
+
+from .attributes import parse_attribute
+from .facade import Made, Stands, anywhere
+
+
+class Attribute(Stands):
+    """Any attribute."""
+
+    FOR: ClassVar[tuple[type, ...]] = (XAttribute,)
+
+    @staticmethod
+    @anywhere
+    def parse(asm: str) -> Made:
+        """The attribute of a text."""
+        return parse_attribute(asm)
+
+
+class IntegerAttr(Stands):
+    """`4 : i32`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.IntegerAttr,)
+
+    @staticmethod
+    @anywhere
+    def get(type: XAttribute, value: int) -> Made:
+        """The attribute."""
+        return builtin.IntegerAttr(int(value), cast(builtin.IntegerType, type))
+
+
+class BoolAttr(Stands):
+    """`true`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.IntegerAttr,)
+
+    @staticmethod
+    @anywhere
+    def get(value: bool) -> Made:
+        """The attribute."""
+        return builtin.IntegerAttr(int(value), builtin.i1)
+
+
+class FloatAttr(Stands):
+    """`1.5 : f32`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.FloatAttr,)
+
+    @staticmethod
+    @anywhere
+    def get(type: XAttribute, value: float) -> Made:
+        """The attribute."""
+        return builtin.FloatAttr(float(value), cast(builtin.Float32Type, type))
+
+    @staticmethod
+    @anywhere
+    def get_f32(value: float) -> Made:
+        """Of 32 bits."""
+        return builtin.FloatAttr(value, builtin.f32)
+
+    @staticmethod
+    @anywhere
+    def get_f64(value: float) -> Made:
+        """Of 64 bits."""
+        return builtin.FloatAttr(value, builtin.f64)
+
+
+class StringAttr(Stands):
+    """`"text"`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.StringAttr,)
+
+    @staticmethod
+    @anywhere
+    def get(value: str) -> Made:
+        """The attribute."""
+        return builtin.StringAttr(value)
+
+
+class TypeAttr(Stands):
+    """A type where an attribute is asked for: the type itself."""
+
+    FOR: ClassVar[tuple[type, ...]] = (XAttribute,)
+
+    @staticmethod
+    @anywhere
+    def get(value: XAttribute) -> Made:
+        """The type."""
+        return value
+
+
+class UnitAttr(Stands):
+    """`unit`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.UnitAttr,)
+
+    @staticmethod
+    @anywhere
+    def get() -> Made:
+        """The attribute."""
+        return builtin.UnitAttr()
+
+
+class ArrayAttr(Stands):
+    """`[1 : i32, "text"]`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.ArrayAttr,)
+
+    @staticmethod
+    @anywhere
+    def get(attributes: Sequence[XAttribute]) -> Made:
+        """The attribute."""
+        return builtin.ArrayAttr(list(attributes))
+
+
+class DictAttr(Stands):
+    """`{name = 1 : i32}`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.DictionaryAttr,)
+
+    @staticmethod
+    @anywhere
+    def get(value: Mapping[str, XAttribute] | None = None) -> Made:
+        """The attribute."""
+        return builtin.DictionaryAttr(dict(value or {}))
+
+
+class FlatSymbolRefAttr(Stands):
+    """`@name`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.SymbolRefAttr,)
+
+    @staticmethod
+    @anywhere
+    def get(value: str) -> Made:
+        """The attribute."""
+        return builtin.SymbolRefAttr(value)
+
+
+class SymbolRefAttr(Stands):
+    """`@module::@name`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.SymbolRefAttr,)
+
+    @staticmethod
+    @anywhere
+    def get(symbols: Sequence[str]) -> Made:
+        """The attribute."""
+        return builtin.SymbolRefAttr(symbols[0], list(symbols[1:]))
+
+
+class DenseElementsAttr(Stands):
+    """`dense<[1, 2]> : vector<2xi32>`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.DenseIntOrFPElementsAttr,)
+
+    @staticmethod
+    @anywhere
+    def get(array: Sequence[int] | Sequence[float] | Sequence[XAttribute], type: XAttribute | None = None) -> Made:
+        """Of numbers or attributes, for a vector or tensor type."""
+        items = [getattr(getattr(x, "value", x), "data", getattr(x, "value", x)) for x in array]
+        if type is None:
+            held = [x for x in array if isinstance(x, XAttribute)]
+            elem = cast("builtin.IntegerAttr[builtin.IntegerType]", held[0]).type if held else builtin.i64
+            type = builtin.VectorType(elem, [len(items)])
+        return builtin.DenseIntOrFPElementsAttr.from_list(
+            cast("builtin.VectorType[builtin.IntegerType]", type), cast("list[int]", items)
+        )
+
+    @staticmethod
+    @anywhere
+    def get_splat(shaped_type: XAttribute, element_attr: XAttribute) -> Made:
+        """The same element everywhere."""
+        value = cast("builtin.IntegerAttr[builtin.IntegerType]", element_attr).value.data
+        return builtin.DenseIntOrFPElementsAttr.from_list(
+            cast("builtin.VectorType[builtin.IntegerType]", shaped_type), [value]
+        )
+
+
+class StridedLayoutAttr(Stands):
+    """`strided<[4, 1], offset: 2>`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.StridedLayoutAttr,)
+
+    @staticmethod
+    @anywhere
+    def get(offset: int, strides: Sequence[int]) -> Made:
+        """The attribute; negative numbers stand for what is known at run time."""
+        return builtin.StridedLayoutAttr(
+            [None if s == builtin.DYNAMIC_INDEX else s for s in strides],
+            None if offset == builtin.DYNAMIC_INDEX else offset,
+        )
+
+
+def _dense_array(name: str, elem: XAttribute) -> type[Stands]:
+    def get(values: Sequence[int]) -> Made:
+        """The attribute."""
+        return builtin.DenseArrayBase.from_list(cast(builtin.IntegerType, elem), list(values))
+
+    body = {"FOR": (builtin.DenseArrayBase,), "get": staticmethod(anywhere(get)), "__doc__": f"`array<{elem}: ...>`."}
+    return cast("type[Stands]", type(Stands)(name, (Stands,), body))
+
+
+DENSE_ARRAYS = {
+    f"Dense{name}ArrayAttr": _dense_array(f"Dense{name}ArrayAttr", elem)
+    for name, elem in (
+        ("Bool", builtin.i1),
+        ("I8", builtin.i8),
+        ("I16", builtin.i16),
+        ("I32", builtin.i32),
+        ("I64", builtin.i64),
+        ("F32", builtin.f32),
+        ("F64", builtin.f64),
+    )
+}
+"""A class for each kind of dense array."""
+
+__all__ = [
+    "DENSE_ARRAYS",
+    "ArrayAttr",
+    "Attribute",
+    "BoolAttr",
+    "DenseElementsAttr",
+    "DictAttr",
+    "FlatSymbolRefAttr",
+    "FloatAttr",
+    "IntegerAttr",
+    "StridedLayoutAttr",
+    "StringAttr",
+    "SymbolRefAttr",
+    "TypeAttr",
+    "UnitAttr",
+]

@@ -1,0 +1,5 @@
+"""The dialect `cf`."""
+
+from .generated import module
+
+__getattr__, __dir__ = module("cf", globals())

@@ -1,0 +1,95 @@
+"""The dialect `llvm`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, cast
+
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr
+from xdsl.dialects.llvm import ConstantOp as XConstantOp
+from xdsl.dialects.llvm import LLVMArrayType, LLVMPointerType
+from xdsl.ir import Attribute
+
+from ...dialects.upstream import llvm as ours
+from ...errors import DSLTypeError
+from ..facade import Made, Stands, anywhere
+from ..insertion import emit
+from ..operations import OpView
+from ..signature import by_op
+from ..values import wrap
+from .arith import Number, constant_attribute
+from .generated import module
+
+
+class PointerType(Stands):
+    """`!llvm.ptr<1>`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (LLVMPointerType,)
+
+    @staticmethod
+    @anywhere
+    def get(address_space: int | None = None) -> Attribute:
+        """The type."""
+        return ours.ptr(int(address_space or 0))
+
+
+class ArrayType(Stands):
+    """`!llvm.array<4 x f32>`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (LLVMArrayType,)
+
+    @staticmethod
+    @anywhere
+    def get(element_type: Attribute, num_elements: int) -> Attribute:
+        """The type."""
+        return LLVMArrayType(num_elements, element_type)
+
+
+class StructType(Stands):
+    """`!llvm.struct<(i32, f32)>`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (ours.StructType,)
+
+    @staticmethod
+    @anywhere
+    def get_literal(elements: Sequence[Attribute], packed: bool = False) -> Attribute:
+        """A struct by its fields."""
+        return ours.StructType((packed, tuple(elements)))
+
+
+class ConstantOp(OpView):
+    """`llvm.mlir.constant`: of a type and an attribute or a number."""
+
+    OPERATION_NAME = "llvm.mlir.constant"
+    SIGNATURE = by_op("llvm")["llvm.mlir.constant"]
+
+    def __init__(self, res: Attribute, value: object, *, loc: object = None, ip: object = None):
+        self.raw = XConstantOp.create(result_types=[res], properties={"value": constant_attribute(res, value)})
+        emit(self.raw, loc, ip)
+
+
+def mlir_constant(
+    value: object, type_or_value: object = None, *, loc: object = None, ip: object = None, res: Attribute | None = None
+) -> Made:
+    """`llvm.mlir.constant` of an attribute, which has the type; or of a type and a value."""
+    if type_or_value is not None:
+        res, value = cast(Attribute, value), type_or_value
+    if res is None:
+        found = getattr(value, "type", None)
+        if not isinstance(found, Attribute):
+            raise DSLTypeError(f"'llvm.mlir.constant': expected an attribute with a type, got {value!r}")
+        res = found
+    return wrap(ConstantOp(res, value, loc=loc, ip=ip).raw.results[0])
+
+
+def md_str(s: str, *, context: object = None) -> Attribute:
+    """A text of metadata."""
+    return StringAttr(s)
+
+
+def md_const(val: Number, *, width: int = 32, context: object = None) -> Attribute:
+    """A number of metadata."""
+    return IntegerAttr(int(val), IntegerType(width))
+
+
+__getattr__, __dir__ = module("llvm", globals())

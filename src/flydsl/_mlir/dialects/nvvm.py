@@ -1,0 +1,5 @@
+"""The dialect `nvvm`."""
+
+from .generated import module
+
+__getattr__, __dir__ = module("nvvm", globals())

@@ -1,0 +1,5 @@
+"""The dialect `rocdl`."""
+
+from .generated import module
+
+__getattr__, __dir__ = module("rocdl", globals())

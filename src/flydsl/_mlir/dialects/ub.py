@@ -1,0 +1,5 @@
+"""The dialect `ub`."""
+
+from .generated import module
+
+__getattr__, __dir__ = module("ub", globals())

@@ -1,0 +1,1 @@
+"""Shorter spellings of what `flydsl._mlir.ir` has."""

@@ -1,0 +1,217 @@
+"""The types of `ir`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, cast
+
+from xdsl.dialects import builtin
+from xdsl.ir import Attribute, TypeAttribute
+
+from .attributes import parse_type
+from .facade import Made, Stands, anywhere
+
+
+def _ints(shape: Sequence[object]) -> list[int]:
+    return [int(cast(int, n)) for n in shape]
+
+
+class Type(Stands):
+    """Any type."""
+
+    FOR: ClassVar[tuple[type, ...]] = (TypeAttribute,)
+
+    @staticmethod
+    @anywhere
+    def parse(asm: str) -> Made:
+        """The type of a text."""
+        return parse_type(asm)
+
+
+class IntegerType(Stands):
+    """`i32`, `si8`, `ui16`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.IntegerType,)
+
+    @staticmethod
+    @anywhere
+    def get_signless(width: int) -> Made:
+        """`i32`."""
+        return builtin.IntegerType(width)
+
+    @staticmethod
+    @anywhere
+    def get_signed(width: int) -> Made:
+        """`si32`."""
+        return builtin.IntegerType(width, builtin.Signedness.SIGNED)
+
+    @staticmethod
+    @anywhere
+    def get_unsigned(width: int) -> Made:
+        """`ui32`."""
+        return builtin.IntegerType(width, builtin.Signedness.UNSIGNED)
+
+    get = get_signless
+
+
+class IndexType(Stands):
+    """`index`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.IndexType,)
+
+    @staticmethod
+    @anywhere
+    def get() -> Made:
+        """The type."""
+        return builtin.IndexType()
+
+
+class NoneType(Stands):
+    """`none`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.NoneType,)
+
+    @staticmethod
+    @anywhere
+    def get() -> Made:
+        """The type."""
+        return builtin.NoneType()
+
+
+class FloatType(Stands):
+    """Any type of floats."""
+
+    FOR: ClassVar[tuple[type, ...]] = cast("tuple[type, ...]", builtin.AnyFloat.__args__)  # pyright: ignore
+
+
+_FLOATS = {
+    "BF16Type": "bf16", "F16Type": "f16", "F32Type": "f32", "F64Type": "f64", "FloatTF32Type": "tf32",
+    "Float4E2M1FNType": "f4E2M1FN", "Float6E2M3FNType": "f6E2M3FN", "Float6E3M2FNType": "f6E3M2FN",
+    "Float8E3M4Type": "f8E3M4", "Float8E4M3Type": "f8E4M3", "Float8E4M3FNType": "f8E4M3FN",
+    "Float8E4M3FNUZType": "f8E4M3FNUZ", "Float8E4M3B11FNUZType": "f8E4M3B11FNUZ", "Float8E5M2Type": "f8E5M2",
+    "Float8E5M2FNUZType": "f8E5M2FNUZ", "Float8E8M0FNUType": "f8E8M0FNU",
+}  # fmt: skip
+"""The classes of floats by the texts of their types."""
+
+
+def _float(name: str, text: str) -> type[Stands]:
+    type_ = parse_type(text)
+    get = staticmethod(anywhere(lambda: type_))
+    return cast(
+        "type[Stands]", type(Stands)(name, (Stands,), {"FOR": (type(type_),), "get": get, "__doc__": f"`{text}`."})
+    )
+
+
+FLOATS = {name: _float(name, text) for name, text in _FLOATS.items()}
+"""A class for each type of floats."""
+
+
+class ShapedType(Stands):
+    """Vectors, memrefs and tensors."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.VectorType, builtin.MemRefType, builtin.TensorType)
+
+    @staticmethod
+    def get_dynamic_size() -> int:
+        """What stands in a shape for an extent known at run time."""
+        return builtin.DYNAMIC_INDEX
+
+
+class VectorType(ShapedType):
+    """`vector<4xf32>`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.VectorType,)
+
+    @staticmethod
+    @anywhere
+    def get(
+        shape: Sequence[int], element_type: Attribute, scalable: object = None, scalable_dims: object = None
+    ) -> Made:
+        """The type."""
+        elem = getattr(element_type, "ir_type", element_type)
+        if scalable or scalable_dims:
+            return parse_type("vector<" + "x".join(f"[{n}]" for n in shape) + f"x{elem}>")
+        return builtin.VectorType(elem, _ints(shape))
+
+
+class RankedTensorType(ShapedType):
+    """`tensor<4x?xf32>`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.TensorType,)
+
+    @staticmethod
+    @anywhere
+    def get(shape: Sequence[int], element_type: Attribute, encoding: Attribute | None = None) -> Made:
+        """The type."""
+        return builtin.TensorType(element_type, _ints(shape), *([] if encoding is None else [encoding]))
+
+
+class MemRefType(ShapedType):
+    """`memref<4xf32, 3>`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.MemRefType,)
+
+    @staticmethod
+    @anywhere
+    def get(
+        shape: Sequence[int],
+        element_type: Attribute,
+        layout: Attribute | None = None,
+        memory_space: Attribute | None = None,
+    ) -> Made:
+        """The type."""
+        given = {k: v for k, v in (("layout", layout), ("memory_space", memory_space)) if v is not None}
+        return builtin.MemRefType(element_type, _ints(shape), **cast("dict[str, builtin.NoneAttr]", given))
+
+
+class FunctionType(Stands):
+    """`(i32) -> f32`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.FunctionType,)
+
+    @staticmethod
+    @anywhere
+    def get(inputs: Sequence[Attribute], results: Sequence[Attribute]) -> Made:
+        """The type."""
+        return builtin.FunctionType.from_lists(list(inputs), list(results))
+
+
+class TupleType(Stands):
+    """`tuple<i32, f32>`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.TupleType,)
+
+    @staticmethod
+    @anywhere
+    def get_tuple(elements: Sequence[Attribute]) -> Made:
+        """The type."""
+        return builtin.TupleType(tuple(cast(TypeAttribute, e) for e in elements))
+
+
+class ComplexType(Stands):
+    """`complex<f32>`."""
+
+    FOR: ClassVar[tuple[type, ...]] = (builtin.ComplexType,)
+
+    @staticmethod
+    @anywhere
+    def get(element_type: Attribute) -> Made:
+        """The type."""
+        return builtin.ComplexType(cast(builtin.Float32Type, element_type))
+
+
+__all__ = [
+    "FLOATS",
+    "ComplexType",
+    "FloatType",
+    "FunctionType",
+    "IndexType",
+    "IntegerType",
+    "MemRefType",
+    "NoneType",
+    "RankedTensorType",
+    "ShapedType",
+    "TupleType",
+    "Type",
+    "VectorType",
+]

@@ -1,0 +1,1 @@
+"""Candidates in other processes: the call as bytes, children with a time limit, workers of a cluster."""

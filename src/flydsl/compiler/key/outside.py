@@ -1,0 +1,149 @@
+"""What a trace reads from outside the program: variables of the environment, files, folders.
+
+Only tracing tells which these are, so they are no part of the key itself: the compiled code carries their names with
+digests of what they held, and is used while they hold the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeAlias, cast
+
+from flydsl.compiler.guard import Guard
+from flydsl.compiler.key.changes import listen, recording
+from flydsl.compiler.key.origin import origin_of
+
+Reads: TypeAlias = Mapping[tuple[str, str], str]
+"""By kind (`environment`, `file`, `folder`) and name: a digest of the content, or empty for what is not there."""
+
+_ALL = "*"
+_UNREPEATABLE = ("socket.", "subprocess.", "os.system", "os.popen", "os.posix_spawn", "urllib.", "sqlite3.", "http.")
+"""Audit events of what may answer differently the next time."""
+
+
+class OutsideReads:
+    """What one trace has read, in the order it did."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, str], str] = {}
+        self.unrepeatable: str = ""
+        """What cannot be asked again to compare, if anything."""
+        self._busy = False
+
+    def heard(self, event: str, arguments: tuple[object, ...]) -> None:
+        """An audit event of the thread that traces."""
+        if self._busy:
+            return
+        if event == "open":
+            path, mode, flags = (*arguments, None, None)[:3]
+            if not _writes(mode, flags):
+                self._add("file", path)
+        elif event in ("os.listdir", "os.scandir"):
+            self._add("folder", arguments[0] if arguments and arguments[0] is not None else ".")
+        elif event.startswith(_UNREPEATABLE):
+            self.unrepeatable = event
+
+    def _add(self, kind: str, name: object) -> None:
+        if isinstance(name, int):  # a descriptor, of something that was opened by name
+            return
+        path = os.path.abspath(os.fsdecode(cast("str | bytes | os.PathLike[str]", name)))
+        # Code counts by other means, and the interpreter's own imports read it here.
+        if path.endswith((".py", ".pyc", ".so")) or origin_of(path) != "user" or path.startswith(("/proc/", "/sys/")):
+            return
+        self._note(kind, path)
+
+    def _note(self, kind: str, name: str) -> None:
+        if self._busy or (kind, name) in self.found:
+            return
+        self._busy = True
+        try:
+            self.found[kind, name] = _now(kind, name)
+        finally:
+            self._busy = False
+
+    def variable(self, name: str) -> None:
+        """A variable of the environment was read; those of this package are part of every key."""
+        if not name.startswith("FLYDSL_"):
+            self._note("environment", name)
+
+
+def _writes(mode: object, flags: object) -> bool:
+    if isinstance(mode, str):
+        return not mode.startswith("r") or "+" in mode
+    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR))
+
+
+def _now(kind: str, name: str) -> str:
+    """A digest of what is there now."""
+    try:
+        if kind == "file":
+            with open(name, "rb") as file:
+                return hashlib.sha256(file.read()).hexdigest()
+        if kind == "folder":
+            return _digest(sorted(os.listdir(name)))
+    except OSError:
+        return ""
+    if name == _ALL:
+        return _digest(f"{k}={v}" for k, v in sorted(os.environ.items()) if not k.startswith("FLYDSL_"))
+    value = os.environ.get(name)
+    return "" if value is None else _digest([value])
+
+
+def _digest(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def read_again(names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """What is there now under the names of a record."""
+    return {(kind, name): _now(kind, name) for kind, name in sorted(names)}
+
+
+class _RecordedEnvironment(os._Environ[str]):  # pyright: ignore[reportPrivateUsage]
+    """`os.environ` while something is traced: it tells the record of its thread what is read."""
+
+    def __getitem__(self, key: str) -> str:
+        if recording.current is not None:
+            recording.current.variable(key)
+        return super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        if recording.current is not None and isinstance(key, str):
+            recording.current.variable(key)
+        return super().__contains__(key)
+
+    def __iter__(self) -> Iterator[str]:
+        if recording.current is not None:
+            recording.current.variable(_ALL)
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        if recording.current is not None:
+            recording.current.variable(_ALL)
+        return super().__len__()
+
+
+_guard = Guard()
+_depth = [0]
+
+
+@contextmanager
+def outside_reads() -> Generator[OutsideReads]:
+    """A block in which what the thread reads from outside is recorded."""
+    listen()
+    record, before = OutsideReads(), recording.current
+    with _guard:
+        _depth[0] += 1
+        if _depth[0] == 1:
+            os.environ.__class__ = _RecordedEnvironment
+    recording.current = record
+    try:
+        yield record
+    finally:
+        recording.current = before
+        with _guard:
+            _depth[0] -= 1
+            if _depth[0] == 0:
+                os.environ.__class__ = os._Environ  # pyright: ignore[reportPrivateUsage]

@@ -1,0 +1,338 @@
+"""Asynchronous work in checked mode: copies and matrix products that are done at once here, but may take until a wait.
+
+A list holds what is under way, and the bytes concerned carry marks (`shadow.py`) until somebody has waited for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...llvm.text.routine import Routine, Value
+from .block import RANK, SHARED
+from .order import known_by
+from .shadow import (
+    AGENT_THREAD,
+    AGENTS,
+    ASYNC,
+    BYTES,
+    CELL,
+    CLOCK_MASK,
+    COUNTED_BY,
+    GROUPS,
+    HOW,
+    LINES,
+    NEVER,
+    PENDING,
+    PENDING_COUNT,
+    PENDING_ROOM,
+    READ,
+    READS,
+    SITE,
+    TABLE_LINE,
+    WRITES,
+    cells_of,
+    clock_at,
+    shadow_of,
+    thread_at,
+    tick,
+    warp_of,
+)
+
+ENTRY = 40
+"""Something under way: kind, thread or barrier, group, offset, bytes."""
+
+CP_ASYNC, TMA_STORE, TO_SHARED, WGMMA, TMA_LOAD, COUNTED = range(6)
+"""Kinds; of the first four a thread counts the groups it has closed."""
+
+
+def pend() -> Routine:
+    """Note a copy that is under way: its kind, its thread (or the barrier it is counted on), its group."""
+    r = Routine(
+        "fly_check_pend", "void", "ptr state, i64 kind, i64 who, i64 group, i64 offset, i64 size, i64 mark, i64 line"
+    )
+    shadow = shadow_of(r)
+    with r.when((r["offset"] + r["size"]) > r.load("i64", shadow, BYTES)):
+        r.give()
+    count, room = r.load("i64", shadow, PENDING_COUNT), r.load("i64", shadow, PENDING_ROOM)
+    with r.when(count >= room):
+        more = room * 2 + 64
+        grown = r.value_of("realloc", "ptr", r.load("ptr", shadow, PENDING), more * ENTRY, external=True)
+        r.store("ptr", grown, shadow, PENDING)
+        r.store("i64", more, shadow, PENDING_ROOM)
+    entry = r.at(r.load("ptr", shadow, PENDING), count * ENTRY)
+    for i, word in enumerate(("kind", "who", "group", "offset", "size")):
+        r.store("i64", r[word], entry, 8 * i)
+    r.store("i64", count + 1, shadow, PENDING_COUNT)
+    reads = r["kind"].is_(TMA_STORE) | r["kind"].is_(WGMMA)
+    cells = cells_of(r, shadow)
+    rank = r.load("i64", r["state"], RANK)
+    with r.loop(r["size"]) as i:
+        cell = r.at(cells, (r["offset"] + i) * CELL)
+        first = r.load("i64", cell, 8, 8)
+        place = r.choose(reads, r.choose((first >> 63).is_(0), r.number(1), r.number(2)), r.number(0))
+        r.store("i64", r["mark"], cell, place * 8, 8)
+        r.store("i16", r["line"].to("i16"), cell, place * 2 + LINES, 2)
+        others = r.load("i32", cell, HOW, 4).to("i64") & ~(
+            (r.number(1) << (place + 16)) | (r.number(15) << (place * 4))
+        )
+        r.store("i32", (others | (rank << (place * 4))).to("i32"), cell, HOW, 4)
+    return r
+
+
+def settle() -> Routine:
+    """Copies of a kind and thread (or barrier) in groups before `until` are done: their marks become `mark`.
+
+    Those of threads that a barrier counts bring the mark in place of a group. What a later group of the same thread
+    still reads keeps one mark of that.
+    """
+    r = Routine("fly_check_settle", "void", "ptr state, i64 kind, i64 who, i64 until, i64 mark")
+    shadow = shadow_of(r)
+    entries = r.load("ptr", shadow, PENDING)
+    kept = r.variable("i64", 0)
+    cells = cells_of(r, shadow)
+    reading = r["kind"].is_(TMA_STORE) | r["kind"].is_(WGMMA)
+    with r.loop(r.load("i64", shadow, PENDING_COUNT)) as i:
+        entry = r.at(entries, i * ENTRY)
+        kind, who, group, offset, size = (r.load("i64", entry, 8 * k) for k in range(5))
+        done = kind.is_(r["kind"]) & who.is_(r["who"]) & (group < r["until"])
+
+        def finish() -> None:
+            with r.loop(size) as b:
+                cell = r.at(cells, (offset + b) * CELL)
+                for k in range(3):
+                    value = r.load("i64", cell, 8 * k, 8)
+                    theirs = ((value >> 52) & 0x7FF).is_(who + 1)
+                    mine = reading & theirs if k else ~reading
+                    never = (value >> 63).is_not(0) & ((value >> 26) & CLOCK_MASK).is_(NEVER)
+                    with r.when(mine & never):
+                        r.store("i64", r.choose(kind.is_(COUNTED), group, r["mark"]), cell, 8 * k, 8)
+
+        def keep() -> None:
+            at = r.at(entries, kept.get() * ENTRY)
+            for k in range(5):
+                r.store("i64", r.load("i64", entry, 8 * k), at, 8 * k)
+            kept.set(kept.get() + 1)
+
+        r.either(done, finish, keep)
+    r.store("i64", kept.get(), shadow, PENDING_COUNT)
+    with r.when(reading):
+        with r.loop(kept.get()) as i:
+            entry = r.at(entries, i * ENTRY)
+            kind, who, _, offset, size = (r.load("i64", entry, 8 * k) for k in range(5))
+            with r.when(kind.is_(r["kind"]) & who.is_(r["who"])):
+                with r.loop(size) as b:
+                    r.store("i64", _mark(r, who, NEVER), cells, (offset + b) * CELL + 8 * (READ + 1), 8)
+    return r
+
+
+def _mark(r: Routine, thread: Value, clock: Value | int) -> Value:
+    moved = (clock if isinstance(clock, Value) else r.number(clock)) << 26
+    return ((thread + 1) << 52) | moved | ASYNC
+
+
+def _groups(r: Routine, shadow: Value, t: Value, kind: int) -> Value:
+    """Where the number of closed groups of a thread is."""
+    return r.at(thread_at(r, shadow, t), GROUPS + 4 * kind)
+
+
+_NAMES = {CP_ASYNC: "cp_async", TMA_STORE: "tma", TO_SHARED: "to_shared", WGMMA: "wgmma"}
+
+
+def copy_started(kind: int) -> Routine:
+    """A thread's asynchronous copy into shared memory has been issued; the data was written at once."""
+    name = {CP_ASYNC: "fly_check_cp_async", TO_SHARED: "fly_check_to_shared"}[kind]
+    r = Routine(name, "void", "ptr state, i64 tid, ptr at, i64 size")
+    shadow = shadow_of(r)
+    offset = r.address(r["at"]) - r.address(r.load("ptr", r["state"], SHARED))
+    group = r.load("i32", _groups(r, shadow, r["tid"], kind), 0, 4).to("i64")
+    line = r.load("i64", r.load("ptr", r["state"], SITE), TABLE_LINE)
+    mark = _mark(r, r["tid"], NEVER)
+    r.call("fly_check_pend", "void", r["state"], ("i64", kind), r["tid"], group, offset, r["size"], mark, line)
+    return r
+
+
+def _close(r: Routine, shadow: Value, kind: int) -> None:
+    at = _groups(r, shadow, r["tid"], kind)
+    r.store("i32", r.load("i32", at, 0, 4) + 1, at, 0, 4)
+
+
+def group_closed(kind: int) -> Routine:
+    """A thread ends a group of copies."""
+    name = _NAMES[kind]
+    r = Routine(f"fly_check_{name}_commit", "void", "ptr state, i64 tid")
+    _close(r, shadow_of(r), kind)
+    return r
+
+
+def _wait_groups(r: Routine, kind: int, until: Value) -> None:
+    """The thread has waited: what it copied counts as written now, and it has seen that."""
+    t = r["tid"]
+    own = _own_mark(r, t)
+    mark = r.number(0) if kind == TMA_STORE else own
+    r.call("fly_check_settle", "void", r["state"], ("i64", kind), t, until, mark)
+
+
+def _readdress(r: Routine, match: Callable[[Value, Value, Value], Value], new: Sequence[Value | int]) -> None:
+    """Give the copies under way that match (by kind, owner and group) another kind, owner and group."""
+    shadow = shadow_of(r)
+    entries = r.load("ptr", shadow, PENDING)
+    with r.loop(r.load("i64", shadow, PENDING_COUNT)) as i:
+        entry = r.at(entries, i * ENTRY)
+        kind, who, group = (r.load("i64", entry, 8 * k) for k in range(3))
+        with r.when(match(kind, who, group)):
+            for k, word in enumerate(new):
+                r.store("i64", word, entry, 8 * k)
+
+
+def copies_counted() -> Routine:
+    """From now on a phase of an mbarrier of this block completes the `cp.async` copies of a thread.
+
+    Its arrival, which follows, passes on the clock they will be marked with; their entries hold that mark.
+    """
+    r = Routine("fly_check_cp_async_arrive", "void", "ptr state, i64 tid, ptr at")
+    number, t = r.value_of("fly_check_slot", "i64", r["state"], r["at"]), r["tid"]
+    mark = _own_mark(r, t)
+    _readdress(r, lambda kind, who, _: kind.is_(CP_ASYNC) & who.is_(t), [COUNTED, number, mark])
+    return r
+
+
+def _own_mark(r: Routine, t: Value) -> Value:
+    """The mark of what a thread writes now, at a new time of its warp that it has seen."""
+    shadow = shadow_of(r)
+    warp = warp_of(r, shadow, t)
+    now = tick(r, clock_at(r, shadow, warp))
+    r.store("i32", now, thread_at(r, shadow, t), warp * 4, 4)
+    return _mark(r, t, now.to("i64"))
+
+
+def _take_back(r: Routine) -> None:
+    """A thread that waits for its own copies waits for those as well that a barrier counts."""
+    t = r["tid"]
+    _readdress(r, lambda kind, _, mark: kind.is_(COUNTED) & ((mark >> 52) & 0x7FF).is_(t + 1), [CP_ASYNC, t, 0])
+
+
+def _close_open(r: Routine) -> None:
+    """A wait for products ends the group that is open, as the compiler does for them."""
+    shadow = shadow_of(r)
+    at = _groups(r, shadow, r["tid"], WGMMA)
+    now = r.load("i32", at, 0, 4)
+    entries = r.load("ptr", shadow, PENDING)
+    with r.loop(r.load("i64", shadow, PENDING_COUNT)) as i:
+        entry = r.at(entries, i * ENTRY)
+        kind, who, group = (r.load("i64", entry, 8 * k) for k in range(3))
+        with r.when(kind.is_(WGMMA) & who.is_(r["tid"]) & group.is_(now.to("i64"))):
+            r.store("i32", now + 1, at, 0, 4)
+
+
+def groups_waited(kind: int) -> Routine:
+    """A thread waits until at most `pending` of its groups are under way."""
+    name = _NAMES[kind]
+    r = Routine(f"fly_check_{name}_wait", "void", "ptr state, i64 tid, i32 pending")
+    if kind == WGMMA:
+        _close_open(r)
+    closed = r.load("i32", _groups(r, shadow_of(r), r["tid"], kind), 0, 4)
+    pending = r["pending"]
+    until = r.choose(closed > pending, closed - pending, r.number(0, "i32"))
+    if kind == CP_ASYNC:
+        with r.when(pending.is_(0)):
+            _take_back(r)
+    _wait_groups(r, kind, until.to("i64"))
+    return r
+
+
+def all_waited(kind: int) -> Routine:
+    """A thread waits for all of its copies, closed or not."""
+    name = {CP_ASYNC: "cp_async", TO_SHARED: "to_shared"}[kind]
+    r = Routine(f"fly_check_{name}_wait_all", "void", "ptr state, i64 tid")
+    if kind == CP_ASYNC:
+        _take_back(r)
+    _wait_groups(r, kind, r.number(1 << 40))
+    return r
+
+
+def _touch(r: Routine, owner: Value, at: Value, how: int) -> None:
+    """Test the access that the routine makes when it is called."""
+    table = r.load("ptr", r["state"], SITE)
+    r.call(
+        "fly_check_access", "void", r["state"], r["tid"], owner, at, r["size"], ("i32", how), ("i1", 1), table
+    )  # fmt: skip
+
+
+def async_load() -> Routine:
+    """A tensor copy into shared memory, complete with the phase of a barrier; both may be another block's."""
+    r = Routine("fly_check_async_load", "void", "ptr state, i64 tid, ptr to, i64 size, ptr barrier")
+    owner = r.value_of("fly_owner", "ptr", r["state"], r["tid"], r["to"])
+    table = r.load("ptr", r["state"], SITE)
+    # What was there must not be in use any more.
+    _touch(r, owner, r["to"], WRITES)
+    number = r.value_of("fly_check_slot", "i64", owner, r["barrier"])
+    offset = r.address(r["to"]) - r.address(r.load("ptr", owner, SHARED))
+    line = r.load("i64", table, TABLE_LINE)
+    mark = _mark(r, number + AGENT_THREAD, NEVER)
+    r.call(
+        "fly_check_pend", "void", owner, ("i64", TMA_LOAD), number, ("i64", 0), offset, r["size"], mark, line
+    )  # fmt: skip
+    return r
+
+
+def read_counted() -> Routine:
+    """The next access to global memory lasts until the phase of an mbarrier of this block is over."""
+    r = Routine("fly_check_counted", "void", "ptr state, i64 tid, ptr at")
+    number = r.value_of("fly_check_slot", "i64", r["state"], r["at"])
+    clock = r.load("i32", clock_at(r, shadow_of(r), number + AGENTS), 0, 4).to("i64")
+    r.store("i64", _mark(r, number + AGENT_THREAD, clock), r["state"], COUNTED_BY)
+    return r
+
+
+def phase() -> Routine:
+    """A phase of an mbarrier of this block is over: the copies counted on it are complete."""
+    r = Routine("fly_check_phase", "void", "ptr state, ptr at")
+    shadow = shadow_of(r)
+    number = r.value_of("fly_check_slot", "i64", r["state"], r["at"])
+    now = tick(r, clock_at(r, shadow, number + AGENTS))
+    r.store("i32", now, known_by(r, shadow, number), (number + AGENTS) * 4, 4)
+    mark = _mark(r, number + AGENT_THREAD, now.to("i64"))
+    r.call("fly_check_settle", "void", r["state"], ("i64", TMA_LOAD), number, ("i64", 1), mark)
+    r.call("fly_check_settle", "void", r["state"], ("i64", COUNTED), number, ("i64", -1), mark)
+    return r
+
+
+def async_store() -> Routine:
+    """A tensor copy out of shared memory: its source is read until the thread has waited."""
+    r = Routine("fly_check_async_store", "void", "ptr state, i64 tid, ptr from, i64 size")
+    shadow = shadow_of(r)
+    table = r.load("ptr", r["state"], SITE)
+    _touch(r, r["state"], r["from"], READS)
+    group = r.load("i32", _groups(r, shadow, r["tid"], TMA_STORE), 0, 4).to("i64")
+    offset = r.address(r["from"]) - r.address(r.load("ptr", r["state"], SHARED))
+    mark = _mark(r, r["tid"], NEVER)
+    line = r.load("i64", table, TABLE_LINE)
+    r.call(
+        "fly_check_pend", "void", r["state"], ("i64", TMA_STORE), r["tid"], group, offset, r["size"], mark, line
+    )  # fmt: skip
+    return r
+
+
+def product() -> Routine:
+    """A matrix product reads shared memory until its thread has waited."""
+    r = Routine("fly_check_wgmma", "void", "ptr state, i64 tid, ptr at, i64 size")
+    shadow = shadow_of(r)
+    group = r.load("i32", _groups(r, shadow, r["tid"], WGMMA), 0, 4).to("i64")
+    offset = r.address(r["at"]) - r.address(r.load("ptr", r["state"], SHARED))
+    line = r.load("i64", r.load("ptr", r["state"], SITE), TABLE_LINE)
+    mark = _mark(r, r["tid"], NEVER)
+    r.call("fly_check_pend", "void", r["state"], ("i64", WGMMA), r["tid"], group, offset, r["size"], mark, line)
+    return r
+
+
+def copy_routines() -> list[Routine]:
+    """The routines of this file."""
+    counted = (CP_ASYNC, TMA_STORE, TO_SHARED, WGMMA)
+    return [
+        pend(), settle(), phase(), async_load(), async_store(), copies_counted(), read_counted(), product(),
+        *(write(kind) for write in (copy_started, all_waited) for kind in (CP_ASYNC, TO_SHARED)),
+        *(write(kind) for write in (group_closed, groups_waited) for kind in counted),
+    ]  # fmt: skip
+
+
+__all__ = ["copy_routines"]

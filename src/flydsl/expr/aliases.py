@@ -1,0 +1,64 @@
+"""Parameters that are also known by another name.
+
+The parameters of the language are called as in FlyDSL; names under which they were published here before stay good as
+keywords. What is passed by position, and every keyword of the new name, goes straight through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+from typing import Any, TypeVar
+
+from ..errors import DSLTypeError
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def also_called(**names: str) -> Callable[[F], F]:
+    """A function whose parameters may be given by other keywords: `@also_called(other="own")`.
+
+    >>> @also_called(x="layout")
+    ... def size_of(layout):
+    ...     return layout * 2
+    >>> size_of(3), size_of(layout=3), size_of(x=3)
+    (6, 6, 6)
+    >>> size_of(3, x=3)
+    Traceback (most recent call last):
+    TypeError: size_of() got multiple values for argument 'layout'
+    """
+    others = names.keys()
+
+    def decorate(function: F) -> F:
+        made: Any = function
+
+        @wraps(made)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if kwargs and not others.isdisjoint(kwargs):
+                for other, own in names.items():
+                    if other in kwargs:
+                        if own in kwargs:
+                            raise DSLTypeError(f"{function.__name__}() got both {own!r} and its other name {other!r}")
+                        kwargs[own] = kwargs.pop(other)
+            return made(*args, **kwargs)
+
+        return call  # pyright: ignore[reportReturnType]
+
+    return decorate
+
+
+def raw_binding(dialect: str, name: str) -> object:
+    """A builder or op class of an IR dialect, by the name the MLIR bindings have for it."""
+    path = f"flydsl._mlir.dialects.{dialect}"
+    try:
+        module = import_module(path)
+    except ModuleNotFoundError:
+        module = None
+    found = getattr(module, name, None) if not name.startswith("_") else None
+    if found is None:
+        raise AttributeError(f"flydsl.expr.{dialect} has no attribute {name!r}")
+    return found
+
+
+__all__ = ["also_called", "raw_binding"]

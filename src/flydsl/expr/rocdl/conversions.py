@@ -1,0 +1,126 @@
+"""Conversions of AMD GPUs that FlyDSL names: bf16 pairs, 4-bit integers, scaled fp4.
+
+Off the instruction's own architectures, and on the cpu stack, the same numbers are computed by ordinary operations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import DSLValueError
+from ..numeric import BFloat16, Float4E2M1FN, Float32, Int32, Uint8, Uint16, Uint32, as_dsl_value, as_numeric
+from ..vector import Vector
+
+if TYPE_CHECKING:
+    from ..annotations import ElementLike, ScalarLike, ValueLike
+
+
+def cvt_pk_bf16_f32(src_a_f32: ScalarLike, src_b_f32: ScalarLike) -> Vector:
+    """Two Float32 as a pair of bf16, rounded to nearest even.
+
+    >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pk_bf16_f32(x, 2.0), 1.5, target="cpu:gfx950")
+    [1.5, 2.0]
+    """
+    return Vector.from_elements([Float32(as_dsl_value(x)) for x in (src_a_f32, src_b_f32)], Float32).to(BFloat16)
+
+
+def cvt_off_f32_i4(src_i32: ScalarLike, byte_sel: int = 0) -> Float32:
+    """The low four bits of a byte of an i32 as a signed number, in sixteenths: -0.5 to 0.4375.
+
+    >>> def example(x):
+    ...     return fx.rocdl.cvt_off_f32_i4(x), fx.rocdl.cvt_off_f32_i4(x, 1)
+    >>> flyc.evaluate(example, 0x0307, target="cpu:gfx942")
+    (0.4375, 0.1875)
+    """
+    if byte_sel not in range(4):
+        raise DSLValueError(f"byte_sel is 0 to 3, got {byte_sel}")
+    nibble = Int32(as_numeric(src_i32)) >> (8 * byte_sel)
+    return Float32((nibble << 28) >> 28) * Float32(0.0625)
+
+
+def cvt_sr_f32_to_bf16(x: ScalarLike, rand: ScalarLike) -> BFloat16:
+    """A Float32 as bf16, rounded up with a probability given by the low 16 bits of `rand`: stochastic rounding.
+
+    >>> def example(x):
+    ...     return fx.rocdl.cdna4.cvt_sr_f32_to_bf16(x, 0), fx.rocdl.cdna4.cvt_sr_f32_to_bf16(x, 0xFFFF)
+    >>> flyc.evaluate(example, 1.001, target="cpu:gfx950")
+    (1.0, 1.0078125)
+    """
+    bits = Float32(as_dsl_value(x)).bitcast(Uint32)
+    finite = (bits & 0x7F800000) != 0x7F800000
+    moved = finite.select(bits + (Uint32(as_numeric(rand)) & 0xFFFF), bits)
+    return Uint16(moved >> 16).bitcast(BFloat16)
+
+
+def _scale(scale: ScalarLike) -> Float32:
+    value = as_dsl_value(scale)
+    return Float32(value) if value.dtype.is_float else Uint32(value).bitcast(Float32)
+
+
+def _unpacked(src: ValueLike, at: int, scale: ScalarLike) -> Vector:
+    if at not in range(4):
+        raise DSLValueError(f"the byte of an i32 to convert is 0 to 3, got {at}")
+    byte = Uint8(Uint32(as_numeric(src)) >> (8 * at))  # pyright: ignore[reportArgumentType]
+    pair = Vector.from_elements([byte], Uint8).bitcast(Float4E2M1FN)
+    return pair.to(Float32) * _scale(scale)
+
+
+def cvt_scalef32_pk_f32_fp4(
+    res: ElementLike, src: ValueLike, scale: ScalarLike, src_sel_index: int, **kw: object
+) -> Vector:
+    """Two fp4 numbers of one byte of an i32, times a scale.
+
+    >>> def example(x):
+    ...     return fx.rocdl.cvt_scalef32_pk_f32_fp4(fx.T.f32x2, x, 2.0, 1)
+    >>> flyc.evaluate(example, 0x4200, target="cpu:gfx950")
+    [2.0, 4.0]
+    """
+    return _unpacked(src, src_sel_index, scale)
+
+
+def cvt_scalef32_pk_bf16_fp4(
+    res: ElementLike, src: ValueLike, scale: ScalarLike, src_sel_index: int, **kw: object
+) -> Vector:
+    """The same as a pair of bf16.
+
+    >>> def example(x):
+    ...     return fx.rocdl.cvt_scalef32_pk_bf16_fp4(fx.T.bf16x2, x, 2.0, 1)
+    >>> flyc.evaluate(example, 0x4200, target="cpu:gfx950")
+    [2.0, 4.0]
+    """
+    return _unpacked(src, src_sel_index, scale).to(BFloat16)
+
+
+def cvt_scalef32_pk_fp4_f32(
+    res: ElementLike,
+    old_vdst: ScalarLike,
+    src0: ScalarLike,
+    src1: ScalarLike,
+    scale: ScalarLike,
+    dst_sel_index: int,
+    **kw: object,
+) -> Int32:
+    """Two Float32 divided by a scale, as fp4 in one byte of an i32; the other bytes are those of `old_vdst`.
+
+    >>> def example(x):
+    ...     return fx.rocdl.cvt_scalef32_pk_fp4_f32(fx.Int32, 0, x, 4.0, 2.0, 1)
+    >>> hex(flyc.evaluate(example, 2.0, target="cpu:gfx950"))
+    '0x4200'
+    """
+    if dst_sel_index not in range(4):
+        raise DSLValueError(f"the byte of an i32 to fill is 0 to 3, got {dst_sel_index}")
+    pair = Vector.from_elements([Float32(as_dsl_value(x)) for x in (src0, src1)], Float32) / _scale(scale)
+    byte = Uint32(pair.to(Float4E2M1FN).bitcast(Uint8)[0])
+    shift = 8 * dst_sel_index
+    kept = Uint32(as_numeric(old_vdst)) & (0xFFFFFFFF ^ (0xFF << shift))
+    return Int32(kept | (byte << shift))
+
+
+__all__ = [
+    "cvt_off_f32_i4",
+    "cvt_pk_bf16_f32",
+    "cvt_scalef32_pk_bf16_fp4",
+    "cvt_scalef32_pk_f32_fp4",
+    "cvt_scalef32_pk_fp4_f32",
+    "cvt_sr_f32_to_bf16",
+]

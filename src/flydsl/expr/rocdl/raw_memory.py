@@ -1,0 +1,246 @@
+"""Buffer and shared memory by instruction, as FlyDSL names them: a resource, byte offsets, and what is moved.
+
+A resource is a buffer pointer (`make_buffer_ptr`, `create_buffer_resource`), a buffer tensor, or the raw descriptor
+that `get_buffer_rsrc` made of one. Accesses out of its range give 0 or do nothing, on the cpu stack too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import DSLTypeError, DSLValueError
+from ...ir.enums import AddressSpace, AtomicOp
+from ..numeric import Int8, Int32, Numeric, as_dsl_value, as_numeric, dsl_class, is_ir_value
+from ..tensor import Pointer, Tensor, get_iter, make_rmem_tensor, make_view, recast_iter
+from ..tensors.layout_functions import make_layout
+from ..tensors.tiled import copy_atom_call, make_copy_atom
+from ..vector import Vector, VectorAlias
+from .atoms import BufferAtomic, BufferAtomicPkAdd, BufferCopyLDS
+from .buffers import BufferDesc
+from .cdna4 import LDSReadTrans
+from .target import ir_type
+
+if TYPE_CHECKING:
+    from ..annotations import ElementLike, IntLike, Value, ValueLike
+
+
+def _emit():
+    from . import emit
+
+    return emit
+
+
+def resource(rsrc: object) -> Pointer:
+    """The byte pointer into buffer memory that a resource stands for."""
+    found = get_iter(rsrc) if isinstance(rsrc, Tensor) else rsrc
+    if is_ir_value(found):
+        made = _emit().pointer_behind(found)
+        found = found if made is None else made
+    if not isinstance(found, Pointer) or found.address_space != BufferDesc:
+        raise DSLTypeError(
+            f"expected a buffer resource, as fx.rocdl.make_buffer_ptr or buffer_ops.create_buffer_resource gives it, "
+            f"got {rsrc!r}"
+        )
+    return recast_iter(Int8, found)
+
+
+def _bytes(x: IntLike) -> Int32:
+    return Int32(as_numeric(x))
+
+
+def _moved(res: ElementLike) -> tuple[type[Numeric], int]:
+    """Class and count of the values that a result type names."""
+    from ..emit.scalar_types import vector_parts
+
+    type_ = ir_type(res)
+    parts = vector_parts(type_)
+    return (dsl_class(type_), 1) if parts is None else (dsl_class(parts[0]), parts[1])
+
+
+def _only(name: str, given: dict[str, object]) -> None:
+    """Refuse keywords that would change what an instruction does; places and types follow from the trace."""
+    for key in given.keys() - {"loc", "ip", "results", "alias_scopes", "noalias_scopes", "tbaa"}:
+        raise DSLTypeError(f"fx.rocdl.{name} has no parameter {key!r}")
+
+
+def raw_ptr_buffer_load(
+    res: ElementLike, rsrc: object, offset: IntLike, soffset: IntLike, aux: int = 0, **kw: object
+) -> Value:
+    """What a buffer holds at a byte offset.
+
+    >>> def example(x):
+    ...     return fx.rocdl.raw_ptr_buffer_load(fx.T.f32x2, fx.rocdl.make_buffer_tensor(x), 4, 4)
+    >>> flyc.evaluate(example, np.arange(4, dtype="f4"), target="cpu:gfx942")
+    [2.0, 3.0]
+    """
+    _only("raw_ptr_buffer_load", kw)
+    cls, count = _moved(res)
+    target = cls if count == 1 else VectorAlias(cls, count)
+    place = resource(rsrc) + _bytes(offset)
+    return target(_emit().buffer_load(place, target.ir_type, _bytes(soffset).ir_value(), int(aux)))
+
+
+def raw_ptr_buffer_store(
+    vdata: ValueLike, rsrc: object, offset: IntLike, soffset: IntLike, aux: int = 0, **kw: object
+) -> None:
+    """Write a value into a buffer at a byte offset.
+
+    >>> def put(x):
+    ...     fx.rocdl.raw_ptr_buffer_store(fx.Float32(9.0), fx.rocdl.make_buffer_tensor(x), 4, 0)
+    ...     return x[1]
+    >>> flyc.evaluate(put, np.arange(4, dtype="f4"), target="cpu:gfx942")
+    9.0
+    """
+    _only("raw_ptr_buffer_store", kw)
+    place = resource(rsrc) + _bytes(offset)
+    _emit().buffer_store(as_dsl_value(vdata).ir_value(), place, _bytes(soffset).ir_value(), int(aux))
+
+
+def _atomic(op: AtomicOp, vdata: ValueLike, rsrc: object, offset: Int32) -> None:
+    value = as_dsl_value(vdata)
+    cls = value.dtype
+    place = recast_iter(cls, resource(rsrc) + offset)
+    count = value.numel if isinstance(value, Vector) else 1
+    held = make_rmem_tensor(count, cls)
+    held.store(value)
+    if count == 1:
+        atom = make_copy_atom(BufferAtomic(op, cls), cls)
+    elif count == 2 and op is AtomicOp.Add:
+        atom = make_copy_atom(BufferAtomicPkAdd(cls), cls)
+    else:
+        raise DSLValueError(f"a buffer atomic takes one value, or adds a pair of 16-bit floats; got {value!r}")
+    copy_atom_call(atom, held, make_view(place, make_layout(count, 1)))
+
+
+def raw_ptr_buffer_atomic_fadd(
+    vdata: ValueLike, rsrc: object, offset: IntLike, soffset: IntLike, aux: int = 0, **kw: object
+) -> None:
+    """Add a float, or a pair of 16-bit floats, to what a buffer holds at a byte offset.
+
+    >>> def add(x):
+    ...     fx.rocdl.raw_ptr_buffer_atomic_fadd(fx.Float32(0.5), fx.rocdl.make_buffer_tensor(x), 4, 0)
+    ...     return x[1]
+    >>> flyc.evaluate(add, np.arange(4, dtype="f4"), target="cpu:gfx942")
+    1.5
+    """
+    _only("raw_ptr_buffer_atomic_fadd", {**kw, **({"aux": aux} if aux else {})})
+    _atomic(AtomicOp.Add, vdata, rsrc, _bytes(offset) + _bytes(soffset))
+
+
+def raw_ptr_buffer_atomic_fmax(
+    vdata: ValueLike, rsrc: object, offset: IntLike, soffset: IntLike, aux: int = 0, **kw: object
+) -> None:
+    """The larger of a float and what a buffer holds at a byte offset, kept there.
+
+    >>> def top(x):
+    ...     fx.rocdl.raw_ptr_buffer_atomic_fmax(fx.Float32(2.5), fx.rocdl.make_buffer_tensor(x), 4, 0)
+    ...     return x[1]
+    >>> flyc.evaluate(top, np.arange(4, dtype="f4"), target="cpu:gfx1201")
+    2.5
+    """
+    _only("raw_ptr_buffer_atomic_fmax", {**kw, **({"aux": aux} if aux else {})})
+    _atomic(AtomicOp.Max, vdata, rsrc, _bytes(offset) + _bytes(soffset))
+
+
+def raw_ptr_buffer_load_lds(
+    rsrc: object,
+    lds_ptr: object,
+    size: int,
+    voffset: IntLike,
+    soffset: IntLike,
+    offset: IntLike,
+    aux: int = 0,
+    **kw: object,
+) -> None:
+    """Copy `size` bytes a lane from a buffer into shared memory: lane `i` of the wave writes behind lane `i - 1`.
+
+    >>> def example(x):
+    ...     cells = fx.SharedAllocator().allocate(fx.Array[fx.Float32, 64]).peek()
+    ...     rsrc = fx.rocdl.make_buffer_tensor(x)
+    ...     fx.rocdl.raw_ptr_buffer_load_lds(rsrc, cells.ptr, 4, fx.thread_idx.x * 4, 0, 0)
+    ...     fx.rocdl.s_waitcnt(vmcnt=0)
+    ...     fx.barrier()
+    ...     return cells[63 - fx.thread_idx.x]
+    >>> flyc.evaluate(example, np.arange(64, dtype="f4"), threads=64, target="cpu:gfx942")[:3]
+    [63.0, 62.0, 61.0]
+    """
+    _only("raw_ptr_buffer_load_lds", {**kw, **({"aux": aux} if aux else {})})
+    shared = get_iter(lds_ptr) if isinstance(lds_ptr, Tensor) else lds_ptr
+    if not isinstance(shared, Pointer) or shared.address_space is not AddressSpace.Shared:
+        raise DSLTypeError(f"expected a pointer into shared memory, got {lds_ptr!r}")
+    source = recast_iter(Int32, resource(rsrc) + (_bytes(voffset) + _bytes(soffset) + _bytes(offset)))
+    place = recast_iter(Int32, recast_iter(Int8, shared) + _bytes(offset))
+    words = make_layout(size // 4, 1)
+    copy_atom_call(make_copy_atom(BufferCopyLDS(size * 8), Int32), make_view(source, words), make_view(place, words))
+
+
+def buffer_load_to_lds(
+    rsrc: object,
+    lds_ptr: object,
+    voffset: IntLike,
+    size_bytes: int = 4,
+    soffset: IntLike = 0,
+    offset: IntLike = 0,
+    **kw: object,
+) -> None:
+    """`raw_ptr_buffer_load_lds` with its usual arguments.
+
+    >>> def example(x):
+    ...     cells = fx.SharedAllocator().allocate(fx.Array[fx.Float32, 64]).peek()
+    ...     fx.rocdl.buffer_load_to_lds(fx.rocdl.make_buffer_tensor(x), cells.ptr, fx.thread_idx.x * 4)
+    ...     fx.rocdl.s_waitcnt(vmcnt=0)
+    ...     fx.barrier()
+    ...     return cells[63 - fx.thread_idx.x]
+    >>> flyc.evaluate(example, np.arange(64, dtype="f4"), threads=64, target="cpu:gfx942")[:3]
+    [63.0, 62.0, 61.0]
+    """
+    raw_ptr_buffer_load_lds(rsrc, lds_ptr, size_bytes, voffset, soffset, offset, **kw)  # pyright: ignore[reportArgumentType]
+
+
+def s_buffer_load(ptr: object, offset: IntLike, *, count: int = 1, cache_modifier: int = 0) -> Value:
+    """Whole dwords at a byte offset that is the same in all lanes, through the scalar cache.
+
+    >>> def example(x):
+    ...     return fx.rocdl.s_buffer_load(fx.rocdl.make_buffer_tensor(x), 8)
+    >>> flyc.evaluate(example, np.arange(4, dtype="i4"), target="cpu:gfx942")
+    2
+    """
+    target = Int32 if count == 1 else VectorAlias(Int32, count)
+    place = resource(ptr) + _bytes(offset)
+    return target(_emit().buffer_load(place, target.ir_type, Int32(0).ir_value(), int(cache_modifier), True))
+
+
+def lds_transpose_load(
+    result_type: ElementLike, lds_memref: Tensor | Pointer, elem_offset: IntLike, elem_bytes: int
+) -> Vector:
+    """A transposing read of shared memory, by the type of its result: 64 bits of 16- or 8-bit values.
+
+    >>> def example():
+    ...     cells = fx.SharedAllocator().allocate(fx.Array[fx.Float16, 256]).peek()
+    ...     for i in fx.range_constexpr(4):
+    ...         cells[fx.thread_idx.x * 4 + i] = fx.Float16(fx.thread_idx.x * 4 + i)
+    ...     fx.barrier()
+    ...     return fx.rocdl.lds_transpose_load(fx.T.f16x4, cells.ptr, fx.thread_idx.x * 4, 2)
+    >>> flyc.evaluate(example, threads=64, target="cpu:gfx950")[1]
+    [1.0, 17.0, 33.0, 49.0]
+    """
+    cls, count = _moved(result_type)
+    pointer = get_iter(lds_memref) if isinstance(lds_memref, Tensor) else lds_memref
+    got = make_rmem_tensor(count, cls)
+    place = recast_iter(cls, recast_iter(Int8, pointer) + _bytes(elem_offset) * elem_bytes)
+    atom = make_copy_atom(LDSReadTrans(cls.width, cls.width * count), cls)
+    copy_atom_call(atom, make_view(place, make_layout(count, 1)), got)
+    return got.load()
+
+
+__all__ = [
+    "buffer_load_to_lds",
+    "lds_transpose_load",
+    "raw_ptr_buffer_atomic_fadd",
+    "raw_ptr_buffer_atomic_fmax",
+    "raw_ptr_buffer_load",
+    "raw_ptr_buffer_load_lds",
+    "raw_ptr_buffer_store",
+    "resource",
+    "s_buffer_load",
+]

@@ -1,0 +1,122 @@
+"""`attention_backward`: the gradients of `attention`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, cast
+
+from ..matmul.arrays import Array, HostArray, describe, empty, in_line, is_torch
+from ..matmul.entry import target_of
+from ..matmul.workspace import scratch
+from .calls import Launch, engine_strides, engine_takes, strides_of
+from .entry import Filled
+from .request import FP8, HALF, Request, check, fail, wrong_type
+
+
+def attention_backward(
+    grad: HostArray,
+    q: HostArray,
+    k: HostArray,
+    v: HostArray,
+    out: HostArray,
+    lse: HostArray,
+    *,
+    causal: bool = False,
+    window: tuple[int | None, int | None] | int | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    stream: object = None,
+) -> tuple[Any, Any, Any]:
+    """Gradients with respect to `q`, `k` and `v`, from that of the result, the result and `return_lse`'s logarithms.
+
+    Sequences have one length. Gradients have the types of what they are of. Sums are made in the same order every time,
+    but for those of `q` on Hopper, where blocks add theirs as they come.
+
+    >>> q = np.zeros((1, 1, 1, 8), "f4")
+    >>> v = np.arange(16, dtype="f4").reshape(1, 2, 1, 8)
+    >>> out, lse = attention(q, v, v, return_lse=True)
+    >>> attention_backward(np.ones_like(out), q, v, v, out, lse)[2][0, :, 0, 0]
+    array([0.5, 0.5], dtype=float32)
+    """
+    named = {"q": q, "k": k, "v": v, "grad": grad, "out": out, "lse": lse}
+    known = {name: describe(name, x, "attention_backward") for name, x in named.items()}
+    request = check(known["q"], known["k"], known["v"], causal, window, scale, softcap)
+    _check(request, known)
+    dq, dk, dv = (empty(q, x.shape, x.dtype, "attention_backward") for x in (request.q, request.k, request.v))
+    if 0 in request.shape or 0 in request.k.shape:
+        for x in (dq, dk, dv):
+            cast("Filled", x)[...] = 0
+        return dq, dk, dv
+    more = () if stream is None else (stream,)
+    if target_of(request.q).hopper and _on_hopper(request, known):
+        from .hopper_backward import QUERIES, Sides, hopper_backward
+
+        form = Sides(request.d, request.right is not None, request.left is not None)
+        long = -(-request.queries // QUERIES) * QUERIES
+        sides = scratch(q, "attention sides", request.batches * request.heads * 2 * long, "float32", stream)
+        steps = [s for name in ("q", "k", "v", "out", "grad") for s in engine_strides(known[name], False)]
+        cast("Launch", hopper_backward)(
+            q, k, v, out, grad, lse, sides, _zeros(q, request.q.shape), dq, dk, dv, request.batches, request.queries,
+            request.keys, request.heads, request.kv_heads, *steps, request.right or 0, request.left or 0,
+            request.scale, _same(form), *more,
+        )  # fmt: skip
+        return dq, dk, dv
+    from .plain_backward import Kind, plain_backward
+
+    kind = Kind(
+        request.d, request.dv, request.left is not None, request.right is not None, request.softcap != 0, False
+    )  # fmt: skip
+    delta = scratch(q, "attention delta", request.batches * request.heads * request.queries, "float32", stream)
+    steps = [s for name in ("q", "k", "v", "out", "grad") for s in strides_of(known[name], False)]
+    cast("Launch", plain_backward)(
+        *map(in_line, (q, k, v, out, grad, lse)), delta, dq, dk, dv, request.batches, request.queries, request.keys,
+        request.heads, request.kv_heads, *steps, request.left or 0, request.right or 0, request.scale, request.softcap,
+        _same(kind), *more,
+    )  # fmt: skip
+    return dq, dk, dv
+
+
+_constants: dict[tuple[object, ...], tuple[object, ...]] = {}
+
+
+def _same(x: tuple[object, ...]) -> tuple[object, ...]:
+    """The first of equal constants: calls with the very same one are served warm."""
+    return _constants.setdefault((x.__class__, *x), x)
+
+
+def _on_hopper(request: Request, known: dict[str, Array]) -> bool:
+    """Whether the tensor cores' kernel takes it: 16-bit types, 64 or 128 elements, rows of 16-byte units."""
+    if request.q.dtype not in HALF or request.d not in (64, 128) or request.dv != request.d or request.softcap:
+        return False
+    takes = all(engine_takes(known[name]) for name in ("q", "k", "v", "grad"))
+    return takes and known["out"].strides[-1] == 1 and 1e-8 <= request.scale <= 1e8
+
+
+def _zeros(like: HostArray, shape: tuple[int, ...]) -> HostArray:
+    if is_torch(like):
+        torch = sys.modules["torch"]
+        return cast("HostArray", torch.zeros(shape, dtype=torch.float32, device=like.device))
+    import numpy as np
+
+    return np.zeros(shape, np.float32)
+
+
+def _check(request: Request, known: dict[str, Array]) -> None:
+    if request.q.dtype in FP8 or request.k.dtype in FP8:
+        raise wrong_type(f"there are no gradients of fp8, got {request.q.dtype} and {request.k.dtype}")
+    for name in ("grad", "out"):
+        x = known[name]
+        if x.shape != request.shape or x.dtype != request.q.dtype:
+            raise fail(f"{name} is {request.q.dtype}{list(request.shape)}, as the result is, got {x}")
+    lse = known["lse"]
+    if lse.shape != request.lse_shape or lse.dtype != "float32":
+        raise fail(f"lse is float32{list(request.lse_shape)}, got {lse}")
+    strides = (request.heads * request.queries, request.queries, 1)
+    if any(e > 1 and s != w for s, w, e in zip(lse.strides, strides, lse.shape, strict=True)):
+        raise fail(f"lse is contiguous, got the strides {lse.strides}")
+    for name, x in known.items():
+        if x.device != request.q.device:
+            raise fail(f"q is on {request.q.device} and {name} on {x.device}")
+
+
+__all__ = ["attention_backward"]

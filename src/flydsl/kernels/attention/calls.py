@@ -1,0 +1,196 @@
+"""How an attention runs: which kernel, with what numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias, cast
+
+from ..matmul.arrays import Array, HostArray, in_line
+from ..matmul.calls import Target
+from ..matmul.workspace import scratch
+from .plan import heads_together, splits_for, tile_for, tile_for_few
+from .request import HALF, Request
+from .softmax import LOG2E
+from .tile import Form, Tile
+
+UNIT = 16
+"""Bytes the copy engine counts in."""
+
+
+class Given(NamedTuple):
+    """The arrays of a call."""
+
+    q: HostArray
+    k: HostArray
+    v: HostArray
+    out: HostArray
+    lse: HostArray | None
+    bias: HostArray | None
+    alibi: HostArray | None
+    sinks: HostArray | None
+    cu_q: HostArray | None
+    cu_k: HostArray | None
+    used_k: HostArray | None
+    table: HostArray | None
+    descale: tuple[HostArray | None, HostArray | None, HostArray | None]
+
+
+Launch: TypeAlias = "Callable[..., None]"
+"""A jit function, called with more numbers than a reader wants to see."""
+Run: TypeAlias = "Callable[[Given, int, int, object], None]"
+"""A call with the arrays, the longest sequences of queries and of keys, and the stream."""
+
+
+def strides_of(x: Array, packed: bool) -> tuple[int, int, int, int]:
+    """Of the batch, of rows, of heads and of elements."""
+    return (0, *x.strides) if packed else x.strides  # pyright: ignore[reportReturnType]
+
+
+def decide(request: Request, out: Array, where: Target) -> Run:
+    """The fastest kernel that can do it."""
+    found = on_hopper(request, out, where) if where.hopper else None
+    return anywhere(request, out, where) if found is None else found
+
+
+def engine_takes(x: Array) -> bool:
+    """Whether the copy engine can read it: rows of 16-byte units."""
+    unit = UNIT // x.itemsize
+    steps = [s for s, e in zip(x.strides[:-1], x.shape[:-1], strict=True) if e > 1]
+    return x.address % UNIT == 0 and x.strides[-1] == 1 and all(s % unit == 0 and s > 0 for s in steps)
+
+
+def engine_strides(x: Array, packed: bool) -> tuple[int, int, int]:
+    """Of rows, of heads and of the batch; where there is one of a kind its stride says nothing."""
+    batch, row, head, _ = strides_of(x, packed)
+    shape = (1, *x.shape) if packed else x.shape
+    some = x.shape[-1]
+    return tuple(some if e == 1 else s for s, e in zip((row, head, batch), (shape[1], shape[2], shape[0]), strict=True))  # pyright: ignore[reportReturnType]
+
+
+def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = None) -> Run | None:
+    """`hopper_attention`, for 16-bit types whose rows are 16-byte units."""
+    r = request
+    if r.q.dtype not in HALF or r.k.dtype != r.q.dtype or r.d % 16 or r.dv % 16:
+        return None
+    if r.bias is not None or r.alibi is not None or 0 in (r.keys, r.queries):
+        return None
+    factor = (r.softcap or r.scale) * LOG2E
+    if not 1e-8 <= factor <= 1e8 or abs(r.scale) > 1e8 or (r.softcap and r.scale <= 0):
+        # The mask's number must stay one.
+        return None
+    if not all(map(engine_takes, (r.q, r.k, r.v))):
+        return None
+    if out.strides[-1] != 1 or out.address % 4 or any(s % 2 for s in out.strides[:-1]):
+        return None
+    few = tile_for_few(r.d, r.dv, r.page)
+    if r.page and few.n % r.page and r.page % few.n:
+        return None
+    batch_out, row_out, head_out, _ = strides_of(out, r.packed_q)
+    row_q, head_q, batch_q = engine_strides(r.q, r.packed_q)
+    heads, queries, right = r.heads, r.queries, r.right
+    packs = r.queries == 1 and not r.packed_q and r.left is None and r.sinks is None
+    if packs:
+        # The heads that share keys are rows of one tile; a single query sees all keys in any case.
+        heads, queries, right = r.kv_heads, r.group, None
+        row_q, head_q = head_q, r.group * head_q
+        row_out, head_out = head_out, r.group * head_out
+    unequal = right is not None or r.left is not None or r.packed_q or r.packed_k or r.used_k
+    form = Form(
+        right is not None, r.left is not None, r.softcap != 0, unequal and not r.page, r.packed_q, r.packed_k, r.used_k,
+        min(r.page, few.n),
+    )  # fmt: skip
+    steps = (row_q, head_q, batch_q, *engine_strides(r.k, r.packed_k), *engine_strides(r.v, r.packed_k))
+    lse_strides = (queries, 0 if r.packed_q else heads * queries)
+    inner = r.scale / r.softcap if r.softcap else 0.0
+    pages = (r.page, r.k.shape[0]) if r.page else (r.keys, 1 if r.packed_k else r.batches)
+    rows = (queries, pages[0], 1 if r.packed_q else r.batches, pages[1])
+    form_of_parts, form_of_engine = form._replace(split=True), form._replace(engine=True)
+    # Where there is one of a kind its stride says nothing.
+    out_strides = tuple(
+        r.dv if e == 1 else s for s, e in zip((row_out, head_out, batch_out), (queries, heads, r.batches), strict=True)
+    )
+    by_engine = not r.packed_q and out.address % UNIT == 0 and all(s % 8 == 0 and s > 0 for s in out_strides)
+    from .combine import combine
+    from .hopper import hopper_attention
+
+    launch, gather = cast("Launch", hopper_attention), cast("Launch", combine)
+
+    def run(given: Given, longest_q: int, longest_k: int, stream: object) -> None:
+        if packs:
+            longest_q = queries
+        cut = few if longest_q <= 64 or r.page else tile_for(r.d, r.dv, form, longest_q)
+        cut = cut if tile is None else tile
+        more = () if stream is None else (stream,)
+        units = -(-longest_q // cut.m) * heads * r.batches
+        splits = 1 if r.packed_q else splits_for(units, -(-longest_k // cut.n), where.processors)
+        steps_out, split_strides, sinks = out_strides, (0, 0), given.sinks
+        kind = form_of_engine if by_engine and cut.has_room else form
+        result, lse = given.out, given.lse
+        if splits > 1:
+            lines = r.batches * heads * longest_q
+            result = scratch(given.out, "attention parts", splits * lines * r.dv, "float32", stream)
+            lse = scratch(given.out, "attention heights", splits * lines, "float32", stream)
+            steps_out = (r.dv, longest_q * r.dv, heads * longest_q * r.dv)
+            split_strides, kind, sinks = (lines * r.dv, lines), form_of_parts, None
+        tiles = units * splits
+        together = heads_together(longest_k, r.d, r.dv, heads, r.kv_heads, r.batches, form) if splits == 1 else 1
+        counters = scratch(given.out, "attention", 2, "int32", stream, zero=True) if form.dynamic else None
+        launch(
+            given.q, given.k, given.v, result, lse, sinks, given.cu_q, given.cu_k, given.used_k, given.table,
+            counters, *rows, longest_q, longest_k, heads, r.kv_heads, r.batches, *steps, *steps_out, *lse_strides,
+            splits, *split_strides, r.page, 0 if given.table is None else given.table.shape[1], together, right or 0,
+            r.left or 0, factor, inner, min(tiles, where.processors), cut, kind, *more,
+        )  # fmt: skip
+        if splits > 1:
+            gather(
+                result, lse, given.out, given.lse, given.sinks, splits, r.batches, longest_q, heads, batch_out,
+                row_out, head_out, r.dv, *more,
+            )  # fmt: skip
+
+    return run
+
+
+def anywhere(request: Request, out: Array, where: Target) -> Run:
+    """`matrix_attention` for 16-bit types, where there are instructions for them; `plain_attention` for the rest."""
+    from .matrix import matrix_attention, takes
+    from .plain import Kind, plain_attention
+
+    r = request
+    kind = Kind(r.d, r.dv, r.left is not None, r.right is not None, r.softcap != 0, r.page > 0)
+    steps = (
+        *strides_of(r.q, r.packed_q), *strides_of(r.k, r.packed_k), *strides_of(r.v, r.packed_k),
+        *strides_of(out, r.packed_q),
+    )  # fmt: skip
+    bias = (0, 0, 0, 0)
+    if r.bias is not None:
+        missing = 4 - len(r.bias.shape)
+        strides = [0] * missing + [s if e > 1 else 0 for s, e in zip(r.bias.strides, r.bias.shape, strict=True)]
+        bias = strides[0], strides[2], strides[1], strides[3]
+    lse_strides = (r.queries, 0 if r.packed_q else r.heads * r.queries)
+    alibi_batch = r.heads if r.alibi is not None and len(r.alibi.shape) == 2 else 0
+
+    halves = r.q.dtype in HALF and r.k.dtype == r.q.dtype and takes(kind, where.target)
+    launch = cast("Launch", matrix_attention if halves else plain_attention)
+    last = (kind, where.target.key()) if halves else (kind,)
+
+    def run(given: Given, queries: int, keys: int, stream: object) -> None:
+        more = () if stream is None else (stream,)
+        table_row = 0 if given.table is None else given.table.shape[1]
+        arrays = (lined(x) for x in (given.q, given.k, given.v, given.out))
+        factors = () if halves else given.descale
+        launch(
+            *arrays, given.lse, *factors, None if given.bias is None else lined(given.bias), given.alibi,
+            given.sinks, given.cu_q, given.cu_k, given.used_k, given.table, r.batches, queries, keys, r.heads,
+            max(r.kv_heads, 1), r.page, table_row, alibi_batch, *steps, *bias, *lse_strides, r.left or 0,
+            r.right or 0, r.scale, r.softcap, *last, *more,
+        )  # fmt: skip
+
+    return run
+
+
+def lined(x: HostArray) -> HostArray:
+    """An array that a jit function takes, whatever its strides: the kernel has them."""
+    return in_line(x)
+
+
+__all__ = ["Given", "Launch", "Run", "decide", "engine_takes", "on_hopper"]

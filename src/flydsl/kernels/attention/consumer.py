@@ -1,0 +1,280 @@
+"""A warpgroup that multiplies: the steps of its softmax around its products, and its way out."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+from ..matmul.hopper_out import swizzle
+from .softmax import LN2, LOG2E, Scale, over_quad, rescale, step
+from .tile import Form, Tile, span
+from .walk import Numbers, Work
+
+
+class Pipe(NamedTuple):
+    """The barriers of a ring of stages."""
+
+    full: fx.nvgpu.MBarrier
+    empty: fx.nvgpu.MBarrier
+
+
+class Place(NamedTuple):
+    """Where a consumer is in the rings of keys and of values."""
+
+    stage_k: fx.Int32
+    phase_k: fx.Int32
+    stage_v: fx.Int32
+    phase_v: fx.Int32
+
+
+class Consumer(NamedTuple):
+    """What a warpgroup that multiplies works with."""
+
+    tile: Tile
+    form: Form
+    numbers: Numbers
+    scale: Scale
+    member: fx.Int32
+    consumer: fx.Int32
+    scores_mma: fx.TiledMma
+    values_mma: fx.TiledMma
+    queries: fx.Tensor
+    keys: fx.Tensor
+    values: fx.Tensor
+    scores: fx.Tensor
+    weights: fx.Tensor
+    sums: fx.Tensor
+    highest: fx.Tensor
+    total: fx.Tensor
+    pipe_k: Pipe
+    pipe_v: Pipe
+    base_v: fx.Pointer
+    base_out: fx.Pointer
+    store_out: fx.nvgpu.TmaAtom | None
+
+
+def multiply_keys(me: Consumer, stage: fx.Int32) -> None:
+    """Issue a step's scores."""
+    for k in range(me.tile.d // 16):
+        mma = me.scores_mma.set_value("accumulate", fx.Int32(0)) if k == 0 else me.scores_mma
+        fx.gemm(mma, me.scores, me.queries[None, None, k], me.keys[None, None, k, stage], me.scores)
+    fx.nvgpu.wgmma_commit()
+
+
+def multiply_values(me: Consumer, stage: fx.Int32) -> None:
+    """Issue a step's sums."""
+    for k in range(me.tile.n // 16):
+        fx.gemm(
+            me.values_mma, me.sums, me.weights[None, None, k], me.values[None, None, k, stage], me.sums
+        )  # fmt: skip
+    fx.nvgpu.wgmma_commit()
+
+
+def keep_weights(me: Consumer) -> None:
+    """Weights in the type of the values, as the operand of their product."""
+    me.weights.store(me.scores.load().to(me.weights.dtype).reshape(me.weights.shape.unpack()))
+
+
+def mask(me: Consumer, work: Work, top: fx.Int32, step_index: fx.Int32) -> None:
+    """Scores of keys that a row must not see become the least there is."""
+    tile, form, numbers = me.tile, me.form, me.numbers
+    origin = step_index * tile.n + me.member % 4 * 2
+    shift = work.keys - work.queries
+    ends: list[fx.Int32] = []
+    begins: list[fx.Int32] = []
+    for r in range(2):
+        row = top + 8 * r + shift
+        end = fx.min(work.keys, row + 1 + numbers.right) if form.right else work.keys
+        ends.append(end - origin)
+        begins.append(row - numbers.left - origin)
+    for j in range(tile.n // 8):
+        for r in range(2):
+            for e in range(2):
+                seen = ends[r] > 8 * j + e
+                if form.left:
+                    seen = seen & (begins[r] <= 8 * j + e)
+                value = me.scores[(e, r, j), 0, 0]
+                me.scores[(e, r, j), 0, 0] = seen.select(value, me.scale.least)
+
+
+def cap(me: Consumer) -> None:
+    """Scores through tanh; the factor in front of exp2 has the cap."""
+    if me.form.softcap:
+        values = me.scores.load()
+        grown = fx.exp2(values * (me.numbers.inner * (2 * LOG2E)), fastmath="afn")
+        me.scores.store(1.0 - 2.0 / (grown + 1.0))
+
+
+@flyc.jit
+def begin(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Place):
+    """The first step's weights."""
+    stage, phase, stage_v, phase_v = place
+    me.pipe_k.full[stage].wait(phase)
+    multiply_keys(me, stage)
+    fx.nvgpu.wgmma_wait(0, me.scores)
+    if me.member == 0:
+        me.pipe_k.empty[stage].arrive()
+    cap(me)
+    mask(me, work, top, index)
+    if fx.const_expr(me.form.packed_k or me.form.used_k):
+        clear_values(me, work, index, stage_v, phase_v)
+    step(me.scores, me.highest, me.total, me.scale, first=True, masked=True)
+    keep_weights(me)
+    stage, phase = after(stage, phase, me.tile.stages)
+    return Place(stage, phase, stage_v, phase_v)
+
+
+@flyc.jit
+def clear_values(me: Consumer, work: Work, index: fx.Int32, stage: fx.Int32, phase: fx.Int32):
+    """Zeros for what lies behind the last value in memory: whatever that is, its weights of 0 must not make it NaN."""
+    tile = me.tile
+    wide = span(tile.dv)
+    rows = work.keys - index * tile.n
+    if rows < tile.n:
+        me.pipe_v.full[stage].wait(phase)
+        fx.nvgpu.named_barrier(8, 128 * tile.consumers).sync()
+        base = me.base_v + stage * (tile.n * tile.dv)
+        # Rows of a box lie one behind the other, each a permutation of its own units.
+        for i in range(rows * wide + me.consumer * 128 + me.member, tile.n * wide, 128 * tile.consumers):
+            for box in fx.range_constexpr(tile.dv // wide):
+                base[i + box * (tile.n * wide)] = me.weights.dtype(0.0)
+        fx.nvgpu.fence_proxy_async()
+        fx.nvgpu.named_barrier(8, 128 * tile.consumers).sync()
+
+
+def after(stage: fx.Int32, phase: fx.Int32, stages: int) -> tuple[fx.Int32, fx.Int32]:
+    """The next stage of a ring, and the parity of its phase."""
+    wrapped = stage == stages - 1
+    return wrapped.select(fx.Int32(0), stage + 1), wrapped.select(phase ^ 1, phase)
+
+
+@flyc.jit
+def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Place, masked: bool):
+    """A step's weights, while the sums of the one before are computed."""
+    nv, tile = fx.nvgpu, me.tile
+    stage, phase, stage_v, phase_v = place
+    turns = tile.pingpong and tile.consumers > 1
+    me.pipe_k.full[stage].wait(phase)
+    if fx.const_expr(turns):
+        nv.named_barrier(1 + me.consumer, 256).sync()
+    multiply_keys(me, stage)
+    me.pipe_v.full[stage_v].wait(phase_v)
+    multiply_values(me, stage_v)
+    if fx.const_expr(turns):
+        following = (me.consumer == tile.consumers - 1).select(fx.Int32(1), me.consumer + 2)
+        nv.named_barrier(following, 256).arrive()
+    nv.wgmma_wait(1, me.scores)
+    if me.member == 0:
+        me.pipe_k.empty[stage].arrive()
+    cap(me)
+    if fx.const_expr(masked):
+        mask(me, work, top, index)
+    factors = step(me.scores, me.highest, me.total, me.scale, first=False, masked=masked)
+    nv.wgmma_wait(0, me.sums, me.scores)
+    if me.member == 0:
+        me.pipe_v.empty[stage_v].arrive()
+    keep_weights(me)
+    rescale(me.sums, factors)
+    stage, phase = after(stage, phase, tile.stages)
+    stage_v, phase_v = after(stage_v, phase_v, tile.stages)
+    return Place(stage, phase, stage_v, phase_v)
+
+
+@flyc.jit
+def finish(me: Consumer, place: Place):
+    """The last step's sums."""
+    stage, phase, stage_v, phase_v = place
+    me.pipe_v.full[stage_v].wait(phase_v)
+    multiply_values(me, stage_v)
+    fx.nvgpu.wgmma_wait(0, me.sums)
+    if me.member == 0:
+        me.pipe_v.empty[stage_v].arrive()
+    stage_v, phase_v = after(stage_v, phase_v, me.tile.stages)
+    return Place(stage, phase, stage_v, phase_v)
+
+
+@flyc.jit
+def finalize(
+    me: Consumer, out: fx.Pointer, lse: fx.Pointer | None, sinks: fx.Pointer | None, top: fx.Int32, work: Work
+):
+    """Sums over the weights' sums; a row with nothing to attend to gives 0, and minus infinity."""
+    numbers, dtype = me.numbers, out.dtype
+    factors: list[fx.Float32] = []
+    for r in fx.range_constexpr(2):
+        total = over_quad(me.total[r], lambda a, b: a + b)
+        height = me.highest[r] * me.scale.factor
+        none = total == 0.0
+        weight = fx.Float32(1.0)
+        if fx.const_expr(sinks is not None):
+            # A column of its own in front of the softmax, which no value belongs to.
+            sink = fx.Float32(cast("fx.Pointer", sinks)[work.head]) * LOG2E
+            above = fx.maxnumf(none.select(sink, height), sink)
+            weight = fx.exp2(none.select(fx.Float32(0.0), height - above))
+            total = total * weight + fx.exp2(sink - above)
+            height = above
+            none = total == 0.0
+        factors.append(none.select(fx.Float32(0.0), weight / none.select(fx.Float32(1.0), total)))
+        if fx.const_expr(lse is not None):
+            found = (height + fx.log2(none.select(fx.Float32(1.0), total))) * LN2
+            found = none.select(fx.Float32(float("-inf")), found)
+            row = top + 8 * r
+            if (me.member % 4 == 0) & (row < work.queries):
+                line = fx.Int64(work.batch) * numbers.lse_batch + fx.Int64(work.head) * numbers.lse_head
+                line = line + fx.Int64(work.split) * numbers.lse_split
+                cast("fx.Pointer", lse)[line + (work.first_query + row)] = found
+    rescale(me.sums, (factors[0], factors[1]))
+    result = fx.make_rmem_tensor(me.sums.layout, dtype)
+    result.store(me.sums.load().to(dtype))
+    if fx.const_expr(me.form.engine):
+        store_by_engine(me, result, work)
+    else:
+        store_by_threads(me, out, result, top, work)
+
+
+@flyc.jit
+def store_by_engine(me: Consumer, result: fx.Tensor, work: Work):
+    """A warpgroup's rows through shared memory; the engine leaves out those that are not there."""
+    nv, tile, dtype = fx.nvgpu, me.tile, result.dtype
+    wide = span(tile.dv)
+    place = me.base_out + me.consumer * (64 * tile.dv)
+    product = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(tile.dv, 16, dtype)), fx.make_layout((1, 1, 1), (0, 0, 0)))
+    move = fx.make_copy_atom(nv.StMatrix(4), dtype)
+    copy = fx.make_tiled_copy_C(move, product).get_slice(me.member)
+    layout = fx.make_layout((64, (wide, tile.dv // wide)), (wide, (1, 64 * wide)))
+    smem = fx.make_view(fx.apply_swizzle(place, swizzle(2 * wide)), layout)
+    turn = nv.named_barrier(4 + me.consumer, 128)
+    if me.member == 0:
+        nv.tma_wait(0, read=True)
+    turn.sync()
+    fx.copy(move, copy.retile(result), copy.partition_D(smem))
+    turn.sync()
+    if me.member == 0:
+        store = cast("fx.nvgpu.TmaAtom", me.store_out)
+        row = work.block * tile.m + me.consumer * 64
+        for i in fx.range_constexpr(tile.dv // wide):
+            store.store(place + i * (64 * wide), (row, i * wide, work.head, work.batch))
+        nv.tma_commit()
+
+
+@flyc.jit
+def store_by_threads(me: Consumer, out: fx.Pointer, result: fx.Tensor, top: fx.Int32, work: Work):
+    """Each thread its own values, as far as there are rows."""
+    numbers, tile, dtype = me.numbers, me.tile, out.dtype
+    origin = out + (
+        fx.Int64(work.split) * numbers.out_split
+        + fx.Int64(work.batch) * numbers.out_batch
+        + fx.Int64(work.head) * numbers.out_head
+        + fx.Int64(work.first_query) * numbers.out_row
+    )
+    for r in fx.range_constexpr(2):
+        row = top + 8 * r
+        if row < work.queries:
+            line = origin + (fx.Int64(row) * numbers.out_row + me.member % 4 * 2)
+            for j in fx.range_constexpr(tile.dv // 8):
+                pair = fx.Vector.from_elements([result[(e, r, j), 0, 0] for e in range(2)], dtype)
+                fx.nvgpu.store_global(line + 8 * j, pair)
+
+
+__all__ = ["Consumer", "Pipe", "Place", "advance", "begin", "finalize", "finish"]

@@ -1,0 +1,190 @@
+"""`attention`: one function for numpy and torch arrays, on every stack."""
+
+from __future__ import annotations
+
+import os
+from types import EllipsisType
+from typing import Any, NamedTuple, Protocol, cast
+
+from ..matmul.arrays import Array, HostArray, address, describe, empty, is_torch
+from ..matmul.entry import target_of
+from ..matmul.request import check_apart
+from .calls import Given, Run, decide
+from .lengths import longest
+from .request import Request, check, fail, wrong_type
+
+_decided: dict[object, Decision] = {}
+_MOST = 4096
+
+
+def attention(
+    q: HostArray,
+    k: HostArray,
+    v: HostArray,
+    *,
+    causal: bool = False,
+    window: tuple[int | None, int | None] | int | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    bias: HostArray | None = None,
+    alibi: HostArray | None = None,
+    cu_seqlens_q: HostArray | None = None,
+    cu_seqlens_k: HostArray | None = None,
+    block_table: HostArray | None = None,
+    seqlens_k: HostArray | None = None,
+    sinks: HostArray | None = None,
+    descale: tuple[HostArray | None, HostArray | None, HostArray | None] | None = None,
+    out: HostArray | None = None,
+    return_lse: bool = False,
+    stream: object = None,
+) -> Any:
+    """`softmax(q k^T * scale) v`, for each head, in `out` or in a fresh array.
+
+    `q` is (batch, queries, heads, d), `k` (batch, keys, kv heads, d) and `v` (batch, keys, kv heads, dv), with any
+    strides: an array that lies as (batch, heads, rows, d) is passed with its axes exchanged. The heads of `q` are a
+    multiple of those of `k` and `v`. Types are float16, bfloat16, float32 and fp8, whose values `descale` multiplies.
+
+    A query's place is counted from the last key: with `causal` the last query sees all keys, the one before it all but
+    one. `window` is how many keys to its left and right a query sees, None or -1 for all. `softcap` bounds scores by
+    tanh, `bias` is added to them, `alibi` has a slope for each head, `sinks` a score for each head that has no value.
+
+    With `cu_seqlens_q` or `cu_seqlens_k` sequences lie one behind the other, (rows, heads, d), and start there. With
+    `block_table` the keys of a sequence are in the pages of its row, `k` and `v` being (pages, keys, kv heads, d).
+    `seqlens_k` is how many keys there are of each sequence.
+
+    With `return_lse` the logarithm of the sum of exponentials comes too, (batch, heads, queries) or (heads, rows). A
+    query that sees nothing gives 0 and minus infinity.
+
+    >>> q = np.zeros((1, 2, 1, 8), "f4")
+    >>> v = np.arange(16, dtype="f4").reshape(1, 2, 1, 8)
+    >>> attention(q, v * 0, v, causal=True)[0, :, 0, 1]
+    array([1., 5.], dtype=float32)
+    """
+    factors = _descale(descale)
+    key = (
+        _key(q), _key(k), _key(v), causal, _hashable(window), scale, softcap, _key(bias), _key(alibi), _key(sinks),
+        _key(cu_seqlens_q), _key(cu_seqlens_k), _key(block_table), _key(seqlens_k), *map(_key, factors), _key(out),
+        os.environ.get("FLYDSL_COMPILE_BACKEND"), os.environ.get("FLYDSL_COMPILE_ARCH"),
+    )  # fmt: skip
+    known = _decided.get(key)
+    if known is None:
+        request = check(
+            _describe("q", q), _describe("k", k), _describe("v", v), causal, window, scale, softcap,
+            _maybe("bias", bias), _maybe("alibi", alibi), _maybe("cu_seqlens_q", cu_seqlens_q),
+            _maybe("cu_seqlens_k", cu_seqlens_k), _maybe("block_table", block_table), _maybe("seqlens_k", seqlens_k),
+            _maybe("sinks", sinks), (_maybe("descale", factors[0]), _maybe("descale", factors[1]),
+            _maybe("descale", factors[2])),
+        )  # fmt: skip
+    else:
+        request = known.request
+    queries, keys = longest(request, cu_seqlens_q, cu_seqlens_k, seqlens_k, block_table)
+    given = out is not None
+    if out is None:
+        out = empty(q, request.shape, request.out_dtype, "attention")
+    if known is None:
+        place = _describe("out", out)
+        if given:
+            _check_out(request, place)
+        reaches = (request.q.reach, request.k.reach, request.v.reach)
+        known = Decision(request, decide(request, place, target_of(request.q)), place.reach, reaches)
+        if len(_decided) >= _MOST:
+            _decided.clear()
+        _decided[key] = known
+    if given:
+        others = zip(("q", "k", "v"), (q, k, v), known.reaches, strict=True)
+        check_apart(address(out), known.reach, others, "attention")
+    lse = empty(q, request.lse_shape, "float32", "attention") if return_lse else None
+    if 0 not in request.shape:
+        if 0 in request.k.shape:
+            _fill(cast("Filled", out), cast("Filled | None", lse), sinks)
+        else:
+            arrays = Given(
+                q, k, v, out, lse, bias, _line(alibi), _line(sinks), _line(cu_seqlens_q), _line(cu_seqlens_k),
+                _line(seqlens_k), _line(block_table), (_line(factors[0]), _line(factors[1]), _line(factors[2])),
+            )  # fmt: skip
+            known.run(arrays, queries, keys, stream)
+    return (out, lse) if return_lse else out
+
+
+class Decision(NamedTuple):
+    """A checked request, how it runs, and the bytes its result and what it reads reach over."""
+
+    request: Request
+    run: Run
+    reach: int
+    reaches: tuple[int, ...]
+
+
+class Filled(Protocol):
+    """An array that is written as a whole."""
+
+    def __setitem__(self, at: EllipsisType, value: object, /) -> None: ...
+
+
+def _fill(out: Filled, lse: Filled | None, sinks: HostArray | None) -> None:
+    """There are no keys at all."""
+    out[...] = 0
+    if lse is not None:
+        lse[...] = float("-inf") if sinks is None else sinks.reshape(-1, 1)
+
+
+def _key(x: HostArray | None) -> object:
+    """What a decision depends on."""
+    if x is None:
+        return None
+    if is_torch(x):
+        return x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16
+    if hasattr(x, "__array_interface__"):
+        return x.shape, x.strides, x.dtype.str, address(x) % 16
+    # No array: refused when it is described.
+    return x.__class__.__qualname__
+
+
+def _hashable(window: object) -> object:
+    return tuple(window) if isinstance(window, list) else window  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def _describe(name: str, x: HostArray) -> Array:
+    return describe(name, x, "attention")
+
+
+def _maybe(name: str, x: HostArray | None) -> Array | None:
+    return None if x is None else _describe(name, x)
+
+
+def _line(x: HostArray | None) -> HostArray | None:
+    """A small array in one piece."""
+    if x is None:
+        return None
+    if is_torch(x):
+        return x.contiguous()
+    import numpy as np
+
+    return np.ascontiguousarray(x)
+
+
+def _descale(descale: object) -> tuple[HostArray | None, HostArray | None, HostArray | None]:
+    if descale is None:
+        return None, None, None
+    if not isinstance(descale, (tuple, list)):
+        raise wrong_type(f"descale is three factors (of q, of k, of v), got {type(descale).__name__}")
+    if len(descale) != 3:  # pyright: ignore[reportUnknownArgumentType]
+        raise fail(f"descale is three factors (of q, of k, of v), got {len(descale)}")  # pyright: ignore[reportUnknownArgumentType]
+    return tuple(descale)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def _check_out(request: Request, out: Array) -> None:
+    if out.shape != request.shape:
+        raise fail(f"out has the shape {list(request.shape)}, got {out}")
+    if out.dtype != request.out_dtype:
+        raise wrong_type(f"out is {request.out_dtype}, got {out.dtype}")
+    if out.device != request.q.device:
+        raise fail(f"q is on {request.q.device} and out on {out.device}")
+    reach = 1
+    for stride, extent in sorted((s, e) for s, e in zip(out.strides, out.shape, strict=True) if e > 1):
+        if stride < reach:
+            raise fail(f"elements of out lie on top of each other, its strides are {out.strides}")
+        reach += stride * (extent - 1)
+
+
+__all__ = ["attention"]

@@ -1,0 +1,369 @@
+"""softmax(Q K^T) V on Hopper: a warpgroup fetches by TMA, the others multiply with `wgmma`, and all else is registers.
+
+A block has 64 rows of queries for each consumer and walks along the keys from the last one that counts to the first,
+so that what must be masked comes first. A step's scores are products from shared memory; weights stay in the registers
+they were computed in, where the second product takes them as its first operand.
+
+* Inside a warpgroup the scores of the next step are issued before the sums of this one, and the softmax of the one runs
+  during the products of the other.
+* Between warpgroups (`Tile.pingpong`) barriers let them issue in turns: one multiplies during another's softmax.
+* Blocks stay and take tile after tile: the keys of the next tile come while the last sums of this one are stored.
+
+Outside the arrays the copy engine reads zeros and writes nothing. It stores the results where there is room for them in
+shared memory and a tile ends with its sequence; else threads do, as far as there are rows.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+from ..matmul.hopper_out import swizzle
+from .consumer import Consumer, Pipe, Place, advance, begin, finalize, finish
+from .softmax import Scale
+from .tile import Form, Tile, registers, span
+from .walk import Lengths, Numbers, Turns, Work, masked_steps, pointer_of, position, publish, receive, steps_of
+
+
+@flyc.kernel
+def attention_kernel(
+    load_q: fx.nvgpu.TmaAtom,
+    load_k: fx.nvgpu.TmaAtom,
+    load_v: fx.nvgpu.TmaAtom,
+    store_out: fx.nvgpu.TmaAtom | None,
+    out: fx.Pointer,
+    lse: fx.Pointer | None,
+    sinks: fx.Pointer | None,
+    cu_q: fx.Pointer | None,
+    cu_k: fx.Pointer | None,
+    used_k: fx.Pointer | None,
+    table: fx.Pointer | None,
+    counters: fx.Pointer | None,
+    dtype: type[fx.Numeric],
+    tile: fx.Constexpr[Tile],
+    form: fx.Constexpr[Form],
+    numbers: Numbers,
+):
+    nv = fx.nvgpu
+    tid = fx.thread_idx.x
+    role = nv.uniform(tid // 128)
+    stages = tile.stages
+    base_q = fx.get_dyn_shared(dtype)
+    base_k = base_q + tile.m * tile.d
+    base_v = base_k + stages * tile.n * tile.d
+    base_out = base_v + stages * tile.n * tile.dv
+    after = fx.recast_iter(fx.Int64, base_out + (tile.m * tile.dv if form.engine else 0))
+    full_q = nv.MBarrier(after)
+    empty_q, full_k = full_q[1], full_q[2]
+    empty_k = full_k[stages]
+    full_v = empty_k[stages]
+    empty_v = full_v[stages]
+    turns = Turns(empty_v[stages], empty_v[stages + 2], fx.recast_iter(fx.Int32, after + (4 * stages + 6)))
+    if tid == 0:
+        load_q.prefetch()
+        load_k.prefetch()
+        load_v.prefetch()
+        full_q.init(1)
+        empty_q.init(tile.consumers)
+        for s in fx.range_constexpr(stages):
+            full_k[s].init(1)
+            full_v[s].init(1)
+            empty_k[s].init(tile.consumers)
+            empty_v[s].init(tile.consumers)
+        for s in fx.range_constexpr(2):
+            turns.full[s].init(1)
+            turns.empty[s].init(128 * tile.consumers)
+        nv.fence_mbarrier_init()
+    fx.barrier()
+
+    if fx.const_expr(form.split):
+        # What combines the parts may get ready: it waits for all of them.
+        nv.griddepcontrol_launch()
+    lengths = Lengths(cu_q, cu_k, used_k)
+    blocks = fx.ceildiv(numbers.queries, tile.m)
+    tiles = blocks * numbers.heads * numbers.batches * numbers.splits
+    first, stride = fx.block_idx.x, fx.grid_dim.x
+    few, many = registers(tile)
+    if role == 0:
+        if fx.const_expr(tile.consumers > 1):
+            nv.setmaxnreg(few, increase=False)
+        # Pages are fetched by as many threads as a warp has, each with its own; all else by one.
+        if tid < (32 if form.page else 1):
+            stage, phase, phase_q = fx.Int32(0), fx.Int32(1), fx.Int32(1)
+            at, count = first, fx.Int32(0)
+            while at < tiles:
+                coming = at + stride
+                if fx.const_expr(form.dynamic):
+                    coming = stride + fx.Int32(fx.atomic_add(cast("fx.Pointer", counters), 1, syncscope="device"))
+                    publish(turns, count, at)
+                work = position(at, blocks, numbers, lengths)
+                low, high = steps_of(work, tile, form, numbers)
+                if high > low:
+                    empty_q.wait(phase_q)
+                    phase_q = phase_q ^ 1
+                    row = work.first_query + work.block * tile.m
+                    batch = fx.Int32(0) if form.packed_q else work.batch
+                    if tid == 0:
+                        full_q.expect_tx(2 * tile.m * tile.d)
+                        fetch(load_q, base_q, full_q, row, work.head, batch, tile.m, tile.d)
+                    kv_head = work.head // numbers.group
+                    batch = fx.Int32(0) if form.packed_k else work.batch
+                    for i in range(high - low):
+                        row = work.first_key + (high - 1 - i) * tile.n
+                        place_k, place_v = base_k + stage * (tile.n * tile.d), base_v + stage * (tile.n * tile.dv)
+                        empty_k[stage].wait(phase)
+                        if tid == 0:
+                            full_k[stage].expect_tx(2 * tile.n * tile.d)
+                        if fx.const_expr(form.page):
+                            fetch_pages(
+                                load_k, place_k, full_k[stage], row, kv_head, work, table, numbers, tile, form, tile.d
+                            )  # fmt: skip
+                        else:
+                            fetch(load_k, place_k, full_k[stage], row, kv_head, batch, tile.n, tile.d)
+                        empty_v[stage].wait(phase)
+                        if tid == 0:
+                            full_v[stage].expect_tx(2 * tile.n * tile.dv)
+                        if fx.const_expr(form.page):
+                            fetch_pages(
+                                load_v, place_v, full_v[stage], row, kv_head, work, table, numbers, tile, form, tile.dv
+                            )  # fmt: skip
+                        else:
+                            fetch(load_v, place_v, full_v[stage], row, kv_head, batch, tile.n, tile.dv)
+                        stage = stage + 1
+                        if stage == stages:
+                            stage = fx.Int32(0)
+                            phase = phase ^ 1
+                at = coming
+                count = count + 1
+            if fx.const_expr(form.dynamic):
+                publish(turns, count, at)
+                # The last block to come here leaves zeros for the next launch.
+                done = fx.atomic_add(
+                    cast("fx.Pointer", counters) + 1, 1, syncscope="device", ordering=fx.AtomicOrdering.AcqRel
+                )
+                if done == stride - 1:
+                    cast("fx.Pointer", counters)[0] = 0
+                    cast("fx.Pointer", counters)[1] = 0
+    else:
+        if fx.const_expr(tile.consumers > 1):
+            nv.setmaxnreg(many, increase=True)
+        consumer = role - 1
+        member = tid % 128
+        alone = fx.make_layout((1, 1, 1), (0, 0, 0))
+        scores_mma = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(tile.n, 16, dtype)), alone)
+        values_atom = nv.WGMMA(tile.dv, 16, dtype, a_from="registers", major_b="mn")
+        values_mma = fx.make_tiled_mma(fx.make_mma_atom(values_atom), alone)
+        queries, keys, values = operands(base_q, base_k, base_v, consumer, tile)
+        first_mma, second_mma = scores_mma.get_slice(0), values_mma.get_slice(0)
+        parts_q, parts_k = first_mma.partition_A(queries), first_mma.partition_B(keys)
+        parts_v = second_mma.partition_B(values)
+        scores = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.n // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
+        weights = fx.make_rmem_tensor(fx.make_layout(((2, 2, 2), 1, tile.n // 16), ((1, 2, 4), 0, 8)), dtype)
+        sums = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.dv // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
+        highest, total = (fx.make_rmem_tensor(fx.make_layout(2, 1), fx.Float32) for _ in range(2))
+        scale = Scale(numbers.factor, fx.Float32(-1e30) / numbers.factor)
+        me = Consumer(
+            tile, form, numbers, scale, member, consumer, scores_mma,
+            values_mma, parts_q, parts_k, parts_v, scores, weights, sums, highest, total,
+            Pipe(full_k, empty_k), Pipe(full_v, empty_v), base_v, base_out, store_out,
+        )  # fmt: skip
+        if fx.const_expr(tile.pingpong and tile.consumers > 1):
+            if consumer == tile.consumers - 1:
+                nv.named_barrier(1, 256).arrive()
+        place, phase_q = Place(fx.Int32(0), fx.Int32(0), fx.Int32(0), fx.Int32(0)), fx.Int32(0)
+        at, count = first, fx.Int32(0)
+        if fx.const_expr(form.dynamic):
+            at = receive(turns, count)
+        while at < tiles:
+            work = position(at, blocks, numbers, lengths)
+            low, high = steps_of(work, tile, form, numbers)
+            top = work.block * tile.m + consumer * 64 + member // 32 * 16 + member % 32 // 4
+            sums.fill(0.0)
+            highest.fill(0.0)
+            total.fill(0.0)
+            if high > low:
+                full_q.wait(phase_q)
+                phase_q = phase_q ^ 1
+                place = begin(me, work, top, high - 1, place)
+                clear, always = masked_steps(work, tile, form, numbers, low, high)
+                if fx.const_expr(form.right or form.left):
+                    for i in range(high - 1 - clear):
+                        place = advance(me, work, top, high - 2 - i, place, True)
+                rest = fx.min(high - 1, clear)
+                for i in range(rest - always):
+                    place = advance(me, work, top, rest - 1 - i, place, False)
+                if fx.const_expr(form.left):
+                    rest = fx.min(rest, always)
+                    for i in range(rest - low):
+                        place = advance(me, work, top, rest - 1 - i, place, True)
+                if member == 0:
+                    empty_q.arrive()
+                place = finish(me, place)
+            finalize(me, out, lse, sinks, top, work)
+            count = count + 1
+            if fx.const_expr(form.dynamic):
+                at = receive(turns, count)
+            else:
+                at = at + stride
+        if fx.const_expr(form.engine):
+            if member == 0:
+                nv.tma_wait(0)
+        if fx.const_expr(tile.pingpong and tile.consumers > 1):
+            if consumer == 0:
+                nv.named_barrier(1, 256).sync()
+
+
+def fetch(
+    load: fx.nvgpu.TmaAtom,
+    smem: fx.Pointer,
+    barrier: fx.nvgpu.MBarrier,
+    row: fx.Int32,
+    head: fx.Int32,
+    batch: fx.Int32,
+    rows: int,
+    d: int,
+) -> None:
+    """Rows of a head to shared memory, in boxes as wide as the swizzle."""
+    for i in range(d // span(d)):
+        load.load((row, i * span(d), head, batch), smem + i * (rows * span(d)), barrier)
+
+
+@flyc.jit
+def fetch_pages(
+    load: fx.nvgpu.TmaAtom,
+    smem: fx.Pointer,
+    barrier: fx.nvgpu.MBarrier,
+    row: fx.Int32,
+    head: fx.Int32,
+    work: Work,
+    table: fx.Pointer,
+    numbers: Numbers,
+    tile: Tile,
+    form: Form,
+    width: int,
+):
+    """A step's rows from their pages, `form.page` rows at a time; behind the last key come others of its page."""
+    columns = load.tile[1]
+    boxes = width // columns
+    last = fx.max(work.keys - 1, 0) // numbers.page
+    for i in range(fx.thread_idx.x, tile.n // form.page, 32):
+        at = row + i * form.page
+        which = at // numbers.page
+        page = fx.Int32(table[work.batch * numbers.table_row + fx.min(which, last)])
+        for box in fx.range_constexpr(boxes):
+            target = smem + (box * (tile.n * columns) + i * (form.page * columns))
+            load.load((at - which * numbers.page, box * columns, head, page), target, barrier)
+
+
+def operands(
+    base_q: fx.Pointer, base_k: fx.Pointer, base_v: fx.Pointer, consumer: fx.Int32, tile: Tile
+) -> tuple[fx.Tensor, fx.Tensor, fx.Tensor]:
+    """A consumer's queries (64, d), all stages of keys (n, d, stage), and of values as (dv, n, stage)."""
+    m, n, d, dv, wide, wide_v = tile.m, tile.n, tile.d, tile.dv, span(tile.d), span(tile.dv)
+    pattern, pattern_v = swizzle(2 * wide), swizzle(2 * wide_v)
+    queries = fx.make_view(
+        fx.apply_swizzle(base_q + consumer * (64 * wide), pattern),
+        fx.make_layout((64, (wide, d // wide)), (wide, (1, m * wide))),
+    )
+    keys = fx.make_view(
+        fx.apply_swizzle(base_k, pattern),
+        fx.make_layout((n, (wide, d // wide), tile.stages), (wide, (1, n * wide), n * d)),
+    )
+    values = fx.make_view(
+        fx.apply_swizzle(base_v, pattern_v),
+        fx.make_layout(((wide_v, dv // wide_v), n, tile.stages), ((1, n * wide_v), wide_v, n * dv)),
+    )
+    return queries, keys, values
+
+
+@flyc.jit
+def hopper_attention(
+    q: fx.Tensor,
+    k: fx.Tensor,
+    v: fx.Tensor,
+    out: fx.Tensor,
+    lse: fx.Tensor | None,
+    sinks: fx.Tensor | None,
+    cu_q: fx.Tensor | None,
+    cu_k: fx.Tensor | None,
+    used_k: fx.Tensor | None,
+    table: fx.Tensor | None,
+    counters: fx.Tensor | None,
+    rows_q: fx.Int32,
+    rows_k: fx.Int32,
+    batches_q: fx.Int32,
+    batches_k: fx.Int32,
+    queries: fx.Int32,
+    keys: fx.Int32,
+    heads: fx.Int32,
+    kv_heads: fx.Int32,
+    batches: fx.Int32,
+    row_q: fx.Int64,
+    head_q: fx.Int64,
+    batch_q: fx.Int64,
+    row_k: fx.Int64,
+    head_k: fx.Int64,
+    batch_k: fx.Int64,
+    row_v: fx.Int64,
+    head_v: fx.Int64,
+    batch_v: fx.Int64,
+    row_out: fx.Int64,
+    head_out: fx.Int64,
+    batch_out: fx.Int64,
+    head_lse: fx.Int64,
+    batch_lse: fx.Int64,
+    splits: fx.Int32,
+    split_out: fx.Int64,
+    split_lse: fx.Int64,
+    page: fx.Int32,
+    table_row: fx.Int32,
+    together: fx.Int32,
+    right: fx.Int32,
+    left: fx.Int32,
+    factor: fx.Float32,
+    inner: fx.Float32,
+    blocks: fx.Int32,
+    tile: fx.Constexpr[Tile],
+    form: fx.Constexpr[Form],
+    stream: fx.Stream = fx.Stream(None),
+):
+    """Strides are in elements: of rows, of heads and of the batch. `rows_*` and `batches_*` are those of the arrays;
+    `queries`, `keys` and `batches` those of the sequences, the longest where they differ. `counters` are two zeros.
+    """
+    load_q = load_map(q, rows_q, tile.d, heads, batches_q, (row_q, head_q, batch_q), tile.m)
+    load_k = load_map(k, rows_k, tile.d, kv_heads, batches_k, (row_k, head_k, batch_k), form.page or tile.n)
+    load_v = load_map(v, rows_k, tile.dv, kv_heads, batches_k, (row_v, head_v, batch_v), form.page or tile.n)
+    store_out = None
+    if fx.const_expr(form.engine):
+        whole = fx.make_layout((queries, tile.dv, heads, batches), (row_out, 1, head_out, batch_out))
+        box = (64, span(tile.dv), 1, 1)
+        view = fx.make_view(fx.get_iter(out), whole)
+        store_out = fx.nvgpu.make_tma_atom(fx.nvgpu.TMAStore(), view, None, box, swizzle=2 * span(tile.dv))
+    numbers = Numbers(
+        queries, keys, heads, heads // kv_heads, batches, together, right, left, factor, inner, row_out, head_out,
+        batch_out, head_lse, batch_lse, splits, split_out, split_lse, page, table_row,
+    )  # fmt: skip
+    attention_kernel(
+        load_q, load_k, load_v, store_out, fx.get_iter(out), pointer_of(lse), pointer_of(sinks), pointer_of(cu_q),
+        pointer_of(cu_k), pointer_of(used_k), pointer_of(table), pointer_of(counters), q.dtype, tile, form, numbers,
+        value_attrs={"nvvm.minctasm": 1},
+    ).launch(
+        grid=blocks, block=tile.threads, stream=stream, smem=tile.smem + (tile.staged if form.engine else 0)
+    )  # fmt: skip
+
+
+def load_map(
+    x: fx.Tensor,
+    rows: fx.Int32,
+    d: int,
+    heads: fx.Int32,
+    batches: fx.Int32,
+    strides: tuple[fx.Int64, fx.Int64, fx.Int64],
+    box: int,
+) -> fx.nvgpu.TmaAtom:
+    """(rows, d, heads, batch) for the copy engine, in boxes of what one copy fetches."""
+    row, head, batch = strides
+    view = fx.make_view(fx.get_iter(x), fx.make_layout((rows, d, heads, batches), (row, 1, head, batch)))
+    return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, span(d), 1, 1), swizzle=2 * span(d))

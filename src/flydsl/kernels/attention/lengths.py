@@ -1,0 +1,134 @@
+"""Lengths and page tables that come in arrays: read and checked before anything runs."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, cast
+
+from ...target import on_host
+from ..matmul.arrays import HostArray, TorchDevice, is_torch
+from .request import Request, fail
+
+_found: dict[tuple[int, ...], Found] = {}
+_MOST = 256
+
+
+class Found(NamedTuple):
+    """What was found in arrays that live on a GPU: true as long as they are the same and nobody wrote to them."""
+
+    arrays: tuple[weakref.ref[object], ...]
+    versions: tuple[int, ...]
+    request: Request
+    longest: tuple[int, int]
+
+
+class Listed(Protocol):
+    """An array of integers in one line."""
+
+    def tolist(self) -> list[int]: ...
+
+
+class Counted(Protocol):
+    """What torch knows of a tensor's history."""
+
+    _version: int
+
+    @property
+    def device(self) -> TorchDevice: ...
+    def is_inference(self) -> bool: ...
+
+
+def numbers_in(x: HostArray) -> list[int] | None:
+    """The integers of an array; None while a graph is captured, which must not wait for them."""
+    if is_torch(x):
+        torch = sys.modules["torch"]
+        if x.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            return None
+    return cast("Listed", x.reshape(-1)).tolist()
+
+
+def longest(
+    request: Request, cu_q: HostArray | None, cu_k: HostArray | None, used_k: HostArray | None, table: HostArray | None
+) -> tuple[int, int]:
+    """The most queries and keys of a sequence; what points outside the arrays is refused.
+
+    To read an array on a GPU is to wait for it: that is done once for what torch knows to be unchanged.
+    """
+    arrays = [x for x in (cu_q, cu_k, used_k, table) if x is not None]
+    if not arrays:
+        return request.queries, request.keys
+    versions = _versions(arrays)
+    if versions is None:
+        return _read(request, cu_q, cu_k, used_k, table)
+    key = tuple(map(id, arrays))
+    known = _found.get(key)
+    same = known is not None and known.versions == versions and known.request == request
+    if known is None or not same or any(r() is not x for r, x in zip(known.arrays, arrays, strict=True)):
+        if len(_found) >= _MOST:
+            _found.clear()
+        refs = tuple(weakref.ref(cast("object", x)) for x in arrays)
+        known = _found[key] = Found(refs, versions, request, _read(request, cu_q, cu_k, used_k, table))
+    return known.longest
+
+
+def _versions(arrays: Sequence[HostArray]) -> tuple[int, ...] | None:
+    """How often each was written to; None where nobody counts, or where reading costs nothing."""
+    torch = sys.modules.get("torch")
+    if torch is None or not all(is_torch(x) for x in arrays):
+        return None
+    tensors = [cast("Counted", x) for x in arrays]
+    if on_host(tensors[0].device.type) or torch.cuda.is_current_stream_capturing():
+        return None
+    if any(x.is_inference() for x in tensors):
+        return None
+    return tuple(x._version for x in tensors)  # pyright: ignore[reportPrivateUsage]
+
+
+def _read(
+    request: Request, cu_q: HostArray | None, cu_k: HostArray | None, used_k: HostArray | None, table: HostArray | None
+) -> tuple[int, int]:
+    queries, keys = request.queries, request.keys
+    if cu_q is not None:
+        queries = _packed("cu_seqlens_q", cu_q, "q", queries)
+    rooms: list[int] | None = None
+    if cu_k is not None:
+        found = numbers_in(cu_k)
+        keys = _packed("cu_seqlens_k", cu_k, "k", keys)
+        rooms = None if found is None else [b - a for a, b in zip(found, found[1:], strict=False)]
+    if used_k is not None:
+        counts = numbers_in(used_k)
+        if counts is not None:
+            for i, count in enumerate(counts):
+                room = request.keys if rooms is None else rooms[i]
+                if not 0 <= count <= room:
+                    raise fail(f"seqlens_k[{i}] is {count}, and sequence {i} has room for {room} keys")
+            if table is not None:
+                _pages(table, counts, request.page, request.k.shape[0])
+            keys = max(counts, default=0)
+    return queries, keys
+
+
+def _packed(name: str, cu: HostArray, of: str, rows: int) -> int:
+    found = numbers_in(cu)
+    if found is None:
+        return rows
+    if not found or found[0] != 0 or any(b < a for a, b in zip(found, found[1:], strict=False)) or found[-1] > rows:
+        raise fail(f"{name} rises from 0 to at most the {rows} rows of {of}, got {found[:8]}{'...' * (len(found) > 8)}")
+    return max((b - a for a, b in zip(found, found[1:], strict=False)), default=0)
+
+
+def _pages(table: HostArray, counts: list[int], page: int, pages: int) -> None:
+    entries = numbers_in(table)
+    if entries is None:
+        return
+    width = table.shape[1]
+    for i, count in enumerate(counts):
+        for j in range(-(-count // page)):
+            which = entries[i * width + j]
+            if not 0 <= which < pages:
+                raise fail(f"block_table[{i}, {j}] is {which}, and k has {pages} pages")
+
+
+__all__ = ["longest"]

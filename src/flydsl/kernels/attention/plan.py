@@ -1,0 +1,65 @@
+"""Which tile a Hopper attention takes, and in which order tiles are walked."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from .tile import SHARED_BYTES, Form, Tile
+
+L2_BYTES = 32 << 20
+"""What keys and values of heads that are walked together may take."""
+
+
+@lru_cache(256)
+def tile_for(d: int, dv: int, form: Form, queries: int) -> Tile:
+    """The fastest by measurement on an H200, by what is multiplied and whether steps are masked."""
+    wide = max(d, dv)
+    masked = form.right or form.left
+    few = 1 if queries <= 64 else 2
+    if wide <= 64:
+        return Tile(d, dv, 128, few if queries <= 128 else 3)
+    if wide <= 96:
+        return Tile(d, dv, 128, few)
+    if wide <= 128:
+        return Tile(d, dv, 128, few)
+    if wide <= 192:
+        return Tile(d, dv, 96, few)
+    # So few keys a step leave no time to take turns in.
+    return Tile(d, dv, 64 if masked or form.softcap else 80, few, pingpong=False)
+
+
+def tile_for_few(d: int, dv: int, page: int) -> Tile:
+    """For up to 64 queries: one consumer, and stages as deep as there is room for, since memory is what is waited for.
+
+    A page divides a step, or steps divide it.
+    """
+    n = next(n for n in (128, 64, 32, 16) if not page or n % page == 0 or page % n == 0)
+    if max(d, dv) > 128:
+        n = min(n, 64)
+    tile = Tile(d, dv, n, 1)
+    room = (SHARED_BYTES - Tile(d, dv, n, 1, 0).smem) // (2 * n * (d + dv))
+    return tile._replace(stages=max(2, min(6, room)))
+
+
+@lru_cache(4096)
+def splits_for(units: int, steps: int, processors: int) -> int:
+    """Parts of the keys so that all multiprocessors have some: the least time, in steps.
+
+    A tile costs a step more than it has, and combining what two steps do.
+    """
+
+    def time(splits: int) -> float:
+        return -(-units * splits // processors) * (-(-steps // splits) + 1) + (2 if splits > 1 else 0)
+
+    return min(range(1, max(1, min(64, steps // 2)) + 1), key=time)
+
+
+def heads_together(keys: int, d: int, dv: int, heads: int, kv_heads: int, batches: int, form: Form) -> int:
+    """Heads whose keys and values fit into L2 together; tiles of the same length follow each other if they differ."""
+    if not (form.right or form.left):
+        return 1
+    one = max(1, 2 * keys * (d + dv))
+    return max(1, min(heads * batches, max(1, L2_BYTES // one) * (heads // kv_heads)))
+
+
+__all__ = ["heads_together", "splits_for", "tile_for", "tile_for_few"]

@@ -1,0 +1,239 @@
+"""What an attention is asked for, checked: extents, types, layouts, and what may be seen."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import NamedTuple
+
+from flydsl.errors import DSLTypeError, DSLValueError
+
+from ..matmul.arrays import Array
+
+HALF = ("float16", "bfloat16")
+FP8 = ("float8_e4m3fn", "float8_e5m2")
+FLOATS = (*HALF, "float32", *FP8)
+MOST = 256
+"""Elements of a query, key or value."""
+
+
+class Request(NamedTuple):
+    """A checked request. Arrays are as they came; `None` is what was not given."""
+
+    q: Array
+    k: Array
+    v: Array
+    batches: int
+    queries: int
+    """Rows of queries: of each sequence, or of all of them where they are packed."""
+    keys: int
+    """Rows of keys: of each sequence, of all of them, or as many as a row of the page table has room for."""
+    heads: int
+    kv_heads: int
+    d: int
+    dv: int
+    packed_q: bool
+    packed_k: bool
+    page: int
+    """Keys of a page; 0 where keys are not paged."""
+    left: int | None
+    right: int | None
+    """How many keys in front of and behind its own place a query sees; None if all."""
+    scale: float
+    softcap: float
+    bias: Array | None
+    alibi: Array | None
+    sinks: Array | None
+    used_k: bool
+    descale: tuple[Array | None, Array | None, Array | None]
+    out_dtype: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the result."""
+        if self.packed_q:
+            return self.queries, self.heads, self.dv
+        return self.batches, self.queries, self.heads, self.dv
+
+    @property
+    def lse_shape(self) -> tuple[int, ...]:
+        return (self.heads, self.queries) if self.packed_q else (self.batches, self.heads, self.queries)
+
+    @property
+    def group(self) -> int:
+        return self.heads // self.kv_heads
+
+
+def fail(text: str) -> DSLValueError:
+    return DSLValueError(f"attention: {text}")
+
+
+def wrong_type(text: str) -> DSLTypeError:
+    return DSLTypeError(f"attention: {text}")
+
+
+def check(
+    q: Array,
+    k: Array,
+    v: Array,
+    causal: bool,
+    window: object,
+    scale: float | None,
+    softcap: float | None,
+    bias: Array | None = None,
+    alibi: Array | None = None,
+    cu_q: Array | None = None,
+    cu_k: Array | None = None,
+    table: Array | None = None,
+    used_k: Array | None = None,
+    sinks: Array | None = None,
+    descale: tuple[Array | None, Array | None, Array | None] = (None, None, None),
+) -> Request:
+    """The request, or an error that names the argument."""
+    _check_types(q, k, v)
+    for name, x in zip(("k", "v"), (k, v), strict=True):
+        if x.device != q.device:
+            raise fail(f"q is on {q.device} and {name} on {x.device}")
+    packed_q, packed_k = cu_q is not None, cu_k is not None
+    if packed_k and table is not None:
+        raise fail("keys are packed (cu_seqlens_k) or paged (block_table), not both; pages take seqlens_k")
+    _check_rank("q", q, packed_q, "cu_seqlens_q", "(batch, queries, heads, d)", "(all queries, heads, d)")
+    for name, x in (("k", k), ("v", v)):
+        if table is not None:
+            if len(x.shape) != 4:
+                raise fail(f"with block_table {name} is (pages, keys of a page, heads, d), got {x}")
+        else:
+            _check_rank(name, x, packed_k, "cu_seqlens_k", "(batch, keys, heads, d)", "(all keys, heads, d)")
+    batches = _batches(q, k, cu_q, cu_k, table)
+    heads, d = q.shape[-2:]
+    kv_heads, dv = v.shape[-2:]
+    if k.shape[-1] != d:
+        raise fail(f"queries have {d} elements and keys {k.shape[-1]}")
+    if k.shape[:-1] != v.shape[:-1]:
+        raise fail(f"k and v differ in more than their last extent: {k} and {v}")
+    if (heads and not kv_heads) or (kv_heads and heads % kv_heads):
+        raise fail(f"the {heads} heads of q are no multiple of the {kv_heads} heads of k and v")
+    for name, extent in (("q and k", d), ("v", dv)):
+        if extent % 8 or not 8 <= extent <= MOST:
+            raise fail(f"the last extent of {name} is a multiple of 8 up to {MOST}, got {extent}")
+    page = 0
+    if table is not None:
+        page = k.shape[1]
+        if used_k is None:
+            raise fail("block_table needs seqlens_k: how many keys each sequence has")
+        _check_ints("block_table", table, q, (batches, None))
+        if page == 0:
+            raise fail("a page of k has at least one key")
+    keys = table.shape[1] * page if table is not None else k.shape[0] if packed_k else k.shape[1]
+    if cu_q is not None:
+        _check_ints("cu_seqlens_q", cu_q, q, (batches + 1,))
+    if cu_k is not None:
+        _check_ints("cu_seqlens_k", cu_k, q, (batches + 1,))
+    if used_k is not None:
+        _check_ints("seqlens_k", used_k, q, (batches,))
+    queries = q.shape[0] if packed_q else q.shape[1]
+    left, right = _window(window, causal)
+    factor = _number("scale", d**-0.5 if scale is None else scale)
+    cap = _number("softcap", 0.0 if softcap is None else softcap)
+    if cap < 0:
+        raise fail(f"softcap is positive, or None, got {softcap}")
+    if bias is not None:
+        if packed_q or packed_k or page:
+            raise fail("bias goes with sequences of one length, not with cu_seqlens_q, cu_seqlens_k or block_table")
+        _check_bias(bias, (batches, heads, queries, keys))
+    _check_floats("bias", bias, q)
+    _check_floats("alibi", alibi, q)
+    _check_floats("sinks", sinks, q)
+    if alibi is not None and alibi.shape not in ((heads,), (batches, heads)):
+        raise fail(f"alibi has a slope for each of the {heads} heads, or batch x heads of them, got {alibi}")
+    if sinks is not None and sinks.shape != (heads,):
+        raise fail(f"sinks has a value for each of the {heads} heads, got {sinks}")
+    for name, x in zip(("q", "k", "v"), descale, strict=True):
+        if x is not None and (x.dtype != "float32" or any(e != 1 for e in x.shape)):
+            raise fail(f"descale of {name} is one float32, got {x}")
+    if any(x is not None for x in descale) and not any(x.dtype in FP8 for x in (q, k, v)):
+        raise fail(f"descale goes with fp8 arrays, and q is {q.dtype}")
+    out = q.dtype if q.dtype not in FP8 else "bfloat16"
+    return Request(
+        q, k, v, batches, queries, keys, heads, kv_heads, d, dv, packed_q, packed_k, page, left, right, factor, cap,
+        bias, alibi, sinks, used_k is not None, descale, out,
+    )  # fmt: skip
+
+
+def _check_types(q: Array, k: Array, v: Array) -> None:
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if x.dtype not in FLOATS:
+            raise wrong_type(f"{name} has elements of {', '.join(FLOATS)}, got {x.dtype}")
+    if k.dtype != v.dtype or (k.dtype != q.dtype and k.dtype not in FP8):
+        raise wrong_type(f"q, k and v have one type (or k and v are fp8), got {q.dtype}, {k.dtype} and {v.dtype}")
+
+
+def _check_rank(name: str, x: Array, packed: bool, argument: str, plain: str, flat: str) -> None:
+    if len(x.shape) != (3 if packed else 4):
+        with_it = f"with {argument} {name} is {flat}" if packed else f"{name} is {plain}"
+        raise fail(f"{with_it}, got {x}")
+
+
+def _batches(q: Array, k: Array, cu_q: Array | None, cu_k: Array | None, table: Array | None) -> int:
+    found = {
+        "q": q.shape[0] if cu_q is None else None,
+        "k": k.shape[0] if cu_k is None and table is None else None,
+        "cu_seqlens_q": None if cu_q is None else max(cu_q.shape[0] - 1, 0) if cu_q.shape else 0,
+        "cu_seqlens_k": None if cu_k is None else max(cu_k.shape[0] - 1, 0) if cu_k.shape else 0,
+        "block_table": None if table is None else table.shape[0] if table.shape else 0,
+    }
+    known = {name: count for name, count in found.items() if count is not None}
+    if len(set(known.values())) != 1:
+        raise fail("the number of sequences differs: " + ", ".join(f"{n} has {c}" for n, c in known.items()))
+    return next(iter(known.values()))
+
+
+def _check_ints(name: str, x: Array, q: Array, shape: tuple[int | None, ...]) -> None:
+    if x.dtype != "int32":
+        raise wrong_type(f"{name} is int32, got {x.dtype}")
+    if len(x.shape) != len(shape) or any(e is not None and e != g for e, g in zip(shape, x.shape, strict=True)):
+        wanted = ", ".join("any" if e is None else str(e) for e in shape)
+        raise fail(f"{name} has the shape [{wanted}], got {x}")
+    if x.device != q.device:
+        raise fail(f"q is on {q.device} and {name} on {x.device}")
+
+
+def _check_floats(name: str, x: Array | None, q: Array) -> None:
+    if x is None:
+        return
+    if x.dtype not in (*HALF, "float32"):
+        raise wrong_type(f"{name} is float32, float16 or bfloat16, got {x.dtype}")
+    if x.device != q.device:
+        raise fail(f"q is on {q.device} and {name} on {x.device}")
+
+
+def _check_bias(bias: Array, full: tuple[int, int, int, int]) -> None:
+    shape = (1,) * (4 - len(bias.shape)) + bias.shape
+    if len(shape) != 4 or any(e not in (1, f) for e, f in zip(shape, full, strict=True)):
+        raise fail(f"bias has the shape {list(full)} (batch, heads, queries, keys), or ones in it, got {bias}")
+
+
+def _window(window: object, causal: bool) -> tuple[int | None, int | None]:
+    """How far a query sees to both sides: flash attention's pairs, in which -1 is as far as there is."""
+    if window is None:
+        return None, 0 if causal else None
+    if isinstance(window, bool) or not isinstance(window, (int, tuple, list)):
+        raise wrong_type(f"window is (left, right), or one number for both, got {window!r}")
+    sides: list[object] = [window, window] if isinstance(window, int) else list(window)  # pyright: ignore[reportUnknownArgumentType]
+    if len(sides) != 2:
+        raise fail(f"window has two sides, got {window!r}")
+    found: list[int | None] = []
+    for x in sides:
+        if x is not None and (isinstance(x, bool) or not isinstance(x, int) or x < -1):
+            raise fail(f"a side of window is a number of keys, or None or -1 for all, got {x!r}")
+        found.append(None if x is None or x == -1 else min(x, 1 << 30))
+    left, right = found
+    return left, 0 if causal else right
+
+
+def _number(name: str, x: object) -> float:
+    if isinstance(x, bool) or not isinstance(x, (int, float)) or not isfinite(x):
+        raise fail(f"{name} is a finite number, got {x!r}")
+    return float(x)
+
+
+__all__ = ["FP8", "HALF", "Request", "check", "fail", "wrong_type"]

@@ -1,0 +1,110 @@
+"""The softmax of a warpgroup's 64 rows as its products come: maxima, sums and weights, in the registers of `wgmma`.
+
+A thread has two rows. Of every eight columns it has two neighbours in each row, so its values come in groups of four:
+two of the first row, two of the second. The other columns of its rows are in the three other threads of its quad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+import flydsl.expr as fx
+
+LOG2E = 1.4426950408889634
+LN2 = 0.6931471805599453
+LAZY = 8.0
+"""Weights may be 2 to this power before their sums are rescaled."""
+
+
+class Scale(NamedTuple):
+    """Scores are multiplied by `factor` (which is `scale * log2(e)`) in front of exp2; with a cap by `log2(e)`."""
+
+    factor: fx.Float32
+    least: fx.Float32
+    """What a score is that is masked: the factor makes -1e30 of it."""
+
+
+def folded(values: fx.Vector, combine: Callable[[fx.Vector, fx.Vector], fx.Vector]) -> tuple[fx.Float32, fx.Float32]:
+    """The two rows' values combined, as a tree."""
+    groups = values.numel // 4
+    while groups > 1:
+        half = groups // 2
+        first = [i for i in range(4 * half)]
+        made = combine(values.shuffle(values, first), values.shuffle(values, [4 * half + i for i in first]))
+        if groups % 2:
+            rest = [4 * (groups - 1) + i for i in range(4)]
+            top = combine(made.shuffle(made, [0, 1, 2, 3]), values.shuffle(values, rest))
+            made = top if half == 1 else with_first(made, top)
+        values, groups = made, half
+    a = combine(values.shuffle(values, [0, 2]), values.shuffle(values, [1, 3]))
+    return cast("fx.Float32", a[0]), cast("fx.Float32", a[1])
+
+
+def with_first(values: fx.Vector, first: fx.Vector) -> fx.Vector:
+    """The first four elements replaced."""
+    count = values.numel
+    wide = first.shuffle(first, [i % 4 for i in range(count)])
+    return wide.shuffle(values, [i if i < 4 else count + i for i in range(count)])
+
+
+def of_rows(first: fx.Float32, second: fx.Float32, count: int) -> fx.Vector:
+    """A value of each row for all of a thread's values."""
+    pair = fx.Vector.from_elements([first, second], fx.Float32)
+    return pair.shuffle(pair, [i // 2 % 2 for i in range(count)])
+
+
+def over_quad(x: fx.Float32, combine: Callable[[fx.Float32, fx.Float32], fx.Float32]) -> fx.Float32:
+    """The values of the four threads that share a row, combined."""
+    x = combine(x, fx.shuffle_xor(x, 1))
+    return combine(x, fx.shuffle_xor(x, 2))
+
+
+def larger(a: fx.Vector, b: fx.Vector) -> fx.Vector:
+    return fx.maxnumf(a, b)
+
+
+def add(a: fx.Vector, b: fx.Vector) -> fx.Vector:
+    return a + b
+
+
+def step(
+    scores: fx.Tensor, highest: fx.Tensor, total: fx.Tensor, scale: Scale, *, first: bool, masked: bool
+) -> tuple[fx.Float32, fx.Float32]:
+    """Scores become weights; the rows' maxima and (this thread's part of) sums follow. What earlier sums count now."""
+    values = scores.load()
+    count = values.numel
+    tops = [over_quad(x, fx.maxnumf) for x in folded(values, larger)]
+    factors: list[fx.Float32] = []
+    shifts: list[fx.Float32] = []
+    for r in range(2):
+        top = tops[r]
+        if not first:
+            top = fx.maxnumf(top, highest[r])
+        shift = top * scale.factor
+        if masked:
+            # A row that has seen nothing yet has no weights at all.
+            shift = (top <= scale.least).select(fx.Float32(0.0), shift)
+        if first:
+            factors.append(fx.Float32(0.0))
+        else:
+            factors.append(fx.exp2(fx.fma(highest[r], scale.factor, -shift), fastmath="fast"))
+        highest[r] = top
+        shifts.append(-shift)
+    weights = fx.exp2(
+        fx.fma(values, fx.Vector.filled(count, scale.factor, fx.Float32), of_rows(shifts[0], shifts[1], count)),
+        fastmath="fast",
+    )
+    for r, part in enumerate(folded(weights, add)):
+        total[r] = part if first else fx.fma(total[r], factors[r], part)
+    scores.store(weights.reshape(values.shape))
+    return factors[0], factors[1]
+
+
+def rescale(sums: fx.Tensor, factors: tuple[fx.Float32, fx.Float32]) -> None:
+    """A thread's sums of values times a factor for each row."""
+    values = sums.load()
+    sums.store(values * of_rows(factors[0], factors[1], values.numel).reshape(values.shape))
+
+
+__all__ = ["LN2", "LOG2E", "Scale", "over_quad", "rescale", "step"]

@@ -1,0 +1,100 @@
+"""How a Hopper attention is cut: rows of queries, blocks of keys, warpgroups and stages. Plain numbers, no compiler."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+SHARED_BYTES = 232448
+"""What a block of sm_90 may have."""
+BARRIER_BYTES = 256
+
+
+class Tile(NamedTuple):
+    """A block of threads has 64 rows of queries for each consumer, and walks along the keys, `n` at a time."""
+
+    d: int
+    """Elements of a query and of a key."""
+    dv: int
+    """Elements of a value."""
+    n: int
+    """Keys of a step, a multiple of 16."""
+    consumers: int = 2
+    """Warpgroups that multiply, each its own 64 rows."""
+    stages: int = 2
+    """Steps of keys, and of values, that are in shared memory."""
+    pingpong: bool = True
+    """Consumers issue their products one after the other, so that one's products run during another's softmax."""
+
+    @property
+    def m(self) -> int:
+        return 64 * self.consumers
+
+    @property
+    def threads(self) -> int:
+        return 128 * (self.consumers + 1)
+
+    @property
+    def smem(self) -> int:
+        """Bytes of shared memory: queries, stages of keys and of values, barriers."""
+        return 2 * (self.m * self.d + self.stages * self.n * (self.d + self.dv)) + BARRIER_BYTES
+
+    @property
+    def staged(self) -> int:
+        """Bytes of results on their way out by the copy engine."""
+        return 2 * self.m * self.dv
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there is room for them, too."""
+        return self.smem + self.staged <= SHARED_BYTES
+
+
+class Form(NamedTuple):
+    """What is compiled in besides the tile."""
+
+    right: bool = False
+    """Keys end for a query: it is causal, or a window has a right side."""
+    left: bool = False
+    """Keys begin for a query: a window has a left side."""
+    softcap: bool = False
+    dynamic: bool = False
+    """Blocks take the next tile from a counter, which balances tiles of different length."""
+    packed_q: bool = False
+    """Sequences of queries lie one behind the other."""
+    packed_k: bool = False
+    used_k: bool = False
+    """Sequences of keys have lengths of their own."""
+    page: int = 0
+    """Rows of a page that come together, where keys are paged; they divide a step."""
+    split: bool = False
+    """Parts of the keys have results of their own, which are combined afterwards."""
+    engine: bool = False
+    """The copy engine stores results, while the next tile is under way; else threads do."""
+
+
+def span(d: int) -> int:
+    """Columns of a box in shared memory, as wide as the swizzle can be."""
+    return next(x for x in (64, 32, 16) if d % x == 0)
+
+
+def registers(tile: Tile) -> tuple[int, int]:
+    """Of a producer's and of a consumer's thread: 65536 are to be shared. A single consumer has enough as it is."""
+    return {1: (0, 0), 2: (24, 240), 3: (32, 160)}[tile.consumers]
+
+
+def problem(tile: Tile) -> str | None:
+    """Why there is no such kernel; None if there is."""
+    if tile.d % 16 or tile.dv % 16 or not 16 <= tile.d <= 256 or not 16 <= tile.dv <= 256:
+        return f"queries, keys and values have 16 to 256 elements in steps of 16, got {tile.d} and {tile.dv}"
+    if tile.n % 16 or not 16 <= tile.n <= 256:
+        return f"a step has 16 to 256 keys in steps of 16, got {tile.n}"
+    if not 1 <= tile.consumers <= 3:
+        return f"one to three warpgroups multiply, got {tile.consumers}"
+    if tile.stages < 2:
+        return f"there are at least two stages, got {tile.stages}"
+    if tile.smem > SHARED_BYTES:
+        return f"{tile} needs {tile.smem} bytes of shared memory, and there are {SHARED_BYTES}"
+    return None
+
+
+__all__ = ["BARRIER_BYTES", "SHARED_BYTES", "Form", "Tile", "problem", "registers", "span"]

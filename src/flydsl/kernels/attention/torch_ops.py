@@ -1,0 +1,169 @@
+"""Attention as operators of torch, with gradients: `scaled_dot_product_attention`, and flash attention's function.
+
+`torch.compile` and `torch.export` see one operator, `flydsl::attention`, and its gradient. torch is imported when a
+function is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+
+from flydsl.errors import DSLValueError
+
+from .backward import attention_backward
+from .entry import attention
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+ALL = -1
+"""A side of a window without an end."""
+
+
+class _Ops(NamedTuple):
+    forward: Callable[..., tuple[torch.Tensor, torch.Tensor]]
+    backward: Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
+
+
+class Context(Protocol):
+    """What torch keeps from the forward to the backward pass."""
+
+    numbers: tuple[object, ...]
+
+    @property
+    def saved_tensors(self) -> tuple[torch.Tensor, ...]: ...
+    def save_for_backward(self, *tensors: torch.Tensor) -> None: ...
+    def mark_non_differentiable(self, *tensors: torch.Tensor) -> None: ...
+
+
+@lru_cache(1)
+def operators() -> _Ops:
+    """Register the operators and give them."""
+    import torch
+
+    def forward(
+        q: Tensor, k: Tensor, v: Tensor, causal: bool, left: int, right: int, scale: float, softcap: float
+    ) -> tuple[Tensor, Tensor]:
+        return attention(
+            q, k, v, causal=causal, window=(left, right), scale=scale, softcap=softcap or None, return_lse=True
+        )  # fmt: skip
+
+    def forward_fake(q: Tensor, k: Tensor, v: Tensor, *rest: object) -> tuple[Tensor, Tensor]:
+        b, s, h, _ = q.shape
+        return q.new_empty((b, s, h, v.shape[-1])), q.new_empty((b, h, s), dtype=torch.float32)
+
+    def backward(
+        grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool, left: int, right: int,
+        scale: float, softcap: float,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        return attention_backward(
+            grad, q, k, v, out, lse, causal=causal, window=(left, right), scale=scale, softcap=softcap or None
+        )  # fmt: skip
+
+    def backward_fake(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *rest: object) -> tuple[Tensor, Tensor, Tensor]:
+        return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+
+    numbers = "bool causal, int left, int right, float scale, float softcap"
+    made: Any = torch.library.custom_op(
+        "flydsl::attention", forward, mutates_args=(),
+        schema=f"(Tensor q, Tensor k, Tensor v, {numbers}) -> (Tensor, Tensor)",
+    )  # fmt: skip
+    made.register_fake(forward_fake)
+    gradient: Any = torch.library.custom_op(
+        "flydsl::attention_backward", backward, mutates_args=(),
+        schema=f"(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, {numbers}) "
+        "-> (Tensor, Tensor, Tensor)",
+    )  # fmt: skip
+    gradient.register_fake(backward_fake)
+
+    def setup(ctx: Context, inputs: tuple[object, ...], output: tuple[Tensor, Tensor]) -> None:
+        q, k, v = cast("tuple[Tensor, Tensor, Tensor]", inputs[:3])
+        ctx.save_for_backward(q, k, v, *output)
+        ctx.mark_non_differentiable(output[1])
+        ctx.numbers = inputs[3:]
+
+    def derive(ctx: Context, grad: Tensor, _: object) -> tuple[object, ...]:
+        q, k, v, out, lse = ctx.saved_tensors
+        return *gradient(grad.contiguous(), q, k, v, out, lse, *ctx.numbers), *(None,) * 5
+
+    made.register_autograd(derive, setup_context=setup)
+    return _Ops(made, gradient)
+
+
+def scaled_dot_product_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """In the place of torch's function: (batch, heads, rows, d), and a causal mask that starts with the first key.
+
+    Gradients are those of `query`, `key` and `value`, without an `attn_mask`.
+    """
+    import torch
+
+    _no_dropout(dropout_p)
+    if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
+        raise DSLValueError(
+            f"scaled_dot_product_attention: tensors are (batch, heads, rows, d), got {tuple(query.shape)}, "
+            f"{tuple(key.shape)} and {tuple(value.shape)}"
+        )
+    if query.shape[1] != key.shape[1] and not enable_gqa:
+        raise DSLValueError(
+            f"scaled_dot_product_attention: {query.shape[1]} heads of query and {key.shape[1]} of key need "
+            "enable_gqa=True"
+        )
+    q, k, v = (x.transpose(1, 2) for x in (query, key, value))
+    factor = query.shape[-1] ** -0.5 if scale is None else float(scale)
+    if attn_mask is not None:
+        if is_causal:
+            raise DSLValueError("scaled_dot_product_attention: give attn_mask or is_causal, not both")
+        if torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value, attn_mask)):
+            raise DSLValueError(
+                "scaled_dot_product_attention: there are no gradients with an attn_mask; call it under torch.no_grad()"
+            )
+        bias = attn_mask
+        if attn_mask.dtype == torch.bool:
+            bias = torch.zeros(attn_mask.shape, device=attn_mask.device).masked_fill_(~attn_mask, float("-inf"))
+        return cast("torch.Tensor", attention(q, k, v, scale=factor, bias=bias)).transpose(1, 2)
+    queries, keys = q.shape[1], k.shape[1]
+    right = ALL
+    if is_causal:
+        # Counted from the first key, not from the last.
+        if keys > queries:
+            k, v = k[:, :queries], v[:, :queries]
+        right = max(queries - keys, 0)
+    out, _ = operators().forward(q, k, v, False, ALL, right, factor, 0.0)
+    return out.transpose(1, 2)
+
+
+def flash_attn_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (ALL, ALL),
+    softcap: float = 0.0,
+) -> torch.Tensor:
+    """In the place of flash attention's function: (batch, rows, heads, d)."""
+    _no_dropout(dropout_p)
+    scale = q.shape[-1] ** -0.5 if softmax_scale is None else float(softmax_scale)
+    out, _ = operators().forward(q, k, v, causal, window_size[0], window_size[1], scale, softcap)
+    return out
+
+
+def _no_dropout(p: float) -> None:
+    if p:
+        raise DSLValueError(f"attention: there is no dropout yet, got dropout_p={p}")
+
+
+__all__ = ["flash_attn_func", "operators", "scaled_dot_product_attention"]

@@ -1,0 +1,76 @@
+"""What `attention` refuses: an error names the argument, and nothing is written."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from flydsl.errors import DSLTypeError, DSLValueError, FlyDSLError
+from flydsl.kernels import attention
+
+
+def of(*shape: int, dtype=torch.float32) -> torch.Tensor:
+    return torch.zeros(shape, dtype=dtype)
+
+
+def ints(*values: int) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.int32)
+
+
+Q, K = of(2, 3, 4, 8), of(2, 5, 2, 8)
+FLAT, PAGES = of(6, 4, 8), of(4, 2, 2, 8)
+BAD = [
+    ("k and v", {"q": Q, "k": of(2, 5, 3, 8), "v": of(2, 5, 3, 8)}, "4 heads of q are no multiple of the 3"),
+    ("elements", {"k": of(2, 5, 2, 16)}, "queries have 8 elements and keys 16"),
+    ("differ", {"v": of(2, 6, 2, 8)}, "k and v differ"),
+    ("batch", {"q": of(3, 3, 4, 8)}, "q has 3, k has 2"),
+    ("rank", {"q": of(3, 4, 8)}, r"q is \(batch, queries, heads, d\)"),
+    ("extent", {"q": of(2, 3, 4, 12), "k": of(2, 5, 2, 12), "v": of(2, 5, 2, 12)}, "multiple of 8 up to 256, got 12"),
+    ("type", {"q": of(2, 3, 4, 8, dtype=torch.float16)}, "q, k and v have one type"),
+    ("ints", {"q": of(2, 3, 4, 8, dtype=torch.int8)}, "q has elements of"),
+    ("no array", {"q": 3}, "q is a numpy array or a torch tensor"),
+    ("window", {"window": (1, 2, 3)}, "window has two sides"),
+    ("window side", {"window": (-2, 0)}, "a side of window"),
+    ("scale", {"scale": float("nan")}, "scale is a finite number"),
+    ("softcap", {"softcap": -1.0}, "softcap is positive"),
+    ("bias", {"bias": of(3, 5, 3)}, "bias has the shape"),
+    ("alibi", {"alibi": of(3)}, "alibi has a slope"),
+    ("sinks", {"sinks": of(2)}, "sinks has a value for each"),
+    ("descale", {"descale": (of(1), None, None)}, "descale goes with fp8"),
+    ("descale count", {"descale": (of(1),)}, "descale is three factors"),
+    ("out shape", {"out": of(2, 3, 4, 16)}, "out has the shape"),
+    ("out type", {"out": of(2, 3, 4, 8, dtype=torch.float16)}, "out is float32"),
+    ("out on itself", {"out": of(1, 1, 1, 8).expand(2, 3, 4, 8)}, "on top of each other"),
+    ("cu type", {"q": FLAT, "cu_seqlens_q": torch.tensor([0, 3, 6])}, "has elements of"),
+    ("cu start", {"q": FLAT, "cu_seqlens_q": ints(1, 3, 6)}, "cu_seqlens_q rises from 0"),
+    ("cu end", {"q": FLAT, "cu_seqlens_q": ints(0, 3, 7)}, "at most the 6 rows of q"),
+    ("cu falls", {"q": FLAT, "cu_seqlens_q": ints(0, 4, 3)}, "cu_seqlens_q rises"),
+    ("lengths", {"seqlens_k": ints(5, 6)}, r"seqlens_k\[1\] is 6"),
+    ("pages", {"k": PAGES, "v": PAGES, "block_table": ints(0, 1, 2, 4).reshape(2, 2), "seqlens_k": ints(4, 3)},
+     r"block_table\[1, 1\] is 4, and k has 4 pages"),
+    ("beyond", {"k": PAGES, "v": PAGES, "block_table": ints(0, 1, 2, 3).reshape(2, 2), "seqlens_k": ints(4, 5)},
+     r"seqlens_k\[1\] is 5, and sequence 1 has room for 4"),
+    ("no lengths", {"k": PAGES, "v": PAGES, "block_table": ints(0, 1, 2, 3).reshape(2, 2)}, "needs seqlens_k"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changed", "match"), [x[1:] for x in BAD], ids=[x[0] for x in BAD])
+def test_refused(changed, match: str):
+    arguments = {"q": Q, "k": K, "v": K, **changed}
+    q, k, v = (arguments.pop(x) for x in "qkv")
+    with pytest.raises((DSLTypeError, DSLValueError), match=f"attention: .*{match}") as caught:
+        attention(q, k, v, **arguments)
+    assert isinstance(caught.value, FlyDSLError)
+
+
+def test_unused_pages_may_point_anywhere(emulate):
+    emulate("native")
+    table = ints(0, 99, 1, -1).reshape(2, 2)
+    out = attention(of(2, 1, 2, 8), PAGES + 1, PAGES + 1, block_table=table, seqlens_k=ints(2, 1))
+    assert torch.equal(out, torch.ones(2, 1, 2, 8))
+
+
+def test_result_apart_from_what_is_read():
+    q = of(2, 3, 4, 8)
+    with pytest.raises(DSLValueError, match="out overlaps q"):
+        attention(q, K, K, out=q)

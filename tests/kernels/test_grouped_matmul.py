@@ -1,0 +1,126 @@
+"""`grouped_matmul`: groups of any sizes against float64, ends the device alone reads, and what it refuses."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from flydsl.errors import DSLTypeError, DSLValueError
+from flydsl.kernels import grouped_matmul
+from flydsl.kernels.matmul.plan import plan
+from flydsl.kernels.matmul.tile import Tile
+
+from .matmul_checks import bound
+
+SIZES = ([70, 0, 5, 130, 1], [0, 0, 3], [64, 64])
+
+
+def operands(rng: np.random.Generator, sizes: list[int], n: int, k: int, *, dtype=torch.bfloat16, more: int = 0):
+    """Rows of all groups and some that belong to none, a matrix for each group, and the ends."""
+    a = torch.from_numpy(rng.standard_normal((sum(sizes) + more, k))).to(dtype)
+    b = torch.from_numpy(rng.standard_normal((len(sizes), n, k))).to(dtype).mT
+    return a, b, torch.from_numpy(np.cumsum(sizes))
+
+
+def check(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, ends, after=lambda x: x) -> None:
+    start = 0
+    for group, end in enumerate(map(int, ends)):
+        bound(out[start:end], a[start:end], b[group], after)
+        start = end
+    assert torch.isnan(out[start:]).all(), "rows that belong to no group are left alone"
+
+
+def poison(a: torch.Tensor, b: torch.Tensor, dtype=None) -> torch.Tensor:
+    return torch.full((a.shape[0], b.shape[2]), float("nan"), dtype=dtype or a.dtype)
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "gfx942", "native"])
+def test_every_stack(arch: str, rng: np.random.Generator, emulate):
+    emulate(arch)
+    for sizes, (n, k) in zip(SIZES, ((72, 136), (33, 50), (40, 64)), strict=True):
+        a, b, ends = operands(rng, sizes, n, k, more=3)
+        out = poison(a, b)
+        assert grouped_matmul(a, b, ends.int(), out=out) is out
+        check(out, a, b, ends)
+
+
+def test_layouts_types_and_activations(rng: np.random.Generator, emulate):
+    emulate("sm_90a")
+    a, b, ends = operands(rng, [9, 40, 0, 23], 48, 72, dtype=torch.float16)
+    check(grouped_matmul(a, b.contiguous(), ends), a, b, ends)
+    check(grouped_matmul(a.T.contiguous().T, b, ends, out_dtype=torch.float32), a, b, ends)
+    check(grouped_matmul(a, b, ends, activation="relu"), a, b, ends, lambda x: x.clamp(min=0))
+    a, b = a.float(), b.float()
+    check(grouped_matmul(a, b, ends), a, b, ends)
+
+
+def test_as_many_tiles_as_blocks_take_in_turn(rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
+    """Few multiprocessors, so that blocks go from group to group."""
+    emulate("sm_90a")
+    monkeypatch.setattr(sys.modules["flydsl.kernels.matmul.entry"], "HOPPER_PROCESSORS", 3)
+    a, b, ends = operands(rng, [100, 0, 30, 129, 64, 1, 0], 200, 64)
+    check(grouped_matmul(a, b, ends), a, b, ends)
+
+
+@pytest.mark.parametrize(
+    "tile", [Tile(64, 64, 1, cluster=2), Tile(64, 64, 1, cluster=2, shares="x"), Tile(64, 64, 2, True)]
+)
+def test_tiles_of_clusters_and_turns(tile: Tile, rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
+    emulate("sm_90a")
+    module = sys.modules["flydsl.kernels.matmul.grouped"]
+    monkeypatch.setattr(sys.modules["flydsl.kernels.matmul.entry"], "HOPPER_PROCESSORS", 4)
+    monkeypatch.setattr(module, "best_in_groups", lambda given: plan(given, tile))
+    monkeypatch.setattr(module, "_decided", {})
+    a, b, ends = operands(rng, [100, 0, 30, 129, 64, 1, 0], 200, 64)
+    check(grouped_matmul(a, b, ends), a, b, ends)
+
+
+def test_ends_that_fall_or_go_too_far_reach_nothing_else(rng: np.random.Generator, emulate):
+    for arch in ("sm_90a", "native"):
+        emulate(arch)
+        a, b, _ = operands(rng, [20, 20, 20, 20], 24, 40)
+        out = grouped_matmul(a, b, torch.tensor([30, 10, -5, 1000]))
+        check(out, a, b, [30, 30, 30, 80])
+
+
+def test_nothing_to_do(rng: np.random.Generator, emulate):
+    emulate("native")
+    a, b, ends = operands(rng, [0, 0], 8, 8)
+    assert grouped_matmul(a, b, ends).shape == (0, 8)
+    a, b, ends = operands(rng, [2, 1], 8, 0)
+    assert (grouped_matmul(a, b, ends) == 0).all()
+
+
+def test_refusals(rng: np.random.Generator, emulate):
+    emulate("native")
+    a, b, ends = operands(rng, [3, 5], 8, 16)
+    for args, options, error, text in (
+        ((a[None], b, ends), {}, DSLValueError, "a is .rows, K. and b is .groups, K, N."),
+        ((a, b[:, :15], ends), {}, DSLValueError, "a has 16 columns and b has 15 rows a group"),
+        ((a, b, ends[:1]), {}, DSLValueError, "an int32 or int64 end for each of the 2 groups"),
+        ((a, b, ends.float()), {}, DSLValueError, "an int32 or int64 end"),
+        ((a, b.half(), ends), {}, DSLTypeError, "one type, got bfloat16 and float16"),
+        ((a.to(torch.int8), b.to(torch.int8), ends), {}, DSLTypeError, "multiplies float16, bfloat16, float32"),
+        ((a, b, ends), {"activation": "wave"}, DSLValueError, "unknown activation 'wave'"),
+        ((a, b, ends), {"out": a}, DSLValueError, "out has the shape"),
+    ):
+        before = a.clone()
+        with pytest.raises(error, match=text):
+            grouped_matmul(*args, **options)
+        assert torch.equal(a, before)
+    wide = torch.zeros(8, 24, dtype=torch.bfloat16)
+    with pytest.raises(DSLValueError, match="out overlaps a"):
+        grouped_matmul(wide[:, :16], b, ends, out=wide[:, 8:16])
+
+
+@pytest.mark.cuda
+def test_on_the_gpu(rng: np.random.Generator):
+    for sizes, n, k in (([300, 0, 17, 1000, 64], 1000, 520), ([128] * 16, 512, 1024)):
+        a, b, ends = operands(rng, sizes, n, k, more=5)
+        a, b = a.cuda(), b.cuda()
+        out = poison(a, b).cuda()
+        grouped_matmul(a, b, ends.int().cuda(), out=out)
+        check(out, a, b, ends)
