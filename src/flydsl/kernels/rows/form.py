@@ -50,6 +50,10 @@ class Form(NamedTuple):
         return self.team * self.rows
 
 
+_known: dict[Form, Form] = {}
+"""Each form once: a call is known again by the very same constants."""
+
+
 def form_of(
     m: int, n: int, arrays: Mapping[str, Array | None], held: int, *, edges: bool = True, few: bool = True
 ) -> Form:
@@ -71,7 +75,8 @@ def form_of(
     team, turns = _team(m, max(n // unit, 1), held * unit, least, few)
     # Shuffles want whole warps; more than one is for rows that fill the GPU anyway.
     rows = max((BLOCK if m * team >= BUSY else WARP) // team, 1) if turns else 1
-    return Form(unit, team, rows, turns, not whole, aligned)
+    made = Form(unit, team, rows, turns, not whole, aligned)
+    return _known.setdefault(made, made)
 
 
 def _at_units(x: Array, unit: int) -> bool:

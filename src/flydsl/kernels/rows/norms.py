@@ -242,6 +242,9 @@ def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
         # Sums stay with a thread, so that all rows have to be shared in the same way.
         form = form_of(m, n, found, held, edges=False, few=False)
         if form.turns:
+            # Sums are matrices in one piece, so that they have units where rows have.
+            more = ("dweights", "dbiases") if form.unit > 1 else ()
+            form = form._replace(aligned=(*form.aligned, *more))
             return _Way(form, min(PROCESSORS * max(RESIDENT // form.block, 1), -(-m // form.rows)), True)
     form = form_of(m, n, found, held - sums)
     return _Way(form, -(-m // form.rows), False)
@@ -268,13 +271,10 @@ def _launch_backward(
     count = blocks * form.rows if way.fused else SLICES
     sums = [None if v is None else vacant(x, (count, n), wide) for v in made]
     inside = sums if way.fused else [None, None]
-    aligned = form.aligned
-    if way.fused and form.unit > 1 and n % form.unit == 0:
-        aligned = (*aligned, *(name for name, v in zip(("dweights", "dbiases"), sums, strict=True) if v is not None))
     norm_back(
         dy, x, rows["weight"], mean, scale, rows["dsummed"], rows["dx"], inside[0], inside[1], m, n,
         blocks,
-        form._replace(aligned=aligned), **more,
+        form, **more,
     )  # fmt: skip
     if not way.fused and any(v is not None for v in sums):
         weight_sums(dy, x, mean, scale, sums[0], sums[1], m, n, **more)
