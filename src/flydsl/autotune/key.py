@@ -132,7 +132,7 @@ def tuning_key(
     device: DeviceIdentity | None,
 ) -> TuningKey:
     """Everything of T-4; the order of keyword arguments does not count."""
-    hints = fn.compile_hints if isinstance(fn, JitFunction) else {}
+    hints: Mapping[str, object] = fn.compile_hints if isinstance(fn, JitFunction) else {}
     parts: dict[str, object] = {
         "declared": declared(sorted(names), named, arrays),
         "dtypes": sorted(array.info.dtype.__name__ for array in arrays),

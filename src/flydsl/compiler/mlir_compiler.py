@@ -75,7 +75,9 @@ class MlirCompiler:
             if requested({}, {}):
                 from .build.custom_passes import resolve, run_flow
 
-                return run_flow(device_ir, backend, options, resolve({}, {}))
+                passes = resolve({}, {})
+                if passes is not None:
+                    return run_flow(device_ir, backend, options, passes)
             return backend.make_device_code(device_ir, options=options, **where_to_generate(backend, module))
 
 

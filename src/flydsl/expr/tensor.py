@@ -232,7 +232,7 @@ def convert_for_store(value: object, dtype: type[Numeric]) -> SSAValue:
         return convert_for_store(Vector(value), dtype)
     number = as_numeric(value)
     if number.is_static():
-        return (value if type(value) is dtype else constant(dtype, number.value)).ir_value()
+        return (number if type(value) is dtype else constant(dtype, number.value)).ir_value()
     if type(number).ir_type != dtype.ir_type:
         raise DSLTypeError(f"cannot store a {type(number)} into {dtype} elements; convert it: {dtype}(value)")
     return number.ir_value()

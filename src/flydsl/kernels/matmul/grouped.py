@@ -142,7 +142,7 @@ def _anywhere(request: Request, out: Array) -> Any:
     x, y = left(request), right(request)
     numbers = (
         request.m, request.n, request.k, request.batches, x.step, x.depth, 0, y.depth, y.step, y.batch,
-        *out.strides, 0, request.activation,
+        out.strides[0], out.strides[1], 0, request.activation,
     )  # fmt: skip
 
     def run(a: HostArray, b: HostArray, c: HostArray, offsets: HostArray, more: dict[str, object]) -> None:
