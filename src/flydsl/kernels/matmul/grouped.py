@@ -68,7 +68,7 @@ def grouped_matmul(
     if given:
         check_apart(address(out), known.reach, zip(("a", "b"), (a, b), known.reaches, strict=True))
     if known.run is not None:
-        known.run(a, b, out, offsets, {} if stream is None else {"stream": stream})
+        known.run(a, b, out, offsets, stream)
     return out
 
 
@@ -129,8 +129,8 @@ def _on_hopper(request: Request, out: Array, where: Target) -> Any:
     )  # fmt: skip
     from .hopper import hopper
 
-    def run(a: HostArray, b: HostArray, c: HostArray, offsets: HostArray, more: dict[str, object]) -> None:
-        hopper(a, b, c, None, None, None, None, None, *numbers, offsets=offsets, **more)
+    def run(a: HostArray, b: HostArray, c: HostArray, offsets: HostArray, stream: object) -> None:
+        hopper(a, b, c, None, None, None, None, None, *numbers, stream, offsets)
 
     return _arranged(request, out, run)
 
@@ -145,8 +145,8 @@ def _anywhere(request: Request, out: Array) -> Any:
         out.strides[0], out.strides[1], 0, request.activation,
     )  # fmt: skip
 
-    def run(a: HostArray, b: HostArray, c: HostArray, offsets: HostArray, more: dict[str, object]) -> None:
-        plain(a, b, c, None, None, None, *numbers, offsets=offsets, **more)
+    def run(a: HostArray, b: HostArray, c: HostArray, offsets: HostArray, stream: object) -> None:
+        plain(a, b, c, None, None, None, *numbers, (False, False), False, stream, offsets)
 
     return _arranged(request, out, run)
 
@@ -155,9 +155,9 @@ def _arranged(request: Request, out: Array, run: Any) -> Any:
     """A call whose arguments a jit function takes: arrays with a direction of stride 1."""
     lines = [1 not in x.strides for x in (request.a, request.b, out)]
 
-    def run_arranged(a: HostArray, b: HostArray, c: HostArray, offsets: HostArray, more: dict[str, object]) -> None:
+    def run_arranged(a: HostArray, b: HostArray, c: HostArray, offsets: HostArray, stream: object) -> None:
         a, b, c = (in_line(x) if line else x for x, line in zip((a, b, c), lines, strict=True))
-        run(a, b, c, packed(offsets), more)
+        run(a, b, c, packed(offsets), stream)
 
     return run_arranged
 
