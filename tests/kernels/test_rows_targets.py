@@ -92,7 +92,7 @@ def test_builds_for_nvidia(what: str):
         assert used.spill_stores == 0, used
 
 
-@pytest.mark.parametrize("what", CALLS)
+@pytest.mark.parametrize("what", [what for what in CALLS if "back" not in what or "norm" in what])
 def test_builds_for_amd(what: str):
     """Wave64 and wave32 by turns."""
     function, arguments = CALLS[what]

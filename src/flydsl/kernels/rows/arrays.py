@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 from flydsl.errors import DSLTypeError, DSLValueError
@@ -38,14 +39,23 @@ class Array(NamedTuple):
         return f"{self.dtype}{list(self.shape)}"
 
 
+_named = cache(type_name)
+_written = cache(str)
+
+
+def type_of(x: HostArray) -> str:
+    """The name of an array's element type."""
+    return _named(x.dtype)
+
+
 def describe(op: str, name: str, x: HostArray, types: Sequence[str] = tuple(FLOATS)) -> Array:
     """An argument; anything but an array of these types is refused."""
     if is_torch(x):
-        found = Array(tuple(x.shape), tuple(x.stride()), type_name(x.dtype), str(x.device), x.data_ptr())
+        found = Array(tuple(x.shape), tuple(x.stride()), type_of(x), _written(x.device), x.data_ptr())
     elif hasattr(x, "__array_interface__"):
         size = x.dtype.itemsize
         found = Array(
-            tuple(x.shape), tuple(s // size for s in x.strides), type_name(x.dtype), "cpu", address(x)
+            tuple(x.shape), tuple(s // size for s in x.strides), type_of(x), "cpu", address(x)
         )  # fmt: skip
         if any(s % size for s in x.strides):
             raise DSLTypeError(f"{op}: {name} has strides of {x.strides} bytes, no multiples of its elements'")
@@ -118,5 +128,5 @@ def zeros(like: HostArray, shape: Sequence[int], dtype: str) -> HostArray:
 
 __all__ = [
     "FLOATS", "INDICES", "Array", "Given", "HostArray", "address", "describe", "is_torch", "is_view", "matrix",
-    "packed", "same_place", "shaped", "type_name", "vacant", "vector", "zeros",
+    "packed", "same_place", "shaped", "type_name", "type_of", "vacant", "vector", "zeros",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
-from .arrays import Array, Given, HostArray, address, describe, is_torch, is_view, matrix, packed, type_name, vacant
+from .arrays import Array, Given, HostArray, address, describe, is_torch, is_view, matrix, packed, type_of, vacant
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ def arrays_only(op: str, **given: HostArray | None) -> None:
 
 
 def dtype_of(x: HostArray) -> str:
-    return type_name(x.dtype)
+    return type_of(x)
 
 
 def recall(op: str, arrays: Mapping[str, HostArray | None], more: object, make: Callable[[], T]) -> T:
