@@ -300,6 +300,13 @@ def test_nan_and_infinities(device: str):
     assert kernels.cross_entropy(y, target.to(device), reduction="none")[0].isnan()
 
 
+def test_the_lowest_numbers_have_a_softmax(device: str):
+    """Each type's own, in registers and in a loop."""
+    for dtype, n in ((F32, 64), (torch.float64, 20000)):
+        x = torch.full((2, n), torch.finfo(dtype).min, dtype=dtype)
+        assert_close(kernels.softmax(x.to(device)).cpu(), torch.full((2, n), 1 / n).double(), rtol=1e-5)
+
+
 def test_strides_and_results(device: str, rng: np.random.Generator):
     """Rows that lie apart, in other directions or on top of each other; results in place, and nothing beside them."""
     wide = values(rng, F32, 4, 6, 90).to(device)

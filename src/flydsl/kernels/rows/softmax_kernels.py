@@ -13,8 +13,8 @@ from .lines import ADD, MAX, Lines, Place, logarithm, pick, power
 if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
 
-LOWEST = -3.0e38
-"""Where the search for a largest value starts: less than all, and finite, so that differences are numbers."""
+LOWEST = {fx.Float32: -(2 - 2**-23) * 2.0**127, fx.Float64: -(2 - 2**-52) * 2.0**1023}
+"""Where the search for a largest value starts: no number is less, and it is finite, so that differences are numbers."""
 
 
 def row_of(form: Form) -> fx.Int32:
@@ -36,7 +36,7 @@ def top_and_sum(lines: Lines, name: str) -> tuple[fx.Numeric, fx.Numeric]:
         lines.fetch(name)
         (top,) = lines.fold(lambda at: [lines.read(name, at)], [MAX])
         # Nothing but -inf has no difference to itself.
-        top = fx.maxnumf(top, type(top)(LOWEST))
+        top = fx.maxnumf(top, lines.wide(LOWEST[lines.wide]))
         (total,) = lines.fold(lambda at: [power_at(lines, name, at, top)], [ADD])
         return top, total
     wide = lines.wide
@@ -54,7 +54,7 @@ def top_and_sum(lines: Lines, name: str) -> tuple[fx.Numeric, fx.Numeric]:
             powers = pick(at.here, powers, 0.0)
         return [more, total * power(top - more) + powers]
 
-    mine, total = (cast("fx.Numeric", v) for v in lines.collect([wide(LOWEST), wide(0.0)], follow))
+    mine, total = (cast("fx.Numeric", v) for v in lines.collect([wide(LOWEST[wide]), wide(0.0)], follow))
     (top,) = lines.meet([mine], [MAX])
     (total,) = lines.meet([total * cast("fx.Numeric", power(mine - top))], [ADD])
     return top, total
