@@ -230,7 +230,7 @@ def test_what_cannot_be_launched_is_cut_under_a_budget_too():
     tuned = Autotuner(module.add.fn, [Config(BLOCK=64), Config(BLOCK=4096)], budget="60s", rep=1)
     tuned.prepare(np.zeros(8, "f4"), np.zeros(8, "f4"), 8)
     assert statuses(tuned)[64][0] == "ok"
-    assert statuses(tuned)[4096][0] == "cut" and "4096 threads a block" in statuses(tuned)[4096][1]
+    assert statuses(tuned)[4096][0] == "failed" and "block (4096, 1, 1) is too large" in statuses(tuned)[4096][1]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int32"])

@@ -34,11 +34,15 @@ _ELSEWHERE = ("llvm.intr.dbg", "llvm.intr.coro", "llvm.intr.experimental.constra
 """Ops whose intrinsic has arguments that the op has not: metadata, tokens, texts."""
 
 
+_PREFIXES = {"rocdl": "llvm.amdgcn."}
+"""Of the intrinsics that the ops of a dialect are named after."""
+
+
 def intrinsic_of(op: str) -> str | None:
     """The intrinsic an op stands for, by the names."""
     dialect, _, rest = op.partition(".")
-    if dialect == "rocdl":
-        return "llvm.amdgcn." + rest.replace("_", ".")
+    if dialect in _PREFIXES:
+        return _PREFIXES[dialect] + rest.replace("_", ".")
     return (
         f"llvm.{rest.removeprefix('intr.')}" if op.startswith("llvm.intr.") and not op.startswith(_ELSEWHERE) else None
     )

@@ -50,12 +50,9 @@ def also_called(**names: str) -> Callable[[F], F]:
 
 def raw_binding(dialect: str, name: str) -> object:
     """A builder or op class of an IR dialect, by the name the MLIR bindings have for it."""
-    path = f"flydsl._mlir.dialects.{dialect}"
-    try:
-        module = import_module(path)
-    except ModuleNotFoundError:
-        module = None
-    found = getattr(module, name, None) if not name.startswith("_") else None
+    # Private names are what the import system asks for: they must not load the bindings.
+    hidden = name.startswith("_")
+    found = None if hidden else getattr(import_module(f"flydsl._mlir.dialects.{dialect}"), name, None)
     if found is None:
         raise AttributeError(f"flydsl.expr.{dialect} has no attribute {name!r}")
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flydsl.errors import DSLRuntimeError, FlyRuntimeError
 from flydsl.runtime import detect, probe
-from flydsl.target import GPUTarget, gpu_backend_of_arch, normalize_cpu_arch, warp_size_of
+from flydsl.target import ROCM_ARCHES, GPUTarget, gpu_backend_of_arch, has, normalize_cpu_arch, warp_size_of, where
 from flydsl.target import is_rdna_arch as _is_rdna
 
 
@@ -39,8 +39,7 @@ def selected_target() -> GPUTarget:
 
 
 SMEM_CAPACITY_MAP: dict[str, int] = {
-    arch: GPUTarget.parse(f"rocm:{arch}").caps.shared_mem_per_block or 0
-    for arch in ("gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201", "gfx1250")
+    arch: GPUTarget.parse(f"rocm:{arch}").caps.shared_mem_per_block or 0 for arch in ROCM_ARCHES
 }
 """Bytes of shared memory a block may have, by architecture."""
 
@@ -65,17 +64,14 @@ def get_rocm_device_count() -> int:
         return 0
 
 
-_BF16_ATOMICS = ("gfx942", "gfx950", "gfx12")
-
-
 def supports_bf16_global_atomics(arch: str | None = None) -> bool:
     """Whether an architecture adds packed bf16 to global memory in one instruction."""
-    return (arch or get_rocm_arch()).startswith(_BF16_ATOMICS)
+    return has((arch or get_rocm_arch()).partition(":")[0], "global_fadd_bf16")
 
 
 def bf16_global_atomics_arch_description() -> str:
     """The architectures for which `supports_bf16_global_atomics` holds, for messages."""
-    return "gfx942, gfx950 and gfx12xx"
+    return where("global_fadd_bf16")
 
 
 __all__ = [

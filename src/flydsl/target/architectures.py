@@ -25,6 +25,7 @@ FEATURES: dict[str, str] = {
     "buffer_fadd_f16": "buffer_atomic_pk_add_f16",
     "buffer_fadd_bf16": "buffer_atomic_pk_add_bf16",
     "buffer_fmax_f32": "buffer_atomic_max_f32",
+    "global_fadd_bf16": "global_atomic_pk_add_bf16",
     "copy_to_lds_b32": "loads of 32 bits a lane straight into shared memory",
     "copy_to_lds_b128": "loads of 96 and 128 bits a lane straight into shared memory",
     "asyncmark": "loads into shared memory that are waited for in groups",
@@ -134,7 +135,9 @@ _CDNA2 = _GFX9 | {
     *("mfma", "mfma_short_k", "unified_registers", "copy_to_lds_b32", "buffer_fadd_f32", "buffer_fadd_f16"),
     "buffer_atomic_f64",
 }
-_CDNA3 = (_CDNA2 - {"mfma_short_k"}) | {"mfma_xf32", "mfma_i8_k32", "mfma_fp8_fnuz", "cvt_fp8", "fp8_fnuz"}
+_CDNA3 = (_CDNA2 - {"mfma_short_k"}) | {
+    *("mfma_xf32", "mfma_i8_k32", "mfma_fp8_fnuz", "cvt_fp8", "fp8_fnuz", "global_fadd_bf16"),
+}
 _CDNA4 = (_CDNA3 - {"mfma_xf32", "mfma_fp8_fnuz", "fp8_fnuz"}) | {
     *("mfma_fp8_ocp", "mfma_long_k", "mfma_scale", "copy_to_lds_b128", "lds_read_transpose", "buffer_fadd_bf16"),
     *("permlane16_swap", "permlane32_swap"),
@@ -144,6 +147,7 @@ _RDNA3 = _RDNA1 | {"wmma_v1", "waitcnt_lgkm_first", "buffer_fadd_f32", "buffer_f
 _GFX12 = _AMD | {
     *("dpp_xmask", "split_counters", "split_barrier", "wave_id", "cvt_fp8"),
     *("buffer_fadd_f32", "buffer_fadd_f16", "buffer_fadd_bf16", "buffer_fmax_f32"),
+    "global_fadd_bf16",
 }
 _RDNA4 = _GFX12 | {"rdna", "buffer_bounds_select", "wmma_v2"}
 _CDNA5 = _GFX12 | {

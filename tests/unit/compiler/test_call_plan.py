@@ -204,9 +204,14 @@ def cold(call):
     return found if stream else [*found, bytes(8)]
 
 
+def no_key():
+    """Of these functions nobody asks for a key: their constants are plain."""
+    pytest.fail("the key of a function was asked for")
+
+
 def bound(values):
     try:
-        return bind(SIGNATURE, (), values)
+        return bind(SIGNATURE, (), values, no_key)
     except (FlyDSLError, RuntimeError, TypeError, NotImplementedError, OverflowError) as error:
         return error
 
@@ -297,14 +302,14 @@ def test_a_property_is_one_entry(writable):
     array = np.ones((3, 4), np.float32)
     closed = array.view()
     closed.flags.writeable = False
-    call = bind(signature, (array,), {})
+    call = bind(signature, (array,), {}, no_key)
     made = plan_of(call, signature.parameters)
     loaded = Loaded([struct.calcsize(each.format) for each in made.slots])
     for native in (True, False):
         served = make_warm(made, loaded, signature, None, native=native)
         assert served(array) is True and served(closed) is False and served(torch.ones(3, 4)) is False
     with pytest.raises(ValueError, match="the array is read-only"):
-        bind(signature, (closed,), {})
+        bind(signature, (closed,), {}, no_key)
 
 
 # --- the switch --------------------------------------------------------------------------------------------------
@@ -325,7 +330,7 @@ def test_objects_laid_out_otherwise_are_left_to_python(monkeypatch, what):
         monkeypatch.setattr(native_reader, "_probe", lambda *args: [n + 1 for n in found(*args)])
     assert not can_read(np.ones(3, np.float32))
     array = np.ones((3, 4), np.float32)
-    made = plan_of(bind(Signature(lambda a: None), (array,), {}), Signature(lambda a: None).parameters)
+    made = plan_of(bind(Signature(lambda a: None), (array,), {}, no_key), Signature(lambda a: None).parameters)
     loaded = Loaded([struct.calcsize(each.format) for each in made.slots])
     monkeypatch.setattr(warm, "make_reader", lambda *_: pytest.fail("read natively"))
     assert make_warm(made, loaded, Signature(lambda a: None), None, native=True)(array) is True

@@ -50,10 +50,14 @@ def test_auto_takes_lld_for_what_is_beyond_the_internal_one(obj: bytes, need_too
     assert str(tool.path) in link.link_hsaco(obj)[1]
 
 
-def test_lld_error_has_command_and_output(need_tool):
+def test_lld_error_has_command_and_output(need_tool, obj: bytes):
     need_tool("ld.lld")
-    with pytest.raises(link.LinkError) as caught:
+    with pytest.raises(link.LinkError, match="not an ELF file"):
         link.link_hsaco(b"not an object", linker="lld")
+    machine = bytearray(obj)
+    machine[18:20] = (62).to_bytes(2, "little")  # e_machine: x86-64, which the flags of an AMD object do not go with
+    with pytest.raises(link.LinkError) as caught:
+        link.link_hsaco(bytes(machine), linker="lld")
     text = str(caught.value)
     assert "-shared kernel.o" in text and "status 1" in text and "stderr" in text
 

@@ -140,8 +140,6 @@ DIFFERENCES: dict[str, str] = {
         "fx.rocdl.WMMA and fx.rocdl.cdna5.WMMAScale are the same instructions as atoms",
     ),
     "disable_xdl_arb_stall": "a setting of the hardware that nothing here writes",
-    "flydsl.autotune": "the tuner is a part of its own",
-    "flydsl.utils.env.autotune": "the tuner is a part of its own",
 }
 """What differs, and why; the page says the same. A path, with all under it; a name anywhere; `Name()`, its call."""
 

@@ -22,9 +22,10 @@ from ..backends.base import BaseBackend
 def _parsed(text: str) -> Attribute:
     # The two usual ones are read without the hundreds of ops of their dialects.
     dialect = text.removeprefix("#").partition(".")[0]
-    if dialect in ("rocdl", "nvvm"):
+    usual = {attr.name.partition(".")[0]: attr for attr in (RocdlTargetAttr, NvvmTargetAttr)}
+    if dialect in usual:
         context = Context()
-        for name, attr in (("rocdl", RocdlTargetAttr), ("nvvm", NvvmTargetAttr)):
+        for name, attr in usual.items():
             context.load_dialect(Dialect(name, [], [attr]))
     else:
         context = make_context()

@@ -82,6 +82,8 @@ def __getattr__(name: str) -> object:
 
 def _raw(name: str) -> object:
     """A matrix instruction by name, or what the bindings have of that name."""
+    if name.startswith("_"):
+        raise AttributeError(f"flydsl.expr.rocdl has no attribute {name!r}")
     try:
         return import_module(f"{__name__}.instructions").by_name(name)
     except AttributeError:

@@ -44,7 +44,7 @@ def numbers_in(x: HostArray) -> list[int] | None:
     """The integers of an array; None while a graph is captured, which must not wait for them."""
     if is_torch(x):
         torch = sys.modules["torch"]
-        if x.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        if not on_host(x.device.type) and torch.cuda.is_current_stream_capturing():
             return None
     return cast("Listed", x.reshape(-1)).tolist()
 

@@ -1,0 +1,43 @@
+"""Which kernel a call goes to: hopper_attention, matrix_attention, plain_attention; hopper_backward, plain_backward."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+import torch
+
+from flydsl.kernels import attention
+from flydsl.kernels.attention import attention_backward
+
+from .oracle import random
+
+
+@pytest.mark.parametrize(
+    ("arch", "depth", "module", "name"),
+    [
+        ("sm_90a", 64, "hopper", "hopper_attention"),
+        ("sm_80", 64, "matrix", "matrix_attention"),
+        ("gfx942", 64, "matrix", "matrix_attention"),
+        ("gfx1201", 64, "matrix", "matrix_attention"),
+        ("native", 64, "plain", "plain_attention"),
+        ("sm_90a", 64, "hopper_backward", "hopper_backward"),
+        ("gfx942", 64, "plain_backward", "plain_backward"),
+        ("sm_90a", 24, "plain_backward", "plain_backward"),
+    ],
+)
+def test_the_kernel_that_is_called(
+    arch: str, depth: int, module: str, name: str, rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch
+):
+    emulate(arch)
+    called: list[str] = []
+    place = importlib.import_module(f"flydsl.kernels.attention.{module}")
+    monkeypatch.setattr(place, name, lambda *args, **options: called.append(name))
+    # Lengths no other test has: decisions are kept.
+    q, k, v = (random(rng, 1, rows, 2, depth) for rows in (19, 23, 23))
+    if name.endswith("backward"):
+        attention_backward(q, q, k, v, q, torch.zeros(1, 2, 19))
+    else:
+        attention(q, k, v)
+    assert called and set(called) == {name}
