@@ -63,11 +63,11 @@ class Config:
         return {**self.all_kwargs(), **self.compiler_opts()}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, object]) -> Self:
+    def from_dict(cls, d: Mapping[str, object]) -> Self:
         """What `to_dict` gave."""
-        if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise DSLTypeError(f"Config.from_dict takes a mapping, got {values!r}")
-        return cls(**{str(name): value for name, value in values.items()})  # pyright: ignore[reportArgumentType]
+        if not isinstance(d, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DSLTypeError(f"Config.from_dict takes a mapping, got {d!r}")
+        return cls(**{str(name): value for name, value in d.items()})  # pyright: ignore[reportArgumentType]
 
     def identity(self) -> tuple[object, ...]:
         """What two equal configurations share."""

@@ -84,6 +84,8 @@ DIFFERENCES: dict[str, str] = {
             "flydsl.compiler.diagnostics.dsl_ir_diagnostics",
             "flydsl.compiler.diagnostics.warn_annotation_value_mismatch",
             "flydsl.compiler.diagnostics.warn_invalid_annotations",
+            *("append_load_on_create_dialect", "get_dialect_registry", "get_load_on_create_dialects"),
+            *("get_ops_of_type", "get_parent_of_type", "loc_tracebacks", "register_attribute_builder"),
         ),
         _COMPILER,
     ),
