@@ -118,6 +118,7 @@ def test_a_changed_value_is_an_error_by_default(tmp_path: Path):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif("EVERY_CHANGE" not in os.environ, reason="takes a quarter of an hour: set EVERY_CHANGE")
 def test_the_whole_grammar(tmp_path: Path):
     first = run(tmp_path, 7, "--changes", "--every")
     assert first.wrong() == []
