@@ -69,8 +69,8 @@ def amd_intrinsic_of_another_chip(v):
     return fx.rocdl.intrinsic("sudot4", fx.Int32, [yes, v, yes, v, v, no])  # culprit
 
 
-def nvidia_intrinsic(v):
-    return fx.llvm_intrinsic(fx.Int32, "llvm.nvvm.read.ptx.sreg.tid.x", []) + v  # culprit
+def intrinsic_of_another_cpu(v):
+    return fx.llvm_intrinsic(fx.Int32, "llvm.aarch64.crc32b", [fx.Int32(1), fx.Int32(2)]) + v  # culprit
 
 
 def malformed_constraints(v):
@@ -79,7 +79,7 @@ def malformed_constraints(v):
 
 ABORTS = [
     (unknown_host_instruction, "cpu:native", "invalid instruction mnemonic 'frobnicate'"),
-    (nvidia_intrinsic, "cpu:native", "Cannot select: intrinsic %llvm.nvvm.read.ptx.sreg.tid.x"),
+    (intrinsic_of_another_cpu, "cpu:native", "Cannot select: intrinsic %llvm.aarch64.crc32b"),
     (impossible_register, "cuda:sm_90a", "couldn't allocate output register for constraint 'Z'"),
     (intrinsic_of_another_chip, "rocm:gfx90a", "Cannot select: intrinsic %llvm.amdgcn.sudot4"),
     (amd_intrinsic_of_another_chip, "rocm:gfx90a", "Cannot select: intrinsic %llvm.amdgcn.sudot4"),
@@ -241,7 +241,8 @@ def test_c69_ordinary_kernels_start_no_worker(mode: str, expected: list[Any], tm
 def test_never_leaves_it_to_llvm(tmp_path: Path):
     """What the worker is there for: without it the process is gone."""
     script = tmp_path / "never.py"
-    script.write_text(ORDINARY.replace("x[i] + 1", 'fx.llvm_intrinsic(fx.Int32, "llvm.nvvm.read.ptx.sreg.tid.x", [])'))
+    foreign = 'fx.llvm_intrinsic(fx.Int32, "llvm.aarch64.crc32b", [fx.Int32(1), fx.Int32(2)])'
+    script.write_text(ORDINARY.replace("x[i] + 1", foreign))
     env = {**os.environ, "FLYDSL_COMPILE_ISOLATE": "never", "FLYDSL_RUNTIME_ENABLE_CACHE": "0"}
     done = subprocess.run([sys.executable, str(script), "cpu:native"], env=env, capture_output=True, text=True)
     assert done.returncode == -signal.SIGABRT and "Cannot select" in done.stderr

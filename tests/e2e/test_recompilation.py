@@ -18,6 +18,7 @@ import pytest
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.runtime.device_runtime import device_runtime_state, get_device_runtime
 
 SPECS = (flyc.TensorSpec((9,), "int32"), flyc.ScalarSpec(fx.Int32))
 
@@ -41,6 +42,8 @@ def fresh(factor: int) -> flyc.JitFunction:
 def ours() -> Counter[str]:
     """Objects of ours, of the IR and of LLVM that are alive, by type."""
     gc.collect()
+    if device_runtime_state() == "active":
+        get_device_runtime().drain_releases()  # what finalisers have left to the next launch
     gc.collect()
     found: Counter[str] = Counter()
     for thing in gc.get_objects():
@@ -100,8 +103,9 @@ def test_five_hundred_compilations_leave_nothing_behind(action: Any, count: int)
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_disk")
-def test_ten_thousand_compilations_leave_nothing_behind():
-    assert grown(compile_one, 10_000) == {}
+def test_thousands_of_compilations_leave_nothing_behind():
+    """More than LLVM gets in this process: later ones go to workers."""
+    assert grown(compile_one, 2_000) == {}
 
 
 def test_one_function_keeps_what_it_compiled_and_invalidate_frees_it(monkeypatch: pytest.MonkeyPatch):
@@ -178,6 +182,7 @@ except KeyboardInterrupt:
 KERNELS = """
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.runtime.device_runtime import device_runtime_state, get_device_runtime
 
 @flyc.kernel
 def scale_kernel(x: fx.Tensor, n: fx.Int32, factor: fx.Constexpr[int]):

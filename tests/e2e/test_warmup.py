@@ -67,7 +67,7 @@ def test_c65_c67_parallel_code_generation_is_in_worker_processes():
 
 def test_warmup_finishes_the_others_before_it_fails():
     def broken(v):
-        return fx.llvm_intrinsic(fx.Int32, "llvm.nvvm.read.ptx.sreg.tid.x", [])
+        return fx.llvm_intrinsic(fx.Int32, "llvm.aarch64.crc32b", [fx.Int32(1), fx.Int32(2)])
 
     @flyc.kernel
     def bad_kernel(x: fx.Tensor):

@@ -227,6 +227,7 @@ _FIELDS: dict[str, Check] = {
     "loops": mapping(sequence(text)),
     "resources": optional(sequence(record({"name": text}, frozenset(("name",))))),
     "load_hooks": optional(sequence(_HOOK)),
+    "host_libraries": optional(sequence(text)),
     "times": mapping(_times),
 }
 _ARTIFACT = record(_FIELDS)

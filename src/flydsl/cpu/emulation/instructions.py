@@ -21,6 +21,7 @@ from ...errors import DSLCompileError
 from ...ir.builder import i32, i64, int_attr
 from ...ir.types import bit_width, vector_type
 from ...lowering.expand.small_floats import stored_type
+from ...target import has
 from .buffers import EmulatedBuffers
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ class EmulatedInstructions(EmulatedBuffers):
             return self.descriptor_type() if llvm.address_space(type_) == 8 else type_
         if isinstance(type_, llvm.StructType):
             packed, fields = type_.data
-            return llvm.StructType((packed, tuple(self.convert(f) for f in fields)))
+            made = tuple(self.convert(f) for f in fields)
+            # Types that stay are the same objects: what is remembered of them would be kept once for each compilation.
+            return type_ if all(a is b for a, b in zip(made, fields, strict=True)) else llvm.StructType((packed, made))
         return cast(Attribute, super().convert(type_))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 
     def own_rule(self, op: Operation) -> Own | None:
@@ -125,7 +128,8 @@ class EmulatedInstructions(EmulatedBuffers):
 
     def _assembly(self, op: llvm.InlineAsmOp) -> Own | None:
         """A line of assembly of the GPU that is emulated; a cpu that emulates none runs its own."""
-        if self.arch is None or not op.asm_string.data.strip():
+        emulates = has(self.arch, "amd") or has(self.arch, "nvidia")
+        if not emulates or not op.asm_string.data.strip():
             return None
         from .instruction_rules import ASSEMBLY, IGNORED
 
