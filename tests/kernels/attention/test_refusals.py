@@ -41,7 +41,7 @@ BAD = [
     ("out shape", {"out": of(2, 3, 4, 16)}, "out has the shape"),
     ("out type", {"out": of(2, 3, 4, 8, dtype=torch.float16)}, "out is float32"),
     ("out on itself", {"out": of(1, 1, 1, 8).expand(2, 3, 4, 8)}, "on top of each other"),
-    ("cu type", {"q": FLAT, "cu_seqlens_q": torch.tensor([0, 3, 6])}, "has elements of"),
+    ("cu type", {"q": FLAT, "cu_seqlens_q": torch.tensor([0, 3, 6])}, "cu_seqlens_q is int32, got int64"),
     ("cu start", {"q": FLAT, "cu_seqlens_q": ints(1, 3, 6)}, "cu_seqlens_q rises from 0"),
     ("cu end", {"q": FLAT, "cu_seqlens_q": ints(0, 3, 7)}, "at most the 6 rows of q"),
     ("cu falls", {"q": FLAT, "cu_seqlens_q": ints(0, 4, 3)}, "cu_seqlens_q rises"),

@@ -6,6 +6,7 @@ Whatever can change in place leaves a probe, which tells later, by identities an
 from __future__ import annotations
 
 import array
+import collections
 import enum
 import pathlib
 import sys
@@ -27,6 +28,8 @@ SCALARS = frozenset((type(None), bool, int, float, complex, str, bytes, type(Ell
 _BASES: tuple[type, ...] = (int, float, complex, str, bytes, tuple, list, dict, set, frozenset)
 _FIXED = ("decimal", "datetime", "re", "operator", "_collections", "flydsl")
 """Modules and packages whose objects never change, but for containers."""
+_FIELD = type(cast(Any, collections.namedtuple("_FIELD", "x")).x)
+"""Of the fields of a named tuple's class; each version of Python keeps it in another module."""
 _LOCKS = frozenset(("_thread.lock", "_thread.RLock"))
 
 
@@ -212,7 +215,7 @@ class Images:
 
 
 def _is_fixed(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] in _FIXED
+    return kind is _FIELD or kind.__module__.partition(".")[0] in _FIXED
 
 
 def _plain_iter(base: Any, value: object) -> Iterator[object]:
