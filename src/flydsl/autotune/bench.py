@@ -158,9 +158,9 @@ def _timed(
                 before()
                 runtime.synchronize()  # what it did may be on another stream
             flush()
-            runtime.event_record(start.handle, handle)
+            start.record(handle)
             run()
-            runtime.event_record(end.handle, handle)
+            end.record(handle)
         runtime.stream_synchronize(handle)
         found = [start.elapsed_ms(end) for start, end in pairs]
         for pair in pairs:
