@@ -1,4 +1,4 @@
-// RUN: %fly-opt --convert-fly-to-nvvm %s | FileCheck %s
+// RUN: %fly-opt --convert-fly-to-nvvm --fly-nvgpu-insert-fences %s | FileCheck %s
 // RUN: %fly-opt --convert-fly-to-cpu %s | FileCheck %s --check-prefix=CPU
 
 // Bulk copies: intrinsics where LLVM has them, the instruction itself for reductions; on the CPU a routine.

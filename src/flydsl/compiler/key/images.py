@@ -6,7 +6,6 @@ Whatever can change in place leaves a probe, which tells later, by identities an
 from __future__ import annotations
 
 import array
-import collections
 import enum
 import pathlib
 import sys
@@ -28,8 +27,14 @@ SCALARS = frozenset((type(None), bool, int, float, complex, str, bytes, type(Ell
 _BASES: tuple[type, ...] = (int, float, complex, str, bytes, tuple, list, dict, set, frozenset)
 _FIXED = ("decimal", "datetime", "re", "operator", "_collections", "flydsl")
 """Modules and packages whose objects never change, but for containers."""
-_FIELD = type(cast(Any, collections.namedtuple("_FIELD", "x")).x)
-"""Of the fields of a named tuple's class; each version of Python keeps it in another module."""
+
+
+class _Named(typing.NamedTuple):
+    x: int
+
+
+_FIELD: type = type(cast(object, vars(_Named)["x"]))
+"""Of the fields of a named tuple's class; versions of Python keep it in different modules."""
 _LOCKS = frozenset(("_thread.lock", "_thread.RLock"))
 
 
