@@ -239,6 +239,13 @@ def _changed(function: FunctionKey, scope: dict[str, object]) -> list[str]:
         scope |= {f"__fly_get{i}": get, f"__fly_name{i}": name, f"__fly_is{i}": expected}
         absent = ", __fly_missing" if expected is MISSING else ""
         conditions.append(f"__fly_get{i}(__fly_name{i}{absent}) is not __fly_is{i}")
+    for i, (called, code, defaults, keywords) in enumerate(function.now.functions):
+        scope |= {f"__fly_f{i}": called, f"__fly_code{i}": code}
+        scope |= {f"__fly_defaults{i}": defaults, f"__fly_keywords{i}": keywords}
+        conditions.append(
+            f"__fly_f{i}.__code__ is not __fly_code{i} or __fly_f{i}.__defaults__ is not __fly_defaults{i} "
+            f"or __fly_f{i}.__kwdefaults__ is not __fly_keywords{i}"
+        )
     for i, (cell, expected) in enumerate(cells):
         scope |= {f"__fly_cell{i}": cell, f"__fly_holds{i}": expected}
         conditions.append(f"__fly_cell{i}.cell_contents is not __fly_holds{i}")

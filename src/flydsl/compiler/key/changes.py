@@ -1,12 +1,7 @@
-"""What the interpreter tells of changes and reads: an audit hook, added when the first key is made.
-
-Assignments to the code, the defaults or the class of anything are counted, so that a warm call asks one number instead
-of every function. Files that are opened while a thread traces go to its record.
-"""
+"""What a warm call is told of without looking: a count of changes that this package makes or sees itself."""
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -15,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Changes:
-    """How often the code, defaults, class or bases of something were assigned in this process."""
+    """How often hints or options of functions were assigned in this process."""
 
     __slots__ = ("count",)
 
@@ -31,22 +26,3 @@ class _Recording(threading.local):
 
 changes = Changes()
 recording = _Recording()
-_WATCHED = frozenset(("__code__", "__defaults__", "__kwdefaults__", "__class__", "__bases__"))
-_installed: list[bool] = []
-
-
-def _hook(event: str, arguments: tuple[object, ...]) -> None:
-    if event == "sys._getframe":  # by far the most frequent: tracing asks where it is
-        return
-    if event == "object.__setattr__" or event == "object.__delattr__":
-        if arguments[1] in _WATCHED:
-            changes.count += 1
-    elif recording.current is not None:
-        recording.current.heard(event, arguments)
-
-
-def listen() -> None:
-    """Be told of changes from now on; the interpreter knows no way back."""
-    if not _installed:
-        _installed.append(True)
-        sys.addaudithook(_hook)

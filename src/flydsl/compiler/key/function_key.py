@@ -120,11 +120,11 @@ class FunctionKey:
             except ValueError:
                 if expected is not MISSING:
                     return False
+        for fn, code, defaults, keywords in now.functions:
+            if fn.__code__ is not code or fn.__defaults__ is not defaults or fn.__kwdefaults__ is not keywords:
+                return False
         if changes.count != self.seen:
             count = changes.count
-            for fn, code, defaults, keywords in now.functions:
-                if fn.__code__ is not code or fn.__defaults__ is not defaults or fn.__kwdefaults__ is not keywords:
-                    return False
             if any(getattr(obj, "__fly_options__", None) != options for obj, options in now.options):
                 return False
             self.seen = count

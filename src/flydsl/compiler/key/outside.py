@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Generator, Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeAlias, cast
 
 from flydsl.compiler.guard import Guard
-from flydsl.compiler.key.changes import listen, recording
+from flydsl.compiler.key.changes import recording
 from flydsl.compiler.key.origin import origin_of
 
 Reads: TypeAlias = Mapping[tuple[str, str], str]
 """By kind (`environment`, `file`, `folder`) and name: a digest of the content, or empty for what is not there."""
 
 _ALL = "*"
-_UNREPEATABLE = ("socket.", "subprocess.", "os.system", "os.popen", "os.posix_spawn", "urllib.", "sqlite3.", "http.")
-"""Audit events of what may answer differently the next time."""
 
 
 class OutsideReads:
@@ -33,18 +32,19 @@ class OutsideReads:
         """What cannot be asked again to compare, if anything."""
         self._busy = False
 
-    def heard(self, event: str, arguments: tuple[object, ...]) -> None:
-        """An audit event of the thread that traces."""
+    def heard(self, kind: str, name: str, arguments: tuple[object, ...], options: Mapping[str, object]) -> None:
+        """The thread that traces calls something that reads."""
         if self._busy:
             return
-        if event == "open":
-            path, mode, flags = (*arguments, None, None)[:3]
-            if not _writes(mode, flags):
+        if kind == "file":
+            path, how = (*arguments, options.get("mode", "r"))[:2] if arguments else (options.get("file"), "r")
+            if not _writes(how):
                 self._add("file", path)
-        elif event in ("os.listdir", "os.scandir"):
-            self._add("folder", arguments[0] if arguments and arguments[0] is not None else ".")
-        elif event.startswith(_UNREPEATABLE):
-            self.unrepeatable = event
+        elif kind == "folder":
+            path = arguments[0] if arguments else options.get("path")
+            self._add("folder", "." if path is None else path)
+        else:
+            self.unrepeatable = name
 
     def _add(self, kind: str, name: object) -> None:
         if isinstance(name, int):  # a descriptor, of something that was opened by name
@@ -70,10 +70,11 @@ class OutsideReads:
             self._note("environment", name)
 
 
-def _writes(mode: object, flags: object) -> bool:
-    if isinstance(mode, str):
-        return not mode.startswith("r") or "+" in mode
-    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR))
+def _writes(how: object) -> bool:
+    """Whether a mode of `open`, or flags of `os.open`, say so."""
+    if isinstance(how, str):
+        return not how.startswith("r") or "+" in how
+    return isinstance(how, int) and bool(how & (os.O_WRONLY | os.O_RDWR))
 
 
 def _now(kind: str, name: str) -> str:
@@ -125,19 +126,59 @@ class _RecordedEnvironment(os._Environ[str]):  # pyright: ignore[reportPrivateUs
         return super().__len__()
 
 
+_READERS = (
+    *(("file", module, "open") for module in ("builtins", "io", "os")),
+    *(("folder", "os", name) for name in ("listdir", "scandir")),
+    *(("answer", "os", name) for name in ("system", "popen", "posix_spawn")),
+    ("answer", "subprocess", "Popen.__init__"),
+    ("answer", "socket", "socket.__init__"),
+)
+"""What reads a file, a folder, or an answer that may be another one the next time: a module and a name in it.
+
+They are replaced while something is traced, rather than heard of by an audit hook: that would stay in the process, and
+be called for every `id()`.
+"""
+
+
+def _watched(kind: str, name: str, original: Callable[..., object]) -> Callable[..., object]:
+    def call(*arguments: object, **options: object) -> object:
+        record = recording.current
+        if record is not None:
+            record.heard(kind, name, arguments, options)
+        return original(*arguments, **options)
+
+    return call
+
+
+def _replace_readers() -> list[tuple[object, str, object]]:
+    """Put the watched ones in place; gives what was there."""
+    before: list[tuple[object, str, object]] = []
+    for kind, module, path in _READERS:
+        place: object = sys.modules.get(module)
+        *outer, name = path.split(".")
+        for each in outer:
+            place = getattr(place, each, None)
+        original = getattr(place, name, None)
+        if place is not None and callable(original):
+            before.append((place, name, original))
+            setattr(place, name, _watched(kind, f"{module}.{path}", original))
+    return before
+
+
 _guard = Guard()
 _depth = [0]
+_before: list[tuple[object, str, object]] = []
 
 
 @contextmanager
 def outside_reads() -> Generator[OutsideReads]:
     """A block in which what the thread reads from outside is recorded."""
-    listen()
     record, before = OutsideReads(), recording.current
     with _guard:
         _depth[0] += 1
         if _depth[0] == 1:
             os.environ.__class__ = _RecordedEnvironment
+            _before[:] = _replace_readers()
     recording.current = record
     try:
         yield record
@@ -147,3 +188,5 @@ def outside_reads() -> Generator[OutsideReads]:
             _depth[0] -= 1
             if _depth[0] == 0:
                 os.environ.__class__ = os._Environ  # pyright: ignore[reportPrivateUsage]
+                for place, name, original in _before:
+                    setattr(place, name, original)

@@ -21,7 +21,6 @@ from typing import Protocol, cast
 from flydsl import config
 from flydsl.compiler.key import holders, libraries
 from flydsl.compiler.key.cache_key import digest, qualified_name
-from flydsl.compiler.key.changes import listen
 from flydsl.compiler.key.component import MISSING, Component
 from flydsl.compiler.key.function_key import FunctionKey, Names, Problem, Walked
 from flydsl.compiler.key.holders import Holder
@@ -47,7 +46,6 @@ def function_key(
     modules or names of packages that count as the user's, `extra` more named parts such as the backend's hash.
     `environment` adds what does not depend on the function.
     """
-    listen()
 
     def walk(values: Mapping[str, object], known: Walked | None) -> Walked:
         made = Walk(function, tuple(depends_on), known)

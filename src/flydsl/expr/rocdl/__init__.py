@@ -8,6 +8,7 @@ that asks for it.
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 
 from ..aliases import raw_binding
 
@@ -82,7 +83,8 @@ def __getattr__(name: str) -> object:
 
 def _raw(name: str) -> object:
     """A matrix instruction by name, or what the bindings have of that name."""
-    if name.startswith("_"):
+    # Modules of this folder are asked for before they are loaded, and must not load the bindings.
+    if name.startswith("_") or find_spec(f"{__name__}.{name}") is not None:
         raise AttributeError(f"flydsl.expr.rocdl has no attribute {name!r}")
     try:
         return import_module(f"{__name__}.instructions").by_name(name)
