@@ -89,7 +89,7 @@ def backward_kernel(
     block, head, batch = fx.block_idx
     group = reach.heads // reach.kv_heads
     low, high = steps_of(block, form, reach)
-    steps = high - low
+    steps = fx.max(high - low, 0)
     if role == 0:
         nv.setmaxnreg(24, increase=False)
         if tid == 0:
@@ -98,7 +98,7 @@ def backward_kernel(
             fetch(load_v, base_v, held, block * ROWS, head, batch, ROWS, d)
             stage, phase = fx.Int32(0), fx.Int32(1)
             for i in range(steps * group):
-                which = i // steps
+                which = i // fx.max(steps, 1)
                 row, from_head = (low + i - which * steps) * QUERIES, head * group + which
                 empty[stage].wait(phase)
                 full_q[stage].expect_tx(2 * QUERIES * d + 2 * 4 * QUERIES)
@@ -153,33 +153,31 @@ def backward_kernel(
                 fx.make_layout((QUERIES, (32, boxes)), (32, (1, QUERIES * 32))),
             )
         )
+        sums_k.fill(0.0)
+        sums_v.fill(0.0)
         key = block * ROWS + consumer * 64 + member // 32 * 16 + member % 32 // 4
         factor = reach.scale * LOG2E
         held.wait(0)
         stage, phase = fx.Int32(0), fx.Int32(0)
-        count = steps * group
-        full_q[0].wait(0)
-        multiply(product, scores, keys, queries[None, None, None, 0], d)
-        nv.wgmma_wait(0, scores)
-        for i in range(count):
-            which = i // steps
+        for i in range(steps * group):
+            which = i // fx.max(steps, 1)
             row, from_head = (low + i - which * steps) * QUERIES, head * group + which
+            full_q[stage].wait(phase)
+            multiply(product, scores, keys, queries[None, None, None, stage], d)
             full_g[stage].wait(phase)
             multiply(product, slopes, values, grads[None, None, None, stage], d)
+            nv.wgmma_wait(1, scores)
             side = sides + (stage * (2 * QUERIES) + member % 4 * 2)
             weigh(scores, side, factor, key, row + member % 4 * 2, form, reach)
             weights.store(scores.load().to(dtype).reshape(weights.shape.unpack()))
             for k in fx.range_constexpr(QUERIES // 16):
-                # The first products replace what was in the registers.
-                mma = sums_mma.set_value("accumulate", fx.Int32(i > 0)) if k == 0 else sums_mma
-                fx.gemm(mma, sums_v, weights[None, None, k], grads_t[None, None, k, stage], sums_v)
+                fx.gemm(sums_mma, sums_v, weights[None, None, k], grads_t[None, None, k, stage], sums_v)
             nv.wgmma_commit()
             nv.wgmma_wait(1, slopes)
             derive(scores, slopes, side + QUERIES)
             slopes_half.store(slopes.load().to(dtype).reshape(slopes_half.shape.unpack()))
             for k in fx.range_constexpr(QUERIES // 16):
-                mma = sums_mma.set_value("accumulate", fx.Int32(i > 0)) if k == 0 else sums_mma
-                fx.gemm(mma, sums_k, slopes_half[None, None, k], queries_t[None, None, k, stage], sums_k)
+                fx.gemm(sums_mma, sums_k, slopes_half[None, None, k], queries_t[None, None, k, stage], sums_k)
             nv.wgmma_commit()
             # Two places take turns: who writes here has met the others since they read it.
             turn = i % 2
@@ -191,18 +189,11 @@ def backward_kernel(
                 mma = half_mma.set_value("accumulate", fx.Int32(0)) if k == 0 else half_mma
                 fx.gemm(mma, part_q, slopes_all[None, None, k, turn], half_keys[None, None, k], part_q)
             nv.wgmma_commit()
-            # The scores of the next step run while this one's part of dQ leaves; behind the last come its own again.
-            more = i + 1 < count
-            wrapped = stage == STAGES - 1
-            coming = more.select(wrapped.select(fx.Int32(0), stage + 1), stage)
-            coming_phase = more.select(wrapped.select(phase ^ 1, phase), phase)
-            full_q[coming].wait(coming_phase)
-            multiply(product, scores, keys, queries[None, None, None, coming], d)
-            nv.wgmma_wait(2)
+            nv.wgmma_wait(1)
             if member == 0:
                 empty[stage].arrive()
                 nv.tma_wait(0, read=True)
-            nv.wgmma_wait(1, part_q)
+            nv.wgmma_wait(0, part_q)
             nv.named_barrier(2 + consumer, 128).sync()
             fx.copy(pair, out_copy.retile(part_q), to_staged)
             nv.named_barrier(2 + consumer, 128).sync()
@@ -211,9 +202,10 @@ def backward_kernel(
                     column = consumer * (d // 2) + box * 32
                     add_q.store(place + box * (QUERIES * 32), (row, column, from_head, batch))
                 nv.tma_commit()
-            # Nothing is under way from one round of the loop to the next: the assembler would wait for every product.
-            nv.wgmma_wait(0, scores)
-            stage, phase = coming, coming_phase
+            stage = stage + 1
+            if stage == STAGES:
+                stage = fx.Int32(0)
+                phase = phase ^ 1
         nv.wgmma_wait(0, sums_k, sums_v)
         line = (fx.Int64(batch) * fx.Int64(reach.keys) * fx.Int64(reach.kv_heads) + fx.Int64(head)) * d
         for r in fx.range_constexpr(2):
@@ -229,15 +221,14 @@ def backward_kernel(
 
 
 def steps_of(block: fx.Int32, form: Sides, reach: Reach) -> tuple[fx.Int32, fx.Int32]:
-    """The first step of queries that sees some of a block's keys, and the one behind the last; there is always one."""
+    """The first step of queries that sees some of a block's keys, and the one behind the last."""
     shift = reach.keys - reach.queries
     low, end = fx.Int32(0), reach.queries
     if form.right:
         low = fx.max(block * ROWS - shift - reach.right, 0) // QUERIES
     if form.left:
         end = fx.max(fx.min(end, block * ROWS + ROWS - shift + reach.left), 0)
-    low = fx.min(low, fx.ceildiv(reach.queries, QUERIES) - 1)
-    return low, fx.max(fx.ceildiv(end, QUERIES), low + 1)
+    return low, fx.ceildiv(end, QUERIES)
 
 
 def accumulators(columns: int) -> fx.Tensor:
