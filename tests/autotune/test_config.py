@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import subprocess
 import sys
 
@@ -153,3 +154,18 @@ def test_the_digest_of_candidates_ignores_their_order():
     a, b = Config(x=1), Config(x=2)
     assert candidates_digest([a, b]) == candidates_digest([b, a]) != candidates_digest([a])
     assert candidates_digest([Config(x=1)]) != candidates_digest([Config(x=True)])
+
+
+def test_sets_in_the_code_of_a_function_have_no_order():
+    code = (
+        "from flydsl.autotune.key import code_digest\n"
+        "def f(x):\n    return x in {'alpha', 'beta', 'gamma', 'delta'} or x in ('a', frozenset)\n"
+        "print(code_digest(f))"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(found) == 1

@@ -381,3 +381,15 @@ def test_what_does_not_fit_is_refused():
     both = torch.zeros(3, 4)
     with pytest.raises(DSLValueError, match="out overlaps x"):
         kernels.softmax(both[:2], out=both[1:])
+
+
+def test_what_has_no_answer_is_refused(rng: np.random.Generator):
+    logits = np.empty((4, 0), "f4")
+    with pytest.raises(DSLValueError, match="the 4 rows of logits have no classes"):
+        kernels.cross_entropy(logits, np.zeros(4, "i8"))
+    dy, ids = rng.standard_normal((3, 8)).astype("f4"), np.array([1, 3, 3])
+    last = kernels.embedding_backward(dy, ids, 4, padding_idx=-1)
+    assert (last[3] == 0).all() and (last[1] == dy[0]).all()
+    for index in (4, -5):
+        with pytest.raises(DSLValueError, match=f"padding_idx is a row of a table of 4, got {index}"):
+            kernels.embedding_backward(dy, ids, 4, padding_idx=index)

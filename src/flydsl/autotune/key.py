@@ -113,7 +113,16 @@ def _code(code: CodeType) -> Iterator[str]:
         if isinstance(constant, CodeType):
             yield from _code(constant)
         else:
-            yield repr(constant)
+            yield _constant(constant)
+
+
+def _constant(value: object) -> str:
+    """A constant of code as text that is the same in every process: sets have no order of their own."""
+    if isinstance(value, frozenset):
+        return f"{{{', '.join(sorted(map(_constant, cast('frozenset[object]', value))))}}}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_constant, cast('tuple[object, ...]', value)))},)"
+    return repr(value)
 
 
 class TuningKey(NamedTuple):

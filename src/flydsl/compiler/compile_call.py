@@ -36,7 +36,7 @@ def compile_call(
     }
     try:
         traced = trace_call(name, function, call.arguments, backend, hints=wanted.hints, known=known)
-        wanted.function.note_outside(traced.outside.found, traced.outside.unrepeatable)
+        wanted.function.note_outside(traced.outside.found, traced.outside.unrepeatable, traced=True)
         text = ""
         if traced_before is not None:
             text = _text(traced, wanted)

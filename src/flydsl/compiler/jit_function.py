@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSp
 from .. import config
 from ..errors import DSLTypeError
 from ..expr.emit.trace import maybe_current
+from ..expr.meta import tracing_options
+from ..expr.scalars.fastmath import ambient_flags, default_flags
 from .active_backend import resolve_backend
 from .build.collector import collector_off
 from .cache import default_cache, lookup
@@ -62,6 +64,12 @@ Q = ParamSpec("Q")
 Owner = TypeVar("Owner")
 
 _functions: weakref.WeakSet[JitFunction] = weakref.WeakSet()
+
+
+def _in_context() -> bool:
+    """Whether something around a call has a part in its code: a repeated call looks only that there is nothing."""
+    flags = ambient_flags.get() is not None or default_flags.get() is not None
+    return flags or bool(ambient()) or bool(tracing_options())
 
 
 class JitFunction(Generic[P]):
@@ -208,7 +216,7 @@ class JitFunction(Generic[P]):
             loaded = self.load(artifact, backend, lambda: check_capture(call.adapted, runtime, self.__qualname__))
         loaded.call(list(call.adapted.values()))
         # A plugin may be edited at any time, so with passes of the user every call looks at them again.
-        if self.owner is None and not ambient() and wanted.passes is None and not _problems(wanted, call):
+        if self.owner is None and not _in_context() and wanted.passes is None and not _problems(wanted, call):
             learned = self.warm.learn(wanted.memory_key, args, kwargs, call, loaded, wanted.function)
             self._repeat = learned or self._repeat
 

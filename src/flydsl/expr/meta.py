@@ -52,6 +52,11 @@ def _context(options: dict[str, object]) -> Generator[None]:
         _options.reset(token)
 
 
+def tracing_options() -> dict[str, object]:
+    """All options of now: code that was traced under others is other code."""
+    return _options.get({})
+
+
 def tracing_option(key: str, default: object = None) -> Any:
     """An option of the innermost `tracing_context` that has it."""
     return _options.get({}).get(key, default)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from flydsl.errors import DSLValueError
+from flydsl.kernels.rows.embedding import padding_row
 
 from . import more_operators, operators
 
@@ -99,7 +100,8 @@ def rope(
 
 def embedding(ids: Tensor, table: Tensor, padding_idx: int | None = None) -> Tensor:
     """Rows of `table`; the row `padding_idx` gets no gradient."""
-    return more_operators.embedding(ids, table, -1 if padding_idx is None else padding_idx % table.shape[0])
+    row = -1 if padding_idx is None else padding_row("embedding", padding_idx, table.shape[0])
+    return more_operators.embedding(ids, table, row)
 
 
 def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from flydsl import kernels
+from flydsl.errors import DSLValueError
 
 from .operators import softmax, softmax_backward
 from .register import Batch, Context, Given, operator
@@ -171,6 +172,8 @@ def _rope_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor,
 
 def _rope_gradient(ctx: Context, dq: Tensor, dk: Tensor) -> tuple[Tensor | None, ...]:
     """Turned back. The tables are constants: they have no gradient."""
+    if any(ctx.needs_input_grad[2:4]):
+        raise DSLValueError("rope: cos and sin have no gradient; pass them detached")
     interleaved, inverse = ctx.ways
     cos, sin, positions = ctx.saved_tensors
     return *rope(dq, dk, cos, sin, positions, interleaved, not inverse), None, None, None, None, None

@@ -37,6 +37,7 @@ class Context(Protocol):
 
     saved_tensors: tuple[Given, ...]
     """As they were saved: tensors, and None where there was none."""
+    needs_input_grad: tuple[bool, ...]
     log: bool
     bias: torch.dtype | None
     ignored: int

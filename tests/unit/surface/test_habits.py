@@ -187,3 +187,21 @@ def test_a_tiled_product_of_an_atom_with_state(monkeypatch: pytest.MonkeyPatch):
     x = np.zeros(64, np.float32)
     run(x)
     np.testing.assert_array_equal(x, np.full(64, 256))
+
+
+def test_allocators_of_helpers_have_memory_of_their_own():
+    """Each is gone when its helper returns, and the next may have its place in Python's memory."""
+    from flydsl.utils.smem_allocator import SmemAllocator, SmemPtr
+
+    def place():
+        allocator = SmemAllocator(None)
+        allocator.ptr = 4
+        return SmemPtr(allocator.get_base(), 0, fx.Int32, (1,))
+
+    def body():
+        first, second = place(), place()
+        first.store(fx.Int32(1))
+        second.store(fx.Int32(2))
+        return first.load() * 10 + second.load()
+
+    assert flyc.evaluate(body) == 12

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from ... import config
 from ...expr.emit.trace import active
+from ...expr.meta import tracing_options
 from ...expr.scalars.fastmath import ambient_flags, default_flags
 from ...llvm.stub_abi import FAILURE_BYTES
 from ...runtime.objects import current_stream, per_thread
@@ -228,7 +229,8 @@ _MOST_NAMES = 40
 def _changed(function: FunctionKey, scope: dict[str, object]) -> list[str]:
     """Conditions under which the compiled code no longer stands."""
     scope |= {"__fly_hints": ambient_hints.get, "__fly_flags": ambient_flags.get, "__fly_set": default_flags.get}
-    conditions = ["__fly_hints()", "__fly_flags() is not None", "__fly_set() is not None"]
+    scope["__fly_options"] = tracing_options
+    conditions = ["__fly_hints()", "__fly_flags() is not None", "__fly_set() is not None", "__fly_options()"]
     names, cells, more = function.identities()
     if more or len(names) > _MOST_NAMES:
         scope |= {"__fly_key": function, "__fly_generation": function.generation}

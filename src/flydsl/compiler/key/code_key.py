@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ... import config
+from ...expr.meta import tracing_options
 from ...expr.scalars.fastmath import effective as ambient_fastmath
 from ..backends._native_files import identity
 from ..build import overrides
@@ -62,6 +63,7 @@ def wanted_code(
         identity(backend),
         tuple(sorted((k, hint_key(v)) for k, v in merged.items())),
         str(ambient_fastmath()),
+        tuple(sorted((k, hint_key(v)) for k, v in tracing_options().items())),
         config.cache_relevant_env(),
         overrides.fingerprint(),
     )

@@ -28,7 +28,8 @@ class Problem(NamedTuple):
     """Something that code reads and no key can hold."""
 
     label: str
-    kind: type
+    kind: type | None
+    """None for a call that was made while tracing."""
     why: str
 
 
@@ -184,15 +185,18 @@ class FunctionKey:
 
     # -- what else counts --------------------------------------------------------------------------------
 
-    def note_outside(self, reads: Reads, unrepeatable: str = "") -> bool:
-        """Let more reads from outside count, with what is there now; whether there are more."""
+    def note_outside(self, reads: Reads, unrepeatable: str = "", *, traced: bool = False) -> bool:
+        """Let more reads from outside count, with what is there now; whether there are more.
+
+        Those of a trace that is just done (`traced`) count with what they gave it: that is what its code is made of.
+        """
         more = not self.outside.keys() >= reads.keys()
         if reads or self.outside:
-            self.outside = read_again({*self.outside, *reads})
+            self.outside = {**read_again({*self.outside, *reads}), **(reads if traced else {})}
             self.digest = digest((self.now.digest, sorted(self.outside.items())))
             self.generation += 1
         if unrepeatable and not self._unrepeatable:
-            self._unrepeatable = (Problem(unrepeatable, type(self), "an event while tracing"),)
+            self._unrepeatable = (Problem(unrepeatable, None, "may answer differently each time"),)
         return more
 
     def with_values(self, values: Mapping[str, object]) -> tuple[str, tuple[Problem, ...]]:
@@ -224,6 +228,14 @@ def warn_untracked(problems: Iterable[Problem], function: str) -> None:
                 continue
             _warned.add(label)
         reason = f" ({why})" if why else ""
+        if kind is None:
+            config.warn(
+                f"{label} is called while {function} is traced and {why}: the function is traced at every call and not "
+                "kept on disk. Call it before, and pass what it gives as an argument",
+                UntrackedGlobalWarning,
+                stacklevel=3,
+            )
+            continue
         config.warn(
             f"{label} is a {qualified_name(kind)}, whose content a cache key cannot hold{reason}: {function}, which "
             f"uses it, is traced at every call and not kept on disk. Pass a value made from it as an argument, or give "

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TypeAlias, cast
 
 from flydsl.compiler.guard import Guard
@@ -37,8 +37,9 @@ class OutsideReads:
         if self._busy:
             return
         if kind == "file":
-            path, how = (*arguments, options.get("mode", "r"))[:2] if arguments else (options.get("file"), "r")
-            if not _writes(how):
+            path = arguments[0] if arguments else options.get("file", options.get("path"))
+            how = arguments[1] if len(arguments) > 1 else options.get("mode", options.get("flags", "r"))
+            if path is not None and not _writes(how):
                 self._add("file", path)
         elif kind == "folder":
             path = arguments[0] if arguments else options.get("path")
@@ -50,10 +51,17 @@ class OutsideReads:
         if isinstance(name, int):  # a descriptor, of something that was opened by name
             return
         path = os.path.abspath(os.fsdecode(cast("str | bytes | os.PathLike[str]", name)))
-        # Code counts by other means, and the interpreter's own imports read it here.
-        if path.endswith((".py", ".pyc", ".so")) or origin_of(path) != "user" or path.startswith(("/proc/", "/sys/")):
-            return
-        self._note(kind, path)
+        self._busy = True  # whose file it is, is asked with reads of our own
+        try:
+            if origin_of(path) != "user" or path.startswith(("/proc/", "/sys/")):
+                return
+            plain = not os.path.exists(path) or os.path.isfile(path) or os.path.isdir(path)
+        finally:
+            self._busy = False
+        if plain:
+            self._note(kind, path)
+        else:  # a device or a pipe: what it gives is gone once it is read
+            self.unrepeatable = path
 
     def _note(self, kind: str, name: str) -> None:
         if self._busy or (kind, name) in self.found:
@@ -147,6 +155,7 @@ def _watched(kind: str, name: str, original: Callable[..., object]) -> Callable[
             record.heard(kind, name, arguments, options)
         return original(*arguments, **options)
 
+    call.__fly_watched__ = True  # pyright: ignore[reportFunctionMemberAccess]
     return call
 
 
@@ -154,12 +163,12 @@ def _replace_readers() -> list[tuple[object, str, object]]:
     """Put the watched ones in place; gives what was there."""
     before: list[tuple[object, str, object]] = []
     for kind, module, path in _READERS:
-        place: object = sys.modules.get(module)
+        place: object = import_module(module)
         *outer, name = path.split(".")
         for each in outer:
             place = getattr(place, each, None)
         original = getattr(place, name, None)
-        if place is not None and callable(original):
+        if callable(original):
             before.append((place, name, original))
             setattr(place, name, _watched(kind, f"{module}.{path}", original))
     return before
@@ -189,4 +198,6 @@ def outside_reads() -> Generator[OutsideReads]:
             if _depth[0] == 0:
                 os.environ.__class__ = os._Environ  # pyright: ignore[reportPrivateUsage]
                 for place, name, original in _before:
-                    setattr(place, name, original)
+                    # Somebody else may have replaced it meanwhile, and puts back what was there himself.
+                    if hasattr(getattr(place, name), "__fly_watched__"):
+                        setattr(place, name, original)

@@ -60,7 +60,8 @@ class SmemAllocator:
         found = known.get(id(self))
         if found is None:
             self.finalize()
-            found = known[id(self)] = (self.ptr, current_ir().shared_pointer(self.ptr, _ALIGN))
+            # The allocator is kept with it: another one may not get its id.
+            found = known[id(self)] = (self.ptr, current_ir().shared_pointer(self.ptr, _ALIGN), self)
         if found[0] != self.ptr:
             raise DSLRuntimeError(
                 f"the kernel has {found[0]} bytes from this allocator, and {self.ptr} were allocated since; allocate "

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
+from ..matmul.entry import array_key, environment_key
 from .arrays import Array, Given, HostArray, address, describe, is_torch, is_view, matrix, packed, type_of, vacant
 
 T = TypeVar("T")
@@ -29,20 +29,13 @@ def dtype_of(x: HostArray) -> str:
 
 def recall(op: str, arrays: Mapping[str, HostArray | None], more: object, make: Callable[[], T]) -> T:
     """What `make` decides for arrays of these extents, strides, types and alignments."""
-    key = (op, more, tuple(map(_key, arrays.values())), os.environ.get("FLYDSL_COMPILE_BACKEND"))
-    if key not in _decided:
+    key = (op, more, tuple(map(array_key, arrays.values())), *environment_key())
+    found = _decided.get(key)
+    if found is None:
         if len(_decided) >= _MOST:
             _decided.clear()
-        _decided[key] = make()
-    return _decided[key]  # pyright: ignore[reportReturnType]
-
-
-def _key(x: HostArray | None) -> object:
-    if x is None:
-        return None
-    if is_torch(x):
-        return x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16
-    return x.shape, x.strides, x.dtype.str, address(x) % 16
+        found = _decided[key] = make()
+    return cast(T, found)
 
 
 class Result:

@@ -181,6 +181,8 @@ def cross_entropy_forward(
     rows, m, n = _check(op, logits, target, label_smoothing)
     wide = "float64" if dtype_of(logits) == "float64" else "float32"
     losses, sums = (vacant(logits, tuple(target.shape), wide) for _ in range(2))
+    if m and not n:
+        raise DSLValueError(f"{op}: the {m} rows of logits have no classes to choose from")
     if m and n:
         form = recall(op, {"logits": rows}, None, lambda: form_of(m, n, described(op, {"logits": rows}), 4))
         cross_entropy_rows(

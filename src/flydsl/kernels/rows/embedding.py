@@ -189,9 +189,16 @@ def embedding_backward(
         ordered = flat[order]
         rows = {"dtable": made, "dy": given}
         form = recall(op, rows, None, lambda: form_of(m, n, described(op, rows), found.itemsize, edges=False))
-        ignored = -1 if padding_idx is None else padding_idx
+        ignored = -1 if padding_idx is None else padding_row(op, padding_idx, count)
         embedding_back(given, ordered, order, made, m, n, count, ignored, form, **more_of(stream))
     return made
 
 
-__all__ = ["embedding", "embedding_backward"]
+def padding_row(op: str, index: int, count: int) -> int:
+    """The row that `padding_idx` names; it may be counted from the end."""
+    if not -count <= index < count:
+        raise DSLValueError(f"{op}: padding_idx is a row of a table of {count}, got {index}")
+    return index % count
+
+
+__all__ = ["embedding", "embedding_backward", "padding_row"]
