@@ -43,6 +43,10 @@ def hermetic_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         patch.setenv("FLYDSL_AUTOTUNE_CACHE_DIR", str(home / "autotune"))
         patch.setenv("FLYDSL_DUMP_DIR", str(home / "debug"))
         patch.setenv("FLYDSL_DEBUG_ENABLE_VERIFIER", "1")
+        from flydsl.compiler.build import isolation
+
+        # Tests compile thousands of kernels in a process: what they see must not depend on how many came before.
+        patch.setattr(isolation, "IN_PROCESS", 1 << 30)
         yield
 
 
