@@ -18,6 +18,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -358,7 +359,7 @@ def main() -> None:
     parser.add_argument("--backward", action="store_true")
     parser.add_argument("--out", default=".")
     parser.add_argument("--name", default="attention.jsonl")
-    parser.add_argument("--logs", default="/tmp/attention-logs")
+    parser.add_argument("--logs", default=os.path.join(tempfile.gettempdir(), "attention-logs"))
     parser.add_argument("--check", default="")
     parser.add_argument("--workers", type=int, default=14)
     parser.add_argument("--rounds", type=int, default=5)

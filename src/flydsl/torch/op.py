@@ -121,6 +121,13 @@ def _of_jit(
     def gradient(values: Mapping[str, Given], grads: Mapping[str, Given]) -> Mapping[str, Given]:
         # Torch hands over gradients as they come, that of a sum as one number in all places.
         sent = [grads[given[p]].contiguous() if p in given else values[p] for p in names]
+        for d, a in wanted.items():
+            stand_in = likes[d]
+            if stand_in in given and grads[given[cast(str, stand_in)]].shape != values[a].shape:
+                raise DSLValueError(
+                    f"op {name}: {d} would have the shape of {stand_in}, which is not that of {a!r}; let backward "
+                    f"take {a!r}"
+                )
         return dict(zip(wanted.values(), _all_of(made(*sent)), strict=True))
 
     return gradient

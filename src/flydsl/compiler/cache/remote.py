@@ -12,6 +12,7 @@ import hashlib
 import importlib
 import json
 import logging
+import os
 import queue
 import threading
 import time
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar, cast
 
 from flydsl.compiler.cache.stats import warn_once
+from flydsl.compiler.guard import Guard
 from flydsl.errors import MissingPackageError
 
 T = TypeVar("T")
@@ -65,7 +67,13 @@ class SharedStore:
         self._dead = False
         self._queue: queue.Queue[tuple[str, bytes] | None] = queue.Queue(PENDING)
         self._writer: threading.Thread | None = None
-        self._lock = threading.Lock()
+        self._lock = Guard()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._after_fork)
+
+    def _after_fork(self) -> None:
+        """A child has no writer and no connections: it makes its own; what waits is the parent's to write."""
+        self._fs, self._writer, self._queue = None, None, queue.Queue(PENDING)
 
     # -- the interface of a cache store ----------------------------------------------------------------
 
