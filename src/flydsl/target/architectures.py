@@ -228,6 +228,8 @@ _AFTER_ADA = _ADA | {
 _HOPPER = _AFTER_ADA | {"wgmma"}
 
 _PTX = 83
+_PTX_OF_FAMILIES = 88
+"""The first PTX that knows code for a family of chips."""
 
 
 def _nvidia(
@@ -252,7 +254,7 @@ def _nvidia(
             None if optin is None else optin * KIB,
             (1024, 1024, 64),
             multiprocessors=multiprocessors,
-            ptx=ptx,
+            ptx=max(ptx, _PTX_OF_FAMILIES) if suffix == "f" else ptx,
         )
         for suffix in ("", *suffixes)
     ]
