@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -203,3 +204,16 @@ def test_leases_expire_and_belong_to_one(tmp_path: Path):
 def test_seals():
     assert unsealed(sealed(b"x\ny")) == b"x\ny"
     assert unsealed(b"") is None and unsealed(sealed(b"abc")[:-1]) is None
+
+
+def test_a_forked_child_writes_too(tmp_path: Path):
+    store = shared_store(f"file://{tmp_path}/shared")
+    store.put("a" * 64, b"from the parent")
+    store.drain()  # its writer thread, which a child does not have, stands
+    child = os.fork()
+    if child == 0:
+        store.put("b" * 64, b"from the child")
+        store.drain()
+        os._exit(0 if store.get("b" * 64) == b"from the child" else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert store.get("b" * 64) == b"from the child"

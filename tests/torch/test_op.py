@@ -98,3 +98,21 @@ def test_mistakes():
         ft.op(fresh(), results={"out": "x"}, backward=3)(axpy)  # pyright: ignore[reportArgumentType]
     with pytest.raises(DSLValueError, match="changes 'out' in place has no gradient"):
         ft.op(fresh(), mutates=["out"], backward=axpy_back)(axpy)
+
+
+def test_a_gradient_of_another_shape_than_its_argument_is_refused():
+    @flyc.jit
+    def back(dout: fx.Tensor, dx: fx.Tensor, stream: fx.Stream = fx.Stream(None)):
+        axpy_kernel(dout, dout, dx, fx.Float64(0.0)).launch(grid=dx.shape.unpack()[0], block=1, stream=stream)
+
+    @flyc.jit
+    def shorter(x: fx.Tensor, y: fx.Tensor, out: fx.Tensor, stream: fx.Stream = fx.Stream(None)):
+        axpy_kernel(x, y, out, fx.Float64(0.0)).launch(grid=out.shape.unpack()[0], block=1, stream=stream)
+
+    op = ft.op(fresh(), results={"out": "y"}, backward=back)(shorter)
+    y = torch.randn(3, dtype=torch.float64)
+    x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    op(x, y).sum().backward()
+    torch.testing.assert_close(x.grad, torch.ones_like(x))
+    with pytest.raises(DSLValueError, match="dx would have the shape of dout, which is not that of 'x'"):
+        op(torch.randn(5, dtype=torch.float64, requires_grad=True), y).sum().backward()
