@@ -7,6 +7,7 @@ text and what is accepted. Whether a variable takes part in the cache key is dat
 from __future__ import annotations
 
 import difflib
+import errno
 import os
 import re
 import warnings
@@ -136,7 +137,8 @@ class Var(Generic[T]):
             value = self.parse(text)
         except ValueError as error:
             reason = f" ({error})" if str(error) else ""
-            raise ConfigError(f"{name}={raw!r} cannot be used: expected {self.accepts()}{reason}") from None
+            shown = repr(raw if len(raw) <= _SHOWN else f"{raw[:_SHOWN]}...")
+            raise ConfigError(f"{name}={shown} cannot be used: expected {self.accepts()}{reason}") from None
         self._memo = (text, value)
         return value
 
@@ -146,6 +148,10 @@ class Var(Generic[T]):
     def __get__(self, obj: EnvGroup, owner: type[EnvGroup]) -> T: ...
     def __get__(self, obj: EnvGroup | None, owner: type[EnvGroup]) -> Var[T] | T:
         return self if obj is None else self.read()
+
+
+_SHOWN = 200
+"""Characters of a value that a message shows."""
 
 
 class Bool(Var[bool]):
@@ -248,6 +254,21 @@ class Choice(Var[C]):
         raise ValueError(f"did you mean {close[0]}?" if close else "")
 
 
+def _path(text: str) -> Path:
+    """The path a text names, with `~` replaced; ValueError for what names no path of any file system."""
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError as error:  # `~nobody`
+        raise ValueError(str(error)) from None
+    try:
+        path.lstat()
+    except OSError as error:
+        # Whoever looks for it later would get this error, raw, from where no one knows the variable.
+        if error.errno == errno.ENAMETOOLONG:
+            raise ValueError("it is longer than a path may be") from None
+    return path
+
+
 class FilePath(Var[Path]):
     """A path that has a default."""
 
@@ -257,7 +278,7 @@ class FilePath(Var[Path]):
         return "a path"
 
     def parse(self, text: str) -> Path:
-        return Path(text).expanduser()
+        return _path(text)
 
 
 class OptionalPath(Var["Path | None"]):
@@ -269,7 +290,12 @@ class OptionalPath(Var["Path | None"]):
         return "a path"
 
     def parse(self, text: str) -> Path | None:
-        return Path(text).expanduser()
+        path = _path(text)
+        try:
+            path.exists()
+        except OSError as error:
+            raise ValueError(f"it cannot be looked at: {error.strerror}") from None
+        return path
 
 
 class OptionalFolder(OptionalPath):
@@ -279,8 +305,8 @@ class OptionalFolder(OptionalPath):
         return "a folder that exists"
 
     def parse(self, text: str) -> Path | None:
-        path = Path(text).expanduser()
-        if not path.is_dir():
+        path = super().parse(text)
+        if path is None or not path.is_dir():
             raise ValueError("there is no such folder")
         return path
 
@@ -299,7 +325,7 @@ class PathList(Var[tuple[Path, ...]]):
         return f"paths separated by ',' or '{os.pathsep}'"
 
     def parse(self, text: str) -> tuple[Path, ...]:
-        return tuple(Path(part).expanduser() for part in _split(text))
+        return tuple(_path(part) for part in _split(text))
 
 
 class StrList(Var[tuple[str, ...]]):

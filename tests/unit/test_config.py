@@ -118,6 +118,15 @@ def test_bad_value_names_variable_text_and_accepted(
     assert isinstance(caught.value, ConfigError)
 
 
+@pytest.mark.parametrize("variable", [v for _, v in config.all_variables() if "path" in v.kind], ids=lambda v: v.name)
+@pytest.mark.parametrize("bad", ["a" * 5000, "/tmp/" + "b" * 300, "~nobody-has-this-name/x"])
+def test_what_names_no_path(monkeypatch: pytest.MonkeyPatch, variable: config.Var[object], bad: str):
+    monkeypatch.setenv(variable.name, bad)
+    with pytest.raises(ConfigError, match=re.escape(variable.name)) as caught:
+        variable.read()
+    assert len(str(caught.value)) < 500
+
+
 def test_read_at_access(monkeypatch: pytest.MonkeyPatch):
     assert config.compile.opt_level == 2
     monkeypatch.setenv("FLYDSL_COMPILE_OPT_LEVEL", "3")
