@@ -24,6 +24,17 @@ def load_example(name: str) -> ModuleType:
     return sys.modules[full]
 
 
+VERIFIED = ("test_both_ways", "test_cross_compile", "test_library")
+"""Modules that compile every operation and every kernel of the library: the others compile the same ones again."""
+
+
+@pytest.fixture(autouse=True)
+def verified_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The IR is verified after each pass in some modules only: it takes an eighth of the time."""
+    if request.module.__name__.rpartition(".")[2] not in VERIFIED:
+        monkeypatch.setenv("FLYDSL_DEBUG_ENABLE_VERIFIER", "0")
+
+
 @pytest.fixture
 def example():
     return load_example
