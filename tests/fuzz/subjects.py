@@ -211,7 +211,8 @@ sys.path.insert(0, sys.argv[1])
 import vector_add
 a = np.arange(40, dtype="f4"); c = np.zeros(40, "f4")
 vector_add.vector_add(a, a, c, 40)
-assert (c == a + a).all()
+from flydsl.config import compile
+assert (c == (0 if compile.compile_only else a + a)).all()
 """
 
 
