@@ -7,6 +7,8 @@ import math
 import numpy as np
 import torch
 
+import flydsl.expr as fx
+
 EPSILON = {torch.float32: 2.0**-23, torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7}
 
 
@@ -14,8 +16,13 @@ def random(rng: np.random.Generator, *shape: int, dtype=torch.bfloat16) -> torch
     return torch.from_numpy(rng.standard_normal(shape)).to(dtype)
 
 
-def oracle(q, k, v, *, causal=False, window=None, scale=None, softcap=None, bias=None, alibi=None, sinks=None):
-    """Result and logarithm of sums, (batch, queries, heads, dv) and (batch, heads, queries), from float64."""
+def oracle(
+    q, k, v, *, causal=False, window=None, scale=None, softcap=None, bias=None, alibi=None, sinks=None, kept=None
+):
+    """Result and logarithm of sums, (batch, queries, heads, dv) and (batch, heads, queries), from float64.
+
+    `kept` is what each weight is multiplied by once it is known.
+    """
     heads, queries, keys = q.shape[2], q.shape[1], k.shape[1]
     x, y, z = (t.double().transpose(1, 2) for t in (q, k, v))
     y, z = (t.repeat_interleave(heads // max(k.shape[2], 1), 1) for t in (y, z))
@@ -42,7 +49,25 @@ def oracle(q, k, v, *, causal=False, window=None, scale=None, softcap=None, bias
     else:
         lse = scores.logsumexp(-1) if keys else torch.full(scores.shape[:3], -math.inf, dtype=torch.float64)
     weights = (scores - lse.clamp_min(-1e300)[..., None]).exp()
+    if kept is not None:
+        weights = weights * kept
     return (weights @ z).transpose(1, 2), lse, (weights @ z.abs()).transpose(1, 2)
+
+
+def kept_of(shape: tuple[int, int, int, int], rate: float, seed: int) -> torch.Tensor:
+    """What dropout multiplies the weights of (batch, heads, queries, keys) by, from the counter-based generator."""
+    batches, heads, queries, keys = shape
+    found = torch.zeros(shape, dtype=torch.float64)
+    limit = round((1 - rate) * 2**32)
+    for line in range(batches * heads):
+        own = (seed ^ (line * 0x9E3779B97F4A7C15)) % 2**64
+        for row in range(queries):
+            for group in range(-(-keys // 4)):
+                place = fx.Int64((row << 32) | group)
+                numbers = fx.random.randint4x(fx.Uint64(own), place)
+                for i, x in enumerate(numbers[: keys - 4 * group]):
+                    found[line // heads, line % heads, row, 4 * group + i] = (int(x) < limit) / (1 - rate)
+    return found
 
 
 def compare(found, q, k, v, **more) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.kernels import attention
 from flydsl.kernels.attention import attention_backward, flash_attn_func, scaled_dot_product_attention
 
-from .oracle import oracle, random
+from .oracle import compare, kept_of, oracle, random
 
 
 def gradients(q, k, v, grad, **more):
@@ -70,8 +72,15 @@ def test_masks(rng: np.random.Generator, emulate):
     for given in (mask, random(rng, 2, 4, 7, dtype=torch.float32)):
         got = scaled_dot_product_attention(q, k, v, attn_mask=given)
         torch.testing.assert_close(got, functional.scaled_dot_product_attention(q, k, v, attn_mask=given))
-    with pytest.raises(DSLValueError, match="no gradients with an attn_mask"):
-        scaled_dot_product_attention(q.requires_grad_(), k, v, attn_mask=mask)
+        results = []
+        for function in (scaled_dot_product_attention, functional.scaled_dot_product_attention):
+            leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+            (function(*leaves, attn_mask=given) * torch.arange(64).reshape(1, 2, 4, 8)).sum().backward()
+            results.append([x.grad for x in leaves])
+        for got, want in zip(*results, strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3)
+    with pytest.raises(DSLValueError, match="no gradient of attn_mask"):
+        scaled_dot_product_attention(q, k, v, attn_mask=random(rng, 4, 7, dtype=torch.float32).requires_grad_())
 
 
 def test_operator_is_one_that_torch_knows(rng: np.random.Generator, emulate):
@@ -80,7 +89,7 @@ def test_operator_is_one_that_torch_knows(rng: np.random.Generator, emulate):
     from flydsl.kernels.attention.torch_ops import operators
 
     operators()
-    torch.library.opcheck(torch.ops.flydsl.attention.default, (q, k, v, True, -1, -1, 0.3, 0.0))
+    torch.library.opcheck(torch.ops.flydsl.attention.default, (q, k, v, None, None, True, -1, -1, 0.3, 0.0, 0.0))
     out = flash_attn_func(q, k, v, causal=True)
     torch.testing.assert_close(out.double(), oracle(q, k, v, causal=True)[0], rtol=1e-5, atol=1e-5)
 
@@ -96,7 +105,79 @@ def test_refused(emulate):
     with pytest.raises(DSLTypeError, match="no gradients of fp8"):
         y = x.to(torch.float8_e4m3fn)
         attention_backward(x, y, y, y, out, lse)
-    with pytest.raises(DSLValueError, match="no dropout"):
-        flash_attn_func(x, x, x, dropout_p=0.1)
+    for rate in (1.0, -0.1, float("nan"), True):
+        with pytest.raises(DSLValueError, match="dropout is the share"):
+            attention(x, x, x, dropout=rate, seed=1)
+    for seed in (None, 2**63, 1.0):
+        with pytest.raises(DSLValueError, match="dropout needs a seed"):
+            attention(x, x, x, dropout=0.5, seed=seed)  # pyright: ignore[reportArgumentType]
     with pytest.raises(DSLValueError, match="enable_gqa"):
         scaled_dot_product_attention(x, x[:, :1], x[:, :1])
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+@pytest.mark.parametrize("what", ["bias", "slopes", "sinks", "window and cap"])
+def test_gradients_of_all_that_is_done_to_scores(what: str, dropped: bool, rng: np.random.Generator, emulate):
+    emulate("native")
+    b, s, sk, h, hk, d, dv = 2, 19, 21, 4, 2, 16, 8
+    q, k, v = (random(rng, b, *x, dtype=torch.float32) for x in ((s, h, d), (sk, hk, d), (sk, hk, dv)))
+    more: Any = {
+        "bias": {"bias": random(rng, 1, h, s, sk, dtype=torch.float32)},
+        "slopes": {"alibi": random(rng, b, h, dtype=torch.float32).abs(), "causal": True},
+        "sinks": {"sinks": random(rng, h, dtype=torch.float32)},
+        "window and cap": {"window": (9, 4), "softcap": 1.5},
+    }[what]
+    seed = int(rng.integers(-(2**63), 2**63))
+    drop: Any = {"dropout": 0.3, "seed": seed} if dropped else {}
+    known = {**more, "kept": kept_of((b, h, s, sk), 0.3, seed)} if dropped else more
+    out, lse = attention(q, k, v, return_lse=True, **more, **drop)
+    compare((out, lse), q, k, v, **known)
+    grad = random(rng, *out.shape, dtype=torch.float32)
+    found = attention_backward(grad, q, k, v, out, lse, **more, **drop)
+    for got, want in zip(found, gradients(q, k, v, grad, **known), strict=True):
+        torch.testing.assert_close(got.double(), want, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "gfx942", "sm_90a"])
+def test_matrix_instructions_drop_the_same_weights(arch: str, rng: np.random.Generator, emulate):
+    emulate(arch)
+    q, k, v = (random(rng, 1, *x, dtype=torch.float16) for x in ((5, 2, 16), (35, 1, 16), (35, 1, 16)))
+    drop: Any = {"dropout": 0.5, "seed": 11}
+    found = attention(q, k, v, return_lse=True, causal=True, **drop)
+    compare(found, q, k, v, causal=True, kept=kept_of((1, 2, 5, 35), 0.5, 11))
+
+
+def test_gradients_of_packed_sequences(rng: np.random.Generator, emulate):
+    emulate("native")
+    starts_q, starts_k = [0, 5, 5, 22], [0, 18, 21, 40]
+    q, k, v = (random(rng, *x, dtype=torch.float32) for x in ((24, 4, 8), (43, 2, 8), (43, 2, 16)))
+    starts = {"cu_seqlens_q": starts_q, "cu_seqlens_k": starts_k}
+    cu: Any = {name: torch.tensor(x, dtype=torch.int32) for name, x in starts.items()}
+    out, lse = attention(q, k, v, causal=True, return_lse=True, **cu)
+    out[22:], lse[:, 22:] = 0, 0  # rows of no sequence
+    grad = random(rng, *out.shape, dtype=torch.float32)
+    found = attention_backward(grad, q, k, v, out, lse, causal=True, **cu)
+    wanted = [torch.zeros(x.shape, dtype=torch.float64) for x in (q, k, v)]
+    for i in range(3):
+        rows, cols = slice(*starts_q[i : i + 2]), slice(*starts_k[i : i + 2])
+        parts = gradients(q[None, rows], k[None, cols], v[None, cols], grad[None, rows], causal=True)
+        for whole, part, where in zip(wanted, parts, (rows, cols, cols), strict=True):
+            whole[where] = part[0]
+    for got, want in zip(found, wanted, strict=True):
+        torch.testing.assert_close(got.double(), want, rtol=2e-5, atol=2e-5)
+
+
+def test_dropout_in_torch(rng: np.random.Generator, emulate):
+    emulate("native")
+    q, k = (random(rng, 1, s, 1, 8, dtype=torch.float32) for s in (3, 40))
+    v = torch.ones(1, 40, 1, 8, requires_grad=True)
+    torch.manual_seed(3)
+    first = flash_attn_func(q, k, v, dropout_p=0.5)
+    second = flash_attn_func(q, k, v, dropout_p=0.5)
+    torch.manual_seed(3)
+    assert torch.equal(first, flash_attn_func(q, k, v, dropout_p=0.5)) and not torch.equal(first, second)
+    first.sum().backward()
+    # Of ones the result is the sum of what is kept, and a value's gradient how much of it is.
+    assert v.grad is not None
+    torch.testing.assert_close(v.grad[..., 0].sum(), first[..., 0].sum())
+    assert (v.grad[0, :, 0, 0] == 0).any()

@@ -6,10 +6,13 @@ import sys
 from typing import Any, cast
 
 from ..matmul.arrays import Array, HostArray, describe, empty, in_line, is_torch
+from ..matmul.arrays import packed as one_piece
 from ..matmul.entry import target_of
 from ..matmul.workspace import scratch
-from .calls import Launch, engine_strides, engine_takes, strides_of
+from .calls import Launch, batch_of_slopes, engine_strides, engine_takes, steps_of_bias, strides_of
+from .dropout import numbers_of
 from .entry import Filled
+from .lengths import longest
 from .request import FP8, HALF, Request, check, fail, wrong_type
 
 
@@ -25,12 +28,20 @@ def attention_backward(
     window: tuple[int | None, int | None] | int | None = None,
     scale: float | None = None,
     softcap: float | None = None,
+    bias: HostArray | None = None,
+    alibi: HostArray | None = None,
+    cu_seqlens_q: HostArray | None = None,
+    cu_seqlens_k: HostArray | None = None,
+    sinks: HostArray | None = None,
+    dropout: float = 0.0,
+    seed: int | None = None,
     stream: object = None,
 ) -> tuple[Any, Any, Any]:
     """Gradients with respect to `q`, `k` and `v`, from that of the result, the result and `return_lse`'s logarithms.
 
-    Sequences have one length. Gradients have the types of what they are of. Sums are made in the same order every time,
-    but for those of `q` on Hopper, where blocks add theirs as they come.
+    All other arguments are those of `attention`, dropout's seed among them; those of a bias, of slopes and of sinks
+    themselves are not computed. Gradients have the types of what they are of. Sums are made in the same order every
+    time, but for those of `q` on Hopper, where blocks add theirs as they come.
 
     >>> q = np.zeros((1, 1, 1, 8), "f4")
     >>> v = np.arange(16, dtype="f4").reshape(1, 2, 1, 8)
@@ -40,12 +51,21 @@ def attention_backward(
     """
     named = {"q": q, "k": k, "v": v, "grad": grad, "out": out, "lse": lse}
     known = {name: describe(name, x, "attention_backward") for name, x in named.items()}
-    request = check(known["q"], known["k"], known["v"], causal, window, scale, softcap)
+    drop = numbers_of(dropout, seed)
+    request = check(
+        known["q"], known["k"], known["v"], causal, window, scale, softcap, _maybe("bias", bias),
+        _maybe("alibi", alibi), _maybe("cu_seqlens_q", cu_seqlens_q), _maybe("cu_seqlens_k", cu_seqlens_k),
+        sinks=_maybe("sinks", sinks), dropout=drop[1] > 0,
+    )  # fmt: skip
     _check(request, known)
+    queries, keys = longest(request, cu_seqlens_q, cu_seqlens_k, None, None)
     dq, dk, dv = (empty(q, x.shape, x.dtype, "attention_backward") for x in (request.q, request.k, request.v))
-    if 0 in request.shape or 0 in request.k.shape:
+    empties = 0 in request.shape or 0 in request.k.shape
+    if empties or request.packed_q or request.packed_k:
+        # Behind the last sequence there may be rows of none.
         for x in (dq, dk, dv):
             cast("Filled", x)[...] = 0
+    if empties:
         return dq, dk, dv
     more = () if stream is None else (stream,)
     if target_of(request.q).hopper and _on_hopper(request, known):
@@ -64,13 +84,18 @@ def attention_backward(
     from .plain_backward import Kind, plain_backward
 
     kind = Kind(
-        request.d, request.dv, request.left is not None, request.right is not None, request.softcap != 0, False
+        request.d, request.dv, request.left is not None, request.right is not None, request.softcap != 0,
+        request.dropout, False,
     )  # fmt: skip
-    delta = scratch(q, "attention delta", request.batches * request.heads * request.queries, "float32", stream)
-    steps = [s for name in ("q", "k", "v", "out", "grad") for s in strides_of(known[name], False)]
+    lines = request.heads * request.queries * (1 if request.packed_q else request.batches)
+    delta = scratch(q, "attention delta", lines, "float32", stream)
+    packed = dict.fromkeys(("q", "out", "grad"), request.packed_q) | dict.fromkeys(("k", "v"), request.packed_k)
+    steps = [s for name in ("q", "k", "v", "out", "grad") for s in strides_of(known[name], packed[name])]
     cast("Launch", plain_backward)(
-        *map(in_line, (q, k, v, out, grad, lse)), delta, dq, dk, dv, request.batches, request.queries, request.keys,
-        request.heads, request.kv_heads, *steps, request.left or 0, request.right or 0, request.scale, request.softcap,
+        *map(in_line, (q, k, v, out, grad, lse)), delta, dq, dk, dv, None if bias is None else in_line(bias),
+        *(None if x is None else one_piece(x) for x in (alibi, cu_seqlens_q, cu_seqlens_k)), request.batches, queries,
+        keys, request.queries, request.keys, request.heads, request.kv_heads, batch_of_slopes(request), *steps,
+        *steps_of_bias(request), request.left or 0, request.right or 0, request.scale, request.softcap, *drop,
         _same(kind), *more,
     )  # fmt: skip
     return dq, dk, dv
@@ -88,8 +113,16 @@ def _on_hopper(request: Request, known: dict[str, Array]) -> bool:
     """Whether the tensor cores' kernel takes it: 16-bit types, 64 or 128 elements, rows of 16-byte units."""
     if request.q.dtype not in HALF or request.d not in (64, 128) or request.dv != request.d or request.softcap:
         return False
+    if request.packed_q or request.packed_k or request.dropout:
+        return False
+    if request.bias is not None or request.alibi is not None:
+        return False
     takes = all(engine_takes(known[name]) for name in ("q", "k", "v", "grad"))
     return takes and known["out"].strides[-1] == 1 and 1e-8 <= request.scale <= 1e8
+
+
+def _maybe(name: str, x: HostArray | None) -> Array | None:
+    return None if x is None else describe(name, x, "attention_backward")
 
 
 def _zeros(like: HostArray, shape: tuple[int, ...]) -> HostArray:
@@ -111,7 +144,7 @@ def _check(request: Request, known: dict[str, Array]) -> None:
     lse = known["lse"]
     if lse.shape != request.lse_shape or lse.dtype != "float32":
         raise fail(f"lse is float32{list(request.lse_shape)}, got {lse}")
-    strides = (request.heads * request.queries, request.queries, 1)
+    strides = (request.heads * request.queries, request.queries, 1)[-len(lse.shape) :]
     if any(e > 1 and s != w for s, w, e in zip(lse.strides, strides, lse.shape, strict=True)):
         raise fail(f"lse is contiguous, got the strides {lse.strides}")
     for name, x in known.items():

@@ -33,6 +33,8 @@ class Given(NamedTuple):
     used_k: HostArray | None
     table: HostArray | None
     descale: tuple[HostArray | None, HostArray | None, HostArray | None]
+    drop: tuple[int, int, float]
+    """Seed, limit and factor."""
 
 
 Launch: TypeAlias = "Callable[..., None]"
@@ -72,7 +74,7 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
     r = request
     if r.q.dtype not in HALF or r.k.dtype != r.q.dtype or r.d % 16 or r.dv % 16:
         return None
-    if r.bias is not None or r.alibi is not None or 0 in (r.keys, r.queries):
+    if r.bias is not None or r.alibi is not None or r.dropout or 0 in (r.keys, r.queries):
         return None
     factor = (r.softcap or r.scale) * LOG2E
     if not 1e-8 <= factor <= 1e8 or abs(r.scale) > 1e8 or (r.softcap and r.scale <= 0):
@@ -156,18 +158,13 @@ def anywhere(request: Request, out: Array, where: Target) -> Run:
     from .plain import Kind, plain_attention
 
     r = request
-    kind = Kind(r.d, r.dv, r.left is not None, r.right is not None, r.softcap != 0, r.page > 0)
+    kind = Kind(r.d, r.dv, r.left is not None, r.right is not None, r.softcap != 0, r.page > 0, r.dropout)
     steps = (
         *strides_of(r.q, r.packed_q), *strides_of(r.k, r.packed_k), *strides_of(r.v, r.packed_k),
         *strides_of(out, r.packed_q),
     )  # fmt: skip
-    bias = (0, 0, 0, 0)
-    if r.bias is not None:
-        missing = 4 - len(r.bias.shape)
-        strides = [0] * missing + [s if e > 1 else 0 for s, e in zip(r.bias.strides, r.bias.shape, strict=True)]
-        bias = strides[0], strides[2], strides[1], strides[3]
+    bias, alibi_batch = steps_of_bias(r), batch_of_slopes(r)
     lse_strides = (r.queries, 0 if r.packed_q else r.heads * r.queries)
-    alibi_batch = r.heads if r.alibi is not None and len(r.alibi.shape) == 2 else 0
 
     halves = r.q.dtype in HALF and r.k.dtype == r.q.dtype and takes(kind, where.target)
     launch = cast("Launch", matrix_attention if halves else plain_attention)
@@ -182,10 +179,24 @@ def anywhere(request: Request, out: Array, where: Target) -> Run:
             *arrays, given.lse, *factors, None if given.bias is None else lined(given.bias), given.alibi,
             given.sinks, given.cu_q, given.cu_k, given.used_k, given.table, r.batches, queries, keys, r.heads,
             max(r.kv_heads, 1), r.page, table_row, alibi_batch, *steps, *bias, *lse_strides, r.left or 0,
-            r.right or 0, r.scale, r.softcap, *last, *more,
+            r.right or 0, r.scale, r.softcap, *given.drop, *last, *more,
         )  # fmt: skip
 
     return run
+
+
+def steps_of_bias(r: Request) -> tuple[int, int, int, int]:
+    """Of the batch, of rows, of heads and of elements."""
+    if r.bias is None:
+        return 0, 0, 0, 0
+    missing = 4 - len(r.bias.shape)
+    strides = [0] * missing + [s if e > 1 else 0 for s, e in zip(r.bias.strides, r.bias.shape, strict=True)]
+    return strides[0], strides[2], strides[1], strides[3]
+
+
+def batch_of_slopes(r: Request) -> int:
+    """Slopes from one sequence to the next."""
+    return r.heads if r.alibi is not None and len(r.alibi.shape) == 2 else 0
 
 
 def lined(x: HostArray) -> HostArray:
@@ -193,4 +204,4 @@ def lined(x: HostArray) -> HostArray:
     return in_line(x)
 
 
-__all__ = ["Given", "Launch", "Run", "decide", "engine_takes", "on_hopper"]
+__all__ = ["Given", "Launch", "Run", "batch_of_slopes", "decide", "engine_takes", "on_hopper", "steps_of_bias"]

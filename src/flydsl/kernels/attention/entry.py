@@ -10,6 +10,7 @@ from ..matmul.arrays import Array, HostArray, address, describe, empty, is_torch
 from ..matmul.entry import target_of
 from ..matmul.request import check_apart
 from .calls import Given, Run, decide
+from .dropout import numbers_of
 from .lengths import longest
 from .request import Request, check, fail, wrong_type
 
@@ -36,6 +37,8 @@ def attention(
     descale: tuple[HostArray | None, HostArray | None, HostArray | None] | None = None,
     out: HostArray | None = None,
     return_lse: bool = False,
+    dropout: float = 0.0,
+    seed: int | None = None,
     stream: object = None,
 ) -> Any:
     """`softmax(q k^T * scale) v`, for each head, in `out` or in a fresh array.
@@ -52,6 +55,8 @@ def attention(
     `block_table` the keys of a sequence are in the pages of its row, `k` and `v` being (pages, keys, kv heads, d).
     `seqlens_k` is how many keys there are of each sequence.
 
+    `dropout` is the share of weights that are dropped, by `seed`; the others grow in its place.
+
     With `return_lse` the logarithm of the sum of exponentials comes too, (batch, heads, queries) or (heads, rows). A
     query that sees nothing gives 0 and minus infinity.
 
@@ -61,10 +66,12 @@ def attention(
     array([1., 5.], dtype=float32)
     """
     factors = _descale(descale)
+    drop = numbers_of(dropout, seed)
+    drops = drop[1] > 0
     key = (
         _key(q), _key(k), _key(v), causal, _hashable(window), scale, softcap, _key(bias), _key(alibi), _key(sinks),
         _key(cu_seqlens_q), _key(cu_seqlens_k), _key(block_table), _key(seqlens_k), *map(_key, factors), _key(out),
-        os.environ.get("FLYDSL_COMPILE_BACKEND"), os.environ.get("FLYDSL_COMPILE_ARCH"),
+        drops, os.environ.get("FLYDSL_COMPILE_BACKEND"), os.environ.get("FLYDSL_COMPILE_ARCH"),
     )  # fmt: skip
     known = _decided.get(key)
     if known is None:
@@ -73,7 +80,7 @@ def attention(
             _maybe("bias", bias), _maybe("alibi", alibi), _maybe("cu_seqlens_q", cu_seqlens_q),
             _maybe("cu_seqlens_k", cu_seqlens_k), _maybe("block_table", block_table), _maybe("seqlens_k", seqlens_k),
             _maybe("sinks", sinks), (_maybe("descale", factors[0]), _maybe("descale", factors[1]),
-            _maybe("descale", factors[2])),
+            _maybe("descale", factors[2])), drops,
         )  # fmt: skip
     else:
         request = known.request
@@ -101,6 +108,7 @@ def attention(
             arrays = Given(
                 q, k, v, out, lse, bias, _line(alibi), _line(sinks), _line(cu_seqlens_q), _line(cu_seqlens_k),
                 _line(seqlens_k), _line(block_table), (_line(factors[0]), _line(factors[1]), _line(factors[2])),
+                drop,
             )  # fmt: skip
             known.run(arrays, queries, keys, stream)
     return (out, lse) if return_lse else out

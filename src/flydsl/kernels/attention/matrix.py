@@ -13,6 +13,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.target import GPUTarget
 
+from .dropout import TOGETHER, Drop, drawn, stays
 from .plain import Extras, Kind, Sight, Steps, changed, key_place, offset
 from .softmax import LN2, LOG2E
 from .walk import pointer_of
@@ -58,6 +59,7 @@ def matrix_kernel(
     kind: fx.Constexpr[Kind],
     members: fx.Constexpr[int],
     sight: Sight,
+    drop: Drop,
     longest: fx.Int32,
     keys: fx.Int32,
     group: fx.Int32,
@@ -175,10 +177,15 @@ def matrix_kernel(
             height = (top == float("-inf")).select(fx.Float32(0.0), top)
             factor = fx.exp2(highest - height)
             part = fx.Float32(0.0)
+            numbers: tuple[fx.Uint32, ...] = ()
             for i in fx.range_constexpr(each):
                 weight = fx.exp2(mine[i] - height)
-                weights[r, lane * each + i] = dtype(weight)
                 part = part + weight
+                if fx.const_expr(kind.dropout):
+                    if fx.const_expr(i % TOGETHER == 0):
+                        numbers = drawn(drop, batch * fx.grid_dim.y + head, row, begin + lane * each + i)
+                    weight = weight * stays(drop, numbers[i % TOGETHER])
+                weights[r, lane * each + i] = dtype(weight)
             for i in fx.range_constexpr(lanes.bit_length() - 1):
                 part = part + fx.shuffle_xor(part, 1 << i, lanes)
             total = total * factor + part
@@ -285,6 +292,9 @@ def matrix_attention(
     right: fx.Int32,
     scale: fx.Float32,
     softcap: fx.Float32,
+    seed: fx.Int64,
+    limit: fx.Int64,
+    factor: fx.Float32,
     kind: fx.Constexpr[Kind],
     target: fx.Constexpr[str],
     stream: fx.Stream = fx.Stream(None),
@@ -296,10 +306,11 @@ def matrix_attention(
     matrix_kernel(
         fx.get_iter(q), fx.get_iter(k), fx.get_iter(v), fx.get_iter(out), pointer_of(lse), pointer_of(bias),
         pointer_of(alibi), pointer_of(sinks), pointer_of(cu_q), pointer_of(cu_k), pointer_of(used_k),
-        pointer_of(table), mma, kind, threads, Sight(left, right, scale, softcap), longest, keys, heads // kv_heads,
-        page, table_row, alibi_batch, Steps(batch_q, row_q, head_q, column_q), Steps(batch_k, row_k, head_k, column_k),
-        Steps(batch_v, row_v, head_v, column_v), Steps(batch_out, row_out, head_out, column_out),
-        Steps(batch_bias, row_bias, head_bias, column_bias), head_lse, batch_lse,
+        pointer_of(table), mma, kind, threads, Sight(left, right, scale, softcap), Drop(seed, limit, factor),
+        longest, keys, heads // kv_heads, page, table_row, alibi_batch, Steps(batch_q, row_q, head_q, column_q),
+        Steps(batch_k, row_k, head_k, column_k), Steps(batch_v, row_v, head_v, column_v),
+        Steps(batch_out, row_out, head_out, column_out), Steps(batch_bias, row_bias, head_bias, column_bias),
+        head_lse, batch_lse,
     ).launch(
         grid=(fx.ceildiv(longest, ROWS), heads, batches), block=threads, smem=shared_bytes(kind), stream=stream
     )  # fmt: skip

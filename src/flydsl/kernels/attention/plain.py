@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
+from .dropout import Drop, share_of
 from .softmax import LN2, LOG2E
 from .walk import pointer_of
 
@@ -47,6 +48,7 @@ class Kind(NamedTuple):
     right: bool
     softcap: bool
     page: bool
+    dropout: bool
 
 
 class Extras(NamedTuple):
@@ -83,6 +85,7 @@ def plain_kernel(
     table: fx.Pointer | None,
     kind: fx.Constexpr[Kind],
     sight: Sight,
+    drop: Drop,
     longest: fx.Int32,
     keys: fx.Int32,
     group: fx.Int32,
@@ -179,8 +182,12 @@ def plain_kernel(
             part = fx.Float32(0.0)
             for s in fx.range_constexpr(KEYS // LANES):
                 weight = fx.exp2(scores[s] - height)
-                weights[r, lane + s * LANES] = weight
                 part = part + weight
+                if fx.const_expr(kind.dropout):
+                    # The sum is that of all weights: those that stay make up for those that go.
+                    line = batch * fx.grid_dim.y + head
+                    weight = weight * share_of(drop, line, row, step * KEYS + lane + s * LANES)
+                weights[r, lane + s * LANES] = weight
             for i in fx.range_constexpr(3):
                 part = part + fx.shuffle_xor(part, 1 << i, LANES)
             total = total * factor + part
@@ -327,6 +334,9 @@ def plain_attention(
     right: fx.Int32,
     scale: fx.Float32,
     softcap: fx.Float32,
+    seed: fx.Int64,
+    limit: fx.Int64,
+    factor: fx.Float32,
     kind: fx.Constexpr[Kind],
     stream: fx.Stream = fx.Stream(None),
 ):
@@ -335,8 +345,8 @@ def plain_attention(
         fx.get_iter(q), fx.get_iter(k), fx.get_iter(v), fx.get_iter(out), pointer_of(lse),
         pointer_of(descale_q), pointer_of(descale_k), pointer_of(descale_v), pointer_of(bias), pointer_of(alibi),
         pointer_of(sinks), pointer_of(cu_q), pointer_of(cu_k), pointer_of(used_k), pointer_of(table), kind,
-        Sight(left, right, scale, softcap), longest, keys, heads // kv_heads, page, table_row,
-        alibi_batch, Steps(batch_q, row_q, head_q, column_q), Steps(batch_k, row_k, head_k, column_k),
+        Sight(left, right, scale, softcap), Drop(seed, limit, factor), longest, keys, heads // kv_heads, page,
+        table_row, alibi_batch, Steps(batch_q, row_q, head_q, column_q), Steps(batch_k, row_k, head_k, column_k),
         Steps(batch_v, row_v, head_v, column_v), Steps(batch_out, row_out, head_out, column_out),
         Steps(batch_bias, row_bias, head_bias, column_bias), head_lse, batch_lse,
     ).launch(

@@ -46,6 +46,7 @@ class Request(NamedTuple):
     used_k: bool
     descale: tuple[Array | None, Array | None, Array | None]
     out_dtype: str
+    dropout: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -87,6 +88,7 @@ def check(
     used_k: Array | None = None,
     sinks: Array | None = None,
     descale: tuple[Array | None, Array | None, Array | None] = (None, None, None),
+    dropout: bool = False,
 ) -> Request:
     """The request, or an error that names the argument."""
     _check_types(q, k, v)
@@ -155,7 +157,7 @@ def check(
     out = q.dtype if q.dtype not in FP8 else "bfloat16"
     return Request(
         q, k, v, batches, queries, keys, heads, kv_heads, d, dv, packed_q, packed_k, page, left, right, factor, cap,
-        bias, alibi, sinks, used_k is not None, descale, out,
+        bias, alibi, sinks, used_k is not None, descale, out, dropout,
     )  # fmt: skip
 
 

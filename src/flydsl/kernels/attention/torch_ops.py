@@ -34,8 +34,8 @@ class Context(Protocol):
     numbers: tuple[object, ...]
 
     @property
-    def saved_tensors(self) -> tuple[torch.Tensor, ...]: ...
-    def save_for_backward(self, *tensors: torch.Tensor) -> None: ...
+    def saved_tensors(self) -> tuple[torch.Tensor | None, ...]: ...
+    def save_for_backward(self, *tensors: torch.Tensor | None) -> None: ...
     def mark_non_differentiable(self, *tensors: torch.Tensor) -> None: ...
 
 
@@ -45,10 +45,12 @@ def operators() -> _Ops:
     import torch
 
     def forward(
-        q: Tensor, k: Tensor, v: Tensor, causal: bool, left: int, right: int, scale: float, softcap: float
-    ) -> tuple[Tensor, Tensor]:
+        q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, seed: Tensor | None, causal: bool, left: int, right: int,
+        scale: float, softcap: float, dropout: float,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         return attention(
-            q, k, v, causal=causal, window=(left, right), scale=scale, softcap=softcap or None, return_lse=True
+            q, k, v, causal=causal, window=(left, right), scale=scale, softcap=softcap or None, bias=bias,
+            dropout=dropout, seed=None if seed is None else int(seed), return_lse=True,
         )  # fmt: skip
 
     def forward_fake(q: Tensor, k: Tensor, v: Tensor, *rest: object) -> tuple[Tensor, Tensor]:
@@ -56,17 +58,18 @@ def operators() -> _Ops:
         return q.new_empty((b, s, h, v.shape[-1])), q.new_empty((b, h, s), dtype=torch.float32)
 
     def backward(
-        grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool, left: int, right: int,
-        scale: float, softcap: float,
+        grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, bias: Tensor | None,
+        seed: Tensor | None, causal: bool, left: int, right: int, scale: float, softcap: float, dropout: float,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         return attention_backward(
-            grad, q, k, v, out, lse, causal=causal, window=(left, right), scale=scale, softcap=softcap or None
+            grad, q, k, v, out, lse, causal=causal, window=(left, right), scale=scale, softcap=softcap or None,
+            bias=bias, dropout=dropout, seed=None if seed is None else int(seed),
         )  # fmt: skip
 
     def backward_fake(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *rest: object) -> tuple[Tensor, Tensor, Tensor]:
         return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
 
-    numbers = "bool causal, int left, int right, float scale, float softcap"
+    numbers = "Tensor? bias, Tensor? seed, bool causal, int left, int right, float scale, float softcap, float dropout"
     made: Any = torch.library.custom_op(
         "flydsl::attention", forward, mutates_args=(),
         schema=f"(Tensor q, Tensor k, Tensor v, {numbers}) -> (Tensor, Tensor)",
@@ -81,13 +84,13 @@ def operators() -> _Ops:
 
     def setup(ctx: Context, inputs: tuple[object, ...], output: tuple[Tensor, Tensor]) -> None:
         q, k, v = cast("tuple[Tensor, Tensor, Tensor]", inputs[:3])
-        ctx.save_for_backward(q, k, v, *output)
+        bias, seed = cast("tuple[Tensor | None, Tensor | None]", inputs[3:5])
+        ctx.save_for_backward(q, k, v, *output, bias, seed)
         ctx.mark_non_differentiable(output[1])
-        ctx.numbers = inputs[3:]
+        ctx.numbers = inputs[5:]
 
     def derive(ctx: Context, grad: Tensor, _: object) -> tuple[object, ...]:
-        q, k, v, out, lse = ctx.saved_tensors
-        return *gradient(grad.contiguous(), q, k, v, out, lse, *ctx.numbers), *(None,) * 5
+        return *gradient(grad.contiguous(), *ctx.saved_tensors, *ctx.numbers), *(None,) * 8
 
     made.register_autograd(derive, setup_context=setup)
     return _Ops(made, gradient)
@@ -105,11 +108,10 @@ def scaled_dot_product_attention(
 ) -> torch.Tensor:
     """In the place of torch's function: (batch, heads, rows, d), and a causal mask that starts with the first key.
 
-    Gradients are those of `query`, `key` and `value`, without an `attn_mask`.
+    Gradients are those of `query`, `key` and `value`, not of `attn_mask`. Dropout draws from torch's generator.
     """
     import torch
 
-    _no_dropout(dropout_p)
     if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
         raise DSLValueError(
             f"scaled_dot_product_attention: tensors are (batch, heads, rows, d), got {tuple(query.shape)}, "
@@ -125,14 +127,17 @@ def scaled_dot_product_attention(
     if attn_mask is not None:
         if is_causal:
             raise DSLValueError("scaled_dot_product_attention: give attn_mask or is_causal, not both")
-        if torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value, attn_mask)):
+        if torch.is_grad_enabled() and attn_mask.requires_grad:
             raise DSLValueError(
-                "scaled_dot_product_attention: there are no gradients with an attn_mask; call it under torch.no_grad()"
+                "scaled_dot_product_attention: there is no gradient of attn_mask; detach it, or call it under "
+                "torch.no_grad()"
             )
         bias = attn_mask
         if attn_mask.dtype == torch.bool:
             bias = torch.zeros(attn_mask.shape, device=attn_mask.device).masked_fill_(~attn_mask, float("-inf"))
-        return cast("torch.Tensor", attention(q, k, v, scale=factor, bias=bias)).transpose(1, 2)
+        seed = _seed(dropout_p)
+        out, _ = operators().forward(q, k, v, bias, seed, False, ALL, ALL, factor, 0.0, dropout_p)
+        return out.transpose(1, 2)
     queries, keys = q.shape[1], k.shape[1]
     right = ALL
     if is_causal:
@@ -140,7 +145,7 @@ def scaled_dot_product_attention(
         if keys > queries:
             k, v = k[:, :queries], v[:, :queries]
         right = max(queries - keys, 0)
-    out, _ = operators().forward(q, k, v, False, ALL, right, factor, 0.0)
+    out, _ = operators().forward(q, k, v, None, _seed(dropout_p), False, ALL, right, factor, 0.0, dropout_p)
     return out.transpose(1, 2)
 
 
@@ -155,15 +160,19 @@ def flash_attn_func(
     softcap: float = 0.0,
 ) -> torch.Tensor:
     """In the place of flash attention's function: (batch, rows, heads, d)."""
-    _no_dropout(dropout_p)
     scale = q.shape[-1] ** -0.5 if softmax_scale is None else float(softmax_scale)
-    out, _ = operators().forward(q, k, v, causal, window_size[0], window_size[1], scale, softcap)
+    seed = _seed(dropout_p)
+    out, _ = operators().forward(
+        q, k, v, None, seed, causal, window_size[0], window_size[1], scale, softcap, dropout_p
+    )  # fmt: skip
     return out
 
 
-def _no_dropout(p: float) -> None:
-    if p:
-        raise DSLValueError(f"attention: there is no dropout yet, got dropout_p={p}")
+def _seed(p: float) -> torch.Tensor | None:
+    """A fresh seed, as a tensor: a compiled graph draws another one each time."""
+    import torch
+
+    return torch.randint(1 << 62, (1,)) if p else None
 
 
 __all__ = ["flash_attn_func", "operators", "scaled_dot_product_attention"]
