@@ -202,6 +202,8 @@ def test_changed_headers_of_entries(tmp_path: Path) -> None:
         ("targets[0].kernels", lambda h: h["targets"][0].update(kernels=[])),
         ("targets[0].kernels[0].name", lambda h: h["targets"][0]["kernels"][0].update(name="absent_kernel")),
         ("targets[0].kernels[0].shared_static", lambda h: h["targets"][0]["kernels"][0].update(shared_static=2**40)),
+        ("sections", lambda h: h["targets"].reverse()),  # each with the other's code, ...
+        ("kernels", lambda h: h["targets"].insert(0, h["targets"].pop(1))),  # ... which is of the same kind
         ("targets[0].name", lambda h: h["targets"][0].update(name="absent")),
         ("targets[0].target", lambda h: h["targets"][0].update(target="banana")),
         ("targets[1].host", lambda h: h["targets"][1].pop("host")),

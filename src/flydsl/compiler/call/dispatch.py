@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 from ... import config
-from ...errors import FlyRuntimeError, LaunchError
+from ...errors import FlyRuntimeError, InvalidHandleError, LaunchError
 from ...llvm import host_jit
 from ...llvm.stub_abi import BAD_GEOMETRY, EXTENDED_LAUNCH_SYMBOL, FAILURE_BYTES, LAUNCH_SYMBOL
 from .. import listeners
-from ..build.artifact import CompiledArtifact
+from ..build.artifact import ArtifactFormatError, CompiledArtifact
 from ..extern_link import run_load_hooks
 from .arguments import Argument, StreamArgument, TensorArgument
 from .placement import order_after_producers, unspecified_stream
@@ -93,9 +93,13 @@ class LoadedFunction:
         self.module = runtime.module_load(binary)
         if artifact.metadata.get("load_hooks") or artifact.load_hooks:
             run_load_hooks(artifact, self.module.handle)
-        self.functions = [
-            runtime.function(self.module, k["name"], shared_bytes=k.get("shared_static", 0)) for k in artifact.kernels
-        ]
+        try:
+            self.functions = [
+                runtime.function(self.module, k["name"], shared_bytes=k.get("shared_static", 0))
+                for k in artifact.kernels
+            ]
+        except InvalidHandleError as error:
+            raise ArtifactFormatError("kernels", f"its code is not that of its kernels: {error}") from error
         self._allow_dynamic_shared()
         self.table = (ctypes.c_void_p * (len(self.functions) + 1))(*(f.handle for f in self.functions), 0)
         host_jit.load_libraries(artifact.metadata.get("host_libraries") or ())

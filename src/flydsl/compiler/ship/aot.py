@@ -164,7 +164,11 @@ class LoadedExport:
                 importlib.import_module(name.partition(":")[0])
             except ImportError as error:
                 raise ArtifactHookError(f"the load hook {name} cannot be imported: {error}") from error
-        return LoadedFunction(artifact, runtime, backend.loadable(artifact.sections))
+        try:
+            code = backend.loadable(artifact.sections)
+        except (KeyError, ValueError) as error:
+            raise ArtifactFormatError("sections", f"they have no code for {artifact.target}: {error}") from error
+        return LoadedFunction(artifact, runtime, code)
 
     def _bind(self, args: tuple[object, ...]) -> list[Argument]:
         parameters = self.header["parameters"]
