@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -73,3 +74,40 @@ def test_an_atom_is_refused_at_its_line():
         flyc.compile(run, np.zeros(4, "i4"), target="rocm:gfx942")
     told = str(caught.value) + "".join(getattr(caught.value, "__notes__", ()))
     assert "test_sync_scopes.py" in told
+
+
+_ORDERED = {
+    fx.AtomicOrdering.Monotonic: ["atom"],
+    fx.AtomicOrdering.Acquire: ["atom", "fence.acq_rel"],
+    fx.AtomicOrdering.Release: ["fence.acq_rel", "atom"],
+    fx.AtomicOrdering.AcqRel: ["fence.acq_rel", "atom", "fence.acq_rel"],
+    fx.AtomicOrdering.SeqCst: ["fence.sc", "atom", "fence.acq_rel"],
+}
+
+
+def _one(function: Any, ordering: fx.AtomicOrdering, scope: fx.SyncScope) -> Any:
+    @flyc.kernel
+    def kernel(x: fx.Tensor):
+        old = function(fx.get_iter(x), x.dtype(fx.thread_idx.x), ordering=ordering, syncscope=scope)
+        x[fx.thread_idx.x + 1] = old
+
+    @flyc.jit
+    def run(x: fx.Tensor):
+        kernel(x).launch(grid=1, block=32)
+
+    return run
+
+
+@pytest.mark.parametrize("dtype", ["i4", "u8", "f4"])
+@pytest.mark.parametrize("word", ["add", "max", "xchg", "sub"])
+def test_ptx_keeps_orderings_and_scopes(word: str, dtype: str):
+    """LLVM's own `atom` of a read-modify-write has neither."""
+    function, scopes = getattr(fx, f"atomic_{word}"), {"Block": "cta", "Device": "gpu", "System": "sys"}
+    for ordering, wanted in _ORDERED.items():
+        for scope, spelled in scopes.items():
+            run = _one(function, ordering, getattr(fx.SyncScope, scope))
+            asm = flyc.compile(run, np.zeros(40, dtype), target="cuda:sm_90a").artifact.asm
+            found = re.findall(r"(?:fence\.(?:acq_rel|sc)|atom)\.[\w.]+", asm)
+            assert [x.rpartition(f".{spelled}")[0] if x.startswith("fence") else "atom" for x in found] == wanted
+            if scope == "System":
+                assert all(".sys" in x for x in found)

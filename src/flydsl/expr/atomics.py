@@ -90,7 +90,8 @@ def _rmw(op: str, ptr: Pointer, value: ScalarLike, syncscope: Scope, ordering: A
         word = op if dtype.signed else f"u{op}"
     else:
         word = _BITWISE.get(op, op)
-    return dtype(_ir().rmw(word, ptr, number.ir_value(), _ordering(name, ordering, _RMW), _scope(syncscope)))
+    scope = None if syncscope is None else str(syncscope)
+    return dtype(_ir().rmw(word, ptr, number.ir_value(), _ordering(name, ordering, _RMW), scope))
 
 
 def atomic_add(
@@ -251,7 +252,7 @@ def _float_extremum(
     if not dtype.is_float:
         raise DSLTypeError(f"{name} works on floats, the pointer holds {dtype}; use atomic_{name[-3:]}")
     number = _operand(name, value, dtype)
-    word, scope = _ordering(name, ordering, _RMW), _scope(syncscope)
+    word, scope = _ordering(name, ordering, _RMW), None if syncscope is None else str(syncscope)
     if is_positive is None:
         return dtype(_ir().rmw(name.removeprefix("atomic_"), ptr, number.ir_value(), word, scope))
     # The bits of floats are ordered as signed integers if positive, and backwards as unsigned ones if negative.

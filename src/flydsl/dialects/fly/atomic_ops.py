@@ -8,7 +8,8 @@
 | `fly.store` | value, pointer | the same | `llvm.store` |
 | `fly.fence` | | `ordering`, `syncscope` | `llvm.fence` |
 
-Operations and orderings are LLVM's words as strings (`umax`, `_and`, `acq_rel`); an empty `syncscope` is left out.
+Operations and orderings are LLVM's words as strings (`umax`, `_and`, `acq_rel`); no `syncscope` is the
+system's, where an atomic_rmw says it with an empty one if the device's will not do.
 """
 
 from __future__ import annotations

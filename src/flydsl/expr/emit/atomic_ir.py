@@ -22,9 +22,13 @@ def _props(scope: str, **words: str) -> dict[str, Attribute]:
     return props
 
 
-def rmw(op: str, ptr: Pointer, value: SSAValue, ordering: str, scope: str) -> SSAValue:
+def rmw(op: str, ptr: Pointer, value: SSAValue, ordering: str, scope: str | None) -> SSAValue:
     """`fly.atomic_rmw`."""
-    return current().op1(AtomicRMWOp, (ptr.value, value), value.type, _props(scope, bin_op=op, ordering=ordering))
+    props = _props(scope or "", bin_op=op, ordering=ordering)
+    if scope == "":
+        # Asked for: PTX without a scope is the device's.
+        props["syncscope"] = StringAttr("")
+    return current().op1(AtomicRMWOp, (ptr.value, value), value.type, props)
 
 
 def cas(

@@ -28,7 +28,7 @@ def align_of(op: Operation) -> str:
 
 def _scope(f: FunctionText, op: Operation) -> str:
     scope: Any = op.properties.get("syncscope")
-    if scope is None:
+    if scope is None or not scope.data:
         return ""
     vendor = {"amdgcn": "amd", "nvptx64": "nvidia"}.get(f.module.triple.partition("-")[0])
     return f' syncscope("{scope_for(scope.data, lambda feature: feature in (vendor, "clusters"))}")'
@@ -109,7 +109,7 @@ def _of_device(f: FunctionText, op: Operation) -> str:
 
     Without that LLVM takes a loop of compare-and-swap for whatever is not defined in memory shared with the host.
     """
-    if op.properties.get("syncscope") is None or not f.module.triple.startswith("amdgcn"):
+    if not _scope(f, op) or not f.module.triple.startswith("amdgcn"):
         return ""
     f.module.metadata(EMPTY_NODE)
     return ", !amdgpu.no.fine.grained.memory !8001, !amdgpu.no.remote.memory !8001"
@@ -124,7 +124,57 @@ def _atomicrmw(f: FunctionText, op: llvm.AtomicRMWOp) -> None:
     if f.abi.checked:
         f.abi.access(f, op, text)
         return
-    f.names[result] = f.assign(text)
+    if not f.module.triple.startswith("nvptx64"):
+        f.names[result] = f.assign(text)
+        return
+    # LLVM drops the ordering of these for PTX, and takes the device's scope for the system's.
+    before, after = _FENCES[order]
+    if before:
+        f.line(f"fence{_scope(f, op)} {before}")
+    given: Any = op.properties.get("syncscope")
+    system = given is not None and given.data == "" and _system_wide(f, word, op)
+    f.names[result] = f.assign(system or text.replace(f" {order}{align_of(op)}", f" monotonic{align_of(op)}"))
+    if after:
+        f.line(f"fence{_scope(f, op)} {after}")
+
+
+_FENCES = {
+    "monotonic": ("", ""),
+    "acquire": ("", "acquire"),
+    "release": ("release", ""),
+    "acq_rel": ("release", "acquire"),
+    "seq_cst": ("seq_cst", "acquire"),
+}
+"""The fences in front of and behind an access that is relaxed by itself."""
+_PTX_TYPES = {"i32": ("u32", "s32", "b32", "r"), "i64": ("u64", "s64", "b64", "l")}
+_PTX_FLOATS = {"float": ("f32", "f"), "double": ("f64", "d")}
+_PTX_WORDS = {"add": 0, "umin": 0, "umax": 0, "min": 1, "max": 1, "and": 2, "or": 2, "xor": 2, "xchg": 2}
+"""Words of `atom`, with the kind of type they name."""
+
+
+def _system_wide(f: FunctionText, word: str, op: llvm.AtomicRMWOp) -> str:
+    """An atomic that other devices and the host see; nothing where LLVM makes a loop of compare-and-swap, which has
+    its scope, and for shared memory, which nobody else sees."""
+    p, v = operands_of(op)
+    type_, place = type_text(v.type), type_text(p.type)
+    space = {"ptr": "", "ptr addrspace(1)": ".global"}.get(place)
+    if space is None:
+        return ""
+    operand, first, last = "$2", "", ""
+    if word in ("fadd", "xchg") and type_ in _PTX_FLOATS:
+        kind, register = _PTX_FLOATS[type_]
+        word, kind = ("add", kind) if word == "fadd" else ("exch", f"b{kind[1:]}")
+    elif word == "sub" and type_ in _PTX_TYPES:
+        kind, signed, _, register = _PTX_TYPES[type_]
+        first, last = f"{{ .reg .{signed} %minus; neg.{signed} %minus, $2; ", " }"
+        word, operand = "add", "%minus"
+    elif word in _PTX_WORDS and type_ in _PTX_TYPES:
+        *kinds, register = _PTX_TYPES[type_]
+        kind, word = kinds[_PTX_WORDS[word]], {"xchg": "exch"}.get(word, word.removeprefix("u"))
+    else:
+        return ""
+    code = f"{first}atom.relaxed.sys{space}.{word}.{kind} $0, [$1], {operand};{last}"
+    return f'call {type_} asm sideeffect "{code}", "={register},l,{register},~{{memory}}"({f.typed(p)}, {f.typed(v)})'
 
 
 def _fence(f: FunctionText, op: FenceOp) -> None:
