@@ -102,6 +102,7 @@ def _check_flag(what: str, flag: object) -> None:
 def wait(flag: Pointer, value: IntLike) -> None:
     """Wait until a flag is at least `value`; what was done before that was signalled is seen from here on.
 
+    What is waited for must not be signalled by another thread of the same block, except before a barrier.
     Numbers may run over the end of 32 bits: those up to 2^31 behind a value count as less.
 
     >>> def late(flags):
