@@ -1,13 +1,13 @@
 """`fx.dist`: several ranks in a kernel. A symmetric tensor has the ranks as its first dimension.
 
-The host makes such tensors (`flydsl.dist.World.symmetric`); a kernel gets them, the number of its rank and nothing else,
-so one compiled kernel serves all ranks. Flags are words of a symmetric tensor of Int32: who has written data says so by
+The host makes such tensors (`flydsl.dist.World.symmetric`); a kernel gets them and the number of its rank, so one
+compiled kernel serves all ranks. Flags are words of a symmetric tensor of Int32: who has written data says so by
 `signal`, who needs it waits for that by `wait`, and everything written before the one is seen after the other.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, cast
 
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError
 from ..ir.enums import SyncScope
@@ -23,8 +23,13 @@ from .tensor import Pointer, Tensor, get_iter
 if TYPE_CHECKING:
     from .annotations import IntLike
 
-S = TypeVar("S", Tensor, Pointer)
 _yield = ffi("sched_yield", [], "int32")
+
+
+def _ir():
+    from .emit import dist_ir
+
+    return dist_ir
 
 
 def _need_trace(what: str) -> None:
@@ -58,20 +63,8 @@ def peer(x: Tensor, rank: IntLike) -> Tensor:
     """
     _need_trace("peer")
     whole = _check_symmetric("peer", x)
-    _note_symmetric(whole)
+    _ir().note_symmetric(whole)
     return whole[(rank, *(None,) * (whole.rank - 1))]
-
-
-def _note_symmetric(x: Tensor) -> None:
-    """Tell the kernel which of its arguments it is, so that checked mode sees where one rank's part ends."""
-    value = x._value  # pyright: ignore[reportPrivateUsage] - an argument has one already
-    function: object = None if value is None else maybe_current()
-    frames = getattr(function, "functions", ())
-    noted: set[int] | None = getattr(frames[-1], "symmetric", None) if frames else None
-    if noted is not None and value is not None and value.owner is not None:
-        index = getattr(value, "index", None)
-        if isinstance(index, int) and not hasattr(value, "op"):
-            noted.add(index)
 
 
 def signal(flag: Pointer, value: IntLike, *, add: bool = False) -> None:
@@ -117,7 +110,7 @@ def wait(flag: Pointer, value: IntLike) -> None:
 
     def behind() -> Boolean:
         seen = generic_load(flag, memory_order=AtomicOrdering.Acquire, syncscope=SyncScope.System)
-        return cast(Boolean, cast(Int32, seen) - least < 0)
+        return cast(Int32, seen) - least < 0
 
     while_(behind, rest, ())
 
@@ -140,8 +133,8 @@ def _rest():
 def barrier(flags: Tensor, rank: IntLike, epoch: IntLike) -> None:
     """The blocks of all ranks that have the same `flags` meet: what any of them wrote before, all see after.
 
-    `flags` is a symmetric tensor of Int32 with a word for each rank, `(world, world)`, all zeros at first, and `epoch` a
-    number that grows by one from call to call. All threads of the block call it; there are at least as many as ranks.
+    `flags` is a symmetric tensor of Int32 with a word for each rank, `(world, world)`, all zeros at first, and `epoch`
+    a number that grows by one from call to call. All threads of the block call it, at least as many as ranks.
     """
     _need_trace("barrier")
     ranks, t = world(flags), thread_idx.x

@@ -411,9 +411,11 @@ class DeviceRuntime(ABC):
 
     def enter_ranks(self, size: int) -> None:
         """Before threads of this process become the ranks of a world."""
+        return
 
     def leave_ranks(self) -> None:
         """After the ranks that `enter_ranks` announced have ended."""
+        return
 
     def rank_device(self, rank: int) -> int:
         """The device a rank uses: they take turns."""

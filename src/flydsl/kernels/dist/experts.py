@@ -100,15 +100,16 @@ def combine_kernel(
     epoch = epoch_of(row, rank, ranks)
     fx.dist.barrier(row, rank, epoch + 1)
     columns = fx.Int32(out.shape.unpack()[1])
-    for token in range(fx.block_idx.x, fx.Int32(out.shape.unpack()[0]), fx.grid_dim.x):
-        for h in range(fx.thread_idx.x, columns, THREADS):
-            total = fx.Float32(0)
-            for j in fx.range_constexpr(k):
-                slot = slots[token, j]
-                if slot >= 0:  # else it had no room, or no expert
-                    there = fx.dist.peer(results, experts[token, j] // per_rank)
-                    total = total + fx.Float32(weights[token, j]) * fx.Float32(there[rank, slot, h])
-            out[token, h] = total.to(out.dtype)
+    elements = fx.Int32(out.shape.unpack()[0]) * columns
+    for i in range(fx.block_idx.x * THREADS + fx.thread_idx.x, elements, fx.grid_dim.x * THREADS):
+        token, h = i // columns, i % columns
+        total = fx.Float32(0)
+        for j in range(k):
+            slot = slots[token, j]
+            if slot >= 0:  # else it had no room, or no expert
+                there = fx.dist.peer(results, experts[token, j] // per_rank)
+                total = total + fx.Float32(weights[token, j]) * fx.Float32(there[rank, slot, h])
+        out[token, h] = total.to(out.dtype)
     fx.dist.barrier(row, rank, epoch + 2)
     remember(row, rank, ranks, epoch + 2)
 
@@ -178,8 +179,9 @@ def combine(
         flags=(flags, "wbc"),
     )
     check_floats("combine", results, out)
-    rows = fx.Int32(out.shape.unpack()[0])
-    grid = fx.max(fx.min(rows, fx.Int32(flags.shape.unpack()[1])), 1)
+    rows, columns = (fx.Int32(n) for n in out.shape.unpack())
+    blocks = fx.ceildiv(rows * columns, THREADS)
+    grid = fx.max(fx.min(blocks, fx.Int32(flags.shape.unpack()[1])), 1)
     combine_kernel(results, experts, slots, weights, out, flags, rank, per_rank, ranks, k).launch(
         grid=grid, block=THREADS, stream=stream
     )

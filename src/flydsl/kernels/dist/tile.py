@@ -52,7 +52,7 @@ def tile_product(
         _fill(left, a, row, at, rows, depth)
         _fill(right, b, column, at, columns, depth)
         fx.barrier()
-        for d in fx.range_constexpr(DEPTH):
+        for d in range(DEPTH):
             a0, a1 = left[y * _STEP + d], left[(y + SIDE) * _STEP + d]
             b0, b1 = right[x * _STEP + d], right[(x + SIDE) * _STEP + d]
             s00, s01 = s00 + a0 * b0, s01 + a0 * b1

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from flydsl.errors import DSLValueError, FlyRuntimeError, KernelDeadlockError
 from flydsl.runtime.device_runtime import get_device_runtime
@@ -20,19 +20,18 @@ from flydsl.runtime.dist.world import TIMEOUT, World, connect
 if TYPE_CHECKING:
     from flydsl.runtime.base import DeviceRuntime
 
-P = ParamSpec("P")
 R = TypeVar("R")
 _GRACE = 10.0
 """Seconds for the others to end after one has failed."""
 
 
 def spawn(
-    function: Callable[Concatenate[World, P], R],
+    function: Callable[..., R],
     world: int,
-    *args: P.args,
+    *args: object,
     processes: bool | None = None,
     timeout: float | None = None,
-    **kwargs: P.kwargs,
+    **kwargs: object,
 ) -> list[R]:
     """Call `function(world, *args, **kwargs)` in every rank; their results, by rank.
 
@@ -50,7 +49,7 @@ def spawn(
         processes = not get_device_runtime().pageable_host
     limit = TIMEOUT if timeout is None else timeout
     if processes:
-        return _in_processes(lambda: (function, args, kwargs), world, limit, timed=timeout is not None)
+        return _in_processes(function, args, kwargs, world, limit, timed=timeout is not None)
     return _in_threads(lambda one: function(one, *args, **kwargs), world, limit, timed=timeout is not None)
 
 
@@ -142,7 +141,14 @@ def _rank_process(rank: int, size: int, folder: str, limit: float, link: Connect
     link.close()
 
 
-def _in_processes(work: Callable[[], object], size: int, limit: float, timed: bool) -> list[R]:
+def _in_processes(
+    function: Callable[..., R],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    size: int,
+    limit: float,
+    timed: bool,
+) -> list[R]:
     context = multiprocessing.get_context("spawn")
     results: dict[int, R] = {}
     with tempfile.TemporaryDirectory(prefix="flydsl-world-") as folder:
@@ -155,7 +161,7 @@ def _in_processes(work: Callable[[], object], size: int, limit: float, timed: bo
             for process, (ours, theirs) in zip(made, pipes, strict=True):
                 process.start()
                 theirs.close()
-                ours.send(work())
+                ours.send((function, args, kwargs))
             links = {pipes[r][0]: r for r in range(size)}
             end = time.monotonic() + limit
             while links:

@@ -140,7 +140,7 @@ class SymmetricTensor:
 
         buffer = (ctypes.c_char * max(self.nbytes, 1)).from_address(address)
         buffer._owner = self.mapping  # pyright: ignore[reportAttributeAccessIssue] - views of it keep it mapped
-        return np.ndarray(self.shape, _numpy_type(self.dtype), buffer)
+        return np.ndarray(self.shape, _numpy_type(self.dtype), memoryview(buffer))
 
     def copy_from(self, array: object) -> None:
         """Fill this rank's array from one in host memory."""
