@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError
 from ..ir.enums import SyncScope
-from .atomics import AtomicOrdering, atomic_add, generic_load, generic_store
+from .atomics import AtomicOrdering, generic_load, generic_store
 from .control.control_flow import for_range, if_, while_
 from .emit.trace import maybe_current
 from .extern import ffi
@@ -67,8 +67,8 @@ def peer(x: Tensor, rank: IntLike) -> Tensor:
     return whole[(rank, *(None,) * (whole.rank - 1))]
 
 
-def signal(flag: Pointer, value: IntLike, *, add: bool = False) -> None:
-    """Set a flag, or with `add` count it up, for all ranks to see: after everything this thread has done before.
+def signal(flag: Pointer, value: IntLike) -> None:
+    """Set a flag for all ranks to see: after everything this thread has done before.
 
     What other threads of the block did is included where a barrier comes first.
 
@@ -79,10 +79,7 @@ def signal(flag: Pointer, value: IntLike, *, add: bool = False) -> None:
     7
     """
     _check_flag("signal", flag)
-    if add:
-        atomic_add(flag, Int32(value), syncscope=SyncScope.System, ordering=AtomicOrdering.Release)
-    else:
-        generic_store(flag, Int32(value), memory_order=AtomicOrdering.Release, syncscope=SyncScope.System)
+    generic_store(flag, Int32(value), memory_order=AtomicOrdering.Release, syncscope=SyncScope.System)
 
 
 def _check_flag(what: str, flag: object) -> None:
@@ -168,7 +165,9 @@ def _copy(what: str, target: Tensor, source: Tensor, count: Tensor) -> None:
     def one(i: Numeric) -> None:
         target[i] = source[i]
 
-    for_range(one, (), thread_idx.x, Int32(count.shape.unpack()[0]), block_dim.x)
+    shape = count.shape.unpack()
+    extent = shape[0] if isinstance(shape, tuple) else shape
+    for_range(one, (), thread_idx.x, Int32(extent), block_dim.x)
 
 
 __all__ = ["barrier", "get", "peer", "put", "signal", "wait", "world"]

@@ -64,7 +64,10 @@ def leave(last: fx.Array, flags: fx.Tensor, rank: fx.Int32, ranks: fx.Constexpr[
     state = fx.get_iter(fx.dist.peer(row_of(flags, STATE), rank))
     fx.barrier()
     if fx.thread_idx.x == 0:
-        last[0] = fx.atomic_add(state, 1, ordering=fx.AtomicOrdering.AcqRel, syncscope=fx.SyncScope.Device)
+        # Fences, as LLVM's code for NVIDIA GPUs makes every atomic update a relaxed one.
+        fx.memory_fence(ordering=fx.AtomicOrdering.Release, syncscope=fx.SyncScope.Device)
+        last[0] = fx.atomic_add(state, 1, syncscope=fx.SyncScope.Device)
+        fx.memory_fence(ordering=fx.AtomicOrdering.Acquire, syncscope=fx.SyncScope.Device)
     fx.barrier()
     if last[0] == blocks - 1:
         fx.dist.barrier(row_of(flags, LEFT), rank, number)
