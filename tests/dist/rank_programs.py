@@ -12,7 +12,12 @@ from flydsl.kernels.dist import Communicator, Experts
 from flydsl.kernels.dist.communicator import part_of
 from flydsl.testing import assert_close
 
-TYPES: dict[str, Any] = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "int32": np.int32}
+TYPES: dict[str, Any] = {
+    "float32": np.float32,
+    "float16": np.float16,
+    "bfloat16": ml_dtypes.bfloat16,
+    "int32": np.int32,
+}
 
 
 class Local:

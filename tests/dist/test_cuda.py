@@ -19,21 +19,15 @@ def cuda_stack(cpu_stack: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("ranks", "dtype"), [(1, "float32"), (2, "bfloat16"), (8, "float16")])
 def test_collectives(ranks: int, dtype: str, seed: int):
-    found = spawn(
-        rank_programs.collectives, ranks, "cuda", dtype, (1001, 5), seed, processes=True, timeout=LIMIT
-    )
+    found = spawn(rank_programs.collectives, ranks, "cuda", dtype, (1001, 5), seed, processes=True, timeout=LIMIT)
     assert len(set(found)) == 1, "the ranks have different sums"
 
 
 def test_products(seed: int):
     shapes = ((37, 41, 19), (64, 64, 64))
-    assert all(
-        spawn(rank_programs.products, 8, "cuda", "float16", shapes, seed, processes=True, timeout=LIMIT)
-    )
+    assert all(spawn(rank_programs.products, 8, "cuda", "float16", shapes, seed, processes=True, timeout=LIMIT))
 
 
 def test_experts(seed: int):
-    lost = spawn(
-        rank_programs.experts, 8, "cuda", "float32", 21, 37, 2, 42, seed, processes=True, timeout=LIMIT
-    )
+    lost = spawn(rank_programs.experts, 8, "cuda", "float32", 21, 37, 2, 42, seed, processes=True, timeout=LIMIT)
     assert sum(lost) == 0

@@ -95,7 +95,8 @@ static int hit(const char *op, u64 *a, int count) {
   IS("module_load_ex") { *(u64 *)a[0] = next_handle += 0x1000; }
   else if (!strcmp(op, "alloc") || !strcmp(op, "alloc_async") || !strcmp(op, "alloc_host") ||
            !strcmp(op, "stream_create") || !strcmp(op, "event_create") || !strcmp(op, "module_load") ||
-           !strcmp(op, "vmm_import") || !strcmp(op, "vmm_reserve") || !strcmp(op, "module_function") || !strcmp(op, "graph_instantiate"))
+           !strcmp(op, "vmm_import") || !strcmp(op, "vmm_reserve") ||
+           !strcmp(op, "module_function") || !strcmp(op, "graph_instantiate"))
     *(u64 *)a[0] = next_handle += 0x1000;
   return 0;
 }

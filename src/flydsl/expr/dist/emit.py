@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.ir import BlockArgument
 
 from ..tensor import Tensor
-from .trace import current
+from ..emit.trace import current
 
 
 def note_symmetric(x: Tensor) -> None:
