@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -107,6 +108,37 @@ def test_the_first_failure_is_raised_and_the_others_are_told():
         spawn(run, 3)
     assert caught.value.__notes__ == ["in rank 1 of 3"]
     assert len(told) == 2 and all("another rank has failed" in text for text in told)
+
+
+@flyc.kernel
+def _count_kernel(x: fx.Tensor):
+    x[0] = x[0] + 1
+
+
+@flyc.jit
+def _count(x: fx.Tensor):
+    _count_kernel(x).launch(grid=1, block=1)
+
+
+def test_every_rank_has_code_of_its_own_also_for_what_was_called_before(monkeypatch: pytest.MonkeyPatch):
+    """Tables of checked mode are the code's: ranks must not share them."""
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    runtime: Any = get_device_runtime()
+    cell = np.zeros(1, np.int32)
+    for _ in range(4):
+        _count(cell)
+    before = len(runtime._modules)
+
+    def run(world: World) -> int:
+        mine = np.zeros(1, np.int32)
+        for _ in range(4):
+            _count(mine)
+        return int(mine[0])
+
+    assert spawn(run, 3) == [4, 4, 4] and cell[0] == 4
+    assert len(runtime._modules) == before + 2, "rank 0 has the device of this thread"
+    _count(cell)
+    assert cell[0] == 5
 
 
 @flyc.kernel

@@ -386,13 +386,13 @@ def _has(attribute: str) -> Callable[[object], bool]:
 
 _ADAPTERS: tuple[tuple[Callable[[object], bool], Callable[[Any], ArrayInfo]], ...] = (
     (_is_buffer, _buffer),
-    (_is_symmetric, _symmetric),
     (is_torch_tensor, _torch),
     (is_cupy_array, _cupy),
     (_is_numpy, _numpy),
     (_has("__cuda_array_interface__"), _cuda_interface),
     (_is_dlpack, _dlpack),
     (_has("__array_interface__"), _array_interface),
+    (_is_symmetric, _symmetric),
     (_has_buffer, _buffer_protocol),
 )
 """What recognises an object and what describes it, in the order in which they are asked."""

@@ -16,6 +16,7 @@ from flydsl.errors import DSLValueError, FlyRuntimeError, KernelDeadlockError
 from flydsl.runtime.device_runtime import get_device_runtime
 from flydsl.runtime.dist.meeting import Board, ThreadMeeting
 from flydsl.runtime.dist.world import TIMEOUT, World, connect
+from flydsl.runtime.objects import launches_by_device
 
 if TYPE_CHECKING:
     from flydsl.runtime.base import DeviceRuntime
@@ -72,6 +73,8 @@ def _in_threads(call: Callable[[World], R], size: int, limit: float, timed: bool
         try:
             one = World(ThreadMeeting(rank, size, board), runtime)
             runtime.set_device(one.device)
+            if runtime.pageable_host:
+                launches_by_device()
             results[rank] = call(one)
         except BaseException as error:  # noqa: BLE001 - raised again by the caller
             failures[rank] = error
