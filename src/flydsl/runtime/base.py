@@ -417,6 +417,10 @@ class DeviceRuntime(ABC):
         """After the ranks that `enter_ranks` announced have ended."""
         return
 
+    def ranks_meet(self) -> None:
+        """All ranks of this process are at one place of the host's program, and none goes on yet."""
+        return
+
     def rank_device(self, rank: int) -> int:
         """The device a rank uses: they take turns."""
         return rank % self.device_count()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from flydsl import config
-from flydsl.cpu import unwritten_arrays
+from flydsl.cpu import rank_clocks, unwritten_arrays
 from flydsl.cpu.runtime import lines as cpu_lines
 from flydsl.cpu.runtime import native as cpu_native
 from flydsl.cpu.runtime import reports as cpu_reports
@@ -396,6 +396,7 @@ class CpuDeviceRuntime(SharedHostMemory):
         with self._lock:
             loaded = _LoadedModule(host_jit.load_object(binary, name="cpu-module"))
             unwritten_arrays.install(loaded.library)
+            rank_clocks.install(loaded.library, ordinal)
             handle = next(self._ids)
             self._modules[handle] = loaded
         return Module(self, handle, ordinal)

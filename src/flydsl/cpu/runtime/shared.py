@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 
+from flydsl.cpu import rank_clocks
 from flydsl.cpu.runtime import native as cpu_native
 from flydsl.errors import FlyRuntimeError, OutOfMemoryError
 from flydsl.runtime.base import DeviceRuntime
@@ -42,6 +43,7 @@ class SharedHostMemory(DeviceRuntime):
         with self._worlds_lock:
             if not self._worlds:
                 self._alone = self.devices
+            rank_clocks.begin(size)
             self._worlds += 1
             self.devices = max(self.devices, size)
 
@@ -50,6 +52,7 @@ class SharedHostMemory(DeviceRuntime):
             self._worlds -= 1
             if not self._worlds:
                 self.devices = self._alone
+                rank_clocks.end()
 
     def stop_kernels(self) -> bool:
         return cpu_native.launcher().stop_kernels()
@@ -87,9 +90,15 @@ class SharedHostMemory(DeviceRuntime):
             _unmap(base, whole)
             raise
         self._mapped[base] = whole
+        if self._worlds:
+            rank_clocks.watch(base, whole)
         return base
 
+    def ranks_meet(self) -> None:
+        rank_clocks.meet()
+
     def shared_unmap(self, base: int) -> None:
+        rank_clocks.forget(base)
         _unmap(base, self._mapped.pop(base))
 
     def shared_release(self, handle: int) -> None:

@@ -9,6 +9,7 @@ import struct
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 
 from flydsl.errors import FlyRuntimeError
@@ -42,7 +43,9 @@ class Meeting(ABC):
 class Board:
     """What the threads of a world share."""
 
-    def __init__(self, size: int, timeout: float):
+    def __init__(self, size: int, timeout: float, meet: Callable[[], None] = lambda: None):
+        self.meet = meet
+        """Called while all ranks wait."""
         self.cells: list[bytes] = [b""] * size
         self.barrier = threading.Barrier(size, timeout=timeout)
 
@@ -62,6 +65,8 @@ class ThreadMeeting(Meeting):
             self._board.cells[self.rank] = data
             self._board.barrier.wait()
             found = list(self._board.cells)
+            if self.rank == 0:
+                self._board.meet()
             self._board.barrier.wait()
         except threading.BrokenBarrierError:
             raise FlyRuntimeError(

@@ -64,7 +64,7 @@ def _too_late(ranks: Sequence[int], limit: float) -> KernelDeadlockError:
 
 def _in_threads(call: Callable[[World], R], size: int, limit: float, timed: bool) -> list[R]:
     runtime = get_device_runtime()
-    board = Board(size, limit)
+    board = Board(size, limit, runtime.ranks_meet)
     results: dict[int, R] = {}
     failures: dict[int, BaseException] = {}
     changed = threading.Condition()
