@@ -103,7 +103,8 @@ class SharingDriverRuntime(DriverRuntime):
                 rights = (AccessDescription * len(devices))(
                     *(AccessDescription(Location(_ON_DEVICE, self._need(d)), _READ_WRITE) for d in devices)
                 )
-                self._call("vmm_access", start, whole, ctypes.addressof(rights), len(devices))
+                for i in range(len(handles)):  # one by one: HIP takes what one `vmm_map` has mapped
+                    self._call("vmm_access", start + i * nbytes, nbytes, ctypes.addressof(rights), len(devices))
             except BaseException:
                 self._unmap(start, mapped, nbytes, len(handles))
                 raise

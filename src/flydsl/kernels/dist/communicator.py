@@ -65,13 +65,13 @@ class Communicator:
     def _local(what: str, x: Shaped, *shape: int) -> None:
         given = tuple(int(n) for n in x.shape)  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType, reportUnknownArgumentType]
         if given != shape:
-            raise DSLValueError(f"{what} must have the shape {shape} in rank, got {given}")
+            raise DSLValueError(f"{what} must have the shape {shape}, got {given}")
 
-    def _room(self, key: str, nbytes_of: tuple[int, ...], dtype: str) -> SymmetricTensor:
-        """Scratch memory that grows; all ranks ask for the same."""
+    def _room(self, key: str, shape: tuple[int, ...], dtype: str) -> SymmetricTensor:
+        """Scratch memory, kept for the next call: a row may be longer than asked for. All ranks ask for the same."""
         kept = self._scratch.get(f"{key} {dtype}")
-        if kept is None or kept.shape != nbytes_of:
-            kept = self._scratch[f"{key} {dtype}"] = self.world.symmetric(nbytes_of, dtype)
+        if kept is None or (kept.shape != shape if len(shape) > 1 else kept.shape[0] < shape[0]):
+            kept = self._scratch[f"{key} {dtype}"] = self.world.symmetric(shape, dtype)
         return kept
 
     def all_reduce(self, x: SymmetricTensor, out: Shaped, *, algorithm: str = "auto") -> None:
