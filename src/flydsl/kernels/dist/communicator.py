@@ -70,7 +70,8 @@ class Communicator:
     def _room(self, key: str, shape: tuple[int, ...], dtype: str) -> SymmetricTensor:
         """Scratch memory, kept for the next call: a row may be longer than asked for. All ranks ask for the same."""
         kept = self._scratch.get(f"{key} {dtype}")
-        if kept is None or (kept.shape != shape if len(shape) > 1 else kept.shape[0] < shape[0]):
+        fits = kept is not None and (kept.shape == shape or (len(shape) == 1 and kept.shape > shape))
+        if kept is None or not fits:
             kept = self._scratch[f"{key} {dtype}"] = self.world.symmetric(shape, dtype)
         return kept
 
