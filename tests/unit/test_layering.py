@@ -32,6 +32,7 @@ ORDER = (
     "llvm",
     "runtime",
     "cpu",
+    "dist",
     "passes",
     "expr",
     "extension",

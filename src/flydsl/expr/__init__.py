@@ -87,6 +87,7 @@ _SUBMODULES = (
     "vector",
     "tensor",
     "extern",
+    "dist",
     "rocdl",
     "buffer_ops",
     "nvgpu",

@@ -6,6 +6,7 @@ Written by scripts/type_stubs.py; change the tables of the package and run it ag
 from . import arith as arith
 from . import buffer_ops as buffer_ops
 from . import derived as derived
+from . import dist as dist
 from . import enum as enum
 from . import extern as extern
 from . import gpu as gpu

@@ -32,7 +32,7 @@ from flydsl.runtime.objects import (
 GPU_WORK = frozenset(
     (
         *("alloc", "alloc_pinned", "memcpy_h2d", "memcpy_d2h", "memcpy_d2d", "memcpy_peer", "memset", "memset32"),
-        *("stream_create", "event_create", "module_load", "launch", "graph_launch"),
+        *("stream_create", "event_create", "module_load", "launch", "graph_launch", "shared_create", "shared_import"),
     )
 )
 """Methods after which the process is bound to its runtime."""
@@ -406,6 +406,60 @@ class DeviceRuntime(ABC):
 
     def disable_peer_access(self, device: int, peer: int) -> None:
         raise self._unsupported("disable_peer_access")
+
+    # -- memory that ranks share (`runtime/dist`) ------------------------------------------------------
+
+    def enter_ranks(self, size: int) -> None:
+        """Before threads of this process become the ranks of a world."""
+        return
+
+    def leave_ranks(self) -> None:
+        """After the ranks that `enter_ranks` announced have ended."""
+        return
+
+    def ranks_meet(self) -> None:
+        """All ranks of this process are at one place of the host's program, and none goes on yet."""
+        return
+
+    def rank_device(self, rank: int) -> int:
+        """The device a rank uses: they take turns."""
+        return rank % self.device_count()
+
+    def stop_kernels(self) -> bool:
+        """End every kernel that runs now, where the stack can; whether it can."""
+        return False
+
+    def shared_granularity(self, device: int) -> int:
+        """What sizes of memory that can be mapped by others are multiples of."""
+        raise self._unsupported("shared_granularity")
+
+    def shared_create(self, nbytes: int, device: int) -> int:
+        """Memory on a device that other processes can map; a handle."""
+        raise self._unsupported("shared_create")
+
+    def shared_export(self, handle: int) -> int:
+        """A file descriptor that stands for the memory in any process; the caller closes it."""
+        raise self._unsupported("shared_export")
+
+    def shared_import(self, descriptor: int, device: int) -> int:
+        """The handle of memory another process made; the descriptor stays the caller's."""
+        raise self._unsupported("shared_import")
+
+    def shared_map(self, handles: Sequence[int], nbytes: int, devices: Sequence[int]) -> int:
+        """Map memories of `nbytes` each one behind the other, for kernels on `devices`; the first address."""
+        raise self._unsupported("shared_map")
+
+    def shared_unmap(self, base: int) -> None:
+        """Undo `shared_map`; finalisers queue it as the release of a `mapping`."""
+        raise self._unsupported("shared_unmap")
+
+    def shared_release(self, handle: int) -> None:
+        """Let go of a handle; what is mapped stays until it is unmapped."""
+        raise self._unsupported("shared_release")
+
+    def multicast_supported(self, device: int) -> bool:
+        """Whether a switch between the devices adds up and copies for kernels."""
+        return False
 
     # -- graphs ----------------------------------------------------------------------------------------
 

@@ -8,16 +8,16 @@ from typing import ClassVar
 
 from flydsl.errors import FlyRuntimeError
 from flydsl.runtime import library
-from flydsl.runtime.driver import DriverRuntime
+from flydsl.runtime.driver_shared import SharingDriverRuntime
 from flydsl.runtime.driver_table import Column
 from flydsl.runtime.objects import Device, DeviceCapabilities
 
 _LOG_BYTES = 16384
 _OPTION_INFO_LOG, _OPTION_INFO_SIZE, _OPTION_ERROR_LOG, _OPTION_ERROR_SIZE, _OPTION_LINES = 3, 4, 5, 6, 13
-_MAJOR, _MINOR = 75, 76
+_MAJOR, _MINOR, _MULTICAST = 75, 76, 132
 
 
-class CudaDeviceRuntime(DriverRuntime):
+class CudaDeviceRuntime(SharingDriverRuntime):
     """NVIDIA GPUs.
 
     >>> CudaDeviceRuntime.kind
@@ -182,6 +182,9 @@ class CudaDeviceRuntime(DriverRuntime):
             pci.value.decode() if has_pci else None,
             caps,
         )
+
+    def multicast_supported(self, device: int) -> bool:
+        return bool(self._attribute(self._need(device), _MULTICAST))
 
     def last_error(self) -> int:
         """The driver API keeps no last error."""

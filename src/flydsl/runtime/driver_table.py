@@ -119,6 +119,21 @@ ENTRIES: dict[str, Entry] = {
     "can_access_peer": _row("hipDeviceCanAccessPeer", "cuDeviceCanAccessPeer", _OUT_INT, c_int, c_int),
     "enable_peer": _row("hipDeviceEnablePeerAccess", "cuCtxEnablePeerAccess", c_void_p, c_uint),
     "disable_peer": _row("hipDeviceDisablePeerAccess", "cuCtxDisablePeerAccess", c_void_p),
+    # memory that other processes can map
+    "vmm_granularity": _row(
+        "hipMemGetAllocationGranularity", "cuMemGetAllocationGranularity", _OUT_SIZE, c_void_p, c_int
+    ),
+    "vmm_create": _row("hipMemCreate", "cuMemCreate", _OUT, c_size_t, c_void_p, c_uint64),
+    "vmm_release": _row("hipMemRelease", "cuMemRelease", _HANDLE),
+    "vmm_export": _row(
+        "hipMemExportToShareableHandle", "cuMemExportToShareableHandle", c_void_p, _HANDLE, c_int, c_uint64
+    ),
+    "vmm_import": _row("hipMemImportFromShareableHandle", "cuMemImportFromShareableHandle", _OUT, c_void_p, c_int),
+    "vmm_reserve": _row("hipMemAddressReserve", "cuMemAddressReserve", _OUT, c_size_t, c_size_t, _PTR, c_uint64),
+    "vmm_free": _row("hipMemAddressFree", "cuMemAddressFree", _PTR, c_size_t),
+    "vmm_map": _row("hipMemMap", "cuMemMap", _PTR, c_size_t, c_size_t, _HANDLE, c_uint64),
+    "vmm_unmap": _row("hipMemUnmap", "cuMemUnmap", _PTR, c_size_t),
+    "vmm_access": _row("hipMemSetAccess", "cuMemSetAccess", _PTR, c_size_t, c_void_p, c_size_t),
     # graphs
     "capture_begin": _row("hipStreamBeginCapture", "cuStreamBeginCapture_v2", _HANDLE, c_int),
     "capture_end": _row("hipStreamEndCapture", "cuStreamEndCapture", _HANDLE, _OUT),

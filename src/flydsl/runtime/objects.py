@@ -77,7 +77,8 @@ def active_runtime() -> RuntimePort:
 
 class _PerThread(threading.local):
     def __init__(self) -> None:
-        self.streams: list[Stream] = []
+        self.streams: list[Stream | None] = []
+        """Of the `with` blocks around; None in a rank's thread (`launches_by_device`)."""
         self.devices: list[int] = []
 
 
@@ -91,6 +92,14 @@ def current_stream() -> Stream | None:
     True
     """
     return per_thread.streams[-1] if per_thread.streams else None
+
+
+def launches_by_device() -> None:
+    """Let every launch of this thread look where it goes, on a stack of host memory.
+
+    Repeated calls there go to the code of the device they were first made on; a rank has code of its own.
+    """
+    per_thread.streams.append(None)
 
 
 # --- devices ------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from flydsl.errors import FlyRuntimeError
 from flydsl.runtime import library
-from flydsl.runtime.driver import DriverRuntime
+from flydsl.runtime.driver_shared import SharingDriverRuntime
 from flydsl.runtime.driver_table import Column
 from flydsl.runtime.objects import Device, DeviceCapabilities
 from flydsl.target import has
@@ -18,9 +18,11 @@ _PROPERTIES_BYTES = 1472
 """Size of `hipDeviceProp_tR0600`; allocated with room to spare."""
 
 _ATTRIBUTE_POOLS = 88
+_DESCRIPTOR_BY_VALUE = 70100000
+"""HIP's version 7.1.0."""
 
 
-class RocmDeviceRuntime(DriverRuntime):
+class RocmDeviceRuntime(SharingDriverRuntime):
     """AMD GPUs.
 
     >>> RocmDeviceRuntime.kind
@@ -122,6 +124,13 @@ class RocmDeviceRuntime(DriverRuntime):
         )
         pci = f"{i32(592):04x}:{i32(584):02x}:{i32(588):02x}.0"
         return Device(ordinal, self.kind, text(0), text(1160), data[256:272].hex(), pci, caps)
+
+    def _imported_descriptor(self, descriptor: int) -> c_void_p:
+        """Before 7.1 the library wants the address of the descriptor, since then the descriptor itself."""
+        if self.runtime_version() >= _DESCRIPTOR_BY_VALUE:
+            return c_void_p(descriptor)
+        self._descriptor = c_int(descriptor)
+        return c_void_p(ctypes.addressof(self._descriptor))
 
     def last_error(self) -> int:
         return self._raw("last_error")

@@ -10,6 +10,7 @@ from typing import Any
 from flydsl.runtime.driver_table import ENTRIES, Column
 
 PRELUDE = r"""
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,6 +41,12 @@ static void properties(char *p) {
   put32(p, 332, 1024); put32(p, 336, 2147483647); put32(p, 340, 65535); put32(p, 344, 65535); put32(p, 388, 304);
   put32(p, 584, 5); put32(p, 588, 6); put32(p, 592, 0); put32(p, 624, 2048); put64(p, 640, 65536);
   strcpy(p + 1160, "gfx942:sramecc+:xnack-");
+}
+static void words(const char *name, int *at, int count) {
+  char *end = log_text + strlen(log_text);
+  end += sprintf(end, "%s", name);
+  for (int i = 0; i < count; i++) end += sprintf(end, " %x", at[i]);
+  sprintf(end, "\n");
 }
 static int hit(const char *op, u64 *a, int count) {
   char *end = log_text + strlen(log_text);
@@ -77,6 +84,10 @@ static int hit(const char *op, u64 *a, int count) {
   IS("module_global") { *(u64 *)a[0] = 0x5000; *(u64 *)a[1] = 64; }
   IS("occupancy") *(int *)a[0] = 3;
   IS("can_access_peer") *(int *)a[0] = 1;
+  IS("vmm_granularity") *(u64 *)a[0] = 1 << 21;
+  IS("vmm_create") { words("vmm_properties", (int *)a[2], 8); *(u64 *)a[0] = next_handle += 0x1000; }
+  IS("vmm_export") *(int *)a[0] = open("/dev/null", 0);
+  IS("vmm_access") for (int i = 0; i < (int)a[3]; i++) words("vmm_right", (int *)a[2] + 3 * i, 3);
   IS("pointer_attribute") { if (a[2] == 1) return 1; *(int *)a[0] = 1; }
   IS("last_error") { int code = last_error; last_error = 0; return code; }
   IS("cuda_error_name") *(const char **)a[1] = "FAKE_ERROR";
@@ -84,6 +95,7 @@ static int hit(const char *op, u64 *a, int count) {
   IS("module_load_ex") { *(u64 *)a[0] = next_handle += 0x1000; }
   else if (!strcmp(op, "alloc") || !strcmp(op, "alloc_async") || !strcmp(op, "alloc_host") ||
            !strcmp(op, "stream_create") || !strcmp(op, "event_create") || !strcmp(op, "module_load") ||
+           !strcmp(op, "vmm_import") || !strcmp(op, "vmm_reserve") ||
            !strcmp(op, "module_function") || !strcmp(op, "graph_instantiate"))
     *(u64 *)a[0] = next_handle += 0x1000;
   return 0;

@@ -19,6 +19,7 @@ from ...target import on_host
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
+    from ...runtime.dist.tensor import SymmetricTensor
     from ...runtime.objects import Buffer
 
     class ArrayLike(Protocol):
@@ -155,6 +156,17 @@ def _is_buffer(x: object) -> bool:
 def _buffer(x: Buffer) -> ArrayInfo:
     """The bytes of a buffer; a freed one raises `InvalidHandleError`."""
     return ArrayInfo(x.ptr, (x.nbytes,), (1,), CLASSES["Uint8"], x.runtime.kind, x.device.ordinal, x)
+
+
+def _is_symmetric(x: object) -> bool:
+    tensor = sys.modules.get("flydsl.runtime.dist.tensor")
+    return tensor is not None and isinstance(x, tensor.SymmetricTensor)
+
+
+def _symmetric(x: SymmetricTensor) -> ArrayInfo:
+    """The arrays of all ranks, which are the first dimension."""
+    kind = x.mapping.runtime.kind
+    return ArrayInfo(x.address(0), (x.world, *x.shape), x.strides, element_class(x.dtype), kind, x.device, x)
 
 
 # --- frameworks ---------------------------------------------------------------------------------------------------
@@ -380,6 +392,7 @@ _ADAPTERS: tuple[tuple[Callable[[object], bool], Callable[[Any], ArrayInfo]], ..
     (_has("__cuda_array_interface__"), _cuda_interface),
     (_is_dlpack, _dlpack),
     (_has("__array_interface__"), _array_interface),
+    (_is_symmetric, _symmetric),
     (_has_buffer, _buffer_protocol),
 )
 """What recognises an object and what describes it, in the order in which they are asked."""

@@ -56,6 +56,8 @@ class KernelFrame:
         self.block_size = block_size
         self.shared: Any = None
         """Its `SharedAllocator`."""
+        self.symmetric: set[int] = set()
+        """Numbers of the arguments that are tensors of all ranks (`fx.dist.peer`)."""
 
 
 class KernelText(NamedTuple):
@@ -252,6 +254,8 @@ def trace_kernel(
         # What checked mode calls the arguments.
         names = [StringAttr(param) for param, mine in flat.items() for _ in mine]
         attributes = {**attributes, "fly.arg_names": ArrayAttr(names)}
+        if kernel.symmetric:
+            attributes["fly.symmetric_args"] = i32_list(sorted(kernel.symmetric))
     with tracer.region(frame.device):
         tracer.with_regions(gpu.FuncOp, (), (), [Region(entry)], props, attributes)
     frame.kernels.append(symbol)

@@ -106,7 +106,11 @@ class CpuAbi(Abi):
         if names is not None:
             name += f" ('{names.data[number].data}')"
         tensor = cpu_check.tensor_of(f, number, _number(op.bits), [f.names[v] for v in op.modes])
-        self.extents[op.pointer] = cpu_check.Bounds(low, high, name, tensor)
+        ranks: Any = f.op.attributes.get("fly.symmetric_args")
+        slot = None
+        if ranks is not None and number in ranks.get_values() and op.modes:
+            slot = cpu_check.slot_of(f, _number(op.bits), [f.names[v] for v in op.modes])
+        self.extents[op.pointer] = cpu_check.Bounds(low, high, name, tensor, slot)
 
     def index(self, f: FunctionText, kind: str, dim: str) -> str:
         return _IDS[kind]["xyz".index(dim)]

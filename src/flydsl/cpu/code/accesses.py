@@ -27,6 +27,7 @@ from . import copies as cpu_copies
 from . import global_races as cpu_global_races
 from . import order as cpu_order
 from . import places as cpu_places
+from . import ranks as cpu_ranks
 from . import registers as cpu_registers
 from . import routines as cpu_routines
 from . import shadow as cpu_shadow
@@ -118,6 +119,8 @@ def global_table(f: FunctionText, op: Operation, word: str, name: str) -> str:
             f"race on {name}: {word} of what another thread wrote, with nothing that orders them",
             f"race on {name}: {word} of what another thread read, with nothing that orders them",
             f"{word} of an element of {name} that nobody has written",
+            f"race between ranks on {name}: {word} of what another rank wrote, with no flag in between",
+            f"race between ranks on {name}: {word} of what another rank read, with no flag in between",
         ),
     )
 
@@ -305,11 +308,16 @@ def checked_access(f: FunctionText, abi: CpuAbi, op: Operation, text: str | None
         ordering = _number(op, "success_ordering" if isinstance(op, CmpXchgOp) else "ordering")
         if passes and access.how & WRITES:
             _hand_on(f, access, ordering)
+        of_ranks = bool(access.how & ATOMIC) and root is not None and root in abi.extents
+        if of_ranks and access.how & WRITES:
+            f.line(f"call void @fly_check_rank_hand_on({f.typed(access.pointer)})")
         value = None if result is None else f.assign(text)
         if result is None:
             f.line(text)
         if passes and not isinstance(op, llvm.StoreOp):
             _take_up(f, access, ordering)
+        if of_ranks and not isinstance(op, llvm.StoreOp):
+            f.line(f"call void @fly_check_rank_take_up({f.typed(access.pointer)})")
         return value
 
     made = perform() if fine is None else _where(f, fine, None if result is None else type_text(result.type), perform)
@@ -354,6 +362,7 @@ def _routines() -> dict[str, _Written]:
         *cpu_copies.copy_routines(),
         cpu_global_races.access(),
         cpu_global_races.watch(),
+        *cpu_ranks.rank_routines(),
     )
     for routine in made:
         if routine.name not in _HOT:
@@ -373,7 +382,7 @@ def finish(module: ModuleText) -> None:
     texts = ["ptr null", *(f"ptr {string_constant(module, text)}" for _, text in lines)]
     todo = [name for text in (*module.functions, *module.globals) for name in _called(text)]
     module.globals.append(f"@fly_source_lines = internal constant [{len(texts)} x ptr] [{', '.join(texts)}]")
-    module.globals += [cpu_global_races.GLOBALS, cpu_places.GLOBALS]
+    module.globals += [cpu_global_races.GLOBALS, cpu_places.GLOBALS, cpu_ranks.GLOBALS]
     routines, done = _routines(), set[str]()
     while todo:
         name = todo.pop()

@@ -39,6 +39,14 @@ class Bounds(NamedTuple):
     high: str
     name: str
     tensor: Tensor | None = None
+    slot: Slot | None = None
+
+
+class Slot(NamedTuple):
+    """Of a tensor of all ranks: bytes from one rank's part to the next one's, and bytes of each part."""
+
+    step: str
+    nbytes: str
 
 
 class Tensor(NamedTuple):
@@ -188,6 +196,28 @@ def _peer_bounds(f: FunctionText, abi: CpuAbi, root: SSAValue) -> Bounds | None:
     return Bounds(low, high, "another block's shared memory")
 
 
+def slot_of(f: FunctionText, bits: int, modes: list[str]) -> Slot:
+    """The parts of a tensor whose first mode are the ranks, from its extents and strides."""
+    rank = len(modes) // 2
+    last = "0"
+    for extent, stride in zip(modes[1:rank], modes[rank + 1 :], strict=True):
+        steps = f.assign(f"sub i64 {extent}, 1")
+        reach = f.assign(f"mul i64 {steps}, {stride}")
+        last = f.assign(f"add i64 {last}, {reach}")
+    count = f.assign(f"add i64 {last}, 1")
+    step, nbytes = (f.assign(f"mul i64 {n}, {bits // 8}") for n in (modes[rank], count))
+    none = f.assign(f"icmp eq i64 {step}, 0")  # a tensor without elements; a divisor must not be zero
+    return Slot(f.assign(f"select i1 {none}, i64 1, i64 {step}"), nbytes)
+
+
+def _inside_slot(f: FunctionText, low: str, slot: Slot, first: str, nbytes: int) -> str:
+    """Whether an access lies in one rank's part of a tensor of all ranks (i1)."""
+    offset = f.assign(f"sub i64 {first}, {low}")
+    start = f.assign(f"urem i64 {offset}, {slot.step}")
+    end = f.assign(f"add i64 {start}, {nbytes}")
+    return f.assign(f"icmp ule i64 {end}, {slot.nbytes}")
+
+
 def check_access(
     f: FunctionText, abi: CpuAbi, op: Operation, pointer: SSAValue, type_: Any, word: str, guard: str | None = None
 ) -> str | None:
@@ -208,6 +238,8 @@ def check_access(
     inside = f.assign(f"icmp uge i64 {first}, {bounds.low}")
     before = f.assign(f"icmp ule i64 {last}, {bounds.high}")
     fine = f.assign(f"and i1 {inside}, {before}")
+    if bounds.slot is not None:
+        fine = f.assign(f"and i1 {fine}, {_inside_slot(f, bounds.low, bounds.slot, first, nbytes)}")
     if guard is not None:
         fine = f.assign(f"select i1 {guard}, i1 {fine}, i1 true")
     unless(f, fine, lambda: report(f, abi, f"{where(op)}: {word} out of bounds of {bounds.name}", first, bounds))

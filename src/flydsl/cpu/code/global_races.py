@@ -14,6 +14,7 @@ from ...llvm.text.routine import Routine, Value
 from . import report as cpu_report
 from .block import SHADOW
 from .places import lock, time_now, unlock
+from .ranks import BY_READER
 from .shadow import ATOMIC, COUNTED, COUNTED_BY, NARROW, READS, WRITES, cell_of
 
 BITS = 19
@@ -22,9 +23,9 @@ _PROBES = 8
 _GOLDEN = -7046029254386353131  # 2**64 / golden ratio, odd
 WORD, LAUNCH, DONE, MASKS, HOW, LINES, TIMES = 0, 8, 16, 64, 67, 70, 76
 WRITE, READ, UPDATE = range(3)
-RACE_WITH_WRITE, RACE_WITH_READ, UNWRITTEN = range(3)
-TABLE_LINE = 48
-"""In the table of an access: behind the three flags and texts, the number of its place in the source."""
+RACE_WITH_WRITE, RACE_WITH_READ, UNWRITTEN, RANK_WROTE, RANK_READ = range(5)
+TABLE_LINE = 80
+"""In the table of an access: behind the five flags and texts, the number of its place in the source."""
 _RANGE = 24
 """A range of `cpu/unwritten_arrays.py`: first byte, byte behind the last, a byte per byte that is set once written."""
 
@@ -125,6 +126,15 @@ def access() -> Routine:
             "fly_report", "void", flag, text, ("i64", cpu_report.MISTAKE), missing, r["low"], r["high"], r["t"],
             r["bx"], r["by"], r["bz"], r["tensor"], ("i64", 0), Value(r, "ptr", "null"),
         )  # fmt: skip
+    rank = r.value_of("fly_check_ranks", "i64", r["at"], r["size"], r["how"])
+    for which, chosen in ((RANK_WROTE, rank.is_not(0) & (rank < BY_READER)), (RANK_READ, rank >= BY_READER)):
+        with r.when(chosen & r["differs"]):
+            flag, text = (r.load("ptr", r["table"], 16 * which + 8 * i) for i in range(2))
+            r.call(
+                "fly_report", "void", flag, text, ("i64", cpu_report.MISTAKE), first, r["low"], r["high"], r["t"],
+                r["bx"], r["by"], r["bz"], r["tensor"], (rank & (BY_READER - 1)) + cpu_report.OTHER_RANKS,
+                Value(r, "ptr", "null"),
+            )  # fmt: skip
     with r.loop((last + 3) >> 2, first >> 2) as word:
         start, end = r.most(first, word << 2), r.least(last, (word + 1) << 2)
         ones = (r.number(1) << (end - start)) - 1

@@ -15,6 +15,8 @@ RECORDS = 32
 FIELDS = 12
 MISTAKE, DEADLOCK = 0, 1
 """Kinds of reports."""
+OTHER_RANKS = 1 << 16
+"""In place of another thread: from here on a rank, from 1."""
 
 _TABLE = f"{{ i32, i32, [{RECORDS} x [{FIELDS} x i64]] }}"
 PARAMETERS = (

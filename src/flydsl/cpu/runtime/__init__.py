@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from flydsl import config
-from flydsl.cpu import unwritten_arrays
+from flydsl.cpu import rank_clocks, unwritten_arrays
 from flydsl.cpu.runtime import lines as cpu_lines
 from flydsl.cpu.runtime import native as cpu_native
 from flydsl.cpu.runtime import reports as cpu_reports
 from flydsl.cpu.runtime.launcher_ir import FAILED_CHECKS, FLAG_CLUSTERS, MAX_BLOCK_THREADS
 from flydsl.cpu.runtime.native import KernelDescriptor
+from flydsl.cpu.runtime.shared import SharedHostMemory
 from flydsl.cpu.runtime.stream import EventState, Mark, TaskQueue, as_launch_error
 from flydsl.errors import (
     FlyRuntimeError,
@@ -34,7 +35,7 @@ from flydsl.errors import (
     OutOfMemoryError,
     OutOfResourcesError,
 )
-from flydsl.runtime.base import DeviceRuntime, Dim, check_launch, dim3, launch_blocking, launch_stream
+from flydsl.runtime.base import Dim, check_launch, dim3, launch_blocking, launch_stream
 from flydsl.runtime.launch_args import copied_param, launch_config, param_address
 from flydsl.runtime.objects import Buffer, Device, DeviceCapabilities, Function, Module, Stream
 
@@ -62,7 +63,7 @@ class _Current(threading.local):
     ordinal = 0
 
 
-class CpuDeviceRuntime(DeviceRuntime):
+class CpuDeviceRuntime(SharedHostMemory):
     """One device, ordinal 0: this process's CPUs and memory.
 
     >>> CpuDeviceRuntime.kind, CpuDeviceRuntime.pageable_host
@@ -71,10 +72,9 @@ class CpuDeviceRuntime(DeviceRuntime):
 
     kind: ClassVar[str] = "cpu"
     pageable_host: ClassVar[bool] = True
-    devices: ClassVar[int] = 1
-    """How many devices to show. They are all this machine; more than one lets tests see where work goes."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._current = _Current()
         self._stream_devices: dict[int, int] = {}
         self._lock = threading.RLock()
@@ -138,6 +138,8 @@ class CpuDeviceRuntime(DeviceRuntime):
             self.stream_destroy(handle)
         elif what == "event":
             self.event_destroy(handle)
+        elif what == "mapping":
+            self.shared_unmap(handle)
         else:
             self._unload(handle)
 
@@ -394,6 +396,7 @@ class CpuDeviceRuntime(DeviceRuntime):
         with self._lock:
             loaded = _LoadedModule(host_jit.load_object(binary, name="cpu-module"))
             unwritten_arrays.install(loaded.library)
+            rank_clocks.install(loaded.library, ordinal)
             handle = next(self._ids)
             self._modules[handle] = loaded
         return Module(self, handle, ordinal)

@@ -114,6 +114,12 @@ end:
   ret i64 %mine.next
 }}
 
+; Tell all others that run blocks to stop.
+define i32 @flydsl_cpu_stop() {{
+  call i64 @own_slot(i1 true)
+  ret i32 0
+}}
+
 define internal void @leave(i64 %slot) {{
   %at = getelementptr ptr, ptr @interrupt.places, i64 %slot
   %place = load ptr, ptr %at, align 8

@@ -76,7 +76,7 @@ class Launcher:
         "flydsl_cpu_serial_below",
         "flydsl_cpu_tensor_map",
         "flydsl_cpu_helpers",
-        *(("flydsl_cpu_watch_interrupts",) if SUPPORTED else ()),
+        *(("flydsl_cpu_watch_interrupts", "flydsl_cpu_stop") if SUPPORTED else ()),
     )
 
     def __init__(self) -> None:
@@ -99,6 +99,12 @@ class Launcher:
         """Let Control-C end kernels; whoever sets a handler of signals later takes its place until this is called."""
         if SUPPORTED:
             ctypes.CFUNCTYPE(ctypes.c_int32)(self._library.address("flydsl_cpu_watch_interrupts"))()
+
+    def stop_kernels(self) -> bool:
+        """Take every other thread out of the kernel it runs; whether that is possible here."""
+        if SUPPORTED:
+            ctypes.CFUNCTYPE(ctypes.c_int32)(self._library.address("flydsl_cpu_stop"))()
+        return SUPPORTED
 
     def wait_for_helpers(self, seconds: float = 10.0) -> None:
         """Wait until no helper runs this code any more; some may start after the launch they were made for."""

@@ -11,6 +11,8 @@ MAX_RANK = 8
 """Modes of a tensor that are described: bits of an element, rank, extents, strides."""
 AGENT_THREAD = 1024
 """Other threads from this number on are tensor copies."""
+OTHER_RANKS = 1 << 16
+"""And from this one on ranks, from 1."""
 DEADLOCK = 1
 """Kind of a report of threads that wait for ever; the others are mistakes."""
 
@@ -64,6 +66,8 @@ def _line(record: Any) -> str:
         text += f", {_place(record)}"
     if record.other:
         who = f"thread {record.other - 1}" if record.other <= AGENT_THREAD else "an asynchronous copy"
+        if record.other > OTHER_RANKS:
+            who = f"rank {record.other - OTHER_RANKS - 1}"
         line = (record.line or b"").decode(errors="replace")
         text += f"; the other access: {who}" + (f" at {line}" if line else "")
     return text
