@@ -38,6 +38,7 @@ ORDER = (
     "_mlir",
     "compiler.backends",
     "compiler",
+    "debug",
     "autotune",
     "kernels",
     "torch",

@@ -142,8 +142,9 @@ class BlockRun:
         self.progress += 1
 
     def print(self, text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        if not self.memory.now.silent:
+            sys.stdout.write(text)
+            sys.stdout.flush()
 
     def leave(self, tid: int, value: Any) -> None:
         """A value for the warp."""

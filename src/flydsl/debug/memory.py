@@ -41,10 +41,12 @@ class Write(NamedTuple):
 class Now:
     """Who runs at the moment; whoever schedules threads keeps it."""
 
-    __slots__ = ("block", "site", "step", "thread")
+    __slots__ = ("block", "silent", "site", "step", "thread")
 
     def __init__(self) -> None:
         self.step, self.block, self.thread, self.site = 0, -1, -1, -1
+        self.silent = False
+        """Whether the run repeats what was printed before."""
 
 
 class Watch(NamedTuple):

@@ -8,7 +8,6 @@ it calls the launcher, the interpreter answers.
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -27,6 +26,7 @@ from ..runtime.objects import Function, Module
 from ..target import GPUTarget
 from .machine import ClusterRun, Thread
 from .memory import Memory, Now
+from .program import environment
 from .writer import Kernel, KernelWriter
 
 if TYPE_CHECKING:
@@ -53,21 +53,6 @@ class Launch(NamedTuple):
 Runner = Callable[[Launch], None]
 """What a session does with a launch."""
 WriterClass = type[KernelWriter]
-
-
-@contextmanager
-def _variables(**values: str) -> Generator[None]:
-    """Environment variables for a block."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 class _InterpretingRuntime(CpuDeviceRuntime):
@@ -123,7 +108,7 @@ class Session:
                 "set FLYDSL_COMPILE_BACKEND=cpu"
             )
         with ExitStack() as stack:
-            stack.enter_context(_variables(FLYDSL_CPU_DEBUG="1", FLYDSL_RUNTIME_ENABLE_CACHE="0"))
+            stack.enter_context(environment(FLYDSL_CPU_DEBUG="1", FLYDSL_RUNTIME_ENABLE_CACHE="0"))
             stack.enter_context(watching(self._seen))
             stack.enter_context(compile_listener(self._done))
             runtime.__class__ = _InterpretingRuntime
