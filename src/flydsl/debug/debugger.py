@@ -188,6 +188,16 @@ class Debugger:
         if self._state is not None:
             self._state.memory.watches = self.watches
 
+    def wants(self, kernel: Kernel) -> bool:
+        """Whether anything may stop in a kernel; one in which nothing can may run compiled."""
+        if self.stop_at_entry or self.watches or self._pause.is_set():
+            return True
+        sites = [SITES[mark.site] for mark in kernel.marks]
+        return any(
+            site.stops or any(b.line == site.line and same_file(b.file, site.file) for b in self.breakpoints)
+            for site in sites
+        )
+
     def pause(self) -> None:
         """Stop at the next line."""
         self._pause.set()

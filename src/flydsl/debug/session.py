@@ -18,7 +18,7 @@ from ..compiler.build.dumps import watching
 from ..compiler.listeners import compile_listener
 from ..cpu.code.abi import functions_of
 from ..cpu.runtime import CpuDeviceRuntime
-from ..cpu.runtime.native import LAUNCH_EX_PROTOTYPE, LAUNCH_PROTOTYPE
+from ..cpu.runtime.native import LAUNCH_EX_PROTOTYPE, LAUNCH_PROTOTYPE, launcher
 from ..dialects.upstream import gpu
 from ..errors import DSLRuntimeError
 from ..runtime.device_runtime import get_device_runtime
@@ -83,10 +83,12 @@ class _InterpretingRuntime(CpuDeviceRuntime):
 
 
 class Session:
-    """Kernels that are compiled while it is open are interpreted by `run`."""
+    """Kernels that are compiled while it is open are interpreted by `run`, if they are wanted; others run compiled."""
 
-    def __init__(self, run: Runner, writer: WriterClass = KernelWriter):
-        self._run = run
+    def __init__(
+        self, run: Runner, writer: WriterClass = KernelWriter, wanted: Callable[[Kernel], bool] = lambda kernel: True
+    ):
+        self._run, self._wanted = run, wanted
         self._writer = writer
         self._stage: ModuleOp | None = None
         self._compiled: list[tuple[bytes, ModuleOp, str]] = []
@@ -152,10 +154,14 @@ class Session:
     # --- launching ------------------------------------------------------------------------------------------------
 
     def _launched(self, fn: int, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, *rest: Any) -> int:
-        _, params, _ = rest
+        stream, params, extra = rest
+        if not self._wanted(self._kernels[fn]):
+            return launcher().launch(fn, gx, gy, gz, bx, by, bz, shared, stream, params, extra)
         return self._guarded(fn, (gx, gy, gz), (bx, by, bz), shared, params)
 
     def _launched_ex(self, config: int, fn: int, params: int, extra: int) -> int:
+        if not self._wanted(self._kernels[fn]):
+            return launcher().launch_ex(config, fn, params, extra)
         words = (ctypes.c_uint32 * 7).from_address(config)
         gx, gy, gz, bx, by, bz, shared = (int(x) for x in words)
         return self._guarded(fn, (gx, gy, gz), (bx, by, bz), shared, params)

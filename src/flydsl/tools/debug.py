@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
             console.onecmd(f"b {place}")
         console.debugger.stop_at_entry = not options.places
         try:
-            with Session(console.debugger.run).open():
+            with Session(console.debugger.run, wanted=console.debugger.wants).open():
                 return run_program(Path(options.file), options.arguments)
         except Quit:
             return 0

@@ -106,7 +106,7 @@ class Adapter:
             stack.enter_context(environment(**variables))
             stack.enter_context(redirect_stdout(cast(Any, _Output(self._print))))
             try:
-                stack.enter_context(Session(self.debugger.run).open())
+                stack.enter_context(Session(self.debugger.run, wanted=self.debugger.wants).open())
                 return run_program(program, arguments)
             except Quit:
                 return 0

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
-from xdsl.dialects.builtin import IntegerAttr, i32
+from xdsl.dialects.builtin import AnyFloat, IntegerAttr, IntegerType, i32
 from xdsl.ir import Block, SSAValue
 
 from ... import layout as L
@@ -26,6 +26,7 @@ from ..numeric import Numeric
 from ..structs import StructValue
 from ..tensor import Pointer, Tensor
 from ..tensors.algebra_values import AlgebraValue, IntTuple
+from ..tensors.storage import Array
 from ..vector import Vector
 from .ir import raw_pointer
 from .tracer import BOUNDARIES, Tracer
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _HIDDEN = ("__fly", "@")
 _LIBRARY = str(Path(linecache.__file__).parent) + os.sep
 """Where Python's own library is; its lines are nobody's kernel."""
+_SCALARS = (AnyFloat, IntegerType)
 _DEEPEST = 4
 """Levels of containers that are shown."""
 _LONGEST = 64
@@ -188,6 +190,20 @@ class MarkingTracer(Tracer):
             self._visits.pop(frame, None)
         return self._moved
 
+    def stop_here(self) -> bool:
+        """`breakpoint()`: a mark at the line that calls it, if that is a kernel's."""
+        frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        while frame is not None and frame not in self._visits:
+            frame = frame.f_back
+        if frame is None:
+            return False
+        self._busy = True
+        try:
+            self.mark_line(frame, stops=True)
+        finally:
+            self._busy = False
+        return True
+
     def mark_line(self, frame: FrameType, stops: bool = False) -> None:
         """A mark for the line a frame is at."""
         visit = self._visits[frame]
@@ -236,6 +252,12 @@ class MarkingTracer(Tracer):
                 return Shown("constant", text=repr(value))
             leaves = self._add(value, operands, _tensor)
             return Shown("tensor", leaves, repr(value), value.dtype, (value.data.iter.data, value.data.layout))
+        if isinstance(value, Array):
+            pointer = value.ptr
+            if not isinstance(pointer.type.data.elem, _SCALARS):
+                return Shown("pointer", self._add(pointer, operands, _pointer), repr(value))
+            layout = L.Layout(value.size, 1)
+            return Shown("tensor", self._add(pointer, operands, _pointer), repr(value), data=(pointer.type.data, layout))
         if isinstance(value, AlgebraValue):
             if value.is_static or not isinstance(value, IntTuple):
                 return Shown("constant", text=repr(value))
