@@ -166,7 +166,9 @@ class Console(cmd.Cmd):
             found = frames_of(thread)
             at = f"{found[0].site.file}:{found[0].site.line}" if found else "not begun"
             state = "ended" if thread.status == 0 else at
-            self.say(f"{'*' if thread is self._thread else ' '} block {thread.block.number} thread {thread.tid}: {state}")
+            self.say(
+                f"{'*' if thread is self._thread else ' '} block {thread.block.number} thread {thread.tid}: {state}"
+            )
 
     def do_t(self, text: str) -> None:
         block, tid = (int(x) for x in text.split())

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ..errors import DSLValueError
 from .debugger import Debugger
 from .machine import Thread
+from .origins import origin_of
 from .variables import Cell, Frame, cell
 
 MOST = 8
@@ -29,14 +30,7 @@ def who(debugger: Debugger, thread: Thread, asked: Cell) -> str:
     return "\n".join(lines)
 
 
-def nan(debugger: Debugger, thread: Thread, asked: Cell) -> str:
-    """Where the NaN in a cell was made."""
-    from .origins import origin_of
-
-    return origin_of(debugger, thread, asked)
-
-
-QUESTIONS: dict[str, Callable[[Debugger, Thread, Cell], str]] = {"who": who, "nan": nan}
+QUESTIONS: dict[str, Callable[[Debugger, Thread, Cell], str]] = {"who": who, "nan": origin_of}
 
 
 def inquire(debugger: Debugger, thread: Thread, frame: Frame | None, text: str) -> str | None:
@@ -49,4 +43,4 @@ def inquire(debugger: Debugger, thread: Thread, frame: Frame | None, text: str) 
     return QUESTIONS[word](debugger, thread, cell(thread, frame, rest.strip()))
 
 
-__all__ = ["QUESTIONS", "inquire", "nan", "who"]
+__all__ = ["QUESTIONS", "inquire", "who"]

@@ -30,6 +30,7 @@ from ..errors import KernelDeadlockError
 from .kinds import kind
 from .memory import Memory, Room, clear
 from .routines import Routines
+from .shadow import Checker
 from .writer import Kernel
 
 POLL_LIMIT = 4096
@@ -52,15 +53,15 @@ class Thread:
         """What it waits for, as the scheduler says it; 0 when it has ended."""
         self.mark = -1
         """Where it is: the last line it began, as a number of a mark."""
-        self.depth = 0
         self.code: Generator[int, None, None]
-        self._rooms: dict[int, int] = {}
+        self.rooms: dict[int, tuple[int, int]] = {}
+        """Address and bytes of its registers in memory, by the number of the allocation."""
 
     def room(self, key: int, nbytes: int, align: int) -> int:
         """Memory for registers that are indexed at run time."""
-        if key not in self._rooms:
-            self._rooms[key] = self.block.take(nbytes, align)
-        return self._rooms[key]
+        if key not in self.rooms:
+            self.rooms[key] = (self.block.take(nbytes, align), nbytes)
+        return self.rooms[key][0]
 
     def value(self, name: str) -> Any:
         """A value of the code by its name; the thread stands at a mark."""
@@ -88,6 +89,8 @@ class BlockRun:
         self.number = 0
         """Of the block in the grid, x fastest."""
         self.shared = 0
+        self.checker: Checker | None = None
+        """Whoever looks at floats, in kernels that have shadows."""
         self.threads: list[Thread] = []
         self._registers: list[tuple[int, int]] = []
         self._used = 0
@@ -162,9 +165,7 @@ class BlockRun:
     def ballot(self, tid: int, wanted: bool = True) -> int:
         """A bit for each lane that came and said so."""
         first = tid & -self.kernel.warp
-        return sum(
-            1 << (t - first) for t in self._lanes(tid) if self._took[t] and bool(self._visible[t]) == wanted
-        )
+        return sum(1 << (t - first) for t in self._lanes(tid) if self._took[t] and bool(self._visible[t]) == wanted)
 
     def first(self, tid: int) -> int:
         """The first lane that came."""

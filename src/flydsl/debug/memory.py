@@ -143,6 +143,12 @@ class Memory:
             _VIEW[entry.address : entry.address + len(entry.before)] = entry.before
         del self.journal[length:]
 
+    def redo(self, entries: list[Write]) -> None:
+        """Bring back writes that were taken back."""
+        for entry in entries:
+            _VIEW[entry.address : entry.address + len(entry.after)] = entry.after
+        self.journal = entries
+
     def last_writes(self, address: int, nbytes: int = 1) -> list[Write]:
         """Who wrote these bytes, the last writer first."""
         return [

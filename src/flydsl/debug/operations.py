@@ -79,9 +79,7 @@ def guarded(k: Kind, is_signed: bool) -> Function:
 
     if not k.count:
         return one
-    return lambda a, b: np.array(
-        [one(x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)], k.dtype
-    )
+    return lambda a, b: np.array([one(x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)], k.dtype)
 
 
 def _count(word: str, x: int, bits: int) -> int:

@@ -25,6 +25,12 @@ from .kinds import Kind, kind, to_bfloat, zero
 from .source import Source
 
 
+FLOAT_FORMS = {
+    "fadd": "{0} + {1}", "fsub": "{0} - {1}", "fmul": "{0} * {1}", "fdiv": "{0} / {1}", "frem": "np.fmod({0}, {1})",
+}  # fmt: skip
+"""Instructions of two floats as Python writes them."""
+
+
 def refuse(op: Operation, why: str = "") -> NoReturn:
     """What the interpreter cannot run is refused by its name and its line."""
     error = DSLCompileError(f"the debugger cannot run '{op.name}'{why and ' ' + why}; run this kernel compiled")
@@ -83,13 +89,10 @@ class PythonSink(Source, Sink[str]):
     def binary(self, word: str, type_: Attribute, a: str, b: str, flags: Attribute | None = None) -> str:
         k = kind(type_text(type_))
         if k.is_float:
-            if word == "frem":
-                text = f"np.fmod({a}, {b})"
-            else:
-                text = f"{a} {dict(fadd='+', fsub='-', fmul='*', fdiv='/')[word]} {b}"
+            form = FLOAT_FORMS[word]
             if k.element.text == "bfloat":
-                text = f"{self.bind(to_bfloat, 'bfloat')}({text})"
-            return self.computed(word, k, text, (a, b))
+                form = f"{self.bind(to_bfloat, 'bfloat')}({form})"
+            return self.computed(word, k, form, (a, b))
         return self.assign(k, self.integer(word, k, a, b))
 
     def divisor(self, op: Operation, signed: bool) -> str:
@@ -101,7 +104,7 @@ class PythonSink(Source, Sink[str]):
         return self.assign(k, f"{self.function(('guard', k, signed), lambda: operations.guarded(k, signed))}({a}, {b})")
 
     def fneg(self, type_: Attribute, a: str, flags: Attribute | None = None) -> str:
-        return self.computed("fneg", kind(type_text(type_)), f"-{a}", (a,))
+        return self.computed("fneg", kind(type_text(type_)), "-{0}", (a,))
 
     def cast(self, word: str, a: str, source: Attribute, target: Attribute) -> str:
         s, t = kind(type_text(source)), kind(type_text(target))
@@ -123,8 +126,9 @@ class PythonSink(Source, Sink[str]):
         self, cond_type: Attribute, type_: Attribute, cond: str, a: str, b: str, flags: Attribute | None = None
     ) -> str:
         k = kind(type_text(type_))
-        text = f"np.where({cond}, {a}, {b})" if kind(type_text(cond_type)).count else f"{a} if {cond} else {b}"
-        return self.computed("select", k, text, (a, b)) if k.is_float else self.assign(k, text)
+        whole = not kind(type_text(cond_type)).count
+        form = f"{{0}} if {cond} else {{1}}" if whole else f"np.where({cond}, {{0}}, {{1}})"
+        return self.computed("select", k, form, (a, b)) if k.is_float else self.assign(k, form.format(a, b))
 
     def intr(
         self,
@@ -144,32 +148,32 @@ class PythonSink(Source, Sink[str]):
             name = self.function((key, *kinds, immediate), lambda: operations.intrinsic(key, kinds, immediate))
         except DSLCompileError as error:
             refuse(self.op, f"({error})")
-        text = f"{name}({', '.join(args)})"
-        return self.computed(key, k, text, args) if k.is_float else self.assign(k, text)
+        form = f"{name}({', '.join(f'{{{i}}}' for i in range(len(args)))})"
+        return self.computed(key, k, form, args) if k.is_float else self.assign(k, form.format(*args))
 
     # --- vectors --------------------------------------------------------------------------------------------------
 
     def element(self, type_: Attribute, v: str, at: int | str, index: Attribute = i64) -> str:
         k = kind(type_text(type_))
         one = k.element
-        text = f"{v}[{at}]" if isinstance(at, int) else f"{v}[min({at}, {k.count - 1})]"
+        form = f"{{0}}[{at}]" if isinstance(at, int) else f"{{0}}[min({at}, {k.count - 1})]"
         if one.is_float:
-            return self.computed("element", one, text, (v, str(at)))
-        return self.assign(one, f"int({text})")
+            return self.computed("element", one, form, (v,))
+        return self.assign(one, f"int({form.format(v)})")
 
     def with_element(self, type_: Attribute, v: str, x: str, at: int | str, index: Attribute = i64) -> str:
         k = kind(type_text(type_))
         where = str(at) if isinstance(at, int) else f"min({at}, {k.count - 1})"
-        text = f"{self.bind(_with, 'with')}({v}, {x}, {where})"
-        return self.computed("with_element", k, text, (v, x, where)) if k.is_float else self.assign(k, text)
+        form = f"{self.bind(_with, 'with')}({{0}}, {{1}}, {where})"
+        return self.computed("with_element", k, form, (v, x)) if k.is_float else self.assign(k, form.format(v, x))
 
     def shuffle(self, type_: Attribute, a: str, b: str | None, mask: Sequence[int]) -> str:
         k = kind(type_text(type_))
         made = kind(f"<{len(mask)} x {k.element.text}>")
         chosen = self.bind(np.array([max(m, 0) for m in mask], np.int64), ("mask", *mask))
-        text = f"{a}[{chosen}]" if b is None else f"np.concatenate(({a}, {b}))[{chosen}]"
-        args = (a, chosen) if b is None else (a, b, chosen)
-        return self.computed("shuffle", made, text, args) if k.is_float else self.assign(made, text)
+        form = f"{{0}}[{chosen}]" if b is None else f"np.concatenate(({{0}}, {{1}}))[{chosen}]"
+        args = (a,) if b is None else (a, b)
+        return self.computed("shuffle", made, form, args) if k.is_float else self.assign(made, form.format(*args))
 
     # --- what kernels on the CPU do not have ----------------------------------------------------------------------
 
@@ -227,4 +231,4 @@ def _with(v: Any, x: Any, at: int) -> Any:
     return made
 
 
-__all__ = ["PythonSink", "refuse"]
+__all__ = ["FLOAT_FORMS", "PythonSink", "refuse"]

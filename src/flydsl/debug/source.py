@@ -56,9 +56,9 @@ class Source:
         """A name for a function that is made once."""
         return self._known[key] if key in self._known else self.bind(make(), key)
 
-    def computed(self, word: str, k: Kind, text: str, args: Sequence[str]) -> str:
-        """A result of arithmetic; a subclass may look at those of floats."""
-        return self.assign(k, text)
+    def computed(self, word: str, k: Kind, form: str, args: Sequence[str]) -> str:
+        """A float by an expression, in which `{0}`, `{1}`, ... stand for its operands; a subclass may look at them."""
+        return self.assign(k, form.format(*args))
 
     def literal(self, value: Any, k: Kind) -> str:
         """The text of a number, or the name of a constant."""
@@ -114,8 +114,8 @@ class Source:
             if word == "sext":
                 half = 1 << (s.bits - 1)
                 return self.assign(t, f"(({a} ^ {half}) - {half}) & {t.mask}")
-        made = f"{self.function((word, s, t), lambda: operations.conversion(word, s, t))}({a})"
-        return self.computed(word, t, made, (a,)) if t.is_float else self.assign(t, made)
+        name = self.function((word, s, t), lambda: operations.conversion(word, s, t))
+        return self.computed(word, t, name + "({0})", (a,)) if t.is_float else self.assign(t, f"{name}({a})")
 
 
 __all__ = ["Source"]

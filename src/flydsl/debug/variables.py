@@ -260,7 +260,9 @@ class _Names(Mapping[str, Any]):
         return len({**self._places, **self._known})
 
 
-_BUILTINS = {f.__name__: f for f in (abs, all, any, bool, float, hex, int, len, list, max, min, range, round, sum, tuple)}
+_BUILTINS = {
+    f.__name__: f for f in (abs, all, any, bool, float, hex, int, len, list, max, min, range, round, sum, tuple)
+}
 
 
 def cell(thread: Thread, frame: Frame, text: str) -> Cell:

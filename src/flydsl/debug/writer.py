@@ -81,7 +81,7 @@ class KernelWriter(PythonSink):
         self.how = synchronization_of(op, warp) or Synchronization(MAX_THREADS, 0)
         self.marks: list[Mark] = []
         self.sites: dict[int, str] = {}
-        self._sites = 0
+        self._sites = self._rooms = 0
         self._loaders: dict[str, str] = {}
 
     # --- the function ---------------------------------------------------------------------------------------------
@@ -156,6 +156,11 @@ class KernelWriter(PythonSink):
             self.sites[self._sites] = text
         self.line(f"yield -{status | self._sites}")
 
+    def next_room(self) -> int:
+        """A number for registers in memory; the same however a kernel is written."""
+        self._rooms += 1
+        return self._rooms
+
     def kind_of(self, value: SSAValue) -> Kind:
         return kind(type_text(value.type))
 
@@ -174,8 +179,12 @@ class KernelWriter(PythonSink):
         if pairs:
             self.line(f"{', '.join(p[0] for p in pairs)} = {', '.join(p[1] for p in pairs)}")
 
-    def exchanged(self, k: Kind, value: str, lane: str) -> str:
-        """The value that a lane of the warp came with; the threads have met."""
+    def left(self, k: Kind, value: str) -> str:
+        """What a thread leaves for its warp."""
+        return value
+
+    def taken(self, k: Kind, lane: str) -> str:
+        """What a lane of the warp left; the threads have met."""
         return self.assign(k, f"block.shown(t.tid, {lane})")
 
 
@@ -287,9 +296,7 @@ def _alloca(w: KernelWriter, op: xllvm.AllocaOp) -> None:
     (count,) = operands_of(op)
     elem = kind(type_text(op.elem_type))
     align = op.alignment.value.data if op.alignment is not None else elem.align
-    key = len(w.globals)
-    w.bind(None)
-    text = f"t.room({key}, {w.names[count]} * {elem.stride}, {max(align, 16)})"
+    text = f"t.room({w.next_room()}, {w.names[count]} * {elem.stride}, {max(align, 16)})"
     w.names[op.results[0]] = w.assign(kind("ptr"), text)
 
 
@@ -398,38 +405,37 @@ def _barrier(w: KernelWriter, op: Operation) -> None:
     w.suspend(BARRIER)
 
 
-def _meet(w: KernelWriter, value: str) -> None:
+def _meet(w: KernelWriter, value: SSAValue) -> None:
     """Leave a value for the warp and meet it."""
-    w.line(f"block.leave(t.tid, {value})")
+    w.line(f"block.leave(t.tid, {w.left(w.kind_of(value), w.names[value])})")
     w.suspend(0)
 
 
 def _shuffle(w: KernelWriter, op: gpu.ShuffleOp) -> None:
     lane = w.assign(kind("i32"), f"t.tid & {w.warp - 1}")
     source, valid = source_lane(w, op, lane, str(w.warp))
-    _meet(w, w.names[op.value])
-    k = w.kind_of(op.value)
-    w.names[op.shuffle_result] = w.exchanged(k, w.names[op.value], source)
+    _meet(w, op.value)
+    w.names[op.shuffle_result] = w.taken(w.kind_of(op.value), source)
     w.names[op.valid] = valid
 
 
 def _ballot(w: KernelWriter, op: gpu_warp.BallotOp) -> None:
-    _meet(w, w.names[op.predicate])
+    _meet(w, op.predicate)
     (result,) = op.results
     w.names[result] = w.assign(w.kind_of(result), "block.ballot(t.tid)")
 
 
 def _vote(w: KernelWriter, op: gpu_warp.VoteOp) -> None:
-    _meet(w, w.names[op.predicate])
+    _meet(w, op.predicate)
     (result,) = op.results
     text = "block.ballot(t.tid) != 0" if op.mode.data == "any" else "block.ballot(t.tid, False) == 0"
     w.names[result] = w.assign(w.kind_of(result), text)
 
 
 def _broadcast(w: KernelWriter, op: gpu_warp.SubgroupBroadcastOp) -> None:
-    _meet(w, w.names[op.value])
+    _meet(w, op.value)
     lane = "block.first(t.tid)" if op.lane is None else f"{w.names[op.lane]} & {w.warp - 1}"
-    w.names[op.result] = w.exchanged(w.kind_of(op.value), w.names[op.value], lane)
+    w.names[op.result] = w.taken(w.kind_of(op.value), lane)
 
 
 def _number(attr: Attribute) -> int:

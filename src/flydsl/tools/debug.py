@@ -13,7 +13,9 @@ from flydsl.target import USUAL
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("--arch", help=f"architecture to emulate, e.g. {' or '.join(USUAL.values())} (default: native)")
-    parser.add_argument("--dap", action="store_true", help="speak the Debug Adapter Protocol on standard input and output")
+    parser.add_argument(
+        "--dap", action="store_true", help="speak the Debug Adapter Protocol on standard input and output"
+    )
     parser.add_argument("--port", type=int, help="speak it to one client on this port of 127.0.0.1; 0 picks a free one")
     parser.add_argument("-b", "--break", dest="places", action="append", default=[], metavar="[FILE:]LINE[ if COND]",
                         help="stop there; may be repeated")  # fmt: skip

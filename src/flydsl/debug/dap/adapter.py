@@ -413,4 +413,3 @@ def _name(thread: Thread) -> str:
 
 
 __all__ = ["CAPABILITIES", "Adapter"]
-

@@ -212,9 +212,7 @@ class MarkingTracer(Tracer):
         variables = {name: self._shown(value, operands, 0) for name, value in names.items()}
         code = frame.f_code
         function = code.co_qualname.partition(REGION_MARK)[0]
-        SITES.append(
-            Site(code.co_filename, frame.f_lineno, function, visit.depth, visit.caller, variables, stops)
-        )
+        SITES.append(Site(code.co_filename, frame.f_lineno, function, visit.depth, visit.caller, variables, stops))
         visit.site = len(SITES) - 1
         self.opn(LineOp, operands.values, (), {"site": IntegerAttr(visit.site, i32)})
 
@@ -257,7 +255,9 @@ class MarkingTracer(Tracer):
             if not isinstance(pointer.type.data.elem, _SCALARS):
                 return Shown("pointer", self._add(pointer, operands, _pointer), repr(value))
             layout = L.Layout(value.size, 1)
-            return Shown("tensor", self._add(pointer, operands, _pointer), repr(value), data=(pointer.type.data, layout))
+            return Shown(
+                "tensor", self._add(pointer, operands, _pointer), repr(value), data=(pointer.type.data, layout)
+            )
         if isinstance(value, AlgebraValue):
             if value.is_static or not isinstance(value, IntTuple):
                 return Shown("constant", text=repr(value))
