@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..errors import DSLCompileError
-from .kinds import Kind, to_bfloat
-from .operations import INT_WORDS, Function, integer, intrinsic
+from .kinds import Kind, Value, to_bfloat
+from .operations import INT_WORDS, Function, integer, intrinsic, two
 
 _NAMES = {"max": "smax", "min": "smin"}
 
@@ -14,17 +12,17 @@ _NAMES = {"max": "smax", "min": "smin"}
 def update(word: str, k: Kind) -> Function:
     """The operation of an atomic by its name in LLVM."""
     if word == "xchg":
-        return lambda old, new: new
+        return two(lambda old, new: new)
     if word == "nand":
-        return lambda old, new: ~(old & new) & k.mask
+        return two(lambda old, new: ~(old & new) & k.mask)
     if word == "uinc_wrap":
-        return lambda old, new: 0 if old >= new else old + 1
+        return two(lambda old, new: 0 if old >= new else old + 1)
     if word == "udec_wrap":
-        return lambda old, new: new if old == 0 or old > new else old - 1
+        return two(lambda old, new: new if old == 0 or old > new else old - 1)
     if word in ("fadd", "fsub"):
         sign = 1 if word == "fadd" else -1
 
-        def total(old: Any, new: Any) -> Any:
+        def total(old: Value, new: Value) -> Value:
             made = old + new if sign > 0 else old - new
             return to_bfloat(made) if k.element.text == "bfloat" else made
 

@@ -196,7 +196,9 @@ class Console(cmd.Cmd):
 
 
 def _line(value: Any) -> str:
-    return str(value) if isinstance(value, (np.ndarray, TensorView)) else shown(value)
+    if isinstance(value, TensorView):
+        return str(value)
+    return np.array2string(value, max_line_width=120) if np.ndim(value) else shown(value)
 
 
 __all__ = ["Console"]

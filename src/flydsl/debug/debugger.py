@@ -304,7 +304,7 @@ class Debugger:
         step = self._step
         if step is None:
             return None
-        if step.thread.status == 0 and step.thread.code.gi_frame is None:
+        if step.thread.status == 0:
             return Stop("step", thread, "the thread that stepped has ended")
         if step.thread is not thread:
             return None

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
-from .kinds import Kind
+from .kinds import Kind, Value
 from .operations import signed
 
 _SPEC = re.compile(r"%(?P<flags>[-+ #0]*)(?P<width>\d*)(?P<precision>\.\d+)?(?:hh|h|ll|l|z|j|t)?(?P<type>[a-zA-Z%])")
 
 
-def printed(form: str, kinds: Sequence[Kind], values: Sequence[Any]) -> str:
+def printed(form: str, kinds: Sequence[Kind], values: Sequence[Value]) -> str:
     """What `printf` prints.
 
     >>> from flydsl.debug.kinds import kind

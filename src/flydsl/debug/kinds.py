@@ -13,12 +13,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from ..errors import DSLCompileError
+
+Value: TypeAlias = Any
+"""What the table above says; which of it, only the type of the value tells."""
 
 NATIVE = (8, 16, 32, 64)
 """Widths of integers that numpy has."""
@@ -26,7 +30,8 @@ _FLOATS = {"half": ("f2", 16), "bfloat": ("f4", 16), "float": ("f4", 32), "doubl
 _DIGITS = {"half": 11, "bfloat": 8, "float": 24, "double": 53}
 
 
-class Kind(NamedTuple):
+@dataclass(frozen=True)
+class Kind:
     """A type."""
 
     text: str
@@ -53,7 +58,7 @@ class Kind(NamedTuple):
         return _DIGITS[self.element.text]
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[Value]:
         """What arrays of it hold."""
         if self.is_float:
             return np.dtype(_FLOATS[self.element.text][0])
@@ -142,7 +147,7 @@ def offsets(k: Kind) -> tuple[int, ...]:
     return _layout(k)[0]
 
 
-def zero(k: Kind) -> Any:
+def zero(k: Kind) -> Value:
     """The value of all bits zero."""
     if k.is_struct:
         return tuple(map(zero, k.fields))
@@ -151,7 +156,7 @@ def zero(k: Kind) -> Any:
     return k.dtype.type(0) if k.is_float else 0
 
 
-def to_bfloat(x: Any) -> Any:
+def to_bfloat(x: Value) -> Value:
     """Round float32 to what bfloat16 can hold, to the nearest even."""
     bits = np.asarray(x, np.float32).view(np.uint32).astype(np.uint64)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
@@ -164,7 +169,7 @@ def to_bfloat(x: Any) -> Any:
 # --- bits ---------------------------------------------------------------------------------------------------------
 
 
-def to_int(k: Kind, x: Any) -> int:
+def to_int(k: Kind, x: Value) -> int:
     """The bits of a value, the first element lowest."""
     if k.count:
         one = k.element
@@ -179,7 +184,7 @@ def to_int(k: Kind, x: Any) -> int:
     return int.from_bytes(to_bytes(k, x), "little")
 
 
-def from_int(k: Kind, bits: int) -> Any:
+def from_int(k: Kind, bits: int) -> Value:
     """The value of some bits."""
     if k.count and not k.is_float and k.bits not in NATIVE:
         made = [bits >> (i * k.bits) & k.mask for i in range(k.count)]
@@ -189,7 +194,7 @@ def from_int(k: Kind, bits: int) -> Any:
     return from_bytes(k, bits.to_bytes(k.nbytes, "little"))
 
 
-def to_bytes(k: Kind, x: Any) -> bytes:
+def to_bytes(k: Kind, x: Value) -> bytes:
     """A value as it lies in memory."""
     if k.is_struct:
         out = bytearray(k.nbytes)
@@ -206,7 +211,7 @@ def to_bytes(k: Kind, x: Any) -> bytes:
     return to_int(k, x).to_bytes(k.nbytes, "little")
 
 
-def from_bytes(k: Kind, data: bytes) -> Any:
+def from_bytes(k: Kind, data: bytes) -> Value:
     """The value that lies in memory as `data`."""
     if k.is_struct:
         return tuple(
@@ -226,7 +231,7 @@ def from_bytes(k: Kind, data: bytes) -> Any:
 _UNPACK: dict[str, str] = {"i8": "<B", "i16": "<H", "i32": "<I", "i64": "<Q", "ptr": "<Q"}
 
 
-def unpacker(k: Kind) -> Callable[[Any, int], tuple[Any, ...]] | None:
+def unpacker(k: Kind) -> Callable[[Value, int], tuple[Value, ...]] | None:
     """What reads a scalar integer from a buffer at a place, where `struct` can."""
     form = _UNPACK.get(k.text)
     return struct.Struct(form).unpack_from if form else None

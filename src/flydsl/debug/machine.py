@@ -1,16 +1,15 @@
 """Blocks and their threads: who runs when.
 
-The order is the cpu stack's (`cpu/code/block.py`): the threads of a block in turn, each until it waits; collectives of a
-unit as soon as nobody in it runs; barriers when nobody can go on otherwise; the blocks of a cluster in turns. It is the
-same every time, so a place in a run is a number of steps.
+The order is the cpu stack's (`cpu/code/block.py`): the threads of a block in turn, each until it waits; collectives of
+a unit as soon as nobody in it runs; barriers when nobody can go on otherwise; the blocks of a cluster in turns. It is
+the same every time, so a place in a run is a number of steps.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Sequence
-from typing import Any
-
+from collections.abc import Callable, Sequence
+from types import GeneratorType
 
 from ..cpu.code.block import (
     BARRIER,
@@ -27,7 +26,7 @@ from ..cpu.code.block import (
 )
 from ..cpu.code.clusters import BLOCKS, EXPECTED, EXTENTS, STATES, STRIDE
 from ..errors import KernelDeadlockError
-from .kinds import kind
+from .kinds import Value, kind
 from .memory import Memory, Room, clear
 from .routines import Routines
 from .shadow import Checker
@@ -53,7 +52,7 @@ class Thread:
         """What it waits for, as the scheduler says it; 0 when it has ended."""
         self.mark = -1
         """Where it is: the last line it began, as a number of a mark."""
-        self.code: Generator[int, None, None]
+        self.code: GeneratorType[int, None, None]
         self.rooms: dict[int, tuple[int, int]] = {}
         """Address and bytes of its registers in memory, by the number of the allocation."""
 
@@ -63,12 +62,14 @@ class Thread:
             self.rooms[key] = (self.block.take(nbytes, align), nbytes)
         return self.rooms[key][0]
 
-    def value(self, name: str) -> Any:
+    def value(self, name: str) -> Value:
         """A value of the code by its name; the thread stands at a mark."""
         if name.lstrip("-").isdigit():
             return int(name)
         frame = self.code.gi_frame
-        found = frame.f_locals if frame is not None else {}
+        if frame is None:
+            return None  # the thread has ended, and its values are gone
+        found = frame.f_locals
         return found[name] if name in found else self.block.kernel.constants.get(name)
 
 
@@ -110,8 +111,8 @@ class BlockRun:
         starts = range(first, first + self._half, self.unit * self.slot) if self._half else ()
         self._deposit = list(starts)
         self._shown = [at + self._half for at in starts]
-        self._left: dict[int, Any] = {}
-        self._visible: dict[int, Any] = {}
+        self._left: dict[int, Value] = {}
+        self._visible: dict[int, Value] = {}
         self._took = bytearray(max(self.count, MAX_THREADS))
         self._used = 0
 
@@ -136,7 +137,7 @@ class BlockRun:
 
     # --- what code calls ------------------------------------------------------------------------------------------
 
-    def call(self, name: str, tid: int, *args: Any) -> Any:
+    def call(self, name: str, tid: int, *args: Value) -> Value:
         """A routine."""
         return self._routines.call(name, self.state, tid, *args)
 
@@ -149,11 +150,11 @@ class BlockRun:
             sys.stdout.write(text)
             sys.stdout.flush()
 
-    def leave(self, tid: int, value: Any) -> None:
+    def leave(self, tid: int, value: Value) -> None:
         """A value for the warp."""
         self._left[tid] = value
 
-    def shown(self, tid: int, lane: int) -> Any:
+    def shown(self, tid: int, lane: int) -> Value:
         """What a lane of the warp left before the warp met."""
         at = (tid & -self.kernel.warp) + int(lane)
         return self._visible.get(at, self._visible[tid])
@@ -187,7 +188,7 @@ class BlockRun:
     def progress(self, value: int) -> None:
         self._put(self.state + PROGRESS, value)
 
-    def begin(self, arguments: Sequence[Any], on_line: OnLine) -> None:
+    def begin(self, arguments: Sequence[Value], on_line: OnLine) -> None:
         """Start every thread and run the first stretch of each."""
         self._on_line = on_line
         self.threads = [Thread(self, tid) for tid in range(self.count)]
@@ -298,7 +299,7 @@ class ClusterRun:
         self.record = self.room.take(RECORD)
         self.states = self.room.take(8 * len(self.blocks))
 
-    def run(self, number: int, grid: tuple[int, int, int], arguments: Sequence[Any], on_line: OnLine) -> None:
+    def run(self, number: int, grid: tuple[int, int, int], arguments: Sequence[Value], on_line: OnLine) -> None:
         """Run a cluster of the grid to its end."""
         self._start(number, grid)
         for block in self.blocks:

@@ -1,7 +1,7 @@
 """Memory of this process as kernels see it, with a journal: what was written, by whom, and what was there before.
 
-The journal undoes a kernel's writes, which is how the debugger steps back, and answers who wrote a cell. Every access is
-checked against what this process has mapped, so that a wrong address is an error with a line and not the end of the
+The journal undoes a kernel's writes, which is how the debugger steps back, and answers who wrote a cell. Every access
+is checked against what this process has mapped, so that a wrong address is an error with a line and not the end of the
 process.
 """
 
@@ -12,12 +12,12 @@ import ctypes
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..errors import KernelCheckError
-from .kinds import NATIVE, Kind, from_bytes, to_bytes, unpacker
+from .kinds import NATIVE, Kind, Value, from_bytes, to_bytes, unpacker
 
 _SPACE = (ctypes.c_ubyte * ((1 << 47) - 1)).from_address(0)
 """All addresses of the process; nothing is read before somebody indexes it."""
@@ -159,13 +159,13 @@ class Memory:
 
     # --- values ---------------------------------------------------------------------------------------------------
 
-    def load(self, k: Kind, address: int) -> Any:
+    def load(self, k: Kind, address: int) -> Value:
         return from_bytes(k, self.read(address, k.nbytes))
 
-    def store(self, k: Kind, value: Any, address: int) -> None:
+    def store(self, k: Kind, value: Value, address: int) -> None:
         self.write(address, to_bytes(k, value))
 
-    def loader(self, k: Kind) -> Callable[[int], Any]:
+    def loader(self, k: Kind) -> Callable[[int], Value]:
         """What loads values of a type."""
         nbytes, check = k.nbytes, self.check
         unpack = unpacker(k) if sys.byteorder == "little" else None
@@ -180,18 +180,18 @@ class Memory:
             dtype, count = k.dtype, max(k.count, 1)
             view = np.frombuffer
 
-            def load_array(address: int) -> Any:
+            def load_array(address: int) -> Value:
                 check(address, nbytes)
                 return view(_VIEW, dtype, count, address).copy()
 
-            def load_float(address: int) -> Any:
+            def load_float(address: int) -> Value:
                 check(address, nbytes)
                 return view(_VIEW, dtype, 1, address)[0]
 
             return load_array if k.count else load_float
         return lambda address: self.load(k, address)
 
-    def storer(self, k: Kind) -> Callable[[Any, int], None]:
+    def storer(self, k: Kind) -> Callable[[Value, int], None]:
         """What stores values of a type."""
         write = self.write
         if k.count and k.raw:
@@ -206,7 +206,7 @@ class Room:
     """Memory for a launch that stays where it is: shared memory, registers, the state of blocks."""
 
     def __init__(self) -> None:
-        self._kept: list[Any] = []
+        self._kept: list[Value] = []
 
     def take(self, nbytes: int, align: int = 64) -> int:
         """Address of so many zeros."""

@@ -10,11 +10,11 @@ import linecache
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from .kinds import Kind
+from .kinds import Kind, Value
 from .machine import ClusterRun, OnLine, Thread
 from .memory import Memory, Now
 from .session import Launch, Session, arguments_of, clusters_of
@@ -100,7 +100,7 @@ class FloatChecker:
 
     # --- memory ---------------------------------------------------------------------------------------------------
 
-    def stored(self, k: Kind, address: int, value: Any, shadow: Any) -> None:
+    def stored(self, k: Kind, address: int, value: Value, shadow: Value) -> None:
         if not k.count:
             self._memory[address] = (value, shadow)
             return
@@ -108,19 +108,19 @@ class FloatChecker:
         for i in range(k.count):
             self._memory[address + i * step] = (value[i], shadow[i])
 
-    def loaded(self, k: Kind, address: int, value: Any) -> Any:
+    def loaded(self, k: Kind, address: int, value: Value) -> Value:
         if not k.count:
             return self._shadow(address, value)
         step = k.bits // 8
         return np.array([self._shadow(address + i * step, value[i]) for i in range(k.count)], np.float64)
 
-    def _shadow(self, address: int, value: Any) -> Any:
+    def _shadow(self, address: int, value: Value) -> Value:
         held = self._memory.get(address)
         if held is not None and (held[0] == value or (held[0] != held[0] and value != value)):
             return held[1]
         return np.float64(value)  # it was there before, or somebody else wrote it
 
-    def shadow_at(self, address: int) -> Any:
+    def shadow_at(self, address: int) -> Value:
         """The shadow of the float at an address, if a kernel stored one."""
         held = self._memory.get(address)
         return None if held is None else held[1]
@@ -128,8 +128,14 @@ class FloatChecker:
     # --- results --------------------------------------------------------------------------------------------------
 
     def made(
-        self, thread: Thread, place: Place, value: Any, shadow: Any, operands: tuple[Any, ...], shadows: tuple[Any, ...]
-    ) -> Any:
+        self,
+        thread: Thread,
+        place: Place,
+        value: Value,
+        shadow: Value,
+        operands: tuple[Value, ...],
+        shadows: tuple[Value, ...],
+    ) -> Value:
         line = self.report.lines.get((place.file, place.line))
         if line is None:
             line = self.report.lines[place.file, place.line] = LineError()
@@ -147,7 +153,7 @@ class FloatChecker:
             made[i] = self._one(thread, place, line, value[i], made[i], parts)
         return made
 
-    def _calm(self, place: Place, line: LineError, value: Any, shadow: Any, operands: tuple[Any, ...]) -> bool:
+    def _calm(self, place: Place, line: LineError, value: Value, shadow: Value, operands: tuple[Value, ...]) -> bool:
         exact = wide(value)
         if not (np.isfinite(exact).all() and np.isfinite(shadow).all()):
             return False
@@ -160,7 +166,9 @@ class FloatChecker:
         self._measure(place, line, float(off[worst]), float(np.abs(shadow)[worst]) or float(off[worst]))
         return True
 
-    def _one(self, thread: Thread, place: Place, line: LineError, value: Any, shadow: Any, operands: Any) -> Any:
+    def _one(
+        self, thread: Thread, place: Place, line: LineError, value: Value, shadow: Value, operands: Value
+    ) -> Value:
         result, exact = float(value), float(shadow)
         if result != result:
             if not any(x != x for x in operands):
@@ -192,7 +200,7 @@ class FloatChecker:
         line.relative = max(line.relative, off / size)
 
     def _find(
-        self, trouble: Trouble, thread: Thread, place: Place, result: float, exact: float, operands: tuple[Any, ...]
+        self, trouble: Trouble, thread: Thread, place: Place, result: float, exact: float, operands: tuple[Value, ...]
     ) -> int:
         """Note it; gives its number."""
         key = (trouble, place.file, place.line, *((thread.block.number, thread.tid) if self._each else ()))
@@ -207,12 +215,12 @@ class FloatChecker:
         return len(self.report.findings) - 1
 
 
-def _marked(number: int) -> Any:
+def _marked(number: int) -> Value:
     """A NaN that says which finding made it."""
     return np.uint64(_QUIET | (number + 1)).view(np.float64)
 
 
-def origin(shadow: Any) -> int | None:
+def origin(shadow: Value) -> int | None:
     """The number of the finding that made a NaN."""
     number = int(np.float64(shadow).view(np.uint64)) & ((1 << 51) - 1)
     return number - 1 if np.isnan(shadow) and number else None

@@ -9,14 +9,26 @@ import ctypes
 import ctypes.util
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from ..errors import DSLCompileError
-from .kinds import Kind, from_int, kind, to_bfloat, to_int
+from .kinds import Kind, Value, from_int, kind, to_bfloat, to_int
 
-Function = Callable[..., Any]
+Function = Callable[..., Value]
+
+
+def _one(f: Callable[[Value], Value]) -> Function:
+    return f
+
+
+def two(f: Callable[[Value, Value], Value]) -> Function:
+    return f
+
+
+def _three(f: Callable[[Value, Value, Value], Value]) -> Function:
+    return f
+
 
 _libm = ctypes.CDLL(ctypes.util.find_library("m") or None)
 _libm.fma.restype, _libm.fma.argtypes = ctypes.c_double, (ctypes.c_double,) * 3
@@ -64,9 +76,11 @@ def integer(word: str, k: Kind) -> Function:
     """An operation of two integers or of vectors of them, element by element."""
     one, bits, mask = _SCALAR[word], k.bits, k.mask
     if not k.count:
-        return lambda a, b: one(a, b, bits) & mask
-    return lambda a, b: np.array(
-        [one(int(x), int(y), bits) & mask for x, y in zip(a.tolist(), b.tolist(), strict=True)], k.dtype
+        return two(lambda a, b: one(a, b, bits) & mask)
+    return two(
+        lambda a, b: np.array(
+            [one(int(x), int(y), bits) & mask for x, y in zip(a.tolist(), b.tolist(), strict=True)], k.dtype
+        )
     )
 
 
@@ -79,7 +93,7 @@ def guarded(k: Kind, is_signed: bool) -> Function:
 
     if not k.count:
         return one
-    return lambda a, b: np.array([one(x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)], k.dtype)
+    return two(lambda a, b: np.array([one(x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)], k.dtype))
 
 
 def _count(word: str, x: int, bits: int) -> int:
@@ -95,7 +109,7 @@ def _count(word: str, x: int, bits: int) -> int:
 # --- conversions --------------------------------------------------------------------------------------------------
 
 
-def _whole(x: Any, bits: int, is_signed: bool) -> int:
+def _whole(x: Value, bits: int, is_signed: bool) -> int:
     """A float as an integer, towards zero; what does not fit is what x86 gives: the top bit alone."""
     f = float(x)
     if math.isfinite(f):
@@ -106,7 +120,7 @@ def _whole(x: Any, bits: int, is_signed: bool) -> int:
     return 1 << (bits - 1)
 
 
-def _as_float(x: int, k: Kind) -> Any:
+def _as_float(x: int, k: Kind) -> Value:
     # numpy rounds integers of up to 64 bits once; to the narrow formats they go by way of float32, which could
     # round twice, so the integer is first cut to odd in the last place that can matter.
     if k.element.text == "double":
@@ -123,7 +137,7 @@ def _as_float(x: int, k: Kind) -> Any:
     return round_float(np.float64(sign * wide), k)
 
 
-def round_float(x: Any, k: Kind) -> Any:
+def round_float(x: Value, k: Kind) -> Value:
     """A float of another format, to the nearest even."""
     if k.element.text != "bfloat":
         return x.astype(k.dtype) if k.count else k.dtype.type(x)
@@ -144,31 +158,31 @@ def conversion(word: str, source: Kind, target: Kind) -> Function:
     if word in ("bitcast", "ptrtoint", "inttoptr", "addrspacecast"):
         if word == "bitcast":
             if source.raw and target.raw and source.count and target.count:
-                return lambda a: a.view(target.dtype)
-            return lambda a: from_int(target, to_int(source, a))
-        return lambda a: a & target.mask
+                return _one(lambda a: a.view(target.dtype))
+            return _one(lambda a: from_int(target, to_int(source, a)))
+        return _one(lambda a: a & target.mask)
     if word in ("fpext", "fptrunc"):
-        return lambda a: round_float(a, target)
+        return _one(lambda a: round_float(a, target))
     sb, tb = source.bits, target.bits
     one: Function
     if word == "zext":
         one = int
     elif word == "trunc":
-        one = lambda a: int(a) & target.mask  # noqa: E731
+        one = _one(lambda a: int(a) & target.mask)
     elif word == "sext":
-        one = lambda a: signed(a, sb) & target.mask  # noqa: E731
+        one = _one(lambda a: signed(a, sb) & target.mask)
     elif word in ("fptosi", "fptoui"):
         is_signed = word == "fptosi"
-        one = lambda a: _whole(a, tb, is_signed)  # noqa: E731
+        one = _one(lambda a: _whole(a, tb, is_signed))
     elif word == "sitofp":
-        one = lambda a: _as_float(signed(a, sb), target)  # noqa: E731
+        one = _one(lambda a: _as_float(signed(a, sb), target))
     elif word == "uitofp":
-        one = lambda a: _as_float(int(a), target)  # noqa: E731
+        one = _one(lambda a: _as_float(int(a), target))
     else:
         raise DSLCompileError(f"the interpreter does not know the conversion {word}")
     if not source.count:
         return one
-    return lambda a: np.array([one(x) for x in a.tolist()], target.dtype)
+    return _one(lambda a: np.array([one(x) for x in a.tolist()], target.dtype))
 
 
 # --- functions ----------------------------------------------------------------------------------------------------
@@ -183,7 +197,7 @@ EXACT = frozenset({"fabs", "ceil", "floor", "trunc", "roundeven", "rint", "nearb
 """Functions that round nothing."""
 
 
-def _round(x: Any) -> Any:
+def _round(x: Value) -> Value:
     """To the nearest whole number, halves away from zero."""
     wide = np.asarray(x, np.float64)
     down = np.floor(np.abs(wide))
@@ -192,15 +206,18 @@ def _round(x: Any) -> Any:
     return made if made.ndim else made[()]
 
 
-def _smaller(a: Any, b: Any, *, greater: bool, keeps_nan: bool) -> Any:
+_where: Function = np.where
+
+
+def _smaller(a: Value, b: Value, *, greater: bool, keeps_nan: bool) -> Value:
     """Minimum or maximum; a zero with a sign is less than one without."""
     first = (a > b) if greater else (a < b)
     tie = (a == b) & (np.signbit(b) if greater else np.signbit(a))
-    made = np.where(first | tie, a, b)
+    made = _where(first | tie, a, b)
     if keeps_nan:
-        made = np.where(np.isnan(a), a, np.where(np.isnan(b), b, made))
+        made = _where(np.isnan(a), a, _where(np.isnan(b), b, made))
     else:
-        made = np.where(np.isnan(a), b, np.where(np.isnan(b), a, made))
+        made = _where(np.isnan(a), b, _where(np.isnan(b), a, made))
     made = made.astype(np.asarray(a).dtype)
     return made if made.ndim else made[()]
 
@@ -211,18 +228,18 @@ _MINMAX = {"minnum": (False, False), "maxnum": (True, False), "minimum": (False,
 def _fused(k: Kind) -> Function:
     """`a * b + c`, rounded once."""
     if k.element.text == "double":
-        one: Function = lambda a, b, c: _libm.fma(float(a), float(b), float(c))  # noqa: E731
+        one = _three(lambda a, b, c: _libm.fma(float(a), float(b), float(c)))
     elif k.element.text == "float":
-        one = lambda a, b, c: _libm.fmaf(float(a), float(b), float(c))  # noqa: E731
+        one = _three(lambda a, b, c: _libm.fmaf(float(a), float(b), float(c)))
     else:
         # Products of narrow floats are exact in float64, and so is the sum but for digits that cannot decide.
-        return lambda a, b, c: round_float(_wide(a) * _wide(b) + _wide(c), k)
+        return _three(lambda a, b, c: round_float(_wide(a) * _wide(b) + _wide(c), k))
     if not k.count:
-        return lambda a, b, c: k.dtype.type(one(a, b, c))
-    return lambda a, b, c: np.array([one(*v) for v in zip(a, b, c, strict=True)], k.dtype)
+        return _three(lambda a, b, c: k.dtype.type(one(a, b, c)))
+    return _three(lambda a, b, c: np.array([one(*v) for v in zip(a, b, c, strict=True)], k.dtype))
 
 
-def _wide(x: Any) -> Any:
+def _wide(x: Value) -> Value:
     return np.float64(x) if not getattr(x, "ndim", 0) else x.astype(np.float64)
 
 
@@ -232,19 +249,19 @@ _CLASSES = {0x003: np.isnan, 0x204: np.isinf, 0x1F8: np.isfinite}
 def _fpclass(k: Kind, bits: int) -> Function:
     if bits in _CLASSES:
         test = _CLASSES[bits]
-        return test if k.count else lambda x: bool(test(x))
+        return test if k.count else _one(lambda x: bool(test(x)))
     if bits != 0x108:
         raise DSLCompileError(f"the interpreter does not know the class {bits:#x} of floats")
     tiny = np.float64(np.finfo(k.dtype).tiny)
-    normal: Function = lambda x: np.isfinite(x) & (np.abs(x) >= tiny)  # noqa: E731
-    return normal if k.count else lambda x: bool(normal(x))
+    normal = _one(lambda x: np.isfinite(x) & (np.abs(x) >= tiny))
+    return normal if k.count else _one(lambda x: bool(normal(x)))
 
 
 def _reduction(word: str, k: Kind) -> Function:
     one = k.element
     if word in ("fadd", "fmul"):
 
-        def total(start: Any, v: Any) -> Any:
+        def total(start: Value, v: Value) -> Value:
             for x in v:
                 start = start + x if word == "fadd" else start * x
                 if one.text == "bfloat":
@@ -256,7 +273,7 @@ def _reduction(word: str, k: Kind) -> Function:
         greater = word.startswith("fmax")
         keeps = word.endswith("imum")
 
-        def extreme(v: Any) -> Any:
+        def extreme(v: Value) -> Value:
             found = v[0]
             for x in v[1:]:
                 found = _smaller(found, x, greater=greater, keeps_nan=keeps)
@@ -265,7 +282,7 @@ def _reduction(word: str, k: Kind) -> Function:
         return extreme
     pair = integer(word, one)
 
-    def fold(v: Any) -> int:
+    def fold(v: Value) -> int:
         found, *rest = (int(x) for x in v.tolist())
         for x in rest:
             found = pair(found, x)
@@ -283,13 +300,13 @@ def intrinsic(key: str, types: Sequence[Kind], immediate: int | None = None) -> 
         return _fpclass(k, immediate or 0)
     if key in ("ctpop", "ctlz", "cttz", "abs"):
         if not k.count:
-            return lambda x, *_: _count(key, int(x), k.bits)
-        return lambda x, *_: np.array([_count(key, v, k.bits) for v in x.tolist()], k.dtype)
+            return lambda *args: _count(key, int(args[0]), k.bits)
+        return lambda *args: np.array([_count(key, int(v), k.bits) for v in args[0]], k.dtype)
     if key in ("smin", "smax", "umin", "umax"):
         return integer(key, k)
     if key in _MINMAX:
         greater, keeps = _MINMAX[key]
-        return lambda a, b: _smaller(a, b, greater=greater, keeps_nan=keeps)
+        return two(lambda a, b: _smaller(a, b, greater=greater, keeps_nan=keeps))
     if key in ("fma", "fmuladd"):
         return _fused(k)
     if key == "copysign":
@@ -305,7 +322,7 @@ def intrinsic(key: str, types: Sequence[Kind], immediate: int | None = None) -> 
     elif key == "atan2":
         wide = np.arctan2
     elif key == "powi":
-        return lambda a, b: round_float(_wide(a) ** signed(b, types[1].bits), k)
+        return two(lambda a, b: round_float(_wide(a) ** signed(b, types[1].bits), k))
     if wide is None:
         raise DSLCompileError(f"the interpreter does not know the intrinsic llvm.{key}")
     known = wide
@@ -324,5 +341,5 @@ ICMP = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 __all__ = [
     "EXACT", "FCMP", "ICMP", "INT_WORDS", "Function", "conversion", "guarded", "integer", "intrinsic", "kind",
-    "round_float", "signed",
+    "round_float", "signed", "two",
 ]  # fmt: skip

@@ -44,7 +44,7 @@ def run_program(script: Path, arguments: Sequence[str]) -> int:
             runpy.run_path(str(script), run_name="__main__")
         except SystemExit as stop:
             if stop.code is not None and not isinstance(stop.code, int):
-                print(stop.code, file=sys.stderr)
+                sys.stderr.write(f"{stop.code}\n")
                 return 1
             return stop.code or 0
     return 0

@@ -7,13 +7,14 @@ carries in its payload where it was made.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from ..dialects.upstream import gpu
 from ..ir.locations import source_chain
 from . import operations
-from .kinds import Kind, kind
+from .kinds import Kind, Value, kind
 from .sink import FLOAT_FORMS
 from .writer import KernelWriter
 
@@ -36,18 +37,24 @@ class Checker(Protocol):
     """Whoever looks at floats."""
 
     def made(
-        self, thread: Any, place: Place, value: Any, shadow: Any, operands: tuple[Any, ...], shadows: tuple[Any, ...]
-    ) -> Any:
+        self,
+        thread: Value,
+        place: Place,
+        value: Value,
+        shadow: Value,
+        operands: tuple[Value, ...],
+        shadows: tuple[Value, ...],
+    ) -> Value:
         """An operation had a result; gives the shadow to go on with."""
 
-    def stored(self, k: Kind, address: int, value: Any, shadow: Any) -> None:
+    def stored(self, k: Kind, address: int, value: Value, shadow: Value) -> None:
         """A float went to memory."""
 
-    def loaded(self, k: Kind, address: int, value: Any) -> Any:
+    def loaded(self, k: Kind, address: int, value: Value) -> Value:
         """The shadow of a float that comes from memory."""
 
 
-def wide(x: Any) -> Any:
+def wide(x: Value) -> Value:
     """A float, or an array of them, in double precision."""
     return np.float64(x) if not getattr(x, "ndim", 0) else x.astype(np.float64)
 
@@ -55,19 +62,16 @@ def wide(x: Any) -> Any:
 class ShadowWriter(KernelWriter):
     """Writes kernels whose `block.checker` is told of every operation on floats."""
 
+    def __init__(self, op: gpu.FuncOp, module: gpu.ModuleOp, warp: int):
+        super().__init__(op, module, warp)
+        self._shadowed: set[str] = set()
+
     def _shadow(self, name: str) -> str:
         if name in self._shadowed:
             return f"s{name[1:]}"
         if name in self.globals:
             return self.bind(wide(self.globals[name]), ("wide", name))
         return f"{self.bind(wide, 'wide')}({name})"
-
-    @property
-    def _shadowed(self) -> set[str]:
-        found = self.__dict__.get("_names_with_shadows")
-        if found is None:
-            found = self.__dict__["_names_with_shadows"] = set[str]()
-        return found
 
     def _cast_shadow(self, name: str, text: str) -> None:
         self._shadowed.add(name)

@@ -24,7 +24,6 @@ from . import operations
 from .kinds import Kind, kind, to_bfloat, zero
 from .source import Source
 
-
 FLOAT_FORMS = {
     "fadd": "{0} + {1}", "fsub": "{0} - {1}", "fmul": "{0} * {1}", "fdiv": "{0} / {1}", "frem": "np.fmod({0}, {1})",
 }  # fmt: skip

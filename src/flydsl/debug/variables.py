@@ -1,7 +1,7 @@
 """Variables of a kernel by their Python names: numbers, vectors, tensors with their layouts, from a thread that stands.
 
-Tracing has said what a variable is made of (`expr/emit/line_marks.py`); here it is put together from the thread's values
-and from memory.
+Tracing has said what a variable is made of (`expr/emit/line_marks.py`); here it is put together from values of
+the thread and from memory.
 """
 
 from __future__ import annotations
@@ -43,28 +43,32 @@ class Cell(NamedTuple):
     label: str
 
 
+def _int(leaf: object) -> int:
+    """A leaf of a layout whose run-time parts were filled in."""
+    return int(cast(int, leaf))
+
+
 class TensorView:
     """A tensor in memory, as a debugger sees it."""
 
     def __init__(self, memory: Memory, address: int, pointer: PtrData, layout: Any, name: str = ""):
         self.memory, self.address, self.pointer, self.layout, self.name = memory, address, pointer, layout, name
         self.bits = bit_width(pointer.elem)
-        self.count = int(L.size(layout))
-        shape = layout.shape if isinstance(layout.shape, tuple) else (layout.shape,)
-        self.extents = tuple(int(cast(int, product(mode))) for mode in shape)
+        self.count = _int(L.size(layout))
+        self.extents = tuple(_int(product(mode)) for mode in L.wrap(layout.shape))
 
     @property
     def space(self) -> str:
         space = self.pointer.space
         return space.keyword if isinstance(space, AddressSpace) else str(space)
 
-    def place(self, coordinate: object) -> tuple[int, int]:
+    def place(self, coordinate: L.IntTuple) -> tuple[int, int]:
         """Address of an element, and the bit in it where elements are smaller than a byte."""
-        offset = int(cast(int, L.crd2idx(cast(Any, coordinate), self.layout))) * self.bits
-        address = int(self.pointer.swizzle(self.address + offset // 8))
+        offset = _int(L.crd2idx(coordinate, self.layout)) * self.bits
+        address = _int(self.pointer.swizzle(self.address + offset // 8))
         return address, offset % 8
 
-    def at(self, coordinate: object) -> Any:
+    def at(self, coordinate: L.IntTuple) -> Any:
         """An element; floats of a few bits as the number they stand for."""
         address, first = self.place(coordinate)
         nbytes = -(-(first + self.bits) // 8)
@@ -78,9 +82,9 @@ class TensorView:
         name = str(elem)
         return float_from_bits(bits, name) if name.startswith("f") else signed(bits, self.bits)
 
-    def cell(self, coordinate: object) -> Cell:
+    def cell(self, coordinate: L.IntTuple) -> Cell:
         address, _ = self.place(coordinate)
-        where = ", ".join(map(str, coordinate)) if isinstance(coordinate, tuple) else str(coordinate)
+        where = L.format_int_tuple(coordinate).strip("()").replace(",", ", ")
         return Cell(address, -(-self.bits // 8), f"{self.name}[{where}]")
 
     def array(self) -> np.ndarray[Any, Any]:
@@ -95,11 +99,10 @@ class TensorView:
             yield tuple(int(x) for x in np.unravel_index(i, self.extents, order="F"))
 
     def __getitem__(self, key: object) -> Any:
-        index = key if isinstance(key, tuple) else (key,)
-        items = cast("tuple[object, ...]", index)
-        if all(isinstance(i, (int, np.integer)) for i in items):
-            whole = tuple(int(cast(int, i)) for i in items)
-            return self.at(whole if len(whole) > 1 else whole[0])
+        items = cast("tuple[object, ...]", key) if isinstance(key, tuple) else (key,)
+        whole = tuple(_int(i) for i in items if hasattr(i, "__index__"))
+        if len(whole) == len(items):
+            return self.at(whole if len(whole) != 1 else whole[0])
         return self.array()[cast(Any, key)]
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:

@@ -21,7 +21,8 @@ def listen(port: int) -> int:
     """Wait for one client on a port of the loopback interface, 0 for any that is free, and serve it."""
     with socket.create_server((HOST, port)) as server:
         chosen = cast("tuple[str, int]", server.getsockname())[1]
-        print(f"fly debug: waiting for a client on {HOST}:{chosen}", file=sys.stderr, flush=True)
+        sys.stderr.write(f"fly debug: waiting for a client on {HOST}:{chosen}\n")
+        sys.stderr.flush()
         connection, _ = server.accept()
     with connection, connection.makefile("rb") as reader, connection.makefile("wb") as writer:
         return serve(cast(BinaryIO, reader), cast(BinaryIO, writer))

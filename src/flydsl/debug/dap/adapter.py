@@ -267,7 +267,7 @@ class Adapter:
 
     def on_setExceptionBreakpoints(self, given: Message) -> Message:  # noqa: N802
         """Mistakes always stop."""
-        return {"breakpoints": [{"verified": True} for _ in given.get("filters") or []]}
+        return {"breakpoints": [{"verified": True}] * len(given.get("filters") or ())}
 
     def on_dataBreakpointInfo(self, given: Message) -> Message:  # noqa: N802
         cell = self._references.cell(int(given.get("variablesReference") or 0), str(given["name"]))

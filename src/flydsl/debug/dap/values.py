@@ -91,15 +91,13 @@ class References:
 
 def shown(value: Any) -> str:
     """A value in a line."""
-    if isinstance(value, np.floating):
-        return repr(value.item()) if value.dtype == np.float64 else str(value)
-    return repr(value)
+    return str(cast(object, value)) if isinstance(value, np.floating) else repr(value)
 
 
 def _elements(tensor: TensorView) -> list[tuple[str, Any, Cell | None]]:
     found: list[tuple[str, Any, Cell | None]] = []
     for at in tensor.coordinates():
-        key = at if len(at) > 1 else at[0]
+        key = at if len(at) != 1 else at[0]
         found.append((f"[{', '.join(map(str, at))}]", tensor.at(key), tensor.cell(key)))
     return found
 

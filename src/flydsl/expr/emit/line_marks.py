@@ -242,7 +242,7 @@ class MarkingTracer(Tracer):
             return Shown("scalar", (operands.add(value.ir_value()),), dtype=type(value))
         if isinstance(value, Vector):
             at = operands.add(value.ir_value())
-            return Shown("vector", (at,), dtype=cast("type[Numeric]", value.dtype), data=value.shape)
+            return Shown("vector", (at,), dtype=value.dtype, data=value.shape)
         if isinstance(value, Pointer):
             return Shown("pointer", self._add(value, operands, _pointer), repr(value))
         if isinstance(value, Tensor):
@@ -303,9 +303,9 @@ def _items(value: object) -> list[tuple[str, object]] | None:
     if isinstance(value, dict):
         return [(str(k), v) for k, v in cast("dict[object, object]", value).items()]
     if isinstance(value, (list, tuple)):
-        names = getattr(value, "_fields", None)
         items = cast("Sequence[object]", value)
-        return [(str(names[i]) if names else f"[{i}]", v) for i, v in enumerate(items)]
+        names: Sequence[str] | None = getattr(items, "_fields", None)
+        return [(names[i] if names else f"[{i}]", v) for i, v in enumerate(items)]
     if isinstance(value, StructValue):
         return [(k, v) for k, v in vars(value).items() if not k.startswith("_")]
     return None
