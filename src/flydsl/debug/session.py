@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -18,6 +19,7 @@ from ..compiler.build.dumps import watching
 from ..compiler.listeners import compile_listener
 from ..cpu.code.abi import functions_of
 from ..cpu.runtime import CpuDeviceRuntime
+from ..cpu.runtime.launcher_ir import INVALID_VALUE, MAX_BLOCK_THREADS
 from ..cpu.runtime.native import LAUNCH_EX_PROTOTYPE, LAUNCH_PROTOTYPE, launcher
 from ..dialects.upstream import gpu
 from ..errors import DSLRuntimeError
@@ -169,8 +171,12 @@ class Session:
     def _guarded(
         self, fn: int, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, params: int
     ) -> int:
+        kernel = self._kernels[fn]
+        clusters = kernel.how.cluster or (1, 1, 1)
+        if any(n % c for n, c in zip(grid, clusters, strict=True)) or prod(block) > MAX_BLOCK_THREADS:
+            return INVALID_VALUE
         try:
-            self._run(Launch(self._kernels[fn], grid, block, shared, params or 0))
+            self._run(Launch(kernel, grid, block, shared, params or 0))
         except BaseException as error:  # noqa: BLE001 - native code is between here and the caller; raised behind it
             self._pending = error
             return FAILED
