@@ -10,6 +10,7 @@ import pytest
 
 from flydsl.debug.debugger import Command, Debugger, Stop
 from flydsl.debug.session import Session
+from flydsl.debug.variables import frames_of
 
 
 @pytest.fixture(autouse=True)
@@ -40,10 +41,14 @@ class Script:
 
     answers: list[Answer]
     stops: list[Stop] = field(default_factory=list[Stop])
+    places: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+    """Line, block and thread of each stop."""
     launches: int = 0
 
     def stopped(self, debugger: Debugger, stop: Stop) -> Command:
         self.stops.append(stop)
+        thread = stop.thread
+        self.places.append((frames_of(thread)[0].site.line, thread.block.number, thread.tid))
         at = len(self.stops) - 1
         return self.answers[at](debugger, stop) if at < len(self.answers) else Command("continue")
 

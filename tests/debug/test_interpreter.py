@@ -1,4 +1,4 @@
-"""The interpreter gives the bits that compiled code gives: operations, control flow, threads that meet, atoms, copies."""
+"""The interpreter gives the bits of compiled code: operations, control flow, threads that meet, atoms, copies."""
 
 from __future__ import annotations
 
@@ -323,8 +323,8 @@ def test_a_deadlock_names_its_line(emulate: Callable[[str], None]):
     def run(a: fx.Tensor):
         stuck_kernel(a).launch(grid=1, block=32, smem=8)
 
-    never = line_of("never")
-    with Session(interpret).open(), pytest.raises(KernelDeadlockError, match=rf"test_interpreter\.py:{never}.*mbarrier"):
+    text = rf"test_interpreter\.py:{line_of('never')}.*mbarrier"
+    with Session(interpret).open(), pytest.raises(KernelDeadlockError, match=text):
         run(np.zeros(1, np.float32))
 
 

@@ -57,31 +57,75 @@ Runner = Callable[[Launch], None]
 WriterClass = type[KernelWriter]
 
 
-class _InterpretingRuntime(CpuDeviceRuntime):
-    """The cpu runtime, whose launches go to the session."""
+class _Code(NamedTuple):
+    """A kernel that can be interpreted, once somebody writes it as Python."""
 
-    session: Session
+    function: gpu.FuncOp
+    module: gpu.ModuleOp
+    warp: int
+
+
+class _Compiled(NamedTuple):
+    """What a compilation under a session left."""
+
+    binary: bytes
+    module: ModuleOp
+    target: str
+
+
+class _Known:
+    """What sessions of this process share: code that was compiled in one may be called in a later one."""
+
+    def __init__(self) -> None:
+        self.compiled: list[_Compiled] = []
+        self.modules: dict[int, Mapping[str, _Code]] = {}
+        self.codes: dict[int, _Code] = {}
+        """By the address of the kernel's descriptor, which is what launches name."""
+        self.session: Session | None = None
+        # Native code holds these addresses as long as the process lives.
+        self.launch = LAUNCH_PROTOTYPE(_launched)
+        self.launch_ex = LAUNCH_EX_PROTOTYPE(_launched_ex)
+
+
+class _InterpretingRuntime(CpuDeviceRuntime):
+    """The cpu runtime, whose launches go to the session that is open."""
 
     def module_load(self, binary: bytes, *, device: int | None = None) -> Module:
         made = super().module_load(binary, device=device)
-        self.session.loaded(made.handle, binary)
+        same = [entry for entry in reversed(_known.compiled) if entry.binary is binary]
+        found = next(iter(same or [entry for entry in reversed(_known.compiled) if entry.binary == binary]), None)
+        if found is None:
+            raise DSLRuntimeError(
+                "the debugger runs kernels that are compiled while it watches; this one was compiled before"
+            )
+        device_module = next(op for op in found.module.ops if isinstance(op, gpu.ModuleOp))
+        warp = GPUTarget.parse(found.target).warp_size
+        _known.modules[made.handle] = {
+            op.sym_name.data: _Code(op, device_module, warp) for op in functions_of(device_module)
+        }
         return made
 
     def function(self, module: Module, name: str, *, shared_bytes: int = 0, flags: int = 0) -> Function:
         made = super().function(module, name, shared_bytes=shared_bytes, flags=flags)
-        self.session.found(made.handle, module.handle, name)
+        _known.codes[made.handle] = _known.modules[module.handle][name]
         return made
 
     def launch_symbol(self) -> int:
-        return self.session.launch_address
+        super().launch_symbol()  # kernels that are not wanted run compiled
+        return _address(_known.launch)
 
     def launch_ex_symbol(self) -> int:
-        return self.session.launch_ex_address
+        super().launch_ex_symbol()
+        return _address(_known.launch_ex)
 
     def check_launch_status(self, status: int, kernel: str, stream: int = 0) -> None:
-        if status == FAILED:
-            self.session.raise_pending()
+        if status == FAILED and _known.session is not None:
+            _known.session.raise_pending()
         super().check_launch_status(status, kernel, stream)
+
+
+def _address(function: object) -> int:
+    return cast(int, ctypes.cast(cast(Any, function), ctypes.c_void_p).value)
 
 
 class Session:
@@ -93,14 +137,8 @@ class Session:
         self._run, self._wanted = run, wanted
         self._writer = writer
         self._stage: ModuleOp | None = None
-        self._compiled: list[tuple[bytes, ModuleOp, str]] = []
-        self._modules: dict[int, Mapping[str, Kernel]] = {}
-        self._kernels: dict[int, Kernel] = {}
+        self._kernels: dict[int, tuple[_Code, Kernel]] = {}
         self._pending: BaseException | None = None
-        self._launch = LAUNCH_PROTOTYPE(self._launched)
-        self._launch_ex = LAUNCH_EX_PROTOTYPE(self._launched_ex)
-        self.launch_address = cast(int, ctypes.cast(self._launch, ctypes.c_void_p).value)
-        self.launch_ex_address = cast(int, ctypes.cast(self._launch_ex, ctypes.c_void_p).value)
 
     @contextmanager
     def open(self) -> Generator[Session]:
@@ -108,19 +146,20 @@ class Session:
         runtime = get_device_runtime()
         if type(runtime) is not CpuDeviceRuntime:
             raise DSLRuntimeError(
-                f"the debugger interprets launches of the cpu stack, and this process uses {runtime.kind}; "
-                "set FLYDSL_COMPILE_BACKEND=cpu"
+                f"the debugger interprets launches of the cpu stack, and this process uses {runtime.kind}, or a "
+                "debugger already; set FLYDSL_COMPILE_BACKEND=cpu"
             )
         with ExitStack() as stack:
             stack.enter_context(environment(FLYDSL_CPU_DEBUG="1", FLYDSL_RUNTIME_ENABLE_CACHE="0"))
             stack.enter_context(watching(self._seen))
             stack.enter_context(compile_listener(self._done))
             runtime.__class__ = _InterpretingRuntime
-            cast(_InterpretingRuntime, runtime).session = self
+            _known.session = self
             try:
                 yield self
             finally:
                 runtime.__class__ = CpuDeviceRuntime
+                _known.session = None
 
     # --- compiling ------------------------------------------------------------------------------------------------
 
@@ -131,62 +170,66 @@ class Session:
         self, name: str, key: str, target: str, times: object, cache_hit: bool, artifact: CompiledArtifact
     ) -> None:
         if self._stage is not None:
-            self._compiled.append((artifact.binary(), self._stage, target))
+            _known.compiled.append(_Compiled(artifact.binary(), self._stage, target))
             self._stage = None
-
-    def loaded(self, handle: int, binary: bytes) -> None:
-        """A module was loaded: its kernels can be run."""
-        same = [entry for entry in reversed(self._compiled) if entry[0] is binary]
-        equal = [entry for entry in reversed(self._compiled) if entry[0] == binary]
-        if not (same or equal):
-            raise DSLRuntimeError(
-                "the debugger runs kernels that are compiled while it watches; this one was compiled before"
-            )
-        _, module, target = (same or equal)[0]
-        device = next(op for op in module.ops if isinstance(op, gpu.ModuleOp))
-        warp = GPUTarget.parse(target).warp_size
-        self._modules[handle] = {
-            op.sym_name.data: self._writer(op, device, warp).write() for op in functions_of(device)
-        }
-
-    def found(self, descriptor: int, handle: int, name: str) -> None:
-        """A kernel has this address now."""
-        self._kernels[descriptor] = self._modules[handle][name]
 
     # --- launching ------------------------------------------------------------------------------------------------
 
-    def _launched(self, fn: int, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, *rest: Any) -> int:
-        stream, params, extra = rest
-        if not self._wanted(self._kernels[fn]):
-            return launcher().launch(fn, gx, gy, gz, bx, by, bz, shared, stream, params, extra)
-        return self._guarded(fn, (gx, gy, gz), (bx, by, bz), shared, params)
-
-    def _launched_ex(self, config: int, fn: int, params: int, extra: int) -> int:
-        if not self._wanted(self._kernels[fn]):
-            return launcher().launch_ex(config, fn, params, extra)
-        words = (ctypes.c_uint32 * 7).from_address(config)
-        gx, gy, gz, bx, by, bz, shared = (int(x) for x in words)
-        return self._guarded(fn, (gx, gy, gz), (bx, by, bz), shared, params)
-
-    def _guarded(
-        self, fn: int, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, params: int
-    ) -> int:
-        kernel = self._kernels[fn]
-        clusters = kernel.how.cluster or (1, 1, 1)
-        if any(n % c for n, c in zip(grid, clusters, strict=True)) or prod(block) > MAX_BLOCK_THREADS:
-            return INVALID_VALUE
+    def launched(self, fn: int, shape: Shape, params: int, compiled: Callable[[], int]) -> int:
+        """A launch: interpret it, or run it compiled. Gives the status of a driver's call."""
         try:
+            kernel = self._kernel(fn)
+            if not self._wanted(kernel):
+                return compiled()
+            grid, block, shared = shape
+            clusters = kernel.how.cluster or (1, 1, 1)
+            if any(n % c for n, c in zip(grid, clusters, strict=True)) or prod(block) > MAX_BLOCK_THREADS:
+                return INVALID_VALUE
             self._run(Launch(kernel, grid, block, shared, params or 0))
         except BaseException as error:  # noqa: BLE001 - native code is between here and the caller; raised behind it
             self._pending = error
             return FAILED
         return 0
 
+    def _kernel(self, fn: int) -> Kernel:
+        """The kernel at an address, as Python."""
+        code = _known.codes[fn]
+        made = self._kernels.get(fn)
+        if made is None or made[0] is not code:
+            made = self._kernels[fn] = (code, self._writer(*code).write())
+        return made[1]
+
     def raise_pending(self) -> None:
         """Raise what ended a launch."""
         error, self._pending = self._pending, None
         if error is not None:
             raise error
+
+
+Shape = tuple[tuple[int, int, int], tuple[int, int, int], int]
+"""Grid, block and dynamic shared bytes of a launch."""
+
+
+def _launched(fn: int, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, *rest: int) -> int:
+    def compiled() -> int:
+        return launcher().launch(fn, gx, gy, gz, bx, by, bz, shared, *rest)
+
+    if _known.session is None:
+        return compiled()
+    return _known.session.launched(fn, ((gx, gy, gz), (bx, by, bz), shared), rest[1], compiled)
+
+
+def _launched_ex(config: int, fn: int, params: int, extra: int) -> int:
+    def compiled() -> int:
+        return launcher().launch_ex(config, fn, params, extra)
+
+    if _known.session is None:
+        return compiled()
+    gx, gy, gz, bx, by, bz, shared = (int(x) for x in (ctypes.c_uint32 * 7).from_address(config))
+    return _known.session.launched(fn, ((gx, gy, gz), (bx, by, bz), shared), params, compiled)
+
+
+_known = _Known()
 
 
 def arguments_of(launch: Launch, load: Callable[[Any, int], Any]) -> list[Any]:

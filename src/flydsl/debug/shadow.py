@@ -89,6 +89,11 @@ class ShadowWriter(KernelWriter):
         shadows = [self._shadow(a) if self._is_float(a) else a for a in args]
         if word in _STRUCTURAL:
             self._cast_shadow(name, form.format(*shadows))
+            if word == "select" and any(self._is_nan(a) for a in args):
+                # Functions are written out as arithmetic, with a NaN chosen where they have no value.
+                place = self.bind(self._place("choice", k))
+                rest = "".join(f"{a}, " for a in args if not self._is_nan(a))
+                self._cast_shadow(name, f"block.checker.made(t, {place}, {name}, s{name[1:]}, ({rest}), ())")
             return name
         if word in FLOAT_FORMS:
             text = FLOAT_FORMS[word].format(*shadows)
@@ -103,6 +108,10 @@ class ShadowWriter(KernelWriter):
         told = f"({''.join(f'{a}, ' for a in args)}), ({''.join(f'{s}, ' for s in shadows)})"
         self._cast_shadow(name, f"block.checker.made(t, {place}, {name}, {text}, {told})")
         return name
+
+    def _is_nan(self, name: str) -> bool:
+        """Whether a name is a constant with a NaN in it."""
+        return name in self.globals and self._is_float(name) and bool(np.isnan(self.globals[name]).any())
 
     def _is_float(self, name: str) -> bool:
         known = self.kinds.get(name)

@@ -6,6 +6,7 @@ function, and for every variable how it is made of the op's operands.
 
 from __future__ import annotations
 
+import dis
 import linecache
 import os
 import sys
@@ -13,7 +14,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import AnyFloat, IntegerAttr, IntegerType, i32
@@ -21,6 +22,7 @@ from xdsl.ir import Block, SSAValue
 
 from ... import layout as L
 from ...dialects.fly_cpu import LineOp
+from ...ir.identity import by_identity
 from ...ir.user_code import REGION_MARK, is_user_code
 from ..numeric import Numeric
 from ..structs import StructValue
@@ -165,7 +167,8 @@ class MarkingTracer(Tracer):
         code, back = frame.f_code, frame.f_back
         if not is_user_code(code) or code.co_filename.startswith(("<", _LIBRARY)):
             return False
-        return self._is_part(frame) or back is None or back in self._visits or back.f_code in BOUNDARIES
+        region = code.co_qualname.endswith(REGION_MARK)
+        return region or back is None or back in self._visits or back.f_code in BOUNDARIES
 
     def _is_part(self, frame: FrameType) -> bool:
         """Whether a frame is a stretch of the function around it: a region's body, a comprehension, an expression."""
@@ -180,7 +183,7 @@ class MarkingTracer(Tracer):
         return None
 
     def _moved(self, frame: FrameType, event: str, argument: object) -> TraceFunction:
-        if event == "line" and not self._busy and not frame.f_code.co_name.startswith("<"):
+        if event == "line" and not self._busy and frame.f_lasti not in _hidden_lines(frame.f_code):
             self._busy = True
             try:
                 self.mark_line(frame)
@@ -274,6 +277,24 @@ class MarkingTracer(Tracer):
         if found is None:
             found = self._taken[-1][id(value)] = (value, take(value))
         return tuple(operands.add(v) for v in found[1])
+
+
+@by_identity
+def _hidden_lines(code: CodeType) -> frozenset[int]:
+    """Where lines begin that no one is to stop at: expressions with a frame of their own are a part of their line, and
+    the bodies of regions are defined, at their own lines, before the statement that they belong to."""
+    starts = dict(dis.findlinestarts(code))
+    if code.co_name.startswith("<"):
+        return frozenset(starts)
+    hidden: set[int] = set()
+    at = -1
+    for instruction in dis.get_instructions(code):
+        if instruction.offset in starts:
+            at = instruction.offset
+        inner: object = instruction.argval
+        if isinstance(inner, CodeType) and inner.co_qualname.endswith(REGION_MARK):
+            hidden.add(at)
+    return frozenset(hidden)
 
 
 def _pointer(p: Pointer) -> list[SSAValue]:
