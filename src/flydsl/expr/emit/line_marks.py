@@ -121,12 +121,15 @@ class MarkingTracer(Tracer):
     @contextmanager
     def following(self) -> Generator[None]:
         """A block in which Python tells this tracer of every line of the user's code."""
-        before = sys.gettrace()
+        before, hook = sys.gettrace(), sys.breakpointhook
         sys.settrace(self._called)
+        # In functions that are not rewritten, `breakpoint()` is Python's own.
+        sys.breakpointhook = lambda *args, **kwargs: self.stop_here() or hook(*args, **kwargs)
         try:
             yield
         finally:
             sys.settrace(before)
+            sys.breakpointhook = hook
             self._visits.clear()
 
     @contextmanager
