@@ -309,7 +309,7 @@ def test_d12_common_mistakes():
             a[0] = 1.0
 
 
-def test_breakpoint_is_refused_on_gpus_and_in_host_code():
+def test_breakpoint_is_refused():
     @flyc.kernel
     def kernel(a: fx.Tensor):
         if a[0] < 1.0:

@@ -2,8 +2,7 @@
 
 A rule takes an op of an upper dialect and says which instructions it becomes. There are three sinks: `FunctionText`
 writes LLVM IR, `LlvmConversion` makes ops of `llvm`, `rocdl` and `nvvm`, `PythonSink` writes Python for the debugger. A
-rule gives types of the upper dialects; the
-sink turns them into its own.
+rule gives types of the upper dialects; the sink turns them into its own.
 
 A rule emits nothing whose result nobody reads, and the order in which it emits is that of the instructions.
 """
