@@ -266,6 +266,18 @@ def test_examples():
     assert seen == ["tiled_copy_kernel_0", "predicated_add_kernel_0"]
 
 
+def test_expressions_that_are_evaluated():
+    seen: list[Launch] = []
+
+    def run(launch: Launch) -> None:
+        seen.append(launch)
+        interpret(launch)
+
+    with Session(run).open():
+        assert flyc.evaluate(lambda a, b: fx.math.sqrt(a * a + b * b), 3.0, 4.0) == 5.0
+    assert len(seen) == 1
+
+
 # --- what goes wrong --------------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
+from xdsl.dialects.builtin import StringAttr
 
 from ..compiler.build.dumps import watching
 from ..compiler.listeners import compile_listener
@@ -23,6 +24,7 @@ from ..cpu.runtime.launcher_ir import INVALID_VALUE, MAX_BLOCK_THREADS
 from ..cpu.runtime.native import LAUNCH_EX_PROTOTYPE, LAUNCH_PROTOTYPE, launcher
 from ..dialects.upstream import gpu
 from ..errors import DSLRuntimeError
+from ..passes.fly.device_module import TARGET_ATTRIBUTE
 from ..runtime.device_runtime import get_device_runtime
 from ..runtime.objects import Function, Module
 from ..target import GPUTarget
@@ -94,6 +96,8 @@ class _InterpretingRuntime(CpuDeviceRuntime):
         made = super().module_load(binary, device=device)
         same = [entry for entry in reversed(_known.compiled) if entry.binary is binary]
         found = next(iter(same or [entry for entry in reversed(_known.compiled) if entry.binary == binary]), None)
+        if found is None and _known.session is not None:
+            found = _known.session.latest(binary)
         if found is None:
             raise DSLRuntimeError(
                 "the debugger runs kernels that are compiled while it watches; this one was compiled before"
@@ -137,6 +141,7 @@ class Session:
         self._run, self._wanted = run, wanted
         self._writer = writer
         self._stage: ModuleOp | None = None
+        self._target = ""
         self._kernels: dict[int, tuple[_Code, Kernel]] = {}
         self._pending: BaseException | None = None
 
@@ -165,6 +170,10 @@ class Session:
 
     def _seen(self, name: str, module: ModuleOp) -> None:
         self._stage = module
+        for op in module.ops:
+            # A pass takes it away.
+            target = op.attributes.get(TARGET_ATTRIBUTE)
+            self._target = target.data if isinstance(target, StringAttr) else self._target
 
     def _done(
         self, name: str, key: str, target: str, times: object, cache_hit: bool, artifact: CompiledArtifact
@@ -172,6 +181,10 @@ class Session:
         if self._stage is not None:
             _known.compiled.append(_Compiled(artifact.binary(), self._stage, target))
             self._stage = None
+
+    def latest(self, binary: bytes) -> _Compiled | None:
+        """What was compiled last, if nobody was told of it: an expression that is evaluated, for example."""
+        return None if self._stage is None else _Compiled(binary, self._stage, self._target)
 
     # --- launching ------------------------------------------------------------------------------------------------
 
