@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 
 import numpy as np
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 from flydsl.debug.atomics import update
 from flydsl.debug.formats import printed
 from flydsl.debug.kinds import from_bytes, from_int, kind, offsets, to_bytes, to_int
+from flydsl.debug.memory import Memory, Now, Watch
 from flydsl.debug.operations import conversion, guarded, integer, intrinsic, signed
-from flydsl.errors import DSLCompileError
+from flydsl.errors import DSLCompileError, KernelCheckError
 from flydsl.ir import fold
 
 WORDS = {
@@ -115,6 +117,38 @@ def test_what_is_not_known_is_refused():
         kind("token")
     with pytest.raises(DSLCompileError, match=r"intrinsic llvm\.frob"):
         intrinsic("frob", [kind("float")])
+
+
+def test_memory_is_undone_and_knows_who_wrote_it():
+    cells = np.arange(8, dtype=np.int32)
+    address, i32 = int(cells.ctypes.data), kind("i32")
+    memory = Memory(Now())
+    changes: list[tuple[str, int]] = []
+    memory.watches = [Watch(address + 8, 4, "cells[2]")]
+    memory.changed = lambda watch, write: changes.append((watch.label, write.thread))
+    for thread, (at, value) in enumerate([(2, 2), (2, 7), (3, 9), (2, 7), (1, 5)]):
+        memory.now.thread = thread
+        memory.store(i32, value, address + 4 * at)
+    assert changes == [("cells[2]", 1)], "only what changes is told"
+    assert [w.thread for w in memory.last_writes(address + 8, 4)] == [3, 1, 0]
+    assert memory.load(kind("<2 x i32>"), address + 8).tolist() == [7, 9]
+    done = list(memory.journal or ())
+    memory.undo(0)
+    assert cells.tolist() == list(range(8)) and not memory.journal
+    memory.redo(done)
+    assert cells.tolist() == [0, 5, 7, 9, 4, 5, 6, 7] and len(changes) == 1
+
+
+def test_memory_that_is_not_there_or_cannot_be_written():
+    memory = Memory(Now())
+    with pytest.raises(KernelCheckError, match="8 bytes at 0x10, where this process has no memory"):
+        memory.read(16, 8)
+    with mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ) as page:
+        view = np.frombuffer(page, np.uint8)
+        assert memory.read(int(view.ctypes.data), 4) == bytes(4)
+        with pytest.raises(KernelCheckError, match="can only be read"):
+            memory.write(int(view.ctypes.data), b"1234")
+        del view
 
 
 def test_formats_of_c():

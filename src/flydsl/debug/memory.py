@@ -57,6 +57,34 @@ class Watch(NamedTuple):
     label: str
 
 
+class _Ranges:
+    """Addresses, as ranges in rising order; the one that was asked for last is found at once."""
+
+    __slots__ = ("_ends", "_high", "_low", "_starts")
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._low, self._high = 1, 0
+
+    def add(self, low: int, high: int) -> None:
+        if self._ends and self._ends[-1] == low:
+            self._ends[-1] = high
+        else:
+            self._starts.append(low)
+            self._ends.append(high)
+
+    def hold(self, address: int, nbytes: int) -> bool:
+        """Whether all of some bytes are in one of the ranges."""
+        if self._low <= address and address + nbytes <= self._high:
+            return True
+        i = bisect.bisect_right(self._starts, address) - 1
+        if i < 0 or address + nbytes > self._ends[i]:
+            return False
+        self._low, self._high = self._starts[i], self._ends[i]
+        return True
+
+
 class Memory:
     """Reads and writes of kernels."""
 
@@ -66,46 +94,40 @@ class Memory:
         self.watches: list[Watch] = []
         self.changed: Callable[[Watch, Write], None] | None = None
         """Is told of writes that change what is watched."""
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        self._low, self._high = 1, 0
+        self._readable, self._writable = _Ranges(), _Ranges()
 
     # --- what may be touched --------------------------------------------------------------------------------------
 
     def _refresh(self) -> None:
         maps = Path("/proc/self/maps")
-        self._starts, self._ends = [], []
+        self._readable, self._writable = _Ranges(), _Ranges()
         if not maps.exists():
             # Nobody can say: everything but the first page.
-            self._starts, self._ends = [4096], [len(_SPACE)]
+            for ranges in (self._readable, self._writable):
+                ranges.add(4096, len(_SPACE))
             return
         for line in maps.read_text().splitlines():
             span, flags = line.split(" ", 2)[:2]
             low, high = (int(x, 16) for x in span.split("-"))
-            if flags[0] != "r" or high > len(_SPACE):
-                continue
-            if self._ends and self._ends[-1] == low:
-                self._ends[-1] = high
-            else:
-                self._starts.append(low)
-                self._ends.append(high)
-
-    def _find(self, address: int, nbytes: int) -> bool:
-        i = bisect.bisect_right(self._starts, address) - 1
-        if i < 0 or address + nbytes > self._ends[i]:
-            return False
-        self._low, self._high = self._starts[i], self._ends[i]
-        return True
+            if flags[0] == "r" and high <= len(_SPACE):
+                self._readable.add(low, high)
+                if flags[1] == "w":
+                    self._writable.add(low, high)
 
     def check(self, address: int, nbytes: int) -> None:
-        """Refuse bytes that this process does not have."""
-        if self._low <= address and address + nbytes <= self._high:
-            return
-        if self._find(address, nbytes):
-            return
-        self._refresh()
-        if not self._find(address, nbytes):
-            raise KernelCheckError(f"access of {nbytes} bytes at {address:#x}, where this process has no memory")
+        """Refuse to read bytes that this process does not have."""
+        if not self._readable.hold(address, nbytes):
+            self._refresh()
+            if not self._readable.hold(address, nbytes):
+                raise KernelCheckError(f"access of {nbytes} bytes at {address:#x}, where this process has no memory")
+
+    def check_write(self, address: int, nbytes: int) -> None:
+        """Refuse to write bytes that it may not write."""
+        if not self._writable.hold(address, nbytes):
+            self.check(address, nbytes)
+            self._refresh()
+            if not self._writable.hold(address, nbytes):
+                raise KernelCheckError(f"write of {nbytes} bytes at {address:#x}, where memory can only be read")
 
     # --- bytes ----------------------------------------------------------------------------------------------------
 
@@ -115,7 +137,7 @@ class Memory:
 
     def write(self, address: int, data: bytes) -> None:
         nbytes = len(data)
-        self.check(address, nbytes)
+        self.check_write(address, nbytes)
         if self.journal is not None:
             now = self.now
             before = bytes(_VIEW[address : address + nbytes])
