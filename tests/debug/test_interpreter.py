@@ -126,7 +126,7 @@ def meeting_kernel(a: fx.Tensor, out: fx.Tensor, count: fx.Tensor, n: fx.Int32):
     tile = fx.SharedAllocator().allocate(fx.Array[fx.Float32, 96]).peek()
     t = fx.thread_idx.x
     i = fx.block_idx.x * 96 + t
-    x = a[i] if i < n else 0.0
+    x = fx.Float32(a[i] if i < n else 0.0)
     tile[95 - t] = x
     fx.barrier()
     total = tile[t] + fx.shuffle_xor(x, 4) * 2.0
@@ -153,7 +153,7 @@ def test_threads_that_meet(arch: str, emulate: Callable[[str], None], rng: np.ra
         meeting_kernel(a, out, count, n).launch(grid=fx.ceildiv(n, 96), block=96)
 
     a = rng.standard_normal(150).astype(np.float32)
-    both(lambda *arrays: run(*arrays, 150), a, np.zeros_like(a), np.zeros(1, np.int32))
+    both(lambda a, out, count: run(a, out, count, 150), a, np.zeros_like(a), np.zeros(1, np.int32))
 
 
 @flyc.kernel
@@ -245,7 +245,7 @@ def test_library_kernels(emulate: Callable[[str], None], rng: np.random.Generato
     both(add, a, b, np.zeros(301, np.float32))
 
     def norm(x: Any, weight: Any, out: Any) -> None:
-        rms_norm(*map(torch.from_numpy, (x, weight, out)), 1e-5)
+        rms_norm(torch.from_numpy(x), torch.from_numpy(weight), torch.from_numpy(out), 1e-5)
 
     rows = rng.standard_normal((1, 130)).astype(np.float32)
     both(norm, rows, rng.standard_normal(130).astype(np.float32), np.zeros_like(rows))
