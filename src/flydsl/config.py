@@ -544,6 +544,7 @@ class CpuEnv(EnvGroup):
         False, "Checked mode reports accesses that an AMD buffer descriptor leaves out.", key=KeyRole.VALUE
     )
     profile = Bool(False, "Count how often each source line of a kernel runs.", key=KeyRole.VALUE)
+    debug = Bool(False, "Mark the lines of kernels for the debugger; `fly debug` sets it.", key=KeyRole.VALUE)
 
 
 class DebugEnv(EnvGroup):

@@ -39,6 +39,7 @@ ORDER = (
     "_mlir",
     "compiler.backends",
     "compiler",
+    "debug",
     "autotune",
     "kernels",
     "torch",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSp
 
 from .. import config
 from ..errors import DSLTypeError
+from ..expr.control.control_flow import DebuggerWanted
 from ..expr.emit.trace import maybe_current
 from ..expr.meta import tracing_options
 from ..expr.scalars.fastmath import ambient_flags, default_flags
@@ -195,7 +196,12 @@ class JitFunction(Generic[P]):
             return self.rewritten.function(*args, **kwargs)
         served = self.warm.serve(args, kwargs) if self.owner is None else None
         if served is None:
-            self._cold_call(args, kwargs)
+            try:
+                self._cold_call(args, kwargs)
+            except DebuggerWanted:
+                # A name, not an import: the debugger stands above the compiler.
+                import_module("flydsl.debug.attach").attach()
+                self._cold_call(args, kwargs)
             return None
         self._counts[0] += 1
         self._repeat = served

@@ -118,7 +118,19 @@ class CountOp(IRDLOperation):
     line = prop_def(IntegerAttr)
 
 
-FlyCpu = Dialect("fly_cpu", [CountOp, DepositOp, RendezvousOp, LaneOp, YieldOp, WaitOp, CallOp, ExtentOp])
+@irdl_op_definition
+class LineOp(IRDLOperation):
+    """A source line of the kernel begins, for the debugger: `(%values...) <{site = 3 : i32}>`.
+
+    `site` is an index of what tracing knows of the line and its variables; `values` are what these need at run time.
+    """
+
+    name = "fly_cpu.line"
+    values = var_operand_def()
+    site = prop_def(IntegerAttr)
+
+
+FlyCpu = Dialect("fly_cpu", [CountOp, DepositOp, RendezvousOp, LaneOp, YieldOp, WaitOp, CallOp, ExtentOp, LineOp])
 
 __all__ = [
     "BARE",
@@ -128,6 +140,7 @@ __all__ = [
     "ExtentOp",
     "FlyCpu",
     "LaneOp",
+    "LineOp",
     "RendezvousOp",
     "WaitOp",
     "YieldOp",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import runpy
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from flydsl.debug.program import as_program, environment
 from flydsl.errors import FlyDSLError
 
 if TYPE_CHECKING:
@@ -27,33 +27,6 @@ class Compiled(NamedTuple, Generic[S]):
     artifact: CompiledArtifact
     stages: list[tuple[str, S]]
     """Name and module of each stage, as far as `watch` keeps them."""
-
-
-@contextmanager
-def environment(**variables: str) -> Generator[None]:
-    """Set variables for a block."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-@contextmanager
-def as_program(script: Path, arguments: Sequence[str]) -> Generator[None]:
-    """`sys.argv` and the import path a script expects."""
-    argv, path = sys.argv, list(sys.path)
-    sys.argv = [str(script), *arguments]
-    sys.path.insert(0, str(script.resolve().parent))
-    try:
-        yield
-    finally:
-        sys.argv, sys.path[:] = argv, path
 
 
 def target_variables(target: str | None) -> Mapping[str, str]:

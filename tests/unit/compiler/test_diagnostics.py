@@ -310,19 +310,23 @@ def test_d12_common_mistakes():
 
 
 def test_breakpoint_is_refused():
-    with pytest.raises(DSLSyntaxError, match="cannot stop a kernel.*fx.printf.*FLYDSL_CPU_CHECK") as caught:
+    @flyc.kernel
+    def kernel(a: fx.Tensor):
+        if a[0] < 1.0:
+            breakpoint()  # refused
 
-        @flyc.kernel
-        def kernel(a: fx.Tensor):
-            if a[0] < 1.0:
-                breakpoint()  # refused
+    @flyc.jit
+    def run(a: fx.Tensor):
+        breakpoint()
 
-    assert caught.value.lineno == line_of("refused")
-    with pytest.raises(DSLSyntaxError, match="cannot stop a kernel"):
-
-        @flyc.jit
-        def run(a: fx.Tensor):
-            breakpoint()
+    for function in (launched(kernel), run):
+        with pytest.raises(
+            DSLSyntaxError, match="cannot stop a kernel.*FLYDSL_COMPILE_BACKEND=cpu.*fx.printf"
+        ) as caught:
+            flyc.compile(function, np.zeros(4, np.float32), target=TARGET)
+        assert function is run or caught.value.lineno == line_of("refused")
+    with pytest.raises(DSLSyntaxError, match="stops a kernel that is called"):
+        flyc.compile(launched(kernel), np.zeros(4, np.float32), target="cpu:native")
 
 
 def breakpoint_of_my_own(x):

@@ -95,7 +95,7 @@ def rewrite_function(fn: FunctionType) -> RewrittenFunction:
     node = source.node
     with rewriting(source.filename):
         if "breakpoint" in source.text and "breakpoint" not in fn.__globals__:
-            _refuse_breakpoints(node)
+            _Breakpoints(source.filename).visit(node)
         rewriter = Rewriter(_owner(fn.__qualname__))
         if isinstance(node, ast.AsyncFunctionDef):
             rewriter.visit(node)
@@ -124,15 +124,19 @@ def ast_diff(fn: FunctionType) -> str:
     return rewrite_function(fn).diff()
 
 
-def _refuse_breakpoints(node: ast.AST) -> None:
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "breakpoint":
-            reject(
-                inner,
-                "breakpoint() cannot stop a kernel: its Python runs once, while it is traced",
-                "print values with fx.printf, run on the cpu stack (FLYDSL_COMPILE_BACKEND=cpu, FLYDSL_CPU_CHECK=1 "
-                "finds mistakes), or call pdb.set_trace() to look at the tracing itself",
-            )
+class _Breakpoints(ast.NodeTransformer):
+    """Let `breakpoint()` stop the kernel that runs, where it can, and not its tracing."""
+
+    def __init__(self, filename: str):
+        self.filename = filename
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if not (isinstance(node.func, ast.Name) and node.func.id == "breakpoint"):
+            return node
+        end = node.end_lineno or node.lineno, node.end_col_offset or 0
+        where = ast.Constant(cast(Any, (self.filename, node.lineno, node.col_offset, *end)))
+        return runtime("stop_here", [where], node)
 
 
 def _explain_names(tree: ast.FunctionDef, only_inside: dict[str, tuple[str, int]]) -> None:

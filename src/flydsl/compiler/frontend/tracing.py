@@ -102,7 +102,8 @@ def trace_host(
     collects what its extern functions need.
     """
     counting = config.cpu.profile and target.on_host
-    tracer: Tracer = CountingTracer() if counting else Tracer()
+    marking = config.cpu.debug and target.on_host
+    tracer: Tracer = CountingTracer() if counting else _marking_tracer() if marking else Tracer()
     types: list[Attribute] = []
     spans: dict[str, tuple[int, int]] = {}
     has_stream = False
@@ -125,7 +126,8 @@ def trace_host(
                 key: argument.construct(entry.args[slice(*spans[key])]) if key in spans else argument
                 for key, argument in arguments.items()
             }
-            with tracer.following() if isinstance(tracer, CountingTracer) else nullcontext():
+            follow = getattr(tracer, "following", nullcontext)
+            with follow():
                 _call(function, values)
             tracer.opn(func.ReturnOp, (), ())
         _check_launched(frame)
@@ -140,6 +142,13 @@ def trace_host(
     if frame.raw_text or frame.externs.libraries:
         module.attributes[RAW_TEXT] = UnitAttr()
     return module, frame.kernels, walk_kernels(entry, device, spans)
+
+
+def _marking_tracer() -> Tracer:
+    """The tracer of the debugger, which most processes never need."""
+    from ...expr.emit.line_marks import MarkingTracer
+
+    return MarkingTracer()
 
 
 def _call(function: Any, arguments: dict[str, Any]) -> Any:

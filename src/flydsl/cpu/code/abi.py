@@ -139,6 +139,8 @@ class CpuAbi(Abi):
         if isinstance(op, fly_cpu.CountOp):
             cpu_lines.count(f, op)
             return
+        if isinstance(op, fly_cpu.LineOp):
+            return  # a place for the debugger, which interprets: no code
         if isinstance(op, fly_cpu.CallOp):
             # Where threads never meet nothing is under way either.
             assert op.callee.data.startswith(cpu_routines.CHECKS)

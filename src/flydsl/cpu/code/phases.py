@@ -71,7 +71,9 @@ def _synchronizing_ops(op: gpu.FuncOp) -> set[Operation] | None:
     """Barriers and exchanges, and what encloses them; None where that is no control flow, or threads meet otherwise."""
     found: set[Operation] = set()
     for inner in op.walk():
-        if inner.name.startswith("fly_cpu.") and not isinstance(inner, fly_cpu.CountOp | fly_cpu.LaneOp):
+        if inner.name.startswith("fly_cpu.") and not isinstance(
+            inner, fly_cpu.CountOp | fly_cpu.LaneOp | fly_cpu.LineOp
+        ):
             if not (isinstance(inner, fly_cpu.CallOp) and inner.callee.data.startswith(CHECKS)):
                 return None
         if not isinstance(inner, (gpu.BarrierOp, *_EXCHANGES)):

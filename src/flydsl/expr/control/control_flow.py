@@ -145,6 +145,33 @@ def not_(x: object) -> object:
 # --- statements ---------------------------------------------------------------------------------------------------
 
 
+class DebuggerWanted(RejectedSyntaxError):
+    """A kernel for the cpu stack has a `breakpoint()` and no debugger runs: a call starts one and tries again."""
+
+
+def stop_here(where: tuple[str, int, int, int, int]) -> None:
+    """`breakpoint()`: the kernel stops there when it runs under the debugger, which interprets the cpu stack's code."""
+    tracer = trace.maybe_current()
+    if tracer is None:
+        breakpoint()  # noqa: T100 - a function that runs as plain Python
+        return
+    mark = getattr(tracer, "stop_here", None)
+    if mark is not None and mark():
+        return
+    frames = tracer.functions
+    if frames and getattr(frames[-1], "is_kernel", False):
+        target = next((f.target for f in frames if hasattr(f, "target")), None)
+        if target is not None and target.on_host:
+            text = "breakpoint() stops a kernel that is called, or that `fly debug` runs; it cannot be compiled alone"
+            raise DebuggerWanted(text, *where)
+    raise RejectedSyntaxError(
+        "breakpoint() cannot stop a kernel on a GPU, nor the function that launches it: their Python runs once, while "
+        "it is traced; run on the cpu stack (FLYDSL_COMPILE_BACKEND=cpu), where it stops kernels, print values with "
+        "fx.printf, or call pdb.set_trace() to look at the tracing itself",
+        *where,
+    )
+
+
 class Exit:
     """How a body ended before its end: `return`, `break` or `continue` under a condition that was known."""
 

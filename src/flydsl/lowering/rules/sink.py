@@ -1,8 +1,8 @@
 """What rules of lowering are written against: the instructions of LLVM, one method each.
 
-A rule takes an op of an upper dialect and says which instructions it becomes. There are two sinks: `FunctionText`
-writes LLVM IR, `LlvmConversion` makes ops of `llvm`, `rocdl` and `nvvm`. A rule gives types of the upper dialects; the
-sink turns them into its own.
+A rule takes an op of an upper dialect and says which instructions it becomes. There are three sinks: `FunctionText`
+writes LLVM IR, `LlvmConversion` makes ops of `llvm`, `rocdl` and `nvvm`, `PythonSink` writes Python for the debugger. A
+rule gives types of the upper dialects; the sink turns them into its own.
 
 A rule emits nothing whose result nobody reads, and the order in which it emits is that of the instructions.
 """

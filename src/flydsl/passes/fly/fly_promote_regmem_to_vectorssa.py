@@ -122,7 +122,7 @@ class Storage:
                     self._left.append((self._views[value], op, message))
             if value in self.place:
                 root = self.place[value][0]
-                if isinstance(op, OPS["recast_iter"]):
+                if isinstance(op, (OPS["recast_iter"], OPS["to_llvm_ptr"])):
                     self.kept.add(root)
                 else:
                     self._left.append((root, op, "register operand/result remain after rmem SSA promotion"))

@@ -418,7 +418,7 @@ def _without_values(function: Operation, dead: set[int]) -> set[SSAValue]:
 
 @cache
 def _needs_memory(cls: type[Operation]) -> bool:
-    return cls is OPS["recast_iter"] or cls.name.startswith(("fly_rocdl.", "fly_nvgpu."))
+    return cls in (OPS["recast_iter"], OPS["to_llvm_ptr"]) or cls.name.startswith(("fly_rocdl.", "fly_nvgpu."))
 
 
 def _matching(known: IntTuple, obj: IntTuple) -> list[IntTuple]:
