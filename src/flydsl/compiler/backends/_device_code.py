@@ -30,13 +30,7 @@ def refuse_llvm_options(kind: str, options: Options) -> None:
 
 def kernels_of(module: ModuleOp) -> list[Operation]:
     """The kernels of a traced module."""
-    return [
-        op
-        for device in module.body.block.ops
-        if device.name == "gpu.module"
-        for op in device.regions[0].block.ops
-        if op.name == "gpu.func" and "gpu.kernel" in op.attributes
-    ]
+    return [op for op in module.walk() if op.name == "gpu.func" and "gpu.kernel" in op.attributes]
 
 
 def pass_through(kernel: Any, attributes: Mapping[str, str]) -> None:
