@@ -149,7 +149,7 @@ def int_attr(value: int, type_: Any = i32) -> IntegerAttr[IntegerType]:
 
 
 def _make_int_attr(value: int, type_: Any) -> IntegerAttr[Any]:
-    kind = type(type_)
+    kind: type = type(type_)  # pyright: ignore[reportUnknownVariableType]
     if kind is IndexType or (kind is IntegerType and type_.signedness.data is Signedness.SIGNLESS):
         bound = 1 << (63 if kind is IndexType else type_.width.data - 1)
         if -bound <= value < bound:  # in its normal form, so that there is nothing to check

@@ -366,12 +366,12 @@ _interned: dict[tuple[type[Attribute], object], Attribute] = {}
 def intern(cls: type[T], payload: object) -> T:
     """The one object of class `cls` with this payload."""
     key = (cls, payload)
-    found = _interned.get(key)
+    found: Any = _interned.get(key)
     if found is None:
         # Most of them have nothing to check, and being told so by xDSL takes ten times as long as making one.
         checks = cls.verify is not Attribute.verify
         found = _interned[key] = cast(Any, cls).new(payload) if checks else make_data(cast(Any, cls), payload)
-    return cast(T, found)
+    return found
 
 
 def int_tuple_type(tree: IntTuple) -> IntTupleType:

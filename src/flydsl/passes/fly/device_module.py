@@ -6,7 +6,7 @@ memory of its own behind it, whatever the target makes of that.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, SymbolRefAttr, UnitAttr, i8, i64
 from xdsl.dialects.llvm import LinkageAttr
@@ -137,8 +137,8 @@ class DeviceModule(Rebuilder):
 
 def needs_of(module: Operation) -> set[str]:
     """What a device module says its code asks of the assembler."""
-    words = module.attributes.get(NEEDS)
-    return {word.data for word in words.data if isinstance(word, StringAttr)} if isinstance(words, ArrayAttr) else set()
+    words = cast("ArrayAttr[StringAttr] | None", module.attributes.get(NEEDS))
+    return set() if words is None else {word.data for word in words.data}
 
 
 def _gpu_module(r: DeviceModule, op: gpu.ModuleOp) -> None:
