@@ -694,6 +694,11 @@ def settings_changed() -> None:
     _generation += 1
 
 
+def whole_environment() -> dict[object, object]:
+    """A copy of all variables: as long as another one is equal, nothing has changed. About 2 us."""
+    return dict(os.environ if _data is None else _data)
+
+
 def environment_snapshot() -> tuple[object, ...]:
     """The raw text of every variable a compiled kernel's validity depends on; two equal snapshots mean no change.
 

@@ -68,4 +68,4 @@ def _text(traced: Traced, wanted: WantedCode) -> str:
     from .key.cache_key import digest
 
     linked = [(library.path, library.digest) for library in traced.externs.libraries.values()]
-    return digest((wanted.key(), print_ir(traced.module), linked))
+    return digest((wanted.key, print_ir(traced.module), linked))

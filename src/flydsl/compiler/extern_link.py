@@ -169,13 +169,14 @@ def link_externs(device_ir: str, externs: Externs, backend: BaseBackend, chip: s
             raise LinkError(str(error)) from error
         return [(str(path), path.read_bytes()) for path in paths]
 
-    return link_libraries(
+    linked = link_libraries(
         device_ir,
         [(library.path, library.content) for library in externs.libraries.values()],
         chip=chip or backend.target.arch,
         keep_variables=bool(externs.load_hooks),
         find=more,
     )
+    return backend.with_libraries(linked)
 
 
 def hook_name(hook: LoadHook) -> str | None:

@@ -262,16 +262,14 @@ class JitFunction(Generic[P]):
         if problems:
             warn_untracked(problems, self.__qualname__)
             self._counts[1] += 1
-            return compile_call(
-                self.__name__, self.rewritten.function, call, backend, wanted, wanted.key(), self._traced
-            )
+            return compile_call(self.__name__, self.rewritten.function, call, backend, wanted, wanted.key, self._traced)
         found = self._artifacts.get(wanted.memory_key)
         if found is not None:
             self._counts[0] += 1
             if config.runtime.mem_cache_entries:
                 self._artifacts[wanted.memory_key] = self._artifacts.pop(wanted.memory_key, found)
             return found
-        key = wanted.key()
+        key = wanted.key
         # The first thread of a signature compiles it, others wait for it; other signatures go on.
         with default_cache().thread_lock(key):
             found = self._artifacts.get(wanted.memory_key)
@@ -290,7 +288,7 @@ class JitFunction(Generic[P]):
     ) -> tuple[CompiledArtifact, bool, WantedCode]:
         """The artifact, whether it came from disk, and its key with what its trace read from outside."""
         found, wanted = lookup.find_current(wanted)
-        key = wanted.key()
+        key = wanted.key
         if found is None and config.runtime.run_only:
             found = lookup.find_fitting(wanted, backend)
         if found is None and config.runtime.run_only:
@@ -299,9 +297,9 @@ class JitFunction(Generic[P]):
             with default_cache().lock(key):
                 found, wanted = lookup.find_current(wanted)  # another process may have made it meanwhile
                 if found is None:
-                    made = self._compile_and_store(wanted.key(), wanted, call, backend)
+                    made = self._compile_and_store(wanted.key, wanted, call, backend)
                     return made, False, wanted.renewed()
-        again = lambda: self.compile(key, wanted._replace(function=self.function_key()), call, backend)  # noqa: E731
+        again = lambda: self.compile(key, wanted.of(self.function_key()), call, backend)  # noqa: E731
         return lookup.with_texts(found, again), True, wanted
 
     def _compile_and_store(

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr
 
 from ..dialects.upstream import llvm
 from ..expr.extern import Library
-from ..passes.fuse import check_order, plan, upper_part
+from ..passes.fuse import plan, upper_part
 from .backends import get_backend
 from .backends.base import BaseBackend, DeviceBinary
 from .build.driver import calls_externs, run_passes, specs_of, split
@@ -56,7 +56,6 @@ class MlirCompiler:
         backend = get_backend(arch=arch)
         fragments, _ = backend.external_binary_pipeline_fragments(compile_hints={})
         specs = specs_of(fragments)
-        check_order(specs)
         looked_at = wanted()
         steps = plan(specs[: upper_part(specs)], lambda _: looked_at)
         lowered = run_passes(module, steps, {}, Dumper(func_name or "module", [], "", str))

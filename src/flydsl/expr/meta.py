@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..errors import DSLRuntimeError
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from .annotations import Attribute
 
 F = TypeVar("F", bound=Callable[..., object])
-_options: ContextVar[dict[str, object]] = ContextVar("flydsl_tracing_options")
+_options: ContextVar[Mapping[str, object]] = ContextVar("flydsl_tracing_options", default=MappingProxyType({}))
 
 
 def dsl_loc_tracing(fn: F) -> F:
@@ -45,21 +46,21 @@ def tracing_context(func: Callable[..., object] | None = None, **options: object
 
 @contextmanager
 def _context(options: dict[str, object]) -> Generator[None]:
-    token = _options.set({**_options.get({}), **options})
+    token = _options.set({**_options.get(), **options})
     try:
         yield
     finally:
         _options.reset(token)
 
 
-def tracing_options() -> dict[str, object]:
-    """All options of now: code that was traced under others is other code."""
-    return _options.get({})
+tracing_options: Callable[[], Mapping[str, object]] = _options.get
+"""All options of now: code that was traced under others is other code. Asked at every call, so there is no Python code
+in between."""
 
 
 def tracing_option(key: str, default: object = None) -> Any:
     """An option of the innermost `tracing_context` that has it."""
-    return _options.get({}).get(key, default)
+    return _options.get().get(key, default)
 
 
 def capture_user_location() -> Attribute:

@@ -7,6 +7,7 @@ are forgotten when it closes.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -19,8 +20,10 @@ from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
     FloatAttr,
     IndexType,
+    IntAttr,
     IntegerAttr,
     IntegerType,
+    Signedness,
     VectorType,
     i1,
     i32,
@@ -141,8 +144,23 @@ def int_attr(value: int, type_: Any = i32) -> IntegerAttr[IntegerType]:
     if found is None:
         if len(table) > INTERNED:
             table.clear()
-        found = table[value] = IntegerAttr(value, type_)
+        found = table[value] = _make_int_attr(value, type_)
     return found
+
+
+def _make_int_attr(value: int, type_: Any) -> IntegerAttr[Any]:
+    kind: type = type(type_)  # pyright: ignore[reportUnknownVariableType]
+    if kind is IndexType or (kind is IntegerType and type_.signedness.data is Signedness.SIGNLESS):
+        bound = 1 << (63 if kind is IndexType else type_.width.data - 1)
+        if -bound <= value < bound:  # in its normal form, so that there is nothing to check
+            return make_attribute(IntegerAttr, ("value", "type"), (make_data(IntAttr, int(value)), type_))
+    return IntegerAttr(value, type_)
+
+
+def splat_attr(type_: VectorType, value: int | float) -> DenseIntOrFPElementsAttr[Any]:
+    """A vector constant that holds one number everywhere, in its normal form."""
+    packed = cast(Any, type_.element_type).pack((value,)) * math.prod(type_.get_shape())
+    return make_attribute(DenseIntOrFPElementsAttr, ("type", "data"), (type_, make_data(BytesAttr, packed)))
 
 
 def _int_array(elem: IntegerType, letter: str, values: tuple[int, ...]) -> DenseArrayBase[Any]:
@@ -327,7 +345,7 @@ class Builder:
             check_range(value, elem)
             attr = FloatAttr(value, cast("AnyFloat", elem))
         if elem is not type_:
-            attr = DenseIntOrFPElementsAttr.from_list(cast(Any, type_), [value])
+            attr = splat_attr(cast("VectorType", type_), value)
         op = emit_head(self.entry, self._anchor, arith.ConstantOp, type_, {"value": attr})
         self._anchor = op
         result = op.results[0]

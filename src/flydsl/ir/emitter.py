@@ -10,7 +10,7 @@ parts are known to be right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
 from xdsl.dialects.builtin import UnknownLoc
@@ -119,6 +119,22 @@ def make_data(cls: type[D], value: object) -> D:
     made = _new(cls)
     _set(made, "data", value)
     return made
+
+
+def ops_in(block: Block) -> Iterator[Operation]:
+    """The ops of a block and of everything in it, outer ones first: `block.walk()` in a third of its time."""
+    todo: list[Operation | None] = [block._first_op]
+    while todo:
+        op = todo.pop()
+        while op is not None:
+            yield op
+            if op.regions:
+                todo.append(op._next_op)
+                inner = [b._first_op for region in op.regions for b in region.blocks]
+                inner.reverse()
+                todo += inner
+                break
+            op = op._next_op
 
 
 SSA_CLASSES: Final = frozenset((OpResult, BlockArgument))
@@ -233,7 +249,10 @@ def emit_head(
     loc: LocationAttr = UNKNOWN,
 ) -> Operation:
     """Insert an operand-less op behind `anchor` (at the block's head without one): constants of a function."""
-    op = cls.create(result_types=[type_], properties=props, location=loc)
+    if FAST:
+        op = _make(block, cls, (), (type_,), props, loc)
+    else:
+        op = cls.create(result_types=[type_], properties=props, location=loc)
     insert_after(block, anchor, op)
     return op
 
@@ -249,14 +268,21 @@ def emit_regions(
     attrs: dict[str, Attribute] | None = None,
 ) -> Operation:
     """Append an op with regions. Fill the regions' blocks before the call: a detached block links faster."""
-    op = cls.create(
-        operands=operands,
-        result_types=types,
-        properties=props,
-        attributes=attrs or {},
-        regions=regions,
-        location=loc,
-    )
+    if FAST:
+        op = _make(block, cls, operands, types, props, loc)
+        for region in regions:
+            op.add_region(region)
+        if attrs:
+            op.attributes = attrs
+    else:
+        op = cls.create(
+            operands=operands,
+            result_types=types,
+            properties=props,
+            attributes=attrs or {},
+            regions=regions,
+            location=loc,
+        )
     append(block, op)
     return op
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import cast
 
-from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerType, VectorType
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, FunctionType, IndexType, IntAttr, IntegerType, VectorType
 from xdsl.ir import Attribute
 
+from .emitter import make_attribute, make_data
 from .identity import by_identity, by_identity_and_value
 
 
@@ -40,10 +42,29 @@ def vector_type(elem: Attribute, count: int) -> VectorType:
     """Interned 1-D vector type."""
     found = _vectors.get((elem, count))
     if found is None:
-        found = _vectors[elem, count] = VectorType(elem, [count])
+        shape = make_data(ArrayAttr, (make_data(IntAttr, count),))
+        values = (elem, shape, _FIXED_LENGTH)
+        found = _vectors[elem, count] = make_attribute(VectorType, ("element_type", "shape", "scalable_dims"), values)
     return found
 
 
-def dense_ints(attr: Attribute | None) -> list[int]:
-    """The integers of a dense array attribute."""
-    return list(cast("DenseArrayBase[IntegerType]", attr).get_values())
+_FIXED_LENGTH: ArrayAttr[Attribute] = cast("ArrayAttr[Attribute]", VectorType(IntegerType(1), [1]).scalable_dims)
+
+
+def function_type(inputs: Iterable[Attribute], outputs: Iterable[Attribute]) -> FunctionType:
+    """A function type, as `FunctionType.from_lists` makes it."""
+    lists = (make_data(ArrayAttr, tuple(inputs)), make_data(ArrayAttr, tuple(outputs)))
+    return make_attribute(FunctionType, ("inputs", "outputs"), lists)
+
+
+@by_identity
+def dense_ints(attr: Attribute | None) -> tuple[int, ...]:
+    """The numbers of an `array<i32: ...>` or `array<i64: ...>`, whose unpacking takes longer than what is done with
+    them."""
+    return tuple(cast("DenseArrayBase[IntegerType]", attr).get_values())
+
+
+@by_identity
+def shape_of(type_: Attribute) -> tuple[int, ...]:
+    """Extents of a vector; none for a scalar."""
+    return tuple(type_.get_shape()) if isinstance(type_, VectorType) else ()

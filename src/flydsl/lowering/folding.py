@@ -19,12 +19,12 @@ from ..dialects.upstream import llvm, vector
 from ..ir import arith
 from ..ir.arith import ROUNDING_MODE
 from ..ir.builder import CASTS, FLOAT_BINARY, INT_BINARY, Builder, operands_of
-from ..ir.types import vector_type
+from ..ir.types import dense_ints, vector_type
 from . import folds
 from .lanes import lanes_in
 
 if TYPE_CHECKING:
-    from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, IntegerType
+    from xdsl.dialects.builtin import ArrayAttr, IntegerAttr
 
 Props = dict[str, Attribute]
 Fold = Callable[["FoldingBuilder", Sequence[SSAValue], Attribute, Props], SSAValue | None]
@@ -189,9 +189,7 @@ def _negf(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Pr
 
 
 def _extract_value(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue:
-    return folds.extract_value(
-        b, xs[0], tuple(cast("DenseArrayBase[IntegerType]", props["position"]).get_values()), type_
-    )
+    return folds.extract_value(b, xs[0], dense_ints(props["position"]), type_)
 
 
 def _gep(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue:
@@ -200,7 +198,7 @@ def _gep(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Pro
 
 def _position(b: FoldingBuilder, index: Sequence[SSAValue], count: int, props: Props) -> int | None:
     """Where a 1-D extract or insert goes, if that is known and in range."""
-    (at,) = cast("DenseArrayBase[IntegerType]", props["static_position"]).get_values()
+    (at,) = dense_ints(props["static_position"])
     if index:
         known = b.const_of.get(index[0])
         at = -1 if known is None else int(known)
@@ -251,8 +249,8 @@ def _shape_cast(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, pro
 
 
 def _transpose(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue | None:
-    order = list(cast(Any, props["permutation"]).get_values())
-    return xs[0] if order == list(range(len(order))) else None
+    order = dense_ints(props["permutation"])
+    return xs[0] if order == tuple(range(len(order))) else None
 
 
 def _broadcast(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props: Props) -> SSAValue:
@@ -263,11 +261,11 @@ def _shuffle(b: FoldingBuilder, xs: Sequence[SSAValue], type_: Attribute, props:
     x, y = xs
     if not _flat(x.type, type_):
         return None
-    mask = list(cast(Any, props["mask"]).get_values())
+    mask = dense_ints(props["mask"])
     count = lanes_in(x.type)
-    if x.type == type_ and mask == list(range(count)):
+    if x.type == type_ and mask == tuple(range(count)):
         return x
-    if y.type == type_ and mask == list(range(count, count + len(mask))):
+    if y.type == type_ and mask == tuple(range(count, count + len(mask))):
         return y
     splat = folds.splat_of(b, x) if x is y else None
     return None if splat is None else _splat(b, splat, type_)

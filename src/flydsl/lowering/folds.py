@@ -19,12 +19,12 @@ from ..dialects.upstream import llvm, vector
 from ..ir import arith
 from ..ir.builder import CMPI, FLOAT_BINARY, INT_BINARY, Builder, elem_of, i1, i32_list, i64_list, operands_of
 from ..ir.fold import fold_float
-from ..ir.types import bit_width, vector_type
+from ..ir.types import bit_width, dense_ints, vector_type
 from .lanes import Lanes, Part, lanes_in, put_in
 from .swizzles import simplified
 
 if TYPE_CHECKING:
-    from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, IntegerType
+    from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, IntegerType
 
     from .folding import FoldingBuilder
 
@@ -213,7 +213,7 @@ def _negative_zero(value: float) -> bool:
 
 
 def _positions(op: Operation) -> tuple[int, ...]:
-    return tuple(int(i) for i in cast("DenseArrayBase[IntegerType]", op.properties["position"]).get_values())
+    return dense_ints(op.properties["position"])
 
 
 def extract_value(b: FoldingBuilder, container: SSAValue, at: tuple[int, ...], type_: Attribute) -> SSAValue:
@@ -244,7 +244,7 @@ def element_pointer(
     b: FoldingBuilder, props: dict[str, Attribute], operands: Sequence[SSAValue], type_: Attribute
 ) -> SSAValue:
     """An address: constant indices are part of the op."""
-    raw: tuple[int, ...] = cast("DenseArrayBase[IntegerType]", props["rawConstantIndices"]).get_values()
+    raw = dense_ints(props["rawConstantIndices"])
     if len(operands) > 1:
         rest = iter(operands[1:])
         kept: list[SSAValue] = []
@@ -289,7 +289,7 @@ def _offset(op: Operation) -> int | None:
 
 def _static_index(op: Operation) -> int | None:
     """Position of a 1-D extract or insert."""
-    positions = [int(i) for i in cast("DenseArrayBase[IntegerType]", op.properties["static_position"]).get_values()]
+    positions = dense_ints(op.properties["static_position"])
     return positions[0] if len(positions) == 1 and positions[0] >= 0 else None
 
 
@@ -335,7 +335,7 @@ def extract(b: FoldingBuilder, v: SSAValue, at: int) -> SSAValue:
             return _args(v)[at]
         elif kind is xvector.ShuffleOp:
             x, y = _args(v)
-            source = [int(i) for i in cast(Any, owner).properties["mask"].get_values()][at]
+            source = dense_ints(cast(Operation, owner).properties["mask"])[at]
             if source < 0:
                 break
             v, at = (x, source) if source < _count(x) else (y, source - _count(x))
@@ -452,9 +452,7 @@ def shape_cast(b: FoldingBuilder, x: SSAValue, type_: Attribute) -> SSAValue:
             (flat,) = operands_of(source.owner)
             if _one_dimensional(flat):
                 shape = list(cast(VectorType, source.type).get_shape())
-                order = [
-                    int(i) for i in cast("DenseArrayBase[IntegerType]", x.owner.properties["permutation"]).get_values()
-                ]
+                order = list(dense_ints(x.owner.properties["permutation"]))
                 mask = i64_list(tuple(row_major_permutation(shape, order)))
                 return b.pure(xvector.ShuffleOp, (flat, flat), type_, {"mask": mask})
     return b.share(vector.ShapeCastOp, (x,), type_, {})

@@ -7,7 +7,7 @@ stand in the order of their last write, so that equal histories give equal IR wh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xdsl.dialects import ub
 from xdsl.dialects import vector as xvector
@@ -33,7 +33,7 @@ class Part(NamedTuple):
 
 def lanes_in(type_: Any) -> int:
     """Length of a vector type; `get_shape` lists all extents, which takes longer than the rest of an access."""
-    return cast(int, type_.shape.data[0].data)
+    return type_.shape.data[0].data
 
 
 class Lanes:
@@ -42,7 +42,7 @@ class Lanes:
     __slots__ = ("base", "count", "home", "parts", "reads", "type")
 
     def __init__(self, type_: Attribute, base: SSAValue | None, parts: dict[int, Part], home: Block):
-        self.type = type_
+        self.type: Any = type_
         self.base = base
         """What is under the parts; None where nobody has written."""
         self.parts = parts
@@ -66,7 +66,7 @@ class Lanes:
     @property
     def elem(self) -> Attribute:
         """Type of an element."""
-        return cast(Attribute, cast(Any, self.type).element_type)
+        return self.type.element_type
 
     def values(self) -> list[SSAValue]:
         """What the vector is made of."""

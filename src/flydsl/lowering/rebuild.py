@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import FloatAttr, FunctionType, IntegerAttr, ModuleOp
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..dialects.upstream import gpu, scf
@@ -21,6 +21,7 @@ from ..ir import arith
 from ..ir.builder import Builder, operands_of
 from ..ir.dead_code import is_pure, mark_dead
 from ..ir.emitter import append
+from ..ir.types import function_type
 from .dominance import DominatorTree
 
 Handler = Callable[[Any, Any], None]
@@ -182,13 +183,13 @@ class Rebuilder:
         outputs = self.result_types(op.function_type.outputs.data)
         if old.blocks.first is None:
             inputs = self.declared_types(op.function_type.inputs.data)
-            props["function_type"] = FunctionType.from_lists(inputs, outputs)
+            props["function_type"] = function_type(inputs, outputs)
             self.b.with_regions(cls, (), (), [Region()], props, dict(op.attributes))
             return
         entry = Block(arg_types=self.argument_types(old.blocks.first))
         with self.b.open_function(entry):
             region = self.fill(old, entry)
-        props["function_type"] = FunctionType.from_lists(list(entry.arg_types), outputs)
+        props["function_type"] = function_type(list(entry.arg_types), outputs)
         self.b.with_regions(cls, (), (), [region], props, dict(op.attributes))
 
     def declared_types(self, types: Sequence[Attribute]) -> list[Attribute]:

@@ -7,7 +7,7 @@ stays in the order it was written in, since moving it behind later loads keeps w
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
@@ -64,7 +64,7 @@ def _order(block: Block, single: bool, needed: set[int]) -> list[SSAValue]:
 
     op: Any = block.first_op
     while op is not None:
-        kind = cast(type[Operation], type(op))  # pyright: ignore[reportUnknownArgumentType]
+        kind: type[Operation] = type(op)  # pyright: ignore[reportUnknownVariableType]
         if kind is ConstantOp:
             placed.add(id(op))
             order.append(op)

@@ -85,12 +85,14 @@ def operand(type_: Attribute, value: SSAValue | None) -> Operand:
         data = MemRefData(elem, AddressSpace.Register, Layout(count, 1), align, TRIVIAL_SWIZZLE)
         known = (cast(Attribute, type_), data)
         _data[id(known[0])] = known
-    return Operand(cast(Any, ValuePlace(Cell(known[0], value))), known[1])
+    place: Any = ValuePlace(Cell(known[0], value))
+    return Operand(place, known[1])
 
 
 def value_of(at: Operand, b: Builder) -> SSAValue:
     """What a value operand holds."""
-    cell = cast(ValuePlace, cast(object, at.pointer)).cell
+    place: Any = at.pointer
+    cell: Cell = place.cell
     return b.poison(cell.type) if cell.value is None else cell.value
 
 

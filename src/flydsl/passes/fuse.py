@@ -109,12 +109,15 @@ def upper_part(specs: Sequence[PassSpec]) -> int:
     return end if whole and converted else len(specs)
 
 
-def check_order(specs: Sequence[PassSpec]) -> None:
-    """Refuse a pipeline for a traced module in which a pass cannot follow the one before it."""
+def check_order(specs: Sequence[PassSpec], *, traced: bool = True) -> None:
+    """Refuse a pipeline in which a pass cannot follow the one before it; before any of them runs.
+
+    A module that is not `traced` may have been through any passes already.
+    """
     ran: list[str] = []
     for spec in specs:
         name, before = spec.name, f"'{ran[-1]}'" if ran else "the traced module"
-        needed = _AFTER.get(name)
+        needed = _AFTER.get(name) if traced else None
         if needed is not None and needed not in ran:
             raise DSLValueError(f"pass '{name}' cannot follow {before}: '{needed}' must run before it")
         over = next((other for other in _GONE.get(name, ()) if other in ran), None)

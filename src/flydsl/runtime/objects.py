@@ -83,6 +83,9 @@ class _PerThread(threading.local):
 
 
 per_thread = _PerThread()
+entered: list[None] = []
+"""One entry for each `with stream:` block that some thread is in: where there is none, no thread need be asked, which
+takes longer than all else that a warm call asks."""
 
 
 def current_stream() -> Stream | None:
@@ -395,12 +398,14 @@ class Stream(Handle):
     def __enter__(self) -> Stream:
         self._check()
         per_thread.streams.append(self)
+        entered.append(None)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         per_thread.streams.pop()
+        entered.pop()
 
 
 def stream_handle(stream: Stream | int | None) -> int | None:

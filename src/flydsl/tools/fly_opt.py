@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from ..passes.base import Pass
+    from ..passes.pipeline import PassSpec
 
 R = TypeVar("R")
 
@@ -73,6 +74,7 @@ class Options:
         self.output = "-"
         self.split = self.verify_diagnostics = self.generic = self.debuginfo = self.names = False
         self.print_after = self.timing = self.unregistered = self.help = False
+        self.specs: list[PassSpec] = []
         self.passes: list[Pass] = []
         rest = iter(argv)
         seen_file = False
@@ -87,9 +89,20 @@ class Options:
                 self.file, seen_file = word, True
             else:
                 self._flag(word.lstrip("-"))
+        self._make_passes()
+
+    def _make_passes(self) -> None:
+        from ..errors import DSLValueError
+        from ..passes.fuse import check_order
+
+        try:
+            check_order(self.specs, traced=False)
+            self.passes = [spec.make() for spec in self.specs]
+        except (DSLValueError, ValueError) as error:
+            raise UsageError(str(error)) from None
 
     def _flag(self, name: str) -> None:
-        from ..passes.pipeline import parse_pipeline
+        from ..passes.pipeline import parse_specs
 
         if name in ("help", "h"):
             self.help = True
@@ -99,7 +112,7 @@ class Options:
             return
         try:
             if name.startswith("pass-pipeline="):
-                self.passes += parse_pipeline(name.removeprefix("pass-pipeline="))
+                self.specs += parse_specs(name.removeprefix("pass-pipeline="))
                 return
             base = re.split(r"[={]", name, maxsplit=1)[0]
             if base not in PASSES:
@@ -107,7 +120,7 @@ class Options:
             body = name[len(base) :].removeprefix("=")
             if body and not body.startswith("{"):
                 body = f"{{{body}}}"
-            self.passes += parse_pipeline(base + body)
+            self.specs += parse_specs(base + body)
         except ValueError as error:
             raise UsageError(str(error)) from None
 

@@ -306,6 +306,7 @@ def test_cuda_device_code():
 def test_cuda_arch_specific_code_gets_the_suffix():
     backend = get_backend("cuda", arch="sm_90")
     used = CUDA_IR.replace("  ret void", '  call void asm sideeffect "wgmma.fence.sync.aligned;", ""()\n  ret void')
+    used = backend.with_libraries(used)
     assert backend.make_device_code(CUDA_IR, options=Options()).chip == "sm_90"
     binary = backend.make_device_code(used, options=Options())
     assert binary.chip == "sm_90a" and ".target sm_90a" in binary.asm()

@@ -111,6 +111,10 @@ def test_ir_after_all_and_timing(run):
         ("--canonicalize=x=1", "pass 'canonicalize' has no option 'x'; it has: none"),
         ("--pass-pipeline=nowhere(cse)", "unknown anchor 'nowhere'"),
         ("--pass-pipeline=cs", "unknown pass 'cs'"),
+        (
+            "--pass-pipeline=convert-fly-to-rocdl,cse,fly-layout-lowering",
+            "pass 'fly-layout-lowering' cannot follow 'cse': 'convert-fly-to-rocdl' has left nothing",
+        ),
     ],
 )
 def test_wrong_options(run, option, message):

@@ -19,9 +19,12 @@ def _home(backend: BaseBackend) -> Path | None:
 
 def native_files(backend: BaseBackend) -> list[Path]:
     """The files that the patterns of a backend name, each once, in order."""
+    patterns = backend.native_lib_patterns()
+    if not patterns:
+        return []
     home = _home(backend)
     found: dict[Path, None] = {}
-    for pattern in backend.native_lib_patterns():
+    for pattern in patterns:
         for match in sorted(glob.glob(pattern, root_dir=home, recursive=True)):
             path = Path(match) if home is None else home / match
             if path.is_file():
@@ -40,11 +43,9 @@ def identity(backend: BaseBackend) -> str:
 
 def host_libraries(backend: BaseBackend) -> list[str]:
     """The shared libraries to load with host code: by path where they lie beside the backend, else by name."""
-    home = _home(backend)
-    return [
-        str(home / name) if home is not None and (home / name).is_file() else name
-        for name in backend.jit_runtime_lib_basenames()
-    ]
+    names = backend.jit_runtime_lib_basenames()
+    home = _home(backend) if names else None
+    return [str(home / name) if home is not None and (home / name).is_file() else name for name in names]
 
 
 __all__ = ["host_libraries", "identity", "native_files"]

@@ -235,6 +235,11 @@ class BaseBackend(ABC):
             raise NotImplementedError(f"{type(self).__name__} has no device library for {', '.join(wanted)}")
         return []
 
+    def with_libraries(self, llvm_ir: str) -> str:
+        """LLVM IR that code of others was linked into: it must say of that code what `device_ir` says of ours."""
+        helper = _find_helper[0](self) if _find_helper else None
+        return llvm_ir if helper is None else helper.with_libraries(llvm_ir)
+
     # -- identity --------------------------------------------------------------------------------------
 
     def hash(self) -> str:
@@ -269,6 +274,9 @@ class BuiltinBackend(BaseBackend):
     experimental: ClassVar[bool] = False
     address_spaces: ClassVar[Mapping[str, int]] = {}
     """LLVM's number by name of the address space."""
+
+    def with_libraries(self, llvm_ir: str) -> str:
+        return llvm_ir
 
     @classmethod
     def llvm_address_space(cls, address_space: object) -> int:

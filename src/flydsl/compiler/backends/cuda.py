@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import re
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,16 +19,10 @@ from flydsl.compiler.backends.base import (
     common_passes,
     to_llvm_passes,
 )
-from flydsl.target import ARCHITECTURES, GPUTarget, make_builtin_target, names_of
+from flydsl.target import ARCHITECTURES, GPUTarget, make_builtin_target, names_of, needs
 
 if TYPE_CHECKING:
     from flydsl.llvm.codegen import Compiler
-
-_PTX_NEEDS = ((re.compile(r"mma\.m16n8k\d+\.row\.col\.\w+\.e\dm\d"), 84),)
-"""Instructions that need a newer PTX version than their architecture."""
-
-_ARCH_SPECIFIC = re.compile(r"wgmma|tcgen05|setmaxnreg|\bmma\.sync\S*block_scale")
-"""Instructions that exist only on the `a` variant of an architecture."""
 
 
 class CudaBackend(BuiltinBackend):
@@ -80,13 +73,13 @@ class CudaBackend(BuiltinBackend):
         features = list(self.target.features)
         if not any(feature.startswith("+ptx") for feature in features):
             version = ARCHITECTURES[self.target.arch].ptx or 0
-            features.append(f"+ptx{max([version, *(v for needed, v in _PTX_NEEDS if needed.search(llvm_ir))])}")
+            features.append(f"+ptx{max(version, needs.ptx_version(needs.read(llvm_ir)))}")
         return ",".join(features)
 
     def chip_for(self, llvm_ir: str) -> str:
-        """The processor to generate code for: the target, with the suffix `a` if the code needs it."""
+        """The processor to generate code for: the target, with the suffix `a` if the code says that it needs it."""
         arch = self.target.arch
-        if f"{arch}a" in ARCHITECTURES and _ARCH_SPECIFIC.search(llvm_ir):
+        if f"{arch}a" in ARCHITECTURES and needs.ARCH_SPECIFIC in needs.read(llvm_ir):
             return f"{arch}a"
         return arch
 
@@ -105,6 +98,11 @@ class CudaBackend(BuiltinBackend):
         from flydsl.llvm.text import abi_nvptx
 
         return abi_nvptx.device_module(module, binding.data_layout(abi_nvptx.TRIPLE))
+
+    def with_libraries(self, llvm_ir: str) -> str:
+        from flydsl.llvm.text import abi_nvptx
+
+        return abi_nvptx.declared(llvm_ir, needs.of_code(llvm_ir))
 
     def make_device_code(self, llvm_ir: str, *, options: Options, compiler: Compiler | None = None) -> DeviceBinary:
         from flydsl.llvm import codegen

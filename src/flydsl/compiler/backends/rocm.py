@@ -82,6 +82,8 @@ class RocmBackend(BuiltinBackend):
         """
         options = self.parse_options(compile_hints)
         waves = options.waves_per_eu
+        if waves is None and options.maxnreg is None and not options.noalias and not self.target.has("clusters"):
+            return
         builtin: Any = importlib.import_module("xdsl.dialects.builtin")
         for op in _device_code.kernels_of(module):
             if waves is not None and waves[1] is None:

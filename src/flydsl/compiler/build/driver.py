@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import func
@@ -142,7 +143,6 @@ def compile_module(
         fragments, _ = backend.external_binary_pipeline_fragments(compile_hints=hints)
         pass_times: dict[str, float] = {}
         specs = specs_of(fragments)
-        check_order(specs)
         hooks = _hooks(custom, backend, hints, [spec.name for spec in specs], dumper)
         upper = upper_part(specs)
         places = set[int]() if hooks is None else hooks.places()
@@ -234,9 +234,16 @@ def compile_module(
     )
 
 
-def specs_of(fragments: Sequence[str]) -> list[PassSpec]:
-    """The passes of a backend's pipeline."""
-    return [spec for fragment in fragments for spec in parse_specs(fragment)]
+def specs_of(fragments: Sequence[str]) -> tuple[PassSpec, ...]:
+    """The passes of a backend's pipeline, each of which can follow the one before."""
+    return _specs(tuple(fragments))
+
+
+@lru_cache(maxsize=64)
+def _specs(fragments: tuple[str, ...]) -> tuple[PassSpec, ...]:
+    specs = tuple(spec for fragment in fragments for spec in parse_specs(fragment))
+    check_order(specs)
+    return specs
 
 
 def _generate_only(text: str, target: Any, level: int) -> Any:

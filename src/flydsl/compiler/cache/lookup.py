@@ -35,7 +35,7 @@ def find_current(wanted: WantedCode) -> tuple[CompiledArtifact | None, WantedCod
     An entry made from other reads tells which they are: code for those of now is under a key that they are part of.
     """
     while True:
-        found = find(wanted.key())
+        found = find(wanted.key)
         if found is None:
             return None, wanted
         reads = {(kind, name): held for kind, name, held in found.metadata.get("reads", ())}
@@ -56,7 +56,7 @@ def find_fitting(wanted: WantedCode, backend: BaseBackend) -> CompiledArtifact |
     for target in others_that_fit(backend.target):
         theirs = identity(backend_for_target(target, name=backend.name))
         other = tuple(theirs if part == mine else part for part in wanted.memory_key)
-        found, _ = find_current(wanted._replace(memory_key=other))
+        found, _ = find_current(wanted.under(other))
         if found is not None and runs_on(target, backend.target, assembled="cubin" in found.sections):
             return found
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,8 +30,24 @@ class Settings:
     max_entry_bytes: int = 1 << 30
 
 
+_last: list[tuple[dict[object, object], str, Settings]] = []
+"""An environment, a working folder, and the settings they gave."""
+
+
 def current_settings() -> Settings:
     """The settings of the environment as it is now."""
+    try:
+        now = (config.whole_environment(), os.getcwd())
+    except FileNotFoundError:  # the folder was removed
+        return _read_settings()
+    known = _last[0] if _last else None
+    if known is None or known[:2] != now:
+        known = (*now, _read_settings())
+        _last[:] = [known]
+    return known[2]
+
+
+def _read_settings() -> Settings:
     env = config.runtime
     reading = env.enable_cache or env.run_only
     if not reading:

@@ -17,7 +17,7 @@ from ...expr.emit.trace import active
 from ...expr.meta import tracing_options
 from ...expr.scalars.fastmath import ambient_flags, default_flags
 from ...llvm.stub_abi import FAILURE_BYTES
-from ...runtime.objects import current_stream, per_thread
+from ...runtime.objects import current_stream, entered, per_thread
 from .. import listeners
 from ..hints import ambient_hints
 from ..key.changes import changes
@@ -195,7 +195,7 @@ class _Source:
             return ""
         if not loaded.needs_stream:
             self.lines.append("__fly_stream = 0")
-            return "__fly_own.streams or "  # a queued launch needs storage of its own
+            return "__fly_entered and __fly_own.streams or "  # a queued launch needs storage of its own
         arrays = [a for a in plan.arguments if isinstance(a.argument, TensorArgument)]
         owner = first_owner([a.given for a in arrays])
         if config.runtime.stream_policy == "default":
@@ -208,9 +208,9 @@ class _Source:
             found = f"__fly_current(({''.join(a.name + ', ' for a in arrays)}))"
         if loaded.runtime.device_count() > 1:
             self.lines.append(f"__fly_stream = {found}")
-            return "__fly_own.streams or "  # it may be a stream of another device
+            return "__fly_entered and __fly_own.streams or "  # it may be a stream of another device
         self.scope["__fly_within"] = current_stream
-        self.lines.append(f"__fly_stream = __fly_within().handle if __fly_own.streams else {found}")
+        self.lines.append(f"__fly_stream = __fly_within().handle if __fly_entered and __fly_own.streams else {found}")
         return ""
 
 
@@ -243,11 +243,12 @@ def _changed(function: FunctionKey, scope: dict[str, object]) -> list[str]:
         conditions.append(f"__fly_get{i}(__fly_name{i}{absent}) is not __fly_is{i}")
     for i, (called, code, defaults, keywords) in enumerate(function.now.functions):
         scope |= {f"__fly_f{i}": called, f"__fly_code{i}": code}
-        scope |= {f"__fly_defaults{i}": defaults, f"__fly_keywords{i}": keywords}
-        conditions.append(
-            f"__fly_f{i}.__code__ is not __fly_code{i} or __fly_f{i}.__defaults__ is not __fly_defaults{i} "
-            f"or __fly_f{i}.__kwdefaults__ is not __fly_keywords{i}"
-        )
+        conditions.append(f"__fly_f{i}.__code__ is not __fly_code{i}")
+        # Where there were no defaults, every call gave all arguments: defaults that come later change none of them.
+        for attribute, value in (("__defaults__", defaults), ("__kwdefaults__", keywords)):
+            if value is not None:
+                scope[f"__fly{attribute}{i}"] = value
+                conditions.append(f"__fly_f{i}.{attribute} is not __fly{attribute}{i}")
     for i, (cell, expected) in enumerate(cells):
         scope |= {f"__fly_cell{i}": cell, f"__fly_holds{i}": expected}
         conditions.append(f"__fly_cell{i}.cell_contents is not __fly_holds{i}")
@@ -275,6 +276,7 @@ def _launch_scope(plan: CallPlan, loaded: LoadedFunction) -> dict[str, object]:
     return {
         "__fly_tracing": active.get,
         "__fly_own": per_thread,
+        "__fly_entered": entered,
         "__fly_runtime": loaded.runtime,
         "__fly_version": config.environment_version,
         "__fly_now": config.environment_version(),

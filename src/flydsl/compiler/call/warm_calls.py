@@ -6,6 +6,7 @@ What is called once is seldom called again, so a warm call is made when argument
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from ... import config
@@ -58,11 +59,14 @@ class WarmCalls:
 
     def __init__(self, signature: Signature):
         self._signature = signature
-        self._kind = _kind_function(signature)
         self._by_kind: dict[Hashable, tuple[_Warm, ...]] = {}
         """The one that served last first. Replaced, never changed: threads call at any time."""
         self._by_key: dict[Hashable, _Warm] = {}
         self._met: set[Hashable] = set()
+
+    @cached_property
+    def _kind(self) -> Callable[..., Hashable]:
+        return _kind_function(self._signature)
 
     def serve(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Served | None:
         """Launch by the warm call that takes these arguments, which is told; None if there is none."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from xdsl.ir import Block, Operation
 
 from ...dialects.upstream import gpu
-from ...ir.emitter import operands_of
+from ...ir.emitter import operands_of, ops_in
 from ...ir.locations import source_chain
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def walk_kernels(host: Block, device: Block, spans: Mapping[str, tuple[int, int]
             if lines:
                 loops[op.sym_name.data] = list(dict.fromkeys(lines))[:16]
     found: set[int] = set()
-    for op in host.walk():
+    for op in ops_in(host):
         if isinstance(op, gpu.LaunchFuncOp):
             operands = list(op.kernelOperands)
             for index in kernels.get(op.kernel.nested_references.data[-1].data, ()):
@@ -84,7 +84,7 @@ def _written(entry: Block) -> tuple[set[int], list[object]]:
     found: set[int] = set()
     loops: list[object] = []
     seen: dict[SSAValue, bool] = {}
-    for op in entry.walk():
+    for op in ops_in(entry):
         at = WRITTEN.get(op.name)
         if at is not None:
             found |= _sources(operands_of(op)[at], entry, seen)

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, cast
 from xdsl.dialects import func
 from xdsl.dialects.builtin import (
     ArrayAttr,
-    FunctionType,
     ModuleOp,
     StringAttr,
     SymbolRefAttr,
@@ -34,6 +33,7 @@ from ...expr.tensors.algebra_values import AlgebraValue, IntTuple
 from ...expr.tensors.tiled import ThrCopy, ThrMma
 from ...expr.vector import Vector
 from ...ir.builder import i32_list, index
+from ...ir.types import function_type
 from ...target import GPUTarget
 from ..build.ir_errors import place
 from ..build.isolation import RAW_TEXT
@@ -133,7 +133,7 @@ def trace_host(
         _check_launched(frame)
     finally:
         active.reset(token)
-    host = func.FuncOp(name, FunctionType.from_lists(types, ()), Region(entry))
+    host = func.FuncOp(name, function_type(types, ()), Region(entry))
     host.attributes["llvm.emit_c_interface"] = UnitAttr()
     module = ModuleOp(
         [gpu.ModuleOp.create(properties={"sym_name": StringAttr(KERNELS)}, regions=[Region(device)]), host]
@@ -254,7 +254,7 @@ def trace_kernel(
     finally:
         tracer.functions.pop()
     props: dict[str, Attribute] = {
-        "function_type": FunctionType.from_lists([v.type for v in values], ()),
+        "function_type": function_type([v.type for v in values], ()),
     }
     attributes = {**attributes, "sym_name": StringAttr(symbol), "gpu.kernel": UnitAttr()}
     if block_size is not None:

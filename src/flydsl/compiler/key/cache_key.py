@@ -47,11 +47,13 @@ def _counted(tag: bytes, items: list[bytes]) -> bytes:
 
 
 def _int(value: int) -> bytes:
-    return _tagged(b"i", value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
+    size = value.bit_length() // 8 + 1
+    return b"i" + _LENGTH.pack(size) + value.to_bytes(size, "little", signed=True)
 
 
 def _str(value: str) -> bytes:
-    return _tagged(b"s", value.encode("utf-8", "surrogatepass"))
+    payload = value.encode("utf-8", "surrogatepass")
+    return b"s" + _LENGTH.pack(len(payload)) + payload
 
 
 _SCALARS: dict[type, Callable[[Any], bytes]] = {
@@ -86,7 +88,8 @@ class _Encoder:
             self.open.pop()
 
     def many(self, items: Iterable[object]) -> list[bytes]:
-        return [self.encode(item) for item in items]
+        scalars, encode = _SCALARS.get, self.encode  # most of a key are scalars in tuples
+        return [encode(item) if (scalar := scalars(type(item))) is None else scalar(item) for item in items]
 
     def mapping(self, tag: bytes, value: dict[object, object]) -> bytes:
         pairs = sorted((self.encode(key), self.encode(item)) for key, item in value.items())

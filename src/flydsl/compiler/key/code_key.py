@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ... import config
 from ...expr.meta import tracing_options
@@ -22,22 +23,39 @@ if TYPE_CHECKING:
     from .dependencies import FunctionKey
 
 
-class WantedCode(NamedTuple):
+class WantedCode:
     """What decides the code of a call beside its arguments."""
 
-    memory_key: tuple[object, ...]
-    function: FunctionKey
-    hints: dict[str, object]
-    passes: PassConfig | None
+    def __init__(
+        self,
+        memory_key: tuple[object, ...],
+        function: FunctionKey,
+        hints: dict[str, object],
+        passes: PassConfig | None,
+    ):
+        self.memory_key = memory_key
+        self.function = function
+        self.hints = hints
+        self.passes = passes
 
+    @cached_property
     def key(self) -> str:
         """The key of the code on disk."""
         return digest(self.memory_key)
 
     def renewed(self) -> WantedCode:
         """The same after the function's key has learned of more reads."""
-        passes, _, *rest = self.memory_key
-        return self._replace(memory_key=(passes, self.function.digest, *rest))
+        passes, before, *rest = self.memory_key
+        now = self.function.digest
+        return self if now == before else self.under((passes, now, *rest))
+
+    def under(self, memory_key: tuple[object, ...]) -> WantedCode:
+        """The same under another key."""
+        return WantedCode(memory_key, self.function, self.hints, self.passes)
+
+    def of(self, function: FunctionKey) -> WantedCode:
+        """The same with the function's key as it is now."""
+        return WantedCode(self.memory_key, function, self.hints, self.passes)
 
 
 def wanted_code(

@@ -126,7 +126,8 @@ def environment_components() -> tuple[Component, ...]:
     """What every key holds whatever the function: our version and sources, xDSL, llvmlite, extra sources."""
     from flydsl import __version__
 
-    parts: list[tuple[str, object]] = [
+    extra = tuple(tree_digest(path) for path in (*config.compile.extra_source_dirs, *EXTRA_SOURCE_DIRS))
+    return _components(
         ("key schema", KEY_SCHEMA),
         ("assertions", sys.flags.optimize),
         ("flydsl version", __version__),
@@ -134,6 +135,10 @@ def environment_components() -> tuple[Component, ...]:
         ("xdsl version", distribution_version("xdsl")),
         ("llvmlite version", distribution_version("llvmlite")),
         ("llvmlite library", llvm_library_digest()),
-        ("extra sources", [tree_digest(path) for path in (*config.compile.extra_source_dirs, *EXTRA_SOURCE_DIRS)]),
-    ]
+        ("extra sources", extra),
+    )
+
+
+@functools.lru_cache(maxsize=8)
+def _components(*parts: tuple[str, object]) -> tuple[Component, ...]:
     return tuple(Component(name, "environment", digest(value)) for name, value in parts)

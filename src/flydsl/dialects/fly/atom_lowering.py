@@ -37,6 +37,10 @@ class AtomLowering(Protocol):
         """Whether the architecture has a feature; where the module names none, whether any of the target's has it."""
         ...
 
+    def note_need(self, feature: str) -> None:
+        """Code that is emitted uses a feature: what that asks of the assembler is a fact of the module."""
+        ...
+
     def load(self, at: Operand, type_: Attribute, align: int | None = None) -> SSAValue:
         """Read a value; the alignment defaults to the operand's."""
         ...

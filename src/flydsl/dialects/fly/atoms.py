@@ -19,7 +19,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError
 
 from ...ir.enums import AddressSpace, AtomicOp
-from ...ir.types import bit_width
+from ...ir.types import bit_width, shape_of, vector_type
 from ...layout import Layout, Tile, crd2idx, recast_layout, size
 from .atom_lowering import AtomEmulation, AtomLowering, MmaScales, Operand, ScaleSide, TileCopy
 from .types import LayoutType, TileType, intern
@@ -139,7 +139,6 @@ def load_values(low: AtomLowering, at: Operand, type_: Attribute, align: int | N
     if offsets is None:
         return low.load(at, type_, align)
     values = [low.load(low.moved(at, offset), at.data.elem) for offset in offsets]
-    from ...ir.types import vector_type
     from ..upstream.vector import FromElementsOp
 
     return low.b.pure(FromElementsOp, values, vector_type(values[0].type, len(values)), {})
@@ -157,7 +156,7 @@ def store_values(low: AtomLowering, value: SSAValue, at: Operand, align: int | N
 
 def vector_length(type_: Attribute) -> int:
     """Elements of a vector; a scalar is one."""
-    return cast("VectorType[Attribute]", type_).get_shape()[0] if isinstance(type_, VectorType) else 1
+    return shape_of(type_)[0] if type(type_) is VectorType else 1
 
 
 @irdl_attr_definition
@@ -172,8 +171,6 @@ class UniversalCopyType(Data[int], CopyOpType):
 
     def lower(self, low: AtomLowering, src: Operand, dst: Operand) -> None:
         """One load and one store of the whole width."""
-        from ...ir.types import vector_type
-
         elem = src.data.elem
         count = max(self.bits // bit_width(elem), 1)
         type_ = elem if count == 1 else vector_type(elem, count)

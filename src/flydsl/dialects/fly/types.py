@@ -15,6 +15,7 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from ...ir.emitter import make_data
 from ...ir.enums import AddressSpace
 from ...ir.types import bit_width
 from ...layout import Basis, ComposedLayout, CoordSwizzle, Dyn, IntTuple, Layout, Swizzle, Tile, depth, rank
@@ -365,10 +366,12 @@ _interned: dict[tuple[type[Attribute], object], Attribute] = {}
 def intern(cls: type[T], payload: object) -> T:
     """The one object of class `cls` with this payload."""
     key = (cls, payload)
-    found = _interned.get(key)
+    found: Any = _interned.get(key)
     if found is None:
-        found = _interned[key] = cast(Any, cls).new(payload)
-    return cast(T, found)
+        # Most of them have nothing to check, and being told so by xDSL takes ten times as long as making one.
+        checks = cls.verify is not Attribute.verify
+        found = _interned[key] = cast(Any, cls).new(payload) if checks else make_data(cast(Any, cls), payload)
+    return found
 
 
 def int_tuple_type(tree: IntTuple) -> IntTupleType:

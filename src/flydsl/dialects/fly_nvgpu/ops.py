@@ -267,6 +267,7 @@ class WgmmaWaitOp(NvOp):
 
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
         pending = self.pending.value.data
+        reg.require(low, "wgmma.wait", "wgmma")
         if not self.args:
             wait = "llvm.nvvm.wgmma.wait_group.sync.aligned"
             call_intrinsic(low, wait, None, [low.b.const(pending, i64)], Effect.WGMMA_WAIT)

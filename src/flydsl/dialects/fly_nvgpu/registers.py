@@ -20,8 +20,9 @@ from ..upstream.vector import ExtractStridedSliceOp, FromElementsOp
 
 
 def require(low: AtomLowering, what: object, feature: str) -> None:
-    """Refuse what an architecture lacks: LLVM would abort the process."""
+    """Refuse what an architecture lacks, for which LLVM would abort the process; what it has is noted as used."""
     if low.has("nvidia") and low.has(feature):
+        low.note_need(feature)
         return
     if not low.has("nvidia"):
         arch = low.arch or "this GPU"

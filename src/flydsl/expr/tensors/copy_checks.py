@@ -36,16 +36,24 @@ class _Side:
     """Source or destination of a copy."""
 
     def __init__(self, name: str, atom: object, op: CopyOpType, role: str, t: Tensor, whole: bool):
-        self.head = f"{name}: one call of {atom} moves {op.bits} bits, but"
-        self.op, self.role, self.t = op, role, t
+        self.name, self.atom, self.op, self.role, self.t = name, atom, op, role, t
         self.bits = t.dtype.width
         self.count = max(op.bits // self.bits, 1)
         """Elements of a call."""
-        self.shown = f"the {role} {L.format_any(t.data.layout)}"
         linear = L.linear_layout(t.data.layout)
         self.flat = _leaves(L.coalesce(linear) if whole else linear)
         """Extents and strides; the first are those of the atom's values."""
         self.whole = whole
+
+    @property
+    def head(self) -> str:
+        """How every refusal begins."""
+        return f"{self.name}: one call of {self.atom} moves {self.op.bits} bits, but"
+
+    @property
+    def shown(self) -> str:
+        """The side, as a message names it."""
+        return f"the {self.role} {L.format_any(self.t.data.layout)}"
 
     def check(self) -> None:
         """Refuse what the types disprove."""

@@ -7,6 +7,7 @@ comment section (merged constants aside: they are kept as they come). What it do
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from flydsl.errors import LinkError
@@ -568,11 +569,15 @@ def _open(obj: bytes) -> _Linker:
 
 def can_link_internally(obj: bytes) -> bool:
     """Whether `link` takes this object; nothing is laid out to find out."""
+    return try_link(obj) is not None
+
+
+def try_link(obj: bytes) -> Callable[[], bytes] | None:
+    """What links an object, if it can be linked here; nothing is laid out before."""
     try:
-        _open(obj)
+        return _open(obj).link
     except LinkError:
-        return False
-    return True
+        return None
 
 
 def link(obj: bytes) -> bytes:

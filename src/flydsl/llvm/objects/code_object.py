@@ -36,7 +36,8 @@ class CodeObjectError(FlyDSLError, ValueError):
     """A binary is not what it should be."""
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, though nobody changes them: that takes three times as long to make, and a link makes dozens.
+@dataclass(slots=True, unsafe_hash=True)
 class Section:
     index: int
     name: str
@@ -51,7 +52,7 @@ class Section:
     entsize: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Segment:
     type: int
     flags: int
@@ -62,7 +63,7 @@ class Segment:
     align: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Symbol:
     index: int
     name: str
@@ -85,7 +86,7 @@ class Symbol:
         return self.other & 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Relocation:
     offset: int
     type: int

@@ -89,8 +89,8 @@ def link_hsaco(obj: bytes, *, linker: Linker = "auto") -> tuple[bytes, str]:
         raise LinkError(f"linker must be auto, lld or internal, got {linker!r}")
     if linker == "lld":
         return link_with_lld(obj)
-    if linker == "auto" and (tools.setting("FLYDSL_COMPILE_LLD") or not can_link_internally(obj)):
-        return link_with_lld(obj)
-    if linker == "internal":
-        check_defined(obj)
+    if linker == "auto":
+        link = None if tools.setting("FLYDSL_COMPILE_LLD") else amdgpu_link.try_link(obj)
+        return link_with_lld(obj) if link is None else (link(), "internal")
+    check_defined(obj)
     return amdgpu_link.link(obj), "internal"

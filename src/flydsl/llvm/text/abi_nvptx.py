@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, cast
 
-from xdsl.dialects.builtin import DenseArrayBase, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, StringAttr
 from xdsl.ir import Attribute
 
 from ...dialects.upstream import gpu
 from ...lowering.rules.nvvm_rules import KERNEL, LATE, RULES, TARGET
+from ...target import needs
 from .debug_info import Emission
 from .device_module import DeviceText
 from .function_text import Abi, FunctionText
@@ -53,8 +54,16 @@ class NvptxText(DeviceText):
 
 
 def device_module(module: gpu.ModuleOp, data_layout: str) -> str:
-    """LLVM IR text of a device module."""
-    return NvptxText().write(module, data_layout)
+    """LLVM IR text of a device module, with what its code asks of the assembler."""
+    text = NvptxText().write(module, data_layout)
+    words = module.attributes.get(needs.ATTRIBUTE)
+    return text if words is None else declared(text, [word.data for word in cast("ArrayAttr[StringAttr]", words).data])
 
 
-__all__ = ["TRIPLE", "NvptxAbi", "device_module"]
+def declared(llvm_ir: str, words: Iterable[str]) -> str:
+    """LLVM IR that declares needs."""
+    missing = set(words) - needs.read(llvm_ir)
+    return "\n".join([llvm_ir.rstrip("\n"), *needs.lines(missing), ""]) if missing else llvm_ir
+
+
+__all__ = ["TRIPLE", "NvptxAbi", "declared", "device_module"]

@@ -21,6 +21,7 @@ from ...dialects.upstream.llvm.intrinsics import IMMEDIATE, INTRINSIC_OPS, Intri
 from ...dialects.upstream.llvm.values import LLVM_VALUE_OPS, ExtractElementOp, FreezeOp, PoisonOp
 from ...errors import DSLCompileError
 from ...ir.builder import operands_of
+from ...ir.types import dense_ints
 from ...lowering.dominance import DominatorTree
 from ...lowering.rules.arith_rules import CMPF_WORDS, CMPI_WORDS
 from .control import loop_metadata
@@ -30,7 +31,7 @@ from .functions import head_words, llvm_signature, passed_through
 from .instructions import INSTRUCTIONS
 from .memory_ops import MEMORY_OPS, cast_op, memory_of
 from .module_text import ModuleText
-from .spelling import int_list, mangle, type_text
+from .spelling import mangle, type_text
 
 INT_OPS: dict[type[Operation], str] = {
     xllvm.AddOp: "add", xllvm.SubOp: "sub", xllvm.MulOp: "mul", xllvm.SDivOp: "sdiv", xllvm.UDivOp: "udiv",
@@ -278,7 +279,7 @@ def _insert_element(f: FunctionText, op: Operation) -> None:
 def _shuffle(f: FunctionText, op: xllvm.ShuffleVectorOp) -> None:
     a, b = operands_of(op)
     (result,) = op.results
-    f.names[result] = f.shuffle(a.type, f.names[a], f.names[b], int_list(op.properties["mask"]))
+    f.names[result] = f.shuffle(a.type, f.names[a], f.names[b], dense_ints(op.properties["mask"]))
 
 
 def _intrinsic(f: FunctionText, op: IntrinsicOp) -> None:

@@ -12,9 +12,10 @@ from ...dialects.upstream.llvm.atomics import CmpXchgOp, FenceOp
 from ...dialects.upstream.llvm.gep import no_wrap_words
 from ...dialects.upstream.llvm.memory import ORDERING_WORDS
 from ...ir.builder import operands_of
+from ...ir.types import dense_ints
 from ...target.scopes import scope_for
 from .function_text import EMPTY_NODE, FunctionText, Handler
-from .spelling import int_list, type_text
+from .spelling import type_text
 
 MEMORY = "llvm.memory"
 """Attribute of a call or of inline assembly: all it does to memory, in LLVM's words."""
@@ -186,7 +187,7 @@ def _fence(f: FunctionText, op: FenceOp) -> None:
 def _gep(f: FunctionText, op: Operation) -> None:
     p, *dynamic = operands_of(op)  # indexing the tuple runs Python code of xDSL, taking it apart does not
     props: Any = op.properties
-    raw = int_list(props["rawConstantIndices"])
+    raw = dense_ints(props["rawConstantIndices"])
     if len(raw) == 1:
         at = f.typed(dynamic[0]) if dynamic else f"i32 {raw[0]}"
     else:
@@ -228,14 +229,14 @@ def _undef(f: FunctionText, op: Operation) -> None:
 
 def _extract_value(f: FunctionText, op: Operation) -> None:
     (s,) = operands_of(op)
-    at = ", ".join(map(str, int_list(op.properties["position"])))
+    at = ", ".join(map(str, dense_ints(op.properties["position"])))
     (result,) = op.results
     f.names[result] = f.pure(f"extractvalue {f.typed(s)}, {at}")
 
 
 def _insert_value(f: FunctionText, op: Operation) -> None:
     s, v = operands_of(op)
-    at = ", ".join(map(str, int_list(op.properties["position"])))
+    at = ", ".join(map(str, dense_ints(op.properties["position"])))
     (result,) = op.results
     f.names[result] = f.pure(f"insertvalue {f.typed(s)}, {f.typed(v)}, {at}")
 
@@ -244,7 +245,7 @@ def _call_intrinsic(f: FunctionText, op: llvm.CallIntrinsicOp) -> None:
     """An intrinsic by its full LLVM name; `immarg` operands are constants, which are literals here."""
     props: Any = op.properties
     args = operands_of(op)
-    count = int_list(props["operandSegmentSizes"])[0]
+    count = dense_ints(props["operandSegmentSizes"])[0]
     if count != len(args):
         args = args[:count]
     name = props["intrin"].data

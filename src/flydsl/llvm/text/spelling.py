@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from xdsl.dialects.builtin import (
     BFloat16Type,
-    DenseArrayBase,
     DenseIntOrFPElementsAttr,
     Float16Type,
     Float32Type,
@@ -83,12 +82,6 @@ def mangle(type_: Attribute) -> str:
 def bool_text(type_: Attribute) -> str:
     """The type of a comparison."""
     return f"<{prod(type_.get_shape())} x i1>" if isinstance(type_, VectorType) else "i1"
-
-
-@by_identity
-def int_list(attr: Attribute) -> tuple[int, ...]:
-    """The numbers of an `array<i32: ...>` or `array<i64: ...>`, whose unpacking takes longer than writing them."""
-    return tuple(cast(DenseArrayBase[Any], attr).get_values())
 
 
 # --- literals -----------------------------------------------------------------------------------------------------
@@ -187,7 +180,6 @@ __all__ = [
     "constant",
     "flag_words",
     "float_text",
-    "int_list",
     "literal",
     "mangle",
     "quoted",

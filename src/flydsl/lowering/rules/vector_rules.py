@@ -11,12 +11,12 @@ from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from xdsl.dialects import vector
-from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerType, VectorType
+from xdsl.dialects.builtin import IndexType, IntegerType, VectorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.upstream import vector as fvector
 from ...ir.builder import elem_of, operands_of
-from ...ir.types import vector_type
+from ...ir.types import dense_ints, shape_of, vector_type
 from .sink import Rule, Sink, refuse
 
 if TYPE_CHECKING:
@@ -34,25 +34,15 @@ _INSTRUCTIONS = ("add", "mul", "and", "or", "xor")
 _PAIRS = {"fmin": "minnum", "fmax": "maxnum", "fminimum": "minimum", "fmaximum": "maximum"}
 
 
-def shape_of(value: SSAValue | Attribute) -> tuple[int, ...]:
-    """Extents of a vector; none for a scalar."""
-    type_ = value if isinstance(value, Attribute) else value.type
-    return tuple(type_.get_shape()) if isinstance(type_, VectorType) else ()
-
-
 def flat(type_: Attribute) -> VectorType:
     """The vector of one dimension with the elements of another."""
     shape = shape_of(type_)
     return cast(VectorType, type_) if len(shape) == 1 else vector_type(elem_of(type_), prod(shape))
 
 
-def _int_values(op: Operation, name: str) -> list[int]:
-    return [int(i) for i in cast("DenseArrayBase[IntegerType]", op.properties[name]).get_values()]
-
-
 def _place(s: Sink[T], op: Operation, shape: tuple[int, ...], dynamic: Sequence[SSAValue]) -> int | T:
     """Flat index of the first element of what a position of a vector names."""
-    static = _int_values(op, "static_position")
+    static = dense_ints(op.properties["static_position"])
     inner = prod(shape[len(static) :])
     if _DYNAMIC not in static:
         at = 0
@@ -67,10 +57,10 @@ def _place(s: Sink[T], op: Operation, shape: tuple[int, ...], dynamic: Sequence[
 def _extract(s: Sink[T], op: Operation) -> None:
     v, *dynamic = operands_of(op)
     (result,) = op.results
-    at = _place(s, op, shape_of(v), dynamic)
-    if shape_of(result):
+    at = _place(s, op, shape_of(v.type), dynamic)
+    if shape_of(result.type):
         assert isinstance(at, int)
-        s.give(result, s.shuffle(flat(v.type), s.value(v), None, range(at, at + prod(shape_of(result)))))
+        s.give(result, s.shuffle(flat(v.type), s.value(v), None, range(at, at + prod(shape_of(result.type)))))
     elif dynamic:
         s.give(result, s.element(flat(v.type), s.value(v), at, dynamic[0].type))
     else:
@@ -80,10 +70,10 @@ def _extract(s: Sink[T], op: Operation) -> None:
 def _insert(s: Sink[T], op: Operation) -> None:
     x, v, *dynamic = operands_of(op)
     (result,) = op.results
-    at = _place(s, op, shape_of(v), dynamic)
-    if shape_of(x):
+    at = _place(s, op, shape_of(v.type), dynamic)
+    if shape_of(x.type):
         assert isinstance(at, int)
-        s.give(result, _blend(s, x, v, range(at, at + prod(shape_of(x)))))
+        s.give(result, _blend(s, x, v, range(at, at + prod(shape_of(x.type)))))
     elif dynamic:
         s.give(result, s.with_element(flat(v.type), s.value(v), s.value(x), at, dynamic[0].type))
     else:
@@ -92,7 +82,7 @@ def _insert(s: Sink[T], op: Operation) -> None:
 
 def _blend(s: Sink[T], x: SSAValue, v: SSAValue, places: Sequence[int]) -> T:
     """The vector `v` with the elements of `x` at `places`: widen the small one, then choose element by element."""
-    small, whole = prod(shape_of(x)), prod(shape_of(v))
+    small, whole = prod(shape_of(x.type)), prod(shape_of(v.type))
     if list(places) == list(range(whole)):
         return s.value(x)
     wide = s.shuffle(flat(x.type), s.value(x), None, [*range(small), *[-1] * (whole - small)])
@@ -104,11 +94,11 @@ def _broadcast(s: Sink[T], op: Operation) -> None:
     (x,) = operands_of(op)
     (result,) = op.results
     type_ = flat(result.type)
-    if not shape_of(x):
+    if not shape_of(x.type):
         first = s.with_element(type_, s.poison(type_), s.value(x), 0)
         s.give(result, s.shuffle(type_, first, None, [0] * shape_of(type_)[0]))
         return
-    have, want = shape_of(x), shape_of(result)
+    have, want = shape_of(x.type), shape_of(result.type)
     have = (1,) * (len(want) - len(have)) + have
     mask: list[int] = []
     for at in product(*(range(n) for n in want)):
@@ -121,8 +111,8 @@ def _broadcast(s: Sink[T], op: Operation) -> None:
 
 def _shuffle(s: Sink[T], op: Operation) -> None:
     a, b = operands_of(op)
-    mask = _int_values(op, "mask")
-    na, nb = shape_of(a)[0], shape_of(b)[0]
+    mask = dense_ints(op.properties["mask"])
+    na, nb = shape_of(a.type)[0], shape_of(b.type)[0]
     n = max(na, nb)
     x, y = s.value(a), s.value(b)
     if na < n:
@@ -210,15 +200,15 @@ def _window(op: Operation, shape: tuple[int, ...], sizes: Sequence[int]) -> Sequ
 
 def _extract_slice(s: Sink[T], op: Operation) -> None:
     (v,) = operands_of(op)
-    mask = _window(op, shape_of(v), _numbers(op, "sizes"))
+    mask = _window(op, shape_of(v.type), _numbers(op, "sizes"))
     (result,) = op.results
     s.give(result, s.shuffle(flat(v.type), s.value(v), None, mask))
 
 
 def _insert_slice(s: Sink[T], op: Operation) -> None:
     x, v = operands_of(op)
-    shape = shape_of(v)
-    sizes = (1,) * (len(shape) - len(shape_of(x))) + shape_of(x)
+    shape = shape_of(v.type)
+    sizes = (1,) * (len(shape) - len(shape_of(x.type))) + shape_of(x.type)
     (result,) = op.results
     s.give(result, _blend(s, x, v, _window(op, shape, sizes)))
 
@@ -231,8 +221,8 @@ def _shape_cast(s: Sink[T], op: Operation) -> None:
 
 def _transpose(s: Sink[T], op: Operation) -> None:
     (v,) = operands_of(op)
-    shape = shape_of(v)
-    order = _int_values(op, "permutation")
+    shape = shape_of(v.type)
+    order = dense_ints(op.properties["permutation"])
     steps = [prod(shape[i + 1 :]) for i in range(len(shape))]
     lanes = product(*(range(shape[i]) for i in order))
     mask = [sum(i * steps[k] for i, k in zip(at, order, strict=True)) for at in lanes]

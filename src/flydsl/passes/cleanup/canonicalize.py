@@ -19,8 +19,8 @@ from ...dialects.upstream import gpu, scf, vector
 from ...ir import arith
 from ...ir.builder import operands_of
 from ...ir.dead_code import is_pure
-from ...ir.emitter import SSA_CLASSES
-from ...ir.types import bit_width
+from ...ir.emitter import SSA_CLASSES, ops_in
+from ...ir.types import bit_width, dense_ints
 from ...lowering.folding import FoldingBuilder, slice_start
 from ...lowering.lanes import Lanes, lanes_in
 from ...lowering.rebuild import Handler, Rebuilder
@@ -29,7 +29,7 @@ from ..base import Pass
 from .liveness import Liveness
 
 if TYPE_CHECKING:
-    from xdsl.dialects.builtin import DenseArrayBase, IntegerType
+    pass
 
 
 class Canonicalizer(Rebuilder):
@@ -275,7 +275,10 @@ def _reaches(value: SSAValue) -> bool:
 
 def _acts(op: Operation) -> bool:
     return any(
-        not inner.regions and not is_pure(type(inner)) and not inner.has_trait(IsTerminator) for inner in op.walk()
+        not inner.regions and not is_pure(type(inner)) and not inner.has_trait(IsTerminator)
+        for region in op.regions
+        for block in region.blocks
+        for inner in ops_in(block)
     )
 
 
@@ -313,7 +316,7 @@ def _place(r: Canonicalizer, op: Operation, index: Sequence[SSAValue]) -> int | 
         return slice_start(op.properties)
     if sum(type(t) is VectorType for t in types) != (1 if isinstance(op, xvector.ExtractOp) else 2):
         return None
-    (at,) = cast("DenseArrayBase[IntegerType]", op.properties["static_position"]).get_values()
+    (at,) = dense_ints(op.properties["static_position"])
     if index:
         found = r.b.const_of.get(r.val(index[0]))
         at = -1 if found is None else int(found)

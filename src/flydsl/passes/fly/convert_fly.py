@@ -70,6 +70,9 @@ _UNSIGNED_ATOMICS = {**_INT_ATOMICS, AtomicOp.Max: "umax", AtomicOp.Min: "umin"}
 _FLOAT_ATOMICS = {AtomicOp.Add: "fadd", AtomicOp.Max: "fmax", AtomicOp.Min: "fmin"}
 
 
+_NO_WRAP_FLAGS = int_attr(0, i32)
+
+
 @by_identity
 def storage_type(type_: Attribute) -> Attribute:
     """Type a value has in memory and registers: floats narrower than 16 bits are integers to LLVM."""
@@ -185,15 +188,15 @@ class FlyConversion(DeviceModule, BufferMemory):
                 by = b.int_binary("shrsi", bytes_, b.const((8 // common).bit_length() - 1, by.type))
         known = by if isinstance(by, int) else b.const_of.get(by)
         if known is not None and -(1 << 31) < known < 1 << 31:
-            by = int(known)
-        elif isinstance(by, int):
-            by = b.const(by, i64)
+            operands, index = (at,), int(known)
+        else:
+            operands, index = (at, b.const(by, i64) if isinstance(by, int) else by), llvm.GEP_DYNAMIC
         props: dict[str, Attribute] = {
-            "rawConstantIndices": i32_list((by if isinstance(by, int) else llvm.GEP_DYNAMIC,)),
+            "rawConstantIndices": i32_list((index,)),
             "elem_type": elem,
-            "noWrapFlags": int_attr(0, i32),
+            "noWrapFlags": _NO_WRAP_FLAGS,
         }
-        return b.pure(llvm.GEPOp, (at,) if isinstance(by, int) else (at, by), at.type, props)
+        return b.pure(llvm.GEPOp, operands, at.type, props)
 
     def moved(self, at: Operand, by: L.Leaf) -> Operand:
         """An operand some elements further on, aligned as far as the distance is; `by` is a number or a leaf."""

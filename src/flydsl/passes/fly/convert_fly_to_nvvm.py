@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Operation
 
+from ...dialects.upstream import llvm
 from ...ir.enums import AddressSpace
 from ...lowering.expand.expand_math import NVIDIA_MATH
+from ...lowering.rebuild import Handler
 from ...target import features_of
+from ...target.needs import of_code
 from ..base import Pass
 from .convert_fly import FlyConversion
+
+
+def _inline_asm(r: FlyConversion, op: llvm.InlineAsmOp) -> None:
+    r.needs |= of_code(op.asm_string.data)
+    r.copy(op)
+
+
+def _call_intrinsic(r: FlyConversion, op: llvm.CallIntrinsicOp) -> None:
+    r.needs |= of_code(cast(StringAttr, op.properties["intrin"]).data)
+    r.copy(op)
 
 
 class _Conversion(FlyConversion):
@@ -19,6 +33,10 @@ class _Conversion(FlyConversion):
     spaces = dict(zip(AddressSpace, (0, 1, 3, 5), strict=True))
     features = features_of("cuda")
     native_math = NVIDIA_MATH
+    extra: ClassVar[dict[type[Operation], Handler]] = {
+        llvm.InlineAsmOp: _inline_asm,
+        llvm.CallIntrinsicOp: _call_intrinsic,
+    }
 
 
 @dataclass(frozen=True)

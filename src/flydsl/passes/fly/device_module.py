@@ -6,9 +6,9 @@ memory of its own behind it, whatever the target makes of that.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, cast
 
-from xdsl.dialects.builtin import StringAttr, SymbolRefAttr, UnitAttr, i8, i64
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, SymbolRefAttr, UnitAttr, i8, i64
 from xdsl.dialects.llvm import LinkageAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
@@ -19,6 +19,8 @@ from ...ir.emitter import insert_after
 from ...ir.enums import AddressSpace
 from ...lowering.rebuild import Handler, Rebuilder
 from ...target import architecture
+from ...target.needs import ATTRIBUTE as NEEDS
+from ...target.needs import FEATURE_NEEDS
 
 DYNAMIC_ALIGN = 1024
 """Alignment of the dynamic shared buffer."""
@@ -50,6 +52,8 @@ class DeviceModule(Rebuilder):
         """Whether wide copies claim the alignment they need on a GPU, to have it tested."""
         self._device: Block | None = None
         self._allocations = 0
+        self.needs: set[str] = set()
+        """What the code of the device module asks of the assembler."""
 
     def warp_size(self) -> int:
         """Lanes per warp of the target; without `fly.target` on the module that of the target's usual chips."""
@@ -60,6 +64,12 @@ class DeviceModule(Rebuilder):
         known = architecture(self.arch)
         return feature in (self.features if known is None else known.features)
 
+    def note_need(self, feature: str) -> None:
+        """Code that is emitted uses a feature."""
+        word = FEATURE_NEEDS.get(feature)
+        if word is not None:
+            self.needs.add(word)
+
     def open_module(self, op: gpu.ModuleOp) -> None:
         """Convert a device module."""
         target = op.attributes.get(TARGET_ATTRIBUTE)
@@ -69,11 +79,14 @@ class DeviceModule(Rebuilder):
         self.checked = self.can_check and CHECK_ATTRIBUTE in op.attributes
         self.wants_alignment = self.checked
         body = Block()
-        self._device, self._allocations = body, 0
+        self._device, self._allocations, self.needs = body, 0, set()
         with self.b.region(body):
             self.walk(op.body.block)
         # What it is compiled for was needed by the conversion; other tools know no such attribute.
         attributes = {name: attr for name, attr in op.attributes.items() if name != TARGET_ATTRIBUTE}
+        self.needs |= needs_of(op)
+        if self.needs:
+            attributes[NEEDS] = ArrayAttr([StringAttr(word) for word in sorted(self.needs)])
         self.b.with_regions(gpu.ModuleOp, (), (), [Region(body)], dict(op.properties), attributes)
         self._device = None
 
@@ -122,10 +135,16 @@ class DeviceModule(Rebuilder):
         return self._shared_global("__dynamic_shared_0", 0, DYNAMIC_ALIGN)
 
 
+def needs_of(module: Operation) -> set[str]:
+    """What a device module says its code asks of the assembler."""
+    words = cast("ArrayAttr[StringAttr] | None", module.attributes.get(NEEDS))
+    return set() if words is None else {word.data for word in words.data}
+
+
 def _gpu_module(r: DeviceModule, op: gpu.ModuleOp) -> None:
     r.open_module(op)
 
 
 HANDLERS: dict[type[Operation], Handler] = {gpu.ModuleOp: _gpu_module}
 
-__all__ = ["HANDLERS", "TARGET_ATTRIBUTE", "DeviceModule"]
+__all__ = ["HANDLERS", "TARGET_ATTRIBUTE", "DeviceModule", "needs_of"]

@@ -93,6 +93,16 @@ class Pointer(IterValue):
         return type_
 
     @property
+    def base(self) -> object:
+        """Where the offsets start: a value, or what a subclass of the lowering has for memory that is none."""
+        return self._base
+
+    @property
+    def base_type(self) -> PointerType:
+        """Type of that."""
+        return self._base_type
+
+    @property
     def parts(self) -> tuple[SSAValue, L.IntTuple, int]:
         """Base, run-time offset (or None) and static offset."""
         return self._base, self._dynamic, self._static

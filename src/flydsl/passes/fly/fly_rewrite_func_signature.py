@@ -33,6 +33,7 @@ from ...dialects.upstream import gpu, llvm, scf
 from ...errors import LayoutError
 from ...ir.builder import Builder, i32_list, i64, i64_list, int_attr, operands_of
 from ...ir.emitter import append
+from ...ir.identity import by_identity
 from ...ir.types import bit_width
 from ...layout import ComposedLayout, Dyn, Layout, dynamic_leaves
 from ...lowering.rebuild import Handler, Rebuilder
@@ -58,6 +59,7 @@ def struct_of(data: Any) -> Attribute | None:
     return llvm.packed_struct([p for p in parts if p is not None])
 
 
+@by_identity
 def carriers_of(type_: Attribute) -> tuple[Attribute, ...] | None:
     """The types that stand for a value at a boundary; None when it passes unchanged."""
     if isinstance(type_, MemRefType):

@@ -38,7 +38,7 @@ from ...errors import LayoutError
 from ...ir.builder import i64, i64_list, int_attr, operands_of
 from ...ir.emitter import SSA_CLASSES
 from ...ir.enums import AddressSpace
-from ...ir.identity import by_identity_and_value
+from ...ir.identity import LIMIT
 from ...ir.types import bit_width, vector_type
 from ...layout import Basis, ComposedLayout, Dyn, IntTuple, Layout, cosize, dynamic_leaves
 from ...lowering import atom_state, value_operands
@@ -261,7 +261,7 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
 
     def address_of_pointer(self, at: Pointer) -> SSAValue:
         """A pointer as an IR value; a register that must have one stays in memory."""
-        base = cast("SSAValue | Root", at.parts[0])
+        base = at.base
         if type(base) is Root:
             raise KeepInMemory(base)
         return at.value()
@@ -289,7 +289,8 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
 
     def register_place(self, at: Pointer) -> tuple[Root, int] | None:
         """Root and element of a pointer to a register that is a value."""
-        base, dynamic, static = cast("tuple[SSAValue | Root, IntTuple, int]", at.parts)
+        base = at.base
+        _, dynamic, static = at.parts
         if type(base) is not Root:
             return None
         if dynamic is not None:
@@ -332,7 +333,7 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
 
     def settled(self, at: Pointer) -> Pointer:
         """A register pointer where its access is: in memory it is an address by now."""
-        return at if type(cast("SSAValue | Root", at.parts[0])) is Root else Pointer(self, at.value(), at.type)
+        return at if type(at.base) is Root else Pointer(self, at.value(), at.type)
 
     def given(self, at: Any, type_: Attribute | None) -> Operand:
         """What a call takes for an operand."""
@@ -387,16 +388,26 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
 
 def register_type(view: View) -> Attribute | None:
     """Type of a register tensor as a value; None when it cannot be one."""
-    data = view.iter.type.data
+    at = view.iter
+    data = (at.base_type if type(at) is Pointer else at.type).data  # an offset changes neither space nor element
     if data.space is not AddressSpace.Register:
         return None
-    count = run_length(view.layout)
-    return None if count is None else _value_type(data.elem, count)
+    return _register_type(view.layout, data.elem)
 
 
-@by_identity_and_value
-def _value_type(elem: Attribute, count: int) -> Attribute:
-    return storage_type(elem if count == 1 else vector_type(elem, count))
+_register_types: dict[tuple[int, int], tuple[Attribute | None, object, Attribute]] = {}
+"""By the ids of a layout and an element type, which are kept in the entry: all pieces of a tensor share theirs."""
+
+
+def _register_type(layout: object, elem: Attribute) -> Attribute | None:
+    found = _register_types.get((id(layout), id(elem)))
+    if found is None:
+        if len(_register_types) >= LIMIT:
+            _register_types.clear()
+        count = run_length(layout)
+        type_ = None if count is None else storage_type(elem if count == 1 else vector_type(elem, count))
+        found = _register_types[id(layout), id(elem)] = (type_, layout, elem)
+    return found[0]
 
 
 def _without_values(function: Operation, dead: set[int]) -> set[SSAValue]:
