@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
-# Their packages have the same names: whoever comes last keeps them.
-from .attention.entry import attention
-from .matmul.entry import matmul
-
 if TYPE_CHECKING:
+    from .attention.entry import attention
+    from .matmul.entry import matmul
     from .matmul.grouped import grouped_matmul
     from .rows.cross_entropy import cross_entropy, cross_entropy_backward, cross_entropy_forward
     from .rows.embedding import embedding, embedding_backward
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _WHERE = {
     name: module
     for module, names in {
+        "attention.entry": "attention",
+        "matmul.entry": "matmul",
         "matmul.grouped": "grouped_matmul",
         "rows.cross_entropy": "cross_entropy cross_entropy_backward cross_entropy_forward",
         "rows.embedding": "embedding embedding_backward",
@@ -46,8 +48,23 @@ def __getattr__(name: str) -> object:
     return value
 
 
+class _Kernels(ModuleType):
+    """This package, where `attention` and `matmul` are the functions, never the packages that have the same names.
+
+    Whenever such a package is imported, Python makes it an attribute of the one above; here that is not taken.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _WHERE and isinstance(value, ModuleType):
+            return
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Kernels
+
+
 def __dir__() -> list[str]:
-    return sorted({*_WHERE, "attention", "matmul"})
+    return sorted(_WHERE)
 
 
 __all__ = [
