@@ -17,6 +17,7 @@ from flydsl.kernels.rows.form import Form, form_of
 from flydsl.kernels.rows.gated import gated_back, gated_rows
 from flydsl.kernels.rows.group_norm import channel_sums, group_norm_back, group_norm_rows
 from flydsl.kernels.rows.largest import largest_rows
+from flydsl.kernels.rows.linear_cross_entropy import partial_loss
 from flydsl.kernels.rows.norm_gradients import norm_back
 from flydsl.kernels.rows.norm_kernels import norm_rows
 from flydsl.kernels.rows.quantize import quantize_rows
@@ -51,7 +52,8 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "sums": (column_sums, (P, V, 2, 4096)),
     "sums of long rows": (weight_sums, (X, X, F, F, P, P, 2, 4096)),
     "cross entropy": (cross_entropy_rows, (X, N, F, F, 2, 4096, -100, 0.1, True, form("logits", 4))),
-    "cross entropy back": (cross_entropy_back, (X, N, F, F, X, 2, 4096, -100, 0.1, form("logits dlogits", 4))),
+    "cross entropy back": (cross_entropy_back, (X, N, F, F, X, 2, 4096, 0, 4096, -100, 0.1, form("logits dlogits", 4))),
+    "partial loss": (partial_loss, (P, N, F, F, F, F, 2, 4096, 4096, 9000, -100, 0.1, form("logits", 4))),
     "gated": (gated_rows, (X, X, X, 2, 4096, "silu", form("x y out", 8))),
     "gated back": (gated_back, (X, X, X, X, X, 2, 4096, "gelu_tanh", form("x y d dx dy", 12))),
     "rope": (rope_rows, (H, H, T, T, N, H, H, 2, 2, 8, 4, 4, 64, 1.0, False, 8)),
@@ -71,6 +73,7 @@ NARROW = {
     "sums of long rows",
     "cross entropy",
     "largest",
+    "partial loss",
     "embedding back",
     "cross entropy back",
 }

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from .rows.gated import gated, gated_backward, gelu_mul, silu_mul
     from .rows.group_norm import group_norm, group_norm_backward, group_norm_forward
     from .rows.largest import argmax, gate, top_k
+    from .rows.linear_cross_entropy import (
+        linear_cross_entropy,
+        linear_cross_entropy_backward,
+        linear_cross_entropy_forward,
+    )
     from .rows.norms import layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
     from .rows.quantize import quantize, rms_norm_quantized
     from .rows.rope import rope
@@ -32,6 +37,9 @@ _WHERE = {
         "rows.gated": "gated gated_backward gelu_mul silu_mul",
         "rows.group_norm": "group_norm group_norm_backward group_norm_forward",
         "rows.largest": "argmax gate top_k",
+        "rows.linear_cross_entropy": (
+            "linear_cross_entropy linear_cross_entropy_backward linear_cross_entropy_forward"
+        ),
         "rows.norms": "layer_norm layer_norm_backward rms_norm rms_norm_backward",
         "rows.quantize": "quantize rms_norm_quantized",
         "rows.rope": "rope",
@@ -70,7 +78,8 @@ def __dir__() -> list[str]:
 __all__ = [
     "argmax", "attention", "cross_entropy", "cross_entropy_backward", "cross_entropy_forward", "embedding",
     "embedding_backward", "gate", "gated", "gated_backward", "gelu_mul", "group_norm", "group_norm_backward",
-    "group_norm_forward", "grouped_matmul", "layer_norm", "layer_norm_backward", "log_softmax",
+    "group_norm_forward", "grouped_matmul", "layer_norm", "layer_norm_backward",
+    "linear_cross_entropy", "linear_cross_entropy_backward", "linear_cross_entropy_forward", "log_softmax",
     "log_softmax_backward", "matmul", "quantize", "rms_norm", "rms_norm_backward", "rms_norm_quantized", "rope",
     "silu_mul", "softmax", "softmax_backward", "top_k",
 ]  # fmt: skip

@@ -19,6 +19,7 @@ from .functional import (
     gelu_mul,
     group_norm,
     layer_norm,
+    linear_cross_entropy,
     log_softmax,
     rms_norm,
     rope,
@@ -32,5 +33,5 @@ from .op import op
 __all__ = [
     "CrossEntropyLoss", "Embedding", "GroupNorm", "LayerNorm", "RMSNorm", "Softmax", "SwiGLU", "add_layer_norm",
     "add_rms_norm", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "group_norm", "layer_norm",
-    "log_softmax", "op", "rms_norm", "rope", "silu_mul", "softmax", "top_k",
+    "linear_cross_entropy", "log_softmax", "op", "rms_norm", "rope", "silu_mul", "softmax", "top_k",
 ]  # fmt: skip

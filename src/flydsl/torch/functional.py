@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from flydsl.errors import DSLValueError
 from flydsl.kernels.rows.embedding import padding_row
 
-from . import more_operators, operators
+from . import loss_operators, more_operators, operators
 
 
 def softmax(x: Tensor, dim: int = -1) -> Tensor:
@@ -67,13 +68,44 @@ def cross_entropy(
 
     Classes are the last direction of `logits`, also if there are more than two.
     """
-    if reduction not in ("mean", "sum", "none"):
-        raise DSLValueError(f"cross_entropy: reduction is mean, sum or none, got {reduction!r}")
+    _check_reduction("cross_entropy", reduction)
     losses = more_operators.cross_entropy(logits, target, ignore_index, label_smoothing)[0]
+    return _reduced(losses, target, ignore_index, reduction)
+
+
+def linear_cross_entropy(
+    x: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    bias: Tensor | None = None,
+    *,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """`cross_entropy(linear(x, weight, bias), target)`, whose logits are computed in pieces, forward and backward.
+
+    Under autocast `x`, `weight` and `bias` are taken in its type, as `torch.nn.functional.linear` does.
+    """
+    _check_reduction("linear_cross_entropy", reduction)
+    kind = x.device.type
+    if torch.is_autocast_enabled(kind) and x.is_floating_point() and x.dtype != torch.float64:
+        dtype = torch.get_autocast_dtype(kind)
+        x, weight, bias = x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
+    losses = loss_operators.linear_cross_entropy(x, weight, target, bias, ignore_index, label_smoothing)[0]
+    return _reduced(losses, target, ignore_index, reduction)
+
+
+def _check_reduction(op: str, reduction: str) -> None:
+    if reduction not in ("mean", "sum", "none"):
+        raise DSLValueError(f"{op}: reduction is mean, sum or none, got {reduction!r}")
+
+
+def _reduced(losses: Tensor, target: Tensor, ignored: int, reduction: str) -> Tensor:
     if reduction == "none":
         return losses
     total = losses.sum()
-    return total if reduction == "sum" else total / (target != ignore_index).sum()
+    return total if reduction == "sum" else total / (target != ignored).sum()
 
 
 def gated(x: Tensor, y: Tensor, activation: str = "silu") -> Tensor:
@@ -116,5 +148,5 @@ def gate(x: Tensor, k: int, *, normed: bool = True) -> tuple[Tensor, Tensor]:
 
 __all__ = [
     "add_layer_norm", "add_rms_norm", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "group_norm",
-    "layer_norm", "log_softmax", "rms_norm", "rope", "silu_mul", "softmax", "top_k",
+    "layer_norm", "linear_cross_entropy", "log_softmax", "rms_norm", "rope", "silu_mul", "softmax", "top_k",
 ]  # fmt: skip
