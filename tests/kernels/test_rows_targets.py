@@ -22,6 +22,7 @@ from flydsl.kernels.rows.norm_gradients import norm_back
 from flydsl.kernels.rows.norm_kernels import norm_rows
 from flydsl.kernels.rows.quantize import quantize_rows
 from flydsl.kernels.rows.rope import rope_rows
+from flydsl.kernels.rows.sample import sample_rows
 from flydsl.kernels.rows.softmax_kernels import softmax_back, softmax_rows
 from flydsl.llvm import tools
 from flydsl.llvm.objects import ptx
@@ -63,6 +64,10 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "group norm back": (group_norm_back, (X, X, V, F, F, X, 2, 4096, 2, 4, 1024, True, form("dy x dx", 8))),
     "channels": (channel_sums, (X, X, F, F, F, F, 2, 4096, 4, form("dy x", 8))),
     "quantize": (quantize_rows, (X, V, X.to(torch.int8), F, 2, 4096, 1e-5, 127.0, True, False, form("x weight", 4))),
+    "sample": (
+        sample_rows,
+        (P, N, F, N.int(), F, 2, 4096, 1.0, 5, 0.9, 1, 2, (True, True), form("x", 4, n=4096)),
+    ),
     "largest": (largest_rows, (X, P, N[:, None], 2, 256, 8, "normed gates", form("x", 4, n=256))),
 }
 NARROW = {
@@ -74,6 +79,7 @@ NARROW = {
     "cross entropy",
     "largest",
     "partial loss",
+    "sample",
     "embedding back",
     "cross entropy back",
 }

@@ -141,6 +141,17 @@ def test_operators_obey_torch():
         torch.library.opcheck(op, arguments)
 
 
+def test_sampling_is_compiled_and_argmax():
+    logits = torch.randn(6, 9)
+    heats = torch.full((6,), 0.5)
+
+    def draw(x: torch.Tensor, heats: torch.Tensor) -> torch.Tensor:
+        return ft.sample(x, seed=7, offset=3, temperature=heats, top_k=4) + ft.argmax(x)
+
+    got = torch.compile(draw, fullgraph=True, backend="aot_eager")(logits, heats)
+    assert torch.equal(got, ft.sample(logits, seed=7, offset=3, temperature=0.5, top_k=4) + logits.argmax(-1))
+
+
 def test_vmap_and_autocast():
     x = torch.randn(3, 4, 5)
     torch.testing.assert_close(torch.vmap(ft.softmax, 1)(x), torch.softmax(x, -1).transpose(0, 1))

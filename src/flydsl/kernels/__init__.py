@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .rows.norms import layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
     from .rows.quantize import quantize, rms_norm_quantized
     from .rows.rope import rope
+    from .rows.sample import sample
     from .rows.softmax_entry import log_softmax, log_softmax_backward, softmax, softmax_backward
 
 _WHERE = {
@@ -43,6 +44,7 @@ _WHERE = {
         "rows.norms": "layer_norm layer_norm_backward rms_norm rms_norm_backward",
         "rows.quantize": "quantize rms_norm_quantized",
         "rows.rope": "rope",
+        "rows.sample": "sample",
         "rows.softmax_entry": "log_softmax log_softmax_backward softmax softmax_backward",
     }.items()
     for name in names.split()
@@ -81,5 +83,5 @@ __all__ = [
     "group_norm_forward", "grouped_matmul", "layer_norm", "layer_norm_backward",
     "linear_cross_entropy", "linear_cross_entropy_backward", "linear_cross_entropy_forward", "log_softmax",
     "log_softmax_backward", "matmul", "quantize", "rms_norm", "rms_norm_backward", "rms_norm_quantized", "rope",
-    "silu_mul", "softmax", "softmax_backward", "top_k",
+    "sample", "silu_mul", "softmax", "softmax_backward", "top_k",
 ]  # fmt: skip

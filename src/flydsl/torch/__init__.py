@@ -12,6 +12,7 @@ from __future__ import annotations
 from .functional import (
     add_layer_norm,
     add_rms_norm,
+    argmax,
     cross_entropy,
     embedding,
     gate,
@@ -23,6 +24,7 @@ from .functional import (
     log_softmax,
     rms_norm,
     rope,
+    sample,
     silu_mul,
     softmax,
     top_k,
@@ -32,6 +34,6 @@ from .op import op
 
 __all__ = [
     "CrossEntropyLoss", "Embedding", "GroupNorm", "LayerNorm", "RMSNorm", "Softmax", "SwiGLU", "add_layer_norm",
-    "add_rms_norm", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "group_norm", "layer_norm",
-    "linear_cross_entropy", "log_softmax", "op", "rms_norm", "rope", "silu_mul", "softmax", "top_k",
+    "add_rms_norm", "argmax", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "group_norm", "layer_norm",
+    "linear_cross_entropy", "log_softmax", "op", "rms_norm", "rope", "sample", "silu_mul", "softmax", "top_k",
 ]  # fmt: skip

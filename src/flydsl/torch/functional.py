@@ -141,12 +141,33 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return more_operators.top_k(x, k)
 
 
+def argmax(x: Tensor) -> Tensor:
+    """The number of each row's largest element, the first of equal ones; that of a NaN, where there is one."""
+    return more_operators.argmax(x)
+
+
+def sample(
+    logits: Tensor,
+    *,
+    seed: int,
+    offset: int = 0,
+    temperature: float | Tensor = 1.0,
+    top_k: int | Tensor = 0,
+    top_p: float | Tensor = 1.0,
+) -> Tensor:
+    """A class of each row, drawn from the softmax of `logits / temperature`; see `flydsl.kernels.sample`."""
+    heat, heats = (1.0, temperature) if isinstance(temperature, Tensor) else (float(temperature), None)
+    k, ks = (0, top_k) if isinstance(top_k, Tensor) else (top_k, None)
+    p, ps = (1.0, top_p) if isinstance(top_p, Tensor) else (float(top_p), None)
+    return more_operators.sample(logits, seed, offset, heat, k, p, heats, ks, ps)
+
+
 def gate(x: Tensor, k: int, *, normed: bool = True) -> tuple[Tensor, Tensor]:
     """The `k` largest elements of each row's softmax in float32, `normed` to a sum of 1, and their numbers."""
     return more_operators.gate(x, k, normed)
 
 
 __all__ = [
-    "add_layer_norm", "add_rms_norm", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "group_norm",
-    "layer_norm", "linear_cross_entropy", "log_softmax", "rms_norm", "rope", "silu_mul", "softmax", "top_k",
+    "add_layer_norm", "add_rms_norm", "argmax", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "group_norm",
+    "layer_norm", "linear_cross_entropy", "log_softmax", "rms_norm", "rope", "sample", "silu_mul", "softmax", "top_k",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ there. Logits of a piece are float32, their gradients have the type of `x`, as w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -55,7 +55,7 @@ def partial_loss_kernel(
         row, first, last = lines.row, begin == 0, begin + n == classes
         before, sum_before = first.select(top, tops[row]), first.select(wide(0.0), totals[row])
         most = fx.maxnumf(before, top)
-        level = sum_before * power(before - most) + total * power(top - most)
+        powers = cast("fx.Numeric", sum_before * power(before - most) + total * power(top - most))
         tops[row] = most
         wanted = fx.Int64(target[row])
         column = wanted - fx.Int64(begin)
@@ -63,7 +63,7 @@ def partial_loss_kernel(
         found = wide(lines.line(logits)[fx.Int32(inside.select(column, fx.Int64(0)))])
         # Until the last piece a loss is the logit that is wanted; a class that there is not has none.
         hit = inside.select(found, first.select(wide(float("nan")), losses[row]))
-        level = last.select(most + logarithm(level), level)
+        level = last.select(most + logarithm(powers), powers)
         totals[row] = level
         loss = level - hit
         if averages is not None:
@@ -196,15 +196,18 @@ def linear_cross_entropy_forward(
     problem = _check(op, x, weight, target, bias, label_smoothing, piece)
     wide = _wide(x)
     losses, sums, tops = (vacant(x, tuple(target.shape), wide) for _ in range(3))
-    averages = vector(vacant(x, tuple(target.shape), wide)) if label_smoothing else None
-    flat = [vector(v) for v in (tops, sums, losses)]
+    average: Given = vector(vacant(x, tuple(target.shape), wide)) if label_smoothing else None
+    top: Given = vector(tops)
+    total: Given = vector(sums)
+    loss: Given = vector(losses)
     for rows, classes in problem.steps():
         logits = problem.logits(rows, classes, wide, stream)
         m, n = logits.shape
         form = _form(op, {"logits": logits})
         partial_loss(
-            logits, problem.target[rows], *(v[rows] for v in flat), None if averages is None else averages[rows],
-            m, n, classes.start, problem.classes, ignore_index, label_smoothing, form, **more_of(stream),
+            logits, problem.target[rows], top[rows], total[rows], loss[rows],
+            None if average is None else average[rows], m, n, classes.start, problem.classes, ignore_index,
+            label_smoothing, form, **more_of(stream),
         )  # fmt: skip
     return Loss(losses, sums)
 
@@ -229,12 +232,13 @@ def linear_cross_entropy_backward(
     for name, v in (("sums", sums), ("dlosses", dlosses)):
         arrays_only(op, **{name: v})
         shaped(op, name, describe(op, name, v), tuple(target.shape), "target")
-    level, given = vector(sums), vector(dlosses)
+    level: Given = vector(sums)
+    given: Given = vector(dlosses)
     dtype, wide, more = type_of(x), _wide(x), more_of(stream)
     (m, d), v = problem.x.shape, problem.classes
     need_x, need_weight, need_bias = wanted[0], wanted[1], wanted[2] and bias is not None
     # Sums over pieces are wide; where there is but one piece nothing is added up.
-    dx = zeros(x, (m, d), wide) if need_x else None
+    dx: Given = zeros(x, (m, d), wide) if need_x else None
     dweight: Given = zeros(weight, (v, d), type_of(weight)) if need_weight else None
     dbias: Given = zeros(x, (v,), wide) if need_bias else None
     several = m > problem.piece[0]
@@ -255,9 +259,9 @@ def linear_cross_entropy_backward(
             if rows.stop == m:
                 dweight[classes] = share
         if need_bias:
-            part = vacant(x, (n,), wide)
-            column_sums(dlogits, part, count, n, **more)
-            dbias[classes] += part
+            added: Given = vacant(x, (n,), wide)
+            column_sums(dlogits, added, count, n, **more)
+            dbias[classes] += added
     return LinearGradients(*(_as(t, like) for t, like in ((dx, x), (dweight, weight), (dbias, bias))))
 
 
