@@ -152,6 +152,17 @@ def test_sampling_is_compiled_and_argmax():
     assert torch.equal(got, ft.sample(logits, seed=7, offset=3, temperature=0.5, top_k=4) + logits.argmax(-1))
 
 
+def test_along_any_axis():
+    x = double(3, 4)
+    check(lambda t: ft.reduce(t, "mean", 0), x)
+    check(lambda t: ft.reduce(t, "sum", (0, 1), keepdim=True), x)
+    check(lambda t: ft.scan(t, dim=0, exclusive=True), x)
+    check(lambda t: ft.scan(t, reverse=True), x)
+    check(lambda t: ft.sort(t, 0, descending=True)[0], x)
+    with pytest.raises(Exception, match="gradients are of sum"):
+        ft.scan(x, "max").sum().backward()
+
+
 def test_vmap_and_autocast():
     x = torch.randn(3, 4, 5)
     torch.testing.assert_close(torch.vmap(ft.softmax, 1)(x), torch.softmax(x, -1).transpose(0, 1))

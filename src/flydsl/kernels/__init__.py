@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .attention.entry import attention
+    from .axes.reduce import reduce
+    from .axes.scan import scan
+    from .axes.sort import argsort, sort, sort_by_key
     from .matmul.entry import matmul
     from .matmul.grouped import grouped_matmul
     from .rows.cross_entropy import cross_entropy, cross_entropy_backward, cross_entropy_forward
@@ -31,6 +34,9 @@ _WHERE = {
     name: module
     for module, names in {
         "attention.entry": "attention",
+        "axes.reduce": "reduce",
+        "axes.scan": "scan",
+        "axes.sort": "argsort sort sort_by_key",
         "matmul.entry": "matmul",
         "matmul.grouped": "grouped_matmul",
         "rows.cross_entropy": "cross_entropy cross_entropy_backward cross_entropy_forward",
@@ -78,10 +84,10 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "argmax", "attention", "cross_entropy", "cross_entropy_backward", "cross_entropy_forward", "embedding",
+    "argmax", "argsort", "attention", "cross_entropy", "cross_entropy_backward", "cross_entropy_forward", "embedding",
     "embedding_backward", "gate", "gated", "gated_backward", "gelu_mul", "group_norm", "group_norm_backward",
     "group_norm_forward", "grouped_matmul", "layer_norm", "layer_norm_backward",
     "linear_cross_entropy", "linear_cross_entropy_backward", "linear_cross_entropy_forward", "log_softmax",
-    "log_softmax_backward", "matmul", "quantize", "rms_norm", "rms_norm_backward", "rms_norm_quantized", "rope",
-    "sample", "silu_mul", "softmax", "softmax_backward", "top_k",
+    "log_softmax_backward", "matmul", "quantize", "reduce", "rms_norm", "rms_norm_backward", "rms_norm_quantized",
+    "rope", "sample", "scan", "silu_mul", "softmax", "softmax_backward", "sort", "sort_by_key", "top_k",
 ]  # fmt: skip

@@ -22,11 +22,14 @@ from .functional import (
     layer_norm,
     linear_cross_entropy,
     log_softmax,
+    reduce,
     rms_norm,
     rope,
     sample,
+    scan,
     silu_mul,
     softmax,
+    sort,
     top_k,
 )
 from .modules import CrossEntropyLoss, Embedding, GroupNorm, LayerNorm, RMSNorm, Softmax, SwiGLU
@@ -35,5 +38,6 @@ from .op import op
 __all__ = [
     "CrossEntropyLoss", "Embedding", "GroupNorm", "LayerNorm", "RMSNorm", "Softmax", "SwiGLU", "add_layer_norm",
     "add_rms_norm", "argmax", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "group_norm", "layer_norm",
-    "linear_cross_entropy", "log_softmax", "op", "rms_norm", "rope", "sample", "silu_mul", "softmax", "top_k",
+    "linear_cross_entropy", "log_softmax", "op", "reduce", "rms_norm", "rope", "sample", "scan", "silu_mul",
+    "softmax", "sort", "top_k",
 ]  # fmt: skip

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from flydsl.errors import DSLValueError
 from flydsl.kernels.rows.embedding import padding_row
 
-from . import loss_operators, more_operators, operators
+from . import axis_operators, loss_operators, more_operators, operators
 
 
 def softmax(x: Tensor, dim: int = -1) -> Tensor:
@@ -167,7 +169,24 @@ def gate(x: Tensor, k: int, *, normed: bool = True) -> tuple[Tensor, Tensor]:
     return more_operators.gate(x, k, normed)
 
 
+def reduce(x: Tensor, op: str = "sum", dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+    """All elements along one or several directions combined: "sum", "prod", "max", "min" or "mean"."""
+    dims = range(x.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim
+    return axis_operators.reduce(x, op, list(dims), keepdim)
+
+
+def scan(x: Tensor, op: str = "sum", dim: int = -1, *, exclusive: bool = False, reverse: bool = False) -> Tensor:
+    """All elements up to each one along `dim` combined: "sum", "prod", "max" or "min"."""
+    return axis_operators.scan(x, op, dim, exclusive, reverse)
+
+
+def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+    """The elements along `dim` in order, equal ones in theirs, and their numbers."""
+    return axis_operators.sort(x, dim, descending)
+
+
 __all__ = [
     "add_layer_norm", "add_rms_norm", "argmax", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "group_norm",
-    "layer_norm", "linear_cross_entropy", "log_softmax", "rms_norm", "rope", "sample", "silu_mul", "softmax", "top_k",
+    "layer_norm", "linear_cross_entropy", "log_softmax", "reduce", "rms_norm", "rope", "sample", "scan", "silu_mul",
+    "softmax", "sort", "top_k",
 ]  # fmt: skip
