@@ -41,6 +41,7 @@ ORDER = (
     "autotune",
     "kernels",
     "torch",
+    "jax",
     "tools",
 )
 """Lowest first. A layer may import those before it."""
