@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .attention.entry import attention
+    from .axes.permute import cast, permute
     from .axes.reduce import reduce
     from .axes.scan import scan
     from .axes.sort import argsort, sort, sort_by_key
     from .matmul.entry import matmul
     from .matmul.grouped import grouped_matmul
+    from .mx.quantize import dequantize_mx, layer_norm_mx, quantize_mx, rms_norm_mx
     from .rows.cross_entropy import cross_entropy, cross_entropy_backward, cross_entropy_forward
     from .rows.embedding import embedding, embedding_backward
     from .rows.gated import gated, gated_backward, gelu_mul, silu_mul
@@ -34,11 +36,13 @@ _WHERE = {
     name: module
     for module, names in {
         "attention.entry": "attention",
+        "axes.permute": "cast permute",
         "axes.reduce": "reduce",
         "axes.scan": "scan",
         "axes.sort": "argsort sort sort_by_key",
         "matmul.entry": "matmul",
         "matmul.grouped": "grouped_matmul",
+        "mx.quantize": "dequantize_mx layer_norm_mx quantize_mx rms_norm_mx",
         "rows.cross_entropy": "cross_entropy cross_entropy_backward cross_entropy_forward",
         "rows.embedding": "embedding embedding_backward",
         "rows.gated": "gated gated_backward gelu_mul silu_mul",
@@ -84,10 +88,11 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "argmax", "argsort", "attention", "cross_entropy", "cross_entropy_backward", "cross_entropy_forward", "embedding",
-    "embedding_backward", "gate", "gated", "gated_backward", "gelu_mul", "group_norm", "group_norm_backward",
-    "group_norm_forward", "grouped_matmul", "layer_norm", "layer_norm_backward",
-    "linear_cross_entropy", "linear_cross_entropy_backward", "linear_cross_entropy_forward", "log_softmax",
-    "log_softmax_backward", "matmul", "quantize", "reduce", "rms_norm", "rms_norm_backward", "rms_norm_quantized",
-    "rope", "sample", "scan", "silu_mul", "softmax", "softmax_backward", "sort", "sort_by_key", "top_k",
+    "argmax", "argsort", "attention", "cast", "cross_entropy", "cross_entropy_backward", "cross_entropy_forward",
+    "dequantize_mx", "embedding", "embedding_backward", "gate", "gated", "gated_backward", "gelu_mul", "group_norm",
+    "group_norm_backward", "group_norm_forward", "grouped_matmul", "layer_norm", "layer_norm_backward",
+    "layer_norm_mx", "linear_cross_entropy", "linear_cross_entropy_backward", "linear_cross_entropy_forward",
+    "log_softmax", "log_softmax_backward", "matmul", "permute", "quantize", "quantize_mx", "reduce", "rms_norm",
+    "rms_norm_backward", "rms_norm_mx", "rms_norm_quantized", "rope", "sample", "scan", "silu_mul", "softmax",
+    "softmax_backward", "sort", "sort_by_key", "top_k",
 ]  # fmt: skip
