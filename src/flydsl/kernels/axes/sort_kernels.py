@@ -188,6 +188,3 @@ def gather_rows(
     """out[i, j] = x[i, numbers[i, j]]."""
     blocks = fx.ceildiv(n, THREADS)
     gather_rows_kernel(x, numbers, out, n, blocks).launch(grid=m * blocks, block=THREADS, stream=stream)
-
-
-__all__ = ["MOST_TILE", "gather_rows", "merge_runs", "sort_tiles"]
