@@ -17,10 +17,12 @@ from flydsl.kernels.rows.form import Form, form_of
 from flydsl.kernels.rows.gated import gated_back, gated_rows
 from flydsl.kernels.rows.group_norm import channel_sums, group_norm_back, group_norm_rows
 from flydsl.kernels.rows.largest import largest_rows
+from flydsl.kernels.rows.linear_cross_entropy import partial_loss
 from flydsl.kernels.rows.norm_gradients import norm_back
 from flydsl.kernels.rows.norm_kernels import norm_rows
 from flydsl.kernels.rows.quantize import quantize_rows
 from flydsl.kernels.rows.rope import rope_rows
+from flydsl.kernels.rows.sample import sample_rows
 from flydsl.kernels.rows.softmax_kernels import softmax_back, softmax_rows
 from flydsl.llvm import tools
 from flydsl.llvm.objects import ptx
@@ -51,7 +53,8 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "sums": (column_sums, (P, V, 2, 4096)),
     "sums of long rows": (weight_sums, (X, X, F, F, P, P, 2, 4096)),
     "cross entropy": (cross_entropy_rows, (X, N, F, F, 2, 4096, -100, 0.1, True, form("logits", 4))),
-    "cross entropy back": (cross_entropy_back, (X, N, F, F, X, 2, 4096, -100, 0.1, form("logits dlogits", 4))),
+    "cross entropy back": (cross_entropy_back, (X, N, F, F, X, 2, 4096, 0, 4096, -100, 0.1, form("logits dlogits", 4))),
+    "partial loss": (partial_loss, (P, N, F, F, F, F, 2, 4096, 4096, 9000, -100, 0.1, form("logits", 4))),
     "gated": (gated_rows, (X, X, X, 2, 4096, "silu", form("x y out", 8))),
     "gated back": (gated_back, (X, X, X, X, X, 2, 4096, "gelu_tanh", form("x y d dx dy", 12))),
     "rope": (rope_rows, (H, H, T, T, N, H, H, 2, 2, 8, 4, 4, 64, 1.0, False, 8)),
@@ -61,6 +64,10 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "group norm back": (group_norm_back, (X, X, V, F, F, X, 2, 4096, 2, 4, 1024, True, form("dy x dx", 8))),
     "channels": (channel_sums, (X, X, F, F, F, F, 2, 4096, 4, form("dy x", 8))),
     "quantize": (quantize_rows, (X, V, X.to(torch.int8), F, 2, 4096, 1e-5, 127.0, True, False, form("x weight", 4))),
+    "sample": (
+        sample_rows,
+        (P, N, F, N.int(), F, 2, 4096, 1.0, 5, 0.9, 1, 2, (True, True), form("x", 4, n=4096)),
+    ),
     "largest": (largest_rows, (X, P, N[:, None], 2, 256, 8, "normed gates", form("x", 4, n=256))),
 }
 NARROW = {
@@ -71,6 +78,8 @@ NARROW = {
     "sums of long rows",
     "cross entropy",
     "largest",
+    "partial loss",
+    "sample",
     "embedding back",
     "cross entropy back",
 }

@@ -51,6 +51,11 @@ def test_gradients_of_the_rest():
     target = torch.tensor([4, -100, 0])
     check(lambda t: ft.cross_entropy(t, target, label_smoothing=0.1), x)
     check(lambda t: ft.cross_entropy(t, target, reduction="none"), x)
+    check(
+        lambda t, w, b: ft.linear_cross_entropy(t, w, target, b, label_smoothing=0.1, reduction="sum"),
+        x, double(5, 5), double(5),
+    )  # fmt: skip
+    check(lambda w: ft.linear_cross_entropy(x.detach(), w, target), double(5, 5))
     check(lambda t, w, b: ft.group_norm(t, 2, w, b), double(2, 4, 3), double(4), double(4))
     check(ft.silu_mul, x, double(3, 5))
     check(ft.gelu_mul, x, double(3, 5))
@@ -121,7 +126,7 @@ def test_compiled_as_one_graph_and_exported():
 
 def test_operators_obey_torch():
     """Schemas, fake tensors, autograd registration and dynamic shapes, by torch's own check."""
-    from flydsl.torch import more_operators, operators
+    from flydsl.torch import loss_operators, more_operators, operators
 
     x, w = torch.randn(3, 8, requires_grad=True), torch.ones(8, requires_grad=True)
     calls: list[tuple[Any, tuple[object, ...]]] = [
@@ -130,9 +135,32 @@ def test_operators_obey_torch():
         (operators.layer_norm, (x, w, None, 1e-5)),
         (more_operators.cross_entropy, (x, torch.tensor([1, 2, 3]), -100, 0.0)),
         (more_operators.gate, (x, 2, True)),
+        (loss_operators.linear_cross_entropy, (x, x.detach(), torch.tensor([1, 2, 0]), None, -100, 0.0)),
     ]
     for op, arguments in calls:
         torch.library.opcheck(op, arguments)
+
+
+def test_sampling_is_compiled_and_argmax():
+    logits = torch.randn(6, 9)
+    heats = torch.full((6,), 0.5)
+
+    def draw(x: torch.Tensor, heats: torch.Tensor) -> torch.Tensor:
+        return ft.sample(x, seed=7, offset=3, temperature=heats, top_k=4) + ft.argmax(x)
+
+    got = torch.compile(draw, fullgraph=True, backend="aot_eager")(logits, heats)
+    assert torch.equal(got, ft.sample(logits, seed=7, offset=3, temperature=0.5, top_k=4) + logits.argmax(-1))
+
+
+def test_along_any_axis():
+    x = double(3, 4)
+    check(lambda t: ft.reduce(t, "mean", 0), x)
+    check(lambda t: ft.reduce(t, "sum", (0, 1), keepdim=True), x)
+    check(lambda t: ft.scan(t, dim=0, exclusive=True), x)
+    check(lambda t: ft.scan(t, reverse=True), x)
+    check(lambda t: ft.sort(t, 0, descending=True)[0], x)
+    with pytest.raises(Exception, match="gradients are of sum"):
+        ft.scan(x, "max").sum().backward()
 
 
 def test_vmap_and_autocast():

@@ -124,6 +124,24 @@ def launch(x: fx.Tensor, y: fx.Pointer, n: fx.Int32, p: Affine, stream: fx.Strea
     assert report["events"] == []
 
 
+def test_a_kernel_of_the_library_loads_no_other(tmp_path: Path):
+    """Names of the library stay functions whatever was imported, and load what they are made of alone."""
+    statements = """
+import flydsl.kernels.matmul.arrays
+import flydsl.kernels.attention.lengths
+from flydsl import kernels
+from flydsl.kernels import softmax
+for name in ("matmul.calls", "attention.calls", "attention.entry", "rows.norms"):
+    assert f"flydsl.kernels.{name}" not in sys.modules, name
+from flydsl.kernels import attention
+import flydsl.kernels.matmul.plan
+for function in (kernels.matmul, attention, kernels.attention, softmax):
+    assert type(function).__name__ == "function", function
+assert kernels.matmul is sys.modules["flydsl.kernels.matmul"].matmul
+"""
+    assert heavy(probe(statements, tmp_path)) == []
+
+
 def test_version_is_that_of_the_project():
     import flydsl
 

@@ -43,6 +43,7 @@ ORDER = (
     "autotune",
     "kernels",
     "torch",
+    "jax",
     "tools",
 )
 """Lowest first. A layer may import those before it."""

@@ -50,7 +50,11 @@ def __getattr__(name: str) -> object:
     where = _WHERE.get(name)
     if where is None:
         raise AttributeError(f"flydsl.compiler has no attribute {name!r}")
-    value = getattr(import_module(where, __name__), name)
+    from .build.collector import collector_off
+
+    # Hundreds of modules: beside torch, whose objects are all looked at, collections would take as long as the imports.
+    with collector_off():
+        value = getattr(import_module(where, __name__), name)
     globals()[name] = value
     return value
 

@@ -26,9 +26,12 @@ def compile_call(
 
     With `traced_before` code is built only where no trace before gave the same IR.
     """
-    from .build.driver import compile_module
-    from .frontend.error_notes import add_source_note
-    from .frontend.trace_call import trace_call
+    from ..ir.format_on_use import formats_on_use
+
+    with formats_on_use():
+        from .build.driver import compile_module
+        from .frontend.error_notes import add_source_note
+        from .frontend.trace_call import trace_call
 
     known = {
         "signature": [[name, repr(argument)] for name, argument in call.adapted.items()],

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .backends.base import BaseBackend
     from .build.artifact import CompiledArtifact
     from .call.dispatch import LoadedFunction
+    from .frontend.signature import Signature
 
 
 class CompiledFunction:
@@ -56,6 +57,11 @@ class CompiledFunction:
         named = call.adapted.items()
         self._pointers = {name: a for name, a in named if isinstance(a, PointerArgument)}
         """Parameters that are addresses; what they point to is known, so that a later call may give the number."""
+
+    @property
+    def signature(self) -> Signature:
+        """The parameters of the jit function."""
+        return self._function.signature
 
     def __call__(self, *args: object) -> None:
         repeat = self._repeat

@@ -209,17 +209,18 @@ class JitFunction(Generic[P]):
 
     def _cold_call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         """All the steps of a call."""
-        call = self.bind(args, kwargs)
-        backend = resolve_backend(None)
-        if config.compile.compile_only:
-            compiled_only(self.artifact(call, backend), call)
-            return
-        with launch_place(call.adapted) as runtime:
-            if runtime.device_count() > 1:
-                backend = resolve_backend(None)  # that of the device the call goes to
-            wanted = self.wanted(call, backend)
-            artifact = self.code_of(wanted, call, backend)
-            loaded = self.load(artifact, backend, lambda: check_capture(call.adapted, runtime, self.__qualname__))
+        with collector_off():
+            call = self.bind(args, kwargs)
+            backend = resolve_backend(None)
+            if config.compile.compile_only:
+                compiled_only(self.artifact(call, backend), call)
+                return
+            with launch_place(call.adapted) as runtime:
+                if runtime.device_count() > 1:
+                    backend = resolve_backend(None)  # that of the device the call goes to
+                wanted = self.wanted(call, backend)
+                artifact = self.code_of(wanted, call, backend)
+                loaded = self.load(artifact, backend, lambda: check_capture(call.adapted, runtime, self.__qualname__))
         loaded.call(list(call.adapted.values()))
         # A plugin may be edited at any time, so with passes of the user every call looks at them again.
         if self.owner is None and not _in_context() and wanted.passes is None and not _problems(wanted, call):

@@ -2,37 +2,59 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
-# Their packages have the same names: whoever comes last keeps them.
-from .attention.entry import attention
-from .matmul.entry import matmul
-
 if TYPE_CHECKING:
+    from .attention.entry import attention
+    from .axes.permute import cast, permute
+    from .axes.reduce import reduce
+    from .axes.scan import scan
+    from .axes.sort import argsort, sort, sort_by_key
+    from .matmul.entry import matmul
     from .matmul.grouped import grouped_matmul
+    from .mx.quantize import dequantize_mx, layer_norm_mx, quantize_mx, rms_norm_mx
     from .rows.cross_entropy import cross_entropy, cross_entropy_backward, cross_entropy_forward
     from .rows.embedding import embedding, embedding_backward
     from .rows.gated import gated, gated_backward, gelu_mul, silu_mul
     from .rows.group_norm import group_norm, group_norm_backward, group_norm_forward
     from .rows.largest import argmax, gate, top_k
+    from .rows.linear_cross_entropy import (
+        linear_cross_entropy,
+        linear_cross_entropy_backward,
+        linear_cross_entropy_forward,
+    )
     from .rows.norms import layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
     from .rows.quantize import quantize, rms_norm_quantized
     from .rows.rope import rope
+    from .rows.sample import sample
     from .rows.softmax_entry import log_softmax, log_softmax_backward, softmax, softmax_backward
 
 _WHERE = {
     name: module
     for module, names in {
+        "attention.entry": "attention",
+        "axes.permute": "cast permute",
+        "axes.reduce": "reduce",
+        "axes.scan": "scan",
+        "axes.sort": "argsort sort sort_by_key",
+        "matmul.entry": "matmul",
         "matmul.grouped": "grouped_matmul",
+        "mx.quantize": "dequantize_mx layer_norm_mx quantize_mx rms_norm_mx",
         "rows.cross_entropy": "cross_entropy cross_entropy_backward cross_entropy_forward",
         "rows.embedding": "embedding embedding_backward",
         "rows.gated": "gated gated_backward gelu_mul silu_mul",
         "rows.group_norm": "group_norm group_norm_backward group_norm_forward",
         "rows.largest": "argmax gate top_k",
+        "rows.linear_cross_entropy": (
+            "linear_cross_entropy linear_cross_entropy_backward linear_cross_entropy_forward"
+        ),
         "rows.norms": "layer_norm layer_norm_backward rms_norm rms_norm_backward",
         "rows.quantize": "quantize rms_norm_quantized",
         "rows.rope": "rope",
+        "rows.sample": "sample",
         "rows.softmax_entry": "log_softmax log_softmax_backward softmax softmax_backward",
     }.items()
     for name in names.split()
@@ -46,14 +68,31 @@ def __getattr__(name: str) -> object:
     return value
 
 
+class _Kernels(ModuleType):
+    """This package, where `attention` and `matmul` are the functions, never the packages that have the same names.
+
+    Whenever such a package is imported, Python makes it an attribute of the one above; here that is not taken.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _WHERE and isinstance(value, ModuleType):
+            return
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Kernels
+
+
 def __dir__() -> list[str]:
-    return sorted({*_WHERE, "attention", "matmul"})
+    return sorted(_WHERE)
 
 
 __all__ = [
-    "argmax", "attention", "cross_entropy", "cross_entropy_backward", "cross_entropy_forward", "embedding",
-    "embedding_backward", "gate", "gated", "gated_backward", "gelu_mul", "group_norm", "group_norm_backward",
-    "group_norm_forward", "grouped_matmul", "layer_norm", "layer_norm_backward", "log_softmax",
-    "log_softmax_backward", "matmul", "quantize", "rms_norm", "rms_norm_backward", "rms_norm_quantized", "rope",
-    "silu_mul", "softmax", "softmax_backward", "top_k",
+    "argmax", "argsort", "attention", "cast", "cross_entropy", "cross_entropy_backward", "cross_entropy_forward",
+    "dequantize_mx", "embedding", "embedding_backward", "gate", "gated", "gated_backward", "gelu_mul", "group_norm",
+    "group_norm_backward", "group_norm_forward", "grouped_matmul", "layer_norm", "layer_norm_backward",
+    "layer_norm_mx", "linear_cross_entropy", "linear_cross_entropy_backward", "linear_cross_entropy_forward",
+    "log_softmax", "log_softmax_backward", "matmul", "permute", "quantize", "quantize_mx", "reduce", "rms_norm",
+    "rms_norm_backward", "rms_norm_mx", "rms_norm_quantized", "rope", "sample", "scan", "silu_mul", "softmax",
+    "softmax_backward", "sort", "sort_by_key", "top_k",
 ]  # fmt: skip

@@ -55,4 +55,7 @@ def pass_class(name: str) -> type[Pass]:
         hint = f"; did you mean '{close[0]}'?" if close else ""
         raise ValueError(f"unknown pass '{name}'{hint} Known passes: {', '.join(PASSES)}")
     module, cls = where.split(":")
-    return getattr(import_module(f"{__name__}.{module}"), cls)
+    from ..ir.format_on_use import formats_on_use
+
+    with formats_on_use():
+        return getattr(import_module(f"{__name__}.{module}"), cls)

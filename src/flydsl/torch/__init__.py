@@ -12,6 +12,7 @@ from __future__ import annotations
 from .functional import (
     add_layer_norm,
     add_rms_norm,
+    argmax,
     cross_entropy,
     embedding,
     gate,
@@ -19,11 +20,16 @@ from .functional import (
     gelu_mul,
     group_norm,
     layer_norm,
+    linear_cross_entropy,
     log_softmax,
+    reduce,
     rms_norm,
     rope,
+    sample,
+    scan,
     silu_mul,
     softmax,
+    sort,
     top_k,
 )
 from .modules import CrossEntropyLoss, Embedding, GroupNorm, LayerNorm, RMSNorm, Softmax, SwiGLU
@@ -31,6 +37,7 @@ from .op import op
 
 __all__ = [
     "CrossEntropyLoss", "Embedding", "GroupNorm", "LayerNorm", "RMSNorm", "Softmax", "SwiGLU", "add_layer_norm",
-    "add_rms_norm", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "group_norm", "layer_norm",
-    "log_softmax", "op", "rms_norm", "rope", "silu_mul", "softmax", "top_k",
+    "add_rms_norm", "argmax", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "group_norm", "layer_norm",
+    "linear_cross_entropy", "log_softmax", "op", "reduce", "rms_norm", "rope", "sample", "scan", "silu_mul",
+    "softmax", "sort", "top_k",
 ]  # fmt: skip

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
 
 from flydsl.errors import DSLValueError
 from flydsl.kernels.rows.embedding import padding_row
 
-from . import more_operators, operators
+from . import axis_operators, loss_operators, more_operators, operators
 
 
 def softmax(x: Tensor, dim: int = -1) -> Tensor:
@@ -67,13 +70,44 @@ def cross_entropy(
 
     Classes are the last direction of `logits`, also if there are more than two.
     """
-    if reduction not in ("mean", "sum", "none"):
-        raise DSLValueError(f"cross_entropy: reduction is mean, sum or none, got {reduction!r}")
+    _check_reduction("cross_entropy", reduction)
     losses = more_operators.cross_entropy(logits, target, ignore_index, label_smoothing)[0]
+    return _reduced(losses, target, ignore_index, reduction)
+
+
+def linear_cross_entropy(
+    x: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    bias: Tensor | None = None,
+    *,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """`cross_entropy(linear(x, weight, bias), target)`, whose logits are computed in pieces, forward and backward.
+
+    Under autocast `x`, `weight` and `bias` are taken in its type, as `torch.nn.functional.linear` does.
+    """
+    _check_reduction("linear_cross_entropy", reduction)
+    kind = x.device.type
+    if torch.is_autocast_enabled(kind) and x.is_floating_point() and x.dtype != torch.float64:
+        dtype = torch.get_autocast_dtype(kind)
+        x, weight, bias = x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
+    losses = loss_operators.linear_cross_entropy(x, weight, target, bias, ignore_index, label_smoothing)[0]
+    return _reduced(losses, target, ignore_index, reduction)
+
+
+def _check_reduction(op: str, reduction: str) -> None:
+    if reduction not in ("mean", "sum", "none"):
+        raise DSLValueError(f"{op}: reduction is mean, sum or none, got {reduction!r}")
+
+
+def _reduced(losses: Tensor, target: Tensor, ignored: int, reduction: str) -> Tensor:
     if reduction == "none":
         return losses
     total = losses.sum()
-    return total if reduction == "sum" else total / (target != ignore_index).sum()
+    return total if reduction == "sum" else total / (target != ignored).sum()
 
 
 def gated(x: Tensor, y: Tensor, activation: str = "silu") -> Tensor:
@@ -109,12 +143,50 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return more_operators.top_k(x, k)
 
 
+def argmax(x: Tensor) -> Tensor:
+    """The number of each row's largest element, the first of equal ones; that of a NaN, where there is one."""
+    return more_operators.argmax(x)
+
+
+def sample(
+    logits: Tensor,
+    *,
+    seed: int,
+    offset: int = 0,
+    temperature: float | Tensor = 1.0,
+    top_k: int | Tensor = 0,
+    top_p: float | Tensor = 1.0,
+) -> Tensor:
+    """A class of each row, drawn from the softmax of `logits / temperature`; see `flydsl.kernels.sample`."""
+    heat, heats = (1.0, temperature) if isinstance(temperature, Tensor) else (float(temperature), None)
+    k, ks = (0, top_k) if isinstance(top_k, Tensor) else (top_k, None)
+    p, ps = (1.0, top_p) if isinstance(top_p, Tensor) else (float(top_p), None)
+    return more_operators.sample(logits, seed, offset, heat, k, p, heats, ks, ps)
+
+
 def gate(x: Tensor, k: int, *, normed: bool = True) -> tuple[Tensor, Tensor]:
     """The `k` largest elements of each row's softmax in float32, `normed` to a sum of 1, and their numbers."""
     return more_operators.gate(x, k, normed)
 
 
+def reduce(x: Tensor, op: str = "sum", dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+    """All elements along one or several directions combined: "sum", "prod", "max", "min" or "mean"."""
+    dims = range(x.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim
+    return axis_operators.reduce(x, op, list(dims), keepdim)
+
+
+def scan(x: Tensor, op: str = "sum", dim: int = -1, *, exclusive: bool = False, reverse: bool = False) -> Tensor:
+    """All elements up to each one along `dim` combined: "sum", "prod", "max" or "min"."""
+    return axis_operators.scan(x, op, dim, exclusive, reverse)
+
+
+def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+    """The elements along `dim` in order, equal ones in theirs, and their numbers."""
+    return axis_operators.sort(x, dim, descending)
+
+
 __all__ = [
-    "add_layer_norm", "add_rms_norm", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "group_norm",
-    "layer_norm", "log_softmax", "rms_norm", "rope", "silu_mul", "softmax", "top_k",
+    "add_layer_norm", "add_rms_norm", "argmax", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "group_norm",
+    "layer_norm", "linear_cross_entropy", "log_softmax", "reduce", "rms_norm", "rope", "sample", "scan", "silu_mul",
+    "softmax", "sort", "top_k",
 ]  # fmt: skip

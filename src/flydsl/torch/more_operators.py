@@ -10,6 +10,56 @@ from flydsl.errors import DSLValueError
 from .operators import softmax, softmax_backward
 from .register import Batch, Context, Given, operator
 
+# --- sampling ---------------------------------------------------------------------------------------------------------
+
+
+@operator("sample")
+def sample(
+    logits: Tensor,
+    seed: int,
+    offset: int,
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    temperatures: Tensor | None,
+    ks: Tensor | None,
+    ps: Tensor | None,
+) -> Tensor:
+    return kernels.sample(
+        logits,
+        seed=seed,
+        offset=offset,
+        temperature=temperature if temperatures is None else temperatures,
+        top_k=top_k if ks is None else ks,
+        top_p=top_p if ps is None else ps,
+    )
+
+
+@sample.register_fake
+def _(
+    logits: Tensor,
+    seed: int,
+    offset: int,
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    temperatures: Tensor | None,
+    ks: Tensor | None,
+    ps: Tensor | None,
+) -> Tensor:
+    return logits.new_empty(logits.shape[:-1], dtype=torch.int64)
+
+
+@operator("argmax")
+def argmax(x: Tensor) -> Tensor:
+    return kernels.argmax(x)
+
+
+@argmax.register_fake
+def _(x: Tensor) -> Tensor:
+    return x.new_empty(x.shape[:-1], dtype=torch.int64)
+
+
 # --- cross entropy ----------------------------------------------------------------------------------------------------
 
 

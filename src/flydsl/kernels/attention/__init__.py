@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
-from .backward import attention_backward
-from .entry import attention
-from .torch_ops import flash_attn_func, scaled_dot_product_attention
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .backward import attention_backward
+    from .entry import attention
+    from .torch_ops import flash_attn_func, scaled_dot_product_attention
+
+_WHERE = {
+    "attention": ".entry", "attention_backward": ".backward", "flash_attn_func": ".torch_ops",
+    "scaled_dot_product_attention": ".torch_ops",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    if name not in _WHERE:
+        raise AttributeError(f"flydsl.kernels.attention has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_WHERE[name], __name__), name)
+    return value
+
 
 __all__ = ["attention", "attention_backward", "flash_attn_func", "scaled_dot_product_attention"]

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from .entry import matmul
-from .grouped import grouped_matmul
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .entry import matmul
+    from .grouped import grouped_matmul
+
+_WHERE = {"matmul": ".entry", "grouped_matmul": ".grouped"}
+
+
+def __getattr__(name: str) -> object:
+    """Names are loaded on first use: others read the arrays' words here, and need no product."""
+    if name not in _WHERE:
+        raise AttributeError(f"flydsl.kernels.matmul has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_WHERE[name], __name__), name)
+    return value
+
 
 __all__ = ["grouped_matmul", "matmul"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
@@ -105,6 +106,23 @@ def type_name(x: object) -> str:
     return _CLASSES.get(text, text)
 
 
+def environment_key() -> tuple[object, ...]:
+    """What of the environment a decision depends on."""
+    return os.environ.get("FLYDSL_COMPILE_BACKEND"), os.environ.get("FLYDSL_COMPILE_ARCH")
+
+
+def array_key(x: HostArray | None) -> object:
+    """What a decision depends on."""
+    if x is None:
+        return None
+    if is_torch(x):
+        return x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16
+    if hasattr(x, "__array_interface__"):
+        return x.shape, x.strides, x.dtype.str, address(x) % 16
+    # No array: refused when it is described.
+    return x.__class__.__qualname__
+
+
 def describe(name: str, x: HostArray, what: str = "matmul") -> Array:
     """An argument of `what`; anything but an array of a known type is refused."""
     if is_torch(x):
@@ -162,6 +180,6 @@ def empty(like: HostArray, shape: Sequence[int], dtype: str, what: str = "matmul
 
 
 __all__ = [
-    "TYPES", "Array", "HostArray", "TorchArray", "address", "describe", "empty", "in_line", "is_torch", "packed",
-    "type_name",
+    "TYPES", "Array", "HostArray", "TorchArray", "address", "array_key", "describe", "empty", "environment_key",
+    "in_line", "is_torch", "packed", "type_name",
 ]  # fmt: skip

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, NamedTuple
 
 from ...target import on_host
-from .arrays import Array, HostArray, address, describe, empty, is_torch
+from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key
 from .calls import Run, Target, decide
 from .request import Request, check, check_apart, check_out
 
@@ -93,23 +92,6 @@ def _decide(request: Request, out: Array, given: bool) -> Decision:
     return Decision(request, run, out.reach, tuple(0 if x is None else x.reach for x in arrays))
 
 
-def environment_key() -> tuple[object, ...]:
-    """What of the environment a decision depends on."""
-    return os.environ.get("FLYDSL_COMPILE_BACKEND"), os.environ.get("FLYDSL_COMPILE_ARCH")
-
-
-def array_key(x: HostArray | None) -> object:
-    """What a decision depends on."""
-    if x is None:
-        return None
-    if is_torch(x):
-        return x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16
-    if hasattr(x, "__array_interface__"):
-        return x.shape, x.strides, x.dtype.str, address(x) % 16
-    # No array: refused when it is described.
-    return x.__class__.__qualname__
-
-
 def _describe(name: str, x: HostArray | None) -> Array | None:
     return None if x is None else describe(name, x)
 
@@ -146,4 +128,4 @@ def target_of(a: Array) -> Target:
     return Target(target, get_device_runtime().device(ordinal).capabilities.compute_units or HOPPER_PROCESSORS)
 
 
-__all__ = ["array_key", "environment_key", "matmul", "target_of"]
+__all__ = ["matmul", "target_of"]

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from flydsl.errors import DSLTypeError, DSLValueError
 
 from ..activations import ACTIVATIONS
-from .arrays import Array, HostArray, address, describe, empty, in_line, packed
+from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key, in_line, packed
 from .calls import Target, engine_form, left, result_form, right
-from .entry import array_key, environment_key, target_of
+from .entry import target_of
 from .plan import Problem, best_in_groups, blocks_in_groups
 from .request import Request, check_apart, check_out, result_type
 from .tile import Form

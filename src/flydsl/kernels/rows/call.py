@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
-from ..matmul.entry import array_key, environment_key
+from ..matmul.arrays import array_key, environment_key
 from .arrays import Array, Given, HostArray, address, describe, is_torch, is_view, matrix, packed, type_of, vacant
 
 T = TypeVar("T")

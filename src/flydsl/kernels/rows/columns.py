@@ -20,7 +20,7 @@ SLICES = 64
 
 
 @flyc.jit
-def _down(
+def down(
     first: fx.Int32, m: fx.Int32, step: int, sums: list[Value], work: Callable[[fx.Int32, list[Value]], list[Value]]
 ) -> list[Value]:
     for row in range(first, m, step):
@@ -34,7 +34,7 @@ def column_sums_kernel(x: fx.Tensor, out: fx.Tensor, m: fx.Int32, n: fx.Int32):
     wide = wide_of(x.dtype)
     column, part = fx.block_idx.x * WIDTH + fx.thread_idx.x % WIDTH, fx.thread_idx.x // WIDTH
     at = fx.min(column, n - 1)
-    (mine,) = _down(part, m, HEIGHT, [wide(0.0)], lambda row, sums: [sums[0] + wide(x[row, at])])
+    (mine,) = down(part, m, HEIGHT, [wide(0.0)], lambda row, sums: [sums[0] + wide(x[row, at])])
     slots = fx.SharedAllocator().allocate(fx.Array[wide, WIDTH * HEIGHT, 16]).peek()
     slots[fx.thread_idx.x] = mine
     fx.barrier()
@@ -75,7 +75,7 @@ def weight_sums_kernel(
         v = (v if means is None else v - wide(means[row])) * wide(scales[row])
         return [sums[0] + g * v, sums[1] + g]
 
-    dw, db = _down(part, m, SLICES, [wide(0.0), wide(0.0)], work)
+    dw, db = down(part, m, SLICES, [wide(0.0), wide(0.0)], work)
 
     def finish() -> None:
         if dweights is not None:

@@ -94,6 +94,8 @@ def cross_entropy_back_kernel(
     dlogits: fx.Tensor,
     m: fx.Int32,
     n: fx.Int32,
+    begin: fx.Int32,
+    classes: fx.Int32,
     ignored: fx.Int64,
     smoothing: fx.Float64,
     form: fx.Constexpr[Form],
@@ -103,12 +105,12 @@ def cross_entropy_back_kernel(
     wide = lines.wide
     wanted, level = fx.Int64(target[lines.row]), wide(sums[lines.row])
     given = wide(dlosses[lines.row])
-    known = (wanted >= 0) & (wanted < fx.Int64(n))
+    known = (wanted >= 0) & (wanted < fx.Int64(classes))
     # As the loss of such a row, its gradient is no number.
     scale = (wanted == ignored).select(wide(0.0), known.select(given, wide(float("nan"))))
     share = wide(smoothing)
-    less, one = share / wide(n), 1.0 - share
-    column = fx.Int32(known.select(wanted, fx.Int64(-1)))
+    less, one = share / wide(classes), 1.0 - share
+    column = fx.Int32(known.select(wanted - fx.Int64(begin), fx.Int64(-1)))
 
     def finish(at: Place) -> None:
         chance = power(lines.read("logits", at) - level) - less
@@ -130,15 +132,17 @@ def cross_entropy_back(
     dlogits: fx.Tensor,
     m: fx.Int32,
     n: fx.Int32,
+    begin: fx.Int32,
+    classes: fx.Int32,
     ignored: fx.Int64,
     smoothing: fx.Float64,
     form: fx.Constexpr[Form],
     stream: fx.Stream = fx.Stream(None),
 ):
-    """The gradient of the logits from that of each row's loss."""
-    cross_entropy_back_kernel(logits, target, sums, dlosses, dlogits, m, n, ignored, smoothing, form).launch(
-        grid=blocks_for(form, m), block=form.block, stream=stream
-    )
+    """The gradient of the logits from that of each row's loss; they may be `n` of all classes, from `begin` on."""
+    cross_entropy_back_kernel(
+        logits, target, sums, dlosses, dlogits, m, n, begin, classes, ignored, smoothing, form
+    ).launch(grid=blocks_for(form, m), block=form.block, stream=stream)
 
 
 def cross_entropy(
@@ -214,7 +218,7 @@ def cross_entropy_backward(
         both = {"logits": rows, "dlogits": result.matrix}
         form = recall(op, both, None, lambda: form_of(m, n, described(op, both), 4))
         cross_entropy_back(
-            rows, vector(target), vector(sums), vector(dlosses), result.matrix, m, n, ignore_index,
+            rows, vector(target), vector(sums), vector(dlosses), result.matrix, m, n, 0, n, ignore_index,
             label_smoothing, form, **more_of(stream),
         )  # fmt: skip
     return result.done()

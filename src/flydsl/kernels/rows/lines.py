@@ -143,9 +143,9 @@ class Lines:
 
     def write(self, name: str, at: Place, value: Value) -> None:
         """Store the elements at a place, if they are this thread's."""
-        self._guarded(self._mine(at), lambda: self._store(name, at, value))
+        self._guarded(self.mine(at), lambda: self._store(name, at, value))
 
-    def _mine(self, at: Place) -> bool | fx.Boolean:
+    def mine(self, at: Place) -> bool | fx.Boolean:
         """Whether a place is there and this thread's."""
         return at.here if self.exists is True else self.exists if at.here is True else at.here & self.exists
 
@@ -226,7 +226,7 @@ class Lines:
         """A term for each of the thread's units in registers: zero where the unit or the row is not there."""
         made: list[Value] = []
         for at in self.turns():
-            here = self._mine(at)
+            here = self.mine(at)
             made.append(term(at) if here is True else pick(here, term(at), 0.0))
         return made
 

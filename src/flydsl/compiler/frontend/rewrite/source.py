@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import tokenize
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -91,14 +92,19 @@ def parse_definition(text: str, first_line: int = 2) -> Any:
 
 def _source_lines(fn: FunctionType) -> list[str]:
     code = fn.__code__
+    # `inspect.getsourcelines` first looks for the module in all there are, thousands beside torch; linecache needs the
+    # file's name alone, and knows names such as "<generated>", on which inspect gives up.
+    linecache.checkcache(code.co_filename)
+    lines = linecache.getlines(code.co_filename, fn.__globals__)
+    if len(lines) >= code.co_firstlineno:
+        try:
+            return inspect.getblock(lines[code.co_firstlineno - 1 :])
+        except (SyntaxError, tokenize.TokenError) as error:
+            raise _stale(fn, f"the lines found there do not parse ({error.args[0]})") from error
     try:
         return inspect.getsourcelines(code)[0]
     except (OSError, TypeError, SyntaxError, IndexError):
         pass
-    # inspect gives up on some names, such as "<generated>", which linecache knows all the same.
-    lines = linecache.getlines(code.co_filename, fn.__globals__)
-    if len(lines) >= code.co_firstlineno:
-        return inspect.getblock(lines[code.co_firstlineno - 1 :])
     raise SourceUnavailableError(
         f"the source of '{fn.__qualname__}' cannot be found (it claims to come from {code.co_filename}, line "
         f"{code.co_firstlineno}), and control flow can only be traced from source. Put the function in a file, or in a "

@@ -1,0 +1,56 @@
+"""JAX in types: what is used of it. It is an optional package, which type checkers need not have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, Protocol, TypeAlias, cast
+
+from numpy import dtype
+
+Array: TypeAlias = Any
+"""An array of JAX, or what stands for one while it traces."""
+
+
+class Shape(Protocol):
+    """`jax.ShapeDtypeStruct`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> object: ...
+
+
+class Differentiable(Protocol):
+    """What `jax.custom_vjp` makes."""
+
+    def __call__(self, *arrays: Array) -> Array: ...
+    def defvjp(self, forward: Callable[..., object], backward: Callable[..., object]) -> None: ...
+
+
+class _Numpy(Protocol):
+    def asarray(self, x: object) -> Array: ...
+    def dtype(self, name: str) -> dtype[Any]: ...
+
+
+class _Ffi(Protocol):
+    def ffi_call(self, name: str, shapes: Sequence[Shape], *, vmap_method: str) -> Callable[..., Sequence[Array]]: ...
+    def register_ffi_target(self, name: str, function: object, *, platform: str) -> None: ...
+    def pycapsule(self, function: object) -> object: ...
+
+
+class _Jax(Protocol):
+    numpy: _Numpy
+    ffi: _Ffi
+
+    def ShapeDtypeStruct(self, shape: Sequence[int], dtype: object) -> Shape: ...
+    def custom_vjp(self, function: Callable[..., object]) -> Differentiable: ...
+
+
+def load() -> _Jax:
+    """JAX with its foreign function interface, which it has since 0.5."""
+    import_module("jax.ffi")
+    return cast(_Jax, import_module("jax"))
+
+
+__all__ = ["Array", "Differentiable", "Shape", "load"]

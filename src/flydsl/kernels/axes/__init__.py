@@ -1,0 +1,1 @@
+"""Operations along any axis of an array: reductions, scans, sorts."""

@@ -1,0 +1,240 @@
+"""`sample`: a class from each row's distribution, after temperature, top-k and top-p.
+
+What is left of a row is what is not below a limit. Limits are found as sortable integers, two bits at a time: the
+largest one that leaves `k` elements, then the largest one that leaves a share of `p`. Of what is left each element
+draws an exponential number, by the library's Philox from its place in the array, and the smallest one relative to the
+element's chance wins: the distribution asked for, without a sum over the row in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+from flydsl.errors import DSLTypeError, DSLValueError
+
+from .arrays import Given, HostArray, describe, matrix, same_place, shaped, vacant, vector
+from .call import arrays_only, described, dtype_of, more_of, recall
+from .form import Form, form_of
+from .largest import LOWEST, count_up
+from .lines import ADD, MAX, Lines, Place, power
+from .softmax_entry import describe_rows
+from .softmax_kernels import blocks_for, row_of, top_and_sum
+
+if TYPE_CHECKING:
+    from flydsl.expr.annotations import Value
+
+STEP = 2
+"""Bits of a limit that a pass over the row finds: more take more comparisons, fewer more passes."""
+MOST_DRAWN = 64.0
+"""Exponential numbers end here, as e^-64 is none of the uniform ones they are made of."""
+
+
+def _elements(lines: Lines, at: Place) -> list[fx.Numeric]:
+    values = lines.read("x", at)
+    return [values[i] for i in range(at.size)] if isinstance(values, fx.Vector) else [values]
+
+
+def _order(value: fx.Numeric) -> fx.Uint32:
+    """A number as an integer that sorts as it does."""
+    bits = (value + 0.0).bitcast(fx.Int32)  # no zero is below another
+    return ((bits < 0).select(~bits, bits ^ fx.Int32(-(2**31)))).bitcast(fx.Uint32)
+
+
+def _limit(lines: Lines, weight: Callable[[fx.Numeric], fx.Numeric], goal: fx.Numeric) -> fx.Uint32:
+    """The largest limit such that elements that are not below it weigh at least `goal`; 0 if all of them weigh less."""
+    choices = range(1, 1 << STEP)
+
+    def narrow(step: fx.Int32, carried: list[Value]) -> list[Value]:
+        prefix = cast("fx.Uint32", carried[0])
+        shift = fx.Uint32(32 - STEP) - fx.Uint32(step) * STEP
+        limits = [prefix + (fx.Uint32(c) << shift) for c in choices]
+
+        def terms(at: Place) -> list[Value]:
+            found = [(_order(v), weight(v)) for v in _elements(lines, at)]
+            sums: list[Value] = []
+            for limit in limits:
+                kept = [(key >= limit).select(w, lines.wide(0.0)) for key, w in found]
+                sums.append(kept[0] if at.size == 1 else fx.Vector.from_elements(kept, lines.wide))
+            return sums
+
+        sums = lines.fold(terms, [ADD] * len(limits))
+        for limit, total in zip(limits, sums, strict=True):
+            prefix = (total >= goal).select(limit, prefix)
+        if lines.form.team > fx.num_warp_threads():
+            fx.barrier()  # before the next one uses the same shared memory
+        return [prefix]
+
+    return cast("fx.Uint32", count_up(fx.Int32(32 // STEP), [fx.Uint32(0)], narrow)[0])
+
+
+@flyc.kernel
+def sample_kernel(
+    x: fx.Tensor,
+    out: fx.Tensor,
+    temperatures: fx.Tensor | None,
+    ks: fx.Tensor | None,
+    ps: fx.Tensor | None,
+    m: fx.Int32,
+    n: fx.Int32,
+    temperature: fx.Float32,
+    k: fx.Int32,
+    p: fx.Float32,
+    seed: fx.Uint64,
+    offset: fx.Uint64,
+    filters: fx.Constexpr[tuple[bool, bool]],
+    form: fx.Constexpr[Form],
+):
+    lines = Lines(form, row_of(form), m, n, fx.SharedAllocator(), x=x)
+    lines.fetch("x")
+    wide, row = lines.wide, lines.row
+    warmth = temperature if temperatures is None else fx.Float32(temperatures[row])
+    greedy = ~(warmth > 0.0)
+    slope = greedy.select(wide(1.0), 1.0 / warmth)
+    top, plain = top_and_sum(lines, "x")
+    # NaN, an infinite logit or nothing but -inf: there is no distribution to draw from.
+    drawn = (plain > 0.0) & (plain < float("inf"))
+
+    def chance(value: fx.Numeric) -> fx.Numeric:
+        return cast("fx.Numeric", power((value - top) * slope))
+
+    limit = fx.Uint32(0)
+    if fx.const_expr(filters[0]):
+        count = k if ks is None else fx.Int32(ks[row])
+        found = _limit(lines, lambda value: wide(1.0), wide(fx.max(count, fx.Int32(1))))
+        limit = (count > 0).select(found, limit)
+    if fx.const_expr(filters[1]):
+        share = p if ps is None else fx.Float32(ps[row])
+        least = limit
+
+        def weight(value: fx.Numeric) -> fx.Numeric:
+            return (_order(value) >= least).select(chance(value), wide(0.0))
+
+        def parts(at: Place) -> list[Value]:
+            kept = [weight(v) for v in _elements(lines, at)]
+            return [kept[0] if at.size == 1 else fx.Vector.from_elements(kept, wide)]
+
+        (total,) = lines.fold(parts, [ADD])
+        found = _limit(lines, weight, total * share)
+        limit = ((share < 1.0) & ~greedy).select(fx.max(found, least), least)
+
+    def best(at: Place, so_far: list[Value]) -> list[Value]:
+        chosen = cast("fx.Int64", so_far[0])
+        for i, value in enumerate(_elements(lines, at)):
+            column = at.at + i
+            here = offset + fx.Uint64(row) * fx.Uint64(n) + fx.Uint64(column)
+            uniform = (fx.Float32(fx.random.randint(seed, here)) + 0.5) * 2.0**-32
+            time = fx.minnumf(-fx.log1p(-uniform), fx.Float32(MOST_DRAWN))
+            score = (value - top) * slope - greedy.select(wide(0.0), fx.log(time))
+            bits = (score + 0.0).bitcast(fx.Int32)
+            bits = (bits < 0).select(bits ^ 0x7FFFFFFF, bits)
+            rank = fx.Int64(bits) * 2**32 + (2**32 - 1 - fx.Int64(column))
+            # A chance of nothing is never drawn, whatever the limit.
+            counts = (_order(value) >= limit) & (value > float("-inf"))
+            counts = counts if at.here is True else counts & at.here
+            chosen = fx.max(chosen, counts.select(rank, fx.Int64(LOWEST)))
+        return [chosen]
+
+    (mine,) = lines.collect([fx.Int64(LOWEST)], best)
+    (found,) = lines.meet([cast("fx.Int64", mine)], [MAX])
+
+    def leave() -> None:
+        out[row] = drawn.select(2**32 - 1 - (found & (2**32 - 1)), fx.Int64(-1))
+
+    lines.first(leave)
+
+
+@flyc.jit
+def sample_rows(
+    x: fx.Tensor,
+    out: fx.Tensor,
+    temperatures: fx.Tensor | None,
+    ks: fx.Tensor | None,
+    ps: fx.Tensor | None,
+    m: fx.Int32,
+    n: fx.Int32,
+    temperature: fx.Float32,
+    k: fx.Int32,
+    p: fx.Float32,
+    seed: fx.Uint64,
+    offset: fx.Uint64,
+    filters: fx.Constexpr[tuple[bool, bool]],
+    form: fx.Constexpr[Form],
+    stream: fx.Stream = fx.Stream(None),
+):
+    """A class for each row; what is given by row counts instead of the number for all."""
+    sample_kernel(
+        x, out, temperatures, ks, ps, m, n, temperature, k, p, seed, offset, filters, form
+    ).launch(grid=blocks_for(form, m), block=form.block, stream=stream)  # fmt: skip
+
+
+def sample(
+    logits: HostArray,
+    *,
+    seed: int,
+    offset: int = 0,
+    temperature: float | HostArray = 1.0,
+    top_k: int | HostArray | None = None,
+    top_p: float | HostArray | None = None,
+    stream: object = None,
+) -> Given:
+    """The int64 number of a class of each row, drawn from the softmax of `logits / temperature`.
+
+    `top_k` leaves the `k` largest (0: all of them; what equals the last one stays), then `top_p` the fewest largest
+    that have this share of what is left. Each may be one number, or an array of one for each row: float32, and int32
+    for `top_k`. A temperature of 0 takes the largest one. A row that has no distribution, as it has a NaN, an infinite
+    logit or nothing but -inf, gives -1.
+
+    The same seed and offset give the same classes on every device. A call uses as many numbers as there are logits:
+    for independent draws add that to `offset`.
+
+    >>> logits = np.array([[0.0, 8.0, 1.0]], "f4")
+    >>> sample(logits, seed=1, temperature=0.0), sample(logits, seed=1, top_k=1)
+    (array([1]), array([1]))
+    """
+    op = "sample"
+    arrays_only(op, logits=logits)
+    describe_rows(op, "logits", logits)
+    if dtype_of(logits) == "float64":
+        raise DSLTypeError(f"{op}: logits are float32, float16 or bfloat16, got float64")
+    shape = tuple(logits.shape[:-1])
+    out: Given = vacant(logits, shape, "int64")
+    heat, heats = _by_row(op, "temperature", temperature, logits, "float32", 0.0)
+    k, ks = _by_row(op, "top_k", 0 if top_k is None else top_k, logits, "int32", 0)
+    p, ps = _by_row(op, "top_p", 1.0 if top_p is None else top_p, logits, "float32", 0.0)
+    if ps is None and p > 1.0:
+        raise DSLValueError(f"{op}: top_p is a share, at most 1, got {top_p}")
+    for name, value in (("seed", seed), ("offset", offset)):
+        if not 0 <= value < 2**64:
+            raise DSLValueError(f"{op}: {name} is an integer of 64 bits without a sign, got {value}")
+    rows = matrix(logits)
+    m, n = rows.shape
+    if 0 not in shape:
+        if not n:
+            raise DSLValueError(f"{op}: rows of no logits have nothing to draw")
+        form = recall(op, {"x": rows}, None, lambda: form_of(m, n, described(op, {"x": rows}), 4))
+        filters = (ks is not None or 0 < k < n, ps is not None or p < 1.0)
+        sample_rows(
+            rows, vector(out), heats, ks, ps, m, n, heat, int(k), p, seed, offset, filters, form, **more_of(stream)
+        )
+    return out
+
+
+def _by_row(
+    op: str, name: str, value: float | HostArray, logits: HostArray, dtype: str, least: float
+) -> tuple[float, HostArray | None]:
+    """A number for all rows, or one for each."""
+    if isinstance(value, (int, float)):
+        if not value >= least:
+            raise DSLValueError(f"{op}: {name} is at least {least}, got {value}")
+        return value, None
+    arrays_only(op, **{name: value})
+    found = describe(op, name, value, (dtype,))
+    shaped(op, name, found, tuple(logits.shape[:-1]), "logits")
+    same_place(op, {"logits": describe(op, "logits", logits), name: found})
+    return least, vector(value)
+
+
+__all__ = ["sample"]
