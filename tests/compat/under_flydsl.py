@@ -1,4 +1,4 @@
-"""Compile programs of the corpus with an installed FlyDSL and write down how many instructions each has.
+"""Compile programs of the corpus with an installed FlyDSL and write down the instructions and the LLVM IR of each.
 
     ARCH=gfx942 ROCM_PATH=folder python under_flydsl.py results.jsonl [part of a program's name ...]
 
@@ -18,18 +18,22 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 
-def compiled(program: object, folder: str) -> list[str]:
-    """The mnemonics FlyDSL makes of a program."""
-    import flydsl.compiler as flyc
+def compiled(program: object, folder: str) -> dict[str, object]:
+    """The mnemonics FlyDSL makes of a program, and its LLVM IR."""
     from programs.case import instructions
+
+    import flydsl.compiler as flyc
 
     os.environ["FLYDSL_DUMP_DIR"] = folder
     call = program.data()  # pyright: ignore
     flyc.compile(program.launch, *call.args)  # pyright: ignore
-    texts = [path.read_text(encoding="utf-8") for path in Path(folder).rglob("*final_isa.s")]
-    if not texts:
+    asm, llvm = (
+        [path.read_text(encoding="utf-8") for path in sorted(Path(folder).rglob(name))]
+        for name in ("*final_isa.s", "*llvm_ir.ll")
+    )
+    if not asm:
         raise RuntimeError("FlyDSL wrote no assembly")
-    return [name for text in texts for name in instructions(text)]
+    return {"instructions": [name for text in asm for name in instructions(text)], "llvm": llvm}
 
 
 def main(results: str, *parts: str) -> None:
@@ -44,7 +48,7 @@ def main(results: str, *parts: str) -> None:
             line: dict[str, object] = {"name": program.name, "arch": arch}
             with tempfile.TemporaryDirectory() as folder:
                 try:
-                    line["instructions"] = compiled(program, folder)
+                    line |= compiled(program, folder)
                 except Exception:  # noqa: BLE001  (whatever it was, it is the result)
                     line["error"] = traceback.format_exc(limit=-3)[-3000:]
             out.write(json.dumps(line) + "\n")

@@ -1,4 +1,4 @@
-"""What a program of the corpus is: a function to launch, the architectures it is for, data for it and what must come out.
+"""What a program of the corpus is: a function to launch, the architectures it is for, data, and what must come out.
 
 This file and the programs are read by two compilers: ours, and FlyDSL where it is installed. Nothing here is imported
 from either.

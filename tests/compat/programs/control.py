@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import torch
+
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-import torch
 from flydsl.expr import const_expr, range_constexpr
 
 from .case import Call, poison, program, randint, randn

@@ -1,8 +1,8 @@
 """Python's operators on bare IR values.
 
 What `x.ir_value()` gives, what a class of the user is rebuilt from, the results of an op: FlyDSL lets authors compute
-with them, so xDSL's values have the operators and methods of the scalar or vector that the value is. Only `==` keeps its
-meaning, since values are kept in lists and tables: two values are equal where they are the same one.
+with them, so xDSL's values have the operators and methods of the scalar or vector that the value is. Only `==` keeps
+its meaning, since values are kept in lists and tables: two values are equal where they are the same one.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ METHODS = (
 
 def _of_the_class(name: str) -> Callable[..., object]:
     def method(self: SSAValue, *args: object, **options: object) -> object:
-        value: Any = as_dsl_value(self)
-        found = getattr(type(value), name, None)
+        value: object = as_dsl_value(self)
+        found: Any = getattr(value.__class__, name, None)
         if found is None:
             if name in OPERATORS:
                 return NotImplemented
