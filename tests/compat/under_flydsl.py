@@ -38,7 +38,7 @@ def compiled(program: object, folder: str) -> dict[str, object]:
 
 def main(results: str, *parts: str) -> None:
     os.environ.update(COMPILE_ONLY="1", FLYDSL_DUMP_IR="1", FLYDSL_RUNTIME_ENABLE_CACHE="0")
-    arch = os.environ["ARCH"]
+    arch = os.environ.setdefault("FLYDSL_GPU_ARCH", os.environ["ARCH"])
     from programs import PROGRAMS
 
     with open(results, "w", encoding="utf-8") as out:

@@ -33,7 +33,7 @@ def rmsnorm_kernel(x: fx.Tensor, weight: fx.Tensor, out: fx.Tensor, n: fx.Conste
         kept.append(v)
         total += (v * v).reduce(fx.ReductionOp.ADD)
     mean = reduce(total, fx.ReductionOp.ADD, storage=scratch) / float(n)
-    scale = fx.math.rsqrt(mean + eps)
+    scale = fx.math.rsqrt(mean + eps, fastmath=arith.FastMathFlags.fast)
     for i in fx.range_constexpr(n // (BLOCK * VEC)):
         regs = fx.make_rmem_tensor(fx.make_layout(VEC, 1), fx.BFloat16)
         fx.copy(atom, fx.slice(line_w, (None, i * BLOCK + t)), regs)
@@ -101,7 +101,7 @@ def layernorm_kernel(x: fx.Tensor, gamma: fx.Tensor, beta: fx.Tensor, out: fx.Te
     mean = warp_sum(v.reduce("add"), lanes) / n
     centred = v - mean
     variance = warp_sum((centred * centred).reduce(fx.ReductionOp.ADD), lanes) / n
-    scale = (variance + 1e-6).rsqrt() if hasattr(variance, "rsqrt") else fx.rsqrt(variance + 1e-6)
+    scale = fx.rsqrt(variance + 1e-6, fastmath="fast")
     g = fx.slice(fx.logical_divide(gamma, fx.make_layout(per, 1)), (None, lane))
     b = fx.slice(fx.logical_divide(beta, fx.make_layout(per, 1)), (None, lane))
     back = fx.slice(fx.logical_divide(fx.slice(out, (row, None)), fx.make_layout(per, 1)), (None, lane))

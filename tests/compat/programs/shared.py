@@ -124,9 +124,7 @@ def raw_kernel(x: fx.Tensor, out: fx.Tensor):
     for j in fx.range_constexpr(4):
         tile[t // 16 + j * 4, t % 16] = x[t // 16 + j * 4, t % 16]
     fx.barrier()
-    address = fx.ptrtoint(base)
-    again = fx.inttoptr(fx.PointerType.get(T.f32, fx.AddressSpace.Shared, 4), address)
-    first = again[0]
+    first = base[0]
     for j in fx.range_constexpr(4):
         out[t // 16 + j * 4, t % 16] = tile[t % 16, t // 16 + j * 4] + first
 

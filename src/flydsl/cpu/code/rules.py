@@ -5,10 +5,9 @@ The rules of everything else are those of every target (`lowering/`). `CpuAbi` a
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from xdsl.dialects import ub
-from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Operation
 
 from ...dialects import fly_cpu
@@ -16,7 +15,6 @@ from ...dialects.upstream import gpu, llvm, scf
 from ...dialects.upstream.gpu import warp as gpu_warp
 from ...llvm.text.control import CONTROL
 from ...llvm.text.function_text import FunctionText, Handler
-from ...llvm.text.memory_ops import MEMORY_OPS
 from ...llvm.text.structured import table
 from ...lowering.rules.func_rules import print_text
 from ...lowering.rules.math_rules import INTRINSICS, math_rules
@@ -77,26 +75,6 @@ def _poison(f: FunctionText, op: ub.PoisonOp) -> None:
     f.names[op.results[0]] = "zeroinitializer" if _abi(f).checked else "poison"
 
 
-def _address(f: FunctionText, op: Operation) -> None:
-    """Of 32 bits: an address in shared memory, which counts from the block's first byte, as the hardware's does."""
-    number = cast("IntegerType", op.results[0].type)
-    if number.width.data >= 64:
-        MEMORY_OPS[llvm.PtrToIntOp](f, op)
-        return
-    here, base = (f.assign(f"ptrtoint {x} to i64") for x in (f.typed(op.operands[0]), "ptr %shared"))
-    f.names[op.results[0]] = f.assign(f"trunc i64 {f.assign(f'sub i64 {here}, {base}')} to i{number.width.data}")
-
-
-def _pointer(f: FunctionText, op: Operation) -> None:
-    """The other way round."""
-    number = cast("IntegerType", op.operands[0].type)
-    if number.width.data >= 64:
-        MEMORY_OPS[llvm.IntToPtrOp](f, op)
-        return
-    offset = f.assign(f"zext {f.typed(op.operands[0])} to i64")
-    f.names[op.results[0]] = f.assign(f"getelementptr i8, ptr %shared, i64 {offset}")
-
-
 def _synchronize(f: FunctionText, op: Operation) -> None:
     _abi(f).synchronize(f, op)
 
@@ -117,8 +95,6 @@ RULES: dict[type[Operation], Handler] = table(
         gpu_warp.SubgroupBroadcastOp: _broadcast,
         gpu.PrintfOp: _printf,
         llvm.AllocaOp: alloca,
-        llvm.PtrToIntOp: _address,
-        llvm.IntToPtrOp: _pointer,
         scf.IfOp: _if,
         ub.PoisonOp: _poison,
         **dict.fromkeys(fly_cpu.FlyCpu.operations, _synchronize),
