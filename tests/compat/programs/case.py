@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,6 +31,8 @@ class Call:
     """Summands of each element: what their order may change is allowed."""
     magnitude: Any = None
     """What a sum of products adds up at most, as `abs(a) @ abs(b)`."""
+    kept: Any = None
+    """What the arguments give only the address of."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,10 @@ class Program:
     """Why FlyDSL's own compiler is not asked for this program."""
     counts: str = ""
     """Why its number of instructions is not compared."""
+    rocm: str = ""
+    """Why it runs on the cpu stack only."""
     run: Callable[..., object] | None = None
     """Runs it otherwise than by calling the launch function."""
-    marks: dict[str, Any] = field(default_factory=dict)
 
 
 PROGRAMS: dict[str, Program] = {}
