@@ -96,9 +96,9 @@ def narrow_kernel(x: fx.Tensor, out: fx.Tensor, codes: fx.Tensor):
     t = fx.thread_idx.x
     v = x[t]
     scale = fx.Float32(2.0)
-    pair = fx.Vector(rocdl.cvt_pk_bf16_f32(v, v * 3.0), (2,), fx.BFloat16)
-    out[t, 0] = fx.Float32(pair[0])
-    out[t, 1] = fx.Float32(pair[1])
+    pair = fx.Int32(rocdl.cvt_pk_bf16_f32(v, v * 3.0))
+    out[t, 0] = (pair << 16).bitcast(fx.Float32)
+    out[t, 1] = (pair & -65536).bitcast(fx.Float32)
     old = fx.Int32(0)
     four = rocdl.cvt_scalef32_pk_fp4_f32(T.i32, old.ir_value(), v.ir_value(), (v * 2.0).ir_value(), scale.ir_value(), 0)
     codes[t] = fx.Int32(four) & 0xFF
