@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import struct
 import subprocess
 from collections import Counter
 from pathlib import Path
+from typing import TypedDict
 
 import pytest
 import torch
 
 import flydsl.compiler as flyc
+from flydsl.llvm import tools
+from flydsl.llvm.codegen import DeviceTarget, compile_device
 from flydsl.testing import assert_close
 
 from .programs import ALL, PROGRAMS, Program, instructions
@@ -24,7 +29,17 @@ from .programs import ALL, PROGRAMS, Program, instructions
 PEER = os.environ.get("FLYDSL_PEER_PYTHON", "")
 EVERY = bool(os.environ.get("EVERY_PROGRAM"))
 MORE = 0.03
-"""The share of instructions by which ours and FlyDSL's may differ."""
+"""The share of instructions that we may have more than FlyDSL."""
+
+
+class Line(TypedDict, total=False):
+    """What `under_flydsl.py` says of a program."""
+
+    name: str
+    arch: str
+    instructions: list[str]
+    llvm: list[str]
+    error: str
 
 
 def builds() -> list[tuple[Program, str]]:
@@ -54,6 +69,8 @@ def test_numbers_and_code(program: Program, arch: str, monkeypatch: pytest.Monke
         assert_close(
             got, want, rtol=call.rtol, atol=call.atol, terms=call.terms, magnitude=call.magnitude, what=f"result {i}"
         )
+    if program.rocm:
+        return
     found = Counter(instructions(assembly(program, arch)))
     assert found["s_endpgm"] >= 1 and found.total() > 3
 
@@ -64,34 +81,59 @@ def test_the_corpus_is_large_and_every_architecture_has_its_part():
         assert sum(arch in program.archs for program in PROGRAMS.values()) >= 20, arch
 
 
+def of_this_llvm(text: str) -> str:
+    """FlyDSL's LLVM is newer: the bits of a float are written another way, and infinity by name."""
+
+    def double(found: re.Match[str]) -> str:
+        bits = bytes.fromhex(found[1])
+        (number,) = struct.unpack({2: ">e", 4: ">f", 8: ">d"}[len(bits)], bits)
+        return f"0x{struct.pack('>d', number).hex().upper()}"
+
+    text = re.sub(r"\bf0x([0-9A-F]+)", double, text)
+    return re.sub(r"(?<=[ ,(])([-+]?)inf\b", lambda m: "0xFFF" + "0" * 13 if m[1] == "-" else "0x7FF" + "0" * 13, text)
+
+
+def counts(line: Line, arch: str) -> tuple[int, int]:
+    """How many instructions ours are, and what FlyDSL's LLVM IR gives.
+
+    The same LLVM compiles both, so that what is compared is the two compilers: the newer one unrolls loops that this
+    one leaves. Only WMMA has other operands there, and is counted as it came.
+    """
+    ours = len(instructions(assembly(PROGRAMS[line["name"]], arch)))
+    if any("llvm.amdgcn.wmma" in text for text in line["llvm"]):
+        return ours, len(line["instructions"])
+    target = DeviceTarget.amdgpu(arch)
+    return ours, sum(len(instructions(compile_device(of_this_llvm(text), target, 2).asm)) for text in line["llvm"])
+
+
 @pytest.mark.skipif(not PEER, reason="FLYDSL_PEER_PYTHON does not name the Python of an environment with FlyDSL")
 @pytest.mark.parametrize("arch", ALL)
 def test_flydsl_compiles_the_same_files(arch: str, tmp_path: Path, record_property):
     results = tmp_path / "results.jsonl"
     linker = tmp_path / "rocm" / "llvm" / "bin" / "ld.lld"
     linker.parent.mkdir(parents=True)
-    linker.symlink_to(Path(os.environ.get("FLYDSL_COMPILE_LLD", "/usr/bin/ld.lld-22")))
+    found = tools.try_find_tool("ld.lld")
+    if found is None:
+        pytest.skip("FlyDSL links with ld.lld, and there is none")
+    linker.symlink_to(found)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("FLYDSL_", "PYTHON"))}
     environment |= {"ARCH": arch, "ROCM_PATH": str(tmp_path / "rocm")}
     script = Path(__file__).with_name("under_flydsl.py")
     done = subprocess.run([PEER, script, results], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    lines = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
+    lines: list[Line] = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
     failed = {line["name"]: line["error"] for line in lines if "error" in line}
     assert not failed, "\n".join(f"{name}:\n{text}" for name, text in failed.items())
-    apart: dict[str, str] = {}
-    worst = 0.0
+    shares: dict[str, float] = {}
     for line in lines:
-        program = PROGRAMS[line["name"]]
-        if program.counts:
-            continue
-        ours, theirs = len(instructions(assembly(program, arch))), len(line["instructions"])
-        share = ours / theirs - 1
-        worst = max(worst, share)
-        if share > MORE:
-            apart[program.name] = f"{ours} instructions, FlyDSL {theirs}"
-    record_property("worst", worst)
-    assert not apart, f"more than {MORE:.0%}: {apart}"
+        if not PROGRAMS[line["name"]].counts:
+            ours, theirs = counts(line, arch)
+            shares[line["name"]] = ours / theirs - 1
+    worst = max(shares, key=lambda name: shares[name])
+    record_property("worst", f"{worst}: {shares[worst]:+.1%}")
+    print(f"{arch}: {len(lines)} programs, the most more than FlyDSL's has {worst}, {shares[worst]:+.1%}")
+    apart = {name: f"{share:+.1%}" for name, share in shares.items() if share > MORE}
+    assert not apart, f"more than {MORE:.0%} more instructions than FlyDSL: {apart}"
 
 
 def test_random_data_is_fresh():

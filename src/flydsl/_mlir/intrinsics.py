@@ -15,10 +15,10 @@ from ..dialects.upstream import llvm
 from ..errors import DSLTypeError, DSLValueError
 from ..expr.assembly import note_raw_text
 from ..expr.emit.trace import current
-from .insertion import emit
-from .signature import Parameter, Signature
 from ..expr.tensor import Tensor
+from .insertion import emit
 from .memrefs import as_memref
+from .signature import Parameter, Signature
 from .values import unwrap
 
 Values: TypeAlias = "SSAValue | list[SSAValue] | None"

@@ -9,7 +9,6 @@ import flydsl.expr as fx
 from flydsl._mlir import ir
 from flydsl._mlir.dialects import arith, fly, gpu, llvm, math, memref, rocdl, scf, vector
 from flydsl._mlir.extras import types as T
-
 from flydsl.compiler.kernel_function import CompilationContext
 from flydsl.utils.smem_allocator import SmemAllocator, SmemPtr
 
@@ -206,9 +205,7 @@ def buffers_kernel(x: fx.Tensor, out: fx.Tensor, records: fx.Int32):
     number = llvm.PtrToIntOp(T.i64(), base).result
     again = llvm.IntToPtrOp(llvm.PointerType.get(1), number).result
     nbytes = arith.extsi(T.i64(), fx.as_ir_value(records * 4))
-    rsrc = rocdl.MakeBufferRsrcOp(
-        llvm.PointerType.get(8), again, const(0, T.i16()), nbytes, const(0x27000)
-    ).result
+    rsrc = rocdl.MakeBufferRsrcOp(llvm.PointerType.get(8), again, const(0, T.i16()), nbytes, const(0x27000)).result
     zero = const(0)
     loaded = rocdl.RawPtrBufferLoadOp(T.i32(), rsrc, arith.muli(i, const(4)), zero, aux=zero_attr()).result
     out[fx.Int32(i)] = fx.Int32(loaded)

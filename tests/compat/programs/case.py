@@ -82,6 +82,8 @@ def poison(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 _FUNCTION = re.compile(r"^([\w.$]+):.*?\n(.*?)^\.Lfunc_end", re.MULTILINE | re.DOTALL)
+_PADDING = ("s_code_end", "s_nop", "s_delay_alu", "s_wait_alu")
+"""What the code generator puts where the hardware wants a gap, one way or another with the order of the rest."""
 _INSTRUCTION = re.compile(r"^\t([a-z]\w+)", re.MULTILINE)
 
 
@@ -89,5 +91,5 @@ def instructions(asm: str) -> list[str]:
     """Mnemonics of all functions in AMD's assembly, without what pads their ends."""
     found: list[str] = []
     for body in _FUNCTION.findall(asm):
-        found += [name for name in _INSTRUCTION.findall(body[1]) if name not in ("s_code_end", "s_nop")]
+        found += [name for name in _INSTRUCTION.findall(body[1]) if name not in _PADDING]
     return found

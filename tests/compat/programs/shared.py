@@ -1,7 +1,5 @@
 """Shared memory: allocators, typed storage, structs, unions and raw offsets."""
 
-import torch
-
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl._mlir import ir
@@ -211,5 +209,3 @@ def structs_and_alignment():
     x, out = randn(64), poison(64)
     wide = x.double()
     return Call([x, out], [(out, 3 * wide.flip(0) + 1 + wide + 5)], terms=6, atol=1e-6)
-
-

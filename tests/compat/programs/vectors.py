@@ -195,7 +195,7 @@ def narrow_floats_of_cdna3():
     return small_call(torch.float8_e4m3fnuz)
 
 
-@program(small, ("gfx950", "gfx1201"))
+@program(small, ("gfx950",))
 def narrow_floats():
     return small_call(torch.float8_e4m3fn)
 

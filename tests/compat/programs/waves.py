@@ -167,9 +167,7 @@ def scales_as_the_state_of_an_atom():
     a, b, c = randn(16, 128).to(torch.float8_e4m3fn), randn(16, 128).to(torch.float8_e4m3fn), poison(16, 16)
     # Lane r + 16 g has the scale of row r and the 32 numbers from K = 32 g on.
     sa, sb = randint(120, 134, 4, 16), randint(120, 134, 4, 16)
-    wide = [
-        x.float().double() * 2.0 ** (s.T.double() - 127).repeat_interleave(32, 1) for x, s in ((a, sa), (b, sb))
-    ]
+    wide = [x.float().double() * 2.0 ** (s.T.double() - 127).repeat_interleave(32, 1) for x, s in ((a, sa), (b, sb))]
     tensors = [flyc.from_dlpack(x.view(torch.uint8), assumed_align=16) for x in (a, b)]
     return Call(
         [*tensors, sa.reshape(-1), sb.reshape(-1), c],
@@ -213,6 +211,6 @@ def lanes_of_32():
     return lanes_call(32)
 
 
-@program(lanes, ("gfx942", "gfx950"))
+@program(lanes, ("gfx942", "gfx950"), counts="the lane is counted here, and is the thread there")
 def lanes_of_64():
     return lanes_call(64)
