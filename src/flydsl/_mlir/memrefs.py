@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import cast
 
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, UnrealizedConversionCastOp, i64
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 
 from ..dialects.fly.ops import OPS
 from ..dialects.upstream import llvm
@@ -17,12 +17,15 @@ from ..expr.tensor import Tensor
 from ..ir.enums import AddressSpace
 
 
+def _modes(tree: object) -> tuple[object, ...]:
+    return cast("tuple[object, ...]", tree) if isinstance(tree, tuple) else (tree,)
+
+
 def as_memref(tensor: Tensor, what: str) -> SSAValue:
     """The memory of a tensor as a value of MLIR's type."""
-    found: tuple[object, object] = (tensor.layout.shape.unpack(), tensor.layout.stride.unpack())
-    shape, stride = (x if isinstance(x, tuple) else (x,) for x in found)
+    shape, stride = _modes(tensor.layout.shape.unpack()), _modes(tensor.layout.stride.unpack())
     rows, step = True, 1
-    for extent, by in zip(reversed(cast("tuple[object, ...]", shape)), reversed(stride), strict=True):
+    for extent, by in zip(reversed(shape), reversed(stride), strict=True):
         rows = rows and isinstance(extent, int) and by == step
         step *= extent if isinstance(extent, int) else 1
     space = LLVM_SPACES.get(cast(AddressSpace, tensor.address_space))
@@ -31,7 +34,7 @@ def as_memref(tensor: Tensor, what: str) -> SSAValue:
             f"{what} must be a memref: a tensor that lies in rows, with extents known at compile time, got {tensor!r} "
             f"with the layout {tensor.layout}"
         )
-    elem = cast(Attribute, tensor.element_type.ir_type)
+    elem = tensor.element_type.ir_type
     place = IntegerAttr(space, i64)
     type_ = MemRefType(elem, cast("tuple[int, ...]", shape), memory_space=place)
     tracer = current()

@@ -116,7 +116,7 @@ class FlyConversion(DeviceModule, BufferMemory):
         if isinstance(type_, ATOM_TYPES):
             return atom_state.struct_type(type_)
         if isinstance(type_, PlainMemRefType):
-            return pointer_type(type_)
+            return pointer_type(cast("PlainMemRefType[Attribute]", type_))
         return storage_type(type_)
 
     def argument_types(self, block: Block) -> list[Attribute]:

@@ -51,7 +51,7 @@ def _place(r: FlyConversion, op: Operation, source: SSAValue, indices: Sequence[
 
 def _props(type_: Attribute) -> dict[str, Attribute]:
     """An access promises the alignment of an element."""
-    elem = cast(Attribute, type_.element_type) if isinstance(type_, VectorType) else type_
+    elem = cast("VectorType[Attribute]", type_).element_type if isinstance(type_, VectorType) else type_
     return {"alignment": int_attr(max(bit_width(elem) // 8, 1), i64)}
 
 
@@ -93,10 +93,11 @@ def _view(r: FlyConversion, op: Operation) -> None:
 
 def _forward(r: FlyConversion, op: Operation) -> None:
     (source,) = operands_of(op)
-    if not isinstance(op.results[0].type, MemRefType):
+    type_: Attribute = op.results[0].type
+    if not isinstance(type_, MemRefType):
         r.copy(op)
         return
-    _static(op, cast(MemRefType, op.results[0].type))
+    _static(op, cast(MemRefType, type_))
     _give(r, op, r.val(source))
 
 
