@@ -1,5 +1,5 @@
 """Programs in FlyDSL's style: they compile for AMD GPUs, and what they compute on the cpu stack that emulates these is
-right. Where FlyDSL is installed (`FLYDSL_PEER_PYTHON` names its Python) it compiles the same files, to as many
+right. Where FlyDSL is installed (`PEER_FLYDSL_PYTHON` names its Python) it compiles the same files, to as many
 instructions.
 
 A program is built for one of its architectures, in turn; `EVERY_PROGRAM=1` builds it for all of them.
@@ -26,7 +26,7 @@ from flydsl.testing import assert_close
 
 from .programs import ALL, PROGRAMS, Program, instructions
 
-PEER = os.environ.get("FLYDSL_PEER_PYTHON", "")
+PEER = os.environ.get("PEER_FLYDSL_PYTHON", "")
 EVERY = bool(os.environ.get("EVERY_PROGRAM"))
 MORE = 0.03
 """The share of instructions that we may have more than FlyDSL."""
@@ -106,7 +106,7 @@ def counts(line: Line, arch: str) -> tuple[int, int]:
     return ours, sum(len(instructions(compile_device(of_this_llvm(text), target, 2).asm)) for text in line["llvm"])
 
 
-@pytest.mark.skipif(not PEER, reason="FLYDSL_PEER_PYTHON does not name the Python of an environment with FlyDSL")
+@pytest.mark.skipif(not PEER, reason="PEER_FLYDSL_PYTHON does not name the Python of an environment with FlyDSL")
 @pytest.mark.parametrize("arch", ALL)
 def test_flydsl_compiles_the_same_files(arch: str, tmp_path: Path, record_property):
     results = tmp_path / "results.jsonl"
