@@ -15,7 +15,9 @@ from ..dialects.upstream import llvm
 from ..errors import DSLTypeError, DSLValueError
 from ..expr.assembly import note_raw_text
 from ..expr.emit.trace import current
+from ..expr.tensor import Tensor
 from .insertion import emit
+from .memrefs import as_memref
 from .signature import Parameter, Signature
 from .values import unwrap
 
@@ -56,7 +58,13 @@ def operand(signature: Signature, p: Parameter, value: object) -> Values:
     if p.many:
         items = [value] if not isinstance(value, Sequence) else cast("Sequence[object]", value)
         return [unwrap(v, what) for v in items]
+    if isinstance(value, Tensor) and signature.op.startswith(_MEMORY):
+        return as_memref(value, what)
     return unwrap(value, what)
+
+
+_MEMORY = ("memref.", "vector.")
+"""Dialects whose ops access memrefs."""
 
 
 def flat(groups: Sequence[Values]) -> list[SSAValue]:

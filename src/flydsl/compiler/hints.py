@@ -6,10 +6,16 @@ import itertools
 from collections.abc import Generator, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from ..errors import DSLRuntimeError, DSLTypeError
 from ..expr.emit.trace import maybe_current
 from .key.changes import changes
+
+if TYPE_CHECKING:
+    from .._mlir.operations import Block, OperationBase
+    from .frontend.tracing import HostFrame
 
 ambient_hints: ContextVar[tuple[tuple[str, object], ...]] = ContextVar("flydsl_hints", default=())
 
@@ -59,6 +65,14 @@ def has_ambient() -> bool:
     return bool(ambient_hints.get())
 
 
+def _traced() -> HostFrame:
+    """The jit function being traced."""
+    tracer = maybe_current()
+    if tracer is None:
+        raise DSLRuntimeError("there is a module of kernels while a @flyc.jit function is traced, and none is")
+    return tracer.functions[0]
+
+
 class CompilationContext:
     """Settings for compilations started inside a `with` block.
 
@@ -105,6 +119,21 @@ class CompilationContext:
         from ..expr.extern import Library
 
         tracer.functions[0].externs.use(Library.read(path, path))
+
+    @property
+    def gpu_module_body(self) -> Block:
+        """The block that the kernels are in, as `flydsl._mlir.ir` has blocks."""
+        return import_module("flydsl._mlir.operations").Block(_traced().device)
+
+    @property
+    def gpu_module_op(self) -> OperationBase | None:
+        """The `gpu.module` of the kernels, as `flydsl._mlir.ir` has operations."""
+        return self.gpu_module_body.owner
+
+    @property
+    def kernel_counter(self) -> int:
+        """How many kernels were launched so far."""
+        return len(_traced().kernels)
 
     def next_kernel_id(self) -> int:
         """A number that no other kernel of this process got from here."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import DSLTypeError, DSLValueError
 from ..ir.enums import AddressSpace
 from .control.control_flow import if_, if_expr
-from .numeric import Boolean, Float32, Int8, Int32, Int64, Numeric, as_numeric
+from .numeric import Boolean, Float32, Int8, Int32, Int64, Numeric, as_dsl_value, as_numeric
 from .rocdl.buffers import BufferDesc, make_buffer_ptr, tensor_bytes
 from .tensor import Pointer, Tensor, get_iter, recast_iter
 from .tensors.memory import inttoptr
@@ -175,7 +175,7 @@ def buffer_store(
     >>> flyc.evaluate(put, np.arange(4, dtype="f4"), target="cpu:gfx942")
     9.0
     """
-    value = data if isinstance(data, Vector) else as_numeric(data)
+    value: Vector | Numeric = as_dsl_value(data)
     cls = value.dtype
     rsrc = _check(rsrc)
 

@@ -117,6 +117,7 @@ def trace_host(
     if not has_stream:
         types.append(_TOKEN)
     entry, device = Block(arg_types=types), Block()
+    kernels = gpu.ModuleOp.create(properties={"sym_name": StringAttr(KERNELS)}, regions=[Region(device)])
     frame = HostFrame(target, device, externs or Externs())
     tracer.functions.append(frame)
     token = active.set(tracer)
@@ -135,9 +136,7 @@ def trace_host(
         active.reset(token)
     host = func.FuncOp(name, function_type(types, ()), Region(entry))
     host.attributes["llvm.emit_c_interface"] = UnitAttr()
-    module = ModuleOp(
-        [gpu.ModuleOp.create(properties={"sym_name": StringAttr(KERNELS)}, regions=[Region(device)]), host]
-    )
+    module = ModuleOp([kernels, host])
     module.attributes["gpu.container_module"] = UnitAttr()
     if frame.raw_text or frame.externs.libraries:
         module.attributes[RAW_TEXT] = UnitAttr()

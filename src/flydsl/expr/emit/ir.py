@@ -38,6 +38,7 @@ from ..tensors.algebra_values import WRAPPERS, AlgebraValue, IntTuple, Layout, S
 from ..tensors.limits import check_lanes, check_registers
 from ..tensors.tiled import AtomT, CopyAtom, MmaAtom, TiledCopy, TiledMma
 from ..vector import Shape, Vector
+from . import raw_values as raw_values
 from .trace import current
 
 _ATOMS: dict[type, type[CopyAtom | MmaAtom | TiledCopy | TiledMma]] = {
@@ -373,7 +374,7 @@ def pointer_to_int(p: Pointer) -> SSAValue:
     return current().pure(OPS["ptrtoint"], (p.value,), i32 if p.address_space is AddressSpace.Shared else i64, {})
 
 
-_LLVM_SPACES: dict[object, int] = {
+LLVM_SPACES: dict[object, int] = {
     AddressSpace.Generic: 0,
     AddressSpace.Global: 1,
     AddressSpace.Shared: 3,
@@ -382,15 +383,13 @@ _LLVM_SPACES: dict[object, int] = {
 
 
 def raw_pointer(p: Pointer, space: int | None) -> SSAValue:
-    """`fly.to_llvm_ptr`; on the cpu stack all memory is one space."""
+    """`fly.to_llvm_ptr`, in the space that the hardware has for the memory, also where the hardware is emulated."""
     from ...dialects.upstream import llvm
 
     if space is None:
         target = next((f.target for f in current().functions if hasattr(f, "target")), None)
-        flat = target is not None and (
-            target.on_host or (target.has("nvidia") and p.address_space is AddressSpace.Register)
-        )
-        space = 0 if flat else _LLVM_SPACES.get(p.address_space, 0)
+        flat = target is not None and target.has("nvidia") and p.address_space is AddressSpace.Register
+        space = 0 if flat else LLVM_SPACES.get(p.address_space, 0)
     props: dict[str, Attribute] = {"llvm_address_space": int_attr(space)}
     return current().pure(OPS["to_llvm_ptr"], (p.value,), llvm.ptr(space), props)
 

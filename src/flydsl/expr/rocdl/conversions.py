@@ -5,7 +5,7 @@ Off the instruction's own architectures, and on the cpu stack, the same numbers 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ...errors import DSLValueError
 from ..numeric import BFloat16, Float4E2M1FN, Float32, Int32, Uint8, Uint16, Uint32, as_dsl_value, as_numeric
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from ..annotations import ElementLike, ScalarLike, ValueLike
 
 
-def cvt_pk_bf16_f32(src_a_f32: ScalarLike, src_b_f32: ScalarLike) -> Vector:
-    """Two Float32 as a pair of bf16, rounded to nearest even.
+def cvt_pk_bf16_f32(src_a_f32: ScalarLike, src_b_f32: ScalarLike) -> Int32:
+    """Two Float32 as bf16 in one word, rounded to nearest even; the first is the low half.
 
-    >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pk_bf16_f32(x, 2.0), 1.5, target="cpu:gfx950")
-    [1.5, 2.0]
+    >>> hex(flyc.evaluate(lambda x: fx.rocdl.cvt_pk_bf16_f32(x, 2.0), 1.5, target="cpu:gfx950"))
+    '0x40003fc0'
     """
-    return Vector.from_elements([Float32(as_dsl_value(x)) for x in (src_a_f32, src_b_f32)], Float32).to(BFloat16)
+    pair = Vector.from_elements([Float32(as_dsl_value(x)) for x in (src_a_f32, src_b_f32)], Float32).to(BFloat16)
+    return cast(Int32, pair.bitcast(Int32)[0])
 
 
 def cvt_off_f32_i4(src_i32: ScalarLike, byte_sel: int = 0) -> Float32:

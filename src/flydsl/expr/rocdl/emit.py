@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from xdsl.dialects.builtin import IntegerType, StringAttr, UnitAttr, i1, i16, i32, i64
+from xdsl.dialects.builtin import IntegerType, StringAttr, UnitAttr, i1, i8, i16, i32, i64
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.fly.ops import OPS
@@ -18,8 +18,10 @@ from ...dialects.upstream import llvm
 from ...dialects.upstream.gpu import BarrierOp
 from ...dialects.upstream.gpu.warp import BallotOp
 from ...ir.builder import i32_list, int_attr
+from ...ir.enums import AddressSpace
+from ..emit.ir import LLVM_SPACES, int_to_pointer
 from ..emit.trace import current
-from ..numeric import Int64
+from ..numeric import Int32, Int64
 from ..tensor import Pointer
 
 
@@ -51,6 +53,19 @@ def pointer_behind(value: SSAValue) -> Pointer | None:
     if isinstance(owner, GetBufferRsrcOp):
         value = owner.operands[0]
     return Pointer(value) if value.type.name == "fly.ptr" else None
+
+
+def shared_pointer(value: SSAValue) -> Pointer | None:
+    """The pointer into shared memory that an IR value is, or that LLVM's pointer of that space stands for."""
+    owner: Any = value.owner
+    if isinstance(owner, OPS["to_llvm_ptr"]):
+        value = owner.operands[0]
+    if value.type.name == "fly.ptr":
+        return Pointer(value)
+    if value.type != llvm.ptr(LLVM_SPACES[AddressSpace.Shared]):
+        return None
+    number = current().pure(llvm.PtrToIntOp, (value,), i32, {})
+    return int_to_pointer(ptr_type(i8, AddressSpace.Shared, 4), Int32(number))
 
 
 def _cache(cache: int) -> dict[str, Attribute]:

@@ -166,6 +166,8 @@ def raw_ptr_buffer_load_lds(
     """
     _only("raw_ptr_buffer_load_lds", {**kw, **({"aux": aux} if aux else {})})
     shared = get_iter(lds_ptr) if isinstance(lds_ptr, Tensor) else lds_ptr
+    if is_ir_value(shared):
+        shared = _emit().shared_pointer(shared)
     if not isinstance(shared, Pointer) or shared.address_space is not AddressSpace.Shared:
         raise DSLTypeError(f"expected a pointer into shared memory, got {lds_ptr!r}")
     source = recast_iter(Int32, resource(rsrc) + (_bytes(voffset) + _bytes(soffset) + _bytes(offset)))

@@ -68,7 +68,7 @@ def to_llvm_ptr(ptr: Pointer, llvm_address_space: int | None = None) -> SSAValue
     """The raw target pointer, an IR value of type `!llvm.ptr`.
 
     >>> flyc.evaluate(lambda x: str(fx.to_llvm_ptr(fx.get_iter(x)).type), np.zeros(4, "f4"))
-    '!llvm.ptr'
+    '!llvm.ptr<1>'
     """
     return current_ir().raw_pointer(ptr, llvm_address_space)
 

@@ -53,7 +53,7 @@ class AmdgpuText(DeviceText):
         self._groups: list[str] = []
 
     def tail(self, attributes: Mapping[str, Attribute], properties: Mapping[str, Attribute], f: FunctionText) -> str:
-        words = ["nounwind", "mustprogress", *(f'"{name}"' for name in _UNUSED)]
+        words = ["nounwind", *(f'"{name}"' for name in _UNUSED)]
         threads = "1,1024"
         if f.block_size is not None:
             count = f.block_size[0] * f.block_size[1] * f.block_size[2]

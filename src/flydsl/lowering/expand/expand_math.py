@@ -584,7 +584,9 @@ _APPROXIMATIONS: dict[type[Operation], tuple[str, float, float]] = {
     xmath.SinOp: ("llvm.nvvm.sin.approx.f", 1.0, 1.0),
     xmath.CosOp: ("llvm.nvvm.cos.approx.f", 1.0, 1.0),
 }
-AMD_MATH = NativeMath(_ON_AMD, _EXPONENTIALS | {xmath.SinOp, xmath.CosOp})
+_ON_AMD_FAST: dict[type[Operation], tuple[str, float, float]] = {xmath.Exp2Op: ("llvm.amdgcn.exp2.f32", 1.0, 1.0)}
+"""LLVM would add code for results that are denormal."""
+AMD_MATH = NativeMath(_ON_AMD, _EXPONENTIALS | {xmath.SinOp, xmath.CosOp}, approximations=_ON_AMD_FAST)
 NVIDIA_MATH = NativeMath(approximations=_APPROXIMATIONS)
 HOST_MATH = NativeMath(double=frozenset((xmath.PowFOp,)))
 
@@ -646,8 +648,6 @@ def _handle(r: Any, op: Operation) -> None:
     if cls is xmath.RsqrtOp and fast:
         # As a division by a root, for which GPUs have an instruction.
         r.copy(op)
-    elif cls in (native.double if wide else native.fast_single if fast else native.single):
-        r.copy(op)
     elif fast and single and cls in native.approximations:
         name, before, after = native.approximations[cls]
         if _flushes(op):
@@ -656,6 +656,8 @@ def _handle(r: Any, op: Operation) -> None:
         x = args[0] if before == 1.0 else c.mul(args[0], before)
         y = _approximation(r, name, x)
         r.vm[result] = y if after == 1.0 else c.mul(y, after)
+    elif cls in (native.double if wide else native.fast_single if fast else native.single):
+        r.copy(op)
     elif not isinstance(elem, (Float16Type, BFloat16Type, Float32Type, Float64Type)):
         r.copy(op)
     else:

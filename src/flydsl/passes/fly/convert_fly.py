@@ -11,6 +11,7 @@ from math import gcd
 from typing import Any, ClassVar, cast
 
 from xdsl.dialects.builtin import DictionaryAttr, IntegerType, StringAttr, i8, i64
+from xdsl.dialects.builtin import MemRefType as PlainMemRefType
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ... import layout as L
@@ -54,6 +55,8 @@ from ...lowering.value_operands import ValuePlace
 from ...target.scopes import scope_for
 from .device_module import HANDLERS as DEVICE_HANDLERS
 from .device_module import DeviceModule
+from .plain_memrefs import HANDLERS as MEMREF_HANDLERS
+from .plain_memrefs import pointer_type
 from .rocdl_buffers import HANDLERS as BUFFER_HANDLERS
 from .rocdl_buffers import BufferMemory, add_buffer_offset, is_buffer_type, make_buffer_pointer
 
@@ -90,6 +93,8 @@ class FlyConversion(DeviceModule, BufferMemory):
     target: ClassVar[str]
     """What messages call it."""
     spaces: ClassVar[dict[AddressSpace, int]]
+    one_space: ClassVar[bool] = False
+    """Whether all memory is the same to the target, so that a kernel may ask for any space by its number."""
     native_math: ClassVar[NativeMath] = NativeMath()
     extra: ClassVar[dict[type[Operation], Handler]] = {}
     """Handlers of this target alone, over the common ones."""
@@ -113,6 +118,8 @@ class FlyConversion(DeviceModule, BufferMemory):
             return llvm.ptr(self.spaces[space])
         if isinstance(type_, ATOM_TYPES):
             return atom_state.struct_type(type_)
+        if isinstance(type_, PlainMemRefType):
+            return pointer_type(cast("PlainMemRefType[Attribute]", type_))
         return storage_type(type_)
 
     def argument_types(self, block: Block) -> list[Attribute]:
@@ -442,9 +449,11 @@ def _to_llvm_ptr(r: FlyConversion, op: FlyOp) -> None:
     wanted = op.properties.get("llvm_address_space")
     space = llvm.address_space(value.type)
     if wanted is not None and python_value(wanted) != space:
-        raise DSLCompileError(
-            f"requested LLVM address space {python_value(wanted)} but the {r.target} conversion requires {space}"
-        )
+        if not r.one_space:
+            raise DSLCompileError(
+                f"requested LLVM address space {python_value(wanted)} but the {r.target} conversion requires {space}"
+            )
+        value = r.b.pure(AddrSpaceCastOp, (value,), op.results[0].type, {})
     r.vm[op.results[0]] = value
 
 
@@ -627,6 +636,7 @@ FlyConversion.handlers = cast(
         scf.IfOp: _structured,
         scf.WhileOp: _structured,
         **BUFFER_HANDLERS,
+        **MEMREF_HANDLERS,
         **FLOAT_HANDLERS,
         **MISSING_HANDLERS,
         **ATOMIC_HANDLERS,
