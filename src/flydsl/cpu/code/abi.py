@@ -135,6 +135,9 @@ class CpuAbi(Abi):
         if isinstance(op, fly_cpu.CountOp):
             cpu_lines.count(f, op)
             return
+        if isinstance(op, fly_cpu.SharedBaseOp):
+            f.names[op.at] = "%shared"
+            return
         if isinstance(op, fly_cpu.CallOp):
             # Where threads never meet nothing is under way either.
             assert op.callee.data.startswith(cpu_routines.CHECKS)

@@ -112,10 +112,13 @@ class EmulatedBuffers(Emulation):
             self.b.op1(llvm.AtomicRMWOp, (at, scalar), scalar.type, props)
 
     def _lane_slot(self, at: SSAValue, nbytes: int, immediate: int) -> SSAValue:
-        """The first lane's address plus the place of this lane."""
+        """The address of the first lane that takes part, plus the place of this lane."""
+        from .lane_rules import first_of, present
+
         b = self.b
         number = b.pure(llvm.PtrToIntOp, (at,), i64, {})
-        first = self.exchange(number)(b.const(0, i64))
+        leader = b.cast("extui", first_of(self, present(self)), i64)
+        first = self.exchange(number)(leader)
         step = b.addi(b.muli(self.group_lane(), b.const(nbytes, i64)), b.const(immediate, i64))
         return b.pure(llvm.IntToPtrOp, (b.addi(first, step),), at.type, {})
 

@@ -170,6 +170,14 @@ class FlyConversion(DeviceModule, BufferMemory):
 
     # --- memory ---------------------------------------------------------------------------------------------------
 
+    def address_number(self, pointer: SSAValue, type_: Attribute, *, shared: bool) -> SSAValue:
+        """An address as an integer."""
+        return self.b.pure(llvm.PtrToIntOp, (pointer,), type_, {})
+
+    def pointer_at(self, number: SSAValue, type_: Attribute, *, shared: bool) -> SSAValue:
+        """The pointer of an address that is an integer."""
+        return self.b.pure(llvm.IntToPtrOp, (number,), type_, {})
+
     def step(self, at: SSAValue, elem: Attribute, by: int | SSAValue) -> SSAValue:
         """A pointer moved by elements; those narrower than a byte are packed, but for flags."""
         b, bits = self.b, bit_width(elem)
@@ -424,11 +432,15 @@ def _get_dyn_shared(r: FlyConversion, op: FlyOp) -> None:
 
 
 def _inttoptr(r: FlyConversion, op: FlyOp) -> None:
-    r.vm[op.results[0]] = r.b.pure(llvm.IntToPtrOp, r.vals(operands_of(op)), r.convert(op.results[0].type), {})
+    type_ = op.results[0].type
+    shared = cast(PointerType, type_).data.space is AddressSpace.Shared
+    r.vm[op.results[0]] = r.pointer_at(r.val(operands_of(op)[0]), r.convert(type_), shared=shared)
 
 
 def _ptrtoint(r: FlyConversion, op: FlyOp) -> None:
-    r.vm[op.results[0]] = r.b.pure(llvm.PtrToIntOp, r.vals(operands_of(op)), op.results[0].type, {})
+    (pointer,) = operands_of(op)
+    shared = cast(PointerType, pointer.type).data.space is AddressSpace.Shared
+    r.vm[op.results[0]] = r.address_number(r.val(pointer), op.results[0].type, shared=shared)
 
 
 def _to_llvm_ptr(r: FlyConversion, op: FlyOp) -> None:
