@@ -165,7 +165,8 @@ def _offset_i4(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | 
 
 # --- with a scale -------------------------------------------------------------------------------------------------
 
-_SCALED = re.compile(r"cvt\.scalef32\.(sr\.)?(?:(2x)?(pk)(\d*)\.)?(f32|f16|bf16|fp8|bf8|fp6|bf6|fp4)\.(\w+)")
+_FORMAT = "(f32|f16|bf16|fp8|bf8|fp6|bf6|fp4)"
+_SCALED = re.compile(rf"cvt\.scalef32\.(sr\.)?(?:(2x)?(pk)(\d*)\.)?{_FORMAT}\.{_FORMAT}")
 
 
 def scale_of(r: EmulatedInstructions, scale: Arg) -> SSAValue:

@@ -12,13 +12,10 @@ from ...dialects.upstream import gpu, llvm
 from ...ir.builder import i32, i64, int_attr
 from .lane_rules import place
 from .rule_tools import Arg, NotEmulated, Rule, bits_of
-from .tdm import counted, when
+from .tdm import emulate_descriptor, to_blocks
 
 if TYPE_CHECKING:
     from .instructions import EmulatedInstructions
-
-_BLOCKS = 16
-"""The most blocks of a cluster."""
 
 
 def _nothing(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> None:
@@ -72,9 +69,16 @@ def _extent(r: EmulatedInstructions, dim: int) -> SSAValue:
     return r.routine("fly_cluster_extent", (r.b.i32(dim),), i32)
 
 
-def _in_cluster(what: str, dim: int) -> Rule:
+def in_cluster(what: str, dim: int) -> Rule:
+    """The number of the cluster, of the block in it, of the last block; or how many blocks or clusters there are."""
+
     def rule(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> SSAValue:
         extent = _extent(r, dim)
+        if what == "extent":
+            return extent
+        if what == "clusters":
+            blocks = cast(SSAValue, place(gpu.GridDimOp, "xyz"[dim])(r, (), i32))
+            return r.b.int_binary("divui", blocks, extent)
         if what == "last":
             return r.b.int_binary("subi", extent, r.b.i32(1))
         block = cast(SSAValue, place(gpu.BlockIdOp, "xyz"[dim])(r, (), i32))
@@ -166,28 +170,15 @@ def _lane_to_shared(nbytes: int, cluster: bool) -> Rule:
     """Each lane copies from an address of its own to one of its own: (global, shared, offset, cache policy, mask)."""
 
     def rule(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> None:
-        b, by = r.b, r.number(args[2])
+        by = r.number(args[2])
         source, target = r.at(r.word(args[0]), by), r.at(r.word(args[1]), by)
         value = r.take(source, IntegerType(8 * nbytes))
 
-        def put() -> None:
+        if not cluster:
             r.put(value, target)
             r.note_copy("to_shared", target, nbytes)
-
-        if not cluster:
-            put()
             return
-        mask = r.word(args[4])
-        when(b, b.cmpi("eq", mask, b.i32(0)), put)
-        here = r.flat(target)
-
-        def to(block: SSAValue) -> None:
-            rank = b.cast("trunci", block, i32)
-            bit = b.int_binary("andi", b.int_binary("shrui", mask, rank), b.i32(1))
-            chosen = b.cmpi("ne", bit, b.i32(0))
-            when(b, chosen, lambda: r.put(value, r.routine("fly_remote", (here, rank), llvm.ptr())))
-
-        counted(b, b.const(0, i64), _BLOCKS, 1, to)
+        to_blocks(r, value, r.flat(target), r.word(args[4]))
 
     return rule
 
@@ -196,6 +187,15 @@ def _lane_from_shared(nbytes: int) -> Rule:
     def rule(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> None:
         by = r.number(args[2])
         r.put(r.take(r.at(r.word(args[1]), by), IntegerType(8 * nbytes)), r.at(r.word(args[0]), by))
+
+    return rule
+
+
+def _tensor(load: bool) -> Rule:
+    """The tensor data mover: the groups of its descriptor, and a cache policy."""
+
+    def rule(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> None:
+        emulate_descriptor(r, [a for a in args if isinstance(a, SSAValue) and a.type != i32], load=load)
 
     return rule
 
@@ -271,9 +271,9 @@ RULES: dict[str, Rule] = {
     "s.barrier.signal.isfirst": _signal_first,
     "s.barrier.wait": _wait,
     "s.cluster.barrier": _cluster_barrier,
-    **{f"cluster.id.{d}": _in_cluster("cluster", i) for i, d in enumerate("xyz")},
-    **{f"cluster.workgroup.id.{d}": _in_cluster("block", i) for i, d in enumerate("xyz")},
-    **{f"cluster.workgroup.max.id.{d}": _in_cluster("last", i) for i, d in enumerate("xyz")},
+    **{f"cluster.id.{d}": in_cluster("cluster", i) for i, d in enumerate("xyz")},
+    **{f"cluster.workgroup.id.{d}": in_cluster("block", i) for i, d in enumerate("xyz")},
+    **{f"cluster.workgroup.max.id.{d}": in_cluster("last", i) for i, d in enumerate("xyz")},
     "cluster.workgroup.flat.id": lambda r, args, type_: r.routine("fly_cluster_rank", (), i32),
     "cluster.workgroup.max.flat.id": _cluster_last,
     "make.buffer.rsrc": _make_rsrc,
@@ -296,8 +296,10 @@ RULES: dict[str, Rule] = {
     **{f"global.load.async.to.lds.{w}": _lane_to_shared(n, False) for w, n in _SIZES.items()},
     **{f"cluster.load.async.to.lds.{w}": _lane_to_shared(n, True) for w, n in _SIZES.items()},
     **{f"global.store.async.from.lds.{w}": _lane_from_shared(n) for w, n in _SIZES.items()},
+    **{f"tensor.load.to.lds{form}": _tensor(True) for form in ("", ".d2")},
+    **{f"tensor.store.from.lds{form}": _tensor(False) for form in ("", ".d2")},
     **{f"ds.read.tr{w}.b{bits}": _transposed(w, bits) for w, bits in ((4, 64), (8, 64), (6, 96), (16, 64))},
 }
 """The meaning of each intrinsic."""
 
-__all__ = ["RULES", "barrier"]
+__all__ = ["RULES", "barrier", "in_cluster"]

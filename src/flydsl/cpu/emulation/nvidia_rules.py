@@ -15,7 +15,7 @@ from ...ir.types import bit_width
 from . import arithmetic_rules
 from .conversion_rules import from_f32
 from .lane_rules import ballot, bit_at, first_of, from_lane, lane, place, present
-from .memory_rules import barrier
+from .memory_rules import barrier, in_cluster
 from .rule_tools import Arg, NotEmulated, Rule, llvm_call, pair_struct, vector_of
 
 if TYPE_CHECKING:
@@ -295,6 +295,16 @@ RULES: dict[str, Rule] = {
         f"read.ptx.sreg.{word}.{d}": place(cls, d)
         for word, cls in (("tid", ThreadIdOp), ("ntid", BlockDimOp), ("ctaid", BlockIdOp), ("nctaid", GridDimOp))
         for d in "xyz"
+    },
+    **{
+        f"read.ptx.sreg.{word}.{d}": in_cluster(what, i)
+        for word, what in (
+            ("clusterid", "cluster"),
+            ("nclusterid", "clusters"),
+            ("cluster.ctaid", "block"),
+            ("cluster.nctaid", "extent"),
+        )
+        for i, d in enumerate("xyz")
     },
     "read.ptx.sreg.laneid": lambda r, args, type_: lane(r),
     "read.ptx.sreg.warpid": lambda r, args, type_: r.wave_number(),
