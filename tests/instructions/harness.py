@@ -66,7 +66,11 @@ def ir_type(type_: str) -> Any:
 
 
 def run(
-    rows: Mapping[str, str], arch: str, lanes: int, rng: np.random.Generator, fill: Callable[[str, int], Any] | None = None
+    rows: Mapping[str, str],
+    arch: str,
+    lanes: int,
+    rng: np.random.Generator,
+    fill: Callable[[str, int], Any] | None = None,
 ) -> dict[str, tuple[list[np.ndarray], np.ndarray]]:
     """What each intrinsic gives in every lane: its operands and its result as words, by its full name."""
     widest = max(sum(words_of(t) for t, n in parts(row)[1] if n is None) for row in rows.values())

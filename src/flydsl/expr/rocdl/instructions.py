@@ -62,8 +62,9 @@ def intrinsic(name: str, ty: ElementLike | None, operands: Sequence[ValueLike]) 
     return None if made is None else as_dsl_value(made)
 
 
-def _call(name: str, ty: ElementLike, *operands: SSAValue) -> Any:
-    amd_target(f"fx.rocdl: {name}")
+def call(name: str, ty: ElementLike, *operands: SSAValue) -> Any:
+    """`llvm.amdgcn.<name>`, which the targets of the caller are known to have."""
+    amd_target(f"llvm.amdgcn.{name}")
     made = _emit().intrinsic(f"llvm.amdgcn.{name}", ir_type(ty), list(operands))
     return as_dsl_value(made, ty if isinstance(ty, type) else None)
 
@@ -95,7 +96,7 @@ def readfirstlane(res: ResultType[MadeT], src: ValueLike) -> MadeT:
     >>> flyc.evaluate(lambda: fx.rocdl.readfirstlane(fx.Int32, fx.lane_id() + 7), threads=4, target="cpu:gfx942")
     [7, 7, 7, 7]
     """
-    return _call(f"readfirstlane.{_suffix(res)}", res, _value(src))
+    return call(f"readfirstlane.{_suffix(res)}", res, _value(src))
 
 
 @also_called(ty="res", value="src")
@@ -105,7 +106,7 @@ def readlane(res: ResultType[MadeT], src: ValueLike, lane: IntLike) -> MadeT:
     >>> flyc.evaluate(lambda: fx.rocdl.readlane(fx.Int32, fx.lane_id() * 10, 2), threads=4, target="cpu:gfx942")
     [20, 20, 20, 20]
     """
-    return _call(f"readlane.{_suffix(res)}", res, _value(src), Int32(as_numeric(lane)).ir_value())
+    return call(f"readlane.{_suffix(res)}", res, _value(src), Int32(as_numeric(lane)).ir_value())
 
 
 @also_called(ty="res")
@@ -119,7 +120,7 @@ def ballot(res: ResultType[MadeT], pred: ScalarLike) -> MadeT:
     width = _class(res).width
     if width == 32 and _wave() == 64:
         raise DSLValueError("ballot of a wave of 64 lanes needs a 64-bit result")
-    return _call(f"ballot.i{width}", res, flag.ir_value())
+    return call(f"ballot.i{width}", res, flag.ir_value())
 
 
 @also_called(ty="res", byte_index="index", value="src")
@@ -132,7 +133,7 @@ def ds_bpermute(res: ResultType[MadeT], index: IntLike, src: ScalarLike) -> Made
     [30, 20, 10, 0]
     """
     word = _as_word(src)
-    moved = _call("ds.bpermute", Int32, Int32(as_numeric(index)).ir_value(), word.ir_value())
+    moved = call("ds.bpermute", Int32, Int32(as_numeric(index)).ir_value(), word.ir_value())
     return _from_word(moved, res)
 
 
@@ -144,7 +145,7 @@ def ds_permute(ty: ResultType[MadeT], byte_index: IntLike, value: ScalarLike) ->
     >>> flyc.evaluate(example, threads=4, target="cpu:gfx942")
     [30, 20, 10, 0]
     """
-    moved = _call("ds.permute", Int32, Int32(as_numeric(byte_index)).ir_value(), _as_word(value).ir_value())
+    moved = call("ds.permute", Int32, Int32(as_numeric(byte_index)).ir_value(), _as_word(value).ir_value())
     return _from_word(moved, ty)
 
 
@@ -161,7 +162,7 @@ def ds_swizzle(res: ResultType[MadeT], src: ScalarLike, offset: int) -> MadeT:
     >>> flyc.evaluate(lambda: fx.rocdl.ds_swizzle(fx.Int32, fx.lane_id(), 0x801B), threads=4, target="cpu:gfx942")
     [3, 2, 1, 0]
     """
-    return _from_word(_call("ds.swizzle", Int32, _as_word(src).ir_value(), _const(offset)), res)
+    return _from_word(call("ds.swizzle", Int32, _as_word(src).ir_value(), _const(offset)), res)
 
 
 def _as_word(value: ScalarLike) -> Int32:
@@ -201,7 +202,7 @@ def update_dpp(
     """
     _check_dpp(dpp_ctrl)
     operands = [_as_word(old).ir_value(), _as_word(src).ir_value(), _const(dpp_ctrl), _const(row_mask)]
-    return _from_word(_call("update.dpp.i32", Int32, *operands, _const(bank_mask), _const(int(bound_ctrl), 1)), res)
+    return _from_word(call("update.dpp.i32", Int32, *operands, _const(bank_mask), _const(int(bound_ctrl), 1)), res)
 
 
 def mov_dpp(
@@ -288,7 +289,7 @@ def wave_id() -> Int32:
     """
     target = amd_target("fx.rocdl.wave_id")
     if target.has("wave_id") and not target.on_host:
-        return _call("wave.id", Int32)
+        return call("wave.id", Int32)
     x, y, z = gpu.thread_idx
     dx, dy, _ = gpu.block_dim
     return (x + dx * (y + dy * z)) // _wave()
@@ -300,7 +301,7 @@ def wave_id() -> Int32:
 def _unary(name: str, ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
     number = as_dsl_value(value)
     same = _class(ty) if isinstance(number, Numeric) else None
-    return _call(f"{name}.{_suffix(ty)}", ty, _value(number if same is None else same(number)))
+    return call(f"{name}.{_suffix(ty)}", ty, _value(number if same is None else same(number)))
 
 
 @also_called(ty="res", value="arg")
@@ -349,7 +350,7 @@ def fmed3(res: ResultType[MadeT], src0: ScalarLike, src1: ScalarLike, src2: Scal
     >>> flyc.evaluate(lambda x: fx.rocdl.fmed3(fx.Float32, x, 0.0, 1.0), 4.0, target="cpu:gfx942")
     1.0
     """
-    return _call(f"fmed3.{_suffix(res)}", res, _value(src0), _value(src1), _value(src2))
+    return call(f"fmed3.{_suffix(res)}", res, _value(src0), _value(src1), _value(src2))
 
 
 @also_called(hi="src_hi", lo="src_lo")
@@ -361,7 +362,7 @@ def perm_b32(src_hi: ScalarLike, src_lo: ScalarLike, sel: ScalarLike) -> Int32:
     >>> hex(flyc.evaluate(example, 0x11223344, 0x55667788, target="cpu:gfx942"))
     '0x11227788'
     """
-    return _call(
+    return call(
         "perm",
         Int32,
         _value(Int32(as_numeric(src_hi))),
@@ -382,7 +383,7 @@ def cvt_pkrtz(res: ElementLike, src_a: ScalarLike, src_b: ScalarLike) -> Vector:
     """
     from ...ir.types import vector_type
 
-    return _call("cvt.pkrtz", vector_type(Float16.ir_type, 2), _value(src_a), _value(src_b))
+    return call("cvt.pkrtz", vector_type(Float16.ir_type, 2), _value(src_a), _value(src_b))
 
 
 def _pack_fp8(
@@ -391,7 +392,7 @@ def _pack_fp8(
     need(name, "cvt_fp8")
     high = bool(word_sel)
     operands = [_value(a), _value(b), Int32(as_numeric(old)).ir_value(), _const(int(high), 1)]
-    return _call(f"cvt.pk.{'bf8' if bf8 else 'fp8'}.f32", Int32, *operands)
+    return call(f"cvt.pk.{'bf8' if bf8 else 'fp8'}.f32", Int32, *operands)
 
 
 @also_called(ty="res", a="src_a", b="src_b")
@@ -424,7 +425,7 @@ def _pair_fp8(name: str, bf8: bool, value: ScalarLike, word_sel: bool) -> Any:
     from ...ir.types import vector_type
 
     operands = [Int32(as_numeric(value)).ir_value(), _const(int(high), 1)]
-    return _call(f"cvt.pk.f32.{'bf8' if bf8 else 'fp8'}", vector_type(Float32.ir_type, 2), *operands)
+    return call(f"cvt.pk.f32.{'bf8' if bf8 else 'fp8'}", vector_type(Float32.ir_type, 2), *operands)
 
 
 @also_called(ty="res", value="src")
@@ -449,7 +450,7 @@ def cvt_pk_f32_bf8(res: ElementLike | None, src: ScalarLike, word_sel: bool = Fa
 
 def _one_fp8(name: str, bf8: bool, value: ScalarLike, byte: int) -> Any:
     need(name, "cvt_fp8")
-    return _call(f"cvt.f32.{'bf8' if bf8 else 'fp8'}", Float32, Int32(as_numeric(value)).ir_value(), _const(byte))
+    return call(f"cvt.f32.{'bf8' if bf8 else 'fp8'}", Float32, Int32(as_numeric(value)).ir_value(), _const(byte))
 
 
 @also_called(ty="res", value="src_a")
@@ -541,6 +542,7 @@ def bits_as(value: ValueLike, cls: type[Numeric], count: int) -> Vector:
 __all__ = [
     "ballot",
     "by_name",
+    "call",
     "cvt_f32_bf8",
     "cvt_f32_fp8",
     "cvt_pk_bf8_f32",
