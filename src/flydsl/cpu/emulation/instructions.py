@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import vector as xvector
-from xdsl.dialects.builtin import IntegerAttr, IntegerType, VectorType, i1
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, VectorType, i1
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
@@ -20,6 +20,7 @@ from ...dialects.fly.atoms import MmaOpType, Operand
 from ...dialects.upstream import llvm
 from ...dialects.upstream.keyword_attr import KeywordAttr
 from ...dialects.upstream.llvm.atomics import CmpXchgOp, cmpxchg_type
+from ...dialects.upstream.llvm.values import AddrSpaceCastOp
 from ...dialects.upstream.vector import FromElementsOp
 from ...errors import DSLCompileError, DSLValueError
 from ...ir.builder import i32, i64, i64_list, int_attr
@@ -37,8 +38,8 @@ Own = Callable[[Any, Sequence[SSAValue]], Sequence[SSAValue]]
 _FOREIGN = ("llvm.amdgcn.", "llvm.nvvm.", "llvm.r600.")
 _DIALECTS = ("rocdl.", "nvvm.")
 _PREFIXES = {"rocdl": "llvm.amdgcn.", "nvvm": "llvm.nvvm."}
-_HOLDERS = frozenset((llvm.UndefOp, llvm.InsertValueOp, llvm.ExtractValueOp))
-"""Ops whose results may hold descriptors."""
+_POINTERS = frozenset((LLVMPointerType, llvm.StructType))
+"""Types that are others here."""
 
 
 def _full_name(op: Operation, row: Row) -> str:
@@ -71,9 +72,10 @@ class EmulatedInstructions(EmulatedBuffers):
         def set_state(self, state: dict[str, SSAValue]) -> None: ...
 
     def convert(self, type_: Attribute) -> Attribute:
-        """Descriptors of buffers are structs here."""
+        """Descriptors of buffers are structs here, and all memory is one address space."""
         if isinstance(type_, LLVMPointerType):
-            return self.descriptor_type() if llvm.address_space(type_) == 8 else type_
+            space = llvm.address_space(type_)
+            return type_ if not space else self.descriptor_type() if space == 8 else llvm.ptr()
         if isinstance(type_, llvm.StructType):
             packed, fields = type_.data
             made = tuple(self.convert(f) for f in fields)
@@ -85,7 +87,7 @@ class EmulatedInstructions(EmulatedBuffers):
         kind = type(op)
         if kind is llvm.CallIntrinsicOp:
             name = cast(llvm.CallIntrinsicOp, op).intrin.data
-            return self._intrinsic(op, name) if name.startswith(_FOREIGN) else None
+            return self._intrinsic(op, name) if name.startswith(_FOREIGN) else self._common(op, name)
         if op.name.startswith(_DIALECTS):
             return self._table_op(op)
         if kind is llvm.InlineAsmOp:
@@ -94,12 +96,33 @@ class EmulatedInstructions(EmulatedBuffers):
             return assembly_rule(self, cast(llvm.InlineAsmOp, op))
         if kind is llvm.PtrToIntOp or kind is llvm.IntToPtrOp:
             return self._pointers(op)
-        if kind in _HOLDERS:
-            type_ = op.results[0].type
-            wanted = self.convert(type_)
-            if wanted != type_:
-                return lambda r, args: [r.b.opn(kind, args, (wanted,), dict(op.properties)).results[0]]
+        if any(type(x.type) in _POINTERS for x in op.results) and not op.regions:
+            return self._retyped(op)
         return super().own_rule(op)
+
+    def _retyped(self, op: Operation) -> Own | None:
+        """An op that gives a pointer, or a struct with one."""
+        types = [cast(Attribute, x.type) for x in op.results]
+        wanted = [self.convert(t) for t in types]
+        if wanted == types:
+            return super().own_rule(op)
+        if isinstance(op, AddrSpaceCastOp):
+            return lambda r, args: [r.flat(args[0])]
+        kind, props = type(op), dict(op.properties)
+        if isinstance(op, llvm.AddressOfOp):
+            # Globals stay where they are, but for those in shared memory, which have a place of their own.
+            own = wanted[0] if llvm.address_space(cast(LLVMPointerType, types[0])) == 3 else types[0]
+            return lambda r, args: [r.flat(r.b.pure(kind, (), own, props))]
+        return lambda r, args: list(r.b.opn(kind, args, wanted, props).results)
+
+    def _common(self, op: Operation, name: str) -> Own | None:
+        """An intrinsic of all targets; its name tells the address spaces of pointers."""
+        spelled = re.sub(r"\.p\d+\b", ".p0", name)
+        if spelled == name:
+            return None
+        props = {**op.properties, "intrin": StringAttr(spelled)}
+        types = [self.convert(cast(Attribute, x.type)) for x in op.results]
+        return lambda r, args: list(r.b.opn(llvm.CallIntrinsicOp, args, types, props).results)
 
     def _intrinsic(self, op: Operation, name: str) -> Own:
         from .instruction_rules import rule_of
@@ -166,11 +189,9 @@ class EmulatedInstructions(EmulatedBuffers):
             if isinstance(op, llvm.PtrToIntOp):
                 return lambda r, args: [r.descriptor_bits(args[0], target)]
             return lambda r, args: [r.descriptor_from(args[0])]
-        if space != 3:
-            return None
         if isinstance(op, llvm.PtrToIntOp):
-            return lambda r, args: [r.address_number(args[0], target, shared=True)]
-        return lambda r, args: [r.pointer_at(args[0], target, shared=True)]
+            return lambda r, args: [r.address_number(args[0], target, shared=space == 3)]
+        return lambda r, args: [r.pointer_at(args[0], r.convert(target), shared=space == 3)]
 
     # --- what the rules may use -----------------------------------------------------------------------------------
 

@@ -450,7 +450,7 @@ def _to_llvm_ptr(r: FlyConversion, op: FlyOp) -> None:
     value = r.val(old)
     wanted = op.properties.get("llvm_address_space")
     space = llvm.address_space(value.type)
-    if wanted is not None and python_value(wanted) != space:
+    if wanted is not None and r.convert(llvm.ptr(python_value(wanted))) != value.type:
         raise DSLCompileError(
             f"requested LLVM address space {python_value(wanted)} but the {r.target} conversion requires {space}"
         )
@@ -467,7 +467,7 @@ def bare_pointer(r: FlyConversion, op: FlyOp, pointer_of: Callable[[SSAValue], S
     (old,) = operands_of(op)
     if is_buffer_type(old.type):
         raise DSLCompileError(f"a buffer tensor has no bare pointer: {old.type}")
-    value, wanted = pointer_of(old), op.results[0].type
+    value, wanted = pointer_of(old), r.convert(op.results[0].type)
     r.vm[op.results[0]] = value if value.type == wanted else r.b.pure(AddrSpaceCastOp, (value,), wanted, {})
 
 
