@@ -100,7 +100,7 @@ class _Run:
                 raise self.refuse(f"the operand {place!r}, which has no value yet,")
             value = self.values[number]
             if isinstance(value.type, llvm.LLVMPointerType):
-                value = b.pure(llvm.PtrToIntOp, (value,), cast(Attribute, type_), {})
+                value = b.pure(llvm.PtrToIntOp, (value,), type_, {})
             value = bits_of(self.r, self.fitted(value, type_), type_)
             if type_ not in (f32, f16, f64):
                 if found[1] or found[2]:
@@ -237,7 +237,7 @@ def assembly_rule(r: EmulatedInstructions, op: llvm.InlineAsmOp) -> Own | None:
         run = _Run(r, text, values)
         for line in lines:
             run.do(line)
-        wanted = [cast(Attribute, x.type) for x in op.results]
+        wanted: list[Attribute] = [x.type for x in op.results]
         if not wanted:
             return []
         struct = wanted[0]

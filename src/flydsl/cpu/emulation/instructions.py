@@ -102,7 +102,7 @@ class EmulatedInstructions(EmulatedBuffers):
 
     def _retyped(self, op: Operation) -> Own | None:
         """An op that gives a pointer, or a struct with one."""
-        types = [cast(Attribute, x.type) for x in op.results]
+        types: list[Attribute] = [x.type for x in op.results]
         wanted = [self.convert(t) for t in types]
         if wanted == types:
             return super().own_rule(op)
@@ -121,7 +121,7 @@ class EmulatedInstructions(EmulatedBuffers):
         if spelled == name:
             return None
         props = {**op.properties, "intrin": StringAttr(spelled)}
-        types = [self.convert(cast(Attribute, x.type)) for x in op.results]
+        types = [self.convert(x.type) for x in op.results]
         return lambda r, args: list(r.b.opn(llvm.CallIntrinsicOp, args, types, props).results)
 
     def _intrinsic(self, op: Operation, name: str) -> Own:
@@ -153,7 +153,8 @@ class EmulatedInstructions(EmulatedBuffers):
                     continue
                 key = slot.item.name if slot.item is not None else slot.extra
                 held = op.properties.get(key)
-                found.append(_literal(held) if isinstance(held, IntegerAttr) else slot.fixed or 0)
+                literal = cast("IntegerAttr[IntegerType]", held) if isinstance(held, IntegerAttr) else None
+                found.append(_literal(literal) if literal is not None else slot.fixed or 0)
             return found
 
         return self._applied(op, rule, f"'{op.name}'", arguments)
@@ -210,6 +211,12 @@ class EmulatedInstructions(EmulatedBuffers):
     def word(self, x: Arg, type_: Attribute = i32) -> SSAValue:
         """An argument as a value."""
         return self.b.const(x, type_) if isinstance(x, int) else x
+
+    def first_lane(self) -> SSAValue:
+        """Number of the first lane of the wave that takes part, i64."""
+        from .lane_rules import first_of, present
+
+        return self.b.cast("extui", first_of(self, present(self)), i64)
 
     def call_with_state(self, atom: MmaOpType, state: dict[str, SSAValue], *operands: Operand) -> None:
         """A matrix atom with these fields of its state set."""

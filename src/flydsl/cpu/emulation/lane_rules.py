@@ -56,14 +56,20 @@ def bit_at(r: EmulatedInstructions, mask: SSAValue, at: SSAValue) -> SSAValue:
     return b.cast("trunci", moved, i1)
 
 
+def _shuffles(type_: Attribute) -> bool:
+    """Whether `gpu.shuffle` takes a type."""
+    return type(type_) in (IntegerType, Float32Type) and bit_width(type_) in (8, 16, 32, 64)
+
+
 def from_lane(r: EmulatedInstructions, value: SSAValue, source: SSAValue) -> SSAValue:
     """The value of a lane (i32) that takes part."""
-    b, type_ = r.b, value.type
+    b = r.b
+    type_: Attribute = value.type
     if isinstance(type_, LLVMPointerType):
         number = b.pure(llvm.PtrToIntOp, (value,), i64, {})
         return b.pure(llvm.IntToPtrOp, (from_lane(r, number, source),), type_, {})
     inside = b.int_binary("andi", source, b.i32(r.warp_size() - 1))
-    if isinstance(type_, IntegerType | Float32Type) and bit_width(type_) in (8, 16, 32, 64):
+    if _shuffles(type_):
         props: dict[str, Attribute] = {"mode": gpu.ShuffleModeAttr("idx")}
         return b.opn(gpu.ShuffleOp, (value, inside, b.i32(r.warp_size())), (type_, i1), props).results[0]
     return r.exchange(value)(b.cast("extui", inside, i64))

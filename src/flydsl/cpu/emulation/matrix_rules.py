@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import IntegerType, bf16, f16, f32, f64, i8
 from xdsl.ir import Attribute, SSAValue
 
 from ... import layout as L
-from ...dialects.fly.atoms import MmaOpType, Operand
+from ...dialects.fly.atoms import AtomLowering, MmaOpType, Operand
 from ...dialects.fly_rocdl.cdna3 import MfmaType
 from ...dialects.fly_rocdl.scaled import FORMATS, MfmaScaleType, WmmaScaleType
 from ...dialects.fly_rocdl.wmma import type_for
@@ -76,8 +76,8 @@ def _mfma(name: str) -> Rule | None:
     def rule(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> SSAValue | None:
         if any(r.number(a) for a in args[3:]):
             return None
-        elems = [_TYPES.get(w) or format_of(r, w) for w in words]
-        atom = MfmaType.make(int(m), int(n), int(k), *elems, _TYPES[acc])
+        a, b = (_TYPES.get(w) or format_of(r, w) for w in words)
+        atom = MfmaType.make(int(m), int(n), int(k), a, b, _TYPES[acc])
         return product(r, atom, [r.word(x) for x in args[:3]], type_)
 
     return rule
@@ -94,16 +94,18 @@ def _wmma(name: str) -> Rule | None:
         family = None if r.arch is None else type_for(r.arch)
         if family is None:
             return None
-        elems = [_TYPES.get(w) or format_of(r, w) for w in words]
+        a, b = (_TYPES.get(w) or format_of(r, w) for w in words)
         order = _operands(r, args, acc == "i32", words[0] in ("fp8", "bf8"))
         if order is None:
             return None
-        values, flags = order
-        atom = family.make(16, 16, int(k), *elems, _TYPES[acc], *flags)
+        values, (sign_a, sign_b, clamp) = order
+        atom = family.make(16, 16, int(k), a, b, _TYPES[acc], sign_a, sign_b, clamp)
         out = vector_type(_TYPES[acc], 8)
         # Registers hold rows in order; the layout of 16-bit accumulators counts them otherwise.
-        values[2] = atom.rows(r, bits_of(r, values[2], out), inverse=True)
-        return bits_of(r, atom.rows(r, product(r, atom, values, out), inverse=False), cast(Attribute, type_))
+        values[2] = atom.rows(cast(AtomLowering, r), bits_of(r, values[2], out), inverse=True)
+        return bits_of(
+            r, atom.rows(cast(AtomLowering, r), product(r, atom, values, out), inverse=False), cast(Attribute, type_)
+        )
 
     return rule
 
@@ -137,8 +139,8 @@ def _scaled(name: str) -> Rule | None:
 
     def mfma(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> SSAValue:
         a, b, c, code_a, code_b, sel_a, scale_a, sel_b, scale_b = args
-        elems = [_BY_CODE[r.number(x)] for x in (code_a, code_b)]
-        atom = MfmaScaleType.make(m, n, k, *elems, f32, r.number(sel_a), r.number(sel_b))
+        left, right = (_BY_CODE[r.number(x)] for x in (code_a, code_b))
+        atom = MfmaScaleType.make(m, n, k, left, right, f32, r.number(sel_a), r.number(sel_b))
         state = {"scale_a": r.word(scale_a), "scale_b": r.word(scale_b)}
         return product(r, atom, [r.word(x) for x in (a, b, c)], type_, state)
 
@@ -146,17 +148,16 @@ def _scaled(name: str) -> Rule | None:
         left = list(args)
         if m == 16:
             code_a, a, code_b, b = left[:4]
-            elems, left = [_BY_CODE[r.number(x)] for x in (code_a, code_b)], left[4:]
+            formats, left = (_BY_CODE[r.number(code_a)], _BY_CODE[r.number(code_b)]), left[4:]
         else:
             a, b, left = left[0], left[1], left[2:]
-            elems = [_BY_CODE[4]] * 2
+            formats = (_BY_CODE[4], _BY_CODE[4])
         modifier, c, sel_a, form_a, scale_a, sel_b, form_b, scale_b, *_ = left
         if any(r.number(x) for x in (modifier, form_a, form_b)):
             return None
         block = 16 if kind == "scale16" else 32
-        atom = WmmaScaleType.make(
-            m, n, k, *elems, f32, r.number(sel_a), r.number(sel_b), 0, False, False, block
-        )  # fmt: skip
+        sels = r.number(sel_a), r.number(sel_b)
+        atom = WmmaScaleType.make(m, n, k, *formats, f32, *sels, block_size=block)
         state = {"scale_a": r.word(scale_a), "scale_b": r.word(scale_b)}
         return product(r, atom, [r.word(x) for x in (a, b, c)], type_, state)
 

@@ -47,11 +47,11 @@ def _words(x: Numeric) -> list[Int32]:
 def _of_words(words: Sequence[Int32], cls: type[Numeric]) -> Numeric:
     """The value of a class that has these words."""
     if cls.width > 32:
-        return cast(Numeric, Vector.from_elements(list(words), Int32).bitcast(cls)[0])
+        return Vector.from_elements(list(words), Int32).bitcast(cls)[0]
     if cls.is_float:
         bits = words[0] if cls.width == 32 else CLASSES[f"Uint{cls.width}"](words[0])
         return bits.bitcast(cls)
-    return cast(Numeric, words[0] != 0) if cls is Boolean else cls(words[0])
+    return words[0] != 0 if cls is Boolean else cls(words[0])
 
 
 def _moved(x: Numeric, move: Callable[[Int32], Int32]) -> Numeric:
