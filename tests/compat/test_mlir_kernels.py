@@ -225,15 +225,15 @@ def test_what_no_rule_describes_is_refused_by_name() -> None:
         out[0] = fx.Int32(llvm.call_intrinsic(T.i32(), "llvm.amdgcn.groupstaticsize", [], [], []))
 
     def text(a: Any, out: Any) -> None:
-        out[0] = fx.Int32(llvm.inline_asm(T.i32(), [a[0]], "v_bfrev_b32 $0, $1", "=v,v"))
+        out[0] = fx.Int32(llvm.inline_asm(T.i32(), [a[0]], "v_cubeid_f32 $0, $1, $1, $1", "=v,v"))
 
     def op(a: Any, out: Any) -> None:
-        out[0] = fx.Int32(rocdl.permlanex16(T.i32(), a[0], a[0], a[0], a[0], False, False))
+        rocdl.s_wakeup_barrier(llvm.inttoptr(llvm.PointerType.get(3), const(0)))
 
     for body, name in (
         (unknown, "llvm.amdgcn.groupstaticsize"),
-        (text, "v_bfrev_b32"),
-        (op, "llvm.amdgcn.permlanex16"),
+        (text, "v_cubeid_f32"),
+        (op, "llvm.amdgcn.s.wakeup.barrier"),
     ):
         with pytest.raises(DSLCompileError, match=f"cpu stack does not emulate.*{name}"):
             run(body, np.zeros(64, np.int32), 1)

@@ -69,6 +69,15 @@ class LaneOp(IRDLOperation):
 
 
 @irdl_op_definition
+class SharedBaseOp(IRDLOperation):
+    """Where the block's shared memory begins: addresses in it, as integers, count from there as on a GPU."""
+
+    name = "fly_cpu.shared_base"
+    at = result_def(LLVMPointerType)
+    traits = traits_def(Pure())
+
+
+@irdl_op_definition
 class YieldOp(IRDLOperation):
     """Let the other threads run: a thread that looked at memory and may do something else when it looks again."""
 
@@ -130,7 +139,10 @@ class LineOp(IRDLOperation):
     site = prop_def(IntegerAttr)
 
 
-FlyCpu = Dialect("fly_cpu", [CountOp, DepositOp, RendezvousOp, LaneOp, YieldOp, WaitOp, CallOp, ExtentOp, LineOp])
+FlyCpu = Dialect(
+    "fly_cpu",
+    [CountOp, DepositOp, RendezvousOp, LaneOp, SharedBaseOp, YieldOp, WaitOp, CallOp, ExtentOp, LineOp],
+)
 
 __all__ = [
     "BARE",
@@ -142,6 +154,7 @@ __all__ = [
     "LaneOp",
     "LineOp",
     "RendezvousOp",
+    "SharedBaseOp",
     "WaitOp",
     "YieldOp",
 ]

@@ -35,15 +35,14 @@ class Slot(NamedTuple):
 def argument_order(name: str, row: Row) -> list[Slot]:
     """Arguments of the intrinsic in order; mostly they are in the order of the op's text."""
     literals = {i.name: Slot(item=i) for i in row.items if i.kind == "number"}
-    if name.startswith("wmma.i32"):
-        return [Slot(extra="signA"), Slot(0), Slot(extra="signB"), Slot(1), Slot(2), Slot(extra="clamp")]
-    if name.startswith("wmma.scale"):
-        words = [literals[k] for k in ("fmtA", "fmtB", "modC", "scaleAType", "fmtScaleA", "scaleBType", "fmtScaleB")]
-        fmt_a, fmt_b, mod_c, type_a, scale_a, type_b, scale_b = words
-        no = Slot(fixed=0)
+    if row.call:
         return [
-            *(fmt_a, Slot(0), fmt_b, Slot(1), mod_c, Slot(2)),
-            *(type_a, scale_a, Slot(3), type_b, scale_b, Slot(4), no, no),
+            Slot(int(word))
+            if word.isdigit()
+            else Slot(fixed=int(word[1:]))
+            if word.startswith("=")
+            else literals.get(word) or Slot(extra=word)
+            for word in row.call
         ]
     found: list[Slot] = []
     count = 0
@@ -94,7 +93,7 @@ def spelled(b: Builder, intrinsic: str, type_: Attribute | None, arguments: Sequ
             continue
         operands, props = made
         full = row.intrinsic.format(*(_suffix(v.type) for v in operands), r=_suffix(type_))
-        fixed = [i.type for i in row.items if i.kind == "operand"]
+        fixed = row.operand_types()
         if full != intrinsic or any(t is not None and v.type != t for t, v in zip(fixed, operands, strict=True)):
             continue
         return cast(TableOp, b.opn(ROCDL_OPS[name], operands, () if type_ is None else (type_,), props))

@@ -137,7 +137,7 @@ def test_one_warp_needs_no_barrier():
         reduce(n, ADD, storage=fx.SharedAllocator().allocate(reduce.SharedStorage).peek())
 
     text = trace(body, block=16)
-    assert "gpu.barrier" not in text and text.count("gpu.shuffle xor") == 4
+    assert "gpu.barrier" not in text and text.count("llvm.amdgcn.update.dpp") == 4
 
 
 # --- results ------------------------------------------------------------------------------------------------------

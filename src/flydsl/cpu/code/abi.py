@@ -141,6 +141,9 @@ class CpuAbi(Abi):
             return
         if isinstance(op, fly_cpu.LineOp):
             return  # a place for the debugger, which interprets: no code
+        if isinstance(op, fly_cpu.SharedBaseOp):
+            f.names[op.at] = "%shared"
+            return
         if isinstance(op, fly_cpu.CallOp):
             # Where threads never meet nothing is under way either.
             assert op.callee.data.startswith(cpu_routines.CHECKS)

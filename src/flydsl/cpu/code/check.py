@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from xdsl.dialects.builtin import FileLineColLoc, IntegerType, VectorType
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from ...dialects.fly_cpu import CallOp
+from ...dialects.fly_cpu import CallOp, DepositOp, RendezvousOp, SharedBaseOp
 from ...dialects.upstream import llvm, scf
 from ...dialects.upstream.llvm.atomics import CmpXchgOp
+from ...dialects.upstream.llvm.values import AddrSpaceCastOp
 from ...ir import arith
 from ...ir.builder import operands_of
 from ...ir.locations import source_chain
@@ -66,29 +67,53 @@ def where(op: Operation) -> str:
     return f"{location.filename.data}:{location.line.data}" if isinstance(location, FileLineColLoc) else "unknown line"
 
 
-def root_of(value: SSAValue, depth: int = 64) -> SSAValue | None:
+def root_of(value: SSAValue, depth: int = 64, path: tuple[int, ...] = ()) -> SSAValue | None:
     """The pointer an address was computed from; None where that cannot be followed.
 
-    A pointer that a loop carries is taken for one into what it pointed to at first.
+    A pointer that a loop carries is taken for one into what it pointed to at first. `path` says which field of a struct
+    is asked for: descriptors of buffers are structs.
     """
     for _ in range(depth):
         owner = value.owner
-        if isinstance(owner, llvm.GEPOp):
+        if isinstance(owner, llvm.ExtractValueOp):
+            path, value = (*_positions(owner), *path), owner.operands[0]
+        elif isinstance(owner, llvm.InsertValueOp) and path:
+            at = _positions(owner)
+            if at == path[: len(at)]:
+                value, path = owner.operands[1], path[len(at) :]
+            elif path == at[: len(path)]:
+                return None
+            else:
+                value = owner.operands[0]
+        elif isinstance(owner, arith.SelectOp | scf.IfOp):
+            roots = [root_of(v, depth // 2, path) for v in _choices(value, owner)]
+            return roots[0] if roots and all(r is roots[0] for r in roots) else None
+        elif not path and isinstance(owner, llvm.GEPOp | AddrSpaceCastOp):
             value = owner.operands[0]
-        elif isinstance(owner, llvm.IntToPtrOp):
+        elif not path and isinstance(owner, llvm.IntToPtrOp):
             found = _pointer_under(owner.operands[0], 16)
             if found is None:
                 return None
             value = found
-        elif isinstance(owner, arith.SelectOp):
-            yes, no = (root_of(v, depth // 2) for v in owner.operands[1:])
-            return yes if yes is no else None
         else:
             before = _carried_from(value)
             if before is None:
-                return value
+                return None if path else value
             value = before
     return None
+
+
+def _positions(op: Operation) -> tuple[int, ...]:
+    found: Any = op.properties["position"]
+    return tuple(int(n) for n in found.get_values())
+
+
+def _choices(value: SSAValue, owner: arith.SelectOp | scf.IfOp) -> list[SSAValue]:
+    """The values that one may be."""
+    if isinstance(owner, arith.SelectOp):
+        return list(owner.operands[1:])
+    ends = [region.block.last_op for region in owner.regions if region.blocks]
+    return [end.operands[cast(Any, value).index] for end in ends if end is not None]
 
 
 def _carried_from(value: SSAValue) -> SSAValue | None:
@@ -159,6 +184,10 @@ def bounds_of(f: FunctionText, abi: CpuAbi, root: SSAValue) -> Bounds | None:
     extent = abi.extents.get(root)
     if extent is not None:
         return extent
+    if isinstance(root.owner, SharedBaseOp):
+        low = f.assign("ptrtoint ptr %shared to i64")
+        size = f.assign(f"add i64 {abi.shared.reserved}, %dynamic")
+        return Bounds(low, f.assign(f"add i64 {low}, {size}"), "shared memory")
     if isinstance(root.owner, llvm.AddressOfOp):
         name = root.owner.global_name.string_value()
         offset, nbytes = abi.shared.offsets[name], abi.shared.sizes[name]
@@ -226,11 +255,9 @@ def check_access(
     It is not made where `guard` (i1) is not set. An atomic access must be aligned to be allowed.
     """
     root = root_of(pointer)
-    if root is None:
-        return None
-    bounds = bounds_of(f, abi, root)
+    bounds = None if root is None else bounds_of(f, abi, root)
     if bounds is None:
-        return None
+        return _check_mapped(f, abi, op, pointer, type_, word, guard) if _from_outside(root) else None
     check_offsets(f, abi, op, pointer, bounds)
     nbytes = -(-bit_width(type_) // 8)
     first = f.assign(f"ptrtoint ptr {f.names[pointer]} to i64")
@@ -252,6 +279,38 @@ def check_access(
         unless(f, straight, lambda: report(f, abi, text, first, bounds))
         if is_atomic(op):
             fine = f.assign(f"and i1 {fine}, {straight}")
+    return fine
+
+
+_OURS = (llvm.AddressOfOp, llvm.AllocaOp, DepositOp, RendezvousOp, CallOp)
+"""What makes addresses that kernels cannot get wrong."""
+
+
+def _from_outside(root: SSAValue | None) -> bool:
+    """Whether an address is one that the kernel was given, read or computed, and may be anything."""
+    return root is None or not isinstance(root.owner, _OURS)
+
+
+_PAGE, _USER = 4096, 1 << 47
+
+
+def _check_mapped(
+    f: FunctionText, abi: CpuAbi, op: Operation, pointer: SSAValue, type_: Any, word: str, guard: str | None
+) -> str:
+    """Whether there is memory at an address of which nothing else is known: `msync` refuses pages that are missing."""
+    f.module.declarations.setdefault("msync", "declare i32 @msync(ptr, i64, i32)")
+    first = f.assign(f"ptrtoint {f.typed(pointer)} to i64")
+    low = f.assign(f"icmp ult i64 {first}, {_USER}")
+    at = f.assign(f"select i1 {low}, i64 {first}, i64 0")
+    page = f.assign(f"and i64 {at}, {-_PAGE}")
+    end = f.assign(f"add i64 {at}, {-(-bit_width(type_) // 8)}")
+    length = f.assign(f"sub i64 {end}, {page}")
+    place = f.assign(f"inttoptr i64 {page} to ptr")
+    code = f.assign(f"call i32 @msync(ptr {place}, i64 {length}, i32 1)")
+    fine = f.assign(f"icmp eq i32 {code}, 0")
+    if guard is not None:
+        fine = f.assign(f"select i1 {guard}, i1 {fine}, i1 true")
+    unless(f, fine, lambda: report(f, abi, f"{where(op)}: {word} at an address where there is no memory", first, None))
     return fine
 
 

@@ -35,6 +35,8 @@ _MOST_AGAIN = 12
 """Ops that are written again rather than a value kept."""
 _SAME = (gpu.BlockIdOp, gpu.BlockDimOp, gpu.GridDimOp, gpu.SubgroupSizeOp, llvm.AddressOfOp)
 _IDS = (gpu.ThreadIdOp, gpu.LaneIdOp, fly_cpu.LaneOp)
+_ALONE = (fly_cpu.CountOp, fly_cpu.LaneOp, fly_cpu.LineOp, fly_cpu.SharedBaseOp)
+"""What a thread does without the others."""
 _EXCHANGES = (gpu.ShuffleOp, gpu_warp.BallotOp, gpu_warp.VoteOp, gpu_warp.SubgroupBroadcastOp)
 _STRUCTURED = (scf.ForOp, scf.WhileOp, scf.IfOp)
 
@@ -71,9 +73,7 @@ def _synchronizing_ops(op: gpu.FuncOp) -> set[Operation] | None:
     """Barriers and exchanges, and what encloses them; None where that is no control flow, or threads meet otherwise."""
     found: set[Operation] = set()
     for inner in op.walk():
-        if inner.name.startswith("fly_cpu.") and not isinstance(
-            inner, fly_cpu.CountOp | fly_cpu.LaneOp | fly_cpu.LineOp
-        ):
+        if inner.name.startswith("fly_cpu.") and not isinstance(inner, _ALONE):
             if not (isinstance(inner, fly_cpu.CallOp) and inner.callee.data.startswith(CHECKS)):
                 return None
         if not isinstance(inner, (gpu.BarrierOp, *_EXCHANGES)):

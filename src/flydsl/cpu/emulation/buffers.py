@@ -36,6 +36,7 @@ class EmulatedBuffers(Emulation):
         def buffer_load(
             self, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, type_: Attribute, cache: int
         ) -> SSAValue: ...
+        def first_lane(self) -> SSAValue: ...
         def _field(self, struct: SSAValue, at: int, type_: Attribute) -> SSAValue: ...
         def _struct(self, type_: Attribute, *fields: SSAValue) -> SSAValue: ...
 
@@ -112,10 +113,10 @@ class EmulatedBuffers(Emulation):
             self.b.op1(llvm.AtomicRMWOp, (at, scalar), scalar.type, props)
 
     def _lane_slot(self, at: SSAValue, nbytes: int, immediate: int) -> SSAValue:
-        """The first lane's address plus the place of this lane."""
+        """The address of the first lane that takes part, plus the place of this lane."""
         b = self.b
         number = b.pure(llvm.PtrToIntOp, (at,), i64, {})
-        first = self.exchange(number)(b.const(0, i64))
+        first = self.exchange(number)(self.first_lane())
         step = b.addi(b.muli(self.group_lane(), b.const(nbytes, i64)), b.const(immediate, i64))
         return b.pure(llvm.IntToPtrOp, (b.addi(first, step),), at.type, {})
 

@@ -6,26 +6,28 @@ that are left, loads give zero and stores are dropped. Workgroups of a cluster i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import IntegerType
+from xdsl.dialects.builtin import IntegerType, i1
 from xdsl.ir import Block, Region, SSAValue
 
-from ...dialects.fly.atoms import TileCopy
+from ...dialects.fly.atoms import TileCopy, vector_length
 from ...dialects.upstream import llvm, scf
 from ...ir.builder import Builder, i32, i64, index
 
 if TYPE_CHECKING:
+    from .instructions import EmulatedInstructions
     from .lanes import Emulation
 
 _MOST_BLOCKS = 16
 
 
-def counted(b: Builder, start: SSAValue, stop: int, step: int, body: Callable[[SSAValue], None]) -> None:
+def counted(b: Builder, start: SSAValue, stop: SSAValue | int, step: int, body: Callable[[SSAValue], None]) -> None:
     """`for i in range(start, stop, step)` over i64."""
     block = Block(arg_types=[index])
-    bounds = [b.cast("index_cast", start, index), b.const(stop, index), b.const(step, index)]
+    end = b.const(stop, index) if isinstance(stop, int) else b.cast("index_cast", stop, index)
+    bounds = [b.cast("index_cast", start, index), end, b.const(step, index)]
     with b.region(block):
         body(b.cast("index_cast", block.args[0], i64))
         b.opn(scf.YieldOp, (), ())
@@ -79,20 +81,114 @@ def emulate_tile_copy(low: Emulation, copy: TileCopy) -> None:
     def deliver(value: SSAValue, here: SSAValue) -> None:
         if copy.mask is None:
             low.put(value, here)
-            return
-        own = b.cmpi("eq", copy.mask, b.i32(0))
-        when(b, own, lambda: low.put(value, here))
-        mask = copy.mask
-
-        def to(block: SSAValue) -> None:
-            rank = b.cast("trunci", block, i32)
-            bit = b.int_binary("andi", b.int_binary("shrui", mask, rank), b.i32(1))
-            chosen = b.cmpi("ne", bit, b.i32(0))
-            when(b, chosen, lambda: low.put(value, low.routine("fly_remote", (here, rank), llvm.ptr())))
-
-        counted(b, b.const(0, i64), _MOST_BLOCKS, 1, to)
+        else:
+            to_blocks(low, value, here, copy.mask)
 
     counted(b, low.group_lane(), count, lanes, element)
+
+
+def to_blocks(low: Emulation, value: SSAValue, here: SSAValue, mask: SSAValue) -> None:
+    """Store a value in the shared memory of the blocks of a cluster that a mask (i32) names; of this one where it is 0.
+
+    `here` is the place in this block's memory.
+    """
+    b = low.b
+    when(b, b.cmpi("eq", mask, b.i32(0)), lambda: low.put(value, here))
+
+    def to(block: SSAValue) -> None:
+        rank = b.cast("trunci", block, i32)
+        bit = b.int_binary("andi", b.int_binary("shrui", mask, rank), b.i32(1))
+        chosen = b.cmpi("ne", bit, b.i32(0))
+        when(b, chosen, lambda: low.put(value, low.routine("fly_remote", (here, rank), llvm.ptr())))
+
+    counted(b, b.const(0, i64), _MOST_BLOCKS, 1, to)
+
+
+class Descriptor:
+    """The words of a descriptor (see `TdmType`), read at run time; dimensions count from the innermost."""
+
+    def __init__(self, b: Builder, groups: Sequence[SSAValue]):
+        self.b = b
+        words = [[b.extract(g, i) for i in range(vector_length(g.type))] for g in groups]
+        zero = [b.i32(0)] * 4
+        first, second = words[0], words[1]
+        third, fourth = (words[i] if len(words) > i else zero for i in (2, 3))
+
+        def low(x: SSAValue) -> SSAValue:
+            return b.int_binary("andi", x, b.i32(0xFFFF))
+
+        def high(x: SSAValue) -> SSAValue:
+            return b.int_binary("shrui", x, b.i32(16))
+
+        def joined(x: SSAValue, y: SSAValue) -> SSAValue:
+            return b.int_binary("ori", high(x), b.int_binary("shli", low(y), b.i32(16)))
+
+        def wide(x: SSAValue, y: SSAValue) -> SSAValue:
+            upper = b.int_binary("shli", b.cast("extui", y, i64), b.const(32, i64))
+            return b.int_binary("ori", b.cast("extui", x, i64), upper)
+
+        self.valid = b.cmpi("ne", b.int_binary("andi", first[0], b.i32(3)), b.i32(0))
+        self.shared = first[1]
+        self.address = wide(first[2], b.int_binary("andi", first[3], b.i32(0x1FFFFFF)))
+        self.mask = low(second[0])
+        self.size = b.int_binary("shli", b.const(1, i64), b.cast("extui", self._bits(second[0], 16, 2), i64))
+        self.extents = [
+            joined(second[1], second[2]),
+            joined(second[2], second[3]),
+            third[0],
+            third[1],
+            joined(fourth[1], fourth[2]),
+        ]
+        self.tile = [high(second[3]), low(second[4]), high(second[4]), high(third[3]), high(fourth[2])]
+        self.strides = [
+            wide(second[5], low(second[6])),
+            wide(joined(second[6], second[7]), high(second[7])),
+            wide(third[2], low(third[3])),
+            wide(fourth[0], low(fourth[1])),
+        ]
+        # Padding is counted in words: two to the power of the code plus one, and the code plus one.
+        pads = b.cmpi("ne", self._bits(second[0], 20, 1), b.i32(0))
+        interval = b.int_binary("shli", b.i32(8), self._bits(second[0], 22, 3))
+        self.interval = b.cast("extui", interval, i64)
+        amount = b.int_binary("shli", b.addi(self._bits(second[0], 25, 7), b.i32(1)), b.i32(2))
+        self.amount = b.cast("extui", b.select(pads, amount, b.i32(0)), i64)
+
+    def _bits(self, word: SSAValue, at: int, count: int) -> SSAValue:
+        return self.b.int_binary("andi", self.b.int_binary("shrui", word, self.b.i32(at)), self.b.i32((1 << count) - 1))
+
+
+def emulate_descriptor(low: EmulatedInstructions, groups: Sequence[SSAValue], *, load: bool) -> None:
+    """A copy of the tensor data mover by its descriptor, byte by byte; a barrier that it names is not signalled."""
+    b, d = low.b, Descriptor(low.b, groups)
+    tile = [b.cast("extui", t, i64) for t in d.tile]
+    counts = [b.int_binary("maxui", t, b.const(1, i64)) for t in tile]
+    total = d.size
+    for count in counts:
+        total = b.muli(total, count)
+    memory = b.pure(llvm.IntToPtrOp, (d.address,), llvm.ptr(), {})
+    shared = low.pointer_at(d.shared, llvm.ptr(), shared=True)
+    cell = IntegerType(8)
+
+    def byte(number: SSAValue) -> None:
+        rest = b.int_binary("divui", number, d.size)
+        offset = b.const(0, i64)
+        inside = d.valid
+        for i, count in enumerate(counts):
+            at, rest = b.int_binary("remui", rest, count), b.int_binary("divui", rest, count)
+            used = b.cmpi("ne", tile[i], b.const(0, i64))
+            fits = b.cmpi("ult", at, b.cast("extui", d.extents[i], i64))
+            inside = b.int_binary("andi", inside, b.select(used, fits, b.const(1, i1)))
+            offset = b.addi(offset, b.muli(at, d.strides[i - 1]) if i else at)
+        there = low.at(memory, b.addi(b.muli(offset, d.size), b.int_binary("remui", number, d.size)))
+        gaps = b.muli(b.int_binary("divui", number, d.interval), d.amount)
+        here = low.at(shared, b.addi(number, gaps))
+        if load:
+            value = guarded_load(low, inside, there, b.const(0, cell))
+            when(b, d.valid, lambda: to_blocks(low, value, here, d.mask))
+        else:
+            when(b, inside, lambda: low.put(low.take(here, cell), there))
+
+    counted(b, low.group_lane(), total, low.warp_size(), byte)
 
 
 def guarded_load(low: Emulation, flag: SSAValue, at: SSAValue, otherwise: SSAValue) -> SSAValue:
@@ -105,4 +201,4 @@ def guarded_load(low: Emulation, flag: SSAValue, at: SSAValue, otherwise: SSAVal
     return b.with_regions(scf.IfOp, (flag,), (otherwise.type,), [Region(yes), Region(no)]).results[0]
 
 
-__all__ = ["emulate_tile_copy"]
+__all__ = ["counted", "emulate_descriptor", "emulate_tile_copy", "to_blocks", "when"]

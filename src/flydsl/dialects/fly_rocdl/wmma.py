@@ -145,13 +145,13 @@ class _Wmma(MatrixAtom[WmmaData]):
         x = bitcast(low, load_fragment(low, a, ta, self._count(0)), form.operand)
         y = bitcast(low, load_fragment(low, b, tb, self._count(1)), form.operand)
         out_type = vector_type(acc, 8)
-        z = self._rows(low, load_fragment(low, c, acc, 8), inverse=False)
+        z = self.rows(low, load_fragment(low, c, acc, 8), inverse=False)
         raw = vector_type(i16, 8) if acc == bf16 and self.bf16_as_words else out_type
         name = f"llvm.amdgcn.wmma.{form.name}.{mangled(raw)}.{mangled(form.operand)}"
         operands = self._operands(low, form.order, x, y, bitcast(low, z, raw))
         out = low.intrinsic(name, raw, operands)
         assert out is not None
-        low.store(self._rows(low, bitcast(low, out, out_type), inverse=True), d)
+        low.store(self.rows(low, bitcast(low, out, out_type), inverse=True), d)
 
     def emulate(self, low: AtomEmulation, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
         """The product by the reference model."""
@@ -163,7 +163,7 @@ class _Wmma(MatrixAtom[WmmaData]):
         total = shape[1]
         return total if isinstance(total, int) else total[0] * total[1]
 
-    def _rows(self, low: AtomLowering, value: SSAValue, *, inverse: bool) -> SSAValue:
+    def rows(self, low: AtomLowering, value: SSAValue, *, inverse: bool) -> SSAValue:
         """Values between the order of the layout and that of the registers; they differ for 16-bit accumulators."""
         if bit_width(self.data.types[2]) >= 32:
             return value

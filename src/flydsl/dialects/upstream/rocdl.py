@@ -43,6 +43,16 @@ _MFMA_PLAIN = """
     i32.16x16x16i8 i32.16x16x32.i8 i32.32x32x16.i8 i32.16x16x64.i8 i32.32x32x32.i8 f32.16x16x8.xf32 f32.32x32x4.xf32
     f64.16x16x4f64 f64.4x4x4f64
 """.split()
+_PAIRS = ("fp8_fp8", "fp8_bf8", "bf8_fp8", "bf8_bf8")
+_SPARSE = [
+    *(f"f32.{shape}.{t}" for shape in ("16x16x32", "32x32x16", "16x16x64", "32x32x32") for t in ("f16", "bf16")),
+    *(f"i32.{shape}.i8" for shape in ("16x16x64", "32x32x32", "16x16x128", "32x32x64")),
+    *(
+        f"f32.{shape}.{pair.replace('_', '.')}"
+        for shape in ("16x16x64", "32x32x32", "16x16x128", "32x32x64")
+        for pair in _PAIRS
+    ),
+]
 _MFMA_FP8 = [f"f32.{s}.{a}.{b}" for s in ("16x16x32", "32x32x16") for a in ("bf8", "fp8") for b in ("bf8", "fp8")]
 
 
@@ -68,6 +78,8 @@ def _ops() -> list[type[TableOp]]:
     _schedule(op)
     _math(op)
     _matrix(op)
+    _dots(op)
+    _conversions(op)
     return made
 
 
@@ -82,6 +94,8 @@ def _lanes(op: Callable[..., None]) -> None:
         "llvm.amdgcn.update.dpp.{r}",
     )
     op("ballot", "%i1 | res", "llvm.amdgcn.ballot.{r}")
+    for name in ("permlane16.var", "permlanex16.var"):
+        op(name, "% %i32 %i32 #fi:i1 #boundControl:i1 | func")
     op("permlane16.swap", "%i32 %i32 #fi:i1 #boundControl:i1 | func")
     op("permlane32.swap", "%i32 %i32 #fi:i1 #boundControl:i1 | func")
 
@@ -107,12 +121,33 @@ def _memory(op: Callable[..., None]) -> None:
         op(f"ds.read.{kind}", "% | short", f"llvm.amdgcn.ds.read.{kind}.{{r}}")
     for kind in ("load.to.lds", "store.from.lds"):
         op(f"tensor.{kind}", "% % %v4i32 %v4i32 %v8i32 #cachePolicy:i32 | in")
+    for kind in ("tr16.b128", "tr8.b64", "tr4.b64", "tr6.b96"):
+        op(f"ds.load.{kind}", "% | arrow", f"llvm.amdgcn.ds.load.{kind}.{{r}}")
+    for kind in ("tr.b128", "tr.b64", "tr4.b64", "tr6.b96"):
+        op(f"global.load.{kind}", "% | arrow", f"llvm.amdgcn.global.load.{kind}.{{r}}")
+    for bits in ("b8", "b32", "b64", "b128"):
+        op(f"global.store.async.from.lds.{bits}", "% % #offset:i32 #aux:i32 | in")
+    op("load.async.to.lds", "% % #size:i32 #offset:i32 #aux:i32 | in", "llvm.amdgcn.load.async.to.lds.{0}")
+    op("ptr.s.buffer.load", "%ptr8 %i32 #aux:i32 | res", "llvm.amdgcn.ptr.s.buffer.load.{r}")
+    op("raw.buffer.load", "%v4i32 %i32 %i32 #aux:i32 | res", "llvm.amdgcn.raw.buffer.load.{r}")
+    op("raw.buffer.store", "% %v4i32 %i32 %i32 #aux:i32 | val", "llvm.amdgcn.raw.buffer.store.{0}")
+    op(
+        "raw.ptr.buffer.atomic.cmpswap",
+        f"% % {_BUFFER} #aux:i32 | same",
+        "llvm.amdgcn.raw.ptr.buffer.atomic.cmpswap.{0}",
+    )
     op("global.prefetch", "% scope~scope:i32 | in")
 
 
 def _schedule(op: Callable[..., None]) -> None:
-    for name in ("s.barrier", "asyncmark"):
+    for name in ("s.barrier", "asyncmark", "wave.barrier"):
         op(name, "|")
+    op("s.barrier.signal.isfirst", "id=id:i32 | gives")
+    op("s.barrier.leave", "id=id:i16 |")
+    op("s.get.barrier.state", "id=id:i32 | gives")
+    for name in ("s.barrier.join", "s.wakeup.barrier"):
+        op(name, "% | in")
+    op("s.get.named.barrier.state", "% | arrow")
     op("s.waitcnt", "#bitfield:i32 |")
     op("s.setprio", "#priority:i16 |")
     op("s.nop", "#count:i16 |")
@@ -146,21 +181,114 @@ def _matrix(op: Callable[..., None]) -> None:
         op(name, scaled, f"llvm.amdgcn.{name}.{{0}}.{{1}}", pure=True)
     for kind in ("f16", "bf16"):
         op(f"wmma.f32.16x16x16.{kind}", "% % % | func", f"llvm.amdgcn.wmma.f32.16x16x16.{kind}.{{r}}.{{0}}", pure=True)
-    for kind in ("iu8", "iu4"):
+    integers = {"pure": True, "extras": ("signA", "signB", "clamp"), "call": "signA 0 signB 1 2 clamp"}
+    for kind in ("16x16x16.iu8", "16x16x16.iu4", "16x16x32.iu4"):
+        op(f"wmma.i32.{kind}", "% % % | func", f"llvm.amdgcn.wmma.i32.{kind}.{{r}}.{{0}}", **integers)
+    op(
+        "wmma.i32.16x16x64.iu8",
+        "% % % | func",
+        "llvm.amdgcn.wmma.i32.16x16x64.iu8.{r}.{0}",
+        pure=True,
+        extras=("signA", "signB", "reuseA", "reuseB", "clamp"),
+        call="signA 0 signB 1 2 reuseA reuseB clamp",
+    )
+    for kind in ("f16", "bf16"):
+        name = f"wmma.{kind}.16x16x16.{kind}"
+        op(name, "% % % | func", f"llvm.amdgcn.{name}.{{r}}.{{0}}", pure=True, extras=("opsel",), call="0 1 2 opsel")
+    for pair in _PAIRS:
+        name = f"wmma.f32.16x16x16.{pair}"
+        op(name, "% % % | func", f"llvm.amdgcn.{name.replace('_', '.')}.{{r}}.{{0}}", pure=True)
+    reuse = ("reuseA", "reuseB")
+    for name in ("f32.16x16x4.f32", "f32.16x16x32.f16", "f32.16x16x32.bf16", "f16.16x16x32.f16", "bf16.16x16x32.bf16"):
         op(
-            f"wmma.i32.16x16x16.{kind}",
-            "% % % | func",
-            f"llvm.amdgcn.wmma.i32.16x16x16.{kind}.{{r}}.{{0}}",
+            f"wmma.{name}",
+            "% % % modC=modC:i16:MODIFIERS | func",
+            f"llvm.amdgcn.wmma.{name}.{{r}}.{{0}}",
             pure=True,
-            extras=("signA", "signB", "clamp"),
+            extras=reuse,
+            call="=0 0 =0 1 modC 2 reuseA reuseB",
         )
+    for name in (f"{acc}.16x16x{k}.{pair}" for acc in ("f32", "f16") for k in (64, 128) for pair in _PAIRS):
+        op(
+            f"wmma.{name}",
+            "% % % modC=modC:i16:MODIFIERS | func",
+            f"llvm.amdgcn.wmma.{name.replace('_', '.')}.{{r}}.{{0}}",
+            pure=True,
+            extras=reuse,
+            call="0 1 modC 2 reuseA reuseB",
+        )
+    for name in _SPARSE:
+        op(f"smfmac.{name}", "% % % %i32 #cbsz:i32 #abid:i32 | func", pure=True)
     scales = (
         "fmtA=fmtA:i32:FORMATS fmtB=fmtB:i32:FORMATS modC=modC:i16:MODIFIERS scaleAType=scaleAType:i32:ROWS "
         "fmtScaleA=fmtScaleA:i32:SCALES scaleBType=scaleBType:i32:ROWS fmtScaleB=fmtScaleB:i32:SCALES"
     )
     for kind in ("scale", "scale16"):
         name = f"wmma.{kind}.f32.16x16x128.f8f6f4"
-        op(name, f"% % % % % {scales} | func", f"llvm.amdgcn.{name}.{{r}}.{{0}}.{{1}}", pure=True)
+        call = "fmtA 0 fmtB 1 modC 2 scaleAType fmtScaleA 3 scaleBType fmtScaleB 4 =0 =0"
+        op(name, f"% % % % % {scales} | func", f"llvm.amdgcn.{name}.{{r}}.{{0}}.{{1}}", pure=True, call=call)
+
+
+def _dots(op: Callable[..., None]) -> None:
+    for name in ("sdot2", "sdot4", "sdot8", "udot2", "udot4", "udot8", "fdot2", "fdot2.f32.bf16"):
+        op(name, "% % % | func", pure=True, extras=("clamp",), call="0 1 2 clamp")
+    for name in ("sudot4", "sudot8"):
+        op(name, "% % % | func", pure=True, extras=("signA", "signB", "clamp"), call="signA 0 signB 1 2 clamp")
+    for name in ("fdot2.f16.f16", "fdot2.bf16.bf16", *(f"dot4.f32.{pair.replace('_', '.')}" for pair in _PAIRS)):
+        op(name, "% % % | func", pure=True)
+
+
+def _conversions(op: Callable[..., None]) -> None:
+    """Small formats, scaled or rounded at random; what becomes part of a word is written behind the word's arrow."""
+    for small in ("fp8", "bf8"):
+        op(f"cvt.f32.{small}", "%i32 '[' #byteSel:i32 ']' | res", pure=True)
+        op(f"cvt.sr.{small}.f32", "%f32 %i32 '->' %i32 '[' #byteSel:i32 ']' | res", pure=True)
+    for wide in ("f32", "f16", "bf16"):
+        pair, two = f"%v2{wide}", "%f32 %f32" if wide == "f32" else f"%v2{wide}"
+        count = len(two.split())
+        for small in ("fp8", "bf8", "fp6", "bf6", "fp4"):
+            start = "cvt.scalef32"
+            half, part = "#dstLoHiSel:i1", "#dstSelIndex:i32"
+            if small in ("fp8", "bf8"):
+                form = "%i32 '[' #srcLoHiSel:i1 '],' %f32 | res"
+                op(f"{start}.pk.{wide}.{small}", form, pure=True, call="0 1 srcLoHiSel")
+                _into(op, f"{start}.pk.{small}.{wide}", f"{two} %f32", "%v2i16", half, count + 1)
+                _into(op, f"{start}.sr.{small}.{wide}", f"%{wide} %i32 %f32", "%i32", part, 3)
+            elif small == "fp4":
+                form = "%i32 '[' #srcSelIndex:i32 '],' %f32 | res"
+                op(f"{start}.pk.{wide}.fp4", form, pure=True, call="0 1 srcSelIndex")
+                _into(op, f"{start}.pk.fp4.{wide}", f"{two} %f32", "%i32", part, count + 1)
+                _into(op, f"{start}.sr.pk.fp4.{wide}", f"{pair} %i32 %f32", "%i32", part, 3)
+            else:
+                op(f"{start}.pk32.{wide}.{small}", "%v6i32 %f32 | res", pure=True)
+                if wide != "f32":
+                    op(f"{start}.pk32.{small}.{wide}", f"%v32{wide} %f32 | res", pure=True)
+                op(f"{start}.sr.pk32.{small}.{wide}", f"%v32{wide} %i32 %f32 | res", pure=True)
+            lanes = 16 if small in ("fp6", "bf6") else 8
+            op(f"{start}.pk{lanes}.{small}.{wide}", f"%v{lanes}{wide} %f32 | res", pure=True)
+            op(f"{start}.sr.pk{lanes}.{small}.{wide}", f"%v{lanes}{wide} %i32 %f32 | res", pure=True)
+            words = {"fp4": "%i32", "fp8": "%v2i32", "bf8": "%v2i32"}.get(small, "%v3i32")
+            form = f"{words} %i32 '[' #scaleSel:i32 ']' | res"
+            op(f"cvt.scale.pk{lanes}.{wide}.{small}", form, pure=True)
+    for small in ("fp6", "bf6"):
+        op(f"cvt.scalef32.2xpk16.{small}.f32", "%v16f32 %v16f32 %f32 | res", pure=True)
+    for small in ("fp8", "bf8"):
+        op(f"cvt.scalef32.f32.{small}", "%i32 '[' #srcSelIndex:i32 '],' %f32 | res", pure=True, call="0 1 srcSelIndex")
+        op(
+            f"cvt.scalef32.f16.{small}",
+            "%i32 '[' #srcSelIndex:i32 '],' %f32 '->' %v2f16 '[' #dstLoHiSel:i1 ']' | res",
+            pure=True,
+            order=(1, 2, 0),
+            call="0 1 2 srcSelIndex dstLoHiSel",
+        )
+
+
+def _into(op: Callable[..., None], name: str, given: str, old: str, where: str, count: int) -> None:
+    """A conversion into a part of the first operand, which the text has last."""
+    key = where[1:].split(":")[0]
+    numbers = range(1, count + 1)
+    call = " ".join(["0", *map(str, numbers), key])
+    op(name, f"{given} '->' {old} '[' {where} ']' | res", pure=True, order=(*numbers, 0), call=call)
 
 
 OPS = _ops()

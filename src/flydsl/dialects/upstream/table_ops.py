@@ -11,7 +11,7 @@ A row names what stands in the op's text, in order, and how its types are writte
 | `fmtA=fmtA:i32:WORDS` | the same behind its name: `fmtA = fp8_e4m3` |
 | `scope~scope:i32` | the same behind its name, without `=` |
 | `!kind:CLASS` | a keyword attribute of that class, followed by no comma |
-| `'with'`, `'->'`, `'['` | that text; no comma stands around it |
+| `'with'`, `'->'`, `'['`, `'],'` | that text; no other comma stands around it |
 | `range` | `range <i32, 0, 64>`, or nothing |
 
 | tail | is written |
@@ -35,7 +35,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from xdsl.dialects.builtin import IntegerAttr, IntegerType, VectorType, f16, f32
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, VectorType, bf16, f16, f32
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -91,12 +91,22 @@ class Row(NamedTuple):
     results: int
     extras: tuple[str, ...]
     """Optional properties, written in the attribute dictionary."""
+    order: tuple[int, ...] = ()
+    """Numbers of the operands in the order of the text, where that is not their own."""
+    call: tuple[str, ...] = ()
+    """Arguments of the intrinsic where the text has them in another order, or not at all: the number of an operand, the
+    name of a property (a flag that is left out is 0), or `=0` for a flag that is 0."""
+
+    def operand_types(self) -> list[Attribute | None]:
+        """Types of the operands in their own order; None where the op's tail gives them."""
+        types = [i.type for i in self.items if i.kind == "operand"]
+        return [types[self.order.index(i)] for i in range(len(types))] if self.order else types
 
 
 ROWS: dict[str, Row] = {}
 """The row of every op made here, by the op's full name."""
 
-_TYPES: dict[str, Attribute] = {"f32": f32, "f16": f16}
+_TYPES: dict[str, Attribute] = {"f32": f32, "f16": f16, "bf16": bf16}
 
 
 def _type(text: str) -> Attribute:
@@ -140,14 +150,14 @@ class TableOp(IRDLOperation):
 
     def verify_(self) -> None:
         row = self.row
-        operands = [i for i in row.items if i.kind == "operand"]
-        if len(self.args) != len(operands):
-            raise VerifyException(f"expected {len(operands)} operands, got {len(self.args)}")
+        types = row.operand_types()
+        if len(self.args) != len(types):
+            raise VerifyException(f"expected {len(types)} operands, got {len(self.args)}")
         if len(self.res) != row.results:
             raise VerifyException(f"expected {row.results} results, got {len(self.res)}")
-        for i, (item, value) in enumerate(zip(operands, self.args, strict=True)):
-            if item.type is not None and value.type != item.type:
-                raise VerifyException(f"operand #{i} must be {item.type}, but got '{value.type}'")
+        for i, (type_, value) in enumerate(zip(types, self.args, strict=True)):
+            if type_ is not None and value.type != type_:
+                raise VerifyException(f"operand #{i} must be {type_}, but got '{value.type}'")
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -167,7 +177,8 @@ class TableOp(IRDLOperation):
             elif item.kind == "number":
                 props[item.name] = _parse_number(parser, item)
             elif item.kind == "literal":
-                parser.parse_characters(item.name)
+                for token in ("]", ",") if item.name == "]," else (item.name,):
+                    parser.parse_characters(token)
             elif item.kind == "keyword":
                 cls_ = cast(type[KeywordAttr], item.attr)
                 props[item.name] = cls_(cls_.parse_parameter(parser))
@@ -176,8 +187,9 @@ class TableOp(IRDLOperation):
         more, attrs = parse_dict(parser, cls)
         fixed = [i.type for i in row.items if i.kind == "operand"]
         types, results = _parse_tail(parser, row.tail, fixed)
+        values = parser.resolve_operands(operands, types, pos)
         return cls.create(
-            operands=parser.resolve_operands(operands, types, pos),
+            operands=[values[row.order.index(i)] for i in range(len(values))] if row.order else values,
             result_types=results,
             properties={**props, **more},
             attributes=attrs,
@@ -187,7 +199,7 @@ class TableOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         row = self.row
-        values = iter(self.args)
+        values = iter([self.args[i] for i in row.order] if row.order else self.args)
         mark = " "
         for item in row.items:
             if item.kind == "range":
@@ -196,7 +208,7 @@ class TableOp(IRDLOperation):
                     cast(ConstantRangeAttr, self.properties["range"]).print_parameter(printer)
                 continue
             if item.kind == "literal":
-                printer.print_string(item.name if item.name in "[]" else f" {item.name}")
+                printer.print_string(item.name if item.name[0] in "[]" else f" {item.name}")
                 mark = "" if item.name == "[" else " "
                 continue
             printer.print_string(mark)
@@ -316,13 +328,15 @@ def define(
     words: Mapping[str, Words] | None = None,
     attrs: Mapping[str, type[KeywordAttr]] | None = None,
     extras: Sequence[str] = (),
+    order: Sequence[int] = (),
+    call: str = "",
 ) -> type[TableOp]:
     """An op from its row: `"% %i32 #aux:i32 | res"`."""
     left, _, tail = form.partition("|")
     tail = tail.strip()
     items = tuple(_item(text, words or {}, attrs or {}) for text in left.split())
     results = 0 if tail in ("", "in", "val") else 1
-    ROWS[name] = Row(items, tail, intrinsic, results, tuple(extras))
+    ROWS[name] = Row(items, tail, intrinsic, results, tuple(extras), tuple(order), tuple(call.split()))
     body: dict[str, Any] = {
         "__doc__": f"`{intrinsic or name}`.",
         "__module__": __name__,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from xdsl.dialects.builtin import IntegerType, StringAttr, UnitAttr, i1, i8, i16, i32, i64
+from xdsl.dialects.builtin import IntegerType, StringAttr, UnitAttr, i8, i16, i32
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.fly.ops import OPS
@@ -16,7 +16,6 @@ from ...dialects.fly_rocdl.buffer import BUFFER
 from ...dialects.fly_rocdl.ops import BufferLoadOp, BufferStoreOp, GetBufferRsrcOp
 from ...dialects.upstream import llvm
 from ...dialects.upstream.gpu import BarrierOp
-from ...dialects.upstream.gpu.warp import BallotOp
 from ...ir.builder import i32_list, int_attr
 from ...ir.enums import AddressSpace
 from ..emit.ir import LLVM_SPACES, int_to_pointer
@@ -114,18 +113,6 @@ def bare_barrier() -> None:
     """A barrier of the cpu stack that waits for no copies."""
     op = current().opn(BarrierOp, (), ())
     op.attributes[BARE] = UnitAttr()
-
-
-def ballot(flag: SSAValue) -> SSAValue:
-    """One bit (of i64) per lane that is here: where the flag holds."""
-    return current().op1(BallotOp, (flag,), i64, {})
-
-
-def first_lane() -> SSAValue:
-    """The first lane that is here, i32."""
-    tracer = current()
-    mask = ballot(tracer.const(1, i1))
-    return tracer.cast("trunci", intrinsic("llvm.cttz.i64", i64, (mask, tracer.const(1, i1))), i32)
 
 
 def cluster_barrier() -> None:

@@ -15,13 +15,12 @@ from ...target import where
 from .. import gpu
 from ..aliases import also_called
 from ..assembly import note_raw_text
-from ..control import control_flow
-from ..numeric import Boolean, Float16, Float32, Int32, Numeric, Uint32, Uint64, as_dsl_value, as_numeric
+from ..numeric import Boolean, Float16, Float32, Int32, Numeric, as_dsl_value, as_numeric
 from ..vector import Vector
-from .target import amd_target, ir_type, need, on_cpu
+from .target import amd_target, ir_type, need
 
 if TYPE_CHECKING:
-    from ..annotations import ElementLike, IntLike, MadeT, ResultType, ScalarLike, SSAValue, Value, ValueLike
+    from ..annotations import ElementLike, IntLike, MadeT, ResultType, ScalarLike, SSAValue, ValueLike
     from ..tensor import Tensor
 
 
@@ -42,9 +41,10 @@ def _class(ty: ElementLike) -> type[Numeric]:
 
 
 def intrinsic(name: str, ty: ElementLike | None, operands: Sequence[ValueLike]) -> Any:
-    """`llvm.amdgcn.<name>` on any operands; the name carries its type suffix. AMD only: the cpu stack cannot know it.
+    """`llvm.amdgcn.<name>` on any operands; the name carries its type suffix.
 
-    Nothing checks that the architecture has it; where it has not, compiling fails in a worker process.
+    Nothing checks that the architecture has it; where it has not, compiling fails in a worker process. The cpu stack
+    does what the instruction does, or refuses it by its name.
 
     >>> @flyc.kernel
     ... def sine_kernel(x: fx.Tensor):
@@ -55,15 +55,16 @@ def intrinsic(name: str, ty: ElementLike | None, operands: Sequence[ValueLike]) 
     >>> "v_sin_f32" in flyc.compile(sine, np.zeros(1, "f4"), target="rocm:gfx942").artifact.asm
     True
     """
-    if on_cpu(f"fx.rocdl.intrinsic({name!r})"):
-        raise DSLValueError(f"the cpu stack does not know llvm.amdgcn.{name}")
+    amd_target(f"fx.rocdl.intrinsic({name!r})")
     result = None if ty is None else ir_type(ty)
     note_raw_text()
     made = _emit().intrinsic(f"llvm.amdgcn.{name}", result, [_value(x) for x in operands])
     return None if made is None else as_dsl_value(made)
 
 
-def _call(name: str, ty: ElementLike, *operands: SSAValue) -> Any:
+def call(name: str, ty: ElementLike, *operands: SSAValue) -> Any:
+    """`llvm.amdgcn.<name>`, which the targets of the caller are known to have."""
+    amd_target(f"llvm.amdgcn.{name}")
     made = _emit().intrinsic(f"llvm.amdgcn.{name}", ir_type(ty), list(operands))
     return as_dsl_value(made, ty if isinstance(ty, type) else None)
 
@@ -95,9 +96,7 @@ def readfirstlane(res: ResultType[MadeT], src: ValueLike) -> MadeT:
     >>> flyc.evaluate(lambda: fx.rocdl.readfirstlane(fx.Int32, fx.lane_id() + 7), threads=4, target="cpu:gfx942")
     [7, 7, 7, 7]
     """
-    if on_cpu("fx.rocdl.readfirstlane"):
-        return gpu.shuffle(as_dsl_value(src), Int32(_emit().first_lane()), _wave(), "idx")
-    return _call(f"readfirstlane.{_suffix(res)}", res, _value(src))
+    return call(f"readfirstlane.{_suffix(res)}", res, _value(src))
 
 
 @also_called(ty="res", value="src")
@@ -107,9 +106,7 @@ def readlane(res: ResultType[MadeT], src: ValueLike, lane: IntLike) -> MadeT:
     >>> flyc.evaluate(lambda: fx.rocdl.readlane(fx.Int32, fx.lane_id() * 10, 2), threads=4, target="cpu:gfx942")
     [20, 20, 20, 20]
     """
-    if on_cpu("fx.rocdl.readlane"):
-        return gpu.shuffle(as_dsl_value(src), as_numeric(lane), _wave(), "idx")
-    return _call(f"readlane.{_suffix(res)}", res, _value(src), Int32(as_numeric(lane)).ir_value())
+    return call(f"readlane.{_suffix(res)}", res, _value(src), Int32(as_numeric(lane)).ir_value())
 
 
 @also_called(ty="res")
@@ -123,9 +120,7 @@ def ballot(res: ResultType[MadeT], pred: ScalarLike) -> MadeT:
     width = _class(res).width
     if width == 32 and _wave() == 64:
         raise DSLValueError("ballot of a wave of 64 lanes needs a 64-bit result")
-    if on_cpu("fx.rocdl.ballot"):
-        return cast("MadeT", _class(res)(Uint64(_emit().ballot(flag.ir_value()))))
-    return _call(f"ballot.i{width}", res, flag.ir_value())
+    return call(f"ballot.i{width}", res, flag.ir_value())
 
 
 @also_called(ty="res", byte_index="index", value="src")
@@ -137,11 +132,8 @@ def ds_bpermute(res: ResultType[MadeT], index: IntLike, src: ScalarLike) -> Made
     >>> flyc.evaluate(example, threads=4, target="cpu:gfx942")
     [30, 20, 10, 0]
     """
-    if on_cpu("fx.rocdl.ds_bpermute"):
-        lane = (Int32(as_numeric(index)) >> 2) & (_wave() - 1)
-        return _from_word(_pull(_as_word(src), lane), res)
     word = _as_word(src)
-    moved = _call("ds.bpermute", Int32, Int32(as_numeric(index)).ir_value(), word.ir_value())
+    moved = call("ds.bpermute", Int32, Int32(as_numeric(index)).ir_value(), word.ir_value())
     return _from_word(moved, res)
 
 
@@ -153,53 +145,8 @@ def ds_permute(ty: ResultType[MadeT], byte_index: IntLike, value: ScalarLike) ->
     >>> flyc.evaluate(example, threads=4, target="cpu:gfx942")
     [30, 20, 10, 0]
     """
-    if on_cpu("fx.rocdl.ds_permute"):
-        return _from_word(_push(Int32(as_numeric(byte_index)), _as_word(value)), ty)
-    moved = _call("ds.permute", Int32, Int32(as_numeric(byte_index)).ir_value(), _as_word(value).ir_value())
+    moved = call("ds.permute", Int32, Int32(as_numeric(byte_index)).ir_value(), _as_word(value).ir_value())
     return _from_word(moved, ty)
-
-
-def _push(byte_index: Int32, word: Int32) -> Int32:
-    """What was sent to this lane: look at what every lane sends, and where to; 0 if nobody did."""
-    me = gpu.lane_id()
-    to = (byte_index >> 2) & (_wave() - 1)
-    running = ballot(Uint64, True)
-
-    def look(sender: Int32, state: list[Any]) -> list[Any]:
-        lane = Int32(sender)
-        # A block may end in the middle of a wave: lanes that are not there send nothing.
-        sends = ((running >> Uint64(lane)) & 1) != 0
-        there, sent = (gpu.shuffle(x, sends.select(lane, me), _wave(), "idx") for x in (to, word))
-        return [((there == me) & sends).select(sent, state[0])]
-
-    return control_flow.for_init(look, (), 0, _wave(), 1, init=[Int32(0)])
-
-
-def _takes_part(lane: Int32) -> Boolean:
-    return ((ballot(Uint64, True) >> Uint64(lane)) & 1) != 0
-
-
-def _pull(word: Int32, lane: Int32) -> Int32:
-    """What a lane has, or 0 where that takes no part."""
-    there = _takes_part(lane)
-    return there.select(gpu.shuffle(word, there.select(lane, gpu.lane_id()), _wave(), "idx"), Int32(0))
-
-
-def _swizzled(i: Int32, offset: int) -> Int32:
-    """The lane of 32 that lane `i` reads by the pattern of `ds_swizzle`."""
-    mask = offset & 31
-    if offset < 0x8000:
-        return ((i & mask) | ((offset >> 5) & 31)) ^ ((offset >> 10) & 31)
-    if offset < 0xC000:
-        step = (i & 3) * 2
-        return (i & ~3) | ((Int32(offset & 0xFF) >> step) & 3)
-    if offset < 0xE000:
-        by = (offset >> 5) & 31
-        return (i & mask) | ((i + (-by if offset & 0x400 else by)) & (31 & ~mask))
-    mirrored = Int32(0)
-    for bit in range(5):
-        mirrored = mirrored | (((i >> bit) & 1) << (4 - bit))
-    return (mirrored >> mask.bit_count()) | (i & mask)
 
 
 @also_called(ty="res", value="src")
@@ -215,10 +162,7 @@ def ds_swizzle(res: ResultType[MadeT], src: ScalarLike, offset: int) -> MadeT:
     >>> flyc.evaluate(lambda: fx.rocdl.ds_swizzle(fx.Int32, fx.lane_id(), 0x801B), threads=4, target="cpu:gfx942")
     [3, 2, 1, 0]
     """
-    if on_cpu("fx.rocdl.ds_swizzle"):
-        lane = gpu.lane_id()
-        return _from_word(_pull(_as_word(src), (lane & ~31) | _swizzled(lane & 31, offset & 0xFFFF)), res)
-    return _from_word(_call("ds.swizzle", Int32, _as_word(src).ir_value(), _const(offset)), res)
+    return _from_word(call("ds.swizzle", Int32, _as_word(src).ir_value(), _const(offset)), res)
 
 
 def _as_word(value: ScalarLike) -> Int32:
@@ -257,10 +201,8 @@ def update_dpp(
     [3, 2, 1, 0]
     """
     _check_dpp(dpp_ctrl)
-    if on_cpu("fx.rocdl.update_dpp"):
-        return _dpp(old, src, dpp_ctrl, row_mask, bank_mask, bound_ctrl)
     operands = [_as_word(old).ir_value(), _as_word(src).ir_value(), _const(dpp_ctrl), _const(row_mask)]
-    return _from_word(_call("update.dpp.i32", Int32, *operands, _const(bank_mask), _const(int(bound_ctrl), 1)), res)
+    return _from_word(call("update.dpp.i32", Int32, *operands, _const(bank_mask), _const(int(bound_ctrl), 1)), res)
 
 
 def mov_dpp(
@@ -288,55 +230,6 @@ def _check_dpp(ctrl: int) -> None:
         raise DSLValueError(f"DPP control {ctrl:#x} exists on {where('dpp_wave')}, not on {target.arch}")
     if 0x160 <= ctrl <= 0x16F and target.has("amd") and not target.has("dpp_xmask"):
         raise DSLValueError(f"DPP row_xmask exists on {where('dpp_xmask')}, not on {target.arch}")
-
-
-_WAVE_DPP: dict[int, Callable[[Int32, int], tuple[Int32, Boolean]]] = {
-    0x130: lambda i, wave: ((i + 1) % wave, i + 1 < wave),
-    0x134: lambda i, wave: ((i + 1) % wave, Boolean(True)),
-    0x138: lambda i, wave: ((i + wave - 1) % wave, i > 0),
-    0x13C: lambda i, wave: ((i + wave - 1) % wave, Boolean(True)),
-    0x142: lambda i, wave: (((i & ~15) + wave - 1) % wave, i >= 16),
-    0x143: lambda i, wave: (Int32(31), i >= 32),
-}
-"""Moves across the whole wave (gfx9): shifts and rotations by one lane, the last lane of a row to the row behind, lane
-31 to the lanes behind. The lane that is read, and whether there is one."""
-
-
-def _dpp(old: ScalarLike, src: ScalarLike, ctrl: int, row_mask: int, bank_mask: int, bound: bool) -> Any:
-    value, kept = as_dsl_value(src), as_dsl_value(old)
-    lane = gpu.lane_id()
-    i = lane & 15
-    inside = Boolean(True)
-    if ctrl <= 0xFF:
-        at = lane & 3
-        picked = Int32(ctrl) >> (at * 2)
-        source = (lane & ~3) | (picked & 3)
-    elif ctrl in _WAVE_DPP:
-        source, inside = _WAVE_DPP[ctrl](lane, _wave())
-    else:
-        n = ctrl & 15
-        kinds: dict[int, Callable[[], tuple[Int32, Boolean]]] = {
-            0x100: lambda: (i + n, i + n < 16),
-            0x110: lambda: (i - n, i >= n),
-            0x120: lambda: ((i - n) & 15, Boolean(True)),
-            0x150: lambda: (Int32(n), Boolean(True)),
-            0x160: lambda: (i ^ n, Boolean(True)),
-        }
-        if ctrl == 0x140:
-            place = 15 - i
-        elif ctrl == 0x141:
-            place = (i & 8) | (7 - (i & 7))
-        elif (ctrl & ~15) in kinds:
-            place, inside = kinds[ctrl & ~15]()
-        else:
-            raise DSLValueError(f"there is no DPP control {ctrl:#x}")
-        source = (lane & ~15) | (place & 15)
-    there = _takes_part(source)
-    moved = gpu.shuffle(value, there.select(source, lane), _wave(), "idx")
-    inside = inside & there
-    enabled = (((Int32(row_mask) >> (lane // 16)) & (Int32(bank_mask) >> (i // 4))) & 1) != 0
-    other = type(value)(0) if bound else kept
-    return enabled.select(inside.select(moved, other), kept)
 
 
 @also_called(ty="res", vdst="old", vsrc="src", bc="bound_control")
@@ -371,13 +264,6 @@ def _swap(
     what: str, rows: int, ty: ElementLike, vdst: ScalarLike, vsrc: ScalarLike, fi: bool, bc: bool
 ) -> tuple[Any, Any]:
     need(what, what)
-    if on_cpu(f"fx.rocdl.{what}"):
-        a, b = as_dsl_value(vdst), as_dsl_value(vsrc)
-        lane = gpu.lane_id()
-        odd = (lane & rows) != 0
-        from_src = gpu.shuffle(b, lane ^ rows, _wave(), "idx")
-        from_dst = gpu.shuffle(a, lane ^ rows, _wave(), "idx")
-        return odd.select(from_src, a), odd.select(b, from_dst)
     return _emit_swap(rows, ty, vdst, vsrc, fi, bc)
 
 
@@ -403,7 +289,7 @@ def wave_id() -> Int32:
     """
     target = amd_target("fx.rocdl.wave_id")
     if target.has("wave_id") and not target.on_host:
-        return _call("wave.id", Int32)
+        return call("wave.id", Int32)
     x, y, z = gpu.thread_idx
     dx, dy, _ = gpu.block_dim
     return (x + dx * (y + dy * z)) // _wave()
@@ -412,45 +298,10 @@ def wave_id() -> Int32:
 # --- arithmetic ---------------------------------------------------------------------------------------------------
 
 
-def _float_unary(name: str, emulate: Callable[[Any], Value]):
-    def call(ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
-        if on_cpu(f"fx.rocdl.{name}"):
-            return cast("MadeT", emulate(as_dsl_value(value)))
-        return _call(f"{name.replace('log2', 'log')}.{_suffix(ty)}", ty, _value(value))
-
-    return call
-
-
-def _math():
-    from .. import math
-
-    return math
-
-
-_rcp = _float_unary("rcp", lambda x: 1.0 / x)
-_rsq = _float_unary("rsq", lambda x: _math().rsqrt(x))
-
-
-_SMALLEST = 2.0**-126
-
-
-def _flushing_exp2(x: Any) -> Any:
-    """`v_exp_f32` gives 0 for results below the normal range."""
-    made = _math().exp2(x)
-    return (x < -126.0).select(type(made)(0.0), made) if made.dtype is Float32 else made
-
-
-def _flushing_log2(x: Any) -> Any:
-    """`v_log_f32` takes numbers below the normal range for 0."""
-    made = _math().log2(x)
-    if made.dtype is not Float32:
-        return made
-    tiny = (x < _SMALLEST) & (x > -_SMALLEST)
-    return tiny.select(type(made)(float("-inf")), made)
-
-
-_exp2 = _float_unary("exp2", _flushing_exp2)
-_log2 = _float_unary("log2", _flushing_log2)
+def _unary(name: str, ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
+    number = as_dsl_value(value)
+    same = _class(ty) if isinstance(number, Numeric) else None
+    return call(f"{name}.{_suffix(ty)}", ty, _value(number if same is None else same(number)))
 
 
 @also_called(ty="res", value="arg")
@@ -460,7 +311,7 @@ def rcp(res: ResultType[MadeT], arg: ScalarLike) -> MadeT:
     >>> flyc.evaluate(lambda x: fx.rocdl.rcp(fx.Float32, x), 4.0, target="cpu:gfx942")
     0.25
     """
-    return _rcp(res, arg)
+    return _unary("rcp", res, arg)
 
 
 @also_called(ty="res", value="arg")
@@ -470,7 +321,7 @@ def rsq(res: ResultType[MadeT], arg: ScalarLike) -> MadeT:
     >>> flyc.evaluate(lambda x: fx.rocdl.rsq(fx.Float32, x), 4.0, target="cpu:gfx942")
     0.5
     """
-    return _rsq(res, arg)
+    return _unary("rsq", res, arg)
 
 
 @also_called(ty="res", value="arg")
@@ -480,7 +331,7 @@ def exp2(res: ResultType[MadeT], arg: ScalarLike) -> MadeT:
     >>> flyc.evaluate(lambda x: fx.rocdl.exp2(fx.Float32, x), 3.0, target="cpu:gfx942")
     8.0
     """
-    return _exp2(res, arg)
+    return _unary("exp2", res, arg)
 
 
 def log2(ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
@@ -489,7 +340,7 @@ def log2(ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
     >>> flyc.evaluate(lambda x: fx.rocdl.log2(fx.Float32, x), 8.0, target="cpu:gfx942")
     3.0
     """
-    return _log2(ty, value)
+    return _unary("log", ty, value)
 
 
 @also_called(ty="res", a="src0", b="src1", c="src2")
@@ -499,12 +350,7 @@ def fmed3(res: ResultType[MadeT], src0: ScalarLike, src1: ScalarLike, src2: Scal
     >>> flyc.evaluate(lambda x: fx.rocdl.fmed3(fx.Float32, x, 0.0, 1.0), 4.0, target="cpu:gfx942")
     1.0
     """
-    if on_cpu("fx.rocdl.fmed3"):
-        from .. import arith
-
-        x, y, z = (as_dsl_value(v) for v in (src0, src1, src2))
-        return arith.maxnumf(arith.minnumf(x, y), arith.minnumf(arith.maxnumf(x, y), z))
-    return _call(f"fmed3.{_suffix(res)}", res, _value(src0), _value(src1), _value(src2))
+    return call(f"fmed3.{_suffix(res)}", res, _value(src0), _value(src1), _value(src2))
 
 
 @also_called(hi="src_hi", lo="src_lo")
@@ -516,20 +362,7 @@ def perm_b32(src_hi: ScalarLike, src_lo: ScalarLike, sel: ScalarLike) -> Int32:
     >>> hex(flyc.evaluate(example, 0x11223344, 0x55667788, target="cpu:gfx942"))
     '0x11227788'
     """
-    if on_cpu("fx.rocdl.perm_b32"):
-        words = (Uint64(Uint32(as_numeric(src_hi))) << 32) | Uint64(Uint32(as_numeric(src_lo)))
-        chosen = Uint32(as_numeric(sel))
-        made = Uint32(0)
-        for i in range(4):
-            byte = (chosen >> (8 * i)) & 0xFF
-            plain = Uint32((words >> (Uint64(byte & 7) * 8)) & 0xFF)
-            sign_at = Uint64((byte & 3) * 16 + 15)
-            sign = Uint32(((words >> sign_at) & 1) * 0xFF)
-            special = (byte == 12).select(Uint32(0), Uint32(0xFF))
-            value = (byte < 8).select(plain, (byte < 12).select(sign, special))
-            made = made | (value << (8 * i))
-        return Int32(made)
-    return _call(
+    return call(
         "perm",
         Int32,
         _value(Int32(as_numeric(src_hi))),
@@ -548,33 +381,9 @@ def cvt_pkrtz(res: ElementLike, src_a: ScalarLike, src_b: ScalarLike) -> Vector:
     >>> flyc.evaluate(lambda x: fx.rocdl.cvt_pkrtz(fx.T.f16x2, x, 0.1), 1.5, target="cpu:gfx942")
     [1.5, 0.09997...]
     """
-    if on_cpu("fx.rocdl.cvt_pkrtz"):
-        parts = [_toward_zero(Float32(as_dsl_value(x))) for x in (src_a, src_b)]
-        return Vector.from_elements(parts, Float16)
     from ...ir.types import vector_type
 
-    return _call("cvt.pkrtz", vector_type(Float16.ir_type, 2), _value(src_a), _value(src_b))
-
-
-def _toward_zero(x: Float32) -> Float16:
-    near = Float16(x)
-    bits = near.bitcast(_u16())
-    grew = _math().absf(Float32(near)) > _math().absf(x)
-    return grew.select(bits - _u16()(1), bits).bitcast(Float16)
-
-
-def _u16() -> type[Numeric]:
-    from ..numeric import Uint16
-
-    return Uint16
-
-
-def _fp8_class(bf8: bool) -> type[Numeric]:
-    from .. import numeric
-
-    if amd_target("fx.rocdl.cvt_pk_fp8_f32").has("fp8_fnuz"):
-        return numeric.Float8E5M2FNUZ if bf8 else numeric.Float8E4M3FNUZ
-    return numeric.Float8E5M2 if bf8 else numeric.Float8E4M3FN
+    return call("cvt.pkrtz", vector_type(Float16.ir_type, 2), _value(src_a), _value(src_b))
 
 
 def _pack_fp8(
@@ -582,17 +391,8 @@ def _pack_fp8(
 ) -> Any:
     need(name, "cvt_fp8")
     high = bool(word_sel)
-    if on_cpu(f"fx.rocdl.{name}"):
-        from ..numeric import Uint8
-
-        cls = _fp8_class(bf8)
-        x, y = (Uint32(cls(Float32(as_dsl_value(v))).bitcast(Uint8)) for v in (a, b))
-        pair = x | (y << 8)
-        before = Uint32(as_numeric(old))
-        made = (before & 0xFFFF) | (pair << 16) if high else (before & 0xFFFF0000) | pair
-        return Int32(made)
     operands = [_value(a), _value(b), Int32(as_numeric(old)).ir_value(), _const(int(high), 1)]
-    return _call(f"cvt.pk.{'bf8' if bf8 else 'fp8'}.f32", Int32, *operands)
+    return call(f"cvt.pk.{'bf8' if bf8 else 'fp8'}.f32", Int32, *operands)
 
 
 @also_called(ty="res", a="src_a", b="src_b")
@@ -619,23 +419,13 @@ def cvt_pk_bf8_f32(
     return _pack_fp8("cvt_pk_bf8_f32", True, res, src_a, src_b, old, word_sel)
 
 
-def _unpack_fp8(name: str, bf8: bool, value: ScalarLike, byte: int) -> Float32:
-    from ..numeric import Uint8
-
-    word = Uint32(as_numeric(value))
-    return Float32(Uint8((word >> (8 * byte)) & 0xFF).bitcast(_fp8_class(bf8)))
-
-
 def _pair_fp8(name: str, bf8: bool, value: ScalarLike, word_sel: bool) -> Any:
     need(name, "cvt_fp8")
     high = bool(word_sel)
-    if on_cpu(f"fx.rocdl.{name}"):
-        first = 2 if high else 0
-        return Vector.from_elements([_unpack_fp8(name, bf8, value, first + i) for i in range(2)], Float32)
     from ...ir.types import vector_type
 
     operands = [Int32(as_numeric(value)).ir_value(), _const(int(high), 1)]
-    return _call(f"cvt.pk.f32.{'bf8' if bf8 else 'fp8'}", vector_type(Float32.ir_type, 2), *operands)
+    return call(f"cvt.pk.f32.{'bf8' if bf8 else 'fp8'}", vector_type(Float32.ir_type, 2), *operands)
 
 
 @also_called(ty="res", value="src")
@@ -660,9 +450,7 @@ def cvt_pk_f32_bf8(res: ElementLike | None, src: ScalarLike, word_sel: bool = Fa
 
 def _one_fp8(name: str, bf8: bool, value: ScalarLike, byte: int) -> Any:
     need(name, "cvt_fp8")
-    if on_cpu(f"fx.rocdl.{name}"):
-        return _unpack_fp8(name, bf8, value, byte)
-    return _call(f"cvt.f32.{'bf8' if bf8 else 'fp8'}", Float32, Int32(as_numeric(value)).ir_value(), _const(byte))
+    return call(f"cvt.f32.{'bf8' if bf8 else 'fp8'}", Float32, Int32(as_numeric(value)).ir_value(), _const(byte))
 
 
 @also_called(ty="res", value="src_a")
@@ -754,6 +542,7 @@ def bits_as(value: ValueLike, cls: type[Numeric], count: int) -> Vector:
 __all__ = [
     "ballot",
     "by_name",
+    "call",
     "cvt_f32_bf8",
     "cvt_f32_fp8",
     "cvt_pk_bf8_f32",

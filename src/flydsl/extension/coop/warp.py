@@ -9,6 +9,7 @@ from ...expr.gpu import lane_id, num_warp_threads, shuffle_idx, shuffle_up, shuf
 from ...expr.numeric import Numeric, as_numeric
 from ...expr.vector import Vector
 from ...ir.enums import ReductionOp
+from . import dpp
 from .operators import check_op, combine, identity
 
 if TYPE_CHECKING:
@@ -39,10 +40,14 @@ def warp_reduce(value: ScalarT, op: ReductionOp, *, width: int | None = None) ->
     """
     op, lanes = check_op(op), check_width(width)
     made = _scalar(value)
-    offset = lanes // 2
-    while offset:
+    in_registers = dpp.warp_reduce(made, op, lanes)
+    if in_registers is not None:
+        return in_registers
+    # Neighbours first: every way of reducing a warp adds in the same order, to the last bit.
+    offset = 1
+    while offset < lanes:
         made = combine(op, made, shuffle_xor(made, offset, lanes))
-        offset //= 2
+        offset *= 2
     return made
 
 

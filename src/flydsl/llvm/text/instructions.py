@@ -34,7 +34,9 @@ def _simple(type_: Attribute) -> bool:
 
 
 def _arguments(f: FunctionText, op: TableOp) -> list[tuple[str, str]]:
-    """Types and values in the order of the op's text, which is the intrinsic's."""
+    """Types and values in the order of the intrinsic, which mostly is that of the op's text."""
+    if op.row.call:
+        return [_argument(f, op, word) for word in op.row.call]
     values = iter(op.args)
     found: list[tuple[str, str]] = []
     for item in op.row.items:
@@ -44,6 +46,14 @@ def _arguments(f: FunctionText, op: TableOp) -> list[tuple[str, str]]:
         elif item.kind == "number":
             found.append(_number(op, item.name))
     return found
+
+
+def _argument(f: FunctionText, op: TableOp, word: str) -> tuple[str, str]:
+    """An argument by its word in `Row.call`."""
+    if word.isdigit():
+        value = op.args[int(word)]
+        return type_text(value.type), f.names[value]
+    return ("i1", word[1:]) if word.startswith("=") else _number(op, word)
 
 
 def _number(op: Operation, name: str, default: int = 0) -> tuple[str, str]:
@@ -88,22 +98,6 @@ def _dimension(f: FunctionText, op: TableOp) -> None:
     f.names[op.res[0]] = f.cast("trunc", size, i64, op.res[0].type)
 
 
-def _integer_wmma(f: FunctionText, op: TableOp) -> None:
-    a, b, c = ((type_text(v.type), f.names[v]) for v in op.args)
-    emit(f, op, intrinsic_name(op), [_number(op, "signA"), a, _number(op, "signB"), b, c, _number(op, "clamp")])
-
-
-def _scaled_wmma(f: FunctionText, op: TableOp) -> None:
-    a, b, c, scale_a, scale_b = ((type_text(v.type), f.names[v]) for v in op.args)
-    n = {name: _number(op, name) for name in op.properties}
-    reuse = ("i1", "0")
-    arguments = [
-        n["fmtA"], a, n["fmtB"], b, n["modC"], c, n["scaleAType"], n["fmtScaleA"], scale_a, n["scaleBType"],
-        n["fmtScaleB"], scale_b, reuse, reuse,
-    ]  # fmt: skip
-    emit(f, op, intrinsic_name(op), arguments)
-
-
 def _load_lds(f: FunctionText, op: TableOp) -> None:
     """The instruction adds its immediate to both addresses; one that is no literal is added here."""
     arguments = _arguments(f, op)
@@ -126,8 +120,6 @@ def _elect(f: FunctionText, op: TableOp) -> None:
 
 _SPECIAL: dict[str, Callable[[FunctionText, Any], None]] = {
     **{f"rocdl.{what}.dim.{d}": _dimension for what in ("workgroup", "grid") for d in "xyz"},
-    **{f"rocdl.wmma.i32.16x16x16.{kind}": _integer_wmma for kind in ("iu8", "iu4")},
-    **{f"rocdl.wmma.{kind}.f32.16x16x128.f8f6f4": _scaled_wmma for kind in ("scale", "scale16")},
     **{f"rocdl.raw.ptr.buffer.load.{kind}": _load_lds for kind in ("lds", "async.lds")},
     "nvvm.barrier0": _barrier0,
     "nvvm.elect.sync": _elect,

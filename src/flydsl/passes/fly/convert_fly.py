@@ -93,8 +93,6 @@ class FlyConversion(DeviceModule, BufferMemory):
     target: ClassVar[str]
     """What messages call it."""
     spaces: ClassVar[dict[AddressSpace, int]]
-    one_space: ClassVar[bool] = False
-    """Whether all memory is the same to the target, so that a kernel may ask for any space by its number."""
     native_math: ClassVar[NativeMath] = NativeMath()
     extra: ClassVar[dict[type[Operation], Handler]] = {}
     """Handlers of this target alone, over the common ones."""
@@ -119,7 +117,7 @@ class FlyConversion(DeviceModule, BufferMemory):
         if isinstance(type_, ATOM_TYPES):
             return atom_state.struct_type(type_)
         if isinstance(type_, PlainMemRefType):
-            return pointer_type(cast("PlainMemRefType[Attribute]", type_))
+            return self.convert(pointer_type(cast("PlainMemRefType[Attribute]", type_)))
         return storage_type(type_)
 
     def argument_types(self, block: Block) -> list[Attribute]:
@@ -179,6 +177,14 @@ class FlyConversion(DeviceModule, BufferMemory):
         op.lower(self, d, a, b, c)
 
     # --- memory ---------------------------------------------------------------------------------------------------
+
+    def address_number(self, pointer: SSAValue, type_: Attribute, *, shared: bool) -> SSAValue:
+        """An address as an integer."""
+        return self.b.pure(llvm.PtrToIntOp, (pointer,), type_, {})
+
+    def pointer_at(self, number: SSAValue, type_: Attribute, *, shared: bool) -> SSAValue:
+        """The pointer of an address that is an integer."""
+        return self.b.pure(llvm.IntToPtrOp, (number,), type_, {})
 
     def step(self, at: SSAValue, elem: Attribute, by: int | SSAValue) -> SSAValue:
         """A pointer moved by elements; those narrower than a byte are packed, but for flags."""
@@ -434,11 +440,15 @@ def _get_dyn_shared(r: FlyConversion, op: FlyOp) -> None:
 
 
 def _inttoptr(r: FlyConversion, op: FlyOp) -> None:
-    r.vm[op.results[0]] = r.b.pure(llvm.IntToPtrOp, r.vals(operands_of(op)), r.convert(op.results[0].type), {})
+    type_ = op.results[0].type
+    shared = cast(PointerType, type_).data.space is AddressSpace.Shared
+    r.vm[op.results[0]] = r.pointer_at(r.val(operands_of(op)[0]), r.convert(type_), shared=shared)
 
 
 def _ptrtoint(r: FlyConversion, op: FlyOp) -> None:
-    r.vm[op.results[0]] = r.b.pure(llvm.PtrToIntOp, r.vals(operands_of(op)), op.results[0].type, {})
+    (pointer,) = operands_of(op)
+    shared = cast(PointerType, pointer.type).data.space is AddressSpace.Shared
+    r.vm[op.results[0]] = r.address_number(r.val(pointer), op.results[0].type, shared=shared)
 
 
 def _to_llvm_ptr(r: FlyConversion, op: FlyOp) -> None:
@@ -448,12 +458,10 @@ def _to_llvm_ptr(r: FlyConversion, op: FlyOp) -> None:
     value = r.val(old)
     wanted = op.properties.get("llvm_address_space")
     space = llvm.address_space(value.type)
-    if wanted is not None and python_value(wanted) != space:
-        if not r.one_space:
-            raise DSLCompileError(
-                f"requested LLVM address space {python_value(wanted)} but the {r.target} conversion requires {space}"
-            )
-        value = r.b.pure(AddrSpaceCastOp, (value,), op.results[0].type, {})
+    if wanted is not None and r.convert(llvm.ptr(python_value(wanted))) != value.type:
+        raise DSLCompileError(
+            f"requested LLVM address space {python_value(wanted)} but the {r.target} conversion requires {space}"
+        )
     r.vm[op.results[0]] = value
 
 
@@ -467,7 +475,7 @@ def bare_pointer(r: FlyConversion, op: FlyOp, pointer_of: Callable[[SSAValue], S
     (old,) = operands_of(op)
     if is_buffer_type(old.type):
         raise DSLCompileError(f"a buffer tensor has no bare pointer: {old.type}")
-    value, wanted = pointer_of(old), op.results[0].type
+    value, wanted = pointer_of(old), r.convert(op.results[0].type)
     r.vm[op.results[0]] = value if value.type == wanted else r.b.pure(AddrSpaceCastOp, (value,), wanted, {})
 
 

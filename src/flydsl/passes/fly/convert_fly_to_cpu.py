@@ -18,7 +18,6 @@ from .convert_fly import FlyConversion
 class _Conversion(EmulatedInstructions, FlyConversion):
     target = "cpu"
     spaces = dict(zip(AddressSpace, (0, 0, 0, 0), strict=True))
-    one_space = True
     features = features_of()
     native_math = HOST_MATH
     converts_bf16 = False

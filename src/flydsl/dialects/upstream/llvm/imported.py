@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, cast
 
 from xdsl.dialects.builtin import ArrayAttr
@@ -64,13 +65,23 @@ class ModuleFlagsOp(IRDLOperation):
         printer.print_op_attributes(self.attributes)
 
 
+_ALIAS = re.compile(r'"(?:[^"\\]|\\.)*"|[#!][A-Za-z_]\w*(?![\w.<])')
+"""A text in quotes, or a word that may be an alias."""
+
+
 class KeptAttr(Data[str]):
-    """An attribute whose text nobody here reads: it is written as it was read."""
+    """An attribute whose text nobody here reads: it is written as it was read, with what aliases stand for."""
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> str:
         with parser.in_angle_brackets():
-            return cast(Any, parser)._parse_unregistered_attr_body(parser.pos)  # pyright: ignore[reportPrivateUsage]
+            text = cast(Any, parser)._parse_unregistered_attr_body(parser.pos)  # pyright: ignore[reportPrivateUsage]
+        known = parser.attribute_aliases
+
+        def spelled(found: re.Match[str]) -> str:
+            return str(known[found[0]]) if found[0] in known else found[0]
+
+        return _ALIAS.sub(spelled, text)
 
     def print_parameter(self, printer: Printer) -> None:
         printer.print_string(f"<{self.data}>")
