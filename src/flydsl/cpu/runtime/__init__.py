@@ -24,6 +24,7 @@ from flydsl.cpu.runtime import reports as cpu_reports
 from flydsl.cpu.runtime.launcher_ir import FAILED_CHECKS, FLAG_CLUSTERS, MAX_BLOCK_THREADS
 from flydsl.cpu.runtime.native import KernelDescriptor
 from flydsl.cpu.runtime.stream import EventState, Mark, TaskQueue, as_launch_error
+from flydsl.cpu.schedules import native as cpu_schedules
 from flydsl.errors import (
     FlyRuntimeError,
     InvalidHandleError,
@@ -394,6 +395,7 @@ class CpuDeviceRuntime(DeviceRuntime):
         with self._lock:
             loaded = _LoadedModule(host_jit.load_object(binary, name="cpu-module"))
             unwritten_arrays.install(loaded.library)
+            cpu_schedules.install(loaded.library)
             handle = next(self._ids)
             self._modules[handle] = loaded
         return Module(self, handle, ordinal)
