@@ -143,6 +143,8 @@ class Launch:
         self.held = {(b, w): each for b in range(self.blocks) for w in range(-(-self.n // self.warp))}
         self.free_registers = [0] * self.blocks
         self.places: dict[int, str] = {}
+        self.over = False
+        """Whether what comes has no meaning any more."""
 
     # --- names and objects ------------------------------------------------------------------------------------------
 
@@ -232,7 +234,7 @@ class Launch:
     def _enabled(self, block: int, warp: int, lanes: int, status: int, operations: tuple[Operation, ...]) -> bool:
         kind = operations[0].kind
         if kind in WAITS:
-            return any(o.enabled_in(self._phase(o)) for o in operations if o.kind in WAITS)
+            return any(o.enabled_in(self._phase(o)) or self._unset(o) for o in operations if o.kind in WAITS)
         if kind is Kind.REGISTERS and operations[0].extra:
             need = (operations[0].arg - self.held[block, warp]) * self.warp
             return self.free_registers[block] >= need
@@ -241,6 +243,10 @@ class Launch:
             if known is not None and (status, operations) in known:
                 return any(self._versions(key[1]) != versions for key, versions in known.items())
         return True
+
+    def _unset(self, o: Operation) -> bool:
+        """Whether an mbarrier has not been initialised: nobody can tell what a wait does then."""
+        return o.kind in MBARRIER and o.kind is not Kind.INIT and o.on not in self.initialised
 
     def _phase(self, o: Operation) -> int:
         return self.phases.get(o.on, 0) if o.kind is Kind.WAIT else o.phase
@@ -271,6 +277,8 @@ class Launch:
             if chosen is None:
                 return
             self.step(chosen)
+            if self.over:
+                return
         self.strategy.uncovered(f"schedules of more than {MOST_STEPS} operations")
 
     def _open_barriers(self) -> bool:
@@ -398,9 +406,11 @@ class Launch:
             if o.on[1] in self.ended and o.on[0] == "life of block":
                 text = f"the shared memory of block {o.on[1]} is used by block {agent.block} when block {o.on[1]} has ended"
                 self.strategy.found("block has ended", f"{agent.place}: {text}", [agent])
-            elif o.kind in MBARRIER and o.kind is not Kind.INIT and o.on not in self.initialised:
+                self.over = True
+            elif self._unset(o):
                 text = "an mbarrier is used before it has been initialised"
                 self.strategy.found("not initialised", f"{agent.place}: {text}", [agent])
+                self.over = True
             elif o.kind is Kind.ARRIVE and o.arg > 0:
                 self._check_arrivals(agent, o)
 

@@ -90,6 +90,9 @@ def dependent(a: Operation, b: Operation) -> bool:
     """Whether the order of two operations can make a difference."""
     if a.on != b.on or (a.kind in READS and b.kind in READS):
         return False
+    if a.kind is Kind.REGISTERS and b.kind is Kind.REGISTERS:
+        # Whoever gives registers back first, there are as many afterwards.
+        return False
     if a.kind in _COUNTS and b.kind in _COUNTS:
         # Within one phase it does not matter who comes first.
         return a.extra != b.extra if a.kind is Kind.UPDATE else a.phase != b.phase

@@ -1,0 +1,394 @@
+"""Going through all schedules: dynamic partial-order reduction with sleep sets, by running the call again and again.
+
+A run is a path in a tree of choices. Where two operations depend on each other and nothing else orders them, the one
+that came second is also tried first: the choice is noted at the place where the first was made (Flanagan and Godefroid,
+2005). Runs that differ in the order of independent operations only are left out.
+
+What orders two steps is kept as a set of steps per step, one bit each. A hash of the partial order tells how many runs
+were different.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from ...errors import FlyRuntimeError
+from .findings import encode
+from .native import Agent, Event, describe
+from .operations import POLLS, WAITS, Object, Operation, dependent
+from .timeline import Entry, Timeline
+
+_LANES = (1 << 64) - 1
+
+
+class Order:
+    """Which steps of a run come before which, whatever the order of independent ones."""
+
+    def __init__(self) -> None:
+        self.before: list[int] = []
+        """Of a step: those before it and itself."""
+        self.touched: dict[Object, list[tuple[int, Operation]]] = {}
+        self._lanes: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self._copies: dict[str, int] = {}
+        self._start = 0
+        self._hashes: list[int] = []
+        self.hash = 0
+
+    def launched(self) -> None:
+        """All that was done comes before what a new launch does."""
+        self._start = (1 << len(self.before)) - 1
+        self._lanes.clear()
+        self._copies.clear()
+        self.touched.clear()
+
+    def of(self, agent: Agent) -> int:
+        """The steps before what an agent is about to do, by its own order."""
+        if not agent.lanes:
+            return self._copies[agent.name]
+        return self._known(agent.block, agent.warp, agent.lanes)
+
+    def _known(self, block: int, warp: int, lanes: int) -> int:
+        found = self._start
+        for mask, bits in self._lanes.get((block, warp), ()):
+            if mask & lanes:
+                found |= bits
+        return found
+
+    def _set(self, block: int, warp: int, lanes: int, bits: int) -> None:
+        kept = [(mask & ~lanes, old) for mask, old in self._lanes.get((block, warp), ()) if mask & ~lanes]
+        self._lanes[block, warp] = [*kept, (lanes, bits)]
+
+    def add(self, event: Event) -> int:
+        """A step; gives its number."""
+        agent, number = event.agent, len(self.before)
+        bits = self.of(agent)
+        for o in agent.operations:
+            for i, other in self.touched.get(o.on, ()):
+                if not bits >> i & 1 and dependent(other, o):
+                    bits |= self.before[i]
+        self._note_hash(agent, bits)
+        bits |= 1 << number
+        self.before.append(bits)
+        for o in agent.operations:
+            self.touched.setdefault(o.on, []).append((number, o))
+        if agent.lanes:
+            self._set(agent.block, agent.warp, agent.lanes, bits)
+        if event.drained:
+            self._join(agent.block, event.drained)
+        for name in event.issued:
+            self._copies[name] = bits
+        return number
+
+    def _note_hash(self, agent: Agent, bits: int) -> None:
+        """An order is the sum of its steps, each with what is before it."""
+        earlier = 0
+        i = 0
+        while bits >> i:
+            if bits >> i & 1:
+                earlier += self._hashes[i]
+            i += 1
+        made = hash((agent.name, agent.status, agent.operations, earlier))
+        self._hashes.append(made)
+        self.hash = (self.hash + made) & _LANES
+
+    def _join(self, block: int, groups: Sequence[tuple[int, int]]) -> None:
+        bits = 0
+        for warp, lanes in groups:
+            bits |= self._known(block, warp, lanes)
+        for warp, lanes in groups:
+            self._set(block, warp, lanes, bits)
+
+    def opened(self, block: int) -> None:
+        """All threads of a block have met."""
+        groups = [(warp, _LANES) for b, warp in self._lanes if b == block]
+        if groups:
+            self._join(block, groups)
+        # Copies that were issued on the way to the barrier are not told apart from it.
+
+    def issued(self, block: int, names: Sequence[str]) -> None:
+        """Copies issued between two operations, behind a barrier."""
+        bits = self._start
+        for (b, _), parts in self._lanes.items():
+            if b == block:
+                for _, each in parts:
+                    bits |= each
+        for name in names:
+            self._copies.setdefault(name, bits)
+
+
+class Recorder:
+    """A strategy that writes down what happens; `pick` decides."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """A new run."""
+        self.decisions: list[int] = []
+        self.entries: list[Entry] = []
+        self.findings: list[tuple[str, str, str]] = []
+        """Kind, text, and the schedule up to there."""
+        self.kernels: list[str] = []
+        self.notes: list[str] = []
+        self.steps = 0
+        self.abandoned = False
+        self._last: Agent | None = None
+
+    def pick(self, agents: Sequence[Agent], enabled: Sequence[Agent]) -> Agent | None:
+        """Who goes on; the first is who went on last, where it can."""
+        return enabled[0]
+
+    def choose(self, agents: Sequence[Agent]) -> Agent | None:
+        enabled = [a for a in agents if a.enabled]
+        last = self._last
+        if last is not None:
+            enabled.sort(key=lambda a: not (a.block == last.block and a.warp == last.warp and bool(a.lanes & last.lanes)))
+        chosen = self.pick(agents, enabled)
+        if chosen is None:
+            self.abandoned = True
+            return None
+        if len(enabled) > 1:
+            self.decisions.append(enabled.index(chosen))
+        self._last = chosen
+        return chosen
+
+    def done(self, event: Event) -> None:
+        self.steps += 1
+        self.entries.append(Entry(event.agent.name, describe(event.agent), event.agent.place))
+
+    def opened(self, block: int) -> None:
+        self.entries.append(Entry(f"b{block}.w0", "the barrier of the block opens", ""))
+
+    def started(self, kernel: str, blocks: int) -> None:
+        self._last = None
+        if kernel not in self.kernels:
+            self.kernels.append(kernel)
+
+    def found(self, what: str, text: str, agents: Sequence[Agent]) -> None:
+        self.entries += [Entry(a.name, describe(a), a.place, True) for a in agents]
+        self.findings.append((what, text, self.schedule))
+
+    def uncovered(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    @property
+    def schedule(self) -> str:
+        return encode(self.decisions)
+
+    @property
+    def timeline(self) -> Timeline:
+        return Timeline(self.entries)
+
+
+class Replay(Recorder):
+    """A schedule that is given."""
+
+    def __init__(self, decisions: Sequence[int]):
+        self.given = list(decisions)
+        super().__init__()
+
+    def pick(self, agents: Sequence[Agent], enabled: Sequence[Agent]) -> Agent | None:
+        at = len(self.decisions)
+        if len(enabled) == 1 or at >= len(self.given):
+            return enabled[0]
+        if self.given[at] >= len(enabled):
+            raise FlyRuntimeError(
+                f"the schedule makes choice {self.given[at]} of {len(enabled)} at decision {at}: it belongs to another "
+                "kernel, or to other arguments"
+            )
+        return enabled[self.given[at]]
+
+
+class Probe(Recorder):
+    """One schedule by priorities that are drawn: warps far ahead of others, copies early or late."""
+
+    def __init__(self, seed: int):
+        self.random = random.Random(seed)
+        self.ranks: dict[str, float] = {}
+        super().__init__()
+
+    def pick(self, agents: Sequence[Agent], enabled: Sequence[Agent]) -> Agent | None:
+        def rank(agent: Agent) -> float:
+            key = agent.name if agent.lanes else "copies"
+            if key not in self.ranks or self.random.random() < 0.05:
+                self.ranks[key] = self.random.random()
+            return self.ranks[key]
+
+        return min(enabled, key=rank)
+
+
+class _Node:
+    """A place where somebody was chosen."""
+
+    __slots__ = ("agents", "backtrack", "chosen", "done", "launch", "sleep")
+
+    def __init__(self, agents: dict[str, Agent], sleep: dict[str, Agent], launch: int):
+        self.agents, self.sleep, self.launch = agents, sleep, launch
+        self.done: set[str] = set()
+        self.backtrack: set[str] = set()
+        self.chosen = ""
+
+
+def _same(a: Agent, b: Agent | None) -> bool:
+    """Whether an agent is about to do the same as before."""
+    if b is None or a.lanes != b.lanes or a.status != b.status or len(a.operations) != len(b.operations):
+        return False
+    return all(x.on == y.on and x.kind is y.kind and x.arg == y.arg for x, y in zip(a.operations, b.operations, strict=True))
+
+
+def _independent(a: Agent, b: Agent) -> bool:
+    return not any(dependent(x, y) for x in a.operations for y in b.operations)
+
+
+class Search(Recorder):
+    """The strategy that tries every order. `advance` makes the choices of the next run, until there are none left."""
+
+    def __init__(self) -> None:
+        self.nodes: list[_Node] = []
+        self.orders: set[int] = set()
+        self._replayed = 0
+        super().__init__()
+
+    def begin(self) -> None:
+        super().begin()
+        self.order = Order()
+        self._depth = self._launch = 0
+        self._replayed = len(self.nodes)
+        self._before: dict[str, Agent] = {}
+        self._copies: set[str] = set()
+
+    # --- a run ------------------------------------------------------------------------------------------------------
+
+    def started(self, kernel: str, blocks: int) -> None:
+        super().started(kernel, blocks)
+        self.order.launched()
+        self._launch += 1
+        self._before = {}
+        self._copies = set()
+
+    def opened(self, block: int) -> None:
+        super().opened(block)
+        self.order.opened(block)
+
+    def done(self, event: Event) -> None:
+        super().done(event)
+        self.order.add(event)
+
+    def pick(self, agents: Sequence[Agent], enabled: Sequence[Agent]) -> Agent | None:
+        by_name = {a.name: a for a in agents}
+        self._enter_copies(agents)
+        depth, self._depth = self._depth, self._depth + 1
+        if depth < self._replayed:
+            self._before = by_name
+            node = self.nodes[depth]
+            chosen = by_name.get(node.chosen)
+            if chosen is None or not chosen.enabled:
+                raise FlyRuntimeError(
+                    f"the call does not run the same way twice: {node.chosen} cannot go on at step {depth}. Results "
+                    "must depend on the arguments alone, and all arrays that a kernel writes must be arguments"
+                )
+            return chosen
+        for agent in agents:
+            self._look_back(agent, depth)
+        self._before = by_name
+        node = _Node(by_name, self._sleep(by_name), self._launch)
+        awake = [a for a in enabled if a.name not in node.sleep]
+        if not awake:
+            return None
+        node.chosen = awake[0].name
+        node.backtrack.add(node.chosen)
+        self.nodes.append(node)
+        return awake[0]
+
+    def _enter_copies(self, agents: Sequence[Agent]) -> None:
+        """Copies that a barrier or a start let threads issue."""
+        for a in agents:
+            if not a.lanes and a.name not in self._copies:
+                self._copies.add(a.name)
+                self.order.issued(a.block, [a.name])
+
+    def _sleep(self, by_name: dict[str, Agent]) -> dict[str, Agent]:
+        """Those whose turn was tried before, and to whom the last step made no difference."""
+        if not self.nodes or self.nodes[-1].launch != self._launch:
+            return {}
+        parent = self.nodes[-1]
+        chosen = parent.agents[parent.chosen]
+        asleep = {**parent.sleep, **{name: parent.agents[name] for name in parent.done if name != parent.chosen}}
+        return {
+            name: agent
+            for name, agent in asleep.items()
+            if name in by_name and _same(by_name[name], agent) and _independent(agent, chosen)
+        }
+
+    def _look_back(self, agent: Agent, depth: int) -> None:
+        """Note where an operation that is due might have been done earlier."""
+        known = self.order.of(agent)
+        unchanged = _same(agent, self._before.get(agent.name))
+        for o in agent.operations:
+            for i, other in reversed(self.order.touched.get(o.on, ())):
+                if unchanged and i < depth - 1:
+                    break
+                if known >> i & 1 or not dependent(other, o) or not self._possible(agent, o, other, i):
+                    continue
+                self._note(i, agent, known)
+                break
+
+    def _possible(self, agent: Agent, o: Operation, other: Operation, i: int) -> bool:
+        """Whether an operation could have been done in front of step `i`."""
+        if o.kind in WAITS and other.kind is not o.kind and other.kind.name != "INIT":
+            return o.enabled_in(other.phase)
+        if o.kind in POLLS:
+            then = self._agent_at(i, agent)
+            if then is not None and not then.enabled and _same(then, agent):
+                return False
+        return True
+
+    def _agent_at(self, i: int, agent: Agent) -> Agent | None:
+        """The same lanes, or copy, at an earlier node."""
+        if not agent.lanes:
+            return self.nodes[i].agents.get(agent.name)
+        for then in self.nodes[i].agents.values():
+            if then.block == agent.block and then.warp == agent.warp and then.lanes & agent.lanes:
+                return then
+        return None
+
+    def _note(self, i: int, agent: Agent, known: int) -> None:
+        node = self.nodes[i]
+        then = self._agent_at(i, agent)
+        if then is not None and then.enabled:
+            node.backtrack.add(then.name)
+            return
+        for j in range(i + 1, len(self.nodes)):
+            if known >> j & 1:
+                other = self.nodes[j].agents[self.nodes[j].chosen]
+                leads = self._agent_at(i, other)
+                if leads is not None and leads.enabled:
+                    node.backtrack.add(leads.name)
+                    return
+        node.backtrack.update(name for name, a in node.agents.items() if a.enabled)
+
+    # --- between runs -----------------------------------------------------------------------------------------------
+
+    def advance(self) -> bool:
+        """Make the next run's choices; False where all were made."""
+        if not self.abandoned:
+            self.orders.add(self.order.hash)
+        while self.nodes:
+            node = self.nodes[-1]
+            node.done.add(node.chosen)
+            left = sorted(node.backtrack - node.done - node.sleep.keys())
+            if left:
+                node.chosen = left[0]
+                return True
+            self.nodes.pop()
+        return False
+
+    @property
+    def left(self) -> int:
+        """Choices that are known and were not made."""
+        return sum(len(node.backtrack - node.done - node.sleep.keys() - {node.chosen}) for node in self.nodes)
+
+
+__all__ = ["Order", "Probe", "Recorder", "Replay", "Search"]
