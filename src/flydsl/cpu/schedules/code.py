@@ -48,6 +48,7 @@ class ExploringAbi(cpu_abi.CoroutineAbi):
     """Text of one thread that stops in front of visible operations."""
 
     completes = "fly_sched_defer"
+    _counting: bool | None = None
 
     def stop(self, f: FunctionText, op: Operation, kind: Kind, *words: str) -> None:
         """Say what the thread is about to do and let the scheduler decide when; `words` are i64."""
@@ -74,6 +75,9 @@ class ExploringAbi(cpu_abi.CoroutineAbi):
                 pointer = isinstance(value.type, llvm.LLVMPointerType)
                 words.append(f.assign(f"{'ptrtoint' if pointer else 'sext'} {f.typed(value)} to i64"))
             self.stop(f, op, kind, *words)
+        if op.callee.data == "fly_check_to_shared_wait_count":
+            f.line(f"call void @fly_check_to_shared_counted(ptr %state, i64 %tid, {f.typed(op.args[0])})")
+            return
         super().call(f, op)
 
     def access(self, f: FunctionText, op: Operation, text: str | None) -> None:
@@ -89,6 +93,14 @@ class ExploringAbi(cpu_abi.CoroutineAbi):
             if root is not None and is_peer(root):
                 self.stop(f, op, Kind.PEER, f.assign(f"ptrtoint {f.typed(pointer)} to i64"))
         super().access(f, op, text)
+        if self._counts_loads(f) and _is_load_of_its_own(op):
+            f.line("call void @fly_check_load(ptr %state, i64 %tid)")
+
+    def _counts_loads(self, f: FunctionText) -> bool:
+        """Whether the kernel copies into shared memory by loads that a count of loads waits for."""
+        if self._counting is None:
+            self._counting = any(_is_note(x) for x in f.op.walk())
+        return self._counting
 
     def leave(self, f: FunctionText, op: Operation) -> None:
         if self.how.cluster is not None:
@@ -118,6 +130,24 @@ class ExploringAbi(cpu_abi.CoroutineAbi):
             text.declarations.update(routine.declarations)
         text.declare("malloc", "ptr", ["i64"])
         text.declare("calloc", "ptr", ["i64", "i64"])
+
+
+def _is_note(op: Operation | None) -> bool:
+    return isinstance(op, fly_cpu.CallOp) and op.callee.data == "fly_check_to_shared"
+
+
+def _is_load_of_its_own(op: Operation) -> bool:
+    """Whether an op reads or writes global memory otherwise than for a copy into shared memory."""
+    access = access_of(op)
+    root = root_of(access.pointer)
+    if root is None or isinstance(root.owner, llvm.AllocaOp | llvm.AddressOfOp):
+        return False
+    following = op.next_op
+    while following is not None and not isinstance(following, llvm.LoadOp):
+        if _is_note(following):
+            return False
+        following = following.next_op
+    return True
 
 
 def _waits(op: Operation) -> bool:

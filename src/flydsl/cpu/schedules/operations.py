@@ -63,6 +63,8 @@ POLLS = frozenset((Kind.TEST, Kind.LOAD, Kind.EXCHANGE))
 """Operations of loops that look at memory again and again."""
 READS = WAITS | {Kind.TEST, Kind.LOAD, Kind.PEER}
 """Operations that change nothing for others."""
+_LASTING = frozenset((Kind.NAMED_WAIT, Kind.CLUSTER_WAIT))
+"""Waits that know their phase: once it is over they pass, whatever comes."""
 _COUNTS = frozenset((Kind.ARRIVE, Kind.COMPLETE, Kind.NAMED_ARRIVE, Kind.CLUSTER_ARRIVE, Kind.LEAVE, Kind.UPDATE))
 
 Object = tuple[str, int, int]
@@ -90,6 +92,9 @@ def dependent(a: Operation, b: Operation) -> bool:
     """Whether the order of two operations can make a difference."""
     if a.on != b.on or (a.kind in READS and b.kind in READS):
         return False
+    for wait, other in ((a, b), (b, a)):
+        if wait.kind in _LASTING and other.kind in _COUNTS:
+            return other.phase == wait.arg
     if a.kind is Kind.REGISTERS and b.kind is Kind.REGISTERS:
         # Whoever gives registers back first, there are as many afterwards.
         return False
