@@ -24,8 +24,7 @@ def turned(x: Array) -> Array:
         1: ("vmcnt one short", "before the wait"),
         2: ("no wait for the copies", "before the wait"),
         3: ("no barrier behind the wait", "asynchronous copy"),
-        4: ("vmcnt that does not count a load in between", "before the wait"),
-        5: ("double buffer off by one", "asynchronous copy"),
+        4: ("double buffer off by one", "asynchronous copy"),
     },
     block=128,
     smem=2 * 128 * 4,
@@ -46,15 +45,13 @@ def counted_loads(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
     fetch(0, 0)
     for step in fx.range_constexpr(STEPS):
         if fx.const_expr(step + 1 < STEPS):
-            fetch(step + 1, (bug == 5).select(fx.Int32(step % 2), fx.Int32((step + 1) % 2)))
+            fetch(step + 1, (bug == 4).select(fx.Int32(step % 2), fx.Int32((step + 1) % 2)))
             if bug == 1:
                 r.s_waitcnt(vmcnt=2)
             elif bug != 2:
                 r.s_waitcnt(vmcnt=1)
         else:
-            if bug == 4:
-                r.s_waitcnt(vmcnt=1)
-            elif bug != 2:
+            if bug != 2:
                 r.s_waitcnt(vmcnt=0)
         if bug != 3:
             r.s_barrier()
@@ -64,10 +61,10 @@ def counted_loads(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
 
 @template(
     {
-        1: ("LDS used again without a barrier", "another thread read"),
+        1: ("LDS used again without a barrier", "race on shared memory"),
         2: ("LDS read without a barrier", "race on shared memory"),
         3: ("barrier in front of the write, none behind it", "race on shared memory"),
-        4: ("double buffer off by one", "race on shared memory"),
+        4: ("double buffer off by one", "nobody has written"),
         5: ("a wave leaves the loop early", "race on shared memory"),
     },
     block=128,
@@ -90,7 +87,7 @@ def lds_reuse(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
             y[64 * step + lane] = lds[63 - lane, (bug == 4).select(1 - buffer, buffer)]
         if bug == 3:
             fx.barrier()
-        if (bug == 5) & (wave == 1) & (fx.Int32(step) == 1):
+        if (bug == 5) & (wave == 1) & (step == 1):
             pass
         elif bug != 1:
             fx.barrier()

@@ -102,9 +102,8 @@ def cp_async_counted(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
     {
         1: ("shared memory written again before the store has read it", "still reads"),
         2: ("the wait for stores is one short", "still reads"),
-        3: ("stored before everybody has written", "race on shared memory"),
-        4: ("stored and read by others without waiting", "race on the tensor"),
-        5: ("stores of two warps to one place", "race on the tensor"),
+        3: ("stored before everybody has written", "still reads"),
+        4: ("stores of two warps to one place", "race on the tensor"),
     },
     block=64,
     smem=2 * 64 * 4,
@@ -130,15 +129,14 @@ def bulk_stores(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
         if t == 0:
             nv.bulk_store(rows[None, step % 2], out[None, step])
             nv.tma_commit()
-        if (bug == 5) & (t == 32):
+        if (bug == 4) & (t == 32):
             nv.bulk_store(rows[None, (step + 1) % 2], out[None, step])
             nv.tma_commit()
             nv.tma_wait(0)
         fx.barrier()
     if t == 0:
         nv.tma_wait(0)
-    if bug != 4:
-        fx.barrier()
+    fx.barrier()
     if t >= 32:
         y[256 + t] = y[t - 32]
 
@@ -149,7 +147,7 @@ def bulk_stores(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
         2: ("polled with the wrong parity", "before the wait"),
         3: ("polled for a phase that never ends", "deadlock"),
         4: ("bytes announced twice", "deadlock"),
-        5: ("two copies, the bytes of one announced", "deadlock"),
+        5: ("two copies, the bytes of one announced", "copy outlives its block"),
         6: ("the source is written before it was read", "race on the tensor"),
     },
     block=64,

@@ -138,16 +138,20 @@ def _is_note(op: Operation | None) -> bool:
 
 def _is_load_of_its_own(op: Operation) -> bool:
     """Whether an op reads or writes global memory otherwise than for a copy into shared memory."""
-    access = access_of(op)
-    root = root_of(access.pointer)
-    if root is None or isinstance(root.owner, llvm.AllocaOp | llvm.AddressOfOp):
+    if not _is_global(op):
         return False
     following = op.next_op
-    while following is not None and not isinstance(following, llvm.LoadOp):
+    while following is not None and not (isinstance(following, llvm.LoadOp) and _is_global(following)):
         if _is_note(following):
             return False
         following = following.next_op
     return True
+
+
+def _is_global(op: Operation) -> bool:
+    root = root_of(access_of(op).pointer)
+    here = (llvm.AllocaOp, llvm.AddressOfOp, fly_cpu.DepositOp, fly_cpu.RendezvousOp)
+    return root is None or not isinstance(root.owner, here)
 
 
 def _waits(op: Operation) -> bool:

@@ -334,7 +334,8 @@ class Launch:
             owner, w = self.states.index(state), thread // self.warp
             found = self.block_at(at)
             on: Object = ("mbarrier", *found) if found else ("mbarrier", -1, at)
-            copies = made.get((owner, w, on))
+            # The arrivals of a warp's lanes come together, copies of bytes each for itself.
+            copies = made.get((owner, w, on)) if arrivals else None
             if copies is None:
                 number = self.issued[owner, w] = self.issued.get((owner, w), 0) + 1
                 name = f"b{owner}.w{w}.c{number}"
