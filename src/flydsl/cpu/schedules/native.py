@@ -88,6 +88,10 @@ class Strategy(Protocol):
 
     def done(self, event: Event) -> None: ...
 
+    def stuck(self, agents: Sequence[Agent]) -> None:
+        """Nobody can go on, though these are not through."""
+        ...
+
     def opened(self, block: int) -> None:
         """A barrier of a block has opened."""
         ...
@@ -271,6 +275,7 @@ class Launch:
                 record = self.record
                 if any([self.call_force(s, self.n, record.unit, record.slot) for s in self.states]):
                     continue
+                self.strategy.stuck(agents)
                 self._stuck(agents)
                 return
             chosen = self.strategy.choose(agents)
@@ -485,6 +490,8 @@ class _First:
         return next(a for a in agents if a.enabled)
 
     def done(self, event: Event) -> None: ...
+
+    def stuck(self, agents: Sequence[Agent]) -> None: ...
 
     def opened(self, block: int) -> None: ...
 

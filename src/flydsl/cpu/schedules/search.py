@@ -1,8 +1,8 @@
 """Going through all schedules: dynamic partial-order reduction with sleep sets, by running the call again and again.
 
 A run is a path in a tree of choices. Where two operations depend on each other and nothing else orders them, the one
-that came second is also tried first: the choice is noted at the place where the first was made (Flanagan and Godefroid,
-2005). Runs that differ in the order of independent operations only are left out.
+that came second is also tried first: a step that leads there is noted at the place where the first was made (source
+sets, Abdulla et al., 2014). Runs that differ in the order of independent operations only are left out (sleep sets).
 
 What orders two steps is kept as a set of steps per step, one bit each. A hash of the partial order tells how many runs
 were different.
@@ -48,6 +48,15 @@ class Order:
             return self._copies[agent.name]
         return self._known(agent.block, agent.warp, agent.lanes)
 
+    def needs(self, agent: Agent) -> int:
+        """The same, and the steps that its operations depend on."""
+        bits = self.of(agent)
+        for o in agent.operations:
+            for i, other in self.touched.get(o.on, ()):
+                if not bits >> i & 1 and dependent(other, o):
+                    bits |= self.before[i]
+        return bits
+
     def _known(self, block: int, warp: int, lanes: int) -> int:
         found = self._start
         for mask, bits in self._lanes.get((block, warp), ()):
@@ -62,11 +71,7 @@ class Order:
     def add(self, event: Event) -> int:
         """A step; gives its number."""
         agent, number = event.agent, len(self.before)
-        bits = self.of(agent)
-        for o in agent.operations:
-            for i, other in self.touched.get(o.on, ()):
-                if not bits >> i & 1 and dependent(other, o):
-                    bits |= self.before[i]
+        bits = self.needs(agent)
         self._note_hash(agent, bits)
         bits |= 1 << number
         self.before.append(bits)
@@ -156,6 +161,8 @@ class Recorder:
     def done(self, event: Event) -> None:
         self.steps += 1
         self.entries.append(Entry(event.agent.name, describe(event.agent), event.agent.place))
+
+    def stuck(self, agents: Sequence[Agent]) -> None: ...
 
     def opened(self, block: int) -> None:
         self.entries.append(Entry(f"b{block}.w0", "the barrier of the block opens", ""))
@@ -284,6 +291,9 @@ class Search(Recorder):
             self._before = by_name
             node = self.nodes[depth]
             chosen = by_name.get(node.chosen)
+            if depth == self._replayed - 1 and chosen is not None:
+                # The last choice is a new one.
+                self._look_back(chosen, depth)
             if chosen is None or not chosen.enabled:
                 raise FlyRuntimeError(
                     f"the call does not run the same way twice: {node.chosen} cannot go on at step {depth}. Results "
@@ -291,16 +301,24 @@ class Search(Recorder):
                 )
             return chosen
         for agent in agents:
-            self._look_back(agent, depth)
+            # What is done is looked at when it is done; what may lose its chance, at once.
+            if not agent.enabled:
+                self._look_back(agent, depth, _same(agent, self._before.get(agent.name)))
         self._before = by_name
         node = _Node(by_name, self._sleep(by_name), self._launch)
         awake = [a for a in enabled if a.name not in node.sleep]
         if not awake:
             return None
+        self._look_back(awake[0], depth)
         node.chosen = awake[0].name
         node.backtrack.add(node.chosen)
         self.nodes.append(node)
         return awake[0]
+
+    def stuck(self, agents: Sequence[Agent]) -> None:
+        """Those that wait for ever might have passed earlier."""
+        for agent in agents:
+            self._look_back(agent, self._depth)
 
     def _enter_copies(self, agents: Sequence[Agent]) -> None:
         """Copies that a barrier or a start let threads issue."""
@@ -316,24 +334,32 @@ class Search(Recorder):
         parent = self.nodes[-1]
         chosen = parent.agents[parent.chosen]
         asleep = {**parent.sleep, **{name: parent.agents[name] for name in parent.done if name != parent.chosen}}
+        # Arrivals that the last step moved into the next phase are no longer independent of it.
         return {
-            name: agent
+            name: by_name[name]
             for name, agent in asleep.items()
-            if name in by_name and _same(by_name[name], agent) and _independent(agent, chosen)
+            if name in by_name and _same(by_name[name], agent) and _independent(by_name[name], chosen)
         }
 
-    def _look_back(self, agent: Agent, depth: int) -> None:
-        """Note where an operation that is due might have been done earlier."""
+    def _look_back(self, agent: Agent, depth: int, unchanged: bool = False) -> None:
+        """Note where an operation that is due might have been done earlier: before each step that it depends on and
+        that nothing in between orders it behind.
+        """
         known = self.order.of(agent)
-        unchanged = _same(agent, self._before.get(agent.name))
+        steps: dict[int, bool] = {}
         for o in agent.operations:
             for i, other in reversed(self.order.touched.get(o.on, ())):
                 if unchanged and i < depth - 1:
                     break
-                if known >> i & 1 or not dependent(other, o) or not self._possible(agent, o, other, i):
-                    continue
-                self._note(i, agent, known)
-                break
+                if not known >> i & 1 and dependent(other, o):
+                    steps[i] = steps.get(i, True) and self._possible(agent, o, other, i)
+        between = known
+        for i, possible in steps.items():
+            if possible:
+                between |= self.order.before[i] & ~(1 << i)
+        for i, possible in steps.items():
+            if possible and not between >> i & 1:
+                self._note(i, agent)
 
     def _possible(self, agent: Agent, o: Operation, other: Operation, i: int) -> bool:
         """Whether an operation could have been done in front of step `i`."""
@@ -354,20 +380,22 @@ class Search(Recorder):
                 return then
         return None
 
-    def _note(self, i: int, agent: Agent, known: int) -> None:
-        node = self.nodes[i]
-        then = self._agent_at(i, agent)
-        if then is not None and then.enabled:
-            node.backtrack.add(then.name)
+    def _note(self, i: int, agent: Agent) -> None:
+        """Try, at node `i`, a run in which the agent's operation comes before step `i`.
+
+        Such runs begin with a step that needs neither step `i` nor another one behind it; if none of those is to be
+        tried at the node yet, one is noted.
+        """
+        node, before = self.nodes[i], self.order.before
+        behind = [j for j in range(i + 1, len(before)) if not before[j] >> i & 1]
+        mask = sum(1 << j for j in behind)
+        first = [self.nodes[j].agents[self.nodes[j].chosen] for j in behind if not before[j] & mask & ~(1 << j)]
+        if not self.order.needs(agent) & mask:
+            first.append(agent)
+        names = [then.name for then in (self._agent_at(i, a) for a in first) if then is not None and then.enabled]
+        if any(name in node.backtrack for name in names):
             return
-        for j in range(i + 1, len(self.nodes)):
-            if known >> j & 1:
-                other = self.nodes[j].agents[self.nodes[j].chosen]
-                leads = self._agent_at(i, other)
-                if leads is not None and leads.enabled:
-                    node.backtrack.add(leads.name)
-                    return
-        node.backtrack.update(name for name, a in node.agents.items() if a.enabled)
+        node.backtrack.update(names[:1] or [name for name, a in node.agents.items() if a.enabled])
 
     # --- between runs -----------------------------------------------------------------------------------------------
 
