@@ -36,7 +36,7 @@ class Machine:
         self.words = [0, 0]
         self.arrived = [0, 0]
         self.named = [0, 0]
-        self.joined = [0] * len(programs)
+        self.joined = [(0, -1)] * len(programs)
         self.seen: list[list[int]] = [[] for _ in programs]
 
     def copy(self) -> Machine:
@@ -55,11 +55,11 @@ class Machine:
             if at == len(program):
                 continue
             kind, number, value = program[at]
+            if kind is Kind.NAMED_WAIT:
+                number, value = self.joined[i]
             on: Object = (_OBJECTS.get(kind, "global memory"), 0, number)
             counts = {"mbarrier": self.arrived, "named barrier": self.named}.get(on[0])
             phase = 0 if counts is None else counts[number] // COUNT
-            if kind is Kind.NAMED_WAIT:
-                value = self.joined[i]
             operation = Operation(kind, on, value, 0, phase)
             enabled = kind not in WAITS or operation.enabled_in(phase)
             made.append(Agent(f"b0.w{i}", 0, i, 1, at + 1, (operation,), enabled, "here:1"))
@@ -71,7 +71,7 @@ class Machine:
         if kind is Kind.ARRIVE:
             self.arrived[number] += 1
         elif kind is Kind.NAMED_ARRIVE:
-            self.joined[agent.warp] = self.named[number] // COUNT
+            self.joined[agent.warp] = (number, self.named[number] // COUNT)
             self.named[number] += 1
         elif kind is Kind.STORE:
             self.words[number] = value

@@ -31,6 +31,8 @@ class Order:
         self.touched: dict[Object, list[tuple[int, Operation]]] = {}
         self._lanes: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self._copies: dict[str, int] = {}
+        self._blocks: dict[int, int] = {}
+        """What all threads of a block know by its last barrier."""
         self._start = 0
         self._hashes: list[int] = []
         self.hash = 0
@@ -39,6 +41,7 @@ class Order:
         """All that was done comes before what a new launch does."""
         self._start = (1 << len(self.before)) - 1
         self._lanes.clear()
+        self._blocks.clear()
         self._copies.clear()
         self.touched.clear()
 
@@ -58,7 +61,7 @@ class Order:
         return bits
 
     def _known(self, block: int, warp: int, lanes: int) -> int:
-        found = self._start
+        found = self._start | self._blocks.get(block, 0)
         for mask, bits in self._lanes.get((block, warp), ()):
             if mask & lanes:
                 found |= bits
@@ -106,18 +109,21 @@ class Order:
 
     def opened(self, block: int) -> None:
         """All threads of a block have met."""
-        groups = [(warp, _LANES) for b, warp in self._lanes if b == block]
-        if groups:
-            self._join(block, groups)
-        # Copies that were issued on the way to the barrier are not told apart from it.
+        self._blocks[block] = self._all(block)
+        for key in [key for key in self._lanes if key[0] == block]:
+            del self._lanes[key]
 
-    def issued(self, block: int, names: Sequence[str]) -> None:
-        """Copies issued between two operations, behind a barrier."""
-        bits = self._start
+    def _all(self, block: int) -> int:
+        bits = self._start | self._blocks.get(block, 0)
         for (b, _), parts in self._lanes.items():
             if b == block:
                 for _, each in parts:
                     bits |= each
+        return bits
+
+    def issued(self, block: int, names: Sequence[str]) -> None:
+        """Copies issued between two operations, behind a barrier."""
+        bits = self._all(block)
         for name in names:
             self._copies.setdefault(name, bits)
 
