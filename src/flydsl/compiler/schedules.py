@@ -9,7 +9,7 @@ import hashlib
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol, cast
 from weakref import WeakKeyDictionary
@@ -17,17 +17,25 @@ from weakref import WeakKeyDictionary
 from ..cpu.schedules import native
 from ..cpu.schedules.findings import ALWAYS_UNCOVERED, Finding, ScheduleReport, ScheduleRun, decode
 from ..cpu.schedules.search import Probe, Recorder, Replay, Search
-from ..errors import DSLTypeError, DSLValueError, KernelCheckError, KernelDeadlockError
+from ..errors import DSLTypeError, DSLValueError, KernelCheckError, KernelDeadlockError, KernelScheduleError
 from .active_backend import resolve_backend
 from .hints import CompilationContext
-from .jit_function import JitFunction
 
 _HINTS: Mapping[str, object] = {"cpu_check": True, "cpu_schedules": True, "opt_level": 1}
 """Most of the time goes into compiling and deciding, not into the kernel."""
 _PROBES = 6
 """Schedules by drawn priorities that are tried first: most mistakes show there."""
 _MOST_FINDINGS = 20
-_twins: WeakKeyDictionary[JitFunction[...], JitFunction[...]] = WeakKeyDictionary()
+
+
+class _WithHints(Protocol):
+    """A function decorated by `@flyc.jit`."""
+
+    def with_hints(self, hints: Mapping[str, object]) -> _WithHints: ...
+    def __call__(self, *args: object, **kwargs: object) -> object: ...
+
+
+_twins: WeakKeyDictionary[_WithHints, _WithHints] = WeakKeyDictionary()
 """Functions compiled for exploring, by the function."""
 
 
@@ -123,8 +131,9 @@ class _Call:
             self._compare(strategy)
 
     def _call(self) -> None:
-        if isinstance(self.fn, JitFunction):
-            fn = cast("JitFunction[...]", self.fn)
+        if hasattr(self.fn, "with_hints"):
+            # Calls of its own that are made again are quick.
+            fn = cast("_WithHints", self.fn)
             if fn not in _twins:
                 _twins[fn] = fn.with_hints(_HINTS)
             _twins[fn](*self.args, **self.kwargs)
@@ -137,7 +146,11 @@ class _Call:
         if self.first is None:
             self.first, self.first_schedule = digest, strategy.schedule
         elif digest != self.first:
-            which = [str(i) for i in range(len(self.kept)) if digest[32 * i : 32 * i + 32] != self.first[32 * i : 32 * i + 32]]
+            which = [
+                str(i)
+                for i in range(len(self.kept))
+                if digest[32 * i : 32 * i + 32] != self.first[32 * i : 32 * i + 32]
+            ]
             text = (
                 f"the result depends on the order: array argument(s) {', '.join(which)} differ from those of "
                 f"schedule {self.first_schedule}"
@@ -151,7 +164,7 @@ def _lines(error: BaseException) -> str:
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
+def _uninterrupted() -> Generator[None]:
     """Control-C comes after the run: it must not leave a launch while Python runs inside of it."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
         yield
@@ -164,7 +177,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def _one_thread() -> Generator[None]:
     """All blocks of a launch in one call."""
     from ..cpu.runtime.native import launcher
 
@@ -283,4 +296,13 @@ def replay_schedule(
     return ScheduleRun(tuple(found.findings.values()), run.timeline)
 
 
-__all__ = ["explore_schedules", "replay_schedule"]
+def explore_before(fn: _WithHints, args: tuple[object, ...], kwargs: Mapping[str, object], budget_s: float) -> None:
+    """What FLYDSL_RUNTIME_CPU_SCHEDULES asks for: explore a call before it is made, and raise what is found."""
+    if native.session.strategy is not None or resolve_backend(None).target.backend != "cpu":
+        return
+    report = explore_schedules(fn, *args, budget_s=budget_s, **dict(kwargs))  # pyright: ignore[reportArgumentType]
+    if report.findings:
+        raise KernelScheduleError(f"{report!r}\n{report.findings[0].timeline}")
+
+
+__all__ = ["explore_before", "explore_schedules", "replay_schedule"]

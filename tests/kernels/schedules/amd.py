@@ -5,7 +5,7 @@ from __future__ import annotations
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .case import Array, template
+from .case import Array, number, pick, template
 from .copies import STEPS, reversed_rows
 
 r = fx.rocdl
@@ -45,7 +45,7 @@ def counted_loads(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
     fetch(0, 0)
     for step in fx.range_constexpr(STEPS):
         if fx.const_expr(step + 1 < STEPS):
-            fetch(step + 1, (bug == 4).select(fx.Int32(step % 2), fx.Int32((step + 1) % 2)))
+            fetch(step + 1, pick(bug == 4, step % 2, (step + 1) % 2))
             if bug == 1:
                 r.s_waitcnt(vmcnt=2)
             elif bug != 2:
@@ -78,13 +78,13 @@ def lds_reuse(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
     wave, lane = t // 64, t % 64
     lds = fx.make_view(fx.get_dyn_shared(fx.Float32), fx.make_layout((64, 2), (1, 64)))
     for step in fx.range_constexpr(STEPS):
-        buffer = fx.Int32(step % 2) * (bug != 1).to(fx.Int32)
+        buffer = fx.Int32(step % 2) * number(bug != 1)
         if wave == 0:
             lds[lane, buffer] = x[64 * step + lane]
         if (bug != 2) & (bug != 3):
             fx.barrier()
         if wave == 1:
-            y[64 * step + lane] = lds[63 - lane, (bug == 4).select(1 - buffer, buffer)]
+            y[64 * step + lane] = lds[63 - lane, pick(bug == 4, 1 - buffer, buffer)]
         if bug == 3:
             fx.barrier()
         if (bug == 5) & (wave == 1) & (step == 1):

@@ -25,6 +25,11 @@ def pick(flag: Any, yes: Any, no: Any) -> fx.Int32:
     return flag.select(fx.Int32(yes), fx.Int32(no))
 
 
+def number(flag: Any) -> fx.Int32:
+    """1 where a flag is set."""
+    return flag.to(fx.Int32)
+
+
 class Template(NamedTuple):
     """A kernel `(x, y, bug)` that is right for bug 0 and wrong in its own way for each of the others."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .case import Array, pick, template
+from .case import Array, number, pick, template
 
 nv = fx.nvgpu
 cluster = fx.nvgpu.cluster
@@ -44,7 +44,7 @@ def exchange(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
     mine = fx.make_view(base, fx.make_layout(32, 1))
     told = nv.MBarrier(base + 32)
     if t == 0:
-        told.init(32 + 32 * (bug == 5).to(fx.Int32))
+        told.init(32 + 32 * number(bug == 5))
         nv.fence_mbarrier_init()
     if bug == 8:
         fx.barrier()
@@ -59,7 +59,7 @@ def exchange(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
             told.arrive_remote(pick(bug == 4, rank, other))
         if (bug != 1) | (rank == 1):
             if bug != 3:
-                told.wait((bug == 10).to(fx.Int32))
+                told.wait(number(bug == 10))
             y[32 * rank + t] = mine[t]
     else:
         mine[t] = x[32 * rank + t]

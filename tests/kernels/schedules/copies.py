@@ -7,7 +7,7 @@ from typing import Any
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .case import Array, template
+from .case import Array, number, pick, template
 
 nv = fx.nvgpu
 STEPS = 3
@@ -48,7 +48,7 @@ def cp_async_ring(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
     nv.cp_async_commit()
     for step in fx.range_constexpr(STEPS):
         if fx.const_expr(step + 1 < STEPS):
-            to = (bug == 3).select(fx.Int32(step % 2), fx.Int32((step + 1) % 2))
+            to = pick(bug == 3, step % 2, (step + 1) % 2)
             copy_one(rows[None, t, step + 1], ring[None, t, to])
             if bug != 5:
                 nv.cp_async_commit()
@@ -82,7 +82,7 @@ def cp_async_counted(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
     row = fx.make_view(base, fx.make_layout((1, 64), (1, 1)))
     there = nv.MBarrier(base + 64)
     if t == 0:
-        there.init(64 + 32 * (bug == 3).to(fx.Int32) - 63 * (bug == 4).to(fx.Int32))
+        there.init(64 + 32 * number(bug == 3) - 63 * number(bug == 4))
     fx.barrier()
     copy_one(fx.make_view(fx.get_iter(x), fx.make_layout((1, 64), (1, 1)))[None, t], row[None, t])
     if bug == 2:
@@ -175,7 +175,7 @@ def polled_copy(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
         if t == 40:
             x[0] = -1.0
     if bug != 1:
-        while ~there.test((bug == 2).to(fx.Int32)):
+        while ~there.test(number(bug == 2)):
             pass
         if bug == 3:
             while ~there.test(1):

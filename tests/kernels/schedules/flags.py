@@ -7,7 +7,7 @@ import numpy as np
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .case import Array, template
+from .case import Array, number, pick, template
 
 ORDER = fx.AtomicOrdering
 INTS = {"arch": "native", "dtype": np.int32}
@@ -59,7 +59,7 @@ def split_k(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
         if t < 32:
             y[64 + 32 * b + t] = x[32 * b + t]
     fx.barrier()
-    if seen[0] == 2 - (bug == 4).to(fx.Int32):
+    if seen[0] == 2 - number(bug == 4):
         if t < 32:
             y[t] = y[64 + t] + y[96 + t] + y[128 + t]
 
@@ -102,7 +102,7 @@ def flag_between_blocks(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
                 while fx.generic_load(flag, memory_order=ORDER.Monotonic) == 0:
                     pass
             else:
-                while fx.generic_load(flag, memory_order=ORDER.Acquire) != (bug == 4).select(fx.Int32(2), fx.Int32(1)):
+                while fx.generic_load(flag, memory_order=ORDER.Acquire) != pick(bug == 4, 2, 1):
                     pass
         if bug != 6:
             fx.barrier()
@@ -137,7 +137,7 @@ def locks(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
     base = fx.get_iter(y)
     if t == 0:
         flip = (bug == 1) & (b == 1)
-        first, second = flip.select(fx.Int32(501), fx.Int32(500)), flip.select(fx.Int32(500), fx.Int32(501))
+        first, second = pick(flip, 501, 500), pick(flip, 500, 501)
         if bug == 4:
             before = fx.generic_load(base + 502, memory_order=ORDER.Monotonic)
             fx.generic_store(base + 502, before + 1, memory_order=ORDER.Monotonic)

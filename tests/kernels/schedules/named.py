@@ -5,7 +5,7 @@ from __future__ import annotations
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .case import Array, pick, template
+from .case import Array, number, pick, template
 
 nv = fx.nvgpu
 TURNS = 3
@@ -56,7 +56,7 @@ def two_named_barriers(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
         if bug == 7:
             free.sync()
     elif warp == 1:
-        for turn in range(TURNS - (bug == 7).to(fx.Int32)):
+        for turn in range(TURNS - number(bug == 7)):
             if bug == 6:
                 nv.named_barrier(1, 96).sync()
             else:
@@ -124,10 +124,10 @@ def uneven_loops(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
     if t == 0:
         met.init(2)
     fx.barrier()
-    for _ in range(3 - ((bug == 1) & (warp == 1)).to(fx.Int32)):
+    for _ in range(3 - number((bug == 1) & (warp == 1))):
         nv.named_barrier(1, 64).sync()
     phase = fx.Int32(0)
-    for _ in range(2 + ((bug == 2) & (warp == 1)).to(fx.Int32)):
+    for _ in range(2 + number((bug == 2) & (warp == 1))):
         if lane == 0:
             met.arrive()
         met.wait(phase)

@@ -42,7 +42,7 @@ ENTRY = 40
 """Something under way: kind, thread or barrier, group, offset, bytes."""
 
 CP_ASYNC, TMA_STORE, TO_SHARED, WGMMA, TMA_LOAD, COUNTED, ENDED = range(7)
-"""Kinds; of the first four a thread counts the groups it has closed. `ENDED` ones are about to be taken from the list."""
+"""Kinds; of the first four a thread counts the groups it has closed, `ENDED` ones are about to leave the list."""
 
 
 def pend() -> Routine:

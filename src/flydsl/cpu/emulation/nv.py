@@ -134,6 +134,14 @@ def _registers(low: Emulation, count: SSAValue, more: int) -> None:
         low.routine("fly_check_registers", (count, low.b.i32(more)))
 
 
+def _more_registers(low: Emulation, operands: Sequence[SSAValue], **_: Any) -> None:
+    _registers(low, operands[0], 1)
+
+
+def _fewer_registers(low: Emulation, operands: Sequence[SSAValue], **_: Any) -> None:
+    _registers(low, operands[0], 0)
+
+
 def _coords(low: Emulation, operands: Sequence[SSAValue], rank: int) -> list[SSAValue]:
     return [*operands[:rank], *[low.b.i32(0)] * (_TENSOR_RANK - rank)]
 
@@ -190,8 +198,8 @@ _CALLS: dict[str, Callable[..., Sequence[SSAValue] | None]] = {
     "cluster.rank": _cluster_rank,
     "cluster.size": _cluster_size,
     "elect": _elect,
-    "setmaxnreg.inc": lambda low, operands, **_: _registers(low, operands[0], 1),
-    "setmaxnreg.dec": lambda low, operands, **_: _registers(low, operands[0], 0),
+    "setmaxnreg.inc": _more_registers,
+    "setmaxnreg.dec": _fewer_registers,
     "uniform": _uniform,
     "tma.load": _tma_load,
     "tma.store": _tma_store,

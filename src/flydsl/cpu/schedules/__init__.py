@@ -1,4 +1,4 @@
-"""Every schedule of a kernel on the cpu stack: its warps and asynchronous copies in every order that makes a difference.
+"""Every schedule of a kernel on the cpu stack: its warps and asynchronous copies in every order that may differ.
 
 `code.py` compiles a kernel so that its threads stop in front of every operation that others can see (`operations.py`);
 `native.py` runs one schedule, asking a strategy what comes next; `search.py` has the strategy that goes through all

@@ -167,7 +167,8 @@ def _atomic_kind(op: Operation, at: str, nbytes: int) -> tuple[Any, ...]:
         return Kind.STORE, at, str(nbytes)
     if isinstance(op, CmpXchgOp):
         return Kind.EXCHANGE, at, str(nbytes)
-    number: int = op.properties["bin_op"].value.data  # pyright: ignore[reportAttributeAccessIssue]
+    bin_op: Any = op.properties["bin_op"]
+    number: int = bin_op.value.data
     word = llvm.ATOMIC_BINARY[number].lstrip("_")
     used = any(True for result in op.results for _ in result.uses)
     return (Kind.EXCHANGE if used or word in _ORDERED else Kind.UPDATE), at, str(nbytes), str(number)
@@ -269,11 +270,7 @@ def _exploring_function(
             "  %state = load ptr, ptr %state.at",
             f"  %memory.at = getelementptr i8, ptr %state, i64 {SHARED}",
             "  %memory = load ptr, ptr %memory.at",
-            *(
-                cpu_block.block_ids(dims[0])
-                if count == 1
-                else cpu_block.member_ids(dims, how.cluster or (1, 1, 1))
-            ),
+            *(cpu_block.block_ids(dims[0]) if count == 1 else cpu_block.member_ids(dims, how.cluster or (1, 1, 1))),
             *cpu_block.store_ids(),
             f"  %named = getelementptr i8, ptr %state, i64 {NAMED}",
             "  call void @llvm.memset.p0.i64(ptr %named, i8 0, i64 64, i1 false)",

@@ -93,7 +93,12 @@ class ScheduleReport:
 
     def __repr__(self) -> str:
         found = f"{len(self.findings)} finding(s)" if self.findings else "nothing found"
-        far = "every order" if self.complete else f"not every order: at least {self.left} choice(s) left"
+        if self.complete:
+            far = "every order"
+        elif self.findings:
+            far = "not every order: it ended at what it found"
+        else:
+            far = f"not every order: the time was over with {self.left} choice(s) known and not made"
         lines = [
             f"{found} in {self.schedules} schedule(s) of {', '.join(self.kernels) or 'no kernel that synchronizes'}, "
             f"{self.orders} of them different, of up to {self.operations} operations, in {self.seconds:.1f} s ({far})",

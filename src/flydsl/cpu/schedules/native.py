@@ -10,10 +10,10 @@ from __future__ import annotations
 import ctypes
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Protocol, cast
 
-from .operations import MBARRIER, POLLS, READS, WAITS, Kind, Object, Operation
+from .operations import MBARRIER, NAMES, POLLS, READS, WAITS, Kind, Object, Operation
 
 _WORD = ctypes.c_int64
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -38,7 +38,7 @@ _ROW_WORDS, _SUMMARY_WORDS, _COPY_BYTES, _MOST_COPIES = 8, 4, 64, 1 << 14
 MOST_BLOCKS = 64
 MOST_STEPS = 20_000
 REGISTERS = 65536
-"""Registers of a multiprocessor; a kernel that trades them starts with as many per thread as there are for its block."""
+"""Registers of a multiprocessor; a kernel that trades them begins with all of them for one block."""
 
 
 class Record(ctypes.Structure):
@@ -269,7 +269,7 @@ class Launch:
             self._check_ends(agents)
             enabled = [a for a in agents if a.enabled]
             if not enabled:
-                live = self.summaries[0 :: _SUMMARY_WORDS]
+                live = self.summaries[0::_SUMMARY_WORDS]
                 if not any(live):
                     return
                 record = self.record
@@ -410,7 +410,7 @@ class Launch:
     def _check(self, agent: Agent) -> None:
         for o in agent.operations:
             if o.on[1] in self.ended and o.on[0] == "life of block":
-                text = f"the shared memory of block {o.on[1]} is used by block {agent.block} when block {o.on[1]} has ended"
+                text = f"block {agent.block} uses the shared memory of block {o.on[1]}, which has ended"
                 self.strategy.found("block has ended", f"{agent.place}: {text}", [agent])
                 self.over = True
             elif self._unset(o):
@@ -428,7 +428,7 @@ class Launch:
             self.strategy.found("too many arrivals", f"{agent.place}: {text}", [agent])
 
     def _check_ends(self, agents: Sequence[Agent]) -> None:
-        live = self.summaries[0 :: _SUMMARY_WORDS]
+        live = self.summaries[0::_SUMMARY_WORDS]
         for block, count in enumerate(live):
             if count or block in self.ended:
                 continue
@@ -443,7 +443,7 @@ class Launch:
         lines: list[str] = []
         waiting = [a for a in agents if not a.enabled]
         for agent in waiting:
-            lines.append(f"{agent.place}: {describe(agent)}")
+            lines.append(f"{agent.place}: {agent.name}: {describe(agent)}")
         for block in range(self.blocks):
             statuses = (ctypes.c_uint32 * self.n).from_address(self.states[block] + _STATUS)
             there: dict[int, list[int]] = {}
@@ -451,9 +451,11 @@ class Launch:
                 if 0 < statuses[t] < 0x60000000:
                     there.setdefault(statuses[t], []).append(t // self.warp)
             for status, warps in there.items():
-                what = "a barrier of the block" if status >= 0x40000000 else "a collective of the warp"
+                what = (
+                    "waits at a barrier of the block" if status >= 0x40000000 else "waits at a collective of the warp"
+                )
                 named = ", ".join(f"b{block}.w{w}" for w in sorted(set(warps)))
-                lines.append(f"{self.place(status)}: {named} waits at {what}")
+                lines.append(f"{self.place(status)}: {named}: {what}")
         self.strategy.found("deadlock", "\n".join(["no thread can go on:", *(f"  {line}" for line in lines)]), waiting)
 
 
@@ -461,11 +463,9 @@ _WORD_PAIR = ctypes.c_uint32 * 2
 
 
 def describe(agent: Agent) -> str:
-    """An agent and what it is about to do, in words."""
-    from .operations import NAMES
-
+    """What an agent is about to do, in words."""
     o = agent.operations[0]
-    text = f"{agent.name} {NAMES[o.kind]}"
+    text = NAMES[o.kind]
     word, block, number = o.on
     if o.kind in MBARRIER:
         text += f" at shared byte {number} of block {block}"
@@ -525,7 +525,7 @@ def _run(address: int) -> None:
                 f"{record.blocks}: use a smaller problem"
             )
         Launch(record, strategy).run()
-    except BaseException as error:  # What C calls cannot raise; the session does when the launch is over.
+    except BaseException as error:  # noqa: BLE001  What C calls cannot raise: the session does, after the launch.
         session.error = session.error or error
 
 
@@ -546,7 +546,5 @@ def install(library: _Library) -> None:
     if SYMBOL in library.symbols:
         _INSTALL(library.address(SYMBOL))(ctypes.cast(_hook, ctypes.c_void_p).value)
 
-
-Call = Callable[[], object]
 
 __all__ = ["Agent", "Event", "Launch", "Session", "Strategy", "describe", "install", "session"]

@@ -154,7 +154,9 @@ class Recorder:
         enabled = [a for a in agents if a.enabled]
         last = self._last
         if last is not None:
-            enabled.sort(key=lambda a: not (a.block == last.block and a.warp == last.warp and bool(a.lanes & last.lanes)))
+            enabled.sort(
+                key=lambda a: not (a.block == last.block and a.warp == last.warp and bool(a.lanes & last.lanes))
+            )
         chosen = self.pick(agents, enabled)
         if chosen is None:
             self.abandoned = True
@@ -248,7 +250,9 @@ def _same(a: Agent, b: Agent | None) -> bool:
     """Whether an agent is about to do the same as before."""
     if b is None or a.lanes != b.lanes or a.status != b.status or len(a.operations) != len(b.operations):
         return False
-    return all(x.on == y.on and x.kind is y.kind and x.arg == y.arg for x, y in zip(a.operations, b.operations, strict=True))
+    return all(
+        x.on == y.on and x.kind is y.kind and x.arg == y.arg for x, y in zip(a.operations, b.operations, strict=True)
+    )
 
 
 def _independent(a: Agent, b: Agent) -> bool:
@@ -300,10 +304,10 @@ class Search(Recorder):
             if depth == self._replayed - 1 and chosen is not None:
                 # The last choice is a new one.
                 self._look_back(chosen, depth)
-            if chosen is None or not chosen.enabled:
+            if chosen is None or not chosen.enabled or not _same(chosen, node.agents[chosen.name]):
                 raise FlyRuntimeError(
-                    f"the call does not run the same way twice: {node.chosen} cannot go on at step {depth}. Results "
-                    "must depend on the arguments alone, and all arrays that a kernel writes must be arguments"
+                    f"the call does not run the same way twice: {node.chosen} does something else at step {depth}. "
+                    "What it does must depend on its arguments alone, and arrays that kernels write must be arguments"
                 )
             return chosen
         for agent in agents:

@@ -92,8 +92,7 @@ def _if(f: FunctionText, op: scf.IfOp) -> None:
     yes, no, after = f.new_label(), f.new_label(), f.new_label()
     has_else = bool(op.false_region.blocks)
     first = len(f.lines)
-    taken = yes if op.true_region.blocks else after
-    f.line(f"br i1 {f.names[cond]}, label %{taken}, label %{no if has_else else after}")
+    f.line(f"br i1 {f.names[cond]}, label %{yes}, label %{no if has_else else after}")
     f.place(op, first)
     incoming: list[tuple[list[str], str]] = []
     for label, region in ((yes, op.true_region), (no, op.false_region)):
