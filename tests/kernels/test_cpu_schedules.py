@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -215,3 +219,37 @@ def test_an_empty_branch_beside_a_barrier(emulate: Callable[[str], None]):
     x = np.zeros(64, np.int32)
     run_nothing_or_barrier(x, 5)
     assert x.sum() == 64
+
+
+# --- what hangs here hangs on a GPU -----------------------------------------------------------------------------------
+
+HANGS = {
+    "full_and_empty": (4, 5, 7, 11, 14, 19),
+    "two_named_barriers": (1, 2, 6),
+    "uneven_loops": (1, 2),
+    "flag_between_blocks": (4, 5),
+}
+"""Of the deadlocks those that need no particular order."""
+
+
+def ends_on_a_gpu(name: str, bug: int, seconds: float) -> bool:
+    """Whether a kernel comes to its end; the process that waits for it is ended otherwise."""
+    script = Path(__file__).parent / "schedules" / "on_device.py"
+    environment = {**os.environ, "FLYDSL_COMPILE_BACKEND": "cuda"}
+    environment.pop("FLYDSL_COMPILE_ARCH", None)
+    command = [sys.executable, str(script), name, str(bug)]
+    try:
+        made = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds, check=True)
+    except subprocess.TimeoutExpired as late:
+        assert b"launched" in (late.stdout or b""), "the time was over before the launch"
+        return False
+    return "done" in made.stdout
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", HANGS)
+def test_deadlocks_hang_on_a_gpu(name: str):
+    assert ends_on_a_gpu(name, 0, 120)
+    for bug in HANGS[name]:
+        assert TEMPLATES[name].bugs[bug][1] == "deadlock"
+        assert not ends_on_a_gpu(name, bug, 20), f"bug {bug} comes to an end"

@@ -17,7 +17,15 @@ from weakref import WeakKeyDictionary
 from ..cpu.schedules import native
 from ..cpu.schedules.findings import ALWAYS_UNCOVERED, Finding, ScheduleReport, ScheduleRun, decode
 from ..cpu.schedules.search import Probe, Recorder, Replay, Search
-from ..errors import DSLTypeError, DSLValueError, KernelCheckError, KernelDeadlockError, KernelScheduleError
+from ..errors import (
+    DSLRuntimeError,
+    DSLTypeError,
+    DSLValueError,
+    KernelCheckError,
+    KernelDeadlockError,
+    KernelScheduleError,
+)
+from ..runtime.device_runtime import get_device_runtime
 from .active_backend import resolve_backend
 from .hints import CompilationContext
 
@@ -81,6 +89,17 @@ class _Kept:
         return hashlib.sha256(cast("_Array", self.array).tobytes()).digest()
 
 
+def _place_of(array: object) -> tuple[int, int]:
+    """First byte and the byte behind the last, where the array lies in a row."""
+    nbytes = cast(int, getattr(array, "nbytes", 0))
+    if hasattr(array, "data_ptr"):
+        low = cast("Callable[[], int]", getattr(array, "data_ptr"))()  # noqa: B009
+    else:
+        interface = cast("Mapping[str, tuple[int, bool]]", getattr(array, "__array_interface__"))  # noqa: B009
+        low = interface["data"][0]
+    return low, low + nbytes
+
+
 def _arrays(values: Iterator[object]) -> Iterator[object]:
     for value in values:
         if isinstance(value, Mapping):
@@ -105,19 +124,23 @@ class _Call:
             )
         self.fn, self.args, self.kwargs = fn, args, kwargs
         self.kept = [_Kept(a) for a in _arrays(iter((*args, *kwargs.values())))]
+        self.places = [_place_of(kept.array) for kept in self.kept]
         self.first: bytes | None = None
         self.first_schedule = ""
 
     def run(self, strategy: Recorder, compare: bool) -> None:
         """Once; what goes wrong becomes findings of the strategy."""
+        session = native.session
+        if session.strategy is not None:
+            raise DSLRuntimeError("schedules are explored one call at a time, and another one is under way")
         for kept in self.kept:
             kept.restore()
         strategy.begin()
-        session = native.session
-        session.strategy, session.error = strategy, None
+        session.strategy, session.error, session.arrays = strategy, None, self.places
         try:
             with _uninterrupted():
                 self._call()
+                get_device_runtime().synchronize()
         except KernelDeadlockError as error:
             strategy.findings.append(("deadlock", _lines(error), strategy.schedule))
         except KernelCheckError as error:

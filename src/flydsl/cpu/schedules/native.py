@@ -473,8 +473,10 @@ def describe(agent: Agent) -> str:
             text += f", parity {o.arg & 1}, the barrier is in phase {o.phase}"
     elif word == "named barrier":
         text += f" {number}"
-    elif word in ("global memory", "shared memory"):
-        text += f" of {word} at {number:#x}"
+    elif word == "shared memory":
+        text += f" of byte {number} of the shared memory of block {block}"
+    elif word == "global memory":
+        text += f" of {session.place(number)}"
     elif o.kind is Kind.REGISTERS:
         text += f" to {o.arg}"
     return text
@@ -508,6 +510,15 @@ class Session:
     def __init__(self) -> None:
         self.strategy: Strategy | None = None
         self.error: BaseException | None = None
+        self.arrays: list[tuple[int, int]] = []
+        """First byte of the arrays among the arguments, and the one behind the last."""
+
+    def place(self, address: int) -> str:
+        """An address in words that are the same in every process."""
+        for i, (low, high) in enumerate(self.arrays):
+            if low <= address < high:
+                return f"byte {address - low} of array argument {i}"
+        return f"global memory at {address:#x}"
 
 
 session = Session()
