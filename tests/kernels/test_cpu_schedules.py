@@ -197,6 +197,45 @@ def test_calls_that_differ_are_refused(emulate: Callable[[str], None]):
         flyc.explore_schedules(moody, np.zeros(1, np.int32), compare_results=False)
 
 
+# --- looking again and again ------------------------------------------------------------------------------------------
+
+
+@flyc.kernel
+def looking(x: fx.Tensor, plain: fx.Constexpr[bool]):
+    """Block 0 looks at a word that block 1 writes: until it has changed, or twenty times."""
+    word = fx.get_iter(x)
+    if fx.thread_idx.x == 0:
+        if fx.block_idx.x == 0:
+            if fx.const_expr(plain):
+                while x[0] == 0:
+                    pass
+            else:
+                seen = fx.Int32(0)
+                for _ in range(20):
+                    seen = seen + fx.generic_load(word + 1, memory_order=fx.AtomicOrdering.Acquire)
+                x[2] = seen + 1
+        else:
+            fx.generic_store(word, 1, memory_order=fx.AtomicOrdering.Release)
+
+
+@flyc.jit
+def look(x: fx.Tensor, plain: fx.Constexpr[bool]):
+    looking(x, plain).launch(grid=2, block=32)
+
+
+def test_a_plain_flag_is_a_race_and_no_endless_loop(emulate: Callable[[str], None]):
+    emulate("native")
+    report = flyc.explore_schedules(look, np.zeros(4, np.int32), True)
+    assert "race on the tensor" in report.findings[0].text, report
+
+
+def test_a_limited_number_of_looks_is_no_deadlock(emulate: Callable[[str], None]):
+    emulate("native")
+    x = np.zeros(4, np.int32)
+    assert flyc.explore_schedules(look, x, False).complete
+    assert not flyc.replay_schedule(look, x, False, schedule="s1:").findings and x[2] == 1
+
+
 # --- a conditional without a then-branch ------------------------------------------------------------------------------
 
 

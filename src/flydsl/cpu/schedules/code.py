@@ -87,6 +87,9 @@ class ExploringAbi(cpu_abi.CoroutineAbi):
             if root is None or not isinstance(root.owner, llvm.AllocaOp):
                 at = f.assign(f"ptrtoint {f.typed(access.pointer)} to i64")
                 self.stop(f, op, *_atomic_kind(op, at, access.nbytes))
+        elif _spins(op):
+            access = access_of(op)
+            self.stop(f, op, Kind.LOAD, f.assign(f"ptrtoint {f.typed(access.pointer)} to i64"), str(access.nbytes))
         elif self.how.blocks > 1:
             pointer = access_of(op).pointer
             root = root_of(pointer)
@@ -152,6 +155,15 @@ def _is_global(op: Operation) -> bool:
     root = root_of(access_of(op).pointer)
     here = (llvm.AllocaOp, llvm.AddressOfOp, fly_cpu.DepositOp, fly_cpu.RendezvousOp)
     return root is None or not isinstance(root.owner, here)
+
+
+def _spins(op: Operation) -> bool:
+    """Whether a plain load is what a loop waits for that does nothing else: others must run meanwhile."""
+    loop = op.parent_op()
+    if not isinstance(op, llvm.LoadOp) or not isinstance(loop, scf.WhileOp) or loop.operands:
+        return False
+    root = root_of(op.operands[0])
+    return len(list(loop.after_region.block.ops)) <= 1 and not (root and isinstance(root.owner, llvm.AllocaOp))
 
 
 def _waits(op: Operation) -> bool:

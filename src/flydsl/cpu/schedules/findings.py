@@ -111,6 +111,7 @@ class ScheduleReport:
 ALWAYS_UNCOVERED = (
     "orders of lanes of a warp that are at the same place: they go together",
     "relaxed atomics that different threads see in different orders (missing fences are races, which are found)",
+    "loops that look at memory a limited number of times: they do so when it has changed, or nobody else can go on",
     "global memory that a bulk or tensor store writes, looked at before the wait for the store",
     "where the copy engine reads global memory that threads wrote, whether a proxy fence is between",
 )

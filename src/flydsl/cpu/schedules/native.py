@@ -37,6 +37,9 @@ _TX_MASK, _TX_ZERO = (1 << 31) - 1, 1 << 30
 _ROW_WORDS, _SUMMARY_WORDS, _COPY_BYTES, _MOST_COPIES = 8, 4, 64, 1 << 14
 MOST_BLOCKS = 64
 MOST_STEPS = 20_000
+PATIENCE = 1000
+"""How often threads look at memory that does not change before they are taken to wait for ever."""
+_WORDS = ("global memory", "shared memory")
 REGISTERS = 65536
 """Registers of a multiprocessor; a kernel that trades them begins with all of them for one block."""
 
@@ -147,6 +150,7 @@ class Launch:
         self.held = {(b, w): each for b in range(self.blocks) for w in range(-(-self.n // self.warp))}
         self.free_registers = [0] * self.blocks
         self.places: dict[int, str] = {}
+        self.patience = PATIENCE
         self.over = False
         """Whether what comes has no meaning any more."""
 
@@ -256,13 +260,14 @@ class Launch:
         return self.phases.get(o.on, 0) if o.kind is Kind.WAIT else o.phase
 
     def _versions(self, operations: tuple[Operation, ...]) -> tuple[int, ...]:
-        return tuple(self.versions.get(o.on, 0) for o in operations)
+        """What a look at the objects would show."""
+        return tuple(self._value(o.on) if o.on[0] in _WORDS else self.versions.get(o.on, 0) for o in operations)
 
     # --- going on ---------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Until all threads have ended, or the strategy gives up."""
-        for _ in range(MOST_STEPS):
+        for _ in range(MOST_STEPS + PATIENCE):
             agents = self.look()
             if self._open_barriers():
                 continue
@@ -272,6 +277,8 @@ class Launch:
                 live = self.summaries[0::_SUMMARY_WORDS]
                 if not any(live):
                     return
+                if self._look_again(agents):
+                    continue
                 record = self.record
                 if any([self.call_force(s, self.n, record.unit, record.slot) for s in self.states]):
                     continue
@@ -281,10 +288,28 @@ class Launch:
             chosen = self.strategy.choose(agents)
             if chosen is None:
                 return
+            self.patience = PATIENCE
             self.step(chosen)
             if self.over:
                 return
         self.strategy.uncovered(f"schedules of more than {MOST_STEPS} operations")
+
+    def _look_again(self, agents: Sequence[Agent]) -> bool:
+        """Let threads that look at memory look at it again, though it has not changed: they may count how often.
+
+        That is no choice and no step of the schedule.
+        """
+        pollers = [a for a in agents if a.lanes and a.operations[0].kind in POLLS]
+        if not pollers or not self.patience:
+            return False
+        self.patience -= 1
+        record = self.record
+        for agent in pollers:
+            begin = agent.warp * self.warp
+            end, state = min(begin + self.warp, self.n), self.states[agent.block]
+            self.call_step(state, begin, end, agent.status, self.n, record.unit, record.slot)
+            self._take_copies(agent.block, agent.warp)
+        return True
 
     def _open_barriers(self) -> bool:
         any_open = False
