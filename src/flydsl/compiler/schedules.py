@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Protocol, cast
 from weakref import WeakKeyDictionary
 
-from ..cpu.schedules import native
+from ..cpu.schedules.agents import session
 from ..cpu.schedules.findings import ALWAYS_UNCOVERED, Finding, ScheduleReport, ScheduleRun, decode
 from ..cpu.schedules.search import Probe, Recorder, Replay, Search
 from ..errors import (
@@ -130,7 +130,6 @@ class _Call:
 
     def run(self, strategy: Recorder, compare: bool) -> None:
         """Once; what goes wrong becomes findings of the strategy."""
-        session = native.session
         if session.strategy is not None:
             raise DSLRuntimeError("schedules are explored one call at a time, and another one is under way")
         for kept in self.kept:
@@ -321,7 +320,7 @@ def replay_schedule(
 
 def explore_before(fn: _WithHints, args: tuple[object, ...], kwargs: Mapping[str, object], budget_s: float) -> None:
     """What FLYDSL_RUNTIME_CPU_SCHEDULES asks for: explore a call before it is made, and raise what is found."""
-    if native.session.strategy is not None or resolve_backend(None).target.backend != "cpu":
+    if session.strategy is not None or resolve_backend(None).target.backend != "cpu":
         return
     report = explore_schedules(fn, *args, budget_s=budget_s, **dict(kwargs))  # pyright: ignore[reportArgumentType]
     if report.findings:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flydsl.cpu.schedules.agents import Agent, Event, Strategy
 from flydsl.cpu.schedules.findings import decode, encode
-from flydsl.cpu.schedules.native import Agent, Event, Strategy
 from flydsl.cpu.schedules.operations import WAITS, Kind, Object, Operation, dependent
 from flydsl.cpu.schedules.search import Probe, Recorder, Replay, Search
 from flydsl.errors import DSLValueError

@@ -14,8 +14,8 @@ import random
 from collections.abc import Sequence
 
 from ...errors import FlyRuntimeError
+from .agents import Agent, Event, describe
 from .findings import encode
-from .native import Agent, Event, describe
 from .operations import POLLS, WAITS, Object, Operation, dependent
 from .timeline import Entry, Timeline
 
