@@ -514,6 +514,9 @@ class RuntimeEnv(EnvGroup):
     lock_timeout = Int(600, "Seconds to wait for another process's compilation.", low=0)
     mem_cache_entries = Int(0, "Artifacts kept in memory per function; 0 is no bound.", low=0)
     run_only = Bool(False, "Never compile; a miss is an error.")
+    cpu_schedules = Int(
+        0, "Seconds to explore the schedules of a call on the cpu stack before it is made.", low=0, key=KeyRole.VALUE
+    )
     stream_policy: Choice[Literal["framework", "default"]] = Choice(
         ("framework", "default"), "framework", "Stream of a launch that names none."
     )

@@ -279,6 +279,10 @@ class KernelCheckError(LaunchError):
     """The cpu stack's checked mode found mistakes in a kernel; the message has a line for each."""
 
 
+class KernelScheduleError(KernelCheckError):
+    """Some order of a kernel's warps and copies goes wrong on the cpu stack; the message has a schedule to replay."""
+
+
 class KernelDeadlockError(LaunchError):
     """Threads of a kernel on the cpu stack wait for something that no thread can bring about any more."""
 

@@ -30,6 +30,8 @@ _WHERE: dict[str, str] = {
     "from_dlpack": ".call.tensor_argument",
     "from_torch_tensor": ".call.tensor_argument",
     "evaluate": ".evaluation",
+    "explore_schedules": ".schedules",
+    "replay_schedule": ".schedules",
     "from_c_void_p": ".call.arguments",
     "JitArgumentRegistry": ".call.arguments",
     "BaseBackend": ".backends",

@@ -66,6 +66,10 @@ from .listeners import (
     compile_listener as compile_listener,
     launch_hooks as launch_hooks,
 )
+from .schedules import (
+    explore_schedules as explore_schedules,
+    replay_schedule as replay_schedule,
+)
 from .ship.aot import (
     export as export,
     load as load,

@@ -209,6 +209,11 @@ class JitFunction(Generic[P]):
 
     def _cold_call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         """All the steps of a call."""
+        explores = config.runtime.cpu_schedules
+        if explores:
+            from .schedules import explore_before
+
+            explore_before(self, args, kwargs, explores)
         with collector_off():
             call = self.bind(args, kwargs)
             backend = resolve_backend(None)
@@ -223,7 +228,8 @@ class JitFunction(Generic[P]):
                 loaded = self.load(artifact, backend, lambda: check_capture(call.adapted, runtime, self.__qualname__))
         loaded.call(list(call.adapted.values()))
         # A plugin may be edited at any time, so with passes of the user every call looks at them again.
-        if self.owner is None and not _in_context() and wanted.passes is None and not _problems(wanted, call):
+        keeps = self.owner is None and not explores and not _in_context()
+        if keeps and wanted.passes is None and not _problems(wanted, call):
             learned = self.warm.learn(wanted.memory_key, args, kwargs, call, loaded, wanted.function)
             self._repeat = learned or self._repeat
 

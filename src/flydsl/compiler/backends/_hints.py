@@ -40,6 +40,8 @@ class Options:
     """cpu: checked mode."""
     cpu_check_buffers: bool = False
     """cpu: checked mode also reports accesses that a buffer's descriptor leaves out."""
+    cpu_schedules: bool = False
+    """cpu: threads stop where their order may matter, for `explore_schedules`."""
 
 
 def _int(name: str, value: object, low: int) -> int:
@@ -110,6 +112,7 @@ PARSERS: dict[str, Callable[[str, object], object]] = {
     "llvm_options": _llvm_options,
     "cpu_check": _bool,
     "cpu_check_buffers": _bool,
+    "cpu_schedules": _bool,
     "opt_level": lambda name, value: _opt_level(name, value),
     "debug_info": _bool,
 }

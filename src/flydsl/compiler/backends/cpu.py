@@ -57,9 +57,11 @@ class CpuBackend(BuiltinBackend):
         return []
 
     def lower_compile_hints(self, module: ModuleOp, *, compile_hints: Hints) -> None:
-        """`cpu_check` becomes `fly.check` on the device module, `cpu_check_buffers` `fly.check_buffers`."""
+        """Attributes of the device module: `cpu_check` becomes `fly.check`, `cpu_check_buffers` `fly.check_buffers`,
+        `cpu_schedules` `fly.schedules`, which are explored in checked mode.
+        """
         options = self.parse_options(compile_hints)
-        if not options.cpu_check:
+        if not (options.cpu_check or options.cpu_schedules):
             return
         builtin: object = importlib.import_module("xdsl.dialects.builtin")
         for op in module.ops:
@@ -67,13 +69,18 @@ class CpuBackend(BuiltinBackend):
                 op.attributes["fly.check"] = builtin.UnitAttr()
                 if options.cpu_check_buffers:
                     op.attributes["fly.check_buffers"] = builtin.UnitAttr()
+                if options.cpu_schedules:
+                    op.attributes["fly.schedules"] = builtin.UnitAttr()
 
     def device_ir(self, module: Any) -> str:
-        from flydsl.cpu.code import abi as abi_cpu
         from flydsl.llvm import binding
 
+        if "fly.schedules" in module.attributes:
+            from flydsl.cpu.schedules.code import device_module
+        else:
+            from flydsl.cpu.code.abi import device_module
         triple = binding.host_triple()
-        return abi_cpu.device_module(module, triple, binding.data_layout(triple), self.target.warp_size)
+        return device_module(module, triple, binding.data_layout(triple), self.target.warp_size)
 
     def make_device_code(self, llvm_ir: str, *, options: Options, compiler: Compiler | None = None) -> DeviceBinary:
         """A host object in which every kernel is a function `name(params, geometry, shared, first, last)`."""

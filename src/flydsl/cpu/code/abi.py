@@ -10,6 +10,7 @@ vectorises the innermost. Where threads meet, at barriers and warp collectives, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -170,6 +171,9 @@ class PhaseAbi(CpuAbi):
 class CoroutineAbi(CpuAbi):
     """Text of one thread that meets others; `%state` is what the scheduler knows of the block, `%tid` the thread."""
 
+    completes = cpu_routines.UPDATE
+    """What counts the bytes and arrivals of a copy when it is there."""
+
     def __init__(self, shared: SharedLayout, warp: int, how: Synchronization, checked: bool = False):
         super().__init__(shared, warp, checked)
         self.how = how
@@ -181,6 +185,30 @@ class CoroutineAbi(CpuAbi):
 
     def thread(self, f: FunctionText) -> str:
         return "%tid"
+
+    # --- the function around it -----------------------------------------------------------------------------------
+
+    def function(
+        self,
+        text: ModuleText,
+        name: str,
+        arguments: Sequence[str],
+        block: tuple[int, int, int] | None,
+        sites: str,
+        check: cpu_block.Check | None,
+    ) -> str:
+        """The function of a range of blocks."""
+        return cpu_block.synchronizing_function(name, arguments, block, self.how, sites, check)
+
+    @classmethod
+    def finish(cls, text: ModuleText) -> None:
+        """Add what all kernels of a module share."""
+
+    def leave(self, f: FunctionText, op: Operation) -> None:
+        """The thread ends."""
+        if self.how.cluster is not None:
+            cpu_routines.need(f.module, "fly_cluster_leave", self.checked)
+            f.line("call void @fly_cluster_leave(ptr %state, i64 %tid)")
 
     # --- suspending -----------------------------------------------------------------------------------------------
 
@@ -259,7 +287,7 @@ class CoroutineAbi(CpuAbi):
         name = op.callee.data
         if name.startswith(cpu_routines.CHECKS) and not self.checked:
             return
-        result = cpu_routines.need(f.module, name, self.checked)
+        result = cpu_routines.need(f.module, name, self.checked, self.completes)
         given = ["ptr %state", "i64 %tid", *(f.typed(v) for v in op.args)]
         if self.checked:
             moves = None if name.startswith(cpu_routines.CHECKS) else cpu_routines.entry_of(name).moves
@@ -381,8 +409,14 @@ def functions_of(module: gpu.ModuleOp) -> list[gpu.FuncOp]:
     return [op for op in module.body.block.ops if isinstance(op, gpu.FuncOp)]
 
 
-def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int = DEFAULT_WARP) -> str:
-    """LLVM IR text of a device module."""
+def device_module(
+    module: gpu.ModuleOp,
+    triple: str,
+    data_layout: str,
+    warp: int = DEFAULT_WARP,
+    coroutines: type[CoroutineAbi] = CoroutineAbi,
+) -> str:
+    """LLVM IR text of a device module; threads that meet are written by `coroutines`."""
     text = ModuleText(triple, data_layout)
     debug_info.attach(text, module)
     checked = CHECK_ATTRIBUTE in module.attributes
@@ -410,7 +444,7 @@ def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int
                 _phased(text, op, PhaseAbi(shared, warp), known, block)
                 text.functions.append(cpu_block.phased_function(name, arguments, block))
                 continue
-        abi = CoroutineAbi(shared, warp, how, checked)
+        abi = coroutines(shared, warp, how, checked)
         abi.clamps = CLAMPS_ATTRIBUTE in module.attributes
         abi.unset = cpu_registers.unset_elements(op) if checked else {}
         located = _coroutine(text, op, abi)
@@ -419,13 +453,14 @@ def device_module(module: gpu.ModuleOp, triple: str, data_layout: str, warp: int
         if checked or how.waits:
             sites = _site_table(text, name, abi)
             reports = True
-        code = cpu_block.synchronizing_function(name, arguments, block, how, sites, check)
+        code = abi.function(text, name, arguments, block, sites, check)
         text.functions.append(debug_info.caller(located, code))
         if how.cluster is not None:
             text.functions.append(_cluster_text(name, how.cluster))
         cpu_block.need_scheduler(text, checked)
         if how.waits:
             cpu_block.once(text, cpu_clusters.scheduler())
+    coroutines.finish(text)
     if checked:
         cpu_accesses.finish(text)
     if reports or checked:
@@ -541,9 +576,7 @@ def _coroutine(text: ModuleText, op: gpu.FuncOp, abi: CoroutineAbi) -> debug_inf
     ]
     f.start("body")
     f.block(op.body.block)
-    if abi.how.cluster is not None:
-        cpu_routines.need(text, "fly_cluster_leave", abi.checked)
-        f.line("call void @fly_cluster_leave(ptr %state, i64 %tid)")
+    abi.leave(f, op)
     f.lines += [
         "  store i32 0, ptr %status",
         "  br label %coro.leave",

@@ -84,7 +84,7 @@ BY_VALUE = "by value"
 _DIMENSIONS = ("gx", "gy", "gz", "nx", "ny", "nz")
 
 
-def _prologue(arguments: Sequence[str], block: tuple[int, int, int] | None) -> tuple[list[str], list[str], list[str]]:
+def prologue(arguments: Sequence[str], block: tuple[int, int, int] | None) -> tuple[list[str], list[str], list[str]]:
     """Reading arguments and geometry: lines, the arguments' text, names of grid and block dimensions."""
     lines: list[str] = []
     args: list[str] = []
@@ -115,7 +115,7 @@ def _prologue(arguments: Sequence[str], block: tuple[int, int, int] | None) -> t
     return lines, args, dims
 
 
-def _thread_call(name: str, args: Sequence[str], dims: Sequence[str], *more: str, shared: str = "%shared") -> str:
+def thread_call(name: str, args: Sequence[str], dims: Sequence[str], *more: str, shared: str = "%shared") -> str:
     values = ", ".join(
         [
             *args,
@@ -128,7 +128,7 @@ def _thread_call(name: str, args: Sequence[str], dims: Sequence[str], *more: str
     return f'  call void @"{name}.thread"({values})'
 
 
-def _head(name: str, lines: Sequence[str], dims: Sequence[str]) -> list[str]:
+def function_head(name: str, lines: Sequence[str], dims: Sequence[str]) -> list[str]:
     return [
         f'define void @"{name}"(ptr %params, ptr %geometry, ptr %shared, i64 %first, i64 %last) nounwind {{',
         "entry:",
@@ -137,7 +137,7 @@ def _head(name: str, lines: Sequence[str], dims: Sequence[str]) -> list[str]:
     ]
 
 
-def _block_ids(gx: str) -> list[str]:
+def block_ids(gx: str) -> list[str]:
     return [
         "  %bz = udiv i64 %block, %gxy",
         "  %in.z = urem i64 %block, %gxy",
@@ -159,19 +159,19 @@ def plain_function(
     name: str, arguments: Sequence[str], block: tuple[int, int, int] | None, checked: bool = False
 ) -> str:
     """Loops over blocks and threads."""
-    lines, args, dims = _prologue(arguments, block)
+    lines, args, dims = prologue(arguments, block)
     lines += NUMBER_LAUNCH if checked else []
     nx, ny, nz = dims[3:]
     return "\n".join(
         [
-            *_head(name, lines, dims),
+            *function_head(name, lines, dims),
             "  br label %blocks",
             "blocks:",
             "  %block = phi i64 [ %first, %entry ], [ %block.next, %done ]",
             "  %more = icmp ult i64 %block, %last",
             "  br i1 %more, label %start, label %out",
             "start:",
-            *_block_ids(dims[0]),
+            *block_ids(dims[0]),
             "  br label %loop.z",
             "loop.z:",
             "  %tz = phi i64 [ 0, %start ], [ %tz.next, %next.z ]",
@@ -181,7 +181,7 @@ def plain_function(
             "  br label %loop.x",
             "loop.x:",
             "  %tx = phi i64 [ 0, %loop.y ], [ %tx.next, %loop.x ]",
-            _thread_call(name, args, dims),
+            thread_call(name, args, dims),
             "  %tx.next = add nuw nsw i64 %tx, 1",
             f"  %again.x = icmp ult i64 %tx.next, {nx}",
             "  br i1 %again.x, label %loop.x, label %next.y",
@@ -206,18 +206,18 @@ def plain_function(
 
 def phased_function(name: str, arguments: Sequence[str], block: tuple[int, int, int]) -> str:
     """A loop over blocks around a function of a whole block."""
-    lines, args, dims = _prologue(arguments, block)
+    lines, args, dims = prologue(arguments, block)
     values = ", ".join([*args, *(f"i64 {v}" for v in ("%bx", "%by", "%bz", *dims)), "ptr %shared", "i64 %dyn"])
     return "\n".join(
         [
-            *_head(name, lines, dims),
+            *function_head(name, lines, dims),
             "  br label %blocks",
             "blocks:",
             "  %block = phi i64 [ %first, %entry ], [ %block.next, %start ]",
             "  %more = icmp ult i64 %block, %last",
             "  br i1 %more, label %start, label %out",
             "start:",
-            *_block_ids(dims[0]),
+            *block_ids(dims[0]),
             f'  call void @"{name}.block"({values})',
             "  %block.next = add nuw i64 %block, 1",
             "  br label %blocks",
@@ -242,7 +242,7 @@ def synchronizing_function(
     Where a kernel has to do with its cluster, blocks come in the order of clusters and those of one run together.
     `sites` is the table of what to say of places where threads wait.
     """
-    lines, args, dims = _prologue(arguments, block)
+    lines, args, dims = prologue(arguments, block)
     lines += NUMBER_LAUNCH if check is not None else []
     nx, ny, nz = dims[3:]
     unit, slot = how.unit, how.slot
@@ -251,7 +251,7 @@ def synchronizing_function(
     warp = check.warp if check else 0
     return "\n".join(
         [
-            *_head(name, lines, dims),
+            *function_head(name, lines, dims),
             f"  %nxy = mul i64 {nx}, {ny}",
             f"  %n = mul i64 %nxy, {nz}",
             f"  %states = alloca [{count} x ptr], align 8",
@@ -282,7 +282,7 @@ def synchronizing_function(
             "  %more = icmp ult i64 %block, %last",
             "  br i1 %more, label %start, label %out",
             "start:",
-            *_start_cluster(how.cluster or (1, 1, 1)),
+            *start_cluster(how.cluster or (1, 1, 1)),
             "  br label %members",
             "members:",
             "  %rank = phi i64 [ 0, %start ], [ %rank.next, %member.done ]",
@@ -290,8 +290,8 @@ def synchronizing_function(
             "  %state = load ptr, ptr %state.at",
             f"  %memory.at = getelementptr i8, ptr %state, i64 {SHARED}",
             "  %memory = load ptr, ptr %memory.at",
-            *(_block_ids(dims[0]) if count == 1 else _member_ids(dims, how.cluster or (1, 1, 1))),
-            *_store_ids(),
+            *(block_ids(dims[0]) if count == 1 else member_ids(dims, how.cluster or (1, 1, 1))),
+            *store_ids(),
             f"  %named = getelementptr i8, ptr %state, i64 {NAMED}",
             "  call void @llvm.memset.p0.i64(ptr %named, i8 0, i64 64, i1 false)",
             *clear,
@@ -307,7 +307,7 @@ def synchronizing_function(
             f"  %row = udiv i64 %tid, {nx}",
             f"  %ty = urem i64 %row, {ny}",
             f"  %tz = udiv i64 %row, {ny}",
-            _thread_call(name, args, dims, "ptr %state", "i64 %tid", shared="%memory"),
+            thread_call(name, args, dims, "ptr %state", "i64 %tid", shared="%memory"),
             "  %tid.next = add nuw nsw i64 %tid, 1",
             "  %again = icmp ult i64 %tid.next, %end",
             "  br i1 %again, label %threads, label %drained",
@@ -350,7 +350,7 @@ def synchronizing_function(
     )
 
 
-def _start_cluster(extents: tuple[int, int, int]) -> list[str]:
+def start_cluster(extents: tuple[int, int, int]) -> list[str]:
     """The record of a cluster, see `cpu_clusters.py`."""
     count = extents[0] * extents[1] * extents[2]
     return [
@@ -370,7 +370,7 @@ def _start_cluster(extents: tuple[int, int, int]) -> list[str]:
     ]
 
 
-def _member_ids(dims: Sequence[str], cluster: tuple[int, int, int]) -> list[str]:
+def member_ids(dims: Sequence[str], cluster: tuple[int, int, int]) -> list[str]:
     """Ids of the block of this rank in the cluster that starts at `%block`; x runs fastest in both."""
     cx, cy, cz = cluster
     lines = [
@@ -392,7 +392,7 @@ def _member_ids(dims: Sequence[str], cluster: tuple[int, int, int]) -> list[str]
     return lines
 
 
-def _store_ids() -> list[str]:
+def store_ids() -> list[str]:
     lines: list[str] = []
     for i, dim in enumerate("xyz"):
         lines += [

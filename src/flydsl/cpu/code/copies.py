@@ -41,8 +41,8 @@ from .shadow import (
 ENTRY = 40
 """Something under way: kind, thread or barrier, group, offset, bytes."""
 
-CP_ASYNC, TMA_STORE, TO_SHARED, WGMMA, TMA_LOAD, COUNTED = range(6)
-"""Kinds; of the first four a thread counts the groups it has closed."""
+CP_ASYNC, TMA_STORE, TO_SHARED, WGMMA, TMA_LOAD, COUNTED, ENDED = range(7)
+"""Kinds; of the first four a thread counts the groups it has closed, `ENDED` ones are about to leave the list."""
 
 
 def pend() -> Routine:
@@ -250,6 +250,45 @@ def all_waited(kind: int) -> Routine:
     return r
 
 
+def loads_waited(exact: bool) -> Routine:
+    """A thread waits until at most `pending` of its loads are under way, which end in order.
+
+    Which copies those are depends on all other loads (`load_started`); where these are not noted, all copies are done.
+    """
+    if not exact:
+        r = Routine("fly_check_to_shared_wait_count", "void", "ptr state, i64 tid, i32 pending")
+        _wait_groups(r, TO_SHARED, r.number(1 << 40))
+        return r
+    r = Routine("fly_check_to_shared_counted", "void", "ptr state, i64 tid, i32 pending")
+    shadow = shadow_of(r)
+    entries, count = r.load("ptr", shadow, PENDING), r.load("i64", shadow, PENDING_COUNT)
+    left = r.variable("i64", 0)
+
+    def each(then: Callable[[Value], None]) -> None:
+        with r.loop(count) as i:
+            entry = r.at(entries, i * ENTRY)
+            with r.when(r.load("i64", entry, 0).is_(TO_SHARED) & r.load("i64", entry, 8).is_(r["tid"])):
+                then(entry)
+
+    def end(entry: Value) -> None:
+        with r.when(left.get() > r["pending"].to("i64")):
+            r.store("i64", ENDED, entry, 0)
+            left.set(left.get() - 1)
+
+    each(lambda _: left.set(left.get() + 1))
+    each(end)
+    _wait_groups(r, ENDED, r.number(1 << 40))
+    return r
+
+
+def load_started() -> Routine:
+    """A load that is no copy: it counts among those under way."""
+    r = Routine("fly_check_load", "void", "ptr state, i64 tid")
+    zero = ("i64", 0)
+    r.call("fly_check_pend", "void", r["state"], ("i64", TO_SHARED), r["tid"], zero, zero, zero, zero, zero)
+    return r
+
+
 def _touch(r: Routine, owner: Value, at: Value, how: int) -> None:
     """Test the access that the routine makes when it is called."""
     table = r.load("ptr", r["state"], SITE)
@@ -330,6 +369,7 @@ def copy_routines() -> list[Routine]:
     counted = (CP_ASYNC, TMA_STORE, TO_SHARED, WGMMA)
     return [
         pend(), settle(), phase(), async_load(), async_store(), copies_counted(), read_counted(), product(),
+        loads_waited(True), loads_waited(False), load_started(),
         *(write(kind) for write in (copy_started, all_waited) for kind in (CP_ASYNC, TO_SHARED)),
         *(write(kind) for write in (group_closed, groups_waited) for kind in counted),
     ]  # fmt: skip

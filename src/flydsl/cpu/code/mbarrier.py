@@ -50,6 +50,13 @@ def update(checked: bool) -> Routine:
     return r
 
 
+def arrive_copied(checked: bool) -> Routine:
+    """The arrival that a thread's copies bring when they are there."""
+    r = Routine("fly_mbarrier_arrive_copied", "void", "ptr state, i64 tid, ptr at")
+    r.call("fly_mbarrier_update", "void", r["state"], r["tid"], r["at"], ("i32", 1), ("i32", 0))
+    return r
+
+
 def passed(checked: bool) -> Routine:
     """Whether the phase of this parity is over: the current one has the other parity."""
     r = Routine("fly_mbarrier_passed", "i1", "ptr state, i64 tid, ptr at, i32 parity")
@@ -91,4 +98,4 @@ def named_passed(checked: bool) -> Routine:
     return r
 
 
-__all__ = ["TX_ZERO", "init", "named_arrive", "named_passed", "passed", "progress", "update"]
+__all__ = ["TX_ZERO", "arrive_copied", "init", "named_arrive", "named_passed", "passed", "progress", "update"]

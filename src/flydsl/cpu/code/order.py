@@ -205,11 +205,16 @@ def cluster_wait() -> Routine:
     return r
 
 
+def registers() -> Routine:
+    """A warp gives registers back or takes more, which matters to schedules alone."""
+    return Routine("fly_check_registers", "void", "ptr state, i64 tid, i32 count, i32 more")
+
+
 def order_routines() -> list[Routine]:
     """The routines of this file."""
     return [
         meet(), barrier(), slot(), init(), release(), acquire(), named(), cluster_arrive(), cluster_wait(),
-        space(),
+        space(), registers(),
     ]  # fmt: skip
 
 

@@ -24,14 +24,18 @@ class Entry(NamedTuple):
     uses: tuple[str, ...] = ()
     moves: cpu_bulk.Moves | None = None
     """What it copies; in checked mode it is told last whether that may be touched."""
+    asynchronous: bool = False
+    """Whether what it counts at an mbarrier is the coming of a copy."""
 
 
+UPDATE = "fly_mbarrier_update"
 CHECKS = "fly_check_"
 """How the routines of checked mode begin; they are part of a checked module as a whole, and of no other."""
 
 ROUTINES: dict[str, Entry] = {
     "fly_progress": Entry(cpu_mbarrier.progress),
-    "fly_mbarrier_update": Entry(cpu_mbarrier.update, ("fly_owner",)),
+    UPDATE: Entry(cpu_mbarrier.update, ("fly_owner",)),
+    "fly_mbarrier_arrive_copied": Entry(cpu_mbarrier.arrive_copied, (UPDATE,), asynchronous=True),
     "fly_mbarrier_init": Entry(cpu_mbarrier.init),
     "fly_mbarrier_passed": Entry(cpu_mbarrier.passed),
     "fly_named_arrive": Entry(cpu_mbarrier.named_arrive),
@@ -45,12 +49,12 @@ ROUTINES: dict[str, Entry] = {
     "fly_cluster_arrive_relaxed": Entry(cpu_clusters.arrive_relaxed),
     "fly_cluster_passed": Entry(cpu_clusters.passed),
     "fly_cluster_leave": Entry(cpu_clusters.leave),
-    "fly_tma_load": Entry(cpu_tma.load, ("fly_mbarrier_update", "fly_remote")),
+    "fly_tma_load": Entry(cpu_tma.load, (UPDATE, "fly_remote"), asynchronous=True),
     "fly_tma_store": Entry(cpu_tma.store),
     **{f"fly_tma_reduce_{op}": Entry(cpu_tma.reducing(op)) for op in cpu_tma.REDUCTIONS},
-    "fly_bulk_load": Entry(cpu_bulk.load, ("fly_mbarrier_update",), cpu_bulk.LOADS),
-    "fly_bulk_load_all": Entry(cpu_bulk.multicast, ("fly_mbarrier_update", "fly_remote"), cpu_bulk.SENDS),
-    "fly_bulk_send": Entry(cpu_bulk.send, ("fly_mbarrier_update", "fly_remote"), cpu_bulk.SENDS),
+    "fly_bulk_load": Entry(cpu_bulk.load, (UPDATE,), cpu_bulk.LOADS, True),
+    "fly_bulk_load_all": Entry(cpu_bulk.multicast, (UPDATE, "fly_remote"), cpu_bulk.SENDS, True),
+    "fly_bulk_send": Entry(cpu_bulk.send, (UPDATE, "fly_remote"), cpu_bulk.SENDS, True),
     "fly_bulk_store": Entry(cpu_bulk.store, (), cpu_bulk.STORES),
 }
 
@@ -64,20 +68,21 @@ def entry_of(name: str) -> Entry:
     return Entry(cpu_bulk.reducing(op, element), (), cpu_bulk.REDUCES)
 
 
-def need(module: ModuleText, name: str, checked: bool) -> str:
-    """Write a routine into the module, once; gives its result type."""
+def need(module: ModuleText, name: str, checked: bool, completes: str = UPDATE) -> str:
+    """Write a routine into the module, once; gives its result type. `completes` counts the coming of copies."""
     if name.startswith(CHECKS):
         return "void"
     key = f"routine {name}"
     if key not in module.notes:
         entry = entry_of(name)
         for used in entry.uses:
-            need(module, used, checked)
+            need(module, used, checked, completes)
         routine = entry.write(checked)
         module.notes[key] = routine.result
-        module.globals.append(routine.text())
+        text = routine.text()
+        module.globals.append(text.replace(f"@{UPDATE}(", f"@{completes}(") if entry.asynchronous else text)
         module.declarations.update(routine.declarations)
     return module.notes[key]
 
 
-__all__ = ["CHECKS", "ROUTINES", "entry_of", "need"]
+__all__ = ["CHECKS", "ROUTINES", "UPDATE", "entry_of", "need"]

@@ -18,8 +18,8 @@ from ...ir.builder import i32, i64
 if TYPE_CHECKING:
     from .lanes import Emulation
 
-_NOTHING = ("wgmma.", "mbarrier.inval", "fence.", "setmaxnreg.", "griddepcontrol.", "tma.prefetch", "bulk.prefetch")
-"""Registers are not counted, products are done when they are issued, and memory has one view."""
+_NOTHING = ("wgmma.", "mbarrier.inval", "fence.", "griddepcontrol.", "tma.prefetch", "bulk.prefetch")
+"""Products are done when they are issued, and memory has one view."""
 _COUNTED = {
     "cp_async.commit": "fly_check_cp_async_commit",
     "cp_async.wait": "fly_check_cp_async_wait",
@@ -52,7 +52,7 @@ def _arrive_after_copies(low: Emulation, operands: Sequence[SSAValue], **_: Any)
     """The thread's copies are there at once, so it arrives now; until the phase is over nobody may rely on them."""
     if low.checked:
         low.routine("fly_check_cp_async_arrive", operands)
-    _update(low, operands[0], 1, 0)
+    low.routine("fly_mbarrier_arrive_copied", operands)
 
 
 def _arrive_also_after_copies(low: Emulation, operands: Sequence[SSAValue], **_: Any) -> None:
@@ -128,6 +128,20 @@ def _uniform(low: Emulation, operands: Sequence[SSAValue], **_: Any) -> Sequence
     return (low.exchange(operands[0])(low.b.const(0, i64)),)
 
 
+def _registers(low: Emulation, count: SSAValue, more: int) -> None:
+    """Registers are not counted here, except where schedules are explored."""
+    if low.checked:
+        low.routine("fly_check_registers", (count, low.b.i32(more)))
+
+
+def _more_registers(low: Emulation, operands: Sequence[SSAValue], **_: Any) -> None:
+    _registers(low, operands[0], 1)
+
+
+def _fewer_registers(low: Emulation, operands: Sequence[SSAValue], **_: Any) -> None:
+    _registers(low, operands[0], 0)
+
+
 def _coords(low: Emulation, operands: Sequence[SSAValue], rank: int) -> list[SSAValue]:
     return [*operands[:rank], *[low.b.i32(0)] * (_TENSOR_RANK - rank)]
 
@@ -184,6 +198,8 @@ _CALLS: dict[str, Callable[..., Sequence[SSAValue] | None]] = {
     "cluster.rank": _cluster_rank,
     "cluster.size": _cluster_size,
     "elect": _elect,
+    "setmaxnreg.inc": _more_registers,
+    "setmaxnreg.dec": _fewer_registers,
     "uniform": _uniform,
     "tma.load": _tma_load,
     "tma.store": _tma_store,

@@ -25,6 +25,7 @@ from flydsl.cpu.runtime.launcher_ir import FAILED_CHECKS, FLAG_CLUSTERS, MAX_BLO
 from flydsl.cpu.runtime.native import KernelDescriptor
 from flydsl.cpu.runtime.shared import SharedHostMemory
 from flydsl.cpu.runtime.stream import EventState, Mark, TaskQueue, as_launch_error
+from flydsl.cpu.schedules import native as cpu_schedules
 from flydsl.errors import (
     FlyRuntimeError,
     InvalidHandleError,
@@ -397,6 +398,7 @@ class CpuDeviceRuntime(SharedHostMemory):
             loaded = _LoadedModule(host_jit.load_object(binary, name="cpu-module"))
             unwritten_arrays.install(loaded.library)
             rank_clocks.install(loaded.library, ordinal)
+            cpu_schedules.install(loaded.library)
             handle = next(self._ids)
             self._modules[handle] = loaded
         return Module(self, handle, ordinal)

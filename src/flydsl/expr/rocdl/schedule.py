@@ -20,7 +20,7 @@ def _call(name: str, *operands: tuple[int, str]) -> None:
     """An instruction without a result whose operands are constants `(value, type)`; nothing on the cpu."""
     if on_cpu(f"fx.rocdl.{name.replace('.', '_')}"):
         if name in _COPY_WAITS:
-            _note(_COPY_WAITS[name], *(_static(name, v) for v, _ in operands if name == "wait.asyncmark"))
+            _note(_COPY_WAITS[name], *(_static(name, v) for v, _ in operands))
         return
     from . import emit
 
@@ -31,11 +31,10 @@ def _call(name: str, *operands: tuple[int, str]) -> None:
 _COPY_WAITS = {
     "asyncmark": "to_shared_commit",
     "wait.asyncmark": "to_shared_wait",
-    "s.wait.loadcnt": "to_shared_wait_all",
-    "s.wait.asynccnt": "to_shared_wait_all",
+    "s.wait.loadcnt": "to_shared_wait_count",
+    "s.wait.asynccnt": "to_shared_wait_count",
 }
-"""What copies into shared memory are waited for with. Which of them a count of loads means depends on all other loads,
-so checked mode takes all for done."""
+"""What copies into shared memory are waited for with."""
 
 
 def _note(name: str, *numbers: int) -> None:
@@ -102,7 +101,7 @@ def s_waitcnt(
                 _call(f"s.wait.{name}", (_static("s_waitcnt", value), "i16"))
         return
     if vmcnt is not None and on_cpu("fx.rocdl.s_waitcnt"):
-        _note("to_shared_wait_all")
+        _note("to_shared_wait_count", _static("s_waitcnt", vmcnt))
     _call("s.waitcnt", (bitfield if bitfield is not None else encode_waitcnt(arch, vmcnt, lgkmcnt, expcnt), "i32"))
 
 

@@ -565,7 +565,9 @@ def _if(r: FlyToLlvm, op: scf.IfOp) -> None:
         for root, lanes in started.items():
             r.values[root] = lanes
         made = Region(new)
-        regions.append(Region() if not roots and not op.results and is_idle(made) else made)
+        # The first branch is there however little it does.
+        idle = bool(regions) and not roots and not op.results and is_idle(made)
+        regions.append(Region() if idle else made)
     r.carry.pop()
     own = _types(r, op)
     types = [*own, *(root.type for root in roots)]

@@ -1,0 +1,8 @@
+"""Kernels with mistakes that only some schedules show, each right for bug 0; `test_cpu_schedules.py` explores them."""
+
+from __future__ import annotations
+
+from . import amd, clusters, copies, flags, named, pipelines
+from .case import TEMPLATES, Template
+
+__all__ = ["TEMPLATES", "Template", "amd", "clusters", "copies", "flags", "named", "pipelines"]
