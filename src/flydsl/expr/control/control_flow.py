@@ -3,7 +3,8 @@
 A condition known at trace time is decided here, in plain Python; everything else goes to `regions`, which emits `scf`
 and needs the compiler. Bodies arrive as functions that share the user's variables as closure cells. `names` lists the
 variables a statement may change, with how: `ASSIGNED`, `STORED` (`x[i] = v`, `x.f = v`), `RECEIVED` (`x.m()`) or
-`DEEP` (`x.f.m()`). A variable that is unbound before a statement is unbound after it.
+`DEEP` (`x.f.m()`). A variable that is unbound before a run-time region is unbound after it; under a condition that is
+known, statements do what they do in Python.
 """
 
 from __future__ import annotations
@@ -215,11 +216,21 @@ def if_(cond: object, then: Body, orelse: Body | None, names: Names) -> Exit | N
     known = truth(cond)
     if isinstance(known, bool):
         chosen = then if known else orelse
-        if chosen is not None:
-            with scope(cells_of(names, chosen)):
-                return chosen()
-        return None
+        return None if chosen is None else _decided(chosen, names)
     return _regions().if_region(known, then, orelse, names)
+
+
+def _decided(chosen: Body, names: Names) -> Exit | None:
+    """The branch that was taken while tracing. What it binds stays bound, and is noted as new."""
+    tracer = trace.maybe_current()
+    if tracer is None or not names:
+        return chosen()
+    fresh = [cell for cell in cells_of(names, chosen).values() if not is_bound(cell)]
+    left = chosen()
+    for cell in fresh:
+        if is_bound(cell):
+            tracer.loose[id(cell)] = cell
+    return left
 
 
 def if_expr(cond: object, then: Body, orelse: Body) -> Any:
@@ -323,8 +334,11 @@ def explain_name(error: NameError, table: Sequence[tuple[str, str, int]]) -> Non
     if at.tb_frame.f_code.co_filename != here.tb_frame.f_code.co_filename:
         return  # raised in a helper from elsewhere
     name, what, line = where
-    hint = ", or write const_expr(...) around a compile-time condition" if what != "for" else ""
+    tracer = trace.maybe_current()
+    why = "its condition, known while tracing, left that side out"
+    if tracer is None or name in tracer.unbound or what != "if":
+        why = "what a run-time region defines does not exist after it"
+        why = (tracer and tracer.unbound.get(name)) or why
     error.args = (
-        f"'{name}' is defined only inside the '{what}' at line {line}; what a run-time region defines does not exist "
-        f"after it. Define '{name}' before the '{what}'{hint}",
+        f"'{name}' is defined only inside the '{what}' at line {line}; {why}. Define '{name}' before the '{what}'",
     )
