@@ -228,7 +228,7 @@ class KernelLauncher:
                 p.annotation.check(p.name, self.arguments[p.name])
         if kernel._owner is not None:  # pyright: ignore[reportPrivateUsage]
             constant.add(next(iter(kernel.signature.parameters)))
-        flat = tracing.flatten_kernel_arguments(kernel.__qualname__, self.arguments, constant)
+        flat = tracing.flatten_kernel_arguments(kernel.__qualname__, self.arguments, constant, kernel.signature.numbers)
         attributes = _attributes((self.unit_attrs, unit_attrs), (self.value_attrs, value_attrs))
         clusters = None if cluster is None else tracing.dimensions("cluster", cluster)
         if clusters is not None:

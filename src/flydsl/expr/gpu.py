@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
-from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError
+from ..errors import DSLAttributeError, DSLRuntimeError, DSLTypeError, DSLValueError
 from ..ir.enums import AddressSpace
 from .aliases import also_called
 from .emit.trace import current, maybe_current
@@ -44,7 +44,7 @@ class Tuple3D:
 
     def __getattr__(self, dim: str) -> Int32:
         if dim not in ("x", "y", "z"):
-            raise AttributeError(f"{self._name} has x, y and z, not {dim!r}")
+            raise DSLAttributeError(f"{self._name} has x, y and z, not {dim!r}")
         return Int32(_ops().index(self._op, dim))
 
     def __iter__(self) -> Iterator[Int32]:

@@ -1,3 +1,4 @@
+# pyright: reportPossiblyUnboundVariable=false
 """Conditions that are known while tracing keep Python's meaning, whatever they are made of."""
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def choose_kernel(out: fx.Tensor, width: fx.Constexpr[int], name: fx.Constexpr[s
     if wide():
         from_function, scale = 100, 1000
     elif width == 3:
-        other = 7
+        from_function = scale = 0
     if name == "double" and width > 8:
 
         def finish(value: fx.Int32) -> fx.Int32:

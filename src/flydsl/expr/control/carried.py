@@ -23,8 +23,8 @@ from types import (
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ...errors import DSLTypeError, FlyDSLWarning
-from ..numeric import Numeric, as_numeric
 from ..emit.trace import current
+from ..numeric import Numeric, as_numeric
 from ..scalars.scalar_ops import is_ir_value
 from .control_flow import ASSIGNED, DEEP, RECEIVED, STORED, Body, Names, cells_of, is_bound, unbind
 

@@ -143,6 +143,36 @@ def not_(x: object) -> object:
     return typed(x).__dsl_not__() if is_runtime(x) else not x
 
 
+# --- functions of Python ------------------------------------------------------------------------------------------
+
+BUILTINS = ("all", "any", "max", "min")
+"""Functions of Python that decide by truth; calls of these names come to `builtin`."""
+
+
+def builtin(function: Body, *args: Any, **options: object) -> Any:
+    """A call of something named like one of `BUILTINS`: the same on values of a kernel, if it is that function."""
+    if options or not args or function not in _FOLDS:
+        return function(*args, **options)
+    many = function in (all, any)
+    items: list[object] = list(args[0]) if len(args) == 1 else list(args)
+    if (many and len(args) > 1) or not any(is_runtime(x) for x in items):
+        return function(*((items,) if len(args) == 1 else args))
+    if not many:
+        from .. import arith
+
+        return getattr(arith, function.__name__)(*items)
+    more, fold = (more_and, and_) if function is all else (more_or, or_)
+    found = truth(items[0])
+    for item in items[1:]:
+        if not more(found):
+            break
+        found = fold(found, truth(item))
+    return found
+
+
+_FOLDS: tuple[Body, ...] = (all, any, max, min)
+
+
 # --- statements ---------------------------------------------------------------------------------------------------
 
 
