@@ -12,15 +12,14 @@ from typing import Any, Protocol, cast
 
 from ...errors import DSLTypeError
 
-OPERATORS: dict[str, Callable[..., object]] = {
-    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv,
-    "true_divide": operator.truediv, "floor_divide": operator.floordiv, "remainder": operator.mod,
-    "power": operator.pow, "float_power": operator.pow, "negative": operator.neg, "positive": operator.pos,
-    "absolute": abs, "fabs": abs, "square": lambda x: x * x, "reciprocal": lambda x: 1.0 / x,
-    "bitwise_and": operator.and_, "bitwise_or": operator.or_, "bitwise_xor": operator.xor, "invert": operator.invert,
-    "left_shift": operator.lshift, "right_shift": operator.rshift, "equal": operator.eq, "not_equal": operator.ne,
-    "less": operator.lt, "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge,
+OPERATORS = {
+    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv", "true_divide": "truediv",
+    "floor_divide": "floordiv", "remainder": "mod", "power": "pow", "float_power": "pow", "negative": "neg",
+    "positive": "pos", "absolute": "abs", "fabs": "abs", "bitwise_and": "and_", "bitwise_or": "or_",
+    "bitwise_xor": "xor", "invert": "invert", "left_shift": "lshift", "right_shift": "rshift", "equal": "eq",
+    "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
 }  # fmt: skip
+"""What numpy calls the functions of `operator`."""
 FUNCTIONS = {
     "maximum": "arith.max", "minimum": "arith.min", "rint": "math.roundeven", "arccos": "math.acos",
     "arcsin": "math.asin", "arctan": "math.atan", "arctan2": "math.atan2", "arccosh": "math.acosh",
@@ -48,7 +47,8 @@ def apply_ufunc(ufunc: Ufunc, method: str, inputs: tuple[object, ...], options: 
     import numpy as np
 
     operands = [x if any(x is a for a in arrays) else _boxed(x) for x in inputs]
-    return np.frompyfunc(lambda *xs: function(*(_plain(x) for x in xs)), len(inputs), 1)(*operands)
+    each: Any = np.frompyfunc(lambda *xs: function(*(_plain(x) for x in xs)), len(inputs), 1)
+    return each(*operands)
 
 
 def _boxed(x: object) -> Any:
@@ -66,9 +66,22 @@ def _plain(x: object) -> object:
     return item() if item is not None and hasattr(x, "dtype") and hasattr(x, "flat") else x
 
 
+def _square(x: Any) -> object:
+    return x * x
+
+
+def _reciprocal(x: Any) -> object:
+    return 1.0 / x
+
+
+_OWN: dict[str, Callable[..., object]] = {"square": _square, "reciprocal": _reciprocal}
+
+
 def _counterpart(name: str) -> Callable[..., object] | None:
     if name in OPERATORS:
-        return OPERATORS[name]
+        return cast("Callable[..., object]", getattr(operator, OPERATORS[name]))
+    if name in _OWN:
+        return _OWN[name]
     module, _, inner = FUNCTIONS.get(name, f"math.{name}").partition(".")
     loaded = import_module(f"flydsl.expr.{module}")
     return cast("Callable[..., object]", getattr(loaded, inner)) if inner in loaded.__all__ else None
