@@ -113,6 +113,10 @@ class KernelFunction(Generic[P]):
                 stacklevel=4,
             )
 
+    def __reduce__(self) -> str | tuple[object, ...]:
+        """By reference, as functions are: another process imports it, and compiles or loads for itself."""
+        return self.__qualname__ if self._owner is None else (getattr, (self._owner, self.__name__))
+
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> Self: ...
     @overload

@@ -55,7 +55,7 @@ _MODULES: dict[str, str] = {
     ),
     "gpu": (
         "thread_idx block_idx block_dim grid_dim barrier lane_id shuffle_xor shuffle_up shuffle_down shuffle_idx "
-        "known_block_size num_warp_threads Stream Tuple3D"
+        "known_block_size num_warp_threads target Stream Tuple3D"
     ),
     "printing": "printf",
     "assembly": "inline_asm llvm_intrinsic",

@@ -119,6 +119,19 @@ def current_target() -> GPUTarget:
     return import_module("flydsl.runtime.device").selected_target()
 
 
+def target() -> GPUTarget:
+    """What is compiled for, while tracing: `fx.target().arch`, `.warp_size`, `.has("mfma")`, `.features`, `.caps`.
+
+    A branch on it is decided while tracing. Outside a trace it is what the selected stack would compile for.
+
+    >>> flyc.evaluate(lambda: 1 if fx.target().has("mfma") else 0, target="cpu:gfx942")
+    1
+    >>> flyc.evaluate(lambda: fx.target().warp_size, target="cpu:sm_90")
+    32
+    """
+    return current_target()
+
+
 # --- shuffles -----------------------------------------------------------------------------------------------------
 
 _MODES = ("xor", "up", "down", "idx")

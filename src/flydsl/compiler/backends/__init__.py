@@ -444,12 +444,18 @@ def parse_target(text: str) -> GPUTarget:
 
 
 def current_target() -> GPUTarget:
-    """The target of the active backend.
+    """The target of the trace in progress, as `fx.target()` has it; outside one that of the active backend.
 
     >>> current_target().backend
     'cpu'
     """
-    return get_backend().target
+    from ...expr.emit.trace import maybe_current
+
+    if maybe_current() is None:
+        return get_backend().target
+    from ...expr.gpu import current_target as traced
+
+    return traced()
 
 
 def resolve_llvm_address_space(address_space: object) -> int:

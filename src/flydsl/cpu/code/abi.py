@@ -106,6 +106,8 @@ class CpuAbi(Abi):
         if names is not None:
             name += f" ('{names.data[number].data}')"
         tensor = cpu_check.tensor_of(f, number, _number(op.bits), [f.names[v] for v in op.modes])
+        if tensor is not None:
+            low, high = cpu_check.backward(f, tensor, low, high)
         self.extents[op.pointer] = cpu_check.Bounds(low, high, name, tensor)
 
     def index(self, f: FunctionText, kind: str, dim: str) -> str:
