@@ -42,6 +42,7 @@ ORDER = (
     "kernels",
     "torch",
     "tools",
+    "__main__",
 )
 """Lowest first. A layer may import those before it."""
 
