@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flydsl import config
+from flydsl.trusted_files import OWNERS_KNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Settings:
 def current_settings() -> Settings:
     """The settings of the environment as it is now."""
     env = config.runtime
-    reading = env.enable_cache or env.run_only
+    reading = (env.enable_cache or env.run_only) and OWNERS_KNOWN
     if not reading:
         return Settings(lock_timeout=env.lock_timeout)
     explicit = config.RuntimeEnv.cache_dir.raw() is not None
