@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes `llms.txt` and `AGENTS.md` from the documentation: what a program that helps people write kernels should read.
 
-`llms.txt` lists the pages with what each is about, in the form of llmstxt.org; `AGENTS.md` has the rules of the language
-that are got wrong most often, taken from the pages themselves. `python scripts/assistant_files.py --check` says whether
-they are current.
+`llms.txt` lists the pages with what each is about, in the form of llmstxt.org; `AGENTS.md` has the rules of
+the language that are got wrong most often, taken from the pages. `python scripts/assistant_files.py --check` says
+whether they are current.
 """
 
 from __future__ import annotations
@@ -86,12 +86,13 @@ pages.
 
 ## How it works
 
-- A `@flyc.jit` function is host code, a `@flyc.kernel` function device code for one thread. Both are traced: Python runs
-  them once, and operations on DSL values are recorded.
-- `if`, `for ... in range(...)` and `while` on run-time values become branches and loops. A condition that is known while
-  tracing is decided by Python. `fx.range_constexpr` unrolls.
+- A `@flyc.jit` function is host code, a `@flyc.kernel` function device code for one thread. Both are traced: Python
+  runs them once, and operations on DSL values are recorded.
+- `if`, `for ... in range(...)` and `while` on run-time values become branches and loops. A condition that is known
+  while tracing is decided by Python. `fx.range_constexpr` unrolls.
 - What a run-time region defines does not exist after it: give a variable its value, with its type, before.
-- A tensor is a pointer and a layout. `x[i, j]` is an element, `x[None, j]` a view, `fx.flat_divide(x, tile)` cuts tiles.
+- A tensor is a pointer and a layout. `x[i, j]` is an element, `x[None, j]` a view, `fx.flat_divide(x, tile)` cuts
+  tiles.
 - Test on the cpu stack, which needs no GPU: `FLYDSL_COMPILE_BACKEND=cpu`; `FLYDSL_CPU_CHECK=1` finds accesses out of
   bounds, races and missing barriers, with the line. `FLYDSL_COMPILE_ARCH=gfx942` emulates an architecture.
 - `flyc.evaluate(function, *args)` shows what an expression does inside a kernel. `help(fx.name)` has an example.
