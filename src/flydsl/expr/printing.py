@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -104,17 +105,16 @@ ELEMENTS = 64
 def _tensor(x: Tensor, values: list[Numeric], spec: str) -> str:
     """The elements of a small tensor in brackets, a pair for each mode; the layout of any other."""
     shape = x.shape
-    small = shape.is_static and L.size(shape.data) <= ELEMENTS and not isinstance(x.iter, AlgebraValue)
-    if not small:
+    extents = [cast(int, L.size(shape[i].data)) for i in range(x.rank)] if shape.is_static else []
+    if not extents or math.prod(extents) > ELEMENTS or isinstance(x.iter, AlgebraValue):
         return f"Tensor<{_algebra(x.layout, values)}>"
 
-    def nested(at: tuple[int, ...]) -> str:
-        if len(at) == x.rank:
-            return render(x[at if len(at) > 1 else at[0]], values, spec)
-        extent = L.size(shape[len(at)].data)
-        return "[" + ", ".join(nested((*at, i)) for i in range(extent)) + "]"
+    def nested(at: list[int]) -> str:
+        if len(at) == len(extents):
+            return render(x[tuple(at) if len(at) > 1 else at[0]], values, spec)
+        return "[" + ", ".join(nested([*at, i]) for i in range(extents[len(at)])) + "]"
 
-    return nested(())
+    return nested([])
 
 
 def _placeholder(number: Numeric, values: list[Numeric], spec: str) -> str:

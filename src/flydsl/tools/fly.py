@@ -60,8 +60,7 @@ def compile_file(options: argparse.Namespace) -> int:
             if taken.setdefault(stem, artifact.key) != artifact.key:
                 stem = f"{artifact.name}.{artifact.key[:8]}.{where}"
             for name, content in artifact.sections.items():
-                data = content if isinstance(content, bytes) else content.encode()
-                (folder / f"{stem}.{_EXTENSIONS.get(name, name)}").write_bytes(data)
+                (folder / f"{stem}.{_EXTENSIONS.get(name, name)}").write_bytes(content)
             (folder / f"{stem}.s").write_text(artifact.annotated_asm() if options.annotate else artifact.asm)
             print(f"{folder / stem}.{artifact.metadata['binary_ext']}: {len(artifact.binary())} bytes")
         if not made:
