@@ -100,6 +100,10 @@ class DSLRuntimeError(FlyDSLError, RuntimeError):
     """An operation used where it cannot work, such as a kernel called outside a jit function."""
 
 
+class DSLAttributeError(FlyDSLError, AttributeError):
+    """A name that the language does not have."""
+
+
 class DSLOverflowError(FlyDSLError, OverflowError):
     """A Python number does not fit the type it is passed as."""
 

@@ -29,6 +29,11 @@ _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _CLOEXEC
 
 
+OWNERS_KNOWN = hasattr(os, "geteuid") and os.open in os.supports_dir_fd
+"""Whether the system says who owns a file, and opens files below an open folder. Windows does neither: there nothing is
+read from disk that would be run."""
+
+
 class UntrustedError(PermissionError):
     """A file or folder that is not used, why, and what to do about it."""
 
@@ -48,6 +53,8 @@ class Trust:
     @classmethod
     def of(cls, words: Iterable[str] = ()) -> Trust:
         """This user, root, and whoever is named: a user by name or number, a group as `@name` or `@number`."""
+        if not OWNERS_KNOWN:
+            raise OSError(errno.ENOTSUP, "this system does not say who may have written a file")
         owners, groups = {0, os.geteuid()}, set[int]()
         for word in words:
             if word.startswith("@"):

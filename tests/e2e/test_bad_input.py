@@ -65,8 +65,7 @@ def test_layout_value_outside_a_trace():
         ((None, 1), "cannot pass None"),
         ((x().astype(np.complex64), 1), "unsupported dtype complex64"),
         ((x().astype(">f4"), 1), "big-endian"),
-        ((x()[::2], 1), "no dimension of stride 1"),
-        ((x()[::-1], 1), "negative strides"),
+        ((np.zeros((), np.float32), 1), "without dimensions"),
         ((np.float32(3.0), 1), "cannot pass|auto-mark"),
         ((x(), 10, 2), None),
         ((x(), 10, "2"), "expects Constexpr\\[float\\], got '2'"),
@@ -195,14 +194,14 @@ def test_unsupported_python_is_refused_at_decoration():
 
 def test_python_number_as_kernel_argument():
     @flyc.kernel
-    def kernel(a: fx.Tensor, n: fx.Int32):
+    def kernel(a: fx.Tensor, n):
         a[0] = 1.0
 
     @flyc.jit
     def run(a: fx.Tensor):
         kernel(a, 3).launch(grid=1, block=1)
 
-    with pytest.raises(TypeError, match=r"Cannot derive IR types of 3; wrap it, e.g. fx.Int32\(3\)"):
+    with pytest.raises(TypeError, match=r"Cannot derive IR types of 3; annotate the parameter with fx.Int32 or"):
         run(x())
 
 

@@ -45,6 +45,7 @@ ORDER = (
     "torch",
     "jax",
     "tools",
+    "__main__",
 )
 """Lowest first. A layer may import those before it."""
 

@@ -5,6 +5,7 @@ FLYDSL_DEBUG_SHOW_STACKTRACE=1 leaves every traceback as it is.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import sys
@@ -17,7 +18,7 @@ from ..errors import DiagRecord, DSLCompileError, FlyDSLError, SourceFrame
 from ..ir.user_code import is_user_code
 
 RULE = "-" * 40
-_PASSED_THROUGH = (contextlib.__file__, functools.__file__)
+_PASSED_THROUGH = (ast.__file__, contextlib.__file__, functools.__file__)
 _LIBRARIES = ("/xdsl/", "/llvmlite/")
 
 

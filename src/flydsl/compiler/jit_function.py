@@ -158,6 +158,10 @@ class JitFunction(Generic[P]):
         """Calls of signatures that have come before."""
         return WarmCalls(self.signature)
 
+    def __reduce__(self) -> str | tuple[object, ...]:
+        """By reference, as functions are: another process imports it, and compiles or loads for itself."""
+        return self.__qualname__ if self.owner is None else (getattr, (self.owner, self.__name__))
+
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> Self: ...
     @overload

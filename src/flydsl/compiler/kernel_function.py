@@ -113,6 +113,10 @@ class KernelFunction(Generic[P]):
                 stacklevel=4,
             )
 
+    def __reduce__(self) -> str | tuple[object, ...]:
+        """By reference, as functions are: another process imports it, and compiles or loads for itself."""
+        return self.__qualname__ if self._owner is None else (getattr, (self._owner, self.__name__))
+
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> Self: ...
     @overload
@@ -228,7 +232,7 @@ class KernelLauncher:
                 p.annotation.check(p.name, self.arguments[p.name])
         if kernel._owner is not None:  # pyright: ignore[reportPrivateUsage]
             constant.add(next(iter(kernel.signature.parameters)))
-        flat = tracing.flatten_kernel_arguments(kernel.__qualname__, self.arguments, constant)
+        flat = tracing.flatten_kernel_arguments(kernel.__qualname__, self.arguments, constant, kernel.signature.numbers)
         attributes = _attributes((self.unit_attrs, unit_attrs), (self.value_attrs, value_attrs))
         clusters = None if cluster is None else tracing.dimensions("cluster", cluster)
         if clusters is not None:

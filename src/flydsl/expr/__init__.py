@@ -55,7 +55,7 @@ _MODULES: dict[str, str] = {
     ),
     "gpu": (
         "thread_idx block_idx block_dim grid_dim barrier lane_id shuffle_xor shuffle_up shuffle_down shuffle_idx "
-        "known_block_size num_warp_threads Stream Tuple3D"
+        "known_block_size num_warp_threads target Stream Tuple3D"
     ),
     "printing": "printf",
     "assembly": "inline_asm llvm_intrinsic",
@@ -124,11 +124,12 @@ def __getattr__(name: str) -> object:
     else:
         value = getattr(import_module(f"{__name__}.vector"), name, None) if "x" in name else None
         if value is None:
-            from difflib import get_close_matches
+            from ..errors import DSLAttributeError
+            from .utils.suggestions import suggest
 
-            close = get_close_matches(name, _WHERE, 1)
-            hint = f"; did you mean fx.{close[0]}?" if close else ""
-            raise AttributeError(f"flydsl.expr has no attribute {name!r}{hint}")
+            meant = None if name.startswith("__") else suggest(name, __dir__())
+            hint = f"; did you mean {meant}?" if meant else ""
+            raise DSLAttributeError(f"flydsl.expr has no attribute {name!r}{hint}")
     globals()[name] = value
     return value
 

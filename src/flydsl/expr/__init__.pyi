@@ -243,6 +243,7 @@ from .gpu import (
     shuffle_idx as shuffle_idx,
     shuffle_up as shuffle_up,
     shuffle_xor as shuffle_xor,
+    target as target,
     thread_idx as thread_idx,
 )
 from .printing import (

@@ -11,7 +11,7 @@ from functools import wraps
 from importlib import import_module
 from typing import Any, TypeVar
 
-from ..errors import DSLTypeError
+from ..errors import DSLAttributeError, DSLTypeError
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -54,7 +54,7 @@ def raw_binding(dialect: str, name: str) -> object:
     hidden = name.startswith("_")
     found = None if hidden else getattr(import_module(f"flydsl._mlir.dialects.{dialect}"), name, None)
     if found is None:
-        raise AttributeError(f"flydsl.expr.{dialect} has no attribute {name!r}")
+        raise DSLAttributeError(f"flydsl.expr.{dialect} has no attribute {name!r}")
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
-from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError
+from ..errors import DSLAttributeError, DSLRuntimeError, DSLTypeError, DSLValueError
 from ..ir.enums import AddressSpace
 from .aliases import also_called
 from .emit.trace import current, maybe_current
@@ -44,7 +44,7 @@ class Tuple3D:
 
     def __getattr__(self, dim: str) -> Int32:
         if dim not in ("x", "y", "z"):
-            raise AttributeError(f"{self._name} has x, y and z, not {dim!r}")
+            raise DSLAttributeError(f"{self._name} has x, y and z, not {dim!r}")
         return Int32(_ops().index(self._op, dim))
 
     def __iter__(self) -> Iterator[Int32]:
@@ -117,6 +117,19 @@ def current_target() -> GPUTarget:
         if target is not None:
             return target
     return import_module("flydsl.runtime.device").selected_target()
+
+
+def target() -> GPUTarget:
+    """What is compiled for, while tracing: `fx.target().arch`, `.warp_size`, `.has("mfma")`, `.features`, `.caps`.
+
+    A branch on it is decided while tracing. Outside a trace it is what the selected stack would compile for.
+
+    >>> flyc.evaluate(lambda: 1 if fx.target().has("mfma") else 0, target="cpu:gfx942")
+    1
+    >>> flyc.evaluate(lambda: fx.target().warp_size, target="cpu:sm_90")
+    32
+    """
+    return current_target()
 
 
 # --- shuffles -----------------------------------------------------------------------------------------------------

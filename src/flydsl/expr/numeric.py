@@ -149,11 +149,14 @@ class Numeric(ScalarOperators, metaclass=NumericMeta):
             self.value = cls._from_ir(x)
         elif isinstance(x, numbers.Real):
             self.value = cls.payload(int(x) if isinstance(x, numbers.Integral) else float(x))
+        elif hasattr(kind, "__dsl_scalar__") and (number := x.__dsl_scalar__()) is not None:
+            self.value = cls(number).value
         elif getattr(x, "numel", None) == 1:
             # A vector of one element stands for it, as what a one-element tensor gives on load().
             self.value = cls(x[0]).value
         else:
-            hint = f"; convert its elements with .to(fx.{cls})" if hasattr(x, "numel") else ""
+            hint = f"; convert its elements with .to(fx.{cls})" if isinstance(getattr(x, "numel", None), int) else ""
+            hint = "; take one element of it, as in x[i]" if getattr(kind, "is_tensor", False) else hint
             raise DSLValueError(
                 f"{cls} expects a number, a DSL scalar or an IR value, got {x!r} of type {kind.__name__}{hint}"
             )
@@ -872,7 +875,7 @@ _LITERALS: dict[type, Callable[[Any], Numeric]] = {
 
 
 def scalar_or_none(x: Any) -> Numeric | None:
-    """`x` as a Numeric if it is one, a Python or numpy number, or an IR scalar; else None."""
+    """`x` as a Numeric if it is one, a Python or numpy number, an IR scalar or a tuple of one integer; else None."""
     kind: type = type(x)  # pyright: ignore[reportUnknownVariableType]
     wrap = _LITERALS.get(kind)
     if wrap is not None:
@@ -886,7 +889,9 @@ def scalar_or_none(x: Any) -> Numeric | None:
             return None
     if isinstance(x, numbers.Real):
         return _from_int(int(x)) if isinstance(x, numbers.Integral) else make(Float32, float(x))
-    return None
+    one = getattr(kind, "__dsl_scalar__", None)  # an integer tuple of one integer
+    number = None if one is None else one(x)
+    return None if number is None else scalar_or_none(number)
 
 
 def as_numeric(obj: object) -> Numeric:

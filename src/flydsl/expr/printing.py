@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from .. import layout as L
 from ..errors import DSLValueError
+from ..ir import print_format
 from ..layout import Basis, ComposedLayout, Dyn
-from .numeric import Boolean, Float32, Int32, Int64, Numeric, scalar_or_none
+from .numeric import Boolean, Float32, Float64, Int32, Int64, Numeric, scalar_or_none
 from .protocol import extract_to_ir_values
 from .structs import StructValue
-from .tensor import Pointer
+from .tensor import Pointer, Tensor
 from .tensors.algebra_values import AlgebraValue, current_ir
 from .vector import Vector
 
@@ -26,23 +27,24 @@ if TYPE_CHECKING:
 def printf(*args: object, format_str: str | None = None) -> None:
     """Print a line from every thread that comes by: `fx.printf("row {}: {}", r, x)`.
 
-    `{}` stands for the next argument, `{{` and `}}` for braces. Integers print in decimal, floats with two decimals,
-    vectors as `[a, b]`, tuples and layouts by their structure. Without a format the values stand beside each other;
-    it may be given as `format_str`.
+    `{}` stands for the next argument, `{:.3e}`, `{:08x}`, `{:>6}` for one in that format, `{{` and `}}` for braces.
+    Integers print in decimal, floats with two decimals, vectors and fragments as `[a, b]`, tuples and layouts by their
+    structure, tensors by their elements if there are few, else by their layout. Without a format the values stand
+    beside each other; it may be given as `format_str`.
 
     >>> def tell(n):
-    ...     fx.printf("n is {}, twice that {}", n, n * 2)
-    >>> flyc.evaluate(tell, 4)  # the kernel prints: n is 4, twice that 8
+    ...     fx.printf("n is {}, twice that {:#06x}", n, n * 2)
+    >>> flyc.evaluate(tell, 4)  # the kernel prints: n is 4, twice that 0x0008
     """
     fmt = format_str
     if fmt is None and args and isinstance(args[0], str):
         fmt, args = args[0], args[1:]
     if fmt is None:
         fmt = " ".join(["{}"] * len(args))
-    pieces = split_format(fmt, len(args))
+    pieces, specs = split_format(fmt, len(args))
     text, values = escape(pieces[0]), cast("list[Numeric]", [])
-    for piece, arg in zip(pieces[1:], args, strict=True):
-        text += render(arg, values) + escape(piece)
+    for piece, spec, arg in zip(pieces[1:], specs, args, strict=True):
+        text += render(arg, values, spec) + escape(piece)
     current_ir().emit_print(text, [v.ir_value() for v in values])
 
 
@@ -51,58 +53,89 @@ def escape(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def split_format(fmt: str, count: int) -> list[str]:
-    """The text around `count` placeholders.
+def split_format(fmt: str, count: int) -> tuple[list[str], list[str]]:
+    """The text around `count` placeholders, and the format of each.
 
-    >>> split_format("a {} b {{}} {}", 2)
-    ['a ', ' b {} ', '']
+    >>> split_format("a {} b {{}} {:04d}", 2)
+    (['a ', ' b {} ', ''], ['', '04d'])
     """
-    pieces = [""]
-    for part in re.split(r"(\{\{|\}\}|\{[^{}]*\})", fmt):
-        if part in ("{{", "}}"):
-            pieces[-1] += part[0]
-        elif part == "{}":
-            pieces.append("")
-        elif part.startswith("{") or "}" in part or "{" in part:
-            raise DSLValueError(
-                f"printf knows only {{}} as a placeholder, and {{{{ for a brace; got {part!r} in {fmt!r}"
-            )
-        else:
-            pieces[-1] += part
-    if len(pieces) - 1 != count:
-        raise DSLValueError(f"the format {fmt!r} has {len(pieces) - 1} placeholders for {count} values")
-    return pieces
+    try:
+        pieces, specs = print_format.split(fmt)
+    except ValueError as error:
+        raise DSLValueError(f"printf({fmt!r}): {error}") from None
+    if len(specs) != count:
+        raise DSLValueError(f"the format {fmt!r} has {len(specs)} placeholders for {count} values")
+    return pieces, specs
 
 
-def render(x: object, values: list[Numeric]) -> str:
+def render(x: object, values: list[Numeric], spec: str = "") -> str:
     """Format text of one argument; scalars that exist at run time are appended to `values`."""
-    if isinstance(x, str):
-        return escape(x)
-    if isinstance(x, type):
-        return escape(x.__name__)
+    if isinstance(x, (str, type)):
+        return escape(format(x if isinstance(x, str) else x.__name__, spec))
     if isinstance(x, Vector):
-        return "[" + ", ".join(render(x[i], values) for i in range(x.numel)) + "]"
-    if isinstance(x, AlgebraValue):
+        return "[" + ", ".join(render(x[i], values, spec) for i in range(x.numel)) + "]"
+    if isinstance(x, Tensor):
+        return _tensor(x, values, spec)
+    if isinstance(x, AlgebraValue) and not (spec and scalar_or_none(x) is not None):
         return _algebra(x, values)
     number = scalar_or_none(x)
     if number is not None:
         if number.is_static():
-            return _literal(x, number)
-        values.append(printable(number))
-        return "{}"
+            return _formatted(number, spec) if spec else _literal(x, number)
+        return _placeholder(number, values, spec)
     if isinstance(x, Pointer):
         from .tensors.memory import ptrtoint
 
-        return render(ptrtoint(x), values)
+        return render(ptrtoint(x), values, spec)
     if isinstance(x, StructValue):
         held = [value for _, value in x.__values__()]
         if len(held) == 1:
-            return render(held[0], values)
+            return render(held[0], values, spec)
     if hasattr(x, "name") and hasattr(x, "verify") and not extract_or_none(x):
         return escape(str(x))
     raise DSLValueError(
         f"cannot print {x!r} of type {type(x).__name__}: it is not one IR value; print its parts one by one"
     )
+
+
+ELEMENTS = 64
+"""Elements of a tensor that are printed; of a larger one the layout is."""
+
+
+def _tensor(x: Tensor, values: list[Numeric], spec: str) -> str:
+    """The elements of a small tensor in brackets, a pair for each mode; the layout of any other."""
+    shape = x.shape
+    extents = [cast(int, L.size(shape[i].data)) for i in range(x.rank)] if shape.is_static else []
+    if not extents or math.prod(extents) > ELEMENTS or isinstance(x.iter, AlgebraValue):
+        return f"Tensor<{_algebra(x.layout, values)}>"
+
+    def nested(at: list[int]) -> str:
+        if len(at) == len(extents):
+            return render(x[tuple(at) if len(at) > 1 else at[0]], values, spec)
+        return "[" + ", ".join(nested([*at, i]) for i in range(extents[len(at)])) + "]"
+
+    return nested([])
+
+
+def _placeholder(number: Numeric, values: list[Numeric], spec: str) -> str:
+    """A value of run time; one in a format of floats is converted, as Python does."""
+    known = printable(number)
+    if spec and not known.is_float and print_format.letter(spec) in tuple("eEfFgG"):
+        known = Float64(known)
+    if spec:
+        try:
+            print_format.conversion(spec, known.is_float, type(known).width)
+        except ValueError as error:
+            raise DSLValueError(str(error)) from None
+    values.append(known)
+    return f"{{:{spec}}}" if spec else "{}"
+
+
+def _formatted(number: Numeric, spec: str) -> str:
+    try:
+        return escape(format(number.value, spec))
+    except ValueError as error:
+        raise DSLValueError(f"{number!r} in the format {spec!r}: {error}") from None
 
 
 def extract_or_none(x: object) -> Sequence[SSAValue] | None:

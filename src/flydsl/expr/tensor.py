@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, overload
 
 from .. import layout as L
@@ -234,7 +234,7 @@ def convert_for_store(value: object, dtype: type[Numeric]) -> SSAValue:
     if number.is_static():
         return (number if type(value) is dtype else constant(dtype, number.value)).ir_value()
     if type(number).ir_type != dtype.ir_type:
-        raise DSLTypeError(f"cannot store a {type(number)} into {dtype} elements; convert it: {dtype}(value)")
+        raise DSLTypeError(f"cannot store a {type(number)} into {dtype} elements; convert it: fx.{dtype}(value)")
     return number.ir_value()
 
 
@@ -316,10 +316,49 @@ class Tensor:
         """Number of top-level modes."""
         return self.data.layout.rank
 
+    ndim = rank
+
     @property
     def depth(self) -> int:
         """Nesting depth of the shape."""
         return self.data.layout.depth
+
+    @property
+    def T(self) -> Self:  # noqa: N802
+        """The same elements with the two modes exchanged."""
+        if self.rank != 2:
+            raise DSLTypeError(
+                f".T exchanges two modes, and this tensor has {self.rank}; put modes in another order with "
+                "fx.make_view(fx.get_iter(x), fx.select(x.layout, [2, 0, 1]))"
+            )
+        from .tensors.layout_functions import select
+
+        return cast("Self", make_view(get_iter(self), select(self.layout, [1, 0])))
+
+    def numel(self) -> IntTuple:
+        """Number of elements, `fx.size(x)`."""
+        return apply("size", self.layout)
+
+    def __len__(self) -> int:
+        extent = self.shape[0].__dsl_scalar__()
+        if isinstance(extent, int):
+            return extent
+        raise DSLTypeError(
+            "len() is a Python number, and the extents of this tensor are only known at run time; write x.shape[0]"
+        )
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Any]:
+        """The elements of a tensor with one mode, the rows of others; their number must be known while tracing."""
+        if not isinstance(self.shape[0].__dsl_scalar__(), int):
+            raise DSLTypeError(
+                "a tensor whose extents are only known at run time cannot be iterated over while tracing; write "
+                "for i in range(x.shape[0])"
+            )
+        rest = (None,) * (self.rank - 1)
+        return iter([self[(i, *rest) if rest else i] for i in range(len(self))])
 
     @property
     def leading_dim(self) -> int | list[int] | None:

@@ -10,6 +10,8 @@ from .. import config
 from ..errors import ConfigError, TargetError
 
 FAILED = 2
+CLOSED = 141
+"""What a shell reports of a program that wrote to a closed pipe."""
 
 
 def _say(name: str, message: str) -> None:
@@ -37,10 +39,10 @@ def run_command(name: str, body: Callable[[], int], script: str | None = None) -
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # What is still buffered goes nowhere, or the interpreter would complain of it when it ends.
+        # Whoever read the output has seen enough, as with `fly cache list | head`: no reason to say anything. What is
+        # still buffered goes nowhere, or the interpreter would complain of it when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _say(name, "nobody reads the output any more")
-        return FAILED
+        return CLOSED
     except (ConfigError, TargetError) as error:
         if config.debug.show_stacktrace:
             raise

@@ -35,20 +35,32 @@ def env(options: argparse.Namespace) -> int:
     return 0
 
 
+_EXTENSIONS = {"llvm": "ll", "llvm_opt": "opt.ll", "fly": "mlir", "host": "host.ll", "asm": "s"}
+"""Of files with a section of an artifact, where its name does not say what is in it."""
+
+
 def compile_file(options: argparse.Namespace) -> int:
-    """Run a file in compile-only mode once per target and write what its jit calls compiled."""
+    """Run a file in compile-only mode once per target and write what its jit calls compiled.
+
+    A file is named after the function, the target and what is in it; a second signature of a function also has the
+    first digits of its key.
+    """
     from flydsl.tools.script_runs import Compiled, compiled_by, environment
 
     folder = Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
+    taken: dict[str, str] = {}
     for target in options.target:
         with environment(**({"FLYDSL_DEBUG_ENABLE_DEBUG_INFO": "1"} if options.annotate else {})):
             made: list[Compiled[None]] = compiled_by(Path(options.file), target)
         for artifact, _ in made:
-            stem = f"{artifact.name}.{target.replace(':', '-')}"
-            for ext in artifact.sections:
-                path = folder / f"{stem}.{ext}"
-                path.write_bytes(artifact.sections[ext])
+            about = artifact.target
+            where = "-".join([about.backend, about.arch, *about.features])
+            stem = f"{artifact.name}.{where}"
+            if taken.setdefault(stem, artifact.key) != artifact.key:
+                stem = f"{artifact.name}.{artifact.key[:8]}.{where}"
+            for name, content in artifact.sections.items():
+                (folder / f"{stem}.{_EXTENSIONS.get(name, name)}").write_bytes(content)
             (folder / f"{stem}.s").write_text(artifact.annotated_asm() if options.annotate else artifact.asm)
             print(f"{folder / stem}.{artifact.metadata['binary_ext']}: {len(artifact.binary())} bytes")
         if not made:
@@ -152,6 +164,18 @@ def _add_cache(commands: Any) -> None:
     parser.set_defaults(run=cache_command)
 
 
+def _add_version(parser: argparse.ArgumentParser) -> None:
+    """`--version`, for a command and every one below it."""
+    from flydsl import __version__
+
+    parser.add_argument("--version", action="version", version=f"fly {__version__}", help="print the version")
+    for action in parser._actions:  # pyright: ignore[reportPrivateUsage]
+        if isinstance(action, argparse._SubParsersAction):  # pyright: ignore[reportPrivateUsage]
+            below: dict[str, argparse.ArgumentParser] = dict(action.choices or {})  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+            for command in set(below.values()):
+                _add_version(command)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Entry point of `fly`."""
     parser = argparse.ArgumentParser(prog="fly", description=__doc__)
@@ -187,6 +211,7 @@ def main(argv: list[str] | None = None) -> int:
     tune.add_arguments(commands.add_parser("tune", help="search the best configurations of a script's tuned functions"))
     aot.add_arguments(commands.add_parser("aot", help="compile ahead of time what a manifest lists"))
     build_llc.add_arguments(commands.add_parser("build-llc", help="build fly-llc, which runs machine passes"))
+    _add_version(parser)
     options = parser.parse_args(argv)
     return run_command("fly", lambda: options.run(options), getattr(options, "file", None))
 

@@ -46,6 +46,7 @@ options:
   --mlir-timing                 print the time of each step to standard error
   --allow-unregistered-dialect  accept ops of unknown dialects
   --help                        this text
+  --version                     the version of this package
 
 passes:
 """
@@ -73,7 +74,7 @@ class Options:
         self.file = "-"
         self.output = "-"
         self.split = self.verify_diagnostics = self.generic = self.debuginfo = self.names = False
-        self.print_after = self.timing = self.unregistered = self.help = False
+        self.print_after = self.timing = self.unregistered = self.help = self.version = False
         self.specs: list[PassSpec] = []
         self.passes: list[Pass] = []
         rest = iter(argv)
@@ -104,8 +105,8 @@ class Options:
     def _flag(self, name: str) -> None:
         from ..passes.pipeline import parse_specs
 
-        if name in ("help", "h"):
-            self.help = True
+        if name in ("help", "h", "version"):
+            self.help, self.version = name != "version", name == "version"
             return
         if name in FLAGS:
             setattr(self, FLAGS[name], True)
@@ -241,6 +242,11 @@ def _main(argv: list[str] | None) -> int:
     except UsageError as error:
         print(f"fly-opt: {error}", file=sys.stderr)
         return 2
+    if options.version:
+        from flydsl import __version__
+
+        print(f"fly-opt {__version__}")
+        return 0
     if options.help:
         print_help()
         return 0

@@ -515,8 +515,9 @@ def test_a_local_of_a_region_never_falls_back_to_a_global():
             SCALE = 1
         return SCALE
 
+    assert rewritten(f)(1) == 1
     with pytest.raises(NameError, match="'SCALE' is defined only inside the 'if'"):
-        rewritten(f)(1)
+        rewritten(f)(0)
 
 
 def test_a_name_of_one_branch_is_not_looked_up_in_globals():

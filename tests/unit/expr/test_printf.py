@@ -114,7 +114,12 @@ def test_refuses_structs_of_many_values(in_kernel):
 
 @pytest.mark.parametrize(
     ("fmt", "args", "text"),
-    [("{} {}", (1,), "2 placeholders for 1"), ("a", (1,), "0 placeholders"), ("{0}", (1,), "only"), ("{", (), "only")],
+    [
+        ("{} {}", (1,), "2 placeholders for 1"),
+        ("a", (1,), "0 placeholders"),
+        ("{0}", (1,), "no names"),
+        ("{", (), "no placeholder"),
+    ],
 )
 def test_format_errors(in_kernel, fmt, args, text):
     def body(p):

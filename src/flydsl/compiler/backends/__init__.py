@@ -13,6 +13,7 @@ import pkgutil
 import re
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal, TypeVar, cast, overload
@@ -443,13 +444,17 @@ def parse_target(text: str) -> GPUTarget:
     return get_backend_class(backend).make_target(arch)
 
 
+traced_for: ContextVar[GPUTarget | None] = ContextVar("flydsl_traced_for", default=None)
+"""The target of the trace in progress."""
+
+
 def current_target() -> GPUTarget:
-    """The target of the active backend.
+    """The target of the trace in progress, as `fx.target()` has it; outside one that of the active backend.
 
     >>> current_target().backend
     'cpu'
     """
-    return get_backend().target
+    return traced_for.get() or get_backend().target
 
 
 def resolve_llvm_address_space(address_space: object) -> int:

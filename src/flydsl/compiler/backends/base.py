@@ -228,6 +228,10 @@ class BaseBackend(ABC):
             )
         return helper
 
+    def launched_with(self, resources: list[dict[str, Any]], dynamic: Mapping[str, int]) -> list[dict[str, Any]]:
+        """What kernels use once launches have added dynamic shared memory; `dynamic` are bytes by kernel."""
+        return [{**r, "dynamic_smem": dynamic[r["name"]]} if dynamic.get(r["name"]) else r for r in resources]
+
     def device_libs(self, symbols: Iterable[str]) -> list[Path]:
         """Bitcode files that define `symbols`, which the module leaves undefined."""
         wanted = sorted(set(symbols))

@@ -135,6 +135,10 @@ class RocmBackend(BuiltinBackend):
             notes={"linker": linker},
         )
 
+    def launched_with(self, resources: list[dict[str, Any]], dynamic: Mapping[str, int]) -> list[dict[str, Any]]:
+        arch, wave = self.target.arch, self.target.warp_size
+        return [_with_dynamic(arch, wave, r, dynamic[r["name"]]) if dynamic.get(r["name"]) else r for r in resources]
+
     def device_libs(self, symbols: Iterable[str]) -> list[Path]:
         from flydsl.compiler.backends import _rocm_libs
 
@@ -175,6 +179,21 @@ def _warn_unmet(options: Options, resources: Iterable[Mapping[str, Any]]) -> Non
                 "more waves could run",
                 UnmetHintWarning,
             )
+
+
+def _with_dynamic(arch: str, wave: int, entry: dict[str, Any], dynamic: int) -> dict[str, Any]:
+    """What a kernel uses once its launch has added shared memory."""
+    from flydsl.llvm.objects.amdgpu_occupancy import occupancy
+
+    waves, limited_by = occupancy(
+        arch,
+        wave=wave,
+        threads=entry["max_threads"],
+        vgprs=entry["registers"],
+        sgprs=entry["sgprs"],
+        shared=entry["shared"] + dynamic,
+    )
+    return {**entry, "dynamic_smem": dynamic, "occupancy": waves, "occupancy_limit": limited_by}
 
 
 def _resources(kernels: Iterable[KernelInfo], arch: str) -> list[dict[str, object]]:

@@ -13,12 +13,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, UnitAttr
 from xdsl.utils.exceptions import VerifyException
 
 from ... import __version__, config
 from ...dialects.upstream import gpu
 from ...errors import DSLCompileError, FlyDSLError
+from ...ir import arith
 from ...ir.locations import frames_of
 from ...ir.printer import print_ir
 from ...llvm import binding
@@ -215,7 +216,7 @@ def compile_module(
         "runtime_kind": mapped_kind(backend.name) or backend.runtime_kind or backend.name,
         "host_libraries": host_libraries(backend),
         "hints": hints,
-        "kernels": _kernels(facts, binary.resources),
+        "kernels": _kernels(facts, backend.launched_with(binary.resources, _dynamic_shared(traced))),
         "notes": {**binary.notes, **({} if memory_only is None else {"memory_only": memory_only})},
         "load_hooks": hook_names,
         "times": times,
@@ -297,6 +298,22 @@ def _kernels(facts: list[dict[str, Any]], resources: list[dict[str, Any]]) -> li
     """What is known of each kernel, what the code generator found out included."""
     known = {r["name"]: r for r in resources}
     return [{**known.get(each["name"], {}), **each} for each in facts]
+
+
+def _dynamic_shared(module: ModuleOp) -> dict[str, int]:
+    """Bytes of dynamic shared memory that launches ask for, by kernel, where they are known; the most of several."""
+    found: dict[str, int] = {}
+    for function in module.body.block.ops:
+        if not isinstance(function, func.FuncOp):
+            continue
+        for op in function.walk():
+            if not isinstance(op, gpu.LaunchFuncOp) or op.dynamicSharedMemorySize is None:
+                continue
+            size = op.dynamicSharedMemorySize.owner
+            if isinstance(size, arith.ConstantOp) and isinstance(size.value, IntegerAttr):
+                name = op.kernel.string_value().rpartition(".")[2]
+                found[name] = max(found.get(name, 0), size.value.value.data)
+    return found
 
 
 def _source(kernel: gpu.FuncOp) -> list[Any] | None:

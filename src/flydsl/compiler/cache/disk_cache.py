@@ -23,7 +23,16 @@ from flydsl.compiler.cache.settings import Settings, current_settings
 from flydsl.compiler.cache.stats import CacheStats, guard, totals, warn_once, why
 from flydsl.compiler.cache.store import RemoteStore
 from flydsl.errors import ArtifactSignatureError
-from flydsl.trusted_files import Trust, UntrustedError, atomic_write, open_file, open_folder, read_file, warn_untrusted
+from flydsl.trusted_files import (
+    OWNERS_KNOWN,
+    Trust,
+    UntrustedError,
+    atomic_write,
+    open_file,
+    open_folder,
+    read_file,
+    warn_untrusted,
+)
 
 EVICTION_INTERVAL = 60.0
 """Seconds between two checks of the size bound."""
@@ -56,7 +65,7 @@ class DiskCache:
         self._resolved: tuple[Path | None, bool] | None = None
         self._read_roots: tuple[Path, ...] | None = None
         self._store = RemoteStore(self.settings.store)
-        self._trust = Trust.of(self.settings.trusted_owners)
+        self._trust = Trust.of(self.settings.trusted_owners) if OWNERS_KNOWN else Trust(frozenset())
         self._signatures = SignatureCheck(self.settings.trusted_keys)
         self._next_eviction = 0.0
         self._marked = False

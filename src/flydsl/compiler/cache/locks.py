@@ -7,7 +7,6 @@ nothing.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import threading
 import time
@@ -18,6 +17,11 @@ from pathlib import Path
 
 from flydsl.compiler.cache.files import open_lock, same_file, unlink
 from flydsl.compiler.cache.stats import guard
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 
 @dataclass(slots=True)
@@ -48,7 +52,8 @@ def _after_fork() -> None:
     held.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextmanager
@@ -80,7 +85,7 @@ def acquire(path: Path, folder: int, timeout: float, waiting: Callable[[], None]
         done = False
         try:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(handle)
             except OSError as error:
                 if error.errno not in (errno.EWOULDBLOCK, errno.EACCES, errno.EINTR):
                     raise
@@ -114,10 +119,29 @@ def release(handle: int, path: Path, *, remove: bool) -> None:
     if remove:
         unlink(path)
     try:
-        fcntl.flock(handle, fcntl.LOCK_UN)
+        _unlock(handle)
     except OSError:  # closing frees it as well, once no child that was forked meanwhile has it
         pass
     _close(handle)
+
+
+def _lock(handle: int) -> None:
+    """Take the lock of an open file, or raise `OSError` at once where someone else has it."""
+    if fcntl is not None:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    import msvcrt
+
+    getattr(msvcrt, "locking")(handle, getattr(msvcrt, "LK_NBLCK"), 1)  # noqa: B009  (not in the stubs of other systems)
+
+
+def _unlock(handle: int) -> None:
+    if fcntl is not None:
+        fcntl.flock(handle, fcntl.LOCK_UN)
+        return
+    import msvcrt
+
+    getattr(msvcrt, "locking")(handle, getattr(msvcrt, "LK_UNLCK"), 1)  # noqa: B009
 
 
 def _close(handle: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flydsl import config
+from flydsl.trusted_files import OWNERS_KNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def current_settings() -> Settings:
 
 def _read_settings() -> Settings:
     env = config.runtime
-    reading = env.enable_cache or env.run_only
+    reading = (env.enable_cache or env.run_only) and OWNERS_KNOWN
     if not reading:
         return Settings(lock_timeout=env.lock_timeout)
     explicit = config.RuntimeEnv.cache_dir.raw() is not None

@@ -120,7 +120,10 @@ WRITABLE = Check(
 @cache
 def forward(mode: int) -> Check:
     """A stride is not negative."""
-    says = "negative strides are not supported, got {} in dimension {mode}; pass a contiguous copy"
+    says = (
+        "negative strides are not supported here, got {} in dimension {mode}; pass a contiguous copy, or an array of "
+        "host memory as it is, without an adapter"
+    )
     return Check("stride", "bits", 0, BEYOND_I64, mode, says=says)
 
 
@@ -136,8 +139,12 @@ def promises(shape: ArrayCode, strides: ArrayCode, shape_div: Sequence[int], str
 
 
 @cache
-def array_limits(rank: int, align: int, stride_width: int) -> tuple[Check, ...]:
-    """What compiled code needs of every array: where it is, and numbers that fit."""
+def array_limits(rank: int, align: int, stride_width: int, backward: bool = False) -> tuple[Check, ...]:
+    """What compiled code needs of every array: where it is, and numbers that fit.
+
+    Strides may be negative only where `backward` says so: they have to be run-time values, and buffers and tensor maps
+    of GPUs start at the lowest address.
+    """
     found = [aligned(align)]
     for mode in range(rank):
         fits = "extent {} does not fit 32 bits"
@@ -146,7 +153,7 @@ def array_limits(rank: int, align: int, stride_width: int) -> tuple[Check, ...]:
         if stride_width == 32:
             says = "a stride of {} does not fit 32 bits; drop use_32bit_stride"
             found.append(Check("stride", "bits", 0, BEYOND_I32, mode, says=says, error=DSLOverflowError))
-        else:
+        elif not backward:
             found.append(forward(mode))
     return tuple(found)
 

@@ -18,7 +18,7 @@ from ...expr.scalars.scalar_abi import CSlot
 from ...ir.enums import AddressSpace
 from .fields import FIELDS
 from .host_arrays import ArrayInfo, array_info
-from .plan import ADAPTED, I32_MAX, IDENTITY, PRESENT, Check, Slot, array_limits, array_slots, forward, promises
+from .plan import ADAPTED, I32_MAX, IDENTITY, PRESENT, Check, Slot, array_limits, array_slots, promises
 
 if TYPE_CHECKING:
     from xdsl.ir import Attribute, SSAValue
@@ -38,8 +38,6 @@ class TensorArgument:
     def __init__(self, info: ArrayInfo, *, assumed_align: int | None = None, use_32bit_stride: bool = False):
         self.info = info
         rank = len(info.shape)
-        for mode in range(rank):
-            forward(mode).demand(info.owner, self)
         natural = max((info.dtype.width + 7) // 8, 1)
         align = natural if assumed_align is None else assumed_align
         if not _is_power_of_two(align) or align % natural:
@@ -126,7 +124,11 @@ class TensorArgument:
         """What other arguments must be like to be served by the same compiled code."""
         if not self.is_default:
             return list(ADAPTED)
-        return [*IDENTITY, *array_limits(len(self.shape), self.align, self.stride_width), PRESENT]
+        return [*IDENTITY, *self._limits(), PRESENT]
+
+    def _limits(self) -> Sequence[Check]:
+        backward = self.is_default and self.info.device == "cpu"
+        return array_limits(len(self.shape), self.align, self.stride_width, backward)
 
     def slots(self) -> list[Slot]:
         """What is written of it."""
@@ -139,7 +141,7 @@ class TensorArgument:
     def check(self, *, marked: bool = True) -> None:
         """Verify every promise made about the array; while it is not `marked` as it will be, only those of any mark."""
         self._demand(promises(self.shape, self.strides, self.shape_div, self.stride_div))
-        self._demand(array_limits(len(self.shape), self.align, self.stride_width))
+        self._demand(self._limits())
         if marked:
             self._check_reach()
 
@@ -217,12 +219,16 @@ def _check_divisibility(d: int) -> int:
 def default_tensor(info: ArrayInfo) -> TensorArgument:
     """A raw array passed directly: layout-dynamic."""
     made = TensorArgument(info)
-    if not info.shape or 1 not in info.strides:
+    if not info.shape:
         raise DSLValueError(
-            f"cannot auto-mark layout-dynamic: an array of shape {info.shape} with strides {info.strides} has no "
-            "dimension of stride 1; wrap it with flyc.from_dlpack"
+            "cannot auto-mark layout-dynamic: an array without dimensions has none to be run-time; wrap it with "
+            "flyc.from_dlpack, or pass x.reshape(1)"
         )
-    made.mark_layout_dynamic()
+    if 1 in info.strides:
+        made.mark_layout_dynamic()
+    else:
+        modes = list(range(len(info.shape)))
+        made.mark_shape_dynamic(modes).mark_stride_dynamic(modes)
     made.is_default = True
     return made
 

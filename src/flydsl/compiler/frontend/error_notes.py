@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+from types import TracebackType
 
 from ...errors import RejectedSyntaxError, SourceFrame
+from .remedies import remedy
 
 _OURS = __name__.partition(".")[0] + "."
 NOTED = "__fly_noted__"
@@ -19,15 +21,20 @@ def add_source_note(error: BaseException) -> None:
 
     if getattr(error, NOTED, False) or isinstance(error, RejectedSyntaxError):
         return
-    _add_close_names(error)
     frame: SourceFrame | None = None
+    at: TracebackType | None = None
     tb = error.__traceback__
     while tb is not None:
         # A function of Python's own, or of another package, is where it shows; whose call it was is what helps.
         code = tb.tb_frame.f_code
         if is_user_code(code) and origin_of(code.co_filename) == "user":
-            frame = traceback_location(tb)
+            frame, at = traceback_location(tb), tb
         tb = tb.tb_next
+    advice = remedy(error, at)
+    if advice is not None:
+        error.add_note(advice)
+    else:
+        _add_close_names(error)
     if frame is not None:
         error.add_note("DSL Traceback (most recent operation last):\n" + frame.render())
         setattr(error, NOTED, True)
@@ -38,7 +45,7 @@ def _add_close_names(error: BaseException) -> None:
     if not isinstance(error, AttributeError) or not error.name:
         return
     kind: type = type(error.obj)
-    close = difflib.get_close_matches(error.name, dir(kind), 3) if kind.__module__.startswith(_OURS) else []
-    public = [name for name in close if not name.startswith("_")]
-    if public:
-        error.add_note(f"did you mean {' or '.join(f'{kind.__name__}.{name}' for name in public)}?")
+    names = [name for name in dir(kind) if not name.startswith("_")] if kind.__module__.startswith(_OURS) else []
+    close = difflib.get_close_matches(error.name, names, 1)
+    if close:
+        error.add_note(f"did you mean {kind.__name__}.{close[0]}?")

@@ -41,7 +41,7 @@ def check_geometry(kernel: str, target: GPUTarget, grid: Sequence[object], block
         if isinstance(extent, int) and extent > limit:
             raise DSLValueError(
                 f"launch of {kernel}: block {_shown(block)} is too large for {target.arch}: "
-                f"{axis} is at most {limit}, got {extent}"
+                f"{axis} is at most {limit}, got {extent}; use more blocks"
             )
         count *= extent if isinstance(extent, int) else 1
     if count > caps.max_threads_per_block:

@@ -17,6 +17,7 @@ from typing import Any
 from ...errors import DSLTypeError
 from ...expr.constexpr import Constexpr, ConstexprType
 from ...expr.gpu import Stream
+from ...expr.numeric import Numeric
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,12 @@ class Signature:
             # A stream that is not given is the current one.
             optional = kind == "value" and annotation is not Stream and (optional or p.default is None)
             self.parameters[name] = Parameter(name, annotation, kind, optional)
+        self.numbers: dict[str, type[Numeric]] = {
+            p.name: p.annotation
+            for p in self.parameters.values()
+            if isinstance(p.annotation, type) and issubclass(p.annotation, Numeric)
+        }
+        """Parameters that are scalars, with their classes."""
 
     def is_current(self) -> bool:
         """Whether the function has the defaults it had."""

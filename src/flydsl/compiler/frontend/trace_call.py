@@ -11,6 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ... import config
 from ...expr.scalars.fastmath import set_default as set_default_fastmath
+from ..backends import traced_for
 from ..build.collector import collector_off
 from ..build.ir_errors import unverified
 from ..extern_link import Externs
@@ -53,7 +54,11 @@ def trace_call(
     start = time.perf_counter()
     with collector_off():
         with set_default_fastmath(_default_flags(hints or {})), outside_reads() as outside:
-            module, kernels, walked = trace_host(name, function, dict(arguments), backend.target, externs)
+            target = traced_for.set(backend.target)
+            try:
+                module, kernels, walked = trace_host(name, function, dict(arguments), backend.target, externs)
+            finally:
+                traced_for.reset(target)
         try:
             module.verify() if config.debug.enable_verifier else None
         except VerifyException as error:

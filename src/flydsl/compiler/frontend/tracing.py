@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -20,16 +20,18 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ... import config
 from ...dialects.upstream import gpu
-from ...errors import DSLRuntimeError, DSLTypeError, DSLValueError
+from ...errors import DSLOverflowError, DSLRuntimeError, DSLTypeError, DSLValueError
 from ...expr.arith import max as arith_max
 from ...expr.emit.line_counts import CountingTracer
 from ...expr.emit.trace import active
 from ...expr.emit.tracer import BOUNDARIES, Tracer
 from ...expr.gpu import Stream
-from ...expr.numeric import Int32, Integer, Numeric, as_numeric
+from ...expr.numeric import Int32, Integer, Numeric, as_numeric, scalar_or_none
 from ...expr.protocol import construct_from_ir_values, extract_to_ir_values
+from ...expr.scalars.constants import constant as constant_of
 from ...expr.structs import StructValue
 from ...expr.tensors.algebra_values import AlgebraValue, IntTuple
+from ...expr.tensors.leaf_numbers import scalar_of
 from ...expr.tensors.tiled import ThrCopy, ThrMma
 from ...expr.vector import Vector
 from ...ir.builder import i32_list, index
@@ -178,7 +180,10 @@ def host_frame(tracer: Tracer | None) -> HostFrame:
         )
     frame = tracer.functions[-1]
     if not isinstance(frame, HostFrame):
-        raise DSLRuntimeError(f"kernel '{frame.name}' cannot launch another kernel")
+        raise DSLRuntimeError(
+            f"kernel '{frame.name}' cannot launch another kernel; launch both from the @flyc.jit function, one after "
+            "the other, or make what they share a plain function"
+        )
     return frame
 
 
@@ -192,8 +197,25 @@ def _is_static_argument(value: object) -> bool:
         return False
 
 
-def flatten_kernel_arguments(name: str, arguments: dict[str, object], constant: set[str]) -> dict[str, list[SSAValue]]:
-    """IR values of each run-time argument of a kernel call."""
+def _number(name: str, key: str, value: object, cls: type[Numeric]) -> object:
+    """A Python number, or an integer tuple of one integer, for a parameter that is annotated with a scalar class."""
+    value = scalar_of(value)
+    found = scalar_or_none(value)
+    if found is None or not found.is_static():
+        return value if found is None else found
+    try:
+        return constant_of(cls, found.value)
+    except (DSLValueError, DSLOverflowError) as error:
+        raise type(error)(f"kernel '{name}', parameter '{key}': {error}") from None
+
+
+def flatten_kernel_arguments(
+    name: str, arguments: dict[str, object], constant: set[str], numbers: Mapping[str, type[Numeric]]
+) -> dict[str, list[SSAValue]]:
+    """IR values of each run-time argument of a kernel call.
+
+    `numbers` are the parameters annotated with scalar classes; what stands for a number is replaced in `arguments`.
+    """
     flat: dict[str, list[SSAValue]] = {}
     for key, value in arguments.items():
         if key in constant:
@@ -203,11 +225,14 @@ def flatten_kernel_arguments(name: str, arguments: dict[str, object], constant: 
                 f"kernel '{name}', parameter '{key}' got None; where it may be left out, annotate it so "
                 "(fx.Tensor | None) or let None be its default"
             )
-        if isinstance(value, (bool, int, float, str)):
+        if isinstance(value, str) or (isinstance(value, (bool, int, float)) and key not in numbers):
+            kind = "fx.Constexpr" if isinstance(value, str) else f"fx.{type(as_numeric(value))} or fx.Constexpr"
             raise DSLTypeError(
-                f"kernel '{name}', parameter '{key}': Cannot derive IR types of {value!r}; wrap it, "
-                f"e.g. fx.Int32({value!r}), or annotate the parameter with fx.Constexpr"
+                f"kernel '{name}', parameter '{key}': Cannot derive IR types of {value!r}; annotate the parameter "
+                f"with {kind}"
             )
+        if key in numbers and not isinstance(value, Numeric):
+            arguments[key] = value = _number(name, key, value, numbers[key])
         try:
             flat[key] = extract_to_ir_values(value)
         except TypeError as error:
@@ -342,7 +367,8 @@ def _extent(what: str, value: object) -> object:
     if isinstance(value, IntTuple):
         value = value.unpack()
     if isinstance(value, bool) or isinstance(value, (float, str)) or value is None:
-        raise DSLTypeError(f"{what} takes integers, got {value!r}")
+        hint = "; divide with // or fx.ceildiv" if isinstance(value, float) else ""
+        raise DSLTypeError(f"{what} takes integers, got {value!r}{hint}")
     if isinstance(value, AlgebraValue):
         raise DSLTypeError(f"{what} takes integers, got {value}")
     number = value if isinstance(value, int) else as_numeric(value)

@@ -107,6 +107,8 @@ class CpuAbi(Abi):
         if names is not None:
             name += f" ('{names.data[number].data}')"
         tensor = cpu_check.tensor_of(f, number, _number(op.bits), [f.names[v] for v in op.modes])
+        if tensor is not None:
+            low, high = cpu_check.backward(f, tensor, low, high)
         ranks: Any = f.op.attributes.get("fly.symmetric_args")
         slot = None
         if ranks is not None and number in ranks.get_values() and op.modes:

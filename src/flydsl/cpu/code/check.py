@@ -179,6 +179,27 @@ def tensor_of(f: FunctionText, number: int, bits: int, modes: list[str]) -> Tens
     return Tensor(f.module.notes[key], bits, tuple(modes))
 
 
+def backward(f: FunctionText, tensor: Tensor, low: str, high: str) -> tuple[str, str]:
+    """The bounds of a tensor, some of whose strides may be negative: its first element is then not the lowest."""
+    rank = len(tensor.modes) // 2
+    below, above = "0", "0"
+
+    def bounded(which: str, value: str) -> str:
+        return f.intrinsic(f"llvm.{which}.i64", "i64", ["i64", "i64"], [value, "0"])
+
+    for extent, stride in zip(tensor.modes[:rank], tensor.modes[rank:], strict=True):
+        last = bounded("smax", f.assign(f"sub i64 {extent}, 1"))
+        reach = f.assign(f"mul i64 {last}, {stride}")
+        below = f.assign(f"add i64 {below}, {bounded('smin', reach)}")
+        above = f.assign(f"add i64 {above}, {bounded('smax', reach)}")
+    bits = f.assign(f"mul i64 {f.assign(f'add i64 {above}, 1')}, {tensor.bits}")
+    top = f.assign(f"lshr i64 {f.assign(f'add i64 {bits}, 7')}, 3")
+    some = f.assign(f"icmp slt i64 {below}, 0")
+    top = f.assign(f"select i1 {some}, i64 {f.assign(f'add i64 {low}, {top}')}, i64 {high}")
+    down = f.assign(f"ashr i64 {f.assign(f'mul i64 {below}, {tensor.bits}')}, 3")
+    return f.assign(f"add i64 {low}, {down}"), top
+
+
 def bounds_of(f: FunctionText, abi: CpuAbi, root: SSAValue) -> Bounds | None:
     """What is known of the memory an address was made from."""
     extent = abi.extents.get(root)

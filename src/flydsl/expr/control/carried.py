@@ -23,6 +23,7 @@ from types import (
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ...errors import DSLTypeError, FlyDSLWarning
+from ..emit.trace import current
 from ..numeric import Numeric, as_numeric
 from ..scalars.scalar_ops import is_ir_value
 from .control_flow import ASSIGNED, DEEP, RECEIVED, STORED, Body, Names, cells_of, is_bound, unbind
@@ -346,6 +347,12 @@ class Slot:
     cell: CellType
     before: object
     tree: Tree
+    loose: bool = False
+    """Whether the variable came from a compile-time `if`, so that nobody may be asking for it any more."""
+    entered: list[SSAValue] = dataclasses.field(default_factory=list["SSAValue"])
+    """Its IR values at the start of the body."""
+    lost: bool = False
+    """Whether the region gave it another type, which ends it."""
 
 
 class Variables:
@@ -391,7 +398,8 @@ class Variables:
             lenient = kind == DEEP or children_of(value) is not None
             self.slots.append(Slot(name, kind, cell, value, tree_of(value, name, lenient)))
             return
-        self.slots.append(Slot(name, kind, cell, value, tree_of(value, name)))
+        loose = current().loose.get(id(cell)) is cell
+        self.slots.append(Slot(name, kind, cell, value, tree_of(value, name), loose))
 
     def add_state(self, name: str, state: list[object]) -> CellType:
         """Carry a value that is no variable of the user."""
@@ -419,24 +427,31 @@ class Variables:
 
     def forget_new(self) -> None:
         """Unbind what the region defined."""
-        for cell in self.unbound.values():
-            unbind(cell)
+        for name, cell in self.unbound.items():
+            if is_bound(cell):
+                del cell.cell_contents
+                current().unbound[name] = ""
 
     def bind_fresh(self) -> None:
         """Start a branch: the values of before, in new objects."""
         for slot in self.slots:
             slot.cell.cell_contents = slot.tree.fresh()
+            slot.entered = slot.tree.leaves
 
     def bind(self, values: Sequence[SSAValue]) -> None:
         """Start a body: the same shapes, made of these IR values."""
         source = iter(values)
         for slot in self.slots:
-            slot.cell.cell_contents = slot.tree.rebuild(source)
+            slot.entered = [next(source) for _ in slot.tree.leaves]
+            slot.cell.cell_contents = slot.tree.rebuild(iter(slot.entered))
 
     def leave(self, end: str) -> list[SSAValue]:
         """IR values of all variables at the end of a body."""
         found: list[SSAValue] = []
         for slot in self.slots:
+            if slot.loose and self._ended(slot, end):
+                found += slot.entered
+                continue
             if not is_bound(slot.cell):
                 raise DSLTypeError(
                     f"variable '{slot.name}' is deleted in the {end}, so it does not match the region entry; a "
@@ -455,11 +470,29 @@ class Variables:
             check_attributes(name, value, before, end)
         return found
 
+    def _ended(self, slot: Slot, end: str) -> bool:
+        """Whether a loose variable is something else by now, and nobody in a loop asks for what it was before."""
+        looped = slot.entered is not slot.tree.leaves
+        if looped and any(value.first_use is not None for value in slot.entered):
+            return False
+        if is_bound(slot.cell):
+            try:
+                slot.tree.leave(slot.cell.cell_contents, slot.name, end)
+            except DSLTypeError as error:
+                current().unbound[slot.name] = str(error)
+                slot.lost = True
+        else:
+            slot.lost = True
+        return slot.lost
+
     def finish(self, values: Sequence[SSAValue]) -> None:
         """After the region: give every variable its value."""
         source = iter(values)
         for slot in self.slots:
             own = [next(source) for _ in slot.tree.leaves]
+            if slot.lost:
+                unbind(slot.cell)
+                continue
             unchanged = all(a is b for a, b in zip(own, slot.tree.leaves, strict=True))
             keep = unchanged and not (slot.kind == ASSIGNED and slot.tree.promoted)
             slot.cell.cell_contents = slot.before if keep else slot.tree.rebuild(iter(own))

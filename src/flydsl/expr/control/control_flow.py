@@ -3,7 +3,8 @@
 A condition known at trace time is decided here, in plain Python; everything else goes to `regions`, which emits `scf`
 and needs the compiler. Bodies arrive as functions that share the user's variables as closure cells. `names` lists the
 variables a statement may change, with how: `ASSIGNED`, `STORED` (`x[i] = v`, `x.f = v`), `RECEIVED` (`x.m()`) or
-`DEEP` (`x.f.m()`). A variable that is unbound before a statement is unbound after it.
+`DEEP` (`x.f.m()`). A variable that is unbound before a run-time region is unbound after it; under a condition that is
+known, statements do what they do in Python.
 """
 
 from __future__ import annotations
@@ -142,6 +143,36 @@ def not_(x: object) -> object:
     return typed(x).__dsl_not__() if is_runtime(x) else not x
 
 
+# --- functions of Python ------------------------------------------------------------------------------------------
+
+BUILTINS = ("all", "any", "max", "min")
+"""Functions of Python that decide by truth; calls of these names come to `builtin`."""
+
+
+def builtin(function: Body, *args: Any, **options: object) -> Any:
+    """A call of something named like one of `BUILTINS`: the same on values of a kernel, if it is that function."""
+    if options or not args or function not in _FOLDS:
+        return function(*args, **options)
+    many = function in (all, any)
+    items: list[object] = list(args[0]) if len(args) == 1 else list(args)
+    if (many and len(args) > 1) or not any(is_runtime(x) for x in items):
+        return function(*((items,) if len(args) == 1 else args))
+    if not many:
+        from .. import arith
+
+        return getattr(arith, function.__name__)(*items)
+    more, fold = (more_and, and_) if function is all else (more_or, or_)
+    found = truth(items[0])
+    for item in items[1:]:
+        if not more(found):
+            break
+        found = fold(found, truth(item))
+    return found
+
+
+_FOLDS: tuple[Body, ...] = (all, any, max, min)
+
+
 # --- statements ---------------------------------------------------------------------------------------------------
 
 
@@ -242,11 +273,21 @@ def if_(cond: object, then: Body, orelse: Body | None, names: Names) -> Exit | N
     known = truth(cond)
     if isinstance(known, bool):
         chosen = then if known else orelse
-        if chosen is not None:
-            with scope(cells_of(names, chosen)):
-                return chosen()
-        return None
+        return None if chosen is None else _decided(chosen, names)
     return _regions().if_region(known, then, orelse, names)
+
+
+def _decided(chosen: Body, names: Names) -> Exit | None:
+    """The branch that was taken while tracing. What it binds stays bound, and is noted as new."""
+    tracer = trace.maybe_current()
+    if tracer is None or not names:
+        return chosen()
+    fresh = [cell for cell in cells_of(names, chosen).values() if not is_bound(cell)]
+    left = chosen()
+    for cell in fresh:
+        if is_bound(cell):
+            tracer.loose[id(cell)] = cell
+    return left
 
 
 def if_expr(cond: object, then: Body, orelse: Body) -> Any:
@@ -350,8 +391,11 @@ def explain_name(error: NameError, table: Sequence[tuple[str, str, int]]) -> Non
     if at.tb_frame.f_code.co_filename != here.tb_frame.f_code.co_filename:
         return  # raised in a helper from elsewhere
     name, what, line = where
-    hint = ", or write const_expr(...) around a compile-time condition" if what != "for" else ""
+    tracer = trace.maybe_current()
+    why = "its condition, known while tracing, left that side out"
+    if tracer is None or name in tracer.unbound or what != "if":
+        why = "what a run-time region defines does not exist after it"
+        why = (tracer and tracer.unbound.get(name)) or why
     error.args = (
-        f"'{name}' is defined only inside the '{what}' at line {line}; what a run-time region defines does not exist "
-        f"after it. Define '{name}' before the '{what}'{hint}",
+        f"'{name}' is defined only inside the '{what}' at line {line}; {why}. Define '{name}' before the '{what}'",
     )

@@ -22,6 +22,7 @@ from ..emit.trace import current
 from ..emit.tracer import Tracer
 from ..numeric import Index, Int32, Numeric, as_numeric
 from ..scalars.scalar_ops import is_ir_value, make
+from ..tensors.leaf_numbers import scalar_of
 from .carried import ARMS, Variables, children_of, describe, is_dsl, tree_of, with_items
 from .control_flow import Body, Exit, Names, last_state, refuse_exit, truth
 
@@ -260,6 +261,7 @@ def while_region(cond: Body, body: Body, names: Names) -> None:
 def bound(tracer: Tracer, x: Any, word: str, as_index: bool) -> SSAValue:
     """A bound of a loop as i32, or as index in the explicit form."""
     type_ = index if as_index else i32
+    x = scalar_of(x)
     if not isinstance(x, Numeric) and not is_ir_value(x):
         x = plain_bound(x, word)
         check_step(x, word)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from types import CodeType, FrameType
+from types import CellType, CodeType, FrameType
 from typing import Any
 
 from xdsl.ir import Attribute
@@ -60,7 +60,7 @@ _kind_of = _kinds.entries.get
 class Tracer(Builder):
     """A builder whose location is always the user's current line."""
 
-    __slots__ = ("_last", "functions")
+    __slots__ = ("_last", "functions", "loose", "unbound")
 
     def __init__(self) -> None:
         self._last: Attribute = UNKNOWN
@@ -68,6 +68,11 @@ class Tracer(Builder):
         read_depth()
         self.functions: list[Any] = []
         """Functions being traced, innermost last: the jit function, then a kernel (see `compiler.kernel`)."""
+        self.loose: dict[int, CellType] = {}
+        """Variables that came into being in a compile-time `if`, by the identity of their cells. Further on they may
+        be names of something else: a run-time region that gives one another type ends it (`control.carried`)."""
+        self.unbound: dict[str, str] = {}
+        """Variables that a run-time region made or gave another type, with why they do not exist after it."""
 
     @property
     def loc(self) -> Attribute:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -32,8 +32,10 @@ def __getattr__(name: str) -> object:
         from difflib import get_close_matches
 
         close = get_close_matches(name, _WHERE, 1)
+        from ...errors import DSLAttributeError
+
         hint = f"; did you mean fx.nvgpu.{close[0]}?" if close else ""
-        raise AttributeError(f"flydsl.expr.nvgpu has no attribute {name!r}{hint}")
+        raise DSLAttributeError(f"flydsl.expr.nvgpu has no attribute {name!r}{hint}")
     globals()[name] = value
     return value
 

@@ -96,8 +96,10 @@ def _raw(name: str) -> object:
         from difflib import get_close_matches
 
         close = get_close_matches(name, _WHERE, 1)
+        from ...errors import DSLAttributeError
+
         hint = f"; did you mean fx.rocdl.{close[0]}?" if close else ""
-        raise AttributeError(f"flydsl.expr.rocdl has no attribute {name!r}{hint}") from None
+        raise DSLAttributeError(f"flydsl.expr.rocdl has no attribute {name!r}{hint}") from None
 
 
 def __dir__() -> list[str]:

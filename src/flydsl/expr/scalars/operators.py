@@ -10,6 +10,7 @@ from ..aliases import also_called
 
 if TYPE_CHECKING:
     from ..annotations import FastMathLike, ValueLike
+    from .numpy_functions import Ufunc
 
 
 class Operators:
@@ -33,6 +34,9 @@ class Operators:
 
     def __hash__(self) -> int:
         raise NotImplementedError
+
+    def __array_ufunc__(self, ufunc: Ufunc, method: str, *inputs: object, **options: object) -> object:
+        return import_module("flydsl.expr.scalars.numpy_functions").apply_ufunc(ufunc, method, inputs, options)
 
     # --- what MLIR's values have ----------------------------------------------------------------------------------
 

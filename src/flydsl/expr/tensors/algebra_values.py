@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex, TypeVar, cast, overl
 from ... import layout as L
 from ...errors import DSLTypeError, DSLValueError
 from ...layout import Basis, Dyn
-from ..numeric import Int32, Int64, Integer, Numeric
+from ..numeric import Int32, Int64, Integer, Numeric, binary
+from .leaf_numbers import LeafNumber, scalar_of
 
 if TYPE_CHECKING:
     from ..annotations import Coord, IntLike, SSAValue, TreeLike
@@ -88,12 +89,14 @@ def apply(name: str, *args: object, **props: object) -> Any:
     return current_ir().apply(name, args, props)
 
 
-class IntTuple(AlgebraValue):
-    """A nested tuple of integers, some of which may be known only at run time.
+class IntTuple(LeafNumber, AlgebraValue):
+    """A nested tuple of integers, some of which may be known only at run time. One with one integer is a number, too.
 
     >>> t = fx.make_shape(4, (2, 3))
     >>> t.rank, t[1], t.unpack()
     (2, IntTuple<(2,3)>, (4, (2, 3)))
+    >>> t[0] * 2 + 1, t[0] < 5
+    (9, True)
     """
 
     __slots__ = ()
@@ -131,6 +134,30 @@ class IntTuple(AlgebraValue):
         if isinstance(mode, int) and not -self.rank <= mode < self.rank:
             raise IndexError(f"mode {mode} is out of range for {self}")
         return apply("get", self, mode=tuple(int(m) for m in path))
+
+    def __dsl_scalar__(self) -> int | Integer | None:
+        inner = self.data
+        while isinstance(inner, tuple) and len(inner) == 1:
+            inner = inner[0]
+        if isinstance(inner, (tuple, Basis)) or inner is None:
+            return None
+        found = self.unpack()
+        while isinstance(found, tuple):
+            found = cast("tuple[Any]", found)[0]
+        return found
+
+    def __eq__(self, other: object) -> Any:
+        if self._value is not None and not (isinstance(other, AlgebraValue) and other._value is self._value):
+            left, right = self.__dsl_scalar__(), scalar_of(other)
+            if left is not None and isinstance(right, (int, Numeric)):
+                return binary("eq", left, right)
+        return AlgebraValue.__eq__(self, other)
+
+    def __ne__(self, other: object) -> Any:
+        same = self == other
+        return binary("ne", self.__dsl_scalar__(), scalar_of(other)) if isinstance(same, Numeric) else not same
+
+    __hash__ = AlgebraValue.__hash__
 
     def __len__(self) -> int:
         return self.rank
@@ -201,7 +228,14 @@ def _collect(x: object, values: list[SSAValue]) -> L.IntTuple:
         return leaf
     if isinstance(x, SupportsIndex):
         return int(x)
-    raise DSLTypeError(f"expected an int, a scalar, None or a nested tuple of those, got {x!r}")
+    if isinstance(x, slice) and x == slice(None):
+        return None
+    hint = ""
+    if isinstance(x, slice) or x is ...:
+        hint = "; None or : keeps a whole mode, as in x[0, None]; parts are cut with fx.flat_divide(x, tile)"
+    elif hasattr(x, "x") and hasattr(x, "y"):
+        hint = f"; write fx.{x}.x"
+    raise DSLTypeError(f"expected an int, a scalar, None or a nested tuple of those, got {x!r}{hint}")
 
 
 class _LayoutValue(AlgebraValue):

@@ -28,7 +28,10 @@ def check_coordinate(t: Tensor, coord: L.IntTuple) -> None:
     at, extent = wrong
     what = f"index {at} of {L.format_int_tuple(coord)}" if type(coord) is tuple else f"index {at}"
     if at < 0:
-        raise DSLValueError(f"{what} is negative: the elements of {L.format_any(t.data.layout)} are counted from 0")
+        raise DSLValueError(
+            f"{what} is negative: the elements of {L.format_any(t.data.layout)} are counted from 0; "
+            "from the end it is x.shape[0] - 1"
+        )
     raise DSLValueError(f"{what} is out of bounds: {L.format_any(t.data.layout)} has 0 to {extent - 1} there")
 
 

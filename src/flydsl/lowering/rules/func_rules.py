@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, Float64Type, IntegerType, f64
+from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, Float64Type, IntegerType, StringAttr, f64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.upstream import llvm
@@ -55,7 +55,8 @@ def _print(s: Sink[T], op: PrintOp) -> None:
     """A text or a scalar."""
     text = "" if op.stringLiteral is None else op.stringLiteral.data.replace("%", "%%")
     if op.source is not None:
-        text += _format(op.source.type)
+        given = op.attributes.get("fly.format")
+        text += given.data if isinstance(given, StringAttr) else _format(op.source.type)
     if op.punctuation.data == "newline":
         text += "\n"
     print_text(s, text, () if op.source is None else (op.source,))

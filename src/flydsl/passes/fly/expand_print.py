@@ -1,12 +1,11 @@
 """`fly.print`: in a kernel one `gpu.printf` with a format of C, on the host a row of `vector.print`.
 
-Scalars print as `%d`, `%ld`, `%.2f`, `%.2lf`, vectors as `[a, b]`, tuples as `(a,b)`, layouts as `shape:stride`; what
-is static is part of the text.
+Scalars print as `%d`, `%ld`, `%.2f`, `%.2lf` or by the specification of their place, vectors as `[a, b]`, tuples as
+`(a,b)`, layouts as `shape:stride`; what is static is part of the text.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, cast
 
 from xdsl.dialects.builtin import IndexType, IntegerType, StringAttr, VectorType, f32, f64
@@ -27,6 +26,7 @@ from ...dialects.fly.types import (
 )
 from ...dialects.upstream import gpu, vector
 from ...errors import DSLCompileError
+from ...ir import print_format
 from ...ir.builder import i1, i32, i64, operands_of
 from ...ir.types import bit_width
 from ...layout import Basis, ComposedLayout, Dyn, Layout
@@ -34,7 +34,8 @@ from ...layout import Basis, ComposedLayout, Dyn, Layout
 if TYPE_CHECKING:
     from .fly_layout_lowering import LayoutLowering
 
-Piece = str | SSAValue
+Piece = str | SSAValue | tuple[SSAValue, str]
+"""Text, a scalar, or a scalar with the specification of its format."""
 
 _ALGEBRA = (IntTupleType, LayoutType, ComposedLayoutType, CoordTensorType, SwizzleType, CoordSwizzleType, TileType)
 
@@ -43,9 +44,10 @@ def expand_print(r: LayoutLowering, op: FlyOp) -> None:
     """Handler of `fly.print`."""
     values = operands_of(op)
     pieces: list[Piece] = []
-    texts = _split(python_value(op.properties["format"]), len(values))
-    for text, value in zip(texts, values, strict=False):
-        pieces += [text, *_pieces(r, value)]
+    texts, specs = _split(python_value(op.properties["format"]), len(values))
+    for text, value, spec in zip(texts, values, specs, strict=False):
+        parts = _pieces(r, value)
+        pieces += [text, *((p, spec) if spec and isinstance(p, SSAValue) else p for p in parts)]
     pieces.append(texts[-1])
     if _in_kernel(op):
         _device(r, pieces)
@@ -53,19 +55,17 @@ def expand_print(r: LayoutLowering, op: FlyOp) -> None:
         _host(r, pieces)
 
 
-def _split(text: str, count: int) -> list[str]:
-    """The text around `count` placeholders; an empty format puts one space between the values."""
+def _split(text: str, count: int) -> tuple[list[str], list[str]]:
+    """The text around `count` placeholders, and their formats; an empty text puts one space between the values."""
     if not text:
-        return ["", *[" "] * (count - 1), ""][: count + 1] if count else [""]
-    found = [""]
-    for part in re.split(r"(\{\{|\}\}|\{\})", text):
-        if part == "{}":
-            found.append("")
-        else:
-            found[-1] += part[0] if part in ("{{", "}}") else part
-    if len(found) != count + 1:
-        raise DSLCompileError(f"fly.print: the format {text!r} has {len(found) - 1} placeholders for {count} values")
-    return found
+        return (["", *[" "] * (count - 1), ""][: count + 1] if count else [""]), [""] * count
+    try:
+        found, specs = print_format.split(text)
+    except ValueError as error:
+        raise DSLCompileError(f"fly.print: {error}") from None
+    if len(specs) != count:
+        raise DSLCompileError(f"fly.print: the format {text!r} has {len(specs)} placeholders for {count} values")
+    return found, specs
 
 
 def _in_kernel(op: Operation) -> bool:
@@ -127,8 +127,13 @@ def _widened(r: LayoutLowering, value: SSAValue) -> SSAValue:
     raise DSLCompileError(f"fly.print: cannot print a value of type {type_}")
 
 
-def _conversion(type_: Attribute) -> str:
+def _conversion(type_: Attribute, spec: str) -> str:
     """How C prints a scalar."""
+    if spec:
+        try:
+            return print_format.conversion(spec, not isinstance(type_, IntegerType), bit_width(type_))
+        except ValueError as error:
+            raise DSLCompileError(f"fly.print: {error}") from None
     if isinstance(type_, IntegerType):
         return "%d" if type_ == i32 else "%ld"
     return "%.2f" if type_ == f32 else "%.2lf"
@@ -140,8 +145,9 @@ def _device(r: LayoutLowering, pieces: list[Piece]) -> None:
         if isinstance(piece, str):
             text += piece.replace("%", "%%")
         else:
-            text += _conversion(piece.type)
-            args.append(piece)
+            value, spec = piece if isinstance(piece, tuple) else (piece, "")
+            text += _conversion(value.type, spec)
+            args.append(value)
     r.b.opn(gpu.PrintfOp, args, (), {"format": StringAttr(text + "\n")})
 
 
@@ -156,6 +162,9 @@ def _host(r: LayoutLowering, pieces: list[Piece]) -> None:
         last = i == len(joined) - 1
         if isinstance(piece, str):
             r.b.opn(vector.PrintOp, (), (), {"stringLiteral": StringAttr(piece + "\n" * last), **_SILENT})
+        elif isinstance(piece, tuple):
+            made = r.b.opn(vector.PrintOp, (piece[0],), (), {} if last else dict(_SILENT))
+            made.attributes["fly.format"] = StringAttr(_conversion(piece[0].type, piece[1]))
         else:
             r.b.opn(vector.PrintOp, (piece,), (), {} if last else dict(_SILENT))
     if not joined:

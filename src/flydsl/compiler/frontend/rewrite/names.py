@@ -331,6 +331,8 @@ class Scope:
     """What calling a function defined here by name may change: its names by kind."""
     private: set[str] = field(default_factory=set[str])
     """Names that live in one region only; they are variables of the region's function."""
+    lasting: set[str] = field(default_factory=set[str])
+    """Names of one `if` that the next step of an unrolled loop may read: they are variables of the function."""
     regions: int = 0
 
     @classmethod

@@ -18,6 +18,7 @@ from types import FunctionType
 from typing import Any, NoReturn
 
 from ....errors import RejectedSyntaxError, SourceUnavailableError
+from .typed_in import how_to, typed_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +106,12 @@ def _source_lines(fn: FunctionType) -> list[str]:
         return inspect.getsourcelines(code)[0]
     except (OSError, TypeError, SyntaxError, IndexError):
         pass
+    lines = typed_in(fn) or []
+    if len(lines) >= code.co_firstlineno:
+        return inspect.getblock(lines[code.co_firstlineno - 1 :])
     raise SourceUnavailableError(
         f"the source of '{fn.__qualname__}' cannot be found (it claims to come from {code.co_filename}, line "
-        f"{code.co_firstlineno}), and control flow can only be traced from source. Put the function in a file, or in a "
-        "notebook cell; for generated code, register the text first: "
-        "linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)"
+        f"{code.co_firstlineno}), and control flow can only be traced from source. {how_to(code.co_filename)}"
     )
 
 

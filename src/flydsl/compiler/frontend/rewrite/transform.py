@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ....expr.control.control_flow import ASSIGNED, RECEIVED
+from ....expr.control.control_flow import ASSIGNED, BUILTINS, RECEIVED
 from .certain import Certain
 from .names import FunctionNode, Scope, called_name, is_const, merge, summarise
 from .source import NotImplementedSyntaxError, filename, reject
@@ -95,6 +95,8 @@ class Rewriter(ast.NodeTransformer):
         self.count = 0
         self.inside: FunctionNode | None = None
         """The function whose body is being rewritten."""
+        self.repeated = False
+        """Whether a loop that is unrolled while tracing comes back here, with the variables of the step before."""
         self.exits: set[str] = set()
         """How the body being rewritten may end early: return, break, continue."""
 
@@ -102,8 +104,8 @@ class Rewriter(ast.NodeTransformer):
 
     def function(self, node: FunctionNode) -> None:
         """Rewrite the body of a function; the definition itself stays."""
-        saved = self.scope, self.region, self.breakable, self.inside, self.exits
-        self.scope, self.region, self.breakable = Scope.of(node, self.scope), None, False
+        saved = self.scope, self.region, self.breakable, self.inside, self.exits, self.repeated
+        self.scope, self.region, self.breakable, self.repeated = Scope.of(node, self.scope), None, False, False
         self.inside, self.exits = node, set()
         scope = self.scope
         if isinstance(node, ast.Lambda):
@@ -118,7 +120,7 @@ class Rewriter(ast.NodeTransformer):
                 found = scope.only_in_regions.items()
                 self.only_inside.update({n: where for n, where in found if n not in scope.private})
             node.body = body
-        self.scope, self.region, self.breakable, self.inside, self.exits = saved
+        self.scope, self.region, self.breakable, self.inside, self.exits, self.repeated = saved
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.decorator_list = [self.expression(d) for d in node.decorator_list]
@@ -283,9 +285,9 @@ class Rewriter(ast.NodeTransformer):
         return runtime(function, [load(body), self.constant(carried), *args], call, keywords)
 
     def plain_loop(self, stmts: Sequence[ast.stmt]) -> list[ast.stmt]:
-        saved, self.breakable = self.breakable, True
+        saved, self.breakable, self.repeated = (self.breakable, self.repeated), True, True
         made = self.block(stmts)
-        self.breakable = saved
+        self.breakable, self.repeated = saved
         return made
 
     # --- regions ----------------------------------------------------------------------------------------------------
@@ -310,9 +312,13 @@ class Rewriter(ast.NodeTransformer):
             counts = [s.mentions.get(name, 0) for s in summaries]
             # Both parts of a while statement see each other's names; the branches of an if never do.
             here = max(counts) if isinstance(stmt, ast.While) else sum(counts)
-            if scope.summary.mentions[name] == here and name not in scope.params:
-                private.add(name)
-                del found[name]
+            if scope.summary.mentions[name] != here or name in scope.params or name in scope.lasting:
+                continue
+            if self.repeated and isinstance(stmt, ast.If) and not all(binds_first(name, p) for p in parts):
+                scope.lasting.add(name)
+                continue
+            private.add(name)
+            del found[name]
         scope.private |= private
         return Carried(dict(sorted(found.items())), private)
 
@@ -340,9 +346,10 @@ class Rewriter(ast.NodeTransformer):
         """A function that holds one body of a region."""
         self.count += 1
         name = f"__fly_{part}_{self.count}__"
-        saved = self.region, self.breakable
+        saved = self.region, self.breakable, self.repeated
         test = stmt.test if isinstance(stmt, ast.If) else None
         self.region, self.breakable = Region(what, stmt.lineno, test), False
+        self.repeated = self.repeated and isinstance(stmt, ast.If)
         if is_test:  # made here, so its return is not the user's
             last = cast(ast.Return, stmts[-1])
             made = self.block(stmts[:-1])
@@ -350,7 +357,7 @@ class Rewriter(ast.NodeTransformer):
             made.append(last)
         else:
             made = self.block(stmts)
-        self.region, self.breakable = saved
+        self.region, self.breakable, self.repeated = saved
         head: list[ast.stmt] = [ast.Nonlocal(list(carried.names))] if carried.names else []
         args = ast.arguments([], [ast.arg(p) for p in params], None, [], [], None, [])
         fn = ast.FunctionDef(name, args, [*head, *declare(sorted(carried.private), stmts[0]), *made], [], None)
@@ -514,9 +521,31 @@ class Rewriter(ast.NodeTransformer):
                 if self.class_name and self.current.params:
                     node.args = [load("__class__"), load(self.current.params[0])]
                     return node
+            case ast.Call(func=ast.Name(id=name)) if name in BUILTINS and not self.current.owns(name):
+                self.generic_visit(node)
+                return runtime("builtin", [node.func, *node.args], node, node.keywords)
             case _:
                 pass
         return self.generic_visit(node)
+
+
+def binds_first(name: str, stmts: Sequence[ast.AST]) -> bool:
+    """Whether statements that mention a name give it a value without asking for the one before."""
+    found = [stmt for stmt in stmts if name in summarise([stmt]).mentions]
+    if not found:
+        return True
+    inner: list[Sequence[ast.AST]]
+    match found[0]:
+        case ast.Assign(targets=[ast.Name(id=bound)], value=value):
+            return bound == name and name not in summarise([value]).mentions
+        case ast.For(target=target, iter=head, body=body, orelse=orelse):
+            inner = [orelse] if isinstance(target, ast.Name) and target.id == name else [[target, *body], orelse]
+        case ast.If(test=head, body=body, orelse=orelse):
+            inner = [body, orelse]
+        case _:
+            return False
+    # What only some paths bind must not be read by what follows.
+    return len(found) == 1 and name not in summarise([head]).mentions and all(binds_first(name, p) for p in inner)
 
 
 def early_exit(word: str, what: str, line: int) -> tuple[str, str]:
