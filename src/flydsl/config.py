@@ -699,7 +699,7 @@ def settings_changed() -> None:
 
 def whole_environment() -> dict[object, object]:
     """A copy of all variables: as long as another one is equal, nothing has changed. About 2 us."""
-    return dict(os.environ if _data is None else _data)
+    return cast("dict[object, object]", dict(os.environ if _data is None else _data))
 
 
 def environment_snapshot() -> tuple[object, ...]:
