@@ -164,3 +164,28 @@ def test_a_dataclass_of_a_script(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run([sys.executable, tmp_path / "script.py"], text=True, capture_output=True)
     assert (done.returncode, done.stdout) == (0, "10\n"), done.stderr
+
+
+def test_objects_that_answer_to_any_name():
+    """Protocols are looked for on classes: an object with `__getattr__`, or with a method of that name, has none."""
+
+    class Anything:
+        def __getattr__(self, name: str) -> int:
+            return 7
+
+    class Builder:
+        def construct(self) -> int:
+            return 8
+
+    @flyc.kernel
+    def kernel(x: fx.Tensor, a: fx.Constexpr, b: fx.Constexpr):
+        x[0] = a.tile
+        x[1] = b.construct()
+
+    @flyc.jit
+    def run(x: fx.Tensor, a: fx.Constexpr, b: fx.Constexpr):
+        kernel(x, a, b).launch(grid=1, block=1)
+
+    x = np.zeros(2, "i4")
+    run(x, Anything(), Builder())
+    assert x.tolist() == [7, 8]

@@ -821,10 +821,10 @@ def _select_objects(cond: Boolean, a: object, b: object) -> object:
 def _ir_values(x: object) -> list[SSAValue]:
     if is_ir_value(x):
         return [x]
-    extract = getattr(x, "__extract_to_ir_values__", None)
+    extract = getattr(type(x), "__extract_to_ir_values__", None)
     if extract is None:
         raise DSLTypeError(f"expected a DSL value, got {x!r} of type {type(x).__name__}")
-    return extract()
+    return extract(x)
 
 
 # --- operators --------------------------------------------------------------------------------------------------------
@@ -953,7 +953,7 @@ def as_dsl_value(value: object, exemplar: object = None) -> Any:
     number = scalar_or_none(value)
     if number is not None:
         return number
-    if hasattr(value, "__extract_to_ir_values__"):
+    if hasattr(type(value), "__extract_to_ir_values__"):
         return value
     raise DSLTypeError(f"no DSL class fits {value!r} of type {type(value).__name__}")
 

@@ -89,9 +89,10 @@ def extract_to_ir_values(obj: object) -> list[SSAValue]:
     >>> flyc.evaluate(lambda x: len(extract_to_ir_values([x, (x, x)])), 3)
     3
     """
-    extract = getattr(obj, "__extract_to_ir_values__", None)
-    if extract is not None and not isinstance(obj, type):
-        return list(extract())
+    # On its class, as Python looks for protocols: an object may answer to any name.
+    extract = getattr(type(obj), "__extract_to_ir_values__", None)
+    if extract is not None:
+        return list(extract(obj))
     children = _fields(obj)
     if children is None:
         raise DSLTypeError(f"Cannot extract IR values from {obj!r} of type {type(obj).__name__}: not a DSL value")
@@ -154,10 +155,10 @@ def get_ir_types(obj: object) -> list[Attribute]:
     >>> [str(t) for t in get_ir_types(fx.Int32(3))]
     ['i32']
     """
-    own = getattr(obj, "__get_ir_types__", None)
+    own = getattr(type(obj), "__get_ir_types__", None)
     if own is not None:
-        return list(own())
-    if getattr(obj, "__extract_to_ir_values__", None) is not None:
+        return list(own(obj))
+    if hasattr(type(obj), "__extract_to_ir_values__"):
         return [v.type for v in extract_to_ir_values(obj)]
     children = _fields(obj)
     if children is None:

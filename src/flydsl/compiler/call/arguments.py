@@ -331,7 +331,7 @@ def adapt(name: str, value: object, annotation: object) -> Argument:
     if registered is not None:
         adapter, dsl_type = registered
         return UserArgument(adapter(value), dsl_type)
-    if hasattr(value, "__c_abi_spec__") and hasattr(value, "__get_ir_types__") and not isinstance(value, Numeric):
+    if hasattr(kind, "__c_abi_spec__") and hasattr(kind, "__get_ir_types__") and not isinstance(value, Numeric):
         return UserArgument(_itself(value), None)
     info = array_info(value)
     if info is not None:

@@ -110,7 +110,9 @@ def trace_host(
     spans: dict[str, tuple[int, int]] = {}
     has_stream = False
     for key, argument in arguments.items():
-        if not hasattr(argument, "construct"):
+        # On its class, as Python looks for protocols: an object may answer to any name.
+        kind = type(argument)
+        if not (hasattr(kind, "construct") and hasattr(kind, "__get_ir_types__")):
             continue
         mine = argument.__get_ir_types__()
         spans[key] = (len(types), len(types) + len(mine))
