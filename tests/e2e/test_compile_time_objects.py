@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -189,3 +189,39 @@ def test_objects_that_answer_to_any_name():
     x = np.zeros(2, "i4")
     run(x, Anything(), Builder())
     assert x.tolist() == [7, 8]
+
+
+class Named(NamedTuple):
+    n: int = 7
+
+    def more(self) -> int:
+        return self.n + 1
+
+
+class Pair(tuple[int, int]):
+    n = 7
+
+
+def test_repeated_calls_look_at_classes_of_tuples(monkeypatch: pytest.MonkeyPatch):
+    @flyc.kernel
+    def kernel(x: fx.Tensor, a: fx.Constexpr, b: fx.Constexpr):
+        x[0] = a.more()
+        x[1] = b.n
+
+    @flyc.jit
+    def run(x: fx.Tensor, a: fx.Constexpr, b: fx.Constexpr):
+        kernel(x, a, b).launch(grid=1, block=1)
+
+    named, pair, x = Named(), Pair((1, 2)), np.zeros(2, "i4")
+
+    def found() -> list[int]:
+        for _ in range(3):
+            run(x, named, pair)
+        return x.tolist()
+
+    monkeypatch.setenv("FLYDSL_COMPILE_GLOBALS", "recompile")
+    assert found() == [8, 7]
+    monkeypatch.setattr(Named, "more", lambda self: 91)
+    assert found() == [91, 7]
+    monkeypatch.setattr(Pair, "n", 33)
+    assert found() == [91, 33]

@@ -148,7 +148,8 @@ def _constant(given: object) -> _Found | None:
         return "value", [Check("identity")], []
     if isinstance(given, type):
         # Classes of the language stay what they are; what others hold may change, and is looked at anew.
-        return ("value", [Check("identity")], []) if issubclass(given, Numeric) else None
+        known = issubclass(given, Numeric) and _is_ours(given)
+        return ("value", [Check("identity")], []) if known else None
     if _stays(given):
         # Equal ones may differ, as 1 and True do: the very same one is known.
         return "value", [Check("identity")], []
@@ -157,9 +158,13 @@ def _constant(given: object) -> _Found | None:
     return ("value", [Check("class"), Check("bits")], []) if type(given) is float else None
 
 
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.startswith("flydsl.")
+
+
 def _stays(given: object) -> bool:
-    """Whether it is a tuple, named or not, of what never changes."""
-    if not isinstance(given, tuple):
+    """Whether it is a tuple of what never changes; one of a class that could change is looked at anew."""
+    if not isinstance(given, tuple) or not (type(given) is tuple or _is_ours(type(given))):  # pyright: ignore[reportUnknownArgumentType]
         return False
     items = cast("tuple[object, ...]", given)
     return all(x is None or type(x) in (int, bool, str, float) or _stays(x) for x in items)

@@ -70,7 +70,7 @@ def answer(request: Header, _: list[bytes]) -> Frame:
     function = find_function(build["function"])
     call = function.bind((), arguments_of(build, function.signature.parameters))
     backend = resolve_backend(build["target"])
-    key = function.wanted(call, backend, build["hints"]).key()
+    key = function.wanted(call, backend, build["hints"]).key
     cache = default_cache()
     if request["do"] == "check":
         found = cache.get(key)
