@@ -84,5 +84,4 @@ MISTAKES: dict[str, str] = {
     "None for a tensor": program("x[i] = 1.0", host="kernel(x, None).launch(grid=1, block=8)  # here"),
     "a kernel in a kernel": program("kernel(x, y)  # here"),
     "a yield": program("yield x  # here"),
-    "a breakpoint": program("breakpoint()  # here"),
 }
