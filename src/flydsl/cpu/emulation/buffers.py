@@ -116,7 +116,8 @@ class EmulatedBuffers(Emulation):
         """The address of the first lane that takes part, plus the place of this lane."""
         b = self.b
         number = b.pure(llvm.PtrToIntOp, (at,), i64, {})
-        first = self.exchange(number)(self.first_lane())
+        leader = self.first_lane()  # lanes meet for it, so it comes before they exchange the address
+        first = self.exchange(number)(leader)
         step = b.addi(b.muli(self.group_lane(), b.const(nbytes, i64)), b.const(immediate, i64))
         return b.pure(llvm.IntToPtrOp, (b.addi(first, step),), at.type, {})
 
