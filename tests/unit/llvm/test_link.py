@@ -46,7 +46,7 @@ def test_auto_takes_the_lld_that_was_named(obj: bytes, need_tool, monkeypatch: p
 
 def test_auto_takes_lld_for_what_is_beyond_the_internal_one(obj: bytes, need_tool, monkeypatch: pytest.MonkeyPatch):
     tool = need_tool("ld.lld")
-    monkeypatch.setattr(link, "can_link_internally", lambda obj: False)
+    monkeypatch.setattr(link.amdgpu_link, "try_link", lambda obj: None)
     assert str(tool.path) in link.link_hsaco(obj)[1]
 
 
