@@ -8,6 +8,7 @@ from xdsl.ir import BlockArgument as XBlockArgument
 from xdsl.ir import OpResult as XOpResult
 
 from . import numbers
+from . import raw_values as raw_values
 from .attribute_classes import (
     DENSE_ARRAYS,
     ArrayAttr,

@@ -58,7 +58,7 @@ _CHANGED = """
 import importlib, pkgutil, sys
 import flydsl
 for found in pkgutil.walk_packages(flydsl.__path__, "flydsl."):
-    if found.name.split(".")[1] not in ("kernels", "extension", "torch", "_mlir"):
+    if found.name.split(".")[1] not in ("kernels", "extension", "torch", "jax", "_mlir", "__main__"):
         importlib.import_module(found.name)
 
 def is_ours(value):

@@ -38,7 +38,6 @@ from ..tensors.algebra_values import WRAPPERS, AlgebraValue, IntTuple, Layout, S
 from ..tensors.limits import check_lanes, check_registers
 from ..tensors.tiled import AtomT, CopyAtom, MmaAtom, TiledCopy, TiledMma
 from ..vector import Shape, Vector
-from . import raw_values as raw_values
 from .trace import current
 
 _ATOMS: dict[type, type[CopyAtom | MmaAtom | TiledCopy | TiledMma]] = {

@@ -12,7 +12,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from ..numeric import as_dsl_value, is_ir_value
+from ..expr.numeric import as_dsl_value, is_ir_value
 
 _BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "divmod")
 OPERATORS = (
