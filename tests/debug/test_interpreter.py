@@ -371,3 +371,24 @@ def test_a_grid_that_clusters_do_not_divide(emulate: Callable[[str], None]):
 
     with Session(interpret).open(), pytest.raises(LaunchError, match="invalid value"):
         run(np.zeros(3, np.float32), 3)
+
+
+def test_buffers_are_no_addresses(monkeypatch: pytest.MonkeyPatch):
+    """A line is marked with the variables there; a buffer has a descriptor, which the marks leave alone."""
+    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
+    monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "gfx942")
+    monkeypatch.setenv("FLYDSL_CPU_DEBUG", "1")
+
+    @flyc.kernel
+    def kernel(x: fx.Tensor, y: fx.Tensor):
+        buffer = fx.rocdl.make_buffer_tensor(x)
+        t = fx.thread_idx.x
+        y[t] = buffer[t] + 1.0
+
+    @flyc.jit
+    def run(x: fx.Tensor, y: fx.Tensor):
+        kernel(x, y).launch(grid=1, block=8)
+
+    x, y = np.arange(8, dtype="f4"), np.zeros(8, "f4")
+    run(x, y)
+    np.testing.assert_array_equal(y, x + 1)

@@ -117,7 +117,7 @@ class _Call:
         if not callable(fn):
             raise DSLTypeError(f"expected a @flyc.jit function or another callable, got {fn!r}")
         backend = resolve_backend(None)
-        if backend.target.backend != "cpu":
+        if not backend.target.on_host:
             raise DSLValueError(
                 f"schedules are explored on the cpu stack, and this call is for {backend.target.backend}: set "
                 "FLYDSL_COMPILE_BACKEND=cpu, and FLYDSL_COMPILE_ARCH to the GPU to emulate"
@@ -320,7 +320,7 @@ def replay_schedule(
 
 def explore_before(fn: _WithHints, args: tuple[object, ...], kwargs: Mapping[str, object], budget_s: float) -> None:
     """What FLYDSL_RUNTIME_CPU_SCHEDULES asks for: explore a call before it is made, and raise what is found."""
-    if session.strategy is not None or resolve_backend(None).target.backend != "cpu":
+    if session.strategy is not None or not resolve_backend(None).target.on_host:
         return
     report = explore_schedules(fn, *args, budget_s=budget_s, **dict(kwargs))  # pyright: ignore[reportArgumentType]
     if report.findings:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from ..errors import DSLTypeError, DSLValueError, MissingPackageError
 from ..expr.gpu import Stream
+from ..target import on_host
 
 if TYPE_CHECKING:
     from ..compiler.compiled_function import CompiledFunction
@@ -76,10 +77,10 @@ def export_function(
             raise DSLTypeError(f"an exported function takes {', '.join(names)}, got {len(args)} arguments")
         given = list(args)
         place = next((cast("_Tensor", a).device for a in args if isinstance(a, library.Tensor)), None)
-        on_host = place is None or place.type == "cpu"
+        hosted = place is None or on_host(place.type)
         for i in streams:
             if i <= len(given):
-                given.insert(i, Stream(None) if on_host or place is None else library.get_raw_stream(place))
+                given.insert(i, Stream(None) if hosted or place is None else library.get_raw_stream(place))
         cast("Callable[..., object]", function)(*given)
 
     made = library.convert(run)

@@ -16,6 +16,7 @@ from ...expr.aliases import also_called
 from ...expr.numeric import Numeric
 from ...expr.scalars.scalar_abi import CSlot
 from ...ir.enums import AddressSpace
+from ...target import on_host
 from .fields import FIELDS
 from .host_arrays import ArrayInfo, array_info
 from .plan import ADAPTED, I32_MAX, IDENTITY, PRESENT, Check, Slot, array_limits, array_slots, promises
@@ -127,7 +128,7 @@ class TensorArgument:
         return [*IDENTITY, *self._limits(), PRESENT]
 
     def _limits(self) -> Sequence[Check]:
-        backward = self.is_default and self.info.device == "cpu"
+        backward = self.is_default and on_host(self.info.device)
         return array_limits(len(self.shape), self.align, self.stride_width, backward)
 
     def slots(self) -> list[Slot]:

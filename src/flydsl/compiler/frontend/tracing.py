@@ -111,7 +111,7 @@ def trace_host(
     has_stream = False
     for key, argument in arguments.items():
         # On its class, as Python looks for protocols: an object may answer to any name.
-        kind = type(argument)
+        kind = cast("type[object]", type(argument))
         if not (hasattr(kind, "construct") and hasattr(kind, "__get_ir_types__")):
             continue
         mine = argument.__get_ir_types__()

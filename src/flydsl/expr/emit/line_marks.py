@@ -22,6 +22,7 @@ from xdsl.ir import Block, SSAValue
 
 from ... import layout as L
 from ...dialects.fly_cpu import LineOp
+from ...ir.enums import AddressSpace
 from ...ir.identity import by_identity
 from ...ir.user_code import REGION_MARK, is_user_code
 from ..numeric import Numeric
@@ -249,6 +250,8 @@ class MarkingTracer(Tracer):
         if isinstance(value, Vector):
             at = operands.add(value.ir_value())
             return Shown("vector", (at,), dtype=value.dtype, data=value.shape)
+        if isinstance(value, (Pointer, Tensor)) and _is_descriptor(value):
+            return Shown("constant", text=repr(value))
         if isinstance(value, Pointer):
             return Shown("pointer", self._add(value, operands, _pointer), repr(value))
         if isinstance(value, Tensor):
@@ -298,6 +301,13 @@ def _hidden_lines(code: CodeType) -> frozenset[int]:
         if isinstance(inner, CodeType) and inner.co_qualname.endswith(REGION_MARK):
             hidden.add(at)
     return frozenset(hidden)
+
+
+def _is_descriptor(value: Pointer | Tensor) -> bool:
+    """Whether it is a buffer, which has a descriptor and no address."""
+    at = value if isinstance(value, Pointer) else value.data.iter
+    data = at.type.data if isinstance(at, Pointer) else getattr(at, "data", None)
+    return data is not None and not isinstance(data.space, AddressSpace)
 
 
 def _pointer(p: Pointer) -> list[SSAValue]:
