@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
+
+from . import attention, matmul
 
 if TYPE_CHECKING:
     from .attention.entry import attention
@@ -60,27 +60,17 @@ _WHERE = {
     for name in names.split()
 }
 
+if not TYPE_CHECKING:
+    # Python makes a package an attribute of the one above once, when it is imported first. From here on `attention` and
+    # `matmul` are the functions, loaded on first use.
+    del attention, matmul
+
 
 def __getattr__(name: str) -> object:
     if name not in _WHERE:
         raise AttributeError(f"flydsl.kernels has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
     return value
-
-
-class _Kernels(ModuleType):
-    """This package, where `attention` and `matmul` are the functions, never the packages that have the same names.
-
-    Whenever such a package is imported, Python makes it an attribute of the one above; here that is not taken.
-    """
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name in _WHERE and isinstance(value, ModuleType):
-            return
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Kernels
 
 
 def __dir__() -> list[str]:
