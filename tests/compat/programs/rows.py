@@ -48,7 +48,7 @@ def rmsnorm(
     rmsnorm_kernel(x, weight, out, n, eps).launch(grid=(m, 1, 1), block=(BLOCK, 1, 1))
 
 
-@program(rmsnorm, counts="reductions of lanes go through shared memory here")
+@program(rmsnorm)
 def rmsnorm_bf16():
     x, w, out = (randn(*s, dtype=torch.bfloat16) for s in ((5, 1024), (1024,), (5, 1024)))
     wide = x.double()
@@ -81,7 +81,7 @@ def softmax(x: fx.Tensor, out: fx.Tensor, m: fx.Int32, n: fx.Int32):
     softmax_kernel(x, out, n).launch(grid=(m, 1, 1), block=(128, 1, 1))
 
 
-@program(softmax, counts="reductions of lanes go through shared memory here")
+@program(softmax)
 def softmax_any_width():
     x, out = randn(3, 333), poison(3, 333)
     return Call([x, out, 3, 333], [(out, x.double().softmax(1))], rtol=1e-5)
@@ -150,7 +150,7 @@ def collect(x: fx.Tensor, out: fx.Tensor, lengths: fx.Tensor):
     collect_kernel(x, out, lengths).launch(grid=(1, 1, 1), block=(128, 1, 1))
 
 
-@program(collect, CDNA, counts="reductions of lanes go through shared memory here")
+@program(collect, CDNA, counts="scans of lanes go through shared memory here")
 def reductions_and_scans():
     from .case import randint
 
