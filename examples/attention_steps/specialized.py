@@ -3,9 +3,10 @@ memory are all that ties them together. Nobody copies through registers, and sof
 besides.
 """
 
+from pipelined import LOG2E, of_rows, over_quad, softmax_step
+
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from pipelined import LOG2E, of_rows, over_quad, softmax_step
 
 ROWS, KEYS, STAGES, THREADS = 128, 128, 2, 384
 BOX = 64
@@ -91,7 +92,7 @@ def specialized_kernel(
         factor = scale * LOG2E
         stage, phase = fx.Int32(0), fx.Int32(0)
         full_q.wait(0)
-        for step in range(steps):
+        for _ in range(steps):
             full_k[stage].wait(phase)
             scores.fill(0.0)
             fx.gemm(scores_mma, scores, parts_q, parts_k[None, None, None, stage], scores)
