@@ -53,3 +53,14 @@ def test_examples_run(tmp_path: Path):
     for script in sorted((ROOT / "examples").glob("*.py")):
         done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 0, f"{script.name}: {done.stderr}"
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "gfx942"])
+def test_steps_of_attention_run(arch: str, tmp_path: Path):
+    """Every step of chapter 10 compares its result with float64."""
+    command = [sys.executable, str(ROOT / "examples" / "attention_steps"), "--arch", arch]
+    if arch != "sm_90a":
+        command += ["--steps", "exp2"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(": right") == (7 if arch == "sm_90a" else 1)
