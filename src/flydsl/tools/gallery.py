@@ -86,7 +86,7 @@ SECTIONS: dict[str, list[Picture]] = {
 HEAD = """# A gallery of layouts
 
 Drawn by `fly draw`, which takes any layout; in Python `layout.draw()` gives the same SVG. Without a tile a cell shows
-its offset, and offsets that are equal modulo the number of banks have one colour. Over a tile the layout is one of threads
+its offset; offsets that are equal modulo the number of banks have one colour. Over a tile the layout is one of threads
 and values: `T5.2` is value 2 of thread 5, and a thread has one colour. What the words mean is in
 [chapter 2](tutorial/02-layouts.md) and [layouts](reference/layouts.md). Made by `python -m flydsl.tools.gallery`.
 """
