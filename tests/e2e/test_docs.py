@@ -46,7 +46,8 @@ def test_sessions(page: Path):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_exist(page: Path):
-    for target in _LINK.findall(page.read_text()):
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in _LINK.findall(text):
         assert (page.parent / target).exists(), f"{page.name} links to {target}, which does not exist"
 
 
