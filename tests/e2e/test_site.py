@@ -23,10 +23,7 @@ from browser import Browser, find_browser  # noqa: E402 - a folder of tests is n
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "build" / "site"
-PAGES = [
-    "", "tutorial/", "tutorial/02-layouts/", "tutorial/09-one-product/", "tutorial/10-attention/", "checklist/",
-    "coming-from-triton/", "reference/copies/", "gallery/", "history/", "attention/", "api/layout/",
-]  # fmt: skip
+PAGES = ["", "tutorial/09-one-product/", "gallery/", "history/", "attention/", "reference/copies/", "api/layout/"]
 VIEWS = {"light": (1400, 900, "light"), "dark": (1400, 900, "dark"), "phone": (390, 844, "light")}
 
 
@@ -84,7 +81,7 @@ def test_pages_look_right(view: str, address: str, browser: Browser):
     visit(browser, f"{address}/404.html")
     browser.js("localStorage.clear()")  # the choice a visitor made before
     browser.errors.clear()
-    for page in PAGES:
+    for page in PAGES if scheme == "light" else PAGES[:4]:
         visit(browser, f"{address}/{page}")
         wide = browser.js("document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0, f"{page} is {wide} pixels wider than the {view} view"
