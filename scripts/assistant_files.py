@@ -21,7 +21,7 @@ def about(page: Path) -> tuple[str, str]:
     text = page.read_text(encoding="utf-8")
     title = re.search(r"^# (.+)$", text, re.M)
     body = text[title.end() :] if title else text
-    paragraph = next((p for p in re.split(r"\n\s*\n", body) if re.match(r"[A-Z`*\[\"]", p.strip())), "")
+    paragraph = next((p for p in re.split(r"\n\s*\n", body) if re.match(r"(?!```)[A-Z`*\[\"]", p.strip())), "")
     sentence = re.split(r"(?<=[.:])\s", " ".join(paragraph.split()))[0]
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", sentence).replace("**", "").rstrip(":")
     return (title[1] if title else page.stem), plain
