@@ -1,4 +1,4 @@
-"""Attention forward in seven steps, each faster than the one before: what chapter 10 of the tutorial builds.
+"""Attention forward in seven steps, one idea each: what chapter 10 of the tutorial builds.
 
 python examples/attention_steps                        # checks every step; without a GPU on the cpu stack as an H100
 python examples/attention_steps --arch gfx942          # the steps that every GPU can do, as an MI300
@@ -16,29 +16,28 @@ STEPS = ("naive", "tiled", "matrix", "exp2", "registers", "pipelined", "speciali
 PORTABLE = STEPS[:4]
 
 
-def call(step: str, q, k, v, out, scores, length: int, d: int) -> None:
-    """One step on matrices (heads * length, d)."""
+def call_of(step: str, q, k, v, out, scores, length: int, d: int):
+    """One step on matrices (heads * length, d), to be called without arguments."""
     import flydsl.compiler as flyc
 
     scale = d**-0.5
     if step == "naive":
         from naive import naive
 
-        naive(q, k, v, out, scores, length, scale, d)
-    elif step in ("tiled", "matrix", "exp2"):
+        return lambda: naive(q, k, v, out, scores, length, scale, d)
+    if step in ("tiled", "matrix", "exp2"):
         from tiled import tiled
 
-        tiled(q, k, v, out, length, scale, d, step != "tiled", step == "exp2")
-    else:
-        wide = [flyc.from_dlpack(x, assumed_align=16).mark_layout_dynamic(divisibility=8) for x in (q, k, v, out)]
-        if step == "specialized":
-            from specialized import specialized
+        return lambda: tiled(q, k, v, out, length, scale, d, step != "tiled", step == "exp2")
+    # Promised once: rows of 16-byte units.
+    wide = [flyc.from_dlpack(x, assumed_align=16).mark_layout_dynamic(divisibility=8) for x in (q, k, v, out)]
+    if step == "specialized":
+        from specialized import specialized
 
-            specialized(*wide, length, scale, d)
-        else:
-            from pipelined import pipelined
+        return lambda: specialized(*wide, length, scale, d)
+    from pipelined import pipelined
 
-            pipelined(*wide, length, scale, d, 1 + (step == "pipelined"))
+    return lambda: pipelined(*wide, length, scale, d, 1 + (step == "pipelined"))
 
 
 def check(steps, heads: int, length: int, d: int) -> None:
@@ -52,7 +51,7 @@ def check(steps, heads: int, length: int, d: int) -> None:
     for step in steps:
         out = np.full_like(q, np.nan)
         scores = np.full((heads * length, length), np.nan, np.float32)
-        call(step, q, k, v, out, scores, length, d)
+        call_of(step, q, k, v, out, scores, length, d)()
         np.testing.assert_allclose(out, expected, rtol=2e-3, atol=2e-3, err_msg=step)
         print(f"{step}: right")
 
@@ -72,7 +71,7 @@ def bench(steps, heads: int, length: int, d: int, rounds: int, out_folder: Path)
     calls, outs = {}, {}
     for step in steps:
         outs[step] = torch.full_like(q, math.nan)
-        calls[step] = lambda step=step: call(step, q, k, v, outs[step], scores, length, d)
+        calls[step] = call_of(step, q, k, v, outs[step], scores, length, d)
     outs["library"] = torch.full_like(q, math.nan)
     heads_out = outs["library"].view(1, heads, length, d).transpose(1, 2)
     calls["library"] = lambda: attention(*(x.transpose(1, 2) for x in by_heads), out=heads_out)
