@@ -123,3 +123,9 @@ def test_the_tree_of_the_architecture_page_is_the_tree():
     source = ROOT / "src" / "flydsl"
     folders = {path.name for path in source.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
     assert named == folders - {"utils"}
+
+
+def test_the_home_page_shows_the_program_of_the_readme():
+    """It is run there."""
+    shown = re.search(r"```py\n(.+?)```", (ROOT / "docs" / "index.md").read_text(), re.S)
+    assert shown is not None and shown[1] in (ROOT / "README.md").read_text()
