@@ -161,7 +161,7 @@ def history() -> str:
 Every published run on an NVIDIA H200, from the raw lines in `benchmarks/results`: our speed over the best peer's in the
 same run (cuBLAS, cuDNN, torch, Triton), the geometric mean over the cases and the worst of them. How runs are made, and
 what a percent means, is said under [measured speed](performance.md). A run's lines are in
-`benchmarks/results/h200-FAMILY-DATE.jsonl`. Made by `python benchmarks/plots.py`.
+`benchmarks/results/h200-FAMILY-DATE.jsonl` (of rows: `h200-DATE.jsonl`). Made by `python benchmarks/plots.py`.
 
 | what | family | date | cases | mean | worst | at |
 |---|---|---|---|---|---|---|

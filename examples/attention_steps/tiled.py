@@ -149,8 +149,8 @@ def tiled(
     """`matrix`: by matrix instructions, in the arguments' type; else by scalar ones, in f32."""
     target, dtype, threads = fx.target(), q.dtype, 4 * fx.target().warp_size
     if not matrix:
-        dtype, threads = fx.Float32, 256
-        mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(dtype)), fx.make_layout((16, 16, 1), (1, 16, 0)))
+        dtype, threads = fx.Float32, 128
+        mma = fx.make_tiled_mma(fx.make_mma_atom(fx.UniversalFMA(dtype)), fx.make_layout((16, 8, 1), (1, 16, 0)))
     else:
         atom = fx.rocdl.MFMA(16, 16, 16, dtype) if target.has("mfma") else fx.nvgpu.MMA(16, 8, 16, dtype)
         mma = fx.make_tiled_mma(fx.make_mma_atom(atom), fx.make_layout((4, 1, 1), (1, 0, 0)))
