@@ -28,7 +28,9 @@ def _record(path: Path, device: str, words: list[str], workers: int, limit: floa
     write(path, found, {"device": name})
     failed = {name: r.error for name, r in found.items() if r.error is not None}
     size = path.stat().st_size / 1e6
-    print(f"{len(found)} programs on {name} in {time.perf_counter() - start:.1f} s, {len(failed)} failed, {size:.1f} MB")
+    print(
+        f"{len(found)} programs on {name} in {time.perf_counter() - start:.1f} s, {len(failed)} failed, {size:.1f} MB"
+    )
     for name, error in failed.items():
         print(f"  {name}: {error}")
 

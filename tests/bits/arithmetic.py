@@ -268,7 +268,7 @@ def functions() -> Iterator[Program]:
         yield Program(label, "approximations", partial(_function, label, name, "f32", 1, True))
 
 
-APPROXIMATE = "ex2 lg2 rcp rsqrt sqrt sin cos tanh".split()
+APPROXIMATE = "ex2 lg2 rcp rsqrt sqrt sin cos".split()
 
 
 def intrinsic(name: str) -> Callable[..., object]:
@@ -294,10 +294,10 @@ def _intrinsic(label: str, name: str) -> Call:
 def intrinsics() -> Iterator[Program]:
     """The approximate functions by their instructions, and the exact ones."""
     for word in APPROXIMATE:
-        for flush in ("", ".ftz"):
-            name = "llvm.nvvm.tanh.approx.f32" if word == "tanh" else f"llvm.nvvm.{word}.approx{flush}.f"
-            if word != "tanh" or not flush:
-                yield Program(name, "approximations", partial(_intrinsic, name, name))
+        # LLVM has no reciprocal that keeps subnormal numbers.
+        for flush in (".ftz",) if word == "rcp" else ("", ".ftz"):
+            name = f"llvm.nvvm.{word}.approx{flush}.f"
+            yield Program(name, "approximations", partial(_intrinsic, name, name))
     for word in ("rcp.rn", "sqrt.rn", "saturate"):
         for flush in ("", ".ftz"):
             name = f"llvm.nvvm.{word}{flush}.f"

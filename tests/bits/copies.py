@@ -1,4 +1,4 @@
-"""Every copy of the dialect: matrices, `cp.async`, global accesses with advice, the tensor and the bulk copy engines."""
+"""Every copy of the dialect: matrices, `cp.async`, global accesses with advice, the tensor and bulk copy engines."""
 
 from __future__ import annotations
 

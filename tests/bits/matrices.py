@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ OPERANDS = ("f16", "bf16", "f32", "e4m3", "e5m2", "i8", "u8", "f64")
 ACCUMULATORS = ("f32", "f16", "i32", "f64")
 SHAPES = ((16, 8), (8, 8))
 DEPTHS = (4, 8, 16, 32)
-KINDS = ("normal", "wide", "powers", "cancel", "sparse", "special", "small", "deep")
+KINDS = ("normal", "wide", "powers", "cancel", "sparse", "special", "small", "deep", "huge")
 """How the operands of a tile are made; see `operand`."""
 
 
@@ -39,8 +39,9 @@ def _float(f: str, sign: Any, exponent: Any, fraction: Any) -> Any:
 def operand(draw: Draw, name: str, shape: tuple[int, int], kind: str) -> Bits:
     """Values of one tile: rows of A or B.
 
-    `wide` has exponents from a range of 24, `deep` of 40; `powers` are powers of two and zeros; of `sparse` most are zero;
-    `cancel` is made of neighbours of opposite sign (B is constant along pairs); `small` has subnormal numbers.
+    `wide` and `deep` have exponents from a range of 12 and 20; `powers` are powers of two and zeros; of `sparse` most
+    are zero; `cancel` is made of neighbours of opposite sign (B is constant along pairs); `small` has subnormal ones,
+    `huge` such that sums overflow.
     """
     form = FORMATS[name]
     count = shape[0] * shape[1]
@@ -57,6 +58,9 @@ def operand(draw: Draw, name: str, shape: tuple[int, int], kind: str) -> Bits:
     exponent = draw.below(spread, count) - spread // 2
     if kind == "powers":
         fraction = fraction * 0
+    if kind == "huge":
+        # Half the exponents of f32 in each factor, all of those of a narrower format.
+        exponent = exponent + min(form.bias - 2, 62)
     if kind == "small":
         tiny = fraction & ((1 << form.fraction) - 1)
         normal = _float(name, sign, exponent + 3, fraction)
@@ -162,7 +166,7 @@ def _ir_types(a: str, b: str, acc: str) -> tuple[Any, Any, Any]:
 
 
 def _mma(label: str, mnk: tuple[int, int, int], types: tuple[str, str, str]) -> Call:
-    count = 48
+    count = 54
     a, b, c = tiles(label, types, mnk, count)
     arrays = [Array(x, t, typed=True) for x, t in zip((a, b, c), types, strict=True)]
     names = [f"{KINDS[i % len(KINDS)]} {i}" for i in range(count)]
@@ -180,11 +184,13 @@ class Form(NamedTuple):
     registers: bool
     majors: tuple[str, str]
     width: int
+    accumulate: bool
 
     @property
     def label(self) -> str:
         place = "registers" if self.registers else "smem"
-        return f"wgmma n{self.n} {' '.join(self.types)} {place} {''.join(self.majors)} S{self.width}"
+        more = "" if self.accumulate else " without C"
+        return f"wgmma n{self.n} {' '.join(self.types)} {place} {''.join(self.majors)} S{self.width}{more}"
 
 
 def operand_layout(rows: int, depth: int, bits: int, width: int, major: str) -> Any:
@@ -214,7 +220,7 @@ def wgmma_kernel(
     form: fx.Constexpr[tuple],
 ):
     """A product per block of one warpgroup; threads write the operands into shared memory."""
-    width, registers, room = form
+    width, registers, accumulate, room = form
     tile, tid = fx.block_idx.x, fx.thread_idx.x
     a, b = a[tile, None, None], b[tile, None, None]
     c, d = c[tile, None, None], d[tile, None, None]
@@ -246,7 +252,8 @@ def wgmma_kernel(
         load = fx.make_tiled_copy_A(element, mma).get_slice(tid)
         fx.copy(element, load.partition_S(a), load.retile(left))
     fx.nvgpu.wgmma_fence()
-    fx.gemm(mma, acc, left, mine.partition_B(sb), acc)
+    now = mma if accumulate else mma.set_value("accumulate", 0)
+    fx.gemm(now, acc, left, mine.partition_B(sb), acc)
     fx.nvgpu.wgmma_commit()
     fx.nvgpu.wgmma_wait(0, acc)
     fx.copy(word, store.retile(acc), store.partition_D(d))
@@ -257,7 +264,7 @@ def wgmma_product(form: Form) -> Callable[..., object]:
     a, b, acc = (class_of(t) for t in form.types)
     bits = a.width
     depth = 256 // bits
-    n, width, registers, majors = form.n, form.width, form.registers, form.majors
+    n, width, registers, majors, accumulate = form.n, form.width, form.registers, form.majors, form.accumulate
     pitch = max(depth, width * 8 // bits) if majors[0] == "k" else depth
     room = 64 * pitch
     nbytes = (room + n * (max(depth, width * 8 // bits) if majors[1] == "k" else depth)) * bits // 8
@@ -270,7 +277,7 @@ def wgmma_product(form: Form) -> Callable[..., object]:
         mma = fx.make_tiled_mma(fx.make_mma_atom(op), fx.make_layout((1, 1, 1), (0, 0, 0)))
         la = operand_layout(64, depth, bits, width, majors[0])
         lb = operand_layout(n, depth, bits, width, majors[1])
-        wgmma_kernel(x, y, z, out, mma, la, lb, (width, registers, room)).launch(
+        wgmma_kernel(x, y, z, out, mma, la, lb, (width, registers, accumulate, room)).launch(
             grid=out.shape.unpack()[0], block=128, smem=nbytes
         )
 
@@ -313,11 +320,11 @@ def wgmma_forms() -> Iterator[Form]:
             if n in waiting:
                 waiting.remove(n)
             width = draw.choice(_swizzles(n, FORMATS[a].width, (major_a, major_b)))
-            yield Form(n, (a, b, acc), registers, (major_a, major_b), width)
+            yield Form(n, (a, b, acc), registers, (major_a, major_b), width, draw.number(4) > 0)
 
 
 def _wgmma(form: Form) -> Call:
-    count = 16 if form.n <= 24 else 1
+    count = 18 if form.n <= 24 else 1
     mnk = (64, form.n, 256 // FORMATS[form.types[0]].width)
     a, b, c = tiles(form.label, form.types, mnk, count)
     arrays = [Array(x, t, typed=True) for x, t in zip((a, b, c), form.types, strict=True)]

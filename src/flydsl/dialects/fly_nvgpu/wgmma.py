@@ -48,7 +48,8 @@ def problem(data: WgmmaData) -> str | None:
     if a is None or b is None or "f64" in (a, b):
         return f"wgmma has no operands of type {data.a if a is None or a == 'f64' else data.b}"
     kind = family(a)
-    if kind != family(b):
+    # The manual lists both signs for either operand, the assembler takes equal ones only.
+    if kind != family(b) or (kind == "int8" and a != b):
         return f"wgmma cannot mix {a} and {b}"
     bits = {"f16": 16, "bf16": 16, "tf32": 32}.get(a, 8)
     if m != 64 or k != _K_BYTES * 8 // bits:
