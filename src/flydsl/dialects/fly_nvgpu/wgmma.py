@@ -21,6 +21,7 @@ from ...layout import Layout, Swizzle
 from ..fly.atoms import AtomEmulation, AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
 from ..upstream import llvm
 from . import registers as reg
+from .accumulation import sums_of
 from .effects import Effect
 from .mma_sync import element, family, type_name
 from .ops import asm
@@ -153,9 +154,12 @@ class WgmmaType(Data[WgmmaData], MmaOpType):
             low.store(part, low.moved(d, offset))
 
     def emulate(self, low: AtomEmulation, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
-        """The product by the reference model, done at once."""
+        """The product as the unit of the architecture adds it up, done at once."""
         accumulate = low.state("accumulate")
-        low.emulate_mma(self, d, a, b, c if accumulate is None else self._addend(low, accumulate, c, d))
+        addend = c if accumulate is None else self._addend(low, accumulate, c, d)
+        signed = type_name(self.data.a) != "u8", type_name(self.data.b) != "u8"
+        sums = sums_of(low.arch, str(type_name(self.data.a)), self.data.acc)
+        low.emulate_mma(self, d, a, b, addend, signed=signed, sums=sums)
         for operand in (a, b):
             low.note_product(operand, 128)
 
