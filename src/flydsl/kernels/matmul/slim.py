@@ -66,6 +66,8 @@ class Slim(NamedTuple):
     stages: int
     slices: int = 1
     """Blocks that divide K; the last to come adds up the sums of all, in the order of K."""
+    wide: bool = False
+    """Four warps multiply 64 rows together, with `wgmma`."""
 
     @property
     def warps(self) -> int:
@@ -73,8 +75,8 @@ class Slim(NamedTuple):
 
     @property
     def threads(self) -> int:
-        """Those that multiply, and a warp that fetches."""
-        return 32 * (self.warps + 1)
+        """Those that multiply, and one or four warps that fetch: registers are dealt to four at a time."""
+        return 32 * (self.warps + (4 if self.wide else 1))
 
     @property
     def tiles(self) -> int:
@@ -107,17 +109,32 @@ def problem(slim: Slim, weights: Weights) -> str | None:
     """Why there is no such kernel; None if there is."""
     if slim.rows % HIGH or slim.rows % (16 * slim.across) or not 0 < slim.rows <= 512:
         return f"{slim.rows} rows are no multiple of {HIGH} that {slim.across} warps can share"
-    if slim.tokens % 8 or not 0 < slim.tokens <= 64:
-        return f"{slim.tokens} tokens are no multiple of 8 up to 64"
-    if not 1 <= slim.warps <= 15:
+    if slim.tokens % 8 or not 0 < slim.tokens <= 96:
+        return f"{slim.tokens} tokens are no multiple of 8 up to 96"
+    if not 1 <= slim.warps <= (16 if slim.wide else 15):
         return f"{slim.warps} warps"
-    if slim.tiles * slim.tokens // 8 > 16:
+    if slim.wide and (slim.across % 4 or slim.rows % (16 * slim.across) or not weights.packed):
+        return "four warps multiply 64 rows of packed weights together"
+    if slim.tiles * slim.tokens // 8 > most_sums(slim):
         return "the sums do not fit into registers"
     if slim.stages < 1 or shared_bytes(slim, weights) > SHARED_BYTES:
         return f"{slim.stages} stages do not fit into shared memory"
     if not weights.packed and slim.rows > 256:
         return "the copy engine fetches 256 rows at most"
     return None
+
+
+def registers(slim: Slim) -> tuple[int, int]:
+    """Of a thread that fetches and one that multiplies, in `wide` blocks; a single warpgroup has enough as it is."""
+    return {1: (0, 0), 2: (40, 232), 3: (32, 160), 4: (24, 112)}[slim.warps // 4]
+
+
+def most_sums(slim: Slim) -> int:
+    """Matrices of 16 x 8 whose sums, and those of a group, a warp has room for."""
+    if slim.wide:
+        return {1: 16, 2: 16, 3: 10, 4: 6}[slim.warps // 4]
+    # Registers belong to a quarter of the multiprocessor's warps.
+    return 16 if slim.warps < 8 else 10
 
 
 def deepest(slim: Slim, weights: Weights, most: int = 8) -> Slim:
@@ -127,6 +144,6 @@ def deepest(slim: Slim, weights: Weights, most: int = 8) -> Slim:
 
 
 __all__ = [
-    "BARRIER_BYTES", "DEEP", "HIGH", "LINE", "PAD", "Slim", "Weights", "deepest", "problem", "shared_bytes",
-    "stage_bytes", "token_bytes", "weight_bytes",
+    "BARRIER_BYTES", "DEEP", "HIGH", "LINE", "PAD", "Slim", "Weights", "deepest", "problem", "registers",
+    "shared_bytes", "stage_bytes", "token_bytes", "weight_bytes",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ the order of K, so that results are the same bits in every run.
 
 from __future__ import annotations
 
+from itertools import product
 from typing import NamedTuple, cast
 
 import flydsl.compiler as flyc
@@ -18,7 +19,7 @@ import flydsl.expr as fx
 
 from ..activations import activated
 from .hopper_out import swizzle
-from .slim import BARRIER_BYTES, DEEP, HIGH, LINE, PAD, Slim, Weights, shared_bytes, token_bytes, weight_bytes
+from .slim import BARRIER_BYTES, DEEP, HIGH, LINE, PAD, Slim, Weights, registers, shared_bytes, token_bytes, weight_bytes
 
 QUAD = 4
 """Results a thread stores together."""
@@ -72,7 +73,10 @@ def slim_kernel(
     count = fx.max(fx.min(units - begin, per), 0)
     steps = fx.ceildiv(count, slim.along)
     token = fx.block_idx.z * slim.tokens
-    if warp == slim.warps:
+    few, many = registers(slim) if slim.wide else (0, 0)
+    if warp >= slim.warps:
+        if fx.const_expr(few > 0):
+            nv.setmaxnreg(few, increase=False)
         if tid == 32 * slim.warps:
             stage, phase = fx.Int32(0), fx.Int32(1)
             for step in range(steps):
@@ -84,9 +88,10 @@ def slim_kernel(
                     stage = fx.Int32(0)
                     phase = phase ^ 1
     else:
+        if fx.const_expr(few > 0):
+            nv.setmaxnreg(many, increase=True)
         lane = tid % 32
-        me = Warp(warp % slim.across, warp // slim.across, lane // 4, lane % 4, lane)
-        mma = fx.make_mma_atom(nv.MMA(16, 8, 16, dtype))
+        me = place_of(warp, lane, slim)
         sums = fx.make_rmem_tensor(fx.make_layout(4 * slim.tiles * (slim.tokens // 8), 1), fx.Float32)
         sums.fill(0.0)
         apart = nv.named_barrier(warp + 1, 32)
@@ -94,7 +99,10 @@ def slim_kernel(
         for step in range(steps):
             full[stage].wait(phase)
             if step * slim.along + me.along < count:
-                multiply(base, stage, sums, mma, dtype, slim, weights, me)
+                if fx.const_expr(slim.wide):
+                    multiply_wide(base, stage, sums, dtype, slim, weights, me)
+                else:
+                    multiply(base, stage, sums, dtype, slim, weights, me)
             # All lanes have read the stage.
             apart.sync()
             if lane == 0:
@@ -113,13 +121,22 @@ def slim_kernel(
 
 
 class Warp(NamedTuple):
-    """Where a thread is: its warp's place across rows and along K, its row and column among 8 x 4 lanes."""
+    """Where a thread is: its warp's first tile of 16 rows and the step to the next, its place along K, its lane."""
 
-    across: fx.Int32
+    first: fx.Int32
+    hop: int
     along: fx.Int32
-    row: fx.Int32
-    column: fx.Int32
     lane: fx.Int32
+
+    def tile(self, i: int) -> fx.Int32:
+        return self.first + i * self.hop
+
+
+def place_of(warp: fx.Int32, lane: fx.Int32, slim: Slim) -> Warp:
+    if slim.wide:
+        team, teams = warp // 4, slim.across // 4
+        return Warp(team % teams * (slim.tiles * 4) + warp % 4, 4, team // teams, lane)
+    return Warp(warp % slim.across * slim.tiles, 1, warp // slim.across, lane)
 
 
 @flyc.jit
@@ -186,7 +203,6 @@ def multiply(
     base: fx.Pointer,
     stage: fx.Int32,
     sums: fx.Tensor,
-    mma: fx.MmaAtom,
     dtype: type[fx.Numeric],
     slim: Slim,
     weights: Weights,
@@ -199,7 +215,7 @@ def multiply(
     depth = weights.depth
     at_a = base + (stage * bytes_a + me.along * (depth // LINE * box))
     at_w = base + (slim.stages * bytes_a + stage * bytes_w)
-    first = me.across * slim.tiles
+    mma = fx.make_mma_atom(fx.nvgpu.MMA(16, 8, 16, dtype))
     total = sums
     if weights.packed:
         total = fx.make_rmem_tensor(sums.layout, fx.Float32)
@@ -213,10 +229,10 @@ def multiply(
         ]
         for i in range(slim.tiles):
             if weights.packed:
-                halves = packed_tile(at_w, slim, weights, me, first + i, part, dtype)
+                halves = packed_tile(at_w, slim, weights, me, me.tile(i), part, dtype)
             else:
                 at = at_w + me.along * (slim.rows * LINE * 2)
-                row, unit = (first + i) * 16 + me.lane % 16, part % 2 * 4 + me.lane // 16
+                row, unit = me.tile(i) * 16 + me.lane % 16, part % 2 * 4 + me.lane // 16
                 halves = [matrices_at(at, dtype, row, unit + 2 * step) for step in range(2)]
             for step in range(2):
                 left.store(halves[step])
@@ -225,7 +241,58 @@ def multiply(
                     acc = fx.make_view(fx.get_iter(total) + 4 * (i * columns + j), fx.make_layout(4, 1))
                     fx.mma_atom_call(mma, acc, left, right, acc)
         if weights.packed and (part + 1) % max(1, 4 // weights.groups) == 0:
-            scale_sums(sums, total, at_w, slim, weights, me, first, part // max(1, 4 // weights.groups))
+            for i in range(slim.tiles):
+                here, mine = (
+                    fx.make_view(fx.get_iter(x) + 4 * columns * i, fx.make_layout(4 * columns, 1)) for x in (sums, total)
+                )
+                scale_sums(here, mine, at_w, slim, weights, me, i, part // max(1, 4 // weights.groups))
+
+
+def multiply_wide(
+    base: fx.Pointer,
+    stage: fx.Int32,
+    sums: fx.Tensor,
+    dtype: type[fx.Numeric],
+    slim: Slim,
+    weights: Weights,
+    me: Warp,
+) -> None:
+    """Four warps' part of a stage: each has 16 of 64 rows in registers, and A's rows stay in shared memory."""
+    nv = fx.nvgpu
+    bytes_a, bytes_w = token_bytes(slim, weights), weight_bytes(slim, weights)
+    columns, lines = slim.tokens // 8, DEEP // LINE
+    at_w = base + (slim.stages * bytes_a + stage * bytes_w)
+    mma = fx.make_tiled_mma(
+        fx.make_mma_atom(nv.WGMMA(slim.tokens, 16, dtype, a_from="registers")), fx.make_layout((1, 1, 1), (0, 0, 0))
+    )
+    boxes = slim.stages * slim.along * lines
+    layout = fx.make_layout((slim.tokens, LINE, boxes), (LINE, 1, slim.tokens * LINE))
+    tokens = mma.get_slice(0).partition_B(
+        fx.make_view(fx.apply_swizzle(fx.recast_iter(dtype, base), swizzle(2 * LINE)), layout)
+    )
+    box = (stage * slim.along + me.along) * lines
+    total = fx.make_rmem_tensor(fx.make_layout(((2, 2, columns), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
+    # Integers are widened for four instructions while the four before are multiplied.
+    some = min(4, DEEP // 16 // weights.groups)
+    held = fx.make_layout(((2, 2, 2), 1, some), ((1, 2, 4), 0, 8))
+    left = [fx.make_rmem_tensor(held, dtype) for _ in range(2)]
+    pieces = DEEP // 16 // weights.groups // some
+    for i, group in product(range(slim.tiles), range(weights.groups)):
+        for piece in range(pieces):
+            first = (group * pieces + piece) * some
+            mine = left[piece % 2]
+            for step in range(0, some, 2):
+                halves = packed_tile(at_w, slim, weights, me, me.tile(i), (first + step) // 2, dtype)
+                for e in range(2):
+                    fx.make_view(fx.get_iter(mine) + 8 * (step + e), fx.make_layout(8, 1)).store(halves[e])
+            for k in range(some):
+                now = mma.set_value("accumulate", fx.Int32(0)) if piece == 0 and k == 0 else mma
+                at = box + (first + k) // 4
+                fx.gemm(now, total, mine[None, None, k], tokens[None, None, (first + k) % 4, at], total)
+            nv.wgmma_commit()
+        nv.wgmma_wait(0, total)
+        here = fx.make_view(fx.get_iter(sums) + 4 * columns * i, fx.make_layout(4 * columns, 1))
+        scale_sums(here, total, at_w, slim, weights, me, i, group)
 
 
 def block_at(at_w: fx.Pointer, slim: Slim, weights: Weights, me: Warp, tile: fx.Int32) -> fx.Pointer:
@@ -279,21 +346,17 @@ def scale_sums(
     slim: Slim,
     weights: Weights,
     me: Warp,
-    first: fx.Int32,
+    i: int,
     group: int,
 ) -> None:
     """What a group's integers sum up to, times its scale, to the sums of all."""
     dtype = {"float16": fx.Float16, "bfloat16": fx.BFloat16, "float32": fx.Float32}[weights.scale]
-    columns = slim.tokens // 8
-    for i in range(slim.tiles):
-        tile = first + i
-        block = block_at(at_w, slim, weights, me, tile) + HIGH * DEEP * weights.bits // 8
-        scales = fx.recast_iter(dtype, block) + (group * HIGH + tile % (HIGH // 16) * 16 + me.row)
-        factors = [fx.Float32(scales[0]), fx.Float32(scales[8])]
-        for j in range(columns):
-            for e in range(4):
-                at = 4 * (i * columns + j) + e
-                sums[at] = sums[at] + total[at] * factors[e // 2]
+    tile = me.tile(i)
+    block = block_at(at_w, slim, weights, me, tile) + HIGH * DEEP * weights.bits // 8
+    scales = fx.recast_iter(dtype, block) + (group * HIGH + tile % (HIGH // 16) * 16 + me.lane // 4)
+    factors = [fx.Float32(scales[0]), fx.Float32(scales[8])]
+    for at in range(4 * (slim.tokens // 8)):
+        sums[at] = sums[at] + total[at] * factors[at // 2 % 2]
 
 
 def put_sums(parts: fx.Pointer, sums: fx.Tensor, slim: Slim, me: Warp) -> None:
@@ -304,8 +367,8 @@ def put_sums(parts: fx.Pointer, sums: fx.Tensor, slim: Slim, me: Warp) -> None:
     for i in range(slim.tiles):
         for j in range(columns):
             for e in range(4):
-                row = (me.across * slim.tiles + i) * 16 + me.row + 8 * (e // 2)
-                token = 8 * j + me.column * 2 + e % 2
+                row = me.tile(i) * 16 + me.lane // 4 + 8 * (e // 2)
+                token = 8 * j + me.lane % 4 * 2 + e % 2
                 here[token * pitch + row] = sums[4 * (i * columns + j) + e]
 
 
