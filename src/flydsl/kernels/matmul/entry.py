@@ -50,7 +50,7 @@ def matmul(
     array([[ 3. ,  3.5],
            [12. , 12.5]], dtype=float32)
     """
-    if b.__class__ is QuantizedWeight:
+    if isinstance(b, QuantizedWeight):
         return _with_weights(
             a, b, out, bias, activation, scale_a, scale_b, out_dtype, accumulate, batch_invariant, stream
         )  # fmt: skip

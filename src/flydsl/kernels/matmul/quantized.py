@@ -8,9 +8,9 @@ from typing import NamedTuple, TypeAlias
 from flydsl.errors import DSLTypeError, DSLValueError
 
 from ..activations import ACTIVATIONS
-from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key, packed
-from .calls import Operand, Target, operand, packer
+from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key, packed, strided
 from .calls import Matrix as Rows
+from .calls import Target, operand, packer
 from .plan import RATES as HOPPER
 from .plan import Problem
 from .plan import best as best_tile
@@ -109,7 +109,9 @@ def _folded(
         if placed.shape != (*shape[:-1], w.shape[1]):
             raise DSLValueError(f"matmul: out has the shape {[*shape[:-1], w.shape[1]]}, got {placed}")
         if 0 not in placed.shape and not _in_one_piece(placed):
-            raise DSLValueError(f"matmul: out of {len(shape)} dimensions lies in one piece, its strides are {placed.strides}")
+            raise DSLValueError(
+                f"matmul: out of {len(shape)} dimensions lies in one piece, its strides are {placed.strides}"
+            )
         flat = out.reshape(count, w.shape[1])
     found = matmul_quantized(
         a.reshape(count, shape[-1]), w, flat, bias, activation, out_dtype, batch_invariant, stream, target
@@ -217,7 +219,7 @@ def unpacked(asked: Asked, w: QuantizedWeight) -> Callable[[QuantizedWeight], Ru
             whole = scratch(weight.data, "weights", n * pitch, asked.a.dtype, stream)
             if k:
                 unpack(weight, whole, pitch, stream)
-            b = whole.reshape(-1)[: n * pitch].reshape(n, pitch)[:, :k].T
+            b = strided(whole, (k, n), (1, pitch))
             matmul(
                 a, b, out=c, bias=bias, activation=asked.activation, out_dtype=asked.out_dtype,
                 batch_invariant=asked.invariant, stream=stream,

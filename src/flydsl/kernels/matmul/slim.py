@@ -1,8 +1,8 @@
 """How a product of few rows is cut: plain numbers, no compiler.
 
-The kernel (`slim_kernel.py`) computes C^T = W A^T, so that the weights' columns are rows of the matrix instruction and the
-rows of A, its tokens, are columns. A block has some rows of W and some part of K. Its warps share both: `across` of them
-divide the rows, `along` of them the steps along K.
+The kernel (`slim_kernel.py`) computes C^T = W^T A^T, so that the weights' columns are rows of the matrix instruction
+and the rows of A, its tokens, are columns. A block has some rows of W^T and some part of K. Its warps share both:
+`across` of them divide the rows, `along` of them the steps along K.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BARRIER_BYTES = 256
 
 
 class Weights(NamedTuple):
-    """How weights lie: 4 or 8 bits in packed blocks with a scale for `group` elements along K, or 16 bits as they are."""
+    """How weights lie: 4 or 8 bits in packed blocks with a scale for `group` elements along K, or 16 bits in rows."""
 
     bits: int
     group: int = 0

@@ -1,9 +1,9 @@
 """C = f(A W + bias) for few rows of A, at the speed W comes from memory: W in 4, 8 or 16 bits.
 
 A thread of its own fetches: packed blocks of W in one piece each (or its rows by TMA, where they have 16 bits), and the
-rows of A, by TMA. The others multiply with `mma.sync`, W's columns as the rows of the product. Integers become floats in
-registers, by their bits alone: a number of 4 bits is the end of the mantissa of 128 (bf16) or 1024 (f16), from which
-that is taken off again, exactly. What a group of them sums up to is multiplied by its scale in f32.
+rows of A, by TMA. The others multiply with `mma.sync` or `wgmma`, W's columns as the rows of the product. Integers
+become floats in registers, by their bits alone: a number of 4 bits is the end of the mantissa of 128 (bf16) or 1024
+(f16), from which that is taken off again, exactly. What a group of them sums up to is multiplied by its scale in f32.
 
 Warps that divide K add up through shared memory; blocks that do, through memory: the last to come adds up all. Both in
 the order of K, so that results are the same bits in every run.
@@ -19,7 +19,19 @@ import flydsl.expr as fx
 
 from ..activations import activated
 from .hopper_out import swizzle
-from .slim import BARRIER_BYTES, DEEP, HIGH, LINE, PAD, Slim, Weights, registers, shared_bytes, token_bytes, weight_bytes
+from .slim import (
+    BARRIER_BYTES,
+    DEEP,
+    HIGH,
+    LINE,
+    PAD,
+    Slim,
+    Weights,
+    registers,
+    shared_bytes,
+    token_bytes,
+    weight_bytes,
+)
 
 QUAD = 4
 """Results a thread stores together."""
@@ -243,7 +255,8 @@ def multiply(
         if weights.packed and (part + 1) % max(1, 4 // weights.groups) == 0:
             for i in range(slim.tiles):
                 here, mine = (
-                    fx.make_view(fx.get_iter(x) + 4 * columns * i, fx.make_layout(4 * columns, 1)) for x in (sums, total)
+                    fx.make_view(fx.get_iter(x) + 4 * columns * i, fx.make_layout(4 * columns, 1))
+                    for x in (sums, total)
                 )
                 scale_sums(here, mine, at_w, slim, weights, me, i, part // max(1, 4 // weights.groups))
 
@@ -429,7 +442,7 @@ def add_parts(parts: fx.Pointer, at: fx.Int32, slim: Slim) -> fx.Vector:
 
 
 def add_slices(place: fx.Pointer, size: int, slim: Slim) -> fx.Vector:
-    found = [fx.nvgpu.load_global(place + s * size, QUAD, cache="cg") for s in range(slim.slices)]
+    found = [cast("fx.Vector", fx.nvgpu.load_global(place + s * size, QUAD, cache="cg")) for s in range(slim.slices)]
     total = found[0]
     for one in found[1:]:
         total = total + one
@@ -512,8 +525,8 @@ def slim_matmul(
     work_at, counters_at = [t if t is None else fx.get_iter(t) for t in (work, counters)]
     grid = (fx.ceildiv(n, slim.rows), slim.slices, fx.ceildiv(m, slim.tokens))
     slim_kernel(
-        load_a, load_w, fx.recast_iter(fx.Int8, fx.get_iter(w)), fx.get_iter(c), bias, work_at, counters_at, dtype, slim,
-        weights, activation, quads, Problem(m, n, k, step_c), value_attrs={"nvvm.minctasm": 1},
+        load_a, load_w, fx.recast_iter(fx.Int8, fx.get_iter(w)), fx.get_iter(c), bias, work_at, counters_at, dtype,
+        slim, weights, activation, quads, Problem(m, n, k, step_c), value_attrs={"nvvm.minctasm": 1},
     ).launch(grid=grid, block=slim.threads, stream=stream, pdl=True, smem=shared_bytes(slim, weights))  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Which cut a product of few rows takes: a model of its time, from extents and the weights' form, for all that there are.
+"""Which cut a product of few rows takes: a model of its time, from extents and the form of the weights, for every cut.
 
 Times are in seconds. A block's bytes come no faster than its multiprocessor takes them, all blocks' together no faster
 than L2 gives them, and the weights no faster than memory does. Widening and multiplying go on beside that.
@@ -59,7 +59,9 @@ def seconds(given: Given, slim: Slim, rates: Rates = RATES) -> float:
     held, read = slim.rows * depth * size, slim.tokens * depth * 2
     rounds = ceildiv(blocks, processors)
     fetch = max(
-        rounds * (held + read) / rates.block, blocks * (held + read) / rates.l2, above * slim.rows * k * size / rates.memory
+        rounds * (held + read) / rates.block,
+        blocks * (held + read) / rates.l2,
+        above * slim.rows * k * size / rates.memory,
     )
     # 16 x 16 weights with all tokens; a warpgroup's instruction has twice the rate of a warp's.
     tiles = slim.rows * depth / 256

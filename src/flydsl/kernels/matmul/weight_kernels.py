@@ -124,9 +124,7 @@ def quantized(w: fx.Pointer, at: fx.Int64, scales: fx.Pointer, scale: fx.Int64, 
 
 
 @flyc.jit
-def two_scales(
-    scales: fx.Pointer, weights: Weights, given: Source, top: fx.Int32, left: fx.Int32, word: fx.Int32
-):
+def two_scales(scales: fx.Pointer, weights: Weights, given: Source, top: fx.Int32, left: fx.Int32, word: fx.Int32):
     """The scales in a word: one of 32 bits or two of 16."""
     count = 32 // scales.dtype.width
     found = fx.make_rmem_tensor(fx.make_layout(count, 1), scales.dtype)
@@ -226,9 +224,9 @@ def unpack_weight(
     """The weights as floats (N, K), with `pitch` from one column of the matrix to the next."""
     lines = fx.ceildiv(k, TOGETHER)
     blocks = (fx.Int64(lines) * n + (THREADS - 1)) // THREADS
-    unpack_kernel(fx.get_iter(packed), fx.get_iter(out), weights, lines, pitch, Source(k, n, fx.Int64(1), pitch)).launch(
-        grid=fx.Int32(blocks), block=THREADS, stream=stream
-    )
+    unpack_kernel(
+        fx.get_iter(packed), fx.get_iter(out), weights, lines, pitch, Source(k, n, fx.Int64(1), pitch)
+    ).launch(grid=fx.Int32(blocks), block=THREADS, stream=stream)
 
 
 __all__ = ["find_scales", "pack_weight", "unpack_weight"]

@@ -63,7 +63,7 @@ def quantize_weight(
         raise DSLValueError(f"{what}: integers have 4 or 8 bits, got {bits!r}")
     if not isinstance(group, int) or group < FINEST or (DEEP % group and group % DEEP):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLValueError(f"{what}: group is {FINEST}, 64 or a multiple of {DEEP}, got {group!r}")
-    k, n = array.shape
+    (k, n), (step, column) = array.shape, array.strides
     count = -(-k // group)
     more = {} if stream is None else {"stream": stream}
     from .weight_kernels import find_scales, pack_weight
@@ -74,7 +74,7 @@ def quantize_weight(
         kind = array.dtype
         found = empty(w, (count, n), kind, what)
         if k and n:
-            find_scales(in_line(w), found, k, n, *array.strides, group, (1 << (bits - 1)) - 1, **more)
+            find_scales(in_line(w), found, k, n, step, column, group, (1 << (bits - 1)) - 1, **more)
     else:
         if array.dtype not in (*FLOATS, "int8"):
             raise DSLTypeError(f"{what}: w is {', '.join(FLOATS)} or int8, got {array.dtype}")
@@ -91,7 +91,7 @@ def quantize_weight(
     form = Weights(bits, group, kind)
     data = empty(w, (-(-n // HIGH), -(-k // DEEP), form.block_bytes // 4), "int32", what)
     if k and n:
-        pack_weight(in_line(w), found, data, k, n, *array.strides, form, **more)
+        pack_weight(in_line(w), found, data, k, n, step, column, form, **more)
     return QuantizedWeight(data, (k, n), form)
 
 
