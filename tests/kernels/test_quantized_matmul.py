@@ -28,7 +28,7 @@ def expected(w: torch.Tensor, bits: int, group: int) -> torch.Tensor:
     padded[:k] = w.float()
     parts = padded.view(groups, group, n)
     largest = (1 << (bits - 1)) - 1
-    scales = (parts.abs().amax(1) * np.float32(1 / largest)).to(w.dtype).float()
+    scales = (parts.abs().amax(1) * float(np.float32(1 / largest))).to(w.dtype).float()
     scales[scales == 0] = 1.0
     integers = (parts / scales[:, None]).round().clamp(-largest - 1, largest)
     return (integers.double() * scales[:, None].double()).reshape(-1, n)[:k]
@@ -153,7 +153,7 @@ def test_what_is_refused(rng: np.random.Generator, emulate):
         (lambda: quantize_weight(w, scales=torch.ones(1, 5, dtype=torch.int32)), "scales are float16"),
         (lambda: matmul(a.to(torch.int8), packed), "a is float16"),
         (lambda: matmul(a, packed, out_dtype="int32"), "the product of float32"),
-        (lambda: dequantize_weight(w), "what quantize_weight gives"),
+        (lambda: dequantize_weight(w), "what quantize_weight gives"),  # pyright: ignore[reportArgumentType]
     ):
         with pytest.raises(DSLTypeError, match=words):
             call()

@@ -21,7 +21,7 @@ _MOST = 4096
 
 def matmul(
     a: HostArray,
-    b: HostArray | QuantizedWeight,
+    b: HostArray | QuantizedWeight[HostArray],
     *,
     out: HostArray | None = None,
     bias: HostArray | None = None,
@@ -84,7 +84,7 @@ def matmul(
 
 def _with_weights(
     a: HostArray,
-    b: QuantizedWeight,
+    b: QuantizedWeight[HostArray],
     out: HostArray | None,
     bias: HostArray | None,
     activation: str | None,

@@ -27,6 +27,8 @@ LANES = 1e12
 Extra: TypeAlias = "HostArray | None"
 Run: TypeAlias = "Callable[[HostArray, HostArray, Extra, object], None]"
 """A call with a, out, bias and the stream."""
+Weight: TypeAlias = "QuantizedWeight[HostArray]"
+Bound: TypeAlias = "Callable[[Weight], Run]"
 
 
 class Asked(NamedTuple):
@@ -42,13 +44,13 @@ class Asked(NamedTuple):
     invariant: bool
 
 
-_decided: dict[object, tuple[Asked, Callable[[QuantizedWeight], Run] | None, tuple[int, ...]]] = {}
+_decided: dict[object, tuple[Asked, Bound | None, tuple[int, ...]]] = {}
 _MOST = 4096
 
 
 def matmul_quantized(
     a: HostArray,
-    w: QuantizedWeight,
+    w: Weight,
     out: HostArray | None,
     bias: HostArray | None,
     activation: str | None,
@@ -90,7 +92,7 @@ def matmul_quantized(
 def _folded(
     shape: tuple[int, ...],
     a: HostArray,
-    w: QuantizedWeight,
+    w: Weight,
     out: HostArray | None,
     bias: HostArray | None,
     activation: str | None,
@@ -129,7 +131,7 @@ def _in_one_piece(x: Array) -> bool:
 
 
 def check(
-    a: HostArray, w: QuantizedWeight, bias: HostArray | None, activation: str | None, out_dtype: object, invariant: bool
+    a: HostArray, w: Weight, bias: HostArray | None, activation: str | None, out_dtype: object, invariant: bool
 ) -> Asked:
     """The request, or an error that names the arguments that do not fit."""
     left = describe("a", a)
@@ -157,15 +159,13 @@ def check(
     return Asked(left, added, name, result_type(left.dtype, out_dtype), left.shape[0], n, k, bool(invariant))
 
 
-def decide(asked: Asked, w: QuantizedWeight, out: Array, where: Target) -> Callable[[QuantizedWeight], Run]:
+def decide(asked: Asked, w: Weight, out: Array, where: Target) -> Bound:
     """The fastest way: weights widened in registers, or unpacked first."""
     found = in_registers(asked, w, out, where)
     return unpacked(asked, w) if found is None else found
 
 
-def in_registers(
-    asked: Asked, w: QuantizedWeight, out: Array, where: Target
-) -> Callable[[QuantizedWeight], Run] | None:
+def in_registers(asked: Asked, w: Weight, out: Array, where: Target) -> Bound | None:
     """`slim_kernel`, where it is faster than unpacking and a product of 16 bits."""
     if not where.hopper or asked.a.itemsize != 2 or asked.k == 0 or describe("b", w.data).address % 16:
         return None
@@ -190,7 +190,7 @@ def in_registers(
     line = asked.bias is not None and asked.bias.strides != (1,)
     from .slim_kernel import slim_matmul
 
-    def bound(weight: QuantizedWeight) -> Run:
+    def bound(weight: Weight) -> Run:
         def run(a: HostArray, c: HostArray, bias: Extra, stream: object) -> None:
             a = pack_a(a, "a", stream)
             work = counters = None
@@ -207,12 +207,12 @@ def in_registers(
     return bound
 
 
-def unpacked(asked: Asked, w: QuantizedWeight) -> Callable[[QuantizedWeight], Run]:
+def unpacked(asked: Asked, w: Weight) -> Bound:
     """The product of what the weights stand for, in the type of `a`."""
     k, n = w.shape
     pitch = -(-k // 64) * 64
 
-    def bound(weight: QuantizedWeight) -> Run:
+    def bound(weight: Weight) -> Run:
         def run(a: HostArray, c: HostArray, bias: Extra, stream: object) -> None:
             from .entry import matmul
 

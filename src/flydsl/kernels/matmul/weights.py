@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
@@ -13,15 +14,18 @@ FLOATS = ("float16", "bfloat16", "float32")
 FINEST = 32
 """The fewest elements along K that share a scale: what two instructions multiply."""
 
+ArrayT = TypeVar("ArrayT", bound="HostArray")
+Held = TypeVar("Held", bound="HostArray", covariant=True)
+
 
 @dataclass(frozen=True, slots=True)
-class QuantizedWeight:
+class QuantizedWeight(Generic[Held]):
     """A matrix (K, N) of integers with a scale for `group` elements of a column, in the order they are multiplied in.
 
     `quantize_weight` makes one; `matmul` takes it for its second argument.
     """
 
-    data: HostArray
+    data: Held
     """int32, (blocks of 64 columns, blocks of 128 rows, words): integers, and behind them their scales."""
     shape: tuple[int, int]
     form: Weights
@@ -40,8 +44,8 @@ class QuantizedWeight:
 
 
 def quantize_weight(
-    w: HostArray, bits: int = 4, group: int = 128, *, scales: HostArray | None = None, stream: object = None
-) -> QuantizedWeight:
+    w: ArrayT, bits: int = 4, group: int = 128, *, scales: HostArray | None = None, stream: object = None
+) -> QuantizedWeight[ArrayT]:
     """A matrix (K, N) in integers of 4 or 8 bits, with a scale for every `group` elements of a column.
 
     `w` is float16, bfloat16 or float32, of any strides; scales have its type. The largest element of a group becomes
@@ -92,10 +96,10 @@ def quantize_weight(
     data = empty(w, (-(-n // HIGH), -(-k // DEEP), form.block_bytes // 4), "int32", what)
     if k and n:
         pack_weight(in_line(w), found, data, k, n, step, column, form, **more)
-    return QuantizedWeight(data, (k, n), form)
+    return QuantizedWeight(cast("ArrayT", data), (k, n), form)
 
 
-def dequantize_weight(w: QuantizedWeight, dtype: object = None, *, stream: object = None) -> HostArray:
+def dequantize_weight(w: QuantizedWeight[ArrayT], dtype: object = None, *, stream: object = None) -> ArrayT:
     """The matrix (K, N) that `w` stands for, in `dtype` (by default that of its scales); columns lie in one piece.
 
     >>> dequantize_weight(quantize_weight(np.eye(2, dtype="f4"), 4))
@@ -111,10 +115,10 @@ def dequantize_weight(w: QuantizedWeight, dtype: object = None, *, stream: objec
     out = empty(w.data, (n, k), kind, "dequantize_weight")
     if k and n:
         unpack(w, out, k, stream)
-    return out.T
+    return cast("ArrayT", out.T)
 
 
-def unpack(w: QuantizedWeight, out: HostArray, pitch: int, stream: object) -> None:
+def unpack(w: QuantizedWeight[HostArray], out: HostArray, pitch: int, stream: object) -> None:
     """Columns of the matrix to memory, each so many elements behind the one before."""
     from .weight_kernels import unpack_weight
 
