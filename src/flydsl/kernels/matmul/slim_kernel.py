@@ -65,6 +65,8 @@ def slim_kernel(
     nv = fx.nvgpu
     tid = fx.thread_idx.x
     warp = nv.uniform(tid // 32)
+    # Warps that read a stage together: there are no barriers for each of sixteen.
+    team = 4 if slim.wide else 1
     base = fx.get_dyn_shared(fx.Int8)
     full = nv.MBarrier(fx.recast_iter(fx.Int64, base + (shared_bytes(slim, weights) - BARRIER_BYTES)))
     empty = full[slim.stages]
@@ -72,7 +74,7 @@ def slim_kernel(
         load_a.prefetch()
         for s in fx.range_constexpr(slim.stages):
             full[s].init(1)
-            empty[s].init(slim.warps)
+            empty[s].init(slim.warps // team)
         nv.fence_mbarrier_init()
     fx.barrier()
     nv.griddepcontrol_wait()
@@ -106,7 +108,7 @@ def slim_kernel(
         me = place_of(warp, lane, slim)
         sums = fx.make_rmem_tensor(fx.make_layout(4 * slim.tiles * (slim.tokens // 8), 1), fx.Float32)
         sums.fill(0.0)
-        apart = nv.named_barrier(warp + 1, 32)
+        apart = nv.named_barrier(warp // team + 1, 32 * team)
         stage, phase = fx.Int32(0), fx.Int32(0)
         for step in range(steps):
             full[stage].wait(phase)
@@ -115,9 +117,9 @@ def slim_kernel(
                     multiply_wide(base, stage, sums, dtype, slim, weights, me)
                 else:
                     multiply(base, stage, sums, dtype, slim, weights, me)
-            # All lanes have read the stage.
+            # All have read the stage.
             apart.sync()
-            if lane == 0:
+            if tid % (32 * team) == 0:
                 empty[stage].arrive()
             stage = stage + 1
             if stage == slim.stages:
