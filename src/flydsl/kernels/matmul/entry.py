@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from flydsl.errors import DSLValueError
+
 from ...target import on_host
 from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key
 from .calls import Run, Target, decide
-from .request import Request, check, check_apart, check_out
+from .request import SUMS, Request, check, check_apart, check_out
+from .weights import QuantizedWeight
 
 HOPPER_PROCESSORS = 132
 """Of the GPU that is emulated where there is none."""
@@ -18,7 +21,7 @@ _MOST = 4096
 
 def matmul(
     a: HostArray,
-    b: HostArray,
+    b: HostArray | QuantizedWeight[HostArray],
     *,
     out: HostArray | None = None,
     bias: HostArray | None = None,
@@ -39,11 +42,18 @@ def matmul(
     `flydsl.kernels.activations`. `accumulate="fast"` leaves sums of fp8 to the tensor cores, which keep 14 bits.
     `batch_invariant=True`: a row of the result is the same bits whatever other rows are in the call.
 
+    `b` may be what `quantize_weight` gives: weights of 4 or 8 bits with scales of their own, for `a` of float16,
+    bfloat16 or float32 with any number of dimensions in front of K.
+
     >>> a, b = np.arange(6, dtype="f4").reshape(2, 3), np.ones((3, 2), "f4")
     >>> matmul(a, b, bias=np.array([0.0, 0.5], "f4"))
     array([[ 3. ,  3.5],
            [12. , 12.5]], dtype=float32)
     """
+    if isinstance(b, QuantizedWeight):
+        return _with_weights(
+            a, b, out, bias, activation, scale_a, scale_b, out_dtype, accumulate, batch_invariant, stream
+        )  # fmt: skip
     key = (
         *map(array_key, (a, b, out, bias, scale_a, scale_b)), activation, out_dtype, accumulate,
         batch_invariant, *environment_key()
@@ -70,6 +80,28 @@ def matmul(
             scale_a, scale_b = _flat(scale_a), _flat(scale_b)
         known.run(a, b, out, bias, scale_a, scale_b, stream)
     return out
+
+
+def _with_weights(
+    a: HostArray,
+    b: QuantizedWeight[HostArray],
+    out: HostArray | None,
+    bias: HostArray | None,
+    activation: str | None,
+    scale_a: HostArray | None,
+    scale_b: HostArray | None,
+    out_dtype: object,
+    accumulate: str,
+    batch_invariant: bool,
+    stream: object,
+) -> Any:
+    if scale_a is not None or scale_b is not None:
+        raise DSLValueError("matmul: quantized weights have scales of their own; leave out scale_a and scale_b")
+    if accumulate not in SUMS:
+        raise DSLValueError(f"matmul: accumulate is one of {', '.join(SUMS)}, got {accumulate!r}")
+    from .quantized import matmul_quantized
+
+    return matmul_quantized(a, b, out, bias, activation, out_dtype, batch_invariant, stream, target_of)
 
 
 _NAMES = ("a", "b", "bias", "scale_a", "scale_b")

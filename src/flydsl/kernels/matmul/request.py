@@ -142,13 +142,18 @@ def _check_scale(what: str, scale: Array | None, count: int, of: str) -> None:
 
 
 def check_out(request: Request, out: Array) -> None:
-    """The array for the result: its shape, type and place, and that nothing that is read lies in it."""
-    if out.shape != request.shape:
-        raise DSLValueError(f"matmul: out has the shape {list(request.shape)}, got {out}")
-    if out.dtype != request.out_dtype:
-        raise DSLTypeError(f"matmul: out is {request.out_dtype}, got {out.dtype}")
-    if out.device != request.a.device:
-        raise DSLValueError(f"matmul: a is on {request.a.device} and out on {out.device}")
+    """The array for the result: its shape, type and place."""
+    check_placed(out, request.shape, request.out_dtype, request.a.device)
+
+
+def check_placed(out: Array, shape: tuple[int, ...], dtype: str, device: str) -> None:
+    """An array for a result of this shape and type: where `a` is, and with room for every element."""
+    if out.shape != shape:
+        raise DSLValueError(f"matmul: out has the shape {list(shape)}, got {out}")
+    if out.dtype != dtype:
+        raise DSLTypeError(f"matmul: out is {dtype}, got {out.dtype}")
+    if out.device != device:
+        raise DSLValueError(f"matmul: a is on {device} and out on {out.device}")
     step = sorted((abs(s), e) for s, e in zip(out.strides, out.shape, strict=True) if e > 1)
     reach = 1
     for stride, extent in step:
@@ -168,4 +173,4 @@ def check_apart(
                 raise DSLValueError(f"{what}: out overlaps {name}; give it memory of its own")
 
 
-__all__ = ["FP8", "Request", "check", "check_apart", "check_out", "result_type"]
+__all__ = ["FLOATS", "FP8", "Request", "check", "check_apart", "check_out", "check_placed", "result_type"]
