@@ -38,7 +38,7 @@ def intro() -> str:
 
 
 def llms() -> str:
-    tutorial = sorted((ROOT / "docs/tutorial").glob("0*.md"))
+    tutorial = sorted((ROOT / "docs/tutorial").glob("[0-9]*.md"))
     pages = sorted((ROOT / "docs").glob("*.md"), key=lambda p: (p.name not in FIRST, p.name))
     examples = sorted((ROOT / "examples").glob("*.py"))
     text = f"# FlyDSL\n\n> {intro()}\n\n## Tutorial\n\n{''.join(entry(p) for p in tutorial)}"
