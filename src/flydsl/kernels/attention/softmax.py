@@ -69,9 +69,9 @@ def add(a: fx.Vector, b: fx.Vector) -> fx.Vector:
 
 
 def step(
-    scores: fx.Tensor, highest: fx.Tensor, total: fx.Tensor, scale: Scale, *, first: bool, masked: bool
+    scores: fx.Tensor, highest: fx.Tensor, total: fx.Tensor, scale: Scale, *, first: bool, masked: bool, lift: int = 0
 ) -> tuple[fx.Float32, fx.Float32]:
-    """Scores become weights; the rows' maxima and (this thread's part of) sums follow. What earlier sums count now."""
+    """Scores become weights, times 2 to the power `lift`; the rows' maxima and (this thread's part of) sums follow. What earlier sums count now."""
     values = scores.load()
     count = values.numel
     tops = [over_quad(x, fx.maxnumf) for x in folded(values, larger)]
@@ -90,7 +90,7 @@ def step(
         else:
             factors.append(fx.exp2(fx.fma(highest[r], scale.factor, -shift), fastmath="fast"))
         highest[r] = top
-        shifts.append(-shift)
+        shifts.append(lift - shift if lift else -shift)
     weights = fx.exp2(
         fx.fma(values, fx.Vector.filled(count, scale.factor, fx.Float32), of_rows(shifts[0], shifts[1], count)),
         fastmath="fast",

@@ -40,6 +40,8 @@ class Numbers(NamedTuple):
     page: fx.Int32
     """Keys of a page."""
     table_row: fx.Int32
+    value_steps: fx.Int32
+    """Steps of all sequences, of a head of turned values."""
 
 
 class Lengths(NamedTuple):
@@ -155,5 +157,5 @@ def receive(turns: Turns, count: fx.Int32) -> fx.Int32:
 
 
 __all__ = [
-    "Lengths", "Numbers", "Turns", "Work", "masked_steps", "pointer_of", "position", "publish", "receive", "steps_of",
+    "Lengths", "Numbers", "Turns", "Work", "masked_steps", "of_batch", "pointer_of", "position", "publish", "receive", "steps_of",
 ]  # fmt: skip
