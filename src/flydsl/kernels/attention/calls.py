@@ -115,9 +115,7 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
         r.dv if e == 1 else s for s, e in zip((row_out, head_out, batch_out), (queries, heads, r.batches), strict=True)
     )
     by_engine = not r.packed_q and out.address % UNIT == 0 and all(s % 8 == 0 and s > 0 for s in out_strides)
-    (batch_f, head_f), *others = map(factor_steps, r.descale)
-    share = max(1, heads // factors_of(r.descale[0]))
-    factor_strides = (batch_f, head_f, share, *others[0], *others[1])
+    factor_strides = steps_of_factors(r, heads)
     from .combine import combine
     from .hopper import hopper_attention
     from .values import turn_values
@@ -185,7 +183,7 @@ def anywhere(request: Request, out: Array, where: Target) -> Run:
         *strides_of(r.q, r.packed_q), *strides_of(r.k, r.packed_k), *strides_of(r.v, r.packed_k),
         *strides_of(out, r.packed_q),
     )  # fmt: skip
-    bias, alibi_batch = steps_of_bias(r), batch_of_slopes(r)
+    bias, alibi_batch, by = steps_of_bias(r), batch_of_slopes(r), steps_of_factors(r, r.heads)
     lse_strides = (r.queries, 0 if r.packed_q else r.heads * r.queries)
 
     halves = r.q.dtype in HALF and r.k.dtype == r.q.dtype and takes(kind, where.target)
@@ -196,15 +194,21 @@ def anywhere(request: Request, out: Array, where: Target) -> Run:
         more = () if stream is None else (stream,)
         table_row = 0 if given.table is None else given.table.shape[1]
         arrays = (lined(x) for x in (given.q, given.k, given.v, given.out))
-        factors = () if halves else given.descale
+        factors, places = ((), ()) if halves else (given.descale, by)
         launch(
             *arrays, given.lse, *factors, None if given.bias is None else lined(given.bias), given.alibi,
             given.sinks, given.cu_q, given.cu_k, given.used_k, given.table, r.batches, queries, keys, r.heads,
-            max(r.kv_heads, 1), r.page, table_row, alibi_batch, *steps, *bias, *lse_strides, r.left or 0,
+            max(r.kv_heads, 1), r.page, table_row, alibi_batch, *places, *steps, *bias, *lse_strides, r.left or 0,
             r.right or 0, r.scale, r.softcap, *given.drop, *last, *more,
         )  # fmt: skip
 
     return run
+
+
+def steps_of_factors(r: Request, heads: int) -> tuple[int, ...]:
+    """Of queries' factors from sequence to sequence and head to head, with the heads that share one; keys', values'."""
+    (batch, head), *others = map(factor_steps, r.descale)
+    return batch, head, max(1, heads // factors_of(r.descale[0])), *others[0], *others[1]
 
 
 def steps_of_bias(r: Request) -> tuple[int, int, int, int]:

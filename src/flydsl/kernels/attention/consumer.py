@@ -10,7 +10,7 @@ import flydsl.expr as fx
 from ..matmul.hopper_out import swizzle
 from .softmax import LN2, LOG2E, Scale, over_quad, rescale, step
 from .tile import Form, Tile, span
-from .walk import Numbers, Work
+from .walk import Numbers, Places, Work
 
 
 class Pipe(NamedTuple):
@@ -30,19 +30,12 @@ class Place(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """What queries, keys and values of one byte are multiplied by, and the steps from sequence to sequence and from
-    head to head; `share` heads of queries have one."""
+    """What queries, keys and values of one byte are multiplied by."""
 
     q: fx.Pointer | None
     k: fx.Pointer | None
     v: fx.Pointer | None
-    batch_q: fx.Int32
-    head_q: fx.Int32
-    share: fx.Int32
-    batch_k: fx.Int32
-    head_k: fx.Int32
-    batch_v: fx.Int32
-    head_v: fx.Int32
+    places: Places
 
 
 class Consumer(NamedTuple):
@@ -75,11 +68,11 @@ class Consumer(NamedTuple):
 
 def with_factors(me: Consumer, factors: Factors, work: Work) -> Consumer:
     """A consumer with the factors of a tile's head: they go into the one in front of exp2, or of tanh."""
-    f, head = factors, work.head // me.numbers.group
+    f, p, head = factors, factors.places, work.head // me.numbers.group
     score: fx.Float32 | None = None
     places = (
-        (f.q, work.batch * f.batch_q + work.head // f.share * f.head_q),
-        (f.k, work.batch * f.batch_k + head * f.head_k),
+        (f.q, work.batch * p.batch_q + work.head // p.share * p.head_q),
+        (f.k, work.batch * p.batch_k + head * p.head_k),
     )
     for pointer, at in places:
         if pointer is not None:
@@ -92,7 +85,7 @@ def with_factors(me: Consumer, factors: Factors, work: Work) -> Consumer:
         me = me._replace(scale=Scale(factor, fx.Float32(-1e30) / factor))
     if f.v is None:
         return me
-    return me._replace(grow=fx.Float32(f.v[work.batch * f.batch_v + head * f.head_v]))
+    return me._replace(grow=fx.Float32(f.v[work.batch * p.batch_v + head * p.head_v]))
 
 
 def lift_of(tile: Tile) -> int:

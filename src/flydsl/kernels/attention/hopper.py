@@ -25,7 +25,7 @@ from .consumer import Consumer, Factors, Pipe, Place, advance, begin, finalize, 
 from .softmax import Scale
 from .tile import Form, Tile, registers, span
 from .values import fetch_turned, first_step, steps_of_head
-from .walk import Lengths, Numbers, Turns, Work, masked_steps, pointer_of, position, publish, receive, steps_of
+from .walk import Lengths, Numbers, Places, Turns, Work, masked_steps, pointer_of, position, publish, receive, steps_of
 
 
 @flyc.kernel
@@ -42,7 +42,10 @@ def attention_kernel(
     used_k: fx.Pointer | None,
     table: fx.Pointer | None,
     counters: fx.Pointer | None,
-    factors: Factors,
+    descale_q: fx.Pointer | None,
+    descale_k: fx.Pointer | None,
+    descale_v: fx.Pointer | None,
+    places: Places,
     dtype: type[fx.Numeric],
     tile: fx.Constexpr[Tile],
     form: fx.Constexpr[Form],
@@ -191,7 +194,7 @@ def attention_kernel(
             at = receive(turns, count)
         while at < tiles:
             work = position(at, blocks, numbers, lengths)
-            me = with_factors(everyone, factors, work)
+            me = with_factors(everyone, Factors(descale_q, descale_k, descale_v, places), work)
             low, high = steps_of(work, tile, form, numbers)
             top = work.block * tile.m + consumer * 64 + member // 32 * 16 + member % 32 // 4
             sums.fill(0.0)
@@ -381,14 +384,13 @@ def hopper_attention(
         queries, keys, heads, heads // kv_heads, batches, together, right, left, factor, inner, row_out, head_out,
         batch_out, head_lse, batch_lse, splits, split_out, split_lse, page, table_row, value_steps,
     )  # fmt: skip
-    factors = Factors(
-        pointer_of(descale_q), pointer_of(descale_k), pointer_of(descale_v), batch_descale_q,
-        head_descale_q, share_descale_q, batch_descale_k, head_descale_k, batch_descale_v, head_descale_v,
+    places = Places(
+        batch_descale_q, head_descale_q, share_descale_q, batch_descale_k, head_descale_k, batch_descale_v, head_descale_v,
     )  # fmt: skip
     attention_kernel(
         load_q, load_k, load_v, store_out, fx.get_iter(out), pointer_of(lse), pointer_of(sinks), pointer_of(cu_q),
-        pointer_of(cu_k), pointer_of(used_k), pointer_of(table), pointer_of(counters), factors, q.dtype, tile, form,
-        numbers,
+        pointer_of(cu_k), pointer_of(used_k), pointer_of(table), pointer_of(counters), pointer_of(descale_q),
+        pointer_of(descale_k), pointer_of(descale_v), places, q.dtype, tile, form, numbers,
         value_attrs={"nvvm.minctasm": 1},
     ).launch(
         grid=blocks, block=tile.threads, stream=stream, smem=tile.smem + (tile.staged if form.engine else 0)

@@ -73,7 +73,7 @@ def turn_kernel(
             for i in fx.range_constexpr(GROUP):
                 value = fx.Vector.filled(4, 0.0, v.dtype)
                 if at + i < keys:
-                    where, place = batch, at + i
+                    where, place = fx.Int32(0) if packed else batch, at + i
                     if fx.const_expr(table is not None):
                         which = place // page
                         where = fx.Int32(cast("fx.Pointer", table)[batch * table_row + which])
