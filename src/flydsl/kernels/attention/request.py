@@ -89,6 +89,7 @@ def check(
     sinks: Array | None = None,
     descale: tuple[Array | None, Array | None, Array | None] = (None, None, None),
     dropout: bool = False,
+    most: int = MOST,
 ) -> Request:
     """The request, or an error that names the argument."""
     _check_types(q, k, v)
@@ -115,8 +116,8 @@ def check(
     if (heads and not kv_heads) or (kv_heads and heads % kv_heads):
         raise fail(f"the {heads} heads of q are no multiple of the {kv_heads} heads of k and v")
     for name, extent in (("q and k", d), ("v", dv)):
-        if extent % 8 or not 8 <= extent <= MOST:
-            raise fail(f"the last extent of {name} is a multiple of 8 up to {MOST}, got {extent}")
+        if extent % 8 or not 8 <= extent <= most:
+            raise fail(f"the last extent of {name} is a multiple of 8 up to {most}, got {extent}")
     page = 0
     if table is not None:
         page = k.shape[1]
