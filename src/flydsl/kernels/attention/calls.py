@@ -153,9 +153,9 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
             )  # fmt: skip
         launch(
             given.q, given.k, given.v, result, lse, sinks, given.cu_q, given.cu_k, given.used_k, given.table,
-            counters, turned, *given.descale, *factor_strides, *rows, longest_q, longest_k, heads, r.kv_heads, r.batches, *steps, *steps_out, *lse_strides,
-            splits, *split_strides, r.page, table_row, together, right or 0,
-            r.left or 0, factor, inner, min(tiles, where.processors), cut, kind, *more,
+            counters, turned, *given.descale, *factor_strides, *rows, longest_q, longest_k, heads, r.kv_heads,
+            r.batches, *steps, *steps_out, *lse_strides, splits, *split_strides, r.page, table_row, together,
+            right or 0, r.left or 0, factor, inner, min(tiles, where.processors), cut, kind, *more,
         )  # fmt: skip
         if splits > 1:
             gather(

@@ -115,8 +115,12 @@ def keep_weights(me: Consumer) -> None:
     if me.tile.fp8:
         values = me.scores.load().reshape(2 * me.tile.n // 4)
         # A register of the operand has two neighbours of one group of eight keys and two of the next: see `values.py`.
-        order = [8 * i + 4 * (x // 2) + 2 * r + x % 2 for i in range(me.tile.n // 16) for r in range(2) for x in range(4)]
-        me.weights.store(fx.nvgpu.to_fp8(values.shuffle(values, order), me.weights.dtype).reshape(me.weights.shape.unpack()))
+        order = [
+            8 * i + 4 * (x // 2) + 2 * r + x % 2 for i in range(me.tile.n // 16) for r in range(2) for x in range(4)
+        ]
+        me.weights.store(
+            fx.nvgpu.to_fp8(values.shuffle(values, order), me.weights.dtype).reshape(me.weights.shape.unpack())
+        )
         return
     me.weights.store(me.scores.load().to(me.weights.dtype).reshape(me.weights.shape.unpack()))
 
@@ -215,7 +219,9 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
     cap(me)
     if fx.const_expr(masked):
         mask(me, work, top, index)
-    factors = step(me.scores, me.highest, me.total, me.scale, first=False, masked=masked, lift=lift_of(tile))
+    factors = step(
+        me.scores, me.highest, me.total, me.scale, first=False, masked=masked, lift=lift_of(tile), soft=tile.soft
+    )
     nv.wgmma_wait(0, me.sums, me.scores)
     if me.member == 0:
         me.pipe_v.empty[stage_v].arrive()

@@ -385,7 +385,8 @@ def hopper_attention(
         batch_out, head_lse, batch_lse, splits, split_out, split_lse, page, table_row, value_steps,
     )  # fmt: skip
     places = Places(
-        batch_descale_q, head_descale_q, share_descale_q, batch_descale_k, head_descale_k, batch_descale_v, head_descale_v,
+        batch_descale_q, head_descale_q, share_descale_q, batch_descale_k, head_descale_k, batch_descale_v,
+        head_descale_v,
     )  # fmt: skip
     attention_kernel(
         load_q, load_k, load_v, store_out, fx.get_iter(out), pointer_of(lse), pointer_of(sinks), pointer_of(cu_q),

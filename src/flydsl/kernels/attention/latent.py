@@ -150,7 +150,6 @@ def latent_kernel(
         line = member // 32 * 16 + member % 32 // 4
         weights_ready, weights_read = nv.named_barrier(1, 256), nv.named_barrier(2, 256)
         stage, phase = fx.Int32(0), fx.Int32(0)
-        shares: list[fx.Float32] = []
         if role == 1:
             scores_mma = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(n, 16, dtype)), alone)
             atom = nv.WGMMA(half, 16, dtype, a_from="registers", major_b="mn")
@@ -204,7 +203,9 @@ def latent_kernel(
                     phase = phase ^ 1
             weights_read.sync()
             for r in fx.range_constexpr(2):
-                share = finished(lse, highest[r], total[r], scale, block * ROWS + line + 8 * r, member, split, batch, numbers)
+                share = finished(
+                    lse, highest[r], total[r], scale, block * ROWS + line + 8 * r, member, split, batch, numbers
+                )
                 if member % 4 == 0:
                     stats[line + 8 * r] = share
             weights_ready.arrive()

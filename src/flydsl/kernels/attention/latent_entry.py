@@ -78,7 +78,7 @@ def mla_decode(
     np.float32(2.0)
     """
     key = (
-        array_key(q), array_key(kv), dv, causal, scale, _key(block_table), _key(seqlens_k), _key(out),
+        array_key(q), array_key(kv), dv, causal, scale, array_key(block_table), array_key(seqlens_k), array_key(out),
         os.environ.get("FLYDSL_COMPILE_BACKEND"), os.environ.get("FLYDSL_COMPILE_ARCH"),
     )  # fmt: skip
     known = _decided.get(key)
@@ -118,10 +118,6 @@ def mla_decode(
     return out, lse.permute((0, 2, 1)) if is_torch(lse) else cast("Any", lse).transpose(0, 2, 1)
 
 
-def _key(x: HostArray | None) -> object:
-    return None if x is None else array_key(x)
-
-
 def _check(
     q: HostArray,
     kv: HostArray,
@@ -144,7 +140,9 @@ def _check(
     if known[0].dtype != keys.dtype or keys.dtype not in (*HALF, "float32"):
         raise wrong_type(f"q and kv are both float16, bfloat16 or float32, got {known[0].dtype} and {keys.dtype}")
     values = keys._replace(shape=(*keys.shape[:3], dv))
-    maybe = [None if x is None else describe(n, x, "mla_decode") for n, x in (("block_table", table), ("seqlens_k", used))]
+    maybe = [
+        None if x is None else describe(n, x, "mla_decode") for n, x in (("block_table", table), ("seqlens_k", used))
+    ]
     request = check(
         known[0], keys, values, causal, None, scale, None, table=maybe[0], used_k=maybe[1], most=MOST
     )  # fmt: skip

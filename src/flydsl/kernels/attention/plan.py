@@ -37,7 +37,7 @@ def tile_of_bytes(d: int, dv: int, form: Form, queries: int) -> Tile:
         return Tile(d, dv, 128, few if queries <= 128 else 3, 2, True, 1)
     if max(d, dv) <= 128:
         return Tile(d, dv, 128, few, 2, True, 1)
-    return Tile(d, dv, 128 if max(d, dv) <= 192 else 64, few, 2, False, 1)
+    return Tile(d, dv, 128, few, 2, False, 1)
 
 
 def tile_for_few(d: int, dv: int, page: int, size: int = 2) -> Tile:

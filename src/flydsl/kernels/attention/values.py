@@ -14,7 +14,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from .tile import Turned
-from .walk import Lengths, Numbers, Work, of_batch
+from .walk import Numbers, Work, of_batch
 
 GROUP = 32
 """Keys a thread turns, of four columns."""
@@ -111,7 +111,18 @@ def turn_values(
     """`out` is (kv heads, steps of all sequences, boxes of a step, dv, keys of a box)."""
     pointers = [None if x is None else fx.get_iter(x) for x in (cu_k, used_k, table)]
     turn_kernel(
-        fx.get_iter(v), fx.get_iter(out), *pointers, cut, longest, rows, batches, page, table_row, row_v, head_v, batch_v
+        fx.get_iter(v),
+        fx.get_iter(out),
+        *pointers,
+        cut,
+        longest,
+        rows,
+        batches,
+        page,
+        table_row,
+        row_v,
+        head_v,
+        batch_v,
     ).launch(grid=(fx.ceildiv(longest, cut.n), kv_heads, batches), block=THREADS, stream=stream)
 
 

@@ -169,5 +169,6 @@ def receive(turns: Turns, count: fx.Int32) -> fx.Int32:
 
 
 __all__ = [
-    "Lengths", "Numbers", "Places", "Turns", "Work", "masked_steps", "of_batch", "pointer_of", "position", "publish", "receive", "steps_of",
+    "Lengths", "Numbers", "Places", "Turns", "Work", "masked_steps", "of_batch", "pointer_of",
+    "position", "publish", "receive", "steps_of",
 ]  # fmt: skip
