@@ -44,7 +44,7 @@ SHAPES = [
 ]  # fmt: skip
 L2 = 50 << 20
 MOST_FLOPS = 3e12
-REACH = 4.0
+REACH = 1.25
 """How far a winner serves other shapes, as a factor over all extents."""
 
 
@@ -74,7 +74,10 @@ def write_winners(files: list[str], target: Path) -> None:
             case = Case(**row["case"])
             if "tile" in row and (case not in best or row["us"] < best[case]["us"]):
                 best[case] = row
-    points = [(case._asdict(), Config(**row["tile"], burst=row["burst"])) for case, row in sorted(best.items())]
+    points = [
+        (case._asdict(), Config(**row["tile"], **({"burst": row["burst"]} if "burst" in row else {})))
+        for case, row in sorted(best.items())
+    ]
     write(target, points, reach=REACH)
     print(f"{len(points)} winners in {target}")
 

@@ -14,6 +14,7 @@ from math import sqrt
 from typing import NamedTuple
 
 from .tile import LINE, PROMOTED, Tile, problem, span, stages
+from .winners import winner
 
 
 class Rates(NamedTuple):
@@ -236,8 +237,11 @@ def candidates(given: Problem) -> list[Plan]:
 
 @lru_cache(4096)
 def best(given: Problem, whole: bool = False) -> Plan:
-    """The model's favourite; `whole`: of those that sum K in one piece."""
-    return next(p for p in candidates(given) if not whole or p.tile.splits == p.tile.slices == 1)
+    """What won at about this shape, else the model's favourite; `whole`: of those that sum K in one piece."""
+    found = [p for p in candidates(given) if not whole or p.tile.splits == p.tile.slices == 1]
+    won = None if whole else winner(given)
+    same = (p._replace(burst=won.burst or p.burst) for p in found if won is not None and p.tile == won.tile)
+    return next(same, found[0])
 
 
 def candidates_in_groups(given: Problem) -> list[Plan]:
