@@ -80,7 +80,7 @@ def attention_backward(
         long = -(-request.queries // form.m) * form.m
         lines = request.batches * request.heads
         sums = empty(q, (lines * long * request.d,), "float32", "attention_backward")
-        turns = _zeros(q, (lines * long // form.m * 2,)) if deterministic else None
+        turns = _zeros(q, (lines * long // form.m * 2,)) if form.ordered else None
         sides = scratch(q, "attention sides", request.batches * request.heads * 2 * long, "float32", stream)
         steps = [s for name in ("q", "k", "v", "out", "grad") for s in engine_strides(known[name], False)]
         cast("Launch", hopper_backward)(

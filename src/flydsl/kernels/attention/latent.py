@@ -279,6 +279,8 @@ def mask(
 @flyc.jit
 def clear(base: fx.Pointer, rows: fx.Int32, member: fx.Int32, form: Latent):
     """Zeros for values behind the last one: whatever lies there, its weights of 0 must not make it NaN."""
+    # Each warp has waited for its own part of the product; the others may read on.
+    fx.nvgpu.named_barrier(3, 128).sync()
     for i in range(fx.max(rows, 0) * WIDE + member, form.n * WIDE, 128):
         for box in fx.range_constexpr(form.dv // WIDE):
             base[i + box * (form.n * WIDE)] = base.dtype(0.0)
