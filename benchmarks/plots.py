@@ -160,9 +160,10 @@ def history() -> str:
 
 Every published run on an NVIDIA H200, from the raw lines in `benchmarks/results`: our speed over the best peer's in the
 same run (cuBLAS, cuDNN, torch, Triton), the geometric mean over the cases and the worst of them. How runs are made, and
-what a percent means, is said under [measured speed](performance.md). Made by `python benchmarks/plots.py`.
+what a percent means, is said under [measured speed](performance.md). A run's lines are in
+`benchmarks/results/h200-FAMILY-DATE.jsonl`. Made by `python benchmarks/plots.py`.
 
-| what | date | cases | mean | worst | at | raw |
+| what | family | date | cases | mean | worst | at |
 |---|---|---|---|---|---|---|
 """
     pages = []
@@ -170,9 +171,9 @@ what a percent means, is said under [measured speed](performance.md). Made by `p
         for path in files_of(family):
             cases = cases_of(family, path)
             worst = min(cases, key=lambda case: case.ratio)
-            raw = f"[raw](../benchmarks/results/{path.name})"
-            text += f"| {about.title} | {date_of(path)} | {len(cases)} | {mean(cases):.2f} | {worst.ratio:.2f} "
-            text += f"| {worst.what} | {raw} |\n"
+            date = date_of(path).replace("-", "\u2011")  # a date stays on one line
+            text += f"| {about.title} | {family} | {date} | {len(cases)} | {mean(cases):.2f} | {worst.ratio:.2f} "
+            text += f"| {worst.what} |\n"
         pages.append(f"## {about.title}\n\n![{about.title}: ours over the best peer's](img/speed-{family}.svg)\n")
     return text + "\nThe newest run of each, case by case:\n\n" + "\n".join(pages)
 

@@ -39,9 +39,12 @@ def intro() -> str:
 
 def llms() -> str:
     tutorial = sorted((ROOT / "docs/tutorial").glob("[0-9]*.md"))
-    pages = sorted((ROOT / "docs").glob("*.md"), key=lambda p: (p.name not in FIRST, p.name))
+    language = sorted((ROOT / "docs/reference").glob("[!R]*.md"))
+    pages = [page for page in (ROOT / "docs").glob("*.md") if page.name != "index.md"]
+    pages.sort(key=lambda p: (p.name not in FIRST, p.name))
     examples = sorted((ROOT / "examples").glob("*.py"))
     text = f"# FlyDSL\n\n> {intro()}\n\n## Tutorial\n\n{''.join(entry(p) for p in tutorial)}"
+    text += f"\n## Language\n\n{''.join(entry(p) for p in language)}"
     text += f"\n## Reference\n\n{''.join(entry(p) for p in pages)}\n## Examples\n\n"
     for example in examples:
         first = re.match(r'"""(.+?)(?:\n|""")', example.read_text(encoding="utf-8"))

@@ -20,14 +20,40 @@ def blocks(page: Path, language: str) -> list[str]:
     return [text for kind, text in _BLOCK.findall(page.read_text()) if kind == language]
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: str(p.relative_to(ROOT)))
-def test_python_blocks_run(page: Path, tmp_path: Path):
-    """All blocks of a page in one file and one process, as a reader would type them."""
-    script = tmp_path / "page.py"
-    script.write_text("\n\n".join(blocks(page, "python")))
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path, env={**os.environ}
+def together(page: Path) -> str:
+    """Short pages of one kind share a process, whose start costs more than they do."""
+    name = str(page.relative_to(ROOT))
+    return next(
+        (kind for kind in ("docs/reference", "docs/coming-from", "docs/tutorial/0") if name.startswith(kind)), name
     )
+
+
+GROUPS: dict[str, list[Path]] = {}
+for _page in PAGES:
+    if blocks(_page, "python"):
+        GROUPS.setdefault(together(_page), []).append(_page)
+
+_RUN = """
+import os, runpy, sys
+for script in sys.argv[1:]:
+    before = dict(os.environ)
+    print("page", script, file=sys.stderr)
+    runpy.run_path(script, run_name="__main__")
+    os.environ.clear()
+    os.environ.update(before)
+"""
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_python_blocks_run(group: str, tmp_path: Path):
+    """All blocks of a page in one file, as a reader would type them."""
+    scripts = []
+    for page in GROUPS[group]:
+        script = tmp_path / f"page_{page.stem.replace('-', '_')}.py"
+        script.write_text("\n\n".join(blocks(page, "python")))
+        scripts.append(str(script))
+    words = scripts if len(scripts) == 1 else ["-c", _RUN, *scripts]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=tmp_path, env={**os.environ})
     assert done.returncode == 0, done.stderr
 
 

@@ -54,7 +54,8 @@ def _svg(rows: int, columns: int, cells: list[tuple[int, int, str, str]], title:
     for r, c, text, colour in cells:
         x, y = MARGIN + c * CELL, top + r * CELL
         out.append(f'<rect x="{x}" y="{y}" width="{CELL}" height="{CELL}" fill="{colour}" stroke="#555"/>')
-        out.append(f'<text x="{x + CELL / 2}" y="{y + CELL / 2 + 4}">{escape(text)}</text>')
+        small = ' font-size="9"' if len(text) > 4 else ""  # T63.3 stays inside its cell
+        out.append(f'<text x="{x + CELL / 2}" y="{y + CELL / 2 + 4}"{small}>{escape(text)}</text>')
     return "\n".join([*out, "</svg>", ""])
 
 

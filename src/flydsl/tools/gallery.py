@@ -54,8 +54,8 @@ SECTIONS: dict[str, list[Picture]] = {
                 "(8,8):(8,1)", banks=8),
         Picture("swizzle-3-0-3", "Swizzle of single elements", "Every row and every column has all eight banks.",
                 "S<3,0,3> o 0 o (8,8):(8,1)", banks=8),
-        Picture("swizzle-2-1-3", "Swizzle of pairs", "Two neighbours stay together, so that wide accesses stay wide.",
-                "S<2,1,3> o 0 o (8,8):(8,1)", banks=8),
+        Picture("swizzle-2-1-2", "Swizzle of pairs", "Two neighbours stay together, so that wide accesses stay wide.",
+                "S<2,1,2> o 0 o (8,8):(8,1)", banks=8),
     ],
     "Threads and values": [
         Picture("tv-rows", "A coalesced copy", "4 x 4 threads with four neighbours of a row each: wide accesses, "
