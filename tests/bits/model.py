@@ -96,9 +96,7 @@ def product(a: Bits, b: Bits, c: Bits, types: tuple[str, str, str], rules: Rules
         largest = np.maximum(exponents.max(-1), own)
         largest = np.maximum(largest, -2000)
         total = _shifted(products, rules.fraction - places + exponents - largest[..., None]).sum(-1)
-        total += _shifted(
-            so_far.significand, rules.fraction - FORMATS[types[2]].fraction + so_far.exponent - largest
-        )
+        total += _shifted(so_far.significand, rules.fraction - FORMATS[types[2]].fraction + so_far.exponent - largest)
         exact = _float_of(total, largest - rules.fraction)
         with np.errstate(invalid="ignore"):
             factors = np.where(xa != 0, xa, la.astype(np.float64)), np.where(xb != 0, xb, lb.astype(np.float64))
