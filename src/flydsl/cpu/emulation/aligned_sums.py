@@ -1,7 +1,7 @@
 """A matrix instruction that adds as the hardware does: aligned to the largest exponent, cut off, rounded.
 
-All of it is exact in f64: a product of two operands has at most 22 bits, and a sum of what is left of them after the cut
-fewer than 40. So aligning is a product with a power of two, and cutting off is `trunc`. Exponents are powers of two
+All of it is exact in f64: a product of two operands has at most 22 bits, and a sum of what is left of them after the
+cut fewer than 40. So aligning is a product with a power of two, and cutting off is `trunc`. Exponents are powers of two
 themselves: the largest is found by comparing floats.
 """
 
@@ -90,6 +90,8 @@ class AlignedProduct(Product):
         """The power of two of an operand in f64; what is below the normal numbers has the exponent of the least."""
         b, wide, form = self.b, self.widened(x), FORMATS[str(self.op.elem_types[of])]
         least = form.tiny + form.mantissa_bits
+        if of < 2 and self.rules.least is not None:
+            least = self.rules.least
         word = b.cast("bitcast", wide, like(wide.type, i64))
         power = b.cast("bitcast", b.int_binary("andi", word, b.const(_EXPONENT, word.type)), wide.type)
         return self._larger(power, b.const(2.0**least, wide.type))

@@ -177,7 +177,7 @@ class MmaScales(NamedTuple):
 
 
 class MmaSums(NamedTuple):
-    """How a matrix unit adds: `terms` products and the sum so far, aligned to the largest exponent, cut off, rounded."""
+    """How a matrix unit adds: products and the sum so far are aligned to the largest exponent, cut off, and rounded."""
 
     terms: int
     """Products added at once, by rising k."""
@@ -189,6 +189,8 @@ class MmaSums(NamedTuple):
     """Whether results are rounded to the nearest even; otherwise towards zero."""
     operand_fraction: int | None = None
     """Bits of fraction that are read of operands."""
+    least: int | None = None
+    """The smallest exponent of operands in the unit, where that is not the one of their type."""
 
 
 class TileCopy(NamedTuple):

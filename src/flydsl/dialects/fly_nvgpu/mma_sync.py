@@ -198,7 +198,7 @@ class MmaSyncType(Data[MmaData], MmaOpType):
 
     def emulate(self, low: AtomEmulation, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
         """The product as the unit of the architecture adds it up."""
-        sums = sums_of(low.arch, str(type_name(self.data.a)), self.data.acc)
+        sums = sums_of(low.arch, str(type_name(self.data.a)), self.data.acc, sync=True)
         low.emulate_mma(self, d, a, b, c, signed=(self.data.a != _UI8, self.data.b != _UI8), sums=sums)
 
     @classmethod

@@ -158,7 +158,7 @@ class WgmmaType(Data[WgmmaData], MmaOpType):
         accumulate = low.state("accumulate")
         addend = c if accumulate is None else self._addend(low, accumulate, c, d)
         signed = type_name(self.data.a) != "u8", type_name(self.data.b) != "u8"
-        sums = sums_of(low.arch, str(type_name(self.data.a)), self.data.acc)
+        sums = sums_of(low.arch, str(type_name(self.data.a)), self.data.acc, sync=False)
         low.emulate_mma(self, d, a, b, addend, signed=signed, sums=sums)
         for operand in (a, b):
             low.note_product(operand, 128)
