@@ -2,10 +2,10 @@
 
     python benchmarks/h200_matmul.py [--tune] [--precisions] [--out FOLDER] [--shapes 4096x4096x4096,...]
 
-Without `--tune` the entry point alone runs, as callers get it; `--precisions` is fp8, int8 and float32 beside cuBLASLt. Every
-result is compared with float64 first, element by element, on fresh random data and a poisoned output. Times are medians
-of CUDA events around graph replays; contenders take turns, and rotate among as many sets of matrices as L2 does not
-hold. One JSON object per measurement goes to FOLDER/matmul.jsonl; a table comes last.
+Without `--tune` the entry point alone runs, as callers get it; `--precisions` is fp8, int8 and float32 beside cuBLASLt.
+Every result is compared with float64 first, element by element, on fresh random data and a poisoned output. Times are
+medians of CUDA events around graph replays; contenders take turns, and rotate among as many sets of matrices as L2 does
+not hold. One JSON object per measurement goes to FOLDER/matmul.jsonl; a table comes last.
 """
 
 from __future__ import annotations
