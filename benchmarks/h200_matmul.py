@@ -4,10 +4,10 @@
     python benchmarks/h200_matmul.py --tune --random 80 --seed 7      # shapes nobody chose
     python benchmarks/h200_matmul.py --winners matmul.jsonl,...       # what ships, from such runs; needs no GPU
 
-Without `--tune` the entry point alone runs, as callers get it; `--precisions` is fp8 and int8 beside cuBLASLt. Every
-result is compared with float64 first, element by element, on fresh random data and a poisoned output. Times are medians
-of CUDA events around graph replays; contenders take turns, and rotate among as many sets of matrices as L2 does not
-hold. One JSON object per measurement goes to FOLDER/matmul.jsonl; a table comes last.
+Without `--tune` the entry point alone runs, as callers get it; `--precisions` is fp8, int8 and float32 beside cuBLASLt.
+Every result is compared with float64 first, element by element, on fresh random data and a poisoned output. Times are
+medians of CUDA events around graph replays; contenders take turns, and rotate among as many sets of matrices as L2 does
+not hold. One JSON object per measurement goes to FOLDER/matmul.jsonl; a table comes last.
 """
 
 from __future__ import annotations
@@ -372,6 +372,16 @@ def precision_calls(case: Case):
             a, b.T, scale_a=first, scale_b=second, out_dtype=torch.bfloat16, use_fast_accum=fast
         )
 
+    u, v = (torch.randn(q, k, device="cuda") for q in (m, n))
+    exact = (u.double() @ v.double().T).float()
+
+    def library(fast):
+        def call():
+            torch.backends.cuda.matmul.allow_tf32 = fast
+            return torch.mm(u, v.T)
+
+        return call
+
     def ours(first, second, sums="f32"):
         return lambda: matmul(a, b.T, scale_a=first, scale_b=second, accumulate=sums)
 
@@ -382,6 +392,8 @@ def precision_calls(case: Case):
         "fp8 rows fast": (ours(rows, columns, "fast"), scaled(rows, columns, True), product * rows * columns),
         "fp8 rows": (ours(rows, columns), scaled(rows, columns, False), product * rows * columns),
         "fp8 blocks": (ours(lines, squares), None, blocked),
+        "f32 tf32": (lambda: matmul(u, v.T, precision="tf32"), library(True), exact),
+        "f32 tf32x3": (lambda: matmul(u, v.T, precision="tf32x3"), library(False), exact),
         "int8": (lambda: matmul(x, y.T), lambda: torch._int_mm(x, y.T), x.float() @ y.float().T),
     }
     return found

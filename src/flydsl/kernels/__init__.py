@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from .axes.reduce import reduce
     from .axes.scan import scan
     from .axes.sort import argsort, sort, sort_by_key
+    from .experts.entry import moe
+    from .experts.move import permute_tokens, unpermute_tokens
+    from .experts.sort import sort_tokens
     from .matmul.entry import matmul
     from .matmul.grouped import grouped_matmul
     from .matmul.weights import QuantizedWeight, dequantize_weight, quantize_weight
@@ -43,6 +46,9 @@ _WHERE = {
         "axes.reduce": "reduce",
         "axes.scan": "scan",
         "axes.sort": "argsort sort sort_by_key",
+        "experts.entry": "moe",
+        "experts.move": "permute_tokens unpermute_tokens",
+        "experts.sort": "sort_tokens",
         "matmul.entry": "matmul",
         "matmul.grouped": "grouped_matmul",
         "matmul.weights": "QuantizedWeight dequantize_weight quantize_weight",
@@ -86,8 +92,8 @@ __all__ = [
     "cross_entropy_forward", "dequantize_mx", "dequantize_weight", "embedding", "embedding_backward", "gate", "gated",
     "gated_backward", "gelu_mul", "group_norm", "group_norm_backward", "group_norm_forward", "grouped_matmul",
     "layer_norm", "layer_norm_backward", "layer_norm_mx", "linear_cross_entropy", "linear_cross_entropy_backward",
-    "linear_cross_entropy_forward", "log_softmax", "log_softmax_backward", "matmul", "mla_decode", "permute",
-    "quantize", "quantize_mx", "quantize_weight", "reduce", "rms_norm", "rms_norm_backward", "rms_norm_mx",
-    "rms_norm_quantized", "rope", "sample", "scan", "silu_mul", "softmax", "softmax_backward", "sort", "sort_by_key",
-    "top_k",
+    "linear_cross_entropy_forward", "log_softmax", "log_softmax_backward", "matmul", "mla_decode", "moe", "permute",
+    "permute_tokens", "quantize", "quantize_mx", "quantize_weight", "reduce", "rms_norm", "rms_norm_backward",
+    "rms_norm_mx", "rms_norm_quantized", "rope", "sample", "scan", "silu_mul", "softmax", "softmax_backward", "sort",
+    "sort_by_key", "sort_tokens", "top_k", "unpermute_tokens",
 ]  # fmt: skip

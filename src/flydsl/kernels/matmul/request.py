@@ -18,6 +18,8 @@ RESULTS = {
 }  # fmt: skip
 """What a product of a type may be given as; the first is the default of fp8 and int8."""
 SUMS = ("f32", "fast")
+PRECISIONS = ("ieee", "tf32x3", "tf32")
+"""How float32 may be multiplied: as it is, with 22 bits of it or with 11."""
 BLOCK = 128
 """Elements along each direction that share a scale."""
 
@@ -42,6 +44,7 @@ class Request(NamedTuple):
     """The scales are for 128 elements of a row of a, and for 128 x 128 of b."""
     invariant: bool = False
     """Rows of the result are the same bits whatever rows are beside them."""
+    precision: str = "ieee"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -98,6 +101,14 @@ def check(
     return Request(
         a, b, bias, scale_a, scale_b, name, result, accumulate, m, n, a.shape[-1], batches, batched, blocked
     )  # fmt: skip
+
+
+def check_precision(dtype: str, precision: str) -> str:
+    if precision not in PRECISIONS:
+        raise DSLValueError(f"matmul: precision is one of {', '.join(PRECISIONS)}, got {precision!r}")
+    if precision != "ieee" and dtype != "float32":
+        raise DSLTypeError(f"matmul: precision={precision!r} is about float32, got a of {dtype}")
+    return precision
 
 
 def result_type(dtype: str, out_dtype: object) -> str:
@@ -173,4 +184,14 @@ def check_apart(
                 raise DSLValueError(f"{what}: out overlaps {name}; give it memory of its own")
 
 
-__all__ = ["FLOATS", "FP8", "Request", "check", "check_apart", "check_out", "check_placed", "result_type"]
+__all__ = [
+    "FLOATS",
+    "FP8",
+    "Request",
+    "check",
+    "check_apart",
+    "check_out",
+    "check_placed",
+    "check_precision",
+    "result_type",
+]
