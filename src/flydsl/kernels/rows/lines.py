@@ -162,6 +162,15 @@ class Lines:
                     for at in (*self.turns(), *self._edge()):
                         self._raw(name, at, None)
 
+    def held(self, *names: str) -> list[Value]:
+        """What was fetched of these arrays, in the order of `take`."""
+        return [self._kept[name, turn] for name in names if name in self.arrays for turn in range(self.form.turns)]
+
+    def take(self, values: Sequence[Value], *names: str) -> None:
+        """Use values that were fetched before, or by the lines of another row, instead of reading."""
+        keys = [(name, turn) for name in names if name in self.arrays for turn in range(self.form.turns)]
+        self._kept.update(zip(keys, values, strict=True))
+
     def keep(self, name: str, at: Place, make: Callable[[], Value]) -> Value:
         """A value made once for a place in registers, and each time elsewhere."""
         if at.key is None:
