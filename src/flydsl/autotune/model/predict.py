@@ -64,6 +64,11 @@ class Prediction:
         lines += [f"  hint: {hint}" for hint in self.hints]
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        from ...markup import code
+
+        return code(self.table())
+
     def _lines(self) -> list[str]:
         share = share_of(self.limiter)
         whole = sum(share(each, self.machine) for each in self.work.lines.values())
