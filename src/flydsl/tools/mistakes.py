@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import linecache
 import os
 import sys
 import sysconfig
@@ -23,6 +24,7 @@ class Mistake(TypedDict):
     message: str
 
 
+_TRACEBACK = "DSL Traceback"
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARY = tuple(
     {os.path.realpath(path) + os.sep for name in ("stdlib", "platstdlib") if (path := sysconfig.get_path(name))}
@@ -52,11 +54,20 @@ def mistakes_of(error: BaseException, script: str) -> list[Mistake]:
 
 def _message(error: BaseException) -> str:
     text = error.msg if isinstance(error, SyntaxError) else str(error)
-    notes: list[str] = getattr(error, "__notes__", [])
     # The traceback of the kernel is where the message is shown.
-    text = text.split("\nDSL Traceback")[0].strip()
+    notes = [note for note in _notes(error) if not note.startswith(_TRACEBACK)]
+    text = text.split(f"\n{_TRACEBACK}")[0].strip()
     name = "" if isinstance(error, FlyDSLError) else f"{type(error).__name__}: "
     return "\n".join([f"{name}{text}" if text else type(error).__name__, *notes])
+
+
+def _notes(error: BaseException) -> list[str]:
+    return getattr(error, "__notes__", [])
+
+
+def came_from_tracing(error: BaseException) -> bool:
+    """Whether an exception was raised while the code of a kernel or of a jit function was traced."""
+    return isinstance(error, FlyDSLError) or any(note.startswith(_TRACEBACK) for note in _notes(error))
 
 
 def _at(frame: SourceFrame, message: str) -> Mistake:
@@ -84,6 +95,8 @@ def _span(code: CodeType, place: TracebackType) -> SourceFrame:
     if positions is not None and positions[0] == place.tb_lineno:
         _, last, start, end = positions
         if last == place.tb_lineno and start is not None and end is not None:
+            data = linecache.getline(code.co_filename, place.tb_lineno).encode()  # positions count bytes
+            start, end = (len(data[:at].decode(errors="replace")) for at in (start, end))
             return SourceFrame(code.co_filename, place.tb_lineno, start, end)
     return SourceFrame(code.co_filename, place.tb_lineno)
 
@@ -105,4 +118,4 @@ def text_of(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
-__all__ = ["Mistake", "is_users", "mistakes_of", "text_of", "user_files"]
+__all__ = ["Mistake", "came_from_tracing", "is_users", "mistakes_of", "text_of", "user_files"]
