@@ -7,18 +7,21 @@ from pathlib import Path
 
 from flydsl.errors import ExternalLLVMError
 from flydsl.llvm.tools import Tool, run_tool, try_find_tool
+from flydsl.target import USUAL
 
+_GFX, _SM = USUAL["rocm"], USUAL["cuda"]
 _IR = 'target triple = "amdgcn-amd-amdhsa"\n\ndefine amdgpu_kernel void @k() {\n  ret void\n}\n'
-_PTX = ".version 8.0\n.target sm_90\n.address_size 64\n\n.visible .entry k()\n{\n\tret;\n}\n"
-_AMD = ("-triple=amdgcn-amd-amdhsa", "-mcpu=gfx942")
+_PTX = f".version 8.0\n.target {_SM}\n.address_size 64\n\n.visible .entry k()\n{{\n\tret;\n}}\n"
+_AMD = ("-mtriple=amdgcn-amd-amdhsa", f"-mcpu={_GFX}")
+_ASSEMBLE = ("-triple=amdgcn-amd-amdhsa", f"-mcpu={_GFX}", "-filetype=obj", "in.s", "-o")
 _JOBS: dict[str, tuple[str, ...]] = {
     "opt": ("-S", "-passes=instsimplify", "in.ll", "-o", "out"),
-    "llc": ("-mtriple=amdgcn-amd-amdhsa", "-mcpu=gfx942", "-filetype=obj", "in.ll", "-o", "out"),
-    "fly-llc": ("-mtriple=amdgcn-amd-amdhsa", "-mcpu=gfx942", "--emit=obj", "in.ll", "-o", "out"),
-    "llvm-mc": (*_AMD, "-filetype=obj", "in.s", "-o", "out"),
-    "ptxas": ("-arch=sm_90", "in.ptx", "-o", "out"),
+    "llc": (*_AMD, "-filetype=obj", "in.ll", "-o", "out"),
+    "fly-llc": (*_AMD, "--emit=obj", "in.ll", "-o", "out"),
+    "llvm-mc": (*_ASSEMBLE, "out"),
+    "ptxas": (f"-arch={_SM}", "in.ptx", "-o", "out"),
     "ld.lld": ("-shared", "in.o", "-o", "out"),
-    "llvm-objdump": ("-d", "--mcpu=gfx942", "in.o"),
+    "llvm-objdump": ("-d", f"--mcpu={_GFX}", "in.o"),
 }
 
 
@@ -50,7 +53,7 @@ def _object(folder: Path) -> bool:
     assembler = try_find_tool("llvm-mc")
     if assembler is None:
         return False
-    run_tool(assembler, [*_AMD, "-filetype=obj", "in.s", "-o", "in.o"], cwd=folder)
+    run_tool(assembler, [*_ASSEMBLE, "in.o"], cwd=folder)
     return True
 
 
