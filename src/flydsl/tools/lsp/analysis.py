@@ -7,6 +7,7 @@ not call are compiled from the hint above them, or from their annotations where 
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import json
@@ -101,8 +102,10 @@ class Analysis:
 
     def _script(self, text: str, namespace: dict[str, object]) -> bool:
         """Run the statements; whether it came to the end of them."""
-        for statement in _statements(ast.parse(text, self.file)):
-            code = compile(ast.Module([statement], []), self.file, "exec")
+        tree = ast.parse(text, self.file)
+        flags = _futures(tree)
+        for statement in _statements(tree):
+            code = compile(ast.Module([statement], []), self.file, "exec", flags, dont_inherit=True)
             try:
                 with self.watch.watching():
                     exec(code, namespace)
@@ -240,6 +243,17 @@ def _here(error: BaseException, file: str) -> dict[str, object]:
             line = place.tb_lineno
         place = place.tb_next
     return {"file": file, "line": line, "column": 0, "end": len(linecache.getline(file, line).rstrip("\n"))}
+
+
+def _futures(tree: ast.Module) -> int:
+    """What `from __future__` asks of the compiler: statements that are compiled one by one would not know."""
+    flags = 0
+    for statement in tree.body:
+        if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
+            for alias in statement.names:
+                feature: object = getattr(__future__, alias.name, None)
+                flags |= getattr(feature, "compiler_flag", 0)
+    return flags
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:

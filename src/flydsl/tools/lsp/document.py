@@ -123,15 +123,15 @@ class Document:
 
     def inlay_hints(self, first: int, last: int) -> list[InlayHint]:
         """For lines `first` to `last`, from 0."""
-        out: list[InlayHint] = []
+        out: dict[tuple[int, int], InlayHint] = {}
         for value in self.found["values"]:
-            line, name = value["line"], value["name"]
-            span = self.source.names.get((line, name))
-            if span is None or not first <= line - 1 <= last or not self._same(line):
+            place = self.source.names.get((value["line"], value["name"]))
+            if place is None or not first <= place.line - 1 <= last or not self._same(place.line):
                 continue
-            column = units(self.lines[line - 1], span[1])
-            out.append(InlayHint(line - 1, column, f": {_shortened(value['text'])}", value["text"]))
-        return out
+            column = units(self.lines[place.line - 1], place.end)
+            hint = InlayHint(place.line - 1, column, f": {_shortened(value['text'])}", value["text"])
+            out[hint.line, hint.column] = hint  # the last: what a loop or a second call made of it
+        return list(out.values())
 
     def hover(self, line: int, unit: int) -> Hover | None:
         """What is known of the name at a place."""

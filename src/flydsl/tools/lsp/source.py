@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 _HINT = re.compile(r"^\s*#\s*fly:\s*(.*)$")
 _TARGET = re.compile(r"\btarget\s*=\s*([\w.:+-]+)")
@@ -42,14 +43,22 @@ class Function:
     """0 at the top of the file."""
 
 
+class Name(NamedTuple):
+    """Where a name stands; columns in characters."""
+
+    line: int
+    start: int
+    end: int
+
+
 @dataclass
 class Source:
     """A file."""
 
     text: str
     functions: list[Function] = field(default_factory=list[Function])
-    names: dict[tuple[int, str], tuple[int, int]] = field(default_factory=dict[tuple[int, str], tuple[int, int]])
-    """Line and name of what is given a value: where the name begins and ends, in characters."""
+    names: dict[tuple[int, str], Name] = field(default_factory=dict[tuple[int, str], "Name"])
+    """Line and name of what is given a value: where the name stands. Each line of a statement counts."""
     target: str | None = None
     """Of the whole file."""
 
@@ -94,7 +103,10 @@ def parse(text: str, filename: str = "<file>") -> Source:
     for line, hint in hints.items():
         if line not in used and hint.target is not None and found.target is None:
             found.target = hint.target
-    found.names = {(line, name): span for line, name, span in _names(tree, lines)}
+    for node, name, first, last in _names(tree):
+        start = len(lines[node.lineno - 1].encode()[: node.col_offset].decode(errors="replace"))  # `ast` counts bytes
+        for line in range(first, last + 1):
+            found.names.setdefault((line, name), Name(node.lineno, start, start + len(name)))
     return found
 
 
@@ -112,26 +124,25 @@ def _kind(decorator: ast.expr) -> str | None:
     return name if name in _KINDS else None
 
 
-def _names(tree: ast.AST, lines: list[str]) -> Iterator[tuple[int, str, tuple[int, int]]]:
-    """Every name that is given a value. A statement over several lines gives it at its first one."""
+def _names(tree: ast.AST) -> Iterator[tuple[ast.Name | ast.arg, str, int, int]]:
+    """Every name that is given a value, and the lines of what gives it."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            for argument in node.args.args:
-                yield node.lineno, argument.arg, _span(argument.lineno, argument.col_offset, argument.arg, lines)
-        targets: list[ast.expr] = []
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+                yield argument, argument.arg, first, node.body[0].lineno - 1
+        targets: Sequence[ast.expr] = ()
+        first = last = 0
         if isinstance(node, ast.Assign):
-            targets = node.targets
-        elif isinstance(node, ast.AugAssign | ast.AnnAssign | ast.For):
-            targets = [node.target]
+            targets, first, last = node.targets, node.lineno, node.end_lineno or node.lineno
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+            targets, first, last = [node.target], node.lineno, node.end_lineno or node.lineno
+        elif isinstance(node, ast.For):
+            targets, first, last = [node.target], node.lineno, node.iter.end_lineno or node.lineno
         for target in targets:
             for name in ast.walk(target):
                 if isinstance(name, ast.Name):
-                    yield name.lineno, name.id, _span(name.lineno, name.col_offset, name.id, lines)
+                    yield name, name.id, first, last
 
 
-def _span(line: int, offset: int, name: str, lines: list[str]) -> tuple[int, int]:
-    start = len(lines[line - 1].encode()[:offset].decode(errors="replace"))  # `ast` counts bytes
-    return start, start + len(name)
-
-
-__all__ = ["Function", "Hint", "Source", "hint_of", "parse"]
+__all__ = ["Function", "Hint", "Name", "Source", "hint_of", "parse"]
