@@ -37,7 +37,7 @@ class Costs:
         try:
             machine = machine_for(artifact.target)
         except DSLValueError as error:
-            self.unknown[artifact.key] = str(error)
+            self.unknown[artifact.key] = f"no prediction: {error}"
             return
         try:
             known += predict(artifact, list(call.adapted.values()), machine)
