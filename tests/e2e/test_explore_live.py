@@ -122,7 +122,8 @@ def test_who_may_ask(served: Served):
     for host in ("evil.example", f"evil.example:{served.port}", f"127.0.0.1:{served.port + 1}", "127.0.0.1"):
         assert served.get("/" + token, host=host)[0] == 403, host
     assert served.get("/etc/passwd" + token)[0] == 404
-    assert served.get("/" + token, method="POST")[0] == 501
+    for method in ("POST", "HEAD", "OPTIONS"):
+        assert served.get("/" + token, method=method)[0] == 405 and served.get("/", method=method)[0] == 403
     _, _, headers = served.get("/" + token)
     assert "default-src 'none'" in headers["Content-Security-Policy"] and headers["Cache-Control"] == "no-store"
 

@@ -59,6 +59,7 @@ def test_hints():
     kernel, move, method = source.functions
     assert (kernel.name, kernel.kind, kernel.hint, kernel.level) == ("move_kernel", "kernel", None, 0)
     assert move.hint is not None and move.hint.target == "cuda:sm_90a" and move.hint.arguments.startswith("dict(")
+    assert "move_kernel" in source.inlined and "move" not in source.inlined
     assert method.level == 1 and source.at(method.last) == method and source.at(1) is None
 
 
@@ -118,6 +119,17 @@ def test_from_a_line_to_what_it_became(analysed: Document):
     found = analysed.lowered(None, "assembly", line)
     assert found is not None and found.name.endswith(".assembly.s") and found.line > 0
     assert analysed.lowered("nothing", "assembly") is None and analysed.lowered(None, "assembly", 0) is None
+
+
+def test_a_file_of_a_package_imports_its_neighbours(tmp_path: Path):
+    for name in ("outer", "outer/inner"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+    (tmp_path / "outer" / "sizes.py").write_text("ROWS = 4\n")
+    script = tmp_path / "outer" / "inner" / "s.py"
+    script.write_text("from ..sizes import ROWS\n" + TEXT.partition("\n")[2].replace("(4, 2)", "(ROWS, 2)"))
+    found = Analysis(str(script), None).run()
+    assert found["mistakes"] == [] and "Layout (4,2):(2,1)" in [value["text"] for value in found["values"]]
 
 
 def test_a_hint_that_cannot_be_evaluated(tmp_path: Path):

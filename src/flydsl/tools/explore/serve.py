@@ -87,6 +87,15 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(HTTPStatus.NOT_FOUND, "text/plain", "there is no such page\n")
 
+    def _other(self) -> None:
+        """Nothing else is offered."""
+        allowed = self._allowed(parse_qs(urlsplit(self.path).query).get("token", [""])[0])
+        self.close_connection = True  # what a request may carry is not read
+        status = HTTPStatus.METHOD_NOT_ALLOWED if allowed else HTTPStatus.FORBIDDEN
+        self._send(status, "text/plain", "" if self.command == "HEAD" else "this address answers GET, with its token\n")
+
+    do_HEAD = do_POST = do_PUT = do_DELETE = do_OPTIONS = do_PATCH = _other
+
     def _allowed(self, token: str) -> bool:
         hosts = {f"{name}:{self.server.server_port}" for name in (ADDRESS, "localhost")}
         same = hmac.compare_digest(token.encode(), self.server.token.encode())

@@ -81,6 +81,8 @@ class Analysis:
         ):
             module = types.ModuleType("__main__")
             module.__file__ = self.file
+            root, module.__package__ = _package(self.file)
+            sys.path.insert(0, root)
             before = sys.modules["__main__"]
             sys.modules["__main__"] = module
             try:
@@ -129,6 +131,8 @@ class Analysis:
             if about.kind != "jit" or about.level or not isinstance(function, JitFunction):
                 continue
             if (failed or about.name in self.compiled) and (about.hint is None or about.hint.arguments is None):
+                continue
+            if about.name in source.inlined and about.hint is None:
                 continue
             given = self._arguments(about, function, namespace)
             if given is None:
@@ -243,6 +247,15 @@ def _here(error: BaseException, file: str) -> dict[str, object]:
             line = place.tb_lineno
         place = place.tb_next
     return {"file": file, "line": line, "column": 0, "end": len(linecache.getline(file, line).rstrip("\n"))}
+
+
+def _package(file: str) -> tuple[str, str]:
+    """The folder to import from and the package a file is in, for its relative imports."""
+    folder, names = os.path.dirname(file), list[str]()
+    while os.path.exists(os.path.join(folder, "__init__.py")) and os.path.dirname(folder) != folder:
+        folder, name = os.path.split(folder)
+        names.insert(0, name)
+    return folder, ".".join(names)
 
 
 def _futures(tree: ast.Module) -> int:

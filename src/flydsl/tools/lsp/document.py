@@ -14,7 +14,7 @@ _WORD = re.compile(r"[^\W\d]\w*")
 LONGEST = 60
 """Characters of a description beside the code."""
 LARGEST_PICTURE = 48_000
-"""Characters of an SVG that is put into a hover."""
+"""Characters of the SVGs that are put into a hover: editors cut what is too long."""
 
 
 class Span(NamedTuple):
@@ -203,10 +203,12 @@ def _shortened(text: str) -> str:
 
 def _markdown(value: FoundValue) -> str:
     parts = [f"**{value['name']}**: `{value['text']}`"]
-    picture = value["picture"]
-    if picture and len(picture) <= LARGEST_PICTURE:
-        packed = base64.b64encode(picture.encode()).decode()
-        parts.append(f"![{value['text']}](data:image/svg+xml;base64,{packed})")
+    room = LARGEST_PICTURE
+    for picture in value["pictures"]:
+        room -= len(picture)
+        if room >= 0:
+            packed = base64.b64encode(picture.encode()).decode()
+            parts.append(f"![{value['text']}](data:image/svg+xml;base64,{packed})")
     if value["grid"]:
         parts.append(f"```text\n{value['grid']}\n```")
     return "\n\n".join(parts)

@@ -22,8 +22,8 @@ class FoundValue(TypedDict):
     name: str
     text: str
     """Its type, with its layout."""
-    picture: str
-    """SVG, or nothing."""
+    pictures: list[str]
+    """SVGs: of a layout, of each operand of a tiled product."""
     grid: str
     """The picture as text, or nothing."""
 

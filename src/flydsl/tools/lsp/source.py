@@ -61,6 +61,8 @@ class Source:
     """Line and name of what is given a value: where the name stands. Each line of a statement counts."""
     target: str | None = None
     """Of the whole file."""
+    inlined: set[str] = field(default_factory=set[str])
+    """Names that kernels and jit functions use: those among the functions are part of their callers."""
 
     def at(self, line: int) -> Function | None:
         """The innermost function around a line."""
@@ -99,6 +101,7 @@ def parse(text: str, filename: str = "<file>") -> Source:
             above -= 1
         used.add(above)
         last = node.end_lineno or node.lineno
+        found.inlined |= {n.id for part in node.body for n in ast.walk(part) if isinstance(n, ast.Name)} - {node.name}
         found.functions.append(Function(node.name, kind, node.lineno, last, hints.get(above), level))
     for line, hint in hints.items():
         if line not in used and hint.target is not None and found.target is None:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from flydsl import layout as L
 from flydsl.expr.numeric import Numeric
@@ -15,6 +15,9 @@ from flydsl.expr.tensors.algebra_values import AlgebraValue
 from flydsl.expr.vector import Vector
 from flydsl.layout.draw import picture_of
 from flydsl.tools.lsp.found import FoundValue
+
+if TYPE_CHECKING:
+    from xdsl.ir import Attribute
 
 MOST_NAMES = 2000
 
@@ -60,16 +63,16 @@ def _layout_of(value: object) -> L.AnyLayout | None:
     return found if isinstance(found, (L.Layout, L.ComposedLayout)) else None
 
 
-def _picture(value: object) -> str:
+def _pictures(value: object) -> list[str]:
     layout = _layout_of(value)
     if layout is not None:
-        return picture_of(layout, 512) or ""
+        picture = picture_of(layout, 512)
+        return [] if picture is None else [picture]
     if isinstance(value, _Typed) and type(value).__module__.startswith("flydsl.expr."):
         from flydsl.dialects.fly.drawings import pictures_of
 
-        found = [svg for _, svg in pictures_of(cast("L.Layout", value.type))]  # pyright: ignore[reportArgumentType]
-        return found[0] if found else ""
-    return ""
+        return [svg for _, svg in pictures_of(cast("Attribute", value.type))]
+    return []
 
 
 def grid_of(layout: L.AnyLayout, most: int = 256) -> str:
@@ -145,7 +148,7 @@ class Watch:
                 "line": line,
                 "name": name,
                 "text": text,
-                "picture": _picture(value),
+                "pictures": _pictures(value),
                 "grid": grid,
             }
 
