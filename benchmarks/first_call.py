@@ -4,8 +4,8 @@
     python benchmarks/first_call.py --imports       the modules that take longest, by `python -X importtime`
 
 Each figure is the best of some processes, each of which imports torch, makes tensors, calls softmax once, and prints a
-sum; torch alone does all but the softmax. Triton is measured with a kernel for the same, where it is installed and there
-is a GPU.
+sum; torch alone does all but the softmax. Triton is measured with a kernel for the same, where it is installed and
+there is a GPU.
 """
 
 from __future__ import annotations
