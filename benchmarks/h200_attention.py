@@ -98,7 +98,7 @@ def call_tile(tile: Tile, q, k, v, out, causal: bool) -> None:
     processors = torch.cuda.get_device_properties(0).multi_processor_count
     run = on_hopper(request, describe("out", out), Target(GPUTarget.parse("cuda:sm_90a"), processors), tile)
     assert run is not None
-    given = Given(q, k, v, out, None, None, None, None, None, None, None, None, none)
+    given = Given(q, k, v, out, None, None, None, None, None, None, None, None, none, (0, 0, 1.0))
     run(given, q.shape[1], k.shape[1], None)
 
 

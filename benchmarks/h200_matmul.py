@@ -1,11 +1,13 @@
 """Matrix products on an NVIDIA GPU beside cuBLAS (through torch): every tile the model likes, at many shapes.
 
     python benchmarks/h200_matmul.py [--tune] [--precisions] [--out FOLDER] [--shapes 4096x4096x4096,...]
+    python benchmarks/h200_matmul.py --tune --random 80 --seed 7      # shapes nobody chose
+    python benchmarks/h200_matmul.py --winners matmul.jsonl,...       # what ships, from such runs; needs no GPU
 
-Without `--tune` the entry point alone runs, as callers get it; `--precisions` is fp8 and int8 beside cuBLASLt. Every
-result is compared with float64 first, element by element, on fresh random data and a poisoned output. Times are medians
-of CUDA events around graph replays; contenders take turns, and rotate among as many sets of matrices as L2 does not
-hold. One JSON object per measurement goes to FOLDER/matmul.jsonl; a table comes last.
+Without `--tune` the entry point alone runs, as callers get it; `--precisions` is fp8, int8 and float32 beside cuBLASLt.
+Every result is compared with float64 first, element by element, on fresh random data and a poisoned output. Times are
+medians of CUDA events around graph replays; contenders take turns, and rotate among as many sets of matrices as L2 does
+not hold. One JSON object per measurement goes to FOLDER/matmul.jsonl; a table comes last.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import argparse
 import json
 import math
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -40,6 +43,43 @@ SHAPES = [
     (16384, 4096, 4096), (16384, 512, 7168), (777, 1296, 2056),
 ]  # fmt: skip
 L2 = 50 << 20
+MOST_FLOPS = 3e12
+REACH = 1.25
+"""How far a winner serves other shapes, as a factor over all extents."""
+
+
+def random_shapes(count: int, seed: int) -> list[tuple[int, int, int]]:
+    """M from 1 to 16384, N and K from 512 to 28672, evenly by their logarithms; one in four is no multiple of 64."""
+    source, found = random.Random(seed), []
+    while len(found) < count:
+        m = round(2 ** source.uniform(0, 14))
+        n, k = (round(2 ** source.uniform(9, math.log2(28672))) for _ in range(2))
+        if source.random() < 0.75:
+            m, n, k = m if m < 64 else m // 64 * 64, n // 64 * 64, k // 64 * 64
+        else:
+            n, k = n // 8 * 8, k // 8 * 8
+        if 2 * m * n * k <= MOST_FLOPS:
+            found.append((m, n, k))
+    return found
+
+
+def write_winners(files: list[str], target: Path) -> None:
+    """The fastest of each case's tiles, as the package has them."""
+    from flydsl.autotune import Config
+    from flydsl.autotune.shipped import write
+
+    best: dict[Case, dict] = {}
+    for file in files:
+        for row in map(json.loads, Path(file).read_text().splitlines()):
+            case = Case(**row["case"])
+            if "tile" in row and (case not in best or row["us"] < best[case]["us"]):
+                best[case] = row
+    points = [
+        (case._asdict(), Config(**row["tile"], **({"burst": row["burst"]} if "burst" in row else {})))
+        for case, row in sorted(best.items())
+    ]
+    write(target, points, reach=REACH)
+    print(f"{len(points)} winners in {target}")
 
 
 class Case(NamedTuple):
@@ -296,6 +336,7 @@ def run(case: Case, processors: int, options, rows: list[dict]):
         if who in plans:
             plan = plans[who]
             more = {"tile": plan.tile._asdict(), "group": plan.group, "blocks": plan.blocks}
+            more["burst"] = plan.burst
             more["model"] = plan.clocks / RATES.clock * 1e6
         rows.append({"case": case._asdict(), "who": who, "us": found, "tflops": flops / found / 1e6, **more})
     if not times:
@@ -331,6 +372,16 @@ def precision_calls(case: Case):
             a, b.T, scale_a=first, scale_b=second, out_dtype=torch.bfloat16, use_fast_accum=fast
         )
 
+    u, v = (torch.randn(q, k, device="cuda") for q in (m, n))
+    exact = (u.double() @ v.double().T).float()
+
+    def library(fast):
+        def call():
+            torch.backends.cuda.matmul.allow_tf32 = fast
+            return torch.mm(u, v.T)
+
+        return call
+
     def ours(first, second, sums="f32"):
         return lambda: matmul(a, b.T, scale_a=first, scale_b=second, accumulate=sums)
 
@@ -341,6 +392,8 @@ def precision_calls(case: Case):
         "fp8 rows fast": (ours(rows, columns, "fast"), scaled(rows, columns, True), product * rows * columns),
         "fp8 rows": (ours(rows, columns), scaled(rows, columns, False), product * rows * columns),
         "fp8 blocks": (ours(lines, squares), None, blocked),
+        "f32 tf32": (lambda: matmul(u, v.T, precision="tf32"), library(True), exact),
+        "f32 tf32x3": (lambda: matmul(u, v.T, precision="tf32x3"), library(False), exact),
         "int8": (lambda: matmul(x, y.T), lambda: torch._int_mm(x, y.T), x.float() @ y.float().T),
     }
     return found
@@ -372,6 +425,9 @@ def main() -> None:
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--out", default=os.environ.get("OUT", "."))
     parser.add_argument("--shapes", default="")
+    parser.add_argument("--random", type=int, default=0, help="so many shapes, evenly spread by their logarithms")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--winners", default="", help="write what ships from the results of --tune, comma-separated")
     parser.add_argument("--majors", default="k/k")
     parser.add_argument("--most", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=5)
@@ -384,7 +440,15 @@ def main() -> None:
     parser.add_argument("--probe", action="store_true")
     parser.add_argument("--check", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.winners:
+        from flydsl.autotune.shipped import FOLDER
+
+        FOLDER.mkdir(exist_ok=True)
+        write_winners(options.winners.split(","), FOLDER / "matmul-sm_90a.json")
+        return
     shapes = [tuple(map(int, s.split("x"))) for s in options.shapes.split(",") if s] or SHAPES
+    if options.random:
+        shapes = random_shapes(options.random, options.seed)
     cases = [Case(*shape, *majors.split("/")) for majors in options.majors.split(",") for shape in shapes]
     processors = torch.cuda.get_device_properties(0).multi_processor_count
     if options.check:

@@ -1,6 +1,6 @@
 """Operations on rows as people call them: plain tensors, forward and backward, beside torch and torch.compile.
 
-    python benchmarks/h200_training.py [--quick] [--out FILE.jsonl]
+    python benchmarks/h200_training.py [--quick] [--only forward|others] [--out FILE.jsonl]
 
 Every result is compared with float64 before it is timed. Calls run in CUDA graphs and the contenders take turns, as in
 h200.py. Terabytes per second count what must be read and written: two passes over the data forward, three backward.
@@ -26,15 +26,20 @@ DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 EPS = 1e-5
 
 
-def check(what: str, who: str, got: torch.Tensor, want: torch.Tensor, dtype: torch.dtype) -> None:
+Made = torch.Tensor | tuple[torch.Tensor, ...]
+"""What a call gives; of several results the first is compared, but none may be left out."""
+
+
+def check(what: str, who: str, made: Made, want: torch.Tensor, dtype: torch.dtype) -> None:
     """The first rows, to the format."""
+    got = made[0] if isinstance(made, tuple) else made
     error = ((got[: want.shape[0]].double() - want).norm() / want.norm()).item()
     assert error < {torch.float32: 1e-5, torch.float16: 1e-3}.get(dtype, 4e-3), (what, who, error)
 
 
 def compare(
     what: str,
-    calls: dict[str, Callable[[], torch.Tensor]],
+    calls: dict[str, Callable[[], Made]],
     want: torch.Tensor,
     nbytes: float,
     dtype: torch.dtype = torch.bfloat16,
@@ -46,7 +51,7 @@ def compare(
         note(what, who, nbytes / milliseconds / 1e9, "TB/s")
 
 
-def contenders(ours: Callable[[], torch.Tensor], theirs: Callable[[], torch.Tensor]):
+def contenders(ours: Callable[[], Made], theirs: Callable[[], Made]) -> dict[str, Callable[[], Made]]:
     compiled = torch.compile(theirs)
     return {"flydsl": ours, "torch": theirs, "compile": compiled}
 
@@ -72,6 +77,8 @@ def forward(n: int, dtype: torch.dtype) -> None:
     for op, (ours, theirs, want) in ops.items():
         torch.compiler.reset()
         compare(f"{op} {name}", contenders(ours, theirs), want, 2 * x.nbytes, dtype)
+    y = torch.empty_like(x)
+    compare(f"copy {name}", {"torch": lambda: y.copy_(x)}, some, 2 * x.nbytes, dtype)
 
 
 def backward(m: int = 16384, n: int = 4096) -> None:
@@ -88,10 +95,10 @@ def backward(m: int = 16384, n: int = 4096) -> None:
         "layer norm": torch.autograd.grad(F.layer_norm(some, (n,), w.double(), b.double(), EPS), some, given)[0],
     }
 
-    def rms_by_hand() -> torch.Tensor:
+    def rms_by_hand() -> tuple[torch.Tensor, ...]:
         v, g = x.float() * rms.scale[:, None], d.float() * w.float()
         dx = (g - v * (g * v).mean(-1, keepdim=True)) * rms.scale[:, None]
-        return torch.cat([dx.bfloat16(), (d.float() * v).sum(0, keepdim=True).bfloat16()])
+        return dx.bfloat16(), (d.float() * v).sum(0).bfloat16()
 
     shape, mean, scale = [n], layer.mean[:, None], layer.scale[:, None]
     calls = {
@@ -99,10 +106,10 @@ def backward(m: int = 16384, n: int = 4096) -> None:
             lambda: kernels.softmax_backward(y, d),
             lambda: aten._softmax_backward_data(d, y, -1, torch.bfloat16),
         ),
-        "RMS norm": (lambda: kernels.rms_norm_backward(d, x, w, rms.scale).x, rms_by_hand),
+        "RMS norm": (lambda: kernels.rms_norm_backward(d, x, w, rms.scale)[:2], rms_by_hand),
         "layer norm": (
-            lambda: kernels.layer_norm_backward(d, x, w, layer.mean, layer.scale).x,
-            lambda: aten.native_layer_norm_backward(d, x, shape, mean, scale, w, b, [True, True, True])[0],
+            lambda: tuple(kernels.layer_norm_backward(d, x, w, layer.mean, layer.scale)),
+            lambda: aten.native_layer_norm_backward(d, x, shape, mean, scale, w, b, [True, True, True]),
         ),
     }
     for op, (ours, theirs) in calls.items():
@@ -147,15 +154,17 @@ def others() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="bfloat16 and a few lengths")
+    parser.add_argument("--only", default="", choices=("", "forward", "others"), help="one part alone")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    for m, n in ((8192, 32768), (4096, 128256)):
-        loss(m, n)
-    backward()
-    others()
-    for m, n, k in ((16384, 256, 8), (64, 131072, 64)):
-        largest(m, n, k)
-    for dtype in DTYPES[:1] if args.quick else DTYPES:
+    if args.only != "forward":
+        for m, n in ((8192, 32768), (4096, 128256)):
+            loss(m, n)
+        backward()
+        others()
+        for m, n, k in ((16384, 256, 8), (64, 131072, 64)):
+            largest(m, n, k)
+    for dtype in () if args.only == "others" else DTYPES[:1] if args.quick else DTYPES:
         for n in LENGTHS[1::3] if args.quick else LENGTHS:
             forward(n, dtype)
     if args.out:

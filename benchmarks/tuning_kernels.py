@@ -13,6 +13,9 @@ from flydsl.autotune import Config, Space
 from flydsl.kernels.matmul.hopper import hopper
 from flydsl.kernels.matmul.plan import Problem, candidates, operands
 from flydsl.kernels.matmul.tile import Form
+from flydsl.kernels.rows.form import Form as RowForm
+from flydsl.kernels.rows.gated import gated_rows
+from flydsl.kernels.rows.softmax_kernels import softmax_rows
 
 UNITS = 132
 
@@ -138,6 +141,22 @@ def _matmul_numbers(m: int, n: int, k: int) -> tuple[object, ...]:
     return (None, None, None, None, None, m, n, k, 1, k, 0, k, 0, n, 0)
 
 
+def row_configs(names: tuple[str, ...], most: int) -> Callable[[int, int], list[Config]]:
+    """Threads and units of a thread for the library's operations on rows."""
+
+    def found(m: int, n: int) -> list[Config]:
+        units = n // 8
+        teams = [t for t in (4, 8, 16, 32, 64, 128, 256, 512, 1024) if t <= 2 * units and -(-units // t) <= most]
+        forms = [
+            RowForm(8, team, max(block // team, 1), -(-units // team), False, names)
+            for team in teams
+            for block in ((64, 256) if team <= 64 else (team,))
+        ]
+        return [Config(form=form) for form in forms]
+
+    return found
+
+
 BLOCKS = Space(BLOCK=(64, 128, 256, 512, 1024), EACH=(1, 2, 4))
 TILES = Space(TILE=(16, 32, 64), ROWS=(4, 8, 16), PAD=(0, 1), where=lambda c: 64 <= c.TILE * c.ROWS <= 1024)  # type: ignore[operator]
 
@@ -154,4 +173,9 @@ FAMILIES = (
             (128, 8192, 8192), (512, 4096, 4096), (2048, 6144, 4096)],
            lambda m, n, k: [((m, k), "bfloat16"), ((n, k), "bfloat16"), ((m, n), "bfloat16")], _matmul_numbers,
            matmul_configs),
+    Family("softmax", softmax_rows, [(1 << 17, 256), (1 << 16, 768), (1 << 15, 4096), (1 << 13, 8192)],
+           lambda m, n: [((m, n), "bfloat16"), ((m, n), "bfloat16")], lambda m, n: (m, n, False),
+           row_configs(("x", "out"), 8)),
+    Family("SiLU mul", gated_rows, [(1 << 16, 512), (1 << 15, 2048), (1 << 14, 4096)],
+           lambda m, n: [((m, n), "bfloat16")] * 3, lambda m, n: (m, n, "silu"), row_configs(("x", "y", "out"), 4)),
 )  # fmt: skip

@@ -8,7 +8,7 @@ THREADS = 128
 
 @flyc.kernel
 def scores_kernel(q: fx.Tensor, k: fx.Tensor, scores: fx.Tensor, length: fx.Int32, scale: fx.Float32):
-    row, key = fx.block_idx.y, fx.block_idx.x * THREADS + fx.thread_idx.x
+    row, key = fx.block_idx.x, fx.block_idx.y * THREADS + fx.thread_idx.x
     first = row // length * length
     if key < length:
         total = 0.0
@@ -61,7 +61,7 @@ def naive(
 ):
     """`scores` are (heads * length, length) numbers of f32 that exist for these three launches only."""
     rows, _ = q.shape.unpack()
-    grid = (fx.ceildiv(length, THREADS), rows)
+    grid = (rows, fx.ceildiv(length, THREADS))  # the second extent ends at 65535
     scores_kernel(q, k, scores, length, scale).launch(grid=grid, block=THREADS, stream=stream)
     softmax_kernel(scores, length).launch(grid=rows, block=THREADS, stream=stream)
     sums_kernel(scores, v, out, length).launch(grid=rows, block=d, stream=stream)

@@ -11,8 +11,10 @@ import pytest
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.autotune.model.by_line import lines_of
 from flydsl.autotune.model.evaluate import size_of
-from flydsl.autotune.model.predict import Prediction, predict
+from flydsl.autotune.model.launches import Launch
+from flydsl.autotune.model.predict import Prediction, predict, residency
 from flydsl.compiler.active_backend import resolve_backend
 from flydsl.compiler.jit_function import JitFunction
 from flydsl.errors import DSLValueError
@@ -209,3 +211,37 @@ def test_fly_tune(tmp_path: Path, own_folders: Path):
     assert len(list(own_folders.glob("*.json"))) == 1
     bad = fly("tune", "--budget", "soon", str(script))
     assert bad.returncode == 2 and "a budget is" in bad.stderr
+
+
+@flyc.kernel
+def gather_kernel(at: fx.Tensor, x: fx.Tensor, y: fx.Tensor):
+    i = fx.block_idx.x * 256 + fx.thread_idx.x
+    where = at[i]
+    y[i * 2] = x[where]
+
+
+@flyc.jit
+def gather(at: fx.Tensor, x: fx.Tensor, y: fx.Tensor, blocks: fx.Int32):
+    gather_kernel(at, x, y).launch(grid=blocks, block=256)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_each_access_of_a_line_is_told(target: str):
+    """A coalesced load, one whose addresses are data, a store to every other element."""
+    args = (Spec((1 << 16,), "int32"), Spec((1 << 20,), "float32"), Spec((1 << 17,), "float32"))
+    found = predicted(gather, target, *args, 256)
+    by_what = {(a.what, a.known, a.factor): a for line in lines_of(found) for a in line.accesses}
+    assert set(by_what) == {("load", True, 1.0), ("load", False, 1.0), ("store", True, 2.0)}
+    warp = found.machine.warp
+    assert all(a.space == "global" and a.used == 4 * warp and a.times == 256 // warp for a in by_what.values())
+    assert "2x the bytes" in str(by_what["store", True, 2.0]) and "coalesced" in str(by_what["load", True, 1.0])
+    assert "depend on data" in str(by_what["load", False, 1.0])
+    assert sum(line.share for line in lines_of(found)) == pytest.approx(1.0)
+
+
+def test_dynamic_shared_memory_counts_once():
+    """Of the launch, whether or not the kernel's resources hold it too."""
+    machine = machine_for(GPUTarget.parse("cuda:sm_90a"))
+    launch = Launch("k", (1, 1, 1), (128, 1, 1), 65536, {})
+    for uses in ({"shared": 1024}, {"shared": 1024, "dynamic_smem": 65536}):
+        assert residency(machine, launch, uses) == (machine.shared_bytes // (65536 + 1024), "shared memory")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,8 @@ from flydsl.autotune import Config, autotune, shipped
 from flydsl.autotune.key import device_identity
 from flydsl.autotune.shipped import distance, parse, write
 from flydsl.errors import DSLValueError
+from flydsl.kernels.matmul.plan import Problem, best, candidates
+from flydsl.kernels.matmul.tile import Tile
 
 SHAPES = st.tuples(st.integers(1, 1 << 16), st.integers(1, 1 << 16))
 
@@ -63,3 +67,18 @@ def test_bad_files(text: str):
 def test_what_ships_is_whole():
     for file in shipped.FOLDER.glob("*.json"):
         assert parse(file.read_text(), str(file)).points
+
+
+def test_products_of_the_library_take_what_won():
+    """Where a product was measured, and about there; elsewhere its model chooses. What K is cut into may be refused."""
+    found = shipped.read("matmul", "sm_90a")
+    assert found is not None and len(found.points) > 40
+    for i in np.random.default_rng().choice(len(found.points), 8, replace=False):
+        key, tile = dict(found.points[i].key), dict(found.points[i].config)
+        tile.pop("burst", None)
+        m, n, k = (cast(int, key[name]) for name in "mnk")
+        near = Problem(m, n, k, 1, 16, 2, str(key["a_major"]), str(key["b_major"]), n % 8 != 0, 132)
+        assert best(near).tile == Tile(**cast("dict[str, Any]", tile)), key
+        far = near._replace(k=k * 16)
+        assert found.nearest({**key, "k": far.k}) is None and best(far) == candidates(far)[0]
+        assert best(near, True).tile.splits == 1

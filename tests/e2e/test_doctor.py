@@ -48,6 +48,21 @@ def test_an_active_stack_that_does_not_work_is_a_failure(tmp_path: Path):
     assert re.search(r"^  cpu +usable  \(builtin\)", done.stdout, re.MULTILINE), "the others are examined all the same"
 
 
+def test_tools_are_used_and_not_only_found(tmp_path: Path):
+    """One that answers when asked for its version, and fails at work, is told from one that works."""
+    broken = tmp_path / "ptxas"
+    broken.write_text(
+        "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 'Cuda compilation tools, release 13.0, V13.0.88'; exit 0; fi\n"
+        "echo 'the license has expired' >&2; exit 3\n"
+    )
+    broken.chmod(0o755)
+    done = run(FLYDSL_COMPILE_BACKEND="cpu", FLYDSL_COMPILE_PTXAS=str(broken))
+    assert re.search(r"^  ptxas .*release 13.0.*: does not work: the license has expired$", done.stdout, re.MULTILINE)
+    for name in ("opt", "llc", "llvm-mc", "ld.lld", "llvm-objdump"):
+        (line,) = re.findall(rf"^  {re.escape(name)} .*$", done.stdout, re.MULTILINE)
+        assert line.endswith((": works", "not found")) or "not tried" in line, line
+
+
 def test_unknown_backend():
     done = run(FLYDSL_COMPILE_BACKEND="nothing")
     assert done.returncode == 1 and "Unknown compile backend 'nothing'; there are: cpu, cuda, rocm" in done.stdout

@@ -25,6 +25,7 @@ TILES = [
     Tile(64, 64, 1, cluster=2, splits=4),
     Tile(128, 64, slices=3),
     Tile(64, 64, 1, cluster=2, slices=2, swap=True),
+    Tile(128, 64, splits=2, slices=3),
 ]
 
 
@@ -40,7 +41,7 @@ def product(m: int, n: int, k: int, tile: Tile, form: Form, dtype, out, rng, dev
     work = counters = None
     if tile.slices > 1:
         work = torch.full((clusters * tile.cluster * tile.m * tile.n,), float("nan"), device=device)
-        counters = torch.zeros(clusters * tile.cluster * tile.consumers, dtype=torch.int32, device=device)
+        counters = torch.zeros(clusters * tile.blocks * tile.consumers, dtype=torch.int32, device=device)
     steps = [t.stride(1) if major == "k" else t.stride(2) for t, major in ((x, form.x_major), (y, form.y_major))]
     hopper(
         x, y, c, bias, None, None, work, counters, rows, columns, k, batches, steps[0], x.stride(0), steps[1],

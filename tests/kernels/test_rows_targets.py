@@ -18,6 +18,7 @@ from flydsl.kernels.rows.gated import gated_back, gated_rows
 from flydsl.kernels.rows.group_norm import channel_sums, group_norm_back, group_norm_rows
 from flydsl.kernels.rows.largest import largest_rows
 from flydsl.kernels.rows.linear_cross_entropy import partial_loss
+from flydsl.kernels.rows.many_largest import many_largest_rows
 from flydsl.kernels.rows.norm_gradients import norm_back
 from flydsl.kernels.rows.norm_kernels import norm_rows
 from flydsl.kernels.rows.quantize import quantize_rows
@@ -43,6 +44,7 @@ X, V, F, N = torch.zeros(2, 4096, dtype=BF16), torch.zeros(4096, dtype=BF16), to
 P, H = torch.zeros(2, 4096), torch.zeros(2, 4, 128, dtype=BF16)
 T = torch.zeros(8, 64)
 SUMS = form("dy x weight dx dweights dbiases", 14, edges=False, few=False)
+LOOP = form("x", 4)._replace(team=512, rows=1, turns=0)
 CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "softmax": (softmax_rows, (X, X, 2, 4096, False, form("x out", 4))),
     "softmax of ragged rows": (softmax_rows, (X, X, 2, 4095, True, form("x out", 4, n=4095))),
@@ -57,6 +59,7 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "partial loss": (partial_loss, (P, N, F, F, F, F, 2, 4096, 4096, 9000, -100, 0.1, form("logits", 4))),
     "gated": (gated_rows, (X, X, X, 2, 4096, "silu", form("x y out", 8))),
     "gated back": (gated_back, (X, X, X, X, X, 2, 4096, "gelu_tanh", form("x y d dx dy", 12))),
+    "many largest": (many_largest_rows, (X, X[:, :64], N[:, None].repeat(1, 64), 2, 4096, 64, LOOP)),
     "rope": (rope_rows, (H, H, T, T, N, H, H, 2, 2, 8, 4, 4, 64, 1.0, False, 8)),
     "embedding": (embedding_rows, (X, N, X, 2, 4096, 2, form("out table", 2, edges=False))),
     "embedding back": (embedding_back, (X, N, N, X, 2, 4096, 2, -1, form("dtable dy", 2, edges=False))),
@@ -78,6 +81,7 @@ NARROW = {
     "sums of long rows",
     "cross entropy",
     "largest",
+    "many largest",
     "partial loss",
     "sample",
     "embedding back",
@@ -115,7 +119,7 @@ def test_rule():
     """Short rows share blocks, long ones are read in loops, ragged ones have edges, few rows larger teams."""
     short, middle, large = (form("x out", 4, n=n) for n in (64, 4096, 131072))
     assert short.team <= 32 and short.rows > 1 and short.turns
-    assert middle.rows == 1 and middle.turns == 2 and middle.aligned == ("x", "out") and not middle.edges
+    assert middle.rows == 1 and middle.turns == 4 and middle.aligned == ("x", "out") and not middle.edges
     assert large.turns == 0 and large.team == 1024
     for n in (257, 50257):
         ragged = form("x out", 4, n=n)

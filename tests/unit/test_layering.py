@@ -20,6 +20,7 @@ SRC = Path(__file__).resolve().parents[2] / "src"
 
 ORDER = (
     "errors",
+    "markup",
     "testing",
     "dict_version",
     "config",

@@ -121,3 +121,9 @@ class Report:
 
         rows = [(str(trial.config), trial.ms) for trial in self.timed]
         return bars(rows, title=self.function, unit="ms")
+
+    def _repr_html_(self) -> str:
+        from ..markup import code, figures, folded
+
+        picture = figures([(f"winner ({self.source}): {self.winner}", self.svg())]) if self.timed else ""
+        return picture + folded("every candidate", code(self.table()), is_open=not picture)

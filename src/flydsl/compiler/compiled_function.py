@@ -139,6 +139,9 @@ class CompiledFunction:
     def __repr__(self) -> str:
         return f"<compiled {self._function.__qualname__} for {self._backend.target.key()}>"
 
+    def _repr_html_(self) -> str:
+        return self.artifact._repr_html_()  # pyright: ignore[reportPrivateUsage] - the protocol of notebooks
+
 
 class CompileCallable:
     """`flyc.compile(func, *args, target=None, run=None)` and `flyc.compile[hints](func, *args)`.

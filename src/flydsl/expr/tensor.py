@@ -442,6 +442,13 @@ class Tensor:
     def __repr__(self) -> str:
         return f"Tensor<{self.data.iter}, {L.format_any(self.data.layout)}>"
 
+    def _repr_html_(self) -> str | None:
+        from ..layout.draw import picture_of
+        from ..markup import figures
+
+        picture = picture_of(self.data.layout)
+        return None if picture is None else figures([(f"tensor of {self.dtype}", picture)])
+
 
 @overload
 def make_view(iter: Pointer, layout: AnyLayout) -> Tensor: ...

@@ -9,12 +9,17 @@ from . import attention, matmul
 
 if TYPE_CHECKING:
     from .attention.entry import attention
+    from .attention.latent_entry import mla_decode
     from .axes.permute import cast, permute
     from .axes.reduce import reduce
     from .axes.scan import scan
     from .axes.sort import argsort, sort, sort_by_key
+    from .experts.entry import moe
+    from .experts.move import permute_tokens, unpermute_tokens
+    from .experts.sort import sort_tokens
     from .matmul.entry import matmul
     from .matmul.grouped import grouped_matmul
+    from .matmul.weights import QuantizedWeight, dequantize_weight, quantize_weight
     from .mx.quantize import dequantize_mx, layer_norm_mx, quantize_mx, rms_norm_mx
     from .rows.cross_entropy import cross_entropy, cross_entropy_backward, cross_entropy_forward
     from .rows.embedding import embedding, embedding_backward
@@ -36,12 +41,17 @@ _WHERE = {
     name: module
     for module, names in {
         "attention.entry": "attention",
+        "attention.latent_entry": "mla_decode",
         "axes.permute": "cast permute",
         "axes.reduce": "reduce",
         "axes.scan": "scan",
         "axes.sort": "argsort sort sort_by_key",
+        "experts.entry": "moe",
+        "experts.move": "permute_tokens unpermute_tokens",
+        "experts.sort": "sort_tokens",
         "matmul.entry": "matmul",
         "matmul.grouped": "grouped_matmul",
+        "matmul.weights": "QuantizedWeight dequantize_weight quantize_weight",
         "mx.quantize": "dequantize_mx layer_norm_mx quantize_mx rms_norm_mx",
         "rows.cross_entropy": "cross_entropy cross_entropy_backward cross_entropy_forward",
         "rows.embedding": "embedding embedding_backward",
@@ -78,11 +88,12 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "argmax", "argsort", "attention", "cast", "cross_entropy", "cross_entropy_backward", "cross_entropy_forward",
-    "dequantize_mx", "embedding", "embedding_backward", "gate", "gated", "gated_backward", "gelu_mul", "group_norm",
-    "group_norm_backward", "group_norm_forward", "grouped_matmul", "layer_norm", "layer_norm_backward",
-    "layer_norm_mx", "linear_cross_entropy", "linear_cross_entropy_backward", "linear_cross_entropy_forward",
-    "log_softmax", "log_softmax_backward", "matmul", "permute", "quantize", "quantize_mx", "reduce", "rms_norm",
-    "rms_norm_backward", "rms_norm_mx", "rms_norm_quantized", "rope", "sample", "scan", "silu_mul", "softmax",
-    "softmax_backward", "sort", "sort_by_key", "top_k",
+    "QuantizedWeight", "argmax", "argsort", "attention", "cast", "cross_entropy", "cross_entropy_backward",
+    "cross_entropy_forward", "dequantize_mx", "dequantize_weight", "embedding", "embedding_backward", "gate", "gated",
+    "gated_backward", "gelu_mul", "group_norm", "group_norm_backward", "group_norm_forward", "grouped_matmul",
+    "layer_norm", "layer_norm_backward", "layer_norm_mx", "linear_cross_entropy", "linear_cross_entropy_backward",
+    "linear_cross_entropy_forward", "log_softmax", "log_softmax_backward", "matmul", "mla_decode", "moe", "permute",
+    "permute_tokens", "quantize", "quantize_mx", "quantize_weight", "reduce", "rms_norm", "rms_norm_backward",
+    "rms_norm_mx", "rms_norm_quantized", "rope", "sample", "scan", "silu_mul", "softmax", "softmax_backward", "sort",
+    "sort_by_key", "sort_tokens", "top_k", "unpermute_tokens",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from flydsl.errors import LayoutError
 from flydsl.layout.algebra import size
 from flydsl.layout.coordinates import crd2idx
 from flydsl.layout.layout import AnyLayout, Layout
+from flydsl.layout.leaf import IntTuple
 
 CELL = 34
 MARGIN = 26
@@ -40,10 +41,11 @@ def _grid(layout: AnyLayout) -> tuple[int, int]:
 
 def _svg(rows: int, columns: int, cells: list[tuple[int, int, str, str]], title: str) -> str:
     """The picture; a cell is row, column, text and colour."""
-    width, height = MARGIN + columns * CELL + 8, MARGIN * 2 + rows * CELL + 8
+    width, height = max(MARGIN + columns * CELL, MARGIN + 8 * len(title)) + 8, MARGIN * 2 + rows * CELL + 8
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" font-family="monospace" font-size="11" text-anchor="middle">',
+        f'viewBox="0 0 {width} {height}" font-family="monospace" font-size="11" text-anchor="middle" '
+        'style="background:#fff">',
         f'<text x="{MARGIN}" y="14" text-anchor="start" font-size="13">{escape(title)}</text>',
     ]
     top = MARGIN * 2
@@ -54,7 +56,7 @@ def _svg(rows: int, columns: int, cells: list[tuple[int, int, str, str]], title:
     for r, c, text, colour in cells:
         x, y = MARGIN + c * CELL, top + r * CELL
         out.append(f'<rect x="{x}" y="{y}" width="{CELL}" height="{CELL}" fill="{colour}" stroke="#555"/>')
-        small = ' font-size="9"' if len(text) > 4 else ""  # T63.3 stays inside its cell
+        small = "" if len(text) <= 4 else f' font-size="{max(50 / len(text), 5):.1f}"'
         out.append(f'<text x="{x + CELL / 2}" y="{y + CELL / 2 + 4}"{small}>{escape(text)}</text>')
     return "\n".join([*out, "</svg>", ""])
 
@@ -104,4 +106,20 @@ def draw_tv(tv: Layout, tile: tuple[int, int]) -> str:
     return _svg(rows, columns, cells, f"{tv} over {rows} x {columns}")
 
 
-__all__ = ["draw_layout", "draw_tv"]
+def picture_of(layout: AnyLayout, most: int = 1024) -> str | None:
+    """SVG of a layout of any rank, the modes behind the first one as columns; None where it is none to look at.
+
+    >>> picture_of(Layout((2, 3, 4), (1, 2, 6))).count("<rect"), picture_of(Layout((64, 64), (64, 1)))
+    (24, None)
+    """
+    if not layout.is_static_shape:
+        return None
+    if layout.rank > 2 and isinstance(layout, Layout):
+        shape, stride = cast("tuple[IntTuple, ...]", layout.shape), cast("tuple[IntTuple, ...]", layout.stride)
+        layout = Layout((shape[0], shape[1:]), (stride[0], stride[1:]))
+    if layout.rank > 2 or not 1 < cast(int, size(layout)) <= most:
+        return None
+    return draw_layout(layout)
+
+
+__all__ = ["draw_layout", "draw_tv", "picture_of"]

@@ -145,6 +145,11 @@ class Layout(Frozen):
     def __repr__(self) -> str:
         return f"Layout({self})"
 
+    def _repr_svg_(self) -> str | None:
+        from flydsl.layout.draw import picture_of
+
+        return picture_of(self)
+
     def __reduce__(self) -> tuple[object, ...]:
         return Layout, (self.shape, self.stride)
 
@@ -305,6 +310,11 @@ class ComposedLayout(Frozen):
 
     def __repr__(self) -> str:
         return f"ComposedLayout({self})"
+
+    def _repr_svg_(self) -> str | None:
+        from flydsl.layout.draw import picture_of
+
+        return picture_of(self)
 
     def __reduce__(self) -> tuple[object, ...]:
         return ComposedLayout, (self.inner, self.offset, self.outer)

@@ -209,6 +209,7 @@ def _why_not(name: str, report: StackReport) -> list[str]:
 def _tools(missing: list[str]) -> None:
     from flydsl.errors import ExternalLLVMError
     from flydsl.llvm import tools
+    from flydsl.tools.tool_trials import trial
 
     print("\ntools (all optional)")
     for name, purpose in TOOLS.items():
@@ -217,7 +218,7 @@ def _tools(missing: list[str]) -> None:
         except ExternalLLVMError as error:
             print(f"  {name:<13}{error}")
             continue
-        print(f"  {name:<13}" + (f"{found.path}  {found.version_text}" if found else "not found"))
+        print(f"  {name:<13}" + (f"{found.path}  {found.version_text}: {trial(found)}" if found else "not found"))
         if found is None:
             missing.append(f"{name}: {purpose}")
 

@@ -23,8 +23,10 @@ def checked(monkeypatch: pytest.MonkeyPatch):
 def small(monkeypatch: pytest.MonkeyPatch, emulate):
     """Hopper's kernel in tiles of few keys: as many cases, in less code."""
     emulate("sm_90a")
-    monkeypatch.setattr(calls, "tile_for", lambda d, dv, form, queries: Tile(d, dv, 32, 2))
-    monkeypatch.setattr(calls, "tile_for_few", lambda d, dv, page: Tile(d, dv, 16 if page else 32, 1))
+    monkeypatch.setattr(calls, "tile_for", lambda d, dv, form, queries, size: Tile(d, dv, 32, 2, size=size))
+    monkeypatch.setattr(
+        calls, "tile_for_few", lambda d, dv, page, size: Tile(d, dv, 16 if page and size == 2 else 32, 1, size=size)
+    )
     entry._decided.clear()
     yield
     entry._decided.clear()
@@ -154,7 +156,7 @@ def test_same_arguments_are_served_warm(rng: np.random.Generator, small, monkeyp
         attention(q, k, v)
     # Another tile that is equal is learned in its place, and not analysed for ever.
     equal = Tile(32, 32, 32, 1)
-    monkeypatch.setattr(calls, "tile_for_few", lambda d, dv, page: equal)
+    monkeypatch.setattr(calls, "tile_for_few", lambda d, dv, page, size: equal)
     entry._decided.clear()
     for _ in range(2):
         attention(q, k, v)

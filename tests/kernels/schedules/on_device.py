@@ -1,4 +1,7 @@
-"""One seeded kernel on a GPU, as a process that can be ended: `python on_device.py NAME BUG` says `done` at its end."""
+"""A seeded kernel on a GPU, as a process that can be ended: `python on_device.py NAME BUG`.
+
+The mended kernel runs first, and `mended` is said at its end; then `launched` and, should it come to that, `done`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import numpy as np
 import torch
 
 from schedules import TEMPLATES  # pyright: ignore[reportMissingImports]
@@ -14,12 +18,16 @@ from schedules import TEMPLATES  # pyright: ignore[reportMissingImports]
 
 def main(name: str, bug: int) -> None:
     template = TEMPLATES[name]
-    x, y, _ = template.arguments(bug)
-    there = [torch.from_numpy(a.copy()).cuda() for a in (x, y)]
-    print("launched", flush=True)
-    template.launch(*there, bug)
-    torch.cuda.synchronize()
-    print("done", flush=True)
+    for number in (0, bug):
+        x, y, _ = template.arguments(number)
+        there = [torch.from_numpy(a.copy()).cuda() for a in (x, y)]
+        template.launch(*there, number)
+        if number:
+            print("launched", flush=True)
+        torch.cuda.synchronize()
+        if not number and template.expected is not None:
+            np.testing.assert_array_equal(there[1].cpu().numpy(), template.expected(x))
+        print("done" if number else "mended", flush=True)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def test_a_script_shows_its_own_mistakes(tmp_path: Path) -> None:
     assert done.returncode and f'{script}", line 2' in done.stderr
 
 
-@pytest.mark.parametrize("words", [("fly_opt", "--help"), ("fly", "env")])
+@pytest.mark.parametrize("words", [("fly_opt", "--help"), ("fly", "env"), ("fly", "cache", "info")])
 def test_closed_pipes(words: tuple[str, ...]) -> None:
     read, write = os.pipe()
     os.close(read)
@@ -80,6 +80,7 @@ def test_a_missing_llvm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
         ("fly", "--version"),
         ("fly", "cache", "--version"),
         ("fly", "aot", "build", "--version"),
+        ("fly", "lsp", "--version"),
         ("fly_opt", "--version"),
     ],
 )

@@ -63,13 +63,28 @@ class Amounts:
     barriers: float = 0.0
     local: float = 0.0
     """Bytes of spilled registers and local arrays."""
+    guessed: float = 0.0
+    """Accesses whose addresses cannot be followed; they count as if they were ideal."""
 
     def add(self, other: Amounts, weight: float = 1.0) -> None:
         for name in ("issued", "floats", "special", "shared", "shared_ideal", "asked", "moved", "written", "rounds",
-                     "rounds_async", "barriers", "local"):  # fmt: skip
+                     "rounds_async", "barriers", "local", "guessed"):  # fmt: skip
             setattr(self, name, getattr(self, name) + weight * getattr(other, name))
         for kind, count in other.matrix.items():
             self.matrix[kind] = self.matrix.get(kind, 0.0) + weight * count
+
+
+@dataclass
+class Access:
+    """One instruction that loads from or stores to memory that lanes share."""
+
+    line: Line | None
+    what: str
+    """`load`, `store`, `atomic` or `copy`."""
+    each: Amounts
+    """What one warp does for it once."""
+    times: float
+    """How often warps of a block do it."""
 
 
 @dataclass
@@ -83,6 +98,8 @@ class BlockWork:
     cluster: int = 1
     span: Amounts = field(default_factory=Amounts)
     """Of the warp that does most: what follows one another."""
+    accesses: list[Access] = field(default_factory=list[Access])
+    """Each load and store, in the order of the code."""
 
 
 class Counter:
@@ -111,6 +128,7 @@ class Counter:
         warps = -(-self.launch.threads // warp)
         total, lines, span = Amounts(), dict[Line, Amounts](), Amounts()
         like: dict[tuple[tuple[str, float], ...], list[int]] = {}
+        accesses: dict[int, Access] = {}
         for i in range(warps):
             weights = self.weights(i * warp)
             like.setdefault(tuple(weights.items()), []).append(i)
@@ -125,12 +143,15 @@ class Counter:
                     own.add(found, weight)
                     if made.line is not None:
                         lines.setdefault(made.line, Amounts()).add(found, weight * len(members))
+                    if found.asked or (found.shared and not found.matrix):
+                        seen = accesses.setdefault(id(made), Access(made.line, _what(made), found, 0.0))
+                        seen.times += weight * len(members)
                 own.rounds += weight * waits[0]
                 own.rounds_async += weight * waits[1]
             total.add(own, len(members))
             if own.issued + sum(own.matrix.values()) > span.issued + sum(span.matrix.values()):
                 span = own
-        return BlockWork(total, lines, self.unknown, self.kernel.cluster, span)
+        return BlockWork(total, lines, self.unknown, self.kernel.cluster, span, list(accesses.values()))
 
     # -- how often -------------------------------------------------------------------------------------
 
@@ -253,6 +274,7 @@ class Counter:
         lanes, sector = self.machine.warp, self.machine.sector
         out.asked += size * lanes
         if places is None:
+            out.guessed += 1.0
             moved = float(size * lanes)
         else:
             touched = {b // sector for at in places for b in range(at, at + size, min(sector, size))}
@@ -265,6 +287,7 @@ class Counter:
         ideal = max(size * lanes / self.machine.shared_rate, 1.0)
         out.shared_ideal += ideal
         if places is None:
+            out.guessed += 1.0
             out.shared += ideal
             return
         # Wide accesses are served for so many lanes at a time as fill all banks once.
@@ -332,6 +355,15 @@ class Counter:
         offsets = _I32.findall(text[found.end() :])
         places = self._addresses(offsets[0], thread) if offsets else None
         self._global(out, size, places, write=found[1] != "load")
+
+
+def _what(made: Instruction) -> str:
+    if made.opcode in ("load", "store"):
+        return made.opcode
+    if made.opcode in ("atomicrmw", "cmpxchg") or ".atomic" in made.text:
+        return "atomic"
+    moved = _BUFFER.search(made.text) or re.search(r"\b(ld|st)matrix", made.text)
+    return {"ld": "load", "st": "store"}.get(moved[1], moved[1]) if moved else "copy"
 
 
 def _kind(text: str) -> str:

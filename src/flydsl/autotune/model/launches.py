@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from ...compiler.build.artifact import CompiledArtifact
 from ...compiler.call.arguments import Argument, StreamArgument
@@ -14,6 +14,8 @@ from ...errors import DSLRuntimeError
 from ...llvm import host_jit
 from ...llvm.stub_abi import EXTENDED_LAUNCH_SYMBOL, LAUNCH_SYMBOL
 
+DEVICE_ALIGNMENT = 256
+"""Of what a GPU's allocator gives."""
 _U32, _POINTER = ctypes.c_uint32, ctypes.c_void_p
 _LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int32, _POINTER, *[_U32] * 7, _POINTER, ctypes.POINTER(_POINTER), _POINTER)
 _EXTENDED = ctypes.CFUNCTYPE(ctypes.c_int32, _POINTER, _POINTER, ctypes.POINTER(_POINTER), _POINTER)
@@ -48,8 +50,11 @@ def launches_of(artifact: CompiledArtifact, arguments: Sequence[Argument]) -> li
 
     def note(handle: int | None, grid: Sequence[int], block: Sequence[int], shared: int, params: Any) -> int:
         kernel = kernels[(handle or 1) - 1]
-        sizes = [p["size"] for p in kernel.get("parameters", ())]
-        held = {i: ctypes.string_at(params[i], size) for i, size in enumerate(sizes) if params[i]}
+        about: list[Mapping[str, object]] = list(kernel.get("parameters", ()))
+        held = {i: ctypes.string_at(params[i], cast(int, p["size"])) for i, p in enumerate(about) if params[i]}
+        for i, data in held.items():
+            if str(about[i].get("type", "")).startswith("ptr"):
+                held[i] = _on_a_device(data)
         found.append(Launch(kernel["name"], tuple(grid), tuple(block), shared, held))  # pyright: ignore[reportArgumentType]
         return 0
 
@@ -75,6 +80,12 @@ def launches_of(artifact: CompiledArtifact, arguments: Sequence[Argument]) -> li
             f"the host code of {artifact.name} ended with status {status} before it launched anything"
         )
     return found
+
+
+def _on_a_device(address: bytes) -> bytes:
+    """Where an array would start: the host's lie at multiples of 16, which would cost sectors that a GPU does not."""
+    at = int.from_bytes(address, "little")
+    return (at - at % DEVICE_ALIGNMENT).to_bytes(len(address), "little")
 
 
 def _storages(arguments: Sequence[Argument]) -> list[Any]:

@@ -64,8 +64,13 @@ class Prediction:
         lines += [f"  hint: {hint}" for hint in self.hints]
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        from ...markup import code
+
+        return code(self.table())
+
     def _lines(self) -> list[str]:
-        share = _share_of(self.limiter)
+        share = share_of(self.limiter)
         whole = sum(share(each, self.machine) for each in self.work.lines.values())
         if not whole:
             return []
@@ -86,7 +91,8 @@ class Prediction:
         return out
 
 
-def _share_of(limiter: str) -> Callable[[Amounts, Machine], float]:
+def share_of(limiter: str) -> Callable[[Amounts, Machine], float]:
+    """How much of a resource amounts take, to compare lines by."""
     table: dict[str, Callable[[Amounts, Machine], float]] = {
         "device memory": lambda a, m: a.moved,
         "the last-level cache": lambda a, m: a.moved,
@@ -108,6 +114,20 @@ def _matrix_clocks(a: Amounts, machine: Machine) -> float:
     return clocks
 
 
+def clocks_of(amounts: Amounts, machine: Machine) -> dict[str, float]:
+    """Clocks of one unit that each resource takes, without those that are not used."""
+    cache_rate = machine.cache_gbs / machine.units / machine.clock_ghz  # bytes a clock and unit
+    unit = {
+        "the matrix units": _matrix_clocks(amounts, machine),
+        "float arithmetic": amounts.floats / (2.0 * machine.lanes),
+        "special functions": amounts.special / 16.0,
+        "issuing instructions": amounts.issued / machine.issue,
+        "shared memory": amounts.shared,
+        "the last-level cache": (amounts.moved + amounts.local) / cache_rate,
+    }
+    return {name: clocks for name, clocks in unit.items() if clocks}
+
+
 def residency(machine: Machine, launch: Launch, uses: Mapping[str, Any]) -> tuple[int, str]:
     """Blocks that fit on a unit, and what bounds them."""
     warps = -(-launch.threads // machine.warp)
@@ -115,7 +135,8 @@ def residency(machine: Machine, launch: Launch, uses: Mapping[str, Any]) -> tupl
         "warps": machine.max_warps // max(warps, 1),
         "blocks": machine.max_blocks,
     }
-    shared = shared_bytes(uses) + launch.shared
+    # What is said of a kernel may hold the dynamic bytes of its launch already.
+    shared = shared_bytes({**uses, "dynamic_smem": 0}) + launch.shared
     if shared:
         bounds["shared memory"] = machine.shared_bytes // shared
     registers = uses.get("registers") or uses.get("vgprs")
@@ -136,16 +157,7 @@ def predict_launch(
     together = min(resident, busiest)
     rounds = -(-busiest // together)
     clock = machine.clock_ghz * 1e3  # clocks in a microsecond
-    cache_rate = machine.cache_gbs * 1e3 / machine.units / clock  # bytes a clock and unit
-    unit = {
-        "the matrix units": _matrix_clocks(total, machine),
-        "float arithmetic": total.floats / (2.0 * machine.lanes),
-        "special functions": total.special / 16.0,
-        "issuing instructions": total.issued / machine.issue,
-        "shared memory": total.shared,
-        "the last-level cache": (total.moved + total.local) / cache_rate,
-    }
-    parts = {name: clocks * busiest / clock for name, clocks in unit.items() if clocks}
+    parts = {name: clocks * busiest / clock for name, clocks in clocks_of(total, machine).items()}
     waits = work.span.rounds * fit.latency + work.span.rounds_async * fit.latency / fit.ahead
     waits += work.span.barriers * fit.barrier
     parts["waiting for memory"] = (waits * rounds + fit.latency) / clock

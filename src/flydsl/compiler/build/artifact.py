@@ -395,6 +395,11 @@ class CompiledArtifact:
         key = f", key {self.key[:12]}" if self.key else ""
         return f"<CompiledArtifact {self.name}{target}: {kernels} kernel{'s'[: kernels != 1]}; {parts or 'empty'}{key}>"
 
+    def _repr_html_(self) -> str:
+        from .artifact_html import artifact_html
+
+        return artifact_html(self)
+
     # -- storage ---------------------------------------------------------------------------------------
 
     def to_bytes(self, *, key: str | None = None, binary_only: bool = False) -> bytes:

@@ -8,7 +8,7 @@ from ...errors import DSLValueError
 from ...expr.numeric import Numeric
 from .arguments import ScalarArgument
 from .host_arrays import ArrayInfo, element_class
-from .tensor_argument import TensorArgument, default_tensor
+from .tensor_argument import TensorArgument, array_html, default_tensor
 
 SPEC_DEVICE = "spec"
 """Where the array of a spec is."""
@@ -66,6 +66,9 @@ class TensorSpec:
 
     def __repr__(self) -> str:
         return f"TensorSpec({self.shape}, {self.dtype}, strides={self.strides}, dynamic={self.dynamic})"
+
+    def _repr_html_(self) -> str | None:
+        return array_html(repr(self), self.shape, self.strides)
 
 
 class ScalarSpec:

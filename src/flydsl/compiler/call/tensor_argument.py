@@ -197,6 +197,18 @@ class TensorArgument:
     def __repr__(self) -> str:
         return f"TensorArgument({self.dtype}, {self.layout()}, align={self.align})"
 
+    def _repr_html_(self) -> str | None:
+        return array_html(repr(self), self.info.shape, self.info.strides)
+
+
+def array_html(title: str, shape: Sequence[int], strides: Sequence[int]) -> str | None:
+    """An array for a notebook: where its elements lie; None where they are too many to draw."""
+    from ...layout.draw import picture_of
+    from ...markup import figures
+
+    picture = picture_of(L.Layout(tuple(shape), tuple(strides))) if shape else None
+    return None if picture is None else figures([(title, picture)])
+
 
 def _c_abi(slot: Slot) -> CSlot:
     """A slot of an array as the protocol of arguments has it: a C type, and what fills one."""

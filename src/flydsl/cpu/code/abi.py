@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from xdsl.dialects.builtin import bf16
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects import fly_cpu
@@ -28,6 +29,7 @@ from ...llvm.text.shared_memory import SharedLayout, shared_layout
 from ...llvm.text.spelling import symbol, type_text
 from ...lowering.rules.gpu_rules import sizes_of, source_lane
 from . import accesses as cpu_accesses
+from . import bf16_atomics
 from . import block as cpu_block
 from . import bulk_checks as cpu_bulk_checks
 from . import check as cpu_check
@@ -87,6 +89,15 @@ class CpuAbi(Abi):
 
     def access(self, f: FunctionText, op: Operation, text: str | None) -> None:
         cpu_accesses.checked_access(f, self, op, text)
+
+    def update(self, f: FunctionText, op: Operation, word: str) -> str | None:
+        place, value = op.operands
+        if word not in bf16_atomics.WORDS or value.type != bf16:
+            return None
+        name = bf16_atomics.name_of(word)
+        cpu_routines.need(f.module, name, self.checked)
+        bits = f.assign(f"bitcast bfloat {f.names[value]} to i16")
+        return f"call bfloat @{name}({f.typed(place)}, i16 {bits})"
 
     def fence(self, f: FunctionText, op: Operation) -> None:
         cpu_accesses.checked_fence(f, op)

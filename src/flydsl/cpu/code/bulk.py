@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...llvm.text.routine import Routine, Value
+from . import bf16_atomics
 from .shadow import READS, SITE
 
 _TYPES = {
@@ -136,7 +137,7 @@ def reducing(op: str, element: str) -> Callable[[bool], Routine]:
             with r.loop(nbytes, step=size) as i:
                 value = r.load(type_, r["from"], i)
                 there = r.at(r["to"], i)
-                r.line(f"atomicrmw {word} ptr {there.name}, {type_} {value.name} monotonic, align {size}")
+                bf16_atomics.update(r, word, there, value)
 
         _leave(r, checked, combine)
         return r

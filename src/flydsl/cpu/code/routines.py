@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ...llvm.text.module_text import ModuleText
 from ...llvm.text.routine import Routine
+from . import bf16_atomics
 from . import bulk as cpu_bulk
 from . import clusters as cpu_clusters
 from . import mbarrier as cpu_mbarrier
@@ -32,6 +33,8 @@ UPDATE = "fly_mbarrier_update"
 CHECKS = "fly_check_"
 """How the routines of checked mode begin; they are part of a checked module as a whole, and of no other."""
 
+_OF_FLOATS = {op: (bf16_atomics.name_of(f"f{op}"),) for op in ("add", "min", "max")}
+
 ROUTINES: dict[str, Entry] = {
     "fly_progress": Entry(cpu_mbarrier.progress),
     UPDATE: Entry(cpu_mbarrier.update, ("fly_owner",)),
@@ -51,7 +54,13 @@ ROUTINES: dict[str, Entry] = {
     "fly_cluster_leave": Entry(cpu_clusters.leave),
     "fly_tma_load": Entry(cpu_tma.load, (UPDATE, "fly_remote"), asynchronous=True),
     "fly_tma_store": Entry(cpu_tma.store),
-    **{f"fly_tma_reduce_{op}": Entry(cpu_tma.reducing(op)) for op in cpu_tma.REDUCTIONS},
+    **{
+        f"fly_tma_reduce_{op}": Entry(
+            cpu_tma.reducing(op), (bf16_atomics.name_of(f"f{op}"),) if op in _OF_FLOATS else ()
+        )
+        for op in cpu_tma.REDUCTIONS
+    },
+    **{bf16_atomics.name_of(word): Entry(bf16_atomics.updating(word)) for word in bf16_atomics.WORDS},
     "fly_bulk_load": Entry(cpu_bulk.load, (UPDATE,), cpu_bulk.LOADS, True),
     "fly_bulk_load_all": Entry(cpu_bulk.multicast, (UPDATE, "fly_remote"), cpu_bulk.SENDS, True),
     "fly_bulk_send": Entry(cpu_bulk.send, (UPDATE, "fly_remote"), cpu_bulk.SENDS, True),
@@ -65,7 +74,8 @@ def entry_of(name: str) -> Entry:
     if found is not None:
         return found
     op, element = name.removeprefix(cpu_bulk.PREFIX).split("_")
-    return Entry(cpu_bulk.reducing(op, element), (), cpu_bulk.REDUCES)
+    uses = (bf16_atomics.name_of(f"f{op}"),) if element == "bf16" else ()
+    return Entry(cpu_bulk.reducing(op, element), uses, cpu_bulk.REDUCES)
 
 
 def need(module: ModuleText, name: str, checked: bool, completes: str = UPDATE) -> str:

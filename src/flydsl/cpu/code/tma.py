@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...llvm.text.routine import Routine, Value
+from . import bf16_atomics
 from .block import BLOCK_IDS
 from .shadow import ATOMIC, GLOBAL_SITE, READS, WRITES
 
@@ -170,8 +171,7 @@ def reducing(op: str) -> Callable[[bool], Routine]:
                     continue
                 with r.when(kind.is_(code)):
                     value = r.load(type_, shared)
-                    width = {"half": 2, "bfloat": 2, "float": 4, "double": 8}.get(type_) or int(type_[1:]) // 8
-                    r.line(f"atomicrmw {word} ptr {there.name}, {type_} {value.name} monotonic, align {width}")
+                    bf16_atomics.update(r, word, there, value)
 
         def each(shared: Value, there: Value, inside: Value, nbytes: Value) -> None:
             with r.when(inside):

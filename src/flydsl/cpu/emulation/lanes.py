@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ... import layout as L
 from ...dialects import fly_cpu
-from ...dialects.fly.atoms import AtomEmulation, CopyOpType, MmaOpType, MmaScales, Operand, TileCopy
+from ...dialects.fly.atoms import AtomEmulation, CopyOpType, MmaOpType, MmaScales, MmaSums, Operand, TileCopy
 from ...dialects.upstream import llvm, scf
 from ...dialects.upstream.vector import FromElementsOp
 from ...ir.builder import elem_of, i32, i32_list, i64, int_attr
@@ -174,13 +174,14 @@ class Emulation(Rebuilder):
         signed: tuple[bool, bool] = (True, True),
         clamp: bool = False,
         scales: MmaScales | None = None,
+        sums: MmaSums | None = None,
     ) -> None:
         """`D = A * B^T + C` by the reference model: products and sums exact or in f64, rounded once at the end.
 
         `signed` says how integer operands are read, `clamp` saturates an integer result, `scales` multiply blocks of
-        A and B along k.
+        A and B along k; `sums` is how the hardware adds, where that is known.
         """
-        emulate_mma(self, op, d, a, b, c, signed=signed, clamp=clamp, scales=scales)
+        emulate_mma(self, op, d, a, b, c, signed=signed, clamp=clamp, scales=scales, sums=sums)
 
     def emulate_copy(self, op: CopyOpType, src: Operand, dst: Operand) -> None:
         """A copy in which lanes read what other lanes address: by the source and destination layouts of the atom."""

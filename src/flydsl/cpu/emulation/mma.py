@@ -8,7 +8,7 @@ rising k; integers wrap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from xdsl.dialects.arith import FastMathFlagsAttr
@@ -18,7 +18,7 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ... import layout as L
-from ...dialects.fly.atoms import MmaOpType, MmaScales, Operand, ScaleSide
+from ...dialects.fly.atoms import MmaOpType, MmaScales, MmaSums, Operand, ScaleSide
 from ...dialects.upstream import scf
 from ...dialects.upstream.vector import FromElementsOp
 from ...errors import DSLCompileError
@@ -45,6 +45,7 @@ class Run(NamedTuple):
     n: int
 
 
+_Seen = Callable[[SSAValue], SSAValue]
 _runs: dict[MmaOpType, list[Run]] = {}
 
 
@@ -101,7 +102,7 @@ def _as_xf32(b: Builder, x: SSAValue) -> SSAValue:
     return b.select(b.cmpf("uno", x, x), x, b.cast("bitcast", kept, x.type))
 
 
-class _Product:
+class Product:
     """One emulated instruction."""
 
     def __init__(self, low: Emulation, op: MmaOpType, signed: tuple[bool, bool], clamp: bool):
@@ -149,7 +150,7 @@ class _Product:
             done = decode(self.b, whole, elem)
         else:
             done = self.decoded(self._vector(self.low.fragment(at, elem, count)), operand)
-        start = self._cell(tile, self.low.place(self.lane, layout[0]))
+        start = self.cell_at(tile, self.low.place(self.lane, layout[0]))
         for v in range(count):
             part = done if count == 1 else self.b.extract(done, v)
             self.low.put(part, self.low.at(start, cast(int, L.crd2idx(v, layout[1])) * self.cell_bytes))
@@ -168,21 +169,21 @@ class _Product:
                 offset: Any = L.crd2idx(b.leaf(v, 64), layout)
                 # The instruction reads whole rows; single elements need no alignment.
                 value = cast(Any, low).load(low.moved(at, offset), self.op.elem_types[operand], 1)
-                low.put(self.decoded(value, operand), self._cell(tile, v))
+                low.put(self.decoded(value, operand), self.cell_at(tile, v))
 
             if count % self.group:
                 self._when(b.cmpi("slt", v, b.const(count, i64)), copy)
             else:
                 copy()
 
-        self._loop(-(-count // self.group), (), lambda step, _: (body(step), ())[1])
+        self.loop(-(-count // self.group), (), lambda step, _: (body(step), ())[1])
 
     def _vector(self, values: Sequence[SSAValue]) -> SSAValue:
         if len(values) == 1:
             return values[0]
         return self.b.pure(FromElementsOp, list(values), vector_type(values[0].type, len(values)), {})
 
-    def _cell(self, tile: SSAValue, position: SSAValue) -> SSAValue:
+    def cell_at(self, tile: SSAValue, position: SSAValue) -> SSAValue:
         return self.low.at(tile, self.b.muli(position, self.b.const(self.cell_bytes, i64)))
 
     # --- the product ----------------------------------------------------------------------------------------------
@@ -191,33 +192,13 @@ class _Product:
         self, a: SSAValue, b: SSAValue, c: Sequence[SSAValue], scales: tuple[int, SSAValue, SSAValue] | None
     ) -> list[SSAValue]:
         """This lane's values of D from the tiles."""
-        runs = result_runs(self.op)
+        runs, sums, row, column = self.start(c)
         build = self.b
-        start = self.low.place(self.lane, self.op.tv_layout(2)[0])
-        extent = build.const(self.m, i64)
-        row, column = build.int_binary("remui", start, extent), build.int_binary("divui", start, extent)
-        sums = [self._widened(self._vector(c[r.first : r.first + r.length])) for r in runs]
-        at_a, at_b = self._cell(a, row), self._cell(b, column)
+        at_a, at_b = self.cell_at(a, row), self.cell_at(b, column)
 
         def step(k: SSAValue, held: Sequence[SSAValue]) -> list[SSAValue]:
-            line_a = self._cell(at_a, build.muli(k, build.const(self.m, i64)))
-            line_b = self._cell(at_b, build.muli(k, build.const(self.n, i64)))
-            left: dict[tuple[int, int], SSAValue] = {}
-            right: dict[tuple[int, int], SSAValue] = {}
-
-            def side(known: dict[tuple[int, int], SSAValue], line: SSAValue, at: int, count: int) -> SSAValue:
-                if (at, count) not in known:
-                    type_ = self.cell if count == 1 else vector_type(self.cell, count)
-                    raw = self.low.take(self.low.at(line, at * self.cell_bytes), type_)
-                    known[at, count] = self._widened(raw)
-                return known[at, count]
-
             made: list[SSAValue] = []
-            for run, total in zip(runs, held, strict=True):
-                x = side(left, line_a, run.m, run.length if run.along_m else 1)
-                y = side(right, line_b, run.n, 1 if run.along_m else run.length)
-                if run.length > 1:
-                    x, y = (x, build.broadcast(y, run.length)) if run.along_m else (build.broadcast(x, run.length), y)
+            for total, (x, y) in zip(held, self.factors(k, at_a, at_b, (self.widened, self.widened)), strict=True):
                 if self.fused:
                     made.append(build.pure(FmaOp, (x, y, total), total.type, {}))
                 else:
@@ -225,37 +206,67 @@ class _Product:
             return made
 
         if scales is None:
-            return self._values(runs, self._loop(self.k, sums, step))
+            return self.values(runs, self.loop(self.k, sums, step))
         block, scale_a, scale_b = scales
         for kb in range(self.k // block):
             first = build.const(kb * block, i64)
             zeros = [build.const(0.0, s.type) for s in sums]
-            part = self._loop(block, zeros, lambda k, held, first=first: step(build.addi(k, first), held))
-            line_a = self.low.at(self._cell(scale_a, row), kb * self.m * self.cell_bytes)
-            line_b = self.low.at(self._cell(scale_b, column), kb * self.n * self.cell_bytes)
+            part = self.loop(block, zeros, lambda k, held, first=first: step(build.addi(k, first), held))
+            line_a = self.low.at(self.cell_at(scale_a, row), kb * self.m * self.cell_bytes)
+            line_b = self.low.at(self.cell_at(scale_b, column), kb * self.n * self.cell_bytes)
             for i, run in enumerate(runs):
                 factors: list[SSAValue] = []
                 for line, at, wide in ((line_a, run.m, run.along_m), (line_b, run.n, not run.along_m)):
                     n = run.length if wide else 1
                     type_ = self.cell if n == 1 else vector_type(self.cell, n)
-                    factor = self._widened(self.low.take(self.low.at(line, at * self.cell_bytes), type_))
+                    factor = self.widened(self.low.take(self.low.at(line, at * self.cell_bytes), type_))
                     factors.append(factor if n == run.length else build.broadcast(factor, run.length))
                 scaled = self._multiply(self._multiply(part[i], factors[0]), factors[1])
                 sums[i] = self._add(sums[i], scaled)
-        return self._values(runs, sums)
+        return self.values(runs, sums)
 
-    def _values(self, runs: Sequence[Run], sums: Sequence[SSAValue]) -> list[SSAValue]:
+    def start(self, c: Sequence[SSAValue]) -> tuple[list[Run], list[SSAValue], SSAValue, SSAValue]:
+        """The runs of this lane's values, the sums they start from, and the row and column of its first."""
+        runs, build = result_runs(self.op), self.b
+        at = self.low.place(self.lane, self.op.tv_layout(2)[0])
+        extent = build.const(self.m, i64)
+        sums = [self.widened(self._vector(c[r.first : r.first + r.length])) for r in runs]
+        return runs, sums, build.int_binary("remui", at, extent), build.int_binary("divui", at, extent)
+
+    def factors(
+        self, k: SSAValue, at_a: SSAValue, at_b: SSAValue, of: tuple[_Seen, _Seen]
+    ) -> Iterator[tuple[SSAValue, SSAValue]]:
+        """For every run what `of` makes of the values of A and of B at a `k`, as vectors of its length."""
+        build = self.b
+        line_a = self.cell_at(at_a, build.muli(k, build.const(self.m, i64)))
+        line_b = self.cell_at(at_b, build.muli(k, build.const(self.n, i64)))
+        known: dict[tuple[int, int, int], SSAValue] = {}
+
+        def side(i: int, line: SSAValue, at: int, count: int) -> SSAValue:
+            if (i, at, count) not in known:
+                type_ = self.cell if count == 1 else vector_type(self.cell, count)
+                known[i, at, count] = of[i](self.low.take(self.low.at(line, at * self.cell_bytes), type_))
+            return known[i, at, count]
+
+        for run in result_runs(self.op):
+            x = side(0, line_a, run.m, run.length if run.along_m else 1)
+            y = side(1, line_b, run.n, 1 if run.along_m else run.length)
+            if run.length > 1:
+                x, y = (x, build.broadcast(y, run.length)) if run.along_m else (build.broadcast(x, run.length), y)
+            yield x, y
+
+    def values(self, runs: Sequence[Run], sums: Sequence[SSAValue]) -> list[SSAValue]:
         values: list[SSAValue] = []
         for run, total in zip(runs, sums, strict=True):
-            done = self._narrowed(total)
+            done = self.narrowed(total)
             values += [done] if run.length == 1 else [self.b.extract(done, i) for i in range(run.length)]
         return values
 
-    def _widened(self, x: SSAValue) -> SSAValue:
+    def widened(self, x: SSAValue) -> SSAValue:
         type_ = like(x.type, self.sum_type)
         return self.b.cast("extsi" if self.integer else "extf", x, type_)
 
-    def _narrowed(self, x: SSAValue) -> SSAValue:
+    def narrowed(self, x: SSAValue) -> SSAValue:
         type_ = like(x.type, self.acc)
         if not self.integer:
             if self.acc == bf16:
@@ -275,7 +286,7 @@ class _Product:
 
     # --- structure ------------------------------------------------------------------------------------------------
 
-    def _loop(
+    def loop(
         self,
         count: int,
         init: Sequence[SSAValue],
@@ -305,7 +316,7 @@ class _Product:
 
     def fill_scales(self, scales: ScaleSide, tile: SSAValue) -> None:
         """Write the scales this lane has."""
-        start = self._cell(tile, self.low.place(self.lane, scales.layout[0]))
+        start = self.cell_at(tile, self.low.place(self.lane, scales.layout[0]))
         for v, value in enumerate(scales.values):
             wide = value if value.type == self.cell else self.b.cast("extf", value, self.cell)
             self.low.put(wide, self.low.at(start, cast(int, L.crd2idx(v, scales.layout[1])) * self.cell_bytes))
@@ -322,9 +333,12 @@ def emulate_mma(
     signed: tuple[bool, bool],
     clamp: bool,
     scales: MmaScales | None,
+    sums: MmaSums | None,
 ) -> None:
     """Emit one product; see `Emulation.emulate_mma`."""
-    product = _Product(low, op, signed, clamp)
+    from .aligned_sums import AlignedProduct
+
+    product = Product(low, op, signed, clamp) if sums is None else AlignedProduct(low, op, sums)
     m, n, k = op.shape_mnk
     size = product.cell_bytes
     parts = [m * k * size, n * k * size]
@@ -345,4 +359,4 @@ def emulate_mma(
     low.write_fragment(product.compute(tiles[0], tiles[1], held, scaled), d)
 
 
-__all__ = ["MmaScales", "ScaleSide", "emulate_mma", "result_runs"]
+__all__ = ["MmaScales", "Product", "Run", "ScaleSide", "emulate_mma", "result_runs"]

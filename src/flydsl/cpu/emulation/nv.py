@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import i1
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import Float8E4M3FNType, Float8E5M2Type, f32, i1, i16
+from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.upstream import llvm
 from ...ir.builder import i32, i64
+from ...ir.fold import FORMATS
+from ...lowering.expand.small_floats import encode
 
 if TYPE_CHECKING:
     from .lanes import Emulation
@@ -177,6 +179,21 @@ def _bulk_store(low: Emulation, operands: Sequence[SSAValue], *, reduction: tupl
     low.routine(name, operands[:3])
 
 
+def _fp8_pair(elem: Attribute) -> Callable[..., Sequence[SSAValue]]:
+    """Two f32, the first in the upper half; no infinity is left, and what is no number stays one."""
+    most = FORMATS[str(elem)].max
+
+    def rule(low: Emulation, operands: Sequence[SSAValue], **_: Any) -> Sequence[SSAValue]:
+        b = low.b
+        codes: list[SSAValue] = []
+        for x in operands:
+            bound = b.float_binary("minimumf", b.float_binary("maximumf", x, b.const(-most, f32)), b.const(most, f32))
+            codes.append(b.cast("extui", encode(b, bound, elem), i16))
+        return (b.int_binary("ori", b.int_binary("shli", codes[0], b.const(8, i16)), codes[1]),)
+
+    return rule
+
+
 _CALLS: dict[str, Callable[..., Sequence[SSAValue] | None]] = {
     "mbarrier.init": _init,
     "mbarrier.arrive": _arrive,
@@ -206,6 +223,8 @@ _CALLS: dict[str, Callable[..., Sequence[SSAValue] | None]] = {
     "bulk.load": _bulk_load,
     "bulk.send": _bulk_send,
     "bulk.store": _bulk_store,
+    "cvt.e4m3x2": _fp8_pair(Float8E4M3FNType()),
+    "cvt.e5m2x2": _fp8_pair(Float8E5M2Type()),
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...errors import DSLValueError
+from ...markup import code, figures
 from .timeline import Timeline
 
 _PREFIX = "s1:"
@@ -56,6 +57,10 @@ class Finding:
     def __str__(self) -> str:
         return f"{self.kind}: {self.text}\n  schedule {self.schedule}"
 
+    def _repr_html_(self) -> str:
+        first = (self.text.splitlines() or [""])[0]
+        return figures([(f"{self.kind}: {first} schedule {self.schedule}", self.timeline.svg())])
+
 
 @dataclass(frozen=True)
 class ScheduleRun:
@@ -66,6 +71,10 @@ class ScheduleRun:
 
     def __bool__(self) -> bool:
         return not self.findings
+
+    def _repr_html_(self) -> str:
+        found = "; ".join(each.kind for each in self.findings) or "nothing found"
+        return figures([(found, self.timeline.svg())])
 
 
 @dataclass(frozen=True)
@@ -90,6 +99,10 @@ class ScheduleReport:
 
     def __bool__(self) -> bool:
         return not self.findings
+
+    def _repr_html_(self) -> str:
+        witnesses = "".join(each._repr_html_() for each in self.findings)  # pyright: ignore[reportPrivateUsage]
+        return code(repr(self)) + witnesses
 
     def __repr__(self) -> str:
         found = f"{len(self.findings)} finding(s)" if self.findings else "nothing found"

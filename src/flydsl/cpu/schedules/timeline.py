@@ -55,18 +55,19 @@ class Timeline(Sequence[Entry]):
     def svg(self) -> str:
         """A picture: a column per warp, time downwards, copies in the column of the warp that issued them."""
         lanes = self.lanes
-        width, height = _WIDTH * max(len(lanes), 1) + 40, _TOP + _ROW * len(self.entries) + 20
+        column = max([_WIDTH, *(7 * len(e.text) + 24 for e in self.entries)])
+        width, height = column * max(len(lanes), 1) + 40, _TOP + _ROW * len(self.entries) + 20
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="monospace" '
             'font-size="11">',
             f'<rect width="{width}" height="{height}" fill="white"/>',
         ]
         for i, lane in enumerate(lanes):
-            x = 40 + i * _WIDTH
+            x = 40 + i * column
             parts.append(f'<text x="{x}" y="20" font-weight="bold">{escape(lane)}</text>')
             parts.append(f'<line x1="{x - 6}" y1="28" x2="{x - 6}" y2="{height - 10}" stroke="#bbb"/>')
         for i, e in enumerate(self.entries):
-            x, y = 40 + lanes.index(_warp(e.lane)) * _WIDTH, _TOP + i * _ROW
+            x, y = 40 + lanes.index(_warp(e.lane)) * column, _TOP + i * _ROW
             color = "#c62828" if e.stuck else "#6a1b9a" if ".c" in e.lane else "#1565c0"
             file, _, line = e.place.rpartition(":")
             short = f"{file.rpartition('/')[2]}:{line}"

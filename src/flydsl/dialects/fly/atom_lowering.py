@@ -138,11 +138,13 @@ class AtomEmulation(AtomLowering, Protocol):
         signed: tuple[bool, bool] = (True, True),
         clamp: bool = False,
         scales: MmaScales | None = None,
+        sums: MmaSums | None = None,
     ) -> None:
         """`D = A * B^T + C` from `shape_mnk`, `elem_types`, `thr_layout` and `tv_layout`.
 
-        Summed in f64 (integers: wrapping) and rounded once; operands in shared memory are read there, by the layout of
-        their view. `signed` says how integer operands are read, `clamp` saturates an integer result.
+        Summed in f64 (integers: wrapping) and rounded once, or as `sums` says; operands in shared memory are read
+        there, by the layout of their view. `signed` says how integer operands are read, `clamp` saturates an integer
+        result.
         """
         ...
 
@@ -172,6 +174,23 @@ class MmaScales(NamedTuple):
     block: int
     a: ScaleSide
     b: ScaleSide
+
+
+class MmaSums(NamedTuple):
+    """How a matrix unit adds: products and the sum so far are aligned to the largest exponent, cut off, and rounded."""
+
+    terms: int
+    """Products added at once, by rising k."""
+    fraction: int
+    """Bits kept below the largest exponent; what lies below is cut off, towards zero."""
+    kept: int
+    """Bits of fraction of a result of f32."""
+    nearest: bool
+    """Whether results are rounded to the nearest even; otherwise towards zero."""
+    operand_fraction: int | None = None
+    """Bits of fraction that are read of operands."""
+    least: int | None = None
+    """The smallest exponent of operands in the unit, where that is not the one of their type."""
 
 
 class TileCopy(NamedTuple):

@@ -21,7 +21,7 @@ from xdsl.utils.exceptions import ParseError
 from ...ir.enums import AddressSpace, AtomicOp
 from ...ir.types import bit_width, shape_of, vector_type
 from ...layout import Layout, Tile, crd2idx, recast_layout, size
-from .atom_lowering import AtomEmulation, AtomLowering, MmaScales, Operand, ScaleSide, TileCopy
+from .atom_lowering import AtomEmulation, AtomLowering, MmaScales, MmaSums, Operand, ScaleSide, TileCopy
 from .types import LayoutType, TileType, intern
 
 if TYPE_CHECKING:
@@ -518,6 +518,7 @@ __all__ = [
     "MmaAtomType",
     "MmaOpType",
     "MmaScales",
+    "MmaSums",
     "Operand",
     "ScaleSide",
     "TileCopy",

@@ -28,6 +28,7 @@ from ...ir.types import vector_type
 from ...layout import Layout
 from ..fly.atoms import AtomEmulation, AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
 from . import registers as reg
+from .accumulation import sums_of
 
 WARP = Layout(32, 1)
 _TF32 = FloatTF32Type()
@@ -196,8 +197,9 @@ class MmaSyncType(Data[MmaData], MmaOpType):
         reg.write(low, reg.vector_of(low, parts), d)
 
     def emulate(self, low: AtomEmulation, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
-        """The product by the reference model."""
-        low.emulate_mma(self, d, a, b, c)
+        """The product as the unit of the architecture adds it up."""
+        sums = sums_of(low.arch, str(type_name(self.data.a)), self.data.acc, sync=True)
+        low.emulate_mma(self, d, a, b, c, signed=(self.data.a != _UI8, self.data.b != _UI8), sums=sums)
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> MmaData:

@@ -80,6 +80,8 @@ KINDS: dict[str, Kind] = {
     "tma.wait": Kind("llvm.nvvm.cp.async.bulk.wait.group", "bulk_copy"),
     "tma.wait_read": Kind("llvm.nvvm.cp.async.bulk.wait.group.read", "bulk_copy"),
     "tma.prefetch_map": Kind("llvm.nvvm.prefetch.tensormap.p0", "bulk_copy"),
+    "cvt.e4m3x2": Kind("llvm.nvvm.ff.to.e4m3x2.rn", "mma_sync_fp8", i16),
+    "cvt.e5m2x2": Kind("llvm.nvvm.ff.to.e5m2x2.rn", "mma_sync_fp8", i16),
 }
 """Operations by name. What they are on the cpu stack is in `cpu/emulation/nv.py`."""
 

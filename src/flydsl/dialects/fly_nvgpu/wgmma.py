@@ -21,6 +21,7 @@ from ...layout import Layout, Swizzle
 from ..fly.atoms import AtomEmulation, AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
 from ..upstream import llvm
 from . import registers as reg
+from .accumulation import sums_of
 from .effects import Effect
 from .mma_sync import element, family, type_name
 from .ops import asm
@@ -48,7 +49,8 @@ def problem(data: WgmmaData) -> str | None:
     if a is None or b is None or "f64" in (a, b):
         return f"wgmma has no operands of type {data.a if a is None or a == 'f64' else data.b}"
     kind = family(a)
-    if kind != family(b):
+    # The manual lists both signs for either operand, the assembler takes equal ones only.
+    if kind != family(b) or (kind == "int8" and a != b):
         return f"wgmma cannot mix {a} and {b}"
     bits = {"f16": 16, "bf16": 16, "tf32": 32}.get(a, 8)
     if m != 64 or k != _K_BYTES * 8 // bits:
@@ -152,9 +154,12 @@ class WgmmaType(Data[WgmmaData], MmaOpType):
             low.store(part, low.moved(d, offset))
 
     def emulate(self, low: AtomEmulation, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
-        """The product by the reference model, done at once."""
+        """The product as the unit of the architecture adds it up, done at once."""
         accumulate = low.state("accumulate")
-        low.emulate_mma(self, d, a, b, c if accumulate is None else self._addend(low, accumulate, c, d))
+        addend = c if accumulate is None else self._addend(low, accumulate, c, d)
+        signed = type_name(self.data.a) != "u8", type_name(self.data.b) != "u8"
+        sums = sums_of(low.arch, str(type_name(self.data.a)), self.data.acc, sync=False)
+        low.emulate_mma(self, d, a, b, addend, signed=signed, sums=sums)
         for operand in (a, b):
             low.note_product(operand, 128)
 

@@ -141,7 +141,7 @@ def load_global(place: Tensor | Pointer, count: int | None = None, **hints: Any)
     pointer, elements = _place("load_global", place, count)
     bits, memory, registers = _shape("load_global", pointer, elements)
     copy(make_copy_atom(LoadGlobal(bits, **hints), pointer.dtype), memory, registers)
-    return registers.load() if elements > 1 or isinstance(place, Tensor) else registers[0, 0]
+    return registers.load().reshape(elements) if elements > 1 or isinstance(place, Tensor) else registers[0, 0]
 
 
 def store_global(place: Tensor | Pointer, value: ValueLike, **hints: Any) -> None:

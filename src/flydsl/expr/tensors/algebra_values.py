@@ -258,6 +258,11 @@ class _LayoutValue(AlgebraValue):
         """Whether the shape is a single extent."""
         return self.data.is_leaf
 
+    def _repr_svg_(self) -> str | None:
+        from ...layout.draw import picture_of
+
+        return picture_of(self.data)
+
     @property
     def shape(self) -> IntTuple:
         """Extents."""

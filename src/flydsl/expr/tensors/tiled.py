@@ -309,6 +309,13 @@ class _TypedValue:
     def __repr__(self) -> str:
         return f"{type(self).__name__}<{self.type}>"
 
+    def _repr_html_(self) -> str | None:
+        from ...dialects.fly.drawings import pictures_of
+        from ...markup import figures
+
+        pictures = [(title.partition(":")[0], svg) for title, svg in pictures_of(self.type)]
+        return figures(pictures) if pictures else None
+
 
 AtomT = TypeVar("AtomT", bound=_TypedValue)
 

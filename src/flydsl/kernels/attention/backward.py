@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
 
 from ..matmul.arrays import Array, HostArray, describe, empty, in_line, is_torch
 from ..matmul.arrays import packed as one_piece
@@ -14,6 +15,9 @@ from .dropout import numbers_of
 from .entry import Filled
 from .lengths import longest
 from .request import FP8, HALF, Request, check, fail, wrong_type
+
+if TYPE_CHECKING:
+    from .hopper_backward import Sides
 
 
 def attention_backward(
@@ -35,13 +39,14 @@ def attention_backward(
     sinks: HostArray | None = None,
     dropout: float = 0.0,
     seed: int | None = None,
+    deterministic: bool = False,
     stream: object = None,
 ) -> tuple[Any, Any, Any]:
     """Gradients with respect to `q`, `k` and `v`, from that of the result, the result and `return_lse`'s logarithms.
 
     All other arguments are those of `attention`, dropout's seed among them; those of a bias, of slopes and of sinks
     themselves are not computed. Gradients have the types of what they are of. Sums are made in the same order every
-    time, but for those of `q` on Hopper, where blocks add theirs as they come.
+    time, but for those of `q` on Hopper, where blocks add theirs as they come unless `deterministic` is asked for.
 
     >>> q = np.zeros((1, 1, 1, 8), "f4")
     >>> v = np.arange(16, dtype="f4").reshape(1, 2, 1, 8)
@@ -69,16 +74,18 @@ def attention_backward(
         return dq, dk, dv
     more = () if stream is None else (stream,)
     if target_of(request.q).hopper and _on_hopper(request, known):
-        from .hopper_backward import QUERIES, Sides, hopper_backward
+        from .hopper_backward import hopper_backward
 
-        form = Sides(request.d, request.right is not None, request.left is not None)
-        long = -(-request.queries // QUERIES) * QUERIES
+        form = form_for(request.d, request.right is not None, request.left is not None, deterministic)
+        long = -(-request.queries // form.m) * form.m
+        lines = request.batches * request.heads
+        sums = empty(q, (lines * long * request.d,), "float32", "attention_backward")
+        turns = _zeros(q, (lines * long // form.m * 2,)) if form.ordered else None
         sides = scratch(q, "attention sides", request.batches * request.heads * 2 * long, "float32", stream)
         steps = [s for name in ("q", "k", "v", "out", "grad") for s in engine_strides(known[name], False)]
         cast("Launch", hopper_backward)(
-            q, k, v, out, grad, lse, sides, _zeros(q, request.q.shape), dq, dk, dv, request.batches, request.queries,
-            request.keys, request.heads, request.kv_heads, *steps, request.right or 0, request.left or 0,
-            request.scale, _same(form), *more,
+            q, k, v, out, grad, lse, sides, sums, turns, dq, dk, dv, request.batches, request.queries, request.keys,
+            request.heads, request.kv_heads, *steps, request.right or 0, request.left or 0, request.scale, form, *more,
         )  # fmt: skip
         return dq, dk, dv
     from .plain_backward import Kind, plain_backward
@@ -109,6 +116,14 @@ def _same(x: tuple[object, ...]) -> tuple[object, ...]:
     return _constants.setdefault((x.__class__, *x), x)
 
 
+@lru_cache(64)
+def form_for(d: int, right: bool, left: bool, ordered: bool) -> Sides:
+    """Queries of a step: as many as there are registers for."""
+    from .hopper_backward import Sides
+
+    return Sides(d, right, left, 128 if d <= 64 else 64, ordered)
+
+
 def _on_hopper(request: Request, known: dict[str, Array]) -> bool:
     """Whether the tensor cores' kernel takes it: 16-bit types, 64 or 128 elements, rows of 16-byte units."""
     if request.q.dtype not in HALF or request.d not in (64, 128) or request.dv != request.d or request.softcap:
@@ -128,10 +143,10 @@ def _maybe(name: str, x: HostArray | None) -> Array | None:
 def _zeros(like: HostArray, shape: tuple[int, ...]) -> HostArray:
     if is_torch(like):
         torch = sys.modules["torch"]
-        return cast("HostArray", torch.zeros(shape, dtype=torch.float32, device=like.device))
+        return cast("HostArray", torch.zeros(shape, dtype=torch.int32, device=like.device))
     import numpy as np
 
-    return np.zeros(shape, np.float32)
+    return np.zeros(shape, np.int32)
 
 
 def _check(request: Request, known: dict[str, Array]) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias, cast
 
 from ..matmul.arrays import Array, HostArray, in_line
 from ..matmul.calls import Target
 from ..matmul.workspace import scratch
 from .plan import heads_together, splits_for, tile_for, tile_for_few
-from .request import HALF, Request
+from .request import FP8, HALF, Request, factor_steps, factors_of
 from .softmax import LOG2E
-from .tile import Form, Tile
+from .tile import Form, Tile, Turned, span
 
 UNIT = 16
 """Bytes the copy engine counts in."""
@@ -70,9 +71,10 @@ def engine_strides(x: Array, packed: bool) -> tuple[int, int, int]:
 
 
 def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = None) -> Run | None:
-    """`hopper_attention`, for 16-bit types whose rows are 16-byte units."""
+    """`hopper_attention`, for types of 8 and 16 bits whose rows are 16-byte units."""
     r = request
-    if r.q.dtype not in HALF or r.k.dtype != r.q.dtype or r.d % 16 or r.dv % 16:
+    size = r.q.itemsize
+    if r.q.dtype not in (*HALF, *FP8) or r.k.dtype != r.q.dtype or r.d % (32 // size) or r.dv % 16:
         return None
     if r.bias is not None or r.alibi is not None or r.dropout or 0 in (r.keys, r.queries):
         return None
@@ -84,13 +86,14 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
         return None
     if out.strides[-1] != 1 or out.address % 4 or any(s % 2 for s in out.strides[:-1]):
         return None
-    few = tile_for_few(r.d, r.dv, r.page)
+    few = tile_for_few(r.d, r.dv, r.page, size)
     if r.page and few.n % r.page and r.page % few.n:
         return None
     batch_out, row_out, head_out, _ = strides_of(out, r.packed_q)
     row_q, head_q, batch_q = engine_strides(r.q, r.packed_q)
     heads, queries, right = r.heads, r.queries, r.right
     packs = r.queries == 1 and not r.packed_q and r.left is None and r.sinks is None
+    packs = packs and factors_of(r.descale[0]) in (1, r.kv_heads)
     if packs:
         # The heads that share keys are rows of one tile; a single query sees all keys in any case.
         heads, queries, right = r.kv_heads, r.group, None
@@ -112,15 +115,17 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
         r.dv if e == 1 else s for s, e in zip((row_out, head_out, batch_out), (queries, heads, r.batches), strict=True)
     )
     by_engine = not r.packed_q and out.address % UNIT == 0 and all(s % 8 == 0 and s > 0 for s in out_strides)
+    factor_strides = steps_of_factors(r, heads)
     from .combine import combine
     from .hopper import hopper_attention
+    from .values import turn_values
 
-    launch, gather = cast("Launch", hopper_attention), cast("Launch", combine)
+    launch, gather, turn = cast("Launch", hopper_attention), cast("Launch", combine), cast("Launch", turn_values)
 
     def run(given: Given, longest_q: int, longest_k: int, stream: object) -> None:
         if packs:
             longest_q = queries
-        cut = few if longest_q <= 64 or r.page else tile_for(r.d, r.dv, form, longest_q)
+        cut = few if longest_q <= 64 or r.page else tile_for(r.d, r.dv, form, longest_q, size)
         cut = cut if tile is None else tile
         more = () if stream is None else (stream,)
         units = -(-longest_q // cut.m) * heads * r.batches
@@ -137,11 +142,20 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
         tiles = units * splits
         together = heads_together(longest_k, r.d, r.dv, heads, r.kv_heads, r.batches, form) if splits == 1 else 1
         counters = scratch(given.out, "attention", 2, "int32", stream, zero=True) if form.dynamic else None
+        table_row = 0 if given.table is None else given.table.shape[1]
+        turned = None
+        if cut.fp8:
+            count = r.keys // cut.n + r.batches if r.packed_k else -(-longest_k // cut.n) * r.batches
+            turned = scratch(given.out, "attention values", r.kv_heads * count * cut.n * r.dv, r.v.dtype, stream)
+            turn(
+                given.v, turned, given.cu_k, given.used_k, given.table, longest_k, rows[1], r.batches, r.kv_heads,
+                r.page, table_row, *steps[6:], _turned(r.dv, cut.n), *more,
+            )  # fmt: skip
         launch(
             given.q, given.k, given.v, result, lse, sinks, given.cu_q, given.cu_k, given.used_k, given.table,
-            counters, *rows, longest_q, longest_k, heads, r.kv_heads, r.batches, *steps, *steps_out, *lse_strides,
-            splits, *split_strides, r.page, 0 if given.table is None else given.table.shape[1], together, right or 0,
-            r.left or 0, factor, inner, min(tiles, where.processors), cut, kind, *more,
+            counters, turned, *given.descale, *factor_strides, *rows, longest_q, longest_k, heads, r.kv_heads,
+            r.batches, *steps, *steps_out, *lse_strides, splits, *split_strides, r.page, table_row, together,
+            right or 0, r.left or 0, factor, inner, min(tiles, where.processors), cut, kind, *more,
         )  # fmt: skip
         if splits > 1:
             gather(
@@ -150,6 +164,12 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
             )  # fmt: skip
 
     return run
+
+
+@lru_cache(64)
+def _turned(dv: int, n: int) -> Turned:
+    """One constant for equal ones: calls with the very same one are served warm."""
+    return Turned(dv, n, span(n, 1))
 
 
 def anywhere(request: Request, out: Array, where: Target) -> Run:
@@ -163,7 +183,7 @@ def anywhere(request: Request, out: Array, where: Target) -> Run:
         *strides_of(r.q, r.packed_q), *strides_of(r.k, r.packed_k), *strides_of(r.v, r.packed_k),
         *strides_of(out, r.packed_q),
     )  # fmt: skip
-    bias, alibi_batch = steps_of_bias(r), batch_of_slopes(r)
+    bias, alibi_batch, by = steps_of_bias(r), batch_of_slopes(r), steps_of_factors(r, r.heads)
     lse_strides = (r.queries, 0 if r.packed_q else r.heads * r.queries)
 
     halves = r.q.dtype in HALF and r.k.dtype == r.q.dtype and takes(kind, where.target)
@@ -174,15 +194,21 @@ def anywhere(request: Request, out: Array, where: Target) -> Run:
         more = () if stream is None else (stream,)
         table_row = 0 if given.table is None else given.table.shape[1]
         arrays = (lined(x) for x in (given.q, given.k, given.v, given.out))
-        factors = () if halves else given.descale
+        factors, places = ((), ()) if halves else (given.descale, by)
         launch(
             *arrays, given.lse, *factors, None if given.bias is None else lined(given.bias), given.alibi,
             given.sinks, given.cu_q, given.cu_k, given.used_k, given.table, r.batches, queries, keys, r.heads,
-            max(r.kv_heads, 1), r.page, table_row, alibi_batch, *steps, *bias, *lse_strides, r.left or 0,
+            max(r.kv_heads, 1), r.page, table_row, alibi_batch, *places, *steps, *bias, *lse_strides, r.left or 0,
             r.right or 0, r.scale, r.softcap, *given.drop, *last, *more,
         )  # fmt: skip
 
     return run
+
+
+def steps_of_factors(r: Request, heads: int) -> tuple[int, ...]:
+    """Of queries' factors from sequence to sequence and head to head, with the heads that share one; keys', values'."""
+    (batch, head), *others = map(factor_steps, r.descale)
+    return batch, head, max(1, heads // factors_of(r.descale[0])), *others[0], *others[1]
 
 
 def steps_of_bias(r: Request) -> tuple[int, int, int, int]:

@@ -1,6 +1,7 @@
 """Results of parts of the keys, each with the logarithm of its sum of exponentials, become one.
 
-A warp has a row of a head. Parts without a key have minus infinity and count nothing.
+A warp has a row of a head. Its lanes have a part's logarithm each, and four columns of the sums; what several parts
+have is asked for before the first of them is waited for. Parts without a key have minus infinity and count nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +16,12 @@ from .walk import pointer_of
 
 WARPS = 4
 LANES = 32
+MOST = 2 * LANES
+"""Parts there may be."""
+COLUMNS = 4
+"""Neighbouring columns of a lane."""
+BATCH = 8
+"""Parts that are asked for together."""
 
 
 @flyc.kernel
@@ -33,38 +40,62 @@ def combine_kernel(
     row_out: fx.Int64,
     head_out: fx.Int64,
 ):
-    fx.nvgpu.griddepcontrol_wait()
+    nv = fx.nvgpu
     lane = fx.thread_idx.x % LANES
     at = fx.block_idx.x * WARPS + fx.thread_idx.x // LANES
     rows = batches * heads * queries
+    nv.griddepcontrol_wait()
     if at < rows:
         line, row = at // queries, at % queries
         batch, head = line // heads, line % heads
-        top = fx.Float32(float("-inf"))
-        for s in range(splits):
-            top = fx.maximumf(top, fx.Float32(heights[fx.Int64(s) * fx.Int64(rows) + at]) * LOG2E)
+        mine: list[fx.Float32] = []
+        for i in fx.range_constexpr(MOST // LANES):
+            found = fx.Float32(float("-inf"))
+            if lane + i * LANES < splits:
+                found = fx.Float32(heights[fx.Int64(lane + i * LANES) * fx.Int64(rows) + at]) * LOG2E
+            mine.append(found)
+        top = mine[0]
+        for i in fx.range_constexpr(1, MOST // LANES):
+            top = fx.maximumf(top, mine[i])
+        for i in fx.range_constexpr(5):
+            top = fx.maximumf(top, fx.shuffle_xor(top, 1 << i))
         if fx.const_expr(sinks is not None):
             top = fx.maximumf(top, fx.Float32(cast("fx.Pointer", sinks)[head]) * LOG2E)
         none = top == float("-inf")
         height = none.select(fx.Float32(0.0), top)
-        total = fx.Float32(0.0)
+        weights = [fx.exp2(x - height) for x in mine]
+        total = weights[0]
+        for i in fx.range_constexpr(1, MOST // LANES):
+            total = total + weights[i]
+        for i in fx.range_constexpr(5):
+            total = total + fx.shuffle_xor(total, 1 << i)
         if fx.const_expr(sinks is not None):
-            total = fx.exp2(fx.Float32(cast("fx.Pointer", sinks)[head]) * LOG2E - height)
-        columns = -(-dv // LANES)
-        sums = fx.make_rmem_tensor(fx.make_layout(columns, 1), fx.Float32)
+            total = total + fx.exp2(fx.Float32(cast("fx.Pointer", sinks)[head]) * LOG2E - height)
+        groups = -(-dv // (COLUMNS * LANES))
+        sums = fx.make_rmem_tensor(fx.make_layout((COLUMNS, groups), (1, COLUMNS)), fx.Float32)
         sums.fill(0.0)
-        for s in range(splits):
-            place = fx.Int64(s) * fx.Int64(rows) + at
-            weight = fx.exp2(fx.Float32(heights[place]) * LOG2E - height)
-            total = total + weight
-            for i in fx.range_constexpr(columns):
-                if lane + i * LANES < dv:
-                    sums[i] = sums[i] + weight * parts[place * dv + (lane + i * LANES)]
+        first = lane * COLUMNS
+        for s in range(0, splits, BATCH):
+            for j in fx.range_constexpr(groups):
+                column = first + j * (COLUMNS * LANES)
+                there: list[fx.Vector] = []
+                for i in fx.range_constexpr(BATCH):
+                    # Behind the last part the last one comes again, with no weight.
+                    place = fx.Int64(fx.min(s + i, splits - 1)) * fx.Int64(rows) + at
+                    there.append(nv.load_global(parts + (place * dv + fx.min(column, dv - COLUMNS)), COLUMNS))
+                for i in fx.range_constexpr(BATCH):
+                    low = fx.shuffle_idx(weights[0], (s + i) % LANES)
+                    high = fx.shuffle_idx(weights[1], (s + i) % LANES)
+                    weight = (s + i < LANES).select(low, high)
+                    for c in fx.range_constexpr(COLUMNS):
+                        sums[c, j] = sums[c, j] + weight * there[i][c]
         share = none.select(fx.Float32(0.0), 1.0 / none.select(fx.Float32(1.0), total))
         origin = fx.Int64(batch) * batch_out + fx.Int64(row) * row_out + fx.Int64(head) * head_out
-        for i in fx.range_constexpr(columns):
-            if lane + i * LANES < dv:
-                out[origin + (lane + i * LANES)] = out.dtype(sums[i] * share)
+        for j in fx.range_constexpr(groups):
+            column = first + j * (COLUMNS * LANES)
+            if column < dv:
+                for c in fx.range_constexpr(COLUMNS):
+                    out[origin + (column + c)] = out.dtype(sums[c, j] * share)
         if fx.const_expr(lse is not None):
             if lane == 0:
                 found = (height + fx.log2(none.select(fx.Float32(1.0), total))) * LN2

@@ -10,7 +10,7 @@ import flydsl.expr as fx
 from ..matmul.hopper_out import swizzle
 from .softmax import LN2, LOG2E, Scale, over_quad, rescale, step
 from .tile import Form, Tile, span
-from .walk import Numbers, Work
+from .walk import Numbers, Places, Work
 
 
 class Pipe(NamedTuple):
@@ -27,6 +27,15 @@ class Place(NamedTuple):
     phase_k: fx.Int32
     stage_v: fx.Int32
     phase_v: fx.Int32
+
+
+class Factors(NamedTuple):
+    """What queries, keys and values of one byte are multiplied by."""
+
+    q: fx.Pointer | None
+    k: fx.Pointer | None
+    v: fx.Pointer | None
+    places: Places
 
 
 class Consumer(NamedTuple):
@@ -53,11 +62,40 @@ class Consumer(NamedTuple):
     base_v: fx.Pointer
     base_out: fx.Pointer
     store_out: fx.nvgpu.TmaAtom | None
+    grow: fx.Float32
+    """What a result is multiplied by."""
+
+
+def with_factors(me: Consumer, factors: Factors, work: Work) -> Consumer:
+    """A consumer with the factors of a tile's head: they go into the one in front of exp2, or of tanh."""
+    f, p, head = factors, factors.places, work.head // me.numbers.group
+    score: fx.Float32 | None = None
+    places = (
+        (f.q, work.batch * p.batch_q + work.head // p.share * p.head_q),
+        (f.k, work.batch * p.batch_k + head * p.head_k),
+    )
+    for pointer, at in places:
+        if pointer is not None:
+            one = fx.Float32(pointer[at])
+            score = one if score is None else score * one
+    if score is not None and me.form.softcap:
+        me = me._replace(numbers=me.numbers._replace(inner=me.numbers.inner * score))
+    elif score is not None:
+        factor = me.scale.factor * score
+        me = me._replace(scale=Scale(factor, fx.Float32(-1e30) / factor))
+    if f.v is None:
+        return me
+    return me._replace(grow=fx.Float32(f.v[work.batch * p.batch_v + head * p.head_v]))
+
+
+def lift_of(tile: Tile) -> int:
+    """Weights are 2 to this power times what they are: in one byte there is more room above 1 than below."""
+    return 8 if tile.fp8 else 0
 
 
 def multiply_keys(me: Consumer, stage: fx.Int32) -> None:
     """Issue a step's scores."""
-    for k in range(me.tile.d // 16):
+    for k in range(me.tile.d // me.tile.depth):
         mma = me.scores_mma.set_value("accumulate", fx.Int32(0)) if k == 0 else me.scores_mma
         fx.gemm(mma, me.scores, me.queries[None, None, k], me.keys[None, None, k, stage], me.scores)
     fx.nvgpu.wgmma_commit()
@@ -65,7 +103,7 @@ def multiply_keys(me: Consumer, stage: fx.Int32) -> None:
 
 def multiply_values(me: Consumer, stage: fx.Int32) -> None:
     """Issue a step's sums."""
-    for k in range(me.tile.n // 16):
+    for k in range(me.tile.n // me.tile.depth):
         fx.gemm(
             me.values_mma, me.sums, me.weights[None, None, k], me.values[None, None, k, stage], me.sums
         )  # fmt: skip
@@ -74,6 +112,16 @@ def multiply_values(me: Consumer, stage: fx.Int32) -> None:
 
 def keep_weights(me: Consumer) -> None:
     """Weights in the type of the values, as the operand of their product."""
+    if me.tile.fp8:
+        values = me.scores.load().reshape(2 * me.tile.n // 4)
+        # A register of the operand has two neighbours of one group of eight keys and two of the next: see `values.py`.
+        order = [
+            8 * i + 4 * (x // 2) + 2 * r + x % 2 for i in range(me.tile.n // 16) for r in range(2) for x in range(4)
+        ]
+        me.weights.store(
+            fx.nvgpu.to_fp8(values.shuffle(values, order), me.weights.dtype).reshape(me.weights.shape.unpack())
+        )
+        return
     me.weights.store(me.scores.load().to(me.weights.dtype).reshape(me.weights.shape.unpack()))
 
 
@@ -118,9 +166,9 @@ def begin(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Place
         me.pipe_k.empty[stage].arrive()
     cap(me)
     mask(me, work, top, index)
-    if fx.const_expr(me.form.packed_k or me.form.used_k):
+    if fx.const_expr((me.form.packed_k or me.form.used_k) and not me.tile.fp8):
         clear_values(me, work, index, stage_v, phase_v)
-    step(me.scores, me.highest, me.total, me.scale, first=True, masked=True)
+    step(me.scores, me.highest, me.total, me.scale, first=True, masked=True, lift=lift_of(me.tile))
     keep_weights(me)
     stage, phase = after(stage, phase, me.tile.stages)
     return Place(stage, phase, stage_v, phase_v)
@@ -171,7 +219,9 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
     cap(me)
     if fx.const_expr(masked):
         mask(me, work, top, index)
-    factors = step(me.scores, me.highest, me.total, me.scale, first=False, masked=masked)
+    factors = step(
+        me.scores, me.highest, me.total, me.scale, first=False, masked=masked, lift=lift_of(tile), soft=tile.soft
+    )
     nv.wgmma_wait(0, me.sums, me.scores)
     if me.member == 0:
         me.pipe_v.empty[stage_v].arrive()
@@ -203,7 +253,7 @@ def finalize(
     numbers, dtype = me.numbers, out.dtype
     factors: list[fx.Float32] = []
     for r in fx.range_constexpr(2):
-        total = over_quad(me.total[r], lambda a, b: a + b)
+        total = over_quad(me.total[r], lambda a, b: a + b) * 2.0 ** -lift_of(me.tile)
         height = me.highest[r] * me.scale.factor
         none = total == 0.0
         weight = fx.Float32(1.0)
@@ -215,6 +265,7 @@ def finalize(
             total = total * weight + fx.exp2(sink - above)
             height = above
             none = total == 0.0
+        weight = weight * me.grow * 2.0 ** -lift_of(me.tile)
         factors.append(none.select(fx.Float32(0.0), weight / none.select(fx.Float32(1.0), total)))
         if fx.const_expr(lse is not None):
             found = (height + fx.log2(none.select(fx.Float32(1.0), total))) * LN2
@@ -277,4 +328,4 @@ def store_by_threads(me: Consumer, out: fx.Pointer, result: fx.Tensor, top: fx.I
                 fx.nvgpu.store_global(line + 8 * j, pair)
 
 
-__all__ = ["Consumer", "Pipe", "Place", "advance", "begin", "finalize", "finish"]
+__all__ = ["Consumer", "Factors", "Pipe", "Place", "advance", "begin", "finalize", "finish", "with_factors"]

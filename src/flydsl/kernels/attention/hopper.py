@@ -21,10 +21,11 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ..matmul.hopper_out import swizzle
-from .consumer import Consumer, Pipe, Place, advance, begin, finalize, finish
+from .consumer import Consumer, Factors, Pipe, Place, advance, begin, finalize, finish, with_factors
 from .softmax import Scale
 from .tile import Form, Tile, registers, span
-from .walk import Lengths, Numbers, Turns, Work, masked_steps, pointer_of, position, publish, receive, steps_of
+from .values import fetch_turned, first_step, steps_of_head
+from .walk import Lengths, Numbers, Places, Turns, Work, masked_steps, pointer_of, position, publish, receive, steps_of
 
 
 @flyc.kernel
@@ -41,6 +42,10 @@ def attention_kernel(
     used_k: fx.Pointer | None,
     table: fx.Pointer | None,
     counters: fx.Pointer | None,
+    descale_q: fx.Pointer | None,
+    descale_k: fx.Pointer | None,
+    descale_v: fx.Pointer | None,
+    places: Places,
     dtype: type[fx.Numeric],
     tile: fx.Constexpr[Tile],
     form: fx.Constexpr[Form],
@@ -53,7 +58,7 @@ def attention_kernel(
     base_q = fx.get_dyn_shared(dtype)
     base_k = base_q + tile.m * tile.d
     base_v = base_k + stages * tile.n * tile.d
-    base_out = base_v + stages * tile.n * tile.dv
+    base_out = fx.recast_iter(out.dtype, base_v + stages * tile.n * tile.dv)
     after = fx.recast_iter(fx.Int64, base_out + (tile.m * tile.dv if form.engine else 0))
     full_q = nv.MBarrier(after)
     empty_q, full_k = full_q[1], full_q[2]
@@ -106,8 +111,8 @@ def attention_kernel(
                     row = work.first_query + work.block * tile.m
                     batch = fx.Int32(0) if form.packed_q else work.batch
                     if tid == 0:
-                        full_q.expect_tx(2 * tile.m * tile.d)
-                        fetch(load_q, base_q, full_q, row, work.head, batch, tile.m, tile.d)
+                        full_q.expect_tx(tile.size * tile.m * tile.d)
+                        fetch(load_q, base_q, full_q, row, work.head, batch, tile.m, tile.d, tile.size)
                     kv_head = work.head // numbers.group
                     batch = fx.Int32(0) if form.packed_k else work.batch
                     for i in range(high - low):
@@ -115,17 +120,24 @@ def attention_kernel(
                         place_k, place_v = base_k + stage * (tile.n * tile.d), base_v + stage * (tile.n * tile.dv)
                         empty_k[stage].wait(phase)
                         if tid == 0:
-                            full_k[stage].expect_tx(2 * tile.n * tile.d)
+                            full_k[stage].expect_tx(tile.size * tile.n * tile.d)
                         if fx.const_expr(form.page):
                             fetch_pages(
                                 load_k, place_k, full_k[stage], row, kv_head, work, table, numbers, tile, form, tile.d
                             )  # fmt: skip
                         else:
-                            fetch(load_k, place_k, full_k[stage], row, kv_head, batch, tile.n, tile.d)
+                            fetch(load_k, place_k, full_k[stage], row, kv_head, batch, tile.n, tile.d, tile.size)
                         empty_v[stage].wait(phase)
                         if tid == 0:
-                            full_v[stage].expect_tx(2 * tile.n * tile.dv)
-                        if fx.const_expr(form.page):
+                            full_v[stage].expect_tx(tile.size * tile.n * tile.dv)
+                        if fx.const_expr(tile.fp8):
+                            if tid == 0:
+                                line = kv_head * numbers.value_steps + first_step(work, tile.n, numbers, form.packed_k)
+                                width = span(tile.n, 1)
+                                fetch_turned(
+                                    load_v, place_v, full_v[stage], line + (high - 1 - i), tile.n, tile.dv, width
+                                )
+                        elif fx.const_expr(form.page):
                             fetch_pages(
                                 load_v, place_v, full_v[stage], row, kv_head, work, table, numbers, tile, form, tile.dv
                             )  # fmt: skip
@@ -152,22 +164,26 @@ def attention_kernel(
         consumer = role - 1
         member = tid % 128
         alone = fx.make_layout((1, 1, 1), (0, 0, 0))
-        scores_mma = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(tile.n, 16, dtype)), alone)
-        values_atom = nv.WGMMA(tile.dv, 16, dtype, a_from="registers", major_b="mn")
+        scores_mma = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(tile.n, tile.depth, dtype)), alone)
+        kind = fx.Float8E4M3FN if tile.fp8 else dtype
+        major = "k" if tile.fp8 else "mn"
+        values_atom = nv.WGMMA(tile.dv, tile.depth, kind, b=dtype, a_from="registers", major_b=major)
         values_mma = fx.make_tiled_mma(fx.make_mma_atom(values_atom), alone)
         queries, keys, values = operands(base_q, base_k, base_v, consumer, tile)
         first_mma, second_mma = scores_mma.get_slice(0), values_mma.get_slice(0)
         parts_q, parts_k = first_mma.partition_A(queries), first_mma.partition_B(keys)
         parts_v = second_mma.partition_B(values)
         scores = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.n // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
-        weights = fx.make_rmem_tensor(fx.make_layout(((2, 2, 2), 1, tile.n // 16), ((1, 2, 4), 0, 8)), dtype)
+        pack = 4 // tile.size
+        operand = fx.make_layout(((pack, 2, 2), 1, tile.n // tile.depth), ((1, pack, 2 * pack), 0, 4 * pack))
+        weights = fx.make_rmem_tensor(operand, kind)
         sums = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.dv // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
         highest, total = (fx.make_rmem_tensor(fx.make_layout(2, 1), fx.Float32) for _ in range(2))
         scale = Scale(numbers.factor, fx.Float32(-1e30) / numbers.factor)
-        me = Consumer(
+        everyone = Consumer(
             tile, form, numbers, scale, member, consumer, scores_mma,
             values_mma, parts_q, parts_k, parts_v, scores, weights, sums, highest, total,
-            Pipe(full_k, empty_k), Pipe(full_v, empty_v), base_v, base_out, store_out,
+            Pipe(full_k, empty_k), Pipe(full_v, empty_v), base_v, base_out, store_out, fx.Float32(1.0),
         )  # fmt: skip
         if fx.const_expr(tile.pingpong and tile.consumers > 1):
             if consumer == tile.consumers - 1:
@@ -178,6 +194,7 @@ def attention_kernel(
             at = receive(turns, count)
         while at < tiles:
             work = position(at, blocks, numbers, lengths)
+            me = with_factors(everyone, Factors(descale_q, descale_k, descale_v, places), work)
             low, high = steps_of(work, tile, form, numbers)
             top = work.block * tile.m + consumer * 64 + member // 32 * 16 + member % 32 // 4
             sums.fill(0.0)
@@ -224,10 +241,12 @@ def fetch(
     batch: fx.Int32,
     rows: int,
     d: int,
+    size: int = 2,
 ) -> None:
     """Rows of a head to shared memory, in boxes as wide as the swizzle."""
-    for i in range(d // span(d)):
-        load.load((row, i * span(d), head, batch), smem + i * (rows * span(d)), barrier)
+    wide = span(d, size)
+    for i in range(d // wide):
+        load.load((row, i * wide, head, batch), smem + i * (rows * wide), barrier)
 
 
 @flyc.jit
@@ -261,8 +280,8 @@ def operands(
     base_q: fx.Pointer, base_k: fx.Pointer, base_v: fx.Pointer, consumer: fx.Int32, tile: Tile
 ) -> tuple[fx.Tensor, fx.Tensor, fx.Tensor]:
     """A consumer's queries (64, d), all stages of keys (n, d, stage), and of values as (dv, n, stage)."""
-    m, n, d, dv, wide, wide_v = tile.m, tile.n, tile.d, tile.dv, span(tile.d), span(tile.dv)
-    pattern, pattern_v = swizzle(2 * wide), swizzle(2 * wide_v)
+    m, n, d, dv, wide, wide_v = tile.m, tile.n, tile.d, tile.dv, span(tile.d, tile.size), span(tile.dv)
+    pattern, pattern_v = swizzle(tile.size * wide), swizzle(2 * wide_v)
     queries = fx.make_view(
         fx.apply_swizzle(base_q + consumer * (64 * wide), pattern),
         fx.make_layout((64, (wide, d // wide)), (wide, (1, m * wide))),
@@ -271,6 +290,10 @@ def operands(
         fx.apply_swizzle(base_k, pattern),
         fx.make_layout((n, (wide, d // wide), tile.stages), (wide, (1, n * wide), n * d)),
     )
+    if tile.fp8:
+        width = span(n, 1)
+        turned = fx.make_layout((dv, (width, n // width), tile.stages), (width, (1, dv * width), n * dv))
+        return queries, keys, fx.make_view(fx.apply_swizzle(base_v, swizzle(width)), turned)
     values = fx.make_view(
         fx.apply_swizzle(base_v, pattern_v),
         fx.make_layout(((wide_v, dv // wide_v), n, tile.stages), ((1, n * wide_v), wide_v, n * dv)),
@@ -291,6 +314,17 @@ def hopper_attention(
     used_k: fx.Tensor | None,
     table: fx.Tensor | None,
     counters: fx.Tensor | None,
+    turned: fx.Tensor | None,
+    descale_q: fx.Tensor | None,
+    descale_k: fx.Tensor | None,
+    descale_v: fx.Tensor | None,
+    batch_descale_q: fx.Int32,
+    head_descale_q: fx.Int32,
+    share_descale_q: fx.Int32,
+    batch_descale_k: fx.Int32,
+    head_descale_k: fx.Int32,
+    batch_descale_v: fx.Int32,
+    head_descale_v: fx.Int32,
     rows_q: fx.Int32,
     rows_k: fx.Int32,
     batches_q: fx.Int32,
@@ -334,7 +368,12 @@ def hopper_attention(
     """
     load_q = load_map(q, rows_q, tile.d, heads, batches_q, (row_q, head_q, batch_q), tile.m)
     load_k = load_map(k, rows_k, tile.d, kv_heads, batches_k, (row_k, head_k, batch_k), form.page or tile.n)
-    load_v = load_map(v, rows_k, tile.dv, kv_heads, batches_k, (row_v, head_v, batch_v), form.page or tile.n)
+    value_steps = fx.Int32(0)
+    if fx.const_expr(turned is None):
+        load_v = load_map(v, rows_k, tile.dv, kv_heads, batches_k, (row_v, head_v, batch_v), form.page or tile.n)
+    else:
+        value_steps = steps_of_head(keys, rows_k, batches, tile.n, form.packed_k)
+        load_v = turned_map(turned, kv_heads * value_steps, tile)
     store_out = None
     if fx.const_expr(form.engine):
         whole = fx.make_layout((queries, tile.dv, heads, batches), (row_out, 1, head_out, batch_out))
@@ -343,11 +382,16 @@ def hopper_attention(
         store_out = fx.nvgpu.make_tma_atom(fx.nvgpu.TMAStore(), view, None, box, swizzle=2 * span(tile.dv))
     numbers = Numbers(
         queries, keys, heads, heads // kv_heads, batches, together, right, left, factor, inner, row_out, head_out,
-        batch_out, head_lse, batch_lse, splits, split_out, split_lse, page, table_row,
+        batch_out, head_lse, batch_lse, splits, split_out, split_lse, page, table_row, value_steps,
+    )  # fmt: skip
+    places = Places(
+        batch_descale_q, head_descale_q, share_descale_q, batch_descale_k, head_descale_k, batch_descale_v,
+        head_descale_v,
     )  # fmt: skip
     attention_kernel(
         load_q, load_k, load_v, store_out, fx.get_iter(out), pointer_of(lse), pointer_of(sinks), pointer_of(cu_q),
-        pointer_of(cu_k), pointer_of(used_k), pointer_of(table), pointer_of(counters), q.dtype, tile, form, numbers,
+        pointer_of(cu_k), pointer_of(used_k), pointer_of(table), pointer_of(counters), pointer_of(descale_q),
+        pointer_of(descale_k), pointer_of(descale_v), places, q.dtype, tile, form, numbers,
         value_attrs={"nvvm.minctasm": 1},
     ).launch(
         grid=blocks, block=tile.threads, stream=stream, smem=tile.smem + (tile.staged if form.engine else 0)
@@ -366,4 +410,14 @@ def load_map(
     """(rows, d, heads, batch) for the copy engine, in boxes of what one copy fetches."""
     row, head, batch = strides
     view = fx.make_view(fx.get_iter(x), fx.make_layout((rows, d, heads, batches), (row, 1, head, batch)))
-    return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, span(d), 1, 1), swizzle=2 * span(d))
+    size = x.dtype.width // 8
+    wide = span(d, size)
+    return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, wide, 1, 1), swizzle=size * wide)
+
+
+def turned_map(x: fx.Tensor, steps: fx.Int32, tile: Tile) -> fx.nvgpu.TmaAtom:
+    """Turned values, (boxes of all steps, dv, keys of a box), for the copy engine."""
+    width = span(tile.n, 1)
+    layout = fx.make_layout((steps * (tile.n // width), tile.dv, width), (fx.Int64(tile.dv * width), width, 1))
+    view = fx.make_view(fx.get_iter(x), layout)
+    return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (1, tile.dv, width), swizzle=width)

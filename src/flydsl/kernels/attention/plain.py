@@ -13,7 +13,7 @@ import flydsl.expr as fx
 
 from .dropout import Drop, share_of
 from .softmax import LN2, LOG2E
-from .walk import pointer_of
+from .walk import Places, pointer_of
 
 ROWS, KEYS, LANES = 16, 16, 8
 THREADS = ROWS * LANES
@@ -92,6 +92,7 @@ def plain_kernel(
     page: fx.Int32,
     table_row: fx.Int32,
     alibi_batch: fx.Int32,
+    by: Places,
     of_q: Steps,
     of_k: Steps,
     of_v: Steps,
@@ -126,7 +127,9 @@ def plain_kernel(
     shift = keys - queries
     kv_head = head // group
     if block * ROWS < queries:
-        scale_q, scale_k, scale_v = (one_of(x) for x in (extras.of_q, extras.of_k, extras.of_v))
+        scale_q = one_of(extras.of_q, batch * by.batch_q + head // by.share * by.head_q)
+        scale_k = one_of(extras.of_k, batch * by.batch_k + kv_head * by.head_k)
+        scale_v = one_of(extras.of_v, batch * by.batch_v + kv_head * by.head_v)
         for i in range(tid, ROWS * d, THREADS):
             line, column = i // d, i % d
             value = fx.Float32(0.0)
@@ -252,8 +255,8 @@ def changed(
     return seen.select(score * LOG2E, fx.Float32(float("-inf")))
 
 
-def one_of(x: fx.Pointer | None) -> fx.Float32:
-    return fx.Float32(1.0) if x is None else fx.Float32(x[0])
+def one_of(x: fx.Pointer | None, place: fx.Int32) -> fx.Float32:
+    return fx.Float32(1.0) if x is None else fx.Float32(x[place])
 
 
 def offset(steps: Steps, batch: fx.Int32, row: fx.Int32, head: fx.Int32, column: fx.Int32) -> fx.Int64:
@@ -308,6 +311,13 @@ def plain_attention(
     page: fx.Int32,
     table_row: fx.Int32,
     alibi_batch: fx.Int32,
+    batch_descale_q: fx.Int32,
+    head_descale_q: fx.Int32,
+    share_descale_q: fx.Int32,
+    batch_descale_k: fx.Int32,
+    head_descale_k: fx.Int32,
+    batch_descale_v: fx.Int32,
+    head_descale_v: fx.Int32,
     batch_q: fx.Int64,
     row_q: fx.Int64,
     head_q: fx.Int64,
@@ -346,7 +356,10 @@ def plain_attention(
         pointer_of(descale_q), pointer_of(descale_k), pointer_of(descale_v), pointer_of(bias), pointer_of(alibi),
         pointer_of(sinks), pointer_of(cu_q), pointer_of(cu_k), pointer_of(used_k), pointer_of(table), kind,
         Sight(left, right, scale, softcap), Drop(seed, limit, factor), longest, keys, heads // kv_heads, page,
-        table_row, alibi_batch, Steps(batch_q, row_q, head_q, column_q), Steps(batch_k, row_k, head_k, column_k),
+        table_row, alibi_batch, Places(
+            batch_descale_q, head_descale_q, share_descale_q, batch_descale_k, head_descale_k, batch_descale_v,
+            head_descale_v,
+        ), Steps(batch_q, row_q, head_q, column_q), Steps(batch_k, row_k, head_k, column_k),
         Steps(batch_v, row_v, head_v, column_v), Steps(batch_out, row_out, head_out, column_out),
         Steps(batch_bias, row_bias, head_bias, column_bias), head_lse, batch_lse,
     ).launch(

@@ -11,9 +11,11 @@ L2_BYTES = 32 << 20
 
 
 @lru_cache(256)
-def tile_for(d: int, dv: int, form: Form, queries: int) -> Tile:
+def tile_for(d: int, dv: int, form: Form, queries: int, size: int = 2) -> Tile:
     """The fastest by measurement on an H200, by what is multiplied and whether steps are masked."""
     wide = max(d, dv)
+    if size == 1:
+        return tile_of_bytes(d, dv, form, queries)
     masked = form.right or form.left
     few = 1 if queries <= 64 else 2
     if wide <= 64:
@@ -28,16 +30,27 @@ def tile_for(d: int, dv: int, form: Form, queries: int) -> Tile:
     return Tile(d, dv, 64 if masked or form.softcap else 80, few, pingpong=False)
 
 
-def tile_for_few(d: int, dv: int, page: int) -> Tile:
+def tile_of_bytes(d: int, dv: int, form: Form, queries: int) -> Tile:
+    """In one byte there is room for longer steps."""
+    few = 1 if queries <= 64 else 2
+    if max(d, dv) <= 64:
+        return Tile(d, dv, 128, few if queries <= 128 else 3, 2, True, 1)
+    if max(d, dv) <= 128:
+        return Tile(d, dv, 128, few, 2, True, 1)
+    return Tile(d, dv, 128, few, 2, False, 1)
+
+
+def tile_for_few(d: int, dv: int, page: int, size: int = 2) -> Tile:
     """For up to 64 queries: one consumer, and stages as deep as there is room for, since memory is what is waited for.
 
     A page divides a step, or steps divide it.
     """
-    n = next(n for n in (128, 64, 32, 16) if not page or n % page == 0 or page % n == 0)
+    every = (128, 64, 32, 16) if size == 2 else (128, 64, 32)
+    n = next((n for n in every if not page or n % page == 0 or page % n == 0), every[-1])
     if max(d, dv) > 128:
         n = min(n, 64)
-    tile = Tile(d, dv, n, 1)
-    room = (SHARED_BYTES - Tile(d, dv, n, 1, 0).smem) // (2 * n * (d + dv))
+    tile = Tile(d, dv, n, 1, size=size)
+    room = (SHARED_BYTES - tile._replace(stages=0).smem) // (size * n * (d + dv))
     return tile._replace(stages=max(2, min(6, room)))
 
 

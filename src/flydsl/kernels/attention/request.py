@@ -89,6 +89,7 @@ def check(
     sinks: Array | None = None,
     descale: tuple[Array | None, Array | None, Array | None] = (None, None, None),
     dropout: bool = False,
+    most: int = MOST,
 ) -> Request:
     """The request, or an error that names the argument."""
     _check_types(q, k, v)
@@ -115,8 +116,8 @@ def check(
     if (heads and not kv_heads) or (kv_heads and heads % kv_heads):
         raise fail(f"the {heads} heads of q are no multiple of the {kv_heads} heads of k and v")
     for name, extent in (("q and k", d), ("v", dv)):
-        if extent % 8 or not 8 <= extent <= MOST:
-            raise fail(f"the last extent of {name} is a multiple of 8 up to {MOST}, got {extent}")
+        if extent % 8 or not 8 <= extent <= most:
+            raise fail(f"the last extent of {name} is a multiple of 8 up to {most}, got {extent}")
     page = 0
     if table is not None:
         page = k.shape[1]
@@ -150,8 +151,8 @@ def check(
     if sinks is not None and sinks.shape != (heads,):
         raise fail(f"sinks has a value for each of the {heads} heads, got {sinks}")
     for name, x in zip(("q", "k", "v"), descale, strict=True):
-        if x is not None and (x.dtype != "float32" or any(e != 1 for e in x.shape)):
-            raise fail(f"descale of {name} is one float32, got {x}")
+        if x is not None:
+            _check_descale(name, x, q, batches, heads, kv_heads)
     if any(x is not None for x in descale) and not any(x.dtype in FP8 for x in (q, k, v)):
         raise fail(f"descale goes with fp8 arrays, and q is {q.dtype}")
     out = q.dtype if q.dtype not in FP8 else "bfloat16"
@@ -214,6 +215,29 @@ def _check_bias(bias: Array, full: tuple[int, int, int, int]) -> None:
         raise fail(f"bias has the shape {list(full)} (batch, heads, queries, keys), or ones in it, got {bias}")
 
 
+def _check_descale(name: str, x: Array, q: Array, batches: int, heads: int, kv_heads: int) -> None:
+    of_heads = {1, kv_heads, heads} if name == "q" else {1, kv_heads}
+    pair = x.shape if len(x.shape) == 2 else (1, *x.shape) if len(x.shape) < 2 else (0, 0)
+    pair = (*pair, 1)[:2]
+    if x.dtype != "float32" or pair[0] not in (1, batches) or pair[1] not in of_heads:
+        raise fail(f"descale of {name} is float32: one, or one for each of {batches} x {kv_heads} heads, got {x}")
+    if x.device != q.device:
+        raise fail(f"q is on {q.device} and descale of {name} on {x.device}")
+
+
+def factor_steps(x: Array | None) -> tuple[int, int]:
+    """From sequence to sequence and from head to head, in factors that lie one behind the other."""
+    if x is None:
+        return 0, 0
+    batches, heads = ((1, *x.shape, 1) if len(x.shape) < 2 else x.shape)[:2]
+    return (heads if batches > 1 else 0), (1 if heads > 1 else 0)
+
+
+def factors_of(x: Array | None) -> int:
+    """How many there are in a sequence."""
+    return x.shape[-1] if x is not None and x.shape else 1
+
+
 def _window(window: object, causal: bool) -> tuple[int | None, int | None]:
     """How far a query sees to both sides: flash attention's pairs, in which -1 is as far as there is."""
     if window is None:
@@ -238,4 +262,4 @@ def _number(name: str, x: object) -> float:
     return float(x)
 
 
-__all__ = ["FP8", "HALF", "Request", "check", "fail", "wrong_type"]
+__all__ = ["FP8", "HALF", "Request", "check", "factor_steps", "factors_of", "fail", "wrong_type"]

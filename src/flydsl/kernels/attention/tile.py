@@ -24,6 +24,10 @@ class Tile(NamedTuple):
     """Steps of keys, and of values, that are in shared memory."""
     pingpong: bool = True
     """Consumers issue their products one after the other, so that one's products run during another's softmax."""
+    size: int = 2
+    """Bytes of an element. Values of one byte are taken as (dv, keys), which the tensor cores want: see `values.py`."""
+    soft: int = 0
+    """Of eight powers, how many are polynomials."""
 
     @property
     def m(self) -> int:
@@ -36,7 +40,16 @@ class Tile(NamedTuple):
     @property
     def smem(self) -> int:
         """Bytes of shared memory: queries, stages of keys and of values, barriers."""
-        return 2 * (self.m * self.d + self.stages * self.n * (self.d + self.dv)) + BARRIER_BYTES
+        return self.size * (self.m * self.d + self.stages * self.n * (self.d + self.dv)) + BARRIER_BYTES
+
+    @property
+    def depth(self) -> int:
+        """Elements of a row that one instruction multiplies."""
+        return 32 // self.size
+
+    @property
+    def fp8(self) -> bool:
+        return self.size == 1
 
     @property
     def staged(self) -> int:
@@ -72,9 +85,17 @@ class Form(NamedTuple):
     """The copy engine stores results, while the next tile is under way; else threads do."""
 
 
-def span(d: int) -> int:
+class Turned(NamedTuple):
+    """How turned values are cut: columns, keys of a step, and of them in a box."""
+
+    dv: int
+    n: int
+    width: int
+
+
+def span(d: int, size: int = 2) -> int:
     """Columns of a box in shared memory, as wide as the swizzle can be."""
-    return next(x for x in (64, 32, 16) if d % x == 0)
+    return next(x for x in (128 // size, 64 // size, 32 // size) if d % x == 0)
 
 
 def registers(tile: Tile) -> tuple[int, int]:
@@ -84,10 +105,14 @@ def registers(tile: Tile) -> tuple[int, int]:
 
 def problem(tile: Tile) -> str | None:
     """Why there is no such kernel; None if there is."""
-    if tile.d % 16 or tile.dv % 16 or not 16 <= tile.d <= 256 or not 16 <= tile.dv <= 256:
-        return f"queries, keys and values have 16 to 256 elements in steps of 16, got {tile.d} and {tile.dv}"
-    if tile.n % 16 or not 16 <= tile.n <= 256:
-        return f"a step has 16 to 256 keys in steps of 16, got {tile.n}"
+    step = tile.depth
+    if tile.d % step or tile.dv % 16 or not step <= tile.d <= 256 or not 16 <= tile.dv <= 256:
+        return (
+            f"queries and keys have {step} to 256 elements in steps of {step}, values 16 to 256 in steps of 16, "
+            f"got {tile.d} and {tile.dv}"
+        )
+    if tile.n % step or not step <= tile.n <= 256:
+        return f"a step has {step} to 256 keys in steps of {step}, got {tile.n}"
     if not 1 <= tile.consumers <= 3:
         return f"one to three warpgroups multiply, got {tile.consumers}"
     if tile.stages < 2:
@@ -97,4 +122,4 @@ def problem(tile: Tile) -> str | None:
     return None
 
 
-__all__ = ["BARRIER_BYTES", "SHARED_BYTES", "Form", "Tile", "problem", "registers", "span"]
+__all__ = ["BARRIER_BYTES", "SHARED_BYTES", "Form", "Tile", "Turned", "problem", "registers", "span"]

@@ -40,6 +40,20 @@ class Numbers(NamedTuple):
     page: fx.Int32
     """Keys of a page."""
     table_row: fx.Int32
+    value_steps: fx.Int32
+    """Steps of all sequences, of a head of turned values."""
+
+
+class Places(NamedTuple):
+    """Factors of fp8 from sequence to sequence and from head to head; `share` heads of queries have one."""
+
+    batch_q: fx.Int32
+    head_q: fx.Int32
+    share: fx.Int32
+    batch_k: fx.Int32
+    head_k: fx.Int32
+    batch_v: fx.Int32
+    head_v: fx.Int32
 
 
 class Lengths(NamedTuple):
@@ -155,5 +169,6 @@ def receive(turns: Turns, count: fx.Int32) -> fx.Int32:
 
 
 __all__ = [
-    "Lengths", "Numbers", "Turns", "Work", "masked_steps", "pointer_of", "position", "publish", "receive", "steps_of",
+    "Lengths", "Numbers", "Places", "Turns", "Work", "masked_steps", "of_batch", "pointer_of",
+    "position", "publish", "receive", "steps_of",
 ]  # fmt: skip

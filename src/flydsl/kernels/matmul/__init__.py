@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .entry import matmul
     from .grouped import grouped_matmul
+    from .weights import QuantizedWeight, dequantize_weight, quantize_weight
 
-_WHERE = {"matmul": ".entry", "grouped_matmul": ".grouped"}
+_WHERE = {
+    "matmul": ".entry", "grouped_matmul": ".grouped", "QuantizedWeight": ".weights", "dequantize_weight": ".weights",
+    "quantize_weight": ".weights",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
@@ -20,4 +24,4 @@ def __getattr__(name: str) -> object:
     return value
 
 
-__all__ = ["grouped_matmul", "matmul"]
+__all__ = ["QuantizedWeight", "dequantize_weight", "grouped_matmul", "matmul", "quantize_weight"]

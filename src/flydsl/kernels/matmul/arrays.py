@@ -42,7 +42,7 @@ class TorchArray(Protocol):
     def numel(self) -> int: ...
     def element_size(self) -> int: ...
     def reshape(self, *shape: int) -> Self: ...
-    def as_strided(self, size: Sequence[int], stride: Sequence[int]) -> Self: ...
+    def as_strided(self, size: Sequence[int], stride: Sequence[int], storage_offset: int = 0, /) -> Self: ...
     def permute(self, dims: tuple[int, ...], /) -> Self: ...
     def contiguous(self) -> Self: ...
 
@@ -158,6 +158,15 @@ def in_line(x: HostArray) -> HostArray:
     return np.lib.stride_tricks.as_strided(x, (reach,), (x.itemsize,))
 
 
+def strided(x: HostArray, shape: tuple[int, ...], strides: tuple[int, ...]) -> HostArray:
+    """Memory from an array's first element on as another array, strides in elements."""
+    if is_torch(x):
+        return x.as_strided(shape, strides)
+    import numpy as np
+
+    return np.lib.stride_tricks.as_strided(x, shape, [x.itemsize * s for s in strides])
+
+
 def packed(x: HostArray) -> HostArray:
     """A small array in one piece."""
     if is_torch(x):
@@ -181,5 +190,5 @@ def empty(like: HostArray, shape: Sequence[int], dtype: str, what: str = "matmul
 
 __all__ = [
     "TYPES", "Array", "HostArray", "TorchArray", "address", "array_key", "describe", "empty", "environment_key",
-    "in_line", "is_torch", "packed", "type_name",
+    "in_line", "is_torch", "packed", "strided", "type_name",
 ]  # fmt: skip

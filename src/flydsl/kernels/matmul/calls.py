@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from flydsl.target import GPUTarget
 
 from .arrays import Array, HostArray, in_line, is_torch, packed
-from .pack import Packing
+from .pack import PARTS, Packing
 from .plan import Problem, best
 from .request import FP8, Request
 from .tile import LINE, Form
@@ -72,9 +72,9 @@ class Operand(NamedTuple):
     packing: Packing | None = None
 
 
-def operand(x: Matrix, k: int, batches: int, array: Array) -> Operand:
-    """As it is, or packed: along the direction that is contiguous, or along k."""
-    found = engine_form(x, k, batches, array)
+def operand(x: Matrix, k: int, batches: int, array: Array, parts: str = "") -> Operand:
+    """As it is, or packed: along the direction that is contiguous, or along k; always where it is to have parts."""
+    found = None if parts else engine_form(x, k, batches, array)
     if found is not None:
         return Operand(*found, found[1] * array.itemsize % LINE != 0)
     batch = 0 if batches == 1 or x.batch == 0 else x.batch
@@ -82,7 +82,7 @@ def operand(x: Matrix, k: int, batches: int, array: Array) -> Operand:
     if array.itemsize == 2 and x.step == 1 and x.depth != 1:
         packing, major = Packing(k, x.rows, count, x.depth, x.step, batch), "mn"
     else:
-        packing, major = Packing(x.rows, k, count, x.step, x.depth, batch), "k"
+        packing, major = Packing(x.rows, k, count, x.step, x.depth, batch, parts), "k"
     pitch = packing.pitch(array.itemsize)
     return Operand(major, pitch, packing.lines * pitch if batch else 0, False, packing)
 
@@ -100,9 +100,9 @@ def packer(form: Operand, array: Array) -> Callable[[HostArray, str, object], Ho
         target = scratch(x, what, elements, array.dtype, stream)
         numbers = (packing.lines, packing.length, packing.batches, packing.step, packing.inner, packing.batch, pitch)
         if stream is None:
-            pack(x, target, *numbers, across)
+            pack(x, target, *numbers, across, packing.parts)
         else:
-            pack(x, target, *numbers, across, stream)
+            pack(x, target, *numbers, across, packing.parts, stream)
         return target
 
     return run
@@ -159,8 +159,9 @@ def scale_form(scale: Array | None) -> str:
 
 
 def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
-    """`hopper`, for 16-bit and 8-bit types; operands whose rows are no 16-byte units are packed first."""
-    if not where.hopper or request.a.itemsize > 2 or request.k == 0:
+    """`hopper`, for 16-bit and 8-bit types, and float32 that may be multiplied with fewer bits; operands whose rows are
+    no 16-byte units are packed first."""
+    if not where.hopper or request.k == 0 or (request.a.itemsize > 2 and request.precision == "ieee"):
         return None
     # The tensor cores' own sums of fp8 keep 14 bits.
     promote = request.a.dtype in FP8 and (request.blocked or request.accumulate == "f32")
@@ -171,7 +172,11 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     placed = result_form(request, out)
     if placed is None:
         return None
-    form_a, form_b = operand(x, k, batches, request.a), operand(y, k, batches, request.b)
+    thrice = request.precision == "tf32x3"
+    form_a = operand(x, k, batches, request.a, "left" if thrice else "")
+    form_b = operand(y, k, batches, request.b, "right" if thrice else "")
+    if thrice:
+        k *= PARTS["left"]
     pack_a, pack_b = packer(form_a, request.a), packer(form_b, request.b)
     flip, step_c, batch_c, by_engine, pairs = placed
     if flip and request.blocked:

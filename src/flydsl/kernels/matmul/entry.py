@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from flydsl.errors import DSLValueError
+
 from ...target import on_host
 from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key
 from .calls import Run, Target, decide
-from .request import Request, check, check_apart, check_out
+from .request import SUMS, Request, check, check_apart, check_out, check_precision
+from .weights import QuantizedWeight
 
 HOPPER_PROCESSORS = 132
 """Of the GPU that is emulated where there is none."""
@@ -18,7 +21,7 @@ _MOST = 4096
 
 def matmul(
     a: HostArray,
-    b: HostArray,
+    b: HostArray | QuantizedWeight[HostArray],
     *,
     out: HostArray | None = None,
     bias: HostArray | None = None,
@@ -27,6 +30,7 @@ def matmul(
     scale_b: HostArray | None = None,
     out_dtype: object = None,
     accumulate: str = "f32",
+    precision: str = "ieee",
     batch_invariant: bool = False,
     stream: object = None,
 ) -> Any:
@@ -37,21 +41,31 @@ def matmul(
     bfloat16 for fp8, int32 for int8). `bias` has N values. A scale is float32: one value, one for each row of `a` and
     column of `b`, or one for 128 elements of a row of `a` and for 128 x 128 of `b`. `activation` is one of
     `flydsl.kernels.activations`. `accumulate="fast"` leaves sums of fp8 to the tensor cores, which keep 14 bits.
+    `precision` is how float32 may be multiplied where tensor cores can: "ieee" as it is, "tf32x3" by three products of
+    11 bits, which have 22 together, "tf32" by one.
     `batch_invariant=True`: a row of the result is the same bits whatever other rows are in the call.
+
+    `b` may be what `quantize_weight` gives: weights of 4 or 8 bits with scales of their own, for `a` of float16,
+    bfloat16 or float32 with any number of dimensions in front of K.
 
     >>> a, b = np.arange(6, dtype="f4").reshape(2, 3), np.ones((3, 2), "f4")
     >>> matmul(a, b, bias=np.array([0.0, 0.5], "f4"))
     array([[ 3. ,  3.5],
            [12. , 12.5]], dtype=float32)
     """
+    if isinstance(b, QuantizedWeight):
+        return _with_weights(
+            a, b, out, bias, activation, scale_a, scale_b, out_dtype, accumulate, precision, batch_invariant, stream
+        )  # fmt: skip
     key = (
-        *map(array_key, (a, b, out, bias, scale_a, scale_b)), activation, out_dtype, accumulate,
+        *map(array_key, (a, b, out, bias, scale_a, scale_b)), activation, out_dtype, accumulate, precision,
         batch_invariant, *environment_key()
     )  # fmt: skip
     known = _decided.get(key)
     if known is None:
         asked = _request(a, b, bias, scale_a, scale_b, activation, out_dtype, accumulate)
-        request = asked._replace(invariant=bool(batch_invariant))
+        exact = check_precision(asked.a.dtype, precision)
+        request = asked._replace(invariant=bool(batch_invariant), precision=exact)
     else:
         request = known.request
     given = out is not None
@@ -70,6 +84,33 @@ def matmul(
             scale_a, scale_b = _flat(scale_a), _flat(scale_b)
         known.run(a, b, out, bias, scale_a, scale_b, stream)
     return out
+
+
+def _with_weights(
+    a: HostArray,
+    b: QuantizedWeight[HostArray],
+    out: HostArray | None,
+    bias: HostArray | None,
+    activation: str | None,
+    scale_a: HostArray | None,
+    scale_b: HostArray | None,
+    out_dtype: object,
+    accumulate: str,
+    precision: str,
+    batch_invariant: bool,
+    stream: object,
+) -> Any:
+    if scale_a is not None or scale_b is not None:
+        raise DSLValueError("matmul: quantized weights have scales of their own; leave out scale_a and scale_b")
+    if accumulate not in SUMS:
+        raise DSLValueError(f"matmul: accumulate is one of {', '.join(SUMS)}, got {accumulate!r}")
+    if precision != "ieee":
+        raise DSLValueError(
+            f"matmul: precision is about two matrices of float32, got {precision!r} for quantized weights"
+        )
+    from .quantized import matmul_quantized
+
+    return matmul_quantized(a, b, out, bias, activation, out_dtype, batch_invariant, stream, target_of)
 
 
 _NAMES = ("a", "b", "bias", "scale_a", "scale_b")

@@ -9,7 +9,8 @@ them, each with a full and an empty barrier. Blocks stay and take tile after til
 * Parts of K (`splits`) are summed by different blocks of a cluster, which then read each other's sums, each for its
   share of the columns, and add them in the order of K: the same bits in every run. Or (`slices`) blocks leave
   their sums in memory, and the block of the last slice waits for them and adds them, again in the order of K. It has
-  the highest number of them, so those it waits for run or have run: they wait for nobody.
+  the highest number of them, so those it waits for run or have run: they wait for nobody. Clusters may do the first
+  part of it: then a block leaves, and adds up, its share of the columns only.
 
 Outside the matrices the copy engine reads zeros and writes nothing. It takes rows of 16-byte units; where C has none,
 where C is f32 and where K was split, threads store their values themselves.
@@ -249,9 +250,32 @@ def hopper_kernel(
                 put_sums(grand, sums, member, repeats * values)
                 nv.cluster.sync()
                 share = tile.n // tile.splits
-                for r in fx.range_constexpr(repeats):
-                    added = add_sums(sums, member, r * values, part, share // 2, tile.cluster, tile.splits, place)
-                    store_by_threads(out, added, row, column, batch, r, part * share, share)
+                each = share // 2
+                added = [
+                    add_sums(sums, member, r * values, part, each, tile.cluster, tile.splits, place)
+                    for r in range(repeats)
+                ]
+                if fx.const_expr(tile.slices == 1):
+                    for r in fx.range_constexpr(repeats):
+                        store_by_threads(out, added[r], row, column, batch, r, part * share, share)
+                else:
+                    unit = ((at % once * tile.cluster + place) * tile.splits + part) * tile.consumers + consumer
+                    counter = cast("fx.Pointer", counters) + unit
+                    size = repeats * each * 128
+                    left = cast("fx.Pointer", work) + (unit * ((tile.slices - 1) * size) + member * 4)
+                    if at < tiles - once:
+                        for r in fx.range_constexpr(repeats):
+                            leave_sums(added[r], left + (at // once * size + r * each * 128), each)
+                        turn.sync()
+                        if member == 0:
+                            fx.atomic_add(counter, 1, syncscope="device", ordering=fx.AtomicOrdering.Release)
+                    else:
+                        wait_for_slices(counter, member, tile.slices - 1)
+                        turn.sync()
+                        fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Acquire)
+                        for r in fx.range_constexpr(repeats):
+                            collect_sums(added[r], left + r * each * 128, each, tile.slices - 1, size)
+                            store_by_threads(out, added[r], row, column, batch, r, part * share, share)
             elif fx.const_expr(tile.slices > 1):
                 unit = (at % once * tile.cluster + place) * tile.consumers + consumer
                 counter = cast("fx.Pointer", counters) + unit
@@ -266,7 +290,7 @@ def hopper_kernel(
                     wait_for_slices(counter, member, tile.slices - 1)
                     turn.sync()
                     fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Acquire)
-                    collect_sums(grand, sums, repeats * values, tile.slices - 1)
+                    collect_sums(grand, sums, repeats * values, tile.slices - 1, size)
                     if fx.const_expr(form.store == "engine"):
                         store_by_engine(out, grand, row, column, batch)
                     else:

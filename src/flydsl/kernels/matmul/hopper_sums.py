@@ -63,8 +63,8 @@ def wait_for_slices(counter: fx.Pointer, member: fx.Int32, others: int):
         counter[0] = 0
 
 
-def collect_sums(acc: fx.Tensor, place: fx.Pointer, count: int, others: int) -> None:
-    """The sums of all slices, in their order; the last one's are here. Loads go ahead as far as registers reach."""
+def collect_sums(acc: fx.Tensor, place: fx.Pointer, count: int, others: int, size: int) -> None:
+    """The sums of all slices, in their order; the last one's are here. `size` elements are between slices."""
     unit = fx.make_copy_atom(fx.nvgpu.LoadGlobal(128, cache="cg"), place.dtype)
     four = fx.make_layout(4, 1)
     some = count if count <= 64 else next(x for x in (48, 40, 32, 16, 8) if count % x == 0)
@@ -75,7 +75,7 @@ def collect_sums(acc: fx.Tensor, place: fx.Pointer, count: int, others: int) -> 
         for p in range(others):
             target = total if p == 0 else held
             for i in range(some // 4):
-                at = p * count * 128 + (first // 4 + i) * 512
+                at = p * size + (first // 4 + i) * 512
                 fx.copy_atom_call(unit, fx.make_view(place + at, four), fx.make_view(fx.get_iter(target) + i * 4, four))
             if p:
                 total.store(total.load() + held.load())

@@ -14,6 +14,7 @@ from math import sqrt
 from typing import NamedTuple
 
 from .tile import LINE, PROMOTED, Tile, problem, span, stages
+from .winners import winner
 
 
 class Rates(NamedTuple):
@@ -103,15 +104,16 @@ class Plan(NamedTuple):
         rows, columns, _, _ = operands(given, tile.swap)
         high = tile.cluster if tile.shares == "y" else 1
         units = ceildiv(rows, tile.m * high) * ceildiv(columns, tile.n * tile.cluster // high) * given.batches
-        return units * tile.cluster * (tile.slices - 1) * tile.m * tile.n, units * tile.cluster * tile.consumers
+        return units * tile.cluster * (tile.slices - 1) * tile.m * tile.n, units * tile.blocks * tile.consumers
 
 
 def ceildiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
-PARTS = (*((splits, 1) for splits in (1, 2, 4, 8)), *((1, slices) for slices in (2, 3, 4, 6, 8, 12, 16)))
-"""How K is cut: by clusters, or into slices that meet in memory."""
+PARTS = (*((splits, 1) for splits in (1, 2, 4, 8)), *((1, slices) for slices in (2, 3, 4, 6, 8, 12, 16)),
+         *((2, slices) for slices in (2, 3, 4, 6, 8)))  # fmt: skip
+"""How K is cut: by clusters, and into slices that meet in memory."""
 
 
 @lru_cache(1)
@@ -122,7 +124,7 @@ def tiles() -> tuple[Tile, ...]:
         for splits, slices in PARTS:
             for cluster, shares in ((1, "y"), (2, "y"), (2, "x")):
                 tile = Tile(m, n, consumers, pingpong, cluster, shares, splits, False, slices)
-                if problem(tile) is None and (slices == 1 or n >= 64):
+                if problem(tile) is None and (slices == 1 or n >= 64 and (splits == 1 or cluster == 1)):
                     found.append(tile)
     return tuple(found)
 
@@ -199,7 +201,7 @@ def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
     if tile.splits > 1:
         stored = stored / tile.splits * 1.3 + rates.meet + sums / 64 + sums / rates.peer
     if tile.slices > 1:
-        stored += rates.slices + sums / 64 + (tile.slices - 1) * sums / rates.gather
+        stored += rates.slices + (sums / 64 + (tile.slices - 1) * sums / rates.gather) / tile.splits
     if tile.pingpong:
         # Turns: one's results leave during the other's products, and only the last ones are waited for.
         busy = waves * max(body * rates.turns, (body + stored) / 2)
@@ -235,8 +237,11 @@ def candidates(given: Problem) -> list[Plan]:
 
 @lru_cache(4096)
 def best(given: Problem, whole: bool = False) -> Plan:
-    """The model's favourite; `whole`: of those that sum K in one piece."""
-    return next(p for p in candidates(given) if not whole or p.tile.splits == p.tile.slices == 1)
+    """What won at about this shape, else the model's favourite; `whole`: of those that sum K in one piece."""
+    found = [p for p in candidates(given) if not whole or p.tile.splits == p.tile.slices == 1]
+    won = None if whole else winner(given)
+    same = (p._replace(burst=won.burst or p.burst) for p in found if won is not None and p.tile == won.tile)
+    return next(same, found[0])
 
 
 def candidates_in_groups(given: Problem) -> list[Plan]:

@@ -18,6 +18,8 @@ RESULTS = {
 }  # fmt: skip
 """What a product of a type may be given as; the first is the default of fp8 and int8."""
 SUMS = ("f32", "fast")
+PRECISIONS = ("ieee", "tf32x3", "tf32")
+"""How float32 may be multiplied: as it is, with 22 bits of it or with 11."""
 BLOCK = 128
 """Elements along each direction that share a scale."""
 
@@ -42,6 +44,7 @@ class Request(NamedTuple):
     """The scales are for 128 elements of a row of a, and for 128 x 128 of b."""
     invariant: bool = False
     """Rows of the result are the same bits whatever rows are beside them."""
+    precision: str = "ieee"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -100,6 +103,14 @@ def check(
     )  # fmt: skip
 
 
+def check_precision(dtype: str, precision: str) -> str:
+    if precision not in PRECISIONS:
+        raise DSLValueError(f"matmul: precision is one of {', '.join(PRECISIONS)}, got {precision!r}")
+    if precision != "ieee" and dtype != "float32":
+        raise DSLTypeError(f"matmul: precision={precision!r} is about float32, got a of {dtype}")
+    return precision
+
+
 def result_type(dtype: str, out_dtype: object) -> str:
     allowed = RESULTS[dtype]
     if out_dtype is None:
@@ -142,13 +153,18 @@ def _check_scale(what: str, scale: Array | None, count: int, of: str) -> None:
 
 
 def check_out(request: Request, out: Array) -> None:
-    """The array for the result: its shape, type and place, and that nothing that is read lies in it."""
-    if out.shape != request.shape:
-        raise DSLValueError(f"matmul: out has the shape {list(request.shape)}, got {out}")
-    if out.dtype != request.out_dtype:
-        raise DSLTypeError(f"matmul: out is {request.out_dtype}, got {out.dtype}")
-    if out.device != request.a.device:
-        raise DSLValueError(f"matmul: a is on {request.a.device} and out on {out.device}")
+    """The array for the result: its shape, type and place."""
+    check_placed(out, request.shape, request.out_dtype, request.a.device)
+
+
+def check_placed(out: Array, shape: tuple[int, ...], dtype: str, device: str) -> None:
+    """An array for a result of this shape and type: where `a` is, and with room for every element."""
+    if out.shape != shape:
+        raise DSLValueError(f"matmul: out has the shape {list(shape)}, got {out}")
+    if out.dtype != dtype:
+        raise DSLTypeError(f"matmul: out is {dtype}, got {out.dtype}")
+    if out.device != device:
+        raise DSLValueError(f"matmul: a is on {device} and out on {out.device}")
     step = sorted((abs(s), e) for s, e in zip(out.strides, out.shape, strict=True) if e > 1)
     reach = 1
     for stride, extent in step:
@@ -168,4 +184,14 @@ def check_apart(
                 raise DSLValueError(f"{what}: out overlaps {name}; give it memory of its own")
 
 
-__all__ = ["FP8", "Request", "check", "check_apart", "check_out", "result_type"]
+__all__ = [
+    "FLOATS",
+    "FP8",
+    "Request",
+    "check",
+    "check_apart",
+    "check_out",
+    "check_placed",
+    "check_precision",
+    "result_type",
+]

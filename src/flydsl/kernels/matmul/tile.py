@@ -154,8 +154,8 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
     shared, major = (tile.n, y_major) if tile.shares == "y" else (tile.m, x_major)
     if shared // (8 if major == "k" else span(shared)) % tile.cluster:
         return f"{tile.cluster} blocks cannot share {shared} rows of {tile.shares}"
-    if tile.slices > 1 and (tile.splits > 1 or tile.pingpong or tile.slices > 16):
-        return f"K has up to 16 slices, no other parts, and consumers that work together, got {tile.slices}"
+    if tile.slices > 1 and (tile.splits > 4 or tile.pingpong or tile.slices > 16):
+        return f"K has up to 16 slices of up to 4 parts, and consumers that work together, got {tile.slices}"
     if stages(tile) < 2:
         return f"{tile.m} x {tile.n} has no room for two stages"
     if tile.splits > 1 and stages(tile) * stage_bytes(tile) < 4 * tile.m * tile.n:

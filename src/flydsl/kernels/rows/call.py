@@ -105,9 +105,49 @@ def described(op: str, arrays: Mapping[str, HostArray | None]) -> dict[str, Arra
     return {name: None if x is None else describe(op, name, x, ALL) for name, x in arrays.items()}
 
 
+def has_clusters() -> bool:
+    """Whether blocks that share a row can see each other's shared memory."""
+    import flydsl.compiler as flyc
+
+    target = flyc.get_backend().target
+    return target.has("nvidia") and target.has("clusters")
+
+
+PIECE_BYTES = 4096
+"""A row of an operation that goes by the element, where arrays can be cut as one likes."""
+
+
+def in_pieces(rows: dict[str, HostArray]) -> dict[str, HostArray]:
+    """Matrices as rows of `PIECE_BYTES`, if each lies in one piece and they can be cut so; else as they are."""
+    first = next(iter(rows.values()))
+    m, n = first.shape
+    size = first.element_size() if is_torch(first) else first.itemsize
+    piece = PIECE_BYTES // size
+    if n == piece or m * n % piece or not all(_in_one_piece(x) for x in rows.values()):
+        return rows
+    return {name: x.reshape(-1, piece) for name, x in rows.items()}
+
+
+def _in_one_piece(x: HostArray) -> bool:
+    """Whether the rows of a matrix follow each other without gaps."""
+    size = 1 if is_torch(x) else x.itemsize
+    return (x.stride() if is_torch(x) else x.strides) == (x.shape[1] * size, size)
+
+
 def more_of(stream: object) -> dict[str, object]:
     """The stream as an argument, where one was given; otherwise it is the current one."""
     return {} if stream is None else {"stream": stream}
 
 
-__all__ = ["ALL", "Result", "arrays_only", "check_apart", "described", "dtype_of", "more_of", "recall"]
+__all__ = [
+    "ALL",
+    "Result",
+    "arrays_only",
+    "check_apart",
+    "described",
+    "dtype_of",
+    "has_clusters",
+    "in_pieces",
+    "more_of",
+    "recall",
+]

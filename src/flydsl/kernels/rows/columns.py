@@ -13,8 +13,10 @@ from .lines import when, wide_of
 if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
 
-WIDTH, HEIGHT = 32, 8
+WIDTH, HEIGHT = 32, 16
 """Columns of a block, and threads for each of them."""
+AHEAD = 4
+"""Rows that a thread reads at once."""
 SLICES = 64
 """Parts of the rows of a tall matrix."""
 
@@ -30,11 +32,18 @@ def down(
 
 @flyc.kernel
 def column_sums_kernel(x: fx.Tensor, out: fx.Tensor, m: fx.Int32, n: fx.Int32):
-    """Threads of a column take every eighth row each, then the first one adds what they have."""
+    """Threads of a column take some rows each, in turn, then the first one adds what they have."""
     wide = wide_of(x.dtype)
     column, part = fx.block_idx.x * WIDTH + fx.thread_idx.x % WIDTH, fx.thread_idx.x // WIDTH
     at = fx.min(column, n - 1)
-    (mine,) = down(part, m, HEIGHT, [wide(0.0)], lambda row, sums: [sums[0] + wide(x[row, at])])
+
+    def some(row: fx.Int32, sums: list[Value]) -> list[Value]:
+        rows = [row + i * HEIGHT for i in range(AHEAD)]
+        found = [wide(x[fx.min(r, m - 1), at]) for r in rows]
+        return [a + (r < m).select(v, wide(0.0)) for a, r, v in zip(sums, rows, found, strict=True)]
+
+    sums = down(part, m, HEIGHT * AHEAD, [wide(0.0)] * AHEAD, some)
+    mine = (sums[0] + sums[1]) + (sums[2] + sums[3])
     slots = fx.SharedAllocator().allocate(fx.Array[wide, WIDTH * HEIGHT, 16]).peek()
     slots[fx.thread_idx.x] = mine
     fx.barrier()

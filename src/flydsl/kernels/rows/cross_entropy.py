@@ -10,10 +10,10 @@ from flydsl.errors import DSLValueError
 
 from .arrays import INDICES, Given, HostArray, describe, matrix, same_place, shaped, vacant, vector
 from .call import Result, arrays_only, described, dtype_of, more_of, recall
-from .form import Form, form_of
+from .form import Form, form_of, looped
 from .lines import ADD, Lines, Place, logarithm, power
 from .softmax_entry import describe_rows
-from .softmax_kernels import blocks_for, row_of, top_and_sum
+from .softmax_kernels import blocks_for, cluster_of, row_of, top_and_sum
 
 if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
@@ -81,7 +81,7 @@ def cross_entropy_rows(
 ):
     """The loss of each row, and the logarithm of the sum of its powers."""
     cross_entropy_kernel(logits, target, losses, sums, m, n, ignored, smoothing, smooth, form).launch(
-        grid=blocks_for(form, m), block=form.block, stream=stream
+        grid=blocks_for(form, m), block=form.block, cluster=cluster_of(form), stream=stream
     )
 
 
@@ -142,7 +142,7 @@ def cross_entropy_back(
     """The gradient of the logits from that of each row's loss; they may be `n` of all classes, from `begin` on."""
     cross_entropy_back_kernel(
         logits, target, sums, dlosses, dlogits, m, n, begin, classes, ignored, smoothing, form
-    ).launch(grid=blocks_for(form, m), block=form.block, stream=stream)
+    ).launch(grid=blocks_for(form, m), block=form.block, cluster=cluster_of(form), stream=stream)
 
 
 def cross_entropy(
@@ -188,7 +188,7 @@ def cross_entropy_forward(
     if m and not n:
         raise DSLValueError(f"{op}: the {m} rows of logits have no classes to choose from")
     if m and n:
-        form = recall(op, {"logits": rows}, None, lambda: form_of(m, n, described(op, {"logits": rows}), 4))
+        form = recall(op, {"logits": rows}, None, lambda: looped(form_of(m, n, described(op, {"logits": rows}), 4), m))
         cross_entropy_rows(
             rows, vector(target), vector(losses), vector(sums), m, n, ignore_index, label_smoothing,
             label_smoothing != 0.0, form, **more_of(stream),

@@ -2,9 +2,11 @@
 
 * Rows are read in 16-byte units. A row that does not begin or end at such a unit has `edges`: at most a unit's elements
   at either end, which single threads take, and whole units between them.
-* Two units of a thread keep enough reads under way; a team of threads grows up to that, then a thread takes more, as
-  many as registers hold. Longer rows are read anew in each pass: the second time they come from L2.
-* Short rows share a block, and teams of at most a warp meet without a barrier.
+* Two units of a thread keep enough reads under way, and up to a warp a team of threads grows with the row. Then four:
+  teams that meet at a barrier had better be small, so that a multiprocessor works on many rows.
+* Longer rows are shared by the blocks of a cluster where there are any. Else, and if they are longer still, each pass
+  reads them anew: the second time they come from L2.
+* Short rows share a block of two warps; teams of at most a warp meet without a barrier.
 * Few rows get larger teams, so that all multiprocessors have some.
 """
 
@@ -16,11 +18,15 @@ from typing import NamedTuple
 from .arrays import Array
 
 UNIT_BYTES = 16
-BLOCK = 256
-"""Threads of a block that several rows share."""
 MOST_THREADS = 1024
-WARP = 64
-"""Threads of the longest warp."""
+SHORT_WARP, WARP = 32, 64
+"""Threads of the shortest and of the longest warp; blocks that rows share have as many as the latter."""
+LOOP_THREADS = 256
+"""Threads that read a row in a loop and write nothing."""
+SHARED_THREADS = 128
+"""The least threads of a block of a cluster: small ones leave room for several rows on a multiprocessor."""
+MOST_BLOCKS = 8
+"""Blocks of a cluster that every device has."""
 FEW_TURNS, SOME_TURNS = 2, 4
 HELD_BYTES = 256
 """What a thread keeps of a row: half the registers it has in a block of 512 threads."""
@@ -43,11 +49,15 @@ class Form(NamedTuple):
     """Rows begin and end within units."""
     aligned: tuple[str, ...]
     """The arrays whose units begin at multiples of their size, up to 16 bytes; others are read by the element."""
+    cluster: int = 1
+    """Blocks of a row, where it has several."""
+    shifted: tuple[str, ...] = ()
+    """Vectors along rows with edges that are read in the two units that a unit of the row lies across."""
 
     @property
     def block(self) -> int:
         """Threads of a block."""
-        return self.team * self.rows
+        return self.team * self.rows // self.cluster
 
 
 _known: dict[Form, Form] = {}
@@ -55,13 +65,21 @@ _known: dict[Form, Form] = {}
 
 
 def form_of(
-    m: int, n: int, arrays: Mapping[str, Array | None], held: int, *, edges: bool = True, few: bool = True
+    m: int,
+    n: int,
+    arrays: Mapping[str, Array | None],
+    held: int,
+    *,
+    edges: bool = True,
+    few: bool = True,
+    clusters: bool = False,
 ) -> Form:
     """For `m` rows of `n` elements; the first array leads, its units are those of the threads.
 
     A matrix has its rows in the last direction, each in one piece, and a vector is read along with each row. `held` is
     how many bytes a kernel keeps in registers for an element of a row. Without `edges` rows that have some are read by
-    the element, and without `few` teams stay small for few rows, too.
+    the element, and without `few` teams stay small for few rows, too. With `clusters` the blocks of one may share a
+    row: the kernel is launched so.
     """
     lead = next(x for x in arrays.values() if x is not None)
     unit = UNIT_BYTES // lead.itemsize
@@ -70,12 +88,28 @@ def form_of(
     if n < 2 * unit or not (whole or edges):
         unit, whole = 1, True
     aligned = tuple(name for name, x in given.items() if unit > 1 and _follows(x, lead, unit, whole))
-    # Each element at an edge has a thread.
-    least = 1 if whole else 2 * unit
-    team, turns = _team(m, max(n // unit, 1), held * unit, least, few)
-    # Shuffles want whole warps; more than one is for rows that fill the GPU anyway.
-    rows = max((BLOCK if m * team >= BUSY else WARP) // team, 1) if turns else 1
-    made = Form(unit, team, rows, turns, not whole, aligned)
+    shifted = () if whole else tuple(name for name, x in given.items() if _shifts(x, lead, unit))
+    # Each element at an edge has a thread; where two units of a vector are read, the row's last unit is at the edge.
+    least = 1 if whole else 4 * unit if shifted else 2 * unit
+    units = max(n // unit - bool(shifted), 1)
+    team, turns = _team(m, units, held * unit, least, few)
+    cluster = 1
+    if clusters and not turns:
+        team, turns, cluster = _shared(units, held * unit)
+    # Shuffles want whole warps.
+    rows = max(WARP // team, 1) if turns else 1
+    made = Form(unit, team, rows, turns, not whole, aligned, cluster, shifted)
+    return _known.setdefault(made, made)
+
+
+def looped(form: Form, m: int) -> Form:
+    """The same for a kernel that writes no rows: a loop of few threads is faster than a block that holds a row."""
+    if form.team <= LOOP_THREADS:
+        return form
+    team = LOOP_THREADS
+    while team < MOST_THREADS and team * m < BUSY:
+        team *= 2
+    made = form._replace(team=team, rows=1, turns=0, cluster=1)
     return _known.setdefault(made, made)
 
 
@@ -98,6 +132,11 @@ def _follows(x: Array, lead: Array, unit: int, whole: bool) -> bool:
     return (x.address - lead.address) % UNIT_BYTES == 0 and (_step(x) - _step(lead)) * x.itemsize % UNIT_BYTES == 0
 
 
+def _shifts(x: Array, lead: Array, unit: int) -> bool:
+    """Whether a vector has units of its own, which rows do not keep to; one warp has all edges."""
+    return len(x.shape) == 1 and x.itemsize == lead.itemsize and x.address % UNIT_BYTES == 0 and 3 * unit <= SHORT_WARP
+
+
 def _power(x: int) -> int:
     """The power of two that is not less."""
     return 1 << (x - 1).bit_length()
@@ -105,7 +144,8 @@ def _power(x: int) -> int:
 
 def _team(m: int, units: int, held: int, least: int, few: bool) -> tuple[int, int]:
     """Threads of a row, and units of a thread (0: too many)."""
-    team = max(min(_power(-(-units // FEW_TURNS)), BLOCK), least)
+    team = min(_power(-(-units // FEW_TURNS)), SHORT_WARP)
+    team = max(team, least)
     while team < MOST_THREADS and -(-units // team) > min(SOME_TURNS, _most(team, held)):
         team *= 2
     if few:
@@ -115,9 +155,19 @@ def _team(m: int, units: int, held: int, least: int, few: bool) -> tuple[int, in
     return (team, turns) if turns <= _most(team, held) else (MOST_THREADS, 0)
 
 
+def _shared(units: int, held: int) -> tuple[int, int, int]:
+    """Threads of a row that blocks share, units of a thread (0: too many), and blocks."""
+    block = SHARED_THREADS
+    while block < MOST_THREADS and -(-units // (MOST_BLOCKS * block)) > _most(block, held):
+        block *= 2
+    team = MOST_BLOCKS * block
+    turns = -(-units // team)
+    return (team, turns, MOST_BLOCKS) if turns <= _most(block, held) else (MOST_THREADS, 0, 1)
+
+
 def _most(team: int, held: int) -> int:
     """Units of a thread that registers have room for, `held` bytes each."""
     return (HELD_BYTES if team < MOST_THREADS else HELD_BYTES // 2) // held
 
 
-__all__ = ["Form", "form_of"]
+__all__ = ["Form", "form_of", "looped"]

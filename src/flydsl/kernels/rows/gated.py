@@ -8,7 +8,7 @@ from flydsl.errors import DSLTypeError, DSLValueError
 
 from ..activations import ACTIVATIONS, slope
 from .arrays import Given, HostArray, describe, matrix, same_place, shaped
-from .call import Result, arrays_only, check_apart, described, dtype_of, more_of, recall
+from .call import Result, arrays_only, check_apart, described, dtype_of, in_pieces, more_of, recall
 from .form import Form, form_of
 from .lines import Lines, Place
 from .softmax_entry import describe_rows
@@ -99,7 +99,7 @@ def gated(
     dtype = _check(op, x, y, activation)
     result = Result(op, "out", x, dtype, out)
     check_apart(op, "out", out, x=x, y=y)
-    rows = {"x": matrix(x), "y": matrix(y), "out": result.matrix}
+    rows = in_pieces({"x": matrix(x), "y": matrix(y), "out": result.matrix})
     m, n = rows["x"].shape
     if m and n:
         form = recall(op, rows, None, lambda: _form(op, rows, 2))
@@ -116,7 +116,7 @@ def gated_backward(
     arrays_only(op, d=d)
     shaped(op, "d", describe(op, "d", d), x.shape, "x")
     dx, dy = (Result(op, name, x, dtype, None) for name in ("dx", "dy"))
-    rows = {"x": matrix(x), "y": matrix(y), "d": matrix(d), "dx": dx.matrix, "dy": dy.matrix}
+    rows = in_pieces({"x": matrix(x), "y": matrix(y), "d": matrix(d), "dx": dx.matrix, "dy": dy.matrix})
     m, n = rows["x"].shape
     if m and n:
         form = recall(op, rows, None, lambda: _form(op, rows, 3))

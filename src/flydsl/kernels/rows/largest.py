@@ -1,7 +1,8 @@
 """The largest elements of rows: `top_k`, `argmax`, and the gates of a mixture of experts.
 
 An element and its number make one integer of 64 bits that sorts as wanted: NaN first, then by value, equal ones by
-their number. A pass over the row finds the largest one below the one found before.
+their number. A pass over the row finds the largest one below the one found before; more than a few are found by
+`many_largest.py`, and very many by sorting.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from .arrays import Given, HostArray, matrix, vacant
 from .call import arrays_only, described, dtype_of, more_of, recall
 from .form import Form, form_of
 from .lines import MAX, Lines, Place, power
+from .many_largest import MOST_THREADS, keys_of, many_largest_rows, number_of, rank_of, threads_for
 from .softmax_entry import describe_rows
 from .softmax_kernels import blocks_for, row_of, top_and_sum
 
@@ -26,19 +28,13 @@ if TYPE_CHECKING:
 
 HIGHEST, LOWEST = 2**63 - 1, -(2**63)
 FORMS = ("values", "gates", "normed gates")
+FEW = 8
+"""What is found one by one in rows that registers hold."""
 
 
 def _ranks(lines: Lines, at: Place) -> list[fx.Int64]:
     """The elements at a place as sortable integers."""
-    values = lines.read("x", at)
-    made: list[fx.Int64] = []
-    for i in range(at.size):
-        value = values[i] if isinstance(values, fx.Vector) else values
-        bits = (value + 0.0).bitcast(fx.Int32)  # no zero is below another
-        bits = (bits < 0).select(bits ^ 0x7FFFFFFF, bits)
-        bits = (value == value).select(bits, fx.Int32(0x7FFFFFFF))
-        made.append(fx.Int64(bits) * 2**32 + (2**32 - 1 - fx.Int64(at.at + i)))
-    return made
+    return [rank_of(key, at.at + i) for i, key in enumerate(keys_of(lines.read("x", at), at.size))]
 
 
 def _best(lines: Lines, below: Value) -> fx.Numeric:
@@ -75,7 +71,7 @@ def largest_kernel(
     def find(j: fx.Int32, carried: list[Value]) -> list[Value]:
         below, chosen = carried
         found = _best(lines, below)
-        at = fx.Int32(2**32 - 1 - (found & (2**32 - 1)))
+        at = number_of(cast("fx.Int64", found))
         value = wide(line[at])
         if what != "values":
             value = power(value - top) / total
@@ -178,10 +174,24 @@ def _largest(op: str, x: HostArray, k: int, what: str, dtype: str | None, stream
     shape = (*x.shape[:-1], k)
     values = None if dtype == "" else vacant(x, shape, dtype or dtype_of(x))
     numbers = vacant(x, shape, "int64")
+    if m and k > MOST_THREADS and what == "values":
+        return _sorted(x, values, numbers, k, stream)
     if m and k:
         form = recall(op, {"x": rows}, None, lambda: form_of(m, n, described(op, {"x": rows}), 4))
         flat = None if values is None else values.reshape(-1, k)
+        if what == "values" and k > (FEW if form.turns else 2):
+            form = form._replace(team=threads_for(n // form.unit, k), rows=1, turns=0)
+            many_largest_rows(rows, flat, numbers.reshape(-1, k), m, n, k, form, **more_of(stream))
+            return values, numbers
         largest_rows(rows, flat, numbers.reshape(-1, k), m, n, k, what, form, **more_of(stream))
+    return values, numbers
+
+
+def _sorted(x: HostArray, values: Given, numbers: Given, k: int, stream: object) -> tuple[Given, Given]:
+    from ..axes.sort import sort
+
+    ordered, order = sort(x, descending=True, stream=stream)
+    values[...], numbers[...] = ordered[..., :k], order[..., :k]
     return values, numbers
 
 

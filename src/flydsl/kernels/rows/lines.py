@@ -12,7 +12,8 @@ In registers a pass is unrolled, and what was read is kept; otherwise it is a lo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 ADD, MAX, MIN = fx.ReductionOp.ADD, fx.ReductionOp.MAX, fx.ReductionOp.MIN
 LOG2E = 1.4426950408889634
 LN2 = 0.6931471805599453
+AHEAD = 4
+"""Units that a thread reads at once in a loop."""
+
+At = TypeVar("At")
 
 
 class Place(NamedTuple):
@@ -55,13 +60,20 @@ class Lines:
         self.form, self.n, self.arrays = form, n, {name: t for name, t in arrays.items() if t is not None}
         self.exists = row < m if form.rows > 1 else True
         self.row = fx.min(row, m - 1) if form.rows > 1 else row
-        self.member = fx.thread_idx.x % form.team if form.rows > 1 else fx.thread_idx.x
+        self.member = _member(form)
         lead = next(iter(self.arrays.values()))
         self.wide = wide_of(lead.dtype)
         self._shared = shared
         self._kept: dict[tuple[str, int], Value] = {}
+        self._fresh = form.turns
+        self._met = form.cluster == 1
+        if form.cluster > 1:
+            # Nobody writes into a block that has not begun; the copies of the row are started meanwhile.
+            fx.nvgpu.cluster.arrive(relaxed=True)
         self.head = self._head(lead) if form.edges else fx.Int32(0)
         self.body = (n - self.head) // form.unit if form.unit > 1 else n
+        if form.shifted:
+            self.body = self.body - 1
 
     def _head(self, lead: fx.Tensor) -> fx.Int32:
         """Elements in front of the first unit."""
@@ -91,11 +103,11 @@ class Lines:
         """An element in front of the first unit, or behind the last one."""
         if not self.form.edges:
             return []
-        unit = self.form.unit
+        unit, ends = self.form.unit, 3 if self.form.shifted else 2
         tail = self.head + self.body * unit
         front = self.member < unit
         at = front.select(self.member, tail + self.member - unit)
-        here = (self.member < 2 * unit) & (at < front.select(self.head, self.n))
+        here = (self.member < ends * unit) & (at < front.select(self.head, self.n))
         return [Place(fx.min(at, self.n - 1), 1, here, -1)]
 
     # --- memory -------------------------------------------------------------------------------------------------------
@@ -117,6 +129,8 @@ class Lines:
             return line[at.at]
         if name in self.form.aligned:
             return self._unit(line, at).load()
+        if name in self.form.shifted:
+            return self._across(line, at)
         return fx.Vector.from_elements([line[at.at + i] for i in range(at.size)], line.dtype)
 
     def _unit(self, line: fx.Tensor, at: Place) -> fx.Tensor:
@@ -125,6 +139,21 @@ class Lines:
         start = fx.inttoptr(type_, fx.ptrtoint(fx.get_iter(line)) + fx.Int64(at.at) * size)
         return fx.make_view(start, fx.make_layout(at.size, 1))
 
+    def _across(self, line: fx.Tensor, at: Place) -> fx.Vector:
+        """A unit of the row in a vector whose units it does not keep to: the end of one, and the front of the next."""
+        first = at._replace(at=at.at - self.head)
+        pair = (first, first._replace(at=first.at + at.size))
+        words = [word for part in pair for word in _words(cast("fx.Vector", self._unit(line, part).load()))]
+        bits = self.head * line.dtype.width
+        for step in (2, 1):
+            far = (bits & (32 * step)) != 0
+            words = [far.select(words[i + step], words[i]) for i in range(len(words) - step)]
+        if line.dtype.width < 32:
+            within = fx.Uint64(bits % 32)
+            both = [fx.Uint64(low) | fx.Uint64(high) << 32 for low, high in zip(words, words[1:], strict=False)]
+            words = [fx.Uint32(pair >> within) for pair in both]
+        return fx.Vector.from_elements(words[: len(words) // 4 * 4], fx.Uint32).bitcast(line.dtype)
+
     def fetch(self, *names: str) -> None:
         """Start all reads of these arrays, where they are kept in registers."""
         if self.form.turns:
@@ -132,6 +161,15 @@ class Lines:
                 if name in self.arrays:
                     for at in (*self.turns(), *self._edge()):
                         self._raw(name, at, None)
+
+    def held(self, *names: str) -> list[Value]:
+        """What was fetched of these arrays, in the order of `take`."""
+        return [self._kept[name, turn] for name in names if name in self.arrays for turn in range(self.form.turns)]
+
+    def take(self, values: Sequence[Value], *names: str) -> None:
+        """Use values that were fetched before, or by the lines of another row, instead of reading."""
+        keys = [(name, turn) for name in names if name in self.arrays for turn in range(self.form.turns)]
+        self._kept.update(zip(keys, values, strict=True))
 
     def keep(self, name: str, at: Place, make: Callable[[], Value]) -> Value:
         """A value made once for a place in registers, and each time elsewhere."""
@@ -173,29 +211,51 @@ class Lines:
 
     # --- passes -------------------------------------------------------------------------------------------------------
 
-    def each(self, work: Callable[[Place], None]) -> None:
-        """`work` at every place of the thread."""
-        form = self.form
+    def each(self, work: Callable[[Place], None], ahead: Sequence[str] = ()) -> None:
+        """`work` at every place of the thread; a loop reads four places of the arrays `ahead` before it works."""
+
+        def alone(at: Place, values: list[Value]) -> list[Value]:
+            work(at)
+            return values
+
+        self.collect([], alone, ahead)
+
+    def _place(self, number: fx.Int32, key: int | None = None) -> Place:
+        return Place(self.head + number * self.form.unit, self.form.unit, True, key)
+
+    def collect(
+        self, start: Sequence[Value], work: Callable[[Place, list[Value]], list[Value]], ahead: Sequence[str] = ()
+    ) -> list[Value]:
+        """Values carried from place to place; `work` must leave them alone where the place is not the thread's."""
+        values, form = list(start), self.form
         if form.turns:
             for at in self.turns():
-                work(at)
-        else:
-            walk(self.member, self.body, form.team, self._place, work)
-        for at in self._edge():
-            work(at)
-
-    def _place(self, number: fx.Int32) -> Place:
-        return Place(self.head + number * self.form.unit, self.form.unit, True, None)
-
-    def collect(self, start: Sequence[Value], work: Callable[[Place, list[Value]], list[Value]]) -> list[Value]:
-        """Values carried from place to place; `work` must leave them alone where the place is not the thread's."""
-        values = list(start)
-        if self.form.turns:
-            for at in self.turns():
                 values = work(at, values)
+        elif not ahead:
+            values = carry(self.member, self.body, form.team, self._place, values, work)
         else:
-            values = carry(self.member, self.body, self.form.team, self._place, values, work)
+            step = AHEAD * form.team
+            whole = self.body // step * step
+            values = carry(self.member, whole, step, lambda at: at, values, partial(self._several, ahead, work))
+            values = carry(whole + self.member, self.body, form.team, self._place, values, work)
         for at in self._edge():
+            values = work(at, values)
+        return values
+
+    def _several(
+        self,
+        ahead: Sequence[str],
+        work: Callable[[Place, list[Value]], list[Value]],
+        first: fx.Int32,
+        values: list[Value],
+    ) -> list[Value]:
+        """Places of one turn of a loop, known by keys that no other loop has."""
+        places = [self._place(first + i * self.form.team, self._fresh + i) for i in range(AHEAD)]
+        self._fresh += AHEAD
+        for name in ahead:
+            for at in places:
+                self._raw(name, at, None)
+        for at in places:
             values = work(at, values)
         return values
 
@@ -237,9 +297,59 @@ class Lines:
 
     def meet(self, values: Sequence[fx.Numeric], ops: Sequence[fx.ReductionOp]) -> list[fx.Numeric]:
         """The values of the threads of a row combined, in all of them."""
+        self._prepare()
+        return meet(self.form, values, ops, self._shared)
+
+    def _prepare(self) -> None:
+        """What a meeting needs of the block, and of the cluster."""
         if self.form.team > fx.num_warp_threads() and self._shared is None:
             self._shared = fx.SharedAllocator()
-        return meet(self.form, values, ops, self._shared)
+        if not self._met:
+            fx.nvgpu.cluster.wait()
+            self._met = True
+
+    def moments(self, term: Callable[[Place], Value]) -> tuple[fx.Numeric, fx.Numeric]:
+        """The mean of a row's terms, and the sum of their squared distances from it.
+
+        In registers a warp finds those of its own terms, and one meeting joins them: nothing is lost to a large mean,
+        as it would be by sums of terms and of their squares.
+        """
+        count = self.wide(self.n)
+        if not self.form.turns:
+            mean = self.fold(lambda at: [term(at)], [ADD])[0] / count
+            return mean, self.fold(lambda at: [_squared(term(at) - mean)], [ADD])[0]
+        lanes = fx.num_warp_threads()
+        width = min(self.form.team, lanes)
+        mine = count if self.form.team <= lanes else self.wide(self._elements(lanes))
+        level = self._within(term, width) / (mine if self.form.team <= lanes else fx.maxnumf(mine, self.wide(1.0)))
+        spread = self._within(lambda at: _squared(term(at) - level), width)
+        self._prepare()
+        if self.form.team <= lanes or self._shared is None:
+            return level, spread
+        found, width = gather(self.form, [mine, level, spread], self._shared)
+        parts = list(zip(*found, strict=True))
+        mean = fx.coop.warp_reduce(_sum([c * m for c, m, _ in parts]), ADD, width=width) / count
+        spread = _sum([s + c * cast("fx.Numeric", _squared(m - mean)) for c, m, s in parts])
+        return mean, fx.coop.warp_reduce(spread, ADD, width=width)
+
+    def _within(self, term: Callable[[Place], Value], width: int) -> fx.Numeric:
+        """The sum of the terms of a warp's threads that share a row."""
+        total = _one(_all(ADD, [self._masked(at, [term(at)], [ADD])[0] for at in self.turns()]), ADD)
+        for at in self._edge():
+            total = total + cast("fx.Numeric", self._masked(at, [term(at)], [ADD])[0])
+        return fx.coop.warp_reduce(total, ADD, width=width) if width > 1 else total
+
+    def _elements(self, lanes: int) -> fx.Int32:
+        """How many elements the threads of this warp have, where a row has several warps."""
+        form = self.form
+        begin = self.member // lanes * lanes
+        last = fx.min(fx.max(self.body - (form.turns - 1) * form.team - begin, fx.Int32(0)), fx.Int32(lanes))
+        units = last + (form.turns - 1) * lanes
+        if not form.edges:
+            return units * form.unit
+        # The elements at edges are those of the first threads.
+        edges = self.n - self.body * form.unit
+        return units * form.unit + (begin == 0).select(edges, fx.Int32(0))
 
 
 def wide_of(dtype: type[fx.Numeric]) -> type[fx.Numeric]:
@@ -270,11 +380,32 @@ def _one(value: Value, op: fx.ReductionOp) -> fx.Numeric:
     return value.reduce(op) if isinstance(value, fx.Vector) else value
 
 
+def _sum(values: Sequence[fx.Numeric]) -> fx.Numeric:
+    return cast("fx.Numeric", _all(ADD, values))
+
+
 def _all(op: fx.ReductionOp, values: Sequence[Value]) -> Value:
     total = values[0]
     for value in values[1:]:
         total = _pair(op, total, value)
     return total
+
+
+def _member(form: Form) -> fx.Int32:
+    """Which of its row's threads this one is."""
+    if form.cluster > 1:
+        return fx.nvgpu.cluster.rank() * form.block + fx.thread_idx.x
+    return fx.thread_idx.x % form.team if form.rows > 1 else fx.thread_idx.x
+
+
+def _words(unit: fx.Vector) -> list[fx.Uint32]:
+    """The 32-bit words of 16 bytes."""
+    words = unit.bitcast(fx.Uint32)
+    return [cast("fx.Uint32", words[i]) for i in range(4)]
+
+
+def _squared(x: Value) -> Value:
+    return x * x
 
 
 def meet(
@@ -286,18 +417,35 @@ def meet(
     found = [fx.coop.warp_reduce(v, op, width=width) if width > 1 else v for v, op in zip(values, ops, strict=True)]
     if form.team <= lanes or shared is None:
         return found
-    warps = form.team // lanes
+    gathered, width = gather(form, found, shared)
+    combined = [cast("fx.Numeric", _all(op, some)) for some, op in zip(gathered, ops, strict=True)]
+    return [fx.coop.warp_reduce(v, op, width=width) for v, op in zip(combined, ops, strict=True)]
+
+
+def gather(form: Form, values: Sequence[fx.Numeric], shared: fx.SharedAllocator) -> tuple[list[list[fx.Numeric]], int]:
+    """The values of all warps of a team, spread over the lanes of each: some a lane, equal ones every `width` lanes."""
+    lanes = fx.num_warp_threads()
     lane, warp = fx.thread_idx.x % lanes, fx.thread_idx.x // lanes
-    slots = [shared.allocate(fx.Array[type(v), form.rows * warps, 16]).peek() for v in found]
+    warps = form.team // lanes
+    slots = [shared.allocate(fx.Array[type(v), form.rows * warps, 16]).peek() for v in values]
 
-    def leave() -> None:
-        for slot, v in zip(slots, found, strict=True):
-            slot[warp] = v
+    def leave(places: Sequence[fx.Array | fx.Tensor], at: fx.Int32) -> None:
+        for slot, v in zip(places, values, strict=True):
+            slot[at] = v
 
-    when(lane == 0, leave)
-    fx.barrier()
-    at = fx.thread_idx.x // form.team * warps + lane % warps
-    return [fx.coop.warp_reduce(s[at], op, width=warps) for s, op in zip(slots, ops, strict=True)]
+    if form.cluster == 1:
+        when(lane == 0, lambda: leave(slots, warp))
+        fx.barrier()
+        at = fx.thread_idx.x // form.team * warps + lane % warps
+        return [[s[at]] for s in slots], warps
+    # A lane for each block of the cluster; no block leaves before it has met the others.
+    cluster = fx.nvgpu.cluster
+    views = [fx.make_view(s.ptr, fx.make_layout(warps, 1)) for s in slots]
+    own = cluster.rank() * (warps // form.cluster) + warp
+    when(lane < form.cluster, lambda: leave([cluster.peer(v, lane) for v in views], own))
+    cluster.sync()
+    width = min(warps, lanes)
+    return [[s[lane % width + turn * width] for turn in range(warps // width)] for s in slots], width
 
 
 @flyc.jit
@@ -307,21 +455,13 @@ def when(here: fx.Boolean, work: Callable[[], None]):
 
 
 @flyc.jit
-def walk(
-    first: fx.Int32, count: fx.Int32, step: int, place: Callable[[fx.Int32], Place], work: Callable[[Place], None]
-):
-    for number in range(first, count, step):
-        work(place(number))
-
-
-@flyc.jit
 def carry(
     first: fx.Int32,
     count: fx.Int32,
     step: int,
-    place: Callable[[fx.Int32], Place],
+    place: Callable[[fx.Int32], At],
     values: list[Value],
-    work: Callable[[Place, list[Value]], list[Value]],
+    work: Callable[[At, list[Value]], list[Value]],
 ) -> list[Value]:
     for number in range(first, count, step):
         values = work(place(number), values)
@@ -347,6 +487,7 @@ __all__ = [
     "MIN",
     "Lines",
     "Place",
+    "gather",
     "logarithm",
     "meet",
     "pick",

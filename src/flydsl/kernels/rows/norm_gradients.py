@@ -12,7 +12,7 @@ Every sum is taken in an order that depends on the shape alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
 
 
+ROWS = ("dy", "x", "dsummed")
+
+
 class _Row:
     """A row in the gradient's words."""
 
-    def __init__(self, lines: Lines, means: fx.Tensor | None, scales: fx.Tensor):
-        self.lines, self.wide = lines, lines.wide
-        self.mean = None if means is None else self.wide(means[lines.row])
-        self.scale = self.wide(scales[lines.row])
-        lines.fetch("dy", "x", "weight", "dsummed")
+    def __init__(self, lines: Lines, mean: fx.Numeric | None, scale: fx.Numeric):
+        self.lines, self.wide, self.mean, self.scale = lines, lines.wide, mean, scale
 
     def normed(self, at: Place) -> Value:
         x = self.lines.read("x", at)
@@ -86,9 +86,37 @@ def norm_back_kernel(
     def row_at(base: fx.Int32) -> Lines:
         return Lines(form, base + place, m, n, shared, dy=dy, x=x, weight=weight, dsummed=dsummed, dx=dx)
 
-    def work(base: fx.Int32, sums: list[Value]) -> list[Value]:
+    wide = wide_of(dy.dtype)
+    kinds = (dweights is not None) + (dbiases is not None)
+    count = kinds * form.turns
+    parameters = [t for t in (means, scales) if t is not None]
+    last = (m - 1) // form.rows * form.rows
+
+    def ask(lines: Lines) -> list[Value]:
+        """What is read of a row."""
+        found: list[Value] = [wide(t[lines.row]) for t in parameters]
+        lines.fetch(*ROWS)
+        return [*found, *lines.held(*ROWS)]
+
+    # Blocks that sum columns stay: the weight is the same for all their rows, and the next row comes while they work
+    # on one; behind the last it is that again.
+    weights = row_at(first)
+    if fx.const_expr(kinds > 0):
+        weights.fetch("weight")
+
+    def work(base: fx.Int32, carried: list[Value]) -> list[Value]:
+        sums, given = carried[:count], carried[count:]
         lines = row_at(base)
-        row = _Row(lines, means, scales)
+        coming: list[Value] = []
+        if kinds:
+            coming = ask(row_at(fx.min(base + step, last)))
+            lines.take(weights.held("weight"), "weight")
+            lines.take(given[len(parameters) :], *ROWS)
+        else:
+            given = [wide(t[lines.row]) for t in parameters]
+            lines.fetch(*ROWS, "weight")
+        found = [cast("fx.Numeric", v) for v in given[: len(parameters)]]
+        row = _Row(lines, found[0] if means is not None else None, found[-1])
         row.write()
         made: list[Value] = []
         if dweights is not None:
@@ -97,13 +125,11 @@ def norm_back_kernel(
             made += lines.terms(lambda at: lines.read("dy", at))
         if form.team > fx.num_warp_threads():
             fx.barrier()  # before the next row uses the same shared memory
-        return [a + b for a, b in zip(sums, made, strict=True)]
+        return [*(a + b for a, b in zip(sums, made, strict=True)), *coming]
 
-    kinds = (dweights is not None) + (dbiases is not None)
-    wide = wide_of(dy.dtype)
     zero: Value = fx.full((form.unit,), 0.0, wide) if form.unit > 1 else wide(0.0)
-    start = [zero] * (kinds * form.turns)
-    sums = over_rows(first, m, step, start, work)
+    start = [*[zero] * count, *(ask(row_at(first)) if kinds else [])]
+    sums = over_rows(first, m, step, start, work)[:count]
     if fx.const_expr(kinds > 0):
         # Teams leave a row of sums each, whether they had rows or not.
         lines = Lines(

@@ -9,7 +9,7 @@ import flydsl.expr as fx
 
 from .form import Form
 from .lines import ADD, Lines, Place
-from .softmax_kernels import blocks_for, row_of
+from .softmax_kernels import blocks_for, cluster_of, row_of
 
 if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
@@ -33,9 +33,7 @@ def statistics(lines: Lines, eps: fx.Numeric, centred: bool) -> tuple[fx.Numeric
     if not centred:
         (squares,) = lines.fold(lambda at: [square(summed_at(lines, at))], [ADD])
         return None, reciprocal(squares / count + eps)
-    (total,) = lines.fold(lambda at: [summed_at(lines, at)], [ADD])
-    mean = total / count
-    (squares,) = lines.fold(lambda at: [square(summed_at(lines, at) - mean)], [ADD])
+    mean, squares = lines.moments(lambda at: summed_at(lines, at))
     return mean, reciprocal(squares / count + eps)
 
 
@@ -67,7 +65,8 @@ def norm_rows_kernel(
     lines = Lines(
         form, row_of(form), m, n, x=x, residual=residual, weight=weight, bias=bias, out=out, summed=summed
     )  # fmt: skip
-    lines.fetch("x", "residual", "weight", "bias")
+    # Weight and bias come late, from L1: their registers let a multiprocessor work on more rows meanwhile.
+    lines.fetch("x", "residual")
     mean, scale = statistics(lines, lines.wide(eps), centred)
 
     def leave() -> None:
@@ -112,4 +111,4 @@ def norm_rows(
     """Layer norm (`centred`) or RMS norm of x + residual; the sum, the means and reciprocal deviations on the side."""
     norm_rows_kernel(
         x, residual, weight, bias, out, summed, means, scales, m, n, eps, centred, form
-    ).launch(grid=blocks_for(form, m), block=form.block, stream=stream)  # fmt: skip
+    ).launch(grid=blocks_for(form, m), block=form.block, cluster=cluster_of(form), stream=stream)  # fmt: skip

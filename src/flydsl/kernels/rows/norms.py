@@ -7,9 +7,9 @@ from typing import NamedTuple
 from flydsl.errors import DSLTypeError
 
 from .arrays import Given, HostArray, describe, matrix, same_place, shaped, vacant, vector, zeros
-from .call import Result, arrays_only, check_apart, described, dtype_of, more_of, recall
+from .call import Result, arrays_only, check_apart, described, dtype_of, has_clusters, more_of, recall
 from .form import Form, form_of
-from .softmax_entry import LONG_BYTES, describe_rows
+from .softmax_entry import describe_rows, in_shared_memory
 
 PROCESSORS = 132
 """Multiprocessors that gradients are summed for; a constant, so that sums are the same everywhere."""
@@ -137,11 +137,11 @@ def _form(op: str, rows: dict[str, HostArray | None], training: bool, centred: b
     x, given = found["x"], [v for v in found.values() if v is not None]
     assert x is not None
     m, n = x.shape
-    form = form_of(m, n, found, max(x.itemsize, 4))
+    form = form_of(m, n, found, max(x.itemsize, 4), clusters=has_clusters())
     plain = found["residual"] is None and found["weight"] is not None and (found["bias"] is not None) == centred
     whole = plain and form.unit > 1 and not form.edges and len(form.aligned) == len(given)
     one_type = len({v.dtype for v in given}) == 1 and x.dtype != "float64"
-    return None if whole and one_type and not training and n * x.itemsize > LONG_BYTES else form
+    return None if whole and one_type and not training and in_shared_memory(form, n * x.itemsize) else form
 
 
 def _in_shared_memory(centred: bool, rows: dict[str, HostArray | None], eps: float, stream: object) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from flydsl.errors import DSLValueError
 
 from .arrays import FLOATS, Given, HostArray, describe, matrix, same_place, shaped
-from .call import Result, arrays_only, check_apart, described, dtype_of, more_of, recall
+from .call import Result, arrays_only, check_apart, described, dtype_of, has_clusters, more_of, recall
 from .form import Form, form_of
 
 LONG_BYTES = 32768
 """Rows from which on shared memory is the better place; see `annotated.py`."""
+LONGER_BYTES = 65536
+"""Rows from which on the registers of several blocks are."""
 
 
 def softmax(x: HostArray, *, out: HostArray | None = None, stream: object = None) -> Given:
@@ -48,9 +50,9 @@ def _forward(op: str, x: HostArray, out: HostArray | None, log: bool, stream: ob
     if m and n:
         form = recall(op, rows, None, lambda: _form(op, rows, log))
         if form is None:
-            from .annotated import softmax as in_shared_memory
+            from .annotated import softmax as softmax_in_shared_memory
 
-            in_shared_memory(rows["x"], rows["out"], **more_of(stream))
+            softmax_in_shared_memory(rows["x"], rows["out"], **more_of(stream))
         else:
             from .softmax_kernels import softmax_rows
 
@@ -65,9 +67,14 @@ def _form(op: str, rows: dict[str, HostArray], log: bool) -> Form | None:
     x = found["x"]
     assert x is not None
     m, n = x.shape
-    form = form_of(m, n, found, max(x.itemsize, 4))
+    form = form_of(m, n, found, max(x.itemsize, 4), clusters=has_clusters())
     whole = form.unit > 1 and not form.edges and len(form.aligned) == 2
-    return None if whole and not log and n * x.itemsize > LONG_BYTES and x.dtype != "float64" else form
+    return None if whole and not log and in_shared_memory(form, n * x.itemsize) and x.dtype != "float64" else form
+
+
+def in_shared_memory(form: Form, row: int) -> bool:
+    """Whether rows of so many bytes are kept in the shared memory of a block."""
+    return row > LONG_BYTES and (row <= LONGER_BYTES or not form.turns)
 
 
 def describe_rows(op: str, name: str, x: HostArray) -> HostArray:

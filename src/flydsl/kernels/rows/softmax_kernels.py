@@ -18,13 +18,20 @@ LOWEST = {fx.Float32: -(2 - 2**-23) * 2.0**127, fx.Float64: -(2 - 2**-52) * 2.0*
 
 
 def row_of(form: Form) -> fx.Int32:
-    """The row of a thread: blocks take `form.rows` each."""
+    """The row of a thread: blocks take `form.rows` each, or a cluster of them takes one."""
+    if form.cluster > 1:
+        return fx.block_idx.x // form.cluster
     return fx.block_idx.x * form.rows + fx.thread_idx.x // form.team if form.rows > 1 else fx.block_idx.x
 
 
 def blocks_for(form: Form, m: fx.Int32) -> fx.Int32:
     """Blocks for all rows."""
-    return fx.ceildiv(m, form.rows)
+    return m * form.cluster if form.cluster > 1 else fx.ceildiv(m, form.rows)
+
+
+def cluster_of(form: Form) -> int | None:
+    """Blocks of a cluster, where there are any."""
+    return form.cluster if form.cluster > 1 else None
 
 
 def top_and_sum(lines: Lines, name: str) -> tuple[fx.Numeric, fx.Numeric]:
@@ -90,7 +97,9 @@ def softmax_rows(
     stream: fx.Stream = fx.Stream(None),
 ):
     """Softmax, or its logarithm, of `m` rows of `n` elements."""
-    softmax_rows_kernel(x, out, m, n, log, form).launch(grid=blocks_for(form, m), block=form.block, stream=stream)
+    softmax_rows_kernel(x, out, m, n, log, form).launch(
+        grid=blocks_for(form, m), block=form.block, cluster=cluster_of(form), stream=stream
+    )
 
 
 @flyc.kernel
@@ -125,4 +134,6 @@ def softmax_back(
     stream: fx.Stream = fx.Stream(None),
 ):
     """The gradient of the rows from that of their softmax, or of its logarithm, `y`."""
-    softmax_back_kernel(y, dy, dx, m, n, log, form).launch(grid=blocks_for(form, m), block=form.block, stream=stream)
+    softmax_back_kernel(y, dy, dx, m, n, log, form).launch(
+        grid=blocks_for(form, m), block=form.block, cluster=cluster_of(form), stream=stream
+    )

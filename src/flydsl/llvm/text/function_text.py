@@ -66,6 +66,10 @@ class Abi:
         """A checked access, whose instruction is `text`; plain loads and stores bring none."""
         raise NotImplementedError
 
+    def update(self, f: FunctionText, op: Operation, word: str) -> str | None:
+        """The instruction of an atomic update that LLVM's own cannot do; None for the others."""
+        return None
+
     def fence(self, f: FunctionText, op: Operation) -> None:
         """What comes before a fence in checked code."""
         raise NotImplementedError

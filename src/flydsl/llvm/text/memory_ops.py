@@ -122,6 +122,7 @@ def _atomicrmw(f: FunctionText, op: llvm.AtomicRMWOp) -> None:
     order = ORDERING_WORDS[op.ordering.value.data]
     (result,) = op.results
     text = f"atomicrmw {word} {f.typed(p)}, {f.typed(v)}{_scope(f, op)} {order}{align_of(op)}{_of_device(f, op)}"
+    text = f.abi.update(f, op, word) or text
     if f.abi.checked:
         f.abi.access(f, op, text)
         return

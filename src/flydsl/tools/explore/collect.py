@@ -15,8 +15,10 @@ from typing import TypeAlias, TypeVar
 from xdsl.dialects.builtin import ModuleOp
 
 from flydsl import __version__
+from flydsl.compiler.listeners import watching_calls
 from flydsl.llvm.text.source_lines import AsmLine, SourceLine, assembly_lines
 from flydsl.llvm.text.source_lines import ir_lines as llvm_lines
+from flydsl.tools.explore.costs import Costs
 from flydsl.tools.explore.drawings import Drawing, drawings
 from flydsl.tools.explore.ir_text import Lines, ir_lines
 from flydsl.tools.explore.page import Data
@@ -81,7 +83,8 @@ def collect(script: Path, targets: list[str] | None) -> Data:
     def watch(name: str, module: ModuleOp) -> Stage:
         return ir_lines(module), drawings(module) if name == "origin" else []
 
-    with environment(FLYDSL_DEBUG_ENABLE_DEBUG_INFO="1"):
+    costs = Costs()
+    with environment(FLYDSL_DEBUG_ENABLE_DEBUG_INFO="1"), watching_calls(costs.watch):
         for target in targets or [None]:
             seen: dict[str, int] = {}
             for made in compiled_by(script, target, watch=watch):
@@ -89,10 +92,11 @@ def collect(script: Path, targets: list[str] | None) -> Data:
                 count = seen[name] = seen.get(name, 0) + 1
                 title = name if count == 1 else f"{name} ({count})"
                 entry = functions.setdefault(title, {"name": title, "targets": []})
-                entry["targets"].append(_compiled(made, sources, pictures))
+                entry["targets"].append(_compiled(made, sources, pictures, costs))
     files = sources.files()
     return {
         "title": script.name,
+        "label": script.name,
         "version": __version__,
         "files": files,
         "sources": sources.table(files),
@@ -101,7 +105,7 @@ def collect(script: Path, targets: list[str] | None) -> Data:
     }
 
 
-def _compiled(made: Compiled[Stage], sources: Sources, pictures: Pictures) -> Data:
+def _compiled(made: Compiled[Stage], sources: Sources, pictures: Pictures, costs: Costs) -> Data:
     """One function for one target."""
     artifact = made.artifact
     stages: list[Data] = []
@@ -123,6 +127,7 @@ def _compiled(made: Compiled[Stage], sources: Sources, pictures: Pictures) -> Da
         "asm": sources.text(_trim(assembly_lines(artifact.asm))),
         "binary": {"ext": artifact.metadata["binary_ext"], "size": len(artifact.binary())},
         "kernels": kernels,
+        "cost": costs.data(artifact, sources.number),
         "times": artifact.metadata["times"],
         "signature": artifact.metadata.get("signature") or [],
         "drawings": [

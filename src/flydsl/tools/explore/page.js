@@ -1,6 +1,6 @@
-"use strict";
 // The page's program: four panes of text whose lines carry the number of the source line they come from.
-const data = JSON.parse(document.getElementById("data").textContent);
+let data = JSON.parse(document.getElementById("data").textContent);
+const others = data.others ?? [];  // other versions, newest first
 const $ = (id) => document.getElementById(id);
 const make = (tag, props = {}, ...children) => {
   const node = Object.assign(document.createElement(tag), props);
@@ -10,7 +10,7 @@ const make = (tag, props = {}, ...children) => {
 const escapes = { "&": "&amp;", "<": "&lt;", ">": "&gt;" };
 const escaped = (text) => text.replace(/[&<>]/g, (c) => escapes[c]);
 const hue = (source) => Math.round((source * 137.508) % 360);
-const state = { fn: 0, target: 0, stage: 0, llvm: 1, file: 0, diff: false, pin: 0, hover: 0, tab: "resources" };
+const state = { fn: 0, target: 0, launch: 0, stage: 0, llvm: 1, file: 0, diff: false, pin: 0, hover: 0, tab: "resources" };
 const stored = {
   get(key) { try { return localStorage.getItem("fly-explore-" + key); } catch { return null; } },
   set(key, value) { try { localStorage.setItem("fly-explore-" + key, value); } catch { /* private windows have none */ } },
@@ -128,9 +128,9 @@ class Pane {
     });
   }
   line(text, source, number, mark = "") {
-    const cls = mark === "+" ? " add" : mark === "-" ? " del" : "";
+    const cls = mark === "+" ? " add" : mark === "-" ? " del" : mark === "?" ? " filler" : "";
     const from = source ? ` data-s="${source}" style="--h:${hue(source)}"` : "";
-    return `<div class="ln${cls}"${from}><i>${number}</i>${this.diffing ? `<b>${mark || " "}</b>` : ""}<code>${coloured(text, this.lang) || " "}</code></div>`;
+    return `<div class="ln${cls}"${from}><i>${number}</i>${this.diffing ? `<b>${mark === "?" ? " " : mark || " "}</b>` : ""}<code>${coloured(text, this.lang) || " "}</code>${this.id === "source" ? costBadge(source) : ""}</div>`;
   }
   blocks(rows) {
     let out = "";
@@ -146,6 +146,13 @@ class Pane {
     this.code.innerHTML = this.blocks(lines.map((t, i) => this.line(t, map[i], i + 1)));
     this.code.classList.toggle("quiet", map.some((s) => s));
     this.finish(`${lines.length} lines${note}`);
+  }
+  // Rows of [mark, text, source, number]: one side of a comparison.
+  showRows(rows, note) {
+    this.diffing = true;
+    this.code.classList.remove("quiet");
+    this.code.innerHTML = this.blocks(rows.map(([mark, text, source, number]) => this.line(text, source, number, mark)));
+    this.finish(note);
   }
   showDifference(before, after) {
     this.diffing = true;
@@ -204,7 +211,7 @@ function pin(source, from) {
     return;
   }
   state.pin = source;
-  const file = source ? data.sources[source - 1][0] : state.file;
+  const file = data.sources[source - 1]?.[0] ?? state.file;
   if (file !== state.file) { state.file = file; showSource(); }
   for (const pane of Object.values(panes)) {
     turns[pane.id] = 0;
@@ -218,6 +225,7 @@ function pin(source, from) {
 function where() {
   const source = state.hover || state.pin;
   if (!source) { $("where").textContent = "hover a line to see what it became; click to keep it"; return; }
+  if (source > data.sources.length) { $("where").textContent = "a line of the other version only"; return; }
   const [file, line] = data.sources[source - 1];
   const counts = visible().filter((p) => p.id !== "source").map((p) => `${p.of(source).length} in ${p.id}`).join(", ");
   $("where").textContent = `${data.files[file].short}:${line} → ${counts}`;
@@ -225,8 +233,8 @@ function where() {
 
 // --- what is shown ---------------------------------------------------------------------------------------------
 
-const panes = { source: new Pane("source", "Python", "python"), ir: new Pane("ir", "IR", "mlir"), llvm: new Pane("llvm", "LLVM IR", "llvm"), asm: new Pane("asm", "Assembly", "asm") };
-const visible = () => Object.values(panes).filter((p) => !p.node.classList.contains("hidden"));
+const panes = { source: new Pane("source", "Python", "python"), ir: new Pane("ir", "IR", "mlir"), llvm: new Pane("llvm", "LLVM IR", "llvm"), asm: new Pane("asm", "Assembly", "asm"), other: new Pane("other", "Compared", "asm") };
+const visible = () => Object.values(panes).filter((p) => !p.node.matches(".hidden, .away"));
 const current = () => data.functions[state.fn].targets[Math.min(state.target, data.functions[state.fn].targets.length - 1)];
 function stageText(stages, i) { while (stages[i].same) i--; return stages[i]; }
 
@@ -240,7 +248,10 @@ const fileSelect = make("select", { ariaLabel: "file" }), stageSelect = make("se
 const llvmSelect = make("select", { id: "llvm", ariaLabel: "LLVM IR" });
 const diffButton = make("button", { className: "flat", id: "diff", textContent: "diff", title: "what this pass changed ( d )" });
 const previous = make("button", { className: "flat", textContent: "‹", title: "pass before ( [ )" }), next = make("button", { className: "flat", textContent: "›", title: "pass after ( ] )" });
+const kindSelect = make("select", { id: "kind", ariaLabel: "what to compare" });
+const alignButton = make("button", { className: "flat", id: "align", textContent: "align", title: "the same lines beside each other, with what differs marked" });
 panes.source.tools.append(fileSelect);
+panes.other.tools.append(kindSelect, alignButton);
 panes.ir.tools.append(previous, stageSelect, next, " ", diffButton);
 panes.llvm.tools.append(llvmSelect);
 diffButton.onclick = () => { state.diff = !state.diff; showStage(); };
@@ -267,13 +278,14 @@ function showStage() {
   if (state.diff && state.stage > 0) panes.ir.showDifference(stageText(stages, state.stage - 1), text);
   else panes.ir.show(text.text, text.map, stages[state.stage].same ? " · unchanged" : "");
   stageSelect.value = state.stage;
+  if (comparing()) showCompared();
   diffButton.setAttribute("aria-pressed", state.diff);
   [...$("pipeline").querySelectorAll(".stage[data-stage]")].forEach((node, i) => node.setAttribute("aria-current", i === state.stage));
   $("pipeline").querySelector('[aria-current="true"]')?.scrollIntoView({ block: "nearest", inline: "nearest" });
   afterText();
 }
 
-function showLlvm() { const text = current().llvm[state.llvm]; panes.llvm.show(text.text, text.map); llvmSelect.value = state.llvm; afterText(); }
+function showLlvm() { const text = current().llvm[state.llvm]; panes.llvm.show(text.text, text.map); llvmSelect.value = state.llvm; if (comparing()) showCompared(); afterText(); }
 function afterText() { if ($("search").value) search(true); where(); }
 
 function showPipeline() {
@@ -307,6 +319,9 @@ function showTarget() {
   showStage();
   showLlvm();
   panes.asm.show(target.asm.text, target.asm.map, ` · ${target.binary.ext} ${(target.binary.size / 1024).toFixed(1)} KiB`);
+  fillCompare();
+  showSource();
+  if (comparing()) showCompared();
   showTab();
   pin(state.pin);
 }
@@ -322,6 +337,8 @@ function showFunction() {
 
 const labels = { name: "kernel", registers: "registers", agprs: "AGPRs", sgprs: "SGPRs", vgprs: "VGPRs", spills: "spills", shared: "shared memory", static_smem: "static shared", dynamic_smem: "dynamic shared", scratch: "scratch", occupancy: "occupancy", code_size: "code" };
 const sheets = {
+  costs: costSheet,
+  compared: comparedSheet,
   resources() {
     const { targets } = data.functions[state.fn];
     const keys = [...new Set(targets.flatMap((t) => t.kernels.flatMap((k) => Object.keys(k))))].filter((k) => k !== "name" && targets.some((t) => t.kernels.some((kernel) => kernel[k] !== null && typeof kernel[k] !== "object")));
@@ -369,9 +386,11 @@ function enlarge(svg) {
 }
 
 function showTab() {
-  const counts = { resources: "", layouts: current().drawings.length, times: "" };
-  $("tabs").replaceChildren(...Object.keys(sheets).map((name) => {
-    const tab = make("button", { role: "tab", id: "tab-" + name }, name[0].toUpperCase() + name.slice(1), make("small", { textContent: counts[name] }));
+  const counts = { costs: current().cost.launches.length || "", layouts: current().drawings.length };
+  if (state.tab === "compared" && !comparing()) state.tab = "resources";
+  const names = ["resources", "costs", ...(comparing() ? ["compared"] : []), "layouts", "times"];
+  $("tabs").replaceChildren(...names.map((name) => {
+    const tab = make("button", { role: "tab", id: "tab-" + name }, name[0].toUpperCase() + name.slice(1), make("small", { textContent: counts[name] ?? "" }));
     tab.setAttribute("aria-selected", name === state.tab);
     tab.onclick = () => { const same = state.tab === name; $("drawer").classList.toggle("closed", same && !$("drawer").classList.contains("closed")); state.tab = name; showTab(); };
     return tab;
@@ -451,29 +470,48 @@ Object.values(panes).forEach((pane, i, all) => {
     };
     main.append(bar);
   }
+  if (pane.id === "other") { pane.node.classList.add("away"); return; }
   const chip = make("button", { className: "chip", id: "toggle-" + pane.id, textContent: pane.head.querySelector("h2").textContent, onclick: () => toggle(pane.id) });
   chip.setAttribute("aria-pressed", true);
   $("toggles").append(chip);
 });
-$("script").textContent = data.title;
-$("function-pick").classList.toggle("single", data.functions.length < 2);
-fill($("function"), data.functions.map((f) => f.name), 0, (i) => { state.fn = i; showFunction(); });
-fill(fileSelect, data.files.map((f) => f.short), 0, (i) => { state.file = i; showSource(); });
-fileSelect.hidden = data.files.length < 2;
 $("theme").onclick = () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
 $("search").oninput = () => search();
 $("search").onkeydown = (e) => { if (e.key === "Enter") { e.preventDefault(); nextHit(e.shiftKey ? -1 : 1); } if (e.key === "Escape") { $("search").value = ""; search(); $("search").blur(); } };
 addEventListener("keydown", (e) => {
   if (e.target.matches("input, select") || e.ctrlKey || e.metaKey || e.altKey) return;
   const keys = { "/": () => $("search").focus(), "[": () => step(-1), "]": () => step(1), d: () => diffButton.click(), t: () => $("theme").click(), Escape: () => pin(0) };
-  const pane = Object.keys(panes)[Number(e.key) - 1];
+  const pane = ["source", "ir", "llvm", "asm"][Number(e.key) - 1];
   const action = keys[e.key] ?? (pane && (() => toggle(pane)));
   if (action) { e.preventDefault(); action(); }
 });
 theme(stored.get("theme") ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
-showSource();
-showFunction();
-const firstLine = panes.source.code.querySelector(".ln[data-s]");
-if (firstLine) panes.source.reveal(firstLine);
-where();
+
+// Show data in place of what was shown; function, target and pass stay where they have the same names.
+function load(fresh) {
+  const before = data.functions.length ? { fn: data.functions[state.fn].name, target: current().target, stage: current().stages[state.stage]?.name } : null;
+  const kept = data.sources[state.pin - 1];
+  data = fresh;
+  state.hover = 0;
+  state.pin = kept ? 1 + data.sources.findIndex(([file, line]) => file === kept[0] && line === kept[1]) : 0;
+  const place = (list, wanted) => Math.max(0, list.findIndex((each) => wanted(each)));
+  document.body.classList.toggle("empty", !data.functions.length);
+  $("script").textContent = data.title;
+  if (!data.functions.length) return;
+  state.fn = before ? place(data.functions, (f) => f.name === before.fn) : 0;
+  state.target = before ? place(data.functions[state.fn].targets, (t) => t.target === before.target) : 0;
+  state.stage = before ? place(current().stages, (s) => s.name === before.stage) : 0;
+  state.file = Math.min(state.file, data.files.length - 1);
+  $("function-pick").classList.toggle("single", data.functions.length < 2);
+  fill($("function"), data.functions.map((f) => f.name), state.fn, (i) => { state.fn = i; showFunction(); });
+  fill(fileSelect, data.files.map((f) => f.short), state.file, (i) => { state.file = i; showSource(); });
+  fileSelect.hidden = data.files.length < 2;
+  showFunction();
+  if (!before) {
+    const firstLine = panes.source.code.querySelector(".ln[data-s]");
+    if (firstLine) panes.source.reveal(firstLine);
+  }
+  where();
+}
+load(data);
 document.documentElement.dataset.ready = "true";

@@ -1,0 +1,535 @@
+"""C = f(A W + bias) for few rows of A, at the speed W comes from memory: W in 4, 8 or 16 bits.
+
+A thread of its own fetches: packed blocks of W in one piece each (or its rows by TMA, where they have 16 bits), and the
+rows of A, by TMA. The others multiply with `mma.sync` or `wgmma`, W's columns as the rows of the product. Integers
+become floats in registers, by their bits alone: a number of 4 bits is the end of the mantissa of 128 (bf16) or 1024
+(f16), from which that is taken off again, exactly. What a group of them sums up to is multiplied by its scale in f32.
+
+Warps that divide K add up through shared memory; blocks that do, through memory: the last to come adds up all. Both in
+the order of K, so that results are the same bits in every run.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import NamedTuple, cast
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+from ..activations import activated
+from .hopper_out import swizzle
+from .slim import (
+    BARRIER_BYTES,
+    DEEP,
+    HIGH,
+    LINE,
+    PAD,
+    Slim,
+    Weights,
+    registers,
+    shared_bytes,
+    token_bytes,
+    weight_bytes,
+)
+
+QUAD = 4
+"""Results a thread stores together."""
+
+
+class Problem(NamedTuple):
+    """Extents at run time, and where results go."""
+
+    m: fx.Int32
+    n: fx.Int32
+    k: fx.Int32
+    step_c: fx.Int64
+
+
+@flyc.kernel
+def slim_kernel(
+    load_a: fx.nvgpu.TmaAtom,
+    load_w: fx.nvgpu.TmaAtom | None,
+    w: fx.Pointer,
+    c: fx.Pointer,
+    bias: fx.Tensor | None,
+    work: fx.Pointer | None,
+    counters: fx.Pointer | None,
+    dtype: type[fx.Numeric],
+    slim: fx.Constexpr[Slim],
+    weights: fx.Constexpr[Weights],
+    activation: fx.Constexpr[str],
+    quads: fx.Constexpr[bool],
+    given: Problem,
+):
+    nv = fx.nvgpu
+    tid = fx.thread_idx.x
+    warp = nv.uniform(tid // 32)
+    # Warps that read a stage together: there are no barriers for each of sixteen.
+    team = 4 if slim.wide else 1
+    base = fx.get_dyn_shared(fx.Int8)
+    full = nv.MBarrier(fx.recast_iter(fx.Int64, base + (shared_bytes(slim, weights) - BARRIER_BYTES)))
+    empty = full[slim.stages]
+    if tid == 0:
+        load_a.prefetch()
+        for s in fx.range_constexpr(slim.stages):
+            full[s].init(1)
+            empty[s].init(slim.warps // team)
+        nv.fence_mbarrier_init()
+    fx.barrier()
+    nv.griddepcontrol_wait()
+    nv.griddepcontrol_launch()
+
+    # Units of a warp's depth: this block's first, and how many.
+    units = fx.ceildiv(given.k, weights.depth)
+    per = fx.ceildiv(units, slim.slices)
+    begin = fx.block_idx.y * per
+    count = fx.max(fx.min(units - begin, per), 0)
+    steps = fx.ceildiv(count, slim.along)
+    token = fx.block_idx.z * slim.tokens
+    few, many = registers(slim) if slim.wide else (0, 0)
+    if warp >= slim.warps:
+        if fx.const_expr(few > 0):
+            nv.setmaxnreg(few, increase=False)
+        if tid == 32 * slim.warps:
+            stage, phase = fx.Int32(0), fx.Int32(1)
+            for step in range(steps):
+                empty[stage].wait(phase)
+                fetch(load_a, load_w, w, base, full[stage], stage, begin + step * slim.along,
+                      fx.min(count - step * slim.along, slim.along), token, slim, weights, given)  # fmt: skip
+                stage = stage + 1
+                if stage == slim.stages:
+                    stage = fx.Int32(0)
+                    phase = phase ^ 1
+    else:
+        if fx.const_expr(few > 0):
+            nv.setmaxnreg(many, increase=True)
+        lane = tid % 32
+        me = place_of(warp, lane, slim)
+        sums = fx.make_rmem_tensor(fx.make_layout(4 * slim.tiles * (slim.tokens // 8), 1), fx.Float32)
+        sums.fill(0.0)
+        apart = nv.named_barrier(warp // team + 1, 32 * team)
+        stage, phase = fx.Int32(0), fx.Int32(0)
+        for step in range(steps):
+            full[stage].wait(phase)
+            if step * slim.along + me.along < count:
+                if fx.const_expr(slim.wide):
+                    multiply_wide(base, stage, sums, dtype, slim, weights, me)
+                else:
+                    multiply(base, stage, sums, dtype, slim, weights, me)
+            # All have read the stage.
+            apart.sync()
+            if tid % (32 * team) == 0:
+                empty[stage].arrive()
+            stage = stage + 1
+            if stage == slim.stages:
+                stage = fx.Int32(0)
+                phase = phase ^ 1
+        together = nv.named_barrier(0, 32 * slim.warps)
+        # Nobody reads the stages any more: they take the sums.
+        together.sync()
+        parts = fx.recast_iter(fx.Float32, base)
+        put_sums(parts, sums, slim, me)
+        together.sync()
+        finish(parts, work, counters, c, bias, slim, activation, quads, given, token, tid, together)
+
+
+class Warp(NamedTuple):
+    """Where a thread is: its warp's first tile of 16 rows and the step to the next, its place along K, its lane."""
+
+    first: fx.Int32
+    hop: int
+    along: fx.Int32
+    lane: fx.Int32
+
+    def tile(self, i: int) -> fx.Int32:
+        return self.first + i * self.hop
+
+
+def place_of(warp: fx.Int32, lane: fx.Int32, slim: Slim) -> Warp:
+    if slim.wide:
+        team, teams = warp // 4, slim.across // 4
+        return Warp(team % teams * (slim.tiles * 4) + warp % 4, 4, team // teams, lane)
+    return Warp(warp % slim.across * slim.tiles, 1, warp // slim.across, lane)
+
+
+@flyc.jit
+def fetch(
+    load_a: fx.nvgpu.TmaAtom,
+    load_w: fx.nvgpu.TmaAtom | None,
+    w: fx.Pointer,
+    base: fx.Pointer,
+    full: fx.nvgpu.MBarrier,
+    stage: fx.Int32,
+    unit: fx.Int32,
+    units: fx.Int32,
+    token: fx.Int32,
+    slim: Slim,
+    weights: Weights,
+    given: Problem,
+):
+    """So many units along K, from `unit` on, into a stage."""
+    nv = fx.nvgpu
+    bytes_a, bytes_w = token_bytes(slim, weights), weight_bytes(slim, weights)
+    box = slim.tokens * LINE * 2
+    lines = weights.depth // LINE
+    first = fx.block_idx.x * (slim.rows // HIGH)
+    at_a = base + stage * bytes_a
+    at_w = base + slim.stages * bytes_a
+    if fx.const_expr(weights.packed):
+        blocks = fx.min(fx.ceildiv(given.n, HIGH) - first, slim.rows // HIGH)
+        full.expect_tx(units * (blocks * weights.block_bytes + lines * box))
+        deep = fx.Int64(fx.ceildiv(given.k, DEEP))
+        size = slim.along * weights.block_bytes
+        places = fx.make_view(at_w, fx.make_layout((size, slim.rows // HIGH, slim.stages), (1, size, bytes_w)))
+        for i in range(blocks):
+            source = w + ((fx.Int64(first + i) * deep + unit) * weights.block_bytes)
+            nv.bulk_load(source, places[None, i, stage], full, nbytes=units * weights.block_bytes, evict="first")
+    else:
+        full.expect_tx(units * (slim.rows * LINE * 2 + box))
+        for i in range(units):
+            place = fx.recast_iter(fx.Int16, at_w + (stage * bytes_w + i * (slim.rows * LINE * 2)))
+            cast("fx.nvgpu.TmaAtom", load_w).load((first * HIGH, (unit + i) * LINE), place, full)
+    for i in range(units * lines):
+        place = fx.recast_iter(fx.Int16, at_a + i * box)
+        load_a.load((token, (unit * lines + i) * LINE), place, full)
+
+
+def unit_at(place: fx.Pointer, dtype: type[fx.Numeric]) -> fx.Vector:
+    """A unit of 16 bytes in shared memory."""
+    layout = fx.make_layout(128 // dtype.width, 1)
+    held = fx.make_rmem_tensor(layout, dtype)
+    unit = fx.make_copy_atom(fx.UniversalCopy128b(), dtype)
+    fx.copy_atom_call(unit, fx.make_view(fx.recast_iter(dtype, place), layout), held)
+    return held.load()
+
+
+def matrices_at(base: fx.Pointer, dtype: type[fx.Numeric], row: fx.Int32, unit: fx.Int32) -> fx.Vector:
+    """Four matrices of 8 x 8; each lane names a line of one, in rows of 128 swizzled bytes."""
+    line = fx.recast_iter(dtype, base + (row * (LINE * 2) + (unit ^ (row % 8)) * 16))
+    layout = fx.make_layout(8, 1)
+    held = fx.make_rmem_tensor(layout, dtype)
+    fx.copy_atom_call(fx.make_copy_atom(fx.nvgpu.LdMatrix(4), dtype), fx.make_view(line, layout), held)
+    return held.load()
+
+
+def multiply(
+    base: fx.Pointer,
+    stage: fx.Int32,
+    sums: fx.Tensor,
+    dtype: type[fx.Numeric],
+    slim: Slim,
+    weights: Weights,
+    me: Warp,
+) -> None:
+    """A warp's part of a stage: for 32 elements along K at a time, A's fragments, then those of W."""
+    bytes_a, bytes_w = token_bytes(slim, weights), weight_bytes(slim, weights)
+    columns = slim.tokens // 8
+    box = slim.tokens * LINE * 2
+    depth = weights.depth
+    at_a = base + (stage * bytes_a + me.along * (depth // LINE * box))
+    at_w = base + (slim.stages * bytes_a + stage * bytes_w)
+    mma = fx.make_mma_atom(fx.nvgpu.MMA(16, 8, 16, dtype))
+    total = sums
+    if weights.packed:
+        total = fx.make_rmem_tensor(sums.layout, fx.Float32)
+    left, right = (fx.make_rmem_tensor(fx.make_layout(x, 1), dtype) for x in (8, 4))
+    for part in range(depth // 32):
+        if weights.packed and part % max(1, 4 // weights.groups) == 0:
+            total.fill(0.0)
+        held = [
+            matrices_at(at_a + part // 2 * box, dtype, me.lane % 8 + 8 * j, part % 2 * 4 + me.lane // 8)
+            for j in range(columns)
+        ]
+        for i in range(slim.tiles):
+            if weights.packed:
+                halves = packed_tile(at_w, slim, weights, me, me.tile(i), part, dtype)
+            else:
+                at = at_w + me.along * (slim.rows * LINE * 2)
+                row, unit = me.tile(i) * 16 + me.lane % 16, part % 2 * 4 + me.lane // 16
+                halves = [matrices_at(at, dtype, row, unit + 2 * step) for step in range(2)]
+            for step in range(2):
+                left.store(halves[step])
+                for j in range(columns):
+                    right.store(held[j].shuffle(held[j], [4 * step + e for e in range(4)]))
+                    acc = fx.make_view(fx.get_iter(total) + 4 * (i * columns + j), fx.make_layout(4, 1))
+                    fx.mma_atom_call(mma, acc, left, right, acc)
+        if weights.packed and (part + 1) % max(1, 4 // weights.groups) == 0:
+            for i in range(slim.tiles):
+                here, mine = (
+                    fx.make_view(fx.get_iter(x) + 4 * columns * i, fx.make_layout(4 * columns, 1))
+                    for x in (sums, total)
+                )
+                scale_sums(here, mine, at_w, slim, weights, me, i, part // max(1, 4 // weights.groups))
+
+
+def multiply_wide(
+    base: fx.Pointer,
+    stage: fx.Int32,
+    sums: fx.Tensor,
+    dtype: type[fx.Numeric],
+    slim: Slim,
+    weights: Weights,
+    me: Warp,
+) -> None:
+    """Four warps' part of a stage: each has 16 of 64 rows in registers, and A's rows stay in shared memory."""
+    nv = fx.nvgpu
+    bytes_a, bytes_w = token_bytes(slim, weights), weight_bytes(slim, weights)
+    columns, lines = slim.tokens // 8, DEEP // LINE
+    at_w = base + (slim.stages * bytes_a + stage * bytes_w)
+    mma = fx.make_tiled_mma(
+        fx.make_mma_atom(nv.WGMMA(slim.tokens, 16, dtype, a_from="registers")), fx.make_layout((1, 1, 1), (0, 0, 0))
+    )
+    boxes = slim.stages * slim.along * lines
+    layout = fx.make_layout((slim.tokens, LINE, boxes), (LINE, 1, slim.tokens * LINE))
+    tokens = mma.get_slice(0).partition_B(
+        fx.make_view(fx.apply_swizzle(fx.recast_iter(dtype, base), swizzle(2 * LINE)), layout)
+    )
+    box = (stage * slim.along + me.along) * lines
+    total = fx.make_rmem_tensor(fx.make_layout(((2, 2, columns), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
+    # Integers are widened for four instructions while the four before are multiplied.
+    some = min(4, DEEP // 16 // weights.groups)
+    held = fx.make_layout(((2, 2, 2), 1, some), ((1, 2, 4), 0, 8))
+    left = [fx.make_rmem_tensor(held, dtype) for _ in range(2)]
+    pieces = DEEP // 16 // weights.groups // some
+    for i, group in product(range(slim.tiles), range(weights.groups)):
+        for piece in range(pieces):
+            first = (group * pieces + piece) * some
+            mine = left[piece % 2]
+            for step in range(0, some, 2):
+                halves = packed_tile(at_w, slim, weights, me, me.tile(i), (first + step) // 2, dtype)
+                for e in range(2):
+                    fx.make_view(fx.get_iter(mine) + 8 * (step + e), fx.make_layout(8, 1)).store(halves[e])
+            for k in range(some):
+                now = mma.set_value("accumulate", fx.Int32(0)) if piece == 0 and k == 0 else mma
+                at = box + (first + k) // 4
+                fx.gemm(now, total, mine[None, None, k], tokens[None, None, (first + k) % 4, at], total)
+            nv.wgmma_commit()
+        nv.wgmma_wait(0, total)
+        here = fx.make_view(fx.get_iter(sums) + 4 * columns * i, fx.make_layout(4 * columns, 1))
+        scale_sums(here, total, at_w, slim, weights, me, i, group)
+
+
+def block_at(at_w: fx.Pointer, slim: Slim, weights: Weights, me: Warp, tile: fx.Int32) -> fx.Pointer:
+    """The packed block of 16 rows of a stage."""
+    per = HIGH // 16
+    return at_w + (tile // per * (slim.along * weights.block_bytes) + me.along * weights.block_bytes)
+
+
+def packed_tile(
+    at_w: fx.Pointer,
+    slim: Slim,
+    weights: Weights,
+    me: Warp,
+    tile: fx.Int32,
+    part: int,
+    dtype: type[fx.Numeric],
+) -> list[fx.Vector]:
+    """16 rows and 32 elements along K, for two instructions."""
+    words = 16 * 32 * weights.bits // 32 // 32
+    block = block_at(at_w, slim, weights, me, tile) + tile % (HIGH // 16) * (16 * DEEP * weights.bits // 8)
+    # A unit of 16 bytes of each lane: 64 elements along K of 4 bits, 32 of 8 bits.
+    at = part // 2 * 512 if weights.bits == 4 else part * 512
+    found = unit_at(block + (at + me.lane * 16), fx.Int32)
+    offset = part % 2 * words if weights.bits == 4 else 0
+    each = words // 2
+    return [widened([found[offset + s * each + i] for i in range(each)], weights.bits, dtype) for s in range(2)]
+
+
+def widened(words: list[fx.Numeric], bits: int, dtype: type[fx.Numeric]) -> fx.Vector:
+    """Eight integers as floats: pairs that lie 16 bits apart are those of a register of the instruction."""
+    half = dtype is fx.Float16
+    if bits == 4:
+        fields = [(words[0] >> (4 * i)) & 0x000F000F for i in range(4)]
+        # The highest bit turned round: the number plus 8, at the end of the mantissa of 1024 or 128.
+        magic, off = (0x64086408, 1032.0) if half else (0x43084308, 136.0)
+        return fx.Vector.from_elements([x ^ magic for x in fields], fx.Int32).bitcast(dtype) - dtype(off)
+    shifted = [w >> s for w in words for s in (0, 8)]
+    if half:
+        fields = [(x & 0x00FF00FF) ^ 0x64806480 for x in shifted]
+        return fx.Vector.from_elements(fields, fx.Int32).bitcast(dtype) - dtype(1152.0)
+    # The mantissa of bf16 has 7 bits: 128 + the lower ones, and 128 or 256 by the sign.
+    lower = fx.Vector.from_elements([(x & 0x007F007F) | 0x43004300 for x in shifted], fx.Int32)
+    signs = fx.Vector.from_elements([(x & 0x00800080) | 0x43004300 for x in shifted], fx.Int32)
+    return lower.bitcast(dtype) - signs.bitcast(dtype)
+
+
+def scale_sums(
+    sums: fx.Tensor,
+    total: fx.Tensor,
+    at_w: fx.Pointer,
+    slim: Slim,
+    weights: Weights,
+    me: Warp,
+    i: int,
+    group: int,
+) -> None:
+    """What a group's integers sum up to, times its scale, to the sums of all."""
+    dtype = {"float16": fx.Float16, "bfloat16": fx.BFloat16, "float32": fx.Float32}[weights.scale]
+    tile = me.tile(i)
+    block = block_at(at_w, slim, weights, me, tile) + HIGH * DEEP * weights.bits // 8
+    scales = fx.recast_iter(dtype, block) + (group * HIGH + tile % (HIGH // 16) * 16 + me.lane // 4)
+    factors = [fx.Float32(scales[0]), fx.Float32(scales[8])]
+    for at in range(4 * (slim.tokens // 8)):
+        sums[at] = sums[at] + total[at] * factors[at // 2 % 2]
+
+
+def put_sums(parts: fx.Pointer, sums: fx.Tensor, slim: Slim, me: Warp) -> None:
+    """A warp's sums to shared memory, by tokens."""
+    columns = slim.tokens // 8
+    pitch = slim.rows + PAD
+    here = parts + me.along * (slim.tokens * pitch)
+    for i in range(slim.tiles):
+        for j in range(columns):
+            for e in range(4):
+                row = me.tile(i) * 16 + me.lane // 4 + 8 * (e // 2)
+                token = 8 * j + me.lane % 4 * 2 + e % 2
+                here[token * pitch + row] = sums[4 * (i * columns + j) + e]
+
+
+@flyc.jit
+def finish(
+    parts: fx.Pointer,
+    work: fx.Pointer | None,
+    counters: fx.Pointer | None,
+    c: fx.Pointer,
+    bias: fx.Tensor | None,
+    slim: Slim,
+    activation: str,
+    quads: bool,
+    given: Problem,
+    token: fx.Int32,
+    tid: fx.Int32,
+    together: fx.nvgpu.named_barrier,
+):
+    """Add up and store; where blocks divide K, the last to come does."""
+    threads = 32 * slim.warps
+    units = slim.tokens * slim.rows // QUAD
+    if fx.const_expr(slim.slices == 1):
+        for at in range(tid, units, threads):
+            store(add_parts(parts, at, slim), c, bias, activation, quads, given, token, at, slim)
+    else:
+        block = fx.block_idx.z * fx.grid_dim.x + fx.block_idx.x
+        size = units * QUAD
+        here = cast("fx.Pointer", work) + fx.Int64(block) * (slim.slices * size)
+        mine = here + fx.block_idx.y * size
+        for at in range(tid, units, threads):
+            fx.nvgpu.store_global(mine + at * QUAD, add_parts(parts, at, slim), cache="cg")
+        fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Release)
+        together.sync()
+        flag = fx.recast_iter(fx.Int32, parts)
+        counter = cast("fx.Pointer", counters) + block
+        if tid == 0:
+            before = fx.atomic_add(counter, 1, syncscope="device", ordering=fx.AtomicOrdering.AcqRel)
+            if before == slim.slices - 1:
+                # For the next launch.
+                counter[0] = 0
+            flag[0] = before
+        together.sync()
+        if flag[0] == slim.slices - 1:
+            fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Acquire)
+            for at in range(tid, units, threads):
+                store(add_slices(here + at * QUAD, size, slim), c, bias, activation, quads, given, token, at, slim)
+
+
+def add_parts(parts: fx.Pointer, at: fx.Int32, slim: Slim) -> fx.Vector:
+    """Four rows' sums of a token, of all warps along K."""
+    per, pitch = slim.rows // QUAD, slim.rows + PAD
+    place = parts + (at // per * pitch + at % per * QUAD)
+    found = [unit_at(place + p * (slim.tokens * pitch), fx.Float32) for p in range(slim.along)]
+    total = found[0]
+    for one in found[1:]:
+        total = total + one
+    return total
+
+
+def add_slices(place: fx.Pointer, size: int, slim: Slim) -> fx.Vector:
+    found = [cast("fx.Vector", fx.nvgpu.load_global(place + s * size, QUAD, cache="cg")) for s in range(slim.slices)]
+    total = found[0]
+    for one in found[1:]:
+        total = total + one
+    return total
+
+
+@flyc.jit
+def store(
+    values: fx.Vector,
+    c: fx.Pointer,
+    bias: fx.Tensor | None,
+    activation: str,
+    quads: bool,
+    given: Problem,
+    token: fx.Int32,
+    at: fx.Int32,
+    slim: Slim,
+):
+    """Four results of a token, as far as C goes."""
+    per = slim.rows // QUAD
+    row, column = token + at // per, fx.block_idx.x * slim.rows + at % per * QUAD
+    place = c + (fx.Int64(row) * given.step_c + column)
+    if row < given.m:
+        if fx.const_expr(quads):
+            if column < given.n:
+                added = [element(bias, column + i) for i in range(QUAD)] if bias is not None else None
+                fx.nvgpu.store_global(place, finished(values, added, activation).to(c.dtype))
+        else:
+            for i in fx.range_constexpr(QUAD):
+                if column + i < given.n:
+                    value = values[i]
+                    if fx.const_expr(bias is not None):
+                        value = value + element(bias, column + i)
+                    place[i] = c.dtype(activated(activation, value))
+
+
+def element(vector: fx.Tensor | None, at: fx.Int32) -> fx.Float32:
+    return fx.Float32(cast("fx.Tensor", vector)[at])
+
+
+def finished(values: fx.Vector, added: list[fx.Float32] | None, activation: str) -> fx.Vector:
+    if added is not None:
+        values = values + fx.Vector.from_elements(added, fx.Float32)
+    return activated(activation, values)
+
+
+@flyc.jit
+def slim_matmul(
+    a: fx.Tensor,
+    w: fx.Tensor,
+    c: fx.Tensor,
+    bias: fx.Tensor | None,
+    work: fx.Tensor | None,
+    counters: fx.Tensor | None,
+    m: fx.Int32,
+    n: fx.Int32,
+    k: fx.Int32,
+    step_a: fx.Int64,
+    step_w: fx.Int64,
+    step_c: fx.Int64,
+    slim: fx.Constexpr[Slim],
+    weights: fx.Constexpr[Weights],
+    activation: fx.Constexpr[str] = "none",
+    quads: fx.Constexpr[bool] = False,
+    stream: fx.Stream = fx.Stream(None),
+):
+    """C (m, n) = f(A (m, k) W + bias), with rows of A and C in one piece; strides are in elements.
+
+    W is packed, or of 16 bits with `step_w` from one of its columns to the next and K in one piece. Rows of A, and
+    columns of such a W, are units of 16 bytes. `quads`: C takes four elements at a time. `work` has room for the sums
+    of all slices, and `counters` a zero for each block of rows and tokens.
+    """
+    nv, dtype = fx.nvgpu, a.dtype
+    view = fx.make_view(fx.get_iter(a), fx.make_layout((m, k), (step_a, 1)))
+    load_a = nv.make_tma_atom(nv.TMALoad(), view, None, (slim.tokens, LINE), swizzle=2 * LINE)
+    load_w = None
+    if fx.const_expr(not weights.packed):
+        other = fx.make_view(fx.get_iter(w), fx.make_layout((n, k), (step_w, 1)))
+        load_w = nv.make_tma_atom(nv.TMALoad(), other, None, (slim.rows, LINE), swizzle=2 * LINE)
+    work_at, counters_at = [t if t is None else fx.get_iter(t) for t in (work, counters)]
+    grid = (fx.ceildiv(n, slim.rows), slim.slices, fx.ceildiv(m, slim.tokens))
+    slim_kernel(
+        load_a, load_w, fx.recast_iter(fx.Int8, fx.get_iter(w)), fx.get_iter(c), bias, work_at, counters_at, dtype,
+        slim, weights, activation, quads, Problem(m, n, k, step_c), value_attrs={"nvvm.minctasm": 1},
+    ).launch(grid=grid, block=slim.threads, stream=stream, pdl=True, smem=shared_bytes(slim, weights))  # fmt: skip
+
+
+__all__ = ["slim_matmul"]

@@ -1,0 +1,43 @@
+"""Tiles that were fastest on an H200, by shape; they come with the package (`flydsl.autotune.shipped`).
+
+A shape takes the tile of the nearest one that was measured, if the product of their extents' ratios is below the file's
+`reach`: further away the model (`plan.py`) chooses better, by cross-validation over the measured shapes. Made by
+`benchmarks/h200_matmul.py --winners`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from .tile import Tile
+
+if TYPE_CHECKING:
+    from .plan import Problem
+
+NAME, ARCH = "matmul", "sm_90a"
+
+
+class Winner(NamedTuple):
+    """A tile, and how many of its stages were filled together, where that was measured."""
+
+    tile: Tile
+    burst: int | None
+
+
+def winner(given: Problem) -> Winner | None:
+    """What won at about this shape; None where none was measured, or for another kind of product."""
+    if given.bits != 16 or given.out != 2 or given.batches != 1 or given.promote:
+        return None
+    from ...autotune.shipped import read
+
+    found = read(NAME, ARCH)
+    key = {"m": given.m, "n": given.n, "k": given.k, "a_major": given.a_major, "b_major": given.b_major}
+    point = None if found is None else found.nearest(key)
+    if point is None:
+        return None
+    knobs = dict(cast("dict[str, Any]", point.config))
+    burst = knobs.pop("burst", None)
+    return Winner(Tile(**knobs), burst)
+
+
+__all__ = ["Winner", "winner"]

@@ -1,0 +1,115 @@
+"""A tensor core in integers: the oracle of the emulation, and what recorded results are fitted with.
+
+Products are exact. Some at a time, together with the sum so far, are shifted to the largest exponent among them, cut
+off a number of bits below, added, and rounded.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .draw import FORMATS
+from .program import Bits
+
+Ints = NDArray[np.int64]
+
+
+class Rules(NamedTuple):
+    """How one unit adds."""
+
+    terms: int
+    """Products added at once."""
+    fraction: int
+    """Bits kept below the largest exponent."""
+    kept: int = 23
+    """Bits of fraction of a result of f32."""
+    zero_counts: bool = True
+    """Whether a product that is zero takes part in finding the largest exponent."""
+    operand_fraction: int | None = None
+    """Bits of fraction that operands keep; the rest is cut off."""
+
+
+class Parts(NamedTuple):
+    """Sign and significand, the exponent of its unit bit, and what is no finite number."""
+
+    significand: Ints
+    exponent: Ints
+    special: NDArray[np.float64]
+    """NaN or an infinity, otherwise 0."""
+
+
+def parts(bits: Bits, name: str, operand_fraction: int | None = None) -> Parts:
+    """Values of a format taken apart; the significand has the format's bits of fraction."""
+    f = FORMATS[name]
+    words = np.ascontiguousarray(bits).view(f"u{bits.itemsize}").astype(np.int64)
+    sign = (words >> (f.width - 1)) & 1
+    field = (words >> f.fraction) & ((1 << f.exponent) - 1)
+    low = words & ((1 << f.fraction) - 1)
+    if f.infinities:
+        top = field == (1 << f.exponent) - 1
+        special = np.where(top, np.where(low != 0, np.nan, np.where(sign == 1, -np.inf, np.inf)), 0.0)
+    else:
+        special = np.where((words & ((1 << (f.width - 1)) - 1)) == (1 << (f.width - 1)) - 1, np.nan, 0.0)
+    if operand_fraction is not None:
+        low &= ~((1 << (f.fraction - operand_fraction)) - 1)
+    significand = np.where(field > 0, low | (1 << f.fraction), low)
+    return Parts(np.where(sign == 1, -significand, significand), np.maximum(field, 1) - f.bias, special)
+
+
+def _shifted(x: Ints, by: Ints) -> Ints:
+    """Times a power of two, towards zero."""
+    left = np.abs(x) << np.clip(by, 0, 40)
+    made = left >> np.clip(-by, 0, 62)
+    return np.where(x < 0, -made, made)
+
+
+def _float_of(total: Ints, unit: Ints) -> NDArray[np.float64]:
+    return np.ldexp(total.astype(np.float64), unit.astype(np.int32))
+
+
+def _toward_zero(x: NDArray[np.float64], kept: int) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        near = x.astype(np.float32)
+    bits = near.view(np.int32)
+    far = np.abs(near.astype(np.float64)) > np.abs(x)
+    bits = np.where(far, bits - 1, bits) & np.int32(-(1 << (23 - kept)))
+    return bits.astype(np.int32).view(np.float32)
+
+
+def product(a: Bits, b: Bits, c: Bits, types: tuple[str, str, str], rules: Rules) -> Bits:
+    """D = A B^T + C of tiles (tiles, rows, k), (tiles, columns, k), (tiles, rows, columns)."""
+    left, right = (parts(x, t, rules.operand_fraction) for x, t in zip((a, b), types, strict=False))
+    places = FORMATS[types[0]].fraction + FORMATS[types[1]].fraction
+    held, depth = c, a.shape[-1]
+    for first in range(0, depth, rules.terms):
+        chosen = slice(first, first + rules.terms)
+        la, ea, xa = (x[:, :, None, chosen] for x in left)
+        lb, eb, xb = (x[:, None, :, chosen] for x in right)
+        so_far = parts(held, types[2])
+        products, exponents = la * lb, ea + eb
+        if not rules.zero_counts:
+            exponents = np.where(products == 0, -(10**6), exponents)
+        own = np.where((so_far.significand == 0) & (not rules.zero_counts), -(10**6), so_far.exponent)
+        largest = np.maximum(exponents.max(-1), own)
+        largest = np.maximum(largest, -2000)
+        total = _shifted(products, rules.fraction - places + exponents - largest[..., None]).sum(-1)
+        total += _shifted(so_far.significand, rules.fraction - FORMATS[types[2]].fraction + so_far.exponent - largest)
+        exact = _float_of(total, largest - rules.fraction)
+        with np.errstate(invalid="ignore"):
+            factors = np.where(xa != 0, xa, la.astype(np.float64)), np.where(xb != 0, xb, lb.astype(np.float64))
+            odd = np.where((xa != 0) | (xb != 0), factors[0] * factors[1], 0.0).sum(-1) + so_far.special
+        exact = np.where(odd != 0, odd, exact)
+        if types[2] == "f16":
+            with np.errstate(over="ignore"):
+                made = exact.astype(np.float16)
+            held = np.where(np.isnan(made), 0x7FFF, made.view(np.int16)).astype(np.int16)
+        else:
+            made = _toward_zero(exact, rules.kept)
+            held = np.where(np.isnan(exact), 0x7FFFFFFF, made.view(np.int32)).astype(np.int32)
+    return held
+
+
+__all__ = ["Parts", "Rules", "parts", "product"]

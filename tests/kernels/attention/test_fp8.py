@@ -1,0 +1,105 @@
+"""Attention of 8-bit numbers: tensor cores of Hopper and threads elsewhere, with factors, against float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from flydsl.kernels import attention
+from flydsl.kernels.attention import calls, entry
+from flydsl.kernels.attention.tile import Tile
+from flydsl.kernels.attention.values import key_at
+
+from .oracle import compare, oracle, random
+
+FP8 = torch.float8_e4m3fn
+
+
+@pytest.fixture(autouse=True)
+def checked(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, emulate):
+    emulate("sm_90a")
+    monkeypatch.setattr(calls, "tile_for", lambda d, dv, form, queries, size: Tile(d, dv, 32, 2, size=size))
+    monkeypatch.setattr(calls, "tile_for_few", lambda d, dv, page, size: Tile(d, dv, 32, 1, size=size))
+    entry._decided.clear()
+    yield
+    entry._decided.clear()
+
+
+def bytes_of(rng: np.random.Generator, *shape: int) -> torch.Tensor:
+    return random(rng, *shape, dtype=torch.float32).to(FP8)
+
+
+def grown(x: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
+    """(batch, rows, heads, d) times (batch, heads), each for the heads that share it."""
+    factors = factors.reshape(-1, factors.shape[-1] if factors.ndim else 1)
+    return x.float() * factors.repeat_interleave(x.shape[2] // factors.shape[1], 1)[:, None, :, None]
+
+
+def near(found, q, k, v, **more) -> None:
+    """Weights have four digits of base 2: a bound for every element by what was added, and the norm of all errors."""
+    out, lse = found
+    want, want_lse, size = oracle(q, k, v, **more)
+    assert not torch.isnan(out).any()
+    assert (out.double() - want).abs().le(2.0**-4 * size + 2.0**-8 * want.abs() + 1e-5).all()
+    assert (out.double() - want).norm() <= 0.03 * want.norm()
+    torch.testing.assert_close(lse.double(), want_lse, rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("more", [{"causal": True, "softcap": 2.0}, {"window": (40, 7)}])
+def test_on_tensor_cores(more, rng: np.random.Generator, small):
+    q, k, v = bytes_of(rng, 2, 70, 4, 64), bytes_of(rng, 2, 105, 2, 64), bytes_of(rng, 2, 105, 2, 48)
+    shapes = ((2, 4), (2, 2), (1, 2)) if "causal" in more else ((2, 2), (2, 1), (1,))
+    factors = tuple(torch.from_numpy(rng.random(s, np.float32)) + 0.5 for s in shapes)
+    sinks = random(rng, 4, dtype=torch.float32) if "window" in more else None
+    found = attention(q, k, v, descale=factors, return_lse=True, sinks=sinks, **more)
+    near(found, *(grown(x, f) for x, f in zip((q, k, v), factors, strict=True)), sinks=sinks, **more)
+
+
+@pytest.mark.parametrize("page", [0, 8])
+def test_lengths_and_pages(page: int, rng: np.random.Generator, small):
+    """What lies behind a sequence is not seen, not even if it is none."""
+    lengths = [70, 0, 37]
+    used = torch.tensor(lengths, dtype=torch.int32)
+    q = bytes_of(rng, 3, 1 if page else 5, 4, 32)
+    k, v = (torch.full((3, 72, 2, 32), float("nan")).to(FP8) for _ in range(2))
+    for b, length in enumerate(lengths):
+        k[b, :length], v[b, :length] = bytes_of(rng, length, 2, 32), bytes_of(rng, length, 2, 32)
+    if page:
+        order = torch.from_numpy(rng.permutation(27))
+        table = order.argsort().to(torch.int32).reshape(3, 9)
+        paged = [x.reshape(27, page, 2, 32)[order].contiguous() for x in (k, v)]
+        out, lse = attention(q, *paged, block_table=table, seqlens_k=used, return_lse=True)
+    else:
+        out, lse = attention(q, k, v, seqlens_k=used, return_lse=True)
+    assert not out[1].any() and torch.isneginf(lse[1]).all()
+    for b in (0, 2):
+        some = slice(b, b + 1)
+        near((out[some], lse[some]), q[some].float(), k[some, : lengths[b]].float(), v[some, : lengths[b]].float())
+
+
+def test_packed(rng: np.random.Generator, small):
+    starts = torch.tensor([0, 50, 50, 125], dtype=torch.int32)
+    q, k, v = (bytes_of(rng, 125, 2, 32) for _ in range(3))
+    out, lse = attention(q, k, v, causal=True, cu_seqlens_q=starts, cu_seqlens_k=starts, return_lse=True)
+    for some in (slice(0, 50), slice(50, 125)):
+        near((out[None, some], lse[None, :, some]), *(x[None, some].float() for x in (q, k, v)), causal=True)
+
+
+def test_factors_of_heads_by_threads(rng: np.random.Generator, emulate):
+    emulate("gfx942")
+    q, k, v = bytes_of(rng, 2, 9, 4, 16), bytes_of(rng, 2, 20, 2, 16), bytes_of(rng, 2, 20, 2, 16)
+    factors = tuple(torch.from_numpy(rng.random(s, np.float32)) + 0.5 for s in ((2, 4), (2, 2), (1, 2)))
+    found = attention(q, k, v, descale=factors, return_lse=True)
+    compare(found, *(grown(x, f) for x, f in zip((q, k, v), factors, strict=True)))
+
+
+def test_places_are_a_permutation():
+    assert sorted(map(key_at, range(32))) == list(range(32))
+    # A register of the operand: two keys of one group of eight, two of the next.
+    assert [key_at(i) for i in range(4, 8)] == [2, 3, 10, 11]

@@ -1,0 +1,114 @@
+"""`mla_decode` against float64: every stack, pages, lengths, parts, in checked mode."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from flydsl.errors import DSLTypeError, DSLValueError
+from flydsl.kernels import mla_decode
+from flydsl.kernels.attention import latent_entry
+from flydsl.kernels.attention.latent import Latent, problem
+
+from .oracle import compare, random
+
+
+@pytest.fixture(autouse=True)
+def checked(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, emulate):
+    """Hopper's kernel in steps of few keys."""
+    emulate("sm_90a")
+    monkeypatch.setattr(
+        latent_entry,
+        "form_for",
+        lambda d, dv, page, causal, used, split: Latent(d, dv, 32, 2, min(page, 32), causal, used, split),
+    )
+    latent_entry._decided.clear()
+    yield
+    latent_entry._decided.clear()
+
+
+def near(found, q: torch.Tensor, kv: torch.Tensor, dv: int, **more) -> None:
+    keys = kv[:, :, None]
+    compare(found, q, keys, keys[..., :dv], **more)
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "gfx942", "native"])
+def test_every_stack(arch: str, rng: np.random.Generator, small, emulate):
+    """Several queries, the last of which sees all keys; rows that end inside a block."""
+    emulate(arch)
+    q, kv = random(rng, 2, 3, 5, 192), random(rng, 2, 70, 192)
+    near(mla_decode(q, kv, dv=128, causal=True, scale=0.1, return_lse=True), q, kv, 128, causal=True, scale=0.1)
+
+
+def test_as_it_is(rng: np.random.Generator, emulate):
+    """576 and 512, in parts, with the form that is chosen."""
+    emulate("sm_90a")
+    q, kv = random(rng, 1, 1, 16, 576), random(rng, 1, 200, 576)
+    out = torch.full((1, 1, 16, 512), float("nan"), dtype=torch.bfloat16)
+    again, lse = mla_decode(q, kv[:, :, None], out=out, return_lse=True)
+    assert again is out
+    near((out, lse), q, kv, 512)
+
+
+@pytest.mark.parametrize(("arch", "page"), [("sm_90a", 4), ("sm_90a", 64), ("native", 5)])
+def test_pages(arch: str, page: int, rng: np.random.Generator, small, emulate):
+    """What lies behind a sequence is not seen, not even if it is NaN."""
+    emulate(arch)
+    lengths = [100, 0, 37]
+    width = -(-max(lengths) // page)
+    table = torch.from_numpy(rng.permutation(3 * width + 2)[: 3 * width].reshape(3, width).astype("i4"))
+    pages = torch.full((3 * width + 2, page, 192), float("nan"), dtype=torch.bfloat16)
+    q = random(rng, 3, 1, 70 if page == 4 else 6, 192)
+    dense = [random(rng, 1, length, 192) for length in lengths]
+    for b, rows in enumerate(dense):
+        for i in range(lengths[b]):
+            pages[table[b, i // page], i % page] = rows[0, i]
+    used = torch.tensor(lengths, dtype=torch.int32)
+    out, lse = mla_decode(q, pages, dv=128, block_table=table, seqlens_k=used, return_lse=True)
+    for b in range(3):
+        near((out[b : b + 1], lse[b : b + 1]), q[b : b + 1], dense[b], 128)
+
+
+def test_strides_and_numpy(rng: np.random.Generator, emulate):
+    emulate("native")
+    q, kv = random(rng, 2, 2, 3, 64, dtype=torch.float32), random(rng, 2, 9, 64, dtype=torch.float32)
+    turned = q.transpose(1, 2).contiguous().transpose(1, 2)
+    near(mla_decode(turned, kv, dv=32, return_lse=True), q, kv, 32)
+    out, lse = mla_decode(q.numpy(), kv.numpy(), dv=32, return_lse=True)
+    near((torch.from_numpy(out), torch.from_numpy(np.ascontiguousarray(lse))), q, kv, 32)
+    out, lse = mla_decode(q, kv[:, :0], dv=32, return_lse=True)
+    assert not out.any() and torch.isneginf(lse).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"dv": 0}, "dv is how many"),
+        ({"dv": 65}, "dv is how many"),
+        ({"dv": 48}, "multiples of 32"),
+        ({"kv": torch.zeros(2, 9, 2, 64)}, "kv is"),
+        ({"kv": torch.zeros(2, 9, 32)}, "32"),
+        ({"kv": torch.zeros(3, 9, 64)}, "number of sequences"),
+        ({"kv": torch.zeros(2, 9, 64, dtype=torch.float16)}, "both"),
+        ({"seqlens_k": torch.tensor([3, 10], dtype=torch.int32)}, "room for 9"),
+        ({"out": torch.zeros(2, 1, 4, 32, dtype=torch.float16)}, "out is"),
+    ],
+)
+def test_refusals(change, text: str, emulate):
+    emulate("native")
+    given = {"q": torch.zeros(2, 1, 4, 64), "kv": torch.zeros(2, 9, 64), "dv": 32, **change}
+    with pytest.raises((DSLTypeError, DSLValueError), match=text):
+        mla_decode(given.pop("q"), given.pop("kv"), **given)
+
+
+def test_what_can_be_built():
+    assert problem(Latent(576, 512)) is None
+    assert problem(Latent(576, 512, stages=3)) is not None
+    assert problem(Latent(576, 320)) is not None
+    assert problem(Latent(520, 512)) is not None

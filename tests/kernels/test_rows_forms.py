@@ -1,0 +1,90 @@
+"""How rows are shared among threads: clusters of blocks, vectors beside unaligned rows, many largest elements."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flydsl import kernels
+from flydsl.kernels.rows.arrays import describe
+from flydsl.kernels.rows.form import form_of, looped
+
+
+def normed(x: np.ndarray, w: np.ndarray, b: np.ndarray, eps: float = 1e-5) -> np.ndarray:
+    x = x.astype("f8")
+    d = x - x.mean(-1, keepdims=True)
+    return d / np.sqrt((d * d).mean(-1, keepdims=True) + eps) * w + b
+
+
+@pytest.mark.parametrize("n", [40000, 40001])
+def test_rows_across_a_cluster(n: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch):
+    """Rows that no block's registers hold, in clusters of eight; the mean is far from zero."""
+    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
+    monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "sm_90a")
+    x = (rng.standard_normal((2, n)) + 100).astype("f4")
+    w, b = (rng.standard_normal(n).astype("f4") for _ in range(2))
+    form = form_of(2, n, {"x": describe("test", "x", x), "w": describe("test", "w", w)}, 4, clusters=True)
+    assert form.cluster == 8 and form.turns and form.block * 8 == form.team
+    np.testing.assert_allclose(kernels.layer_norm(x, w, b), normed(x, w, b), atol=2e-4)
+    e = np.exp(x.astype("f8") - x.max(-1, keepdims=True))
+    np.testing.assert_allclose(kernels.softmax(x), e / e.sum(-1, keepdims=True), rtol=2e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_vectors_beside_unaligned_rows(dtype: str, rng: np.random.Generator):
+    """Rows begin anywhere in units, their weights do not."""
+    tolerance = {"f2": 3e-2, "f4": 3e-5, "f8": 1e-12}[dtype]
+    for n in rng.integers(9, 1200, 3):
+        x, (w, b) = rng.standard_normal((9, n)).astype(dtype), (rng.standard_normal(n).astype(dtype) for _ in range(2))
+        np.testing.assert_allclose(kernels.layer_norm(x, w, b), normed(x, w, b), atol=tolerance)
+
+
+def order(x: np.ndarray, k: int) -> np.ndarray:
+    """NaN first, then by value, equal ones by their number."""
+    nan = np.isnan(x)
+    return np.stack([np.lexsort((np.arange(len(r)), np.where(a, 0, -r), ~a))[:k] for r, a in zip(x, nan, strict=True)])
+
+
+def test_many_largest(rng: np.random.Generator):
+    """Random rows, few values, NaN and infinities; as many as a block finds, and more."""
+    for m, n, k in ((3, 300, 20), (2, 4097, 64), (2, 100, 60), (2, 3000, 1500), (1, 5000, 3), (2, 16, 16)):
+        x = rng.standard_normal((m, n)).astype("f4")
+        for case in ("random", "few values", "nan"):
+            if case == "few values":
+                x = rng.integers(-1, 2, (m, n)).astype("f4") * 0.0 + rng.integers(0, 3, (m, n)).astype("f4")
+            elif case == "nan":
+                x[:, :: rng.integers(2, 9)], x[:, :: rng.integers(2, 9)] = np.nan, -np.inf
+            values, numbers = kernels.top_k(x, k)
+            want = order(x, k)
+            assert (numbers == want).all(), (m, n, k, case)
+            np.testing.assert_array_equal(values, np.take_along_axis(x, want, 1))
+
+
+def test_many_largest_that_few_threads_have(rng: np.random.Generator):
+    """More candidates than shared memory has room for are found one by one."""
+    n, k, threads, unit = 32768, 200, 1024, 4
+    x = rng.standard_normal((1, n)).astype("f4")
+    owner = np.arange(n) // unit % threads
+    x[0, owner < k - 1] += 100
+    assert (owner < k - 1).sum() > 4096
+    values, numbers = kernels.top_k(x, k)
+    assert (numbers == order(x, k)).all()
+    np.testing.assert_array_equal(values, np.sort(x)[:, ::-1][:, :k])
+
+
+def test_rules():
+    """What the measured rules say: warps for short rows, four units of a thread, loops for what writes nothing."""
+
+    def form(m: int, n: int):
+        x = describe("test", "x", np.zeros(1, "f2"))._replace(shape=(m, n), strides=(n, 1), address=0)
+        return form_of(m, n, {"x": x}, 4)
+
+    shapes = {n: (f.team, f.turns, f.block) for n in (64, 256, 768, 1024, 4096, 8192, 16384) if (f := form(2**20, n))}
+    assert shapes == {
+        64: (4, 2, 64), 256: (16, 2, 64), 768: (32, 3, 64), 1024: (32, 4, 64), 4096: (128, 4, 128), 8192: (256, 4, 256),
+        16384: (512, 4, 512),
+    }  # fmt: skip
+    assert form(4, 4096).team > 128
+    long = looped(form(8192, 32768), 8192)
+    assert (long.team, long.turns) == (256, 0) and looped(form(8, 32768), 8).team == 1024
+    assert looped(form(2**20, 1024), 2**20) == form(2**20, 1024)
