@@ -25,9 +25,10 @@ import torch
 from h200_attention import Case, call_tile, error, queued, tensors, timed
 
 from flydsl.kernels import attention, mla_decode
-from flydsl.kernels.attention import attention_backward, backward, latent_entry
-from flydsl.kernels.attention.hopper_backward import Sides
-from flydsl.kernels.attention.latent import Latent
+from flydsl.kernels.attention import attention_backward, backward
+from flydsl.kernels.attention.backward_steps import Sides
+from flydsl.kernels.attention.latent import entry as latent_entry
+from flydsl.kernels.attention.latent.hopper import Latent
 from flydsl.kernels.attention.tile import Tile, problem
 
 PEAK, BANDWIDTH = 989e12, 4.8e12

@@ -9,7 +9,7 @@ from . import attention, matmul
 
 if TYPE_CHECKING:
     from .attention.entry import attention
-    from .attention.latent_entry import mla_decode
+    from .attention.latent.entry import mla_decode
     from .axes.permute import cast, permute
     from .axes.reduce import reduce
     from .axes.scan import scan
@@ -37,7 +37,7 @@ _WHERE = {
     name: module
     for module, names in {
         "attention.entry": "attention",
-        "attention.latent_entry": "mla_decode",
+        "attention.latent.entry": "mla_decode",
         "axes.permute": "cast permute",
         "axes.reduce": "reduce",
         "axes.scan": "scan",
@@ -84,7 +84,7 @@ __all__ = [
     "dequantize_mx", "embedding", "embedding_backward", "gate", "gated", "gated_backward", "gelu_mul", "group_norm",
     "group_norm_backward", "group_norm_forward", "grouped_matmul", "layer_norm", "layer_norm_backward",
     "layer_norm_mx", "linear_cross_entropy", "linear_cross_entropy_backward", "linear_cross_entropy_forward",
-    "log_softmax", "log_softmax_backward", "matmul", "mla_decode", "permute", "quantize", "quantize_mx", "reduce", "rms_norm",
-    "rms_norm_backward", "rms_norm_mx", "rms_norm_quantized", "rope", "sample", "scan", "silu_mul", "softmax",
-    "softmax_backward", "sort", "sort_by_key", "top_k",
+    "log_softmax", "log_softmax_backward", "matmul", "mla_decode", "permute", "quantize", "quantize_mx", "reduce",
+    "rms_norm", "rms_norm_backward", "rms_norm_mx", "rms_norm_quantized", "rope", "sample", "scan", "silu_mul",
+    "softmax", "softmax_backward", "sort", "sort_by_key", "top_k",
 ]  # fmt: skip

@@ -8,8 +8,8 @@ import torch
 
 from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.kernels import mla_decode
-from flydsl.kernels.attention import latent_entry
-from flydsl.kernels.attention.latent import Latent, problem
+from flydsl.kernels.attention.latent import entry as latent_entry
+from flydsl.kernels.attention.latent.hopper import Latent, problem
 
 from .oracle import compare, random
 

@@ -24,6 +24,9 @@ from .bulk import (
     bulk_send as bulk_send,
     bulk_store as bulk_store,
 )
+from .convert import (
+    to_fp8 as to_fp8,
+)
 from .global_memory import (
     LoadGlobal as LoadGlobal,
     StoreGlobal as StoreGlobal,

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from ..matmul.arrays import Array, HostArray, address, array_key, describe, empty, in_line, is_torch, packed
-from ..matmul.calls import Target
-from ..matmul.entry import target_of
-from ..matmul.request import check_apart
-from ..matmul.workspace import scratch
-from .calls import Launch, engine_takes
-from .latent import ROWS, Latent, problem
-from .lengths import longest
-from .plan import splits_for
-from .request import HALF, Request, check, fail, wrong_type
-from .softmax import LOG2E
+from ...matmul.arrays import Array, HostArray, address, array_key, describe, empty, in_line, is_torch, packed
+from ...matmul.calls import Target
+from ...matmul.entry import target_of
+from ...matmul.request import check_apart
+from ...matmul.workspace import scratch
+from ..calls import Launch, engine_takes
+from ..lengths import longest
+from ..plan import splits_for
+from ..request import HALF, Request, check, fail, wrong_type
+from ..softmax import LOG2E
+from .hopper import ROWS, Latent, problem
 
 MOST = 1024
 """Elements of a query."""
@@ -199,8 +199,8 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     row_k = r.k.strides[1] if r.k.shape[1] > 1 else some
     batch_k = r.k.strides[0] if r.k.shape[0] > 1 else some
     strides = (row_q if rows > 1 else some, batch_q if r.batches > 1 else some, row_k, batch_k)
-    from .combine import combine
-    from .latent import hopper_latent
+    from ..combine import combine
+    from .hopper import hopper_latent
 
     launch, gather = cast("Launch", hopper_latent), cast("Launch", combine)
 
@@ -234,7 +234,7 @@ def _width(table: HostArray | None) -> int:
 
 def anywhere(request: Request, out: Array) -> Run:
     """`plain_latent`."""
-    from .latent_plain import Shape, plain_latent
+    from .plain import Shape, plain_latent
 
     r = request
     shape = Shape(r.d, r.dv, r.right is not None and r.queries > 1, r.page > 0)

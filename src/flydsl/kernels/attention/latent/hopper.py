@@ -13,11 +13,11 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ..matmul.hopper_out import swizzle
-from .hopper import fetch, load_map
-from .softmax import LN2, Scale, over_quad, rescale, step
-from .tile import BARRIER_BYTES, SHARED_BYTES
-from .walk import pointer_of
+from ...matmul.hopper_out import swizzle
+from ..fetching import fetch, load_map
+from ..softmax import LN2, Scale, over_quad, rescale, step
+from ..tile import BARRIER_BYTES, SHARED_BYTES
+from ..walk import pointer_of
 
 ROWS = 64
 WIDE = 64
