@@ -78,7 +78,7 @@ def latent(name: str) -> None:
     """Use a form of the kernel from now on."""
     n, stages = MLA_FORMS[name]
 
-    def form(d: int, dv: int, page: int, causal: bool, used: bool, split: bool) -> Latent:
+    def form(d: int, dv: int, rows: int, page: int, causal: bool, used: bool, split: bool) -> Latent:
         key = (name, d, dv, page, causal, used, split)
         return _forms.setdefault(key, Latent(d, dv, n, stages, min(page, n), causal, used, split))
 

@@ -26,7 +26,7 @@ def small(monkeypatch: pytest.MonkeyPatch, emulate):
     monkeypatch.setattr(
         latent_entry,
         "form_for",
-        lambda d, dv, page, causal, used, split: Latent(d, dv, 32, 2, min(page, 32), causal, used, split),
+        lambda d, dv, rows, page, causal, used, split: Latent(d, dv, 32, 2, min(page, 32), causal, used, split),
     )
     latent_entry._decided.clear()
     yield

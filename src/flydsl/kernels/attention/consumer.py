@@ -8,7 +8,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ..matmul.hopper_out import swizzle
-from .softmax import LN2, LOG2E, Scale, over_quad, rescale, step
+from .softmax import LN2, LOG2E, Scale, over_quad, rescale, rescale_if_needed, step
 from .tile import Form, Tile, span
 from .walk import Numbers, Places, Work
 
@@ -90,7 +90,14 @@ def with_factors(me: Consumer, factors: Factors, work: Work) -> Consumer:
 
 def lift_of(tile: Tile) -> int:
     """Weights are 2 to this power times what they are: in one byte there is more room above 1 than below."""
-    return 8 if tile.fp8 else 0
+    if not tile.fp8:
+        return 0
+    return 4 if tile.lazy else 8
+
+
+def lazy_of(tile: Tile) -> int:
+    """A maximum may be behind by 2 to this power; weights in one byte must not be more than 448."""
+    return (4 if tile.fp8 else 8) if tile.lazy else 0
 
 
 def multiply_keys(me: Consumer, stage: fx.Int32) -> None:
@@ -220,13 +227,24 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
     if fx.const_expr(masked):
         mask(me, work, top, index)
     factors = step(
-        me.scores, me.highest, me.total, me.scale, first=False, masked=masked, lift=lift_of(tile), soft=tile.soft
+        me.scores,
+        me.highest,
+        me.total,
+        me.scale,
+        first=False,
+        masked=masked,
+        lift=lift_of(tile),
+        soft=tile.soft,
+        lazy=lazy_of(tile),
     )
     nv.wgmma_wait(0, me.sums, me.scores)
     if me.member == 0:
         me.pipe_v.empty[stage_v].arrive()
     keep_weights(me)
-    rescale(me.sums, factors)
+    if fx.const_expr(tile.lazy):
+        rescale_if_needed(me.sums, factors)
+    else:
+        rescale(me.sums, factors)
     stage, phase = after(stage, phase, tile.stages)
     stage_v, phase_v = after(stage_v, phase_v, tile.stages)
     return Place(stage, phase, stage_v, phase_v)
