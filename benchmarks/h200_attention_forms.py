@@ -35,16 +35,18 @@ PEAK, BANDWIDTH = 989e12, 4.8e12
 FP8 = torch.float8_e4m3fn
 
 FP8_TILES = {
-    64: [(128, 3, 2, 1, 0, 1), (128, 3, 2, 1, 0, 0)],
-    128: [(128, 2, 2, 1, 0, 1), (128, 2, 2, 1, 0, 0), (64, 3, 4, 1, 0, 1), (192, 2, 2, 1, 0, 1), (128, 2, 2, 0, 0, 1)],
-    256: [(128, 2, 2, 0, 0, 1), (128, 2, 2, 0, 0, 0), (128, 2, 2, 1, 0, 1)],
-}
-"""Keys of a step, consumers, stages, whether they take turns, polynomials of eight powers, late rescaling."""
+    64: [(128, 3, 2, 1, "lazy"), (128, 3, 2, 1, "lazy ahead"), (128, 3, 2, 1, "")],
+    128: [(128, 2, 2, 1, "lazy"), (128, 2, 2, 1, ""), (128, 2, 2, 1, "lazy ahead"), (64, 3, 4, 1, "lazy ahead"),
+          (192, 2, 2, 1, "lazy"), (128, 2, 2, 0, "lazy ahead")],
+    256: [(128, 2, 2, 0, "lazy"), (128, 2, 2, 0, "lazy ahead"), (128, 2, 2, 1, "lazy ahead"), (128, 2, 2, 0, "")],
+}  # fmt: skip
+"""Keys of a step, consumers, stages, whether they take turns, late rescaling and early conversion."""
 HALF_TILES = {
-    64: [(128, 3, 2, 1, 0, 1), (128, 3, 2, 1, 0, 0), (112, 3, 2, 1, 0, 1), (160, 2, 2, 1, 0, 1)],
-    128: [(128, 2, 2, 1, 0, 1), (128, 2, 2, 1, 0, 0), (64, 3, 3, 1, 0, 1), (160, 2, 2, 1, 0, 1), (176, 2, 2, 1, 0, 1)],
-    256: [(80, 2, 2, 0, 0, 1), (80, 2, 2, 0, 0, 0), (64, 2, 2, 0, 0, 1), (64, 2, 2, 0, 0, 0)],
-}
+    64: [(128, 3, 2, 1, "lazy"), (128, 3, 2, 1, ""), (128, 3, 2, 1, "lazy ahead"), (112, 3, 2, 1, "lazy ahead")],
+    128: [(128, 2, 2, 1, "lazy"), (128, 2, 2, 1, ""), (128, 2, 2, 1, "lazy ahead"), (144, 2, 2, 1, "lazy ahead"),
+          (64, 3, 3, 1, "lazy ahead")],
+    256: [(80, 2, 2, 0, "lazy"), (80, 2, 2, 0, ""), (64, 2, 2, 0, "lazy"), (64, 2, 2, 0, ""), (80, 2, 2, 0, "lazy ahead")],
+}  # fmt: skip
 FP8_SHAPES = [
     (4, 32, 32, 4096, 128), (2, 64, 8, 8192, 128), (16, 32, 8, 1024, 128), (4, 32, 32, 4096, 64),
     (4, 16, 16, 4096, 256),
@@ -65,17 +67,14 @@ BACKWARD_FORMS = {
 """Queries of a step, whether sums have an order, products in front of the way out."""
 
 
-def name_of(n: int, consumers: int, stages: int, turns: int, soft: int, lazy: int) -> str:
-    words = (" pp" if turns else "") + (f" soft{soft}" if soft else "") + ("" if lazy else " eager")
-    return f"{64 * consumers}x{n} s{stages}{words}"
-
-
 def tiles(kind: str, d: int) -> dict[str, Tile]:
     found = {}
-    for n, consumers, stages, turns, soft, lazy in (FP8_TILES if kind == "fp8" else HALF_TILES)[d]:
-        tile = Tile(d, d, n, consumers, stages, bool(turns), 1 if kind == "fp8" else 2, soft, bool(lazy))
+    for n, consumers, stages, turns, words in (FP8_TILES if kind == "fp8" else HALF_TILES)[d]:
+        tile = Tile(
+            d, d, n, consumers, stages, bool(turns), 1 if kind == "fp8" else 2, 0, "lazy" in words, "ahead" in words
+        )
         assert problem(tile) is None, problem(tile)
-        found[name_of(n, consumers, stages, turns, soft, lazy)] = tile
+        found[f"{64 * consumers}x{n} s{stages}{' pp' if turns else ''} {words}".strip()] = tile
     return found
 
 

@@ -30,6 +30,8 @@ class Tile(NamedTuple):
     """Of eight powers, how many are polynomials."""
     lazy: bool = True
     """Sums are rescaled only where a maximum has grown by much."""
+    ahead: bool = False
+    """Weights are converted while the last ones are still multiplied: twice their registers."""
 
     @property
     def m(self) -> int:
