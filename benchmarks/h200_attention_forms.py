@@ -62,10 +62,10 @@ MLA_SHAPES = [(132, 16, 4096), (64, 64, 8192), (132, 128, 4096), (1, 16, 131072)
 """Sequences, heads, keys."""
 MLA_FORMS = {"64 s2": (64, 2), "32 s4": (32, 4)}
 BACKWARD_FORMS = {
-    64: {"m128": (128, False, 0), "m128 early": (128, False, 1), "m64 early2": (64, False, 2)},
-    128: {"m64": (64, False, 0), "m64 early": (64, False, 1)},
+    64: {"m128": (128, False), "m64": (64, False), "m128 ordered": (128, True)},
+    128: {"m64": (64, False), "m64 ordered": (64, True)},
 }
-"""Queries of a step, whether sums have an order, products in front of the way out."""
+"""Queries of a step, and whether sums have an order."""
 
 
 def tiles(kind: str, d: int) -> dict[str, Tile]:
@@ -95,11 +95,11 @@ _forms: dict[object, Latent] = {}
 
 
 def gradients(d: int, name: str) -> None:
-    m, ordered, early = BACKWARD_FORMS[d][name]
+    m, ordered = BACKWARD_FORMS[d][name]
     key = (d, name)
 
     def form(d: int, right: bool, left: bool, _: bool) -> Sides:
-        return _sides.setdefault((*key, right, left), Sides(d, right, left, m, ordered, early))
+        return _sides.setdefault((*key, right, left), Sides(d, right, left, m, ordered))
 
     backward.form_for = form
 

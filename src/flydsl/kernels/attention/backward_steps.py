@@ -19,8 +19,6 @@ class Sides(NamedTuple):
     m: int = 64
     """Queries of a step: 64 or 128."""
     ordered: bool = False
-    early: int = 0
-    """How many of a step's first two products are issued in front of the last step's way out."""
 
     @property
     def smem(self) -> int:

@@ -18,7 +18,6 @@ import flydsl.expr as fx
 
 from ..matmul.hopper_out import swizzle
 from .backward_steps import ROWS, STAGES, Reach, Sides, derive, mask, masked, steps_of, weigh
-from .consumer import after
 from .fetching import fetch, load_map
 from .rounding import UNIT, round_kernel, sides_kernel
 from .softmax import LOG2E
@@ -133,22 +132,13 @@ def backward_kernel(
         factor = reach.scale * LOG2E
         held.wait(0)
         stage, phase = fx.Int32(0), fx.Int32(0)
-        if fx.const_expr(form.early > 0):
-            if steps * group > 0:
-                full_q[stage].wait(phase)
-                multiply(product, scores, keys, queries[None, None, None, stage], d)
-                if fx.const_expr(form.early > 1):
-                    full_g[stage].wait(phase)
-                    multiply(product, slopes, values, grads[None, None, None, stage], d)
         for i in range(steps * group):
             which = i // fx.max(steps, 1)
             row, from_head = (low + i - which * steps) * m, head * group + which
-            if fx.const_expr(form.early < 1):
-                full_q[stage].wait(phase)
-                multiply(product, scores, keys, queries[None, None, None, stage], d)
-            if fx.const_expr(form.early < 2):
-                full_g[stage].wait(phase)
-                multiply(product, slopes, values, grads[None, None, None, stage], d)
+            full_q[stage].wait(phase)
+            multiply(product, scores, keys, queries[None, None, None, stage], d)
+            full_g[stage].wait(phase)
+            multiply(product, slopes, values, grads[None, None, None, stage], d)
             nv.wgmma_wait(1, scores)
             side = sides + (stage * (2 * m) + member % 4 * 2)
             if masked(block, row, form, reach):
@@ -178,19 +168,7 @@ def backward_kernel(
             if member == 0:
                 empty[stage].arrive()
                 nv.tma_wait(0, read=True)
-            stage, phase = after(stage, phase, STAGES)
-            if fx.const_expr(form.early > 0):
-                if i + 1 < steps * group:
-                    full_q[stage].wait(phase)
-                    multiply(product, scores, keys, queries[None, None, None, stage], d)
-                    if fx.const_expr(form.early > 1):
-                        full_g[stage].wait(phase)
-                        multiply(product, slopes, values, grads[None, None, None, stage], d)
-                    nv.wgmma_wait(form.early, part_q)
-                else:
-                    nv.wgmma_wait(0, part_q)
-            else:
-                nv.wgmma_wait(0, part_q)
+            nv.wgmma_wait(0, part_q)
             nv.named_barrier(2 + consumer, 128).sync()
             for j in fx.range_constexpr(columns // 8):
                 fx.copy(four, in_fours[None, j], to_staged[None, member, j, consumer])
@@ -203,6 +181,10 @@ def backward_kernel(
                 else:
                     nv.bulk_reduce(place, target, "add")
                     nv.tma_commit()
+            stage = stage + 1
+            if stage == STAGES:
+                stage = fx.Int32(0)
+                phase = phase ^ 1
         nv.wgmma_wait(0, sums_k, sums_v)
         line = (fx.Int64(batch) * fx.Int64(reach.keys) * fx.Int64(reach.kv_heads) + fx.Int64(head)) * d
         for r in fx.range_constexpr(2):
