@@ -1,6 +1,6 @@
-"""Variants of the Hopper attention kernels beside each other: fp8, latent keys, gradients, powers on the FMA units.
+"""Variants of the Hopper attention kernels beside each other: fp8, latent keys, gradients, tiles of 16-bit types.
 
-    python benchmarks/h200_attention_forms.py [--only fp8,mla,backward,soft] [--out FOLDER] [--budget SECONDS]
+    python benchmarks/h200_attention_forms.py [--only fp8,mla,backward,half] [--out FOLDER] [--budget SECONDS]
 
 Every variant is checked first against float64, on ragged lengths, in a process of its own, which compiles it; the good
 ones take turns at the timed shapes, where results are checked again. One JSON object per measurement goes to
@@ -25,51 +25,57 @@ import torch
 from h200_attention import Case, call_tile, error, queued, tensors, timed
 
 from flydsl.kernels import attention, mla_decode
-from flydsl.kernels.attention import attention_backward, backward, latent_entry
-from flydsl.kernels.attention.hopper_backward import Sides
-from flydsl.kernels.attention.latent import Latent
+from flydsl.kernels.attention import attention_backward, backward
+from flydsl.kernels.attention.backward_steps import Sides
+from flydsl.kernels.attention.latent import entry as latent_entry
+from flydsl.kernels.attention.latent.hopper import Latent
 from flydsl.kernels.attention.tile import Tile, problem
 
 PEAK, BANDWIDTH = 989e12, 4.8e12
 FP8 = torch.float8_e4m3fn
 
 FP8_TILES = {
-    64: [(128, 3, 2, 1, 0), (128, 3, 2, 1, 2), (128, 3, 2, 0, 2), (128, 2, 2, 1, 2)],
-    128: [(128, 2, 2, 1, 0), (128, 2, 2, 1, 2), (128, 2, 2, 1, 3), (160, 2, 2, 1, 0), (160, 2, 2, 1, 2),
-          (128, 2, 2, 0, 2), (128, 2, 4, 1, 2)],
-    256: [(128, 2, 2, 0, 0), (128, 2, 2, 0, 2), (96, 2, 2, 0, 0), (64, 2, 2, 1, 0)],
+    64: [(128, 3, 2, 1, "lazy"), (128, 3, 2, 1, "lazy ahead"), (128, 3, 2, 1, "")],
+    128: [(128, 2, 2, 1, "lazy"), (128, 2, 2, 1, ""), (128, 2, 2, 1, "lazy ahead"), (64, 3, 4, 1, "lazy ahead"),
+          (192, 2, 2, 1, "lazy"), (128, 2, 2, 0, "lazy ahead")],
+    256: [(128, 2, 2, 0, "lazy"), (128, 2, 2, 0, "lazy ahead"), (128, 2, 2, 1, "lazy ahead"), (128, 2, 2, 0, "")],
 }  # fmt: skip
-"""Keys of a step, consumers, stages, whether they take turns, polynomials of eight powers."""
-SOFT_TILES = {
-    64: [(128, 3, 2, 1, 0), (128, 3, 2, 1, 1), (128, 3, 2, 1, 2), (128, 3, 2, 1, 3), (128, 3, 2, 0, 2),
-         (128, 2, 2, 1, 2)],
-    128: [(128, 2, 2, 1, 0), (128, 2, 2, 1, 1), (128, 2, 2, 1, 2)],
+"""Keys of a step, consumers, stages, whether they take turns, late rescaling and early conversion."""
+HALF_TILES = {
+    64: [(128, 3, 2, 1, "lazy"), (128, 3, 2, 1, ""), (128, 3, 2, 1, "lazy ahead"), (112, 3, 2, 1, "lazy ahead")],
+    128: [(128, 2, 2, 1, "lazy"), (128, 2, 2, 1, ""), (128, 2, 2, 1, "lazy ahead"), (144, 2, 2, 1, "lazy ahead"),
+          (64, 3, 3, 1, "lazy ahead")],
+    256: [(80, 2, 2, 0, "lazy"), (80, 2, 2, 0, ""), (64, 2, 2, 0, "lazy"), (64, 2, 2, 0, ""),
+          (80, 2, 2, 0, "lazy ahead")],
 }  # fmt: skip
 FP8_SHAPES = [
     (4, 32, 32, 4096, 128), (2, 64, 8, 8192, 128), (16, 32, 8, 1024, 128), (4, 32, 32, 4096, 64),
     (4, 16, 16, 4096, 256),
 ]  # fmt: skip
-SOFT_SHAPES = [(8, 16, 16, 2048, 64), (4, 32, 32, 4096, 64), (4, 32, 32, 4096, 128)]
+HALF_SHAPES = [
+    (4, 32, 32, 4096, 64), (4, 32, 32, 4096, 128), (16, 32, 8, 1024, 128), (4, 16, 16, 4096, 256),
+]  # fmt: skip
 BACKWARD_SHAPES = [
     (4, 32, 32, 4096, 128), (2, 32, 8, 8192, 128), (16, 32, 8, 1024, 128), (8, 16, 16, 2048, 64), (4, 32, 32, 4096, 64),
 ]  # fmt: skip
 MLA_SHAPES = [(132, 16, 4096), (64, 64, 8192), (132, 128, 4096), (1, 16, 131072), (4, 128, 32768)]
 """Sequences, heads, keys."""
 MLA_FORMS = {"64 s2": (64, 2), "32 s4": (32, 4)}
-BACKWARD_FORMS = {64: {"m64": (64, False), "m128": (128, False), "m128 ordered": (128, True)},
-                  128: {"m64": (64, False), "m64 ordered": (64, True)}}  # fmt: skip
-
-
-def name_of(n: int, consumers: int, stages: int, turns: int, soft: int) -> str:
-    return f"{64 * consumers}x{n} s{stages}{' pp' if turns else ''}{f' soft{soft}' if soft else ''}"
+BACKWARD_FORMS = {
+    64: {"m128": (128, False), "m64": (64, False), "m128 ordered": (128, True)},
+    128: {"m64": (64, False), "m64 ordered": (64, True)},
+}
+"""Queries of a step, and whether sums have an order."""
 
 
 def tiles(kind: str, d: int) -> dict[str, Tile]:
     found = {}
-    for n, consumers, stages, turns, soft in (FP8_TILES if kind == "fp8" else SOFT_TILES)[d]:
-        tile = Tile(d, d, n, consumers, stages, bool(turns), 1 if kind == "fp8" else 2, soft)
+    for n, consumers, stages, turns, words in (FP8_TILES if kind == "fp8" else HALF_TILES)[d]:
+        tile = Tile(
+            d, d, n, consumers, stages, bool(turns), 1 if kind == "fp8" else 2, 0, "lazy" in words, "ahead" in words
+        )
         assert problem(tile) is None, problem(tile)
-        found[name_of(n, consumers, stages, turns, soft)] = tile
+        found[f"{64 * consumers}x{n} s{stages}{' pp' if turns else ''} {words}".strip()] = tile
     return found
 
 
@@ -77,7 +83,7 @@ def latent(name: str) -> None:
     """Use a form of the kernel from now on."""
     n, stages = MLA_FORMS[name]
 
-    def form(d: int, dv: int, page: int, causal: bool, used: bool, split: bool) -> Latent:
+    def form(d: int, dv: int, rows: int, page: int, causal: bool, used: bool, split: bool) -> Latent:
         key = (name, d, dv, page, causal, used, split)
         return _forms.setdefault(key, Latent(d, dv, n, stages, min(page, n), causal, used, split))
 
@@ -104,7 +110,7 @@ _sides: dict[object, Sides] = {}
 def jobs() -> list[tuple[str, str, int, bool, str]]:
     """Kind, group, elements, causal, name."""
     made = [("fp8", "", d, c, n) for d in FP8_TILES for c in (False, True) for n in tiles("fp8", d)]
-    made += [("soft", "", d, c, n) for d in SOFT_TILES for c in (False, True) for n in tiles("soft", d)]
+    made += [("half", "", d, c, n) for d in HALF_TILES for c in (False, True) for n in tiles("half", d)]
     made += [("mla", "paged" if c else "plain", 576, c, n) for n in MLA_FORMS for c in (False, True)]
     made += [("backward", "", d, c, n) for d, names in BACKWARD_FORMS.items() for c in (False, True) for n in names]
     return made
@@ -112,7 +118,7 @@ def jobs() -> list[tuple[str, str, int, bool, str]]:
 
 def check(kind: str, d: int, causal: bool, name: str) -> str:
     """ "good", or what is wrong; ragged lengths."""
-    if kind in ("fp8", "soft"):
+    if kind in ("fp8", "half"):
         for s, sk in ((333, 700), (1024, 1024)):
             q = tensors(Case(1, 4, 2, s, d, causal))[0]
             _, k, v = tensors(Case(1, 4, 2, sk, d, causal))
@@ -317,7 +323,7 @@ def run_backward(case: Case, good: set[str], rounds: int, file) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="fp8,mla,backward,soft")
+    parser.add_argument("--only", default="fp8,mla,backward,half")
     parser.add_argument("--out", default=".")
     parser.add_argument("--logs", default=os.path.join(tempfile.gettempdir(), "attention-forms"))
     parser.add_argument("--check", default="")
@@ -349,9 +355,9 @@ def main() -> None:
             todo += [
                 lambda f, s=s, c=causal: run_backward(Case(*s, c), good, options.rounds, f) for s in BACKWARD_SHAPES
             ]
-        if "soft" in chosen:
+        if "half" in chosen:
             todo += [
-                lambda f, s=s, c=causal: run_tiles("soft", Case(*s, c), good, options.rounds, f) for s in SOFT_SHAPES
+                lambda f, s=s, c=causal: run_tiles("half", Case(*s, c), good, options.rounds, f) for s in HALF_SHAPES
             ]
         if "mla" in chosen and not causal:
             todo += [lambda f, s=s: run_mla(s, good, options.rounds, f) for s in MLA_SHAPES]

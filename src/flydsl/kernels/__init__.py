@@ -9,7 +9,7 @@ from . import attention, matmul
 
 if TYPE_CHECKING:
     from .attention.entry import attention
-    from .attention.latent_entry import mla_decode
+    from .attention.latent.entry import mla_decode
     from .axes.permute import cast, permute
     from .axes.reduce import reduce
     from .axes.scan import scan
@@ -41,7 +41,7 @@ _WHERE = {
     name: module
     for module, names in {
         "attention.entry": "attention",
-        "attention.latent_entry": "mla_decode",
+        "attention.latent.entry": "mla_decode",
         "axes.permute": "cast permute",
         "axes.reduce": "reduce",
         "axes.scan": "scan",

@@ -14,6 +14,7 @@ from flydsl.kernels.attention.values import key_at
 from .oracle import compare, oracle, random
 
 FP8 = torch.float8_e4m3fn
+Shape = tuple[int, ...]
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +34,11 @@ def small(monkeypatch: pytest.MonkeyPatch, emulate):
 
 def bytes_of(rng: np.random.Generator, *shape: int) -> torch.Tensor:
     return random(rng, *shape, dtype=torch.float32).to(FP8)
+
+
+def three(rng: np.random.Generator, q: Shape, k: Shape, v: Shape) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    made = [torch.from_numpy(rng.random(s, np.float32)) + 0.5 for s in (q, k, v)]
+    return made[0], made[1], made[2]
 
 
 def grown(x: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
@@ -55,7 +61,7 @@ def near(found, q, k, v, **more) -> None:
 def test_on_tensor_cores(more, rng: np.random.Generator, small):
     q, k, v = bytes_of(rng, 2, 70, 4, 64), bytes_of(rng, 2, 105, 2, 64), bytes_of(rng, 2, 105, 2, 48)
     shapes = ((2, 4), (2, 2), (1, 2)) if "causal" in more else ((2, 2), (2, 1), (1,))
-    factors = tuple(torch.from_numpy(rng.random(s, np.float32)) + 0.5 for s in shapes)
+    factors = three(rng, *shapes)
     sinks = random(rng, 4, dtype=torch.float32) if "window" in more else None
     found = attention(q, k, v, descale=factors, return_lse=True, sinks=sinks, **more)
     near(found, *(grown(x, f) for x, f in zip((q, k, v), factors, strict=True)), sinks=sinks, **more)
@@ -94,7 +100,7 @@ def test_packed(rng: np.random.Generator, small):
 def test_factors_of_heads_by_threads(rng: np.random.Generator, emulate):
     emulate("gfx942")
     q, k, v = bytes_of(rng, 2, 9, 4, 16), bytes_of(rng, 2, 20, 2, 16), bytes_of(rng, 2, 20, 2, 16)
-    factors = tuple(torch.from_numpy(rng.random(s, np.float32)) + 0.5 for s in ((2, 4), (2, 2), (1, 2)))
+    factors = three(rng, (2, 4), (2, 2), (1, 2))
     found = attention(q, k, v, descale=factors, return_lse=True)
     compare(found, *(grown(x, f) for x, f in zip((q, k, v), factors, strict=True)))
 

@@ -8,8 +8,8 @@ import torch
 
 from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.kernels import mla_decode
-from flydsl.kernels.attention import latent_entry
-from flydsl.kernels.attention.latent import Latent, problem
+from flydsl.kernels.attention.latent import entry as latent_entry
+from flydsl.kernels.attention.latent.hopper import Latent, problem
 
 from .oracle import compare, random
 
@@ -26,7 +26,7 @@ def small(monkeypatch: pytest.MonkeyPatch, emulate):
     monkeypatch.setattr(
         latent_entry,
         "form_for",
-        lambda d, dv, page, causal, used, split: Latent(d, dv, 32, 2, min(page, 32), causal, used, split),
+        lambda d, dv, rows, page, causal, used, split: Latent(d, dv, 32, 2, min(page, 32), causal, used, split),
     )
     latent_entry._decided.clear()
     yield

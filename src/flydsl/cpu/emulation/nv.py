@@ -130,6 +130,15 @@ def _uniform(low: Emulation, operands: Sequence[SSAValue], **_: Any) -> Sequence
     return (low.exchange(operands[0])(low.b.const(0, i64)),)
 
 
+def _any(low: Emulation, operands: Sequence[SSAValue], **_: Any) -> Sequence[SSAValue]:
+    b = low.b
+    of = low.exchange(b.cast("extui", operands[1], i32))
+    found = of(b.const(0, i64))
+    for lane in range(1, low.warp_size()):
+        found = b.int_binary("ori", found, of(b.const(lane, i64)))
+    return (b.cmpi("ne", found, b.i32(0)),)
+
+
 def _registers(low: Emulation, count: SSAValue, more: int) -> None:
     """Registers are not counted here, except where schedules are explored."""
     if low.checked:
@@ -218,6 +227,7 @@ _CALLS: dict[str, Callable[..., Sequence[SSAValue] | None]] = {
     "setmaxnreg.inc": _more_registers,
     "setmaxnreg.dec": _fewer_registers,
     "uniform": _uniform,
+    "vote.any": _any,
     "tma.load": _tma_load,
     "tma.store": _tma_store,
     "bulk.load": _bulk_load,

@@ -80,6 +80,7 @@ KINDS: dict[str, Kind] = {
     "tma.wait": Kind("llvm.nvvm.cp.async.bulk.wait.group", "bulk_copy"),
     "tma.wait_read": Kind("llvm.nvvm.cp.async.bulk.wait.group.read", "bulk_copy"),
     "tma.prefetch_map": Kind("llvm.nvvm.prefetch.tensormap.p0", "bulk_copy"),
+    "vote.any": Kind("llvm.nvvm.vote.any.sync", "uniform", i1),
     "cvt.e4m3x2": Kind("llvm.nvvm.ff.to.e4m3x2.rn", "mma_sync_fp8", i16),
     "cvt.e5m2x2": Kind("llvm.nvvm.ff.to.e5m2x2.rn", "mma_sync_fp8", i16),
 }

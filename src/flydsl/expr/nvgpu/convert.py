@@ -12,7 +12,7 @@ from .target import need_trace
 if TYPE_CHECKING:
     from ..annotations import SSAValue
 
-_KINDS = {Float8E4M3FN: "cvt.e4m3x2", Float8E5M2: "cvt.e5m2x2"}
+_KINDS: dict[type[Numeric], str] = {Float8E4M3FN: "cvt.e4m3x2", Float8E5M2: "cvt.e5m2x2"}
 
 
 def to_fp8(values: Vector, dtype: type[Numeric]) -> Vector:
@@ -34,12 +34,11 @@ def to_fp8(values: Vector, dtype: type[Numeric]) -> Vector:
     from . import emit
 
     def word(i: int) -> SSAValue:
-        return cast("Float32", values[i]).ir_value()
+        return cast("Float32", flat[i]).ir_value()
 
-    flat = values.reshape(values.numel) if isinstance(values.shape, tuple) and len(values.shape) > 1 else values
-    values, shape = flat, values.shape
+    flat = values.reshape(values.numel)
     pairs = [Int16(emit.call(kind, word(i + 1), word(i))) for i in range(0, flat.numel, 2)]
-    return Vector.from_elements(pairs, Int16).bitcast(dtype).reshape(shape)
+    return Vector.from_elements(pairs, Int16).bitcast(dtype).reshape(values.shape)
 
 
 __all__ = ["to_fp8"]

@@ -253,6 +253,16 @@ def uniform(value: IntLike) -> Int32:
     return Int32(_emit().uniform(_i32(value)))
 
 
+def any_lane(condition: Boolean) -> Boolean:
+    """Whether a condition holds in some lane of the warp, all of which must come here: the branch is the same for all.
+
+    >>> flyc.evaluate(lambda: fx.nvgpu.any_lane(fx.lane_id() == 5), threads=32, target="cpu:sm_90")[0]
+    True
+    """
+    need_trace("any_lane", "uniform")
+    return Boolean(_emit().call("vote.any", _i32(-1), Boolean(condition).ir_value()))
+
+
 def wgmma_fence() -> None:
     """Before the first `wgmma` of a batch, and after registers it uses were written.
 

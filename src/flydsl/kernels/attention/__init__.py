@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .backward import attention_backward
     from .entry import attention
-    from .latent_entry import mla_decode
+    from .latent.entry import mla_decode
     from .torch_ops import flash_attn_func, scaled_dot_product_attention
 
 _WHERE = {
     "attention": ".entry", "attention_backward": ".backward", "flash_attn_func": ".torch_ops",
-    "mla_decode": ".latent_entry", "scaled_dot_product_attention": ".torch_ops",
+    "mla_decode": ".latent.entry", "scaled_dot_product_attention": ".torch_ops",
 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from .lengths import longest
 from .request import FP8, HALF, Request, check, fail, wrong_type
 
 if TYPE_CHECKING:
-    from .hopper_backward import Sides
+    from .backward_steps import Sides
 
 
 def attention_backward(
@@ -119,7 +119,7 @@ def _same(x: tuple[object, ...]) -> tuple[object, ...]:
 @lru_cache(64)
 def form_for(d: int, right: bool, left: bool, ordered: bool) -> Sides:
     """Queries of a step: as many as there are registers for."""
-    from .hopper_backward import Sides
+    from .backward_steps import Sides
 
     return Sides(d, right, left, 128 if d <= 64 else 64, ordered)
 

@@ -82,11 +82,12 @@ def combine_kernel(
                 for i in fx.range_constexpr(BATCH):
                     # Behind the last part the last one comes again, with no weight.
                     place = fx.Int64(fx.min(s + i, splits - 1)) * fx.Int64(rows) + at
-                    there.append(nv.load_global(parts + (place * dv + fx.min(column, dv - COLUMNS)), COLUMNS))
+                    here = parts + (place * dv + fx.min(column, dv - COLUMNS))
+                    there.append(cast("fx.Vector", nv.load_global(here, COLUMNS)))
                 for i in fx.range_constexpr(BATCH):
                     low = fx.shuffle_idx(weights[0], (s + i) % LANES)
                     high = fx.shuffle_idx(weights[1], (s + i) % LANES)
-                    weight = (s + i < LANES).select(low, high)
+                    weight = (fx.Int32(s) + i < LANES).select(low, high)
                     for c in fx.range_constexpr(COLUMNS):
                         sums[c, j] = sums[c, j] + weight * there[i][c]
         share = none.select(fx.Float32(0.0), 1.0 / none.select(fx.Float32(1.0), total))

@@ -8,7 +8,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ..matmul.hopper_out import swizzle
-from .softmax import LN2, LOG2E, Scale, over_quad, rescale, step
+from .softmax import LN2, LOG2E, Scale, over_quad, rescale, rescale_if_needed, step
 from .tile import Form, Tile, span
 from .walk import Numbers, Places, Work
 
@@ -90,7 +90,14 @@ def with_factors(me: Consumer, factors: Factors, work: Work) -> Consumer:
 
 def lift_of(tile: Tile) -> int:
     """Weights are 2 to this power times what they are: in one byte there is more room above 1 than below."""
-    return 8 if tile.fp8 else 0
+    if not tile.fp8:
+        return 0
+    return 4 if tile.lazy else 8
+
+
+def lazy_of(tile: Tile) -> int:
+    """A maximum may be behind by 2 to this power; weights in one byte must not be more than 448."""
+    return (4 if tile.fp8 else 8) if tile.lazy else 0
 
 
 def multiply_keys(me: Consumer, stage: fx.Int32) -> None:
@@ -110,19 +117,15 @@ def multiply_values(me: Consumer, stage: fx.Int32) -> None:
     fx.nvgpu.wgmma_commit()
 
 
-def keep_weights(me: Consumer) -> None:
+def converted(me: Consumer) -> fx.Vector:
     """Weights in the type of the values, as the operand of their product."""
-    if me.tile.fp8:
-        values = me.scores.load().reshape(2 * me.tile.n // 4)
-        # A register of the operand has two neighbours of one group of eight keys and two of the next: see `values.py`.
-        order = [
-            8 * i + 4 * (x // 2) + 2 * r + x % 2 for i in range(me.tile.n // 16) for r in range(2) for x in range(4)
-        ]
-        me.weights.store(
-            fx.nvgpu.to_fp8(values.shuffle(values, order), me.weights.dtype).reshape(me.weights.shape.unpack())
-        )
-        return
-    me.weights.store(me.scores.load().to(me.weights.dtype).reshape(me.weights.shape.unpack()))
+    shape = me.weights.shape.unpack()
+    if not me.tile.fp8:
+        return me.scores.load().to(me.weights.dtype).reshape(shape)
+    values = me.scores.load().reshape(me.tile.n // 2)
+    # A register of the operand has two neighbours of one group of eight keys and two of the next: see `values.py`.
+    order = [8 * i + 4 * (x // 2) + 2 * r + x % 2 for i in range(me.tile.n // 16) for r in range(2) for x in range(4)]
+    return fx.nvgpu.to_fp8(values.shuffle(values, order), me.weights.dtype).reshape(shape)
 
 
 def mask(me: Consumer, work: Work, top: fx.Int32, step_index: fx.Int32) -> None:
@@ -169,7 +172,7 @@ def begin(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Place
     if fx.const_expr((me.form.packed_k or me.form.used_k) and not me.tile.fp8):
         clear_values(me, work, index, stage_v, phase_v)
     step(me.scores, me.highest, me.total, me.scale, first=True, masked=True, lift=lift_of(me.tile))
-    keep_weights(me)
+    me.weights.store(converted(me))
     stage, phase = after(stage, phase, me.tile.stages)
     return Place(stage, phase, stage_v, phase_v)
 
@@ -220,13 +223,29 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
     if fx.const_expr(masked):
         mask(me, work, top, index)
     factors = step(
-        me.scores, me.highest, me.total, me.scale, first=False, masked=masked, lift=lift_of(tile), soft=tile.soft
+        me.scores,
+        me.highest,
+        me.total,
+        me.scale,
+        first=False,
+        masked=masked,
+        lift=lift_of(tile),
+        soft=tile.soft,
+        lazy=lazy_of(tile),
     )
-    nv.wgmma_wait(0, me.sums, me.scores)
+    if fx.const_expr(tile.ahead):
+        made = converted(me)
+        nv.wgmma_wait(0, me.sums)
+        me.weights.store(made)
+    else:
+        nv.wgmma_wait(0, me.sums, me.scores)
+        me.weights.store(converted(me))
     if me.member == 0:
         me.pipe_v.empty[stage_v].arrive()
-    keep_weights(me)
-    rescale(me.sums, factors)
+    if fx.const_expr(tile.lazy):
+        rescale_if_needed(me.sums, factors)
+    else:
+        rescale(me.sums, factors)
     stage, phase = after(stage, phase, tile.stages)
     stage_v, phase_v = after(stage_v, phase_v, tile.stages)
     return Place(stage, phase, stage_v, phase_v)

@@ -22,10 +22,11 @@ import flydsl.expr as fx
 
 from ..matmul.hopper_out import swizzle
 from .consumer import Consumer, Factors, Pipe, Place, advance, begin, finalize, finish, with_factors
+from .fetching import fetch, fetch_pages, load_map, turned_map
 from .softmax import Scale
 from .tile import Form, Tile, registers, span
 from .values import fetch_turned, first_step, steps_of_head
-from .walk import Lengths, Numbers, Places, Turns, Work, masked_steps, pointer_of, position, publish, receive, steps_of
+from .walk import Lengths, Numbers, Places, Turns, masked_steps, pointer_of, position, publish, receive, steps_of
 
 
 @flyc.kernel
@@ -232,50 +233,6 @@ def attention_kernel(
                 nv.named_barrier(1, 256).sync()
 
 
-def fetch(
-    load: fx.nvgpu.TmaAtom,
-    smem: fx.Pointer,
-    barrier: fx.nvgpu.MBarrier,
-    row: fx.Int32,
-    head: fx.Int32,
-    batch: fx.Int32,
-    rows: int,
-    d: int,
-    size: int = 2,
-) -> None:
-    """Rows of a head to shared memory, in boxes as wide as the swizzle."""
-    wide = span(d, size)
-    for i in range(d // wide):
-        load.load((row, i * wide, head, batch), smem + i * (rows * wide), barrier)
-
-
-@flyc.jit
-def fetch_pages(
-    load: fx.nvgpu.TmaAtom,
-    smem: fx.Pointer,
-    barrier: fx.nvgpu.MBarrier,
-    row: fx.Int32,
-    head: fx.Int32,
-    work: Work,
-    table: fx.Pointer,
-    numbers: Numbers,
-    tile: Tile,
-    form: Form,
-    width: int,
-):
-    """A step's rows from their pages, `form.page` rows at a time; behind the last key come others of its page."""
-    columns = load.tile[1]
-    boxes = width // columns
-    last = fx.max(work.keys - 1, 0) // numbers.page
-    for i in range(fx.thread_idx.x, tile.n // form.page, 32):
-        at = row + i * form.page
-        which = at // numbers.page
-        page = fx.Int32(table[work.batch * numbers.table_row + fx.min(which, last)])
-        for box in fx.range_constexpr(boxes):
-            target = smem + (box * (tile.n * columns) + i * (form.page * columns))
-            load.load((at - which * numbers.page, box * columns, head, page), target, barrier)
-
-
 def operands(
     base_q: fx.Pointer, base_k: fx.Pointer, base_v: fx.Pointer, consumer: fx.Int32, tile: Tile
 ) -> tuple[fx.Tensor, fx.Tensor, fx.Tensor]:
@@ -396,28 +353,3 @@ def hopper_attention(
     ).launch(
         grid=blocks, block=tile.threads, stream=stream, smem=tile.smem + (tile.staged if form.engine else 0)
     )  # fmt: skip
-
-
-def load_map(
-    x: fx.Tensor,
-    rows: fx.Int32,
-    d: int,
-    heads: fx.Int32,
-    batches: fx.Int32,
-    strides: tuple[fx.Int64, fx.Int64, fx.Int64],
-    box: int,
-) -> fx.nvgpu.TmaAtom:
-    """(rows, d, heads, batch) for the copy engine, in boxes of what one copy fetches."""
-    row, head, batch = strides
-    view = fx.make_view(fx.get_iter(x), fx.make_layout((rows, d, heads, batches), (row, 1, head, batch)))
-    size = x.dtype.width // 8
-    wide = span(d, size)
-    return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, wide, 1, 1), swizzle=size * wide)
-
-
-def turned_map(x: fx.Tensor, steps: fx.Int32, tile: Tile) -> fx.nvgpu.TmaAtom:
-    """Turned values, (boxes of all steps, dv, keys of a box), for the copy engine."""
-    width = span(tile.n, 1)
-    layout = fx.make_layout((steps * (tile.n // width), tile.dv, width), (fx.Int64(tile.dv * width), width, 1))
-    view = fx.make_view(fx.get_iter(x), layout)
-    return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (1, tile.dv, width), swizzle=width)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
@@ -81,7 +83,8 @@ def round_kernel(
         which, inside = at // each, fx.Int32(at % each)
         pair, rest = inside % 2, inside // 2
         thread, column = rest % 32 * 4, (rest // 32 * 2 + pair) * 8
-        values = fx.nvgpu.load_global(sums + (which * (64 * columns) + (column * 64 + thread * 4)), UNIT)
+        source = sums + (which * (64 * columns) + (column * 64 + thread * 4))
+        values = cast("fx.Vector", fx.nvgpu.load_global(source, UNIT))
         part, step = fx.Int32(which % 2), which // 2
         tile, line = fx.Int32(step % fx.Int64(tiles)), fx.Int32(step // fx.Int64(tiles))
         row = tile * m + thread // 32 * 16 + thread % 32 // 4

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
+import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 LOG2E = 1.4426950408889634
 LN2 = 0.6931471805599453
-LAZY = 8.0
-"""Weights may be 2 to this power before their sums are rescaled."""
 
 
 class Scale(NamedTuple):
@@ -111,10 +110,11 @@ def step(
     masked: bool,
     lift: int = 0,
     soft: int = 0,
+    lazy: int = 0,
 ) -> tuple[fx.Float32, fx.Float32]:
     """Scores become weights, times 2 to the power `lift`; the rows' maxima and (this thread's part of) sums follow.
 
-    What earlier sums count now."""
+    What earlier sums count now. A maximum that grows by less than 2 to the power `lazy` stays what it was."""
     values = scores.load()
     count = values.numel
     tops = [over_quad(x, fx.maxnumf) for x in folded(values, larger)]
@@ -124,6 +124,8 @@ def step(
         top = tops[r]
         if not first:
             top = fx.maxnumf(top, highest[r])
+        if lazy and not first:
+            top = ((top - highest[r]) * scale.factor > float(lazy)).select(top, highest[r])
         shift = top * scale.factor
         if masked:
             # A row that has seen nothing yet has no weights at all.
@@ -149,4 +151,11 @@ def rescale(sums: fx.Tensor, factors: tuple[fx.Float32, fx.Float32]) -> None:
     sums.store(values * of_rows(factors[0], factors[1], values.numel).reshape(values.shape))
 
 
-__all__ = ["LN2", "LOG2E", "Scale", "over_quad", "rescale", "step"]
+@flyc.jit
+def rescale_if_needed(sums: fx.Tensor, factors: tuple[fx.Float32, fx.Float32]):
+    """The same where a row of the warp needs it: most steps have none."""
+    if fx.nvgpu.any_lane((factors[0] != 1.0) | (factors[1] != 1.0)):
+        rescale(sums, factors)
+
+
+__all__ = ["LN2", "LOG2E", "Scale", "over_quad", "rescale", "rescale_if_needed", "step"]

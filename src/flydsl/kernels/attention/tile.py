@@ -28,6 +28,10 @@ class Tile(NamedTuple):
     """Bytes of an element. Values of one byte are taken as (dv, keys), which the tensor cores want: see `values.py`."""
     soft: int = 0
     """Of eight powers, how many are polynomials."""
+    lazy: bool = True
+    """Sums are rescaled only where a maximum has grown by much."""
+    ahead: bool = False
+    """Weights are converted while the last ones are still multiplied: twice their registers."""
 
     @property
     def m(self) -> int:

@@ -14,7 +14,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from .tile import Turned
-from .walk import Numbers, Work, of_batch
+from .walk import Numbers, Work, of_batch, pointer_of
 
 GROUP = 32
 """Keys a thread turns, of four columns."""
@@ -80,7 +80,7 @@ def turn_kernel(
                         place = place - which * page
                     origin = fx.Int64(where) * batch_v + fx.Int64(first_key + place) * row_v + fx.Int64(head) * head_v
                     value = fx.nvgpu.load_global(v + (origin + column), 4)
-                found.append(value)
+                found.append(cast("fx.Vector", value))
             box, inside = group * GROUP // cut.width, group * GROUP % cut.width
             for c in fx.range_constexpr(4):
                 to = base + (box * (cut.dv * cut.width) + (column + c) * cut.width + inside)
@@ -109,21 +109,10 @@ def turn_values(
     stream: fx.Stream = fx.Stream(None),
 ):
     """`out` is (kv heads, steps of all sequences, boxes of a step, dv, keys of a box)."""
-    pointers = [None if x is None else fx.get_iter(x) for x in (cu_k, used_k, table)]
     turn_kernel(
-        fx.get_iter(v),
-        fx.get_iter(out),
-        *pointers,
-        cut,
-        longest,
-        rows,
-        batches,
-        page,
-        table_row,
-        row_v,
-        head_v,
-        batch_v,
-    ).launch(grid=(fx.ceildiv(longest, cut.n), kv_heads, batches), block=THREADS, stream=stream)
+        fx.get_iter(v), fx.get_iter(out), pointer_of(cu_k), pointer_of(used_k), pointer_of(table), cut, longest, rows,
+        batches, page, table_row, row_v, head_v, batch_v,
+    ).launch(grid=(fx.ceildiv(longest, cut.n), kv_heads, batches), block=THREADS, stream=stream)  # fmt: skip
 
 
 def fetch_turned(

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from ..matmul.arrays import Array, HostArray, address, array_key, describe, empty, in_line, is_torch, packed
-from ..matmul.calls import Target
-from ..matmul.entry import target_of
-from ..matmul.request import check_apart
-from ..matmul.workspace import scratch
-from .calls import Launch, engine_takes
-from .latent import ROWS, Latent, problem
-from .lengths import longest
-from .plan import splits_for
-from .request import HALF, Request, check, fail, wrong_type
-from .softmax import LOG2E
+from ...matmul.arrays import Array, HostArray, address, array_key, describe, empty, in_line, is_torch, packed
+from ...matmul.calls import Target
+from ...matmul.entry import target_of
+from ...matmul.request import check_apart
+from ...matmul.workspace import scratch
+from ..calls import Launch, engine_takes
+from ..lengths import longest
+from ..plan import splits_for
+from ..request import HALF, Request, check, fail, wrong_type
+from ..softmax import LOG2E
+from .hopper import ROWS, Latent, problem
 
 MOST = 1024
 """Elements of a query."""
@@ -173,16 +173,20 @@ def decide(request: Request, out: Array, where: Target) -> Run:
 
 
 @lru_cache(256)
-def form_for(d: int, dv: int, page: int, causal: bool, used_k: bool, split: bool) -> Latent:
-    """One constant for equal ones: calls with the very same one are served warm."""
-    return Latent(d, dv, 64, 2, min(page, 64), causal, used_k, split)
+def form_for(d: int, dv: int, rows: int, page: int, causal: bool, used_k: bool, split: bool) -> Latent:
+    """Up to 64 rows wait for memory, which short steps and many of them suit; more wait for products.
+
+    One constant for equal ones: calls with the very same one are served warm.
+    """
+    n, stages = (32, 4) if rows <= ROWS and (not page or 32 % page == 0 or page % 32 == 0) else (64, 2)
+    return Latent(d, dv, n, stages, min(page, n), causal, used_k, split)
 
 
 def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     """`hopper_latent`, for 16-bit types whose rows are 16-byte units."""
     r = request
     causal = r.right is not None and r.queries > 1
-    first = form_for(r.d, r.dv, r.page, causal, r.used_k, False)
+    first = form_for(r.d, r.dv, r.queries * r.heads, r.page, causal, r.used_k, False)
     if r.q.dtype not in HALF or problem(first) is not None or (r.page and first.n % r.page and r.page % first.n):
         return None
     factor = r.scale * LOG2E
@@ -199,8 +203,8 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     row_k = r.k.strides[1] if r.k.shape[1] > 1 else some
     batch_k = r.k.strides[0] if r.k.shape[0] > 1 else some
     strides = (row_q if rows > 1 else some, batch_q if r.batches > 1 else some, row_k, batch_k)
-    from .combine import combine
-    from .latent import hopper_latent
+    from ..combine import combine
+    from .hopper import hopper_latent
 
     launch, gather = cast("Launch", hopper_latent), cast("Launch", combine)
 
@@ -209,7 +213,7 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         units = -(-rows // ROWS) * r.batches
         splits = splits_for(units, -(-keys // first.n), where.processors)
         result, lse, out_steps, part_steps = given.out, given.lse, (row_out, batch_out), (0, 0)
-        form = form_for(r.d, r.dv, r.page, causal, r.used_k, splits > 1)
+        form = form_for(r.d, r.dv, r.queries * r.heads, r.page, causal, r.used_k, splits > 1)
         if splits > 1:
             lines = r.batches * rows
             result = scratch(given.out, "latent parts", splits * lines * r.dv, "float32", stream)
@@ -234,7 +238,7 @@ def _width(table: HostArray | None) -> int:
 
 def anywhere(request: Request, out: Array) -> Run:
     """`plain_latent`."""
-    from .latent_plain import Shape, plain_latent
+    from .plain import Shape, plain_latent
 
     r = request
     shape = Shape(r.d, r.dv, r.right is not None and r.queries > 1, r.page > 0)

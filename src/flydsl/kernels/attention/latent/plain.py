@@ -11,8 +11,8 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .softmax import LN2
-from .walk import pointer_of
+from ..softmax import LN2
+from ..walk import pointer_of
 
 ROWS, KEYS, LANES = 8, 8, 32
 THREADS = ROWS * LANES

@@ -13,13 +13,15 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ..matmul.hopper_out import swizzle
-from .hopper import fetch, load_map
-from .softmax import LN2, Scale, over_quad, rescale, step
-from .tile import BARRIER_BYTES, SHARED_BYTES
-from .walk import pointer_of
+from ...matmul.hopper_out import swizzle
+from ..fetching import fetch, load_map
+from ..softmax import LN2, Scale, over_quad, rescale, rescale_if_needed, step
+from ..tile import BARRIER_BYTES, SHARED_BYTES
+from ..walk import pointer_of
 
 ROWS = 64
+LAZY = 8
+"""A maximum may be behind by 2 to this power."""
 WIDE = 64
 """Columns of a box in shared memory."""
 
@@ -129,11 +131,15 @@ def latent_kernel(
             for i in range(count):
                 row = (high - 1 - i) * n
                 place = base_kv + stage * (n * d)
+                first = fx.Int32(0)
+                if fx.const_expr(form.page):
+                    # Asked for before there is room.
+                    first = page_of(row + tid * form.page, keys, batch, table, numbers)
                 empty[stage].wait(phase)
                 if tid == 0:
                     full[stage].expect_tx(2 * n * d)
                 if fx.const_expr(form.page):
-                    fetch_pages(load_kv, place, full[stage], row, keys, batch, table, numbers, form)
+                    fetch_pages(load_kv, place, full[stage], row, first, keys, batch, table, numbers, form)
                 else:
                     fetch(load_kv, place, full[stage], row, fx.Int32(0), batch, n, d)
                 stage = stage + 1
@@ -180,7 +186,7 @@ def latent_kernel(
                     mask(scores, index * n + member % 4 * 2, block * ROWS + line, keys, scale, form, numbers)
                     if fx.const_expr(form.used_k):
                         clear(base_kv + stage * (n * d), keys - index * n, member, form)
-                factors = step(scores, highest, total, scale, first=False, masked=True)
+                factors = step(scores, highest, total, scale, first=False, masked=True, lazy=LAZY)
                 weights.store(scores.load().to(dtype).reshape(weights.shape.unpack()))
                 weights_read.sync()
                 flat = fx.make_rmem_tensor(scores.layout, dtype)
@@ -190,7 +196,7 @@ def latent_kernel(
                     stats[line] = factors[0]
                     stats[line + 8] = factors[1]
                 weights_ready.arrive()
-                rescale(sums, factors)
+                rescale_if_needed(sums, factors)
                 for k in fx.range_constexpr(n // 16):
                     fx.gemm(sums_mma, sums, weights[None, None, k], values[None, None, k, stage], sums)
                 nv.wgmma_commit()
@@ -218,7 +224,7 @@ def latent_kernel(
             weights_read.arrive()
             for _ in range(count):
                 weights_ready.sync()
-                rescale(sums, (fx.Float32(stats[line]), fx.Float32(stats[line + 8])))
+                rescale_if_needed(sums, (fx.Float32(stats[line]), fx.Float32(stats[line + 8])))
                 full[stage].wait(phase)
                 for k in fx.range_constexpr(n // 16):
                     fx.gemm(sums_mma, sums, weights[None, None, k], values[None, None, k, stage], sums)
@@ -312,24 +318,32 @@ def finished(
     return none.select(fx.Float32(0.0), 1.0 / some)
 
 
+def page_of(row: fx.Int32, keys: fx.Int32, batch: fx.Int32, table: fx.Pointer, numbers: Rows) -> fx.Int32:
+    """Where a key is; behind the last one come others of its page."""
+    which = fx.min(row, fx.max(keys - 1, 0)) // numbers.page
+    return fx.Int32(table[batch * numbers.table_row + which])
+
+
 @flyc.jit
 def fetch_pages(
     load: fx.nvgpu.TmaAtom,
     smem: fx.Pointer,
     barrier: fx.nvgpu.MBarrier,
     row: fx.Int32,
+    page: fx.Int32,
     keys: fx.Int32,
     batch: fx.Int32,
     table: fx.Pointer,
     numbers: Rows,
     form: Latent,
 ):
-    """A step's rows from their pages, `form.page` rows at a time; behind the last key come others of its page."""
-    last = fx.max(keys - 1, 0) // numbers.page
+    """A step's rows from their pages, `form.page` rows at a time, a thread's first ones from `page`."""
     for i in range(fx.thread_idx.x, form.n // form.page, 32):
         at = row + i * form.page
         which = at // numbers.page
-        page = fx.Int32(table[batch * numbers.table_row + fx.min(which, last)])
+        if fx.const_expr(form.n // form.page > 32):
+            if i >= 32:
+                page = page_of(at, keys, batch, table, numbers)
         for box in fx.range_constexpr(form.d // WIDE):
             target = smem + (box * (form.n * WIDE) + i * (form.page * WIDE))
             load.load((at - which * numbers.page, box * WIDE, 0, page), target, barrier)

@@ -1,0 +1,107 @@
+"""Steps of the gradients' kernel on Hopper: which there are, what they mask, and what becomes of scores."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import flydsl.expr as fx
+
+ROWS, STAGES = 128, 2
+"""Keys of a block, and steps of queries that are in shared memory."""
+
+
+class Sides(NamedTuple):
+    """What is compiled in: elements of a head, and whether keys end or begin for a query."""
+
+    d: int
+    right: bool
+    left: bool
+    m: int = 64
+    """Queries of a step: 64 or 128."""
+    ordered: bool = False
+
+    @property
+    def smem(self) -> int:
+        held = 2 * 2 * ROWS * self.d
+        walked = STAGES * (2 * 2 * self.m * self.d + 2 * 4 * self.m)
+        return held + walked + 2 * 2 * ROWS * self.m + 4 * self.m * self.d + 256
+
+    @property
+    def columns(self) -> int:
+        """Of a consumer's part of dQ, which has 64 queries."""
+        return self.d if self.m == 128 else self.d // 2
+
+
+class Reach(NamedTuple):
+    """What a launch is told in numbers."""
+
+    queries: fx.Int32
+    keys: fx.Int32
+    heads: fx.Int32
+    kv_heads: fx.Int32
+    right: fx.Int32
+    left: fx.Int32
+    scale: fx.Float32
+
+
+def steps_of(block: fx.Int32, form: Sides, reach: Reach) -> tuple[fx.Int32, fx.Int32]:
+    """The first step of queries that sees some of a block's keys, and the one behind the last."""
+    shift = reach.keys - reach.queries
+    low, end = fx.Int32(0), reach.queries
+    if form.right:
+        low = fx.max(block * ROWS - shift - reach.right, 0) // form.m
+    if form.left:
+        end = fx.max(fx.min(end, block * ROWS + ROWS - shift + reach.left), 0)
+    return low, fx.ceildiv(end, form.m)
+
+
+def masked(block: fx.Int32, row: fx.Int32, form: Sides, reach: Reach) -> fx.Boolean:
+    """Whether some query of a step must not see some key of the block, or there is no such key."""
+    last = block * ROWS + ROWS - 1
+    shift = reach.keys - reach.queries
+    found = last >= reach.keys
+    if form.right:
+        found = found | (row + shift + reach.right < last)
+    if form.left:
+        found = found | (row + form.m - 1 + shift - reach.left > block * ROWS)
+    return found
+
+
+def mask(scores: fx.Tensor, least: fx.Float32, key: fx.Int32, query: fx.Int32, form: Sides, reach: Reach) -> None:
+    """Scores of pairs that do not see each other become the least there is."""
+    origin = query + reach.keys - reach.queries
+    for r in range(2):
+        mine = key + 8 * r
+        first = mine - origin - reach.right if form.right else fx.Int32(-1)
+        first = (mine < reach.keys).select(first, fx.Int32(2 * form.m))
+        last = mine - origin + reach.left
+        for j in range(form.m // 8):
+            for e in range(2):
+                seen = first <= 8 * j + e
+                if form.left:
+                    seen = seen & (last >= 8 * j + e)
+                at = (e, r, j), 0, 0
+                scores[at] = seen.select(scores[at], least)
+
+
+def weigh(scores: fx.Tensor, heights: fx.Pointer, factor: fx.Float32) -> None:
+    """Scores become weights, with the logarithms of their queries' sums."""
+    for j in range(scores.shape.unpack()[0][2]):
+        for e in range(2):
+            height = -heights[8 * j + e]
+            for r in range(2):
+                at = (e, r, j), 0, 0
+                scores[at] = fx.exp2(fx.fma(scores[at], factor, height), fastmath="fast")
+
+
+def derive(weights: fx.Tensor, slopes: fx.Tensor, means: fx.Pointer) -> None:
+    """The gradients of weights become those of scores."""
+    for j in range(weights.shape.unpack()[0][2]):
+        for e in range(2):
+            mean = means[8 * j + e]
+            for r in range(2):
+                at = (e, r, j), 0, 0
+                slopes[at] = weights[at] * (slopes[at] - mean)
+
+
+__all__ = ["ROWS", "STAGES", "Reach", "Sides", "derive", "mask", "masked", "steps_of", "weigh"]
