@@ -11,6 +11,9 @@ from .arrays import Array, HostArray, in_line, is_torch, packed
 from .pack import PARTS, Packing
 from .plan import Problem, best
 from .request import FP8, Request
+from .slim import Weights
+from .slim_plan import Given
+from .slim_plan import best as best_slim
 from .tile import LINE, Form
 from .workspace import scratch
 
@@ -125,7 +128,7 @@ class Target(NamedTuple):
 
 def decide(request: Request, out: Array, where: Target) -> Run:
     """The fastest kernel that can do it."""
-    for choose in (on_hopper, on_ampere, on_amd):
+    for choose in (few_rows, on_hopper, on_ampere, on_amd):
         found = choose(request, out, where)
         if found is not None:
             return arranged(request, out, found)
@@ -235,6 +238,43 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
             hopper(a, b, c, bias, scale_a, scale_b, work, counters, *numbers)
         else:
             hopper(a, b, c, bias, scale_a, scale_b, work, counters, *numbers, stream)
+
+    return run
+
+
+FEW = 8
+"""Rows for which the columns of B are what is multiplied, each by all of them."""
+
+
+def few_rows(request: Request, out: Array, where: Target) -> Run | None:
+    """`slim_kernel`, for few rows of 16-bit types and a B whose columns are in one piece each."""
+    a, b, m, n, k = request.a, request.b, request.m, request.n, request.k
+    if not where.hopper or not 0 < m <= FEW or not k or request.batched or request.invariant or a.itemsize != 2:
+        return None
+    if request.scale_a is not None or request.scale_b is not None or (n > 1 and out.strides[1] != 1):
+        return None
+    form_a, form_b = (engine_form(x, k, 1, array) for x, array in ((left(request), a), (right(request), b)))
+    if form_a is None or form_b is None or (form_a[0], form_b[0]) != ("k", "k"):
+        return None
+    weights = Weights(16)
+    slim = best_slim(Given(m, n, k, weights, where.processors))
+    step_c = out.strides[0] if m > 1 else -(-n // 8) * 8
+    if step_c <= 0:
+        return None
+    quads = n % 4 == 0 and step_c % 4 == 0 and out.address % (4 * out.itemsize) == 0
+    numbers = m, n, k, form_a[1], form_b[1], step_c, slim, weights, request.activation, quads
+    blocks = -(-n // slim.rows)
+    from .slim_kernel import slim_matmul
+
+    def run(
+        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
+    ) -> None:
+        work = counters = None
+        if slim.slices > 1:
+            work = scratch(c, "sums", blocks * slim.slices * slim.rows * slim.tokens, "float32", stream)
+            counters = scratch(c, "counters", blocks, "int32", stream, zero=True)
+        more = () if stream is None else (stream,)
+        slim_matmul(a, b, c, bias, work, counters, *numbers, *more)
 
     return run
 

@@ -132,7 +132,7 @@ def registers(slim: Slim) -> tuple[int, int]:
 def most_sums(slim: Slim) -> int:
     """Matrices of 16 x 8 whose sums, and those of a group, a warp has room for."""
     if slim.wide:
-        return {1: 16, 2: 16, 3: 10, 4: 6}[slim.warps // 4]
+        return {1: 16, 2: 16, 3: 8, 4: 4}[slim.warps // 4]
     # Registers belong to a quarter of the multiprocessor's warps.
     return 16 if slim.warps < 8 else 10
 

@@ -243,7 +243,8 @@ def multiply(
         ]
         for i in range(slim.tiles):
             if weights.packed:
-                halves = packed_tile(at_w, slim, weights, me, me.tile(i), part, dtype)
+                words = words_of(at_w, slim, weights, me, me.tile(i), part // 2 if weights.bits == 4 else part)
+                halves = widened_part(words, weights, part, dtype)
             else:
                 at = at_w + me.along * (slim.rows * LINE * 2)
                 row, unit = me.tile(i) * 16 + me.lane % 16, part % 2 * 4 + me.lane // 16
@@ -260,7 +261,8 @@ def multiply(
                     fx.make_view(fx.get_iter(x) + 4 * columns * i, fx.make_layout(4 * columns, 1))
                     for x in (sums, total)
                 )
-                scale_sums(here, mine, at_w, slim, weights, me, i, part // max(1, 4 // weights.groups))
+                group = part // max(1, 4 // weights.groups)
+                scale_sums(here, mine, factors_of(at_w, slim, weights, me, i, group), slim)
 
 
 def multiply_wide(
@@ -287,17 +289,25 @@ def multiply_wide(
     )
     box = (stage * slim.along + me.along) * lines
     total = fx.make_rmem_tensor(fx.make_layout(((2, 2, columns), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
-    # Integers are widened for four instructions while the four before are multiplied.
-    some = min(4, DEEP // 16 // weights.groups)
+    # Integers are widened for some instructions while those before are multiplied.
+    some = min(2 if slim.warps == 16 else 4, DEEP // 16 // weights.groups)
     held = fx.make_layout(((2, 2, 2), 1, some), ((1, 2, 4), 0, 8))
     left = [fx.make_rmem_tensor(held, dtype) for _ in range(2)]
     pieces = DEEP // 16 // weights.groups // some
     for i, group in product(range(slim.tiles), range(weights.groups)):
+        # All that is read of the block first: nothing is read behind the first of its instructions.
+        per = 4 if weights.bits == 4 else 2
+        begin = group * pieces * some // per
+        words = {
+            unit: words_of(at_w, slim, weights, me, me.tile(i), unit)
+            for unit in range(begin, begin + max(1, pieces * some // per))
+        }
+        factors = factors_of(at_w, slim, weights, me, i, group)
         for piece in range(pieces):
             first = (group * pieces + piece) * some
             mine = left[piece % 2]
             for step in range(0, some, 2):
-                halves = packed_tile(at_w, slim, weights, me, me.tile(i), (first + step) // 2, dtype)
+                halves = widened_part(words[(first + step) // per], weights, (first + step) // 2, dtype)
                 for e in range(2):
                     fx.make_view(fx.get_iter(mine) + 8 * (step + e), fx.make_layout(8, 1)).store(halves[e])
             for k in range(some):
@@ -307,7 +317,7 @@ def multiply_wide(
             nv.wgmma_commit()
         nv.wgmma_wait(0, total)
         here = fx.make_view(fx.get_iter(sums) + 4 * columns * i, fx.make_layout(4 * columns, 1))
-        scale_sums(here, total, at_w, slim, weights, me, i, group)
+        scale_sums(here, total, factors, slim)
 
 
 def block_at(at_w: fx.Pointer, slim: Slim, weights: Weights, me: Warp, tile: fx.Int32) -> fx.Pointer:
@@ -316,24 +326,17 @@ def block_at(at_w: fx.Pointer, slim: Slim, weights: Weights, me: Warp, tile: fx.
     return at_w + (tile // per * (slim.along * weights.block_bytes) + me.along * weights.block_bytes)
 
 
-def packed_tile(
-    at_w: fx.Pointer,
-    slim: Slim,
-    weights: Weights,
-    me: Warp,
-    tile: fx.Int32,
-    part: int,
-    dtype: type[fx.Numeric],
-) -> list[fx.Vector]:
-    """16 rows and 32 elements along K, for two instructions."""
-    words = 16 * 32 * weights.bits // 32 // 32
+def words_of(at_w: fx.Pointer, slim: Slim, weights: Weights, me: Warp, tile: fx.Int32, unit: int) -> fx.Vector:
+    """A lane's 16 bytes of 16 rows: 64 elements along K of 4 bits, 32 of 8 bits."""
     block = block_at(at_w, slim, weights, me, tile) + tile % (HIGH // 16) * (16 * DEEP * weights.bits // 8)
-    # A unit of 16 bytes of each lane: 64 elements along K of 4 bits, 32 of 8 bits.
-    at = part // 2 * 512 if weights.bits == 4 else part * 512
-    found = unit_at(block + (at + me.lane * 16), fx.Int32)
-    offset = part % 2 * words if weights.bits == 4 else 0
-    each = words // 2
-    return [widened([found[offset + s * each + i] for i in range(each)], weights.bits, dtype) for s in range(2)]
+    return unit_at(block + (unit * 512 + me.lane * 16), fx.Int32)
+
+
+def widened_part(words: fx.Vector, weights: Weights, part: int, dtype: type[fx.Numeric]) -> list[fx.Vector]:
+    """16 rows and 32 elements along K, for two instructions."""
+    each = weights.bits // 4
+    offset = part % 2 * 2 if weights.bits == 4 else 0
+    return [widened([words[offset + s * each + i] for i in range(each)], weights.bits, dtype) for s in range(2)]
 
 
 def widened(words: list[fx.Numeric], bits: int, dtype: type[fx.Numeric]) -> fx.Vector:
@@ -354,22 +357,19 @@ def widened(words: list[fx.Numeric], bits: int, dtype: type[fx.Numeric]) -> fx.V
     return lower.bitcast(dtype) - signs.bitcast(dtype)
 
 
-def scale_sums(
-    sums: fx.Tensor,
-    total: fx.Tensor,
-    at_w: fx.Pointer,
-    slim: Slim,
-    weights: Weights,
-    me: Warp,
-    i: int,
-    group: int,
-) -> None:
-    """What a group's integers sum up to, times its scale, to the sums of all."""
+def factors_of(
+    at_w: fx.Pointer, slim: Slim, weights: Weights, me: Warp, i: int, group: int
+) -> tuple[fx.Float32, fx.Float32]:
+    """The scales of a lane's two rows."""
     dtype = {"float16": fx.Float16, "bfloat16": fx.BFloat16, "float32": fx.Float32}[weights.scale]
     tile = me.tile(i)
     block = block_at(at_w, slim, weights, me, tile) + HIGH * DEEP * weights.bits // 8
     scales = fx.recast_iter(dtype, block) + (group * HIGH + tile % (HIGH // 16) * 16 + me.lane // 4)
-    factors = [fx.Float32(scales[0]), fx.Float32(scales[8])]
+    return fx.Float32(scales[0]), fx.Float32(scales[8])
+
+
+def scale_sums(sums: fx.Tensor, total: fx.Tensor, factors: tuple[fx.Float32, fx.Float32], slim: Slim) -> None:
+    """What a group's integers sum up to, times its scale, to the sums of all."""
     for at in range(4 * (slim.tokens // 8)):
         sums[at] = sums[at] + total[at] * factors[at // 2 % 2]
 
@@ -428,8 +428,12 @@ def finish(
         together.sync()
         if flag[0] == slim.slices - 1:
             fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Acquire)
-            for at in range(tid, units, threads):
-                store(add_slices(here + at * QUAD, size, slim), c, bias, activation, quads, given, token, at, slim)
+            # As many loads together as registers have room for.
+            many = next(x for x in (8, 4, 2, 1) if units % (threads * x) == 0 and x * slim.slices <= 16 or x == 1)
+            for first in range(tid, units, threads * many):
+                found = [add_slices(here + (first + i * threads) * QUAD, size, slim) for i in range(many)]
+                for i in fx.range_constexpr(many):
+                    store(found[i], c, bias, activation, quads, given, token, first + i * threads, slim)
 
 
 def add_parts(parts: fx.Pointer, at: fx.Int32, slim: Slim) -> fx.Vector:
