@@ -46,15 +46,15 @@ class Case(NamedTuple):
 
 
 def cases(count: int, seed: int) -> list[Case]:
-    """The three bars for every width, then random shapes."""
-    found = [Case(m, 8192, 8192, bits) for bits in FORMS for m in (1, 16, 64)]
+    """The three bars for packed weights and one row of 16 bits, then random shapes."""
+    found = [Case(m, 8192, 8192, bits) for bits in FORMS for m in (1, 16, 64) if bits < 16 or m == 1]
     draw = random.Random(seed)
 
     def some(low: int, high: int, unit: int) -> int:
         return max(unit, round(math.exp(draw.uniform(math.log(low), math.log(high))) / unit) * unit)
 
     for i in range(count):
-        found.append(Case(some(1, 96, 1), some(1024, 28672, 64), some(1024, 28672, 64), list(FORMS)[i % 3]))
+        found.append(Case(some(1, 96, 1), some(1024, 28672, 64), some(1024, 28672, 64), (4, 8, 4)[i % 3]))
     return found
 
 
@@ -75,6 +75,7 @@ def chosen(case: Case, most: int) -> list[Slim]:
 
 def name(slim: Slim) -> str:
     words = [f"{slim.rows}x{slim.tokens}", f"{slim.across}/{slim.along}", f"st{slim.stages}"]
+    words += [f"d{slim.deep}"] if slim.deep > 1 else []
     return " ".join([*words, *(["wide"] if slim.wide else []), *([f"s{slim.slices}"] if slim.slices > 1 else [])])
 
 

@@ -30,6 +30,7 @@ from .slim import (
     registers,
     shared_bytes,
     token_bytes,
+    two_totals,
     weight_bytes,
 )
 
@@ -85,7 +86,7 @@ def slim_kernel(
     per = fx.ceildiv(units, slim.slices)
     begin = fx.block_idx.y * per
     count = fx.max(fx.min(units - begin, per), 0)
-    steps = fx.ceildiv(count, slim.along)
+    steps = fx.ceildiv(count, slim.units)
     token = fx.block_idx.z * slim.tokens
     few, many = registers(slim) if slim.wide else (0, 0)
     if warp >= slim.warps:
@@ -95,8 +96,8 @@ def slim_kernel(
             stage, phase = fx.Int32(0), fx.Int32(1)
             for step in range(steps):
                 empty[stage].wait(phase)
-                fetch(load_a, load_w, w, base, full[stage], stage, begin + step * slim.along,
-                      fx.min(count - step * slim.along, slim.along), token, slim, weights, given)  # fmt: skip
+                fetch(load_a, load_w, w, base, full[stage], stage, begin + step * slim.units,
+                      fx.min(count - step * slim.units, slim.units), token, slim, weights, given)  # fmt: skip
                 stage = stage + 1
                 if stage == slim.stages:
                     stage = fx.Int32(0)
@@ -112,11 +113,19 @@ def slim_kernel(
         stage, phase = fx.Int32(0), fx.Int32(0)
         for step in range(steps):
             full[stage].wait(phase)
-            if step * slim.along + me.along < count:
-                if fx.const_expr(slim.wide):
-                    multiply_wide(base, stage, sums, dtype, slim, weights, me)
-                else:
-                    multiply(base, stage, sums, dtype, slim, weights, me)
+            left = count - step * slim.units - me.along * slim.deep
+            here = [me._replace(along=me.along * slim.deep + d) for d in range(slim.deep)]
+            if fx.const_expr(not slim.wide):
+                if left > 0:
+                    multiply(base, stage, sums, dtype, slim, weights, here[0])
+            elif fx.const_expr(slim.deep == 1):
+                if left > 0:
+                    multiply_wide(base, stage, sums, dtype, slim, weights, here)
+            else:
+                if left > 1:
+                    multiply_wide(base, stage, sums, dtype, slim, weights, here)
+                elif left > 0:
+                    multiply_wide(base, stage, sums, dtype, slim, weights, here[:1])
             # All have read the stage.
             apart.sync()
             if tid % (32 * team) == 0:
@@ -180,7 +189,7 @@ def fetch(
         blocks = fx.min(fx.ceildiv(given.n, HIGH) - first, slim.rows // HIGH)
         full.expect_tx(units * (blocks * weights.block_bytes + lines * box))
         deep = fx.Int64(fx.ceildiv(given.k, DEEP))
-        size = slim.along * weights.block_bytes
+        size = slim.units * weights.block_bytes
         places = fx.make_view(at_w, fx.make_layout((size, slim.rows // HIGH, slim.stages), (1, size, bytes_w)))
         for i in range(blocks):
             source = w + ((fx.Int64(first + i) * deep + unit) * weights.block_bytes)
@@ -262,7 +271,7 @@ def multiply(
                     for x in (sums, total)
                 )
                 group = part // max(1, 4 // weights.groups)
-                scale_sums(here, mine, factors_of(at_w, slim, weights, me, i, group), slim)
+                scale_sums(here, mine, factors_of(at_w, slim, weights, me, i, group), columns)
 
 
 def multiply_wide(
@@ -272,7 +281,7 @@ def multiply_wide(
     dtype: type[fx.Numeric],
     slim: Slim,
     weights: Weights,
-    me: Warp,
+    places: list[Warp],
 ) -> None:
     """Four warps' part of a stage: each has 16 of 64 rows in registers, and A's rows stay in shared memory."""
     nv = fx.nvgpu
@@ -282,48 +291,61 @@ def multiply_wide(
     mma = fx.make_tiled_mma(
         fx.make_mma_atom(nv.WGMMA(slim.tokens, 16, dtype, a_from="registers")), fx.make_layout((1, 1, 1), (0, 0, 0))
     )
-    boxes = slim.stages * slim.along * lines
+    boxes = slim.stages * slim.units * lines
     layout = fx.make_layout((slim.tokens, LINE, boxes), (LINE, 1, slim.tokens * LINE))
     tokens = mma.get_slice(0).partition_B(
         fx.make_view(fx.apply_swizzle(fx.recast_iter(dtype, base), swizzle(2 * LINE)), layout)
     )
-    box = (stage * slim.along + me.along) * lines
-    total = fx.make_rmem_tensor(fx.make_layout(((2, 2, columns), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
-    # Integers are widened for some instructions while those before are multiplied.
-    some = min(2 if slim.warps == 16 else 4, DEEP // 16 // weights.groups)
-    held = fx.make_layout(((2, 2, 2), 1, some), ((1, 2, 4), 0, 8))
-    left = [fx.make_rmem_tensor(held, dtype) for _ in range(2)]
-    pieces = DEEP // 16 // weights.groups // some
-    for i, group in product(range(slim.tiles), range(weights.groups)):
-        # All that is read of the block first: nothing is read behind the first of its instructions.
-        per = 4 if weights.bits == 4 else 2
-        begin = group * pieces * some // per
-        words = {
-            unit: words_of(at_w, slim, weights, me, me.tile(i), unit)
-            for unit in range(begin, begin + max(1, pieces * some // per))
-        }
-        factors = factors_of(at_w, slim, weights, me, i, group)
-        for piece in range(pieces):
-            first = (group * pieces + piece) * some
-            mine = left[piece % 2]
-            for step in range(0, some, 2):
-                halves = widened_part(words[(first + step) // per], weights, (first + step) // 2, dtype)
-                for e in range(2):
-                    fx.make_view(fx.get_iter(mine) + 8 * (step + e), fx.make_layout(8, 1)).store(halves[e])
-            for k in range(some):
-                now = mma.set_value("accumulate", fx.Int32(0)) if piece == 0 and k == 0 else mma
-                at = box + (first + k) // 4
-                fx.gemm(now, total, mine[None, None, k], tokens[None, None, (first + k) % 4, at], total)
-            nv.wgmma_commit()
-        nv.wgmma_wait(0, total)
-        here = fx.make_view(fx.get_iter(sums) + 4 * columns * i, fx.make_layout(4 * columns, 1))
-        scale_sums(here, total, factors, slim)
+    shape = fx.make_layout(((2, 2, columns), 1, 1), ((1, 2, 4), 0, 0))
+    totals = [fx.make_rmem_tensor(shape, fx.Float32) for _ in range(2 if two_totals(slim) else 1)]
+    steps = DEEP // 16 // weights.groups
+    left = fx.make_rmem_tensor(fx.make_layout(((2, 2, 2), 1, steps), ((1, 2, 4), 0, 8)), dtype)
+    before: Job | None = None
+    for number, (me, i, group) in enumerate(product(places, range(slim.tiles), range(weights.groups))):
+        job = Job(i, factors_of(at_w, slim, weights, me, i, group), totals[number % len(totals)])
+        if before is not None and len(totals) == 1:
+            close(before, 0, sums, columns)
+        # All that is read first: nothing is read behind the first of the instructions.
+        per = 16 // weights.bits
+        units = range(group * steps // per, max((group + 1) * steps // per, group * steps // per + 1))
+        words = {unit: words_of(at_w, slim, weights, me, me.tile(i), unit) for unit in units}
+        box = (stage * slim.units + me.along) * lines
+        for k in range(0, steps, 2):
+            at = group * steps + k
+            halves = widened_part(words[at // per], weights, at // 2, dtype)
+            for e in range(2):
+                fx.make_view(fx.get_iter(left) + 8 * (k + e), fx.make_layout(8, 1)).store(halves[e])
+            for e in range(2):
+                now = mma.set_value("accumulate", fx.Int32(0)) if k + e == 0 else mma
+                there = tokens[None, None, (at + e) % 4, box + (at + e) // 4]
+                fx.gemm(now, job.total, left[None, None, k + e], there, job.total)
+        nv.wgmma_commit()
+        if before is not None and len(totals) == 2:
+            close(before, 1, sums, columns)
+        before = job
+    if before is not None:
+        close(before, 0, sums, columns)
+
+
+class Job(NamedTuple):
+    """A group of 64 rows that is being multiplied: whose sums it goes to, its scales, and its own sums."""
+
+    tile: int
+    factors: tuple[fx.Float32, fx.Float32]
+    total: fx.Tensor
+
+
+def close(job: Job, pending: int, sums: fx.Tensor, columns: int) -> None:
+    """When it is done, but for so many that came behind it, scale and add."""
+    fx.nvgpu.wgmma_wait(pending, job.total)
+    here = fx.make_view(fx.get_iter(sums) + 4 * columns * job.tile, fx.make_layout(4 * columns, 1))
+    scale_sums(here, job.total, job.factors, columns)
 
 
 def block_at(at_w: fx.Pointer, slim: Slim, weights: Weights, me: Warp, tile: fx.Int32) -> fx.Pointer:
     """The packed block of 16 rows of a stage."""
     per = HIGH // 16
-    return at_w + (tile // per * (slim.along * weights.block_bytes) + me.along * weights.block_bytes)
+    return at_w + (tile // per * (slim.units * weights.block_bytes) + me.along * weights.block_bytes)
 
 
 def words_of(at_w: fx.Pointer, slim: Slim, weights: Weights, me: Warp, tile: fx.Int32, unit: int) -> fx.Vector:
@@ -368,9 +390,9 @@ def factors_of(
     return fx.Float32(scales[0]), fx.Float32(scales[8])
 
 
-def scale_sums(sums: fx.Tensor, total: fx.Tensor, factors: tuple[fx.Float32, fx.Float32], slim: Slim) -> None:
+def scale_sums(sums: fx.Tensor, total: fx.Tensor, factors: tuple[fx.Float32, fx.Float32], columns: int) -> None:
     """What a group's integers sum up to, times its scale, to the sums of all."""
-    for at in range(4 * (slim.tokens // 8)):
+    for at in range(4 * columns):
         sums[at] = sums[at] + total[at] * factors[at // 2 % 2]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from .slim import Slim, Weights, deepest, problem
+from .slim import Slim, Weights, deepest, problem, two_totals
 
 
 class Rates(NamedTuple):
@@ -37,6 +37,8 @@ class Rates(NamedTuple):
     """How much of the shorter of fetching and multiplying comes on top of the longer."""
     wide: tuple[float, float, float] = (200.0, 390.0, 1.6)
     """Clocks of a step of four warps, for each 64 rows of it, and for each of their tokens."""
+    pairs: float = 0.75
+    """How much of it is left where one is widened while another is multiplied."""
     warp: tuple[float, float] = (100.0, 9.0)
     """Clocks of a step of a warp, and for each 16 x 8 of its sums and 128 elements along K."""
 
@@ -75,14 +77,17 @@ def microseconds(given: Given, slim: Slim, rates: Rates = RATES) -> float:
     fetch = max(rounds * read / rates.block, blocks * read / rates.l2, above * slim.rows * k * size / rates.memory)
     if slim.wide:
         step, high, token = rates.wide
-        per = step + slim.tiles * weights.groups * (high * (1.0 if weights.bits == 4 else 1.15) + token * slim.tokens)
+        jobs = slim.tiles * slim.deep * weights.groups
+        per = step + jobs * (high * (1.0 if weights.bits == 4 else 1.15) + token * slim.tokens)
+        if jobs > 1 and two_totals(slim):
+            per *= rates.pairs
     else:
         step, matrix = rates.warp
         per = step + slim.tiles * (WIDENED[weights.bits] + matrix * slim.tokens / 8 * weights.depth / 128)
     # A warpgroup's instruction has twice the rate of a warp's.
     products = slim.tokens / 8 * (4 if slim.wide else 8)
     issued = slim.rows * depth / 256 * (ISSUED[weights.bits] + products) / 4
-    busy = rounds * max(ceildiv(units, slim.along) * per, issued) / rates.clock
+    busy = rounds * max(ceildiv(units, slim.units) * per, issued) / rates.clock
     total = max(fetch, busy) + rates.overlap * min(fetch, busy) + rates.start + rates.turn * (rounds - 1)
     if slim.slices > 1:
         total += rates.slices + 4 * blocks * slim.rows * slim.tokens / rates.sums
@@ -91,10 +96,11 @@ def microseconds(given: Given, slim: Slim, rates: Rates = RATES) -> float:
 
 
 TEAMS = (
-    (64, 1, 8, False), (64, 2, 4, False), (128, 2, 4, False), (128, 4, 2, False), (64, 4, 4, True), (64, 4, 3, True),
-    (64, 4, 2, True), (128, 8, 1, True), (128, 8, 2, True), (192, 12, 1, True), (256, 8, 1, True), (256, 16, 1, True),
+    (64, 1, 8, False, 1), (64, 2, 4, False, 1), (128, 2, 4, False, 1), (128, 4, 2, False, 1), (64, 4, 4, True, 1),
+    (64, 4, 3, True, 1), (64, 4, 2, True, 1), (64, 4, 2, True, 2), (128, 8, 1, True, 1), (128, 8, 1, True, 2),
+    (128, 8, 2, True, 1), (192, 12, 1, True, 1), (256, 8, 1, True, 1), (256, 16, 1, True, 1),
 )  # fmt: skip
-"""Rows of a block, warps across them and along K, and whether four work together."""
+"""Rows of a block, warps across them and along K, whether four work together, and units of a stage."""
 
 
 def cuts(m: int, weights: Weights) -> Iterator[Slim]:
@@ -102,8 +108,8 @@ def cuts(m: int, weights: Weights) -> Iterator[Slim]:
     sizes = (8, 16, 24, 32, 48, 64)
     enough = next((t for t in sizes if t >= m), sizes[-1])
     for tokens in sizes[: sizes.index(enough) + 1]:
-        for rows, across, along, wide in TEAMS:
-            slim = deepest(Slim(rows, tokens, across, along, 1, 1, wide), weights)
+        for rows, across, along, wide, deep in TEAMS:
+            slim = deepest(Slim(rows, tokens, across, along, 1, 1, wide, deep), weights)
             if problem(slim, weights) is None and slim.stages >= 2:
                 yield slim
 
@@ -117,7 +123,7 @@ def candidates(given: Given) -> list[Slim]:
     found: list[tuple[float, Slim]] = []
     for slim in cuts(given.m, given.weights):
         for slices in SLICES:
-            if slices == 1 or slices * slim.along <= units:
+            if slices == 1 or slices * slim.units <= units:
                 one = slim._replace(slices=slices)
                 found.append((microseconds(given, one), one))
     return [slim for _, slim in sorted(found)]
