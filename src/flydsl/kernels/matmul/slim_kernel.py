@@ -186,13 +186,14 @@ def fetch(
     at_a = base + stage * bytes_a
     at_w = base + slim.stages * bytes_a
     if fx.const_expr(weights.packed):
-        blocks = fx.min(fx.ceildiv(given.n, HIGH) - first, slim.rows // HIGH)
+        # Behind the last columns the last block comes again, for nobody.
+        blocks, last = slim.rows // HIGH, fx.ceildiv(given.n, HIGH) - 1
         full.expect_tx(units * (blocks * weights.block_bytes + lines * box))
         deep = fx.Int64(fx.ceildiv(given.k, DEEP))
         size = slim.units * weights.block_bytes
         places = fx.make_view(at_w, fx.make_layout((size, slim.rows // HIGH, slim.stages), (1, size, bytes_w)))
         for i in range(blocks):
-            source = w + ((fx.Int64(first + i) * deep + unit) * weights.block_bytes)
+            source = w + ((fx.Int64(fx.min(first + i, last)) * deep + unit) * weights.block_bytes)
             nv.bulk_load(source, places[None, i, stage], full, nbytes=units * weights.block_bytes, evict="first")
     else:
         full.expect_tx(units * (slim.rows * LINE * 2 + box))
@@ -556,6 +557,3 @@ def slim_matmul(
         load_a, load_w, fx.recast_iter(fx.Int8, fx.get_iter(w)), fx.get_iter(c), bias, work_at, counters_at, dtype,
         slim, weights, activation, quads, Problem(m, n, k, step_c), value_attrs={"nvvm.minctasm": 1},
     ).launch(grid=grid, block=slim.threads, stream=stream, pdl=True, smem=shared_bytes(slim, weights))  # fmt: skip
-
-
-__all__ = ["slim_matmul"]
