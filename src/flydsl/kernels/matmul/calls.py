@@ -25,8 +25,8 @@ UNIT = 16
 
 Extra: TypeAlias = "HostArray | None"
 """A bias or scale, where there is one."""
-Run: TypeAlias = "Callable[[HostArray, HostArray, HostArray, Extra, Extra, Extra, object], None]"
-"""A call with a, b, out, bias, scale_a, scale_b and the stream."""
+Run: TypeAlias = "Callable[[HostArray, HostArray, HostArray, Extra, Extra, Extra, Extra, object], None]"
+"""A call with a, b, out, bias, scale_a, scale_b, scale_out and the stream."""
 
 
 class Matrix(NamedTuple):
@@ -145,14 +145,21 @@ def arranged(request: Request, out: Array, run: Run) -> Run:
         return run
 
     def run_arranged(
-        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
+        a: HostArray,
+        b: HostArray,
+        c: HostArray,
+        bias: Extra,
+        scale_a: Extra,
+        scale_b: Extra,
+        scale_out: Extra,
+        stream: object,
     ) -> None:
         a, b, c = (in_line(x) if line else x for x, line in zip((a, b, c), lines, strict=True))
         vectors = (
             packed(x) if pack and x is not None else x for x, pack in zip((bias, scale_a, scale_b), small, strict=True)
         )
         bias, scale_a, scale_b = vectors
-        run(a, b, c, bias, scale_a, scale_b, stream)
+        run(a, b, c, bias, scale_a, scale_b, scale_out, stream)
 
     return run_arranged
 
@@ -223,7 +230,14 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     floats, counts = plan.sums(given)
 
     def run(
-        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
+        a: HostArray,
+        b: HostArray,
+        c: HostArray,
+        bias: Extra,
+        scale_a: Extra,
+        scale_b: Extra,
+        scale_out: Extra,
+        stream: object,
     ) -> None:
         if turned and scale_b is not None:
             scale_b = scale_b.T
@@ -234,10 +248,10 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         if counts:
             work = scratch(c, "sums", floats, "float32", stream)
             counters = scratch(c, "counters", counts, "int32", stream, zero=True)
-        if stream is None:
-            hopper(a, b, c, bias, scale_a, scale_b, work, counters, *numbers)
-        else:
-            hopper(a, b, c, bias, scale_a, scale_b, work, counters, *numbers, stream)
+        more = {} if stream is None else {"stream": stream}
+        if scale_out is not None:
+            more["scale_out"] = scale_out
+        hopper(a, b, c, bias, scale_a, scale_b, work, counters, *numbers, **more)
 
     return run
 
@@ -251,7 +265,7 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
     a, b, m, n, k = request.a, request.b, request.m, request.n, request.k
     if not where.hopper or not 0 < m <= FEW or not k or request.batched or request.invariant or a.itemsize != 2:
         return None
-    if request.scale_a is not None or request.scale_b is not None or (n > 1 and out.strides[1] != 1):
+    if (request.scale_a, request.scale_b, request.scale_out) != (None, None, None) or (n > 1 and out.strides[1] != 1):
         return None
     form_a, form_b = (engine_form(x, k, 1, array) for x, array in ((left(request), a), (right(request), b)))
     if form_a is None or form_b is None or (form_a[0], form_b[0]) != ("k", "k"):
@@ -267,7 +281,14 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
     from .slim_kernel import slim_matmul
 
     def run(
-        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
+        a: HostArray,
+        b: HostArray,
+        c: HostArray,
+        bias: Extra,
+        scale_a: Extra,
+        scale_b: Extra,
+        scale_out: Extra,
+        stream: object,
     ) -> None:
         work = counters = None
         if slim.slices > 1:
@@ -308,6 +329,7 @@ def rowwise(request: Request, out: Array) -> bool:
         and request.a.dtype in ("float16", "bfloat16")
         and request.scale_a is None
         and request.scale_b is None
+        and request.out_dtype not in FP8
         and request.k > 0
         and (x.depth, y.depth, out.strides[-1]) == (1, 1, 1)
         and min(x.step, y.step, out.strides[-2]) > 0
@@ -327,7 +349,14 @@ def on_ampere(request: Request, out: Array, where: Target) -> Run | None:
     activation = request.activation
 
     def run(
-        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
+        a: HostArray,
+        b: HostArray,
+        c: HostArray,
+        bias: Extra,
+        scale_a: Extra,
+        scale_b: Extra,
+        scale_out: Extra,
+        stream: object,
     ) -> None:
         x, y, out = (units(t) if aligned else rows_of(t) for t in (a, b.T, c))
         more = {} if stream is None else {"stream": stream}
@@ -375,7 +404,14 @@ def on_amd(request: Request, out: Array, where: Target) -> Run | None:
         return None
 
     def run(
-        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
+        a: HostArray,
+        b: HostArray,
+        c: HostArray,
+        bias: Extra,
+        scale_a: Extra,
+        scale_b: Extra,
+        scale_out: Extra,
+        stream: object,
     ) -> None:
         more = {} if stream is None else {"stream": stream}
         gemm(units(a), units(b.T), rows_of(c), **more)
@@ -396,12 +432,19 @@ def anywhere(request: Request, out: Array) -> Run:
     )  # fmt: skip
 
     def run(
-        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
+        a: HostArray,
+        b: HostArray,
+        c: HostArray,
+        bias: Extra,
+        scale_a: Extra,
+        scale_b: Extra,
+        scale_out: Extra,
+        stream: object,
     ) -> None:
-        if stream is None:
-            plain(a, b, c, bias, scale_a, scale_b, *numbers)
-        else:
-            plain(a, b, c, bias, scale_a, scale_b, *numbers, stream)
+        more = {} if stream is None else {"stream": stream}
+        if scale_out is not None:
+            more["scale_out"] = scale_out
+        plain(a, b, c, bias, scale_a, scale_b, *numbers, **more)
 
     return run
 

@@ -18,6 +18,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ..activations import activated
+from ..epilogue import narrowed
 from .hopper_out import swizzle
 from .slim import (
     BARRIER_BYTES,
@@ -498,14 +499,14 @@ def store(
         if fx.const_expr(quads):
             if column < given.n:
                 added = [element(bias, column + i) for i in range(QUAD)] if bias is not None else None
-                fx.nvgpu.store_global(place, finished(values, added, activation).to(c.dtype))
+                fx.nvgpu.store_global(place, narrowed(finished(values, added, activation), c.dtype))
         else:
             for i in fx.range_constexpr(QUAD):
                 if column + i < given.n:
                     value = values[i]
                     if fx.const_expr(bias is not None):
                         value = value + element(bias, column + i)
-                    place[i] = c.dtype(activated(activation, value))
+                    place[i] = narrowed(activated(activation, value), c.dtype)
 
 
 def element(vector: fx.Tensor | None, at: fx.Int32) -> fx.Float32:
