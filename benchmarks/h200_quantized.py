@@ -29,7 +29,7 @@ from h200_matmul import L2, timed
 from flydsl.kernels import dequantize_weight, matmul, quantize_weight
 from flydsl.kernels.matmul.slim import Slim, Weights
 from flydsl.kernels.matmul.slim_kernel import slim_matmul
-from flydsl.kernels.matmul.slim_plan import Given, candidates, seconds
+from flydsl.kernels.matmul.slim_plan import Given, candidates, microseconds
 from flydsl.kernels.matmul.workspace import scratch
 
 FORMS = {4: Weights(4, 128), 8: Weights(8, 128), 16: Weights(16)}
@@ -46,15 +46,15 @@ class Case(NamedTuple):
 
 
 def cases(count: int, seed: int) -> list[Case]:
-    """The three bars for every width, then random shapes."""
-    found = [Case(m, 8192, 8192, bits) for bits in FORMS for m in (1, 16, 64)]
+    """The three bars for packed weights and one row of 16 bits, then random shapes."""
+    found = [Case(m, 8192, 8192, bits) for bits in FORMS for m in (1, 16, 64) if bits < 16 or m == 1]
     draw = random.Random(seed)
 
     def some(low: int, high: int, unit: int) -> int:
         return max(unit, round(math.exp(draw.uniform(math.log(low), math.log(high))) / unit) * unit)
 
     for i in range(count):
-        found.append(Case(some(1, 96, 1), some(1024, 28672, 64), some(1024, 28672, 64), list(FORMS)[i % 3]))
+        found.append(Case(some(1, 96, 1), some(1024, 28672, 64), some(1024, 28672, 64), (4, 8, 4)[i % 3]))
     return found
 
 
@@ -62,11 +62,11 @@ def chosen(case: Case, most: int) -> list[Slim]:
     """The model's favourite, its other slices, and others that differ from each other."""
     given = Given(case.m, case.n, case.k, FORMS[case.bits], 132)
     ranked = candidates(given)
-    limit = 2.5 * seconds(given, ranked[0])
+    limit = 2.5 * microseconds(given, ranked[0])
     found, seen = [ranked[0]], {ranked[0]._replace(slices=1, stages=0)}
     for slim in ranked:
         shape = slim._replace(slices=1, stages=0)
-        if shape not in seen and seconds(given, slim) < limit and len(found) < most - 2:
+        if shape not in seen and microseconds(given, slim) < limit and len(found) < most - 2:
             seen.add(shape)
             found.append(slim)
     same = [x for x in ranked[1:] if x._replace(slices=1) == ranked[0]._replace(slices=1)]
@@ -75,6 +75,7 @@ def chosen(case: Case, most: int) -> list[Slim]:
 
 def name(slim: Slim) -> str:
     words = [f"{slim.rows}x{slim.tokens}", f"{slim.across}/{slim.along}", f"st{slim.stages}"]
+    words += [f"d{slim.deep}"] if slim.deep > 1 else []
     return " ".join([*words, *(["wide"] if slim.wide else []), *([f"s{slim.slices}"] if slim.slices > 1 else [])])
 
 
@@ -217,7 +218,7 @@ def run(case: Case, good: set[str], options, out) -> float:
     times = timed(calls, options.rounds, sets)
     given = Given(case.m, case.n, case.k, FORMS[case.bits], 132)
     for who, us in times.items():
-        more = {"slim": cuts[who]._asdict(), "model": seconds(given, cuts[who]) * 1e6} if who in cuts else {}
+        more = {"slim": cuts[who]._asdict(), "model": microseconds(given, cuts[who])} if who in cuts else {}
         out.write(json.dumps({"case": case._asdict(), "who": who, "us": us, "gbs": size / us / 1e3, **more}) + "\n")
     out.flush()
     peer, ours = times.pop("cublas"), times.get("matmul", math.nan)

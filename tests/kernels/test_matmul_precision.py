@@ -1,4 +1,4 @@
-"""float32 on tensor cores: how many bits are kept, and that what is not finite stays so."""
+"""float32 on tensor cores: how many bits are kept, and that what is not finite stays so. Results of 8 bits."""
 
 from __future__ import annotations
 
@@ -58,6 +58,30 @@ def test_bits(precision: str, bits: int, rng: np.random.Generator, device: str):
         assert row[0] == float("inf") and row[1] == -float("inf") and row[2].isnan()
 
 
+def nearest(x: torch.Tensor, dtype) -> torch.Tensor:
+    """In 8 bits, the largest number for all that is too large."""
+    largest = torch.finfo(dtype).max
+    return x.clamp(-largest, largest).to(dtype).double()
+
+
+@pytest.mark.parametrize("rows, arch", [(20, "sm_90a"), (3, "sm_90a"), (9, "gfx942")])
+def test_results_of_8_bits(rows: int, arch: str, rng: np.random.Generator, emulate):
+    """The nearest number to what f32 sums may be; a NaN stays one, what is too large is the largest."""
+    emulate(arch)
+    a, b = (torch.from_numpy(rng.standard_normal(s)).bfloat16() for s in ((rows, 72), (72, 41)))
+    a[0, 1], a[1] = float("nan"), 1e30
+    exact = a.double() @ b.double()
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        for scale in (None, 0.25) if rows > 8 else (None,):
+            given = None if scale is None else torch.tensor([scale])
+            c = matmul(a, b, out_dtype=dtype, scale_out=given).double()
+            wanted = exact / (scale or 1.0)
+            slack = (a.double().abs() @ b.double().abs()) / (scale or 1.0) * 72 * 2.0**-22
+            low, high = nearest(wanted - slack, dtype), nearest(wanted + slack, dtype)
+            assert c[0].isnan().all() and (c[1].abs() == torch.finfo(dtype).max).all()
+            assert ((low[1:] <= c[1:]) & (c[1:] <= high[1:])).all()
+
+
 @pytest.mark.parametrize("arch", ["gfx942", "native"])
 def test_other_stacks_multiply_as_it_is(arch: str, rng: np.random.Generator, emulate):
     emulate(arch)
@@ -72,5 +96,9 @@ def test_what_is_refused(rng: np.random.Generator, emulate):
         matmul(a, b, precision="bf16")
     with pytest.raises(DSLTypeError, match="precision='tf32' is about float32, got a of float16"):
         matmul(a.half(), b.half(), precision="tf32")
+    with pytest.raises(DSLTypeError, match="scale_out goes with results of float8_e4m3fn and float8_e5m2, not float32"):
+        matmul(a, b, scale_out=torch.ones(1))
+    with pytest.raises(DSLValueError, match="scale_out is one value of float32, got float32.2."):
+        matmul(a, b, out_dtype="float8_e5m2", scale_out=torch.ones(2))
     with pytest.raises(DSLValueError, match="two matrices of float32"):
         matmul(a, quantize_weight(b), precision="tf32")

@@ -69,6 +69,7 @@ CUTS = [
     (Slim(128, 16, 4, 1, 2), Weights(8, 128), BF16),
     (Slim(64, 8, 4, 2, 2, 3, True), Weights(4, 32), BF16),
     (Slim(128, 8, 4, 1, 3, 1, True), Weights(8, 256), F16),
+    (Slim(64, 8, 4, 1, 2, 1, True, 2), Weights(4, 128), F16),
     (Slim(64, 16, 4, 2, 2, 2), Weights(16), BF16),
 ]
 
@@ -90,6 +91,15 @@ def test_cuts(slim: Slim, form: Weights, dtype, rng: np.random.Generator, device
     slim_matmul(a, data, c[0], None, work, counters, m, n, k, k, k, c.stride(1), slim, form, "none", form.bits == 8)
     bound(c[0], a, exact)
     assert torch.isnan(whole[..., n:]).all() and not counters.any()
+
+
+def test_nothing_to_report_in_checked_mode(rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
+    """No races between who fetches and who multiplies, or between blocks, and no read of what is not there."""
+    emulate("sm_90a")
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    monkeypatch.setenv("FLYDSL_COMPILE_OPT_LEVEL", "1")
+    test_cuts(Slim(128, 8, 8, 1, 2, 2, True), Weights(4, 128), BF16, rng, "cpu")
+    test_cuts(Slim(64, 8, 4, 2, 2), Weights(8, 128), BF16, rng, "cpu")
 
 
 @pytest.mark.parametrize("arch", ["sm_90a", "gfx942", "native"])
@@ -165,5 +175,5 @@ def test_the_rule_finds_a_cut_for_all(rng: np.random.Generator):
         form = Weights(*[(4, 32, "float32"), (4, 128), (8, 512), (16,)][rng.integers(4)])
         given = Given(m, n, k, form, int(rng.integers(1, 200)))
         assert problem(best(given), form) is None
-        assert all(x.slices == 1 or x.slices * x.along <= -(-k // form.depth) for x in candidates(given))
+        assert all(x.slices == 1 or x.slices * x.units <= -(-k // form.depth) for x in candidates(given))
     assert deepest(Slim(64, 8, 1, 8, 1), Weights(4, 128)).stages > 2

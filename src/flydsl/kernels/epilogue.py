@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+
+if TYPE_CHECKING:
+    from flydsl.expr.annotations import ValueT
 
 
 @flyc.jit
@@ -26,4 +31,16 @@ def biased(values: fx.Vector, biases: fx.Pointer, tile: tuple[int, int], product
     return values + product.partition_C(added).load()
 
 
-__all__ = ["biased", "fetch_bias"]
+LARGEST = {fx.Float8E4M3FN: 448.0, fx.Float8E5M2: 57344.0}
+"""The largest numbers of 8 bits."""
+
+
+def narrowed(values: ValueT, dtype: type[fx.Numeric]) -> ValueT:
+    """Values of f32 as `dtype`. In 8 bits what is too large becomes the largest number, and a NaN stays one."""
+    most = LARGEST.get(dtype)
+    if most is not None:
+        values = fx.minimumf(fx.maximumf(values, -most), most)
+    return cast("ValueT", values.to(dtype))
+
+
+__all__ = ["biased", "fetch_bias", "narrowed"]

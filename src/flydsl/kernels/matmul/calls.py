@@ -11,6 +11,9 @@ from .arrays import Array, HostArray, in_line, is_torch, packed
 from .pack import PARTS, Packing
 from .plan import Problem, best
 from .request import FP8, Request
+from .slim import Weights
+from .slim_plan import Given
+from .slim_plan import best as best_slim
 from .tile import LINE, Form
 from .workspace import scratch
 
@@ -22,8 +25,8 @@ UNIT = 16
 
 Extra: TypeAlias = "HostArray | None"
 """A bias or scale, where there is one."""
-Run: TypeAlias = "Callable[[HostArray, HostArray, HostArray, Extra, Extra, Extra, object], None]"
-"""A call with a, b, out, bias, scale_a, scale_b and the stream."""
+Run: TypeAlias = "Callable[[HostArray, HostArray, HostArray, Extra, Extra, Extra, Extra, object], None]"
+"""A call with a, b, out, bias, scale_a, scale_b, scale_out and the stream."""
 
 
 class Matrix(NamedTuple):
@@ -125,7 +128,7 @@ class Target(NamedTuple):
 
 def decide(request: Request, out: Array, where: Target) -> Run:
     """The fastest kernel that can do it."""
-    for choose in (on_hopper, on_ampere, on_amd):
+    for choose in (few_rows, on_hopper, on_ampere, on_amd):
         found = choose(request, out, where)
         if found is not None:
             return arranged(request, out, found)
@@ -142,14 +145,21 @@ def arranged(request: Request, out: Array, run: Run) -> Run:
         return run
 
     def run_arranged(
-        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
+        a: HostArray,
+        b: HostArray,
+        c: HostArray,
+        bias: Extra,
+        scale_a: Extra,
+        scale_b: Extra,
+        scale_out: Extra,
+        stream: object,
     ) -> None:
         a, b, c = (in_line(x) if line else x for x, line in zip((a, b, c), lines, strict=True))
         vectors = (
             packed(x) if pack and x is not None else x for x, pack in zip((bias, scale_a, scale_b), small, strict=True)
         )
         bias, scale_a, scale_b = vectors
-        run(a, b, c, bias, scale_a, scale_b, stream)
+        run(a, b, c, bias, scale_a, scale_b, scale_out, stream)
 
     return run_arranged
 
@@ -220,7 +230,14 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     floats, counts = plan.sums(given)
 
     def run(
-        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
+        a: HostArray,
+        b: HostArray,
+        c: HostArray,
+        bias: Extra,
+        scale_a: Extra,
+        scale_b: Extra,
+        scale_out: Extra,
+        stream: object,
     ) -> None:
         if turned and scale_b is not None:
             scale_b = scale_b.T
@@ -231,10 +248,54 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         if counts:
             work = scratch(c, "sums", floats, "float32", stream)
             counters = scratch(c, "counters", counts, "int32", stream, zero=True)
-        if stream is None:
-            hopper(a, b, c, bias, scale_a, scale_b, work, counters, *numbers)
-        else:
-            hopper(a, b, c, bias, scale_a, scale_b, work, counters, *numbers, stream)
+        more = {} if stream is None else {"stream": stream}
+        if scale_out is not None:
+            more["scale_out"] = scale_out
+        hopper(a, b, c, bias, scale_a, scale_b, work, counters, *numbers, **more)
+
+    return run
+
+
+FEW = 8
+"""Rows for which the columns of B are what is multiplied, each by all of them."""
+
+
+def few_rows(request: Request, out: Array, where: Target) -> Run | None:
+    """`slim_kernel`, for few rows of 16-bit types and a B whose columns are in one piece each."""
+    a, b, m, n, k = request.a, request.b, request.m, request.n, request.k
+    if not where.hopper or not 0 < m <= FEW or not k or request.batched or request.invariant or a.itemsize != 2:
+        return None
+    if (request.scale_a, request.scale_b, request.scale_out) != (None, None, None) or (n > 1 and out.strides[1] != 1):
+        return None
+    form_a, form_b = (engine_form(x, k, 1, array) for x, array in ((left(request), a), (right(request), b)))
+    if form_a is None or form_b is None or (form_a[0], form_b[0]) != ("k", "k"):
+        return None
+    weights = Weights(16)
+    slim = best_slim(Given(m, n, k, weights, where.processors))
+    step_c = out.strides[0] if m > 1 else -(-n // 8) * 8
+    if step_c <= 0:
+        return None
+    quads = n % 4 == 0 and step_c % 4 == 0 and out.address % (4 * out.itemsize) == 0
+    numbers = m, n, k, form_a[1], form_b[1], step_c, slim, weights, request.activation, quads
+    blocks = -(-n // slim.rows)
+    from .slim_kernel import slim_matmul
+
+    def run(
+        a: HostArray,
+        b: HostArray,
+        c: HostArray,
+        bias: Extra,
+        scale_a: Extra,
+        scale_b: Extra,
+        scale_out: Extra,
+        stream: object,
+    ) -> None:
+        work = counters = None
+        if slim.slices > 1:
+            work = scratch(c, "sums", blocks * slim.slices * slim.rows * slim.tokens, "float32", stream)
+            counters = scratch(c, "counters", blocks, "int32", stream, zero=True)
+        more = () if stream is None else (stream,)
+        slim_matmul(a, b, c, bias, work, counters, *numbers, *more)
 
     return run
 
@@ -268,6 +329,7 @@ def rowwise(request: Request, out: Array) -> bool:
         and request.a.dtype in ("float16", "bfloat16")
         and request.scale_a is None
         and request.scale_b is None
+        and request.out_dtype not in FP8
         and request.k > 0
         and (x.depth, y.depth, out.strides[-1]) == (1, 1, 1)
         and min(x.step, y.step, out.strides[-2]) > 0
@@ -287,7 +349,14 @@ def on_ampere(request: Request, out: Array, where: Target) -> Run | None:
     activation = request.activation
 
     def run(
-        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
+        a: HostArray,
+        b: HostArray,
+        c: HostArray,
+        bias: Extra,
+        scale_a: Extra,
+        scale_b: Extra,
+        scale_out: Extra,
+        stream: object,
     ) -> None:
         x, y, out = (units(t) if aligned else rows_of(t) for t in (a, b.T, c))
         more = {} if stream is None else {"stream": stream}
@@ -335,7 +404,14 @@ def on_amd(request: Request, out: Array, where: Target) -> Run | None:
         return None
 
     def run(
-        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
+        a: HostArray,
+        b: HostArray,
+        c: HostArray,
+        bias: Extra,
+        scale_a: Extra,
+        scale_b: Extra,
+        scale_out: Extra,
+        stream: object,
     ) -> None:
         more = {} if stream is None else {"stream": stream}
         gemm(units(a), units(b.T), rows_of(c), **more)
@@ -356,12 +432,19 @@ def anywhere(request: Request, out: Array) -> Run:
     )  # fmt: skip
 
     def run(
-        a: HostArray, b: HostArray, c: HostArray, bias: Extra, scale_a: Extra, scale_b: Extra, stream: object
+        a: HostArray,
+        b: HostArray,
+        c: HostArray,
+        bias: Extra,
+        scale_a: Extra,
+        scale_b: Extra,
+        scale_out: Extra,
+        stream: object,
     ) -> None:
-        if stream is None:
-            plain(a, b, c, bias, scale_a, scale_b, *numbers)
-        else:
-            plain(a, b, c, bias, scale_a, scale_b, *numbers, stream)
+        more = {} if stream is None else {"stream": stream}
+        if scale_out is not None:
+            more["scale_out"] = scale_out
+        plain(a, b, c, bias, scale_a, scale_b, *numbers, **more)
 
     return run
 

@@ -9,7 +9,7 @@ from flydsl.errors import DSLValueError
 from ...target import on_host
 from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key
 from .calls import Run, Target, decide
-from .request import SUMS, Request, check, check_apart, check_out, check_precision
+from .request import SUMS, Request, check, check_apart, check_out, check_precision, check_scale_out
 from .weights import QuantizedWeight
 
 HOPPER_PROCESSORS = 132
@@ -28,17 +28,19 @@ def matmul(
     activation: str | None = None,
     scale_a: HostArray | None = None,
     scale_b: HostArray | None = None,
+    scale_out: HostArray | None = None,
     out_dtype: object = None,
     accumulate: str = "f32",
     precision: str = "ieee",
     batch_invariant: bool = False,
     stream: object = None,
 ) -> Any:
-    """`activation((a @ b) * scale_a * scale_b + bias)` in `out`, or in a fresh array.
+    """`activation((a @ b) * scale_a * scale_b + bias) / scale_out` in `out`, or in a fresh array.
 
     `a` is (M, K) and `b` (K, N), or either has a batch in front; any strides. Types are float16, bfloat16, float32,
-    fp8 (e4m3fn, e5m2) and int8; the result is float32, float16 or bfloat16 (`out_dtype`; by default the type of `a`,
-    bfloat16 for fp8, int32 for int8). `bias` has N values. A scale is float32: one value, one for each row of `a` and
+    fp8 (e4m3fn, e5m2) and int8; the result is float32, float16, bfloat16 or fp8 (`out_dtype`; by default the type of
+    `a`, bfloat16 for fp8, int32 for int8). Results of fp8 are divided by `scale_out`, one value of float32; what is too
+    large becomes the largest number. `bias` has N values. A scale is float32: one value, one for each row of `a` and
     column of `b`, or one for 128 elements of a row of `a` and for 128 x 128 of `b`. `activation` is one of
     `flydsl.kernels.activations`. `accumulate="fast"` leaves sums of fp8 to the tensor cores, which keep 14 bits.
     `precision` is how float32 may be multiplied where tensor cores can: "ieee" as it is, "tf32x3" by three products of
@@ -55,10 +57,11 @@ def matmul(
     """
     if isinstance(b, QuantizedWeight):
         return _with_weights(
-            a, b, out, bias, activation, scale_a, scale_b, out_dtype, accumulate, precision, batch_invariant, stream
+            a, b, out, bias, activation, scale_a, scale_b, scale_out, out_dtype, accumulate, precision,
+            batch_invariant, stream,
         )  # fmt: skip
     key = (
-        *map(array_key, (a, b, out, bias, scale_a, scale_b)), activation, out_dtype, accumulate, precision,
+        *map(array_key, (a, b, out, bias, scale_a, scale_b, scale_out)), activation, out_dtype, accumulate, precision,
         batch_invariant, *environment_key()
     )  # fmt: skip
     known = _decided.get(key)
@@ -66,6 +69,7 @@ def matmul(
         asked = _request(a, b, bias, scale_a, scale_b, activation, out_dtype, accumulate)
         exact = check_precision(asked.a.dtype, precision)
         request = asked._replace(invariant=bool(batch_invariant), precision=exact)
+        request = check_scale_out(request, _describe("scale_out", scale_out))
     else:
         request = known.request
     given = out is not None
@@ -78,11 +82,15 @@ def matmul(
         _decided[key] = known
     if given:
         # Addresses are not part of what was decided.
-        check_apart(address(out), known.reach, zip(_NAMES, (a, b, bias, scale_a, scale_b), known.reaches, strict=True))
+        check_apart(
+            address(out),
+            known.reach,
+            zip(_NAMES, (a, b, bias, scale_a, scale_b, scale_out), known.reaches, strict=True),
+        )
     if known.run is not None:
         if not request.blocked:
             scale_a, scale_b = _flat(scale_a), _flat(scale_b)
-        known.run(a, b, out, bias, scale_a, scale_b, stream)
+        known.run(a, b, out, bias, scale_a, scale_b, _flat(scale_out), stream)
     return out
 
 
@@ -94,14 +102,15 @@ def _with_weights(
     activation: str | None,
     scale_a: HostArray | None,
     scale_b: HostArray | None,
+    scale_out: HostArray | None,
     out_dtype: object,
     accumulate: str,
     precision: str,
     batch_invariant: bool,
     stream: object,
 ) -> Any:
-    if scale_a is not None or scale_b is not None:
-        raise DSLValueError("matmul: quantized weights have scales of their own; leave out scale_a and scale_b")
+    if (scale_a, scale_b, scale_out) != (None, None, None):
+        raise DSLValueError("matmul: quantized weights have scales of their own; leave out scale_a, scale_b, scale_out")
     if accumulate not in SUMS:
         raise DSLValueError(f"matmul: accumulate is one of {', '.join(SUMS)}, got {accumulate!r}")
     if precision != "ieee":
@@ -113,7 +122,7 @@ def _with_weights(
     return matmul_quantized(a, b, out, bias, activation, out_dtype, batch_invariant, stream, target_of)
 
 
-_NAMES = ("a", "b", "bias", "scale_a", "scale_b")
+_NAMES = ("a", "b", "bias", "scale_a", "scale_b", "scale_out")
 
 
 class Decision(NamedTuple):
@@ -128,7 +137,7 @@ class Decision(NamedTuple):
 def _decide(request: Request, out: Array, given: bool) -> Decision:
     if given:
         check_out(request, out)
-    arrays = (request.a, request.b, request.bias, request.scale_a, request.scale_b)
+    arrays = (request.a, request.b, request.bias, request.scale_a, request.scale_b, request.scale_out)
     run = None if 0 in request.shape else decide(request, out, target_of(request.a))
     return Decision(request, run, out.reach, tuple(0 if x is None else x.reach for x in arrays))
 

@@ -61,6 +61,7 @@ def hopper_kernel(
     step_c: fx.Int64,
     step_batch: fx.Int64,
     offsets: fx.Pointer | None,
+    scale_out: fx.Tensor | None,
 ):
     nv = fx.nvgpu
     bk = depth_of(dtype)
@@ -170,7 +171,7 @@ def hopper_kernel(
         turn = nv.named_barrier(consumer + 1, 128)
         out = Out(
             c, bias, scale_x, scale_y, store_c, after + BARRIER_BYTES, tile, form, rows, columns, step_c, step_batch,
-            consumer, member, turn,
+            consumer, member, turn, scale_out,
         )  # fmt: skip
         # Consumers that take turns multiply one after the other: waits tell the phases of a stage apart by parity only.
         mine_next, other_next = (nv.named_barrier(x, 256) for x in (4 + consumer, 5 - consumer))
@@ -456,6 +457,7 @@ def hopper(
     form: fx.Constexpr[Form],
     stream: fx.Stream = fx.Stream(None),
     offsets: fx.Tensor | None = None,
+    scale_out: fx.Tensor | None = None,
 ):
     """D = f(X Y^T + bias). `step_*` and `batch_*` are strides in elements: of rows, or of k if rows are contiguous.
 
@@ -481,7 +483,8 @@ def hopper(
     work_at, counters_at, offsets_at = [t if t is None else fx.get_iter(t) for t in (work, counters, offsets)]
     hopper_kernel(
         load_x, load_y, store_c, fx.get_iter(c), bias, scale_x, scale_y, work_at, counters_at, dtype, y.dtype, tile,
-        form, rows, columns, k, batches, group, step_c, batch_c, offsets_at, value_attrs={"nvvm.minctasm": 1},
+        form, rows, columns, k, batches, group, step_c, batch_c, offsets_at, scale_out,
+        value_attrs={"nvvm.minctasm": 1},
     ).launch(
         grid=blocks, block=tile.threads, cluster=tile.blocks, stream=stream, pdl=form.overlap,
         smem=stages(tile) * stage_bytes(tile) + fixed_bytes(tile),

@@ -8,6 +8,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ..activations import activated
+from ..epilogue import narrowed
 from .tile import LINE, Form, Staging, Tile, staging
 
 
@@ -38,6 +39,7 @@ class Out(NamedTuple):
     consumer: fx.Int32
     member: fx.Int32
     turn: fx.nvgpu.named_barrier
+    scale_out: fx.Tensor | None = None
     origin: fx.Int32 | int = 0
     """The row of D that tiles are counted from."""
 
@@ -65,7 +67,8 @@ def finished(out: Out, values: fx.Vector, top: fx.Int32, left: fx.Int32, columns
             values = values * along(out, scale, direction, top, left, columns)
     if form.bias:
         values = values + along(out, out.bias, form.bias, top, left, columns)
-    return activated(form.activation, values)
+    values = activated(form.activation, values)
+    return values if out.scale_out is None else values / out.scale_out[0]
 
 
 def along(out: Out, vector: fx.Tensor, direction: str, top: fx.Int32, left: fx.Int32, columns: int) -> fx.Vector:
@@ -139,7 +142,7 @@ def store_by_threads(
     top, left = corner(out, row, column, repeat)
     left = left + shift
     result = fx.make_rmem_tensor(chunk_layout(columns), dtype)
-    result.store(finished(out, values.load(), top, left, columns).to(dtype))
+    result.store(narrowed(finished(out, values.load(), top, left, columns), dtype))
     lane, warp = out.member % 32, out.member // 32
     top, left = top + warp * 16 + lane // 4, left + lane % 4 * 2
     origin = out.c + fx.Int64(batch) * out.step_batch

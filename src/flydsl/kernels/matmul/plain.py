@@ -11,6 +11,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ..activations import activated
+from ..epilogue import narrowed
 from .groups import count_tiles, first_group, group_at
 
 TILE, DEPTH, THREADS, EACH = 64, 16, 256, 4
@@ -43,6 +44,7 @@ def plain_kernel(
     batch_c: fx.Int64,
     offsets: fx.Pointer | None,
     groups: fx.Int32,
+    scale_out: fx.Tensor | None,
 ):
     tid = fx.thread_idx.x
     total = fx.Int32 if a.dtype in (fx.Int8, fx.Uint8) else fx.Float32
@@ -89,6 +91,9 @@ def plain_kernel(
                     if fx.const_expr(bias is not None):
                         value = value + element(bias, q)
                     value = activated(activation, value)
+                    if fx.const_expr(scale_out is not None):
+                        value = value / cast("fx.Tensor", scale_out)[0]
+                    value = narrowed(value, c.dtype)
                 here[fx.Int64(r) * step_c + fx.Int64(q) * column_c] = c.dtype(value)
 
 
@@ -191,6 +196,7 @@ def plain(
     blocked: fx.Constexpr[bool] = False,
     stream: fx.Stream = fx.Stream(None),
     offsets: fx.Tensor | None = None,
+    scale_out: fx.Tensor | None = None,
 ):
     """Strides are in elements: of rows, of k and of the batch for A; of k, of columns and of the batch for B.
 
@@ -205,4 +211,5 @@ def plain(
     plain_kernel(
         fx.get_iter(a), fx.get_iter(b), fx.get_iter(c), bias, scale_a, scale_b, activation, single, blocked, m, n, k,
         step_a, depth_a, batch_a, depth_b, step_b, batch_b, step_c, column_c, batch_c, ends, batches,
+        scale_out,
     ).launch(grid=blocks, block=THREADS, stream=stream)  # fmt: skip

@@ -21,43 +21,43 @@ class Rates(NamedTuple):
     """What the hardware does, by measurement."""
 
     clock: float = 1.53e9
-    l2: float = 50.0
+    l2: float = 78.6
     """Bytes a multiprocessor gets from L2 in a clock, when all ask."""
-    l2_alone: float = 53.0
+    l2_alone: float = 59.2
     """The most it can take."""
-    ragged: float = 2.2
+    ragged: float = 1.94
     """How much more it asks for where rows do not start at cache lines."""
-    memory: float = 4.45e12
+    memory: float = 4.12e12
     """Bytes a second, of reads."""
-    products: float = 1.1
+    products: float = 0.933
     """Clocks for a clock's products."""
-    shared: float = 0.128
+    shared: float = 0.145
     """How much of the time for reading operands from shared memory comes on top."""
-    step: float = 53.0
+    step: float = 56.8
     """Clocks of a step for barriers, not hidden by another consumer."""
-    latency: float = 3300.0
+    latency: float = 2838.0
     """From the request of a stage to its arrival: a pipeline of few stages waits for it."""
-    start: float = 2230.0
+    start: float = 2915.0
     """Until the first product: launch, maps, barriers, the first stage's way from memory; and behind the last one."""
-    cluster: float = 1090.0
+    cluster: float = 1367.0
     """More of it where blocks are clusters."""
-    store: float = 66.0
+    store: float = 55.4
     """Bytes of results a clock, while consumers store and do nothing else."""
-    stored: float = 60.0
+    stored: float = 286.0
     """Clocks a tile's results take at least."""
     turns: float = 1.0
     """What taking turns costs the products."""
-    meet: float = 820.0
+    meet: float = 190.0
     """Clocks for the blocks of a cluster to meet around adding up parts of K."""
-    peer: float = 17.4
+    peer: float = 15.95
     """Bytes of another block's shared memory, a clock."""
-    gather: float = 29.7
+    gather: float = 48.0
     """Bytes of slices' sums a clock that who adds them up reads."""
-    outside: float = 9.6
+    outside: float = 9.09
     """Clocks the copy engine needs for a row of a tile that the matrix does not have."""
-    flight: float = 10000.0
+    flight: float = 11370.0
     """Bytes on their way to a multiprocessor at which memory is at half its rate."""
-    slices: float = 3450.0
+    slices: float = 4098.0
     """Clocks from the last slice's sums to the news of them."""
 
 

@@ -15,14 +15,14 @@ from .plan import RATES as HOPPER
 from .plan import Problem
 from .plan import best as best_tile
 from .request import FLOATS, check_apart, check_placed, result_type
-from .slim_plan import Given, best, seconds
+from .slim_plan import Given, best, microseconds
 from .weights import QuantizedWeight, unpack
 from .workspace import scratch
 
 INVARIANT = 64
 """Rows for which a product is cut whose rows must not depend on each other."""
-LANES = 1e12
-"""Bytes a second that weights are unpacked with."""
+UNPACKED = 1e6
+"""Bytes of a microsecond that weights are unpacked with."""
 
 Extra: TypeAlias = "HostArray | None"
 Run: TypeAlias = "Callable[[HostArray, HostArray, Extra, object], None]"
@@ -176,7 +176,8 @@ def in_registers(asked: Asked, w: Weight, out: Array, where: Target) -> Bound | 
     slim = best(given)
     if not asked.invariant and m > INVARIANT:
         whole = Problem(m, n, k, 1, 16, out.itemsize, "k", "k", False, where.processors)
-        if best_tile(whole).clocks / HOPPER.clock + n * k * (w.bits / 8 + 2) / LANES < seconds(given, slim):
+        other = best_tile(whole).clocks / HOPPER.clock * 1e6 + n * k * (w.bits / 8 + 2) / UNPACKED
+        if other < microseconds(given, slim):
             return None
     form = operand(Rows(m, asked.a.strides[0], asked.a.strides[1], 0), k, 1, asked.a)
     if form.major != "k":

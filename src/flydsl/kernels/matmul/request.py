@@ -13,10 +13,10 @@ from .arrays import Array, HostArray, address, type_name
 FLOATS = ("float16", "bfloat16", "float32")
 FP8 = ("float8_e4m3fn", "float8_e5m2")
 RESULTS = {
-    "float16": FLOATS, "bfloat16": FLOATS, "float32": FLOATS, "float8_e4m3fn": FLOATS, "float8_e5m2": FLOATS,
-    "int8": ("int32", *FLOATS),
-}  # fmt: skip
-"""What a product of a type may be given as; the first is the default of fp8 and int8."""
+    **dict.fromkeys((*FLOATS, *FP8), (*FLOATS, *FP8)),
+    "int8": ("int32", *FLOATS, *FP8),
+}
+"""What a product of a type may be given as; the first is the default of int8."""
 SUMS = ("f32", "fast")
 PRECISIONS = ("ieee", "tf32x3", "tf32")
 """How float32 may be multiplied: as it is, with 22 bits of it or with 11."""
@@ -45,6 +45,8 @@ class Request(NamedTuple):
     invariant: bool = False
     """Rows of the result are the same bits whatever rows are beside them."""
     precision: str = "ieee"
+    scale_out: Array | None = None
+    """What results of 8 bits are to be multiplied with."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -101,6 +103,19 @@ def check(
     return Request(
         a, b, bias, scale_a, scale_b, name, result, accumulate, m, n, a.shape[-1], batches, batched, blocked
     )  # fmt: skip
+
+
+def check_scale_out(request: Request, scale: Array | None) -> Request:
+    """The request with the scale of its result, which only 8 bits need."""
+    if scale is None:
+        return request
+    if request.out_dtype not in FP8:
+        raise DSLTypeError(f"matmul: scale_out goes with results of {' and '.join(FP8)}, not {request.out_dtype}")
+    if scale.dtype != "float32" or any(x != 1 for x in scale.shape):
+        raise DSLValueError(f"matmul: scale_out is one value of float32, got {scale}")
+    if scale.device != request.a.device:
+        raise DSLValueError(f"matmul: a is on {request.a.device} and scale_out on {scale.device}")
+    return request._replace(scale_out=scale)
 
 
 def check_precision(dtype: str, precision: str) -> str:
@@ -193,5 +208,6 @@ __all__ = [
     "check_out",
     "check_placed",
     "check_precision",
+    "check_scale_out",
     "result_type",
 ]

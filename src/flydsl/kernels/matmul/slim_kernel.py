@@ -18,6 +18,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ..activations import activated
+from ..epilogue import narrowed
 from .hopper_out import swizzle
 from .slim import (
     BARRIER_BYTES,
@@ -30,6 +31,7 @@ from .slim import (
     registers,
     shared_bytes,
     token_bytes,
+    two_totals,
     weight_bytes,
 )
 
@@ -85,7 +87,7 @@ def slim_kernel(
     per = fx.ceildiv(units, slim.slices)
     begin = fx.block_idx.y * per
     count = fx.max(fx.min(units - begin, per), 0)
-    steps = fx.ceildiv(count, slim.along)
+    steps = fx.ceildiv(count, slim.units)
     token = fx.block_idx.z * slim.tokens
     few, many = registers(slim) if slim.wide else (0, 0)
     if warp >= slim.warps:
@@ -95,8 +97,8 @@ def slim_kernel(
             stage, phase = fx.Int32(0), fx.Int32(1)
             for step in range(steps):
                 empty[stage].wait(phase)
-                fetch(load_a, load_w, w, base, full[stage], stage, begin + step * slim.along,
-                      fx.min(count - step * slim.along, slim.along), token, slim, weights, given)  # fmt: skip
+                fetch(load_a, load_w, w, base, full[stage], stage, begin + step * slim.units,
+                      fx.min(count - step * slim.units, slim.units), token, slim, weights, given)  # fmt: skip
                 stage = stage + 1
                 if stage == slim.stages:
                     stage = fx.Int32(0)
@@ -112,11 +114,19 @@ def slim_kernel(
         stage, phase = fx.Int32(0), fx.Int32(0)
         for step in range(steps):
             full[stage].wait(phase)
-            if step * slim.along + me.along < count:
-                if fx.const_expr(slim.wide):
-                    multiply_wide(base, stage, sums, dtype, slim, weights, me)
-                else:
-                    multiply(base, stage, sums, dtype, slim, weights, me)
+            left = count - step * slim.units - me.along * slim.deep
+            here = [me._replace(along=me.along * slim.deep + d) for d in range(slim.deep)]
+            if fx.const_expr(not slim.wide):
+                if left > 0:
+                    multiply(base, stage, sums, dtype, slim, weights, here[0])
+            elif fx.const_expr(slim.deep == 1):
+                if left > 0:
+                    multiply_wide(base, stage, sums, dtype, slim, weights, here)
+            else:
+                if left > 1:
+                    multiply_wide(base, stage, sums, dtype, slim, weights, here)
+                elif left > 0:
+                    multiply_wide(base, stage, sums, dtype, slim, weights, here[:1])
             # All have read the stage.
             apart.sync()
             if tid % (32 * team) == 0:
@@ -177,13 +187,14 @@ def fetch(
     at_a = base + stage * bytes_a
     at_w = base + slim.stages * bytes_a
     if fx.const_expr(weights.packed):
-        blocks = fx.min(fx.ceildiv(given.n, HIGH) - first, slim.rows // HIGH)
+        # Behind the last columns the last block comes again, for nobody.
+        blocks, last = slim.rows // HIGH, fx.ceildiv(given.n, HIGH) - 1
         full.expect_tx(units * (blocks * weights.block_bytes + lines * box))
         deep = fx.Int64(fx.ceildiv(given.k, DEEP))
-        size = slim.along * weights.block_bytes
+        size = slim.units * weights.block_bytes
         places = fx.make_view(at_w, fx.make_layout((size, slim.rows // HIGH, slim.stages), (1, size, bytes_w)))
         for i in range(blocks):
-            source = w + ((fx.Int64(first + i) * deep + unit) * weights.block_bytes)
+            source = w + ((fx.Int64(fx.min(first + i, last)) * deep + unit) * weights.block_bytes)
             nv.bulk_load(source, places[None, i, stage], full, nbytes=units * weights.block_bytes, evict="first")
     else:
         full.expect_tx(units * (slim.rows * LINE * 2 + box))
@@ -243,7 +254,8 @@ def multiply(
         ]
         for i in range(slim.tiles):
             if weights.packed:
-                halves = packed_tile(at_w, slim, weights, me, me.tile(i), part, dtype)
+                words = words_of(at_w, slim, weights, me, me.tile(i), part // 2 if weights.bits == 4 else part)
+                halves = widened_part(words, weights, part, dtype)
             else:
                 at = at_w + me.along * (slim.rows * LINE * 2)
                 row, unit = me.tile(i) * 16 + me.lane % 16, part % 2 * 4 + me.lane // 16
@@ -260,7 +272,8 @@ def multiply(
                     fx.make_view(fx.get_iter(x) + 4 * columns * i, fx.make_layout(4 * columns, 1))
                     for x in (sums, total)
                 )
-                scale_sums(here, mine, at_w, slim, weights, me, i, part // max(1, 4 // weights.groups))
+                group = part // max(1, 4 // weights.groups)
+                scale_sums(here, mine, factors_of(at_w, slim, weights, me, i, group), columns)
 
 
 def multiply_wide(
@@ -270,7 +283,7 @@ def multiply_wide(
     dtype: type[fx.Numeric],
     slim: Slim,
     weights: Weights,
-    me: Warp,
+    places: list[Warp],
 ) -> None:
     """Four warps' part of a stage: each has 16 of 64 rows in registers, and A's rows stay in shared memory."""
     nv = fx.nvgpu
@@ -280,60 +293,74 @@ def multiply_wide(
     mma = fx.make_tiled_mma(
         fx.make_mma_atom(nv.WGMMA(slim.tokens, 16, dtype, a_from="registers")), fx.make_layout((1, 1, 1), (0, 0, 0))
     )
-    boxes = slim.stages * slim.along * lines
+    boxes = slim.stages * slim.units * lines
     layout = fx.make_layout((slim.tokens, LINE, boxes), (LINE, 1, slim.tokens * LINE))
     tokens = mma.get_slice(0).partition_B(
         fx.make_view(fx.apply_swizzle(fx.recast_iter(dtype, base), swizzle(2 * LINE)), layout)
     )
-    box = (stage * slim.along + me.along) * lines
-    total = fx.make_rmem_tensor(fx.make_layout(((2, 2, columns), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
-    # Integers are widened for four instructions while the four before are multiplied.
-    some = min(4, DEEP // 16 // weights.groups)
-    held = fx.make_layout(((2, 2, 2), 1, some), ((1, 2, 4), 0, 8))
-    left = [fx.make_rmem_tensor(held, dtype) for _ in range(2)]
-    pieces = DEEP // 16 // weights.groups // some
-    for i, group in product(range(slim.tiles), range(weights.groups)):
-        for piece in range(pieces):
-            first = (group * pieces + piece) * some
-            mine = left[piece % 2]
-            for step in range(0, some, 2):
-                halves = packed_tile(at_w, slim, weights, me, me.tile(i), (first + step) // 2, dtype)
-                for e in range(2):
-                    fx.make_view(fx.get_iter(mine) + 8 * (step + e), fx.make_layout(8, 1)).store(halves[e])
-            for k in range(some):
-                now = mma.set_value("accumulate", fx.Int32(0)) if piece == 0 and k == 0 else mma
-                at = box + (first + k) // 4
-                fx.gemm(now, total, mine[None, None, k], tokens[None, None, (first + k) % 4, at], total)
-            nv.wgmma_commit()
-        nv.wgmma_wait(0, total)
-        here = fx.make_view(fx.get_iter(sums) + 4 * columns * i, fx.make_layout(4 * columns, 1))
-        scale_sums(here, total, at_w, slim, weights, me, i, group)
+    shape = fx.make_layout(((2, 2, columns), 1, 1), ((1, 2, 4), 0, 0))
+    totals = [fx.make_rmem_tensor(shape, fx.Float32) for _ in range(2 if two_totals(slim) else 1)]
+    steps = DEEP // 16 // weights.groups
+    left = fx.make_rmem_tensor(fx.make_layout(((2, 2, 2), 1, steps), ((1, 2, 4), 0, 8)), dtype)
+    before: Job | None = None
+    for number, (me, i, group) in enumerate(product(places, range(slim.tiles), range(weights.groups))):
+        job = Job(i, factors_of(at_w, slim, weights, me, i, group), totals[number % len(totals)])
+        if before is not None and len(totals) == 1:
+            close(before, 0, sums, columns)
+        # All that is read first: nothing is read behind the first of the instructions.
+        per = 16 // weights.bits
+        units = range(group * steps // per, max((group + 1) * steps // per, group * steps // per + 1))
+        words = {unit: words_of(at_w, slim, weights, me, me.tile(i), unit) for unit in units}
+        box = (stage * slim.units + me.along) * lines
+        for k in range(0, steps, 2):
+            at = group * steps + k
+            halves = widened_part(words[at // per], weights, at // 2, dtype)
+            for e in range(2):
+                fx.make_view(fx.get_iter(left) + 8 * (k + e), fx.make_layout(8, 1)).store(halves[e])
+            for e in range(2):
+                now = mma.set_value("accumulate", fx.Int32(0)) if k + e == 0 else mma
+                there = tokens[None, None, (at + e) % 4, box + (at + e) // 4]
+                fx.gemm(now, job.total, left[None, None, k + e], there, job.total)
+        nv.wgmma_commit()
+        if before is not None and len(totals) == 2:
+            close(before, 1, sums, columns)
+        before = job
+    if before is not None:
+        close(before, 0, sums, columns)
+
+
+class Job(NamedTuple):
+    """A group of 64 rows that is being multiplied: whose sums it goes to, its scales, and its own sums."""
+
+    tile: int
+    factors: tuple[fx.Float32, fx.Float32]
+    total: fx.Tensor
+
+
+def close(job: Job, pending: int, sums: fx.Tensor, columns: int) -> None:
+    """When it is done, but for so many that came behind it, scale and add."""
+    fx.nvgpu.wgmma_wait(pending, job.total)
+    here = fx.make_view(fx.get_iter(sums) + 4 * columns * job.tile, fx.make_layout(4 * columns, 1))
+    scale_sums(here, job.total, job.factors, columns)
 
 
 def block_at(at_w: fx.Pointer, slim: Slim, weights: Weights, me: Warp, tile: fx.Int32) -> fx.Pointer:
     """The packed block of 16 rows of a stage."""
     per = HIGH // 16
-    return at_w + (tile // per * (slim.along * weights.block_bytes) + me.along * weights.block_bytes)
+    return at_w + (tile // per * (slim.units * weights.block_bytes) + me.along * weights.block_bytes)
 
 
-def packed_tile(
-    at_w: fx.Pointer,
-    slim: Slim,
-    weights: Weights,
-    me: Warp,
-    tile: fx.Int32,
-    part: int,
-    dtype: type[fx.Numeric],
-) -> list[fx.Vector]:
-    """16 rows and 32 elements along K, for two instructions."""
-    words = 16 * 32 * weights.bits // 32 // 32
+def words_of(at_w: fx.Pointer, slim: Slim, weights: Weights, me: Warp, tile: fx.Int32, unit: int) -> fx.Vector:
+    """A lane's 16 bytes of 16 rows: 64 elements along K of 4 bits, 32 of 8 bits."""
     block = block_at(at_w, slim, weights, me, tile) + tile % (HIGH // 16) * (16 * DEEP * weights.bits // 8)
-    # A unit of 16 bytes of each lane: 64 elements along K of 4 bits, 32 of 8 bits.
-    at = part // 2 * 512 if weights.bits == 4 else part * 512
-    found = unit_at(block + (at + me.lane * 16), fx.Int32)
-    offset = part % 2 * words if weights.bits == 4 else 0
-    each = words // 2
-    return [widened([found[offset + s * each + i] for i in range(each)], weights.bits, dtype) for s in range(2)]
+    return unit_at(block + (unit * 512 + me.lane * 16), fx.Int32)
+
+
+def widened_part(words: fx.Vector, weights: Weights, part: int, dtype: type[fx.Numeric]) -> list[fx.Vector]:
+    """16 rows and 32 elements along K, for two instructions."""
+    each = weights.bits // 4
+    offset = part % 2 * 2 if weights.bits == 4 else 0
+    return [widened([words[offset + s * each + i] for i in range(each)], weights.bits, dtype) for s in range(2)]
 
 
 def widened(words: list[fx.Numeric], bits: int, dtype: type[fx.Numeric]) -> fx.Vector:
@@ -354,23 +381,20 @@ def widened(words: list[fx.Numeric], bits: int, dtype: type[fx.Numeric]) -> fx.V
     return lower.bitcast(dtype) - signs.bitcast(dtype)
 
 
-def scale_sums(
-    sums: fx.Tensor,
-    total: fx.Tensor,
-    at_w: fx.Pointer,
-    slim: Slim,
-    weights: Weights,
-    me: Warp,
-    i: int,
-    group: int,
-) -> None:
-    """What a group's integers sum up to, times its scale, to the sums of all."""
+def factors_of(
+    at_w: fx.Pointer, slim: Slim, weights: Weights, me: Warp, i: int, group: int
+) -> tuple[fx.Float32, fx.Float32]:
+    """The scales of a lane's two rows."""
     dtype = {"float16": fx.Float16, "bfloat16": fx.BFloat16, "float32": fx.Float32}[weights.scale]
     tile = me.tile(i)
     block = block_at(at_w, slim, weights, me, tile) + HIGH * DEEP * weights.bits // 8
     scales = fx.recast_iter(dtype, block) + (group * HIGH + tile % (HIGH // 16) * 16 + me.lane // 4)
-    factors = [fx.Float32(scales[0]), fx.Float32(scales[8])]
-    for at in range(4 * (slim.tokens // 8)):
+    return fx.Float32(scales[0]), fx.Float32(scales[8])
+
+
+def scale_sums(sums: fx.Tensor, total: fx.Tensor, factors: tuple[fx.Float32, fx.Float32], columns: int) -> None:
+    """What a group's integers sum up to, times its scale, to the sums of all."""
+    for at in range(4 * columns):
         sums[at] = sums[at] + total[at] * factors[at // 2 % 2]
 
 
@@ -428,8 +452,12 @@ def finish(
         together.sync()
         if flag[0] == slim.slices - 1:
             fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Acquire)
-            for at in range(tid, units, threads):
-                store(add_slices(here + at * QUAD, size, slim), c, bias, activation, quads, given, token, at, slim)
+            # As many loads together as registers have room for.
+            many = next(x for x in (8, 4, 2, 1) if units % (threads * x) == 0 and x * slim.slices <= 16 or x == 1)
+            for first in range(tid, units, threads * many):
+                found = [add_slices(here + (first + i * threads) * QUAD, size, slim) for i in range(many)]
+                for i in fx.range_constexpr(many):
+                    store(found[i], c, bias, activation, quads, given, token, first + i * threads, slim)
 
 
 def add_parts(parts: fx.Pointer, at: fx.Int32, slim: Slim) -> fx.Vector:
@@ -471,14 +499,14 @@ def store(
         if fx.const_expr(quads):
             if column < given.n:
                 added = [element(bias, column + i) for i in range(QUAD)] if bias is not None else None
-                fx.nvgpu.store_global(place, finished(values, added, activation).to(c.dtype))
+                fx.nvgpu.store_global(place, narrowed(finished(values, added, activation), c.dtype))
         else:
             for i in fx.range_constexpr(QUAD):
                 if column + i < given.n:
                     value = values[i]
                     if fx.const_expr(bias is not None):
                         value = value + element(bias, column + i)
-                    place[i] = c.dtype(activated(activation, value))
+                    place[i] = narrowed(activated(activation, value), c.dtype)
 
 
 def element(vector: fx.Tensor | None, at: fx.Int32) -> fx.Float32:
@@ -530,6 +558,3 @@ def slim_matmul(
         load_a, load_w, fx.recast_iter(fx.Int8, fx.get_iter(w)), fx.get_iter(c), bias, work_at, counters_at, dtype,
         slim, weights, activation, quads, Problem(m, n, k, step_c), value_attrs={"nvvm.minctasm": 1},
     ).launch(grid=grid, block=slim.threads, stream=stream, pdl=True, smem=shared_bytes(slim, weights))  # fmt: skip
-
-
-__all__ = ["slim_matmul"]

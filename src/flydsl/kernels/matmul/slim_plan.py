@@ -1,7 +1,9 @@
 """Which cut a product of few rows takes: a model of its time, from extents and the form of the weights, for every cut.
 
-Times are in seconds. A block's bytes come no faster than its multiprocessor takes them, all blocks' together no faster
-than L2 gives them, and the weights no faster than memory does. Widening and multiplying go on beside that.
+Times are in microseconds. All blocks' bytes come no faster than L2 gives them, and the weights no faster than memory
+does. Beside that, teams of warps work through their steps along K: what one step takes is mostly waiting, for barriers,
+shared memory and the end of the products, so that more teams are faster. The constants were fitted to 180 times of 25
+shapes on an H200 (`benchmarks/h200_quantized.py`).
 """
 
 from __future__ import annotations
@@ -10,29 +12,42 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from .slim import Slim, Weights, deepest, problem
+from .slim import Slim, Weights, deepest, problem, two_totals
 
 
 class Rates(NamedTuple):
     """What the hardware does."""
 
-    clock: float = 1.6e9
-    memory: float = 4.2e12
-    """Bytes a second."""
-    l2: float = 5.5e12
-    block: float = 75e9
-    """Bytes a second that a multiprocessor takes."""
-    start: float = 3.0e-6
+    clock: float = 1650.0
+    """Clocks of a microsecond."""
+    memory: float = 4.3e6
+    """Bytes of a microsecond."""
+    l2: float = 7.5e6
+    block: float = 3.0e5
+    """Bytes that a multiprocessor takes."""
+    start: float = 2.8
     """Launch, barriers, the first stage's way, and results."""
-    slices: float = 1.8e-6
+    turn: float = 2.0
+    """The same for blocks behind others."""
+    slices: float = 1.4
     """From the last slice's sums to the news of them."""
-    sums: float = 2.5e12
-    """Bytes a second of slices' sums, written and read."""
+    sums: float = 1.5e6
+    """Bytes of slices' sums."""
+    overlap: float = 0.5
+    """How much of the shorter of fetching and multiplying comes on top of the longer."""
+    wide: tuple[float, float, float] = (200.0, 390.0, 1.6)
+    """Clocks of a step of four warps, for each 64 rows of it, and for each of their tokens."""
+    pairs: float = 0.75
+    """How much of it is left where one is widened while another is multiplied."""
+    warp: tuple[float, float] = (100.0, 9.0)
+    """Clocks of a step of a warp, and for each 16 x 8 of its sums and 128 elements along K."""
 
 
 RATES = Rates()
-WIDENED = {4: 12.0, 8: 16.0, 16: 4.0}
-"""Clocks of a quarter of a multiprocessor to have 16 x 16 weights in registers, as floats."""
+WIDENED = {4: 75.0, 8: 30.0, 16: 11.0}
+"""Clocks of a warp for 16 rows of a step."""
+ISSUED = {4: 12.0, 8: 16.0, 16: 4.0}
+"""Clocks of a quarter of a multiprocessor for 16 x 16 weights, whatever waits for whom."""
 
 
 class Given(NamedTuple):
@@ -49,41 +64,52 @@ def ceildiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def seconds(given: Given, slim: Slim, rates: Rates = RATES) -> float:
+def microseconds(given: Given, slim: Slim, rates: Rates = RATES) -> float:
     """What the model says of a cut."""
     m, n, k, weights, processors = given
     above, beside = ceildiv(n, slim.rows), ceildiv(m, slim.tokens)
     blocks = above * beside * slim.slices
-    size = weights.block_bytes / (64 * 128) if weights.packed else 2.0
-    depth = ceildiv(ceildiv(k, weights.depth), slim.slices) * weights.depth
-    held, read = slim.rows * depth * size, slim.tokens * depth * 2
     rounds = ceildiv(blocks, processors)
-    fetch = max(
-        rounds * (held + read) / rates.block,
-        blocks * (held + read) / rates.l2,
-        above * slim.rows * k * size / rates.memory,
-    )
-    # 16 x 16 weights with all tokens; a warpgroup's instruction has twice the rate of a warp's.
-    tiles = slim.rows * depth / 256
-    multiplied = slim.tokens / 8 * (4 if slim.wide else 8)
-    busy = rounds * tiles * (WIDENED[weights.bits] + multiplied) / 4 / rates.clock
-    total = max(fetch, busy) + 0.2 * min(fetch, busy) + rates.start
+    size = weights.block_bytes / (64 * 128) if weights.packed else 2.0
+    units = ceildiv(ceildiv(k, weights.depth), slim.slices)
+    depth = units * weights.depth
+    read = slim.rows * depth * size + slim.tokens * depth * 2
+    fetch = max(rounds * read / rates.block, blocks * read / rates.l2, above * slim.rows * k * size / rates.memory)
+    if slim.wide:
+        step, high, token = rates.wide
+        jobs = slim.tiles * slim.deep * weights.groups
+        per = step + jobs * (high * (1.0 if weights.bits == 4 else 1.15) + token * slim.tokens)
+        if jobs > 1 and two_totals(slim):
+            per *= rates.pairs
+    else:
+        step, matrix = rates.warp
+        per = step + slim.tiles * (WIDENED[weights.bits] + matrix * slim.tokens / 8 * weights.depth / 128)
+    # A warpgroup's instruction has twice the rate of a warp's.
+    products = slim.tokens / 8 * (4 if slim.wide else 8)
+    issued = slim.rows * depth / 256 * (ISSUED[weights.bits] + products) / 4
+    busy = rounds * max(ceildiv(units, slim.units) * per, issued) / rates.clock
+    total = max(fetch, busy) + rates.overlap * min(fetch, busy) + rates.start + rates.turn * (rounds - 1)
     if slim.slices > 1:
-        total += rates.slices + 8 * blocks * slim.rows * slim.tokens / rates.sums
-    return total
+        total += rates.slices + 4 * blocks * slim.rows * slim.tokens / rates.sums
+    # Four warps for eight tokens wait for each other for little.
+    return total * 1.06 if slim.wide and slim.tokens == 8 else total
+
+
+TEAMS = (
+    (64, 1, 8, False, 1), (64, 2, 4, False, 1), (128, 2, 4, False, 1), (128, 4, 2, False, 1), (64, 4, 4, True, 1),
+    (64, 4, 3, True, 1), (64, 4, 2, True, 1), (64, 4, 2, True, 2), (128, 8, 1, True, 1), (128, 8, 1, True, 2),
+    (128, 8, 2, True, 1), (192, 12, 1, True, 1), (256, 8, 1, True, 1), (256, 16, 1, True, 1),
+)  # fmt: skip
+"""Rows of a block, warps across them and along K, whether four work together, and units of a stage."""
 
 
 def cuts(m: int, weights: Weights) -> Iterator[Slim]:
     """All that are worth a look, but for slices."""
-    most = min(ceildiv(m, 8) * 8, 64)
-    for tokens in (8, 16, 24, 32, 48, 64):
-        if tokens > most and not (tokens == 64 and most > 48) and not (tokens == 48 and 32 < most <= 48):
-            continue
-        for rows, across, along, wide in (
-            (64, 1, 8, False), (64, 2, 4, False), (128, 2, 4, False), (128, 4, 2, False), (64, 4, 4, True),
-            (64, 4, 2, True), (128, 8, 1, True), (128, 8, 2, True), (256, 8, 1, True),
-        ):  # fmt: skip
-            slim = deepest(Slim(rows, tokens, across, along, 1, 1, wide), weights)
+    sizes = (8, 16, 24, 32, 48, 64)
+    enough = next((t for t in sizes if t >= m), sizes[-1])
+    for tokens in sizes[: sizes.index(enough) + 1]:
+        for rows, across, along, wide, deep in TEAMS:
+            slim = deepest(Slim(rows, tokens, across, along, 1, 1, wide, deep), weights)
             if problem(slim, weights) is None and slim.stages >= 2:
                 yield slim
 
@@ -97,9 +123,9 @@ def candidates(given: Given) -> list[Slim]:
     found: list[tuple[float, Slim]] = []
     for slim in cuts(given.m, given.weights):
         for slices in SLICES:
-            if slices == 1 or slices * slim.along <= units:
+            if slices == 1 or slices * slim.units <= units:
                 one = slim._replace(slices=slices)
-                found.append((seconds(given, one), one))
+                found.append((microseconds(given, one), one))
     return [slim for _, slim in sorted(found)]
 
 
@@ -108,4 +134,4 @@ def best(given: Given) -> Slim:
     return candidates(given)[0]
 
 
-__all__ = ["Given", "best", "candidates", "seconds"]
+__all__ = ["Given", "best", "candidates", "microseconds"]

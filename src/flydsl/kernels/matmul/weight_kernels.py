@@ -227,6 +227,3 @@ def unpack_weight(
     unpack_kernel(
         fx.get_iter(packed), fx.get_iter(out), weights, lines, pitch, Source(k, n, fx.Int64(1), pitch)
     ).launch(grid=fx.Int32(blocks), block=THREADS, stream=stream)
-
-
-__all__ = ["find_scales", "pack_weight", "unpack_weight"]
