@@ -280,6 +280,25 @@ _MATH: dict[str, Rule] = {
 }
 
 
+def _flushed(rule: Rule) -> Rule:
+    """A function of f32 that takes subnormal numbers for zeros, and gives none."""
+
+    def zero(r: EmulatedInstructions, x: SSAValue) -> SSAValue:
+        b = r.b
+        word = b.cast("bitcast", x, i32)
+        exponent = b.int_binary("andi", word, b.const(0x7F800000, i32))
+        sign = b.int_binary("andi", word, b.const(-(1 << 31), i32))
+        return b.select(b.cmpi("eq", exponent, b.i32(0)), b.cast("bitcast", sign, x.type), x)
+
+    def flushing(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> SSAValue | None:
+        if type_ != f32:
+            return rule(r, args, type_)
+        made = rule(r, [zero(r, r.word(a, f32)) for a in args], type_)
+        return None if made is None else zero(r, made)
+
+    return flushing
+
+
 def _spelled(name: str) -> list[str]:
     """The names of a function: of f32 and f64, f32 also with small numbers flushed to 0."""
     head, _, tail = name.partition(".")
@@ -373,7 +392,11 @@ RULES: dict[str, Rule] = {
     "mulhi.ull": _high(False),
     "ff2bf16x2.rn": _pair(bf16),
     "ff2f16x2.rn": _pair(f16),
-    **{spelled: rule for name, rule in _MATH.items() for spelled in _spelled(name)},
+    **{
+        spelled: _flushed(rule) if ".ftz" in spelled else rule
+        for name, rule in _MATH.items()
+        for spelled in _spelled(name)
+    },
 }
 """The meaning of each intrinsic, by its name behind `llvm.nvvm.`."""
 
