@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .comparison import Difference, compare
+from .golden import FILE, reduced
 from .program import Program
 from .runner import Result, programs, read, results, work, write
 
@@ -84,6 +85,9 @@ def main() -> None:
     against = commands.add_parser("compare", parents=[shared], help="run on the cpu stack and compare")
     against.add_argument("--with", dest="recorded", type=Path, required=True)
     against.add_argument("--keep", type=Path, help="keep the outputs of the cpu stack")
+    keep = commands.add_parser("golden", help="keep a small part of a recorded file")
+    keep.add_argument("--with", dest="recorded", type=Path, required=True)
+    keep.add_argument("--out", type=Path, default=FILE)
     child = commands.add_parser("work")
     child.add_argument("device")
     child.add_argument("folder", type=Path)
@@ -91,6 +95,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.command == "work":
         work(given.device, given.folder, given.numbers)
+    elif given.command == "golden":
+        about, recorded = read(given.recorded)
+        write(given.out, reduced(recorded), about)
     elif given.command == "record":
         _record(given.out, given.device, given.programs, given.workers, given.limit)
     else:
