@@ -41,10 +41,9 @@ def report(one: Mapping[str, Result], other: Mapping[str, Result], chosen: list[
     lines: list[str] = []
     groups: dict[str, list[tuple[str, list[Difference]]]] = defaultdict(list)
     for _, program in chosen:
-        pair = one.get(program.name), other.get(program.name)
-        if pair[0] is None or pair[1] is None:
+        x, y = one.get(program.name), other.get(program.name)
+        if x is None or y is None:
             continue
-        x, y = pair
         if x.error or y.error:
             lines.append(f"{program.name}: not compared: {x.error or ''} | {y.error or ''}")
             continue

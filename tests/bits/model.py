@@ -85,10 +85,10 @@ def product(a: Bits, b: Bits, c: Bits, types: tuple[str, str, str], rules: Rules
     held, depth = c, a.shape[-1]
     for first in range(0, depth, rules.terms):
         chosen = slice(first, first + rules.terms)
-        la, ea, xa = (x[:, :, None, chosen] for x in left)
-        lb, eb, xb = (x[:, None, :, chosen] for x in right)
+        la, ea, xa = (left[i][:, :, None, chosen] for i in range(3))
+        lb, eb, xb = (right[i][:, None, :, chosen] for i in range(3))
         so_far = parts(held, types[2])
-        products, exponents = la * lb, ea + eb
+        products, exponents = (la * lb).astype(np.int64), (ea + eb).astype(np.int64)
         exponents = np.where(products == 0, -2000, exponents)
         own = np.where(so_far.significand == 0, -2000, so_far.exponent)
         largest = np.maximum(exponents.max(-1), own)

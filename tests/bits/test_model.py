@@ -42,7 +42,7 @@ def test_mma_sync(mnk, types, arch: str, rng: np.random.Generator, emulate: Call
     if types[0] in ("e4m3", "e5m2") and arch == "sm_90a":
         wanted = product_of_fp8_on_hopper(a, b, c, types)
     else:
-        word = {"f32": "tf32"}.get(types[0], types[0])
+        word = "tf32" if types[0] == "f32" else str(types[0])
         told = sums_of(arch, word, class_of(types[2]).ir_type, sync=True)
         assert told is not None
         wanted = product(a, b, c, types, Rules(told.terms, told.fraction, told.kept, told.operand_fraction))

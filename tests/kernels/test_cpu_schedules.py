@@ -308,6 +308,6 @@ def test_deadlocks_hang_on_a_gpu():
     cases = [(name, bug) for name, bugs in HANGS.items() for bug in bugs]
     assert all(TEMPLATES[name].bugs[bug][1] == "deadlock" for name, bug in cases) and len(cases) >= 10
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        ends = list(pool.map(lambda case: on_a_gpu(*case, 4), cases))
+        ends = list(pool.map(lambda case: on_a_gpu(case[0], case[1], 4), cases))
     wrong = {case: end for case, end in zip(cases, ends, strict=True) if end != "launched"}
     assert not wrong
