@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .comparison import Difference, compare
+from .golden import FILE, reduced
 from .program import Program
 from .runner import Result, programs, read, results, work, write
 
@@ -40,10 +41,9 @@ def report(one: Mapping[str, Result], other: Mapping[str, Result], chosen: list[
     lines: list[str] = []
     groups: dict[str, list[tuple[str, list[Difference]]]] = defaultdict(list)
     for _, program in chosen:
-        pair = one.get(program.name), other.get(program.name)
-        if pair[0] is None or pair[1] is None:
+        x, y = one.get(program.name), other.get(program.name)
+        if x is None or y is None:
             continue
-        x, y = pair
         if x.error or y.error:
             lines.append(f"{program.name}: not compared: {x.error or ''} | {y.error or ''}")
             continue
@@ -84,6 +84,9 @@ def main() -> None:
     against = commands.add_parser("compare", parents=[shared], help="run on the cpu stack and compare")
     against.add_argument("--with", dest="recorded", type=Path, required=True)
     against.add_argument("--keep", type=Path, help="keep the outputs of the cpu stack")
+    keep = commands.add_parser("golden", help="keep a small part of a recorded file")
+    keep.add_argument("--with", dest="recorded", type=Path, required=True)
+    keep.add_argument("--out", type=Path, default=FILE)
     child = commands.add_parser("work")
     child.add_argument("device")
     child.add_argument("folder", type=Path)
@@ -91,6 +94,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.command == "work":
         work(given.device, given.folder, given.numbers)
+    elif given.command == "golden":
+        about, recorded = read(given.recorded)
+        write(given.out, reduced(recorded), about)
     elif given.command == "record":
         _record(given.out, given.device, given.programs, given.workers, given.limit)
     else:

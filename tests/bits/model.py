@@ -26,8 +26,6 @@ class Rules(NamedTuple):
     """Bits kept below the largest exponent."""
     kept: int = 23
     """Bits of fraction of a result of f32."""
-    zero_counts: bool = True
-    """Whether a product that is zero takes part in finding the largest exponent."""
     operand_fraction: int | None = None
     """Bits of fraction that operands keep; the rest is cut off."""
 
@@ -60,7 +58,7 @@ def parts(bits: Bits, name: str, operand_fraction: int | None = None) -> Parts:
 
 
 def _shifted(x: Ints, by: Ints) -> Ints:
-    """Times a power of two, towards zero."""
+    """Times a power of two, towards zero; a zero may be told any."""
     left = np.abs(x) << np.clip(by, 0, 40)
     made = left >> np.clip(-by, 0, 62)
     return np.where(x < 0, -made, made)
@@ -75,7 +73,8 @@ def _toward_zero(x: NDArray[np.float64], kept: int) -> NDArray[np.float32]:
         near = x.astype(np.float32)
     bits = near.view(np.int32)
     far = np.abs(near.astype(np.float64)) > np.abs(x)
-    bits = np.where(far, bits - 1, bits) & np.int32(-(1 << (23 - kept)))
+    # What is too large is infinite all the same.
+    bits = np.where(far & np.isfinite(near), bits - 1, bits) & np.int32(-(1 << (23 - kept)))
     return bits.astype(np.int32).view(np.float32)
 
 
@@ -86,15 +85,13 @@ def product(a: Bits, b: Bits, c: Bits, types: tuple[str, str, str], rules: Rules
     held, depth = c, a.shape[-1]
     for first in range(0, depth, rules.terms):
         chosen = slice(first, first + rules.terms)
-        la, ea, xa = (x[:, :, None, chosen] for x in left)
-        lb, eb, xb = (x[:, None, :, chosen] for x in right)
+        la, ea, xa = (left[i][:, :, None, chosen] for i in range(3))
+        lb, eb, xb = (right[i][:, None, :, chosen] for i in range(3))
         so_far = parts(held, types[2])
-        products, exponents = la * lb, ea + eb
-        if not rules.zero_counts:
-            exponents = np.where(products == 0, -(10**6), exponents)
-        own = np.where((so_far.significand == 0) & (not rules.zero_counts), -(10**6), so_far.exponent)
+        products, exponents = (la * lb).astype(np.int64), (ea + eb).astype(np.int64)
+        exponents = np.where(products == 0, -2000, exponents)
+        own = np.where(so_far.significand == 0, -2000, so_far.exponent)
         largest = np.maximum(exponents.max(-1), own)
-        largest = np.maximum(largest, -2000)
         total = _shifted(products, rules.fraction - places + exponents - largest[..., None]).sum(-1)
         total += _shifted(so_far.significand, rules.fraction - FORMATS[types[2]].fraction + so_far.exponent - largest)
         exact = _float_of(total, largest - rules.fraction)
@@ -112,4 +109,37 @@ def product(a: Bits, b: Bits, c: Bits, types: tuple[str, str, str], rules: Rules
     return held
 
 
-__all__ = ["Parts", "Rules", "parts", "product"]
+def _as_f16(bits: Bits, name: str) -> Bits:
+    """Floats of 8 bits as f16, which has them all."""
+    f = FORMATS[name]
+    words = np.ascontiguousarray(bits).view(np.uint8).astype(np.int64)
+    if name == "e5m2":
+        return (words << 8).astype(np.uint16).view(np.int16)
+    split = parts(bits, name)
+    value = np.ldexp(np.abs(split.significand).astype(np.float64), (split.exponent - f.fraction).astype(np.int32))
+    value = np.where(np.isnan(split.special), np.nan, np.where(words >> 7 == 1, -value, value))
+    return value.astype(np.float16).view(np.int16)
+
+
+def product_of_fp8_on_hopper(a: Bits, b: Bits, c: Bits, types: tuple[str, str, str]) -> Bits:
+    """`mma.sync` of floats of 8 bits: two products of f16, by pairs in turn, to which C is added."""
+    x, y = _as_f16(a, types[0]), _as_f16(b, types[1])
+    held = c * 0
+    for first in (0, 2):
+        chosen = [k for k in range(a.shape[-1]) if k % 4 in (first, first + 1)]
+        held = product(x[..., chosen], y[..., chosen], held, ("f16", "f16", "f32"), Rules(16, 25))
+    with np.errstate(invalid="ignore", over="ignore"):
+        total = held.view(np.float32) + c.view(np.float32)
+    return np.where(np.isnan(total), 0x7FFFFFFF, total.view(np.int32)).astype(np.int32)
+
+
+HOPPER = {
+    "f16": Rules(16, 25),
+    "bf16": Rules(16, 25),
+    "f32": Rules(8, 25, operand_fraction=10),
+    "e4m3": Rules(32, 13, 13),
+    "e5m2": Rules(32, 13, 13),
+}
+"""By operand type, as measured on an H200; those of 8 bits by `wgmma`."""
+
+__all__ = ["HOPPER", "Parts", "Rules", "parts", "product", "product_of_fp8_on_hopper"]

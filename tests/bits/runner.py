@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -56,7 +56,8 @@ def attempt(program: Program, device: str) -> tuple[Call | None, Result]:
 def _save(path: Path, result: Result) -> None:
     head = json.dumps({"digest": result.digest, "error": result.error})
     part = path.with_suffix(".part.npz")
-    np.savez(part, head=np.array(head), **{f"o{i}": x for i, x in enumerate(result.outputs)})
+    arrays: dict[str, Any] = {f"o{i}": x for i, x in enumerate(result.outputs)}
+    np.savez(part, head=np.array(head), **arrays)
     part.rename(path)
 
 
@@ -132,7 +133,7 @@ def results(device: str, chosen: Iterable[tuple[int, Program]], workers: int, li
 def write(path: Path, found: Mapping[str, Result], about: Mapping[str, str]) -> None:
     """Results as one file."""
     index = [{"name": name, "digest": r.digest, "error": r.error, "count": len(r.outputs)} for name, r in found.items()]
-    arrays = {f"{i}_{j}": x for i, r in enumerate(found.values()) for j, x in enumerate(r.outputs)}
+    arrays: dict[str, Any] = {f"{i}_{j}": x for i, r in enumerate(found.values()) for j, x in enumerate(r.outputs)}
     head = np.frombuffer(json.dumps({"about": dict(about), "programs": index}).encode(), np.uint8)
     np.savez_compressed(path, head=head, **arrays)
 

@@ -283,20 +283,20 @@ def on_a_gpu(name: str, bug: int, seconds: float) -> str:
     environment.pop("FLYDSL_COMPILE_ARCH", None)
     command = [sys.executable, str(script), name, str(bug)]
     with TemporaryFile("w+") as errors:
-        child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
-        # Whatever it waits for, it ends: first for the start of Python and the compiler, then for the kernel.
-        timer = Timer(60, child.kill)
-        timer.start()
         said: list[str] = []
-        assert child.stdout is not None
-        for line in child.stdout:
-            said.append(line.strip())
-            if said[-1] == "launched":
-                timer.cancel()
-                timer = Timer(seconds, child.kill)
-                timer.start()
-        child.wait()
-        timer.cancel()
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True) as child:
+            # Whatever it waits for, it ends: first for the start of Python and the compiler, then for the kernel.
+            timer = Timer(60, child.kill)
+            timer.start()
+            assert child.stdout is not None
+            for line in child.stdout:
+                said.append(line.strip())
+                if said[-1] == "launched":
+                    timer.cancel()
+                    timer = Timer(seconds, child.kill)
+                    timer.start()
+            child.wait()
+            timer.cancel()
         if "mended" not in said:
             errors.seek(0)
             return f"did not come to the launch: {errors.read()[-500:]}"
@@ -308,6 +308,6 @@ def test_deadlocks_hang_on_a_gpu():
     cases = [(name, bug) for name, bugs in HANGS.items() for bug in bugs]
     assert all(TEMPLATES[name].bugs[bug][1] == "deadlock" for name, bug in cases) and len(cases) >= 10
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        ends = list(pool.map(lambda case: on_a_gpu(*case, 4), cases))
+        ends = list(pool.map(lambda case: on_a_gpu(case[0], case[1], 4), cases))
     wrong = {case: end for case, end in zip(cases, ends, strict=True) if end != "launched"}
     assert not wrong

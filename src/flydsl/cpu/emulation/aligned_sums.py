@@ -7,7 +7,7 @@ themselves: the largest is found by comparing floats.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _EXPONENT = 0x7FF << 52
 _TWO_BIASES = 0x7FE << 52
+_NAN_F32, _NAN_F16 = 0x7FFFFFFF, 0x7FFF
+_OF_ZERO = 2.0**-500
+_Pair = tuple[Callable[[SSAValue], SSAValue], Callable[[SSAValue], SSAValue]]
 
 
 class AlignedProduct(Product):
@@ -51,24 +54,26 @@ class AlignedProduct(Product):
     ) -> list[SSAValue]:
         """This lane's values of D from the tiles."""
         assert scales is None
-        runs, sums, row, column = self.start(c)
+        runs, addends, row, column = self.start(c)
         build, at_a, at_b = self.b, self.cell_at(a, row), self.cell_at(b, column)
         count = min(self.rules.terms, self.k)
+        last = self.rules.addend_last
+        sums = [build.const(0.0, x.type) for x in addends] if last else addends
+        results: list[SSAValue] = []
+        for group in range(self.k // count):
+            tops = [self._power(x, 2) for x in sums]
+            powers = partial(self._power, of=0), partial(self._power, of=1)
 
-        def largest(k: SSAValue, held: Sequence[SSAValue]) -> list[SSAValue]:
-            pairs = self.factors(k, at_a, at_b, (partial(self._power, of=0), partial(self._power, of=1)))
-            return [self._larger(x, self._multiply(*pair)) for x, pair in zip(held, pairs, strict=True)]
+            def largest(i: SSAValue, held: Sequence[SSAValue], at: int = group, of: _Pair = powers) -> list[SSAValue]:
+                pairs = self.factors(self._k(at, i, count), at_a, at_b, of)
+                return [self._larger(x, self._multiply(*pair)) for x, pair in zip(held, pairs, strict=True)]
 
-        for first in range(0, self.k, count):
-            start = build.const(first, i64)
-            own = [self._power(x, 2) for x in sums]
-            tops = self.loop(count, own, lambda k, held, at=start: largest(build.addi(k, at), held))
-            units = [self._unit(x) for x in tops]
+            units = [self._unit(x) for x in self.loop(count, tops, largest)]
 
             def add(
-                k: SSAValue, held: Sequence[SSAValue], at: SSAValue = start, by: Sequence[SSAValue] = units
+                i: SSAValue, held: Sequence[SSAValue], at: int = group, by: Sequence[SSAValue] = units
             ) -> list[SSAValue]:
-                pairs = self.factors(build.addi(k, at), at_a, at_b, (self.widened, self.widened))
+                pairs = self.factors(self._k(at, i, count), at_a, at_b, (self.widened, self.widened))
                 return [
                     self._add(x, self._cut(self._multiply(self._multiply(*pair), unit)))
                     for x, unit, pair in zip(held, by, pairs, strict=True)
@@ -77,24 +82,41 @@ class AlignedProduct(Product):
             cut = [self._cut(self._multiply(x, unit)) for x, unit in zip(sums, units, strict=True)]
             totals = self.loop(count, cut, add)
             results = [self._rounded(x, unit) for x, unit in zip(totals, units, strict=True)]
-            if first + count < self.k:
-                sums = [self.widened(x) for x in results]
-                continue
-            made: list[SSAValue] = []
-            for run, done in zip(runs, results, strict=True):
-                made += [done] if run.length == 1 else [build.extract(done, i) for i in range(run.length)]
-            return made
-        raise AssertionError("an instruction has products")
+            sums = [self.widened(x) for x in results]
+        if last:
+            results = [self._with_addend(x, y) for x, y in zip(results, addends, strict=True)]
+        made: list[SSAValue] = []
+        for run, done in zip(runs, results, strict=True):
+            made += [done] if run.length == 1 else [build.extract(done, i) for i in range(run.length)]
+        return made
+
+    def _k(self, group: int, i: SSAValue, count: int) -> SSAValue:
+        """The k of the i-th product of a sum."""
+        b, near = self.b, self.rules.neighbours
+        if near is None:
+            return b.addi(i, b.const(group * count, i64))
+        run, within = (b.int_binary(name, i, b.const(near, i64)) for name in ("divui", "remui"))
+        return b.addi(b.muli(run, b.const(near * (self.k // count), i64)), b.addi(within, b.const(group * near, i64)))
+
+    def _with_addend(self, x: SSAValue, addend: SSAValue) -> SSAValue:
+        b = self.b
+        total = b.float_binary("addf", x, b.cast("truncf", addend, x.type))
+        return self._no_number(b.cmpf("uno", total, total), total, i32, _NAN_F32)
 
     def _power(self, x: SSAValue, of: int) -> SSAValue:
-        """The power of two of an operand in f64; what is below the normal numbers has the exponent of the least."""
+        """The power of two of an operand in f64; what is below the normal numbers has the exponent of the least.
+
+        A zero has one so small that its products have no say, and that times infinity is no zero.
+        """
         b, wide, form = self.b, self.widened(x), FORMATS[str(self.op.elem_types[of])]
         least = form.tiny + form.mantissa_bits
         if of < 2 and self.rules.least is not None:
             least = self.rules.least
         word = b.cast("bitcast", wide, like(wide.type, i64))
         power = b.cast("bitcast", b.int_binary("andi", word, b.const(_EXPONENT, word.type)), wide.type)
-        return self._larger(power, b.const(2.0**least, wide.type))
+        power = self._larger(power, b.const(2.0**least, wide.type))
+        zero = b.cmpf("oeq", wide, b.const(0.0, wide.type))
+        return b.select(zero, b.const(_OF_ZERO, wide.type), power)
 
     def _larger(self, x: SSAValue, y: SSAValue) -> SSAValue:
         return self.b.select(self.b.cmpf("ogt", x, y), x, y)
@@ -123,17 +145,19 @@ class AlignedProduct(Product):
         exact = self._add(self._multiply(total, back), b.const(0.0, total.type))
         nan = b.cmpf("uno", exact, exact)
         if self.acc == f16:
-            return self._no_number(nan, b.cast("truncf", exact, like(exact.type, f16)), i16, 0x7FFF)
+            return self._no_number(nan, b.cast("truncf", exact, like(exact.type, f16)), i16, _NAN_F16)
         near = b.cast("truncf", exact, like(exact.type, f32))
         bits = like(near.type, i32)
         word = b.cast("bitcast", near, bits)
         if not self.rules.nearest:
-            # One step back where rounding went away from zero.
-            far = b.cmpf("ogt", self._magnitude(b.cast("extf", near, like(near.type, f64))), self._magnitude(exact))
-            word = b.int_binary("subi", word, b.cast("extui", far, bits))
+            # One step back where rounding went away from zero; what is too large is infinite all the same.
+            made = self._magnitude(b.cast("extf", near, like(near.type, f64)))
+            far = b.cmpf("ogt", made, self._magnitude(exact))
+            finite = b.cmpf("olt", made, b.const(float("inf"), made.type))
+            word = b.int_binary("subi", word, b.cast("extui", b.int_binary("andi", far, finite), bits))
         if self.rules.kept < 23:
             word = b.int_binary("andi", word, b.const(-(1 << (23 - self.rules.kept)), bits))
-        return self._no_number(nan, b.cast("bitcast", word, near.type), i32, 0x7FFFFFFF)
+        return self._no_number(nan, b.cast("bitcast", word, near.type), i32, _NAN_F32)
 
     def _magnitude(self, x: SSAValue) -> SSAValue:
         b = self.b

@@ -129,11 +129,12 @@ def _meet(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None)
 
 def _match(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> SSAValue:
     """The lanes with the same value."""
-    b, value, own, running = r.b, r.word(args[1]), lane(r), present(r)
+    b, value, running = r.b, r.word(args[1]), present(r)
+    of_lane = r.exchange(value)
     made: SSAValue = b.i32(0)
     for other in range(_LANES):
         there = bit_at(r, running, b.i32(other))
-        theirs = from_lane(r, value, b.select(there, b.i32(other), own))
+        theirs = of_lane(b.const(other, i64))
         same = b.int_binary("andi", there, b.cmpi("eq", theirs, value))
         made = b.int_binary("ori", made, b.select(same, b.i32(1 << other if other < 31 else -(1 << 31)), b.i32(0)))
     return made
@@ -143,13 +144,14 @@ def _redux(combine: Callable[[EmulatedInstructions, SSAValue, SSAValue], SSAValu
     """(value, mask): the values of the lanes of the mask combined."""
 
     def rule(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> SSAValue:
-        b, value, own = r.b, r.word(args[0]), lane(r)
+        b, value = r.b, r.word(args[0])
         running = b.int_binary("andi", present(r), b.cast("extui", r.word(args[1]), i64))
         first = first_of(r, running)
-        made = from_lane(r, value, first)
+        of_lane = r.exchange(value)
+        made = of_lane(b.cast("extui", first, i64))
         for other in range(1, _LANES):
             counts = b.int_binary("andi", bit_at(r, running, b.i32(other)), b.cmpi("ult", first, b.i32(other)))
-            part = from_lane(r, value, b.select(counts, b.i32(other), own))
+            part = of_lane(b.const(other, i64))
             made = b.select(counts, combine(r, made, part), made)
         return made
 
@@ -280,6 +282,25 @@ _MATH: dict[str, Rule] = {
 }
 
 
+def _flushed(rule: Rule) -> Rule:
+    """A function of f32 that takes subnormal numbers for zeros, and gives none."""
+
+    def zero(r: EmulatedInstructions, x: SSAValue) -> SSAValue:
+        b = r.b
+        word = b.cast("bitcast", x, i32)
+        exponent = b.int_binary("andi", word, b.const(0x7F800000, i32))
+        sign = b.int_binary("andi", word, b.const(-(1 << 31), i32))
+        return b.select(b.cmpi("eq", exponent, b.i32(0)), b.cast("bitcast", sign, x.type), x)
+
+    def flushing(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> SSAValue | None:
+        if type_ != f32:
+            return rule(r, args, type_)
+        made = rule(r, [zero(r, r.word(a, f32)) for a in args], type_)
+        return None if made is None else zero(r, made)
+
+    return flushing
+
+
 def _spelled(name: str) -> list[str]:
     """The names of a function: of f32 and f64, f32 also with small numbers flushed to 0."""
     head, _, tail = name.partition(".")
@@ -373,7 +394,11 @@ RULES: dict[str, Rule] = {
     "mulhi.ull": _high(False),
     "ff2bf16x2.rn": _pair(bf16),
     "ff2f16x2.rn": _pair(f16),
-    **{spelled: rule for name, rule in _MATH.items() for spelled in _spelled(name)},
+    **{
+        spelled: _flushed(rule) if ".ftz" in spelled else rule
+        for name, rule in _MATH.items()
+        for spelled in _spelled(name)
+    },
 }
 """The meaning of each intrinsic, by its name behind `llvm.nvvm.`."""
 

@@ -180,7 +180,7 @@ class MmaSums(NamedTuple):
     """How a matrix unit adds: products and the sum so far are aligned to the largest exponent, cut off, and rounded."""
 
     terms: int
-    """Products added at once, by rising k."""
+    """Products added at once."""
     fraction: int
     """Bits kept below the largest exponent; what lies below is cut off, towards zero."""
     kept: int
@@ -191,6 +191,11 @@ class MmaSums(NamedTuple):
     """Bits of fraction that are read of operands."""
     least: int | None = None
     """The smallest exponent of operands in the unit, where that is not the one of their type."""
+    neighbours: int | None = None
+    """How many consecutive k are added at once, where those of one sum do not all follow each other: then the sums take
+    that many in turn."""
+    addend_last: bool = False
+    """Whether sums start from zero, and C is added in f32 to the last of them."""
 
 
 class TileCopy(NamedTuple):

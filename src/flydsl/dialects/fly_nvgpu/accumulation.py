@@ -36,7 +36,7 @@ class Unit(NamedTuple):
     fp8_kept: int
     """Bits of fraction that f32 results of operands of 8 bits have."""
     converts_fp8: bool = False
-    """Whether `mma.sync` of operands of 8 bits is two of f16: the assembler has them converted first."""
+    """Whether `mma.sync` of operands of 8 bits is two of f16, and an addition."""
 
 
 UNITS = (
@@ -66,7 +66,11 @@ def sums_of(arch: str | None, name: str, acc: Attribute, *, sync: bool) -> MmaSu
     if bits == 8 and not (sync and unit.converts_fp8):
         return MmaSums(unit.operand_bits // bits, unit.fp8_fraction, unit.fp8_kept, nearest)
     if bits == 8:
-        return MmaSums(unit.operand_bits // 16, unit.fraction, _F32_FRACTION, nearest, least=_F16_LEAST)
+        # Of the four in a register the first two go into the first product.
+        return MmaSums(
+            unit.operand_bits // 16, unit.fraction, _F32_FRACTION, nearest,
+            least=_F16_LEAST, neighbours=2, addend_last=True,
+        )  # fmt: skip
     kept = _TF32_FRACTION if name == "tf32" else None
     return MmaSums(unit.operand_bits // bits, unit.fraction, _F32_FRACTION, nearest, kept)
 

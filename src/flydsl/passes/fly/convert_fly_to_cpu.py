@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ...cpu.emulation.instructions import EmulatedInstructions
 from ...ir.enums import AddressSpace
 from ...lowering.expand.expand_math import HOST_MATH
+from ...lowering.expand.saturating_casts import HANDLERS as CAST_HANDLERS
 from ...target import features_of
 from ..base import Pass
 from .convert_fly import FlyConversion
@@ -22,6 +23,7 @@ class _Conversion(EmulatedInstructions, FlyConversion):
     native_math = HOST_MATH
     converts_bf16 = False
     can_check = True
+    extra = CAST_HANDLERS
 
 
 @dataclass(frozen=True)
