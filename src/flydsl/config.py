@@ -526,6 +526,9 @@ class RuntimeEnv(EnvGroup):
         "What compiling while a stream is captured causes.",
         default_text="warn, on rocm error",
     )
+    printf_bytes = Int(
+        1 << 20, "rocm: bytes for what the threads of a launch print; what comes after is lost.", low=4096
+    )
     launch_blocking = Bool(False, "Wait for each launch and report its errors there.")
     check_args = Bool(False, "Check arguments on the warm path too.")
     read_in_place = Bool(
@@ -548,6 +551,20 @@ class CpuEnv(EnvGroup):
     )
     profile = Bool(False, "Count how often each source line of a kernel runs.", key=KeyRole.VALUE)
     debug = Bool(False, "Mark the lines of kernels for the debugger; `fly debug` sets it.", key=KeyRole.VALUE)
+
+
+class KtraceEnv(EnvGroup):
+    """What kernels record of their own run (`fx.ktrace`)."""
+
+    prefix = "FLYDSL_KTRACE_"
+
+    enable = Bool(False, "Compile the ranges and marks of `fx.ktrace` in.", name="FLYDSL_KTRACE", key=KeyRole.VALUE)
+    events = Int(256, "Events kept of a warp, with tracing on.", low=4, high=1 << 20, key=KeyRole.VALUE)
+    max_bytes = Int(
+        1 << 26, "Memory a launch may record into; blocks beyond it are not recorded.", low=1 << 12, high=1 << 36
+    )
+    launches = Int(256, "Launches that are kept; of more, the oldest are dropped.", low=1)
+    file = OptionalPath(_no_path, "Trace to write when the process ends, with tracing on (.perfetto-trace or .json).")
 
 
 class DebugEnv(EnvGroup):
@@ -616,6 +633,7 @@ compile = CompileEnv()
 debug = DebugEnv()
 runtime = RuntimeEnv()
 cpu = CpuEnv()
+ktrace = KtraceEnv()
 autotune = AutotuneEnv()
 aot = AotEnv()
 system = SystemEnv()
@@ -625,6 +643,7 @@ GROUPS: dict[str, EnvGroup] = {
     "debug": debug,
     "runtime": runtime,
     "cpu": cpu,
+    "ktrace": ktrace,
     "autotune": autotune,
     "aot": aot,
     "system": system,

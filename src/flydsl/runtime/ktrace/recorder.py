@@ -1,0 +1,148 @@
+"""The memory of launches that record, from before they run until somebody reads it."""
+
+from __future__ import annotations
+
+import atexit
+import struct
+import threading
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from flydsl import config
+from flydsl.runtime.ktrace import layout as L
+from flydsl.runtime.ktrace.events import Shape, decode
+from flydsl.runtime.ktrace.trace import LaunchTrace, Trace
+from flydsl.runtime.side_buffers import SideLaunch, content, device_memory
+
+if TYPE_CHECKING:
+    from flydsl.runtime.objects import Buffer
+
+_HIP_TICK = 10.0
+"""Nanoseconds of a step of the steady clock of AMD GPUs, which runs at 100 MHz."""
+
+
+class RecordedLaunch:
+    """A launch and the memory it records into."""
+
+    def __init__(self, launch: SideLaunch, wanted: range | None):
+        self._launch = launch
+        self._shape = _shape(launch, wanted)
+        head = struct.pack(f"<{L.HEAD}q", self._shape.first, self._shape.blocks, *[0] * (L.HEAD - 2))
+        self._buffer: Buffer | None = device_memory(launch, head, self._shape.nbytes)
+        self._trace: LaunchTrace | None = None
+
+    @property
+    def address(self) -> int:
+        assert self._buffer is not None
+        return self._buffer.ptr
+
+    def launched(self) -> None:
+        """The launch was made: whoever records now keeps it."""
+        for recorder in tuple(_recorders):
+            recorder.add(self)
+
+    def read(self) -> LaunchTrace:
+        """What it recorded; waits for it, and gives the memory back."""
+        if self._buffer is not None:
+            launch, shape = self._launch, self._shape
+            found = decode(content(launch, self._buffer, 0, shape.nbytes), shape)
+            self._buffer.free()
+            self._buffer = None
+            self._trace = LaunchTrace(
+                launch.function, launch.kernel, launch.grid, launch.block, range(shape.first, shape.first + shape.blocks),
+                found.events, found.ranges, found.lost, found.open, launch.runtime.kind,
+            )  # fmt: skip
+        assert self._trace is not None
+        return self._trace
+
+
+def _shape(launch: SideLaunch, wanted: range | None) -> Shape:
+    """As many blocks as there is memory for, of those that are wanted."""
+    first, last = (0, launch.blocks) if wanted is None else (wanted.start, min(wanted.stop, launch.blocks))
+    first = min(first, launch.blocks)
+    tick = _HIP_TICK if launch.runtime.poses_as_cuda else 1.0
+    one = Shape.of(launch.details, launch.threads, first, 1, tick)
+    most = config.ktrace.max_bytes // (8 * one.units * one.region_words)
+    return Shape.of(launch.details, launch.threads, first, max(min(last - first, most), 0), tick)
+
+
+class Recorder:
+    """Keeps launches while it is open."""
+
+    def __init__(self, blocks: range | None = None):
+        self.blocks = blocks
+        self._launches: deque[RecordedLaunch] = deque()
+        self._lock = threading.Lock()
+        self.dropped = 0
+        """Launches that were forgotten because there were too many."""
+
+    def add(self, launch: RecordedLaunch) -> None:
+        """Keep a launch; of too many, forget the oldest."""
+        with self._lock:
+            self._launches.append(launch)
+            while len(self._launches) > config.ktrace.launches:
+                self._launches.popleft()
+                self.dropped += 1
+
+    def open(self) -> None:
+        """Keep the launches of all threads from now on."""
+        _recorders.append(self)
+
+    def close(self) -> None:
+        """Keep no more."""
+        if self in _recorders:
+            _recorders.remove(self)
+
+    def clear(self) -> None:
+        """Forget what was kept."""
+        with self._lock:
+            self._launches.clear()
+            self.dropped = 0
+
+    def read(self) -> Trace:
+        """What was kept so far; waits for the launches."""
+        with self._lock:
+            launches = list(self._launches)
+        return Trace([launch.read() for launch in launches], self.dropped)
+
+
+_recorders: list[Recorder] = []
+"""Those that are open. The first is the process's own, with FLYDSL_KTRACE."""
+_own: list[Recorder] = []
+_lock = threading.Lock()
+
+
+def own_recorder() -> Recorder:
+    """The recorder of launches that no capture asked for: of a process that runs with FLYDSL_KTRACE."""
+    with _lock:
+        if not _own:
+            _own.append(Recorder())
+            atexit.register(_write_at_exit)
+        return _own[0]
+
+
+def _write_at_exit() -> None:
+    path = config.ktrace.file
+    if path is not None:
+        own_recorder().read().write(path)
+
+
+def open_buffer(launch: SideLaunch) -> RecordedLaunch:
+    """The memory of a launch that records."""
+    if not _recorders or (config.ktrace.enable and not any(r in _own for r in _recorders)):
+        own_recorder().open()
+    return RecordedLaunch(launch, _wanted(r.blocks for r in _recorders))
+
+
+def _wanted(each: Iterable[range | None]) -> range | None:
+    """The blocks that all recorders want together."""
+    found: range | None = range(0)
+    for blocks in each:
+        if blocks is None:
+            return None
+        found = blocks if not found else range(min(found.start, blocks.start), max(found.stop, blocks.stop))
+    return found
+
+
+__all__ = ["RecordedLaunch", "Recorder", "open_buffer", "own_recorder"]
