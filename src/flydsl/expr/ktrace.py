@@ -1,6 +1,6 @@
 """`fx.ktrace`: ranges and marks in a kernel, which each warp records with their times.
 
-With tracing off, which is how a process starts, they leave nothing: no code, no argument, no part of a key. Tracing is on
+With tracing off, which is how a process starts, they leave nothing: no code, no argument, no part of a key. It is on
 inside `with fx.ktrace.capture() as trace:`, in a process with FLYDSL_KTRACE=1, and under `fly trace script.py`.
 """
 
@@ -75,7 +75,9 @@ def _recording(event_name: str) -> KernelTrace | None:
     tracer = maybe_current()
     frame: Any = tracer.functions[-1] if tracer is not None and tracer.functions else None
     if not getattr(frame, "is_kernel", False):
-        raise DSLRuntimeError(f"the event {event_name!r} of a trace can only be recorded inside a @flyc.kernel function")
+        raise DSLRuntimeError(
+            f"the event {event_name!r} of a trace can only be recorded inside a @flyc.kernel function"
+        )
     return frame.ktrace
 
 
@@ -221,7 +223,7 @@ class Capture:
     def __enter__(self) -> Self:
         if self._option is not None:
             raise DSLRuntimeError("this capture is open already; make another one")
-        self._option = tracing_context(**{_OPTION: self._events})
+        self._option = tracing_context(ktrace=self._events)
         self._option.__enter__()
         self._recorder.open()
         return self
@@ -230,8 +232,12 @@ class Capture:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         option, self._option = self._option, None
-        self._recorder.close()
         option.__exit__(kind, error, trace)
+        try:
+            if kind is None:
+                _finish_queued()
+        finally:
+            self._recorder.close()
 
     def read(self) -> Trace:
         """What the launches so far recorded; waits for them."""
@@ -289,6 +295,16 @@ def capture(
     1
     """
     return Capture(kernel, blocks=blocks, out_dir=out_dir, events=events)
+
+
+def _finish_queued() -> None:
+    """On the cpu stack a launch on a stream is made later: what was queued inside a capture belongs to it."""
+    from ..runtime.device_runtime import device_runtime_state, get_device_runtime
+
+    if device_runtime_state() == "active":
+        runtime = get_device_runtime()
+        if runtime.pageable_host:
+            runtime.synchronize()
 
 
 def _own() -> Recorder:

@@ -184,14 +184,21 @@ def refuse_capture(launch: SideLaunch) -> None:
     )
 
 
-def no_side_buffers() -> tuple[object, object]:
-    """Functions for a stub that launches nothing: every address is 0."""
+class NoSideBuffers:
+    """For a stub whose launches are only looked at: every address is 0."""
 
-    def make(kernel: int, which: int, *rest: object) -> int:
+    def __init__(self) -> None:
+        self._keep = (_MAKE(self._make), _DONE(self._done))
+        found = [ctypes.cast(each, _POINTER).value or 0 for each in self._keep]
+        self.addresses = dict(zip((SIDE_BUFFER_SYMBOL, SIDE_BUFFERS_DONE_SYMBOL), found, strict=True))
+        """What the stub calls, by name."""
+
+    def _make(self, kernel: int, which: int, *rest: object) -> int:
         cast("ctypes.Array[ctypes.c_void_p]", rest[-1])[0] = 0  # pyright: ignore[reportArgumentType, reportCallIssue]
         return 0
 
-    return _MAKE(make), _DONE(lambda kernel, stream: 0)
+    def _done(self, kernel: int, stream: int) -> int:
+        return 0
 
 
-__all__ = ["OpenBuffer", "SideBuffers", "SideLaunch", "content", "device_memory", "no_side_buffers", "wait"]
+__all__ = ["NoSideBuffers", "OpenBuffer", "SideBuffers", "SideLaunch", "content", "device_memory", "wait"]

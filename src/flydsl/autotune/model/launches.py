@@ -12,13 +12,8 @@ from ...compiler.call.arguments import Argument, StreamArgument
 from ...compiler.call.dispatch import STUB, TENSOR_MAP_SYMBOL, PackedCall
 from ...errors import DSLRuntimeError
 from ...llvm import host_jit
-from ...llvm.stub_abi import (
-    EXTENDED_LAUNCH_SYMBOL,
-    LAUNCH_SYMBOL,
-    SIDE_BUFFER_SYMBOL,
-    SIDE_BUFFERS_DONE_SYMBOL,
-)
-from ...runtime.side_buffers import no_side_buffers
+from ...llvm.stub_abi import EXTENDED_LAUNCH_SYMBOL, LAUNCH_SYMBOL
+from ...runtime.side_buffers import NoSideBuffers
 
 _U32, _POINTER = ctypes.c_uint32, ctypes.c_void_p
 _LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int32, _POINTER, *[_U32] * 7, _POINTER, ctypes.POINTER(_POINTER), _POINTER)
@@ -66,14 +61,13 @@ def launches_of(artifact: CompiledArtifact, arguments: Sequence[Argument]) -> li
         words = (ctypes.c_uint32 * 7).from_address(config)
         return note(f, list(words[0:3]), list(words[3:6]), words[6], params)
 
-    keep = (_LAUNCH(launch), _EXTENDED(extended), _MAP(lambda *_: 0), *no_side_buffers())
+    keep = (_LAUNCH(launch), _EXTENDED(extended), _MAP(lambda *_: 0))
     addresses = [ctypes.cast(each, _POINTER).value or 0 for each in keep]
-    names = (
-        *(LAUNCH_SYMBOL, EXTENDED_LAUNCH_SYMBOL, TENSOR_MAP_SYMBOL),
-        *(SIDE_BUFFER_SYMBOL, SIDE_BUFFERS_DONE_SYMBOL),
-    )
+    names = (LAUNCH_SYMBOL, EXTENDED_LAUNCH_SYMBOL, TENSOR_MAP_SYMBOL)
     host = artifact.sections["host"]
     imports = {name: at for name, at in zip(names, addresses, strict=True) if name.encode() in host}
+    quiet = NoSideBuffers()
+    imports |= {name: at for name, at in quiet.addresses.items() if name.encode() in host}
     library = host_jit.load_ir(host.decode(), opt_level=1, exports=[artifact.metadata["name"]], imports=imports)
     with library:
         table = (_POINTER * (len(kernels) + 1))(*range(1, len(kernels) + 1), 0)

@@ -16,7 +16,6 @@ from ..atomics import atomic_add
 from ..control.control_flow import if_, if_expr
 from ..extern import ffi
 from ..gpu import block_dim, block_idx, current_target, grid_dim, lane_id, thread_idx
-from ..math import cttz
 from ..numeric import Boolean, Float64, Int32, Int64, Numeric, scalar_or_none
 from ..tensor import Pointer, Tensor, make_rmem_tensor
 from ..tensors.memory import ptrtoint
@@ -64,7 +63,7 @@ class KernelTrace:
         thread = (thread_idx.z * block_dim.y + thread_idx.y) * block_dim.x + thread_idx.x
         unit, units = (thread, threads) if host else (thread // lanes, ceildiv(threads, lanes))
         since = block - words[L.FIRST]
-        self._on = cast(Boolean, (since >= 0) & (since < words[L.BLOCKS]))
+        self._on = (since >= 0) & (since < words[L.BLOCKS])
         region = since * Int64(units) + Int64(unit)
         self._region: Pointer = words + (region * L.region_words(self._events, host) + L.HEAD)
         self._count: Tensor | None = None
@@ -99,7 +98,7 @@ class KernelTrace:
         count = self._count
         assert count is not None
         lane = lane_id()
-        if_(self._on & (lane == self._first_lane()), lambda: self._write(tag, bits, lane, cast(Int32, count[0])), None, ())
+        if_(self._on & self._is_first(lane), lambda: self._write(tag, bits, lane, cast(Int32, count[0])), None, ())
         count[0] = count[0] + 1
 
     # --- on the cpu stack: every thread for itself ------------------------------------------------------------------
@@ -152,11 +151,13 @@ class KernelTrace:
 
         if_(place < limit, write, lose, ())
 
-    def _first_lane(self) -> Int32:
-        """The first of the lanes that are here."""
+    def _is_first(self, lane: Int32) -> Boolean:
+        """Whether no lane before this one is here."""
         if self._target.has("amd"):
-            return Int32(cttz(_intrinsic("llvm.amdgcn.ballot.i64", Boolean(True))))
-        return cast(Int32, cttz(Int32(_emit("llvm.nvvm.activemask", Int32))))
+            before = (Int64(1) << Int64(lane)) - 1
+            return (_intrinsic("llvm.amdgcn.ballot.i64", Boolean(True)) & before) == 0
+        before = (Int32(1) << lane) - 1
+        return (Int32(_emit("llvm.nvvm.activemask", Int32)) & before) == 0
 
     def _place_on_chip(self) -> Int32:
         """Number of the SM or compute unit, 24 bits at most."""

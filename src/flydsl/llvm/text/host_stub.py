@@ -193,9 +193,7 @@ class HostAbi(Abi):
             at = f.pure(f"getelementptr ptr, ptr {params}, i32 {len(args) + which}")
             f.line(f"store ptr {cell}, ptr {at}")
         entry = self._entry(op)
-        self._leave_on_failure(
-            f, f"call i32 @{entry}(ptr %slots, i32 {index}, {geometry}, ptr {stream}, ptr {params})"
-        )
+        self._leave_on_failure(f, f"call i32 @{entry}(ptr %slots, i32 {index}, {geometry}, ptr {stream}, ptr {params})")
         if extra:
             self.side_buffers = True
             self._leave_on_failure(f, f"call i32 @{SIDE_BUFFERS_DONE_SYMBOL}(i32 {index}, ptr {stream})")

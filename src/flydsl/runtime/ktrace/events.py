@@ -216,9 +216,7 @@ def _paired(events: Sequence[Event]) -> tuple[list[Range], int]:
                 continue
             begin, depth = open_.pop(at)
             payload = begin.payload if event.payload is None else event.payload
-            ranges.append(
-                Range(begin.name, begin.time, event.time, *begin[3:7], payload, depth)
-            )
+            ranges.append(Range(begin.name, begin.time, event.time, *begin[3:7], payload, depth))
     return ranges, stray + len(open_)
 
 

@@ -1,7 +1,7 @@
 """Where events lie in the memory of a trace. What the code of kernels and whoever reads it agree on.
 
 All words are of 64 bits. A head of `HEAD` words, then a region for each unit of each recorded block, a unit being a
-warp, on the cpu stack a thread. A region is two words (`LOST` or the number of events, `SPARSE`), then records. A record
+warp, on the cpu stack a thread. A region is two words (`LOST` or the number of events, `SPARSE`), then records. One
 is `RECORD` words: two of time, `tag | where << 32`, the payload, and on the cpu stack its number in the launch.
 
 On a GPU the first active lane of a warp writes. Where that is lane 0, its own count of events is the place, which

@@ -64,7 +64,7 @@ class _Step(NamedTuple):
 def encode(launches: Sequence[LaunchTrace]) -> bytes:
     """`perfetto.protos.Trace`: a track for each launch, below it one for each SM, below that one for each warp."""
     packets: list[bytes] = []
-    start = 0.0
+    start = GAP
     tracks: dict[tuple[int, ...], int] = {}
     for i, launch in enumerate(launches):
         steps = sorted(_steps(i, launch), key=lambda s: (s.time, s.order))
@@ -146,7 +146,8 @@ def chrome(launches: Sequence[LaunchTrace]) -> dict[str, object]:
                 threads.add((process, thread))
                 names = (("process_name", f"{launch.kernel} #{i} SM {of.sm}"),)
                 names += (("thread_name", f"block {_place(of.block, launch)} warp {of.warp}"),)
-                out += [{"ph": "M", "name": n, "pid": process, "tid": thread, "args": {"name": t}} for n, t in names]
+                for name, text in names:
+                    out.append({"ph": "M", "name": name, "pid": process, "tid": thread, "args": {"name": text}})
             args: dict[str, object] = {"lane": of.lane}
             if of.payload is not None:
                 args["payload"] = of.payload

@@ -68,10 +68,9 @@ def svg(events: Sequence[Event], ranges: Sequence[Range], label: Label | dict[st
             f'<circle cx="{x:.2f}" cy="{y + 10}" r="3" fill="{color[e.name]}"><title>{escape(title)}</title></circle>'
         )
     bottom = _TOP + _HEIGHT * len(shown) + 14
-    parts += [
-        f'<text x="{_LEFT + _WIDTH * i // 4}" y="{bottom}" fill="#999" text-anchor="middle">{most * i / 4:.0f} ns</text>'
-        for i in range(5)
-    ]
+    for i in range(5):
+        x = _LEFT + _WIDTH * i // 4
+        parts.append(f'<text x="{x}" y="{bottom}" fill="#999" text-anchor="middle">{most * i / 4:.0f} ns</text>')
     if len(warps) > len(shown):
         parts.append(f'<text x="6" y="{bottom + 12}" fill="#c62828">{len(warps) - len(shown)} more warps</text>')
     return "\n".join([*parts, "</svg>"])

@@ -39,7 +39,7 @@ class RecordedLaunch:
 
     def launched(self) -> None:
         """The launch was made: whoever records now keeps it."""
-        for recorder in tuple(_recorders):
+        for recorder in tuple(_recorders) or (own_recorder(),):
             recorder.add(self)
 
     def read(self) -> LaunchTrace:
@@ -49,10 +49,9 @@ class RecordedLaunch:
             found = decode(content(launch, self._buffer, 0, shape.nbytes), shape)
             self._buffer.free()
             self._buffer = None
-            self._trace = LaunchTrace(
-                launch.function, launch.kernel, launch.grid, launch.block, range(shape.first, shape.first + shape.blocks),
-                found.events, found.ranges, found.lost, found.open, launch.runtime.kind,
-            )  # fmt: skip
+            blocks = range(shape.first, shape.first + shape.blocks)
+            about = (launch.function, launch.kernel, launch.grid, launch.block, blocks)
+            self._trace = LaunchTrace(*about, *found, launch.runtime.kind)
         assert self._trace is not None
         return self._trace
 
@@ -108,7 +107,7 @@ class Recorder:
 
 
 _recorders: list[Recorder] = []
-"""Those that are open. The first is the process's own, with FLYDSL_KTRACE."""
+"""Those that are open; where none is, the process's own keeps launches."""
 _own: list[Recorder] = []
 _lock = threading.Lock()
 
@@ -130,9 +129,7 @@ def _write_at_exit() -> None:
 
 def open_buffer(launch: SideLaunch) -> RecordedLaunch:
     """The memory of a launch that records."""
-    if not _recorders or (config.ktrace.enable and not any(r in _own for r in _recorders)):
-        own_recorder().open()
-    return RecordedLaunch(launch, _wanted(r.blocks for r in _recorders))
+    return RecordedLaunch(launch, _wanted([r.blocks for r in _recorders] or [None]))
 
 
 def _wanted(each: Iterable[range | None]) -> range | None:

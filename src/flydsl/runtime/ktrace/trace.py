@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
 
 from flydsl.errors import DSLValueError
 from flydsl.runtime.ktrace import perfetto, picture
 from flydsl.runtime.ktrace.events import Dims, Event, Range
 
 
-class NameSummary(NamedTuple):
+@dataclass(frozen=True)
+class NameSummary:
     """All ranges of a name: how many, and how long in nanoseconds."""
 
     count: int
