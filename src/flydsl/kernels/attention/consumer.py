@@ -156,9 +156,12 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
     nv, tile = fx.nvgpu, me.tile
     stage, phase, stage_v, phase_v = place
     turns = tile.pingpong and tile.consumers > 1
+    fx.ktrace.range_push("wait full")
     me.pipe_k.full[stage].wait(phase)
     if fx.const_expr(turns):
         nv.named_barrier(1 + me.consumer, 256).sync()
+    fx.ktrace.range_pop()
+    fx.ktrace.range_push("multiply")
     multiply_keys(me, stage)
     me.pipe_v.full[stage_v].wait(phase_v)
     multiply_values(me, stage_v)
@@ -166,13 +169,18 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
         following = (me.consumer == tile.consumers - 1).select(fx.Int32(1), me.consumer + 2)
         nv.named_barrier(following, 256).arrive()
     nv.wgmma_wait(1, me.scores)
+    fx.ktrace.range_pop()
     if me.member == 0:
         me.pipe_k.empty[stage].arrive()
+    fx.ktrace.range_push("softmax")
     cap(me)
     if fx.const_expr(masked):
         mask(me, work, top, index)
     factors = step(me.scores, me.highest, me.total, me.scale, first=False, masked=masked)
+    fx.ktrace.range_pop()
+    fx.ktrace.range_push("wait values")
     nv.wgmma_wait(0, me.sums, me.scores)
+    fx.ktrace.range_pop()
     if me.member == 0:
         me.pipe_v.empty[stage_v].arrive()
     keep_weights(me)

@@ -57,13 +57,13 @@ class RecordedLaunch:
 
 
 def _shape(launch: SideLaunch, wanted: range | None) -> Shape:
-    """As many blocks as there is memory for, of those that are wanted."""
+    """As many blocks as there is memory for, of those that are wanted; one at least."""
     first, last = (0, launch.blocks) if wanted is None else (wanted.start, min(wanted.stop, launch.blocks))
     first = min(first, launch.blocks)
     tick = _HIP_TICK if launch.runtime.poses_as_cuda else 1.0
     one = Shape.of(launch.details, launch.threads, first, 1, tick)
     most = config.ktrace.max_bytes // (8 * one.units * one.region_words)
-    return Shape.of(launch.details, launch.threads, first, max(min(last - first, most), 0), tick)
+    return Shape.of(launch.details, launch.threads, first, max(min(last - first, max(most, 1)), 0), tick)
 
 
 class Recorder:
