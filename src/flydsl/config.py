@@ -550,6 +550,12 @@ class CpuEnv(EnvGroup):
         False, "Checked mode reports accesses that an AMD buffer descriptor leaves out.", key=KeyRole.VALUE
     )
     profile = Bool(False, "Count how often each source line of a kernel runs.", key=KeyRole.VALUE)
+    coverage = Bool(False, "Count the lines and branches of kernels that run, for coverage.py.", key=KeyRole.VALUE)
+    coverage_file = FilePath(
+        lambda: Path(".coverage.kernels"),
+        "Data file of coverage.py that a process with FLYDSL_CPU_COVERAGE writes when it ends; its name gets a suffix.",
+        default_text=".coverage.kernels",
+    )
     debug = Bool(False, "Mark the lines of kernels for the debugger; `fly debug` sets it.", key=KeyRole.VALUE)
 
 

@@ -22,7 +22,6 @@ from ... import config
 from ...dialects.upstream import gpu
 from ...errors import DSLOverflowError, DSLRuntimeError, DSLTypeError, DSLValueError
 from ...expr.arith import max as arith_max
-from ...expr.emit.line_counts import CountingTracer
 from ...expr.emit.side_buffers import SideBuffers
 from ...expr.emit.trace import active
 from ...expr.emit.tracer import BOUNDARIES, Tracer
@@ -115,9 +114,7 @@ def trace_host(
     Gives the module, the kernels it launches in order of their handles and what calls must know of them; `externs`
     collects what its extern functions need.
     """
-    counting = config.cpu.profile and target.on_host
-    marking = config.cpu.debug and target.on_host
-    tracer: Tracer = CountingTracer() if counting else _marking_tracer() if marking else Tracer()
+    tracer = _tracer() if target.on_host else Tracer()
     types: list[Attribute] = []
     spans: dict[str, tuple[int, int]] = {}
     has_stream = False
@@ -159,11 +156,21 @@ def trace_host(
     return module, frame.kernels, walk_kernels(entry, device, spans)
 
 
-def _marking_tracer() -> Tracer:
-    """The tracer of the debugger, which most processes never need."""
-    from ...expr.emit.line_marks import MarkingTracer
+def _tracer() -> Tracer:
+    """The tracer of the cpu stack; most processes never need those that count or mark lines."""
+    if config.cpu.profile:
+        from ...expr.emit.line_counts import CountingTracer
 
-    return MarkingTracer()
+        return CountingTracer()
+    if config.cpu.coverage:
+        from ...expr.emit.line_coverage import CoverageTracer
+
+        return CoverageTracer()
+    if config.cpu.debug:
+        from ...expr.emit.line_marks import MarkingTracer
+
+        return MarkingTracer()
+    return Tracer()
 
 
 def _kernel_trace(buffers: SideBuffers) -> KernelTrace:
