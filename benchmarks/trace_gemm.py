@@ -43,15 +43,13 @@ def main() -> None:
         worst = (got.float() - want.float()).abs().max().item()
         assert worst <= 0.02 * scale, f"off by {worst}"
 
+    def attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2)
+
     runs = {"gemm": lambda: matmul(a, b), "attention": lambda: attention(q, keys, values)}
     wanted = {
         "gemm": lambda: (a.float() @ b.float(), k**0.5 * 4),
-        "attention": lambda: (
-            torch.nn.functional.scaled_dot_product_attention(
-                *(x.float().transpose(1, 2) for x in (q, keys, values))
-            ).transpose(1, 2),
-            4.0,
-        ),
+        "attention": lambda: (attended(*(x.float().transpose(1, 2) for x in (q, keys, values))), 4.0),
     }
     for name, run in runs.items():
         with fx.ktrace.capture(events=EVENTS[options.stack], blocks=options.blocks) as capture:

@@ -567,7 +567,10 @@ class KtraceEnv(EnvGroup):
     enable = Bool(False, "Compile the ranges and marks of `fx.ktrace` in.", name="FLYDSL_KTRACE", key=KeyRole.VALUE)
     events = Int(256, "Events kept of a warp, with tracing on.", low=4, high=1 << 20, key=KeyRole.VALUE)
     max_bytes = Int(
-        1 << 26, "Memory a launch may record into; blocks beyond it are not recorded, but one is.", low=1 << 12, high=1 << 36
+        1 << 26,
+        "Memory a launch may record into; blocks beyond it are not recorded, but one is.",
+        low=1 << 12,
+        high=1 << 36,
     )
     launches = Int(256, "Launches that are kept; of more, the oldest are dropped.", low=1)
     file = OptionalPath(_no_path, "Trace to write when the process ends, with tracing on (.perfetto-trace or .json).")
@@ -685,6 +688,11 @@ _WATCHED = (
     *autotune.variables()["config_dir"].names,
 )
 _WATCHED_ENCODED = tuple(_encode(name) for name in _WATCHED)
+
+
+def keeps_places() -> bool:
+    """Whether compiled code knows the files and lines it comes from: then they are part of its key."""
+    return debug.enable_debug_info or cpu.profile or cpu.coverage or cpu.debug
 
 
 def _key_text(value: object) -> str | tuple[str, ...]:

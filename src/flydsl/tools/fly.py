@@ -199,7 +199,19 @@ def main(argv: list[str] | None = None) -> int:
         "--annotate", action="store_true", help="with line tables, and the assembly under its source lines"
     )
     build.set_defaults(run=compile_file)
-    from flydsl.tools import aot, build_llc, coverage, debug, explore, numerics, predict, profile, recompile, trace, tune
+    from flydsl.tools import (
+        aot,
+        build_llc,
+        coverage,
+        debug,
+        explore,
+        numerics,
+        predict,
+        profile,
+        recompile,
+        trace,
+        tune,
+    )
     from flydsl.tools.console import run_command
 
     explore.add_arguments(commands.add_parser("explore", help="a page with a kernel at every stage of its compilation"))

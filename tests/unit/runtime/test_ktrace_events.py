@@ -18,7 +18,7 @@ NAMES = ("load", "mma", "store")
 
 
 class Memory:
-    """What a launch writes, as `expr/emit/ktrace_ir.py` does it."""
+    """What a launch writes, as `expr/ktrace/emit.py` does it."""
 
     def __init__(self, shape: Shape):
         self.shape = shape

@@ -26,7 +26,7 @@ from ...expr.emit.side_buffers import SideBuffers
 from ...expr.emit.trace import active
 from ...expr.emit.tracer import BOUNDARIES, Tracer
 from ...expr.gpu import Stream
-from ...expr.ktrace import events_kept, tracing_enabled
+from ...expr.ktrace.switch import events_kept, tracing_enabled
 from ...expr.numeric import Int32, Integer, Numeric, as_numeric, scalar_or_none
 from ...expr.protocol import construct_from_ir_values, extract_to_ir_values
 from ...expr.scalars.constants import constant as constant_of
@@ -46,7 +46,7 @@ from .geometry import check_extent
 from .stores import Walked, walk_kernels
 
 if TYPE_CHECKING:
-    from ...expr.emit.ktrace_ir import KernelTrace
+    from ...expr.ktrace.emit import KernelTrace
 
 _TOKEN = gpu.AsyncTokenType()
 KERNELS = "kernels"
@@ -175,7 +175,7 @@ def _tracer() -> Tracer:
 
 def _kernel_trace(buffers: SideBuffers) -> KernelTrace:
     """The recording code of a kernel, which few processes ever need."""
-    from ...expr.emit.ktrace_ir import KernelTrace
+    from ...expr.ktrace.emit import KernelTrace
 
     return KernelTrace(buffers, events_kept())
 

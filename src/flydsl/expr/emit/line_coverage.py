@@ -1,8 +1,8 @@
 """A tracer that makes kernels count every line that runs, and every `if` that is passed by: coverage of kernels.
 
-Python says when a line begins (`sys.settrace`), and right there a `fly_cpu.count` of it is emitted, also for a line that
-emits nothing else. While a kernel is traced, whoever else follows Python's lines (coverage.py) does not: that a line was
-traced does not mean that it runs.
+Python says when a line begins (`sys.settrace`), and right there a `fly_cpu.count` of it is emitted, also for a line
+that emits nothing else. While a kernel is traced, whoever else follows Python's lines (coverage.py) does not: that a
+line was traced does not mean that it runs.
 """
 
 from __future__ import annotations
@@ -34,14 +34,17 @@ PASSED = 1 << 32
 _registered: list[bool] = []
 
 
-_INSTALLED = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "purelib", "platlib")})
+_STDLIB = os.path.realpath(sysconfig.get_path("stdlib")) + os.sep
+_PACKAGES = frozenset(("site-packages", "dist-packages"))
 
 
 @lru_cache(maxsize=4096)
 def counts(code: CodeType) -> bool:
     """Whether lines of a function count: it is the user's, and neither Python's nor of an installed package."""
-    name = code.co_filename
-    return is_user_code(code) and not name.startswith("<") and not os.path.realpath(name).startswith(_INSTALLED)
+    if not is_user_code(code) or code.co_filename.startswith("<"):
+        return False
+    path = os.path.realpath(code.co_filename)
+    return not path.startswith(_STDLIB) and _PACKAGES.isdisjoint(path.split(os.sep))
 
 
 @lru_cache(maxsize=4096)
@@ -90,9 +93,7 @@ class CoverageTracer(CountingTracer):
 
     def _emit(self, frame: FrameType, what: int) -> None:
         line = IntegerAttr(frame.f_lineno | what, i64)
-        super(CountingTracer, self).opn(
-            CountOp, (), (), {"file": StringAttr(frame.f_code.co_filename), "line": line}
-        )
+        super(CountingTracer, self).opn(CountOp, (), (), {"file": StringAttr(frame.f_code.co_filename), "line": line})
 
     def _count(self) -> None:
         """Lines count when they begin."""

@@ -14,17 +14,17 @@ from ...runtime.ktrace import layout as L
 from ..arith import ceildiv
 from ..atomics import atomic_add
 from ..control.control_flow import if_, if_expr
+from ..emit import inline_asm_ir
+from ..emit.trace import current
 from ..extern import ffi
 from ..gpu import block_dim, block_idx, current_target, grid_dim, lane_id, thread_idx
 from ..numeric import Boolean, Float64, Int32, Int64, Numeric, scalar_or_none
 from ..tensor import Pointer, Tensor, make_rmem_tensor
 from ..tensors.memory import ptrtoint
-from . import inline_asm_ir
-from .trace import current
 
 if TYPE_CHECKING:
     from ...target import GPUTarget
-    from .side_buffers import SideBuffers
+    from ..emit.side_buffers import SideBuffers
 
 _CLOCK = ffi("clock_gettime", ["int32", "int64"], "int32")
 _MONOTONIC = {"Linux": 1, "Darwin": 6}
