@@ -48,11 +48,8 @@ def printf(*args: object, format_str: str | None = None) -> None:
     for piece, spec, arg in zip(pieces[1:], specs, args, strict=True):
         text += render(arg, values, spec) + escape(piece)
     if prints_into_memory():
-        from .emit.print_ir import emit_record
-
-        emit_record(_c_format(text, values), values)
-    else:
-        current_ir().emit_print(text, [v.ir_value() for v in values])
+        current().functions[-1].side_buffers.declare("print")
+    current_ir().emit_print(text, [v.ir_value() for v in values])
 
 
 def prints_into_memory() -> bool:
@@ -60,15 +57,6 @@ def prints_into_memory() -> bool:
     frame: object = current().functions[-1] if current().functions else None
     target = current_target()
     return bool(getattr(frame, "is_kernel", False)) and not target.on_host and target.has("amd")
-
-
-def _c_format(text: str, values: Sequence[Numeric]) -> str:
-    """A format of `fly.print` as one of C, and the end of the line."""
-    pieces, specs = print_format.split(text)
-    made = pieces[0].replace("%", "%%")
-    for piece, spec, value in zip(pieces[1:], specs, values, strict=True):
-        made += print_format.conversion(spec, value.is_float, type(value).width) + piece.replace("%", "%%")
-    return made + "\n"
 
 
 def escape(text: str) -> str:

@@ -137,6 +137,7 @@ def compile_module(
         dumper = Dumper(name, kernels, key, print_module)
         target = backend.target.key()
         traced = module = dumper.origin(module, lambda: repro.script(name, target, hints, custom is not None))
+        module = _with_prints(module, backend)
         attach_targets(split(module)[0], backend)
         split(module)[0].attributes[TARGET_ATTRIBUTE] = StringAttr(backend.target.key())
         backend.lower_compile_hints(module, compile_hints=hints)
@@ -235,6 +236,19 @@ def compile_module(
         },
         load_hooks=externs.load_hooks,
     )
+
+
+def _with_prints(module: ModuleOp, backend: BaseBackend) -> ModuleOp:
+    """A module whose kernels print into memory, where they declare it."""
+    if not any(SIDE_BUFFERS_ATTRIBUTE in op.attributes for op in split(module)[0].body.block.ops):
+        return module
+    from ...expr.emit.print_ir import expand_prints, prints_of
+
+    made = module.clone()
+    for op in split(made)[0].body.block.ops:
+        if isinstance(op, gpu.FuncOp) and prints_of(op) is not None:
+            expand_prints(op, backend.target)
+    return made
 
 
 def specs_of(fragments: Sequence[str]) -> tuple[PassSpec, ...]:

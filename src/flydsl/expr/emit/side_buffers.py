@@ -18,6 +18,9 @@ from ..numeric import Int64
 from ..tensor import Pointer
 from .trace import current
 
+WORDS = ptr_type(i64, AddressSpace.Global, 16)
+"""Type of the hidden argument."""
+
 
 class SideBuffers:
     """The side memory of a kernel, in the order of its hidden arguments."""
@@ -26,14 +29,18 @@ class SideBuffers:
         self._arguments: dict[str, BlockArgument] = {}
         self._details: dict[str, dict[str, object]] = {}
 
+    def declare(self, kind: str) -> None:
+        """The kernel wants memory of a kind; whoever lowers it for a target adds the argument."""
+        self._details.setdefault(kind, {})
+
     def need(self, kind: str) -> Pointer:
-        """The memory of a kind, as words of 64 bits; asked for once."""
+        """The memory of a kind, as words of 64 bits."""
+        self.declare(kind)
         found = self._arguments.get(kind)
         if found is None:
+            # Arguments that are added later stand behind this one.
             entry = current().entry
-            found = entry.insert_arg(ptr_type(i64, AddressSpace.Global, 16), len(entry.args))
-            self._arguments[kind] = found
-            self._details[kind] = {}
+            found = self._arguments[kind] = entry.insert_arg(WORDS, len(entry.args))
         return Pointer(found, Int64)
 
     def details(self, kind: str) -> dict[str, object]:
@@ -50,11 +57,13 @@ class SideBuffers:
         """The attribute that says so."""
         if not self._details:
             return None
-        return ArrayAttr([_text(kind, details) for kind, details in self._details.items()])
+        ordered = sorted(self._details, key=lambda kind: kind not in self._arguments)
+        return ArrayAttr([declaration(kind, self._details[kind]) for kind in ordered])
 
 
-def _text(kind: str, details: Mapping[str, object]) -> StringAttr:
+def declaration(kind: str, details: Mapping[str, object]) -> StringAttr:
+    """What a kernel says of one of its side buffers."""
     return StringAttr(json.dumps({"kind": kind, **details}, sort_keys=True))
 
 
-__all__ = ["SideBuffers"]
+__all__ = ["WORDS", "SideBuffers", "declaration"]
