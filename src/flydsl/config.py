@@ -564,14 +564,21 @@ class KtraceEnv(EnvGroup):
 
     prefix = "FLYDSL_KTRACE_"
 
-    enable = Bool(False, "Compile the ranges and marks of `fx.ktrace` in.", name="FLYDSL_KTRACE", key=KeyRole.VALUE)
+    enable = Bool(
+        False,
+        "Compile the ranges and marks of `fx.ktrace` in.",
+        name=("FLYDSL_KTRACE_ENABLE", "FLYDSL_KTRACE"),
+        key=KeyRole.VALUE,
+    )
     events = Int(256, "Events kept of a warp, with tracing on.", low=4, high=1 << 20, key=KeyRole.VALUE)
-    max_bytes = Int(
+    buffer_bytes = Int(
         1 << 26,
         "Memory a launch may record into; blocks beyond it are not recorded, but one is.",
         low=1 << 12,
         high=1 << 36,
     )
+    blocks = Str("", "Blocks to record: `x,y,z` for one, `first:last` or a number for the first so many; default all.")
+    dump_dir = OptionalPath(_no_path, "Folder for exported traces.", default_text="the current one")
     launches = Int(256, "Launches that are kept; of more, the oldest are dropped.", low=1)
     file = OptionalPath(_no_path, "Trace to write when the process ends, with tracing on (.perfetto-trace or .json).")
 

@@ -122,13 +122,14 @@ def test_some_blocks_of_a_grid():
         stages(x, 1, 6)
     assert {e.block for e in some.read().events} == {0, 1, 2, 3}, "both are served by one launch"
     assert first.read().launches[0].recorded == range(4)
-    with fx.ktrace.capture(blocks=range(4, 99)) as last:
-        stages(x, 1, 6)
-    assert {e.block for e in last.read().events} == {4, 5}
+    for wanted, blocks in ((range(4, 99), {4, 5}), ((3, 0, 0), {3}), ("1:3", {1, 2}), ((6, 0, 0), set[int]())):
+        with fx.ktrace.capture(blocks=wanted) as capture:
+            stages(x, 1, 6)
+        assert {e.block for e in capture.read().events} == blocks
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("FLYDSL_KTRACE_MAX_BYTES", str(3 * 64 * 8 * (2 + 6 * 8) + 100))
+    monkeypatch.setenv("FLYDSL_KTRACE_BUFFER_BYTES", str(3 * 64 * 8 * (2 + 6 * 8) + 100))
     with fx.ktrace.capture(events=8) as capture:
         stages(np.ones(64 * 6, "f4"), 1, 6)
     assert capture.launches()[0].recorded == range(3)
@@ -321,6 +322,8 @@ def test_mistakes():
         fx.ktrace.capture(events=1)
     with pytest.raises(DSLValueError, match="range of neighbours"):
         fx.ktrace.capture(blocks=range(0, 8, 2))
+    with pytest.raises(DSLValueError, match="`x,y,z`, `first:last` or a number, got 'xcc:1'"):
+        fx.ktrace.capture(blocks="xcc:1")
     with pytest.raises(DSLTypeError, match="has a name"):
         fx.ktrace.mark("")
     with pytest.raises(DSLTypeError, match="what fx.ktrace.range_start gave"):

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from flydsl import config
 from flydsl.target import EXAMPLE
 
 
@@ -18,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="file to write: .perfetto-trace, .pftrace, .json, .svg, .html or .txt (default: SCRIPT.perfetto-trace)",
     )
     parser.add_argument("--events", type=int, help="events kept of a warp (default: FLYDSL_KTRACE_EVENTS)")
-    parser.add_argument("--blocks", type=int, help="record the first so many blocks of each grid only")
+    parser.add_argument("--blocks", help="blocks of each grid to record: x,y,z, first:last or a number (default: all)")
     parser.add_argument("file", help="the script to run")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     parser.set_defaults(run=run)
@@ -27,17 +28,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the script; its own exit status is kept."""
     from flydsl.debug.program import environment, run_program
-    from flydsl.runtime.ktrace.recorder import Recorder
+    from flydsl.runtime.ktrace.recorder import Recorder, parse_blocks
     from flydsl.tools.script_runs import target_variables
 
     script = Path(options.file)
     if not script.is_file():
         print(f"fly trace: there is no file {script}", file=sys.stderr)
         return 2
-    variables = {"FLYDSL_KTRACE": "1", **target_variables(options.target)}
+    variables = {"FLYDSL_KTRACE_ENABLE": "1", **target_variables(options.target)}
     if options.events is not None:
         variables["FLYDSL_KTRACE_EVENTS"] = str(options.events)
-    recorder = Recorder(None if options.blocks is None else range(options.blocks))
+    recorder = Recorder(parse_blocks(options.blocks or config.ktrace.blocks))
     with environment(**variables):
         recorder.open()
         try:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from ... import config
 from ...errors import DSLRuntimeError, DSLValueError
 from ..meta import tracing_context
 
 if TYPE_CHECKING:
-    from ...runtime.ktrace.recorder import Recorder
+    from ...runtime.ktrace.recorder import Blocks, Recorder
     from ...runtime.ktrace.trace import LaunchTrace, NameSummary, Trace
 
 _LEAST = 4
@@ -25,12 +25,12 @@ class Capture:
         self,
         kernel: str = "kernel",
         *,
-        blocks: int | range | None = None,
+        blocks: int | range | tuple[int, int, int] | str | None = None,
         out_dir: str | Path | None = None,
         events: int | None = None,
     ):
         self.kernel = kernel
-        self._out = Path("." if out_dir is None else out_dir)
+        self._out = _folder(out_dir)
         self._events = config.ktrace.events if events is None else _count("events", events, _LEAST)
         self._blocks = _blocks(blocks)
         self._option: Any = None
@@ -104,14 +104,15 @@ class Capture:
 def capture(
     kernel: str = "kernel",
     *,
-    blocks: int | range | None = None,
+    blocks: int | range | tuple[int, int, int] | str | None = None,
     out_dir: str | Path | None = None,
     events: int | None = None,
 ) -> Capture:
     """Record the launches of a block of code, of all threads of the process: kernels are compiled with their events.
 
-    `kernel` names files that are exported to `out_dir`; `blocks` records the first so many blocks of a grid, or those
-    of a `range`; `events` is how many are kept of a warp (default: FLYDSL_KTRACE_EVENTS).
+    `kernel` names files that are exported to `out_dir` (default: FLYDSL_KTRACE_DUMP_DIR); `blocks` records the first so
+    many blocks of a grid, those of a `range`, or one by its place `(x, y, z)`; `events` is how many are kept of a warp
+    (default: FLYDSL_KTRACE_EVENTS).
 
     >>> with fx.ktrace.capture(events=16) as trace:
     ...     flyc.evaluate(lambda: fx.ktrace.mark("only"))
@@ -143,7 +144,7 @@ def collect(kernel: str = "kernel", out_dir: str | Path | None = None) -> str | 
     _own().clear()
     if not found.launches:
         return None
-    return str(found.write(Path("." if out_dir is None else out_dir) / f"{kernel}.perfetto-trace"))
+    return str(found.write(_folder(out_dir) / f"{kernel}.perfetto-trace"))
 
 
 def recorded() -> Trace:
@@ -163,10 +164,18 @@ def _count(what: str, value: object, least: int) -> int:
     return value
 
 
-def _blocks(wanted: object) -> range | None:
+def _folder(given: str | Path | None) -> Path:
+    return Path(given) if given is not None else config.ktrace.dump_dir or Path(".")
+
+
+def _blocks(wanted: object) -> Blocks:
     """The blocks to record; None are all."""
-    if wanted is None:
-        return None
+    from ...runtime.ktrace.recorder import parse_blocks
+
+    if wanted is None or isinstance(wanted, str):
+        return parse_blocks(config.ktrace.blocks if wanted is None else wanted)
+    if isinstance(wanted, tuple):
+        return parse_blocks(",".join(map(str, cast("tuple[object, ...]", wanted))))
     if isinstance(wanted, range):
         if wanted.step != 1 or wanted.start < 0:
             raise DSLValueError(f"fx.ktrace.capture: blocks is a number or a range of neighbours, got {wanted!r}")

@@ -68,9 +68,11 @@ def svg(events: Sequence[Event], ranges: Sequence[Range], label: Label | dict[st
             f'<circle cx="{x:.2f}" cy="{y + 10}" r="3" fill="{color[e.name]}"><title>{escape(title)}</title></circle>'
         )
     bottom = _TOP + _HEIGHT * len(shown) + 14
+    unit, scale = ("µs", 1000) if most >= 20_000 else ("ns", 1)
     for i in range(5):
-        x = _LEFT + _WIDTH * i // 4
-        parts.append(f'<text x="{x}" y="{bottom}" fill="#999" text-anchor="middle">{most * i / 4:.0f} ns</text>')
+        x, anchor = _LEFT + _WIDTH * i // 4, ("start", "middle", "middle", "middle", "end")[i]
+        number = f"{most * i / 4 / scale:.0f} {unit}"
+        parts.append(f'<text x="{x}" y="{bottom}" fill="#999" text-anchor="{anchor}">{number}</text>')
     if len(warps) > len(shown):
         parts.append(f'<text x="6" y="{bottom + 12}" fill="#c62828">{len(warps) - len(shown)} more warps</text>')
     return "\n".join([*parts, "</svg>"])

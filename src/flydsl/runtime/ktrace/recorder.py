@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from flydsl import config
+from flydsl.errors import DSLValueError
 from flydsl.runtime.ktrace import layout as L
 from flydsl.runtime.ktrace.events import Shape, decode
 from flydsl.runtime.ktrace.trace import LaunchTrace, Trace
@@ -62,14 +63,18 @@ def _shape(launch: SideLaunch, wanted: range | None) -> Shape:
     first = min(first, launch.blocks)
     tick = _HIP_TICK if launch.runtime.poses_as_cuda else 1.0
     one = Shape.of(launch.details, launch.threads, first, 1, tick)
-    most = config.ktrace.max_bytes // (8 * one.units * one.region_words)
+    most = config.ktrace.buffer_bytes // (8 * one.units * one.region_words)
     return Shape.of(launch.details, launch.threads, first, max(min(last - first, max(most, 1)), 0), tick)
+
+
+Blocks = range | tuple[int, int, int] | None
+"""Blocks to record: by their numbers, one by its place, or all."""
 
 
 class Recorder:
     """Keeps launches while it is open."""
 
-    def __init__(self, blocks: range | None = None):
+    def __init__(self, blocks: Blocks = None):
         self.blocks = blocks
         self._launches: deque[RecordedLaunch] = deque()
         self._lock = threading.Lock()
@@ -129,7 +134,8 @@ def _write_at_exit() -> None:
 
 def open_buffer(launch: SideLaunch) -> RecordedLaunch:
     """The memory of a launch that records."""
-    return RecordedLaunch(launch, _wanted([r.blocks for r in _recorders] or [None]))
+    wanted = [r.blocks for r in _recorders] or [parse_blocks(config.ktrace.blocks)]
+    return RecordedLaunch(launch, _wanted([_numbers(blocks, launch.grid) for blocks in wanted]))
 
 
 def _wanted(each: Iterable[range | None]) -> range | None:
@@ -142,4 +148,36 @@ def _wanted(each: Iterable[range | None]) -> range | None:
     return found
 
 
-__all__ = ["RecordedLaunch", "Recorder", "open_buffer", "own_recorder"]
+def _numbers(blocks: Blocks, grid: tuple[int, int, int]) -> range | None:
+    """Numbers of blocks in a grid."""
+    if blocks is None or isinstance(blocks, range):
+        return blocks
+    x, y, z = blocks
+    if not all(at < size for at, size in zip(blocks, grid, strict=True)):
+        return range(0)
+    number = (z * grid[1] + y) * grid[0] + x
+    return range(number, number + 1)
+
+
+def parse_blocks(text: str) -> Blocks:
+    """The blocks that a text names.
+
+    >>> parse_blocks("4"), parse_blocks("2:5"), parse_blocks("1,0,0"), parse_blocks("")
+    (range(0, 4), range(2, 5), (1, 0, 0), None)
+    """
+    words = text.replace(" ", "")
+    try:
+        if not words:
+            return None
+        if ":" in words:
+            first, last = (int(word) for word in words.split(":"))
+            return range(first, last)
+        numbers = [int(word) for word in words.split(",")]
+        if min(numbers) >= 0 and len(numbers) in (1, 3):
+            return range(numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[1], numbers[2])
+    except ValueError:
+        pass
+    raise DSLValueError(f"blocks of a trace are `x,y,z`, `first:last` or a number, got {text!r}")
+
+
+__all__ = ["Blocks", "RecordedLaunch", "Recorder", "open_buffer", "own_recorder", "parse_blocks"]
