@@ -379,3 +379,30 @@ def test_fly_trace(tmp_path: Path):
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=variables, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert '"fill"' in (tmp_path / "end.json").read_text()
+
+
+def test_the_pipelines_of_the_library_record(monkeypatch: pytest.MonkeyPatch):
+    torch = pytest.importorskip("torch")
+    from flydsl.kernels.gemm_sm90 import gemm_sm90
+
+    monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "sm_90a")
+    a, b = torch.randn(128, 192).half(), torch.randn(256, 192).half()
+    c = torch.full((128, 256), float("nan")).half()
+    with fx.ktrace.capture(events=64) as capture:
+        gemm_sm90(a, b, c, 1, cluster_size=1)
+    assert (c.double() - a.double() @ b.double().T).abs().max() < 0.1
+    (launch,) = capture.launches()
+    steps = 3
+    counts = {name: row.count for name, row in capture.summary().items()}
+    # One thread fetches; eight warps multiply.
+    assert counts == {
+        "wait empty": steps,
+        "issue copies": steps,
+        "wait full": 8 * steps,
+        "multiply": 8 * steps,
+        "store": 8,
+    }
+    assert not launch.lost and not launch.open
+    copied = [r.end for r in launch.ranges if r.name == "issue copies"]
+    multiplied = [r.begin for r in launch.ranges if r.name == "multiply"]
+    assert min(copied) <= min(multiplied)

@@ -1,4 +1,4 @@
-"""The public name of `flydsl.config`: `env.compile`, `env.debug`, `env.runtime`, `env.cpu`, `env.ktrace`, `env.autotune`."""
+"""The public name of `flydsl.config`: `env.compile`, `env.debug`, `env.runtime`, `env.cpu`, `env.ktrace` ..."""
 
 from flydsl.config import (
     GROUPS,

@@ -6,6 +6,7 @@ import json
 import struct
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -218,6 +219,18 @@ def test_perfetto_files_have_a_track_per_launch_sm_and_warp():
     assert names.count("SM 3") == 2 and names.count("block (1,1,0) warp 1") == 2
     assert all(parent == 0 or parent in tracks for _, parent in tracks.values())
     assert last > 2 * GAP
+
+
+def test_the_perfetto_package_reads_the_same():
+    protos = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    read = protos.Trace()
+    read.ParseFromString(traced().perfetto())
+    named = {p.track_descriptor.uuid: p.track_descriptor.name for p in read.packet if p.HasField("track_descriptor")}
+    events = [p.track_event for p in read.packet if p.HasField("track_event")]
+    kinds = [protos.TrackEvent.Type.Name(e.type) for e in events]
+    assert kinds.count("TYPE_SLICE_BEGIN") == kinds.count("TYPE_SLICE_END") == 16 and kinds.count("TYPE_INSTANT") == 8
+    assert {named[e.track_uuid] for e in events} == {f"block ({b},1,0) warp {w}" for b in (1, 2) for w in (0, 1)}
+    assert {e.debug_annotations[0].int_value for e in events if e.name == "mma"} == {2}
 
 
 def test_other_forms_of_a_trace(tmp_path):
