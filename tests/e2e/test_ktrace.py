@@ -128,6 +128,19 @@ def test_some_blocks_of_a_grid():
         assert {e.block for e in capture.read().events} == blocks
 
 
+def test_memory_of_many_launches_is_read_early(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FLYDSL_KTRACE_BUFFER_BYTES", "32768")
+    monkeypatch.setenv("FLYDSL_KTRACE_LAUNCHES", "8")
+    x = np.ones(64, "f4")
+    with fx.ktrace.capture(events=8) as capture:
+        for _ in range(12):
+            stages(x, 1, 1)
+        held = sum(one.nbytes for one in capture._recorder._launches)  # pyright: ignore[reportPrivateUsage]
+    assert held <= 4 * 32768
+    assert [len(one.ranges) for one in capture] == [4] * 8
+    assert "4 launches before these were dropped" in capture.read().text()
+
+
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FLYDSL_KTRACE_BUFFER_BYTES", str(3 * 64 * 8 * (2 + 6 * 8) + 100))
     with fx.ktrace.capture(events=8) as capture:

@@ -44,7 +44,8 @@ class Memory:
             if lane:
                 place = shape.events + self.words[region + L.SPARSE]
                 self.words[region + L.SPARSE] += 1
-            self.counts[block, unit] = self.counts.get((block, unit), 0) + 1
+            else:
+                self.counts[block, unit] = place + 1
             if place >= (shape.events + extra if lane else shape.events):
                 if not lane:
                     self.words[region + L.LOST] = place + 1 - shape.events

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple, cast
@@ -115,8 +115,9 @@ def decode(data: bytes, shape: Shape) -> Decoded:
     """Read the memory of a launch."""
     raw: list[Event] = []
     lost = 0
+    words = memoryview(data).cast("Q")
     for index in range(shape.blocks * shape.units):
-        found, missing = _region(data, shape, index)
+        found, missing = _region(words, shape, index)
         raw += found
         lost += missing
     timed = _timed(raw, shape)
@@ -136,40 +137,47 @@ def decode(data: bytes, shape: Shape) -> Decoded:
     return Decoded(events, ranges, lost, still)
 
 
-def _region(data: bytes, shape: Shape, index: int) -> tuple[list[Event], int]:
+def _region(words: Sequence[int], shape: Shape, index: int) -> tuple[list[Event], int]:
     """Events of a unit, and how many it has lost."""
     block, unit = divmod(index, shape.units)
-    start = 8 * (L.HEAD + index * shape.region_words)
-    head, sparse = struct.unpack_from("<2Q", data, start)
-    start += 8 * L.REGION_HEAD
-    words = L.HOST_RECORD if shape.host else L.RECORD
+    start = L.HEAD + index * shape.region_words
+    head, sparse = words[start], words[start + 1]
+    start += L.REGION_HEAD
     if shape.host:
-        places: Iterable[int] = range(min(head, shape.events))
-        lost = max(head - shape.events, 0)
-    else:
-        extra = L.sparse_places(shape.events)
-        places = range(shape.events + min(sparse, extra))
-        lost = head + max(sparse - extra, 0)
+        return _records(words, shape, start, min(head, shape.events), block, unit), max(head - shape.events, 0)
+    extra = L.sparse_places(shape.events)
+    # Lane 0 writes one place after the other, so the first that is empty ends its events.
+    found = _records(words, shape, start, shape.events, block, unit)
+    found += _records(words, shape, start + L.RECORD * shape.events, min(sparse, extra), block, unit)
+    return found, head + max(sparse - extra, 0)
+
+
+def _records(words: Sequence[int], shape: Shape, start: int, most: int, block: int, unit: int) -> list[Event]:
+    """Events from a place on, up to one that was never written."""
+    size = L.HOST_RECORD if shape.host else L.RECORD
     warp = unit // shape.warp_size if shape.host else unit
     found: list[Event] = []
-    for place in places:
-        a, b, tag, payload, *rest = struct.unpack_from(f"<{words}Q", data, start + 8 * words * place)
+    for at in range(start, start + size * most, size):
+        tag = words[at + 2]
         if not tag & 0x80000000:
-            continue  # never written: lane 0 has come this far
+            break
         number, kind, form = L.parts_of(tag & 0xFFFFFFFF)
+        payload = words[at + 3]
         value: int | float | None = None
         if form == L.INTEGER:
             value = payload - (payload >> 63 << 64)
         elif form == L.FLOAT:
             (value,) = struct.unpack("<d", struct.pack("<Q", payload))
-        time, cycles = (a * 1e9 + b, rest[0]) if shape.host else (a * shape.tick, b)
+        time, cycles = words[at] * shape.tick, words[at + 1]
+        if shape.host:
+            time, cycles = words[at] * 1e9 + words[at + 1], words[at + 4]
         where, lane = tag >> 32 & 0xFFFFFF, tag >> 56
         found.append(
             Event(
                 shape.names[number], _KINDS[kind], time, shape.first + block, warp, lane, where, cycles, value, number
             )
         )
-    return found, lost
+    return found
 
 
 def _timed(raw: Sequence[Event], shape: Shape) -> Iterator[Event]:

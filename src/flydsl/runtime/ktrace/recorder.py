@@ -23,6 +23,10 @@ _HIP_TICK = 10.0
 """Nanoseconds of a step of the steady clock of AMD GPUs, which runs at 100 MHz."""
 
 
+_HELD = 4
+"""How many times the memory of a launch may be held at once."""
+
+
 class RecordedLaunch:
     """A launch and the memory it records into."""
 
@@ -37,6 +41,11 @@ class RecordedLaunch:
     def address(self) -> int:
         assert self._buffer is not None
         return self._buffer.ptr
+
+    @property
+    def nbytes(self) -> int:
+        """Memory it holds until it is read."""
+        return 0 if self._buffer is None else self._shape.nbytes
 
     def launched(self) -> None:
         """The launch was made: whoever records now keeps it."""
@@ -88,6 +97,13 @@ class Recorder:
             while len(self._launches) > config.ktrace.launches:
                 self._launches.popleft()
                 self.dropped += 1
+            # Memory of many launches is read early: what it holds is smaller than it is.
+            held = sum(each.nbytes for each in self._launches)
+            for each in tuple(self._launches)[:-1]:
+                if held <= _HELD * config.ktrace.buffer_bytes:
+                    break
+                held -= each.nbytes
+                each.read()
 
     def open(self) -> None:
         """Keep the launches of all threads from now on."""
