@@ -25,7 +25,6 @@ from hypothesis import strategies as st
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError, LostOutputWarning, NotSupportedError
-from flydsl.expr import printing
 from flydsl.llvm.objects.code_object import read_code_object
 from flydsl.runtime import device_runtime
 from flydsl.runtime.print_buffer import HEAD_WORDS, lines_of, text_of
@@ -77,7 +76,7 @@ def test_the_emulation_prints_what_the_c_library_prints(
     talking(x, 2)
     wanted = capfd.readouterr().out
     talking.invalidate()
-    monkeypatch.setattr(printing, "prints_into_memory", lambda: True)
+    monkeypatch.setattr("flydsl.expr.printing.prints_into_memory", lambda: True)
     talking(x, 2)
     got = capfd.readouterr().out
     assert sorted(got.splitlines()) == sorted(wanted.splitlines()) and len(got.splitlines()) > 250
@@ -93,7 +92,7 @@ def test_more_than_there_is_room_for_is_said(
 ):
     monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "gfx942")
     monkeypatch.setenv("FLYDSL_RUNTIME_PRINTF_BYTES", "4096")
-    monkeypatch.setattr(printing, "prints_into_memory", lambda: True)
+    monkeypatch.setattr("flydsl.expr.printing.prints_into_memory", lambda: True)
     with pytest.warns(LostOutputWarning, match="room for 4096.*FLYDSL_RUNTIME_PRINTF_BYTES"):
         talking(np.ones(128, "f4"), 9)
     lines = capfd.readouterr().out.splitlines()
