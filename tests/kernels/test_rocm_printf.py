@@ -76,7 +76,7 @@ def test_the_emulation_prints_what_the_c_library_prints(
     talking(x, 2)
     wanted = capfd.readouterr().out
     talking.invalidate()
-    monkeypatch.setattr("flydsl.expr.printing.prints_into_memory", lambda: True)
+    monkeypatch.setitem(fx.printf.__globals__, "prints_into_memory", lambda: True)
     talking(x, 2)
     got = capfd.readouterr().out
     assert sorted(got.splitlines()) == sorted(wanted.splitlines()) and len(got.splitlines()) > 250
@@ -92,7 +92,7 @@ def test_more_than_there_is_room_for_is_said(
 ):
     monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "gfx942")
     monkeypatch.setenv("FLYDSL_RUNTIME_PRINTF_BYTES", "4096")
-    monkeypatch.setattr("flydsl.expr.printing.prints_into_memory", lambda: True)
+    monkeypatch.setitem(fx.printf.__globals__, "prints_into_memory", lambda: True)
     with pytest.warns(LostOutputWarning, match="room for 4096.*FLYDSL_RUNTIME_PRINTF_BYTES"):
         talking(np.ones(128, "f4"), 9)
     lines = capfd.readouterr().out.splitlines()
