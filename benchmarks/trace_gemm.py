@@ -1,9 +1,9 @@
 """Traces of the library's pipelines on Hopper: the matrix product and attention, with what each warp does when.
 
-    python benchmarks/trace_gemm.py --stack cuda -o docs/images      # on an H200
-    python benchmarks/trace_gemm.py --stack cpu -o docs/images       # the cpu stack, playing one
+    python benchmarks/trace_gemm.py --stack cuda -o docs      # on an H200
+    python benchmarks/trace_gemm.py --stack cpu -o docs       # the cpu stack, playing one
 
-Each writes `gemm-STACK` and `attention-STACK` as a picture (.svg) and for Perfetto (.perfetto-trace), and prints how
+Each writes `trace-gemm-STACK` and `trace-attention-STACK` as a picture (.svg) and for Perfetto (.perfetto-trace), and prints how
 long the ranges take. Results are compared with torch's, so that a trace is of a kernel that works.
 """
 
@@ -61,7 +61,7 @@ def main() -> None:
         trace = capture.read()
         print(f"--- {name} on {options.stack}\n{trace}")
         for suffix in ("svg", "perfetto-trace"):
-            print(trace.write(Path(options.output) / f"{name}-{options.stack}.{suffix}"))
+            print(trace.write(Path(options.output) / f"trace-{name}-{options.stack}.{suffix}"))
 
 
 if __name__ == "__main__":
