@@ -3,8 +3,8 @@
     python benchmarks/trace_gemm.py --stack cuda -o docs      # on an H200
     python benchmarks/trace_gemm.py --stack cpu -o docs       # the cpu stack, playing one
 
-Each writes `trace-gemm-STACK` and `trace-attention-STACK` as a picture (.svg) and for Perfetto (.perfetto-trace), and prints how
-long the ranges take. Results are compared with torch's, so that a trace is of a kernel that works.
+Each writes `trace-gemm-STACK` and `trace-attention-STACK` as a picture (.svg) and for Perfetto (.perfetto-trace), and
+prints how long the ranges take. Results are compared with torch's, so that a trace is of a kernel that works.
 """
 
 from __future__ import annotations

@@ -152,6 +152,7 @@ def test_others_do_not_follow_lines_while_a_kernel_is_traced(script: Path):
         sys.settrace(before)
     assert at("outside") not in seen and at("thread") not in seen
     assert len(SCRIPT.splitlines()) in seen, "the script itself is followed"
+    assert len(SCRIPT.splitlines()) - 4 in seen, "and so is the function that launches"
 
 
 def test_coverage_reads_lines_and_branches(script: Path, tmp_path: Path):
@@ -179,8 +180,16 @@ def test_coverage_reads_lines_and_branches(script: Path, tmp_path: Path):
 @needs_coverage
 def test_a_process_writes_its_data_and_the_command_says_what_is_missing(script: Path, tmp_path: Path):
     variables = {**os.environ, "FLYDSL_CPU_COVERAGE": "1", "FLYDSL_CPU_COVERAGE_FILE": str(tmp_path / ".coverage.k")}
-    subprocess.run([sys.executable, str(script), "32"], check=True, env=variables)
-    assert len(list(tmp_path.glob(".coverage.k.*"))) == 1
+    cover = [sys.executable, "-m", "coverage"]
+    data = f"--data-file={tmp_path / '.coverage'}"
+    run = ["run", data, "--branch", f"--include={script}", str(script), "32"]
+    subprocess.run([*cover, *run], check=True, env=variables, cwd=tmp_path)
+    (own,) = tmp_path.glob(".coverage.k.*")
+    subprocess.run([*cover, "combine", data, "--append", str(own)], check=True, cwd=tmp_path)
+    report = subprocess.run([*cover, "report", data, "-m"], check=True, capture_output=True, text=True, cwd=tmp_path)
+    missing = [at(w) for w in ("too large", "outside", "never compiled", "step", "one", "two")]
+    wanted = ", ".join([*map(str, missing), f"{at('always')}->{at('one line')}"])
+    assert report.stdout.splitlines()[2].endswith(wanted), report.stdout
     command = [sys.executable, "-m", "flydsl", "coverage", "-o", str(tmp_path / "out"), str(script), "32"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0 and "# outside" in done.stdout and (tmp_path / "out").is_file(), done.stderr

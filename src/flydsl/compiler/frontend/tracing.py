@@ -303,7 +303,8 @@ def trace_kernel(
         with tracer.open_function(entry):
             if tracing_enabled():
                 kernel.ktrace = _kernel_trace(kernel.side_buffers)
-            _call(function, inside)
+            with getattr(tracer, "following_kernel", nullcontext)():
+                _call(function, inside)
             tracer.opn(gpu.ReturnOp, (), ())
             if kernel.ktrace is not None:
                 kernel.ktrace.close()

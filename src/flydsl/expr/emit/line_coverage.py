@@ -13,7 +13,8 @@ import os
 import sys
 import sysconfig
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from types import CodeType, FrameType
@@ -72,6 +73,24 @@ def _makes_regions(instructions: Sequence[dis.Instruction]) -> bool:
     return plain and bool(made) and all(name.endswith(REGION_MARK) for name in made)
 
 
+class _Alone:
+    """A block in which one function alone is told of lines. Not a generator: each of its frames would be one more that
+    others see called and not returning, or the other way round."""
+
+    def __init__(self, told: TraceFunction):
+        self._told = told
+        self._before: TraceFunction | None = None
+
+    def __enter__(self) -> None:
+        self._before = sys.gettrace()
+        # Whoever saw this call must see it return.
+        sys._getframe().f_trace = self._before  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+        sys.settrace(self._told)
+
+    def __exit__(self, *error: object) -> None:
+        sys.settrace(self._before)
+
+
 class CoverageTracer(CountingTracer):
     """Emits a count at the begin of every line."""
 
@@ -82,6 +101,15 @@ class CoverageTracer(CountingTracer):
         if not _registered:
             _registered.append(True)
             atexit.register(_write)
+
+    @contextmanager
+    def following(self) -> Generator[None]:
+        """The host function's lines are left to whoever follows them."""
+        yield
+
+    def following_kernel(self) -> _Alone:
+        """A block in which Python tells this tracer of every line, and nobody else."""
+        return _Alone(self._called)
 
     def _called(self, frame: FrameType, event: str, argument: object) -> TraceFunction | None:
         return self._moved if self._in_kernel() and counts(frame.f_code) else None
