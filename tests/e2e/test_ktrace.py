@@ -419,3 +419,14 @@ def test_the_pipelines_of_the_library_record(monkeypatch: pytest.MonkeyPatch):
     copied = [r.end for r in launch.ranges if r.name == "issue copies"]
     multiplied = [r.begin for r in launch.ranges if r.name == "multiply"]
     assert min(copied) <= min(multiplied)
+
+
+def test_texts_of_stored_code_are_made_again_as_it_was_made(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FLYDSL_RUNTIME_CACHE_BINARY_ONLY", "1")
+    made = []
+    for _ in range(2):
+        tokens.invalidate()
+        with fx.ktrace.capture():
+            made.append(flyc.compile(tokens, np.zeros(32, "f4"), target="cuda:sm_90a").artifact)
+    fresh, stored = (artifact.asm for artifact in made)  # asked for outside of the capture
+    assert "%globaltimer" in fresh and fresh == stored

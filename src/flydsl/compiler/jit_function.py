@@ -313,7 +313,7 @@ class JitFunction(Generic[P]):
                     return made, False, wanted.renewed()
         # What is around the call has a part in its code, also in texts that are asked for after it.
         around = copy_context()
-        again = lambda: around.run(self.compile, key, wanted.of(self.function_key()), call, backend)  # noqa: E731
+        again = lambda: around.copy().run(self.compile, key, wanted.of(self.function_key()), call, backend)  # noqa: E731
         return lookup.with_texts(found, again), True, wanted
 
     def _compile_and_store(
