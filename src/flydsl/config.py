@@ -526,6 +526,9 @@ class RuntimeEnv(EnvGroup):
         "What compiling while a stream is captured causes.",
         default_text="warn, on rocm error",
     )
+    printf_bytes = Int(
+        1 << 20, "rocm: bytes for what the threads of a launch print; what comes after is lost.", low=4096
+    )
     launch_blocking = Bool(False, "Wait for each launch and report its errors there.")
     check_args = Bool(False, "Check arguments on the warm path too.")
     read_in_place = Bool(
@@ -547,7 +550,37 @@ class CpuEnv(EnvGroup):
         False, "Checked mode reports accesses that an AMD buffer descriptor leaves out.", key=KeyRole.VALUE
     )
     profile = Bool(False, "Count how often each source line of a kernel runs.", key=KeyRole.VALUE)
+    coverage = Bool(False, "Count the lines and branches of kernels that run, for coverage.py.", key=KeyRole.VALUE)
+    coverage_file = FilePath(
+        lambda: Path(".coverage.kernels"),
+        "Data file of coverage.py that a process with FLYDSL_CPU_COVERAGE writes when it ends; its name gets a suffix.",
+        default_text=".coverage.kernels",
+    )
     debug = Bool(False, "Mark the lines of kernels for the debugger; `fly debug` sets it.", key=KeyRole.VALUE)
+
+
+class KtraceEnv(EnvGroup):
+    """What kernels record of their own run (`fx.ktrace`)."""
+
+    prefix = "FLYDSL_KTRACE_"
+
+    enable = Bool(
+        False,
+        "Compile the ranges and marks of `fx.ktrace` in.",
+        name=("FLYDSL_KTRACE_ENABLE", "FLYDSL_KTRACE"),
+        key=KeyRole.VALUE,
+    )
+    events = Int(256, "Events kept of a warp, with tracing on.", low=4, high=1 << 20, key=KeyRole.VALUE)
+    buffer_bytes = Int(
+        1 << 26,
+        "Memory a launch may record into; blocks beyond it are not recorded, but one is.",
+        low=1 << 12,
+        high=1 << 36,
+    )
+    blocks = Str("", "Blocks to record: `x,y,z` for one, `first:last` or a number for the first so many; default all.")
+    dump_dir = OptionalPath(_no_path, "Folder for exported traces.", default_text="the current one")
+    launches = Int(256, "Launches that are kept; of more, the oldest are dropped.", low=1)
+    file = OptionalPath(_no_path, "Trace to write when the process ends, with tracing on (.perfetto-trace or .json).")
 
 
 class DebugEnv(EnvGroup):
@@ -616,6 +649,7 @@ compile = CompileEnv()
 debug = DebugEnv()
 runtime = RuntimeEnv()
 cpu = CpuEnv()
+ktrace = KtraceEnv()
 autotune = AutotuneEnv()
 aot = AotEnv()
 system = SystemEnv()
@@ -625,6 +659,7 @@ GROUPS: dict[str, EnvGroup] = {
     "debug": debug,
     "runtime": runtime,
     "cpu": cpu,
+    "ktrace": ktrace,
     "autotune": autotune,
     "aot": aot,
     "system": system,
@@ -660,6 +695,11 @@ _WATCHED = (
     *autotune.variables()["config_dir"].names,
 )
 _WATCHED_ENCODED = tuple(_encode(name) for name in _WATCHED)
+
+
+def keeps_places() -> bool:
+    """Whether compiled code knows the files and lines it comes from: then they are part of its key."""
+    return debug.enable_debug_info or cpu.profile or cpu.coverage or cpu.debug
 
 
 def _key_text(value: object) -> str | tuple[str, ...]:

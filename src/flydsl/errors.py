@@ -484,3 +484,7 @@ class PassFallbackWarning(FlyDSLWarning):
 
 class UnknownVariableWarning(FlyDSLWarning):
     """An environment variable starts with FLYDSL_ but is none of ours."""
+
+
+class LostOutputWarning(FlyDSLWarning):
+    """A kernel printed more than there was room for."""

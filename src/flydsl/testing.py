@@ -1,7 +1,8 @@
 """Judging results element by element: the worst one decides, never a norm, which a few wrong elements do not move.
 
-`bench` and `plot`, which sweep over sizes, come from the tuner and are loaded when they are asked for. numpy is loaded
-when the first results are compared; torch tensors are read where there are any.
+`bench` and `plot`, which sweep over sizes, come from the tuner, and `kernel_coverage`, which says what of kernels ran,
+from the debugger; both are loaded when they are asked for. numpy is loaded when the first results are compared; torch
+tensors are read where there are any.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from .autotune.sweep import Sweep as Sweep
     from .autotune.sweep import bench as bench
     from .autotune.sweep import plot as plot
+    from .debug.coverage import KernelCoverage as KernelCoverage
+    from .debug.coverage import kernel_coverage as kernel_coverage
 
     Numbers = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
     Mask = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
@@ -168,14 +171,28 @@ def _report(what: str, got: Numbers, want: Numbers, bound: Numbers, ratio: Numbe
     return "\n".join(lines)
 
 
-_LAZY = {"Sweep": "sweep", "bench": "sweep", "do_bench": "bench", "plot": "sweep"}
+_LAZY = {
+    **dict.fromkeys(("Sweep", "bench", "plot"), "autotune.sweep"),
+    "do_bench": "autotune.bench",
+    **dict.fromkeys(("KernelCoverage", "kernel_coverage"), "debug.coverage"),
+}
 
 
 def __getattr__(name: str) -> object:
     place = _LAZY.get(name)
     if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"flydsl.autotune.{place}"), name)
+    return getattr(importlib.import_module(f"flydsl.{place}"), name)
 
 
-__all__ = ["FORMATS", "Sweep", "assert_close", "bench", "do_bench", "error_bound", "plot"]
+__all__ = [
+    "FORMATS",
+    "KernelCoverage",
+    "Sweep",
+    "assert_close",
+    "bench",
+    "do_bench",
+    "error_bound",
+    "kernel_coverage",
+    "plot",
+]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import copy_context
 from functools import cached_property
 from importlib import import_module
 from types import FunctionType
@@ -310,7 +311,9 @@ class JitFunction(Generic[P]):
                 if found is None:
                     made = self._compile_and_store(wanted.key, wanted, call, backend)
                     return made, False, wanted.renewed()
-        again = lambda: self.compile(key, wanted.of(self.function_key()), call, backend)  # noqa: E731
+        # What is around the call has a part in its code, also in texts that are asked for after it.
+        around = copy_context()
+        again = lambda: around.copy().run(self.compile, key, wanted.of(self.function_key()), call, backend)  # noqa: E731
         return lookup.with_texts(found, again), True, wanted
 
     def _compile_and_store(

@@ -261,6 +261,7 @@ class KernelLauncher:
             clusters,
             values,
             switches,
+            made.side_buffers,
         )
 
     def _block_size(self, threads: list[object]) -> tuple[int, int, int] | None:

@@ -97,6 +97,7 @@ _SUBMODULES = (
     "primitive",
     "derived",
     "meta",
+    "ktrace",
 )
 _ELSEWHERE = {
     "coop": "flydsl.extension.coop",

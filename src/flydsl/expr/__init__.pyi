@@ -10,6 +10,7 @@ from . import dist as dist
 from . import enum as enum
 from . import extern as extern
 from . import gpu as gpu
+from . import ktrace as ktrace
 from . import llvm as llvm
 from . import math as math
 from . import meta as meta

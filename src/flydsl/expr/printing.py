@@ -10,6 +10,8 @@ from .. import layout as L
 from ..errors import DSLValueError
 from ..ir import print_format
 from ..layout import Basis, ComposedLayout, Dyn
+from .emit.trace import current
+from .gpu import current_target
 from .numeric import Boolean, Float32, Float64, Int32, Int64, Numeric, scalar_or_none
 from .protocol import extract_to_ir_values
 from .structs import StructValue
@@ -45,7 +47,16 @@ def printf(*args: object, format_str: str | None = None) -> None:
     text, values = escape(pieces[0]), cast("list[Numeric]", [])
     for piece, spec, arg in zip(pieces[1:], specs, args, strict=True):
         text += render(arg, values, spec) + escape(piece)
+    if prints_into_memory():
+        current().functions[-1].side_buffers.declare("print")
     current_ir().emit_print(text, [v.ir_value() for v in values])
+
+
+def prints_into_memory() -> bool:
+    """Whether what a kernel prints goes through memory that its launch adds: where no driver has a `printf`."""
+    frame: object = current().functions[-1] if current().functions else None
+    target = current_target()
+    return bool(getattr(frame, "is_kernel", False)) and not target.on_host and target.has("amd")
 
 
 def escape(text: str) -> str:

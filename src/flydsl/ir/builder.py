@@ -235,6 +235,19 @@ class Builder:
             self.block = saved_block
             self.forget(mark)
 
+    def move_to_head(self, block: Block) -> None:
+        """Put the ops of a block in front of the function's own, behind its constants."""
+        after = self._anchor
+        for op in list(block.ops):
+            op.detach()
+            if after is not None:
+                self.entry.insert_op_after(op, after)
+            elif self.entry.first_op is not None:
+                self.entry.insert_op_before(op, self.entry.first_op)
+            else:
+                self.entry.add_op(op)
+            after = op
+
     def numbered(self) -> dict[object, SSAValue]:
         """All that is numbered now, for `resumed`."""
         return dict(self._known)

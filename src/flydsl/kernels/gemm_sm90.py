@@ -92,7 +92,10 @@ def gemm_sm90_kernel(
             for tile in range(first, tiles, stride):
                 row, column = tile_position(tile, rows, columns, cluster_size, rank)
                 for step in range(steps):
+                    fx.ktrace.range_push("wait empty")
                     empty[stage].wait(phase)
+                    fx.ktrace.range_pop()
+                    fx.ktrace.range_push("issue copies")
                     full[stage].expect_tx(STAGE_BYTES)
                     load_a.load((row * BM, step * BK), smem_a[None, None, stage], full[stage])
                     if fx.const_expr(cluster_size == 1):
@@ -102,6 +105,7 @@ def gemm_sm90_kernel(
                         share = fx.flat_divide(smem_b, (BN // cluster_size, BK))[None, None, rank, 0, stage]
                         at = (column * BN + rank * (BN // cluster_size), step * BK)
                         load_b.load(at, share, full[stage], multicast=(1 << cluster_size) - 1)
+                    fx.ktrace.range_pop()
                     stage = stage + 1
                     if stage == STAGES:
                         stage = fx.Int32(0)
@@ -129,9 +133,13 @@ def gemm_sm90_kernel(
             acc.fill(0.0)
             before = fx.Int32(0)
             for step in range(steps):
+                fx.ktrace.range_push("wait full")
                 full[stage].wait(phase)
+                fx.ktrace.range_pop()
+                fx.ktrace.range_push("multiply")
                 fx.gemm(mma, acc, parts_a[None, None, None, stage], parts_b[None, None, None, stage], acc)
                 nv.wgmma_wait(1)
+                fx.ktrace.range_pop()
                 # The products of the step before are done: its stage may be filled again.
                 if step > 0:
                     release(empty[before], member, cluster_size)
@@ -142,6 +150,7 @@ def gemm_sm90_kernel(
                     phase = phase ^ 1
             nv.wgmma_wait(0, acc)
             release(empty[before], member, cluster_size)
+            fx.ktrace.range_push("store")
             for half in fx.range_constexpr(2):
                 part = fx.make_view(
                     fx.get_iter(acc) + half * (HALF // 2),
@@ -169,6 +178,7 @@ def gemm_sm90_kernel(
                         r, k = i // HALF, i % HALF
                         if (top + r < m) & (left + k < n):
                             c[top + r, left + k] = smem_c[r, (k % BOX, k // BOX)]
+            fx.ktrace.range_pop()
         if member == 0:
             nv.tma_wait(0)
     if fx.const_expr(cluster_size > 1):

@@ -35,6 +35,8 @@ FEATURES: dict[str, str] = {
     "split_counters": "one counter for each kind of memory access instead of vmcnt and lgkmcnt",
     "split_barrier": "a barrier is signalled and waited for apart",
     "waitcnt_lgkm_first": "the field lgkmcnt stands below vmcnt in the operand of s_waitcnt, six bits wide",
+    "hw_id": "where a wave runs is in the register HW_ID; else it is in HW_ID1",
+    "xcc_id": "the die a wave runs on is in a register",
     "wave_id": "the number of a wave in its workgroup is in a register",
     "dpp_wave": "DPP moves across the whole wave",
     "dpp_xmask": "DPP row_xmask",
@@ -130,13 +132,14 @@ class Architecture:
 # --- AMD ----------------------------------------------------------------------------------------------------------
 
 _AMD = frozenset({"amd", "buffer_atomic"})
-_GFX9 = _AMD | {"dpp_wave", "asyncmark", "shared_scalar_registers"}
+_GFX9 = _AMD | {"hw_id", "dpp_wave", "asyncmark", "shared_scalar_registers"}
 _CDNA2 = _GFX9 | {
     *("mfma", "mfma_short_k", "unified_registers", "copy_to_lds_b32", "buffer_fadd_f32", "buffer_fadd_f16"),
     "buffer_atomic_f64",
 }
 _CDNA3 = (_CDNA2 - {"mfma_short_k"}) | {
     *("mfma_xf32", "mfma_i8_k32", "mfma_fp8_fnuz", "cvt_fp8", "fp8_fnuz", "global_fadd_bf16"),
+    "xcc_id",
 }
 _CDNA4 = (_CDNA3 - {"mfma_xf32", "mfma_fp8_fnuz", "fp8_fnuz"}) | {
     *("mfma_fp8_ocp", "mfma_long_k", "mfma_scale", "copy_to_lds_b128", "lds_read_transpose", "buffer_fadd_bf16"),

@@ -199,12 +199,27 @@ def main(argv: list[str] | None = None) -> int:
         "--annotate", action="store_true", help="with line tables, and the assembly under its source lines"
     )
     build.set_defaults(run=compile_file)
-    from flydsl.tools import aot, build_llc, debug, explore, lsp, numerics, predict, profile, recompile, tune
+    from flydsl.tools import (
+        aot,
+        build_llc,
+        coverage,
+        debug,
+        explore,
+        lsp,
+        numerics,
+        predict,
+        profile,
+        recompile,
+        trace,
+        tune,
+    )
     from flydsl.tools.console import run_command
 
     explore.add_arguments(commands.add_parser("explore", help="a page with a kernel at every stage of its compilation"))
     recompile.add_arguments(commands.add_parser("recompile", help="compile the IR of a dump again and compare"))
     profile.add_arguments(commands.add_parser("profile", help="run a script and count how often its lines run"))
+    coverage.add_arguments(commands.add_parser("coverage", help="run a script and say which lines of its kernels ran"))
+    trace.add_arguments(commands.add_parser("trace", help="run a script and record what its kernels do when"))
     debug.add_arguments(commands.add_parser("debug", help="step through the kernels of a script"))
     lsp.add_arguments(commands.add_parser("lsp", help="a language server for editors, on standard input and output"))
     numerics.add_arguments(commands.add_parser("numerics", help="run a script and check the floats of its kernels"))

@@ -1,4 +1,4 @@
-"""The public name of `flydsl.config`: `env.compile`, `env.debug`, `env.runtime`, `env.cpu`, `env.autotune`."""
+"""The public name of `flydsl.config`: `env.compile`, `env.debug`, `env.runtime`, `env.cpu`, `env.ktrace` ..."""
 
 from flydsl.config import (
     GROUPS,
@@ -9,6 +9,7 @@ from flydsl.config import (
     debug,
     describe,
     environment_snapshot,
+    ktrace,
     runtime,
     system,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "debug",
     "describe",
     "environment_snapshot",
+    "ktrace",
     "runtime",
     "system",
 ]

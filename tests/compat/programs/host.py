@@ -145,7 +145,7 @@ def printing(x: fx.Tensor, out: fx.Tensor):
     printing_kernel(x, out).launch(grid=(1, 1, 1), block=(64, 1, 1))
 
 
-@program(printing, rocm="printing needs a device library", flydsl="printing needs a device library")
+@program(printing, flydsl="printing needs a device library")
 def printed_values():
     x, out = randn(64), poison(64)
     return Call([x, out], [(out, 2 * x.double())])

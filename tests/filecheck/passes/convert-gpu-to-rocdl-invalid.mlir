@@ -25,7 +25,7 @@ gpu.module @kernels {
 
 gpu.module @kernels {
   gpu.func @k(%i: i32) kernel {
-    // expected-error @+1 {{fx.printf}}
+    // expected-error @+1 {{gpu.printf}}
     gpu.printf "%d\n", %i : i32
     gpu.return
   }

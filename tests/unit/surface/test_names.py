@@ -24,7 +24,7 @@ PAGE = HERE.parents[2] / "docs" / "coming-from-flydsl.md"
 _WRAPS_A_VALUE = "made by the functions of the language; called, it takes what it wraps by position"
 _COMPILER = "part of how FlyDSL's own compiler is written"
 _COOP = "of the collectives, those of 0.3 and the scans and reductions of warps and blocks are here"
-_KTRACE = "tracing of kernels has other tools here"
+_KTRACE = "launches bring the memory of a trace by themselves: there is no buffer to manage"
 _AOT = "code is shipped with flyc.export and flyc.export_raw"
 _TDM = "the tensor data mover is programmed through atoms and their state, not through descriptors"
 DIFFERENCES: dict[str, str] = {
@@ -95,7 +95,14 @@ DIFFERENCES: dict[str, str] = {
     ),
     "max_blocks_per_cu": "fly predict and the artifact's resources tell the occupancy",
     **dict.fromkeys(("ktrace_backend", "KtraceBackend", "get_ktrace_backend"), _KTRACE),
-    **dict.fromkeys(("flydsl.expr.ktrace", "flydsl.utils.env.ktrace"), _KTRACE),
+    **dict.fromkeys(
+        (
+            f"flydsl.expr.ktrace.{name}"
+            for name in "collection_lock invalidate_records require_compatible_buffer restore_names".split()
+        ),
+        _KTRACE,
+    ),
+    "RangeToken()": "tokens are made by range_start and inactive_token",
     "flydsl.expr.utils.print_typst": "the function of this name is in flydsl.expr.utils",
     **dict.fromkeys(
         (

@@ -13,6 +13,7 @@ from ...compiler.call.dispatch import STUB, TENSOR_MAP_SYMBOL, PackedCall
 from ...errors import DSLRuntimeError
 from ...llvm import host_jit
 from ...llvm.stub_abi import EXTENDED_LAUNCH_SYMBOL, LAUNCH_SYMBOL
+from ...runtime.side_buffers import NoSideBuffers
 
 DEVICE_ALIGNMENT = 256
 """Of what a GPU's allocator gives."""
@@ -70,6 +71,8 @@ def launches_of(artifact: CompiledArtifact, arguments: Sequence[Argument]) -> li
     names = (LAUNCH_SYMBOL, EXTENDED_LAUNCH_SYMBOL, TENSOR_MAP_SYMBOL)
     host = artifact.sections["host"]
     imports = {name: at for name, at in zip(names, addresses, strict=True) if name.encode() in host}
+    quiet = NoSideBuffers()
+    imports |= {name: at for name, at in quiet.addresses.items() if name.encode() in host}
     library = host_jit.load_ir(host.decode(), opt_level=1, exports=[artifact.metadata["name"]], imports=imports)
     with library:
         table = (_POINTER * (len(kernels) + 1))(*range(1, len(kernels) + 1), 0)

@@ -6,6 +6,7 @@ would cost more than the compilation.
 
 from __future__ import annotations
 
+import json
 import platform
 import time
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr, UnitAttr
 from xdsl.utils.exceptions import VerifyException
 
 from ... import __version__, config
@@ -23,6 +24,7 @@ from ...ir import arith
 from ...ir.locations import frames_of
 from ...ir.printer import print_ir
 from ...llvm import binding
+from ...llvm.stub_abi import SIDE_BUFFERS_ATTRIBUTE
 from ...llvm.text import host_stub
 from ...llvm.text.debug_info import ATTRIBUTE as DEBUG_ATTRIBUTE
 from ...llvm.text.shared_memory import SharedLayout, shared_layout
@@ -135,6 +137,7 @@ def compile_module(
         dumper = Dumper(name, kernels, key, print_module)
         target = backend.target.key()
         traced = module = dumper.origin(module, lambda: repro.script(name, target, hints, custom is not None))
+        module = _with_prints(module, backend)
         attach_targets(split(module)[0], backend)
         split(module)[0].attributes[TARGET_ATTRIBUTE] = StringAttr(backend.target.key())
         backend.lower_compile_hints(module, compile_hints=hints)
@@ -235,6 +238,19 @@ def compile_module(
     )
 
 
+def _with_prints(module: ModuleOp, backend: BaseBackend) -> ModuleOp:
+    """A module whose kernels print into memory, where they declare it."""
+    if not any(SIDE_BUFFERS_ATTRIBUTE in op.attributes for op in split(module)[0].body.block.ops):
+        return module
+    from ...expr.emit.print_ir import expand_prints, prints_of
+
+    made = module.clone()
+    for op in split(made)[0].body.block.ops:
+        if isinstance(op, gpu.FuncOp) and prints_of(op) is not None:
+            expand_prints(op, backend.target)
+    return made
+
+
 def specs_of(fragments: Sequence[str]) -> tuple[PassSpec, ...]:
     """The passes of a backend's pipeline, each of which can follow the one before."""
     return _specs(tuple(fragments))
@@ -322,6 +338,14 @@ def _source(kernel: gpu.FuncOp) -> list[Any] | None:
     return [frames[-1].filename.data, frames[-1].line.data] if frames else None
 
 
+def _side_buffers(kernel: gpu.FuncOp) -> dict[str, Any]:
+    """What a kernel declares of the memory that its launches add, if it does."""
+    declared = kernel.attributes.get(SIDE_BUFFERS_ATTRIBUTE)
+    if declared is None:
+        return {}
+    return {"side_buffers": [json.loads(text.data) for text in cast("ArrayAttr[StringAttr]", declared).data]}
+
+
 def _kernel_facts(device: gpu.ModuleOp, names: list[str], shared: Mapping[str, SharedLayout]) -> list[dict[str, Any]]:
     """What the module says of each kernel, in the order of their handles."""
     found: list[dict[str, Any]] = []
@@ -336,6 +360,7 @@ def _kernel_facts(device: gpu.ModuleOp, names: list[str], shared: Mapping[str, S
                 "parameters": _parameters(functions[name]),
                 "shared_static": shared[name].reserved,
                 "source": _source(functions[name]),
+                **_side_buffers(functions[name]),
             }
         )
     return found

@@ -205,6 +205,7 @@ _KERNEL = record(
         "block": optional(sequence(integer(0, 1 << 31), least=1, most=3)),
         "parameters": sequence(record({**dict.fromkeys(("align", "offset", "size"), integer(0)), "type": text})),
         "source": optional(sequence(anything, least=2, most=2)),
+        "side_buffers": sequence(record({"kind": text}, frozenset(("kind",)))),
         "resources": optional(mapping(anything)),
     }
 )

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 from ... import config
 from ...errors import FlyRuntimeError, InvalidHandleError, LaunchError
 from ...llvm import host_jit
-from ...llvm.stub_abi import BAD_GEOMETRY, EXTENDED_LAUNCH_SYMBOL, FAILURE_BYTES, LAUNCH_SYMBOL
+from ...llvm.stub_abi import (
+    BAD_GEOMETRY,
+    EXTENDED_LAUNCH_SYMBOL,
+    FAILURE_BYTES,
+    LAUNCH_SYMBOL,
+    SIDE_BUFFER_FAILED,
+    SIDE_BUFFER_SYMBOL,
+)
 from .. import listeners
 from ..build.artifact import ArtifactFormatError, CompiledArtifact
 from ..extern_link import run_load_hooks
@@ -21,6 +28,7 @@ from .plan import WRITABLE
 if TYPE_CHECKING:
     from ...runtime.base import DeviceRuntime
     from ...runtime.driver_table import DriverTable
+    from ...runtime.side_buffers import SideBuffers
 
     Storage = ctypes.c_void_p | ctypes.Array[ctypes.c_char]
 
@@ -89,6 +97,8 @@ class LoadedFunction:
     def __init__(self, artifact: CompiledArtifact, runtime: DeviceRuntime, binary: bytes):
         self.artifact = artifact
         self.runtime = runtime
+        self.side_buffers: SideBuffers | None = None
+        """What makes and reads the memory that launches add by themselves."""
         artifact.check_runnable()
         self.module = runtime.module_load(binary)
         if artifact.metadata.get("load_hooks") or artifact.load_hooks:
@@ -146,6 +156,11 @@ class LoadedFunction:
             imports[TENSOR_MAP_SYMBOL] = (
                 own() if own is not None else cast(_WithTable, self.runtime).table().address("tensor_map_encode")
             )
+        if SIDE_BUFFER_SYMBOL.encode() in host:
+            from ...runtime.side_buffers import SideBuffers
+
+            self.side_buffers = SideBuffers(self.artifact.metadata["name"], self.artifact.kernels, self.runtime)
+            imports |= self.side_buffers.addresses
         return imports
 
     def _allow_dynamic_shared(self) -> None:
@@ -268,6 +283,8 @@ class LoadedFunction:
         """Raise for a launch that did not succeed."""
         kernel = self.artifact.kernels[record[0] & 0xFFFFFFFF]["name"]
         where = self._last_launch(record)
+        if status == SIDE_BUFFER_FAILED and self.side_buffers is not None:
+            self.side_buffers.raise_failure()
         if status == BAD_GEOMETRY:
             raise LaunchError(f"{where}: extents must be between 0 and 2**31 - 1", kernel=kernel)
         if status == INTERRUPTED and self.runtime.pageable_host:

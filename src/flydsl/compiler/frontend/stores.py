@@ -70,7 +70,8 @@ def walk_kernels(host: Block, device: Block, spans: Mapping[str, tuple[int, int]
         if isinstance(op, gpu.LaunchFuncOp):
             operands = list(op.kernelOperands)
             for index in kernels.get(op.kernel.nested_references.data[-1].data, ()):
-                found |= _sources(operands[index], host, {})
+                if index < len(operands):  # what the launch adds by itself is none of the caller's
+                    found |= _sources(operands[index], host, {})
     stores = [
         (position, name)
         for position, (name, (start, end)) in enumerate(spans.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import (
@@ -22,10 +22,11 @@ from ... import config
 from ...dialects.upstream import gpu
 from ...errors import DSLOverflowError, DSLRuntimeError, DSLTypeError, DSLValueError
 from ...expr.arith import max as arith_max
-from ...expr.emit.line_counts import CountingTracer
+from ...expr.emit.side_buffers import SideBuffers
 from ...expr.emit.trace import active
 from ...expr.emit.tracer import BOUNDARIES, Tracer
 from ...expr.gpu import Stream
+from ...expr.ktrace.switch import events_kept, tracing_enabled
 from ...expr.numeric import Int32, Integer, Numeric, as_numeric, scalar_or_none
 from ...expr.protocol import construct_from_ir_values, extract_to_ir_values
 from ...expr.scalars.constants import constant as constant_of
@@ -36,12 +37,16 @@ from ...expr.tensors.tiled import ThrCopy, ThrMma
 from ...expr.vector import Vector
 from ...ir.builder import i32_list, index
 from ...ir.types import function_type
+from ...llvm.stub_abi import SIDE_BUFFERS_ATTRIBUTE
 from ...target import GPUTarget
 from ..build.ir_errors import place
 from ..build.isolation import RAW_TEXT
 from ..extern_link import Externs
 from .geometry import check_extent
 from .stores import Walked, walk_kernels
+
+if TYPE_CHECKING:
+    from ...expr.ktrace.emit import KernelTrace
 
 _TOKEN = gpu.AsyncTokenType()
 KERNELS = "kernels"
@@ -60,6 +65,10 @@ class KernelFrame:
         """Its `SharedAllocator`."""
         self.symmetric: set[int] = set()
         """Numbers of the arguments that are tensors of all ranks (`fx.dist.peer`)."""
+        self.side_buffers = SideBuffers()
+        """Memory that its launches add by themselves."""
+        self.ktrace: KernelTrace | None = None
+        """What it records of its run, with tracing on."""
 
 
 class KernelText(NamedTuple):
@@ -68,6 +77,8 @@ class KernelText(NamedTuple):
     symbol: str
     dynamic_shared: int
     """Bytes of dynamic shared memory it needs."""
+    side_buffers: ArrayAttr[StringAttr] | None = None
+    """Memory its launches add by themselves, if any."""
 
 
 class HostFrame:
@@ -103,9 +114,7 @@ def trace_host(
     Gives the module, the kernels it launches in order of their handles and what calls must know of them; `externs`
     collects what its extern functions need.
     """
-    counting = config.cpu.profile and target.on_host
-    marking = config.cpu.debug and target.on_host
-    tracer: Tracer = CountingTracer() if counting else _marking_tracer() if marking else Tracer()
+    tracer = _tracer() if target.on_host else Tracer()
     types: list[Attribute] = []
     spans: dict[str, tuple[int, int]] = {}
     has_stream = False
@@ -147,11 +156,28 @@ def trace_host(
     return module, frame.kernels, walk_kernels(entry, device, spans)
 
 
-def _marking_tracer() -> Tracer:
-    """The tracer of the debugger, which most processes never need."""
-    from ...expr.emit.line_marks import MarkingTracer
+def _tracer() -> Tracer:
+    """The tracer of the cpu stack; most processes never need those that count or mark lines."""
+    if config.cpu.profile:
+        from ...expr.emit.line_counts import CountingTracer
 
-    return MarkingTracer()
+        return CountingTracer()
+    if config.cpu.coverage:
+        from ...expr.emit.line_coverage import CoverageTracer
+
+        return CoverageTracer()
+    if config.cpu.debug:
+        from ...expr.emit.line_marks import MarkingTracer
+
+        return MarkingTracer()
+    return Tracer()
+
+
+def _kernel_trace(buffers: SideBuffers) -> KernelTrace:
+    """The recording code of a kernel, which few processes ever need."""
+    from ...expr.ktrace.emit import KernelTrace
+
+    return KernelTrace(buffers, events_kept())
 
 
 def _call(function: Any, arguments: dict[str, Any]) -> Any:
@@ -275,14 +301,22 @@ def trace_kernel(
     tracer.functions.append(kernel)
     try:
         with tracer.open_function(entry):
-            _call(function, inside)
+            if tracing_enabled():
+                kernel.ktrace = _kernel_trace(kernel.side_buffers)
+            with getattr(tracer, "following_kernel", nullcontext)():
+                _call(function, inside)
             tracer.opn(gpu.ReturnOp, (), ())
+            if kernel.ktrace is not None:
+                kernel.ktrace.close()
     finally:
         tracer.functions.pop()
     props: dict[str, Attribute] = {
-        "function_type": function_type([v.type for v in values], ()),
+        "function_type": function_type([a.type for a in entry.args], ()),
     }
     attributes = {**attributes, "sym_name": StringAttr(symbol), "gpu.kernel": UnitAttr()}
+    declared = kernel.side_buffers.declared()
+    if declared is not None:
+        attributes[SIDE_BUFFERS_ATTRIBUTE] = declared
     if block_size is not None:
         props["known_block_size"] = i32_list(block_size)
     if frame.target.on_host:
@@ -294,7 +328,7 @@ def trace_kernel(
     with tracer.region(frame.device):
         tracer.with_regions(gpu.FuncOp, (), (), [Region(entry)], props, attributes)
     frame.kernels.append(symbol)
-    made = KernelText(symbol, kernel.shared.dynamic_bytes if kernel.shared is not None else 0)
+    made = KernelText(symbol, kernel.shared.dynamic_bytes if kernel.shared is not None else 0, declared)
     if key is not None:
         frame.made[key] = made
     return made
@@ -410,6 +444,7 @@ def emit_launch(
     cluster: Sequence[object] | None,
     values: Sequence[SSAValue],
     attributes: Sequence[str] = (),
+    side_buffers: Attribute | None = None,
 ) -> None:
     """`gpu.launch_func`, with these launch attributes switched on."""
     deps: list[SSAValue] = []
@@ -434,3 +469,5 @@ def emit_launch(
     )
     for name in attributes:
         launch.attributes[name] = UnitAttr()
+    if side_buffers is not None:
+        launch.attributes[SIDE_BUFFERS_ATTRIBUTE] = side_buffers

@@ -150,7 +150,7 @@ class FunctionKey:
             self.seen = changes.count
             self.note_outside({})
             self.generation += 1
-        return not environment or config.debug.enable_debug_info == self.now.positions
+        return not environment or config.keeps_places() == self.now.positions
 
     def renewed(self) -> FunctionKey:
         """The same key computed again, with what is known of the outside."""

@@ -93,7 +93,7 @@ class Walk(Images):
         self.function = original
         self.source: str | None = getattr(record, "source", None)
         self.depends_on = depends_on
-        self.positions = config.debug.enable_debug_info
+        self.positions = config.keeps_places()
         self.components: list[Component | None] = []
         self.seen: dict[int, int] = {}
         """Numbers of components by the identity of what they are of."""

@@ -21,7 +21,7 @@ from ...cpu.runtime.native import KernelDescriptor
 from ...errors import DSLTypeError, NotSupportedError
 from ...llvm import binding, codegen, host_jit
 from ...llvm.objects.archive import write_archive
-from ...llvm.stub_abi import EXTENDED_LAUNCH_SYMBOL, FAILURE_BYTES, LAUNCH_SYMBOL
+from ...llvm.stub_abi import EXTENDED_LAUNCH_SYMBOL, FAILURE_BYTES, LAUNCH_SYMBOL, SIDE_BUFFER_SYMBOL
 from ...target import on_host
 from ..build.artifact import CompiledArtifact, atomic_write
 from ..call.dispatch import TENSOR_MAP_SYMBOL
@@ -62,6 +62,12 @@ def export_raw(
     if about.get("load_hooks") or artifact.load_hooks:
         raise NotSupportedError(
             about["backend"], "raw export of a function with load hooks", "a C program runs no Python"
+        )
+    if SIDE_BUFFER_SYMBOL.encode() in artifact.sections["host"]:
+        raise NotSupportedError(
+            about["backend"],
+            "raw export of a kernel that prints or records a trace",
+            "its launches add memory and read it in Python; use flyc.export, or leave fx.printf and ktrace out",
         )
     prefix = c_header.identifier(name or fn.__name__)
     arguments = [c_header.describe_argument(n, a) for n, a in call.adapted.items()]

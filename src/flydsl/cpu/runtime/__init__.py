@@ -423,6 +423,12 @@ class CpuDeviceRuntime(SharedHostMemory):
             cpu_lines.take(loaded.library, self._lines)
         return dict(self._lines)
 
+    def take_line_counts(self) -> dict[tuple[str, int], int]:
+        """The same, counted anew from here on."""
+        found = self.line_counts()
+        self._lines.clear()
+        return found
+
     def function(self, module: Module, name: str, *, shared_bytes: int = 0, flags: int = 0) -> Function:
         """A kernel: the symbol `name` is its block function, `shared_bytes` its static shared memory."""
         loaded = self._modules[module.handle]

@@ -58,6 +58,7 @@ def if_region(cond: Boolean, then: Body, orelse: Body | None, names: Names) -> N
         exits: list[list[SSAValue]] = []
         for block, body, end in zip(blocks, (then, orelse), ("then-branch", "else-branch"), strict=True):
             if body is None:
+                tracer.no_branch(block)
                 exits.append(variables.leaves)
                 continue
             with tracer.region(block):

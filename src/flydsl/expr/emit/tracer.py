@@ -6,7 +6,7 @@ import sys
 from types import CellType, CodeType, FrameType
 from typing import Any
 
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Block
 
 from ...ir.builder import Builder
 from ...ir.emitter import UNKNOWN
@@ -73,6 +73,9 @@ class Tracer(Builder):
         be names of something else: a run-time region that gives one another type ends it (`control.carried`)."""
         self.unbound: dict[str, str] = {}
         """Variables that a run-time region made or gave another type, with why they do not exist after it."""
+
+    def no_branch(self, block: Block) -> None:
+        """An `if` has no else-branch, whose block stays empty; for tracers that count."""
 
     @property
     def loc(self) -> Attribute:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -207,9 +207,12 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
     nv, tile = fx.nvgpu, me.tile
     stage, phase, stage_v, phase_v = place
     turns = tile.pingpong and tile.consumers > 1
+    fx.ktrace.range_push("wait full")
     me.pipe_k.full[stage].wait(phase)
     if fx.const_expr(turns):
         nv.named_barrier(1 + me.consumer, 256).sync()
+    fx.ktrace.range_pop()
+    fx.ktrace.range_push("multiply")
     multiply_keys(me, stage)
     me.pipe_v.full[stage_v].wait(phase_v)
     multiply_values(me, stage_v)
@@ -217,8 +220,10 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
         following = (me.consumer == tile.consumers - 1).select(fx.Int32(1), me.consumer + 2)
         nv.named_barrier(following, 256).arrive()
     nv.wgmma_wait(1, me.scores)
+    fx.ktrace.range_pop()
     if me.member == 0:
         me.pipe_k.empty[stage].arrive()
+    fx.ktrace.range_push("softmax")
     cap(me)
     if fx.const_expr(masked):
         mask(me, work, top, index)
@@ -233,6 +238,8 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
         soft=tile.soft,
         lazy=lazy_of(tile),
     )
+    fx.ktrace.range_pop()
+    fx.ktrace.range_push("wait values")
     if fx.const_expr(tile.ahead):
         made = converted(me)
         nv.wgmma_wait(0, me.sums)
@@ -240,6 +247,7 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
     else:
         nv.wgmma_wait(0, me.sums, me.scores)
         me.weights.store(converted(me))
+    fx.ktrace.range_pop()
     if me.member == 0:
         me.pipe_v.empty[stage_v].arrive()
     if fx.const_expr(tile.lazy):

@@ -119,7 +119,10 @@ def attention_kernel(
                     for i in range(high - low):
                         row = work.first_key + (high - 1 - i) * tile.n
                         place_k, place_v = base_k + stage * (tile.n * tile.d), base_v + stage * (tile.n * tile.dv)
+                        fx.ktrace.range_push("wait empty")
                         empty_k[stage].wait(phase)
+                        fx.ktrace.range_pop()
+                        fx.ktrace.range_push("issue keys")
                         if tid == 0:
                             full_k[stage].expect_tx(tile.size * tile.n * tile.d)
                         if fx.const_expr(form.page):
@@ -128,7 +131,11 @@ def attention_kernel(
                             )  # fmt: skip
                         else:
                             fetch(load_k, place_k, full_k[stage], row, kv_head, batch, tile.n, tile.d, tile.size)
+                        fx.ktrace.range_pop()
+                        fx.ktrace.range_push("wait empty")
                         empty_v[stage].wait(phase)
+                        fx.ktrace.range_pop()
+                        fx.ktrace.range_push("issue values")
                         if tid == 0:
                             full_v[stage].expect_tx(tile.size * tile.n * tile.dv)
                         if fx.const_expr(tile.fp8):
@@ -144,6 +151,7 @@ def attention_kernel(
                             )  # fmt: skip
                         else:
                             fetch(load_v, place_v, full_v[stage], row, kv_head, batch, tile.n, tile.dv)
+                        fx.ktrace.range_pop()
                         stage = stage + 1
                         if stage == stages:
                             stage = fx.Int32(0)
@@ -219,7 +227,9 @@ def attention_kernel(
                 if member == 0:
                     empty_q.arrive()
                 place = finish(me, place)
+            fx.ktrace.range_push("store")
             finalize(me, out, lse, sinks, top, work)
+            fx.ktrace.range_pop()
             count = count + 1
             if fx.const_expr(form.dynamic):
                 at = receive(turns, count)

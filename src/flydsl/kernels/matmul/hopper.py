@@ -123,6 +123,7 @@ def hopper_kernel(
                     batch, batch_x, top = group_now.number, fx.Int32(0), group_now.start + row * tile.m
                 origin, count_k = slice_of(at // once, steps, tile.slices)
                 for step in range(count_k):
+                    fx.ktrace.range_push("wait empty")
                     if fx.const_expr(form.burst > 1):
                         # Stages become free in order: when the last of a burst is, all are, and their lines are asked
                         # for together.
@@ -132,6 +133,8 @@ def hopper_kernel(
                             last = wrapped.select(stage + more - count, stage + more)
                             empty[last].wait(wrapped.select(phase ^ 1, phase))
                     empty[stage].wait(phase)
+                    fx.ktrace.range_pop()
+                    fx.ktrace.range_push("issue copies")
                     full[stage].expect_tx(stage_bytes(tile))
                     depth = (begin + origin + step) * bk
                     fetch(
@@ -142,6 +145,7 @@ def hopper_kernel(
                         load_y, base_y + stage * elements_y, full[stage], column * tile.n, depth, batch, tile.n,
                         form.y_major, tile.cluster if tile.shares == "y" else 1, place, part,
                     )  # fmt: skip
+                    fx.ktrace.range_pop()
                     stage = stage + 1
                     if stage == count:
                         stage = fx.Int32(0)
@@ -204,7 +208,10 @@ def hopper_kernel(
                         fetch_scales(out, coming, row, column, coming_step)
                     before = fx.Int32(0)
                     for i in range(fx.min(count_k - first_step, some)):
+                        fx.ktrace.range_push("wait full")
                         full[stage].wait(phase)
+                        fx.ktrace.range_pop()
+                        fx.ktrace.range_push("multiply")
                         for part_k in fx.range_constexpr(4):
                             # The first products of a group replace what the one before has left.
                             now = mma.set_value("accumulate", fx.Int32(i > 0)) if part_k == 0 else mma
@@ -212,6 +219,7 @@ def hopper_kernel(
                                 now, acc, parts_x[None, None, part_k, stage], parts_y[None, None, part_k, stage], acc
                             )
                         nv.wgmma_wait(1)
+                        fx.ktrace.range_pop()
                         if i > 0:
                             release(empty[before], member, tile.cluster, part)
                         before = stage
@@ -226,9 +234,13 @@ def hopper_kernel(
                 acc.fill(0)
                 before = fx.Int32(0)
                 for step in range(count_k):
+                    fx.ktrace.range_push("wait full")
                     full[stage].wait(phase)
+                    fx.ktrace.range_pop()
+                    fx.ktrace.range_push("multiply")
                     fx.gemm(mma, acc, parts_x[None, None, None, stage], parts_y[None, None, None, stage], acc)
                     nv.wgmma_wait(1)
+                    fx.ktrace.range_pop()
                     # The products of the step before are done: its stage may be filled again.
                     if step > 0:
                         release(empty[before], member, tile.cluster, part)
@@ -244,6 +256,7 @@ def hopper_kernel(
                 if at + stride < tiles:
                     other_next.arrive()
             done = done + (2 * steps if tile.pingpong else count_k)
+            fx.ktrace.range_push("store")
             if fx.const_expr(tile.splits > 1):
                 # Nobody reads the stages any more: they take the sums.
                 nv.named_barrier(8, 128 * tile.consumers).sync()
@@ -311,6 +324,7 @@ def hopper_kernel(
                 store_by_engine(out, grand, row, column, batch)
             else:
                 store_pieces(out, grand, row, column, batch)
+            fx.ktrace.range_pop()
         if fx.const_expr(form.store == "engine"):
             if member == 0:
                 nv.tma_wait(0)

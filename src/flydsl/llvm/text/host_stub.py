@@ -10,12 +10,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from xdsl.dialects import func
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects.upstream import gpu, llvm
 from ...lowering.rules.func_rules import PRINTS
 from ...lowering.rules.math_rules import INTRINSICS, math_rules
-from ..stub_abi import BAD_GEOMETRY, EXTENDED_LAUNCH_SYMBOL, LAUNCH_SYMBOL
+from ..stub_abi import (
+    BAD_GEOMETRY,
+    EXTENDED_LAUNCH_SYMBOL,
+    LAUNCH_SYMBOL,
+    SIDE_BUFFER_SYMBOL,
+    SIDE_BUFFERS_ATTRIBUTE,
+    SIDE_BUFFERS_DONE_SYMBOL,
+)
 from .function_text import Abi, FunctionText, Handler
 from .functions import declaration, global_line
 from .module_text import ModuleText
@@ -40,6 +48,10 @@ _EXTENDED = f"""
 %attribute = type {{ i32, i32, [16 x i32] }}
 %config = type {{ i32, i32, i32, i32, i32, i32, i32, ptr, ptr, i32 }}
 declare i32 @{EXTENDED_LAUNCH_SYMBOL}(ptr, ptr, ptr, ptr)
+"""
+_SIDE_BUFFERS = f"""
+declare i32 @{SIDE_BUFFER_SYMBOL}(i32, i32, i64, i64, i64, i64, i64, i64, ptr, ptr)
+declare i32 @{SIDE_BUFFERS_DONE_SYMBOL}(i32, ptr)
 """
 ATTRIBUTES = {"fly.cooperative": 2, "fly.pdl": 6}
 """Attributes of a launch that are on or off, and their numbers for CUDA's driver."""
@@ -141,6 +153,8 @@ class HostAbi(Abi):
         self.stream = stream
         self.extended: dict[str, str] = {}
         """Text of the launch functions with attributes, by name."""
+        self.side_buffers = False
+        """Whether a launch brings memory of its own."""
 
     def divisor(self, f: FunctionText, op: Operation, signed: bool) -> str:
         return safe_divisor(f, op, signed)[0]
@@ -150,10 +164,11 @@ class HostAbi(Abi):
             raise NotImplementedError("a cluster must have constant extents")  # they are an attribute of the kernel
         name = op.kernel.nested_references.data[-1].data
         args = list(op.kernelOperands)
+        extra = len(cast(ArrayAttr[StringAttr], op.attributes.get(SIDE_BUFFERS_ATTRIBUTE, ArrayAttr(()))).data)
         params = "null"
-        if args:
+        if args or extra:
             # Taken at the function's head, so a launch in a loop does not grow the stack.
-            params = f.take(f"[{len(args)} x ptr], align 8")
+            params = f.take(f"[{len(args) + extra} x ptr], align 8")
             for i, arg in enumerate(args):
                 if getattr(arg.type, "by_value", False):
                     cell = f.names[arg]  # already the address of what the kernel gets
@@ -168,16 +183,32 @@ class HostAbi(Abi):
         stream = f.names[given] if given is not None else "null"
         geometry = ", ".join(f"i64 {d}" for d in (*dims, smem))
         index = self.kernels.index(name)
+        for which in range(extra):
+            cell = f.take("ptr, align 16")
+            self._leave_on_failure(
+                f,
+                f"call i32 @{SIDE_BUFFER_SYMBOL}(i32 {index}, i32 {which}, "
+                f"{', '.join(f'i64 {d}' for d in dims)}, ptr {stream}, ptr {cell})",
+            )
+            at = f.pure(f"getelementptr ptr, ptr {params}, i32 {len(args) + which}")
+            f.line(f"store ptr {cell}, ptr {at}")
         entry = self._entry(op)
-        status = f.assign(f"call i32 @{entry}(ptr %slots, i32 {index}, {geometry}, ptr {stream}, ptr {params})")
+        self._leave_on_failure(f, f"call i32 @{entry}(ptr %slots, i32 {index}, {geometry}, ptr {stream}, ptr {params})")
+        if extra:
+            self.side_buffers = True
+            self._leave_on_failure(f, f"call i32 @{SIDE_BUFFERS_DONE_SYMBOL}(i32 {index}, ptr {stream})")
+        for result in op.results:
+            f.names[result] = stream
+
+    def _leave_on_failure(self, f: FunctionText, call: str) -> None:
+        """Make a call, and return its status if that is not 0."""
+        status = f.assign(call)
         failed, after = f.new_label(), f.new_label()
         bad = f.assign(f"icmp ne i32 {status}, 0")
         f.line(f"br i1 {bad}, label %{failed}, label %{after}")
         f.start(failed)
         f.line(f"ret i32 {status}")
         f.start(after)
-        for result in op.results:
-            f.names[result] = stream
 
     def _entry(self, op: gpu.LaunchFuncOp) -> str:
         """Name of the function that does this launch."""
@@ -215,6 +246,8 @@ def host_module(op: func.FuncOp | FuncOp, kernels: Sequence[str], triple: str, d
         cast("LlvmFunctionText", f).body(op.body)
     if abi.extended:
         text.globals += [_EXTENDED, *abi.extended.values()]
+    if abi.side_buffers:
+        text.globals.append(_SIDE_BUFFERS)
     text.functions.append(f"define i32 @{op.sym_name.data}(ptr %slots) {{\n" + "\n".join(f.lines) + "\n}\n")
     return text.text()
 

@@ -21,10 +21,10 @@ KERNEL = "rocdl.kernel"
 # Implicit kernel arguments of code object v5 and later: block counts (i32), then group sizes (i16).
 _BLOCK_COUNT, _GROUP_SIZE = 0, 12
 PRINTING = (
-    "it needs ROCm's device library, which this package does without; run the kernel on the cpu stack with "
-    "FLYDSL_COMPILE_BACKEND=cpu to print"
+    "there is no printf to call: a bare gpu.printf has no memory to print into; fx.printf in a traced kernel has, as "
+    "its launch adds it"
 )
-"""Why kernels cannot print."""
+"""Why IR cannot print."""
 
 
 def launch_size(s: Sink[Any], what: str, dim: str) -> Any:
@@ -122,7 +122,7 @@ class RocdlTarget(GpuTarget):
         return s.instruction("readlane", "llvm.amdgcn.readlane.i32", i32, (word, lane), (i32, i32))
 
     def printf(self, s: Sink[T], text: str, values: Sequence[SSAValue]) -> None:
-        raise NotSupportedError("rocm", "fx.printf", PRINTING)
+        raise NotSupportedError("rocm", "gpu.printf", PRINTING)
 
     def kernel_attributes(self, op: gpu.FuncOp) -> dict[str, Attribute]:
         size = sizes_of(op.known_block_size)
