@@ -17,6 +17,7 @@ from flydsl.errors import DSLValueError
 from flydsl.kernels.matmul.plan import Problem, best, candidates
 from flydsl.kernels.matmul.tile import Tile
 
+ARCH = "sm_90a"
 SHAPES = st.tuples(st.integers(1, 1 << 16), st.integers(1, 1 << 16))
 
 
@@ -71,14 +72,14 @@ def test_what_ships_is_whole():
 
 def test_products_of_the_library_take_what_won():
     """Where a product was measured, and about there; elsewhere its model chooses. What K is cut into may be refused."""
-    found = shipped.read("matmul", "sm_90a")
+    found = shipped.read("matmul", ARCH)
     assert found is not None and len(found.points) > 40
     for i in np.random.default_rng().choice(len(found.points), 8, replace=False):
         key, tile = dict(found.points[i].key), dict(found.points[i].config)
         tile.pop("burst", None)
         m, n, k = (cast(int, key[name]) for name in "mnk")
         near = Problem(m, n, k, 1, 16, 2, str(key["a_major"]), str(key["b_major"]), n % 8 != 0, 132)
-        assert best(near).tile == Tile(**cast("dict[str, Any]", tile)), key
+        assert best(near, arch=ARCH).tile == Tile(**cast("dict[str, Any]", tile)), key
         far = near._replace(k=k * 16)
-        assert found.nearest({**key, "k": far.k}) is None and best(far) == candidates(far)[0]
-        assert best(near, True).tile.splits == 1
+        assert found.nearest({**key, "k": far.k}) is None and best(far, arch=ARCH) == candidates(far)[0]
+        assert best(near, True, ARCH).tile.splits == 1 and best(near) == candidates(near)[0]

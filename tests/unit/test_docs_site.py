@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -23,14 +24,15 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_the_menu_has_every_page_once():
-    listed = re.findall(r"^\s+- (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    listed = re.findall(r"^\s+- (?:[^:\n]+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
     assert sorted(listed) == PAGES
 
 
 def test_links_lead_to_pages_and_headings():
     for name in PAGES:
         page = DOCS / name
-        for target, anchor in re.findall(r"\]\(([^):#\s]*)(?:#([^)\s]+))?\)", page.read_text()):
+        prose = re.sub(r"^( *)```.*?^\1```|`[^`\n]+`", "", page.read_text(), flags=re.M | re.S)
+        for target, anchor in re.findall(r"\]\(([^):#\s]*)(?:#([^)\s]+))?\)", prose):
             there = (page.parent / target).resolve() if target else page
             assert there.exists(), f"{name} points to {target}"
             if anchor and there.suffix == ".md":
@@ -48,5 +50,9 @@ def test_files_outside_the_site_are_named():
     assert spec is not None and spec.loader is not None
     hooks = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(hooks)
-    text = hooks.on_page_markdown("[a](../src/b.py) [c](../CHANGELOG.md) [d](jit.md) [e](../jit.md) [`x/y`](../x/y)")
-    assert text == "a (`src/b.py`) c (`CHANGELOG.md`) [d](jit.md) [e](../jit.md) `x/y`"
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="jit.md"))
+    text = hooks.on_page_markdown("[a](../src/b.py) [c](../CHANGELOG.md) [d](api.md) [`x/y`](../x/y)", page=page)
+    assert text == "a (`src/b.py`) c (`CHANGELOG.md`) [d](api.md) `x/y`"
+    below = SimpleNamespace(file=SimpleNamespace(src_uri="tutorial/a.md"))
+    text = hooks.on_page_markdown("[e](../jit.md) [f](../../README.md)", page=below)
+    assert text == "[e](../jit.md) f (`README.md`)"

@@ -199,7 +199,7 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         where.processors, promote, request.blocked, (form_a.ragged, form_b.ragged),
     )  # fmt: skip
     # K in one piece is summed in one order, whatever the tile; how it would be cut depends on the rows.
-    plan = best(given, request.invariant)
+    plan = best(given, request.invariant, where.target.arch)
     tile = plan.tile
     swapped = tile.swap != flip
     form_x, form_y = (form_b, form_a) if tile.swap else (form_a, form_b)

@@ -236,10 +236,13 @@ def candidates(given: Problem) -> list[Plan]:
 
 
 @lru_cache(4096)
-def best(given: Problem, whole: bool = False) -> Plan:
-    """What won at about this shape, else the model's favourite; `whole`: of those that sum K in one piece."""
+def best(given: Problem, whole: bool = False, arch: str | None = None) -> Plan:
+    """What won at about this shape on an architecture, else the model's favourite.
+
+    `whole`: of those that sum K in one piece.
+    """
     found = [p for p in candidates(given) if not whole or p.tile.splits == p.tile.slices == 1]
-    won = None if whole else winner(given)
+    won = None if whole or arch is None else winner(given, arch)
     same = (p._replace(burst=won.burst or p.burst) for p in found if won is not None and p.tile == won.tile)
     return next(same, found[0])
 

@@ -14,7 +14,7 @@ from .tile import Tile
 if TYPE_CHECKING:
     from .plan import Problem
 
-NAME, ARCH = "matmul", "sm_90a"
+NAME = "matmul"
 
 
 class Winner(NamedTuple):
@@ -24,13 +24,13 @@ class Winner(NamedTuple):
     burst: int | None
 
 
-def winner(given: Problem) -> Winner | None:
+def winner(given: Problem, arch: str) -> Winner | None:
     """What won at about this shape; None where none was measured, or for another kind of product."""
     if given.bits != 16 or given.out != 2 or given.batches != 1 or given.promote:
         return None
     from ...autotune.shipped import read
 
-    found = read(NAME, ARCH)
+    found = read(NAME, arch)
     key = {"m": given.m, "n": given.n, "k": given.k, "a_major": given.a_major, "b_major": given.b_major}
     point = None if found is None else found.nearest(key)
     if point is None:
