@@ -230,7 +230,6 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
         first=False,
         masked=masked,
         lift=lift_of(tile),
-        soft=tile.soft,
         lazy=lazy_of(tile),
     )
     if fx.const_expr(tile.ahead):
