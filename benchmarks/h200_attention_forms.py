@@ -72,7 +72,7 @@ def tiles(kind: str, d: int) -> dict[str, Tile]:
     found = {}
     for n, consumers, stages, turns, words in (FP8_TILES if kind == "fp8" else HALF_TILES)[d]:
         tile = Tile(
-            d, d, n, consumers, stages, bool(turns), 1 if kind == "fp8" else 2, 0, "lazy" in words, "ahead" in words
+            d, d, n, consumers, stages, bool(turns), 1 if kind == "fp8" else 2, "lazy" in words, "ahead" in words
         )
         assert problem(tile) is None, problem(tile)
         found[f"{64 * consumers}x{n} s{stages}{' pp' if turns else ''} {words}".strip()] = tile

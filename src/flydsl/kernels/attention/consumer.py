@@ -235,7 +235,6 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
         first=False,
         masked=masked,
         lift=lift_of(tile),
-        soft=tile.soft,
         lazy=lazy_of(tile),
     )
     fx.ktrace.range_pop()

@@ -144,13 +144,19 @@ def backward_kernel(
             if masked(block, row, form, reach):
                 mask(scores, fx.Float32(-1e30) / factor, key, row + member % 4 * 2, form, reach)
             weigh(scores, side, factor)
+            if fx.const_expr(m == 128):
+                # There are no registers for weights in both types: scores' gradients come first.
+                nv.wgmma_wait(0, slopes)
+                derive(scores, slopes, side + m)
+                slopes_half.store(slopes.load().to(dtype).reshape(slopes_half.shape.unpack()))
             weights.store(scores.load().to(dtype).reshape(weights.shape.unpack()))
             for k in fx.range_constexpr(m // 16):
                 fx.gemm(sums_mma, sums_v, weights[None, None, k], grads_t[None, None, k, stage], sums_v)
             nv.wgmma_commit()
-            nv.wgmma_wait(1, slopes)
-            derive(scores, slopes, side + m)
-            slopes_half.store(slopes.load().to(dtype).reshape(slopes_half.shape.unpack()))
+            if fx.const_expr(m < 128):
+                nv.wgmma_wait(1, slopes)
+                derive(scores, slopes, side + m)
+                slopes_half.store(slopes.load().to(dtype).reshape(slopes_half.shape.unpack()))
             for k in fx.range_constexpr(m // 16):
                 fx.gemm(sums_mma, sums_k, slopes_half[None, None, k], queries_t[None, None, k, stage], sums_k)
             nv.wgmma_commit()

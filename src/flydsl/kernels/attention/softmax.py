@@ -67,39 +67,6 @@ def add(a: fx.Vector, b: fx.Vector) -> fx.Vector:
     return a + b
 
 
-POLYNOMIALS = {
-    2: (1.0004431431629341, 0.703448024948071, 0.23842893920751132),
-    3: (0.9999280733463329, 0.6932609856528288, 0.24261112543767827, 0.055171669541422906),
-}
-"""2 to the power of -0.5 to 0.5, with relative errors of 1.7e-3 and 7.5e-5."""
-ROUNDER = 12582912.0
-"""Added to an f32, it leaves the nearest integer in the last bits."""
-
-
-def powers(x: fx.Vector, share: int, degree: int) -> fx.Vector:
-    """2 to the power of each value, of `share` in eight groups of four on the units that multiply and add.
-
-    Only 16 powers a cycle leave the special units, and as many as the tensor cores want in the same time.
-    """
-    count = x.numel
-    apart = [i for i in range(count) if i // 4 % 8 < share]
-    rest = [i for i in range(count) if i // 4 % 8 >= share]
-    if not apart:
-        return fx.exp2(x, fastmath="fast")
-    # Below this there is no power that is not denormal.
-    y = fx.maxnumf(x.shuffle(x, apart), fx.Vector.filled(len(apart), -126.0, fx.Float32))
-    moved = y + ROUNDER
-    left = y - (moved - ROUNDER)
-    *others, top = POLYNOMIALS[degree]
-    made = fx.Vector.filled(len(apart), top, fx.Float32)
-    for c in reversed(others):
-        made = fx.fma(made, left, fx.Vector.filled(len(apart), c, fx.Float32))
-    soft = (made.bitcast(fx.Int32) + (moved.bitcast(fx.Int32) << 23)).bitcast(fx.Float32)
-    hard = fx.exp2(x.shuffle(x, rest), fastmath="fast") if rest else soft
-    where = {i: (soft, n) for n, i in enumerate(apart)} | {i: (hard, n) for n, i in enumerate(rest)}
-    return fx.Vector.from_elements([where[i][0][where[i][1]] for i in range(count)], fx.Float32)
-
-
 def step(
     scores: fx.Tensor,
     highest: fx.Tensor,
@@ -109,7 +76,6 @@ def step(
     first: bool,
     masked: bool,
     lift: int = 0,
-    soft: int = 0,
     lazy: int = 0,
 ) -> tuple[fx.Float32, fx.Float32]:
     """Scores become weights, times 2 to the power `lift`; the rows' maxima and (this thread's part of) sums follow.
@@ -136,9 +102,10 @@ def step(
             factors.append(fx.exp2(fx.fma(highest[r], scale.factor, -shift), fastmath="fast"))
         highest[r] = top
         shifts.append(lift - shift if lift else -shift)
-    powers_of = fx.fma(values, fx.Vector.filled(count, scale.factor, fx.Float32), of_rows(shifts[0], shifts[1], count))
-    # What is masked must become 0.
-    weights = powers(powers_of.reshape(count), 0 if masked else soft, 2 if lift else 3)
+    weights = fx.exp2(
+        fx.fma(values, fx.Vector.filled(count, scale.factor, fx.Float32), of_rows(shifts[0], shifts[1], count)),
+        fastmath="fast",
+    )
     for r, part in enumerate(folded(weights, add)):
         total[r] = part if first else fx.fma(total[r], factors[r], part)
     scores.store(weights.reshape(values.shape))

@@ -26,8 +26,6 @@ class Tile(NamedTuple):
     """Consumers issue their products one after the other, so that one's products run during another's softmax."""
     size: int = 2
     """Bytes of an element. Values of one byte are taken as (dv, keys), which the tensor cores want: see `values.py`."""
-    soft: int = 0
-    """Of eight powers, how many are polynomials."""
     lazy: bool = True
     """Sums are rescaled only where a maximum has grown by much."""
     ahead: bool = False

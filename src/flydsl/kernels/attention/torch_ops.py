@@ -64,6 +64,7 @@ def operators() -> _Ops:
         return attention_backward(
             grad, q, k, v, out, lse, causal=causal, window=(left, right), scale=scale, softcap=softcap or None,
             bias=bias, dropout=dropout, seed=None if seed is None else int(seed),
+            deterministic=torch.are_deterministic_algorithms_enabled(),
         )  # fmt: skip
 
     def backward_fake(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *rest: object) -> tuple[Tensor, Tensor, Tensor]:
