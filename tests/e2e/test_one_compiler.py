@@ -177,6 +177,18 @@ def test_an_empty_hook_changes_nothing(monkeypatch: pytest.MonkeyPatch):
     assert plain.llvm_ir == hooked.llvm_ir and plain.binary("hsaco") == hooked.binary("hsaco")
 
 
+@pytest.mark.parametrize("target", TARGETS[:3])
+def test_a_pass_at_every_place_changes_nothing(target: str):
+    """A pass that finds nothing to do, listed anywhere in the pipeline, or a look there."""
+    found = traced(*example("tiled_mma"), target)
+    expected = device_ir(found, plan(found.specs, lambda _: False))
+    (idle,) = parse_specs("reconcile-unrealized-casts")
+    for at in range(len(found.specs) + 1):
+        steps = plan([*found.specs[:at], idle, *found.specs[at:]], lambda _: False)
+        assert device_ir(found, steps) == expected, at
+        assert device_ir(found, plan(found.specs, lambda i, at=at: i == at)) == expected, at
+
+
 CODE = ("hsaco", "ptx", "o", "host")
 """Sections of an artifact that run."""
 LIBRARY = {case.name: case for case in CASES}
