@@ -180,7 +180,8 @@ def test_an_empty_hook_changes_nothing(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize("target", TARGETS[:3])
 def test_a_pass_at_every_place_changes_nothing(target: str):
     """A pass that finds nothing to do, listed anywhere in the pipeline, or a look there."""
-    found = traced(*example("tiled_mma"), target)
+    function, args = example("tiled_mma")
+    found = traced(function, args, target)
     expected = device_ir(found, plan(found.specs, lambda _: False))
     (idle,) = parse_specs("reconcile-unrealized-casts")
     for at in range(len(found.specs) + 1):
