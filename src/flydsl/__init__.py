@@ -5,15 +5,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .autotune import Config as Config
     from .autotune import autotune as autotune
+else:
+    # Python makes a package an attribute of the one above once, when it is imported first. From here on
+    # `flydsl.autotune` is the decorator, loaded on first use; `from flydsl.autotune import Config` finds the package.
+    from . import autotune
+
+    del autotune
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    # The tuner is loaded when it is asked for. `flydsl.autotune` is its module, which can be called.
+    # The tuner is loaded when it is asked for.
     if name not in ("Config", "autotune"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
+    from importlib import import_module
 
-    module = importlib.import_module("flydsl.autotune")
-    return module if name == "autotune" else module.Config
+    return getattr(import_module("flydsl.autotune"), name)

@@ -6,6 +6,7 @@ import inspect
 import os
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -29,10 +30,12 @@ def test_the_signature_is_the_one_of_the_rule():
     assert (defaults["warmup"].default, defaults["rep"].default, defaults["key"].default) == (5, 25, None)
 
 
-def test_the_module_is_the_decorator():
+def test_the_attribute_is_the_decorator():
     tuned = flydsl.autotune([Config(a=1)])(lambda a: a)
     assert isinstance(tuned, Autotuner)
     assert flydsl.Config is Config
+    assert flydsl.autotune is autotune
+    assert type(sys.modules["flydsl.autotune"]) is ModuleType
 
 
 def test_importing_the_package_loads_nothing():

@@ -39,6 +39,8 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 EVERY = bool(os.environ.get("FLYDSL_TEST_EVERY_TARGET"))
 TARGETS = ["rocm:gfx942", "cuda:sm_90a", "cpu:native", "cpu:gfx942"]
 MORE = ["rocm:gfx950", "rocm:gfx1201", "cuda:sm_80", "cpu:sm_90a"]
+ALONE = ("fly-nvgpu-insert-fences", "fly-split-carried-vectors")
+"""Passes behind the group."""
 F16, BF16 = torch.float16, torch.bfloat16
 
 
@@ -79,7 +81,7 @@ def check(function, args, target: str, seed: int = 0) -> None:
     """Compare one walk, one by one, split somewhere, and through text."""
     found = traced(function, args, target)
     fused = plan(found.specs, lambda _: False)
-    assert [step.spec.name for step in fused if step.spec.name != "fly-nvgpu-insert-fences"] == ["fly-to-llvm"]
+    assert [step.spec.name for step in fused if step.spec.name not in ALONE] == ["fly-to-llvm"]
     expected = device_ir(found, fused)
     one_by_one = plan(found.specs, lambda _: True)
     assert device_ir(found, one_by_one) == expected
@@ -173,6 +175,19 @@ def test_an_empty_hook_changes_nothing(monkeypatch: pytest.MonkeyPatch):
     assert "fly-to-llvm" in plain.metadata["times"]["passes"]
     assert "fly-promote-regmem-to-vectorssa" in hooked.metadata["times"]["passes"]
     assert plain.llvm_ir == hooked.llvm_ir and plain.binary("hsaco") == hooked.binary("hsaco")
+
+
+@pytest.mark.parametrize("target", TARGETS[:3])
+def test_a_pass_at_every_place_changes_nothing(target: str):
+    """A pass that finds nothing to do, listed anywhere in the pipeline, or a look there."""
+    function, args = example("tiled_mma")
+    found = traced(function, args, target)
+    expected = device_ir(found, plan(found.specs, lambda _: False))
+    (idle,) = parse_specs("reconcile-unrealized-casts")
+    for at in range(len(found.specs) + 1):
+        steps = plan([*found.specs[:at], idle, *found.specs[at:]], lambda _: False)
+        assert device_ir(found, steps) == expected, at
+        assert device_ir(found, plan(found.specs, lambda i, at=at: i == at)) == expected, at
 
 
 CODE = ("hsaco", "ptx", "o", "host")

@@ -1,19 +1,15 @@
 """`flydsl.autotune`: finding the best configuration of a kernel, once.
 
-The module is callable, so that `flydsl.autotune(...)` and `from flydsl.autotune import autotune` are the same
-decorator. Names are resolved when they are first used; importing this loads nothing of the compiler.
+`flydsl.autotune(...)` and `from flydsl.autotune import autotune` are one decorator; `flydsl/__init__.py` says how.
+Names are resolved when they are first used; importing this loads nothing of the compiler.
 """
 
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .bench import Timing, do_bench
     from .candidate import Config
     from .decorate import autotune
@@ -49,14 +45,6 @@ __all__ = [
 ]
 
 
-class _CallableModule(ModuleType):
-    """A module that is its own main function."""
-
-    def __call__(self, *args: object, **kwargs: object) -> object:
-        function = cast("Callable[..., object]", importlib.import_module(f"{__name__}.decorate").autotune)
-        return function(*args, **kwargs)
-
-
 def __getattr__(name: str) -> object:
     place = _PLACES.get(name)
     if place is None:
@@ -68,6 +56,3 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-sys.modules[__name__].__class__ = _CallableModule

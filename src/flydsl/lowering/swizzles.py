@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, cast
 
 from xdsl.ir import Operation, SSAValue
 
+from ..dialects.upstream import llvm
 from ..ir import arith
-from ..ir.builder import operands_of
+from ..ir.builder import i32_list, operands_of
+from ..ir.types import bit_width, dense_ints
 
 if TYPE_CHECKING:
     from .folding import FoldingBuilder
@@ -53,6 +55,8 @@ def _peel(b: FoldingBuilder, x: SSAValue, period: int) -> tuple[SSAValue | None,
         return b.const(rest, x.type) if rest else None, [b.const(multiple, x.type)] if multiple else []
     if divisor(b, x) % period == 0:
         return None, [x]
+    if type(x.owner) is llvm.PtrToIntOp:
+        return _peel_address(b, x, period)
     if type(x.owner) is not arith.AddiOp:
         return x, []
     left, right = operands_of(cast(Operation, x.owner))
@@ -61,6 +65,23 @@ def _peel(b: FoldingBuilder, x: SSAValue, period: int) -> tuple[SSAValue | None,
         return x, []
     base = c if a is None else a if c is None else b.int_binary("addi", a, c)
     return base, [*of_c, *of_a] if a is None else [*of_a, *of_c]
+
+
+def _peel_address(b: FoldingBuilder, x: SSAValue, period: int) -> tuple[SSAValue | None, list[SSAValue]]:
+    """The same for the address of an element at a place that is known."""
+    (pointer,) = operands_of(cast(Operation, x.owner))
+    gep = pointer.owner
+    if type(gep) is not llvm.GEPOp or len(operands_of(gep)) != 1:
+        return x, []
+    elem = gep.properties["elem_type"]
+    size, odd = divmod(bit_width(elem), 8)
+    index, *more = dense_ints(gep.rawConstantIndices)
+    rest = index * size % period
+    if more or odd or rest == index * size or rest % size:
+        return x, []
+    props = {**gep.properties, "rawConstantIndices": i32_list((rest // size,))}
+    start = b.pure(llvm.GEPOp, operands_of(gep), pointer.type, props) if rest else operands_of(gep)[0]
+    return b.pure(llvm.PtrToIntOp, (start,), x.type, {}), [b.const(index * size - rest, x.type)]
 
 
 def divisor(b: FoldingBuilder, value: SSAValue) -> int:

@@ -69,7 +69,8 @@ class RocmBackend(BuiltinBackend):
             f"wave64={flag(self.target.warp_size == 64)}}}"
         )
         debug = "ensure-debug-info-scope-on-llvm-func{emission-kind=LineTablesOnly}" if options.debug_info else ""
-        return [*common_passes("convert-fly-to-rocdl"), device], to_llvm_passes(attach, debug), BINARY_PASS
+        passes = [*common_passes("convert-fly-to-rocdl"), "fly-split-carried-vectors", device]
+        return passes, to_llvm_passes(attach, debug), BINARY_PASS
 
     def gpu_module_targets(self) -> list[str]:
         features = f', features = "{",".join(self.target.features)}"' if self.target.features else ""
