@@ -97,10 +97,10 @@ def counts(line: Line, arch: str) -> tuple[int, int]:
     """How many instructions ours are, and what FlyDSL's LLVM IR gives.
 
     The same LLVM compiles both, so that what is compared is the two compilers: the newer one unrolls loops that this
-    one leaves. Only WMMA has other operands there, and is counted as it came.
+    one leaves. Only WMMA and the tensor data mover have other operands there, and are counted as they came.
     """
     ours = len(instructions(assembly(PROGRAMS[line["name"]], arch)))
-    if any("llvm.amdgcn.wmma" in text for text in line["llvm"]):
+    if any(name in text for text in line["llvm"] for name in ("llvm.amdgcn.wmma", "llvm.amdgcn.tensor")):
         return ours, len(line["instructions"])
     target = DeviceTarget.amdgpu(arch)
     return ours, sum(len(instructions(compile_device(of_this_llvm(text), target, 2).asm)) for text in line["llvm"])

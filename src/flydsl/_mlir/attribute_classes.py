@@ -9,7 +9,7 @@ from xdsl.dialects import builtin
 from xdsl.ir import Attribute as XAttribute
 
 from .attributes import parse_attribute
-from .facade import Made, Stands, anywhere
+from ..expr.emit.facade import Made, Stands, anywhere
 
 
 class Attribute(Stands):

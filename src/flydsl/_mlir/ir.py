@@ -25,7 +25,7 @@ from .attribute_classes import (
     TypeAttr,
     UnitAttr,
 )
-from .facade import Made, Stands
+from ..expr.emit.facade import Made, Stands
 from .insertion import Context, InsertionPoint, Location
 from .operations import Block, Module, OperationBase, OpView, Region, SymbolTable
 from .operations import Operation_ as Operation

@@ -9,7 +9,7 @@ from xdsl.dialects import builtin
 from xdsl.ir import Attribute, TypeAttribute
 
 from .attributes import parse_type
-from .facade import Made, Stands, anywhere
+from ..expr.emit.facade import Made, Stands, anywhere
 
 
 def _ints(shape: Sequence[object]) -> list[int]:

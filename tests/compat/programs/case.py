@@ -82,7 +82,7 @@ def poison(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 _FUNCTION = re.compile(r"^([\w.$]+):.*?\n(.*?)^\.Lfunc_end", re.MULTILINE | re.DOTALL)
-_PADDING = ("s_code_end", "s_nop", "s_delay_alu", "s_wait_alu")
+_PADDING = ("s_code_end", "s_nop", "v_nop", "s_delay_alu", "s_wait_alu")
 """What the code generator puts where the hardware wants a gap, one way or another with the order of the rest."""
 _INSTRUCTION = re.compile(r"^\t([a-z]\w+)", re.MULTILINE)
 

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute
 
 from ...errors import DSLTypeError
 from ...ir.arith import ConstantOp as XConstantOp
-from ..facade import Made
+from ...expr.emit.facade import Made
 from ..insertion import emit
 from ..operations import OpView
 from ..signature import by_op

@@ -12,7 +12,7 @@ from xdsl.ir import Block as XBlock
 
 from ...errors import DSLTypeError
 from ..build import results_of
-from ..facade import Made
+from ...expr.emit.facade import Made
 from ..insertion import InsertionPoint, emit
 from ..operations import Block, OpView
 from ..signature import by_op

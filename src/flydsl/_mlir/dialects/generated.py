@@ -8,7 +8,7 @@ from typing import cast
 from .. import numbers
 from .. import raw_values as raw_values
 from ..build import class_of, function_of
-from ..facade import Made
+from ...expr.emit.facade import Made
 from ..signature import enums, functions, signatures
 
 

@@ -18,6 +18,13 @@ _MODULES: dict[str, str] = {
         "BufferCopyLDS32b BufferCopyLDS64b BufferCopyLDS128b BufferAtomic BufferAtomicAdd BufferAtomicMax "
         "BufferAtomicMin BufferAtomicPkAdd SyncScope"
     ),
+    "atom_types": (
+        "CopyOpCDNA3BufferAtomicType CopyOpCDNA3BufferCopyLDSType CopyOpCDNA3BufferCopyType "
+        "CopyOpCDNA4BufferLoadAsyncLDSType CopyOpCDNA4GlobalLoadAsyncLDSType CopyOpCDNA4LdsReadTransposeType "
+        "CopyOpCDNA5TensorLoadType CopyOpCDNA5TensorStoreType CopyOpGFX1250TDMType MmaOpCDNA3_MFMAType "
+        "MmaOpCDNA4_MFMAScaleType MmaOpGFX11_WMMAType MmaOpGFX120X_WMMAType MmaOpGFX1250_WMMAScaleType "
+        "MmaOpGFX1250_WMMAType"
+    ),
     "raw_memory": (
         "raw_ptr_buffer_load raw_ptr_buffer_store raw_ptr_buffer_atomic_fadd raw_ptr_buffer_atomic_fmax "
         "raw_ptr_buffer_load_lds buffer_load_to_lds s_buffer_load lds_transpose_load"

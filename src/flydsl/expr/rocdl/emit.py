@@ -135,6 +135,11 @@ def cluster_extent(dim: int) -> SSAValue:
     return tracer.opn(CallOp, (tracer.const(dim, i32),), (i32,), {"callee": callee}).results[0]
 
 
+def anything(type_: Attribute) -> SSAValue:
+    """A value nobody looks at."""
+    return current().pure(llvm.PoisonOp, (), type_, {})
+
+
 def constant(value: int, type_: Attribute) -> SSAValue:
     """An integer constant of the function being traced."""
     return current().const(value, type_)

@@ -423,32 +423,37 @@ class MmaAtom(_TypedValue):
 
 
 @also_called(op="copy_op_type", elem="elem_type")
-def make_copy_atom(copy_op_type: HasType, elem_type: DTypeLike | int) -> CopyAtom:
+def make_copy_atom(copy_op_type: HasType | CopyOpType, elem_type: DTypeLike | int) -> CopyAtom:
     """A copy atom; `elem_type` is a scalar class or a width in bits.
 
     >>> fx.make_copy_atom(fx.UniversalCopy64b(), fx.Float16).layout_src_tv
     Layout<(1,4):(1,1)>
     """
+    atoms = _atoms()
     bits = elem_type if isinstance(elem_type, int) else getattr(elem_type, "width", None)
+    bits = getattr(elem_type, "bitwidth", None) if bits is None else bits  # of an IR type
     if not isinstance(bits, int) or isinstance(elem_type, bool):
         raise DSLTypeError(f"make_copy_atom expects a scalar class or a bit count, got {elem_type!r}")
-    if not hasattr(copy_op_type, "type"):
+    op = getattr(copy_op_type, "type", copy_op_type)
+    if not isinstance(op, atoms.CopyOpType):
         raise DSLTypeError(f"make_copy_atom expects a copy operation such as UniversalCopy32b(), got {copy_op_type!r}")
-    return CopyAtom(_atoms().copy_atom_type(cast("CopyOpType", copy_op_type.type), bits))
+    return CopyAtom(atoms.copy_atom_type(op, bits))
 
 
 @also_called(op="mma_op_type")
-def make_mma_atom(mma_op_type: HasType) -> MmaAtom:
+def make_mma_atom(mma_op_type: HasType | MmaOpType) -> MmaAtom:
     """An MMA atom.
 
     >>> fx.make_mma_atom(fx.UniversalFMA(fx.Float32))
     MmaAtom<!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>>
     """
-    if not hasattr(mma_op_type, "type"):
+    atoms = _atoms()
+    op = getattr(mma_op_type, "type", mma_op_type)
+    if not isinstance(op, atoms.MmaOpType):
         raise DSLTypeError(
             f"make_mma_atom expects an MMA operation such as UniversalFMA(fx.Float32), got {mma_op_type!r}"
         )
-    return MmaAtom(_atoms().mma_atom_type(cast("MmaOpType", mma_op_type.type)))
+    return MmaAtom(atoms.mma_atom_type(op))
 
 
 class TiledCopy(_TypedValue):
