@@ -13,6 +13,7 @@ import re
 import struct
 import subprocess
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
@@ -63,15 +64,17 @@ def assembly(program: Program, arch: str) -> str:
 def test_numbers_and_code(program: Program, arch: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
     monkeypatch.setenv("FLYDSL_COMPILE_ARCH", arch)
-    call = program.data()
-    (program.run or program.launch)(*call.args)
+    with pytest.warns(match=program.warns) if program.warns else nullcontext():
+        call = program.data()
+        (program.run or program.launch)(*call.args)
     for i, (got, want) in enumerate(call.results):
         assert_close(
             got, want, rtol=call.rtol, atol=call.atol, terms=call.terms, magnitude=call.magnitude, what=f"result {i}"
         )
     if program.rocm:
         return
-    found = Counter(instructions(assembly(program, arch)))
+    with pytest.warns(match=program.warns) if program.warns else nullcontext():
+        found = Counter(instructions(assembly(program, arch)))
     assert found["s_endpgm"] >= 1 and found.total() > 3
 
 

@@ -30,6 +30,7 @@ def idioms_kernel(x: fx.Tensor, f: fx.Tensor, out: fx.Tensor):
         asm(i32, [w, w], "v_cvt_pkrtz_f16_f32 $0, $1, $2", "=v,v,v"),
         asm(i32, [v], "v_mov_b32_dpp $0, $1 quad_perm:[2,3,0,1] row_mask:0xf bank_mask:0xf", "=v,v"),
     ]
+    assert isinstance(fx.as_ir_value(v), ir.Value)
     op = llvm.InlineAsmOp(i32, [fx.as_ir_value(v)], "v_not_b32 $0, $1", "=v,v", has_side_effects=False)
     found.append(op.res if hasattr(op, "res") else op.result)
     asm(None, [], "s_nop 1", "", True)

@@ -47,6 +47,8 @@ class Program:
     """Why its number of instructions is not compared."""
     rocm: str = ""
     """Why it runs on the cpu stack only."""
+    warns: str = ""
+    """What our compiler warns of."""
     run: Callable[..., object] | None = None
     """Runs it otherwise than by calling the launch function."""
 

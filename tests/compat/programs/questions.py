@@ -1,7 +1,5 @@
 """Names around the kernel: what the host is asked, how functions are compiled and called, libraries, odd values."""
 
-from __future__ import annotations
-
 import logging
 import operator
 import os
@@ -12,7 +10,7 @@ import torch
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.compiler.extern_link import link_extern
-from flydsl.expr import meta
+from flydsl.expr import meta, rocdl
 from flydsl.expr.extern import ffi
 from flydsl.expr.meta import dsl_loc_tracing
 from flydsl.expr.struct import Arena
@@ -199,3 +197,35 @@ def arenas(x: fx.Tensor, out: fx.Tensor):
 def places_of_an_arena():
     x, out = randn(64), poison(64)
     return Call([x, out], [(out, x.half().double().flip(0) + 5)], terms=1)
+
+
+@fx.struct
+class Held:
+    first: fx.Array[fx.Float32, 64, 16]
+    count: fx.Int32
+
+
+@flyc.kernel
+def waits_kernel(x: fx.Tensor, out: fx.Tensor):
+    """The wait of each generation by its own module, and a place that is typed storage."""
+    t = fx.thread_idx.x
+    place = fx.SharedAllocator().allocate(Held)
+    assert isinstance(place, fx.Storage)
+    held = place.peek()
+    held.first[t] = x[t]
+    arch = rocdl.rdna4 if fx.const_expr(fx.num_warp_threads() == 32) else rocdl.cdna3
+    arch.s_waitcnt(lgkmcnt=0)
+    fx.gpu.barrier()
+    out[t] = held.first[t ^ 1]
+
+
+@flyc.jit
+def waits(x: fx.Tensor, out: fx.Tensor):
+    waits_kernel(x, out).launch(grid=(1, 1, 1), block=(64, 1, 1))
+
+
+@program(waits, ("gfx942", "gfx1201"))
+def waits_of_each_generation():
+    assert callable(rocdl.rdna3.s_waitcnt)
+    x, out = randn(64), poison(64)
+    return Call([x, out], [(out, x.double()[torch.arange(64) ^ 1])])

@@ -6,7 +6,9 @@ import torch
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl._mlir import ir
 from flydsl._mlir.dialects import llvm
+from flydsl._mlir.dialects import rocdl as raw_ops
 from flydsl.expr import rocdl
 from flydsl.expr.typing import T
 
@@ -179,3 +181,87 @@ def scaled_mfma_on_values():
     wide = [x.float().double() for x in (a, b)]
     words = [flyc.from_dlpack(x.view(torch.int32).reshape(-1), assumed_align=16) for x in (a, b)]
     return Call([*words, c], [(c, 2 * wide[0] @ wide[1].T)], terms=64, magnitude=2 * wide[0].abs() @ wide[1].T.abs())
+
+
+@flyc.kernel
+def values_kernel(x: fx.Tensor, out: fx.Tensor, records: fx.Int32):
+    """A descriptor of an address, made by the op and used by the functions of the language."""
+    t = fx.thread_idx.x
+    i16, flags = fx.Int16(0).ir_value(), fx.Int32(0x27000).ir_value()
+    ends = []
+    for y in (x, out):
+        base = fx.to_llvm_ptr(fx.get_iter(y))
+        nbytes = fx.Int64(records * 4).ir_value()
+        ends.append(raw_ops.MakeBufferRsrcOp(ir.Type.parse("!llvm.ptr<8>"), base, i16, nbytes, flags).result)
+    zero = fx.Int32(0).ir_value()
+    pair = rocdl.raw_ptr_buffer_load(T.i32x2, ends[0], (t * 8).ir_value(), zero)
+    swapped = fx.Vector(pair, (2,), fx.Int32).shuffle(fx.Vector(pair, (2,), fx.Int32), [1, 0])
+    rocdl.raw_ptr_buffer_store(swapped.ir_value(), ends[1], (t * 8).ir_value(), zero)
+
+
+@flyc.jit
+def values(x: fx.Tensor, out: fx.Tensor, records: fx.Int32):
+    values_kernel(x, out, records).launch(grid=(1, 1, 1), block=(64, 1, 1))
+
+
+@program(values, CDNA)
+def descriptors_as_values():
+    x, out = randint(1, 1000, 128), poison(128, dtype=torch.int32)
+    wanted = x.reshape(64, 2).flip(1).reshape(-1).clone()
+    # Each word is checked by itself: of the last pair the first is there.
+    wanted[98:] = -77
+    wanted[98] = 0
+    return Call([x, out, 99], [(out, wanted)])
+
+
+@flyc.kernel
+def carried_kernel(x: fx.Tensor, y: fx.Tensor, out: fx.Tensor, n: fx.Int32):
+    """Two resources take turns: a loop carries them, a branch chooses between them."""
+    t = fx.thread_idx.x
+    here, there = (rocdl.get_buffer_rsrc(fx.get_iter(rocdl.make_buffer_tensor(z, max_size=False))) for z in (x, y))
+    zero = fx.Int32(0).ir_value()
+    total = fx.Float32(0.0)
+    for i, state in range(fx.Index(0), fx.Index(n), fx.Index(1), init=[here, there, total.ir_value()]):
+        at = (fx.Int32(i) * 256 + t * 4).ir_value()
+        got = fx.Float32(rocdl.raw_ptr_buffer_load(T.f32, state[0], at, zero))
+        carried = yield [state[1], state[0], (fx.Float32(state[2]) + got).ir_value()]
+    last = carried[0]
+    if t > 31:
+        last = carried[1]
+    out[t] = fx.Float32(carried[2]) + fx.Float32(rocdl.raw_ptr_buffer_load(T.f32, last, (t * 4).ir_value(), zero))
+
+
+@flyc.jit
+def carried(x: fx.Tensor, y: fx.Tensor, out: fx.Tensor, n: fx.Int32):
+    carried_kernel(x, y, out, n).launch(grid=(1, 1, 1), block=(64, 1, 1))
+
+
+@program(carried, CDNA, flydsl="its loops carry no descriptors")
+def resources_carried_by_a_loop():
+    x, y, out = randn(3, 64), randn(3, 64), poison(64)
+    v, w = x.double(), y.double()
+    end = torch.where(torch.arange(64) > 31, v[0], w[0])
+    return Call([x.reshape(-1), y.reshape(-1), out, 3], [(out, v[0] + w[1] + v[2] + end)], terms=4, atol=1e-5)
+
+
+@flyc.kernel
+def words_kernel(x: fx.Tensor, out: fx.Tensor):
+    """The older form of a descriptor: four words."""
+    t = fx.thread_idx.x
+    rsrc = rocdl.get_buffer_rsrc(fx.get_iter(rocdl.make_buffer_tensor(out)))
+    number = llvm.PtrToIntOp(ir.IntegerType.get_signless(128), rsrc).result
+    words = llvm.BitcastOp(ir.VectorType.get([4], T.i32), number).result
+    zero = fx.Int32(0).ir_value()
+    rocdl.raw_buffer_atomic_fadd(T.f32, x[t].ir_value(), words, (t % 4 * 4).ir_value(), zero)
+
+
+@flyc.jit
+def words(x: fx.Tensor, out: fx.Tensor):
+    words_kernel(x, out).launch(grid=(1, 1, 1), block=(64, 1, 1))
+
+
+@program(words, ("gfx942",))
+def floats_added_by_four_words():
+    x, out = randn(64), torch.zeros(4)
+    v = x.double().reshape(16, 4)
+    return Call([x, out], [(out, v.sum(0))], terms=16, magnitude=v.abs().sum(0))
