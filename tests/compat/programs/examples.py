@@ -1,4 +1,4 @@
-"""Programs of the structure that FlyDSL's documentation teaches: tiled copies, tiled and preshuffled products, gathers."""
+"""Programs of the structure that FlyDSL's documentation teaches: tiled copies, tiled and preshuffled products."""
 
 from __future__ import annotations
 
@@ -183,7 +183,8 @@ def tiled_product_with_scales():
     a, b, c = randn(32, 128).to(torch.float8_e4m3fn), randn(16, 128).to(torch.float8_e4m3fn), poison(32, 16)
     sa, sb = randint(120, 134, 2, 4, 16), randint(120, 134, 4, 16)
     by_row = sa.permute(0, 2, 1).reshape(32, 4), sb.T
-    wide = [x.float().double() * 2.0 ** (s.double() - 127).repeat_interleave(32, 1) for x, s in zip((a, b), by_row)]
+    factors = [2.0 ** (s.double() - 127).repeat_interleave(32, 1) for s in by_row]
+    wide = [x.float().double() * s for x, s in zip((a, b), factors, strict=True)]
     tensors = [flyc.from_dlpack(x.view(torch.uint8).reshape(-1), assumed_align=16) for x in (a, b)]
     return Call([*tensors, sa.reshape(2, 64), sb.reshape(-1), c], [(c, wide[0] @ wide[1].T)], terms=128,
                 magnitude=wide[0].abs() @ wide[1].T.abs())  # fmt: skip
