@@ -33,7 +33,7 @@ _UNUSED = (
 """Implicit arguments none of our kernels reads: without these attributes the ABI would pass them."""
 
 
-_FIRST_SIZE = 8100
+_FIRST_SIZE = 8200
 """Number of the first node with the extents of a block."""
 
 
