@@ -109,18 +109,26 @@ def counts(line: Line, arch: str) -> tuple[int, int]:
     return ours, sum(len(instructions(compile_device(of_this_llvm(text), target, 2).asm)) for text in line["llvm"])
 
 
+def peer_environment(arch: str, folder: Path | None = None) -> dict[str, str]:
+    """Variables for FlyDSL's process; with a folder, where it finds its linker."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("FLYDSL_", "PYTHON"))}
+    environment["ARCH"] = arch
+    if folder is not None:
+        found = tools.try_find_tool("ld.lld")
+        if found is None:
+            pytest.skip("FlyDSL links with ld.lld, and there is none")
+        linker = folder / "rocm" / "llvm" / "bin" / "ld.lld"
+        linker.parent.mkdir(parents=True)
+        linker.symlink_to(found.path)
+        environment["ROCM_PATH"] = str(folder / "rocm")
+    return environment
+
+
 @pytest.mark.skipif(not PEER, reason="PEER_FLYDSL_PYTHON does not name the Python of an environment with FlyDSL")
 @pytest.mark.parametrize("arch", ALL)
 def test_flydsl_compiles_the_same_files(arch: str, tmp_path: Path, record_property):
     results = tmp_path / "results.jsonl"
-    linker = tmp_path / "rocm" / "llvm" / "bin" / "ld.lld"
-    linker.parent.mkdir(parents=True)
-    found = tools.try_find_tool("ld.lld")
-    if found is None:
-        pytest.skip("FlyDSL links with ld.lld, and there is none")
-    linker.symlink_to(found.path)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("FLYDSL_", "PYTHON"))}
-    environment |= {"ARCH": arch, "ROCM_PATH": str(tmp_path / "rocm")}
+    environment = peer_environment(arch, tmp_path)
     script = Path(__file__).with_name("under_flydsl.py")
     done = subprocess.run([PEER, script, results], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
