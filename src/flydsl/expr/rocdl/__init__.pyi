@@ -14,6 +14,23 @@ from . import rdna4 as rdna4
 from . import tdm_ops as tdm_ops
 from . import universal as universal
 from . import utils as utils
+from .atom_types import (
+    CopyOpCDNA3BufferAtomicType as CopyOpCDNA3BufferAtomicType,
+    CopyOpCDNA3BufferCopyLDSType as CopyOpCDNA3BufferCopyLDSType,
+    CopyOpCDNA3BufferCopyType as CopyOpCDNA3BufferCopyType,
+    CopyOpCDNA4BufferLoadAsyncLDSType as CopyOpCDNA4BufferLoadAsyncLDSType,
+    CopyOpCDNA4GlobalLoadAsyncLDSType as CopyOpCDNA4GlobalLoadAsyncLDSType,
+    CopyOpCDNA4LdsReadTransposeType as CopyOpCDNA4LdsReadTransposeType,
+    CopyOpCDNA5TensorLoadType as CopyOpCDNA5TensorLoadType,
+    CopyOpCDNA5TensorStoreType as CopyOpCDNA5TensorStoreType,
+    CopyOpGFX1250TDMType as CopyOpGFX1250TDMType,
+    MmaOpCDNA3_MFMAType as MmaOpCDNA3_MFMAType,
+    MmaOpCDNA4_MFMAScaleType as MmaOpCDNA4_MFMAScaleType,
+    MmaOpGFX11_WMMAType as MmaOpGFX11_WMMAType,
+    MmaOpGFX120X_WMMAType as MmaOpGFX120X_WMMAType,
+    MmaOpGFX1250_WMMAScaleType as MmaOpGFX1250_WMMAScaleType,
+    MmaOpGFX1250_WMMAType as MmaOpGFX1250_WMMAType,
+)
 from .atoms import (
     BufferAtomic as BufferAtomic,
     BufferAtomicAdd as BufferAtomicAdd,

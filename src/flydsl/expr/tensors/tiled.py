@@ -15,7 +15,7 @@ from ..tensor import Tensor, get_iter, make_view, recast_iter
 from ..vector import Vector
 from .algebra_values import IntTuple, Layout, Tile, apply, as_int_tuple, current_ir
 from .copy_checks import check_call
-from .layout_functions import as_tile, make_layout_tv, recast_layout
+from .layout_functions import as_tile, composition, make_layout_tv, recast_layout
 
 if TYPE_CHECKING:
     from ...dialects.fly.atoms import CopyAtomType, CopyOpType, MmaOpType
@@ -881,6 +881,20 @@ def _whole(atom: CopyAtom | TiledCopy, t: Tensor) -> Tensor:
     return make_view(get_iter(t), Layout(L.Layout(values, 1)))
 
 
+def _in_calls(atom: CopyAtom | TiledCopy, src: Tensor, dst: Tensor) -> tuple[Tensor, Tensor]:
+    """Both sides of a copy, where each is one run of more values than a call moves: cut into calls."""
+    op = cast("CopyAtomType", _atoms().atom_of(atom.type)).op
+    count, extent = max(op.bits // src.dtype.width, 1), src.data.layout.shape
+    extent = extent[0] if isinstance(extent, tuple) and len(extent) == 1 else extent
+    if op.thr_layout.shape != 1 or op.whole_tile or type(extent) is not int or extent <= count or extent % count:
+        return src, dst
+    if any(type(t.data.layout) is not L.Layout or L.flatten(t.data.layout.shape) not in (extent, (extent,))
+           for t in (src, dst)):  # fmt: skip
+        return src, dst
+    cut = Layout(L.Layout((count, extent // count), (1, count)))
+    return make_view(get_iter(src), composition(src.layout, cut)), make_view(get_iter(dst), composition(dst.layout, cut))
+
+
 @also_called(atom="copy_atom")
 def copy_atom_call(copy_atom: CopyAtom, src: Tensor, dst: Tensor, *, pred: Tensor | None = None) -> None:
     """One call of a copy atom: from the first element of `src` to the first of `dst`.
@@ -930,6 +944,7 @@ def copy(
     if L.size(cast(Tensor, src).data.layout) == 1 or L.size(cast(Tensor, dst).data.layout) == 1:
         src, dst = _whole(copy_atom, cast(Tensor, src)), _whole(copy_atom, cast(Tensor, dst))
     src, dst = _same_elements("copy", cast(Tensor, src), cast(Tensor, dst))
+    src, dst = _in_calls(copy_atom, src, dst)
     if atom_state:
         copy_atom = copy_atom.set_value(atom_state)
     a, b = src.data.layout, dst.data.layout

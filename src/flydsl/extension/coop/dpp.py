@@ -1,7 +1,7 @@
 """Reductions and scans of AMD's waves in registers: DPP and permlane instructions, no access to shared memory.
 
-After a step of a reduction the lanes of a group all hold its total, so a mirror image of twice the group serves as well as an exchange
-of neighbours, and each step is one operand of the instruction that combines.
+After a step of a reduction the lanes of a group all hold its total, so a mirror image of twice the group serves as
+well as an exchange of neighbours, and each step is one operand of the instruction that combines.
 """
 
 from __future__ import annotations
