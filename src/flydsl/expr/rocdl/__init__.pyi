@@ -108,9 +108,13 @@ from .instructions import (
 from .raw_matrix import (
     mfma_scale_f32_16x16x128_f8f6f4 as mfma_scale_f32_16x16x128_f8f6f4,
     mfma_scale_f32_32x32x64_f8f6f4 as mfma_scale_f32_32x32x64_f8f6f4,
+    wmma_f32_16x16x128_fp8_fp8 as wmma_f32_16x16x128_fp8_fp8,
+    wmma_scale_f32_16x16x128_f8f6f4 as wmma_scale_f32_16x16x128_f8f6f4,
+    wmma_scale_f32_32x16x128_f4 as wmma_scale_f32_32x16x128_f4,
 )
 from .raw_memory import (
     buffer_load_to_lds as buffer_load_to_lds,
+    cluster_load_async_to_lds as cluster_load_async_to_lds,
     lds_transpose_load as lds_transpose_load,
     raw_ptr_buffer_atomic_fadd as raw_ptr_buffer_atomic_fadd,
     raw_ptr_buffer_atomic_fmax as raw_ptr_buffer_atomic_fmax,
@@ -121,6 +125,7 @@ from .raw_memory import (
 )
 from .schedule import (
     asyncmark as asyncmark,
+    disable_xdl_arb_stall as disable_xdl_arb_stall,
     iglp_opt as iglp_opt,
     s_barrier as s_barrier,
     s_barrier_signal as s_barrier_signal,

@@ -14,12 +14,13 @@ from ...ir.enums import AddressSpace, AtomicOp
 from ..numeric import Int8, Int32, Numeric, as_dsl_value, as_numeric, dsl_class, is_ir_value
 from ..tensor import Pointer, Tensor, get_iter, make_rmem_tensor, make_view, recast_iter
 from ..tensors.layout_functions import make_layout
+from ..tensors.memory import to_llvm_ptr
 from ..tensors.tiled import copy_atom_call, make_copy_atom
 from ..vector import Vector, VectorAlias
 from .atoms import BufferAtomic, BufferAtomicPkAdd, BufferCopyLDS
 from .buffers import BufferDesc
 from .cdna4 import LDSReadTrans
-from .target import ir_type
+from .target import ir_type, need
 
 if TYPE_CHECKING:
     from ..annotations import ElementLike, IntLike, SSAValue, Value, ValueLike
@@ -247,6 +248,34 @@ def buffer_load_to_lds(
     raw_ptr_buffer_load_lds(rsrc, lds_ptr, size_bytes, voffset, soffset, offset, **kw)  # pyright: ignore[reportArgumentType]
 
 
+def cluster_load_async_to_lds(
+    global_ptr: object, lds_ptr: object, size_bytes: int, offset: int = 0, cpol: int = 0, mask: IntLike = 0
+) -> None:
+    """Copy 1, 4, 8 or 16 bytes a lane from global memory into the shared memory of the blocks of the cluster in `mask`.
+
+    >>> def example(x):
+    ...     cells = fx.SharedAllocator().allocate(fx.Array[fx.Float32, 32]).peek()
+    ...     t = fx.thread_idx.x
+    ...     fx.rocdl.cluster_load_async_to_lds(fx.get_iter(x) + t, cells.ptr + t, 4, mask=1)
+    ...     fx.rocdl.s_wait_asynccnt(0)
+    ...     fx.barrier()
+    ...     return cells[31 - t]
+    >>> flyc.evaluate(example, np.arange(32, dtype="f4"), threads=32, target="cpu:gfx1250")[:3]
+    [31.0, 30.0, 29.0]
+    """
+    need("cluster_load_async_to_lds", "clusters")
+    if size_bytes not in (1, 4, 8, 16):
+        raise DSLValueError(f"cluster_load_async_to_lds copies 1, 4, 8 or 16 bytes a lane, got {size_bytes}")
+    source = get_iter(global_ptr) if isinstance(global_ptr, Tensor) else global_ptr
+    place = _emit().shared_address(lds_ptr)
+    if place is None:
+        raise DSLTypeError(f"expected a pointer into shared memory, got {lds_ptr!r}")
+    at = to_llvm_ptr(source) if isinstance(source, Pointer) else cast("SSAValue", source)
+    numbers = [Int32(as_numeric(n)).ir_value() for n in (offset, cpol, mask)]
+    name = f"llvm.amdgcn.cluster.load.async.to.lds.b{8 * size_bytes}"
+    _emit().intrinsic(name, None, [at, place, *numbers])
+
+
 def s_buffer_load(ptr: object, offset: IntLike, *, count: int = 1, cache_modifier: int = 0) -> Value:
     """Whole dwords at a byte offset that is the same in all lanes, through the scalar cache.
 
@@ -285,6 +314,7 @@ def lds_transpose_load(
 
 __all__ = [
     "buffer_load_to_lds",
+    "cluster_load_async_to_lds",
     "lds_transpose_load",
     "raw_ptr_buffer_atomic_fadd",
     "raw_ptr_buffer_atomic_fmax",

@@ -892,7 +892,9 @@ def _in_calls(atom: CopyAtom | TiledCopy, src: Tensor, dst: Tensor) -> tuple[Ten
            for t in (src, dst)):  # fmt: skip
         return src, dst
     cut = Layout(L.Layout((count, extent // count), (1, count)))
-    return make_view(get_iter(src), composition(src.layout, cut)), make_view(get_iter(dst), composition(dst.layout, cut))
+    return make_view(get_iter(src), composition(src.layout, cut)), make_view(
+        get_iter(dst), composition(dst.layout, cut)
+    )
 
 
 @also_called(atom="copy_atom")
