@@ -125,6 +125,7 @@ def peer_environment(arch: str, folder: Path | None = None) -> dict[str, str]:
 
 
 @pytest.mark.skipif(not PEER, reason="PEER_FLYDSL_PYTHON does not name the Python of an environment with FlyDSL")
+@pytest.mark.filterwarnings("ignore::flydsl.errors.PortabilityWarning")
 @pytest.mark.parametrize("arch", ALL)
 def test_flydsl_compiles_the_same_files(arch: str, tmp_path: Path, record_property):
     results = tmp_path / "results.jsonl"

@@ -7,7 +7,7 @@ process and a mistake comes back as an exception.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DSLTypeError, DSLValueError
 from .emit.trace import current
@@ -73,7 +73,7 @@ def note_raw_text() -> None:
 
 def _value(x: ValueLike) -> SSAValue:
     if is_ir_value(x):  # pointers and structs have no class
-        return cast("SSAValue", x)
+        return x
     return x.ir_value() if isinstance(x, Vector) else as_numeric(x).ir_value()
 
 

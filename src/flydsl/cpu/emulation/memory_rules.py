@@ -152,12 +152,7 @@ def _global_atomic(kind: str) -> Rule:
     """A read-modify-write at an address."""
 
     def rule(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> SSAValue:
-        value = r.word(args[1])
-        props: dict[str, Attribute] = {
-            "bin_op": int_attr(llvm.ATOMICBINARY.index(kind), i64),
-            "ordering": int_attr(llvm.ORDERINGS["monotonic"], i64),
-        }
-        return r.b.op1(llvm.AtomicRMWOp, (r.word(args[0]), value), value.type, props)
+        return read_modify_write(r, kind, r.word(args[0]), r.word(args[1]))
 
     return rule
 

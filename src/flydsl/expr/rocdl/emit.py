@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, UnitAttr, i8, i16, i32
 from xdsl.ir import Attribute, SSAValue
@@ -76,8 +76,9 @@ def shared_address(place: object) -> SSAValue | None:
         place = get_iter(place)
     if isinstance(place, Pointer):
         place = to_llvm_ptr(place)
+    found = cast("SSAValue | None", place if isinstance(place, SSAValue) else None)
     wanted = llvm.ptr(LLVM_SPACES[AddressSpace.Shared])
-    return place if isinstance(place, SSAValue) and place.type == wanted else None
+    return found if found is not None and found.type == wanted else None
 
 
 def is_descriptor(value: SSAValue) -> bool:
@@ -89,10 +90,11 @@ def constant_behind(x: object) -> int | None:
     """The number that an int, an integer attribute or a value is known to be."""
     if isinstance(x, IntegerAttr):
         return x.value.data
-    if isinstance(x, SSAValue):
-        return current().const_of.get(x)
-    value = as_numeric(x)
-    return int(value) if value.is_static() else current().const_of.get(value.ir_value())
+    value = None if isinstance(x, SSAValue) else as_numeric(x)
+    if value is not None and value.is_static():
+        return int(value)
+    found = current().const_of.get(cast("SSAValue", x) if value is None else value.ir_value())
+    return found if isinstance(found, int) else None
 
 
 def _cache(cache: int) -> dict[str, Attribute]:

@@ -884,17 +884,15 @@ def _whole(atom: CopyAtom | TiledCopy, t: Tensor) -> Tensor:
 def _in_calls(atom: CopyAtom | TiledCopy, src: Tensor, dst: Tensor) -> tuple[Tensor, Tensor]:
     """Both sides of a copy, where each is one run of more values than a call moves: cut into calls."""
     op = cast("CopyAtomType", _atoms().atom_of(atom.type)).op
-    count, extent = max(op.bits // src.dtype.width, 1), src.data.layout.shape
-    extent = extent[0] if isinstance(extent, tuple) and len(extent) == 1 else extent
+    count, extent = max(op.bits // src.dtype.width, 1), L.size(src.data.layout)
     if op.thr_layout.shape != 1 or op.whole_tile or type(extent) is not int or extent <= count or extent % count:
         return src, dst
     if any(type(t.data.layout) is not L.Layout or L.flatten(t.data.layout.shape) not in (extent, (extent,))
            for t in (src, dst)):  # fmt: skip
         return src, dst
     cut = Layout(L.Layout((count, extent // count), (1, count)))
-    return make_view(get_iter(src), composition(src.layout, cut)), make_view(
-        get_iter(dst), composition(dst.layout, cut)
-    )
+    left, right = (make_view(get_iter(t), composition(t.layout, cut)) for t in (src, dst))
+    return left, right
 
 
 @also_called(atom="copy_atom")
