@@ -1,5 +1,6 @@
 """Names around the kernel: what the host is asked, how functions are compiled and called, libraries, odd values."""
 
+import atexit
 import logging
 import operator
 import os
@@ -94,6 +95,7 @@ def write_library():
     with open(LIBRARY, "w", encoding="utf-8") as out:
         out.write("define float @lerp_of_a_library(float %a, float %b, float %t) {\n  %d = fsub float %b, %a\n"
                   "  %s = fmul float %d, %t\n  %r = fadd float %a, %s\n  ret float %r\n}\n")  # fmt: skip
+    atexit.register(lambda: os.path.exists(LIBRARY) and os.unlink(LIBRARY))
     return LIBRARY
 
 
