@@ -3,7 +3,8 @@
     ARCH=gfx942 ROCM_PATH=folder python under_flydsl.py results.jsonl [part of a program's name ...]
 
 Run it with the Python of an environment that has FlyDSL and torch. FlyDSL links with `ROCM_PATH/llvm/bin/ld.lld`. One
-line is written for each program, at once, so that nothing is lost if one of them ends the process.
+line is written for each program, at once, so that nothing is lost if one of them ends the process. The files of its
+passes stay in the folder that `KEEP_DUMPS` names.
 """
 
 from __future__ import annotations
@@ -46,9 +47,10 @@ def main(results: str, *parts: str) -> None:
             if program.flydsl or arch not in program.archs or not any(p in program.name for p in parts or [""]):
                 continue
             line: dict[str, object] = {"name": program.name, "arch": arch}
+            kept = os.environ.get("KEEP_DUMPS", "")
             with tempfile.TemporaryDirectory() as folder:
                 try:
-                    line |= compiled(program, folder)
+                    line |= compiled(program, str(Path(kept, program.name)) if kept else folder)
                 except Exception:  # noqa: BLE001  (whatever it was, it is the result)
                     line["error"] = traceback.format_exc(limit=-3)[-3000:]
             out.write(json.dumps(line) + "\n")

@@ -8,8 +8,8 @@ from typing import ClassVar, cast
 from xdsl.dialects import builtin
 from xdsl.ir import Attribute as XAttribute
 
+from ..expr.emit.facade import Made, Stands, anywhere
 from .attributes import parse_attribute
-from .facade import Made, Stands, anywhere
 
 
 class Attribute(Stands):

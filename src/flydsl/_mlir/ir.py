@@ -7,6 +7,7 @@ from typing import Any
 from xdsl.ir import BlockArgument as XBlockArgument
 from xdsl.ir import OpResult as XOpResult
 
+from ..expr.emit.facade import Made, Stands
 from . import numbers
 from . import raw_values as raw_values
 from .attribute_classes import (
@@ -25,7 +26,6 @@ from .attribute_classes import (
     TypeAttr,
     UnitAttr,
 )
-from .facade import Made, Stands
 from .insertion import Context, InsertionPoint, Location
 from .operations import Block, Module, OperationBase, OpView, Region, SymbolTable
 from .operations import Operation_ as Operation

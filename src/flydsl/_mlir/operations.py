@@ -13,7 +13,7 @@ from xdsl.ir import Region as XRegion
 from xdsl.printer import Printer
 
 from ..errors import DSLTypeError, DSLValueError
-from .facade import Made
+from ..expr.emit.facade import Made
 from .insertion import Context, Location, emit, raw_context
 from .signature import by_op, snake
 from .values import unwrap, wrap

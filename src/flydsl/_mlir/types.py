@@ -8,8 +8,8 @@ from typing import ClassVar, cast
 from xdsl.dialects import builtin
 from xdsl.ir import Attribute, TypeAttribute
 
+from ..expr.emit.facade import Made, Stands, anywhere
 from .attributes import parse_type
-from .facade import Made, Stands, anywhere
 
 
 def _ints(shape: Sequence[object]) -> list[int]:

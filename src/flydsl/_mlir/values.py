@@ -13,11 +13,11 @@ from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ..errors import DSLTypeError
+from ..expr.emit.facade import Made
 from ..expr.emit.scalar_types import class_name_of
 from ..expr.numeric import Numeric, as_ir_value
 from ..expr.scalars.scalar_ops import CLASSES, STATIC, make
 from ..expr.vector import Vector
-from .facade import Made
 
 
 class HasOperation(Protocol):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DSLTypeError, DSLValueError
 from .emit.trace import current
-from .numeric import as_dsl_value, as_numeric
+from .numeric import as_dsl_value, as_numeric, is_ir_value
 from .vector import Vector
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ def note_raw_text() -> None:
 
 
 def _value(x: ValueLike) -> SSAValue:
+    if is_ir_value(x):  # pointers and structs have no class
+        return x
     return x.ir_value() if isinstance(x, Vector) else as_numeric(x).ir_value()
 
 

@@ -43,6 +43,8 @@ FEATURES: dict[str, str] = {
     "permlane16_swap": "v_permlane16_swap",
     "permlane32_swap": "v_permlane32_swap",
     "cvt_fp8": "conversions between f32 and 8-bit floats",
+    "cvt_scale": "conversions between wide and small floats with a scale: v_cvt_scalef32_*",
+    "cvt_sr_bf16": "v_cvt_sr_bf16_f32: stochastic rounding to bf16",
     "fp8_fnuz": "8-bit floats are those without negative zero (FNUZ); else they are OCP's",
     "mfma": "matrix instructions of waves of 64 lanes",
     "mfma_short_k": "the short forms for bf16 and i8 of the first generations",
@@ -143,7 +145,7 @@ _CDNA3 = (_CDNA2 - {"mfma_short_k"}) | {
 }
 _CDNA4 = (_CDNA3 - {"mfma_xf32", "mfma_fp8_fnuz", "fp8_fnuz"}) | {
     *("mfma_fp8_ocp", "mfma_long_k", "mfma_scale", "copy_to_lds_b128", "lds_read_transpose", "buffer_fadd_bf16"),
-    *("permlane16_swap", "permlane32_swap"),
+    *("permlane16_swap", "permlane32_swap", "cvt_scale", "cvt_sr_bf16"),
 }
 _RDNA1 = _AMD | {"rdna", "buffer_bounds_select", "dpp_xmask"}
 _RDNA3 = _RDNA1 | {"wmma_v1", "waitcnt_lgkm_first", "buffer_fadd_f32", "buffer_fmax_f32"}

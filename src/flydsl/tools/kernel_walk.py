@@ -53,7 +53,8 @@ def walk(script: Path, target: str) -> str:
             parts.append(_block(title, "mlir", text))
         if name.startswith(_CONVERSION):
             break
-    llvm_ir = re.sub(r" #\d+ \{$", " {", _function(made.artifact.llvm_ir, "define", "}"), flags=re.MULTILINE)
+    tail = r" #\d+( !reqd_work_group_size !\d+)? \{$"
+    llvm_ir = re.sub(tail, " {", _function(made.artifact.llvm_ir, "define", "}"), flags=re.MULTILINE)
     parts.append(_block("The LLVM IR it is handed over as:", "llvm", llvm_ir))
     parts.append(_block("And the instructions:", "text", _instructions(made.artifact.asm)))
     return "\n".join(parts)

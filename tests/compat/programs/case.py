@@ -47,6 +47,8 @@ class Program:
     """Why its number of instructions is not compared."""
     rocm: str = ""
     """Why it runs on the cpu stack only."""
+    warns: str = ""
+    """What our compiler warns of."""
     run: Callable[..., object] | None = None
     """Runs it otherwise than by calling the launch function."""
 
@@ -82,7 +84,7 @@ def poison(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 _FUNCTION = re.compile(r"^([\w.$]+):.*?\n(.*?)^\.Lfunc_end", re.MULTILINE | re.DOTALL)
-_PADDING = ("s_code_end", "s_nop", "s_delay_alu", "s_wait_alu")
+_PADDING = ("s_code_end", "s_nop", "v_nop", "s_delay_alu", "s_wait_alu")
 """What the code generator puts where the hardware wants a gap, one way or another with the order of the rest."""
 _INSTRUCTION = re.compile(r"^\t([a-z]\w+)", re.MULTILINE)
 

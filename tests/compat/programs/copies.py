@@ -221,3 +221,25 @@ def direct(x: fx.Tensor, y: fx.Tensor):
 def straight_into_shared_memory():
     x, y = randn(512), poison(512)
     return Call([x, y], [(y, x.double().reshape(2, 256).flip(1).reshape(-1))])
+
+
+@flyc.kernel
+def run_kernel(x: fx.Tensor, out: fx.Tensor):
+    """A run of more values than a call of the atom moves."""
+    t = fx.thread_idx.x
+    atom = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    regs = fx.make_rmem_tensor(fx.make_layout((4,), (1,)), fx.Float32)
+    fx.copy(atom, fx.make_view(fx.get_iter(x) + t * 4, fx.make_layout(4, 1)), regs)
+    out[t] = regs[0] + regs[3]
+
+
+@flyc.jit
+def runs(x: fx.Tensor, out: fx.Tensor):
+    run_kernel(x, out).launch(grid=(1, 1, 1), block=(64, 1, 1))
+
+
+@program(runs, counts="one access of all values there, one for each call here")
+def a_run_of_values():
+    x, out = randn(256), poison(64)
+    v = x.double().reshape(64, 4)
+    return Call([x, out], [(out, v[:, 0] + v[:, 3])], terms=1)

@@ -122,7 +122,7 @@ def to_fp4(x):
     return code + 8 * (torch.signbit(x)), torch.where(torch.signbit(x), -1.0, 1.0) * grid[code]
 
 
-@program(narrow, ("gfx950",), counts="conversions to fp4 are spelled out here")
+@program(narrow, ("gfx950",))
 def conversions_with_a_scale():
     x, out, codes = randn(64), poison(64, 4), poison(64, dtype=torch.int32)
     low, first = to_fp4(x.double() / 2)

@@ -274,3 +274,10 @@ def instruction_on_values():
     wide = a.double(), b.double()
     args = [*(flyc.from_dlpack(x.reshape(-1), assumed_align=16) for x in (a, b)), c]
     return Call(args, [(c, wide[0] @ wide[1].T / 2)], terms=16, magnitude=wide[0].abs() @ wide[1].T.abs())
+
+
+@program(bytes_product, ("gfx950",), warns="as OCP numbers")
+def fnuz_on_gfx950():
+    """The name of CDNA3's format: the hardware reads the bytes as OCP numbers."""
+    assert fx.Float8E4M3FNUZ.width == 8
+    return bytes_call(torch.float8_e4m3fn, "Float8E4M3FNUZ")

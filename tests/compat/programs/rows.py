@@ -150,7 +150,7 @@ def collect(x: fx.Tensor, out: fx.Tensor, lengths: fx.Tensor):
     collect_kernel(x, out, lengths).launch(grid=(1, 1, 1), block=(128, 1, 1))
 
 
-@program(collect, CDNA, counts="scans of lanes go through shared memory here")
+@program(collect, CDNA)
 def reductions_and_scans():
     from .case import randint
 

@@ -8,7 +8,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.expr import rocdl
 
-from .case import WAVE32, Call, poison, program, randint, randn
+from .case import CDNA, WAVE32, Call, poison, program, randint, randn
 
 
 @flyc.kernel
@@ -211,6 +211,6 @@ def lanes_of_32():
     return lanes_call(32)
 
 
-@program(lanes, ("gfx942", "gfx950"), counts="the lane is counted here, and is the thread there")
+@program(lanes, CDNA)
 def lanes_of_64():
     return lanes_call(64)

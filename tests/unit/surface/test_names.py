@@ -139,16 +139,10 @@ DIFFERENCES: dict[str, str] = {
             "tdm_partition",
             "tensor_load_to_lds",
             "tensor_store_from_lds",
-            "cluster_load_async_to_lds",
             "flydsl.expr.rocdl.tdm_ops",
         ),
         _TDM,
     ),
-    **dict.fromkeys(
-        ("wmma_f32_16x16x128_fp8_fp8", "wmma_scale_f32_16x16x128_f8f6f4", "wmma_scale_f32_32x16x128_f4"),
-        "fx.rocdl.WMMA and fx.rocdl.cdna5.WMMAScale are the same instructions as atoms",
-    ),
-    "disable_xdl_arb_stall": "a setting of the hardware that nothing here writes",
 }
 """What differs, and why; the page says the same. A path, with all under it; a name anywhere; `Name()`, its call."""
 

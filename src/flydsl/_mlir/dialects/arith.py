@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IndexType
 from xdsl.ir import Attribute
 
 from ...errors import DSLTypeError
+from ...expr.emit.facade import Made
 from ...ir.arith import ConstantOp as XConstantOp
-from ..facade import Made
 from ..insertion import emit
 from ..operations import OpView
 from ..signature import by_op

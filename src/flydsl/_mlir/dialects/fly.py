@@ -11,16 +11,38 @@ from ...expr.emit.ir_types import (
     SwizzleType,
     TileType,
 )
+from ...expr.emit.memory_types import (
+    BasisType,
+    CoordTensorType,
+    CopyAtomType,
+    CopyOpUniversalAtomicType,
+    CopyOpUniversalCopyType,
+    MemRefType,
+    MmaAtomType,
+    MmaOpUniversalFMAType,
+    TiledCopyType,
+    TiledMmaType,
+)
 from .generated import module
 
 __getattr__, __dir__ = module("fly", globals())
 
 __all__ = [
+    "BasisType",
     "ComposedLayoutType",
     "CoordSwizzleType",
+    "CoordTensorType",
+    "CopyAtomType",
+    "CopyOpUniversalAtomicType",
+    "CopyOpUniversalCopyType",
     "IntTupleType",
     "LayoutType",
+    "MemRefType",
+    "MmaAtomType",
+    "MmaOpUniversalFMAType",
     "PointerType",
     "SwizzleType",
     "TileType",
+    "TiledCopyType",
+    "TiledMmaType",
 ]

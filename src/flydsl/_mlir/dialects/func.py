@@ -11,8 +11,8 @@ from xdsl.ir import Attribute, Region
 from xdsl.ir import Block as XBlock
 
 from ...errors import DSLTypeError
+from ...expr.emit.facade import Made
 from ..build import results_of
-from ..facade import Made
 from ..insertion import InsertionPoint, emit
 from ..operations import Block, OpView
 from ..signature import by_op

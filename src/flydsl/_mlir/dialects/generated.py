@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
+from ...expr.emit.facade import Made
 from .. import numbers
 from .. import raw_values as raw_values
 from ..build import class_of, function_of
-from ..facade import Made
 from ..signature import enums, functions, signatures
 
 

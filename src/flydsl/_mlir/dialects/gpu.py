@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..facade import Made
+from ...expr.emit.facade import Made
 from ..types import Type
 from .arith import constant
 from .generated import module

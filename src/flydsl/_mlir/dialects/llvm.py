@@ -12,7 +12,7 @@ from xdsl.ir import Attribute
 
 from ...dialects.upstream import llvm as ours
 from ...errors import DSLTypeError
-from ..facade import Made, Stands, anywhere
+from ...expr.emit.facade import Made, Stands, anywhere
 from ..insertion import emit
 from ..operations import OpView
 from ..signature import by_op

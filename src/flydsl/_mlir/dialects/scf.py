@@ -10,8 +10,8 @@ from xdsl.ir import Attribute, Region
 from xdsl.ir import Block as XBlock
 
 from ...dialects.upstream import scf as ours
+from ...expr.emit.facade import Made
 from ...expr.emit.trace import current
-from ..facade import Made
 from ..insertion import InsertionPoint, emit
 from ..operations import Block, OpView
 from ..signature import by_op

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from ..facade import Made
+from ...expr.emit.facade import Made
 from ..types import (
     FLOATS,
     FunctionType,

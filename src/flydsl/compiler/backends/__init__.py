@@ -499,6 +499,14 @@ set_helper_finder(_helper_of)
 set_supporter_finder(_supporters)
 
 
+def __getattr__(name: str) -> type[BaseBackend]:
+    """`RocmBackend` and the other built-in classes, whose modules are loaded when one is asked for."""
+    stack = name.removesuffix("Backend").lower()
+    if not name.endswith("Backend") or stack not in BUILTIN_STACKS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{stack}"), name)
+
+
 __all__ = [
     "CORE_RESERVED_LAUNCH_PARAM_NAMES",
     "BackendInfo",

@@ -461,7 +461,7 @@ def emit_launch(
     launch = tracer.opn(
         gpu.LaunchFuncOp,
         [*deps, *dims, *shared, *values],
-        (),
+        [x.type for x in deps],  # a launch that depends on a stream gives its token on
         {
             "kernel": SymbolRefAttr(KERNELS, [symbol]),
             "operandSegmentSizes": gpu.LaunchFuncOp.segments(len(deps), bool(cluster), bool(shared), len(values)),

@@ -280,6 +280,8 @@ def checked_access(f: FunctionText, abi: CpuAbi, op: Operation, text: str | None
     """A load, a store, an atomic update or exchange, whose instruction is `text`; plain ones bring none."""
     access = access_of(op)
     result = op.results[0] if op.results else None
+    if text is None and result is not None and isinstance(op, llvm.LoadOp) and not result.uses:
+        return  # what nobody looks at is not read on a GPU either: fields of a struct that was peeked at
     if text is None:
         # A plain access may be anywhere.
         text = (

@@ -81,7 +81,7 @@ def _constraints(text: str) -> tuple[list[str], list[str]]:
     return [p for p in parts if p.startswith(("=", "+"))], [p for p in parts if not p.startswith(("=", "+"))]
 
 
-class _Run:
+class Run:
     """Values of the operands while lines are done."""
 
     def __init__(self, r: EmulatedInstructions, text: str, values: dict[int, SSAValue]):
@@ -134,11 +134,33 @@ class _Run:
         whole = as_integer(self.r, value)
         return self.r.b.cast("extui" if have < want else "trunci", whole, IntegerType(want))
 
+    def value(self, place: str) -> SSAValue:
+        """What an operand holds, as it is."""
+        found = _OPERAND.fullmatch(place)
+        number = -1 if found is None or found[1] or found[2] else int(found[3] or found[4])
+        if number not in self.values:
+            raise self.refuse(f"the operand {place!r}")
+        return self.values[number]
+
+    def define(self, place: str, value: SSAValue) -> None:
+        """An operand holds a value from here on."""
+        found = _OPERAND.fullmatch(place)
+        if found is None or found[1] or found[2]:
+            raise self.refuse(f"the operand {place!r}")
+        self.values[int(found[3] or found[4])] = value
+
     def do(self, line: Line) -> None:
         """One instruction."""
+        from . import assembly_memory
         from .assembly_rules import find
 
         rule = find(line.name)
+        if rule is None and has(self.r.arch, "amd") and assembly_memory.knows(line.name):
+            try:
+                assembly_memory.do(self, line)
+            except (NotEmulated, ValueError) as error:
+                raise self.refuse(f"the assembly {line.name!r} ({error})") from error
+            return
         if rule is None:
             raise self.refuse(f"the assembly {line.name!r}")
         if rule.nothing:
@@ -163,10 +185,7 @@ class _Run:
         except (NotEmulated, ValueError) as error:
             raise self.refuse(f"the assembly {line.name!r} ({error})") from error
         for place, value in zip(targets, made, strict=True):
-            found = _OPERAND.fullmatch(place)
-            if found is None or found[1] or found[2]:
-                raise self.refuse(f"the operand {place!r}")
-            self.values[int(found[3] or found[4])] = value
+            self.define(place, value)
 
     def _moved(self, value: SSAValue, targets: Sequence[str], rule: Instruction, dpp: Sequence[int]) -> SSAValue:
         """The first operand from the lanes that a DPP control names; the others keep what the target holds."""
@@ -176,11 +195,17 @@ class _Run:
         word = as_integer(self.r, value)
         found = _OPERAND.fullmatch(targets[0])
         held = None if found is None else self.values.get(int(found[3] or found[4]))
-        if (rows, banks, bound) != (15, 15, 1) and (held is None or not rule.copies):
+        whole = rows == banks == 15 and (bound == 1 or _always_there(ctrl))
+        if not whole and (held is None or not rule.copies):
             raise self.refuse("DPP that leaves lanes as they are, other than in v_mov_b32 of an operand that is set,")
         old = word if held is None else as_integer(self.r, self.fitted(held, i32))
         moved = cast(SSAValue, LANES["update.dpp"](self.r, [old, word, ctrl, rows, banks, bound], i32))
         return bits_of(self.r, moved, value.type)
+
+
+def _always_there(ctrl: int) -> bool:
+    """Whether a DPP control brings every lane a value: permutations, rotations, mirrors and broadcasts in a row."""
+    return ctrl < 0x100 or 0x121 <= ctrl <= 0x12F or ctrl in (0x134, 0x13C, 0x140, 0x141) or 0x150 <= ctrl <= 0x16F
 
 
 def _signed(number: int, width: int = 32) -> int:
@@ -234,7 +259,7 @@ def assembly_rule(r: EmulatedInstructions, op: llvm.InlineAsmOp) -> Own | None:
             values[len(outputs) + i] = value
             if kind.isdigit():
                 values[int(kind)] = value
-        run = _Run(r, text, values)
+        run = Run(r, text, values)
         for line in lines:
             run.do(line)
         wanted: list[Attribute] = [x.type for x in op.results]

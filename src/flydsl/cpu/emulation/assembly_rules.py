@@ -240,6 +240,15 @@ def _wide(elem: Attribute) -> Emit:
     return lambda r, args, options: (r.expanded(arith.ExtFOp, (bits_of(r, args[0], elem),), (elem,), f32),)
 
 
+def _random_bf16(r: EmulatedInstructions, args: Sequence[SSAValue], options: Mapping[str, int]) -> Sequence[SSAValue]:
+    """bf16 of a float, rounded by the low bits of a random word; infinities and NaN stay."""
+    b = r.b
+    bits, noise = bits_of(r, args[0], i32), b.int_binary("andi", args[1], b.i32(0xFFFF))
+    special = b.cmpi("eq", b.int_binary("andi", bits, b.i32(0x7F800000)), b.i32(0x7F800000))
+    moved = b.select(special, bits, b.addi(bits, noise))
+    return (b.cast("trunci", b.int_binary("shrui", moved, b.i32(16)), i16),)
+
+
 def _saturating(low: int, high: int, name: str) -> Emit:
     def emit(r: EmulatedInstructions, args: Sequence[SSAValue], options: Mapping[str, int]) -> Sequence[SSAValue]:
         signed = low < 0
@@ -349,6 +358,7 @@ def _amd() -> dict[str, Instruction]:
         "v_cvt_f32_f16": ("f <- h", _cast("extf", f32)),
         "v_cvt_f32_bf16": ("f <- s", _wide(bf16)),
         "v_cvt_off_f32_i4": ("f <- u", _of(AMD["cvt.off.f32.i4"])),
+        "v_cvt_sr_bf16_f32": ("s <- fu", _random_bf16),
         "v_cvt_pk_bf16_f32": ("w <- ff", _typed(AMD["cvt.pk.bf16.f32"], _KINDS["w"])),
         "v_cvt_pkrtz_f16_f32": ("p <- ff", _of(AMD["cvt.pkrtz"])),
         "v_cvt_pk_rtz_f16_f32": ("p <- ff", _of(AMD["cvt.pkrtz"])),

@@ -118,7 +118,7 @@ def _buffer_store(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute
     r.buffer_store(r.word(args[0]), r.resource(args[1]), offset, soffset, 0)
 
 
-_BINARY = {
+BINARY = {
     "fadd": "fadd", "fmax": "fmax", "fmin": "fmin", "smax": "max", "smin": "min", "umax": "umax", "umin": "umin",
     "add": "add", "sub": "sub", "and": "_and", "or": "_or", "xor": "_xor", "swap": "xchg", "inc": "uinc_wrap",
     "dec": "udec_wrap",
@@ -129,7 +129,7 @@ _BINARY = {
 def _buffer_atomic(kind: str) -> Rule:
     def rule(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> SSAValue:
         offset, soffset = (r.word(a) for a in args[2:4])
-        return r.buffer_exchange(_BINARY[kind], r.word(args[0]), r.resource(args[1]), offset, soffset)
+        return r.buffer_exchange(BINARY[kind], r.word(args[0]), r.resource(args[1]), offset, soffset)
 
     return rule
 
@@ -139,16 +139,20 @@ def _buffer_compare(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribu
     return r.buffer_compare(new, expected, r.resource(args[2]), offset, soffset)
 
 
+def read_modify_write(r: EmulatedInstructions, kind: str, at: SSAValue, value: SSAValue) -> SSAValue:
+    """What was at an address, where an operation of `atomicrmw` leaves its result."""
+    props: dict[str, Attribute] = {
+        "bin_op": int_attr(llvm.ATOMIC_BINARY.index(kind), i64),
+        "ordering": int_attr(llvm.ORDERINGS["monotonic"], i64),
+    }
+    return r.b.op1(llvm.AtomicRMWOp, (at, value), value.type, props)
+
+
 def _global_atomic(kind: str) -> Rule:
     """A read-modify-write at an address."""
 
     def rule(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> SSAValue:
-        value = r.word(args[1])
-        props: dict[str, Attribute] = {
-            "bin_op": int_attr(llvm.ATOMIC_BINARY.index(kind), i64),
-            "ordering": int_attr(llvm.ORDERINGS["monotonic"], i64),
-        }
-        return r.b.op1(llvm.AtomicRMWOp, (r.word(args[0]), value), value.type, props)
+        return read_modify_write(r, kind, r.word(args[0]), r.word(args[1]))
 
     return rule
 
@@ -286,7 +290,7 @@ RULES: dict[str, Rule] = {
             "atomic.cmpswap": _buffer_compare,
             "load.lds": _load_lds,
             "load.async.lds": _load_lds,
-            **{f"atomic.{kind}": _buffer_atomic(kind) for kind in _BINARY},
+            **{f"atomic.{kind}": _buffer_atomic(kind) for kind in BINARY},
         }.items()
     },
     "s.buffer.load": _scalar_load,
@@ -302,4 +306,4 @@ RULES: dict[str, Rule] = {
 }
 """The meaning of each intrinsic."""
 
-__all__ = ["RULES", "barrier", "in_cluster"]
+__all__ = ["BINARY", "RULES", "barrier", "in_cluster", "read_modify_write"]

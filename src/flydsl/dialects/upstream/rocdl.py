@@ -131,6 +131,14 @@ def _memory(op: Callable[..., None]) -> None:
     op("ptr.s.buffer.load", "%ptr8 %i32 #aux:i32 | res", "llvm.amdgcn.ptr.s.buffer.load.{r}")
     op("raw.buffer.load", "%v4i32 %i32 %i32 #aux:i32 | res", "llvm.amdgcn.raw.buffer.load.{r}")
     op("raw.buffer.store", "% %v4i32 %i32 %i32 #aux:i32 | val", "llvm.amdgcn.raw.buffer.store.{0}")
+    for kind in ("fadd", "fmax", "smax", "umin"):
+        name = f"raw.buffer.atomic.{kind}"
+        op(name, "% %v4i32 %i32 %i32 #aux:i32 | same", f"llvm.amdgcn.{name}.{{0}}")
+    op(
+        "raw.buffer.atomic.cmpswap",
+        "% % %v4i32 %i32 %i32 #aux:i32 | same",
+        "llvm.amdgcn.raw.buffer.atomic.cmpswap.{0}",
+    )
     op(
         "raw.ptr.buffer.atomic.cmpswap",
         f"% % {_BUFFER} #aux:i32 | same",

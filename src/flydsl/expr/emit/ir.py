@@ -99,9 +99,10 @@ def type_of_value(x: object) -> Attribute:
 
 def materialise(x: object) -> SSAValue:
     """IR value of a language value."""
-    value = getattr(x, "_value", None)
+    value: SSAValue | None = getattr(x, "_value", None)
     if value is not None:
-        return value
+        # A tiled operation has the value of the atom it was made of, whose state is its own.
+        return _tiled(x, value) if isinstance(x, (TiledCopy, TiledMma)) and value.type != x.type else value
     tracer = current()
     if isinstance(x, (CopyAtom, MmaAtom, TiledCopy, TiledMma)):
         return _materialise_atom(x)
@@ -115,8 +116,12 @@ def _materialise_atom(x: CopyAtom | MmaAtom | TiledCopy | TiledMma) -> SSAValue:
         return tracer.pure(OPS["make_copy_atom"], (), type_, {"valBits": int_attr(type_.val_bits)})
     if isinstance(type_, atoms.MmaAtomType):
         return tracer.pure(OPS["make_mma_atom"], (), type_, {})
-    data = type_.data
-    atom = _materialise_atom(wrap_data(data.atom))
+    return _tiled(cast("TiledCopy | TiledMma", x), _materialise_atom(wrap_data(type_.data.atom)))
+
+
+def _tiled(x: TiledCopy | TiledMma, atom: SSAValue) -> SSAValue:
+    """A tiled operation of an atom."""
+    tracer, type_, data = current(), x.type, x.type.data
     parts = [tracer.pure(OPS["static"], (), type_of(p), {}) for p in (data.layout, data.tile)]
     if isinstance(type_, atoms.TiledMmaType) and data.tile == atoms.NO_PERMUTATION:
         parts.pop()

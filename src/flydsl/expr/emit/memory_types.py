@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from xdsl.ir import Attribute
 
@@ -15,6 +15,7 @@ from ...ir.enums import AtomicOp, SyncScope
 from ..aliases import also_called
 from ..tensors.algebra_values import AlgebraValue
 from ..tensors.layout_functions import as_tile
+from .facade import Stands
 from .ir_types import element_of, space_of
 
 
@@ -32,12 +33,14 @@ def _ir_type(x: object) -> Any:
     return x
 
 
-class BasisType:
+class BasisType(Stands):
     """`BasisType.get(value, modes)`.
 
     >>> fx.BasisType.get(2, [0])
     BasisType(data=2E0)
     """
+
+    FOR: ClassVar[tuple[type, ...]] = (fly_types.BasisType,)
 
     @staticmethod
     def get(value: int, modes: Iterable[int]) -> Attribute:
@@ -45,12 +48,14 @@ class BasisType:
         return fly_types.intern(fly_types.BasisType, L.Basis(value, tuple(modes)))
 
 
-class MemRefType:
+class MemRefType(Stands):
     """`MemRefType.get(elem_ty, layout, address_space, alignment)`; layout and space may change places.
 
     >>> str(fx.MemRefType.get(fx.T.f32, fx.make_layout((4, 8), (8, 1)), fx.AddressSpace.Register))
     '!fly.memref<f32, register, (4,8):(8,1)>'
     """
+
+    FOR: ClassVar[tuple[type, ...]] = (fly_types.MemRefType,)
 
     @staticmethod
     @also_called(elem="elem_ty")
@@ -66,12 +71,14 @@ class MemRefType:
         return fly_types.memref_type(element_of(elem_ty), space_of(address_space), shape, alignment)
 
 
-class CoordTensorType:
+class CoordTensorType(Stands):
     """`CoordTensorType.get(base, layout)`.
 
     >>> str(fx.CoordTensorType.get((0, 0), fx.make_identity_layout((4, 8))))
     '!fly.coord_tensor<(0,0), (4,8):(1E0,1E1)>'
     """
+
+    FOR: ClassVar[tuple[type, ...]] = (fly_types.CoordTensorType,)
 
     @staticmethod
     def get(base: object, layout: object) -> Attribute:
@@ -79,12 +86,14 @@ class CoordTensorType:
         return fly_types.coord_tensor_type(_data(base), _data(layout))
 
 
-class CopyAtomType:
+class CopyAtomType(Stands):
     """`CopyAtomType.get(copy_op_type, val_bits)`.
 
     >>> str(fx.CopyAtomType.get(fx.CopyOpUniversalCopyType.get(128), 32))
     '!fly.copy_atom<!fly.universal_copy<128>, 32>'
     """
+
+    FOR: ClassVar[tuple[type, ...]] = (atoms.CopyAtomType,)
 
     @staticmethod
     @also_called(op="copy_op")
@@ -93,12 +102,14 @@ class CopyAtomType:
         return atoms.copy_atom_type(_ir_type(copy_op), val_bits)
 
 
-class MmaAtomType:
+class MmaAtomType(Stands):
     """`MmaAtomType.get(mma_op_type)`.
 
     >>> str(fx.MmaAtomType.get(fx.MmaOpUniversalFMAType.get(fx.T.f32)))
     '!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>'
     """
+
+    FOR: ClassVar[tuple[type, ...]] = (atoms.MmaAtomType,)
 
     @staticmethod
     @also_called(op="mma_op")
@@ -107,7 +118,7 @@ class MmaAtomType:
         return atoms.mma_atom_type(_ir_type(mma_op))
 
 
-class TiledCopyType:
+class TiledCopyType(Stands):
     """`TiledCopyType.get(copy_atom_type, layout_tv, tile_mn)`.
 
     >>> atom = fx.CopyAtomType.get(fx.CopyOpUniversalCopyType.get(32), 32)
@@ -115,19 +126,23 @@ class TiledCopyType:
     '!fly.tiled_copy<!fly.copy_atom<!fly.universal_copy<32>, 32>, !fly.layout<(4,1):(1,1)>, !fly.tile<[4|1]>>'
     """
 
+    FOR: ClassVar[tuple[type, ...]] = (atoms.TiledCopyType,)
+
     @staticmethod
     def get(atom: object, layout_tv: object, tile_mn: object) -> Attribute:
         """The IR type."""
         return atoms.tiled_copy_type(_ir_type(atom), _data(layout_tv), _data(as_tile(tile_mn)))
 
 
-class TiledMmaType:
+class TiledMmaType(Stands):
     """`TiledMmaType.get(mma_atom_type, atom_layout, permutation=None)`.
 
     >>> atom = fx.MmaAtomType.get(fx.MmaOpUniversalFMAType.get(fx.T.f32))
     >>> str(fx.TiledMmaType.get(atom, fx.make_layout((2, 2, 1), (1, 2, 0))))
     '!fly.tiled_mma<!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>, !fly.layout<(2,2,1):(1,2,0)>>'
     """
+
+    FOR: ClassVar[tuple[type, ...]] = (atoms.TiledMmaType,)
 
     @staticmethod
     def get(atom: object, atom_layout: object, permutation: object = None) -> Attribute:
@@ -136,12 +151,14 @@ class TiledMmaType:
         return atoms.tiled_mma_type(_ir_type(atom), _data(atom_layout), tile)
 
 
-class CopyOpUniversalCopyType:
+class CopyOpUniversalCopyType(Stands):
     """`CopyOpUniversalCopyType.get(bits)`.
 
     >>> str(fx.CopyOpUniversalCopyType.get(64))
     '!fly.universal_copy<64>'
     """
+
+    FOR: ClassVar[tuple[type, ...]] = (atoms.UniversalCopyType,)
 
     @staticmethod
     @also_called(bits="bitSize")
@@ -150,12 +167,14 @@ class CopyOpUniversalCopyType:
         return atoms.UniversalCopyType(bitSize)
 
 
-class CopyOpUniversalAtomicType:
+class CopyOpUniversalAtomicType(Stands):
     """`CopyOpUniversalAtomicType.get(op, val_type, syncscope)`.
 
     >>> str(fx.CopyOpUniversalAtomicType.get(fx.AtomicOp.Add, fx.T.f32))
     '!fly.universal_atomic<add, f32>'
     """
+
+    FOR: ClassVar[tuple[type, ...]] = (atoms.UniversalAtomicType,)
 
     @staticmethod
     @also_called(op="atomic_op")
@@ -164,12 +183,14 @@ class CopyOpUniversalAtomicType:
         return atoms.UniversalAtomicType((AtomicOp(atomic_op), _ir_type(val_type), str(syncscope)))
 
 
-class MmaOpUniversalFMAType:
+class MmaOpUniversalFMAType(Stands):
     """`MmaOpUniversalFMAType.get(elem)`.
 
     >>> str(fx.MmaOpUniversalFMAType.get(fx.T.f32))
     '!fly.universal_fma<1x1x1, (f32, f32) -> f32>'
     """
+
+    FOR: ClassVar[tuple[type, ...]] = (atoms.UniversalFmaType,)
 
     @staticmethod
     @also_called(elem="elem_ty")

@@ -18,9 +18,16 @@ _MODULES: dict[str, str] = {
         "BufferCopyLDS32b BufferCopyLDS64b BufferCopyLDS128b BufferAtomic BufferAtomicAdd BufferAtomicMax "
         "BufferAtomicMin BufferAtomicPkAdd SyncScope"
     ),
+    "atom_types": (
+        "CopyOpCDNA3BufferAtomicType CopyOpCDNA3BufferCopyLDSType CopyOpCDNA3BufferCopyType "
+        "CopyOpCDNA4BufferLoadAsyncLDSType CopyOpCDNA4GlobalLoadAsyncLDSType CopyOpCDNA4LdsReadTransposeType "
+        "CopyOpCDNA5TensorLoadType CopyOpCDNA5TensorStoreType CopyOpGFX1250TDMType MmaOpCDNA3_MFMAType "
+        "MmaOpCDNA4_MFMAScaleType MmaOpGFX11_WMMAType MmaOpGFX120X_WMMAType MmaOpGFX1250_WMMAScaleType "
+        "MmaOpGFX1250_WMMAType"
+    ),
     "raw_memory": (
         "raw_ptr_buffer_load raw_ptr_buffer_store raw_ptr_buffer_atomic_fadd raw_ptr_buffer_atomic_fmax "
-        "raw_ptr_buffer_load_lds buffer_load_to_lds s_buffer_load lds_transpose_load"
+        "raw_ptr_buffer_load_lds buffer_load_to_lds s_buffer_load lds_transpose_load cluster_load_async_to_lds"
     ),
     "conversions": (
         "cvt_pk_bf16_f32 cvt_off_f32_i4 cvt_scalef32_pk_f32_fp4 cvt_scalef32_pk_bf16_fp4 cvt_scalef32_pk_fp4_f32"
@@ -29,12 +36,15 @@ _MODULES: dict[str, str] = {
     "utils": "normalize_s_waitcnt_field require_lds_dma_support mask_mfma mask_vmem_rd mask_dsrd mask_dswr",
     "enum": "AddressSpace TargetAddressSpace",
     "cluster": "cluster_workgroup_id_x cluster_workgroup_id_y cluster_workgroup_id_z",
-    "raw_matrix": "mfma_scale_f32_16x16x128_f8f6f4 mfma_scale_f32_32x32x64_f8f6f4",
+    "raw_matrix": (
+        "mfma_scale_f32_16x16x128_f8f6f4 mfma_scale_f32_32x32x64_f8f6f4 wmma_f32_16x16x128_fp8_fp8 "
+        "wmma_scale_f32_16x16x128_f8f6f4 wmma_scale_f32_32x16x128_f4"
+    ),
     "buffers": "make_buffer_tensor make_buffer_ptr get_buffer_rsrc BufferDesc",
     "schedule": (
         "s_waitcnt sched_barrier sched_group_barrier sched_mfma sched_vmem sched_dsrd sched_dswr s_setprio s_barrier "
         "s_sleep s_nop iglp_opt asyncmark wait_asyncmark s_wait_loadcnt s_wait_storecnt s_wait_dscnt s_wait_kmcnt "
-        "s_wait_tensorcnt s_wait_asynccnt s_barrier_signal s_barrier_wait"
+        "s_wait_tensorcnt s_wait_asynccnt s_barrier_signal s_barrier_wait disable_xdl_arb_stall"
     ),
     "instructions": (
         "readfirstlane readlane ballot ds_bpermute ds_permute ds_swizzle update_dpp mov_dpp perm_b32 rcp rsq exp2 log2 "

@@ -14,6 +14,23 @@ from . import rdna4 as rdna4
 from . import tdm_ops as tdm_ops
 from . import universal as universal
 from . import utils as utils
+from .atom_types import (
+    CopyOpCDNA3BufferAtomicType as CopyOpCDNA3BufferAtomicType,
+    CopyOpCDNA3BufferCopyLDSType as CopyOpCDNA3BufferCopyLDSType,
+    CopyOpCDNA3BufferCopyType as CopyOpCDNA3BufferCopyType,
+    CopyOpCDNA4BufferLoadAsyncLDSType as CopyOpCDNA4BufferLoadAsyncLDSType,
+    CopyOpCDNA4GlobalLoadAsyncLDSType as CopyOpCDNA4GlobalLoadAsyncLDSType,
+    CopyOpCDNA4LdsReadTransposeType as CopyOpCDNA4LdsReadTransposeType,
+    CopyOpCDNA5TensorLoadType as CopyOpCDNA5TensorLoadType,
+    CopyOpCDNA5TensorStoreType as CopyOpCDNA5TensorStoreType,
+    CopyOpGFX1250TDMType as CopyOpGFX1250TDMType,
+    MmaOpCDNA3_MFMAType as MmaOpCDNA3_MFMAType,
+    MmaOpCDNA4_MFMAScaleType as MmaOpCDNA4_MFMAScaleType,
+    MmaOpGFX11_WMMAType as MmaOpGFX11_WMMAType,
+    MmaOpGFX120X_WMMAType as MmaOpGFX120X_WMMAType,
+    MmaOpGFX1250_WMMAScaleType as MmaOpGFX1250_WMMAScaleType,
+    MmaOpGFX1250_WMMAType as MmaOpGFX1250_WMMAType,
+)
 from .atoms import (
     BufferAtomic as BufferAtomic,
     BufferAtomicAdd as BufferAtomicAdd,
@@ -91,9 +108,13 @@ from .instructions import (
 from .raw_matrix import (
     mfma_scale_f32_16x16x128_f8f6f4 as mfma_scale_f32_16x16x128_f8f6f4,
     mfma_scale_f32_32x32x64_f8f6f4 as mfma_scale_f32_32x32x64_f8f6f4,
+    wmma_f32_16x16x128_fp8_fp8 as wmma_f32_16x16x128_fp8_fp8,
+    wmma_scale_f32_16x16x128_f8f6f4 as wmma_scale_f32_16x16x128_f8f6f4,
+    wmma_scale_f32_32x16x128_f4 as wmma_scale_f32_32x16x128_f4,
 )
 from .raw_memory import (
     buffer_load_to_lds as buffer_load_to_lds,
+    cluster_load_async_to_lds as cluster_load_async_to_lds,
     lds_transpose_load as lds_transpose_load,
     raw_ptr_buffer_atomic_fadd as raw_ptr_buffer_atomic_fadd,
     raw_ptr_buffer_atomic_fmax as raw_ptr_buffer_atomic_fmax,
@@ -104,6 +125,7 @@ from .raw_memory import (
 )
 from .schedule import (
     asyncmark as asyncmark,
+    disable_xdl_arb_stall as disable_xdl_arb_stall,
     iglp_opt as iglp_opt,
     s_barrier as s_barrier,
     s_barrier_signal as s_barrier_signal,

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
-from xdsl.dialects.builtin import IntegerType, StringAttr, UnitAttr, i8, i16, i32
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, UnitAttr, i8, i16, i32
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.fly.ops import OPS
 from ...dialects.fly.types import ptr_type
 from ...dialects.fly_cpu import BARE, CallOp
 from ...dialects.fly_rocdl.buffer import BUFFER
+from ...dialects.fly_rocdl.common import mangled
 from ...dialects.fly_rocdl.ops import BufferLoadOp, BufferStoreOp, GetBufferRsrcOp
 from ...dialects.upstream import llvm
 from ...dialects.upstream.gpu import BarrierOp
+from ...dialects.upstream.llvm.values import PoisonOp
 from ...ir.builder import i32_list, int_attr
 from ...ir.enums import AddressSpace
 from ..emit.ir import LLVM_SPACES, int_to_pointer
 from ..emit.trace import current
-from ..numeric import Int32, Int64
-from ..tensor import Pointer
+from ..numeric import Int32, Int64, as_numeric
+from ..tensor import Pointer, Tensor, get_iter
+from ..tensors.memory import to_llvm_ptr
 
 
 def buffer_pointer(p: Pointer, size: Int64, flags: int) -> Pointer:
@@ -65,6 +68,33 @@ def shared_pointer(value: SSAValue) -> Pointer | None:
         return None
     number = current().pure(llvm.PtrToIntOp, (value,), i32, {})
     return int_to_pointer(ptr_type(i8, AddressSpace.Shared, 4), Int32(number))
+
+
+def shared_address(place: object) -> SSAValue | None:
+    """LLVM's pointer to a place in shared memory, given as a pointer or a tensor; None if it is none."""
+    if isinstance(place, Tensor):
+        place = get_iter(place)
+    if isinstance(place, Pointer):
+        place = to_llvm_ptr(place)
+    found = cast("SSAValue | None", place if isinstance(place, SSAValue) else None)
+    wanted = llvm.ptr(LLVM_SPACES[AddressSpace.Shared])
+    return found if found is not None and found.type == wanted else None
+
+
+def is_descriptor(value: SSAValue) -> bool:
+    """Whether a value of the IR is a raw buffer descriptor."""
+    return value.type == llvm.ptr(8)
+
+
+def constant_behind(x: object) -> int | None:
+    """The number that an int, an integer attribute or a value is known to be."""
+    if isinstance(x, IntegerAttr):
+        return x.value.data
+    value = None if isinstance(x, SSAValue) else as_numeric(x)
+    if value is not None and value.is_static():
+        return int(value)
+    found = current().const_of.get(cast("SSAValue", x) if value is None else value.ir_value())
+    return found if isinstance(found, int) else None
 
 
 def _cache(cache: int) -> dict[str, Attribute]:
@@ -133,6 +163,16 @@ def cluster_extent(dim: int) -> SSAValue:
     tracer = current()
     callee = StringAttr("fly_cluster_extent")
     return tracer.opn(CallOp, (tracer.const(dim, i32),), (i32,), {"callee": callee}).results[0]
+
+
+def anything(type_: Attribute) -> SSAValue:
+    """A value nobody looks at."""
+    return current().pure(PoisonOp, (), type_, {})
+
+
+def raw_buffer(name: str, result: Attribute | None, moved: Attribute, operands: Sequence[SSAValue]) -> Any:
+    """`llvm.amdgcn.raw.ptr.buffer.<name>` of what is moved."""
+    return intrinsic(f"llvm.amdgcn.raw.ptr.buffer.{name}.{mangled(moved)}", result, operands)
 
 
 def constant(value: int, type_: Attribute) -> SSAValue:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from ...errors import DSLValueError
 from .. import numeric
-from ..numeric import Float32, Int32, Numeric, as_numeric
+from ..aliases import raw_binding
+from ..numeric import Float32, Int32, Numeric, as_dsl_value, as_numeric
 from ..tensor import Tensor, make_rmem_tensor
 from ..tensors.matrix_product import mma_atom_call
 from ..tensors.tiled import make_mma_atom
 from .cdna4 import MFMA_Scale
 from .instructions import bits_as
+from .target import ir_type
 
 if TYPE_CHECKING:
     from ..annotations import ElementLike, ValueLike
@@ -73,4 +75,107 @@ def mfma_scale_f32_32x32x64_f8f6f4(result_type: ElementLike, operands: Sequence[
     return _scaled(32, 64, operands)
 
 
-__all__ = ["mfma_scale_f32_16x16x128_f8f6f4", "mfma_scale_f32_32x32x64_f8f6f4"]
+def _wmma(name: str, result_type: ElementLike, values: Sequence[ValueLike], options: Mapping[str, int]) -> Vector:
+    """An op of the dialect on values; options that are zero are left out."""
+    build = cast("Callable[..., Any]", raw_binding("rocdl", name))
+    given = {key: value for key, value in options.items() if value}
+    return as_dsl_value(build(ir_type(result_type), *values, **given).result)
+
+
+def wmma_f32_16x16x128_fp8_fp8(
+    result_type: ElementLike,
+    a: ValueLike,
+    b: ValueLike,
+    c: ValueLike,
+    *,
+    modC: int = 0,
+    reuseA: bool = False,
+    reuseB: bool = False,
+) -> Vector:
+    """gfx1250's product of OCP 8-bit floats on values: 16 words of A and of B a lane, 8 sums.
+
+    >>> def example():
+    ...     ones, sums = fx.full(16, 0x38383838, fx.Int32), fx.full(8, 0.5, fx.Float32)
+    ...     return fx.rocdl.wmma_f32_16x16x128_fp8_fp8(fx.Vector.make_type(8, fx.Float32), ones, ones, sums)
+    >>> flyc.evaluate(example, threads=32, target="cpu:gfx1250")[0][0]
+    128.5
+    """
+    options = {"modC": modC, "reuseA": reuseA, "reuseB": reuseB}
+    return _wmma("wmma_f32_16x16x128_fp8_fp8", result_type, [a, b, c], options)
+
+
+def wmma_scale_f32_16x16x128_f8f6f4(
+    result_type: ElementLike,
+    a: ValueLike,
+    b: ValueLike,
+    c: ValueLike,
+    scaleA: ValueLike,
+    scaleB: ValueLike,
+    *,
+    fmtA: int = 4,
+    fmtB: int = 4,
+    modC: int = 0,
+    scaleAType: int = 0,
+    fmtScaleA: int = 0,
+    scaleBType: int = 0,
+    fmtScaleB: int = 0,
+    reuseA: bool = False,
+    reuseB: bool = False,
+) -> Vector:
+    """gfx1250's product with a scale for each block of 32 along K; `fmtA` and `fmtB` are 0 to 4, from fp8 to fp4.
+
+    >>> def example():
+    ...     ones, sums = fx.full(16, 0x38383838, fx.Int32), fx.full(8, 0.5, fx.Float32)
+    ...     by = fx.Int32(0x80808080)
+    ...     kind = fx.Vector.make_type(8, fx.Float32)
+    ...     return fx.rocdl.wmma_scale_f32_16x16x128_f8f6f4(kind, ones, ones, sums, by, by, fmtA=0, fmtB=0)
+    >>> flyc.evaluate(example, threads=32, target="cpu:gfx1250")[0][0]
+    512.5
+    """
+    options = {
+        "fmtA": fmtA, "fmtB": fmtB, "modC": modC, "scaleAType": scaleAType, "fmtScaleA": fmtScaleA,
+        "scaleBType": scaleBType, "fmtScaleB": fmtScaleB, "reuseA": reuseA, "reuseB": reuseB,
+    }  # fmt: skip
+    return _wmma("wmma_scale_f32_16x16x128_f8f6f4", result_type, [a, b, c, scaleA, scaleB], options)
+
+
+def wmma_scale_f32_32x16x128_f4(
+    result_type: ElementLike,
+    a: ValueLike,
+    b: ValueLike,
+    c: ValueLike,
+    scaleA: ValueLike,
+    scaleB: ValueLike,
+    *,
+    modC: int = 0,
+    scaleAType: int = 0,
+    fmtScaleA: int = 0,
+    scaleBType: int = 0,
+    fmtScaleB: int = 0,
+    reuseA: bool = False,
+    reuseB: bool = False,
+) -> Vector:
+    """The same of 4-bit floats, 32 rows at once.
+
+    >>> def example():
+    ...     ones, sums = fx.full(16, 0x22222222, fx.Int32), fx.full(16, 0.5, fx.Float32)
+    ...     by = fx.Int32(0x7F7F7F7F)
+    ...     kind = fx.Vector.make_type(16, fx.Float32)
+    ...     return fx.rocdl.wmma_scale_f32_32x16x128_f4(kind, ones, fx.full(8, 0x22222222, fx.Int32), sums, by, by)
+    >>> flyc.evaluate(example, threads=32, target="cpu:gfx1250")[0][0]
+    128.5
+    """
+    options = {
+        "modC": modC, "scaleAType": scaleAType, "fmtScaleA": fmtScaleA, "scaleBType": scaleBType,
+        "fmtScaleB": fmtScaleB, "reuseA": reuseA, "reuseB": reuseB,
+    }  # fmt: skip
+    return _wmma("wmma_scale_f32_32x16x128_f4", result_type, [a, b, c, scaleA, scaleB], options)
+
+
+__all__ = [
+    "wmma_f32_16x16x128_fp8_fp8",
+    "wmma_scale_f32_16x16x128_f8f6f4",
+    "wmma_scale_f32_32x16x128_f4",
+    "mfma_scale_f32_16x16x128_f8f6f4",
+    "mfma_scale_f32_32x32x64_f8f6f4",
+]

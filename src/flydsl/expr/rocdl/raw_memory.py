@@ -1,27 +1,29 @@
 """Buffer and shared memory by instruction, as FlyDSL names them: a resource, byte offsets, and what is moved.
 
-A resource is a buffer pointer (`make_buffer_ptr`, `create_buffer_resource`), a buffer tensor, or the raw descriptor
-that `get_buffer_rsrc` made of one. Accesses out of its range give 0 or do nothing, on the cpu stack too.
+A resource is a buffer pointer (`make_buffer_ptr`, `create_buffer_resource`), a buffer tensor, or a raw descriptor:
+what `get_buffer_rsrc` made of one, or any other value of the IR that is one, such as `rocdl.make_buffer_rsrc` makes of
+an address. Accesses out of its range give 0 or do nothing, on the cpu stack too.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ...errors import DSLTypeError, DSLValueError
 from ...ir.enums import AddressSpace, AtomicOp
 from ..numeric import Int8, Int32, Numeric, as_dsl_value, as_numeric, dsl_class, is_ir_value
 from ..tensor import Pointer, Tensor, get_iter, make_rmem_tensor, make_view, recast_iter
 from ..tensors.layout_functions import make_layout
+from ..tensors.memory import to_llvm_ptr
 from ..tensors.tiled import copy_atom_call, make_copy_atom
 from ..vector import Vector, VectorAlias
 from .atoms import BufferAtomic, BufferAtomicPkAdd, BufferCopyLDS
 from .buffers import BufferDesc
 from .cdna4 import LDSReadTrans
-from .target import ir_type
+from .target import ir_type, need
 
 if TYPE_CHECKING:
-    from ..annotations import ElementLike, IntLike, Value, ValueLike
+    from ..annotations import ElementLike, IntLike, SSAValue, Value, ValueLike
 
 
 def _emit():
@@ -44,8 +46,31 @@ def resource(rsrc: object) -> Pointer:
     return recast_iter(Int8, found)
 
 
+def _tracked(rsrc: object) -> Pointer | None:
+    """The pointer behind a resource; None for a descriptor that something else made."""
+    if is_ir_value(rsrc) and _emit().pointer_behind(rsrc) is None and _emit().is_descriptor(rsrc):
+        return None
+    return resource(rsrc)
+
+
+def _descriptor(rsrc: object) -> SSAValue:
+    """The raw descriptor of a resource."""
+    pointer = _tracked(rsrc)
+    return cast("SSAValue", rsrc) if pointer is None else _emit().descriptor(pointer)
+
+
 def _bytes(x: IntLike) -> Int32:
     return Int32(as_numeric(x))
+
+
+def _number(what: str, x: object) -> int:
+    """A number that is part of the instruction: an int, a constant of the IR or an integer attribute."""
+    if x is None:
+        return 0
+    found = _emit().constant_behind(x)
+    if found is None:
+        raise DSLTypeError(f"{what} is part of the instruction and must be known while tracing, got {x!r}")
+    return found
 
 
 def _moved(res: ElementLike) -> tuple[type[Numeric], int]:
@@ -64,7 +89,7 @@ def _only(name: str, given: dict[str, object]) -> None:
 
 
 def raw_ptr_buffer_load(
-    res: ElementLike, rsrc: object, offset: IntLike, soffset: IntLike, aux: int = 0, **kw: object
+    res: ElementLike, rsrc: object, offset: IntLike, soffset: IntLike, aux: IntLike | None = None, **kw: object
 ) -> Value:
     """What a buffer holds at a byte offset.
 
@@ -76,12 +101,15 @@ def raw_ptr_buffer_load(
     _only("raw_ptr_buffer_load", kw)
     cls, count = _moved(res)
     target = cls if count == 1 else VectorAlias(cls, count)
-    place = resource(rsrc) + _bytes(offset)
-    return target(_emit().buffer_load(place, target.ir_type, _bytes(soffset).ir_value(), int(aux)))
+    policy, pointer = _number("aux", aux), _tracked(rsrc)
+    if pointer is None:
+        operands = _descriptor(rsrc), _bytes(offset).ir_value(), _bytes(soffset).ir_value(), Int32(policy).ir_value()
+        return target(_emit().raw_buffer("load", target.ir_type, target.ir_type, operands))
+    return target(_emit().buffer_load(pointer + _bytes(offset), target.ir_type, _bytes(soffset).ir_value(), policy))
 
 
 def raw_ptr_buffer_store(
-    vdata: ValueLike, rsrc: object, offset: IntLike, soffset: IntLike, aux: int = 0, **kw: object
+    vdata: ValueLike, rsrc: object, offset: IntLike, soffset: IntLike, aux: IntLike | None = None, **kw: object
 ) -> None:
     """Write a value into a buffer at a byte offset.
 
@@ -92,14 +120,23 @@ def raw_ptr_buffer_store(
     9.0
     """
     _only("raw_ptr_buffer_store", kw)
-    place = resource(rsrc) + _bytes(offset)
-    _emit().buffer_store(as_dsl_value(vdata).ir_value(), place, _bytes(soffset).ir_value(), int(aux))
+    value, policy, pointer = as_dsl_value(vdata).ir_value(), _number("aux", aux), _tracked(rsrc)
+    if pointer is None:
+        places = _bytes(offset).ir_value(), _bytes(soffset).ir_value(), Int32(policy).ir_value()
+        _emit().raw_buffer("store", None, value.type, [value, _descriptor(rsrc), *places])
+        return
+    _emit().buffer_store(value, pointer + _bytes(offset), _bytes(soffset).ir_value(), policy)
 
 
-def _atomic(op: AtomicOp, vdata: ValueLike, rsrc: object, offset: Int32) -> None:
-    value = as_dsl_value(vdata)
+def _atomic(op: AtomicOp, vdata: ValueLike, rsrc: object, offset: IntLike, soffset: IntLike, aux: object) -> None:
+    value, policy, pointer = as_dsl_value(vdata), _number("aux", aux), _tracked(rsrc)
+    if pointer is None or policy:
+        places = _bytes(offset).ir_value(), _bytes(soffset).ir_value(), Int32(policy).ir_value()
+        made, name = value.ir_value(), {AtomicOp.Add: "fadd", AtomicOp.Max: "fmax"}[op]
+        _emit().raw_buffer(f"atomic.{name}", made.type, made.type, [made, _descriptor(rsrc), *places])
+        return
     cls = value.dtype
-    place = recast_iter(cls, resource(rsrc) + offset)
+    place = recast_iter(cls, pointer + (_bytes(offset) + _bytes(soffset)))
     count = value.numel if isinstance(value, Vector) else 1
     held = make_rmem_tensor(count, cls)
     held.store(value)
@@ -113,7 +150,7 @@ def _atomic(op: AtomicOp, vdata: ValueLike, rsrc: object, offset: Int32) -> None
 
 
 def raw_ptr_buffer_atomic_fadd(
-    vdata: ValueLike, rsrc: object, offset: IntLike, soffset: IntLike, aux: int = 0, **kw: object
+    vdata: ValueLike, rsrc: object, offset: IntLike, soffset: IntLike, aux: IntLike | None = None, **kw: object
 ) -> None:
     """Add a float, or a pair of 16-bit floats, to what a buffer holds at a byte offset.
 
@@ -123,12 +160,12 @@ def raw_ptr_buffer_atomic_fadd(
     >>> flyc.evaluate(add, np.arange(4, dtype="f4"), target="cpu:gfx942")
     1.5
     """
-    _only("raw_ptr_buffer_atomic_fadd", {**kw, **({"aux": aux} if aux else {})})
-    _atomic(AtomicOp.Add, vdata, rsrc, _bytes(offset) + _bytes(soffset))
+    _only("raw_ptr_buffer_atomic_fadd", kw)
+    _atomic(AtomicOp.Add, vdata, rsrc, offset, soffset, aux)
 
 
 def raw_ptr_buffer_atomic_fmax(
-    vdata: ValueLike, rsrc: object, offset: IntLike, soffset: IntLike, aux: int = 0, **kw: object
+    vdata: ValueLike, rsrc: object, offset: IntLike, soffset: IntLike, aux: IntLike | None = None, **kw: object
 ) -> None:
     """The larger of a float and what a buffer holds at a byte offset, kept there.
 
@@ -138,18 +175,18 @@ def raw_ptr_buffer_atomic_fmax(
     >>> flyc.evaluate(top, np.arange(4, dtype="f4"), target="cpu:gfx1201")
     2.5
     """
-    _only("raw_ptr_buffer_atomic_fmax", {**kw, **({"aux": aux} if aux else {})})
-    _atomic(AtomicOp.Max, vdata, rsrc, _bytes(offset) + _bytes(soffset))
+    _only("raw_ptr_buffer_atomic_fmax", kw)
+    _atomic(AtomicOp.Max, vdata, rsrc, offset, soffset, aux)
 
 
 def raw_ptr_buffer_load_lds(
     rsrc: object,
     lds_ptr: object,
-    size: int,
+    size: IntLike,
     voffset: IntLike,
     soffset: IntLike,
     offset: IntLike,
-    aux: int = 0,
+    aux: IntLike | None = None,
     **kw: object,
 ) -> None:
     """Copy `size` bytes a lane from a buffer into shared memory: lane `i` of the wave writes behind lane `i - 1`.
@@ -164,16 +201,28 @@ def raw_ptr_buffer_load_lds(
     >>> flyc.evaluate(example, np.arange(64, dtype="f4"), threads=64, target="cpu:gfx942")[:3]
     [63.0, 62.0, 61.0]
     """
-    _only("raw_ptr_buffer_load_lds", {**kw, **({"aux": aux} if aux else {})})
+    _only("raw_ptr_buffer_load_lds", kw)
+    nbytes, policy, pointer = _number("size", size), _number("aux", aux), _tracked(rsrc)
+    known = _emit().constant_behind(offset)
+    if pointer is None or policy:
+        immediate = Int32(_number("offset", offset)).ir_value()
+        numbers = Int32(nbytes).ir_value(), _bytes(voffset).ir_value(), _bytes(soffset).ir_value()
+        place = _emit().shared_address(lds_ptr)
+        if place is None:
+            raise DSLTypeError(f"expected a pointer into shared memory, got {lds_ptr!r}")
+        operands = _descriptor(rsrc), place, *numbers, immediate, Int32(policy).ir_value()
+        _emit().intrinsic("llvm.amdgcn.raw.ptr.buffer.load.lds", None, list(operands))
+        return
     shared = get_iter(lds_ptr) if isinstance(lds_ptr, Tensor) else lds_ptr
     if is_ir_value(shared):
         shared = _emit().shared_pointer(shared)
     if not isinstance(shared, Pointer) or shared.address_space is not AddressSpace.Shared:
         raise DSLTypeError(f"expected a pointer into shared memory, got {lds_ptr!r}")
-    source = recast_iter(Int32, resource(rsrc) + (_bytes(voffset) + _bytes(soffset) + _bytes(offset)))
-    place = recast_iter(Int32, recast_iter(Int8, shared) + _bytes(offset))
-    words = make_layout(size // 4, 1)
-    copy_atom_call(make_copy_atom(BufferCopyLDS(size * 8), Int32), make_view(source, words), make_view(place, words))
+    inside = _bytes(offset if known is None else known)
+    source = recast_iter(Int32, pointer + (_bytes(voffset) + _bytes(soffset) + inside))
+    place = recast_iter(Int32, recast_iter(Int8, shared) + inside)
+    words = make_layout(nbytes // 4, 1)
+    copy_atom_call(make_copy_atom(BufferCopyLDS(nbytes * 8), Int32), make_view(source, words), make_view(place, words))
 
 
 def buffer_load_to_lds(
@@ -197,6 +246,34 @@ def buffer_load_to_lds(
     [63.0, 62.0, 61.0]
     """
     raw_ptr_buffer_load_lds(rsrc, lds_ptr, size_bytes, voffset, soffset, offset, **kw)  # pyright: ignore[reportArgumentType]
+
+
+def cluster_load_async_to_lds(
+    global_ptr: object, lds_ptr: object, size_bytes: int, offset: int = 0, cpol: int = 0, mask: IntLike = 0
+) -> None:
+    """Copy 1, 4, 8 or 16 bytes a lane from global memory into the shared memory of the blocks of the cluster in `mask`.
+
+    >>> def example(x):
+    ...     cells = fx.SharedAllocator().allocate(fx.Array[fx.Float32, 32]).peek()
+    ...     t = fx.thread_idx.x
+    ...     fx.rocdl.cluster_load_async_to_lds(fx.get_iter(x) + t, cells.ptr + t, 4, mask=1)
+    ...     fx.rocdl.s_wait_asynccnt(0)
+    ...     fx.barrier()
+    ...     return cells[31 - t]
+    >>> flyc.evaluate(example, np.arange(32, dtype="f4"), threads=32, target="cpu:gfx1250")[:3]
+    [31.0, 30.0, 29.0]
+    """
+    need("cluster_load_async_to_lds", "clusters")
+    if size_bytes not in (1, 4, 8, 16):
+        raise DSLValueError(f"cluster_load_async_to_lds copies 1, 4, 8 or 16 bytes a lane, got {size_bytes}")
+    source = get_iter(global_ptr) if isinstance(global_ptr, Tensor) else global_ptr
+    place = _emit().shared_address(lds_ptr)
+    if place is None:
+        raise DSLTypeError(f"expected a pointer into shared memory, got {lds_ptr!r}")
+    at = to_llvm_ptr(source) if isinstance(source, Pointer) else cast("SSAValue", source)
+    numbers = [Int32(as_numeric(n)).ir_value() for n in (offset, cpol, mask)]
+    name = f"llvm.amdgcn.cluster.load.async.to.lds.b{8 * size_bytes}"
+    _emit().intrinsic(name, None, [at, place, *numbers])
 
 
 def s_buffer_load(ptr: object, offset: IntLike, *, count: int = 1, cache_modifier: int = 0) -> Value:
@@ -237,6 +314,7 @@ def lds_transpose_load(
 
 __all__ = [
     "buffer_load_to_lds",
+    "cluster_load_async_to_lds",
     "lds_transpose_load",
     "raw_ptr_buffer_atomic_fadd",
     "raw_ptr_buffer_atomic_fmax",

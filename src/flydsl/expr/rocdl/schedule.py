@@ -9,11 +9,15 @@ from ...target import has, where
 from ..aliases import also_called
 from ..atomics import AtomicOrdering, memory_fence
 from ..gpu import barrier
-from .target import on_cpu, usual_gfx
+from .target import need, on_cpu, usual_gfx
 
 _ALL_CLASSES = 0x7FF
 """Every class of instructions LLVM 22 knows; it ends the process at any other bit."""
 _MASKS = {"mfma": 0x8, "vmem": 0x20, "dsrd": 0x100, "dswr": 0x200}
+
+
+_XDL_ARBITRATION = 154
+"""Bit 2 of the register SCHED_MODE, as `s_setreg` names it."""
 
 
 def _call(name: str, *operands: tuple[int, str]) -> None:
@@ -233,6 +237,15 @@ def s_setprio(priority: int) -> None:
     _call("s.setprio", (priority, "i16"))
 
 
+def disable_xdl_arb_stall() -> None:
+    """Let matrix instructions of a wave go on without the pause in which others are chosen (gfx1250).
+
+    >>> flyc.evaluate(lambda: fx.rocdl.disable_xdl_arb_stall(), target="cpu:gfx1250")
+    """
+    need("disable_xdl_arb_stall", "wmma_scale")
+    _call("s.setreg", (_XDL_ARBITRATION, "i32"), (1, "i32"))
+
+
 @also_called(duration="count")
 def s_sleep(count: int) -> None:
     """Sleep about 64 * `count` clocks.
@@ -329,6 +342,7 @@ def wait_asyncmark(count: int = 0) -> None:
 
 
 __all__ = [
+    "disable_xdl_arb_stall",
     "asyncmark",
     "encode_waitcnt",
     "iglp_opt",

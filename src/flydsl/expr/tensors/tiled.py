@@ -15,7 +15,7 @@ from ..tensor import Tensor, get_iter, make_view, recast_iter
 from ..vector import Vector
 from .algebra_values import IntTuple, Layout, Tile, apply, as_int_tuple, current_ir
 from .copy_checks import check_call
-from .layout_functions import as_tile, make_layout_tv, recast_layout
+from .layout_functions import as_tile, composition, make_layout_tv, recast_layout
 
 if TYPE_CHECKING:
     from ...dialects.fly.atoms import CopyAtomType, CopyOpType, MmaOpType
@@ -430,32 +430,37 @@ class MmaAtom(_TypedValue):
 
 
 @also_called(op="copy_op_type", elem="elem_type")
-def make_copy_atom(copy_op_type: HasType, elem_type: DTypeLike | int) -> CopyAtom:
+def make_copy_atom(copy_op_type: HasType | CopyOpType, elem_type: DTypeLike | int) -> CopyAtom:
     """A copy atom; `elem_type` is a scalar class or a width in bits.
 
     >>> fx.make_copy_atom(fx.UniversalCopy64b(), fx.Float16).layout_src_tv
     Layout<(1,4):(1,1)>
     """
+    atoms = _atoms()
     bits = elem_type if isinstance(elem_type, int) else getattr(elem_type, "width", None)
+    bits = getattr(elem_type, "bitwidth", None) if bits is None else bits  # of an IR type
     if not isinstance(bits, int) or isinstance(elem_type, bool):
         raise DSLTypeError(f"make_copy_atom expects a scalar class or a bit count, got {elem_type!r}")
-    if not hasattr(copy_op_type, "type"):
+    op = getattr(copy_op_type, "type", copy_op_type)
+    if not isinstance(op, atoms.CopyOpType):
         raise DSLTypeError(f"make_copy_atom expects a copy operation such as UniversalCopy32b(), got {copy_op_type!r}")
-    return CopyAtom(_atoms().copy_atom_type(cast("CopyOpType", copy_op_type.type), bits))
+    return CopyAtom(atoms.copy_atom_type(op, bits))
 
 
 @also_called(op="mma_op_type")
-def make_mma_atom(mma_op_type: HasType) -> MmaAtom:
+def make_mma_atom(mma_op_type: HasType | MmaOpType) -> MmaAtom:
     """An MMA atom.
 
     >>> fx.make_mma_atom(fx.UniversalFMA(fx.Float32))
     MmaAtom<!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>>
     """
-    if not hasattr(mma_op_type, "type"):
+    atoms = _atoms()
+    op = getattr(mma_op_type, "type", mma_op_type)
+    if not isinstance(op, atoms.MmaOpType):
         raise DSLTypeError(
             f"make_mma_atom expects an MMA operation such as UniversalFMA(fx.Float32), got {mma_op_type!r}"
         )
-    return MmaAtom(_atoms().mma_atom_type(cast("MmaOpType", mma_op_type.type)))
+    return MmaAtom(atoms.mma_atom_type(op))
 
 
 class TiledCopy(_TypedValue):
@@ -883,6 +888,20 @@ def _whole(atom: CopyAtom | TiledCopy, t: Tensor) -> Tensor:
     return make_view(get_iter(t), Layout(L.Layout(values, 1)))
 
 
+def _in_calls(atom: CopyAtom | TiledCopy, src: Tensor, dst: Tensor) -> tuple[Tensor, Tensor]:
+    """Both sides of a copy, where each is one run of more values than a call moves: cut into calls."""
+    op = cast("CopyAtomType", _atoms().atom_of(atom.type)).op
+    count, extent = max(op.bits // src.dtype.width, 1), L.size(src.data.layout)
+    if op.thr_layout.shape != 1 or op.whole_tile or type(extent) is not int or extent <= count or extent % count:
+        return src, dst
+    if any(type(t.data.layout) is not L.Layout or L.flatten(t.data.layout.shape) not in (extent, (extent,))
+           for t in (src, dst)):  # fmt: skip
+        return src, dst
+    cut = Layout(L.Layout((count, extent // count), (1, count)))
+    left, right = (make_view(get_iter(t), composition(t.layout, cut)) for t in (src, dst))
+    return left, right
+
+
 @also_called(atom="copy_atom")
 def copy_atom_call(copy_atom: CopyAtom, src: Tensor, dst: Tensor, *, pred: Tensor | None = None) -> None:
     """One call of a copy atom: from the first element of `src` to the first of `dst`.
@@ -932,6 +951,7 @@ def copy(
     if L.size(cast(Tensor, src).data.layout) == 1 or L.size(cast(Tensor, dst).data.layout) == 1:
         src, dst = _whole(copy_atom, cast(Tensor, src)), _whole(copy_atom, cast(Tensor, dst))
     src, dst = _same_elements("copy", cast(Tensor, src), cast(Tensor, dst))
+    src, dst = _in_calls(copy_atom, src, dst)
     if atom_state:
         copy_atom = copy_atom.set_value(atom_state)
     a, b = src.data.layout, dst.data.layout

@@ -1,7 +1,7 @@
-"""Reductions of AMD's waves in registers: DPP and permlane instructions, no access to shared memory.
+"""Reductions and scans of AMD's waves in registers: DPP and permlane instructions, no access to shared memory.
 
-After a step the lanes of a group all hold its total, so a mirror image of twice the group serves as well as an exchange
-of neighbours, and each step is one operand of the instruction that combines.
+After a step of a reduction the lanes of a group all hold its total, so a mirror image of twice the group serves as
+well as an exchange of neighbours, and each step is one operand of the instruction that combines.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ _IN_ROWS = ((1, 0xB1), (2, 0x4E), (4, 0x141), (8, 0x140))
 row_mirror."""
 _BROADCAST_15, _BROADCAST_31 = 0x142, 0x143
 """The last lane of a row to the next row, of the first half to the second."""
+_ROW_SHIFT, _WAVE_SHIFT = 0x110, 0x138
+"""Each lane gets what the lane so many places before it has: in its row, and by one place in the whole wave."""
+_LAST = (-1, -1)
+"""The last lane of a row for all, for permlanex16."""
 _ORDER = (0x76543210, 0xFEDCBA98 - (1 << 32))
 """Lanes of a row in order, for permlanex16."""
 
@@ -80,10 +84,18 @@ def _swapped(x: Numeric) -> tuple[Numeric, Numeric]:
     return first, second
 
 
+def _target(dtype: type[Numeric]) -> GPUTarget | None:
+    """The target, if it moves values of this class between lanes."""
+    target = trace_target()
+    if target is None or target.on_host or not target.has("amd") or dtype.width not in _WIDTHS[dtype.is_float]:
+        return None
+    return target
+
+
 def warp_reduce(value: ScalarT, op: ReductionOp, lanes: int) -> ScalarT | None:
     """All values of a segment combined, in all its lanes; None where the target has no such instructions."""
-    target, dtype = trace_target(), type(value)
-    if target is None or target.on_host or not target.has("amd") or dtype.width not in _WIDTHS[dtype.is_float]:
+    target = _target(type(value))
+    if target is None:
         return None
     made = cast(Numeric, value)
     for done, control in _IN_ROWS:
@@ -112,11 +124,57 @@ def _read(x: Numeric, lane: int) -> Numeric:
     return _moved(x, lambda word: instructions.readlane(Int32, word, lane))
 
 
-def _other_row(word: Int32) -> Int32:
-    """The same lane of the other row of 16."""
-    low, high = (Int32(n).ir_value() for n in _ORDER)
+def inclusive_scan(value: ScalarT, op: ReductionOp, lanes: int, position: Numeric) -> ScalarT | None:
+    """Each lane's value combined with those before it in its segment; None where there are no such instructions."""
+    target = _target(type(value))
+    if target is None:
+        return None
+    made, nothing = cast(Numeric, value), identity(op, type(cast(Numeric, value)))
+    offset = 1
+    while offset < min(lanes, _ROW):
+        before = _broadcast(made, _ROW_SHIFT | offset, 0xF, nothing)
+        added = combine(op, before, made)
+        # A row is a segment or holds several: then what came from the one before does not count.
+        made = added if lanes >= _ROW else (position >= offset).select(added, made)
+        offset *= 2
+    if lanes > _ROW and target.has("dpp_wave"):
+        made = combine(op, _broadcast(made, _BROADCAST_15, 0b1010, nothing), made)
+        if lanes == 4 * _ROW:
+            made = combine(op, _broadcast(made, _BROADCAST_31, 0b1100, nothing), made)
+    elif lanes > _ROW:
+        added = combine(op, _moved(made, lambda word: _other_row(word, _LAST)), made)
+        made = (position >= _ROW).select(added, made)
+    return cast("ScalarT", made)
+
+
+def one_before(value: ScalarT, op: ReductionOp, lanes: int, position: Numeric) -> ScalarT | None:
+    """What the lane before has, the identity in the first lane of a segment; None without such instructions."""
+    target = _target(type(value))
+    if target is None:
+        return None
+    held, nothing = cast(Numeric, value), identity(op, type(cast(Numeric, value)))
+    whole = target.has("dpp_wave") and lanes > _ROW
+    moved = _broadcast(held, _WAVE_SHIFT if whole else _ROW_SHIFT | 1, 0xF, nothing)
+    if lanes > _ROW and not whole:
+        moved = (position == _ROW).select(_moved(held, lambda word: _other_row(word, _LAST)), moved)
+    elif lanes not in (_ROW, target.warp_size):
+        moved = (position == 0).select(nothing, moved)
+    return cast("ScalarT", moved)
+
+
+def last_of_segment(value: ScalarT, lanes: int) -> ScalarT | None:
+    """What the last lane of a segment has, in all of them; None where that takes other means."""
+    target = _target(type(value))
+    if target is None or lanes != target.warp_size:
+        return None
+    return cast("ScalarT", _read(cast(Numeric, value), lanes - 1))
+
+
+def _other_row(word: Int32, order: tuple[int, int] = _ORDER) -> Int32:
+    """The same lane of the other row of 16, or the lanes of it that are named."""
+    low, high = (Int32(n).ir_value() for n in order)
     no, yes = (Boolean(flag).ir_value() for flag in (False, True))
     return instructions.call("permlanex16.i32", Int32, word.ir_value(), word.ir_value(), low, high, no, yes)
 
 
-__all__ = ["warp_reduce"]
+__all__ = ["inclusive_scan", "last_of_segment", "one_before", "warp_reduce"]

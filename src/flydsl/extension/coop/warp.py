@@ -53,6 +53,9 @@ def warp_reduce(value: ScalarT, op: ReductionOp, *, width: int | None = None) ->
 
 def _inclusive(x: ScalarT, op: ReductionOp, lanes: int, position: Numeric) -> ScalarT:
     """Each lane's value combined with those of the lanes before it."""
+    in_registers = dpp.inclusive_scan(x, op, lanes, position)
+    if in_registers is not None:
+        return in_registers
     made = x
     offset = 1
     while offset < lanes:
@@ -77,13 +80,16 @@ def warp_scan_with_aggregate(
     lane = lane_id()
     position = lane % lanes
     inclusive = _inclusive(x, op, lanes, position)
-    before = shuffle_up(inclusive, 1, lanes) if lanes > 1 else inclusive
     start = identity(op, dtype) if init is None else dtype(init)
-    if init is None:
-        exclusive = (position == 0).select(start, before)
+    shifted = dpp.one_before(inclusive, op, lanes, position) if lanes > 1 else None
+    if shifted is None:
+        before = shuffle_up(inclusive, 1, lanes) if lanes > 1 else inclusive
+        exclusive = (position == 0).select(start, before if init is None else combine(op, start, before))
     else:
-        exclusive = (position == 0).select(start, combine(op, start, before))
-    aggregate = shuffle_idx(inclusive, lane - position + (lanes - 1), lanes) if lanes > 1 else inclusive
+        exclusive = shifted if init is None else combine(op, start, shifted)
+    aggregate = dpp.last_of_segment(inclusive, lanes) if lanes > 1 else inclusive
+    if aggregate is None:
+        aggregate = shuffle_idx(inclusive, lane - position + (lanes - 1), lanes)
     return inclusive if init is None else combine(op, start, inclusive), exclusive, aggregate
 
 

@@ -33,6 +33,10 @@ _UNUSED = (
 """Implicit arguments none of our kernels reads: without these attributes the ABI would pass them."""
 
 
+_FIRST_SIZE = 8200
+"""Number of the first node with the extents of a block."""
+
+
 class AmdgpuAbi(Abi):
     """Functions for AMD GPUs."""
 
@@ -69,8 +73,14 @@ class AmdgpuText(DeviceText):
         clusters = attributes.get("rocdl.cluster_dims")
         if isinstance(clusters, StringAttr):
             words.append(f'"amdgpu-cluster-dims"="{clusters.data}"')
-        self._groups.append(f"attributes #{len(self._groups)} = {{ {' '.join(words)} }}")
-        return f"#{len(self._groups) - 1}"
+        number = len(self._groups)
+        self._groups.append(f"attributes #{number} = {{ {' '.join(words)} }}")
+        if f.block_size is None:
+            return f"#{number}"
+        # With the extents, not their product alone, LLVM knows a lane by the number of its thread.
+        node = f"!{_FIRST_SIZE + number}"
+        f.module.metadata(f"{node} = !{{{', '.join(f'i32 {n}' for n in f.block_size)}}}")
+        return f"#{number} !reqd_work_group_size {node}"
 
     def after(self, text: ModuleText) -> None:
         amdgpu_async.resolve(text)

@@ -82,6 +82,14 @@ def _give(r: FlyConversion, op: Operation, pointer: SSAValue) -> None:
     r.vm[op.results[0]] = pointer if pointer.type == wanted else r.b.pure(AddrSpaceCastOp, (pointer,), wanted, {})
 
 
+def _global(r: FlyConversion, op: Operation) -> None:
+    """The place of a `memref.global`, which the conversion of the module gives memory."""
+    _static(op, cast(MemRefType, op.results[0].type))
+    pointer = r.b.pure(llvm.AddressOfOp, (), pointer_type(cast(MemRefType, op.results[0].type)),
+                       {"global_name": op.properties["name"]})  # fmt: skip
+    _give(r, op, pointer)
+
+
 def _view(r: FlyConversion, op: Operation) -> None:
     """Bytes of a memref as another one, from an offset on."""
     source, offset, *sizes = operands_of(op)
@@ -118,6 +126,7 @@ HANDLERS = cast(
         vector.LoadOp: _load,
         vector.StoreOp: _store,
         UnrealizedConversionCastOp: _forward,
+        **{op: _global for op in memref.MemRef.operations if op.name == "memref.get_global"},
         **{op: _view for op in memref.MemRef.operations if op.name == "memref.view"},
     },
 )

@@ -1,4 +1,4 @@
-"""Classes of `ir` that stand for classes of xDSL's: they make, cast and recognise, and have no objects of their own.
+"""Classes that stand for classes of xDSL's: they make, cast and recognise, and have no objects of their own.
 
 `IntegerType.get_signless(32)` is xDSL's type, `isinstance(t, IntegerType)` asks for xDSL's class, and `IntegerType(t)`
 gives `t` back or refuses.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, ParamSpec, TypeAlias, TypeVar
 
-from ..errors import DSLTypeError
+from ...errors import DSLTypeError
 
 P = ParamSpec("P")
 T = TypeVar("T")
