@@ -48,6 +48,7 @@ class Family(NamedTuple):
 
 FAMILIES = {
     "rows": Family("Rows: softmax, norms, vector add", ("flydsl",), ("triton", "torch")),
+    "training": Family("Rows: plain tensors, forward and backward", ("flydsl",), ("compile", "torch")),
     "matmul-entry": Family("matmul, bf16, the entry point", ("matmul",), ("cublas",)),
     "matmul-precisions": Family("matmul, 8-bit types", ("flydsl",), ("library",)),
     "grouped": Family("grouped_matmul, bf16", ("flydsl",), ("torch",)),

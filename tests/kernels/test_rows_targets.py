@@ -43,7 +43,7 @@ def form(names: str, held: int, m: int = 16384, n: int = 4096, **more: bool) -> 
 X, V, F, N = torch.zeros(2, 4096, dtype=BF16), torch.zeros(4096, dtype=BF16), torch.zeros(2), torch.zeros(2).long()
 P, H = torch.zeros(2, 4096), torch.zeros(2, 4, 128, dtype=BF16)
 T = torch.zeros(8, 64)
-SUMS = form("dy x weight dx dweights dbiases", 14, edges=False, few=False)
+SUMS = form("dy x weight dx dweights dbiases", 16, edges=False, few=False)
 LOOP = form("x", 4)._replace(team=512, rows=1, turns=0)
 CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "softmax": (softmax_rows, (X, X, 2, 4096, False, form("x out", 4))),

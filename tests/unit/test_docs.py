@@ -106,7 +106,7 @@ def test_quoted_code_is_in_the_tree(page: Path):
 def test_the_walk_is_what_the_compiler_does(tmp_path: Path):
     """By the command the page names, in a process of its own: a process has one device runtime for good."""
     page = ROOT / "docs" / "architecture.md"
-    command = "python -m flydsl.tools.kernel_walk examples/vector_add.py rocm:gfx942 docs/architecture.md"
+    command = "python -m flydsl.tools.pages.kernel_walk examples/vector_add.py rocm:gfx942 docs/architecture.md"
     assert command in page.read_text()
     copy = tmp_path / page.name
     copy.write_text(page.read_text())

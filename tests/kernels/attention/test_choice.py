@@ -1,4 +1,4 @@
-"""Which kernel a call goes to: hopper_attention, matrix_attention, plain_attention; hopper_backward, plain_backward."""
+"""Which kernel a call goes to, by architecture, types and extents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from flydsl.kernels import attention
+from flydsl.kernels import attention, mla_decode
 from flydsl.kernels.attention import attention_backward
 
 from .oracle import random
@@ -41,3 +41,28 @@ def test_the_kernel_that_is_called(
     else:
         attention(q, k, v)
     assert called and set(called) == {name}
+
+
+@pytest.mark.parametrize(
+    ("arch", "module", "name"), [("sm_90a", "hopper", "hopper_latent"), ("gfx942", "plain", "plain_latent")]
+)
+def test_the_kernel_of_latent_keys(
+    arch: str, module: str, name: str, rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch
+):
+    emulate(arch)
+    called: list[str] = []
+    place = importlib.import_module(f"flydsl.kernels.attention.latent.{module}")
+    monkeypatch.setattr(place, name, lambda *args, **options: called.append(name))
+    mla_decode(random(rng, 1, 1, 7, 192), random(rng, 1, 29, 192), dv=128)
+    assert set(called) == {name}
+
+
+def test_values_of_fp8_are_turned_first(rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
+    emulate("sm_90a")
+    called: list[str] = []
+    for module, name in (("values", "turn_values"), ("hopper", "hopper_attention")):
+        place = importlib.import_module(f"flydsl.kernels.attention.{module}")
+        monkeypatch.setattr(place, name, lambda *args, name=name, **options: called.append(name))
+    q, k, v = (random(rng, 1, rows, 2, 64).to(torch.float8_e4m3fn) for rows in (21, 27, 27))
+    attention(q, k, v)
+    assert called == ["turn_values", "hopper_attention"]

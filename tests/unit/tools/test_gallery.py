@@ -10,10 +10,10 @@ import pytest
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.layout import Layout, parse_layout
-from flydsl.tools import gallery
+from flydsl.tools.pages import gallery
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
-AGAIN = "run python -m flydsl.tools.gallery docs/gallery.md docs/img/gallery"
+AGAIN = "run python -m flydsl.tools.pages.gallery docs/gallery.md docs/img/gallery"
 PICTURES = [picture for pictures in gallery.SECTIONS.values() for picture in pictures]
 
 

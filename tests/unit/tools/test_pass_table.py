@@ -6,14 +6,14 @@ import pytest
 
 from flydsl.passes import PASSES, pass_class
 from flydsl.passes.pipeline import make_pass, pass_names
-from flydsl.tools.pass_table import STACKS, pipeline_of, with_table
+from flydsl.tools.pages.pass_table import STACKS, pipeline_of, with_table
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "pipeline.md"
 
 
 def test_page_is_up_to_date():
     text = PAGE.read_text()
-    assert with_table(text) == text, "run: python -m flydsl.tools.pass_table docs/pipeline.md"
+    assert with_table(text) == text, "run: python -m flydsl.tools.pages.pass_table docs/pipeline.md"
 
 
 @pytest.mark.parametrize("name", PASSES)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from flydsl.tools.tutorial_pictures import PICTURES
+from flydsl.tools.pages.tutorial_pictures import PICTURES
 
 TUTORIAL = Path(__file__).resolve().parents[3] / "docs" / "tutorial"
-AGAIN = "run python -m flydsl.tools.tutorial_pictures docs/tutorial/img"
+AGAIN = "run python -m flydsl.tools.pages.tutorial_pictures docs/tutorial/img"
 
 
 @pytest.mark.parametrize("name", PICTURES)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.expr.nvgpu.target import trace_target
 
 from .form import Form
 from .lines import ADD, Lines, Place, wide_of
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 
 ROWS = ("dy", "x", "dsummed")
+RESIDENT = 512
+"""Threads of a multiprocessor that find registers for the sums beside their rows."""
 
 
 class _Row:
@@ -174,5 +177,13 @@ def norm_back(
 ):
     """dx, plus `dsummed` where it is given; and a row of sums for dw and db of every team of every block."""
     norm_back_kernel(
-        dy, x, weight, means, scales, dsummed, dx, dweights, dbiases, m, n, form
+        dy, x, weight, means, scales, dsummed, dx, dweights, dbiases, m, n, form, value_attrs=resident(form)
     ).launch(grid=blocks, block=form.block, stream=stream)  # fmt: skip
+
+
+def resident(form: Form) -> dict[str, int]:
+    """How many blocks a multiprocessor is to have registers for, where that can be said."""
+    target = trace_target()
+    if target is None or not target.has("nvidia"):
+        return {}
+    return {"nvvm.minctasm": max(RESIDENT // form.block, 1)}

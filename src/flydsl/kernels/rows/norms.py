@@ -13,8 +13,10 @@ from .softmax_entry import describe_rows, in_shared_memory
 
 PROCESSORS = 132
 """Multiprocessors that gradients are summed for; a constant, so that sums are the same everywhere."""
-RESIDENT = 512
-"""Threads of a multiprocessor that find registers for the sums beside their rows."""
+
+
+HELD = 16
+"""Bytes that a thread has of an element of a row at least, beside the next row."""
 
 
 class Norm(NamedTuple):
@@ -239,12 +241,14 @@ def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
     sums = max(dy.itemsize, 4) * kinds
     held = sum(v.itemsize for v in (dy, x, found["weight"], found["dsummed"]) if v is not None) + sums
     if kinds:
-        # Sums stay with a thread, so that all rows have to be shared in the same way.
-        form = form_of(m, n, found, held, edges=False, few=False)
+        # Sums stay with a thread, so that all rows are shared in the same way; the next row takes registers, too.
+        form = form_of(m, n, found, max(held, HELD), edges=False, few=False)
         if form.turns:
             # Sums are matrices in one piece, so that they have units where rows have.
             more = ("dweights", "dbiases") if form.unit > 1 else ()
             form = form._replace(aligned=(*form.aligned, *more))
+            from .norm_gradients import RESIDENT
+
             return _Way(form, min(PROCESSORS * max(RESIDENT // form.block, 1), -(-m // form.rows)), True)
     form = form_of(m, n, found, held - sums)
     return _Way(form, -(-m // form.rows), False)

@@ -1,6 +1,6 @@
 """The way of one kernel in docs/architecture.md, as the compiler goes it.
 
-python -m flydsl.tools.kernel_walk examples/vector_add.py rocm:gfx942 docs/architecture.md
+python -m flydsl.tools.pages.kernel_walk examples/vector_add.py rocm:gfx942 docs/architecture.md
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The pictures of the tutorial, drawn by the library.
 
-python -m flydsl.tools.tutorial_pictures docs/tutorial/img
+python -m flydsl.tools.pages.tutorial_pictures docs/tutorial/img
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ..layout import ComposedLayout, Layout, Swizzle, make_layout_tv
-from ..layout.draw import draw_layout, draw_tv
+from ...layout import ComposedLayout, Layout, Swizzle, make_layout_tv
+from ...layout.draw import draw_layout, draw_tv
 
 
 def _copy() -> str:

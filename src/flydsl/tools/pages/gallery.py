@@ -1,6 +1,6 @@
 """The gallery of layouts: a page and its pictures, drawn by the library.
 
-python -m flydsl.tools.gallery docs/gallery.md docs/img/gallery
+python -m flydsl.tools.pages.gallery docs/gallery.md docs/img/gallery
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from ..layout import parse_any_layout, parse_layout
-from ..layout.draw import draw_layout, draw_tv
+from ...layout import parse_any_layout, parse_layout
+from ...layout.draw import draw_layout, draw_tv
 
 
 class Picture(NamedTuple):
@@ -88,7 +88,7 @@ HEAD = """# A gallery of layouts
 Drawn by `fly draw`, which takes any layout; in Python `layout.draw()` gives the same SVG. Without a tile a cell shows
 its offset; offsets that are equal modulo the number of banks have one colour. Over a tile the layout is one of threads
 and values: `T5.2` is value 2 of thread 5, and a thread has one colour. What the words mean is in
-[chapter 2](tutorial/02-layouts.md) and [layouts](reference/layouts.md). Made by `python -m flydsl.tools.gallery`.
+[chapter 2](tutorial/02-layouts.md) and [layouts](reference/layouts.md). Made by `python -m flydsl.tools.pages.gallery`.
 """
 
 

@@ -1,6 +1,6 @@
 """The table of passes in docs/pipeline.md, made from the registry.
 
-python -m flydsl.tools.pass_table docs/pipeline.md
+python -m flydsl.tools.pages.pass_table docs/pipeline.md
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ..compiler.backends import get_backend
-from ..passes import PASSES, pass_class
-from ..passes.base import Pass
-from ..passes.pipeline import pass_names
-from ..target import CPU_NATIVE, USUAL
+from ...compiler.backends import get_backend
+from ...passes import PASSES, pass_class
+from ...passes.base import Pass
+from ...passes.pipeline import pass_names
+from ...target import CPU_NATIVE, USUAL
 
 STACKS = {**USUAL, "cpu": CPU_NATIVE}
 BEGIN, END = "<!-- passes: begin -->", "<!-- passes: end -->"
