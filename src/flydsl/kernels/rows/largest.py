@@ -17,7 +17,7 @@ from .arrays import Given, HostArray, matrix, vacant
 from .call import arrays_only, described, dtype_of, more_of, recall
 from .form import Form, form_of
 from .lines import MAX, Lines, Place, power
-from .many_largest import MOST_THREADS, keys_of, many_largest_rows, number_of, rank_of, threads_for
+from .many_largest import MOST_CANDIDATES, MOST_THREADS, keys_of, many_largest_rows, number_of, rank_of, threads_for
 from .softmax_entry import describe_rows
 from .softmax_kernels import blocks_for, row_of, top_and_sum
 
@@ -174,7 +174,8 @@ def _largest(op: str, x: HostArray, k: int, what: str, dtype: str | None, stream
     shape = (*x.shape[:-1], k)
     values = None if dtype == "" else vacant(x, shape, dtype or dtype_of(x))
     numbers = vacant(x, shape, "int64")
-    if m and k > MOST_THREADS and what == "values":
+    if m and what == "values" and (k > MOST_THREADS or 8 * k > n > MOST_CANDIDATES):
+        # Many of them, or so large a part of the row that threads have no bound to give.
         return _sorted(x, values, numbers, k, stream)
     if m and k:
         form = recall(op, {"x": rows}, None, lambda: form_of(m, n, described(op, {"x": rows}), 4))
