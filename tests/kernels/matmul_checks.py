@@ -31,14 +31,23 @@ def poisoned(shape, dtype, device: str) -> tuple[torch.Tensor, torch.Tensor]:
     return whole[..., :n], whole
 
 
-def bound(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, after=lambda x: x) -> None:
-    """Every element of C = after(A B) is as near to float64 as rounding and f32 sums of K products allow."""
+def bound(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, after=lambda x: x, *, sums: float = 0.0) -> None:
+    """Every element of C = after(A B) is as near to float64 as rounding and f32 sums of K products allow.
+
+    `sums` is what the hardware's own sums lose, of the sum of all terms' sizes.
+    """
     a, b, got = a.double(), b.double(), c.double()
     expected = after(a @ b)
     terms = a.abs() @ b.abs()
     # Numbers below the smallest normal one are that far apart at least.
     finest = torch.finfo(c.dtype).smallest_normal * EPSILON[c.dtype] * 2 if c.dtype.is_floating_point else 0.0
-    allowed = EPSILON[c.dtype] * expected.abs() * 1.01 + (a.shape[-1] + 8) * 2.0**-23 * terms * 2 + finest + 1e-30
+    allowed = (
+        EPSILON[c.dtype] * expected.abs() * 1.01
+        + (a.shape[-1] + 8) * 2.0**-23 * terms * 2
+        + sums * terms
+        + finest
+        + 1e-30
+    )
     assert not torch.isnan(got).any()
     worst = ((got - expected).abs() / allowed).max().item() if got.numel() else 0.0
     assert worst <= 1, worst

@@ -138,7 +138,9 @@ def test_fp8(scales: str, arch: str, rng: np.random.Generator, emulate):
             right = right * scale_b.double().repeat_interleave(128, 0).repeat_interleave(128, 1)[:, :n]
         else:
             left, right = left * scale_a.double(), right * scale_b.double()
-        bound(matmul(a, b, scale_a=scale_a, scale_b=scale_b, out_dtype="float32"), left, right)
+        # The tensor cores of Hopper keep 14 bits of the sums of some products.
+        kept = 2.0**-13 if arch == "sm_90a" else 0.0
+        bound(matmul(a, b, scale_a=scale_a, scale_b=scale_b, out_dtype="float32"), left, right, sums=kept)
 
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.int8], ids=str)

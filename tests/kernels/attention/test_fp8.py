@@ -54,7 +54,8 @@ def near(found, q, k, v, **more) -> None:
     assert not torch.isnan(out).any()
     assert (out.double() - want).abs().le(2.0**-4 * size + 2.0**-8 * want.abs() + 1e-5).all()
     assert (out.double() - want).norm() <= 0.03 * want.norm()
-    torch.testing.assert_close(lse.double(), want_lse, rtol=1e-5, atol=2e-5)
+    # Hopper's tensor cores keep 14 bits of the scores.
+    torch.testing.assert_close(lse.double(), want_lse, rtol=2.0**-13, atol=2e-3)
 
 
 @pytest.mark.parametrize("more", [{"causal": True, "softcap": 2.0}, {"window": (40, 7)}])

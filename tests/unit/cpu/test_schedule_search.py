@@ -129,7 +129,7 @@ def searched(programs: Sequence[Sequence[Instruction]]) -> tuple[set[Outcome], i
             found.add(machine.outcome())
         if not search.advance():
             return found, runs, search
-        assert runs < 5000
+        assert runs < 20000
 
 
 KINDS = st.sampled_from([Kind.STORE, Kind.LOAD, Kind.UPDATE, Kind.EXCHANGE, *_OBJECTS])

@@ -7,6 +7,7 @@ import ctypes
 import numpy as np
 import pytest
 
+from flydsl.cpu.code import bf16_atomics
 from flydsl.cpu.code import tma as cpu_tma
 from flydsl.cpu.runtime import native as cpu_native
 from flydsl.llvm import binding, host_jit
@@ -58,7 +59,8 @@ def test_early_return_and_while():
 @pytest.mark.parametrize("op", ["add", "min", "max", "and", "or", "xor"])
 def test_every_reduction_of_a_tensor_copy(op: str, rng: np.random.Generator):
     """Combine a box of int32 with part of it outside the tensor."""
-    library = load(cpu_tma.reducing(op)(False))
+    floats = [bf16_atomics.updating(f"f{op}")(False)] if op in ("add", "min", "max") else []
+    library = load(cpu_tma.reducing(op)(False), *floats)
     encode_type = ctypes.CFUNCTYPE(
         ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, *(ctypes.c_void_p,) * 5,
         *(ctypes.c_uint32,) * 4,
