@@ -34,6 +34,8 @@ _Pair = tuple[Callable[[SSAValue], SSAValue], Callable[[SSAValue], SSAValue]]
 class AlignedProduct(Product):
     """One emulated instruction of a unit whose sums are known."""
 
+    unrolls = False  # a kernel has many instructions, and the body is long: compiling it would take seconds more
+
     def __init__(self, low: Emulation, op: MmaOpType, rules: MmaSums):
         super().__init__(low, op, (True, True), False)
         self.rules = rules

@@ -20,6 +20,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from ... import layout as L
 from ...dialects.fly.atoms import MmaOpType, MmaScales, MmaSums, Operand, ScaleSide
 from ...dialects.upstream import scf
+from ...dialects.upstream.llvm.attrs import LOOP_ATTRIBUTE, unroll_annotation
 from ...dialects.upstream.vector import FromElementsOp
 from ...errors import DSLCompileError
 from ...ir.builder import Builder, i32, i64, index
@@ -104,6 +105,9 @@ def _as_xf32(b: Builder, x: SSAValue) -> SSAValue:
 
 class Product:
     """One emulated instruction."""
+
+    unrolls = True
+    """Whether LLVM may write out the loops over K."""
 
     def __init__(self, low: Emulation, op: MmaOpType, signed: tuple[bool, bool], clamp: bool):
         self.low, self.op, self.b = low, op, low.b
@@ -302,7 +306,8 @@ class Product:
             at, *held = block.args
             results = body(b.cast("index_cast", at, i64), held)
             b.opn(scf.YieldOp, list(results), ())
-        op = b.with_regions(scf.ForOp, [*bounds, *init], [v.type for v in init], [Region(block)])
+        attrs: dict[str, Attribute] = {} if self.unrolls else {LOOP_ATTRIBUTE: unroll_annotation(1)}
+        op = b.with_regions(scf.ForOp, [*bounds, *init], [v.type for v in init], [Region(block)], attrs=attrs)
         return list(op.results)
 
     def _when(self, flag: SSAValue, then: Callable[[], None]) -> None:

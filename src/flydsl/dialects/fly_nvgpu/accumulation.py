@@ -2,8 +2,8 @@
 
 Products are exact; some of them, together with the accumulator, are aligned to the largest exponent, cut off some bits
 below it, added, and the sum is rounded. No document says so, the numbers are measured: those of Hopper were held
-against an H200 (tests/bits), the others are what papers report (Xie et al., MMA-Sim, 2025; Khattak and Mikaitis,
-Accurate Models of NVIDIA Tensor Cores, 2025).
+against an H200 (tests/bits). Other generations do likewise with other numbers, as papers report (Xie et al., MMA-Sim,
+2025; Khattak and Mikaitis, Accurate Models of NVIDIA Tensor Cores, 2025); until one is measured, its sums are exact.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Unit(NamedTuple):
     """The matrix units of a generation."""
 
     since: int
-    """The first architecture that has them."""
+    """The first architecture that has them, and the last."""
+    until: int
     operand_bits: int
     """Bits of A in a row of products that are added at once."""
     fraction: int
@@ -39,12 +40,7 @@ class Unit(NamedTuple):
     """Whether `mma.sync` of operands of 8 bits is two of f16, and an addition."""
 
 
-UNITS = (
-    Unit(80, 128, 24, 24, 23),
-    Unit(89, 128, 24, 13, 13),
-    Unit(90, 256, 25, 13, 13, converts_fp8=True),
-    Unit(100, 256, 25, 25, 23),
-)
+UNITS = (Unit(90, 90, 256, 25, 13, 13, converts_fp8=True),)
 
 
 def _generation(arch: str | None) -> int:
@@ -54,14 +50,16 @@ def _generation(arch: str | None) -> int:
 
 
 def sums_of(arch: str | None, name: str, acc: Attribute, *, sync: bool) -> MmaSums | None:
-    """What the unit of an architecture does with operands of a type (PTX's word); None for integers and f64.
+    """What the unit of an architecture does with operands of a type (PTX's word).
 
-    `sync`: by `mma.sync`, otherwise by `wgmma`.
+    None for integers and f64, and for generations that were not measured. `sync`: by `mma.sync`, otherwise by `wgmma`.
     """
     if name not in _BITS:
         return None
     number = _generation(arch)
-    unit = next((u for u in reversed(UNITS) if u.since <= number), UNITS[0])
+    unit = next((u for u in UNITS if u.since <= number <= u.until), None)
+    if unit is None:
+        return None
     nearest, bits = acc == Float16Type(), _BITS[name]
     if bits == 8 and not (sync and unit.converts_fp8):
         return MmaSums(unit.operand_bits // bits, unit.fp8_fraction, unit.fp8_kept, nearest)
