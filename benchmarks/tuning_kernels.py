@@ -15,7 +15,8 @@ from flydsl.kernels.matmul.plan import Problem, candidates, operands
 from flydsl.kernels.matmul.tile import Form
 from flydsl.kernels.rows.form import Form as RowForm
 from flydsl.kernels.rows.gated import gated_rows
-from flydsl.kernels.rows.softmax_kernels import softmax_rows
+from flydsl.kernels.rows.norm_kernels import norm_rows_kernel
+from flydsl.kernels.rows.softmax_kernels import blocks_for, softmax_rows
 
 UNITS = 132
 
@@ -98,6 +99,24 @@ def sums(x: fx.Tensor, out: fx.Tensor, m: fx.Int32, n: fx.Int32, THREADS: fx.Con
     sums_kernel(x, out, n, THREADS).launch(grid=m, block=THREADS)
 
 
+@flyc.jit
+def norms(
+    x: fx.Tensor,
+    weight: fx.Tensor,
+    bias: fx.Tensor,
+    out: fx.Tensor,
+    m: fx.Int32,
+    n: fx.Int32,
+    centred: fx.Constexpr[bool],
+    form: fx.Constexpr[RowForm],
+):
+    """The library's kernel of layer norm, or of RMS norm without a bias."""
+    bias = bias if centred else None
+    norm_rows_kernel(x, None, weight, bias, out, None, None, None, m, n, 1e-5, centred, form).launch(
+        grid=blocks_for(form, m), block=form.block
+    )
+
+
 # --- families -----------------------------------------------------------------------------------------------------
 
 Array = tuple[tuple[int, ...], str]
@@ -160,6 +179,8 @@ def row_configs(names: tuple[str, ...], most: int) -> Callable[[int, int], list[
 BLOCKS = Space(BLOCK=(64, 128, 256, 512, 1024), EACH=(1, 2, 4))
 TILES = Space(TILE=(16, 32, 64), ROWS=(4, 8, 16), PAD=(0, 1), where=lambda c: 64 <= c.TILE * c.ROWS <= 1024)  # type: ignore[operator]
 
+ROWS = [(2**27 // n, n) for n in (768, 1024, 2048, 4096, 5120, 8192, 16384)]
+
 FAMILIES = (
     Family("axpy", axpy, [(1 << 14,), (1 << 18,), (1 << 22,), (1 << 26,)],
            lambda n: [((n,), "float32"), ((n,), "float32")], lambda n: (n,), lambda n: list(BLOCKS), fitted=True),
@@ -173,7 +194,11 @@ FAMILIES = (
             (128, 8192, 8192), (512, 4096, 4096), (2048, 6144, 4096)],
            lambda m, n, k: [((m, k), "bfloat16"), ((n, k), "bfloat16"), ((m, n), "bfloat16")], _matmul_numbers,
            matmul_configs),
-    Family("softmax", softmax_rows, [(1 << 17, 256), (1 << 16, 768), (1 << 15, 4096), (1 << 13, 8192)],
+    *(Family(name, norms, ROWS, lambda m, n: [((m, n), "bfloat16"), ((n,), "bfloat16"), ((n,), "bfloat16"),
+                                              ((m, n), "bfloat16")],
+             lambda m, n, centred=centred: (m, n, centred), row_configs(("x", "weight", "bias", "out"), 8))
+      for name, centred in (("RMS norm", False), ("layer norm", True))),
+    Family("softmax", softmax_rows, ROWS,
            lambda m, n: [((m, n), "bfloat16"), ((m, n), "bfloat16")], lambda m, n: (m, n, False),
            row_configs(("x", "out"), 8)),
     Family("SiLU mul", gated_rows, [(1 << 16, 512), (1 << 15, 2048), (1 << 14, 4096)],
