@@ -129,12 +129,15 @@ def searched(programs: Sequence[Sequence[Instruction]]) -> tuple[set[Outcome], i
             found.add(machine.outcome())
         if not search.advance():
             return found, runs, search
-        assert runs < 20000
+        assert runs < 5000
 
 
 KINDS = st.sampled_from([Kind.STORE, Kind.LOAD, Kind.UPDATE, Kind.EXCHANGE, *_OBJECTS])
 INSTRUCTIONS = st.tuples(KINDS, st.integers(0, 1), st.integers(0, 1))
-PROGRAMS = st.lists(st.lists(INSTRUCTIONS, min_size=1, max_size=4), min_size=2, max_size=3)
+PROGRAMS = st.one_of(  # three agents of four steps each have more orders than a test has time for
+    st.lists(st.lists(INSTRUCTIONS, min_size=1, max_size=4), min_size=2, max_size=2),
+    st.lists(st.lists(INSTRUCTIONS, min_size=1, max_size=3), min_size=3, max_size=3),
+)
 
 
 @settings(max_examples=150, deadline=None)
