@@ -28,7 +28,7 @@ def unmapped(address: int) -> int:
         here = address + 4 * by
         if not any(first < here + (1 << 20) and here < last for first, last in taken):
             return by
-    raise AssertionError("there is memory everywhere")
+    pytest.skip("this process has memory everywhere")
 
 
 def const(value: int, type_: Any = None) -> Any:
