@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,6 +117,57 @@ def backward(m: int = 16384, n: int = 4096) -> None:
         compare(f"{op} backward {m} x {n}", contenders(ours, theirs), wanted[op], 3 * x.nbytes)
 
 
+def in_turns(calls: dict[str, Callable[[], Made]], rounds: int = 9, inner: int = 10) -> dict[str, float]:
+    """Median milliseconds of a call among `inner` in a row, without graphs: the host's work counts where it is slow."""
+    times: dict[str, list[float]] = {who: [] for who in calls}
+    for turn in range(rounds + 1):
+        for who, call in calls.items():
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            torch.cuda.synchronize()
+            start.record()
+            for _ in range(inner):
+                call()
+            end.record()
+            end.synchronize()
+            if turn:
+                times[who].append(start.elapsed_time(end) / inner)
+    return {who: statistics.median(found) for who, found in times.items()}
+
+
+def called_backward(m: int = 16384, n: int = 4096) -> None:
+    """Gradients as a training step asks for them: through autograd, of operators called on plain tensors."""
+    from torch._functorch import config
+
+    import flydsl.torch as ours
+
+    config.donated_buffer = False  # one graph is gone through many times
+    x, d = (torch.randn(m, n, device="cuda").bfloat16() for _ in range(2))
+    w, b = (torch.randn(n, device="cuda").bfloat16().requires_grad_() for _ in range(2))
+    x.requires_grad_()
+    some, given = x[:64].detach().double().requires_grad_(), d[:64].double()
+    ops: dict[str, tuple[Callable[..., torch.Tensor], Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]] = {
+        "softmax": (lambda x: ours.softmax(x, -1), lambda x: torch.softmax(x, -1), ()),
+        "RMS norm": (lambda x, w: ours.rms_norm(x, w, EPS), lambda x, w: F.rms_norm(x, (n,), w, EPS), (w,)),
+        "layer norm": (
+            lambda x, w, b: ours.layer_norm(x, w, b, EPS),
+            lambda x, w, b: F.layer_norm(x, (n,), w, b, EPS),
+            (w, b),
+        ),
+    }
+    for op, (mine, theirs, more) in ops.items():
+        torch.compiler.reset()
+        want = torch.autograd.grad(theirs(some, *(t.detach().double() for t in more)), some, given)[0]
+        calls: dict[str, Callable[[], Made]] = {}
+        for who, forward in {"flydsl": mine, "torch": theirs, "compile": torch.compile(theirs)}.items():
+            made = forward(x, *more)
+            calls[who] = lambda made=made, to=(x, *more): torch.autograd.grad(made, to, d, retain_graph=True)
+        what = f"{op} backward through autograd {m} x {n}"
+        for who, call in calls.items():
+            check(what, who, call(), want, torch.bfloat16)
+        for who, milliseconds in in_turns(calls).items():
+            note(what, who, 3 * x.nbytes / milliseconds / 1e9, "TB/s")
+
+
 def loss(m: int, n: int) -> None:
     x = torch.randn(m, n, device="cuda").bfloat16()
     target = torch.randint(0, n, (m,), device="cuda")
@@ -161,6 +213,7 @@ def main() -> None:
         for m, n in ((8192, 32768), (4096, 128256)):
             loss(m, n)
         backward()
+        called_backward()
         others()
         for m, n, k in ((16384, 256, 8), (64, 131072, 64)):
             largest(m, n, k)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,22 @@ def test_long_functions_are_repeated_less():
     assert len(measure(lambda: next(count), warmup=5, rep=25).times) == 25
     assert next(count) == 30
     assert len(measure(lambda: None, warmup=0, rep=1).times) == 1
+
+
+def test_the_device_is_busy_until_the_host_has_launched(monkeypatch: pytest.MonkeyPatch):
+    """A flush shorter than a launch is repeated: else the pair of events would time the host."""
+    flushed: list[None] = []
+    monkeypatch.setattr(bench, "_timed", lambda *_: lambda count: [0.02] * count)
+    idle: Any = SimpleNamespace(stream_synchronize=lambda _: None, synchronize=lambda: None)
+    flush = lambda: flushed.append(None)  # noqa: E731
+    bench._long_enough(idle, lambda: time.sleep(0.001), None, flush, 0)()  # pyright: ignore[reportPrivateUsage]
+    assert 1.0 <= 0.02 * len(flushed)
+    flushed.clear()
+    bench._long_enough(idle, lambda: None, None, flush, 0)()  # pyright: ignore[reportPrivateUsage]
+    assert len(flushed) == 1
+    restored: list[None] = []
+    bench._long_enough(idle, lambda: time.sleep(0.1), lambda: restored.append(None), flush, 0)()  # pyright: ignore[reportPrivateUsage]
+    assert len(flushed) - 1 == bench.MOST_FLUSHES and len(restored) == 3
 
 
 def test_do_bench_gives_the_median_or_quantiles():

@@ -1,12 +1,13 @@
 """Measuring how long a function takes: only the function, on the device where it works, with its cache emptied.
 
-On a GPU an event pair on the launch stream is around each run. The write that empties the last-level cache is queued
-before the first event and keeps the GPU busy while the host submits what is timed, so that no wait for the host is
-counted. On the cpu stack the monotonic clock is read around the run and the wait for its end.
+On a GPU an event pair on the launch stream is around each run. The writes that empty the last-level cache are
+queued before the first event, as many as keep the GPU busy while the host submits what is timed, so that no wait for
+the host is counted. On the cpu stack the monotonic clock is read around the run and the wait for its end.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 import time
@@ -25,6 +26,12 @@ TOTAL_MS = 100.0
 """Milliseconds that the timed runs of one measurement take together, about."""
 FEWEST = 3
 """Runs that are timed at least, unless fewer are asked for."""
+SPARE = 1.5
+"""How much longer than the host's launch the device is kept busy before what is timed."""
+EVENTS_MS = 0.01
+"""What the host needs for the two events, about."""
+MOST_FLUSHES = 256
+"""Flushes before one run at most: who needs more does other work on the host than launching."""
 
 Run = Callable[[], object]
 
@@ -187,11 +194,35 @@ def _events(
     times = _timed(runtime, run, before, empty, handle)
     times(1)  # compiles, loads, allocates
     estimate = min(times(2))
+    if held is not None:
+        empty = _long_enough(runtime, run, before, empty, handle)
+        times = _timed(runtime, run, before, empty, handle)
     if warmup > 3:
         times(min(warmup - 3, max(int(TOTAL_MS / max(estimate, 1e-6)), 1)))
     found = Timing(tuple(times(_repetitions(estimate, rep))), "events")
     del held
     return found
+
+
+def _long_enough(runtime: DeviceRuntime, run: Run, before: Run | None, flush: Run, handle: int) -> Run:
+    """Flushes as often as the host needs to launch `run`: a device that has run out of work would time the host."""
+    flushing = min(_timed(runtime, flush, None, flush, handle)(3))
+    host: list[float] = []
+    for _ in range(3):
+        if before is not None:
+            before()
+            runtime.synchronize()
+        start = time.perf_counter_ns()
+        run()
+        host.append((time.perf_counter_ns() - start) * 1e-6)
+        runtime.stream_synchronize(handle)
+    often = min(math.ceil((min(host) * SPARE + EVENTS_MS) / max(flushing, 1e-3)), MOST_FLUSHES)
+
+    def flushes() -> None:
+        for _ in range(often):
+            flush()
+
+    return flushes
 
 
 def _graph(runtime: DeviceRuntime, run: Run, warmup: int, rep: int, before: Run | None, flush: bool) -> Timing:
