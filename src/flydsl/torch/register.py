@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor
+
+from .eager import differentiable, gradient_of, plain, refuse_tangents
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,14 +58,41 @@ class Context(Protocol):
     def mark_non_differentiable(self, *tensors: Tensor) -> None: ...
 
 
+class _Registered(Generic[P, R]):
+    """An operator, and its function for calls that nobody but autograd looks at."""
+
+    def __init__(self, name: str, function: Callable[P, R]):
+        self._name, self._function = name, function
+        made = cast(object, torch.library.custom_op(f"flydsl::{name}", function, mutates_args=()))
+        self.registered = cast("Operator[P, R]", made)
+        self._recorded: Callable[..., R] | None = None
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if torch.compiler.is_compiling():
+            return self.registered(*args, **kwargs)
+        refuse_tangents(self._name, (*args, *kwargs.values()))
+        if kwargs or not plain(args):
+            return self.registered(*args, **kwargs)
+        if not differentiable(args):
+            return self._function(*args, **kwargs)
+        if self._recorded is None:  # the operator says that it has no gradient
+            return self.registered(*args, **kwargs)
+        return self._recorded(*args)
+
+    def register_fake(self, fn: Callable[P, object], /) -> object:
+        return self.registered.register_fake(fn)
+
+    def register_autograd(self, backward: Callable[..., object], /, *, setup_context: Callable[..., None]) -> None:
+        self.registered.register_autograd(backward, setup_context=setup_context)
+        self._recorded = gradient_of(self._name, self._function, backward, setup_context)
+
+    def register_vmap(self, func: Callable[..., object]) -> object:
+        return self.registered.register_vmap(func)
+
+
 def operator(name: str) -> Callable[[Callable[P, R]], Operator[P, R]]:
     """Register a function as `flydsl::name`; it changes none of its arguments."""
-
-    def make(function: Callable[P, R]) -> Operator[P, R]:
-        made = cast(object, torch.library.custom_op(f"flydsl::{name}", function, mutates_args=()))
-        return cast("Operator[P, R]", made)
-
-    return make
+    return lambda function: _Registered(name, function)
 
 
 __all__ = ["Batch", "Context", "Given", "Operator", "operator"]
