@@ -29,7 +29,21 @@ TILES = [
 ]
 
 
-def product(m: int, n: int, k: int, tile: Tile, form: Form, dtype, out, rng, device, *, batches=1, bias=None):
+def product(
+    m: int,
+    n: int,
+    k: int,
+    tile: Tile,
+    form: Form,
+    dtype,
+    out,
+    rng,
+    device,
+    *,
+    batches=1,
+    bias=None,
+    scales=(None, None),
+):
     """C of the tile's kernel and what it should be; matrices lie as the form says, in rows of 16-byte units."""
     rows, columns = (n, m) if tile.swap else (m, n)
     x = matrix(rng, (batches, rows, k), form.x_major, dtype, device)
@@ -44,7 +58,7 @@ def product(m: int, n: int, k: int, tile: Tile, form: Form, dtype, out, rng, dev
         counters = torch.zeros(clusters * tile.blocks * tile.consumers, dtype=torch.int32, device=device)
     steps = [t.stride(1) if major == "k" else t.stride(2) for t, major in ((x, form.x_major), (y, form.y_major))]
     hopper(
-        x, y, c, bias, None, None, work, counters, rows, columns, k, batches, steps[0], x.stride(0), steps[1],
+        x, y, c, bias, *scales, work, counters, rows, columns, k, batches, steps[0], x.stride(0), steps[1],
         y.stride(0), c.stride(1), c.stride(0), blocks, 2, tile, form,
     )  # fmt: skip
     assert counters is None or not counters.any()
@@ -147,3 +161,38 @@ def test_fp8_scales_of_blocks_in_checked_mode(rng: np.random.Generator, emulate,
     left = a.double() * scale_a.double().repeat_interleave(128, 1)
     right = b.double().T * scale_b.double().repeat_interleave(128, 0).repeat_interleave(128, 1)[:, :136]
     bound(matmul(a, b.T, scale_a=scale_a, scale_b=scale_b, out_dtype="float32"), left, right)
+
+
+IN_PARTS = [
+    (Tile(128, 64), 5),
+    (Tile(64, 128, 1, cluster=2), 4),
+    (Tile(64, 32, 1, swap=True), 2),
+    (Tile(128, 64, slices=3), 7),  # 3, 3 and 1 steps
+    (Tile(64, 64, 1, splits=2), 3),
+    (Tile(128, 128, pingpong=True), 1),
+]
+
+
+@pytest.mark.parametrize(("tile", "steps"), IN_PARTS, ids=str)
+def test_sums_of_128_products_have_their_factors(tile: Tile, steps: int, rng: np.random.Generator, device: str):
+    """An even and an odd number of them, in parts of K, with factors that differ from step to step."""
+    m, n, k = (40, tile.m + 8, 128 * steps) if tile.swap else (tile.m + 9, tile.n + 8, 128 * steps)
+    lines = torch.from_numpy(np.exp2(rng.integers(-3, 4, (m, steps)))).float().to(device)
+    squares = torch.from_numpy(np.exp2(rng.integers(-3, 4, (-(-n // 128), steps)))).float().to(device)
+    form = Form("k", "k", "elements", scale_x="line", scale_y="square", promote=True)
+    if tile.swap:
+        form = form._replace(scale_x="square", scale_y="line")
+    scales = (squares, lines) if tile.swap else (lines, squares)
+    c, whole, a, b = product(m, n, k, tile, form, torch.float8_e4m3fn, torch.float32, rng, device, scales=scales)
+    left = a.double() * lines.double().repeat_interleave(128, 1)
+    right = b.double() * squares.double().repeat_interleave(128, 1).repeat_interleave(128, 0)[:n].T
+    bound(c, left, right, sums=2.0**-13)
+    assert torch.isnan(whole[..., n:]).all()
+
+
+@pytest.mark.parametrize(("tile", "k"), [(Tile(128, 192), 300), (Tile(192, 64, 3), 640)], ids=str)
+def test_fp8_in_f32(tile: Tile, k: int, rng: np.random.Generator, device: str):
+    """With one set of sums, and with two."""
+    form = Form("k", "k", "engine", promote=True)
+    c, _, a, b = product(tile.m + 9, tile.n + 8, k, tile, form, torch.float8_e4m3fn, torch.bfloat16, rng, device)
+    bound(c, a, b, sums=2.0**-13)

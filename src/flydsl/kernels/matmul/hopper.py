@@ -35,7 +35,7 @@ from .hopper_sums import (
     scale_counts,
     wait_for_slices,
 )
-from .tile import BARRIER_BYTES, LINE, PROMOTED, Form, Tile, fixed_bytes, registers, span, stage_bytes, stages, staging
+from .tile import BARRIER_BYTES, LINE, Form, Tile, fixed_bytes, registers, span, stage_bytes, stages, staging
 
 
 @flyc.kernel
@@ -167,9 +167,12 @@ def hopper_kernel(
         repeats, values = tile.rows // 64, tile.n // 2
         total = sum_class(dtype)
         acc = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.n // 8), repeats, 1), ((1, 2, 4), values, 0)), total)
-        grand = acc
+        grand = other = acc
+        twice = form.promote and tile.accumulators <= (32 if tile.consumers == 3 else 64)
         if fx.const_expr(form.promote):
             grand = fx.make_rmem_tensor(acc.layout, total)
+        if fx.const_expr(twice):
+            other = fx.make_rmem_tensor(acc.layout, total)
         factors = fx.make_layout(repeats * sum(scale_counts(tile, form)), 1)
         scales, coming = fx.make_rmem_tensor(factors, fx.Float32), fx.make_rmem_tensor(factors, fx.Float32)
         turn = nv.named_barrier(consumer + 1, 128)
@@ -191,45 +194,61 @@ def hopper_kernel(
                 group_now = group_at(offsets, group_now, at // grid.columns, rows, tile.m * high)
                 row, column = tile_in_group(at, group_now, grid, tile, place)
                 batch = fx.Int32(0)
-            _, count_k = slice_of(at // once, steps, tile.slices)
+            origin, count_k = slice_of(at // once, steps, tile.slices)
             stage, phase = done % count, done // count % 2
             if fx.const_expr(tile.pingpong):
                 mine_next.sync()
             if fx.const_expr(form.promote):
                 grand.fill(0)
-                some = 1 if form.blocked else PROMOTED
-                if fx.const_expr(form.blocked):
-                    fetch_scales(out, coming, row, column, begin)
-                for first_step in range(0, count_k, some):
-                    if fx.const_expr(form.blocked):
-                        # Those of the next step come while this one is multiplied.
-                        scales.store(coming.load())
-                        coming_step = begin + fx.min(first_step + 1, count_k - 1)
-                        fetch_scales(out, coming, row, column, coming_step)
-                    before = fx.Int32(0)
-                    for i in range(fx.min(count_k - first_step, some)):
-                        fx.ktrace.range_push("wait full")
-                        full[stage].wait(phase)
-                        fx.ktrace.range_pop()
-                        fx.ktrace.range_push("multiply")
-                        for part_k in fx.range_constexpr(4):
-                            # The first products of a group replace what the one before has left.
-                            now = mma.set_value("accumulate", fx.Int32(i > 0)) if part_k == 0 else mma
-                            fx.gemm(
-                                now, acc, parts_x[None, None, part_k, stage], parts_y[None, None, part_k, stage], acc
-                            )
-                        nv.wgmma_wait(1)
-                        fx.ktrace.range_pop()
-                        if i > 0:
+                begin_k = begin + origin
+                if count_k > 0:
+                    fetch_scales(out, scales, row, column, begin_k)
+                    full[stage].wait(phase)
+                    multiply(mma, acc, parts_x, parts_y, stage)
+                    before = stage
+                    stage, phase = advance(stage, phase, count)
+                    if fx.const_expr(twice):
+                        # Threads add up one set of sums while the tensor cores fill the other.
+                        for pair in range((count_k - 1) // 2):
+                            for first_of in fx.range_constexpr(2):
+                                ready, next_sums = (other, acc) if first_of else (acc, other)
+                                held, next_held = (coming, scales) if first_of else (scales, coming)
+                                fetch_scales(out, next_held, row, column, begin_k + pair * 2 + (1 + first_of))
+                                full[stage].wait(phase)
+                                multiply(mma, next_sums, parts_x, parts_y, stage)
+                                nv.wgmma_wait(1, ready)
+                                release(empty[before], member, tile.cluster, part)
+                                add_step(tile, form, grand, ready, held)
+                                before = stage
+                                stage, phase = advance(stage, phase, count)
+                        if count_k % 2 == 0:
+                            fetch_scales(out, coming, row, column, begin_k + count_k - 1)
+                            full[stage].wait(phase)
+                            multiply(mma, other, parts_x, parts_y, stage)
+                            nv.wgmma_wait(1, acc)
                             release(empty[before], member, tile.cluster, part)
-                        before = stage
-                        stage = stage + 1
-                        if stage == count:
-                            stage = fx.Int32(0)
-                            phase = phase ^ 1
-                    nv.wgmma_wait(0, acc)
-                    release(empty[before], member, tile.cluster, part)
-                    add_step(tile, form, grand, acc, scales)
+                            add_step(tile, form, grand, acc, scales)
+                            nv.wgmma_wait(0, other)
+                            release(empty[stage], member, tile.cluster, part)
+                            add_step(tile, form, grand, other, coming)
+                        else:
+                            nv.wgmma_wait(0, acc)
+                            release(empty[before], member, tile.cluster, part)
+                            add_step(tile, form, grand, acc, scales)
+                    else:
+                        for step in range(1, count_k):
+                            fetch_scales(out, coming, row, column, begin_k + step)
+                            nv.wgmma_wait(0, acc)
+                            release(empty[before], member, tile.cluster, part)
+                            add_step(tile, form, grand, acc, scales)
+                            scales.store(coming.load())
+                            full[stage].wait(phase)
+                            multiply(mma, acc, parts_x, parts_y, stage)
+                            before = stage
+                            stage, phase = advance(stage, phase, count)
+                        nv.wgmma_wait(0, acc)
+                        release(empty[before], member, tile.cluster, part)
+                        add_step(tile, form, grand, acc, scales)
             else:
                 acc.fill(0)
                 before = fx.Int32(0)
@@ -422,6 +441,19 @@ def fetch(
     for i in range(rows // cluster // line):
         at = first + i
         load.load((row + at * line, depth, batch), smem + at * elements, barrier, multicast=mask)
+
+
+def multiply(mma: fx.TiledMma, acc: fx.Tensor, parts_x: fx.Tensor, parts_y: fx.Tensor, stage: fx.Int32) -> None:
+    """The products of a stage, alone: they replace what `acc` had."""
+    for part_k in range(4):
+        now = mma.set_value("accumulate", fx.Int32(0)) if part_k == 0 else mma
+        fx.gemm(now, acc, parts_x[None, None, part_k, stage], parts_y[None, None, part_k, stage], acc)
+
+
+def advance(stage: fx.Int32, phase: fx.Int32, count: int) -> tuple[fx.Int32, fx.Int32]:
+    """The next stage, and the parity of its barriers."""
+    around = stage == count - 1
+    return around.select(fx.Int32(0), stage + 1), phase ^ fx.Int32(around)
 
 
 @flyc.jit

@@ -82,22 +82,16 @@ def collect_sums(acc: fx.Tensor, place: fx.Pointer, count: int, others: int, siz
         mine.store(total.load() + mine.load())
 
 
-@flyc.jit
-def line_scale(scales: fx.Tensor, row: fx.Int32, rows: fx.Int32, step: fx.Int32):
-    value = fx.Float32(0.0)
-    if row < rows:
-        value = scales[row, step]
-    return value
-
-
 def scale_counts(tile: Tile, form: Form) -> tuple[int, int]:
     """Factors a thread has of 128 products of 64 rows: of its rows, and of its columns."""
     return (2 if form.scale_x == "line" else 1), (tile.n // 4 if form.scale_y == "line" else 1)
 
 
 def fetch_scales(out: Out, held: fx.Tensor, row: fx.Int32, column: fx.Int32, step: fx.Int32) -> None:
-    """The factors of a step's 128 products, for each 64 rows of a consumer."""
+    """The factors of a step's 128 products, for each 64 rows of a consumer; of sums that are not stored, any."""
     tile, form = out.tile, out.form
+    if not form.blocked:
+        return
     lane = out.member % 32
     of_rows, of_columns = scale_counts(tile, form)
     for r in range(tile.rows // 64):
@@ -106,16 +100,16 @@ def fetch_scales(out: Out, held: fx.Tensor, row: fx.Int32, column: fx.Int32, ste
         if form.scale_x == "line":
             for v in range(2):
                 at = top + out.member // 32 * 16 + lane // 4 + 8 * v
-                held[first + v] = line_scale(out.scale_x, at, out.rows, step)
+                held[first + v] = out.scale_x[fx.min(at, out.rows - 1), step]
         else:
-            held[first] = line_scale(out.scale_x, top // 128, (out.rows + 127) // 128, step)
+            held[first] = out.scale_x[fx.min(top, out.rows - 1) // 128, step]
         first = first + of_rows
         if form.scale_y == "line":
             for i in range(tile.n // 4):
                 at = left + lane % 4 * 2 + 8 * (i // 2) + i % 2
-                held[first + i] = line_scale(out.scale_y, at, out.columns, step)
+                held[first + i] = out.scale_y[fx.min(at, out.columns - 1), step]
         else:
-            held[first] = line_scale(out.scale_y, left // 128, (out.columns + 127) // 128, step)
+            held[first] = out.scale_y[fx.min(left, out.columns - 1) // 128, step]
 
 
 def add_step(tile: Tile, form: Form, grand: fx.Tensor, acc: fx.Tensor, held: fx.Tensor) -> None:
@@ -130,7 +124,7 @@ def add_step(tile: Tile, form: Form, grand: fx.Tensor, acc: fx.Tensor, held: fx.
             j, v, e = i // 4, i // 2 % 2, i % 2
             factor = held[first + min(v, of_rows - 1)] * held[first + of_rows + min(2 * j + e, of_columns - 1)]
             at = r * (tile.n // 2) + i
-            grand[at] = grand[at] + acc[at] * factor
+            grand[at] = fx.fma(acc[at], factor, grand[at])
 
 
 __all__ = [

@@ -13,7 +13,7 @@ from functools import lru_cache
 from math import sqrt
 from typing import NamedTuple
 
-from .tile import LINE, PROMOTED, Tile, problem, span, stages
+from .tile import LINE, Tile, problem, span, stages
 from .winners import winner
 
 
@@ -179,7 +179,7 @@ def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
     reads, multiplies = 16 + tile.n / 4, tile.n / 2
     products = tile.m // 64 * (max(multiplies, reads) + rates.shared * reads) * (LINE // 32) * rates.products
     if given.promote:
-        products = products * 1.1 + 3 * tile.accumulators / (1 if given.blocked else PROMOTED)
+        products = products * 1.1 + 3 * tile.accumulators
     ragged_x, ragged_y = given.ragged[::-1] if tile.swap else given.ragged
     fetched = LINE * (
         tile.m / wide * (rates.ragged if ragged_x else 1) + tile.n / high * (rates.ragged if ragged_y else 1)

@@ -10,11 +10,6 @@ LINE = 128
 """Bytes of a tile's row along K, the widest the swizzle takes."""
 
 
-PROMOTED = 1
-"""Steps along K (of 128 products of fp8) whose products the tensor cores sum before threads add them up.
-
-The tensor cores keep about 14 bits of a sum: at four steps an element was seen off by more than 2^-13 of its products.
-"""
 MOST_STAGES = 24
 BARRIER_BYTES = 16 * MOST_STAGES
 """Of a full and an empty barrier for each stage."""
@@ -77,7 +72,10 @@ class Form(NamedTuple):
     """A factor for "one" and all, each of X's "rows", 128 elements of a "line", or 128 x 128 of a "square"."""
     scale_y: str = ""
     promote: bool = False
-    """The tensor cores sum some hundred products at a time, and threads add these sums up in f32."""
+    """The tensor cores sum 128 products at a time, and threads add these sums up in f32.
+
+    Their own sums keep about 14 bits: of 512 products one was seen off by more than 2^-13 of them.
+    """
 
     overlap: bool = True
     """Set up while the kernel in front in the stream still runs: nothing is read or written before it is done."""
@@ -164,6 +162,6 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
 
 
 __all__ = [
-    "BARRIER_BYTES", "LINE", "PROMOTED", "SHARED_BYTES", "Form", "Staging", "Tile", "fixed_bytes", "problem",
+    "BARRIER_BYTES", "LINE", "SHARED_BYTES", "Form", "Staging", "Tile", "fixed_bytes", "problem",
     "registers", "span", "stage_bytes", "stages", "staging",
 ]  # fmt: skip
