@@ -168,7 +168,7 @@ def hopper_kernel(
         total = sum_class(dtype)
         acc = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.n // 8), repeats, 1), ((1, 2, 4), values, 0)), total)
         grand = other = acc
-        twice = form.promote and tile.accumulators <= (32 if tile.consumers == 3 else 64)
+        twice = form.promote and tile.two_sets
         if fx.const_expr(form.promote):
             grand = fx.make_rmem_tensor(acc.layout, total)
         if fx.const_expr(twice):
@@ -202,7 +202,10 @@ def hopper_kernel(
                 grand.fill(0)
                 begin_k = begin + origin
                 if count_k > 0:
+                    last_k = begin_k + count_k - 1
+                    # Factors come two steps ahead of their products: L2 is busy with operands.
                     fetch_scales(out, scales, row, column, begin_k)
+                    fetch_scales(out, coming, row, column, fx.min(begin_k + 1, last_k))
                     full[stage].wait(phase)
                     multiply(mma, acc, parts_x, parts_y, stage)
                     before = stage
@@ -210,19 +213,17 @@ def hopper_kernel(
                     if fx.const_expr(twice):
                         # Threads add up one set of sums while the tensor cores fill the other.
                         for pair in range((count_k - 1) // 2):
-                            for first_of in fx.range_constexpr(2):
-                                ready, next_sums = (other, acc) if first_of else (acc, other)
-                                held, next_held = (coming, scales) if first_of else (scales, coming)
-                                fetch_scales(out, next_held, row, column, begin_k + pair * 2 + (1 + first_of))
+                            for turn_k in fx.range_constexpr(2):
+                                ready, filled, held = (acc, other, scales) if turn_k == 0 else (other, acc, coming)
                                 full[stage].wait(phase)
-                                multiply(mma, next_sums, parts_x, parts_y, stage)
+                                multiply(mma, filled, parts_x, parts_y, stage)
                                 nv.wgmma_wait(1, ready)
                                 release(empty[before], member, tile.cluster, part)
                                 add_step(tile, form, grand, ready, held)
+                                fetch_scales(out, held, row, column, fx.min(begin_k + pair * 2 + (turn_k + 2), last_k))
                                 before = stage
                                 stage, phase = advance(stage, phase, count)
                         if count_k % 2 == 0:
-                            fetch_scales(out, coming, row, column, begin_k + count_k - 1)
                             full[stage].wait(phase)
                             multiply(mma, other, parts_x, parts_y, stage)
                             nv.wgmma_wait(1, acc)
@@ -237,11 +238,11 @@ def hopper_kernel(
                             add_step(tile, form, grand, acc, scales)
                     else:
                         for step in range(1, count_k):
-                            fetch_scales(out, coming, row, column, begin_k + step)
                             nv.wgmma_wait(0, acc)
                             release(empty[before], member, tile.cluster, part)
                             add_step(tile, form, grand, acc, scales)
                             scales.store(coming.load())
+                            fetch_scales(out, coming, row, column, fx.min(begin_k + step + 1, last_k))
                             full[stage].wait(phase)
                             multiply(mma, acc, parts_x, parts_y, stage)
                             before = stage

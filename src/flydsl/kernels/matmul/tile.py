@@ -56,6 +56,11 @@ class Tile(NamedTuple):
         """Registers of a consumer's thread that hold sums."""
         return self.rows // 64 * self.n // 2
 
+    @property
+    def two_sets(self) -> bool:
+        """Whether registers hold the sums twice, besides those that threads add up."""
+        return self.accumulators <= (32 if self.consumers == 3 else 64)
+
 
 class Form(NamedTuple):
     """What is compiled in besides the tile."""
