@@ -355,7 +355,12 @@ FP8_SHAPES = [(2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (4096,
 
 
 def precision_calls(case: Case):
-    """Products of fp8 and int8 by what they are of: ours, the library's, and what both should give."""
+    """Products of fp8 and int8 by what they are of: ours, the library's, and what both should give.
+
+    For factors of blocks torch has none: there Triton stands for it.
+    """
+    import triton_blocks
+
     from flydsl.kernels.matmul import matmul
 
     m, n, k = case.m, case.n, case.k
@@ -391,7 +396,7 @@ def precision_calls(case: Case):
         "fp8 one": (ours(one, one), scaled(single, single, False), product * one * one),
         "fp8 rows fast": (ours(rows, columns, "fast"), scaled(rows, columns, True), product * rows * columns),
         "fp8 rows": (ours(rows, columns), scaled(rows, columns, False), product * rows * columns),
-        "fp8 blocks": (ours(lines, squares), None, blocked),
+        "fp8 blocks": (ours(lines, squares), lambda: triton_blocks.product(a, b, lines, squares), blocked),
         "f32 tf32": (lambda: matmul(u, v.T, precision="tf32"), library(True), exact),
         "f32 tf32x3": (lambda: matmul(u, v.T, precision="tf32x3"), library(False), exact),
         "int8": (lambda: matmul(x, y.T), lambda: torch._int_mm(x, y.T), x.float() @ y.float().T),
