@@ -366,7 +366,9 @@ def precision_calls(case: Case):
     m, n, k = case.m, case.n, case.k
     a, b = (torch.randn(x, k, device="cuda").to(torch.float8_e4m3fn) for x in (m, n))
     one, rows, columns = (torch.rand(*s, device="cuda") + 0.5 for s in ((1,), (m, 1), (1, n)))
-    lines, squares = (torch.rand(*s, device="cuda") + 0.5 for s in ((m, k // 128), (k // 128, -(-n // 128))))
+    # Weights are kept as (n, k), and so are their factors.
+    lines, squares = (torch.rand(*s, device="cuda") + 0.5 for s in ((m, k // 128), (-(-n // 128), k // 128)))
+    squares = squares.T
     product = a.float() @ b.float().T
     wide = squares.repeat_interleave(128, 0).repeat_interleave(128, 1)[:, :n]
     blocked = (a.float() * lines.repeat_interleave(128, 1)) @ (b.float().T * wide)

@@ -30,7 +30,7 @@ def _product(a, b, c, sa, sb, m, n, k, BM: tl.constexpr, BN: tl.constexpr):
     for step in range(steps):
         part = tl.dot(tl.load(at_a), tl.load(at_b))
         line = tl.load(sa + (rows % m) * steps + step)
-        square = tl.load(sb + step * tl.cdiv(n, 128) + column * BN // 128)
+        square = tl.load(sb + column * BN // 128 * steps + step)
         total += part * (line * square)[:, None]
         at_a += 128
         at_b += 128
@@ -39,7 +39,7 @@ def _product(a, b, c, sa, sb, m, n, k, BM: tl.constexpr, BN: tl.constexpr):
 
 
 def product(a: torch.Tensor, b: torch.Tensor, lines: torch.Tensor, squares: torch.Tensor) -> torch.Tensor:
-    """A (m, k) times the transpose of B (n, k); factors (m, k / 128) and (k / 128, n / 128)."""
+    """A (m, k) times the transpose of B (n, k); factors (m, k / 128) and the transpose of (n / 128, k / 128)."""
     (m, k), n = a.shape, b.shape[0]
     c = torch.empty(m, n, device=a.device, dtype=torch.bfloat16)
     _product[lambda meta: (triton.cdiv(m, meta["BM"]) * triton.cdiv(n, meta["BN"]),)](

@@ -25,7 +25,7 @@ def checked(monkeypatch: pytest.MonkeyPatch):
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, emulate):
     emulate("sm_90a")
-    monkeypatch.setattr(calls, "tile_for", lambda d, dv, form, queries, size: Tile(d, dv, 32, 2, size=size))
+    monkeypatch.setattr(calls, "tile_for", lambda d, dv, form, queries, size: Tile(d, dv, 32, 2, size=size, lazy=True))
     monkeypatch.setattr(calls, "tile_for_few", lambda d, dv, page, size: Tile(d, dv, 32, 1, size=size))
     entry._decided.clear()
     yield

@@ -27,7 +27,7 @@ def tile_for(d: int, dv: int, form: Form, queries: int, size: int = 2) -> Tile:
     if wide <= 192:
         return Tile(d, dv, 96, few)
     # So few keys a step leave no time to take turns in.
-    return Tile(d, dv, 64 if masked or form.softcap else 80, few, pingpong=False)
+    return Tile(d, dv, 64 if masked or form.softcap else 80, few, pingpong=False, lazy=True)
 
 
 def tile_of_bytes(d: int, dv: int, form: Form, queries: int) -> Tile:

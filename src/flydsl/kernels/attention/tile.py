@@ -26,8 +26,8 @@ class Tile(NamedTuple):
     """Consumers issue their products one after the other, so that one's products run during another's softmax."""
     size: int = 2
     """Bytes of an element. Values of one byte are taken as (dv, keys), which the tensor cores want: see `values.py`."""
-    lazy: bool = True
-    """Sums are rescaled only where a maximum has grown by much."""
+    lazy: bool = False
+    """Sums are rescaled only where a maximum has grown by much: it pays where they are many to a score."""
     ahead: bool = False
     """Weights are converted while the last ones are still multiplied: twice their registers."""
 

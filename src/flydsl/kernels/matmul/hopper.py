@@ -202,28 +202,28 @@ def hopper_kernel(
                 grand.fill(0)
                 begin_k = begin + origin
                 if count_k > 0:
-                    last_k = begin_k + count_k - 1
-                    # Factors come two steps ahead of their products: L2 is busy with operands.
                     fetch_scales(out, scales, row, column, begin_k)
-                    fetch_scales(out, coming, row, column, fx.min(begin_k + 1, last_k))
                     full[stage].wait(phase)
                     multiply(mma, acc, parts_x, parts_y, stage)
                     before = stage
                     stage, phase = advance(stage, phase, count)
                     if fx.const_expr(twice):
-                        # Threads add up one set of sums while the tensor cores fill the other.
+                        # Threads add up one set of sums while the tensor cores fill the other. Factors come in front of
+                        # a step's products, a step before they are needed; behind them they would be in the way.
                         for pair in range((count_k - 1) // 2):
-                            for turn_k in fx.range_constexpr(2):
-                                ready, filled, held = (acc, other, scales) if turn_k == 0 else (other, acc, coming)
+                            for second in fx.range_constexpr(2):
+                                ready, held = (other, coming) if second else (acc, scales)
+                                filled, asked = (acc, scales) if second else (other, coming)
+                                fetch_scales(out, asked, row, column, begin_k + pair * 2 + (1 + second))
                                 full[stage].wait(phase)
                                 multiply(mma, filled, parts_x, parts_y, stage)
                                 nv.wgmma_wait(1, ready)
                                 release(empty[before], member, tile.cluster, part)
                                 add_step(tile, form, grand, ready, held)
-                                fetch_scales(out, held, row, column, fx.min(begin_k + pair * 2 + (turn_k + 2), last_k))
                                 before = stage
                                 stage, phase = advance(stage, phase, count)
                         if count_k % 2 == 0:
+                            fetch_scales(out, coming, row, column, begin_k + count_k - 1)
                             full[stage].wait(phase)
                             multiply(mma, other, parts_x, parts_y, stage)
                             nv.wgmma_wait(1, acc)
@@ -238,11 +238,11 @@ def hopper_kernel(
                             add_step(tile, form, grand, acc, scales)
                     else:
                         for step in range(1, count_k):
+                            fetch_scales(out, coming, row, column, begin_k + step)
                             nv.wgmma_wait(0, acc)
                             release(empty[before], member, tile.cluster, part)
                             add_step(tile, form, grand, acc, scales)
                             scales.store(coming.load())
-                            fetch_scales(out, coming, row, column, fx.min(begin_k + step + 1, last_k))
                             full[stage].wait(phase)
                             multiply(mma, acc, parts_x, parts_y, stage)
                             before = stage
