@@ -165,9 +165,12 @@ class Checker:
 
 
 def timed(calls, rounds: int, sets: int) -> dict[str, float]:
-    """Median microseconds of each call, which gets the number of the set; they take turns."""
-    graphs, counts, times = {}, {}, {who: [] for who in calls}
-    for who, one in calls.items():
+    """Median microseconds of each call, which gets the number of the set; they take turns.
+
+    A graph has as many calls of one contender as of another: starting it takes some microseconds.
+    """
+    graphs, times, shortest = {}, {who: [] for who in calls}, math.inf
+    for one in calls.values():
         one(0)
         torch.cuda.synchronize()
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -176,11 +179,12 @@ def timed(calls, rounds: int, sets: int) -> dict[str, float]:
             one(i % sets)
         end.record()
         end.synchronize()
-        one_ms = max(start.elapsed_time(end) / 2, 0.002)
-        counts[who] = max(sets, min(64, math.ceil(0.8 / one_ms)))
+        shortest = min(shortest, max(start.elapsed_time(end) / 2, 0.002))
+    count = max(sets, min(64, math.ceil(0.8 / shortest)))
+    for who, one in calls.items():
         graphs[who] = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graphs[who]):
-            for i in range(counts[who]):
+            for i in range(count):
                 one(i % sets)
     for turn in range(rounds + 1):
         for who, graph in graphs.items():
@@ -190,7 +194,7 @@ def timed(calls, rounds: int, sets: int) -> dict[str, float]:
             end.record()
             end.synchronize()
             if turn:
-                times[who].append(start.elapsed_time(end) / counts[who] * 1e3)
+                times[who].append(start.elapsed_time(end) / count * 1e3)
     return {who: statistics.median(found) for who, found in times.items()}
 
 
