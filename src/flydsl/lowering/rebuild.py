@@ -56,6 +56,8 @@ class Rebuilder:
     handlers: ClassVar[dict[type[Operation], Handler]] = {}
     converts_bf16: ClassVar[bool] = True
     """Whether LLVM's conversions of bf16 are instructions; a host calls functions for them."""
+    pairs_bf16: ClassVar[bool] = False
+    """Whether pairs of bf16 are widened as words: LLVM takes three instructions for two of them there."""
     folds: ClassVar[bool] = False
     """Whether what is copied is folded and shared: the work of `canonicalize`, done by no other pass alone."""
 

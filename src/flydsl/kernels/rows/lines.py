@@ -12,7 +12,7 @@ In registers a pass is unrolled, and what was read is kept; otherwise it is a lo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import flydsl.compiler as flyc
@@ -278,6 +278,22 @@ class Lines:
             scalars = [_one(_pair(op, s, e), op) for op, s, e in zip(ops, scalars, edge, strict=True)]
         return self.meet(scalars, ops)
 
+    def squares(self, term: Callable[[Place], Value]) -> fx.Numeric:
+        """The sum of the squares of a row's terms: a product and a sum are one instruction."""
+        form = self.form
+        if form.turns:
+            total = _squares([self._masked(at, [term(at)], [ADD])[0] for at in self.turns()])
+        else:
+
+            def step(at: Place, so_far: list[Value]) -> list[Value]:
+                return [_more(term(at), so_far[0])]
+
+            (total,) = carry(self.member, self.body, form.team, self._place, [self._filled(0.0)], step)
+        scalar = _one(total, ADD)
+        for at in self._edge():
+            scalar = cast("fx.Numeric", _more(self._masked(at, [term(at)], [ADD])[0], scalar))
+        return self.meet([scalar], [ADD])[0]
+
     def _filled(self, value: float) -> Value:
         """A unit of one number."""
         return fx.full((self.form.unit,), value, self.wide) if self.form.unit > 1 else self.wide(value)
@@ -314,29 +330,39 @@ class Lines:
         In registers a warp finds those of its own terms, and one meeting joins them: nothing is lost to a large mean,
         as it would be by sums of terms and of their squares.
         """
-        count = self.wide(self.n)
         if not self.form.turns:
-            mean = self.fold(lambda at: [term(at)], [ADD])[0] / count
-            return mean, self.fold(lambda at: [_squared(term(at) - mean)], [ADD])[0]
+            mean = self.fold(lambda at: [term(at)], [ADD])[0] * self.share
+            return mean, self.squares(lambda at: term(at) - mean)
         lanes = fx.num_warp_threads()
         width = min(self.form.team, lanes)
-        mine = count if self.form.team <= lanes else self.wide(self._elements(lanes))
-        level = self._within(term, width) / (mine if self.form.team <= lanes else fx.maxnumf(mine, self.wide(1.0)))
-        spread = self._within(lambda at: _squared(term(at) - level), width)
+        total = self._within(term, width)
+        if self.form.team <= lanes:
+            level = total * self.share
+            return level, self._within(lambda at: term(at) - level, width, squared=True)
+        mine = self.wide(self._elements(lanes))
+        level = _over(total, mine)
+        spread = self._within(lambda at: term(at) - level, width, squared=True)
         self._prepare()
-        if self.form.team <= lanes or self._shared is None:
-            return level, spread
-        found, width = gather(self.form, [mine, level, spread], self._shared)
+        assert self._shared is not None
+        found, width = gather(self.form, [mine, total, spread], self._shared)
         parts = list(zip(*found, strict=True))
-        mean = fx.coop.warp_reduce(_sum([c * m for c, m, _ in parts]), ADD, width=width) / count
-        spread = _sum([s + c * cast("fx.Numeric", _squared(m - mean)) for c, m, s in parts])
-        return mean, fx.coop.warp_reduce(spread, ADD, width=width)
+        mean = fx.coop.warp_reduce(_sum([t for _, t, _ in parts]), ADD, width=width) * self.share
+        # Distances from a level that is no mean to the last bit are those from the mean, to the last bits.
+        distances = [(c, _over(t, c) - mean, s) for c, t, s in parts]
+        return mean, fx.coop.warp_reduce(_sum([fx.fma(c * d, d, s) for c, d, s in distances]), ADD, width=width)
 
-    def _within(self, term: Callable[[Place], Value], width: int) -> fx.Numeric:
-        """The sum of the terms of a warp's threads that share a row."""
-        total = _one(_all(ADD, [self._masked(at, [term(at)], [ADD])[0] for at in self.turns()]), ADD)
+    @cached_property
+    def share(self) -> fx.Numeric:
+        """One of the row's elements: what a sum is multiplied by for a mean."""
+        return 1.0 / self.wide(self.n)
+
+    def _within(self, term: Callable[[Place], Value], width: int, *, squared: bool = False) -> fx.Numeric:
+        """The sum of the terms, or of their squares, of a warp's threads that share a row."""
+        parts = [self._masked(at, [term(at)], [ADD])[0] for at in self.turns()]
+        total = _one(_squares(parts) if squared else _all(ADD, parts), ADD)
         for at in self._edge():
-            total = total + cast("fx.Numeric", self._masked(at, [term(at)], [ADD])[0])
+            value = self._masked(at, [term(at)], [ADD])[0]
+            total = cast("fx.Numeric", _more(value, total) if squared else total + value)
         return fx.coop.warp_reduce(total, ADD, width=width) if width > 1 else total
 
     def _elements(self, lanes: int) -> fx.Int32:
@@ -404,8 +430,25 @@ def _words(unit: fx.Vector) -> list[fx.Uint32]:
     return [cast("fx.Uint32", words[i]) for i in range(4)]
 
 
-def _squared(x: Value) -> Value:
-    return x * x
+def _over(a: fx.Numeric, b: fx.Numeric) -> fx.Numeric:
+    """a / b, or 0 of none; f32 to the last bits but one."""
+    b = fx.maxnumf(b, type(b)(1.0))
+    if type(a) is fx.Float64:
+        return a / b
+    with fx.arith.fastmath("afn"):
+        return a / b
+
+
+def _more(x: Value, total: Value) -> Value:
+    """A square on top of others."""
+    return fx.fma(x, x, total)
+
+
+def _squares(values: Sequence[Value]) -> Value:
+    total = values[0] * values[0]
+    for value in values[1:]:
+        total = _more(value, total)
+    return total
 
 
 def meet(

@@ -8,7 +8,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from .form import Form
-from .lines import ADD, Lines, Place
+from .lines import Lines, Place
 from .softmax_kernels import blocks_for, cluster_of, row_of
 
 if TYPE_CHECKING:
@@ -29,16 +29,10 @@ def summed_at(lines: Lines, at: Place) -> Value:
 
 def statistics(lines: Lines, eps: fx.Numeric, centred: bool) -> tuple[fx.Numeric | None, fx.Numeric]:
     """Mean (None without it) and the reciprocal deviation of a row."""
-    count = lines.wide(lines.n)
     if not centred:
-        (squares,) = lines.fold(lambda at: [square(summed_at(lines, at))], [ADD])
-        return None, reciprocal(squares / count + eps)
+        return None, reciprocal(fx.fma(lines.squares(lambda at: summed_at(lines, at)), lines.share, eps))
     mean, squares = lines.moments(lambda at: summed_at(lines, at))
-    return mean, reciprocal(squares / count + eps)
-
-
-def square(x: Value) -> Value:
-    return x * x
+    return mean, reciprocal(fx.fma(squares, lines.share, eps))
 
 
 def reciprocal(x: fx.Numeric) -> fx.Numeric:
@@ -80,9 +74,11 @@ def norm_rows_kernel(
         if summed is not None:
             lines.write("summed", at, value)
         value = (value if mean is None else value - mean) * scale
-        if weight is not None:
+        if weight is not None and bias is not None:
+            value = fx.fma(value, lines.read("weight", at), lines.read("bias", at))
+        elif weight is not None:
             value = value * lines.read("weight", at)
-        if bias is not None:
+        elif bias is not None:
             value = value + lines.read("bias", at)
         lines.write("out", at, value)
 

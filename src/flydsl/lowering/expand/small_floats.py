@@ -17,12 +17,13 @@ from xdsl.dialects.builtin import (
     bf16,
     f32,
 )
+from xdsl.dialects.vector import ShuffleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.upstream.llvm import BitcastOp
 from ...dialects.upstream.vector import FromElementsOp
 from ...ir import arith
-from ...ir.builder import Builder, elem_of, i32, operands_of
+from ...ir.builder import Builder, elem_of, i32, i64_list, operands_of
 from ...ir.enums import RoundingMode
 from ...ir.fold import FORMATS, FloatFormat, float_bits, signed
 from ...ir.types import bit_width, vector_type
@@ -205,10 +206,29 @@ def stored_type(type_: Attribute) -> Attribute:
     return like(type_, IntegerType(cast("IntegerType", elem_of(type_)).bitwidth))
 
 
+def _even(type_: Attribute) -> bool:
+    """Whether a type is a vector of pairs."""
+    return isinstance(type_, VectorType) and len(type_.get_shape()) == 1 and type_.get_shape()[0] % 2 == 0
+
+
+def from_pairs(b: Builder, x: SSAValue, type_: Attribute) -> SSAValue:
+    """Pairs of bfloat16 as f32: one lies in the upper half of a word already, the other is shifted there."""
+    count = cast(VectorType, x.type).get_shape()[0] // 2
+    words, floats = vector_type(i32, count), vector_type(f32, count)
+    word = b.pure(BitcastOp, (x,), words, {})
+    low = b.cast("bitcast", b.int_binary("shli", word, b.const(16, words)), floats)
+    high = b.cast("bitcast", b.int_binary("andi", word, b.const(-65536, words)), floats)
+    mask = i64_list(tuple(i + half * count for i in range(count) for half in range(2)))
+    return b.pure(ShuffleOp, (low, high), type_, {"mask": mask})
+
+
 def _extf(r: Rebuilder, op: Operation) -> None:
     (x,) = operands_of(op)
     result, value = op.results[0], r.val(x)
     by_hand = not r.converts_bf16
+    if r.pairs_bf16 and elem_of(x.type) == bf16 and elem_of(result.type) == f32 and _even(x.type):
+        r.vm[result] = from_pairs(r.b, value, result.type)
+        return
     if not is_small(x.type) and not (by_hand and elem_of(x.type) == bf16):
         r.vm[result] = r.b.cast("extf", value, result.type)
         return

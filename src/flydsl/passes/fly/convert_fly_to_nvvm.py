@@ -33,6 +33,7 @@ class _Conversion(FlyConversion):
     spaces = dict(zip(AddressSpace, (0, 1, 3, 5), strict=True))
     features = features_of("cuda")
     native_math = NVIDIA_MATH
+    pairs_bf16 = True
     extra: ClassVar[dict[type[Operation], Handler]] = {
         llvm.InlineAsmOp: _inline_asm,
         llvm.CallIntrinsicOp: _call_intrinsic,
