@@ -3,7 +3,8 @@
 * Rows are read in 16-byte units. A row that does not begin or end at such a unit has `edges`: at most a unit's elements
   at either end, which single threads take, and whole units between them.
 * Two units of a thread keep enough reads under way, and up to a warp a team of threads grows with the row. Then four:
-  teams that meet at a barrier had better be small, so that a multiprocessor works on many rows.
+  teams that meet at a barrier had better be small, so that a multiprocessor works on many rows. Six, where a block
+  would have all threads of a multiprocessor otherwise, or where there is more to do between the meetings.
 * Longer rows are shared by the blocks of a cluster where there are any. Else, and if they are longer still, each pass
   reads them anew: the second time they come from L2.
 * Short rows share a block of two warps; teams of at most a warp meet without a barrier.
@@ -27,7 +28,7 @@ SHARED_THREADS = 128
 """The least threads of a block of a cluster: small ones leave room for several rows on a multiprocessor."""
 MOST_BLOCKS = 8
 """Blocks of a cluster that every device has."""
-FEW_TURNS, SOME_TURNS = 2, 4
+FEW_TURNS, SOME_TURNS, MANY_TURNS = 2, 4, 6
 HELD_BYTES = 256
 """What a thread keeps of a row: half the registers it has in a block of 512 threads."""
 BUSY = 132 * 1024
@@ -73,13 +74,14 @@ def form_of(
     edges: bool = True,
     few: bool = True,
     clusters: bool = False,
+    most: int = SOME_TURNS,
 ) -> Form:
     """For `m` rows of `n` elements; the first array leads, its units are those of the threads.
 
     A matrix has its rows in the last direction, each in one piece, and a vector is read along with each row. `held` is
     how many bytes a kernel keeps in registers for an element of a row. Without `edges` rows that have some are read by
     the element, and without `few` teams stay small for few rows, too. With `clusters` the blocks of one may share a
-    row: the kernel is launched so.
+    row: the kernel is launched so. `most` units of a thread are better than a larger team.
     """
     lead = next(x for x in arrays.values() if x is not None)
     unit = UNIT_BYTES // lead.itemsize
@@ -92,7 +94,7 @@ def form_of(
     # Each element at an edge has a thread; where two units of a vector are read, the row's last unit is at the edge.
     least = 1 if whole else 4 * unit if shifted else 2 * unit
     units = max(n // unit - bool(shifted), 1)
-    team, turns = _team(m, units, held * unit, least, few)
+    team, turns = _team(m, units, held * unit, least, few, most)
     cluster = 1
     if clusters and not turns:
         team, turns, cluster = _shared(units, held * unit)
@@ -142,11 +144,13 @@ def _power(x: int) -> int:
     return 1 << (x - 1).bit_length()
 
 
-def _team(m: int, units: int, held: int, least: int, few: bool) -> tuple[int, int]:
+def _team(m: int, units: int, held: int, least: int, few: bool, most: int) -> tuple[int, int]:
     """Threads of a row, and units of a thread (0: too many)."""
     team = min(_power(-(-units // FEW_TURNS)), SHORT_WARP)
     team = max(team, least)
-    while team < MOST_THREADS and -(-units // team) > min(SOME_TURNS, _most(team, held)):
+    while team < MOST_THREADS and -(-units // team) > min(
+        most if 2 * team < MOST_THREADS else MANY_TURNS, _most(team, held)
+    ):
         team *= 2
     if few:
         while team < min(MOST_THREADS, _power(units)) and team * m < BUSY // 2:

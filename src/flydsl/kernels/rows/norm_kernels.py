@@ -105,6 +105,9 @@ def norm_rows(
     stream: fx.Stream = fx.Stream(None),
 ):
     """Layer norm (`centred`) or RMS norm of x + residual; the sum, the means and reciprocal deviations on the side."""
+    # Two blocks of a multiprocessor, where registers would do for one and a half.
+    two = centred and form.block == 512 and form.turns > 4
     norm_rows_kernel(
-        x, residual, weight, bias, out, summed, means, scales, m, n, eps, centred, form
+        x, residual, weight, bias, out, summed, means, scales, m, n, eps, centred, form,
+        value_attrs={"nvvm.minctasm": 2} if two else {},
     ).launch(grid=blocks_for(form, m), block=form.block, cluster=cluster_of(form), stream=stream)  # fmt: skip

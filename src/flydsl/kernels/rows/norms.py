@@ -8,7 +8,7 @@ from flydsl.errors import DSLTypeError
 
 from .arrays import Given, HostArray, describe, matrix, same_place, shaped, vacant, vector, zeros
 from .call import Result, arrays_only, check_apart, described, dtype_of, has_clusters, more_of, recall
-from .form import Form, form_of
+from .form import MANY_TURNS, SOME_TURNS, Form, form_of
 from .softmax_entry import describe_rows, in_shared_memory
 
 PROCESSORS = 132
@@ -139,7 +139,8 @@ def _form(op: str, rows: dict[str, HostArray | None], training: bool, centred: b
     x, given = found["x"], [v for v in found.values() if v is not None]
     assert x is not None
     m, n = x.shape
-    form = form_of(m, n, found, max(x.itemsize, 4), clusters=has_clusters())
+    most = MANY_TURNS if centred else SOME_TURNS
+    form = form_of(m, n, found, max(x.itemsize, 4), clusters=has_clusters(), most=most)
     plain = found["residual"] is None and found["weight"] is not None and (found["bias"] is not None) == centred
     whole = plain and form.unit > 1 and not form.edges and len(form.aligned) == len(given)
     one_type = len({v.dtype for v in given}) == 1 and x.dtype != "float64"

@@ -8,7 +8,7 @@ from .arrays import FLOATS, Given, HostArray, describe, matrix, same_place, shap
 from .call import Result, arrays_only, check_apart, described, dtype_of, has_clusters, more_of, recall
 from .form import Form, form_of
 
-LONG_BYTES = 32768
+LONG_BYTES = 49152
 """Rows from which on shared memory is the better place; see `annotated.py`."""
 LONGER_BYTES = 65536
 """Rows from which on the registers of several blocks are."""
