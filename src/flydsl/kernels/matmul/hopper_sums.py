@@ -92,6 +92,7 @@ def fetch_scales(out: Out, held: fx.Tensor, row: fx.Int32, column: fx.Int32, ste
     tile, form = out.tile, out.form
     if not form.blocked:
         return
+    assert out.scale_x is not None and out.scale_y is not None
     lane = out.member % 32
     of_rows, of_columns = scale_counts(tile, form)
     for r in range(tile.rows // 64):
