@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from typing import Protocol, cast
 from weakref import WeakKeyDictionary
 
+from ..cpu.code.history import SEEN
 from ..cpu.schedules.agents import session
-from ..cpu.schedules.findings import ALWAYS_UNCOVERED, Finding, ScheduleReport, ScheduleRun, decode
+from ..cpu.schedules.findings import ALWAYS_UNCOVERED, Finding, LookedAt, ScheduleReport, ScheduleRun, decode
 from ..cpu.schedules.search import Probe, Recorder, Replay, Search
 from ..errors import (
     DSLRuntimeError,
@@ -135,6 +136,7 @@ class _Call:
         for kept in self.kept:
             kept.restore()
         strategy.begin()
+        session.seen[:] = [0] * len(SEEN)
         session.strategy, session.error, session.arrays = strategy, None, self.places
         try:
             with _uninterrupted():
@@ -219,9 +221,13 @@ class _Found:
         self.notes: dict[str, None] = {}
         self.kernels: dict[str, None] = {}
         self.runs = self.operations = 0
+        self.looked_at = LookedAt()
 
     def take(self, run: Recorder) -> None:
         self.runs += 1
+        self.looked_at = self.looked_at.most(
+            LookedAt(barriers=run.barriers, **dict(zip(SEEN, session.seen, strict=True)))
+        )
         self.operations = max(self.operations, run.steps)
         self.kernels.update(dict.fromkeys(run.kernels))
         self.notes.update(dict.fromkeys(run.notes))
@@ -265,25 +271,22 @@ def explore_schedules(
     complete = False
     with _one_thread():
         try:
-            runs: list[Recorder] = [Recorder(), *(Probe(seed) for seed in range(_PROBES))]
-            for run in runs:
+            # Where the first run leaves no choice that matters, it is all there is. Most mistakes show in the probes.
+            runs: list[Recorder] = [search, *(Probe(seed) for seed in range(_PROBES))]
+            while not complete:
+                run = runs.pop(0) if runs else search
                 call.run(run, compare_results)
                 found.take(run)
-                if found.findings and stop_at_first:
+                complete = run is search and not search.advance()
+                if found.findings and (stop_at_first or len(found.findings) >= _MOST_FINDINGS):
                     break
-                if time.monotonic() - start > budget_s or not run.decisions:
-                    break
-            while not (found.findings and stop_at_first):
-                call.run(search, compare_results)
-                found.take(search)
-                if not search.advance():
-                    complete = True
-                    break
-                if time.monotonic() - start > budget_s or len(found.findings) >= _MOST_FINDINGS:
+                if time.monotonic() - start > budget_s:
                     break
         finally:
             for kept in call.kept:
                 kept.restore()
+    if found.looked_at.forgotten:
+        found.notes["accesses that a table had no room for: use a smaller problem"] = None
     return ScheduleReport(
         tuple(found.findings.values()),
         found.runs,
@@ -294,6 +297,7 @@ def explore_schedules(
         time.monotonic() - start,
         (*found.notes, *ALWAYS_UNCOVERED),
         tuple(found.kernels),
+        found.looked_at,
     )
 
 

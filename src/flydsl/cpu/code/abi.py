@@ -90,6 +90,10 @@ class CpuAbi(Abi):
     def access(self, f: FunctionText, op: Operation, text: str | None) -> None:
         cpu_accesses.checked_access(f, self, op, text)
 
+    def lasting(self, op: Operation) -> int:
+        """What an access is besides what it does: one of a copy that lasts until the wait for it (`shadow.ISSUED`)."""
+        return 0
+
     def update(self, f: FunctionText, op: Operation, word: str) -> str | None:
         place, value = op.operands
         if word not in bf16_atomics.WORDS or value.type != bf16:

@@ -25,12 +25,14 @@ from ...llvm.text.spelling import type_text
 from . import check as cpu_check
 from . import copies as cpu_copies
 from . import global_races as cpu_global_races
+from . import history as cpu_history
 from . import order as cpu_order
 from . import places as cpu_places
 from . import ranks as cpu_ranks
 from . import registers as cpu_registers
 from . import routines as cpu_routines
 from . import shadow as cpu_shadow
+from . import shared_races as cpu_shared_races
 from .check import is_atomic, is_peer, root_of, unless, where
 from .report import new_flag
 from .shadow import ATOMIC, NARROW, READS, WRITES
@@ -38,6 +40,8 @@ from .shadow import ATOMIC, NARROW, READS, WRITES
 if TYPE_CHECKING:
     from .abi import CpuAbi
 
+EXACT = "no access is forgotten"
+"""Note of a module whose schedules are explored."""
 _NARROW_SCOPES = ("singlethread", "wavefront", "warp", "workgroup", "block", "cta")
 _ACQUIRES, _RELEASES = (4, 6, 7), (5, 6, 7)
 """Orderings by their number in LLVM."""
@@ -279,6 +283,7 @@ def checked_fence(f: FunctionText, op: Operation) -> None:
 def checked_access(f: FunctionText, abi: CpuAbi, op: Operation, text: str | None) -> None:
     """A load, a store, an atomic update or exchange, whose instruction is `text`; plain ones bring none."""
     access = access_of(op)
+    access = access._replace(how=access.how | abi.lasting(op))
     result = op.results[0] if op.results else None
     if text is None and result is not None and isinstance(op, llvm.LoadOp) and not result.uses:
         return  # what nobody looks at is not read on a GPU either: fields of a struct that was peeked at
@@ -359,10 +364,13 @@ def _routines() -> dict[str, _Written]:
     """All of them by name; their text is the same in every module."""
     made = (
         *cpu_shadow.shadow_routines(),
+        *cpu_history.history_routines(),
+        cpu_shared_races.access(),
         *cpu_order.order_routines(),
         *cpu_places.place_routines(),
         *cpu_copies.copy_routines(),
         cpu_global_races.access(),
+        cpu_global_races.older(),
         cpu_global_races.watch(),
         *cpu_ranks.rank_routines(),
     )
@@ -384,7 +392,8 @@ def finish(module: ModuleText) -> None:
     texts = ["ptr null", *(f"ptr {string_constant(module, text)}" for _, text in lines)]
     todo = [name for text in (*module.functions, *module.globals) for name in _called(text)]
     module.globals.append(f"@fly_source_lines = internal constant [{len(texts)} x ptr] [{', '.join(texts)}]")
-    module.globals += [cpu_global_races.GLOBALS, cpu_places.GLOBALS, cpu_ranks.GLOBALS]
+    exact = cpu_history.globals_text(EXACT in module.notes)
+    module.globals += [cpu_global_races.GLOBALS, cpu_places.GLOBALS, cpu_ranks.GLOBALS, exact]
     routines, done = _routines(), set[str]()
     while todo:
         name = todo.pop()
@@ -398,4 +407,14 @@ def finish(module: ModuleText) -> None:
         todo += written.uses
 
 
-__all__ = ["Access", "access_of", "access_table", "checked_access", "checked_fence", "finish", "may_order", "search"]
+__all__ = [
+    "EXACT",
+    "Access",
+    "access_of",
+    "access_table",
+    "checked_access",
+    "checked_fence",
+    "finish",
+    "may_order",
+    "search",
+]

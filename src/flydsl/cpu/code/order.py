@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...llvm.text.routine import Routine, Value
+from . import history
 from . import report as cpu_report
 from .block import BARRIER, BLOCK_IDS, CLUSTER, SITE_MASK, STATUS, TOOK
 from .block import JOINED as PHASES
@@ -109,6 +110,7 @@ def slot() -> Routine:
             r.give(i)
         with r.when(place.is_(address)):
             r.give(i)
+    history.count(r, history.FORGOTTEN)
     r.give(BARRIERS - 1)
     return r
 

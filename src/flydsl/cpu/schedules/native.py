@@ -483,12 +483,15 @@ class _Library(Protocol):
 
 
 SYMBOL = "fly_sched_install"
+_SEEN_SYMBOL = "fly_seen_install"
 
 
 def install(library: _Library) -> None:
-    """Tell code whose schedules can be explored where the hook is."""
+    """Tell code whose schedules can be explored where the hook is, and where it counts what it looks at."""
     if SYMBOL in library.symbols:
         _INSTALL(library.address(SYMBOL))(ctypes.cast(_hook, ctypes.c_void_p).value)
+    if _SEEN_SYMBOL in library.symbols:
+        _INSTALL(library.address(_SEEN_SYMBOL))(ctypes.addressof(session.seen))
 
 
 __all__ = ["Launch", "install"]

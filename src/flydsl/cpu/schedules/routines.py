@@ -32,6 +32,13 @@ define void @fly_sched_install(ptr %hook) nounwind {
 }
 """
 
+SEEN = """
+define void @fly_seen_install(ptr %seen) nounwind {
+  store ptr %seen, ptr @fly_seen
+  ret void
+}
+"""
+
 
 def _resume(r: Routine, state: Value, t: Value) -> None:
     r.call("llvm.coro.resume", "void", r.load("ptr", state, t * 8 + HANDLES), external=True)
@@ -158,4 +165,4 @@ def schedule_routines() -> list[Routine]:
     return [agents(), step(), open_barrier(), force(), defer(), complete()]
 
 
-__all__ = ["COPY", "GLOBALS", "MOST_COPIES", "OPERATION", "OPERATIONS", "ROW", "SUMMARY", "schedule_routines"]
+__all__ = ["COPY", "GLOBALS", "MOST_COPIES", "OPERATION", "OPERATIONS", "ROW", "SEEN", "SUMMARY", "schedule_routines"]
