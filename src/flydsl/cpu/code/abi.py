@@ -311,7 +311,7 @@ class CoroutineAbi(CpuAbi):
             if moves is not None:
                 given.append(f"i1 {cpu_bulk_checks.check_bytes(f, self, op, moves)}")
             site = f.assign(f"getelementptr i8, ptr %state, i64 {cpu_shadow.SITE}")
-            word = "write" if "load" in name or "async" in name else "read"
+            word = "write" if any(part in name for part in ("load", "async", "to_shared")) else "read"
             f.line(f"store ptr {cpu_accesses.access_table(f, op, word)}, ptr {site}")
             if name.startswith("fly_tma_"):
                 word = "read" if name == "fly_tma_load" else "write"

@@ -162,6 +162,9 @@ def copy_started(kind: int) -> Routine:
     name = {CP_ASYNC: "fly_check_cp_async", TO_SHARED: "fly_check_to_shared"}[kind]
     r = Routine(name, "void", "ptr state, i64 tid, ptr at, i64 size")
     shadow = shadow_of(r)
+    if kind == TO_SHARED:
+        # Lanes compute where it goes from another's address, so that the write itself is not known for one.
+        _touch(r, r["state"], r["at"], WRITES)
     offset = r.address(r["at"]) - r.address(r.load("ptr", r["state"], SHARED))
     group = r.load("i32", _groups(r, shadow, r["tid"], kind), 0, 4).to("i64")
     line = r.load("i64", r.load("ptr", r["state"], SITE), TABLE_LINE)
