@@ -29,7 +29,8 @@ def test_every_ring_is_told_apart(name: str, emulate: Callable[[str], None]):
     emulate(kind.arch)
     wrong: list[str] = []
     witnesses: list[tuple[Ring, str]] = []
-    for ring in every_ring():
+    rings = list(every_ring())
+    for ring in rings if kind.whole else random.sample(rings, 60):
         arguments = kind.arguments(ring)
         report = flyc.explore_schedules(kind.launch, *arguments)
         if is_racy(ring, kind.groups):

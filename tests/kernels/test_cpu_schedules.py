@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Timer
@@ -15,14 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl import kernels
 from flydsl.errors import DSLTypeError, DSLValueError, FlyRuntimeError, KernelScheduleError
-from flydsl.kernels.attention import attention
-from flydsl.kernels.gemm_sm90 import gemm_sm90
 
 from .schedules import TEMPLATES
 
@@ -60,51 +55,6 @@ def test_bug_is_found_and_replays(name: str, bug: int, emulate: Callable[[str], 
     again = flyc.replay_schedule(template.launch, *arguments, schedule=found[0].schedule)
     assert found[0].kind in [f.kind for f in again.findings], again
     assert again.timeline.text() == found[0].timeline.text()
-
-
-@pytest.mark.parametrize("cluster", [1, 2])
-def test_the_gemm_of_the_library_is_clean(cluster: int, emulate: Callable[[str], None]):
-    emulate("sm_90a")
-    a, b, c = (
-        torch.randn(128 * cluster, 128).half(),
-        torch.randn(256, 128).half(),
-        torch.zeros(128 * cluster, 256).half(),
-    )
-    report = flyc.explore_schedules(gemm_sm90, a, b, c, cluster, cluster, budget_s=60)
-    assert report and report.complete and report.operations > 100, report
-
-
-def test_the_attention_of_the_library_is_clean(emulate: Callable[[str], None]):
-    """A plain function that calls kernels can be explored as well."""
-    emulate("sm_90a")
-    q, k, v = (torch.randn(1, n, 1, 64).half() for n in (64, 96, 96))
-    report = flyc.explore_schedules(attention, q, k, v, out=torch.zeros_like(q), budget_s=60)
-    assert report and report.complete and report.operations > 50, report
-
-
-def of_the_library(name: str) -> tuple[Any, ...]:
-    """A call of an entry point, at a size that its kernel is one block or cluster of."""
-
-    def random(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape).bfloat16()
-
-    if name == "matmul":
-        return kernels.matmul, random(128, 128), random(128, 64)
-    if name == "few rows":
-        return kernels.matmul, random(4, 256), random(256, 64)
-    if name == "packed weights":
-        return kernels.matmul, random(4, 128), kernels.quantize_weight(random(128, 64), bits=4, group=128)
-    if name == "latent keys":
-        return partial(kernels.mla_decode, dv=128), random(1, 1, 16, 192), random(1, 64, 192)
-    assert name == "a row of a cluster"
-    return kernels.layer_norm, torch.randn(1, 34000), torch.randn(34000), torch.randn(34000)
-
-
-@pytest.mark.parametrize("name", ["matmul", "few rows", "packed weights", "latent keys", "a row of a cluster"])
-def test_entry_points_of_the_library_are_clean(name: str, emulate: Callable[[str], None]):
-    emulate("sm_90a")
-    report = flyc.explore_schedules(*of_the_library(name), budget_s=60)
-    assert report and report.complete and report.operations > 50, report
 
 
 # --- what is said -----------------------------------------------------------------------------------------------------

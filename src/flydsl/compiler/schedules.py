@@ -81,13 +81,15 @@ class _Kept:
         else:
             cast("_Array", self.array)[...] = self.saved
 
-    def digest(self) -> bytes:
-        if self.is_tensor:
-            import torch
 
-            flat = cast("_Tensor", self.array).detach().contiguous().flatten().view(torch.uint8)
-            return hashlib.sha256(flat.numpy().tobytes()).digest()
-        return hashlib.sha256(cast("_Array", self.array).tobytes()).digest()
+def _digest(array: object) -> bytes:
+    """What tells the contents of an array from others."""
+    if hasattr(array, "data_ptr"):
+        import torch
+
+        flat = cast("_Tensor", array).detach().contiguous().flatten().view(torch.uint8)
+        return hashlib.sha256(flat.numpy().tobytes()).digest()
+    return hashlib.sha256(cast("_Array", array).tobytes()).digest()
 
 
 def _place_of(array: object) -> tuple[int, int]:
@@ -126,7 +128,7 @@ class _Call:
         self.fn, self.args, self.kwargs = fn, args, kwargs
         self.kept = [_Kept(a) for a in _arrays(iter((*args, *kwargs.values())))]
         self.places = [_place_of(kept.array) for kept in self.kept]
-        self.first: bytes | None = None
+        self.first: list[bytes] | None = None
         self.first_schedule = ""
 
     def run(self, strategy: Recorder, compare: bool) -> None:
@@ -138,9 +140,10 @@ class _Call:
         strategy.begin()
         session.seen[:] = [0] * len(SEEN)
         session.strategy, session.error, session.arrays = strategy, None, self.places
+        returned: object = None
         try:
             with _uninterrupted():
-                self._call()
+                returned = self._call()
                 get_device_runtime().synchronize()
         except KernelDeadlockError as error:
             strategy.findings.append(("deadlock", _lines(error), strategy.schedule))
@@ -152,32 +155,30 @@ class _Call:
         if error is not None:
             raise error
         if compare and not strategy.findings and not strategy.abandoned:
-            self._compare(strategy)
+            self._compare(strategy, returned)
 
-    def _call(self) -> None:
+    def _call(self) -> object:
         if hasattr(self.fn, "with_hints"):
             # Calls of its own that are made again are quick.
             fn = cast("_WithHints", self.fn)
             if fn not in _twins:
                 _twins[fn] = fn.with_hints(_HINTS)
-            _twins[fn](*self.args, **self.kwargs)
-            return
+            return _twins[fn](*self.args, **self.kwargs)
         with CompilationContext.compile_hints(_HINTS):
-            self.fn(*self.args, **self.kwargs)
+            return self.fn(*self.args, **self.kwargs)
 
-    def _compare(self, strategy: Recorder) -> None:
-        digest = b"".join(kept.digest() for kept in self.kept)
+    def _compare(self, strategy: Recorder, returned: object) -> None:
+        """The arrays among the arguments and those that the call gave, with those of the first run."""
+        named = [(f"array argument {i}", kept.array) for i, kept in enumerate(self.kept)]
+        named += [(f"array {i} of the result", array) for i, array in enumerate(_arrays(iter((returned,))))]
+        digests = [_digest(array) for _, array in named]
         if self.first is None:
-            self.first, self.first_schedule = digest, strategy.schedule
-        elif digest != self.first:
-            which = [
-                str(i)
-                for i in range(len(self.kept))
-                if digest[32 * i : 32 * i + 32] != self.first[32 * i : 32 * i + 32]
-            ]
+            self.first, self.first_schedule = digests, strategy.schedule
+        elif digests != self.first:
+            which = [name for (name, _), x, y in zip(named, digests, self.first, strict=False) if x != y]
             text = (
-                f"the result depends on the order: array argument(s) {', '.join(which)} differ from those of "
-                f"schedule {self.first_schedule}"
+                f"the result depends on the order: {', '.join(which)} differ(s) from that of schedule "
+                f"{self.first_schedule}"
             )
             strategy.findings.append(("order", text, strategy.schedule))
 

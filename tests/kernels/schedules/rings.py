@@ -227,6 +227,8 @@ class Kind(NamedTuple):
     arch: str
     threads: int
     groups: bool
+    whole: bool
+    """Whether every ring is tried in every run of the tests, or some that are drawn."""
 
     def arguments(self, ring: Ring) -> tuple[Any, ...]:
         x, y = aligned(ROWS * self.threads), aligned(ROWS * self.threads)
@@ -235,20 +237,20 @@ class Kind(NamedTuple):
         return x, y, *ring.words
 
 
-def _kind(kernel: Any, arch: str, threads: int, groups: bool) -> Kind:
+def _kind(kernel: Any, arch: str, threads: int, groups: bool, whole: bool = True) -> Kind:
     @flyc.jit
     def launch(x: fx.Tensor, y: fx.Tensor, buffers: fx.Int32, ahead: fx.Int32, pending: fx.Int32, flags: fx.Int32):
         kernel(x, y, buffers, ahead, pending, flags).launch(grid=1, block=threads, smem=3 * threads * 4)
 
-    return Kind(launch, arch, threads, groups)
+    return Kind(launch, arch, threads, groups, whole)
 
 
 KINDS = {
     "cp.async on sm_80": _kind(cp_async_kernel, "sm_80", 64, True),
-    "cp.async on sm_90a": _kind(cp_async_kernel, "sm_90a", 64, True),
+    "cp.async on sm_90a": _kind(cp_async_kernel, "sm_90a", 64, True, False),
     "vmcnt on gfx942": _kind(vmcnt_kernel, "gfx942", 128, False),
-    "vmcnt on gfx950": _kind(vmcnt_kernel, "gfx950", 128, False),
-    "asyncmark on gfx942": _kind(asyncmark_kernel, "gfx942", 128, True),
+    "vmcnt on gfx950": _kind(vmcnt_kernel, "gfx950", 128, False, False),
+    "asyncmark on gfx942": _kind(asyncmark_kernel, "gfx942", 128, True, False),
     "asyncmark on gfx950": _kind(asyncmark_kernel, "gfx950", 128, True),
 }
 

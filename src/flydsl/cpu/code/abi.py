@@ -74,6 +74,8 @@ class CpuAbi(Abi):
     """Whether accesses that a buffer's descriptor bounds are reported."""
     shadowed = False
     """Whether shared accesses are compared with those of other threads."""
+    exact = False
+    """Whether all accesses are, those by bare pointers too, and none is forgotten (`history.py`)."""
 
     def __init__(self, shared: SharedLayout, warp: int, checked: bool = False):
         super().__init__()
@@ -216,6 +218,11 @@ class CoroutineAbi(CpuAbi):
     ) -> str:
         """The function of a range of blocks."""
         return cpu_block.synchronizing_function(name, arguments, block, self.how, sites, check)
+
+    @classmethod
+    def told(cls, text: ModuleText, name: str) -> list[str]:
+        """Lines in front of a kernel whose threads never meet."""
+        return []
 
     @classmethod
     def finish(cls, text: ModuleText) -> None:
@@ -449,10 +456,11 @@ def device_module(
         shared = shared_layout(op, module)
         if how is None:
             plain = CpuAbi(shared, warp, checked)
+            plain.exact = coroutines.exact
             plain.clamps = CLAMPS_ATTRIBUTE in module.attributes
             plain.unset = cpu_registers.unset_elements(op) if checked else {}
             located = _plain_thread(text, op, plain)
-            code = cpu_block.plain_function(name, arguments, block, checked)
+            code = cpu_block.plain_function(name, arguments, block, checked, coroutines.told(text, name))
             text.functions.append(debug_info.caller(located, code))
             continue
         if block is not None and not checked and how.cluster is None and text.debug is None:

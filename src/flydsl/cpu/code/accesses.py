@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from ...dialects.upstream import llvm
 from ...dialects.upstream.llvm.atomics import CmpXchgOp, FenceOp
@@ -171,12 +171,21 @@ def _shadow(f: FunctionText, access: Access, differs: str, peer: bool) -> None:
     )
 
 
+_NO_BOUNDS = cpu_check.Bounds("0", "0", "global memory", None)
+
+
+def compared(f: FunctionText, abi: CpuAbi, root: SSAValue) -> bool:
+    """Whether accesses by a pointer are compared: those to tensors, and where none may be missed to bare pointers."""
+    return root in abi.extents or (abi.exact and isinstance(root, BlockArgument) and root.owner.parent_op() is f.op)
+
+
 def search(f: FunctionText, abi: CpuAbi, access: Access, at: SSAValue, size: int | str, differs: str = "true") -> None:
     """Compare an access to an argument's tensor with earlier ones; a write that changes nothing does not `differ`."""
     root = root_of(at)
-    bounds = None if root is None else abi.extents.get(root)
-    if bounds is None:
+    if root is None or not compared(f, abi, root):
         return
+    # Of a bare pointer no extents are known.
+    bounds = abi.extents.get(root, _NO_BOUNDS)
     table = global_table(f, access.op, access.word, bounds.name)
     tensor = "null"
     if bounds.tensor is not None:
@@ -213,7 +222,7 @@ def _compare(f: FunctionText, abi: CpuAbi, access: Access, place: SSAValue, guar
     """Compare an access with earlier ones, wherever it goes."""
     root = root_of(place)
     shared = abi.shadowed and _is_shared(root)
-    if not shared and (root is None or root not in abi.extents):
+    if not shared and (root is None or not compared(f, abi, root)):
         return
     after = ""
     if guard is not None:

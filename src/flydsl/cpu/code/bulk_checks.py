@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import i8
 
 from ...dialects.fly_cpu import CallOp
 from ...llvm.text.function_text import FunctionText
-from .accesses import Access, search
+from .accesses import Access, compared, search
 from .check import Bounds, bounds_of, check_offsets, report, root_of, unless, where
 from .shadow import ATOMIC, COUNTED, ISSUED, READS, WRITES
 
@@ -54,7 +54,8 @@ def check_bytes(f: FunctionText, abi: CpuAbi, op: CallOp, moves: Moves) -> str:
     for flag in fine[1:]:
         whole = f.assign(f"and i1 {whole}, {flag}")
     for place in (moves.reads, moves.writes):
-        if root_of(op.args[place]) in abi.extents:
+        root = root_of(op.args[place])
+        if root is not None and compared(f, abi, root):
             _search(f, abi, op, moves, place, whole, nbytes)
     return whole
 

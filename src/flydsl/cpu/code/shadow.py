@@ -16,10 +16,10 @@ from ...llvm.text.routine import Routine, Value
 from . import report as cpu_report
 from .block import BLOCK_IDS, CLUSTER, RANK, SHADOW
 
-ENTRIES = 64
+ENTRIES = 128
 AGENTS = 32
 """Entries of a clock vector: warps first, then mbarriers."""
-BARRIERS = 32
+BARRIERS = ENTRIES - AGENTS
 NAMED_FIRST, NAMED_COUNT = BARRIERS, 16
 AGENT_THREAD = 1024
 """Threads from this number on are mbarriers."""

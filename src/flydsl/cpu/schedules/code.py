@@ -51,6 +51,7 @@ class ExploringAbi(cpu_abi.CoroutineAbi):
     """Text of one thread that stops in front of visible operations."""
 
     completes = "fly_sched_defer"
+    exact = True
     _counting: bool | None = None
 
     def stop(self, f: FunctionText, op: Operation, kind: Kind, *words: str) -> None:
@@ -127,6 +128,10 @@ class ExploringAbi(cpu_abi.CoroutineAbi):
     ) -> str:
         assert check is not None
         return _exploring_function(name, arguments, block, self, sites, check, string_constant(text, name))
+
+    @classmethod
+    def told(cls, text: ModuleText, name: str) -> list[str]:
+        return ["  %told = load ptr, ptr @fly_told", f"  call void %told(ptr {string_constant(text, name)})"]
 
     @classmethod
     def finish(cls, text: ModuleText) -> None:

@@ -152,7 +152,7 @@ class ScheduleReport:
         else:
             far = f"not every order: the time was over with {self.left} choice(s) known and not made"
         lines = [
-            f"{found} in {self.schedules} schedule(s) of {', '.join(self.kernels) or 'no kernel that synchronizes'}, "
+            f"{found} in {self.schedules} schedule(s) of {', '.join(self.kernels) or 'no kernel'}, "
             f"{self.orders} of them different, of up to {self.operations} operations, in {self.seconds:.1f} s ({far})",
             f"  looked at in each: {self.looked_at}",
             *(f"  {line}" for each in self.findings for line in str(each).splitlines()),
