@@ -113,7 +113,7 @@ def _arrays(values: Iterator[object]) -> Iterator[object]:
             yield value
 
 
-class _Call:
+class RepeatedCall:
     """A call that can be made again: each time with its arrays as they were."""
 
     def __init__(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]):
@@ -202,7 +202,7 @@ def _uninterrupted() -> Generator[None]:
 
 
 @contextmanager
-def _one_thread() -> Generator[None]:
+def one_thread() -> Generator[None]:
     """All blocks of a launch in one call."""
     from ..cpu.runtime.native import launcher
 
@@ -268,9 +268,9 @@ def explore_schedules(
     (True, True)
     """
     start = time.monotonic()
-    call, found, search = _Call(fn, args, kwargs), _Found(), Search()
+    call, found, search = RepeatedCall(fn, args, kwargs), _Found(), Search()
     complete = False
-    with _one_thread():
+    with one_thread():
         try:
             # Where the first run leaves no choice that matters, it is all there is. Most mistakes show in the probes.
             runs: list[Recorder] = [search, *(Probe(seed) for seed in range(_PROBES))]
@@ -312,9 +312,9 @@ def replay_schedule(
     >>> flyc.replay_schedule(lambda: None, schedule="s1:").findings
     ()
     """
-    call = _Call(fn, args, kwargs)
+    call = RepeatedCall(fn, args, kwargs)
     found = _Found()
-    with _one_thread():
+    with one_thread():
         if compare_results:
             call.run(Recorder(), True)
         run = Replay(decode(schedule))
@@ -332,4 +332,4 @@ def explore_before(fn: _WithHints, args: tuple[object, ...], kwargs: Mapping[str
         raise KernelScheduleError(f"{report!r}\n{report.findings[0].timeline}")
 
 
-__all__ = ["explore_before", "explore_schedules", "replay_schedule"]
+__all__ = ["RepeatedCall", "explore_before", "explore_schedules", "one_thread", "replay_schedule"]
