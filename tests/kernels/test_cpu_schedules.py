@@ -197,7 +197,7 @@ def test_calls_that_differ_are_refused(emulate: Callable[[str], None]):
 
     def moody(x: Any) -> None:
         _CALLS[0] += 1
-        run(x, 0 if _CALLS[0] < 9 else 7)
+        run(x, 0 if _CALLS[0] < 8 else 7)
 
     _CALLS[0] = 0
     with pytest.raises(FlyRuntimeError, match="does not run the same way twice"):

@@ -26,4 +26,5 @@ def test_clean_in_every_order(name: str, emulate: Callable[[str], None]):
     assert report and report.complete and not missing, report
     seen = report.looked_at
     assert not seen.forgotten and seen.global_accesses, "it looked at something, and forgot nothing"
-    assert seen.shared_conflicts or not seen.barriers, "what a barrier is there for"
+    if not call.kernels.startswith("dist."):  # there the barriers are for flags of other ranks
+        assert seen.shared_conflicts or not seen.barriers, "what a barrier is there for"

@@ -18,6 +18,7 @@ import torch
 import flydsl.compiler as flyc
 import flydsl.kernels as k
 from flydsl.compiler.kernel_function import KernelFunction
+from flydsl.cpu.schedules.findings import ScheduleReport
 from flydsl.kernels.attention import attention_backward
 from flydsl.kernels.attention.combine import combine
 from flydsl.kernels.gemm_sm90 import gemm_sm90
@@ -157,7 +158,7 @@ CALLS: dict[str, Call] = {
     "gemm_preshuffle_scaled": Call(
         "gfx942", of_case("gemm_preshuffle_scaled"), "gemm_preshuffle_kernel.gemm_preshuffle_kernel", False
     ),
-    "matmul": Call(HOPPER, lambda: (k.matmul, bf16(64, 64), bf16(64, 64)), "matmul.hopper.hopper_kernel"),
+    "matmul": Call(HOPPER, lambda: (k.matmul, bf16(64, 64), bf16(64, 64)), "matmul.hopper.hopper_kernel", False),
     "matmul in slices": Call(HOPPER, slices, "matmul.hopper.hopper_kernel"),
     "matmul of odd rows": Call(
         HOPPER,
@@ -229,6 +230,7 @@ CALLS: dict[str, Call] = {
         "gfx942",
         lambda: (partial(k.mla_decode, dv=64), bf16(1, 1, 4, 96), bf16(1, 32, 96)),
         "attention.latent.plain.plain_latent_kernel",
+        False,
     ),
     # --- axes ---
     "cast": Call(HOPPER, lambda: (partial(k.cast, dtype=torch.float16), f32(40, 9)), "axes.permute.cast_kernel"),
@@ -300,6 +302,7 @@ CALLS: dict[str, Call] = {
         HOPPER,
         lambda: (k.layer_norm_backward, f32(9, 64), f32(9, 64), f32(64), f32(9), f32(9)),
         "rows.norm_gradients.norm_back_kernel rows.columns.column_sums_kernel",
+        False,
     ),
     "sums of weights": Call(HOPPER, summed_weights, "rows.columns.weight_sums_kernel"),
     "group_norm": Call(
@@ -323,6 +326,7 @@ CALLS: dict[str, Call] = {
         HOPPER,
         lambda: (k.linear_cross_entropy, bf16(8, 32), bf16(64, 32), ids(64, 8)),
         "matmul.slim_kernel.slim_kernel rows.linear_cross_entropy.partial_loss_kernel",
+        False,
     ),
     "embedding": Call(HOPPER, lambda: (k.embedding, ids(16, 5), f32(16, 32)), "rows.embedding.embedding_kernel"),
     "embedding_backward": Call(
@@ -364,7 +368,7 @@ CALLS: dict[str, Call] = {
 }
 
 
-def explore(call: Call, budget_s: float) -> tuple[flyc.ScheduleReport, list[str]]:
+def explore(call: Call, budget_s: float) -> tuple[ScheduleReport, list[str]]:
     """What is found, and the kernels of the call that did not run."""
     function, *arguments = call.make()
     report = flyc.explore_schedules(function, *arguments, budget_s=budget_s)
