@@ -75,7 +75,7 @@ class CpuAbi(Abi):
     shadowed = False
     """Whether shared accesses are compared with those of other threads."""
     exact = False
-    """Whether all accesses are, those by bare pointers too, and none is forgotten (`history.py`)."""
+    """Whether all accesses are, those by bare pointers too, and none is forgotten (`races/history.py`)."""
 
     def __init__(self, shared: SharedLayout, warp: int, checked: bool = False):
         super().__init__()

@@ -1,8 +1,8 @@
 """Memory accesses in checked mode: what is written around each, by what it does and where.
 
 An access is tested (`check.py`), compared with earlier ones of other threads, and done if it is allowed; a load that is
-not gives zero. Shared memory is compared by `shadow.py`, global memory by `global_races.py`. Atomic accesses and fences
-pass on what threads know (`places.py`).
+not gives zero. Shared and global memory are compared by the files of `races`. Atomic accesses and fences pass on what
+threads know (`places.py`).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from ...llvm.text.print_text import string_constant
 from ...llvm.text.spelling import type_text
 from . import check as cpu_check
 from . import copies as cpu_copies
-from . import global_races as cpu_global_races
-from . import history as cpu_history
 from . import order as cpu_order
 from . import places as cpu_places
 from . import ranks as cpu_ranks
 from . import registers as cpu_registers
 from . import routines as cpu_routines
 from . import shadow as cpu_shadow
-from . import shared_races as cpu_shared_races
 from .check import is_atomic, is_peer, root_of, unless, where
+from .races import global_memory as cpu_global_races
+from .races import history as cpu_history
+from .races import shared_memory as cpu_shared_races
 from .report import new_flag
 from .shadow import ATOMIC, NARROW, READS, WRITES
 
@@ -115,7 +115,7 @@ def access_table(f: FunctionText, op: Operation, word: str) -> str:
 
 
 def global_table(f: FunctionText, op: Operation, word: str, name: str) -> str:
-    """The same of an access to global memory, in the order of `global_races.py`."""
+    """The same of an access to global memory, in the order of `races/global_memory.py`."""
     return _table(
         f,
         op,

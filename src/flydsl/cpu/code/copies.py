@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...llvm.text.routine import Routine, Value
-from . import history
 from .block import RANK, SHARED
 from .order import known_by
+from .races import history
 from .shadow import (
     AGENT_THREAD,
     AGENTS,
@@ -42,7 +42,7 @@ from .shadow import (
 )
 
 ENTRY = 48
-"""Something under way: kind, thread or barrier, group, offset, bytes, and its ticket (`history.py`)."""
+"""Something under way: kind, thread or barrier, group, offset, bytes, and its ticket (`races/history.py`)."""
 _WORDS = ENTRY // 8
 
 CP_ASYNC, TMA_STORE, TO_SHARED, WGMMA, TMA_LOAD, COUNTED, ENDED, TMA_WRITE = range(8)

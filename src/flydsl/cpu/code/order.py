@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...llvm.text.routine import Routine, Value
-from . import history
 from . import report as cpu_report
 from .block import BARRIER, BLOCK_IDS, CLUSTER, SITE_MASK, STATUS, TOOK
 from .block import JOINED as PHASES
 from .places import NOW
+from .races import history
 from .shadow import (
     BARRIERS,
     JOINED,

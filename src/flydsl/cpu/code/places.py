@@ -15,7 +15,7 @@ made up. Places are of a launch and of a `space`: 0 for memory of all blocks, a 
 from __future__ import annotations
 
 from ...llvm.text.routine import Routine, Value
-from . import history
+from .races import history
 from .shadow import (
     AGENT_THREAD,
     AGENTS,

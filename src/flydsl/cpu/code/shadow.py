@@ -44,13 +44,13 @@ FENCED = VECTOR_BYTES + 16
 TICKET = FENCED + 2 * VECTOR_BYTES
 PER_THREAD = TICKET + 8
 """Of a thread: its clock vector, how many groups of copies it has closed (of each kind), its vector as it was at its
-last fence for the block, and at the last for the device, and the ticket of the copy it issues (`history.py`)."""
+last fence for the block, and at the last for the device, and the ticket of the copy it issues (`races/history.py`)."""
 CELL = 48
 """Last plain write, two reads, last atomic write, the places in the source of the four (16 bits each), and `HOW`."""
 WRITE, READ, UPDATE = 0, 1, 3
 LINES, HOW, MORE = 32, 40, 44
 """`HOW`: the rank in the cluster of who did each of the four (4 bits each), then which of them were atomic. `MORE`:
-accesses that have left their place, where schedules are explored (`history.py`)."""
+accesses that have left their place, where schedules are explored (`races/history.py`)."""
 
 READS, WRITES, ATOMIC, NARROW, COUNTED, ISSUED = 1, 2, 4, 8, 16, 32
 """What an access does; `NARROW` ones are atomic for their block alone, `COUNTED` ones end with a barrier's phase,

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from ..code.history import SEEN
+from ..code.races.history import SEEN
 from .operations import MBARRIER, NAMES, Kind, Operation
 
 
@@ -72,7 +72,7 @@ class Session:
         self.arrays: list[tuple[int, int]] = []
         """First byte of the arrays among the arguments, and the one behind the last."""
         self.seen = (ctypes.c_int64 * len(SEEN))()
-        """What code counts of what it looks at (`cpu/code/history.py`)."""
+        """What code counts of what it looks at (`cpu/code/races/history.py`)."""
 
     def place(self, address: int) -> str:
         """An address in words that are the same in every process."""

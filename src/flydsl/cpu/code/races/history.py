@@ -1,6 +1,6 @@
 """What has no room in the record of a byte or word: kept where schedules are explored, so that no access is forgotten.
 
-Checked mode keeps the last writes of a byte and one or two reads (`shadow.py`, `global_races.py`), which finds most
+Checked mode keeps the last writes of a byte and one or two reads (`shadow.py`, `global_memory.py`), which finds most
 races and is quick. To say that there is none, all accesses count that nothing orders before a later one. Those that
 must leave a record go into a list of it: one node per warp, with the lanes that did the same since they last met.
 
@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...llvm.text.routine import Routine, Value
-from .block import RANK
-from .shadow import (
+from ....llvm.text.routine import Routine, Value
+from ..block import RANK
+from ..shadow import (
     AGENT_THREAD,
     ASYNC,
     ATOMIC,

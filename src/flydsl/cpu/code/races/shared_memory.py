@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ...llvm.text.routine import Routine, Value
-from . import history
-from .block import RANK, SHADOW, SHARED
-from .shadow import (
+from ....llvm.text.routine import Routine, Value
+from ..block import RANK, SHADOW, SHARED
+from ..shadow import (
     ATOMIC,
     BYTES,
     CELL,
@@ -28,6 +27,7 @@ from .shadow import (
     cells_of,
     tell,
 )
+from . import history
 
 
 def access() -> Routine:

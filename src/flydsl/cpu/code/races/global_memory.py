@@ -11,13 +11,13 @@ schedules are explored those that have left their place (`history.py`).
 
 from __future__ import annotations
 
-from ...llvm.text.routine import Routine, Value
+from ....llvm.text.routine import Routine, Value
+from .. import report as cpu_report
+from ..block import SHADOW
+from ..places import lock, time_now, unlock
+from ..ranks import BY_READER
+from ..shadow import ATOMIC, COUNTED, COUNTED_BY, ISSUED, NARROW, READS, WARP_BITS, WRITES, cell_of
 from . import history
-from . import report as cpu_report
-from .block import SHADOW
-from .places import lock, time_now, unlock
-from .ranks import BY_READER
-from .shadow import ATOMIC, COUNTED, COUNTED_BY, ISSUED, NARROW, READS, WARP_BITS, WRITES, cell_of
 
 BITS = 19
 ENTRY = 96
