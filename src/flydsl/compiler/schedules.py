@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from typing import Protocol, cast
 from weakref import WeakKeyDictionary
 
+from ..cpu.code.races.history import SEEN
 from ..cpu.schedules.agents import session
-from ..cpu.schedules.findings import ALWAYS_UNCOVERED, Finding, ScheduleReport, ScheduleRun, decode
+from ..cpu.schedules.findings import ALWAYS_UNCOVERED, Finding, LookedAt, ScheduleReport, ScheduleRun, decode
 from ..cpu.schedules.search import Probe, Recorder, Replay, Search
 from ..errors import (
     DSLRuntimeError,
@@ -80,13 +81,15 @@ class _Kept:
         else:
             cast("_Array", self.array)[...] = self.saved
 
-    def digest(self) -> bytes:
-        if self.is_tensor:
-            import torch
 
-            flat = cast("_Tensor", self.array).detach().contiguous().flatten().view(torch.uint8)
-            return hashlib.sha256(flat.numpy().tobytes()).digest()
-        return hashlib.sha256(cast("_Array", self.array).tobytes()).digest()
+def _digest(array: object) -> bytes:
+    """What tells the contents of an array from others."""
+    if hasattr(array, "data_ptr"):
+        import torch
+
+        flat = cast("_Tensor", array).detach().contiguous().flatten().view(torch.uint8)
+        return hashlib.sha256(flat.numpy().tobytes()).digest()
+    return hashlib.sha256(cast("_Array", array).tobytes()).digest()
 
 
 def _place_of(array: object) -> tuple[int, int]:
@@ -110,7 +113,7 @@ def _arrays(values: Iterator[object]) -> Iterator[object]:
             yield value
 
 
-class _Call:
+class RepeatedCall:
     """A call that can be made again: each time with its arrays as they were."""
 
     def __init__(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]):
@@ -125,7 +128,7 @@ class _Call:
         self.fn, self.args, self.kwargs = fn, args, kwargs
         self.kept = [_Kept(a) for a in _arrays(iter((*args, *kwargs.values())))]
         self.places = [_place_of(kept.array) for kept in self.kept]
-        self.first: bytes | None = None
+        self.first: list[bytes] | None = None
         self.first_schedule = ""
 
     def run(self, strategy: Recorder, compare: bool) -> None:
@@ -135,10 +138,12 @@ class _Call:
         for kept in self.kept:
             kept.restore()
         strategy.begin()
+        session.seen[:] = [0] * len(SEEN)
         session.strategy, session.error, session.arrays = strategy, None, self.places
+        returned: object = None
         try:
             with _uninterrupted():
-                self._call()
+                returned = self._call()
                 get_device_runtime().synchronize()
         except KernelDeadlockError as error:
             strategy.findings.append(("deadlock", _lines(error), strategy.schedule))
@@ -150,32 +155,30 @@ class _Call:
         if error is not None:
             raise error
         if compare and not strategy.findings and not strategy.abandoned:
-            self._compare(strategy)
+            self._compare(strategy, returned)
 
-    def _call(self) -> None:
+    def _call(self) -> object:
         if hasattr(self.fn, "with_hints"):
             # Calls of its own that are made again are quick.
             fn = cast("_WithHints", self.fn)
             if fn not in _twins:
                 _twins[fn] = fn.with_hints(_HINTS)
-            _twins[fn](*self.args, **self.kwargs)
-            return
+            return _twins[fn](*self.args, **self.kwargs)
         with CompilationContext.compile_hints(_HINTS):
-            self.fn(*self.args, **self.kwargs)
+            return self.fn(*self.args, **self.kwargs)
 
-    def _compare(self, strategy: Recorder) -> None:
-        digest = b"".join(kept.digest() for kept in self.kept)
+    def _compare(self, strategy: Recorder, returned: object) -> None:
+        """The arrays among the arguments and those that the call gave, with those of the first run."""
+        named = [(f"array argument {i}", kept.array) for i, kept in enumerate(self.kept)]
+        named += [(f"array {i} of the result", array) for i, array in enumerate(_arrays(iter((returned,))))]
+        digests = [_digest(array) for _, array in named]
         if self.first is None:
-            self.first, self.first_schedule = digest, strategy.schedule
-        elif digest != self.first:
-            which = [
-                str(i)
-                for i in range(len(self.kept))
-                if digest[32 * i : 32 * i + 32] != self.first[32 * i : 32 * i + 32]
-            ]
+            self.first, self.first_schedule = digests, strategy.schedule
+        elif digests != self.first:
+            which = [name for (name, _), x, y in zip(named, digests, self.first, strict=False) if x != y]
             text = (
-                f"the result depends on the order: array argument(s) {', '.join(which)} differ from those of "
-                f"schedule {self.first_schedule}"
+                f"the result depends on the order: {', '.join(which)} differ(s) from that of schedule "
+                f"{self.first_schedule}"
             )
             strategy.findings.append(("order", text, strategy.schedule))
 
@@ -199,7 +202,7 @@ def _uninterrupted() -> Generator[None]:
 
 
 @contextmanager
-def _one_thread() -> Generator[None]:
+def one_thread() -> Generator[None]:
     """All blocks of a launch in one call."""
     from ..cpu.runtime.native import launcher
 
@@ -219,9 +222,13 @@ class _Found:
         self.notes: dict[str, None] = {}
         self.kernels: dict[str, None] = {}
         self.runs = self.operations = 0
+        self.looked_at = LookedAt()
 
     def take(self, run: Recorder) -> None:
         self.runs += 1
+        self.looked_at = self.looked_at.most(
+            LookedAt(barriers=run.barriers, **dict(zip(SEEN, session.seen, strict=True)))
+        )
         self.operations = max(self.operations, run.steps)
         self.kernels.update(dict.fromkeys(run.kernels))
         self.notes.update(dict.fromkeys(run.notes))
@@ -261,29 +268,26 @@ def explore_schedules(
     (True, True)
     """
     start = time.monotonic()
-    call, found, search = _Call(fn, args, kwargs), _Found(), Search()
+    call, found, search = RepeatedCall(fn, args, kwargs), _Found(), Search()
     complete = False
-    with _one_thread():
+    with one_thread():
         try:
-            runs: list[Recorder] = [Recorder(), *(Probe(seed) for seed in range(_PROBES))]
-            for run in runs:
+            # Where the first run leaves no choice that matters, it is all there is. Most mistakes show in the probes.
+            runs: list[Recorder] = [search, *(Probe(seed) for seed in range(_PROBES))]
+            while not complete:
+                run = runs.pop(0) if runs else search
                 call.run(run, compare_results)
                 found.take(run)
-                if found.findings and stop_at_first:
+                complete = run is search and not search.advance()
+                if found.findings and (stop_at_first or len(found.findings) >= _MOST_FINDINGS):
                     break
-                if time.monotonic() - start > budget_s or not run.decisions:
-                    break
-            while not (found.findings and stop_at_first):
-                call.run(search, compare_results)
-                found.take(search)
-                if not search.advance():
-                    complete = True
-                    break
-                if time.monotonic() - start > budget_s or len(found.findings) >= _MOST_FINDINGS:
+                if time.monotonic() - start > budget_s:
                     break
         finally:
             for kept in call.kept:
                 kept.restore()
+    if found.looked_at.forgotten:
+        found.notes["accesses that a table had no room for: use a smaller problem"] = None
     return ScheduleReport(
         tuple(found.findings.values()),
         found.runs,
@@ -294,6 +298,7 @@ def explore_schedules(
         time.monotonic() - start,
         (*found.notes, *ALWAYS_UNCOVERED),
         tuple(found.kernels),
+        found.looked_at,
     )
 
 
@@ -307,9 +312,9 @@ def replay_schedule(
     >>> flyc.replay_schedule(lambda: None, schedule="s1:").findings
     ()
     """
-    call = _Call(fn, args, kwargs)
+    call = RepeatedCall(fn, args, kwargs)
     found = _Found()
-    with _one_thread():
+    with one_thread():
         if compare_results:
             call.run(Recorder(), True)
         run = Replay(decode(schedule))
@@ -327,4 +332,4 @@ def explore_before(fn: _WithHints, args: tuple[object, ...], kwargs: Mapping[str
         raise KernelScheduleError(f"{report!r}\n{report.findings[0].timeline}")
 
 
-__all__ = ["explore_before", "explore_schedules", "replay_schedule"]
+__all__ = ["RepeatedCall", "explore_before", "explore_schedules", "one_thread", "replay_schedule"]

@@ -1,7 +1,7 @@
 """Arrays that nobody has written yet, for checked mode: to read of them what no kernel has written is a mistake.
 
 The table is one for the process: how many ranges there are, then first byte, byte behind the last and a byte per byte
-that says whether it was written, of each. Checked code reads it (`cpu/code/global_races.py`).
+that says whether it was written, of each. Checked code reads it (`cpu/code/races/global_memory.py`).
 """
 
 from __future__ import annotations

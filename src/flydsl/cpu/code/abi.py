@@ -74,6 +74,8 @@ class CpuAbi(Abi):
     """Whether accesses that a buffer's descriptor bounds are reported."""
     shadowed = False
     """Whether shared accesses are compared with those of other threads."""
+    exact = False
+    """Whether all accesses are, those by bare pointers too, and none is forgotten (`races/history.py`)."""
 
     def __init__(self, shared: SharedLayout, warp: int, checked: bool = False):
         super().__init__()
@@ -89,6 +91,10 @@ class CpuAbi(Abi):
 
     def access(self, f: FunctionText, op: Operation, text: str | None) -> None:
         cpu_accesses.checked_access(f, self, op, text)
+
+    def lasting(self, op: Operation) -> int:
+        """What an access is besides what it does: one of a copy that lasts until the wait for it (`shadow.ISSUED`)."""
+        return 0
 
     def update(self, f: FunctionText, op: Operation, word: str) -> str | None:
         place, value = op.operands
@@ -214,6 +220,11 @@ class CoroutineAbi(CpuAbi):
         return cpu_block.synchronizing_function(name, arguments, block, self.how, sites, check)
 
     @classmethod
+    def told(cls, text: ModuleText, name: str) -> list[str]:
+        """Lines in front of a kernel whose threads never meet."""
+        return []
+
+    @classmethod
     def finish(cls, text: ModuleText) -> None:
         """Add what all kernels of a module share."""
 
@@ -307,7 +318,7 @@ class CoroutineAbi(CpuAbi):
             if moves is not None:
                 given.append(f"i1 {cpu_bulk_checks.check_bytes(f, self, op, moves)}")
             site = f.assign(f"getelementptr i8, ptr %state, i64 {cpu_shadow.SITE}")
-            word = "write" if "load" in name or "async" in name else "read"
+            word = "write" if any(part in name for part in ("load", "async", "to_shared")) else "read"
             f.line(f"store ptr {cpu_accesses.access_table(f, op, word)}, ptr {site}")
             if name.startswith("fly_tma_"):
                 word = "read" if name == "fly_tma_load" else "write"
@@ -445,10 +456,11 @@ def device_module(
         shared = shared_layout(op, module)
         if how is None:
             plain = CpuAbi(shared, warp, checked)
+            plain.exact = coroutines.exact
             plain.clamps = CLAMPS_ATTRIBUTE in module.attributes
             plain.unset = cpu_registers.unset_elements(op) if checked else {}
             located = _plain_thread(text, op, plain)
-            code = cpu_block.plain_function(name, arguments, block, checked)
+            code = cpu_block.plain_function(name, arguments, block, checked, coroutines.told(text, name))
             text.functions.append(debug_info.caller(located, code))
             continue
         if block is not None and not checked and how.cluster is None and text.debug is None:

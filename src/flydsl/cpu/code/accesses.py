@@ -1,8 +1,8 @@
 """Memory accesses in checked mode: what is written around each, by what it does and where.
 
 An access is tested (`check.py`), compared with earlier ones of other threads, and done if it is allowed; a load that is
-not gives zero. Shared memory is compared by `shadow.py`, global memory by `global_races.py`. Atomic accesses and fences
-pass on what threads know (`places.py`).
+not gives zero. Shared and global memory are compared by the files of `races`. Atomic accesses and fences pass on what
+threads know (`places.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from ...dialects.upstream import llvm
 from ...dialects.upstream.llvm.atomics import CmpXchgOp, FenceOp
@@ -24,7 +24,6 @@ from ...llvm.text.print_text import string_constant
 from ...llvm.text.spelling import type_text
 from . import check as cpu_check
 from . import copies as cpu_copies
-from . import global_races as cpu_global_races
 from . import order as cpu_order
 from . import places as cpu_places
 from . import ranks as cpu_ranks
@@ -32,12 +31,17 @@ from . import registers as cpu_registers
 from . import routines as cpu_routines
 from . import shadow as cpu_shadow
 from .check import is_atomic, is_peer, root_of, unless, where
+from .races import global_memory as cpu_global_races
+from .races import history as cpu_history
+from .races import shared_memory as cpu_shared_races
 from .report import new_flag
 from .shadow import ATOMIC, NARROW, READS, WRITES
 
 if TYPE_CHECKING:
     from .abi import CpuAbi
 
+EXACT = "no access is forgotten"
+"""Note of a module whose schedules are explored."""
 _NARROW_SCOPES = ("singlethread", "wavefront", "warp", "workgroup", "block", "cta")
 _ACQUIRES, _RELEASES = (4, 6, 7), (5, 6, 7)
 """Orderings by their number in LLVM."""
@@ -111,7 +115,7 @@ def access_table(f: FunctionText, op: Operation, word: str) -> str:
 
 
 def global_table(f: FunctionText, op: Operation, word: str, name: str) -> str:
-    """The same of an access to global memory, in the order of `global_races.py`."""
+    """The same of an access to global memory, in the order of `races/global_memory.py`."""
     return _table(
         f,
         op,
@@ -167,12 +171,21 @@ def _shadow(f: FunctionText, access: Access, differs: str, peer: bool) -> None:
     )
 
 
+_NO_BOUNDS = cpu_check.Bounds("0", "0", "global memory", None)
+
+
+def compared(f: FunctionText, abi: CpuAbi, root: SSAValue) -> bool:
+    """Whether accesses by a pointer are compared: those to tensors, and where none may be missed to bare pointers."""
+    return root in abi.extents or (abi.exact and isinstance(root, BlockArgument) and root.owner.parent_op() is f.op)
+
+
 def search(f: FunctionText, abi: CpuAbi, access: Access, at: SSAValue, size: int | str, differs: str = "true") -> None:
     """Compare an access to an argument's tensor with earlier ones; a write that changes nothing does not `differ`."""
     root = root_of(at)
-    bounds = None if root is None else abi.extents.get(root)
-    if bounds is None:
+    if root is None or not compared(f, abi, root):
         return
+    # Of a bare pointer no extents are known.
+    bounds = abi.extents.get(root, _NO_BOUNDS)
     table = global_table(f, access.op, access.word, bounds.name)
     tensor = "null"
     if bounds.tensor is not None:
@@ -209,7 +222,7 @@ def _compare(f: FunctionText, abi: CpuAbi, access: Access, place: SSAValue, guar
     """Compare an access with earlier ones, wherever it goes."""
     root = root_of(place)
     shared = abi.shadowed and _is_shared(root)
-    if not shared and (root is None or root not in abi.extents):
+    if not shared and (root is None or not compared(f, abi, root)):
         return
     after = ""
     if guard is not None:
@@ -279,6 +292,7 @@ def checked_fence(f: FunctionText, op: Operation) -> None:
 def checked_access(f: FunctionText, abi: CpuAbi, op: Operation, text: str | None) -> None:
     """A load, a store, an atomic update or exchange, whose instruction is `text`; plain ones bring none."""
     access = access_of(op)
+    access = access._replace(how=access.how | abi.lasting(op))
     result = op.results[0] if op.results else None
     if text is None and result is not None and isinstance(op, llvm.LoadOp) and not result.uses:
         return  # what nobody looks at is not read on a GPU either: fields of a struct that was peeked at
@@ -359,10 +373,13 @@ def _routines() -> dict[str, _Written]:
     """All of them by name; their text is the same in every module."""
     made = (
         *cpu_shadow.shadow_routines(),
+        *cpu_history.history_routines(),
+        cpu_shared_races.access(),
         *cpu_order.order_routines(),
         *cpu_places.place_routines(),
         *cpu_copies.copy_routines(),
         cpu_global_races.access(),
+        cpu_global_races.older(),
         cpu_global_races.watch(),
         *cpu_ranks.rank_routines(),
     )
@@ -384,7 +401,8 @@ def finish(module: ModuleText) -> None:
     texts = ["ptr null", *(f"ptr {string_constant(module, text)}" for _, text in lines)]
     todo = [name for text in (*module.functions, *module.globals) for name in _called(text)]
     module.globals.append(f"@fly_source_lines = internal constant [{len(texts)} x ptr] [{', '.join(texts)}]")
-    module.globals += [cpu_global_races.GLOBALS, cpu_places.GLOBALS, cpu_ranks.GLOBALS]
+    exact = cpu_history.globals_text(EXACT in module.notes)
+    module.globals += [cpu_global_races.GLOBALS, cpu_places.GLOBALS, cpu_ranks.GLOBALS, exact]
     routines, done = _routines(), set[str]()
     while todo:
         name = todo.pop()
@@ -398,4 +416,14 @@ def finish(module: ModuleText) -> None:
         todo += written.uses
 
 
-__all__ = ["Access", "access_of", "access_table", "checked_access", "checked_fence", "finish", "may_order", "search"]
+__all__ = [
+    "EXACT",
+    "Access",
+    "access_of",
+    "access_table",
+    "checked_access",
+    "checked_fence",
+    "finish",
+    "may_order",
+    "search",
+]

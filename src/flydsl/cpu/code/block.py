@@ -156,11 +156,15 @@ NUMBER_LAUNCH = [
 
 
 def plain_function(
-    name: str, arguments: Sequence[str], block: tuple[int, int, int] | None, checked: bool = False
+    name: str,
+    arguments: Sequence[str],
+    block: tuple[int, int, int] | None,
+    checked: bool = False,
+    first: Sequence[str] = (),
 ) -> str:
-    """Loops over blocks and threads."""
+    """Loops over blocks and threads, behind the lines `first`."""
     lines, args, dims = prologue(arguments, block)
-    lines += NUMBER_LAUNCH if checked else []
+    lines += [*(NUMBER_LAUNCH if checked else []), *first]
     nx, ny, nz = dims[3:]
     return "\n".join(
         [

@@ -8,9 +8,9 @@ from xdsl.dialects.builtin import i8
 
 from ...dialects.fly_cpu import CallOp
 from ...llvm.text.function_text import FunctionText
-from .accesses import Access, search
+from .accesses import Access, compared, search
 from .check import Bounds, bounds_of, check_offsets, report, root_of, unless, where
-from .shadow import ATOMIC, COUNTED, READS, WRITES
+from .shadow import ATOMIC, COUNTED, ISSUED, READS, WRITES
 
 if TYPE_CHECKING:
     from .abi import CpuAbi
@@ -54,7 +54,8 @@ def check_bytes(f: FunctionText, abi: CpuAbi, op: CallOp, moves: Moves) -> str:
     for flag in fine[1:]:
         whole = f.assign(f"and i1 {whole}, {flag}")
     for place in (moves.reads, moves.writes):
-        if root_of(op.args[place]) in abi.extents:
+        root = root_of(op.args[place])
+        if root is not None and compared(f, abi, root):
             _search(f, abi, op, moves, place, whole, nbytes)
     return whole
 
@@ -62,7 +63,7 @@ def check_bytes(f: FunctionText, abi: CpuAbi, op: CallOp, moves: Moves) -> str:
 def _search(f: FunctionText, abi: CpuAbi, op: CallOp, moves: Moves, place: int, fine: str, nbytes: str) -> None:
     """Compare what a copy does to an argument's tensor with other accesses.
 
-    A load reads until the phase of its barrier is over; what comes after a store is ordered by its thread.
+    A load reads until the phase of its barrier is over, a store writes until the wait for it.
     """
     good, after = f.new_label(), f.new_label()
     f.line(f"br i1 {fine}, label %{good}, label %{after}")
@@ -73,12 +74,14 @@ def _search(f: FunctionText, abi: CpuAbi, op: CallOp, moves: Moves, place: int, 
         if moves.barrier is not None:
             how |= COUNTED
             f.line(f"call void @fly_check_counted(ptr %state, i64 %tid, {f.typed(op.args[moves.barrier])})")
+        else:
+            how |= ISSUED
     elif moves.overwrites:
         f.module.declare("memcmp", "i32", ["ptr", "ptr", "i64"])
         order = f.assign(f"call i32 @memcmp({f.typed(source)}, {f.typed(to)}, i64 {nbytes})")
-        how, word, differs = WRITES, "write", f.assign(f"icmp ne i32 {order}, 0")
+        how, word, differs = WRITES | ISSUED, "write", f.assign(f"icmp ne i32 {order}, 0")
     else:
-        how, word, differs = READS | WRITES | ATOMIC, "atomic update", "true"
+        how, word, differs = READS | WRITES | ATOMIC | ISSUED, "atomic update", "true"
     search(f, abi, Access(op, op.args[place], i8, how, word), op.args[place], nbytes, differs)
     f.line(f"br label %{after}")
     f.start(after)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from ...llvm.text.routine import Routine, Value
 from .block import RANK, SHARED
 from .order import known_by
+from .races import history
 from .shadow import (
     AGENT_THREAD,
     AGENTS,
@@ -29,7 +30,9 @@ from .shadow import (
     READS,
     SITE,
     TABLE_LINE,
+    WARP_BITS,
     WRITES,
+    block_of,
     cells_of,
     clock_at,
     shadow_of,
@@ -38,18 +41,21 @@ from .shadow import (
     warp_of,
 )
 
-ENTRY = 40
-"""Something under way: kind, thread or barrier, group, offset, bytes."""
+ENTRY = 48
+"""Something under way: kind, thread or barrier, group, offset, bytes, and its ticket (`races/history.py`)."""
+_WORDS = ENTRY // 8
 
-CP_ASYNC, TMA_STORE, TO_SHARED, WGMMA, TMA_LOAD, COUNTED, ENDED = range(7)
-"""Kinds; of the first four a thread counts the groups it has closed, `ENDED` ones are about to leave the list."""
+CP_ASYNC, TMA_STORE, TO_SHARED, WGMMA, TMA_LOAD, COUNTED, ENDED, TMA_WRITE = range(8)
+"""Kinds; of the first four a thread counts the groups it has closed, `ENDED` ones are about to leave the list,
+`TMA_WRITE` is what a `TMA_STORE` does to global memory."""
 
 
 def pend() -> Routine:
     """Note a copy that is under way: its kind, its thread (or the barrier it is counted on), its group."""
     r = Routine(
-        "fly_check_pend", "void", "ptr state, i64 kind, i64 who, i64 group, i64 offset, i64 size, i64 mark, i64 line"
-    )
+        "fly_check_pend", "void",
+        "ptr state, i64 kind, i64 who, i64 group, i64 offset, i64 size, i64 mark, i64 line, i64 ticket",
+    )  # fmt: skip
     shadow = shadow_of(r)
     with r.when((r["offset"] + r["size"]) > r.load("i64", shadow, BYTES)):
         r.give()
@@ -60,16 +66,22 @@ def pend() -> Routine:
         r.store("ptr", grown, shadow, PENDING)
         r.store("i64", more, shadow, PENDING_ROOM)
     entry = r.at(r.load("ptr", shadow, PENDING), count * ENTRY)
-    for i, word in enumerate(("kind", "who", "group", "offset", "size")):
+    for i, word in enumerate(("kind", "who", "group", "offset", "size", "ticket")):
         r.store("i64", r[word], entry, 8 * i)
     r.store("i64", count + 1, shadow, PENDING_COUNT)
+    with r.when(r["size"].is_not(0)):
+        history.count(r, history.COPIES)
     reads = r["kind"].is_(TMA_STORE) | r["kind"].is_(WGMMA)
     cells = cells_of(r, shadow)
+    bits = r.load("i64", shadow, WARP_BITS)
     rank = r.load("i64", r["state"], RANK)
     with r.loop(r["size"]) as i:
         cell = r.at(cells, (r["offset"] + i) * CELL)
         first = r.load("i64", cell, 8, 8)
         place = r.choose(reads, r.choose((first >> 63).is_(0), r.number(1), r.number(2)), r.number(0))
+        left = r.load("i64", cell, place * 8, 8)
+        with r.when(history.exact(r) & reads & left.is_not(0)):
+            history.keep(r, cell, place, left, bits)
         r.store("i64", r["mark"], cell, place * 8, 8)
         r.store("i16", r["line"].to("i16"), cell, place * 2 + LINES, 2)
         others = r.load("i32", cell, HOW, 4).to("i64") & ~(
@@ -93,23 +105,26 @@ def settle() -> Routine:
     reading = r["kind"].is_(TMA_STORE) | r["kind"].is_(WGMMA)
     with r.loop(r.load("i64", shadow, PENDING_COUNT)) as i:
         entry = r.at(entries, i * ENTRY)
-        kind, who, group, offset, size = (r.load("i64", entry, 8 * k) for k in range(5))
+        kind, who, group, offset, size, ticket = (r.load("i64", entry, 8 * k) for k in range(_WORDS))
         done = kind.is_(r["kind"]) & who.is_(r["who"]) & (group < r["until"])
 
         def finish() -> None:
+            mark = r.choose(kind.is_(COUNTED), group, r["mark"])
+            history.fill_in(r, ticket, block_of(r, r["state"]), mark)
             with r.loop(size) as b:
                 cell = r.at(cells, (offset + b) * CELL)
+                history.settle(r, cell, who, reading, mark)
                 for k in range(3):
                     value = r.load("i64", cell, 8 * k, 8)
                     theirs = ((value >> 52) & 0x7FF).is_(who + 1)
                     mine = reading & theirs if k else ~reading
                     never = (value >> 63).is_not(0) & ((value >> 26) & CLOCK_MASK).is_(NEVER)
                     with r.when(mine & never):
-                        r.store("i64", r.choose(kind.is_(COUNTED), group, r["mark"]), cell, 8 * k, 8)
+                        r.store("i64", mark, cell, 8 * k, 8)
 
         def keep() -> None:
             at = r.at(entries, kept.get() * ENTRY)
-            for k in range(5):
+            for k in range(_WORDS):
                 r.store("i64", r.load("i64", entry, 8 * k), at, 8 * k)
             kept.set(kept.get() + 1)
 
@@ -121,7 +136,11 @@ def settle() -> Routine:
             kind, who, _, offset, size = (r.load("i64", entry, 8 * k) for k in range(5))
             with r.when(kind.is_(r["kind"]) & who.is_(r["who"])):
                 with r.loop(size) as b:
-                    r.store("i64", _mark(r, who, NEVER), cells, (offset + b) * CELL + 8 * (READ + 1), 8)
+                    cell = r.at(cells, (offset + b) * CELL)
+                    left = r.load("i64", cell, 8 * (READ + 1), 8)
+                    with r.when(history.exact(r) & left.is_not(0)):
+                        history.keep(r, cell, r.number(READ + 1), left, r.load("i64", shadow, WARP_BITS))
+                    r.store("i64", _mark(r, who, NEVER), cell, 8 * (READ + 1), 8)
     return r
 
 
@@ -143,11 +162,15 @@ def copy_started(kind: int) -> Routine:
     name = {CP_ASYNC: "fly_check_cp_async", TO_SHARED: "fly_check_to_shared"}[kind]
     r = Routine(name, "void", "ptr state, i64 tid, ptr at, i64 size")
     shadow = shadow_of(r)
+    if kind == TO_SHARED:
+        # Lanes compute where it goes from another's address, so that the write itself is not known for one.
+        _touch(r, r["state"], r["at"], WRITES)
     offset = r.address(r["at"]) - r.address(r.load("ptr", r["state"], SHARED))
     group = r.load("i32", _groups(r, shadow, r["tid"], kind), 0, 4).to("i64")
     line = r.load("i64", r.load("ptr", r["state"], SITE), TABLE_LINE)
     mark = _mark(r, r["tid"], NEVER)
-    r.call("fly_check_pend", "void", r["state"], ("i64", kind), r["tid"], group, offset, r["size"], mark, line)
+    ticket = history.take_ticket(r, r["tid"])
+    r.call("fly_check_pend", "void", r["state"], ("i64", kind), r["tid"], group, offset, r["size"], mark, line, ticket)
     return r
 
 
@@ -224,10 +247,11 @@ def _close_open(r: Routine) -> None:
             r.store("i32", now + 1, at, 0, 4)
 
 
-def groups_waited(kind: int) -> Routine:
-    """A thread waits until at most `pending` of its groups are under way."""
+def groups_waited(kind: int, reads: bool = False) -> Routine:
+    """A thread waits until at most `pending` of its groups are under way, or have not `read` their source."""
     name = _NAMES[kind]
-    r = Routine(f"fly_check_{name}_wait", "void", "ptr state, i64 tid, i32 pending")
+    r = Routine(f"fly_check_{name}_wait{'_read' if reads else ''}", "void", "ptr state, i64 tid, i32 pending")
+    history.count(r, history.WAITS)
     if kind == WGMMA:
         _close_open(r)
     closed = r.load("i32", _groups(r, shadow_of(r), r["tid"], kind), 0, 4)
@@ -237,6 +261,8 @@ def groups_waited(kind: int) -> Routine:
         with r.when(pending.is_(0)):
             _take_back(r)
     _wait_groups(r, kind, until.to("i64"))
+    if kind == TMA_STORE and not reads:
+        _wait_groups(r, TMA_WRITE, until.to("i64"))
     return r
 
 
@@ -246,6 +272,7 @@ def all_waited(kind: int) -> Routine:
     r = Routine(f"fly_check_{name}_wait_all", "void", "ptr state, i64 tid")
     if kind == CP_ASYNC:
         _take_back(r)
+        history.count(r, history.WAITS)
     _wait_groups(r, kind, r.number(1 << 40))
     return r
 
@@ -260,6 +287,7 @@ def loads_waited(exact: bool) -> Routine:
         _wait_groups(r, TO_SHARED, r.number(1 << 40))
         return r
     r = Routine("fly_check_to_shared_counted", "void", "ptr state, i64 tid, i32 pending")
+    history.count(r, history.WAITS)
     shadow = shadow_of(r)
     entries, count = r.load("ptr", shadow, PENDING), r.load("i64", shadow, PENDING_COUNT)
     left = r.variable("i64", 0)
@@ -285,7 +313,7 @@ def load_started() -> Routine:
     """A load that is no copy: it counts among those under way."""
     r = Routine("fly_check_load", "void", "ptr state, i64 tid")
     zero = ("i64", 0)
-    r.call("fly_check_pend", "void", r["state"], ("i64", TO_SHARED), r["tid"], zero, zero, zero, zero, zero)
+    r.call("fly_check_pend", "void", r["state"], ("i64", TO_SHARED), r["tid"], zero, zero, zero, zero, zero, zero)
     return r
 
 
@@ -308,8 +336,9 @@ def async_load() -> Routine:
     offset = r.address(r["to"]) - r.address(r.load("ptr", owner, SHARED))
     line = r.load("i64", table, TABLE_LINE)
     mark = _mark(r, number + AGENT_THREAD, NEVER)
+    ticket = history.take_ticket(r, r["tid"])
     r.call(
-        "fly_check_pend", "void", owner, ("i64", TMA_LOAD), number, ("i64", 0), offset, r["size"], mark, line
+        "fly_check_pend", "void", owner, ("i64", TMA_LOAD), number, ("i64", 0), offset, r["size"], mark, line, ticket
     )  # fmt: skip
     return r
 
@@ -346,9 +375,15 @@ def async_store() -> Routine:
     offset = r.address(r["from"]) - r.address(r.load("ptr", r["state"], SHARED))
     mark = _mark(r, r["tid"], NEVER)
     line = r.load("i64", table, TABLE_LINE)
+    zero = ("i64", 0)
     r.call(
-        "fly_check_pend", "void", r["state"], ("i64", TMA_STORE), r["tid"], group, offset, r["size"], mark, line
+        "fly_check_pend", "void", r["state"], ("i64", TMA_STORE), r["tid"], group, offset, r["size"], mark, line, zero
     )  # fmt: skip
+    ticket = history.take_ticket(r, r["tid"])
+    with r.when(ticket.is_not(0)):
+        r.call(
+            "fly_check_pend", "void", r["state"], ("i64", TMA_WRITE), r["tid"], group, zero, zero, zero, zero, ticket
+        )  # fmt: skip
     return r
 
 
@@ -360,7 +395,8 @@ def product() -> Routine:
     offset = r.address(r["at"]) - r.address(r.load("ptr", r["state"], SHARED))
     line = r.load("i64", r.load("ptr", r["state"], SITE), TABLE_LINE)
     mark = _mark(r, r["tid"], NEVER)
-    r.call("fly_check_pend", "void", r["state"], ("i64", WGMMA), r["tid"], group, offset, r["size"], mark, line)
+    zero = ("i64", 0)
+    r.call("fly_check_pend", "void", r["state"], ("i64", WGMMA), r["tid"], group, offset, r["size"], mark, line, zero)
     return r
 
 
@@ -372,6 +408,7 @@ def copy_routines() -> list[Routine]:
         loads_waited(True), loads_waited(False), load_started(),
         *(write(kind) for write in (copy_started, all_waited) for kind in (CP_ASYNC, TO_SHARED)),
         *(write(kind) for write in (group_closed, groups_waited) for kind in counted),
+        groups_waited(TMA_STORE, reads=True),
     ]  # fmt: skip
 
 

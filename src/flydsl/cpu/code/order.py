@@ -12,6 +12,7 @@ from . import report as cpu_report
 from .block import BARRIER, BLOCK_IDS, CLUSTER, SITE_MASK, STATUS, TOOK
 from .block import JOINED as PHASES
 from .places import NOW
+from .races import history
 from .shadow import (
     BARRIERS,
     JOINED,
@@ -109,6 +110,7 @@ def slot() -> Routine:
             r.give(i)
         with r.when(place.is_(address)):
             r.give(i)
+    history.count(r, history.FORGOTTEN)
     r.give(BARRIERS - 1)
     return r
 

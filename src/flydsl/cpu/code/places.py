@@ -15,6 +15,7 @@ made up. Places are of a launch and of a `space`: 0 for memory of all blocks, a 
 from __future__ import annotations
 
 from ...llvm.text.routine import Routine, Value
+from .races import history
 from .shadow import (
     AGENT_THREAD,
     AGENTS,
@@ -99,6 +100,7 @@ def _find() -> Routine:
             for offset, word in ((_AT, key), (_SPACE, r["space"]), (_LAUNCH, launch), (_COUNT, 0)):
                 r.store("i64", word, place, offset)
             r.give(place)
+    history.count(r, history.FORGOTTEN)
     r.give(Value(r, "ptr", "null"))
     return r
 
@@ -127,6 +129,7 @@ def _add() -> Routine:
                 r.give()
     full = count >= _MOST
     with r.when(full):
+        history.count(r, history.FORGOTTEN)
         first = entries.get()
         r.store("i64", _ALL, first, _BLOCK)
         r.store("i64", _ALWAYS, first, _GATE)

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from ...llvm.text.routine import Routine, Value
 from . import report as cpu_report
-from .block import BLOCK_IDS, CLUSTER, RANK, SHADOW, SHARED
+from .block import BLOCK_IDS, CLUSTER, RANK, SHADOW
 
-ENTRIES = 64
+ENTRIES = 128
 AGENTS = 32
 """Entries of a clock vector: warps first, then mbarriers."""
-BARRIERS = 32
+BARRIERS = ENTRIES - AGENTS
 NAMED_FIRST, NAMED_COUNT = BARRIERS, 16
 AGENT_THREAD = 1024
 """Threads from this number on are mbarriers."""
@@ -41,17 +41,20 @@ JOINED = KNOWN_BY_BARRIER + (NAMED_FIRST + NAMED_COUNT) * VECTOR_BYTES
 KNOWN = JOINED + VECTOR_BYTES
 GROUPS = VECTOR_BYTES
 FENCED = VECTOR_BYTES + 16
-PER_THREAD = FENCED + 2 * VECTOR_BYTES
-"""Of a thread: its clock vector, how many groups of copies it has closed (of each kind), and its vector as it was at
-its last fence for the block, and at the last for the device."""
+TICKET = FENCED + 2 * VECTOR_BYTES
+PER_THREAD = TICKET + 8
+"""Of a thread: its clock vector, how many groups of copies it has closed (of each kind), its vector as it was at its
+last fence for the block, and at the last for the device, and the ticket of the copy it issues (`races/history.py`)."""
 CELL = 48
 """Last plain write, two reads, last atomic write, the places in the source of the four (16 bits each), and `HOW`."""
 WRITE, READ, UPDATE = 0, 1, 3
-LINES, HOW = 32, 40
-"""`HOW`: the rank in the cluster of who did each of the four (4 bits each), then which of them were atomic."""
+LINES, HOW, MORE = 32, 40, 44
+"""`HOW`: the rank in the cluster of who did each of the four (4 bits each), then which of them were atomic. `MORE`:
+accesses that have left their place, where schedules are explored (`races/history.py`)."""
 
-READS, WRITES, ATOMIC, NARROW, COUNTED = 1, 2, 4, 8, 16
-"""What an access does; `NARROW` ones are atomic for their block alone, `COUNTED` ones end with a barrier's phase."""
+READS, WRITES, ATOMIC, NARROW, COUNTED, ISSUED = 1, 2, 4, 8, 16, 32
+"""What an access does; `NARROW` ones are atomic for their block alone, `COUNTED` ones end with a barrier's phase,
+`ISSUED` ones are of a copy and end with the wait for it."""
 
 RACE_WITH_WRITE, RACE_WITH_READ, UNWRITTEN, NOT_THERE_YET, STILL_READ = range(5)
 """What is said of an access, by place in its table."""
@@ -193,7 +196,7 @@ def cell_of(r: Routine, state: Value, t: Value) -> Value:
     return ((t + 1) << 52) | (clock << 26) | met
 
 
-def _tell(r: Routine, table: Value, which: int, at: Value, thread: Value, cell: Value, line: Value) -> None:
+def tell(r: Routine, table: Value, which: int, at: Value, thread: Value, cell: Value, line: Value) -> None:
     """Report an access, and the one it collides with."""
     flag, text = r.load("ptr", table, 16 * which), r.load("ptr", table, 16 * which + 8)
     ids = [r.load("i64", r["state"], BLOCK_IDS + 8 * i) for i in range(3)]
@@ -205,85 +208,12 @@ def _tell(r: Routine, table: Value, which: int, at: Value, thread: Value, cell: 
     )  # fmt: skip
 
 
-def access() -> Routine:
-    """Note an access of a thread to bytes of shared memory of `owner`, a block of its cluster, and test it.
-
-    A write that does not change what is there (`differs`) collides with nothing, two atomic accesses do not collide.
-    An atomic write is kept beside the last plain one, or it would hide that one.
-    """
-    r = Routine(
-        "fly_check_access", "void", "ptr state, i64 t, ptr owner, ptr at, i64 size, i32 how, i1 differs, ptr table"
-    )
-    state, t, table, how = r["state"], r["t"], r["table"], r["how"]
-    owner = r.load("ptr", r["owner"], SHADOW)
-    address = r.address(r["at"])
-    offset = address - r.address(r.load("ptr", r["owner"], SHARED))
-    with r.when((offset + r["size"]) > r.load("i64", owner, BYTES)):
-        r.give()
-    me = cell_of(r, state, t)
-    my_rank = r.load("i64", state, RANK)
-    writes, reads, atomic = ((how & bit).is_not(0) for bit in (WRITES, READS, ATOMIC))
-    line = r.load("i64", table, TABLE_LINE).to("i16")
-    cells = cells_of(r, owner)
-
-    def lines(cell: Value, which: int) -> Value:
-        number = r.load("i16", cell, LINES + 2 * which, 2).to("i64")
-        return r.load("ptr", Value(r, "ptr", "@fly_source_lines"), number * 8, 8)
-
-    with r.loop(r["size"]) as i:
-        cell = r.at(cells, (offset + i) * CELL)
-        place = address + i
-        done = [r.load("i64", cell, 8 * k, 8) for k in range(4)]
-        flags = r.load("i32", cell, HOW, 4).to("i64")
-        free = [
-            r.value_of("fly_check_before", "i1", state, t, done[k], (flags >> (4 * k)) & 15)
-            | (atomic & ((flags >> (16 + k)) & 1).is_not(0))
-            for k in range(4)
-        ]
-
-        def note(which: Value | int) -> None:
-            at = which if isinstance(which, Value) else r.number(which)
-            r.store("i64", me, cell, at * 8, 8)
-            r.store("i16", line, cell, at * 2 + LINES, 2)
-            kept = flags & ~((r.number(15) << (at * 4)) | (r.number(1) << (at + 16)))
-            made = kept | (my_rank << (at * 4)) | (atomic.to("i64") << (at + 16))
-            r.store("i32", made.to("i32"), cell, HOW, 4)
-
-        for k in (WRITE, UPDATE):
-            with r.when(~free[k] & r["differs"]):
-                copied = (done[k] >> 63).is_not(0)
-                for flag, which in ((copied, NOT_THERE_YET), (~copied, RACE_WITH_WRITE)):
-                    with r.when(flag):
-                        _tell(r, table, which, place, t, done[k], lines(cell, k))
-        with r.when(reads & (done[WRITE] | done[UPDATE]).is_(0)):
-            _tell(r, table, UNWRITTEN, place, t, r.number(0), lines(cell, WRITE))
-
-        def writing() -> None:
-            for k in (READ, READ + 1):
-                with r.when(~free[k] & r["differs"]):
-                    copying = (done[k] >> 63).is_not(0)
-                    for flag, which in ((copying, STILL_READ), (~copying, RACE_WITH_READ)):
-                        with r.when(flag):
-                            _tell(r, table, which, place, t, done[k], lines(cell, k))
-            note(r.choose(atomic, r.number(UPDATE), r.number(WRITE)))
-
-        def reading() -> None:
-            # The second place takes what the first has no room for; of many readers any two will do.
-            slot = r.choose(free[READ], r.number(READ), r.number(READ + 1))
-            keeps = ~free[READ] & (done[READ + 1] >> 63).is_not(0) & ~free[READ + 1]
-            with r.when(~keeps):
-                note(slot)
-
-        r.either(writes, writing, reading)
-    return r
-
-
 def shadow_routines() -> list[Routine]:
     """The routines of this file."""
-    return [make(), clear(), free(), ordered(), before(), access()]
+    return [make(), clear(), free(), ordered(), before()]
 
 
 __all__ = [
-    "ACCESS_TEXTS", "ATOMIC", "COUNTED", "NARROW", "READS", "SITE", "TABLE_LINE", "WRITES", "block_of", "cell_of",
-    "shadow_routines",
+    "ACCESS_TEXTS", "ATOMIC", "COUNTED", "ISSUED", "NARROW", "READS", "SITE", "TABLE_LINE", "WRITES", "block_of",
+    "cell_of", "shadow_routines", "tell",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ...llvm.text.routine import Routine, Value
 from . import bf16_atomics
 from .block import BLOCK_IDS
-from .shadow import ATOMIC, GLOBAL_SITE, READS, WRITES
+from .shadow import ATOMIC, GLOBAL_SITE, ISSUED, READS, WRITES
 
 ADDRESS, RANK, ELEMENT, SWIZZLE, TYPE, EXTENTS, STRIDES, BOX = 0, 8, 12, 16, 20, 24, 64, 96
 REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
@@ -126,7 +126,7 @@ def load(checked: bool) -> Routine:
 
                 def move() -> None:
                     if checked:
-                        _search(r, there, nbytes, READS)
+                        _search(r, there, nbytes, READS | ISSUED)
                     _move(r, shared, there, nbytes)
 
                 r.either(inside, move, zero)
@@ -147,7 +147,7 @@ def store(checked: bool) -> Routine:
         with r.when(inside):
             if checked:
                 order = r.value_of("memcmp", "i32", there, shared, nbytes, external=True)
-                _search(r, there, nbytes, WRITES, order.is_not(0))
+                _search(r, there, nbytes, WRITES | ISSUED, order.is_not(0))
             _move(r, there, shared, nbytes)
 
     nbytes = _elements(r, r["from"], each)
@@ -176,7 +176,7 @@ def reducing(op: str) -> Callable[[bool], Routine]:
         def each(shared: Value, there: Value, inside: Value, nbytes: Value) -> None:
             with r.when(inside):
                 if checked:
-                    _search(r, there, nbytes, READS | WRITES | ATOMIC)
+                    _search(r, there, nbytes, READS | WRITES | ATOMIC | ISSUED)
                 with r.loop(nbytes, step=size) as i:
                     combine(r.at(shared, i), r.at(there, i))
 

@@ -28,7 +28,7 @@ _COUNTED = {
     "cp_async.wait_all": "fly_check_cp_async_wait_all",
     "tma.commit": "fly_check_tma_commit",
     "tma.wait": "fly_check_tma_wait",
-    "tma.wait_read": "fly_check_tma_wait",
+    "tma.wait_read": "fly_check_tma_wait_read",
     "wgmma.commit": "fly_check_wgmma_commit",
     "wgmma.wait": "fly_check_wgmma_wait",
 }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from ..code.races.history import SEEN
 from .operations import MBARRIER, NAMES, Kind, Operation
 
 
@@ -69,6 +71,8 @@ class Session:
         self.error: BaseException | None = None
         self.arrays: list[tuple[int, int]] = []
         """First byte of the arrays among the arguments, and the one behind the last."""
+        self.seen = (ctypes.c_int64 * len(SEEN))()
+        """What code counts of what it looks at (`cpu/code/races/history.py`)."""
 
     def place(self, address: int) -> str:
         """An address in words that are the same in every process."""

@@ -20,11 +20,12 @@ from ...llvm.text.print_text import string_constant
 from ..code import abi as cpu_abi
 from ..code import block as cpu_block
 from ..code import routines as cpu_routines
-from ..code.accesses import access_of
+from ..code.accesses import EXACT, access_of
 from ..code.block import CLUSTER, NAMED, RANK, SHARED, WAIT
 from ..code.check import is_atomic, is_peer, root_of, where
+from ..code.shadow import ISSUED
 from .operations import Kind
-from .routines import COPY, GLOBALS, MOST_COPIES, OPERATION, OPERATIONS, schedule_routines
+from .routines import COPY, GLOBALS, MOST_COPIES, OPERATION, OPERATIONS, SEEN, schedule_routines
 
 RECORD_WORDS = 20
 _CALLS = {
@@ -39,6 +40,8 @@ _CALLS = {
     "fly_check_registers": (Kind.REGISTERS, 2),
 }
 """Routines that others can see the effect of, and how many of their operands say what they do."""
+_COPIES = frozenset(("fly_check_to_shared", "fly_check_cp_async"))
+"""Routines that are told of a copy into shared memory, behind it."""
 _SHARED_ALIGNMENT = 1024
 _ORDERED = frozenset(("xchg", "fadd", "fsub", "fmin", "fmax", "nand", "uinc_wrap", "udec_wrap"))
 """Updates that do not commute with themselves to the last bit."""
@@ -48,6 +51,7 @@ class ExploringAbi(cpu_abi.CoroutineAbi):
     """Text of one thread that stops in front of visible operations."""
 
     completes = "fly_sched_defer"
+    exact = True
     _counting: bool | None = None
 
     def stop(self, f: FunctionText, op: Operation, kind: Kind, *words: str) -> None:
@@ -105,6 +109,9 @@ class ExploringAbi(cpu_abi.CoroutineAbi):
             self._counting = any(_is_note(x) for x in f.op.walk())
         return self._counting
 
+    def lasting(self, op: Operation) -> int:
+        return ISSUED if isinstance(op, llvm.LoadOp) and _is_global(op) and _note_behind(op) else 0
+
     def leave(self, f: FunctionText, op: Operation) -> None:
         if self.how.cluster is not None:
             self.stop(f, op, Kind.LEAVE)
@@ -123,7 +130,13 @@ class ExploringAbi(cpu_abi.CoroutineAbi):
         return _exploring_function(name, arguments, block, self, sites, check, string_constant(text, name))
 
     @classmethod
+    def told(cls, text: ModuleText, name: str) -> list[str]:
+        return ["  %told = load ptr, ptr @fly_told", f"  call void %told(ptr {string_constant(text, name)})"]
+
+    @classmethod
     def finish(cls, text: ModuleText) -> None:
+        text.notes[EXACT] = "1"
+        text.globals.append(SEEN)
         if "fly_sched_record" not in "".join(text.functions):
             return
         cpu_routines.need(text, cpu_routines.UPDATE, True)
@@ -141,14 +154,17 @@ def _is_note(op: Operation | None) -> bool:
 
 def _is_load_of_its_own(op: Operation) -> bool:
     """Whether an op reads or writes global memory otherwise than for a copy into shared memory."""
-    if not _is_global(op):
-        return False
+    return _is_global(op) and not _is_note(_note_behind(op))
+
+
+def _note_behind(op: Operation) -> Operation | None:
+    """The call that tells of a copy into shared memory, behind an access to global memory that is its source."""
     following = op.next_op
     while following is not None and not (isinstance(following, llvm.LoadOp) and _is_global(following)):
-        if _is_note(following):
-            return False
+        if isinstance(following, fly_cpu.CallOp) and following.callee.data in _COPIES:
+            return following
         following = following.next_op
-    return True
+    return None
 
 
 def _is_global(op: Operation) -> bool:

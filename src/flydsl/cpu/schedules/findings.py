@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from ...errors import DSLValueError
 from ...markup import code, figures
@@ -78,6 +78,43 @@ class ScheduleRun:
 
 
 @dataclass(frozen=True)
+class LookedAt:
+    """What a run had besides operations: what barriers and waits order alike in every schedule.
+
+    Nothing of it is tried in another order. An access that another one of which one writes could come before or after,
+    or the use of a copy that may still be under way, is a race, which any schedule shows; where there is none, all
+    orders of them give the same.
+    """
+
+    barriers: int = 0
+    """How often a barrier of a block opened."""
+    copies: int = 0
+    """Asynchronous copies and products, each of which may end at any time up to the wait for it."""
+    waits: int = 0
+    """Waits of threads for their groups of copies, or by counters."""
+    shared_accesses: int = 0
+    shared_conflicts: int = 0
+    """Those of the accesses that meet another thread's, of which one writes: all ordered where nothing was found."""
+    global_accesses: int = 0
+    global_conflicts: int = 0
+    forgotten: int = 0
+    """How often a table was too small to remember what was done."""
+
+    def most(self, other: LookedAt) -> LookedAt:
+        """The larger numbers of two runs."""
+        mine, theirs = ((getattr(x, f.name) for f in fields(LookedAt)) for x in (self, other))
+        return LookedAt(*(max(a, b) for a, b in zip(mine, theirs, strict=True)))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.barriers} barrier(s) of a block, {self.copies} asynchronous copies and products, {self.waits} "
+            f"wait(s) for them; {self.shared_accesses} accesses to shared memory, {self.shared_conflicts} of them to "
+            f"what another thread writes or reads; {self.global_accesses} to global memory, {self.global_conflicts} of "
+            "them so"
+        )
+
+
+@dataclass(frozen=True)
 class ScheduleReport:
     """What exploring the schedules of a call gave; true where nothing was found."""
 
@@ -96,6 +133,8 @@ class ScheduleReport:
     uncovered: tuple[str, ...]
     """What was not tried."""
     kernels: tuple[str, ...] = ()
+    looked_at: LookedAt = LookedAt()
+    """What was proved to be ordered, not tried in other orders."""
 
     def __bool__(self) -> bool:
         return not self.findings
@@ -113,8 +152,9 @@ class ScheduleReport:
         else:
             far = f"not every order: the time was over with {self.left} choice(s) known and not made"
         lines = [
-            f"{found} in {self.schedules} schedule(s) of {', '.join(self.kernels) or 'no kernel that synchronizes'}, "
+            f"{found} in {self.schedules} schedule(s) of {', '.join(self.kernels) or 'no kernel'}, "
             f"{self.orders} of them different, of up to {self.operations} operations, in {self.seconds:.1f} s ({far})",
+            f"  looked at in each: {self.looked_at}",
             *(f"  {line}" for each in self.findings for line in str(each).splitlines()),
             *(f"  not covered: {text}" for text in self.uncovered),
         ]
@@ -125,9 +165,9 @@ ALWAYS_UNCOVERED = (
     "orders of lanes of a warp that are at the same place: they go together",
     "relaxed atomics that different threads see in different orders (missing fences are races, which are found)",
     "loops that look at memory a limited number of times: they do so when it has changed, or nobody else can go on",
-    "global memory that a bulk or tensor store writes, looked at before the wait for the store",
     "where the copy engine reads global memory that threads wrote, whether a proxy fence is between",
+    "accumulators of a product in flight, and copies that `asynccnt` or `tensorcnt` of gfx1250 count: done at once",
 )
 """What no run tries."""
 
-__all__ = ["ALWAYS_UNCOVERED", "Finding", "ScheduleReport", "ScheduleRun", "decode", "encode"]
+__all__ = ["ALWAYS_UNCOVERED", "Finding", "LookedAt", "ScheduleReport", "ScheduleRun", "decode", "encode"]

@@ -19,6 +19,8 @@ from .operations import MBARRIER, POLLS, READS, WAITS, Kind, Object, Operation
 _WORD = ctypes.c_int64
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _INSTALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_INSTALL_SEEN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+_TOLD = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 _AGENTS = ctypes.PYFUNCTYPE(_WORD, ctypes.c_void_p, _WORD, _WORD, _WORD, ctypes.c_void_p, ctypes.c_void_p)
 _STEP = ctypes.PYFUNCTYPE(_WORD, ctypes.c_void_p, _WORD, _WORD, ctypes.c_int32, _WORD, _WORD, _WORD)
 _OPEN = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, _WORD, _WORD, _WORD, _WORD, ctypes.c_void_p)
@@ -476,6 +478,18 @@ def _run(address: int) -> None:
 _hook = _HOOK(_run)
 
 
+def _tell(name: bytes) -> None:
+    """A kernel whose threads never meet is run: it has one order."""
+    try:
+        if session.strategy is not None:
+            session.strategy.started(name.decode(), 0)
+    except BaseException as error:  # noqa: BLE001  What C calls cannot raise: the session does, after the launch.
+        session.error = session.error or error
+
+
+_told = _TOLD(_tell)
+
+
 class _Library(Protocol):
     @property
     def symbols(self) -> Sequence[str]: ...
@@ -483,12 +497,16 @@ class _Library(Protocol):
 
 
 SYMBOL = "fly_sched_install"
+_SEEN_SYMBOL = "fly_seen_install"
 
 
 def install(library: _Library) -> None:
-    """Tell code whose schedules can be explored where the hook is."""
+    """Tell code whose schedules can be explored where the hook is, and where it counts what it looks at."""
     if SYMBOL in library.symbols:
         _INSTALL(library.address(SYMBOL))(ctypes.cast(_hook, ctypes.c_void_p).value)
+    if _SEEN_SYMBOL in library.symbols:
+        told = ctypes.cast(_told, ctypes.c_void_p).value
+        _INSTALL_SEEN(library.address(_SEEN_SYMBOL))(ctypes.addressof(session.seen), told)
 
 
 __all__ = ["Launch", "install"]

@@ -81,6 +81,11 @@ class Operation(NamedTuple):
     phase: int = 0
     """The phase of the barrier when it was done, or is about to be."""
 
+    @property
+    def raises(self) -> bool:
+        """Whether its phase has to wait for more: for another arrival, or for bytes that come with none."""
+        return self.kind is Kind.ARRIVE and (self.arg < 0 or (self.arg == 0 and self.extra > 0))
+
     def enabled_in(self, phase: int) -> bool:
         """Whether a wait passes while its barrier is in a phase."""
         if self.kind is Kind.WAIT:
@@ -99,8 +104,10 @@ def dependent(a: Operation, b: Operation) -> bool:
         # Whoever gives registers back first, there are as many afterwards.
         return False
     if a.kind in _COUNTS and b.kind in _COUNTS:
-        # Within one phase it does not matter who comes first.
-        return a.extra != b.extra if a.kind is Kind.UPDATE else a.phase != b.phase
+        if a.kind is Kind.UPDATE:
+            return a.extra != b.extra
+        # Within one phase it does not matter who comes first, unless the phase might be over before one of them.
+        return a.phase != b.phase or a.raises != b.raises
     return True
 
 

@@ -32,6 +32,21 @@ define void @fly_sched_install(ptr %hook) nounwind {
 }
 """
 
+SEEN = """
+@fly_told = internal global ptr @fly_told_nobody, align 8
+
+define internal void @fly_told_nobody(ptr %name) nounwind {
+  ret void
+}
+
+define void @fly_seen_install(ptr %seen, ptr %told) nounwind {
+  store ptr %seen, ptr @fly_seen
+  store ptr %told, ptr @fly_told
+  ret void
+}
+"""
+"""What every module has: where code counts what it looks at, and who is told of kernels whose threads never meet."""
+
 
 def _resume(r: Routine, state: Value, t: Value) -> None:
     r.call("llvm.coro.resume", "void", r.load("ptr", state, t * 8 + HANDLES), external=True)
@@ -158,4 +173,4 @@ def schedule_routines() -> list[Routine]:
     return [agents(), step(), open_barrier(), force(), defer(), complete()]
 
 
-__all__ = ["COPY", "GLOBALS", "MOST_COPIES", "OPERATION", "OPERATIONS", "ROW", "SUMMARY", "schedule_routines"]
+__all__ = ["COPY", "GLOBALS", "MOST_COPIES", "OPERATION", "OPERATIONS", "ROW", "SEEN", "SUMMARY", "schedule_routines"]

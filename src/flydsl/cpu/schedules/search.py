@@ -142,7 +142,7 @@ class Recorder:
         """Kind, text, and the schedule up to there."""
         self.kernels: list[str] = []
         self.notes: list[str] = []
-        self.steps = 0
+        self.steps = self.barriers = 0
         self.abandoned = False
         self._last: Agent | None = None
 
@@ -173,6 +173,7 @@ class Recorder:
     def stuck(self, agents: Sequence[Agent]) -> None: ...
 
     def opened(self, block: int) -> None:
+        self.barriers += 1
         self.entries.append(Entry(f"b{block}.w0", "the barrier of the block opens", ""))
 
     def started(self, kernel: str, blocks: int) -> None:

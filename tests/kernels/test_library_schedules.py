@@ -1,0 +1,30 @@
+"""Every kernel of the library is explored at a small size, and clean in every order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from .schedules.library import CALLS, all_kernels, explore
+
+
+def test_every_kernel_of_the_library_is_explored():
+    claimed = {kernel for call in CALLS.values() for kernel in call.kernels.split()}
+    assert len(claimed) >= 80
+    missing = sorted(all_kernels() - claimed)
+    assert not missing, f"tests/kernels/schedules/library.py has no call for {', '.join(missing)}"
+    assert not claimed - all_kernels(), "kernels that there are none of"
+
+
+@pytest.mark.parametrize("name", [name for name, call in CALLS.items() if call.quick])
+def test_clean_in_every_order(name: str, emulate: Callable[[str], None]):
+    """The others take longer: `python -m tests.kernels.schedules`."""
+    call = CALLS[name]
+    emulate(call.arch)
+    report, missing = explore(call, 60)
+    assert report and report.complete and not missing, report
+    seen = report.looked_at
+    assert not seen.forgotten and seen.global_accesses, "it looked at something, and forgot nothing"
+    if not call.kernels.startswith("dist."):  # there the barriers are for flags of other ranks
+        assert seen.shared_conflicts or not seen.barriers, "what a barrier is there for"
