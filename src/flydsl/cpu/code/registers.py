@@ -17,6 +17,7 @@ from xdsl.dialects import ub
 from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from ...dialects import fly_cpu
 from ...dialects.upstream import llvm, scf, vector
 from ...ir import arith
 from ...ir.builder import operands_of
@@ -110,6 +111,8 @@ class _Search:
             self.give(op.results[0], bits[1] & bits[2])
         elif op.name == "vector.broadcast":
             self.give(op.results[0], _whole(op.results[0].type) if bits[0] and _count(args[0].type) == 1 else 0)
+        elif fly_cpu.EMULATED in op.attributes:
+            self.give(op.results[0], bits[-1])
         elif op.name.partition(".")[0] in ("arith", "math") or op.name == "vector.shape_cast":
             self.by_elements(op, args, bits)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.builtin import IntegerType, bf16, f32, f64
+from xdsl.dialects.builtin import IntegerType, VectorType, bf16, f32, f64
 from xdsl.dialects.math import FmaOp
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Region, SSAValue
@@ -127,6 +127,10 @@ class Product:
         self.group = cast(int, L.size(op.thr_layout))
         self.lane = low.group_lane(self.group)
 
+    def key(self) -> tuple[object, ...]:
+        """What the work depends on."""
+        return (type(self), self.op, self.signed, self.clamp)
+
     # --- filling the tiles ----------------------------------------------------------------------------------------
 
     def decoded(self, value: SSAValue, operand: int) -> SSAValue:
@@ -151,10 +155,24 @@ class Product:
         if bit_width(elem) == 6:
             # As words from the start: see `codes_of`.
             whole = cast(Any, self.low).load(at, vector_type(elem, count))
-            done = decode(self.b, whole, elem)
-        else:
-            done = self.decoded(self._vector(self.low.fragment(at, elem, count)), operand)
-        start = self.cell_at(tile, self.low.place(self.lane, layout[0]))
+            self._fill_values(decode(self.b, whole, elem), operand, tile, self.lane)
+            return
+        held = self.low.fragment_vector(at, elem, count)
+        if self.low.checked:
+            # Here, where it is seen whether they were set.
+            self._fill_values(self.decoded(held, operand), operand, tile, self.lane)
+            return
+
+        def body(args: Sequence[SSAValue]) -> None:
+            tile, lane, held = args
+            self._fill_values(self.decoded(held, operand), operand, tile, lane)
+
+        self.low.outlined(("fill", operand, *self.key()), (tile, self.lane, held), None, body)
+
+    def _fill_values(self, done: SSAValue, operand: int, tile: SSAValue, lane: SSAValue) -> None:
+        layout = self.op.tv_layout(operand)
+        count = cast(int, L.size(layout[1]))
+        start = self.cell_at(tile, self.low.place(lane, layout[0]))
         for v in range(count):
             part = done if count == 1 else self.b.extract(done, v)
             self.low.put(part, self.low.at(start, cast(int, L.crd2idx(v, layout[1])) * self.cell_bytes))
@@ -191,6 +209,25 @@ class Product:
         return self.low.at(tile, self.b.muli(position, self.b.const(self.cell_bytes, i64)))
 
     # --- the product ----------------------------------------------------------------------------------------------
+
+    def product(self, tiles: Sequence[SSAValue], held: SSAValue, block: int | None) -> SSAValue:
+        """This lane's values of D from the tiles of A and B, and of scales of `block` k each, and from those of C."""
+
+        def body(args: Sequence[SSAValue]) -> SSAValue:
+            *tiles, self.lane, held = args
+            scales = None if block is None else (block, tiles[2], tiles[3])
+            return self._vector(self.compute(tiles[0], tiles[1], self._elements(held), scales))
+
+        lane = self.lane
+        made = self.low.outlined(("product", block, *self.key()), (*tiles, lane, held), held.type, body)
+        self.lane = lane
+        assert made is not None
+        return made
+
+    def _elements(self, held: SSAValue) -> list[SSAValue]:
+        if not isinstance(held.type, VectorType):
+            return [held]
+        return [self.b.extract(held, i) for i in range(held.type.get_shape()[0])]
 
     def compute(
         self, a: SSAValue, b: SSAValue, c: Sequence[SSAValue], scales: tuple[int, SSAValue, SSAValue] | None
@@ -357,11 +394,10 @@ def emulate_mma(
         product.fill_scales(scales.a, low.at(at, starts[2]))
         product.fill_scales(scales.b, low.at(at, starts[3]))
     count = cast(int, L.size(op.tv_layout(2)[1]))
-    held = low.fragment(c, op.elem_types[2], count)
+    held = low.fragment_vector(c, op.elem_types[2], count)
     shown = low.rendezvous(product.group)
     tiles = [low.at(shown, start) for start in starts]
-    scaled = None if scales is None else (scales.block, tiles[2], tiles[3])
-    low.write_fragment(product.compute(tiles[0], tiles[1], held, scaled), d)
+    low.write_fragment_vector(product.product(tiles, held, None if scales is None else scales.block), d)
 
 
 __all__ = ["MmaScales", "Product", "Run", "ScaleSide", "emulate_mma", "result_runs"]
