@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _XF32_DROPPED = 13
 """Bits of an f32 that xf32 does not have."""
+_MOST_RUNS = 8
+"""Runs that are computed at once."""
 _CONTRACT = FastMathFlagsAttr([FastMathFlag.ALLOW_CONTRACT])
 
 
@@ -82,6 +84,16 @@ def _find_runs(op: MmaOpType) -> list[Run]:
     return runs
 
 
+def _repeats(runs: Sequence[Run]) -> tuple[int, int]:
+    """How many runs make a part that D is repetitions of along n, few of them, and the columns from one to the next."""
+    for count in range(min(len(runs) - 1, _MOST_RUNS), 0, -1):
+        step = runs[count].n - runs[0].n
+        alike = zip(runs, runs[count:], strict=False)
+        if len(runs) % count == 0 and all(y[1:] == (*x[1:4], x.n + step) for x, y in alike):
+            return count, step
+    return len(runs), 0
+
+
 def _check_separable(op: MmaOpType, layout: Layout, places: Sequence[tuple[int, int]]) -> None:
     """The row and column of a value must be those of its lane plus those of its index, within the tile."""
     m_extent = op.shape_mnk[0]
@@ -126,6 +138,8 @@ class Product:
         self.cell_bytes = bit_width(self.cell) // 8
         self.group = cast(int, L.size(op.thr_layout))
         self.lane = low.group_lane(self.group)
+        self.runs = result_runs(op)
+        """Those under way."""
 
     def key(self) -> tuple[object, ...]:
         """What the work depends on."""
@@ -215,6 +229,8 @@ class Product:
 
         def body(args: Sequence[SSAValue]) -> SSAValue:
             *tiles, self.lane, held = args
+            if block is None and len(self.runs) > _MOST_RUNS:
+                return self._in_parts(tiles[0], tiles[1], held)
             scales = None if block is None else (block, tiles[2], tiles[3])
             return self._vector(self.compute(tiles[0], tiles[1], self._elements(held), scales))
 
@@ -223,6 +239,27 @@ class Product:
         self.lane = lane
         assert made is not None
         return made
+
+    def _in_parts(self, a: SSAValue, b: SSAValue, held: SSAValue) -> SSAValue:
+        """The same in a loop over parts of D whose values are at the same distances: less code, which fits registers."""
+        runs, low, build = self.runs, self.low, self.b
+        count, step = _repeats(runs)
+        self.runs = runs[:count]
+        length = sum(run.length for run in self.runs)
+        nbytes = length * bit_width(self.acc) // 8
+        memory = low.stack(self.acc, sum(run.length for run in runs), 16)
+        low.put(held, memory)
+
+        def part(i: SSAValue, _: Sequence[SSAValue]) -> Sequence[SSAValue]:
+            at = low.at(memory, build.muli(i, build.const(nbytes, i64)))
+            columns = self.cell_at(b, build.muli(i, build.const(step, i64)))
+            values = self._elements(low.take(at, vector_type(self.acc, length)))
+            low.put(self._vector(self.compute(a, columns, values, None)), at)
+            return ()
+
+        self.loop(len(runs) // count, (), part, unroll=False)
+        self.runs = runs
+        return low.take(memory, held.type)
 
     def _elements(self, held: SSAValue) -> list[SSAValue]:
         if not isinstance(held.type, VectorType):
@@ -268,7 +305,7 @@ class Product:
 
     def start(self, c: Sequence[SSAValue]) -> tuple[list[Run], list[SSAValue], SSAValue, SSAValue]:
         """The runs of this lane's values, the sums they start from, and the row and column of its first."""
-        runs, build = result_runs(self.op), self.b
+        runs, build = self.runs, self.b
         at = self.low.place(self.lane, self.op.tv_layout(2)[0])
         extent = build.const(self.m, i64)
         sums = [self.widened(self._vector(c[r.first : r.first + r.length])) for r in runs]
@@ -289,7 +326,7 @@ class Product:
                 known[i, at, count] = of[i](self.low.take(self.low.at(line, at * self.cell_bytes), type_))
             return known[i, at, count]
 
-        for run in result_runs(self.op):
+        for run in self.runs:
             x = side(0, line_a, run.m, run.length if run.along_m else 1)
             y = side(1, line_b, run.n, 1 if run.along_m else run.length)
             if run.length > 1:
@@ -332,6 +369,8 @@ class Product:
         count: int,
         init: Sequence[SSAValue],
         body: Callable[[SSAValue, Sequence[SSAValue]], Sequence[SSAValue]],
+        *,
+        unroll: bool = True,
     ) -> list[SSAValue]:
         """`for i in range(count)` with carried values; `i` is i64."""
         b = self.b
@@ -343,7 +382,7 @@ class Product:
             at, *held = block.args
             results = body(b.cast("index_cast", at, i64), held)
             b.opn(scf.YieldOp, list(results), ())
-        attrs: dict[str, Attribute] = {} if self.unrolls else {LOOP_ATTRIBUTE: unroll_annotation(1)}
+        attrs: dict[str, Attribute] = {} if unroll and self.unrolls else {LOOP_ATTRIBUTE: unroll_annotation(1)}
         op = b.with_regions(scf.ForOp, [*bounds, *init], [v.type for v in init], [Region(block)], attrs=attrs)
         return list(op.results)
 
