@@ -172,10 +172,6 @@ class Product:
             self._fill_values(decode(self.b, whole, elem), operand, tile, self.lane)
             return
         held = self.low.fragment_vector(at, elem, count)
-        if self.low.checked:
-            # Here, where it is seen whether they were set.
-            self._fill_values(self.decoded(held, operand), operand, tile, self.lane)
-            return
 
         def body(args: Sequence[SSAValue]) -> None:
             tile, lane, held = args
