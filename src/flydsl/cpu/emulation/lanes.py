@@ -291,9 +291,8 @@ class Emulation(Rebuilder):
             return self.load(at, vector_type(elem, count) if count > 1 else elem)
         return self.b.pure(FromElementsOp, self.fragment(at, elem, count), vector_type(elem, count), {})
 
-    def write_fragment_vector(self, value: SSAValue, at: Operand) -> None:
+    def write_fragment_vector(self, value: SSAValue, count: int, at: Operand) -> None:
         """Store the values of a fragment that are one."""
-        count = cast(VectorType, value.type).get_shape()[0] if isinstance(value.type, VectorType) else 1
         if count == 1 or fragment_offsets(at, count) == list(range(count)):
             self.store(value, at)
             return

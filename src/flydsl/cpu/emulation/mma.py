@@ -9,10 +9,10 @@ rising k; integers wrap.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.builtin import IntegerType, VectorType, bf16, f32, f64
+from xdsl.dialects.builtin import IntegerType, bf16, f32, f64
 from xdsl.dialects.math import FmaOp
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Region, SSAValue
@@ -25,84 +25,18 @@ from ...dialects.upstream.vector import FromElementsOp
 from ...errors import DSLCompileError
 from ...ir.builder import Builder, i32, i64, index
 from ...ir.types import bit_width, vector_type
-from ...layout import Layout
 from ...lowering.expand.small_floats import decode, like
+from .result_runs import MOST_RUNS, Run, repeats, result_runs
 
 if TYPE_CHECKING:
     from .lanes import Emulation
 
 _XF32_DROPPED = 13
 """Bits of an f32 that xf32 does not have."""
-_MOST_RUNS = 8
-"""Runs that are computed at once."""
 _CONTRACT = FastMathFlagsAttr([FastMathFlag.ALLOW_CONTRACT])
 
 
-class Run(NamedTuple):
-    """Values of D next to each other along m or n."""
-
-    first: int
-    length: int
-    along_m: bool
-    m: int
-    n: int
-
-
 _Seen = Callable[[SSAValue], SSAValue]
-_runs: dict[MmaOpType, list[Run]] = {}
-
-
-def result_runs(op: MmaOpType) -> list[Run]:
-    """The values a lane has of D, in runs; positions are those of lane 0."""
-    found = _runs.get(op)
-    if found is None:
-        found = _runs[op] = _find_runs(op)
-    return found
-
-
-def _find_runs(op: MmaOpType) -> list[Run]:
-    m_extent = op.shape_mnk[0]
-    layout = op.tv_layout(2)
-    count = cast(int, L.size(layout[1]))
-    starts = [cast(int, L.crd2idx(v, layout[1])) for v in range(count)]
-    places = [(start % m_extent, start // m_extent) for start in starts]
-    _check_separable(op, layout, places)
-    runs: list[Run] = []
-    v = 0
-    while v < count:
-        m, n = places[v]
-        lengths: list[int] = []
-        for dm, dn in ((1, 0), (0, 1)):
-            k = 1
-            while v + k < count and k < 8 and places[v + k] == (m + k * dm, n + k * dn):
-                k += 1
-            lengths.append(k)
-        along_m = lengths[0] >= lengths[1]
-        length = 1 << (max(lengths).bit_length() - 1)
-        runs.append(Run(v, length, along_m, m, n))
-        v += length
-    return runs
-
-
-def _repeats(runs: Sequence[Run]) -> tuple[int, int]:
-    """How many runs make a part that D is repetitions of along n, few of them, and the columns from one to the next."""
-    for count in range(min(len(runs) - 1, _MOST_RUNS), 0, -1):
-        step = runs[count].n - runs[0].n
-        alike = zip(runs, runs[count:], strict=False)
-        if len(runs) % count == 0 and all(y[1:] == (*x[1:4], x.n + step) for x, y in alike):
-            return count, step
-    return len(runs), 0
-
-
-def _check_separable(op: MmaOpType, layout: Layout, places: Sequence[tuple[int, int]]) -> None:
-    """The row and column of a value must be those of its lane plus those of its index, within the tile."""
-    m_extent = op.shape_mnk[0]
-    for t in range(cast(int, L.size(layout[0]))):
-        start = cast(int, L.crd2idx(t, layout[0]))
-        m, n = start % m_extent, start // m_extent
-        for dm, dn in {places[0], places[-1]}:
-            if m + dm >= m_extent or n + dn >= op.shape_mnk[1]:
-                raise DSLCompileError(f"{op}: lane {t} reaches outside the tile of D")
 
 
 def _as_xf32(b: Builder, x: SSAValue) -> SSAValue:
@@ -225,7 +159,7 @@ class Product:
 
         def body(args: Sequence[SSAValue]) -> SSAValue:
             *tiles, self.lane, held = args
-            if block is None and len(self.runs) > _MOST_RUNS:
+            if block is None and len(self.runs) > MOST_RUNS:
                 return self._in_parts(tiles[0], tiles[1], held)
             scales = None if block is None else (block, tiles[2], tiles[3])
             return self._vector(self.compute(tiles[0], tiles[1], self._elements(held), scales))
@@ -237,9 +171,9 @@ class Product:
         return made
 
     def _in_parts(self, a: SSAValue, b: SSAValue, held: SSAValue) -> SSAValue:
-        """The same in a loop over parts of D whose values are at the same distances: less code, which fits registers."""
+        """The same in a loop over equal parts of D: less code, whose values fit registers."""
         runs, low, build = self.runs, self.low, self.b
-        count, step = _repeats(runs)
+        count, step = repeats(runs)
         self.runs = runs[:count]
         length = sum(run.length for run in self.runs)
         nbytes = length * bit_width(self.acc) // 8
@@ -258,9 +192,8 @@ class Product:
         return low.take(memory, held.type)
 
     def _elements(self, held: SSAValue) -> list[SSAValue]:
-        if not isinstance(held.type, VectorType):
-            return [held]
-        return [self.b.extract(held, i) for i in range(held.type.get_shape()[0])]
+        count = sum(run.length for run in self.runs)
+        return [held] if count == 1 else [self.b.extract(held, i) for i in range(count)]
 
     def compute(
         self, a: SSAValue, b: SSAValue, c: Sequence[SSAValue], scales: tuple[int, SSAValue, SSAValue] | None
@@ -432,7 +365,7 @@ def emulate_mma(
     held = low.fragment_vector(c, op.elem_types[2], count)
     shown = low.rendezvous(product.group)
     tiles = [low.at(shown, start) for start in starts]
-    low.write_fragment_vector(product.product(tiles, held, None if scales is None else scales.block), d)
+    low.write_fragment_vector(product.product(tiles, held, None if scales is None else scales.block), count, d)
 
 
-__all__ = ["MmaScales", "Product", "Run", "ScaleSide", "emulate_mma", "result_runs"]
+__all__ = ["MmaScales", "Product", "ScaleSide", "emulate_mma"]
