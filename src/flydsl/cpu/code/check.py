@@ -7,6 +7,7 @@ with earlier ones. What was found is in the table of `report.py`.
 
 from __future__ import annotations
 
+from math import gcd
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from xdsl.dialects.builtin import FileLineColLoc, IntegerType, VectorType
@@ -276,6 +277,8 @@ def check_access(
     It is not made where `guard` (i1) is not set. An atomic access must be aligned to be allowed.
     """
     root = root_of(pointer)
+    if guard is None and root is not None and _surely_fine(f, op, pointer, type_, root):
+        return None
     bounds = None if root is None else bounds_of(f, abi, root)
     if bounds is None:
         return _check_mapped(f, abi, op, pointer, type_, word, guard) if _from_outside(root) else None
@@ -301,6 +304,36 @@ def check_access(
         if is_atomic(op):
             fine = f.assign(f"and i1 {fine}, {straight}")
     return fine
+
+
+def offset_in(pointer: SSAValue, root: SSAValue) -> int | None:
+    """Bytes from the start of a memory to an address in it, where they are known."""
+    offset = 0
+    while pointer is not root:
+        owner = pointer.owner
+        if not isinstance(owner, llvm.GEPOp) or len(owner.operands) > 1:
+            return None
+        indices: list[int] = list(cast(Any, owner.rawConstantIndices).get_values())
+        bits = bit_width(owner.elem_type)
+        if len(indices) != 1 or bits not in (8, 16, 32, 64):  # others may lie further apart than they are long
+            return None
+        offset += indices[0] * (bits // 8)
+        pointer = owner.operands[0]
+    return offset
+
+
+def _surely_fine(f: FunctionText, op: Operation, pointer: SSAValue, type_: Any, root: SSAValue) -> bool:
+    """Whether an access to registers in memory is inside and aligned whatever the kernel does."""
+    owner = root.owner
+    if not isinstance(owner, llvm.AllocaOp):
+        return False
+    offset, count = offset_in(pointer, root), f.names[owner.operands[0]]
+    if offset is None or offset < 0 or not count.isdigit():
+        return False
+    size = int(count) * -(-bit_width(owner.properties["elem_type"]) // 8)
+    start, need = (cast(Any, x.properties.get("alignment")) for x in (owner, op))
+    aligned = need is None or (start is not None and gcd(start.value.data, offset) % min(need.value.data, 16) == 0)
+    return aligned and offset + -(-bit_width(type_) // 8) <= size
 
 
 _OURS = (llvm.AddressOfOp, llvm.AllocaOp, DepositOp, RendezvousOp, CallOp)
