@@ -177,7 +177,6 @@ def search(f: FunctionText, abi: CpuAbi, access: Access, at: SSAValue, size: int
     tensor = "null"
     if bounds.tensor is not None:
         tensor = bounds.tensor.at
-        cpu_check.describe(f, bounds.tensor)
     f.line(
         f"call void @fly_check_global(ptr {abi.state}, i64 {abi.thread(f)}, i64 %bx, i64 %by, i64 %bz, "
         f"{f.typed(at)}, i64 {size}, i32 {access.how}, "

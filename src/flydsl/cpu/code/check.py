@@ -152,15 +152,14 @@ def report(f: FunctionText, abi: CpuAbi, text: str, address: str, bounds: Bounds
         low, high = bounds.low, bounds.high
         if bounds.tensor is not None:
             tensor = bounds.tensor.at
-            describe(f, bounds.tensor)
     f.line(
         f"call void @fly_report(ptr {new_flag(f.module)}, ptr {at}, i64 {cpu_report.MISTAKE}, i64 {address}, "
         f"i64 {low}, i64 {high}, i64 {abi.thread(f)}, i64 %bx, i64 %by, i64 %bz, ptr {tensor}, i64 0, ptr null)"
     )
 
 
-def describe(f: FunctionText, tensor: Tensor) -> None:
-    """Bits of an element, rank, extents, strides."""
+def _describe(f: FunctionText, tensor: Tensor) -> None:
+    """Bits of an element, rank, extents, strides: at the kernel's head, for all that is said of it."""
     rank = len(tensor.modes) // 2
     words = [str(tensor.bits), str(rank), *tensor.modes[:rank]]
     words += ["0"] * (2 + MAX_RANK - len(words)) + list(tensor.modes[rank:])
@@ -169,7 +168,7 @@ def describe(f: FunctionText, tensor: Tensor) -> None:
 
 
 def tensor_of(f: FunctionText, number: int, bits: int, modes: list[str]) -> Tensor | None:
-    """A place for the description of an argument's tensor."""
+    """The description of an argument's tensor, which is written here."""
     if not modes or len(modes) > 2 * MAX_RANK:
         return None
     key = f"tensor {id(f)} {number}"
@@ -177,7 +176,9 @@ def tensor_of(f: FunctionText, number: int, bits: int, modes: list[str]) -> Tens
     if key not in f.module.notes:
         f.module.notes[key] = name
         f.module.globals.append(f"{name} = internal global [{2 + 2 * MAX_RANK} x i64] zeroinitializer")
-    return Tensor(f.module.notes[key], bits, tuple(modes))
+    made = Tensor(f.module.notes[key], bits, tuple(modes))
+    _describe(f, made)
+    return made
 
 
 def backward(f: FunctionText, tensor: Tensor, low: str, high: str) -> tuple[str, str]:
