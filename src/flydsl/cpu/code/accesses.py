@@ -341,7 +341,7 @@ def _where(f: FunctionText, fine: str, type_: str | None, then: Callable[[], str
     return f.assign(f"phi {type_} [ zeroinitializer, %{before} ], [ {value}, %{end} ]")
 
 
-_HOT = ("fly_check_access", "fly_check_before", "fly_check_global", "fly_check_ordered")
+_HOT = ("fly_check_access", "fly_check_before", "fly_check_global", "fly_check_inside", "fly_check_ordered")
 """Routines that run at every access; making the others fast would take LLVM longer than it saves."""
 
 
@@ -361,6 +361,7 @@ def _routines() -> dict[str, _Written]:
         *cpu_order.order_routines(),
         *cpu_places.place_routines(),
         *cpu_copies.copy_routines(),
+        cpu_check.inside(),
         cpu_global_races.access(),
         cpu_global_races.watch(),
         *cpu_ranks.rank_routines(),

@@ -23,6 +23,7 @@ from ...ir.locations import source_chain
 from ...ir.types import bit_width
 from ...llvm.text.function_text import FunctionText
 from ...llvm.text.print_text import string_constant
+from ...llvm.text.routine import Routine, Value
 from ...llvm.text.spelling import bool_text
 from . import report as cpu_report
 from .report import new_flag
@@ -285,6 +286,8 @@ def check_access(
         return _check_mapped(f, abi, op, pointer, type_, word, guard) if _from_outside(root) else None
     check_offsets(f, abi, op, pointer, bounds)
     nbytes = -(-bit_width(type_) // 8)
+    if guard is None and bounds.slot is None:
+        return _call_check(f, abi, op, pointer, nbytes, word, bounds)
     first = f.assign(f"ptrtoint ptr {f.names[pointer]} to i64")
     last = f.assign(f"add i64 {first}, {nbytes}")
     inside = f.assign(f"icmp uge i64 {first}, {bounds.low}")
@@ -294,17 +297,67 @@ def check_access(
         fine = f.assign(f"and i1 {fine}, {_inside_slot(f, bounds.low, bounds.slot, first, nbytes)}")
     if guard is not None:
         fine = f.assign(f"select i1 {guard}, i1 {fine}, i1 true")
-    unless(f, fine, lambda: report(f, abi, f"{where(op)}: {word} out of bounds of {bounds.name}", first, bounds))
-    align: Any = op.properties.get("alignment")
-    need = 1 if align is None else min(align.value.data, 16)
+    unless(f, fine, lambda: report(f, abi, _outside(op, word, bounds), first, bounds))
+    need = _alignment(op)
     if need > 1 and guard is None:
         rest = f.assign(f"and i64 {first}, {need - 1}")
         straight = f.assign(f"icmp eq i64 {rest}, 0")
-        text = f"{where(op)}: {word} of {bounds.name} at an address that is not a multiple of {need}"
+        text = _misaligned(op, word, bounds, need)
         unless(f, straight, lambda: report(f, abi, text, first, bounds))
         if is_atomic(op):
             fine = f.assign(f"and i1 {fine}, {straight}")
     return fine
+
+
+def _alignment(op: Operation) -> int:
+    align: Any = op.properties.get("alignment")
+    return 1 if align is None else min(align.value.data, 16)
+
+
+def _outside(op: Operation, word: str, bounds: Bounds) -> str:
+    return f"{where(op)}: {word} out of bounds of {bounds.name}"
+
+
+def _misaligned(op: Operation, word: str, bounds: Bounds, need: int) -> str:
+    return f"{where(op)}: {word} of {bounds.name} at an address that is not a multiple of {need}"
+
+
+def _call_check(
+    f: FunctionText, abi: CpuAbi, op: Operation, pointer: SSAValue, nbytes: int, word: str, bounds: Bounds
+) -> str:
+    """The usual test as a call: kernels have hundreds of accesses, and branches around each take LLVM long."""
+    need = _alignment(op)
+    said = [_outside(op, word, bounds)] + [_misaligned(op, word, bounds, need)] * (need > 1)
+    pairs = [f"ptr {new_flag(f.module)}, ptr {string_constant(f.module, text)}" for text in said]
+    pairs += ["ptr null, ptr null"] * (2 - len(pairs))
+    table = f"@fly_places_said.{len(f.module.globals)}"
+    f.module.globals.append(f"{table} = internal constant [4 x ptr] [{', '.join(pairs)}]")
+    tensor = "null" if bounds.tensor is None else bounds.tensor.at
+    return f.assign(
+        f"call i1 @fly_check_inside({f.typed(pointer)}, i64 {nbytes}, i64 {bounds.low}, i64 {bounds.high}, "
+        f"i64 {need - 1}, i1 {'true' if is_atomic(op) else 'false'}, ptr {table}, i64 {abi.thread(f)}, "
+        f"i64 %bx, i64 %by, i64 %bz, ptr {tensor})"
+    )
+
+
+def inside() -> Routine:
+    """Test where an access goes, and its alignment, without which an atomic one is not allowed either."""
+    r = Routine(
+        "fly_check_inside", "i1",
+        "ptr at, i64 size, i64 low, i64 high, i64 rest, i1 atomic, ptr said, i64 t, i64 bx, i64 by, i64 bz, ptr tensor",
+    )  # fmt: skip
+    first = r.address(r["at"])
+    fine = (first >= r["low"]) & ((first + r["size"]) <= r["high"])
+    straight = (first & r["rest"]).is_(0)
+    for flag, at in ((fine, 0), (straight, 16)):
+        with r.when(~flag):
+            r.call(
+                "fly_report", "void", r.load("ptr", r["said"], at, 8), r.load("ptr", r["said"], at + 8, 8),
+                ("i64", cpu_report.MISTAKE), first, r["low"], r["high"], r["t"], r["bx"], r["by"], r["bz"], r["tensor"],
+                ("i64", 0), Value(r, "ptr", "null"),
+            )  # fmt: skip
+    r.give(fine & (straight | ~r["atomic"]))
+    return r
 
 
 def offset_in(pointer: SSAValue, root: SSAValue) -> int | None:
