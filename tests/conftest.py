@@ -1,5 +1,6 @@
 """What every test shares: a hermetic environment and the rules for skipping device tests."""
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +53,12 @@ def hermetic_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         # Tests compile thousands of kernels in a process: what they see must not depend on how many came before.
         patch.setattr(isolation, "IN_PROCESS", 1 << 30)
         yield
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: looking through it at every full collection takes seconds in all."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

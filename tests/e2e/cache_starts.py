@@ -1,7 +1,7 @@
 """Starts processes that call one kernel, many times over, and kills some: run by `test_cache_starts.py`.
 
 `python cache_starts.py SEED ROUNDS LOG`. A start is a process forked off this one, which has imported what a user's
-program imports and called nothing: its kernels, keys and locks are its own. Every tenth is a new interpreter instead.
+program imports and called nothing: its kernels, keys and locks are its own. Every fifteenth is a new interpreter.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.compiler.cache import default_cache
 
-VARIANTS = 10
+VARIANTS = 6
 ELEMENTS = 259
 
 
@@ -110,7 +110,7 @@ def main() -> None:
     log = Log(path)
     for number in range(rounds):
         factor = number * VARIANTS // rounds + 2
-        fresh = number % 10 == 9
+        fresh = number % 15 == 14
         pid = start(factor, fresh, log, path)
         first = number == 0 or factor != (number - 1) * VARIANTS // rounds + 2
         if choose.random() < (0.6 if first else 0.25):

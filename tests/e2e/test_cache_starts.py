@@ -1,4 +1,4 @@
-"""Eight processes start fifty times each on one cache directory, and many are killed at random moments."""
+"""Eight processes start thirty times each on one cache directory, and many are killed at random moments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from flydsl.compiler.cache import DiskCache, Settings, verify
 
-PROCESSES, ROUNDS = 8, 50
+PROCESSES, ROUNDS = 8, 30
 KNOWN = ("README", "CACHEDIR.TAG", "toolhash.json", "producthash.json")
 
 
@@ -45,7 +45,7 @@ def test_c30_c31_c34_many_starts_on_one_cache_with_kills(tmp_path: Path):
     assert count["killed"] + count["ended"] == PROCESSES * ROUNDS
     assert all(event["status"] == 0 for event in events if event["what"] == "ended")
     # A process killed late may have finished its work before.
-    assert count["right"] >= count["ended"] and count["killed"] >= 20
+    assert count["right"] >= count["ended"] and count["killed"] >= 12
 
     kills = Counter(event["factor"] for event in events if event["what"] == "killed")
     keys = {event["key"]: event["factor"] for event in events if event["what"] == "compiling"}

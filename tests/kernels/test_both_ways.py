@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -313,6 +314,12 @@ class Program:
         )
 
 
+def few_types(ops: list[Op], count: int = 3) -> list[Op]:
+    """The first few of each name."""
+    seen = Counter[str]()
+    return [op for op in ops if seen.update([op[0]]) or seen[op[0]] <= count]
+
+
 KNOWN = "attributes {known_block_size = array<i32: 64, 2, 1>} "
 
 
@@ -322,11 +329,13 @@ def test_every_op(stack: str, seed: int):
     chance = random.Random(seed)
     program = Program(chance)
     listed = all_ops(stack)
+    # What is read again between passes has each op with a few of its types: parsing takes most of the time.
+    chosen = few_types(chance.sample(listed, len(listed))) if seed else chance.sample(listed, len(listed))
     # Twice, in any order: equal ops are shared the same way.
-    for op in chance.sample(listed, len(listed)) + chance.sample(listed, len(listed) // 3):
+    for op in chosen + chance.sample(chosen, len(chosen) // 3):
         program.op(op)
     ir = check(program.module(KNOWN if seed else ""), stack, rereads=(bool(seed),))
-    assert ir.count("\n") > 1000
+    assert ir.count("\n") > (500 if seed else 1000)
     covered = {op[0] for op in listed} | {op.name for op in MEMORY_OPS} | {"arith.constant"}
     table = {cls.name for cls, rule in ABIS[stack].rules.items() if rule is not refused}
     table -= {"gpu.printf"} if stack == "rocm" else set()  # refused by its rule

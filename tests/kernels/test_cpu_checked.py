@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -240,3 +242,30 @@ def test_nothing_is_left_when_off(monkeypatch: pytest.MonkeyPatch):
     a = np.zeros(128, np.float32)
     text = flyc.compile(shift, a, a.copy(), 0).artifact.llvm_ir
     assert "fly_report" not in text and "fly_table" not in text
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="how large a process is comes from Linux")
+def test_kernels_share_the_table_of_words():
+    """It takes 48 MB: a process with a hundred checked kernels must not have one for each."""
+
+    def data() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE") >> 20
+
+    def call(factor: int) -> None:
+        @flyc.kernel
+        def kernel(x: fx.Tensor):
+            x[fx.thread_idx.x] = x[fx.thread_idx.x] * factor
+
+        @flyc.jit
+        def run(x: fx.Tensor):
+            kernel(x).launch(grid=1, block=64)
+
+        x = np.ones(64, np.int32)
+        run(x)
+        assert (x == factor).all()
+
+    call(2)
+    before = data()
+    for factor in range(3, 7):
+        call(factor)
+    assert data() - before < 90

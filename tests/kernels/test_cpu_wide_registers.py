@@ -29,7 +29,7 @@ def pieces(y: fx.Tensor, n: fx.Int32, size: fx.Constexpr[int], piece: fx.Constex
     pieces_kernel(y, n, size, piece).launch(grid=2, block=32)
 
 
-@pytest.mark.parametrize(("size", "piece"), [(24, 8), (40, 8), (48, 16), (96, 32), (224, 32)])
+@pytest.mark.parametrize(("size", "piece"), [(24, 8), (40, 8), (48, 16), (96, 32), (160, 32)])
 def test_pieces_of_a_register_tensor(size: int, piece: int, emulate):
     """Checked mode has nothing to say: pieces at any offset are inside."""
     emulate("sm_90a")

@@ -97,7 +97,6 @@ def test_nothing_to_report_in_checked_mode(rng: np.random.Generator, emulate, mo
     """No races between who fetches and who multiplies, or between blocks, and no read of what is not there."""
     emulate("sm_90a")
     monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
-    monkeypatch.setenv("FLYDSL_COMPILE_OPT_LEVEL", "1")
     test_cuts(Slim(128, 8, 8, 1, 2, 2, True), Weights(4, 128), BF16, rng, "cpu")
     test_cuts(Slim(64, 8, 4, 2, 2), Weights(8, 128), BF16, rng, "cpu")
 

@@ -1,7 +1,8 @@
 """Arrays that nobody has written yet, for checked mode: to read of them what no kernel has written is a mistake.
 
 The table is one for the process: how many ranges there are, then first byte, byte behind the last and a byte per byte
-that says whether it was written, of each. Checked code reads it (`cpu/code/races/global_memory.py`).
+that says whether it was written, of each. Checked code reads it (`cpu/code/races/global_memory.py`), and is told with it where
+the table of words is that all checked kernels of the process share.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ MOST = 64
 """Arrays that can be watched at a time."""
 SYMBOL = "fly_watch"
 
-_INSTALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_INSTALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class _Range(ctypes.Structure):
@@ -27,7 +28,11 @@ class _Table(ctypes.Structure):
     _fields_ = [("count", ctypes.c_int64), ("ranges", _Range * MOST)]  # noqa: RUF012
 
 
-_table = _Table()
+class _Words(ctypes.Structure):
+    _fields_ = [("table", ctypes.c_void_p), ("lock", ctypes.c_int64)]  # noqa: RUF012
+
+
+_table, _words = _Table(), _Words()
 _shadows: dict[int, ctypes.Array[ctypes.c_char]] = {}
 """Which bytes were written, by the first address."""
 
@@ -39,9 +44,9 @@ class _Library(Protocol):
 
 
 def install(library: _Library) -> None:
-    """Tell checked code where the table is."""
+    """Tell checked code where the tables are."""
     if SYMBOL in cast("tuple[str, ...]", library.symbols):
-        _INSTALL(library.address(SYMBOL))(ctypes.addressof(_table))
+        _INSTALL(library.address(SYMBOL))(ctypes.addressof(_table), ctypes.addressof(_words))
 
 
 A = TypeVar("A")

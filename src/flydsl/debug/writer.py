@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
+from xdsl.dialects import func
 from xdsl.dialects import llvm as xllvm
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
@@ -78,6 +79,10 @@ class KernelWriter(PythonSink):
         self.function_op = op
         self.warp = warp
         self.shared = shared_layout(op, module)
+        self.functions = {
+            x.sym_name.data: x.body.block for x in module.body.block.ops if isinstance(x, func.FuncOp) and x.body.blocks
+        }
+        """What the kernel may call."""
         self.how = synchronization_of(op, warp) or Synchronization(MAX_THREADS, 0)
         self.marks: list[Mark] = []
         self.sites: dict[int, str] = {}
@@ -477,6 +482,19 @@ def _call(w: KernelWriter, op: fly_cpu.CallOp) -> None:
         w.line(text)
 
 
+def _emulated(w: KernelWriter, op: func.CallOp) -> None:
+    """A function that does the work of an instruction, in its place."""
+    body = w.functions.get(op.callee.string_value())
+    if body is None:
+        refuse(op, f"of {op.callee.string_value()}")
+    for arg, given in zip(body.args, operands_of(op), strict=True):
+        w.names[arg] = w.names[given]
+    end = w.block(body)
+    assert end is not None
+    for result, value in zip(op.results, operands_of(end), strict=True):
+        w.names[result] = w.names[value]
+
+
 def _line(w: KernelWriter, op: fly_cpu.LineOp) -> None:
     names = tuple(w.names[v] for v in op.values)
     w.marks.append(Mark(_number(op.site), names, tuple(w.kind_of(v) for v in op.values)))
@@ -523,6 +541,7 @@ RULES: dict[type[Operation], Rule] = {
     gpu_warp.VoteOp: _vote,
     gpu_warp.SubgroupBroadcastOp: _broadcast,
     gpu.PrintfOp: _printf,
+    func.CallOp: _emulated,
     fly_cpu.DepositOp: _deposit,
     fly_cpu.RendezvousOp: _rendezvous,
     fly_cpu.LaneOp: _lane,

@@ -36,6 +36,9 @@ from xdsl.traits import Pure
 BARE = "fly.bare"
 """Attribute of a `gpu.barrier` that waits for no asynchronous copies into shared memory."""
 
+EMULATED = "fly.emulated"
+"""Attribute of a `func.call` to a function of the device module that does the work of an instruction."""
+
 
 @irdl_op_definition
 class DepositOp(IRDLOperation):
@@ -149,6 +152,7 @@ __all__ = [
     "CallOp",
     "CountOp",
     "DepositOp",
+    "EMULATED",
     "ExtentOp",
     "FlyCpu",
     "LaneOp",

@@ -29,6 +29,10 @@ gpu.module @m {
     fly.copy_atom_call_ssa(%c, %v, %out, %flag) {operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!copy, vector<4xf32>, !fly.memref<f32, shared, 4:1>, i1) -> ()
     gpu.return
   }
+  // The CPU has no such instruction: lanes meet, and each computes its part, in a function that all of them call.
+  // CPU: func.func private @[[FILL:fly_emulated_fill_0]](%{{.*}}: !llvm.ptr, %{{.*}}: i64, %{{.*}}: vector<8xf16>) {
+  // CPU: func.func private @[[PRODUCT:fly_emulated_product_2]](
+  // CPU: vector.from_elements {{.*}} : vector<4xf32>
   // CHECK-LABEL: gpu.func @product(
   // CPU-LABEL: gpu.func @product(
   gpu.func @product(%a: vector<8xf16>, %b: vector<4xf16>, %c: vector<4xf32>, %out: !fly.ptr<f32, global>) kernel {
@@ -36,12 +40,18 @@ gpu.module @m {
     // CHECK: llvm.call_intrinsic "llvm.nvvm.mma.m16n8k16.row.col.f32.f32"
     // CHECK: %[[D:.*]] = vector.from_elements {{.*}} : vector<4xf32>
     // CHECK: llvm.store %[[D]], %out
-    // The CPU has no such instruction: lanes meet, and each computes its part.
+    // CPU: func.call @[[FILL]](%{{.*}}, %{{.*}}, %a)
     // CPU: fly_cpu.rendezvous
-    // CPU: %[[D:.*]] = vector.from_elements {{.*}} : vector<4xf32>
+    // CPU: %[[D:.*]] = func.call @[[PRODUCT]]({{.*}}, %c) {fly.emulated}
     // CPU: llvm.store %[[D]], %out
     %d = fly.mma_atom_call_ssa(%t, %a, %b, %c) : (!mma, vector<8xf16>, vector<4xf16>, vector<4xf32>) -> vector<4xf32>
     fly.ptr.store(%d, %out) : (vector<4xf32>, !fly.ptr<f32, global>) -> ()
+    // Another one calls the same functions.
+    // CPU: func.call @[[FILL]](
+    // CPU: func.call @[[PRODUCT]](
+    // CPU-NOT: func.func
+    %e = fly.mma_atom_call_ssa(%t, %a, %b, %d) : (!mma, vector<8xf16>, vector<4xf16>, vector<4xf32>) -> vector<4xf32>
+    fly.ptr.store(%e, %out) : (vector<4xf32>, !fly.ptr<f32, global>) -> ()
     gpu.return
   }
 }

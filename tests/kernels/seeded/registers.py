@@ -84,3 +84,19 @@ def set_by_some_threads(x: fx.Tensor, y: fx.Tensor, mended: fx.Constexpr[bool]):
     if t < (64 if mended else 60):
         r[t % 4] = t
     x[t] = r[t % 4]  # bug
+
+
+@bug("a register that was never set is written to memory", block=32, make=floats, arch="sm_90a")
+@flyc.kernel
+def product_without_start(x: fx.Tensor, y: fx.Tensor, mended: fx.Constexpr[bool]):
+    """Of the accumulators of a matrix product one is not zeroed."""
+    t = fx.thread_idx.x
+    a, b = fx.make_rmem_tensor(8, fx.Float16), fx.make_rmem_tensor(4, fx.Float16)
+    acc = fx.make_rmem_tensor(4, fx.Float32)
+    a.fill(1.0)
+    b.fill(2.0)
+    for i in fx.range_constexpr(4 if mended else 3):
+        acc[i] = 0.0
+    fx.mma_atom_call(fx.make_mma_atom(fx.nvgpu.MMA(16, 8, 16, fx.Float16)), acc, a, b, acc)
+    y[t] = acc[0]
+    y[t + 32] = acc[3]  # bug

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
     from flydsl.llvm.codegen import Compiler
 
+_CHECKED_LEVEL = 1
+"""At most so much is done about checked code: looking for equal loads across all the checks (GVN, from O2 on) takes
+longer than the rest of a compilation, and finds little."""
+
 
 class CpuBackend(BuiltinBackend):
     """Compiles for the CPU of this process."""
@@ -89,7 +93,8 @@ class CpuBackend(BuiltinBackend):
         if compiler is None:
             _device_code.refuse_llvm_options("cpu", options)
         target = codegen.DeviceTarget.host()
-        code = (compiler or codegen.compile_device)(llvm_ir, target, options.opt_level)
+        level = min(options.opt_level, _CHECKED_LEVEL) if options.cpu_check else options.opt_level
+        code = (compiler or codegen.compile_device)(llvm_ir, target, level)
         return DeviceBinary(
             {"o": code.object},
             chip=target.cpu,

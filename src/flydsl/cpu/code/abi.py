@@ -41,6 +41,7 @@ from . import report as cpu_report
 from . import routines as cpu_routines
 from . import shadow as cpu_shadow
 from .block import BARRIER, DEPOSIT, HANDLES, POLL, SHOWN, STATUS, TOOK, WAIT, Synchronization
+from .emulated import write_functions
 from .frames import kept_values
 from .rules import RULES
 
@@ -445,6 +446,7 @@ def device_module(
     debug_info.attach(text, module)
     checked = CHECK_ATTRIBUTE in module.attributes
     reports = False
+    write_functions(text, module)
     for op in functions_of(module):
         name = op.sym_name.data
         arguments = [

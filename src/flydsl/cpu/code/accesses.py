@@ -190,7 +190,6 @@ def search(f: FunctionText, abi: CpuAbi, access: Access, at: SSAValue, size: int
     tensor = "null"
     if bounds.tensor is not None:
         tensor = bounds.tensor.at
-        cpu_check.describe(f, bounds.tensor)
     f.line(
         f"call void @fly_check_global(ptr {abi.state}, i64 {abi.thread(f)}, i64 %bx, i64 %by, i64 %bz, "
         f"{f.typed(at)}, i64 {size}, i32 {access.how}, "
@@ -356,7 +355,7 @@ def _where(f: FunctionText, fine: str, type_: str | None, then: Callable[[], str
     return f.assign(f"phi {type_} [ zeroinitializer, %{before} ], [ {value}, %{end} ]")
 
 
-_HOT = ("fly_check_access", "fly_check_before", "fly_check_global", "fly_check_ordered")
+_HOT = ("fly_check_access", "fly_check_before", "fly_check_global", "fly_check_inside", "fly_check_ordered")
 """Routines that run at every access; making the others fast would take LLVM longer than it saves."""
 
 
@@ -378,6 +377,7 @@ def _routines() -> dict[str, _Written]:
         *cpu_order.order_routines(),
         *cpu_places.place_routines(),
         *cpu_copies.copy_routines(),
+        cpu_check.inside(),
         cpu_global_races.access(),
         cpu_global_races.older(),
         cpu_global_races.watch(),

@@ -7,6 +7,7 @@ with earlier ones. What was found is in the table of `report.py`.
 
 from __future__ import annotations
 
+from math import gcd
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from xdsl.dialects.builtin import FileLineColLoc, IntegerType, VectorType
@@ -22,6 +23,7 @@ from ...ir.locations import source_chain
 from ...ir.types import bit_width
 from ...llvm.text.function_text import FunctionText
 from ...llvm.text.print_text import string_constant
+from ...llvm.text.routine import Routine, Value
 from ...llvm.text.spelling import bool_text
 from . import report as cpu_report
 from .report import new_flag
@@ -151,15 +153,14 @@ def report(f: FunctionText, abi: CpuAbi, text: str, address: str, bounds: Bounds
         low, high = bounds.low, bounds.high
         if bounds.tensor is not None:
             tensor = bounds.tensor.at
-            describe(f, bounds.tensor)
     f.line(
         f"call void @fly_report(ptr {new_flag(f.module)}, ptr {at}, i64 {cpu_report.MISTAKE}, i64 {address}, "
         f"i64 {low}, i64 {high}, i64 {abi.thread(f)}, i64 %bx, i64 %by, i64 %bz, ptr {tensor}, i64 0, ptr null)"
     )
 
 
-def describe(f: FunctionText, tensor: Tensor) -> None:
-    """Bits of an element, rank, extents, strides."""
+def _describe(f: FunctionText, tensor: Tensor) -> None:
+    """Bits of an element, rank, extents, strides: at the kernel's head, for all that is said of it."""
     rank = len(tensor.modes) // 2
     words = [str(tensor.bits), str(rank), *tensor.modes[:rank]]
     words += ["0"] * (2 + MAX_RANK - len(words)) + list(tensor.modes[rank:])
@@ -168,7 +169,7 @@ def describe(f: FunctionText, tensor: Tensor) -> None:
 
 
 def tensor_of(f: FunctionText, number: int, bits: int, modes: list[str]) -> Tensor | None:
-    """A place for the description of an argument's tensor."""
+    """The description of an argument's tensor, which is written here."""
     if not modes or len(modes) > 2 * MAX_RANK:
         return None
     key = f"tensor {id(f)} {number}"
@@ -176,7 +177,9 @@ def tensor_of(f: FunctionText, number: int, bits: int, modes: list[str]) -> Tens
     if key not in f.module.notes:
         f.module.notes[key] = name
         f.module.globals.append(f"{name} = internal global [{2 + 2 * MAX_RANK} x i64] zeroinitializer")
-    return Tensor(f.module.notes[key], bits, tuple(modes))
+    made = Tensor(f.module.notes[key], bits, tuple(modes))
+    _describe(f, made)
+    return made
 
 
 def backward(f: FunctionText, tensor: Tensor, low: str, high: str) -> tuple[str, str]:
@@ -276,11 +279,15 @@ def check_access(
     It is not made where `guard` (i1) is not set. An atomic access must be aligned to be allowed.
     """
     root = root_of(pointer)
+    if guard is None and root is not None and _surely_fine(f, op, pointer, type_, root):
+        return None
     bounds = None if root is None else bounds_of(f, abi, root)
     if bounds is None:
         return _check_mapped(f, abi, op, pointer, type_, word, guard) if _from_outside(root) else None
     check_offsets(f, abi, op, pointer, bounds)
     nbytes = -(-bit_width(type_) // 8)
+    if guard is None and bounds.slot is None:
+        return _call_check(f, abi, op, pointer, nbytes, word, bounds)
     first = f.assign(f"ptrtoint ptr {f.names[pointer]} to i64")
     last = f.assign(f"add i64 {first}, {nbytes}")
     inside = f.assign(f"icmp uge i64 {first}, {bounds.low}")
@@ -290,17 +297,97 @@ def check_access(
         fine = f.assign(f"and i1 {fine}, {_inside_slot(f, bounds.low, bounds.slot, first, nbytes)}")
     if guard is not None:
         fine = f.assign(f"select i1 {guard}, i1 {fine}, i1 true")
-    unless(f, fine, lambda: report(f, abi, f"{where(op)}: {word} out of bounds of {bounds.name}", first, bounds))
-    align: Any = op.properties.get("alignment")
-    need = 1 if align is None else min(align.value.data, 16)
+    unless(f, fine, lambda: report(f, abi, _outside(op, word, bounds), first, bounds))
+    need = _alignment(op)
     if need > 1 and guard is None:
         rest = f.assign(f"and i64 {first}, {need - 1}")
         straight = f.assign(f"icmp eq i64 {rest}, 0")
-        text = f"{where(op)}: {word} of {bounds.name} at an address that is not a multiple of {need}"
+        text = _misaligned(op, word, bounds, need)
         unless(f, straight, lambda: report(f, abi, text, first, bounds))
         if is_atomic(op):
             fine = f.assign(f"and i1 {fine}, {straight}")
     return fine
+
+
+def _alignment(op: Operation) -> int:
+    align: Any = op.properties.get("alignment")
+    return 1 if align is None else min(align.value.data, 16)
+
+
+def _outside(op: Operation, word: str, bounds: Bounds) -> str:
+    return f"{where(op)}: {word} out of bounds of {bounds.name}"
+
+
+def _misaligned(op: Operation, word: str, bounds: Bounds, need: int) -> str:
+    return f"{where(op)}: {word} of {bounds.name} at an address that is not a multiple of {need}"
+
+
+def _call_check(
+    f: FunctionText, abi: CpuAbi, op: Operation, pointer: SSAValue, nbytes: int, word: str, bounds: Bounds
+) -> str:
+    """The usual test as a call: kernels have hundreds of accesses, and branches around each take LLVM long."""
+    need = _alignment(op)
+    said = [_outside(op, word, bounds)] + [_misaligned(op, word, bounds, need)] * (need > 1)
+    pairs = [f"ptr {new_flag(f.module)}, ptr {string_constant(f.module, text)}" for text in said]
+    pairs += ["ptr null, ptr null"] * (2 - len(pairs))
+    table = f"@fly_places_said.{len(f.module.globals)}"
+    f.module.globals.append(f"{table} = internal constant [4 x ptr] [{', '.join(pairs)}]")
+    tensor = "null" if bounds.tensor is None else bounds.tensor.at
+    return f.assign(
+        f"call i1 @fly_check_inside({f.typed(pointer)}, i64 {nbytes}, i64 {bounds.low}, i64 {bounds.high}, "
+        f"i64 {need - 1}, i1 {'true' if is_atomic(op) else 'false'}, ptr {table}, i64 {abi.thread(f)}, "
+        f"i64 %bx, i64 %by, i64 %bz, ptr {tensor})"
+    )
+
+
+def inside() -> Routine:
+    """Test where an access goes, and its alignment, without which an atomic one is not allowed either."""
+    r = Routine(
+        "fly_check_inside", "i1",
+        "ptr at, i64 size, i64 low, i64 high, i64 rest, i1 atomic, ptr said, i64 t, i64 bx, i64 by, i64 bz, ptr tensor",
+    )  # fmt: skip
+    first = r.address(r["at"])
+    fine = (first >= r["low"]) & ((first + r["size"]) <= r["high"])
+    straight = (first & r["rest"]).is_(0)
+    for flag, at in ((fine, 0), (straight, 16)):
+        with r.when(~flag):
+            r.call(
+                "fly_report", "void", r.load("ptr", r["said"], at, 8), r.load("ptr", r["said"], at + 8, 8),
+                ("i64", cpu_report.MISTAKE), first, r["low"], r["high"], r["t"], r["bx"], r["by"], r["bz"], r["tensor"],
+                ("i64", 0), Value(r, "ptr", "null"),
+            )  # fmt: skip
+    r.give(fine & (straight | ~r["atomic"]))
+    return r
+
+
+def offset_in(pointer: SSAValue, root: SSAValue) -> int | None:
+    """Bytes from the start of a memory to an address in it, where they are known."""
+    offset = 0
+    while pointer is not root:
+        owner = pointer.owner
+        if not isinstance(owner, llvm.GEPOp) or len(owner.operands) > 1:
+            return None
+        indices: list[int] = list(cast(Any, owner.rawConstantIndices).get_values())
+        bits = bit_width(owner.elem_type)
+        if len(indices) != 1 or bits not in (8, 16, 32, 64):  # others may lie further apart than they are long
+            return None
+        offset += indices[0] * (bits // 8)
+        pointer = owner.operands[0]
+    return offset
+
+
+def _surely_fine(f: FunctionText, op: Operation, pointer: SSAValue, type_: Any, root: SSAValue) -> bool:
+    """Whether an access to registers in memory is inside and aligned whatever the kernel does."""
+    owner = root.owner
+    if not isinstance(owner, llvm.AllocaOp):
+        return False
+    offset, count = offset_in(pointer, root), f.names[owner.operands[0]]
+    if offset is None or offset < 0 or not count.isdigit():
+        return False
+    size = int(count) * -(-bit_width(owner.properties["elem_type"]) // 8)
+    start, need = (cast(Any, x.properties.get("alignment")) for x in (owner, op))
+    aligned = need is None or (start is not None and gcd(start.value.data, offset) % min(need.value.data, 16) == 0)
+    return aligned and offset + -(-bit_width(type_) // 8) <= size
 
 
 _OURS = (llvm.AddressOfOp, llvm.AllocaOp, DepositOp, RendezvousOp, CallOp)

@@ -61,12 +61,18 @@ GLOBALS = """
 
 def lock(r: Routine) -> None:
     """Wait until no other core is at the tables of the launch."""
-    with r.again(lambda: r.assign("i32", "atomicrmw xchg ptr @fly_global_lock, i32 1 acquire").is_not(0)):
+    at = _lock_of(r).name
+    with r.again(lambda: r.assign("i32", f"atomicrmw xchg ptr {at}, i32 1 acquire").is_not(0)):
         pass
 
 
 def unlock(r: Routine) -> None:
-    r.line("store atomic i32 0, ptr @fly_global_lock release, align 4")
+    r.line(f"store atomic i32 0, ptr {_lock_of(r).name} release, align 4")
+
+
+def _lock_of(r: Routine) -> Value:
+    """Behind the address of the table of `global_races.py`."""
+    return r.at(r.load("ptr", Value(r, "ptr", "@fly_global_words"), 0, 8), 8)
 
 
 def time_now(r: Routine) -> Value:

@@ -17,13 +17,14 @@ from xdsl.dialects import ub
 from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from ...dialects import fly_cpu
 from ...dialects.upstream import llvm, scf, vector
 from ...ir import arith
 from ...ir.builder import operands_of
 from ...ir.types import bit_width
 from ...llvm.text.function_text import FunctionText
 from ...llvm.text.memory_ops import MEMORY_OPS
-from .check import report, unless, where
+from .check import offset_in, report, unless, where
 
 if TYPE_CHECKING:
     from .abi import CpuAbi
@@ -110,6 +111,8 @@ class _Search:
             self.give(op.results[0], bits[1] & bits[2])
         elif op.name == "vector.broadcast":
             self.give(op.results[0], _whole(op.results[0].type) if bits[0] and _count(args[0].type) == 1 else 0)
+        elif fly_cpu.EMULATED in op.attributes:
+            self.give(op.results[0], bits[-1])
         elif op.name.partition(".")[0] in ("arith", "math") or op.name == "vector.shape_cast":
             self.by_elements(op, args, bits)
 
@@ -204,8 +207,17 @@ def check_register(f: FunctionText, abi: CpuAbi, op: Operation, pointer: SSAValu
     stores = isinstance(op, llvm.StoreOp)
     type_ = op.operands[0].type if stores else op.results[0].type
     nbytes = -(-bit_width(type_) // 8)
-    here, start = (f.assign(f"ptrtoint {f.typed(v)} to i64") for v in (pointer, root))
-    at = f.assign(f"getelementptr i8, ptr {shadow}, i64 {f.assign(f'sub i64 {here}, {start}')}")
+    offset = offset_in(pointer, root)
+    if offset is not None:
+        known = f"{shadow}, bytes {offset} to {offset + nbytes}"
+        if known in f.known:
+            return  # set or reported before, on every way that leads here
+        if stores or not isinstance(type_, VectorType):
+            f.known[known] = ""
+    else:
+        here, start = (f.assign(f"ptrtoint {f.typed(v)} to i64") for v in (pointer, root))
+        offset = f.assign(f"sub i64 {here}, {start}")
+    at = f.assign(f"getelementptr i8, ptr {shadow}, i64 {offset}")
     if stores:
         ones = ", ".join(["i8 1"] * nbytes)
         f.line(f"store <{nbytes} x i8> <{ones}>, ptr {at}, align 1")

@@ -40,6 +40,9 @@ class AlignedProduct(Product):
         super().__init__(low, op, (True, True), False)
         self.rules = rules
 
+    def key(self) -> tuple[object, ...]:
+        return (*super().key(), self.rules)
+
     def decoded(self, value: SSAValue, operand: int) -> SSAValue:
         """An operand in f32, without the bits that the unit does not read."""
         b, done = self.b, super().decoded(value, operand)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from xdsl.dialects.builtin import BoolAttr, IntegerType, StringAttr, VectorType, i1, i8
+from xdsl.dialects import func
+from xdsl.dialects.builtin import BoolAttr, IntegerType, StringAttr, SymbolRefAttr, UnitAttr, VectorType, i1, i8
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ... import layout as L
@@ -18,6 +19,7 @@ from ...dialects.fly.atoms import AtomEmulation, CopyOpType, MmaOpType, MmaScale
 from ...dialects.upstream import llvm, scf
 from ...dialects.upstream.vector import FromElementsOp
 from ...ir.builder import elem_of, i32, i32_list, i64, int_attr
+from ...ir.emitter import UNKNOWN
 from ...ir.enums import AddressSpace
 from ...ir.types import bit_width, vector_type
 from ...layout import Layout
@@ -35,9 +37,12 @@ class Emulation(Rebuilder):
 
     arch: str | None
     checked: bool
+    functions: dict[tuple[object, ...], str]
 
     if TYPE_CHECKING:  # What a conversion has of its own.
 
+        def stack(self, elem: Attribute, count: int, align: int) -> SSAValue: ...
+        def add_function(self, made: func.FuncOp) -> None: ...
         def load(self, at: Operand, type_: Attribute, align: int | None = None) -> SSAValue: ...
         def store(self, value: SSAValue, at: Operand, align: int | None = None) -> None: ...
         def moved(self, at: Operand, by: L.Leaf) -> Operand: ...
@@ -100,6 +105,33 @@ class Emulation(Rebuilder):
         props: dict[str, Attribute] = {"callee": StringAttr(name)}
         op = self.b.opn(fly_cpu.CallOp, args, () if result is None else (result,), props)
         return cast(SSAValue, op.results[0] if op.results else None)
+
+    def outlined(
+        self,
+        key: tuple[object, ...],
+        args: Sequence[SSAValue],
+        result: Attribute | None,
+        body: Callable[[Sequence[SSAValue]], SSAValue | None],
+    ) -> SSAValue | None:
+        """Call a function of the device module, which `body` writes where `key` is asked for the first time.
+
+        A kernel has hundreds of equal instructions, whose work would be compiled each time. The body sees its arguments
+        and constants alone. Elements of a result that is a vector follow from those of the last argument: see
+        `cpu/code/registers.py`.
+        """
+        name = self.functions.get(key)
+        if name is None:
+            name = self.functions[key] = f"fly_emulated_{key[0]}_{len(self.functions)}"
+            entry = Block(arg_types=[a.type for a in args])
+            with self.b.open_function(entry):
+                self.b.loc = UNKNOWN
+                made = body(entry.args)
+                self.b.opn(func.ReturnOp, () if made is None else (made,), ())
+            types = list(entry.arg_types), [] if result is None else [result]
+            self.add_function(func.FuncOp(name, types, Region(entry), visibility="private"))
+        op = self.b.opn(func.CallOp, args, () if result is None else (result,), {"callee": SymbolRefAttr(name)})
+        op.attributes[fly_cpu.EMULATED] = UnitAttr()
+        return op.results[0] if op.results else None
 
     def note_copy(self, kind: str, at: SSAValue, nbytes: int) -> None:
         """Tell checked mode of an asynchronous copy to an address in shared memory, which was done at once."""
@@ -252,6 +284,19 @@ class Emulation(Rebuilder):
             whole = self.load(at, vector_type(elem, count))
             return [self.b.extract(whole, i) for i in range(count)]
         return [self.load(self.moved(at, o), elem) for o in offsets]
+
+    def fragment_vector(self, at: Operand, elem: Attribute, count: int) -> SSAValue:
+        """The values of a fragment as one."""
+        if count == 1 or fragment_offsets(at, count) == list(range(count)):
+            return self.load(at, vector_type(elem, count) if count > 1 else elem)
+        return self.b.pure(FromElementsOp, self.fragment(at, elem, count), vector_type(elem, count), {})
+
+    def write_fragment_vector(self, value: SSAValue, count: int, at: Operand) -> None:
+        """Store the values of a fragment that are one."""
+        if count == 1 or fragment_offsets(at, count) == list(range(count)):
+            self.store(value, at)
+            return
+        self.write_fragment([self.b.extract(value, i) for i in range(count)], at)
 
     def write_fragment(self, values: Sequence[SSAValue], at: Operand) -> None:
         """Store the values of a fragment."""

@@ -9,7 +9,7 @@ rising k; integers wrap.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import IntegerType, bf16, f32, f64
@@ -25,8 +25,8 @@ from ...dialects.upstream.vector import FromElementsOp
 from ...errors import DSLCompileError
 from ...ir.builder import Builder, i32, i64, index
 from ...ir.types import bit_width, vector_type
-from ...layout import Layout
 from ...lowering.expand.small_floats import decode, like
+from .result_runs import MOST_RUNS, Run, repeats, result_runs
 
 if TYPE_CHECKING:
     from .lanes import Emulation
@@ -36,61 +36,7 @@ _XF32_DROPPED = 13
 _CONTRACT = FastMathFlagsAttr([FastMathFlag.ALLOW_CONTRACT])
 
 
-class Run(NamedTuple):
-    """Values of D next to each other along m or n."""
-
-    first: int
-    length: int
-    along_m: bool
-    m: int
-    n: int
-
-
 _Seen = Callable[[SSAValue], SSAValue]
-_runs: dict[MmaOpType, list[Run]] = {}
-
-
-def result_runs(op: MmaOpType) -> list[Run]:
-    """The values a lane has of D, in runs; positions are those of lane 0."""
-    found = _runs.get(op)
-    if found is None:
-        found = _runs[op] = _find_runs(op)
-    return found
-
-
-def _find_runs(op: MmaOpType) -> list[Run]:
-    m_extent = op.shape_mnk[0]
-    layout = op.tv_layout(2)
-    count = cast(int, L.size(layout[1]))
-    starts = [cast(int, L.crd2idx(v, layout[1])) for v in range(count)]
-    places = [(start % m_extent, start // m_extent) for start in starts]
-    _check_separable(op, layout, places)
-    runs: list[Run] = []
-    v = 0
-    while v < count:
-        m, n = places[v]
-        lengths: list[int] = []
-        for dm, dn in ((1, 0), (0, 1)):
-            k = 1
-            while v + k < count and k < 8 and places[v + k] == (m + k * dm, n + k * dn):
-                k += 1
-            lengths.append(k)
-        along_m = lengths[0] >= lengths[1]
-        length = 1 << (max(lengths).bit_length() - 1)
-        runs.append(Run(v, length, along_m, m, n))
-        v += length
-    return runs
-
-
-def _check_separable(op: MmaOpType, layout: Layout, places: Sequence[tuple[int, int]]) -> None:
-    """The row and column of a value must be those of its lane plus those of its index, within the tile."""
-    m_extent = op.shape_mnk[0]
-    for t in range(cast(int, L.size(layout[0]))):
-        start = cast(int, L.crd2idx(t, layout[0]))
-        m, n = start % m_extent, start // m_extent
-        for dm, dn in {places[0], places[-1]}:
-            if m + dm >= m_extent or n + dn >= op.shape_mnk[1]:
-                raise DSLCompileError(f"{op}: lane {t} reaches outside the tile of D")
 
 
 def _as_xf32(b: Builder, x: SSAValue) -> SSAValue:
@@ -126,6 +72,12 @@ class Product:
         self.cell_bytes = bit_width(self.cell) // 8
         self.group = cast(int, L.size(op.thr_layout))
         self.lane = low.group_lane(self.group)
+        self.runs = result_runs(op)
+        """Those under way."""
+
+    def key(self) -> tuple[object, ...]:
+        """What the work depends on."""
+        return (type(self), self.op, self.signed, self.clamp)
 
     # --- filling the tiles ----------------------------------------------------------------------------------------
 
@@ -151,10 +103,20 @@ class Product:
         if bit_width(elem) == 6:
             # As words from the start: see `codes_of`.
             whole = cast(Any, self.low).load(at, vector_type(elem, count))
-            done = decode(self.b, whole, elem)
-        else:
-            done = self.decoded(self._vector(self.low.fragment(at, elem, count)), operand)
-        start = self.cell_at(tile, self.low.place(self.lane, layout[0]))
+            self._fill_values(decode(self.b, whole, elem), operand, tile, self.lane)
+            return
+        held = self.low.fragment_vector(at, elem, count)
+
+        def body(args: Sequence[SSAValue]) -> None:
+            tile, lane, held = args
+            self._fill_values(self.decoded(held, operand), operand, tile, lane)
+
+        self.low.outlined(("fill", operand, *self.key()), (tile, self.lane, held), None, body)
+
+    def _fill_values(self, done: SSAValue, operand: int, tile: SSAValue, lane: SSAValue) -> None:
+        layout = self.op.tv_layout(operand)
+        count = cast(int, L.size(layout[1]))
+        start = self.cell_at(tile, self.low.place(lane, layout[0]))
         for v in range(count):
             part = done if count == 1 else self.b.extract(done, v)
             self.low.put(part, self.low.at(start, cast(int, L.crd2idx(v, layout[1])) * self.cell_bytes))
@@ -191,6 +153,47 @@ class Product:
         return self.low.at(tile, self.b.muli(position, self.b.const(self.cell_bytes, i64)))
 
     # --- the product ----------------------------------------------------------------------------------------------
+
+    def product(self, tiles: Sequence[SSAValue], held: SSAValue, block: int | None) -> SSAValue:
+        """This lane's values of D from the tiles of A and B, and of scales of `block` k each, and from those of C."""
+
+        def body(args: Sequence[SSAValue]) -> SSAValue:
+            *tiles, self.lane, held = args
+            if block is None and len(self.runs) > MOST_RUNS:
+                return self._in_parts(tiles[0], tiles[1], held)
+            scales = None if block is None else (block, tiles[2], tiles[3])
+            return self._vector(self.compute(tiles[0], tiles[1], self._elements(held), scales))
+
+        lane = self.lane
+        made = self.low.outlined(("product", block, *self.key()), (*tiles, lane, held), held.type, body)
+        self.lane = lane
+        assert made is not None
+        return made
+
+    def _in_parts(self, a: SSAValue, b: SSAValue, held: SSAValue) -> SSAValue:
+        """The same in a loop over equal parts of D: less code, whose values fit registers."""
+        runs, low, build = self.runs, self.low, self.b
+        count, step = repeats(runs)
+        self.runs = runs[:count]
+        length = sum(run.length for run in self.runs)
+        nbytes = length * bit_width(self.acc) // 8
+        memory = low.stack(self.acc, sum(run.length for run in runs), 16)
+        low.put(held, memory)
+
+        def part(i: SSAValue, _: Sequence[SSAValue]) -> Sequence[SSAValue]:
+            at = low.at(memory, build.muli(i, build.const(nbytes, i64)))
+            columns = self.cell_at(b, build.muli(i, build.const(step, i64)))
+            values = self._elements(low.take(at, vector_type(self.acc, length)))
+            low.put(self._vector(self.compute(a, columns, values, None)), at)
+            return ()
+
+        self.loop(len(runs) // count, (), part, unroll=False)
+        self.runs = runs
+        return low.take(memory, held.type)
+
+    def _elements(self, held: SSAValue) -> list[SSAValue]:
+        count = sum(run.length for run in self.runs)
+        return [held] if count == 1 else [self.b.extract(held, i) for i in range(count)]
 
     def compute(
         self, a: SSAValue, b: SSAValue, c: Sequence[SSAValue], scales: tuple[int, SSAValue, SSAValue] | None
@@ -231,7 +234,7 @@ class Product:
 
     def start(self, c: Sequence[SSAValue]) -> tuple[list[Run], list[SSAValue], SSAValue, SSAValue]:
         """The runs of this lane's values, the sums they start from, and the row and column of its first."""
-        runs, build = result_runs(self.op), self.b
+        runs, build = self.runs, self.b
         at = self.low.place(self.lane, self.op.tv_layout(2)[0])
         extent = build.const(self.m, i64)
         sums = [self.widened(self._vector(c[r.first : r.first + r.length])) for r in runs]
@@ -252,7 +255,7 @@ class Product:
                 known[i, at, count] = of[i](self.low.take(self.low.at(line, at * self.cell_bytes), type_))
             return known[i, at, count]
 
-        for run in result_runs(self.op):
+        for run in self.runs:
             x = side(0, line_a, run.m, run.length if run.along_m else 1)
             y = side(1, line_b, run.n, 1 if run.along_m else run.length)
             if run.length > 1:
@@ -295,6 +298,8 @@ class Product:
         count: int,
         init: Sequence[SSAValue],
         body: Callable[[SSAValue, Sequence[SSAValue]], Sequence[SSAValue]],
+        *,
+        unroll: bool = True,
     ) -> list[SSAValue]:
         """`for i in range(count)` with carried values; `i` is i64."""
         b = self.b
@@ -306,7 +311,7 @@ class Product:
             at, *held = block.args
             results = body(b.cast("index_cast", at, i64), held)
             b.opn(scf.YieldOp, list(results), ())
-        attrs: dict[str, Attribute] = {} if self.unrolls else {LOOP_ATTRIBUTE: unroll_annotation(1)}
+        attrs: dict[str, Attribute] = {} if unroll and self.unrolls else {LOOP_ATTRIBUTE: unroll_annotation(1)}
         op = b.with_regions(scf.ForOp, [*bounds, *init], [v.type for v in init], [Region(block)], attrs=attrs)
         return list(op.results)
 
@@ -357,11 +362,10 @@ def emulate_mma(
         product.fill_scales(scales.a, low.at(at, starts[2]))
         product.fill_scales(scales.b, low.at(at, starts[3]))
     count = cast(int, L.size(op.tv_layout(2)[1]))
-    held = low.fragment(c, op.elem_types[2], count)
+    held = low.fragment_vector(c, op.elem_types[2], count)
     shown = low.rendezvous(product.group)
     tiles = [low.at(shown, start) for start in starts]
-    scaled = None if scales is None else (scales.block, tiles[2], tiles[3])
-    low.write_fragment(product.compute(tiles[0], tiles[1], held, scaled), d)
+    low.write_fragment_vector(product.product(tiles, held, None if scales is None else scales.block), count, d)
 
 
-__all__ = ["MmaScales", "Product", "Run", "ScaleSide", "emulate_mma", "result_runs"]
+__all__ = ["MmaScales", "Product", "ScaleSide", "emulate_mma"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar, cast
 
+from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, SymbolRefAttr, UnitAttr, i8, i64
 from xdsl.dialects.llvm import LinkageAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -52,6 +53,8 @@ class DeviceModule(Rebuilder):
         """Whether wide copies claim the alignment they need on a GPU, to have it tested."""
         self._device: Block | None = None
         self._allocations = 0
+        self.functions: dict[tuple[object, ...], str] = {}
+        """Functions of the device module that its kernels call, by what they do."""
         self.needs: set[str] = set()
         """What the code of the device module asks of the assembler."""
 
@@ -79,7 +82,7 @@ class DeviceModule(Rebuilder):
         self.checked = self.can_check and CHECK_ATTRIBUTE in op.attributes
         self.wants_alignment = self.checked
         body = Block()
-        self._device, self._allocations, self.needs = body, 0, set()
+        self._device, self._allocations, self.functions, self.needs = body, 0, {}, set()
         with self.b.region(body):
             self.walk(op.body.block)
         # What it is compiled for was needed by the conversion; other tools know no such attribute.
@@ -103,6 +106,11 @@ class DeviceModule(Rebuilder):
                 return
             last = op
         insert_after(device, last, made)
+
+    def add_function(self, made: func.FuncOp) -> None:
+        """Put a function in front of the kernel that is being converted."""
+        assert self._device is not None
+        self._device.add_op(made)
 
     def address_of(self, name: str, space: int) -> SSAValue:
         """Address of a global."""

@@ -2,7 +2,8 @@
 
 Threads of one block are in the order of `shadow.py`, those of different blocks only where one has learned of the other
 through memory (`places.py`). The table has a place per word (4 bytes, with a mask of those concerned), found by a hash;
-what has no room any more is forgotten, so a race may be missed but none is made up.
+what has no room any more is forgotten, so a race may be missed but none is made up. It is one for the process, since it
+takes 48 MB (`cpu/unwritten_arrays.py`); code that nobody has told of it makes its own.
 
 An entry: word, launch, then of the last plain write, of a read and of the last atomic write: block and cell
 (`shadow.py`), then the masks of the three, how they were done, their places in the source, their times, and where
@@ -32,13 +33,14 @@ _RANGE = 24
 """A range of `cpu/unwritten_arrays.py`: first byte, byte behind the last, a byte per byte that is set once written."""
 
 GLOBALS = """
-@fly_global_words = internal global ptr null, align 8
-@fly_global_lock = internal global i32 0, align 4
+@fly_own_words = internal global { ptr, i64 } zeroinitializer, align 8
+@fly_global_words = internal global ptr @fly_own_words, align 8
 @fly_launch = internal global i64 0, align 8
 @fly_watched = internal global ptr null, align 8
 
-define void @fly_watch(ptr %table) nounwind {
+define void @fly_watch(ptr %table, ptr %words) nounwind {
   store ptr %table, ptr @fly_watched
+  store ptr %words, ptr @fly_global_words
   ret void
 }
 """
@@ -114,10 +116,11 @@ def access() -> Routine:
     )  # fmt: skip
     lock(r)
     writes = (r["how"] & WRITES).is_not(0)
-    words = r.variable("ptr", r.load("ptr", Value(r, "ptr", "@fly_global_words"), 0, 8))
+    record = r.load("ptr", Value(r, "ptr", "@fly_global_words"), 0, 8)
+    words = r.variable("ptr", r.load("ptr", record, 0, 8))
     with r.when(r.address(words.get()).is_(0)):
         words.set(r.value_of("calloc", "ptr", ("i64", 1 << BITS), ("i64", ENTRY), external=True))
-        r.store("ptr", words.get(), Value(r, "ptr", "@fly_global_words"), 0, 8)
+        r.store("ptr", words.get(), record, 0, 8)
     launch = r.load("i64", Value(r, "ptr", "@fly_launch"), 0, 8)
     block = _block(r)
     me = _cell(r)
