@@ -1,54 +1,18 @@
-"""Reductions and scans over the lanes of a warp, or of equal segments of it."""
+"""Scans over the lanes of a warp, or of equal segments of it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import DSLTypeError, DSLValueError
-from ...expr.gpu import lane_id, num_warp_threads, shuffle_idx, shuffle_up, shuffle_xor
-from ...expr.numeric import Numeric, as_numeric
-from ...expr.vector import Vector
-from ...ir.enums import ReductionOp
-from . import dpp
-from .operators import check_op, combine, identity
+from ....expr.gpu import lane_id, shuffle_idx, shuffle_up
+from ....expr.numeric import Numeric
+from ....ir.enums import ReductionOp
+from .. import dpp
+from ..operators import check_op, combine, identity
+from .spec import check_scalar, check_width
 
 if TYPE_CHECKING:
-    from ...expr.annotations import ScalarLike, ScalarT
-
-
-def check_width(width: object) -> int:
-    """Lanes of a segment: a power of two, at most a warp, which is the default."""
-    warp = num_warp_threads()
-    if width is None:
-        return warp
-    if not isinstance(width, int) or isinstance(width, bool) or width < 1 or width & (width - 1) or width > warp:
-        raise DSLValueError(f"width must be a power of two from 1 to the warp size {warp}, got {width!r}")
-    return width
-
-
-def _scalar(value: ScalarT) -> ScalarT:
-    if isinstance(value, Vector):
-        raise DSLTypeError("a warp collective takes one scalar per lane; fold a Vector first, with v.reduce(op)")
-    return as_numeric(value)
-
-
-def warp_reduce(value: ScalarT, op: ReductionOp, *, width: int | None = None) -> ScalarT:
-    """All values of a segment combined, in all its lanes: `fx.coop.warp_reduce(x, fx.ReductionOp.ADD)`.
-
-    >>> flyc.evaluate(lambda: fx.coop.warp_reduce(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4), threads=4)
-    [10, 10, 10, 10]
-    """
-    op, lanes = check_op(op), check_width(width)
-    made = _scalar(value)
-    in_registers = dpp.warp_reduce(made, op, lanes)
-    if in_registers is not None:
-        return in_registers
-    # Neighbours first: every way of reducing a warp adds in the same order, to the last bit.
-    offset = 1
-    while offset < lanes:
-        made = combine(op, made, shuffle_xor(made, offset, lanes))
-        offset *= 2
-    return made
+    from ....expr.annotations import ScalarLike, ScalarT
 
 
 def _inclusive(x: ScalarT, op: ReductionOp, lanes: int, position: Numeric) -> ScalarT:
@@ -75,7 +39,7 @@ def warp_scan_with_aggregate(
     >>> flyc.evaluate(sums, threads=4)
     [(1, 0, 10), (3, 1, 10), (6, 3, 10), (10, 6, 10)]
     """
-    x, op, lanes = _scalar(value), check_op(op), check_width(width)
+    x, op, lanes = check_scalar(value), check_op(op), check_width(width)
     dtype = type(x)
     lane = lane_id()
     position = lane % lanes
@@ -112,7 +76,7 @@ def warp_inclusive_scan(
     >>> flyc.evaluate(lambda: fx.coop.warp_inclusive_scan(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4), threads=4)
     [1, 3, 6, 10]
     """
-    x, op, lanes = _scalar(value), check_op(op), check_width(width)
+    x, op, lanes = check_scalar(value), check_op(op), check_width(width)
     made = _inclusive(x, op, lanes, lane_id() % lanes)
     return made if init is None else combine(op, type(x)(init), made)
 
