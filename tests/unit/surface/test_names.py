@@ -110,12 +110,8 @@ DIFFERENCES: dict[str, str] = {
             "BlockHistogramAlgorithm BlockLoad BlockLoadAlgorithm BlockMergeSort BlockMergeSortAlgorithm "
             "BlockRadixRank BlockRadixRankAlgorithm BlockRadixSort BlockRadixSortAlgorithm BlockRunLengthDecode "
             "BlockRunLengthDecodeAlgorithm BlockShuffle BlockShuffleAlgorithm BlockStore BlockStoreAlgorithm BlockTopK "
-            "BlockTopKAlgorithm WarpBitonicSort WarpExchange WarpExchangeAlgorithm WarpLoad WarpLoadAlgorithm "
-            "WarpMergeSort WarpReduce WarpReduceBatched WarpScan WarpStore WarpStoreAlgorithm warp_bitonic_sort "
-            "warp_broadcast warp_head_segmented_reduce warp_merge_sort warp_reduce_batched "
-            "warp_reduce_batched_to_blocked warp_reduce_batched_to_striped warp_tail_segmented_reduce warp_ops "
-            "WARP_REDUCTIONS_NONDETERMINISTIC inclusive exclusive inclusive_with_aggregate exclusive_with_aggregate "
-            "warp_reduce() warp_inclusive_scan() warp_exclusive_scan() warp_scan() warp_scan_with_aggregate()"
+            "BlockTopKAlgorithm warp_ops WARP_REDUCTIONS_NONDETERMINISTIC inclusive exclusive inclusive_with_aggregate "
+            "exclusive_with_aggregate"
         ).split(),
         _COOP,
     ),
@@ -125,8 +121,7 @@ DIFFERENCES: dict[str, str] = {
             for name in (
                 "block.adjacent_difference block.discontinuity block.exchange block.histogram block.load "
                 "block.merge_sort block.radix_rank block.radix_sort block.reduce block.run_length_decode block.scan "
-                "block.shuffle block.store block.topk warp.bitonic_sort warp.exchange warp.load warp.merge_sort "
-                "warp.reduce warp.reduce_batched warp.rocdl warp.scan warp.store"
+                "block.shuffle block.store block.topk"
             ).split()
         ),
         "the names are in fx.coop, and these paths are not",

@@ -101,15 +101,7 @@ def warp_reduce(
     value: object, op: Operator, *, width: int | None = None, valid_items: Count = None,
     _dtype: ElementType | None = None,
 ) -> object:  # fmt: skip
-    """All elements of a logical warp combined, in all its lanes: `fx.coop.warp_reduce(x, fx.ReductionOp.ADD)`.
-
-    `op` may be an associative function of two elements, which come in the order of their lanes. A lane's items are
-    combined first. With `valid_items` only so many lanes of each logical warp count; without any the result is
-    unspecified.
-
-    >>> flyc.evaluate(lambda: fx.coop.warp_reduce(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4), threads=4)
-    [10, 10, 10, 10]
-    """
+    """All elements of a logical warp combined, in all its lanes, by shuffles."""
     op, lanes = check_operator(op), check_width(width)
     x, valid = prepared(value, op, lanes, valid_items, _dtype)
     return reduced(x, op, lanes) if valid is None else reduced_valid(x, op, lanes, valid)
@@ -169,11 +161,7 @@ def warp_tail_segmented_reduce(
 
 
 class WarpReduce(metaclass=WarpMeta):
-    """Reductions of logical warps of a width: `fx.coop.WarpReduce[fx.Int32, 8].reduce(x, fx.ReductionOp.ADD)`.
-
-    >>> flyc.evaluate(lambda: fx.coop.WarpReduce[fx.Int32, 2].reduce(fx.lane_id(), fx.ReductionOp.MAX), threads=4)
-    [1, 1, 3, 3]
-    """
+    """Reductions of logical warps of a width, by shuffles."""
 
     function: Callable[..., Any] = staticmethod(warp_reduce)
 

@@ -61,6 +61,15 @@ def warp_reduce(
     value: object, op: Operator, *, width: int | None = None, valid_items: Count = None,
     _dtype: ElementType | None = None,
 ) -> object:  # fmt: skip
+    """All elements of a logical warp combined, in all its lanes: `fx.coop.warp_reduce(x, fx.ReductionOp.ADD)`.
+
+    `op` may be an associative function of two elements, which come in the order of their lanes. A lane's items are
+    combined first. With `valid_items` only so many lanes of each logical warp count; without any the result is
+    unspecified.
+
+    >>> flyc.evaluate(lambda: fx.coop.warp_reduce(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4), threads=4)
+    [10, 10, 10, 10]
+    """
     op, lanes = check_operator(op), check_width(width)
     x, valid = prepared(value, op, lanes, valid_items, _dtype)
     if valid is not None:
@@ -73,6 +82,17 @@ def warp_scan_with_aggregate(
     value: T, op: Operator, *, width: int | None = None, init: Start = None, valid_items: Count = None,
     _dtype: ElementType | None = None,
 ) -> tuple[T, T, Any]:  # fmt: skip
+    """Inclusive scan, exclusive scan, and all elements combined; the last leaves `init` out.
+
+    `op` may be an associative function of two elements, which come in the order of their lanes. A lane may bring items,
+    which follow those of the lanes before it. With `valid_items` so many lanes of each logical warp count, and what
+    the others get is unspecified; so is what the first lane has before it, without `init` and for a function.
+
+    >>> def sums():
+    ...     return fx.coop.warp_scan_with_aggregate(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4)
+    >>> flyc.evaluate(sums, threads=4)
+    [(1, 0, 10), (3, 1, 10), (6, 3, 10), (10, 6, 10)]
+    """
     made = Scan(REGISTERS, value, op, width, init, valid_items, _dtype)
     return made.inclusive(), made.exclusive(), made.aggregate()
 
@@ -81,6 +101,11 @@ def warp_scan(
     value: T, op: Operator, *, width: int | None = None, init: Start = None, valid_items: Count = None,
     _dtype: ElementType | None = None,
 ) -> tuple[T, T]:  # fmt: skip
+    """Inclusive and exclusive scan.
+
+    >>> flyc.evaluate(lambda: fx.coop.warp_scan(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4), threads=4)
+    [(1, 0), (3, 1), (6, 3), (10, 6)]
+    """
     made = Scan(REGISTERS, value, op, width, init, valid_items, _dtype)
     return made.inclusive(), made.exclusive()
 
@@ -89,6 +114,11 @@ def warp_inclusive_scan(
     value: T, op: Operator, *, width: int | None = None, init: Start = None, valid_items: Count = None,
     _dtype: ElementType | None = None,
 ) -> T:  # fmt: skip
+    """The elements of the lanes up to this one combined, `init` in front.
+
+    >>> flyc.evaluate(lambda: fx.coop.warp_inclusive_scan(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4), threads=4)
+    [1, 3, 6, 10]
+    """
     return Scan(REGISTERS, value, op, width, init, valid_items, _dtype).inclusive()
 
 
@@ -96,27 +126,33 @@ def warp_exclusive_scan(
     value: T, op: Operator, *, width: int | None = None, init: Start = None, valid_items: Count = None,
     _dtype: ElementType | None = None,
 ) -> T:  # fmt: skip
+    """The elements of the lanes before this one combined; the first lane gets `init` or the identity.
+
+    >>> flyc.evaluate(lambda: fx.coop.warp_exclusive_scan(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4), threads=4)
+    [0, 1, 3, 6]
+    """
     return Scan(REGISTERS, value, op, width, init, valid_items, _dtype).exclusive()
 
 
-# The same contract as the functions by shuffles: the words and examples are theirs.
-for _own, _portable in (
-    (warp_reduce, reduce.warp_reduce),
-    (warp_scan_with_aggregate, scan.warp_scan_with_aggregate),
-    (warp_scan, scan.warp_scan),
-    (warp_inclusive_scan, scan.warp_inclusive_scan),
-    (warp_exclusive_scan, scan.warp_exclusive_scan),
-):
-    _own.__doc__ = _portable.__doc__
-
-
 class WarpReduce(reduce.WarpReduce):
-    __doc__ = reduce.WarpReduce.__doc__
+    """Reductions of logical warps of a width: `fx.coop.WarpReduce[fx.Int32, 8].reduce(x, fx.ReductionOp.ADD)`.
+
+    >>> flyc.evaluate(lambda: fx.coop.WarpReduce[fx.Int32, 2].reduce(fx.lane_id(), fx.ReductionOp.MAX), threads=4)
+    [1, 1, 3, 3]
+    """
+
     function: Callable[..., Any] = staticmethod(warp_reduce)
 
 
 class WarpScan(scan.WarpScan):
-    __doc__ = scan.WarpScan.__doc__
+    """Scans of logical warps of a width: `fx.coop.WarpScan[fx.Int32, 8].inclusive_scan(x, fx.ReductionOp.ADD)`.
+
+    >>> def running():
+    ...     return fx.coop.WarpScan[fx.Int32, 2].inclusive_scan(fx.lane_id(), fx.ReductionOp.ADD)
+    >>> flyc.evaluate(running, threads=4)
+    [0, 1, 2, 5]
+    """
+
     moves = REGISTERS
 
 

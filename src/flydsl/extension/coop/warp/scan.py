@@ -156,17 +156,7 @@ def warp_scan_with_aggregate(
     value: T, op: Operator, *, width: int | None = None, init: Start = None, valid_items: Count = None,
     _dtype: ElementType | None = None,
 ) -> tuple[T, T, Any]:  # fmt: skip
-    """Inclusive scan, exclusive scan, and all elements combined; the last leaves `init` out.
-
-    `op` may be an associative function of two elements, which come in the order of their lanes. A lane may bring items,
-    which follow those of the lanes before it. With `valid_items` so many lanes of each logical warp count, and what
-    the others get is unspecified; so is what the first lane has before it, without `init` and for a function.
-
-    >>> def sums():
-    ...     return fx.coop.warp_scan_with_aggregate(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4)
-    >>> flyc.evaluate(sums, threads=4)
-    [(1, 0, 10), (3, 1, 10), (6, 3, 10), (10, 6, 10)]
-    """
+    """Inclusive scan, exclusive scan, and all elements combined, by shuffles."""
     made = Scan(SHUFFLES, value, op, width, init, valid_items, _dtype)
     return made.inclusive(), made.exclusive(), made.aggregate()
 
@@ -175,11 +165,7 @@ def warp_scan(
     value: T, op: Operator, *, width: int | None = None, init: Start = None, valid_items: Count = None,
     _dtype: ElementType | None = None,
 ) -> tuple[T, T]:  # fmt: skip
-    """Inclusive and exclusive scan.
-
-    >>> flyc.evaluate(lambda: fx.coop.warp_scan(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4), threads=4)
-    [(1, 0), (3, 1), (6, 3), (10, 6)]
-    """
+    """Inclusive and exclusive scan, by shuffles."""
     made = Scan(SHUFFLES, value, op, width, init, valid_items, _dtype)
     return made.inclusive(), made.exclusive()
 
@@ -188,11 +174,7 @@ def warp_inclusive_scan(
     value: T, op: Operator, *, width: int | None = None, init: Start = None, valid_items: Count = None,
     _dtype: ElementType | None = None,
 ) -> T:  # fmt: skip
-    """The elements of the lanes up to this one combined, `init` in front.
-
-    >>> flyc.evaluate(lambda: fx.coop.warp_inclusive_scan(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4), threads=4)
-    [1, 3, 6, 10]
-    """
+    """The elements of the lanes up to this one combined, by shuffles."""
     return Scan(SHUFFLES, value, op, width, init, valid_items, _dtype).inclusive()
 
 
@@ -200,11 +182,7 @@ def warp_exclusive_scan(
     value: T, op: Operator, *, width: int | None = None, init: Start = None, valid_items: Count = None,
     _dtype: ElementType | None = None,
 ) -> T:  # fmt: skip
-    """The elements of the lanes before this one combined; the first lane gets `init` or the identity.
-
-    >>> flyc.evaluate(lambda: fx.coop.warp_exclusive_scan(fx.lane_id() + 1, fx.ReductionOp.ADD, width=4), threads=4)
-    [0, 1, 3, 6]
-    """
+    """The elements of the lanes before this one combined, by shuffles."""
     return Scan(SHUFFLES, value, op, width, init, valid_items, _dtype).exclusive()
 
 
@@ -227,13 +205,7 @@ def warp_broadcast(value: T, source_lane: IntLike, *, width: int | None = None, 
 
 
 class WarpScan(metaclass=WarpMeta):
-    """Scans of logical warps of a width: `fx.coop.WarpScan[fx.Int32, 8].inclusive_scan(x, fx.ReductionOp.ADD)`.
-
-    >>> def running():
-    ...     return fx.coop.WarpScan[fx.Int32, 2].inclusive_scan(fx.lane_id(), fx.ReductionOp.ADD)
-    >>> flyc.evaluate(running, threads=4)
-    [0, 1, 2, 5]
-    """
+    """Scans of logical warps of a width, by shuffles."""
 
     moves: Moves = SHUFFLES
 

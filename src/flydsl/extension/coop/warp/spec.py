@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, TypeGuard, cast
+from typing import TYPE_CHECKING, TypeGuard, TypeVar, cast
 
 from ....errors import DSLTypeError, DSLValueError
 from ....expr.emit.trace import maybe_current
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ....expr.numeric import Int32
+
+C = TypeVar("C")
 
 
 def check_width(width: object) -> int:
@@ -57,7 +59,11 @@ class WarpMeta(type):
     items_per_thread: int | None = None
     made: dict[object, WarpMeta]
 
-    def __getitem__(cls, key: object) -> WarpMeta:
+    def __getitem__(cls: type[C], key: object) -> type[C]:
+        return cast("type[C]", cast("WarpMeta", cls)._of(key))
+
+    def _of(cls, key: object) -> WarpMeta:
+        """The class for what was given in brackets."""
         if cls.dtype is not None:
             raise DSLTypeError(f"{cls.__name__} is already specialized")
         parts = cast("tuple[object, ...]", key if isinstance(key, tuple) else (key,))
