@@ -26,7 +26,6 @@ _COMPILER = "part of how FlyDSL's own compiler is written"
 _COOP = "of the collectives, those of 0.3 and the scans and reductions of warps and blocks are here"
 _KTRACE = "launches bring the memory of a trace by themselves: there is no buffer to manage"
 _AOT = "code is shipped with flyc.export and flyc.export_raw"
-_TDM = "the tensor data mover is programmed through atoms and their state, not through descriptors"
 DIFFERENCES: dict[str, str] = {
     **dict.fromkeys(
         (
@@ -125,18 +124,6 @@ DIFFERENCES: dict[str, str] = {
             ).split()
         ),
         "the names are in fx.coop, and these paths are not",
-    ),
-    **dict.fromkeys(
-        (
-            "TensorLoad",
-            "TensorStore",
-            "make_tiled_tdm_atom",
-            "tdm_partition",
-            "tensor_load_to_lds",
-            "tensor_store_from_lds",
-            "flydsl.expr.rocdl.tdm_ops",
-        ),
-        _TDM,
     ),
 }
 """What differs, and why; the page says the same. A path, with all under it; a name anywhere; `Name()`, its call."""

@@ -95,6 +95,8 @@ class HostFrame:
         """Kernels that were called and not launched yet, and where."""
         self.raw_text = False
         """Whether a kernel holds assembly or intrinsics by name, which nobody has checked."""
+        self.tiled_copies = False
+        """Whether a kernel holds copies by the coordinates of a tensor."""
 
     def symbol(self, name: str, explicit: bool) -> str:
         """A fresh kernel symbol."""
@@ -153,6 +155,11 @@ def trace_host(
     module.attributes["gpu.container_module"] = UnitAttr()
     if frame.raw_text or frame.externs.libraries:
         module.attributes[RAW_TEXT] = UnitAttr()
+    if frame.tiled_copies:
+        # Here and not in every pipeline: it would walk all kernels for the few that have them.
+        from ...passes.fly.fly_rocdl_expand_ops import FlyRocdlExpandOpsPass
+
+        FlyRocdlExpandOpsPass().run(module)
     return module, frame.kernels, walk_kernels(entry, device, spans)
 
 
