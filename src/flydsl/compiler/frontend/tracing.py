@@ -38,6 +38,7 @@ from ...expr.vector import Vector
 from ...ir.builder import i32_list, index
 from ...ir.types import function_type
 from ...llvm.stub_abi import SIDE_BUFFERS_ATTRIBUTE
+from ...passes.pipeline import TILED_COPIES
 from ...target import GPUTarget
 from ..build.ir_errors import place
 from ..build.isolation import RAW_TEXT
@@ -156,10 +157,7 @@ def trace_host(
     if frame.raw_text or frame.externs.libraries:
         module.attributes[RAW_TEXT] = UnitAttr()
     if frame.tiled_copies:
-        # Here and not in every pipeline: it would walk all kernels for the few that have them.
-        from ...passes.fly.fly_rocdl_expand_ops import FlyRocdlExpandOpsPass
-
-        FlyRocdlExpandOpsPass().run(module)
+        module.attributes[TILED_COPIES] = UnitAttr()
     return module, frame.kernels, walk_kernels(entry, device, spans)
 
 
