@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from ....expr.atomics import AtomicOrdering, memory_fence
 from ....expr.gpu import lane_id
 from ....expr.numeric import Int32
 from ....expr.rocdl.target import trace_target
-from ....ir.enums import SyncScope
 
 
 def warp_sync(lanes: int) -> None:
-    """The lanes of a logical warp meet; no other one waits."""
+    """The lanes of a logical warp meet; where lanes can go apart, no other one waits."""
+    from ....expr.emit.gpu_ir import warp_barrier
     from ....expr.rocdl.emit import intrinsic
 
     target = trace_target()
-    if target is not None and target.has("amd"):
-        # A wave goes in step: its accesses only must not be moved.
-        memory_fence(syncscope=SyncScope.Warp, ordering=AtomicOrdering.Release)
-        intrinsic("llvm.amdgcn.wave.barrier", None, [])
-        memory_fence(syncscope=SyncScope.Warp, ordering=AtomicOrdering.Acquire)
+    if target is None or target.on_host or target.has("amd"):
+        warp_barrier()
         return
     mask = Int32(-1) if lanes == 32 else Int32((1 << lanes) - 1) << (lane_id() & -lanes)
     intrinsic("llvm.nvvm.bar.warp.sync", None, [mask.ir_value()])
