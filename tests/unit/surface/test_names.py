@@ -92,7 +92,6 @@ DIFFERENCES: dict[str, str] = {
         ("aot_object_index", "aot_runtime_config", "AOTRuntimeConfig", "export_to_c"),
         _AOT,
     ),
-    "max_blocks_per_cu": "fly predict and the artifact's resources tell the occupancy",
     **dict.fromkeys(("ktrace_backend", "KtraceBackend", "get_ktrace_backend"), _KTRACE),
     **dict.fromkeys(
         (
