@@ -23,6 +23,8 @@ from .test_programs import PEER, peer_environment
 
 OURS = {"00": 0, "02": 2, "03": 4, "05": 6, "07": 8}
 """Number of a file of ours, and the first pass that is still to be run on it."""
+EXPANDED = "03_fly_rocdl_expand_ops.mlir"
+"""From here on the atoms of tiled copies have the state of ours: FlyDSL keeps theirs in other fields."""
 THEIRS = {"00": 0, "04": 4, "08": 8}
 REST = ["convert-scf-to-cf", "cse", "convert-gpu-to-rocdl"]
 OWN_OPS = re.compile(r"custom op 'fly(_rocdl)?\.(load|store|atomic_rmw|buffer_load|buffer_store)' is unknown")
@@ -45,7 +47,11 @@ def test_flydsl_goes_on_with_our_files(arch: str, tmp_path: Path, monkeypatch: p
     for program in programs(arch):
         monkeypatch.setenv("FLYDSL_DUMP_DIR", str(tmp_path / program.name))
         flyc.compile(program.launch, *program.data().args, target=f"rocm:{arch}")
-    files = [f"{path}:{OURS[path.name[:2]]}" for path in sorted(tmp_path.rglob("*.mlir")) if path.name[:2] in OURS]
+    files = [
+        f"{path}:{OURS[path.name[:2]]}"
+        for path in sorted(tmp_path.rglob("*.mlir"))
+        if path.name[:2] in OURS and (path.name[:2] < "03" or not path.with_name(EXPANDED).exists())
+    ]
     results = tmp_path / "results.jsonl"
     script = Path(__file__).with_name("passes_under_flydsl.py")
     done = subprocess.run([PEER, script, results, *files], env=peer_environment(arch), capture_output=True, text=True)
@@ -69,7 +75,10 @@ def test_we_go_on_with_flydsls_files(arch: str, tmp_path: Path):
     context = make_context()
     wrong: list[str] = []
     for path in files:
-        module = LocatedParser(context, path.read_text(encoding="utf-8"), str(path)).parse_module()
+        text = path.read_text(encoding="utf-8")
+        if path.name[:2] != "00" and "cdna5.tensor_" in text:
+            continue  # atoms of tiled copies that are expanded: see EXPANDED
+        module = LocatedParser(context, text, str(path)).parse_module()
         for name in [*PASSES, *REST][THEIRS[path.name[:2]] :]:
             module = pass_class(name)().run(module)
         wrong += [f"{path}: {failure.message}" for failure in failures(module)]

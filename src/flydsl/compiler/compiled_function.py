@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import config
-from ..errors import DSLRuntimeError, DSLTypeError
+from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError
 from ..target import on_host
 from ..target.compatibility import runs_on
 from .active_backend import resolve_backend
@@ -135,6 +136,32 @@ class CompiledFunction:
         call = self._bind(args)
         method = function.owner is not None
         return PreparedLaunch(self._load(call), call, function.signature, stream, method=method)
+
+    def max_blocks_per_cu(self) -> int:
+        """Blocks of its kernel that fit on a compute unit of the current device at once; nothing is launched.
+
+        For a function with one kernel, launched with a block size that is known while it is traced.
+
+        >>> @flyc.kernel
+        ... def clear_kernel(x: fx.Tensor):
+        ...     x[fx.thread_idx.x] = 0.0
+        >>> @flyc.jit
+        ... def clear(x: fx.Tensor):
+        ...     clear_kernel(x).launch(grid=1, block=64)
+        >>> flyc.compile(clear, np.zeros(64, "f4"), run=False).max_blocks_per_cu()
+        1
+        """
+        kernels = self.artifact.metadata["kernels"]
+        sizes = [kernel.get("block") for kernel in kernels]
+        if len(kernels) != 1 or sizes[0] is None:
+            names = ", ".join(kernel["name"] for kernel in kernels)
+            raise DSLValueError(
+                f"max_blocks_per_cu is for a function with one kernel of a known block size; "
+                f"{self._function.__qualname__} launches {names}"
+            )
+        loaded = self._function.load(self.artifact, self._backend)
+        dynamic = kernels[0].get("dynamic_smem") or 0
+        return loaded.runtime.max_active_blocks(loaded.functions[0], math.prod(sizes[0]), dynamic)
 
     def __repr__(self) -> str:
         return f"<compiled {self._function.__qualname__} for {self._backend.target.key()}>"

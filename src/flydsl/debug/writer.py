@@ -406,8 +406,12 @@ def _subgroup_size(w: KernelWriter, op: Operation) -> None:
     w.names[op.results[0]] = str(w.warp)
 
 
-def _barrier(w: KernelWriter, op: Operation) -> None:
-    w.suspend(BARRIER)
+def _barrier(w: KernelWriter, op: gpu.BarrierOp) -> None:
+    if op.of_warp:
+        w.line(f"block.leave(t.tid, {w.left(kind('i32'), '0')})")
+        w.suspend(0)
+    else:
+        w.suspend(BARRIER)
 
 
 def _meet(w: KernelWriter, value: SSAValue) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
@@ -168,3 +168,18 @@ def _convert(name: str, key: str, text: str, type_: str) -> object:
         except ValueError:
             raise ValueError(f"option '{key}' of pass '{name}' is an integer, got {text!r}") from None
     return text
+
+
+TILED_COPIES = "fly.tiled_copies"
+"""Attribute of a traced module with copies by the coordinates of a tensor."""
+_ON_DEMAND = {TILED_COPIES: ("fly-canonicalize", "fly-rocdl-expand-ops")}
+"""Passes that only modules with an attribute need, and behind which one they run: they walk every kernel."""
+
+
+def with_demanded(fragments: Sequence[str], attributes: Container[str]) -> list[str]:
+    """A pipeline with the passes that a module asks for by its attributes."""
+    made: list[str] = []
+    for fragment in fragments:
+        made.append(fragment)
+        made += [name for word, (behind, name) in _ON_DEMAND.items() if word in attributes and fragment == behind]
+    return made

@@ -7,7 +7,7 @@ import torch
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.expr import rocdl
-from flydsl.expr.rocdl import cluster
+from flydsl.expr.rocdl import cdna5, cluster, tdm_ops
 
 from .case import Call, poison, program, randint, randn
 
@@ -44,6 +44,91 @@ def whole_tiles():
     wanted[41:] = 0
     tensors = [flyc.from_dlpack(x, assumed_align=16) for x in (src, dst)]
     return Call([*tensors, 41], [(dst, wanted)])
+
+
+@flyc.kernel
+def partitioned_kernel(src: fx.Tensor, dst: fx.Tensor, warps: fx.Constexpr[int]):
+    """Tiles of a ragged tensor there and back: two stages in shared memory, rows with a gap, shared by warps."""
+    t = fx.thread_idx.x
+    tile = (16, 32)
+    cells = fx.SharedAllocator().allocate(fx.Array[fx.Float32, 2 * 640 + 1024, 16]).peek()
+    rows = fx.make_layout(tile, (40, 1))
+    packed = fx.make_layout(tile, (32, 1))
+    load, from_src = cdna5.make_tiled_tdm_atom(cdna5.TensorLoad(), src, rows, tile, warps)
+    store, to_dst = cdna5.make_tiled_tdm_atom(cdna5.TensorStore(), dst, packed, tile, num_warps=warps)
+    loaded = fx.make_view(cells.ptr, fx.make_layout((tile, 2), ((40, 1), 640)))
+    kept = fx.make_view(cells.ptr + 1280, fx.make_layout((tile, 2), ((32, 1), 512)))
+    from_src = fx.zipped_divide(from_src, tile)[None, (fx.block_idx.x, None)]
+    to_dst = fx.zipped_divide(to_dst, tile)[None, (fx.block_idx.x, None)]
+    order = fx.make_layout(warps, 1)
+    own_loaded, own_src = cdna5.tdm_partition(load, rocdl.wave_id(), order, loaded, from_src)
+    own_kept, own_dst = cdna5.tdm_partition(store, rocdl.wave_id(), order, kept, to_dst)
+    for i in fx.range_constexpr(2):
+        fx.copy(load, own_src[None, i], own_loaded[None, i])
+    rocdl.s_wait_tensorcnt(0)
+    fx.gpu.barrier()
+    for i in fx.range_constexpr(2):
+        for j in fx.range_constexpr(16 // warps):
+            row, column = t // 32 + j * warps, t % 32
+            kept[(row, column), i] = loaded[(row, column), i] * 2.0
+    fx.gpu.barrier()
+    for i in fx.range_constexpr(2):
+        fx.copy(store, own_kept[None, i], own_dst[None, i])
+    rocdl.s_wait_tensorcnt(0)
+
+
+@flyc.jit
+def partitioned(src: fx.Tensor, dst: fx.Tensor, warps: fx.Constexpr[int]):
+    partitioned_kernel(src, dst, warps).launch(grid=(3, 1, 1), block=(32 * warps, 1, 1))
+
+
+def partitioned_call(warps):
+    src, dst = randn(41, 50), poison(41, 50)
+    return Call([src, dst, warps], [(dst, 2 * src.double())])
+
+
+@program(partitioned, CDNA5)
+def tiles_by_coordinates():
+    return partitioned_call(1)
+
+
+@program(partitioned, CDNA5)
+def tiles_shared_by_warps():
+    return partitioned_call(4)
+
+
+@flyc.kernel
+def described_kernel(src: fx.Tensor, dst: fx.Tensor, rows: fx.Int32):
+    """The same by descriptors: a padded tile, the rest of it beyond the rows that count."""
+    cells = fx.SharedAllocator().allocate(fx.Array[fx.Float16, 16 * 72, 16]).peek()
+    shared = fx.make_view(cells.ptr, fx.make_layout((16, 64), (72, 1)))
+    zero = fx.Index(0)
+    at = (fx.Index(fx.block_idx.x) * 16, zero)
+    tile = {"tensor_shape": (48, 64), "strides": (64, 1), "tile_shape": (16, 64), "elem_bytes": 2, "num_warps": 2,
+            "pad_interval": 64, "pad_amount": 8}  # fmt: skip
+    base = tdm_ops.make_tensor_descriptor_2d(src, shared, (zero, zero), oob_outer_bound=16, **tile)
+    low, high = fx.Int32(base.dgroup0[2]), fx.Int32(base.dgroup0[3])
+    here = tdm_ops.update_tensor_descriptor_2d_addr64(base, low, high, fx.Int32(fx.block_idx.x) * (16 * 64 * 2))
+    tdm_ops.l2_prefetch_tile(src, at, (16, 64), (64, 1), thread_id=fx.Index(fx.thread_idx.x), block_threads=64)
+    tdm_ops.tensor_load_2d(here)
+    tdm_ops.tensor_wait(0)
+    fx.gpu.barrier()
+    there = tdm_ops.make_tensor_descriptor_2d(dst, shared, at, for_store=True, oob_outer_bound=rows, **tile)
+    tdm_ops.tensor_store_2d(there)
+    tdm_ops.tensor_wait(0)
+
+
+@flyc.jit
+def described(src: fx.Tensor, dst: fx.Tensor, rows: fx.Int32):
+    described_kernel(src, dst, rows).launch(grid=(3, 1, 1), block=(64, 1, 1))
+
+
+@program(described, CDNA5)
+def tiles_by_descriptors():
+    src, dst = randn(48, 64, dtype=torch.float16), poison(48, 64, dtype=torch.float16)
+    wanted = src.double().clone()
+    wanted[41:] = -77
+    return Call([src, dst, 41], [(dst, wanted)])
 
 
 @flyc.kernel

@@ -83,3 +83,34 @@ func.func @other(%a: i32) -> i32 {
   %0 = arith.addi %a, %a : i32
   func.return %0 : i32
 }
+
+// -----
+
+!tensor = !fly.memref<f16, global, (256,128):(128,1)>
+!shared = !fly.memref<f16, shared, (64,32):(32,1)>
+!load = !fly.copy_atom<!fly_rocdl.cdna5.tensor_load<shape = [64, 32], elem = f16, tensor2tdm = (1E0,1E1)>, 16>
+!at = !fly.coord_tensor<(32,64), (64,32):(1E1,1E0)>
+
+// What is checked, by the modes of the tensor and by the dimensions, outermost first: here the rows alone.
+// CHECK-LABEL: gpu.func @checked
+// CHECK: arith.constant 192 : i32
+// CHECK-NOT: extent_1
+// CHECK: fly.atom.set_value(%{{.*}}, "extent_0", %{{.*}})
+// CHECK-NOT: extent_1
+// CHECK: fly.copy
+// CHECK: arith.constant 192 : i32
+// CHECK-NOT: extent_1
+// CHECK: fly.atom.set_value(%{{.*}}, "extent_0", %{{.*}})
+// CHECK-NOT: extent_1
+// CHECK: fly.copy
+gpu.module @m {
+  gpu.func @checked(%t: !tensor, %s: !fly.layout<(64,32):(32,1)>, %k: !fly.tile<[64|32]>, %d: !shared, %v: !at) kernel {
+    %a, %c = fly_rocdl.make_tiled_tdm_load_atom %t, %s, %k : !tensor, !fly.layout<(64,32):(32,1)>, !fly.tile<[64|32]>
+    %rows = fly.make_int_tuple() : () -> !fly.int_tuple<(1,0)>
+    %modes = fly.atom.set_value(%a, "boundary_check", %rows) : (!load, !fly.int_tuple<(1,0)>) -> !load
+    %dims = fly.atom.set_value(%a, "boundary_check_axes", %rows) : (!load, !fly.int_tuple<(1,0)>) -> !load
+    fly.copy(%modes, %v, %d) : (!load, !at, !shared) -> ()
+    fly.copy(%dims, %v, %d) : (!load, !at, !shared) -> ()
+    gpu.return
+  }
+}

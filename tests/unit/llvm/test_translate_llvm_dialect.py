@@ -23,6 +23,7 @@ FILES = {
     "rocdl": DIALECTS / "upstream" / "rocdl.mlir",
     "newer": DIALECTS / "rocdl" / "newer.mlir",
     "nvvm": DIALECTS / "upstream" / "nvvm.mlir",
+    "constrained": DIALECTS / "llvm" / "constrained.mlir",
 }
 UNKNOWN = ("load.async.lds", "asyncmark", "tensor.", "cluster.", "is.fpclass", "wave.id", "getreg")
 """Instructions that LLVM 22 lacks, or has with other operands: the text is right for a newer one."""
@@ -76,7 +77,7 @@ def test_every_op_has_a_translation(name, everything):
 
 
 def function(body: str, attributes: str = "") -> str:
-    head = f"llvm.func @f(%p: !llvm.ptr<1>, %q: !llvm.ptr, %i: i32, %x: f32, %c: i1){attributes}"
+    head = f"llvm.func @f(%p: !llvm.ptr<1>, %q: !llvm.ptr, %i: i32, %x: f32, %c: i1, %d: f64){attributes}"
     return f"{head} {{\n{body}\nllvm.return\n}}"
 
 
@@ -93,6 +94,15 @@ LINES = {
     "%0 = llvm.add %i, %i overflow<nsw> : i32\nllvm.store %0, %p : i32, !llvm.ptr<1>": "add nsw i32 %a2, %a2",
     "%0 = llvm.getelementptr inbounds|nuw %p[%i] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, f32\n"
     "llvm.store %x, %0 : f32, !llvm.ptr<1>": "getelementptr inbounds nuw float, ptr addrspace(1) %a0, i32 %a2",
+    "%0 = llvm.intr.experimental.constrained.fptrunc %d towardzero ignore : f64 to f32\n"
+    "llvm.store %0, %p : f32, !llvm.ptr<1>": (
+        "call float @llvm.experimental.constrained.fptrunc.f32.f64("
+        'double %a5, metadata !"round.towardzero", metadata !"fpexcept.ignore") strictfp'
+    ),
+    "%0 = llvm.intr.experimental.constrained.fcmp olt %x, %x strict : f32\nllvm.store %0, %p : i1, !llvm.ptr<1>": (
+        "call i1 @llvm.experimental.constrained.fcmp.f32("
+        'float %a3, float %a3, metadata !"olt", metadata !"fpexcept.strict") strictfp'
+    ),
     'llvm.fence syncscope("workgroup") release': 'fence syncscope("workgroup") release',
     "%0 = rocdl.workitem.id.x range <i32, 0, 64> : i32\nllvm.store %0, %p : i32, !llvm.ptr<1>": (
         "call range(i32 0, 64) i32 @llvm.amdgcn.workitem.id.x()"

@@ -26,7 +26,6 @@ _COMPILER = "part of how FlyDSL's own compiler is written"
 _COOP = "of the collectives, those of 0.3 and the scans and reductions of warps and blocks are here"
 _KTRACE = "launches bring the memory of a trace by themselves: there is no buffer to manage"
 _AOT = "code is shipped with flyc.export and flyc.export_raw"
-_TDM = "the tensor data mover is programmed through atoms and their state, not through descriptors"
 DIFFERENCES: dict[str, str] = {
     **dict.fromkeys(
         (
@@ -93,7 +92,6 @@ DIFFERENCES: dict[str, str] = {
         ("aot_object_index", "aot_runtime_config", "AOTRuntimeConfig", "export_to_c"),
         _AOT,
     ),
-    "max_blocks_per_cu": "fly predict and the artifact's resources tell the occupancy",
     **dict.fromkeys(("ktrace_backend", "KtraceBackend", "get_ktrace_backend"), _KTRACE),
     **dict.fromkeys(
         (
@@ -110,12 +108,8 @@ DIFFERENCES: dict[str, str] = {
             "BlockHistogramAlgorithm BlockLoad BlockLoadAlgorithm BlockMergeSort BlockMergeSortAlgorithm "
             "BlockRadixRank BlockRadixRankAlgorithm BlockRadixSort BlockRadixSortAlgorithm BlockRunLengthDecode "
             "BlockRunLengthDecodeAlgorithm BlockShuffle BlockShuffleAlgorithm BlockStore BlockStoreAlgorithm BlockTopK "
-            "BlockTopKAlgorithm WarpBitonicSort WarpExchange WarpExchangeAlgorithm WarpLoad WarpLoadAlgorithm "
-            "WarpMergeSort WarpReduce WarpReduceBatched WarpScan WarpStore WarpStoreAlgorithm warp_bitonic_sort "
-            "warp_broadcast warp_head_segmented_reduce warp_merge_sort warp_reduce_batched "
-            "warp_reduce_batched_to_blocked warp_reduce_batched_to_striped warp_tail_segmented_reduce warp_ops "
-            "WARP_REDUCTIONS_NONDETERMINISTIC inclusive exclusive inclusive_with_aggregate exclusive_with_aggregate "
-            "warp_reduce() warp_inclusive_scan() warp_exclusive_scan() warp_scan() warp_scan_with_aggregate()"
+            "BlockTopKAlgorithm warp_ops WARP_REDUCTIONS_NONDETERMINISTIC inclusive exclusive inclusive_with_aggregate "
+            "exclusive_with_aggregate"
         ).split(),
         _COOP,
     ),
@@ -125,23 +119,10 @@ DIFFERENCES: dict[str, str] = {
             for name in (
                 "block.adjacent_difference block.discontinuity block.exchange block.histogram block.load "
                 "block.merge_sort block.radix_rank block.radix_sort block.reduce block.run_length_decode block.scan "
-                "block.shuffle block.store block.topk warp.bitonic_sort warp.exchange warp.load warp.merge_sort "
-                "warp.reduce warp.reduce_batched warp.rocdl warp.scan warp.store"
+                "block.shuffle block.store block.topk"
             ).split()
         ),
         "the names are in fx.coop, and these paths are not",
-    ),
-    **dict.fromkeys(
-        (
-            "TensorLoad",
-            "TensorStore",
-            "make_tiled_tdm_atom",
-            "tdm_partition",
-            "tensor_load_to_lds",
-            "tensor_store_from_lds",
-            "flydsl.expr.rocdl.tdm_ops",
-        ),
-        _TDM,
     ),
 }
 """What differs, and why; the page says the same. A path, with all under it; a name anywhere; `Name()`, its call."""

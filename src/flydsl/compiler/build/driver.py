@@ -33,7 +33,7 @@ from ...llvm.text.type_layout import sequence
 from ...lowering.rebuild import location_of
 from ...passes.fly.device_module import TARGET_ATTRIBUTE
 from ...passes.fuse import Step, check_order, plan, upper_part
-from ...passes.pipeline import PassSpec, parse_specs
+from ...passes.pipeline import PassSpec, parse_specs, with_demanded
 from ...runtime.device_runtime import mapped_kind
 from ..backends._native_files import host_libraries, identity
 from ..extern_link import Externs, describe_hooks, link_externs
@@ -146,7 +146,7 @@ def compile_module(
             split(module)[0].attributes[DEBUG_ATTRIBUTE] = UnitAttr()
         fragments, _ = backend.external_binary_pipeline_fragments(compile_hints=hints)
         pass_times: dict[str, float] = {}
-        specs = specs_of(fragments)
+        specs = specs_of(with_demanded(fragments, module.attributes))
         hooks = _hooks(custom, backend, hints, [spec.name for spec in specs], dumper)
         upper = upper_part(specs)
         places = set[int]() if hooks is None else hooks.places()

@@ -38,6 +38,7 @@ from ...expr.vector import Vector
 from ...ir.builder import i32_list, index
 from ...ir.types import function_type
 from ...llvm.stub_abi import SIDE_BUFFERS_ATTRIBUTE
+from ...passes.pipeline import TILED_COPIES
 from ...target import GPUTarget
 from ..build.ir_errors import place
 from ..build.isolation import RAW_TEXT
@@ -95,6 +96,8 @@ class HostFrame:
         """Kernels that were called and not launched yet, and where."""
         self.raw_text = False
         """Whether a kernel holds assembly or intrinsics by name, which nobody has checked."""
+        self.tiled_copies = False
+        """Whether a kernel holds copies by the coordinates of a tensor."""
 
     def symbol(self, name: str, explicit: bool) -> str:
         """A fresh kernel symbol."""
@@ -153,6 +156,8 @@ def trace_host(
     module.attributes["gpu.container_module"] = UnitAttr()
     if frame.raw_text or frame.externs.libraries:
         module.attributes[RAW_TEXT] = UnitAttr()
+    if frame.tiled_copies:
+        module.attributes[TILED_COPIES] = UnitAttr()
     return module, frame.kernels, walk_kernels(entry, device, spans)
 
 

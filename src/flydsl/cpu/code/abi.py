@@ -417,7 +417,9 @@ def synchronization_of(op: gpu.FuncOp, warp: int, checked: bool = False) -> Sync
             group, nbytes = _number(inner.group) or warp, _number(inner.bytes)
             unit = max(unit, group)
             slot = max(slot, -(-nbytes // group) if inner.shared.value.data else nbytes)
-        elif isinstance(inner, gpu_warp.BallotOp | gpu_warp.VoteOp):
+        elif isinstance(inner, gpu_warp.BallotOp | gpu_warp.VoteOp) or (
+            isinstance(inner, gpu.BarrierOp) and inner.of_warp
+        ):
             slot = max(slot, 1)
         elif isinstance(inner, gpu.ShuffleOp | gpu_warp.SubgroupBroadcastOp):
             slot = max(slot, -(-bit_width(inner.value.type) // 8))

@@ -40,8 +40,11 @@ def _subgroup_size(f: FunctionText, op: Operation) -> None:
     f.names[op.results[0]] = _abi(f).subgroup_size(f)
 
 
-def _barrier(f: FunctionText, op: Operation) -> None:
-    _abi(f).barrier(f, op)
+def _barrier(f: FunctionText, op: gpu.BarrierOp) -> None:
+    if op.of_warp:
+        _abi(f).ballot(f, "true")  # lanes meet there; nobody reads it
+    else:
+        _abi(f).barrier(f, op)
 
 
 def _shuffle(f: FunctionText, op: gpu.ShuffleOp) -> None:

@@ -49,6 +49,11 @@ def present(r: EmulatedInstructions) -> SSAValue:
     return ballot(r, r.b.const(1, i1))
 
 
+def meet(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> None:
+    """The lanes that take part meet."""
+    r.b.opn(gpu.BarrierOp, (), (), {"scope": gpu.BarrierScopeAttr("subgroup")})
+
+
 def bit_at(r: EmulatedInstructions, mask: SSAValue, at: SSAValue) -> SSAValue:
     """A bit (i1) of an i64, by its number (i32)."""
     b = r.b

@@ -146,12 +146,32 @@ class Descriptor:
             wide(third[2], low(third[3])),
             wide(fourth[0], low(fourth[1])),
         ]
+        # With rows by their numbers the last two groups hold those, of 32 bits or of 16.
+        self.rows = [*third, *fourth] if len(words) > 3 else []
+        self.gathers = self._bits(first[0], 31, 1) if self.rows else None
+        self.wide_rows = b.cmpi("ne", self._bits(first[0], 30, 1), b.i32(0))
         # Padding is counted in words: two to the power of the code plus one, and the code plus one.
         pads = b.cmpi("ne", self._bits(second[0], 20, 1), b.i32(0))
         interval = b.int_binary("shli", b.i32(8), self._bits(second[0], 22, 3))
         self.interval = b.cast("extui", interval, i64)
         amount = b.int_binary("shli", b.addi(self._bits(second[0], 25, 7), b.i32(1)), b.i32(2))
         self.amount = b.cast("extui", b.select(pads, amount, b.i32(0)), i64)
+
+    def row(self, number: SSAValue) -> SSAValue:
+        """The row (i64) that is the n-th (i64) to gather."""
+        b = self.b
+
+        def word(at: SSAValue) -> SSAValue:
+            made = self.rows[0]
+            for i, found in enumerate(self.rows[1:], 1):
+                made = b.select(b.cmpi("eq", at, b.const(i, i64)), found, made)
+            return made
+
+        half = b.int_binary("divui", number, b.const(2, i64))
+        upper = b.cmpi("ne", b.int_binary("andi", number, b.const(1, i64)), b.const(0, i64))
+        pair = word(half)
+        short = b.select(upper, b.int_binary("shrui", pair, b.i32(16)), b.int_binary("andi", pair, b.i32(0xFFFF)))
+        return b.cast("extui", b.select(self.wide_rows, word(number), short), i64)
 
     def _bits(self, word: SSAValue, at: int, count: int) -> SSAValue:
         return self.b.int_binary("andi", self.b.int_binary("shrui", word, self.b.i32(at)), self.b.i32((1 << count) - 1))
@@ -161,6 +181,9 @@ def emulate_descriptor(low: EmulatedInstructions, groups: Sequence[SSAValue], *,
     """A copy of the tensor data mover by its descriptor, byte by byte; a barrier that it names is not signalled."""
     b, d = low.b, Descriptor(low.b, groups)
     tile = [b.cast("extui", t, i64) for t in d.tile]
+    gathers = None if d.gathers is None else b.cmpi("ne", d.gathers, b.i32(0))
+    if gathers is not None:
+        tile = [*tile[:2], *(b.select(gathers, b.const(0, i64), t) for t in tile[2:])]
     counts = [b.int_binary("maxui", t, b.const(1, i64)) for t in tile]
     total = d.size
     for count in counts:
@@ -175,6 +198,8 @@ def emulate_descriptor(low: EmulatedInstructions, groups: Sequence[SSAValue], *,
         inside = d.valid
         for i, count in enumerate(counts):
             at, rest = b.int_binary("remui", rest, count), b.int_binary("divui", rest, count)
+            if i == 1 and gathers is not None:
+                at = b.select(gathers, d.row(at), at)
             used = b.cmpi("ne", tile[i], b.const(0, i64))
             fits = b.cmpi("ult", at, b.cast("extui", d.extents[i], i64))
             inside = b.int_binary("andi", inside, b.select(used, fits, b.const(1, i1)))

@@ -52,6 +52,11 @@ class CopyOpType(TypeAttribute):
         """Bits one call moves per thread."""
 
     @property
+    def moved(self) -> int | None:
+        """Elements a call moves between memory and a tensor that it knows by coordinates; None where it knows none."""
+        return None
+
+    @property
     def thr_layout(self) -> Layout:
         """Threads that take part in one call."""
         return ONE_THREAD

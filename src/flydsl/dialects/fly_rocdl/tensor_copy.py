@@ -7,6 +7,7 @@ tensor which dimension of the box it moves along, and by how much. `fly-rocdl-ex
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Self
 
@@ -128,6 +129,10 @@ class _TensorCopy(Data[TensorCopyData], CopyOpType, ArchAtom):
     @property
     def bits(self) -> int:
         return 1
+
+    @property
+    def moved(self) -> int:
+        return math.prod(self.data.shape)
 
     def feature(self) -> str:
         return "tdm"

@@ -38,6 +38,11 @@ def barrier() -> None:
     current().opn(gpu.BarrierOp, (), ())
 
 
+def warp_barrier() -> None:
+    """Barrier of a warp."""
+    current().opn(gpu.BarrierOp, (), (), {"scope": gpu.BarrierScopeAttr("subgroup")})
+
+
 def shuffle(value: SSAValue, offset: SSAValue, width: SSAValue, mode: str) -> SSAValue:
     """`gpu.shuffle` of a 32-bit value."""
     props: dict[str, Attribute] = {"mode": gpu.ShuffleModeAttr(mode)}

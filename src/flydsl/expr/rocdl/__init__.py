@@ -32,7 +32,8 @@ _MODULES: dict[str, str] = {
     "conversions": (
         "cvt_pk_bf16_f32 cvt_off_f32_i4 cvt_scalef32_pk_f32_fp4 cvt_scalef32_pk_bf16_fp4 cvt_scalef32_pk_fp4_f32"
     ),
-    "cdna5": "TDM WMMAScale make_tdm_atom",
+    "cdna5": "TDM TensorLoad TensorStore WMMAScale make_tdm_atom make_tiled_tdm_atom tdm_partition",
+    "tdm_ops": "tensor_load_to_lds tensor_store_from_lds",
     "utils": "normalize_s_waitcnt_field require_lds_dma_support mask_mfma mask_vmem_rd mask_dsrd mask_dswr",
     "enum": "AddressSpace TargetAddressSpace",
     "cluster": "cluster_workgroup_id_x cluster_workgroup_id_y cluster_workgroup_id_z",

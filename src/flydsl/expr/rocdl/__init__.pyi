@@ -59,8 +59,12 @@ from .buffers import (
 )
 from .cdna5 import (
     TDM as TDM,
+    TensorLoad as TensorLoad,
+    TensorStore as TensorStore,
     WMMAScale as WMMAScale,
     make_tdm_atom as make_tdm_atom,
+    make_tiled_tdm_atom as make_tiled_tdm_atom,
+    tdm_partition as tdm_partition,
 )
 from .cluster import (
     cluster_workgroup_id_x as cluster_workgroup_id_x,
@@ -147,6 +151,10 @@ from .schedule import (
     sched_mfma as sched_mfma,
     sched_vmem as sched_vmem,
     wait_asyncmark as wait_asyncmark,
+)
+from .tdm_ops import (
+    tensor_load_to_lds as tensor_load_to_lds,
+    tensor_store_from_lds as tensor_store_from_lds,
 )
 from .utils import (
     mask_dsrd as mask_dsrd,

@@ -1,4 +1,4 @@
-"""Atom operations of gfx1250: scaled WMMA and the tensor data mover."""
+"""Atom operations of gfx1250: scaled WMMA and the tensor data mover; its tiled atoms are in `tiled_tdm.py`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..tensors.algebra_values import IntTuple
 from ..tensors.tiled import CopyAtom, make_copy_atom
 from .atoms import element_type
 from .target import AtomOp
+from .tiled_tdm import TensorLoad, TensorStore, make_tiled_tdm_atom, tdm_partition
 
 if TYPE_CHECKING:
     from ..annotations import DTypeLike, ElementLike, IntLike
@@ -120,4 +121,12 @@ def _leaves(x: object) -> list[IntLike]:
     return list(cast("Sequence[IntLike]", found)) if isinstance(found, (tuple, list)) else [cast("IntLike", found)]
 
 
-__all__ = ["TDM", "WMMAScale", "make_tdm_atom"]
+__all__ = [
+    "TDM",
+    "TensorLoad",
+    "TensorStore",
+    "WMMAScale",
+    "make_tdm_atom",
+    "make_tiled_tdm_atom",
+    "tdm_partition",
+]

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, cast
 
-from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, UnitAttr, i8, i16, i32
+from xdsl.dialects.builtin import (
+    BoolAttr,
+    DenseIntOrFPElementsAttr,
+    IntegerAttr,
+    IntegerType,
+    StringAttr,
+    UnitAttr,
+    i8,
+    i16,
+    i32,
+)
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.fly.ops import OPS
@@ -15,16 +25,20 @@ from ...dialects.fly_cpu import BARE, CallOp
 from ...dialects.fly_rocdl.buffer import BUFFER
 from ...dialects.fly_rocdl.common import mangled
 from ...dialects.fly_rocdl.ops import BufferLoadOp, BufferStoreOp, GetBufferRsrcOp
+from ...dialects.fly_rocdl.tiled_tdm import DEFAULTS, MakeTiledTdmLoadAtomOp, MakeTiledTdmStoreAtomOp
 from ...dialects.upstream import llvm
 from ...dialects.upstream.gpu import BarrierOp
 from ...dialects.upstream.llvm.values import PoisonOp
+from ...ir import arith
 from ...ir.builder import i32_list, int_attr
 from ...ir.enums import AddressSpace
-from ..emit.ir import LLVM_SPACES, int_to_pointer
+from ..emit.ir import LLVM_SPACES, int_to_pointer, materialise, wrap
 from ..emit.trace import current
 from ..numeric import Int32, Int64, as_numeric
 from ..tensor import Pointer, Tensor, get_iter
+from ..tensors.algebra_values import Layout, Tile
 from ..tensors.memory import to_llvm_ptr
+from ..tensors.tiled import CopyAtom
 
 
 def buffer_pointer(p: Pointer, size: Int64, flags: int) -> Pointer:
@@ -178,3 +192,35 @@ def raw_buffer(name: str, result: Attribute | None, moved: Attribute, operands: 
 def constant(value: int, type_: Attribute) -> SSAValue:
     """An integer constant of the function being traced."""
     return current().const(value, type_)
+
+
+def tiled_tdm_atom(
+    load: bool, tensor: Tensor, shared: Layout, tiler: Tile, options: dict[str, int]
+) -> tuple[CopyAtom, Any]:
+    """`fly_rocdl.make_tiled_tdm_load_atom` or `_store_atom`: the atom and the tensor of coordinates."""
+    cls = MakeTiledTdmLoadAtomOp if load else MakeTiledTdmStoreAtomOp
+    operands = [materialise(x) for x in (tensor, shared, tiler)]
+    props: dict[str, Attribute] = {
+        name: BoolAttr.from_bool(value) if isinstance(value, bool) else int_attr(value)
+        for name, value in options.items()
+        if value != DEFAULTS[name]
+    }
+    infer = cls.INFER
+    assert infer is not None
+    for function in current().functions:
+        if hasattr(function, "tiled_copies"):
+            function.tiled_copies = True
+    atom, coordinates = current().opn(cls, operands, infer([v.type for v in operands], props), props).results
+    return CopyAtom(atom.type, atom), wrap(coordinates)
+
+
+def is_zero(value: SSAValue) -> bool:
+    """Whether a vector is seen to hold zeros alone."""
+    owner: Any = value.owner
+    if isinstance(owner, arith.ConstantOp):
+        given: Any = owner.value
+        return not any(given.get_values()) if isinstance(given, DenseIntOrFPElementsAttr) else not given.value.data
+    parts = getattr(owner, "operands", ())
+    if getattr(owner, "name", "") in ("vector.from_elements", "vector.splat", "vector.broadcast") and parts:
+        return all(is_zero(part) for part in parts)
+    return False

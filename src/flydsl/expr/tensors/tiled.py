@@ -322,7 +322,12 @@ AtomT = TypeVar("AtomT", bound=_TypedValue)
 
 def _set_state(atom: AtomT, field: str, value: object) -> AtomT:
     """The atom with one state field set to a value of the field's width."""
-    state = dict(_atoms().atom_of(atom.type).op.state)
+    op = _atoms().atom_of(atom.type).op
+    if field == "boundary_check" and getattr(op, "moved", None) is not None:
+        # One number for each mode of the tensor, not of a width.
+        given = value if isinstance(value, IntTuple) else as_int_tuple(cast("TreeLike", value))
+        return current_ir().set_state(atom, field, current_ir().materialise(given))
+    state = dict(op.state)
     if field not in state:
         raise DSLValueError(f"unknown atom state {field!r}; {atom} has {', '.join(state) or 'none'}")
     width = state[field]
@@ -857,6 +862,32 @@ def _check_copy(name: str, src: Any, dst: Any) -> None:
             raise DSLTypeError(f"{name}: the {role} must be a tensor of data, got {t!r}")
 
 
+def _by_coordinates(
+    name: str, atom: object, src: object, dst: object, pred: object, state: Mapping[str, AtomState]
+) -> bool:
+    """Emit a copy by an atom that takes the coordinates of a tensor for it; whether it was one.
+
+    A side of several times what the atom moves is `(atom, iterations)`: a call for each of them.
+    """
+    sides = [t for t in (src, dst) if isinstance(t, Tensor)]
+    if len(sides) != 2 or all(hasattr(t.data.iter, "data") for t in sides) or not isinstance(atom, CopyAtom):
+        return False
+    op = cast("CopyAtomType", _atoms().atom_of(atom.type)).op
+    if op.moved is None:
+        return False
+    if pred is not None:
+        raise DSLValueError(f"{name}: {atom!r} copies a whole tile and takes no predicate")
+    made = atom.set_value(state) if state else atom
+    sizes = [L.size(t.data.layout) for t in sides]
+    calls = sizes[0] // op.moved if type(sizes[0]) is int and sizes[0] % op.moved == 0 else 0
+    if not calls or sizes[0] != sizes[1]:
+        raise DSLValueError(f"{name}: {atom!r} moves {op.moved} elements, got {sizes[0]} and {sizes[1]}")
+    for i in range(calls):
+        left, right = (t if calls == 1 else t[None, i] for t in sides)
+        current_ir().emit_copy(name, made, left, right, None)
+    return True
+
+
 def _same_elements(name: str, src: Tensor, dst: Tensor) -> tuple[Tensor, Tensor]:
     """Both sides as elements of one type: bits are moved, so a side of as many bits may hold another one.
 
@@ -914,6 +945,8 @@ def copy_atom_call(copy_atom: CopyAtom, src: Tensor, dst: Tensor, *, pred: Tenso
     >>> flyc.evaluate(move, np.arange(4, dtype="f4"))
     [2.0, 3.0]
     """
+    if _by_coordinates("copy_atom_call", copy_atom, src, dst, pred, {}):
+        return
     _check_copy("copy_atom_call", src, dst)
     src, dst = _same_elements("copy_atom_call", _whole(copy_atom, src), _whole(copy_atom, dst))
     check_call("copy_atom_call", copy_atom, cast("CopyAtomType", _atoms().atom_of(copy_atom.type)).op, src, dst)
@@ -944,6 +977,8 @@ def copy(
         if pred is not None or atom_state:
             raise DSLValueError(f"copy: {copy_atom!r} copies a whole tile and takes neither a predicate nor state")
         whole(src, dst)
+        return
+    if _by_coordinates("copy", copy_atom, src, dst, pred, atom_state):
         return
     _check_copy("copy", src, dst)
     if not isinstance(copy_atom, (CopyAtom, TiledCopy)):

@@ -16,6 +16,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from ...dialects.upstream import gpu, llvm
 from ...dialects.upstream.llvm.branches import BrOp, CondBrOp, SwitchOp
 from ...dialects.upstream.llvm.choices import FCmpOp, SelectOp
+from ...dialects.upstream.llvm.constrained import CONSTRAINED_OPS, ConstrainedOp
 from ...dialects.upstream.llvm.function import CallOp, FuncOp
 from ...dialects.upstream.llvm.intrinsics import IMMEDIATE, INTRINSIC_OPS, IntrinsicOp
 from ...dialects.upstream.llvm.values import LLVM_VALUE_OPS, ExtractElementOp, FreezeOp, PoisonOp
@@ -31,7 +32,7 @@ from .functions import head_words, llvm_signature, passed_through
 from .instructions import INSTRUCTIONS
 from .memory_ops import MEMORY_OPS, cast_op, memory_of
 from .module_text import ModuleText
-from .spelling import mangle, type_text
+from .spelling import flag_words, mangle, type_text
 
 INT_OPS: dict[type[Operation], str] = {
     xllvm.AddOp: "add", xllvm.SubOp: "sub", xllvm.MulOp: "mul", xllvm.SDivOp: "sdiv", xllvm.UDivOp: "udiv",
@@ -295,6 +296,22 @@ def _intrinsic(f: FunctionText, op: IntrinsicOp) -> None:
     )
 
 
+def _constrained(f: FunctionText, op: ConstrainedOp) -> None:
+    """How it rounds and what may be seen of traps are arguments, as texts; LLVM appends the types that vary."""
+    key, args, result = op.key, operands_of(op), op.res.type
+    predicate, rounding, exceptions = op.words()
+    types = [a.type for a in args]
+    varying = {"cast": [result, types[0]], "mixed": types if key == "ldexp" else types[:1]}
+    name = ".".join(["llvm.experimental.constrained", key, *map(mangle, varying.get(op.form.result, types[:1]))])
+    words = [predicate, None if rounding is None else f"round.{rounding}", f"fpexcept.{exceptions}"]
+    texts = [f'!"{word}"' for word in words if word is not None]
+    params, values = [type_text(t) for t in types], [f.names[a] for a in args]
+    flags = op.properties.get("fastmathFlags")
+    shown = "" if flags is None else flag_words(flags)
+    call = f.call_text(name, type_text(result), [*params, *["metadata"] * len(texts)], [*values, *texts], shown)
+    f.names[op.res] = f.assign(f"{call} strictfp")
+
+
 def _memcpy(f: FunctionText, op: Any) -> None:
     values = operands_of(op)
     name = "llvm.memcpy." + ".".join(mangle(v.type) for v in values)
@@ -361,6 +378,7 @@ STRAIGHT: dict[type[Operation], Handler] = {
     **{op: cast_op(word) for op, word in CAST_OPS.items()},
     xllvm.ZExtOp: _extension,
     **dict.fromkeys(INTRINSIC_OPS.values(), cast(Handler, _intrinsic)),
+    **dict.fromkeys(CONSTRAINED_OPS, cast(Handler, _constrained)),
     **INSTRUCTIONS,
     **MEMORY_OPS,
     xllvm.FNegOp: _fneg,

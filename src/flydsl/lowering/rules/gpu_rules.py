@@ -118,8 +118,8 @@ class GpuTarget(ABC):
         """Lanes of a warp as an i64."""
 
     @abstractmethod
-    def barrier(self, s: Sink[T], op: Operation) -> None:
-        """A block barrier."""
+    def barrier(self, s: Sink[T], op: gpu.BarrierOp) -> None:
+        """A barrier of the block, or of the warp."""
 
     @abstractmethod
     def shuffle(self, s: Sink[T], op: gpu.ShuffleOp) -> None:

@@ -49,7 +49,10 @@ class NvvmTarget(GpuTarget):
     def warp_size(self, s: Sink[T]) -> T:
         return s.number(32, i64)
 
-    def barrier(self, s: Sink[T], op: Operation) -> None:
+    def barrier(self, s: Sink[T], op: gpu.BarrierOp) -> None:
+        if op.of_warp:
+            s.instruction("bar.warp.sync", "llvm.nvvm.bar.warp.sync", None, (s.number(-1, i32),), (i32,))
+            return
         s.instruction("barrier0", "llvm.nvvm.barrier.cta.sync.aligned.all", None, immediates=((i32, 0),))
 
     def shuffle(self, s: Sink[T], op: gpu.ShuffleOp) -> None:

@@ -80,10 +80,12 @@ class RocdlTarget(GpuTarget):
     def _lanes(self, s: Sink[T]) -> T:
         return s.instruction("wavefrontsize", "llvm.amdgcn.wavefrontsize", i32, pure=True)
 
-    def barrier(self, s: Sink[T], op: Operation) -> None:
-        s.fence("release", "workgroup")
-        s.instruction("s.barrier", "llvm.amdgcn.s.barrier", None)
-        s.fence("acquire", "workgroup")
+    def barrier(self, s: Sink[T], op: gpu.BarrierOp) -> None:
+        # A wave goes in step: its accesses only must not be moved.
+        word, scope = ("wave.barrier", "wavefront") if op.of_warp else ("s.barrier", "workgroup")
+        s.fence("release", scope)
+        s.instruction(word, f"llvm.amdgcn.{word}", None)
+        s.fence("acquire", scope)
 
     def shuffle(self, s: Sink[T], op: gpu.ShuffleOp) -> None:
         """`ds_swizzle` for a known xor within 32 lanes, else `ds_bpermute`, which pulls from any lane."""

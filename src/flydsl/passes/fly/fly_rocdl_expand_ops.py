@@ -88,6 +88,10 @@ class _Source:
     strides: list[Any]
     extents: list[Number]
     """Elements of the whole tensor along each dimension."""
+    members: tuple[tuple[tuple[int, int], ...], ...]
+    """Modes of the tensor in each dimension (see `Box`)."""
+    modes: int
+    """Of the tensor, flat."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,8 @@ def _expand(op: MakeTiledTdmLoadAtomOp | MakeTiledTdmStoreAtomOp) -> None:
         extents.append(extent)
     flat = L.flatten(layout.stride)
     known = tuple(flat[m] for m in first)
-    source = _Source(b.fly("get_iter", (tensor,))[0], box.shape, known, [steps[m] for m in first], extents)
+    pointer = b.fly("get_iter", (tensor,))[0]
+    source = _Source(pointer, box.shape, known, [steps[m] for m in first], extents, box.members, len(flat))
 
     atom, coordinates = op.results
     bits = int_attr(cast(Any, atom.type).val_bits)
@@ -156,10 +161,15 @@ def _use(old: SSAValue, new: SSAValue, source: _Source, checked: tuple[bool, ...
         if isinstance(user, (OPS["copy"], OPS["copy_atom_call"])) and use.index == 0:
             _call(user, new, source, checked)
         elif isinstance(user, OPS["atom.set_value"]) and use.index == 0:
-            if python_value(user.properties["field"]) == "boundary_check_axes":
-                _use(user.results[0], new, source, _axes(user, len(source.shape)))
+            field = python_value(user.properties["field"])
+            if field == "boundary_check_axes":
+                _use(user.results[0], new, source, _flags(user, field, len(source.shape))[::-1])
+            elif field == "boundary_check":
+                modes = _flags(user, field, source.modes)
+                chosen = tuple(any(modes[mode] for mode, _ in group) for group in source.members)
+                _use(user.results[0], new, source, chosen)
             else:
-                moved = _set(_Before(user), new, python_value(user.properties["field"]), user.operands[1])
+                moved = _set(_Before(user), new, field, user.operands[1])
                 _use(user.results[0], moved, source, checked)
             user.detach()
             user.erase()
@@ -170,12 +180,12 @@ def _use(old: SSAValue, new: SSAValue, source: _Source, checked: tuple[bool, ...
             )
 
 
-def _axes(op: Operation, rank: int) -> tuple[bool, ...]:
-    """Dimensions to check, from a tuple of 0 and 1, innermost first."""
+def _flags(op: Operation, field: str, count: int) -> tuple[bool, ...]:
+    """What to check, from a tuple of 0 and 1: for the dimensions, outermost first, or for the modes of the tensor."""
     value = op.operands[1]
     given = L.flatten(cast(Any, value.type).data) if isinstance(value.type, IntTupleType) else ()
-    if len(given) != rank or any(type(x) is not int for x in given):
-        raise failure_at(op, f"boundary_check_axes is a static tuple of {rank} numbers 0 or 1, got '{value.type}'")
+    if len(given) != count or any(type(x) is not int for x in given):
+        raise failure_at(op, f"{field} is a static tuple of {count} numbers 0 or 1, got '{value.type}'")
     return tuple(bool(x) for x in given)
 
 

@@ -55,3 +55,27 @@ llvm.func mycc @f()
 
 // expected-error @+1 {{must have at least one object}}
 gpu.binary @b []
+
+// -----
+
+llvm.func @f(%x: f32) {
+  // expected-error @+1 {{expected one of towardzero, tonearest, upward, downward, tonearestaway, dynamic, got 'sideways'}}
+  %0 = llvm.intr.experimental.constrained.fadd %x, %x sideways ignore : f32
+  llvm.return
+}
+
+// -----
+
+llvm.func @f(%x: f32) {
+  // expected-error @+1 {{expected 2 operands, got 1}}
+  %0 = llvm.intr.experimental.constrained.fadd %x upward ignore : f32
+  llvm.return
+}
+
+// -----
+
+llvm.func @f(%x: f32) {
+  // expected-error @+1 {{'roundingmode' must be one of none, got 2}}
+  %0 = "llvm.intr.experimental.constrained.fpext"(%x) <{fpExceptionBehavior = 0 : i64, roundingmode = 2 : i64}> : (f32) -> f64
+  llvm.return
+}

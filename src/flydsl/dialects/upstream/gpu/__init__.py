@@ -6,7 +6,7 @@ The whole dialect is in `gpu_dialect.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -24,7 +24,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.dialects.gpu import AsyncTokenType
-from xdsl.ir import Attribute, Block, BlockArgument, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Data, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -42,7 +42,7 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, SymbolOpInterface, SymbolTable
 from xdsl.utils.exceptions import VerifyException
@@ -174,17 +174,52 @@ class SubgroupSizeOp(NullaryOp):
     traits = traits_def(Pure())
 
 
+@irdl_attr_definition
+class BarrierScopeAttr(Data[str]):
+    """`#gpu.barrier_scope<subgroup>`: who meets at a barrier."""
+
+    name = "gpu.barrier_scope"
+    choices: ClassVar[tuple[str, ...]] = ("workgroup", "subgroup")
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> str:
+        with parser.in_angle_brackets():
+            start = parser.pos
+            word = parser.parse_identifier()
+            if word not in cls.choices:
+                parser.raise_error(f"expected one of {', '.join(cls.choices)}, got '{word}'", start, start + len(word))
+            return word
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string(f"<{self.data}>")
+
+
 @irdl_op_definition
 class BarrierOp(IRDLOperation):
-    """All threads of the block meet; memory written before is visible after: `gpu.barrier`."""
+    """All threads of the block meet; memory written before is visible after: `gpu.barrier`.
+
+    `gpu.barrier scope <subgroup>`: those of the warp alone.
+    """
 
     name = "gpu.barrier"
+    scope = opt_prop_def(BarrierScopeAttr)
+
+    @property
+    def of_warp(self) -> bool:
+        """Whether the lanes of a warp meet, and nobody else."""
+        scope = self.properties.get("scope")
+        return scope is not None and cast(BarrierScopeAttr, scope).data == "subgroup"
 
     @classmethod
     def parse(cls, parser: Parser) -> BarrierOp:
-        return cast(BarrierOp, cls.create(attributes=parser.parse_optional_attr_dict()))
+        props: dict[str, Attribute] = {}
+        if parser.parse_optional_keyword("scope"):
+            props["scope"] = BarrierScopeAttr(BarrierScopeAttr.parse_parameter(parser))
+        return cast(BarrierOp, cls.create(properties=props, attributes=parser.parse_optional_attr_dict()))
 
     def print(self, printer: Printer) -> None:
+        if self.of_warp:
+            printer.print_string(" scope <subgroup>")
         printer.print_op_attributes(self.attributes)
 
 

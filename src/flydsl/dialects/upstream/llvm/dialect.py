@@ -10,6 +10,7 @@ from .atomics import LLVM_ATOMIC_OPS
 from .attrs import LLVM_ATTRS
 from .branches import LLVM_BRANCH_OPS
 from .choices import LLVM_CHOICE_OPS
+from .constrained import CONSTRAINED_OPS
 from .debug import LLVM_DEBUG_ATTRS
 from .function import LLVM_FUNCTION_OPS, FunctionType
 from .imported import KEPT_ATTRS, ModuleFlagAttr, ModuleFlagsOp
@@ -31,6 +32,7 @@ _OPS: list[type[Operation]] = [
     *LLVM_CHOICE_OPS,
     *LLVM_BRANCH_OPS,
     *INTRINSIC_OPS.values(),
+    *CONSTRAINED_OPS,
     ModuleFlagsOp,
 ]
 _ATTRS: list[type[Attribute]] = [StructType, FunctionType, *LLVM_ATTRS, *LLVM_DEBUG_ATTRS, ModuleFlagAttr, *KEPT_ATTRS]
