@@ -1,4 +1,4 @@
-"""`fx.coop`: reductions and scans over the threads of a warp and of a block.
+"""`fx.coop`: what the threads of a warp and of a block do together: reduce, scan, sort, exchange, load, store, count.
 
 `fx.coop.universal` is the same surface, without what a target overrides. No target overrides anything yet.
 """
@@ -7,10 +7,32 @@ from __future__ import annotations
 
 from . import universal
 from .universal import (
+    BlockAdjacentDifference,
+    BlockDiscontinuity,
+    BlockExchange,
+    BlockExchangeAlgorithm,
+    BlockHistogram,
+    BlockHistogramAlgorithm,
+    BlockLoad,
+    BlockLoadAlgorithm,
+    BlockMergeSort,
+    BlockMergeSortAlgorithm,
+    BlockRadixRank,
+    BlockRadixRankAlgorithm,
+    BlockRadixSort,
+    BlockRadixSortAlgorithm,
     BlockReduce,
     BlockReduceAlgorithm,
+    BlockRunLengthDecode,
+    BlockRunLengthDecodeAlgorithm,
     BlockScan,
     BlockScanAlgorithm,
+    BlockShuffle,
+    BlockShuffleAlgorithm,
+    BlockStore,
+    BlockStoreAlgorithm,
+    BlockTopK,
+    BlockTopKAlgorithm,
     warp_exclusive_scan,
     warp_inclusive_scan,
     warp_reduce,
@@ -19,10 +41,32 @@ from .universal import (
 )
 
 __all__ = [
+    "BlockAdjacentDifference",
+    "BlockDiscontinuity",
+    "BlockExchange",
+    "BlockExchangeAlgorithm",
+    "BlockHistogram",
+    "BlockHistogramAlgorithm",
+    "BlockLoad",
+    "BlockLoadAlgorithm",
+    "BlockMergeSort",
+    "BlockMergeSortAlgorithm",
+    "BlockRadixRank",
+    "BlockRadixRankAlgorithm",
+    "BlockRadixSort",
+    "BlockRadixSortAlgorithm",
     "BlockReduce",
     "BlockReduceAlgorithm",
+    "BlockRunLengthDecode",
+    "BlockRunLengthDecodeAlgorithm",
     "BlockScan",
     "BlockScanAlgorithm",
+    "BlockShuffle",
+    "BlockShuffleAlgorithm",
+    "BlockStore",
+    "BlockStoreAlgorithm",
+    "BlockTopK",
+    "BlockTopKAlgorithm",
     "universal",
     "warp_exclusive_scan",
     "warp_inclusive_scan",

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from ....errors import DSLTypeError
+from ....errors import DSLTypeError, DSLValueError
+from ....expr.control.control_flow import if_
 from ....expr.gpu import barrier
-from ....expr.vector import Vector
-from ..operators import combine, identity
-from ..warp import warp_scan_with_aggregate
-from .spec import BlockMeta, store_if, warp_slots
+from ....expr.numeric import Int32
+from ....expr.tensors.storage import Array
+from ....ir.enums import ReductionOp
+from .. import warp as warp_functions
+from .combining import Operator, operator_of, scan_warp
+from .elements import Item, Items, as_item, select, widened
+from .spec import BlockMeta, Collective, array, record, store_if
 
 if TYPE_CHECKING:
-    from ....expr.annotations import ScalarLike, Value, ValueLike
-    from ....expr.numeric import Numeric
-    from ....expr.tensors.storage import Array
-    from ....ir.enums import ReductionOp
+    from ....expr.annotations import IntLike, ValueLike
+    from ....expr.structs import StructValue
+
+    Op = ReductionOp | Callable[..., object]
+    Callback = Callable[..., object] | None
 
 
 class BlockScanAlgorithm(Enum):
@@ -26,17 +32,30 @@ class BlockScanAlgorithm(Enum):
     'warp_scans'
     """
 
-    WARP_SCANS = "warp_scans"
-    """Each warp by shuffles; one slot of shared memory per warp."""
     RAKING = "raking"
+    """One slot per thread; each lane of the first warp scans a run of them, which it reads twice."""
     RAKING_MEMOIZE = "raking_memoize"
+    """The same, with the run kept in registers."""
+    WARP_SCANS = "warp_scans"
+    """Each warp by shuffles; one slot of shared memory per warp. The default."""
 
 
-class BlockScan(metaclass=BlockMeta):
-    """The values of a block combined up to each thread, or up to each item when threads bring Vectors.
+def _warp_slots(cls: BlockMeta) -> type[StructValue]:
+    return record(slots=Array[cls.dtype, cls.num_warps], seed=Array[cls.dtype, 1])
 
-    `S = fx.coop.BlockScan[fx.Int32, 128]`, `y = S.inclusive(x, fx.ReductionOp.ADD, storage=s)`. A Vector of n lanes
-    stands for n neighbouring items: thread t holds items t*n up to t*n+n-1.
+
+def _thread_slots(cls: BlockMeta) -> type[StructValue]:
+    return record(slots=Array[cls.dtype, cls.block_threads], seed=Array[cls.dtype, 2])
+
+
+class BlockScan(Collective):
+    """The items of a block combined up to each of them.
+
+    `S = fx.coop.BlockScan[fx.Int32, 128]`, `y = S.inclusive(x, fx.ReductionOp.ADD, storage=s)`. A thread brings one
+    item, or n neighbouring ones: thread t holds items t*n up to t*n+n-1. The operator is a `ReductionOp` or an
+    associative function of two items. `init` stands before all items; `prefix_callback` gets all items combined and
+    gives that instead, in the first warp, where the first lane's answer counts. `valid_items` threads, the first ones,
+    have an item; then there must be an identity.
 
     >>> def running():
     ...     S = fx.coop.BlockScan[fx.Int32, 64]
@@ -46,66 +65,153 @@ class BlockScan(metaclass=BlockMeta):
     [0, 1, 3, 6, 10, 15]
     """
 
-    dtype = block_size = algorithm = None
-    algorithms = {BlockScanAlgorithm.WARP_SCANS: warp_slots}
+    algorithms = {
+        BlockScanAlgorithm.WARP_SCANS: _warp_slots,
+        BlockScanAlgorithm.RAKING: _thread_slots,
+        BlockScanAlgorithm.RAKING_MEMOIZE: _thread_slots,
+    }
+    warp_ops = warp_functions
 
     @classmethod
-    def inclusive(cls, value: ValueLike, op: ReductionOp, *, storage: object, init: ScalarLike | None = None) -> Value:
+    def inclusive(
+        cls, value: ValueLike | object, op: Op, *, storage: object, init: object = None, identity: object = None,
+        valid_items: IntLike | None = None, prefix_callback: Callback = None,
+    ) -> Items:  # fmt: skip
         """Items up to this one."""
-        return cls.scan(value, op, storage, init, True)[0]
+        return cls.scan(value, op, storage, init, identity, valid_items, prefix_callback, True)[0]
 
     @classmethod
-    def exclusive(cls, value: ValueLike, op: ReductionOp, *, storage: object, init: ScalarLike | None = None) -> Value:
-        """Items before this one; the first gets `init` or the identity."""
-        return cls.scan(value, op, storage, init, False)[0]
+    def exclusive(
+        cls, value: ValueLike | object, op: Op, *, storage: object, init: object = None, identity: object = None,
+        valid_items: IntLike | None = None, prefix_callback: Callback = None,
+    ) -> Items:  # fmt: skip
+        """Items before this one; the first gets `init` or the identity, and anything where there is neither."""
+        return cls.scan(value, op, storage, init, identity, valid_items, prefix_callback, False)[0]
 
     @classmethod
     def inclusive_with_aggregate(
-        cls, value: ValueLike, op: ReductionOp, *, storage: object, init: ScalarLike | None = None
-    ) -> tuple[Value, Numeric]:
-        """The inclusive scan, and all items combined without `init`."""
-        return cls.scan(value, op, storage, init, True)
+        cls, value: ValueLike | object, op: Op, *, storage: object, init: object = None, identity: object = None,
+        valid_items: IntLike | None = None, prefix_callback: Callback = None,
+    ) -> tuple[Items, Item]:  # fmt: skip
+        """The inclusive scan, and all items combined without what stands before them."""
+        return cls.scan(value, op, storage, init, identity, valid_items, prefix_callback, True)
 
     @classmethod
     def exclusive_with_aggregate(
-        cls, value: ValueLike, op: ReductionOp, *, storage: object, init: ScalarLike | None = None
-    ) -> tuple[Value, Numeric]:
-        """The exclusive scan, and all items combined without `init`."""
-        return cls.scan(value, op, storage, init, False)
+        cls, value: ValueLike | object, op: Op, *, storage: object, init: object = None, identity: object = None,
+        valid_items: IntLike | None = None, prefix_callback: Callback = None,
+    ) -> tuple[Items, Item]:  # fmt: skip
+        """The exclusive scan, and all items combined without what stands before them."""
+        return cls.scan(value, op, storage, init, identity, valid_items, prefix_callback, False)
 
     @classmethod
     def scan(
-        cls, value: ValueLike, op: ReductionOp, storage: object, init: ScalarLike | None, inclusive: bool
-    ) -> tuple[Value, Numeric]:
+        cls, value: object, op: object, storage: object, init: object, neutral: object, valid_items: object,
+        callback: Callback, inclusive: bool,
+    ) -> tuple[Items, Item]:  # fmt: skip
         """Both results of every form."""
-        if cls.dtype is None:
-            raise DSLTypeError(f"{cls.__name__} has no element class and block size: specialize first")
-        held = cls.start(op, storage)
-        local: list[Numeric] = []
-        for item in cls.items(value):
-            local.append(combine(op, local[-1], item) if local else item)
-        _, before, total = warp_scan_with_aggregate(local[-1], op, width=cls.width())
-        if cls.num_warps > 1:
-            before, total = cls.across_warps(before, total, op, held.slots)
-        if init is not None:
-            before = combine(op, cls.dtype(init), before)
-        if inclusive:
-            items = [combine(op, before, item) for item in local]
-        else:
-            items = [before, *(combine(op, before, item) for item in local[:-1])]
-        if isinstance(value, Vector):
-            return Vector.from_elements(items, cls.dtype).reshape(value.shape), total
-        return items[0], total
+        cls.check_specialized()
+        operator = operator_of(cls.__name__, cls.dtype, op, neutral)
+        if init is not None and callback is not None:
+            raise DSLValueError(f"{cls.__name__}: init and prefix_callback both say what stands before the items")
+        held = cls.start(storage)
+        items, form = cls.split(value, widen=True)
+        rank = cls.thread_rank()
+        if valid_items is not None:
+            items = [cls.masked(items, operator, rank, valid_items)]
+        local: list[Item] = []
+        for item in items:
+            local.append(operator(local[-1], item) if local else item)
+        scan_threads = cls.by_warps if cls.algorithm is BlockScanAlgorithm.WARP_SCANS else cls.rake
+        before, total = scan_threads(local[-1], operator, rank, held)
+        seed = None if init is None else widened(cls.__name__, cls.dtype, init)
+        if callback is not None:
+            seed = cls.called_back(callback, total, rank, array(held, "seed"))
+        return form.join(cls.finished(local, before, seed, operator, rank, inclusive)), total
 
     @classmethod
-    def across_warps(cls, before: Numeric, total: Numeric, op: ReductionOp, slots: Array) -> tuple[Numeric, Numeric]:
-        """What comes before a thread in the whole block, and the block's total."""
-        rank = cls.rank()
-        warp = rank // cls.warp_threads
-        store_if(rank % cls.warp_threads == 0, slots, warp, total)
+    def masked(cls, items: list[Item], op: Operator, rank: Int32, valid_items: object) -> Item:
+        """The item of a thread, or the identity where it has none."""
+        if len(items) > 1:
+            raise DSLTypeError(f"{cls.__name__}: valid_items counts threads that bring one item, not {len(items)}")
+        nothing = op.identity
+        if nothing is None:
+            raise DSLTypeError(f"{cls.__name__}: valid_items needs to know what changes nothing: pass identity=")
+        return select(rank < cls.count_up_to("valid_items", valid_items, cls.block_threads), items[0], nothing)
+
+    @classmethod
+    def finished(
+        cls, local: list[Item], before: Item, seed: Item | None, op: Operator, rank: Int32, inclusive: bool
+    ) -> list[Item]:
+        """The items of a thread, from its own scan and what comes before it, which says nothing in the first thread."""
+        start = op.identity if seed is None else seed
+        known = isinstance(op.op, ReductionOp) and op.identity is not None
+        if known:  # then what comes before the first thread is the identity
+            before = before if seed is None else op(seed, before)
+        elif start is not None:
+            before = select(rank == 0, start, before if seed is None else op(seed, before))
+        combined = [op(before, item) for item in (local if inclusive else local[:-1])]
+        if not known and seed is None:
+            combined = [select(rank == 0, item, made) for item, made in zip(local, combined, strict=False)]
+        return combined if inclusive else [before, *combined]
+
+    @classmethod
+    def by_warps(cls, mine: Item, op: Operator, rank: Int32, held: StructValue) -> tuple[Item, Item]:
+        """What comes before a thread, and everything: warps by shuffles, then one slot per warp."""
+        lanes, slots = cls.warp_threads, array(held, "slots")
+        lane, warp = rank % lanes, rank // lanes
+        before, total = scan_warp(mine, op, lanes, lane)
+        if cls.num_warps == 1:
+            return before, total
+        store_if(lane == 0, slots, warp, total)
         barrier()
-        prefix, everything = identity(op, cls.dtype), slots[0]
+        everything = cast("Item", slots[0])
+        known = isinstance(op.op, ReductionOp) and op.identity is not None
+        prefix = op.identity if known else everything
+        assert prefix is not None
         for w in range(1, cls.num_warps):
-            prefix = (warp >= w).select(everything, prefix)
-            everything = combine(op, everything, slots[w])
-        return combine(op, prefix, before), everything
+            prefix = select(warp >= w, everything, prefix)
+            everything = op(everything, cast("Item", slots[w]))
+        if known:
+            return op(prefix, before), everything
+        # The first lane of a warp has none of its own warp before it, the first warp none of others.
+        joined = select(lane == 0, prefix, op(prefix, before))
+        return select(warp == 0, before, joined), everything
+
+    @classmethod
+    def rake(cls, mine: Item, op: Operator, rank: Int32, held: StructValue) -> tuple[Item, Item]:
+        """The same with one slot per thread: lanes of the first warp scan a run each and write what comes before."""
+        lanes, slots, seed = cls.warp_threads, array(held, "slots"), array(held, "seed")
+        run = cls.block_threads // lanes
+        slots[rank] = mine
+        barrier()
+
+        def raking() -> None:
+            places = [rank * run + i for i in range(run)]
+            kept = [cast("Item", slots[place]) for place in places]
+            before, total = scan_warp(op.fold(kept), op, lanes, rank)
+            if cls.algorithm is BlockScanAlgorithm.RAKING:
+                kept = [cast("Item", slots[place]) for place in places]
+            known = isinstance(op.op, ReductionOp) and op.identity is not None
+            for i, place in enumerate(places):
+                slots[place] = before
+                if i + 1 < run:
+                    joined = op(before, kept[i])
+                    before = joined if known or i else select(rank == 0, kept[i], joined)
+            store_if(rank == 0, seed, Int32(1), total)
+
+        if_(rank < lanes, raking, None, ())
+        barrier()
+        return cast("Item", slots[rank]), cast("Item", seed[1])
+
+    @classmethod
+    def called_back(cls, callback: Callable[..., object], total: Item, rank: Int32, seed: Array) -> Item:
+        """What a callback says comes before all items, from the first lane to all threads."""
+
+        def call() -> None:
+            answer = as_item(cls.__name__, cls.dtype, callback(total))
+            store_if(rank == 0, seed, Int32(0), answer)
+
+        if_(rank < cls.warp_threads, call, None, ())
+        barrier()
+        return cast("Item", seed[0])
