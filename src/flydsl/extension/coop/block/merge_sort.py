@@ -151,7 +151,7 @@ class _Sort:
         rounds = (self.cls.block_threads - 1).bit_length()
         if not rounds:
             return columns
-        flat = loop(rounds, [item for column in columns for item in column], self.merge_round)
+        flat = loop(rounds, [item for column in columns for item in column], self.merge_round, unroll=1)
         return [flat[i : i + self.items] for i in range(0, len(flat), self.items)]
 
     def sort_own(self, columns: list[list[Item]]) -> None:
@@ -205,7 +205,7 @@ class _Sort:
             return [(open_ & ~later).select(at + 1, low), (open_ & later).select(at, high)]
 
         # The first run has `items << number` items: so many halvings, and one for what is left.
-        return cast("Int32", loop(number + (self.items.bit_length() + 1), [low, high], halve)[0])
+        return cast("Int32", loop(number + (self.items.bit_length() + 1), [low, high], halve, unroll=1)[0])
 
     def merged(self, a: Int32, b: Int32, middle: Int32, end: Int32) -> list[Int32]:
         """Where the next items come from, with `a` and `b` next in the two runs."""

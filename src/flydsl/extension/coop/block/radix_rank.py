@@ -197,7 +197,7 @@ class BlockRadixRank(Collective):
 
         found = one(0) if digits.passes == 1 else Ranked([], [])
         if digits.passes > 1:
-            loop(digits.passes, [Int32(0)], again)
+            loop(digits.passes, [Int32(0)], again, unroll=1)
         # The order says which key comes at a place; ranks say at which place a key comes.
         origins = [cast("Int32", order[place]) for place in places]
         barrier()

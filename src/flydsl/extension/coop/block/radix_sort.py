@@ -153,7 +153,7 @@ class _Passes:
         if passes == 1:
             self.one(0, counting)
         else:
-            loop(passes, [Int32(0)], again)
+            loop(passes, [Int32(0)], again, unroll=1)
 
     def one(self, number: Int32 | int, counting: Counting) -> None:
         """One pass."""

@@ -163,5 +163,5 @@ class RunLengthDecoder:
                 made += [(open_ & begun).select(middle + 1, low), (open_ & ~begun).select(middle, high)]
             return made
 
-        found = loop(runs.bit_length() + 1, [Int32(n) for _ in wanted for n in (0, runs)], halve)
+        found = loop(runs.bit_length() + 1, [Int32(n) for _ in wanted for n in (0, runs)], halve, unroll=1)
         return [cast("Int32", low) - 1 for low in found[::2]]

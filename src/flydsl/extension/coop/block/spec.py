@@ -259,13 +259,15 @@ def store_if(condition: Boolean, slots: Array, at: Int32, value: Item) -> None:
     if_(condition, body, None, ())
 
 
-def loop(steps: object, state: Sequence[Item], body: Callable[[Int32, list[Item]], list[Item]]) -> list[Item]:
+def loop(
+    steps: object, state: Sequence[Item], body: Callable[[Int32, list[Item]], list[Item]], unroll: int | None = None
+) -> list[Item]:
     """A run-time loop that carries a state: `body(i, state)` gives the next one."""
 
     def step(i: Numeric, now: Sequence[Item]) -> list[Item]:
         return body(Int32(i), list(now))
 
-    made = for_init(step, (), 0, steps, 1, init=list(state))
+    made = for_init(step, (), 0, steps, 1, init=list(state), unroll=unroll)
     return [cast("Item", made)] if len(state) == 1 else list(cast("Sequence[Item]", made))
 
 

@@ -199,7 +199,7 @@ class _Selection:
             digit, before = self.digit_of(digits, tests, left)
             return [prefix | (kind(digit) << kind(shift)), left - before]
 
-        state = loop(passes, [kind(0), Int32(self.count)], refine)
+        state = loop(passes, [kind(0), Int32(self.count)], refine, unroll=1)
         return cast("Numeric", state[0]), cast("Int32", state[1])
 
     def digit_of(self, digits: Sequence[Int32], tests: Sequence[Boolean], left: Int32) -> tuple[Int32, Int32]:
@@ -236,7 +236,9 @@ class _Selection:
 
             if_(here, tell, None, ())
         barrier()
-        return cast("Int32", found[0]), cast("Int32", found[1])
+        digit, smaller = cast("Int32", found[0]), cast("Int32", found[1])
+        barrier()
+        return digit, smaller
 
 
 def _and(test: Boolean, on: Boolean | None) -> Boolean:
