@@ -57,7 +57,10 @@ def arguments(arrays: tuple[np.ndarray, ...]) -> list[np.ndarray]:
 
 
 def run(body: Callable[..., None], *arrays: np.ndarray, block: Any, arch: str) -> None:
-    """One block runs `body(place, *arrays)`, where `place` allocates the storage of a collective; checked mode raises for races, bounds, and reads of what nobody wrote."""
+    """One block runs `body(place, *arrays)`, where `place` allocates the storage of a collective.
+
+    Checked mode raises for races, accesses out of bounds, and reads of what nobody wrote.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
         patch.setenv("FLYDSL_COMPILE_ARCH", arch)

@@ -65,7 +65,10 @@ def test_arrangements(arch: str, draw: Draw):
     assert out.reshape(8, count).tolist() == [w.reshape(-1).tolist() for w in want]
 
 
-Pair = fx.Struct["key" : fx.Int32, "weights" : fx.Float32x2]
+@fx.struct
+class Pair:
+    key: fx.Int32
+    weights: fx.Float32x2
 
 
 def test_structs_are_items(draw: Draw):
@@ -92,7 +95,7 @@ def test_structs_are_items(draw: Draw):
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_loads_and_stores(arch: str, draw: Draw):
-    """Three algorithms of each, in turn: one that guards with a number, one with a run-time number, one that does not."""
+    """Three algorithms of each: guarded by a number, by a run-time number, and not at all."""
     block, items = draw.block(arch), draw.of(1, 2, 3, 4)
     threads = threads_of(block)
     count, offset = threads * items, draw.number(0, 5)

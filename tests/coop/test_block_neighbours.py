@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.expr import coop
 
-from .blocks import ARCHS, Draw, poison, random, read, run, threads_of, write
+from .blocks import ARCHS, Draw, compiled, poison, random, read, run, threads_of, write
 
 
 @pytest.mark.parametrize("arch", ARCHS)
@@ -107,7 +108,9 @@ def test_run_boundaries(arch: str, draw: Draw):
         # A vector is one item of this collective, and differs where any element does.
         pairs = coop.BlockDiscontinuity[fx.Vector[fx.Float32, 2], block]
         both = pairs.flag_tails(
-            [fx.Vector.from_elements([v, 0.0]) for v in value], storage=place(pairs), successor=fx.full(2, 0.0, fx.Float32)
+            [fx.Vector.from_elements([v, 0.0]) for v in value],
+            storage=place(pairs),
+            successor=fx.full(2, 0.0, fx.Float32),
         )
         for i, made in enumerate((heads, tails, inner, steps, both)):
             assert made.dtype is fx.Int32
@@ -125,9 +128,15 @@ def test_run_boundaries(arch: str, draw: Draw):
 
 
 def test_predicates_are_checked():
-    from flydsl.extension.coop.block.discontinuity import _takes_index
+    def body(place, x):
+        runs = coop.BlockDiscontinuity[fx.Int32, 64]
+        taken = []
+        runs.flag_heads(x[0], lambda *items: taken.append(len(items)) or True, storage=place(runs))
+        runs.flag_heads(x[0], lambda a, b: taken.append(2) or True, storage=place(runs))
+        assert taken == [3, 2]
+        wrong: list[Any] = [lambda a: a, lambda a, b, c, d: a, 3]
+        for predicate in wrong:
+            with pytest.raises(TypeError, match="flag_op"):
+                runs.flag_heads(x[0], predicate, storage=place(runs))
 
-    assert _takes_index("x", lambda a, b, c=0: a) and not _takes_index("x", lambda a, b: a)
-    for wrong in (lambda a: a, lambda a, b, c, d: a, 3):
-        with pytest.raises(TypeError, match="flag_op"):
-            _takes_index("x", wrong)
+    compiled(body, np.zeros(1, "i4"), block=64, target="rocm:gfx942")

@@ -13,7 +13,12 @@ from flydsl.expr import coop
 from .blocks import ARCHS, GPUS, Draw, compiled, poison, random, rank_of, read, run, threads_of, write
 
 ADD, MAX = fx.ReductionOp.ADD, fx.ReductionOp.MAX
-Affine = fx.Struct["m" : fx.Int32, "k" : fx.Int32]
+
+
+@fx.struct
+class Affine:
+    m: fx.Int32
+    k: fx.Int32
 
 
 def wrapped(n: int) -> int:
@@ -33,7 +38,7 @@ def larger(a, b):
     return (a > b).select(a, b)
 
 
-larger.commutative = True
+larger.commutative = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
 @pytest.mark.parametrize("arch", ARCHS)
@@ -79,7 +84,9 @@ def test_scans(arch: str, draw: Draw):
         value = read(x, block, items, draw.of("vector", "list"))
         for out, algorithm in zip((first, second, third), coop.BlockScanAlgorithm, strict=True):
             scan = coop.BlockScan[fx.Int32, block, algorithm]
-            write(out, scan.exclusive(value, ADD, storage=place(scan), prefix_callback=lambda total: total + init), block)
+            write(
+                out, scan.exclusive(value, ADD, storage=place(scan), prefix_callback=lambda total: total + init), block
+            )
         scan = coop.BlockScan[fx.Int32, block, ordered]
         made, total = scan.inclusive_with_aggregate(
             value[0], lambda a, b: a + b, storage=place(scan), init=init, identity=0, valid_items=valid

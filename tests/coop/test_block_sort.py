@@ -109,7 +109,10 @@ def test_merge_sorts(arch: str, draw: Draw):
     assert modulo.tolist() == stable((np.arange(count) % 7).astype("u4"), descending).tolist()
 
 
-Point = fx.Struct["x" : fx.Int16, "y" : fx.Float32]
+@fx.struct
+class Point:
+    x: fx.Int16
+    y: fx.Float32
 
 
 def test_structs_are_sorted(draw: Draw):

@@ -14,7 +14,7 @@ from ....errors import DSLTypeError, DSLValueError
 from ....expr.gpu import shuffle
 from ....expr.numeric import Boolean, Numeric, as_numeric
 from ....expr.scalars.scalar_ops import common_type
-from ....expr.structs import StructValue, coerce, is_specializable_struct_type, is_struct_type, make_struct
+from ....expr.structs import StructValue, coerce, is_specializable_struct_type, is_struct_type, make_struct, value_type
 from ....expr.vector import Vector
 
 Item: TypeAlias = "Numeric | Vector | StructValue"
@@ -36,11 +36,14 @@ def is_vector_class(dtype: object) -> TypeGuard[type[Vector]]:
 def check_item_type(owner: str, dtype: object) -> ItemType:
     """A class whose values can be items."""
     if is_scalar_class(dtype) or is_vector_class(dtype):
+        scalar = cast("type[Numeric]", dtype if is_scalar_class(dtype) else dtype.dtype)
+        if scalar.width < 8 and scalar is not Boolean:
+            raise DSLTypeError(f"{owner}: items narrower than a byte have no place of their own, got {dtype}")
         return dtype
     if is_struct_type(dtype) and not is_specializable_struct_type(dtype):
         for field in dtype.__fields__:
             if not field.is_constexpr:
-                check_item_type(f"{owner}: field {field.name!r}", field.type)
+                check_item_type(f"{owner}: field {field.name!r}", value_type(field.type))
         return cast("type[StructValue]", dtype)
     raise DSLTypeError(
         f"{owner}: dtype must be a scalar class such as fx.Float32, a Vector class such as fx.Float32x4 or a struct of "

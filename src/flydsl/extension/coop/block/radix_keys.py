@@ -37,9 +37,11 @@ def ordered_word(owner: str, key: Numeric) -> Numeric:
     top = kind(1 << (kind.width - 1))
     if not dtype.is_float:
         return word ^ top if dtype.signed and dtype is not Boolean else word
-    if "UZ" not in str(dtype):  # the formats without a negative zero use its bits for NaN
-        word = ((word << kind(1)) == kind(0)).select(kind(0), word)
-    return ((word & top) == kind(0)).select(word | top, ~word)
+    word = word ^ ((word & top) == kind(0)).select(top, kind((1 << kind.width) - 1))
+    if "UZ" in str(dtype):  # the formats without a negative zero use its bits for NaN
+        return word
+    # -0.0 has come right before 0.0.
+    return (word == top - kind(1)).select(top, word)
 
 
 class Decomposed:

@@ -49,9 +49,10 @@ class BlockRunLengthDecode(Collective):
     """Items of runs: `D = fx.coop.BlockRunLengthDecode[fx.Int32, 128, 2]` for two runs per thread.
 
     `items, places, total = D(values, lengths, storage=s, decoded_items_per_thread=4)` gives the items from `4 * t` of
-    what all runs stand for, the place of each in its run, and how many there are. They begin at `offset`; behind the end
-    items are `default` and places -1. `init_with_run_lengths` and `init_with_run_offsets` give what decodes window after
-    window with `decode`. `BlockRunLengthDecode[(fx.Int32, fx.Int64), 128, 2]` counts in Int64. Every thread must call.
+    what all runs stand for, the place of each in its run, and how many there are. They begin at `offset`; behind the
+    end items are `default` and places -1. `init_with_run_lengths` and `init_with_run_offsets` give a state that decodes
+    window after window with `decode`. `BlockRunLengthDecode[(fx.Int32, fx.Int64), 128, 2]` counts in Int64. Every
+    thread must call.
 
     >>> def spelled():
     ...     D = fx.coop.BlockRunLengthDecode[fx.Int32, 4, 1]

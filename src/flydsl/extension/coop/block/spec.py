@@ -190,6 +190,7 @@ class BlockMeta(type):
 
     def split(cls, value: object, count: int | None = None, widen: bool = False) -> tuple[list[Item], Form]:
         """The items one thread brings."""
+        cls.check_specialized()
         return split(cls.__name__, cls.dtype, value, count, widen)
 
     def count_up_to(cls, what: str, value: object, most: int) -> int | Int32:

@@ -57,8 +57,8 @@ class BlockTopK(Collective):
 
     They come first, thread t getting the items from `4 * t`, and `valid` marks them; all else that comes back says
     nothing. Of equal keys the first ones are selected. `BlockTopK[(fx.Float32, fx.Int32), 128, 4]` carries a value with
-    each key, and `keys, values, valid` come back. `num_valid` says how many items count at all. Every thread must call; a barrier
-    belongs between two calls that use one storage.
+    each key, and `keys, values, valid` come back. `num_valid` says how many items count at all. Every thread must call;
+    a barrier belongs between two calls that use one storage.
 
     >>> def three():
     ...     T = fx.coop.BlockTopK[fx.Int32, 8, 1]
