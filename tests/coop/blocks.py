@@ -133,6 +133,11 @@ class Draw:
         warp = 64 if arch == "gfx942" else 32
         return self.of(8, (4, 2, 2), warp, (warp // 4, 4, 2), (warp, 1, 3))
 
+    def small_block(self, arch: str) -> Any:
+        """Part of a warp, one or two: for what takes long in checked mode."""
+        warp = 64 if arch == "gfx942" else 32
+        return self.of(8, warp, (warp // 2, 2, 2), (warp // 2, 4, 1))
+
 
 @pytest.fixture
 def draw() -> Draw:

@@ -43,7 +43,7 @@ larger.commutative = True  # pyright: ignore[reportFunctionMemberAccess]
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_reductions(arch: str, draw: Draw):
-    block, items = draw.block(arch), draw.number(1, 5)
+    block, items = draw.block(arch), draw.number(1, 3)
     threads = threads_of(block)
     valid = draw.number(1, threads)
     x = random(draw.rng, fx.Int32, threads * items)
@@ -72,7 +72,7 @@ def test_reductions(arch: str, draw: Draw):
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_scans(arch: str, draw: Draw):
-    block, items = draw.block(arch), draw.number(1, 5)
+    block, items = draw.block(arch), draw.number(1, 3)
     threads = threads_of(block)
     valid, init = draw.number(0, threads), draw.number(-9, 9)
     x = random(draw.rng, fx.Int32, threads * items)

@@ -42,7 +42,7 @@ def with_nans(draw: Draw, x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_radix_sorts(arch: str, draw: Draw):
-    block, items = draw.of(8, (8, 4, 2), 64 if arch == "gfx942" else (32, 3, 1)), draw.number(1, 3)
+    block, items = draw.small_block(arch), draw.number(1, 2)
     count = threads_of(block) * items
     dtype, algorithm = draw.of(*DTYPES), draw.of(*coop.BlockRadixSortAlgorithm)
     few, descending, striped = draw.of(False, True), draw.of(False, True), draw.of(False, True)
@@ -80,7 +80,7 @@ def test_radix_sorts(arch: str, draw: Draw):
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_merge_sorts(arch: str, draw: Draw):
-    block, items = draw.block(arch), draw.number(1, 5)
+    block, items = draw.block(arch), draw.number(1, 4)
     count = threads_of(block) * items
     dtype, descending = draw.of(*DTYPES), draw.of(False, True)
     x = random(draw.rng, dtype, count, few=draw.of(False, True))
@@ -135,7 +135,7 @@ def test_structs_are_sorted(draw: Draw):
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_ranks(arch: str, draw: Draw):
-    block, items = draw.of(8, (8, 4, 2), 64), draw.number(1, 3)
+    block, items = draw.small_block(arch), draw.number(1, 2)
     threads = threads_of(block)
     count = threads * items
     dtype = draw.of(fx.Int8, fx.Uint16, fx.Int32, fx.Int64)
