@@ -23,8 +23,9 @@ _KNOWN_PURE: set[str] = set(
     """.split()
 )
 
-_UNREAD = ("gpu.shuffle", "gpu.ballot", "gpu.vote", "gpu.subgroup_broadcast")
-"""Ops that must not be shared or moved, since lanes meet there, but that nobody misses whose results are unread."""
+_UNREAD = ("gpu.shuffle", "gpu.ballot", "gpu.subgroup_broadcast")
+"""Ops that must not be shared or moved, since lanes meet there, but that nobody misses whose results are unread.
+`gpu.vote` stays: an instruction that only makes lanes meet is emulated as one."""
 
 _pure: dict[type[Operation], bool] = {}
 _dropped: dict[type[Operation], bool] = {}

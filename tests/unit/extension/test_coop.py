@@ -68,8 +68,8 @@ def test_warp_errors():
                 fx.coop.warp_reduce(n, op)
             with pytest.raises(TypeError, match="ReductionOp"):
                 fx.coop.warp_scan(n, op)
-        with pytest.raises(TypeError, match="one scalar per lane"):
-            fx.coop.warp_reduce(fx.full(4, 1, fx.Int32), ADD)
+        with pytest.raises(TypeError, match="counts lanes that bring one element"):
+            fx.coop.warp_reduce(fx.full(4, 1, fx.Int32), ADD, valid_items=1)
 
     trace(body)
     with pytest.raises(ValueError, match="warp size 32"):

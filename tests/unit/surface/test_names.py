@@ -23,7 +23,6 @@ PAGE = HERE.parents[2] / "docs" / "coming-from-flydsl.md"
 
 _WRAPS_A_VALUE = "made by the functions of the language; called, it takes what it wraps by position"
 _COMPILER = "part of how FlyDSL's own compiler is written"
-_COOP = "of the collectives, those of blocks and the scans and reductions of warps are here"
 _KTRACE = "launches bring the memory of a trace by themselves: there is no buffer to manage"
 _AOT = "code is shipped with flyc.export and flyc.export_raw"
 _TDM = "the tensor data mover is programmed through atoms and their state, not through descriptors"
@@ -104,26 +103,6 @@ DIFFERENCES: dict[str, str] = {
     ),
     "RangeToken()": "tokens are made by range_start and inactive_token",
     "flydsl.expr.utils.print_typst": "the function of this name is in flydsl.expr.utils",
-    **dict.fromkeys(
-        (
-            "WarpBitonicSort WarpExchange WarpExchangeAlgorithm WarpLoad WarpLoadAlgorithm "
-            "WarpMergeSort WarpReduce WarpReduceBatched WarpScan WarpStore WarpStoreAlgorithm warp_bitonic_sort "
-            "warp_broadcast warp_head_segmented_reduce warp_merge_sort warp_reduce_batched "
-            "warp_reduce_batched_to_blocked warp_reduce_batched_to_striped warp_tail_segmented_reduce "
-            "warp_reduce() warp_inclusive_scan() warp_exclusive_scan() warp_scan() warp_scan_with_aggregate()"
-        ).split(),
-        _COOP,
-    ),
-    **dict.fromkeys(
-        (
-            f"flydsl.extension.coop.{name}"
-            for name in (
-                "warp.bitonic_sort warp.exchange warp.load warp.merge_sort "
-                "warp.reduce warp.reduce_batched warp.rocdl warp.scan warp.store"
-            ).split()
-        ),
-        "the names are in fx.coop, and these paths are not",
-    ),
     **dict.fromkeys(
         (
             "TensorLoad",

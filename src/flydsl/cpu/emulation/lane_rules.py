@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import Float32Type, IndexType, IntegerType, i1
+from xdsl.dialects.builtin import Float32Type, IndexType, IntegerType, StringAttr, i1
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.upstream import gpu, llvm
 from ...dialects.upstream.gpu import BlockDimOp, BlockIdOp, DimensionAttr, GridDimOp, ThreadIdOp
-from ...dialects.upstream.gpu.warp import BallotOp
+from ...dialects.upstream.gpu.warp import BallotOp, VoteOp
 from ...errors import DSLCompileError
 from ...ir.builder import i32, i64
 from ...ir.types import bit_width
@@ -47,6 +47,11 @@ def ballot(r: EmulatedInstructions, flag: SSAValue) -> SSAValue:
 def present(r: EmulatedInstructions) -> SSAValue:
     """A bit of an i64 for each lane that takes part."""
     return ballot(r, r.b.const(1, i1))
+
+
+def meet(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> None:
+    """The lanes that take part meet."""
+    r.b.op1(VoteOp, (r.b.const(1, i1),), i1, {"mode": StringAttr("all")})
 
 
 def bit_at(r: EmulatedInstructions, mask: SSAValue, at: SSAValue) -> SSAValue:

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.upstream import gpu, llvm
 from ...ir.builder import i32, i64, int_attr
-from .lane_rules import place
+from .lane_rules import meet, place
 from .rule_tools import Arg, NotEmulated, Rule, bits_of
 from .tdm import emulate_descriptor, to_blocks
 
@@ -240,7 +240,6 @@ RULES: dict[str, Rule] = {
             "sched.barrier",
             "sched.group.barrier",
             "iglp.opt",
-            "wave.barrier",
             "asyncmark",
             "wait.asyncmark",
             "global.prefetch",
@@ -269,6 +268,8 @@ RULES: dict[str, Rule] = {
             "s.ttracedata.imm",
         )
     },
+    # A wave goes in step; here its lanes run one by one, and meet.
+    "wave.barrier": meet,
     "s.barrier": barrier,
     "barrier": barrier,
     "s.barrier.signal": _signal,

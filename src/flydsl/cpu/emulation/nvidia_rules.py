@@ -14,7 +14,7 @@ from ...ir.builder import i32, i64
 from ...ir.types import bit_width
 from . import arithmetic_rules
 from .conversion_rules import from_f32
-from .lane_rules import ballot, bit_at, first_of, from_lane, lane, place, present
+from .lane_rules import ballot, bit_at, first_of, from_lane, lane, meet, place, present
 from .memory_rules import barrier, in_cluster
 from .rule_tools import Arg, NotEmulated, Rule, llvm_call, pair_struct, vector_of
 
@@ -121,10 +121,6 @@ def _elect(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None
     first = first_of(r, present(r))
     chosen = r.b.cmpi("eq", lane(r), first)
     return chosen if type_ == i1 else pair_struct(r, type_, (first, chosen))
-
-
-def _meet(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> None:
-    present(r)
 
 
 def _match(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> SSAValue:
@@ -345,7 +341,7 @@ RULES: dict[str, Rule] = {
     "activemask": _active,
     "elect.sync": _elect,
     "match.any.sync": _match,
-    "bar.warp.sync": _meet,
+    "bar.warp.sync": meet,
     **{
         f"redux.sync.{word}": _redux(lambda r, x, y, name=name: r.b.int_binary(name, x, y))
         for word, name in {

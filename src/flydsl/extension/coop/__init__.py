@@ -1,44 +1,69 @@
-"""`fx.coop`: what the threads of a warp and of a block do together: reduce, scan, sort, exchange, load, store, count.
+"""`fx.coop`: what the threads of a warp and of a block do together.
 
-`fx.coop.universal` is the same surface, without what a target overrides. No target overrides anything yet.
+`fx.coop.universal` is the same surface by means that every target has; here AMD's waves reduce and scan in registers.
 """
 
 from __future__ import annotations
 
-from . import universal
-from .universal import (
-    BlockAdjacentDifference,
-    BlockDiscontinuity,
-    BlockExchange,
-    BlockExchangeAlgorithm,
-    BlockHistogram,
-    BlockHistogramAlgorithm,
-    BlockLoad,
-    BlockLoadAlgorithm,
-    BlockMergeSort,
-    BlockMergeSortAlgorithm,
-    BlockRadixRank,
-    BlockRadixRankAlgorithm,
-    BlockRadixSort,
-    BlockRadixSortAlgorithm,
-    BlockReduce,
-    BlockReduceAlgorithm,
-    BlockRunLengthDecode,
-    BlockRunLengthDecodeAlgorithm,
-    BlockScan,
-    BlockScanAlgorithm,
-    BlockShuffle,
-    BlockShuffleAlgorithm,
-    BlockStore,
-    BlockStoreAlgorithm,
-    BlockTopK,
-    BlockTopKAlgorithm,
+from typing import TYPE_CHECKING
+
+from . import block, universal
+from .warp import (
+    WarpBitonicSort,
+    WarpExchange,
+    WarpExchangeAlgorithm,
+    WarpLoad,
+    WarpLoadAlgorithm,
+    WarpMergeSort,
+    WarpReduce,
+    WarpReduceBatched,
+    WarpScan,
+    WarpStore,
+    WarpStoreAlgorithm,
+    warp_bitonic_sort,
+    warp_broadcast,
     warp_exclusive_scan,
+    warp_head_segmented_reduce,
     warp_inclusive_scan,
+    warp_merge_sort,
     warp_reduce,
+    warp_reduce_batched,
+    warp_reduce_batched_to_blocked,
+    warp_reduce_batched_to_striped,
     warp_scan,
     warp_scan_with_aggregate,
+    warp_tail_segmented_reduce,
 )
+
+if TYPE_CHECKING:
+    from .block import (
+        BlockAdjacentDifference,
+        BlockDiscontinuity,
+        BlockExchange,
+        BlockExchangeAlgorithm,
+        BlockHistogram,
+        BlockHistogramAlgorithm,
+        BlockLoad,
+        BlockLoadAlgorithm,
+        BlockMergeSort,
+        BlockMergeSortAlgorithm,
+        BlockRadixRank,
+        BlockRadixRankAlgorithm,
+        BlockRadixSort,
+        BlockRadixSortAlgorithm,
+        BlockReduce,
+        BlockReduceAlgorithm,
+        BlockRunLengthDecode,
+        BlockRunLengthDecodeAlgorithm,
+        BlockScan,
+        BlockScanAlgorithm,
+        BlockShuffle,
+        BlockShuffleAlgorithm,
+        BlockStore,
+        BlockStoreAlgorithm,
+        BlockTopK,
+        BlockTopKAlgorithm,
+    )
 
 __all__ = [
     "BlockAdjacentDifference",
@@ -67,10 +92,41 @@ __all__ = [
     "BlockStoreAlgorithm",
     "BlockTopK",
     "BlockTopKAlgorithm",
+    "WarpBitonicSort",
+    "WarpExchange",
+    "WarpExchangeAlgorithm",
+    "WarpLoad",
+    "WarpLoadAlgorithm",
+    "WarpMergeSort",
+    "WarpReduce",
+    "WarpReduceBatched",
+    "WarpScan",
+    "WarpStore",
+    "WarpStoreAlgorithm",
     "universal",
+    "warp_bitonic_sort",
+    "warp_broadcast",
     "warp_exclusive_scan",
+    "warp_head_segmented_reduce",
     "warp_inclusive_scan",
+    "warp_merge_sort",
     "warp_reduce",
+    "warp_reduce_batched",
+    "warp_reduce_batched_to_blocked",
+    "warp_reduce_batched_to_striped",
     "warp_scan",
     "warp_scan_with_aggregate",
+    "warp_tail_segmented_reduce",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # The collectives of blocks are many files, of which a kernel uses few.
+    if name not in block.__all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(block, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
