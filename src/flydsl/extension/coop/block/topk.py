@@ -149,11 +149,11 @@ class _Selection:
         """The selected items of columns first, in their order."""
         cls, places = self.cls, self.cls.blocked_places()
         words = [ordered_word(cls.__name__, cast("Numeric", key)) for key in columns[0]]
-        words = [~word for word in words] if self.largest else words
         there = [None if self.valid is None else place < self.valid for place in places]
         threshold, equal = self.threshold(words, there)
-        below, ties = ([_and(test, on) for test, on in zip(tests, there, strict=True)]
-                       for tests in ([w < threshold for w in words], [w == threshold for w in words]))  # fmt: skip
+        first = [word > threshold if self.largest else word < threshold for word in words]
+        below = [_and(test, on) for test, on in zip(first, there, strict=True)]
+        ties = [_and(word == threshold, on) for word, on in zip(words, there, strict=True)]
         before = self.counted(ties)
         chosen = [low | (tie & (nth < equal)) for low, tie, nth in zip(below, ties, before, strict=True)]
         targets = self.counted(chosen)
@@ -185,19 +185,22 @@ class _Selection:
         return [cast("Int32", item) for item in cast("Vector", before)]
 
     def threshold(self, words: list[Numeric], there: Sequence[Boolean | None]) -> tuple[Numeric, Int32]:
-        """The k-th smallest word, and how many of those that equal it are among the first k."""
+        """The word of the k-th key, and how many of those that equal it are among the first k."""
         kind = type(words[0])
         passes = -(-kind.width // _BITS)
+
+        def turned(digit: Int32) -> Int32:
+            return (1 << _BITS) - 1 - digit if self.largest else digit
 
         def refine(number: Int32, state: list[Item]) -> list[Item]:
             prefix, left = cast("Numeric", state[0]), cast("Int32", state[1])
             shift = kind.width - (number + 1) * _BITS
             known = [(word >> kind(shift)) >> kind(_BITS) for word in words]
             goal = (prefix >> kind(shift)) >> kind(_BITS)
-            digits = [digit_at(word, shift, _BITS, _BITS) for word in words]
+            digits = [turned(digit_at(word, shift, _BITS, _BITS)) for word in words]
             tests = [_and(word == goal, on) for word, on in zip(known, there, strict=True)]
             digit, before = self.digit_of(digits, tests, left)
-            return [prefix | (kind(digit) << kind(shift)), left - before]
+            return [prefix | (kind(turned(digit)) << kind(shift)), left - before]
 
         state = loop(passes, [kind(0), Int32(self.count)], refine, unroll=1)
         return cast("Numeric", state[0]), cast("Int32", state[1])
