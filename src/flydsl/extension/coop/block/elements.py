@@ -6,16 +6,20 @@ form, a Vector where the items are scalars and a tuple where they are not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard, cast
 
 from ....errors import DSLTypeError, DSLValueError
 from ....expr.gpu import shuffle
 from ....expr.numeric import Boolean, Numeric, as_numeric
 from ....expr.scalars.scalar_ops import common_type
-from ....expr.structs import StructValue, coerce, is_specializable_struct_type, is_struct_type, make_struct, value_type
+from ....expr.structs import StructValue, coerce, is_specializable_struct_type, is_struct_type, value_type
 from ....expr.vector import Vector
+from ..elements import leaves
+
+if TYPE_CHECKING:
+    from ....expr.annotations import IntLike
 
 Item: TypeAlias = "Numeric | Vector | StructValue"
 ItemType: TypeAlias = "type[Numeric] | type[Vector] | type[StructValue]"
@@ -104,25 +108,14 @@ def select(condition: Boolean, yes: Item, no: Item) -> Item:
     return cast("Item", condition.select(yes, no))
 
 
-def each_leaf(function: Callable[[Numeric | Vector], Numeric | Vector], item: Item) -> Item:
-    """A function applied to the scalars and vectors of an item."""
-    if not isinstance(item, StructValue):
-        return function(item)
-    parts = {field.name: each_leaf(function, cast("Item", value)) for field, value in item.__values__()}
-    return make_struct(type(item), {**item.__consts__, **parts})
-
-
-def from_lane(item: Item, lane: object, width: int, mode: str) -> Item:
+def from_lane(item: Item, lane: IntLike, width: int, mode: str) -> Item:
     """The item of another lane of the warp, as `fx.gpu.shuffle` says which."""
-    kind = type(item)
 
     def move(part: Numeric | Vector) -> Numeric | Vector:
-        moved = shuffle(part, cast("Numeric", lane), width, mode)
+        moved = shuffle(part, lane, width, mode)
         return type(part)(moved) if isinstance(part, Vector) and part.fixed else moved
 
-    moved = each_leaf(move, item)
-    assert type(moved) is kind
-    return moved
+    return leaves(move, item)
 
 
 def differ(a: Item, b: Item) -> Boolean:

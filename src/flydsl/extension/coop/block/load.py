@@ -10,10 +10,9 @@ from ....errors import DSLTypeError
 from ....expr.control.control_flow import if_expr
 from ....expr.numeric import Int32, as_numeric
 from ....expr.structs import Empty
-from ....expr.vector import VectorAlias
+from ..memory import Indexable, load_run, packed_pointer
 from .elements import Form, Item, Items, converted, filled, is_scalar_class
 from .exchange import BlockExchange, BlockExchangeAlgorithm
-from .memory import Elements, packed_pointer
 from .spec import BlockMeta, Collective
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ class BlockLoad(Collective):
         start = Int32(as_numeric(offset))
         fill = filled(cls.__name__, cls.dtype, default)
         form = Form(cls.__name__, cls.dtype, cls.items_per_thread, single=False)
-        read = _Reading(cls, cast("Elements", source), start, limit, fill)
+        read = _Reading(cls, cast("Indexable", source), start, limit, fill)
         if cls.algorithm is _L.DIRECT:
             return form.join(read.each(cls.blocked_places()))
         if cls.algorithm is _L.STRIPED:
@@ -121,7 +120,7 @@ class BlockLoad(Collective):
 class _Reading:
     """One thread's reads."""
 
-    def __init__(self, cls: BlockMeta, source: Elements, start: Int32, limit: int | Int32 | None, fill: Item):
+    def __init__(self, cls: BlockMeta, source: Indexable, start: Int32, limit: int | Int32 | None, fill: Item):
         self.cls, self.source, self.start, self.limit, self.fill = cls, source, start, limit, fill
 
     def each(self, places: Sequence[Int32]) -> list[Item]:
@@ -139,20 +138,15 @@ class _Reading:
 
     def packed(self, places: Sequence[Int32]) -> list[Item]:
         """Several at a time where the memory allows it, item by item at the end of what is valid."""
-        found = packed_pointer(self.source, len(places))
-        if found is None or not is_scalar_class(self.cls.dtype):
+        pointer = packed_pointer(self.source)
+        if pointer is None or not is_scalar_class(self.cls.dtype):
             return self.each(places)
-        pointer, many = found
         dtype = self.cls.dtype
 
-        def vectors() -> list[Item]:
-            made: list[Item] = []
-            for i in range(0, len(places), many):
-                here = pointer + (self.start + places[i])
-                made += [dtype(item) for item in here.load(VectorAlias(pointer.dtype, many))]
-            return made
+        def run() -> list[Item]:
+            return load_run(pointer, self.start + places[0], len(places), dtype)
 
         if self.limit is None:
-            return vectors()
+            return run()
         whole: Boolean = places[-1] < self.limit
-        return list(cast("Sequence[Item]", if_expr(whole, vectors, lambda: self.each(places))))
+        return list(cast("Sequence[Item]", if_expr(whole, run, lambda: self.each(places))))

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, cast
 from ....errors import DSLTypeError
 from ....expr.control.control_flow import if_
 from ....expr.numeric import Int32, Numeric, as_numeric
-from ....expr.vector import Vector
+from ..memory import Indexable, packed_pointer, store_run
 from .elements import Item, is_scalar_class
 from .exchange import BlockExchange, BlockExchangeAlgorithm
 from .load import exchange_of, exchanged, nothing
-from .memory import Elements, packed_pointer
 from .spec import Collective
 
 if TYPE_CHECKING:
@@ -98,11 +97,11 @@ class BlockStore(Collective):
             else:
                 places, made = cls.warp_striped_places(), exchange.blocked_to_warp_striped(items, storage=storage)
             items = list(cast("Sequence[Item]", made))
-        cls._each(cast("Elements", destination), items, places, start, limit)
+        cls._each(cast("Indexable", destination), items, places, start, limit)
 
     @classmethod
     def _each(
-        cls, memory: Elements, items: Sequence[Item], places: Sequence[Int32], start: Int32, limit: int | Int32 | None
+        cls, memory: Indexable, items: Sequence[Item], places: Sequence[Int32], start: Int32, limit: int | Int32 | None
     ) -> None:
         """Item by item."""
         kind = getattr(memory, "dtype", None)
@@ -119,19 +118,16 @@ class BlockStore(Collective):
         cls, memory: object, items: list[Item], places: list[Int32], start: Int32, limit: int | Int32 | None
     ) -> None:
         """Several at a time where the memory allows it, item by item at the end of what is valid."""
-        found = packed_pointer(memory, len(places))
+        pointer = packed_pointer(memory)
 
         def each() -> None:
-            cls._each(cast("Elements", memory), items, places, start, limit)
+            cls._each(cast("Indexable", memory), items, places, start, limit)
 
-        if found is None or not is_scalar_class(cls.dtype):
+        if pointer is None or not is_scalar_class(cls.dtype):
             each()
             return
-        pointer, many = found
 
-        def vectors() -> None:
-            for i in range(0, len(places), many):
-                stored = [pointer.dtype(cast("Numeric", item)) for item in items[i : i + many]]
-                (pointer + (start + places[i])).store(Vector.from_elements(stored, pointer.dtype))
+        def run() -> None:
+            store_run(pointer, start + places[0], items)
 
-        if_(True if limit is None else places[-1] < limit, vectors, each, ())
+        if_(True if limit is None else places[-1] < limit, run, each, ())
