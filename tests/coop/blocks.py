@@ -124,6 +124,10 @@ class Draw:
     def of(self, *choices: Any) -> Any:
         return choices[int(self.rng.integers(len(choices)))]
 
+    def some(self, count: int, *choices: Any) -> list[Any]:
+        """Different ones, in any order."""
+        return [choices[i] for i in self.rng.permutation(len(choices))[:count]]
+
     def number(self, low: int, high: int) -> int:
         """From low to high, both included."""
         return int(self.rng.integers(low, high, endpoint=True))

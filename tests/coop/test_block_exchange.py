@@ -33,9 +33,9 @@ def test_arrangements(arch: str, draw: Draw):
         line = 0
         for algorithm in coop.BlockExchangeAlgorithm:
             exchange = coop.BlockExchange[dtype, block, items, algorithm]
-            striped = exchange.blocked_to_striped(value, storage=place(exchange))
-            in_warps = exchange.blocked_to_warp_striped(list(value), storage=place(exchange))
             if algorithm is draw_algorithm:
+                striped = exchange.blocked_to_striped(value, storage=place(exchange))
+                in_warps = exchange.blocked_to_warp_striped(list(value), storage=place(exchange))
                 back = exchange.striped_to_blocked(striped, storage=place(exchange))
                 again = exchange.warp_striped_to_blocked(in_warps, storage=place(exchange))
                 made = [striped, in_warps, back, again]
