@@ -1,8 +1,8 @@
 """Arrays that nobody has written yet, for checked mode: to read of them what no kernel has written is a mistake.
 
 The table is one for the process: how many ranges there are, then first byte, byte behind the last and a byte per byte
-that says whether it was written, of each. Checked code reads it (`cpu/code/races/global_memory.py`), and is told with it where
-the table of words is that all checked kernels of the process share.
+that says whether it was written, of each. Checked code reads it (`cpu/code/races/global_memory.py`), and is told with
+it where the table of words is that all checked kernels of the process share.
 """
 
 from __future__ import annotations

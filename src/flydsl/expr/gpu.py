@@ -10,7 +10,7 @@ from ..errors import DSLAttributeError, DSLRuntimeError, DSLTypeError, DSLValueE
 from ..ir.enums import AddressSpace
 from .aliases import also_called
 from .emit.trace import current, maybe_current
-from .numeric import Index, Int32, Int64, Numeric, Uint32, scalar_or_none
+from .numeric import Boolean, Index, Int32, Int64, Numeric, Uint32, scalar_or_none
 from .scalars.scalar_ops import CLASSES
 from .vector import Vector
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import ctypes
 
     from ..target import GPUTarget
-    from .annotations import Attribute, IntLike, Slot, SSAValue, Value
+    from .annotations import Attribute, IntLike, ScalarLike, Slot, SSAValue, Value
 
 V = TypeVar("V", bound="Numeric | Vector")
 
@@ -239,6 +239,16 @@ def shuffle_idx(value: V, lane: IntLike, width: IntLike | None = None) -> V:
     [20, 20, 20, 20]
     """
     return shuffle(value, lane, width, "idx")
+
+
+def ballot(condition: ScalarLike) -> Int64:
+    """One bit per lane of the warp: where a condition holds.
+
+    >>> from flydsl.expr.gpu import ballot
+    >>> flyc.evaluate(lambda: ballot(fx.lane_id() != 1), threads=4)
+    [13, 13, 13, 13]
+    """
+    return Int64(_ops().ballot(Boolean(condition).ir_value()))
 
 
 # --- raw helpers --------------------------------------------------------------------------------------------------

@@ -86,15 +86,11 @@ def test_specialisation():
         rake = fx.coop.BlockReduce[fx.Int32, 64, fx.coop.BlockReduceAlgorithm.RAKING]
         assert [f.name for f in rake.SharedStorage.__fields__] == ["slots", "result"]
         scan = fx.coop.BlockScan[fx.Int32, 128]
-        assert scan.block_size == 128 and scan.algorithm is fx.coop.BlockScanAlgorithm.WARP_SCANS
+        assert scan.block_size == (128, 1, 1) and scan.algorithm is fx.coop.BlockScanAlgorithm.WARP_SCANS
         with pytest.raises(TypeError, match="already specialized"):
             reduce[fx.Float32, 64]
         with pytest.raises(TypeError, match="not called itself"):
             scan(n, ADD, storage=None)
-        with pytest.raises(NotImplementedError):
-            fx.coop.BlockReduce[fx.Int32, 64, fx.coop.BlockReduceAlgorithm.RAKING_COMMUTATIVE_ONLY]
-        with pytest.raises(NotImplementedError):
-            fx.coop.BlockScan[fx.Int32, 64, fx.coop.BlockScanAlgorithm.RAKING]
         for size in (96, 48, 65):
             with pytest.raises(ValueError, match="neither a multiple"):
                 fx.coop.BlockReduce[fx.Int32, size]

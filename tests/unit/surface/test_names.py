@@ -23,7 +23,6 @@ PAGE = HERE.parents[2] / "docs" / "coming-from-flydsl.md"
 
 _WRAPS_A_VALUE = "made by the functions of the language; called, it takes what it wraps by position"
 _COMPILER = "part of how FlyDSL's own compiler is written"
-_COOP = "of the collectives, those of 0.3 and the scans and reductions of warps and blocks are here"
 _KTRACE = "launches bring the memory of a trace by themselves: there is no buffer to manage"
 _AOT = "code is shipped with flyc.export and flyc.export_raw"
 DIFFERENCES: dict[str, str] = {
@@ -102,28 +101,6 @@ DIFFERENCES: dict[str, str] = {
     ),
     "RangeToken()": "tokens are made by range_start and inactive_token",
     "flydsl.expr.utils.print_typst": "the function of this name is in flydsl.expr.utils",
-    **dict.fromkeys(
-        (
-            "BlockAdjacentDifference BlockDiscontinuity BlockExchange BlockExchangeAlgorithm BlockHistogram "
-            "BlockHistogramAlgorithm BlockLoad BlockLoadAlgorithm BlockMergeSort BlockMergeSortAlgorithm "
-            "BlockRadixRank BlockRadixRankAlgorithm BlockRadixSort BlockRadixSortAlgorithm BlockRunLengthDecode "
-            "BlockRunLengthDecodeAlgorithm BlockShuffle BlockShuffleAlgorithm BlockStore BlockStoreAlgorithm BlockTopK "
-            "BlockTopKAlgorithm warp_ops WARP_REDUCTIONS_NONDETERMINISTIC inclusive exclusive inclusive_with_aggregate "
-            "exclusive_with_aggregate"
-        ).split(),
-        _COOP,
-    ),
-    **dict.fromkeys(
-        (
-            f"flydsl.extension.coop.{name}"
-            for name in (
-                "block.adjacent_difference block.discontinuity block.exchange block.histogram block.load "
-                "block.merge_sort block.radix_rank block.radix_sort block.reduce block.run_length_decode block.scan "
-                "block.shuffle block.store block.topk"
-            ).split()
-        ),
-        "the names are in fx.coop, and these paths are not",
-    ),
 }
 """What differs, and why; the page says the same. A path, with all under it; a name anywhere; `Name()`, its call."""
 

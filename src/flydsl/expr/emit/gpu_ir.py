@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import i1, i32
+from xdsl.dialects.builtin import i1, i32, i64
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.upstream import gpu
+from ...dialects.upstream.gpu.warp import BallotOp
 from ...ir.builder import index as index_type
 from .trace import current
 
@@ -47,6 +48,11 @@ def shuffle(value: SSAValue, offset: SSAValue, width: SSAValue, mode: str) -> SS
     """`gpu.shuffle` of a 32-bit value."""
     props: dict[str, Attribute] = {"mode": gpu.ShuffleModeAttr(mode)}
     return current().opn(gpu.ShuffleOp, (value, offset, width), (value.type, i1), props).results[0]
+
+
+def ballot(condition: SSAValue) -> SSAValue:
+    """`gpu.ballot`: an i64."""
+    return current().opn(BallotOp, (condition,), (i64,)).results[0]
 
 
 def token_type() -> Attribute:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .block import BlockReduce, BlockReduceAlgorithm, BlockScan, BlockScanAlgorithm
+from typing import TYPE_CHECKING
+
+from . import block
 from .warp import (
     WarpBitonicSort,
     WarpExchange,
@@ -25,11 +27,63 @@ from .warp import (
 from .warp.reduce import WarpReduce, warp_reduce
 from .warp.scan import WarpScan, warp_exclusive_scan, warp_inclusive_scan, warp_scan, warp_scan_with_aggregate
 
+if TYPE_CHECKING:
+    from .block import (
+        BlockAdjacentDifference,
+        BlockDiscontinuity,
+        BlockExchange,
+        BlockExchangeAlgorithm,
+        BlockHistogram,
+        BlockHistogramAlgorithm,
+        BlockLoad,
+        BlockLoadAlgorithm,
+        BlockMergeSort,
+        BlockMergeSortAlgorithm,
+        BlockRadixRank,
+        BlockRadixRankAlgorithm,
+        BlockRadixSort,
+        BlockRadixSortAlgorithm,
+        BlockReduce,
+        BlockReduceAlgorithm,
+        BlockRunLengthDecode,
+        BlockRunLengthDecodeAlgorithm,
+        BlockScan,
+        BlockScanAlgorithm,
+        BlockShuffle,
+        BlockShuffleAlgorithm,
+        BlockStore,
+        BlockStoreAlgorithm,
+        BlockTopK,
+        BlockTopKAlgorithm,
+    )
+
 __all__ = [
+    "BlockAdjacentDifference",
+    "BlockDiscontinuity",
+    "BlockExchange",
+    "BlockExchangeAlgorithm",
+    "BlockHistogram",
+    "BlockHistogramAlgorithm",
+    "BlockLoad",
+    "BlockLoadAlgorithm",
+    "BlockMergeSort",
+    "BlockMergeSortAlgorithm",
+    "BlockRadixRank",
+    "BlockRadixRankAlgorithm",
+    "BlockRadixSort",
+    "BlockRadixSortAlgorithm",
     "BlockReduce",
     "BlockReduceAlgorithm",
+    "BlockRunLengthDecode",
+    "BlockRunLengthDecodeAlgorithm",
     "BlockScan",
     "BlockScanAlgorithm",
+    "BlockShuffle",
+    "BlockShuffleAlgorithm",
+    "BlockStore",
+    "BlockStoreAlgorithm",
+    "BlockTopK",
+    "BlockTopKAlgorithm",
     "WarpBitonicSort",
     "WarpExchange",
     "WarpExchangeAlgorithm",
@@ -55,3 +109,15 @@ __all__ = [
     "warp_scan_with_aggregate",
     "warp_tail_segmented_reduce",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # The collectives of blocks are many files, of which a kernel uses few.
+    if name not in block.__all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(block, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

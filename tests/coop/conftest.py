@@ -1,0 +1,5 @@
+"""Fixtures of the tests of collectives."""
+
+from .blocks import draw
+
+__all__ = ["draw"]
