@@ -209,7 +209,8 @@ class FlyConversion(DeviceModule, BufferMemory):
             "elem_type": elem,
             "noWrapFlags": _NO_WRAP_FLAGS,
         }
-        return b.pure(llvm.GEPOp, operands, at.type, props)
+        # Only a step of zero folds to something else.
+        return (b.share if index else b.pure)(llvm.GEPOp, operands, at.type, props)
 
     def moved(self, at: Operand, by: L.Leaf) -> Operand:
         """An operand some elements further on, aligned as far as the distance is; `by` is a number or a leaf."""
@@ -226,7 +227,7 @@ class FlyConversion(DeviceModule, BufferMemory):
     def address(self, pointer: SSAValue, data: PtrData | MemRefData) -> tuple[SSAValue, int]:
         """Where an access goes, with the pointer's swizzle applied, and the alignment that is left."""
         align = data.align
-        if data.swizzle != TRIVIAL_SWIZZLE:
+        if data.swizzle is not TRIVIAL_SWIZZLE and data.swizzle != TRIVIAL_SWIZZLE:
             b = self.b
             number = b.swizzle(b.pure(llvm.PtrToIntOp, (pointer,), i64, {}), data.swizzle)
             pointer = b.pure(llvm.IntToPtrOp, (number,), pointer.type, {})
