@@ -53,7 +53,7 @@ from ..cleanup.canonicalize import CanonicalizePass, is_unsettled, trip_count
 from .convert_fly import FlyConversion, alloc_number, bare_pointer, copy_memory, copy_values, mma_call, storage_type
 from .fly_convert_atom_call_to_ssa_form import run_length
 from .fly_layout_lowering import LayoutLowering, Pointer
-from .fly_rewrite_func_signature import boundary_types, carriers_of, is_number, leaves_of, struct_of
+from .fly_rewrite_func_signature import boundary_types, carriers_of, is_number, launch, leaves_of, struct_of
 from .register_values import Carried, Exit, KeepInMemory, RegisterValues, Root, is_idle, is_register
 
 
@@ -610,18 +610,6 @@ def _finish(r: FlyToLlvm, op: Operation, made: Operation, roots: Sequence[Root])
         r.values[root] = Lanes.of(value, r.b.block)
 
 
-def _launch(r: FlyToLlvm, op: gpu.LaunchFuncOp) -> None:
-    args = r.pack_all(op.kernelOperands)
-    fixed = r.vals(operands_of(op)[: len(op.operands) - len(op.kernelOperands)])
-    props = dict(op.properties)
-    props["operandSegmentSizes"] = gpu.LaunchFuncOp.segments(
-        len(op.asyncDependencies), bool(op.cluster), op.dynamicSharedMemorySize is not None, len(args)
-    )
-    new = r.b.opn(gpu.LaunchFuncOp, [*fixed, *args], [x.type for x in op.results], props)
-    new.attributes = dict(op.attributes)
-    r.bind(op.results, new.results)
-
-
 _HANDLERS = cast(
     dict[type[Operation], Handler],
     {
@@ -639,7 +627,7 @@ _HANDLERS = cast(
         scf.YieldOp: _terminator,
         scf.ConditionOp: _condition,
         func.ReturnOp: _return,
-        gpu.LaunchFuncOp: _launch,
+        gpu.LaunchFuncOp: launch,
     },
 )
 
