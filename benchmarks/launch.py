@@ -3,9 +3,9 @@
     python benchmarks/launch.py [--repeat N]
 
 Four dynamic tensors and two scalars, three tensors and a named tuple of constants, and three tensors alone, with a grid
-of one block of one thread: what is left is the way to the kernel. On an NVIDIA GPU with torch the arrays are torch tensors on it, and the same launch goes through
-the bare driver, Triton, CuPy and torch (an `add`) in the same run, where they are installed; otherwise the arrays are
-numpy arrays on the cpu stack.
+of one block of one thread: what is left is the way to the kernel. On an NVIDIA GPU with torch the arrays are torch
+tensors on it, and the same launch goes through the bare driver, Triton, CuPy and torch (an `add`) in the same run,
+where they are installed; otherwise the arrays are numpy arrays on the cpu stack.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ check in `plan.array_checks`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, cast
 
@@ -86,10 +86,13 @@ def leading_of(strides: tuple[int, ...]) -> int:
 def content_of(value: object) -> tuple[object, ...] | None:
     """The items of a tuple, named or not, with their classes: 1 is not True. None where an item is no plain value, or
     where the tuple can hold more than its items."""
-    if not isinstance(value, tuple) or hasattr(value, "__dict__"):
+    if not isinstance(value, tuple):
+        return None
+    items = cast("tuple[object, ...]", value)
+    if hasattr(items, "__dict__"):
         return None
     found: list[object] = []
-    for item in tuple.__iter__(cast("tuple[object, ...]", value)):
+    for item in _items(items):
         kind: type[object] = type(item)
         if kind is int or kind is str or kind is bool or item is None:
             found += (kind, item)
@@ -103,6 +106,8 @@ def content_of(value: object) -> tuple[object, ...] | None:
     return tuple(found)
 
 
+_items = cast("Callable[[tuple[object, ...]], Iterator[object]]", tuple.__iter__)  # pyright: ignore[reportUnknownMemberType]
+"""Whatever a class of the user's makes of iterating."""
 _ARRAYS: tuple[Library, ...] = ("numpy", "torch")
 
 

@@ -22,7 +22,7 @@ from ...dialects.fly.ops import OPS, FlyOp, python_value
 from ...dialects.fly.semantics import object_of
 from ...dialects.fly.types import TRIVIAL_SWIZZLE, MemRefData, MemRefType, PointerType, PtrData, static_data
 from ...dialects.fly_rocdl.buffer import is_buffer
-from ...dialects.upstream import gpu, llvm, scf
+from ...dialects.upstream import llvm, scf
 from ...dialects.upstream.llvm.values import AddrSpaceCastOp
 from ...errors import DSLCompileError
 from ...ir.builder import i32, i32_list, int_attr, operands_of
@@ -593,13 +593,6 @@ def _mma_atom_call_ssa(r: FlyConversion, op: FlyOp) -> None:
         r.vm[op.results[0]] = value_operands.value_of(target, r.b)
 
 
-def _launch(r: FlyConversion, op: gpu.LaunchFuncOp) -> None:
-    new = r.b.opn(gpu.LaunchFuncOp, r.vals(operands_of(op)), [x.type for x in op.results], dict(op.properties))
-    new.attributes = dict(op.attributes)
-    for old, fresh in zip(op.results, new.results, strict=True):
-        r.vm[old] = fresh
-
-
 def _structured(r: FlyConversion, op: Operation) -> None:
     operands = r.vals(operands_of(op))
     regions = [Region(r.nested(region.block)) if region.blocks else Region() for region in op.regions]
@@ -640,7 +633,6 @@ FlyConversion.handlers = cast(
         OPS["mma_atom_call"]: _mma_atom_call,
         OPS["copy_atom_call_ssa"]: _copy_atom_call_ssa,
         OPS["mma_atom_call_ssa"]: _mma_atom_call_ssa,
-        gpu.LaunchFuncOp: _launch,
         scf.ForOp: _structured,
         scf.IfOp: _structured,
         scf.WhileOp: _structured,
