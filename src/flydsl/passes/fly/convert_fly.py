@@ -535,7 +535,10 @@ def copy_values(
     r.set_state(state_of(atom))
     flag = None if pred is None else r.load(pred, pred.data.elem)
     if memory is not None:
-        r.guarded(r.copy_flag(copy, flag), lambda: r.call_copy(copy, source, memory))
+        if flag is None:
+            r.call_copy(copy, source, memory)
+        else:
+            r.guarded(r.copy_flag(copy, flag), lambda: r.call_copy(copy, source, memory))
         return None
     assert result is not None
     if flag is not None and before is None:
@@ -546,7 +549,7 @@ def copy_values(
         r.call_copy(copy, source, target)
         return value_operands.value_of(target, r.b)
 
-    return r.chosen(flag, emit, before)
+    return emit() if flag is None else r.chosen(flag, emit, before)
 
 
 def scaled_state(r: FlyConversion, state: dict[str, SSAValue], a: Sequence[Operand], b: Sequence[Operand]) -> None:

@@ -67,7 +67,7 @@ from .vector_access import load_vec, permutation, spelled_permutation, store_vec
 class Pointer(IterValue):
     """`base + dynamic + static`, in elements; IR is emitted when the sum is needed."""
 
-    __slots__ = ("_base", "_base_type", "_dynamic", "_moved", "_owner", "_static", "_type")
+    __slots__ = ("_moved", "_owner", "_type", "base", "base_type", "dynamic", "static")
 
     def __init__(
         self,
@@ -79,10 +79,12 @@ class Pointer(IterValue):
         moved: list[tuple[Block, SSAValue, PointerType]] | None = None,
     ):
         self._owner = owner
-        self._base = base
-        self._base_type = base_type
-        self._dynamic = dynamic
-        self._static = static
+        self.base = base
+        """Where the offsets start: a value, or what a subclass of the lowering has for memory that is none."""
+        self.base_type = base_type
+        self.dynamic = dynamic
+        """Run-time offset, or None."""
+        self.static = static
         self._type: PointerType | None = None
         self._moved = [] if moved is None else moved
         """`base + dynamic` as it was last emitted, and where: pointers at static distances share it."""
@@ -92,28 +94,13 @@ class Pointer(IterValue):
         """What is known of the address."""
         type_ = self._type
         if type_ is None:
-            type_ = self._base_type
-            if self._dynamic is not None:
-                type_ = offset_pointer_type(type_, self._dynamic)
-            if self._static:
-                type_ = offset_pointer_type(type_, self._static)
+            type_ = self.base_type
+            if self.dynamic is not None:
+                type_ = offset_pointer_type(type_, self.dynamic)
+            if self.static:
+                type_ = offset_pointer_type(type_, self.static)
             self._type = type_
         return type_
-
-    @property
-    def base(self) -> object:
-        """Where the offsets start: a value, or what a subclass of the lowering has for memory that is none."""
-        return self._base
-
-    @property
-    def base_type(self) -> PointerType:
-        """Type of that."""
-        return self._base_type
-
-    @property
-    def parts(self) -> tuple[SSAValue, L.IntTuple, int]:
-        """Base, run-time offset (or None) and static offset."""
-        return self._base, self._dynamic, self._static
 
     def offset(self, by: L.IntTuple) -> Pointer:
         if type(by) is not int:
@@ -121,21 +108,21 @@ class Pointer(IterValue):
         if type(by) is int:
             if not by:
                 return self
-            return Pointer(self._owner, self._base, self._base_type, self._dynamic, self._static + by, self._moved)
-        dynamic = by if self._dynamic is None else L.int_tuple_add(self._dynamic, by)
-        return Pointer(self._owner, self._base, self._base_type, dynamic, self._static)
+            return Pointer(self._owner, self.base, self.base_type, self.dynamic, self.static + by, self._moved)
+        dynamic = by if self.dynamic is None else L.int_tuple_add(self.dynamic, by)
+        return Pointer(self._owner, self.base, self.base_type, dynamic, self.static)
 
     def value(self) -> SSAValue:
         """The pointer as an SSA value."""
-        at, type_ = self._base, self._base_type
-        if self._dynamic is not None:
+        at, type_ = self.base, self.base_type
+        if self.dynamic is not None:
             block = self._owner.b.block
             if not self._moved or self._moved[0][0] is not block:
-                after = offset_pointer_type(type_, self._dynamic)
-                self._moved[:] = [(block, self._owner.advance(at, type_, self._dynamic, after), after)]
+                after = offset_pointer_type(type_, self.dynamic)
+                self._moved[:] = [(block, self._owner.advance(at, type_, self.dynamic, after), after)]
             _, at, type_ = self._moved[0]
-        if self._static:
-            at = self._owner.advance(at, type_, self._static, offset_pointer_type(type_, self._static))
+        if self.static:
+            at = self._owner.advance(at, type_, self.static, offset_pointer_type(type_, self.static))
         return at
 
 

@@ -245,7 +245,7 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
             leaves = [*leaves_of(layout.shape), *leaves_of(layout.stride)]
             modes = [self.b.leaf_value(leaf, 64) for leaf in leaves] if all(map(is_number, leaves)) else []
             props: dict[str, Attribute] = {"argument": int_attr(i), "bits": int_attr(bit_width(type_.data.elem))}
-            self.b.opn(fly_cpu.ExtentOp, (view.iter.parts[0], nbytes, *modes), (), props)
+            self.b.opn(fly_cpu.ExtentOp, (view.iter.base, nbytes, *modes), (), props)
 
     # --- values ---------------------------------------------------------------------------------------------------
 
@@ -261,7 +261,7 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
 
     def address_of_pointer(self, at: Pointer) -> SSAValue:
         """A pointer as an IR value; a register that must have one stays in memory."""
-        base = at.base
+        base: object = at.base
         if type(base) is Root:
             raise KeepInMemory(base)
         return at.value()
@@ -289,13 +289,12 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
 
     def register_place(self, at: Pointer) -> tuple[Root, int] | None:
         """Root and element of a pointer to a register that is a value."""
-        base = at.base
-        _, dynamic, static = at.parts
+        base: object = at.base
         if type(base) is not Root:
             return None
-        if dynamic is not None:
+        if at.dynamic is not None:
             raise KeepInMemory(base)
-        return base, static
+        return base, at.static
 
     def read(self, at: Pointer, type_: Attribute) -> SSAValue:
         place = self.register_place(at)
