@@ -57,6 +57,10 @@ from .fly_rewrite_func_signature import boundary_types, carriers_of, is_number, 
 from .register_values import Carried, Exit, KeepInMemory, RegisterValues, Root, is_idle, is_register
 
 
+_ROOTS: frozenset[type[object]] = frozenset((Root,))
+"""What a pointer has for its base where a register is a value."""
+
+
 class FlyToLlvm(LayoutLowering, FlyConversion):
     """Both lowerings at once; mixed with a target's `FlyConversion`."""
 
@@ -261,9 +265,8 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
 
     def address_of_pointer(self, at: Pointer) -> SSAValue:
         """A pointer as an IR value; a register that must have one stays in memory."""
-        base: object = at.base
-        if type(base) is Root:
-            raise KeepInMemory(base)
+        if type(at.base) in _ROOTS:
+            raise KeepInMemory(cast(Root, at.base))
         return at.value()
 
     # --- memory and atoms, emitted as `llvm` at once --------------------------------------------------------------
@@ -289,12 +292,12 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
 
     def register_place(self, at: Pointer) -> tuple[Root, int] | None:
         """Root and element of a pointer to a register that is a value."""
-        base: object = at.base
-        if type(base) is not Root:
+        base = at.base
+        if type(base) not in _ROOTS:
             return None
         if at.dynamic is not None:
-            raise KeepInMemory(base)
-        return base, at.static
+            raise KeepInMemory(cast(Root, base))
+        return cast(Root, base), at.static
 
     def read(self, at: Pointer, type_: Attribute) -> SSAValue:
         place = self.register_place(at)
@@ -332,7 +335,7 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
 
     def settled(self, at: Pointer) -> Pointer:
         """A register pointer where its access is: in memory it is an address by now."""
-        return at if type(at.base) is Root else Pointer(self, at.value(), at.type)
+        return at if type(at.base) in _ROOTS else Pointer(self, at.value(), at.type)
 
     def given(self, at: Any, type_: Attribute | None) -> Operand:
         """What a call takes for an operand."""
