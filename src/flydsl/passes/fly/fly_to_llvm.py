@@ -56,7 +56,6 @@ from .fly_layout_lowering import LayoutLowering, Pointer
 from .fly_rewrite_func_signature import boundary_types, carriers_of, is_number, launch, leaves_of, struct_of
 from .register_values import Carried, Exit, KeepInMemory, RegisterValues, Root, is_idle, is_register
 
-
 _ROOTS: frozenset[type[object]] = frozenset((Root,))
 """What a pointer has for its base where a register is a value."""
 
