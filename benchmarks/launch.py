@@ -2,10 +2,10 @@
 
     python benchmarks/launch.py [--repeat N]
 
-Four dynamic tensors and two scalars, and three tensors alone, with a grid of one block of one thread: what is left is
-the way to the kernel. On an NVIDIA GPU with torch the arrays are torch tensors on it, and the same launch goes through
-the bare driver, Triton, CuPy and torch (an `add`) in the same run, where they are installed; otherwise the arrays are
-numpy arrays on the cpu stack.
+Four dynamic tensors and two scalars, three tensors and a named tuple of constants, and three tensors alone, with a grid
+of one block of one thread: what is left is the way to the kernel. On an NVIDIA GPU with torch the arrays are torch
+tensors on it, and the same launch goes through the bare driver, Triton, CuPy and torch (an `add`) in the same run,
+where they are installed; otherwise the arrays are numpy arrays on the cpu stack.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import ctypes
 import importlib.util
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,23 @@ def three_kernel(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor):
 @flyc.jit
 def three(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor):
     three_kernel(a, b, c).launch(grid=1, block=1)
+
+
+class Choice(NamedTuple):
+    """A compile-time value of a class of the user's."""
+
+    by: float
+    plus: int
+
+
+@flyc.kernel
+def chosen_kernel(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, choice: fx.Constexpr):
+    c[0, 0] = a[0, 0] * choice.by + b[0, 0] + choice.plus
+
+
+@flyc.jit
+def chosen(a: fx.Tensor, b: fx.Tensor, c: fx.Tensor, choice: fx.Constexpr):
+    chosen_kernel(a, b, c, choice).launch(grid=1, block=1)
 
 
 def cuda_torch() -> Any:
@@ -148,6 +165,10 @@ def main() -> int:
     clock = Clock(options.repeat, torch and torch.cuda.synchronize)
     print(f"microseconds of host time per warm call, and more than the bare native call; {where}")
     show("four tensors and two scalars", ours(touch, (*tensors, 1, 2.0), clock))
+    choice = Choice(2.0, 3)
+    rows = ours(chosen, (*tensors[:3], choice), clock)
+    rows["@jit call, another tuple"] = clock(lambda: chosen(*tensors[:3], Choice(2.0, 3)))
+    show("three tensors and a named tuple of constants", rows)
     rows = ours(three, tensors[:3], clock)
     if torch is not None:
         rows |= peers(torch, *tensors[:3], clock)

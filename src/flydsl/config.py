@@ -147,7 +147,12 @@ class Var(Generic[T]):
     @overload
     def __get__(self, obj: EnvGroup, owner: type[EnvGroup]) -> T: ...
     def __get__(self, obj: EnvGroup | None, owner: type[EnvGroup]) -> Var[T] | T:
-        return self if obj is None else self.read()
+        if obj is None:
+            return self
+        # Nearly all variables are unset, and a compilation asks for a hundred.
+        if _data is not None and self._encoded[0] not in _data and (len(self._encoded) == 1 or self.raw() is None):
+            return self.default
+        return self.read()
 
 
 _SHOWN = 200

@@ -7,7 +7,7 @@ result.
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+from typing import cast
 
 from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -18,13 +18,6 @@ from ..expr.emit.scalar_types import class_name_of
 from ..expr.numeric import Numeric, as_ir_value
 from ..expr.scalars.scalar_ops import CLASSES, STATIC, make
 from ..expr.vector import Vector
-
-
-class HasOperation(Protocol):
-    """An op of `operations.py`."""
-
-    @property
-    def raw(self) -> Operation: ...
 
 
 def wrap(value: SSAValue) -> Made:

@@ -227,10 +227,6 @@ class Runner:
         """Take the results of a configuration for the right ones."""
         self._reference = self.results(config)
 
-    @property
-    def has_reference(self) -> bool:
-        return self._reference is not None
-
     def compare(self, config: Config) -> None:
         """One run: `WrongResult` where it differs from the reference; where there is none, it is the reference."""
         got = self.results(config)

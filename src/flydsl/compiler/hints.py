@@ -60,11 +60,6 @@ def ambient() -> dict[str, object]:
     return dict(ambient_hints.get())
 
 
-def has_ambient() -> bool:
-    """Whether there is a context around this call."""
-    return bool(ambient_hints.get())
-
-
 def _traced() -> HostFrame:
     """The jit function being traced."""
     tracer = maybe_current()

@@ -307,7 +307,8 @@ class JitFunction(Generic[P]):
             raise lookup.run_only_miss(key, self.__name__, self.__qualname__, wanted.function)
         if found is None:
             with default_cache().lock(key):
-                found, wanted = lookup.find_current(wanted)  # another process may have made it meanwhile
+                if lookup.may_be_there(wanted.key):  # another process may have made it meanwhile
+                    found, wanted = lookup.find_current(wanted)
                 if found is None:
                     made = self._compile_and_store(wanted.key, wanted, call, backend)
                     return made, False, wanted.renewed()

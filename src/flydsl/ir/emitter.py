@@ -213,7 +213,16 @@ def emit1(
     loc: LocationAttr = UNKNOWN,
 ) -> SSAValue:
     """Append an op with one result and no regions; give the result."""
-    (result,) = emitn(block, cls, operands, (type_,), props, loc).results
+    if not FAST:
+        return emitn(block, cls, operands, (type_,), props, loc).results[0]
+    op = _make(block, cls, operands, (type_,), props, loc)
+    last = block._last_op
+    if last is None:
+        block._first_op = op
+    else:
+        last._next_op, op._prev_op = op, last
+    block._last_op = op
+    (result,) = op.results
     return result
 
 

@@ -216,11 +216,6 @@ def basis_to_tuple(b: Basis) -> IntTuple:
     return out
 
 
-def is_static_leaf(x: Leaf) -> bool:
-    """No run-time part: an int, `None`, or a basis with an int coefficient."""
-    return type(x) is int or x is None or (type(x) is Basis and type(x.value) is int)
-
-
 def _expect_number(op: str, x: Leaf) -> int | Dyn:
     """`x` as a number: `None` counts as 0, everything but ints and run-time leaves is refused."""
     if x is None:

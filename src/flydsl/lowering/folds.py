@@ -406,6 +406,7 @@ def chain(v: SSAValue) -> Lanes | None:
         return None
     found = Lanes.of(at, cast(Block, block))
     found.parts = {part.at: part for part in reversed(parts)}
+    found.units = all(part.width == 1 for part in parts)
     if sum(part.width for part in parts) == found.count:
         found.base = None
     return found

@@ -39,7 +39,7 @@ def lanes_in(type_: Any) -> int:
 class Lanes:
     """A vector value that is never changed: `put` gives another."""
 
-    __slots__ = ("base", "count", "home", "parts", "reads", "type")
+    __slots__ = ("base", "count", "home", "parts", "reads", "type", "units")
 
     def __init__(self, type_: Attribute, base: SSAValue | None, parts: dict[int, Part], home: Block):
         self.type: Any = type_
@@ -48,6 +48,8 @@ class Lanes:
         self.parts = parts
         """Disjoint parts by their first element, in the order in which they were written."""
         self.count = lanes_in(type_)
+        self.units = not parts
+        """Whether all parts are known to be of one element: then none reaches into another's place."""
         self.home = home
         """The block that knows the parts; a block inside it starts from the whole value."""
         self.reads: dict[tuple[int, int, Block], tuple[SSAValue, Attribute]] = {}
@@ -84,7 +86,15 @@ class Lanes:
             parts = here.parts.copy()
             del parts[at]
             parts[at] = Part(at, count, value, 0)
-            return Lanes(self.type, here.base, parts, b.block)
+            after = Lanes(self.type, here.base, parts, b.block)
+            after.units = here.units
+            return after
+        if count == 1 and here.units:
+            parts = here.parts.copy()
+            parts[at] = Part(at, 1, value, 0)
+            after = Lanes(self.type, None if len(parts) == self.count else here.base, parts, b.block)
+            after.units = True
+            return after
         end = at + count
         parts = dict[int, Part]()
         covered = count

@@ -21,6 +21,7 @@ from ... import __version__, config
 from ...dialects.upstream import gpu
 from ...errors import DSLCompileError, FlyDSLError
 from ...ir import arith
+from ...ir.emitter import ops_in
 from ...ir.locations import frames_of
 from ...ir.printer import print_ir
 from ...llvm import binding
@@ -138,12 +139,13 @@ def compile_module(
         target = backend.target.key()
         traced = module = dumper.origin(module, lambda: repro.script(name, target, hints, custom is not None))
         module = _with_prints(module, backend)
-        attach_targets(split(module)[0], backend)
-        split(module)[0].attributes[TARGET_ATTRIBUTE] = StringAttr(backend.target.key())
+        device = split(module)[0]
+        attach_targets(device, backend)
+        device.attributes[TARGET_ATTRIBUTE] = StringAttr(target)
         backend.lower_compile_hints(module, compile_hints=hints)
         options = backend.parse_options(hints)
         if getattr(options, "debug_info", False):
-            split(module)[0].attributes[DEBUG_ATTRIBUTE] = UnitAttr()
+            device.attributes[DEBUG_ATTRIBUTE] = UnitAttr()
         fragments, _ = backend.external_binary_pipeline_fragments(compile_hints=hints)
         pass_times: dict[str, float] = {}
         specs = specs_of(with_demanded(fragments, module.attributes))
@@ -322,12 +324,13 @@ def _dynamic_shared(module: ModuleOp) -> dict[str, int]:
     for function in module.body.block.ops:
         if not isinstance(function, func.FuncOp):
             continue
-        for op in function.walk():
-            if not isinstance(op, gpu.LaunchFuncOp) or op.dynamicSharedMemorySize is None:
+        for op in (each for block in function.body.blocks for each in ops_in(block)):
+            shared = op.parts.shared if isinstance(op, gpu.LaunchFuncOp) else None
+            if shared is None:
                 continue
-            size = op.dynamicSharedMemorySize.owner
+            size = shared.owner
             if isinstance(size, arith.ConstantOp) and isinstance(size.value, IntegerAttr):
-                name = op.kernel.string_value().rpartition(".")[2]
+                name = cast("gpu.LaunchFuncOp", op).kernel.string_value().rpartition(".")[2]
                 found[name] = max(found.get(name, 0), size.value.value.data)
     return found
 

@@ -147,7 +147,7 @@ class DiskCache:
         if not _KEY.fullmatch(key):
             raise ValueError(f"a cache key is 64 hex digits, got {key!r}")
         base = root or self.root
-        return base / f"v{SCHEMA}" / key[:2] / f"{key}{SUFFIX}" if base else None
+        return base / f"v{SCHEMA}/{key[:2]}/{key}{SUFFIX}" if base else None
 
     def count_compilation(self, seconds: float) -> None:
         """One more compilation, because an entry was not there."""
@@ -378,7 +378,7 @@ class DiskCache:
             if path is None or root is None or not writable:
                 yield False
                 return
-            with self._file_lock(root / f"v{SCHEMA}" / "locks" / key, self.settings.lock_timeout) as held:
+            with self._file_lock(root / f"v{SCHEMA}/locks/{key}", self.settings.lock_timeout) as held:
                 entry.held = held
                 try:
                     yield held

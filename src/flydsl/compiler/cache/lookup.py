@@ -29,6 +29,12 @@ def find(key: str) -> CompiledArtifact | None:
     return cache.get(key) if cache.enabled and not config.compile.always and not dumping else None
 
 
+def may_be_there(key: str) -> bool:
+    """Whether looking for a key again can find something: a file has come, or a store is asked."""
+    cache = default_cache()
+    return bool(cache.settings.store) or cache.contains(key)
+
+
 def find_current(wanted: WantedCode) -> tuple[CompiledArtifact | None, WantedCode]:
     """The code of a key whose reads from outside are as they were, and the key with these reads.
 

@@ -52,10 +52,6 @@ class _FileSystem(Protocol):
     def find(self, path: str) -> list[str]: ...
 
 
-class StoreSlow(Exception):
-    """The store did not answer in time."""
-
-
 class SharedStore:
     """Objects by name below one URL."""
 

@@ -12,6 +12,7 @@ from .arguments import Argument, adapt
 if TYPE_CHECKING:
     from ..frontend.signature import Parameter, Signature
     from ..key.dependencies import FunctionKey, Problem
+    from ..key.function_key import Walked
 
 
 class BoundCall(NamedTuple):
@@ -26,6 +27,10 @@ class BoundCall(NamedTuple):
     key: tuple[object, ...]
     problems: tuple[Problem, ...] = ()
     """What of its compile-time values no key can hold."""
+    objects: frozenset[str] = frozenset()
+    """Parameters whose compile-time values are no plain ones."""
+    told: Walked | None = None
+    """What the code may read of these."""
 
 
 def bind(
@@ -68,8 +73,9 @@ def bind(
             key.append((name, argument.__cache_signature__()))
     if not objects:
         return BoundCall(given, arguments, adapted, tuple(key))
-    told, problems = function().with_values(objects)
-    return BoundCall(given, arguments, adapted, (*key, tuple(objects), told), problems)
+    told = function().with_values(objects)
+    parts = (*key, tuple(objects), told.digest)
+    return BoundCall(given, arguments, adapted, parts, told.problems, frozenset(objects), told)
 
 
 def _check_constexpr(parameter: Parameter, value: object) -> None:

@@ -15,12 +15,13 @@ from ...expr.numeric import Numeric
 from ...expr.scalars.scalar_abi import encoding
 from ...runtime.objects import Buffer
 from .arguments import ScalarArgument, StreamArgument, TensorArgument
-from .fields import Library, library_of
+from .fields import Library, content_of, library_of
 from .plan import Check, Slot, Write
 from .struct_arguments import struct_leaves
 
 if TYPE_CHECKING:
     from ..frontend.signature import Parameter
+    from ..key.function_key import Walked
     from .bind import BoundCall
 
 _ALIGN = 16
@@ -65,6 +66,8 @@ class CallPlan:
     arguments: tuple[ArgumentPlan, ...]
     slots: tuple[PlacedSlot, ...]
     size: int
+    told: Walked | None = None
+    """What the code may read of compile-time values that are no plain ones; it must be as it was."""
 
     def refusal(self, call: BoundCall) -> tuple[str, Check] | None:
         """Which check of which parameter the arguments of another call do not pass; None if they are served."""
@@ -84,11 +87,13 @@ def plan_of(call: BoundCall, parameters: Mapping[str, Parameter]) -> CallPlan | 
     for name, parameter in parameters.items():
         given, argument = call.given[name], call.adapted.get(name)
         found = _constant(given) if name not in call.adapted else _run_time(given, argument, parameter)
+        if name in call.objects:
+            found = _object(given)
         if found is None:
             return None
         library, checks, slots = found
         planned.append(ArgumentPlan(name, library, tuple(checks), tuple(slots), given, argument))
-    return CallPlan(tuple(planned), *_placed(planned))
+    return CallPlan(tuple(planned), *_placed(planned), call.told)
 
 
 _Found = tuple[Library, list[Check], list[Slot]]
@@ -151,11 +156,20 @@ def _constant(given: object) -> _Found | None:
         known = issubclass(given, Numeric) and _is_ours(given)
         return ("value", [Check("identity")], []) if known else None
     if _stays(given):
-        # Equal ones may differ, as 1 and True do: the very same one is known.
-        return "value", [Check("identity")], []
+        return "value", [Check("class"), Check("content")], []
     if type(given) in (int, bool, str):
         return "value", [Check("class"), Check("value")], []
     return ("value", [Check("class"), Check("bits")], []) if type(given) is float else None
+
+
+def _object(given: object) -> _Found:
+    """A compile-time value of a class of the user's: the very same one, or a tuple of the same plain values.
+
+    What the code reads of it beside that, its class above all, is looked at by the plan as a whole.
+    """
+    if content_of(given) is not None:
+        return "value", [Check("class"), Check("content")], []
+    return "value", [Check("identity")], []
 
 
 def _is_ours(kind: type) -> bool:

@@ -8,7 +8,7 @@ check in `plan.array_checks`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, cast
 
@@ -83,6 +83,31 @@ def leading_of(strides: tuple[int, ...]) -> int:
     return strides.index(1) if 1 in strides else -1
 
 
+def content_of(value: object) -> tuple[object, ...] | None:
+    """The items of a tuple, named or not, with their classes: 1 is not True. None where an item is no plain value, or
+    where the tuple can hold more than its items."""
+    if not isinstance(value, tuple):
+        return None
+    items = cast("tuple[object, ...]", value)
+    if hasattr(items, "__dict__"):
+        return None
+    found: list[object] = []
+    for item in _items(items):
+        kind: type[object] = type(item)
+        if kind is int or kind is str or kind is bool or item is None:
+            found += (kind, item)
+        elif kind is float:
+            found += (kind, cast(float, item).hex())
+        else:
+            inner = content_of(item)
+            if inner is None:
+                return None
+            found += (kind, inner)
+    return tuple(found)
+
+
+_items = cast("Callable[[tuple[object, ...]], Iterator[object]]", tuple.__iter__)  # pyright: ignore[reportUnknownMemberType]
+"""Whatever a class of the user's makes of iterating."""
 _ARRAYS: tuple[Library, ...] = ("numpy", "torch")
 
 
@@ -144,6 +169,7 @@ _ALL: tuple[Field, ...] = (
     # Of numbers, constants and streams.
     Field("value", lambda x, _: x, {"value": "{x}"}),
     Field("identity", lambda x, _: x, {"value": "{x}"}, by_identity=True),
+    Field("content", lambda x, _: content_of(x), {"value": "__fly_content({x})"}),
     Field("bits", lambda x, _: x.hex() if isinstance(x, float) else x, {"value": "{x}.hex()"}),
     Field("stream", lambda x, _: None if x is None else (type(x), getattr(x, "raw", x)),
           {"value": "None if {x} is None else ({x}.__class__, {x}.raw)"}),
@@ -211,6 +237,7 @@ SCOPE: dict[str, object] = {
     "__fly_torch_view": _torch_view,
     "__fly_foreign_view": _foreign_view,
     "__fly_handle": _handle,
+    "__fly_content": content_of,
     "__fly_is_missing": is_missing,
     "__fly_leading_of": leading_of,
     "__fly_len": len,

@@ -82,6 +82,9 @@ def make_warm(
             "            __fly_give(__fly_place); return False",
         ]
     changed = ["__fly_version() != __fly_now", *(_changed(function, scope) if function is not None else [])]
+    if plan.told is not None:
+        scope["__fly_told"] = plan.told.holds
+        changed.append("not __fly_told()")
     lines = [
         f"def __fly_warm({signature.text(scope)}):",
         f"    if __fly_tracing() is not None or {queued}not __fly_runtime.alive: return False",
@@ -160,6 +163,9 @@ class _Source:
         by_identity = FIELDS[check.field].by_identity
         if check.relation == "same":
             expected = _warm_value(check, planned)
+            if check.field == "content":  # most often it is the very same tuple
+                same = f"{planned.name} is not {self.constant(planned.given)}"
+                return f"({same} and {expression} != {self.constant(expected)})"
             return f"{expression} {'is not' if by_identity else '!='} {self.constant(expected)}"
         allowed = check.values
         if by_identity:

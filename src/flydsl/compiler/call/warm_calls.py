@@ -42,6 +42,7 @@ class _Warm:
     def is_current(self, function: FunctionKey | None) -> bool:
         """Whether what it depends on is as it was."""
         same = self.function is function and (function is None or function.generation == self._generation)
+        same = same and (self._plan.told is None or self._plan.told.holds())
         return same and self.environment == config.environment_version()
 
     def takes(self, call: BoundCall) -> bool:

@@ -68,7 +68,7 @@ def walk_kernels(host: Block, device: Block, spans: Mapping[str, tuple[int, int]
     found: set[int] = set()
     for op in ops_in(host):
         if isinstance(op, gpu.LaunchFuncOp):
-            operands = list(op.kernelOperands)
+            operands = list(op.parts.arguments)
             for index in kernels.get(op.kernel.nested_references.data[-1].data, ()):
                 if index < len(operands):  # what the launch adds by itself is none of the caller's
                     found |= _sources(operands[index], host, {})

@@ -88,8 +88,25 @@ class _Encoder:
             self.open.pop()
 
     def many(self, items: Iterable[object]) -> list[bytes]:
-        scalars, encode = _SCALARS.get, self.encode  # most of a key are scalars in tuples
-        return [encode(item) if (scalar := scalars(type(item))) is None else scalar(item) for item in items]
+        # Most of a key are texts and tuples of texts: written out here, since every call counts.
+        made: list[bytes] = []
+        length, scalars, around = _LENGTH.pack, _SCALARS.get, self.open
+        for item in items:
+            kind: type[object] = type(item)
+            if kind is str:
+                payload = cast(str, item).encode("utf-8", "surrogatepass")
+                made.append(b"s" + length(len(payload)) + payload)
+            elif kind is tuple and id(item) not in around:
+                around.append(id(item))
+                try:
+                    inner = self.many(cast("tuple[object, ...]", item))
+                finally:
+                    around.pop()
+                made.append(b"t" + length(len(inner)) + b"".join(inner))
+            else:
+                scalar = scalars(kind)
+                made.append(self.encode(item) if scalar is None else scalar(item))
+        return made
 
     def mapping(self, tag: bytes, value: dict[object, object]) -> bytes:
         pairs = sorted((self.encode(key), self.encode(item)) for key, item in value.items())

@@ -51,6 +51,40 @@ class Walked:
         self.problems = tuple(walk.problems)
         self.positions = walk.positions
         self.source_missing = not walk.source
+        self._options_seen = changes.count
+
+    def unchanged(self) -> bool:
+        """Whether everything it found is the same object with the same content: comparisons, no walk."""
+        for get, names, values in self.groups:
+            if not all(map(is_, map(get, names, _MISSING), values)):
+                return False
+        for cell, expected in self.cells:
+            try:
+                if cell.cell_contents is not expected:
+                    return False
+            except ValueError:
+                if expected is not MISSING:
+                    return False
+        for fn, code, defaults, keywords in self.functions:
+            if fn.__code__ is not code or fn.__defaults__ is not defaults or fn.__kwdefaults__ is not keywords:
+                return False
+        for probe in self.probes:
+            if not probe():
+                return False
+        return True
+
+    def same_options(self) -> bool:
+        """Whether the decorated functions among it have the options they had."""
+        return all(getattr(obj, "__fly_options__", None) == options for obj, options in self.options)
+
+    def holds(self) -> bool:
+        """Both: whether what it says of values still holds."""
+        if changes.count != self._options_seen:
+            count = changes.count
+            if not self.same_options():
+                return False
+            self._options_seen = count
+        return self.unchanged()
 
 
 _MISSING = repeat(MISSING)
@@ -110,28 +144,13 @@ class FunctionKey:
 
     def unchanged(self) -> bool:
         """Whether everything is the same object with the same content: comparisons, no walk."""
-        now = self.now
-        for get, names, values in now.groups:
-            if not all(map(is_, map(get, names, _MISSING), values)):
-                return False
-        for cell, expected in now.cells:
-            try:
-                if cell.cell_contents is not expected:
-                    return False
-            except ValueError:
-                if expected is not MISSING:
-                    return False
-        for fn, code, defaults, keywords in now.functions:
-            if fn.__code__ is not code or fn.__defaults__ is not defaults or fn.__kwdefaults__ is not keywords:
-                return False
+        if not self.now.unchanged():
+            return False
         if changes.count != self.seen:
             count = changes.count
-            if any(getattr(obj, "__fly_options__", None) != options for obj, options in now.options):
+            if not self.now.same_options():
                 return False
             self.seen = count
-        for probe in now.probes:
-            if not probe():
-                return False
         return not self.outside or read_again(self.outside) == self.outside
 
     def check(self, *, environment: bool = True) -> bool:
@@ -199,13 +218,13 @@ class FunctionKey:
             self._unrepeatable = (Problem(unrepeatable, None, "may answer differently each time"),)
         return more
 
-    def with_values(self, values: Mapping[str, object]) -> tuple[str, tuple[Problem, ...]]:
-        """A digest of what code may read from values that come with a call, and what of them it cannot hold."""
+    def with_values(self, values: Mapping[str, object]) -> Walked:
+        """What code may read from values that come with a call."""
         part = self._walk(values, self.now)
         if not part.read <= self.now.read or part.computed != self.now.computed:
             # Methods of the values name attributes that the function's own code does not.
             part = self._walk(values, None)
-        return part.digest, part.problems
+        return part
 
 
 def _blank(image: object) -> object:

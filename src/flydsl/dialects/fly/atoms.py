@@ -127,11 +127,12 @@ class MmaOpType(TypeAttribute):
         """Emit what one call does, for the cpu stack."""
 
 
-def _scattered(at: Operand, count: int) -> list[int] | None:
+def _scattered(at: Operand, type_: Attribute) -> list[int] | None:
     """Offsets of the elements of a register tensor that do not lie one behind the other; else None."""
     layout: Any = at.data.layout
-    if at.data.space is not AddressSpace.Register or type(layout) is not Layout or layout.stride == 1:
+    if type(layout) is not Layout or layout.stride == 1:
         return None
+    count = vector_length(type_)
     if size(layout) != count:
         return None
     offsets = [cast(int, crd2idx(i, layout)) for i in range(count)]
@@ -140,7 +141,7 @@ def _scattered(at: Operand, count: int) -> list[int] | None:
 
 def load_values(low: AtomLowering, at: Operand, type_: Attribute, align: int | None = None) -> SSAValue:
     """Read all elements of an operand."""
-    offsets = _scattered(at, vector_length(type_))
+    offsets = _scattered(at, type_) if at.data.space is AddressSpace.Register else None
     if offsets is None:
         return low.load(at, type_, align)
     values = [low.load(low.moved(at, offset), at.data.elem) for offset in offsets]
@@ -151,7 +152,7 @@ def load_values(low: AtomLowering, at: Operand, type_: Attribute, align: int | N
 
 def store_values(low: AtomLowering, value: SSAValue, at: Operand, align: int | None = None) -> None:
     """Write all elements of an operand."""
-    offsets = _scattered(at, vector_length(value.type))
+    offsets = _scattered(at, value.type) if at.data.space is AddressSpace.Register else None
     if offsets is None:
         low.store(value, at, align)
         return

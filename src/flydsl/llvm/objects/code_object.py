@@ -194,6 +194,9 @@ def decode_msgpack(data: bytes) -> MsgValue:
 def _decode(data: bytes, pos: int) -> tuple[MsgValue, int]:
     tag = data[pos]
     pos += 1
+    if 0xA0 <= tag <= 0xBF and pos + tag - 0xA0 <= len(data):  # a short string, as most values are
+        end = pos + tag - 0xA0
+        return data[pos:end].decode(), end
     if tag <= 0x7F:
         return tag, pos
     if tag >= 0xE0:

@@ -10,7 +10,6 @@ from xdsl.ir import Attribute
 
 from ...dialects.upstream import gpu
 from ...lowering.rules.rocdl_rules import IMPLICIT, RULES, TARGET
-from . import amdgpu_async
 from .device_module import DeviceText
 from .function_text import Abi, FunctionText
 from .functions import passed_through
@@ -81,9 +80,6 @@ class AmdgpuText(DeviceText):
         node = f"!{_FIRST_SIZE + number}"
         f.module.metadata(f"{node} = !{{{', '.join(f'i32 {n}' for n in f.block_size)}}}")
         return f"#{number} !reqd_work_group_size {node}"
-
-    def after(self, text: ModuleText) -> None:
-        amdgpu_async.resolve(text)
 
     def finish(self, text: ModuleText) -> None:
         text.footer += [

@@ -43,9 +43,6 @@ class DeviceText:
     def finish(self, text: ModuleText) -> None:
         """Add what the module ends with."""
 
-    def after(self, text: ModuleText) -> None:
-        """Look at the function written last."""
-
     def write(self, module: gpu.ModuleOp, data_layout: str) -> str:
         """LLVM IR text of a device module."""
         text = ModuleText(self.triple, data_layout)
@@ -115,7 +112,6 @@ class DeviceText:
         body = "\n".join(f.lines)
         text.defined.add(name)
         text.functions.append(f"{head}{suffix(f.locations)} {{\n{body}\n}}\n")
-        self.after(text)
 
 
 def _scoped(module: gpu.ModuleOp) -> debug_info.DebugInfo | None:

@@ -160,10 +160,11 @@ class HostAbi(Abi):
         return safe_divisor(f, op, signed)[0]
 
     def launch(self, f: FunctionText, op: gpu.LaunchFuncOp) -> None:
-        if op.cluster and not all(f.names[v].isdigit() for v in op.cluster):
+        parts = op.parts
+        if not all(f.names[v].isdigit() for v in parts.cluster):
             raise NotImplementedError("a cluster must have constant extents")  # they are an attribute of the kernel
         name = op.kernel.nested_references.data[-1].data
-        args = list(op.kernelOperands)
+        args = parts.arguments
         extra = len(cast(ArrayAttr[StringAttr], op.attributes.get(SIDE_BUFFERS_ATTRIBUTE, ArrayAttr(()))).data)
         params = "null"
         if args or extra:
@@ -177,9 +178,9 @@ class HostAbi(Abi):
                     f.line(f"store {f.typed(arg)}, ptr {cell}")
                 at = f.pure(f"getelementptr ptr, ptr {params}, i32 {i}")
                 f.line(f"store ptr {cell}, ptr {at}")
-        dims = [f"{_wide(f, v)}" for v in (*op.grid, *op.block_size)]
-        smem = "0" if op.dynamicSharedMemorySize is None else _wide(f, op.dynamicSharedMemorySize)
-        given = op.asyncObject if op.asyncObject is not None else next(iter(op.asyncDependencies), self.stream)
+        dims = [_wide(f, v) for v in (*parts.grid, *parts.block)]
+        smem = "0" if parts.shared is None else _wide(f, parts.shared)
+        given = parts.stream if parts.stream is not None else next(iter(parts.dependencies), self.stream)
         stream = f.names[given] if given is not None else "null"
         geometry = ", ".join(f"i64 {d}" for d in (*dims, smem))
         index = self.kernels.index(name)

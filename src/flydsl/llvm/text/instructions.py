@@ -14,6 +14,7 @@ from ...ir.builder import i64
 from ...ir.dead_code import is_pure
 from ...lowering.rules.rocdl_rules import launch_size
 from .function_text import FunctionText, Handler
+from .memory_ops import scope_of_read
 from .spelling import mangle, type_text
 
 
@@ -84,7 +85,7 @@ def emit(f: FunctionText, op: TableOp, name: str, arguments: list[tuple[str, str
         f.call_void(name, params, values)
         return
     text = f.call_text(name, type_text(op.res[0].type), params, values, _facts(op))
-    f.names[op.res[0]] = f.pure(text) if is_pure(type(op)) else f.assign(text)
+    f.names[op.res[0]] = f.pure(text) if is_pure(type(op)) else f.assign(text + scope_of_read(f, op))
 
 
 def _plain(f: FunctionText, op: TableOp) -> None:

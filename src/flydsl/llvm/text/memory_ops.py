@@ -21,6 +21,20 @@ MEMORY = "llvm.memory"
 """Attribute of a call or of inline assembly: all it does to memory, in LLVM's words."""
 
 
+ASYNC_READ = "fly_rocdl.async_read"
+"""Attribute of a read of shared memory: marks alone order it with copies into shared memory."""
+_COPIES_SCOPE = ("!8100 = distinct !{!8100}", "!8101 = distinct !{!8101, !8100}", "!8102 = !{!8101}")
+
+
+def scope_of_read(f: FunctionText, op: Operation) -> str:
+    """The alias scope of a read that LLVM must not order with copies into shared memory."""
+    if ASYNC_READ not in op.attributes:
+        return ""
+    for node in _COPIES_SCOPE:
+        f.module.metadata(node)
+    return ", !alias.scope !8102"
+
+
 def align_of(op: Operation) -> str:
     """`, align N`, where an op says it."""
     attr: Any = op.properties.get("alignment")
@@ -65,10 +79,11 @@ def _load(f: FunctionText, op: Operation) -> None:
         if f.abi.checked:
             f.abi.access(f, op, None)
         else:
-            f.names[result] = f.read(f"load {type_text(result.type)}, {f.typed(p)}{align_of(op)}")
+            text = f"load {type_text(result.type)}, {f.typed(p)}{align_of(op)}"
+            f.names[result] = f.read(text + scope_of_read(f, op) if op.attributes else text)
         return
     words, tail, end = qualified
-    text = f"load {words}{type_text(result.type)}, {f.typed(p)}{tail}{align_of(op)}{end}"
+    text = f"load {words}{type_text(result.type)}, {f.typed(p)}{tail}{align_of(op)}{end}{scope_of_read(f, op)}"
     if f.abi.checked:
         f.abi.access(f, op, text)
         return
@@ -256,7 +271,7 @@ def _call_intrinsic(f: FunctionText, op: llvm.CallIntrinsicOp) -> None:
         f.module.declare(name, t, [type_text(a.type) for a in args])
     text = f"call {t} @{name}({f.typed_list(args)})"
     if result is not None:
-        f.names[result] = f.assign(text)
+        f.names[result] = f.assign(text + scope_of_read(f, op))
     else:
         f.line(text)
 
@@ -308,4 +323,4 @@ MEMORY_OPS: dict[type[Operation], Handler] = {
 }
 """What writes them."""
 
-__all__ = ["MEMORY", "MEMORY_OPS", "align_of", "cast_op", "memory_of"]
+__all__ = ["ASYNC_READ", "MEMORY", "MEMORY_OPS", "align_of", "cast_op", "memory_of", "scope_of_read"]

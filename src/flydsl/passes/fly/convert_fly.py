@@ -22,7 +22,7 @@ from ...dialects.fly.ops import OPS, FlyOp, python_value
 from ...dialects.fly.semantics import object_of
 from ...dialects.fly.types import TRIVIAL_SWIZZLE, MemRefData, MemRefType, PointerType, PtrData, static_data
 from ...dialects.fly_rocdl.buffer import is_buffer
-from ...dialects.upstream import gpu, llvm, scf
+from ...dialects.upstream import llvm, scf
 from ...dialects.upstream.llvm.values import AddrSpaceCastOp
 from ...errors import DSLCompileError
 from ...ir.builder import i32, i32_list, int_attr, operands_of
@@ -209,7 +209,8 @@ class FlyConversion(DeviceModule, BufferMemory):
             "elem_type": elem,
             "noWrapFlags": _NO_WRAP_FLAGS,
         }
-        return b.pure(llvm.GEPOp, operands, at.type, props)
+        # Only a step of zero folds to something else.
+        return (b.share if index else b.pure)(llvm.GEPOp, operands, at.type, props)
 
     def moved(self, at: Operand, by: L.Leaf) -> Operand:
         """An operand some elements further on, aligned as far as the distance is; `by` is a number or a leaf."""
@@ -226,7 +227,7 @@ class FlyConversion(DeviceModule, BufferMemory):
     def address(self, pointer: SSAValue, data: PtrData | MemRefData) -> tuple[SSAValue, int]:
         """Where an access goes, with the pointer's swizzle applied, and the alignment that is left."""
         align = data.align
-        if data.swizzle != TRIVIAL_SWIZZLE:
+        if data.swizzle is not TRIVIAL_SWIZZLE and data.swizzle != TRIVIAL_SWIZZLE:
             b = self.b
             number = b.swizzle(b.pure(llvm.PtrToIntOp, (pointer,), i64, {}), data.swizzle)
             pointer = b.pure(llvm.IntToPtrOp, (number,), pointer.type, {})
@@ -534,7 +535,10 @@ def copy_values(
     r.set_state(state_of(atom))
     flag = None if pred is None else r.load(pred, pred.data.elem)
     if memory is not None:
-        r.guarded(r.copy_flag(copy, flag), lambda: r.call_copy(copy, source, memory))
+        if flag is None:
+            r.call_copy(copy, source, memory)
+        else:
+            r.guarded(r.copy_flag(copy, flag), lambda: r.call_copy(copy, source, memory))
         return None
     assert result is not None
     if flag is not None and before is None:
@@ -545,7 +549,7 @@ def copy_values(
         r.call_copy(copy, source, target)
         return value_operands.value_of(target, r.b)
 
-    return r.chosen(flag, emit, before)
+    return emit() if flag is None else r.chosen(flag, emit, before)
 
 
 def scaled_state(r: FlyConversion, state: dict[str, SSAValue], a: Sequence[Operand], b: Sequence[Operand]) -> None:
@@ -592,13 +596,6 @@ def _mma_atom_call_ssa(r: FlyConversion, op: FlyOp) -> None:
         r.vm[op.results[0]] = value_operands.value_of(target, r.b)
 
 
-def _launch(r: FlyConversion, op: gpu.LaunchFuncOp) -> None:
-    new = r.b.opn(gpu.LaunchFuncOp, r.vals(operands_of(op)), [x.type for x in op.results], dict(op.properties))
-    new.attributes = dict(op.attributes)
-    for old, fresh in zip(op.results, new.results, strict=True):
-        r.vm[old] = fresh
-
-
 def _structured(r: FlyConversion, op: Operation) -> None:
     operands = r.vals(operands_of(op))
     regions = [Region(r.nested(region.block)) if region.blocks else Region() for region in op.regions]
@@ -639,7 +636,6 @@ FlyConversion.handlers = cast(
         OPS["mma_atom_call"]: _mma_atom_call,
         OPS["copy_atom_call_ssa"]: _copy_atom_call_ssa,
         OPS["mma_atom_call_ssa"]: _mma_atom_call_ssa,
-        gpu.LaunchFuncOp: _launch,
         scf.ForOp: _structured,
         scf.IfOp: _structured,
         scf.WhileOp: _structured,

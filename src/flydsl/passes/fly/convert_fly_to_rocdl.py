@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects.fly.atoms import atom_of
 from ...dialects.fly.infer import python_value
@@ -20,6 +20,7 @@ from ...lowering.rebuild import Handler
 from ...target import USUAL, features_of, warp_size_of
 from ..base import Pass
 from .convert_fly import FlyConversion
+from .rocdl_async_marks import is_mark, resolve
 
 
 class _Conversion(FlyConversion):
@@ -28,6 +29,23 @@ class _Conversion(FlyConversion):
     features = features_of("rocm")
     native_math = AMD_MATH
     usual_warp = warp_size_of(USUAL["rocm"])
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._marked = False
+        """Whether the function under way marks copies into shared memory."""
+
+    def copy(self, op: Operation) -> None:
+        if is_mark(op):
+            self._marked = True
+        super().copy(op)
+
+    def fill(self, old: Region, entry: Block) -> Region:
+        region = super().fill(old, entry)
+        if self._marked and self.b.entry is entry:
+            self._marked = False
+            resolve(self.b, entry)
+        return region
 
 
 _ATOM_OPS = frozenset((OPS["make_copy_atom"], OPS["make_mma_atom"], OPS["atom.set_value"]))

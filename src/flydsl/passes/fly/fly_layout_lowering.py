@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, i1
 from xdsl.dialects.vector import ShuffleOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ... import layout as L
 from ...dialects.fly import traversal
@@ -67,45 +67,40 @@ from .vector_access import load_vec, permutation, spelled_permutation, store_vec
 class Pointer(IterValue):
     """`base + dynamic + static`, in elements; IR is emitted when the sum is needed."""
 
-    __slots__ = ("_base", "_base_type", "_dynamic", "_owner", "_static", "_type")
+    __slots__ = ("_moved", "_owner", "_type", "base", "base_type", "dynamic", "static")
 
     def __init__(
-        self, owner: LayoutLowering, base: SSAValue, base_type: PointerType, dynamic: L.IntTuple = None, static: int = 0
+        self,
+        owner: LayoutLowering,
+        base: SSAValue,
+        base_type: PointerType,
+        dynamic: L.IntTuple = None,
+        static: int = 0,
+        moved: list[tuple[Block, SSAValue, PointerType]] | None = None,
     ):
         self._owner = owner
-        self._base = base
-        self._base_type = base_type
-        self._dynamic = dynamic
-        self._static = static
+        self.base = base
+        """Where the offsets start: a value, or what a subclass of the lowering has for memory that is none."""
+        self.base_type = base_type
+        self.dynamic = dynamic
+        """Run-time offset, or None."""
+        self.static = static
         self._type: PointerType | None = None
+        self._moved = [] if moved is None else moved
+        """`base + dynamic` as it was last emitted, and where: pointers at static distances share it."""
 
     @property
     def type(self) -> PointerType:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What is known of the address."""
         type_ = self._type
         if type_ is None:
-            type_ = self._base_type
-            if self._dynamic is not None:
-                type_ = offset_pointer_type(type_, self._dynamic)
-            if self._static:
-                type_ = offset_pointer_type(type_, self._static)
+            type_ = self.base_type
+            if self.dynamic is not None:
+                type_ = offset_pointer_type(type_, self.dynamic)
+            if self.static:
+                type_ = offset_pointer_type(type_, self.static)
             self._type = type_
         return type_
-
-    @property
-    def base(self) -> object:
-        """Where the offsets start: a value, or what a subclass of the lowering has for memory that is none."""
-        return self._base
-
-    @property
-    def base_type(self) -> PointerType:
-        """Type of that."""
-        return self._base_type
-
-    @property
-    def parts(self) -> tuple[SSAValue, L.IntTuple, int]:
-        """Base, run-time offset (or None) and static offset."""
-        return self._base, self._dynamic, self._static
 
     def offset(self, by: L.IntTuple) -> Pointer:
         if type(by) is not int:
@@ -113,17 +108,21 @@ class Pointer(IterValue):
         if type(by) is int:
             if not by:
                 return self
-            return Pointer(self._owner, self._base, self._base_type, self._dynamic, self._static + by)
-        dynamic = by if self._dynamic is None else L.int_tuple_add(self._dynamic, by)
-        return Pointer(self._owner, self._base, self._base_type, dynamic, self._static)
+            return Pointer(self._owner, self.base, self.base_type, self.dynamic, self.static + by, self._moved)
+        dynamic = by if self.dynamic is None else L.int_tuple_add(self.dynamic, by)
+        return Pointer(self._owner, self.base, self.base_type, dynamic, self.static)
 
     def value(self) -> SSAValue:
         """The pointer as an SSA value."""
-        at, type_ = self._base, self._base_type
-        for part in (self._dynamic, self._static or None):
-            if part is not None:
-                after = offset_pointer_type(type_, part)
-                at, type_ = self._owner.advance(at, type_, part, after), after
+        at, type_ = self.base, self.base_type
+        if self.dynamic is not None:
+            block = self._owner.b.block
+            if not self._moved or self._moved[0][0] is not block:
+                after = offset_pointer_type(type_, self.dynamic)
+                self._moved[:] = [(block, self._owner.advance(at, type_, self.dynamic, after), after)]
+            _, at, type_ = self._moved[0]
+        if self.static:
+            at = self._owner.advance(at, type_, self.static, offset_pointer_type(type_, self.static))
         return at
 
 
@@ -355,7 +354,15 @@ def _parts(view: View) -> tuple[int, list[View]]:
     if type(count) is not int:
         raise LayoutError(f"copy: restSize is not static in {view.layout}")
     offsets = _offsets(rest, count) if known is None else known
-    return count, [_at(_at(view, dynamic, first), static, first) for dynamic, static in offsets]
+    pieces: list[View] = []
+    moved: dict[int, tuple[View, L.IntTuple]] = {}
+    """By the id of a run-time offset, which many pieces share: it is added once for all of them."""
+    for dynamic, static in offsets:
+        found = moved.get(id(dynamic))
+        if found is None:
+            found = moved[id(dynamic)] = (_at(view, dynamic, first), dynamic)
+        pieces.append(_at(found[0], static, first))
+    return count, pieces
 
 
 @memo
@@ -433,8 +440,12 @@ def _expand_copy(r: LayoutLowering, atom: CopyAtomType, tensors: list[View]) -> 
         pieces = [_parts(t)[1] for t in tensors]
         if len({len(p) for p in pieces}) != 1:
             raise LayoutError("copy: extents differ: " + ", ".join(str(t.layout) for t in tensors))
+        single = bool(pieces[0]) and _is_one_call(atom, [views[0] for views in pieces])
         for group in zip(*pieces, strict=True):
-            _expand_copy(r, atom, list(group))
+            if single:
+                r.copy_call(atom, group)
+            else:
+                _expand_copy(r, atom, list(group))
         return
     plain = linear_layout(tensors[0].layout)
     if not plain.is_leaf:
@@ -447,10 +458,23 @@ def _expand_copy(r: LayoutLowering, atom: CopyAtomType, tensors: list[View]) -> 
     _call_copy(r, atom, [decomposition(t) for t in tensors])
 
 
+def _is_one_call(atom: CopyAtomType, tensors: Sequence[View]) -> bool:
+    """Whether each piece of some tensors is one call of an atom, told by the first: they share their layouts."""
+    if atom.op.thr_layout.shape != 1 or _values_per_call(atom, tensors[0]) > 1:
+        return False
+    return all(type(t.layout) is Layout and t.layout.is_leaf for t in tensors)
+
+
+def _values_per_call(atom: CopyAtomType, source: View) -> int:
+    """Elements that a call of a universal copy moves."""
+    copy = atom.op
+    return copy.bits // bit_width(source.iter.type.data.elem) if type(copy) is UniversalCopyType else 1
+
+
 def _call_copy(r: LayoutLowering, atom: CopyAtomType, tensors: list[View]) -> None:
     """One call; where a side is not known to be contiguous, one for each element, which is right for every stride."""
     copy = atom.op
-    count = copy.bits // bit_width(tensors[0].iter.type.data.elem) if type(copy) is UniversalCopyType else 1
+    count = _values_per_call(atom, tensors[0])
     if count < 2 or all(_is_contiguous(t, count) for t in tensors[:2]):
         r.copy_call(atom, tensors)
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from xdsl.dialects import cf, func
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp
@@ -77,6 +77,16 @@ def carriers_of(type_: Attribute) -> tuple[Attribute, ...] | None:
         assert struct is not None
         return (struct,)
     return None
+
+
+class Boundaries(Protocol):
+    """A rebuilder whose values may be several at a boundary."""
+
+    b: Builder
+
+    def vals(self, old: Sequence[SSAValue]) -> list[SSAValue]: ...
+    def pack_all(self, old: Sequence[SSAValue]) -> list[SSAValue]: ...
+    def bind(self, old: Sequence[SSAValue], new: Sequence[SSAValue]) -> None: ...
 
 
 class _Signatures(Rebuilder):
@@ -345,12 +355,14 @@ def _terminator(r: _Signatures, op: Operation) -> None:
     r.b.opn(type(op), r.pack_all(operands_of(op)), (), dict(op.properties))
 
 
-def _launch(r: _Signatures, op: gpu.LaunchFuncOp) -> None:
-    args = r.pack_all(op.kernelOperands)
-    fixed = r.vals(operands_of(op)[: len(op.operands) - len(op.kernelOperands)])
+def launch(r: Boundaries, op: gpu.LaunchFuncOp) -> None:
+    """A launch whose arguments go apart into their carriers."""
+    parts, operands = op.parts, operands_of(op)
+    args = r.pack_all(parts.arguments)
+    fixed = r.vals(operands[: len(operands) - len(parts.arguments)])
     props = dict(op.properties)
     props["operandSegmentSizes"] = gpu.LaunchFuncOp.segments(
-        len(op.asyncDependencies), bool(op.cluster), op.dynamicSharedMemorySize is not None, len(args)
+        len(parts.dependencies), bool(parts.cluster), parts.shared is not None, len(args)
     )
     new = r.b.opn(gpu.LaunchFuncOp, [*fixed, *args], [x.type for x in op.results], props)
     new.attributes = dict(op.attributes)
@@ -402,7 +414,7 @@ _Signatures.handlers = cast(
         func.ReturnOp: _terminator,
         gpu.ReturnOp: _terminator,
         func.CallOp: _call,
-        gpu.LaunchFuncOp: _launch,
+        gpu.LaunchFuncOp: launch,
     },
 )
 

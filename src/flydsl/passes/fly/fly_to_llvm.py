@@ -53,8 +53,11 @@ from ..cleanup.canonicalize import CanonicalizePass, is_unsettled, trip_count
 from .convert_fly import FlyConversion, alloc_number, bare_pointer, copy_memory, copy_values, mma_call, storage_type
 from .fly_convert_atom_call_to_ssa_form import run_length
 from .fly_layout_lowering import LayoutLowering, Pointer
-from .fly_rewrite_func_signature import boundary_types, carriers_of, is_number, leaves_of, struct_of
+from .fly_rewrite_func_signature import boundary_types, carriers_of, is_number, launch, leaves_of, struct_of
 from .register_values import Carried, Exit, KeepInMemory, RegisterValues, Root, is_idle, is_register
+
+_ROOTS: frozenset[type[object]] = frozenset((Root,))
+"""What a pointer has for its base where a register is a value."""
 
 
 class FlyToLlvm(LayoutLowering, FlyConversion):
@@ -245,7 +248,7 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
             leaves = [*leaves_of(layout.shape), *leaves_of(layout.stride)]
             modes = [self.b.leaf_value(leaf, 64) for leaf in leaves] if all(map(is_number, leaves)) else []
             props: dict[str, Attribute] = {"argument": int_attr(i), "bits": int_attr(bit_width(type_.data.elem))}
-            self.b.opn(fly_cpu.ExtentOp, (view.iter.parts[0], nbytes, *modes), (), props)
+            self.b.opn(fly_cpu.ExtentOp, (view.iter.base, nbytes, *modes), (), props)
 
     # --- values ---------------------------------------------------------------------------------------------------
 
@@ -261,9 +264,8 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
 
     def address_of_pointer(self, at: Pointer) -> SSAValue:
         """A pointer as an IR value; a register that must have one stays in memory."""
-        base = at.base
-        if type(base) is Root:
-            raise KeepInMemory(base)
+        if type(at.base) in _ROOTS:
+            raise KeepInMemory(cast(Root, at.base))
         return at.value()
 
     # --- memory and atoms, emitted as `llvm` at once --------------------------------------------------------------
@@ -290,12 +292,11 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
     def register_place(self, at: Pointer) -> tuple[Root, int] | None:
         """Root and element of a pointer to a register that is a value."""
         base = at.base
-        _, dynamic, static = at.parts
-        if type(base) is not Root:
+        if type(base) not in _ROOTS:
             return None
-        if dynamic is not None:
-            raise KeepInMemory(base)
-        return base, static
+        if at.dynamic is not None:
+            raise KeepInMemory(cast(Root, base))
+        return cast(Root, base), at.static
 
     def read(self, at: Pointer, type_: Attribute) -> SSAValue:
         place = self.register_place(at)
@@ -333,7 +334,7 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
 
     def settled(self, at: Pointer) -> Pointer:
         """A register pointer where its access is: in memory it is an address by now."""
-        return at if type(at.base) is Root else Pointer(self, at.value(), at.type)
+        return at if type(at.base) in _ROOTS else Pointer(self, at.value(), at.type)
 
     def given(self, at: Any, type_: Attribute | None) -> Operand:
         """What a call takes for an operand."""
@@ -610,18 +611,6 @@ def _finish(r: FlyToLlvm, op: Operation, made: Operation, roots: Sequence[Root])
         r.values[root] = Lanes.of(value, r.b.block)
 
 
-def _launch(r: FlyToLlvm, op: gpu.LaunchFuncOp) -> None:
-    args = r.pack_all(op.kernelOperands)
-    fixed = r.vals(operands_of(op)[: len(op.operands) - len(op.kernelOperands)])
-    props = dict(op.properties)
-    props["operandSegmentSizes"] = gpu.LaunchFuncOp.segments(
-        len(op.asyncDependencies), bool(op.cluster), op.dynamicSharedMemorySize is not None, len(args)
-    )
-    new = r.b.opn(gpu.LaunchFuncOp, [*fixed, *args], [x.type for x in op.results], props)
-    new.attributes = dict(op.attributes)
-    r.bind(op.results, new.results)
-
-
 _HANDLERS = cast(
     dict[type[Operation], Handler],
     {
@@ -639,7 +628,7 @@ _HANDLERS = cast(
         scf.YieldOp: _terminator,
         scf.ConditionOp: _condition,
         func.ReturnOp: _return,
-        gpu.LaunchFuncOp: _launch,
+        gpu.LaunchFuncOp: launch,
     },
 )
 

@@ -26,19 +26,20 @@ from .llvm_conversion import LlvmConversion
 
 
 def _launch(r: LlvmConversion, op: gpu.LaunchFuncOp) -> None:
-    if len(op.asyncDependencies) > 1:
+    parts = op.parts
+    if len(parts.dependencies) > 1:
         raise refuse(op, "with more than one async dependency")
-    streams = r.lls(op.asyncDependencies)
-    if op.asyncObject is not None:
-        streams = [r.ll(op.asyncObject)]
+    streams = r.lls(parts.dependencies)
+    if parts.stream is not None:
+        streams = [r.ll(parts.stream)]
     stream = None if streams or op.asyncToken is not None else _own_stream(op)
     if stream is not None:
         streams = [r.ll(stream)]
-    sizes = r.lls((*op.grid, *op.block_size, *op.cluster))
-    shared = [] if op.dynamicSharedMemorySize is None else [r.ll(op.dynamicSharedMemorySize)]
+    sizes = r.lls((*parts.grid, *parts.block, *parts.cluster))
+    shared = [] if parts.shared is None else [r.ll(parts.shared)]
     # What a tensor map is made of is not known to `llvm`: it stays what it is.
-    args = [_argument(r, v) for v in op.kernelOperands]
-    segments = gpu.LaunchFuncOp.segments(0, bool(op.cluster), bool(shared), len(args), bool(streams))
+    args = [_argument(r, v) for v in parts.arguments]
+    segments = gpu.LaunchFuncOp.segments(0, bool(parts.cluster), bool(shared), len(args), bool(streams))
     made = r.b.opn(
         gpu.LaunchFuncOp,
         [*sizes, *shared, *args, *streams],

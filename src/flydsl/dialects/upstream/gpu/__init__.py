@@ -6,7 +6,8 @@ The whole dialect is in `gpu_dialect.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, cast
+from itertools import islice
+from typing import ClassVar, NamedTuple, cast
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -47,6 +48,9 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, SymbolOpInterface, SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
+from ....ir.builder import i32_list
+from ....ir.emitter import operands_of
+from ....ir.types import dense_ints
 from ..keyword_attr import KeywordAttr
 
 DIMENSIONS = ("x", "y", "z")
@@ -495,6 +499,18 @@ class ReturnOp(IRDLOperation):
             printer.print_list([a.type for a in self.args], printer.print_attribute)
 
 
+class LaunchParts(NamedTuple):
+    """The operands of a launch; `shared` is the size of its dynamic shared memory."""
+
+    dependencies: tuple[SSAValue, ...]
+    grid: tuple[SSAValue, ...]
+    block: tuple[SSAValue, ...]
+    cluster: tuple[SSAValue, ...]
+    shared: SSAValue | None
+    arguments: tuple[SSAValue, ...]
+    stream: SSAValue | None
+
+
 @irdl_op_definition
 class LaunchFuncOp(IRDLOperation):
     """Launch a kernel: `gpu.launch_func async [%s] @kernels::@k blocks in (...) threads in (...) args(%a : T)`."""
@@ -521,7 +537,22 @@ class LaunchFuncOp(IRDLOperation):
     def segments(deps: int, cluster: bool, shared: bool, args: int, stream: bool = False) -> Attribute:
         """The `operandSegmentSizes` property."""
         c = int(cluster)
-        return DenseArrayBase.from_list(i32, [deps, 1, 1, 1, 1, 1, 1, c, c, c, int(shared), args, int(stream)])
+        return i32_list((deps, 1, 1, 1, 1, 1, 1, c, c, c, int(shared), args, int(stream)))
+
+    @property
+    def parts(self) -> LaunchParts:
+        """The operands by what they are. The accessors of each read all segments, once for every operand."""
+        deps, *_, clusters, shared, args, _ = dense_ints(self.properties["operandSegmentSizes"])
+        rest = iter(operands_of(self))
+
+        def take(count: int) -> tuple[SSAValue, ...]:
+            return tuple(islice(rest, count))
+
+        made = (take(deps), take(3), take(3), take(3 * clusters), take(shared), take(args), take(1))
+        dependencies, grid, block, cluster, memory, arguments, stream = made
+        return LaunchParts(
+            dependencies, grid, block, cluster, next(iter(memory), None), arguments, next(iter(stream), None)
+        )
 
     @classmethod
     def parse(cls, parser: Parser) -> LaunchFuncOp:
@@ -605,9 +636,9 @@ class LaunchFuncOp(IRDLOperation):
         printer.print_string(" ")
         printer.print_attribute(self.kernel)
         if self.clusterSizeX is not None:
-            self._dims(printer, "clusters", self.cluster)
-        self._dims(printer, "blocks", self.grid)
-        self._dims(printer, "threads", self.block_size)
+            self._dims(printer, "clusters", self.parts.cluster)
+        self._dims(printer, "blocks", self.parts.grid)
+        self._dims(printer, "threads", self.parts.block)
         if self.gridSizeX.type != _index:
             printer.print_string(" : ")
             printer.print_attribute(self.gridSizeX.type)
@@ -631,21 +662,6 @@ class LaunchFuncOp(IRDLOperation):
         printer.print_string(f" {word} in (")
         printer.print_list(values, printer.print_operand)
         printer.print_string(")")
-
-    @property
-    def grid(self) -> tuple[SSAValue, SSAValue, SSAValue]:
-        """Blocks per dimension."""
-        return self.gridSizeX, self.gridSizeY, self.gridSizeZ
-
-    @property
-    def block_size(self) -> tuple[SSAValue, SSAValue, SSAValue]:
-        """Threads per dimension."""
-        return self.blockSizeX, self.blockSizeY, self.blockSizeZ
-
-    @property
-    def cluster(self) -> tuple[SSAValue, ...]:
-        """Blocks per cluster and dimension, or nothing."""
-        return tuple(v for v in (self.clusterSizeX, self.clusterSizeY, self.clusterSizeZ) if v is not None)
 
 
 GPU_OPS = [
