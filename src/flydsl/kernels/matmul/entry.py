@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 from flydsl.errors import DSLValueError
 
-from ...target import on_host
+from ...target import architecture, on_host
 from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key
-from .calls import Run, Target, decide
+from .calls import decide
+from .operands import Run, Target
 from .request import SUMS, Request, check, check_apart, check_out, check_precision, check_scale_out
 from .weights import QuantizedWeight
 
@@ -173,7 +174,8 @@ def target_of(a: Array) -> Target:
 
     target = flyc.get_backend().target
     if on_host(a.device):
-        return Target(target, HOPPER_PROCESSORS)
+        entry = architecture(target.arch)
+        return Target(target, (entry and entry.multiprocessors) or HOPPER_PROCESSORS)
     ordinal = int(a.device.partition(":")[2] or 0)
     return Target(target, get_device_runtime().device(ordinal).capabilities.compute_units or HOPPER_PROCESSORS)
 

@@ -343,7 +343,7 @@ def amd_kernel(
 
 
 def placed(block: Any, across: Any, down: Any, group: Any, dies: int) -> tuple[Any, Any, Any]:
-    """The tile of a block and its batch: `group` rows of tiles are walked together, those of a die one after another."""
+    """The tile of a block and its batch: `group` rows of tiles are walked together, a die's one by one."""
     per_batch = across * down
     batch, at = block // per_batch, block % per_batch
     if dies > 1:
@@ -361,9 +361,7 @@ def shifted(part: Any, shift: Any) -> Any:
     return part if isinstance(shift, int) else fx.make_view(fx.get_iter(part) + shift, part.layout)
 
 
-def finished(
-    values: list[Any], extras: Any, form: Any, row: Any, column: Any, m: Any, n: Any, dtype: Any
-) -> list[Any]:
+def finished(values: list[Any], extras: Any, form: Any, row: Any, column: Any, m: Any, n: Any, dtype: Any) -> list[Any]:
     """Neighbouring sums of a row with scales, bias and activation, as `dtype`."""
     if dtype is fx.Int32:
         return values
