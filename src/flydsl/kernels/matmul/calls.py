@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from .amd.calls import on_amd
+from .amd.weights import PreshuffledWeight, matrix_of
 from .arrays import Array, HostArray, in_line, is_torch, packed
 from .operands import UNIT, Extra, Matrix, Run, Target, left, result_form, right, scale_form
 from .pack import PARTS, Packing
@@ -91,6 +92,28 @@ def decide(request: Request, out: Array, where: Target) -> Run:
         if found is not None:
             return arranged(request, out, found)
     return arranged(request, out, anywhere(request, out))
+
+
+def decide_moved(request: Request, out: Array, where: Target, w: PreshuffledWeight[HostArray]) -> Run:
+    """The same for weights laid out for AMD's instructions; where these do not take them, they are put in order."""
+    found = on_amd(request, out, where, True)
+    if found is not None:
+        return arranged(request, out, found)
+    run, shape = decide(request, out, where), w.shape
+
+    def run_in_order(
+        a: HostArray,
+        b: HostArray,
+        c: HostArray,
+        bias: Extra,
+        scale_a: Extra,
+        scale_b: Extra,
+        scale_out: Extra,
+        stream: object,
+    ) -> None:
+        run(a, matrix_of(b, shape), c, bias, scale_a, scale_b, scale_out, stream)
+
+    return run_in_order
 
 
 def arranged(request: Request, out: Array, run: Run) -> Run:
@@ -345,4 +368,4 @@ def anywhere(request: Request, out: Array) -> Run:
     return run
 
 
-__all__ = ["Run", "Target", "decide"]
+__all__ = ["decide", "decide_moved"]

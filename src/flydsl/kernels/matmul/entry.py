@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from flydsl.errors import DSLValueError
 
 from ...target import architecture, on_host
+from .amd.weights import PreshuffledWeight, as_matrix
 from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key
-from .calls import decide
+from .calls import decide, decide_moved
 from .operands import Run, Target
 from .request import SUMS, Request, check, check_apart, check_out, check_precision, check_scale_out
 from .weights import QuantizedWeight
@@ -22,7 +23,7 @@ _MOST = 4096
 
 def matmul(
     a: HostArray,
-    b: HostArray | QuantizedWeight[HostArray],
+    b: HostArray | QuantizedWeight[HostArray] | PreshuffledWeight[HostArray],
     *,
     out: HostArray | None = None,
     bias: HostArray | None = None,
@@ -49,7 +50,8 @@ def matmul(
     `batch_invariant=True`: a row of the result is the same bits whatever other rows are in the call.
 
     `b` may be what `quantize_weight` gives: weights of 4 or 8 bits with scales of their own, for `a` of float16,
-    bfloat16 or float32 with any number of dimensions in front of K.
+    bfloat16 or float32 with any number of dimensions in front of K. Or it is what `preshuffle_weight` gives: the same
+    numbers, laid out for AMD's matrix instructions.
 
     >>> a, b = np.arange(6, dtype="f4").reshape(2, 3), np.ones((3, 2), "f4")
     >>> matmul(a, b, bias=np.array([0.0, 0.5], "f4"))
@@ -61,13 +63,17 @@ def matmul(
             a, b, out, bias, activation, scale_a, scale_b, scale_out, out_dtype, accumulate, precision,
             batch_invariant, stream,
         )  # fmt: skip
+    moved = None
+    if isinstance(b, PreshuffledWeight):
+        moved, b = b, b.data
     key = (
+        None if moved is None else moved.shape,
         *map(array_key, (a, b, out, bias, scale_a, scale_b, scale_out)), activation, out_dtype, accumulate, precision,
         batch_invariant, *environment_key()
     )  # fmt: skip
     known = _decided.get(key)
     if known is None:
-        asked = _request(a, b, bias, scale_a, scale_b, activation, out_dtype, accumulate)
+        asked = _request(a, b, moved, bias, scale_a, scale_b, activation, out_dtype, accumulate)
         exact = check_precision(asked.a.dtype, precision)
         request = asked._replace(invariant=bool(batch_invariant), precision=exact)
         request = check_scale_out(request, _describe("scale_out", scale_out))
@@ -77,7 +83,7 @@ def matmul(
     if not given:
         out = empty(a, request.shape, request.out_dtype)
     if known is None:
-        known = _decide(request, describe("out", out), given)
+        known = _decide(request, describe("out", out), given, moved)
         if len(_decided) >= _MOST:
             _decided.clear()
         _decided[key] = known
@@ -135,11 +141,14 @@ class Decision(NamedTuple):
     reaches: tuple[int, ...]
 
 
-def _decide(request: Request, out: Array, given: bool) -> Decision:
+def _decide(request: Request, out: Array, given: bool, moved: PreshuffledWeight[HostArray] | None) -> Decision:
     if given:
         check_out(request, out)
     arrays = (request.a, request.b, request.bias, request.scale_a, request.scale_b, request.scale_out)
-    run = None if 0 in request.shape else decide(request, out, target_of(request.a))
+    run = None
+    if 0 not in request.shape:
+        where = target_of(request.a)
+        run = decide(request, out, where) if moved is None else decide_moved(request, out, where, moved)
     return Decision(request, run, out.reach, tuple(0 if x is None else x.reach for x in arrays))
 
 
@@ -150,6 +159,7 @@ def _describe(name: str, x: HostArray | None) -> Array | None:
 def _request(
     a: HostArray,
     b: HostArray,
+    moved: PreshuffledWeight[HostArray] | None,
     bias: HostArray | None,
     scale_a: HostArray | None,
     scale_b: HostArray | None,
@@ -157,7 +167,7 @@ def _request(
     out_dtype: object,
     accumulate: str,
 ) -> Request:
-    first, second = describe("a", a), describe("b", b)
+    first, second = describe("a", a), describe("b", b) if moved is None else as_matrix(moved)
     scales = _describe("scale_a", scale_a), _describe("scale_b", scale_b)
     return check(first, second, _describe("bias", bias), *scales, activation, out_dtype, accumulate)
 

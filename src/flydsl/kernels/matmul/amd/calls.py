@@ -86,8 +86,8 @@ def extra_names(request: Request, flip: bool) -> tuple[str, ...]:
     return tuple(names)
 
 
-def on_amd(request: Request, out: Array, where: Target) -> Run | None:
-    """The kernel of matrix instructions, for all types that there is one for."""
+def on_amd(request: Request, out: Array, where: Target, shuffled: bool = False) -> Run | None:
+    """The kernel of matrix instructions, for all types that there is one for; B may be laid out for it."""
     target = where.target
     if not target.has("amd") or request.k == 0 or request.blocked or request.a.dtype != request.b.dtype:
         return None
@@ -96,8 +96,12 @@ def on_amd(request: Request, out: Array, where: Target) -> Run | None:
     if form is None or placed is None:
         return None
     flip, step_c, batch_c, _, _ = placed
+    if shuffled and flip:
+        return None
+    form = form._replace(shuffled=shuffled)
     k, batches, size = request.k, request.batches, request.a.itemsize
-    rows_a, rows_b = rows_of(left(request), k, batches, request.a), rows_of(right(request), k, batches, request.b)
+    rows_a = rows_of(left(request), k, batches, request.a)
+    rows_b = Rows(right(request).step, 0) if shuffled else rows_of(right(request), k, batches, request.b)
     pack_a, pack_b = packer(rows_a, request.a), packer(rows_b, request.b)
     m, n, first, second = request.m, request.n, rows_a, rows_b
     if flip:

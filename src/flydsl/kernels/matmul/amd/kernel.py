@@ -65,6 +65,8 @@ class Form(NamedTuple):
     """Both halves of a wave hold the same of the operands."""
     direct: bool = False
     """Copies go straight into shared memory."""
+    bare: bool = False
+    """Waits at barriers are explicit: a fence would also wait for loads into registers."""
     shuffled: bool = False
     """W is laid out for the instruction."""
     store: int = 4
@@ -251,7 +253,7 @@ def amd_kernel(
         first = merged(["dsrd"] * reads, ["vmem"] * reads_w) if form.shuffled else ["dsrd"] * reads
         interleave(products, first + ["dswr", "vmem"] * moved)
         rocdl.sched_barrier(0)
-        fx.barrier()
+        meet(form.bare)
         rocdl.sched_barrier(0)
         read_half(0, after)
         if fx.const_expr(not form.shuffled):
@@ -340,6 +342,15 @@ def amd_kernel(
                     for e in fx.range_constexpr(form.store):
                         result[e] = found[e]
                     fx.copy_atom_call(store, result, fx.make_view(out + at, fx.make_layout(form.store, 1)))
+
+
+def meet(bare: bool) -> None:
+    """All waves of the block, what they wrote to shared memory done; loads into registers stay under way."""
+    if bare:
+        fx.rocdl.s_waitcnt(lgkmcnt=0)
+        fx.rocdl.s_barrier()
+    else:
+        fx.barrier()
 
 
 def placed(block: Any, across: Any, down: Any, group: Any, dies: int) -> tuple[Any, Any, Any]:

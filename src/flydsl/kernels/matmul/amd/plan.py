@@ -78,21 +78,21 @@ def _mfma(target: GPUTarget, dtype: str) -> Form | None:
 def _wmma_v1(target: GPUTarget, dtype: str) -> Form | None:
     if dtype not in ("float16", "bfloat16", "int8"):
         return None
-    return Form("wmma", 16, 32, part=16, doubled=True, store=1)
+    return Form("wmma", 16, 32, part=16, doubled=True, bare=True, store=1)
 
 
 def _wmma_v2(target: GPUTarget, dtype: str) -> Form | None:
     if dtype not in ("float16", "bfloat16", "int8", *OCP):
         return None
-    return Form("wmma", 16, 32, part=8, store=8)
+    return Form("wmma", 16, 32, part=8, bare=True, store=8)
 
 
 def _wmma_v3(target: GPUTarget, dtype: str) -> Form | None:
     if dtype in ("float16", "bfloat16"):
-        return Form("wmma", 32, 32, part=8, store=8)
+        return Form("wmma", 32, 32, part=8, bare=True, store=8)
     if dtype in ("int8", *OCP):
-        return Form("wmma", 64, 32, part=8, store=8)
-    return Form("wmma", 4, 32, part=2, store=8) if dtype == "float32" else None
+        return Form("wmma", 64, 32, part=8, bare=True, store=8)
+    return Form("wmma", 4, 32, part=2, bare=True, store=8) if dtype == "float32" else None
 
 
 def rate(target: GPUTarget) -> float:
@@ -108,8 +108,10 @@ def tiles(form: Form) -> Iterator[Tile]:
     """Tiles without spills; the first one is for everything that must not depend on M."""
     if form.shuffled:
         for m, n in ((32, 64), (32, 128), (64, 128), (128, 128), (256, 128)):
-            if form.lanes == 64 or m <= 128:
+            if form.lanes == 64 or m <= (32 if form.doubled else 64):
                 yield Tile(m, n, 128, 1, 4)
+        if form.lanes == 32 and not form.doubled:
+            yield Tile(128, 128, 64, 1, 4)
         return
     if form.instruction == "wmma":
         yield Tile(32, 64, 128, 1, 4)
