@@ -143,7 +143,7 @@ def main() -> int:
             try:
                 rows.append(row(f"  {subject.name}", read_loop(theirs(subject, name, case.arch))))
             except BenchmarkError as error:
-                rows.append([f"  {subject.name}: {str(error).strip().splitlines()[-1][:60]}", *[""] * 15])
+                rows.append([f"  {subject.name}: {str(error).strip().splitlines()[-1][:90]}", *[""] * 15])
     header = ["", "matrix", "to shared", "load", "read", "write", "wait", "barrier", "vector", "scalar"]
     print(table([*header, "v/m", "s/m", "least wait", "VGPRs", "spills", "KiB"], rows))
     return 0

@@ -97,8 +97,8 @@ def amd_kernel(
     group: fx.Int32,
     mma: fx.TiledMma,
     fill: fx.TiledCopy,
-    tile: fx.Constexpr[Any],
-    form: fx.Constexpr[Any],
+    tile: fx.Constexpr[tuple],
+    form: fx.Constexpr[tuple],
 ):
     rocdl, dtype = fx.rocdl, a.dtype
     tid = fx.thread_idx.x
@@ -323,24 +323,27 @@ def amd_kernel(
     one = fx.make_view(here_c, fx.make_layout((tile.m, tile.n), (step_c, 1)))
     bytes_c = ((rows - 1) * step_c + columns) * (c.dtype.width // 8)
     out = fx.get_iter(rocdl.make_buffer_tensor(one, num_records_bytes=bytes_c))
-    places = product.partition_C(fx.make_view((0, 0), fx.make_identity_layout((tile.n, half_m))))
-    values = fx.get_scalar(fx.size(places.shape[0]))
     store = fx.make_copy_atom(rocdl.BufferCopy(form.store * c.dtype.width), c.dtype)
     beyond = fx.Int32(FAR_BYTES // (c.dtype.width // 8))
+    # A lane has a row of an instruction's results, and neighbouring columns of it; in waves of which both halves hold
+    # the same operands, every second one.
+    values, apart = 256 // lanes, 2 if form.doubled else 1
+    first_m = wave // tile.waves_n * 16 + lane % 16
+    first_n = wave % tile.waves_n * 16 + lane // 16 * (1 if form.doubled else values)
     for i in fx.range_constexpr(per_wave_n):
         for v in fx.range_constexpr(0, values, form.store):
-            across_n = fx.get_scalar(places[v, i, 0][0])
-            inside = column + across_n < n
+            at_n = first_n + (16 * tile.waves_n * i + v * apart)
+            inside = column + at_n < n
             for half in fx.range_constexpr(2):
                 for j in fx.range_constexpr(per_wave_m):
-                    down_m = fx.get_scalar(places[v, i, j][1]) + half * half_m
-                    at = inside.select(down_m * step_c + across_n, beyond)
-                    found = [sums[half][v + e, i, j] for e in range(form.store)]
+                    at_m = first_m + (16 * tile.waves_m * j + half * half_m)
+                    at = inside.select(at_m * step_c + at_n, beyond)
+                    total = sums[half][None, i, j].load()
+                    found = [total[v + e] for e in range(form.store)]
                     if fx.const_expr(form.extras or form.activation != "none" or c.dtype is not found[0].dtype):
-                        found = finished(found, extras, form, row + down_m, column + across_n, m, n, c.dtype)
+                        found = finished(found, extras, form, row + at_m, column + at_n, m, n, c.dtype)
                     result = fx.make_rmem_tensor(fx.make_layout(form.store, 1), c.dtype)
-                    for e in fx.range_constexpr(form.store):
-                        result[e] = found[e]
+                    result.store(fx.Vector.from_elements(found, c.dtype))
                     fx.copy_atom_call(store, result, fx.make_view(out + at, fx.make_layout(form.store, 1)))
 
 
@@ -471,8 +474,8 @@ def amd_tiles(
     batch_w: fx.Int64,
     batch_c: fx.Int64,
     group: fx.Int32,
-    tile: fx.Constexpr[Any],
-    form: fx.Constexpr[Any],
+    tile: fx.Constexpr[tuple],
+    form: fx.Constexpr[tuple],
     stream: fx.Stream = fx.Stream(None),
 ):
     """`c = f(a @ w.T)`; strides are in elements: of the rows of each matrix, and of its batch."""
@@ -485,6 +488,6 @@ def amd_tiles(
         chunk, fx.make_layout((threads // units, units), (units, 1)), fx.make_layout((1, unit), (unit, 1))
     )
     blocks = ((m + tile.m - 1) // tile.m) * ((n + tile.n - 1) // tile.n) * batches
-    amd_kernel(
-        a, w, c, extras, m, n, k, step_a, step_w, step_c, batch_a, batch_w, batch_c, group, mma, fill, tile, form
-    ).launch(grid=blocks, block=threads, stream=stream)
+    numbers = [fx.Int32(x) for x in (m, n, k, step_a, step_w, step_c)]
+    batch = [fx.Int64(x) for x in (batch_a, batch_w, batch_c)]
+    amd_kernel(a, w, c, extras, *numbers, *batch, fx.Int32(group), mma, fill, tile, form).launch(grid=blocks, block=threads, stream=stream)
