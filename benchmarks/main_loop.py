@@ -107,6 +107,7 @@ def theirs(subject: Subject, name: str, arch: str) -> str:
         environment = {
             **subject.environment,
             "ARCH": arch,
+            "FLYDSL_GPU_ARCH": arch,
             "FLYDSL_RUNTIME_CACHE_DIR": folder,
             "FLYDSL_DUMP_IR": "1",
             "FLYDSL_DUMP_DIR": str(dumps),

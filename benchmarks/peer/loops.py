@@ -37,8 +37,8 @@ WAVES_OF_32 = Tile(128, 128, 64, 2, 4)
 MFMA, BYTES = Form("mfma", 16), Form("mfma", 32, part=8)
 MFMA_LONG = Form("mfma", 32, part=8, direct=True)
 SCALED, BYTES_LONG = Form("mfma_scale", 128, part=32, direct=True), Form("mfma", 64, part=16, direct=True)
-WMMA_1 = Form("wmma", 16, 32, part=16, doubled=True, bare=True, store=1)
-WMMA_2, WMMA_3 = (Form("wmma", k, 32, part=8, bare=True, store=4) for k in (16, 32))
+WMMA_1 = Form("wmma", 16, 32, part=16, doubled=True, wait="lgkm", store=1)
+WMMA_2, WMMA_3 = (Form("wmma", k, 32, part=8, wait="ds", store=4) for k in (16, 32))
 
 CASES = {
     "f16": Case("gfx942", "float16", PLAIN, MFMA),

@@ -65,8 +65,8 @@ class Form(NamedTuple):
     """Both halves of a wave hold the same of the operands."""
     direct: bool = False
     """Copies go straight into shared memory."""
-    bare: bool = False
-    """Waits at barriers are explicit: a fence would also wait for loads into registers."""
+    wait: str = ""
+    """Shared memory's counter, "lgkm" or "ds", where a fence at a barrier would also wait for loads into registers."""
     shuffled: bool = False
     """W is laid out for the instruction."""
     store: int = 4
@@ -253,7 +253,7 @@ def amd_kernel(
         first = merged(["dsrd"] * reads, ["vmem"] * reads_w) if form.shuffled else ["dsrd"] * reads
         interleave(products, first + ["dswr", "vmem"] * moved)
         rocdl.sched_barrier(0)
-        meet(form.bare)
+        meet(form.wait)
         rocdl.sched_barrier(0)
         read_half(0, after)
         if fx.const_expr(not form.shuffled):
@@ -347,13 +347,16 @@ def amd_kernel(
                     fx.copy_atom_call(store, result, fx.make_view(out + at, fx.make_layout(form.store, 1)))
 
 
-def meet(bare: bool) -> None:
+def meet(wait: str) -> None:
     """All waves of the block, what they wrote to shared memory done; loads into registers stay under way."""
-    if bare:
-        fx.rocdl.s_waitcnt(lgkmcnt=0)
-        fx.rocdl.s_barrier()
-    else:
+    if wait == "":
         fx.barrier()
+        return
+    if wait == "ds":
+        fx.rocdl.s_wait_dscnt(0)
+    else:
+        fx.rocdl.s_waitcnt(lgkmcnt=0)
+    fx.rocdl.s_barrier()
 
 
 def placed(block: Any, across: Any, down: Any, group: Any, dies: int) -> tuple[Any, Any, Any]:
@@ -410,7 +413,7 @@ def finished(values: list[Any], extras: Any, form: Any, row: Any, column: Any, m
 
 def uniform(value: Any) -> Any:
     """A value that is the same in all lanes, in a scalar register."""
-    return fx.rocdl.readfirstlane(fx.Int32, value)
+    return fx.Int32(fx.rocdl.readfirstlane(fx.Int32.ir_type, value))
 
 
 def merged(one: list[str], other: list[str]) -> list[str]:

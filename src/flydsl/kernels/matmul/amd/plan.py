@@ -78,21 +78,21 @@ def _mfma(target: GPUTarget, dtype: str) -> Form | None:
 def _wmma_v1(target: GPUTarget, dtype: str) -> Form | None:
     if dtype not in ("float16", "bfloat16", "int8"):
         return None
-    return Form("wmma", 16, 32, part=16, doubled=True, bare=True, store=1)
+    return Form("wmma", 16, 32, part=16, doubled=True, wait="lgkm", store=1)
 
 
 def _wmma_v2(target: GPUTarget, dtype: str) -> Form | None:
     if dtype not in ("float16", "bfloat16", "int8", *OCP):
         return None
-    return Form("wmma", 16, 32, part=8, bare=True, store=8)
+    return Form("wmma", 16, 32, part=8, wait="ds", store=8)
 
 
 def _wmma_v3(target: GPUTarget, dtype: str) -> Form | None:
     if dtype in ("float16", "bfloat16"):
-        return Form("wmma", 32, 32, part=8, bare=True, store=8)
+        return Form("wmma", 32, 32, part=8, wait="ds", store=8)
     if dtype in ("int8", *OCP):
-        return Form("wmma", 64, 32, part=8, bare=True, store=8)
-    return Form("wmma", 4, 32, part=2, bare=True, store=8) if dtype == "float32" else None
+        return Form("wmma", 64, 32, part=8, wait="ds", store=8)
+    return Form("wmma", 4, 32, part=2, wait="ds", store=8) if dtype == "float32" else None
 
 
 def rate(target: GPUTarget) -> float:
