@@ -22,7 +22,7 @@ from compile_time import PEER_SOURCE, ROOT, BenchmarkError, Subject, peer, run, 
 MATRIX = r"v_\w*(?:mfma|wmma)"
 CLASSES = {
     "matrix": MATRIX,
-    "wait": "s_wait",
+    "wait": "s_wait|s_delay_alu|s_nop|s_clause",
     "barrier": "s_barrier",
     "to shared": r"buffer_load\w* lds",
     "load": r"(?:buffer|global)_load",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .experts.entry import moe
     from .experts.move import permute_tokens, unpermute_tokens
     from .experts.sort import sort_tokens
+    from .matmul.amd.blocks import MxMatrix
     from .matmul.amd.weights import PreshuffledWeight, preshuffle_weight
     from .matmul.entry import matmul
     from .matmul.grouped import grouped_matmul
@@ -52,6 +53,7 @@ _WHERE = {
         "experts.sort": "sort_tokens",
         "matmul.entry": "matmul",
         "matmul.grouped": "grouped_matmul",
+        "matmul.amd.blocks": "MxMatrix",
         "matmul.amd.weights": "PreshuffledWeight preshuffle_weight",
         "matmul.weights": "QuantizedWeight dequantize_weight quantize_weight",
         "mx.quantize": "dequantize_mx layer_norm_mx quantize_mx rms_norm_mx",
@@ -90,7 +92,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "PreshuffledWeight", "QuantizedWeight", "argmax", "argsort", "attention", "cast", "cross_entropy",
+    "MxMatrix", "PreshuffledWeight", "QuantizedWeight", "argmax", "argsort", "attention", "cast", "cross_entropy",
     "cross_entropy_backward", "cross_entropy_forward", "dequantize_mx", "dequantize_weight", "embedding",
     "embedding_backward", "gate", "gated", "gated_backward", "gelu_mul", "group_norm", "group_norm_backward",
     "group_norm_forward", "grouped_matmul", "layer_norm", "layer_norm_backward", "layer_norm_mx",

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .amd.blocks import MxMatrix
     from .amd.weights import PreshuffledWeight, preshuffle_weight
     from .entry import matmul
     from .grouped import grouped_matmul
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "matmul": ".entry", "grouped_matmul": ".grouped", "QuantizedWeight": ".weights", "dequantize_weight": ".weights",
-    "quantize_weight": ".weights", "PreshuffledWeight": ".amd.weights", "preshuffle_weight": ".amd.weights",
+    "quantize_weight": ".weights", "PreshuffledWeight": ".amd.weights", "MxMatrix": ".amd.blocks",
+    "preshuffle_weight": ".amd.weights",
 }  # fmt: skip
 
 
@@ -26,6 +28,6 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
-    "PreshuffledWeight", "QuantizedWeight", "dequantize_weight", "grouped_matmul", "matmul", "preshuffle_weight",
-    "quantize_weight",
+    "MxMatrix", "PreshuffledWeight", "QuantizedWeight", "dequantize_weight", "grouped_matmul", "matmul",
+    "preshuffle_weight", "quantize_weight",
 ]  # fmt: skip

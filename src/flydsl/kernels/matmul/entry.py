@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from flydsl.errors import DSLValueError
+from flydsl.errors import DSLTypeError, DSLValueError
 
 from ...target import architecture, on_host
+from ..activations import ACTIVATIONS
+from .amd.blocks import MxMatrix
 from .amd.weights import PreshuffledWeight, as_matrix
-from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key
+from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key, is_torch
 from .calls import decide, decide_moved
 from .operands import Run, Target
 from .request import SUMS, Request, check, check_apart, check_out, check_precision, check_scale_out
@@ -22,8 +24,8 @@ _MOST = 4096
 
 
 def matmul(
-    a: HostArray,
-    b: HostArray | QuantizedWeight[HostArray] | PreshuffledWeight[HostArray],
+    a: HostArray | MxMatrix[HostArray],
+    b: HostArray | QuantizedWeight[HostArray] | PreshuffledWeight[HostArray] | MxMatrix[HostArray],
     *,
     out: HostArray | None = None,
     bias: HostArray | None = None,
@@ -51,13 +53,17 @@ def matmul(
 
     `b` may be what `quantize_weight` gives: weights of 4 or 8 bits with scales of their own, for `a` of float16,
     bfloat16 or float32 with any number of dimensions in front of K. Or it is what `preshuffle_weight` gives: the same
-    numbers, laid out for AMD's matrix instructions.
+    numbers, laid out for AMD's matrix instructions. Or both are `MxMatrix`, rows in MX blocks: the product is that of
+    `a` with the rows of `b`, of float32 unless `out_dtype` says other.
 
     >>> a, b = np.arange(6, dtype="f4").reshape(2, 3), np.ones((3, 2), "f4")
     >>> matmul(a, b, bias=np.array([0.0, 0.5], "f4"))
     array([[ 3. ,  3.5],
            [12. , 12.5]], dtype=float32)
     """
+    if isinstance(a, MxMatrix) or isinstance(b, MxMatrix):
+        scales = scale_a, scale_b, scale_out
+        return _in_blocks(a, b, out, bias, activation, scales, out_dtype, accumulate, precision, stream)
     if isinstance(b, QuantizedWeight):
         return _with_weights(
             a, b, out, bias, activation, scale_a, scale_b, scale_out, out_dtype, accumulate, precision,
@@ -99,6 +105,37 @@ def matmul(
             scale_a, scale_b = _flat(scale_a), _flat(scale_b)
         known.run(a, b, out, bias, scale_a, scale_b, _flat(scale_out), stream)
     return out
+
+
+def _in_blocks(
+    a: object,
+    b: object,
+    out: HostArray | None,
+    bias: HostArray | None,
+    activation: str | None,
+    scales: tuple[object, ...],
+    out_dtype: object,
+    accumulate: str,
+    precision: str,
+    stream: object,
+) -> Any:
+    if not isinstance(a, MxMatrix):
+        raise DSLTypeError(f"matmul: b is in MX blocks, and so must a be, got {type(a).__name__}")
+    if any(x is not None for x in scales):
+        raise DSLValueError("matmul: MX blocks have scales of their own; leave out scale_a, scale_b, scale_out")
+    if (accumulate, precision) != ("f32", "ieee"):
+        raise DSLValueError("matmul: accumulate and precision are not about MX blocks; leave them out")
+    if activation is not None and activation not in ACTIVATIONS:
+        raise DSLValueError(f"matmul: unknown activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
+    blocks: MxMatrix[HostArray] = a  # pyright: ignore[reportUnknownVariableType]
+    place = Array(blocks.shape, (1, 1), "int8", _device(blocks.data), 0)
+    from .amd.mx import matmul_mx
+
+    return matmul_mx(blocks, b, out, bias, activation, out_dtype, stream, target_of(place), matmul)
+
+
+def _device(x: HostArray) -> str:
+    return str(x.device) if is_torch(x) else "cpu"
 
 
 def _with_weights(

@@ -31,12 +31,15 @@ def amd_matmul(
     tile: fx.Constexpr[Tile],
     form: fx.Constexpr[Form],
     stream: fx.Stream = fx.Stream(None),
+    blocks_w: fx.Tensor | None = None,
+    blocks_a: fx.Tensor | None = None,
 ):
     """`c = activation((a @ w.T) * scale_a * scale_b + bias) / scale_out`, with rows of `a` and `w` in 16-byte units.
 
-    Strides are in elements: of the rows of each matrix, and of its batch.
+    Strides are in elements: of the rows of each matrix, and of its batch. Scales of MX blocks are in the order of
+    `mx.py`.
     """
-    extras = tuple(x for x in (bias, scale_a, scale_b, scale_out) if x is not None)
+    extras = tuple(x for x in (blocks_w, blocks_a, bias, scale_a, scale_b, scale_out) if x is not None)
     amd_tiles(
         a, w, c, extras, m, n, k, batches, step_a, step_w, step_c, batch_a, batch_w, batch_c, group, tile, form, stream
     )

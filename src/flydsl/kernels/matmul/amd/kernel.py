@@ -31,6 +31,8 @@ UNIT_SCALE = 0x7F7F7F7F
 """Four E8M0 ones."""
 FAR_BYTES = 0x7FFFFFF0
 """An offset that is out of range of every descriptor."""
+MX_BYTES = {"Float8E4M3FN": 128, "Float8E5M2": 128, "Float4E2M1FN": 64}
+"""Bytes of a row that one instruction with scales multiplies."""
 DIES = 8
 """Dies with an L2 each, to which blocks are dealt in turn."""
 
@@ -75,6 +77,8 @@ class Form(NamedTuple):
     """What else there is: of bias, scale_a, scale_b, scale_out; with ":one" behind it if it is one value for all, and
     with ":rows" if a bias belongs to rows."""
     activation: str = "none"
+    mx: str = ""
+    """The type of MX blocks, whose scales go with the operands: see `mx.py`."""
     dies: int = 1
     """Neighbouring tiles go to the same one of so many dies."""
 
@@ -157,6 +161,9 @@ def amd_kernel(
     inputs = [product.make_fragment_B(halves[None, None, 0, 0]) for _ in range(2)]
     shape = fx.make_view(fx.get_iter(c), fx.make_layout((tile.n, half_m), (1, tile.n)))
     sums = [product.make_fragment_C(shape) for _ in range(2)]
+    if fx.const_expr(form.mx != ""):
+        # Operands may move as bytes.
+        sums = [fx.make_fragment_like(part, dtype=fx.Float32) for part in sums]
     for half in fx.range_constexpr(2):
         sums[half].fill(0)
 
@@ -227,8 +234,40 @@ def amd_kernel(
     def read_half(half: int, stage: int) -> None:
         fx.copy(move, from_half[None, None, None, half, stage], read_a.retile(inputs[half]))
 
+    # Scales of blocks: for each of an operand's 128 elements of K a word, with a byte for each of four instructions.
+    steps = tile.row_bytes // MX_BYTES.get(form.mx, tile.row_bytes)
+    scales = [[fx.make_rmem_tensor(fx.make_layout(1, 1), fx.Int32) for _ in range(2 * steps)] for _ in range(2)]
+
+    def load_scales(number: Any, which: int) -> None:
+        places = (block_n, down, wave % tile.waves_n), (block_m, across, wave // tile.waves_n)
+        for side in fx.range_constexpr(2):
+            block, blocks, part = places[side]
+            words = fx.get_iter(rocdl.make_buffer_tensor(extras[side]))
+            mine_of = words + (block * (2 * lanes) + part * lanes + lane)
+            for i in fx.range_constexpr(steps):
+                at = (number * steps + i) * (blocks * (2 * lanes))
+                atom = fx.make_copy_atom(rocdl.BufferCopy32b(), fx.Int32).set_value("soffset", at)
+                one = fx.make_layout(1, 1)
+                fx.copy_atom_call(atom, fx.make_view(mine_of, one), scales[which][side * steps + i])
+
+    def multiply_blocks(half: int, which: int) -> None:
+        kind = getattr(fx, form.mx)
+        for s in fx.range_constexpr(steps):
+            of_w, of_a = (scales[which][side * steps + s][0] for side in range(2))
+            for i in fx.range_constexpr(per_wave_n):
+                left = as_operand(weights[which], i, s, kind)
+                for j in fx.range_constexpr(per_wave_m):
+                    make = rocdl.cdna4.MFMA_Scale(16, 16, 128, kind, opsel_a=i, opsel_b=half * per_wave_m + j)
+                    total = sums[half][None, i, j]
+                    fx.mma_atom_call(
+                        fx.make_mma_atom(make), total, left, as_operand(inputs[half], j, s, kind), total,
+                        scale_a=of_w, scale_b=of_a,
+                    )  # fmt: skip
+
     def multiply(half: int, which: int) -> None:
-        if fx.const_expr(form.instruction == "mfma_scale"):
+        if fx.const_expr(form.mx != ""):
+            multiply_blocks(half, which)
+        elif fx.const_expr(form.instruction == "mfma_scale"):
             fx.gemm(mma, sums[half], weights[which], inputs[half], sums[half], scale_a=UNIT_SCALE, scale_b=UNIT_SCALE)
         else:
             fx.gemm(mma, sums[half], weights[which], inputs[half], sums[half])
@@ -268,11 +307,14 @@ def amd_kernel(
         read_half(1, stage)
         if fx.const_expr(form.shuffled):
             load_weights(along(number + 1) * depth, 1 - which)
+        if fx.const_expr(form.mx != ""):
+            load_scales(along(number + 1), 1 - which)
         multiply(0, which)
         interleave(products, merged(["dsrd"] * reads, ["vmem"] * reads_w) if form.shuffled else ["dsrd"] * reads)
         rocdl.sched_barrier(0)
         # This wave has read all of tile t, and its part of tile t+1 is there: only what came later is under way.
-        rocdl.s_waitcnt(vmcnt=(stages - 2) * moved + (reads_w if form.shuffled else 0), lgkmcnt=0)
+        later = reads_w if form.shuffled else 2 * steps if form.mx else 0
+        rocdl.s_waitcnt(vmcnt=(stages - 2) * moved + later, lgkmcnt=0)
         rocdl.s_barrier()
         rocdl.sched_barrier(0)
         read_half(0, after)
@@ -283,6 +325,8 @@ def amd_kernel(
         interleave(products, ["dsrd"] * (reads if form.shuffled else reads + reads_w) + ["dma"] * moved)
         rocdl.sched_barrier(0)
 
+    if fx.const_expr(form.mx != ""):
+        load_scales(tiles - 1, 0)
     if fx.const_expr(form.direct):
         unit_column = unit_of * unit
         copy_tile(end, (end + unit_column < k).select(fx.Int32(0), fx.Int32(behind)), 0)
@@ -318,6 +362,8 @@ def amd_kernel(
                 fx.barrier()
                 read_half(0, i + 1)
                 read_weights(i + 1, (i + 1) % 2)
+                if fx.const_expr(form.mx != ""):
+                    load_scales(along(tiles - rest + i + 1), (i + 1) % 2)
 
     here_c = fx.get_iter(c) + (fx.Int64(batch) * batch_c + fx.Int64(row) * step_c + column)
     one = fx.make_view(here_c, fx.make_layout((tile.m, tile.n), (step_c, 1)))
@@ -340,11 +386,19 @@ def amd_kernel(
                     at = inside.select(at_m * step_c + at_n, beyond)
                     total = sums[half][None, i, j].load()
                     found = [total[v + e] for e in range(form.store)]
-                    if fx.const_expr(form.extras or form.activation != "none" or c.dtype is not found[0].dtype):
+                    if fx.const_expr(form.extras != () or form.activation != "none" or c.dtype is not found[0].dtype):
                         found = finished(found, extras, form, row + at_m, column + at_n, m, n, c.dtype)
                     result = fx.make_rmem_tensor(fx.make_layout(form.store, 1), c.dtype)
                     result.store(fx.Vector.from_elements(found, c.dtype))
                     fx.copy_atom_call(store, result, fx.make_view(out + at, fx.make_layout(form.store, 1)))
+
+
+def as_operand(fragment: Any, at: int, step: int, kind: Any) -> Any:
+    """What one lane gives an instruction, as elements of a type."""
+    held = fragment[None, at, step].load()
+    made = fx.make_rmem_tensor(fx.make_layout(held.numel * held.dtype.width // kind.width, 1), kind)
+    made.store(held.bitcast(kind))
+    return made
 
 
 def meet(wait: str) -> None:
@@ -382,7 +436,9 @@ def finished(values: list[Any], extras: Any, form: Any, row: Any, column: Any, m
     """Neighbouring sums of a row with scales, bias and activation, as `dtype`."""
     if dtype is fx.Int32:
         return values
-    given = {name.partition(":")[0]: (name.partition(":")[2], x) for name, x in zip(form.extras, extras, strict=True)}
+    # Scales of blocks come first.
+    others = extras[len(extras) - len(form.extras) :]
+    given = {name.partition(":")[0]: (name.partition(":")[2], x) for name, x in zip(form.extras, others, strict=True)}
     made = [fx.Float32(x) for x in values]
     at_row = fx.min(row, m - 1)
     columns = [fx.min(column + e, n - 1) for e in range(len(values))]
@@ -493,4 +549,6 @@ def amd_tiles(
     blocks = ((m + tile.m - 1) // tile.m) * ((n + tile.n - 1) // tile.n) * batches
     numbers = [fx.Int32(x) for x in (m, n, k, step_a, step_w, step_c)]
     batch = [fx.Int64(x) for x in (batch_a, batch_w, batch_c)]
-    amd_kernel(a, w, c, extras, *numbers, *batch, fx.Int32(group), mma, fill, tile, form).launch(grid=blocks, block=threads, stream=stream)
+    amd_kernel(a, w, c, extras, *numbers, *batch, fx.Int32(group), mma, fill, tile, form).launch(
+        grid=blocks, block=threads, stream=stream
+    )
