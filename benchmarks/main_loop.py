@@ -2,6 +2,7 @@
 
     python benchmarks/main_loop.py                 # ours, for all architectures
     python benchmarks/main_loop.py --peer          # beside what FlyDSL makes of the same source
+    python benchmarks/main_loop.py --tiles         # every tile that `matmul` may take
 
 A row is a kernel of 128 x 128 results where it says nothing else; counts are of the loop, which works on some tiles of
 K, and the last but two columns are vector and scalar instructions for each matrix instruction. Needs no GPU, but torch.
@@ -94,6 +95,27 @@ def cases() -> dict[str, Any]:
     return CASES  # pyright: ignore[reportUnknownVariableType]
 
 
+def every_tile() -> dict[str, Any]:
+    """All tiles of `matmul`, by name."""
+    sys.path[:0] = [str(ROOT / "src"), str(PEER_SOURCE)]
+    from flydsl.kernels.matmul.amd.plan import form_for, shared_bytes, tiles
+    from flydsl.target import GPUTarget
+    from loops import Case  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+
+    found: dict[str, Any] = {}
+    for arch in ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250"):
+        target = GPUTarget.parse(f"rocm:{arch}")
+        for dtype in ("float16", "float32", "int8", "float8_e4m3fn", "float8_e4m3fnuz"):
+            plain = form_for(target, dtype)
+            for form in () if plain is None else (plain, plain._replace(shuffled=True)):
+                for tile in tiles(form):
+                    if shared_bytes(tile, form) <= (target.caps.shared_mem_per_block or 0):
+                        words = f"{tile.m} x {tile.n} x {tile.row_bytes} B, {tile.stages} stages"
+                        name = f"{arch} {dtype} {words}{', preshuffled' * form.shuffled}"
+                        found[name] = Case(arch, dtype, tile, form._replace(store=1))
+    return found
+
+
 def ours(case: Any) -> str:
     import flydsl.compiler as flyc
 
@@ -132,11 +154,12 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="parts of the names of cases; all of them by default")
     parser.add_argument("--peer", action="store_true", help="also what FlyDSL makes of the same source")
     parser.add_argument("--peer-python", type=Path, help="interpreter of a ready environment with FlyDSL")
+    parser.add_argument("--tiles", action="store_true", help="every tile that the entry point may take")
     arguments: Any = parser.parse_args()
     arguments.warm_up, arguments.processor_time = "warm_up", False
     subject = peer(arguments) if arguments.peer else None
     rows: list[list[str]] = []
-    for name, case in cases().items():
+    for name, case in (every_tile() if arguments.tiles else cases()).items():
         if arguments.names and not any(part in name for part in arguments.names):
             continue
         rows.append(row(name, read_loop(ours(case))))

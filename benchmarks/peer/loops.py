@@ -24,7 +24,7 @@ class Case(NamedTuple):
     def arrays(self) -> list[torch.Tensor]:
         out = torch.int32 if self.dtype == "int8" else torch.float16
         kind = getattr(torch, self.dtype)
-        return [torch.zeros(512, 1024).to(kind), torch.zeros(512, 1024).to(kind), torch.zeros(512, 512).to(out)]
+        return [torch.zeros(512, 8192).to(kind), torch.zeros(512, 8192).to(kind), torch.zeros(512, 512).to(out)]
 
     @property
     def function(self) -> Any:

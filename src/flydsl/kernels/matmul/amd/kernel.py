@@ -16,7 +16,7 @@ uniform offset, and no lane computes an address in the loop.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -83,6 +83,14 @@ class Form(NamedTuple):
     """Neighbouring tiles go to the same one of so many dies."""
 
 
+if TYPE_CHECKING:
+    TileLike: TypeAlias = Tile
+    FormLike: TypeAlias = Form
+else:
+    # FlyDSL knows no other class for constants of several values.
+    TileLike = FormLike = tuple
+
+
 @flyc.kernel  # pyright: ignore[reportUnknownArgumentType]
 def amd_kernel(
     a: fx.Tensor,
@@ -101,8 +109,8 @@ def amd_kernel(
     group: fx.Int32,
     mma: fx.TiledMma,
     fill: fx.TiledCopy,
-    tile: fx.Constexpr[tuple],
-    form: fx.Constexpr[tuple],
+    tile: fx.Constexpr[TileLike],
+    form: fx.Constexpr[FormLike],
 ):
     rocdl, dtype = fx.rocdl, a.dtype
     tid = fx.thread_idx.x
@@ -167,7 +175,9 @@ def amd_kernel(
     for half in fx.range_constexpr(2):
         sums[half].fill(0)
 
-    from_w = to_w = held_w = from_stage = None
+    to_w: Any = None
+    held_w: Any = None
+    from_stage: Any = None
     if fx.const_expr(form.shuffled):
         read_w = fx.make_tiled_copy_A(load, mma).get_slice(tid)
         from_w = read_w.partition_S(tile_w)
@@ -432,7 +442,9 @@ def shifted(part: Any, shift: Any) -> Any:
     return part if isinstance(shift, int) else fx.make_view(fx.get_iter(part) + shift, part.layout)
 
 
-def finished(values: list[Any], extras: Any, form: Any, row: Any, column: Any, m: Any, n: Any, dtype: Any) -> list[Any]:
+def finished(
+    values: list[Any], extras: Any, form: Form, row: Any, column: Any, m: Any, n: Any, dtype: Any
+) -> list[Any]:
     """Neighbouring sums of a row with scales, bias and activation, as `dtype`."""
     if dtype is fx.Int32:
         return values
@@ -490,7 +502,7 @@ def interleave(products: int, memory: list[str]) -> None:
         done = until
 
 
-def matrix_product(dtype: Any, tile: Any, form: Any) -> fx.TiledMma:
+def matrix_product(dtype: Any, tile: Tile, form: Form) -> fx.TiledMma:
     """The product of a block's waves.
 
     A lane loads 16 bytes of K. Where the instruction takes fewer, K is permuted so that it takes them one part after
@@ -533,8 +545,8 @@ def amd_tiles(
     batch_w: fx.Int64,
     batch_c: fx.Int64,
     group: fx.Int32,
-    tile: fx.Constexpr[tuple],
-    form: fx.Constexpr[tuple],
+    tile: fx.Constexpr[TileLike],
+    form: fx.Constexpr[FormLike],
     stream: fx.Stream = fx.Stream(None),
 ):
     """`c = f(a @ w.T)`; strides are in elements: of the rows of each matrix, and of its batch."""
@@ -547,8 +559,7 @@ def amd_tiles(
         chunk, fx.make_layout((threads // units, units), (units, 1)), fx.make_layout((1, unit), (unit, 1))
     )
     blocks = ((m + tile.m - 1) // tile.m) * ((n + tile.n - 1) // tile.n) * batches
-    numbers = [fx.Int32(x) for x in (m, n, k, step_a, step_w, step_c)]
-    batch = [fx.Int64(x) for x in (batch_a, batch_w, batch_c)]
-    amd_kernel(a, w, c, extras, *numbers, *batch, fx.Int32(group), mma, fill, tile, form).launch(
-        grid=blocks, block=threads, stream=stream
-    )
+    amd_kernel(
+        a, w, c, extras, fx.Int32(m), fx.Int32(n), fx.Int32(k), fx.Int32(step_a), fx.Int32(step_w), fx.Int32(step_c),
+        fx.Int64(batch_a), fx.Int64(batch_w), fx.Int64(batch_c), fx.Int32(group), mma, fill, tile, form,
+    ).launch(grid=blocks, block=threads, stream=stream)  # fmt: skip

@@ -107,11 +107,14 @@ def rate(target: GPUTarget) -> float:
 def tiles(form: Form) -> Iterator[Tile]:
     """Tiles without spills; the first one is for everything that must not depend on M."""
     if form.shuffled:
-        for m, n in ((32, 64), (32, 128), (64, 128), (128, 128), (256, 128)):
-            if form.lanes == 64 or m <= (32 if form.doubled else 64):
+        if form.lanes == 32:
+            yield Tile(32, 64, 128, 1, 4)
+            yield Tile(32, 128, 64, 1, 4)
+            if not form.doubled:
+                yield Tile(64, 128, 64, 1, 4)
+        else:
+            for m, n in ((32, 64), (32, 128), (64, 128), (128, 128), (256, 128)):
                 yield Tile(m, n, 128, 1, 4)
-        if form.lanes == 32 and not form.doubled:
-            yield Tile(128, 128, 64, 1, 4)
         return
     if form.instruction == "wmma":
         yield Tile(32, 64, 128, 1, 4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
@@ -57,7 +57,8 @@ def preshuffle_weight(w: ArrayT) -> PreshuffledWeight[ArrayT]:
         import numpy as np
 
         padded = np.zeros((rows, depth), w.dtype)
-    padded[:n, :k] = w.T
+    rows_of: Any = w.T
+    padded[:n, :k] = rows_of
     return PreshuffledWeight(cast("ArrayT", shuffled(padded)), (k, n))
 
 
