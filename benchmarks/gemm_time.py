@@ -46,7 +46,7 @@ def preshuffled(block_m: int, block_n: int) -> Callable[[], Any]:
     def compile_it() -> Any:
         import flydsl.compiler as flyc
 
-        importlib.reload(importlib.import_module("flydsl.kernels.gemm_preshuffle_kernel"))
+        importlib.reload(importlib.import_module("flydsl.kernels.matmul.amd.kernel"))
         module = importlib.reload(importlib.import_module("flydsl.kernels.gemm_preshuffle"))
         a, w, c = _arrays(256, 256, 512)
         function, weights = module.gemm_preshuffle, module.preshuffle_weights(w)

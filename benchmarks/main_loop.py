@@ -1,10 +1,12 @@
-"""Main loop and registers of the pipelined matrix product (`kernels/gemm_preshuffle_kernel.py`), by instruction class.
+"""Main loops and registers of the matrix products for AMD GPUs (`kernels/matmul/amd/kernel.py`), by instruction class.
 
-    python benchmarks/main_loop.py                 # ours, for gfx942 and gfx950
-    python benchmarks/main_loop.py --peer          # for gfx942, beside what FlyDSL makes of the same source
+    python benchmarks/main_loop.py                 # ours, for all architectures
+    python benchmarks/main_loop.py --peer          # beside what FlyDSL makes of the same source
+    python benchmarks/main_loop.py --tiles         # every tile that `matmul` may take
 
-The loop works on two tiles of 128 x 128 x 64 f16 elements. Needs no GPU. `--peer` sets FlyDSL up as `compile_time.py`
-does.
+A row is a kernel of 128 x 128 results where it says nothing else; counts are of the loop, which works on some tiles of
+K, and the last but two columns are vector and scalar instructions for each matrix instruction. Needs no GPU, but torch.
+`--peer` sets FlyDSL up as `compile_time.py` does.
 """
 
 import argparse
@@ -14,95 +16,160 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from compile_time import ROOT, BenchmarkError, Subject, case, peer, run, table
+from compile_time import PEER_SOURCE, ROOT, BenchmarkError, Subject, peer, run, table
 
+MATRIX = r"v_\w*(?:mfma|wmma)"
 CLASSES = {
-    "mfma": "v_mfma",
-    "ds_read": "ds_read",
-    "ds_write": "ds_write",
-    "buffer_load": "buffer_load",
-    "waitcnt": "s_waitcnt",
+    "matrix": MATRIX,
+    "wait": "s_wait|s_delay_alu|s_nop|s_clause",
     "barrier": "s_barrier",
+    "to shared": r"buffer_load\w* lds",
+    "load": r"(?:buffer|global)_load",
+    "read": r"ds_(?:read|load)",
+    "write": r"ds_(?:write|store)",
     "other memory": r"(?:global|flat|scratch|buffer|ds|s_load|s_buffer)_?",
-    "valu": "v_",
-    "salu": "s_",
+    "vector": "v_",
+    "scalar": "s_",
 }
-"""Row of the table -> what its mnemonics begin with; the first that fits counts."""
-FIELDS = {
-    "VGPRs": "vgpr_count", "AGPRs": "agpr_count", "SGPRs": "sgpr_count", "VGPR spills": "vgpr_spill_count",
-    "SGPR spills": "sgpr_spill_count", "LDS bytes": "group_segment_fixed_size", "scratch": "private_segment_fixed_size",
-}  # fmt: skip
+"""Column of the table -> what its mnemonics begin with; the first that fits counts."""
+
+
+class Loop(NamedTuple):
+    """A main loop: how often each class comes, what loads it waits for, and what its kernel needs."""
+
+    counts: dict[str, int]
+    waits: list[int]
+    """Loads that may be under way behind each wait for loads."""
+    registers: int
+    spills: int
+    shared: int
+
+    def per_product(self, name: str) -> float:
+        return self.counts[name] / self.counts["matrix"]
 
 
 def main_loop(asm: str) -> list[str]:
-    """Mnemonics of the loop with the most matrix instructions."""
-    parts = re.split(r"^(\.LBB\w+):", asm, flags=re.M)
+    """Lines of the loop with the most matrix instructions."""
+    parts = re.split(r"^(\.LBB\w+):", re.sub(r"[ \t]*;.*", "", asm), flags=re.M)
     loops: list[list[str]] = []
     for label, body in zip(parts[1::2], parts[2::2], strict=True):
-        head, branch, _ = re.sub(r";.*", "", body).partition(f"s_cbranch_scc1 {label}")
-        if branch:
-            loops.append([*re.findall(r"^\s+([a-z]\w+)", head, flags=re.M), "s_cbranch_scc1"])
+        found = re.match(rf"(?s)(.*?s_cbranch_\w+ {label})\n", body)
+        if found:
+            loops.append([line.strip() for line in found[1].splitlines() if re.match(r"\s+[a-z]", line)])
     if not loops:
         raise BenchmarkError("the assembly has no loop")
-    return max(loops, key=lambda names: sum("mfma" in name for name in names))
+    return max(loops, key=lambda lines: sum(re.match(MATRIX, line) is not None for line in lines))
 
 
-def column(asm: str) -> dict[str, str]:
-    """One column of the table."""
-    counts = Counter(next(k for k, p in CLASSES.items() if re.match(p, name)) for name in main_loop(asm))
-    found = {name: str(counts[name]) for name in CLASSES}
-    for name, field in FIELDS.items():
-        match = re.search(rf"\.{field}:\s+(\d+)", asm)
-        found[name] = match[1] if match else "0"
+def class_of(line: str) -> str:
+    name, _, operands = line.partition(" ")
+    whole = f"{name.split()[0]} lds" if re.search(r"\blds\b", operands) else name
+    return next(kind for kind, pattern in CLASSES.items() if re.match(pattern, whole))
+
+
+def read_loop(asm: str) -> Loop:
+    lines = main_loop(asm)
+    counts = Counter(class_of(line) for line in lines)
+    waits: list[int] = []
+    for line in lines:
+        found = re.search(r"vmcnt\((\d+)\)|s_wait_loadcnt(_dscnt)? (0x[0-9a-f]+)", line)
+        if found:
+            waits.append(int(found[1]) if found[1] else int(found[3], 16) >> (8 if found[2] else 0))
+
+    def field(name: str) -> int:
+        match = re.search(rf"\.{name}:\s+(\d+)", asm)
+        return int(match[1]) if match else 0
+
+    return Loop(
+        {name: counts[name] for name in CLASSES}, waits, field("vgpr_count"),
+        field("vgpr_spill_count") + field("sgpr_spill_count"), field("group_segment_fixed_size"),
+    )  # fmt: skip
+
+
+def cases() -> dict[str, Any]:
+    sys.path[:0] = [str(ROOT / "src"), str(PEER_SOURCE)]
+    from loops import CASES  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+
+    return CASES  # pyright: ignore[reportUnknownVariableType]
+
+
+def every_tile() -> dict[str, Any]:
+    """All tiles of `matmul`, by name."""
+    sys.path[:0] = [str(ROOT / "src"), str(PEER_SOURCE)]
+    from flydsl.kernels.matmul.amd.plan import form_for, shared_bytes, tiles
+    from flydsl.target import GPUTarget
+    from loops import Case  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+
+    found: dict[str, Any] = {}
+    for arch in ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250"):
+        target = GPUTarget.parse(f"rocm:{arch}")
+        for dtype in ("float16", "float32", "int8", "float8_e4m3fn", "float8_e4m3fnuz"):
+            plain = form_for(target, dtype)
+            for form in () if plain is None else (plain, plain._replace(shuffled=True)):
+                for tile in tiles(form):
+                    if shared_bytes(tile, form) <= (target.caps.shared_mem_per_block or 0):
+                        words = f"{tile.m} x {tile.n} x {tile.row_bytes} B, {tile.stages} stages"
+                        name = f"{arch} {dtype} {words}{', preshuffled' * form.shuffled}"
+                        found[name] = Case(arch, dtype, tile, form._replace(store=1))
     return found
 
 
-def ours(arch: str) -> str:
+def ours(case: Any) -> str:
     import flydsl.compiler as flyc
 
-    if arch == "gfx942":
-        function, arguments = case("preshuffle_gemm", "peer")
-        return flyc.compile(function, *arguments, target=f"rocm:{arch}").artifact.asm
-    from flydsl.kernels.gemm_preshuffle import gemm_preshuffle
-
-    _, arguments = case("preshuffle_gemm", "peer")
-    return flyc.compile(gemm_preshuffle, *arguments, target=f"rocm:{arch}").artifact.asm
+    return flyc.compile(case.function, *case.arrays, target=f"rocm:{case.arch}").artifact.asm
 
 
-def theirs(subject: Subject) -> str:
+def theirs(subject: Subject, name: str, arch: str) -> str:
     """What FlyDSL dumps as its last stage."""
     with tempfile.TemporaryDirectory(prefix="flydsl-bench-") as folder:
         dumps = Path(folder) / "dumps"
         environment = {
             **subject.environment,
+            "ARCH": arch,
+            "FLYDSL_GPU_ARCH": arch,
             "FLYDSL_RUNTIME_CACHE_DIR": folder,
             "FLYDSL_DUMP_IR": "1",
             "FLYDSL_DUMP_DIR": str(dumps),
         }
-        run([subject.python, *subject.command("preshuffle_gemm")], environment)
-        files = [path for path in dumps.rglob("*.s") if "gemm_preshuffle" in path.parent.name]
+        run([subject.python, str(PEER_SOURCE / "loops.py"), name], environment)
+        files = [*dumps.rglob("*.s")]
         if not files:
             raise BenchmarkError(f"{subject.name} wrote no assembly")
         return max(files, key=os.path.getmtime).read_text(encoding="utf-8")
 
 
+def row(name: str, loop: Loop) -> list[str]:
+    shown = ("matrix", "to shared", "load", "read", "write", "wait", "barrier", "vector", "scalar")
+    each = [f"{loop.per_product(kind):.2f}" for kind in ("vector", "scalar")]
+    least = str(min(loop.waits)) if loop.waits else "-"
+    sizes = [str(loop.registers), str(loop.spills), f"{loop.shared // 1024}"]
+    return [name, *(str(loop.counts[kind]) for kind in shown), *each, least, *sizes]
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description="Counts instructions in the main loop of the pipelined matrix product."
-    )
+    parser = argparse.ArgumentParser(description="Counts instructions in the main loops of the matrix products.")
+    parser.add_argument("names", nargs="*", help="parts of the names of cases; all of them by default")
     parser.add_argument("--peer", action="store_true", help="also what FlyDSL makes of the same source")
     parser.add_argument("--peer-python", type=Path, help="interpreter of a ready environment with FlyDSL")
+    parser.add_argument("--tiles", action="store_true", help="every tile that the entry point may take")
     arguments: Any = parser.parse_args()
-    arguments.warm_up = "warm_up"
-    sys.path.insert(0, str(ROOT / "src"))
-    columns = {"gfx942": column(ours("gfx942")), "gfx950": column(ours("gfx950"))}
-    if arguments.peer:
-        subject = peer(arguments)
-        columns[f"gfx942, {subject.name}"] = column(theirs(subject))
-    rows = [[name, *(found[name] for found in columns.values())] for name in (*CLASSES, *FIELDS)]
-    print(table(["", *columns], rows))
+    arguments.warm_up, arguments.processor_time = "warm_up", False
+    subject = peer(arguments) if arguments.peer else None
+    rows: list[list[str]] = []
+    for name, case in (every_tile() if arguments.tiles else cases()).items():
+        if arguments.names and not any(part in name for part in arguments.names):
+            continue
+        rows.append(row(name, read_loop(ours(case))))
+        if subject is not None:
+            try:
+                rows.append(row(f"  {subject.name}", read_loop(theirs(subject, name, case.arch))))
+            except BenchmarkError as error:
+                rows.append([f"  {subject.name}: {str(error).strip().splitlines()[-1][:90]}", *[""] * 15])
+    header = ["", "matrix", "to shared", "load", "read", "write", "wait", "barrier", "vector", "scalar"]
+    print(table([*header, "v/m", "s/m", "least wait", "VGPRs", "spills", "KiB"], rows))
     return 0
 
 

@@ -5,6 +5,7 @@ the two compilers are timed on the same source. Tensors are made by the caller's
 """
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,19 +124,31 @@ def tiled_mma(A: fx.Tensor, B: fx.Tensor, C: fx.Tensor, stream: fx.Stream = fx.S
 
 def _shipped(name: str) -> Any:
     file = Path(__file__).resolve().parents[2] / "src" / "flydsl" / "kernels" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, file)
+    spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = module
     spec.loader.exec_module(module)
     return module
 
 
-gemm_preshuffle_tiles = _shipped("gemm_preshuffle_kernel").gemm_preshuffle_tiles
+shipped = _shipped("matmul/amd/kernel")
+Tile, Form, amd_tiles = shipped.Tile, shipped.Form, shipped.amd_tiles
 
 
-@flyc.jit
-def preshuffle_gemm(A: fx.Tensor, W: fx.Tensor, C: fx.Tensor, stream: fx.Stream = fx.Stream(None)):
-    gemm_preshuffle_tiles(A, W, C, (), 128, 128, 16, False, False, stream)
+def product(tile: Any, form: Any) -> Any:
+    """C = A W^T by that tile; rows lie behind each other."""
+
+    @flyc.jit
+    def gemm(A: fx.Tensor, W: fx.Tensor, C: fx.Tensor, stream: fx.Stream = fx.Stream(None)):
+        m, n = C.shape.unpack()
+        k = fx.get_scalar(A.shape[1])
+        amd_tiles(A, W, C, (), m, n, k, 1, k, k, n, 0, 0, 0, 8, tile, form, stream)
+
+    return gemm
+
+
+preshuffle_gemm = product(Tile(128, 128), Form("mfma", 16, shuffled=True))
 
 
 # The kernel compiled first in every process, so that one-time work is not counted.

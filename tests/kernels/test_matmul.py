@@ -299,13 +299,14 @@ def test_fp8_on_a_gpu(scales: str, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize("across", [False, True])
 def test_operands_are_packed(across: bool):
-    """Rows that the copy engine cannot take lie in aligned lines afterwards, and nothing beside them is written."""
+    """Rows that the copy engine cannot take lie in aligned lines afterwards, which end with zeros."""
     from flydsl.kernels.matmul.pack import pack
 
     batches, lines, length, pitch = 2, 37, 45, 64
     source = torch.randn(batches, length, lines).transpose(1, 2) if across else torch.randn(batches, lines, length)
-    target = torch.full((batches, lines, pitch), float("nan"))
+    around = torch.full((batches * lines + 2, pitch), float("nan"))
+    target = around[1:-1].view(batches, lines, pitch)
     batch, step, inner = source.stride()
     pack(source, target, lines, length, batches, step, inner, batch, pitch, across)
     torch.testing.assert_close(target[..., :length], source, rtol=0, atol=0)
-    assert torch.isnan(target[..., length:]).all()
+    assert (target[..., length:] == 0).all() and torch.isnan(around[[0, -1]]).all()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .experts.entry import moe
     from .experts.move import permute_tokens, unpermute_tokens
     from .experts.sort import sort_tokens
+    from .matmul.amd.blocks import MxMatrix
+    from .matmul.amd.weights import PreshuffledWeight, preshuffle_weight
     from .matmul.entry import matmul
     from .matmul.grouped import grouped_matmul
     from .matmul.weights import QuantizedWeight, dequantize_weight, quantize_weight
@@ -51,6 +53,8 @@ _WHERE = {
         "experts.sort": "sort_tokens",
         "matmul.entry": "matmul",
         "matmul.grouped": "grouped_matmul",
+        "matmul.amd.blocks": "MxMatrix",
+        "matmul.amd.weights": "PreshuffledWeight preshuffle_weight",
         "matmul.weights": "QuantizedWeight dequantize_weight quantize_weight",
         "mx.quantize": "dequantize_mx layer_norm_mx quantize_mx rms_norm_mx",
         "rows.cross_entropy": "cross_entropy cross_entropy_backward cross_entropy_forward",
@@ -88,12 +92,13 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "QuantizedWeight", "argmax", "argsort", "attention", "cast", "cross_entropy", "cross_entropy_backward",
-    "cross_entropy_forward", "dequantize_mx", "dequantize_weight", "embedding", "embedding_backward", "gate", "gated",
-    "gated_backward", "gelu_mul", "group_norm", "group_norm_backward", "group_norm_forward", "grouped_matmul",
-    "layer_norm", "layer_norm_backward", "layer_norm_mx", "linear_cross_entropy", "linear_cross_entropy_backward",
-    "linear_cross_entropy_forward", "log_softmax", "log_softmax_backward", "matmul", "mla_decode", "moe", "permute",
-    "permute_tokens", "quantize", "quantize_mx", "quantize_weight", "reduce", "rms_norm", "rms_norm_backward",
-    "rms_norm_mx", "rms_norm_quantized", "rope", "sample", "scan", "silu_mul", "softmax", "softmax_backward", "sort",
-    "sort_by_key", "sort_tokens", "top_k", "unpermute_tokens",
+    "MxMatrix", "PreshuffledWeight", "QuantizedWeight", "argmax", "argsort", "attention", "cast", "cross_entropy",
+    "cross_entropy_backward", "cross_entropy_forward", "dequantize_mx", "dequantize_weight", "embedding",
+    "embedding_backward", "gate", "gated", "gated_backward", "gelu_mul", "group_norm", "group_norm_backward",
+    "group_norm_forward", "grouped_matmul", "layer_norm", "layer_norm_backward", "layer_norm_mx",
+    "linear_cross_entropy", "linear_cross_entropy_backward", "linear_cross_entropy_forward", "log_softmax",
+    "log_softmax_backward", "matmul", "mla_decode", "moe", "permute", "permute_tokens", "preshuffle_weight", "quantize",
+    "quantize_mx", "quantize_weight", "reduce", "rms_norm", "rms_norm_backward", "rms_norm_mx", "rms_norm_quantized",
+    "rope", "sample", "scan", "silu_mul", "softmax", "softmax_backward", "sort", "sort_by_key", "sort_tokens", "top_k",
+    "unpermute_tokens",
 ]  # fmt: skip

@@ -31,7 +31,9 @@ def biased(values: fx.Vector, biases: fx.Pointer, tile: tuple[int, int], product
     return values + product.partition_C(added).load()
 
 
-LARGEST = {fx.Float8E4M3FN: 448.0, fx.Float8E5M2: 57344.0}
+LARGEST = {
+    fx.Float8E4M3FN: 448.0, fx.Float8E5M2: 57344.0, fx.Float8E4M3FNUZ: 240.0, fx.Float8E5M2FNUZ: 57344.0,
+}  # fmt: skip
 """The largest numbers of 8 bits."""
 
 

@@ -2,43 +2,53 @@
 
 A is (M, K) with contiguous K, W is (N, K) in the order of `preshuffle_weights`, C is (M, N) with contiguous N; f16,
 bf16 or the fp8 of the architecture in, f32, f16 or bf16 out. M is any size, N a multiple of 16, K one of 128 bytes.
-The kernel itself is in `gemm_preshuffle_kernel`.
+The kernel itself is in `matmul/amd/kernel.py`; `matmul` takes such weights too, of any extents (`preshuffle_weight`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.expr.rocdl.target import amd_target
 from flydsl.kernels.extents import check_extents
-from flydsl.kernels.gemm_preshuffle_kernel import GROUP_BYTES, ROW_BYTES, UNIT_BYTES, gemm_preshuffle_tiles
-from flydsl.kernels.matmul.arrays import HostArray, is_torch
-from flydsl.target import GPUTarget, where
+from flydsl.kernels.matmul.amd.kernel import GROUP_BYTES, UNIT_BYTES, Form, Tile, amd_tiles
+from flydsl.kernels.matmul.amd.plan import form_for
+from flydsl.kernels.matmul.amd.weights import LINE, shuffled
+from flydsl.kernels.matmul.arrays import HostArray, type_name
+from flydsl.target import where
 
 ArrayT = TypeVar("ArrayT", bound="HostArray")
 
 BLOCK_M = (32, 64, 128, 256)
 BLOCK_N = (64, 128, 256)
+GROUP = 8
+"""Rows of blocks that are walked together."""
 
 
-def _instructions(dtype: type[fx.Numeric], target: GPUTarget) -> tuple[int, bool, bool]:
-    """K of the matrix instruction, whether it is the one with block scales, and whether A is copied by one that goes
-    straight into shared memory.
+def _form(kernel: str, a: fx.Tensor, c: fx.Tensor, extras: tuple[str, ...]) -> Form:
+    """The instruction of the target; C is stored four columns at a time."""
+    target = amd_target(kernel)
+    if a.dtype.width not in (8, 16) or not a.dtype.is_float:
+        raise DSLTypeError(f"gemm_preshuffle multiplies f16, bf16 or fp8, got {a.dtype}")
+    if not target.has("mfma_i8_k32"):
+        raise DSLValueError(f"gemm_preshuffle exists for {where('mfma_i8_k32')}, not for {target.arch}")
+    found = form_for(target, type_name(a.dtype))
+    if found is None:
+        raise DSLTypeError(f"gemm_preshuffle: {target.arch} has no matrix instruction for {a.dtype}")
+    return found._replace(shuffled=True, store=4, extras=extras)
 
-    Where there are block scales, fp8 uses them, all of them one: that is twice as fast as the plain instruction. Where
-    only 4 bytes per lane can be copied straight into shared memory, 16 bytes by way of registers are better.
-    """
-    if dtype.width not in (8, 16) or not dtype.is_float:
-        raise DSLTypeError(f"gemm_preshuffle multiplies f16, bf16 or fp8, got {dtype}")
-    if target.has("mfma_scale"):
-        return (128, True, True) if dtype.width == 8 else (32, False, True)
-    if target.has("mfma_i8_k32"):
-        return 256 // dtype.width, False, False
-    raise DSLValueError(f"gemm_preshuffle exists for {where('mfma_i8_k32')}, not for {target.arch}")
+
+def _launch(
+    a: fx.Tensor, w: fx.Tensor, c: fx.Tensor, extras: tuple[fx.Tensor, ...], tile: Tile, form: Form, stream: fx.Stream
+) -> None:
+    m, n = c.shape.unpack()
+    k = fx.get_scalar(a.shape[1])
+    step_a, step_c = fx.get_scalar(a.stride[0]), fx.get_scalar(c.stride[0])
+    amd_tiles(a, w, c, extras, m, n, k, 1, step_a, k, step_c, 0, 0, 0, GROUP, tile, form, stream)
 
 
 def _check_blocks(block_m: int, block_n: int) -> None:
@@ -64,8 +74,8 @@ def gemm_preshuffle(
     """
     check_extents("gemm_preshuffle", a=(a, "mk"), w=(w, "nk"), c=(c, "mn"))
     _check_blocks(block_m, block_n)
-    chosen = _instructions(a.dtype, amd_target("gemm_preshuffle"))
-    gemm_preshuffle_tiles(a, w, c, (), block_m, block_n, *chosen, stream)
+    form = _form("gemm_preshuffle", a, c, ())
+    _launch(a, w, c, (), Tile(block_m, block_n), form, stream)
 
 
 @flyc.jit
@@ -85,8 +95,8 @@ def gemm_preshuffle_scaled(
         "gemm_preshuffle_scaled", **matrices, row_scales=(row_scales, "m"), column_scales=(column_scales, "n")
     )
     _check_blocks(block_m, block_n)
-    chosen = _instructions(a.dtype, amd_target("gemm_preshuffle_scaled"))
-    gemm_preshuffle_tiles(a, w, c, (row_scales, column_scales), block_m, block_n, *chosen, stream)
+    form = _form("gemm_preshuffle_scaled", a, c, ("scale_a", "scale_b"))
+    _launch(a, w, c, (row_scales, column_scales), Tile(block_m, block_n), form, stream)
 
 
 def matmul_preshuffled(
@@ -104,7 +114,7 @@ def matmul_preshuffled(
         raise DSLValueError(f"matmul_preshuffled expects a (M, K), w (N, K) and c (M, N), got {shapes}")
     if a.dtype != w.dtype:
         raise DSLTypeError(f"matmul_preshuffled: a is {a.dtype} and w is {w.dtype}")
-    step = ROW_BYTES // a.dtype.itemsize
+    step = LINE // a.dtype.itemsize
     if m == 0 or n % 16 or k % step or k == 0:
         raise DSLValueError(
             f"matmul_preshuffled needs N to be a multiple of 16 and K of {step} for {a.dtype}, got M, N, K = {m, n, k}"
@@ -134,16 +144,12 @@ def preshuffle_weights(w: ArrayT) -> ArrayT:
     if len(w.shape) != 2:
         raise DSLTypeError(f"preshuffle_weights expects a matrix (N, K), got shape {tuple(w.shape)}")
     n, k = (int(extent) for extent in w.shape)
-    unit = UNIT_BYTES // w.dtype.itemsize
     group = GROUP_BYTES // w.dtype.itemsize
     if n % 16 or k % group:
         raise DSLValueError(
             f"preshuffle_weights needs N to be a multiple of 16 and K of {group} for {w.dtype}, got ({n}, {k})"
         )
-    blocks: HostArray = w.reshape(n // 16, 16, k // group, 4, unit)
-    order = (0, 2, 3, 1, 4)
-    moved = blocks.permute(order).contiguous() if is_torch(blocks) else blocks.transpose(order).copy()
-    return cast("ArrayT", moved.reshape(n, k))
+    return shuffled(w)
 
 
 __all__ = ["gemm_preshuffle", "gemm_preshuffle_scaled", "matmul_preshuffled", "preshuffle_weights"]

@@ -171,13 +171,29 @@ _ECC = ("sramecc", "xnack")
 
 
 def _amd(
-    number: str, features: frozenset[str], simd: Simd, switches: Iterable[str], *, family: str = "", lds: int = 64
+    number: str,
+    features: frozenset[str],
+    simd: Simd,
+    switches: Iterable[str],
+    *,
+    family: str = "",
+    lds: int = 64,
+    units: int | None = None,
 ) -> Architecture:
     wide = "dpp_wave" in features
     size = lds * KIB
     name = f"gfx{number}"
     return Architecture(
-        name, "rocm", family or name, 64 if wide else 32, features, tuple(switches), size, size, simd=simd
+        name,
+        "rocm",
+        family or name,
+        64 if wide else 32,
+        features,
+        tuple(switches),
+        size,
+        size,
+        simd=simd,
+        multiprocessors=units,
     )
 
 
@@ -188,10 +204,10 @@ _AMD_TABLE = (
     _amd("906", _GFX9, _GFX9_SIMD, _ECC),
     _amd("908", _GFX9, _GFX9_SIMD, _ECC),
     _amd("909", _GFX9, _GFX9_SIMD, ("xnack",)),
-    _amd("90a", _CDNA2, _CDNA_SIMD, (*_ECC, "tgsplit")),
+    _amd("90a", _CDNA2, _CDNA_SIMD, (*_ECC, "tgsplit"), units=110),
     _amd("90c", _GFX9, _GFX9_SIMD, ("xnack",)),
-    _amd("942", _CDNA3, _CDNA_SIMD, (*_ECC, "tgsplit")),
-    _amd("950", _CDNA4, _CDNA_SIMD, (*_ECC, "tgsplit"), lds=160),
+    _amd("942", _CDNA3, _CDNA_SIMD, (*_ECC, "tgsplit"), units=304),
+    _amd("950", _CDNA4, _CDNA_SIMD, (*_ECC, "tgsplit"), lds=160, units=256),
     _amd("1010", _RDNA1, _RDNA1_SIMD, ("xnack", "cumode")),
     _amd("1011", _RDNA1, _RDNA1_SIMD, ("xnack", "cumode")),
     _amd("1012", _RDNA1, _RDNA1_SIMD, ("xnack", "cumode")),
@@ -203,16 +219,16 @@ _AMD_TABLE = (
     _amd("1034", _RDNA1, _RDNA_SIMD, ("cumode",)),
     _amd("1035", _RDNA1, _RDNA_SIMD, ("cumode",)),
     _amd("1036", _RDNA1, _RDNA_SIMD, ("cumode",)),
-    _amd("1100", _RDNA3, _RDNA_LARGE_SIMD, ("cumode",), family="gfx11xx"),
-    _amd("1101", _RDNA3, _RDNA_LARGE_SIMD, ("cumode",), family="gfx11xx"),
-    _amd("1102", _RDNA3, _RDNA_SIMD, ("cumode",), family="gfx11xx"),
+    _amd("1100", _RDNA3, _RDNA_LARGE_SIMD, ("cumode",), family="gfx11xx", units=96),
+    _amd("1101", _RDNA3, _RDNA_LARGE_SIMD, ("cumode",), family="gfx11xx", units=60),
+    _amd("1102", _RDNA3, _RDNA_SIMD, ("cumode",), family="gfx11xx", units=32),
     _amd("1103", _RDNA3, _RDNA_SIMD, ("cumode",), family="gfx11xx"),
     _amd("1150", _RDNA3, _RDNA_SIMD, ("cumode",), family="gfx11xx"),
-    _amd("1151", _RDNA3, _RDNA_LARGE_SIMD, ("cumode",), family="gfx11xx"),
+    _amd("1151", _RDNA3, _RDNA_LARGE_SIMD, ("cumode",), family="gfx11xx", units=40),
     _amd("1152", _RDNA3, _RDNA_SIMD, ("cumode",), family="gfx11xx"),
     _amd("1153", _RDNA3, _RDNA_SIMD, ("cumode",), family="gfx11xx"),
-    _amd("1200", _RDNA4, _RDNA_LARGE_SIMD, ("cumode",), family="gfx120x"),
-    _amd("1201", _RDNA4, _RDNA_LARGE_SIMD, ("cumode",), family="gfx120x"),
+    _amd("1200", _RDNA4, _RDNA_LARGE_SIMD, ("cumode",), family="gfx120x", units=32),
+    _amd("1201", _RDNA4, _RDNA_LARGE_SIMD, ("cumode",), family="gfx120x", units=64),
     _amd("1250", _CDNA5, _CDNA5_SIMD, (*_ECC, "cumode"), lds=320),
     _amd("1251", _CDNA5, _CDNA5_SIMD, (*_ECC, "cumode"), family="gfx1250", lds=320),
 )

@@ -102,4 +102,26 @@ gpu.module @m {
     "test.use"(%hi) : (vector<2xf32>) -> ()
     gpu.return
   }
+  // Two slots begin with the same inserts, which go once.
+  // CHECK-LABEL: gpu.func @twice
+  gpu.func @twice(%n: index, %v: vector<4xf32>, %w: vector<4xf32>) kernel {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %p = ub.poison : vector<8xf32>
+    %x = vector.insert_strided_slice %v, %p {offsets = [0], strides = [1]} : vector<4xf32> into vector<8xf32>
+    %y = vector.insert_strided_slice %w, %x {offsets = [4], strides = [1]} : vector<4xf32> into vector<8xf32>
+    // CHECK: %[[L:.*]]:4 = scf.for {{.*}} iter_args(%[[A:.*]] = %v, %[[B:.*]] = %w, %[[C:.*]] = %v, %[[D:.*]] = %w)
+    %r:2 = scf.for %i = %c0 to %n step %c1 iter_args(%s = %y, %t = %y) -> (vector<8xf32>, vector<8xf32>) {
+      %b = vector.extract_strided_slice %s {offsets = [4], sizes = [4], strides = [1]} : vector<8xf32> to vector<4xf32>
+      // CHECK-NEXT: %[[M:.*]] = "test.make"(%[[B]])
+      %m = "test.make"(%b) : (vector<4xf32>) -> vector<4xf32>
+      %u = vector.insert_strided_slice %m, %t {offsets = [0], strides = [1]} : vector<4xf32> into vector<8xf32>
+      // CHECK-NEXT: scf.yield %[[M]], %[[D]], %[[A]], %[[B]]
+      scf.yield %u, %s : vector<8xf32>, vector<8xf32>
+    }
+    // CHECK: "test.use"(%[[L]]#0)
+    %lo = vector.extract_strided_slice %r#0 {offsets = [0], sizes = [4], strides = [1]} : vector<8xf32> to vector<4xf32>
+    "test.use"(%lo) : (vector<4xf32>) -> ()
+    gpu.return
+  }
 }

@@ -6,13 +6,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .amd.blocks import MxMatrix
+    from .amd.weights import PreshuffledWeight, preshuffle_weight
     from .entry import matmul
     from .grouped import grouped_matmul
     from .weights import QuantizedWeight, dequantize_weight, quantize_weight
 
 _WHERE = {
     "matmul": ".entry", "grouped_matmul": ".grouped", "QuantizedWeight": ".weights", "dequantize_weight": ".weights",
-    "quantize_weight": ".weights",
+    "quantize_weight": ".weights", "PreshuffledWeight": ".amd.weights", "MxMatrix": ".amd.blocks",
+    "preshuffle_weight": ".amd.weights",
 }  # fmt: skip
 
 
@@ -24,4 +27,7 @@ def __getattr__(name: str) -> object:
     return value
 
 
-__all__ = ["QuantizedWeight", "dequantize_weight", "grouped_matmul", "matmul", "quantize_weight"]
+__all__ = [
+    "MxMatrix", "PreshuffledWeight", "QuantizedWeight", "dequantize_weight", "grouped_matmul", "matmul",
+    "preshuffle_weight", "quantize_weight",
+]  # fmt: skip

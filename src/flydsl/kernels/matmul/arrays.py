@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 TYPES = {
-    "float16": 2, "bfloat16": 2, "float32": 4, "float8_e4m3fn": 1, "float8_e5m2": 1, "int8": 1, "int32": 4, "int64": 8,
+    "float16": 2, "bfloat16": 2, "float32": 4, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1,
+    "float8_e5m2fnuz": 1, "int8": 1, "int32": 4, "int64": 8,
 }  # fmt: skip
 """Element types by name, with their bytes."""
 _CLASSES = {
     "Float16": "float16", "BFloat16": "bfloat16", "Float32": "float32", "Float8E4M3FN": "float8_e4m3fn",
-    "Float8E5M2": "float8_e5m2", "Int8": "int8", "Int32": "int32", "half": "float16", "float": "float32",
+    "Float8E5M2": "float8_e5m2", "Float8E4M3FNUZ": "float8_e4m3fnuz", "Float8E5M2FNUZ": "float8_e5m2fnuz",
+    "Int8": "int8", "Int32": "int32", "half": "float16", "float": "float32",
 }  # fmt: skip
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
-from flydsl.target import GPUTarget
-
+from .amd.calls import on_amd
+from .amd.weights import PreshuffledWeight, matrix_of
 from .arrays import Array, HostArray, in_line, is_torch, packed
+from .operands import UNIT, Extra, Matrix, Run, Target, left, result_form, right, scale_form
 from .pack import PARTS, Packing
 from .plan import Problem, best
-from .request import FP8, Request
+from .request import FNUZ, FP8, Request
 from .slim import Weights
 from .slim_plan import Given
 from .slim_plan import best as best_slim
@@ -19,33 +20,6 @@ from .workspace import scratch
 
 if TYPE_CHECKING:
     from flydsl.compiler.call.tensor_argument import TensorArgument
-
-UNIT = 16
-"""Bytes the copy engine counts in: rows start at multiples of it."""
-
-Extra: TypeAlias = "HostArray | None"
-"""A bias or scale, where there is one."""
-Run: TypeAlias = "Callable[[HostArray, HostArray, HostArray, Extra, Extra, Extra, Extra, object], None]"
-"""A call with a, b, out, bias, scale_a, scale_b, scale_out and the stream."""
-
-
-class Matrix(NamedTuple):
-    """An operand as (rows, k): its rows are those of A, or columns of B; strides in elements."""
-
-    rows: int
-    step: int
-    depth: int
-    batch: int
-
-
-def left(request: Request) -> Matrix:
-    a = request.a
-    return Matrix(request.m, a.strides[-2], a.strides[-1], a.strides[0] if len(a.shape) == 3 else 0)
-
-
-def right(request: Request) -> Matrix:
-    b = request.b
-    return Matrix(request.n, b.strides[-1], b.strides[-2], b.strides[0] if len(b.shape) == 3 else 0)
 
 
 def engine_form(x: Matrix, k: int, batches: int, array: Array) -> tuple[str, int, int] | None:
@@ -111,21 +85,6 @@ def packer(form: Operand, array: Array) -> Callable[[HostArray, str, object], Ho
     return run
 
 
-class Target(NamedTuple):
-    """Where a request runs."""
-
-    target: GPUTarget
-    processors: int
-
-    @property
-    def hopper(self) -> bool:
-        return self.target.has("wgmma")
-
-    @property
-    def ampere(self) -> bool:
-        return self.target.has("mma_sync")
-
-
 def decide(request: Request, out: Array, where: Target) -> Run:
     """The fastest kernel that can do it."""
     for choose in (few_rows, on_hopper, on_ampere, on_amd):
@@ -133,6 +92,28 @@ def decide(request: Request, out: Array, where: Target) -> Run:
         if found is not None:
             return arranged(request, out, found)
     return arranged(request, out, anywhere(request, out))
+
+
+def decide_moved(request: Request, out: Array, where: Target, w: PreshuffledWeight[HostArray]) -> Run:
+    """The same for weights laid out for AMD's instructions; where these do not take them, they are put in order."""
+    found = on_amd(request, out, where, True)
+    if found is not None:
+        return arranged(request, out, found)
+    run, shape = decide(request, out, where), w.shape
+
+    def run_in_order(
+        a: HostArray,
+        b: HostArray,
+        c: HostArray,
+        bias: Extra,
+        scale_a: Extra,
+        scale_b: Extra,
+        scale_out: Extra,
+        stream: object,
+    ) -> None:
+        run(a, matrix_of(b, shape), c, bias, scale_a, scale_b, scale_out, stream)
+
+    return run_in_order
 
 
 def arranged(request: Request, out: Array, run: Run) -> Run:
@@ -164,14 +145,12 @@ def arranged(request: Request, out: Array, run: Run) -> Run:
     return run_arranged
 
 
-def scale_form(scale: Array | None) -> str:
-    return "" if scale is None else "one" if all(x == 1 for x in scale.shape) else "rows"
-
-
 def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     """`hopper`, for 16-bit and 8-bit types, and float32 that may be multiplied with fewer bits; operands whose rows are
     no 16-byte units are packed first."""
     if not where.hopper or request.k == 0 or (request.a.itemsize > 2 and request.precision == "ieee"):
+        return None
+    if request.a.dtype in FNUZ:
         return None
     # The tensor cores' own sums of fp8 keep 14 bits.
     promote = request.a.dtype in FP8 and (request.blocked or request.accumulate == "f32")
@@ -300,27 +279,6 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
     return run
 
 
-def result_form(request: Request, out: Array) -> tuple[bool, int, int, bool, bool] | None:
-    """Whether C's columns are what lies in one piece; its strides; whether the engine, or pairs, can store it."""
-    step, column = out.strides[-2:]
-    batch = out.strides[0] if len(out.shape) == 3 and request.batches > 1 else 0
-    rows, columns = request.m, request.n
-    if column == 1 or columns == 1:
-        flip = False
-    elif step == 1 or rows == 1:
-        flip, step, rows, columns = True, column, columns, rows
-    else:
-        return None
-    unit = UNIT // out.itemsize
-    if rows == 1:
-        step = -(-columns // unit) * unit
-    if step <= 0 or batch < 0:
-        return None
-    engine = out.itemsize == 2 and out.address % UNIT == 0 and step % unit == 0 and batch % unit == 0
-    pairs = out.address % (2 * out.itemsize) == 0 and step % 2 == 0 and batch % 2 == 0 and columns % 2 == 0
-    return flip, step, batch, engine, pairs
-
-
 def rowwise(request: Request, out: Array) -> bool:
     """Whether a kernel of two dimensions takes it: 16-bit types with contiguous k, and rows of C in one piece."""
     x, y = left(request), right(request)
@@ -329,7 +287,7 @@ def rowwise(request: Request, out: Array) -> bool:
         and request.a.dtype in ("float16", "bfloat16")
         and request.scale_a is None
         and request.scale_b is None
-        and request.out_dtype not in FP8
+        and request.out_dtype not in (*FP8, *FNUZ)
         and request.k > 0
         and (x.depth, y.depth, out.strides[-1]) == (1, 1, 1)
         and min(x.step, y.step, out.strides[-2]) > 0
@@ -380,45 +338,6 @@ def units(t: HostArray) -> TensorArgument:
     return flyc.from_dlpack(t, assumed_align=16).mark_layout_dynamic(leading_dim=1, divisibility=unit)
 
 
-def on_amd(request: Request, out: Array, where: Target) -> Run | None:
-    """`gemm_cdna` and `gemm_wmma`: products alone, k a multiple of 8."""
-    if not where.target.has("amd") or not rowwise(request, out) or request.k % 8:
-        return None
-    if (
-        request.bias is not None
-        or request.activation != "none"
-        or request.out_dtype not in ("float32", request.a.dtype)
-    ):
-        return None
-    aligned = all(
-        x.address % 16 == 0 and step % 8 == 0
-        for x, step in ((request.a, request.a.strides[-2]), (request.b, request.b.strides[-1]))
-    )
-    if not aligned:
-        return None
-    if where.target.has("mfma"):
-        from ..gemm_cdna import gemm_cdna as gemm
-    elif any(map(where.target.has, ("wmma_v1", "wmma_v2", "wmma_v3"))):
-        from ..gemm_wmma import gemm_wmma as gemm
-    else:
-        return None
-
-    def run(
-        a: HostArray,
-        b: HostArray,
-        c: HostArray,
-        bias: Extra,
-        scale_a: Extra,
-        scale_b: Extra,
-        scale_out: Extra,
-        stream: object,
-    ) -> None:
-        more = {} if stream is None else {"stream": stream}
-        gemm(units(a), units(b.T), rows_of(c), **more)
-
-    return run
-
-
 def anywhere(request: Request, out: Array) -> Run:
     """`plain`, which takes everything."""
     from .plain import plain
@@ -449,4 +368,4 @@ def anywhere(request: Request, out: Array) -> Run:
     return run
 
 
-__all__ = ["Run", "Target", "decide"]
+__all__ = ["decide", "decide_moved"]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from flydsl.errors import DSLValueError
+from flydsl.errors import DSLTypeError, DSLValueError
 
-from ...target import on_host
-from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key
-from .calls import Run, Target, decide
+from ...target import architecture, on_host
+from ..activations import ACTIVATIONS
+from .amd.blocks import MxMatrix
+from .amd.weights import PreshuffledWeight, as_matrix
+from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key, is_torch
+from .calls import decide, decide_moved
+from .operands import Run, Target
 from .request import SUMS, Request, check, check_apart, check_out, check_precision, check_scale_out
 from .weights import QuantizedWeight
 
@@ -20,8 +24,8 @@ _MOST = 4096
 
 
 def matmul(
-    a: HostArray,
-    b: HostArray | QuantizedWeight[HostArray],
+    a: HostArray | MxMatrix[HostArray],
+    b: HostArray | QuantizedWeight[HostArray] | PreshuffledWeight[HostArray] | MxMatrix[HostArray],
     *,
     out: HostArray | None = None,
     bias: HostArray | None = None,
@@ -48,25 +52,34 @@ def matmul(
     `batch_invariant=True`: a row of the result is the same bits whatever other rows are in the call.
 
     `b` may be what `quantize_weight` gives: weights of 4 or 8 bits with scales of their own, for `a` of float16,
-    bfloat16 or float32 with any number of dimensions in front of K.
+    bfloat16 or float32 with any number of dimensions in front of K. Or it is what `preshuffle_weight` gives: the same
+    numbers, laid out for AMD's matrix instructions. Or both are `MxMatrix`, rows in MX blocks: the product is that of
+    `a` with the rows of `b`, of float32 unless `out_dtype` says other.
 
     >>> a, b = np.arange(6, dtype="f4").reshape(2, 3), np.ones((3, 2), "f4")
     >>> matmul(a, b, bias=np.array([0.0, 0.5], "f4"))
     array([[ 3. ,  3.5],
            [12. , 12.5]], dtype=float32)
     """
+    if isinstance(a, MxMatrix) or isinstance(b, MxMatrix):
+        scales = scale_a, scale_b, scale_out
+        return _in_blocks(a, b, out, bias, activation, scales, out_dtype, accumulate, precision, stream)
     if isinstance(b, QuantizedWeight):
         return _with_weights(
             a, b, out, bias, activation, scale_a, scale_b, scale_out, out_dtype, accumulate, precision,
             batch_invariant, stream,
         )  # fmt: skip
+    moved = None
+    if isinstance(b, PreshuffledWeight):
+        moved, b = b, b.data
     key = (
+        None if moved is None else moved.shape,
         *map(array_key, (a, b, out, bias, scale_a, scale_b, scale_out)), activation, out_dtype, accumulate, precision,
         batch_invariant, *environment_key()
     )  # fmt: skip
     known = _decided.get(key)
     if known is None:
-        asked = _request(a, b, bias, scale_a, scale_b, activation, out_dtype, accumulate)
+        asked = _request(a, b, moved, bias, scale_a, scale_b, activation, out_dtype, accumulate)
         exact = check_precision(asked.a.dtype, precision)
         request = asked._replace(invariant=bool(batch_invariant), precision=exact)
         request = check_scale_out(request, _describe("scale_out", scale_out))
@@ -76,7 +89,7 @@ def matmul(
     if not given:
         out = empty(a, request.shape, request.out_dtype)
     if known is None:
-        known = _decide(request, describe("out", out), given)
+        known = _decide(request, describe("out", out), given, moved)
         if len(_decided) >= _MOST:
             _decided.clear()
         _decided[key] = known
@@ -92,6 +105,37 @@ def matmul(
             scale_a, scale_b = _flat(scale_a), _flat(scale_b)
         known.run(a, b, out, bias, scale_a, scale_b, _flat(scale_out), stream)
     return out
+
+
+def _in_blocks(
+    a: object,
+    b: object,
+    out: HostArray | None,
+    bias: HostArray | None,
+    activation: str | None,
+    scales: tuple[object, ...],
+    out_dtype: object,
+    accumulate: str,
+    precision: str,
+    stream: object,
+) -> Any:
+    if not isinstance(a, MxMatrix):
+        raise DSLTypeError(f"matmul: b is in MX blocks, and so must a be, got {type(a).__name__}")
+    if any(x is not None for x in scales):
+        raise DSLValueError("matmul: MX blocks have scales of their own; leave out scale_a, scale_b, scale_out")
+    if (accumulate, precision) != ("f32", "ieee"):
+        raise DSLValueError("matmul: accumulate and precision are not about MX blocks; leave them out")
+    if activation is not None and activation not in ACTIVATIONS:
+        raise DSLValueError(f"matmul: unknown activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
+    blocks: MxMatrix[HostArray] = a  # pyright: ignore[reportUnknownVariableType]
+    place = Array(blocks.shape, (1, 1), "int8", _device(blocks.data), 0)
+    from .amd.mx import matmul_mx
+
+    return matmul_mx(blocks, b, out, bias, activation, out_dtype, stream, target_of(place), matmul)
+
+
+def _device(x: HostArray) -> str:
+    return str(x.device) if is_torch(x) else "cpu"
 
 
 def _with_weights(
@@ -134,11 +178,14 @@ class Decision(NamedTuple):
     reaches: tuple[int, ...]
 
 
-def _decide(request: Request, out: Array, given: bool) -> Decision:
+def _decide(request: Request, out: Array, given: bool, moved: PreshuffledWeight[HostArray] | None) -> Decision:
     if given:
         check_out(request, out)
     arrays = (request.a, request.b, request.bias, request.scale_a, request.scale_b, request.scale_out)
-    run = None if 0 in request.shape else decide(request, out, target_of(request.a))
+    run = None
+    if 0 not in request.shape:
+        where = target_of(request.a)
+        run = decide(request, out, where) if moved is None else decide_moved(request, out, where, moved)
     return Decision(request, run, out.reach, tuple(0 if x is None else x.reach for x in arrays))
 
 
@@ -149,6 +196,7 @@ def _describe(name: str, x: HostArray | None) -> Array | None:
 def _request(
     a: HostArray,
     b: HostArray,
+    moved: PreshuffledWeight[HostArray] | None,
     bias: HostArray | None,
     scale_a: HostArray | None,
     scale_b: HostArray | None,
@@ -156,7 +204,7 @@ def _request(
     out_dtype: object,
     accumulate: str,
 ) -> Request:
-    first, second = describe("a", a), describe("b", b)
+    first, second = describe("a", a), describe("b", b) if moved is None else as_matrix(moved)
     scales = _describe("scale_a", scale_a), _describe("scale_b", scale_b)
     return check(first, second, _describe("bias", bias), *scales, activation, out_dtype, accumulate)
 
@@ -173,7 +221,8 @@ def target_of(a: Array) -> Target:
 
     target = flyc.get_backend().target
     if on_host(a.device):
-        return Target(target, HOPPER_PROCESSORS)
+        entry = architecture(target.arch)
+        return Target(target, (entry and entry.multiprocessors) or HOPPER_PROCESSORS)
     ordinal = int(a.device.partition(":")[2] or 0)
     return Target(target, get_device_runtime().device(ordinal).capabilities.compute_units or HOPPER_PROCESSORS)
 

@@ -8,8 +8,9 @@ from flydsl.errors import DSLTypeError, DSLValueError
 
 from ..activations import ACTIVATIONS
 from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key, in_line, packed
-from .calls import Target, engine_form, left, result_form, right
+from .calls import engine_form
 from .entry import target_of
+from .operands import Target, left, result_form, right
 from .plan import Problem, best_in_groups, blocks_in_groups
 from .request import Request, check_apart, check_out, result_type
 from .tile import Form

@@ -1,7 +1,7 @@
 """A matrix of any strides as rows in one piece that start at cache lines: what the copy engine takes.
 
 A block moves a tile of 64 x 64 through shared memory, so that it reads along the direction that lies in one piece,
-whichever that is, and writes along the rows.
+whichever that is, and writes along the rows. Behind the end of a row come zeros, up to 16 bytes at least.
 
 For products of f32 on tensor cores, which read 11 bits of a number, each becomes three: along K lie the upper bits of
 all, then (of the left operand) the lower bits, then the upper ones again; of the right operand the upper bits twice,
@@ -67,13 +67,16 @@ def pack_kernel(
     for i in fx.range_constexpr(TILE * TILE // THREADS):
         far, near = tid // TILE + i * (THREADS // TILE), tid % TILE
         r, k = (near, far) if across else (far, near)
+        value = source.dtype(0)
         if (top + r < lines) & (left + k < length):
-            tile[r, k] = here[fx.Int64(top + r) * step + fx.Int64(left + k) * inner]
+            value = here[fx.Int64(top + r) * step + fx.Int64(left + k) * inner]
+        tile[r, k] = value
     fx.barrier()
     there = target + fx.Int64(which) * lines * pitch
     for i in fx.range_constexpr(TILE * TILE // THREADS):
         r, k = tid // TILE + i * (THREADS // TILE), tid % TILE
-        if (top + r < lines) & (left + k < length):
+        # A line ends with zeros: what multiplies whole units of 16 bytes reads them.
+        if (top + r < lines) & (left + k < (pitch if parts == "" else length)):
             place = there + (fx.Int64(top + r) * pitch + (left + k))
             if fx.const_expr(parts == ""):
                 place[0] = tile[r, k]

@@ -12,8 +12,11 @@ from .arrays import Array, HostArray, address, type_name
 
 FLOATS = ("float16", "bfloat16", "float32")
 FP8 = ("float8_e4m3fn", "float8_e5m2")
+FNUZ = ("float8_e4m3fnuz", "float8_e5m2fnuz")
+"""The 8-bit floats of gfx942."""
 RESULTS = {
     **dict.fromkeys((*FLOATS, *FP8), (*FLOATS, *FP8)),
+    **dict.fromkeys(FNUZ, (*FLOATS, *FNUZ)),
     "int8": ("int32", *FLOATS, *FP8),
 }
 """What a product of a type may be given as; the first is the default of int8."""
@@ -74,7 +77,7 @@ def check(
     counts = {x.shape[0] for x in (a, b) if len(x.shape) == 3}
     if len(counts) > 1:
         raise DSLValueError(f"matmul: a and b have different batches: {a} and {b}")
-    if a.dtype != b.dtype and not (a.dtype in FP8 and b.dtype in FP8):
+    if a.dtype != b.dtype and not any(a.dtype in kind and b.dtype in kind for kind in (FP8, FNUZ)):
         raise DSLTypeError(f"matmul: a and b have one type, or are both fp8, got {a.dtype} and {b.dtype}")
     m, n = a.shape[-2], b.shape[-1]
     result = result_type(a.dtype, out_dtype)
@@ -109,7 +112,7 @@ def check_scale_out(request: Request, scale: Array | None) -> Request:
     """The request with the scale of its result, which only 8 bits need."""
     if scale is None:
         return request
-    if request.out_dtype not in FP8:
+    if request.out_dtype not in (*FP8, *FNUZ):
         raise DSLTypeError(f"matmul: scale_out goes with results of {' and '.join(FP8)}, not {request.out_dtype}")
     if scale.dtype != "float32" or any(x != 1 for x in scale.shape):
         raise DSLValueError(f"matmul: scale_out is one value of float32, got {scale}")
@@ -129,7 +132,7 @@ def check_precision(dtype: str, precision: str) -> str:
 def result_type(dtype: str, out_dtype: object) -> str:
     allowed = RESULTS[dtype]
     if out_dtype is None:
-        return dtype if dtype in FLOATS else "bfloat16" if dtype in FP8 else allowed[0]
+        return dtype if dtype in FLOATS else "bfloat16" if dtype in (*FP8, *FNUZ) else allowed[0]
     found = type_name(out_dtype)
     if found not in allowed:
         raise DSLTypeError(f"matmul: the product of {dtype} is {', '.join(allowed)}, got {found}")
@@ -201,6 +204,7 @@ def check_apart(
 
 __all__ = [
     "FLOATS",
+    "FNUZ",
     "FP8",
     "Request",
     "check",

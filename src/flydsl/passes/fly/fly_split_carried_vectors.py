@@ -378,6 +378,9 @@ def _drop_unused(value: SSAValue) -> None:
     """Erase the inserts that nobody takes any more, the last one first."""
     while value.first_use is None and (_is_insert(value.owner) or type(value.owner) is ub.PoisonOp):
         op = cast(Operation, value.owner)
+        if op.parent is None:
+            # Several slots took it, and it went with the first.
+            return
         operands = operands_of(op)
         op.detach()
         op.erase()

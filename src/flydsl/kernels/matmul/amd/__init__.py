@@ -1,0 +1,1 @@
+"""Matrix products on AMD GPUs: one kernel for all their matrix instructions."""

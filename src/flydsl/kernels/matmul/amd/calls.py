@@ -1,0 +1,147 @@
+"""How a request runs on an AMD GPU: operands in rows of 16-byte units, packed where they are not, and the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..arrays import Array, HostArray
+from ..operands import Extra, Matrix, Run, Target, left, result_form, right, scale_form
+from ..pack import Packing
+from ..request import Request
+from ..workspace import scratch
+from .kernel import UNIT_BYTES, Form
+from .plan import Given, best, form_for
+
+REACH = 1 << 31
+"""Bytes that a descriptor reaches over; the rows of a tile must be within."""
+TALLEST = 256
+
+
+class Rows(NamedTuple):
+    """An operand's rows: the step from one to the next and that of the batch, and how they are packed if they must."""
+
+    step: int
+    batch: int
+    packing: Packing | None = None
+
+
+def rows_of(x: Matrix, k: int, batches: int, array: Array) -> Rows:
+    """As they are where they lie in 16-byte units along K; else packed into such, with zeros behind K."""
+    unit = UNIT_BYTES // array.itemsize
+    batch = 0 if batches == 1 else x.batch
+    step = -(-k // unit) * unit if x.rows == 1 else x.step
+    if (
+        (x.depth == 1 or k == 1)
+        and k % unit == step % unit == batch % unit == array.address % UNIT_BYTES == 0
+        and step >= k
+        and batch >= 0
+    ):
+        return Rows(step, batch)
+    packing = Packing(x.rows, k, batches if batch else 1, x.step, x.depth, batch)
+    pitch = packing.pitch(array.itemsize)
+    return Rows(pitch, packing.lines * pitch if batch else 0, packing)
+
+
+def packer(rows: Rows, array: Array) -> Callable[[HostArray, str, object], HostArray]:
+    packing = rows.packing
+    if packing is None:
+        return lambda x, what, stream: x
+    across = packing.step == 1 and packing.inner != 1
+    from ..pack import pack
+
+    def run(x: HostArray, what: str, stream: object) -> HostArray:
+        target = scratch(x, what, packing.elements(array.itemsize), array.dtype, stream)
+        numbers = (
+            packing.lines, packing.length, packing.batches, packing.step, packing.inner, packing.batch, rows.step
+        )  # fmt: skip
+        more = () if stream is None else (stream,)
+        pack(x, target, *numbers, across, "", *more)
+        return target
+
+    return run
+
+
+def store_width(form: Form, columns: int, step: int, batch: int, out: Array) -> int:
+    """Neighbouring elements of C that can be stored at once."""
+    for width in (8, 4, 2):
+        if width <= form.store and width * out.itemsize <= UNIT_BYTES:
+            whole = columns % width == step % width == batch % width == 0
+            if whole and out.address % (width * out.itemsize) == 0:
+                return width
+    return 1
+
+
+def extra_names(request: Request, flip: bool) -> tuple[str, ...]:
+    """What goes with a product, in the order the kernel takes it; operands are exchanged where C is turned."""
+    scales = scale_form(request.scale_a), scale_form(request.scale_b)
+    names: list[str] = []
+    if request.bias is not None:
+        names.append("bias:rows" if flip else "bias")
+    for name, kind in zip(("scale_a", "scale_b"), scales[::-1] if flip else scales, strict=True):
+        if kind:
+            names.append(f"{name}:one" if kind == "one" else name)
+    if request.scale_out is not None:
+        names.append("scale_out")
+    return tuple(names)
+
+
+def on_amd(request: Request, out: Array, where: Target, shuffled: bool = False) -> Run | None:
+    """The kernel of matrix instructions, for all types that there is one for; B may be laid out for it."""
+    target = where.target
+    if not target.has("amd") or request.k == 0 or request.blocked or request.a.dtype != request.b.dtype:
+        return None
+    form = form_for(target, request.a.dtype)
+    placed = result_form(request, out)
+    if form is None or placed is None:
+        return None
+    flip, step_c, batch_c, _, _ = placed
+    if shuffled and flip:
+        return None
+    form = form._replace(shuffled=shuffled)
+    k, batches, size = request.k, request.batches, request.a.itemsize
+    rows_a = rows_of(left(request), k, batches, request.a)
+    rows_b = Rows(right(request).step, 0) if shuffled else rows_of(right(request), k, batches, request.b)
+    pack_a, pack_b = packer(rows_a, request.a), packer(rows_b, request.b)
+    m, n, first, second = request.m, request.n, rows_a, rows_b
+    if flip:
+        m, n, first, second = n, m, rows_b, rows_a
+    if max(first.step * size, second.step * size, step_c * out.itemsize) * TALLEST >= REACH:
+        return None
+    unit = UNIT_BYTES // size
+    k = -(-k // unit) * unit
+    shared = target.caps.shared_mem_per_block or 65536
+    given = Given(m, n, k, batches, size, out.itemsize, where.processors, shared)
+    form = form._replace(
+        store=store_width(form, n, step_c, batch_c, out),
+        extras=extra_names(request, flip),
+        activation=request.activation,
+    )
+    plan = best(given, target, form._replace(extras=(), activation="none"), request.invariant)
+    form = form._replace(dies=plan.dies)
+    numbers = (
+        m, n, k, batches, first.step, second.step, step_c, first.batch, second.batch, batch_c, plan.group, plan.tile,
+        form,
+    )  # fmt: skip
+    from .entry import amd_matmul
+
+    def run(
+        a: HostArray,
+        b: HostArray,
+        c: HostArray,
+        bias: Extra,
+        scale_a: Extra,
+        scale_b: Extra,
+        scale_out: Extra,
+        stream: object,
+    ) -> None:
+        a, b = pack_a(a, "a", stream), pack_b(b, "b", stream)
+        if flip:
+            a, b, scale_a, scale_b = b, a, scale_b, scale_a
+        more = () if stream is None else (stream,)
+        amd_matmul(a, b, c, bias, scale_a, scale_b, scale_out, *numbers, *more)
+
+    return run
+
+
+__all__ = ["on_amd"]

@@ -1,0 +1,565 @@
+"""C = f(A W^T) with the matrix instructions of AMD's GPUs, on names that FlyDSL's public interface has too: both
+compilers can make code of it.
+
+W is the instruction's first operand, so that a lane ends up with neighbouring columns of a row of C and stores them at
+once. A goes through stages of swizzled shared memory, and so does W, unless it was laid out beforehand for the
+instruction: then it comes straight into registers. One step of the main loop multiplies one tile of K in two halves of
+A's rows; meanwhile operands of the next half come from shared memory, and what later tiles need is under way:
+
+    half 0 of tile t: read half 1 of A(t); by way of registers, write tile t+1 to its stage and load tile t+2
+    barrier
+    half 1 of tile t: read half 0 of A(t+1) and W(t+1); copies straight into shared memory: start tile t+stages
+
+The first tile is the end of K, where lanes behind it read zeros: what follows are whole tiles, whose place along K is a
+uniform offset, and no lane computes an address in the loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+UNIT_BYTES = 16
+"""What a lane loads at once."""
+GROUP_BYTES = 64
+"""Bytes of K in what a wave of 64 loads at once of preshuffled weights: 16 rows, four lanes for each."""
+CLASSES = {"vmem": 0x20, "dsrd": 0x100, "dswr": 0x200, "dma": 0x10}
+"""Masks of the scheduler: loads into registers, reads and writes of shared memory, copies into it."""
+UNIT_SCALE = 0x7F7F7F7F
+"""Four E8M0 ones."""
+FAR_BYTES = 0x7FFFFFF0
+"""An offset that is out of range of every descriptor."""
+MX_BYTES = {"Float8E4M3FN": 128, "Float8E5M2": 128, "Float4E2M1FN": 64}
+"""Bytes of a row that one instruction with scales multiplies."""
+DIES = 8
+"""Dies with an L2 each, to which blocks are dealt in turn."""
+
+
+class Tile(NamedTuple):
+    """What a block of threads computes, and how."""
+
+    m: int
+    n: int
+    row_bytes: int = 128
+    """Bytes of K in a stage."""
+    waves_m: int = 1
+    waves_n: int = 4
+    stages: int = 2
+
+    @property
+    def waves(self) -> int:
+        return self.waves_m * self.waves_n
+
+
+class Form(NamedTuple):
+    """What is compiled in besides the tile."""
+
+    instruction: str
+    """"mfma", "mfma_scale" or "wmma"."""
+    atom_k: int
+    lanes: int = 64
+    """Of a wave."""
+    part: int = 4
+    """Elements of K that a lane gives one instruction, in one piece."""
+    doubled: bool = False
+    """Both halves of a wave hold the same of the operands."""
+    direct: bool = False
+    """Copies go straight into shared memory."""
+    wait: str = ""
+    """Shared memory's counter, "lgkm" or "ds", where a fence at a barrier would also wait for loads into registers."""
+    shuffled: bool = False
+    """W is laid out for the instruction."""
+    store: int = 4
+    """Neighbouring elements of C that are stored at once."""
+    extras: tuple[str, ...] = ()
+    """What else there is: of bias, scale_a, scale_b, scale_out; with ":one" behind it if it is one value for all, and
+    with ":rows" if a bias belongs to rows."""
+    activation: str = "none"
+    mx: str = ""
+    """The type of MX blocks, whose scales go with the operands: see `mx.py`."""
+    dies: int = 1
+    """Neighbouring tiles go to the same one of so many dies."""
+
+
+if TYPE_CHECKING:
+    TileLike: TypeAlias = Tile
+    FormLike: TypeAlias = Form
+else:
+    # FlyDSL knows no other class for constants of several values.
+    TileLike = FormLike = tuple
+
+
+@flyc.kernel  # pyright: ignore[reportUnknownArgumentType]
+def amd_kernel(
+    a: fx.Tensor,
+    w: fx.Tensor,
+    c: fx.Tensor,
+    extras: tuple,  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]
+    m: fx.Int32,
+    n: fx.Int32,
+    k: fx.Int32,
+    step_a: fx.Int32,
+    step_w: fx.Int32,
+    step_c: fx.Int32,
+    batch_a: fx.Int64,
+    batch_w: fx.Int64,
+    batch_c: fx.Int64,
+    group: fx.Int32,
+    mma: fx.TiledMma,
+    fill: fx.TiledCopy,
+    tile: fx.Constexpr[TileLike],
+    form: fx.Constexpr[FormLike],
+):
+    rocdl, dtype = fx.rocdl, a.dtype
+    tid = fx.thread_idx.x
+    size = dtype.width // 8
+    unit, depth = UNIT_BYTES // size, tile.row_bytes // size
+    stages, half_m, lanes = tile.stages, tile.m // 2, form.lanes
+    threads = tile.waves * lanes
+    units = tile.row_bytes // UNIT_BYTES
+    across, down = (m + tile.m - 1) // tile.m, (n + tile.n - 1) // tile.n
+    block_m, block_n, batch = placed(fx.block_idx.x, across, down, group, form.dies)
+    row, column = block_m * tile.m, block_n * tile.n
+    rows, columns = fx.min(m - row, tile.m), fx.min(n - column, tile.n)
+
+    # Each descriptor begins at what the block works on and ends behind its last row: other rows read zeros.
+    here_a = fx.get_iter(a) + (fx.Int64(batch) * batch_a + fx.Int64(row) * step_a)
+    tile_a = rocdl.make_buffer_tensor(
+        fx.make_view(here_a, fx.make_layout((tile.m, depth), (step_a, 1))),
+        num_records_bytes=((rows - 1) * step_a + k) * size,
+    )
+    if fx.const_expr(form.shuffled):
+        # K is whole groups there, zeros behind its end.
+        panel = fx.make_layout(((16, tile.n // 16), (unit, 4, depth // (4 * unit))),
+                               ((unit, step_w * 16), (1, 16 * unit, 64 * unit)))  # fmt: skip
+        here_w = fx.get_iter(w) + (fx.Int64(batch) * batch_w + fx.Int64(column) * step_w)
+        tile_w = rocdl.make_buffer_tensor(
+            fx.make_view(here_w, panel), num_records_bytes=(columns + 15) // 16 * 16 * step_w * size
+        )
+    else:
+        here_w = fx.get_iter(w) + (fx.Int64(batch) * batch_w + fx.Int64(column) * step_w)
+        tile_w = rocdl.make_buffer_tensor(
+            fx.make_view(here_w, fx.make_layout((tile.n, depth), (step_w, 1))),
+            num_records_bytes=((columns - 1) * step_w + k) * size,
+        )
+
+    # Bits of the row permute the 16-byte units: eight rows of a unit lie in different banks.
+    high = 0 if form.shuffled else tile.n
+    pool = fx.SharedAllocator().allocate(fx.Array[dtype, stages * (tile.m + high) * depth, 128]).peek()
+    swizzle = fx.static(fx.SwizzleType.get(3 if units == 8 else 2, 4, 3))
+    plain_a = fx.get_iter(pool.view(fx.make_layout(1, 1)))
+    plain_w = plain_a + stages * tile.m * depth
+    base_a = fx.apply_swizzle(plain_a, swizzle)
+    stages_a = fx.make_view(base_a, fx.make_layout((tile.m, depth, stages), (depth, 1, tile.m * depth)))
+    halves = fx.make_view(
+        base_a, fx.make_layout((half_m, depth, 2, stages), (depth, 1, half_m * depth, tile.m * depth))
+    )
+
+    mine = fill.get_slice(tid)
+    from_a, to_a = mine.partition_S(tile_a), mine.partition_D(stages_a)
+    load = fx.make_copy_atom(rocdl.BufferCopy128b(), dtype)
+    move = fx.make_copy_atom(fx.UniversalCopy128b(), dtype)
+    held_a = fx.make_fragment_like(from_a)
+
+    product = mma.get_slice(tid)
+    read_a = fx.make_tiled_copy_B(move, mma).get_slice(tid)
+    from_half = read_a.partition_S(halves)
+    inputs = [product.make_fragment_B(halves[None, None, 0, 0]) for _ in range(2)]
+    shape = fx.make_view(fx.get_iter(c), fx.make_layout((tile.n, half_m), (1, tile.n)))
+    sums = [product.make_fragment_C(shape) for _ in range(2)]
+    if fx.const_expr(form.mx != ""):
+        # Operands may move as bytes.
+        sums = [fx.make_fragment_like(part, dtype=fx.Float32) for part in sums]
+    for half in fx.range_constexpr(2):
+        sums[half].fill(0)
+
+    to_w: Any = None
+    held_w: Any = None
+    from_stage: Any = None
+    if fx.const_expr(form.shuffled):
+        read_w = fx.make_tiled_copy_A(load, mma).get_slice(tid)
+        from_w = read_w.partition_S(tile_w)
+        weights = [product.make_fragment_A(tile_w) for _ in range(2)]
+    else:
+        read_w = fx.make_tiled_copy_A(move, mma).get_slice(tid)
+        stages_w = fx.make_view(
+            fx.apply_swizzle(plain_w, swizzle),
+            fx.make_layout((tile.n, depth, stages), (depth, 1, tile.n * depth)),
+        )
+        from_w, to_w = mine.partition_S(tile_w), mine.partition_D(stages_w)
+        held_w = fx.make_fragment_like(from_w)
+        from_stage = read_w.partition_S(stages_w)
+        weights = [product.make_fragment_A(stages_w[None, None, 0]) for _ in range(2)]
+
+    # A uniform offset has no part in the bounds check of a row, and so it stays inside the row: behind the last tile
+    # the last one is loaded again, for nobody.
+    tiles = (k + depth - 1) // depth
+    last = fx.max(tiles - 2, 0)
+    end = (tiles - 1) * depth
+    lane, wave = tid % lanes, uniform(tid // lanes) if form.direct else tid // lanes
+    each = lanes // units
+    """Rows that a wave copies at once."""
+    unit_of = lane % units ^ (lane // units if units == 8 else lane // units // 2 % 4)
+    behind = FAR_BYTES // size
+
+    def along(number: Any) -> Any:
+        return fx.min(number - 1, last)
+
+    def load_tile(at: Any, shift: Any) -> None:
+        """Rows of A, and those of W that go through shared memory, into registers."""
+        fx.copy(load, shifted(from_a, shift), held_a, soffset=at)
+        if fx.const_expr(not form.shuffled):
+            fx.copy(load, shifted(from_w, shift), held_w, soffset=at)
+
+    def write_stage(stage: int) -> None:
+        fx.copy(move, held_a, to_a[None, None, None, stage])
+        if fx.const_expr(not form.shuffled):
+            fx.copy(move, held_w, to_w[None, None, None, stage])
+
+    def copy_rows(source: Any, to: Any, step: Any, count: int, at: Any, shift: Any, stage: int) -> None:
+        """Straight into shared memory, where lanes follow each other: it is what they read that is swizzled."""
+        atom = fx.make_copy_atom(rocdl.cdna4.BufferLoadAsyncLDS128b(), dtype).set_value("soffset", at)
+        piece = fx.make_layout(unit, 1)
+        first = fx.get_iter(source) + ((wave * each + lane // units) * step + unit_of * unit + shift)
+        for i in fx.range_constexpr(count * units // threads):
+            into = to + ((i * each * tile.waves + wave * each) * depth + stage * (count * depth))
+            fx.copy_atom_call(
+                atom, fx.make_view(first + i * each * tile.waves * step, piece), fx.make_view(into, piece)
+            )
+
+    def copy_tile(at: Any, shift: Any, stage: int) -> None:
+        copy_rows(tile_a, plain_a, step_a, tile.m, at, shift, stage)
+        if fx.const_expr(not form.shuffled):
+            copy_rows(tile_w, plain_w, step_w, tile.n, at, shift, stage)
+        rocdl.asyncmark()
+
+    def load_weights(at: Any, which: int) -> None:
+        fx.copy(load, from_w, read_w.retile(weights[which]), soffset=at * 16)
+
+    def read_weights(stage: int, which: int) -> None:
+        fx.copy(move, from_stage[None, None, None, stage], read_w.retile(weights[which]))
+
+    def read_half(half: int, stage: int) -> None:
+        fx.copy(move, from_half[None, None, None, half, stage], read_a.retile(inputs[half]))
+
+    # Scales of blocks: for each of an operand's 128 elements of K a word, with a byte for each of four instructions.
+    steps = tile.row_bytes // MX_BYTES.get(form.mx, tile.row_bytes)
+    scales = [[fx.make_rmem_tensor(fx.make_layout(1, 1), fx.Int32) for _ in range(2 * steps)] for _ in range(2)]
+
+    def load_scales(number: Any, which: int) -> None:
+        places = (block_n, down, wave % tile.waves_n), (block_m, across, wave // tile.waves_n)
+        for side in fx.range_constexpr(2):
+            block, blocks, part = places[side]
+            words = fx.get_iter(rocdl.make_buffer_tensor(extras[side]))
+            mine_of = words + (block * (2 * lanes) + part * lanes + lane)
+            for i in fx.range_constexpr(steps):
+                at = (number * steps + i) * (blocks * (2 * lanes))
+                atom = fx.make_copy_atom(rocdl.BufferCopy32b(), fx.Int32).set_value("soffset", at)
+                one = fx.make_layout(1, 1)
+                fx.copy_atom_call(atom, fx.make_view(mine_of, one), scales[which][side * steps + i])
+
+    def multiply_blocks(half: int, which: int) -> None:
+        kind = getattr(fx, form.mx)
+        for s in fx.range_constexpr(steps):
+            of_w, of_a = (scales[which][side * steps + s][0] for side in range(2))
+            for i in fx.range_constexpr(per_wave_n):
+                left = as_operand(weights[which], i, s, kind)
+                for j in fx.range_constexpr(per_wave_m):
+                    make = rocdl.cdna4.MFMA_Scale(16, 16, 128, kind, opsel_a=i, opsel_b=half * per_wave_m + j)
+                    total = sums[half][None, i, j]
+                    fx.mma_atom_call(
+                        fx.make_mma_atom(make), total, left, as_operand(inputs[half], j, s, kind), total,
+                        scale_a=of_w, scale_b=of_a,
+                    )  # fmt: skip
+
+    def multiply(half: int, which: int) -> None:
+        if fx.const_expr(form.mx != ""):
+            multiply_blocks(half, which)
+        elif fx.const_expr(form.instruction == "mfma_scale"):
+            fx.gemm(mma, sums[half], weights[which], inputs[half], sums[half], scale_a=UNIT_SCALE, scale_b=UNIT_SCALE)
+        else:
+            fx.gemm(mma, sums[half], weights[which], inputs[half], sums[half])
+
+    per_wave_m, per_wave_n = half_m // 16 // tile.waves_m, tile.n // 16 // tile.waves_n
+    # A lane reads a unit at once. Where both halves of a wave hold the same, each reads all of it.
+    wide = units if form.doubled else units * 16 // lanes
+    products = per_wave_m * per_wave_n * (depth // form.atom_k)
+    reads, reads_w = per_wave_m * wide, per_wave_n * wide
+    moved = (tile.m + high) * units // threads
+
+    def step(number: Any, stage: int) -> None:
+        """By way of registers."""
+        which, after = stage % 2, (stage + 1) % stages
+        rocdl.sched_barrier(0)
+        read_half(1, stage)
+        if fx.const_expr(form.shuffled):
+            load_weights(along(number + 1) * depth, 1 - which)
+        write_stage(after)
+        load_tile(along(number + 2) * depth, 0)
+        multiply(0, which)
+        first = merged(["dsrd"] * reads, ["vmem"] * reads_w) if form.shuffled else ["dsrd"] * reads
+        interleave(products, first + ["dswr", "vmem"] * moved)
+        rocdl.sched_barrier(0)
+        meet(form.wait)
+        rocdl.sched_barrier(0)
+        read_half(0, after)
+        if fx.const_expr(not form.shuffled):
+            read_weights(after, 1 - which)
+        multiply(1, which)
+        interleave(products, ["dsrd"] * (reads if form.shuffled else reads + reads_w))
+        rocdl.sched_barrier(0)
+
+    def step_direct(number: Any, stage: int) -> None:
+        which, after = stage % 2, (stage + 1) % stages
+        rocdl.sched_barrier(0)
+        read_half(1, stage)
+        if fx.const_expr(form.shuffled):
+            load_weights(along(number + 1) * depth, 1 - which)
+        if fx.const_expr(form.mx != ""):
+            load_scales(along(number + 1), 1 - which)
+        multiply(0, which)
+        interleave(products, merged(["dsrd"] * reads, ["vmem"] * reads_w) if form.shuffled else ["dsrd"] * reads)
+        rocdl.sched_barrier(0)
+        # This wave has read all of tile t, and its part of tile t+1 is there: only what came later is under way.
+        later = reads_w if form.shuffled else 2 * steps if form.mx else 0
+        rocdl.s_waitcnt(vmcnt=(stages - 2) * moved + later, lgkmcnt=0)
+        rocdl.s_barrier()
+        rocdl.sched_barrier(0)
+        read_half(0, after)
+        if fx.const_expr(not form.shuffled):
+            read_weights(after, 1 - which)
+        copy_tile(along(number + stages) * depth, 0, stage)
+        multiply(1, which)
+        interleave(products, ["dsrd"] * (reads if form.shuffled else reads + reads_w) + ["dma"] * moved)
+        rocdl.sched_barrier(0)
+
+    if fx.const_expr(form.mx != ""):
+        load_scales(tiles - 1, 0)
+    if fx.const_expr(form.direct):
+        unit_column = unit_of * unit
+        copy_tile(end, (end + unit_column < k).select(fx.Int32(0), fx.Int32(behind)), 0)
+        for i in fx.range_constexpr(1, stages):
+            copy_tile(along(i) * depth, 0, i)
+        if fx.const_expr(form.shuffled):
+            load_weights(end, 0)
+        fx.barrier()
+    else:
+        unit_column = tid % units * unit
+        load_tile(end, (end + unit_column < k).select(fx.Int32(0), fx.Int32(behind)))
+        if fx.const_expr(form.shuffled):
+            load_weights(end, 0)
+        write_stage(0)
+        load_tile(along(1) * depth, 0)
+        fx.barrier()
+    read_half(0, 0)
+    if fx.const_expr(not form.shuffled):
+        read_weights(0, 0)
+    for turn in range(tiles // stages):
+        for i in fx.range_constexpr(stages):
+            if fx.const_expr(form.direct):
+                step_direct(turn * stages + i, i)
+            else:
+                step(turn * stages + i, i)
+    rest = tiles % stages
+    for i in fx.range_constexpr(stages - 1):
+        if rest > i:
+            read_half(1, i)
+            multiply(0, i % 2)
+            multiply(1, i % 2)
+            if fx.const_expr(i + 2 < stages):
+                fx.barrier()
+                read_half(0, i + 1)
+                read_weights(i + 1, (i + 1) % 2)
+                if fx.const_expr(form.mx != ""):
+                    load_scales(along(tiles - rest + i + 1), (i + 1) % 2)
+
+    here_c = fx.get_iter(c) + (fx.Int64(batch) * batch_c + fx.Int64(row) * step_c + column)
+    one = fx.make_view(here_c, fx.make_layout((tile.m, tile.n), (step_c, 1)))
+    bytes_c = ((rows - 1) * step_c + columns) * (c.dtype.width // 8)
+    out = fx.get_iter(rocdl.make_buffer_tensor(one, num_records_bytes=bytes_c))
+    store = fx.make_copy_atom(rocdl.BufferCopy(form.store * c.dtype.width), c.dtype)
+    beyond = fx.Int32(FAR_BYTES // (c.dtype.width // 8))
+    # A lane has a row of an instruction's results, and neighbouring columns of it; in waves of which both halves hold
+    # the same operands, every second one.
+    values, apart = 256 // lanes, 2 if form.doubled else 1
+    first_m = wave // tile.waves_n * 16 + lane % 16
+    first_n = wave % tile.waves_n * 16 + lane // 16 * (1 if form.doubled else values)
+    for i in fx.range_constexpr(per_wave_n):
+        for v in fx.range_constexpr(0, values, form.store):
+            at_n = first_n + (16 * tile.waves_n * i + v * apart)
+            inside = column + at_n < n
+            for half in fx.range_constexpr(2):
+                for j in fx.range_constexpr(per_wave_m):
+                    at_m = first_m + (16 * tile.waves_m * j + half * half_m)
+                    at = inside.select(at_m * step_c + at_n, beyond)
+                    total = sums[half][None, i, j].load()
+                    found = [total[v + e] for e in range(form.store)]
+                    if fx.const_expr(form.extras != () or form.activation != "none" or c.dtype is not found[0].dtype):
+                        found = finished(found, extras, form, row + at_m, column + at_n, m, n, c.dtype)
+                    result = fx.make_rmem_tensor(fx.make_layout(form.store, 1), c.dtype)
+                    result.store(fx.Vector.from_elements(found, c.dtype))
+                    fx.copy_atom_call(store, result, fx.make_view(out + at, fx.make_layout(form.store, 1)))
+
+
+def as_operand(fragment: Any, at: int, step: int, kind: Any) -> Any:
+    """What one lane gives an instruction, as elements of a type."""
+    held = fragment[None, at, step].load()
+    made = fx.make_rmem_tensor(fx.make_layout(held.numel * held.dtype.width // kind.width, 1), kind)
+    made.store(held.bitcast(kind))
+    return made
+
+
+def meet(wait: str) -> None:
+    """All waves of the block, what they wrote to shared memory done; loads into registers stay under way."""
+    if wait == "":
+        fx.barrier()
+        return
+    if wait == "ds":
+        fx.rocdl.s_wait_dscnt(0)
+    else:
+        fx.rocdl.s_waitcnt(lgkmcnt=0)
+    fx.rocdl.s_barrier()
+
+
+def placed(block: Any, across: Any, down: Any, group: Any, dies: int) -> tuple[Any, Any, Any]:
+    """The tile of a block and its batch: `group` rows of tiles are walked together, a die's one by one."""
+    per_batch = across * down
+    batch, at = block // per_batch, block % per_batch
+    if dies > 1:
+        each, more = per_batch // dies, per_batch % dies
+        die = at % dies
+        at = die * each + fx.min(die, more) + at // dies
+    together = group * down
+    first = at // together * group
+    high = fx.min(across - first, group)
+    inside = at % together
+    return first + inside % high, inside // high, batch
+
+
+def shifted(part: Any, shift: Any) -> Any:
+    return part if isinstance(shift, int) else fx.make_view(fx.get_iter(part) + shift, part.layout)
+
+
+def finished(
+    values: list[Any], extras: Any, form: Form, row: Any, column: Any, m: Any, n: Any, dtype: Any
+) -> list[Any]:
+    """Neighbouring sums of a row with scales, bias and activation, as `dtype`."""
+    if dtype is fx.Int32:
+        return values
+    # Scales of blocks come first.
+    others = extras[len(extras) - len(form.extras) :]
+    given = {name.partition(":")[0]: (name.partition(":")[2], x) for name, x in zip(form.extras, others, strict=True)}
+    made = [fx.Float32(x) for x in values]
+    at_row = fx.min(row, m - 1)
+    columns = [fx.min(column + e, n - 1) for e in range(len(values))]
+    for name, along_rows in (("scale_a", True), ("scale_b", False)):
+        if name in given:
+            kind, x = given[name]
+            if kind == "one" or along_rows:
+                factor = x[0] if kind == "one" else x[at_row]
+                made = [value * factor for value in made]
+            else:
+                made = [value * x[at] for value, at in zip(made, columns, strict=True)]
+    if "bias" in given:
+        kind, x = given["bias"]
+        added = [fx.Float32(x[at_row])] * len(made) if kind == "rows" else [fx.Float32(x[at]) for at in columns]
+        made = [value + more for value, more in zip(made, added, strict=True)]
+    if form.activation != "none":
+        from flydsl.kernels.activations import activated
+
+        made = [activated(form.activation, value) for value in made]
+    if "scale_out" in given:
+        made = [value / given["scale_out"][1][0] for value in made]
+    if dtype.width == 8:
+        from flydsl.kernels.epilogue import narrowed
+
+        return [narrowed(value, dtype) for value in made]
+    return [value.to(dtype) for value in made]
+
+
+def uniform(value: Any) -> Any:
+    """A value that is the same in all lanes, in a scalar register."""
+    return fx.Int32(fx.rocdl.readfirstlane(fx.Int32.ir_type, value))
+
+
+def merged(one: list[str], other: list[str]) -> list[str]:
+    """Both lists, each evenly spread over the result."""
+    places = [((i + 0.5) / len(items), kind) for items in (one, other) for i, kind in enumerate(items)]
+    return [kind for _, kind in sorted(places)]
+
+
+def interleave(products: int, memory: list[str]) -> None:
+    """Ask the scheduler for this order of memory instructions, evenly spread over so many matrix instructions."""
+    rocdl = fx.rocdl
+    done = 0
+    for i, kind in enumerate(memory):
+        rocdl.sched_group_barrier(CLASSES[kind], 1, 0)
+        until = products * (i + 1) // len(memory)
+        if until > done:
+            rocdl.sched_mfma(until - done)
+        done = until
+
+
+def matrix_product(dtype: Any, tile: Tile, form: Form) -> fx.TiledMma:
+    """The product of a block's waves.
+
+    A lane loads 16 bytes of K. Where the instruction takes fewer, K is permuted so that it takes them one part after
+    the other: a sum does not mind, as long as both operands are permuted alike.
+    """
+    integer = not dtype.is_float
+    if form.instruction == "mfma_scale":
+        atom = fx.rocdl.cdna4.MFMA_Scale(16, 16, form.atom_k, dtype)
+    elif form.instruction == "mfma":
+        atom = fx.rocdl.MFMA(16, 16, form.atom_k, dtype, fx.Int32 if integer else None)
+    elif integer:
+        atom = fx.rocdl.WMMA(16, 16, form.atom_k, dtype, fx.Int32, sign_a=True, sign_b=True)
+    else:
+        atom = fx.rocdl.WMMA(16, 16, form.atom_k, dtype)
+    waves = fx.make_layout((tile.waves_n, tile.waves_m, 1), (1, tile.waves_n, 0))
+    parts = UNIT_BYTES * 8 // dtype.width // form.part
+    if parts <= 1:
+        return fx.make_tiled_mma(fx.make_mma_atom(atom), waves)
+    groups = form.lanes // 16
+    span = parts * form.part
+    whole = max(1, form.atom_k // (groups * span))
+    order = fx.make_layout((form.part, groups, parts, whole), (1, span, form.part, groups * span))
+    return fx.make_tiled_mma(fx.make_mma_atom(atom), waves, (None, None, order))
+
+
+@flyc.jit
+def amd_tiles(
+    a: fx.Tensor,
+    w: fx.Tensor,
+    c: fx.Tensor,
+    extras: Any,
+    m: fx.Int32,
+    n: fx.Int32,
+    k: fx.Int32,
+    batches: fx.Int32,
+    step_a: fx.Int32,
+    step_w: fx.Int32,
+    step_c: fx.Int32,
+    batch_a: fx.Int64,
+    batch_w: fx.Int64,
+    batch_c: fx.Int64,
+    group: fx.Int32,
+    tile: fx.Constexpr[TileLike],
+    form: fx.Constexpr[FormLike],
+    stream: fx.Stream = fx.Stream(None),
+):
+    """`c = f(a @ w.T)`; strides are in elements: of the rows of each matrix, and of its batch."""
+    mma = matrix_product(a.dtype, tile, form)
+    unit = UNIT_BYTES * 8 // a.dtype.width
+    units = tile.row_bytes // UNIT_BYTES
+    threads = tile.waves * form.lanes
+    chunk = fx.make_copy_atom(fx.rocdl.BufferCopy128b(), a.dtype)
+    fill = fx.make_tiled_copy_tv(
+        chunk, fx.make_layout((threads // units, units), (units, 1)), fx.make_layout((1, unit), (unit, 1))
+    )
+    blocks = ((m + tile.m - 1) // tile.m) * ((n + tile.n - 1) // tile.n) * batches
+    amd_kernel(
+        a, w, c, extras, fx.Int32(m), fx.Int32(n), fx.Int32(k), fx.Int32(step_a), fx.Int32(step_w), fx.Int32(step_c),
+        fx.Int64(batch_a), fx.Int64(batch_w), fx.Int64(batch_c), fx.Int32(group), mma, fill, tile, form,
+    ).launch(grid=blocks, block=threads, stream=stream)  # fmt: skip
