@@ -83,7 +83,8 @@ def scan_rows_kernel(
         at = begin + fx.thread_idx.x * ITEMS
         items = [(at + i < end).select(wide(line[place(fx.min(at + i, end - 1))]), nothing) for i in range(ITEMS)]
         values = fx.Vector.from_elements(items, wide)
-        made, total = block.scan(values, op, storage, so_far, not way.exclusive)
+        scan = block.exclusive_with_aggregate if way.exclusive else block.inclusive_with_aggregate
+        made, total = scan(values, op, storage=storage, init=so_far)
         parts = cast("fx.Vector", made)
         for i in fx.range_constexpr(0 if way.totals else ITEMS):
             when(at + i < end, lambda i=i: put(at + i, parts[i]))
