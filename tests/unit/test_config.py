@@ -73,10 +73,12 @@ def test_every_variable_is_read_somewhere():
     text += (package / "config.py").read_text().partition("GROUPS: dict")[2]
     text += (package / "compiler" / "build" / "custom_passes" / "config.py").read_text()
 
+    attributes = set(re.findall(r"\b(\w+)\.(?=(\w+))", text))
+
     def is_read(group: str, attribute: str, names: tuple[str, ...]) -> bool:
         # By attribute (of the group's object, of a local name for it, or of its class), or by the variable's name.
-        by_attribute = rf"\b({group}|environment|env|{group.capitalize()}Env)\.{attribute}\b"
-        return re.search(by_attribute, text) is not None or any(f'"{name}"' in text for name in names)
+        owners = (group, "environment", "env", f"{group.capitalize()}Env")
+        return any((x, attribute) in attributes for x in owners) or any(f'"{name}"' in text for name in names)
 
     unread = [
         var.name

@@ -56,8 +56,15 @@ def as_on_a_device(monkeypatch: pytest.MonkeyPatch) -> list[GPUTarget | None]:
     return asked
 
 
-@pytest.mark.parametrize(("arch", "wave", "width"), CASES)
-@pytest.mark.parametrize(("dtype", "op"), [(np.float32, "ADD"), (np.float64, "MAX"), (np.int16, "MIN")])
+def taken_in_turns(kinds: list[tuple[Any, str]]) -> list[tuple[str, int, int, Any, str]]:
+    """Every case with one of the types and operations."""
+    return [(*case, *kinds[i % len(kinds)]) for i, case in enumerate(CASES)]
+
+
+@pytest.mark.parametrize(
+    ("arch", "wave", "width", "dtype", "op"),
+    taken_in_turns([(np.float32, "ADD"), (np.float64, "MAX"), (np.int16, "MIN")]),
+)
 def test_numbers(arch: str, wave: int, width: int, dtype: Any, op: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The very instructions, emulated; sums are those of the shuffles of other targets, to the last bit."""
     monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
@@ -101,8 +108,9 @@ def scans(width: int, op: fx.ReductionOp, block: int) -> Any:
     return launch
 
 
-@pytest.mark.parametrize(("arch", "wave", "width"), CASES)
-@pytest.mark.parametrize(("dtype", "op"), [(np.int32, "ADD"), (np.int64, "MAX")])
+@pytest.mark.parametrize(
+    ("arch", "wave", "width", "dtype", "op"), taken_in_turns([(np.int32, "ADD"), (np.int64, "MAX"), (np.int32, "MAX")])
+)
 def test_scans(arch: str, wave: int, width: int, dtype: Any, op: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every lane holds what the lanes before it in its segment brought, and its own."""
     monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")

@@ -17,7 +17,7 @@ import pytest
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-ARCHES = {"gfx942": 64, "gfx1201": 32, "sm_90a": 32}
+ARCHES = {"gfx942": 64, "sm_90a": 32}
 ADD, MUL, MAX, MIN = fx.ReductionOp.ADD, fx.ReductionOp.MUL, fx.ReductionOp.MAX, fx.ReductionOp.MIN
 COOP: Any = fx.coop
 CLASSES: list[tuple[Any, Any]] = [

@@ -10,7 +10,7 @@ import flydsl.layout as fl
 from flydsl.errors import LayoutError
 from flydsl.layout import Layout, make_layout, map_leaves
 
-QUICK = settings(max_examples=150, deadline=None, derandomize=True, database=None)
+QUICK = settings(max_examples=90, deadline=None, derandomize=True, database=None)
 
 
 def trees(leaf, max_leaves=4):

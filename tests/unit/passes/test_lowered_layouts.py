@@ -9,7 +9,7 @@ import flydsl.layout as fl
 from flydsl.layout import Layout, format_any
 
 PASSES = "fly-rewrite-func-signature,fly-canonicalize,fly-layout-lowering,canonicalize,convert-fly-to-cpu,canonicalize"
-PER_MODULE, MODULES = 100, 20
+PER_MODULE, MODULES = 100, 12
 CELLS = 8
 """Run-time numbers one case may use."""
 
