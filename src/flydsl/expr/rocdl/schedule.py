@@ -36,9 +36,10 @@ _COPY_WAITS = {
     "asyncmark": "to_shared_commit",
     "wait.asyncmark": "to_shared_wait",
     "s.wait.loadcnt": "to_shared_wait_count",
-    "s.wait.asynccnt": "to_shared_wait_count",
+    "s.wait.asynccnt": "lane_wait",
+    "s.wait.tensorcnt": "tensor_wait",
 }
-"""What copies into shared memory are waited for with."""
+"""What copies into and out of shared memory are waited for with."""
 
 
 def _note(name: str, *numbers: int) -> None:
