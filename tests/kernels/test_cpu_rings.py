@@ -33,7 +33,7 @@ def test_every_ring_is_told_apart(name: str, emulate: Callable[[str], None]):
     for ring in rings if kind.whole else random.sample(rings, 60):
         arguments = kind.arguments(ring)
         report = flyc.explore_schedules(kind.launch, *arguments)
-        if is_racy(ring, kind.groups):
+        if kind.is_racy(ring):
             if report:
                 wrong.append(f"{ring} is racy, and nothing was found")
             else:

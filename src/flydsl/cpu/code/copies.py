@@ -439,5 +439,6 @@ def copy_routines() -> list[Routine]:
 
 
 __all__ = [
-    "LANE_LOAD", "LANE_STORE", "TENSOR_LOAD", "TENSOR_STORE", "copy_routines", "groups_at", "mark_of", "own_mark", "touch",
+    "LANE_LOAD", "LANE_STORE", "TENSOR_LOAD", "TENSOR_STORE", "copy_routines", "groups_at", "mark_of", "own_mark",
+    "touch",
 ]  # fmt: skip

@@ -1,8 +1,8 @@
 """Copies of gfx1250 in checked mode: `asynccnt` counts those of lanes, `tensorcnt` those of the tensor data mover.
 
 Each instruction counts as one, loads as well as stores, and they end in the order in which a wave issued them. Barriers
-wait for none. Lanes count for themselves here, so an instruction that only some lanes of a wave come to counts for these
-alone. Of a copy into other blocks of a cluster only what comes to the own block lasts until the wait.
+wait for none. Lanes count for themselves here: an instruction that only some lanes of a wave come to counts for these
+alone. Of a copy into several blocks of a cluster only what comes to the own block lasts until the wait.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COUNTERS = Counter("lane", LANE_LOAD, LANE_STORE, 4), Counter("tensor", TENSOR_
 
 
 def _piece(counter: Counter, load: bool) -> Routine:
-    """A piece of the instruction a thread is at; `tests` where nothing else has compared its access to shared memory."""
+    """A piece of the instruction a thread is at; `tests` where nothing else compares its access to shared memory."""
     name = f"fly_check_{counter.name}_{'load' if load else 'store'}"
     r = Routine(name, "void", "ptr state, i64 tid, ptr at, i64 size, i1 tests")
     shadow = shadow_of(r)
