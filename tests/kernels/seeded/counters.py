@@ -1,4 +1,4 @@
-"""gfx1250: copies into and out of shared memory by lanes and by the tensor data mover, which only their counters end."""
+"""gfx1250: copies into and out of shared memory, by lanes and by the tensor data mover, which only counters end."""
 
 from __future__ import annotations
 

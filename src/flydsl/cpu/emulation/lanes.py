@@ -141,8 +141,8 @@ class Emulation(Rebuilder):
     def note_piece(self, kind: str, at: SSAValue, nbytes: int, *, tests: bool) -> None:
         """Tell checked mode of a piece of a copy of gfx1250: where it is in shared memory (`cpu/code/counters.py`).
 
-        `kind` is `lane_load`, `lane_store`, `tensor_load` or `tensor_store`; it `tests` the access where nothing else can
-        follow how its address was computed.
+        `kind` is `lane_load`, `lane_store`, `tensor_load` or `tensor_store`; it `tests` the access where nothing else
+        can follow how its address was computed.
         """
         if self.checked:
             self.routine(f"fly_check_{kind}", (at, self.b.const(nbytes, i64), self.b.const(int(tests), i1)))
