@@ -199,11 +199,12 @@ def _lane_from_shared(nbytes: int) -> Rule:
 
 
 def counter_wait(counter: str) -> Rule:
-    """A wait until at most so many copies are under way, which is of interest to checked mode alone."""
+    """A wait until at most so many copies are under way; then each lane may use what others of its wave have copied."""
 
     def rule(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> None:
         if r.checked:
             r.routine(f"fly_check_{counter}_wait", (r.b.i32(r.number(args[0])),))
+        meet(r, (), None)
 
     return rule
 

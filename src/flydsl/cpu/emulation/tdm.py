@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import IntegerType, i1
 from xdsl.ir import Block, Region, SSAValue
 
 from ...dialects.fly.atoms import TileCopy, vector_length
-from ...dialects.upstream import llvm, scf
+from ...dialects.upstream import gpu, llvm, scf
 from ...ir.builder import Builder, i32, i64, index
 from ...ir.types import bit_width
 
@@ -87,8 +87,12 @@ def emulate_tile_copy(low: Emulation, copy: TileCopy) -> None:
 
 
 def _share_out(low: Emulation, count: SSAValue, each: Callable[[SSAValue], None]) -> None:
-    """Let every lane do its run of what is to be moved: what is next to each other is told of as one."""
+    """Let every lane do its run of what is to be moved: what is next to each other is told of as one.
+
+    The wave issues one instruction, so all that its lanes did before comes first.
+    """
     b, lanes = low.b, low.warp_size()
+    b.opn(gpu.BarrierOp, (), (), {"scope": gpu.BarrierScopeAttr("subgroup")})
     run = b.int_binary("divui", b.addi(count, b.const(lanes - 1, i64)), b.const(lanes, i64))
     start = b.muli(low.group_lane(), run)
     counted(b, start, b.int_binary("minui", b.addi(start, run), count), 1, each)

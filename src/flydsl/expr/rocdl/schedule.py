@@ -25,6 +25,10 @@ def _call(name: str, *operands: tuple[int, str]) -> None:
     if on_cpu(f"fx.rocdl.{name.replace('.', '_')}"):
         if name in _COPY_WAITS:
             _note(_COPY_WAITS[name], *(_static(name, v) for v, _ in operands))
+        if name in _WAVE_WAITS:
+            from ..emit import gpu_ir
+
+            gpu_ir.warp_barrier()
         return
     from . import emit
 
@@ -40,6 +44,8 @@ _COPY_WAITS = {
     "s.wait.tensorcnt": "tensor_wait",
 }
 """What copies into and out of shared memory are waited for with."""
+_WAVE_WAITS = frozenset(("s.wait.asynccnt", "s.wait.tensorcnt"))
+"""Waits behind which each lane may use what others of its wave have copied: there they meet, as they run one by one."""
 
 
 def _note(name: str, *numbers: int) -> None:
