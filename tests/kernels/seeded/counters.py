@@ -40,6 +40,31 @@ def barrier_waits_for_no_lanes(x: fx.Tensor, y: fx.Tensor, mended: fx.Constexpr[
     y[t] = base[ROW - 1 - t]  # bug
 
 
+@bug(EARLY, **TWO_ROWS)
+@flyc.kernel
+def ragged_row_of_lanes(x: fx.Tensor, y: fx.Tensor, mended: fx.Constexpr[bool]):
+    """The second row is of 48 elements: half of the lanes of a wave do not load, but the wave does."""
+    t, base = fx.thread_idx.x, fx.get_dyn_shared(fx.Float32)
+    lanes_load(fx.get_iter(x), base)
+    if t < 48:
+        lanes_load(fx.get_iter(x) + ROW, base + ROW)
+    r.s_wait_asynccnt(1 if mended else 2)
+    fx.barrier()
+    y[t] = base[ROW - 1 - t]  # bug
+
+
+@bug(EARLY, **TWO_ROWS)
+@flyc.kernel
+def row_of_one_wave(x: fx.Tensor, y: fx.Tensor, mended: fx.Constexpr[bool]):
+    """Behind the wait a wave may use what it has copied without a barrier."""
+    t, base = fx.thread_idx.x, fx.get_dyn_shared(fx.Float32)
+    half, lane = base + t // 32 * 32, t % 32
+    for i in fx.range_constexpr(2):
+        r.cluster_load_async_to_lds(fx.get_iter(x) + (ROW * i + t), half + (ROW * i + lane), 4)
+    r.s_wait_asynccnt(1)
+    y[t] = half[(0 if mended else ROW) + 31 - lane]  # bug
+
+
 @bug(STILL_READ, **TWO_ROWS)
 @flyc.kernel
 def row_under_a_store_of_lanes(x: fx.Tensor, y: fx.Tensor, mended: fx.Constexpr[bool]):

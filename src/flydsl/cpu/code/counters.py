@@ -1,8 +1,9 @@
 """Copies of gfx1250 in checked mode: `asynccnt` counts those of lanes, `tensorcnt` those of the tensor data mover.
 
 Each instruction counts as one, loads as well as stores, and they end in the order in which a wave issued them. Barriers
-wait for none. Lanes count for themselves here: an instruction that only some lanes of a wave come to counts for these
-alone. Of a copy into several blocks of a cluster only what comes to the own block lasts until the wait.
+wait for none. Lanes count for themselves, and take over the count of their wave where they meet to wait: of what they
+have issued since the last wait, those that left instructions out may take a little too much for done. Of a copy into
+several blocks of a cluster only what comes to the own block lasts until the wait.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ...llvm.text.routine import Routine
 from .block import SHARED
 from .copies import LANE_LOAD, LANE_STORE, TENSOR_LOAD, TENSOR_STORE, groups_at, mark_of, own_mark, touch
 from .races import history
-from .shadow import BYTES, NEVER, READS, SITE, TABLE_LINE, WRITES, shadow_of
+from .shadow import BYTES, COUNT, NEVER, READS, SITE, TABLE_LINE, WARP_BITS, WRITES, shadow_of
 
 
 class Counter(NamedTuple):
@@ -64,11 +65,17 @@ def _issued(counter: Counter) -> Routine:
 
 
 def _waited(counter: Counter) -> Routine:
-    """A thread waits until at most `pending` of its instructions are under way."""
+    """A thread waits until at most `pending` instructions of its wave are under way, whose lanes have met."""
     r = Routine(f"fly_check_{counter.name}_wait", "void", "ptr state, i64 tid, i32 pending")
     history.count(r, history.WAITS)
-    issued = r.load("i32", groups_at(r, shadow_of(r), r["tid"], counter.place), 0, 4)
-    pending = r["pending"]
+    shadow, pending = shadow_of(r), r["pending"]
+    bits = r.load("i64", shadow, WARP_BITS)
+    first = (r["tid"] >> bits) << bits
+    most = r.variable("i32", 0)
+    with r.loop(r.least(first + (r.number(1) << bits), r.load("i64", shadow, COUNT)), first) as lane:
+        most.set(r.most(most.get(), r.load("i32", groups_at(r, shadow, lane, counter.place), 0, 4)))
+    issued = most.get()
+    r.store("i32", issued, groups_at(r, shadow, r["tid"], counter.place), 0, 4)
     until = r.choose(issued > pending, issued - pending, r.number(0, "i32")).to("i64")
     mark = own_mark(r, r["tid"])
     for kind in (counter.load, counter.store):

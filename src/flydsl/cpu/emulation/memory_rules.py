@@ -203,6 +203,7 @@ def counter_wait(counter: str) -> Rule:
 
     def rule(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> None:
         if r.checked:
+            meet(r, (), None)
             r.routine(f"fly_check_{counter}_wait", (r.b.i32(r.number(args[0])),))
         meet(r, (), None)
 

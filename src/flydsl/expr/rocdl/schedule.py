@@ -23,12 +23,15 @@ _XDL_ARBITRATION = 154
 def _call(name: str, *operands: tuple[int, str]) -> None:
     """An instruction without a result whose operands are constants `(value, type)`; nothing on the cpu."""
     if on_cpu(f"fx.rocdl.{name.replace('.', '_')}"):
-        if name in _COPY_WAITS:
-            _note(_COPY_WAITS[name], *(_static(name, v) for v, _ in operands))
         if name in _WAVE_WAITS:
             from ..emit import gpu_ir
 
+            # Counted is what all lanes have issued, and used what all have copied.
             gpu_ir.warp_barrier()
+            _note(_WAVE_WAITS[name], *(_static(name, v) for v, _ in operands))
+            gpu_ir.warp_barrier()
+        elif name in _COPY_WAITS:
+            _note(_COPY_WAITS[name], *(_static(name, v) for v, _ in operands))
         return
     from . import emit
 
@@ -40,12 +43,10 @@ _COPY_WAITS = {
     "asyncmark": "to_shared_commit",
     "wait.asyncmark": "to_shared_wait",
     "s.wait.loadcnt": "to_shared_wait_count",
-    "s.wait.asynccnt": "lane_wait",
-    "s.wait.tensorcnt": "tensor_wait",
 }
-"""What copies into and out of shared memory are waited for with."""
-_WAVE_WAITS = frozenset(("s.wait.asynccnt", "s.wait.tensorcnt"))
-"""Waits behind which each lane may use what others of its wave have copied: there they meet, as they run one by one."""
+"""What copies into shared memory are waited for with."""
+_WAVE_WAITS = {"s.wait.asynccnt": "lane_wait", "s.wait.tensorcnt": "tensor_wait"}
+"""Waits for what the lanes of a wave have copied together."""
 
 
 def _note(name: str, *numbers: int) -> None:
