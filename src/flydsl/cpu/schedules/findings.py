@@ -167,7 +167,7 @@ ALWAYS_UNCOVERED = (
     "loops that look at memory a limited number of times: they do so when it has changed, or nobody else can go on",
     "where the copy engine reads global memory that threads wrote, whether a proxy fence is between",
     "accumulators of a product in flight: done at once",
-    "copies of gfx1250 into the shared memory of other blocks of a cluster: there at once",
+    "copies that `asynccnt` or `tensorcnt` count, into other blocks of a cluster: there at once",
 )
 """What no run tries."""
 
