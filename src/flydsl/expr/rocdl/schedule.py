@@ -1,4 +1,7 @@
-"""Waits, priorities and hints to the instruction scheduler. On the cpu stack they have no effect on data."""
+"""Waits, priorities and hints to the instruction scheduler.
+
+On the cpu stack they have no effect on data; where a wave waits for what its lanes copied together, they meet.
+"""
 
 from __future__ import annotations
 
