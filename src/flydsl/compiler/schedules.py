@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Protocol, cast
 from weakref import WeakKeyDictionary
 
-from ..cpu.code.races.history import SEEN
+from ..cpu.code.races.seen import SEEN
 from ..cpu.schedules.agents import session
 from ..cpu.schedules.findings import ALWAYS_UNCOVERED, Finding, LookedAt, ScheduleReport, ScheduleRun, decode
 from ..cpu.schedules.search import Probe, Recorder, Replay, Search

@@ -34,6 +34,9 @@ from flydsl.compiler.cache import (
 from flydsl.compiler.cache import files as disk_files
 from flydsl.errors import CacheWarning
 
+# JAX, once imported by a test before, warns of every fork.
+pytestmark = pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning")
+
 
 def key_of(number: int) -> str:
     return f"{number:064x}"

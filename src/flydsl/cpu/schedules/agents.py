@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from ..code.races.history import SEEN
+from ..code.races.seen import SEEN
 from .operations import MBARRIER, NAMES, Kind, Operation
 
 

@@ -144,7 +144,7 @@ def _memory(op: Callable[..., None]) -> None:
         f"% % {_BUFFER} #aux:i32 | same",
         "llvm.amdgcn.raw.ptr.buffer.atomic.cmpswap.{0}",
     )
-    op("global.prefetch", "% #cachePolicy:i32 | in")
+    op("global.prefetch", "% scope~scope:i32 | in")
 
 
 def _schedule(op: Callable[..., None]) -> None:

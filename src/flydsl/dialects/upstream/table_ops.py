@@ -9,7 +9,7 @@ A row names what stands in the op's text, in order, and how its types are writte
 | `#aux:i32` | a property that is a literal number (`i1`: true or false) |
 | `#mask:i32:WORDS` | the same, written as words of the list `WORDS` |
 | `fmtA=fmtA:i32:WORDS` | the same behind its name: `fmtA = fp8_e4m3` |
-| `scope~scope:i32` | the same behind its name, without `=` |
+| `scope~scope:i32` | the same behind its name, without `=`; the name may be missing when read |
 | `!kind:CLASS` | a keyword attribute of that class, followed by no comma |
 | `'with'`, `'->'`, `'['`, `'],'` | that text; no other comma stands around it |
 | `range` | `range <i32, 0, 64>`, or nothing |
@@ -224,10 +224,11 @@ class TableOp(IRDLOperation):
 
 
 def _parse_number(parser: Parser, item: Item) -> Attribute:
-    if item.named:
+    if item.named == "=":
         parser.parse_keyword(item.name)
-        if item.named == "=":
-            parser.parse_punctuation("=")
+        parser.parse_punctuation("=")
+    elif item.named:
+        parser.parse_optional_keyword(item.name)  # later releases of MLIR leave it out
     if item.words is not None:
         start = parser.pos
         word = parser.parse_optional_identifier()

@@ -51,8 +51,8 @@ llvm.func @memory(%p: !llvm.ptr<1>, %s: !llvm.ptr<3>, %h: i16, %l: i64, %i: i32)
   %1 = rocdl.ds.read.tr16.b64 %s : <3> -> vector<4xi16>
   // CHECK: %{{.*}} = rocdl.ds.read.tr6.b96 %{{.*}} : <3> -> vector<3xi32>
   %2 = rocdl.ds.read.tr6.b96 %s : <3> -> vector<3xi32>
-  // CHECK: rocdl.global.prefetch %{{.*}}, 0 : !llvm.ptr<1>
-  rocdl.global.prefetch %p, 0 : !llvm.ptr<1>
+  // CHECK: rocdl.global.prefetch %{{.*}}, scope 0 : !llvm.ptr<1>
+  rocdl.global.prefetch %p, scope 0 : !llvm.ptr<1>
   // CHECK: rocdl.global.load.async.to.lds.b32 %{{.*}}, %{{.*}}, 0, 0 : !llvm.ptr<1>, !llvm.ptr<3>
   rocdl.global.load.async.to.lds.b32 %p, %s, 0, 0 : !llvm.ptr<1>, !llvm.ptr<3>
   // CHECK: rocdl.cluster.load.async.to.lds.b32 %{{.*}}, %{{.*}}, 0, 0, %{{.*}} : !llvm.ptr<1>, !llvm.ptr<3>

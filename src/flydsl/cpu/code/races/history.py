@@ -37,6 +37,7 @@ from ..shadow import (
     thread_at,
     warp_of,
 )
+from .seen import SEEN
 
 NODE = 48
 NEXT, BLOCK, CELL, LANES, META, TIME = 0, 8, 16, 24, 32, 40
@@ -51,9 +52,6 @@ NO_THREAD = 0x7FF
 NO_WARPS = 11
 """Bits of a lane's number where nothing is known of warps: all threads are one."""
 
-SEEN = ("shared_accesses", "shared_conflicts", "global_accesses", "global_conflicts", "copies", "waits", "forgotten")
-"""What is counted: accesses, those of them that collide with one of another thread unless something orders them,
-asynchronous copies and products, waits for them, and how often a table was too small."""
 SHARED_ACCESSES, SHARED_CONFLICTS, GLOBAL_ACCESSES, GLOBAL_CONFLICTS, COPIES, WAITS, FORGOTTEN = range(len(SEEN))
 
 
@@ -288,6 +286,6 @@ def history_routines() -> list[Routine]:
 
 
 __all__ = [
-    "NO_WARPS", "SEEN", "before", "count", "exact", "fill_in", "globals_text", "history_routines", "keep", "meta",
+    "NO_WARPS", "before", "count", "exact", "fill_in", "globals_text", "history_routines", "keep", "meta",
     "resolve", "settle", "take_ticket", "walk",
 ]  # fmt: skip
