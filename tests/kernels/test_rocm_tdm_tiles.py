@@ -105,6 +105,39 @@ def test_unchecked_modes_reach_beyond_the_tensor() -> None:
         np.testing.assert_array_equal(dst, wanted)
 
 
+@pytest.mark.parametrize("check", ["0", "1"])
+@pytest.mark.parametrize("mover", [False, True])
+def test_a_wave_uses_what_it_copied_without_a_barrier(mover: bool, check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", check)
+    rows = 3
+
+    @flyc.kernel
+    def kernel(src: fx.Tensor, dst: fx.Tensor):
+        wave, lane = fx.thread_idx.x // 32, fx.thread_idx.x % 32
+        cells = fx.SharedAllocator().allocate(fx.Array[fx.Float32, 64, 16]).peek().ptr + wave * 32
+        row = fx.make_layout(32, 1)
+        for i in range(rows):
+            source = fx.get_iter(src) + (wave * rows + i) * 32
+            if fx.const_expr(mover):
+                fx.copy_atom_call(
+                    CDNA5.make_tdm_atom(fx.Float32, 1), fx.make_view(source, row), fx.make_view(cells, row)
+                )
+                rocdl.s_wait_tensorcnt(0)
+            else:
+                rocdl.intrinsic("wave.barrier", None, [])
+                rocdl.cluster_load_async_to_lds(source + lane, cells + lane, 4)
+                rocdl.s_wait_asynccnt(0)
+            dst[wave * rows + i, lane] = cells[31 - lane]
+
+    @flyc.jit
+    def launch(src: fx.Tensor, dst: fx.Tensor):
+        kernel(src, dst).launch(grid=1, block=64)
+
+    src, dst = np.random.rand(2 * rows, 32).astype(np.float32), np.full((2 * rows, 32), -7, np.float32)
+    launch(src, dst)
+    np.testing.assert_array_equal(dst, src[:, ::-1])
+
+
 @pytest.mark.parametrize(("warps", "pad"), [(1, 0), (2, 8), (4, 0)])
 def test_descriptors(warps: int, pad: int) -> None:
     @flyc.kernel

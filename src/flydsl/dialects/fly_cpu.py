@@ -36,6 +36,9 @@ from xdsl.traits import Pure
 BARE = "fly.bare"
 """Attribute of a `gpu.barrier` that waits for no asynchronous copies into shared memory."""
 
+ISSUED = "fly.issued"
+"""Attribute of an access to global memory by a copy that lasts until a wait for it."""
+
 EMULATED = "fly.emulated"
 """Attribute of a `func.call` to a function of the device module that does the work of an instruction."""
 
@@ -153,6 +156,7 @@ __all__ = [
     "CountOp",
     "DepositOp",
     "EMULATED",
+    "ISSUED",
     "ExtentOp",
     "FlyCpu",
     "LaneOp",

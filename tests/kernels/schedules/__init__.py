@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from . import amd, clusters, copies, drawn, engines, flags, named, pipelines
+from . import amd, clusters, copies, drawn, engines, flags, movers, named, pipelines
 from .case import TEMPLATES, Template
 
-__all__ = ["TEMPLATES", "Template", "amd", "clusters", "copies", "drawn", "engines", "flags", "named", "pipelines"]
+__all__ = [
+    "TEMPLATES", "Template", "amd", "clusters", "copies", "drawn", "engines", "flags", "movers", "named", "pipelines",
+]  # fmt: skip

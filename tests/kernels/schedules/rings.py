@@ -16,6 +16,7 @@ import flydsl.expr as fx
 
 from .case import Array, aligned
 from .copies import copy_one
+from .movers import lanes_load, mover_copies
 
 nv, r = fx.nvgpu, fx.rocdl
 ROWS = 4
@@ -220,6 +221,41 @@ def asyncmark_kernel(
             issue(row + ahead)
 
 
+def _counted_kernel(copy: Any, wait: Any) -> Any:
+    """Copies of a row that a counter of gfx1250 counts, and nothing else."""
+
+    @flyc.kernel
+    def kernel(x: fx.Tensor, y: fx.Tensor, buffers: fx.Int32, ahead: fx.Int32, pending: fx.Int32, flags: fx.Int32):
+        t = fx.thread_idx.x
+        meets, frees, late = ((flags & 1 << i) != 0 for i in fx.range_constexpr(3))
+        base = fx.get_dyn_shared(fx.Float32)
+
+        def issue(row):
+            if row < ROWS:
+                copy(fx.get_iter(x) + 64 * row, base + 64 * (row % buffers))
+
+        for row in range(ahead):
+            issue(row)
+        for row in range(ROWS):
+            if ~late:
+                issue(row + ahead)
+            if pending == 0:
+                wait(0)
+            elif pending == 1:
+                wait(1)
+            else:
+                wait(2)
+            if meets:
+                fx.barrier()
+            y[64 * row + t] = base[64 * (row % buffers) + 63 - t]
+            if frees:
+                fx.barrier()
+            if late:
+                issue(row + ahead)
+
+    return kernel
+
+
 class Kind(NamedTuple):
     """A kind of copy: its kernel as a call, the GPU, its threads, and whether waits are for groups."""
 
@@ -229,6 +265,12 @@ class Kind(NamedTuple):
     groups: bool
     whole: bool
     """Whether every ring is tried in every run of the tests, or some that are drawn."""
+    empty: bool
+    """Whether a group may be empty."""
+
+    def is_racy(self, ring: Ring) -> bool:
+        """Whether something must be found."""
+        return is_racy(ring if self.empty else ring._replace(drains=False), self.groups)
 
     def arguments(self, ring: Ring) -> tuple[Any, ...]:
         x, y = aligned(ROWS * self.threads), aligned(ROWS * self.threads)
@@ -237,12 +279,12 @@ class Kind(NamedTuple):
         return x, y, *ring.words
 
 
-def _kind(kernel: Any, arch: str, threads: int, groups: bool, whole: bool = True) -> Kind:
+def _kind(kernel: Any, arch: str, threads: int, groups: bool, whole: bool = True, empty: bool = True) -> Kind:
     @flyc.jit
     def launch(x: fx.Tensor, y: fx.Tensor, buffers: fx.Int32, ahead: fx.Int32, pending: fx.Int32, flags: fx.Int32):
         kernel(x, y, buffers, ahead, pending, flags).launch(grid=1, block=threads, smem=3 * threads * 4)
 
-    return Kind(launch, arch, threads, groups, whole)
+    return Kind(launch, arch, threads, groups, whole, empty)
 
 
 KINDS = {
@@ -252,6 +294,8 @@ KINDS = {
     "vmcnt on gfx950": _kind(vmcnt_kernel, "gfx950", 128, False, False),
     "asyncmark on gfx942": _kind(asyncmark_kernel, "gfx942", 128, True, False),
     "asyncmark on gfx950": _kind(asyncmark_kernel, "gfx950", 128, True),
+    "asynccnt on gfx1250": _kind(_counted_kernel(lanes_load, r.s_wait_asynccnt), "gfx1250", 64, True, empty=False),
+    "tensorcnt on gfx1250": _kind(_counted_kernel(mover_copies, r.s_wait_tensorcnt), "gfx1250", 64, True, empty=False),
 }
 
 __all__ = ["KINDS", "Kind", "Ring", "every_ring", "is_racy", "reversed_rows"]

@@ -24,6 +24,7 @@ from ...llvm.text.print_text import string_constant
 from ...llvm.text.spelling import type_text
 from . import check as cpu_check
 from . import copies as cpu_copies
+from . import counters as cpu_counters
 from . import order as cpu_order
 from . import places as cpu_places
 from . import ranks as cpu_ranks
@@ -377,6 +378,7 @@ def _routines() -> dict[str, _Written]:
         *cpu_order.order_routines(),
         *cpu_places.place_routines(),
         *cpu_copies.copy_routines(),
+        *cpu_counters.counter_routines(),
         cpu_check.inside(),
         cpu_global_races.access(),
         cpu_global_races.older(),

@@ -48,6 +48,13 @@ _WORDS = ENTRY // 8
 CP_ASYNC, TMA_STORE, TO_SHARED, WGMMA, TMA_LOAD, COUNTED, ENDED, TMA_WRITE = range(8)
 """Kinds; of the first four a thread counts the groups it has closed, `ENDED` ones are about to leave the list,
 `TMA_WRITE` is what a `TMA_STORE` does to global memory."""
+LANE_LOAD, LANE_STORE, TENSOR_LOAD, TENSOR_STORE = range(8, 12)
+"""Those of `counters.py`: every instruction is a group of its own, of which there may be many pieces."""
+
+
+def _reads(kind: Value) -> Value:
+    """Whether a kind reads shared memory, and does not write it."""
+    return kind.is_(TMA_STORE) | kind.is_(WGMMA) | kind.is_(LANE_STORE) | kind.is_(TENSOR_STORE)
 
 
 def pend() -> Routine:
@@ -65,13 +72,18 @@ def pend() -> Routine:
         grown = r.value_of("realloc", "ptr", r.load("ptr", shadow, PENDING), more * ENTRY, external=True)
         r.store("ptr", grown, shadow, PENDING)
         r.store("i64", more, shadow, PENDING_ROOM)
-    entry = r.at(r.load("ptr", shadow, PENDING), count * ENTRY)
-    for i, word in enumerate(("kind", "who", "group", "offset", "size", "ticket")):
-        r.store("i64", r[word], entry, 8 * i)
-    r.store("i64", count + 1, shadow, PENDING_COUNT)
-    with r.when(r["size"].is_not(0)):
-        history.count(r, history.COPIES)
-    reads = r["kind"].is_(TMA_STORE) | r["kind"].is_(WGMMA)
+    entries = r.load("ptr", shadow, PENDING)
+
+    def add() -> None:
+        entry = r.at(entries, count * ENTRY)
+        for i, word in enumerate(("kind", "who", "group", "offset", "size", "ticket")):
+            r.store("i64", r[word], entry, 8 * i)
+        r.store("i64", count + 1, shadow, PENDING_COUNT)
+        with r.when(r["size"].is_not(0)):
+            history.count(r, history.COPIES)
+
+    r.either(_goes_on(r, entries, count), lambda: None, add)
+    reads = _reads(r["kind"])
     cells = cells_of(r, shadow)
     bits = r.load("i64", shadow, WARP_BITS)
     rank = r.load("i64", r["state"], RANK)
@@ -91,6 +103,20 @@ def pend() -> Routine:
     return r
 
 
+def _goes_on(r: Routine, entries: Value, count: Value) -> Value:
+    """Make the last entry longer where this is the next piece of the same instruction; gives whether it is."""
+    found = r.variable("i1", 0)
+    with r.when((r["kind"] >= LANE_LOAD) & count.is_not(0) & r["size"].is_not(0)):
+        last = r.at(entries, (count - 1) * ENTRY)
+        same = (r.load("i64", last, 24) + r.load("i64", last, 32)).is_(r["offset"])
+        for i, word in ((0, "kind"), (1, "who"), (2, "group"), (5, "ticket")):
+            same = same & r.load("i64", last, 8 * i).is_(r[word])
+        with r.when(same):
+            r.store("i64", r.load("i64", last, 32) + r["size"], last, 32)
+            found.set(r.number(1, "i1"))
+    return found.get()
+
+
 def settle() -> Routine:
     """Copies of a kind and thread (or barrier) in groups before `until` are done: their marks become `mark`.
 
@@ -102,7 +128,7 @@ def settle() -> Routine:
     entries = r.load("ptr", shadow, PENDING)
     kept = r.variable("i64", 0)
     cells = cells_of(r, shadow)
-    reading = r["kind"].is_(TMA_STORE) | r["kind"].is_(WGMMA)
+    reading = _reads(r["kind"])
     with r.loop(r.load("i64", shadow, PENDING_COUNT)) as i:
         entry = r.at(entries, i * ENTRY)
         kind, who, group, offset, size, ticket = (r.load("i64", entry, 8 * k) for k in range(_WORDS))
@@ -134,22 +160,22 @@ def settle() -> Routine:
         with r.loop(kept.get()) as i:
             entry = r.at(entries, i * ENTRY)
             kind, who, _, offset, size = (r.load("i64", entry, 8 * k) for k in range(5))
-            with r.when(kind.is_(r["kind"]) & who.is_(r["who"])):
+            with r.when(_reads(kind) & who.is_(r["who"])):
                 with r.loop(size) as b:
                     cell = r.at(cells, (offset + b) * CELL)
                     left = r.load("i64", cell, 8 * (READ + 1), 8)
                     with r.when(history.exact(r) & left.is_not(0)):
                         history.keep(r, cell, r.number(READ + 1), left, r.load("i64", shadow, WARP_BITS))
-                    r.store("i64", _mark(r, who, NEVER), cell, 8 * (READ + 1), 8)
+                    r.store("i64", mark_of(r, who, NEVER), cell, 8 * (READ + 1), 8)
     return r
 
 
-def _mark(r: Routine, thread: Value, clock: Value | int) -> Value:
+def mark_of(r: Routine, thread: Value, clock: Value | int) -> Value:
     moved = (clock if isinstance(clock, Value) else r.number(clock)) << 26
     return ((thread + 1) << 52) | moved | ASYNC
 
 
-def _groups(r: Routine, shadow: Value, t: Value, kind: int) -> Value:
+def groups_at(r: Routine, shadow: Value, t: Value, kind: int) -> Value:
     """Where the number of closed groups of a thread is."""
     return r.at(thread_at(r, shadow, t), GROUPS + 4 * kind)
 
@@ -164,18 +190,18 @@ def copy_started(kind: int) -> Routine:
     shadow = shadow_of(r)
     if kind == TO_SHARED:
         # Lanes compute where it goes from another's address, so that the write itself is not known for one.
-        _touch(r, r["state"], r["at"], WRITES)
+        touch(r, r["state"], r["at"], WRITES)
     offset = r.address(r["at"]) - r.address(r.load("ptr", r["state"], SHARED))
-    group = r.load("i32", _groups(r, shadow, r["tid"], kind), 0, 4).to("i64")
+    group = r.load("i32", groups_at(r, shadow, r["tid"], kind), 0, 4).to("i64")
     line = r.load("i64", r.load("ptr", r["state"], SITE), TABLE_LINE)
-    mark = _mark(r, r["tid"], NEVER)
+    mark = mark_of(r, r["tid"], NEVER)
     ticket = history.take_ticket(r, r["tid"])
     r.call("fly_check_pend", "void", r["state"], ("i64", kind), r["tid"], group, offset, r["size"], mark, line, ticket)
     return r
 
 
 def _close(r: Routine, shadow: Value, kind: int) -> None:
-    at = _groups(r, shadow, r["tid"], kind)
+    at = groups_at(r, shadow, r["tid"], kind)
     r.store("i32", r.load("i32", at, 0, 4) + 1, at, 0, 4)
 
 
@@ -190,7 +216,7 @@ def group_closed(kind: int) -> Routine:
 def _wait_groups(r: Routine, kind: int, until: Value) -> None:
     """The thread has waited: what it copied counts as written now, and it has seen that."""
     t = r["tid"]
-    own = _own_mark(r, t)
+    own = own_mark(r, t)
     mark = r.number(0) if kind == TMA_STORE else own
     r.call("fly_check_settle", "void", r["state"], ("i64", kind), t, until, mark)
 
@@ -214,18 +240,18 @@ def copies_counted() -> Routine:
     """
     r = Routine("fly_check_cp_async_arrive", "void", "ptr state, i64 tid, ptr at")
     number, t = r.value_of("fly_check_slot", "i64", r["state"], r["at"]), r["tid"]
-    mark = _own_mark(r, t)
+    mark = own_mark(r, t)
     _readdress(r, lambda kind, who, _: kind.is_(CP_ASYNC) & who.is_(t), [COUNTED, number, mark])
     return r
 
 
-def _own_mark(r: Routine, t: Value) -> Value:
+def own_mark(r: Routine, t: Value) -> Value:
     """The mark of what a thread writes now, at a new time of its warp that it has seen."""
     shadow = shadow_of(r)
     warp = warp_of(r, shadow, t)
     now = tick(r, clock_at(r, shadow, warp))
     r.store("i32", now, thread_at(r, shadow, t), warp * 4, 4)
-    return _mark(r, t, now.to("i64"))
+    return mark_of(r, t, now.to("i64"))
 
 
 def _take_back(r: Routine) -> None:
@@ -237,7 +263,7 @@ def _take_back(r: Routine) -> None:
 def _close_open(r: Routine) -> None:
     """A wait for products ends the group that is open, as the compiler does for them."""
     shadow = shadow_of(r)
-    at = _groups(r, shadow, r["tid"], WGMMA)
+    at = groups_at(r, shadow, r["tid"], WGMMA)
     now = r.load("i32", at, 0, 4)
     entries = r.load("ptr", shadow, PENDING)
     with r.loop(r.load("i64", shadow, PENDING_COUNT)) as i:
@@ -254,7 +280,7 @@ def groups_waited(kind: int, reads: bool = False) -> Routine:
     history.count(r, history.WAITS)
     if kind == WGMMA:
         _close_open(r)
-    closed = r.load("i32", _groups(r, shadow_of(r), r["tid"], kind), 0, 4)
+    closed = r.load("i32", groups_at(r, shadow_of(r), r["tid"], kind), 0, 4)
     pending = r["pending"]
     until = r.choose(closed > pending, closed - pending, r.number(0, "i32"))
     if kind == CP_ASYNC:
@@ -317,7 +343,7 @@ def load_started() -> Routine:
     return r
 
 
-def _touch(r: Routine, owner: Value, at: Value, how: int) -> None:
+def touch(r: Routine, owner: Value, at: Value, how: int) -> None:
     """Test the access that the routine makes when it is called."""
     table = r.load("ptr", r["state"], SITE)
     r.call(
@@ -331,11 +357,11 @@ def async_load() -> Routine:
     owner = r.value_of("fly_owner", "ptr", r["state"], r["tid"], r["to"])
     table = r.load("ptr", r["state"], SITE)
     # What was there must not be in use any more.
-    _touch(r, owner, r["to"], WRITES)
+    touch(r, owner, r["to"], WRITES)
     number = r.value_of("fly_check_slot", "i64", owner, r["barrier"])
     offset = r.address(r["to"]) - r.address(r.load("ptr", owner, SHARED))
     line = r.load("i64", table, TABLE_LINE)
-    mark = _mark(r, number + AGENT_THREAD, NEVER)
+    mark = mark_of(r, number + AGENT_THREAD, NEVER)
     ticket = history.take_ticket(r, r["tid"])
     r.call(
         "fly_check_pend", "void", owner, ("i64", TMA_LOAD), number, ("i64", 0), offset, r["size"], mark, line, ticket
@@ -348,7 +374,7 @@ def read_counted() -> Routine:
     r = Routine("fly_check_counted", "void", "ptr state, i64 tid, ptr at")
     number = r.value_of("fly_check_slot", "i64", r["state"], r["at"])
     clock = r.load("i32", clock_at(r, shadow_of(r), number + AGENTS), 0, 4).to("i64")
-    r.store("i64", _mark(r, number + AGENT_THREAD, clock), r["state"], COUNTED_BY)
+    r.store("i64", mark_of(r, number + AGENT_THREAD, clock), r["state"], COUNTED_BY)
     return r
 
 
@@ -359,7 +385,7 @@ def phase() -> Routine:
     number = r.value_of("fly_check_slot", "i64", r["state"], r["at"])
     now = tick(r, clock_at(r, shadow, number + AGENTS))
     r.store("i32", now, known_by(r, shadow, number), (number + AGENTS) * 4, 4)
-    mark = _mark(r, number + AGENT_THREAD, now.to("i64"))
+    mark = mark_of(r, number + AGENT_THREAD, now.to("i64"))
     r.call("fly_check_settle", "void", r["state"], ("i64", TMA_LOAD), number, ("i64", 1), mark)
     r.call("fly_check_settle", "void", r["state"], ("i64", COUNTED), number, ("i64", -1), mark)
     return r
@@ -370,10 +396,10 @@ def async_store() -> Routine:
     r = Routine("fly_check_async_store", "void", "ptr state, i64 tid, ptr from, i64 size")
     shadow = shadow_of(r)
     table = r.load("ptr", r["state"], SITE)
-    _touch(r, r["state"], r["from"], READS)
-    group = r.load("i32", _groups(r, shadow, r["tid"], TMA_STORE), 0, 4).to("i64")
+    touch(r, r["state"], r["from"], READS)
+    group = r.load("i32", groups_at(r, shadow, r["tid"], TMA_STORE), 0, 4).to("i64")
     offset = r.address(r["from"]) - r.address(r.load("ptr", r["state"], SHARED))
-    mark = _mark(r, r["tid"], NEVER)
+    mark = mark_of(r, r["tid"], NEVER)
     line = r.load("i64", table, TABLE_LINE)
     zero = ("i64", 0)
     r.call(
@@ -391,10 +417,10 @@ def product() -> Routine:
     """A matrix product reads shared memory until its thread has waited."""
     r = Routine("fly_check_wgmma", "void", "ptr state, i64 tid, ptr at, i64 size")
     shadow = shadow_of(r)
-    group = r.load("i32", _groups(r, shadow, r["tid"], WGMMA), 0, 4).to("i64")
+    group = r.load("i32", groups_at(r, shadow, r["tid"], WGMMA), 0, 4).to("i64")
     offset = r.address(r["at"]) - r.address(r.load("ptr", r["state"], SHARED))
     line = r.load("i64", r.load("ptr", r["state"], SITE), TABLE_LINE)
-    mark = _mark(r, r["tid"], NEVER)
+    mark = mark_of(r, r["tid"], NEVER)
     zero = ("i64", 0)
     r.call("fly_check_pend", "void", r["state"], ("i64", WGMMA), r["tid"], group, offset, r["size"], mark, line, zero)
     return r
@@ -412,4 +438,7 @@ def copy_routines() -> list[Routine]:
     ]  # fmt: skip
 
 
-__all__ = ["copy_routines"]
+__all__ = [
+    "LANE_LOAD", "LANE_STORE", "TENSOR_LOAD", "TENSOR_STORE", "copy_routines", "groups_at", "mark_of", "own_mark",
+    "touch",
+]  # fmt: skip

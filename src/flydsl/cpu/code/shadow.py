@@ -40,11 +40,12 @@ KNOWN_BY_BARRIER = PLACES + 8 * BARRIERS
 JOINED = KNOWN_BY_BARRIER + (NAMED_FIRST + NAMED_COUNT) * VECTOR_BYTES
 KNOWN = JOINED + VECTOR_BYTES
 GROUPS = VECTOR_BYTES
-FENCED = VECTOR_BYTES + 16
+FENCED = VECTOR_BYTES + 24
 TICKET = FENCED + 2 * VECTOR_BYTES
 PER_THREAD = TICKET + 8
-"""Of a thread: its clock vector, how many groups of copies it has closed (of each kind), its vector as it was at its
-last fence for the block, and at the last for the device, and the ticket of the copy it issues (`races/history.py`)."""
+"""Of a thread: its clock vector, how many groups of copies it has closed (by kind, then by counter), its vector as it
+was at its last fence for the block, and at the last for the device, and the ticket of the copy it issues
+(`races/history.py`)."""
 CELL = 48
 """Last plain write, two reads, last atomic write, the places in the source of the four (16 bits each), and `HOW`."""
 WRITE, READ, UPDATE = 0, 1, 3

@@ -18,7 +18,7 @@ from ...ir import arith
 from ...ir.builder import i32, i64
 from ...ir.types import bit_width, vector_type
 from .instruction_rules import AMD
-from .memory_rules import barrier
+from .memory_rules import barrier, counter_wait
 from .nvidia_rules import RULES as NVIDIA
 from .rule_tools import Rule, bits_of, elements, i16, llvm_call, saturated, vector_of, widened
 
@@ -266,7 +266,7 @@ def _barrier(r: EmulatedInstructions, args: Sequence[SSAValue], options: Mapping
 _NOTHING = """
     s_waitcnt s_nop s_sleep s_setprio s_waitcnt_vscnt s_waitcnt_vmcnt s_waitcnt_lgkmcnt s_waitcnt_expcnt
     s_waitcnt_depctr s_delay_alu s_icache_inv s_dcache_inv s_dcache_wb buffer_wbl2 buffer_inv buffer_gl0_inv
-    buffer_gl1_inv s_wait_loadcnt s_wait_storecnt s_wait_dscnt s_wait_kmcnt s_wait_tensorcnt s_wait_asynccnt s_wait_alu
+    buffer_gl1_inv s_wait_loadcnt s_wait_storecnt s_wait_dscnt s_wait_kmcnt s_wait_alu
     s_wait_idle s_wait_expcnt s_wait_samplecnt s_wait_bvhcnt s_wait_xcnt s_wait_loadcnt_dscnt s_wait_storecnt_dscnt
     s_sched_barrier s_clause s_barrier_signal s_inst_prefetch s_set_inst_prefetch_distance global_inv global_wb
     global_wbinv v_nop s_ttracedata
@@ -390,6 +390,8 @@ def _amd() -> dict[str, Instruction]:
         "v_lshl_add_u32": ("u <- uuu", _i("shli", "addi")),
         "v_add_lshl_u32": ("u <- uuu", _i("addi", "shli")),
         "v_lshl_or_b32": ("u <- uuu", _i("shli", "ori")),
+        "s_wait_asynccnt": ("<- u", _of(counter_wait("lane"))),
+        "s_wait_tensorcnt": ("<- u", _of(counter_wait("tensor"))),
         "s_barrier": ("<-", _barrier),
         "s_barrier_wait": ("<- u", _barrier),
     }

@@ -138,6 +138,20 @@ class Emulation(Rebuilder):
         if self.checked:
             self.routine(f"fly_check_{kind}", (at, self.b.const(nbytes, i64)))
 
+    def note_piece(self, kind: str, at: SSAValue, nbytes: int, *, tests: bool) -> None:
+        """Tell checked mode of a piece of a copy of gfx1250: where it is in shared memory (`cpu/code/counters.py`).
+
+        `kind` is `lane_load`, `lane_store`, `tensor_load` or `tensor_store`; it `tests` the access where nothing else
+        can follow how its address was computed.
+        """
+        if self.checked:
+            self.routine(f"fly_check_{kind}", (at, self.b.const(nbytes, i64), self.b.const(int(tests), i1)))
+
+    def note_issued(self, counter: str) -> None:
+        """Tell checked mode that a copy was issued which a counter of gfx1250 counts, behind its pieces."""
+        if self.checked:
+            self.routine(f"fly_check_{counter}_issued")
+
     def note_product(self, at: Operand, group: int) -> None:
         """Tell checked mode of an operand in shared memory that a product of `group` threads reads until its wait.
 
@@ -180,13 +194,18 @@ class Emulation(Rebuilder):
         }
         return self.b.pure(llvm.GEPOp, (base,) if static else (base, nbytes), base.type, props)
 
-    def put(self, value: SSAValue, at: SSAValue) -> None:
-        """Store at an address of any alignment."""
-        self.b.opn(llvm.StoreOp, (value, at), (), {"alignment": int_attr(1, i64)})
+    def put(self, value: SSAValue, at: SSAValue, *, issued: bool = False) -> None:
+        """Store at an address of any alignment; one that a copy has `issued` lasts until a wait."""
+        made = self.b.opn(llvm.StoreOp, (value, at), (), {"alignment": int_attr(1, i64)})
+        if issued:
+            made.attributes[fly_cpu.ISSUED] = UnitAttr()
 
-    def take(self, at: SSAValue, type_: Attribute) -> SSAValue:
-        """Load from an address of any alignment."""
-        return self.b.op1(llvm.LoadOp, (at,), type_, {"alignment": int_attr(1, i64)})
+    def take(self, at: SSAValue, type_: Attribute, *, issued: bool = False) -> SSAValue:
+        """Load from an address of any alignment, in the same way."""
+        made = self.b.opn(llvm.LoadOp, (at,), (type_,), {"alignment": int_attr(1, i64)})
+        if issued:
+            made.attributes[fly_cpu.ISSUED] = UnitAttr()
+        return made.results[0]
 
     def place(self, lane: SSAValue, layout: Layout) -> SSAValue:
         """Position of a lane (i64) in a layout over lanes, i64."""

@@ -176,13 +176,13 @@ def _lane_to_shared(nbytes: int, cluster: bool) -> Rule:
     def rule(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> None:
         by = r.number(args[2])
         source, target = r.at(r.word(args[0]), by), r.at(r.word(args[1]), by)
-        value = r.take(source, IntegerType(8 * nbytes))
-
-        if not cluster:
+        value = r.take(source, IntegerType(8 * nbytes), issued=True)
+        if cluster:
+            to_blocks(r, value, r.flat(target), r.word(args[4]), "lane_load", tests=True)
+        else:
             r.put(value, target)
-            r.note_copy("to_shared", target, nbytes)
-            return
-        to_blocks(r, value, r.flat(target), r.word(args[4]))
+            r.note_piece("lane_load", target, nbytes, tests=True)
+        r.note_issued("lane")
 
     return rule
 
@@ -190,7 +190,22 @@ def _lane_to_shared(nbytes: int, cluster: bool) -> Rule:
 def _lane_from_shared(nbytes: int) -> Rule:
     def rule(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> None:
         by = r.number(args[2])
-        r.put(r.take(r.at(r.word(args[1]), by), IntegerType(8 * nbytes)), r.at(r.word(args[0]), by))
+        source = r.at(r.word(args[1]), by)
+        r.put(r.take(source, IntegerType(8 * nbytes)), r.at(r.word(args[0]), by), issued=True)
+        r.note_piece("lane_store", source, nbytes, tests=True)
+        r.note_issued("lane")
+
+    return rule
+
+
+def counter_wait(counter: str) -> Rule:
+    """A wait until at most so many copies are under way; then each lane may use what others of its wave have copied."""
+
+    def rule(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> None:
+        if r.checked:
+            meet(r, (), None)
+            r.routine(f"fly_check_{counter}_wait", (r.b.i32(r.number(args[0])),))
+        meet(r, (), None)
 
     return rule
 
@@ -249,8 +264,6 @@ RULES: dict[str, Rule] = {
             "s.wait.dscnt",
             "s.wait.kmcnt",
             "s.wait.expcnt",
-            "s.wait.tensorcnt",
-            "s.wait.asynccnt",
             "s.wait.samplecnt",
             "s.wait.bvhcnt",
             "s.wait.loadcnt.dscnt",
@@ -268,6 +281,8 @@ RULES: dict[str, Rule] = {
             "s.ttracedata.imm",
         )
     },
+    "s.wait.asynccnt": counter_wait("lane"),
+    "s.wait.tensorcnt": counter_wait("tensor"),
     # A wave goes in step; here its lanes run one by one, and meet.
     "wave.barrier": meet,
     "s.barrier": barrier,
@@ -307,4 +322,4 @@ RULES: dict[str, Rule] = {
 }
 """The meaning of each intrinsic."""
 
-__all__ = ["BINARY", "RULES", "barrier", "in_cluster", "read_modify_write"]
+__all__ = ["BINARY", "RULES", "barrier", "counter_wait", "in_cluster", "read_modify_write"]

@@ -13,8 +13,9 @@ from xdsl.dialects.builtin import IntegerType, i1
 from xdsl.ir import Block, Region, SSAValue
 
 from ...dialects.fly.atoms import TileCopy, vector_length
-from ...dialects.upstream import llvm, scf
+from ...dialects.upstream import gpu, llvm, scf
 from ...ir.builder import Builder, i32, i64, index
+from ...ir.types import bit_width
 
 if TYPE_CHECKING:
     from .instructions import EmulatedInstructions
@@ -46,7 +47,6 @@ def when(b: Builder, flag: SSAValue, then: Callable[[], None]) -> None:
 def emulate_tile_copy(low: Emulation, copy: TileCopy) -> None:
     """Emit the copy of a wave."""
     b = low.b
-    lanes = low.warp_size()
     count = 1
     for extent in copy.block:
         count *= extent
@@ -72,34 +72,60 @@ def emulate_tile_copy(low: Emulation, copy: TileCopy) -> None:
         there = low.at(copy.memory, b.muli(offset, size))
         here = low.at(copy.shared, b.muli(placed, size))
         if not copy.load:
-            when(b, inside, lambda: low.put(low.take(here, cell), there))
+            when(b, inside, lambda: _store(low, here, there, cell, "tensor_store", tests=False))
             return
         zero = b.const(0, cell)
         value = guarded_load(low, inside, there, zero)
-        deliver(value, here)
-
-    def deliver(value: SSAValue, here: SSAValue) -> None:
         if copy.mask is None:
             low.put(value, here)
+            low.note_piece("tensor_load", here, copy.nbytes, tests=False)
         else:
-            to_blocks(low, value, here, copy.mask)
+            to_blocks(low, value, here, copy.mask, "tensor_load", tests=False)
 
-    counted(b, low.group_lane(), count, lanes, element)
+    _share_out(low, b.const(count, i64), element)
+    low.note_issued("tensor")
 
 
-def to_blocks(low: Emulation, value: SSAValue, here: SSAValue, mask: SSAValue) -> None:
+def _share_out(low: Emulation, count: SSAValue, each: Callable[[SSAValue], None]) -> None:
+    """Let every lane do its run of what is to be moved: what is next to each other is told of as one.
+
+    The wave issues one instruction, so all that its lanes did before comes first.
+    """
+    b, lanes = low.b, low.warp_size()
+    b.opn(gpu.BarrierOp, (), (), {"scope": gpu.BarrierScopeAttr("subgroup")})
+    run = b.int_binary("divui", b.addi(count, b.const(lanes - 1, i64)), b.const(lanes, i64))
+    start = b.muli(low.group_lane(), run)
+    counted(b, start, b.int_binary("minui", b.addi(start, run), count), 1, each)
+
+
+def _store(low: Emulation, here: SSAValue, there: SSAValue, cell: IntegerType, kind: str, *, tests: bool) -> None:
+    low.put(low.take(here, cell), there, issued=True)
+    low.note_piece(kind, here, cell.width.data // 8, tests=tests)
+
+
+def to_blocks(low: Emulation, value: SSAValue, here: SSAValue, mask: SSAValue, kind: str, *, tests: bool) -> None:
     """Store a value in the shared memory of the blocks of a cluster that a mask (i32) names; of this one where it is 0.
 
-    `here` is the place in this block's memory.
+    `here` is the place in this block's memory. Several blocks may bring the same, which is not tested as a race.
     """
-    b = low.b
-    when(b, b.cmpi("eq", mask, b.i32(0)), lambda: low.put(value, here))
+    b, nbytes = low.b, bit_width(value.type) // 8
+
+    def to_own() -> None:
+        low.put(value, here)
+        low.note_piece(kind, here, nbytes, tests=tests)
+
+    when(b, b.cmpi("eq", mask, b.i32(0)), to_own)
 
     def to(block: SSAValue) -> None:
         rank = b.cast("trunci", block, i32)
         bit = b.int_binary("andi", b.int_binary("shrui", mask, rank), b.i32(1))
-        chosen = b.cmpi("ne", bit, b.i32(0))
-        when(b, chosen, lambda: low.put(value, low.routine("fly_remote", (here, rank), llvm.ptr())))
+
+        def put() -> None:
+            there = low.routine("fly_remote", (here, rank), llvm.ptr())
+            low.put(value, there)
+            low.note_piece(kind, there, nbytes, tests=False)
+
+        when(b, b.cmpi("ne", bit, b.i32(0)), put)
 
     counted(b, b.const(0, i64), _MOST_BLOCKS, 1, to)
 
@@ -209,18 +235,19 @@ def emulate_descriptor(low: EmulatedInstructions, groups: Sequence[SSAValue], *,
         here = low.at(shared, b.addi(number, gaps))
         if load:
             value = guarded_load(low, inside, there, b.const(0, cell))
-            when(b, d.valid, lambda: to_blocks(low, value, here, d.mask))
+            when(b, d.valid, lambda: to_blocks(low, value, here, d.mask, "tensor_load", tests=True))
         else:
-            when(b, inside, lambda: low.put(low.take(here, cell), there))
+            when(b, inside, lambda: _store(low, here, there, cell, "tensor_store", tests=True))
 
-    counted(b, low.group_lane(), total, low.warp_size(), byte)
+    _share_out(low, total, byte)
+    low.note_issued("tensor")
 
 
 def guarded_load(low: Emulation, flag: SSAValue, at: SSAValue, otherwise: SSAValue) -> SSAValue:
-    """What is at an address where the flag holds."""
+    """What is at an address where the flag holds, for a copy."""
     b, yes, no = low.b, Block(), Block()
     with b.region(yes):
-        b.opn(scf.YieldOp, (low.take(at, otherwise.type),), ())
+        b.opn(scf.YieldOp, (low.take(at, otherwise.type, issued=True),), ())
     with b.region(no):
         b.opn(scf.YieldOp, (otherwise,), ())
     return b.with_regions(scf.IfOp, (flag,), (otherwise.type,), [Region(yes), Region(no)]).results[0]

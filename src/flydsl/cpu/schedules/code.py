@@ -110,7 +110,8 @@ class ExploringAbi(cpu_abi.CoroutineAbi):
         return self._counting
 
     def lasting(self, op: Operation) -> int:
-        return ISSUED if isinstance(op, llvm.LoadOp) and _is_global(op) and _note_behind(op) else 0
+        lasts = fly_cpu.ISSUED in op.attributes or (isinstance(op, llvm.LoadOp) and _is_global(op) and _note_behind(op))
+        return ISSUED if lasts else 0
 
     def leave(self, f: FunctionText, op: Operation) -> None:
         if self.how.cluster is not None:

@@ -1,4 +1,7 @@
-"""Waits, priorities and hints to the instruction scheduler. On the cpu stack they have no effect on data."""
+"""Waits, priorities and hints to the instruction scheduler.
+
+On the cpu stack they have no effect on data; where a wave waits for what its lanes copied together, they meet.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,14 @@ _XDL_ARBITRATION = 154
 def _call(name: str, *operands: tuple[int, str]) -> None:
     """An instruction without a result whose operands are constants `(value, type)`; nothing on the cpu."""
     if on_cpu(f"fx.rocdl.{name.replace('.', '_')}"):
-        if name in _COPY_WAITS:
+        if name in _WAVE_WAITS:
+            from ..emit import gpu_ir
+
+            # Counted is what all lanes have issued, and used what all have copied.
+            gpu_ir.warp_barrier()
+            _note(_WAVE_WAITS[name], *(_static(name, v) for v, _ in operands))
+            gpu_ir.warp_barrier()
+        elif name in _COPY_WAITS:
             _note(_COPY_WAITS[name], *(_static(name, v) for v, _ in operands))
         return
     from . import emit
@@ -36,9 +46,10 @@ _COPY_WAITS = {
     "asyncmark": "to_shared_commit",
     "wait.asyncmark": "to_shared_wait",
     "s.wait.loadcnt": "to_shared_wait_count",
-    "s.wait.asynccnt": "to_shared_wait_count",
 }
 """What copies into shared memory are waited for with."""
+_WAVE_WAITS = {"s.wait.asynccnt": "lane_wait", "s.wait.tensorcnt": "tensor_wait"}
+"""Waits for what the lanes of a wave have copied together."""
 
 
 def _note(name: str, *numbers: int) -> None:
