@@ -55,6 +55,11 @@ def ids(count: int, *shape: int) -> torch.Tensor:
     return torch.randint(0, count, shape)
 
 
+def blocks_with_scales(kind: str) -> tuple[Any, ...]:
+    x, y = (k.MxMatrix(*k.quantize_mx(np.random.rand(16, 128).astype("f4"), kind), kind) for _ in range(2))
+    return k.matmul, x, y
+
+
 def of_case(name: str) -> Callable[[], tuple[Any, ...]]:
     """One of `tests/kernels/library`."""
     case = next(case for case in CASES if case.name.startswith(name))
@@ -152,11 +157,13 @@ CALLS: dict[str, Call] = {
     ),
     "gemm_cdna": Call("gfx942", of_case("gemm_cdna-bfloat16"), "gemm_cdna.gemm_cdna_kernel", False),
     "gemm_wmma": Call("gfx1100", of_case("gemm_wmma-bfloat16"), "gemm_cdna.gemm_cdna_kernel", False),
-    "gemm_preshuffle": Call(
-        "gfx950", of_case("gemm_preshuffle-bfloat16"), "gemm_preshuffle_kernel.gemm_preshuffle_kernel", False
-    ),
-    "gemm_preshuffle_scaled": Call(
-        "gfx942", of_case("gemm_preshuffle_scaled"), "gemm_preshuffle_kernel.gemm_preshuffle_kernel", False
+    "gemm_preshuffle": Call("gfx950", of_case("gemm_preshuffle-bfloat16"), "matmul.amd.kernel.amd_kernel", False),
+    "gemm_preshuffle_scaled": Call("gfx942", of_case("gemm_preshuffle_scaled"), "matmul.amd.kernel.amd_kernel", False),
+    "matmul of blocks with scales": Call(
+        "gfx950",
+        lambda: blocks_with_scales("float6_e2m3fn"),
+        "matmul.amd.mx.pack_scales_kernel matmul.amd.mx.widen_kernel matmul.amd.kernel.amd_kernel",
+        False,
     ),
     "matmul": Call(HOPPER, lambda: (k.matmul, bf16(64, 64), bf16(64, 64)), "matmul.hopper.hopper_kernel", False),
     "matmul in slices": Call(HOPPER, slices, "matmul.hopper.hopper_kernel"),

@@ -106,7 +106,7 @@ def _run_time(given: object, argument: object, parameter: Parameter) -> _Found |
         return _number(given, argument.dtype, annotated=isinstance(parameter.annotation, type))
     if isinstance(argument, StreamArgument):
         if argument.stream.handle is not None:
-            return "value", [Check("class")], [[HANDLE]]
+            return "value", [Check("class"), Check("named")], [[HANDLE]]
         return "value", [Check("stream", "among", values=(None, (Stream, None)))], [[STREAM]]
     leaves = struct_leaves(argument)
     if leaves is None:

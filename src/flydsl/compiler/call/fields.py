@@ -174,6 +174,7 @@ _ALL: tuple[Field, ...] = (
     Field("stream", lambda x, _: None if x is None else (type(x), getattr(x, "raw", x)),
           {"value": "None if {x} is None else ({x}.__class__, {x}.raw)"}),
     Field("handle", lambda x, _: _handle(x), {"value": "__fly_handle({x})"}),
+    Field("named", lambda x, _: _names_a_stream(x), {"value": "__fly_named({x})"}),
 )  # fmt: skip
 
 FIELDS: dict[str, Field] = {each.name: each for each in _ALL}
@@ -217,6 +218,11 @@ def _foreign_view(x: object) -> ArrayInfo:
     return found
 
 
+def _names_a_stream(x: object) -> bool:
+    """Whether a stream says which one it is; `Stream(None)` is the current one."""
+    return getattr(x, "raw", x) is not None
+
+
 def _handle(x: object) -> int:
     found = Stream(x).handle
     if found is None:
@@ -237,6 +243,7 @@ SCOPE: dict[str, object] = {
     "__fly_torch_view": _torch_view,
     "__fly_foreign_view": _foreign_view,
     "__fly_handle": _handle,
+    "__fly_named": _names_a_stream,
     "__fly_content": content_of,
     "__fly_is_missing": is_missing,
     "__fly_leading_of": leading_of,

@@ -43,6 +43,3 @@ def amd_matmul(
     amd_tiles(
         a, w, c, extras, m, n, k, batches, step_a, step_w, step_c, batch_a, batch_w, batch_c, group, tile, form, stream
     )
-
-
-__all__ = ["amd_matmul"]
