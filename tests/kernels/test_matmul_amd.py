@@ -56,8 +56,9 @@ def test_ragged_products(arch: str, dtype, emulate, no_slow_path, rng: np.random
     emulate(arch)
     unit = 16 // dtype.itemsize
     for m, n, k in ((1, 4, unit), (33, 68, 25 * unit), (35, 36, 16 * unit), (3, 72, 41 * unit)):
-        a = matrix(rng, (1, m, k), "k", F32, "cpu").to(dtype)[0]
-        b = matrix(rng, (1, n, k), "k", F32, "cpu").to(dtype)[0].T
+        # Beyond 240 there is no number of eight bits.
+        a = matrix(rng, (1, m, k), "k", F32, "cpu").clamp(-240, 240).to(dtype)[0]
+        b = matrix(rng, (1, n, k), "k", F32, "cpu").clamp(-240, 240).to(dtype)[0].T
         out, whole = poisoned((1, m, n), F32, "cpu")
         matmul(a, b, out=out[0], out_dtype="float32")
         bound(out[0], a.float(), b.float())
@@ -92,8 +93,8 @@ def test_preshuffled_weights(arch: str, dtype, emulate, no_slow_path, rng: np.ra
     """N and K of any extent: they are filled up with zeros, also beside infinities."""
     emulate(arch)
     for m, n, k in ((33, 37, 200), (1, 21, 24)):
-        a = matrix(rng, (1, m, k), "k", F32, "cpu").to(dtype)[0]
-        b = matrix(rng, (1, n, k), "mn", F32, "cpu").to(dtype)[0].T
+        a = matrix(rng, (1, m, k), "k", F32, "cpu").clamp(-240, 240).to(dtype)[0]
+        b = matrix(rng, (1, n, k), "mn", F32, "cpu").clamp(-240, 240).to(dtype)[0].T
         c = matmul(a, preshuffle_weight(b), out_dtype="float32")
         bound(c, a.float(), b.float())
 
