@@ -203,8 +203,7 @@ def hopper_kernel(
                 begin_k = begin + origin
                 if count_k > 0:
                     fetch_scales(out, scales, row, column, begin_k)
-                    full[stage].wait(phase)
-                    multiply(mma, acc, parts_x, parts_y, stage)
+                    multiply(full[stage], phase, mma, acc, parts_x, parts_y, stage)
                     before = stage
                     stage, phase = advance(stage, phase, count)
                     if fx.const_expr(twice):
@@ -215,8 +214,7 @@ def hopper_kernel(
                                 ready, held = (other, coming) if second else (acc, scales)
                                 filled, asked = (acc, scales) if second else (other, coming)
                                 fetch_scales(out, asked, row, column, begin_k + pair * 2 + (1 + second))
-                                full[stage].wait(phase)
-                                multiply(mma, filled, parts_x, parts_y, stage)
+                                multiply(full[stage], phase, mma, filled, parts_x, parts_y, stage)
                                 nv.wgmma_wait(1, ready)
                                 release(empty[before], member, tile.cluster, part)
                                 add_step(tile, form, grand, ready, held)
@@ -224,8 +222,7 @@ def hopper_kernel(
                                 stage, phase = advance(stage, phase, count)
                         if count_k % 2 == 0:
                             fetch_scales(out, coming, row, column, begin_k + count_k - 1)
-                            full[stage].wait(phase)
-                            multiply(mma, other, parts_x, parts_y, stage)
+                            multiply(full[stage], phase, mma, other, parts_x, parts_y, stage)
                             nv.wgmma_wait(1, acc)
                             release(empty[before], member, tile.cluster, part)
                             add_step(tile, form, grand, acc, scales)
@@ -243,8 +240,7 @@ def hopper_kernel(
                             release(empty[before], member, tile.cluster, part)
                             add_step(tile, form, grand, acc, scales)
                             scales.store(coming.load())
-                            full[stage].wait(phase)
-                            multiply(mma, acc, parts_x, parts_y, stage)
+                            multiply(full[stage], phase, mma, acc, parts_x, parts_y, stage)
                             before = stage
                             stage, phase = advance(stage, phase, count)
                         nv.wgmma_wait(0, acc)
@@ -444,11 +440,24 @@ def fetch(
         load.load((row + at * line, depth, batch), smem + at * elements, barrier, multicast=mask)
 
 
-def multiply(mma: fx.TiledMma, acc: fx.Tensor, parts_x: fx.Tensor, parts_y: fx.Tensor, stage: fx.Int32) -> None:
-    """The products of a stage, alone: they replace what `acc` had."""
+def multiply(
+    full: fx.nvgpu.MBarrier,
+    phase: fx.Int32,
+    mma: fx.TiledMma,
+    acc: fx.Tensor,
+    parts_x: fx.Tensor,
+    parts_y: fx.Tensor,
+    stage: fx.Int32,
+) -> None:
+    """The products of a stage once it is there, alone: they replace what `acc` had."""
+    fx.ktrace.range_push("wait full")
+    full.wait(phase)
+    fx.ktrace.range_pop()
+    fx.ktrace.range_push("multiply")
     for part_k in range(4):
         now = mma.set_value("accumulate", fx.Int32(0)) if part_k == 0 else mma
         fx.gemm(now, acc, parts_x[None, None, part_k, stage], parts_y[None, None, part_k, stage], acc)
+    fx.ktrace.range_pop()
 
 
 def advance(stage: fx.Int32, phase: fx.Int32, count: int) -> tuple[fx.Int32, fx.Int32]:
