@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
-_PROMOTION_256B = 3
+_L2_FETCH = {0: 0, 64: 1, 128: 2, 256: 3}
 CACHE_HINTS = {"normal": 0x1000000000000000, "first": 0x12F0000000000000, "last": 0x14F0000000000000}
 """What may be evicted first from L2: policies by name."""
 
@@ -262,12 +262,19 @@ def _first(tile: object, atom: TmaAtom) -> Any:
 
 
 def make_tma_atom(
-    op: TmaOp, tensor: Tensor, smem_layout: AnyLayout | TreeLike, tile: TreeLike | Tile, *, swizzle: int | None = None
+    op: TmaOp,
+    tensor: Tensor,
+    smem_layout: AnyLayout | TreeLike,
+    tile: TreeLike | Tile,
+    *,
+    swizzle: int | None = None,
+    l2_fetch: int = 256,
 ) -> TmaAtom:
     """Describe `tensor` to the copy engine, in the jit function; pass the atom to kernels.
 
     `tile` has an extent of at most 256 per mode. The copy's order in shared memory is the tensor's, packed, with the
-    swizzle of `smem_layout` (a composed layout) or of `swizzle` bytes: 32, 64 or 128.
+    swizzle of `smem_layout` (a composed layout) or of `swizzle` bytes: 32, 64 or 128. L2 fetches `l2_fetch` bytes from
+    memory at least: 64, 128, 256, or with 0 what is asked for.
 
     >>> @flyc.kernel
     ... def nothing(load: fx.nvgpu.TmaAtom):
@@ -298,6 +305,8 @@ def make_tma_atom(
     pattern = _swizzle_bytes(smem_layout, width) if swizzle is None else swizzle
     if pattern not in (0, 32, 64, 128):
         raise DSLValueError(f"make_tma_atom: swizzles are 32, 64 or 128 bytes wide, got {pattern}")
+    if l2_fetch not in _L2_FETCH:
+        raise DSLValueError(f"make_tma_atom: l2_fetch is 0, 64, 128 or 256 bytes, got {l2_fetch!r}")
     row = box[first] * width // 8
     if row % 16 or (pattern and row > pattern):
         limit = f" and at most the {pattern} bytes of the swizzle" if pattern else ""
@@ -310,7 +319,7 @@ def make_tma_atom(
     steps = [(wide(strides[i]) * wide(width // 8)).ir_value() for i in order[1:]]
     pointer = get_iter(tensor).value
     elem = tensor.dtype.ir_type
-    value = _emit().tensor_map(pointer, dims, steps, [box[i] for i in order], elem, pattern, _PROMOTION_256B)
+    value = _emit().tensor_map(pointer, dims, steps, [box[i] for i in order], elem, pattern, _L2_FETCH[l2_fetch])
     return TmaAtom(op, box, order, width, value)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from . import thin
 from .amd.calls import on_amd
 from .amd.weights import PreshuffledWeight, matrix_of
 from .arrays import Array, HostArray, in_line, is_torch, packed
@@ -12,9 +13,10 @@ from .operands import UNIT, Extra, Matrix, Run, Target, left, result_form, right
 from .pack import PARTS, Packing
 from .plan import Problem, best
 from .request import FNUZ, FP8, Request
-from .slim import Weights
+from .slim import HIGH, Weights
 from .slim_plan import Given
 from .slim_plan import best as best_slim
+from .slim_plan import microseconds as slim_microseconds
 from .tile import LINE, Form
 from .workspace import scratch
 
@@ -193,7 +195,7 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     form = Form(
         form_x.major,
         form_y.major,
-        "engine" if by_engine and tile.splits == 1 else "pairs" if pairs and not tile.swap else "elements",
+        "engine" if by_engine and not tile.in_shares else "pairs" if pairs and not tile.swap else "elements",
         request.activation,
         "" if request.bias is None else "rows" if swapped else "columns",
         scale_x,
@@ -235,12 +237,12 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     return run
 
 
-FEW = 8
+FEW = 32
 """Rows for which the columns of B are what is multiplied, each by all of them."""
 
 
 def few_rows(request: Request, out: Array, where: Target) -> Run | None:
-    """`slim_kernel`, for few rows of 16-bit types and a B whose columns are in one piece each."""
+    """`slim_kernel` or `thin_kernel`, for few rows of 16-bit types and a B whose columns are in one piece each."""
     a, b, m, n, k = request.a, request.b, request.m, request.n, request.k
     if not where.hopper or not 0 < m <= FEW or not k or request.batched or request.invariant or a.itemsize != 2:
         return None
@@ -250,13 +252,19 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
     if form_a is None or form_b is None or (form_a[0], form_b[0]) != ("k", "k"):
         return None
     weights = Weights(16)
-    slim = best_slim(Given(m, n, k, weights, where.processors))
+    given = Given(m, n, k, weights, where.processors)
+    slim = best_slim(given)
+    if m > thin.MOST and n > HIGH * where.processors:
+        return None  # several rounds of blocks: larger tiles are faster
     step_c = out.strides[0] if m > 1 else -(-n // 8) * 8
     if step_c <= 0:
         return None
     quads = n % 4 == 0 and step_c % 4 == 0 and out.address % (4 * out.itemsize) == 0
-    numbers = m, n, k, form_a[1], form_b[1], step_c, slim, weights, request.activation, quads
-    blocks = -(-n // slim.rows)
+    extents = m, n, k, form_a[1], form_b[1], step_c
+    if m <= thin.MOST and thin.microseconds(m, n, k) < slim_microseconds(given, slim):
+        return run_thin((*extents, thin.choose(m, n, k, where.processors), request.activation, quads))
+    numbers = *extents, slim, weights, request.activation, quads
+    blocks = -(-n // slim.rows) * -(-m // slim.tokens)
     from .slim_kernel import slim_matmul
 
     def run(
@@ -275,6 +283,26 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
             counters = scratch(c, "counters", blocks, "int32", stream, zero=True)
         more = () if stream is None else (stream,)
         slim_matmul(a, b, c, bias, work, counters, *numbers, *more)
+
+    return run
+
+
+def run_thin(numbers: tuple[int, int, int, int, int, int, thin.Thin, str, bool]) -> Run:
+    """`thin_kernel` with these extents, steps and its form."""
+    from .thin_kernel import thin_matmul
+
+    def run(
+        a: HostArray,
+        b: HostArray,
+        c: HostArray,
+        bias: Extra,
+        scale_a: Extra,
+        scale_b: Extra,
+        scale_out: Extra,
+        stream: object,
+    ) -> None:
+        more = () if stream is None else (stream,)
+        thin_matmul(a, b, c, bias, *numbers, *more)
 
     return run
 

@@ -10,7 +10,9 @@ them, each with a full and an empty barrier. Blocks stay and take tile after til
   share of the columns, and add them in the order of K: the same bits in every run. Or (`slices`) blocks leave
   their sums in memory, and the block of the last slice waits for them and adds them, again in the order of K. It has
   the highest number of them, so those it waits for run or have run: they wait for nobody. Clusters may do the first
-  part of it: then a block leaves, and adds up, its share of the columns only.
+  part of it: then a block leaves, and adds up, its share of the columns only. Where there
+  is room for all blocks at once (`together`) each slice's block adds up its share of the columns, once all are there;
+  it waits for a while only, and the last to come does what others did not wait for.
 
 Outside the matrices the copy engine reads zeros and writes nothing. It takes rows of 16-byte units; where C has none,
 where C is f32 and where K was split, threads store their values themselves.
@@ -29,8 +31,11 @@ from .hopper_sums import (
     add_step,
     add_sums,
     collect_sums,
+    depart,
     fetch_scales,
+    gather_sums,
     leave_sums,
+    meet,
     put_sums,
     scale_counts,
     wait_for_slices,
@@ -306,6 +311,27 @@ def hopper_kernel(
                         for r in fx.range_constexpr(repeats):
                             collect_sums(added[r], left + r * each * 128, each, tile.slices - 1, size)
                             store_by_threads(out, added[r], row, column, batch, r, part * share, share)
+            elif fx.const_expr(tile.together):
+                unit = (at % once * tile.cluster + place) * tile.consumers + consumer
+                counter = cast("fx.Pointer", counters) + unit
+                size = repeats * values * 128
+                sums = cast("fx.Pointer", work) + (unit * (tile.slices * size) + member * 4)
+                which = at // once
+                leave_sums(grand, sums + which * size, repeats * values)
+                turn.sync()
+                found = fx.recast_iter(fx.Int32, after + BARRIER_BYTES) + consumer
+                meet(counter, member, which, tile.slices, found)
+                turn.sync()
+                fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Acquire)
+                share = tile.n // tile.slices
+                each = share // 2
+                for s in range(tile.slices):
+                    if (found[0] >> s) & 1 != 0:
+                        for r in fx.range_constexpr(repeats):
+                            added = gather_sums(sums + (r * values + s * each) * 128, each, tile.slices, size)
+                            store_by_threads(out, added, row, column, batch, r, s * share, share)
+                turn.sync()
+                depart(counter, member, tile.slices)
             elif fx.const_expr(tile.slices > 1):
                 unit = (at % once * tile.cluster + place) * tile.consumers + consumer
                 counter = cast("fx.Pointer", counters) + unit
@@ -517,7 +543,8 @@ def hopper(
 ):
     """D = f(X Y^T + bias). `step_*` and `batch_*` are strides in elements: of rows, or of k if rows are contiguous.
 
-    `work` has room for the sums of all slices but one of all tiles, and `counters` a zero for each consumer of a tile.
+    `work` has room for the sums of all slices (but one, if not `together`) of all tiles, and `counters` a zero for each
+    consumer of a tile.
     With slices there is a block for each. In groups X and C have no batch, and Y has a matrix for each of `batches`.
     """
     nv, dtype = fx.nvgpu, x.dtype
@@ -525,8 +552,10 @@ def hopper(
     high = tile.cluster if tile.shares == "y" else 1
     extents = k, batches
     count_c = fx.Int32(1) if form.grouped else batches
-    load_x = load_map(x, (rows, k, count_c), step_x, batch_x, tile.m, tile.cluster // high, form.x_major, bk)
-    load_y = load_map(y, (columns, *extents), step_y, batch_y, tile.n, high, form.y_major, bk)
+    load_x = load_map(
+        x, (rows, k, count_c), step_x, batch_x, tile.m, tile.cluster // high, form.x_major, bk, form.l2_fetch
+    )
+    load_y = load_map(y, (columns, *extents), step_y, batch_y, tile.n, high, form.y_major, bk, form.l2_fetch)
     store_c = None
     if fx.const_expr(form.store == "engine"):
         width, box = staging(tile)
@@ -556,9 +585,10 @@ def load_map(
     cluster: int,
     major: str,
     bk: int,
+    l2_fetch: int,
 ) -> fx.nvgpu.TmaAtom:
     """The operand as (rows, k, batch) for the copy engine, in boxes of what one copy fetches."""
     box, strides = (rows // cluster, (step, 1, batch)) if major == "k" else (span(rows), (1, step, batch))
     width = LINE if major == "k" else 2 * box
     view = fx.make_view(fx.get_iter(x), fx.make_layout(extents, strides))
-    return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, bk, 1), swizzle=width)
+    return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, bk, 1), swizzle=width, l2_fetch=l2_fetch)

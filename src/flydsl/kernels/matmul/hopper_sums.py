@@ -82,6 +82,62 @@ def collect_sums(acc: fx.Tensor, place: fx.Pointer, count: int, others: int, siz
         mine.store(total.load() + mine.load())
 
 
+PATIENCE = 4096
+"""How often a block looks for the other slices. They run at the same time, unless other launches keep them out."""
+DEPARTED, GAVE_UP = 8, 16
+"""Where a counter has those that are done and, a bit for each, those that did not wait; below are those that came."""
+
+
+@flyc.jit
+def meet(counter: fx.Pointer, member: fx.Int32, which: fx.Int32, slices: int, found: fx.Pointer):
+    """Whose shares of the columns this block adds up, as bits: its own once all slices' sums are in memory.
+
+    Who waits in vain gives up, and the last to come, which waits for nobody, does its share: what the counter was when
+    the last one came says who that is, and who gives up behind that sees that all have come.
+    """
+    if member == 0:
+        before = fx.atomic_add(counter, 1, syncscope="device", ordering=fx.AtomicOrdering.AcqRel)
+        mine = fx.Int32(1) << which
+        shares = mine | (before >> GAVE_UP)
+        if (before & 0xFF) < slices - 1:
+            shares = mine
+            tries, seen = fx.Int32(0), before
+            while ((seen & 0xFF) < slices) & (tries < PATIENCE):
+                seen = fx.generic_load(counter, memory_order=fx.AtomicOrdering.Acquire, syncscope="device")
+                tries = tries + 1
+            if (seen & 0xFF) < slices:
+                given_up = fx.Int32(1 << GAVE_UP) << which
+                seen = fx.atomic_add(counter, given_up, syncscope="device", ordering=fx.AtomicOrdering.AcqRel)
+                if (seen & 0xFF) < slices:
+                    shares = fx.Int32(0)
+        found[0] = shares & ((1 << slices) - 1)
+
+
+@flyc.jit
+def depart(counter: fx.Pointer, member: fx.Int32, slices: int):
+    """The last to depart leaves a zero for the next launch."""
+    if member == 0:
+        before = fx.atomic_add(counter, 1 << DEPARTED, syncscope="device", ordering=fx.AtomicOrdering.AcqRel)
+        if ((before >> DEPARTED) & 0xFF) == slices - 1:
+            counter[0] = 0
+
+
+def gather_sums(place: fx.Pointer, count: int, slices: int, size: int) -> fx.Tensor:
+    """Some columns' sums of all slices, in their order; `size` elements are between slices."""
+    unit = fx.make_copy_atom(fx.nvgpu.LoadGlobal(128, cache="cg"), place.dtype)
+    four = fx.make_layout(4, 1)
+    held = fx.make_rmem_tensor(fx.make_layout((4, count // 4, slices), (1, 4, count)), place.dtype)
+    for p in range(slices):
+        for i in range(count // 4):
+            fx.copy_atom_call(unit, fx.make_view(place + (p * size + i * 512), four), held[None, i, p])
+    total = fx.make_rmem_tensor(chunk_layout(count * 2), place.dtype)
+    sums = held[None, None, 0].load()
+    for p in range(1, slices):
+        sums = sums + held[None, None, p].load()
+    fx.make_view(fx.get_iter(total), fx.make_layout((4, count // 4), (1, 4))).store(sums)
+    return total
+
+
 def scale_counts(tile: Tile, form: Form) -> tuple[int, int]:
     """Factors a thread has of 128 products of 64 rows: of its rows, and of its columns."""
     return (2 if form.scale_x == "line" else 1), (tile.n // 4 if form.scale_y == "line" else 1)
@@ -129,6 +185,6 @@ def add_step(tile: Tile, form: Form, grand: fx.Tensor, acc: fx.Tensor, held: fx.
 
 
 __all__ = [
-    "add_step", "add_sums", "collect_sums", "fetch_scales", "leave_sums", "put_sums", "scale_counts",
-    "wait_for_slices",
+    "add_step", "add_sums", "collect_sums", "depart", "fetch_scales", "gather_sums", "leave_sums", "meet", "put_sums",
+    "scale_counts", "wait_for_slices",
 ]  # fmt: skip

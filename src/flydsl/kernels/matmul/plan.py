@@ -59,6 +59,8 @@ class Rates(NamedTuple):
     """Bytes on their way to a multiprocessor at which memory is at half its rate."""
     slices: float = 4098.0
     """Clocks from the last slice's sums to the news of them."""
+    news: float = 3000.0
+    """The same where blocks wait for each other."""
 
 
 RATES = Rates()
@@ -104,7 +106,8 @@ class Plan(NamedTuple):
         rows, columns, _, _ = operands(given, tile.swap)
         high = tile.cluster if tile.shares == "y" else 1
         units = ceildiv(rows, tile.m * high) * ceildiv(columns, tile.n * tile.cluster // high) * given.batches
-        return units * tile.cluster * (tile.slices - 1) * tile.m * tile.n, units * tile.blocks * tile.consumers
+        left = tile.slices if tile.together else tile.slices - 1
+        return units * tile.cluster * left * tile.m * tile.n, units * tile.blocks * tile.consumers
 
 
 def ceildiv(a: int, b: int) -> int:
@@ -123,9 +126,10 @@ def tiles() -> tuple[Tile, ...]:
     for m, n, consumers, pingpong in _shapes():
         for splits, slices in PARTS:
             for cluster, shares in ((1, "y"), (2, "y"), (2, "x")):
-                tile = Tile(m, n, consumers, pingpong, cluster, shares, splits, False, slices)
-                if problem(tile) is None and (slices == 1 or n >= 64 and (splits == 1 or cluster == 1)):
-                    found.append(tile)
+                for together in (False, True) if slices > 1 else (False,):
+                    tile = Tile(m, n, consumers, pingpong, cluster, shares, splits, False, slices, together)
+                    if problem(tile) is None and (slices == 1 or n >= 64 and (splits == 1 or cluster == 1)):
+                        found.append(tile)
     return tuple(found)
 
 
@@ -202,7 +206,9 @@ def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
     sums = 4 * tile.m * tile.n
     if tile.splits > 1:
         stored = stored / tile.splits * 1.3 + rates.meet + sums / 64 + sums / rates.peer
-    if tile.slices > 1:
+    if tile.together:
+        stored = stored / tile.slices * 1.3 + rates.news + sums / 64 + sums / rates.gather
+    elif tile.slices > 1:
         stored += rates.slices + (sums / 64 + (tile.slices - 1) * sums / rates.gather) / tile.splits
     if tile.pingpong:
         # Turns: one's results leave during the other's products, and only the last ones are waited for.

@@ -25,10 +25,13 @@ class Rates(NamedTuple):
     l2: float = 7.5e6
     block: float = 3.0e5
     """Bytes that a multiprocessor takes."""
+    rows_block: tuple[float, float] = (8.5e4, 4.5e4)
+    """The same where they come in rows of 128 bytes, as weights of 16 bits do: alone, or beside a busy neighbour."""
     start: float = 2.8
     """Launch, barriers, the first stage's way, and results."""
     turn: float = 2.0
     """The same for blocks behind others."""
+    rows_turn: float = 0.1
     slices: float = 1.4
     """From the last slice's sums to the news of them."""
     sums: float = 1.5e6
@@ -74,7 +77,10 @@ def microseconds(given: Given, slim: Slim, rates: Rates = RATES) -> float:
     units = ceildiv(ceildiv(k, weights.depth), slim.slices)
     depth = units * weights.depth
     read = slim.rows * depth * size + slim.tokens * depth * 2
-    fetch = max(rounds * read / rates.block, blocks * read / rates.l2, above * slim.rows * k * size / rates.memory)
+    taken, turn = rates.block, rates.turn
+    if not weights.packed:
+        taken, turn = rates.rows_block[2 * blocks > processors], rates.rows_turn
+    fetch = max(rounds * read / taken, blocks * read / rates.l2, above * slim.rows * k * size / rates.memory)
     if slim.wide:
         step, high, token = rates.wide
         jobs = slim.tiles * slim.deep * weights.groups
@@ -88,7 +94,7 @@ def microseconds(given: Given, slim: Slim, rates: Rates = RATES) -> float:
     products = slim.tokens / 8 * (4 if slim.wide else 8)
     issued = slim.rows * depth / 256 * (ISSUED[weights.bits] + products) / 4
     busy = rounds * max(ceildiv(units, slim.units) * per, issued) / rates.clock
-    total = max(fetch, busy) + rates.overlap * min(fetch, busy) + rates.start + rates.turn * (rounds - 1)
+    total = max(fetch, busy) + rates.overlap * min(fetch, busy) + rates.start + turn * (rounds - 1)
     if slim.slices > 1:
         total += rates.slices + 4 * blocks * slim.rows * slim.tokens / rates.sums
     # Four warps for eight tokens wait for each other for little.

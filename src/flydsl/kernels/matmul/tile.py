@@ -36,6 +36,8 @@ class Tile(NamedTuple):
     """X is B: D is the transpose of C."""
     slices: int = 1
     """Parts of K whose sums meet in memory, where the block of the last part adds them up in order."""
+    together: bool = False
+    """Each slice's block adds up its share of the columns, instead of the last one all."""
 
     @property
     def rows(self) -> int:
@@ -45,6 +47,11 @@ class Tile(NamedTuple):
     @property
     def threads(self) -> int:
         return 128 * (self.consumers + 1)
+
+    @property
+    def in_shares(self) -> bool:
+        """Whether a block stores some columns of a tile only: its threads do."""
+        return self.splits > 1 or self.together
 
     @property
     def blocks(self) -> int:
@@ -94,6 +101,9 @@ class Form(NamedTuple):
     edge: str = "elements"
     """How threads store tiles that reach beyond their group, where the engine stores the others."""
 
+    l2_fetch: int = 256
+    """Bytes that L2 fetches from memory at least, for the copy engine."""
+
     @property
     def blocked(self) -> bool:
         return self.scale_x in ("line", "square")
@@ -124,7 +134,9 @@ def stage_bytes(tile: Tile) -> int:
 
 
 def fixed_bytes(tile: Tile) -> int:
-    """Shared memory besides the stages: barriers, and results on their way out."""
+    """Shared memory besides the stages: barriers, and results on their way out or a word for each consumer."""
+    if tile.together:
+        return BARRIER_BYTES + 16
     return BARRIER_BYTES + (0 if tile.splits > 1 else tile.consumers * 2 * 64 * staging(tile).columns)
 
 
@@ -159,6 +171,8 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
         return f"{tile.cluster} blocks cannot share {shared} rows of {tile.shares}"
     if tile.slices > 1 and (tile.splits > 4 or tile.pingpong or tile.slices > 16):
         return f"K has up to 16 slices of up to 4 parts, and consumers that work together, got {tile.slices}"
+    if tile.together and (tile.slices == 1 or tile.splits > 1 or tile.n % (8 * tile.slices)):
+        return f"{tile.slices} slices of whole columns divide {tile.n} of them in steps of 8"
     if stages(tile) < 2:
         return f"{tile.m} x {tile.n} has no room for two stages"
     if tile.splits > 1 and stages(tile) * stage_bytes(tile) < 4 * tile.m * tile.n:
