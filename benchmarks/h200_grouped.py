@@ -64,7 +64,7 @@ def favourites(groups: int, rows: int, n: int, k: int, most: int) -> list[Plan]:
 
 def with_tile(plan: Plan, a, b, ends, c) -> None:
     (rows, k), (groups, _, n) = a.shape, b.shape
-    form = Form("k", "k", "engine", burst=plan.burst, grouped=True, edge="pairs")
+    form = Form("k", "k", "engine", grouped=True, edge="pairs")
     given = Problem(rows // groups, n, k, groups, 16, 2, "k", "k", False, 132)
     hopper(
         a, b, c, None, None, None, None, None, rows, n, k, groups, k, 0, k, n * k, n, 0,

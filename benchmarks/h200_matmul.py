@@ -29,7 +29,7 @@ import torch
 
 from flydsl.kernels.matmul.hopper import hopper
 from flydsl.kernels.matmul.plan import RATES, Plan, Problem, candidates, operands
-from flydsl.kernels.matmul.tile import Form, Tile, stages
+from flydsl.kernels.matmul.tile import Form, Tile
 from flydsl.kernels.matmul.workspace import scratch
 
 SHAPES = [
@@ -74,10 +74,7 @@ def write_winners(files: list[str], target: Path) -> None:
             case = Case(**row["case"])
             if "tile" in row and (case not in best or row["us"] < best[case]["us"]):
                 best[case] = row
-    points = [
-        (case._asdict(), Config(**row["tile"], **({"burst": row["burst"]} if "burst" in row else {})))
-        for case, row in sorted(best.items())
-    ]
+    points = [(case._asdict(), Config(**row["tile"])) for case, row in sorted(best.items())]
     write(target, points, reach=REACH)
     print(f"{len(points)} winners in {target}")
 
@@ -108,18 +105,19 @@ def chosen(case: Case, processors: int, most: int) -> list[Plan]:
     ranked = candidates(problem_of(case, processors))
     for plan in ranked:
         tile = plan.tile
-        shape = (tile.m, tile.n, tile.consumers, tile.pingpong, tile.splits, tile.slices, tile.cluster, tile.together)
+        shape = (tile.m, tile.n, tile.consumers, tile.pingpong, tile.splits, tile.slices, tile.cluster, tile.tail)
         if shape not in seen and plan.clocks < 2.0 * ranked[0].clocks and len(found) < most:
             seen.add(shape)
             found.append(plan)
-    # The other way to fill the stages, for the first of them.
-    return found + [p._replace(burst=1 if p.burst > 1 else 4) for p in found[: most // 2] if stages(p.tile) >= 8]
+    return found
 
 
 def form_of(case: Case, plan: Plan) -> Form:
     _, _, x_major, y_major = operands(problem_of(case, 132), plan.tile.swap)
     store = ("pairs" if plan.tile.in_shares else "engine") if case.n % 8 == 0 else "elements"
-    return Form(x_major, y_major, store, burst=plan.burst)
+    given = problem_of(case, 132)
+    edge = "pairs" if case.n % 8 == 0 and not plan.tile.swap else "elements"
+    return Form(x_major, y_major, store, edge=edge, l2_fetch=128 if any(given.ragged) else 256)
 
 
 def call(case: Case, plan: Plan, a, b, c) -> None:
@@ -206,8 +204,7 @@ def name(plan: Plan) -> str:
     words += [f"c{t.cluster}{t.shares}"] if t.cluster > 1 else []
     words += [f"k{t.splits}"] if t.splits > 1 else []
     words += [f"s{t.slices}"] if t.slices > 1 else []
-    words += ["together"] if t.together else []
-    words += [f"b{plan.burst}"] if plan.burst > 1 else []
+    words += ["tail"] if t.tail else ["together"] if t.together else []
     return " ".join([*words, *(["swap"] if t.swap else [])])
 
 
@@ -339,7 +336,6 @@ def run(case: Case, processors: int, options, rows: list[dict]):
         if who in plans:
             plan = plans[who]
             more = {"tile": plan.tile._asdict(), "group": plan.group, "blocks": plan.blocks}
-            more["burst"] = plan.burst
             more["model"] = plan.clocks / RATES.clock * 1e6
         rows.append({"case": case._asdict(), "who": who, "us": found, "tflops": flops / found / 1e6, **more})
     if not times:

@@ -151,7 +151,7 @@ def matmul_configs(m: int, n: int, k: int, most: int = 12) -> list[Config]:
     found: list[Config] = []
     for plan in chosen:
         _, _, x_major, y_major = operands(given, False)
-        form = Form(x_major, y_major, "engine" if n % 8 == 0 else "elements", burst=plan.burst)
+        form = Form(x_major, y_major, "engine" if n % 8 == 0 else "elements")
         found.append(Config(blocks=plan.blocks, group=plan.group, tile=plan.tile, form=form))
     return found
 

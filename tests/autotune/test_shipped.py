@@ -76,7 +76,6 @@ def test_products_of_the_library_take_what_won():
     assert found is not None and len(found.points) > 40
     for i in np.random.default_rng().choice(len(found.points), 8, replace=False):
         key, tile = dict(found.points[i].key), dict(found.points[i].config)
-        tile.pop("burst", None)
         m, n, k = (cast(int, key[name]) for name in "mnk")
         near = Problem(m, n, k, 1, 16, 2, str(key["a_major"]), str(key["b_major"]), n % 8 != 0, 132)
         assert best(near, arch=ARCH).tile == Tile(**cast("dict[str, Any]", tile)), key

@@ -12,6 +12,8 @@ from flydsl.kernels.matmul.arrays import describe
 from flydsl.kernels.matmul.calls import Target, decide
 from flydsl.kernels.matmul.plan import Problem, best, candidates
 from flydsl.kernels.matmul.request import check
+from flydsl.kernels.matmul.thin import Thin
+from flydsl.kernels.matmul.thin_kernel import thin_matmul
 from flydsl.kernels.matmul.tile import problem
 
 from .matmul_checks import bound
@@ -225,6 +227,25 @@ def test_few_rows_have_narrow_tiles():
     assert plan.tile.swap and plan.tile.n <= 32 and plan.blocks >= 120
     long = candidates(Problem(512, 512, 16384, 1, 16, 2, "k", "k", False, 132))[0]
     assert long.tile.splits * long.tile.slices > 1
+
+
+def test_few_rows_as_words(rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
+    """Rows of A and columns of W that end anywhere, K with a rest, and two blocks that share it, in checked mode."""
+    emulate("sm_90a")
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    for m, n, k, thin in (
+        (1, 33, 72, Thin(1, 8, 2, 2)),
+        (5, 40, 264, Thin(2, 8, 2, 1)),
+        (16, 50, 328, Thin(1, 16, 2, 1, 2)),
+    ):
+        a, w = (torch.from_numpy(rng.standard_normal((x, k))).bfloat16() for x in (m, n))
+        bias = torch.from_numpy(rng.standard_normal(n)).float()
+        whole = torch.full((m, n + 8), float("nan"), dtype=torch.bfloat16)
+        thin_matmul(a, w, whole[:, :n], bias, m, n, k, k, k, n + 8, thin, "relu", n % 4 == 0)
+        want = (a.double() @ w.double().T + bias).relu()
+        most = a.double().abs() @ w.double().abs().T + bias.abs()
+        assert ((whole[:, :n].double() - want).abs() <= want.abs() * 2**-8 + most * 2**-22).all()
+        assert torch.isnan(whole[:, n:]).all()
 
 
 def test_decisions_name_no_shape():

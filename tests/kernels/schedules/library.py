@@ -23,6 +23,8 @@ from flydsl.kernels.attention import attention_backward
 from flydsl.kernels.attention.combine import combine
 from flydsl.kernels.gemm_sm90 import gemm_sm90
 from flydsl.kernels.matmul.hopper import hopper
+from flydsl.kernels.matmul.thin import Thin
+from flydsl.kernels.matmul.thin_kernel import thin_matmul
 from flydsl.kernels.matmul.tile import Form, Tile
 from flydsl.kernels.mx.quantize import quantize_mx
 from flydsl.kernels.rows.columns import SLICES, weight_sums
@@ -84,9 +86,9 @@ def combined() -> tuple[Any, ...]:
     return combine, parts, heights, out, None, None, 3, 1, 5, 2, *(out.stride(i) for i in range(3)), 64
 
 
-def slices() -> tuple[Any, ...]:
+def slices(together: bool = False) -> tuple[Any, ...]:
     """Two blocks have a half of K each and meet in memory."""
-    tile, m, n, depth = Tile(64, 64, 1, slices=2), 64, 64, 256
+    tile, m, n, depth = Tile(64, 64, 1, slices=2, together=together), 64, 64, 256
     x, y, c = bf16(1, m, depth), bf16(1, n, depth), torch.zeros(1, m, n).bfloat16()
     work = torch.zeros(2 * m * n)
     counters = torch.zeros(2 * tile.blocks * tile.consumers, dtype=torch.int32)
@@ -107,6 +109,13 @@ def slices() -> tuple[Any, ...]:
         tile,
         Form("k", "k", "elements"),
     )
+
+
+def few_rows() -> tuple[Any, ...]:
+    """Two blocks of a cluster, two warps each, and a rest of K that is no whole step."""
+    thin, m, n, depth = Thin(1, 8, 2, 1, 2), 3, 20, 136
+    a, w, c = bf16(m, depth), bf16(n, depth), torch.zeros(m, n).bfloat16()
+    return thin_matmul, a, w, c, None, m, n, depth, depth, depth, n, thin, "none", True
 
 
 def dequantized() -> tuple[Any, ...]:
@@ -167,6 +176,8 @@ CALLS: dict[str, Call] = {
     ),
     "matmul": Call(HOPPER, lambda: (k.matmul, bf16(64, 64), bf16(64, 64)), "matmul.hopper.hopper_kernel", False),
     "matmul in slices": Call(HOPPER, slices, "matmul.hopper.hopper_kernel"),
+    "matmul in slices together": Call(HOPPER, partial(slices, together=True), "matmul.hopper.hopper_kernel"),
+    "matmul of few rows, as words": Call(HOPPER, few_rows, "matmul.thin_kernel.thin_kernel"),
     "matmul of odd rows": Call(
         HOPPER,
         lambda: (k.matmul, bf16(33, 35), bf16(35, 37)),

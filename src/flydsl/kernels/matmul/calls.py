@@ -201,7 +201,8 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         scale_x,
         scale_y,
         promote,
-        burst=plan.burst,
+        edge="pairs" if pairs and not tile.swap else "elements",
+        l2_fetch=128 if form_x.ragged or form_y.ragged else 256,
     )
     turned = request.blocked
     numbers = (

@@ -121,7 +121,7 @@ def _on_hopper(request: Request, out: Array, where: Target) -> Any:
     tile = plan.tile
     by_threads = "pairs" if pairs else "elements"
     form = Form(
-        form_a[0], form_b[0], "engine" if by_engine else by_threads, request.activation, burst=plan.burst,
+        form_a[0], form_b[0], "engine" if by_engine else by_threads, request.activation,
         grouped=True, edge=by_threads,
     )  # fmt: skip
     numbers = (

@@ -9,10 +9,10 @@ them, each with a full and an empty barrier. Blocks stay and take tile after til
 * Parts of K (`splits`) are summed by different blocks of a cluster, which then read each other's sums, each for its
   share of the columns, and add them in the order of K: the same bits in every run. Or (`slices`) blocks leave
   their sums in memory, and the block of the last slice waits for them and adds them, again in the order of K. It has
-  the highest number of them, so those it waits for run or have run: they wait for nobody. Clusters may do the first
-  part of it: then a block leaves, and adds up, its share of the columns only. Where there
-  is room for all blocks at once (`together`) each slice's block adds up its share of the columns, once all are there;
-  it waits for a while only, and the last to come does what others did not wait for.
+  the highest number of them, so those it waits for run or have run: they wait for nobody. With many
+  slices each one's block adds up its share of the columns (`together`), once all are there; it waits for a while only,
+  and the last to come does what others did not wait for. Slices are for all tiles, or (`tail`) for those that are left
+  when every block has had as many whole ones.
 
 Outside the matrices the copy engine reads zeros and writes nothing. It takes rows of 16-byte units; where C has none,
 where C is f32 and where K was split, threads store their values themselves.
@@ -31,13 +31,11 @@ from .hopper_sums import (
     add_step,
     add_sums,
     collect_sums,
-    depart,
     fetch_scales,
-    gather_sums,
     leave_sums,
-    meet,
     put_sums,
     scale_counts,
+    share_out,
     wait_for_slices,
 )
 from .tile import BARRIER_BYTES, LINE, Form, Tile, fixed_bytes, registers, span, stage_bytes, stages, staging
@@ -105,7 +103,13 @@ def hopper_kernel(
     once = grid.rows * grid.columns * batches
     if fx.const_expr(form.grouped):
         once = count_tiles(offsets, batches, rows, tile.m * high) * grid.columns
-    tiles = once * tile.slices
+    # What is dealt: whole tiles, as many to each cluster, then slices of the others.
+    whole, rest = fx.Int32(0), once
+    if fx.const_expr(tile.tail):
+        whole = once // stride * stride
+        rest = once - whole
+    dealt = Dealt(whole, fx.max(rest, 1))
+    tiles = whole + rest * tile.slices
     steps = fx.ceildiv(k, bk)
     begin = fx.Int32(0)
     if fx.const_expr(tile.splits > 1):
@@ -120,23 +124,15 @@ def hopper_kernel(
             stage, phase = fx.Int32(0), fx.Int32(1)
             group_now = starting_group(offsets, rows)
             for at in range(first, tiles, stride):
-                row, column, batch = tile_position(at % once, grid, place)
+                row, column, batch = tile_position(tile_of(at, dealt, tile), grid, place)
                 batch_x, top = batch, row * tile.m
                 if fx.const_expr(form.grouped):
                     group_now = group_at(offsets, group_now, at // grid.columns, rows, tile.m * high)
                     row, column = tile_in_group(at, group_now, grid, tile, place)
                     batch, batch_x, top = group_now.number, fx.Int32(0), group_now.start + row * tile.m
-                origin, count_k = slice_of(at // once, steps, tile.slices)
+                origin, count_k = slice_of(at, dealt, steps, tile)
                 for step in range(count_k):
                     fx.ktrace.range_push("wait empty")
-                    if fx.const_expr(form.burst > 1):
-                        # Stages become free in order: when the last of a burst is, all are, and their lines are asked
-                        # for together.
-                        if step % form.burst == 0:
-                            more = fx.min(form.burst - 1, count_k - 1 - step)
-                            wrapped = stage + more >= count
-                            last = wrapped.select(stage + more - count, stage + more)
-                            empty[last].wait(wrapped.select(phase ^ 1, phase))
                     empty[stage].wait(phase)
                     fx.ktrace.range_pop()
                     fx.ktrace.range_push("issue copies")
@@ -171,6 +167,7 @@ def hopper_kernel(
         parts_x, parts_y = mine.partition_A(smem_x), mine.partition_B(smem_y)
         repeats, values = tile.rows // 64, tile.n // 2
         total = sum_class(dtype)
+        room = work if work is None else fx.recast_iter(total, work)
         acc = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.n // 8), repeats, 1), ((1, 2, 4), values, 0)), total)
         grand = other = acc
         twice = form.promote and tile.two_sets
@@ -194,12 +191,12 @@ def hopper_kernel(
         done = consumer * steps if tile.pingpong else fx.Int32(0)
         group_now = starting_group(offsets, rows)
         for at in range(start, tiles, hop):
-            row, column, batch = tile_position(at % once, grid, place)
+            row, column, batch = tile_position(tile_of(at, dealt, tile), grid, place)
             if fx.const_expr(form.grouped):
                 group_now = group_at(offsets, group_now, at // grid.columns, rows, tile.m * high)
                 row, column = tile_in_group(at, group_now, grid, tile, place)
                 batch = fx.Int32(0)
-            origin, count_k = slice_of(at // once, steps, tile.slices)
+            origin, count_k = slice_of(at, dealt, steps, tile)
             stage, phase = done % count, done // count % 2
             if fx.const_expr(tile.pingpong):
                 mine_next.sync()
@@ -290,53 +287,27 @@ def hopper_kernel(
                     add_sums(sums, member, r * values, part, each, tile.cluster, tile.splits, place)
                     for r in range(repeats)
                 ]
-                if fx.const_expr(tile.slices == 1):
-                    for r in fx.range_constexpr(repeats):
-                        store_by_threads(out, added[r], row, column, batch, r, part * share, share)
-                else:
-                    unit = ((at % once * tile.cluster + place) * tile.splits + part) * tile.consumers + consumer
-                    counter = cast("fx.Pointer", counters) + unit
-                    size = repeats * each * 128
-                    left = cast("fx.Pointer", work) + (unit * ((tile.slices - 1) * size) + member * 4)
-                    if at < tiles - once:
-                        for r in fx.range_constexpr(repeats):
-                            leave_sums(added[r], left + (at // once * size + r * each * 128), each)
-                        turn.sync()
-                        if member == 0:
-                            fx.atomic_add(counter, 1, syncscope="device", ordering=fx.AtomicOrdering.Release)
-                    else:
-                        wait_for_slices(counter, member, tile.slices - 1)
-                        turn.sync()
-                        fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Acquire)
-                        for r in fx.range_constexpr(repeats):
-                            collect_sums(added[r], left + r * each * 128, each, tile.slices - 1, size)
-                            store_by_threads(out, added[r], row, column, batch, r, part * share, share)
+                for r in fx.range_constexpr(repeats):
+                    store_by_threads(out, added[r], row, column, batch, r, part * share, share)
             elif fx.const_expr(tile.together):
-                unit = (at % once * tile.cluster + place) * tile.consumers + consumer
-                counter = cast("fx.Pointer", counters) + unit
-                size = repeats * values * 128
-                sums = cast("fx.Pointer", work) + (unit * (tile.slices * size) + member * 4)
-                which = at // once
-                leave_sums(grand, sums + which * size, repeats * values)
-                turn.sync()
-                found = fx.recast_iter(fx.Int32, after + BARRIER_BYTES) + consumer
-                meet(counter, member, which, tile.slices, found)
-                turn.sync()
-                fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Acquire)
-                share = tile.n // tile.slices
-                each = share // 2
-                for s in range(tile.slices):
-                    if (found[0] >> s) & 1 != 0:
-                        for r in fx.range_constexpr(repeats):
-                            added = gather_sums(sums + (r * values + s * each) * 128, each, tile.slices, size)
-                            store_by_threads(out, added, row, column, batch, r, s * share, share)
-                turn.sync()
-                depart(counter, member, tile.slices)
+                if at < whole:
+                    if fx.const_expr(form.store == "engine"):
+                        store_by_engine(out, grand, row, column, batch)
+                    else:
+                        store_pieces(out, grand, row, column, batch)
+                else:
+                    unit = ((at - whole) % dealt.rest * tile.cluster + place) * tile.consumers + consumer
+                    found = fx.recast_iter(fx.Int32, after + (fixed_bytes(tile) - 16)) + consumer
+                    which = (at - whole) // dealt.rest
+                    share_out(
+                        out._replace(form=form._replace(store=form.edge)), grand, cast("fx.Pointer", room),
+                        cast("fx.Pointer", counters) + unit, unit, which, found, row, column, batch,
+                    )  # fmt: skip
             elif fx.const_expr(tile.slices > 1):
                 unit = (at % once * tile.cluster + place) * tile.consumers + consumer
                 counter = cast("fx.Pointer", counters) + unit
                 size = repeats * values * 128
-                sums = cast("fx.Pointer", work) + (unit * ((tile.slices - 1) * size) + member * 4)
+                sums = cast("fx.Pointer", room) + (unit * ((tile.slices - 1) * size) + member * 4)
                 if at < tiles - once:
                     leave_sums(grand, sums + at // once * size, repeats * values)
                     turn.sync()
@@ -420,13 +391,30 @@ def tile_in_group(at: fx.Int32, group: Group, grid: Grid, tile: Tile, place: fx.
     return row, column
 
 
-def slice_of(which: fx.Int32, steps: fx.Int32, slices: int) -> tuple[fx.Int32, fx.Int32]:
-    """The first step of a slice of K, and their number."""
-    if slices == 1:
+class Dealt(NamedTuple):
+    """How many tiles are dealt whole, and how many others there are: slice after slice of them follows."""
+
+    whole: fx.Int32
+    rest: fx.Int32
+
+
+def tile_of(at: fx.Int32, dealt: Dealt, tile: Tile) -> fx.Int32:
+    """The tile that the `at`th piece of work belongs to."""
+    if not tile.tail:
+        return at % dealt.rest if tile.slices > 1 else at
+    return (at < dealt.whole).select(at, dealt.whole + (at - dealt.whole) % dealt.rest)
+
+
+def slice_of(at: fx.Int32, dealt: Dealt, steps: fx.Int32, tile: Tile) -> tuple[fx.Int32, fx.Int32]:
+    """The first step along K of the `at`th piece of work, and their number."""
+    if tile.slices == 1:
         return fx.Int32(0), steps
-    per = fx.ceildiv(steps, slices)
-    first = which * per
-    return first, fx.max(fx.min(steps - first, per), 0)
+    per = fx.ceildiv(steps, tile.slices)
+    first = (at - dealt.whole) // dealt.rest * per
+    count = fx.max(fx.min(steps - first, per), 0)
+    if not tile.tail:
+        return first, count
+    return (at < dealt.whole).select(fx.Int32(0), first), (at < dealt.whole).select(steps, count)
 
 
 def operand(base: fx.Pointer, rows: int, bk: int, count: int, major: str) -> fx.Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .hopper_out import Out, chunk_layout, corner
+from .hopper_out import Out, chunk_layout, corner, store_by_threads
 from .tile import Form, Tile
 
 
@@ -138,6 +138,40 @@ def gather_sums(place: fx.Pointer, count: int, slices: int, size: int) -> fx.Ten
     return total
 
 
+@flyc.jit
+def share_out(
+    out: Out,
+    acc: fx.Tensor,
+    work: fx.Pointer,
+    counter: fx.Pointer,
+    unit: fx.Int32,
+    which: fx.Int32,
+    found: fx.Pointer,
+    row: fx.Int32,
+    column: fx.Int32,
+    batch: fx.Int32,
+):
+    """A consumer's part of a slice's tile: its sums to memory, then its share of the columns of all slices' to C."""
+    tile = out.tile
+    values, repeats = tile.n // 2, tile.rows // 64
+    size = repeats * values * 128
+    sums = work + (unit * (tile.slices * size) + out.member * 4)
+    leave_sums(acc, sums + which * size, repeats * values)
+    out.turn.sync()
+    meet(counter, out.member, which, tile.slices, found)
+    out.turn.sync()
+    fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Acquire)
+    share = tile.n // tile.slices
+    each = share // 2
+    for s in range(tile.slices):
+        if (found[0] >> s) & 1 != 0:
+            for r in fx.range_constexpr(repeats):
+                added = gather_sums(sums + (r * values + s * each) * 128, each, tile.slices, size)
+                store_by_threads(out, added, row, column, batch, r, s * share, share)
+    out.turn.sync()
+    depart(counter, out.member, tile.slices)
+
+
 def scale_counts(tile: Tile, form: Form) -> tuple[int, int]:
     """Factors a thread has of 128 products of 64 rows: of its rows, and of its columns."""
     return (2 if form.scale_x == "line" else 1), (tile.n // 4 if form.scale_y == "line" else 1)
@@ -185,6 +219,6 @@ def add_step(tile: Tile, form: Form, grand: fx.Tensor, acc: fx.Tensor, held: fx.
 
 
 __all__ = [
-    "add_step", "add_sums", "collect_sums", "depart", "fetch_scales", "gather_sums", "leave_sums", "meet", "put_sums",
-    "scale_counts", "wait_for_slices",
+    "add_step", "add_sums", "collect_sums", "fetch_scales", "leave_sums", "put_sums", "scale_counts", "share_out",
+    "wait_for_slices",
 ]  # fmt: skip

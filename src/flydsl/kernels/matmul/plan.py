@@ -20,46 +20,44 @@ from .winners import winner
 class Rates(NamedTuple):
     """What the hardware does, by measurement."""
 
-    clock: float = 1.53e9
+    clock: float = 2.011e9
     l2: float = 78.6
     """Bytes a multiprocessor gets from L2 in a clock, when all ask."""
-    l2_alone: float = 59.2
+    l2_alone: float = 56.3
     """The most it can take."""
-    ragged: float = 1.94
+    ragged: float = 2.10
     """How much more it asks for where rows do not start at cache lines."""
-    memory: float = 4.12e12
+    memory: float = 3.75e12
     """Bytes a second, of reads."""
-    products: float = 0.933
+    overlap: float = 7.19
+    """The power that times of multiprocessors and of memory are added in."""
+    products: float = 1.0
     """Clocks for a clock's products."""
-    shared: float = 0.145
+    shared: float = 0.327
     """How much of the time for reading operands from shared memory comes on top."""
-    step: float = 56.8
+    crowding: float = 5.26
+    """The power that times of products and of their operands' way are added in."""
+    step: float = 59.1
     """Clocks of a step for barriers, not hidden by another consumer."""
-    latency: float = 2838.0
+    latency: float = 3839.0
     """From the request of a stage to its arrival: a pipeline of few stages waits for it."""
-    start: float = 2915.0
+    start: float = 4326.0
     """Until the first product: launch, maps, barriers, the first stage's way from memory; and behind the last one."""
-    cluster: float = 1367.0
+    cluster: float = 1622.0
     """More of it where blocks are clusters."""
-    store: float = 55.4
+    store: float = 18.2
     """Bytes of results a clock, while consumers store and do nothing else."""
-    stored: float = 286.0
-    """Clocks a tile's results take at least."""
-    turns: float = 1.0
+    turns: float = 1.044
     """What taking turns costs the products."""
-    meet: float = 190.0
-    """Clocks for the blocks of a cluster to meet around adding up parts of K."""
-    peer: float = 15.95
+    peer: float = 4.86
     """Bytes of another block's shared memory, a clock."""
-    gather: float = 48.0
+    gather: float = 24.8
     """Bytes of slices' sums a clock that who adds them up reads."""
-    outside: float = 9.09
+    outside: float = 1.83
     """Clocks the copy engine needs for a row of a tile that the matrix does not have."""
-    flight: float = 11370.0
-    """Bytes on their way to a multiprocessor at which memory is at half its rate."""
-    slices: float = 4098.0
+    slices: float = 4366.0
     """Clocks from the last slice's sums to the news of them."""
-    news: float = 3000.0
+    news: float = 6733.0
     """The same where blocks wait for each other."""
 
 
@@ -95,8 +93,6 @@ class Plan(NamedTuple):
     blocks: int
     group: int
     clocks: float
-    burst: int = 1
-    """Stages that are filled together."""
 
     def sums(self, given: Problem) -> tuple[int, int]:
         """Elements of f32 the slices' sums take in memory, and counters."""
@@ -106,6 +102,8 @@ class Plan(NamedTuple):
         rows, columns, _, _ = operands(given, tile.swap)
         high = tile.cluster if tile.shares == "y" else 1
         units = ceildiv(rows, tile.m * high) * ceildiv(columns, tile.n * tile.cluster // high) * given.batches
+        if tile.tail:
+            units %= self.blocks // tile.blocks
         left = tile.slices if tile.together else tile.slices - 1
         return units * tile.cluster * left * tile.m * tile.n, units * tile.blocks * tile.consumers
 
@@ -114,9 +112,11 @@ def ceildiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
-PARTS = (*((splits, 1) for splits in (1, 2, 4, 8)), *((1, slices) for slices in (2, 3, 4, 6, 8, 12, 16)),
-         *((2, slices) for slices in (2, 3, 4, 6, 8)))  # fmt: skip
-"""How K is cut: by clusters, and into slices that meet in memory."""
+PARTS = (
+    *((splits, 1, False) for splits in (1, 2, 4, 8)), (1, 2, False), (1, 3, False),
+    *((1, slices, True) for slices in (3, 4, 6, 8, 12, 16)),
+)  # fmt: skip
+"""How K is cut: by clusters, into slices whose sums one block adds up, or each its share of the columns."""
 
 
 @lru_cache(1)
@@ -124,12 +124,12 @@ def tiles() -> tuple[Tile, ...]:
     """Every tile that is worth a look, not swapped."""
     found: list[Tile] = []
     for m, n, consumers, pingpong in _shapes():
-        for splits, slices in PARTS:
-            for cluster, shares in ((1, "y"), (2, "y"), (2, "x")):
-                for together in (False, True) if slices > 1 else (False,):
-                    tile = Tile(m, n, consumers, pingpong, cluster, shares, splits, False, slices, together)
-                    if problem(tile) is None and (slices == 1 or n >= 64 and (splits == 1 or cluster == 1)):
-                        found.append(tile)
+        for splits, slices, together in PARTS:
+            for cluster, shares in ((1, "y"), (2, "y"), (2, "x"), (4, "y"), (4, "x")):
+                tile = Tile(m, n, consumers, pingpong, cluster, shares, splits, False, slices, together)
+                large = splits == slices == 1 and m * n >= 128 * 128
+                if problem(tile) is None and (slices == 1 or n >= 64) and (cluster < 4 or large):
+                    found.append(tile)
     return tuple(found)
 
 
@@ -162,12 +162,13 @@ def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
     high = tile.cluster if tile.shares == "y" else 1
     wide = tile.cluster // high
     across = ceildiv(rows, tile.m * high)
-    clusters = across * ceildiv(columns, tile.n * wide) * given.batches * tile.slices
+    once = across * ceildiv(columns, tile.n * wide) * given.batches
+    clusters = once * tile.slices
     steps = ceildiv(given.k, bk)
     parts = tile.splits * tile.slices
     # Clusters of more than two blocks do not fit all groups of multiprocessors.
     room = (given.processors if tile.blocks <= 2 else given.processors * 10 // 11) // tile.blocks
-    if parts > 1 and (clusters > room or steps < 4 * parts):
+    if parts > 1 and ((clusters > room and not tile.tail) or steps < 4 * parts):
         return None
     if tile.cluster > 1 and "mn" in (x_major, y_major) and problem(tile, x_major, y_major) is not None:
         return None
@@ -175,7 +176,7 @@ def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
         return None
     if given.blocked and (tile.n > 64 if tile.swap else 128 % tile.n):
         return None
-    waves = ceildiv(clusters, room)
+    waves = ceildiv(once if tile.tail else clusters, room)
     mine = ceildiv(steps, parts)
     active = min(clusters, room) * tile.blocks
 
@@ -194,18 +195,22 @@ def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
     copies = (1 if x_major == "k" else tile.m // wide // span(tile.m)) + (
         1 if y_major == "k" else tile.n // high // span(tile.n)
     )
-    inside = min(rows, tile.m) + min(columns, tile.n)
-    outside = rates.outside * (tile.m + tile.n - inside)
+    # Tiles at the edges are slower; how much of that counts depends on what else their blocks do.
+    outside = rates.outside * (-rows % tile.m + -columns % tile.n) / waves
     depth = stages(tile)
-    step = max(products, feed, rates.latency / depth, 60.0 * copies, outside) + rates.step / tile.consumers
+    # What takes about as long as another gets in its way.
+    near = rates.crowding
+    together = (products**near + feed**near) ** (1 / near)
+    step = max(together, rates.latency / depth, 60.0 * copies) + rates.step / tile.consumers + outside
     if given.promote and tile.m > 64:
         step += 0.15 * feed  # they get in each other's way
     body = mine * step
 
-    stored = tile.m * tile.n * given.out / rates.store * (1.6 if given.direct else 1.0) + rates.stored
+    stored = tile.m * tile.n * given.out / rates.store * (1.6 if given.direct else 1.0)
     sums = 4 * tile.m * tile.n
     if tile.splits > 1:
-        stored = stored / tile.splits * 1.3 + rates.meet + sums / 64 + sums / rates.peer
+        stored = stored / tile.splits * 1.3 + sums / 64 + sums / rates.peer
+    plain = stored
     if tile.together:
         stored = stored / tile.slices * 1.3 + rates.news + sums / 64 + sums / rates.gather
     elif tile.slices > 1:
@@ -213,23 +218,24 @@ def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
     if tile.pingpong:
         # Turns: one's results leave during the other's products, and only the last ones are waited for.
         busy = waves * max(body * rates.turns, (body + stored) / 2)
+    elif tile.tail:
+        busy = (waves - 1) * (steps * step + plain) + body
     else:
         busy = waves * body + (waves - 1) * stored
 
     size = given.bits // 8
     unique = (rows + columns) * given.k * size * given.batches + rows * columns * given.out * given.batches
-    flying = depth * LINE * inside * active / given.processors
-    memory = unique / rates.memory * rates.clock * (1 + rates.flight / flying)
+    memory = unique / rates.memory * rates.clock
     # They overlap, but not perfectly. Behind the last products and the last bytes come results.
-    clocks = max(busy, memory) + 0.1 * min(busy, memory) + stored + rates.start
+    near = rates.overlap
+    clocks = (busy**near + memory**near) ** (1 / near) + stored + rates.start
     if tile.blocks > 1:
         clocks += rates.cluster
     if tile.swap:
         clocks *= 1.01
     group = max(1, round(sqrt(given.processors / parts * tile.n / tile.m) / high))
     blocks = min(clusters, room) * tile.blocks
-    burst = 4 if waves * body < 1.2 * memory and depth >= 8 else 1
-    return Plan(tile, blocks, min(group, across), clocks, burst)
+    return Plan(tile, blocks, min(group, across), clocks)
 
 
 def promoted(given: Problem, tile: Tile, products: float) -> float:
@@ -249,7 +255,26 @@ def candidates(given: Problem) -> list[Plan]:
             one = plan(given, tile._replace(swap=swap))
             if one is not None:
                 found.append(one)
+                found += tails(given, one)
     return sorted(found, key=lambda p: p.clocks)
+
+
+def tails(given: Problem, whole: Plan) -> list[Plan]:
+    """The same with slices of the tiles that are left over, where these keep less than half of the blocks busy."""
+    tile = whole.tile
+    if tile.splits > 1 or tile.slices > 1 or tile.pingpong or tile.n < 64 or given.promote:
+        return []
+    rows, columns, _, _ = operands(given, tile.swap)
+    high = tile.cluster if tile.shares == "y" else 1
+    once = ceildiv(rows, tile.m * high) * ceildiv(columns, tile.n * tile.cluster // high) * given.batches
+    room = whole.blocks // tile.cluster
+    left = once % room
+    if once <= room or not 0 < 2 * left <= room:
+        return []
+    slices = next((s for s in range(min(16, room // left), 1, -1) if tile.n % (8 * s) == 0), 1)
+    cut = tile._replace(slices=slices, together=True, tail=True)
+    found = plan(given, cut) if slices > 1 and problem(cut) is None else None
+    return [] if found is None else [found]
 
 
 @lru_cache(4096)
@@ -260,13 +285,15 @@ def best(given: Problem, whole: bool = False, arch: str | None = None) -> Plan:
     """
     found = [p for p in candidates(given) if not whole or p.tile.splits == p.tile.slices == 1]
     won = None if whole or arch is None else winner(given, arch)
-    same = (p._replace(burst=won.burst or p.burst) for p in found if won is not None and p.tile == won.tile)
+    same = (p for p in found if p.tile == won)
     return next(same, found[0])
 
 
 def candidates_in_groups(given: Problem) -> list[Plan]:
     """For groups of about `m` rows each, whose true numbers only the device knows; the favourite first."""
-    return [p for p in candidates(given) if p.tile.splits == p.tile.slices == 1 and not p.tile.swap]
+    return [
+        p for p in candidates(given) if p.tile.splits == p.tile.slices == 1 and not p.tile.swap and p.tile.cluster < 4
+    ]
 
 
 @lru_cache(4096)

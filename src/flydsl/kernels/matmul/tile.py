@@ -38,6 +38,8 @@ class Tile(NamedTuple):
     """Parts of K whose sums meet in memory, where the block of the last part adds them up in order."""
     together: bool = False
     """Each slice's block adds up its share of the columns, instead of the last one all."""
+    tail: bool = False
+    """Slices are for those tiles that are left when all blocks have had as many whole ones."""
 
     @property
     def rows(self) -> int:
@@ -50,8 +52,8 @@ class Tile(NamedTuple):
 
     @property
     def in_shares(self) -> bool:
-        """Whether a block stores some columns of a tile only: its threads do."""
-        return self.splits > 1 or self.together
+        """Whether a block stores some columns of each tile only: its threads do."""
+        return self.splits > 1 or (self.together and not self.tail)
 
     @property
     def blocks(self) -> int:
@@ -91,9 +93,6 @@ class Form(NamedTuple):
 
     overlap: bool = True
     """Set up while the kernel in front in the stream still runs: nothing is read or written before it is done."""
-
-    burst: int = 1
-    """Stages that are filled together, so that memory is asked for longer pieces of rows."""
 
     grouped: bool = False
     """Rows of X belong to groups, each with a matrix of its own for Y; tiles end where groups do."""
@@ -135,9 +134,8 @@ def stage_bytes(tile: Tile) -> int:
 
 def fixed_bytes(tile: Tile) -> int:
     """Shared memory besides the stages: barriers, and results on their way out or a word for each consumer."""
-    if tile.together:
-        return BARRIER_BYTES + 16
-    return BARRIER_BYTES + (0 if tile.splits > 1 else tile.consumers * 2 * 64 * staging(tile).columns)
+    word = 16 if tile.together else 0
+    return BARRIER_BYTES + word + (0 if tile.in_shares else tile.consumers * 2 * 64 * staging(tile).columns)
 
 
 def stages(tile: Tile) -> int:
@@ -169,10 +167,12 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
     shared, major = (tile.n, y_major) if tile.shares == "y" else (tile.m, x_major)
     if shared // (8 if major == "k" else span(shared)) % tile.cluster:
         return f"{tile.cluster} blocks cannot share {shared} rows of {tile.shares}"
-    if tile.slices > 1 and (tile.splits > 4 or tile.pingpong or tile.slices > 16):
-        return f"K has up to 16 slices of up to 4 parts, and consumers that work together, got {tile.slices}"
-    if tile.together and (tile.slices == 1 or tile.splits > 1 or tile.n % (8 * tile.slices)):
+    if tile.slices > 1 and (tile.splits > 1 or tile.pingpong or tile.slices > 16):
+        return f"K has parts, or up to 16 slices and consumers that work together, got {tile.slices}"
+    if tile.together and (tile.slices == 1 or tile.n % (8 * tile.slices)):
         return f"{tile.slices} slices of whole columns divide {tile.n} of them in steps of 8"
+    if tile.tail and not tile.together:
+        return "slices of the tiles that are left are added up in shares"
     if stages(tile) < 2:
         return f"{tile.m} x {tile.n} has no room for two stages"
     if tile.splits > 1 and stages(tile) * stage_bytes(tile) < 4 * tile.m * tile.n:

@@ -7,7 +7,7 @@ A shape takes the tile of the nearest one that was measured, if the product of t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from .tile import Tile
 
@@ -17,14 +17,7 @@ if TYPE_CHECKING:
 NAME = "matmul"
 
 
-class Winner(NamedTuple):
-    """A tile, and how many of its stages were filled together, where that was measured."""
-
-    tile: Tile
-    burst: int | None
-
-
-def winner(given: Problem, arch: str) -> Winner | None:
+def winner(given: Problem, arch: str) -> Tile | None:
     """What won at about this shape; None where none was measured, or for another kind of product."""
     if given.bits != 16 or given.out != 2 or given.batches != 1 or given.promote:
         return None
@@ -35,9 +28,7 @@ def winner(given: Problem, arch: str) -> Winner | None:
     point = None if found is None else found.nearest(key)
     if point is None:
         return None
-    knobs = dict(cast("dict[str, Any]", point.config))
-    burst = knobs.pop("burst", None)
-    return Winner(Tile(**knobs), burst)
+    return Tile(**cast("dict[str, Any]", point.config))
 
 
-__all__ = ["Winner", "winner"]
+__all__ = ["winner"]
