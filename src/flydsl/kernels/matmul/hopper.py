@@ -316,7 +316,6 @@ def hopper_kernel(
                 else:
                     wait_for_slices(counter, member, tile.slices - 1)
                     turn.sync()
-                    fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Acquire)
                     collect_sums(grand, sums, repeats * values, tile.slices - 1, size)
                     if fx.const_expr(form.store == "engine"):
                         store_by_engine(out, grand, row, column, batch)

@@ -45,12 +45,14 @@ def add_sums(
 
 
 def leave_sums(acc: fx.Tensor, place: fx.Pointer, count: int) -> None:
-    """A thread's sums to memory, in units of 16 bytes; neighbours' lie beside each other."""
+    """A thread's sums to memory, in units of 16 bytes; neighbours' lie beside each other.
+
+    No fence: a barrier of the warpgroup follows, and then one thread tells the others with release.
+    """
     unit = fx.make_copy_atom(fx.nvgpu.StoreGlobal(128, cache="cg"), place.dtype)
     four = fx.make_layout(4, 1)
     for i in range(count // 4):
         fx.copy_atom_call(unit, fx.make_view(fx.get_iter(acc) + i * 4, four), fx.make_view(place + i * 512, four))
-    fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Release)
 
 
 @flyc.jit
@@ -96,11 +98,13 @@ def meet(counter: fx.Pointer, member: fx.Int32, which: fx.Int32, slices: int, fo
     the last one came says who that is, and who gives up behind that sees that all have come.
     """
     if member == 0:
-        before = fx.atomic_add(counter, 1, syncscope="device", ordering=fx.AtomicOrdering.AcqRel)
+        before = fx.atomic_add(counter, 1, syncscope="device", ordering=fx.AtomicOrdering.Release)
         mine = fx.Int32(1) << which
-        shares = mine | (before >> GAVE_UP)
-        if (before & 0xFF) < slices - 1:
-            shares = mine
+        shares = mine
+        if (before & 0xFF) == slices - 1:
+            fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Acquire)
+            shares = mine | (before >> GAVE_UP)
+        else:
             tries, seen = fx.Int32(0), before
             while ((seen & 0xFF) < slices) & (tries < PATIENCE):
                 seen = fx.generic_load(counter, memory_order=fx.AtomicOrdering.Acquire, syncscope="device")
@@ -160,7 +164,6 @@ def share_out(
     out.turn.sync()
     meet(counter, out.member, which, tile.slices, found)
     out.turn.sync()
-    fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Acquire)
     share = tile.n // tile.slices
     each = share // 2
     for s in range(tile.slices):
