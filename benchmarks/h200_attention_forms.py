@@ -35,18 +35,21 @@ PEAK, BANDWIDTH = 989e12, 4.8e12
 FP8 = torch.float8_e4m3fn
 
 FP8_TILES = {
-    64: [(128, 3, 2, 1, "lazy"), (128, 3, 2, 1, "lazy ahead"), (128, 3, 2, 1, "")],
-    128: [(128, 2, 2, 1, "lazy"), (128, 2, 2, 1, ""), (128, 2, 2, 1, "lazy ahead"), (64, 3, 4, 1, "lazy ahead"),
-          (192, 2, 2, 1, "lazy"), (128, 2, 2, 0, "lazy ahead")],
-    256: [(128, 2, 2, 0, "lazy"), (128, 2, 2, 0, "lazy ahead"), (128, 2, 2, 1, "lazy ahead"), (128, 2, 2, 0, "")],
+    64: [(128, 3, 2, 1, ""), (128, 3, 2, 1, "early"), (128, 3, 2, 1, "late"), (160, 3, 2, 1, "late"),
+         (192, 2, 2, 1, "early"), (256, 2, 2, 1, "early"), (128, 3, 2, 0, "late")],
+    128: [(128, 2, 2, 1, ""), (128, 2, 2, 1, "early"), (128, 2, 2, 1, "late"), (160, 2, 2, 1, "early"),
+          (192, 2, 2, 1, ""), (192, 2, 2, 1, "early"), (192, 2, 2, 1, "late"),
+          (224, 2, 2, 1, "early"), (224, 2, 2, 1, "late"), (96, 3, 2, 1, "early"), (192, 2, 2, 0, "late")],
+    256: [(128, 2, 2, 0, ""), (128, 2, 2, 0, "early"), (128, 2, 2, 0, "late"), (128, 2, 2, 1, "late")],
 }  # fmt: skip
-"""Keys of a step, consumers, stages, whether they take turns, late rescaling and early conversion."""
+"""Keys of a step, consumers, stages, whether they take turns, late rescaling, and where sums are waited for."""
 HALF_TILES = {
-    64: [(128, 3, 2, 1, "lazy"), (128, 3, 2, 1, ""), (128, 3, 2, 1, "lazy ahead"), (112, 3, 2, 1, "lazy ahead")],
-    128: [(128, 2, 2, 1, "lazy"), (128, 2, 2, 1, ""), (128, 2, 2, 1, "lazy ahead"), (144, 2, 2, 1, "lazy ahead"),
-          (64, 3, 3, 1, "lazy ahead")],
-    256: [(80, 2, 2, 0, "lazy"), (80, 2, 2, 0, ""), (64, 2, 2, 0, "lazy"), (64, 2, 2, 0, ""),
-          (80, 2, 2, 0, "lazy ahead")],
+    64: [(128, 3, 2, 1, ""), (128, 3, 2, 1, "early"), (128, 3, 2, 1, "late"), (192, 2, 2, 1, "late"),
+         (192, 2, 2, 1, "early")],
+    128: [(128, 2, 2, 1, ""), (128, 2, 2, 1, "early"), (128, 2, 2, 1, "late"), (160, 2, 2, 1, "late"),
+          (176, 2, 2, 1, ""), (176, 2, 2, 1, "early"), (176, 2, 2, 1, "late")],
+    256: [(80, 2, 2, 0, "lazy"), (80, 2, 2, 0, "late"), (80, 2, 2, 0, "lazy late"), (64, 2, 2, 0, "lazy"),
+          (64, 2, 2, 0, "lazy late"), (80, 2, 2, 0, "early")],
 }  # fmt: skip
 FP8_SHAPES = [
     (4, 32, 32, 4096, 128), (2, 64, 8, 8192, 128), (16, 32, 8, 1024, 128), (4, 32, 32, 4096, 64),
@@ -71,9 +74,8 @@ BACKWARD_FORMS = {
 def tiles(kind: str, d: int) -> dict[str, Tile]:
     found = {}
     for n, consumers, stages, turns, words in (FP8_TILES if kind == "fp8" else HALF_TILES)[d]:
-        tile = Tile(
-            d, d, n, consumers, stages, bool(turns), 1 if kind == "fp8" else 2, "lazy" in words, "ahead" in words
-        )
+        wait = next((x for x in ("early", "late") if x in words), "")
+        tile = Tile(d, d, n, consumers, stages, bool(turns), 1 if kind == "fp8" else 2, "lazy" in words, wait)
         assert problem(tile) is None, problem(tile)
         found[f"{64 * consumers}x{n} s{stages}{' pp' if turns else ''} {words}".strip()] = tile
     return found
