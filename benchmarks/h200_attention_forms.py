@@ -100,8 +100,8 @@ def gradients(d: int, name: str) -> None:
     m, ordered = BACKWARD_FORMS[d][name]
     key = (d, name)
 
-    def form(d: int, right: bool, left: bool, _: bool) -> Sides:
-        return _sides.setdefault((*key, right, left), Sides(d, right, left, m, ordered))
+    def form(d: int, right: bool, left: bool, _: bool, wide: bool) -> Sides:
+        return _sides.setdefault((*key, right, left, wide), Sides(d, right, left, m, ordered, wide=wide))
 
     backward.form_for = form
 

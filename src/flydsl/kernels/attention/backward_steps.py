@@ -19,12 +19,15 @@ class Sides(NamedTuple):
     m: int = 64
     """Queries of a step: 64 or 128."""
     ordered: bool = False
+    """Sums are added in the order of the keys, through shared memory."""
+    wide: bool = True
+    """Rows of the result are 16-byte units."""
 
     @property
     def smem(self) -> int:
         held = 2 * 2 * ROWS * self.d
         walked = STAGES * (2 * 2 * self.m * self.d + 2 * 4 * self.m)
-        return held + walked + 2 * 2 * ROWS * self.m + 4 * self.m * self.d + 256
+        return held + walked + 2 * 2 * ROWS * self.m + (4 * self.m * self.d if self.ordered else 0) + 256
 
     @property
     def columns(self) -> int:

@@ -52,7 +52,7 @@ def backward_kernel(
     base_g = base_q + STAGES * m * d
     base_s = base_g + STAGES * m * d
     staged = fx.recast_iter(fx.Float32, base_s + 2 * ROWS * m)
-    sides = staged + m * d
+    sides = staged + (m * d if form.ordered else 0)
     barriers = nv.MBarrier(fx.recast_iter(fx.Int64, sides + STAGES * 2 * m))
     held, full_q, full_g, empty = barriers, barriers[1], barriers[1 + STAGES], barriers[1 + 2 * STAGES]
     if tid == 0:
@@ -173,20 +173,22 @@ def backward_kernel(
             nv.wgmma_wait(1)
             if member == 0:
                 empty[stage].arrive()
-                nv.tma_wait(0, read=True)
-            nv.wgmma_wait(0, part_q)
-            nv.named_barrier(2 + consumer, 128).sync()
-            for j in fx.range_constexpr(columns // 8):
-                fx.copy(four, in_fours[None, j], to_staged[None, member, j, consumer])
-            nv.named_barrier(2 + consumer, 128).sync()
-            if member == 0:
-                which_part = ((batch * reach.heads + from_head) * tiles + row // m) * 2 + consumer
-                target = sums + fx.Int64(which_part) * (64 * columns)
-                if fx.const_expr(form.ordered):
+            which_part = ((batch * reach.heads + from_head) * tiles + row // m) * 2 + consumer
+            target = sums + fx.Int64(which_part) * (64 * columns)
+            if fx.const_expr(form.ordered):
+                if member == 0:
+                    nv.tma_wait(0, read=True)
+                nv.wgmma_wait(0, part_q)
+                nv.named_barrier(2 + consumer, 128).sync()
+                for j in fx.range_constexpr(columns // 8):
+                    fx.copy(four, in_fours[None, j], to_staged[None, member, j, consumer])
+                nv.named_barrier(2 + consumer, 128).sync()
+                if member == 0:
                     add_in_turn(place, target, cast("fx.Pointer", turns) + which_part, block, row, form, reach)
-                else:
-                    nv.bulk_reduce(place, target, "add")
-                    nv.tma_commit()
+            else:
+                nv.wgmma_wait(0, part_q)
+                for j in fx.range_constexpr(columns // 8):
+                    nv.add_global(target + (member * 4 + 512 * j), in_fours[None, j].load())
             stage = stage + 1
             if stage == STAGES:
                 stage = fx.Int32(0)
@@ -308,9 +310,9 @@ def hopper_backward(
     load_sides = nv.make_tma_atom(nv.TMALoad(), fx.make_view(fx.get_iter(sides), two), None, (1, 2, m))
     rows = lines * long
     sides_kernel(
-        fx.get_iter(out), fx.get_iter(grad), fx.get_iter(lse), fx.get_iter(sides), fx.get_iter(sums), d, queries,
-        heads, long, rows, batch_out, row_out, head_out, batch_grad, row_grad, head_grad,
-    ).launch(grid=fx.ceildiv(rows, 4), block=128, stream=stream)  # fmt: skip
+        fx.get_iter(out), fx.get_iter(grad), fx.get_iter(lse), fx.get_iter(sides), fx.get_iter(sums), d, form.wide,
+        queries, heads, long, rows, batch_out, row_out, head_out, batch_grad, row_grad, head_grad,
+    ).launch(grid=fx.ceildiv(rows, 1024 // d), block=128, stream=stream)  # fmt: skip
     reach = Reach(queries, keys, heads, kv_heads, right, left, scale)
     backward_kernel(
         load_q, load_k, load_v, load_grad, load_sides, fx.get_iter(sums), pointer_of(turns), fx.get_iter(dk),
