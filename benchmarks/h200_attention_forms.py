@@ -35,21 +35,25 @@ PEAK, BANDWIDTH = 989e12, 4.8e12
 FP8 = torch.float8_e4m3fn
 
 FP8_TILES = {
-    64: [(128, 3, 2, 1, ""), (128, 3, 2, 1, "early"), (128, 3, 2, 1, "late"), (160, 3, 2, 1, "late"),
-         (192, 2, 2, 1, "early"), (256, 2, 2, 1, "early"), (128, 3, 2, 0, "late")],
-    128: [(128, 2, 2, 1, ""), (128, 2, 2, 1, "early"), (128, 2, 2, 1, "late"), (160, 2, 2, 1, "early"),
-          (192, 2, 2, 1, ""), (192, 2, 2, 1, "early"), (192, 2, 2, 1, "late"),
-          (224, 2, 2, 1, "early"), (224, 2, 2, 1, "late"), (96, 3, 2, 1, "early"), (192, 2, 2, 0, "late")],
-    256: [(128, 2, 2, 0, ""), (128, 2, 2, 0, "early"), (128, 2, 2, 0, "late"), (128, 2, 2, 1, "late")],
+    64: [(128, 3, 2, 1, "early"), (128, 3, 2, 1, "early scores"), (128, 3, 2, 1, "lazy early scores"),
+         (128, 3, 2, 1, "lazy early sums"), (160, 3, 2, 1, "lazy early scores"), (256, 2, 2, 1, "lazy early scores")],
+    128: [(128, 2, 2, 1, "early"), (128, 2, 2, 1, "early scores"), (128, 2, 2, 1, "lazy early"),
+          (128, 2, 2, 1, "lazy early scores"), (128, 2, 2, 1, "lazy early sums"), (192, 2, 2, 1, "lazy early sums"),
+          (224, 2, 2, 1, "early scores"), (224, 2, 2, 1, "lazy early sums"), (96, 3, 2, 1, "early scores"),
+          (96, 3, 2, 1, "lazy early sums"), (96, 3, 2, 1, "lazy early scores")],
+    256: [(128, 2, 2, 0, ""), (128, 2, 2, 1, "early scores"), (128, 2, 2, 1, "lazy early sums"),
+          (128, 2, 2, 1, "lazy early scores")],
 }  # fmt: skip
-"""Keys of a step, consumers, stages, whether they take turns, late rescaling, and where sums are waited for."""
+"""Keys of a step, consumers, stages, whether they take turns, late rescaling, where sums are waited for, and turns."""
 HALF_TILES = {
-    64: [(128, 3, 2, 1, ""), (128, 3, 2, 1, "early"), (128, 3, 2, 1, "late"), (192, 2, 2, 1, "late"),
-         (192, 2, 2, 1, "early")],
-    128: [(128, 2, 2, 1, ""), (128, 2, 2, 1, "early"), (128, 2, 2, 1, "late"), (160, 2, 2, 1, "late"),
-          (176, 2, 2, 1, ""), (176, 2, 2, 1, "early"), (176, 2, 2, 1, "late")],
-    256: [(80, 2, 2, 0, "lazy"), (80, 2, 2, 0, "late"), (80, 2, 2, 0, "lazy late"), (64, 2, 2, 0, "lazy"),
-          (64, 2, 2, 0, "lazy late"), (80, 2, 2, 0, "early")],
+    64: [(128, 3, 2, 1, "early"), (128, 3, 2, 1, "early scores"), (128, 3, 2, 1, "lazy early scores"),
+         (128, 3, 2, 1, "lazy early sums")],
+    128: [(128, 2, 2, 1, ""), (128, 2, 2, 1, "early"), (128, 2, 2, 1, "early scores"),
+          (128, 2, 2, 1, "lazy early scores"), (128, 2, 2, 1, "lazy early sums"), (176, 2, 2, 1, "early"),
+          (176, 2, 2, 1, "early scores"), (176, 2, 2, 1, "lazy early scores"), (176, 2, 2, 1, "lazy early sums")],
+    256: [(80, 2, 2, 0, "lazy"), (80, 2, 2, 0, "lazy early"), (80, 2, 2, 1, "lazy early scores"),
+          (64, 2, 2, 0, "lazy"), (64, 2, 2, 0, "lazy early"), (64, 2, 2, 1, "lazy early sums"),
+          (64, 2, 2, 1, "lazy early scores")],
 }  # fmt: skip
 FP8_SHAPES = [
     (4, 32, 32, 4096, 128), (2, 64, 8, 8192, 128), (16, 32, 8, 1024, 128), (4, 32, 32, 4096, 64),
@@ -76,6 +80,7 @@ def tiles(kind: str, d: int) -> dict[str, Tile]:
     for n, consumers, stages, turns, words in (FP8_TILES if kind == "fp8" else HALF_TILES)[d]:
         wait = next((x for x in ("early", "late") if x in words), "")
         tile = Tile(d, d, n, consumers, stages, bool(turns), 1 if kind == "fp8" else 2, "lazy" in words, wait)
+        tile = tile._replace(turn=next((x for x in ("scores", "sums") if x in words), "issued"))
         assert problem(tile) is None, problem(tile)
         found[f"{64 * consumers}x{n} s{stages}{' pp' if turns else ''} {words}".strip()] = tile
     return found

@@ -225,10 +225,12 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
     multiply_keys(me, stage)
     me.pipe_v.full[stage_v].wait(phase_v)
     multiply_values(me, stage_v)
-    if fx.const_expr(turns):
-        following = (me.consumer == tile.consumers - 1).select(fx.Int32(1), me.consumer + 2)
-        nv.named_barrier(following, 256).arrive()
+    following = nv.named_barrier((me.consumer == tile.consumers - 1).select(fx.Int32(1), me.consumer + 2), 256)
+    if fx.const_expr(turns and tile.turn == "issued"):
+        following.arrive()
     nv.wgmma_wait(1, me.scores)
+    if fx.const_expr(turns and tile.turn == "scores"):
+        following.arrive()
     fx.ktrace.range_pop()
     if me.member == 0:
         me.pipe_k.empty[stage].arrive()
@@ -255,6 +257,8 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
         nv.wgmma_wait(0, me.sums, me.scores)
         keep(me, converted(me))
     fx.ktrace.range_pop()
+    if fx.const_expr(turns and tile.turn == "sums"):
+        following.arrive()
     if me.member == 0:
         me.pipe_v.empty[stage_v].arrive()
     if fx.const_expr(tile.lazy):

@@ -32,6 +32,9 @@ class Tile(NamedTuple):
     """Where the sums of the step before are waited for: "early", behind a step's maxima; "late", behind its weights,
     which takes twice their registers; wherever the assembler likes."""
 
+    turn: str = "issued"
+    """When the next consumer's turn is: its predecessor's products are "issued", its "scores" are there, or "sums"."""
+
     @property
     def m(self) -> int:
         return 64 * self.consumers
