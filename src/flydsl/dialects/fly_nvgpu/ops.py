@@ -296,7 +296,7 @@ class WgmmaWaitOp(NvOp):
 
 @irdl_op_definition
 class HoldOp(NvOp):
-    """What waits for products comes behind what computes a value: a place of shared memory that nobody reads, the value.
+    """Waits for products stay behind what computes a value: a place of shared memory that nobody reads, and the value.
 
     The assembler moves a wait up to the first result that needs it, in front of what was to run during the products.
     It keeps stores in front of waits, though.

@@ -30,6 +30,7 @@ from .convert import (
 from .global_memory import (
     LoadGlobal as LoadGlobal,
     StoreGlobal as StoreGlobal,
+    add_global as add_global,
     load_global as load_global,
     store_global as store_global,
 )
@@ -44,6 +45,7 @@ from .sync import (
     fence_proxy_async as fence_proxy_async,
     griddepcontrol_launch as griddepcontrol_launch,
     griddepcontrol_wait as griddepcontrol_wait,
+    hold as hold,
     named_barrier as named_barrier,
     setmaxnreg as setmaxnreg,
     uniform as uniform,
