@@ -35,25 +35,21 @@ PEAK, BANDWIDTH = 989e12, 4.8e12
 FP8 = torch.float8_e4m3fn
 
 FP8_TILES = {
-    64: [(128, 3, 2, 1, "early"), (128, 3, 2, 1, "early scores"), (128, 3, 2, 1, "lazy early scores"),
-         (128, 3, 2, 1, "lazy early sums"), (160, 3, 2, 1, "lazy early scores"), (256, 2, 2, 1, "lazy early scores")],
-    128: [(128, 2, 2, 1, "early"), (128, 2, 2, 1, "early scores"), (128, 2, 2, 1, "lazy early"),
-          (128, 2, 2, 1, "lazy early scores"), (128, 2, 2, 1, "lazy early sums"), (192, 2, 2, 1, "lazy early sums"),
-          (224, 2, 2, 1, "early scores"), (224, 2, 2, 1, "lazy early sums"), (96, 3, 2, 1, "early scores"),
-          (96, 3, 2, 1, "lazy early sums"), (96, 3, 2, 1, "lazy early scores")],
-    256: [(128, 2, 2, 0, ""), (128, 2, 2, 1, "early scores"), (128, 2, 2, 1, "lazy early sums"),
-          (128, 2, 2, 1, "lazy early scores")],
+    64: [(128, 3, 2, 1, "early"), (128, 3, 2, 1, "early scores"), (128, 3, 2, 1, "early scores soft4"),
+         (128, 3, 2, 1, "early scores soft8")],
+    128: [(128, 2, 2, 1, "early"), (128, 2, 2, 1, "early scores"), (128, 2, 2, 1, "early scores soft4"),
+          (128, 2, 2, 1, "early scores soft8"), (128, 2, 4, 1, "early scores")],
+    256: [(128, 2, 2, 0, ""), (128, 2, 2, 1, "early scores")],
 }  # fmt: skip
-"""Keys of a step, consumers, stages, whether they take turns, late rescaling, where sums are waited for, and turns."""
+"""Keys of a step, consumers, stages, whether they take turns; late rescaling, where sums are waited for, when the next
+consumer's turn is, and the share of powers that are polynomials."""
 HALF_TILES = {
-    64: [(128, 3, 2, 1, "early"), (128, 3, 2, 1, "early scores"), (128, 3, 2, 1, "lazy early scores"),
-         (128, 3, 2, 1, "lazy early sums")],
-    128: [(128, 2, 2, 1, ""), (128, 2, 2, 1, "early"), (128, 2, 2, 1, "early scores"),
-          (128, 2, 2, 1, "lazy early scores"), (128, 2, 2, 1, "lazy early sums"), (176, 2, 2, 1, "early"),
-          (176, 2, 2, 1, "early scores"), (176, 2, 2, 1, "lazy early scores"), (176, 2, 2, 1, "lazy early sums")],
-    256: [(80, 2, 2, 0, "lazy"), (80, 2, 2, 0, "lazy early"), (80, 2, 2, 1, "lazy early scores"),
-          (64, 2, 2, 0, "lazy"), (64, 2, 2, 0, "lazy early"), (64, 2, 2, 1, "lazy early sums"),
-          (64, 2, 2, 1, "lazy early scores")],
+    64: [(128, 3, 2, 1, ""), (128, 3, 2, 1, "early"), (128, 3, 2, 1, "early scores"),
+         (128, 3, 2, 1, "early scores soft8")],
+    128: [(128, 2, 2, 1, ""), (128, 2, 2, 1, "early"), (128, 2, 2, 1, "early scores"), (176, 2, 2, 1, "early"),
+          (176, 2, 2, 1, "early scores")],
+    256: [(80, 2, 2, 0, "lazy"), (80, 2, 2, 0, "lazy early"), (80, 2, 2, 1, "early scores"), (80, 2, 2, 0, "early"),
+          (64, 2, 2, 0, "lazy"), (64, 2, 2, 1, "early scores")],
 }  # fmt: skip
 FP8_SHAPES = [
     (4, 32, 32, 4096, 128), (2, 64, 8, 8192, 128), (16, 32, 8, 1024, 128), (4, 32, 32, 4096, 64),
@@ -81,6 +77,7 @@ def tiles(kind: str, d: int) -> dict[str, Tile]:
         wait = next((x for x in ("early", "late") if x in words), "")
         tile = Tile(d, d, n, consumers, stages, bool(turns), 1 if kind == "fp8" else 2, "lazy" in words, wait)
         tile = tile._replace(turn=next((x for x in ("scores", "sums") if x in words), "issued"))
+        tile = tile._replace(soft=next((x for x in (4, 8) if f"soft{x}" in words), 0))
         assert problem(tile) is None, problem(tile)
         found[f"{64 * consumers}x{n} s{stages}{' pp' if turns else ''} {words}".strip()] = tile
     return found
@@ -354,17 +351,14 @@ def main() -> None:
     end = time.time() + options.budget
     todo: list[Callable[[object], None]] = []
     for causal in (False, True):
-        if "fp8" in chosen:
-            todo += [
-                lambda f, s=s, c=causal: run_tiles("fp8", Case(*s, c), good, options.rounds, f) for s in FP8_SHAPES
-            ]
+        for kind, shapes in (("half", HALF_SHAPES), ("fp8", FP8_SHAPES)):
+            if kind in chosen:
+                todo += [
+                    lambda f, k=kind, s=s, c=causal: run_tiles(k, Case(*s, c), good, options.rounds, f) for s in shapes
+                ]
         if "backward" in chosen:
             todo += [
                 lambda f, s=s, c=causal: run_backward(Case(*s, c), good, options.rounds, f) for s in BACKWARD_SHAPES
-            ]
-        if "half" in chosen:
-            todo += [
-                lambda f, s=s, c=causal: run_tiles("half", Case(*s, c), good, options.rounds, f) for s in HALF_SHAPES
             ]
         if "mla" in chosen and not causal:
             todo += [lambda f, s=s: run_mla(s, good, options.rounds, f) for s in MLA_SHAPES]

@@ -215,7 +215,7 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
     """A step's weights, while the sums of the one before are computed."""
     nv, tile = fx.nvgpu, me.tile
     stage, phase, stage_v, phase_v = place
-    turns = tile.pingpong and tile.consumers > 1
+    turns, soft = tile.pingpong and tile.consumers > 1, 0 if masked else tile.soft
     fx.ktrace.range_push("wait full")
     me.pipe_k.full[stage].wait(phase)
     if fx.const_expr(turns):
@@ -242,7 +242,7 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
         me.scores, me.highest, me.scale, first=False, masked=masked, lift=lift_of(tile), lazy=lazy_of(tile)
     )  # fmt: skip
     if fx.const_expr(tile.wait != "early"):
-        weigh(me.scores, me.total, me.scale, turn, first=False)
+        weigh(me.scores, me.total, me.scale, turn, first=False, soft=soft, degree=2 if tile.fp8 else 3)
     fx.ktrace.range_pop()
     fx.ktrace.range_push("wait values")
     if fx.const_expr(tile.wait == "late"):
@@ -267,7 +267,7 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
         rescale(me.sums, turn.factors)
     if fx.const_expr(tile.wait == "early"):
         fx.ktrace.range_push("softmax")
-        weigh(me.scores, me.total, me.scale, turn, first=False)
+        weigh(me.scores, me.total, me.scale, turn, first=False, soft=soft, degree=2 if tile.fp8 else 3)
         keep(me, converted(me))
         fx.ktrace.range_pop()
     stage, phase = after(stage, phase, tile.stages)

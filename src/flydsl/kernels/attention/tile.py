@@ -35,6 +35,9 @@ class Tile(NamedTuple):
     turn: str = "issued"
     """When the next consumer's turn is: its predecessor's products are "issued", its "scores" are there, or "sums"."""
 
+    soft: int = 0
+    """One in so many powers of 2 is a polynomial, where nothing is masked; none if 0."""
+
     @property
     def m(self) -> int:
         return 64 * self.consumers
