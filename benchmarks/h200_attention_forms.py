@@ -35,21 +35,21 @@ PEAK, BANDWIDTH = 989e12, 4.8e12
 FP8 = torch.float8_e4m3fn
 
 FP8_TILES = {
-    64: [(128, 3, 2, 1, "early"), (128, 3, 2, 1, "early scores"), (128, 3, 2, 1, "early scores soft4"),
-         (128, 3, 2, 1, "early scores soft8")],
-    128: [(128, 2, 2, 1, "early"), (128, 2, 2, 1, "early scores"), (128, 2, 2, 1, "early scores soft4"),
-          (128, 2, 2, 1, "early scores soft8"), (128, 2, 4, 1, "early scores")],
-    256: [(128, 2, 2, 0, ""), (128, 2, 2, 1, "early scores")],
+    64: [(128, 3, 2, 1, "early"), (128, 3, 2, 1, "early scores"), (128, 3, 2, 1, "early sums"),
+         (128, 3, 2, 1, "early scores soft8"), (128, 3, 2, 1, "early sums soft4")],
+    128: [(128, 2, 2, 1, "early scores"), (128, 2, 2, 1, "early sums"), (128, 2, 2, 1, "early scores soft4"),
+          (128, 2, 2, 1, "early sums soft8"), (192, 2, 2, 1, "early sums"), (224, 2, 2, 1, "early sums")],
+    256: [(128, 2, 2, 1, "early scores"), (128, 2, 2, 1, "early sums")],
 }  # fmt: skip
 """Keys of a step, consumers, stages, whether they take turns; late rescaling, where sums are waited for, when the next
 consumer's turn is, and the share of powers that are polynomials."""
 HALF_TILES = {
-    64: [(128, 3, 2, 1, ""), (128, 3, 2, 1, "early"), (128, 3, 2, 1, "early scores"),
+    64: [(128, 3, 2, 1, ""), (128, 3, 2, 1, "early"), (128, 3, 2, 1, "early scores"), (128, 3, 2, 1, "early sums"),
          (128, 3, 2, 1, "early scores soft8")],
-    128: [(128, 2, 2, 1, ""), (128, 2, 2, 1, "early"), (128, 2, 2, 1, "early scores"), (176, 2, 2, 1, "early"),
-          (176, 2, 2, 1, "early scores")],
-    256: [(80, 2, 2, 0, "lazy"), (80, 2, 2, 0, "lazy early"), (80, 2, 2, 1, "early scores"), (80, 2, 2, 0, "early"),
-          (64, 2, 2, 0, "lazy"), (64, 2, 2, 1, "early scores")],
+    128: [(128, 2, 2, 1, ""), (128, 2, 2, 1, "early"), (128, 2, 2, 1, "early scores"), (128, 2, 2, 1, "early sums"),
+          (176, 2, 2, 1, "early"), (176, 2, 2, 1, "early scores"), (176, 2, 2, 1, "early sums")],
+    256: [(80, 2, 2, 0, "lazy"), (80, 2, 2, 1, "early scores"), (80, 2, 2, 1, "early sums"), (80, 2, 2, 0, "early"),
+          (64, 2, 2, 0, "lazy"), (64, 2, 2, 1, "early scores"), (64, 2, 2, 1, "early sums")],
 }  # fmt: skip
 FP8_SHAPES = [
     (4, 32, 32, 4096, 128), (2, 64, 8, 8192, 128), (16, 32, 8, 1024, 128), (4, 32, 32, 4096, 64),
@@ -65,10 +65,10 @@ MLA_SHAPES = [(132, 16, 4096), (64, 64, 8192), (132, 128, 4096), (1, 16, 131072)
 """Sequences, heads, keys."""
 MLA_FORMS = {"64 s2": (64, 2), "32 s4": (32, 4)}
 BACKWARD_FORMS = {
-    64: {"m128": (128, False), "m64": (64, False), "m128 ordered": (128, True)},
-    128: {"m64": (64, False), "m64 ordered": (64, True)},
+    64: {"m128": (128, False, False), "m128 spread": (128, False, True), "m128 ordered": (128, True, False)},
+    128: {"m64": (64, False, False), "m64 spread": (64, False, True), "m64 ordered": (64, True, False)},
 }
-"""Queries of a step, and whether sums have an order."""
+"""Queries of a step, whether sums have an order, and whether blocks start at different queries."""
 
 
 def tiles(kind: str, d: int) -> dict[str, Tile]:
@@ -99,11 +99,11 @@ _forms: dict[object, Latent] = {}
 
 
 def gradients(d: int, name: str) -> None:
-    m, ordered = BACKWARD_FORMS[d][name]
+    m, ordered, spread = BACKWARD_FORMS[d][name]
     key = (d, name)
 
     def form(d: int, right: bool, left: bool, _: bool, wide: bool) -> Sides:
-        return _sides.setdefault((*key, right, left, wide), Sides(d, right, left, m, ordered, wide=wide))
+        return _sides.setdefault((*key, right, left, wide), Sides(d, right, left, m, ordered, spread, wide))
 
     backward.form_for = form
 

@@ -259,6 +259,7 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
     fx.ktrace.range_pop()
     if fx.const_expr(turns and tile.turn == "sums"):
         following.arrive()
+        turn = turn._replace(shifts=(turn.shifts[0], nv.behind(turn.shifts[1], me.place)))
     if me.member == 0:
         me.pipe_v.empty[stage_v].arrive()
     if fx.const_expr(tile.lazy):

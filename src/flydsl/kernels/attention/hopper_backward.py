@@ -17,7 +17,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ..matmul.hopper_out import swizzle
-from .backward_steps import ROWS, STAGES, Reach, Sides, derive, mask, masked, steps_of, weigh
+from .backward_steps import ROWS, STAGES, Reach, Sides, derive, mask, masked, place_of, steps_of, weigh
 from .fetching import fetch, load_map
 from .rounding import UNIT, round_kernel, sides_kernel
 from .softmax import LOG2E
@@ -75,8 +75,8 @@ def backward_kernel(
             fetch(load_v, base_v, held, block * ROWS, head, batch, ROWS, d)
             stage, phase = fx.Int32(0), fx.Int32(1)
             for i in range(steps * group):
-                which = i // fx.max(steps, 1)
-                row, from_head = (low + i - which * steps) * m, head * group + which
+                which, row = place_of(i, low, steps, block, form)
+                from_head = head * group + which
                 empty[stage].wait(phase)
                 full_q[stage].expect_tx(2 * m * d + 2 * 4 * m)
                 fetch(load_q, base_q + stage * (m * d), full_q[stage], row, from_head, batch, m, d)
@@ -133,8 +133,8 @@ def backward_kernel(
         held.wait(0)
         stage, phase = fx.Int32(0), fx.Int32(0)
         for i in range(steps * group):
-            which = i // fx.max(steps, 1)
-            row, from_head = (low + i - which * steps) * m, head * group + which
+            which, row = place_of(i, low, steps, block, form)
+            from_head = head * group + which
             full_q[stage].wait(phase)
             multiply(product, scores, keys, queries[None, None, None, stage], d)
             full_g[stage].wait(phase)
