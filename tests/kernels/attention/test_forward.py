@@ -25,8 +25,7 @@ def small(monkeypatch: pytest.MonkeyPatch, emulate):
     emulate("sm_90a")
 
     def tile(d: int, dv: int, form: Form, queries: int, size: int) -> Tile:
-        wait = "late" if form.right else "early" if form.softcap else ""
-        return Tile(d, dv, 32, 2, size=size, lazy=form.right, wait=wait)
+        return Tile(d, dv, 32, 2, size=size, lazy=form.right, early=form.right or form.softcap)
 
     monkeypatch.setattr(calls, "tile_for", tile)
     monkeypatch.setattr(

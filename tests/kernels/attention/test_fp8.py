@@ -28,7 +28,7 @@ def small(monkeypatch: pytest.MonkeyPatch, emulate):
 
     def tile(d: int, dv: int, form: Form, queries: int, size: int) -> Tile:
         # As many keys as no vector of a machine has elements.
-        return Tile(d, dv, 96 if form.right else 32, 2, size=size, lazy=not form.right, wait="early")
+        return Tile(d, dv, 96 if form.right else 32, 2, size=size, lazy=not form.right, early=True)
 
     monkeypatch.setattr(calls, "tile_for", tile)
     monkeypatch.setattr(calls, "tile_for_few", lambda d, dv, page, size: Tile(d, dv, 32, 1, size=size))

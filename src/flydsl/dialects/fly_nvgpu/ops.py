@@ -298,9 +298,8 @@ class WgmmaWaitOp(NvOp):
 class HoldOp(NvOp):
     """Waits for products stay behind what computes a value: a place of shared memory that nobody reads, and the value.
 
-    The assembler moves a wait up to the first result that needs it, in front of what was to run during the products,
-    and an arrival down to where somebody waits. It keeps stores in front of waits, and loads behind arrivals, though:
-    with a result, the value comes back from its place.
+    The assembler moves a wait up to the first result that needs it, in front of what was to run during the products.
+    It keeps stores in front of waits, though.
     """
 
     name = "fly_nvgpu.hold"
@@ -308,14 +307,11 @@ class HoldOp(NvOp):
     def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
         reg.require(low, "hold", "wgmma")
         # No store that the fences' pass sees: nobody needs to see it.
-        if not self.res:
-            asm(low, "st.shared.f32 [$0], $1;", "l,f", operands, None)
-            return ()
-        text = "st.volatile.shared.f32 [$1], $2; ld.volatile.shared.f32 $0, [$1];"
-        return (cast(SSAValue, asm(low, text, "=f,l,f,~{memory}", operands, operands[1].type)),)
+        asm(low, "st.shared.f32 [$0], $1;", "l,f", operands, None)
+        return ()
 
     def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        return operands[1:] if self.res else ()
+        return ()
 
 
 @irdl_op_definition

@@ -37,7 +37,6 @@ from .global_memory import (
 from .sync import (
     MBarrier as MBarrier,
     any_lane as any_lane,
-    behind as behind,
     cp_async_commit as cp_async_commit,
     cp_async_wait as cp_async_wait,
     cp_async_wait_all as cp_async_wait_all,

@@ -53,10 +53,9 @@ def wgmma_wait(pending: int, tensors: Sequence[SSAValue]) -> None:
     current().opn(ops.WgmmaWaitOp, tensors, (), {"pending": int_attr(pending)})
 
 
-def hold(place: SSAValue, value: SSAValue, back: bool) -> SSAValue | None:
-    """Waits stay behind what computes a value, which may come back."""
-    made = current().opn(ops.HoldOp, (place, value), (value.type,) if back else ())
-    return made.results[0] if back else None
+def hold(place: SSAValue, value: SSAValue) -> None:
+    """Waits stay behind what computes a value."""
+    current().opn(ops.HoldOp, (place, value), ())
 
 
 def add_global(place: SSAValue, values: Sequence[SSAValue]) -> None:

@@ -305,28 +305,10 @@ def hold(value: Float32, place: Pointer) -> None:
     ...     fx.nvgpu.hold(fx.Float32(1.0), place + fx.thread_idx.x)
     >>> flyc.evaluate(example, target="cpu:sm_90a")
     """
-    _emit().hold(*_held("hold", value, place), False)
-
-
-def behind(value: Float32, place: Pointer) -> Float32:
-    """A value, which is there behind what comes in front of this call: arrivals, above all.
-
-    The assembler moves `named_barrier(...).arrive()` down to where somebody waits. The value goes to a `place` in
-    shared memory as that of `hold` does, and comes back.
-
-    >>> def example():
-    ...     return fx.nvgpu.behind(fx.Float32(2.5), fx.get_dyn_shared(fx.Float32) + fx.thread_idx.x)
-    >>> flyc.evaluate(example, target="cpu:sm_90a")
-    2.5
-    """
-    return Float32(_emit().hold(*_held("behind", value, place), True))
-
-
-def _held(what: str, value: Float32, place: Pointer) -> tuple[SSAValue, SSAValue]:
-    need_trace(what, "wgmma")
+    need_trace("hold", "wgmma")
     if not isinstance(value, Float32) or place.dtype is not Float32 or place.address_space is not AddressSpace.Shared:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DSLTypeError(f"{what} takes a Float32 and a place for one in shared memory, got {value!r} and {place!r}")
-    return place.value, value.ir_value()
+        raise DSLTypeError(f"hold takes a Float32 and a place for one in shared memory, got {value!r} and {place!r}")
+    _emit().hold(place.value, value.ir_value())
 
 
 def griddepcontrol_wait() -> None:

@@ -215,7 +215,7 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
     """A step's weights, while the sums of the one before are computed."""
     nv, tile = fx.nvgpu, me.tile
     stage, phase, stage_v, phase_v = place
-    turns, soft = tile.pingpong and tile.consumers > 1, 0 if masked else tile.soft
+    turns = tile.pingpong and tile.consumers > 1
     fx.ktrace.range_push("wait full")
     me.pipe_k.full[stage].wait(phase)
     if fx.const_expr(turns):
@@ -226,10 +226,10 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
     me.pipe_v.full[stage_v].wait(phase_v)
     multiply_values(me, stage_v)
     following = nv.named_barrier((me.consumer == tile.consumers - 1).select(fx.Int32(1), me.consumer + 2), 256)
-    if fx.const_expr(turns and tile.turn == "issued"):
+    if fx.const_expr(turns and not tile.early):
         following.arrive()
     nv.wgmma_wait(1, me.scores)
-    if fx.const_expr(turns and tile.turn == "scores"):
+    if fx.const_expr(turns and tile.early):
         following.arrive()
     fx.ktrace.range_pop()
     if me.member == 0:
@@ -241,34 +241,26 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
     turn = look(
         me.scores, me.highest, me.scale, first=False, masked=masked, lift=lift_of(tile), lazy=lazy_of(tile)
     )  # fmt: skip
-    if fx.const_expr(tile.wait != "early"):
-        weigh(me.scores, me.total, me.scale, turn, first=False, soft=soft, degree=2 if tile.fp8 else 3)
+    if fx.const_expr(not tile.early):
+        weigh(me.scores, me.total, me.scale, turn, first=False)
     fx.ktrace.range_pop()
     fx.ktrace.range_push("wait values")
-    if fx.const_expr(tile.wait == "late"):
-        made = converted(me)
-        nv.hold(fx.Float32(me.total[0]) + fx.Float32(me.total[1]), me.place)
-        nv.wgmma_wait(0, me.sums)
-        keep(me, made)
-    elif fx.const_expr(tile.wait == "early"):
+    if fx.const_expr(tile.early):
         nv.hold(turn.factors[0] + turn.factors[1], me.place)
         nv.wgmma_wait(0, me.sums)
     else:
         nv.wgmma_wait(0, me.sums, me.scores)
         keep(me, converted(me))
     fx.ktrace.range_pop()
-    if fx.const_expr(turns and tile.turn == "sums"):
-        following.arrive()
-        turn = turn._replace(shifts=(turn.shifts[0], nv.behind(turn.shifts[1], me.place)))
     if me.member == 0:
         me.pipe_v.empty[stage_v].arrive()
     if fx.const_expr(tile.lazy):
         rescale_if_needed(me.sums, turn.factors)
     else:
         rescale(me.sums, turn.factors)
-    if fx.const_expr(tile.wait == "early"):
+    if fx.const_expr(tile.early):
         fx.ktrace.range_push("softmax")
-        weigh(me.scores, me.total, me.scale, turn, first=False, soft=soft, degree=2 if tile.fp8 else 3)
+        weigh(me.scores, me.total, me.scale, turn, first=False)
         keep(me, converted(me))
         fx.ktrace.range_pop()
     stage, phase = after(stage, phase, tile.stages)

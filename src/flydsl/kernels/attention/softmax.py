@@ -109,52 +109,14 @@ def look(
     return Turn((shifts[0], shifts[1]), (factors[0], factors[1]))
 
 
-ROUND = 12582912.0
-"""1.5 times 2 to the power 23: what is added to it is rounded to an integer, in the last bits."""
-POWERS = {2: (1.00044315, 0.70344808, 0.23842892), 3: (0.99992807, 0.69326099, 0.24261114, 0.05517167)}
-"""2 to the power x from -1/2 to 1/2 as a polynomial, by degree: relative errors of 1.7e-3 and 7.5e-5."""
-
-
-def soft_powers(values: fx.Vector, factor: fx.Float32, shifts: fx.Vector, degree: int) -> fx.Vector:
-    """2 to the power `values * factor + shifts`, at least -126, on the units that multiply and add."""
-    count = values.numel
-    every = fx.Vector.filled(count, factor, fx.Float32)
-    places = fx.maxnumf(fx.fma(values, every, shifts), fx.Vector.filled(count, -126.0, fx.Float32))
-    rounded = places + ROUND
-    rest = places - (rounded - ROUND)
-    *lower, made = [fx.Vector.filled(count, c, fx.Float32) for c in POWERS[degree]]
-    for c in reversed(lower):
-        made = fx.fma(made, rest, c)
-    return ((rounded.bitcast(fx.Int32) << 23) + made.bitcast(fx.Int32)).bitcast(fx.Float32)
-
-
-def weigh(
-    scores: fx.Tensor, total: fx.Tensor, scale: Scale, turn: Turn, *, first: bool, soft: int = 0, degree: int = 3
-) -> None:
-    """Scores become weights; (this thread's part of) their rows' sums follow.
-
-    With `soft`, one group of four in so many is computed without the unit of powers."""
+def weigh(scores: fx.Tensor, total: fx.Tensor, scale: Scale, turn: Turn, *, first: bool) -> None:
+    """Scores become weights; (this thread's part of) their rows' sums follow."""
     values = scores.load()
     count = values.numel
-    shifts = of_rows(*turn.shifts, count)
-    if soft:
-        flat, size = values.reshape(count), 4 * soft
-        mine = [i for i in range(count) if i % size >= size - 4]
-        others = [i for i in range(count) if i % size < size - 4]
-        slow = soft_powers(flat.shuffle(flat, mine), scale.factor, shifts.shuffle(shifts, mine), degree)
-        fast = fx.exp2(
-            fx.fma(
-                flat.shuffle(flat, others),
-                fx.Vector.filled(len(others), scale.factor, fx.Float32),
-                shifts.shuffle(shifts, others),
-            ),
-            fastmath="fast",
-        )
-        wide = slow.shuffle(slow, [i % len(mine) for i in range(len(others))])
-        place = {x: i for i, x in enumerate(others)} | {x: len(others) + i for i, x in enumerate(mine)}
-        weights = fast.shuffle(wide, [place[i] for i in range(count)])
-    else:
-        weights = fx.exp2(fx.fma(values, fx.Vector.filled(count, scale.factor, fx.Float32), shifts), fastmath="fast")
+    weights = fx.exp2(
+        fx.fma(values, fx.Vector.filled(count, scale.factor, fx.Float32), of_rows(*turn.shifts, count)),
+        fastmath="fast",
+    )
     for r, part in enumerate(folded(weights, add)):
         total[r] = part if first else fx.fma(total[r], turn.factors[r], part)
     scores.store(weights.reshape(values.shape))

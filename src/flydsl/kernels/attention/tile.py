@@ -28,15 +28,9 @@ class Tile(NamedTuple):
     """Bytes of an element. Values of one byte are taken as (dv, keys), which the tensor cores want: see `values.py`."""
     lazy: bool = False
     """Sums are rescaled only where a maximum has grown by much: it pays where they are many to a score."""
-    wait: str = ""
-    """Where the sums of the step before are waited for: "early", behind a step's maxima; "late", behind its weights,
-    which takes twice their registers; wherever the assembler likes."""
-
-    turn: str = "issued"
-    """When the next consumer's turn is: its predecessor's products are "issued", its "scores" are there, or "sums"."""
-
-    soft: int = 0
-    """One in so many powers of 2 is a polynomial, where nothing is masked; none if 0."""
+    early: bool = False
+    """The sums of the step before are waited for right behind a step's maxima, and the next consumer's turn is there;
+    else wherever the assembler likes, and when products are issued."""
 
     @property
     def m(self) -> int:
@@ -49,7 +43,7 @@ class Tile(NamedTuple):
     @property
     def smem(self) -> int:
         """Bytes of shared memory: queries, stages of keys and of values, barriers."""
-        held = 4 * 128 * self.consumers if self.wait else 0
+        held = 4 * 128 * self.consumers if self.early else 0
         return self.size * (self.m * self.d + self.stages * self.n * (self.d + self.dv)) + BARRIER_BYTES + held
 
     @property
