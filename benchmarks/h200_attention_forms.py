@@ -59,10 +59,10 @@ MLA_SHAPES = [(132, 16, 4096), (64, 64, 8192), (132, 128, 4096), (1, 16, 131072)
 """Sequences, heads, keys."""
 MLA_FORMS = {"64 s2": (64, 2), "32 s4": (32, 4)}
 BACKWARD_FORMS = {
-    64: {"m128": (128, False, False), "m128 spread": (128, False, True), "m128 ordered": (128, True, False)},
-    128: {"m64": (64, False, False), "m64 spread": (64, False, True), "m64 ordered": (64, True, False)},
+    64: {"m128": (128, False), "m64": (64, False), "m128 ordered": (128, True)},
+    128: {"m64": (64, False), "m64 ordered": (64, True)},
 }
-"""Queries of a step, whether sums have an order, and whether blocks start at different queries."""
+"""Queries of a step, and whether sums have an order."""
 
 
 def tiles(kind: str, d: int) -> dict[str, Tile]:
@@ -92,11 +92,11 @@ _forms: dict[object, Latent] = {}
 
 
 def gradients(d: int, name: str) -> None:
-    m, ordered, spread = BACKWARD_FORMS[d][name]
+    m, ordered = BACKWARD_FORMS[d][name]
     key = (d, name)
 
     def form(d: int, right: bool, left: bool, _: bool, wide: bool) -> Sides:
-        return _sides.setdefault((*key, right, left, wide), Sides(d, right, left, m, ordered, spread, wide))
+        return _sides.setdefault((*key, right, left, wide), Sides(d, right, left, m, ordered, wide))
 
     backward.form_for = form
 

@@ -24,7 +24,6 @@ FlyNvgpu = Dialect(
         ops.UniformOp,
         ops.WgmmaWaitOp,
         ops.HoldOp,
-        ops.AddGlobalOp,
         ops.TmaLoadOp,
         ops.TmaStoreOp,
         *bulk.OPS,

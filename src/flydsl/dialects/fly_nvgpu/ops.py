@@ -314,21 +314,6 @@ class HoldOp(NvOp):
         return ()
 
 
-@irdl_op_definition
-class AddGlobalOp(NvOp):
-    """Two or four floats added to global memory, each for itself: where, and the values."""
-
-    name = "fly_nvgpu.add_global"
-
-    def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        reg.require(low, "add_global", "bulk_copy")
-        count = len(operands) - 1
-        names = ", ".join(f"${i + 1}" for i in range(count))
-        text = f"red.relaxed.gpu.global.add.v{count}.f32 [$0], {{{names}}};"
-        asm(low, text, ",".join(["l", *["f"] * count, "~{memory}"]), operands, None, memory="write")
-        return ()
-
-
 def _letter(type_: Attribute) -> str:
     """Constraint letter of a 32-bit register."""
     return "f" if getattr(type_, "name", "") == "f32" else "r"

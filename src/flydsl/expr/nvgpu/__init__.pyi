@@ -30,7 +30,6 @@ from .convert import (
 from .global_memory import (
     LoadGlobal as LoadGlobal,
     StoreGlobal as StoreGlobal,
-    add_global as add_global,
     load_global as load_global,
     store_global as store_global,
 )

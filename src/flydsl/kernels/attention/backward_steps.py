@@ -19,9 +19,6 @@ class Sides(NamedTuple):
     m: int = 64
     """Queries of a step: 64 or 128."""
     ordered: bool = False
-    """Sums are added in the order of the keys, through shared memory."""
-    spread: bool = False
-    """Blocks with other keys of a head start at other queries: fewer add to the same sums at a time."""
     wide: bool = True
     """Rows of the result are 16-byte units."""
 
@@ -29,7 +26,7 @@ class Sides(NamedTuple):
     def smem(self) -> int:
         held = 2 * 2 * ROWS * self.d
         walked = STAGES * (2 * 2 * self.m * self.d + 2 * 4 * self.m)
-        return held + walked + 2 * 2 * ROWS * self.m + (4 * self.m * self.d if self.ordered else 0) + 256
+        return held + walked + 2 * 2 * ROWS * self.m + 4 * self.m * self.d + 256
 
     @property
     def columns(self) -> int:
@@ -58,16 +55,6 @@ def steps_of(block: fx.Int32, form: Sides, reach: Reach) -> tuple[fx.Int32, fx.I
     if form.left:
         end = fx.max(fx.min(end, block * ROWS + ROWS - shift + reach.left), 0)
     return low, fx.ceildiv(end, form.m)
-
-
-def place_of(i: fx.Int32, low: fx.Int32, steps: fx.Int32, block: fx.Int32, form: Sides) -> tuple[fx.Int32, fx.Int32]:
-    """Which of the heads that share keys a step belongs to, and its first query."""
-    which = i // fx.max(steps, 1)
-    inside = i - which * steps
-    if form.spread:
-        inside = inside + block * 5 % fx.max(steps, 1)
-        inside = (inside >= steps).select(inside - steps, inside)
-    return which, (low + inside) * form.m
 
 
 def masked(block: fx.Int32, row: fx.Int32, form: Sides, reach: Reach) -> fx.Boolean:
@@ -119,4 +106,4 @@ def derive(weights: fx.Tensor, slopes: fx.Tensor, means: fx.Pointer) -> None:
                 slopes[at] = weights[at] * (slopes[at] - mean)
 
 
-__all__ = ["ROWS", "STAGES", "Reach", "Sides", "derive", "mask", "masked", "place_of", "steps_of", "weigh"]
+__all__ = ["ROWS", "STAGES", "Reach", "Sides", "derive", "mask", "masked", "steps_of", "weigh"]

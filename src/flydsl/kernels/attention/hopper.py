@@ -100,9 +100,6 @@ def attention_kernel(
         if tid < (32 if form.page else 1):
             stage, phase, phase_q = fx.Int32(0), fx.Int32(1), fx.Int32(1)
             at, count = first, fx.Int32(0)
-            if fx.const_expr(tile.fp8):
-                # For the turned values.
-                nv.griddepcontrol_wait()
             while at < tiles:
                 coming = at + stride
                 if fx.const_expr(form.dynamic):
@@ -366,6 +363,5 @@ def hopper_attention(
         pointer_of(descale_k), pointer_of(descale_v), places, q.dtype, tile, form, numbers,
         value_attrs={"nvvm.minctasm": 1},
     ).launch(
-        grid=blocks, block=tile.threads, stream=stream, smem=tile.smem + (tile.staged if form.engine else 0),
-        pdl=tile.fp8,
+        grid=blocks, block=tile.threads, stream=stream, smem=tile.smem + (tile.staged if form.engine else 0)
     )  # fmt: skip

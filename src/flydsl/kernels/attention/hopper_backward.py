@@ -17,7 +17,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ..matmul.hopper_out import swizzle
-from .backward_steps import ROWS, STAGES, Reach, Sides, derive, mask, masked, place_of, steps_of, weigh
+from .backward_steps import ROWS, STAGES, Reach, Sides, derive, mask, masked, steps_of, weigh
 from .fetching import fetch, load_map
 from .rounding import UNIT, round_kernel, sides_kernel
 from .softmax import LOG2E
@@ -52,7 +52,7 @@ def backward_kernel(
     base_g = base_q + STAGES * m * d
     base_s = base_g + STAGES * m * d
     staged = fx.recast_iter(fx.Float32, base_s + 2 * ROWS * m)
-    sides = staged + (m * d if form.ordered else 0)
+    sides = staged + m * d
     barriers = nv.MBarrier(fx.recast_iter(fx.Int64, sides + STAGES * 2 * m))
     held, full_q, full_g, empty = barriers, barriers[1], barriers[1 + STAGES], barriers[1 + 2 * STAGES]
     if tid == 0:
@@ -75,8 +75,8 @@ def backward_kernel(
             fetch(load_v, base_v, held, block * ROWS, head, batch, ROWS, d)
             stage, phase = fx.Int32(0), fx.Int32(1)
             for i in range(steps * group):
-                which, row = place_of(i, low, steps, block, form)
-                from_head = head * group + which
+                which = i // fx.max(steps, 1)
+                row, from_head = (low + i - which * steps) * m, head * group + which
                 empty[stage].wait(phase)
                 full_q[stage].expect_tx(2 * m * d + 2 * 4 * m)
                 fetch(load_q, base_q + stage * (m * d), full_q[stage], row, from_head, batch, m, d)
@@ -133,8 +133,8 @@ def backward_kernel(
         held.wait(0)
         stage, phase = fx.Int32(0), fx.Int32(0)
         for i in range(steps * group):
-            which, row = place_of(i, low, steps, block, form)
-            from_head = head * group + which
+            which = i // fx.max(steps, 1)
+            row, from_head = (low + i - which * steps) * m, head * group + which
             full_q[stage].wait(phase)
             multiply(product, scores, keys, queries[None, None, None, stage], d)
             full_g[stage].wait(phase)
@@ -173,22 +173,20 @@ def backward_kernel(
             nv.wgmma_wait(1)
             if member == 0:
                 empty[stage].arrive()
-            which_part = ((batch * reach.heads + from_head) * tiles + row // m) * 2 + consumer
-            target = sums + fx.Int64(which_part) * (64 * columns)
-            if fx.const_expr(form.ordered):
-                if member == 0:
-                    nv.tma_wait(0, read=True)
-                nv.wgmma_wait(0, part_q)
-                nv.named_barrier(2 + consumer, 128).sync()
-                for j in fx.range_constexpr(columns // 8):
-                    fx.copy(four, in_fours[None, j], to_staged[None, member, j, consumer])
-                nv.named_barrier(2 + consumer, 128).sync()
-                if member == 0:
+                nv.tma_wait(0, read=True)
+            nv.wgmma_wait(0, part_q)
+            nv.named_barrier(2 + consumer, 128).sync()
+            for j in fx.range_constexpr(columns // 8):
+                fx.copy(four, in_fours[None, j], to_staged[None, member, j, consumer])
+            nv.named_barrier(2 + consumer, 128).sync()
+            if member == 0:
+                which_part = ((batch * reach.heads + from_head) * tiles + row // m) * 2 + consumer
+                target = sums + fx.Int64(which_part) * (64 * columns)
+                if fx.const_expr(form.ordered):
                     add_in_turn(place, target, cast("fx.Pointer", turns) + which_part, block, row, form, reach)
-            else:
-                nv.wgmma_wait(0, part_q)
-                for j in fx.range_constexpr(columns // 8):
-                    nv.add_global(target + (member * 4 + 512 * j), in_fours[None, j].load())
+                else:
+                    nv.bulk_reduce(place, target, "add")
+                    nv.tma_commit()
             stage = stage + 1
             if stage == STAGES:
                 stage = fx.Int32(0)

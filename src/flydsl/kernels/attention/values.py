@@ -56,8 +56,6 @@ def turn_kernel(
     head_v: fx.Int64,
     batch_v: fx.Int64,
 ):
-    # The attention may get ready: it waits for all of this.
-    fx.nvgpu.griddepcontrol_launch()
     step, head, batch = fx.block_idx
     keys, first_key = of_batch(cu_k, batch, longest)
     if fx.const_expr(used_k is not None):
