@@ -35,18 +35,15 @@ PEAK, BANDWIDTH = 989e12, 4.8e12
 FP8 = torch.float8_e4m3fn
 
 FP8_TILES = {
-    64: [(128, 3, 2, 1, "lazy"), (128, 3, 2, 1, "lazy ahead"), (128, 3, 2, 1, "")],
-    128: [(128, 2, 2, 1, "lazy"), (128, 2, 2, 1, ""), (128, 2, 2, 1, "lazy ahead"), (64, 3, 4, 1, "lazy ahead"),
-          (192, 2, 2, 1, "lazy"), (128, 2, 2, 0, "lazy ahead")],
-    256: [(128, 2, 2, 0, "lazy"), (128, 2, 2, 0, "lazy ahead"), (128, 2, 2, 1, "lazy ahead"), (128, 2, 2, 0, "")],
+    64: [(128, 3, 2, 1, "early"), (128, 3, 2, 1, "")],
+    128: [(128, 2, 2, 1, "early"), (128, 2, 2, 1, ""), (224, 2, 2, 1, "early")],
+    256: [(128, 2, 2, 0, ""), (128, 2, 2, 1, "early")],
 }  # fmt: skip
-"""Keys of a step, consumers, stages, whether they take turns, late rescaling and early conversion."""
+"""Keys of a step, consumers, stages, whether they take turns; late rescaling, early waits."""
 HALF_TILES = {
-    64: [(128, 3, 2, 1, "lazy"), (128, 3, 2, 1, ""), (128, 3, 2, 1, "lazy ahead"), (112, 3, 2, 1, "lazy ahead")],
-    128: [(128, 2, 2, 1, "lazy"), (128, 2, 2, 1, ""), (128, 2, 2, 1, "lazy ahead"), (144, 2, 2, 1, "lazy ahead"),
-          (64, 3, 3, 1, "lazy ahead")],
-    256: [(80, 2, 2, 0, "lazy"), (80, 2, 2, 0, ""), (64, 2, 2, 0, "lazy"), (64, 2, 2, 0, ""),
-          (80, 2, 2, 0, "lazy ahead")],
+    64: [(128, 3, 2, 1, "early"), (128, 3, 2, 1, "")],
+    128: [(128, 2, 2, 1, "early"), (128, 2, 2, 1, "")],
+    256: [(80, 2, 2, 0, "lazy"), (80, 2, 2, 1, "early"), (64, 2, 2, 0, "lazy"), (64, 2, 2, 1, "early")],
 }  # fmt: skip
 FP8_SHAPES = [
     (4, 32, 32, 4096, 128), (2, 64, 8, 8192, 128), (16, 32, 8, 1024, 128), (4, 32, 32, 4096, 64),
@@ -72,7 +69,7 @@ def tiles(kind: str, d: int) -> dict[str, Tile]:
     found = {}
     for n, consumers, stages, turns, words in (FP8_TILES if kind == "fp8" else HALF_TILES)[d]:
         tile = Tile(
-            d, d, n, consumers, stages, bool(turns), 1 if kind == "fp8" else 2, "lazy" in words, "ahead" in words
+            d, d, n, consumers, stages, bool(turns), 1 if kind == "fp8" else 2, "lazy" in words, "early" in words
         )
         assert problem(tile) is None, problem(tile)
         found[f"{64 * consumers}x{n} s{stages}{' pp' if turns else ''} {words}".strip()] = tile
@@ -98,8 +95,8 @@ def gradients(d: int, name: str) -> None:
     m, ordered = BACKWARD_FORMS[d][name]
     key = (d, name)
 
-    def form(d: int, right: bool, left: bool, _: bool) -> Sides:
-        return _sides.setdefault((*key, right, left), Sides(d, right, left, m, ordered))
+    def form(d: int, right: bool, left: bool, _: bool, wide: bool) -> Sides:
+        return _sides.setdefault((*key, right, left, wide), Sides(d, right, left, m, ordered, wide))
 
     backward.form_for = form
 
@@ -107,13 +104,13 @@ def gradients(d: int, name: str) -> None:
 _sides: dict[object, Sides] = {}
 
 
-def jobs() -> list[tuple[str, str, int, bool, str]]:
-    """Kind, group, elements, causal, name."""
+def jobs(chosen: set[str], masks: str) -> list[tuple[str, str, int, bool, str]]:
+    """Kind, group, elements, causal (or paged), name."""
     made = [("fp8", "", d, c, n) for d in FP8_TILES for c in (False, True) for n in tiles("fp8", d)]
     made += [("half", "", d, c, n) for d in HALF_TILES for c in (False, True) for n in tiles("half", d)]
     made += [("mla", "paged" if c else "plain", 576, c, n) for n in MLA_FORMS for c in (False, True)]
     made += [("backward", "", d, c, n) for d, names in BACKWARD_FORMS.items() for c in (False, True) for n in names]
-    return made
+    return [x for x in made if x[0] in chosen and (x[0] == "mla" or masks == "both" or x[3] == (masks == "yes"))]
 
 
 def check(kind: str, d: int, causal: bool, name: str) -> str:
@@ -195,7 +192,7 @@ def mla_error(q, kv, out, s: int, call: Callable[[], object]) -> float:
     return worst
 
 
-def check_all(chosen: set[str], of: int, logs: Path, budget: float) -> set[str]:
+def check_all(chosen: set[str], masks: str, of: int, logs: Path, budget: float) -> set[str]:
     logs.mkdir(parents=True, exist_ok=True)
     for old in logs.glob("forms-*.txt"):
         old.unlink()
@@ -203,6 +200,7 @@ def check_all(chosen: set[str], of: int, logs: Path, budget: float) -> set[str]:
     for i in range(of):
         log = (logs / f"forms-worker-{i}.log").open("w")
         command = [sys.executable, __file__, "--check", f"{i}/{of}", "--logs", str(logs), "--only", ",".join(chosen)]
+        command += ["--causal", masks]
         workers.append(subprocess.Popen(command, stderr=log, stdout=log))
     end = time.time() + budget
     for worker in workers:
@@ -211,9 +209,9 @@ def check_all(chosen: set[str], of: int, logs: Path, budget: float) -> set[str]:
         except subprocess.TimeoutExpired:
             worker.kill()
     words = dict(line.split("|", 1) for log in logs.glob("forms-*.txt") for line in log.read_text().splitlines())
-    for job in jobs():
+    for job in jobs(chosen, masks):
         word = words.get(str(job), "DIED or hangs")
-        if word != "good" and job[0] in chosen:
+        if word != "good":
             print(f"VARIANT {job}: {word}", flush=True)
     for i, worker in enumerate(workers):
         if worker.returncode:
@@ -324,6 +322,7 @@ def run_backward(case: Case, good: set[str], rounds: int, file) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="fp8,mla,backward,half")
+    parser.add_argument("--causal", choices=("no", "yes", "both"), default="both")
     parser.add_argument("--out", default=".")
     parser.add_argument("--logs", default=os.path.join(tempfile.gettempdir(), "attention-forms"))
     parser.add_argument("--check", default="")
@@ -335,29 +334,25 @@ def main() -> None:
     chosen = set(options.only.split(","))
     if options.check:
         share, of = map(int, options.check.split("/"))
-        mine = [job for job in jobs() if job[0] in chosen][share::of]
-        for job in mine:
+        for job in jobs(chosen, options.causal)[share::of]:
             word = check(job[0], *job[2:])
             with Path(options.logs, f"forms-{share}.txt").open("a") as file:
                 file.write(f"{job}|{word}\n")
         return
     begin = time.time()
-    good = check_all(chosen, options.workers, Path(options.logs), options.check_budget)
+    good = check_all(chosen, options.causal, options.workers, Path(options.logs), options.check_budget)
     print(f"checked in {time.time() - begin:.0f} s, {len(good)} variants are right", flush=True)
     end = time.time() + options.budget
     todo: list[Callable[[object], None]] = []
-    for causal in (False, True):
-        if "fp8" in chosen:
-            todo += [
-                lambda f, s=s, c=causal: run_tiles("fp8", Case(*s, c), good, options.rounds, f) for s in FP8_SHAPES
-            ]
+    for causal in {"no": (False,), "yes": (True,), "both": (False, True)}[options.causal]:
+        for kind, shapes in (("half", HALF_SHAPES), ("fp8", FP8_SHAPES)):
+            if kind in chosen:
+                todo += [
+                    lambda f, k=kind, s=s, c=causal: run_tiles(k, Case(*s, c), good, options.rounds, f) for s in shapes
+                ]
         if "backward" in chosen:
             todo += [
                 lambda f, s=s, c=causal: run_backward(Case(*s, c), good, options.rounds, f) for s in BACKWARD_SHAPES
-            ]
-        if "half" in chosen:
-            todo += [
-                lambda f, s=s, c=causal: run_tiles("half", Case(*s, c), good, options.rounds, f) for s in HALF_SHAPES
             ]
         if "mla" in chosen and not causal:
             todo += [lambda f, s=s: run_mla(s, good, options.rounds, f) for s in MLA_SHAPES]

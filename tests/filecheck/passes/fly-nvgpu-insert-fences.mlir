@@ -162,13 +162,19 @@ gpu.module @kernels {
     llvm.call_intrinsic "llvm.nvvm.wgmma.wait_group.sync.aligned"(%g) {fly_nvgpu.effects = ["wgmma_wait"]} : (i64) -> ()
     // CHECK-NEXT: llvm.call_intrinsic "llvm.nvvm.wgmma.fence.sync.aligned"
     // CHECK-NEXT: "fly_nvgpu.asm"
+    // CHECK-NEXT: ub.poison
+    // CHECK-NEXT: vector.insert
+    // CHECK-NEXT: vector.extract
     // CHECK-NEXT: "fly_nvgpu.asm"
     // CHECK-NEXT: arith.addf
     // CHECK-NEXT: arith.bitcast
     // CHECK-NEXT: llvm.call_intrinsic "llvm.nvvm.wgmma.fence.sync.aligned"
     // CHECK-NEXT: "fly_nvgpu.asm"
     %2 = "fly_nvgpu.asm"(%a) <{text = "third", constraints = "=f,0"}> {fly_nvgpu.effects = ["wgmma", "wgmma_registers"]} : (f32) -> f32
-    %3 = "fly_nvgpu.asm"(%2) <{text = "fourth", constraints = "=f,0"}> {fly_nvgpu.effects = ["wgmma", "wgmma_registers"]} : (f32) -> f32
+    %none = ub.poison : vector<2xf32>
+    %in = vector.insert %2, %none [0] : f32 into vector<2xf32>
+    %out = vector.extract %in[0] : f32 from vector<2xf32>
+    %3 = "fly_nvgpu.asm"(%out) <{text = "fourth", constraints = "=f,0"}> {fly_nvgpu.effects = ["wgmma", "wgmma_registers"]} : (f32) -> f32
     %sum = arith.addf %a, %a : f32
     %word = arith.bitcast %sum : f32 to i32
     %again = "fly_nvgpu.asm"(%3, %word) <{text = "again", constraints = "=f,0,r"}> {fly_nvgpu.effects = ["wgmma", "wgmma_registers"]} : (f32, i32) -> f32

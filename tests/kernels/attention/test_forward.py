@@ -23,9 +23,11 @@ def checked(monkeypatch: pytest.MonkeyPatch):
 def small(monkeypatch: pytest.MonkeyPatch, emulate):
     """Hopper's kernel in tiles of few keys: as many cases, in less code."""
     emulate("sm_90a")
-    monkeypatch.setattr(
-        calls, "tile_for", lambda d, dv, form, queries, size: Tile(d, dv, 32, 2, size=size, lazy=form.right)
-    )
+
+    def tile(d: int, dv: int, form: Form, queries: int, size: int) -> Tile:
+        return Tile(d, dv, 32, 2, size=size, lazy=form.right, early=form.right or form.softcap)
+
+    monkeypatch.setattr(calls, "tile_for", tile)
     monkeypatch.setattr(
         calls, "tile_for_few", lambda d, dv, page, size: Tile(d, dv, 16 if page and size == 2 else 32, 1, size=size)
     )

@@ -44,6 +44,11 @@ def test_gradients(arch, shape, more, dtype, rng: np.random.Generator, emulate, 
     want, heights, _ = oracle(q, k, v, **more)
     out, lse = want.nan_to_num().to(dtype), heights.float().contiguous()
     grad = random(rng, *out.shape, dtype=dtype)
+    if "causal" in more:
+        # Rows that are no units of 16 bytes.
+        room = torch.empty(*out.shape[:-1], dv + 1, dtype=dtype)
+        room[..., :dv] = out
+        out = room[..., :dv]
     found = attention_backward(grad, q, k, v, out, lse, **order, **more)
     allowed = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}[dtype]
     for got, want in zip(found, gradients(q, k, v, grad, **more), strict=True):

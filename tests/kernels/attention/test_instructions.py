@@ -55,3 +55,32 @@ def test_packed_conversions_saturate(dtype: torch.dtype, most: float, rng: np.ra
     torch.testing.assert_close(y.float(), x.clamp(-most, most).to(dtype).float(), rtol=0, atol=0, equal_nan=True)
     with pytest.raises(DSLValueError, match="sm_80"):
         flyc.compile(to_bytes, x, y, target="cuda:sm_80")
+
+
+@flyc.kernel
+def product_kernel(y: fx.Pointer, stage: fx.Int32):
+    nv = fx.nvgpu
+    mma = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(64, 16, fx.BFloat16)), fx.make_layout((1, 1, 1), (0, 0, 0)))
+    place = fx.apply_swizzle(fx.get_dyn_shared(fx.BFloat16), fx.static(fx.SwizzleType.get(3, 4, 3)))
+    both = fx.make_view(place, fx.make_layout((64, 64, 2), (64, 1, 4096)))
+    part = mma.get_slice(0)
+    a, b = part.partition_A(both), part.partition_B(both)
+    sums = fx.make_rmem_tensor(fx.make_layout(((2, 2, 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
+    sums.fill(0.0)
+    for k in fx.range_constexpr(4):
+        fx.gemm(mma, sums, a[None, None, k, 0], b[None, None, k, stage], sums)
+    nv.wgmma_wait(0, sums)
+    for i in fx.range_constexpr(8):
+        y[fx.thread_idx.x * 8 + i] = sums[(0, 0, i), 0, 0]
+
+
+@flyc.jit
+def product(y: fx.Tensor, stage: fx.Int32):
+    product_kernel(fx.get_iter(y), stage).launch(grid=1, block=128, smem=16384)
+
+
+def test_descriptors_of_one_operand_differ_by_an_addition():
+    text = flyc.compile(product, np.zeros(1024, "f4"), 1, target="cuda:sm_90a").artifact.binary("ptx").decode()
+    assert text.count("wgmma.mma_async") == 4
+    # The address of each operand is cut to a field of the descriptor once.
+    assert sum(text.count(word) for word in ("bfe.u", "shr.u")) <= 2

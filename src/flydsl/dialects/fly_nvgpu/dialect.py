@@ -23,6 +23,7 @@ FlyNvgpu = Dialect(
         ops.ElectOp,
         ops.UniformOp,
         ops.WgmmaWaitOp,
+        ops.HoldOp,
         ops.TmaLoadOp,
         ops.TmaStoreOp,
         *bulk.OPS,

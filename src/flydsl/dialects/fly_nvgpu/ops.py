@@ -294,6 +294,26 @@ class WgmmaWaitOp(NvOp):
         return low.emulate_call("wgmma.wait", [low.b.i32(self.pending.value.data)])
 
 
+@irdl_op_definition
+class HoldOp(NvOp):
+    """Waits for products stay behind what computes a value: a place of shared memory that nobody reads, and the value.
+
+    The assembler moves a wait up to the first result that needs it, in front of what was to run during the products.
+    It keeps stores in front of waits, though.
+    """
+
+    name = "fly_nvgpu.hold"
+
+    def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        reg.require(low, "hold", "wgmma")
+        # No store that the fences' pass sees: nobody needs to see it.
+        asm(low, "st.shared.f32 [$0], $1;", "l,f", operands, None)
+        return ()
+
+    def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        return ()
+
+
 def _letter(type_: Attribute) -> str:
     """Constraint letter of a 32-bit register."""
     return "f" if getattr(type_, "name", "") == "f32" else "r"

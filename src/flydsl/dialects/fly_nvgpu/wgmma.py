@@ -16,7 +16,10 @@ from xdsl.printer import Printer
 
 from ... import layout as L
 from ...errors import LayoutError
+from ...ir import arith
+from ...ir.builder import operands_of
 from ...ir.enums import AddressSpace
+from ...ir.types import dense_ints
 from ...layout import Layout, Swizzle
 from ..fly.atoms import AtomEmulation, AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
 from ..upstream import llvm
@@ -274,6 +277,31 @@ def descriptor(low: AtomLowering, at: Operand, major: str) -> SSAValue:
     lbo, sbo = descriptor_fields(layout, reg.bit_width(at.data.elem), width, major)
     constant = _CODES[width] << 62 | (sbo >> 4) << 32 | (lbo >> 4) << 16
     b = low.b
-    address = b.pure(llvm.PtrToIntOp, (reg.pointer_value(low, at, swizzled=False),), i32, {})
+    start, further = _start(low, reg.pointer_value(low, at, swizzled=False))
+    address = b.pure(llvm.PtrToIntOp, (start,), i32, {})
     field = b.int_binary("shrui", b.int_binary("andi", address, b.i32(0x3FFFF)), b.i32(4))
-    return b.int_binary("ori", b.cast("extui", field, i64), b.const(constant, i64))
+    word = b.int_binary("addi", b.int_binary("ori", field, b.i32(constant & 0xFFFFFFFF)), b.i32(further >> 4))
+    return b.int_binary("ori", b.cast("extui", word, i64), b.const(constant >> 32 << 32, i64))
+
+
+def _start(low: AtomLowering, pointer: SSAValue) -> tuple[SSAValue, int]:
+    """An address as one that several operands share, and bytes from there: a descriptor counts in units of 16, so one
+    addition makes the descriptor of the next step of a sum."""
+    gep = pointer.owner
+    if type(gep) is not llvm.GEPOp:
+        return pointer, 0
+    size, odd = divmod(reg.bit_width(gep.elem_type), 8)
+    base, *dynamic = operands_of(gep)
+    index, *more = dense_ints(gep.rawConstantIndices)
+    if more or odd:
+        return pointer, 0
+    if not dynamic:
+        return (pointer, 0) if index * size % 16 else (base, index * size)
+    (place,) = dynamic
+    if type(place.owner) is not arith.AddiOp:
+        return pointer, 0
+    left, right = operands_of(place.owner)
+    by = low.b.const_of.get(right)
+    if by is None or int(by) * size % 16:
+        return pointer, 0
+    return low.b.pure(llvm.GEPOp, (base, left), pointer.type, gep.properties), int(by) * size

@@ -44,6 +44,7 @@ from .sync import (
     fence_proxy_async as fence_proxy_async,
     griddepcontrol_launch as griddepcontrol_launch,
     griddepcontrol_wait as griddepcontrol_wait,
+    hold as hold,
     named_barrier as named_barrier,
     setmaxnreg as setmaxnreg,
     uniform as uniform,

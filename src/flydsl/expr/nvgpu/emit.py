@@ -53,6 +53,11 @@ def wgmma_wait(pending: int, tensors: Sequence[SSAValue]) -> None:
     current().opn(ops.WgmmaWaitOp, tensors, (), {"pending": int_attr(pending)})
 
 
+def hold(place: SSAValue, value: SSAValue) -> None:
+    """Waits stay behind what computes a value."""
+    current().opn(ops.HoldOp, (place, value), ())
+
+
 def tma_load(
     dst: SSAValue,
     barrier: SSAValue,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import DSLTypeError, DSLValueError
 from ...ir.enums import AddressSpace
-from ..numeric import Boolean, Int32, Int64
+from ..numeric import Boolean, Float32, Int32, Int64
 from ..tensor import Pointer, Tensor, recast_iter
 from .target import need_trace
 
@@ -292,6 +292,23 @@ def wgmma_wait(pending: int = 0, *tensors: Tensor) -> None:
     from ..tensors.algebra_values import current_ir
 
     _emit().wgmma_wait(pending, [current_ir().materialise(t) for t in tensors])
+
+
+def hold(value: Float32, place: Pointer) -> None:
+    """Keep waits for products behind what computes `value`, which goes to a `place` in shared memory that nobody reads.
+
+    The assembler moves `wgmma_wait` up to where its results are first needed, in front of work that was to run during
+    the products. A store is the one thing it keeps in front. Each thread has a place of its own.
+
+    >>> def example():
+    ...     place = fx.get_dyn_shared(fx.Float32)
+    ...     fx.nvgpu.hold(fx.Float32(1.0), place + fx.thread_idx.x)
+    >>> flyc.evaluate(example, target="cpu:sm_90a")
+    """
+    need_trace("hold", "wgmma")
+    if not isinstance(value, Float32) or place.dtype is not Float32 or place.address_space is not AddressSpace.Shared:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLTypeError(f"hold takes a Float32 and a place for one in shared memory, got {value!r} and {place!r}")
+    _emit().hold(place.value, value.ir_value())
 
 
 def griddepcontrol_wait() -> None:

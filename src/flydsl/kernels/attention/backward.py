@@ -76,7 +76,8 @@ def attention_backward(
     if target_of(request.q).hopper and _on_hopper(request, known):
         from .hopper_backward import hopper_backward
 
-        form = form_for(request.d, request.right is not None, request.left is not None, deterministic)
+        wide = engine_takes(known["out"])
+        form = form_for(request.d, request.right is not None, request.left is not None, deterministic, wide)
         long = -(-request.queries // form.m) * form.m
         lines = request.batches * request.heads
         sums = empty(q, (lines * long * request.d,), "float32", "attention_backward")
@@ -117,11 +118,11 @@ def _same(x: tuple[object, ...]) -> tuple[object, ...]:
 
 
 @lru_cache(64)
-def form_for(d: int, right: bool, left: bool, ordered: bool) -> Sides:
+def form_for(d: int, right: bool, left: bool, ordered: bool, wide: bool) -> Sides:
     """Queries of a step: as many as there are registers for."""
     from .backward_steps import Sides
 
-    return Sides(d, right, left, 128 if d <= 64 else 64, ordered)
+    return Sides(d, right, left, 128 if d <= 64 else 64, ordered, wide=wide)
 
 
 def _on_hopper(request: Request, known: dict[str, Array]) -> bool:

@@ -19,6 +19,8 @@ class Sides(NamedTuple):
     m: int = 64
     """Queries of a step: 64 or 128."""
     ordered: bool = False
+    wide: bool = True
+    """Rows of the result are 16-byte units."""
 
     @property
     def smem(self) -> int:

@@ -8,7 +8,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ..matmul.hopper_out import swizzle
-from .softmax import LN2, LOG2E, Scale, over_quad, rescale, rescale_if_needed, step
+from .softmax import LN2, LOG2E, Scale, look, over_quad, rescale, rescale_if_needed, weigh
 from .tile import Form, Tile, span
 from .walk import Numbers, Places, Work
 
@@ -53,7 +53,8 @@ class Consumer(NamedTuple):
     keys: fx.Tensor
     values: fx.Tensor
     scores: fx.Tensor
-    weights: fx.Tensor
+    weights: list[fx.Tensor]
+    """An operand for each instruction: a single tensor would be cut element by element where no vector is as long."""
     sums: fx.Tensor
     highest: fx.Tensor
     total: fx.Tensor
@@ -62,6 +63,8 @@ class Consumer(NamedTuple):
     base_v: fx.Pointer
     base_out: fx.Pointer
     store_out: fx.nvgpu.TmaAtom | None
+    place: fx.Pointer
+    """A place in shared memory of this thread's own, which nobody reads."""
     grow: fx.Float32
     """What a result is multiplied by."""
 
@@ -111,21 +114,26 @@ def multiply_keys(me: Consumer, stage: fx.Int32) -> None:
 def multiply_values(me: Consumer, stage: fx.Int32) -> None:
     """Issue a step's sums."""
     for k in range(me.tile.n // me.tile.depth):
-        fx.gemm(
-            me.values_mma, me.sums, me.weights[None, None, k], me.values[None, None, k, stage], me.sums
-        )  # fmt: skip
+        fx.gemm(me.values_mma, me.sums, me.weights[k][None, None, 0], me.values[None, None, k, stage], me.sums)
     fx.nvgpu.wgmma_commit()
 
 
-def converted(me: Consumer) -> fx.Vector:
-    """Weights in the type of the values, as the operand of their product."""
-    shape = me.weights.shape.unpack()
-    if not me.tile.fp8:
-        return me.scores.load().to(me.weights.dtype).reshape(shape)
-    values = me.scores.load().reshape(me.tile.n // 2)
-    # A register of the operand has two neighbours of one group of eight keys and two of the next: see `values.py`.
-    order = [8 * i + 4 * (x // 2) + 2 * r + x % 2 for i in range(me.tile.n // 16) for r in range(2) for x in range(4)]
-    return fx.nvgpu.to_fp8(values.shuffle(values, order), me.weights.dtype).reshape(shape)
+def converted(me: Consumer) -> list[fx.Vector]:
+    """Weights in the type of the values, as the operands of their products."""
+    dtype, values = me.weights[0].dtype, me.scores.load().reshape(me.tile.n // 2)
+    each = 16 // me.tile.size
+    order = list(range(each))
+    if me.tile.fp8:
+        # A register of the operand has two neighbours of one group of eight keys and two of the next: see `values.py`.
+        order = [8 * i + 4 * (x // 2) + 2 * r + x % 2 for i in range(2) for r in range(2) for x in range(4)]
+    parts = [values.shuffle(values, [k * each + i for i in order]) for k in range(len(me.weights))]
+    return [fx.nvgpu.to_fp8(x, dtype) if me.tile.fp8 else x.to(dtype) for x in parts]
+
+
+def keep(me: Consumer, made: list[fx.Vector]) -> None:
+    """Converted weights where their products take them from."""
+    for operand, part in zip(me.weights, made, strict=True):
+        operand.store(part.reshape(operand.shape.unpack()))
 
 
 def mask(me: Consumer, work: Work, top: fx.Int32, step_index: fx.Int32) -> None:
@@ -171,8 +179,9 @@ def begin(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Place
     mask(me, work, top, index)
     if fx.const_expr((me.form.packed_k or me.form.used_k) and not me.tile.fp8):
         clear_values(me, work, index, stage_v, phase_v)
-    step(me.scores, me.highest, me.total, me.scale, first=True, masked=True, lift=lift_of(me.tile))
-    me.weights.store(converted(me))
+    turn = look(me.scores, me.highest, me.scale, first=True, masked=True, lift=lift_of(me.tile))
+    weigh(me.scores, me.total, me.scale, turn, first=True)
+    keep(me, converted(me))
     stage, phase = after(stage, phase, me.tile.stages)
     return Place(stage, phase, stage_v, phase_v)
 
@@ -190,7 +199,7 @@ def clear_values(me: Consumer, work: Work, index: fx.Int32, stage: fx.Int32, pha
         # Rows of a box lie one behind the other, each a permutation of its own units.
         for i in range(rows * wide + me.consumer * 128 + me.member, tile.n * wide, 128 * tile.consumers):
             for box in fx.range_constexpr(tile.dv // wide):
-                base[i + box * (tile.n * wide)] = me.weights.dtype(0.0)
+                base[i + box * (tile.n * wide)] = me.weights[0].dtype(0.0)
         fx.nvgpu.fence_proxy_async()
         fx.nvgpu.named_barrier(8, 128 * tile.consumers).sync()
 
@@ -216,10 +225,12 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
     multiply_keys(me, stage)
     me.pipe_v.full[stage_v].wait(phase_v)
     multiply_values(me, stage_v)
-    if fx.const_expr(turns):
-        following = (me.consumer == tile.consumers - 1).select(fx.Int32(1), me.consumer + 2)
-        nv.named_barrier(following, 256).arrive()
+    following = nv.named_barrier((me.consumer == tile.consumers - 1).select(fx.Int32(1), me.consumer + 2), 256)
+    if fx.const_expr(turns and not tile.early):
+        following.arrive()
     nv.wgmma_wait(1, me.scores)
+    if fx.const_expr(turns and tile.early):
+        following.arrive()
     fx.ktrace.range_pop()
     if me.member == 0:
         me.pipe_k.empty[stage].arrive()
@@ -227,32 +238,31 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
     cap(me)
     if fx.const_expr(masked):
         mask(me, work, top, index)
-    factors = step(
-        me.scores,
-        me.highest,
-        me.total,
-        me.scale,
-        first=False,
-        masked=masked,
-        lift=lift_of(tile),
-        lazy=lazy_of(tile),
-    )
+    turn = look(
+        me.scores, me.highest, me.scale, first=False, masked=masked, lift=lift_of(tile), lazy=lazy_of(tile)
+    )  # fmt: skip
+    if fx.const_expr(not tile.early):
+        weigh(me.scores, me.total, me.scale, turn, first=False)
     fx.ktrace.range_pop()
     fx.ktrace.range_push("wait values")
-    if fx.const_expr(tile.ahead):
-        made = converted(me)
+    if fx.const_expr(tile.early):
+        nv.hold(turn.factors[0] + turn.factors[1], me.place)
         nv.wgmma_wait(0, me.sums)
-        me.weights.store(made)
     else:
         nv.wgmma_wait(0, me.sums, me.scores)
-        me.weights.store(converted(me))
+        keep(me, converted(me))
     fx.ktrace.range_pop()
     if me.member == 0:
         me.pipe_v.empty[stage_v].arrive()
     if fx.const_expr(tile.lazy):
-        rescale_if_needed(me.sums, factors)
+        rescale_if_needed(me.sums, turn.factors)
     else:
-        rescale(me.sums, factors)
+        rescale(me.sums, turn.factors)
+    if fx.const_expr(tile.early):
+        fx.ktrace.range_push("softmax")
+        weigh(me.scores, me.total, me.scale, turn, first=False)
+        keep(me, converted(me))
+        fx.ktrace.range_pop()
     stage, phase = after(stage, phase, tile.stages)
     stage_v, phase_v = after(stage_v, phase_v, tile.stages)
     return Place(stage, phase, stage_v, phase_v)

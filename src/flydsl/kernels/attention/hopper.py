@@ -24,7 +24,7 @@ from ..matmul.hopper_out import swizzle
 from .consumer import Consumer, Factors, Pipe, Place, advance, begin, finalize, finish, with_factors
 from .fetching import fetch, fetch_pages, load_map, turned_map
 from .softmax import Scale
-from .tile import Form, Tile, registers, span
+from .tile import BARRIER_BYTES, Form, Tile, registers, span
 from .values import fetch_turned, first_step, steps_of_head
 from .walk import Lengths, Numbers, Places, Turns, masked_steps, pointer_of, position, publish, receive, steps_of
 
@@ -67,6 +67,7 @@ def attention_kernel(
     full_v = empty_k[stages]
     empty_v = full_v[stages]
     turns = Turns(empty_v[stages], empty_v[stages + 2], fx.recast_iter(fx.Int32, after + (4 * stages + 6)))
+    held = fx.recast_iter(fx.Float32, after + BARRIER_BYTES // 8)
     if tid == 0:
         load_q.prefetch()
         load_k.prefetch()
@@ -184,15 +185,16 @@ def attention_kernel(
         parts_v = second_mma.partition_B(values)
         scores = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.n // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
         pack = 4 // tile.size
-        operand = fx.make_layout(((pack, 2, 2), 1, tile.n // tile.depth), ((1, pack, 2 * pack), 0, 4 * pack))
-        weights = fx.make_rmem_tensor(operand, kind)
+        operand = fx.make_layout(((pack, 2, 2), 1, 1), ((1, pack, 2 * pack), 0, 0))
+        weights = [fx.make_rmem_tensor(operand, kind) for _ in range(tile.n // tile.depth)]
         sums = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.dv // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
         highest, total = (fx.make_rmem_tensor(fx.make_layout(2, 1), fx.Float32) for _ in range(2))
         scale = Scale(numbers.factor, fx.Float32(-1e30) / numbers.factor)
         everyone = Consumer(
             tile, form, numbers, scale, member, consumer, scores_mma,
             values_mma, parts_q, parts_k, parts_v, scores, weights, sums, highest, total,
-            Pipe(full_k, empty_k), Pipe(full_v, empty_v), base_v, base_out, store_out, fx.Float32(1.0),
+            Pipe(full_k, empty_k), Pipe(full_v, empty_v), base_v, base_out, store_out,
+            held + (tid - 128), fx.Float32(1.0),
         )  # fmt: skip
         if fx.const_expr(tile.pingpong and tile.consumers > 1):
             if consumer == tile.consumers - 1:

@@ -18,12 +18,8 @@ def tile_for(d: int, dv: int, form: Form, queries: int, size: int = 2) -> Tile:
         return tile_of_bytes(d, dv, form, queries)
     masked = form.right or form.left
     few = 1 if queries <= 64 else 2
-    if wide <= 64:
-        return Tile(d, dv, 128, few if queries <= 128 else 3)
-    if wide <= 96:
-        return Tile(d, dv, 128, few)
     if wide <= 128:
-        return Tile(d, dv, 128, few)
+        return Tile(d, dv, 128, 3 if wide <= 64 and queries > 128 else few, early=True)
     if wide <= 192:
         return Tile(d, dv, 96, few)
     # So few keys a step leave no time to take turns in.
@@ -32,12 +28,8 @@ def tile_for(d: int, dv: int, form: Form, queries: int, size: int = 2) -> Tile:
 
 def tile_of_bytes(d: int, dv: int, form: Form, queries: int) -> Tile:
     """In one byte there is room for longer steps."""
-    few = 1 if queries <= 64 else 2
-    if max(d, dv) <= 64:
-        return Tile(d, dv, 128, few if queries <= 128 else 3, 2, True, 1)
-    if max(d, dv) <= 128:
-        return Tile(d, dv, 128, few, 2, True, 1)
-    return Tile(d, dv, 128, few, 2, False, 1)
+    few = 3 if max(d, dv) <= 64 and queries > 128 else 1 if queries <= 64 else 2
+    return Tile(d, dv, 128, few, 2, True, 1, early=True)
 
 
 def tile_for_few(d: int, dv: int, page: int, size: int = 2) -> Tile:

@@ -23,6 +23,7 @@ def sides_kernel(
     sides: fx.Pointer,
     sums: fx.Pointer,
     d: fx.Constexpr[int],
+    wide: fx.Constexpr[bool],
     queries: fx.Int32,
     heads: fx.Int32,
     long: fx.Int32,
@@ -34,24 +35,34 @@ def sides_kernel(
     row_grad: fx.Int64,
     head_grad: fx.Int64,
 ):
-    """A warp a row: its logarithm, of base 2, the product of the result and its gradient, and zeros to add to."""
-    lane = fx.thread_idx.x % 32
-    which = fx.block_idx.x * 4 + fx.thread_idx.x // 32
+    """A row's logarithm, of base 2, the product of the result and its gradient, and zeros to add to.
+
+    A thread has eight elements of a row; they come in units of 16 bytes, where the result's are `wide`, too."""
+    each = d // 8
+    lane = fx.thread_idx.x % each
+    which = fx.block_idx.x * (128 // each) + fx.thread_idx.x // each
     line, row = which // long, which % long
     batch, head = line // heads, line % heads
     total, height = fx.Float32(0.0), fx.Float32(NOTHING)
     if (which < rows) & (row < queries):
         at_out = out + (fx.Int64(batch) * batch_out + fx.Int64(row) * row_out + fx.Int64(head) * head_out)
         at_grad = grad + (fx.Int64(batch) * batch_grad + fx.Int64(row) * row_grad + fx.Int64(head) * head_grad)
-        for i in fx.range_constexpr(d // 32):
-            total = total + fx.Float32(at_out[lane + 32 * i]) * fx.Float32(at_grad[lane + 32 * i])
+        theirs = cast("fx.Vector", fx.nvgpu.load_global(at_grad + lane * 8, 8)).to(fx.Float32)
+        if fx.const_expr(wide):
+            mine = cast("fx.Vector", fx.nvgpu.load_global(at_out + lane * 8, 8)).to(fx.Float32)
+        else:
+            mine = fx.Vector.from_elements([fx.Float32(at_out[lane * 8 + i]) for i in range(8)], fx.Float32)
+        for i in fx.range_constexpr(8):
+            total = fx.fma(mine[i], theirs[i], total)
         found = fx.Float32(lse[fx.Int64(line) * fx.Int64(queries) + row])
         height = (found == float("-inf")).select(height, found * LOG2E)
-    for i in fx.range_constexpr(5):
+    for i in fx.range_constexpr(each.bit_length() - 1):
         total = total + fx.shuffle_xor(total, 1 << i)
     if which < rows:
-        for i in fx.range_constexpr(d // 32):
-            sums[fx.Int64(which) * d + (lane + 32 * i)] = 0.0
+        for i in fx.range_constexpr(2):
+            # Neighbours write neighbouring units.
+            zeros = fx.Vector.filled(4, 0.0, fx.Float32)
+            fx.nvgpu.store_global(sums + (fx.Int64(which) * d + (lane + each * i) * 4), zeros)
         if lane == 0:
             place = fx.Int64(line) * (2 * fx.Int64(long)) + row
             sides[place] = height

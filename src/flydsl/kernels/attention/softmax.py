@@ -67,23 +67,27 @@ def add(a: fx.Vector, b: fx.Vector) -> fx.Vector:
     return a + b
 
 
-def step(
+class Turn(NamedTuple):
+    """What a step adds to its scores (after their factor), and what earlier sums count now; for each of two rows."""
+
+    shifts: tuple[fx.Float32, fx.Float32]
+    factors: tuple[fx.Float32, fx.Float32]
+
+
+def look(
     scores: fx.Tensor,
     highest: fx.Tensor,
-    total: fx.Tensor,
     scale: Scale,
     *,
     first: bool,
     masked: bool,
     lift: int = 0,
     lazy: int = 0,
-) -> tuple[fx.Float32, fx.Float32]:
-    """Scores become weights, times 2 to the power `lift`; the rows' maxima and (this thread's part of) sums follow.
+) -> Turn:
+    """The rows' maxima with a step's scores, whose weights are to be 2 to the power `lift` times what they are.
 
-    What earlier sums count now. A maximum that grows by less than 2 to the power `lazy` stays what it was."""
-    values = scores.load()
-    count = values.numel
-    tops = [over_quad(x, fx.maxnumf) for x in folded(values, larger)]
+    A maximum that grows by less than 2 to the power `lazy` stays what it was."""
+    tops = [over_quad(x, fx.maxnumf) for x in folded(scores.load(), larger)]
     factors: list[fx.Float32] = []
     shifts: list[fx.Float32] = []
     for r in range(2):
@@ -102,14 +106,20 @@ def step(
             factors.append(fx.exp2(fx.fma(highest[r], scale.factor, -shift), fastmath="fast"))
         highest[r] = top
         shifts.append(lift - shift if lift else -shift)
+    return Turn((shifts[0], shifts[1]), (factors[0], factors[1]))
+
+
+def weigh(scores: fx.Tensor, total: fx.Tensor, scale: Scale, turn: Turn, *, first: bool) -> None:
+    """Scores become weights; (this thread's part of) their rows' sums follow."""
+    values = scores.load()
+    count = values.numel
     weights = fx.exp2(
-        fx.fma(values, fx.Vector.filled(count, scale.factor, fx.Float32), of_rows(shifts[0], shifts[1], count)),
+        fx.fma(values, fx.Vector.filled(count, scale.factor, fx.Float32), of_rows(*turn.shifts, count)),
         fastmath="fast",
     )
     for r, part in enumerate(folded(weights, add)):
-        total[r] = part if first else fx.fma(total[r], factors[r], part)
+        total[r] = part if first else fx.fma(total[r], turn.factors[r], part)
     scores.store(weights.reshape(values.shape))
-    return factors[0], factors[1]
 
 
 def rescale(sums: fx.Tensor, factors: tuple[fx.Float32, fx.Float32]) -> None:
@@ -125,4 +135,6 @@ def rescale_if_needed(sums: fx.Tensor, factors: tuple[fx.Float32, fx.Float32]):
         rescale(sums, factors)
 
 
-__all__ = ["LN2", "LOG2E", "Scale", "over_quad", "rescale", "rescale_if_needed", "step"]
+__all__ = [
+    "LN2", "LOG2E", "Scale", "Turn", "look", "over_quad", "rescale", "rescale_if_needed", "weigh",
+]  # fmt: skip

@@ -28,8 +28,9 @@ class Tile(NamedTuple):
     """Bytes of an element. Values of one byte are taken as (dv, keys), which the tensor cores want: see `values.py`."""
     lazy: bool = False
     """Sums are rescaled only where a maximum has grown by much: it pays where they are many to a score."""
-    ahead: bool = False
-    """Weights are converted while the last ones are still multiplied: twice their registers."""
+    early: bool = False
+    """The sums of the step before are waited for right behind a step's maxima, and the next consumer's turn is there;
+    else wherever the assembler likes, and when products are issued."""
 
     @property
     def m(self) -> int:
@@ -42,7 +43,8 @@ class Tile(NamedTuple):
     @property
     def smem(self) -> int:
         """Bytes of shared memory: queries, stages of keys and of values, barriers."""
-        return self.size * (self.m * self.d + self.stages * self.n * (self.d + self.dv)) + BARRIER_BYTES
+        held = 4 * 128 * self.consumers if self.early else 0
+        return self.size * (self.m * self.d + self.stages * self.n * (self.d + self.dv)) + BARRIER_BYTES + held
 
     @property
     def depth(self) -> int:

@@ -2,8 +2,8 @@
 
 `wgmma` reads 8-bit operands along the summed direction only, and that of weights times values is the keys', which lie
 apart in memory. A pass in front of the attention turns them. Since a sum has no order, it puts keys where the registers
-of scores have them: what a thread computed is its part of the first operand, without a move. Of 32 keys the one of
-place `16 h + 4 q + 2 j + e` is key `16 h + 8 j + 2 q + e`.
+of scores have them: what a thread computed is its part of the first operand, without a move. Of 16 keys the one of
+place `4 q + 2 j + e` is key `8 j + 2 q + e`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import flydsl.expr as fx
 from .tile import Turned
 from .walk import Numbers, Work, of_batch, pointer_of
 
-GROUP = 32
-"""Keys a thread turns, of four columns."""
-THREADS = 128
+GROUP, COLUMNS = 16, 8
+"""Keys and columns a thread turns: threads with neighbouring keys write neighbouring units of 16 bytes."""
+THREADS = 64
 
 
 def key_at(place: int) -> int:
-    """Which of 32 keys lies at a place."""
-    h, q, j, e = place // 16, place // 4 % 4, place // 2 % 2, place % 2
-    return 16 * h + 8 * j + 2 * q + e
+    """Which of 16 keys lies at a place."""
+    q, j, e = place // 4, place // 2 % 2, place % 2
+    return 8 * j + 2 * q + e
 
 
 def first_step(work: Work, n: int, numbers: Numbers, packed: bool) -> fx.Int32:
@@ -65,13 +65,13 @@ def turn_kernel(
         start = first_key // cut.n + batch if packed else batch * fx.ceildiv(longest, cut.n)
         line = head * steps_of_head(longest, rows, batches, cut.n, packed) + start + step
         base = out + fx.Int64(line) * (cut.n * cut.dv)
-        columns = cut.dv // 4
-        for unit in range(fx.thread_idx.x, columns * (cut.n // GROUP), THREADS):
-            group, column = unit // columns, unit % columns * 4
-            at = step * cut.n + group * GROUP
+        groups, parts = cut.width // GROUP, cut.dv // COLUMNS
+        for unit in range(fx.thread_idx.x, cut.n // GROUP * parts, THREADS):
+            group, column, box = unit % groups, unit // groups % parts * COLUMNS, unit // (groups * parts)
+            at = step * cut.n + box * cut.width + group * GROUP
             found: list[fx.Vector] = []
             for i in fx.range_constexpr(GROUP):
-                value = fx.Vector.filled(4, 0.0, v.dtype)
+                value = fx.Vector.filled(COLUMNS, 0.0, v.dtype)
                 if at + i < keys:
                     where, place = fx.Int32(0) if packed else batch, at + i
                     if fx.const_expr(table is not None):
@@ -79,14 +79,12 @@ def turn_kernel(
                         where = fx.Int32(cast("fx.Pointer", table)[batch * table_row + which])
                         place = place - which * page
                     origin = fx.Int64(where) * batch_v + fx.Int64(first_key + place) * row_v + fx.Int64(head) * head_v
-                    value = fx.nvgpu.load_global(v + (origin + column), 4)
+                    value = fx.nvgpu.load_global(v + (origin + column), COLUMNS)
                 found.append(cast("fx.Vector", value))
-            box, inside = group * GROUP // cut.width, group * GROUP % cut.width
-            for c in fx.range_constexpr(4):
-                to = base + (box * (cut.dv * cut.width) + (column + c) * cut.width + inside)
-                for half in fx.range_constexpr(2):
-                    sixteen = [found[key_at(16 * half + i)][c] for i in range(16)]
-                    fx.nvgpu.store_global(to + 16 * half, fx.Vector.from_elements(sixteen, v.dtype))
+            to = base + (box * (cut.dv * cut.width) + column * cut.width + group * GROUP)
+            for c in fx.range_constexpr(COLUMNS):
+                line_of_keys = [found[key_at(i)][c] for i in range(GROUP)]
+                fx.nvgpu.store_global(to + c * cut.width, fx.Vector.from_elements(line_of_keys, v.dtype))
 
 
 @flyc.jit

@@ -130,9 +130,9 @@ class _Written:
     _MOVES = frozenset((
         "vector.extract", "vector.insert", "vector.shuffle", "vector.shape_cast", "vector.bitcast",
         "vector.from_elements", "vector.extract_strided_slice", "vector.insert_strided_slice", "arith.bitcast",
-        "llvm.bitcast", "llvm.extractvalue", "llvm.insertvalue",
+        "llvm.bitcast", "llvm.extractvalue", "llvm.insertvalue", "ub.poison", "llvm.mlir.poison", "llvm.mlir.undef",
     ))  # fmt: skip
-    """What moves values and computes none."""
+    """What moves values and computes none: also what pieces are put together in."""
 
     def __init__(self) -> None:
         self.known = False

@@ -6,7 +6,7 @@
 !b = !fly.ptr<i64, shared>
 
 // CHECK-LABEL: @barriers(
-func.func @barriers(%barrier: !b, %place: !s, %n: i32, %phase: i32) -> i64 {
+func.func @barriers(%barrier: !b, %place: !s, %n: i32, %phase: i32, %value: f32) -> i64 {
   // CHECK: "fly_nvgpu.call"(%barrier, %n) <{kind = "mbarrier.init"}> : (!fly.ptr<i64, shared>, i32) -> ()
   "fly_nvgpu.call"(%barrier, %n) <{kind = "mbarrier.init"}> : (!b, i32) -> ()
   // CHECK: "fly_nvgpu.mbarrier_wait"(%barrier, %phase) : (!fly.ptr<i64, shared>, i32) -> ()
@@ -15,6 +15,8 @@ func.func @barriers(%barrier: !b, %place: !s, %n: i32, %phase: i32) -> i64 {
   "fly_nvgpu.mbarrier_arrive_remote"(%barrier, %n) : (!b, i32) -> ()
   // CHECK: %there = "fly_nvgpu.peer"(%place, %n) : (!fly.ptr<f32, shared>, i32) -> i64
   %there = "fly_nvgpu.peer"(%place, %n) : (!s, i32) -> i64
+  // CHECK: "fly_nvgpu.hold"(%place, %value) : (!fly.ptr<f32, shared>, f32) -> ()
+  "fly_nvgpu.hold"(%place, %value) : (!s, f32) -> ()
   return %there : i64
 }
 

@@ -15,7 +15,7 @@ import flydsl.expr as fx
 
 from ...matmul.hopper_out import swizzle
 from ..fetching import fetch, load_map
-from ..softmax import LN2, Scale, over_quad, rescale, rescale_if_needed, step
+from ..softmax import LN2, Scale, look, over_quad, rescale, rescale_if_needed, weigh
 from ..tile import BARRIER_BYTES, SHARED_BYTES
 from ..walk import pointer_of
 
@@ -186,17 +186,18 @@ def latent_kernel(
                     mask(scores, index * n + member % 4 * 2, block * ROWS + line, keys, scale, form, numbers)
                     if fx.const_expr(form.used_k):
                         clear(base_kv + stage * (n * d), keys - index * n, member, form)
-                factors = step(scores, highest, total, scale, first=False, masked=True, lazy=LAZY)
+                turn = look(scores, highest, scale, first=False, masked=True, lazy=LAZY)
+                weigh(scores, total, scale, turn, first=False)
                 weights.store(scores.load().to(dtype).reshape(weights.shape.unpack()))
                 weights_read.sync()
                 flat = fx.make_rmem_tensor(scores.layout, dtype)
                 flat.store(weights.load().reshape(scores.shape.unpack()))
                 fx.copy(store, copy.retile(flat), to_weights)
                 if member % 4 == 0:
-                    stats[line] = factors[0]
-                    stats[line + 8] = factors[1]
+                    stats[line] = turn.factors[0]
+                    stats[line + 8] = turn.factors[1]
                 weights_ready.arrive()
-                rescale_if_needed(sums, factors)
+                rescale_if_needed(sums, turn.factors)
                 for k in fx.range_constexpr(n // 16):
                     fx.gemm(sums_mma, sums, weights[None, None, k], values[None, None, k, stage], sums)
                 nv.wgmma_commit()
