@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from ... import config
-from ...llvm import binding, codegen, host_jit
+from ...llvm import host_jit
 from ...llvm.text.routine import Routine, Value, Variable
 from ...runtime.dlpack import DLTensor, capsule_pointer
+from ..cache.host_code import host_code
 from .array_structs import METH_FASTCALL, ExchangeTable, MethodDef, NumpyArray, header_is_known
 from .fields import FIELDS, Library, Place, library_of
 from .host_arrays import array_info
@@ -165,12 +166,9 @@ _REFUSED, _FAILED = "refused", "failed"
 @cache
 def _function() -> Reader:
     imports = {name: _python_address(name) for name in _IMPORTS}
-    target = codegen.DeviceTarget.host()
-    module, machine = codegen.load_module(_ir(), target), target.machine(1)
     # Of all that LLVM could do, registers for the variables are what counts, and they take 11 ms instead of 50.
-    binding.run_named_passes(module, machine, ("add_sroa_pass", "add_simplify_cfg_pass"))
-    code = codegen.emit_object(module, machine)
-    library = host_jit.load_object(code, exports=["read_arrays"], imports=imports, name="array-reader")
+    code = host_code(_ir(), ("add_sroa_pass", "add_simplify_cfg_pass"))
+    library = host_jit.load_object(code, exports=["read_arrays"], imports=imports, name="array-reader", plain=True)
     method = MethodDef(b"read_arrays", library.address("read_arrays"), METH_FASTCALL, None)
     _alive.extend((library, method))  # Python keeps a pointer to the method for good
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
@@ -203,8 +201,7 @@ def _ir() -> str:
     r.label(_REFUSED)
     r.give(_bool(r, 0))
     head = "\n".join(r.declarations.values())
-    triple = binding.host_triple()
-    return f'target triple = "{triple}"\ntarget datalayout = "{binding.data_layout(triple)}"\n{head}\n{r.text()}'
+    return f"{head}\n{r.text()}"
 
 
 def _bool(r: Routine, value: int) -> Value:
