@@ -51,7 +51,7 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "softmax of long rows": (softmax_rows, (X, X, 2, 99999, False, form("x out", 4, n=99999))),
     "softmax back": (softmax_back, (X, X, X, 2, 4096, False, form("y dy dx", 4))),
     "norm": (norm_rows, (X, X, V, V, X, X, F, F, 2, 4096, 1e-5, True, form("x residual weight bias out summed", 4))),
-    "norm back": (norm_back, (X, X, V, F, F, None, X, P, P, 2, 4096, 2, SUMS)),
+    "norm back": (norm_back, (X, X, V, F, F, None, X, P, P, V, V, 2, 4096, 2, SUMS)),
     "sums": (column_sums, (P, V, 2, 4096)),
     "sums of long rows": (weight_sums, (X, X, F, F, P, P, 2, 4096)),
     "cross entropy": (cross_entropy_rows, (X, N, F, F, 2, 4096, -100, 0.1, True, form("logits", 4))),

@@ -144,8 +144,10 @@ class FunctionKey:
 
     def unchanged(self) -> bool:
         """Whether everything is the same object with the same content: comparisons, no walk."""
-        if not self.now.unchanged():
-            return False
+        return self.now.unchanged() and self.told()
+
+    def told(self) -> bool:
+        """Whether options and what was read from outside are as they were: all that is no object in memory."""
         if changes.count != self.seen:
             count = changes.count
             if not self.now.same_options():

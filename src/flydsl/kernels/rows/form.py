@@ -54,6 +54,8 @@ class Form(NamedTuple):
     """Blocks of a row, where it has several."""
     shifted: tuple[str, ...] = ()
     """Vectors along rows with edges that are read in the two units that a unit of the row lies across."""
+    parked: int = 0
+    """Units of a thread, the last ones, that wait in shared memory for the next pass, not in registers."""
 
     @property
     def block(self) -> int:

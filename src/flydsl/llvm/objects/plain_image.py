@@ -14,8 +14,8 @@ import struct
 import sys
 from collections.abc import Mapping
 
-from .code_object import ET_REL, SHF_ALLOC, SHF_WRITE, SHN_LORESERVE, SHN_UNDEF, SHT_NOBITS, SHT_RELA
-from .code_object import ElfFile, Section, Symbol
+from .code_object import ET_REL, SHF_ALLOC, SHF_WRITE, SHN_UNDEF, SHT_NOBITS, SHT_RELA
+from .code_object import ElfFile, Relocation, Section, Symbol
 
 _EM_X86_64 = 62
 _SHF_TLS = 0x400
@@ -63,27 +63,27 @@ class _Loader:
     """Places for sections, then values for symbols, then relocations."""
 
     def __init__(self, file: ElfFile, loaded: list[Section], imports: Mapping[str, int]):
-        self.file, self.imports, self.symbols = file, imports, file.symbols()
+        self.file, self.imports, self.symbols, self.sections = file, imports, file.symbols(), loaded
+        wanted = {section.index for section in loaded}
         self.relocations = {
-            s.info: file.relocations(s) for s in file.sections if s.type == SHT_RELA and s.info in {t.index for t in loaded}
+            s.info: file.relocations(s) for s in file.sections if s.type == SHT_RELA and s.info in wanted
         }
-        outside = dict.fromkeys(
-            self.symbols[r.symbol].name
+        tabled = dict.fromkeys(
+            each.symbol
             for found in self.relocations.values()
-            for r in found
-            if self.symbols[r.symbol].shndx == SHN_UNDEF
+            for each in found
+            if each.type in _BY_TABLE or self.symbols[each.symbol].shndx == SHN_UNDEF
         )
         self.places: dict[int, int] = {}
         self.size = 0
         for section in (s for s in loaded if not s.flags & SHF_WRITE):
             self._place(section)
-        # Tables of what lies outside: a jump and the address for each name.
+        # For each symbol that is asked for by a table, or lies outside: a jump, and its address.
         self.size = -(-self.size // 16) * 16
-        self.jumps = {name: self.size + 16 * i for i, name in enumerate(outside)}
-        self.size = self.code_size = -(-(self.size + 16 * len(outside)) // mmap.PAGESIZE) * mmap.PAGESIZE
+        self.table = {symbol: self.size + 16 * i for i, symbol in enumerate(tabled)}
+        self.size = self.code_size = -(-(self.size + 16 * len(tabled)) // mmap.PAGESIZE) * mmap.PAGESIZE
         for section in (s for s in loaded if s.flags & SHF_WRITE):
             self._place(section)
-        self.sections = loaded
 
     def _place(self, section: Section) -> None:
         align = max(section.align, 1)
@@ -93,47 +93,51 @@ class _Loader:
     def load(self) -> Image | None:
         private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         memory = mmap.mmap(-1, max(self.size, 1), private, mmap.PROT_READ | mmap.PROT_WRITE)
-        self.base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         for section in self.sections:
             at = self.places[section.index]
             memory[at : at + section.size] = self.file.content(section)
-        for name, at in self.jumps.items():
-            if name not in self.imports:
+        for number, at in self.table.items():
+            address = self._address(base, self.symbols[number])
+            if address is None:
                 return None
-            memory[at : at + 16] = _JUMP + struct.pack("<Q", self.imports[name])
+            memory[at : at + 16] = _JUMP + struct.pack("<Q", address)
         for index, found in self.relocations.items():
             for each in found:
-                made = self._value(self.symbols[each.symbol], each.type, each.addend, self.places[index] + each.offset)
+                at = self.places[index] + each.offset
+                made = self._value(base, at, each)
                 if made is None:
                     return None
-                at = self.places[index] + each.offset
                 memory[at : at + len(made)] = made
         protect = ctypes.CDLL(None, use_errno=True).mprotect
         protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-        if protect(self.base, self.code_size, _READ_AND_RUN):
+        if protect(base, self.code_size, _READ_AND_RUN):
             return None  # a system that lets nobody make code
-        names = {s.name: self.base + self.places[s.shndx] + s.value for s in self.symbols if s.shndx in self.places}
-        return Image(memory, names)
+        return Image(
+            memory, {s.name: base + self.places[s.shndx] + s.value for s in self.symbols if s.shndx in self.places}
+        )
 
-    def _value(self, symbol: Symbol, kind: int, addend: int, at: int) -> bytes | None:
+    def _address(self, base: int, symbol: Symbol) -> int | None:
+        """Where a symbol is; None where that is not known."""
+        if symbol.shndx == SHN_UNDEF:
+            return self.imports.get(symbol.name)
+        return base + self.places[symbol.shndx] + symbol.value if symbol.shndx in self.places else None
+
+    def _value(self, base: int, at: int, each: Relocation) -> bytes | None:
         """The bytes of a relocation at an offset; None where it is of no known kind, or does not reach."""
-        outside = symbol.shndx == SHN_UNDEF
-        if kind in _BY_TABLE:
-            if not outside:
-                return None
-            return _word(self.jumps[symbol.name] + 8 + addend - at)
-        if outside and kind in (_RELATIVE, _FAR):
+        symbol = self.symbols[each.symbol]
+        address = self._address(base, symbol)
+        if address is None:
             return None
-        if symbol.shndx >= SHN_LORESERVE or (not outside and symbol.shndx not in self.places):
+        if each.type == _ABSOLUTE:
+            return struct.pack("<Q", address + each.addend & (1 << 64) - 1)
+        if each.type in _BY_TABLE:
+            address = base + self.table[each.symbol] + 8
+        elif symbol.shndx == SHN_UNDEF and each.type == _CALL:
+            address = base + self.table[each.symbol]
+        elif each.type not in (_RELATIVE, _CALL, _FAR):
             return None
-        target = self.jumps[symbol.name] if outside else self.places[symbol.shndx] + symbol.value
-        if kind == _ABSOLUTE:
-            absolute = self.imports[symbol.name] if outside else self.base + target
-            return struct.pack("<Q", absolute + addend & (1 << 64) - 1)
-        if kind in (_RELATIVE, _CALL):
-            return _word(target + addend - at)
-        return struct.pack("<q", target + addend - at) if kind == _FAR else None
-
-
-def _word(value: int) -> bytes | None:
-    return struct.pack("<i", value) if -(1 << 31) <= value < 1 << 31 else None
+        far = address + each.addend - (base + at)
+        if each.type == _FAR:
+            return struct.pack("<q", far)
+        return struct.pack("<i", far) if -(1 << 31) <= far < 1 << 31 else None
