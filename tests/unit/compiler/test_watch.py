@@ -53,7 +53,7 @@ def function(x: fx.Tensor):
 
 @pytest.fixture
 def watch() -> Watch:
-    return Watch(function.function_key())
+    return Watch.of_function(function.function_key())
 
 
 def native(watch: Watch) -> bool:
@@ -77,7 +77,7 @@ def test_changes_are_noticed(watch: Watch, monkeypatch: pytest.MonkeyPatch):
         (shifted.__closure__[0], "cell_contents", 6),
     ]
     for place, name, value in changes:
-        fresh = Watch(function.function_key())
+        fresh = Watch.of_function(function.function_key())
         assert fresh.holds()
         before = (
             place[name] if isinstance(place, dict) else getattr(place, "__dict__", {}).get(name, getattr(place, name))
@@ -110,7 +110,7 @@ def test_other_names_of_a_module_change_nothing(watch: Watch, monkeypatch: pytes
 
 def test_left_to_the_comparison_where_python_does_not_count(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(watches, "version_of", lambda _: None)
-    watch = Watch(function.function_key())
+    watch = Watch.of_function(function.function_key())
     assert not native(watch) and watch.holds()
     monkeypatch.setattr(Shape, "height", 9)
     assert not watch.holds()

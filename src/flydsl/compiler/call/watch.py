@@ -12,6 +12,7 @@ import ctypes
 from collections.abc import Callable
 from functools import cache
 from types import CellType, FunctionType
+from typing import cast
 
 from ... import config
 from ...dict_version import version_of
@@ -27,10 +28,10 @@ _MOST_RENEWALS = 100
 
 
 class Watch:
-    """The words of one walk: `holds` says what `FunctionKey.unchanged` does."""
+    """The words of one walk: `holds` says what `compare` does, which `told` is the part of that is no memory."""
 
-    def __init__(self, function: FunctionKey):
-        self._function = function
+    def __init__(self, walked: Walked, compare: Callable[[], bool], told: Callable[[], bool]):
+        self._walked, self._compare, self._told = walked, compare, told
         self._renewals = 0
         self._same: Callable[..., bool] | None = None
         self._table = 0
@@ -38,29 +39,39 @@ class Watch:
         self._kept: object = None
         self._renew()
 
+    @classmethod
+    def of_function(cls, function: FunctionKey) -> Watch:
+        """For what a function is made from, until it is another walk that says so."""
+        return cls(function.now, function.unchanged, function.told)
+
+    @classmethod
+    def of_values(cls, walked: Walked) -> Watch:
+        """For values that come with a call."""
+        return cls(walked, walked.holds, walked.told)
+
     def holds(self) -> bool:
         """Whether everything is the same object with the same content."""
         same = self._same
         if same is None:
-            return self._function.unchanged()
+            return self._compare()
         if not same(self._table):
             return self._renew()
         for probe in self._probes:
             if not probe():
                 return False
-        return self._function.told()
+        return self._told()
 
     def _renew(self) -> bool:
         """Note the words as they are now, if what they are part of is unchanged."""
         self._take()  # before the comparison: what changes after it shows in the words
-        if self._function.unchanged():
+        if self._compare():
             return True
         self._same = None
         return False
 
     def _take(self) -> None:
         self._renewals += 1
-        words = _words(self._function.now) if self._renewals <= _MOST_RENEWALS and _usable() else None
+        words = _words(self._walked) if self._renewals <= _MOST_RENEWALS and _usable() else None
         if words is None:
             self._same = None
             return
@@ -83,7 +94,7 @@ def _words(now: Walked) -> tuple[list[int], list[Probe], object] | None:
         space: object = getattr(get, "__self__", None)
         if type(space) is not dict:
             return None
-        spaces.append(space)
+        spaces.append(cast("dict[object, object]", space))
     code, defaults, keywords, contents = _layout()
     assert code is not None and defaults is not None and keywords is not None and contents is not None
     addresses = [id(fn) + at for fn, *_ in now.functions for at in (code, defaults, keywords)]

@@ -77,14 +77,18 @@ class Walked:
         """Whether the decorated functions among it have the options they had."""
         return all(getattr(obj, "__fly_options__", None) == options for obj, options in self.options)
 
-    def holds(self) -> bool:
-        """Both: whether what it says of values still holds."""
+    def told(self) -> bool:
+        """The same, asked only where some function's options have changed."""
         if changes.count != self._options_seen:
             count = changes.count
             if not self.same_options():
                 return False
             self._options_seen = count
-        return self.unchanged()
+        return True
+
+    def holds(self) -> bool:
+        """Both: whether what it says of values still holds."""
+        return self.told() and self.unchanged()
 
 
 _MISSING = repeat(MISSING)

@@ -163,7 +163,8 @@ class Images:
                 and same_items(keys(), first)
             )
 
-        self.probes.append(DictProbe(unchanged, value) if type(value) is dict else unchanged)
+        plain = cast(object, value)
+        self.probes.append(DictProbe(unchanged, cast("dict[Any, Any]", plain)) if type(plain) is dict else unchanged)
         return tuple((self.image(k, label), self.image(v, label)) for k, v in zip(first, second, strict=True))
 
     def _hooked(self, what: str, value: object, hook: Callable[[object], object], label: str) -> object:

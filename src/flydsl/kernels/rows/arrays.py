@@ -127,6 +127,6 @@ def zeros(like: HostArray, shape: Sequence[int], dtype: str) -> HostArray:
 
 
 __all__ = [
-    "FLOATS", "INDICES", "Array", "Given", "HostArray", "TorchArray", "address", "describe", "is_torch", "is_view", "matrix",
-    "packed", "same_place", "shaped", "type_name", "type_of", "vacant", "vector", "zeros",
+    "FLOATS", "INDICES", "Array", "Given", "HostArray", "TorchArray", "address", "describe", "is_torch", "is_view",
+    "matrix", "packed", "same_place", "shaped", "type_name", "type_of", "vacant", "vector", "zeros",
 ]  # fmt: skip

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple
 
 from flydsl.errors import DSLTypeError
 
 from .arrays import Given, HostArray, describe, matrix, same_place, shaped, vacant, vector, zeros
 from .call import (
-    Result, arrays_only, call_key, check_apart, described, dtype_of, fresh_like, has_clusters, known_call, more_of,
-    recall, remember_call, rows_in_place, rows_of,
+    Result,
+    arrays_only,
+    call_key,
+    check_apart,
+    described,
+    dtype_of,
+    fresh_like,
+    has_clusters,
+    known_call,
+    more_of,
+    recall,
+    remember_call,
+    rows_in_place,
+    rows_of,
 )  # fmt: skip
 from .form import MANY_TURNS, SOME_TURNS, Form, form_of
 from .softmax_entry import describe_rows, in_shared_memory
@@ -159,7 +172,7 @@ def _remember(
 
     def repeated(x: Given, weight: Given, bias: Given, residual: Given, eps: float) -> Norm | None:
         out = fresh(x)
-        summed = fresh(x) if sums else None
+        summed: Given = fresh(x) if sums else None
         if out.data_ptr() & 15 or (sums and summed.data_ptr() & 15):  # the kernel was chosen for whole units
             return None
         scale = None if kind is None else x.new_empty(many, dtype=kind)
@@ -305,23 +318,35 @@ def _remember_backward(
     dsummed: Given,
     made: list[Given],
 ) -> None:
-    """The call as it is, for tensors like these."""
+    """The call as it is, for tensors like these, where it is one launch."""
     rows = [v for v in (dy, x, dsummed) if v is not None]
     if not all(map(rows_in_place, rows)) or any(_vector(v) is not v for v in (weight, mean, scale)):
         return
-    fresh, kinds = fresh_like(x), [None if v is None else v.dtype for v in made]
+    if not way.fused and any(v is not None for v in made):
+        return
+    from .norm_gradients import norm_back
+
+    form, blocks = way.form, way.blocks
+    fresh, flat = fresh_like(x), all(v.ndim == 2 for v in rows)
+    like_weight, like_bias = (None if v is None else v.dtype for v in made)
+    wide = getattr(sys.modules["torch"], way.wide)
+    columns, parts = (n,), (blocks * form.rows, n)
 
     def repeated(dy: Given, x: Given, weight: Given, mean: Given, scale: Given, dsummed: Given) -> Gradients | None:
         dx = fresh(x)
         if dx.data_ptr() & 15:  # the kernel was chosen for whole units
             return None
-        made = [None if kind is None else x.new_empty((n,), dtype=kind) for kind in kinds]
-        rows: dict[str, HostArray | None] = {
-            "dy": rows_of(dy, m, n), "x": rows_of(x, m, n), "weight": weight, "dsummed": rows_of(dsummed, m, n),
-            "dx": rows_of(dx, m, n),
-        }  # fmt: skip
-        _launch_backward(way, rows, mean, scale, m, n, made, None)
-        return Gradients(dx, *made)
+        dweight = dweights = dbias = dbiases = None
+        if like_weight is not None:
+            dweight, dweights = x.new_empty(columns, dtype=like_weight), x.new_empty(parts, dtype=wide)
+        if like_bias is not None:
+            dbias, dbiases = x.new_empty(columns, dtype=like_bias), x.new_empty(parts, dtype=wide)
+        rows = (dy, x, dsummed, dx) if flat else [rows_of(v, m, n) for v in (dy, x, dsummed, dx)]
+        norm_back(
+            rows[0], rows[1], weight, mean, scale, rows[2], rows[3], dweights, dbiases, dweight, dbias, m, n, blocks,
+            form,
+        )  # fmt: skip
+        return Gradients(dx, dweight, dbias)
 
     remember_call(key, repeated)
 
@@ -367,7 +392,8 @@ def _launch_backward(
     if way.fused:
         sums = [None if v is None else vacant(x, (blocks * form.rows, n), way.wide) for v in made]
         norm_back(
-            dy, x, rows["weight"], mean, scale, rows["dsummed"], rows["dx"], *sums, *made, m, n, blocks, form, **more
+            dy, x, rows["weight"], mean, scale, rows["dsummed"], rows["dx"], sums[0], sums[1], made[0], made[1], m, n,
+            blocks, form, **more,
         )  # fmt: skip
         return
     norm_back(
@@ -379,7 +405,7 @@ def _launch_backward(
     from .columns import SLICES, column_sums, weight_sums
 
     sums = [None if v is None else vacant(x, (SLICES, n), way.wide) for v in made]
-    weight_sums(dy, x, mean, scale, *sums, m, n, **more)
+    weight_sums(dy, x, mean, scale, sums[0], sums[1], m, n, **more)
     for part, total in zip(sums, made, strict=True):
         if total is not None:
             column_sums(part, total, SLICES, n, **more)

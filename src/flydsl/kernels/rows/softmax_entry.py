@@ -8,8 +8,20 @@ from flydsl.errors import DSLValueError
 
 from .arrays import FLOATS, Given, HostArray, describe, matrix, same_place, shaped
 from .call import (
-    Result, arrays_only, call_key, check_apart, described, dtype_of, fresh_like, has_clusters, known_call, more_of,
-    recall, remember_call, rows_in_place, rows_of,
+    Result,
+    arrays_only,
+    call_key,
+    check_apart,
+    described,
+    dtype_of,
+    fresh_like,
+    has_clusters,
+    known_call,
+    more_of,
+    recall,
+    remember_call,
+    rows_in_place,
+    rows_of,
 )  # fmt: skip
 from .form import Form, form_of
 
@@ -72,7 +84,10 @@ def _launcher(form: Form | None, m: int, n: int, log: bool) -> Callable[..., Non
         return softmax_in_shared_memory
     from .softmax_kernels import softmax_rows
 
-    return lambda x, out, **more: softmax_rows(x, out, m, n, log, form, **more)
+    def launch(x: HostArray, out: HostArray, **more: object) -> None:
+        softmax_rows(x, out, m, n, log, form, **more)
+
+    return launch
 
 
 def _remember(key: object, m: int, n: int, launch: Callable[..., None], *given: Given) -> None:

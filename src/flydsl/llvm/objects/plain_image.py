@@ -14,8 +14,18 @@ import struct
 import sys
 from collections.abc import Mapping
 
-from .code_object import ET_REL, SHF_ALLOC, SHF_WRITE, SHN_UNDEF, SHT_NOBITS, SHT_RELA
-from .code_object import ElfFile, Relocation, Section, Symbol
+from .code_object import (
+    ET_REL,
+    SHF_ALLOC,
+    SHF_WRITE,
+    SHN_UNDEF,
+    SHT_NOBITS,
+    SHT_RELA,
+    ElfFile,
+    Relocation,
+    Section,
+    Symbol,
+)
 
 _EM_X86_64 = 62
 _SHF_TLS = 0x400
