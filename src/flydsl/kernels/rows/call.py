@@ -188,6 +188,13 @@ def has_clusters() -> bool:
     return target.has("nvidia") and target.has("clusters")
 
 
+def parks(table: Mapping[int, int]) -> Mapping[int, int] | None:
+    """The table where units that wait in shared memory are known to be worth it."""
+    import flydsl.compiler as flyc
+
+    return table if flyc.get_backend().target.has("nvidia") else None
+
+
 PIECE_BYTES = 4096
 """A row of an operation that goes by the element, where arrays can be cut as one likes."""
 
@@ -227,6 +234,7 @@ __all__ = [
     "in_pieces",
     "known_call",
     "more_of",
+    "parks",
     "recall",
     "remember_call",
     "rows_in_place",

@@ -19,18 +19,23 @@ from .call import (
     has_clusters,
     known_call,
     more_of,
+    parks,
     recall,
     remember_call,
     rows_in_place,
     rows_of,
-)  # fmt: skip
-from .form import MANY_TURNS, SOME_TURNS, Form, form_of
-from .softmax_entry import describe_rows, in_shared_memory
+)
+from .form import MANY_TURNS, MOST_THREADS, SOME_TURNS, Form, form_of, known_form
+from .softmax_entry import describe_rows
 
 PROCESSORS = 132
 """Multiprocessors that gradients are summed for; a constant, so that sums are the same everywhere."""
 
 
+PARKS = {True: {7: 1, 8: 4}, False: {7: 2, 8: 2}}
+"""Of so many units of a thread, those that wait in shared memory, with and without a mean: found by trying."""
+VECTORS_BYTES = 114688
+"""Weight and bias together from which on they are about half of a multiprocessor's L1."""
 HELD = 16
 """Bytes that a thread has of an element of a row at least, beside the next row."""
 
@@ -203,11 +208,22 @@ def _form(op: str, rows: dict[str, HostArray | None], training: bool, centred: b
     assert x is not None
     m, n = x.shape
     most = MANY_TURNS if centred else SOME_TURNS
-    form = form_of(m, n, found, max(x.itemsize, 4), clusters=has_clusters(), most=most)
+    # Two arrays would have to wait with a residual.
+    waiting = parks(PARKS[centred]) if found["residual"] is None else None
+    form = form_of(m, n, found, max(x.itemsize, 4), clusters=has_clusters(), most=most, parks=waiting)
+    form = _with_vectors(form, n, x.itemsize) if centred and waiting is not None else form
     plain = found["residual"] is None and found["weight"] is not None and (found["bias"] is not None) == centred
     whole = plain and form.unit > 1 and not form.edges and len(form.aligned) == len(given)
     one_type = len({v.dtype for v in given}) == 1 and x.dtype != "float64"
-    return None if whole and one_type and not training and in_shared_memory(form, n * x.itemsize) else form
+    return None if whole and one_type and not training and not form.turns else form
+
+
+def _with_vectors(form: Form, n: int, size: int) -> Form:
+    """Layer norm of long rows, where weight and bias are read from L2 if rows pass through L1 as well."""
+    crowded = size == 2 and form.turns > 5 and form.block == MOST_THREADS  # no registers to read ahead
+    if not form.turns or form.cluster > 1 or form.edges or 2 * n * size <= VECTORS_BYTES or crowded:
+        return form
+    return known_form(form._replace(constant=True, streamed=size == 4 and form.block == MOST_THREADS))
 
 
 def _in_shared_memory(centred: bool, rows: dict[str, HostArray | None], eps: float, stream: object) -> None:

@@ -18,17 +18,20 @@ from .call import (
     has_clusters,
     known_call,
     more_of,
+    parks,
     recall,
     remember_call,
     rows_in_place,
     rows_of,
-)  # fmt: skip
+)
 from .form import Form, form_of
 
-LONG_BYTES = 49152
-"""Rows from which on shared memory is the better place; see `annotated.py`."""
-LONGER_BYTES = 65536
-"""Rows from which on the registers of several blocks are."""
+LONG_BYTES = 65536
+"""Rows of 16-bit elements from which on shared memory is the better place; see `annotated.py`."""
+LONGER_BYTES = 114688
+"""Rows of which a multiprocessor has no room for two."""
+PARKS = {7: 2, 8: 4}
+"""Of so many units of a thread, those that wait in shared memory: found by trying (`benchmarks/row_forms.py`)."""
 
 
 def softmax(x: HostArray, *, out: HostArray | None = None, stream: object = None) -> Given:
@@ -116,14 +119,10 @@ def _form(op: str, rows: dict[str, HostArray], log: bool) -> Form | None:
     x = found["x"]
     assert x is not None
     m, n = x.shape
-    form = form_of(m, n, found, max(x.itemsize, 4), clusters=has_clusters())
+    form = form_of(m, n, found, max(x.itemsize, 4), clusters=has_clusters(), parks=parks(PARKS), longest=12)
     whole = form.unit > 1 and not form.edges and len(form.aligned) == 2
-    return None if whole and not log and in_shared_memory(form, n * x.itemsize) and x.dtype != "float64" else form
-
-
-def in_shared_memory(form: Form, row: int) -> bool:
-    """Whether rows of so many bytes are kept in the shared memory of a block."""
-    return row > LONG_BYTES and (row <= LONGER_BYTES or not form.turns)
+    shared = not form.turns or (x.itemsize == 2 and LONG_BYTES < n * x.itemsize <= LONGER_BYTES)
+    return None if whole and not log and shared and x.dtype != "float64" else form
 
 
 def describe_rows(op: str, name: str, x: HostArray) -> HostArray:
