@@ -101,8 +101,8 @@ def test_builds_for_nvidia(what: str):
         assert not single, "an access to a single element"
     if tools.try_find_tool("ptxas") is not None:
         _, log = ptx.assemble(text)
-        (used,) = ptx.parse_log(log).values()
-        assert used.spill_stores == 0, used
+        for used in ptx.parse_log(log).values():
+            assert used.spill_stores == 0, used
 
 
 @pytest.mark.parametrize("what", [what for what in CALLS if "back" not in what or "norm" in what])
