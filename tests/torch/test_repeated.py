@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -80,6 +81,9 @@ def test_a_call_does_not_hold_its_tensors():
         torch.testing.assert_close(kernels.softmax(given), torch.softmax(given, -1))
     first, second = kernels.softmax(x), kernels.softmax(x)
     assert first.data_ptr() != second.data_ptr()
+    watched = [weakref.ref(t) for t in (x, first, second)]
+    del x, first, second
+    assert [t() for t in watched] == [None] * 3
 
 
 def test_gradients_of_every_layout():

@@ -113,8 +113,8 @@ def form_of(
     parks = parks if whole and unit > 1 else None
     team, turns = _team(m, units, held * unit, least, few, most, parks is not None, longest)
     parked, cluster = 0, 1
-    if parks is not None and held * unit > NARROW_BYTES and 2 * team >= MOST_THREADS and turns > MANY_TURNS:
-        parked = parks[turns] if team < MOST_THREADS else LEAST_PARKED
+    if parks is not None and held * unit > NARROW_BYTES and 2 * team >= MOST_THREADS:
+        parked = parks.get(turns, 0) if team < MOST_THREADS else LEAST_PARKED if turns > MANY_TURNS else 0
     if clusters and not turns:
         team, turns, cluster = _shared(units, held * unit)
     # Shuffles want whole warps.
