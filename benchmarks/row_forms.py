@@ -4,7 +4,8 @@
 
 Forms are compiled by several processes first, which leave them in the disk cache, and each result is compared with
 float64. Then calls of one operation and length run in CUDA graphs, one form after the other, the best of some rounds.
-`*` marks the choice; `staying` is the kernel of blocks that keep weight and bias (`rows/staying.py`).
+512x1:8p4c is a team of 512 threads, one row of a block, eight units a thread, four of which wait in shared memory, weights
+read as constants; s: rows streamed, /8: a cluster of eight blocks. `shared memory` is the kernel of `rows/long.py`.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ EPS = 1e-5
 MOST_TURNS = 10
 SLACK = 1.4
 """Units that threads have, over those of the row, at most: the rest is waste."""
+PARKED, PARKED_BYTES = (1, 2, 4), 40960
+"""Units that wait, and the shared memory of a block for them."""
 FEW_ROWS = 300
 
 
@@ -52,11 +55,26 @@ class Job(NamedTuple):
     def label(self) -> str:
         if isinstance(self.form, str):
             return self.form
-        several = f"/{self.form.cluster}" if self.form.cluster > 1 else ""
-        return f"{self.form.team}x{self.form.rows}:{self.form.turns}{several}"
+        form = self.form
+        several = f"/{form.cluster}" if form.cluster > 1 else ""
+        waiting = f"p{form.parked}" if form.parked else ""
+        return f"{form.team}x{form.rows}:{form.turns}{several}{waiting}{'c' * form.constant}{'s' * form.streamed}"
 
 
-def forms_of(n: int, size: int) -> Iterator[Form]:
+def forms_of(op: str, n: int, size: int) -> Iterator[Form]:
+    """All forms of an operation; of long rows also with units that wait, and with vectors read as constants."""
+    for form in teams_of(n, size):
+        yield form
+        if form.block >= 512:
+            parked = [k for k in PARKED if form.turns - k >= 4 and k * form.block * 16 <= PARKED_BYTES]
+            waiting = [form._replace(parked=k) for k in parked]
+            yield from waiting
+            if op == "layer_norm":
+                yield from (each._replace(constant=True) for each in (form, *waiting))
+                yield form._replace(constant=True, streamed=True)
+
+
+def teams_of(n: int, size: int) -> Iterator[Form]:
     """Teams of one block, from a warp's part to all threads, and of clusters."""
     unit = 16 // size
     units = n // unit
@@ -76,7 +94,7 @@ def jobs_of(ops: list[str], lengths: list[int], dtypes: list[str]) -> list[Job]:
     for dtype in dtypes:
         for n in lengths:
             for op in ops:
-                found = list(forms_of(n, getattr(torch, dtype).itemsize))
+                found = list(forms_of(op, n, getattr(torch, dtype).itemsize))
                 made += [Job(op, n, dtype, form) for form in (*found, "shared memory", "chosen")]
     return made
 
