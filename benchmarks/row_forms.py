@@ -4,8 +4,9 @@
 
 Forms are compiled by several processes first, which leave them in the disk cache, and each result is compared with
 float64. Then calls of one operation and length run in CUDA graphs, one form after the other, the best of some rounds.
-512x1:8p4c is a team of 512 threads, one row of a block, eight units a thread, four of which wait in shared memory, weights
-read as constants; s: rows streamed, /8: a cluster of eight blocks. `shared memory` is the kernel of `rows/long.py`.
+512x1:8p4c is a team of 512 threads, one row of a block, eight units a thread, four of which wait in shared memory, and
+weights read as constants; s: rows streamed, /8: a cluster of eight blocks. `shared memory` is the kernel of
+`rows/long.py`.
 """
 
 from __future__ import annotations
