@@ -37,7 +37,6 @@ _BY_TABLE = (9, 41, 42)
 """Through a table of addresses, as it is or as code that a linker may shorten."""
 _JUMP = b"\xff\x25\x02\x00\x00\x00\x00\x00"
 """jmp *2(%rip): to the address that stands eight bytes behind."""
-_READ_AND_RUN = mmap.PROT_READ | mmap.PROT_EXEC
 
 
 class Image:
@@ -121,7 +120,7 @@ class _Loader:
                 memory[at : at + len(made)] = made
         protect = ctypes.CDLL(None, use_errno=True).mprotect
         protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-        if protect(base, self.code_size, _READ_AND_RUN):
+        if protect(base, self.code_size, mmap.PROT_READ | mmap.PROT_EXEC):
             return None  # a system that lets nobody make code
         return Image(
             memory, {s.name: base + self.places[s.shndx] + s.value for s in self.symbols if s.shndx in self.places}
